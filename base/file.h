@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Files: reading with a limit, writing so that a reader sees the old content or the new one, never half.
+ *
+ * `-` is standard input for reading; it is never opened for writing here (the command line prints).
+ * A document is read whole; data sets and checkpoints have readers of their own.
+ */
+#ifndef AH_BASE_FILE_H
+#define AH_BASE_FILE_H
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+#include <stddef.h>
+
+/* Appends the whole of `path` to `ret_bytes`. AH_E_IO for a missing file, a directory, or one larger than
+ * `limit_bytes`; the sentence names the path. On failure `ret_bytes` is as it was. */
+int ah_file_read(const char *path, size_t limit_bytes, struct ah_buffer *ret_bytes, struct ah_error *err);
+
+/* Writes through a temporary file in the same folder, fsyncs it, renames it over `path` and fsyncs the
+ * folder. A file that was there is kept (its mode too) when anything fails; a new one gets 0666 less the umask.
+ * `path` may be a symbolic link (its target is replaced) or a device or pipe (written in place). */
+int ah_file_write(const char *path, const void *bytes, size_t size, struct ah_error *err);
+
+#endif

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+# Options, language settings, warnings and sanitizers: everything that is the same for every room.
+include(GNUInstallDirs)
+
+option(AUTOHETE_TESTS "Build the tests" OFF)
+option(AUTOHETE_BENCH "Build the benchmarks" OFF)
+option(AUTOHETE_FUZZ "Build the fuzz targets with libFuzzer (needs clang)" OFF)
+option(AUTOHETE_WERROR "Warnings are errors" OFF)
+set(AUTOHETE_CUDA AUTO CACHE STRING "CUDA plugin: AUTO (if the toolkit is found), ON, OFF")
+set_property(CACHE AUTOHETE_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(AUTOHETE_SANITIZE "" CACHE STRING "Sanitizers for every target: address,undefined or thread")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_C_FLAGS_RELEASE "-O3 -g1 -DNDEBUG")
+
+add_compile_definitions(_GNU_SOURCE AUTOHETE_VERSION="${PROJECT_VERSION}")
+# The arithmetic contract: a product and a sum are fused only where the source says fma().
+add_compile_options(-ffp-contract=off -fno-fast-math)
+add_compile_options(-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wstrict-prototypes
+  -Wmissing-prototypes -Wold-style-definition -Wpointer-arith -Wcast-qual -Wwrite-strings -Wundef -Wvla
+  -Wformat=2 -Wdouble-promotion -Wswitch-enum -Wnull-dereference)
+if(AUTOHETE_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(AUTOHETE_SANITIZE)
+  add_compile_options(-fsanitize=${AUTOHETE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${AUTOHETE_SANITIZE})
+  # GCC's flow analysis reports false null dereferences in instrumented code.
+  add_compile_options(-Wno-null-dereference)
+endif()
+
+# ah_room(NAME SOURCES ... LIBS ...): a room's static library. Rooms include each other from the root of the
+# tree ("base/error.h"); which room may use which is in LIBS here and held by tests/style.
+function(ah_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;LIBS;PRIVATE_LIBS" ${ARGN})
+  add_library(ah_${name} STATIC ${ROOM_SOURCES})
+  target_include_directories(ah_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_link_libraries(ah_${name} PUBLIC ${ROOM_LIBS} PRIVATE ${ROOM_PRIVATE_LIBS})
+endfunction()

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Device: where ops happen. One object is one rank: an accelerator (or the CPU standing in for one), the host
+ * beside it, their memory and their lanes.
+ *
+ * MEMORY is three arenas of fixed size, reserved at open: the device arena, pinned and pageable host memory.
+ * Nothing is allocated later. An operand is an arena and an offset (op.h); plans decide offsets.
+ *
+ * LANES run ops one after another; different lanes run at the same time. The n-th op submitted to a lane has
+ * ticket n (from 1); an op may wait for tickets of other lanes. Tickets are a timeline: waiting for n waits for
+ * all before it. Submitting never waits for the device unless a lane's queue is full. Lanes: compute, h2d, d2h,
+ * host; the table is open.
+ *
+ * A DRIVER is a const table of functions, one per kind of device. The CPU's is linked in; CUDA's comes from a
+ * plugin (plugin.h). Structs that cross that border begin with their size, the table also with an ABI number.
+ *
+ *     struct ah_device_options options = {.size = sizeof options, .arena_bytes = {[AH_ARENA_DEVICE] = 1 << 30}};
+ *     ah_device_open(&device, ah_device_cpu(), &options, err);
+ *     ah_device_prepare(device, ops, n, err);
+ *     ah_device_submit(device, &(struct ah_submission){.lane = AH_LANE_COMPUTE, .op = &ops[0]}, &ticket, err);
+ *     ah_device_wait(device, AH_LANE_COMPUTE, ticket, err);
+ *     ah_device_close(device);
+ *
+ * One thread submits; any thread may wait.
+ */
+#ifndef AH_RUNTIME_DEVICE_DEVICE_H
+#define AH_RUNTIME_DEVICE_DEVICE_H
+
+#include "base/error.h"
+#include "runtime/device/op.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { AH_DEVICE_ABI = 1, AH_DEVICE_NAME_MAX = 128 };
+
+enum ah_device_lane { AH_LANE_COMPUTE, AH_LANE_H2D, AH_LANE_D2H, AH_LANE_HOST, AH_DEVICE_LANES };
+
+struct ah_device;
+
+struct ah_wait {
+    uint32_t lane;
+    uint64_t ticket;
+};
+
+struct ah_submission {
+    uint32_t lane;
+    uint32_t n_waits; /* <= 8 */
+    const struct ah_wait *waits;
+    const struct ah_op *op; /* copied */
+    uint64_t tag;           /* the submitter's, kept in the span */
+};
+
+/* When an op ran, on the host's monotonic clock. */
+struct ah_span {
+    uint64_t tag;
+    uint64_t ready_ns; /* at the head of its lane */
+    uint64_t start_ns; /* its waits were met */
+    uint64_t end_ns;
+};
+
+/* Rates that lanes are slowed to (0: not slowed), so that their ratios to compute are those of another
+ * machine: `--emulate`. An op takes at least latency + work / rate; the lane sleeps the rest. `both_kept` is
+ * the share of its rate that a copy lane keeps while the other copies. */
+struct ah_device_throttle {
+    double h2d_bytes_per_s;
+    double d2h_bytes_per_s;
+    double copy_latency_us;
+    double both_kept; /* 0 means 1 */
+    double host_adam_params_per_s;
+};
+
+struct ah_device_options {
+    uint32_t size;
+    uint32_t index; /* of several devices of one kind */
+    uint64_t arena_bytes[AH_ARENA_KINDS];
+    uint32_t compute_threads; /* CPU: cores of the compute lane; 0: all but one, at least one */
+    uint32_t host_threads;    /* cores of the host lane; 0: what compute leaves, at least one */
+    uint32_t queue;           /* ops a lane's queue holds; 0: 1024 */
+    uint32_t spans;           /* finished ops a lane remembers; 0: 1024 */
+    struct ah_device_throttle throttle;
+};
+
+struct ah_device_info {
+    uint32_t size;
+    enum ah_device_kind kind;
+    char name[AH_DEVICE_NAME_MAX];
+    uint64_t memory_bytes;
+    uint64_t free_bytes;
+    bool bf16;
+    bool supports[64]; /* by enum ah_op_kind */
+};
+
+struct ah_device_driver {
+    uint32_t size;
+    uint32_t abi;
+    const char *name; /* "cpu", "cuda" */
+
+    /* Lists devices; `ret_n` may exceed `max`. AH_E_MISSING says what is missing and how to get it. */
+    int (*probe)(struct ah_device_info *ret_infos, size_t max, size_t *ret_n, struct ah_error *err);
+    int (*open)(struct ah_device **ret_device, const struct ah_device_options *options, struct ah_error *err);
+    void (*close)(struct ah_device *device);
+
+    /* (optional) Everything that ops of these shapes need beyond their operands is built now. */
+    int (*prepare)(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err);
+
+    int (*submit)(struct ah_device *device, const struct ah_submission *submission, uint64_t *ret_ticket,
+                  struct ah_error *err);
+    int (*wait)(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err);
+    uint64_t (*done)(struct ah_device *device, uint32_t lane);
+    size_t (*spans)(struct ah_device *device, uint32_t lane, struct ah_span *ret_spans, size_t max);
+
+    /* Where a host arena lies (on the CPU device: any arena); NULL where the host cannot read it. */
+    void *(*address)(struct ah_device *device, enum ah_arena_kind arena);
+};
+
+/* First member of every driver's device object. */
+struct ah_device {
+    const struct ah_device_driver *driver;
+    struct ah_device_info info;
+    uint64_t arena_bytes[AH_ARENA_KINDS];
+};
+
+/* The CPU device's driver: the reference for every other and the embedded default. */
+const struct ah_device_driver *ah_device_cpu(void);
+
+int ah_device_open(struct ah_device **ret_device, const struct ah_device_driver *driver,
+                   const struct ah_device_options *options, struct ah_error *err);
+
+/* Must precede the first submit of a matrix product of a new shape; idempotent. */
+int ah_device_prepare(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err);
+
+/* Checks the op against the arenas (ah_op_check), the lane and the waits, and queues it. */
+int ah_device_submit(struct ah_device *device, const struct ah_submission *submission, uint64_t *ret_ticket,
+                     struct ah_error *err);
+
+/* Blocks until `ticket` of `lane` is done. An op's failure is reported here, with the op's name. */
+int ah_device_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err);
+
+/* Waits for every lane. */
+int ah_device_drain(struct ah_device *device, struct ah_error *err);
+
+/* Times of the newest finished ops of a lane, oldest first. Call drained. */
+size_t ah_device_spans(struct ah_device *device, uint32_t lane, struct ah_span *ret_spans, size_t max);
+
+/* Pointer to an operand where the host can read it, else NULL. */
+void *ah_device_pointer(struct ah_device *device, struct ah_ref ref);
+
+const char *ah_device_lane_name(uint32_t lane);
+
+/* Drains and frees; NULL is fine. */
+void ah_device_close(struct ah_device *device);
+
+#endif

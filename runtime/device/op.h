@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Op: one primitive piece of work, as data.
+ *
+ * A transformer block is a straight-line program: an array of ops. An op names its kind, its operands (places
+ * in arenas, never pointers) and its sizes. Ops are plain values: they are copied into a lane's queue, kept in
+ * programs, printed, checked. Every device runs the same ops; ah_op_check() is the one place that knows how
+ * many bytes each operand covers, so that no device can be asked to touch memory outside its arenas.
+ *
+ * Matrices are row-major and dense. `rows` are tokens. Sizes are elements unless the name says bytes. Rules of
+ * arithmetic: docs/numerics.md.
+ *
+ * Operand roles, per kind, in the order of arg[] ("?": may be absent, arena AH_ARENA_NONE):
+ *
+ *   copy                dst, src
+ *   fill                dst
+ *   cast                dst, src                                  round to nearest even
+ *   add                 dst, a, b
+ *   accumulate          dst (fp32), src                           dst += src, in fp32
+ *   matmul              c, a, b, bias?                            c = a op b (+ bias) (+ c when accumulating)
+ *   column_sum          dst, src                                  sums over rows: a bias gradient
+ *   norm                y, x, gain, bias?, stats                  stats: fp32 mean?, 1/deviation of each row
+ *   norm_backward       dx, dgain, dbias?, dy, x, gain, stats, scratch
+ *   rope                x, table, positions?                      in place; `inverse` for backward
+ *   attention           out, lse, q, k, v, docs?
+ *   attention_backward  dq, dk, dv, dout, q, k, v, out, lse, docs?, scratch
+ *   activation          y, x, up?                                 gelu(x), or silu(x) * up
+ *   activation_backward dx, dup?, dy, x, up?
+ *   embed               y, table, positions_table?, tokens, positions?
+ *   embed_backward      dtable, dpositions_table?, dy, tokens, positions?, scratch
+ *   gather              dst, table, tokens                        rows of a host table
+ *   cross_entropy       loss, logits (in: logits, out: their gradient), targets, mask?
+ *   sum_squares         dst (one double), src                     the canonical reduction
+ *   clip                scalars, sums                             grad_scale from the norm of all blocks
+ *   adamw               master, m, v, gradient, weight?, scalars
+ *   call                -                                         a function of the runtime, host lane only
+ */
+#ifndef AH_RUNTIME_DEVICE_OP_H
+#define AH_RUNTIME_DEVICE_OP_H
+
+#include "base/error.h"
+#include "schemas/vocabulary.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum ah_arena_kind {
+    AH_ARENA_NONE,     /* operand absent */
+    AH_ARENA_DEVICE,   /* the planned device arena */
+    AH_ARENA_PINNED,   /* host, locked: tiles in flight, host weights */
+    AH_ARENA_PAGEABLE, /* host: masters and moments of host Adam */
+    AH_ARENA_KINDS
+};
+
+struct ah_ref {
+    uint32_t arena; /* enum ah_arena_kind */
+    uint32_t dtype; /* enum ah_dtype, where the operand's type is free */
+    uint64_t offset_bytes;
+};
+
+#define AH_OPS(X)                                                                                            \
+    X(AH_OP_COPY, copy) X(AH_OP_FILL, fill) X(AH_OP_CAST, cast) X(AH_OP_ADD, add)                            \
+    X(AH_OP_ACCUMULATE, accumulate) X(AH_OP_MATMUL, matmul) X(AH_OP_COLUMN_SUM, column_sum)                  \
+    X(AH_OP_NORM, norm) X(AH_OP_NORM_BACKWARD, norm_backward) X(AH_OP_ROPE, rope)                            \
+    X(AH_OP_ATTENTION, attention) X(AH_OP_ATTENTION_BACKWARD, attention_backward)                            \
+    X(AH_OP_ACTIVATION, activation) X(AH_OP_ACTIVATION_BACKWARD, activation_backward)                        \
+    X(AH_OP_EMBED, embed) X(AH_OP_EMBED_BACKWARD, embed_backward) X(AH_OP_GATHER, gather)                    \
+    X(AH_OP_CROSS_ENTROPY, cross_entropy) X(AH_OP_SUM_SQUARES, sum_squares) X(AH_OP_CLIP, clip)              \
+    X(AH_OP_ADAMW, adamw) X(AH_OP_CALL, call)
+
+enum ah_op_kind {
+#define AH_OP_VALUE(value, name) value,
+    AH_OPS(AH_OP_VALUE)
+#undef AH_OP_VALUE
+    AH_OP_KINDS
+};
+
+enum { AH_OP_ARGS = 11 };
+
+enum ah_epilogue { AH_EPILOGUE_NONE, AH_EPILOGUE_BIAS, AH_EPILOGUE_BIAS_GELU };
+enum ah_norm_kind { AH_NORM_RMS, AH_NORM_LAYER };
+enum ah_activation_kind { AH_ACTIVATION_GELU_TANH, AH_ACTIVATION_GELU, AH_ACTIVATION_SILU_GATED };
+
+struct ah_op_bytes {
+    uint64_t bytes;
+};
+
+struct ah_op_count {
+    uint64_t count;
+    float value; /* fill only */
+};
+
+/* nn: a (m,k) b (k,n); nt: a (m,k) b (n,k); tn: a (k,m) b (k,n); c (m,n). Products accumulate in fp32. */
+struct ah_op_matmul {
+    uint32_t form; /* enum ah_matmul_form */
+    uint32_t epilogue;
+    uint64_t m, n, k;
+    bool accumulate; /* c += product, added in fp32; c must be fp32 */
+};
+
+struct ah_op_rows {
+    uint64_t rows;
+    uint64_t width;
+    uint32_t kind; /* enum ah_norm_kind or ah_activation_kind */
+    float epsilon;
+};
+
+struct ah_op_attention {
+    uint32_t batch;
+    uint32_t seq;
+    uint32_t heads;
+    uint32_t kv_heads;
+    uint32_t head_dim;
+    uint32_t window;     /* 0: none */
+    uint32_t row_stride; /* elements between tokens of q, k, v (packed qkv) */
+    float scale;
+};
+
+struct ah_op_rope {
+    uint64_t rows;
+    uint32_t heads;
+    uint32_t head_dim;
+    uint32_t row_stride;
+    uint32_t table_rows; /* positions in the table of (cos, sin) */
+    bool inverse;
+};
+
+struct ah_op_embed {
+    uint64_t rows;
+    uint64_t width;
+    uint64_t vocabulary;
+    uint64_t positions; /* rows of the position table; 0: none */
+};
+
+struct ah_op_cross_entropy {
+    uint64_t rows;
+    uint64_t vocabulary;
+    float scale; /* of the gradient: 1 / unmasked tokens of the batch */
+};
+
+struct ah_op_clip {
+    uint64_t sums; /* doubles, in block order */
+    double limit;  /* 0: no clipping, the norm is only recorded */
+};
+
+struct ah_op_adamw {
+    uint64_t count;
+    uint64_t first_element; /* of the block's flat vector: keys stochastic rounding */
+    uint32_t block;
+    bool decay;
+};
+
+struct ah_op_call {
+    int (*run)(void *context, struct ah_error *err);
+    void *context; /* borrowed until the op is done */
+};
+
+/* What AdamW reads of one step, in an arena so that orders can be queued before the norm is known. Computed
+ * once on the host in double, rounded once. */
+struct ah_adamw_scalars {
+    float lr;
+    float beta1, beta2;
+    float epsilon;
+    float weight_decay;
+    float bias1;      /* 1 - beta1^t */
+    float bias2_sqrt; /* sqrt(1 - beta2^t) */
+    float grad_scale; /* clip factor, 1 without clipping */
+    float grad_norm;  /* written by clip, for the log */
+    uint32_t step;
+    uint64_t seed;
+};
+
+struct ah_op {
+    enum ah_op_kind kind;
+    struct ah_ref arg[AH_OP_ARGS];
+    union {
+        struct ah_op_bytes copy;
+        struct ah_op_count elements; /* fill, cast, add, accumulate, sum_squares */
+        struct ah_op_matmul matmul;
+        struct ah_op_rows rows; /* column_sum, norm, activation and their backward */
+        struct ah_op_rope rope;
+        struct ah_op_attention attention;
+        struct ah_op_embed embed; /* embed, embed_backward, gather */
+        struct ah_op_cross_entropy cross_entropy;
+        struct ah_op_clip clip;
+        struct ah_op_adamw adamw;
+        struct ah_op_call call;
+    } u;
+};
+
+enum ah_role { AH_ROLE_NONE, AH_ROLE_IN, AH_ROLE_OUT, AH_ROLE_INOUT };
+
+/* One operand as the op uses it. */
+struct ah_operand {
+    enum ah_role role; /* AH_ROLE_NONE: absent */
+    uint64_t bytes;
+    uint64_t align_bytes;
+};
+
+const char *ah_op_name(enum ah_op_kind kind);
+size_t ah_dtype_bytes(enum ah_dtype dtype);
+
+/* The extent and role of every operand. AH_E_USAGE for sizes that overflow or make no sense, a missing
+ * operand, or a dtype the kind does not take. */
+int ah_op_operands(const struct ah_op *op, struct ah_operand ret_operands[AH_OP_ARGS], struct ah_error *err);
+
+/* ah_op_operands() and: every operand lies inside its arena (sizes by enum ah_arena_kind) and is aligned; an
+ * output overlaps no other operand unless the kind works in place. */
+int ah_op_check(const struct ah_op *op, const uint64_t arena_bytes[AH_ARENA_KINDS], struct ah_error *err);
+
+#endif

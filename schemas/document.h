@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Documents: every JSON file that autohete reads or writes, behind one door.
+ *
+ * Each kind is a pair: a table of fields beside its struct (machine.c, model.c, ...), from which come the strict
+ * reader, the canonical writer, the difference of two documents, the value at a path, and the JSON Schema that
+ * is committed as X.schema.json. Reading is strict: RFC 8259, UTF-8, bounded size and depth, no duplicate key,
+ * no unknown field, exact integers below 2^53; the sentence of an error names file and path:
+ *
+ *     plan.json: blocks[3].optimizer: "gpu" is not one of device, host, streamed, none
+ *
+ * A `model` may also be a Hugging Face config.json as it is. A run log is one JSON object a line.
+ *
+ *     struct ah_document document = {0};
+ *     rc = ah_document_load(&document, path, AH_DOCUMENT_MACHINE, err);   // AH_DOCUMENT_ANY: by its `kind`
+ *     use(document.body.machine);
+ *     ah_document_release(&document);
+ */
+#ifndef AH_SCHEMAS_DOCUMENT_H
+#define AH_SCHEMAS_DOCUMENT_H
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define AH_DOCUMENTS(X)                                                                                      \
+    X(AH_DOCUMENT_MODEL, model) X(AH_DOCUMENT_MACHINE, machine) X(AH_DOCUMENT_CLUSTER, cluster)              \
+    X(AH_DOCUMENT_PLAN, plan) X(AH_DOCUMENT_RUNLOG, runlog) X(AH_DOCUMENT_CHECKPOINT, checkpoint)
+
+enum ah_document_kind {
+    AH_DOCUMENT_ANY,
+#define AH_DOCUMENT_VALUE(value, name) value,
+    AH_DOCUMENTS(AH_DOCUMENT_VALUE)
+#undef AH_DOCUMENT_VALUE
+    AH_DOCUMENT_KINDS
+};
+
+/* What a reader refused, for tools: the JSON path, and whether the shape (what a JSON Schema can say) or the
+ * meaning (relations between fields) was wrong. */
+enum ah_document_fault { AH_FAULT_NONE, AH_FAULT_FILE, AH_FAULT_SYNTAX, AH_FAULT_SHAPE, AH_FAULT_MEANING };
+
+struct ah_document {
+    enum ah_document_kind kind;
+    struct ah_arena arena; /* owns everything below */
+    union {
+        void *any;
+        struct ah_model *model;
+        struct ah_machine *machine;
+        struct ah_cluster *cluster;
+        struct ah_plan *plan;
+        struct ah_runlog *runlog;
+        struct ah_checkpoint *checkpoint;
+    } body;
+    const char **warnings; /* sentences: inert keys of a Hugging Face config, ... */
+    size_t n_warnings;
+    enum ah_document_fault fault; /* why reading failed; the document is released then, this stays */
+};
+
+/* "model" <-> AH_DOCUMENT_MODEL; ANY for an unknown word, NULL for ANY. */
+enum ah_document_kind ah_document_kind_of(const char *word);
+const char *ah_document_word(enum ah_document_kind kind);
+
+/* Reads `path` (`-`: standard input). AH_E_DOCUMENT for everything that is wrong with file or content. */
+int ah_document_load(struct ah_document *ret_document, const char *path, enum ah_document_kind expected,
+                     struct ah_error *err);
+
+/* The same from memory; `name` stands for the file in messages. */
+int ah_document_parse(struct ah_document *ret_document, const char *name, const char *text, size_t size,
+                      enum ah_document_kind expected, struct ah_error *err);
+
+/* The canonical text: the same document gives the same bytes. Ends with a newline. */
+int ah_document_print(const struct ah_document *document, struct ah_buffer *out, struct ah_error *err);
+
+/* ah_document_print() to a file, atomically. */
+int ah_document_save(const struct ah_document *document, const char *path, struct ah_error *err);
+
+/* The JSON Schema (2020-12) of a kind. */
+int ah_document_schema(enum ah_document_kind kind, struct ah_buffer *out, struct ah_error *err);
+
+/* The scalar at a path ("time.step_us", "blocks[3].optimizer"): its kind, number or text. AH_E_USAGE names the
+ * part of the path that does not exist and what does. */
+enum ah_value_kind { AH_VALUE_ABSENT, AH_VALUE_BOOL, AH_VALUE_NUMBER, AH_VALUE_TEXT, AH_VALUE_GROUP };
+struct ah_value {
+    enum ah_value_kind kind;
+    double number;    /* also 0/1 of a bool */
+    const char *text; /* in the document's arena */
+};
+int ah_document_lookup(const struct ah_document *document, const char *path, struct ah_value *ret_value,
+                       struct ah_error *err);
+
+/* Every place where two documents of one kind differ, in the order of the fields: path and both values as JSON
+ * text ("" where absent). `generator` and `annotations` do not count. Returns how many. */
+typedef void ah_document_difference(void *context, const char *path, const char *a, const char *b);
+size_t ah_document_diff(const struct ah_document *a, const struct ah_document *b, ah_document_difference *report,
+                        void *context);
+
+void ah_document_release(struct ah_document *document);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The `machine` document: a profile. What a planner may believe about one machine.
+ *
+ * Every measured number is a metric: how many samples, their median and their spread. Rates are those of a
+ * part working alone; `beside` says which share of that rate a part keeps while another one works, measured
+ * by alternating both in one run, so that it holds when the machine's speed drifts. A synthetic machine
+ * (`origin`) has metrics with n = 0 and names the source of its numbers in `sources`.
+ */
+#ifndef AH_SCHEMAS_MACHINE_H
+#define AH_SCHEMAS_MACHINE_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "schemas/vocabulary.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ah_metric {
+    uint64_t n; /* samples; 0: not measured here, see `sources` */
+    double median;
+    double mad;
+    double min;
+    double max;
+};
+
+enum ah_machine_origin { AH_MACHINE_MEASURED, AH_MACHINE_SYNTHETIC };
+
+struct ah_machine_host {
+    const char *cpu_model;
+    const char *isa;       /* widest vector set used: "avx512", "avx2", "portable" */
+    uint64_t sockets;
+    uint64_t numa_nodes;
+    uint64_t cores;        /* physical */
+    uint64_t threads;      /* that this process may use */
+    uint64_t memory_bytes; /* the kernel's total, or what a control group allows */
+    uint64_t memlock_bytes; /* RLIMIT_MEMLOCK; memory_bytes where it is unlimited */
+};
+
+struct ah_machine_device {
+    enum ah_device_kind kind;
+    const char *name;
+    uint64_t memory_bytes;  /* what an arena and the reserve may fill together */
+    uint64_t reserve_bytes; /* context and library workspace, measured */
+    bool bf16;
+};
+
+struct ah_machine_memory {
+    enum ah_memory_pattern pattern; /* read, write, copy, scale (in place) */
+    uint64_t threads;
+    struct ah_metric bytes_per_s; /* read and written bytes both counted */
+};
+
+struct ah_machine_point {
+    uint64_t bytes;
+    struct ah_metric us;
+};
+
+struct ah_machine_link {
+    enum ah_direction direction; /* h2d, d2h */
+    double latency_us;           /* fitted: time = latency + bytes / rate */
+    struct ah_metric bytes_per_s; /* median: fitted; spread: of the largest size */
+    double fit_error;            /* worst relative residual of the fit */
+    struct ah_machine_point *points;
+    size_t n_points;
+};
+
+struct ah_machine_matmul {
+    enum ah_dtype dtype;
+    enum ah_matmul_form form;
+    uint64_t m, n, k;
+    uint64_t threads; /* 0 on a GPU */
+    struct ah_metric flops_per_s;
+};
+
+struct ah_machine_adam {
+    enum ah_side side; /* host, device */
+    uint64_t threads;
+    enum ah_dtype state_dtype;
+    enum ah_dtype gradient_dtype;
+    enum ah_dtype weight_dtype;
+    struct ah_metric params_per_s;
+    double bandwidth_share; /* bytes it moved per second / best in-place scale bandwidth of the same run */
+};
+
+/* While `beside` works all the time, `part` keeps `kept` of the rate it has alone. */
+struct ah_machine_beside {
+    enum ah_part part;
+    enum ah_part beside;
+    struct ah_metric kept;
+};
+
+struct ah_machine_disk {
+    struct ah_metric read_bytes_per_s;
+    struct ah_metric write_bytes_per_s;
+};
+
+struct ah_machine {
+    const char *generator;
+    const char *name;
+    enum ah_machine_origin origin;
+    const char *emulates; /* (optional) name of the machine whose ratios lanes were slowed to; NULL: none */
+    struct ah_machine_host host;
+    struct ah_machine_device device;
+    struct ah_machine_memory *memory;
+    size_t n_memory;
+    struct ah_machine_link *links;
+    size_t n_links;
+    struct ah_machine_matmul *matmul;
+    size_t n_matmul;
+    struct ah_machine_adam *adam;
+    size_t n_adam;
+    struct ah_machine_beside *beside;
+    size_t n_beside;
+    struct ah_machine_disk *disk; /* (optional) */
+    const char **noise;           /* what was noisy in this run, a sentence each */
+    size_t n_noise;
+    struct ah_text_pair *sources; /* name of a number -> where it comes from */
+    size_t n_sources;
+    struct ah_text_pair *annotations;
+    size_t n_annotations;
+};
+
+/* The rates that plans and emulation take from a profile; 0 where the document has no such number. */
+double ah_machine_matmul_flops_per_s(const struct ah_machine *machine, enum ah_dtype dtype); /* best shape */
+double ah_machine_link_bytes_per_s(const struct ah_machine *machine, enum ah_direction direction);
+double ah_machine_adam_params_per_s(const struct ah_machine *machine, enum ah_side side, enum ah_dtype weight);
+
+/* Share of its solo rate that `part` keeps beside `other`; 1 where the document does not say. */
+double ah_machine_kept(const struct ah_machine *machine, enum ah_part part, enum ah_part other);
+
+#endif

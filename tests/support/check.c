@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/support/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void check_text_has(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("'%s' does not contain '%s'", text, part);
+}
+
+void check_near(double a, double b, double tolerance)
+{
+    if (!(fabs(a - b) <= tolerance * fmax(1.0, fabs(b))))
+        fail_msg("%.17g is not within %g of %.17g", a, tolerance, b);
+}
+
+uint64_t check_seed(uint64_t fallback)
+{
+    const char *text = getenv("AH_TEST_SEED");
+    uint64_t seed = text ? strtoull(text, NULL, 0) : fallback;
+    print_message("AH_TEST_SEED=%llu\n", (unsigned long long)seed);
+    return seed ? seed : 1;
+}
+
+uint64_t check_random(uint64_t *state)
+{
+    uint64_t x = *state;
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    *state = x;
+    return x * 0x2545F4914F6CDD1DULL;
+}
+
+double check_uniform(uint64_t *state)
+{
+    return (double)(check_random(state) >> 11) * 0x1p-53;
+}

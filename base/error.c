@@ -12,10 +12,9 @@ struct error_row {
     const char *meaning;
 };
 
-static const struct error_row error_rows[] = {
-    {AH_OK, 0, "ok", "no error"},
+static const struct error_row error_rows[] = {{AH_OK, 0, "ok", "no error"},
 #define ERROR_ROW(name, value, exit_status, word, text) {name, exit_status, word, text},
-    AH_ERRORS(ERROR_ROW)
+                                              AH_ERRORS(ERROR_ROW)
 #undef ERROR_ROW
 };
 

@@ -40,14 +40,14 @@ enum ah_err {
 enum { AH_ERROR_TEXT_MAX = 768 };
 
 struct ah_error {
-    int code;                      /* enum ah_err */
-    char text[AH_ERROR_TEXT_MAX];  /* one line, no newline at its end; cut at the end when too long */
+    int code;                     /* enum ah_err */
+    char text[AH_ERROR_TEXT_MAX]; /* one line, no newline at its end; cut at the end when too long */
 };
 
 #if defined(__GNUC__)
-#define AH_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define AH_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
-#define AH_PRINTF(format, first)
+#define AH_PRINTF(text, first)
 #endif
 
 /* Stores code and sentence in `err` (when not NULL) and returns `code`, so that callers can `return` it. */

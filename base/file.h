@@ -18,8 +18,8 @@
 int ah_file_read(const char *path, size_t limit_bytes, struct ah_buffer *ret_bytes, struct ah_error *err);
 
 /* Writes through a temporary file in the same folder, fsyncs it, renames it over `path` and fsyncs the
- * folder. A file that was there is kept (its mode too) when anything fails; a new one gets 0666 less the umask.
- * `path` may be a symbolic link (its target is replaced) or a device or pipe (written in place). */
+ * folder. A file that was there is kept (its mode too) when anything fails; a new one gets 0666 less the
+ * umask. `path` may be a symbolic link (its target is replaced) or a device or pipe (written in place). */
 int ah_file_write(const char *path, const void *bytes, size_t size, struct ah_error *err);
 
 #endif

@@ -14,10 +14,9 @@
  * (they are told so through `failed`), so that no waiter is left hanging.
  *
  *     uint64_t a, b;
- *     ah_lane_submit(copies, &(struct ah_lane_job){.run = copy, .payload = &c, .payload_bytes = sizeof c}, &a);
- *     ah_lane_submit(compute, &(struct ah_lane_job){.run = product, .payload = &p, .payload_bytes = sizeof p,
- *                                                   .waits = &(struct ah_lane_wait){copies, a}, .n_waits = 1}, &b);
- *     ah_lane_wait(compute, b);
+ *     ah_lane_submit(copies, &(struct ah_lane_job){.run = copy, .payload = &c, .payload_bytes = sizeof c},
+ * &a); ah_lane_submit(compute, &(struct ah_lane_job){.run = product, .payload = &p, .payload_bytes = sizeof
+ * p, .waits = &(struct ah_lane_wait){copies, a}, .n_waits = 1}, &b); ah_lane_wait(compute, b);
  */
 #ifndef AH_BASE_THREADS_H
 #define AH_BASE_THREADS_H
@@ -46,7 +45,8 @@ typedef void ah_pool_fn(void *context, size_t chunk, unsigned worker);
 
 struct ah_pool_options {
     unsigned threads; /* participants, the caller included; 0: as many as `cpus`, or 1 */
-    const int *cpus;  /* (optional) one per participant; cpus[0] is for the caller, who pins itself; -1: free */
+    const int
+        *cpus; /* (optional) one per participant; cpus[0] is for the caller, who pins itself; -1: free */
     unsigned spin_us; /* 0: default 50 */
 };
 
@@ -93,7 +93,8 @@ struct ah_lane_options {
 
 int ah_lane_new(struct ah_lane **ret_lane, const struct ah_lane_options *options, struct ah_error *err);
 
-/* Copies the job into the queue; allocates nothing. Only fails for a payload or wait list that is too long. */
+/* Copies the job into the queue; allocates nothing. Only fails for a payload or wait list that is too long.
+ */
 int ah_lane_submit(struct ah_lane *lane, const struct ah_lane_job *job, uint64_t *ret_ticket);
 
 /* Blocks until `ticket` is done (0: returns at once); returns the lane's first error so far, or 0. */
@@ -107,7 +108,8 @@ uint64_t ah_lane_done(const struct ah_lane *lane);
 /* True while a job of the lane is between start and end: what a throttle shares a link by. */
 int ah_lane_busy(const struct ah_lane *lane);
 
-/* Copies the spans of the newest finished jobs, oldest first, at most `max`; returns how many. Call drained. */
+/* Copies the spans of the newest finished jobs, oldest first, at most `max`; returns how many. Call drained.
+ */
 size_t ah_lane_spans(struct ah_lane *lane, struct ah_lane_span *ret_spans, size_t max);
 
 /* Finishes what is queued, ends the thread. NULL is fine. */

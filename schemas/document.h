@@ -2,10 +2,10 @@
  *
  * Documents: every JSON file that autohete reads or writes, behind one door.
  *
- * Each kind is a pair: a table of fields beside its struct (machine.c, model.c, ...), from which come the strict
- * reader, the canonical writer, the difference of two documents, the value at a path, and the JSON Schema that
- * is committed as X.schema.json. Reading is strict: RFC 8259, UTF-8, bounded size and depth, no duplicate key,
- * no unknown field, exact integers below 2^53; the sentence of an error names file and path:
+ * Each kind is a pair: a table of fields beside its struct (machine.c, model.c, ...), from which come the
+ * strict reader, the canonical writer, the difference of two documents, the value at a path, and the JSON
+ * Schema that is committed as X.schema.json. Reading is strict: RFC 8259, UTF-8, bounded size and depth, no
+ * duplicate key, no unknown field, exact integers below 2^53; the sentence of an error names file and path:
  *
  *     plan.json: blocks[3].optimizer: "gpu" is not one of device, host, streamed, none
  *
@@ -27,15 +27,16 @@
 #include <stddef.h>
 
 #define AH_DOCUMENTS(X)                                                                                      \
-    X(AH_DOCUMENT_MODEL, model) X(AH_DOCUMENT_MACHINE, machine) X(AH_DOCUMENT_CLUSTER, cluster)              \
-    X(AH_DOCUMENT_PLAN, plan) X(AH_DOCUMENT_RUNLOG, runlog) X(AH_DOCUMENT_CHECKPOINT, checkpoint)
+    X(AH_DOCUMENT_MODEL, model)                                                                              \
+    X(AH_DOCUMENT_MACHINE, machine) X(AH_DOCUMENT_CLUSTER, cluster) X(AH_DOCUMENT_PLAN, plan)                \
+        X(AH_DOCUMENT_RUNLOG, runlog) X(AH_DOCUMENT_CHECKPOINT, checkpoint)
 
 enum ah_document_kind {
     AH_DOCUMENT_ANY,
 #define AH_DOCUMENT_VALUE(value, name) value,
     AH_DOCUMENTS(AH_DOCUMENT_VALUE)
 #undef AH_DOCUMENT_VALUE
-    AH_DOCUMENT_KINDS
+        AH_DOCUMENT_KINDS
 };
 
 /* What a reader refused, for tools: the JSON path, and whether the shape (what a JSON Schema can say) or the
@@ -80,8 +81,8 @@ int ah_document_save(const struct ah_document *document, const char *path, struc
 /* The JSON Schema (2020-12) of a kind. */
 int ah_document_schema(enum ah_document_kind kind, struct ah_buffer *out, struct ah_error *err);
 
-/* The scalar at a path ("time.step_us", "blocks[3].optimizer"): its kind, number or text. AH_E_USAGE names the
- * part of the path that does not exist and what does. */
+/* The scalar at a path ("time.step_us", "blocks[3].optimizer"): its kind, number or text. AH_E_USAGE names
+ * the part of the path that does not exist and what does. */
 enum ah_value_kind { AH_VALUE_ABSENT, AH_VALUE_BOOL, AH_VALUE_NUMBER, AH_VALUE_TEXT, AH_VALUE_GROUP };
 struct ah_value {
     enum ah_value_kind kind;
@@ -91,11 +92,11 @@ struct ah_value {
 int ah_document_lookup(const struct ah_document *document, const char *path, struct ah_value *ret_value,
                        struct ah_error *err);
 
-/* Every place where two documents of one kind differ, in the order of the fields: path and both values as JSON
- * text ("" where absent). `generator` and `annotations` do not count. Returns how many. */
+/* Every place where two documents of one kind differ, in the order of the fields: path and both values as
+ * JSON text ("" where absent). `generator` and `annotations` do not count. Returns how many. */
 typedef void ah_document_difference(void *context, const char *path, const char *a, const char *b);
-size_t ah_document_diff(const struct ah_document *a, const struct ah_document *b, ah_document_difference *report,
-                        void *context);
+size_t ah_document_diff(const struct ah_document *a, const struct ah_document *b,
+                        ah_document_difference *report, void *context);
 
 void ah_document_release(struct ah_document *document);
 

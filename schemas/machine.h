@@ -30,12 +30,12 @@ enum ah_machine_origin { AH_MACHINE_MEASURED, AH_MACHINE_SYNTHETIC };
 
 struct ah_machine_host {
     const char *cpu_model;
-    const char *isa;       /* widest vector set used: "avx512", "avx2", "portable" */
+    const char *isa; /* widest vector set used: "avx512", "avx2", "portable" */
     uint64_t sockets;
     uint64_t numa_nodes;
-    uint64_t cores;        /* physical */
-    uint64_t threads;      /* that this process may use */
-    uint64_t memory_bytes; /* the kernel's total, or what a control group allows */
+    uint64_t cores;         /* physical */
+    uint64_t threads;       /* that this process may use */
+    uint64_t memory_bytes;  /* the kernel's total, or what a control group allows */
     uint64_t memlock_bytes; /* RLIMIT_MEMLOCK; memory_bytes where it is unlimited */
 };
 
@@ -59,10 +59,10 @@ struct ah_machine_point {
 };
 
 struct ah_machine_link {
-    enum ah_direction direction; /* h2d, d2h */
-    double latency_us;           /* fitted: time = latency + bytes / rate */
+    enum ah_direction direction;  /* h2d, d2h */
+    double latency_us;            /* fitted: time = latency + bytes / rate */
     struct ah_metric bytes_per_s; /* median: fitted; spread: of the largest size */
-    double fit_error;            /* worst relative residual of the fit */
+    double fit_error;             /* worst relative residual of the fit */
     struct ah_machine_point *points;
     size_t n_points;
 };
@@ -126,7 +126,8 @@ struct ah_machine {
 /* The rates that plans and emulation take from a profile; 0 where the document has no such number. */
 double ah_machine_matmul_flops_per_s(const struct ah_machine *machine, enum ah_dtype dtype); /* best shape */
 double ah_machine_link_bytes_per_s(const struct ah_machine *machine, enum ah_direction direction);
-double ah_machine_adam_params_per_s(const struct ah_machine *machine, enum ah_side side, enum ah_dtype weight);
+double ah_machine_adam_params_per_s(const struct ah_machine *machine, enum ah_side side,
+                                    enum ah_dtype weight);
 
 /* Share of its solo rate that `part` keeps beside `other`; 1 where the document does not say. */
 double ah_machine_kept(const struct ah_machine *machine, enum ah_part part, enum ah_part other);

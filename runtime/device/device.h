@@ -7,19 +7,17 @@
  * Nothing is allocated later. An operand is an arena and an offset (op.h); plans decide offsets.
  *
  * LANES run ops one after another; different lanes run at the same time. The n-th op submitted to a lane has
- * ticket n (from 1); an op may wait for tickets of other lanes. Tickets are a timeline: waiting for n waits for
- * all before it. Submitting never waits for the device unless a lane's queue is full. Lanes: compute, h2d, d2h,
- * host; the table is open.
+ * ticket n (from 1); an op may wait for tickets of other lanes. Tickets are a timeline: waiting for n waits
+ * for all before it. Submitting never waits for the device unless a lane's queue is full. Lanes: compute,
+ * h2d, d2h, host; the table is open.
  *
  * A DRIVER is a const table of functions, one per kind of device. The CPU's is linked in; CUDA's comes from a
  * plugin (plugin.h). Structs that cross that border begin with their size, the table also with an ABI number.
  *
- *     struct ah_device_options options = {.size = sizeof options, .arena_bytes = {[AH_ARENA_DEVICE] = 1 << 30}};
- *     ah_device_open(&device, ah_device_cpu(), &options, err);
- *     ah_device_prepare(device, ops, n, err);
- *     ah_device_submit(device, &(struct ah_submission){.lane = AH_LANE_COMPUTE, .op = &ops[0]}, &ticket, err);
- *     ah_device_wait(device, AH_LANE_COMPUTE, ticket, err);
- *     ah_device_close(device);
+ *     struct ah_device_options options = {.size = sizeof options, .arena_bytes = {[AH_ARENA_DEVICE] = 1 <<
+ * 30}}; ah_device_open(&device, ah_device_cpu(), &options, err); ah_device_prepare(device, ops, n, err);
+ *     ah_device_submit(device, &(struct ah_submission){.lane = AH_LANE_COMPUTE, .op = &ops[0]}, &ticket,
+ * err); ah_device_wait(device, AH_LANE_COMPUTE, ticket, err); ah_device_close(device);
  *
  * One thread submits; any thread may wait.
  */

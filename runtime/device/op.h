@@ -3,12 +3,12 @@
  * Op: one primitive piece of work, as data.
  *
  * A transformer block is a straight-line program: an array of ops. An op names its kind, its operands (places
- * in arenas, never pointers) and its sizes. Ops are plain values: they are copied into a lane's queue, kept in
- * programs, printed, checked. Every device runs the same ops; ah_op_check() is the one place that knows how
- * many bytes each operand covers, so that no device can be asked to touch memory outside its arenas.
+ * in arenas, never pointers) and its sizes. Ops are plain values: they are copied into a lane's queue, kept
+ * in programs, printed, checked. Every device runs the same ops; ah_op_check() is the one place that knows
+ * how many bytes each operand covers, so that no device can be asked to touch memory outside its arenas.
  *
- * Matrices are row-major and dense. `rows` are tokens. Sizes are elements unless the name says bytes. Rules of
- * arithmetic: docs/numerics.md.
+ * Matrices are row-major and dense. `rows` are tokens. Sizes are elements unless the name says bytes. Rules
+ * of arithmetic: docs/numerics.md.
  *
  * Operand roles, per kind, in the order of arg[] ("?": may be absent, arena AH_ARENA_NONE):
  *
@@ -60,20 +60,21 @@ struct ah_ref {
 };
 
 #define AH_OPS(X)                                                                                            \
-    X(AH_OP_COPY, copy) X(AH_OP_FILL, fill) X(AH_OP_CAST, cast) X(AH_OP_ADD, add)                            \
-    X(AH_OP_ACCUMULATE, accumulate) X(AH_OP_MATMUL, matmul) X(AH_OP_COLUMN_SUM, column_sum)                  \
-    X(AH_OP_NORM, norm) X(AH_OP_NORM_BACKWARD, norm_backward) X(AH_OP_ROPE, rope)                            \
-    X(AH_OP_ATTENTION, attention) X(AH_OP_ATTENTION_BACKWARD, attention_backward)                            \
-    X(AH_OP_ACTIVATION, activation) X(AH_OP_ACTIVATION_BACKWARD, activation_backward)                        \
-    X(AH_OP_EMBED, embed) X(AH_OP_EMBED_BACKWARD, embed_backward) X(AH_OP_GATHER, gather)                    \
-    X(AH_OP_CROSS_ENTROPY, cross_entropy) X(AH_OP_SUM_SQUARES, sum_squares) X(AH_OP_CLIP, clip)              \
-    X(AH_OP_ADAMW, adamw) X(AH_OP_CALL, call)
+    X(AH_OP_COPY, copy)                                                                                      \
+    X(AH_OP_FILL, fill) X(AH_OP_CAST, cast) X(AH_OP_ADD, add) X(AH_OP_ACCUMULATE, accumulate)                \
+        X(AH_OP_MATMUL, matmul) X(AH_OP_COLUMN_SUM, column_sum) X(AH_OP_NORM, norm)                          \
+            X(AH_OP_NORM_BACKWARD, norm_backward) X(AH_OP_ROPE, rope) X(AH_OP_ATTENTION, attention)          \
+                X(AH_OP_ATTENTION_BACKWARD, attention_backward) X(AH_OP_ACTIVATION, activation)              \
+                    X(AH_OP_ACTIVATION_BACKWARD, activation_backward) X(AH_OP_EMBED, embed)                  \
+                        X(AH_OP_EMBED_BACKWARD, embed_backward) X(AH_OP_GATHER, gather)                      \
+                            X(AH_OP_CROSS_ENTROPY, cross_entropy) X(AH_OP_SUM_SQUARES, sum_squares)          \
+                                X(AH_OP_CLIP, clip) X(AH_OP_ADAMW, adamw) X(AH_OP_CALL, call)
 
 enum ah_op_kind {
 #define AH_OP_VALUE(value, name) value,
     AH_OPS(AH_OP_VALUE)
 #undef AH_OP_VALUE
-    AH_OP_KINDS
+        AH_OP_KINDS
 };
 
 enum { AH_OP_ARGS = 11 };

@@ -2,8 +2,9 @@
  *
  * Shared by all tests: cmocka with what it needs included, and a few checks of our own.
  *
- *     static void test_units__reads_gib(void **state) { ... CHECK_OK(ah_units_parse_bytes("1GiB", &n, &err), err); }
- *     int main(void) { const struct CMUnitTest tests[] = {...}; return cmocka_run_group_tests(tests, NULL, NULL); }
+ *     static void test_units__reads_gib(void **state) { ... CHECK_OK(ah_units_parse_bytes("1GiB", &n, &err),
+ * err); } int main(void) { const struct CMUnitTest tests[] = {...}; return cmocka_run_group_tests(tests,
+ * NULL, NULL); }
  */
 #ifndef AH_TESTS_SUPPORT_CHECK_H
 #define AH_TESTS_SUPPORT_CHECK_H

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Profiler: measures a machine and writes down what a planner may believe about it, a `machine` document.
+ *
+ * It works the device through device.h alone, as a training run would: matrix products on the compute lane,
+ * copies on the copy lanes, AdamW on the host lane, each by itself and beside the others; and the host's
+ * memory and disk directly. docs/profiling.md says what each number is and is not. It plans nothing, prints
+ * nothing and keeps nothing; a quick profile takes under 20 seconds, a full one under 3 minutes.
+ *
+ * With `emulate` the device's lanes are slowed so that their ratios to compute are those of the given machine
+ * (runtime/device/emulate.h); compute is measured as it is, and the document names the machine in `emulates`.
+ *
+ *     struct ah_document profile = {0};
+ *     rc = ah_profiler_run(&profile, &(struct ah_profiler_options){.quick = true}, err);
+ *     rc = ah_document_save(&profile, "machine.json", err);
+ *     ah_document_release(&profile);
+ *
+ * The calling thread must be free to be pinned while this runs; its affinity is restored. One run at a time
+ * in a process, or each disturbs the other.
+ */
+#ifndef AH_PROFILER_PROFILER_H
+#define AH_PROFILER_PROFILER_H
+
+#include "base/error.h"
+#include "runtime/device/device.h"
+#include "schemas/document.h"
+#include "schemas/machine.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The measurements, in the order in which they run: bit, word, what it is for people. */
+/* clang-format off */
+#define AH_PROFILER_PARTS(X)                                                                                 \
+    X(AH_PROFILER_MATMUL, matmul, "matrix products")                                                         \
+    X(AH_PROFILER_MEMORY, memory, "host memory")                                                             \
+    X(AH_PROFILER_LINKS, links, "copies each way")                                                           \
+    X(AH_PROFILER_ADAM, adam, "optimizer")                                                                   \
+    X(AH_PROFILER_BESIDE, beside, "lanes beside each other")                                                 \
+    X(AH_PROFILER_DISK, disk, "disk")
+/* clang-format on */
+
+enum ah_profiler_part {
+#define AH_PROFILER_PART_VALUE(value, word, what) value,
+    AH_PROFILER_PARTS(AH_PROFILER_PART_VALUE)
+#undef AH_PROFILER_PART_VALUE
+        AH_PROFILER_PART_COUNT
+};
+
+/* Called on the calling thread, a few times a second. `fraction` grows from 0 to 1 and never falls; `what` is
+ * for people ("matrix products: bf16 nt, 2 threads") and valid during the call. */
+typedef void ah_profiler_progress(void *context, double fraction, const char *what);
+
+struct ah_profiler_options {
+    const struct ah_device_driver *driver; /* NULL: the CPU device */
+    uint32_t device_index;
+    bool quick;
+    uint32_t parts;                   /* bits 1 << enum ah_profiler_part; 0: all */
+    const struct ah_machine *emulate; /* (optional) borrowed during the call */
+    const char *disk_folder;        /* (optional) for the file that the disk is measured with; NULL: $TMPDIR,
+                                       else /tmp. The file has no name there and is gone whatever happens. */
+    ah_profiler_progress *progress; /* (optional) */
+    void *progress_context;
+    const atomic_int *cancel; /* (optional) set to non-zero, by a signal handler say: stop soon */
+};
+
+/* Measures and builds the document; it passes the reader's checks. AH_E_INTERRUPTED after `cancel`;
+ * AH_E_MISSING where there is no such device; AH_E_USAGE where a machine lacks the numbers that emulating it
+ * takes. A part that cannot be measured here (no room for its arrays, no disk folder) is left out and named
+ * in `noise`. On failure `ret_document` is untouched. Caller releases it with ah_document_release(). */
+int ah_profiler_run(struct ah_document *ret_document, const struct ah_profiler_options *options,
+                    struct ah_error *err);
+
+/* The word of a part ("matmul"), and its bit from a word (0: unknown). */
+const char *ah_profiler_part_word(enum ah_profiler_part part);
+uint32_t ah_profiler_part_bit(const char *word);
+
+#endif

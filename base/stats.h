@@ -21,12 +21,12 @@ struct ah_stats {
 /* Sorts `samples` and summarises them; n == 0 gives all zeros. NaNs are not allowed. */
 struct ah_stats ah_stats_of(double *samples, size_t n);
 
-/* Linear interpolation between the two nearest ranks of sorted samples; `p` in [0, 100]. */
+/* Linear interpolation between the two nearest ranks of sorted samples; `p` in [0, 100]. 0 for n == 0. */
 double ah_stats_percentile(const double *sorted, size_t n, double p);
 
 /* Least-squares line y = intercept + slope * x with non-negative intercept, each point weighted by 1/y^2
- * (relative errors count equally). Needs n >= 2 distinct x. Used for latency + size / bandwidth.
- * `ret_worst` (optional): the largest relative residual. Returns 0, or -1 where no line exists. */
+ * (relative errors count equally). Needs n >= 2 distinct x and y > 0. Used for latency + size / bandwidth.
+ * `ret_worst` (optional): the largest relative residual. Returns 0, or -1 where no such line exists. */
 int ah_stats_fit_line(const double *x, const double *y, size_t n, double *ret_intercept, double *ret_slope,
                       double *ret_worst);
 

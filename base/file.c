@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Writing resolves first what `path` is:
+ *
+ *     one of our open descriptors (/dev/stdout, /dev/fd/N)   written to a duplicate of it: its offset moves
+ * on a device, a pipe, a socket                             written in place a symbolic link its target,
+ * followed link by link, is replaced a regular file, or nothing                             replaced by
+ * rename
+ */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { READ_STEP_BYTES = 65536, LINKS_MAX = 40, TEMPORARIES_MAX = 1000 };
+
+static int fail(struct ah_error *err, const char *verb, const char *path)
+{
+    return ah_error_set(err, AH_E_IO, "cannot %s '%s': %s", verb, path, strerror(errno));
+}
+
+static int too_large(struct ah_error *err, const char *path, size_t limit_bytes)
+{
+    return ah_error_set(err, AH_E_IO,
+                        "'%s' is larger than the %zu bytes that are read here; is it the right file?", path,
+                        limit_bytes);
+}
+
+/* Opens for reading; refuses folders, and regular files that are too large without reading them. */
+static int open_read(const char *path, size_t limit_bytes, int *ret_fd, struct ah_error *err)
+{
+    int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    if (fd < 0)
+        return fail(err, "read", path);
+    struct stat about;
+    int rc = AH_OK;
+    if (fstat(fd, &about))
+        rc = fail(err, "read", path);
+    else if (S_ISDIR(about.st_mode))
+        rc = ah_error_set(err, AH_E_IO, "cannot read '%s': it is a folder; name a file in it", path);
+    else if (S_ISREG(about.st_mode) && about.st_size > 0 && (uintmax_t)about.st_size > limit_bytes)
+        rc = too_large(err, path, limit_bytes);
+    if (rc)
+        close(fd);
+    else
+        *ret_fd = fd;
+    return rc;
+}
+
+static int read_all(int fd, const char *path, size_t limit_bytes, struct ah_buffer *bytes,
+                    struct ah_error *err)
+{
+    size_t start = bytes->size;
+    for (;;) {
+        if (!ah_buffer_reserve(bytes, READ_STEP_BYTES))
+            return ah_error_memory(err);
+        ssize_t got = read(fd, bytes->data + bytes->size, READ_STEP_BYTES);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return fail(err, "read", path);
+        if (got == 0)
+            break;
+        bytes->size += (size_t)got;
+        if (bytes->size - start > limit_bytes)
+            return too_large(err, path, limit_bytes);
+    }
+    bytes->data[bytes->size] = '\0';
+    return AH_OK;
+}
+
+int ah_file_read(const char *path, size_t limit_bytes, struct ah_buffer *ret_bytes, struct ah_error *err)
+{
+    if (ret_bytes->failed)
+        return ah_error_memory(err);
+    int fd;
+    int rc = open_read(path, limit_bytes, &fd, err);
+    if (rc)
+        return rc;
+    size_t before = ret_bytes->size;
+    rc = read_all(fd, path, limit_bytes, ret_bytes, err);
+    close(fd);
+    if (rc) {
+        ret_bytes->failed = false;
+        ret_bytes->size = before;
+        if (ret_bytes->data)
+            ret_bytes->data[before] = '\0';
+    }
+    return rc;
+}
+
+/* Writes everything, through interruptions, short writes and descriptors that would block. */
+static int write_all(int fd, const void *bytes, size_t size)
+{
+    const char *at = bytes;
+    while (size > 0) {
+        ssize_t put = write(fd, at, size);
+        if (put < 0 && errno == EAGAIN) {
+            struct pollfd ready = {.fd = fd, .events = POLLOUT};
+            poll(&ready, 1, -1);
+        } else if (put < 0 && errno != EINTR) {
+            return -1;
+        } else if (put > 0) {
+            at += put;
+            size -= (size_t)put;
+        }
+    }
+    return 0;
+}
+
+/* close() that reports, as some file systems only then say that the disk is full. On Linux the descriptor is
+ * closed also when interrupted. */
+static int close_reporting(int fd)
+{
+    return close(fd) && errno != EINTR ? -1 : 0;
+}
+
+static int write_in_place(int fd, const char *path, const void *bytes, size_t size, struct ah_error *err)
+{
+    if (fd < 0)
+        return fail(err, "write", path);
+    int rc = write_all(fd, bytes, size) ? fail(err, "write", path) : AH_OK;
+    if (close_reporting(fd) && !rc)
+        rc = fail(err, "write", path);
+    return rc;
+}
+
+/* Folder of `path` into `folder` (PATH_MAX bytes). */
+static void folder_of(const char *path, char *folder)
+{
+    char copy[PATH_MAX];
+    snprintf(copy, sizeof copy, "%s", path);
+    snprintf(folder, PATH_MAX, "%s", dirname(copy));
+}
+
+/* N for a path that is /proc/<us>/fd/N once its folder is resolved (/dev/fd/N, a link in /dev too); else -1.
+ */
+static int descriptor_of(const char *path)
+{
+    char folder[PATH_MAX], real[PATH_MAX], own[64];
+    folder_of(path, folder);
+    snprintf(own, sizeof own, "/proc/%d/fd", (int)getpid());
+    if (!realpath(folder, real) || strcmp(real, own))
+        return -1;
+    const char *name = strrchr(path, '/');
+    char *end;
+    long number = strtol(name + 1, &end, 10);
+    return end == name + 1 || *end || number < 0 || number > INT_MAX ? -1 : (int)number;
+}
+
+/* Follows one link in place: `path` becomes its target, seen from where the link lies. 1: it was a link; 0:
+ * it is none; -1: errno. */
+static int follow_link(char path[PATH_MAX])
+{
+    char target[PATH_MAX], folder[PATH_MAX];
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    if (length < 0)
+        return errno == EINVAL || errno == ENOENT ? 0 : -1;
+    target[length] = '\0';
+    folder_of(path, folder);
+    int put = target[0] == '/' ? snprintf(path, PATH_MAX, "%s", target)
+                               : snprintf(path, PATH_MAX, "%s/%s", folder, target);
+    if (put >= PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    return 1;
+}
+
+/* Resolves links; `ret_fd` is a duplicate where the path is a descriptor of ours, else -1. */
+static int resolve(char path[PATH_MAX], int *ret_fd)
+{
+    *ret_fd = -1;
+    for (int links = 0; links < LINKS_MAX; links++) {
+        int descriptor = descriptor_of(path);
+        if (descriptor >= 0) {
+            *ret_fd = fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
+            return *ret_fd < 0 ? -1 : 0;
+        }
+        int followed = follow_link(path);
+        if (followed <= 0)
+            return followed;
+    }
+    errno = ELOOP;
+    return -1;
+}
+
+/* Creates a temporary file in `folder`; its name into `temporary`. A new name, so the umask holds. */
+static int open_temporary(const char *folder, char temporary[PATH_MAX])
+{
+    for (int i = 0; i < TEMPORARIES_MAX; i++) {
+        if (snprintf(temporary, PATH_MAX, "%s/.autohete-%d-%d.tmp", folder, (int)getpid(), i) >= PATH_MAX) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != EEXIST)
+            return fd;
+    }
+    return -1;
+}
+
+static int sync_retrying(int fd)
+{
+    int rc;
+    do
+        rc = fsync(fd);
+    while (rc && errno == EINTR);
+    return rc && errno != EINVAL && errno != EROFS ? rc : 0; /* those: this kind of file cannot be synced */
+}
+
+static int sync_folder(const char *folder)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == EACCES ? 0 : -1; /* a folder one may write but not list */
+    int rc = sync_retrying(fd);
+    close(fd);
+    return rc;
+}
+
+/* Gives the new file the mode of the one it replaces, and its owner where we may. */
+static int keep_identity(int fd, const struct stat *old)
+{
+    struct stat now;
+    if (fstat(fd, &now))
+        return -1;
+    if ((now.st_uid != old->st_uid || now.st_gid != old->st_gid) && fchown(fd, old->st_uid, old->st_gid))
+        errno = 0; /* not ours to give away: it becomes the writer's, as with any editor */
+    return fchmod(fd, old->st_mode & 0777);
+}
+
+/* Writes and syncs an open temporary file, closes it. */
+static int fill_temporary(int fd, const struct stat *old, const void *bytes, size_t size)
+{
+    int rc = (old && keep_identity(fd, old)) || write_all(fd, bytes, size) || sync_retrying(fd) ? -1 : 0;
+    int reason = errno;
+    if (close_reporting(fd) && !rc)
+        return -1;
+    errno = reason;
+    return rc;
+}
+
+/* `real` is `path` with its links followed; `old` (optional) is the file that is there. */
+static int replace(const char *path, const char *real, const struct stat *old, const void *bytes, size_t size,
+                   struct ah_error *err)
+{
+    char folder[PATH_MAX], temporary[PATH_MAX];
+    folder_of(real, folder);
+    if (old && faccessat(AT_FDCWD, real, W_OK, AT_EACCESS))
+        return fail(err, "write", path);
+    int fd = open_temporary(folder, temporary);
+    if (fd < 0 && errno == ENOENT)
+        return ah_error_set(
+            err, AH_E_IO, "cannot write '%s': the folder '%s' does not exist; create it first", path, folder);
+    if (fd < 0)
+        return ah_error_set(err, AH_E_IO, "cannot write '%s': no file can be made in the folder '%s': %s",
+                            path, folder, strerror(errno));
+    if (fill_temporary(fd, old, bytes, size) || rename(temporary, real)) {
+        int rc = fail(err, "write", path);
+        unlink(temporary);
+        return rc;
+    }
+    if (sync_folder(folder))
+        return fail(err, "sync the folder of", path);
+    return AH_OK;
+}
+
+int ah_file_write(const char *path, const void *bytes, size_t size, struct ah_error *err)
+{
+    char real[PATH_MAX];
+    struct stat about;
+    int fd;
+    size_t length = strlen(path);
+    if (!strcmp(path, "-"))
+        return ah_error_set(err, AH_E_USAGE, "'-' is standard output, not a file; name a file");
+    if (length == 0 || path[length - 1] == '/')
+        return ah_error_set(err, AH_E_IO, "cannot write '%s': it names no file", path);
+    if (length >= PATH_MAX)
+        return ah_error_set(err, AH_E_IO, "cannot write '%.64s...': the name is too long", path);
+    memcpy(real, path, length + 1);
+    if (resolve(real, &fd))
+        return fail(err, "write", path);
+    if (fd >= 0)
+        return write_in_place(fd, path, bytes, size, err);
+    if (stat(real, &about))
+        return errno == ENOENT ? replace(path, real, NULL, bytes, size, err) : fail(err, "write", path);
+    if (S_ISDIR(about.st_mode))
+        return ah_error_set(err, AH_E_IO, "cannot write '%s': it is a folder; name a file in it", path);
+    if (!S_ISREG(about.st_mode))
+        return write_in_place(open(real, O_WRONLY | O_CLOEXEC), path, bytes, size, err);
+    return replace(path, real, &about, bytes, size, err);
+}

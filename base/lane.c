@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Invariants of a lane:
+ *
+ * (1) done <= submitted <= done + capacity; both only grow. Ticket t lives in slot (t-1) % capacity from its
+ *     submit until done >= t, so a job runs in its slot and nobody overwrites it.
+ * (2) `submitted`, `stopping` and `error` change under `mutex` only. `done` and `code` change under it too,
+ * and are atomic so that they can also be read without it; `done` is stored (release) after the job returned.
+ * (3) No wake-up is lost: a sleeper tests its condition under `mutex` and sleeps on a condition variable of
+ *     that mutex; who makes a condition true does so under `mutex` and then signals:
+ *         work      lane thread      submitted > done, or stopping
+ *         progress  all others       done reached a ticket, or a slot became free
+ *     `waiters` counts the sleepers on `progress` (changed under `mutex`); with none, nobody is signalled.
+ * (4) The lane's thread holds no mutex while a job runs or while it waits for another lane, and a wait for
+ *     another lane takes that lane's mutex only: no two mutexes are ever held together.
+ * (5) A job waits for tickets in the order of its list; waiting for all of them is the same in any order.
+ */
+#include "base/lane.h"
+
+#include "base/threads.h"
+#include "base/threads_internal.h"
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { QUEUE_DEFAULT = 1024, SPANS_DEFAULT = 1024, NAME_MAX_BYTES = 16, PAYLOAD_ALIGN = 64 };
+
+struct lane_slot {
+    alignas(PAYLOAD_ALIGN) unsigned char payload[AH_LANE_PAYLOAD_MAX];
+    int (*run)(void *payload, struct ah_error *err);
+    struct ah_lane_wait waits[AH_LANE_WAITS_MAX];
+    size_t n_waits;
+    uint64_t tag;
+};
+
+struct ah_lane {
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t work;
+    pthread_cond_t progress;
+    struct lane_slot *slots; /* owned; `capacity` of them */
+    size_t capacity;
+    struct ah_lane_span *spans; /* owned; ring: ticket t in spans[(t-1) % n_spans] */
+    size_t n_spans;
+    uint64_t submitted;
+    unsigned waiters;
+    bool stopping;
+    struct ah_error error; /* the first since the last drain; meaningful while code != 0 */
+    atomic_int code;
+    atomic_int busy;
+    _Atomic uint64_t done;
+    char name[NAME_MAX_BYTES];
+};
+
+static void lane_await(struct ah_lane *lane, uint64_t ticket)
+{
+    if (atomic_load_explicit(&lane->done, memory_order_acquire) >= ticket)
+        return;
+    pthread_mutex_lock(&lane->mutex);
+    lane->waiters++;
+    while (atomic_load(&lane->done) < ticket)
+        pthread_cond_wait(&lane->progress, &lane->mutex);
+    lane->waiters--;
+    pthread_mutex_unlock(&lane->mutex);
+}
+
+/* Waits for the next job; NULL when the lane stops and its queue is empty. */
+static struct lane_slot *lane_next(struct ah_lane *lane)
+{
+    pthread_mutex_lock(&lane->mutex);
+    uint64_t done = atomic_load(&lane->done);
+    while (lane->submitted == done && !lane->stopping)
+        pthread_cond_wait(&lane->work, &lane->mutex);
+    bool any = lane->submitted != done;
+    pthread_mutex_unlock(&lane->mutex);
+    return any ? &lane->slots[done % lane->capacity] : NULL;
+}
+
+static void lane_finish(struct ah_lane *lane, const struct ah_lane_span *span, int rc,
+                        const struct ah_error *err)
+{
+    pthread_mutex_lock(&lane->mutex);
+    lane->spans[(span->ticket - 1) % lane->n_spans] = *span;
+    if (rc && !atomic_load(&lane->code)) {
+        lane->error = *err;
+        atomic_store(&lane->code, rc);
+    }
+    atomic_store_explicit(&lane->done, span->ticket, memory_order_release);
+    if (lane->waiters)
+        pthread_cond_broadcast(&lane->progress);
+    pthread_mutex_unlock(&lane->mutex);
+}
+
+static void lane_run(struct ah_lane *lane, struct lane_slot *slot)
+{
+    struct ah_lane_span span = {.ticket = atomic_load(&lane->done) + 1, .tag = slot->tag};
+    struct ah_error err = {0};
+    span.ready_ns = ah_threads_now_ns();
+    for (size_t i = 0; i < slot->n_waits; i++)
+        lane_await(slot->waits[i].lane, slot->waits[i].ticket);
+    atomic_store(&lane->busy, 1);
+    span.start_ns = ah_threads_now_ns();
+    int rc = slot->run(slot->payload, &err);
+    span.end_ns = ah_threads_now_ns();
+    atomic_store(&lane->busy, 0);
+    if (rc && (err.code != rc || !err.text[0]))
+        ah_error_set(&err, rc, "job %llu of lane '%s': %s", (unsigned long long)span.ticket, lane->name,
+                     ah_error_meaning(rc));
+    lane_finish(lane, &span, rc, &err);
+}
+
+static void *lane_main(void *context)
+{
+    struct ah_lane *lane = context;
+    for (struct lane_slot *slot = lane_next(lane); slot; slot = lane_next(lane))
+        lane_run(lane, slot);
+    return NULL;
+}
+
+static void lane_destroy(struct ah_lane *lane)
+{
+    pthread_cond_destroy(&lane->progress);
+    pthread_cond_destroy(&lane->work);
+    pthread_mutex_destroy(&lane->mutex);
+    free(lane->spans);
+    free(lane->slots);
+    free(lane);
+}
+
+int ah_lane_new(struct ah_lane **ret_lane, const struct ah_lane_options *options, struct ah_error *err)
+{
+    struct ah_lane *lane = calloc(1, sizeof *lane);
+    if (!lane)
+        return ah_error_memory(err);
+    pthread_mutex_init(&lane->mutex, NULL);
+    pthread_cond_init(&lane->work, NULL);
+    pthread_cond_init(&lane->progress, NULL);
+    lane->capacity = options->queue ? options->queue : QUEUE_DEFAULT;
+    lane->n_spans = options->spans ? options->spans : SPANS_DEFAULT;
+    if (lane->capacity <= SIZE_MAX / sizeof *lane->slots)
+        lane->slots = aligned_alloc(PAYLOAD_ALIGN, lane->capacity * sizeof *lane->slots);
+    lane->spans = calloc(lane->n_spans, sizeof *lane->spans);
+    strncpy(lane->name, options->name ? options->name : "lane", sizeof lane->name - 1);
+    int rc = lane->slots && lane->spans ? AH_OK : ah_error_memory(err);
+    if (!rc)
+        rc = ah_threads_start(&lane->thread, lane->name, options->cpu, lane_main, lane, err);
+    if (rc) {
+        lane_destroy(lane);
+        return rc;
+    }
+    *ret_lane = lane;
+    return AH_OK;
+}
+
+static void slot_fill(struct lane_slot *slot, const struct ah_lane_job *job)
+{
+    if (job->payload_bytes)
+        memcpy(slot->payload, job->payload, job->payload_bytes);
+    if (job->n_waits)
+        memcpy(slot->waits, job->waits, job->n_waits * sizeof *job->waits);
+    slot->run = job->run;
+    slot->n_waits = job->n_waits;
+    slot->tag = job->tag;
+}
+
+/* Does the job wait for itself, as number `ticket` of its lane, or for one behind it? */
+static bool waits_for_itself(const struct ah_lane *lane, const struct ah_lane_job *job, uint64_t ticket)
+{
+    for (size_t i = 0; i < job->n_waits; i++)
+        if (job->waits[i].lane == lane && job->waits[i].ticket >= ticket)
+            return true;
+    return false;
+}
+
+int ah_lane_submit(struct ah_lane *lane, const struct ah_lane_job *job, uint64_t *ret_ticket)
+{
+    if (job->payload_bytes > AH_LANE_PAYLOAD_MAX || job->n_waits > AH_LANE_WAITS_MAX)
+        return AH_E_USAGE;
+    int rc = AH_E_USAGE;
+    pthread_mutex_lock(&lane->mutex);
+    lane->waiters++;
+    while (lane->submitted - atomic_load(&lane->done) >= lane->capacity)
+        pthread_cond_wait(&lane->progress, &lane->mutex);
+    lane->waiters--;
+    uint64_t ticket = lane->submitted + 1;
+    if (!waits_for_itself(lane, job, ticket)) {
+        slot_fill(&lane->slots[lane->submitted % lane->capacity], job);
+        lane->submitted = ticket;
+        pthread_cond_signal(&lane->work);
+        if (ret_ticket)
+            *ret_ticket = ticket;
+        rc = AH_OK;
+    }
+    pthread_mutex_unlock(&lane->mutex);
+    return rc;
+}
+
+int ah_lane_wait(struct ah_lane *lane, uint64_t ticket)
+{
+    lane_await(lane, ticket);
+    return atomic_load(&lane->code);
+}
+
+int ah_lane_drain(struct ah_lane *lane, struct ah_error *err)
+{
+    pthread_mutex_lock(&lane->mutex);
+    uint64_t last = lane->submitted;
+    pthread_mutex_unlock(&lane->mutex);
+    lane_await(lane, last);
+    pthread_mutex_lock(&lane->mutex);
+    int rc = atomic_exchange(&lane->code, 0);
+    if (rc && err)
+        *err = lane->error;
+    pthread_mutex_unlock(&lane->mutex);
+    return rc;
+}
+
+uint64_t ah_lane_done(const struct ah_lane *lane)
+{
+    return atomic_load_explicit(&lane->done, memory_order_acquire);
+}
+
+int ah_lane_failed(const struct ah_lane *lane)
+{
+    return atomic_load(&lane->code);
+}
+
+int ah_lane_busy(const struct ah_lane *lane)
+{
+    return atomic_load(&lane->busy);
+}
+
+size_t ah_lane_spans(struct ah_lane *lane, struct ah_lane_span *ret_spans, size_t max)
+{
+    pthread_mutex_lock(&lane->mutex);
+    uint64_t done = atomic_load(&lane->done);
+    size_t n = done < lane->n_spans ? (size_t)done : lane->n_spans;
+    if (n > max)
+        n = max;
+    for (size_t i = 0; i < n; i++)
+        ret_spans[i] = lane->spans[(done - n + i) % lane->n_spans];
+    pthread_mutex_unlock(&lane->mutex);
+    return n;
+}
+
+void ah_lane_free(struct ah_lane *lane)
+{
+    if (!lane)
+        return;
+    pthread_mutex_lock(&lane->mutex);
+    lane->stopping = true;
+    pthread_cond_signal(&lane->work);
+    pthread_mutex_unlock(&lane->mutex);
+    pthread_join(lane->thread, NULL);
+    lane_destroy(lane);
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Lane: a thread that runs jobs one after another from a queue of fixed capacity.
+ *
+ * Completion is a timeline: job number k of a lane, counted from 1, is its *ticket*; the lane's `done` count
+ * only grows; a job may wait for tickets of other lanes before it starts, also for tickets not yet submitted.
+ * A CUDA stream with cudaStreamWaitEvent / cuStreamWaitValue has the same meaning, so devices share it. An
+ * idle lane sleeps. A job that fails stores the lane's first error; later jobs still run, so that no waiter
+ * is left hanging: a job that must not run after a failure asks ah_lane_failed().
+ *
+ *     struct ah_lane_job copy = {.run = run_copy, .payload = &c, .payload_bytes = sizeof c};
+ *     ah_lane_submit(copies, &copy, &a);
+ *     struct ah_lane_wait after_copy = {copies, a};
+ *     struct ah_lane_job product = {
+ *         .run = run_product, .payload = &p, .payload_bytes = sizeof p, .waits = &after_copy, .n_waits = 1};
+ *     ah_lane_submit(compute, &product, &b);
+ *     rc = ah_lane_wait(compute, b);
+ *
+ * All functions but ah_lane_new() and ah_lane_free() may be called from any thread, also from a job; but a
+ * job must not wait for its own lane, nor submit to it when its queue may be full.
+ */
+#ifndef AH_BASE_LANE_H
+#define AH_BASE_LANE_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct ah_lane;
+
+enum { AH_LANE_PAYLOAD_MAX = 512, AH_LANE_WAITS_MAX = 16 };
+
+struct ah_lane_wait {
+    struct ah_lane *lane; /* borrowed; must outlive the job */
+    uint64_t ticket;
+};
+
+struct ah_lane_span {
+    uint64_t ticket;
+    uint64_t tag;      /* the job's own */
+    uint64_t ready_ns; /* the lane took it up and began waiting for its dependencies */
+    uint64_t start_ns; /* dependencies met */
+    uint64_t end_ns;
+};
+
+struct ah_lane_job {
+    int (*run)(void *payload, struct ah_error *err); /* on the lane's thread; 0 or an ah_err */
+    const void *payload;                             /* copied at submit, to an address aligned to 64 */
+    size_t payload_bytes;                            /* <= AH_LANE_PAYLOAD_MAX */
+    const struct ah_lane_wait *waits;                /* copied at submit */
+    size_t n_waits;                                  /* <= AH_LANE_WAITS_MAX */
+    uint64_t tag;                                    /* kept in the span */
+};
+
+struct ah_lane_options {
+    const char *name; /* of the thread, at most 15 characters; NULL: "lane" */
+    int cpu;          /* -1: not pinned */
+    size_t queue;     /* jobs that may wait; 0: 1024. A full queue makes submit wait. */
+    size_t spans;     /* finished jobs whose times are kept (a ring); 0: 1024 */
+};
+
+/* AH_E_FAILED where the thread cannot be started or pinned, AH_E_MEMORY. The lane is *owned* by the caller.
+ */
+int ah_lane_new(struct ah_lane **ret_lane, const struct ah_lane_options *options, struct ah_error *err);
+
+/* Copies the job into the queue; allocates nothing. AH_E_USAGE for a payload or wait list that is too long,
+ * and for a wait on the lane's own job or one after it, which would never end. `ret_ticket` is optional. */
+int ah_lane_submit(struct ah_lane *lane, const struct ah_lane_job *job, uint64_t *ret_ticket);
+
+/* Blocks until `ticket` is done (0: returns at once); returns the lane's first error so far, or 0. */
+int ah_lane_wait(struct ah_lane *lane, uint64_t ticket);
+
+/* Blocks until everything submitted is done; returns and clears the lane's first error. */
+int ah_lane_drain(struct ah_lane *lane, struct ah_error *err);
+
+/* Jobs finished since the lane began. What they wrote is seen by a caller that read their ticket here. */
+uint64_t ah_lane_done(const struct ah_lane *lane);
+
+/* The lane's first error since the last drain, or 0. */
+int ah_lane_failed(const struct ah_lane *lane);
+
+/* True while a job of the lane is between start and end: what a throttle shares a link by. */
+int ah_lane_busy(const struct ah_lane *lane);
+
+/* Copies the spans of the newest finished jobs, oldest first, at most `max`; returns how many. Call drained.
+ */
+size_t ah_lane_spans(struct ah_lane *lane, struct ah_lane_span *ret_spans, size_t max);
+
+/* Finishes what is queued, ends the thread. NULL is fine. */
+void ah_lane_free(struct ah_lane *lane);
+
+#endif

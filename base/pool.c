@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A run is a *round*. `cursor` packs the round's number (upper half) and the next unclaimed chunk (lower
+ * half); a chunk is claimed by compare-and-swap on the whole word, so a claim names its round.
+ *
+ * Invariants:
+ *
+ * (1) Closed rounds cannot be claimed. Before the caller rewrites fn, context and chunks it stores CLOSED as
+ *     the next chunk; it opens the new round, chunk 0, after. The fields are stored with release and loaded
+ *     with acquire: a worker that saw a new field also sees the closed cursor, and its claim fails.
+ * (2) A successful claim in round r read the fields of round r: they are rewritten only after every claimed
+ *     chunk of r was counted in `finished`, and the claimer counts after it read.
+ * (3) The caller returns when finished == chunks: each chunk was claimed once (1) and counted after it ran
+ *     (release); the caller's load acquires. Nobody waits for a worker that claimed nothing.
+ * (4) No wake-up is lost. A worker that finds nothing to claim, after having read `epoch` first, sleeps with
+ *     futex(epoch == what it read). The caller opens the round, then increments `epoch`, then looks at
+ *     `sleepers`; the worker increments `sleepers`, then the kernel compares `epoch`. All sequentially
+ *     consistent: either the caller sees the sleeper and wakes it, or the kernel sees the new epoch. The
+ *     caller sleeps on `finished` in the same way, with `caller_sleeps` in the place of `sleepers`.
+ * (5) Even if all workers slept for ever, the caller would claim every chunk itself: waking is for speed.
+ */
+#include "base/pool.h"
+
+#include "base/threads.h"
+#include "base/threads_internal.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { SPIN_DEFAULT_US = 50, SPINS_PER_LOOK = 64, LINE_BYTES = 64 };
+
+#define CLOSED UINT32_MAX
+
+struct pool_worker {
+    struct ah_pool *pool; /* borrowed */
+    unsigned number;
+    pthread_t thread;
+};
+
+struct ah_pool {
+    unsigned threads;
+    unsigned started; /* workers to be joined */
+    uint64_t spin_ns;
+    struct pool_worker *workers; /* owned; threads - 1 of them */
+    alignas(LINE_BYTES) _Atomic uint64_t cursor;
+    alignas(LINE_BYTES) _Atomic(ah_pool_fn *) fn;
+    _Atomic(void *) context;
+    _Atomic uint32_t chunks;
+    alignas(LINE_BYTES) _Atomic uint32_t epoch; /* futex word of the workers */
+    atomic_uint sleepers;
+    atomic_bool stopping;
+    alignas(LINE_BYTES) _Atomic uint32_t finished; /* futex word of the caller */
+    atomic_bool caller_sleeps;
+};
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t expected)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
+}
+
+static void futex_wake(_Atomic uint32_t *word, unsigned count)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count > INT_MAX ? INT_MAX : count, NULL, NULL, 0);
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Spins while *word == value, at most spin_ns; true when it changed. */
+static bool spin_while(_Atomic uint32_t *word, uint32_t value, uint64_t spin_ns)
+{
+    uint64_t begin = ah_threads_now_ns();
+    do {
+        for (int i = 0; i < SPINS_PER_LOOK; i++) {
+            if (atomic_load_explicit(word, memory_order_acquire) != value)
+                return true;
+            relax();
+        }
+    } while (ah_threads_now_ns() - begin < spin_ns);
+    return false;
+}
+
+static uint64_t cursor_pack(uint32_t round, uint32_t chunk)
+{
+    return (uint64_t)round << 32 | chunk;
+}
+
+/* Claims and runs chunks until none is left, then counts them. */
+static void pool_work(struct ah_pool *pool, unsigned worker)
+{
+    uint32_t ran = 0;
+    uint64_t cursor = atomic_load_explicit(&pool->cursor, memory_order_acquire);
+    for (;;) {
+        ah_pool_fn *fn = atomic_load_explicit(&pool->fn, memory_order_acquire);
+        void *context = atomic_load_explicit(&pool->context, memory_order_acquire);
+        uint32_t chunks = atomic_load_explicit(&pool->chunks, memory_order_acquire);
+        uint32_t chunk = (uint32_t)cursor;
+        if (chunk >= chunks) /* CLOSED too */
+            break;
+        if (!atomic_compare_exchange_weak(&pool->cursor, &cursor, cursor + 1))
+            continue;
+        fn(context, chunk, worker);
+        ran++;
+        cursor++;
+    }
+    if (!ran)
+        return;
+    atomic_fetch_add(&pool->finished, ran);
+    if (atomic_load(&pool->caller_sleeps))
+        futex_wake(&pool->finished, 1);
+}
+
+static void *worker_main(void *context)
+{
+    struct pool_worker *self = context;
+    struct ah_pool *pool = self->pool;
+    for (;;) {
+        uint32_t epoch = atomic_load(&pool->epoch);
+        if (atomic_load(&pool->stopping))
+            return NULL;
+        pool_work(pool, self->number);
+        if (spin_while(&pool->epoch, epoch, pool->spin_ns))
+            continue;
+        atomic_fetch_add(&pool->sleepers, 1);
+        while (atomic_load(&pool->epoch) == epoch)
+            futex_wait(&pool->epoch, epoch);
+        atomic_fetch_sub(&pool->sleepers, 1);
+    }
+}
+
+static int pool_start(struct ah_pool *pool, const int *cpus, struct ah_error *err)
+{
+    for (unsigned i = 0; i + 1 < pool->threads; i++) {
+        struct pool_worker *worker = &pool->workers[i];
+        *worker = (struct pool_worker){.pool = pool, .number = i + 1};
+        char name[16];
+        snprintf(name, sizeof name, "pool-%u", i + 1);
+        int rc = ah_threads_start(&worker->thread, name, cpus ? cpus[i + 1] : -1, worker_main, worker, err);
+        if (rc)
+            return rc;
+        pool->started++;
+    }
+    return AH_OK;
+}
+
+int ah_pool_new(struct ah_pool **ret_pool, const struct ah_pool_options *options, struct ah_error *err)
+{
+    unsigned threads = options->threads ? options->threads : ah_threads_cpus(NULL, 0);
+    struct ah_pool *pool = aligned_alloc(LINE_BYTES, sizeof *pool);
+    if (!pool)
+        return ah_error_memory(err);
+    *pool = (struct ah_pool){
+        .threads = threads ? threads : 1,
+        .spin_ns = 1000ULL * (options->spin_us ? options->spin_us : SPIN_DEFAULT_US),
+    };
+    pool->workers = calloc(pool->threads, sizeof *pool->workers);
+    int rc = pool->workers ? pool_start(pool, options->cpus, err) : ah_error_memory(err);
+    if (rc) {
+        ah_pool_free(pool);
+        return rc;
+    }
+    *ret_pool = pool;
+    return AH_OK;
+}
+
+unsigned ah_pool_threads(const struct ah_pool *pool)
+{
+    return pool ? pool->threads : 1;
+}
+
+static void pool_open(struct ah_pool *pool, ah_pool_fn *fn, void *context, uint32_t chunks)
+{
+    uint32_t round = (uint32_t)(atomic_load(&pool->cursor) >> 32) + 1;
+    atomic_store(&pool->cursor, cursor_pack(round, CLOSED));
+    atomic_store(&pool->finished, 0);
+    atomic_store_explicit(&pool->fn, fn, memory_order_release);
+    atomic_store_explicit(&pool->context, context, memory_order_release);
+    atomic_store_explicit(&pool->chunks, chunks, memory_order_release);
+    atomic_store(&pool->cursor, cursor_pack(round, 0));
+    atomic_fetch_add(&pool->epoch, 1);
+    if (atomic_load(&pool->sleepers))
+        futex_wake(&pool->epoch, chunks - 1);
+}
+
+/* Waits until every chunk of the open round was counted. */
+static void pool_await(struct ah_pool *pool, uint32_t chunks)
+{
+    uint32_t finished = atomic_load(&pool->finished);
+    while (finished != chunks && spin_while(&pool->finished, finished, pool->spin_ns))
+        finished = atomic_load(&pool->finished);
+    if (finished == chunks)
+        return;
+    atomic_store(&pool->caller_sleeps, true);
+    while ((finished = atomic_load(&pool->finished)) != chunks)
+        futex_wait(&pool->finished, finished);
+    atomic_store(&pool->caller_sleeps, false);
+}
+
+void ah_pool_run(struct ah_pool *pool, ah_pool_fn *fn, void *context, size_t chunks)
+{
+    if (chunks <= 1 || ah_pool_threads(pool) == 1) {
+        for (size_t chunk = 0; chunk < chunks; chunk++)
+            fn(context, chunk, 0);
+        return;
+    }
+    assert(chunks < CLOSED);
+    pool_open(pool, fn, context, (uint32_t)chunks);
+    pool_work(pool, 0);
+    pool_await(pool, (uint32_t)chunks);
+}
+
+void ah_pool_free(struct ah_pool *pool)
+{
+    if (!pool)
+        return;
+    atomic_store(&pool->stopping, true);
+    atomic_fetch_add(&pool->epoch, 1);
+    futex_wake(&pool->epoch, INT_MAX);
+    for (unsigned i = 0; i < pool->started; i++)
+        pthread_join(pool->workers[i].thread, NULL);
+    free(pool->workers);
+    free(pool);
+}

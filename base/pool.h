@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pool: splits one piece of work over pinned threads.
+ *
+ * `threads` participants: the thread that calls ah_pool_run() and threads-1 workers, pinned to the given
+ * processors. Work is `chunks` calls of fn(context, chunk, worker); which worker takes which chunk is not
+ * determined, so a result must depend on the chunk only. Workers spin for `spin_us` (a matrix product follows
+ * the last one closely), then sleep. A run never waits for a worker that has not woken up yet: the others
+ * take its chunks.
+ *
+ *     ah_pool_new(&pool, &(struct ah_pool_options){.threads = 2}, err);
+ *     ah_pool_run(pool, add_tile, &tiles, n_tiles);
+ *     ah_pool_free(pool);
+ */
+#ifndef AH_BASE_POOL_H
+#define AH_BASE_POOL_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+
+struct ah_pool;
+
+/* `worker` is 0 for the caller, 1..threads-1 for the others: it may select scratch memory. */
+typedef void ah_pool_fn(void *context, size_t chunk, unsigned worker);
+
+struct ah_pool_options {
+    unsigned threads; /* participants, the caller included; 0: as many as this process may use */
+    const int
+        *cpus; /* (optional) one per participant; cpus[0] is for the caller, who pins itself; -1: free */
+    unsigned spin_us; /* 0: default 50 */
+};
+
+/* AH_E_FAILED where a thread cannot be started or pinned, AH_E_MEMORY. The pool is *owned* by the caller. */
+int ah_pool_new(struct ah_pool **ret_pool, const struct ah_pool_options *options, struct ah_error *err);
+
+/* Participants; 1 for a NULL pool. */
+unsigned ah_pool_threads(const struct ah_pool *pool);
+
+/* Runs fn for chunk 0..chunks-1 (fewer than 2^32) on all participants and returns when all are done. What the
+ * caller wrote before is seen by every chunk, what chunks wrote is seen after. Allocates nothing. One caller
+ * at a time, never from inside a chunk. A NULL pool runs everything on the caller. */
+void ah_pool_run(struct ah_pool *pool, ah_pool_fn *fn, void *context, size_t chunks);
+
+/* Ends and joins the workers. NULL is fine. */
+void ah_pool_free(struct ah_pool *pool);
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/threads.h"
+
+#include "base/threads_internal.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    NS_PER_S = 1000000000,
+    MASK_SETS = 8
+}; /* eight sets of 1024 processors: the most Linux is built for */
+
+uint64_t ah_threads_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+void ah_threads_sleep_until_ns(uint64_t deadline_ns)
+{
+    struct timespec deadline = {.tv_sec = (time_t)(deadline_ns / NS_PER_S),
+                                .tv_nsec = (long)(deadline_ns % NS_PER_S)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &deadline, NULL) == EINTR)
+        ;
+}
+
+unsigned ah_threads_cpus(unsigned *ret_cpus, unsigned max)
+{
+    cpu_set_t sets[MASK_SETS] = {0};
+    if (sched_getaffinity(0, sizeof sets, sets))
+        return 0;
+    unsigned n = 0;
+    for (unsigned cpu = 0; cpu < MASK_SETS * CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu % CPU_SETSIZE, &sets[cpu / CPU_SETSIZE]))
+            continue;
+        if (n < max)
+            ret_cpus[n] = cpu;
+        n++;
+    }
+    return n;
+}
+
+int ah_threads_pin(int cpu)
+{
+    if (cpu < 0)
+        return AH_OK;
+    if (cpu >= MASK_SETS * CPU_SETSIZE)
+        return AH_E_FAILED;
+    cpu_set_t sets[MASK_SETS] = {0};
+    CPU_SET((unsigned)cpu % CPU_SETSIZE, &sets[cpu / CPU_SETSIZE]);
+    return sched_setaffinity(0, sizeof sets, sets) ? AH_E_FAILED : AH_OK;
+}
+
+static int start_pinned(pthread_t *ret_thread, int cpu, void *(*run)(void *), void *context)
+{
+    pthread_attr_t attributes;
+    int rc = pthread_attr_init(&attributes);
+    if (rc)
+        return rc;
+    if (cpu >= MASK_SETS * CPU_SETSIZE)
+        rc = EINVAL;
+    else if (cpu >= 0) {
+        cpu_set_t sets[MASK_SETS] = {0};
+        CPU_SET((unsigned)cpu % CPU_SETSIZE, &sets[cpu / CPU_SETSIZE]);
+        rc = pthread_attr_setaffinity_np(&attributes, sizeof sets, sets);
+    }
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (!rc)
+        rc = pthread_create(ret_thread, &attributes, run, context);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return rc;
+}
+
+int ah_threads_start(pthread_t *ret_thread, const char *name, int cpu, void *(*run)(void *), void *context,
+                     struct ah_error *err)
+{
+    pthread_t thread;
+    int rc = start_pinned(&thread, cpu, run, context);
+    if (rc && cpu >= 0)
+        return ah_error_set(
+            err, AH_E_FAILED,
+            "cannot start thread '%s' on processor %d: %s; choose one that this process may use", name, cpu,
+            strerror(rc));
+    if (rc)
+        return ah_error_set(err, AH_E_FAILED, "cannot start thread '%s': %s; see `ulimit -u`", name,
+                            strerror(rc));
+    pthread_setname_np(thread, name);
+    *ret_thread = thread;
+    return AH_OK;
+}

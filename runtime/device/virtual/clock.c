@@ -1,0 +1,551 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The virtual clock: a discrete event simulation whose only events are ops that finish.
+ *
+ * INVARIANTS
+ *   1. A lane runs at most one op, and a frozen lane runs its ops in their order.
+ *   2. An op starts no earlier than its last dependency finishes; at that instant if its lane is free for it.
+ *   3. No priority or fifo lane is idle while one of its ops is ready.
+ *   4. Between two events the speeds are ah_share_fill() of the running ops; the integral of an op's speed
+ * from start to finish is its duration.
+ *   5. An op that always runs at full speed finishes at exactly start + duration: `since` and `remaining`
+ * move only when the speed changes. Without sharing, therefore, times are made of max and + only, and in
+ * frozen lanes a shorter duration never makes any op later.
+ *   6. A waiting op is in one list: that of one dependency that has not finished (its first, then the next
+ * one still running when that one finishes). So every dependency is looked at once, and no list of successors
+ *      is built.
+ *   7. `sets` holds speeds by running set. They depend on nothing but the set and the graph, so a hit and a
+ * miss give the same bits.
+ */
+#include "runtime/device/virtual/clock_internal.h"
+
+#include <float.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CLOCK_SETS = 256, CLOCK_PROBES = 8 };
+
+enum clock_state { CLOCK_WAITING, CLOCK_READY, CLOCK_DONE };
+
+struct clock_heap_item {
+    uint64_t key;
+    uint32_t op;
+};
+
+/* The op that each lane runs, as one byte per lane: its demand row + 1, 0 where it asks for nothing. */
+union clock_key {
+    uint8_t lane[AH_CLOCK_LANES];
+    uint64_t word[AH_CLOCK_LANES / sizeof(uint64_t)];
+};
+
+struct clock_set {
+    union clock_key key; /* all zero: free */
+    double speed[AH_CLOCK_LANES];
+    uint8_t limit[AH_CLOCK_LANES];
+};
+
+/* Everything by op has room for max_ops. */
+struct ah_clock_memory {
+    size_t max_ops;
+    struct ah_clock_span *spans;
+    struct clock_heap_item *ready; /* a heap for each lane, where its ops lie in `order` */
+    uint32_t *order;
+    uint32_t *waiter;   /* first op in the list of those waiting for this one */
+    uint32_t *next;     /* in that list */
+    size_t *looking_at; /* the dependency in whose list the op is, as index into the graph's array */
+    uint8_t *state;     /* enum clock_state */
+    struct clock_set sets[CLOCK_SETS];
+};
+
+struct clock_lane {
+    enum ah_clock_rule rule;
+    uint32_t op; /* running, or AH_CLOCK_NO_OP */
+    uint8_t limit;
+    bool was_slowed; /* the running op, at some time */
+    size_t first;    /* of its ops in `order` and of its heap in `ready` */
+    size_t taken;    /* ops started */
+    size_t n_ready;  /* items in its heap */
+    double since;    /* when `remaining` was true */
+    double remaining;
+    double speed;
+    double finish; /* since + remaining / speed */
+    double busy;
+    double slowed;
+    double lost[AH_SHARE_RESOURCES]; /* by the running op to each resource; valid when was_slowed */
+};
+
+struct clock_run {
+    const struct ah_clock_graph *graph;
+    struct ah_clock_memory *memory;
+    double now;
+    size_t done;
+    union clock_key key;
+    bool key_changed;
+    bool asks[AH_CLOCK_DEMANDS]; /* the row asks for something */
+    struct clock_lane lanes[AH_CLOCK_LANES];
+};
+
+/* ---- memory ---- */
+
+static size_t clock_take(size_t *used_bytes, size_t count, size_t size)
+{
+    size_t offset = *used_bytes;
+    *used_bytes += (count * size + 63) & ~(size_t)63;
+    return offset;
+}
+
+int ah_clock_reserve(struct ah_clock *clock, size_t n_ops, struct ah_error *err)
+{
+    if (clock->memory && clock->memory->max_ops >= n_ops)
+        return AH_OK;
+    if (n_ops >= AH_CLOCK_NO_OP)
+        return ah_error_set(err, AH_E_USAGE, "a graph of %zu ops is too large for the clock; at most %u",
+                            n_ops, AH_CLOCK_NO_OP - 1);
+    struct ah_clock_memory m = {.max_ops = n_ops};
+    size_t bytes = 0;
+    (void)clock_take(&bytes, 1, sizeof m);
+    size_t spans = clock_take(&bytes, n_ops, sizeof *m.spans);
+    size_t ready = clock_take(&bytes, n_ops, sizeof *m.ready);
+    size_t looking_at = clock_take(&bytes, n_ops, sizeof *m.looking_at);
+    size_t order = clock_take(&bytes, n_ops, sizeof *m.order);
+    size_t waiter = clock_take(&bytes, n_ops, sizeof *m.waiter);
+    size_t next = clock_take(&bytes, n_ops, sizeof *m.next);
+    size_t state = clock_take(&bytes, n_ops, sizeof *m.state);
+    char *base = malloc(bytes);
+    if (!base)
+        return ah_error_memory(err);
+    struct ah_clock_memory *memory = (void *)base;
+    memory->max_ops = n_ops;
+    memory->spans = (void *)(base + spans);
+    memory->ready = (void *)(base + ready);
+    memory->looking_at = (void *)(base + looking_at);
+    memory->order = (void *)(base + order);
+    memory->waiter = (void *)(base + waiter);
+    memory->next = (void *)(base + next);
+    memory->state = (void *)(base + state);
+    free(clock->memory);
+    clock->memory = memory;
+    return AH_OK;
+}
+
+void ah_clock_release(struct ah_clock *clock)
+{
+    free(clock->memory);
+    clock->memory = NULL;
+}
+
+/* ---- ready ops of a priority or fifo lane: a binary heap ---- */
+
+static bool clock_before(struct clock_heap_item a, struct clock_heap_item b)
+{
+    return a.key < b.key || (a.key == b.key && a.op < b.op);
+}
+
+static void clock_push(struct clock_heap_item *heap, size_t n, struct clock_heap_item item)
+{
+    while (n > 0 && clock_before(item, heap[(n - 1) / 2])) {
+        heap[n] = heap[(n - 1) / 2];
+        n = (n - 1) / 2;
+    }
+    heap[n] = item;
+}
+
+/* Takes the first of `n` items. */
+static uint32_t clock_pop(struct clock_heap_item *heap, size_t n)
+{
+    uint32_t op = heap[0].op;
+    struct clock_heap_item last = heap[n - 1];
+    size_t hole = 0;
+    for (size_t child = 1; child < n - 1; child = 2 * hole + 1) {
+        if (child + 1 < n - 1 && clock_before(heap[child + 1], heap[child]))
+            child++;
+        if (!clock_before(heap[child], last))
+            break;
+        heap[hole] = heap[child];
+        hole = child;
+    }
+    heap[hole] = last;
+    return op;
+}
+
+/* ---- dependencies ---- */
+
+static size_t clock_dependencies_end(const struct ah_clock_graph *graph, uint32_t op)
+{
+    return graph->dependency_first ? graph->dependency_first[op + 1] : 0;
+}
+
+static uint64_t clock_ready_key(const struct clock_run *run, enum ah_clock_rule rule, uint32_t op)
+{
+    uint64_t key = 0;
+    if (rule == AH_CLOCK_FIFO)
+        memcpy(&key, &run->now, sizeof key); /* bits of doubles >= 0 are ordered as the doubles */
+    else if (run->graph->priority)
+        key = run->graph->priority[op];
+    return key;
+}
+
+static void clock_set_ready(struct clock_run *run, uint32_t op, uint32_t waited_for)
+{
+    struct clock_lane *lane = &run->lanes[run->graph->lane[op]];
+    run->memory->spans[op].ready_us = run->now;
+    run->memory->spans[op].waited_for = waited_for;
+    run->memory->state[op] = CLOCK_READY;
+    if (lane->rule != AH_CLOCK_FROZEN)
+        clock_push(run->memory->ready + lane->first, lane->n_ready++,
+                   (struct clock_heap_item){clock_ready_key(run, lane->rule, op), op});
+}
+
+/* The op looks at its dependencies from index `at` on: waits for one that is not done, else is ready. */
+static void clock_look(struct clock_run *run, uint32_t op, size_t at, uint32_t waited_for)
+{
+    struct ah_clock_memory *memory = run->memory;
+    size_t end = clock_dependencies_end(run->graph, op);
+    while (at < end && memory->state[run->graph->dependency[at]] == CLOCK_DONE)
+        at++;
+    if (at >= end) {
+        clock_set_ready(run, op, waited_for);
+        return;
+    }
+    uint32_t dependency = run->graph->dependency[at];
+    memory->looking_at[op] = at;
+    memory->next[op] = memory->waiter[dependency];
+    memory->waiter[dependency] = op;
+}
+
+static void clock_finish(struct clock_run *run, uint32_t op)
+{
+    struct ah_clock_memory *memory = run->memory;
+    memory->spans[op].finish_us = run->now;
+    memory->state[op] = CLOCK_DONE;
+    run->done++;
+    for (uint32_t waiter = memory->waiter[op]; waiter != AH_CLOCK_NO_OP;) {
+        uint32_t next = memory->next[waiter];
+        clock_look(run, waiter, memory->looking_at[waiter] + 1, op);
+        waiter = next;
+    }
+}
+
+/* ---- lanes ---- */
+
+/* The op that a free lane takes now, or AH_CLOCK_NO_OP. */
+static uint32_t clock_choose(struct clock_run *run, struct clock_lane *lane, size_t n_ops)
+{
+    if (lane->rule != AH_CLOCK_FROZEN)
+        return lane->n_ready ? clock_pop(run->memory->ready + lane->first, lane->n_ready--) : AH_CLOCK_NO_OP;
+    if (lane->taken == n_ops)
+        return AH_CLOCK_NO_OP;
+    uint32_t op = run->memory->order[lane->first + lane->taken];
+    return run->memory->state[op] == CLOCK_READY ? op : AH_CLOCK_NO_OP;
+}
+
+static void clock_set_key(struct clock_run *run, size_t lane, uint8_t row)
+{
+    run->key_changed |= run->key.lane[lane] != row;
+    run->key.lane[lane] = row;
+}
+
+/* True if the op is without duration, hence finished. */
+static bool clock_start(struct clock_run *run, struct clock_lane *lane, uint32_t op)
+{
+    struct ah_clock_span *span = &run->memory->spans[op];
+    double duration = run->graph->duration_us[op];
+    run->memory->order[lane->first + lane->taken++] = op;
+    span->start_us = run->now;
+    span->slowed_by = AH_SHARE_NONE;
+    if (duration <= 0) {
+        clock_finish(run, op);
+        return true;
+    }
+    uint32_t row = run->graph->demand ? run->graph->demand[op] : 0;
+    bool asks = run->graph->demand && run->asks[row];
+    lane->op = op;
+    lane->since = run->now;
+    lane->remaining = duration;
+    lane->finish = run->now + duration;
+    lane->speed = 1;
+    lane->limit = AH_SHARE_NONE;
+    lane->was_slowed = false;
+    clock_set_key(run, (size_t)(lane - run->lanes), asks ? (uint8_t)(row + 1) : 0);
+    return false;
+}
+
+/* Lanes take ops until none can. */
+static void clock_dispatch(struct clock_run *run, const struct ah_clock_result *result)
+{
+    bool again = true;
+    while (again) {
+        again = false;
+        for (size_t l = 0; l < run->graph->n_lanes; l++) {
+            struct clock_lane *lane = &run->lanes[l];
+            if (lane->op != AH_CLOCK_NO_OP)
+                continue;
+            uint32_t op = clock_choose(run, lane, result->lanes[l].n);
+            if (op != AH_CLOCK_NO_OP)
+                again |= clock_start(run, lane, op);
+        }
+    }
+}
+
+/* ---- speeds ---- */
+
+static void clock_fill_set(const struct clock_run *run, struct clock_set *set)
+{
+    const struct ah_share_demand *parts[AH_CLOCK_LANES] = {NULL};
+    size_t lane_of[AH_CLOCK_LANES];
+    double speeds[AH_CLOCK_LANES];
+    uint8_t limits[AH_CLOCK_LANES];
+    size_t n = 0;
+    for (size_t l = 0; l < run->graph->n_lanes; l++) {
+        set->speed[l] = 1;
+        set->limit[l] = AH_SHARE_NONE;
+        if (!run->key.lane[l])
+            continue;
+        parts[n] = &run->graph->demands[run->key.lane[l] - 1];
+        lane_of[n++] = l;
+    }
+    ah_share_fill(parts, n, run->graph->capacity, run->graph->n_resources, speeds, limits);
+    for (size_t i = 0; i < n; i++) {
+        set->speed[lane_of[i]] = speeds[i];
+        set->limit[lane_of[i]] = limits[i];
+    }
+    set->key = run->key;
+}
+
+/* The speeds of the running set: from `sets`, an open hash table; a full neighbourhood is overwritten. */
+static const struct clock_set *clock_set_of(const struct clock_run *run)
+{
+    uint64_t hash = run->key.word[0] * 0x9E3779B97F4A7C15U ^ run->key.word[1] * 0xC2B2AE3D27D4EB4FU;
+    struct clock_set *sets = run->memory->sets;
+    size_t at = (hash >> 32) % CLOCK_SETS;
+    for (size_t probe = 0; probe < CLOCK_PROBES; probe++) {
+        struct clock_set *set = &sets[(at + probe) % CLOCK_SETS];
+        if (set->key.word[0] == run->key.word[0] && set->key.word[1] == run->key.word[1])
+            return set;
+        if (!(set->key.word[0] | set->key.word[1])) {
+            clock_fill_set(run, set);
+            return set;
+        }
+    }
+    clock_fill_set(run, &sets[at]);
+    return &sets[at];
+}
+
+static double clock_positive(double x)
+{
+    return x > 0 ? x : 0;
+}
+
+/* What the running op lost to the resource that limits it, since `since`. */
+static void clock_account(struct clock_lane *lane, double now)
+{
+    if (lane->limit == AH_SHARE_NONE)
+        return;
+    if (!lane->was_slowed)
+        memset(lane->lost, 0, sizeof lane->lost);
+    lane->was_slowed = true;
+    lane->lost[lane->limit] += (now - lane->since) * (1 - lane->speed);
+}
+
+static void clock_set_speed(struct clock_lane *lane, double now, double speed, uint8_t limit)
+{
+    clock_account(lane, now);
+    lane->remaining = clock_positive(lane->remaining - (now - lane->since) * lane->speed);
+    lane->since = now;
+    lane->speed = speed;
+    lane->limit = limit;
+    lane->finish = now + lane->remaining / speed;
+}
+
+static void clock_share(struct clock_run *run)
+{
+    if (!run->key_changed)
+        return;
+    run->key_changed = false;
+    if (!(run->key.word[0] | run->key.word[1]))
+        return;
+    const struct clock_set *set = clock_set_of(run);
+    for (size_t l = 0; l < run->graph->n_lanes; l++) {
+        struct clock_lane *lane = &run->lanes[l];
+        bool changed =
+            lane->speed < set->speed[l] || lane->speed > set->speed[l] || lane->limit != set->limit[l];
+        if (run->key.lane[l] && changed)
+            clock_set_speed(lane, run->now, set->speed[l], set->limit[l]);
+    }
+}
+
+/* ---- events ---- */
+
+static void clock_complete(struct clock_run *run, struct clock_lane *lane)
+{
+    uint32_t op = lane->op;
+    struct ah_clock_span *span = &run->memory->spans[op];
+    double ran = run->now - span->start_us;
+    clock_account(lane, run->now);
+    lane->busy += ran;
+    if (lane->was_slowed) {
+        size_t most = 0;
+        for (size_t r = 1; r < run->graph->n_resources; r++)
+            if (lane->lost[r] > lane->lost[most])
+                most = r;
+        span->slowed_by = (uint32_t)most;
+        lane->slowed += clock_positive(ran - run->graph->duration_us[op]);
+    }
+    lane->op = AH_CLOCK_NO_OP;
+    clock_set_key(run, (size_t)(lane - run->lanes), 0);
+    clock_finish(run, op);
+}
+
+/* Goes to the next instant at which an op finishes; false when none runs. */
+static bool clock_advance(struct clock_run *run)
+{
+    double next = DBL_MAX;
+    for (size_t l = 0; l < run->graph->n_lanes; l++)
+        if (run->lanes[l].op != AH_CLOCK_NO_OP && run->lanes[l].finish < next)
+            next = run->lanes[l].finish;
+    if (next >= DBL_MAX)
+        return false;
+    run->now = next;
+    for (size_t l = 0; l < run->graph->n_lanes; l++)
+        if (run->lanes[l].op != AH_CLOCK_NO_OP && run->lanes[l].finish <= next)
+            clock_complete(run, &run->lanes[l]);
+    return true;
+}
+
+/* What an op that never finished waits for: a dependency, or the op its frozen lane runs first. */
+static uint32_t clock_blocker(const struct clock_run *run, uint32_t op)
+{
+    if (run->memory->state[op] == CLOCK_WAITING)
+        return run->graph->dependency[run->memory->looking_at[op]];
+    const struct clock_lane *lane = &run->lanes[run->graph->lane[op]];
+    return run->memory->order[lane->first + lane->taken];
+}
+
+/* Following blockers from any unfinished op ends on a cycle; names the lowest op on it. */
+static int clock_deadlock(const struct clock_run *run, struct ah_error *err)
+{
+    uint32_t op = 0;
+    while (run->memory->state[op] == CLOCK_DONE)
+        op++;
+    for (size_t i = 0; i < run->graph->n_ops; i++)
+        op = clock_blocker(run, op);
+    uint32_t lowest = op;
+    for (uint32_t at = clock_blocker(run, op); at != op; at = clock_blocker(run, at))
+        lowest = at < lowest ? at : lowest;
+    uint32_t blocker = clock_blocker(run, lowest);
+    return ah_error_set(
+        err, AH_E_FAILED,
+        "op %u on lane %u can never start: it waits for op %u on lane %u, which in turn waits for op "
+        "%u; the dependencies and the frozen orders of lanes contain a cycle",
+        lowest, run->graph->lane[lowest], blocker, run->graph->lane[blocker], lowest);
+}
+
+/* ---- the graph: checked and made ready to run ---- */
+
+static int clock_check_room(const struct ah_clock *clock, const struct ah_clock_graph *graph,
+                            struct ah_error *err)
+{
+    size_t max_ops = clock->memory ? clock->memory->max_ops : 0;
+    if (clock->memory && graph->n_ops <= max_ops)
+        return AH_OK;
+    return ah_error_set(err, AH_E_CAPACITY,
+                        "the clock has room for %zu ops and the graph has %zu; reserve more", max_ops,
+                        graph->n_ops);
+}
+
+/* The demand rows that ask for something. */
+static void clock_find_asking(struct clock_run *run)
+{
+    for (size_t row = 0; row < run->graph->n_demands; row++)
+        for (size_t r = 0; r < run->graph->n_resources; r++)
+            run->asks[row] |= run->graph->demands[row].amount[r] > 0;
+}
+
+/* Where each lane's ops lie in `order`, and ascending indices there. */
+static void clock_place_lanes(struct clock_run *run, struct ah_clock_result *result)
+{
+    const struct ah_clock_graph *graph = run->graph;
+    size_t at[AH_CLOCK_LANES];
+    size_t first = 0;
+    for (size_t l = 0; l < graph->n_lanes; l++) {
+        run->lanes[l].rule = graph->rule ? graph->rule[l] : AH_CLOCK_FROZEN;
+        run->lanes[l].op = AH_CLOCK_NO_OP;
+        run->lanes[l].first = result->lanes[l].first = at[l] = first;
+        first += result->lanes[l].n;
+    }
+    for (uint32_t op = 0; op < graph->n_ops; op++)
+        run->memory->order[at[graph->lane[op]]++] = op;
+}
+
+/* Takes over the orders of frozen lanes. `state` serves as the mark "seen" and is clear again afterwards. */
+static int clock_take_orders(struct clock_run *run, const struct ah_clock_result *result,
+                             struct ah_error *err)
+{
+    const struct ah_clock_graph *graph = run->graph;
+    uint8_t *seen = run->memory->state;
+    if (!graph->order)
+        return AH_OK;
+    for (uint32_t l = 0; l < graph->n_lanes; l++) {
+        if (run->lanes[l].rule != AH_CLOCK_FROZEN)
+            continue;
+        for (size_t i = 0; i < result->lanes[l].n; i++) {
+            uint32_t op = graph->order[result->lanes[l].first + i];
+            if (op >= graph->n_ops || graph->lane[op] != l || seen[op])
+                return ah_error_set(
+                    err, AH_E_USAGE,
+                    "the frozen order of lane %u has op %u at place %zu; it must hold each op of the "
+                    "lane once",
+                    l, op, i);
+            seen[op] = 1;
+            run->memory->order[result->lanes[l].first + i] = op;
+        }
+    }
+    memset(seen, 0, graph->n_ops);
+    return AH_OK;
+}
+
+static int clock_prepare(struct clock_run *run, struct ah_clock_result *result, struct ah_error *err)
+{
+    const struct ah_clock_graph *graph = run->graph;
+    int rc = ah_clock_check(graph, err);
+    if (rc)
+        return rc;
+    clock_find_asking(run);
+    for (size_t op = 0; op < graph->n_ops; op++)
+        result->lanes[graph->lane[op]].n++;
+    memset(run->memory->state, CLOCK_WAITING, graph->n_ops);
+    memset(run->memory->waiter, 0xff, graph->n_ops * sizeof *run->memory->waiter);
+    memset(run->memory->sets, 0, sizeof run->memory->sets);
+    clock_place_lanes(run, result);
+    return clock_take_orders(run, result, err);
+}
+
+int ah_clock_run(struct ah_clock *clock, const struct ah_clock_graph *graph,
+                 struct ah_clock_result *ret_result, struct ah_error *err)
+{
+    int rc = clock_check_room(clock, graph, err);
+    if (rc)
+        return rc;
+    struct ah_clock_result result = {.spans = clock->memory->spans, .order = clock->memory->order};
+    struct clock_run run = {.graph = graph, .memory = clock->memory};
+    rc = clock_prepare(&run, &result, err);
+    if (rc)
+        return rc;
+    for (uint32_t op = 0; op < graph->n_ops; op++)
+        clock_look(&run, op, graph->dependency_first ? graph->dependency_first[op] : 0, AH_CLOCK_NO_OP);
+    do {
+        clock_dispatch(&run, &result);
+        clock_share(&run);
+    } while (clock_advance(&run));
+    if (run.done < graph->n_ops)
+        return clock_deadlock(&run, err);
+    result.end_us = run.now;
+    for (size_t l = 0; l < graph->n_lanes; l++) {
+        result.lanes[l].busy_us = run.lanes[l].busy;
+        result.lanes[l].slowed_us = run.lanes[l].slowed;
+        result.lanes[l].idle_us = clock_positive(run.now - run.lanes[l].busy);
+    }
+    *ret_result = result;
+    return AH_OK;
+}

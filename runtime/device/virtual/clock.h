@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Clock: the device that does no work. It says when each op of a graph would start and finish.
+ *
+ * LANES run one op at a time; different lanes run at the same time. An op may start when its dependencies
+ * have finished and its lane takes it. Which op a free lane takes is the rule of the lane:
+ *
+ *   frozen     the next one of a given order, waiting for it where it is not ready
+ *   priority   of those ready, the one with the smallest key; ties by index
+ *   fifo       of those ready, the one that has been ready longest; ties by index
+ *
+ * SHARING. An op takes `duration_us` at full speed. Its demand row says what it asks of resources meanwhile;
+ * ops running together get speeds from share.h, recomputed whenever the running set changes.
+ *
+ * AT ONE INSTANT first all ops that end there finish; then lanes take ops, in ascending order, one each. An
+ * op without duration finishes at once, frees its lane, and the lanes are asked again.
+ *
+ * The result of a priority or fifo run contains the order of every lane. Run again as frozen, that order
+ * gives the same times, to the bit.
+ *
+ *     struct ah_clock clock = {0};
+ *     struct ah_clock_result result;
+ *     rc = ah_clock_reserve(&clock, graph.n_ops, err);       // allocates
+ *     rc = rc ? rc : ah_clock_run(&clock, &graph, &result, err);   // does not; as often as you like
+ *     printf("%g us\n", result.end_us);
+ *     ah_clock_release(&clock);
+ *
+ * The same graph gives the same bits. One thread at a time per clock.
+ */
+#ifndef AH_RUNTIME_DEVICE_VIRTUAL_CLOCK_H
+#define AH_RUNTIME_DEVICE_VIRTUAL_CLOCK_H
+
+#include "base/error.h"
+#include "runtime/device/virtual/share.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { AH_CLOCK_LANES = AH_SHARE_PARTS, AH_CLOCK_DEMANDS = 255 };
+
+#define AH_CLOCK_NO_OP UINT32_MAX
+
+enum ah_clock_rule { AH_CLOCK_FROZEN, AH_CLOCK_PRIORITY, AH_CLOCK_FIFO };
+
+/* All pointers are borrowed during ah_clock_run(). Arrays are by op unless they say otherwise. */
+struct ah_clock_graph {
+    size_t n_ops;
+    size_t n_lanes;     /* <= AH_CLOCK_LANES */
+    size_t n_demands;   /* <= AH_CLOCK_DEMANDS */
+    size_t n_resources; /* <= AH_SHARE_RESOURCES */
+
+    const double *duration_us; /* at full speed; 0 to 1e15 */
+    const uint32_t *lane;
+    const uint32_t *demand;   /* row of `demands`; NULL: no op asks for anything */
+    const uint64_t *priority; /* keys of priority lanes; NULL: all equal */
+
+    /* Op i waits for dependency[dependency_first[i]] to dependency[dependency_first[i + 1] - 1]. */
+    const size_t *dependency_first; /* n_ops + 1 */
+    const uint32_t *dependency;
+
+    const enum ah_clock_rule *rule; /* by lane; NULL: all frozen */
+
+    /* The ops of lane 0 in order, then those of lane 1, ...: ah_clock_result.order has this form. Read for
+     * frozen lanes only; NULL: ascending indices. */
+    const uint32_t *order;
+
+    const struct ah_share_demand *demands;
+    const double *capacity; /* by resource */
+};
+
+struct ah_clock_span {
+    double ready_us;     /* its dependencies had finished */
+    double start_us;     /* later than ready: the lane was busy, or frozen to another op first */
+    double finish_us;    /* later than start + duration: other ops slowed it */
+    uint32_t waited_for; /* the dependency that finished last; AH_CLOCK_NO_OP: it has none */
+    uint32_t slowed_by;  /* the resource that cost it most time; AH_SHARE_NONE: always at full speed */
+};
+
+struct ah_clock_lane {
+    size_t first;     /* of the lane's ops in `order` */
+    size_t n;         /* its ops */
+    double busy_us;   /* an op ran */
+    double idle_us;   /* none did; busy + idle = end (but for rounding) */
+    double slowed_us; /* part of busy that full speed would have saved */
+};
+
+struct ah_clock_result {
+    double end_us;                     /* the last op finishes */
+    const struct ah_clock_span *spans; /* by op; borrowed until the clock's next call */
+    const uint32_t *order;             /* by lane, as each ran; borrowed likewise */
+    struct ah_clock_lane lanes[AH_CLOCK_LANES];
+};
+
+struct ah_clock_memory;
+
+struct ah_clock {
+    struct ah_clock_memory *memory; /* owned; NULL before the first reserve */
+};
+
+/* Makes room for graphs of up to `n_ops` ops; never shrinks. AH_E_MEMORY leaves the clock as it was. */
+int ah_clock_reserve(struct ah_clock *clock, size_t n_ops, struct ah_error *err);
+
+/* Runs the graph; allocates nothing. AH_E_CAPACITY: more ops than reserved. AH_E_USAGE: a number out of range
+ * (which op, and what is allowed). AH_E_FAILED: dependencies and frozen orders contain a cycle (an op on it).
+ */
+int ah_clock_run(struct ah_clock *clock, const struct ah_clock_graph *graph,
+                 struct ah_clock_result *ret_result, struct ah_error *err);
+
+/* Frees the memory; the clock is empty and usable again. */
+void ah_clock_release(struct ah_clock *clock);
+
+#endif

@@ -82,7 +82,7 @@ int ah_file_read(const char *path, size_t limit_bytes, struct ah_buffer *ret_byt
 {
     if (ret_bytes->failed)
         return ah_error_memory(err);
-    int fd;
+    int fd = -1;
     int rc = open_read(path, limit_bytes, &fd, err);
     if (rc)
         return rc;

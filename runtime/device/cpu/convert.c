@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The public side of convert.h: places in arrays, strips of columns, edges of the copy.
+ */
+#include "runtime/device/cpu/convert.h"
+
+#include "runtime/device/cpu/kernels_internal.h"
+
+#include <string.h>
+
+static void *at(struct ah_convert_out out, uint64_t i)
+{
+    return (char *)out.data + i * (out.dtype == AH_BF16 ? sizeof(uint16_t) : sizeof(float));
+}
+
+static const void *from(struct ah_convert_in in, uint64_t i)
+{
+    return (const char *)in.data + i * (in.dtype == AH_BF16 ? sizeof(uint16_t) : sizeof(float));
+}
+
+uint16_t ah_convert_to_bf16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+float ah_convert_from_bf16(uint16_t half)
+{
+    uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+void ah_convert_cast(enum ah_isa isa, struct ah_convert_out dst, struct ah_convert_in src, uint64_t begin,
+                     uint64_t end)
+{
+    if (begin < end)
+        ah_kernels_of(isa)->cast[dst.dtype][src.dtype](at(dst, begin), from(src, begin), end - begin);
+}
+
+void ah_convert_add(enum ah_isa isa, struct ah_convert_out dst, struct ah_convert_in a,
+                    struct ah_convert_in b, uint64_t begin, uint64_t end)
+{
+    if (begin < end)
+        ah_kernels_of(isa)->add[dst.dtype][a.dtype][b.dtype](at(dst, begin), from(a, begin), from(b, begin),
+                                                             end - begin);
+}
+
+void ah_convert_fill(struct ah_convert_out dst, float value, uint64_t begin, uint64_t end)
+{
+    if (dst.dtype == AH_BF16) {
+        uint16_t *to = dst.data;
+        const uint16_t bits = ah_convert_to_bf16(value);
+        for (uint64_t i = begin; i < end; i++)
+            to[i] = bits;
+    } else {
+        float *to = dst.data;
+        for (uint64_t i = begin; i < end; i++)
+            to[i] = value;
+    }
+}
+
+void ah_convert_column_sum(enum ah_isa isa, struct ah_convert_out dst, const struct ah_convert_matrix *matrix,
+                           uint64_t begin, uint64_t end)
+{
+    float sums[AH_KERNELS_STRIP];
+    for (uint64_t c = begin; c < end; c += AH_KERNELS_STRIP) {
+        uint64_t stop = end - c < AH_KERNELS_STRIP ? end : c + AH_KERNELS_STRIP;
+        ah_kernels_of(isa)->columns[matrix->src.dtype](sums, matrix, c, stop);
+        ah_convert_cast(isa, (struct ah_convert_out){at(dst, c), dst.dtype},
+                        (struct ah_convert_in){sums, AH_FP32}, 0, stop - c);
+    }
+}
+
+void ah_convert_copy(enum ah_isa isa, void *dst, const void *src, size_t bytes)
+{
+    if (bytes < AH_CONVERT_STREAM_BYTES) {
+        if (bytes)
+            memcpy(dst, src, bytes);
+        return;
+    }
+    size_t head = (64 - (uintptr_t)dst % 64) % 64;
+    size_t lines = (bytes - head) / 64;
+    size_t done = head + lines * 64;
+    memcpy(dst, src, head);
+    ah_kernels_of(isa)->copy((char *)dst + head, (const char *)src + head, lines);
+    memcpy((char *)dst + done, (const char *)src + done, bytes - done);
+}

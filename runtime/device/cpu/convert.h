@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What moves and converts numbers without a matrix product: casts, sums of two arrays, fill, column sums, and
+ * the copy that copy lanes use.
+ *
+ * fp32 to bf16 rounds to nearest even, denormals kept, NaN made quiet. All sums are fp32. Every function but
+ * ah_convert_copy() works element by element, or column by column, on a range [begin, end) of its arrays; any
+ * split into ranges gives the same bits on every instruction set (NaN payloads aside). Arrays need the
+ * alignment of their type; where not said otherwise a destination may be a source at the same address, and
+ * must not overlap it in another way.
+ *
+ * Threads: pure functions of their arguments; ranges that do not overlap may run at the same time.
+ */
+#ifndef AH_RUNTIME_DEVICE_CPU_CONVERT_H
+#define AH_RUNTIME_DEVICE_CPU_CONVERT_H
+
+#include "base/isa.h"
+#include "schemas/vocabulary.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct ah_convert_out {
+    void *data;
+    enum ah_dtype dtype;
+};
+
+struct ah_convert_in {
+    const void *data;
+    enum ah_dtype dtype;
+};
+
+enum { AH_CONVERT_COLUMN_GROUP = 64, AH_CONVERT_STREAM_BYTES = 1 << 20 };
+
+/* One number, as the array functions round it. */
+uint16_t ah_convert_to_bf16(float value);
+float ah_convert_from_bf16(uint16_t bits);
+
+/* dst = src in dst's type. In place only where both types are equal. */
+void ah_convert_cast(enum ah_isa isa, struct ah_convert_out dst, struct ah_convert_in src, uint64_t begin,
+                     uint64_t end);
+
+/* dst = a + b, added in fp32 and rounded to dst's type once. Accumulation is a == dst, fp32. */
+void ah_convert_add(enum ah_isa isa, struct ah_convert_out dst, struct ah_convert_in a,
+                    struct ah_convert_in b, uint64_t begin, uint64_t end);
+
+/* dst = value in dst's type. */
+void ah_convert_fill(struct ah_convert_out dst, float value, uint64_t begin, uint64_t end);
+
+/* dst[c] = sum over rows of src[r * width + c] for columns c in [begin, end). Rows are added one after
+ * another in groups of AH_CONVERT_COLUMN_GROUP, starting from +0, and group sums one after another, all in
+ * fp32. dst must not overlap src. */
+struct ah_convert_matrix {
+    struct ah_convert_in src; /* (rows, width) */
+    uint64_t rows;
+    uint64_t width;
+};
+void ah_convert_column_sum(enum ah_isa isa, struct ah_convert_out dst, const struct ah_convert_matrix *matrix,
+                           uint64_t begin, uint64_t end);
+
+/* Copies bytes that do not overlap, any alignment. From AH_CONVERT_STREAM_BYTES on, the destination is
+ * written past the caches, so that a copy lane does not evict what the compute lane works on. Finished, for
+ * every thread, when it returns. */
+void ah_convert_copy(enum ah_isa isa, void *dst, const void *src, size_t bytes);
+
+#endif

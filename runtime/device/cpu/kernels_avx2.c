@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The kernels with AVX2.
+ */
+#if defined(__x86_64__)
+
+#include "runtime/device/cpu/kernels_internal.h"
+
+#include "runtime/device/cpu/x16_avx2_internal.h"
+
+#include "runtime/device/cpu/kernels.inc"
+
+#else
+
+typedef int ah_kernels_avx2_has_no_code_here;
+
+#endif

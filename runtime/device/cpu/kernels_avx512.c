@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The kernels with AVX-512.
+ */
+#if defined(__x86_64__)
+
+#include "runtime/device/cpu/kernels_internal.h"
+
+#include "runtime/device/cpu/x16_avx512_internal.h"
+
+#include "runtime/device/cpu/kernels.inc"
+
+#else
+
+typedef int ah_kernels_avx512_has_no_code_here;
+
+#endif

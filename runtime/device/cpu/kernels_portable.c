@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The kernels in plain C, and the choice of a table.
+ */
+#include "runtime/device/cpu/kernels_internal.h"
+
+#include "runtime/device/cpu/x16_portable_internal.h"
+
+#include "runtime/device/cpu/kernels.inc"
+
+const struct ah_kernels *ah_kernels_of(enum ah_isa isa)
+{
+    switch (isa) {
+#if defined(__x86_64__)
+    case AH_ISA_AVX512:
+        return &ah_kernels_avx512;
+    case AH_ISA_AVX2:
+        return &ah_kernels_avx2;
+#else
+    case AH_ISA_AVX512:
+    case AH_ISA_AVX2:
+#endif
+    case AH_ISA_PORTABLE:
+    default:
+        return &ah_kernels_portable;
+    }
+}

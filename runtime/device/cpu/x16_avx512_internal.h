@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sixteen lanes at once with AVX-512F: one register. Meanings are in x16_portable_internal.h.
+ *
+ * The bf16 instructions of newer processors are not used: they flush denormals, which our arithmetic keeps.
+ */
+#ifndef AH_RUNTIME_DEVICE_CPU_X16_AVX512_INTERNAL_H
+#define AH_RUNTIME_DEVICE_CPU_X16_AVX512_INTERNAL_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define X16_TABLE ah_kernels_avx512
+#define X16_ENTRY static __attribute__((target("avx512f,avx2,fma")))
+#define X16_FN    static inline __attribute__((always_inline, unused, target("avx512f,avx2,fma")))
+
+struct x16f {
+    __m512 v;
+};
+
+struct x16u {
+    __m512i v;
+};
+
+X16_FN struct x16f x16_set(float value)
+{
+    return (struct x16f){_mm512_set1_ps(value)};
+}
+
+X16_FN struct x16f x16_load(const float *from)
+{
+    return (struct x16f){_mm512_loadu_ps(from)};
+}
+
+X16_FN void x16_store(float *to, struct x16f a)
+{
+    _mm512_storeu_ps(to, a.v);
+}
+
+X16_FN struct x16f x16_add(struct x16f a, struct x16f b)
+{
+    return (struct x16f){_mm512_add_ps(a.v, b.v)};
+}
+
+X16_FN struct x16f x16_mul(struct x16f a, struct x16f b)
+{
+    return (struct x16f){_mm512_mul_ps(a.v, b.v)};
+}
+
+X16_FN struct x16f x16_div(struct x16f a, struct x16f b)
+{
+    return (struct x16f){_mm512_div_ps(a.v, b.v)};
+}
+
+X16_FN struct x16f x16_sqrt(struct x16f a)
+{
+    return (struct x16f){_mm512_sqrt_ps(a.v)};
+}
+
+X16_FN struct x16f x16_fma(struct x16f a, struct x16f b, struct x16f c)
+{
+    return (struct x16f){_mm512_fmadd_ps(a.v, b.v, c.v)};
+}
+
+X16_FN float x16_sum(struct x16f a)
+{
+    __m256 upper = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a.v), 1));
+    __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a.v), upper);
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+X16_FN struct x16u x16_words_set(uint32_t value)
+{
+    return (struct x16u){_mm512_set1_epi32((int)value)};
+}
+
+X16_FN struct x16u x16_words_load(const uint32_t *from)
+{
+    return (struct x16u){_mm512_loadu_si512(from)};
+}
+
+X16_FN struct x16u x16_words_add(struct x16u a, struct x16u b)
+{
+    return (struct x16u){_mm512_add_epi32(a.v, b.v)};
+}
+
+X16_FN struct x16u x16_words_xor(struct x16u a, struct x16u b)
+{
+    return (struct x16u){_mm512_xor_si512(a.v, b.v)};
+}
+
+X16_FN struct x16u x16_words_high(struct x16u a)
+{
+    return (struct x16u){_mm512_srli_epi32(a.v, 16)};
+}
+
+X16_FN struct x16u x16_words_low(struct x16u a)
+{
+    return (struct x16u){_mm512_and_si512(a.v, _mm512_set1_epi32(0xffff))};
+}
+
+X16_FN void x16_words_product(struct x16u a, struct x16u b, struct x16u *ret_high, struct x16u *ret_low)
+{
+    __m512i even = _mm512_mul_epu32(a.v, b.v);
+    __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(a.v, 32), _mm512_srli_epi64(b.v, 32));
+    ret_high->v = _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
+    ret_low->v = _mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32));
+}
+
+X16_FN void x16_words_transpose(const struct x16u words[4], struct x16u ret_out[4])
+{
+    __m512i a = _mm512_unpacklo_epi32(words[0].v, words[1].v);
+    __m512i b = _mm512_unpackhi_epi32(words[0].v, words[1].v);
+    __m512i c = _mm512_unpacklo_epi32(words[2].v, words[3].v);
+    __m512i d = _mm512_unpackhi_epi32(words[2].v, words[3].v);
+    ret_out[0].v = _mm512_unpacklo_epi64(a, c);
+    ret_out[1].v = _mm512_unpackhi_epi64(a, c);
+    ret_out[2].v = _mm512_unpacklo_epi64(b, d);
+    ret_out[3].v = _mm512_unpackhi_epi64(b, d);
+}
+
+X16_FN struct x16f x16_load_bf16(const uint16_t *from)
+{
+    __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)from));
+    return (struct x16f){_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
+}
+
+X16_FN __m256i x16_upper(struct x16f a, struct x16u addend)
+{
+    __m512i bits = _mm512_castps_si512(a.v);
+    __mmask16 nan = _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q);
+    __m512i sum = _mm512_add_epi32(bits, addend.v);
+    sum = _mm512_mask_or_epi32(sum, nan, bits, _mm512_set1_epi32(0x400000));
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(sum, 16));
+}
+
+X16_FN struct x16u x16_even_addend(struct x16f a)
+{
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(_mm512_castps_si512(a.v), 16), _mm512_set1_epi32(1));
+    return (struct x16u){_mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))};
+}
+
+X16_FN void x16_store_upper(uint16_t *to, struct x16f a, struct x16u addend)
+{
+    _mm256_storeu_si256((__m256i *)(void *)to, x16_upper(a, addend));
+}
+
+X16_FN void x16_store_bf16(uint16_t *to, struct x16f a)
+{
+    x16_store_upper(to, a, x16_even_addend(a));
+}
+
+X16_FN void x16_stream_bf16(uint16_t *to, struct x16f low, struct x16f high)
+{
+    __m512i line = _mm512_castsi256_si512(x16_upper(low, x16_even_addend(low)));
+    line = _mm512_inserti64x4(line, x16_upper(high, x16_even_addend(high)), 1);
+    _mm512_stream_si512((__m512i *)(void *)to, line);
+}
+
+X16_FN void x16_stream_line(void *to, const void *from)
+{
+    _mm512_stream_si512((__m512i *)to, _mm512_loadu_si512(from));
+}
+
+X16_FN void x16_prefetch(const void *at)
+{
+    _mm_prefetch((const char *)at, _MM_HINT_T0);
+}
+
+X16_FN void x16_stream_end(void)
+{
+    _mm_sfence();
+}
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sixteen lanes at once, the portable way: plain C, the definition of what every x16_ function means.
+ *
+ * The kernels (adamw.inc, convert.inc, reduce.inc) are written once against these few functions and compiled
+ * three times; x16_avx2_internal.h and x16_avx512_internal.h give the same bits with wider registers. Every
+ * operation is the IEEE one, rounded to nearest even, denormals kept; only which NaN a NaN result is may
+ * differ. x16f holds floats, x16u unsigned 32-bit words.
+ */
+#ifndef AH_RUNTIME_DEVICE_CPU_X16_PORTABLE_INTERNAL_H
+#define AH_RUNTIME_DEVICE_CPU_X16_PORTABLE_INTERNAL_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define X16_TABLE ah_kernels_portable
+#define X16_ENTRY static
+#define X16_FN    static inline __attribute__((always_inline, unused))
+
+struct x16f {
+    float lane[16];
+};
+
+struct x16u {
+    uint32_t lane[16];
+};
+
+#define X16_EACH for (int i = 0; i < 16; i++)
+
+X16_FN struct x16f x16_set(float value)
+{
+    struct x16f r;
+    X16_EACH r.lane[i] = value;
+    return r;
+}
+
+X16_FN struct x16f x16_load(const float *from)
+{
+    struct x16f r;
+    memcpy(r.lane, from, sizeof r.lane);
+    return r;
+}
+
+X16_FN void x16_store(float *to, struct x16f a)
+{
+    memcpy(to, a.lane, sizeof a.lane);
+}
+
+X16_FN struct x16f x16_add(struct x16f a, struct x16f b)
+{
+    X16_EACH a.lane[i] += b.lane[i];
+    return a;
+}
+
+X16_FN struct x16f x16_mul(struct x16f a, struct x16f b)
+{
+    X16_EACH a.lane[i] *= b.lane[i];
+    return a;
+}
+
+X16_FN struct x16f x16_div(struct x16f a, struct x16f b)
+{
+    X16_EACH a.lane[i] /= b.lane[i];
+    return a;
+}
+
+X16_FN struct x16f x16_sqrt(struct x16f a)
+{
+    X16_EACH a.lane[i] = sqrtf(a.lane[i]);
+    return a;
+}
+
+/* a * b + c, rounded once */
+X16_FN struct x16f x16_fma(struct x16f a, struct x16f b, struct x16f c)
+{
+    X16_EACH a.lane[i] = fmaf(a.lane[i], b.lane[i], c.lane[i]);
+    return a;
+}
+
+/* Lanes i and i + 8 added, then i and i + 4, i + 2, i + 1: the end of the canonical tree. */
+X16_FN float x16_sum(struct x16f a)
+{
+    for (int half = 8; half >= 1; half /= 2)
+        for (int i = 0; i < half; i++)
+            a.lane[i] += a.lane[i + half];
+    return a.lane[0];
+}
+
+X16_FN struct x16u x16_words_set(uint32_t value)
+{
+    struct x16u r;
+    X16_EACH r.lane[i] = value;
+    return r;
+}
+
+X16_FN struct x16u x16_words_load(const uint32_t *from)
+{
+    struct x16u r;
+    memcpy(r.lane, from, sizeof r.lane);
+    return r;
+}
+
+X16_FN struct x16u x16_words_add(struct x16u a, struct x16u b)
+{
+    X16_EACH a.lane[i] += b.lane[i];
+    return a;
+}
+
+X16_FN struct x16u x16_words_xor(struct x16u a, struct x16u b)
+{
+    X16_EACH a.lane[i] ^= b.lane[i];
+    return a;
+}
+
+X16_FN struct x16u x16_words_high(struct x16u a)
+{
+    X16_EACH a.lane[i] >>= 16;
+    return a;
+}
+
+X16_FN struct x16u x16_words_low(struct x16u a)
+{
+    X16_EACH a.lane[i] &= 0xffff;
+    return a;
+}
+
+/* Both halves of the 64-bit products a * b. */
+X16_FN void x16_words_product(struct x16u a, struct x16u b, struct x16u *ret_high, struct x16u *ret_low)
+{
+    X16_EACH
+    {
+        uint64_t product = (uint64_t)a.lane[i] * b.lane[i];
+        ret_high->lane[i] = (uint32_t)(product >> 32);
+        ret_low->lane[i] = (uint32_t)product;
+    }
+}
+
+/* In each quarter k of four lanes a 4 x 4 transposition: out[j].lane[4k + w] = words[w].lane[4k + j]. */
+X16_FN void x16_words_transpose(const struct x16u words[4], struct x16u ret_out[4])
+{
+    for (int j = 0; j < 4; j++)
+        X16_EACH ret_out[j].lane[i] = words[i & 3].lane[(i & ~3) + j];
+}
+
+X16_FN struct x16f x16_load_bf16(const uint16_t *from)
+{
+    uint16_t halves[16];
+    struct x16u bits;
+    struct x16f r;
+    memcpy(halves, from, sizeof halves);
+    X16_EACH bits.lane[i] = (uint32_t)halves[i] << 16;
+    memcpy(&r, &bits, sizeof r);
+    return r;
+}
+
+/* The upper halves of bits + addend; a NaN becomes the quiet NaN that keeps its upper bits. */
+X16_FN void x16_store_upper(uint16_t *to, struct x16f a, struct x16u addend)
+{
+    uint16_t halves[16];
+    struct x16u bits;
+    memcpy(&bits, &a, sizeof bits);
+    X16_EACH
+    {
+        uint32_t nan = (bits.lane[i] & 0x7fffffff) > 0x7f800000;
+        uint32_t sum = nan ? bits.lane[i] | 0x400000 : bits.lane[i] + addend.lane[i];
+        halves[i] = (uint16_t)(sum >> 16);
+    }
+    memcpy(to, halves, sizeof halves);
+}
+
+/* Rounded to nearest even. */
+X16_FN void x16_store_bf16(uint16_t *to, struct x16f a)
+{
+    struct x16u bits, addend;
+    memcpy(&bits, &a, sizeof bits);
+    X16_EACH addend.lane[i] = 0x7fff + (bits.lane[i] >> 16 & 1);
+    x16_store_upper(to, a, addend);
+}
+
+/* Two vectors as 32 bf16, rounded to nearest even, past the caches where the processor can; `to` is 64-byte
+ * aligned. */
+X16_FN void x16_stream_bf16(uint16_t *to, struct x16f low, struct x16f high)
+{
+    x16_store_bf16(to, low);
+    x16_store_bf16(to + 16, high);
+}
+
+/* A whole cache line past the caches; `to` is 64-byte aligned. */
+X16_FN void x16_stream_line(void *to, const void *from)
+{
+    memcpy(to, from, 64);
+}
+
+X16_FN void x16_prefetch(const void *at)
+{
+    __builtin_prefetch(at);
+}
+
+/* Streamed stores are visible to others after this. */
+X16_FN void x16_stream_end(void)
+{
+}
+
+#undef X16_EACH
+
+#endif

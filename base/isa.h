@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Instruction sets: which vector code may run here, asked of the processor and of the operating system
+ * (a set that the system does not save across task switches is not there).
+ *
+ * Each call asks the processor anew, which costs microseconds under a hypervisor: ask once and keep the
+ * answer.
+ *
+ *     const struct kernels *kernels = table[ah_isa_detect()];
+ */
+#ifndef AH_BASE_ISA_H
+#define AH_BASE_ISA_H
+
+#include <stdbool.h>
+
+enum ah_isa {
+    AH_ISA_PORTABLE, /* plain C */
+    AH_ISA_AVX2,     /* AVX2, FMA and F16C */
+    AH_ISA_AVX512,   /* AVX-512 F, BW, DQ and VL, and all of AH_ISA_AVX2 */
+};
+
+/* The widest set that may be used. */
+enum ah_isa ah_isa_detect(void);
+
+/* Has AVX-512 instructions for bf16 dot products (with AH_ISA_AVX512); has AMX tiles for bf16. */
+bool ah_isa_has_avx512_bf16(void);
+bool ah_isa_has_amx_bf16(void);
+
+/* "portable", "avx2", "avx512": the words of machine documents. */
+const char *ah_isa_name(enum ah_isa isa);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * SHA-256 (FIPS 180-4): names what a document was made from, and guards checkpoints against damage.
+ *
+ *     struct ah_sha256 hash;
+ *     ah_sha256_init(&hash);
+ *     ah_sha256_update(&hash, bytes, size);
+ *     ah_sha256_finish(&hash, digest);
+ *     ah_sha256_hex(digest, text);
+ */
+#ifndef AH_BASE_SHA256_H
+#define AH_BASE_SHA256_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { AH_SHA256_BYTES = 32, AH_SHA256_HEX_MAX = 65, AH_SHA256_BLOCK_BYTES = 64 };
+
+struct ah_sha256 {
+    uint32_t state[8];
+    uint64_t total_bytes;
+    unsigned char block[AH_SHA256_BLOCK_BYTES]; /* total_bytes % 64 of them are filled */
+};
+
+void ah_sha256_init(struct ah_sha256 *hash);
+void ah_sha256_update(struct ah_sha256 *hash, const void *bytes, size_t size);
+
+/* Ends the hash; `hash` must be initialised again before further use. */
+void ah_sha256_finish(struct ah_sha256 *hash, unsigned char ret_digest[AH_SHA256_BYTES]);
+
+/* 64 lower-case hexadecimal digits and a NUL; returns `ret_text`. */
+const char *ah_sha256_hex(const unsigned char digest[AH_SHA256_BYTES], char ret_text[AH_SHA256_HEX_MAX]);
+
+#endif

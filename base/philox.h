@@ -29,7 +29,7 @@
 enum ah_philox_purpose {
     AH_PHILOX_INIT = 1,     /* first weights; element: in the block's flat vector */
     AH_PHILOX_SHUFFLE = 2,  /* order of the data; step: the epoch */
-    AH_PHILOX_ROUNDING = 3, /* stochastic rounding of bf16 moments: bits[0] for m, bits[1] for v */
+    AH_PHILOX_ROUNDING = 3, /* stochastic rounding of bf16 moments; element: in the flat vector, / 4 */
 };
 
 struct ah_philox_name {

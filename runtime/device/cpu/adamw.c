@@ -4,13 +4,16 @@
  */
 #include "runtime/device/cpu/adamw.h"
 
+#include "base/philox.h"
 #include "runtime/device/cpu/kernels_internal.h"
 
 static struct ah_adamw_constants constants_of(const struct ah_adamw_arrays *arrays,
                                               const struct ah_adamw_scalars *s)
 {
     double weight_decay = arrays->decay ? (double)s->weight_decay : 0.0;
-    return (struct ah_adamw_constants){
+    const struct ah_philox_name draw = {
+        .seed = s->seed, .step = s->step, .purpose = AH_PHILOX_ROUNDING, .block = arrays->block};
+    struct ah_adamw_constants c = {
         .grad_scale = s->grad_scale,
         .decay = (float)(1.0 - (double)s->lr * weight_decay),
         .neg_rate = (float)-((double)s->lr / (double)s->bias1),
@@ -20,9 +23,9 @@ static struct ah_adamw_constants constants_of(const struct ah_adamw_arrays *arra
         .rest1 = (float)(1.0 - (double)s->beta1),
         .beta2 = s->beta2,
         .rest2 = (float)(1.0 - (double)s->beta2),
-        .key = {(uint32_t)s->seed, (uint32_t)(s->seed >> 32)},
-        .counter = {0, 0, arrays->block, s->step},
     };
+    ah_philox_pack(&draw, c.counter, c.key);
+    return c;
 }
 
 void ah_adamw_run(enum ah_isa isa, const struct ah_adamw_arrays *arrays,

@@ -22,11 +22,11 @@
  * result is a NaN it is a NaN everywhere, but its sign and payload are not specified.
  *
  * STATES are fp32, or bf16: then m and v are widened, the update uses the new m and v before they are
- * rounded, and they are stored with stochastic rounding: the upper half of (bits + r), r one half of a Philox
- * word. Element e of the block's flat vector takes word e % 4 of the Philox block of counter e / 4 (base/
- * philox.h has the key); its low 16 bits round m, its high 16 bits v. A value that bf16 holds stays; infinity
- * stays; a NaN becomes quiet. GRADIENTS are fp32 or bf16. The new WEIGHT, fp32 or bf16 (nearest even), may be
- * written in the same pass; a bf16 weight is written past the caches.
+ * rounded, and they are stored with stochastic rounding: the upper half of (bits + r), r of 16 random bits.
+ * Element e of the block's flat vector takes word e % 4 of draw e / 4 (base/philox.h; purpose ROUNDING, named
+ * by seed, step and block); its low 16 bits round m, its high 16 bits v. A value that bf16 holds stays;
+ * infinity stays; a NaN becomes quiet. GRADIENTS are fp32 or bf16. The new WEIGHT, fp32 or bf16 (nearest
+ * even), may be written in the same pass; a bf16 weight is written past the caches.
  *
  * Elements are independent: any split of [0, count) into ranges gives the same bits. Splits at multiples of
  * 64 elements are fastest. Arrays need the alignment of their type only, but are faster when they start on a

@@ -4,6 +4,7 @@
  */
 #include "runtime/device/cpu/convert.h"
 
+#include "base/bf16.h"
 #include "runtime/device/cpu/kernels_internal.h"
 
 #include <string.h>
@@ -16,23 +17,6 @@ static void *at(struct ah_convert_out out, uint64_t i)
 static const void *from(struct ah_convert_in in, uint64_t i)
 {
     return (const char *)in.data + i * (in.dtype == AH_BF16 ? sizeof(uint16_t) : sizeof(float));
-}
-
-uint16_t ah_convert_to_bf16(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    if ((bits & 0x7fffffff) > 0x7f800000)
-        return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-float ah_convert_from_bf16(uint16_t half)
-{
-    uint32_t bits = (uint32_t)half << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
 }
 
 void ah_convert_cast(enum ah_isa isa, struct ah_convert_out dst, struct ah_convert_in src, uint64_t begin,
@@ -50,11 +34,17 @@ void ah_convert_add(enum ah_isa isa, struct ah_convert_out dst, struct ah_conver
                                                              end - begin);
 }
 
+void ah_convert_scale(enum ah_isa isa, float *data, float factor, uint64_t begin, uint64_t end)
+{
+    if (begin < end)
+        ah_kernels_of(isa)->scale(data + begin, factor, end - begin);
+}
+
 void ah_convert_fill(struct ah_convert_out dst, float value, uint64_t begin, uint64_t end)
 {
     if (dst.dtype == AH_BF16) {
         uint16_t *to = dst.data;
-        const uint16_t bits = ah_convert_to_bf16(value);
+        const uint16_t bits = ah_bf16_from_fp32(value);
         for (uint64_t i = begin; i < end; i++)
             to[i] = bits;
     } else {

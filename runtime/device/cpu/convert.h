@@ -32,10 +32,6 @@ struct ah_convert_in {
 
 enum { AH_CONVERT_COLUMN_GROUP = 64, AH_CONVERT_STREAM_BYTES = 1 << 20 };
 
-/* One number, as the array functions round it. */
-uint16_t ah_convert_to_bf16(float value);
-float ah_convert_from_bf16(uint16_t bits);
-
 /* dst = src in dst's type. In place only where both types are equal. */
 void ah_convert_cast(enum ah_isa isa, struct ah_convert_out dst, struct ah_convert_in src, uint64_t begin,
                      uint64_t end);
@@ -43,6 +39,9 @@ void ah_convert_cast(enum ah_isa isa, struct ah_convert_out dst, struct ah_conve
 /* dst = a + b, added in fp32 and rounded to dst's type once. Accumulation is a == dst, fp32. */
 void ah_convert_add(enum ah_isa isa, struct ah_convert_out dst, struct ah_convert_in a,
                     struct ah_convert_in b, uint64_t begin, uint64_t end);
+
+/* data[i] *= factor: what memory bandwidth is measured with, 4 bytes read and 4 written an element. */
+void ah_convert_scale(enum ah_isa isa, float *data, float factor, uint64_t begin, uint64_t end);
 
 /* dst = value in dst's type. */
 void ah_convert_fill(struct ah_convert_out dst, float value, uint64_t begin, uint64_t end);

@@ -10,6 +10,7 @@
 #define AH_RUNTIME_DEVICE_CPU_KERNELS_INTERNAL_H
 
 #include "base/isa.h"
+#include "base/philox.h"
 #include "runtime/device/cpu/adamw.h"
 #include "runtime/device/cpu/convert.h"
 #include "runtime/device/cpu/reduce.h"
@@ -23,7 +24,7 @@ struct ah_adamw_constants {
     float grad_scale, decay, neg_rate, root_scale, epsilon;
     float beta1, rest1, beta2, rest2;
     uint32_t key[2];
-    uint32_t counter[4]; /* [0] and [1], the element / 4, are each group's own */
+    uint32_t counter[4]; /* of draw 0; draw d adds d to the 64 bits of [0] and [1] */
 };
 
 enum { AH_KERNELS_STRIP = 512, AH_KERNELS_NO_WEIGHT = 2 };
@@ -32,6 +33,7 @@ typedef void ah_kernels_adamw(const struct ah_adamw_arrays *arrays,
                               const struct ah_adamw_constants *constants, uint64_t begin, uint64_t end);
 typedef void ah_kernels_cast(void *dst, const void *src, uint64_t n);
 typedef void ah_kernels_add(void *dst, const void *a, const void *b, uint64_t n);
+typedef void ah_kernels_scale(float *data, float factor, uint64_t n);
 typedef void ah_kernels_columns(float *ret_sums, const struct ah_convert_matrix *matrix, uint64_t begin,
                                 uint64_t end);
 typedef float ah_kernels_leaf(const void *data, uint64_t n);
@@ -42,9 +44,10 @@ struct ah_kernels {
         *adamw[2][2][AH_KERNELS_NO_WEIGHT + 1]; /* state, gradient, weight (AH_KERNELS_NO_WEIGHT) */
     ah_kernels_cast *cast[2][2];                /* dst, src */
     ah_kernels_add *add[2][2][2];               /* dst, a, b */
-    ah_kernels_columns *columns[2];             /* src */
-    ah_kernels_leaf *leaf[2][2];                /* kind, dtype */
-    ah_kernels_copy *copy; /* whole lines to a 64-byte aligned destination, past the caches */
+    ah_kernels_scale *scale;
+    ah_kernels_columns *columns[2]; /* src */
+    ah_kernels_leaf *leaf[2][2];    /* kind, dtype */
+    ah_kernels_copy *copy;          /* whole lines to a 64-byte aligned destination, past the caches */
 };
 
 extern const struct ah_kernels ah_kernels_portable;

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/device/virtual/clock.h"
+#include "tests/support/check.h"
+#include "tests/support/fault.h"
+
+static const double duration[] = {1, 2, 3};
+static const uint32_t lane[] = {0, 1, 0};
+static const struct ah_clock_graph graph = {.n_ops = 3, .n_lanes = 2, .duration_us = duration, .lane = lane};
+
+/* Grows a clock that already works: after a failure it must still run what it had room for. */
+static int grow_and_run(void *context, struct ah_error *err)
+{
+    struct ah_clock_result result;
+    struct ah_clock clock = {0};
+    (void)context;
+    int rc = ah_clock_reserve(&clock, 3, err);
+    if (rc)
+        return rc;
+    rc = ah_clock_reserve(&clock, 1000, err);
+    struct ah_error other = {0};
+    CHECK_OK(ah_clock_run(&clock, &graph, &result, &other), other);
+    assert_true(result.end_us == 4);
+    ah_clock_release(&clock);
+    return rc;
+}
+
+static void test_clock__out_of_memory_is_an_error(void **state)
+{
+    (void)state;
+    assert_int_equal(fault_sweep(grow_and_run, NULL, 0), 2);
+}
+
+static void test_clock__a_run_allocates_nothing(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    struct ah_clock clock = {0};
+    struct ah_clock_result result;
+    CHECK_OK(ah_clock_reserve(&clock, 3, &err), err);
+    (void)fault_count();
+    CHECK_OK(ah_clock_run(&clock, &graph, &result, &err), err);
+    CHECK_OK(ah_clock_reserve(&clock, 2, &err), err); /* there is room already */
+    assert_int_equal(fault_count(), 0);
+    ah_clock_release(&clock);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_clock__out_of_memory_is_an_error),
+        cmocka_unit_test(test_clock__a_run_allocates_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Small graphs worked out by hand.
+ */
+#include "runtime/device/virtual/clock.h"
+#include "tests/support/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void run(struct ah_clock *clock, const struct ah_clock_graph *graph,
+                struct ah_clock_result *ret_result)
+{
+    struct ah_error err = {0};
+    CHECK_OK(ah_clock_reserve(clock, graph->n_ops, &err), err);
+    CHECK_OK(ah_clock_run(clock, graph, ret_result, &err), err);
+}
+
+static void check_span(const struct ah_clock_result *result, uint32_t op, double ready, double start,
+                       double finish)
+{
+    const struct ah_clock_span *span = &result->spans[op];
+    if (span->ready_us != ready || span->start_us != start || span->finish_us != finish)
+        fail_msg("op %u: ready %g, start %g, finish %g; expected %g, %g, %g", op, span->ready_us,
+                 span->start_us, span->finish_us, ready, start, finish);
+}
+
+/* A fetch, a product that needs it, and another fetch beside the product. */
+static void test_clock__lanes_overlap(void **state)
+{
+    (void)state;
+    const double duration[] = {10, 30, 20, 5};
+    const uint32_t lane[] = {1, 0, 1, 0};
+    const size_t first[] = {0, 0, 1, 1, 3};
+    const uint32_t dependency[] = {0, 1, 2};
+    const struct ah_clock_graph graph = {.n_ops = 4,
+                                         .n_lanes = 2,
+                                         .duration_us = duration,
+                                         .lane = lane,
+                                         .dependency_first = first,
+                                         .dependency = dependency};
+    struct ah_clock clock = {0};
+    struct ah_clock_result result;
+    run(&clock, &graph, &result);
+    check_span(&result, 0, 0, 0, 10);
+    check_span(&result, 1, 10, 10, 40);
+    check_span(&result, 2, 0, 10, 30);
+    check_span(&result, 3, 40, 40, 45);
+    assert_true(result.end_us == 45);
+    assert_int_equal(result.spans[0].waited_for, AH_CLOCK_NO_OP);
+    assert_int_equal(result.spans[1].waited_for, 0);
+    assert_int_equal(result.spans[3].waited_for, 1);
+    assert_true(result.lanes[0].busy_us == 35 && result.lanes[0].idle_us == 10);
+    assert_true(result.lanes[1].busy_us == 30 && result.lanes[1].idle_us == 15);
+    ah_clock_release(&clock);
+}
+
+/* Alone at full speed until 50; then both at 100 / 125 = 0.8: the first has 50 left and ends at 112.5, by
+ * when the second has done 50 of 100; it ends at 162.5. */
+static void test_clock__contention_stretches_ops(void **state)
+{
+    (void)state;
+    const struct ah_share_demand demands[] = {{.amount = {75}}, {.amount = {50}}, {.amount = {0}}};
+    const double capacity[] = {100};
+    const double duration[] = {100, 50, 100};
+    const uint32_t lane[] = {0, 1, 1};
+    const uint32_t demand[] = {0, 2, 1};
+    const struct ah_clock_graph graph = {.n_ops = 3,
+                                         .n_lanes = 2,
+                                         .n_demands = 3,
+                                         .n_resources = 1,
+                                         .duration_us = duration,
+                                         .lane = lane,
+                                         .demand = demand,
+                                         .demands = demands,
+                                         .capacity = capacity};
+    struct ah_clock clock = {0};
+    struct ah_clock_result result;
+    run(&clock, &graph, &result);
+    check_span(&result, 0, 0, 0, 112.5);
+    check_span(&result, 1, 0, 0, 50);
+    check_span(&result, 2, 0, 50, 162.5);
+    assert_int_equal(result.spans[0].slowed_by, 0);
+    assert_int_equal(result.spans[1].slowed_by, AH_SHARE_NONE);
+    assert_int_equal(result.spans[2].slowed_by, 0);
+    assert_true(result.lanes[0].slowed_us == 12.5 && result.lanes[1].slowed_us == 12.5);
+    ah_clock_release(&clock);
+}
+
+/* One op meets resource 1 for longer than resource 0: that is the one named. */
+static void test_clock__names_the_resource_that_cost_most(void **state)
+{
+    (void)state;
+    const struct ah_share_demand demands[] = {{.amount = {1, 1}}, {.amount = {1, 0}}, {.amount = {0, 1}}};
+    const double capacity[] = {1, 1};
+    const double duration[] = {100, 5, 20};
+    const uint32_t lane[] = {0, 1, 1};
+    const uint32_t demand[] = {0, 1, 2};
+    const struct ah_clock_graph graph = {.n_ops = 3,
+                                         .n_lanes = 2,
+                                         .n_demands = 3,
+                                         .n_resources = 2,
+                                         .duration_us = duration,
+                                         .lane = lane,
+                                         .demand = demand,
+                                         .demands = demands,
+                                         .capacity = capacity};
+    struct ah_clock clock = {0};
+    struct ah_clock_result result;
+    run(&clock, &graph, &result);
+    check_span(&result, 0, 0, 0, 125);
+    assert_int_equal(result.spans[0].slowed_by, 1);
+    assert_int_equal(result.spans[1].slowed_by, 0);
+    ah_clock_release(&clock);
+}
+
+/* Lane 0 is busy until 10; op 1 gets ready at 2, ops 2 and 3 at 1, by the ops of lane 1. */
+static void order_under(enum ah_clock_rule rule, uint32_t ret_order[4])
+{
+    static const double duration[] = {10, 1, 1, 1, 1, 1};
+    static const uint32_t lane[] = {0, 0, 0, 0, 1, 1};
+    static const uint64_t priority[] = {0, 7, 8, 7, 0, 0};
+    static const size_t first[] = {0, 0, 1, 2, 3, 3, 3};
+    static const uint32_t dependency[] = {5, 4, 4};
+    const enum ah_clock_rule rules[] = {rule, AH_CLOCK_FROZEN};
+    const struct ah_clock_graph graph = {.n_ops = 6,
+                                         .n_lanes = 2,
+                                         .duration_us = duration,
+                                         .lane = lane,
+                                         .priority = priority,
+                                         .dependency_first = first,
+                                         .dependency = dependency,
+                                         .rule = rules};
+    struct ah_clock clock = {0};
+    struct ah_clock_result result;
+    run(&clock, &graph, &result);
+    assert_int_equal(result.lanes[0].n, 4);
+    assert_true(result.end_us == 13);
+    memcpy(ret_order, result.order + result.lanes[0].first, 4 * sizeof *ret_order);
+    ah_clock_release(&clock);
+}
+
+static void test_clock__rules_choose_the_order(void **state)
+{
+    (void)state;
+    const uint32_t by_priority[] = {0, 1, 3, 2};
+    const uint32_t by_time[] = {0, 2, 3, 1};
+    const uint32_t by_index[] = {0, 1, 2, 3};
+    uint32_t order[4];
+    order_under(AH_CLOCK_PRIORITY, order);
+    assert_memory_equal(order, by_priority, sizeof order);
+    order_under(AH_CLOCK_FIFO, order);
+    assert_memory_equal(order, by_time, sizeof order);
+    order_under(AH_CLOCK_FROZEN, order);
+    assert_memory_equal(order, by_index, sizeof order);
+}
+
+/* Op 1 is first in the frozen order of lane 0 and waits for lane 1; op 0, ready all the time, waits for op 1.
+ */
+static void test_clock__a_frozen_lane_waits_for_its_next_op(void **state)
+{
+    (void)state;
+    const double duration[] = {1, 2, 10};
+    const uint32_t lane[] = {0, 0, 1};
+    const uint32_t order[] = {1, 0, 2};
+    const size_t first[] = {0, 0, 1, 1};
+    const uint32_t dependency[] = {2};
+    const struct ah_clock_graph graph = {.n_ops = 3,
+                                         .n_lanes = 2,
+                                         .duration_us = duration,
+                                         .lane = lane,
+                                         .dependency_first = first,
+                                         .dependency = dependency,
+                                         .order = order};
+    struct ah_clock clock = {0};
+    struct ah_clock_result result;
+    run(&clock, &graph, &result);
+    check_span(&result, 1, 10, 10, 12);
+    check_span(&result, 0, 0, 12, 13);
+    ah_clock_release(&clock);
+}
+
+/* A chain of ops without duration through both lanes passes within one instant. */
+static void test_clock__ops_without_duration_take_no_time(void **state)
+{
+    (void)state;
+    const double duration[] = {4, 0, 0, 0, 3};
+    const uint32_t lane[] = {0, 1, 0, 1, 0};
+    const size_t first[] = {0, 0, 1, 2, 3, 4};
+    const uint32_t dependency[] = {0, 1, 2, 3};
+    const struct ah_clock_graph graph = {.n_ops = 5,
+                                         .n_lanes = 2,
+                                         .duration_us = duration,
+                                         .lane = lane,
+                                         .dependency_first = first,
+                                         .dependency = dependency};
+    struct ah_clock clock = {0};
+    struct ah_clock_result result;
+    run(&clock, &graph, &result);
+    for (uint32_t op = 1; op <= 3; op++)
+        check_span(&result, op, 4, 4, 4);
+    check_span(&result, 4, 4, 4, 7);
+    ah_clock_release(&clock);
+}
+
+static void test_clock__an_empty_graph_ends_at_once(void **state)
+{
+    (void)state;
+    const struct ah_clock_graph graph = {0};
+    struct ah_clock clock = {0};
+    struct ah_clock_result result;
+    run(&clock, &graph, &result);
+    assert_true(result.end_us == 0);
+    ah_clock_release(&clock);
+    ah_clock_release(&clock);
+}
+
+/* Eight lanes of ops with ten demand rows: more running sets than the clock remembers. The work done on the
+ * one resource, which is always short, is the time it took. */
+static void test_clock__many_running_sets_lose_no_work(void **state)
+{
+    (void)state;
+    enum { OPS = 4000, LANES = 8, ROWS = 10 };
+    static double duration[OPS];
+    static uint32_t lane[OPS];
+    static uint32_t demand[OPS];
+    static enum ah_clock_rule rule[LANES];
+    static struct ah_share_demand demands[ROWS];
+    const double capacity[] = {1};
+    uint64_t seed = check_seed(5);
+    double work = 0;
+    for (size_t row = 0; row < ROWS; row++)
+        demands[row].amount[0] = 1 + 0.1 * (double)row;
+    for (size_t op = 0; op < OPS; op++) {
+        duration[op] = 1 + check_uniform(&seed);
+        lane[op] = (uint32_t)(op % LANES);
+        demand[op] = (uint32_t)(check_random(&seed) % ROWS);
+        work += duration[op] * demands[demand[op]].amount[0];
+    }
+    const struct ah_clock_graph graph = {.n_ops = OPS,
+                                         .n_lanes = LANES,
+                                         .n_demands = ROWS,
+                                         .n_resources = 1,
+                                         .duration_us = duration,
+                                         .lane = lane,
+                                         .demand = demand,
+                                         .rule = rule,
+                                         .demands = demands,
+                                         .capacity = capacity};
+    struct ah_clock clock = {0};
+    struct ah_clock_result result;
+    run(&clock, &graph, &result);
+    check_near(result.end_us / work, 1, 1e-10);
+    ah_clock_release(&clock);
+}
+
+static void test_clock__needs_room(void **state)
+{
+    (void)state;
+    const double duration[] = {1, 1};
+    const uint32_t lane[] = {0, 0};
+    const struct ah_clock_graph graph = {.n_ops = 2, .n_lanes = 1, .duration_us = duration, .lane = lane};
+    struct ah_clock clock = {0};
+    struct ah_clock_result result;
+    struct ah_error err = {0};
+    CHECK_FAILS(ah_clock_run(&clock, &graph, &result, &err), err, AH_E_CAPACITY, "room for 0 ops");
+    CHECK_OK(ah_clock_reserve(&clock, 1, &err), err);
+    CHECK_FAILS(ah_clock_run(&clock, &graph, &result, &err), err, AH_E_CAPACITY, "room for 1 ops");
+    CHECK_FAILS(ah_clock_reserve(&clock, (size_t)1 << 32, &err), err, AH_E_USAGE, "4294967296 ops");
+    CHECK_OK(ah_clock_reserve(&clock, 2, &err), err);
+    CHECK_OK(ah_clock_run(&clock, &graph, &result, &err), err);
+    ah_clock_release(&clock);
+}
+
+static void test_clock__names_an_op_on_a_cycle(void **state)
+{
+    (void)state;
+    const double duration[] = {1, 1, 1, 1};
+    const uint32_t lane[] = {0, 0, 1, 1};
+    const uint32_t order[] = {0, 1, 2, 3};
+    const size_t first[] = {0, 0, 1, 2, 2};
+    const uint32_t dependency[] = {3, 1};
+    const struct ah_clock_graph graph = {.n_ops = 4,
+                                         .n_lanes = 2,
+                                         .duration_us = duration,
+                                         .lane = lane,
+                                         .dependency_first = first,
+                                         .dependency = dependency,
+                                         .order = order};
+    struct ah_clock clock = {0};
+    struct ah_clock_result result;
+    struct ah_error err = {0};
+    CHECK_OK(ah_clock_reserve(&clock, 4, &err), err);
+    CHECK_FAILS(ah_clock_run(&clock, &graph, &result, &err), err, AH_E_FAILED,
+                "op 1 on lane 0 can never start: it waits for op 3 on lane 1");
+    ah_clock_release(&clock);
+}
+
+/* A good graph with one number spoiled. */
+struct spoiled {
+    double duration[2];
+    uint32_t lane[2];
+    uint32_t demand[2];
+    size_t first[3];
+    uint32_t dependency[1];
+    uint32_t order[2];
+    struct ah_share_demand demands[2];
+    double capacity[1];
+    struct ah_clock_graph graph;
+};
+
+static void spoil_duration(struct spoiled *s)
+{
+    s->duration[1] = (double)NAN;
+}
+static void spoil_duration_sign(struct spoiled *s)
+{
+    s->duration[1] = -1;
+}
+static void spoil_lane(struct spoiled *s)
+{
+    s->lane[1] = 1;
+}
+static void spoil_demand(struct spoiled *s)
+{
+    s->demand[1] = 2;
+}
+static void spoil_dependency(struct spoiled *s)
+{
+    s->dependency[0] = 2;
+}
+static void spoil_first(struct spoiled *s)
+{
+    s->first[2] = 0;
+    s->first[1] = 1;
+}
+static void spoil_order(struct spoiled *s)
+{
+    s->order[1] = 0;
+}
+static void spoil_order_range(struct spoiled *s)
+{
+    s->order[0] = 9;
+}
+static void spoil_amount(struct spoiled *s)
+{
+    s->demands[1].amount[0] = 1e9;
+}
+static void spoil_weight(struct spoiled *s)
+{
+    s->demands[1].weight = -1;
+}
+static void spoil_capacity(struct spoiled *s)
+{
+    s->capacity[0] = 0;
+}
+static void spoil_lanes(struct spoiled *s)
+{
+    s->graph.n_lanes = AH_CLOCK_LANES + 1;
+}
+
+static void test_clock__refuses_numbers_out_of_range(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*spoil)(struct spoiled *s);
+        const char *text;
+    } cases[] = {
+        {spoil_duration, "op 1 takes nan us"},
+        {spoil_duration_sign, "op 1 takes -1 us"},
+        {spoil_lane, "op 1 is on lane 1 of 1"},
+        {spoil_demand, "op 1 has demand row 2 of 2"},
+        {spoil_dependency, "op 1 depends on op 2 of 2"},
+        {spoil_first, "dependencies of op 1 end before they begin"},
+        {spoil_order, "order of lane 0 has op 0 at place 1"},
+        {spoil_order_range, "order of lane 0 has op 9 at place 0"},
+        {spoil_amount, "demand row 1 asks 1e+09 of resource 0"},
+        {spoil_weight, "weight -1 of demand row 1"},
+        {spoil_capacity, "capacity 0 of resource 0"},
+        {spoil_lanes, "17 lanes"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct spoiled s = {.duration = {1, 1}, .first = {0, 0, 1}, .order = {0, 1}, .capacity = {1}};
+        s.graph = (struct ah_clock_graph){.n_ops = 2,
+                                          .n_lanes = 1,
+                                          .n_demands = 2,
+                                          .n_resources = 1,
+                                          .duration_us = s.duration,
+                                          .lane = s.lane,
+                                          .demand = s.demand,
+                                          .dependency_first = s.first,
+                                          .dependency = s.dependency,
+                                          .order = s.order,
+                                          .demands = s.demands,
+                                          .capacity = s.capacity};
+        struct ah_clock clock = {0};
+        struct ah_clock_result result;
+        struct ah_error err = {0};
+        run(&clock, &s.graph, &result);
+        cases[i].spoil(&s);
+        CHECK_FAILS(ah_clock_run(&clock, &s.graph, &result, &err), err, AH_E_USAGE, cases[i].text);
+        ah_clock_release(&clock);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_clock__lanes_overlap),
+        cmocka_unit_test(test_clock__contention_stretches_ops),
+        cmocka_unit_test(test_clock__names_the_resource_that_cost_most),
+        cmocka_unit_test(test_clock__rules_choose_the_order),
+        cmocka_unit_test(test_clock__a_frozen_lane_waits_for_its_next_op),
+        cmocka_unit_test(test_clock__ops_without_duration_take_no_time),
+        cmocka_unit_test(test_clock__an_empty_graph_ends_at_once),
+        cmocka_unit_test(test_clock__many_running_sets_lose_no_work),
+        cmocka_unit_test(test_clock__needs_room),
+        cmocka_unit_test(test_clock__names_an_op_on_a_cycle),
+        cmocka_unit_test(test_clock__refuses_numbers_out_of_range),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

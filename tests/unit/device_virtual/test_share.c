@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/device/virtual/share.h"
+#include "tests/support/check.h"
+
+enum { DRAM, LINK };
+
+static const double capacity[] = {100, 10};
+
+static void test_share__alone_runs_at_full_speed(void **state)
+{
+    (void)state;
+    const struct ah_share_demand part = {.amount = {[DRAM] = 100}};
+    const struct ah_share_demand *parts[] = {&part};
+    double speed = 0;
+    uint8_t limit = 0;
+    ah_share_fill(parts, 1, capacity, 2, &speed, &limit);
+    assert_true(speed == 1);
+    assert_int_equal(limit, AH_SHARE_NONE);
+}
+
+static void test_share__one_contended_resource_slows_all_alike(void **state)
+{
+    (void)state;
+    const struct ah_share_demand adam = {.amount = {[DRAM] = 100}};
+    const struct ah_share_demand copy = {.amount = {[DRAM] = 25}};
+    const struct ah_share_demand idle = {.amount = {0}};
+    const struct ah_share_demand *parts[] = {&adam, &copy, &idle};
+    double speeds[3];
+    uint8_t limits[3];
+    ah_share_fill(parts, 3, capacity, 2, speeds, limits);
+    check_near(speeds[0], 0.8, 1e-15);
+    check_near(speeds[1], 0.8, 1e-15);
+    assert_true(speeds[2] == 1);
+    assert_int_equal(limits[0], DRAM);
+    assert_int_equal(limits[1], DRAM);
+    assert_int_equal(limits[2], AH_SHARE_NONE);
+}
+
+/* The copies stop at 0.5 on the link; what they leave of DRAM is Adam's: (100 - 2 * 0.5 * 20) / 90. */
+static void test_share__what_one_cannot_use_the_others_get(void **state)
+{
+    (void)state;
+    const struct ah_share_demand copy = {.amount = {[DRAM] = 20, [LINK] = 10}};
+    const struct ah_share_demand adam = {.amount = {[DRAM] = 90}};
+    const struct ah_share_demand *parts[] = {&copy, &adam, &copy};
+    double speeds[3];
+    uint8_t limits[3];
+    ah_share_fill(parts, 3, capacity, 2, speeds, limits);
+    check_near(speeds[0], 0.5, 1e-15);
+    check_near(speeds[1], 80.0 / 90, 1e-15);
+    check_near(speeds[2], 0.5, 1e-15);
+    assert_int_equal(limits[0], LINK);
+    assert_int_equal(limits[1], DRAM);
+}
+
+/* Measured: beside each other, Adam keeps 0.9 of its rate and a copy 0.6. */
+static void test_share__weights_make_one_give_way_more(void **state)
+{
+    (void)state;
+    const struct ah_share_demand adam = {.amount = {[DRAM] = 80}, .weight = 0.9};
+    const struct ah_share_demand copy = {.amount = {[DRAM] = 280.0 / 6}, .weight = 0.6};
+    const struct ah_share_demand *parts[] = {&adam, &copy};
+    double speeds[2];
+    uint8_t limits[2];
+    ah_share_fill(parts, 2, capacity, 2, speeds, limits);
+    check_near(speeds[0], 0.9, 1e-12);
+    check_near(speeds[1], 0.6, 1e-12);
+}
+
+static void test_share__a_part_too_large_alone_is_slowed(void **state)
+{
+    (void)state;
+    const struct ah_share_demand part = {.amount = {[LINK] = 40}};
+    const struct ah_share_demand *parts[] = {&part};
+    double speed = 0;
+    uint8_t limit = 0;
+    ah_share_fill(parts, 1, capacity, 2, &speed, &limit);
+    assert_true(speed == 0.25);
+    assert_int_equal(limit, LINK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_share__alone_runs_at_full_speed),
+        cmocka_unit_test(test_share__one_contended_resource_slows_all_alike),
+        cmocka_unit_test(test_share__what_one_cannot_use_the_others_get),
+        cmocka_unit_test(test_share__weights_make_one_give_way_more),
+        cmocka_unit_test(test_share__a_part_too_large_alone_is_slowed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -4,22 +4,38 @@
  * beside it, their memory and their lanes.
  *
  * MEMORY is three arenas of fixed size, reserved at open: the device arena, pinned and pageable host memory.
- * Nothing is allocated later. An operand is an arena and an offset (op.h); plans decide offsets.
+ * Nothing is allocated after prepare. An operand is an arena and an offset (op.h); plans decide offsets. What
+ * a device needs beside the arenas (workspace of matrix products) is `reserve_bytes`, known after prepare.
  *
  * LANES run ops one after another; different lanes run at the same time. The n-th op submitted to a lane has
- * ticket n (from 1); an op may wait for tickets of other lanes. Tickets are a timeline: waiting for n waits
- * for all before it. Submitting never waits for the device unless a lane's queue is full. Lanes: compute,
- * h2d, d2h, host; the table is open.
+ * ticket n (from 1); an op may wait for tickets of other lanes that were submitted before it, so that a
+ * submission order exists and no order can deadlock. Tickets are a timeline: waiting for n waits for all
+ * before it. Submitting never waits for the device unless a lane's queue is full: whole iterations are queued
+ * ahead. Lanes: compute, h2d, d2h, host; the table is open.
+ *
+ * REACH. What a lane may touch is the same on every device, so that an order that runs on one runs on all:
+ * compute ops lie in the device arena, host ops in the host arenas, copies go from one side to the other.
+ * Matrix products run on the compute lane and `call` on the host lane only; copy lanes only copy.
+ *
+ * FAILURE sticks. After an op failed, ops that have not started are skipped on every lane, tickets still
+ * complete so that nobody hangs, and every wait reports the first failure with the op's name. Close the
+ * device.
  *
  * A DRIVER is a const table of functions, one per kind of device. The CPU's is linked in; CUDA's comes from a
  * plugin (plugin.h). Structs that cross that border begin with their size, the table also with an ABI number.
+ * The functions ah_device_*() check what is the same for all drivers and then call the table: a driver sees
+ * valid submissions only.
  *
- *     struct ah_device_options options = {.size = sizeof options, .arena_bytes = {[AH_ARENA_DEVICE] = 1 <<
- * 30}}; ah_device_open(&device, ah_device_cpu(), &options, err); ah_device_prepare(device, ops, n, err);
- *     ah_device_submit(device, &(struct ah_submission){.lane = AH_LANE_COMPUTE, .op = &ops[0]}, &ticket,
- * err); ah_device_wait(device, AH_LANE_COMPUTE, ticket, err); ah_device_close(device);
+ *     struct ah_device_options options = {.size = sizeof options};
+ *     options.arena_bytes[AH_ARENA_DEVICE] = 1 << 30;
+ *     ah_device_open(&device, ah_device_cpu(), &options, err);
+ *     ah_device_prepare(device, ops, n, err);
+ *     struct ah_submission submission = {.lane = AH_LANE_COMPUTE, .op = &ops[0]};
+ *     ah_device_submit(device, &submission, &ticket, err);
+ *     ah_device_wait(device, AH_LANE_COMPUTE, ticket, err);
+ *     ah_device_close(device);
  *
- * One thread submits; any thread may wait.
+ * One thread prepares and submits; any thread may wait.
  */
 #ifndef AH_RUNTIME_DEVICE_DEVICE_H
 #define AH_RUNTIME_DEVICE_DEVICE_H
@@ -31,7 +47,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AH_DEVICE_ABI = 1, AH_DEVICE_NAME_MAX = 128 };
+enum { AH_DEVICE_ABI = 1, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
 
 enum ah_device_lane { AH_LANE_COMPUTE, AH_LANE_H2D, AH_LANE_D2H, AH_LANE_HOST, AH_DEVICE_LANES };
 
@@ -44,10 +60,10 @@ struct ah_wait {
 
 struct ah_submission {
     uint32_t lane;
-    uint32_t n_waits; /* <= 8 */
-    const struct ah_wait *waits;
-    const struct ah_op *op; /* copied */
-    uint64_t tag;           /* the submitter's, kept in the span */
+    uint32_t n_waits;            /* <= AH_DEVICE_WAITS_MAX */
+    const struct ah_wait *waits; /* copied */
+    const struct ah_op *op;      /* copied */
+    uint64_t tag;                /* the submitter's, kept in the span */
 };
 
 /* When an op ran, on the host's monotonic clock. */
@@ -73,7 +89,7 @@ struct ah_device_options {
     uint32_t size;
     uint32_t index; /* of several devices of one kind */
     uint64_t arena_bytes[AH_ARENA_KINDS];
-    uint32_t compute_threads; /* CPU: cores of the compute lane; 0: all but one, at least one */
+    uint32_t compute_threads; /* CPU: cores of the compute lane; 0: three quarters, leaving at least one */
     uint32_t host_threads;    /* cores of the host lane; 0: what compute leaves, at least one */
     uint32_t queue;           /* ops a lane's queue holds; 0: 1024 */
     uint32_t spans;           /* finished ops a lane remembers; 0: 1024 */
@@ -86,6 +102,7 @@ struct ah_device_info {
     char name[AH_DEVICE_NAME_MAX];
     uint64_t memory_bytes;
     uint64_t free_bytes;
+    uint64_t locked_bytes; /* of an open device's pinned arena: less than all where the system refused */
     bool bf16;
     bool supports[64]; /* by enum ah_op_kind */
 };
@@ -100,9 +117,11 @@ struct ah_device_driver {
     int (*open)(struct ah_device **ret_device, const struct ah_device_options *options, struct ah_error *err);
     void (*close)(struct ah_device *device);
 
-    /* (optional) Everything that ops of these shapes need beyond their operands is built now. */
+    /* (optional: nothing to build) Everything that ops of these shapes need beyond their operands is built
+     * now; sets reserve_bytes. Called with every lane idle. */
     int (*prepare)(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err);
 
+    /* The submission is checked; the driver refuses what it cannot do or was not prepared for. */
     int (*submit)(struct ah_device *device, const struct ah_submission *submission, uint64_t *ret_ticket,
                   struct ah_error *err);
     int (*wait)(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err);
@@ -118,22 +137,31 @@ struct ah_device {
     const struct ah_device_driver *driver;
     struct ah_device_info info;
     uint64_t arena_bytes[AH_ARENA_KINDS];
+    uint64_t reserve_bytes; /* memory beside the arenas, of what is prepared so far */
+    uint64_t
+        submitted[AH_DEVICE_LANES]; /* last ticket of each lane; device.c's, read and written atomically */
 };
 
 /* The CPU device's driver: the reference for every other and the embedded default. */
 const struct ah_device_driver *ah_device_cpu(void);
 
+/* Reserves the arenas and starts the lanes. AH_E_USAGE for a driver or options of another build,
+ * AH_E_CAPACITY or AH_E_MEMORY where the memory is not to be had. */
 int ah_device_open(struct ah_device **ret_device, const struct ah_device_driver *driver,
                    const struct ah_device_options *options, struct ah_error *err);
 
-/* Must precede the first submit of a matrix product of a new shape; idempotent. */
+/* Builds what the ops need; must precede the first submit of a matrix product of a new shape. Ops that need
+ * nothing are ignored, shapes already prepared cost nothing. Waits for every lane first. AH_E_UNSUPPORTED for
+ * an op this device cannot do. */
 int ah_device_prepare(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err);
 
-/* Checks the op against the arenas (ah_op_check), the lane and the waits, and queues it. */
+/* Checks the op (ah_op_check), its reach, the lane and the waits, and queues it. AH_E_USAGE, AH_E_CAPACITY,
+ * or AH_E_UNSUPPORTED naming op and device; then nothing was queued. */
 int ah_device_submit(struct ah_device *device, const struct ah_submission *submission, uint64_t *ret_ticket,
                      struct ah_error *err);
 
-/* Blocks until `ticket` of `lane` is done. An op's failure is reported here, with the op's name. */
+/* Blocks until `ticket` of `lane` is done (0: returns at once). The device's first failure is reported here,
+ * with lane and op. AH_E_USAGE for a ticket that was never given. */
 int ah_device_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err);
 
 /* Waits for every lane. */
@@ -142,7 +170,10 @@ int ah_device_drain(struct ah_device *device, struct ah_error *err);
 /* Times of the newest finished ops of a lane, oldest first. Call drained. */
 size_t ah_device_spans(struct ah_device *device, uint32_t lane, struct ah_span *ret_spans, size_t max);
 
-/* Pointer to an operand where the host can read it, else NULL. */
+/* Last ticket of `lane` that is done. */
+uint64_t ah_device_done(struct ah_device *device, uint32_t lane);
+
+/* Pointer to an operand where the host can read it, else NULL; also NULL outside the arena. */
 void *ah_device_pointer(struct ah_device *device, struct ah_ref ref);
 
 const char *ah_device_lane_name(uint32_t lane);

@@ -7,33 +7,35 @@
  * in programs, printed, checked. Every device runs the same ops; ah_op_check() is the one place that knows
  * how many bytes each operand covers, so that no device can be asked to touch memory outside its arenas.
  *
- * Matrices are row-major and dense. `rows` are tokens. Sizes are elements unless the name says bytes. Rules
- * of arithmetic: docs/numerics.md.
+ * Matrices are row-major and dense. `rows` are tokens. Sizes are elements unless the name says bytes, and at
+ * least 1. Operands need the alignment of their element; 64 bytes are faster. An output overlaps no other
+ * operand, except that "in place" operands may be the same place; the parts of a packed matrix (q, k, v with
+ * a row stride) lie between each other and do not overlap. Rules of arithmetic: docs/numerics.md.
  *
  * Operand roles, per kind, in the order of arg[] ("?": may be absent, arena AH_ARENA_NONE):
  *
- *   copy                dst, src
+ *   copy                dst, src                                  bytes, whatever they are
  *   fill                dst
  *   cast                dst, src                                  round to nearest even
- *   add                 dst, a, b
+ *   add                 dst, a, b                                 dst may be a or b
  *   accumulate          dst (fp32), src                           dst += src, in fp32
  *   matmul              c, a, b, bias?                            c = a op b (+ bias) (+ c when accumulating)
  *   column_sum          dst, src                                  sums over rows: a bias gradient
- *   norm                y, x, gain, bias?, stats                  stats: fp32 mean?, 1/deviation of each row
- *   norm_backward       dx, dgain, dbias?, dy, x, gain, stats, scratch
- *   rope                x, table, positions?                      in place; `inverse` for backward
- *   attention           out, lse, q, k, v, docs?
- *   attention_backward  dq, dk, dv, dout, q, k, v, out, lse, docs?, scratch
- *   activation          y, x, up?                                 gelu(x), or silu(x) * up
- *   activation_backward dx, dup?, dy, x, up?
+ *   norm                y, x, gain, bias?, stats                  stats: fp32 mean (layer only), 1/deviation
+ * of each row norm_backward       dx, dgain, dbias?, dy, x, gain, stats, scratch rope                x,
+ * table, positions?                      in place; table: fp32 (cos, sin) pairs of each position; `inverse`
+ * for backward attention           out, lse, q, k, v, docs?                  lse: fp32 (batch, heads, seq);
+ * docs: u32 of each token, where its document starts attention_backward  dq, dk, dv, dout, q, k, v, out, lse,
+ * docs?, scratch activation          y, x, up?                                 gelu(x), or silu(x) * up
+ *   activation_backward dx, dup?, dy, x, up?                      dx may be dy
  *   embed               y, table, positions_table?, tokens, positions?
- *   embed_backward      dtable, dpositions_table?, dy, tokens, positions?, scratch
+ *   embed_backward      dtable, dpositions_table?, dy, tokens, positions?, scratch    adds to the tables
  *   gather              dst, table, tokens                        rows of a host table
- *   cross_entropy       loss, logits (in: logits, out: their gradient), targets, mask?
- *   sum_squares         dst (one double), src                     the canonical reduction
- *   clip                scalars, sums                             grad_scale from the norm of all blocks
- *   adamw               master, m, v, gradient, weight?, scalars
- *   call                -                                         a function of the runtime, host lane only
+ *   cross_entropy       loss, logits, targets, mask?              loss: fp32 of each row, 0 where masked;
+ * logits become their gradient sum_squares         dst (one double), src                     the canonical
+ * reduction clip                scalars, sums                             grad_scale from the norm of all
+ * blocks adamw               master, m, v, gradient, weight?, scalars  master fp32; m and v of one dtype call
+ * -                                         a function of the runtime
  */
 #ifndef AH_RUNTIME_DEVICE_OP_H
 #define AH_RUNTIME_DEVICE_OP_H
@@ -61,9 +63,11 @@ struct ah_ref {
 
 #define AH_OPS(X)                                                                                            \
     X(AH_OP_COPY, copy)                                                                                      \
-    X(AH_OP_FILL, fill) X(AH_OP_CAST, cast) X(AH_OP_ADD, add) X(AH_OP_ACCUMULATE, accumulate)                \
-        X(AH_OP_MATMUL, matmul) X(AH_OP_COLUMN_SUM, column_sum) X(AH_OP_NORM, norm)                          \
-            X(AH_OP_NORM_BACKWARD, norm_backward) X(AH_OP_ROPE, rope) X(AH_OP_ATTENTION, attention)          \
+    X(AH_OP_FILL, fill)                                                                                      \
+    X(AH_OP_CAST, cast)                                                                                      \
+    X(AH_OP_ADD, add) X(AH_OP_ACCUMULATE, accumulate) X(AH_OP_MATMUL, matmul)                                \
+        X(AH_OP_COLUMN_SUM, column_sum) X(AH_OP_NORM, norm) X(AH_OP_NORM_BACKWARD, norm_backward)            \
+            X(AH_OP_ROPE, rope) X(AH_OP_ATTENTION, attention)                                                \
                 X(AH_OP_ATTENTION_BACKWARD, attention_backward) X(AH_OP_ACTIVATION, activation)              \
                     X(AH_OP_ACTIVATION_BACKWARD, activation_backward) X(AH_OP_EMBED, embed)                  \
                         X(AH_OP_EMBED_BACKWARD, embed_backward) X(AH_OP_GATHER, gather)                      \
@@ -78,6 +82,11 @@ enum ah_op_kind {
 };
 
 enum { AH_OP_ARGS = 11 };
+
+/* Rows whose partial gradients share a row of norm_backward's scratch: fp32, (ceil(rows / 64), width), twice
+ * that for layer norms. The other scratches: attention_backward fp32 (batch, heads, seq); embed_backward u32
+ * (2, rows). */
+enum { AH_OP_NORM_ROWS = 64 };
 
 enum ah_epilogue { AH_EPILOGUE_NONE, AH_EPILOGUE_BIAS, AH_EPILOGUE_BIAS_GELU };
 enum ah_norm_kind { AH_NORM_RMS, AH_NORM_LAYER };
@@ -192,22 +201,26 @@ struct ah_op {
 
 enum ah_role { AH_ROLE_NONE, AH_ROLE_IN, AH_ROLE_OUT, AH_ROLE_INOUT };
 
-/* One operand as the op uses it. */
+/* One operand as the op uses it: `rows` pieces of `row_bytes`, `stride_bytes` apart (dense: one row). */
 struct ah_operand {
+    const char *name;  /* "src", "bias" */
     enum ah_role role; /* AH_ROLE_NONE: absent */
-    uint64_t bytes;
+    bool in_place;     /* an output that may be the same place as an operand of its dtype */
+    uint64_t bytes;    /* from its first byte to its last */
+    uint64_t row_bytes;
+    uint64_t stride_bytes;
     uint64_t align_bytes;
 };
 
 const char *ah_op_name(enum ah_op_kind kind);
 size_t ah_dtype_bytes(enum ah_dtype dtype);
 
-/* The extent and role of every operand. AH_E_USAGE for sizes that overflow or make no sense, a missing
- * operand, or a dtype the kind does not take. */
+/* The extent and role of every operand. AH_E_USAGE for an unknown kind, sizes that overflow or make no sense,
+ * a missing or superfluous operand, or a dtype the kind does not take; the sentence names op and operand. */
 int ah_op_operands(const struct ah_op *op, struct ah_operand ret_operands[AH_OP_ARGS], struct ah_error *err);
 
-/* ah_op_operands() and: every operand lies inside its arena (sizes by enum ah_arena_kind) and is aligned; an
- * output overlaps no other operand unless the kind works in place. */
+/* ah_op_operands() and: every operand lies inside its arena (sizes by enum ah_arena_kind; AH_E_CAPACITY where
+ * it does not) and is aligned, and no output overlaps another operand (AH_E_USAGE). */
 int ah_op_check(const struct ah_op *op, const uint64_t arena_bytes[AH_ARENA_KINDS], struct ah_error *err);
 
 #endif

@@ -12,9 +12,10 @@
 
 typedef const struct ah_device_driver *ah_plugin_fn(void);
 
-/* Loads `libautohete_<name>.so`: from $AUTOHETE_PLUGIN_DIR when set, else from ../lib/autohete beside the
- * running program, else from the build tree's folder. AH_E_MISSING where there is none or it cannot be loaded
- * (the loader's own words included), AH_E_MISMATCH for another ABI. Stays loaded until the process ends. */
+/* Loads `libautohete_<name>.so`: from $AUTOHETE_PLUGIN_DIR when set, else from ../runtime/device/<name> (a
+ * build tree), else from ../lib/autohete (installed), both from the running program's folder. AH_E_MISSING
+ * where there is none or it cannot be loaded (the loader's own words included), AH_E_MISMATCH for another
+ * ABI. The driver is *borrowed*, for as long as the process lives. */
 int ah_plugin_load(const char *name, const struct ah_device_driver **ret_driver, struct ah_error *err);
 
 #endif

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The common half of every device: checks that do not depend on the driver, and the tables of what each lane
+ * may run and reach (device.h, REACH).
+ */
+#include "runtime/device/device.h"
+
+#include <string.h>
+
+#define BIT(value) (1u << (value))
+
+_Static_assert(AH_OP_KINDS <= 64, "info.supports holds every kind");
+
+enum { DEVICE_SIDE = BIT(AH_ARENA_DEVICE), HOST_SIDE = BIT(AH_ARENA_PINNED) | BIT(AH_ARENA_PAGEABLE) };
+
+/* Arenas that operands may lie in, by what the op does with them. */
+struct lane_row {
+    const char *name;
+    uint32_t written;
+    uint32_t read;
+    bool copies_only;
+};
+
+static const struct lane_row lane_rows[AH_DEVICE_LANES] = {
+    [AH_LANE_COMPUTE] = {"compute", DEVICE_SIDE, DEVICE_SIDE, false},
+    [AH_LANE_H2D] = {"h2d", DEVICE_SIDE, HOST_SIDE, true},
+    [AH_LANE_D2H] = {"d2h", HOST_SIDE, DEVICE_SIDE, true},
+    [AH_LANE_HOST] = {"host", HOST_SIDE, HOST_SIDE, false},
+};
+
+/* Kinds that one lane only can run; the others run on compute and host, copies on all. */
+static const struct {
+    enum ah_op_kind kind;
+    uint32_t lane;
+} one_lane_kinds[] = {{AH_OP_MATMUL, AH_LANE_COMPUTE}, {AH_OP_CALL, AH_LANE_HOST}};
+
+const char *ah_device_lane_name(uint32_t lane)
+{
+    return lane < AH_DEVICE_LANES ? lane_rows[lane].name : "?";
+}
+
+int ah_device_open(struct ah_device **ret_device, const struct ah_device_driver *driver,
+                   const struct ah_device_options *options, struct ah_error *err)
+{
+    if (driver->size != sizeof *driver || driver->abi != AH_DEVICE_ABI)
+        return ah_error_set(err, AH_E_MISMATCH, "device '%s' was built for another version of autohete",
+                            driver->name);
+    if (options->size != sizeof *options)
+        return ah_error_set(err, AH_E_USAGE, "device '%s': options of %u bytes, expected %zu", driver->name,
+                            options->size, sizeof *options);
+    return driver->open(ret_device, options, err);
+}
+
+static int check_supported(const struct ah_device *device, const struct ah_op *op, struct ah_error *err)
+{
+    if ((unsigned)op->kind < AH_OP_KINDS && !device->info.supports[op->kind])
+        return ah_error_set(err, AH_E_UNSUPPORTED, "device '%s' cannot do op '%s'", device->driver->name,
+                            ah_op_name(op->kind));
+    return AH_OK;
+}
+
+int ah_device_prepare(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct ah_operand operands[AH_OP_ARGS];
+        int rc = ah_op_operands(&ops[i], operands, err);
+        if (!rc)
+            rc = check_supported(device, &ops[i], err);
+        if (rc)
+            return rc;
+    }
+    int rc = ah_device_drain(device, err);
+    if (rc || !device->driver->prepare)
+        return rc;
+    return device->driver->prepare(device, ops, n, err);
+}
+
+static int check_lane(const struct ah_submission *submission, struct ah_error *err)
+{
+    enum ah_op_kind kind = submission->op->kind;
+    if (submission->lane >= AH_DEVICE_LANES)
+        return ah_error_set(err, AH_E_USAGE, "op '%s': there is no lane %u", ah_op_name(kind),
+                            submission->lane);
+    bool fits = kind == AH_OP_COPY || !lane_rows[submission->lane].copies_only;
+    for (size_t i = 0; i < sizeof one_lane_kinds / sizeof one_lane_kinds[0]; i++)
+        if (one_lane_kinds[i].kind == kind)
+            fits = one_lane_kinds[i].lane == submission->lane;
+    if (!fits)
+        return ah_error_set(err, AH_E_USAGE, "op '%s' does not run on lane '%s'", ah_op_name(kind),
+                            ah_device_lane_name(submission->lane));
+    return AH_OK;
+}
+
+/* After ah_op_check(): the operands' roles are known to be computable. */
+static int check_reach(const struct ah_submission *submission, struct ah_error *err)
+{
+    const struct ah_op *op = submission->op;
+    const struct lane_row *row = &lane_rows[submission->lane];
+    struct ah_operand operands[AH_OP_ARGS];
+    int rc = ah_op_operands(op, operands, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < AH_OP_ARGS; i++) {
+        uint32_t reach = operands[i].role == AH_ROLE_IN ? row->read : row->written;
+        if (operands[i].role != AH_ROLE_NONE && !(reach & BIT(op->arg[i].arena)))
+            return ah_error_set(err, AH_E_USAGE, "op '%s': lane '%s' does not reach the arena of '%s'",
+                                ah_op_name(op->kind), row->name, operands[i].name);
+    }
+    return AH_OK;
+}
+
+static uint64_t submitted(const struct ah_device *device, uint32_t lane)
+{
+    return __atomic_load_n(&device->submitted[lane], __ATOMIC_ACQUIRE);
+}
+
+static int check_waits(const struct ah_device *device, const struct ah_submission *submission,
+                       struct ah_error *err)
+{
+    const char *op = ah_op_name(submission->op->kind);
+    if (submission->n_waits > AH_DEVICE_WAITS_MAX)
+        return ah_error_set(err, AH_E_USAGE, "op '%s': %u waits, at most %d are possible", op,
+                            submission->n_waits, AH_DEVICE_WAITS_MAX);
+    for (uint32_t i = 0; i < submission->n_waits; i++) {
+        struct ah_wait wait = submission->waits[i];
+        if (wait.lane >= AH_DEVICE_LANES || wait.ticket > submitted(device, wait.lane))
+            return ah_error_set(err, AH_E_USAGE,
+                                "op '%s': waits for ticket %llu of lane '%s', not submitted yet", op,
+                                (unsigned long long)wait.ticket, ah_device_lane_name(wait.lane));
+    }
+    return AH_OK;
+}
+
+int ah_device_submit(struct ah_device *device, const struct ah_submission *submission, uint64_t *ret_ticket,
+                     struct ah_error *err)
+{
+    uint64_t ticket;
+    int rc = ah_op_check(submission->op, device->arena_bytes, err);
+    if (!rc)
+        rc = check_supported(device, submission->op, err);
+    if (!rc)
+        rc = check_lane(submission, err);
+    if (!rc)
+        rc = check_reach(submission, err);
+    if (!rc)
+        rc = check_waits(device, submission, err);
+    if (!rc)
+        rc = device->driver->submit(device, submission, &ticket, err);
+    if (rc)
+        return rc;
+    __atomic_store_n(&device->submitted[submission->lane], ticket, __ATOMIC_RELEASE);
+    if (ret_ticket)
+        *ret_ticket = ticket;
+    return AH_OK;
+}
+
+int ah_device_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err)
+{
+    if (lane >= AH_DEVICE_LANES || ticket > submitted(device, lane))
+        return ah_error_set(err, AH_E_USAGE, "ticket %llu of lane '%s' was never given",
+                            (unsigned long long)ticket, ah_device_lane_name(lane));
+    return device->driver->wait(device, lane, ticket, err);
+}
+
+int ah_device_drain(struct ah_device *device, struct ah_error *err)
+{
+    int first = AH_OK;
+    for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++) {
+        int rc = device->driver->wait(device, lane, submitted(device, lane), first ? NULL : err);
+        first = first ? first : rc;
+    }
+    return first;
+}
+
+size_t ah_device_spans(struct ah_device *device, uint32_t lane, struct ah_span *ret_spans, size_t max)
+{
+    return lane < AH_DEVICE_LANES ? device->driver->spans(device, lane, ret_spans, max) : 0;
+}
+
+uint64_t ah_device_done(struct ah_device *device, uint32_t lane)
+{
+    return lane < AH_DEVICE_LANES ? device->driver->done(device, lane) : 0;
+}
+
+void *ah_device_pointer(struct ah_device *device, struct ah_ref ref)
+{
+    if (ref.arena == AH_ARENA_NONE || ref.arena >= AH_ARENA_KINDS ||
+        ref.offset_bytes >= device->arena_bytes[ref.arena])
+        return NULL;
+    char *base = device->driver->address(device, (enum ah_arena_kind)ref.arena);
+    return base ? base + ref.offset_bytes : NULL;
+}
+
+void ah_device_close(struct ah_device *device)
+{
+    if (device)
+        device->driver->close(device);
+}

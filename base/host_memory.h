@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Host memory: how much of it this process may use, after the kernel's total and the limits of the control
+ * groups (version 2, 1 and both at once) it runs in, seen from inside or outside a container.
+ *
+ *     struct ah_host_memory memory;
+ *     rc = ah_host_memory_read(&memory, NULL, err);
+ */
+#ifndef AH_BASE_HOST_MEMORY_H
+#define AH_BASE_HOST_MEMORY_H
+
+#include "base/error.h"
+
+#include <stdint.h>
+
+struct ah_host_memory {
+    uint64_t total_bytes;     /* MemTotal of the kernel */
+    uint64_t available_bytes; /* MemAvailable; total_bytes where the kernel does not say */
+    uint64_t limit_bytes;     /* the least limit of a control group above us; UINT64_MAX: none */
+    uint64_t usable_bytes;    /* the lesser of total and limit */
+};
+
+/* `root` (optional): a folder that stands for /, with proc/meminfo, proc/self/cgroup and sys/fs/cgroup in it
+ * (a captured machine). AH_E_IO where the kernel's total cannot be read. */
+int ah_host_memory_read(struct ah_host_memory *ret_memory, const char *root, struct ah_error *err);
+
+#endif

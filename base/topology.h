@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Topology: what this machine is made of, as far as this process may use it. The one user of hwloc.
+ *
+ * Memory is the kernel's number, lessened by control groups (host_memory.h); hwloc's is only compared, as it
+ * was seen to report 7.1 GiB on a machine of 23.5 GiB. A difference is a note for people.
+ *
+ *     struct ah_topology topology = {0};
+ *     rc = ah_topology_init(&topology, NULL, err);
+ *     pin(topology.cpus[0]);
+ *     ah_topology_release(&topology);
+ */
+#ifndef AH_BASE_TOPOLOGY_H
+#define AH_BASE_TOPOLOGY_H
+
+#include "base/error.h"
+#include "base/isa.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { AH_TOPOLOGY_TEXT_MAX = 128, AH_TOPOLOGY_NOTE_MAX = 256 };
+
+struct ah_topology {
+    char cpu_model[AH_TOPOLOGY_TEXT_MAX]; /* "unknown" where the system does not say */
+    unsigned sockets;                     /* these count what has at least one processor we may use */
+    unsigned numa_nodes;
+    unsigned cores;        /* physical */
+    unsigned threads;      /* processors in the affinity mask */
+    int *cpus;             /* owned; `threads` numbers: the first processor of every core, then the second of
+                            * every core that has one, ...: take the first n to pin n threads */
+    uint64_t memory_bytes; /* the kernel's total, or what a control group allows */
+    uint64_t hwloc_memory_bytes; /* what hwloc believes */
+    uint64_t memlock_bytes;      /* RLIMIT_MEMLOCK; memory_bytes where it is unlimited */
+    enum ah_isa isa;             /* widest that may be used here */
+    bool avx512_bf16;
+    bool amx_bf16;
+    char note[AH_TOPOLOGY_NOTE_MAX]; /* where sources disagree: a sentence; else "" */
+};
+
+struct ah_topology_options {
+    const char *synthetic; /* (optional) hwloc's description ("pack:2 core:4 pu:2") instead of this machine:
+                            * all its processors may be used, and its memory is hwloc's */
+    const char *root;      /* (optional) where the kernel's files are read: ah_host_memory_read() */
+};
+
+/* `options` may be NULL. AH_E_MEMORY; AH_E_USAGE for a description that hwloc does not understand;
+ * AH_E_FAILED where hwloc cannot read this machine; AH_E_IO from ah_host_memory_read(). */
+int ah_topology_init(struct ah_topology *ret_topology, const struct ah_topology_options *options,
+                     struct ah_error *err);
+
+/* Frees what init made; a zeroed or released one is fine. */
+void ah_topology_release(struct ah_topology *topology);
+
+#endif

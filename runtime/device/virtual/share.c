@@ -51,7 +51,7 @@ static void share_rise(struct share *share, const double *capacity, size_t n_res
             if (!share->parts[i].fixed)
                 slope += share->parts[i].weight * share->parts[i].demand->amount[r];
         share->full[r] = slope > 0 ? (capacity[r] - share->used[r]) / slope : -1;
-        if (slope > 0 && share->full[r] < share->level) /* rounding; levels only rise, which keeps them > 0 */
+        if (slope > 0 && share->full[r] < share->level) /* rounding: what is left may even be negative */
             share->full[r] = share->level;
         if (slope > 0 && share->full[r] < next)
             next = share->full[r];
@@ -80,8 +80,7 @@ static size_t share_fix(struct share *share, size_t n_resources, double *ret_spe
         uint8_t limit = at_full_speed ? AH_SHARE_NONE : share_limit(share, part, n_resources);
         if (!at_full_speed && limit == AH_SHARE_NONE)
             continue;
-        double speed = part->weight * share->level;
-        ret_speeds[i] = at_full_speed || speed > 1 ? 1 : speed;
+        ret_speeds[i] = at_full_speed ? 1 : part->weight * share->level;
         ret_limits[i] = limit;
         part->fixed = true;
         fixed++;

@@ -125,12 +125,35 @@ static void test_share__extreme_amounts_keep_speeds_positive(void **state)
     }
 }
 
+/* Two resources asked alike and, but for the last bits, equally large: rounding must not make the rest of the
+ * second, for which one part asks next to nothing, negative. */
+static void test_share__nearly_equal_resources_keep_speeds_positive(void **state)
+{
+    (void)state;
+    uint64_t seed = check_seed(20240804);
+    for (int c = 0; c < CASES; c++) {
+        struct ah_share_demand demands[8] = {{.amount = {0, 1e-20}}};
+        const struct ah_share_demand *parts[8] = {&demands[0]};
+        const double capacity[] = {1, 1 + (double)(check_random(&seed) % 8) * 0x1p-52};
+        double speeds[8];
+        uint8_t limits[8];
+        for (size_t i = 1; i < 8; i++) {
+            demands[i].amount[0] = demands[i].amount[1] = 0.2 + check_uniform(&seed);
+            parts[i] = &demands[i];
+        }
+        ah_share_fill(parts, 8, capacity, 2, speeds, limits);
+        for (size_t i = 0; i < 8; i++)
+            assert_true(speeds[i] > 0.1 && speeds[i] <= 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_share__speeds_are_max_min_fair),
         cmocka_unit_test(test_share__speeds_equal_those_of_bisection),
         cmocka_unit_test(test_share__extreme_amounts_keep_speeds_positive),
+        cmocka_unit_test(test_share__nearly_equal_resources_keep_speeds_positive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,13 +88,14 @@ static void test_clock__contention_stretches_ops(void **state)
     ah_clock_release(&clock);
 }
 
-/* One op meets resource 1 for longer than resource 0: that is the one named. */
+/* Op 0 runs beside op 1 at 1/4 until 40, losing 30 us to resource 0; beside op 2 at 4/5 until 120, losing 16
+ * us to resource 1; then alone. The shorter contention cost more. */
 static void test_clock__names_the_resource_that_cost_most(void **state)
 {
     (void)state;
-    const struct ah_share_demand demands[] = {{.amount = {1, 1}}, {.amount = {1, 0}}, {.amount = {0, 1}}};
+    const struct ah_share_demand demands[] = {{.amount = {1, 1}}, {.amount = {3, 0}}, {.amount = {0, 0.25}}};
     const double capacity[] = {1, 1};
-    const double duration[] = {100, 5, 20};
+    const double duration[] = {100, 10, 64};
     const uint32_t lane[] = {0, 1, 1};
     const uint32_t demand[] = {0, 1, 2};
     const struct ah_clock_graph graph = {.n_ops = 3,
@@ -109,9 +110,12 @@ static void test_clock__names_the_resource_that_cost_most(void **state)
     struct ah_clock clock = {0};
     struct ah_clock_result result;
     run(&clock, &graph, &result);
-    check_span(&result, 0, 0, 0, 125);
-    assert_int_equal(result.spans[0].slowed_by, 1);
+    check_span(&result, 0, 0, 0, 146);
+    check_span(&result, 1, 0, 0, 40);
+    check_span(&result, 2, 0, 40, 120);
+    assert_int_equal(result.spans[0].slowed_by, 0);
     assert_int_equal(result.spans[1].slowed_by, 0);
+    assert_int_equal(result.spans[2].slowed_by, 1);
     ah_clock_release(&clock);
 }
 

@@ -14,28 +14,31 @@
  *
  * Operand roles, per kind, in the order of arg[] ("?": may be absent, arena AH_ARENA_NONE):
  *
- *   copy                dst, src                                  bytes, whatever they are
+ *   copy                dst, src                         bytes, whatever they are
  *   fill                dst
- *   cast                dst, src                                  round to nearest even
- *   add                 dst, a, b                                 dst may be a or b
- *   accumulate          dst (fp32), src                           dst += src, in fp32
- *   matmul              c, a, b, bias?                            c = a op b (+ bias) (+ c when accumulating)
- *   column_sum          dst, src                                  sums over rows: a bias gradient
- *   norm                y, x, gain, bias?, stats                  stats: fp32 mean (layer only), 1/deviation
- * of each row norm_backward       dx, dgain, dbias?, dy, x, gain, stats, scratch rope                x,
- * table, positions?                      in place; table: fp32 (cos, sin) pairs of each position; `inverse`
- * for backward attention           out, lse, q, k, v, docs?                  lse: fp32 (batch, heads, seq);
- * docs: u32 of each token, where its document starts attention_backward  dq, dk, dv, dout, q, k, v, out, lse,
- * docs?, scratch activation          y, x, up?                                 gelu(x), or silu(x) * up
- *   activation_backward dx, dup?, dy, x, up?                      dx may be dy
+ *   cast                dst, src                         round to nearest even
+ *   add                 dst, a, b                        dst may be a or b
+ *   accumulate          dst (fp32), src                  dst += src, in fp32
+ *   matmul              c, a, b, bias?                   c = a op b (+ bias) (+ c when accumulating)
+ *   column_sum          dst, src                         sums over rows: a bias gradient
+ *   norm                y, x, gain, bias?, stats         stats: fp32 mean (layer only), 1/deviation of each row
+ *   norm_backward       dx, dgain, dbias?, dy, x, gain, stats, scratch
+ *   rope                x, table, positions?             in place; table: fp32 (cos, sin) pairs of each position;
+ *                                                        `inverse` for backward
+ *   attention           out, lse, q, k, v, docs?         lse: fp32 (batch, heads, seq); docs: u32 of each token,
+ *                                                        where its document starts
+ *   attention_backward  dq, dk, dv, dout, q, k, v, out, lse, docs?, scratch
+ *   activation          y, x, up?                        gelu(x), or silu(x) * up
+ *   activation_backward dx, dup?, dy, x, up?             dx may be dy
  *   embed               y, table, positions_table?, tokens, positions?
- *   embed_backward      dtable, dpositions_table?, dy, tokens, positions?, scratch    adds to the tables
- *   gather              dst, table, tokens                        rows of a host table
- *   cross_entropy       loss, logits, targets, mask?              loss: fp32 of each row, 0 where masked;
- * logits become their gradient sum_squares         dst (one double), src                     the canonical
- * reduction clip                scalars, sums                             grad_scale from the norm of all
- * blocks adamw               master, m, v, gradient, weight?, scalars  master fp32; m and v of one dtype call
- * -                                         a function of the runtime
+ *   embed_backward      dtable, dpositions_table?, dy, tokens, positions?, scratch     adds to the tables
+ *   gather              dst, table, tokens               rows of a host table
+ *   cross_entropy       loss, logits, targets, mask?     loss: fp32 of each row, 0 where masked; logits become
+ *                                                        their gradient
+ *   sum_squares         dst (one double), src            the canonical reduction
+ *   clip                scalars, sums                    grad_scale from the norm of all blocks
+ *   adamw               master, m, v, gradient, weight?, scalars     master fp32; m and v of one dtype
+ *   call                -                                a function of the runtime
  */
 #ifndef AH_RUNTIME_DEVICE_OP_H
 #define AH_RUNTIME_DEVICE_OP_H
@@ -61,18 +64,17 @@ struct ah_ref {
     uint64_t offset_bytes;
 };
 
-#define AH_OPS(X)                                                                                            \
-    X(AH_OP_COPY, copy)                                                                                      \
-    X(AH_OP_FILL, fill)                                                                                      \
-    X(AH_OP_CAST, cast)                                                                                      \
-    X(AH_OP_ADD, add) X(AH_OP_ACCUMULATE, accumulate) X(AH_OP_MATMUL, matmul)                                \
-        X(AH_OP_COLUMN_SUM, column_sum) X(AH_OP_NORM, norm) X(AH_OP_NORM_BACKWARD, norm_backward)            \
-            X(AH_OP_ROPE, rope) X(AH_OP_ATTENTION, attention)                                                \
-                X(AH_OP_ATTENTION_BACKWARD, attention_backward) X(AH_OP_ACTIVATION, activation)              \
-                    X(AH_OP_ACTIVATION_BACKWARD, activation_backward) X(AH_OP_EMBED, embed)                  \
-                        X(AH_OP_EMBED_BACKWARD, embed_backward) X(AH_OP_GATHER, gather)                      \
-                            X(AH_OP_CROSS_ENTROPY, cross_entropy) X(AH_OP_SUM_SQUARES, sum_squares)          \
-                                X(AH_OP_CLIP, clip) X(AH_OP_ADAMW, adamw) X(AH_OP_CALL, call)
+/* clang-format off */
+#define AH_OPS(X) \
+    X(AH_OP_COPY, copy) X(AH_OP_FILL, fill) X(AH_OP_CAST, cast) X(AH_OP_ADD, add) \
+    X(AH_OP_ACCUMULATE, accumulate) X(AH_OP_MATMUL, matmul) X(AH_OP_COLUMN_SUM, column_sum) \
+    X(AH_OP_NORM, norm) X(AH_OP_NORM_BACKWARD, norm_backward) X(AH_OP_ROPE, rope) \
+    X(AH_OP_ATTENTION, attention) X(AH_OP_ATTENTION_BACKWARD, attention_backward) \
+    X(AH_OP_ACTIVATION, activation) X(AH_OP_ACTIVATION_BACKWARD, activation_backward) \
+    X(AH_OP_EMBED, embed) X(AH_OP_EMBED_BACKWARD, embed_backward) X(AH_OP_GATHER, gather) \
+    X(AH_OP_CROSS_ENTROPY, cross_entropy) X(AH_OP_SUM_SQUARES, sum_squares) X(AH_OP_CLIP, clip) \
+    X(AH_OP_ADAMW, adamw) X(AH_OP_CALL, call)
+/* clang-format on */
 
 enum ah_op_kind {
 #define AH_OP_VALUE(value, name) value,

@@ -10,24 +10,22 @@
 
 #include <stddef.h>
 
-#define AH_DTYPE_WORDS(X)       X(AH_FP32, "fp32") X(AH_BF16, "bf16")
+/* clang-format off */
+#define AH_DTYPE_WORDS(X) X(AH_FP32, "fp32") X(AH_BF16, "bf16")
 #define AH_MATMUL_FORM_WORDS(X) X(AH_MATMUL_NN, "nn") X(AH_MATMUL_NT, "nt") X(AH_MATMUL_TN, "tn")
-#define AH_DIRECTION_WORDS(X)   X(AH_H2D, "h2d") X(AH_D2H, "d2h")
-#define AH_SIDE_WORDS(X)        X(AH_HOST, "host") X(AH_DEVICE, "device")
+#define AH_DIRECTION_WORDS(X) X(AH_H2D, "h2d") X(AH_D2H, "d2h")
+#define AH_SIDE_WORDS(X) X(AH_HOST, "host") X(AH_DEVICE, "device")
 #define AH_DEVICE_KIND_WORDS(X) X(AH_DEVICE_CPU, "cpu") X(AH_DEVICE_CUDA, "cuda")
-#define AH_MEMORY_PATTERN_WORDS(X)                                                                           \
-    X(AH_MEMORY_READ, "read")                                                                                \
-    X(AH_MEMORY_WRITE, "write") X(AH_MEMORY_COPY, "copy") X(AH_MEMORY_SCALE, "scale")
-#define AH_PART_WORDS(X)                                                                                     \
-    X(AH_PART_COMPUTE, "compute")                                                                            \
-    X(AH_PART_H2D, "h2d") X(AH_PART_D2H, "d2h") X(AH_PART_HOST_ADAM, "host_adam")
-#define AH_ACTIVATIONS_WORDS(X)                                                                              \
-    X(AH_ACTIVATIONS_KEEP, "keep")                                                                           \
-    X(AH_ACTIVATIONS_SELECTIVE, "selective") X(AH_ACTIVATIONS_RECOMPUTE, "recompute")
+#define AH_MEMORY_PATTERN_WORDS(X) X(AH_MEMORY_READ, "read") X(AH_MEMORY_WRITE, "write") \
+    X(AH_MEMORY_COPY, "copy") X(AH_MEMORY_SCALE, "scale")
+#define AH_PART_WORDS(X) X(AH_PART_COMPUTE, "compute") X(AH_PART_H2D, "h2d") X(AH_PART_D2H, "d2h") \
+    X(AH_PART_HOST_ADAM, "host_adam")
+#define AH_ACTIVATIONS_WORDS(X) X(AH_ACTIVATIONS_KEEP, "keep") X(AH_ACTIVATIONS_SELECTIVE, "selective") \
+    X(AH_ACTIVATIONS_RECOMPUTE, "recompute")
 #define AH_WEIGHTS_WORDS(X) X(AH_WEIGHTS_DEVICE, "device") X(AH_WEIGHTS_HOST, "host")
-#define AH_OPTIMIZER_WORDS(X)                                                                                \
-    X(AH_OPTIMIZER_DEVICE, "device")                                                                         \
-    X(AH_OPTIMIZER_HOST, "host") X(AH_OPTIMIZER_STREAMED, "streamed") X(AH_OPTIMIZER_NONE, "none")
+#define AH_OPTIMIZER_WORDS(X) X(AH_OPTIMIZER_DEVICE, "device") X(AH_OPTIMIZER_HOST, "host") \
+    X(AH_OPTIMIZER_STREAMED, "streamed") X(AH_OPTIMIZER_NONE, "none")
+/* clang-format on */
 
 #define AH_WORD_VALUE(value, word) value,
 enum ah_dtype { AH_DTYPE_WORDS(AH_WORD_VALUE) };

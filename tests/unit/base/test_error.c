@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/error.h"
+
+#include "tests/support/check.h"
+
+#include <string.h>
+
+static void test_error__set_stores_code_and_sentence(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    assert_int_equal(ah_error_set(&err, AH_E_DOCUMENT, "field '%s' is %d", "seq", 7), AH_E_DOCUMENT);
+    assert_int_equal(err.code, AH_E_DOCUMENT);
+    assert_string_equal(err.text, "field 'seq' is 7");
+}
+
+static void test_error__null_is_the_code_only(void **state)
+{
+    (void)state;
+    assert_int_equal(ah_error_set(NULL, AH_E_IO, "%s", "lost"), AH_E_IO);
+    assert_int_equal(ah_error_prefix(NULL, AH_E_IO, "%s", "lost"), AH_E_IO);
+    assert_int_equal(ah_error_memory(NULL), AH_E_MEMORY);
+}
+
+static void test_error__prefix_goes_before(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    ah_error_set(&err, AH_E_IO, "no such file");
+    assert_int_equal(ah_error_prefix(&err, AH_E_DOCUMENT, "plan '%s'", "a.json"), AH_E_DOCUMENT);
+    assert_int_equal(err.code, AH_E_DOCUMENT);
+    assert_string_equal(err.text, "plan 'a.json': no such file");
+}
+
+static void test_error__long_sentences_are_cut(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    char lots[2 * AH_ERROR_TEXT_MAX];
+    memset(lots, 'x', sizeof lots - 1);
+    lots[sizeof lots - 1] = '\0';
+    ah_error_set(&err, AH_E_FAILED, "%s", lots);
+    assert_int_equal(strlen(err.text), AH_ERROR_TEXT_MAX - 1);
+    ah_error_prefix(&err, AH_E_FAILED, "head");
+    assert_int_equal(strlen(err.text), AH_ERROR_TEXT_MAX - 1);
+    assert_memory_equal(err.text, "head: xxx", 9);
+    ah_error_prefix(&err, AH_E_FAILED, "%s", lots);
+    assert_int_equal(strlen(err.text), AH_ERROR_TEXT_MAX - 1);
+}
+
+/* The exit statuses that scripts rely on, written out again here. */
+static void test_error__exit_statuses(void **state)
+{
+    (void)state;
+    static const struct {
+        int code, exit_status;
+        const char *word;
+    } expected[] = {
+        {AH_OK, 0, "ok"},
+        {AH_E_FAILED, 1, "failed"},
+        {AH_E_MEMORY, 1, "out_of_memory"},
+        {AH_E_IO, 1, "io"},
+        {AH_E_USAGE, 2, "usage"},
+        {AH_E_DOCUMENT, 3, "invalid_document"},
+        {AH_E_INFEASIBLE, 4, "infeasible"},
+        {AH_E_NO_PLAN, 5, "no_plan"},
+        {AH_E_MISMATCH, 6, "mismatch"},
+        {AH_E_MISSING, 7, "missing"},
+        {AH_E_ASSERTION, 8, "assertion_failed"},
+        {AH_E_NUMERIC, 9, "numeric_fault"},
+        {AH_E_INTERRUPTED, 130, "interrupted"},
+        {AH_E_CAPACITY, 1, "capacity"},
+        {AH_E_UNSUPPORTED, 7, "unsupported"},
+    };
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        assert_int_equal(ah_error_exit_status(expected[i].code), expected[i].exit_status);
+        assert_string_equal(ah_error_word(expected[i].code), expected[i].word);
+        assert_true(strlen(ah_error_meaning(expected[i].code)) > 3);
+    }
+}
+
+static void test_error__unknown_codes_are_failures(void **state)
+{
+    (void)state;
+    assert_int_equal(ah_error_exit_status(-12345), 1);
+    assert_int_equal(ah_error_exit_status(5), 1);
+    assert_string_equal(ah_error_word(99), "failed");
+    assert_non_null(ah_error_meaning(99));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_error__set_stores_code_and_sentence),
+        cmocka_unit_test(test_error__null_is_the_code_only),
+        cmocka_unit_test(test_error__prefix_goes_before),
+        cmocka_unit_test(test_error__long_sentences_are_cut),
+        cmocka_unit_test(test_error__exit_statuses),
+        cmocka_unit_test(test_error__unknown_codes_are_failures),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -22,6 +22,7 @@
 #define AH_PROFILER_PROFILER_H
 
 #include "base/error.h"
+#include "base/log.h"
 #include "runtime/device/device.h"
 #include "schemas/document.h"
 #include "schemas/machine.h"
@@ -62,6 +63,7 @@ struct ah_profiler_options {
                                        else /tmp. The file has no name there and is gone whatever happens. */
     ah_profiler_progress *progress; /* (optional) */
     void *progress_context;
+    const struct ah_log *log; /* (optional) borrowed; hears each sentence of `noise` as it is found */
     const atomic_int *cancel; /* (optional) set to non-zero, by a signal handler say: stop soon */
 };
 

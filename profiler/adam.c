@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * AdamW: parameters per second on the host lane by threads, and on the compute lane; for fp32 weights, and
+ * with bf16 gradients and the bf16 weight written in the same pass.
+ *
+ * bandwidth_share compares it with what memory gives, which drifts on a shared machine. So a pass that only
+ * moves data takes turns with it in every round, and the share is the median of the ratios within rounds:
+ * for the host, scaling an array in place with as many threads (bandwidth.h); for the device, a copy within
+ * its arena on the compute lane. Both read as much as they write, about as AdamW does.
+ */
+#include "profiler/measure_internal.h"
+
+#include "profiler/bandwidth.h"
+#include "profiler/optimizer_internal.h"
+
+#include <stdlib.h>
+
+enum { FP32_WEIGHTS, BF16_WEIGHTS, MOVING, WORKS, TILE_MAX = 4 << 20, TILE_UNIT = 4096 };
+
+/* An op of a slow lane takes at most this many blocks. */
+#define SLOW_BLOCKS 4.0
+
+struct adam {
+    struct ah_optimizer_layout layout;
+    struct ah_optimizer_work weights[2]; /* FP32_WEIGHTS, BF16_WEIGHTS */
+    struct ah_bandwidth *bandwidth;      /* of the host; NULL: measured by copies */
+    struct ah_op copy;
+    struct ah_lanes_work copies;
+    struct ah_sampler_work works[WORKS];
+    struct ah_sampler_series series[WORKS];
+    double moved_bytes; /* by a repeat of MOVING */
+    unsigned threads;
+};
+
+static int run_scale(void *context, uint64_t repeats, double *ret_seconds, struct ah_error *err)
+{
+    return ah_bandwidth_run(context, AH_MEMORY_SCALE, repeats, ret_seconds, err);
+}
+
+/* Parameters of one op: TILE_MAX, fewer where that takes too long. */
+static int find_tile(const struct ah_measure *measure, struct ah_device *device, struct adam *adam,
+                     uint64_t *ret_tile, struct ah_error *err)
+{
+    struct ah_optimizer_work *work = &adam->weights[FP32_WEIGHTS];
+    uint64_t tile = adam->layout.params < TILE_MAX ? adam->layout.params : TILE_MAX;
+    uint64_t probe = tile / 16 / TILE_UNIT * TILE_UNIT;
+    double seconds;
+    probe = probe ? probe : TILE_UNIT;
+    ah_optimizer_build(work, device, &adam->layout, AH_FP32, probe);
+    int rc = ah_lanes_run(&work->lane, 1, &seconds, err);
+    if (rc)
+        return rc;
+    double most = SLOW_BLOCKS * measure->limits->block_s / seconds * (double)probe;
+    if (most < (double)tile)
+        tile = (uint64_t)most;
+    tile = tile / TILE_UNIT * TILE_UNIT;
+    *ret_tile = tile ? tile : TILE_UNIT;
+    return AH_OK;
+}
+
+static int build_works(const struct ah_measure *measure, struct ah_device *device, struct adam *adam,
+                       struct ah_error *err)
+{
+    static const enum ah_dtype weights[] = {[FP32_WEIGHTS] = AH_FP32, [BF16_WEIGHTS] = AH_BF16};
+    uint64_t tile;
+    int rc = find_tile(measure, device, adam, &tile, err);
+    if (rc)
+        return rc;
+    for (int i = FP32_WEIGHTS; i <= BF16_WEIGHTS; i++) {
+        ah_optimizer_build(&adam->weights[i], device, &adam->layout, weights[i], tile);
+        adam->works[i] = ah_lanes_sampler_work(&adam->weights[i].lane);
+    }
+    if (adam->bandwidth) {
+        adam->works[MOVING] = (struct ah_sampler_work){.run = run_scale, .context = adam->bandwidth};
+        adam->moved_bytes = (double)ah_bandwidth_slice_bytes(AH_MEMORY_SCALE);
+        return AH_OK;
+    }
+    adam->copy = (struct ah_op){.kind = AH_OP_COPY,
+                                .arg = {adam->layout.m, adam->layout.master},
+                                .u.copy = {4 * adam->layout.params}};
+    adam->copies = (struct ah_lanes_work){device, AH_LANE_COMPUTE, &adam->copy, 1, 0};
+    adam->works[MOVING] = ah_lanes_sampler_work(&adam->copies);
+    adam->moved_bytes = 2.0 * (double)adam->copy.u.copy.bytes;
+    return AH_OK;
+}
+
+/* Median over rounds of AdamW's bytes per second over those of the pass that only moves data. */
+static double share_of(const struct adam *adam, int weights)
+{
+    struct ah_sampler_series shares = {.n = adam->series[weights].n};
+    double bytes = AH_OPTIMIZER_PARAM_BYTES * (double)adam->weights[weights].tile;
+    for (size_t i = 0; i < shares.n; i++)
+        shares.values[i] =
+            bytes / adam->series[weights].values[i] / (adam->moved_bytes / adam->series[MOVING].values[i]);
+    return ah_sampler_metric(&shares, 1).median;
+}
+
+static void keep(struct ah_measure *measure, const struct adam *adam)
+{
+    for (int i = FP32_WEIGHTS; i <= BF16_WEIGHTS; i++) {
+        enum ah_dtype weight = i == BF16_WEIGHTS ? AH_BF16 : AH_FP32;
+        measure->machine->adam[measure->machine->n_adam++] = (struct ah_machine_adam){
+            .side = adam->layout.side,
+            .threads = adam->threads,
+            .state_dtype = AH_FP32,
+            .gradient_dtype = weight,
+            .weight_dtype = weight,
+            .params_per_s = ah_sampler_rate(&adam->series[i], (double)adam->weights[i].tile),
+            .bandwidth_share = share_of(adam, i),
+        };
+        ah_measure_judge(measure, &adam->series[i], "adam on the %s, %s weights, %u threads",
+                         ah_words_side[adam->layout.side], ah_words_dtype[weight], adam->threads);
+    }
+}
+
+/* One device with `threads` on the lane that runs AdamW. */
+static int measure_side(struct ah_measure *measure, enum ah_side side, unsigned threads,
+                        struct ah_bandwidth *bandwidth, struct ah_error *err)
+{
+    struct ah_sampler sampler =
+        ah_measure_sampler(measure, "AdamW on the %s, threads: %u", ah_words_side[side], threads);
+    bool host = side == AH_HOST;
+    struct ah_device *device = NULL;
+    struct adam *adam = calloc(1, sizeof *adam);
+    if (!adam)
+        return ah_error_memory(err);
+    adam->layout = ah_optimizer_plan(side, ah_measure_fit(measure, 4 * measure->limits->adam_params) / 4);
+    adam->bandwidth = host ? bandwidth : NULL;
+    adam->threads = host || measure->info.kind == AH_DEVICE_CPU ? threads : 0;
+
+    int rc = ah_measure_open(measure, adam->layout.arena_bytes, host ? 1 : threads, host ? threads : 1, true,
+                             &device, err);
+    if (rc == AH_OK)
+        rc = ah_optimizer_fill(device, &adam->layout, err);
+    if (rc == AH_OK && host)
+        rc = ah_bandwidth_use(bandwidth, threads, measure->topology.cpus, err);
+    if (rc == AH_OK)
+        rc = build_works(measure, device, adam, err);
+    if (rc == AH_OK)
+        rc = ah_sampler_measure(&sampler, adam->works, WORKS, adam->series, err);
+    if (rc == AH_OK)
+        keep(measure, adam);
+    if (host && bandwidth)
+        ah_bandwidth_rest(bandwidth);
+    ah_device_close(device);
+    free(adam);
+    return rc;
+}
+
+int ah_adam_measure(struct ah_measure *measure, struct ah_error *err)
+{
+    unsigned counts[AH_MEASURE_COUNTS_MAX];
+    size_t n = ah_measure_threads(measure, counts);
+    struct ah_machine *machine = measure->machine;
+    machine->adam = ah_arena_array(&measure->document->arena, 2 * (n + 1), sizeof *machine->adam);
+    if (!machine->adam)
+        return ah_error_memory(err);
+    struct ah_bandwidth *bandwidth = NULL;
+    int rc = ah_bandwidth_new(&bandwidth, ah_measure_fit(measure, measure->limits->memory_bytes), err);
+    ah_measure_sets(measure, (unsigned)n + 1);
+    for (size_t i = 0; i < n && rc == AH_OK; i++)
+        rc = measure_side(measure, AH_HOST, counts[i], bandwidth, err);
+    ah_bandwidth_free(bandwidth);
+    if (rc == AH_OK)
+        rc = measure_side(measure, AH_DEVICE, measure->compute_threads, NULL, err);
+    return rc;
+}

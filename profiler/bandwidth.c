@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Passes over large arrays. See bandwidth.h for what is counted.
+ *
+ * A kernel is written once as plain C and compiled for each instruction set; the loops are simple enough for
+ * any compiler to vectorise, and odd enough (a key is mixed in) not to be replaced by memcpy() or memset(),
+ * whose streaming stores would make "write" and "copy" mean something else.
+ */
+#include "profiler/bandwidth.h"
+
+#include "base/threads.h"
+#include "profiler/bandwidth_internal.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* The second array starts SKEW bytes into its mapping: arrays at equal offsets in their pages get in each
+ * other's way in caches. */
+enum { SLICE = AH_BANDWIDTH_SLICE_BYTES, WORDS = SLICE / 8, ARRAYS = 2, SKEW = 5 * 4096 + 2048 };
+
+struct ah_bandwidth {
+    unsigned char *maps[ARRAYS]; /* owned; map_bytes each */
+    uint64_t map_bytes;
+    unsigned char *arrays[ARRAYS]; /* where the slices begin */
+    uint64_t slices;               /* of one array */
+    uint64_t cursor;               /* the next slice; a pass continues there */
+    struct ah_pool *pool;
+    const struct ah_bandwidth_kernels *kernels;
+    cpu_set_t caller; /* the processors that the caller had */
+    bool pinned;
+};
+
+uint64_t ah_bandwidth_slice_bytes(enum ah_memory_pattern pattern)
+{
+    return pattern == AH_MEMORY_READ || pattern == AH_MEMORY_WRITE ? SLICE : 2 * (uint64_t)SLICE;
+}
+
+struct pass {
+    struct ah_bandwidth *bandwidth;
+    enum ah_memory_pattern pattern;
+    uint64_t first; /* slice of chunk 0 */
+};
+
+static void run_slice(void *context, size_t chunk, unsigned worker)
+{
+    const struct pass *pass = context;
+    struct ah_bandwidth *bandwidth = pass->bandwidth;
+    uint64_t offset = (pass->first + chunk) % bandwidth->slices * SLICE;
+    (void)worker;
+    bandwidth->kernels->run[pass->pattern](bandwidth->arrays[0] + offset, bandwidth->arrays[1] + offset,
+                                           WORDS);
+}
+
+static unsigned char *map_array(uint64_t bytes)
+{
+    void *array = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (array == MAP_FAILED)
+        return NULL;
+    madvise(array, bytes, MADV_HUGEPAGE); /* a wish */
+    return array;
+}
+
+int ah_bandwidth_new(struct ah_bandwidth **ret_bandwidth, uint64_t array_bytes, struct ah_error *err)
+{
+    struct ah_bandwidth *bandwidth = calloc(1, sizeof *bandwidth);
+    if (!bandwidth)
+        return ah_error_memory(err);
+    bandwidth->slices = array_bytes / SLICE + (array_bytes % SLICE != 0);
+    if (bandwidth->slices == 0)
+        bandwidth->slices = 1;
+    bandwidth->map_bytes = bandwidth->slices * SLICE + SKEW;
+    bandwidth->kernels = ah_bandwidth_kernels(ah_isa_detect());
+    for (int i = 0; i < ARRAYS; i++) {
+        bandwidth->maps[i] = map_array(bandwidth->map_bytes);
+        if (!bandwidth->maps[i]) {
+            ah_bandwidth_free(bandwidth);
+            return ah_error_memory(err);
+        }
+        bandwidth->arrays[i] = bandwidth->maps[i] + i * SKEW;
+    }
+    struct pass touch = {bandwidth, AH_MEMORY_WRITE, 0};
+    for (uint64_t slice = 0; slice < bandwidth->slices; slice++)
+        run_slice(&touch, slice, 0);
+    memcpy(bandwidth->arrays[1], bandwidth->arrays[0], bandwidth->slices * SLICE);
+    *ret_bandwidth = bandwidth;
+    return AH_OK;
+}
+
+void ah_bandwidth_rest(struct ah_bandwidth *bandwidth)
+{
+    ah_pool_free(bandwidth->pool);
+    bandwidth->pool = NULL;
+    if (bandwidth->pinned)
+        sched_setaffinity(0, sizeof bandwidth->caller, &bandwidth->caller);
+    bandwidth->pinned = false;
+}
+
+int ah_bandwidth_use(struct ah_bandwidth *bandwidth, unsigned threads, const int *cpus, struct ah_error *err)
+{
+    ah_bandwidth_rest(bandwidth);
+    if (threads == 0 || threads > AH_BANDWIDTH_THREADS_MAX)
+        return ah_error_set(err, AH_E_USAGE, "memory passes by %u threads", threads);
+    if (sched_getaffinity(0, sizeof bandwidth->caller, &bandwidth->caller))
+        return ah_error_set(err, AH_E_FAILED, "the processors of this thread: %s", strerror(errno));
+    bandwidth->pinned = true;
+    struct ah_pool_options options = {.threads = threads, .cpus = cpus};
+    return ah_pool_new(&bandwidth->pool, &options, err);
+}
+
+int ah_bandwidth_run(struct ah_bandwidth *bandwidth, enum ah_memory_pattern pattern, uint64_t slices,
+                     double *ret_seconds, struct ah_error *err)
+{
+    struct pass pass = {bandwidth, pattern, bandwidth->cursor};
+    if (slices == 0 || slices > UINT32_MAX - 1)
+        return ah_error_set(err, AH_E_FAILED, "a pass over %llu slices", (unsigned long long)slices);
+    uint64_t begin_ns = ah_threads_now_ns();
+    ah_pool_run(bandwidth->pool, run_slice, &pass, (size_t)slices);
+    *ret_seconds = (double)(ah_threads_now_ns() - begin_ns) * 1e-9;
+    bandwidth->cursor = (bandwidth->cursor + slices) % bandwidth->slices;
+    return AH_OK;
+}
+
+void ah_bandwidth_free(struct ah_bandwidth *bandwidth)
+{
+    if (!bandwidth)
+        return;
+    ah_bandwidth_rest(bandwidth);
+    for (int i = 0; i < ARRAYS; i++)
+        if (bandwidth->maps[i])
+            munmap(bandwidth->maps[i], bandwidth->map_bytes);
+    free(bandwidth);
+}

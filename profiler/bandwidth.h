@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Bandwidth: what the host's memory gives to simple passes over large arrays, by pinned threads.
+ *
+ * Two arrays on huge pages where the kernel grants them, written once so that their pages exist, then passed
+ * over in slices: a pass goes on where the last one stopped and returns to a slice only after the whole
+ * array, so a slice is in a cache only as far as the array fits there. Ordinary loads and stores, so the
+ * processor reads a line before it writes it; only what the program reads and writes is counted:
+ *
+ *     read   8 bytes of each word (exclusive or)      bytes = n
+ *     write  a number to each word                    bytes = n
+ *     copy   one array to the other                   bytes = 2 n
+ *     scale  x = a * x in place, fp32                 bytes = 2 n: the pattern of an optimizer
+ *
+ *     rc = ah_bandwidth_new(&bandwidth, 1 << 30, err);
+ *     rc = ah_bandwidth_use(bandwidth, 2, cpus, err);    // pins the calling thread
+ *     rc = ah_bandwidth_run(bandwidth, AH_MEMORY_SCALE, repeats, &seconds, err);
+ *     ah_bandwidth_free(bandwidth);                      // unpins it
+ *
+ * One thread uses an object.
+ */
+#ifndef AH_PROFILER_BANDWIDTH_H
+#define AH_PROFILER_BANDWIDTH_H
+
+#include "base/error.h"
+#include "schemas/vocabulary.h"
+
+#include <stdint.h>
+
+struct ah_bandwidth;
+
+enum { AH_BANDWIDTH_SLICE_BYTES = 4 << 20 };
+
+/* Two arrays of `array_bytes` each, rounded up to whole slices. AH_E_MEMORY where there is no room. */
+int ah_bandwidth_new(struct ah_bandwidth **ret_bandwidth, uint64_t array_bytes, struct ah_error *err);
+
+/* Further passes are made by `threads` threads pinned to cpus[0..threads-1], the caller being the first.
+ * AH_E_USAGE for no thread or more than AH_BANDWIDTH_THREADS_MAX. */
+enum { AH_BANDWIDTH_THREADS_MAX = 4096 };
+int ah_bandwidth_use(struct ah_bandwidth *bandwidth, unsigned threads, const int *cpus, struct ah_error *err);
+
+/* Ends the threads; the caller gets back the processors it had. */
+void ah_bandwidth_rest(struct ah_bandwidth *bandwidth);
+
+/* Passes over `slices` slices of AH_BANDWIDTH_SLICE_BYTES of each array that the pattern takes. */
+int ah_bandwidth_run(struct ah_bandwidth *bandwidth, enum ah_memory_pattern pattern, uint64_t slices,
+                     double *ret_seconds, struct ah_error *err);
+
+/* Bytes that a pattern reads and writes in one slice. */
+uint64_t ah_bandwidth_slice_bytes(enum ah_memory_pattern pattern);
+
+/* Unmaps, and unpins the caller. NULL is fine. */
+void ah_bandwidth_free(struct ah_bandwidth *bandwidth);
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The kernels of bandwidth.c, compiled for each instruction set: one pass over `words` words of 8 bytes of
+ * arrays `a` and `b`, by enum ah_memory_pattern.
+ */
+#ifndef AH_PROFILER_BANDWIDTH_INTERNAL_H
+#define AH_PROFILER_BANDWIDTH_INTERNAL_H
+
+#include "base/isa.h"
+
+#include <stddef.h>
+
+typedef void ah_bandwidth_kernel(void *a, void *b, size_t words);
+
+struct ah_bandwidth_kernels {
+    ah_bandwidth_kernel *run[4]; /* read, write, copy, scale */
+};
+
+const struct ah_bandwidth_kernels *ah_bandwidth_kernels(enum ah_isa isa);
+
+#endif

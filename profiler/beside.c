@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Lanes beside each other: the share of its rate that each part keeps while another one works all the time.
+ *
+ * A round runs each part by itself and then each pair at once; a share is the part's time per op alone over
+ * its time per op beside the other, both of one round. While a pair runs, only the span of time counts in
+ * which both worked (lanes.c), so neither has to outlast the other. Each pair gives both of its shares.
+ *
+ *     compute    one product of the first shape, bf16 where the device has it
+ *     h2d, d2h   copies through regions of their own
+ *     host_adam  AdamW with bf16 weights, states in pageable memory
+ */
+#include "profiler/measure_internal.h"
+
+#include "profiler/optimizer_internal.h"
+
+#include <stdlib.h>
+
+enum {
+    PARTS = 4,
+    PAIRS = PARTS * (PARTS - 1) / 2,
+    SHARES = 2 * PAIRS,
+    COPIES_MAX = 16,
+    TRIES = 5,
+    COPY_UNIT = 64 << 10,
+    TILE_UNIT = 4096,
+};
+
+/* A part runs for BLOCKS blocks at a time, in ops of at most a block each. */
+#define BLOCKS 4
+
+struct stand {
+    struct ah_device *device;
+    uint64_t arena_bytes[AH_ARENA_KINDS];
+    struct ah_optimizer_layout layout; /* begins the host's arenas */
+    struct ah_ref operands;            /* three places of place_bytes */
+    uint64_t place_bytes;
+    struct ah_ref regions[2][2]; /* [direction][0: dst, 1: src] */
+    uint64_t region_bytes;       /* of one direction */
+
+    struct ah_op product;
+    struct ah_op copies[2][COPIES_MAX];
+    struct ah_optimizer_work adam;
+    struct ah_lanes_work lanes[PARTS]; /* by enum ah_part */
+    uint64_t repeats[PARTS];
+    struct ah_sampler_series series[SHARES];
+};
+
+static struct ah_ref take(struct stand *stand, enum ah_arena_kind arena, uint64_t bytes)
+{
+    struct ah_ref ref = {(uint32_t)arena, AH_BF16, stand->arena_bytes[arena]};
+    stand->arena_bytes[arena] += (bytes + 4095) / 4096 * 4096;
+    return ref;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void lay_out(const struct ah_measure *measure, struct stand *stand)
+{
+    const struct ah_measure_shape *shape = &measure->limits->shapes[0];
+    uint64_t largest = larger(shape->m * shape->k, larger(shape->k * shape->n, shape->m * shape->n));
+    uint64_t params = ah_measure_fit(measure, 4 * measure->limits->adam_params) / 4;
+    stand->layout = ah_optimizer_plan(AH_HOST, params);
+    for (int i = 0; i < AH_ARENA_KINDS; i++)
+        stand->arena_bytes[i] = stand->layout.arena_bytes[i];
+    stand->place_bytes = (4 * largest + 4095) / 4096 * 4096;
+    stand->operands = take(stand, AH_ARENA_DEVICE, 3 * stand->place_bytes);
+    stand->region_bytes = ah_measure_fit(measure, measure->limits->link_bytes);
+    for (int direction = 0; direction < 2; direction++) {
+        enum ah_arena_kind to = direction == AH_H2D ? AH_ARENA_DEVICE : AH_ARENA_PINNED;
+        enum ah_arena_kind from = direction == AH_H2D ? AH_ARENA_PINNED : AH_ARENA_DEVICE;
+        stand->regions[direction][0] = take(stand, to, stand->region_bytes);
+        stand->regions[direction][1] = take(stand, from, stand->region_bytes);
+    }
+}
+
+static int fill(struct stand *stand, struct ah_error *err)
+{
+    struct ah_ref stage = stand->layout.stage;
+    int rc = ah_optimizer_fill(stand->device, &stand->layout, err);
+    if (rc == AH_OK)
+        rc = ah_lanes_fill(stand->device, stand->operands, 3 * stand->place_bytes, stage, err);
+    for (int i = 0; i < 4 && rc == AH_OK; i++)
+        rc = ah_lanes_fill(stand->device, stand->regions[i / 2][i % 2], stand->region_bytes, stage, err);
+    return rc;
+}
+
+static void build_product(const struct ah_measure *measure, struct stand *stand)
+{
+    const struct ah_measure_shape *shape = &measure->limits->shapes[0];
+    stand->product = (struct ah_op){
+        .kind = AH_OP_MATMUL,
+        .u.matmul = {.form = AH_MATMUL_NN, .m = shape->m, .n = shape->n, .k = shape->k},
+    };
+    for (uint64_t i = 0; i < 3; i++) {
+        stand->product.arg[i] = stand->operands;
+        stand->product.arg[i].dtype = measure->info.bf16 ? AH_BF16 : AH_FP32;
+        stand->product.arg[i].offset_bytes += i * stand->place_bytes;
+    }
+    stand->lanes[AH_PART_COMPUTE] =
+        (struct ah_lanes_work){stand->device, AH_LANE_COMPUTE, &stand->product, 1, 0};
+}
+
+static void build_copies(struct stand *stand, enum ah_direction direction, uint64_t bytes)
+{
+    size_t n = 0;
+    for (uint64_t offset = 0; n < COPIES_MAX && offset + bytes <= stand->region_bytes; offset += bytes) {
+        struct ah_op *op = &stand->copies[direction][n++];
+        *op = (struct ah_op){.kind = AH_OP_COPY, .u.copy = {bytes}};
+        for (int i = 0; i < 2; i++) {
+            op->arg[i] = stand->regions[direction][i];
+            op->arg[i].offset_bytes += offset;
+        }
+    }
+    bool up = direction == AH_H2D;
+    stand->lanes[up ? AH_PART_H2D : AH_PART_D2H] =
+        (struct ah_lanes_work){stand->device, up ? AH_LANE_H2D : AH_LANE_D2H, stand->copies[direction], n, 0};
+}
+
+static void build_adam(struct stand *stand, uint64_t tile)
+{
+    ah_optimizer_build(&stand->adam, stand->device, &stand->layout, AH_BF16, tile);
+    stand->lanes[AH_PART_HOST_ADAM] = stand->adam.lane;
+}
+
+/* So many units that an op of them lasts about `block_s`, given that one op of `units` is timed now. */
+static int fit_op(struct ah_lanes_work *lane, double block_s, uint64_t units, uint64_t most,
+                  uint64_t multiple, uint64_t *ret_units, struct ah_error *err)
+{
+    double seconds;
+    int rc = ah_lanes_run(lane, 1, &seconds, err);
+    if (rc)
+        return rc;
+    double fitting = block_s / seconds * (double)units;
+    uint64_t fitted = fitting < (double)most ? (uint64_t)fitting : most;
+    fitted = fitted / multiple * multiple;
+    *ret_units = fitted ? fitted : multiple;
+    return AH_OK;
+}
+
+static int build(const struct ah_measure *measure, struct stand *stand, struct ah_error *err)
+{
+    double block_s = measure->limits->block_s;
+    uint64_t units;
+    build_product(measure, stand);
+    int rc = ah_device_prepare(stand->device, &stand->product, 1, err);
+    for (int direction = 0; direction < 2 && rc == AH_OK; direction++) {
+        build_copies(stand, (enum ah_direction)direction, COPY_UNIT);
+        rc = fit_op(&stand->lanes[direction == AH_H2D ? AH_PART_H2D : AH_PART_D2H], block_s, COPY_UNIT,
+                    stand->region_bytes / 4, COPY_UNIT, &units, err);
+        if (rc == AH_OK)
+            build_copies(stand, (enum ah_direction)direction, units);
+    }
+    if (rc)
+        return rc;
+    build_adam(stand, 16 * TILE_UNIT);
+    rc = fit_op(&stand->lanes[AH_PART_HOST_ADAM], block_s, 16 * TILE_UNIT, stand->layout.params / 4,
+                TILE_UNIT, &units, err);
+    if (rc == AH_OK)
+        build_adam(stand, units);
+    return rc;
+}
+
+static int settle(const struct ah_sampler *sampler, struct stand *stand, struct ah_error *err)
+{
+    struct ah_sampler longer = *sampler;
+    longer.block_s *= BLOCKS;
+    for (int part = 0; part < PARTS; part++) {
+        struct ah_sampler_work work = ah_lanes_sampler_work(&stand->lanes[part]);
+        int rc = ah_sampler_settle(&longer, &work, &stand->repeats[part], err);
+        if (rc)
+            return rc;
+        if (stand->repeats[part] < BLOCKS)
+            stand->repeats[part] = BLOCKS;
+    }
+    return AH_OK;
+}
+
+/* The pair's lanes at once; again where the threads happened not to meet. */
+static int run_pair(struct stand *stand, int a, int b, double ret_seconds_each[2], struct ah_error *err)
+{
+    struct ah_lanes_work *const works[2] = {&stand->lanes[a], &stand->lanes[b]};
+    const uint64_t repeats[2] = {stand->repeats[a], stand->repeats[b]};
+    int rc = AH_E_FAILED;
+    for (int i = 0; i < TRIES && rc == AH_E_FAILED; i++)
+        rc = ah_lanes_run_both(works, repeats, ret_seconds_each, err);
+    return rc;
+}
+
+/* One round: `ret_shares` holds, pair by pair (a < b), what a keeps beside b and what b keeps beside a. */
+static int round_of_shares(void *context, double *ret_shares, struct ah_error *err)
+{
+    struct stand *stand = context;
+    double alone[PARTS];
+    int rc = AH_OK;
+    for (int part = 0; part < PARTS && rc == AH_OK; part++) {
+        rc = ah_lanes_run(&stand->lanes[part], stand->repeats[part], &alone[part], err);
+        alone[part] /= (double)stand->repeats[part];
+    }
+    size_t n = 0;
+    for (int a = 0; a < PARTS; a++)
+        for (int b = a + 1; b < PARTS && rc == AH_OK; b++) {
+            double each[2];
+            rc = run_pair(stand, a, b, each, err);
+            ret_shares[n++] = alone[a] / each[0];
+            ret_shares[n++] = alone[b] / each[1];
+        }
+    return rc;
+}
+
+static int keep(struct ah_measure *measure, const struct stand *stand, struct ah_error *err)
+{
+    struct ah_machine *machine = measure->machine;
+    size_t n = 0;
+    machine->beside = ah_arena_array(&measure->document->arena, SHARES, sizeof *machine->beside);
+    if (!machine->beside)
+        return ah_error_memory(err);
+    for (int a = 0; a < PARTS; a++)
+        for (int b = a + 1; b < PARTS; b++)
+            for (int turned = 0; turned < 2; turned++) {
+                struct ah_machine_beside *to = &machine->beside[machine->n_beside++];
+                to->part = (enum ah_part)(turned ? b : a);
+                to->beside = (enum ah_part)(turned ? a : b);
+                to->kept = ah_sampler_metric(&stand->series[n], 1);
+                ah_measure_judge(measure, &stand->series[n++], "%s beside %s", ah_words_part[to->part],
+                                 ah_words_part[to->beside]);
+            }
+    return AH_OK;
+}
+
+int ah_beside_measure(struct ah_measure *measure, struct ah_error *err)
+{
+    struct stand *stand = calloc(1, sizeof *stand);
+    if (!stand)
+        return ah_error_memory(err);
+    ah_measure_sets(measure, 1);
+    struct ah_sampler sampler = ah_measure_sampler(measure, "lanes beside each other");
+    lay_out(measure, stand);
+    int rc = ah_measure_open(measure, stand->arena_bytes, measure->compute_threads, measure->host_threads,
+                             true, &stand->device, err);
+    if (rc == AH_OK)
+        rc = fill(stand, err);
+    if (rc == AH_OK)
+        rc = build(measure, stand, err);
+    if (rc == AH_OK)
+        rc = settle(&sampler, stand, err);
+    if (rc == AH_OK)
+        rc = ah_sampler_rounds(&sampler, round_of_shares, stand, SHARES, stand->series, err);
+    if (rc == AH_OK)
+        rc = keep(measure, stand, err);
+    ah_device_close(stand->device);
+    free(stand);
+    return rc;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ops on lanes as measured work. See lanes_internal.h.
+ */
+#include "profiler/lanes_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int submit_next(struct ah_lanes_work *work, uint64_t *ret_ticket, struct ah_error *err)
+{
+    struct ah_submission submission = {.lane = work->lane, .op = &work->ops[work->next]};
+    int rc = ah_device_submit(work->device, &submission, ret_ticket, err);
+    if (rc == AH_OK)
+        work->next = (work->next + 1) % work->n;
+    return rc;
+}
+
+/* The spans of the newest `repeats` ops. */
+static int read_spans(struct ah_lanes_work *work, uint64_t repeats, struct ah_span *ret_spans,
+                      struct ah_error *err)
+{
+    size_t n = ah_device_spans(work->device, work->lane, ret_spans, (size_t)repeats);
+    if (n != repeats)
+        return ah_error_set(err, AH_E_FAILED, "lane '%s' remembers %zu of %llu ops",
+                            ah_device_lane_name(work->lane), n, (unsigned long long)repeats);
+    return AH_OK;
+}
+
+int ah_lanes_run(void *context, uint64_t repeats, double *ret_seconds, struct ah_error *err)
+{
+    struct ah_lanes_work *work = context;
+    struct ah_span *spans = malloc((size_t)repeats * sizeof *spans);
+    uint64_t ticket = 0;
+    int rc = AH_OK;
+    if (!spans)
+        return ah_error_memory(err);
+    for (uint64_t i = 0; rc == AH_OK && i < repeats; i++)
+        rc = submit_next(work, &ticket, err);
+    if (rc == AH_OK)
+        rc = ah_device_wait(work->device, work->lane, ticket, err);
+    if (rc == AH_OK)
+        rc = read_spans(work, repeats, spans, err);
+    if (rc == AH_OK)
+        *ret_seconds = (double)(spans[repeats - 1].end_ns - spans[0].start_ns) * 1e-9;
+    free(spans);
+    return rc;
+}
+
+struct ah_sampler_work ah_lanes_sampler_work(struct ah_lanes_work *work)
+{
+    return (struct ah_sampler_work){
+        .run = ah_lanes_run, .context = work, .repeats_max = AH_LANES_REPEATS_MAX};
+}
+
+double ah_lanes_done_between(const struct ah_span *spans, size_t n, uint64_t begin_ns, uint64_t end_ns)
+{
+    double done = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t begin = i == 0 ? spans[0].start_ns : spans[i - 1].end_ns;
+        uint64_t end = spans[i].end_ns;
+        uint64_t from = begin > begin_ns ? begin : begin_ns;
+        uint64_t to = end < end_ns ? end : end_ns;
+        if (to > from)
+            done += (double)(to - from) / (double)(end - begin);
+    }
+    return done;
+}
+
+static int submit_both(struct ah_lanes_work *const works[2], const uint64_t repeats[2],
+                       uint64_t ret_tickets[2], struct ah_error *err)
+{
+    uint64_t most = repeats[0] > repeats[1] ? repeats[0] : repeats[1];
+    uint64_t submitted[2] = {0, 0};
+    for (uint64_t i = 1; i <= most; i++)
+        for (int lane = 0; lane < 2; lane++)
+            while (submitted[lane] * most < i * repeats[lane]) { /* both get their share evenly */
+                int rc = submit_next(works[lane], &ret_tickets[lane], err);
+                if (rc)
+                    return rc;
+                submitted[lane]++;
+            }
+    return AH_OK;
+}
+
+/* Time per op of each lane in the window in which both worked. */
+static int judge_both(struct ah_span *const spans[2], const uint64_t repeats[2], double ret_seconds_each[2],
+                      struct ah_error *err)
+{
+    uint64_t begin_ns = 0;
+    uint64_t end_ns = UINT64_MAX;
+    for (int lane = 0; lane < 2; lane++) {
+        uint64_t first = spans[lane][0].start_ns;
+        uint64_t last = spans[lane][repeats[lane] - 1].end_ns;
+        begin_ns = first > begin_ns ? first : begin_ns;
+        end_ns = last < end_ns ? last : end_ns;
+    }
+    for (int lane = 0; lane < 2; lane++) {
+        uint64_t whole = spans[lane][repeats[lane] - 1].end_ns - spans[lane][0].start_ns;
+        if (end_ns <= begin_ns || end_ns - begin_ns < whole / 8)
+            return ah_error_set(err, AH_E_FAILED, "two lanes hardly ever worked at the same time");
+        double done = ah_lanes_done_between(spans[lane], (size_t)repeats[lane], begin_ns, end_ns);
+        ret_seconds_each[lane] = (double)(end_ns - begin_ns) * 1e-9 / done;
+    }
+    return AH_OK;
+}
+
+int ah_lanes_run_both(struct ah_lanes_work *const works[2], const uint64_t repeats[2],
+                      double ret_seconds_each[2], struct ah_error *err)
+{
+    uint64_t tickets[2] = {0, 0};
+    struct ah_span *storage = malloc((size_t)(repeats[0] + repeats[1]) * sizeof *storage);
+    if (!storage)
+        return ah_error_memory(err);
+    struct ah_span *const spans[2] = {storage, storage + repeats[0]};
+
+    int rc = submit_both(works, repeats, tickets, err);
+    for (int lane = 0; lane < 2 && rc == AH_OK; lane++)
+        rc = ah_device_wait(works[lane]->device, works[lane]->lane, tickets[lane], err);
+    for (int lane = 0; lane < 2 && rc == AH_OK; lane++)
+        rc = read_spans(works[lane], repeats[lane], spans[lane], err);
+    if (rc == AH_OK)
+        rc = judge_both(spans, repeats, ret_seconds_each, err);
+    free(storage);
+    return rc;
+}
+
+/* bf16 numbers of magnitude 2^-8 to 1 with random signs and mantissas; read as fp32, two of them are one such
+ * number too, so one pattern serves both types. */
+static void fill_pattern(uint16_t *to, uint64_t count, uint64_t *state)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        uint32_t bits = (uint32_t)(*state >> 33);
+        uint32_t exponent = 119 + (bits >> 8) % 8; /* 2^-8 .. 2^-1 */
+        to[i] = (uint16_t)((bits & 0x80u) << 8 | exponent << 7 | (bits & 0x7fu));
+    }
+}
+
+int ah_lanes_fill(struct ah_device *device, struct ah_ref ref, uint64_t bytes, struct ah_ref stage,
+                  struct ah_error *err)
+{
+    uint64_t state = ref.offset_bytes + 1;
+    void *host = ah_device_pointer(device, ref);
+    if (host) {
+        fill_pattern(host, bytes / 2, &state);
+        return AH_OK;
+    }
+    fill_pattern(ah_device_pointer(device, stage), AH_LANES_STAGE_BYTES / 2, &state);
+    for (uint64_t done = 0; done < bytes; done += AH_LANES_STAGE_BYTES) {
+        uint64_t left = bytes - done;
+        struct ah_op copy = {.kind = AH_OP_COPY, .arg = {ref, stage}};
+        struct ah_lanes_work work = {device, AH_LANE_H2D, &copy, 1, 0};
+        double seconds;
+        copy.arg[0].offset_bytes += done;
+        copy.u.copy.bytes = left < AH_LANES_STAGE_BYTES ? left : AH_LANES_STAGE_BYTES;
+        int rc = ah_lanes_run(&work, 1, &seconds, err);
+        if (rc)
+            return rc;
+    }
+    return AH_OK;
+}

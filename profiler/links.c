@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Copies each way on the copy lanes: time by size, and the line through them,
+ *
+ *     time = latency + bytes / rate
+ *
+ * fitted to the medians with relative errors weighing equally (ah_stats_fit_line). Copies follow each other
+ * on a busy lane and walk through regions larger than they are, so that a copy does not meet the last one's
+ * data. All sizes of one direction take turns in one set of rounds.
+ */
+#include "profiler/measure_internal.h"
+
+#include "base/stats.h"
+#include "profiler/lanes_internal.h"
+
+#include <stdlib.h>
+
+enum { SIZES_MAX = 16, OPS_MAX = 64, SMALLEST = 64 << 10, SIZES_MIN = 3 };
+
+/* A throttled lane may be so slow that the larger sizes would take too long: the sweep ends before a copy
+ * that takes longer than this many blocks. */
+#define SLOW_BLOCKS 12.0
+
+struct sweep {
+    uint64_t bytes[SIZES_MAX];
+    struct ah_op ops[SIZES_MAX][OPS_MAX];
+    struct ah_lanes_work lanes[SIZES_MAX];
+    struct ah_sampler_work works[SIZES_MAX];
+    struct ah_sampler_series series[SIZES_MAX];
+    size_t n;
+};
+
+/* Copies of `bytes` at successive places of a region, at most OPS_MAX; returns how many. */
+static size_t copy_ops(enum ah_direction direction, uint64_t bytes, uint64_t region, struct ah_op *ret_ops)
+{
+    size_t n = 0;
+    for (uint64_t offset = 0; n < OPS_MAX && offset + bytes <= region; offset += bytes) {
+        struct ah_ref device = {AH_ARENA_DEVICE, AH_BF16, offset};
+        struct ah_ref host = {AH_ARENA_PINNED, AH_BF16, offset};
+        ret_ops[n++] = (struct ah_op){
+            .kind = AH_OP_COPY,
+            .arg = {direction == AH_H2D ? device : host, direction == AH_H2D ? host : device},
+            .u.copy = {bytes},
+        };
+    }
+    return n;
+}
+
+static int build_sweep(const struct ah_measure *measure, struct ah_device *device,
+                       enum ah_direction direction, uint64_t region, struct sweep *sweep,
+                       struct ah_error *err)
+{
+    uint64_t most = region / 2;
+    sweep->n = 0;
+    for (uint64_t bytes = SMALLEST; bytes <= most && sweep->n < SIZES_MAX;
+         bytes *= measure->limits->link_factor) {
+        size_t i = sweep->n;
+        size_t n_ops = copy_ops(direction, bytes, region, sweep->ops[i]);
+        sweep->bytes[i] = bytes;
+        sweep->lanes[i] = (struct ah_lanes_work){device, direction == AH_H2D ? AH_LANE_H2D : AH_LANE_D2H,
+                                                 sweep->ops[i], n_ops, 0};
+        sweep->works[i] = ah_lanes_sampler_work(&sweep->lanes[i]);
+
+        double seconds;
+        int rc = ah_lanes_run(&sweep->lanes[i], 1, &seconds, err);
+        if (rc)
+            return rc;
+        if (i >= SIZES_MIN && seconds > SLOW_BLOCKS * measure->limits->block_s)
+            break;
+        sweep->n++;
+    }
+    return AH_OK;
+}
+
+/* The rate is the fitted one; its spread is that of the largest size, relative to its median. */
+static struct ah_metric fitted_metric(const struct ah_sampler_series *largest, uint64_t bytes, double rate)
+{
+    struct ah_metric metric = ah_sampler_rate(largest, (double)bytes);
+    double scale = rate / metric.median;
+    metric.median = rate;
+    metric.mad *= scale;
+    metric.min *= scale;
+    metric.max *= scale;
+    return metric;
+}
+
+static int keep(struct ah_measure *measure, enum ah_direction direction, const struct sweep *sweep,
+                struct ah_error *err)
+{
+    double bytes[SIZES_MAX];
+    double us[SIZES_MAX];
+    double slope;
+    struct ah_machine_link link = {.direction = direction, .n_points = sweep->n};
+    link.points = ah_arena_array(&measure->document->arena, sweep->n, sizeof *link.points);
+    if (!link.points)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < sweep->n; i++) {
+        link.points[i] =
+            (struct ah_machine_point){sweep->bytes[i], ah_sampler_metric(&sweep->series[i], 1e6)};
+        bytes[i] = (double)sweep->bytes[i];
+        us[i] = link.points[i].us.median;
+        ah_measure_judge(measure, &sweep->series[i], "%s of %llu KiB", ah_words_direction[direction],
+                         (unsigned long long)(sweep->bytes[i] >> 10));
+    }
+    if (ah_stats_fit_line(bytes, us, sweep->n, &link.latency_us, &slope, &link.fit_error) || !(slope > 0)) {
+        ah_measure_note(measure, "%s: no line fits the copy times, the link is left out",
+                        ah_words_direction[direction]);
+        return AH_OK;
+    }
+    size_t last = sweep->n - 1;
+    link.bytes_per_s = fitted_metric(&sweep->series[last], sweep->bytes[last], 1e6 / slope);
+    measure->machine->links[measure->machine->n_links++] = link;
+    return AH_OK;
+}
+
+static int measure_direction(struct ah_measure *measure, struct ah_device *device,
+                             enum ah_direction direction, uint64_t region, struct ah_error *err)
+{
+    struct ah_sampler sampler =
+        ah_measure_sampler(measure, "copies, %s", direction == AH_H2D ? "host to device" : "device to host");
+    struct sweep *sweep = calloc(1, sizeof *sweep);
+    if (!sweep)
+        return ah_error_memory(err);
+    int rc = build_sweep(measure, device, direction, region, sweep, err);
+    if (rc == AH_OK)
+        rc = ah_sampler_measure(&sampler, sweep->works, sweep->n, sweep->series, err);
+    if (rc == AH_OK)
+        rc = keep(measure, direction, sweep, err);
+    free(sweep);
+    return rc;
+}
+
+int ah_links_measure(struct ah_measure *measure, struct ah_error *err)
+{
+    uint64_t region = ah_measure_fit(measure, 2 * measure->limits->link_bytes);
+    const uint64_t arenas[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = region, [AH_ARENA_PINNED] = region};
+    const struct ah_ref stage = {AH_ARENA_PINNED, AH_BF16, 0};
+    struct ah_machine *machine = measure->machine;
+    struct ah_device *device = NULL;
+    machine->links = ah_arena_array(&measure->document->arena, 2, sizeof *machine->links);
+    if (!machine->links)
+        return ah_error_memory(err);
+    ah_measure_sets(measure, 2);
+    int rc =
+        ah_measure_open(measure, arenas, measure->compute_threads, measure->host_threads, true, &device, err);
+    for (uint32_t arena = AH_ARENA_DEVICE; arena <= AH_ARENA_PINNED && rc == AH_OK; arena++)
+        rc = ah_lanes_fill(device, (struct ah_ref){arena, AH_BF16, 0}, region, stage, err);
+    for (int direction = 0; direction < 2 && rc == AH_OK; direction++)
+        rc = measure_direction(measure, device, (enum ah_direction)direction, region, err);
+    ah_device_close(device);
+    return rc;
+}

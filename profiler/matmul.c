@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrix products on the compute lane: rate by dtype, form, shape and threads, 2 m n k operations each.
+ *
+ * One device for each thread count stays open, so that all products, whatever their threads, take turns in
+ * the rounds of one set. The operands lie at fixed places and are the same in every repeat: what is measured
+ * is the rate of a product whose operands are as warm as the last one left them.
+ *
+ * While emulating, compute is measured with the threads that the compute lane will have beside others, and no
+ * other: that rate is what copies and the host lane are slowed against.
+ */
+#include "profiler/measure_internal.h"
+
+#include "profiler/lanes_internal.h"
+#include "runtime/device/emulate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FORMS = 3, DTYPES = 2, PRODUCTS_MAX = AH_SAMPLER_WIDTH_MAX };
+
+struct product {
+    struct ah_machine_matmul what;
+    struct ah_device *device;
+    struct ah_op op;
+    struct ah_lanes_work work;
+};
+
+struct products {
+    struct ah_device *devices[AH_MEASURE_COUNTS_MAX];
+    struct product items[PRODUCTS_MAX];
+    struct ah_sampler_work works[PRODUCTS_MAX];
+    struct ah_sampler_series series[PRODUCTS_MAX];
+    size_t n;
+};
+
+/* Bytes of the largest operand, in fp32, rounded to pages: each of the three places has so many. */
+static uint64_t place_bytes(const struct ah_measure_limits *limits)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < limits->n_shapes; i++) {
+        const struct ah_measure_shape *s = &limits->shapes[i];
+        const uint64_t elements[] = {s->m * s->k, s->k * s->n, s->m * s->n};
+        for (int operand = 0; operand < 3; operand++)
+            most = elements[operand] > most ? elements[operand] : most;
+    }
+    return (most * 4 + 4095) / 4096 * 4096;
+}
+
+static struct ah_op product_op(const struct ah_machine_matmul *what, uint64_t place)
+{
+    struct ah_op op = {.kind = AH_OP_MATMUL};
+    for (uint32_t i = 0; i < 3; i++)
+        op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, (uint32_t)what->dtype, i * place};
+    op.u.matmul =
+        (struct ah_op_matmul){.form = (uint32_t)what->form, .m = what->m, .n = what->n, .k = what->k};
+    return op;
+}
+
+static int fill_operands(struct ah_device *device, uint64_t place, struct ah_error *err)
+{
+    const struct ah_ref stage = {AH_ARENA_PINNED, AH_BF16, 0};
+    for (uint64_t i = 0; i < 3; i++) {
+        struct ah_ref operand = {AH_ARENA_DEVICE, AH_BF16, i * place};
+        int rc = ah_lanes_fill(device, operand, place, stage, err);
+        if (rc)
+            return rc;
+    }
+    return AH_OK;
+}
+
+static int open_devices(struct ah_measure *measure, const unsigned *counts, size_t n, uint64_t place,
+                        struct products *products, struct ah_error *err)
+{
+    const uint64_t arenas[AH_ARENA_KINDS] = {
+        [AH_ARENA_DEVICE] = 3 * place, [AH_ARENA_PINNED] = AH_LANES_STAGE_BYTES};
+    for (size_t i = 0; i < n; i++) {
+        int rc = ah_measure_open(measure, arenas, counts[i], 1, false, &products->devices[i], err);
+        if (rc == AH_OK)
+            rc = fill_operands(products->devices[i], place, err);
+        if (rc)
+            return rc;
+    }
+    return AH_OK;
+}
+
+/* One product of each dtype, form and shape for one device, as far as there is room. */
+static int add_products(struct ah_measure *measure, struct ah_device *device, unsigned threads,
+                        uint64_t place, struct products *products, struct ah_error *err)
+{
+    const struct ah_measure_limits *limits = measure->limits;
+    unsigned dtypes = measure->info.bf16 ? DTYPES : 1;
+    for (unsigned i = 0; i < limits->n_shapes * FORMS * dtypes && products->n < PRODUCTS_MAX; i++) {
+        const struct ah_measure_shape *shape = &limits->shapes[i / (FORMS * dtypes)];
+        struct product *product = &products->items[products->n];
+        product->what = (struct ah_machine_matmul){
+            .dtype = i % dtypes ? AH_BF16 : AH_FP32,
+            .form = (enum ah_matmul_form)(i / dtypes % FORMS),
+            .m = shape->m,
+            .n = shape->n,
+            .k = shape->k,
+            .threads = measure->info.kind == AH_DEVICE_CPU ? threads : 0,
+        };
+        product->op = product_op(&product->what, place);
+        product->work = (struct ah_lanes_work){device, AH_LANE_COMPUTE, &product->op, 1, 0};
+        int rc = ah_device_prepare(device, &product->op, 1, err);
+        if (rc)
+            return rc;
+        products->works[products->n] = ah_lanes_sampler_work(&product->work);
+        products->n++;
+    }
+    return AH_OK;
+}
+
+static int keep(struct ah_measure *measure, const struct products *products, struct ah_error *err)
+{
+    struct ah_machine *machine = measure->machine;
+    machine->matmul = ah_arena_array(&measure->document->arena, products->n, sizeof *machine->matmul);
+    if (!machine->matmul)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < products->n; i++) {
+        struct ah_machine_matmul *to = &machine->matmul[machine->n_matmul++];
+        *to = products->items[i].what;
+        to->flops_per_s =
+            ah_sampler_rate(&products->series[i], 2.0 * (double)to->m * (double)to->n * (double)to->k);
+        ah_measure_judge(measure, &products->series[i], "matmul %s %s %llu x %llu x %llu, %llu threads",
+                         ah_words_dtype[to->dtype], ah_words_matmul_form[to->form], (unsigned long long)to->m,
+                         (unsigned long long)to->n, (unsigned long long)to->k,
+                         (unsigned long long)to->threads);
+    }
+    return AH_OK;
+}
+
+/* The throttle follows from the products just measured. */
+static int emulate(struct ah_measure *measure, struct ah_error *err)
+{
+    const struct ah_machine *target = measure->options->emulate;
+    enum ah_dtype dtype;
+    int rc = ah_emulate_dtype(target, measure->info.bf16, &dtype, err);
+    if (rc)
+        return rc;
+    return ah_emulate_throttle(target, dtype, ah_machine_matmul_flops_per_s(measure->machine, dtype),
+                               &measure->throttle, err);
+}
+
+int ah_matmul_measure(struct ah_measure *measure, struct ah_error *err)
+{
+    unsigned counts[AH_MEASURE_COUNTS_MAX] = {measure->compute_threads};
+    size_t n = 1;
+    uint64_t place = place_bytes(measure->limits);
+    struct products *products = calloc(1, sizeof *products);
+    if (!products)
+        return ah_error_memory(err);
+    if (!measure->options->emulate && measure->info.kind == AH_DEVICE_CPU)
+        n = ah_measure_threads(measure, counts);
+    ah_measure_sets(measure, 1);
+    struct ah_sampler sampler = ah_measure_sampler(measure, "matrix products");
+
+    int rc = open_devices(measure, counts, n, place, products, err);
+    for (size_t i = 0; i < n && rc == AH_OK; i++)
+        rc = add_products(measure, products->devices[i], counts[i], place, products, err);
+    if (rc == AH_OK)
+        rc = ah_sampler_measure(&sampler, products->works, products->n, products->series, err);
+    if (rc == AH_OK)
+        rc = keep(measure, products, err);
+    if (rc == AH_OK && measure->options->emulate)
+        rc = emulate(measure, err);
+    for (size_t i = 0; i < AH_MEASURE_COUNTS_MAX; i++)
+        ah_device_close(products->devices[i]);
+    free(products);
+    return rc;
+}

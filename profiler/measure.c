@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the parts of a profile share: samplers with their budgets, progress that never falls, noise sentences,
+ * devices opened alike.
+ */
+#include "profiler/measure_internal.h"
+
+#include "profiler/lanes_internal.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NOISE_SENTENCES_MAX = 64 };
+
+void ah_measure_sets(struct ah_measure *measure, unsigned sets)
+{
+    measure->sets = sets ? sets : 1;
+    measure->sets_done = 0;
+}
+
+static void tell(struct ah_measure *measure, double fraction)
+{
+    const struct ah_profiler_options *options = measure->options;
+    measure->told = fmin(fmax(measure->told, fraction), 1.0);
+    if (options->progress)
+        options->progress(options->progress_context, measure->told, measure->what);
+}
+
+/* The running set tells how far it is: `done` of it, and it is one of several of its part. */
+static void tick(void *context, double done)
+{
+    struct ah_measure *measure = context;
+    double part_s = measure->limits->part_s[measure->part];
+    double set = fmin(measure->sets_done - 1 + done, measure->sets);
+    tell(measure, (measure->parts_done_s + part_s * set / measure->sets) / measure->parts_s);
+}
+
+struct ah_sampler ah_measure_sampler(struct ah_measure *measure, const char *what, ...)
+{
+    const struct ah_measure_limits *limits = measure->limits;
+    va_list args;
+    va_start(args, what);
+    vsnprintf(measure->what, sizeof measure->what, what, args);
+    va_end(args);
+    measure->sets_done++;
+    tick(measure, 0);
+    return (struct ah_sampler){
+        .samples_min = limits->samples_min,
+        .samples_max = limits->samples_max,
+        .block_s = limits->block_s,
+        .warm_s = limits->warm_s,
+        .budget_s = limits->part_s[measure->part] / measure->sets,
+        .cancel = measure->options->cancel,
+        .tick = tick,
+        .tick_context = measure,
+    };
+}
+
+void ah_measure_note(struct ah_measure *measure, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    ah_log_printf(measure->options->log, AH_LOG_WARNING, "%s", text);
+
+    struct ah_machine *machine = measure->machine;
+    if (machine->n_noise == measure->noise_room)
+        return;
+    char *kept = ah_arena_strdup(&measure->document->arena, text);
+    if (kept)
+        machine->noise[machine->n_noise++] = kept;
+}
+
+void ah_measure_judge(struct ah_measure *measure, const struct ah_sampler_series *series, const char *what,
+                      ...)
+{
+    char name[96];
+    char text[AH_SAMPLER_NOISE_MAX];
+    va_list args;
+    va_start(args, what);
+    vsnprintf(name, sizeof name, what, args);
+    va_end(args);
+    if (ah_sampler_noise(series, name, text, sizeof text))
+        ah_measure_note(measure, "%s", text);
+}
+
+static unsigned power_below(unsigned count)
+{
+    unsigned power = 1;
+    while (2 * power < count)
+        power *= 2;
+    return power;
+}
+
+size_t ah_measure_threads(const struct ah_measure *measure, unsigned ret_counts[AH_MEASURE_COUNTS_MAX])
+{
+    unsigned most = measure->limits->thread_counts;
+    unsigned falling[AH_MEASURE_COUNTS_MAX];
+    size_t n = 0;
+    if (most > AH_MEASURE_COUNTS_MAX)
+        most = AH_MEASURE_COUNTS_MAX;
+    for (unsigned count = measure->processors; count > 1 && n + 1 < most; count = power_below(count))
+        falling[n++] = count;
+    falling[n++] = 1;
+    for (size_t i = 0; i < n; i++)
+        ret_counts[i] = falling[n - 1 - i];
+    return n;
+}
+
+int ah_measure_open(const struct ah_measure *measure, const uint64_t arena_bytes[AH_ARENA_KINDS],
+                    unsigned compute_threads, unsigned host_threads, bool throttled,
+                    struct ah_device **ret_device, struct ah_error *err)
+{
+    struct ah_device_options options = {
+        .size = sizeof options,
+        .index = measure->options->device_index,
+        .compute_threads = compute_threads,
+        .host_threads = host_threads,
+        .queue = AH_LANES_REPEATS_MAX,
+        .spans = AH_LANES_REPEATS_MAX,
+    };
+    memcpy(options.arena_bytes, arena_bytes, sizeof options.arena_bytes);
+    if (throttled)
+        options.throttle = measure->throttle;
+    return ah_device_open(ret_device, measure->driver, &options, err);
+}
+
+uint64_t ah_measure_fit(const struct ah_measure *measure, uint64_t bytes)
+{
+    const uint64_t mib = UINT64_C(1) << 20;
+    uint64_t most = measure->available_bytes / 16;
+    uint64_t fitting = bytes < most ? bytes : most;
+    return fitting / mib ? fitting / mib * mib : mib;
+}

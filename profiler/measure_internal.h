@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Measure: what the parts of one profile share: the bounds, the document being filled, progress and noise.
+ *
+ * Each part is a file with one function, ah_<part>_measure(), that fills its list of the machine document.
+ * A part runs sets of the sampler one after another; it announces how many with ah_measure_sets(), and takes
+ * a sampler for each with ah_measure_sampler(), which divides the part's time among them.
+ */
+#ifndef AH_PROFILER_MEASURE_INTERNAL_H
+#define AH_PROFILER_MEASURE_INTERNAL_H
+
+#include "base/error.h"
+#include "base/topology.h"
+#include "profiler/load.h"
+#include "profiler/profiler.h"
+#include "profiler/sampler.h"
+#include "runtime/device/device.h"
+#include "schemas/document.h"
+#include "schemas/machine.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ah_measure_shape {
+    uint64_t m, n, k;
+};
+
+/* How much work a profile is: one const struct for `quick`, one for a full profile, one in a test. */
+struct ah_measure_limits {
+    double part_s[AH_PROFILER_PART_COUNT]; /* what a part should take; also its weight in the progress */
+    unsigned samples_min;
+    unsigned samples_max;
+    double block_s; /* shortest block of a sample */
+    double warm_s;  /* longest warm-up of one work */
+    const struct ah_measure_shape *shapes;
+    size_t n_shapes;
+    unsigned thread_counts; /* 1, ..., all processors: how many of them at most */
+    uint64_t memory_bytes;  /* each of two arrays */
+    uint64_t link_bytes;    /* the largest copy */
+    unsigned link_factor;   /* between sizes */
+    uint64_t adam_params;
+    uint64_t disk_bytes;
+};
+
+struct ah_measure {
+    const struct ah_profiler_options *options;
+    const struct ah_device_driver *driver;
+    const struct ah_measure_limits *limits;
+    struct ah_device_info info;
+    struct ah_device_throttle throttle; /* of lanes other than compute; zero unless emulating */
+    struct ah_document *document;
+    struct ah_machine *machine;
+    struct ah_topology topology;
+    unsigned processors; /* that this process may use */
+    unsigned
+        compute_threads; /* of the compute and the host lane when both are to run: the device's own default */
+    unsigned host_threads;
+    uint64_t available_bytes; /* of host memory, at the start */
+
+    enum ah_profiler_part part; /* running */
+    double parts_s;             /* sum of part_s of all chosen parts, and of those done */
+    double parts_done_s;
+    unsigned sets; /* of the running part, and how many are done */
+    unsigned sets_done;
+    double told; /* the largest fraction reported */
+    char what[128];
+    size_t noise_room; /* of machine->noise */
+};
+
+/* Announces the sets of the running part. */
+void ah_measure_sets(struct ah_measure *measure, unsigned sets);
+
+/* The next set's sampler; `what` is for people, like printf. Reports progress. */
+struct ah_sampler ah_measure_sampler(struct ah_measure *measure, const char *what, ...) AH_PRINTF(2, 3);
+
+/* Appends a sentence to `noise`, like printf; when out of memory it is lost. */
+void ah_measure_note(struct ah_measure *measure, const char *format, ...) AH_PRINTF(2, 3);
+
+/* ah_measure_note() if ah_sampler_noise() finds something; `what` like printf. */
+void ah_measure_judge(struct ah_measure *measure, const struct ah_sampler_series *series, const char *what,
+                      ...) AH_PRINTF(3, 4);
+
+/* Thread counts worth measuring, ascending: 1, powers of two, all processors; where that are more than
+ * limits->thread_counts, 1 and the largest ones. Returns how many are in `ret_counts`. */
+enum { AH_MEASURE_COUNTS_MAX = 8 };
+size_t ah_measure_threads(const struct ah_measure *measure, unsigned ret_counts[AH_MEASURE_COUNTS_MAX]);
+
+/* Opens the device with these arenas, threads and, when `throttled`, the throttle. */
+int ah_measure_open(const struct ah_measure *measure, const uint64_t arena_bytes[AH_ARENA_KINDS],
+                    unsigned compute_threads, unsigned host_threads, bool throttled,
+                    struct ah_device **ret_device, struct ah_error *err);
+
+/* `bytes`, or less where that is more than 1/16 of the host memory that was available; a multiple of 1 MiB.
+ */
+uint64_t ah_measure_fit(const struct ah_measure *measure, uint64_t bytes);
+
+/* The parts. Each appends to measure->machine, in the document's arena. */
+int ah_matmul_measure(struct ah_measure *measure, struct ah_error *err);
+int ah_memory_measure(struct ah_measure *measure, struct ah_error *err);
+int ah_links_measure(struct ah_measure *measure, struct ah_error *err);
+int ah_adam_measure(struct ah_measure *measure, struct ah_error *err);
+int ah_beside_measure(struct ah_measure *measure, struct ah_error *err);
+int ah_disk_measure(struct ah_measure *measure, struct ah_error *err);
+
+/* Fills `host`, `device` and `name` of the document; needs measure->info. */
+int ah_host_describe(struct ah_measure *measure, struct ah_error *err);
+
+/* "Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz" -> "intel-xeon-gold-6148": lower case, words that every model
+ * has left out, at most `size` bytes with the NUL. */
+void ah_host_slug(const char *model, char *ret_slug, size_t size);
+
+/* ah_profiler_run() within other limits. */
+int ah_profiler_run_within(struct ah_document *ret_document, const struct ah_profiler_options *options,
+                           const struct ah_measure_limits *limits, struct ah_error *err);
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * AdamW on a lane as measured work. See optimizer_internal.h.
+ */
+#include "profiler/optimizer_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Arrays that start at equal offsets in 2 MiB pages get in each other's way in the caches. */
+enum { PAGE = 4096, SKEW = 5 * PAGE };
+
+/* Takes `bytes` of an arena, each array a little further into its pages than the one before. */
+static struct ah_ref take(struct ah_optimizer_layout *layout, enum ah_arena_kind arena, enum ah_dtype dtype,
+                          uint64_t bytes)
+{
+    struct ah_ref ref = {(uint32_t)arena, (uint32_t)dtype, layout->arena_bytes[arena]};
+    layout->arena_bytes[arena] += (bytes + PAGE - 1) / PAGE * PAGE + SKEW;
+    return ref;
+}
+
+struct ah_optimizer_layout ah_optimizer_plan(enum ah_side side, uint64_t params)
+{
+    struct ah_optimizer_layout layout = {.side = side, .params = params};
+    enum ah_arena_kind states = side == AH_HOST ? AH_ARENA_PAGEABLE : AH_ARENA_DEVICE;
+    enum ah_arena_kind tiles = side == AH_HOST ? AH_ARENA_PINNED : AH_ARENA_DEVICE;
+    layout.stage = take(&layout, AH_ARENA_PINNED, AH_BF16, AH_LANES_STAGE_BYTES);
+    layout.master = take(&layout, states, AH_FP32, 4 * params);
+    layout.m = take(&layout, states, AH_FP32, 4 * params);
+    layout.v = take(&layout, states, AH_FP32, 4 * params);
+    layout.gradient = take(&layout, tiles, AH_FP32, 4 * params);
+    layout.weight = take(&layout, tiles, AH_BF16, 2 * params);
+    layout.scalars = take(&layout, tiles, AH_FP32, sizeof(struct ah_adamw_scalars));
+    return layout;
+}
+
+static struct ah_adamw_scalars late_step(void)
+{
+    const double beta1 = (double)0.9f;
+    const double beta2 = (double)0.95f;
+    const uint32_t step = 1000;
+    return (struct ah_adamw_scalars){
+        .lr = 1e-4f,
+        .beta1 = (float)beta1,
+        .beta2 = (float)beta2,
+        .epsilon = 1e-8f,
+        .weight_decay = 0.1f,
+        .bias1 = (float)(1 - pow(beta1, step)),
+        .bias2_sqrt = (float)sqrt(1 - pow(beta2, step)),
+        .grad_scale = 1.0f,
+        .step = step,
+    };
+}
+
+static int run_one(struct ah_device *device, uint32_t lane, const struct ah_op *op, struct ah_error *err)
+{
+    double seconds;
+    struct ah_lanes_work work = {device, lane, op, 1, 0};
+    return ah_lanes_run(&work, 1, &seconds, err);
+}
+
+static int fill_scalars(struct ah_device *device, const struct ah_optimizer_layout *layout,
+                        struct ah_error *err)
+{
+    const struct ah_adamw_scalars scalars = late_step();
+    void *host = ah_device_pointer(device, layout->scalars);
+    if (host) {
+        memcpy(host, &scalars, sizeof scalars);
+        return AH_OK;
+    }
+    struct ah_op copy = {
+        .kind = AH_OP_COPY, .arg = {layout->scalars, layout->stage}, .u.copy = {sizeof scalars}};
+    memcpy(ah_device_pointer(device, layout->stage), &scalars, sizeof scalars);
+    return run_one(device, AH_LANE_H2D, &copy, err);
+}
+
+int ah_optimizer_fill(struct ah_device *device, const struct ah_optimizer_layout *layout,
+                      struct ah_error *err)
+{
+    const struct {
+        struct ah_ref ref;
+        uint64_t bytes;
+    } arrays[] = {
+        {layout->master, 4 * layout->params},
+        {layout->m, 4 * layout->params},
+        {layout->gradient, 4 * layout->params},
+        {layout->weight, 2 * layout->params},
+    };
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+        int rc = ah_lanes_fill(device, arrays[i].ref, arrays[i].bytes, layout->stage, err);
+        if (rc)
+            return rc;
+    }
+    /* second moments are squares: not negative */
+    struct ah_op fill = {.kind = AH_OP_FILL, .arg = {layout->v}, .u.elements = {layout->params, 1e-4f}};
+    int rc = run_one(device, layout->side == AH_HOST ? AH_LANE_HOST : AH_LANE_COMPUTE, &fill, err);
+    return rc ? rc : fill_scalars(device, layout, err);
+}
+
+static struct ah_ref at(struct ah_ref array, enum ah_dtype dtype, uint64_t element)
+{
+    uint64_t offset = array.offset_bytes + element * ah_dtype_bytes(dtype);
+    return (struct ah_ref){array.arena, (uint32_t)dtype, offset};
+}
+
+void ah_optimizer_build(struct ah_optimizer_work *ret_work, struct ah_device *device,
+                        const struct ah_optimizer_layout *layout, enum ah_dtype weight, uint64_t tile)
+{
+    size_t n = 0;
+    for (uint64_t first = 0; n < AH_OPTIMIZER_OPS_MAX && first + tile <= layout->params; first += tile) {
+        struct ah_op *op = &ret_work->ops[n++];
+        *op = (struct ah_op){
+            .kind = AH_OP_ADAMW,
+            .arg = {at(layout->master, AH_FP32, first),
+                    at(layout->m, AH_FP32, first),
+                    at(layout->v, AH_FP32, first),
+                    at(layout->gradient, weight, first),
+                    {AH_ARENA_NONE, 0, 0},
+                    layout->scalars},
+            .u.adamw = {.count = tile, .first_element = first, .decay = true},
+        };
+        if (weight == AH_BF16)
+            op->arg[4] = at(layout->weight, AH_BF16, first);
+    }
+    ret_work->tile = tile;
+    ret_work->lane = (struct ah_lanes_work){device, layout->side == AH_HOST ? AH_LANE_HOST : AH_LANE_COMPUTE,
+                                            ret_work->ops, n, 0};
+}

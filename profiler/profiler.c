@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of measurements, and a run through it.
+ *
+ * A part runs when it is chosen (or all are). One that cannot be measured on this machine leaves a sentence in
+ * `noise` and the profile goes on; an interrupt, lack of memory for the document, or a fault of the device ends
+ * it. Before and after each part the processors' times are read: what others used is noise too.
+ *
+ * Matrix products come first, because an emulated machine's throttle follows from them.
+ */
+#include "profiler/profiler.h"
+
+#include "base/host_memory.h"
+#include "profiler/measure_internal.h"
+#include "runtime/device/cpu/placement.h"
+
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+enum { NOISE_SENTENCES_MAX = 64 };
+
+/* (rows, columns, inner) of GPT-2 124M's products, for as many tokens as the first number, and a square. The
+ * first shape is also what the other lanes are measured beside. */
+static const struct ah_measure_shape quick_shapes[] = {{512, 768, 768}, {512, 3072, 768}};
+static const struct ah_measure_shape full_shapes[] = {
+    {512, 768, 768}, {1024, 3072, 768}, {1024, 768, 3072}, {2048, 2048, 2048}, {256, 4096, 4096}};
+static const struct ah_measure_shape gpu_shapes[] = {
+    {4096, 4096, 4096}, {4096, 11008, 4096}, {8192, 8192, 8192}, {16384, 4096, 4096}};
+
+static const struct ah_measure_limits quick_limits = {
+    .part_s = {[AH_PROFILER_MATMUL] = 6,
+               [AH_PROFILER_MEMORY] = 2,
+               [AH_PROFILER_LINKS] = 2,
+               [AH_PROFILER_ADAM] = 3,
+               [AH_PROFILER_BESIDE] = 3,
+               [AH_PROFILER_DISK] = 1.5},
+    .samples_min = 11,
+    .samples_max = 33,
+    .block_s = 0.004,
+    .warm_s = 0.1,
+    .shapes = quick_shapes,
+    .n_shapes = sizeof quick_shapes / sizeof quick_shapes[0],
+    .thread_counts = 2,
+    .memory_bytes = 512 * MIB,
+    .link_bytes = 64 * MIB,
+    .link_factor = 4,
+    .adam_params = 16 * MIB,
+    .disk_bytes = 256 * MIB,
+};
+
+static const struct ah_measure_limits full_limits = {
+    .part_s = {[AH_PROFILER_MATMUL] = 60,
+               [AH_PROFILER_MEMORY] = 15,
+               [AH_PROFILER_LINKS] = 20,
+               [AH_PROFILER_ADAM] = 20,
+               [AH_PROFILER_BESIDE] = 20,
+               [AH_PROFILER_DISK] = 10},
+    .samples_min = 15,
+    .samples_max = 64,
+    .block_s = 0.008,
+    .warm_s = 0.5,
+    .shapes = full_shapes,
+    .n_shapes = sizeof full_shapes / sizeof full_shapes[0],
+    .thread_counts = 4,
+    .memory_bytes = 2048 * MIB,
+    .link_bytes = 128 * MIB,
+    .link_factor = 2,
+    .adam_params = 64 * MIB,
+    .disk_bytes = 1024 * MIB,
+};
+
+static const struct {
+    const char *word;
+    const char *what;
+    int (*measure)(struct ah_measure *measure, struct ah_error *err);
+} parts[] = {
+#define PART_ROW(value, word, what) [value] = {#word, what, ah_##word##_measure},
+    AH_PROFILER_PARTS(PART_ROW)
+#undef PART_ROW
+};
+
+const char *ah_profiler_part_word(enum ah_profiler_part part)
+{
+    return parts[part].word;
+}
+
+uint32_t ah_profiler_part_bit(const char *word)
+{
+    for (unsigned i = 0; i < AH_PROFILER_PART_COUNT; i++)
+        if (strcmp(word, parts[i].word) == 0)
+            return 1u << i;
+    return 0;
+}
+
+/* The parts to run: those asked for, and the products when something else is to be emulated after them. */
+static uint32_t chosen_parts(const struct ah_profiler_options *options)
+{
+    uint32_t all = (1u << AH_PROFILER_PART_COUNT) - 1;
+    uint32_t chosen = options->parts & all ? options->parts & all : all;
+    return options->emulate ? chosen | 1u << AH_PROFILER_MATMUL : chosen;
+}
+
+/* Failures that concern one part only; the profile goes on without it. */
+static bool leaves_out(int rc)
+{
+    return rc == AH_E_IO || rc == AH_E_UNSUPPORTED || rc == AH_E_CAPACITY;
+}
+
+static int run_part(struct ah_measure *measure, enum ah_profiler_part part, struct ah_error *err)
+{
+    struct ah_load before;
+    struct ah_load after;
+    struct ah_error local = {0};
+    char text[AH_SAMPLER_NOISE_MAX];
+    measure->part = part;
+    ah_load_read(&before);
+    int rc = parts[part].measure(measure, &local);
+    ah_load_read(&after);
+    measure->parts_done_s += measure->limits->part_s[part];
+    if (leaves_out(rc)) {
+        ah_measure_note(measure, "%s: left out, %s", parts[part].word, local.text);
+        return AH_OK;
+    }
+    if (rc)
+        return ah_error_set(err, rc, "measuring %s: %s", parts[part].what, local.text);
+    if (ah_load_noise(&before, &after, measure->processors, parts[part].word, text, sizeof text))
+        ah_measure_note(measure, "%s", text);
+    return AH_OK;
+}
+
+/* The device with the chosen index, as its driver lists it. */
+static int probe_device(struct ah_measure *measure, struct ah_error *err)
+{
+    enum { DEVICES_MAX = 64 };
+    struct ah_device_info infos[DEVICES_MAX];
+    uint32_t index = measure->options->device_index;
+    size_t n = 0;
+    memset(infos, 0, sizeof infos);
+    for (size_t i = 0; i < DEVICES_MAX; i++)
+        infos[i].size = sizeof infos[i];
+    int rc = measure->driver->probe(infos, DEVICES_MAX, &n, err);
+    if (rc)
+        return rc;
+    if (index >= n || index >= DEVICES_MAX)
+        return ah_error_set(err, AH_E_MISSING, "there is no %s device %u: this machine has %zu",
+                            measure->driver->name, index, n);
+    measure->info = infos[index];
+    return AH_OK;
+}
+
+/* What the device's memory loses to an open device besides its arena: context and library workspace. The CPU's
+ * memory is the host's, and loses nothing. */
+static int measure_reserve(struct ah_measure *measure, struct ah_error *err)
+{
+    const uint64_t arenas[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = MIB, [AH_ARENA_PINNED] = MIB};
+    uint64_t free_before = measure->info.free_bytes;
+    struct ah_device *device = NULL;
+    if (measure->info.kind == AH_DEVICE_CPU)
+        return AH_OK;
+    int rc = ah_measure_open(measure, arenas, 1, 1, false, &device, err);
+    if (rc == AH_OK)
+        rc = probe_device(measure, err);
+    uint64_t taken = free_before - measure->info.free_bytes;
+    if (rc == AH_OK && free_before > measure->info.free_bytes && taken > MIB)
+        measure->machine->device.reserve_bytes = taken - MIB;
+    ah_device_close(device);
+    return rc;
+}
+
+/* As many threads for each lane as the CPU device takes by itself. */
+static void place_threads(struct ah_measure *measure)
+{
+    struct ah_placement placement;
+    const struct ah_topology *topology = &measure->topology;
+    ah_placement_choose(&placement, topology->cpus, topology->threads, topology->cores, 0, 0);
+    measure->processors = topology->threads;
+    measure->compute_threads = placement.n_compute;
+    measure->host_threads = placement.n_host;
+}
+
+static int begin(struct ah_measure *measure, struct ah_error *err)
+{
+    struct ah_host_memory memory;
+    struct ah_arena *arena = &measure->document->arena;
+    struct ah_machine *machine = ah_arena_alloc(arena, sizeof *machine);
+    measure->machine = machine;
+    measure->document->kind = AH_DOCUMENT_MACHINE;
+    measure->document->body.machine = machine;
+    if (!machine)
+        return ah_error_memory(err);
+    machine->generator = "autohete " AUTOHETE_VERSION;
+    machine->origin = AH_MACHINE_MEASURED;
+    machine->noise = ah_arena_array(arena, NOISE_SENTENCES_MAX, sizeof *machine->noise);
+    measure->noise_room = NOISE_SENTENCES_MAX;
+    if (!machine->noise)
+        return ah_error_memory(err);
+    if (measure->options->emulate && measure->options->emulate->name) {
+        machine->emulates = ah_arena_strdup(arena, measure->options->emulate->name);
+        if (!machine->emulates)
+            return ah_error_memory(err);
+    }
+    int rc = ah_host_memory_read(&memory, NULL, err);
+    if (rc)
+        return rc;
+    measure->available_bytes =
+        memory.available_bytes < memory.limit_bytes ? memory.available_bytes : memory.limit_bytes;
+    place_threads(measure);
+    if (measure->topology.note[0])
+        ah_measure_note(measure, "topology: %s", measure->topology.note);
+    rc = probe_device(measure, err);
+    if (rc == AH_OK)
+        rc = ah_host_describe(measure, err);
+    return rc ? rc : measure_reserve(measure, err);
+}
+
+static int run_parts(struct ah_measure *measure, struct ah_error *err)
+{
+    uint32_t chosen = chosen_parts(measure->options);
+    for (unsigned part = 0; part < AH_PROFILER_PART_COUNT; part++)
+        if (chosen & 1u << part)
+            measure->parts_s += measure->limits->part_s[part];
+    for (unsigned part = 0; part < AH_PROFILER_PART_COUNT; part++) {
+        int rc = chosen & 1u << part ? run_part(measure, (enum ah_profiler_part)part, err) : AH_OK;
+        if (rc)
+            return rc;
+    }
+    return AH_OK;
+}
+
+int ah_profiler_run_within(struct ah_document *ret_document, const struct ah_profiler_options *options,
+                           const struct ah_measure_limits *limits, struct ah_error *err)
+{
+    struct ah_document document = {0};
+    struct ah_measure measure = {
+        .options = options,
+        .driver = options->driver ? options->driver : ah_device_cpu(),
+        .limits = limits,
+        .document = &document,
+    };
+    int rc = ah_topology_init(&measure.topology, NULL, err);
+    if (rc == AH_OK)
+        rc = begin(&measure, err);
+    if (rc == AH_OK)
+        rc = run_parts(&measure, err);
+    ah_topology_release(&measure.topology);
+    if (rc)
+        ah_document_release(&document);
+    else
+        *ret_document = document;
+    return rc;
+}
+
+int ah_profiler_run(struct ah_document *ret_document, const struct ah_profiler_options *options,
+                    struct ah_error *err)
+{
+    struct ah_measure_limits limits = options->quick ? quick_limits : full_limits;
+    if (options->driver && strcmp(options->driver->name, "cpu") != 0) {
+        limits.shapes = gpu_shapes;
+        limits.n_shapes = sizeof gpu_shapes / sizeof gpu_shapes[0];
+        limits.link_bytes *= 4;
+    }
+    return ah_profiler_run_within(ret_document, options, &limits, err);
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Warm-up, blocks, samples, rounds, and the verdict on what came of them. Definitions: sampler.h.
+ *
+ * Invariants:
+ *   1. A series holds one value of every round, in order; all series of a call have the same length.
+ *   2. At least samples_min rounds are made whatever the budget says: a metric never has fewer samples.
+ *   3. `cancel` is looked at before each block, so nothing longer than one block delays an interrupt.
+ */
+#include "profiler/sampler.h"
+
+#include "base/stats.h"
+#include "base/threads.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define WARM_BLOCKS    3
+#define WARM_AGREEMENT 0.03
+#define CALM_SPREAD    0.01
+#define NOISY_SPREAD   0.03
+#define NOISY_DRIFT    0.05
+
+static uint64_t now_ns(const struct ah_sampler *sampler)
+{
+    return sampler->clock.now_ns ? sampler->clock.now_ns(sampler->clock.context) : ah_threads_now_ns();
+}
+
+static double seconds_since(const struct ah_sampler *sampler, uint64_t begin_ns)
+{
+    return (double)(now_ns(sampler) - begin_ns) * 1e-9;
+}
+
+static unsigned samples_min(const struct ah_sampler *sampler)
+{
+    unsigned least = sampler->samples_min ? sampler->samples_min : AH_SAMPLER_SAMPLES_MIN;
+    return least < AH_SAMPLER_SAMPLES_MAX ? least : AH_SAMPLER_SAMPLES_MAX;
+}
+
+static unsigned samples_max(const struct ah_sampler *sampler)
+{
+    unsigned least = samples_min(sampler);
+    unsigned most = sampler->samples_max ? sampler->samples_max : 2 * least;
+    if (most < least)
+        return least;
+    return most < AH_SAMPLER_SAMPLES_MAX ? most : AH_SAMPLER_SAMPLES_MAX;
+}
+
+static int run_block(const struct ah_sampler *sampler, const struct ah_sampler_work *work, uint64_t repeats,
+                     double *ret_seconds, struct ah_error *err)
+{
+    if (sampler->cancel && atomic_load(sampler->cancel))
+        return ah_error_set(err, AH_E_INTERRUPTED, "the measurement was interrupted");
+    int rc = work->run(work->context, repeats, ret_seconds, err);
+    if (rc)
+        return rc;
+    if (!(*ret_seconds > 0)) /* finer than the clock: the least it can show */
+        *ret_seconds = 1e-9;
+    return AH_OK;
+}
+
+/* So many repeats that a block of them should last `block_s`, given that `repeats` took `seconds`. */
+static uint64_t repeats_for(const struct ah_sampler_work *work, double block_s, uint64_t repeats,
+                            double seconds)
+{
+    double most = work->repeats_max ? (double)work->repeats_max : (double)(1 << 20);
+    double wanted = ceil(1.05 * block_s / seconds * (double)repeats);
+    if (wanted < 1)
+        wanted = 1;
+    return (uint64_t)(wanted < most ? wanted : most);
+}
+
+static bool agree(const double *recent)
+{
+    double least = recent[0];
+    double most = recent[0];
+    for (int i = 1; i < WARM_BLOCKS; i++) {
+        least = fmin(least, recent[i]);
+        most = fmax(most, recent[i]);
+    }
+    return most - least <= WARM_AGREEMENT * least;
+}
+
+int ah_sampler_settle(const struct ah_sampler *sampler, const struct ah_sampler_work *work,
+                      uint64_t *ret_repeats, struct ah_error *err)
+{
+    double block_s = sampler->block_s > 0 ? sampler->block_s : 0.004;
+    double warm_s = sampler->warm_s > 0 ? sampler->warm_s : 0.25;
+    double recent[WARM_BLOCKS] = {0}; /* seconds per repeat, a ring */
+    double spent = 0;
+    uint64_t repeats = 1;
+    for (unsigned done = 0;; done++) {
+        double seconds;
+        int rc = run_block(sampler, work, repeats, &seconds, err);
+        if (rc)
+            return rc;
+        spent += seconds;
+        recent[done % WARM_BLOCKS] = seconds / (double)repeats;
+        repeats = repeats_for(work, block_s, repeats, seconds);
+        if (spent >= warm_s || (done + 1 >= WARM_BLOCKS && agree(recent)))
+            break;
+    }
+    *ret_repeats = repeats;
+    return AH_OK;
+}
+
+int ah_sampler_sample(const struct ah_sampler *sampler, const struct ah_sampler_work *work, uint64_t repeats,
+                      double *ret_seconds, struct ah_error *err)
+{
+    unsigned blocks = sampler->blocks ? sampler->blocks : 3;
+    double fastest = HUGE_VAL;
+    for (unsigned i = 0; i < blocks; i++) {
+        double seconds;
+        int rc = run_block(sampler, work, repeats, &seconds, err);
+        if (rc)
+            return rc;
+        fastest = fmin(fastest, seconds / (double)repeats);
+    }
+    *ret_seconds = fastest;
+    return AH_OK;
+}
+
+static struct ah_stats stats_of(const double *values, size_t n)
+{
+    double sorted[AH_SAMPLER_SAMPLES_MAX];
+    memcpy(sorted, values, n * sizeof *values);
+    return ah_stats_of(sorted, n);
+}
+
+static bool calm(const struct ah_sampler_series *series, size_t width)
+{
+    for (size_t i = 0; i < width; i++) {
+        struct ah_stats stats = stats_of(series[i].values, series[i].n);
+        if (stats.mad > CALM_SPREAD * fabs(stats.median))
+            return false;
+    }
+    return true;
+}
+
+static void tick(const struct ah_sampler *sampler, double done)
+{
+    if (sampler->tick)
+        sampler->tick(sampler->tick_context, done);
+}
+
+/* After `rounds` rounds: is another one wanted? */
+static bool go_on(const struct ah_sampler *sampler, unsigned rounds, uint64_t begin_ns,
+                  const struct ah_sampler_series *series, size_t width)
+{
+    if (rounds < samples_min(sampler))
+        return true;
+    if (rounds >= samples_max(sampler) || calm(series, width))
+        return false;
+    return seconds_since(sampler, begin_ns) * (rounds + 1) / rounds <= sampler->budget_s;
+}
+
+int ah_sampler_rounds(const struct ah_sampler *sampler, ah_sampler_round *round, void *context, size_t width,
+                      struct ah_sampler_series *ret_series, struct ah_error *err)
+{
+    double values[AH_SAMPLER_WIDTH_MAX];
+    if (width > AH_SAMPLER_WIDTH_MAX)
+        return ah_error_set(err, AH_E_FAILED, "%zu series at once are too many", width);
+    for (size_t i = 0; i < width; i++)
+        ret_series[i].n = 0;
+    uint64_t begin_ns = now_ns(sampler);
+    for (unsigned rounds = 0; go_on(sampler, rounds, begin_ns, ret_series, width);) {
+        if (sampler->cancel && atomic_load(sampler->cancel))
+            return ah_error_set(err, AH_E_INTERRUPTED, "the measurement was interrupted");
+        int rc = round(context, values, err);
+        if (rc)
+            return rc;
+        for (size_t i = 0; i < width; i++)
+            ret_series[i].values[ret_series[i].n++] = values[i];
+        rounds++;
+        tick(sampler, (double)rounds / samples_max(sampler));
+    }
+    tick(sampler, 1);
+    return AH_OK;
+}
+
+struct round_of_works {
+    const struct ah_sampler *sampler;
+    const struct ah_sampler_work *works;
+    const uint64_t *repeats;
+    size_t n;
+};
+
+static int sample_each(void *context, double *ret_values, struct ah_error *err)
+{
+    const struct round_of_works *set = context;
+    for (size_t i = 0; i < set->n; i++) {
+        int rc = ah_sampler_sample(set->sampler, &set->works[i], set->repeats[i], &ret_values[i], err);
+        if (rc)
+            return rc;
+    }
+    return AH_OK;
+}
+
+int ah_sampler_measure(const struct ah_sampler *sampler, const struct ah_sampler_work *works, size_t n,
+                       struct ah_sampler_series *ret_series, struct ah_error *err)
+{
+    uint64_t repeats[AH_SAMPLER_WIDTH_MAX];
+    if (n > AH_SAMPLER_WIDTH_MAX)
+        return ah_error_set(err, AH_E_FAILED, "%zu works at once are too many", n);
+    for (size_t i = 0; i < n; i++) {
+        int rc = ah_sampler_settle(sampler, &works[i], &repeats[i], err);
+        if (rc)
+            return rc;
+    }
+    struct round_of_works set = {sampler, works, repeats, n};
+    return ah_sampler_rounds(sampler, sample_each, &set, n, ret_series, err);
+}
+
+static struct ah_metric metric_of(double *values, size_t n)
+{
+    struct ah_stats stats = ah_stats_of(values, n);
+    return (struct ah_metric){
+        .n = stats.n, .median = stats.median, .mad = stats.mad, .min = stats.min, .max = stats.max};
+}
+
+struct ah_metric ah_sampler_metric(const struct ah_sampler_series *series, double scale)
+{
+    double scaled[AH_SAMPLER_SAMPLES_MAX];
+    for (size_t i = 0; i < series->n; i++)
+        scaled[i] = series->values[i] * scale;
+    return metric_of(scaled, series->n);
+}
+
+struct ah_metric ah_sampler_rate(const struct ah_sampler_series *series, double amount)
+{
+    double rates[AH_SAMPLER_SAMPLES_MAX];
+    for (size_t i = 0; i < series->n; i++)
+        rates[i] = amount / series->values[i];
+    return metric_of(rates, series->n);
+}
+
+bool ah_sampler_noise(const struct ah_sampler_series *series, const char *what, char *ret_text, size_t size)
+{
+    size_t half = series->n / 2;
+    struct ah_stats all = stats_of(series->values, series->n);
+    if (!(fabs(all.median) > 0))
+        return false;
+    double spread = all.mad / fabs(all.median);
+    if (spread > NOISY_SPREAD) {
+        snprintf(ret_text, size, "%s: samples spread by %.1f %% of their median (MAD, n = %zu)", what,
+                 100 * spread, series->n);
+        return true;
+    }
+    struct ah_stats first = stats_of(series->values, half);
+    struct ah_stats second = stats_of(series->values + (series->n - half), half);
+    double drift = (second.median - first.median) / all.median;
+    if (half > 0 && fabs(drift) > NOISY_DRIFT && fabs(drift) > 3 * spread) {
+        snprintf(ret_text, size, "%s: drifted by %.1f %% while it was measured (n = %zu)", what,
+                 100 * fabs(drift), series->n);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sampler: repeats work until its time can be believed, and says when it cannot.
+ *
+ * WORK is anything that can be done `repeats` times and tells how long that took. A BLOCK is one such call,
+ * with so many repeats that it lasts at least `block_s`. A SAMPLE is the fastest of `blocks` blocks in a row,
+ * per repeat: on a shared machine a processor is taken away for milliseconds at a time, and the fastest of a
+ * few short blocks is one that kept it. A SERIES is the samples of one work.
+ *
+ * Works are measured together, in ROUNDS: each round takes one sample of each work, in turn. So the samples
+ * of every work are spread over the whole time, a slow second costs each series one sample and not one series
+ * all, and two works of one round may be compared although the machine drifts (a ratio is taken within a
+ * round, never between medians). Before the rounds each work is warmed up until its last blocks agree.
+ *
+ *     struct ah_sampler sampler = {.samples_min = 10, .block_s = 0.005, .budget_s = 2};
+ *     rc = ah_sampler_measure(&sampler, works, n, series, err);   // series[i].values: seconds per repeat
+ *     metric = ah_sampler_rate(&series[0], bytes);
+ *     if (ah_sampler_noise(&series[0], "read by 2 threads", text, sizeof text)) ...
+ *
+ * Time comes from the work and from `clock`, so that tests bring their own. Nothing allocates.
+ */
+#ifndef AH_PROFILER_SAMPLER_H
+#define AH_PROFILER_SAMPLER_H
+
+#include "base/error.h"
+#include "schemas/machine.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { AH_SAMPLER_SAMPLES_MIN = 10, AH_SAMPLER_SAMPLES_MAX = 64, AH_SAMPLER_NOISE_MAX = 192 };
+
+struct ah_sampler_work {
+    /* Does the work `repeats` (>= 1) times; `ret_seconds` > 0: how long that took. 0 or an ah_err. */
+    int (*run)(void *context, uint64_t repeats, double *ret_seconds, struct ah_error *err);
+    void *context;
+    uint64_t repeats_max; /* 0: 1 << 20 */
+};
+
+struct ah_sampler_clock {
+    uint64_t (*now_ns)(void *context); /* NULL: ah_threads_now_ns() */
+    void *context;
+};
+
+struct ah_sampler {
+    struct ah_sampler_clock clock;
+    unsigned samples_min;     /* rounds that are always made; 0: AH_SAMPLER_SAMPLES_MIN */
+    unsigned samples_max;     /* while a series is not calm and the budget lasts; 0: twice samples_min */
+    unsigned blocks;          /* of a sample; 0: 3 */
+    double block_s;           /* a block lasts at least that long; 0: 0.004 */
+    double warm_s;            /* a work warms up no longer than that; 0: 0.25 */
+    double budget_s;          /* of all rounds; 0: only samples_min rounds are made */
+    const atomic_int *cancel; /* (optional) non-zero: AH_E_INTERRUPTED */
+    void (*tick)(void *tick_context, double done); /* (optional) 0..1, never falls within one call */
+    void *tick_context;
+};
+
+struct ah_sampler_series {
+    double values[AH_SAMPLER_SAMPLES_MAX]; /* in the order they were taken */
+    size_t n;
+};
+
+/* Warms `work` up until three blocks in a row agree within 3 %, or for `warm_s`; `ret_repeats` make a block.
+ */
+int ah_sampler_settle(const struct ah_sampler *sampler, const struct ah_sampler_work *work,
+                      uint64_t *ret_repeats, struct ah_error *err);
+
+/* One sample: seconds per repeat of the fastest block. */
+int ah_sampler_sample(const struct ah_sampler *sampler, const struct ah_sampler_work *work, uint64_t repeats,
+                      double *ret_seconds, struct ah_error *err);
+
+/* One round of something that yields `width` values at once: `ret_values` (width). */
+typedef int ah_sampler_round(void *context, double *ret_values, struct ah_error *err);
+
+/* Makes rounds, at least samples_min, more while a series is restless and the budget lasts, and appends value
+ * i of each to ret_series[i], which it empties first. `width` <= AH_SAMPLER_WIDTH_MAX. */
+enum { AH_SAMPLER_WIDTH_MAX = 128 };
+int ah_sampler_rounds(const struct ah_sampler *sampler, ah_sampler_round *round, void *context, size_t width,
+                      struct ah_sampler_series *ret_series, struct ah_error *err);
+
+/* Settles each of n works, then rounds of one sample each: ret_series[i] holds seconds per repeat of
+ * works[i]. n <= AH_SAMPLER_WIDTH_MAX. */
+int ah_sampler_measure(const struct ah_sampler *sampler, const struct ah_sampler_work *works, size_t n,
+                       struct ah_sampler_series *ret_series, struct ah_error *err);
+
+/* The series as a metric: of its values times `scale`; or, of times, `amount` / value. */
+struct ah_metric ah_sampler_metric(const struct ah_sampler_series *series, double scale);
+struct ah_metric ah_sampler_rate(const struct ah_sampler_series *series, double amount);
+
+/* True when the series should not be believed blindly: it spreads (MAD above 3 % of the median), or it drifts
+ * (the medians of its halves, the middle one left out, differ by more than 5 % and by more than 3 MAD).
+ * `text` then holds a sentence that begins with `what`. */
+bool ah_sampler_noise(const struct ah_sampler_series *series, const char *what, char *ret_text, size_t size);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The plugin as it was built, loaded as the program loads it, on whatever machine this is.
+ */
+#include "runtime/device/plugin.h"
+#include "tests/support/check.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { DEVICES = 64 };
+
+static const struct ah_device_driver *load(void)
+{
+    const struct ah_device_driver *driver = NULL;
+    struct ah_error err = {0};
+    CHECK_OK(ah_plugin_load("cuda", &driver, &err), err);
+    return driver;
+}
+
+static void test_plugin__has_this_abi(void **state)
+{
+    (void)state;
+    const struct ah_device_driver *driver = load();
+    assert_int_equal(driver->abi, AH_DEVICE_ABI);
+    assert_int_equal(driver->size, sizeof *driver);
+    assert_string_equal(driver->name, "cuda");
+}
+
+static void check_device(const struct ah_device_info *info)
+{
+    assert_int_equal(info->size, sizeof *info);
+    assert_int_equal(info->kind, AH_DEVICE_CUDA);
+    assert_true(info->name[0] && memchr(info->name, 0, sizeof info->name));
+    assert_true(info->memory_bytes > 0 && info->free_bytes <= info->memory_bytes);
+    for (size_t op = 0; op < sizeof info->supports / sizeof info->supports[0]; op++)
+        assert_false(info->supports[op]);
+}
+
+/* With a GPU, its description; without, a sentence that says what is missing and what to do. */
+static void test_plugin__lists_gpus_or_says_why_not(void **state)
+{
+    (void)state;
+    static struct ah_device_info infos[DEVICES];
+    struct ah_error err = {0};
+    size_t n = 0;
+    int rc = load()->probe(infos, DEVICES, &n, &err);
+    if (rc) {
+        print_message("%s\n", err.text);
+        assert_int_equal(rc, AH_E_MISSING);
+        assert_int_equal(err.code, rc);
+        assert_int_equal(n, 0);
+    }
+    if (access("/proc/driver/nvidia/version", F_OK))
+        check_text_has(err.text, "install");
+    for (size_t i = 0; i < n && i < DEVICES; i++) {
+        print_message("%s, %llu of %llu bytes free\n", infos[i].name, (unsigned long long)infos[i].free_bytes,
+                      (unsigned long long)infos[i].memory_bytes);
+        check_device(&infos[i]);
+    }
+    assert_true(rc || n > 0);
+}
+
+static void test_plugin__does_not_open(void **state)
+{
+    (void)state;
+    const struct ah_device_options options = {.size = sizeof options};
+    struct ah_device *device = NULL;
+    struct ah_error err = {0};
+    CHECK_FAILS(ah_device_open(&device, load(), &options, &err), err, AH_E_UNSUPPORTED, "does not run ops");
+    assert_null(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plugin__has_this_abi),
+        cmocka_unit_test(test_plugin__lists_gpus_or_says_why_not),
+        cmocka_unit_test(test_plugin__does_not_open),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+# What `cmake --install` puts in place. Not under sanitizers, whose programs need their runtime.
+if(TARGET autohete AND NOT AUTOHETE_SANITIZE)
+  if(TARGET autohete_cuda)
+    set(with_plugin plugin)
+  else()
+    set(with_plugin no-plugin)
+  endif()
+  add_test(NAME install.starts_without_cuda
+    COMMAND ${CMAKE_CURRENT_LIST_DIR}/starts_without_cuda.sh ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR} ${with_plugin})
+  set_tests_properties(install.starts_without_cuda PROPERTIES LABELS install TIMEOUT 120)
+endif()

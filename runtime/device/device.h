@@ -68,7 +68,8 @@ struct ah_submission {
 
 /* When an op ran, on the host's monotonic clock. */
 struct ah_span {
-    uint64_t tag;
+    uint64_t ticket;
+    uint64_t tag;      /* the submitter's */
     uint64_t ready_ns; /* at the head of its lane */
     uint64_t start_ns; /* its waits were met */
     uint64_t end_ns;

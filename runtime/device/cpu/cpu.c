@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CPU device: the reference for every other device, and what runs where there is no accelerator.
+ *
+ * The compute lane's thread and its pool stand for the accelerator, on cores of their own; copy lanes are one
+ * thread each; the host lane has a pool (placement.h says on which cores). All arenas are host memory; that the
+ * device arena is another place than the host's is kept by the checks of device.c.
+ *
+ * 1. After open, nothing here takes memory; after prepare, no op does.
+ * 2. `failed` is set after `failure` is complete, and both only once.
+ */
+#include "base/host_memory.h"
+#include "base/topology.h"
+#include "base/units.h"
+#include "runtime/device/cpu/cpu_internal.h"
+#include "runtime/device/cpu/placement.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct ah_cpu_device *cpu_of(struct ah_device *device)
+{
+    return (struct ah_cpu_device *)device;
+}
+
+static void describe(struct ah_device_info *ret_info, const struct ah_topology *topology,
+                     const struct ah_host_memory *memory)
+{
+    *ret_info = (struct ah_device_info){.size = sizeof *ret_info, .kind = AH_DEVICE_CPU};
+    memcpy(ret_info->name, topology->cpu_model, sizeof ret_info->name - 1);
+    ret_info->memory_bytes = memory->usable_bytes;
+    ret_info->free_bytes =
+        memory->available_bytes < memory->usable_bytes ? memory->available_bytes : memory->usable_bytes;
+    ret_info->bf16 = ah_matmul_has_bf16();
+    for (unsigned kind = 0; kind < AH_OP_KINDS; kind++)
+        ret_info->supports[kind] = ah_cpu_supports((enum ah_op_kind)kind);
+}
+
+static int cpu_probe(struct ah_device_info *ret_infos, size_t max, size_t *ret_n, struct ah_error *err)
+{
+    struct ah_topology topology = {0};
+    struct ah_host_memory memory;
+    int rc = ah_topology_init(&topology, NULL, err);
+    if (!rc)
+        rc = ah_host_memory_read(&memory, NULL, err);
+    if (!rc && max > 0)
+        describe(&ret_infos[0], &topology, &memory);
+    if (!rc)
+        *ret_n = 1;
+    ah_topology_release(&topology);
+    return rc;
+}
+
+/* Refuses arenas that the system would only pretend to have. */
+static int check_capacity(const struct ah_device_options *options, const struct ah_host_memory *memory,
+                          struct ah_error *err)
+{
+    uint64_t bytes = 0;
+    for (unsigned arena = 1; arena < AH_ARENA_KINDS; arena++)
+        if (__builtin_add_overflow(bytes, options->arena_bytes[arena], &bytes))
+            bytes = UINT64_MAX;
+    uint64_t free_bytes =
+        memory->available_bytes < memory->usable_bytes ? memory->available_bytes : memory->usable_bytes;
+    if (bytes > free_bytes) {
+        char asked[AH_UNITS_TEXT_MAX];
+        char has[AH_UNITS_TEXT_MAX];
+        return ah_error_set(err, AH_E_CAPACITY,
+                            "device 'cpu': arenas of %s are asked for, and this machine has %s free",
+                            ah_units_print_bytes(asked, bytes), ah_units_print_bytes(has, free_bytes));
+    }
+    return AH_OK;
+}
+
+static int open_arenas(struct ah_cpu_device *cpu, const struct ah_device_options *options,
+                       struct ah_error *err)
+{
+    for (unsigned arena = 1; arena < AH_ARENA_KINDS; arena++) {
+        int rc =
+            ah_region_init(&cpu->arenas[arena], options->arena_bytes[arena], arena == AH_ARENA_PINNED, err);
+        if (rc)
+            return rc;
+        cpu->common.arena_bytes[arena] = options->arena_bytes[arena];
+    }
+    cpu->common.info.locked_bytes = cpu->arenas[AH_ARENA_PINNED].locked_bytes;
+    return AH_OK;
+}
+
+/* A lane whose thread is the first of a pool's participants. */
+static int open_pooled_lane(struct ah_cpu_lane *lane, const char *name, const int *processors,
+                            unsigned threads, const struct ah_device_options *options, struct ah_error *err)
+{
+    struct ah_lane_options lane_options = {
+        .name = name, .cpu = processors[0], .queue = options->queue, .spans = options->spans};
+    struct ah_pool_options pool_options = {.threads = threads, .cpus = processors};
+    int rc = ah_lane_new(&lane->lane, &lane_options, err);
+    return rc ? rc : ah_pool_new(&lane->pool, &pool_options, err);
+}
+
+static int open_copy_lanes(struct ah_cpu_device *cpu, const struct ah_placement *placement,
+                           const struct ah_device_options *options, struct ah_error *err)
+{
+    struct ah_cpu_lane *h2d = &cpu->lanes[AH_LANE_H2D];
+    struct ah_cpu_lane *d2h = &cpu->lanes[AH_LANE_D2H];
+    struct ah_lane_options lane_options = {
+        .name = "h2d", .cpu = -1, .queue = options->queue, .spans = options->spans};
+    struct ah_placement_mask before;
+    ah_placement_enter_copy(placement, &before);
+    int rc = ah_lane_new(&h2d->lane, &lane_options, err);
+    lane_options.name = "d2h";
+    if (!rc)
+        rc = ah_lane_new(&d2h->lane, &lane_options, err);
+    ah_placement_leave_copy(&before);
+    h2d->opposite = d2h->lane;
+    d2h->opposite = h2d->lane;
+    return rc;
+}
+
+static void open_throttles(struct ah_cpu_device *cpu, const struct ah_device_throttle *throttle)
+{
+    double kept = throttle->both_kept > 0 ? throttle->both_kept : 1;
+    cpu->lanes[AH_LANE_H2D].throttle.work_per_s = throttle->h2d_bytes_per_s;
+    cpu->lanes[AH_LANE_D2H].throttle.work_per_s = throttle->d2h_bytes_per_s;
+    cpu->lanes[AH_LANE_H2D].throttle.latency_ns = throttle->copy_latency_us * 1e3;
+    cpu->lanes[AH_LANE_D2H].throttle.latency_ns = throttle->copy_latency_us * 1e3;
+    cpu->lanes[AH_LANE_H2D].both_kept = kept;
+    cpu->lanes[AH_LANE_D2H].both_kept = kept;
+    cpu->lanes[AH_LANE_HOST].throttle.work_per_s = throttle->host_adam_params_per_s;
+}
+
+static int open_lanes(struct ah_cpu_device *cpu, const struct ah_topology *topology,
+                      const struct ah_device_options *options, struct ah_error *err)
+{
+    struct ah_placement placement;
+    ah_placement_choose(&placement, topology->cpus, topology->threads, topology->cores,
+                        options->compute_threads, options->host_threads);
+    int rc = open_pooled_lane(&cpu->lanes[AH_LANE_COMPUTE], "compute", placement.compute, placement.n_compute,
+                              options, err);
+    if (!rc)
+        rc = open_pooled_lane(&cpu->lanes[AH_LANE_HOST], "host", placement.host, placement.n_host, options,
+                              err);
+    if (!rc)
+        rc = open_copy_lanes(cpu, &placement, options, err);
+    if (!rc)
+        rc = ah_matmul_new(&cpu->matmul, placement.n_compute, err);
+    if (rc)
+        return rc;
+    cpu->n_spans = options->spans ? options->spans : 1024;
+    cpu->spans = calloc(cpu->n_spans, sizeof *cpu->spans);
+    return cpu->spans ? AH_OK : ah_error_memory(err);
+}
+
+static int open_parts(struct ah_cpu_device *cpu, const struct ah_device_options *options,
+                      struct ah_error *err)
+{
+    struct ah_topology topology = {0};
+    struct ah_host_memory memory;
+    int rc = ah_topology_init(&topology, NULL, err);
+    if (!rc)
+        rc = ah_host_memory_read(&memory, NULL, err);
+    if (!rc) {
+        describe(&cpu->common.info, &topology, &memory);
+        rc = check_capacity(options, &memory, err);
+    }
+    if (!rc)
+        rc = open_arenas(cpu, options, err);
+    if (!rc)
+        rc = open_lanes(cpu, &topology, options, err);
+    ah_topology_release(&topology);
+    return rc;
+}
+
+static void cpu_close(struct ah_device *device)
+{
+    struct ah_cpu_device *cpu = cpu_of(device);
+    /* Lanes wait for each other's tickets: all must be empty before the first ends. */
+    for (unsigned lane = 0; lane < AH_DEVICE_LANES; lane++)
+        if (cpu->lanes[lane].lane)
+            (void)ah_lane_drain(cpu->lanes[lane].lane, NULL);
+    for (unsigned lane = 0; lane < AH_DEVICE_LANES; lane++) {
+        ah_lane_free(cpu->lanes[lane].lane);
+        ah_pool_free(cpu->lanes[lane].pool);
+    }
+    ah_matmul_free(cpu->matmul);
+    free(cpu->spans);
+    for (unsigned arena = 0; arena < AH_ARENA_KINDS; arena++)
+        ah_region_release(&cpu->arenas[arena]);
+    pthread_mutex_destroy(&cpu->failure_lock);
+    free(cpu);
+}
+
+static int cpu_open(struct ah_device **ret_device, const struct ah_device_options *options,
+                    struct ah_error *err)
+{
+    if (options->index != 0)
+        return ah_error_set(err, AH_E_MISSING, "there is one device 'cpu', and number %u is asked for",
+                            options->index);
+    struct ah_cpu_device *cpu = calloc(1, sizeof *cpu);
+    if (!cpu)
+        return ah_error_memory(err);
+    pthread_mutex_init(&cpu->failure_lock, NULL);
+    cpu->common.driver = ah_device_cpu();
+    cpu->isa = ah_isa_detect();
+    open_throttles(cpu, &options->throttle);
+    int rc = open_parts(cpu, options, err);
+    if (rc) {
+        cpu_close(&cpu->common);
+        return rc;
+    }
+    *ret_device = &cpu->common;
+    return AH_OK;
+}
+
+/* bf16 products and fused slots differ between machines, so `supports` does not tell. */
+static int check_matmul(const struct ah_op *op, struct ah_error *err)
+{
+    if (op->u.matmul.epilogue == AH_EPILOGUE_BIAS_GELU)
+        return ah_error_set(err, AH_E_UNSUPPORTED,
+                            "device 'cpu' cannot do op 'matmul' with gelu fused; use matmul and activation");
+    if (op->arg[1].dtype == AH_BF16 && !ah_matmul_has_bf16())
+        return ah_error_set(err, AH_E_UNSUPPORTED,
+                            "device 'cpu' cannot do op 'matmul' in bf16 on this processor; use fp32");
+    return AH_OK;
+}
+
+static int cpu_prepare(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err)
+{
+    struct ah_cpu_device *cpu = cpu_of(device);
+    int rc = AH_OK;
+    for (size_t i = 0; i < n && !rc; i++) {
+        if (ops[i].kind != AH_OP_MATMUL)
+            continue;
+        struct ah_matmul_shape shape = ah_cpu_matmul_shape(&ops[i]);
+        rc = check_matmul(&ops[i], err);
+        if (!rc)
+            rc = ah_matmul_prepare(cpu->matmul, &shape, err);
+    }
+    device->reserve_bytes = ah_matmul_workspace_bytes(cpu->matmul);
+    return rc;
+}
+
+static void store_failure(struct ah_cpu_task *task, int rc, struct ah_error *why)
+{
+    struct ah_cpu_device *cpu = task->device;
+    const char *lane = ah_device_lane_name((uint32_t)(task->lane - cpu->lanes));
+    ah_error_prefix(why, rc, "op '%s' on lane '%s'", ah_op_name(task->op.kind), lane);
+    pthread_mutex_lock(&cpu->failure_lock);
+    if (!atomic_load(&cpu->failed)) {
+        cpu->failure = *why;
+        atomic_store(&cpu->failed, true);
+    }
+    pthread_mutex_unlock(&cpu->failure_lock);
+}
+
+static int run_task(void *payload, struct ah_error *err)
+{
+    struct ah_cpu_task *task = payload;
+    struct ah_error why = {0};
+    (void)err;
+    if (atomic_load(&task->device->failed))
+        return AH_OK;
+    int rc = ah_cpu_dispatch(task, &why);
+    if (rc)
+        store_failure(task, rc, &why);
+    return AH_OK;
+}
+
+static int cpu_submit(struct ah_device *device, const struct ah_submission *submission, uint64_t *ret_ticket,
+                      struct ah_error *err)
+{
+    struct ah_cpu_device *cpu = cpu_of(device);
+    struct ah_cpu_lane *lane = &cpu->lanes[submission->lane];
+    struct ah_cpu_task task = {.device = cpu, .lane = lane, .op = *submission->op};
+    struct ah_lane_wait waits[AH_DEVICE_WAITS_MAX];
+    if (task.op.kind == AH_OP_MATMUL) {
+        struct ah_matmul_shape shape = ah_cpu_matmul_shape(&task.op);
+        int rc = check_matmul(&task.op, err);
+        if (rc)
+            return rc;
+        task.product = ah_matmul_find(cpu->matmul, &shape);
+        if (!task.product)
+            return ah_error_set(err, AH_E_USAGE, "op 'matmul': this shape was not prepared");
+    }
+    for (uint32_t i = 0; i < submission->n_waits; i++)
+        waits[i] =
+            (struct ah_lane_wait){cpu->lanes[submission->waits[i].lane].lane, submission->waits[i].ticket};
+    struct ah_lane_job job = {.run = run_task,
+                              .payload = &task,
+                              .payload_bytes = sizeof task,
+                              .waits = waits,
+                              .n_waits = submission->n_waits,
+                              .tag = submission->tag};
+    int rc = ah_lane_submit(lane->lane, &job, ret_ticket);
+    return rc ? ah_error_set(err, rc, "op '%s' could not be queued", ah_op_name(task.op.kind)) : AH_OK;
+}
+
+static int cpu_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err)
+{
+    struct ah_cpu_device *cpu = cpu_of(device);
+    (void)ah_lane_wait(cpu->lanes[lane].lane, ticket);
+    if (!atomic_load(&cpu->failed))
+        return AH_OK;
+    pthread_mutex_lock(&cpu->failure_lock);
+    int rc = cpu->failure.code;
+    if (err)
+        *err = cpu->failure;
+    pthread_mutex_unlock(&cpu->failure_lock);
+    return rc;
+}
+
+static uint64_t cpu_done(struct ah_device *device, uint32_t lane)
+{
+    return ah_lane_done(cpu_of(device)->lanes[lane].lane);
+}
+
+static size_t cpu_spans(struct ah_device *device, uint32_t lane, struct ah_span *ret_spans, size_t max)
+{
+    struct ah_cpu_device *cpu = cpu_of(device);
+    size_t n = ah_lane_spans(cpu->lanes[lane].lane, cpu->spans, max < cpu->n_spans ? max : cpu->n_spans);
+    for (size_t i = 0; i < n; i++) {
+        const struct ah_lane_span *span = &cpu->spans[i];
+        ret_spans[i] =
+            (struct ah_span){span->ticket, span->tag, span->ready_ns, span->start_ns, span->end_ns};
+    }
+    return n;
+}
+
+static void *cpu_address(struct ah_device *device, enum ah_arena_kind arena)
+{
+    return cpu_of(device)->arenas[arena].data;
+}
+
+const struct ah_device_driver *ah_device_cpu(void)
+{
+    static const struct ah_device_driver driver = {
+        .size = sizeof driver,
+        .abi = AH_DEVICE_ABI,
+        .name = "cpu",
+        .probe = cpu_probe,
+        .open = cpu_open,
+        .close = cpu_close,
+        .prepare = cpu_prepare,
+        .submit = cpu_submit,
+        .wait = cpu_wait,
+        .done = cpu_done,
+        .spans = cpu_spans,
+        .address = cpu_address,
+    };
+    return &driver;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CPU device's object, shared by cpu.c (life cycle, lanes) and dispatch.c (ops).
+ */
+#ifndef AH_RUNTIME_DEVICE_CPU_CPU_INTERNAL_H
+#define AH_RUNTIME_DEVICE_CPU_CPU_INTERNAL_H
+
+#include "base/isa.h"
+#include "base/threads.h"
+#include "runtime/device/cpu/matmul.h"
+#include "runtime/device/cpu/region.h"
+#include "runtime/device/cpu/throttle.h"
+#include "runtime/device/device.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct ah_cpu_lane {
+    struct ah_lane *lane;        /* owned */
+    struct ah_pool *pool;        /* owned; NULL on copy lanes: the lane's thread alone */
+    struct ah_lane *opposite;    /* the other copy lane, whose work shares the link; NULL elsewhere */
+    double both_kept;            /* share of the rate that is left while `opposite` is busy */
+    struct ah_throttle throttle; /* the lane's thread only */
+};
+
+struct ah_cpu_device {
+    struct ah_device common; /* first: what callers hold */
+    enum ah_isa isa;
+    struct ah_region arenas[AH_ARENA_KINDS];
+    struct ah_cpu_lane lanes[AH_DEVICE_LANES];
+    struct ah_matmul *matmul;   /* owned */
+    struct ah_lane_span *spans; /* owned; what ah_device_spans() reads a lane into */
+    size_t n_spans;
+
+    /* The first failure; read under the lock once `failed` is set. */
+    atomic_bool failed;
+    pthread_mutex_t failure_lock;
+    struct ah_error failure;
+};
+
+/* One op on its way through a lane: the payload of a lane's job. */
+struct ah_cpu_task {
+    struct ah_cpu_device *device;
+    struct ah_cpu_lane *lane;
+    struct ah_matmul_product *product; /* of a matrix product */
+    struct ah_op op;
+};
+
+_Static_assert(sizeof(struct ah_cpu_task) <= AH_LANE_PAYLOAD_MAX, "a task fits a lane's payload");
+
+/* Kinds this device can do. */
+bool ah_cpu_supports(enum ah_op_kind kind);
+
+/* The matrix product that an op asks for. */
+struct ah_matmul_shape ah_cpu_matmul_shape(const struct ah_op *op);
+
+/* Runs the op on the calling thread and the lane's pool. */
+int ah_cpu_dispatch(struct ah_cpu_task *task, struct ah_error *err);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrix products of the CPU device, with the same bits for any number of threads.
+ *
+ *     c = a op b (+ bias) (+ c)      nn: a (m,k) b (k,n)   nt: a (m,k) b (n,k)   tn: a (k,m) b (k,n)   c
+ * (m,n)
+ *
+ * A product is cut into tiles whose sizes depend on its shape only; each tile is computed by one thread, over
+ * all of k in one order. Everything a shape needs (code, workspace for every thread) is made by
+ * ah_matmul_prepare(); running takes nothing from the heap that grows with the shape.
+ *
+ * There are two implementations behind this header: matmul.c on oneDNN, and matmul_portable.c, plain C, for
+ * builds that watch every memory access (thread sanitizer).
+ *
+ *     ah_matmul_new(&matmul, threads, err);
+ *     ah_matmul_prepare(matmul, &shape, err);
+ *     ah_matmul_run(ah_matmul_find(matmul, &shape), &(struct ah_matmul_args){c, a, b, NULL}, pool);
+ *
+ * Prepare when nothing runs; one product runs at a time.
+ */
+#ifndef AH_RUNTIME_DEVICE_CPU_MATMUL_H
+#define AH_RUNTIME_DEVICE_CPU_MATMUL_H
+
+#include "base/error.h"
+#include "base/pool.h"
+#include "schemas/vocabulary.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ah_matmul;
+struct ah_matmul_product;
+
+struct ah_matmul_shape {
+    enum ah_matmul_form form;
+    enum ah_dtype in;  /* of a and b */
+    enum ah_dtype out; /* of c */
+    bool has_bias;
+    enum ah_dtype bias;
+    bool accumulate; /* out is fp32 */
+    uint64_t m, n, k;
+};
+
+static inline bool ah_matmul_shapes_equal(const struct ah_matmul_shape *a, const struct ah_matmul_shape *b)
+{
+    return a->form == b->form && a->in == b->in && a->out == b->out && a->has_bias == b->has_bias &&
+           (!a->has_bias || a->bias == b->bias) && a->accumulate == b->accumulate && a->m == b->m &&
+           a->n == b->n && a->k == b->k;
+}
+
+struct ah_matmul_args {
+    void *c;
+    const void *a;
+    const void *b;
+    const void *bias; /* NULL without */
+};
+
+/* Whether products of bf16 are done here. */
+bool ah_matmul_has_bf16(void);
+
+/* For pools of at most `threads` participants. *Owned* by the caller. */
+int ah_matmul_new(struct ah_matmul **ret_matmul, unsigned threads, struct ah_error *err);
+
+/* Makes what the shape needs; nothing if it is there. AH_E_MEMORY; AH_E_UNSUPPORTED. */
+int ah_matmul_prepare(struct ah_matmul *matmul, const struct ah_matmul_shape *shape, struct ah_error *err);
+
+/* The prepared product of a shape, *borrowed*, or NULL. */
+struct ah_matmul_product *ah_matmul_find(const struct ah_matmul *matmul, const struct ah_matmul_shape *shape);
+
+/* Bytes of workspace, of all threads together. */
+uint64_t ah_matmul_workspace_bytes(const struct ah_matmul *matmul);
+
+/* Computes the product on `pool` (NULL: the caller alone), whose participants are at most `threads`. */
+int ah_matmul_run(struct ah_matmul_product *product, const struct ah_matmul_args *args, struct ah_pool *pool,
+                  struct ah_error *err);
+
+void ah_matmul_free(struct ah_matmul *matmul);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/device/cpu/region.h"
+
+#include "base/units.h"
+
+#include <sys/mman.h>
+
+static int region_refused(uint64_t bytes, struct ah_error *err)
+{
+    char text[AH_UNITS_TEXT_MAX];
+    return ah_error_set(err, AH_E_MEMORY, "an arena of %s is not to be had here; ask for less memory",
+                        ah_units_print_bytes(text, bytes));
+}
+
+int ah_region_init(struct ah_region *region, uint64_t bytes, bool lock, struct ah_error *err)
+{
+    *region = (struct ah_region){0};
+    if (bytes == 0)
+        return AH_OK;
+    uint64_t mapping_bytes;
+    if (__builtin_add_overflow(bytes, 2 * AH_REGION_ALIGN_BYTES, &mapping_bytes))
+        return region_refused(bytes, err);
+    void *mapping = mmap(NULL, mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapping == MAP_FAILED)
+        return region_refused(bytes, err);
+    uint64_t skip = AH_REGION_ALIGN_BYTES - (uint64_t)(uintptr_t)mapping % AH_REGION_ALIGN_BYTES;
+    region->mapping = mapping;
+    region->mapping_bytes = mapping_bytes;
+    region->data = (unsigned char *)mapping + skip;
+    region->bytes = bytes;
+    (void)madvise(region->data, bytes, MADV_HUGEPAGE); /* slower without, nothing else */
+    if (lock && mlock(region->data, bytes) == 0)
+        region->locked_bytes = bytes;
+    for (uint64_t at = 0; at < bytes; at += 4096)
+        *(volatile unsigned char *)(region->data + at) = 0;
+    return AH_OK;
+}
+
+void ah_region_release(struct ah_region *region)
+{
+    if (region->mapping)
+        munmap(region->mapping, region->mapping_bytes);
+    *region = (struct ah_region){0};
+}

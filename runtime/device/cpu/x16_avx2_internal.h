@@ -5,6 +5,8 @@
 #ifndef AH_RUNTIME_DEVICE_CPU_X16_AVX2_INTERNAL_H
 #define AH_RUNTIME_DEVICE_CPU_X16_AVX2_INTERNAL_H
 
+#include "base/philox.h"
+
 #include <immintrin.h>
 #include <stdint.h>
 
@@ -74,22 +76,6 @@ X16_FN struct x16u x16_words_set(uint32_t value)
     return (struct x16u){_mm256_set1_epi32((int)value), _mm256_set1_epi32((int)value)};
 }
 
-X16_FN struct x16u x16_words_load(const uint32_t *from)
-{
-    const __m256i *at = (const __m256i *)(const void *)from;
-    return (struct x16u){_mm256_loadu_si256(at), _mm256_loadu_si256(at + 1)};
-}
-
-X16_FN struct x16u x16_words_add(struct x16u a, struct x16u b)
-{
-    return (struct x16u){_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)};
-}
-
-X16_FN struct x16u x16_words_xor(struct x16u a, struct x16u b)
-{
-    return (struct x16u){_mm256_xor_si256(a.low, b.low), _mm256_xor_si256(a.high, b.high)};
-}
-
 X16_FN struct x16u x16_words_high(struct x16u a)
 {
     return (struct x16u){_mm256_srli_epi32(a.low, 16), _mm256_srli_epi32(a.high, 16)};
@@ -101,39 +87,53 @@ X16_FN struct x16u x16_words_low(struct x16u a)
     return (struct x16u){_mm256_and_si256(a.low, mask), _mm256_and_si256(a.high, mask)};
 }
 
-X16_FN void x8_words_product(__m256i a, __m256i b, __m256i *ret_high, __m256i *ret_low)
+/* The ten rounds for four draws, one a 64-bit lane. Words lie in the lower halves; what is in the upper
+ * halves never reaches them. */
+X16_FN void x4_philox(const uint32_t counter[4], const uint32_t key[2], __m256i draws, __m256i w[4])
 {
-    __m256i even = _mm256_mul_epu32(a, b);
-    __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), _mm256_srli_epi64(b, 32));
-    *ret_high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
-    *ret_low = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+    const __m256i multiplier0 = _mm256_set1_epi64x(AH_PHILOX_M0);
+    const __m256i multiplier1 = _mm256_set1_epi64x(AH_PHILOX_M1);
+    w[0] = _mm256_add_epi32(_mm256_set1_epi64x(counter[0]), draws);
+    w[1] = _mm256_set1_epi64x(counter[1]);
+    w[2] = _mm256_set1_epi64x(counter[2]);
+    w[3] = _mm256_set1_epi64x(counter[3]);
+    for (uint32_t round = 0; round < AH_PHILOX_ROUNDS; round++) {
+        __m256i key0 = _mm256_set1_epi64x(key[0] + round * AH_PHILOX_W0);
+        __m256i key1 = _mm256_set1_epi64x(key[1] + round * AH_PHILOX_W1);
+        __m256i product0 = _mm256_mul_epu32(w[0], multiplier0);
+        __m256i product1 = _mm256_mul_epu32(w[2], multiplier1);
+        w[0] = _mm256_xor_si256(_mm256_srli_epi64(product1, 32), _mm256_xor_si256(w[1], key0));
+        w[2] = _mm256_xor_si256(_mm256_srli_epi64(product0, 32), _mm256_xor_si256(w[3], key1));
+        w[1] = product1;
+        w[3] = product0;
+    }
 }
 
-X16_FN void x16_words_product(struct x16u a, struct x16u b, struct x16u *ret_high, struct x16u *ret_low)
+/* Draws `first`, + 4, + 8, + 12, and the same + 1, a 4 x 4 transposition in each half: lanes 0-3 of ret[j]
+ * are the words of draw first + 4 j, lanes 4-7 of draw first + 4 j + 1. */
+X16_FN void x8_philox(const uint32_t counter[4], const uint32_t key[2], int first, __m256i ret[4])
 {
-    x8_words_product(a.low, b.low, &ret_high->low, &ret_low->low);
-    x8_words_product(a.high, b.high, &ret_high->high, &ret_low->high);
+    const __m256i draws = _mm256_add_epi64(_mm256_set_epi64x(9, 1, 8, 0), _mm256_set1_epi64x(first));
+    __m256i even[4], odd[4], w[4];
+    x4_philox(counter, key, draws, even);
+    x4_philox(counter, key, _mm256_add_epi64(draws, _mm256_set1_epi64x(4)), odd);
+    for (int i = 0; i < 4; i++)
+        w[i] = _mm256_blend_epi32(even[i], _mm256_slli_epi64(odd[i], 32), 0xaa);
+    __m256i a = _mm256_unpacklo_epi32(w[0], w[1]), b = _mm256_unpackhi_epi32(w[0], w[1]);
+    __m256i c = _mm256_unpacklo_epi32(w[2], w[3]), d = _mm256_unpackhi_epi32(w[2], w[3]);
+    ret[0] = _mm256_unpacklo_epi64(a, c);
+    ret[1] = _mm256_unpackhi_epi64(a, c);
+    ret[2] = _mm256_unpacklo_epi64(b, d);
+    ret[3] = _mm256_unpackhi_epi64(b, d);
 }
 
-X16_FN void x8_words_transpose(__m256i w0, __m256i w1, __m256i w2, __m256i w3, __m256i ret_out[4])
-{
-    __m256i a = _mm256_unpacklo_epi32(w0, w1);
-    __m256i b = _mm256_unpackhi_epi32(w0, w1);
-    __m256i c = _mm256_unpacklo_epi32(w2, w3);
-    __m256i d = _mm256_unpackhi_epi32(w2, w3);
-    ret_out[0] = _mm256_unpacklo_epi64(a, c);
-    ret_out[1] = _mm256_unpackhi_epi64(a, c);
-    ret_out[2] = _mm256_unpacklo_epi64(b, d);
-    ret_out[3] = _mm256_unpackhi_epi64(b, d);
-}
-
-X16_FN void x16_words_transpose(const struct x16u words[4], struct x16u ret_out[4])
+X16_FN void x16_philox(const uint32_t counter[4], const uint32_t key[2], struct x16u ret_words[4])
 {
     __m256i low[4], high[4];
-    x8_words_transpose(words[0].low, words[1].low, words[2].low, words[3].low, low);
-    x8_words_transpose(words[0].high, words[1].high, words[2].high, words[3].high, high);
+    x8_philox(counter, key, 0, low);
+    x8_philox(counter, key, 2, high);
     for (int i = 0; i < 4; i++)
-        ret_out[i] = (struct x16u){low[i], high[i]};
+        ret_words[i] = (struct x16u){low[i], high[i]};
 }
 
 X16_FN struct x16f x16_load_bf16(const uint16_t *from)

@@ -7,6 +7,8 @@
 #ifndef AH_RUNTIME_DEVICE_CPU_X16_AVX512_INTERNAL_H
 #define AH_RUNTIME_DEVICE_CPU_X16_AVX512_INTERNAL_H
 
+#include "base/philox.h"
+
 #include <immintrin.h>
 #include <stdint.h>
 
@@ -76,21 +78,6 @@ X16_FN struct x16u x16_words_set(uint32_t value)
     return (struct x16u){_mm512_set1_epi32((int)value)};
 }
 
-X16_FN struct x16u x16_words_load(const uint32_t *from)
-{
-    return (struct x16u){_mm512_loadu_si512(from)};
-}
-
-X16_FN struct x16u x16_words_add(struct x16u a, struct x16u b)
-{
-    return (struct x16u){_mm512_add_epi32(a.v, b.v)};
-}
-
-X16_FN struct x16u x16_words_xor(struct x16u a, struct x16u b)
-{
-    return (struct x16u){_mm512_xor_si512(a.v, b.v)};
-}
-
 X16_FN struct x16u x16_words_high(struct x16u a)
 {
     return (struct x16u){_mm512_srli_epi32(a.v, 16)};
@@ -101,24 +88,45 @@ X16_FN struct x16u x16_words_low(struct x16u a)
     return (struct x16u){_mm512_and_si512(a.v, _mm512_set1_epi32(0xffff))};
 }
 
-X16_FN void x16_words_product(struct x16u a, struct x16u b, struct x16u *ret_high, struct x16u *ret_low)
+/* The ten rounds for eight draws, one a 64-bit lane. Words lie in the lower halves; what is in the upper
+ * halves never reaches them. */
+X16_FN void x8_philox(const uint32_t counter[4], const uint32_t key[2], __m512i draws, __m512i w[4])
 {
-    __m512i even = _mm512_mul_epu32(a.v, b.v);
-    __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(a.v, 32), _mm512_srli_epi64(b.v, 32));
-    ret_high->v = _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
-    ret_low->v = _mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32));
+    const __m512i multiplier0 = _mm512_set1_epi64(AH_PHILOX_M0);
+    const __m512i multiplier1 = _mm512_set1_epi64(AH_PHILOX_M1);
+    w[0] = _mm512_add_epi32(_mm512_set1_epi64(counter[0]), draws);
+    w[1] = _mm512_set1_epi64(counter[1]);
+    w[2] = _mm512_set1_epi64(counter[2]);
+    w[3] = _mm512_set1_epi64(counter[3]);
+    for (uint32_t round = 0; round < AH_PHILOX_ROUNDS; round++) {
+        __m512i key0 = _mm512_set1_epi64(key[0] + round * AH_PHILOX_W0);
+        __m512i key1 = _mm512_set1_epi64(key[1] + round * AH_PHILOX_W1);
+        __m512i product0 = _mm512_mul_epu32(w[0], multiplier0);
+        __m512i product1 = _mm512_mul_epu32(w[2], multiplier1);
+        /* 0x96: the exclusive or of three */
+        w[0] = _mm512_ternarylogic_epi32(_mm512_srli_epi64(product1, 32), w[1], key0, 0x96);
+        w[2] = _mm512_ternarylogic_epi32(_mm512_srli_epi64(product0, 32), w[3], key1, 0x96);
+        w[1] = product1;
+        w[3] = product0;
+    }
 }
 
-X16_FN void x16_words_transpose(const struct x16u words[4], struct x16u ret_out[4])
+/* Lane 4 k + j holds draw 4 j + k, so that a 4 x 4 transposition in each quarter puts every word in its
+ * place. */
+X16_FN void x16_philox(const uint32_t counter[4], const uint32_t key[2], struct x16u ret_words[4])
 {
-    __m512i a = _mm512_unpacklo_epi32(words[0].v, words[1].v);
-    __m512i b = _mm512_unpackhi_epi32(words[0].v, words[1].v);
-    __m512i c = _mm512_unpacklo_epi32(words[2].v, words[3].v);
-    __m512i d = _mm512_unpackhi_epi32(words[2].v, words[3].v);
-    ret_out[0].v = _mm512_unpacklo_epi64(a, c);
-    ret_out[1].v = _mm512_unpackhi_epi64(a, c);
-    ret_out[2].v = _mm512_unpacklo_epi64(b, d);
-    ret_out[3].v = _mm512_unpackhi_epi64(b, d);
+    const __m512i draws = _mm512_set_epi64(11, 3, 10, 2, 9, 1, 8, 0);
+    __m512i even[4], odd[4], w[4];
+    x8_philox(counter, key, draws, even);
+    x8_philox(counter, key, _mm512_add_epi64(draws, _mm512_set1_epi64(4)), odd);
+    for (int i = 0; i < 4; i++)
+        w[i] = _mm512_mask_blend_epi32(0xaaaa, even[i], _mm512_slli_epi64(odd[i], 32));
+    __m512i a = _mm512_unpacklo_epi32(w[0], w[1]), b = _mm512_unpackhi_epi32(w[0], w[1]);
+    __m512i c = _mm512_unpacklo_epi32(w[2], w[3]), d = _mm512_unpackhi_epi32(w[2], w[3]);
+    ret_words[0].v = _mm512_unpacklo_epi64(a, c);
+    ret_words[1].v = _mm512_unpackhi_epi64(a, c);
+    ret_words[2].v = _mm512_unpacklo_epi64(b, d);
+    ret_words[3].v = _mm512_unpackhi_epi64(b, d);
 }
 
 X16_FN struct x16f x16_load_bf16(const uint16_t *from)

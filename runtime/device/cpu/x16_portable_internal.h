@@ -10,6 +10,8 @@
 #ifndef AH_RUNTIME_DEVICE_CPU_X16_PORTABLE_INTERNAL_H
 #define AH_RUNTIME_DEVICE_CPU_X16_PORTABLE_INTERNAL_H
 
+#include "base/philox.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -94,25 +96,6 @@ X16_FN struct x16u x16_words_set(uint32_t value)
     return r;
 }
 
-X16_FN struct x16u x16_words_load(const uint32_t *from)
-{
-    struct x16u r;
-    memcpy(r.lane, from, sizeof r.lane);
-    return r;
-}
-
-X16_FN struct x16u x16_words_add(struct x16u a, struct x16u b)
-{
-    X16_EACH a.lane[i] += b.lane[i];
-    return a;
-}
-
-X16_FN struct x16u x16_words_xor(struct x16u a, struct x16u b)
-{
-    X16_EACH a.lane[i] ^= b.lane[i];
-    return a;
-}
-
 X16_FN struct x16u x16_words_high(struct x16u a)
 {
     X16_EACH a.lane[i] >>= 16;
@@ -125,22 +108,14 @@ X16_FN struct x16u x16_words_low(struct x16u a)
     return a;
 }
 
-/* Both halves of the 64-bit products a * b. */
-X16_FN void x16_words_product(struct x16u a, struct x16u b, struct x16u *ret_high, struct x16u *ret_low)
+/* The words of the 16 draws from a multiple of 16 on: word w of draw counter + d, four draws a vector, is
+ * ret_words[d / 4].lane[4 (d % 4) + w]. */
+X16_FN void x16_philox(const uint32_t counter[4], const uint32_t key[2], struct x16u ret_words[4])
 {
-    X16_EACH
-    {
-        uint64_t product = (uint64_t)a.lane[i] * b.lane[i];
-        ret_high->lane[i] = (uint32_t)(product >> 32);
-        ret_low->lane[i] = (uint32_t)product;
+    for (uint32_t d = 0; d < 16; d++) {
+        const uint32_t each[4] = {counter[0] + d, counter[1], counter[2], counter[3]};
+        ah_philox_bits(each, key, ret_words[d / 4].lane + d % 4 * 4);
     }
-}
-
-/* In each quarter k of four lanes a 4 x 4 transposition: out[j].lane[4k + w] = words[w].lane[4k + j]. */
-X16_FN void x16_words_transpose(const struct x16u words[4], struct x16u ret_out[4])
-{
-    for (int j = 0; j < 4; j++)
-        X16_EACH ret_out[j].lane[i] = words[i & 3].lane[(i & ~3) + j];
 }
 
 X16_FN struct x16f x16_load_bf16(const uint16_t *from)

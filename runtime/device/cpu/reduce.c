@@ -4,7 +4,7 @@
  */
 #include "runtime/device/cpu/reduce.h"
 
-#include "base/threads.h"
+#include "base/pool.h"
 #include "runtime/device/cpu/kernels_internal.h"
 
 enum {

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/file.h"
+
+#include "tests/support/check.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+static int enter_folder(void **state)
+{
+    char *folder = strdup("/tmp/autohete-file-XXXXXX");
+    *state = folder;
+    return !folder || !mkdtemp(folder) || chdir(folder);
+}
+
+static int leave_folder(void **state)
+{
+    char command[PATH_MAX];
+    snprintf(command, sizeof command, "rm -rf '%s'", (char *)*state);
+    free(*state);
+    return chdir("/") || system(command);
+}
+
+static void put(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void check_holds(const char *path, const char *text)
+{
+    char got[256] = {0};
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    (void)!fread(got, 1, sizeof got - 1, file);
+    fclose(file);
+    assert_string_equal(got, text);
+}
+
+static mode_t mode_of(const char *path)
+{
+    struct stat about;
+    assert_int_equal(stat(path, &about), 0);
+    return about.st_mode & 07777;
+}
+
+static int entries(void)
+{
+    int n = 0;
+    DIR *folder = opendir(".");
+    while (readdir(folder))
+        n++;
+    closedir(folder);
+    return n - 2; /* . and .. */
+}
+
+static void test_file__reads_what_is_there(void **state)
+{
+    (void)state;
+    struct ah_buffer bytes = {0};
+    struct ah_error err = {0};
+    put("a", "hello");
+    ah_buffer_puts(&bytes, "> ");
+    CHECK_OK(ah_file_read("a", 5, &bytes, &err), err);
+    assert_string_equal(bytes.data, "> hello");
+    put("empty", "");
+    ah_buffer_release(&bytes);
+    CHECK_OK(ah_file_read("empty", 0, &bytes, &err), err);
+    assert_string_equal(bytes.data, "");
+    CHECK_OK(ah_file_read("/proc/self/stat", 4096, &bytes, &err), err); /* says it is 0 bytes long */
+    assert_true(bytes.size > 10);
+    ah_buffer_release(&bytes);
+}
+
+static void test_file__read_failures_name_the_path(void **state)
+{
+    (void)state;
+    struct ah_buffer bytes = {0};
+    struct ah_error err = {0};
+    put("long", "0123456789");
+    ah_buffer_puts(&bytes, "kept");
+    CHECK_FAILS(ah_file_read("none", 10, &bytes, &err), err, AH_E_IO, "'none'");
+    CHECK_FAILS(ah_file_read(".", 10, &bytes, &err), err, AH_E_IO, "folder");
+    CHECK_FAILS(ah_file_read("long", 9, &bytes, &err), err, AH_E_IO, "'long'");
+    CHECK_FAILS(ah_file_read("/dev/zero", 100000, &bytes, &err), err, AH_E_IO, "'/dev/zero'");
+    CHECK_FAILS(ah_file_read("", 9, &bytes, &err), err, AH_E_IO, "''");
+    assert_string_equal(bytes.data, "kept");
+    assert_int_equal(bytes.size, 4);
+    assert_false(bytes.failed);
+    assert_int_equal(ah_file_read("none", 10, &bytes, NULL), AH_E_IO);
+    ah_buffer_release(&bytes);
+}
+
+static void test_file__dash_reads_standard_input(void **state)
+{
+    (void)state;
+    struct ah_buffer bytes = {0};
+    struct ah_error err = {0};
+    put("input", "from stdin");
+    int kept = dup(STDIN_FILENO), fd = open("input", O_RDONLY);
+    dup2(fd, STDIN_FILENO);
+    close(fd);
+    int rc = ah_file_read("-", 100, &bytes, &err);
+    dup2(kept, STDIN_FILENO);
+    close(kept);
+    CHECK_OK(rc, err);
+    assert_string_equal(bytes.data, "from stdin");
+    ah_buffer_release(&bytes);
+}
+
+static void test_file__new_files_get_the_umask(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    mode_t before = umask(027);
+    CHECK_OK(ah_file_write("new", "abc", 3, &err), err);
+    assert_int_equal(umask(before), 027);
+    check_holds("new", "abc");
+    assert_int_equal(mode_of("new"), 0640);
+    assert_int_equal(entries(), 1);
+}
+
+static void test_file__replacing_keeps_the_mode(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    put("old", "a longer text that was there");
+    chmod("old", 0604);
+    int seen = open("old", O_RDONLY); /* a reader that opened it before keeps the old content */
+    CHECK_OK(ah_file_write("old", "new", 3, &err), err);
+    check_holds("old", "new");
+    assert_int_equal(mode_of("old"), 0604);
+    char text[8] = {0};
+    assert_int_equal(read(seen, text, 7), 7);
+    assert_string_equal(text, "a longe");
+    close(seen);
+    CHECK_OK(ah_file_write("old", NULL, 0, &err), err);
+    check_holds("old", "");
+    assert_int_equal(entries(), 1);
+}
+
+static void test_file__links_are_followed_and_stay(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    char target[64];
+    mkdir("d", 0777);
+    put("d/real", "old");
+    assert_int_equal(symlink("real", "d/second"), 0); /* relative to d, not to here */
+    assert_int_equal(symlink("d/second", "first"), 0);
+    CHECK_OK(ah_file_write("first", "new", 3, &err), err);
+    check_holds("d/real", "new");
+    assert_int_equal(readlink("first", target, sizeof target), 8);
+    assert_int_equal(readlink("d/second", target, sizeof target), 4);
+    assert_int_equal(symlink("d/missing", "dangling"), 0);
+    CHECK_OK(ah_file_write("dangling", "made", 4, &err), err);
+    check_holds("d/missing", "made");
+    assert_int_equal(symlink("round", "round"), 0);
+    CHECK_FAILS(ah_file_write("round", "x", 1, &err), err, AH_E_IO, "'round'");
+}
+
+static void test_file__write_failures_name_the_path(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    char name[PATH_MAX + 10];
+    mkdir("d", 0777);
+    put("plain", "x");
+    CHECK_FAILS(ah_file_write("d", "x", 1, &err), err, AH_E_IO, "folder");
+    CHECK_FAILS(ah_file_write("d/", "x", 1, &err), err, AH_E_IO, "'d/'");
+    CHECK_FAILS(ah_file_write("", "x", 1, &err), err, AH_E_IO, "''");
+    CHECK_FAILS(ah_file_write("-", "x", 1, &err), err, AH_E_USAGE, "'-'");
+    CHECK_FAILS(ah_file_write("none/a", "x", 1, &err), err, AH_E_IO, "the folder 'none' does not exist");
+    CHECK_FAILS(ah_file_write("plain/a", "x", 1, &err), err, AH_E_IO, "'plain/a'");
+    CHECK_FAILS(ah_file_write("/dev/full", "x", 1, &err), err, AH_E_IO, "'/dev/full': No space left");
+    memset(name, 'n', 300);
+    name[300] = '\0';
+    CHECK_FAILS(ah_file_write(name, "x", 1, &err), err, AH_E_IO, "nnn");
+    memset(name, 'n', sizeof name);
+    name[sizeof name - 1] = '\0';
+    CHECK_FAILS(ah_file_write(name, "x", 1, &err), err, AH_E_IO, "too long");
+    assert_int_equal(ah_file_write("none/a", "x", 1, NULL), AH_E_IO);
+    assert_int_equal(entries(), 2);
+}
+
+/* A limit on the size of files stands for a full disk. */
+static void test_file__a_full_disk_loses_nothing(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    struct rlimit before, small;
+    static char lots[100000];
+    put("old", "precious");
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = before;
+    small.rlim_cur = 50000;
+    setrlimit(RLIMIT_FSIZE, &small);
+    int rc = ah_file_write("old", lots, sizeof lots, &err);
+    int fresh = ah_file_write("new", lots, sizeof lots, NULL);
+    setrlimit(RLIMIT_FSIZE, &before);
+    CHECK_FAILS(rc, err, AH_E_IO, "'old'");
+    assert_int_equal(fresh, AH_E_IO);
+    check_holds("old", "precious");
+    assert_int_equal(entries(), 1); /* no temporary file, no new one */
+}
+
+static void test_file__a_file_without_write_permission_stays(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    put("locked", "precious");
+    chmod("locked", 0444);
+    int as_root = geteuid() == 0;
+    if (as_root && (chmod(".", 0777) || seteuid(65534)))
+        skip();
+    int rc = ah_file_write("locked", "x", 1, &err);
+    if (as_root)
+        assert_int_equal(seteuid(0), 0);
+    CHECK_FAILS(rc, err, AH_E_IO, "'locked': Permission denied");
+    check_holds("locked", "precious");
+}
+
+struct reading {
+    const char *path; /* NULL: read from fd */
+    int fd;
+    size_t total;
+    unsigned char last;
+};
+
+/* Reads to the end, slowly at first so that the writer must wait. */
+static void *read_slowly(void *context)
+{
+    struct reading *reading = context;
+    unsigned char bytes[4096];
+    int fd = reading->path ? open(reading->path, O_RDONLY) : reading->fd;
+    for (;;) {
+        if (reading->total < 100000)
+            usleep(2000);
+        ssize_t got = read(fd, bytes, sizeof bytes);
+        if (got <= 0)
+            break;
+        reading->total += (size_t)got;
+        reading->last = bytes[got - 1];
+    }
+    close(fd);
+    return NULL;
+}
+
+static void on_alarm(int number)
+{
+    (void)number;
+}
+
+/* Writing to a pipe goes on through interrupting signals and waits for the reader. */
+static void test_file__pipes_are_written_in_place(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    struct reading reading = {.path = "pipe"};
+    static unsigned char lots[1000001];
+    lots[1000000] = 77;
+    assert_int_equal(mkfifo("pipe", 0666), 0);
+    struct sigaction action = {.sa_handler = on_alarm}, before; /* no SA_RESTART: calls fail with EINTR */
+    sigaction(SIGALRM, &action, &before);
+    sigset_t alarms;
+    sigemptyset(&alarms);
+    sigaddset(&alarms, SIGALRM);
+    pthread_sigmask(SIG_BLOCK, &alarms, NULL); /* the reader inherits this */
+    pthread_t reader;
+    pthread_create(&reader, NULL, read_slowly, &reading);
+    int gate = open("pipe", O_WRONLY); /* the reader has opened it */
+    pthread_sigmask(SIG_UNBLOCK, &alarms, NULL);
+    struct itimerval often = {{0, 500}, {0, 500}}, never = {0};
+    setitimer(ITIMER_REAL, &often, NULL);
+    int rc = ah_file_write("pipe", lots, sizeof lots, &err);
+    setitimer(ITIMER_REAL, &never, NULL);
+    close(gate);
+    pthread_join(reader, NULL);
+    sigaction(SIGALRM, &before, NULL);
+    CHECK_OK(rc, err);
+    assert_int_equal(reading.total, sizeof lots);
+    assert_int_equal(reading.last, 77);
+    struct stat about;
+    assert_int_equal(stat("pipe", &about), 0);
+    assert_true(S_ISFIFO(about.st_mode));
+}
+
+/* A descriptor that would block is waited for. */
+static void test_file__descriptors_are_written_in_place(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    int ends[2];
+    char path[64];
+    static unsigned char lots[300000];
+    assert_int_equal(pipe2(ends, O_NONBLOCK), 0);
+    fcntl(ends[0], F_SETFL, 0);
+    struct reading reading = {.fd = ends[0]};
+    pthread_t reader;
+    pthread_create(&reader, NULL, read_slowly, &reading);
+    snprintf(path, sizeof path, "/dev/fd/%d", ends[1]);
+    int rc = ah_file_write(path, lots, sizeof lots, &err);
+    close(ends[1]);
+    pthread_join(reader, NULL);
+    CHECK_OK(rc, err);
+    assert_int_equal(reading.total, sizeof lots);
+}
+
+/* Standard output that a shell redirected, also to the end of a file, loses nothing that was written before. */
+static void test_file__redirected_output_keeps_its_place(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    put("log", "before\n");
+    int kept = dup(STDOUT_FILENO), fd = open("log", O_WRONLY | O_APPEND);
+    fflush(stdout);
+    dup2(fd, STDOUT_FILENO);
+    close(fd);
+    int rc = ah_file_write("/dev/stdout", "one\n", 4, &err);
+    (void)!write(STDOUT_FILENO, "two\n", 4);
+    int again = ah_file_write("/dev/stdout", "three\n", 6, NULL);
+    dup2(kept, STDOUT_FILENO);
+    close(kept);
+    CHECK_OK(rc, err);
+    assert_int_equal(again, AH_OK);
+    check_holds("log", "before\none\ntwo\nthree\n");
+}
+
+enum { SWAPS = 200, SHORT_BYTES = 30000, LONG_BYTES = 50000 };
+
+static atomic_int swapping;
+
+static void *swap_contents(void *context)
+{
+    int *failed = context;
+    char *text = malloc(LONG_BYTES);
+    for (int i = 0; i < SWAPS; i++) {
+        size_t size = i % 2 ? SHORT_BYTES : LONG_BYTES;
+        memset(text, i % 2 ? 's' : 'l', size);
+        *failed |= ah_file_write("shared", text, size, NULL);
+    }
+    free(text);
+    atomic_store(&swapping, 0);
+    return NULL;
+}
+
+static void test_file__readers_never_see_half(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    struct ah_buffer bytes = {0};
+    int failed = 0;
+    CHECK_OK(ah_file_write("shared", NULL, 0, &err), err);
+    pthread_t writer;
+    atomic_store(&swapping, 1);
+    pthread_create(&writer, NULL, swap_contents, &failed);
+    while (atomic_load(&swapping)) {
+        ah_buffer_clear(&bytes);
+        CHECK_OK(ah_file_read("shared", LONG_BYTES, &bytes, &err), err);
+        char first = bytes.data[0];
+        assert_true(bytes.size == (first == 's' ? SHORT_BYTES : first == 'l' ? LONG_BYTES : 0));
+        for (size_t i = 0; i < bytes.size; i++)
+            assert_int_equal(bytes.data[i], first);
+    }
+    pthread_join(writer, NULL);
+    assert_int_equal(failed, 0);
+    ah_buffer_release(&bytes);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, enter_folder, leave_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_file__reads_what_is_there),
+        TEST(test_file__read_failures_name_the_path),
+        TEST(test_file__dash_reads_standard_input),
+        TEST(test_file__new_files_get_the_umask),
+        TEST(test_file__replacing_keeps_the_mode),
+        TEST(test_file__links_are_followed_and_stay),
+        TEST(test_file__write_failures_name_the_path),
+        TEST(test_file__a_full_disk_loses_nothing),
+        TEST(test_file__a_file_without_write_permission_stays),
+        TEST(test_file__pipes_are_written_in_place),
+        TEST(test_file__descriptors_are_written_in_place),
+        TEST(test_file__redirected_output_keeps_its_place),
+        TEST(test_file__readers_never_see_half),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

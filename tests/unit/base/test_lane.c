@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Jobs write plain memory: the thread sanitizer sees when a ticket does not order what it promises to order.
+ */
+#include "base/lane.h"
+
+#include "base/threads.h"
+#include "tests/support/check.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static struct ah_lane *new_lane(const char *name, size_t queue, size_t spans)
+{
+    struct ah_error err = {0};
+    struct ah_lane *lane = NULL;
+    struct ah_lane_options options = {.name = name, .cpu = -1, .queue = queue, .spans = spans};
+    CHECK_OK(ah_lane_new(&lane, &options, &err), err);
+    return lane;
+}
+
+struct append {
+    int *list; /* list[0] is the count */
+    int value;
+    int rc;
+};
+
+static int run_append(void *payload, struct ah_error *err)
+{
+    struct append *append = payload;
+    append->list[++append->list[0]] = append->value;
+    return append->rc ? ah_error_set(err, append->rc, "job %d failed", append->value) : AH_OK;
+}
+
+static uint64_t submit_append(struct ah_lane *lane, int *list, int value, int rc)
+{
+    struct append append = {list, value, rc};
+    struct ah_lane_job job = {
+        .run = run_append, .payload = &append, .payload_bytes = sizeof append, .tag = (uint64_t)value};
+    uint64_t ticket = 0;
+    assert_int_equal(ah_lane_submit(lane, &job, &ticket), AH_OK);
+    return ticket;
+}
+
+static void test_lane__jobs_run_in_order_and_tickets_count(void **state)
+{
+    (void)state;
+    int list[1001] = {0};
+    struct ah_lane *lane = new_lane("order", 0, 0);
+    assert_int_equal(ah_lane_done(lane), 0);
+    assert_int_equal(ah_lane_wait(lane, 0), AH_OK);
+    for (int i = 1; i <= 1000; i++)
+        assert_int_equal(submit_append(lane, list, i, AH_OK), i);
+    assert_int_equal(ah_lane_wait(lane, 500), AH_OK);
+    assert_true(ah_lane_done(lane) >= 500);
+    assert_int_equal(list[500], 500);
+    assert_int_equal(ah_lane_drain(lane, NULL), AH_OK);
+    assert_int_equal(ah_lane_done(lane), 1000);
+    for (int i = 0; i <= 1000; i++)
+        assert_int_equal(list[i], i ? i : 1000);
+    ah_lane_free(lane);
+    ah_lane_free(NULL);
+}
+
+static void test_lane__free_finishes_the_queue(void **state)
+{
+    (void)state;
+    int list[101] = {0};
+    struct ah_lane *lane = new_lane("free", 0, 0);
+    for (int i = 1; i <= 100; i++)
+        submit_append(lane, list, i, AH_OK);
+    ah_lane_free(lane);
+    assert_int_equal(list[0], 100);
+}
+
+static int run_sleep(void *payload, struct ah_error *err)
+{
+    uint64_t ns;
+    (void)err;
+    memcpy(&ns, payload, sizeof ns);
+    ah_threads_sleep_until_ns(ah_threads_now_ns() + ns);
+    return AH_OK;
+}
+
+static uint64_t submit_sleep(struct ah_lane *lane, uint64_t ns, const struct ah_lane_wait *waits,
+                             size_t n_waits)
+{
+    struct ah_lane_job job = {
+        .run = run_sleep, .payload = &ns, .payload_bytes = sizeof ns, .waits = waits, .n_waits = n_waits};
+    uint64_t ticket = 0;
+    assert_int_equal(ah_lane_submit(lane, &job, &ticket), AH_OK);
+    return ticket;
+}
+
+static void test_lane__a_full_queue_makes_submit_wait(void **state)
+{
+    (void)state;
+    int list[201] = {0};
+    struct ah_lane *lane = new_lane("full", 2, 0);
+    submit_sleep(lane, 5000000, NULL, 0);
+    for (int i = 1; i <= 200; i++) {
+        uint64_t ticket = submit_append(lane, list, i, AH_OK);
+        assert_true(ticket - ah_lane_done(lane) <= 2);
+    }
+    assert_int_equal(ah_lane_drain(lane, NULL), AH_OK);
+    for (int i = 1; i <= 200; i++)
+        assert_int_equal(list[i], i);
+    ah_lane_free(lane);
+}
+
+static void test_lane__waits_for_tickets_not_yet_submitted(void **state)
+{
+    (void)state;
+    int list[3] = {0};
+    struct ah_lane *first = new_lane("first", 0, 0), *second = new_lane("second", 0, 0);
+    struct append append = {list, 2, AH_OK};
+    struct ah_lane_wait wait = {first, 1};
+    struct ah_lane_job job = {
+        .run = run_append, .payload = &append, .payload_bytes = sizeof append, .waits = &wait, .n_waits = 1};
+    assert_int_equal(ah_lane_submit(second, &job, NULL), AH_OK);
+    ah_threads_sleep_until_ns(ah_threads_now_ns() + 5000000);
+    assert_int_equal(ah_lane_done(second), 0);
+    submit_append(first, list, 1, AH_OK);
+    assert_int_equal(ah_lane_wait(second, 1), AH_OK);
+    assert_true(list[0] == 2 && list[1] == 1 && list[2] == 2);
+    ah_lane_free(second);
+    ah_lane_free(first);
+}
+
+static void test_lane__first_error_is_kept_until_drained(void **state)
+{
+    (void)state;
+    int list[10] = {0};
+    struct ah_error err = {0};
+    struct ah_lane *lane = new_lane("errors", 0, 0);
+    submit_append(lane, list, 1, AH_OK);
+    assert_int_equal(ah_lane_failed(lane), 0);
+    submit_append(lane, list, 2, AH_E_NUMERIC);
+    uint64_t last = submit_append(lane, list, 3, AH_E_IO);
+    assert_int_equal(ah_lane_wait(lane, last), AH_E_NUMERIC);
+    assert_int_equal(ah_lane_failed(lane), AH_E_NUMERIC);
+    assert_int_equal(list[0], 3); /* later jobs run all the same */
+    CHECK_FAILS(ah_lane_drain(lane, &err), err, AH_E_NUMERIC, "job 2 failed");
+    assert_int_equal(err.code, AH_E_NUMERIC);
+    assert_int_equal(ah_lane_failed(lane), 0);
+    CHECK_OK(ah_lane_drain(lane, &err), err);
+    ah_lane_free(lane);
+}
+
+static int run_silent_failure(void *payload, struct ah_error *err)
+{
+    (void)payload;
+    (void)err;
+    return AH_E_CAPACITY;
+}
+
+static void test_lane__an_error_without_a_sentence_gets_one(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    struct ah_lane *lane = new_lane("h2d", 0, 0);
+    assert_int_equal(ah_lane_submit(lane, &(struct ah_lane_job){.run = run_silent_failure}, NULL), AH_OK);
+    CHECK_FAILS(ah_lane_drain(lane, &err), err, AH_E_CAPACITY, "job 1 of lane 'h2d'");
+    ah_lane_free(lane);
+}
+
+static void test_lane__refuses_what_cannot_be(void **state)
+{
+    (void)state;
+    int list[3] = {0};
+    struct ah_lane *lane = new_lane("refuse", 0, 0);
+    unsigned char big[AH_LANE_PAYLOAD_MAX + 1] = {0};
+    struct ah_lane_wait waits[AH_LANE_WAITS_MAX + 1] = {{lane, 1}};
+    uint64_t ticket = 77;
+    struct ah_lane_job job = {.run = run_append, .payload = big, .payload_bytes = sizeof big};
+    assert_int_equal(ah_lane_submit(lane, &job, &ticket), AH_E_USAGE);
+    job = (struct ah_lane_job){.run = run_append, .waits = waits, .n_waits = AH_LANE_WAITS_MAX + 1};
+    assert_int_equal(ah_lane_submit(lane, &job, &ticket), AH_E_USAGE);
+    job.n_waits = 1; /* for itself */
+    assert_int_equal(ah_lane_submit(lane, &job, &ticket), AH_E_USAGE);
+    assert_int_equal(ticket, 77);
+    assert_int_equal(submit_append(lane, list, 1, AH_OK), 1); /* nothing was queued */
+    assert_int_equal(ah_lane_drain(lane, NULL), AH_OK);
+    ah_lane_free(lane);
+}
+
+struct wide {
+    unsigned char bytes[AH_LANE_PAYLOAD_MAX - 8];
+    int *ok;
+};
+
+static int run_wide(void *payload, struct ah_error *err)
+{
+    struct wide *wide = payload;
+    (void)err;
+    *wide->ok = (uintptr_t)payload % 64 == 0;
+    for (size_t i = 0; i < sizeof wide->bytes; i++)
+        *wide->ok &= wide->bytes[i] == (i & 255);
+    return AH_OK;
+}
+
+static void test_lane__payload_is_a_copy(void **state)
+{
+    (void)state;
+    int ok = 0;
+    struct wide wide = {.ok = &ok};
+    struct ah_lane *lane = new_lane("payload", 0, 0);
+    for (size_t i = 0; i < sizeof wide.bytes; i++)
+        wide.bytes[i] = (unsigned char)i;
+    submit_sleep(lane, 2000000, NULL, 0);
+    struct ah_lane_job job = {.run = run_wide, .payload = &wide, .payload_bytes = sizeof wide};
+    assert_int_equal(ah_lane_submit(lane, &job, NULL), AH_OK);
+    memset(wide.bytes, 0, sizeof wide.bytes); /* before it ran */
+    assert_int_equal(ah_lane_drain(lane, NULL), AH_OK);
+    assert_true(ok);
+    ah_lane_free(lane);
+}
+
+static void test_lane__spans_are_the_newest_jobs(void **state)
+{
+    (void)state;
+    int list[32] = {0};
+    struct ah_lane_span spans[8];
+    struct ah_lane *lane = new_lane("spans", 0, 4), *slow = new_lane("slow", 0, 0);
+    assert_int_equal(ah_lane_spans(lane, spans, 8), 0);
+    uint64_t begin = ah_threads_now_ns();
+    submit_append(lane, list, 101, AH_OK);
+    submit_append(lane, list, 102, AH_OK);
+    ah_lane_drain(lane, NULL);
+    assert_int_equal(ah_lane_spans(lane, spans, 8), 2);
+    assert_int_equal(spans[1].tag, 102);
+    for (int i = 3; i <= 9; i++)
+        submit_append(lane, list, 100 + i, AH_OK);
+    struct ah_lane_wait wait = {slow, submit_sleep(slow, 3000000, NULL, 0)};
+    submit_sleep(lane, 2000000, &wait, 1);
+    ah_lane_drain(lane, NULL);
+    assert_int_equal(ah_lane_spans(lane, spans, 8), 4);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(spans[i].ticket, 7 + i);
+        assert_true(begin <= spans[i].ready_ns && spans[i].ready_ns <= spans[i].start_ns);
+        assert_true(spans[i].start_ns <= spans[i].end_ns && spans[i].end_ns <= ah_threads_now_ns());
+        assert_true(i == 0 || spans[i].ready_ns >= spans[i - 1].end_ns);
+    }
+    assert_true(spans[3].end_ns - spans[3].start_ns >= 2000000); /* it slept that long, after the wait */
+    struct ah_lane_span other;
+    assert_int_equal(ah_lane_spans(slow, &other, 1), 1);
+    assert_true(spans[3].start_ns >= other.end_ns);
+    assert_int_equal(ah_lane_spans(lane, spans, 2), 2);
+    assert_int_equal(spans[1].ticket, 10);
+    ah_lane_free(lane);
+    ah_lane_free(slow);
+}
+
+struct gate {
+    atomic_int inside, open;
+};
+
+static int run_gate(void *payload, struct ah_error *err)
+{
+    struct gate *gate;
+    (void)err;
+    memcpy(&gate, payload, sizeof gate);
+    atomic_store(&gate->inside, 1);
+    while (!atomic_load(&gate->open))
+        sched_yield();
+    return AH_OK;
+}
+
+static void test_lane__busy_while_a_job_runs(void **state)
+{
+    (void)state;
+    struct gate gate = {0}, *at = &gate;
+    struct ah_lane *lane = new_lane("busy", 0, 0);
+    assert_false(ah_lane_busy(lane));
+    struct ah_lane_job job = {.run = run_gate, .payload = &at, .payload_bytes = sizeof at};
+    assert_int_equal(ah_lane_submit(lane, &job, NULL), AH_OK);
+    while (!atomic_load(&gate.inside))
+        sched_yield();
+    assert_true(ah_lane_busy(lane));
+    atomic_store(&gate.open, 1);
+    ah_lane_drain(lane, NULL);
+    assert_false(ah_lane_busy(lane));
+    ah_lane_free(lane);
+}
+
+static void test_lane__names_the_processor_it_cannot_have(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    struct ah_lane *lane = NULL;
+    CHECK_FAILS(ah_lane_new(&lane, &(struct ah_lane_options){.name = "far", .cpu = 8000}, &err), err,
+                AH_E_FAILED, "'far' on processor 8000");
+    assert_null(lane);
+}
+
+static void test_lane__idle_lanes_use_no_processor(void **state)
+{
+    (void)state;
+    struct ah_lane *waiting = new_lane("waiting", 0, 0), *idle = new_lane("idle", 0, 0);
+    struct gate gate = {0}, *at = &gate;
+    struct ah_lane_wait wait = {idle, 1};
+    submit_sleep(waiting, 0, &wait, 1); /* waits for a ticket of the idle lane */
+    struct timespec before, after;
+    ah_threads_sleep_until_ns(ah_threads_now_ns() + 20000000);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+    ah_threads_sleep_until_ns(ah_threads_now_ns() + 300000000);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+    double used = (double)(after.tv_sec - before.tv_sec) + 1e-9 * (double)(after.tv_nsec - before.tv_nsec);
+    assert_true(used < 0.05);
+    atomic_store(&gate.open, 1);
+    struct ah_lane_job job = {.run = run_gate, .payload = &at, .payload_bytes = sizeof at};
+    assert_int_equal(ah_lane_submit(idle, &job, NULL), AH_OK);
+    ah_lane_free(waiting);
+    ah_lane_free(idle);
+}
+
+/* The stress: jobs 0..JOBS-1 in one global order, each on a random lane, each waiting for some earlier jobs.
+ * One thread a lane submits them through small queues. A job checks that all it waits for, and its predecessor
+ * on the lane, have run: plain reads, ordered by tickets alone. */
+enum { LANES = 4, JOBS = 4000, STRESS_WAITS = 4 };
+
+struct stress_job {
+    int lane;
+    uint64_t ticket;
+    int before[STRESS_WAITS]; /* jobs it waits for; -1: none */
+    int previous;             /* on its lane; -1: none */
+    int ran;
+};
+
+struct stress {
+    struct ah_lane *lanes[LANES];
+    struct stress_job jobs[JOBS];
+    int by_ticket[LANES][JOBS + 1];
+    int last[LANES];
+    atomic_int wrong, finished;
+};
+
+struct stress_payload {
+    struct stress *stress;
+    int job;
+};
+
+static int run_stress(void *payload, struct ah_error *err)
+{
+    struct stress_payload *at = payload;
+    struct stress_job *job = &at->stress->jobs[at->job];
+    (void)err;
+    for (int i = 0; i < STRESS_WAITS; i++)
+        if (job->before[i] >= 0 && !at->stress->jobs[job->before[i]].ran)
+            atomic_fetch_add(&at->stress->wrong, 1);
+    if (job->previous >= 0 && !at->stress->jobs[job->previous].ran)
+        atomic_fetch_add(&at->stress->wrong, 1);
+    job->ran++;
+    return AH_OK;
+}
+
+struct submitter {
+    struct stress *stress;
+    int lane;
+    uint64_t seed;
+};
+
+static void *submit_stress(void *context)
+{
+    struct submitter *self = context;
+    struct stress *stress = self->stress;
+    for (int i = 0; i < JOBS; i++) {
+        struct stress_job *job = &stress->jobs[i];
+        if (job->lane != self->lane)
+            continue;
+        struct ah_lane_wait waits[STRESS_WAITS];
+        size_t n_waits = 0;
+        for (int k = 0; k < STRESS_WAITS; k++)
+            if (job->before[k] >= 0) {
+                const struct stress_job *before = &stress->jobs[job->before[k]];
+                waits[n_waits++] = (struct ah_lane_wait){stress->lanes[before->lane], before->ticket};
+            }
+        struct stress_payload payload = {stress, i};
+        struct ah_lane_job submitted = {.run = run_stress,
+                                        .payload = &payload,
+                                        .payload_bytes = sizeof payload,
+                                        .waits = waits,
+                                        .n_waits = n_waits};
+        uint64_t ticket = 0;
+        if (ah_lane_submit(stress->lanes[self->lane], &submitted, &ticket) || ticket != job->ticket)
+            atomic_fetch_add(&stress->wrong, 1);
+        if (check_random(&self->seed) % 64 == 0)
+            ah_threads_sleep_until_ns(ah_threads_now_ns() + check_random(&self->seed) % 100000);
+    }
+    return NULL;
+}
+
+/* Reads `done` counts all the time: they only grow, and what they count has run. */
+static void *watch_stress(void *context)
+{
+    struct stress *stress = context;
+    uint64_t seen[LANES] = {0};
+    while (!atomic_load(&stress->finished)) {
+        for (int lane = 0; lane < LANES; lane++) {
+            uint64_t done = ah_lane_done(stress->lanes[lane]);
+            int wrong = done < seen[lane];
+            for (uint64_t ticket = seen[lane] + 1; ticket <= done; ticket++)
+                wrong |= !stress->jobs[stress->by_ticket[lane][ticket]].ran;
+            if (wrong)
+                atomic_fetch_add(&stress->wrong, 1);
+            seen[lane] = done;
+        }
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void plan_stress(struct stress *stress, uint64_t *seed)
+{
+    uint64_t tickets[LANES] = {0};
+    for (int lane = 0; lane < LANES; lane++)
+        stress->last[lane] = -1;
+    for (int i = 0; i < JOBS; i++) {
+        struct stress_job *job = &stress->jobs[i];
+        job->lane = (int)(check_random(seed) % LANES);
+        job->ticket = ++tickets[job->lane];
+        job->previous = stress->last[job->lane];
+        stress->last[job->lane] = i;
+        stress->by_ticket[job->lane][job->ticket] = i;
+        for (int k = 0; k < STRESS_WAITS; k++) {
+            int back = 1 + (int)(check_random(seed) % 12);
+            job->before[k] = check_random(seed) % 2 && back <= i ? i - back : -1;
+        }
+    }
+}
+
+static void test_lane__random_graphs_keep_their_order(void **state)
+{
+    (void)state;
+    uint64_t seed = check_seed(51);
+    for (int round = 0; round < 4; round++) {
+        struct stress *stress = calloc(1, sizeof *stress);
+        plan_stress(stress, &seed);
+        for (int lane = 0; lane < LANES; lane++)
+            stress->lanes[lane] = new_lane("stress", 1 + (size_t)(round * 5), 0);
+        pthread_t threads[LANES], watcher;
+        struct submitter submitters[LANES];
+        pthread_create(&watcher, NULL, watch_stress, stress);
+        for (int lane = 0; lane < LANES; lane++) {
+            submitters[lane] = (struct submitter){stress, lane, check_random(&seed) | 1};
+            pthread_create(&threads[lane], NULL, submit_stress, &submitters[lane]);
+        }
+        for (int lane = 0; lane < LANES; lane++)
+            pthread_join(threads[lane], NULL);
+        for (int lane = 0; lane < LANES; lane++)
+            assert_int_equal(ah_lane_drain(stress->lanes[lane], NULL), AH_OK);
+        atomic_store(&stress->finished, 1);
+        pthread_join(watcher, NULL);
+        assert_int_equal(atomic_load(&stress->wrong), 0);
+        for (int i = 0; i < JOBS; i++)
+            assert_int_equal(stress->jobs[i].ran, 1);
+        for (int lane = 0; lane < LANES; lane++)
+            ah_lane_free(stress->lanes[lane]);
+        free(stress);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lane__jobs_run_in_order_and_tickets_count),
+        cmocka_unit_test(test_lane__free_finishes_the_queue),
+        cmocka_unit_test(test_lane__a_full_queue_makes_submit_wait),
+        cmocka_unit_test(test_lane__waits_for_tickets_not_yet_submitted),
+        cmocka_unit_test(test_lane__first_error_is_kept_until_drained),
+        cmocka_unit_test(test_lane__an_error_without_a_sentence_gets_one),
+        cmocka_unit_test(test_lane__refuses_what_cannot_be),
+        cmocka_unit_test(test_lane__payload_is_a_copy),
+        cmocka_unit_test(test_lane__spans_are_the_newest_jobs),
+        cmocka_unit_test(test_lane__busy_while_a_job_runs),
+        cmocka_unit_test(test_lane__names_the_processor_it_cannot_have),
+        cmocka_unit_test(test_lane__idle_lanes_use_no_processor),
+        cmocka_unit_test(test_lane__random_graphs_keep_their_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Counters of chunks are plain integers: the thread sanitizer sees when a chunk runs twice at once, or when the
+ * caller is not told that it ran.
+ */
+#include "base/pool.h"
+
+#include "base/threads.h"
+#include "tests/support/check.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { CHUNKS_MAX = 257, THREADS_MAX = 8 };
+
+struct tally {
+    unsigned threads;
+    unsigned value;                /* written by the caller before a run, read by chunks */
+    unsigned ran[CHUNKS_MAX];      /* by chunk */
+    unsigned seen[CHUNKS_MAX];     /* `value` as the chunk saw it */
+    unsigned scratch[THREADS_MAX]; /* by worker */
+    atomic_uint wrong;
+};
+
+static void count_chunk(void *context, size_t chunk, unsigned worker)
+{
+    struct tally *tally = context;
+    if (chunk >= CHUNKS_MAX || worker >= tally->threads) {
+        atomic_fetch_add(&tally->wrong, 1);
+        return;
+    }
+    tally->ran[chunk]++;
+    tally->seen[chunk] = tally->value;
+    tally->scratch[worker]++;
+}
+
+static struct ah_pool *new_pool(unsigned threads, unsigned spin_us)
+{
+    struct ah_error err = {0};
+    struct ah_pool *pool = NULL;
+    CHECK_OK(ah_pool_new(&pool, &(struct ah_pool_options){.threads = threads, .spin_us = spin_us}, &err),
+             err);
+    assert_int_equal(ah_pool_threads(pool), threads);
+    return pool;
+}
+
+static void run_and_check(struct ah_pool *pool, struct tally *tally, size_t chunks)
+{
+    unsigned before = 0, after = 0;
+    for (unsigned i = 0; i < THREADS_MAX; i++)
+        before += tally->scratch[i];
+    memset(tally->ran, 0, sizeof tally->ran);
+    tally->value++;
+    ah_pool_run(pool, count_chunk, tally, chunks);
+    for (size_t i = 0; i < CHUNKS_MAX; i++) {
+        assert_int_equal(tally->ran[i], i < chunks);
+        if (i < chunks)
+            assert_int_equal(tally->seen[i], tally->value);
+    }
+    for (unsigned i = 0; i < THREADS_MAX; i++)
+        after += tally->scratch[i];
+    assert_int_equal(after - before, chunks);
+    assert_int_equal(atomic_load(&tally->wrong), 0);
+}
+
+static void test_pool__every_chunk_runs_once(void **state)
+{
+    (void)state;
+    uint64_t seed = check_seed(41);
+    for (unsigned threads = 1; threads <= THREADS_MAX; threads++) {
+        struct tally tally = {.threads = threads};
+        struct ah_pool *pool = new_pool(threads, 0);
+        for (size_t chunks = 0; chunks < 20; chunks++) /* none, fewer than threads, more */
+            run_and_check(pool, &tally, chunks);
+        for (int i = 0; i < 100; i++)
+            run_and_check(pool, &tally, check_random(&seed) % (CHUNKS_MAX + 1));
+        ah_pool_free(pool);
+    }
+}
+
+static void test_pool__null_runs_on_the_caller(void **state)
+{
+    (void)state;
+    struct tally tally = {.threads = 1};
+    assert_int_equal(ah_pool_threads(NULL), 1);
+    run_and_check(NULL, &tally, 0);
+    run_and_check(NULL, &tally, 17);
+    ah_pool_free(NULL);
+}
+
+static void test_pool__ten_thousand_tiny_runs(void **state)
+{
+    (void)state;
+    struct tally tally = {.threads = 4};
+    struct ah_pool *pool = new_pool(4, 0);
+    for (int i = 0; i < 10000; i++)
+        run_and_check(pool, &tally, (size_t)(i % 7));
+    ah_pool_free(pool);
+}
+
+/* Pools of two sizes called in turn, one with a small patience, so that workers are spinning, falling asleep and
+ * asleep when a run comes. */
+static void test_pool__runs_at_any_moment_of_falling_asleep(void **state)
+{
+    (void)state;
+    uint64_t seed = check_seed(42);
+    struct tally a = {.threads = 3}, b = {.threads = 2};
+    struct ah_pool *patient = new_pool(3, 0), *sleepy = new_pool(2, 1);
+    for (int i = 0; i < 3000; i++) {
+        if (check_random(&seed) % 2)
+            ah_threads_sleep_until_ns(ah_threads_now_ns() + check_random(&seed) % 100000);
+        run_and_check(patient, &a, check_random(&seed) % 5);
+        run_and_check(sleepy, &b, check_random(&seed) % 5);
+    }
+    ah_pool_free(patient);
+    ah_pool_free(sleepy);
+}
+
+struct meeting {
+    atomic_uint arrived;
+    unsigned expected;
+};
+
+/* Ends only when all participants are inside a chunk at once. */
+static void meet(void *context, size_t chunk, unsigned worker)
+{
+    struct meeting *meeting = context;
+    (void)chunk;
+    (void)worker;
+    atomic_fetch_add(&meeting->arrived, 1);
+    while (atomic_load(&meeting->arrived) < meeting->expected)
+        sched_yield();
+}
+
+/* A lost wake-up hangs here: as many chunks as threads, none of which ends before all began. */
+static void test_pool__sleeping_workers_wake(void **state)
+{
+    (void)state;
+    uint64_t seed = check_seed(43);
+    for (unsigned threads = 2; threads <= 4; threads++) {
+        struct ah_pool *pool = new_pool(threads, 1);
+        for (int i = 0; i < 500; i++) {
+            struct meeting meeting = {.expected = threads};
+            ah_threads_sleep_until_ns(ah_threads_now_ns() + check_random(&seed) % 200000);
+            ah_pool_run(pool, meet, &meeting, threads);
+        }
+        ah_pool_free(pool);
+    }
+}
+
+/* The caller sleeps while a long chunk runs elsewhere, and is woken. */
+static void slow_for_workers(void *context, size_t chunk, unsigned worker)
+{
+    struct meeting *meeting = context;
+    (void)chunk;
+    meet(context, 0, worker);
+    if (worker)
+        ah_threads_sleep_until_ns(ah_threads_now_ns() + 1000000);
+    atomic_fetch_add(&meeting->arrived, 1);
+}
+
+static void test_pool__caller_waits_for_long_chunks(void **state)
+{
+    (void)state;
+    struct ah_pool *pool = new_pool(2, 1);
+    for (int i = 0; i < 100; i++) {
+        struct meeting meeting = {.expected = 2};
+        ah_pool_run(pool, slow_for_workers, &meeting, 2);
+        assert_int_equal(atomic_load(&meeting.arrived), 4);
+    }
+    ah_pool_free(pool);
+}
+
+static double cpu_seconds(void)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
+}
+
+static void test_pool__idle_workers_use_no_processor(void **state)
+{
+    (void)state;
+    struct tally tally = {.threads = 4};
+    struct ah_pool *pool = new_pool(4, 0);
+    run_and_check(pool, &tally, 100);
+    ah_threads_sleep_until_ns(ah_threads_now_ns() + 20000000);
+    double before = cpu_seconds();
+    ah_threads_sleep_until_ns(ah_threads_now_ns() + 300000000);
+    assert_true(cpu_seconds() - before < 0.05);
+    ah_pool_free(pool);
+}
+
+static void test_pool__new_and_free_at_once(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 200; i++)
+        ah_pool_free(new_pool(1 + (unsigned)i % 4, 1));
+}
+
+static void note_cpu(void *context, size_t chunk, unsigned worker)
+{
+    int *cpu_of = context;
+    (void)chunk;
+    cpu_of[worker] = sched_getcpu();
+    ah_threads_sleep_until_ns(ah_threads_now_ns() + 100000); /* others get their turn */
+}
+
+static void test_pool__pins_its_workers(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    unsigned allowed[1024];
+    unsigned n = ah_threads_cpus(allowed, 1024);
+    int last = (int)allowed[n - 1];
+    const int cpus[] = {-1, last, last};
+    struct ah_pool *pool = NULL;
+    CHECK_OK(ah_pool_new(&pool, &(struct ah_pool_options){.threads = 3, .cpus = cpus}, &err), err);
+    int cpu_of[3] = {last, last, last};
+    ah_pool_run(pool, note_cpu, cpu_of, 30);
+    assert_int_equal(cpu_of[1], last);
+    assert_int_equal(cpu_of[2], last);
+    ah_pool_free(pool);
+}
+
+static void test_pool__names_the_processor_it_cannot_have(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    struct ah_pool *pool = NULL;
+    const int cpus[] = {-1, -1, 8000};
+    CHECK_FAILS(ah_pool_new(&pool, &(struct ah_pool_options){.threads = 3, .cpus = cpus}, &err), err,
+                AH_E_FAILED, "8000");
+    assert_null(pool);
+}
+
+static void test_pool__default_is_every_processor(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    struct ah_pool *pool = NULL;
+    CHECK_OK(ah_pool_new(&pool, &(struct ah_pool_options){0}, &err), err);
+    assert_int_equal(ah_pool_threads(pool), ah_threads_cpus(NULL, 0));
+    ah_pool_free(pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pool__every_chunk_runs_once),
+        cmocka_unit_test(test_pool__null_runs_on_the_caller),
+        cmocka_unit_test(test_pool__ten_thousand_tiny_runs),
+        cmocka_unit_test(test_pool__runs_at_any_moment_of_falling_asleep),
+        cmocka_unit_test(test_pool__sleeping_workers_wake),
+        cmocka_unit_test(test_pool__caller_waits_for_long_chunks),
+        cmocka_unit_test(test_pool__idle_workers_use_no_processor),
+        cmocka_unit_test(test_pool__new_and_free_at_once),
+        cmocka_unit_test(test_pool__pins_its_workers),
+        cmocka_unit_test(test_pool__names_the_processor_it_cannot_have),
+        cmocka_unit_test(test_pool__default_is_every_processor),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Machines as their files: each test writes the files of one into a folder that stands for /.
+ */
+#include "base/host_memory.h"
+
+#include "tests/support/check.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const uint64_t gib = 1ULL << 30;
+
+static int make_root(void **state)
+{
+    char *root = strdup("/tmp/autohete-memory-XXXXXX");
+    *state = root;
+    return !root || !mkdtemp(root);
+}
+
+static int remove_root(void **state)
+{
+    char command[PATH_MAX];
+    snprintf(command, sizeof command, "rm -rf '%s'", (char *)*state);
+    free(*state);
+    return system(command);
+}
+
+static void put(const char *root, const char *path, const char *text)
+{
+    char full[PATH_MAX];
+    snprintf(full, sizeof full, "%s/%s", root, path);
+    for (char *slash = strchr(full + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(full, 0777);
+        *slash = '/';
+    }
+    FILE *file = fopen(full, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static struct ah_host_memory read_memory(const char *root)
+{
+    struct ah_error err = {0};
+    struct ah_host_memory memory;
+    CHECK_OK(ah_host_memory_read(&memory, root, &err), err);
+    return memory;
+}
+
+static void put_meminfo(const char *root) /* 16 GiB, 10 of them available */
+{
+    put(root, "proc/meminfo",
+        "MemTotal:       16777216 kB\nMemFree:         1000000 kB\nMemAvailable:   10485760 kB\nBuffers: 1 "
+        "kB\n");
+}
+
+static void test_host_memory__without_groups(void **state)
+{
+    put_meminfo(*state);
+    struct ah_host_memory memory = read_memory(*state);
+    assert_int_equal(memory.total_bytes, 16 * gib);
+    assert_int_equal(memory.available_bytes, 10 * gib);
+    assert_int_equal(memory.limit_bytes, UINT64_MAX);
+    assert_int_equal(memory.usable_bytes, 16 * gib);
+}
+
+static void test_host_memory__version_2_takes_the_least_above(void **state)
+{
+    put_meminfo(*state);
+    put(*state, "proc/self/cgroup", "0::/user.slice/user-1000.slice/app.scope\n");
+    put(*state, "sys/fs/cgroup/user.slice/user-1000.slice/app.scope/memory.max", "max\n");
+    put(*state, "sys/fs/cgroup/user.slice/user-1000.slice/memory.max", "4294967296\n");
+    put(*state, "sys/fs/cgroup/user.slice/memory.max", "8589934592\n");
+    struct ah_host_memory memory = read_memory(*state);
+    assert_int_equal(memory.limit_bytes, 4 * gib);
+    assert_int_equal(memory.usable_bytes, 4 * gib);
+    assert_int_equal(memory.total_bytes, 16 * gib);
+}
+
+static void test_host_memory__version_2_inside_a_container(void **state)
+{
+    put_meminfo(*state);
+    put(*state, "proc/self/cgroup", "0::/\n");
+    put(*state, "sys/fs/cgroup/memory.max", "2147483648\n");
+    assert_int_equal(read_memory(*state).usable_bytes, 2 * gib);
+}
+
+static void test_host_memory__path_of_the_host_inside_a_container(void **state)
+{
+    put_meminfo(*state);
+    put(*state, "proc/self/cgroup",
+        "5:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n0::/system.slice/docker\n");
+    put(*state, "sys/fs/cgroup/memory/memory.limit_in_bytes", "3221225472\n");
+    assert_int_equal(read_memory(*state).usable_bytes, 3 * gib);
+}
+
+static void test_host_memory__version_1_and_its_unlimited(void **state)
+{
+    put_meminfo(*state);
+    put(*state, "proc/self/cgroup", "9:name=systemd:/\n4:hugetlb,memory:/jobs/7\n0::/\n");
+    put(*state, "sys/fs/cgroup/memory/jobs/7/memory.limit_in_bytes", "9223372036854771712\n");
+    put(*state, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    assert_int_equal(read_memory(*state).usable_bytes, 16 * gib);
+    put(*state, "sys/fs/cgroup/memory/jobs/memory.limit_in_bytes", "5368709120\n");
+    assert_int_equal(read_memory(*state).usable_bytes, 5 * gib);
+}
+
+static void test_host_memory__both_versions_at_once(void **state)
+{
+    put_meminfo(*state);
+    put(*state, "proc/self/cgroup", "4:memory:/a\n0::/b\n");
+    put(*state, "sys/fs/cgroup/memory/a/memory.limit_in_bytes", "7516192768\n");
+    put(*state, "sys/fs/cgroup/unified/b/memory.max", "6442450944\n");
+    assert_int_equal(read_memory(*state).usable_bytes, 6 * gib);
+}
+
+static void test_host_memory__other_controllers_do_not_count(void **state)
+{
+    put_meminfo(*state);
+    put(*state, "proc/self/cgroup", "nonsense\n:\n3:cpuset,xmemory:/a\n2:memoryx:/a\n");
+    put(*state, "sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1000\n");
+    assert_int_equal(read_memory(*state).limit_bytes, UINT64_MAX);
+}
+
+static void test_host_memory__damaged_limits_do_not_count(void **state)
+{
+    put_meminfo(*state);
+    put(*state, "proc/self/cgroup", "0::/a\n");
+    put(*state, "sys/fs/cgroup/a/memory.max", "\n");
+    assert_int_equal(read_memory(*state).limit_bytes, UINT64_MAX);
+}
+
+static void test_host_memory__no_total_is_an_error(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_host_memory memory;
+    CHECK_FAILS(ah_host_memory_read(&memory, *state, &err), err, AH_E_IO, "/proc/meminfo'");
+    put(*state, "proc/meminfo", "MemFree: 1 kB\n");
+    CHECK_FAILS(ah_host_memory_read(&memory, *state, &err), err, AH_E_IO, "MemTotal");
+}
+
+/* The oracle on the machine itself: the C library asks the kernel in another way (sysinfo). */
+static void test_host_memory__this_machine(void **state)
+{
+    (void)state;
+    struct ah_host_memory memory = read_memory(NULL);
+    uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGE_SIZE);
+    assert_int_equal(memory.total_bytes, total);
+    assert_true(memory.available_bytes <= memory.total_bytes && memory.usable_bytes <= memory.total_bytes);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_host_memory__without_groups),
+        TEST(test_host_memory__version_2_takes_the_least_above),
+        TEST(test_host_memory__version_2_inside_a_container),
+        TEST(test_host_memory__path_of_the_host_inside_a_container),
+        TEST(test_host_memory__version_1_and_its_unlimited),
+        TEST(test_host_memory__both_versions_at_once),
+        TEST(test_host_memory__other_controllers_do_not_count),
+        TEST(test_host_memory__damaged_limits_do_not_count),
+        TEST(test_host_memory__no_total_is_an_error),
+        TEST(test_host_memory__this_machine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

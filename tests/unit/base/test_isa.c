@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The oracle is the kernel: /proc/cpuinfo lists what processor and system offer together.
+ */
+#include "base/isa.h"
+
+#include "tests/support/check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static char flags[8192];
+
+static int read_flags(void **state)
+{
+    (void)state;
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    while (file && fgets(flags, sizeof flags, file))
+        if (!strncmp(flags, "flags", 5))
+            break;
+    if (file)
+        fclose(file);
+    char *end = strchr(flags, '\n');
+    if (end)
+        *end = ' ';
+    return strncmp(flags, "flags", 5) ? (flags[0] = '\0', 0) : 0;
+}
+
+static bool listed(const char *names)
+{
+    char copy[128], word[64];
+    snprintf(copy, sizeof copy, "%s", names);
+    for (char *name = strtok(copy, " "); name; name = strtok(NULL, " ")) {
+        snprintf(word, sizeof word, " %s ", name);
+        if (!strstr(flags, word))
+            return false;
+    }
+    return true;
+}
+
+static void test_isa__widest_as_the_kernel_says(void **state)
+{
+    (void)state;
+    enum ah_isa expected = AH_ISA_PORTABLE;
+    if (listed("avx avx2 fma f16c"))
+        expected = AH_ISA_AVX2;
+    if (expected == AH_ISA_AVX2 && listed("avx512f avx512bw avx512dq avx512vl"))
+        expected = AH_ISA_AVX512;
+    assert_int_equal(ah_isa_detect(), expected);
+}
+
+static void test_isa__bf16_as_the_kernel_says(void **state)
+{
+    (void)state;
+    assert_int_equal(ah_isa_has_avx512_bf16(), listed("avx512f avx512_bf16"));
+    assert_int_equal(ah_isa_has_amx_bf16(), listed("amx_bf16 amx_tile"));
+}
+
+static void test_isa__names(void **state)
+{
+    (void)state;
+    assert_string_equal(ah_isa_name(AH_ISA_PORTABLE), "portable");
+    assert_string_equal(ah_isa_name(AH_ISA_AVX2), "avx2");
+    assert_string_equal(ah_isa_name(AH_ISA_AVX512), "avx512");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_isa__widest_as_the_kernel_says),
+        cmocka_unit_test(test_isa__bf16_as_the_kernel_says),
+        cmocka_unit_test(test_isa__names),
+    };
+    return cmocka_run_group_tests(tests, read_flags, NULL);
+}

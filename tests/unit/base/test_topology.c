@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/topology.h"
+
+#include "base/threads.h"
+#include "tests/support/check.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct ah_topology synthetic(const char *description)
+{
+    struct ah_error err = {0};
+    struct ah_topology topology;
+    CHECK_OK(ah_topology_init(&topology, &(struct ah_topology_options){.synthetic = description}, &err), err);
+    return topology;
+}
+
+static void check_cpus(const struct ah_topology *topology, const int *expected, unsigned n)
+{
+    assert_int_equal(topology->threads, n);
+    for (unsigned i = 0; i < n; i++)
+        assert_int_equal(topology->cpus[i], expected[i]);
+}
+
+static void test_topology__siblings_come_last(void **state)
+{
+    (void)state;
+    struct ah_topology topology = synthetic("pack:2 core:4 pu:2");
+    assert_int_equal(topology.sockets, 2);
+    assert_int_equal(topology.cores, 8);
+    static const int expected[] = {0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15};
+    check_cpus(&topology, expected, 16);
+    ah_topology_release(&topology);
+}
+
+/* As Linux numbers the processors of many machines: siblings after all cores. */
+static void test_topology__numbers_are_the_kernels(void **state)
+{
+    (void)state;
+    struct ah_topology topology = synthetic("numa:2 core:2 pu:2(indexes=0,4,1,5,2,6,3,7)");
+    assert_int_equal(topology.numa_nodes, 2);
+    assert_int_equal(topology.cores, 4);
+    static const int expected[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    check_cpus(&topology, expected, 8);
+    ah_topology_release(&topology);
+}
+
+static void test_topology__without_siblings(void **state)
+{
+    (void)state;
+    struct ah_topology topology = synthetic("pack:1 core:3 pu:1");
+    static const int expected[] = {0, 1, 2};
+    check_cpus(&topology, expected, 3);
+    assert_int_equal(topology.cores, 3);
+    ah_topology_release(&topology);
+}
+
+static void test_topology__without_cores(void **state)
+{
+    (void)state;
+    struct ah_topology topology = synthetic("pack:1 pu:2");
+    assert_int_equal(topology.cores, 2);
+    static const int expected[] = {0, 1};
+    check_cpus(&topology, expected, 2);
+    ah_topology_release(&topology);
+}
+
+static void test_topology__four_siblings_and_memory(void **state)
+{
+    (void)state;
+    struct ah_topology topology = synthetic("pack:2 [numa(memory=3221225472)] core:1 pu:4");
+    static const int expected[] = {0, 4, 1, 5, 2, 6, 3, 7};
+    check_cpus(&topology, expected, 8);
+    assert_int_equal(topology.memory_bytes, 6ULL << 30);
+    assert_string_equal(topology.note, "");
+    ah_topology_release(&topology);
+}
+
+static void test_topology__refuses_nonsense(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    struct ah_topology topology;
+    struct ah_topology_options options = {.synthetic = "no such:thing"};
+    CHECK_FAILS(ah_topology_init(&topology, &options, &err), err, AH_E_USAGE, "'no such:thing'");
+    CHECK_FAILS(ah_topology_init(&topology, &(struct ah_topology_options){.root = "/nowhere"}, &err), err,
+                AH_E_IO, "/nowhere/proc/meminfo");
+}
+
+static void test_topology__this_machine(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    struct ah_topology topology;
+    CHECK_OK(ah_topology_init(&topology, NULL, &err), err);
+    unsigned n = ah_threads_cpus(NULL, 0);
+    unsigned *cpus = calloc(n, sizeof *cpus);
+    ah_threads_cpus(cpus, n);
+    assert_int_equal(topology.threads, n);
+    assert_true(1 <= topology.sockets && topology.sockets <= topology.cores && topology.cores <= n);
+    assert_true(topology.numa_nodes >= 1 && topology.cpu_model[0]);
+    for (unsigned i = 0; i < n; i++) { /* the same numbers, in another order */
+        unsigned found = 0;
+        for (unsigned k = 0; k < n; k++)
+            found += topology.cpus[k] == (int)cpus[i];
+        assert_int_equal(found, 1);
+    }
+    struct rlimit limit;
+    getrlimit(RLIMIT_MEMLOCK, &limit);
+    assert_int_equal(topology.memlock_bytes,
+                     limit.rlim_cur == RLIM_INFINITY ? topology.memory_bytes : limit.rlim_cur);
+    uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGE_SIZE);
+    assert_true(topology.memory_bytes <= total);
+    assert_int_equal(topology.isa, ah_isa_detect());
+    free(cpus);
+    ah_topology_release(&topology);
+    ah_topology_release(&topology);
+}
+
+static void test_topology__only_the_affinity_mask(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    struct ah_topology topology;
+    cpu_set_t before, one;
+    unsigned cpus[CPU_SETSIZE];
+    unsigned n = ah_threads_cpus(cpus, CPU_SETSIZE);
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    CPU_ZERO(&one);
+    CPU_SET(cpus[n - 1], &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    int rc = ah_topology_init(&topology, NULL, &err);
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+    CHECK_OK(rc, err);
+    assert_int_equal(topology.threads, 1);
+    assert_int_equal(topology.cores, 1);
+    assert_int_equal(topology.sockets, 1);
+    assert_int_equal(topology.cpus[0], (int)cpus[n - 1]);
+    ah_topology_release(&topology);
+}
+
+/* A kernel that says something quite different from hwloc is believed, and a note says so. */
+static void test_topology__a_note_where_memory_differs(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    struct ah_topology topology;
+    char root[] = "/tmp/autohete-topology-XXXXXX", path[128];
+    assert_non_null(mkdtemp(root));
+    snprintf(path, sizeof path, "%s/proc", root);
+    mkdir(path, 0777);
+    snprintf(path, sizeof path, "%s/proc/meminfo", root);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("MemTotal: 1099511627776 kB\n", file); /* 1 PiB */
+    fclose(file);
+    int rc = ah_topology_init(&topology, &(struct ah_topology_options){.root = root}, &err);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/proc", root);
+    rmdir(path);
+    rmdir(root);
+    CHECK_OK(rc, err);
+    assert_int_equal(topology.memory_bytes, 1ULL << 50);
+    check_text_has(topology.note, "1024.0 TiB");
+    ah_topology_release(&topology);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_topology__siblings_come_last),
+        cmocka_unit_test(test_topology__numbers_are_the_kernels),
+        cmocka_unit_test(test_topology__without_siblings),
+        cmocka_unit_test(test_topology__without_cores),
+        cmocka_unit_test(test_topology__four_siblings_and_memory),
+        cmocka_unit_test(test_topology__refuses_nonsense),
+        cmocka_unit_test(test_topology__this_machine),
+        cmocka_unit_test(test_topology__only_the_affinity_mask),
+        cmocka_unit_test(test_topology__a_note_where_memory_differs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -131,6 +131,15 @@ static int keep(struct ah_measure *measure, const struct products *products, str
     return AH_OK;
 }
 
+/* What the device took for all these shapes besides its arenas: a plan keeps so much free. */
+static void keep_reserve(struct ah_measure *measure, const struct products *products)
+{
+    uint64_t *most = &measure->machine->device.reserve_bytes;
+    for (size_t i = 0; i < AH_MEASURE_COUNTS_MAX; i++)
+        if (products->devices[i] && products->devices[i]->reserve_bytes > *most)
+            *most = products->devices[i]->reserve_bytes;
+}
+
 /* The throttle follows from the products just measured. */
 static int emulate(struct ah_measure *measure, struct ah_error *err)
 {
@@ -165,6 +174,7 @@ int ah_matmul_measure(struct ah_measure *measure, struct ah_error *err)
         rc = keep(measure, products, err);
     if (rc == AH_OK && measure->options->emulate)
         rc = emulate(measure, err);
+    keep_reserve(measure, products);
     for (size_t i = 0; i < AH_MEASURE_COUNTS_MAX; i++)
         ah_device_close(products->devices[i]);
     free(products);

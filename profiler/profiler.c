@@ -149,25 +149,6 @@ static int probe_device(struct ah_measure *measure, struct ah_error *err)
     return AH_OK;
 }
 
-/* What the device's memory loses to an open device besides its arena: context and library workspace. The CPU's
- * memory is the host's, and loses nothing. */
-static int measure_reserve(struct ah_measure *measure, struct ah_error *err)
-{
-    const uint64_t arenas[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = MIB, [AH_ARENA_PINNED] = MIB};
-    uint64_t free_before = measure->info.free_bytes;
-    struct ah_device *device = NULL;
-    if (measure->info.kind == AH_DEVICE_CPU)
-        return AH_OK;
-    int rc = ah_measure_open(measure, arenas, 1, 1, false, &device, err);
-    if (rc == AH_OK)
-        rc = probe_device(measure, err);
-    uint64_t taken = free_before - measure->info.free_bytes;
-    if (rc == AH_OK && free_before > measure->info.free_bytes && taken > MIB)
-        measure->machine->device.reserve_bytes = taken - MIB;
-    ah_device_close(device);
-    return rc;
-}
-
 /* As many threads for each lane as the CPU device takes by itself. */
 static void place_threads(struct ah_measure *measure)
 {
@@ -209,9 +190,7 @@ static int begin(struct ah_measure *measure, struct ah_error *err)
     if (measure->topology.note[0])
         ah_measure_note(measure, "topology: %s", measure->topology.note);
     rc = probe_device(measure, err);
-    if (rc == AH_OK)
-        rc = ah_host_describe(measure, err);
-    return rc ? rc : measure_reserve(measure, err);
+    return rc ? rc : ah_host_describe(measure, err);
 }
 
 static int run_parts(struct ah_measure *measure, struct ah_error *err)

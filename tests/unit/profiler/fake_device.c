@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See fake_device.h. The simulation advances from one completion to the next: between two, every busy lane does
+ * work at a constant speed.
+ */
+#include "tests/unit/profiler/fake_device.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { QUEUE = 8192 };
+
+struct fake_job {
+    double work_s; /* time it takes by itself */
+    double left_s;
+    uint64_t tag;
+};
+
+struct fake_lane {
+    struct fake_job *queue; /* QUEUE */
+    struct ah_span *spans;  /* QUEUE */
+    size_t queued, taken;   /* since the last time all was done */
+    uint64_t submitted;
+    size_t n_spans;
+    double ready_s;
+};
+
+struct fake_device {
+    struct ah_device base;
+    struct ah_device_options options;
+    struct fake_lane lanes[AH_DEVICE_LANES];
+    void *arenas[AH_ARENA_KINDS];
+    double now_s;
+};
+
+static struct fake_rates *world;
+static int open_count;
+static int submits;
+
+static const enum ah_part part_of[AH_DEVICE_LANES] = {
+    [AH_LANE_COMPUTE] = AH_PART_COMPUTE,
+    [AH_LANE_H2D] = AH_PART_H2D,
+    [AH_LANE_D2H] = AH_PART_D2H,
+    [AH_LANE_HOST] = AH_PART_HOST_ADAM,
+};
+
+int fake_device_open_count(void)
+{
+    return open_count;
+}
+
+static void describe(struct ah_device_info *info)
+{
+    info->size = sizeof *info;
+    info->kind = world->kind;
+    strcpy(info->name, "Fake(R) Device 9000");
+    info->memory_bytes = UINT64_C(8) << 30;
+    info->free_bytes = UINT64_C(7) << 30;
+    info->bf16 = !world->no_bf16;
+    memset(info->supports, 1, sizeof info->supports);
+}
+
+static int fake_probe(struct ah_device_info *ret_infos, size_t max, size_t *ret_n, struct ah_error *err)
+{
+    (void)err;
+    if (max > 0)
+        describe(&ret_infos[0]);
+    *ret_n = 1;
+    return AH_OK;
+}
+
+static void fake_close(struct ah_device *base)
+{
+    struct fake_device *device = (struct fake_device *)base;
+    for (int i = 0; i < AH_ARENA_KINDS; i++)
+        free(device->arenas[i]);
+    for (int i = 0; i < AH_DEVICE_LANES; i++) {
+        free(device->lanes[i].queue);
+        free(device->lanes[i].spans);
+    }
+    free(device);
+    open_count--;
+}
+
+static int fake_open(struct ah_device **ret_device, const struct ah_device_options *options,
+                     struct ah_error *err)
+{
+    if (world->fail_open)
+        return ah_error_set(err, world->fail_open, "the fake device does not open");
+    struct fake_device *device = calloc(1, sizeof *device);
+    if (!device)
+        return ah_error_memory(err);
+    open_count++;
+    describe(&device->base.info);
+    device->base.driver = fake_device_driver(world);
+    device->options = *options;
+    device->base.reserve_bytes = UINT64_C(300) << 20;
+    bool complete = true;
+    for (int i = 0; i < AH_ARENA_KINDS; i++) {
+        device->base.arena_bytes[i] = options->arena_bytes[i];
+        device->arenas[i] = calloc(1, options->arena_bytes[i] + 1);
+        complete = complete && device->arenas[i];
+    }
+    for (int i = 0; i < AH_DEVICE_LANES; i++) {
+        device->lanes[i].queue = calloc(QUEUE, sizeof *device->lanes[i].queue);
+        device->lanes[i].spans = calloc(QUEUE, sizeof *device->lanes[i].spans);
+        complete = complete && device->lanes[i].queue && device->lanes[i].spans;
+    }
+    if (!complete) {
+        fake_close(&device->base);
+        return ah_error_memory(err);
+    }
+    *ret_device = &device->base;
+    return AH_OK;
+}
+
+static double copy_seconds(const struct fake_device *device, uint32_t lane, double bytes)
+{
+    const struct ah_device_throttle *throttle = &device->options.throttle;
+    if (lane != AH_LANE_H2D && lane != AH_LANE_D2H)
+        return bytes / world->device_copy_bytes_per_s;
+    int direction = lane == AH_LANE_H2D ? AH_H2D : AH_D2H;
+    double limit = lane == AH_LANE_H2D ? throttle->h2d_bytes_per_s : throttle->d2h_bytes_per_s;
+    double seconds = world->link_latency_s[direction] + bytes / world->link_bytes_per_s[direction];
+    double slowed = limit > 0 ? throttle->copy_latency_us * 1e-6 + bytes / limit : 0;
+    return fmax(seconds, slowed);
+}
+
+static double adam_seconds(const struct fake_device *device, uint32_t lane, const struct ah_op *op)
+{
+    bool bf16 = op->arg[4].arena != AH_ARENA_NONE;
+    bool host = lane == AH_LANE_HOST;
+    double limit = host ? device->options.throttle.host_adam_params_per_s : 0;
+    double threads = host ? device->options.host_threads : device->options.compute_threads;
+    double rate = world->adam_params_per_s[bf16 ? AH_BF16 : AH_FP32] * threads;
+    return (double)op->u.adamw.count / (limit > 0 ? fmin(limit, rate) : rate);
+}
+
+static double op_seconds(const struct fake_device *device, uint32_t lane, const struct ah_op *op)
+{
+    const struct ah_op_matmul *product = &op->u.matmul;
+    if (op->kind == AH_OP_COPY)
+        return copy_seconds(device, lane, (double)op->u.copy.bytes);
+    if (op->kind == AH_OP_ADAMW)
+        return adam_seconds(device, lane, op);
+    if (op->kind == AH_OP_MATMUL)
+        return 2.0 * (double)product->m * (double)product->n * (double)product->k /
+               (world->matmul_flops_per_s[op->arg[0].dtype] * device->options.compute_threads);
+    return 1e-6;
+}
+
+static int fake_submit(struct ah_device *base, const struct ah_submission *submission, uint64_t *ret_ticket,
+                       struct ah_error *err)
+{
+    struct fake_device *device = (struct fake_device *)base;
+    struct fake_lane *lane = &device->lanes[submission->lane];
+    if (world->fail_submit && ++submits == world->fail_submit)
+        return ah_error_set(err, AH_E_FAILED, "the fake device refuses an op");
+    if (lane->queued == QUEUE)
+        return ah_error_set(err, AH_E_FAILED, "the fake lane is full");
+    double seconds = op_seconds(device, submission->lane, submission->op);
+    lane->queue[lane->queued++] = (struct fake_job){seconds, seconds, submission->tag};
+    *ret_ticket = ++lane->submitted;
+    return AH_OK;
+}
+
+static bool is_copy(uint32_t lane)
+{
+    return lane == AH_LANE_H2D || lane == AH_LANE_D2H;
+}
+
+/* The speed of a lane's head beside the heads of the others. */
+static double speed_of(const struct fake_device *device, uint32_t lane)
+{
+    double speed = 1;
+    for (uint32_t other = 0; other < AH_DEVICE_LANES; other++) {
+        double kept = world->kept[part_of[lane]][part_of[other]];
+        if (other == lane || device->lanes[other].taken == device->lanes[other].queued)
+            continue;
+        if (is_copy(lane) && is_copy(other) && device->options.throttle.both_kept > 0)
+            kept = device->options.throttle.both_kept;
+        speed *= kept > 0 ? kept : 1;
+    }
+    return speed;
+}
+
+static void finish_head(struct fake_device *device, struct fake_lane *lane)
+{
+    uint64_t begin_ns = (uint64_t)llround(lane->ready_s * 1e9);
+    lane->spans[lane->n_spans % QUEUE] = (struct ah_span){
+        .ticket = lane->n_spans + 1,
+        .tag = lane->queue[lane->taken].tag,
+        .ready_ns = begin_ns,
+        .start_ns = begin_ns,
+        .end_ns = (uint64_t)llround(device->now_s * 1e9),
+    };
+    lane->n_spans++;
+    lane->taken++;
+    lane->ready_s = device->now_s;
+}
+
+/* Runs to the next completion; false when nothing is queued. */
+static bool advance(struct fake_device *device)
+{
+    double speeds[AH_DEVICE_LANES];
+    double step_s = HUGE_VAL;
+    for (uint32_t i = 0; i < AH_DEVICE_LANES; i++) {
+        const struct fake_lane *lane = &device->lanes[i];
+        speeds[i] = speed_of(device, i);
+        if (lane->taken < lane->queued)
+            step_s = fmin(step_s, lane->queue[lane->taken].left_s / speeds[i]);
+    }
+    if (isinf(step_s))
+        return false;
+    device->now_s += step_s;
+    bool done[AH_DEVICE_LANES] = {false};
+    for (uint32_t i = 0; i < AH_DEVICE_LANES; i++) {
+        struct fake_lane *lane = &device->lanes[i];
+        if (lane->taken == lane->queued)
+            continue;
+        struct fake_job *head = &lane->queue[lane->taken];
+        head->left_s -= step_s * speeds[i];
+        done[i] = head->left_s <= 1e-12 * head->work_s;
+    }
+    for (uint32_t i = 0; i < AH_DEVICE_LANES; i++)
+        if (done[i])
+            finish_head(device, &device->lanes[i]);
+    return true;
+}
+
+static int fake_wait(struct ah_device *base, uint32_t lane, uint64_t ticket, struct ah_error *err)
+{
+    struct fake_device *device = (struct fake_device *)base;
+    (void)lane, (void)ticket, (void)err;
+    for (int i = 0; i < AH_DEVICE_LANES; i++)
+        if (device->lanes[i].taken == 0)
+            device->lanes[i].ready_s = device->now_s;
+    while (advance(device))
+        ;
+    for (int i = 0; i < AH_DEVICE_LANES; i++)
+        device->lanes[i].queued = device->lanes[i].taken = 0;
+    return AH_OK;
+}
+
+static uint64_t fake_done(struct ah_device *base, uint32_t lane)
+{
+    return ((struct fake_device *)base)->lanes[lane].submitted;
+}
+
+static size_t fake_spans(struct ah_device *base, uint32_t lane, struct ah_span *ret_spans, size_t max)
+{
+    const struct fake_lane *from = &((struct fake_device *)base)->lanes[lane];
+    size_t n = from->n_spans < max ? from->n_spans : max;
+    for (size_t i = 0; i < n; i++)
+        ret_spans[i] = from->spans[(from->n_spans - n + i) % QUEUE];
+    return n;
+}
+
+static void *fake_address(struct ah_device *base, enum ah_arena_kind arena)
+{
+    struct fake_device *device = (struct fake_device *)base;
+    bool hidden = world->kind == AH_DEVICE_CUDA && arena == AH_ARENA_DEVICE;
+    return hidden ? NULL : device->arenas[arena];
+}
+
+const struct ah_device_driver *fake_device_driver(struct fake_rates *rates)
+{
+    static const struct ah_device_driver driver = {
+        .size = sizeof driver,
+        .abi = AH_DEVICE_ABI,
+        .name = "fake",
+        .probe = fake_probe,
+        .open = fake_open,
+        .close = fake_close,
+        .submit = fake_submit,
+        .wait = fake_wait,
+        .done = fake_done,
+        .spans = fake_spans,
+        .address = fake_address,
+    };
+    world = rates;
+    submits = 0;
+    return &driver;
+}

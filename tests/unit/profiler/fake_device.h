@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A device whose speed is known: it does no work and takes, on a clock of its own, exactly the time that its
+ * rates say. What a profile of it must contain can be written down beforehand.
+ *
+ * Ops of different lanes run at the same time: a lane whose head runs beside others goes at the product of
+ * its shares. Everything submitted is run when somebody waits. Arenas are real memory, filled by nobody.
+ */
+#ifndef AH_TESTS_UNIT_PROFILER_FAKE_DEVICE_H
+#define AH_TESTS_UNIT_PROFILER_FAKE_DEVICE_H
+
+#include "runtime/device/device.h"
+
+struct fake_rates {
+    double matmul_flops_per_s[2]; /* by dtype, of one thread; more are as many times faster */
+    double link_bytes_per_s[2];   /* by direction */
+    double link_latency_s[2];
+    double adam_params_per_s[2]; /* by dtype of the weight, of one thread */
+    double device_copy_bytes_per_s;
+    double kept[4][4]; /* [part][beside]; 0 means 1 */
+    enum ah_device_kind kind;
+    bool no_bf16;
+    int fail_open;   /* an ah_err to fail with; 0: opens */
+    int fail_submit; /* the n-th submit fails; 0: none */
+};
+
+/* The driver; its rates are those that *rates holds while devices are opened and run. `rates` is borrowed, by
+ * all devices, until fake_device_driver() is called again. */
+const struct ah_device_driver *fake_device_driver(struct fake_rates *rates);
+
+/* Devices open now; a profile leaves none. */
+int fake_device_open_count(void);
+
+#endif

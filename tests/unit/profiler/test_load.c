@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "profiler/load.h"
+
+#include "tests/support/check.h"
+
+#include <string.h>
+
+static struct ah_load load_of(const char *text, double own_s)
+{
+    struct ah_load load;
+    assert_true(ah_load_parse(text, 100, &load));
+    load.own_s = own_s;
+    return load;
+}
+
+static void test_load__parses_the_kernels_line(void **state)
+{
+    (void)state;
+    struct ah_load load;
+    assert_true(
+        ah_load_parse("cpu  1572 10 667 253550 982 20 17 200 50 0\ncpu0 575 0 254 127488\n", 100, &load));
+    check_near(load.busy_s, 22.86, 1e-12); /* user + nice + system + irq + softirq; guest is in user */
+    check_near(load.steal_s, 2.0, 1e-12);
+    check_near(load.total_s, 2570.18, 1e-12);
+}
+
+static void test_load__refuses_what_is_not_one(void **state)
+{
+    (void)state;
+    struct ah_load load = {1, 1, 1, 1};
+    assert_false(ah_load_parse("", 100, &load));
+    assert_false(ah_load_parse("intr 1 2 3 4 5 6 7 8", 100, &load));
+    assert_false(ah_load_parse("cpu 1 2 3", 100, &load));
+    assert_false(ah_load_parse("cpu 1 2 3 4 5 6 7 8", 0, &load));
+    assert_true(load.total_s == 0 && load.busy_s == 0);
+}
+
+/* Two processors, 10 seconds between the readings. */
+static const char before_text[] = "cpu 1000 0 0 1000 0 0 0 0 0 0";
+
+static void test_load__own_work_is_not_others(void **state)
+{
+    (void)state;
+    char text[160] = "";
+    struct ah_load before = load_of(before_text, 5);
+    struct ah_load after = load_of("cpu 2500 0 0 1500 0 0 0 0 0 0", 20);
+    check_near(ah_load_others(&before, &after, 2), 0, 1e-12);
+    assert_false(ah_load_noise(&before, &after, 2, "x", text, sizeof text));
+}
+
+static void test_load__others_and_steal_are_named(void **state)
+{
+    (void)state;
+    char text[160] = "";
+    struct ah_load before = load_of(before_text, 0);
+    struct ah_load after = load_of("cpu 1500 0 100 2400 0 0 0 0 0 0", 1);
+    check_near(ah_load_others(&before, &after, 2), 0.5, 1e-12);
+    assert_true(ah_load_noise(&before, &after, 2, "links", text, sizeof text));
+    check_text_has(text, "links: ");
+    check_text_has(text, "0.50 of 2 processors");
+
+    after = load_of("cpu 1000 0 0 2950 0 0 0 50 0 0", 0);
+    check_near(ah_load_stolen(&before, &after, 2), 0.05, 1e-12);
+    assert_true(ah_load_noise(&before, &after, 2, "links", text, sizeof text));
+    check_text_has(text, "hypervisor took 0.05");
+}
+
+static void test_load__short_windows_are_not_judged(void **state)
+{
+    (void)state;
+    char text[160] = "";
+    struct ah_load before = load_of(before_text, 0);
+    struct ah_load after = load_of("cpu 1040 0 0 1040 0 0 0 0 0 0", 0);
+    assert_false(ah_load_noise(&before, &after, 2, "x", text, sizeof text));
+    assert_false(ah_load_noise(&before, &before, 0, "x", text, sizeof text));
+}
+
+static void test_load__reads_this_machine(void **state)
+{
+    (void)state;
+    struct ah_load before;
+    struct ah_load after;
+    ah_load_read(&before);
+    for (volatile unsigned i = 0; i < 3000000; i++)
+        ;
+    ah_load_read(&after);
+    assert_true(after.own_s > before.own_s);
+    assert_true(after.total_s >= before.total_s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_load__parses_the_kernels_line),
+        cmocka_unit_test(test_load__refuses_what_is_not_one),
+        cmocka_unit_test(test_load__own_work_is_not_others),
+        cmocka_unit_test(test_load__others_and_steal_are_named),
+        cmocka_unit_test(test_load__short_windows_are_not_judged),
+        cmocka_unit_test(test_load__reads_this_machine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -37,13 +37,13 @@ static void test_error__long_sentences_are_cut(void **state)
     (void)state;
     struct ah_error err = {0};
     char lots[2 * AH_ERROR_TEXT_MAX];
-    memset(lots, 'x', sizeof lots - 1);
+    memset(lots, 'y', sizeof lots - 1);
     lots[sizeof lots - 1] = '\0';
     ah_error_set(&err, AH_E_FAILED, "%s", lots);
     assert_int_equal(strlen(err.text), AH_ERROR_TEXT_MAX - 1);
     ah_error_prefix(&err, AH_E_FAILED, "head");
     assert_int_equal(strlen(err.text), AH_ERROR_TEXT_MAX - 1);
-    assert_memory_equal(err.text, "head: xxx", 9);
+    assert_memory_equal(err.text, "head: yyy", 9);
     ah_error_prefix(&err, AH_E_FAILED, "%s", lots);
     assert_int_equal(strlen(err.text), AH_ERROR_TEXT_MAX - 1);
 }

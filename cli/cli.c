@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cli.h"
+
+#include "cli/emit.h"
+#include "cli/help.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { VERBS_MAX = 32 };
+
+const struct ah_verb *ah_cli_find(const struct ah_verb *const *verbs, const char *name)
+{
+    for (; *verbs; verbs++)
+        if (!strcmp((*verbs)->name, name))
+            return *verbs;
+    return NULL;
+}
+
+int ah_cli_unknown(struct ah_cli *cli, const char *name, struct ah_error *err)
+{
+    const char *names[VERBS_MAX];
+    size_t n = 0;
+    for (; cli->verbs[n] && n < VERBS_MAX; n++)
+        names[n] = cli->verbs[n]->name;
+    const char *near = ah_options_nearest(name, names, n);
+    return ah_error_set(err, AH_E_USAGE, "unknown verb '%s'%s%s%s", name, near ? "; did you mean '" : "",
+                        near ? near : "", near ? "'?" : "");
+}
+
+static int write_all(int fd, const char *bytes, size_t size)
+{
+    while (size) {
+        ssize_t n = write(fd, bytes, size);
+        if (n < 0 && errno != EINTR)
+            return errno;
+        if (n > 0) {
+            bytes += n;
+            size -= (size_t)n;
+        }
+    }
+    return 0;
+}
+
+int ah_cli_flush(struct ah_cli *cli, struct ah_error *err)
+{
+    if (cli->out.failed)
+        return ah_error_memory(err);
+    int failed = cli->out_closed ? 0 : write_all(STDOUT_FILENO, cli->out.data, cli->out.size);
+    ah_buffer_clear(&cli->out);
+    if (failed == EPIPE)
+        cli->out_closed = true;
+    else if (failed)
+        return ah_error_set(err, AH_E_IO, "standard output cannot be written: %s", strerror(failed));
+    return AH_OK;
+}
+
+void ah_cli_note(struct ah_cli *cli, const char *format, ...)
+{
+    if (cli->json)
+        return;
+    struct ah_error text;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text.text, sizeof text.text, format, args);
+    va_end(args);
+    ah_terminal_clean(text.text);
+    fprintf(stderr, "autohete: %s\n", text.text);
+}
+
+const char *ah_cli_clean(struct ah_cli *cli, const char *text)
+{
+    char *copy = ah_arena_strdup(&cli->arena, text);
+    if (!copy)
+        return "";
+    ah_terminal_clean(copy);
+    return copy;
+}
+
+static int exit_status(const struct ah_cli *cli, int code)
+{
+    int status = ah_error_exit_status(code);
+    int least = cli->verb ? cli->verb->least_trouble : 0;
+    return status < least ? least : status;
+}
+
+static void print_error(const struct ah_cli *cli, const struct ah_error *err, int status)
+{
+    struct ah_error safe = *err;
+    ah_terminal_clean(safe.text);
+    if (!cli->json) {
+        fprintf(stderr, "%sautohete:%s %s\n", cli->err_style.red, cli->err_style.reset, safe.text);
+        return;
+    }
+    struct ah_buffer line = {0};
+    struct ah_emit emit = {.out = &line, .one_line = true};
+    ah_emit_open(&emit, NULL, '{');
+    ah_emit_error(&emit, "error", err, status);
+    ah_emit_close(&emit);
+    /* Without memory for JSON the plain sentence is better than silence. */
+    fprintf(stderr, "%s\n", line.failed ? safe.text : line.data);
+    ah_buffer_release(&line);
+}
+
+int ah_cli_fail(struct ah_cli *cli, const struct ah_error *err)
+{
+    (void)ah_cli_flush(cli, NULL);
+    int status = exit_status(cli, err->code);
+    print_error(cli, err, status);
+    return status;
+}
+
+/* An error of the command line itself, with the way to the help. */
+static int fail_usage(struct ah_cli *cli, const struct ah_error *err)
+{
+    int status = ah_cli_fail(cli, err);
+    if (err->code == AH_E_USAGE && !cli->json)
+        fprintf(stderr, "try 'autohete %s%s--help'\n", cli->verb ? cli->verb->name : "",
+                cli->verb ? " " : "");
+    return status;
+}
+
+static int run_verb(struct ah_cli *cli, const char *const *words)
+{
+    struct ah_error err = {0};
+    void *options = NULL;
+    if (cli->verb->options_bytes && !(options = ah_arena_alloc(&cli->arena, cli->verb->options_bytes))) {
+        ah_error_memory(&err);
+        return ah_cli_fail(cli, &err);
+    }
+    if (ah_options_parse(&cli->verb->syntax, words, &cli->arena, options, &cli->arguments, &err))
+        return fail_usage(cli, &err);
+    cli->json = cli->arguments.json;
+    if (!cli->arguments.help)
+        return cli->verb->run(cli, options);
+    ah_help_verb(cli, cli->verb);
+    return 0;
+}
+
+static void print_version(struct ah_cli *cli)
+{
+    if (!cli->json) {
+        ah_buffer_puts(&cli->out, "autohete " AUTOHETE_VERSION "\n");
+        return;
+    }
+    struct ah_emit emit = {.out = &cli->out};
+    ah_emit_open(&emit, NULL, '{');
+    ah_emit_text(&emit, "name", "autohete");
+    ah_emit_text(&emit, "version", AUTOHETE_VERSION);
+    ah_emit_close(&emit);
+}
+
+/* What may stand in the place of a verb. */
+struct global_options {
+    bool version;
+};
+
+static const struct ah_option global_table[] = {
+    {"version", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct global_options, version), "print the version"},
+    {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
+
+static int run_global(struct ah_cli *cli, const char *const *words)
+{
+    struct ah_error err = {0};
+    struct global_options options = {0};
+    const struct ah_option_syntax syntax = {.options = global_table};
+    if (!*words)
+        ah_error_set(&err, AH_E_USAGE, "a verb is missing");
+    else
+        ah_options_parse(&syntax, words, &cli->arena, &options, &cli->arguments, &err);
+    if (!err.code && !options.version && !cli->arguments.help)
+        ah_error_set(&err, AH_E_USAGE, "a verb is missing");
+    if (err.code)
+        return fail_usage(cli, &err);
+    if (options.version)
+        print_version(cli);
+    else
+        ah_help_all(cli);
+    return 0;
+}
+
+static int run_words(struct ah_cli *cli, const char *const *words)
+{
+    if (!*words || **words == '-')
+        return run_global(cli, words);
+    cli->verb = ah_cli_find(cli->verbs, *words);
+    if (cli->verb)
+        return run_verb(cli, words + 1);
+    struct ah_error err = {0};
+    ah_cli_unknown(cli, *words, &err);
+    return fail_usage(cli, &err);
+}
+
+/* So that an error in the command line itself is JSON too. */
+static bool asks_for_json(const char *const *words)
+{
+    for (; *words && strcmp(*words, "--") != 0; words++)
+        if (!strcmp(*words, "--json"))
+            return true;
+    return false;
+}
+
+/* A file opened later must not get the number of a standard stream that the caller closed. What takes its
+ * place cannot be used, so that reading or writing there is an error. */
+static void keep_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+int ah_cli_main(const struct ah_verb *const *verbs, int argc, char **argv)
+{
+    keep_standard_streams();
+    signal(SIGPIPE, SIG_IGN);
+    const char *const *words = (const char *const *)(argv + (argc > 0));
+    struct ah_cli cli = {.verbs = verbs,
+                         .json = asks_for_json(words),
+                         .out_style = ah_terminal_style(STDOUT_FILENO),
+                         .err_style = ah_terminal_style(STDERR_FILENO)};
+    int status = run_words(&cli, words);
+    struct ah_error err = {0};
+    if (ah_cli_flush(&cli, &err)) {
+        ah_buffer_clear(&cli.out);
+        int failed = ah_cli_fail(&cli, &err);
+        status = status ? status : failed;
+    }
+    ah_buffer_release(&cli.out);
+    ah_arena_release(&cli.arena);
+    return status;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Cli: the frame that every verb runs in.
+ *
+ * A verb is a constant: its name, what help says about it, its tables of options and operands, and a
+ * function. main.c holds the table of verbs; the frame finds the verb, reads its options, runs it, prints
+ * what it said and turns errors into exit statuses. The rules of output:
+ *
+ *   1. Data goes to `out` and from there to standard output; everything else to standard error.
+ *   2. An error is one line, `autohete: <sentence>`, or with --json one line of JSON, on standard error.
+ *   3. Standard output that cannot be written (a full disk) is an error; a reader that went away is not.
+ *   4. Control characters of documents and file names never reach a terminal.
+ *
+ *     static int greet_run(struct ah_cli *cli, const void *given)
+ *     {
+ *         const struct greet_options *options = given;
+ *         struct ah_error err = {0};
+ *         if (greet(options->name, &cli->out, &err))
+ *             return ah_cli_fail(cli, &err);
+ *         return 0;
+ *     }
+ */
+#ifndef AH_CLI_CLI_H
+#define AH_CLI_CLI_H
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/error.h"
+#include "cli/options.h"
+#include "cli/terminal.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct ah_cli;
+
+/* A command line and what it is for; the command without its `autohete`. */
+struct ah_example {
+    const char *command;
+    const char *purpose;
+};
+
+enum { AH_VERB_EXAMPLES = 4 };
+
+struct ah_verb {
+    const char *name;
+    const char *summary;     /* a clause: lower case, no full stop */
+    const char *description; /* paragraphs, an empty line between two */
+    struct ah_option_syntax syntax;
+    size_t options_bytes; /* of the verb's options struct; 0: it has none */
+    struct ah_example examples[AH_VERB_EXAMPLES];
+    int least_trouble; /* exit status that errors have at least: 2 where 1 means something else */
+    int (*run)(struct ah_cli *cli, const void *options); /* returns the exit status */
+};
+
+struct ah_cli {
+    const struct ah_verb *const *verbs; /* NULL-terminated, borrowed */
+    const struct ah_verb *verb;         /* the one that runs; NULL before it is known */
+    struct ah_arguments arguments;      /* its operands */
+    struct ah_arena arena;              /* for whatever lives as long as the command */
+    struct ah_buffer out;               /* standard output, written at the end or by ah_cli_flush() */
+    struct ah_style out_style;
+    struct ah_style err_style;
+    bool json;
+    bool out_closed; /* the reader of standard output went away: say nothing more there */
+};
+
+/* Runs a command line; returns the exit status. argv[argc] is NULL. */
+int ah_cli_main(const struct ah_verb *const *verbs, int argc, char **argv);
+
+/* NULL for an unknown name. */
+const struct ah_verb *ah_cli_find(const struct ah_verb *const *verbs, const char *name);
+
+/* AH_E_USAGE for a verb that does not exist, with the nearest one. */
+int ah_cli_unknown(struct ah_cli *cli, const char *name, struct ah_error *err);
+
+/* Prints an error (after what is in `out`, so that the order of the two is kept on a terminal) and returns
+ * the exit status for it. */
+int ah_cli_fail(struct ah_cli *cli, const struct ah_error *err);
+
+/* A remark for the person on standard error, `autohete: <sentence>`; nothing with --json. */
+void ah_cli_note(struct ah_cli *cli, const char *format, ...) AH_PRINTF(2, 3);
+
+/* A copy of `text`, in the arena, that is safe on a terminal; "" when out of memory. */
+const char *ah_cli_clean(struct ah_cli *cli, const char *text);
+
+/* Writes `out` to standard output and empties it. AH_E_IO says why it cannot be written. */
+int ah_cli_flush(struct ah_cli *cli, struct ah_error *err);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inspect: what each kind of document says at a glance, for people and as a summary for programs.
+ *
+ * One pair of functions a kind; verb_inspect.c is the table of them. The text goes to cli->out, the summary into
+ * an object that the caller opened and closes.
+ */
+#ifndef AH_CLI_INSPECT_H
+#define AH_CLI_INSPECT_H
+
+#include "cli/cli.h"
+#include "cli/emit.h"
+#include "cli/table.h"
+#include "schemas/document.h"
+#include "schemas/machine.h"
+
+void ah_inspect_model_text(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_model_json(struct ah_emit *emit, const struct ah_document *document);
+void ah_inspect_machine_text(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_machine_json(struct ah_emit *emit, const struct ah_document *document);
+void ah_inspect_cluster_text(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_cluster_json(struct ah_emit *emit, const struct ah_document *document);
+void ah_inspect_plan_text(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_plan_json(struct ah_emit *emit, const struct ah_document *document);
+void ah_inspect_runlog_text(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_runlog_json(struct ah_emit *emit, const struct ah_document *document);
+void ah_inspect_checkpoint_text(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_checkpoint_json(struct ah_emit *emit, const struct ah_document *document);
+
+/* "\n<heading>\n" in bold. */
+void ah_inspect_heading(struct ah_cli *cli, const char *heading);
+
+/* A table of what and value, to be filled with pairs of cells. */
+struct ah_table ah_inspect_facts(struct ah_cli *cli);
+
+/* One text a line below a heading; nothing where there are none. */
+void ah_inspect_list(struct ah_cli *cli, const char *heading, const char *const *texts, size_t n);
+
+#endif

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/inspect.h"
+
+#include "base/units.h"
+
+#include <stdio.h>
+
+typedef const char *print_rate(char out[AH_UNITS_TEXT_MAX], double value);
+
+static const char *print_params(char out[AH_UNITS_TEXT_MAX], double params_per_s)
+{
+    char count[AH_UNITS_TEXT_MAX];
+    snprintf(out, AH_UNITS_TEXT_MAX, "%.20s/s", ah_units_print_count(count, params_per_s));
+    return out;
+}
+
+static const char *print_share(char out[AH_UNITS_TEXT_MAX], double share)
+{
+    snprintf(out, AH_UNITS_TEXT_MAX, "%.1f %%", share * 100);
+    return out;
+}
+
+/* Three cells: the median, its spread, the number of samples. */
+static void metric_cells(struct ah_table *table, const struct ah_metric *metric, print_rate *print)
+{
+    char text[AH_UNITS_TEXT_MAX];
+    ah_table_cell(table, "%s", print(text, metric->median));
+    if (!metric->n) {
+        ah_table_cell(table, "given");
+        ah_table_cell(table, "-");
+        return;
+    }
+    ah_table_cell(table, "%.1f %%", metric->median > 0 ? 100 * metric->mad / metric->median : 0);
+    ah_table_cell(table, "%llu", (unsigned long long)metric->n);
+}
+
+static void put_facts(struct ah_cli *cli, const struct ah_machine *machine)
+{
+    static const char *const origins[] = {"measured", "synthetic: its numbers were given, not measured"};
+    const struct ah_machine_host *host = &machine->host;
+    const struct ah_machine_device *device = &machine->device;
+    char a[AH_UNITS_TEXT_MAX];
+    char b[AH_UNITS_TEXT_MAX];
+    struct ah_table facts = ah_inspect_facts(cli);
+    ah_table_cell(&facts, "machine");
+    ah_table_cell(&facts, "%s (%s)", machine->name, origins[machine->origin]);
+    if (machine->emulates) {
+        ah_table_cell(&facts, "emulates");
+        ah_table_cell(&facts, "%s: lanes were slowed to its ratios", machine->emulates);
+    }
+    ah_table_cell(&facts, "host");
+    ah_table_cell(&facts, "%s, %llu cores, %llu threads, %llu NUMA nodes, %s", host->cpu_model,
+                  (unsigned long long)host->cores, (unsigned long long)host->threads,
+                  (unsigned long long)host->numa_nodes, host->isa);
+    ah_table_cell(&facts, "host memory");
+    ah_table_cell(&facts, "%s, of which %s may be locked", ah_units_print_bytes(a, host->memory_bytes),
+                  ah_units_print_bytes(b, host->memlock_bytes));
+    ah_table_cell(&facts, "device");
+    ah_table_cell(&facts, "%s: %s%s", ah_words_device_kind[device->kind], device->name,
+                  device->bf16 ? ", bf16" : ", no bf16");
+    ah_table_cell(&facts, "device memory");
+    ah_table_cell(&facts, "%s, of which %s are reserved", ah_units_print_bytes(a, device->memory_bytes),
+                  ah_units_print_bytes(b, device->reserve_bytes));
+    ah_table_cell(&facts, "written by");
+    ah_table_cell(&facts, "%s", machine->generator);
+    ah_table_print(&facts, &cli->out, cli->out_style);
+}
+
+static void put_table(struct ah_cli *cli, const char *heading, struct ah_table *table)
+{
+    if (!table->n_cells)
+        return;
+    table->indent = 2;
+    ah_inspect_heading(cli, heading);
+    ah_table_print(table, &cli->out, cli->out_style);
+}
+
+static void put_matmul(struct ah_cli *cli, const struct ah_machine *machine)
+{
+    struct ah_table table = {
+        .arena = &cli->arena,
+        .columns = {"dtype", "form", ">m", ">n", ">k", ">threads", ">rate", ">spread", ">samples"}};
+    for (size_t i = 0; i < machine->n_matmul; i++) {
+        const struct ah_machine_matmul *row = &machine->matmul[i];
+        ah_table_cell(&table, "%s", ah_words_dtype[row->dtype]);
+        ah_table_cell(&table, "%s", ah_words_matmul_form[row->form]);
+        ah_table_cell(&table, "%llu", (unsigned long long)row->m);
+        ah_table_cell(&table, "%llu", (unsigned long long)row->n);
+        ah_table_cell(&table, "%llu", (unsigned long long)row->k);
+        ah_table_cell(&table, "%llu", (unsigned long long)row->threads);
+        metric_cells(&table, &row->flops_per_s, ah_units_print_flops);
+    }
+    put_table(cli, "matrix products", &table);
+}
+
+static void put_memory(struct ah_cli *cli, const struct ah_machine *machine)
+{
+    struct ah_table table = {.arena = &cli->arena,
+                             .columns = {"pattern", ">threads", ">rate", ">spread", ">samples"}};
+    for (size_t i = 0; i < machine->n_memory; i++) {
+        ah_table_cell(&table, "%s", ah_words_memory_pattern[machine->memory[i].pattern]);
+        ah_table_cell(&table, "%llu", (unsigned long long)machine->memory[i].threads);
+        metric_cells(&table, &machine->memory[i].bytes_per_s, ah_units_print_rate);
+    }
+    put_table(cli, "host memory", &table);
+}
+
+static void put_links(struct ah_cli *cli, const struct ah_machine *machine)
+{
+    struct ah_table table = {
+        .arena = &cli->arena,
+        .columns = {"direction", ">rate", ">spread", ">samples", ">latency", ">fit error", ">sizes"}};
+    for (size_t i = 0; i < machine->n_links; i++) {
+        const struct ah_machine_link *link = &machine->links[i];
+        char latency[AH_UNITS_TEXT_MAX];
+        ah_table_cell(&table, "%s", ah_words_direction[link->direction]);
+        metric_cells(&table, &link->bytes_per_s, ah_units_print_rate);
+        ah_table_cell(&table, "%s", ah_units_print_time(latency, link->latency_us));
+        ah_table_cell(&table, "%.1f %%", 100 * link->fit_error);
+        ah_table_cell(&table, "%zu", link->n_points);
+    }
+    put_table(cli, "links", &table);
+}
+
+static void put_adam(struct ah_cli *cli, const struct ah_machine *machine)
+{
+    struct ah_table table = {.arena = &cli->arena,
+                             .columns = {"side", ">threads", "states", "gradients", "weights", ">params/s",
+                                         ">spread", ">samples", ">of bandwidth"}};
+    for (size_t i = 0; i < machine->n_adam; i++) {
+        const struct ah_machine_adam *row = &machine->adam[i];
+        char share[AH_UNITS_TEXT_MAX];
+        ah_table_cell(&table, "%s", ah_words_side[row->side]);
+        ah_table_cell(&table, "%llu", (unsigned long long)row->threads);
+        ah_table_cell(&table, "%s", ah_words_dtype[row->state_dtype]);
+        ah_table_cell(&table, "%s", ah_words_dtype[row->gradient_dtype]);
+        ah_table_cell(&table, "%s", ah_words_dtype[row->weight_dtype]);
+        metric_cells(&table, &row->params_per_s, print_params);
+        ah_table_cell(&table, "%s",
+                      row->bandwidth_share > 0 ? print_share(share, row->bandwidth_share) : "-");
+    }
+    put_table(cli, "AdamW", &table);
+}
+
+static void put_beside(struct ah_cli *cli, const struct ah_machine *machine)
+{
+    struct ah_table table = {.arena = &cli->arena,
+                             .columns = {"part", "beside", ">keeps", ">spread", ">samples"}};
+    for (size_t i = 0; i < machine->n_beside; i++) {
+        ah_table_cell(&table, "%s", ah_words_part[machine->beside[i].part]);
+        ah_table_cell(&table, "%s", ah_words_part[machine->beside[i].beside]);
+        metric_cells(&table, &machine->beside[i].kept, print_share);
+    }
+    put_table(cli, "beside each other", &table);
+}
+
+static void put_disk(struct ah_cli *cli, const struct ah_machine *machine)
+{
+    if (!machine->disk)
+        return;
+    struct ah_table table = {.arena = &cli->arena, .columns = {"disk", ">rate", ">spread", ">samples"}};
+    ah_table_cell(&table, "read");
+    metric_cells(&table, &machine->disk->read_bytes_per_s, ah_units_print_rate);
+    ah_table_cell(&table, "write");
+    metric_cells(&table, &machine->disk->write_bytes_per_s, ah_units_print_rate);
+    put_table(cli, "disk", &table);
+}
+
+void ah_inspect_machine_text(struct ah_cli *cli, const struct ah_document *document)
+{
+    const struct ah_machine *machine = document->body.machine;
+    put_facts(cli, machine);
+    put_matmul(cli, machine);
+    put_memory(cli, machine);
+    put_links(cli, machine);
+    put_adam(cli, machine);
+    put_beside(cli, machine);
+    put_disk(cli, machine);
+    ah_inspect_list(cli, "noise", machine->noise, machine->n_noise);
+    if (machine->n_sources)
+        ah_inspect_heading(cli, "sources");
+    for (size_t i = 0; i < machine->n_sources; i++)
+        ah_buffer_printf(&cli->out, "  %s: %s\n", ah_cli_clean(cli, machine->sources[i].key),
+                         ah_cli_clean(cli, machine->sources[i].value));
+}
+
+/* A rate that the document does not have is left out. */
+static void emit_rate(struct ah_emit *emit, const char *key, double rate)
+{
+    if (rate > 0)
+        ah_emit_number(emit, key, rate);
+}
+
+void ah_inspect_machine_json(struct ah_emit *emit, const struct ah_document *document)
+{
+    const struct ah_machine *machine = document->body.machine;
+    ah_emit_text(emit, "name", machine->name);
+    ah_emit_bool(emit, "measured", machine->origin == AH_MACHINE_MEASURED);
+    if (machine->emulates)
+        ah_emit_text(emit, "emulates", machine->emulates);
+    ah_emit_text(emit, "cpu_model", machine->host.cpu_model);
+    ah_emit_text(emit, "isa", machine->host.isa);
+    ah_emit_integer(emit, "cores", machine->host.cores);
+    ah_emit_integer(emit, "threads", machine->host.threads);
+    ah_emit_integer(emit, "host_memory_bytes", machine->host.memory_bytes);
+    ah_emit_text(emit, "device", ah_words_device_kind[machine->device.kind]);
+    ah_emit_text(emit, "device_name", machine->device.name);
+    ah_emit_integer(emit, "device_memory_bytes", machine->device.memory_bytes);
+    emit_rate(emit, "fp32_flops_per_s", ah_machine_matmul_flops_per_s(machine, AH_FP32));
+    emit_rate(emit, "bf16_flops_per_s", ah_machine_matmul_flops_per_s(machine, AH_BF16));
+    emit_rate(emit, "h2d_bytes_per_s", ah_machine_link_bytes_per_s(machine, AH_H2D));
+    emit_rate(emit, "d2h_bytes_per_s", ah_machine_link_bytes_per_s(machine, AH_D2H));
+    emit_rate(emit, "host_adam_fp32_params_per_s", ah_machine_adam_params_per_s(machine, AH_HOST, AH_FP32));
+    emit_rate(emit, "host_adam_bf16_params_per_s", ah_machine_adam_params_per_s(machine, AH_HOST, AH_BF16));
+    ah_emit_open(emit, "noise", '[');
+    for (size_t i = 0; i < machine->n_noise; i++)
+        ah_emit_text(emit, NULL, machine->noise[i]);
+    ah_emit_close(emit);
+}

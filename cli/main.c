@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * autohete: the table of verbs, in the order in which help shows them.
+ */
+#include "cli/cli.h"
+#include "cli/verbs.h"
+
+static const struct ah_verb *const verbs[] = {
+    &ah_verb_profile, &ah_verb_inspect,    &ah_verb_check, &ah_verb_diff, &ah_verb_schema,
+    &ah_verb_doctor,  &ah_verb_completion, &ah_verb_help,  NULL,
+};
+
+int main(int argc, char **argv)
+{
+    return ah_cli_main(verbs, argc, argv);
+}

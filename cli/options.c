@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parser walks the words once. Every value goes through option_store(), whose table has one setter a
+ * kind.
+ */
+#include "cli/options.h"
+
+#include "base/buffer.h"
+#include "base/units.h"
+
+#include <stdint.h>
+#include <string.h>
+
+enum { NEAREST_LENGTH_MAX = 40, OPTIONS_MAX = 64 };
+
+const struct ah_option ah_options_common[] = {
+    {"json", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct ah_arguments, json),
+     "print JSON, errors included, for other programs"},
+    {"help", 'h', AH_OPTION_FLAG, NULL, NULL, offsetof(struct ah_arguments, help), "explain this verb"},
+    {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
+
+struct option_reader {
+    const struct ah_option_syntax *syntax;
+    const char *const *next; /* the word to read */
+    struct ah_arena *arena;
+    void *options;
+    struct ah_arguments *arguments;
+    struct ah_error *err;
+};
+
+/* An option as it was found: its row, and the struct its offset refers to. */
+struct option_found {
+    const struct ah_option *row;
+    void *target;
+    const char *spelling; /* as typed, for messages: "--device" or "-o" */
+};
+
+static size_t list_length(const char *const *words)
+{
+    size_t n = 0;
+    while (words && words[n])
+        n++;
+    return n;
+}
+
+const char *ah_options_join(const char *const *words, struct ah_arena *arena)
+{
+    struct ah_buffer text = {0};
+    for (size_t i = 0; words[i]; i++)
+        ah_buffer_printf(&text, "%s%s", i ? ", " : "", words[i]);
+    const char *copy = text.failed || !text.size ? NULL : ah_arena_strndup(arena, text.data, text.size);
+    ah_buffer_release(&text);
+    return copy ? copy : "";
+}
+
+static unsigned least(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+/* Optimal string alignment distance, three rows at a time. */
+static unsigned edits(const char *a, size_t a_length, const char *b, size_t b_length)
+{
+    unsigned rows[3][NEAREST_LENGTH_MAX + 1];
+    for (size_t j = 0; j <= b_length; j++)
+        rows[0][j] = (unsigned)j;
+    for (size_t i = 1; i <= a_length; i++) {
+        unsigned *now = rows[i % 3];
+        const unsigned *above = rows[(i + 2) % 3];
+        const unsigned *before = rows[(i + 1) % 3];
+        now[0] = (unsigned)i;
+        for (size_t j = 1; j <= b_length; j++) {
+            unsigned change = above[j - 1] + (a[i - 1] != b[j - 1]);
+            now[j] = least(change, least(above[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                now[j] = least(now[j], before[j - 2] + 1);
+        }
+    }
+    return rows[a_length % 3][b_length];
+}
+
+const char *ah_options_nearest(const char *word, const char *const *candidates, size_t n)
+{
+    const char *nearest = NULL;
+    unsigned fewest = UINT32_MAX;
+    size_t length = strlen(word);
+    for (size_t i = 0; i < n && length <= NEAREST_LENGTH_MAX; i++) {
+        size_t other = strlen(candidates[i]);
+        if (other > NEAREST_LENGTH_MAX)
+            continue;
+        unsigned count = edits(word, length, candidates[i], other);
+        unsigned allowed = other < 6 ? 1 : (unsigned)other / 3;
+        if (count <= allowed && count < fewest) {
+            fewest = count;
+            nearest = candidates[i];
+        }
+    }
+    return nearest;
+}
+
+static int store_flag(struct option_reader *reader, const struct option_found *found, const char *text,
+                      void *field)
+{
+    (void)reader, (void)found, (void)text;
+    *(bool *)field = true;
+    return AH_OK;
+}
+
+static int store_text(struct option_reader *reader, const struct option_found *found, const char *text,
+                      void *field)
+{
+    if (!*text)
+        return ah_error_set(reader->err, AH_E_USAGE, "'%s' has an empty value; give it a %s", found->spelling,
+                            found->row->value);
+    *(const char **)field = text;
+    return AH_OK;
+}
+
+static int store_bytes(struct option_reader *reader, const struct option_found *found, const char *text,
+                       void *field)
+{
+    int rc = ah_units_parse_bytes(text, field, reader->err);
+    return rc ? ah_error_prefix(reader->err, rc, "'%s'", found->spelling) : AH_OK;
+}
+
+static int store_count(struct option_reader *reader, const struct option_found *found, const char *text,
+                       void *field)
+{
+    int rc = ah_units_parse_count(text, field, reader->err);
+    return rc ? ah_error_prefix(reader->err, rc, "'%s'", found->spelling) : AH_OK;
+}
+
+static int word_unknown(struct option_reader *reader, const char *what, const char *text,
+                        const char *const *words)
+{
+    const char *near = ah_options_nearest(text, words, list_length(words));
+    return ah_error_set(reader->err, AH_E_USAGE, "%s: '%s' is not one of %s%s%s%s", what, text,
+                        ah_options_join(words, reader->arena), near ? "; did you mean '" : "",
+                        near ? near : "", near ? "'?" : "");
+}
+
+static int store_word(struct option_reader *reader, const struct option_found *found, const char *text,
+                      void *field)
+{
+    for (unsigned i = 0; found->row->words[i]; i++)
+        if (!strcmp(found->row->words[i], text)) {
+            *(unsigned *)field = i;
+            return AH_OK;
+        }
+    return word_unknown(reader, found->spelling, text, found->row->words);
+}
+
+static int list_add(struct option_reader *reader, const char ***items, size_t *n, const char *text)
+{
+    const char **grown = ah_arena_array(reader->arena, *n + 1, sizeof *grown);
+    if (!grown)
+        return ah_error_memory(reader->err);
+    if (*n)
+        memcpy(grown, *items, *n * sizeof *grown);
+    grown[(*n)++] = text;
+    *items = grown;
+    return AH_OK;
+}
+
+static int store_texts(struct option_reader *reader, const struct option_found *found, const char *text,
+                       void *field)
+{
+    struct ah_option_list *list = field;
+    const char *checked = NULL;
+    int rc = store_text(reader, found, text, &checked);
+    return rc ? rc : list_add(reader, &list->items, &list->n, checked);
+}
+
+static int option_store(struct option_reader *reader, const struct option_found *found, const char *text)
+{
+    static int (*const setters[])(struct option_reader *, const struct option_found *, const char *,
+                                  void *) = {
+        [AH_OPTION_FLAG] = store_flag,   [AH_OPTION_TEXT] = store_text,   [AH_OPTION_FILE] = store_text,
+        [AH_OPTION_BYTES] = store_bytes, [AH_OPTION_COUNT] = store_count, [AH_OPTION_WORD] = store_word,
+        [AH_OPTION_TEXTS] = store_texts,
+    };
+    return setters[found->row->kind](reader, found, text, (char *)found->target + found->row->offset);
+}
+
+/* Takes the value of an option that needs one: `attached` to the word, else the next word. */
+static int option_value(struct option_reader *reader, const struct option_found *found, const char *attached)
+{
+    if (!attached) {
+        attached = *reader->next;
+        if (!attached)
+            return ah_error_set(reader->err, AH_E_USAGE, "'%s' needs a value: %s %s", found->spelling,
+                                found->spelling, found->row->value);
+        reader->next++;
+    }
+    return option_store(reader, found, attached);
+}
+
+static bool row_is(const struct ah_option *row, const char *name, size_t length, char letter)
+{
+    if (letter)
+        return row->letter == letter;
+    return strlen(row->name) == length && !memcmp(row->name, name, length);
+}
+
+/* By name or, where `letter` is not 0, by letter. */
+static bool option_find(const struct option_reader *reader, const char *name, size_t length, char letter,
+                        struct option_found *ret_found)
+{
+    const struct ah_option *tables[] = {reader->syntax->options, ah_options_common};
+    void *targets[] = {reader->options, reader->arguments};
+    for (size_t t = 0; t < 2; t++)
+        for (const struct ah_option *row = tables[t]; row && row->name; row++)
+            if (row_is(row, name, length, letter)) {
+                ret_found->row = row;
+                ret_found->target = targets[t];
+                return true;
+            }
+    return false;
+}
+
+static int option_unknown(struct option_reader *reader, const char *name)
+{
+    const char *names[OPTIONS_MAX];
+    size_t n = 0;
+    const struct ah_option *tables[] = {reader->syntax->options, ah_options_common};
+    for (size_t t = 0; t < 2; t++)
+        for (const struct ah_option *row = tables[t]; row && row->name && n < OPTIONS_MAX; row++)
+            names[n++] = row->name;
+    const char *near = ah_options_nearest(name, names, n);
+    return ah_error_set(reader->err, AH_E_USAGE, "unknown option '--%s'%s%s%s", name,
+                        near ? "; did you mean '--" : "", near ? near : "", near ? "'?" : "");
+}
+
+/* `word` is "--name" or "--name=value". */
+static int read_long(struct option_reader *reader, const char *word)
+{
+    const char *name = word + 2;
+    const char *equals = strchr(name, '=');
+    size_t length = equals ? (size_t)(equals - name) : strlen(name);
+    const char *spelling = ah_arena_strndup(reader->arena, word, length + 2);
+    if (!spelling)
+        return ah_error_memory(reader->err);
+    struct option_found found = {.spelling = spelling};
+    if (!option_find(reader, name, length, 0, &found))
+        return option_unknown(reader, spelling + 2);
+    if (found.row->kind != AH_OPTION_FLAG)
+        return option_value(reader, &found, equals ? equals + 1 : NULL);
+    if (equals)
+        return ah_error_set(reader->err, AH_E_USAGE, "'%s' takes no value", spelling);
+    return option_store(reader, &found, "");
+}
+
+/* `word` is "-x" or, for options with a value, "-xVALUE". */
+static int read_short(struct option_reader *reader, const char *word)
+{
+    const char *spelling = ah_arena_strndup(reader->arena, word, 2);
+    if (!spelling)
+        return ah_error_memory(reader->err);
+    struct option_found found = {.spelling = spelling};
+    if (!option_find(reader, NULL, 0, word[1], &found) || (found.row->kind == AH_OPTION_FLAG && word[2]))
+        return ah_error_set(reader->err, AH_E_USAGE, "unknown option '%s'", word);
+    if (found.row->kind != AH_OPTION_FLAG)
+        return option_value(reader, &found, word[2] ? word + 2 : NULL);
+    return option_store(reader, &found, "");
+}
+
+static int check_operands(struct option_reader *reader)
+{
+    const struct ah_operands *operands = &reader->syntax->operands;
+    const struct ah_arguments *arguments = reader->arguments;
+    if (arguments->n_operands > operands->max)
+        return ah_error_set(reader->err, AH_E_USAGE, "'%s' is one argument too many",
+                            arguments->operands[operands->max]);
+    if (arguments->n_operands < operands->min)
+        return ah_error_set(reader->err, AH_E_USAGE, "%s is missing", operands->name);
+    for (size_t i = 0; operands->kind == AH_OPERAND_WORD && i < arguments->n_operands; i++) {
+        bool known = false;
+        for (size_t k = 0; operands->words[k]; k++)
+            known = known || !strcmp(operands->words[k], arguments->operands[i]);
+        if (!known)
+            return word_unknown(reader, operands->name, arguments->operands[i], operands->words);
+    }
+    return AH_OK;
+}
+
+int ah_options_parse(const struct ah_option_syntax *syntax, const char *const *words, struct ah_arena *arena,
+                     void *ret_options, struct ah_arguments *ret_arguments, struct ah_error *err)
+{
+    struct option_reader reader = {syntax, words, arena, ret_options, ret_arguments, err};
+    bool only_operands = false;
+    int rc = AH_OK;
+    while (!rc && *reader.next) {
+        const char *word = *reader.next++;
+        if (only_operands || word[0] != '-' || !word[1])
+            rc = list_add(&reader, &ret_arguments->operands, &ret_arguments->n_operands, word);
+        else if (!strcmp(word, "--"))
+            only_operands = true;
+        else
+            rc = word[1] == '-' ? read_long(&reader, word) : read_short(&reader, word);
+    }
+    if (!rc && !ret_arguments->help)
+        rc = check_operands(&reader);
+    return rc;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options: the one parser of command lines, driven by tables.
+ *
+ * A verb describes its options in a table of rows {name, letter, kind, ...}; each row names the field of the
+ * verb's own options struct that the value goes to, so that a verb reads fields and never words. From the
+ * same tables come help (help.h), the manual page (manual.h) and completion (verb_completion.c).
+ *
+ *     struct greet_options { bool loud; const char *name; };
+ *     static const struct ah_option greet_table[] = {
+ *         {"loud", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct greet_options, loud), "in capitals"},
+ *         {"name", 'n', AH_OPTION_TEXT, "NAME", NULL, offsetof(struct greet_options, name), "whom"},
+ *         {NULL}};
+ *
+ * Accepted: `--name VALUE`, `--name=VALUE`, `-n VALUE`, `-nVALUE`; options and operands in any order; after
+ * `--` only operands; `-` alone is an operand. An option given twice: the last one counts, unless its kind
+ * collects. The zero value of every field is its default.
+ */
+#ifndef AH_CLI_OPTIONS_H
+#define AH_CLI_OPTIONS_H
+
+#include "base/arena.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum ah_option_kind {
+    AH_OPTION_FLAG,  /* field: bool */
+    AH_OPTION_TEXT,  /* field: const char *, not empty */
+    AH_OPTION_FILE,  /* field: const char *, not empty; completes to files */
+    AH_OPTION_BYTES, /* field: uint64_t; "12GiB" */
+    AH_OPTION_COUNT, /* field: uint64_t; "8", "1.5k" */
+    AH_OPTION_WORD,  /* field: unsigned, index into `words`; the first is the default */
+    AH_OPTION_TEXTS, /* field: struct ah_option_list; may be given many times */
+};
+
+struct ah_option_list {
+    const char **items; /* in arena; the texts are those of argv */
+    size_t n;
+};
+
+struct ah_option {
+    const char *name; /* without dashes; NULL ends a table */
+    char letter;      /* (optional) of the short spelling */
+    enum ah_option_kind kind;
+    const char *value;        /* what help calls the value; NULL for a flag */
+    const char *const *words; /* NULL-terminated: all values of a WORD, suggestions for a TEXT (optional) */
+    size_t offset;            /* of the field in the verb's options */
+    const char *help;         /* a clause: lower case, no full stop */
+};
+
+enum ah_operand_kind {
+    AH_OPERAND_NONE,
+    AH_OPERAND_FILE,
+    AH_OPERAND_WORD, /* one of `words` */
+    AH_OPERAND_VERB, /* the name of a verb; the verb checks it */
+};
+
+struct ah_operands {
+    enum ah_operand_kind kind;
+    const char *name; /* what help calls one */
+    unsigned min, max;
+    const char *const *words; /* NULL-terminated */
+};
+
+/* What a command line may say: a verb's own options and operands. */
+struct ah_option_syntax {
+    const struct ah_option *options; /* NULL: none */
+    struct ah_operands operands;
+};
+
+/* What every verb accepts, and what the words that are no options were. */
+struct ah_arguments {
+    bool json;
+    bool help;
+    const char **operands; /* in arena; the texts are those of argv */
+    size_t n_operands;
+};
+
+/* The rows of `json` and `help`: fields of struct ah_arguments. */
+extern const struct ah_option ah_options_common[];
+
+/* Reads `words` (NULL-terminated, without program and verb) into the zeroed struct `ret_options` and into
+ * `ret_arguments`. AH_E_USAGE names the word and, where one is near, what may have been meant. With `--help`
+ * operands are not counted. After a failure both outputs are to be thrown away. */
+int ah_options_parse(const struct ah_option_syntax *syntax, const char *const *words, struct ah_arena *arena,
+                     void *ret_options, struct ah_arguments *ret_arguments, struct ah_error *err);
+
+/* "cpu, cuda" in arena; "" when out of memory. */
+const char *ah_options_join(const char *const *words, struct ah_arena *arena);
+
+/* The candidate that a mistyped word most likely meant: the one with the fewest edits (insert, delete,
+ * change, swap of neighbours), at most a third of its length and at least one; NULL when none is near. */
+const char *ah_options_nearest(const char *word, const char *const *candidates, size_t n);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/terminal.h"
+
+#include "base/threads.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { BAR_COLUMNS = 20, LINE_MAX_BYTES = 512, REDRAW_NS = 100 * 1000 * 1000 };
+
+static bool can_steer(int fd)
+{
+    const char *term = getenv("TERM");
+    return isatty(fd) && term && *term && strcmp(term, "dumb") != 0;
+}
+
+struct ah_style ah_terminal_style(int fd)
+{
+    static const struct ah_style plain = {"", "", "", "", "", ""};
+    static const struct ah_style colours = {"\033[1m",  "\033[2m",  "\033[31m",
+                                            "\033[33m", "\033[32m", "\033[0m"};
+    const char *no_color = getenv("NO_COLOR");
+    return can_steer(fd) && !(no_color && *no_color) ? colours : plain;
+}
+
+void ah_terminal_clean(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from; from++) {
+        unsigned char byte = (unsigned char)*from;
+        if (byte == 0xc2 && (unsigned char)from[1] >= 0x80 && (unsigned char)from[1] < 0xa0) {
+            *to++ = '?';
+            from++;
+        } else {
+            *to++ = byte < 0x20 || byte == 0x7f ? '?' : *from;
+        }
+    }
+    *to = '\0';
+}
+
+size_t ah_terminal_width(const char *text)
+{
+    size_t columns = 0;
+    for (; *text; text++)
+        columns += ((unsigned char)*text & 0xc0) != 0x80;
+    return columns;
+}
+
+struct ah_progress ah_terminal_progress(void)
+{
+    return (struct ah_progress){.shown = can_steer(STDERR_FILENO), .start_ns = ah_threads_now_ns()};
+}
+
+static int terminal_columns(void)
+{
+    struct winsize size = {0};
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+/* "3 s left", "1:05 left"; empty while too little is done to tell. */
+static void print_left(char out[32], double elapsed_s, double fraction)
+{
+    out[0] = '\0';
+    if (fraction < 0.05 || fraction >= 1)
+        return;
+    long left_s = (long)(elapsed_s / fraction * (1 - fraction) + 0.5);
+    if (left_s < 60)
+        snprintf(out, 32, "%ld s left", left_s);
+    else
+        snprintf(out, 32, "%ld:%02ld left", left_s / 60, left_s % 60);
+}
+
+void ah_terminal_draw(struct ah_progress *progress, double fraction, const char *what)
+{
+    uint64_t now_ns = ah_threads_now_ns();
+    if (!progress->shown || now_ns - progress->drawn_ns < REDRAW_NS)
+        return;
+    progress->drawn_ns = now_ns;
+    char bar[BAR_COLUMNS + 1];
+    int full = (int)(fraction * BAR_COLUMNS);
+    for (int i = 0; i < BAR_COLUMNS; i++)
+        bar[i] = i < full ? '#' : '.';
+    bar[BAR_COLUMNS] = '\0';
+    char left[32];
+    print_left(left, (double)(now_ns - progress->start_ns) * 1e-9, fraction);
+    char line[LINE_MAX_BYTES];
+    int columns = terminal_columns() - 1;
+    snprintf(line, sizeof line, "[%s] %3.0f %%  %-12s %s", bar, fraction * 100, left, what);
+    fprintf(stderr, "\r\033[K%.*s", columns < LINE_MAX_BYTES ? columns : LINE_MAX_BYTES, line);
+    fflush(stderr);
+}
+
+void ah_terminal_erase(struct ah_progress *progress)
+{
+    if (progress->shown && progress->drawn_ns)
+        fputs("\r\033[K", stderr);
+    progress->drawn_ns = 0;
+}

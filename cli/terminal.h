@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Terminal: what may be sent to a person's screen: colours, a line that moves, text that is safe.
+ *
+ * Colours only where the stream is a terminal, TERM is not `dumb` and NO_COLOR (no-color.org) is not set to
+ * something. The progress line is drawn on standard error only where that is a terminal.
+ */
+#ifndef AH_CLI_TERMINAL_H
+#define AH_CLI_TERMINAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Sequences to print around text; all empty where there are no colours. */
+struct ah_style {
+    const char *bold;
+    const char *dim;
+    const char *red;
+    const char *yellow;
+    const char *green;
+    const char *reset;
+};
+
+struct ah_style ah_terminal_style(int fd);
+
+/* Replaces what could steer a terminal (control characters, C1 controls in UTF-8) by '?', in place. */
+void ah_terminal_clean(char *text);
+
+/* Columns that `text` takes: its code points. */
+size_t ah_terminal_width(const char *text);
+
+/* One line on standard error that is redrawn: what is done, a bar, per cent, time left. */
+struct ah_progress {
+    bool shown;        /* standard error is a terminal */
+    uint64_t start_ns; /* of the whole work */
+    uint64_t drawn_ns; /* when last drawn */
+};
+
+struct ah_progress ah_terminal_progress(void);
+
+/* `fraction` of the work is done. Draws at most ten times a second. */
+void ah_terminal_draw(struct ah_progress *progress, double fraction, const char *what);
+
+/* Removes the line; draws again when told to. */
+void ah_terminal_erase(struct ah_progress *progress);
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * autohete diff A B: where two documents differ. Exit status like diff(1): 0 same, 1 different, 2 or more
+ * trouble.
+ */
+#include "cli/emit.h"
+#include "cli/verbs.h"
+#include "schemas/document.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { TEXT_MAX_BYTES = 1024 };
+
+struct diff_report {
+    struct ah_cli *cli;
+    struct ah_emit emit;
+};
+
+/* A value as JSON text; "" means absent. Long ones are cut. */
+static const char *readable(char out[TEXT_MAX_BYTES], const char *value)
+{
+    int n = snprintf(out, TEXT_MAX_BYTES, "%s", *value ? value : "(absent)");
+    ah_terminal_clean(out);
+    if (n >= TEXT_MAX_BYTES)
+        memcpy(out + TEXT_MAX_BYTES - 4, "...", 4);
+    return out;
+}
+
+static void report_text(void *context, const char *path, const char *a, const char *b)
+{
+    struct diff_report *report = context;
+    const struct ah_style *style = &report->cli->out_style;
+    char left[TEXT_MAX_BYTES];
+    char right[TEXT_MAX_BYTES];
+    char where[TEXT_MAX_BYTES];
+    ah_buffer_printf(&report->cli->out, "%s%s%s: %s%s%s -> %s%s%s\n", style->bold, readable(where, path),
+                     style->reset, style->red, readable(left, a), style->reset, style->green,
+                     readable(right, b), style->reset);
+}
+
+static void report_json(void *context, const char *path, const char *a, const char *b)
+{
+    struct ah_emit *emit = &((struct diff_report *)context)->emit;
+    ah_emit_open(emit, NULL, '{');
+    ah_emit_text(emit, "path", path);
+    ah_emit_json(emit, "a", *a ? a : "null");
+    ah_emit_json(emit, "b", *b ? b : "null");
+    ah_emit_close(emit);
+}
+
+static size_t print_differences(struct ah_cli *cli, const struct ah_document *a, const struct ah_document *b)
+{
+    struct diff_report report = {.cli = cli, .emit = {.out = &cli->out}};
+    if (!cli->json)
+        return ah_document_diff(a, b, report_text, &report);
+    ah_emit_open(&report.emit, NULL, '{');
+    ah_emit_text(&report.emit, "kind", ah_document_word(a->kind));
+    ah_emit_open(&report.emit, "differences", '[');
+    size_t n = ah_document_diff(a, b, report_json, &report);
+    ah_emit_close(&report.emit);
+    ah_emit_bool(&report.emit, "same", n == 0);
+    ah_emit_close(&report.emit);
+    return n;
+}
+
+static int diff_run(struct ah_cli *cli, const void *options)
+{
+    (void)options;
+    const char *const *names = cli->arguments.operands;
+    struct ah_document a = {0};
+    struct ah_document b = {0};
+    struct ah_error err = {0};
+    int status = 0;
+    if (!strcmp(names[0], "-") && !strcmp(names[1], "-"))
+        ah_error_set(&err, AH_E_USAGE, "standard input ('-') can be only one of the two");
+    else if (!ah_document_load(&a, names[0], AH_DOCUMENT_ANY, &err) &&
+             !ah_document_load(&b, names[1], AH_DOCUMENT_ANY, &err) && a.kind != b.kind)
+        ah_error_set(&err, AH_E_DOCUMENT, "%s: a %s document cannot be compared with the %s document %s",
+                     names[1], ah_document_word(b.kind), ah_document_word(a.kind), names[0]);
+    if (err.code)
+        status = ah_cli_fail(cli, &err);
+    else
+        status = print_differences(cli, &a, &b) ? 1 : 0;
+    ah_document_release(&a);
+    ah_document_release(&b);
+    return status;
+}
+
+const struct ah_verb ah_verb_diff = {
+    .name = "diff",
+    .summary = "show where two documents of one kind differ",
+    .description =
+        "Compares two documents of one kind field by field and prints 'path: old -> new' for every "
+        "difference; which program wrote them (generator) and annotations do not count.\n\n"
+        "Exit status: 0 the same, 1 different, 2 or more trouble.",
+    .syntax = {.operands = {AH_OPERAND_FILE, "FILE", 2, 2, NULL}},
+    .least_trouble = 2,
+    .examples = {{"diff old-plan.json new-plan.json", "what changed between two plans"},
+                 {"diff yesterday.json today.json", "how the machine's numbers moved"}},
+    .run = diff_run,
+};

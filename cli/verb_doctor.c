@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * autohete doctor: what is here, what is missing, and the command that brings it.
+ *
+ * A table of checks; each fills one finding. Only what the CPU device needs decides the exit status: without a
+ * GPU, or with little lockable memory, autohete works, slower or smaller.
+ */
+#include "base/host_memory.h"
+#include "base/topology.h"
+#include "base/units.h"
+#include "cli/cache.h"
+#include "cli/emit.h"
+#include "cli/libraries.h"
+#include "cli/table.h"
+#include "cli/verbs.h"
+#include "runtime/device/device.h"
+#include "runtime/device/plugin.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { DETAIL_MAX = AH_ERROR_TEXT_MAX, DEVICES_MAX = 16 };
+
+enum state { STATE_OK, STATE_NOTE, STATE_ABSENT, STATE_MISSING };
+
+static const char *const state_words[] = {"ok", "note", "absent", "missing"};
+
+struct finding {
+    const char *what;
+    enum state state;
+    char detail[DETAIL_MAX];
+    char fix[DETAIL_MAX]; /* what to do; "" where there is nothing */
+};
+
+struct doctor {
+    const struct ah_topology *topology; /* NULL where it cannot be read */
+    const struct ah_error *topology_error;
+    struct ah_arena *arena;
+};
+
+static void say(char out[DETAIL_MAX], const char *format, ...) AH_PRINTF(2, 3);
+
+static void say(char out[DETAIL_MAX], const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(out, DETAIL_MAX, format, args);
+    va_end(args);
+}
+
+static void check_processor(const struct doctor *doctor, struct finding *ret)
+{
+    const struct ah_topology *topology = doctor->topology;
+    if (!topology) {
+        ret->state = STATE_MISSING;
+        say(ret->detail, "%s", doctor->topology_error->text);
+        return;
+    }
+    say(ret->detail, "%s, %u cores, %u threads, %s%s%s", topology->cpu_model, topology->cores,
+        topology->threads, ah_isa_name(topology->isa), topology->avx512_bf16 ? ", avx512_bf16" : "",
+        topology->amx_bf16 ? ", amx_bf16" : "");
+    if (topology->isa == AH_ISA_PORTABLE) {
+        ret->state = STATE_NOTE;
+        say(ret->fix, "without AVX2 and FMA the optimizer on the host is several times slower");
+    }
+}
+
+static void check_memory(const struct doctor *doctor, struct finding *ret)
+{
+    struct ah_host_memory memory;
+    struct ah_error err = {0};
+    char usable[AH_UNITS_TEXT_MAX];
+    char available[AH_UNITS_TEXT_MAX];
+    if (ah_host_memory_read(&memory, NULL, &err)) {
+        ret->state = STATE_NOTE;
+        say(ret->detail, "%s", err.text);
+        return;
+    }
+    say(ret->detail, "%s usable%s, %s available now", ah_units_print_bytes(usable, memory.usable_bytes),
+        memory.limit_bytes < memory.total_bytes ? " (limited by a control group)" : "",
+        ah_units_print_bytes(available, memory.available_bytes));
+    if (doctor->topology && doctor->topology->note[0]) {
+        ret->state = STATE_NOTE;
+        say(ret->fix, "%s", doctor->topology->note);
+    }
+}
+
+/* Host weights and tiles in flight are locked: half of the memory is enough for any plan. */
+static void check_memlock(const struct doctor *doctor, struct finding *ret)
+{
+    if (!doctor->topology)
+        return;
+    uint64_t limit_bytes = doctor->topology->memlock_bytes;
+    char text[AH_UNITS_TEXT_MAX];
+    say(ret->detail, "%s may be locked", ah_units_print_bytes(text, limit_bytes));
+    if (limit_bytes >= doctor->topology->memory_bytes / 2)
+        return;
+    ret->state = STATE_NOTE;
+    say(ret->fix, "for training on a GPU: 'ulimit -l unlimited', or the line '* - memlock unlimited' in "
+                  "/etc/security/limits.conf and a new login");
+}
+
+static void check_huge_pages(const struct doctor *doctor, struct finding *ret)
+{
+    (void)doctor;
+    char setting[128] = "";
+    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
+    if (!file || !fgets(setting, sizeof setting, file))
+        snprintf(setting, sizeof setting, "not offered by this kernel");
+    if (file)
+        fclose(file);
+    setting[strcspn(setting, "\n")] = '\0';
+    say(ret->detail, "%s", setting);
+    if (strstr(setting, "[always]") || strstr(setting, "[madvise]"))
+        return;
+    ret->state = STATE_NOTE;
+    snprintf(
+        ret->fix, DETAIL_MAX,
+        "host memory is slower without; 'echo madvise >/sys/kernel/mm/transparent_hugepage/enabled' as root");
+}
+
+/* Opens the device with small arenas: what a run would do first. */
+static void check_cpu_device(const struct doctor *doctor, struct finding *ret)
+{
+    (void)doctor;
+    struct ah_error err = {0};
+    struct ah_device *device = NULL;
+    struct ah_device_options options = {.size = sizeof options};
+    for (size_t i = AH_ARENA_DEVICE; i < AH_ARENA_KINDS; i++)
+        options.arena_bytes[i] = 1 << 20;
+    if (ah_device_open(&device, ah_device_cpu(), &options, &err)) {
+        ret->state = STATE_MISSING;
+        say(ret->detail, "%s", err.text);
+        return;
+    }
+    say(ret->detail, "%s, fp32%s", device->info.name, device->info.bf16 ? " and bf16" : "");
+    ah_device_close(device);
+}
+
+static void check_driver(const struct doctor *doctor, struct finding *ret)
+{
+    (void)doctor;
+    char line[256] = "";
+    FILE *file = fopen("/proc/driver/nvidia/version", "re");
+    if (file && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = '\0';
+        say(ret->detail, "%s", line);
+    } else {
+        ret->state = STATE_ABSENT;
+        say(ret->detail, "not loaded; needed for NVIDIA GPUs only");
+        say(ret->fix, "with a GPU: apt-get install nvidia-driver (Debian's non-free)");
+    }
+    if (file)
+        fclose(file);
+}
+
+static void print_gpus(const struct ah_device_info *infos, size_t n, struct finding *ret)
+{
+    size_t used = (size_t)snprintf(ret->detail, DETAIL_MAX, "interface %d", AH_DEVICE_ABI);
+    for (size_t i = 0; i < n && used < DETAIL_MAX; i++) {
+        char memory[AH_UNITS_TEXT_MAX];
+        used += (size_t)snprintf(ret->detail + used, DETAIL_MAX - used, "; cuda:%zu %s, %s", i, infos[i].name,
+                                 ah_units_print_bytes(memory, infos[i].memory_bytes));
+    }
+}
+
+static void check_cuda_plugin(const struct doctor *doctor, struct finding *ret)
+{
+    (void)doctor;
+    struct ah_error err = {0};
+    const struct ah_device_driver *driver = NULL;
+    struct ah_device_info infos[DEVICES_MAX] = {{0}};
+    size_t n = 0;
+    if (ah_plugin_load("cuda", &driver, &err)) {
+        ret->state = STATE_ABSENT;
+        say(ret->detail, "%s", err.text);
+        say(ret->fix,
+            "with a GPU: apt-get install nvidia-cuda-toolkit (Debian's non-free), then build again");
+    } else if (driver->probe(infos, DEVICES_MAX, &n, &err)) {
+        ret->state = STATE_ABSENT;
+        say(ret->detail, "loaded, interface %d; %s", AH_DEVICE_ABI, err.text);
+    } else {
+        print_gpus(infos, n < DEVICES_MAX ? n : DEVICES_MAX, ret);
+    }
+}
+
+static void check_profile(const struct doctor *doctor, struct finding *ret)
+{
+    const char *path = NULL;
+    struct ah_error err = {0};
+    if (ah_cache_path(NULL, doctor->arena, &path, &err)) {
+        ret->state = STATE_NOTE;
+        say(ret->detail, "%s", err.text);
+    } else if (access(path, R_OK) != 0) {
+        ret->state = STATE_ABSENT;
+        say(ret->detail, "this machine was not measured yet");
+        say(ret->fix, "autohete profile");
+    } else {
+        say(ret->detail, "%s", path);
+    }
+}
+
+static const struct {
+    const char *what;
+    void (*check)(const struct doctor *doctor, struct finding *ret);
+} checks[] = {
+    {"processor", check_processor},     {"host memory", check_memory},    {"locked memory", check_memlock},
+    {"huge pages", check_huge_pages},   {"device cpu", check_cpu_device}, {"NVIDIA driver", check_driver},
+    {"device cuda", check_cuda_plugin}, {"profile", check_profile},
+};
+
+enum { CHECKS = sizeof checks / sizeof checks[0], LIBRARIES_MAX = 8, FINDINGS_MAX = CHECKS + LIBRARIES_MAX };
+
+static void check_library(const struct ah_libraries_row *row, struct finding *ret)
+{
+    char version[AH_LIBRARIES_TEXT_MAX];
+    ret->what = row->name;
+    if (ah_libraries_version(row, version)) {
+        say(ret->detail, "%s; %s", version, row->purpose);
+        return;
+    }
+    ret->state = STATE_ABSENT;
+    say(ret->detail, "not installed; %s", row->purpose);
+    say(ret->fix, "apt-get install %s", row->package);
+}
+
+static size_t examine(const struct doctor *doctor, struct finding findings[FINDINGS_MAX])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < CHECKS; i++, n++) {
+        findings[n].what = checks[i].what;
+        checks[i].check(doctor, &findings[n]);
+    }
+    for (size_t i = 0; i < ah_libraries_count && n < FINDINGS_MAX; i++, n++)
+        check_library(&ah_libraries_rows[i], &findings[n]);
+    return n;
+}
+
+static void print_json(struct ah_cli *cli, const struct finding *findings, size_t n, bool ready)
+{
+    struct ah_emit emit = {.out = &cli->out};
+    ah_emit_open(&emit, NULL, '{');
+    ah_emit_text(&emit, "version", AUTOHETE_VERSION);
+    ah_emit_bool(&emit, "ready", ready);
+    ah_emit_open(&emit, "checks", '[');
+    for (size_t i = 0; i < n; i++) {
+        ah_emit_open(&emit, NULL, '{');
+        ah_emit_text(&emit, "what", findings[i].what);
+        ah_emit_text(&emit, "state", state_words[findings[i].state]);
+        ah_emit_text(&emit, "detail", findings[i].detail);
+        if (findings[i].fix[0])
+            ah_emit_text(&emit, "fix", findings[i].fix);
+        ah_emit_close(&emit);
+    }
+    ah_emit_close(&emit);
+    ah_emit_close(&emit);
+}
+
+static void print_text(struct ah_cli *cli, const struct finding *findings, size_t n, bool ready)
+{
+    const struct ah_style *style = &cli->out_style;
+    struct ah_table table = {.arena = &cli->arena, .columns = {"", "", ""}};
+    for (size_t i = 0; i < n; i++) {
+        ah_table_cell(&table, "%s", findings[i].what);
+        ah_table_cell(&table, "%s", state_words[findings[i].state]);
+        ah_table_cell(&table, "%s", findings[i].detail);
+        if (findings[i].fix[0]) {
+            ah_table_cell(&table, "%s", "");
+            ah_table_cell(&table, "%s", "");
+            ah_table_cell(&table, "-> %s", findings[i].fix);
+        }
+    }
+    ah_table_print(&table, &cli->out, *style);
+    ah_buffer_printf(&cli->out, "\n%sautohete " AUTOHETE_VERSION " %s%s\n", style->bold,
+                     ready ? "can run on this machine's CPU" : "cannot run here: something above is missing",
+                     style->reset);
+}
+
+static int doctor_run(struct ah_cli *cli, const void *options)
+{
+    (void)options;
+    struct ah_topology topology = {0};
+    struct ah_error err = {0};
+    bool known = ah_topology_init(&topology, NULL, &err) == AH_OK;
+    const struct doctor doctor = {
+        .topology = known ? &topology : NULL, .topology_error = &err, .arena = &cli->arena};
+    struct finding findings[FINDINGS_MAX] = {{0}};
+    size_t n = examine(&doctor, findings);
+    bool ready = true;
+    for (size_t i = 0; i < n; i++)
+        ready = ready && findings[i].state != STATE_MISSING;
+    if (cli->json)
+        print_json(cli, findings, n, ready);
+    else
+        print_text(cli, findings, n, ready);
+    ah_topology_release(&topology);
+    return ready ? 0 : ah_error_exit_status(AH_E_MISSING);
+}
+
+const struct ah_verb ah_verb_doctor = {
+    .name = "doctor",
+    .summary = "say what is installed, which devices work, and what is missing",
+    .description =
+        "Looks at processor, memory, limits, libraries, devices and the profile kept for this machine, and "
+        "says of everything that is missing which command brings it.\n\n"
+        "Exit status: 0 the CPU device can run, 7 it cannot.",
+    .examples = {{"doctor", "is this machine ready"}},
+    .run = doctor_run,
+};

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * autohete inspect FILE: any document, for people or as a summary for programs.
+ */
+#include "cli/inspect.h"
+#include "cli/verbs.h"
+
+struct inspector {
+    void (*text)(struct ah_cli *cli, const struct ah_document *document);
+    void (*json)(struct ah_emit *emit, const struct ah_document *document);
+};
+
+static const struct inspector inspectors[AH_DOCUMENT_KINDS] = {
+#define INSPECTOR(value, name) [value] = {ah_inspect_##name##_text, ah_inspect_##name##_json},
+    AH_DOCUMENTS(INSPECTOR)
+#undef INSPECTOR
+};
+
+void ah_inspect_heading(struct ah_cli *cli, const char *heading)
+{
+    ah_buffer_printf(&cli->out, "\n%s%s%s\n", cli->out_style.bold, heading, cli->out_style.reset);
+}
+
+struct ah_table ah_inspect_facts(struct ah_cli *cli)
+{
+    return (struct ah_table){.arena = &cli->arena, .columns = {"", ""}};
+}
+
+void ah_inspect_list(struct ah_cli *cli, const char *heading, const char *const *texts, size_t n)
+{
+    if (!n)
+        return;
+    ah_inspect_heading(cli, heading);
+    for (size_t i = 0; i < n; i++)
+        ah_buffer_printf(&cli->out, "  %s\n", ah_cli_clean(cli, texts[i]));
+}
+
+static void print_summary(struct ah_cli *cli, const struct ah_document *document)
+{
+    struct ah_emit emit = {.out = &cli->out};
+    ah_emit_open(&emit, NULL, '{');
+    ah_emit_text(&emit, "kind", ah_document_word(document->kind));
+    inspectors[document->kind].json(&emit, document);
+    ah_emit_open(&emit, "warnings", '[');
+    for (size_t i = 0; i < document->n_warnings; i++)
+        ah_emit_text(&emit, NULL, document->warnings[i]);
+    ah_emit_close(&emit);
+    ah_emit_close(&emit);
+}
+
+static void print_text(struct ah_cli *cli, const struct ah_document *document)
+{
+    inspectors[document->kind].text(cli, document);
+    ah_inspect_list(cli, "warnings", document->warnings, document->n_warnings);
+}
+
+static int inspect_run(struct ah_cli *cli, const void *options)
+{
+    (void)options;
+    struct ah_document document = {0};
+    struct ah_error err = {0};
+    if (ah_document_load(&document, cli->arguments.operands[0], AH_DOCUMENT_ANY, &err))
+        return ah_cli_fail(cli, &err);
+    if (cli->json)
+        print_summary(cli, &document);
+    else
+        print_text(cli, &document);
+    ah_document_release(&document);
+    return 0;
+}
+
+const struct ah_verb ah_verb_inspect = {
+    .name = "inspect",
+    .summary = "show a document to people",
+    .description =
+        "Shows what a document says at a glance: of a model its exact parameter count, layers and the size "
+        "of every group of blocks; of a machine its rates with their spread and what was noisy; and "
+        "likewise clusters, plans, run logs and checkpoints. A model may also be a Hugging Face "
+        "config.json.\n\n"
+        "With --json, a summary for programs: of a model parameters (exact), layers and groups.",
+    .syntax = {.operands = {AH_OPERAND_FILE, "FILE", 1, 1, NULL}},
+    .examples = {{"inspect config.json", "how large is this model, and where"},
+                 {"inspect machine.json", "what was measured, and how sure it is"}},
+    .run = inspect_run,
+};

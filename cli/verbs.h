@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Verbs: each in a file of its own, verb_<name>.c; main.c puts them into the table.
+ */
+#ifndef AH_CLI_VERBS_H
+#define AH_CLI_VERBS_H
+
+#include "cli/cli.h"
+
+extern const struct ah_verb ah_verb_profile;
+extern const struct ah_verb ah_verb_inspect;
+extern const struct ah_verb ah_verb_check;
+extern const struct ah_verb ah_verb_diff;
+extern const struct ah_verb ah_verb_schema;
+extern const struct ah_verb ah_verb_doctor;
+extern const struct ah_verb ah_verb_completion;
+extern const struct ah_verb ah_verb_help;
+
+#endif

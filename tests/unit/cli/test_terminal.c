@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/table.h"
+#include "cli/terminal.h"
+#include "tests/support/check.h"
+
+#include <string.h>
+
+static void cleans_to(const char *text, const char *expected)
+{
+    char copy[64];
+    strcpy(copy, text);
+    ah_terminal_clean(copy);
+    assert_string_equal(copy, expected);
+}
+
+static void test_terminal__cleans_what_steers(void **state)
+{
+    (void)state;
+    cleans_to("plain \xc3\xa9", "plain \xc3\xa9");
+    cleans_to("\033[31mred", "?[31mred");
+    cleans_to("a\r\nb\tc\x7f", "a??b?c?");
+    cleans_to("\xc2\x9b"
+              "2J\xc2\xa0",
+              "?2J\xc2\xa0"); /* C1 is an escape, a no-break space is not */
+}
+
+static void test_terminal__width_counts_code_points(void **state)
+{
+    (void)state;
+    assert_int_equal(ah_terminal_width(""), 0);
+    assert_int_equal(ah_terminal_width("\xc3\xa9t\xc3\xa9"), 3);
+}
+
+static const struct ah_style plain = {"", "", "", "", "", ""};
+
+static void test_terminal__table_aligns(void **state)
+{
+    (void)state;
+    struct ah_arena arena = {0};
+    struct ah_buffer out = {0};
+    struct ah_table table = {.arena = &arena, .columns = {"name", ">count", "note"}, .indent = 1};
+    const char *const cells[] = {"\xc3\xa9", "7", "", "long name", "12345", "see\033"};
+    for (size_t i = 0; i < 6; i++)
+        ah_table_cell(&table, "%s", cells[i]);
+    ah_table_print(&table, &out, plain);
+    assert_string_equal(out.data, " name       count  note\n"
+                                  " \xc3\xa9              7\n"
+                                  " long name  12345  see?\n");
+    ah_buffer_release(&out);
+    ah_arena_release(&arena);
+}
+
+static void test_terminal__table_without_headings_or_rows(void **state)
+{
+    (void)state;
+    struct ah_arena arena = {0};
+    struct ah_buffer out = {0};
+    struct ah_table table = {.arena = &arena, .columns = {"", ""}};
+    ah_table_print(&table, &out, plain);
+    assert_int_equal(out.size, 0);
+    ah_table_cell(&table, "a");
+    ah_table_cell(&table, "%d", 5);
+    ah_table_print(&table, &out, plain);
+    assert_string_equal(out.data, "a  5\n");
+    ah_buffer_release(&out);
+    ah_arena_release(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_terminal__cleans_what_steers),
+        cmocka_unit_test(test_terminal__width_counts_code_points),
+        cmocka_unit_test(test_terminal__table_aligns),
+        cmocka_unit_test(test_terminal__table_without_headings_or_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

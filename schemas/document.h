@@ -28,8 +28,9 @@
 
 #define AH_DOCUMENTS(X)                                                                                      \
     X(AH_DOCUMENT_MODEL, model)                                                                              \
-    X(AH_DOCUMENT_MACHINE, machine) X(AH_DOCUMENT_CLUSTER, cluster) X(AH_DOCUMENT_PLAN, plan)                \
-        X(AH_DOCUMENT_RUNLOG, runlog) X(AH_DOCUMENT_CHECKPOINT, checkpoint)
+    X(AH_DOCUMENT_MACHINE, machine)                                                                          \
+    X(AH_DOCUMENT_CLUSTER, cluster)                                                                          \
+    X(AH_DOCUMENT_PLAN, plan) X(AH_DOCUMENT_RUNLOG, runlog) X(AH_DOCUMENT_CHECKPOINT, checkpoint)
 
 enum ah_document_kind {
     AH_DOCUMENT_ANY,
@@ -81,8 +82,9 @@ int ah_document_save(const struct ah_document *document, const char *path, struc
 /* The JSON Schema (2020-12) of a kind. */
 int ah_document_schema(enum ah_document_kind kind, struct ah_buffer *out, struct ah_error *err);
 
-/* The scalar at a path ("time.step_us", "blocks[3].optimizer"): its kind, number or text. AH_E_USAGE names
- * the part of the path that does not exist and what does. */
+/* The value at a path ("time.step_us", "blocks[3].optimizer", "annotations.note"): its kind, number or text. A
+ * list or map is a GROUP whose number counts its items. ABSENT: an optional field that the document leaves
+ * out. AH_E_USAGE names the part of the path that does not exist and what does. */
 enum ah_value_kind { AH_VALUE_ABSENT, AH_VALUE_BOOL, AH_VALUE_NUMBER, AH_VALUE_TEXT, AH_VALUE_GROUP };
 struct ah_value {
     enum ah_value_kind kind;
@@ -93,7 +95,8 @@ int ah_document_lookup(const struct ah_document *document, const char *path, str
                        struct ah_error *err);
 
 /* Every place where two documents of one kind differ, in the order of the fields: path and both values as
- * JSON text ("" where absent). `generator` and `annotations` do not count. Returns how many. */
+ * JSON text ("" where absent, also where both leave it out). `generator` and `annotations` do not count.
+ * `report` may be NULL. Returns how many; SIZE_MAX when out of memory. */
 typedef void ah_document_difference(void *context, const char *path, const char *a, const char *b);
 size_t ah_document_diff(const struct ah_document *a, const struct ah_document *b,
                         ah_document_difference *report, void *context);

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schemas/checkpoint.h"
+
+#include "schemas/kinds_internal.h"
+
+#include <string.h>
+
+#define BYTES_MAX AH_FIELD_COUNT_MAX
+
+static const char *const kind_words[] = {"checkpoint", NULL};
+
+static const struct ah_field file_fields[] = {
+    {.name = "name",
+     AH_TEXT_AT(ah_checkpoint_file, name),
+     .form = AH_TEXT_FILE,
+     .about = "Its name in the checkpoint's folder."},
+    {.name = "bytes", AH_COUNT_AT(ah_checkpoint_file, bytes), .max = BYTES_MAX, .about = "Its size."},
+    {.name = "sha256",
+     AH_TEXT_AT(ah_checkpoint_file, sha256),
+     .form = AH_TEXT_SHA256,
+     .about = "Of its content."},
+    {0}};
+static const struct ah_table file_table = {.name = "file",
+                                           .about = "A file of the checkpoint.",
+                                           .bytes = sizeof(struct ah_checkpoint_file),
+                                           .fields = file_fields};
+
+static const struct ah_field tensor_fields[] = {
+    {.name = "name", AH_TEXT_AT(ah_checkpoint_tensor, name), .about = "As the file spells it."},
+    {.name = "file",
+     AH_TEXT_AT(ah_checkpoint_tensor, file),
+     .form = AH_TEXT_FILE,
+     .about = "The safetensors file."},
+    {.name = "dtype",
+     AH_WORD_AT(ah_checkpoint_tensor, dtype, ah_words_dtype),
+     .about = "Type of its elements."},
+    {.name = "shape",
+     AH_COUNTS_AT(ah_checkpoint_tensor, shape),
+     .min = 1,
+     .max = BYTES_MAX,
+     .min_items = 1,
+     .max_items = 8,
+     .about = "Its extents, row-major."},
+    {0}};
+static const struct ah_table tensor_table = {.name = "tensor",
+                                             .about = "A weight.",
+                                             .bytes = sizeof(struct ah_checkpoint_tensor),
+                                             .fields = tensor_fields};
+
+static const struct ah_field state_fields[] = {
+    {.name = "block", AH_COUNT_AT(ah_checkpoint_state, block), .max = 10001, .about = "Index of the block."},
+    {.name = "file",
+     AH_TEXT_AT(ah_checkpoint_state, file),
+     .form = AH_TEXT_FILE,
+     .about = "Where its states are."},
+    {.name = "count",
+     AH_COUNT_AT(ah_checkpoint_state, count),
+     .min = 1,
+     .max = BYTES_MAX,
+     .about = "Elements of the flat vector."},
+    {.name = "state_dtype",
+     AH_WORD_AT(ah_checkpoint_state, state_dtype, ah_words_dtype),
+     .about = "Type of the moments."},
+    {.name = "master_offset_bytes",
+     AH_COUNT_AT(ah_checkpoint_state, master_offset_bytes),
+     .max = BYTES_MAX,
+     .about = "Master weights, fp32."},
+    {.name = "m_offset_bytes",
+     AH_COUNT_AT(ah_checkpoint_state, m_offset_bytes),
+     .max = BYTES_MAX,
+     .about = "First moment."},
+    {.name = "v_offset_bytes",
+     AH_COUNT_AT(ah_checkpoint_state, v_offset_bytes),
+     .max = BYTES_MAX,
+     .about = "Second moment."},
+    {0}};
+static const struct ah_table state_table = {.name = "state",
+                                            .about = "The optimizer's states of a block.",
+                                            .bytes = sizeof(struct ah_checkpoint_state),
+                                            .fields = state_fields};
+
+static const struct ah_checkpoint_file *find_file(const struct ah_checkpoint *checkpoint, const char *name)
+{
+    for (size_t i = 0; i < checkpoint->n_files; i++)
+        if (strcmp(checkpoint->files[i].name, name) == 0)
+            return &checkpoint->files[i];
+    return NULL;
+}
+
+/* Does [offset, offset + count * bytes) lie inside the file? */
+static bool inside(const struct ah_checkpoint_file *file, uint64_t offset, uint64_t count, uint64_t bytes)
+{
+    return offset <= file->bytes && count <= (file->bytes - offset) / bytes;
+}
+
+static int check_state(const struct ah_checkpoint *checkpoint, const struct ah_checkpoint_state *state,
+                       struct ah_error *err)
+{
+    const struct ah_checkpoint_file *file = find_file(checkpoint, state->file);
+    uint64_t moment_bytes = state->state_dtype == AH_FP32 ? 4 : 2;
+    if (!file)
+        return ah_meaning_fail(err, "states", "block %llu is in '%s', which is not in files",
+                               (unsigned long long)state->block, state->file);
+    if (!inside(file, state->master_offset_bytes, state->count, 4) ||
+        !inside(file, state->m_offset_bytes, state->count, moment_bytes) ||
+        !inside(file, state->v_offset_bytes, state->count, moment_bytes))
+        return ah_meaning_fail(err, "states", "block %llu reaches beyond the end of '%s'",
+                               (unsigned long long)state->block, state->file);
+    return AH_OK;
+}
+
+static int checkpoint_check(const void *group, struct ah_error *err)
+{
+    const struct ah_checkpoint *checkpoint = group;
+    int rc = checkpoint->numeric_signature.run
+                 ? AH_OK
+                 : ah_meaning_fail(err, "numeric_signature.run", "is missing; a checkpoint knows its run");
+    for (size_t i = 0; i < checkpoint->n_files && !rc; i++)
+        if (find_file(checkpoint, checkpoint->files[i].name) != &checkpoint->files[i])
+            rc = ah_meaning_fail(err, "files", "'%s' stands twice", checkpoint->files[i].name);
+    for (size_t i = 0; i < checkpoint->n_tensors && !rc; i++)
+        if (!find_file(checkpoint, checkpoint->tensors[i].file))
+            rc = ah_meaning_fail(err, "tensors", "'%s' is in '%s', which is not in files",
+                                 checkpoint->tensors[i].name, checkpoint->tensors[i].file);
+    for (size_t i = 0; i < checkpoint->n_states && !rc; i++)
+        rc = check_state(checkpoint, &checkpoint->states[i], err);
+    return rc;
+}
+
+static const struct ah_field checkpoint_fields[] = {
+    AH_FIELD_HEAD(ah_checkpoint, kind_words),
+    {.name = "step", AH_COUNT_AT(ah_checkpoint, step), .max = BYTES_MAX, .about = "Steps done."},
+    {.name = "cursor",
+     AH_COUNT_AT(ah_checkpoint, cursor),
+     .max = BYTES_MAX,
+     .about = "Sequences of the data set consumed."},
+    {.name = "tokens",
+     AH_COUNT_AT(ah_checkpoint, tokens),
+     .max = BYTES_MAX,
+     .about = "Loss-bearing tokens so far."},
+    {.name = "numeric_signature",
+     AH_GROUP_AT(ah_checkpoint, numeric_signature, &ah_signature_table),
+     .about = "What the run's bits depend on."},
+    {.name = "files",
+     AH_GROUPS_AT(ah_checkpoint, files, &file_table),
+     .min_items = 1,
+     .max_items = 4096,
+     .about = "Every file of the checkpoint but this one."},
+    {.name = "tensors",
+     AH_GROUPS_AT(ah_checkpoint, tensors, &tensor_table),
+     .min_items = 1,
+     .max_items = 262144,
+     .about = "The weights."},
+    {.name = "states",
+     AH_GROUPS_AT(ah_checkpoint, states, &state_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .max_items = 10002,
+     .about = "The optimizer's states, by block."},
+    AH_FIELD_ANNOTATIONS(ah_checkpoint),
+    {0}};
+static const struct ah_table checkpoint_table = {
+    .name = "checkpoint",
+    .about = "The manifest of a checkpoint: written last, so that a folder with it is whole.",
+    .bytes = sizeof(struct ah_checkpoint),
+    .fields = checkpoint_fields,
+    .check = checkpoint_check};
+
+const struct ah_kind ah_kind_checkpoint = {
+    .table = &checkpoint_table, .alternatives = (const struct ah_table *const[]){&checkpoint_table, NULL}};

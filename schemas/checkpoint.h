@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The `checkpoint` document: the manifest that is written last into a checkpoint's folder.
+ *
+ * A folder without a valid manifest is no checkpoint. Files are named without a folder; each is checked by
+ * size and sha256 before it is trusted. Tensors say where the weights are; optimizer states lie in flat layout,
+ * one range a block, so that nothing here is tied to a plan or a device.
+ */
+#ifndef AH_SCHEMAS_CHECKPOINT_H
+#define AH_SCHEMAS_CHECKPOINT_H
+
+#include "schemas/signature.h"
+#include "schemas/vocabulary.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ah_checkpoint_file {
+    const char *name;
+    uint64_t bytes;
+    const char *sha256;
+};
+
+/* A weight in a safetensors file. */
+struct ah_checkpoint_tensor {
+    const char *name; /* as the file spells it */
+    const char *file;
+    enum ah_dtype dtype;
+    uint64_t *shape;
+    size_t n_shape;
+};
+
+/* The optimizer's states of one block: master weights and moments, each a flat vector of `count` elements. */
+struct ah_checkpoint_state {
+    uint64_t block;
+    const char *file;
+    uint64_t count;
+    enum ah_dtype state_dtype;
+    uint64_t master_offset_bytes;
+    uint64_t m_offset_bytes;
+    uint64_t v_offset_bytes;
+};
+
+struct ah_checkpoint {
+    const char *generator;
+    uint64_t step;   /* steps done */
+    uint64_t cursor; /* sequences of the data set consumed, in the keyed permutation */
+    uint64_t tokens; /* loss-bearing tokens so far */
+    struct ah_signature numeric_signature;
+    struct ah_checkpoint_file *files;
+    size_t n_files;
+    struct ah_checkpoint_tensor *tensors;
+    size_t n_tensors;
+    struct ah_checkpoint_state *states;
+    size_t n_states;
+    struct ah_text_pair *annotations;
+    size_t n_annotations;
+};
+
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schemas/cluster.h"
+
+#include "schemas/kinds_internal.h"
+
+#include <string.h>
+
+#define RATE_MAX 1e18
+
+static const char *const kind_words[] = {"cluster", NULL};
+static const char *const origin_words[] = {"measured", "peak", NULL};
+
+static int gpu_check(const void *group, struct ah_error *err)
+{
+    const struct ah_cluster_gpu *gpu = group;
+    return gpu->reserved_bytes < gpu->memory_bytes
+               ? AH_OK
+               : ah_meaning_fail(err, "reserved_bytes", "leaves nothing of memory_bytes");
+}
+
+static const struct ah_field gpu_fields[] = {
+    {.name = "name", AH_TEXT_AT(ah_cluster_gpu, name), .form = AH_TEXT_NAME, .about = "Name of the type."},
+    {.name = "memory_bytes",
+     AH_COUNT_AT(ah_cluster_gpu, memory_bytes),
+     .min = 1,
+     .max = AH_FIELD_COUNT_MAX,
+     .about = "Memory of one GPU."},
+    {.name = "reserved_bytes",
+     AH_COUNT_AT(ah_cluster_gpu, reserved_bytes),
+     .max = AH_FIELD_COUNT_MAX,
+     .about = "Context and library workspace."},
+    {.name = "flops_per_s",
+     AH_NUMBER_AT(ah_cluster_gpu, flops_per_s),
+     .flags = AH_FIELD_ABOVE,
+     .max = RATE_MAX,
+     .about = "bf16 matrix products."},
+    {.name = "flops_origin",
+     AH_WORD_AT(ah_cluster_gpu, flops_origin, origin_words),
+     .about = "Measured, or the peak of a data sheet."},
+    {.name = "machine_sha256",
+     AH_TEXT_AT(ah_cluster_gpu, machine_sha256),
+     .form = AH_TEXT_SHA256,
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Of the machine document that profiled it."},
+    {0}};
+static const struct ah_table gpu_table = {.name = "gpu",
+                                          .about = "A type of GPU.",
+                                          .bytes = sizeof(struct ah_cluster_gpu),
+                                          .fields = gpu_fields,
+                                          .check = gpu_check};
+
+static const struct ah_field node_fields[] = {
+    {.name = "id", AH_TEXT_AT(ah_cluster_node, id), .form = AH_TEXT_NAME, .about = "Name of the node."},
+    {.name = "gpu", AH_TEXT_AT(ah_cluster_node, gpu), .form = AH_TEXT_NAME, .about = "Type of its GPUs."},
+    {.name = "gpus", AH_COUNT_AT(ah_cluster_node, gpus), .min = 1, .max = 1024, .about = "How many."},
+    {.name = "intra_bytes_per_s",
+     AH_NUMBER_AT(ah_cluster_node, intra_bytes_per_s),
+     .flags = AH_FIELD_ABOVE,
+     .max = RATE_MAX,
+     .about = "Between two GPUs of the node."},
+    {.name = "intra_latency_us",
+     AH_NUMBER_AT(ah_cluster_node, intra_latency_us),
+     .max = 1e9,
+     .about = "Of such a transfer."},
+    {.name = "nic_bytes_per_s",
+     AH_NUMBER_AT(ah_cluster_node, nic_bytes_per_s),
+     .flags = AH_FIELD_ABOVE,
+     .max = RATE_MAX,
+     .about = "Out of the node, and into it."},
+    {.name = "nic_latency_us",
+     AH_NUMBER_AT(ah_cluster_node, nic_latency_us),
+     .max = 1e9,
+     .about = "Of such a transfer."},
+    {.name = "host_memory_bytes",
+     AH_COUNT_AT(ah_cluster_node, host_memory_bytes),
+     .min = 1,
+     .max = AH_FIELD_COUNT_MAX,
+     .about = "Memory of the host."},
+    {.name = "disk_bytes_per_s",
+     AH_NUMBER_AT(ah_cluster_node, disk_bytes_per_s),
+     .flags = AH_FIELD_OPTIONAL,
+     .max = RATE_MAX,
+     .about = "Reading the local disk; 0: there is none."},
+    {.name = "zone",
+     AH_TEXT_AT(ah_cluster_node, zone),
+     .form = AH_TEXT_NAME,
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "What fails together."},
+    {.name = "spot",
+     AH_BOOL_AT(ah_cluster_node, spot),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "May it be taken away?"},
+    {0}};
+static const struct ah_table node_table = {.name = "node",
+                                           .about = "A host and its GPUs, all of one type.",
+                                           .bytes = sizeof(struct ah_cluster_node),
+                                           .fields = node_fields};
+
+static const struct ah_field pair_fields[] = {
+    {.name = "a", AH_TEXT_AT(ah_cluster_pair, a), .form = AH_TEXT_NAME, .about = "A node."},
+    {.name = "b", AH_TEXT_AT(ah_cluster_pair, b), .form = AH_TEXT_NAME, .about = "Another node."},
+    {.name = "bytes_per_s",
+     AH_NUMBER_AT(ah_cluster_pair, bytes_per_s),
+     .flags = AH_FIELD_ABOVE,
+     .max = RATE_MAX,
+     .about = "Between them, each way."},
+    {.name = "latency_us",
+     AH_NUMBER_AT(ah_cluster_pair, latency_us),
+     .max = 1e9,
+     .about = "Of such a transfer."},
+    {0}};
+static const struct ah_table pair_table = {.name = "pair",
+                                           .about =
+                                               "Two nodes not connected at the lower of their NIC rates.",
+                                           .bytes = sizeof(struct ah_cluster_pair),
+                                           .fields = pair_fields};
+
+static const struct ah_field cloud_fields[] = {{.name = "node_bytes_per_s",
+                                                AH_NUMBER_AT(ah_cluster_cloud, node_bytes_per_s),
+                                                .flags = AH_FIELD_ABOVE,
+                                                .max = RATE_MAX,
+                                                .about = "One node alone."},
+                                               {.name = "total_bytes_per_s",
+                                                AH_NUMBER_AT(ah_cluster_cloud, total_bytes_per_s),
+                                                .flags = AH_FIELD_ABOVE,
+                                                .max = RATE_MAX,
+                                                .about = "All nodes together."},
+                                               {0}};
+static const struct ah_table cloud_table = {.name = "cloud",
+                                            .about = "Storage that outlives the nodes.",
+                                            .bytes = sizeof(struct ah_cluster_cloud),
+                                            .fields = cloud_fields};
+
+static const struct ah_cluster_gpu *find_gpu(const struct ah_cluster *cluster, const char *name)
+{
+    for (size_t i = 0; i < cluster->n_gpus; i++)
+        if (strcmp(cluster->gpus[i].name, name) == 0)
+            return &cluster->gpus[i];
+    return NULL;
+}
+
+static const struct ah_cluster_node *find_node(const struct ah_cluster *cluster, const char *id)
+{
+    for (size_t i = 0; i < cluster->n_nodes; i++)
+        if (strcmp(cluster->nodes[i].id, id) == 0)
+            return &cluster->nodes[i];
+    return NULL;
+}
+
+static int check_nodes(const struct ah_cluster *cluster, struct ah_error *err)
+{
+    for (size_t i = 0; i < cluster->n_gpus; i++)
+        if (find_gpu(cluster, cluster->gpus[i].name) != &cluster->gpus[i])
+            return ah_meaning_fail(err, "gpus", "the type '%s' stands twice", cluster->gpus[i].name);
+    for (size_t i = 0; i < cluster->n_nodes; i++) {
+        const struct ah_cluster_node *node = &cluster->nodes[i];
+        if (!find_gpu(cluster, node->gpu))
+            return ah_meaning_fail(err, "nodes", "node '%s' has GPUs of type '%s', which is not in gpus",
+                                   node->id, node->gpu);
+        if (find_node(cluster, node->id) != node)
+            return ah_meaning_fail(err, "nodes", "the id '%s' stands twice", node->id);
+    }
+    return AH_OK;
+}
+
+static bool same_pair(const struct ah_cluster_pair *p, const struct ah_cluster_pair *q)
+{
+    return (strcmp(p->a, q->a) == 0 && strcmp(p->b, q->b) == 0) ||
+           (strcmp(p->a, q->b) == 0 && strcmp(p->b, q->a) == 0);
+}
+
+static int cluster_check(const void *group, struct ah_error *err)
+{
+    const struct ah_cluster *cluster = group;
+    int rc = check_nodes(cluster, err);
+    for (size_t i = 0; i < cluster->n_pairs && !rc; i++) {
+        const struct ah_cluster_pair *pair = &cluster->pairs[i];
+        if (!find_node(cluster, pair->a) || !find_node(cluster, pair->b))
+            rc = ah_meaning_fail(err, "pairs", "'%s' to '%s' names a node that is not there", pair->a,
+                                 pair->b);
+        else if (strcmp(pair->a, pair->b) == 0)
+            rc = ah_meaning_fail(err, "pairs", "'%s' is paired with itself", pair->a);
+        for (size_t j = 0; j < i && !rc; j++)
+            if (same_pair(pair, &cluster->pairs[j]))
+                rc = ah_meaning_fail(err, "pairs", "'%s' to '%s' stands twice", pair->a, pair->b);
+    }
+    return rc;
+}
+
+static const struct ah_field cluster_fields[] = {AH_FIELD_HEAD(ah_cluster, kind_words),
+                                                 {.name = "name",
+                                                  AH_TEXT_AT(ah_cluster, name),
+                                                  .form = AH_TEXT_NAME,
+                                                  .about = "Short name of the cluster."},
+                                                 {.name = "gpus",
+                                                  AH_GROUPS_AT(ah_cluster, gpus, &gpu_table),
+                                                  .min_items = 1,
+                                                  .max_items = 64,
+                                                  .about = "Types of GPU."},
+                                                 {.name = "nodes",
+                                                  AH_GROUPS_AT(ah_cluster, nodes, &node_table),
+                                                  .min_items = 1,
+                                                  .max_items = 4096,
+                                                  .about = "The nodes."},
+                                                 {.name = "pairs",
+                                                  AH_GROUPS_AT(ah_cluster, pairs, &pair_table),
+                                                  .flags = AH_FIELD_OPTIONAL,
+                                                  .max_items = 4096,
+                                                  .about = "Links that differ from what the nodes say."},
+                                                 {.name = "cloud",
+                                                  AH_GROUP_AT(ah_cluster, cloud, &cloud_table),
+                                                  .flags = AH_FIELD_OPTIONAL,
+                                                  .about = "Storage that outlives the nodes."},
+                                                 {.name = "sources",
+                                                  AH_MAP_AT(ah_cluster, sources),
+                                                  .flags = AH_FIELD_OPTIONAL,
+                                                  .about = "Where numbers come from."},
+                                                 AH_FIELD_ANNOTATIONS(ah_cluster),
+                                                 {0}};
+static const struct ah_table cluster_table = {
+    .name = "cluster",
+    .about = "Nodes with GPUs of unequal kinds, and the network between them.",
+    .bytes = sizeof(struct ah_cluster),
+    .fields = cluster_fields,
+    .check = cluster_check};
+
+const struct ah_kind ah_kind_cluster = {
+    .table = &cluster_table, .alternatives = (const struct ah_table *const[]){&cluster_table, NULL}};
+
+const struct ah_cluster_gpu *ah_cluster_gpu_of(const struct ah_cluster *cluster,
+                                               const struct ah_cluster_node *node)
+{
+    return find_gpu(cluster, node->gpu);
+}
+
+uint64_t ah_cluster_gpus(const struct ah_cluster *cluster)
+{
+    uint64_t gpus = 0;
+    for (size_t i = 0; i < cluster->n_nodes; i++)
+        gpus += cluster->nodes[i].gpus;
+    return gpus;
+}
+
+double ah_cluster_flops_per_s(const struct ah_cluster *cluster)
+{
+    double sum = 0;
+    for (size_t i = 0; i < cluster->n_nodes; i++) {
+        const struct ah_cluster_gpu *gpu = find_gpu(cluster, cluster->nodes[i].gpu);
+        sum += gpu ? (double)cluster->nodes[i].gpus * gpu->flops_per_s : 0;
+    }
+    return sum;
+}

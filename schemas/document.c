@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schemas/document.h"
+
+#include "base/file.h"
+#include "schemas/huggingface.h"
+#include "schemas/json.h"
+#include "schemas/kinds_internal.h"
+#include "schemas/schema_internal.h"
+#include "schemas/writer_internal.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <string.h>
+
+struct kind_row {
+    const char *word;
+    const struct ah_kind *kind;
+};
+
+static const struct kind_row kind_rows[AH_DOCUMENT_KINDS] = {
+#define KIND_ROW(value, name) [value] = {#name, &ah_kind_##name},
+    AH_DOCUMENTS(KIND_ROW)
+#undef KIND_ROW
+};
+
+enum ah_document_kind ah_document_kind_of(const char *word)
+{
+    for (int i = AH_DOCUMENT_ANY + 1; i < AH_DOCUMENT_KINDS; i++)
+        if (strcmp(kind_rows[i].word, word) == 0)
+            return (enum ah_document_kind)i;
+    return AH_DOCUMENT_ANY;
+}
+
+const char *ah_document_word(enum ah_document_kind kind)
+{
+    return kind < AH_DOCUMENT_KINDS ? kind_rows[kind].word : NULL;
+}
+
+const struct ah_kind *ah_document_kind(enum ah_document_kind kind)
+{
+    return kind < AH_DOCUMENT_KINDS ? kind_rows[kind].kind : NULL;
+}
+
+/* One reading: the document that grows, and why it failed. */
+struct reading {
+    struct ah_document document;
+    struct ah_json_source source;
+    enum ah_document_kind expected;
+    struct ah_error *err;
+};
+
+static int shape_fail(struct reading *reading, const char *what)
+{
+    reading->document.fault = AH_FAULT_SHAPE;
+    return ah_error_set(reading->err, AH_E_DOCUMENT, "%s: %s", reading->source.name, what);
+}
+
+static int shape_fail_value(struct reading *reading, const char *field, const cJSON *value, const char *what)
+{
+    struct ah_buffer text = {0};
+    ah_buffer_printf(&text, "%s: ", field);
+    ah_json_put_brief(&text, value);
+    ah_buffer_printf(&text, " %s", what);
+    int rc = text.failed ? ah_error_memory(reading->err) : shape_fail(reading, text.data);
+    ah_buffer_release(&text);
+    return rc;
+}
+
+/* "1.7" of a newer minor or any other major version gets a sentence of its own. */
+static int check_version(struct reading *reading, const cJSON *tree)
+{
+    unsigned major, minor;
+    int end = 0;
+    const cJSON *version = cJSON_GetObjectItemCaseSensitive(tree, "format_version");
+    if (!cJSON_IsString(version) || strcmp(version->valuestring, ah_field_version[0]) == 0)
+        return AH_OK; /* or the table refuses it */
+    if (sscanf(version->valuestring, "%4u.%4u%n", &major, &minor, &end) != 2 || version->valuestring[end])
+        return AH_OK;
+    return shape_fail_value(reading, "format_version", version,
+                            major < 1 ? "is older than 1.0, the only version that this autohete reads"
+                                      : "is newer than 1.0, the newest that this autohete reads; use a newer "
+                                        "autohete");
+}
+
+/* The kind that the tree names and that was asked for. */
+static int find_kind(struct reading *reading, const cJSON *tree, enum ah_document_kind *ret_kind)
+{
+    if (!cJSON_IsObject(tree))
+        return shape_fail(reading, "the document is not an object");
+    const cJSON *word = cJSON_GetObjectItemCaseSensitive(tree, "kind");
+    if (!word)
+        return shape_fail(reading,
+                          "kind: is missing; a document begins with its kind, a Hugging Face config has "
+                          "model_type");
+    enum ah_document_kind kind =
+        cJSON_IsString(word) ? ah_document_kind_of(word->valuestring) : AH_DOCUMENT_ANY;
+    if (kind == AH_DOCUMENT_ANY)
+        return shape_fail_value(reading, "kind", word,
+                                "is not one of model, machine, cluster, plan, runlog, checkpoint");
+    if (reading->expected != AH_DOCUMENT_ANY && kind != reading->expected) {
+        char what[64];
+        snprintf(what, sizeof what, "where a %s is expected", ah_document_word(reading->expected));
+        return shape_fail_value(reading, "kind", word, what);
+    }
+    *ret_kind = kind;
+    return AH_OK;
+}
+
+static int allocate_body(struct reading *reading, enum ah_document_kind kind)
+{
+    reading->document.kind = kind;
+    reading->document.body.any = ah_arena_alloc(&reading->document.arena, kind_rows[kind].kind->table->bytes);
+    return reading->document.body.any ? AH_OK : ah_error_memory(reading->err);
+}
+
+static int check_meaning(struct reading *reading)
+{
+    const struct ah_document *document = &reading->document;
+    int rc = ah_meaning_check(kind_rows[document->kind].kind->table, document->body.any, reading->err);
+    if (!rc || rc == AH_E_MEMORY)
+        return rc;
+    reading->document.fault = AH_FAULT_MEANING;
+    return ah_error_prefix(reading->err, rc, "%s", reading->source.name);
+}
+
+static int read_tree(struct reading *reading, const cJSON *tree)
+{
+    struct ah_document *document = &reading->document;
+    enum ah_document_kind kind = AH_DOCUMENT_MODEL;
+    struct ah_reader reader = {&document->arena, reading->source.name, reading->err, NULL, NULL};
+    bool foreign = (reading->expected == AH_DOCUMENT_ANY || reading->expected == AH_DOCUMENT_MODEL) &&
+                   ah_huggingface_recognises(tree);
+    int rc = foreign ? AH_OK : find_kind(reading, tree, &kind);
+    if (!rc && !foreign)
+        rc = check_version(reading, tree);
+    if (!rc)
+        rc = allocate_body(reading, kind);
+    if (rc)
+        return rc;
+    document->fault = AH_FAULT_SHAPE;
+    if (foreign)
+        rc = ah_huggingface_read(&document->arena, reading->source.name, tree, document->body.model,
+                                 &document->warnings, &document->n_warnings, reading->err);
+    else
+        rc = ah_reader_group(&reader, NULL, kind_rows[kind].kind->table, tree, document->body.any);
+    return rc ? rc : check_meaning(reading);
+}
+
+static int read_lines(struct reading *reading)
+{
+    struct ah_document *document = &reading->document;
+    struct ah_reader reader = {&document->arena, reading->source.name, reading->err, NULL, NULL};
+    int rc = allocate_body(reading, AH_DOCUMENT_RUNLOG);
+    if (!rc)
+        rc = ah_kind_runlog.parse(&reader, &reading->source, document->body.any, &document->fault);
+    return rc ? rc : check_meaning(reading);
+}
+
+/* Is the first line a JSON object of kind runlog? Then the text is read line by line. */
+static bool begins_runlog(const struct ah_json_source *source)
+{
+    const char *newline = memchr(source->text, '\n', source->size);
+    struct ah_json_source line = *source;
+    enum ah_document_fault fault;
+    cJSON *tree;
+    if (newline)
+        line.size = (size_t)(newline - source->text);
+    if (line.size > 65536 || ah_json_parse(&line, &tree, &fault, NULL))
+        return false;
+    const cJSON *kind = cJSON_GetObjectItemCaseSensitive(tree, "kind");
+    bool is = cJSON_IsString(kind) && strcmp(kind->valuestring, "runlog") == 0;
+    cJSON_Delete(tree);
+    return is;
+}
+
+static int read_text(struct reading *reading)
+{
+    bool lines = reading->expected == AH_DOCUMENT_RUNLOG ||
+                 (reading->expected == AH_DOCUMENT_ANY && begins_runlog(&reading->source));
+    size_t limit = lines ? AH_KIND_RUNLOG_LIMIT_BYTES : AH_KIND_LIMIT_BYTES;
+    if (reading->source.size > limit) {
+        reading->document.fault = AH_FAULT_FILE;
+        return ah_error_set(reading->err, AH_E_DOCUMENT,
+                            "%s: is larger than %zu MiB, the most such a document may be",
+                            reading->source.name, limit >> 20);
+    }
+    if (lines)
+        return read_lines(reading);
+    cJSON *tree = NULL;
+    int rc = ah_json_parse(&reading->source, &tree, &reading->document.fault, reading->err);
+    if (!rc)
+        rc = read_tree(reading, tree);
+    cJSON_Delete(tree);
+    return rc;
+}
+
+int ah_document_parse(struct ah_document *ret_document, const char *name, const char *text, size_t size,
+                      enum ah_document_kind expected, struct ah_error *err)
+{
+    struct reading reading = {.source = {name, text, size, 1}, .expected = expected, .err = err};
+    int rc = read_text(&reading);
+    if (!rc) {
+        reading.document.fault = AH_FAULT_NONE;
+        *ret_document = reading.document;
+        return AH_OK;
+    }
+    ah_arena_release(&reading.document.arena);
+    *ret_document = (struct ah_document){.fault = rc == AH_E_MEMORY ? AH_FAULT_NONE : reading.document.fault};
+    return rc;
+}
+
+int ah_document_load(struct ah_document *ret_document, const char *path, enum ah_document_kind expected,
+                     struct ah_error *err)
+{
+    struct ah_buffer text = {0};
+    int rc = ah_file_read(path, AH_KIND_RUNLOG_LIMIT_BYTES, &text, err);
+    if (!rc)
+        rc = ah_document_parse(ret_document, strcmp(path, "-") == 0 ? "standard input" : path,
+                               text.data ? text.data : "", text.size, expected, err);
+    else {
+        *ret_document = (struct ah_document){.fault = rc == AH_E_MEMORY ? AH_FAULT_NONE : AH_FAULT_FILE};
+        if (rc != AH_E_MEMORY) {
+            if (err)
+                err->code = AH_E_DOCUMENT;
+            rc = AH_E_DOCUMENT;
+        }
+    }
+    ah_buffer_release(&text);
+    return rc;
+}
+
+int ah_document_print(const struct ah_document *document, struct ah_buffer *out, struct ah_error *err)
+{
+    const struct ah_kind *kind = ah_document_kind(document->kind);
+    if (!kind)
+        return ah_error_set(err, AH_E_USAGE, "an empty document cannot be printed");
+    if (kind->print)
+        return kind->print(document->body.any, out, err);
+    struct ah_buffer compact = {0};
+    int rc = ah_writer_group(kind->table, document->body.any, &compact, err);
+    if (!rc)
+        ah_json_layout(out, compact.data);
+    ah_buffer_release(&compact);
+    return !rc && out->failed ? ah_error_memory(err) : rc;
+}
+
+int ah_document_save(const struct ah_document *document, const char *path, struct ah_error *err)
+{
+    struct ah_buffer text = {0};
+    int rc = ah_document_print(document, &text, err);
+    if (!rc)
+        rc = ah_file_write(path, text.data, text.size, err);
+    ah_buffer_release(&text);
+    return rc;
+}
+
+int ah_document_schema(enum ah_document_kind kind, struct ah_buffer *out, struct ah_error *err)
+{
+    const struct ah_kind *row = ah_document_kind(kind);
+    if (!row)
+        return ah_error_set(err, AH_E_USAGE, "a schema is of one kind of document");
+    struct ah_buffer compact = {0};
+    ah_schema_put(ah_document_word(kind), row->alternatives, &compact);
+    if (!compact.failed)
+        ah_json_layout(out, compact.data);
+    bool failed = compact.failed || out->failed;
+    ah_buffer_release(&compact);
+    return failed ? ah_error_memory(err) : AH_OK;
+}
+
+void ah_document_release(struct ah_document *document)
+{
+    if (!document)
+        return;
+    ah_arena_release(&document->arena);
+    *document = (struct ah_document){0};
+}

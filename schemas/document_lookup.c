@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Paths: the value at "blocks[3].optimizer", and where two documents differ. Both walk a body by its table.
+ */
+#include "schemas/document.h"
+#include "schemas/field.h"
+#include "schemas/kinds_internal.h"
+#include "schemas/writer_internal.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A lookup under way: the object it is in, and the rest of the path. */
+struct walk {
+    const struct ah_table *table;
+    const void *group;
+    const char *path; /* whole, for messages */
+    const char *at;   /* the part that comes next */
+    struct ah_error *err;
+};
+
+static int fail_name(const struct walk *walk, int length)
+{
+    struct ah_buffer names = {0};
+    for (const struct ah_field *field = walk->table->fields; field->name; field++)
+        ah_buffer_printf(&names, "%s%s", names.size ? ", " : "", field->name);
+    int rc = names.failed
+                 ? ah_error_memory(walk->err)
+                 : ah_error_set(walk->err, AH_E_USAGE, "'%s': there is no '%.*s' in '%.*s'; there is %s",
+                                walk->path, length, walk->at,
+                                (int)(walk->at > walk->path ? walk->at - walk->path - 1 : 0), walk->path,
+                                names.data);
+    ah_buffer_release(&names);
+    return rc;
+}
+
+static int store_scalar(const struct ah_field *field, const void *place, struct ah_value *ret_value)
+{
+    struct ah_value value = {.kind = AH_VALUE_NUMBER};
+    switch (field->type) {
+    case AH_FIELD_BOOL:
+        value.kind = AH_VALUE_BOOL;
+        value.number = *(const bool *)place ? 1.0 : 0.0;
+        break;
+    case AH_FIELD_COUNT:
+        value.number = (double)*(const uint64_t *)place;
+        break;
+    case AH_FIELD_NUMBER:
+        value.number = *(const double *)place;
+        break;
+    case AH_FIELD_CONST:
+        value.text = field->words[0];
+        break;
+    case AH_FIELD_TEXT:
+        value.text = *(const char *const *)place;
+        break;
+    case AH_FIELD_WORD:
+        value.text = field->words[*(const unsigned *)place];
+        break;
+    case AH_FIELD_GROUP:
+    case AH_FIELD_MAP:
+        break;
+    }
+    if (field->type == AH_FIELD_CONST || field->type == AH_FIELD_TEXT || field->type == AH_FIELD_WORD)
+        value.kind = value.text ? AH_VALUE_TEXT : AH_VALUE_ABSENT;
+    *ret_value = value;
+    return AH_OK;
+}
+
+static int lookup_map(const struct walk *walk, const struct ah_field *field, struct ah_value *ret_value)
+{
+    const struct ah_text_pair *pairs =
+        *(const struct ah_text_pair *const *)ah_field_place(field, walk->group);
+    *ret_value = (struct ah_value){.kind = AH_VALUE_ABSENT};
+    for (size_t i = 0; i < ah_field_items(field, walk->group); i++)
+        if (strcmp(pairs[i].key, walk->at) == 0)
+            *ret_value = (struct ah_value){.kind = AH_VALUE_TEXT, .text = pairs[i].value};
+    return AH_OK;
+}
+
+/* "[3]" at `at`: the item's place, or an error. */
+static int step_index(struct walk *walk, const struct ah_field *field, const void **ret_place)
+{
+    char *end;
+    size_t n = ah_field_items(field, walk->group);
+    unsigned long long index = strtoull(walk->at + 1, &end, 10);
+    if (walk->at[1] < '0' || walk->at[1] > '9' || *end != ']')
+        return ah_error_set(walk->err, AH_E_USAGE, "'%s': '%s' is not an index like [0]", walk->path,
+                            walk->at);
+    if (index >= n)
+        return ah_error_set(walk->err, AH_E_USAGE, "'%s': '%s' has %zu items, [0] is the first", walk->path,
+                            field->name, n);
+    const char *items = *(const char *const *)ah_field_place(field, walk->group);
+    *ret_place = items + index * ah_field_item_bytes(field);
+    walk->at = end + 1;
+    return AH_OK;
+}
+
+/* Goes on inside an object, or ends at it. True: `walk` is inside. */
+static bool enter(struct walk *walk, const struct ah_field *field, const void *place)
+{
+    if (field->type != AH_FIELD_GROUP || *walk->at != '.')
+        return false;
+    walk->table = field->table;
+    walk->group = place;
+    walk->at++;
+    return true;
+}
+
+/* The value of `field`, or a step into it (`ret_inside`). */
+static int step_field(struct walk *walk, const struct ah_field *field, bool *ret_inside,
+                      struct ah_value *ret_value)
+{
+    const void *place = ah_field_place(field, walk->group);
+    bool end = *walk->at == '\0';
+    *ret_inside = false;
+    if (field->type == AH_FIELD_MAP && *walk->at == '.') {
+        walk->at++;
+        return lookup_map(walk, field, ret_value);
+    }
+    if (end && (field->list || field->type == AH_FIELD_MAP)) {
+        *ret_value = (struct ah_value){AH_VALUE_GROUP, (double)ah_field_items(field, walk->group), NULL};
+        return AH_OK;
+    }
+    if (field->list && *walk->at == '[') {
+        int rc = step_index(walk, field, &place);
+        if (rc)
+            return rc;
+    } else if (field->type == AH_FIELD_GROUP && field->flags & AH_FIELD_OPTIONAL) {
+        place = *(const void *const *)place;
+        if (!place) {
+            *ret_value = (struct ah_value){.kind = AH_VALUE_ABSENT};
+            return AH_OK;
+        }
+    }
+    *ret_inside = enter(walk, field, place);
+    if (*ret_inside)
+        return AH_OK;
+    if (*walk->at)
+        return ah_error_set(walk->err, AH_E_USAGE, "'%s': nothing is inside '%.*s'", walk->path,
+                            (int)(walk->at - walk->path), walk->path);
+    if (field->type == AH_FIELD_GROUP) {
+        *ret_value = (struct ah_value){.kind = AH_VALUE_GROUP};
+        return AH_OK;
+    }
+    return store_scalar(field, place, ret_value);
+}
+
+int ah_document_lookup(const struct ah_document *document, const char *path, struct ah_value *ret_value,
+                       struct ah_error *err)
+{
+    const struct ah_kind *kind = ah_document_kind(document->kind);
+    if (!kind)
+        return ah_error_set(err, AH_E_USAGE, "'%s': the document is empty", path);
+    struct walk walk = {kind->table, document->body.any, path, path, err};
+    for (;;) {
+        char name[64];
+        size_t length = strcspn(walk.at, ".[");
+        const struct ah_field *field = NULL;
+        if (length && length < sizeof name) {
+            memcpy(name, walk.at, length);
+            name[length] = '\0';
+            field = ah_field_find(walk.table, name);
+        }
+        if (!field)
+            return fail_name(&walk, (int)(length < 64 ? length : 64));
+        walk.at += length;
+        bool inside;
+        int rc = step_field(&walk, field, &inside, ret_value);
+        if (rc || !inside)
+            return rc;
+    }
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Field: the tables from which documents are read, written, compared, looked up and described.
+ *
+ * A table lists the fields of one JSON object in canonical order, each with the place of its value in a C
+ * struct. What a row says is said to reader and JSON Schema alike, so the two cannot drift apart:
+ *
+ *     static const struct ah_field point_fields[] = {
+ *         {.name = "bytes", AH_COUNT_AT(ah_point, bytes), .min = 1, .max = 1e15, .about = "Size of a copy."},
+ *         {.name = "us", AH_GROUP_AT(ah_point, us, &metric_table), .about = "Time it took."},
+ *         {0}};
+ *
+ * Invariants of a table:
+ * 1. Required fields are always written, optional ones only where they differ from `fallback` (a list or map:
+ *    where it is not empty), so that reading what was written gives the same document.
+ * 2. Relations between fields of one object that JSON Schema can say are `rules`, never code.
+ * 3. Only relations beyond that are code: the table's `check`.
+ */
+#ifndef AH_SCHEMAS_FIELD_H
+#define AH_SCHEMAS_FIELD_H
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "schemas/vocabulary.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum ah_field_type {
+    AH_FIELD_CONST,  /* text that must be words[0]; has no place in the struct */
+    AH_FIELD_BOOL,   /* bool */
+    AH_FIELD_COUNT,  /* uint64_t from min to max, at most AH_FIELD_COUNT_MAX; or uint64_t * + count (list) */
+    AH_FIELD_NUMBER, /* double from min to max */
+    AH_FIELD_TEXT,   /* const char *, of a form; NULL: absent; or const char ** + count (list) */
+    AH_FIELD_WORD,   /* an enum: index into words */
+    AH_FIELD_GROUP,  /* struct in place; optional: pointer, NULL when absent; list: pointer + count */
+    AH_FIELD_MAP     /* struct ah_text_pair * + count: text to text, at most AH_FIELD_PAIRS_MAX */
+};
+
+enum {
+    AH_FIELD_OPTIONAL = 1,
+    AH_FIELD_UNIQUE = 2,   /* list of counts, texts or words: no value twice */
+    AH_FIELD_ABOVE = 4,    /* number: above min, not equal */
+    AH_FIELD_NULLABLE = 8, /* null counts as absent (foreign documents only) */
+    AH_FIELD_ASIDE = 16    /* not part of what makes two documents different */
+};
+
+enum ah_text_form {
+    AH_TEXT_LINE,   /* 1 to 512 characters */
+    AH_TEXT_ANY,    /* up to 4096 characters, may be empty */
+    AH_TEXT_NAME,   /* letters, digits and . _ + -; begins with a letter or digit; up to 128 */
+    AH_TEXT_SHA256, /* 64 lower-case hexadecimal digits */
+    AH_TEXT_FILE,   /* a file name inside a folder: no slash, not hidden; up to 255 */
+    AH_TEXT_FORMS
+};
+
+#define AH_FIELD_COUNT_MAX  9007199254740991.0 /* 2^53 - 1: the last integer that every JSON reader keeps */
+#define AH_FIELD_NUMBER_MAX 1e300
+
+enum { AH_FIELD_PAIRS_MAX = 4096 };
+
+struct ah_table;
+
+struct ah_field {
+    const char *name;
+    const char *about; /* one sentence, for the schema */
+    enum ah_field_type type;
+    unsigned flags;
+    bool list;
+    size_t offset;
+    size_t count_offset; /* list, map: of the size_t beside the pointer */
+    double min, max;     /* COUNT, NUMBER */
+    double fallback;     /* optional BOOL, COUNT, NUMBER, WORD: the value where absent */
+    size_t min_items, max_items;
+    enum ah_text_form form;
+    const char *const *words;     /* WORD, CONST; NULL-terminated */
+    const struct ah_table *table; /* GROUP */
+};
+
+/* When field `when` is `is` (a word, "true", "false"; NULL: present), then `then` must hold for `field`. */
+enum ah_rule_then { AH_RULE_REQUIRES, AH_RULE_FORBIDS, AH_RULE_IS, AH_RULE_IS_NOT };
+struct ah_rule {
+    const char *when;
+    const char *is;
+    enum ah_rule_then then;
+    const char *field;
+    const char *word;    /* IS, IS_NOT: a word, "true" or "false" */
+    const char *because; /* a sentence for the person who broke it */
+};
+
+struct ah_table {
+    const char *name; /* unique among the tables of a document */
+    const char *about;
+    size_t bytes; /* of the struct */
+    const struct ah_field *fields;
+    const struct ah_rule *rules; /* (optional) ends with a zero row */
+
+    /* (optional) Relations that a schema cannot say, checked once the whole document has its shape. Fails
+     * through ah_meaning_fail(). */
+    int (*check)(const void *group, struct ah_error *err);
+};
+
+/* Places of values; the struct's member is checked to have the type that the field needs. */
+#define AH_PLACE(tag, member, type_)                                                                         \
+    (offsetof(struct tag, member) + 0 * sizeof((type_ *)0 == &((struct tag *)0)->member))
+#define AH_LIST_PLACE(tag, member, type_)                                                                    \
+    .list = true, .offset = AH_PLACE(tag, member, type_), .count_offset = AH_PLACE(tag, n_##member, size_t)
+#define AH_BOOL_AT(tag, member)   .type = AH_FIELD_BOOL, .offset = AH_PLACE(tag, member, bool)
+#define AH_COUNT_AT(tag, member)  .type = AH_FIELD_COUNT, .offset = AH_PLACE(tag, member, uint64_t)
+#define AH_COUNTS_AT(tag, member) .type = AH_FIELD_COUNT, AH_LIST_PLACE(tag, member, uint64_t *)
+#define AH_NUMBER_AT(tag, member) .type = AH_FIELD_NUMBER, .offset = AH_PLACE(tag, member, double)
+#define AH_TEXT_AT(tag, member)   .type = AH_FIELD_TEXT, .offset = AH_PLACE(tag, member, const char *)
+#define AH_TEXTS_AT(tag, member)  .type = AH_FIELD_TEXT, AH_LIST_PLACE(tag, member, const char **)
+#define AH_WORD_AT(tag, member, list)                                                                        \
+    .type = AH_FIELD_WORD, .offset = offsetof(struct tag, member), .words = (list)
+#define AH_GROUP_AT(tag, member, of)                                                                         \
+    .type = AH_FIELD_GROUP, .offset = offsetof(struct tag, member), .table = (of)
+#define AH_GROUPS_AT(tag, member, of)                                                                        \
+    .type = AH_FIELD_GROUP, .list = true, .offset = offsetof(struct tag, member),                            \
+    .count_offset = AH_PLACE(tag, n_##member, size_t), .table = (of)
+#define AH_MAP_AT(tag, member)                                                                               \
+    .type = AH_FIELD_MAP, .offset = AH_PLACE(tag, member, struct ah_text_pair *),                            \
+    .count_offset = AH_PLACE(tag, n_##member, size_t)
+
+/* The fields that open every document, and the one that ends it. */
+#define AH_FIELD_HEAD(tag, word_list)                                                                        \
+    {.name = "kind", .type = AH_FIELD_CONST, .words = (word_list), .about = "What this document is."},       \
+        {.name = "format_version",                                                                           \
+         .type = AH_FIELD_CONST,                                                                             \
+         .words = ah_field_version,                                                                          \
+         .about = "Version of the format; a minor version only adds optional fields."},                      \
+    {                                                                                                        \
+        .name = "generator", AH_TEXT_AT(tag, generator), .flags = AH_FIELD_ASIDE,                            \
+        .about = "Program and version that wrote this document."                                             \
+    }
+#define AH_FIELD_ANNOTATIONS(tag)                                                                            \
+    {                                                                                                        \
+        .name = "annotations", AH_MAP_AT(tag, annotations), .flags = AH_FIELD_OPTIONAL | AH_FIELD_ASIDE,     \
+        .about = "Free notes for people; ignored and kept."                                                  \
+    }
+
+extern const char *const ah_field_version[]; /* {"1.0", NULL} */
+
+/* How many rows; the row named `name`, or NULL. */
+size_t ah_field_count(const struct ah_table *table);
+const struct ah_field *ah_field_find(const struct ah_table *table, const char *name);
+
+/* Where the value lies in `group` (a list: the pointer to its items); how many items a list or map has. */
+void *ah_field_place(const struct ah_field *field, const void *group);
+size_t ah_field_items(const struct ah_field *field, const void *group);
+size_t ah_field_item_bytes(const struct ah_field *field);
+
+/* Is an optional field as if it were absent? */
+bool ah_field_absent(const struct ah_field *field, const void *group);
+
+/* Whether a value fits its row: number in range (and whole for a COUNT), text of the form. */
+bool ah_field_fits_number(const struct ah_field *field, double value);
+bool ah_field_fits_text(enum ah_text_form form, const char *text);
+
+/* "an integer from 1 to 64", "one of host, device": what a sentence says was expected. Appends to `out`. */
+void ah_field_expected(const struct ah_field *field, struct ah_buffer *out);
+
+/* "field: sentence" in `err`: what a table's check returns. The walk over the document adds the path. */
+int ah_meaning_fail(struct ah_error *err, const char *field, const char *format, ...) AH_PRINTF(3, 4);
+
+/* Runs the checks of `table` and of every table below it. The sentence begins with the path. */
+int ah_meaning_check(const struct ah_table *table, const void *group, struct ah_error *err);
+
+/* Regular expression and length limits of a form, as JSON Schema says them. */
+struct ah_text_limits {
+    const char *pattern;             /* NULL: any */
+    unsigned min_length, max_length; /* characters */
+    const char *expected;
+};
+const struct ah_text_limits *ah_field_text_limits(enum ah_text_form form);
+
+#endif

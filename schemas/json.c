@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schemas/json.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <locale.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FEW_KEYS = 16, PATH_MAX_BYTES = 256, BRIEF_BYTES = 56 };
+
+/* Place of a value in the tree, for messages. */
+struct place {
+    const struct place *parent;
+    const char *name; /* NULL: an element */
+    size_t index;
+};
+
+static void put_place(const struct place *place, struct ah_buffer *out)
+{
+    if (!place)
+        return;
+    put_place(place->parent, out);
+    if (place->name)
+        ah_buffer_printf(out, "%s%.*s", place->parent ? "." : "", 60, place->name);
+    else
+        ah_buffer_printf(out, "[%zu]", place->index);
+}
+
+static int place_fail(const struct ah_json_source *source, const struct place *place, const char *what,
+                      struct ah_error *err)
+{
+    struct ah_buffer path = {0};
+    put_place(place, &path);
+    int rc = path.failed ? ah_error_memory(err)
+                         : ah_error_set(err, AH_E_DOCUMENT, "%s: %s: %s", source->name,
+                                        path.data ? path.data : "document", what);
+    ah_buffer_release(&path);
+    return rc;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The key that an object has twice, or NULL; `ret_memory` when that could not be found out. */
+static const char *repeated_key(const cJSON *object, bool *ret_memory)
+{
+    size_t n = 0;
+    for (const cJSON *member = object->child; member; member = member->next)
+        n++;
+    const char *few[FEW_KEYS];
+    const char **keys = n <= FEW_KEYS ? few : malloc(n * sizeof *keys);
+    if (!keys) {
+        *ret_memory = true;
+        return NULL;
+    }
+    n = 0;
+    for (const cJSON *member = object->child; member; member = member->next)
+        keys[n++] = member->string;
+    if (n)
+        qsort(keys, n, sizeof *keys, compare_keys);
+    const char *found = NULL;
+    for (size_t i = 1; i < n && !found; i++)
+        if (strcmp(keys[i - 1], keys[i]) == 0)
+            found = keys[i];
+    if (keys != few)
+        free(keys);
+    return found;
+}
+
+static int check_tree(const struct ah_json_source *source, const cJSON *value, const struct place *place,
+                      struct ah_error *err)
+{
+    if (cJSON_IsNumber(value) && !isfinite(value->valuedouble))
+        return place_fail(source, place, "the number is too large for a double", err);
+    if (cJSON_IsObject(value)) {
+        bool memory = false;
+        const char *key = repeated_key(value, &memory);
+        if (memory)
+            return ah_error_memory(err);
+        if (key)
+            return place_fail(source, &(struct place){place, key, 0}, "appears twice", err);
+    }
+    size_t index = 0;
+    for (const cJSON *child = value->child; child; child = child->next, index++) {
+        int rc = check_tree(source, child, &(struct place){place, child->string, index}, err);
+        if (rc)
+            return rc;
+    }
+    return AH_OK;
+}
+
+int ah_json_parse(const struct ah_json_source *source, struct cJSON **ret_tree,
+                  enum ah_document_fault *ret_fault, struct ah_error *err)
+{
+    *ret_fault = AH_FAULT_SYNTAX;
+    int rc = ah_json_scan(source, err);
+    if (rc)
+        return rc;
+    cJSON *tree = cJSON_ParseWithLengthOpts(source->text, source->size, NULL, 0);
+    rc = tree ? check_tree(source, tree, NULL, err) : ah_error_memory(err);
+    if (rc) {
+        cJSON_Delete(tree);
+        if (rc == AH_E_MEMORY)
+            *ret_fault = AH_FAULT_NONE;
+        return rc;
+    }
+    *ret_fault = AH_FAULT_NONE;
+    *ret_tree = tree;
+    return AH_OK;
+}
+
+static void put_character(struct ah_buffer *out, unsigned char c)
+{
+    static const char named[] = "\"\"\\\\\bb\ff\nn\rr\tt"; /* pairs: character, letter of its escape */
+    for (size_t i = 0; i + 1 < sizeof named; i += 2)
+        if ((unsigned char)named[i] == c) {
+            ah_buffer_printf(out, "\\%c", named[i + 1]);
+            return;
+        }
+    if (c < 0x20)
+        ah_buffer_printf(out, "\\u%04x", (unsigned)c);
+    else
+        ah_buffer_append(out, &c, 1);
+}
+
+bool ah_json_put_text(struct ah_buffer *out, const char *text)
+{
+    const char *end = text + strlen(text);
+    for (const char *c = text; c < end;) {
+        size_t n = ah_json_utf8(c, end);
+        if (n == 0)
+            return false;
+        c += n;
+    }
+    ah_buffer_puts(out, "\"");
+    for (const char *c = text; c < end; c++)
+        put_character(out, (unsigned char)*c);
+    ah_buffer_puts(out, "\"");
+    return true;
+}
+
+void ah_json_put_number(struct ah_buffer *out, double value)
+{
+    char text[64];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    const char *point = localeconv()->decimal_point;
+    const char *found = *point ? strstr(text, point) : NULL;
+    if (!found) {
+        ah_buffer_puts(out, text);
+        return;
+    }
+    ah_buffer_append(out, text, (size_t)(found - text));
+    ah_buffer_puts(out, ".");
+    ah_buffer_puts(out, found + strlen(point));
+}
+
+static void put_brief_text(struct ah_buffer *out, const char *text)
+{
+    const char *end = text + strlen(text);
+    ah_buffer_puts(out, "\"");
+    const char *c = text;
+    while (c < end && c - text < BRIEF_BYTES - 8) {
+        size_t n = ah_json_utf8(c, end);
+        if (n <= 1)
+            put_character(out, (unsigned char)*c);
+        else
+            ah_buffer_append(out, c, n);
+        c += n ? n : 1;
+    }
+    ah_buffer_puts(out, c < end ? "...\"" : "\"");
+}
+
+void ah_json_put_brief(struct ah_buffer *out, const struct cJSON *value)
+{
+    if (cJSON_IsString(value))
+        put_brief_text(out, value->valuestring);
+    else if (cJSON_IsNumber(value))
+        ah_json_put_number(out, value->valuedouble);
+    else
+        ah_buffer_puts(out, cJSON_IsObject(value)  ? "an object"
+                            : cJSON_IsArray(value) ? "a list"
+                            : cJSON_IsTrue(value)  ? "true"
+                            : cJSON_IsFalse(value) ? "false"
+                                                   : "null");
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The fields of a machine document, and the few rates that others take from it.
+ */
+#include "schemas/machine.h"
+
+#include "schemas/kinds_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+#define RATE_MAX  1e18
+#define BYTES_MAX AH_FIELD_COUNT_MAX
+
+static const char *const kind_words[] = {"machine", NULL};
+static const char *const origin_words[] = {"measured", "synthetic", NULL};
+
+static int metric_check(const void *group, struct ah_error *err)
+{
+    const struct ah_metric *metric = group;
+    if (metric->min > metric->median)
+        return ah_meaning_fail(err, "min", "%g is above the median %g", metric->min, metric->median);
+    if (metric->max < metric->median)
+        return ah_meaning_fail(err, "max", "%g is below the median %g", metric->max, metric->median);
+    return AH_OK;
+}
+
+static const struct ah_field metric_fields[] = {
+    {.name = "n",
+     AH_COUNT_AT(ah_metric, n),
+     .max = 1e9,
+     .about = "Samples; 0: not measured here, see sources."},
+    {.name = "median", AH_NUMBER_AT(ah_metric, median), .max = RATE_MAX, .about = "Median of the samples."},
+    {.name = "mad",
+     AH_NUMBER_AT(ah_metric, mad),
+     .max = RATE_MAX,
+     .about = "Median absolute deviation from the median."},
+    {.name = "min", AH_NUMBER_AT(ah_metric, min), .max = RATE_MAX, .about = "Smallest sample."},
+    {.name = "max", AH_NUMBER_AT(ah_metric, max), .max = RATE_MAX, .about = "Largest sample."},
+    {0}};
+static const struct ah_table metric_table = {.name = "metric",
+                                             .about = "A measured number and its spread.",
+                                             .bytes = sizeof(struct ah_metric),
+                                             .fields = metric_fields,
+                                             .check = metric_check};
+
+static const struct ah_field host_fields[] = {
+    {.name = "cpu_model", AH_TEXT_AT(ah_machine_host, cpu_model), .about = "The processor's name."},
+    {.name = "isa", AH_TEXT_AT(ah_machine_host, isa), .about = "Widest vector set used."},
+    {.name = "sockets", AH_COUNT_AT(ah_machine_host, sockets), .min = 1, .max = 1024, .about = "Processors."},
+    {.name = "numa_nodes",
+     AH_COUNT_AT(ah_machine_host, numa_nodes),
+     .min = 1,
+     .max = 4096,
+     .about = "Memory nodes."},
+    {.name = "cores",
+     AH_COUNT_AT(ah_machine_host, cores),
+     .min = 1,
+     .max = 1048576,
+     .about = "Physical cores."},
+    {.name = "threads",
+     AH_COUNT_AT(ah_machine_host, threads),
+     .min = 1,
+     .max = 1048576,
+     .about = "Hardware threads that a process may use."},
+    {.name = "memory_bytes",
+     AH_COUNT_AT(ah_machine_host, memory_bytes),
+     .min = 1,
+     .max = BYTES_MAX,
+     .about = "The kernel's total, or what a control group allows."},
+    {.name = "memlock_bytes",
+     AH_COUNT_AT(ah_machine_host, memlock_bytes),
+     .max = BYTES_MAX,
+     .about = "How much memory may be locked; all of it where that is unlimited."},
+    {0}};
+static const struct ah_table host_table = {.name = "host",
+                                           .about = "The host: processors and memory.",
+                                           .bytes = sizeof(struct ah_machine_host),
+                                           .fields = host_fields};
+
+static int device_check(const void *group, struct ah_error *err)
+{
+    const struct ah_machine_device *device = group;
+    if (device->reserve_bytes >= device->memory_bytes)
+        return ah_meaning_fail(err, "reserve_bytes", "leaves nothing of memory_bytes");
+    return AH_OK;
+}
+
+static const struct ah_field device_fields[] = {
+    {.name = "kind", AH_WORD_AT(ah_machine_device, kind, ah_words_device_kind), .about = "Kind of device."},
+    {.name = "name", AH_TEXT_AT(ah_machine_device, name), .about = "The device's own name."},
+    {.name = "memory_bytes",
+     AH_COUNT_AT(ah_machine_device, memory_bytes),
+     .min = 1,
+     .max = BYTES_MAX,
+     .about = "What an arena and the reserve may fill together."},
+    {.name = "reserve_bytes",
+     AH_COUNT_AT(ah_machine_device, reserve_bytes),
+     .max = BYTES_MAX,
+     .about = "Context and library workspace."},
+    {.name = "bf16",
+     AH_BOOL_AT(ah_machine_device, bf16),
+     .about = "Does it multiply bf16 matrices natively?"},
+    {0}};
+static const struct ah_table device_table = {.name = "device",
+                                             .about = "The accelerator, or the CPU standing in for one.",
+                                             .bytes = sizeof(struct ah_machine_device),
+                                             .fields = device_fields,
+                                             .check = device_check};
+
+static const struct ah_field memory_fields[] = {
+    {.name = "pattern",
+     AH_WORD_AT(ah_machine_memory, pattern, ah_words_memory_pattern),
+     .about = "What was done to memory."},
+    {.name = "threads",
+     AH_COUNT_AT(ah_machine_memory, threads),
+     .min = 1,
+     .max = 1048576,
+     .about = "By how many threads."},
+    {.name = "bytes_per_s",
+     AH_GROUP_AT(ah_machine_memory, bytes_per_s, &metric_table),
+     .about = "Bytes read and written, both counted."},
+    {0}};
+static const struct ah_table memory_table = {.name = "memory",
+                                             .about = "Bandwidth of host memory.",
+                                             .bytes = sizeof(struct ah_machine_memory),
+                                             .fields = memory_fields};
+
+static const struct ah_field point_fields[] = {
+    {.name = "bytes",
+     AH_COUNT_AT(ah_machine_point, bytes),
+     .min = 1,
+     .max = BYTES_MAX,
+     .about = "Size of one copy."},
+    {.name = "us", AH_GROUP_AT(ah_machine_point, us, &metric_table), .about = "Time of one copy."},
+    {0}};
+static const struct ah_table point_table = {.name = "point",
+                                            .about = "Copies of one size.",
+                                            .bytes = sizeof(struct ah_machine_point),
+                                            .fields = point_fields};
+
+static const struct ah_field link_fields[] = {{.name = "direction",
+                                               AH_WORD_AT(ah_machine_link, direction, ah_words_direction),
+                                               .about = "h2d: host to device; d2h: device to host."},
+                                              {.name = "latency_us",
+                                               AH_NUMBER_AT(ah_machine_link, latency_us),
+                                               .max = 1e9,
+                                               .about = "Fitted: time = latency + bytes / rate."},
+                                              {.name = "bytes_per_s",
+                                               AH_GROUP_AT(ah_machine_link, bytes_per_s, &metric_table),
+                                               .about = "Median: fitted; spread: of the largest size."},
+                                              {.name = "fit_error",
+                                               AH_NUMBER_AT(ah_machine_link, fit_error),
+                                               .max = RATE_MAX,
+                                               .about = "Worst relative residual of the fit."},
+                                              {.name = "points",
+                                               AH_GROUPS_AT(ah_machine_link, points, &point_table),
+                                               .flags = AH_FIELD_OPTIONAL,
+                                               .about = "What was fitted."},
+                                              {0}};
+static const struct ah_table link_table = {.name = "link",
+                                           .about = "Copies between host and device, one way alone.",
+                                           .bytes = sizeof(struct ah_machine_link),
+                                           .fields = link_fields};
+
+static const struct ah_field matmul_fields[] = {
+    {.name = "dtype", AH_WORD_AT(ah_machine_matmul, dtype, ah_words_dtype), .about = "Type of both factors."},
+    {.name = "form",
+     AH_WORD_AT(ah_machine_matmul, form, ah_words_matmul_form),
+     .about = "Which factor is transposed."},
+    {.name = "m", AH_COUNT_AT(ah_machine_matmul, m), .min = 1, .max = 1e9, .about = "Rows of the result."},
+    {.name = "n", AH_COUNT_AT(ah_machine_matmul, n), .min = 1, .max = 1e9, .about = "Columns of the result."},
+    {.name = "k", AH_COUNT_AT(ah_machine_matmul, k), .min = 1, .max = 1e9, .about = "Length of each sum."},
+    {.name = "threads",
+     AH_COUNT_AT(ah_machine_matmul, threads),
+     .max = 1048576,
+     .about = "Threads of the host; 0 on a GPU."},
+    {.name = "flops_per_s",
+     AH_GROUP_AT(ah_machine_matmul, flops_per_s, &metric_table),
+     .about = "2 m n k / time."},
+    {0}};
+static const struct ah_table matmul_table = {.name = "matmul",
+                                             .about = "Matrix products of one shape.",
+                                             .bytes = sizeof(struct ah_machine_matmul),
+                                             .fields = matmul_fields};
+
+static const struct ah_field adam_fields[] = {
+    {.name = "side", AH_WORD_AT(ah_machine_adam, side, ah_words_side), .about = "Where the update runs."},
+    {.name = "threads",
+     AH_COUNT_AT(ah_machine_adam, threads),
+     .max = 1048576,
+     .about = "Threads of the host; 0 on a GPU."},
+    {.name = "state_dtype",
+     AH_WORD_AT(ah_machine_adam, state_dtype, ah_words_dtype),
+     .about = "Of the moments."},
+    {.name = "gradient_dtype",
+     AH_WORD_AT(ah_machine_adam, gradient_dtype, ah_words_dtype),
+     .about = "Of the gradient."},
+    {.name = "weight_dtype",
+     AH_WORD_AT(ah_machine_adam, weight_dtype, ah_words_dtype),
+     .about = "Of the weight written in the same pass."},
+    {.name = "params_per_s",
+     AH_GROUP_AT(ah_machine_adam, params_per_s, &metric_table),
+     .about = "Parameters updated."},
+    {.name = "bandwidth_share",
+     AH_NUMBER_AT(ah_machine_adam, bandwidth_share),
+     .max = 100,
+     .about = "Bytes moved per second over the best in-place scale bandwidth of the same run; 0: unknown."},
+    {0}};
+static const struct ah_table adam_table = {.name = "adam",
+                                           .about = "Speed of the optimizer's update.",
+                                           .bytes = sizeof(struct ah_machine_adam),
+                                           .fields = adam_fields};
+
+static int beside_check(const void *group, struct ah_error *err)
+{
+    const struct ah_machine_beside *beside = group;
+    if (beside->part == beside->beside)
+        return ah_meaning_fail(err, "beside", "a part does not work beside itself");
+    return AH_OK;
+}
+
+static const struct ah_field beside_fields[] = {{.name = "part",
+                                                 AH_WORD_AT(ah_machine_beside, part, ah_words_part),
+                                                 .about = "The part whose rate is measured."},
+                                                {.name = "beside",
+                                                 AH_WORD_AT(ah_machine_beside, beside, ah_words_part),
+                                                 .about = "The part that works all the time."},
+                                                {.name = "kept",
+                                                 AH_GROUP_AT(ah_machine_beside, kept, &metric_table),
+                                                 .about = "Share of its solo rate that it keeps."},
+                                                {0}};
+static const struct ah_table beside_table = {.name = "beside",
+                                             .about = "While one part works, what another keeps of its rate.",
+                                             .bytes = sizeof(struct ah_machine_beside),
+                                             .fields = beside_fields,
+                                             .check = beside_check};
+
+static const struct ah_field disk_fields[] = {{.name = "read_bytes_per_s",
+                                               AH_GROUP_AT(ah_machine_disk, read_bytes_per_s, &metric_table),
+                                               .about = "Reading one large file."},
+                                              {.name = "write_bytes_per_s",
+                                               AH_GROUP_AT(ah_machine_disk, write_bytes_per_s, &metric_table),
+                                               .about = "Writing one, synced."},
+                                              {0}};
+static const struct ah_table disk_table = {.name = "disk",
+                                           .about = "The disk that checkpoints go to.",
+                                           .bytes = sizeof(struct ah_machine_disk),
+                                           .fields = disk_fields};
+
+static int machine_check(const void *group, struct ah_error *err)
+{
+    const struct ah_machine *machine = group;
+    for (size_t i = 0; i < machine->n_links; i++)
+        for (size_t j = 0; j < i; j++)
+            if (machine->links[i].direction == machine->links[j].direction)
+                return ah_meaning_fail(err, "links", "%s stands twice",
+                                       ah_words_direction[machine->links[i].direction]);
+    for (size_t i = 0; i < machine->n_beside; i++)
+        for (size_t j = 0; j < i; j++)
+            if (machine->beside[i].part == machine->beside[j].part &&
+                machine->beside[i].beside == machine->beside[j].beside)
+                return ah_meaning_fail(err, "beside", "%s beside %s stands twice",
+                                       ah_words_part[machine->beside[i].part],
+                                       ah_words_part[machine->beside[i].beside]);
+    return AH_OK;
+}
+
+static const struct ah_field machine_fields[] = {
+    AH_FIELD_HEAD(ah_machine, kind_words),
+    {.name = "name",
+     AH_TEXT_AT(ah_machine, name),
+     .form = AH_TEXT_NAME,
+     .about = "Short name of the machine."},
+    {.name = "origin",
+     AH_WORD_AT(ah_machine, origin, origin_words),
+     .about = "measured on the machine, or synthetic: put together from the sources named."},
+    {.name = "emulates",
+     AH_TEXT_AT(ah_machine, emulates),
+     .form = AH_TEXT_NAME,
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "The machine whose ratios lanes were slowed to while this was measured."},
+    {.name = "host", AH_GROUP_AT(ah_machine, host, &host_table), .about = "The host."},
+    {.name = "device", AH_GROUP_AT(ah_machine, device, &device_table), .about = "The device."},
+    {.name = "memory",
+     AH_GROUPS_AT(ah_machine, memory, &memory_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .max_items = 256,
+     .about = "Bandwidth of host memory by pattern and threads."},
+    {.name = "links",
+     AH_GROUPS_AT(ah_machine, links, &link_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .max_items = 2,
+     .about = "Copies each way."},
+    {.name = "matmul",
+     AH_GROUPS_AT(ah_machine, matmul, &matmul_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .max_items = 4096,
+     .about = "Matrix products by shape, type, form and threads."},
+    {.name = "adam",
+     AH_GROUPS_AT(ah_machine, adam, &adam_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .max_items = 256,
+     .about = "Optimizer updates by side, threads and types."},
+    {.name = "beside",
+     AH_GROUPS_AT(ah_machine, beside, &beside_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .max_items = 64,
+     .about = "What parts keep of their rate beside each other."},
+    {.name = "disk",
+     AH_GROUP_AT(ah_machine, disk, &disk_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "The disk."},
+    {.name = "noise",
+     AH_TEXTS_AT(ah_machine, noise),
+     .flags = AH_FIELD_OPTIONAL,
+     .max_items = 1024,
+     .about = "What was noisy, a sentence each."},
+    {.name = "sources",
+     AH_MAP_AT(ah_machine, sources),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Where a number comes from that was not measured."},
+    AH_FIELD_ANNOTATIONS(ah_machine),
+    {0}};
+static const struct ah_rule machine_rules[] = {
+    {"origin", "synthetic", AH_RULE_REQUIRES, "sources", NULL,
+     "is missing; a synthetic machine says where its numbers come from"},
+    {0}};
+static const struct ah_table machine_table = {.name = "machine",
+                                              .about =
+                                                  "A profile: what a planner may believe about one machine.",
+                                              .bytes = sizeof(struct ah_machine),
+                                              .fields = machine_fields,
+                                              .rules = machine_rules,
+                                              .check = machine_check};
+
+const struct ah_kind ah_kind_machine = {
+    .table = &machine_table, .alternatives = (const struct ah_table *const[]){&machine_table, NULL}};
+
+double ah_machine_matmul_flops_per_s(const struct ah_machine *machine, enum ah_dtype dtype)
+{
+    double best = 0;
+    for (size_t i = 0; i < machine->n_matmul; i++)
+        if (machine->matmul[i].dtype == dtype)
+            best = fmax(best, machine->matmul[i].flops_per_s.median);
+    return best;
+}
+
+double ah_machine_link_bytes_per_s(const struct ah_machine *machine, enum ah_direction direction)
+{
+    for (size_t i = 0; i < machine->n_links; i++)
+        if (machine->links[i].direction == direction)
+            return machine->links[i].bytes_per_s.median;
+    return 0;
+}
+
+double ah_machine_adam_params_per_s(const struct ah_machine *machine, enum ah_side side, enum ah_dtype weight)
+{
+    double best = 0;
+    for (size_t i = 0; i < machine->n_adam; i++)
+        if (machine->adam[i].side == side && machine->adam[i].weight_dtype == weight &&
+            machine->adam[i].state_dtype == AH_FP32)
+            best = fmax(best, machine->adam[i].params_per_s.median);
+    return best;
+}
+
+double ah_machine_kept(const struct ah_machine *machine, enum ah_part part, enum ah_part other)
+{
+    for (size_t i = 0; i < machine->n_beside; i++)
+        if (machine->beside[i].part == part && machine->beside[i].beside == other)
+            return machine->beside[i].kept.median;
+    return 1;
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The fields of a model document, and what must hold between them.
+ */
+#include "schemas/model.h"
+
+#include "schemas/kinds_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+#define WORD(value, word) [value] = word,
+const char *const ah_words_family[] = {AH_FAMILY_WORDS(WORD) NULL};
+const char *const ah_words_position[] = {AH_POSITION_WORDS(WORD) NULL};
+const char *const ah_words_rope[] = {AH_ROPE_WORDS(WORD) NULL};
+const char *const ah_words_model_norm[] = {AH_MODEL_NORM_WORDS(WORD) NULL};
+const char *const ah_words_model_activation[] = {AH_MODEL_ACTIVATION_WORDS(WORD) NULL};
+
+static const char *const kind_words[] = {"model", NULL};
+
+static int rope_check(const void *group, struct ah_error *err)
+{
+    const struct ah_model_rope *rope = group;
+    if (rope->kind == AH_ROPE_LLAMA3 && rope->low_freq_factor >= rope->high_freq_factor)
+        return ah_meaning_fail(err, "low_freq_factor", "%g must be below high_freq_factor %g",
+                               rope->low_freq_factor, rope->high_freq_factor);
+    return AH_OK;
+}
+
+static const struct ah_field rope_fields[] = {{.name = "theta",
+                                               AH_NUMBER_AT(ah_model_rope, theta),
+                                               .flags = AH_FIELD_ABOVE,
+                                               .max = 1e15,
+                                               .about = "Base of the frequencies."},
+                                              {.name = "kind",
+                                               AH_WORD_AT(ah_model_rope, kind, ah_words_rope),
+                                               .flags = AH_FIELD_OPTIONAL,
+                                               .about = "How frequencies are scaled."},
+                                              {.name = "factor",
+                                               AH_NUMBER_AT(ah_model_rope, factor),
+                                               .flags = AH_FIELD_OPTIONAL | AH_FIELD_ABOVE,
+                                               .max = 1e6,
+                                               .about = "linear, llama3: what positions are divided by."},
+                                              {.name = "low_freq_factor",
+                                               AH_NUMBER_AT(ah_model_rope, low_freq_factor),
+                                               .flags = AH_FIELD_OPTIONAL | AH_FIELD_ABOVE,
+                                               .max = 1e6,
+                                               .about = "llama3: where scaling begins."},
+                                              {.name = "high_freq_factor",
+                                               AH_NUMBER_AT(ah_model_rope, high_freq_factor),
+                                               .flags = AH_FIELD_OPTIONAL | AH_FIELD_ABOVE,
+                                               .max = 1e6,
+                                               .about = "llama3: where scaling is whole."},
+                                              {.name = "original_positions",
+                                               AH_COUNT_AT(ah_model_rope, original_positions),
+                                               .flags = AH_FIELD_OPTIONAL,
+                                               .min = 1,
+                                               .max = 268435456,
+                                               .about = "llama3: positions of the model before scaling."},
+                                              {0}};
+#define FACTOR_MISSING "is missing; this kind of rope needs it"
+#define FACTOR_SPARE   "does not belong to this kind of rope"
+static const struct ah_rule rope_rules[] = {
+    {"kind", "default", AH_RULE_FORBIDS, "factor", NULL, FACTOR_SPARE},
+    {"kind", "default", AH_RULE_FORBIDS, "low_freq_factor", NULL, FACTOR_SPARE},
+    {"kind", "default", AH_RULE_FORBIDS, "high_freq_factor", NULL, FACTOR_SPARE},
+    {"kind", "default", AH_RULE_FORBIDS, "original_positions", NULL, FACTOR_SPARE},
+    {"kind", "linear", AH_RULE_REQUIRES, "factor", NULL, FACTOR_MISSING},
+    {"kind", "linear", AH_RULE_FORBIDS, "low_freq_factor", NULL, FACTOR_SPARE},
+    {"kind", "linear", AH_RULE_FORBIDS, "high_freq_factor", NULL, FACTOR_SPARE},
+    {"kind", "linear", AH_RULE_FORBIDS, "original_positions", NULL, FACTOR_SPARE},
+    {"kind", "llama3", AH_RULE_REQUIRES, "factor", NULL, FACTOR_MISSING},
+    {"kind", "llama3", AH_RULE_REQUIRES, "low_freq_factor", NULL, FACTOR_MISSING},
+    {"kind", "llama3", AH_RULE_REQUIRES, "high_freq_factor", NULL, FACTOR_MISSING},
+    {"kind", "llama3", AH_RULE_REQUIRES, "original_positions", NULL, FACTOR_MISSING},
+    {0}};
+static const struct ah_table rope_table = {.name = "rope",
+                                           .about = "Rotary positions.",
+                                           .bytes = sizeof(struct ah_model_rope),
+                                           .fields = rope_fields,
+                                           .rules = rope_rules,
+                                           .check = rope_check};
+
+static int check_heads(const struct ah_model *model, struct ah_error *err)
+{
+    if (model->heads % model->kv_heads != 0)
+        return ah_meaning_fail(err, "kv_heads", "%llu does not divide the %llu heads",
+                               (unsigned long long)model->kv_heads, (unsigned long long)model->heads);
+    if (model->position == AH_POSITION_ROPE && model->head_dim % 2 != 0)
+        return ah_meaning_fail(err, "head_dim", "%llu is odd; rope turns pairs",
+                               (unsigned long long)model->head_dim);
+    if (model->family != AH_FAMILY_GPT2)
+        return AH_OK;
+    if (model->kv_heads != model->heads)
+        return ah_meaning_fail(err, "kv_heads", "%llu differs from heads %llu, which gpt2 does not have",
+                               (unsigned long long)model->kv_heads, (unsigned long long)model->heads);
+    if (model->heads * model->head_dim != model->width)
+        return ah_meaning_fail(err, "head_dim", "%llu times %llu heads is not the width %llu",
+                               (unsigned long long)model->head_dim, (unsigned long long)model->heads,
+                               (unsigned long long)model->width);
+    return AH_OK;
+}
+
+static int model_check(const void *group, struct ah_error *err)
+{
+    const struct ah_model *model = group;
+    uint64_t parameters;
+    int rc = check_heads(model, err);
+    for (size_t i = 0; i < model->n_window_layers && !rc; i++)
+        if (model->window_layers[i] >= model->layers)
+            rc = ah_meaning_fail(err, "window_layers", "%llu is not a layer; the last one is %llu",
+                                 (unsigned long long)model->window_layers[i],
+                                 (unsigned long long)model->layers - 1);
+    return rc ? rc : ah_model_count(model, &parameters, err);
+}
+
+static const struct ah_field model_fields[] = {
+    AH_FIELD_HEAD(ah_model, kind_words),
+    {.name = "name", AH_TEXT_AT(ah_model, name), .form = AH_TEXT_NAME, .about = "Short name of the model."},
+    {.name = "family",
+     AH_WORD_AT(ah_model, family, ah_words_family),
+     .about = "The family whose weight names and structure it has."},
+    {.name = "layers", AH_COUNT_AT(ah_model, layers), .min = 1, .max = 10000, .about = "Transformer blocks."},
+    {.name = "width",
+     AH_COUNT_AT(ah_model, width),
+     .min = 1,
+     .max = 1048576,
+     .about = "Width of the residual stream."},
+    {.name = "heads", AH_COUNT_AT(ah_model, heads), .min = 1, .max = 65536, .about = "Query heads."},
+    {.name = "kv_heads",
+     AH_COUNT_AT(ah_model, kv_heads),
+     .min = 1,
+     .max = 65536,
+     .about = "Key and value heads."},
+    {.name = "head_dim",
+     AH_COUNT_AT(ah_model, head_dim),
+     .min = 1,
+     .max = 65536,
+     .about = "Width of a head."},
+    {.name = "mlp_width",
+     AH_COUNT_AT(ah_model, mlp_width),
+     .min = 1,
+     .max = 16777216,
+     .about = "Inner width of the MLP."},
+    {.name = "vocabulary",
+     AH_COUNT_AT(ah_model, vocabulary),
+     .min = 1,
+     .max = 268435456,
+     .about = "Rows of the embedding."},
+    {.name = "max_positions",
+     AH_COUNT_AT(ah_model, max_positions),
+     .min = 1,
+     .max = 268435456,
+     .about = "Longest sequence; rows of a learned position table."},
+    {.name = "position", AH_WORD_AT(ah_model, position, ah_words_position), .about = "How positions enter."},
+    {.name = "rope",
+     AH_GROUP_AT(ah_model, rope, &rope_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Rotary positions."},
+    {.name = "norm",
+     AH_WORD_AT(ah_model, norm, ah_words_model_norm),
+     .about = "rms: without mean and bias; layer: with both."},
+    {.name = "norm_epsilon",
+     AH_NUMBER_AT(ah_model, norm_epsilon),
+     .flags = AH_FIELD_ABOVE,
+     .max = 1,
+     .about = "Added to the variance."},
+    {.name = "activation",
+     AH_WORD_AT(ah_model, activation, ah_words_model_activation),
+     .about = "Of the MLP; silu_gated has a gate and an up projection."},
+    {.name = "qkv_bias",
+     AH_BOOL_AT(ah_model, qkv_bias),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Biases of query, key, value."},
+    {.name = "attention_output_bias",
+     AH_BOOL_AT(ah_model, attention_output_bias),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Bias of attention's output."},
+    {.name = "mlp_bias",
+     AH_BOOL_AT(ah_model, mlp_bias),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Biases of the MLP."},
+    {.name = "qk_norm",
+     AH_BOOL_AT(ah_model, qk_norm),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "An rms norm of each query and key head."},
+    {.name = "tied",
+     AH_BOOL_AT(ah_model, tied),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "The head's projection is the embedding's table."},
+    {.name = "window",
+     AH_COUNT_AT(ah_model, window),
+     .flags = AH_FIELD_OPTIONAL,
+     .max = 268435456,
+     .about = "Tokens that attention sees; 0: all."},
+    {.name = "window_layers",
+     AH_COUNTS_AT(ah_model, window_layers),
+     .flags = AH_FIELD_OPTIONAL | AH_FIELD_UNIQUE,
+     .max = 9999,
+     .max_items = 10000,
+     .about = "Layers (from 0) that have the window; absent: all."},
+    {.name = "initializer_range",
+     AH_NUMBER_AT(ah_model, initializer_range),
+     .flags = AH_FIELD_OPTIONAL | AH_FIELD_ABOVE,
+     .max = 10,
+     .fallback = 0.02,
+     .about = "Standard deviation of freshly initialised matrices."},
+    {.name = "dropout",
+     AH_NUMBER_AT(ah_model, dropout),
+     .flags = AH_FIELD_OPTIONAL,
+     .max = 1,
+     .about = "Largest rate of the original; training here is without, it is recorded only."},
+    AH_FIELD_ANNOTATIONS(ah_model),
+    {0}};
+
+static const struct ah_rule model_rules[] = {
+    {"position", "rope", AH_RULE_REQUIRES, "rope", NULL, "is missing; position is rope"},
+    {"position", "learned", AH_RULE_FORBIDS, "rope", NULL, "stands beside learned positions"},
+    {"window_layers", NULL, AH_RULE_REQUIRES, "window", NULL, "is missing; window_layers has layers with it"},
+    {"family", "gpt2", AH_RULE_IS, "position", "learned", "must be learned in gpt2"},
+    {"family", "gpt2", AH_RULE_IS, "norm", "layer", "must be layer in gpt2"},
+    {"family", "gpt2", AH_RULE_IS_NOT, "activation", "silu_gated", "must not be gated in gpt2"},
+    {"family", "gpt2", AH_RULE_IS, "qkv_bias", "true", "must be true in gpt2"},
+    {"family", "gpt2", AH_RULE_IS, "attention_output_bias", "true", "must be true in gpt2"},
+    {"family", "gpt2", AH_RULE_IS, "mlp_bias", "true", "must be true in gpt2"},
+    {"family", "gpt2", AH_RULE_IS, "qk_norm", "false", "must be false in gpt2"},
+#define GATED_FAMILY(name)                                                                                   \
+    {"family", name, AH_RULE_IS, "position", "rope", "must be rope in " name},                               \
+        {"family", name, AH_RULE_IS, "norm", "rms", "must be rms in " name},                                 \
+    {                                                                                                        \
+        "family", name, AH_RULE_IS, "activation", "silu_gated", "must be silu_gated in " name                \
+    }
+    GATED_FAMILY("llama"),
+    GATED_FAMILY("mistral"),
+    GATED_FAMILY("qwen2"),
+    GATED_FAMILY("qwen3"),
+    {"family", "llama", AH_RULE_IS, "qk_norm", "false", "must be false in llama"},
+    {"family", "mistral", AH_RULE_IS, "qk_norm", "false", "must be false in mistral"},
+    {"family", "mistral", AH_RULE_IS, "qkv_bias", "false", "must be false in mistral"},
+    {"family", "mistral", AH_RULE_IS, "attention_output_bias", "false", "must be false in mistral"},
+    {"family", "mistral", AH_RULE_IS, "mlp_bias", "false", "must be false in mistral"},
+    {"family", "qwen2", AH_RULE_IS, "qk_norm", "false", "must be false in qwen2"},
+    {"family", "qwen2", AH_RULE_IS, "qkv_bias", "true", "must be true in qwen2"},
+    {"family", "qwen2", AH_RULE_IS, "attention_output_bias", "false", "must be false in qwen2"},
+    {"family", "qwen2", AH_RULE_IS, "mlp_bias", "false", "must be false in qwen2"},
+    {"family", "qwen3", AH_RULE_IS, "qk_norm", "true", "must be true in qwen3"},
+    {"family", "qwen3", AH_RULE_IS, "mlp_bias", "false", "must be false in qwen3"},
+    {0}};
+
+static const struct ah_table model_table = {.name = "model",
+                                            .about =
+                                                "The shape of a decoder-only transformer, without weights.",
+                                            .bytes = sizeof(struct ah_model),
+                                            .fields = model_fields,
+                                            .rules = model_rules,
+                                            .check = model_check};
+
+const struct ah_kind ah_kind_model = {.table = &model_table,
+                                      .alternatives = (const struct ah_table *const[]){&model_table, NULL}};

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The `model` document: the shape of a decoder-only transformer, without weights.
+ *
+ * Blocks are the embedding, `layers` transformer blocks and the head (final norm and projection). The tensors of
+ * each are one table (ah_model_tensors), from which every count comes, so that a planner's sizes, a
+ * checkpoint's layout and a program's operands cannot disagree. Groups are blocks of equal cost and size.
+ *
+ * Once ah_document_parse() has accepted a model, the number of its parameters is below 2^53; the functions
+ * here then cannot overflow.
+ *
+ *     struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
+ *     size_t n = ah_model_tensors(model, AH_BLOCK_LAYER, tensors);
+ */
+#ifndef AH_SCHEMAS_MODEL_H
+#define AH_SCHEMAS_MODEL_H
+
+#include "base/error.h"
+#include "schemas/vocabulary.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* clang-format off */
+#define AH_FAMILY_WORDS(X)                                                                                   \
+    X(AH_FAMILY_GPT2, "gpt2") X(AH_FAMILY_LLAMA, "llama") X(AH_FAMILY_MISTRAL, "mistral")                    \
+    X(AH_FAMILY_QWEN2, "qwen2") X(AH_FAMILY_QWEN3, "qwen3")
+#define AH_POSITION_WORDS(X) X(AH_POSITION_LEARNED, "learned") X(AH_POSITION_ROPE, "rope")
+#define AH_ROPE_WORDS(X)                                                                                     \
+    X(AH_ROPE_DEFAULT, "default") X(AH_ROPE_LINEAR, "linear") X(AH_ROPE_LLAMA3, "llama3")
+#define AH_MODEL_NORM_WORDS(X) X(AH_MODEL_NORM_RMS, "rms") X(AH_MODEL_NORM_LAYER, "layer")
+#define AH_MODEL_ACTIVATION_WORDS(X)                                                                         \
+    X(AH_MODEL_GELU_TANH, "gelu_tanh") X(AH_MODEL_GELU, "gelu") X(AH_MODEL_SILU_GATED, "silu_gated")
+/* clang-format on */
+
+#define AH_WORD_VALUE(value, word) value,
+enum ah_family { AH_FAMILY_WORDS(AH_WORD_VALUE) };
+enum ah_position { AH_POSITION_WORDS(AH_WORD_VALUE) };
+enum ah_rope { AH_ROPE_WORDS(AH_WORD_VALUE) };
+enum ah_model_norm { AH_MODEL_NORM_WORDS(AH_WORD_VALUE) };
+enum ah_model_activation { AH_MODEL_ACTIVATION_WORDS(AH_WORD_VALUE) };
+#undef AH_WORD_VALUE
+
+extern const char *const ah_words_family[];
+extern const char *const ah_words_position[];
+extern const char *const ah_words_rope[];
+extern const char *const ah_words_model_norm[];
+extern const char *const ah_words_model_activation[];
+
+/* Rotary positions: angles position * theta^(-2i/head_dim), with frequencies scaled as the kind says. */
+struct ah_model_rope {
+    double theta;
+    enum ah_rope kind;
+    double factor; /* linear, llama3: positions are divided by it; else 0 */
+    double low_freq_factor;
+    double high_freq_factor;
+    uint64_t original_positions; /* llama3: positions of the model before scaling; else 0 */
+};
+
+struct ah_model {
+    const char *generator;
+    const char *name;
+    enum ah_family family;
+    uint64_t layers;
+    uint64_t width;
+    uint64_t heads;
+    uint64_t kv_heads;
+    uint64_t head_dim;
+    uint64_t mlp_width;
+    uint64_t vocabulary;
+    uint64_t max_positions;
+    enum ah_position position;
+    struct ah_model_rope *rope; /* NULL unless position is rope */
+    enum ah_model_norm norm;
+    double norm_epsilon;
+    enum ah_model_activation activation;
+    bool qkv_bias;
+    bool attention_output_bias;
+    bool mlp_bias;
+    bool qk_norm;            /* an rms norm of each query and key head */
+    bool tied;               /* the head's projection is the embedding's table */
+    uint64_t window;         /* tokens that attention sees; 0: all */
+    uint64_t *window_layers; /* layers that have the window; empty: all of them */
+    size_t n_window_layers;
+    double initializer_range; /* deviation of freshly initialised matrices */
+    double dropout; /* the largest rate of the original; training here has none, it is recorded only */
+    struct ah_text_pair *annotations;
+    size_t n_annotations;
+};
+
+enum ah_block_kind { AH_BLOCK_EMBEDDING, AH_BLOCK_LAYER, AH_BLOCK_HEAD };
+
+enum { AH_MODEL_TENSORS_MAX = 16, AH_MODEL_GROUPS_MAX = 4 };
+
+struct ah_model_tensor {
+    const char *name; /* "attention.qkv.weight" */
+    uint64_t rows;    /* outputs of a matrix, entries of a table */
+    uint64_t cols;    /* inputs; 1: a vector of `rows` */
+    bool matrix;      /* two-dimensional: weight decay applies */
+};
+
+/* The tensors of a block in flat order: rows are outputs, q over k over v in qkv. Returns how many. A tied head
+ * has its norm only: the embedding owns the table. */
+size_t ah_model_tensors(const struct ah_model *model, enum ah_block_kind kind,
+                        struct ah_model_tensor ret_tensors[AH_MODEL_TENSORS_MAX]);
+
+/* Exact number of parameters, of a block and of the model. The checked form is for a model that was not read
+ * from a document: AH_E_DOCUMENT where it reaches 2^53. */
+uint64_t ah_model_block_parameters(const struct ah_model *model, enum ah_block_kind kind);
+uint64_t ah_model_parameters(const struct ah_model *model);
+int ah_model_count(const struct ah_model *model, uint64_t *ret_parameters, struct ah_error *err);
+
+/* layers + 2: block 0 is the embedding, block layers + 1 the head. */
+uint64_t ah_model_blocks(const struct ah_model *model);
+enum ah_block_kind ah_model_block_kind(const struct ah_model *model, uint64_t block);
+
+/* Does attention of this layer (from 0) see only a window? */
+bool ah_model_layer_windowed(const struct ah_model *model, uint64_t layer);
+
+struct ah_model_group {
+    const char *name; /* "embedding", "layer", "layer_windowed", "head" */
+    enum ah_block_kind kind;
+    bool windowed;
+    uint64_t first;      /* its lowest block */
+    uint64_t blocks;     /* how many */
+    uint64_t parameters; /* of one block */
+};
+
+/* The groups that have blocks, in the order of their first block. Returns how many. */
+size_t ah_model_groups(const struct ah_model *model, struct ah_model_group ret_groups[AH_MODEL_GROUPS_MAX]);
+
+#endif

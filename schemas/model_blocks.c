@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The blocks of a model, their tensors, and the counts that follow from them.
+ */
+#include "schemas/model.h"
+
+#include <string.h>
+
+#define COUNT_LIMIT (UINT64_C(1) << 53)
+
+/* Appends to a table of tensors. */
+struct tensors {
+    struct ah_model_tensor *tensor;
+    size_t n;
+};
+
+static void vector(struct tensors *tensors, const char *name, uint64_t rows)
+{
+    tensors->tensor[tensors->n++] = (struct ah_model_tensor){name, rows, 1, false};
+}
+
+static void vector_if(struct tensors *tensors, bool present, const char *name, uint64_t rows)
+{
+    if (present)
+        vector(tensors, name, rows);
+}
+
+static void matrix(struct tensors *tensors, const char *name, uint64_t rows, uint64_t cols)
+{
+    tensors->tensor[tensors->n++] = (struct ah_model_tensor){name, rows, cols, true};
+}
+
+static void layer_tensors(const struct ah_model *model, struct tensors *tensors)
+{
+    bool norm_bias = model->norm == AH_MODEL_NORM_LAYER;
+    bool gated = model->activation == AH_MODEL_SILU_GATED;
+    uint64_t query = model->heads * model->head_dim;
+    uint64_t qkv = query + 2 * model->kv_heads * model->head_dim;
+
+    vector(tensors, "attention_norm.weight", model->width);
+    vector_if(tensors, norm_bias, "attention_norm.bias", model->width);
+    matrix(tensors, "attention.qkv.weight", qkv, model->width);
+    vector_if(tensors, model->qkv_bias, "attention.qkv.bias", qkv);
+    vector_if(tensors, model->qk_norm, "attention.q_norm.weight", model->head_dim);
+    vector_if(tensors, model->qk_norm, "attention.k_norm.weight", model->head_dim);
+    matrix(tensors, "attention.output.weight", model->width, query);
+    vector_if(tensors, model->attention_output_bias, "attention.output.bias", model->width);
+    vector(tensors, "mlp_norm.weight", model->width);
+    vector_if(tensors, norm_bias, "mlp_norm.bias", model->width);
+    if (gated)
+        matrix(tensors, "mlp.gate.weight", model->mlp_width, model->width);
+    vector_if(tensors, gated && model->mlp_bias, "mlp.gate.bias", model->mlp_width);
+    matrix(tensors, "mlp.up.weight", model->mlp_width, model->width);
+    vector_if(tensors, model->mlp_bias, "mlp.up.bias", model->mlp_width);
+    matrix(tensors, "mlp.down.weight", model->width, model->mlp_width);
+    vector_if(tensors, model->mlp_bias, "mlp.down.bias", model->width);
+}
+
+size_t ah_model_tensors(const struct ah_model *model, enum ah_block_kind kind,
+                        struct ah_model_tensor ret_tensors[AH_MODEL_TENSORS_MAX])
+{
+    struct tensors tensors = {ret_tensors, 0};
+    switch (kind) {
+    case AH_BLOCK_EMBEDDING:
+        matrix(&tensors, "embedding.weight", model->vocabulary, model->width);
+        if (model->position == AH_POSITION_LEARNED)
+            matrix(&tensors, "position.weight", model->max_positions, model->width);
+        break;
+    case AH_BLOCK_LAYER:
+        layer_tensors(model, &tensors);
+        break;
+    case AH_BLOCK_HEAD:
+        vector(&tensors, "norm.weight", model->width);
+        vector_if(&tensors, model->norm == AH_MODEL_NORM_LAYER, "norm.bias", model->width);
+        if (!model->tied)
+            matrix(&tensors, "head.weight", model->vocabulary, model->width);
+        break;
+    }
+    return tensors.n;
+}
+
+uint64_t ah_model_block_parameters(const struct ah_model *model, enum ah_block_kind kind)
+{
+    struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
+    uint64_t sum = 0;
+    size_t n = ah_model_tensors(model, kind, tensors);
+    for (size_t i = 0; i < n; i++)
+        sum += tensors[i].rows * tensors[i].cols;
+    return sum;
+}
+
+uint64_t ah_model_parameters(const struct ah_model *model)
+{
+    return ah_model_block_parameters(model, AH_BLOCK_EMBEDDING) +
+           model->layers * ah_model_block_parameters(model, AH_BLOCK_LAYER) +
+           ah_model_block_parameters(model, AH_BLOCK_HEAD);
+}
+
+/* total += rows * cols * times, below the limit. */
+static bool add_checked(uint64_t *total, uint64_t rows, uint64_t cols, uint64_t times)
+{
+    uint64_t product;
+    return !__builtin_mul_overflow(rows, cols, &product) &&
+           !__builtin_mul_overflow(product, times, &product) &&
+           !__builtin_add_overflow(*total, product, total) && *total < COUNT_LIMIT;
+}
+
+int ah_model_count(const struct ah_model *model, uint64_t *ret_parameters, struct ah_error *err)
+{
+    static const enum ah_block_kind kinds[] = {AH_BLOCK_EMBEDDING, AH_BLOCK_LAYER, AH_BLOCK_HEAD};
+    struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
+    uint64_t total = 0;
+    bool fits = model->heads <= COUNT_LIMIT >> 32 && model->kv_heads <= COUNT_LIMIT >> 32 &&
+                model->head_dim <= UINT32_MAX;
+    for (size_t k = 0; k < 3 && fits; k++) {
+        size_t n = ah_model_tensors(model, kinds[k], tensors);
+        for (size_t i = 0; i < n && fits; i++)
+            fits = add_checked(&total, tensors[i].rows, tensors[i].cols,
+                               kinds[k] == AH_BLOCK_LAYER ? model->layers : 1);
+    }
+    if (!fits)
+        return ah_error_set(err, AH_E_DOCUMENT, "layers: the model has 2^53 parameters or more");
+    *ret_parameters = total;
+    return AH_OK;
+}
+
+uint64_t ah_model_blocks(const struct ah_model *model)
+{
+    return model->layers + 2;
+}
+
+enum ah_block_kind ah_model_block_kind(const struct ah_model *model, uint64_t block)
+{
+    if (block == 0)
+        return AH_BLOCK_EMBEDDING;
+    return block <= model->layers ? AH_BLOCK_LAYER : AH_BLOCK_HEAD;
+}
+
+bool ah_model_layer_windowed(const struct ah_model *model, uint64_t layer)
+{
+    if (!model->window || !model->n_window_layers)
+        return model->window != 0;
+    for (size_t i = 0; i < model->n_window_layers; i++)
+        if (model->window_layers[i] == layer)
+            return true;
+    return false;
+}
+
+size_t ah_model_groups(const struct ah_model *model, struct ah_model_group ret_groups[AH_MODEL_GROUPS_MAX])
+{
+    size_t n = 0;
+    for (uint64_t block = 0; block < ah_model_blocks(model); block++) {
+        enum ah_block_kind kind = ah_model_block_kind(model, block);
+        bool windowed = kind == AH_BLOCK_LAYER && ah_model_layer_windowed(model, block - 1);
+        size_t i = 0;
+        while (i < n && (ret_groups[i].kind != kind || ret_groups[i].windowed != windowed))
+            i++;
+        if (i == n) {
+            static const char *const names[] = {"embedding", "layer", "head"};
+            ret_groups[n++] =
+                (struct ah_model_group){windowed ? "layer_windowed" : names[kind], kind, windowed, block, 0,
+                                        ah_model_block_parameters(model, kind)};
+        }
+        ret_groups[i].blocks++;
+    }
+    return n;
+}

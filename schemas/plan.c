@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The fields of a plan. What must hold between them: plan_check.c.
+ */
+#include "schemas/plan.h"
+
+#include "schemas/kinds_internal.h"
+#include "schemas/plan_internal.h"
+
+#define WORD(value, word) [value] = word,
+const char *const ah_words_policy[] = {AH_POLICY_WORDS(WORD) NULL};
+const char *const ah_words_scheduling[] = {AH_SCHEDULING_WORDS(WORD) NULL};
+const char *const ah_words_micro_order[] = {AH_MICRO_ORDER_WORDS(WORD) NULL};
+const char *const ah_words_accumulator[] = {AH_ACCUMULATOR_WORDS(WORD) NULL};
+const char *const ah_words_plan_op[] = {AH_PLAN_OP_WORDS(WORD) NULL};
+const char *const ah_words_plan_lane[] = {AH_PLAN_LANE_WORDS(WORD) NULL};
+const char *const ah_words_plan_status[] = {AH_PLAN_STATUS_WORDS(WORD) NULL};
+
+static const char *const kind_words[] = {"plan", NULL};
+
+enum { OPS_MAX = 1000000 };
+
+#define COUNT_MAX AH_FIELD_COUNT_MAX
+#define BYTES(tag, member, sentence)                                                                         \
+    {                                                                                                        \
+        .name = #member, AH_COUNT_AT(tag, member), .max = COUNT_MAX, .about = (sentence)                     \
+    }
+#define COUNT(tag, member, least, most, sentence)                                                            \
+    {                                                                                                        \
+        .name = #member, AH_COUNT_AT(tag, member), .min = (least), .max = (most), .about = (sentence)        \
+    }
+#define OPTIONAL_COUNT(tag, member, most, sentence)                                                          \
+    {                                                                                                        \
+        .name = #member, AH_COUNT_AT(tag, member), .flags = AH_FIELD_OPTIONAL, .max = (most),                \
+        .about = (sentence)                                                                                  \
+    }
+#define US(tag, member, sentence)                                                                            \
+    {                                                                                                        \
+        .name = #member, AH_NUMBER_AT(tag, member), .max = 1e15, .about = (sentence)                         \
+    }
+#define WORDS(tag, member, list, sentence)                                                                   \
+    {                                                                                                        \
+        .name = #member, AH_WORD_AT(tag, member, list), .about = (sentence)                                  \
+    }
+#define TABLE(variable, struct_tag, table_name, sentence)                                                    \
+    static const struct ah_table variable##_table = {.name = (table_name),                                   \
+                                                     .about = (sentence),                                    \
+                                                     .bytes = sizeof(struct struct_tag),                     \
+                                                     .fields = variable##_fields}
+
+static const struct ah_field input_fields[] = {
+    {.name = "name", AH_TEXT_AT(ah_plan_input, name), .form = AH_TEXT_NAME, .about = "The document's name."},
+    {.name = "sha256",
+     AH_TEXT_AT(ah_plan_input, sha256),
+     .form = AH_TEXT_SHA256,
+     .about = "Of its canonical text."},
+    {0}};
+TABLE(input, ah_plan_input, "input", "A document that the plan was made from.");
+
+static const struct ah_field inputs_fields[] = {
+    {.name = "model", AH_GROUP_AT(ah_plan_inputs, model, &input_table), .about = "The model."},
+    {.name = "machine", AH_GROUP_AT(ah_plan_inputs, machine, &input_table), .about = "The machine."},
+    {0}};
+TABLE(inputs, ah_plan_inputs, "inputs", "What the plan was made from.");
+
+static const struct ah_field training_fields[] = {
+    COUNT(ah_plan_training, batch, 1, 16777216, "Sequences of a step."),
+    COUNT(ah_plan_training, micro_batches, 1, 16777216, "Parts that a batch is computed in."),
+    COUNT(ah_plan_training, seq, 1, 268435456, "Tokens of a sequence."),
+    WORDS(ah_plan_training, dtype, ah_words_dtype, "Of weights and activations."),
+    WORDS(ah_plan_training, state_dtype, ah_words_dtype, "Of the optimizer's moments."),
+    {.name = "clip",
+     AH_NUMBER_AT(ah_plan_training, clip),
+     .max = 1e30,
+     .about = "Largest norm of the gradient; 0: not clipped."},
+    {.name = "trainable",
+     AH_TEXTS_AT(ah_plan_training, trainable),
+     .min_items = 1,
+     .max_items = 1024,
+     .about = "Patterns of trained tensors; ! excludes, the last match counts."},
+    {0}};
+TABLE(training, ah_plan_training, "training", "What is trained, and in which portions.");
+
+static const struct ah_field staging_fields[] = {
+    COUNT(ah_plan_staging, tile_bytes, 1, COUNT_MAX, "Bytes of a tile."),
+    COUNT(ah_plan_staging, device_weight_tiles, 0, 65536, "Weights on their way to the device."),
+    COUNT(ah_plan_staging, device_gradient_tiles, 0, 65536, "Gradients on their way to the host."),
+    COUNT(ah_plan_staging, device_state_tiles, 0, 65536, "Optimizer states visiting the device."),
+    COUNT(ah_plan_staging, host_weight_tiles, 0, 65536, "Weights that host Adam wrote, to be uploaded."),
+    COUNT(ah_plan_staging, host_gradient_tiles, 0, 65536, "Gradients that arrived, to be consumed."),
+    {0}};
+TABLE(staging, ah_plan_staging, "staging", "Rings of tiles between host and device.");
+
+static const struct ah_field block_fields[] = {
+    COUNT(ah_plan_block, index, 0, 10001, "Its place: 0 is the embedding, the last one the head."),
+    {.name = "name", AH_TEXT_AT(ah_plan_block, name), .form = AH_TEXT_NAME, .about = "Its name."},
+    {.name = "group",
+     AH_TEXT_AT(ah_plan_block, group),
+     .form = AH_TEXT_NAME,
+     .about = "Blocks of one group cost the same."},
+    COUNT(ah_plan_block, parameters, 0, COUNT_MAX, "Parameters that it owns."),
+    WORDS(ah_plan_block, activations, ah_words_activations, "What happens to its activations."),
+    WORDS(ah_plan_block, weights, ah_words_weights, "Where its weights live."),
+    WORDS(ah_plan_block, optimizer, ah_words_optimizer, "Where its optimizer states live and are updated."),
+    {.name = "accumulator",
+     AH_WORD_AT(ah_plan_block, accumulator, ah_words_accumulator),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Where gradients of several micro-batches are summed."},
+    {0}};
+static const struct ah_rule block_rules[] = {
+    {"weights", "host", AH_RULE_IS_NOT, "optimizer", "device",
+     "must not be device where the weights are on the host"},
+    {"optimizer", "none", AH_RULE_IS, "accumulator", "none", "must be none in a frozen block"},
+    {0}};
+static const struct ah_table block_table = {.name = "block",
+                                            .about = "The config of a block.",
+                                            .bytes = sizeof(struct ah_plan_block),
+                                            .fields = block_fields,
+                                            .rules = block_rules};
+
+static const struct ah_field by_class_fields[] = {
+    BYTES(ah_plan_by_class, weights, "Weights."),
+    BYTES(ah_plan_by_class, gradients, "Gradients and accumulators."),
+    BYTES(ah_plan_by_class, optimizer, "Optimizer states."),
+    BYTES(ah_plan_by_class, activations, "Activations."),
+    BYTES(ah_plan_by_class, staging, "Rings."),
+    BYTES(ah_plan_by_class, workspace, "Scratch of operations."),
+    {0}};
+TABLE(by_class, ah_plan_by_class, "by_class", "What fills the device arena at its peak.");
+
+static const struct ah_field memory_fields[] = {
+    BYTES(ah_plan_memory, device_bytes, "Highest offset of the device arena."),
+    BYTES(ah_plan_memory, device_capacity_bytes, "What arena and reserve may fill together."),
+    BYTES(ah_plan_memory, reserved_bytes, "Beside the arena: context and library workspace."),
+    BYTES(ah_plan_memory, host_bytes, "Pinned and pageable together."),
+    BYTES(ah_plan_memory, host_capacity_bytes, "What they may fill."),
+    BYTES(ah_plan_memory, pinned_bytes, "Locked: tiles in flight, weights on the host."),
+    BYTES(ah_plan_memory, pageable_bytes, "Masters and moments on the host."),
+    {.name = "by_class",
+     AH_GROUP_AT(ah_plan_memory, by_class, &by_class_table),
+     .about = "What fills the device arena."},
+    {0}};
+static const struct ah_table memory_table = {.name = "memory",
+                                             .about = "Memory that the plan needs.",
+                                             .bytes = sizeof(struct ah_plan_memory),
+                                             .fields = memory_fields,
+                                             .check = ah_plan_check_memory};
+
+static const struct ah_field exposed_fields[] = {US(ah_plan_exposed, h2d, "For copies to the device."),
+                                                 US(ah_plan_exposed, d2h, "For copies from it."),
+                                                 US(ah_plan_exposed, host, "For the host."),
+                                                 {0}};
+TABLE(exposed, ah_plan_exposed, "exposed_us", "Time that compute waits for each lane.");
+
+static const struct ah_field time_fields[] = {
+    US(ah_plan_time, step_us, "Period: steady-state time of an iteration."),
+    US(ah_plan_time, compute_us, "Work of the compute lane."),
+    US(ah_plan_time, h2d_us, "Work of the lane to the device."),
+    US(ah_plan_time, d2h_us, "Work of the lane from the device."),
+    US(ah_plan_time, host_us, "Work of the host lane."),
+    {.name = "exposed_us",
+     AH_GROUP_AT(ah_plan_time, exposed_us, &exposed_table),
+     .about = "Time that compute waits."},
+    {.name = "estimated",
+     AH_BOOL_AT(ah_plan_time, estimated),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Some costs were not measured on the machine."},
+    {0}};
+TABLE(time, ah_plan_time, "time", "What the plan predicts.");
+
+static const struct ah_field solver_fields[] = {
+    WORDS(ah_plan_solver, status, ah_words_plan_status, "What is proven of the plan."),
+    US(ah_plan_solver, objective_us, "Period of the plan."),
+    US(ah_plan_solver, bound_us, "No plan is faster; 0: no bound."),
+    {.name = "gap", AH_NUMBER_AT(ah_plan_solver, gap), .max = 1, .about = "(objective - bound) / objective."},
+    COUNT(ah_plan_solver, evaluations, 0, COUNT_MAX, "Candidates that were laid out and scored."),
+    {0}};
+static const struct ah_table solver_table = {.name = "solver",
+                                             .about = "How good the plan is.",
+                                             .bytes = sizeof(struct ah_plan_solver),
+                                             .fields = solver_fields,
+                                             .check = ah_plan_check_solver};
+
+static const struct ah_field alternative_fields[] = {
+    WORDS(ah_plan_alternative, policy, ah_words_policy, "Its policy."),
+    {.name = "feasible", AH_BOOL_AT(ah_plan_alternative, feasible), .about = "Does it fit?"},
+    {.name = "step_us",
+     AH_NUMBER_AT(ah_plan_alternative, step_us),
+     .flags = AH_FIELD_OPTIONAL | AH_FIELD_ABOVE,
+     .max = 1e15,
+     .about = "Its period."},
+    {0}};
+static const struct ah_rule alternative_rules[] = {
+    {"feasible", "true", AH_RULE_REQUIRES, "step_us", NULL, "is missing; the policy is feasible"},
+    {"feasible", "false", AH_RULE_FORBIDS, "step_us", NULL, "stands beside a policy that is not feasible"},
+    {0}};
+static const struct ah_table alternative_table = {.name = "alternative",
+                                                  .about = "Another policy at its best setting.",
+                                                  .bytes = sizeof(struct ah_plan_alternative),
+                                                  .fields = alternative_fields,
+                                                  .rules = alternative_rules};
+
+static const struct ah_field op_fields[] = {
+    WORDS(ah_plan_op, op, ah_words_plan_op, "What is done."),
+    WORDS(ah_plan_op, lane, ah_words_plan_lane, "Which lane does it."),
+    COUNT(ah_plan_op, block, 0, 10001, "For which block."),
+    OPTIONAL_COUNT(ah_plan_op, micro_batch, 16777216, "For which micro-batch."),
+    OPTIONAL_COUNT(ah_plan_op, position, COUNT_MAX, "Compute position of an op of the compute lane."),
+    OPTIONAL_COUNT(ah_plan_op, issue_after, COUNT_MAX, "Compute position before which it may not start."),
+    OPTIONAL_COUNT(ah_plan_op, due_before, COUNT_MAX, "Compute position that needs it."),
+    OPTIONAL_COUNT(ah_plan_op, bytes, COUNT_MAX, "Bytes over the link, all tiles."),
+    US(ah_plan_op, us, "Predicted time, all tiles."),
+    {0}};
+TABLE(op, ah_plan_op, "op", "Something that a lane does in every iteration.");
+
+#define LANE(member)                                                                                         \
+    {                                                                                                        \
+        .name = #member, AH_COUNTS_AT(ah_plan_lanes, member), .flags = AH_FIELD_OPTIONAL | AH_FIELD_UNIQUE,  \
+        .max = OPS_MAX - 1, .max_items = OPS_MAX, .about = "Indices into ops, in the lane's order."          \
+    }
+static const struct ah_field lanes_fields[] = {LANE(compute), LANE(h2d), LANE(d2h), LANE(host), {0}};
+TABLE(lanes, ah_plan_lanes, "lanes", "The frozen order of each lane.");
+
+static const struct ah_field tensor_fields[] = {
+    {.name = "name", AH_TEXT_AT(ah_plan_tensor, name), .about = "What it holds."},
+    BYTES(ah_plan_tensor, offset_bytes, "Where it begins in the arena."),
+    COUNT(ah_plan_tensor, bytes, 1, COUNT_MAX, "Its size."),
+    COUNT(ah_plan_tensor, from, 0, COUNT_MAX, "First compute position at which it is live."),
+    COUNT(ah_plan_tensor, to, 0, COUNT_MAX, "Last one; below from: in the next iteration."),
+    {0}};
+TABLE(tensor, ah_plan_tensor, "tensor", "A place in the device arena.");
+
+static const struct ah_field arena_fields[] = {
+    COUNT(ah_plan_arena, positions, 1, OPS_MAX, "Compute positions of an iteration."),
+    {.name = "tensors",
+     AH_GROUPS_AT(ah_plan_arena, tensors, &tensor_table),
+     .min_items = 1,
+     .max_items = OPS_MAX,
+     .about = "Every tensor of the device arena."},
+    {0}};
+TABLE(arena, ah_plan_arena, "arena", "The layout of the device arena.");
+
+static const struct ah_field plan_fields[] = {
+    AH_FIELD_HEAD(ah_plan, kind_words),
+    {.name = "inputs", AH_GROUP_AT(ah_plan, inputs, &inputs_table), .about = "What the plan was made from."},
+    {.name = "training", AH_GROUP_AT(ah_plan, training, &training_table), .about = "What is trained."},
+    {.name = "numeric_signature",
+     AH_GROUP_AT(ah_plan, numeric_signature, &ah_signature_table),
+     .about = "What a plan knows of what decides the run's bits."},
+    WORDS(ah_plan, policy, ah_words_policy, "How the configs were chosen."),
+    WORDS(ah_plan, scheduling, ah_words_scheduling, "How lanes order their ops."),
+    WORDS(ah_plan, micro_batch_order, ah_words_micro_order, "Which loop is the outer one."),
+    {.name = "staging", AH_GROUP_AT(ah_plan, staging, &staging_table), .about = "Rings of tiles."},
+    {.name = "blocks",
+     AH_GROUPS_AT(ah_plan, blocks, &block_table),
+     .min_items = 3,
+     .max_items = 10002,
+     .about = "The config of every block."},
+    {.name = "memory", AH_GROUP_AT(ah_plan, memory, &memory_table), .about = "Memory that it needs."},
+    {.name = "time", AH_GROUP_AT(ah_plan, time, &time_table), .about = "What it predicts."},
+    {.name = "solver", AH_GROUP_AT(ah_plan, solver, &solver_table), .about = "How good it is."},
+    {.name = "tokens_per_s", AH_NUMBER_AT(ah_plan, tokens_per_s), .max = 1e15, .about = "Predicted rate."},
+    {.name = "alternatives",
+     AH_GROUPS_AT(ah_plan, alternatives, &alternative_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .max_items = 64,
+     .about = "Other policies."},
+    {.name = "ops",
+     AH_GROUPS_AT(ah_plan, ops, &op_table),
+     .min_items = 1,
+     .max_items = OPS_MAX,
+     .about = "Everything that is done in an iteration."},
+    {.name = "lanes", AH_GROUP_AT(ah_plan, lanes, &lanes_table), .about = "The order of each lane."},
+    {.name = "arena", AH_GROUP_AT(ah_plan, arena, &arena_table), .about = "The layout of the device arena."},
+    AH_FIELD_ANNOTATIONS(ah_plan),
+    {0}};
+static const struct ah_table plan_table = {
+    .name = "plan",
+    .about = "Everything that one rank's training step does, decided beforehand.",
+    .bytes = sizeof(struct ah_plan),
+    .fields = plan_fields,
+    .check = ah_plan_check};
+
+const struct ah_kind ah_kind_plan = {.table = &plan_table,
+                                     .alternatives = (const struct ah_table *const[]){&plan_table, NULL}};

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The `plan` document: everything that one rank's training step does, decided beforehand.
+ *
+ * COMPUTE POSITIONS number the compute ops of an iteration in their fixed order, from 0 to positions - 1. Every
+ * other op carries two of them: it may not start, and its destination is not live, before the compute op at
+ * `issue_after` has begun; the compute op at `due_before` needs it. An op whose due_before is not above its
+ * issue_after is due in the next iteration: positions are circular. So are the lifetimes [from, to] of arena
+ * tensors.
+ *
+ * OPS are per block (and micro-batch); a run executes those that move parameters tile by tile (`tile_bytes`
+ * of the block's flat vector), through rings of `staging`. `lanes` freezes the order of each lane as indices
+ * into `ops`; with scheduling `dynamic` the orders are where the run starts from.
+ *
+ * No host name, path or time of day stands in a plan: equal inputs give equal bytes.
+ */
+#ifndef AH_SCHEMAS_PLAN_H
+#define AH_SCHEMAS_PLAN_H
+
+#include "schemas/signature.h"
+#include "schemas/vocabulary.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* clang-format off */
+#define AH_POLICY_WORDS(X)                                                                                   \
+    X(AH_POLICY_RESIDENT, "resident") X(AH_POLICY_ZERO_OFFLOAD, "zero-offload")                              \
+    X(AH_POLICY_PATRICKSTAR, "patrickstar") X(AH_POLICY_STRONGHOLD, "stronghold")                            \
+    X(AH_POLICY_STREAM, "stream") X(AH_POLICY_AUTOHETE_PAPER, "autohete-paper") X(AH_POLICY_OPTIMAL, "optimal")
+#define AH_SCHEDULING_WORDS(X)                                                                               \
+    X(AH_SCHEDULING_PRIORITY, "priority") X(AH_SCHEDULING_FIFO, "fifo") X(AH_SCHEDULING_DYNAMIC, "dynamic")
+#define AH_MICRO_ORDER_WORDS(X)                                                                              \
+    X(AH_MICRO_BATCH_MAJOR, "micro_batch_major") X(AH_BLOCK_MAJOR, "block_major")
+#define AH_ACCUMULATOR_WORDS(X)                                                                              \
+    X(AH_ACCUMULATOR_NONE, "none") X(AH_ACCUMULATOR_DEVICE, "device") X(AH_ACCUMULATOR_HOST, "host")
+#define AH_PLAN_OP_WORDS(X)                                                                                  \
+    X(AH_PLAN_FETCH, "fetch") X(AH_PLAN_FORWARD, "forward") X(AH_PLAN_BACKWARD, "backward")                  \
+    X(AH_PLAN_SEND_GRADIENTS, "send_gradients") X(AH_PLAN_NORM, "norm") X(AH_PLAN_HOST_ADAM, "host_adam")    \
+    X(AH_PLAN_DEVICE_ADAM, "device_adam") X(AH_PLAN_UPLOAD, "upload") X(AH_PLAN_STATES_IN, "states_in")      \
+    X(AH_PLAN_STATES_OUT, "states_out") X(AH_PLAN_COLLECTIVE, "collective")
+#define AH_PLAN_LANE_WORDS(X)                                                                                \
+    X(AH_PLAN_LANE_COMPUTE, "compute") X(AH_PLAN_LANE_H2D, "h2d") X(AH_PLAN_LANE_D2H, "d2h")                 \
+    X(AH_PLAN_LANE_HOST, "host")
+#define AH_PLAN_STATUS_WORDS(X)                                                                              \
+    X(AH_PLAN_OPTIMAL, "optimal") X(AH_PLAN_WITHIN_GAP, "within_gap") X(AH_PLAN_NO_BOUND, "no_bound")
+/* clang-format on */
+
+#define AH_WORD_VALUE(value, word) value,
+enum ah_policy { AH_POLICY_WORDS(AH_WORD_VALUE) };
+enum ah_scheduling { AH_SCHEDULING_WORDS(AH_WORD_VALUE) };
+enum ah_micro_order { AH_MICRO_ORDER_WORDS(AH_WORD_VALUE) };
+enum ah_accumulator { AH_ACCUMULATOR_WORDS(AH_WORD_VALUE) };
+enum ah_plan_op_kind { AH_PLAN_OP_WORDS(AH_WORD_VALUE) };
+enum ah_plan_lane { AH_PLAN_LANE_WORDS(AH_WORD_VALUE) };
+enum ah_plan_status { AH_PLAN_STATUS_WORDS(AH_WORD_VALUE) };
+#undef AH_WORD_VALUE
+
+extern const char *const ah_words_policy[];
+extern const char *const ah_words_scheduling[];
+extern const char *const ah_words_micro_order[];
+extern const char *const ah_words_accumulator[];
+extern const char *const ah_words_plan_op[];
+extern const char *const ah_words_plan_lane[];
+extern const char *const ah_words_plan_status[];
+
+/* What the plan was made from: documents by name and the sha256 of their canonical text. */
+struct ah_plan_input {
+    const char *name;
+    const char *sha256;
+};
+struct ah_plan_inputs {
+    struct ah_plan_input model;
+    struct ah_plan_input machine;
+};
+
+struct ah_plan_training {
+    uint64_t batch;         /* sequences of a step */
+    uint64_t micro_batches; /* divides batch */
+    uint64_t seq;
+    enum ah_dtype dtype;
+    enum ah_dtype state_dtype;
+    double clip;            /* 0: none */
+    const char **trainable; /* patterns of tensor names, "!" excludes, the last match counts */
+    size_t n_trainable;
+};
+
+/* Rings of tiles, each of `tile_bytes`. Device rings lie in the arena, host rings in pinned memory. */
+struct ah_plan_staging {
+    uint64_t tile_bytes;
+    uint64_t device_weight_tiles;   /* on their way to the device */
+    uint64_t device_gradient_tiles; /* on their way to the host */
+    uint64_t device_state_tiles;    /* visiting for a streamed update; each holds master, m and v */
+    uint64_t host_weight_tiles;     /* written by host Adam, not yet uploaded */
+    uint64_t host_gradient_tiles;   /* arrived, not yet consumed */
+};
+
+struct ah_plan_block {
+    uint64_t index;
+    const char *name;
+    const char *group;
+    uint64_t parameters;
+    enum ah_activations activations;
+    enum ah_weights weights;
+    enum ah_optimizer optimizer;
+    enum ah_accumulator accumulator; /* where gradients of several micro-batches are summed */
+};
+
+struct ah_plan_op {
+    enum ah_plan_op_kind op;
+    enum ah_plan_lane lane;
+    uint64_t block;
+    uint64_t micro_batch;
+    uint64_t position;    /* compute ops: their own */
+    uint64_t issue_after; /* other ops */
+    uint64_t due_before;  /* other ops */
+    uint64_t bytes;       /* over the link, all tiles */
+    double us;            /* predicted, all tiles */
+};
+
+struct ah_plan_by_class {
+    uint64_t weights, gradients, optimizer, activations, staging, workspace;
+};
+
+struct ah_plan_memory {
+    uint64_t device_bytes; /* highest offset of the arena */
+    uint64_t device_capacity_bytes;
+    uint64_t reserved_bytes; /* beside the arena: context, library workspace */
+    uint64_t host_bytes;     /* pinned + pageable */
+    uint64_t host_capacity_bytes;
+    uint64_t pinned_bytes;
+    uint64_t pageable_bytes;
+    struct ah_plan_by_class by_class; /* of the device arena at its peak */
+};
+
+struct ah_plan_exposed {
+    double h2d, d2h, host; /* time that compute waits for each lane */
+};
+
+struct ah_plan_time {
+    double step_us;
+    double compute_us, h2d_us, d2h_us, host_us; /* that each lane works */
+    struct ah_plan_exposed exposed_us;
+    bool estimated; /* some costs were not measured on the machine */
+};
+
+struct ah_plan_solver {
+    enum ah_plan_status status;
+    double objective_us;
+    double bound_us; /* no plan is faster; 0: no bound */
+    double gap;      /* (objective - bound) / objective */
+    uint64_t evaluations;
+};
+
+struct ah_plan_tensor {
+    const char *name;
+    uint64_t offset_bytes;
+    uint64_t bytes;
+    uint64_t from; /* compute positions, both included; from > to: over the end of the iteration */
+    uint64_t to;
+};
+
+struct ah_plan_arena {
+    uint64_t positions; /* compute positions of an iteration */
+    struct ah_plan_tensor *tensors;
+    size_t n_tensors;
+};
+
+struct ah_plan_lanes {
+    uint64_t *compute;
+    size_t n_compute;
+    uint64_t *h2d;
+    size_t n_h2d;
+    uint64_t *d2h;
+    size_t n_d2h;
+    uint64_t *host;
+    size_t n_host;
+};
+
+struct ah_plan_alternative {
+    enum ah_policy policy;
+    bool feasible;
+    double step_us; /* 0 where infeasible */
+};
+
+struct ah_plan {
+    const char *generator;
+    struct ah_plan_inputs inputs;
+    struct ah_plan_training training;
+    struct ah_signature numeric_signature;
+    enum ah_policy policy;
+    enum ah_scheduling scheduling;
+    enum ah_micro_order micro_batch_order;
+    struct ah_plan_staging staging;
+    struct ah_plan_block *blocks;
+    size_t n_blocks;
+    struct ah_plan_memory memory;
+    struct ah_plan_time time;
+    struct ah_plan_solver solver;
+    double tokens_per_s;
+    struct ah_plan_alternative *alternatives;
+    size_t n_alternatives;
+    struct ah_plan_op *ops;
+    size_t n_ops;
+    struct ah_plan_lanes lanes;
+    struct ah_plan_arena arena;
+    struct ah_text_pair *annotations;
+    size_t n_annotations;
+};
+
+#endif

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A plan that can be run:
+ * 1. Blocks are numbered from 0 without gaps; every op names one of them.
+ * 2. Each op stands exactly once in the order of its own lane; the compute lane's order is that of the compute
+ *    positions, which are 0 to positions - 1.
+ * 3. No tensor ends beyond device_bytes, and arena and reserve fit the capacity together.
+ * 4. The signature repeats what training says.
+ * That no two live tensors overlap, and that orders cannot deadlock, is checked where a plan is compiled.
+ */
+#include "schemas/plan_internal.h"
+
+#include "schemas/field.h"
+#include "schemas/plan.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+int ah_plan_check_memory(const void *group, struct ah_error *err)
+{
+    const struct ah_plan_memory *memory = group;
+    if (memory->reserved_bytes > memory->device_capacity_bytes ||
+        memory->device_bytes > memory->device_capacity_bytes - memory->reserved_bytes)
+        return ah_meaning_fail(err, "device_bytes",
+                               "%" PRIu64 " and reserved_bytes %" PRIu64
+                               " exceed device_capacity_bytes %" PRIu64,
+                               memory->device_bytes, memory->reserved_bytes, memory->device_capacity_bytes);
+    if (memory->pinned_bytes > memory->host_bytes ||
+        memory->pageable_bytes != memory->host_bytes - memory->pinned_bytes)
+        return ah_meaning_fail(err, "host_bytes",
+                               "%" PRIu64 " is not the sum of pinned_bytes and pageable_bytes",
+                               memory->host_bytes);
+    if (memory->host_bytes > memory->host_capacity_bytes)
+        return ah_meaning_fail(err, "host_bytes", "%" PRIu64 " exceeds host_capacity_bytes %" PRIu64,
+                               memory->host_bytes, memory->host_capacity_bytes);
+    return AH_OK;
+}
+
+int ah_plan_check_solver(const void *group, struct ah_error *err)
+{
+    const struct ah_plan_solver *solver = group;
+    if (solver->bound_us > solver->objective_us)
+        return ah_meaning_fail(err, "bound_us", "%g is above objective_us %g", solver->bound_us,
+                               solver->objective_us);
+    return AH_OK;
+}
+
+static int check_signature(const struct ah_plan *plan, struct ah_error *err)
+{
+    const struct ah_plan_training *training = &plan->training;
+    char path[AH_SIGNATURE_PATH_MAX];
+    struct ah_signature told = {.model_sha256 = plan->inputs.model.sha256,
+                                .trainable = training->trainable,
+                                .n_trainable = training->n_trainable,
+                                .dtype = training->dtype,
+                                .state_dtype = training->state_dtype,
+                                .batch = training->batch,
+                                .micro_batches = training->micro_batches,
+                                .seq = training->seq,
+                                .clip = training->clip,
+                                .device = plan->numeric_signature.device};
+    if (training->batch % training->micro_batches)
+        return ah_meaning_fail(err, "training.micro_batches", "%" PRIu64 " does not divide batch %" PRIu64,
+                               training->micro_batches, training->batch);
+    if (ah_signature_differs(&told, &plan->numeric_signature, path))
+        return ah_meaning_fail(err, "numeric_signature", "%s is not what training and inputs say", path);
+    return AH_OK;
+}
+
+static int check_blocks(const struct ah_plan *plan, struct ah_error *err)
+{
+    for (size_t i = 0; i < plan->n_blocks; i++)
+        if (plan->blocks[i].index != i)
+            return ah_meaning_fail(err, "blocks", "[%zu].index is %" PRIu64 ", not %zu", i,
+                                   plan->blocks[i].index, i);
+    for (size_t i = 0; i < plan->n_ops; i++) {
+        if (plan->ops[i].block >= plan->n_blocks)
+            return ah_meaning_fail(err, "ops", "[%zu].block: there is no block %" PRIu64, i,
+                                   plan->ops[i].block);
+        if (plan->ops[i].position >= plan->arena.positions ||
+            plan->ops[i].issue_after >= plan->arena.positions ||
+            plan->ops[i].due_before >= plan->arena.positions)
+            return ah_meaning_fail(err, "ops",
+                                   "[%zu]: a position is not below the %" PRIu64 " of arena.positions", i,
+                                   plan->arena.positions);
+        if (plan->ops[i].micro_batch >= plan->training.micro_batches)
+            return ah_meaning_fail(err, "ops", "[%zu].micro_batch: there is no micro-batch %" PRIu64, i,
+                                   plan->ops[i].micro_batch);
+    }
+    return AH_OK;
+}
+
+/* Marks the ops of one lane in `seen`; each must be of the lane and not seen yet (lists have no value twice). */
+static int check_lane(const struct ah_plan *plan, enum ah_plan_lane lane, const uint64_t *order, size_t n,
+                      size_t *seen, struct ah_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (order[i] >= plan->n_ops || plan->ops[order[i]].lane != lane)
+            return ah_meaning_fail(err, "lanes", "%s[%zu]: op %" PRIu64 " is not an op of this lane",
+                                   ah_words_plan_lane[lane], i, order[i]);
+        if (lane == AH_PLAN_LANE_COMPUTE && plan->ops[order[i]].position != i)
+            return ah_meaning_fail(err, "lanes", "compute[%zu]: op %" PRIu64 " has position %" PRIu64, i,
+                                   order[i], plan->ops[order[i]].position);
+    }
+    *seen += n;
+    return AH_OK;
+}
+
+static int check_lanes(const struct ah_plan *plan, struct ah_error *err)
+{
+    const struct ah_plan_lanes *lanes = &plan->lanes;
+    size_t seen = 0;
+    int rc = check_lane(plan, AH_PLAN_LANE_COMPUTE, lanes->compute, lanes->n_compute, &seen, err);
+    if (!rc)
+        rc = check_lane(plan, AH_PLAN_LANE_H2D, lanes->h2d, lanes->n_h2d, &seen, err);
+    if (!rc)
+        rc = check_lane(plan, AH_PLAN_LANE_D2H, lanes->d2h, lanes->n_d2h, &seen, err);
+    if (!rc)
+        rc = check_lane(plan, AH_PLAN_LANE_HOST, lanes->host, lanes->n_host, &seen, err);
+    if (!rc && seen != plan->n_ops)
+        rc = ah_meaning_fail(err, "lanes", "order %zu of the %zu ops", seen, plan->n_ops);
+    if (!rc && lanes->n_compute != plan->arena.positions)
+        rc = ah_meaning_fail(err, "arena.positions", "is %" PRIu64 ", the compute lane has %zu ops",
+                             plan->arena.positions, lanes->n_compute);
+    return rc;
+}
+
+static int check_arena(const struct ah_plan *plan, struct ah_error *err)
+{
+    for (size_t i = 0; i < plan->arena.n_tensors; i++) {
+        const struct ah_plan_tensor *tensor = &plan->arena.tensors[i];
+        if (tensor->offset_bytes > plan->memory.device_bytes ||
+            tensor->bytes > plan->memory.device_bytes - tensor->offset_bytes)
+            return ah_meaning_fail(err, "arena.tensors", "[%zu]: '%s' ends beyond memory.device_bytes", i,
+                                   tensor->name);
+        if (tensor->from >= plan->arena.positions || tensor->to >= plan->arena.positions)
+            return ah_meaning_fail(err, "arena.tensors",
+                                   "[%zu]: '%s' lives at a position that does not exist", i, tensor->name);
+    }
+    return AH_OK;
+}
+
+int ah_plan_check(const void *group, struct ah_error *err)
+{
+    const struct ah_plan *plan = group;
+    int rc = check_signature(plan, err);
+    if (!rc)
+        rc = check_blocks(plan, err);
+    if (!rc)
+        rc = check_lanes(plan, err);
+    return rc ? rc : check_arena(plan, err);
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What must hold between the fields of a plan (plan_check.c), for its tables (plan.c).
+ */
+#ifndef AH_SCHEMAS_PLAN_INTERNAL_H
+#define AH_SCHEMAS_PLAN_INTERNAL_H
+
+#include "base/error.h"
+
+int ah_plan_check(const void *plan, struct ah_error *err);
+int ah_plan_check_memory(const void *memory, struct ah_error *err);
+int ah_plan_check_solver(const void *solver, struct ah_error *err);
+
+#endif

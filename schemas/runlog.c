@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A run log has a table a kind of line, for reading, writing and the schema, and one table of the whole, for
+ * lookup and diff.
+ */
+#include "schemas/runlog.h"
+
+#include "schemas/kinds_internal.h"
+#include "schemas/writer_internal.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define US_MAX    1e15
+#define BYTES_MAX AH_FIELD_COUNT_MAX
+#define STEP_MAX  AH_FIELD_COUNT_MAX
+
+enum { LINES_MAX = 4000000 };
+
+static const char *const kind_words[] = {"runlog", NULL};
+static const char *const step_words[] = {"step", NULL};
+static const char *const evaluation_words[] = {"evaluation", NULL};
+static const char *const save_words[] = {"save", NULL};
+static const char *const end_words[] = {"end", NULL};
+static const char *const reason_words[] = {"done", "interrupted", "failed", NULL};
+
+#define LINE(word_list)                                                                                      \
+    {                                                                                                        \
+        .name = "line", .type = AH_FIELD_CONST, .words = (word_list), .about = "What this line is."          \
+    }
+#define US(tag, member, sentence)                                                                            \
+    {                                                                                                        \
+        .name = #member, AH_NUMBER_AT(tag, member), .max = US_MAX, .about = (sentence)                       \
+    }
+#define BYTES(tag, member, sentence)                                                                         \
+    {                                                                                                        \
+        .name = #member, AH_COUNT_AT(tag, member), .max = BYTES_MAX, .about = (sentence)                     \
+    }
+#define STEP(tag, least, sentence)                                                                           \
+    {                                                                                                        \
+        .name = "step", AH_COUNT_AT(tag, step), .min = (least), .max = STEP_MAX, .about = (sentence)         \
+    }
+
+static const struct ah_field predicted_fields[] = {
+    US(ah_runlog_predicted, step_us, "Time of a step."),
+    US(ah_runlog_predicted, compute_us, "Of the compute lane."),
+    US(ah_runlog_predicted, h2d_us, "Of the lane to the device."),
+    US(ah_runlog_predicted, d2h_us, "Of the lane from the device."),
+    US(ah_runlog_predicted, host_us, "Of the host lane."),
+    {.name = "tokens_per_s",
+     AH_NUMBER_AT(ah_runlog_predicted, tokens_per_s),
+     .max = 1e15,
+     .about = "Tokens trained per second."},
+    BYTES(ah_runlog_predicted, device_bytes, "Highest offset of the device arena."),
+    BYTES(ah_runlog_predicted, host_bytes, "Host memory."),
+    {0}};
+static const struct ah_table predicted_table = {.name = "predicted",
+                                                .about = "What the plan said.",
+                                                .bytes = sizeof(struct ah_runlog_predicted),
+                                                .fields = predicted_fields};
+
+#define HEADER_FIELDS                                                                                        \
+    AH_FIELD_HEAD(ah_runlog, kind_words),                                                                    \
+        {.name = "plan_sha256",                                                                              \
+         AH_TEXT_AT(ah_runlog, plan_sha256),                                                                 \
+         .form = AH_TEXT_SHA256,                                                                             \
+         .about = "Of the plan that ran."},                                                                  \
+        {.name = "model", AH_TEXT_AT(ah_runlog, model), .form = AH_TEXT_NAME, .about = "The model's name."}, \
+        {.name = "device", AH_TEXT_AT(ah_runlog, device), .about = "The device's own name."},                \
+        {.name = "policy",                                                                                   \
+         AH_TEXT_AT(ah_runlog, policy),                                                                      \
+         .form = AH_TEXT_NAME,                                                                               \
+         .flags = AH_FIELD_OPTIONAL,                                                                         \
+         .about = "The plan's policy."},                                                                     \
+        {.name = "emulates",                                                                                 \
+         AH_TEXT_AT(ah_runlog, emulates),                                                                    \
+         .form = AH_TEXT_NAME,                                                                               \
+         .flags = AH_FIELD_OPTIONAL,                                                                         \
+         .about = "The machine whose ratios lanes were slowed to."},                                         \
+        {.name = "first_step",                                                                               \
+         AH_COUNT_AT(ah_runlog, first_step),                                                                 \
+         .flags = AH_FIELD_OPTIONAL,                                                                         \
+         .min = 1,                                                                                           \
+         .max = STEP_MAX,                                                                                    \
+         .fallback = 1,                                                                                      \
+         .about = "Where a resumed run goes on."},                                                           \
+        {.name = "numeric_signature",                                                                        \
+         AH_GROUP_AT(ah_runlog, numeric_signature, &ah_signature_table),                                     \
+         .about = "What the run's bits depend on."},                                                         \
+        {.name = "predicted",                                                                                \
+         AH_GROUP_AT(ah_runlog, predicted, &predicted_table),                                                \
+         .flags = AH_FIELD_OPTIONAL,                                                                         \
+         .about = "What the plan said."},                                                                    \
+        AH_FIELD_ANNOTATIONS(ah_runlog)
+
+static const struct ah_field header_fields[] = {HEADER_FIELDS, {0}};
+static const struct ah_table header_table = {
+    .name = "header", .about = "The first line.", .bytes = sizeof(struct ah_runlog), .fields = header_fields};
+
+static const struct ah_field step_fields[] = {
+    LINE(step_words),
+    STEP(ah_runlog_step, 1, "Number of the step, from 1."),
+    {.name = "loss",
+     AH_NUMBER_AT(ah_runlog_step, loss),
+     .min = -AH_FIELD_NUMBER_MAX,
+     .max = AH_FIELD_NUMBER_MAX,
+     .about = "Mean over the unmasked tokens of the batch."},
+    BYTES(ah_runlog_step, tokens, "Loss-bearing tokens of the step."),
+    {.name = "lr", AH_NUMBER_AT(ah_runlog_step, lr), .max = 1e3, .about = "Learning rate."},
+    {.name = "grad_norm",
+     AH_NUMBER_AT(ah_runlog_step, grad_norm),
+     .flags = AH_FIELD_OPTIONAL,
+     .max = AH_FIELD_NUMBER_MAX,
+     .about = "Norm of the gradient before clipping."},
+    US(ah_runlog_step, step_us, "Time of the step."),
+    {.name = "tokens_per_s",
+     AH_NUMBER_AT(ah_runlog_step, tokens_per_s),
+     .max = 1e15,
+     .about = "Loss-bearing tokens per second."},
+    US(ah_runlog_step, compute_us, "Time that the compute lane worked."),
+    US(ah_runlog_step, h2d_us, "Time that the lane to the device worked."),
+    US(ah_runlog_step, d2h_us, "Time that the lane from the device worked."),
+    US(ah_runlog_step, host_us, "Time that the host lane worked."),
+    BYTES(ah_runlog_step, device_peak_bytes, "Highest offset touched in the device arena."),
+    BYTES(ah_runlog_step, host_peak_bytes, "Highest host memory in use."),
+    {0}};
+static const struct ah_table step_table = {.name = "step",
+                                           .about = "A step that was done.",
+                                           .bytes = sizeof(struct ah_runlog_step),
+                                           .fields = step_fields};
+
+static const struct ah_field evaluation_fields[] = {
+    LINE(evaluation_words),
+    STEP(ah_runlog_evaluation, 0, "Steps done before it."),
+    {.name = "loss",
+     AH_NUMBER_AT(ah_runlog_evaluation, loss),
+     .min = -AH_FIELD_NUMBER_MAX,
+     .max = AH_FIELD_NUMBER_MAX,
+     .about = "Mean over the unmasked tokens held out."},
+    BYTES(ah_runlog_evaluation, tokens, "Loss-bearing tokens held out."),
+    {0}};
+static const struct ah_table evaluation_table = {.name = "evaluation",
+                                                 .about = "Loss on held-out data.",
+                                                 .bytes = sizeof(struct ah_runlog_evaluation),
+                                                 .fields = evaluation_fields};
+
+static const struct ah_field save_fields[] = {LINE(save_words),
+                                              STEP(ah_runlog_save, 0, "Steps done before it."),
+                                              US(ah_runlog_save, us, "Time it took."),
+                                              BYTES(ah_runlog_save, bytes, "Written in all."),
+                                              {0}};
+static const struct ah_table save_table = {.name = "save",
+                                           .about = "A checkpoint that was written.",
+                                           .bytes = sizeof(struct ah_runlog_save),
+                                           .fields = save_fields};
+
+static const struct ah_field end_fields[] = {
+    LINE(end_words),
+    STEP(ah_runlog_end, 0, "The last step that was done."),
+    {.name = "reason", AH_WORD_AT(ah_runlog_end, reason, reason_words), .about = "Why the run ended."},
+    {.name = "error",
+     AH_TEXT_AT(ah_runlog_end, error),
+     .flags = AH_FIELD_OPTIONAL,
+     .form = AH_TEXT_ANY,
+     .about = "The sentence, when it failed."},
+    {0}};
+static const struct ah_rule end_rules[] = {
+    {"reason", "failed", AH_RULE_REQUIRES, "error", NULL, "is missing; a run that failed says why"}, {0}};
+static const struct ah_table end_table = {.name = "end",
+                                          .about = "The last line.",
+                                          .bytes = sizeof(struct ah_runlog_end),
+                                          .fields = end_fields,
+                                          .rules = end_rules};
+
+/* Steps count up by one from the first; evaluations, saves and the end name steps that were reached. */
+static int runlog_check(const void *group, struct ah_error *err)
+{
+    const struct ah_runlog *runlog = group;
+    for (size_t i = 0; i < runlog->n_steps; i++)
+        if (runlog->steps[i].step != runlog->first_step + i)
+            return ah_meaning_fail(err, "steps", "step %llu stands where step %llu is expected",
+                                   (unsigned long long)runlog->steps[i].step,
+                                   (unsigned long long)(runlog->first_step + i));
+    uint64_t last = runlog->first_step - 1 + runlog->n_steps;
+    if (runlog->end && runlog->end->step != last)
+        return ah_meaning_fail(err, "end", "names step %llu, the last one is %llu",
+                               (unsigned long long)runlog->end->step, (unsigned long long)last);
+    return AH_OK;
+}
+
+static const struct ah_field runlog_fields[] = {HEADER_FIELDS,
+                                                {.name = "steps",
+                                                 AH_GROUPS_AT(ah_runlog, steps, &step_table),
+                                                 .flags = AH_FIELD_OPTIONAL,
+                                                 .about = "Steps."},
+                                                {.name = "evaluations",
+                                                 AH_GROUPS_AT(ah_runlog, evaluations, &evaluation_table),
+                                                 .flags = AH_FIELD_OPTIONAL,
+                                                 .about = "Evaluations."},
+                                                {.name = "saves",
+                                                 AH_GROUPS_AT(ah_runlog, saves, &save_table),
+                                                 .flags = AH_FIELD_OPTIONAL,
+                                                 .about = "Checkpoints."},
+                                                {.name = "end",
+                                                 AH_GROUP_AT(ah_runlog, end, &end_table),
+                                                 .flags = AH_FIELD_OPTIONAL,
+                                                 .about = "How it ended."},
+                                                {0}};
+static const struct ah_table runlog_table = {.name = "runlog",
+                                             .about = "What a run did.",
+                                             .bytes = sizeof(struct ah_runlog),
+                                             .fields = runlog_fields,
+                                             .check = runlog_check};
+
+/* The kinds of line after the header, in the order in which lines of one step stand. */
+struct line_kind {
+    const struct ah_table *table;
+    size_t pointer_offset;
+    size_t count_offset; /* 0: at most one */
+};
+static const struct line_kind line_kinds[] = {
+    {&step_table, offsetof(struct ah_runlog, steps), offsetof(struct ah_runlog, n_steps)},
+    {&evaluation_table, offsetof(struct ah_runlog, evaluations), offsetof(struct ah_runlog, n_evaluations)},
+    {&save_table, offsetof(struct ah_runlog, saves), offsetof(struct ah_runlog, n_saves)},
+    {&end_table, offsetof(struct ah_runlog, end), 0},
+};
+enum { LINE_KINDS = sizeof line_kinds / sizeof line_kinds[0] };
+
+/* A reading under way: how many lines of each kind stand and have room; steps never go back. */
+struct lines {
+    struct ah_reader *reader;
+    struct ah_runlog *runlog;
+    size_t n[LINE_KINDS];
+    size_t room[LINE_KINDS];
+    uint64_t last_step;
+};
+
+/* Room for one more item of a kind; items move when the array grows, which the arena allows for (twice). */
+static void *grow(struct lines *lines, size_t kind)
+{
+    size_t bytes = line_kinds[kind].table->bytes;
+    char **items = (char **)(void *)((char *)lines->runlog + line_kinds[kind].pointer_offset);
+    if (lines->n[kind] == lines->room[kind]) {
+        size_t room = lines->room[kind] ? 2 * lines->room[kind] : 16;
+        char *more = ah_arena_array(lines->reader->arena, room, bytes);
+        if (!more)
+            return NULL;
+        if (lines->n[kind])
+            memcpy(more, *items, lines->n[kind] * bytes);
+        *items = more;
+        lines->room[kind] = room;
+    }
+    return *items + bytes * lines->n[kind]++;
+}
+
+static int line_fail(const struct lines *lines, const char *place, const char *what)
+{
+    return ah_error_set(lines->reader->err, AH_E_DOCUMENT, "%s: %s: %s", lines->reader->name, place, what);
+}
+
+static int read_line(struct lines *lines, const struct ah_reader_path *path, const cJSON *tree,
+                     enum ah_document_fault *ret_fault)
+{
+    const cJSON *word = cJSON_GetObjectItemCaseSensitive(tree, "line");
+    size_t kind = 0;
+    while (kind < LINE_KINDS &&
+           (!cJSON_IsString(word) || strcmp(word->valuestring, line_kinds[kind].table->name) != 0))
+        kind++;
+    *ret_fault = AH_FAULT_SHAPE;
+    if (kind == LINE_KINDS)
+        return line_fail(lines, path->name, "line: is not one of step, evaluation, save, end");
+    bool ended = lines->n[LINE_KINDS - 1] != 0;
+    void *item = grow(lines, kind);
+    if (!item)
+        return ah_error_memory(lines->reader->err);
+    int rc = ah_reader_group(lines->reader, path, line_kinds[kind].table, tree, item);
+    if (rc)
+        return rc;
+    *ret_fault = AH_FAULT_MEANING;
+    const struct ah_field *step = ah_field_find(line_kinds[kind].table, "step");
+    uint64_t number = *(const uint64_t *)ah_field_place(step, item);
+    if (ended)
+        return line_fail(lines, path->name, "stands behind the end line");
+    if (number < lines->last_step)
+        return line_fail(lines, path->name, "goes back to an earlier step");
+    lines->last_step = number;
+    return AH_OK;
+}
+
+static int read_one(struct lines *lines, const struct ah_json_source *line, bool header,
+                    enum ah_document_fault *ret_fault)
+{
+    char name[40];
+    cJSON *tree;
+    snprintf(name, sizeof name, "line %zu", line->first_line);
+    struct ah_reader_path path = {NULL, name, 0};
+    int rc = ah_json_parse(line, &tree, ret_fault, lines->reader->err);
+    if (rc)
+        return rc;
+    *ret_fault = AH_FAULT_SHAPE;
+    if (header)
+        rc = ah_reader_group(lines->reader, &path, &header_table, tree, lines->runlog);
+    else
+        rc = read_line(lines, &path, tree, ret_fault);
+    cJSON_Delete(tree);
+    return rc;
+}
+
+static int runlog_parse(struct ah_reader *reader, const struct ah_json_source *source, void *body,
+                        enum ah_document_fault *ret_fault)
+{
+    struct lines lines = {.reader = reader, .runlog = body};
+    struct ah_json_source line = *source;
+    const char *end = source->text + source->size;
+    int rc = AH_OK;
+    *ret_fault = AH_FAULT_SYNTAX;
+    if (source->size == 0)
+        return ah_error_set(reader->err, AH_E_DOCUMENT, "%s: is empty; a run log is expected", source->name);
+    for (const char *at = source->text; at < end && !rc; line.first_line++) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        line.text = at;
+        line.size = (size_t)((newline ? newline : end) - at);
+        rc = read_one(&lines, &line, at == source->text, ret_fault);
+        at = newline ? newline + 1 : end;
+    }
+    for (size_t i = 0; i < LINE_KINDS && !rc; i++)
+        if (line_kinds[i].count_offset)
+            memcpy((char *)body + line_kinds[i].count_offset, &lines.n[i], sizeof lines.n[i]);
+    return rc;
+}
+
+static int print_line(const struct ah_table *table, const void *group, struct ah_buffer *out,
+                      struct ah_error *err)
+{
+    int rc = ah_writer_group(table, group, out, err);
+    ah_buffer_puts(out, "\n");
+    return !rc && out->failed ? ah_error_memory(err) : rc;
+}
+
+int ah_runlog_print_header(const struct ah_runlog *runlog, struct ah_buffer *out, struct ah_error *err)
+{
+    return print_line(&header_table, runlog, out, err);
+}
+
+int ah_runlog_print_step(const struct ah_runlog_step *step, struct ah_buffer *out, struct ah_error *err)
+{
+    return print_line(&step_table, step, out, err);
+}
+
+int ah_runlog_print_evaluation(const struct ah_runlog_evaluation *evaluation, struct ah_buffer *out,
+                               struct ah_error *err)
+{
+    return print_line(&evaluation_table, evaluation, out, err);
+}
+
+int ah_runlog_print_save(const struct ah_runlog_save *save, struct ah_buffer *out, struct ah_error *err)
+{
+    return print_line(&save_table, save, out, err);
+}
+
+int ah_runlog_print_end(const struct ah_runlog_end *end, struct ah_buffer *out, struct ah_error *err)
+{
+    return print_line(&end_table, end, out, err);
+}
+
+/* Canonical order: by step; a step, then its evaluations, then its saves; the end last. */
+static int runlog_print(const void *body, struct ah_buffer *out, struct ah_error *err)
+{
+    const struct ah_runlog *runlog = body;
+    size_t next[2] = {0, 0}; /* evaluations, saves */
+    int rc = ah_runlog_print_header(runlog, out, err);
+    for (size_t i = 0; i <= runlog->n_steps && !rc; i++) {
+        uint64_t limit = i < runlog->n_steps ? runlog->steps[i].step : UINT64_MAX;
+        while (!rc && (next[0] < runlog->n_evaluations || next[1] < runlog->n_saves)) {
+            uint64_t evaluated =
+                next[0] < runlog->n_evaluations ? runlog->evaluations[next[0]].step : UINT64_MAX;
+            uint64_t saved = next[1] < runlog->n_saves ? runlog->saves[next[1]].step : UINT64_MAX;
+            if (evaluated >= limit && saved >= limit)
+                break;
+            rc = evaluated <= saved ? ah_runlog_print_evaluation(&runlog->evaluations[next[0]++], out, err)
+                                    : ah_runlog_print_save(&runlog->saves[next[1]++], out, err);
+        }
+        if (!rc && i < runlog->n_steps)
+            rc = ah_runlog_print_step(&runlog->steps[i], out, err);
+    }
+    return !rc && runlog->end ? ah_runlog_print_end(runlog->end, out, err) : rc;
+}
+
+const struct ah_kind ah_kind_runlog = {
+    .table = &runlog_table,
+    .alternatives = (const struct ah_table *const[]){&header_table, &step_table, &evaluation_table,
+                                                     &save_table, &end_table, NULL},
+    .parse = runlog_parse,
+    .print = runlog_print};

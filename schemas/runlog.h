@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The `runlog` document: what a run did, one JSON object a line.
+ *
+ * The first line is the header, with the document's kind; then come lines of steps, evaluations and saves in
+ * the order in which they happened, and one end line when the run ended itself. A log that was cut off (killed
+ * run) is valid without its end, and an unfinished last line is left out with a warning of the reader's caller.
+ * Lane times are measured in that run; `predicted` is what the plan said.
+ *
+ * A trainer writes lines one at a time (ah_runlog_print_header() and friends) and flushes after each.
+ */
+#ifndef AH_SCHEMAS_RUNLOG_H
+#define AH_SCHEMAS_RUNLOG_H
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "schemas/signature.h"
+#include "schemas/vocabulary.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ah_runlog_predicted {
+    double step_us;
+    double compute_us, h2d_us, d2h_us, host_us;
+    double tokens_per_s;
+    uint64_t device_bytes;
+    uint64_t host_bytes;
+};
+
+struct ah_runlog_step {
+    uint64_t step; /* from 1 */
+    double loss;
+    uint64_t tokens; /* loss-bearing, of this step */
+    double lr;
+    double grad_norm;
+    double step_us;
+    double tokens_per_s;
+    double compute_us, h2d_us, d2h_us, host_us; /* time that each lane worked */
+    uint64_t device_peak_bytes;
+    uint64_t host_peak_bytes;
+};
+
+struct ah_runlog_evaluation {
+    uint64_t step; /* steps done before it */
+    double loss;
+    uint64_t tokens;
+};
+
+struct ah_runlog_save {
+    uint64_t step;
+    double us;
+    uint64_t bytes;
+};
+
+enum ah_runlog_reason { AH_RUNLOG_DONE, AH_RUNLOG_INTERRUPTED, AH_RUNLOG_FAILED };
+
+struct ah_runlog_end {
+    uint64_t step; /* the last one done */
+    enum ah_runlog_reason reason;
+    const char *error; /* (optional) the sentence, when it failed */
+};
+
+struct ah_runlog {
+    const char *generator;
+    const char *plan_sha256;
+    const char *model;    /* name */
+    const char *device;   /* its own name */
+    const char *policy;   /* (optional) */
+    const char *emulates; /* (optional) machine whose ratios lanes were slowed to */
+    uint64_t first_step;  /* 1, or where a resumed run goes on */
+    struct ah_signature numeric_signature;
+    struct ah_runlog_predicted *predicted; /* (optional) */
+    struct ah_text_pair *annotations;
+    size_t n_annotations;
+
+    struct ah_runlog_step *steps;
+    size_t n_steps;
+    struct ah_runlog_evaluation *evaluations;
+    size_t n_evaluations;
+    struct ah_runlog_save *saves;
+    size_t n_saves;
+    struct ah_runlog_end *end; /* (optional) */
+};
+
+/* One line each, with its newline. */
+int ah_runlog_print_header(const struct ah_runlog *runlog, struct ah_buffer *out, struct ah_error *err);
+int ah_runlog_print_step(const struct ah_runlog_step *step, struct ah_buffer *out, struct ah_error *err);
+int ah_runlog_print_evaluation(const struct ah_runlog_evaluation *evaluation, struct ah_buffer *out,
+                               struct ah_error *err);
+int ah_runlog_print_save(const struct ah_runlog_save *save, struct ah_buffer *out, struct ah_error *err);
+int ah_runlog_print_end(const struct ah_runlog_end *end, struct ah_buffer *out, struct ah_error *err);
+
+#endif

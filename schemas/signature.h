@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Numeric signature: what decides the bits of a training run. Equal signatures give equal losses and weights
+ * on one device kind, whatever a plan offloads, recomputes or reorders.
+ *
+ * A plan knows the first part; a run log and a checkpoint know all of it. Fields that are not known yet are
+ * absent and agree with anything.
+ */
+#ifndef AH_SCHEMAS_SIGNATURE_H
+#define AH_SCHEMAS_SIGNATURE_H
+
+#include "schemas/vocabulary.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a plan does not know: chosen when a run begins. */
+struct ah_signature_run {
+    uint64_t seed;
+    const char *data_sha256; /* identity of the data set */
+    const char *schedule;    /* "constant", "cosine", ... */
+    double lr;
+    double beta1, beta2;
+    double epsilon;
+    double weight_decay;
+    uint64_t warmup_steps;
+    uint64_t steps; /* that the schedule spans */
+};
+
+struct ah_signature {
+    const char *model_sha256;
+    const char **trainable; /* patterns of tensor names, "!" excludes, the last match counts */
+    size_t n_trainable;
+    enum ah_dtype dtype;
+    enum ah_dtype state_dtype;
+    uint64_t batch;
+    uint64_t micro_batches;
+    uint64_t seq;
+    double clip; /* 0: none */
+    enum ah_device_kind device;
+    const char *matmul_sha256;    /* (optional) of the device's table of matrix algorithms */
+    struct ah_signature_run *run; /* (optional) */
+};
+
+struct ah_table;
+extern const struct ah_table ah_signature_table;
+
+/* Path of the first field that both know and in which they differ ("seq", "run.seed"), in `out`; false: they
+ * agree. */
+enum { AH_SIGNATURE_PATH_MAX = 64 };
+bool ah_signature_differs(const struct ah_signature *a, const struct ah_signature *b,
+                          char out[AH_SIGNATURE_PATH_MAX]);
+
+#endif

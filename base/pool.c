@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run is a *round*. `cursor` packs the round's number (upper half) and the next unclaimed chunk (lower
- * half); a chunk is claimed by compare-and-swap on the whole word, so a claim names its round.
+ * A run is a *round*. `cursor` packs the round's number (upper half) and how many of its chunks are unclaimed
+ * (lower half); a chunk is claimed by compare-and-swap on the whole word, so a claim names its round.
  *
  * Invariants:
  *
- * (1) Closed rounds cannot be claimed. Before the caller rewrites fn, context and chunks it stores CLOSED as
- *     the next chunk; it opens the new round, chunk 0, after. The fields are stored with release and loaded
- *     with acquire: a worker that saw a new field also sees the closed cursor, and its claim fails.
- * (2) A successful claim in round r read the fields of round r: they are rewritten only after every claimed
- *     chunk of r was counted in `finished`, and the claimer counts after it read.
+ * (1) A chunk can be claimed only while its round's unclaimed count is not 0; the count reaches 0 before the round
+ *     ends and stays there until the next round is opened.
+ * (2) fn, context and chunks are rewritten only between rounds: after every claimed chunk was counted in
+ *     `finished`, before the cursor opens the next round (release). A worker loads the cursor (acquire), then the
+ *     fields, then claims, and counts last: where the claim succeeds, the fields were those of its round. Where
+ *     it fails they may be of any round and are not used; so they are atomic, in relaxed order.
  * (3) The caller returns when finished == chunks: each chunk was claimed once (1) and counted after it ran
  *     (release); the caller's load acquires. Nobody waits for a worker that claimed nothing.
  * (4) No wake-up is lost. A worker that finds nothing to claim, after having read `epoch` first, sleeps with
@@ -37,8 +38,6 @@
 #include <unistd.h>
 
 enum { SPIN_DEFAULT_US = 50, SPINS_PER_LOOK = 64, LINE_BYTES = 64 };
-
-#define CLOSED UINT32_MAX
 
 struct pool_worker {
     struct ah_pool *pool; /* borrowed */
@@ -95,28 +94,23 @@ static bool spin_while(_Atomic uint32_t *word, uint32_t value, uint64_t spin_ns)
     return false;
 }
 
-static uint64_t cursor_pack(uint32_t round, uint32_t chunk)
-{
-    return (uint64_t)round << 32 | chunk;
-}
-
 /* Claims and runs chunks until none is left, then counts them. */
 static void pool_work(struct ah_pool *pool, unsigned worker)
 {
     uint32_t ran = 0;
     uint64_t cursor = atomic_load_explicit(&pool->cursor, memory_order_acquire);
     for (;;) {
-        ah_pool_fn *fn = atomic_load_explicit(&pool->fn, memory_order_acquire);
-        void *context = atomic_load_explicit(&pool->context, memory_order_acquire);
-        uint32_t chunks = atomic_load_explicit(&pool->chunks, memory_order_acquire);
-        uint32_t chunk = (uint32_t)cursor;
-        if (chunk >= chunks) /* CLOSED too */
+        uint32_t unclaimed = (uint32_t)cursor;
+        if (!unclaimed)
             break;
-        if (!atomic_compare_exchange_weak(&pool->cursor, &cursor, cursor + 1))
+        ah_pool_fn *fn = atomic_load_explicit(&pool->fn, memory_order_relaxed);
+        void *context = atomic_load_explicit(&pool->context, memory_order_relaxed);
+        uint32_t chunks = atomic_load_explicit(&pool->chunks, memory_order_relaxed);
+        if (!atomic_compare_exchange_weak(&pool->cursor, &cursor, cursor - 1))
             continue;
-        fn(context, chunk, worker);
+        fn(context, chunks - unclaimed, worker);
         ran++;
-        cursor++;
+        cursor--;
     }
     if (!ran)
         return;
@@ -185,13 +179,12 @@ unsigned ah_pool_threads(const struct ah_pool *pool)
 
 static void pool_open(struct ah_pool *pool, ah_pool_fn *fn, void *context, uint32_t chunks)
 {
-    uint32_t round = (uint32_t)(atomic_load(&pool->cursor) >> 32) + 1;
-    atomic_store(&pool->cursor, cursor_pack(round, CLOSED));
+    uint64_t round = (atomic_load(&pool->cursor) >> 32) + 1;
     atomic_store(&pool->finished, 0);
-    atomic_store_explicit(&pool->fn, fn, memory_order_release);
-    atomic_store_explicit(&pool->context, context, memory_order_release);
-    atomic_store_explicit(&pool->chunks, chunks, memory_order_release);
-    atomic_store(&pool->cursor, cursor_pack(round, 0));
+    atomic_store_explicit(&pool->fn, fn, memory_order_relaxed);
+    atomic_store_explicit(&pool->context, context, memory_order_relaxed);
+    atomic_store_explicit(&pool->chunks, chunks, memory_order_relaxed);
+    atomic_store(&pool->cursor, round << 32 | chunks);
     atomic_fetch_add(&pool->epoch, 1);
     if (atomic_load(&pool->sleepers))
         futex_wake(&pool->epoch, chunks - 1);
@@ -218,7 +211,7 @@ void ah_pool_run(struct ah_pool *pool, ah_pool_fn *fn, void *context, size_t chu
             fn(context, chunk, 0);
         return;
     }
-    assert(chunks < CLOSED);
+    assert(chunks <= UINT32_MAX);
     pool_open(pool, fn, context, (uint32_t)chunks);
     pool_work(pool, 0);
     pool_await(pool, (uint32_t)chunks);

@@ -4,9 +4,23 @@
 #include "tests/support/check.h"
 
 #include <stdalign.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { PIECES = 3000 };
+
+/* Leaves no zeros in the memory that malloc() hands out next. */
+static void soil_heap(void)
+{
+    enum { BLOCKS = 64, BLOCK_BYTES = 20000 };
+    unsigned char *blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = malloc(BLOCK_BYTES);
+        memset(blocks[i], 0xA5, BLOCK_BYTES);
+    }
+    for (int i = 0; i < BLOCKS; i++)
+        free(blocks[i]);
+}
 
 static void test_arena__pieces_are_zeroed_aligned_and_apart(void **state)
 {
@@ -15,6 +29,7 @@ static void test_arena__pieces_are_zeroed_aligned_and_apart(void **state)
     unsigned char *pieces[PIECES];
     size_t sizes[PIECES];
     uint64_t seed = check_seed(11), total = 0;
+    soil_heap();
     for (int i = 0; i < PIECES; i++) {
         sizes[i] = check_random(&seed) % (i % 100 == 0 ? 40000 : 200);
         pieces[i] = ah_arena_alloc(&arena, sizes[i]);

@@ -119,6 +119,30 @@ static void test_pool__runs_at_any_moment_of_falling_asleep(void **state)
     ah_pool_free(sleepy);
 }
 
+static void count_fast(void *context, size_t chunk, unsigned worker)
+{
+    atomic_uint *ran = context;
+    (void)worker;
+    atomic_fetch_add_explicit(&ran[chunk], 1, memory_order_relaxed);
+}
+
+/* More threads than processors and no patience: workers come late, into the end of one run and the beginning of
+ * the next, of another length. */
+static void test_pool__late_workers_take_nothing_of_the_next_run(void **state)
+{
+    (void)state;
+    struct ah_pool *pool = new_pool(THREADS_MAX, 1);
+    for (int i = 0; i < 100000; i++) {
+        atomic_uint ran[40] = {0};
+        size_t chunks = i % 2 ? 40 : 2;
+        ah_pool_run(pool, count_fast, ran, chunks);
+        for (size_t k = 0; k < 40; k++)
+            if (atomic_load_explicit(&ran[k], memory_order_relaxed) != (k < chunks))
+                fail_msg("run %d: chunk %zu of %zu ran %u times", i, k, chunks, atomic_load(&ran[k]));
+    }
+    ah_pool_free(pool);
+}
+
 struct meeting {
     atomic_uint arrived;
     unsigned expected;
@@ -254,6 +278,7 @@ int main(void)
         cmocka_unit_test(test_pool__null_runs_on_the_caller),
         cmocka_unit_test(test_pool__ten_thousand_tiny_runs),
         cmocka_unit_test(test_pool__runs_at_any_moment_of_falling_asleep),
+        cmocka_unit_test(test_pool__late_workers_take_nothing_of_the_next_run),
         cmocka_unit_test(test_pool__sleeping_workers_wake),
         cmocka_unit_test(test_pool__caller_waits_for_long_chunks),
         cmocka_unit_test(test_pool__idle_workers_use_no_processor),

@@ -12,7 +12,8 @@
 #include "cli/emit.h"
 #include "cli/table.h"
 #include "schemas/document.h"
-#include "schemas/machine.h"
+#include "schemas/signature.h"
+#include "schemas/vocabulary.h"
 
 void ah_inspect_model_text(struct ah_cli *cli, const struct ah_document *document);
 void ah_inspect_model_json(struct ah_emit *emit, const struct ah_document *document);
@@ -27,11 +28,20 @@ void ah_inspect_runlog_json(struct ah_emit *emit, const struct ah_document *docu
 void ah_inspect_checkpoint_text(struct ah_cli *cli, const struct ah_document *document);
 void ah_inspect_checkpoint_json(struct ah_emit *emit, const struct ah_document *document);
 
+void ah_inspect_signature_text(struct ah_cli *cli, const struct ah_signature *signature);
+void ah_inspect_signature_json(struct ah_emit *emit, const struct ah_signature *signature);
+
 /* "\n<heading>\n" in bold. */
 void ah_inspect_heading(struct ah_cli *cli, const char *heading);
 
 /* A table of what and value, to be filled with pairs of cells. */
 struct ah_table ah_inspect_facts(struct ah_cli *cli);
+
+/* A table below its heading; nothing where it has no rows. */
+void ah_inspect_table(struct ah_cli *cli, const char *heading, struct ah_table *table);
+
+/* "key: value" lines below a heading; nothing where there are none. */
+void ah_inspect_pairs(struct ah_cli *cli, const char *heading, const struct ah_text_pair *pairs, size_t n);
 
 /* One text a line below a heading; nothing where there are none. */
 void ah_inspect_list(struct ah_cli *cli, const char *heading, const char *const *texts, size_t n);

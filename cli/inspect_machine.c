@@ -2,6 +2,7 @@
 #include "cli/inspect.h"
 
 #include "base/units.h"
+#include "schemas/machine.h"
 
 #include <stdio.h>
 
@@ -66,15 +67,6 @@ static void put_facts(struct ah_cli *cli, const struct ah_machine *machine)
     ah_table_print(&facts, &cli->out, cli->out_style);
 }
 
-static void put_table(struct ah_cli *cli, const char *heading, struct ah_table *table)
-{
-    if (!table->n_cells)
-        return;
-    table->indent = 2;
-    ah_inspect_heading(cli, heading);
-    ah_table_print(table, &cli->out, cli->out_style);
-}
-
 static void put_matmul(struct ah_cli *cli, const struct ah_machine *machine)
 {
     struct ah_table table = {
@@ -90,7 +82,7 @@ static void put_matmul(struct ah_cli *cli, const struct ah_machine *machine)
         ah_table_cell(&table, "%llu", (unsigned long long)row->threads);
         metric_cells(&table, &row->flops_per_s, ah_units_print_flops);
     }
-    put_table(cli, "matrix products", &table);
+    ah_inspect_table(cli, "matrix products", &table);
 }
 
 static void put_memory(struct ah_cli *cli, const struct ah_machine *machine)
@@ -102,7 +94,7 @@ static void put_memory(struct ah_cli *cli, const struct ah_machine *machine)
         ah_table_cell(&table, "%llu", (unsigned long long)machine->memory[i].threads);
         metric_cells(&table, &machine->memory[i].bytes_per_s, ah_units_print_rate);
     }
-    put_table(cli, "host memory", &table);
+    ah_inspect_table(cli, "host memory", &table);
 }
 
 static void put_links(struct ah_cli *cli, const struct ah_machine *machine)
@@ -119,7 +111,7 @@ static void put_links(struct ah_cli *cli, const struct ah_machine *machine)
         ah_table_cell(&table, "%.1f %%", 100 * link->fit_error);
         ah_table_cell(&table, "%zu", link->n_points);
     }
-    put_table(cli, "links", &table);
+    ah_inspect_table(cli, "links", &table);
 }
 
 static void put_adam(struct ah_cli *cli, const struct ah_machine *machine)
@@ -139,7 +131,7 @@ static void put_adam(struct ah_cli *cli, const struct ah_machine *machine)
         ah_table_cell(&table, "%s",
                       row->bandwidth_share > 0 ? print_share(share, row->bandwidth_share) : "-");
     }
-    put_table(cli, "AdamW", &table);
+    ah_inspect_table(cli, "AdamW", &table);
 }
 
 static void put_beside(struct ah_cli *cli, const struct ah_machine *machine)
@@ -151,7 +143,7 @@ static void put_beside(struct ah_cli *cli, const struct ah_machine *machine)
         ah_table_cell(&table, "%s", ah_words_part[machine->beside[i].beside]);
         metric_cells(&table, &machine->beside[i].kept, print_share);
     }
-    put_table(cli, "beside each other", &table);
+    ah_inspect_table(cli, "beside each other", &table);
 }
 
 static void put_disk(struct ah_cli *cli, const struct ah_machine *machine)
@@ -163,7 +155,7 @@ static void put_disk(struct ah_cli *cli, const struct ah_machine *machine)
     metric_cells(&table, &machine->disk->read_bytes_per_s, ah_units_print_rate);
     ah_table_cell(&table, "write");
     metric_cells(&table, &machine->disk->write_bytes_per_s, ah_units_print_rate);
-    put_table(cli, "disk", &table);
+    ah_inspect_table(cli, "disk", &table);
 }
 
 void ah_inspect_machine_text(struct ah_cli *cli, const struct ah_document *document)
@@ -177,11 +169,7 @@ void ah_inspect_machine_text(struct ah_cli *cli, const struct ah_document *docum
     put_beside(cli, machine);
     put_disk(cli, machine);
     ah_inspect_list(cli, "noise", machine->noise, machine->n_noise);
-    if (machine->n_sources)
-        ah_inspect_heading(cli, "sources");
-    for (size_t i = 0; i < machine->n_sources; i++)
-        ah_buffer_printf(&cli->out, "  %s: %s\n", ah_cli_clean(cli, machine->sources[i].key),
-                         ah_cli_clean(cli, machine->sources[i].value));
+    ah_inspect_pairs(cli, "sources", machine->sources, machine->n_sources);
 }
 
 /* A rate that the document does not have is left out. */

@@ -111,10 +111,11 @@ static void put_groups(struct ah_cli *cli, const struct ah_model *model)
     struct ah_model_group groups[AH_MODEL_GROUPS_MAX];
     size_t n = ah_model_groups(model, groups);
     char digits[DIGITS_MAX];
-    struct ah_table table = {.arena = &cli->arena,
-                             .columns = {"group", ">blocks", ">parameters each", ">weights bf16",
-                                         ">weights fp32", ">m and v fp32"},
-                             .indent = 2};
+    struct ah_table table = {
+        .arena = &cli->arena,
+        .columns = {"group", ">blocks", ">parameters each", ">weights bf16", ">weights fp32",
+                    ">m and v fp32"},
+    };
     for (size_t i = 0; i < n; i++) {
         ah_table_cell(&table, "%s", groups[i].name);
         ah_table_cell(&table, "%" PRIu64, groups[i].blocks);
@@ -125,8 +126,7 @@ static void put_groups(struct ah_cli *cli, const struct ah_model *model)
     ah_table_cell(&table, "%" PRIu64, ah_model_blocks(model));
     ah_table_cell(&table, "%s", print_exact(digits, ah_model_parameters(model)));
     size_cells(&table, ah_model_parameters(model));
-    ah_inspect_heading(cli, "sizes of one block of each group");
-    ah_table_print(&table, &cli->out, cli->out_style);
+    ah_inspect_table(cli, "sizes of one block of each group", &table);
 }
 
 static void put_training(struct ah_cli *cli, uint64_t parameters)

@@ -26,6 +26,25 @@ struct ah_table ah_inspect_facts(struct ah_cli *cli)
     return (struct ah_table){.arena = &cli->arena, .columns = {"", ""}};
 }
 
+void ah_inspect_table(struct ah_cli *cli, const char *heading, struct ah_table *table)
+{
+    if (!table->n_cells && !table->failed)
+        return;
+    table->indent = 2;
+    ah_inspect_heading(cli, heading);
+    ah_table_print(table, &cli->out, cli->out_style);
+}
+
+void ah_inspect_pairs(struct ah_cli *cli, const char *heading, const struct ah_text_pair *pairs, size_t n)
+{
+    if (!n)
+        return;
+    ah_inspect_heading(cli, heading);
+    for (size_t i = 0; i < n; i++)
+        ah_buffer_printf(&cli->out, "  %s: %s\n", ah_cli_clean(cli, pairs[i].key),
+                         ah_cli_clean(cli, pairs[i].value));
+}
+
 void ah_inspect_list(struct ah_cli *cli, const char *heading, const char *const *texts, size_t n)
 {
     if (!n)

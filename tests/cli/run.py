@@ -11,7 +11,7 @@ A case is a text file, read line by line, in an empty folder of its own:
     | line
     bytes NAME EXPRESSION     a file with the bytes (or text) of a Python expression; example(PATH) reads a JSON
                               example of the repository, dump(VALUE) prints JSON
-    $ COMMAND                 a line of bash; `autohete` is the program, $ROOT the repository
+    $ COMMAND                 bash, goes on in lines after "> "; `autohete` is the program, $ROOT the repository
     exit N                    how the command above ends; 0 where not said
     out REGEX                 found in its standard output (lines: ^ and $)
     err REGEX                 found in its standard error
@@ -147,7 +147,10 @@ def run(case, lines):
             name, _, expression = rest.partition(" ")
             case.write(name, eval(expression, case.names()))
         elif word == "$":
-            case.command(rest)
+            begin = position
+            while position < len(lines) and lines[position].startswith("> "):
+                position += 1
+            case.command("\n".join([rest, *(text[2:] for text in lines[begin:position])]))
         elif not case.step:
             raise Failure(f"'{line}' stands before any command")
         else:

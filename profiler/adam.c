@@ -108,8 +108,8 @@ static void keep(struct ah_measure *measure, const struct adam *adam)
             .params_per_s = ah_sampler_rate(&adam->series[i], (double)adam->weights[i].tile),
             .bandwidth_share = share_of(adam, i),
         };
-        ah_measure_judge(measure, &adam->series[i], "adam on the %s, %s weights, %u threads",
-                         ah_words_side[adam->layout.side], ah_words_dtype[weight], adam->threads);
+        ah_measure_judge(measure, &adam->series[i], "%s %s weights on %u", ah_words_side[adam->layout.side],
+                         ah_words_dtype[weight], adam->threads);
     }
 }
 
@@ -125,14 +125,14 @@ static int measure_side(struct ah_measure *measure, enum ah_side side, unsigned 
     if (!adam)
         return ah_error_memory(err);
     adam->layout = ah_optimizer_plan(side, ah_measure_fit(measure, 4 * measure->limits->adam_params) / 4);
-    adam->bandwidth = host ? bandwidth : NULL;
+    adam->bandwidth = bandwidth;
     adam->threads = host || measure->info.kind == AH_DEVICE_CPU ? threads : 0;
 
     int rc = ah_measure_open(measure, adam->layout.arena_bytes, host ? 1 : threads, host ? threads : 1, true,
                              &device, err);
     if (rc == AH_OK)
         rc = ah_optimizer_fill(device, &adam->layout, err);
-    if (rc == AH_OK && host)
+    if (rc == AH_OK && bandwidth)
         rc = ah_bandwidth_use(bandwidth, threads, measure->topology.cpus, err);
     if (rc == AH_OK)
         rc = build_works(measure, device, adam, err);
@@ -140,7 +140,7 @@ static int measure_side(struct ah_measure *measure, enum ah_side side, unsigned 
         rc = ah_sampler_measure(&sampler, adam->works, WORKS, adam->series, err);
     if (rc == AH_OK)
         keep(measure, adam);
-    if (host && bandwidth)
+    if (bandwidth)
         ah_bandwidth_rest(bandwidth);
     ah_device_close(device);
     free(adam);
@@ -160,8 +160,9 @@ int ah_adam_measure(struct ah_measure *measure, struct ah_error *err)
     ah_measure_sets(measure, (unsigned)n + 1);
     for (size_t i = 0; i < n && rc == AH_OK; i++)
         rc = measure_side(measure, AH_HOST, counts[i], bandwidth, err);
-    ah_bandwidth_free(bandwidth);
+    bool shared = measure->info.kind == AH_DEVICE_CPU; /* the device's memory is the host's */
     if (rc == AH_OK)
-        rc = measure_side(measure, AH_DEVICE, measure->compute_threads, NULL, err);
+        rc = measure_side(measure, AH_DEVICE, measure->compute_threads, shared ? bandwidth : NULL, err);
+    ah_bandwidth_free(bandwidth);
     return rc;
 }

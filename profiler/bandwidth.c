@@ -108,7 +108,10 @@ int ah_bandwidth_use(struct ah_bandwidth *bandwidth, unsigned threads, const int
         return ah_error_set(err, AH_E_FAILED, "the processors of this thread: %s", strerror(errno));
     bandwidth->pinned = true;
     struct ah_pool_options options = {.threads = threads, .cpus = cpus};
-    return ah_pool_new(&bandwidth->pool, &options, err);
+    int rc = ah_pool_new(&bandwidth->pool, &options, err);
+    if (rc == AH_OK)
+        ah_threads_pin(cpus[0]); /* a refusal costs speed only */
+    return rc;
 }
 
 int ah_bandwidth_run(struct ah_bandwidth *bandwidth, enum ah_memory_pattern pattern, uint64_t slices,

@@ -60,7 +60,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
 
 static void lay_out(const struct ah_measure *measure, struct stand *stand)
 {
-    const struct ah_measure_shape *shape = &measure->limits->shapes[0];
+    const struct ah_measure_shape *shape = &measure->shapes[0];
     uint64_t largest = larger(shape->m * shape->k, larger(shape->k * shape->n, shape->m * shape->n));
     uint64_t params = ah_measure_fit(measure, 4 * measure->limits->adam_params) / 4;
     stand->layout = ah_optimizer_plan(AH_HOST, params);
@@ -90,7 +90,7 @@ static int fill(struct stand *stand, struct ah_error *err)
 
 static void build_product(const struct ah_measure *measure, struct stand *stand)
 {
-    const struct ah_measure_shape *shape = &measure->limits->shapes[0];
+    const struct ah_measure_shape *shape = &measure->shapes[0];
     stand->product = (struct ah_op){
         .kind = AH_OP_MATMUL,
         .u.matmul = {.form = AH_MATMUL_NN, .m = shape->m, .n = shape->n, .k = shape->k},
@@ -170,7 +170,8 @@ static int settle(const struct ah_sampler *sampler, struct stand *stand, struct 
     longer.block_s *= BLOCKS;
     for (int part = 0; part < PARTS; part++) {
         struct ah_sampler_work work = ah_lanes_sampler_work(&stand->lanes[part]);
-        int rc = ah_sampler_settle(&longer, &work, &stand->repeats[part], err);
+        double seconds;
+        int rc = ah_sampler_settle(&longer, &work, &stand->repeats[part], &seconds, err);
         if (rc)
             return rc;
         if (stand->repeats[part] < BLOCKS)

@@ -172,8 +172,8 @@ static int measure_file(struct ah_measure *measure, struct disk *disk, struct ah
         return ah_error_memory(err);
     kept->write_bytes_per_s = ah_sampler_rate(&written, (double)disk->chunk);
     kept->read_bytes_per_s = ah_sampler_rate(&read, (double)disk->chunk);
-    ah_measure_judge(measure, &written, "disk writes of %llu MiB", (unsigned long long)(disk->chunk >> 20));
-    ah_measure_judge(measure, &read, "disk reads of %llu MiB", (unsigned long long)(disk->chunk >> 20));
+    ah_measure_judge(measure, &written, "writes of %llu MiB", (unsigned long long)(disk->chunk >> 20));
+    ah_measure_judge(measure, &read, "reads of %llu MiB", (unsigned long long)(disk->chunk >> 20));
     measure->machine->disk = kept;
     return AH_OK;
 }

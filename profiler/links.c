@@ -30,11 +30,13 @@ struct sweep {
     size_t n;
 };
 
-/* Copies of `bytes` at successive places of a region, at most OPS_MAX; returns how many. */
+/* Copies of `bytes` at places spread over a region, at most OPS_MAX; returns how many. */
 static size_t copy_ops(enum ah_direction direction, uint64_t bytes, uint64_t region, struct ah_op *ret_ops)
 {
     size_t n = 0;
-    for (uint64_t offset = 0; n < OPS_MAX && offset + bytes <= region; offset += bytes) {
+    uint64_t apart = region / OPS_MAX / SMALLEST * SMALLEST;
+    uint64_t stride = apart > bytes ? apart : bytes;
+    for (uint64_t offset = 0; n < OPS_MAX && offset + bytes <= region; offset += stride) {
         struct ah_ref device = {AH_ARENA_DEVICE, AH_BF16, offset};
         struct ah_ref host = {AH_ARENA_PINNED, AH_BF16, offset};
         ret_ops[n++] = (struct ah_op){

@@ -35,11 +35,11 @@ struct products {
 };
 
 /* Bytes of the largest operand, in fp32, rounded to pages: each of the three places has so many. */
-static uint64_t place_bytes(const struct ah_measure_limits *limits)
+static uint64_t place_bytes(const struct ah_measure_shape *shapes, size_t n)
 {
     uint64_t most = 0;
-    for (size_t i = 0; i < limits->n_shapes; i++) {
-        const struct ah_measure_shape *s = &limits->shapes[i];
+    for (size_t i = 0; i < n; i++) {
+        const struct ah_measure_shape *s = &shapes[i];
         const uint64_t elements[] = {s->m * s->k, s->k * s->n, s->m * s->n};
         for (int operand = 0; operand < 3; operand++)
             most = elements[operand] > most ? elements[operand] : most;
@@ -69,29 +69,59 @@ static int fill_operands(struct ah_device *device, uint64_t place, struct ah_err
     return AH_OK;
 }
 
-static int open_devices(struct ah_measure *measure, const unsigned *counts, size_t n, uint64_t place,
-                        struct products *products, struct ah_error *err)
+static int open_devices(const struct ah_measure *measure, const unsigned *counts, size_t n, uint64_t place,
+                        struct ah_device **ret_devices, struct ah_error *err)
 {
     const uint64_t arenas[AH_ARENA_KINDS] = {
         [AH_ARENA_DEVICE] = 3 * place, [AH_ARENA_PINNED] = AH_LANES_STAGE_BYTES};
     for (size_t i = 0; i < n; i++) {
-        int rc = ah_measure_open(measure, arenas, counts[i], 1, false, &products->devices[i], err);
+        int rc = ah_measure_open(measure, arenas, counts[i], 1, false, &ret_devices[i], err);
         if (rc == AH_OK)
-            rc = fill_operands(products->devices[i], place, err);
+            rc = fill_operands(ret_devices[i], place, err);
         if (rc)
             return rc;
     }
     return AH_OK;
 }
 
+int ah_matmul_fit_shapes(struct ah_measure *measure, struct ah_error *err)
+{
+    enum { PROBE = 128, RUNS = 3 };
+    const struct ah_measure_limits *limits = measure->limits;
+    const struct ah_measure_shape cube = {PROBE, PROBE, PROBE};
+    const uint64_t place = place_bytes(&cube, 1);
+    const struct ah_machine_matmul what = {
+        .dtype = AH_FP32, .form = AH_MATMUL_NN, .m = PROBE, .n = PROBE, .k = PROBE};
+    struct ah_device *device = NULL;
+    const struct ah_op op = product_op(&what, place);
+    const unsigned one = 1;
+    double seconds = 1e-9;
+    int rc = open_devices(measure, &one, 1, place, &device, err);
+    struct ah_lanes_work work = {device, AH_LANE_COMPUTE, &op, 1, 0};
+    if (rc == AH_OK)
+        rc = ah_device_prepare(device, &op, 1, err);
+    for (int i = 0; i < RUNS && rc == AH_OK; i++)
+        rc = ah_lanes_run(&work, 1, &seconds, err); /* the last one counts */
+    ah_device_close(device);
+
+    double most = limits->product_s / seconds * PROBE * PROBE * PROBE; /* multiplications */
+    measure->n_shapes = limits->n_shapes;
+    for (size_t i = 0; i < limits->n_shapes; i++) {
+        struct ah_measure_shape *shape = &measure->shapes[i];
+        *shape = limits->shapes[i];
+        while (shape->m > 1 && (double)shape->m * (double)shape->n * (double)shape->k > most)
+            shape->m /= 2;
+    }
+    return rc;
+}
+
 /* One product of each dtype, form and shape for one device, as far as there is room. */
 static int add_products(struct ah_measure *measure, struct ah_device *device, unsigned threads,
                         uint64_t place, struct products *products, struct ah_error *err)
 {
-    const struct ah_measure_limits *limits = measure->limits;
     unsigned dtypes = measure->info.bf16 ? DTYPES : 1;
-    for (unsigned i = 0; i < limits->n_shapes * FORMS * dtypes && products->n < PRODUCTS_MAX; i++) {
-        const struct ah_measure_shape *shape = &limits->shapes[i / (FORMS * dtypes)];
+    for (unsigned i = 0; i < measure->n_shapes * FORMS * dtypes && products->n < PRODUCTS_MAX; i++) {
+        const struct ah_measure_shape *shape = &measure->shapes[i / (FORMS * dtypes)];
         struct product *product = &products->items[products->n];
         product->what = (struct ah_machine_matmul){
             .dtype = i % dtypes ? AH_BF16 : AH_FP32,
@@ -123,7 +153,7 @@ static int keep(struct ah_measure *measure, const struct products *products, str
         *to = products->items[i].what;
         to->flops_per_s =
             ah_sampler_rate(&products->series[i], 2.0 * (double)to->m * (double)to->n * (double)to->k);
-        ah_measure_judge(measure, &products->series[i], "matmul %s %s %llu x %llu x %llu, %llu threads",
+        ah_measure_judge(measure, &products->series[i], "%s %s %llux%llux%llu on %llu",
                          ah_words_dtype[to->dtype], ah_words_matmul_form[to->form], (unsigned long long)to->m,
                          (unsigned long long)to->n, (unsigned long long)to->k,
                          (unsigned long long)to->threads);
@@ -156,7 +186,7 @@ int ah_matmul_measure(struct ah_measure *measure, struct ah_error *err)
 {
     unsigned counts[AH_MEASURE_COUNTS_MAX] = {measure->compute_threads};
     size_t n = 1;
-    uint64_t place = place_bytes(measure->limits);
+    uint64_t place = place_bytes(measure->shapes, measure->n_shapes);
     struct products *products = calloc(1, sizeof *products);
     if (!products)
         return ah_error_memory(err);
@@ -165,7 +195,7 @@ int ah_matmul_measure(struct ah_measure *measure, struct ah_error *err)
     ah_measure_sets(measure, 1);
     struct ah_sampler sampler = ah_measure_sampler(measure, "matrix products");
 
-    int rc = open_devices(measure, counts, n, place, products, err);
+    int rc = open_devices(measure, counts, n, place, products->devices, err);
     for (size_t i = 0; i < n && rc == AH_OK; i++)
         rc = add_products(measure, products->devices[i], counts[i], place, products, err);
     if (rc == AH_OK)

@@ -60,7 +60,7 @@ struct ah_sampler ah_measure_sampler(struct ah_measure *measure, const char *wha
 
 void ah_measure_note(struct ah_measure *measure, const char *format, ...)
 {
-    char text[256];
+    char text[512];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -75,17 +75,52 @@ void ah_measure_note(struct ah_measure *measure, const char *format, ...)
         machine->noise[machine->n_noise++] = kept;
 }
 
+static void remember(struct ah_measure_findings *findings, double amount, const char *what)
+{
+    unsigned at = findings->n < AH_MEASURE_WORST ? findings->n++ : AH_MEASURE_WORST - 1;
+    if (findings->found++ >= AH_MEASURE_WORST && amount <= findings->worst[at].amount)
+        return;
+    for (; at > 0 && findings->worst[at - 1].amount < amount; at--)
+        findings->worst[at] = findings->worst[at - 1];
+    findings->worst[at].amount = amount;
+    snprintf(findings->worst[at].what, sizeof findings->worst[at].what, "%s", what);
+}
+
 void ah_measure_judge(struct ah_measure *measure, const struct ah_sampler_series *series, const char *what,
                       ...)
 {
-    char name[96];
-    char text[AH_SAMPLER_NOISE_MAX];
+    char name[AH_MEASURE_WHAT_MAX];
+    double amount;
     va_list args;
     va_start(args, what);
     vsnprintf(name, sizeof name, what, args);
     va_end(args);
-    if (ah_sampler_noise(series, name, text, sizeof text))
-        ah_measure_note(measure, "%s", text);
+    enum ah_sampler_noise noise = ah_sampler_judge(series, &amount);
+    measure->judged++;
+    if (noise != AH_SAMPLER_CALM)
+        remember(&measure->findings[noise], amount, name);
+}
+
+void ah_measure_conclude(struct ah_measure *measure)
+{
+    static const char *const verbs[] = {
+        [AH_SAMPLER_SPREADS] = "spread by more than 3 % (MAD / median)",
+        [AH_SAMPLER_DRIFTS] = "drifted by more than 5 % while it was measured",
+    };
+    for (int noise = AH_SAMPLER_SPREADS; noise <= AH_SAMPLER_DRIFTS; noise++) {
+        const struct ah_measure_findings *findings = &measure->findings[noise];
+        char text[AH_MEASURE_WORST * (AH_MEASURE_WHAT_MAX + 16)] = "";
+        size_t length = 0;
+        for (unsigned i = 0; i < findings->n; i++)
+            length += (size_t)snprintf(text + length, sizeof text - length, "%s%s %.1f %%", i ? ", " : "",
+                                       findings->worst[i].what, 100 * findings->worst[i].amount);
+        if (findings->found)
+            ah_measure_note(measure, "%s: %u of %u %s: %s%s", ah_profiler_part_word(measure->part),
+                            findings->found, measure->judged, verbs[noise], text,
+                            findings->found > findings->n ? ", ..." : "");
+    }
+    measure->judged = 0;
+    memset(measure->findings, 0, sizeof measure->findings);
 }
 
 static unsigned power_below(unsigned count)

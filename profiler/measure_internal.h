@@ -22,6 +22,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { AH_MEASURE_SHAPES_MAX = 8 };
+
 struct ah_measure_shape {
     uint64_t m, n, k;
 };
@@ -33,8 +35,9 @@ struct ah_measure_limits {
     unsigned samples_max;
     double block_s; /* shortest block of a sample */
     double warm_s;  /* longest warm-up of one work */
-    const struct ah_measure_shape *shapes;
+    struct ah_measure_shape shapes[AH_MEASURE_SHAPES_MAX];
     size_t n_shapes;
+    double product_s;       /* a slow machine gets products of fewer rows, so that none takes longer */
     unsigned thread_counts; /* 1, ..., all processors: how many of them at most */
     uint64_t memory_bytes;  /* each of two arrays */
     uint64_t link_bytes;    /* the largest copy */
@@ -43,10 +46,23 @@ struct ah_measure_limits {
     uint64_t disk_bytes;
 };
 
+/* What was noisy in the running part. */
+enum { AH_MEASURE_WORST = 4, AH_MEASURE_WHAT_MAX = 64 };
+struct ah_measure_findings {
+    unsigned found;
+    unsigned n; /* in `worst`, worst first */
+    struct {
+        double amount;
+        char what[AH_MEASURE_WHAT_MAX];
+    } worst[AH_MEASURE_WORST];
+};
+
 struct ah_measure {
     const struct ah_profiler_options *options;
     const struct ah_device_driver *driver;
     const struct ah_measure_limits *limits;
+    struct ah_measure_shape shapes[AH_MEASURE_SHAPES_MAX]; /* of the limits, fitted to this machine */
+    size_t n_shapes;
     struct ah_device_info info;
     struct ah_device_throttle throttle; /* of lanes other than compute; zero unless emulating */
     struct ah_document *document;
@@ -65,7 +81,9 @@ struct ah_measure {
     unsigned sets_done;
     double told; /* the largest fraction reported */
     char what[128];
-    size_t noise_room; /* of machine->noise */
+    unsigned judged;                        /* numbers of the running part */
+    struct ah_measure_findings findings[3]; /* by enum ah_sampler_noise */
+    size_t noise_room;                      /* of machine->noise */
 };
 
 /* Announces the sets of the running part. */
@@ -77,9 +95,11 @@ struct ah_sampler ah_measure_sampler(struct ah_measure *measure, const char *wha
 /* Appends a sentence to `noise`, like printf; when out of memory it is lost. */
 void ah_measure_note(struct ah_measure *measure, const char *format, ...) AH_PRINTF(2, 3);
 
-/* ah_measure_note() if ah_sampler_noise() finds something; `what` like printf. */
+/* Remembers `what` (like printf) if the series spreads or drifts; ah_measure_conclude() makes a sentence for
+ * each kind of noise of the running part, with how many of its numbers had it and which were the worst. */
 void ah_measure_judge(struct ah_measure *measure, const struct ah_sampler_series *series, const char *what,
                       ...) AH_PRINTF(3, 4);
+void ah_measure_conclude(struct ah_measure *measure);
 
 /* Thread counts worth measuring, ascending: 1, powers of two, all processors; where that are more than
  * limits->thread_counts, 1 and the largest ones. Returns how many are in `ret_counts`. */
@@ -102,6 +122,10 @@ int ah_links_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_adam_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_beside_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_disk_measure(struct ah_measure *measure, struct ah_error *err);
+
+/* Sets measure->shapes: those of the limits, their rows halved until a product by one thread, judged by a small
+ * one, takes no longer than limits->product_s. */
+int ah_matmul_fit_shapes(struct ah_measure *measure, struct ah_error *err);
 
 /* Fills `host`, `device` and `name` of the document; needs measure->info. */
 int ah_host_describe(struct ah_measure *measure, struct ah_error *err);

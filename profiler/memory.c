@@ -38,8 +38,7 @@ static int measure_patterns(struct ah_measure *measure, struct ah_bandwidth *ban
         enum ah_memory_pattern pattern = (enum ah_memory_pattern)i;
         measure->machine->memory[measure->machine->n_memory++] = (struct ah_machine_memory){
             pattern, threads, ah_sampler_rate(&series[i], (double)ah_bandwidth_slice_bytes(pattern))};
-        ah_measure_judge(measure, &series[i], "memory %s, %u threads", ah_words_memory_pattern[pattern],
-                         threads);
+        ah_measure_judge(measure, &series[i], "%s on %u", ah_words_memory_pattern[pattern], threads);
     }
     return rc;
 }

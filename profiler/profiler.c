@@ -20,14 +20,8 @@
 
 enum { NOISE_SENTENCES_MAX = 64 };
 
-/* (rows, columns, inner) of GPT-2 124M's products, for as many tokens as the first number, and a square. The
- * first shape is also what the other lanes are measured beside. */
-static const struct ah_measure_shape quick_shapes[] = {{512, 768, 768}, {512, 3072, 768}};
-static const struct ah_measure_shape full_shapes[] = {
-    {512, 768, 768}, {1024, 3072, 768}, {1024, 768, 3072}, {2048, 2048, 2048}, {256, 4096, 4096}};
-static const struct ah_measure_shape gpu_shapes[] = {
-    {4096, 4096, 4096}, {4096, 11008, 4096}, {8192, 8192, 8192}, {16384, 4096, 4096}};
-
+/* Shapes are (rows, columns, inner) of GPT-2 124M's products for as many tokens as the first number, and a square.
+ * The first one is also what the other lanes are measured beside. */
 static const struct ah_measure_limits quick_limits = {
     .part_s = {[AH_PROFILER_MATMUL] = 6,
                [AH_PROFILER_MEMORY] = 2,
@@ -39,8 +33,9 @@ static const struct ah_measure_limits quick_limits = {
     .samples_max = 33,
     .block_s = 0.004,
     .warm_s = 0.1,
-    .shapes = quick_shapes,
-    .n_shapes = sizeof quick_shapes / sizeof quick_shapes[0],
+    .shapes = {{512, 768, 768}, {256, 3072, 768}},
+    .n_shapes = 2,
+    .product_s = 0.05,
     .thread_counts = 2,
     .memory_bytes = 512 * MIB,
     .link_bytes = 64 * MIB,
@@ -60,8 +55,9 @@ static const struct ah_measure_limits full_limits = {
     .samples_max = 64,
     .block_s = 0.008,
     .warm_s = 0.5,
-    .shapes = full_shapes,
-    .n_shapes = sizeof full_shapes / sizeof full_shapes[0],
+    .shapes = {{512, 768, 768}, {1024, 3072, 768}, {1024, 768, 3072}, {2048, 2048, 2048}, {256, 4096, 4096}},
+    .n_shapes = 5,
+    .product_s = 0.25,
     .thread_counts = 4,
     .memory_bytes = 2048 * MIB,
     .link_bytes = 128 * MIB,
@@ -69,6 +65,10 @@ static const struct ah_measure_limits full_limits = {
     .adam_params = 64 * MIB,
     .disk_bytes = 1024 * MIB,
 };
+
+/* Products large enough to fill a GPU. */
+static const struct ah_measure_shape gpu_shapes[] = {
+    {4096, 4096, 4096}, {4096, 11008, 4096}, {8192, 8192, 8192}, {16384, 4096, 4096}};
 
 static const struct {
     const char *word;
@@ -112,12 +112,13 @@ static int run_part(struct ah_measure *measure, enum ah_profiler_part part, stru
     struct ah_load before;
     struct ah_load after;
     struct ah_error local = {0};
-    char text[AH_SAMPLER_NOISE_MAX];
+    char text[160];
     measure->part = part;
     ah_load_read(&before);
     int rc = parts[part].measure(measure, &local);
     ah_load_read(&after);
     measure->parts_done_s += measure->limits->part_s[part];
+    ah_measure_conclude(measure);
     if (leaves_out(rc)) {
         ah_measure_note(measure, "%s: left out, %s", parts[part].word, local.text);
         return AH_OK;
@@ -190,7 +191,9 @@ static int begin(struct ah_measure *measure, struct ah_error *err)
     if (measure->topology.note[0])
         ah_measure_note(measure, "topology: %s", measure->topology.note);
     rc = probe_device(measure, err);
-    return rc ? rc : ah_host_describe(measure, err);
+    if (rc == AH_OK)
+        rc = ah_host_describe(measure, err);
+    return rc ? rc : ah_matmul_fit_shapes(measure, err);
 }
 
 static int run_parts(struct ah_measure *measure, struct ah_error *err)
@@ -235,7 +238,7 @@ int ah_profiler_run(struct ah_document *ret_document, const struct ah_profiler_o
 {
     struct ah_measure_limits limits = options->quick ? quick_limits : full_limits;
     if (options->driver && strcmp(options->driver->name, "cpu") != 0) {
-        limits.shapes = gpu_shapes;
+        memcpy(limits.shapes, gpu_shapes, sizeof gpu_shapes);
         limits.n_shapes = sizeof gpu_shapes / sizeof gpu_shapes[0];
         limits.link_bytes *= 4;
     }

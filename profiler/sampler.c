@@ -13,7 +13,6 @@
 #include "base/threads.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #define WARM_BLOCKS    3
@@ -83,7 +82,7 @@ static bool agree(const double *recent)
 }
 
 int ah_sampler_settle(const struct ah_sampler *sampler, const struct ah_sampler_work *work,
-                      uint64_t *ret_repeats, struct ah_error *err)
+                      uint64_t *ret_repeats, double *ret_seconds, struct ah_error *err)
 {
     double block_s = sampler->block_s > 0 ? sampler->block_s : 0.004;
     double warm_s = sampler->warm_s > 0 ? sampler->warm_s : 0.25;
@@ -96,7 +95,8 @@ int ah_sampler_settle(const struct ah_sampler *sampler, const struct ah_sampler_
         if (rc)
             return rc;
         spent += seconds;
-        recent[done % WARM_BLOCKS] = seconds / (double)repeats;
+        *ret_seconds = seconds / (double)repeats;
+        recent[done % WARM_BLOCKS] = *ret_seconds;
         repeats = repeats_for(work, block_s, repeats, seconds);
         if (spent >= warm_s || (done + 1 >= WARM_BLOCKS && agree(recent)))
             break;
@@ -197,19 +197,36 @@ static int sample_each(void *context, double *ret_values, struct ah_error *err)
     return AH_OK;
 }
 
+/* As many blocks a sample as wanted, or as many as samples_min rounds have time for, at least one. */
+static unsigned affordable_blocks(const struct ah_sampler *sampler, double budget_s, double round_s)
+{
+    unsigned wanted = sampler->blocks ? sampler->blocks : 3;
+    double fitting = budget_s / (samples_min(sampler) * round_s);
+    if (!(sampler->budget_s > 0) || fitting >= wanted)
+        return wanted;
+    return fitting >= 1 ? (unsigned)fitting : 1;
+}
+
 int ah_sampler_measure(const struct ah_sampler *sampler, const struct ah_sampler_work *works, size_t n,
                        struct ah_sampler_series *ret_series, struct ah_error *err)
 {
     uint64_t repeats[AH_SAMPLER_WIDTH_MAX];
+    struct ah_sampler affordable = *sampler;
+    double round_s = 0; /* of one block of each work */
     if (n > AH_SAMPLER_WIDTH_MAX)
         return ah_error_set(err, AH_E_FAILED, "%zu works at once are too many", n);
     for (size_t i = 0; i < n; i++) {
-        int rc = ah_sampler_settle(sampler, &works[i], &repeats[i], err);
+        uint64_t begin_ns = now_ns(sampler);
+        double each_s;
+        int rc = ah_sampler_settle(sampler, &works[i], &repeats[i], &each_s, err);
         if (rc)
             return rc;
+        affordable.budget_s -= seconds_since(sampler, begin_ns); /* the budget is for all, warm-up included */
+        round_s += each_s * (double)repeats[i];
     }
-    struct round_of_works set = {sampler, works, repeats, n};
-    return ah_sampler_rounds(sampler, sample_each, &set, n, ret_series, err);
+    affordable.blocks = affordable_blocks(sampler, affordable.budget_s, round_s);
+    struct round_of_works set = {&affordable, works, repeats, n};
+    return ah_sampler_rounds(&affordable, sample_each, &set, n, ret_series, err);
 }
 
 static struct ah_metric metric_of(double *values, size_t n)
@@ -235,25 +252,20 @@ struct ah_metric ah_sampler_rate(const struct ah_sampler_series *series, double 
     return metric_of(rates, series->n);
 }
 
-bool ah_sampler_noise(const struct ah_sampler_series *series, const char *what, char *ret_text, size_t size)
+enum ah_sampler_noise ah_sampler_judge(const struct ah_sampler_series *series, double *ret_amount)
 {
     size_t half = series->n / 2;
     struct ah_stats all = stats_of(series->values, series->n);
-    if (!(fabs(all.median) > 0))
-        return false;
-    double spread = all.mad / fabs(all.median);
-    if (spread > NOISY_SPREAD) {
-        snprintf(ret_text, size, "%s: samples spread by %.1f %% of their median (MAD, n = %zu)", what,
-                 100 * spread, series->n);
-        return true;
-    }
+    *ret_amount = 0;
+    if (half == 0 || !(fabs(all.median) > 0))
+        return AH_SAMPLER_CALM;
     struct ah_stats first = stats_of(series->values, half);
     struct ah_stats second = stats_of(series->values + (series->n - half), half);
-    double drift = (second.median - first.median) / all.median;
-    if (half > 0 && fabs(drift) > NOISY_DRIFT && fabs(drift) > 3 * spread) {
-        snprintf(ret_text, size, "%s: drifted by %.1f %% while it was measured (n = %zu)", what,
-                 100 * fabs(drift), series->n);
-        return true;
-    }
-    return false;
+    double drift = fabs((second.median - first.median) / all.median);
+    double spread = all.mad / fabs(all.median);
+    bool drifts = drift > NOISY_DRIFT && drift > 3 * spread;
+    if (!drifts && spread <= NOISY_SPREAD)
+        return AH_SAMPLER_CALM;
+    *ret_amount = drifts ? drift : spread;
+    return drifts ? AH_SAMPLER_DRIFTS : AH_SAMPLER_SPREADS;
 }

@@ -15,7 +15,7 @@
  *     struct ah_sampler sampler = {.samples_min = 10, .block_s = 0.005, .budget_s = 2};
  *     rc = ah_sampler_measure(&sampler, works, n, series, err);   // series[i].values: seconds per repeat
  *     metric = ah_sampler_rate(&series[0], bytes);
- *     if (ah_sampler_noise(&series[0], "read by 2 threads", text, sizeof text)) ...
+ *     if (ah_sampler_judge(&series[0], &amount) != AH_SAMPLER_CALM) ...
  *
  * Time comes from the work and from `clock`, so that tests bring their own. Nothing allocates.
  */
@@ -30,7 +30,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AH_SAMPLER_SAMPLES_MIN = 10, AH_SAMPLER_SAMPLES_MAX = 64, AH_SAMPLER_NOISE_MAX = 192 };
+enum { AH_SAMPLER_SAMPLES_MIN = 10, AH_SAMPLER_SAMPLES_MAX = 64 };
 
 struct ah_sampler_work {
     /* Does the work `repeats` (>= 1) times; `ret_seconds` > 0: how long that took. 0 or an ah_err. */
@@ -65,9 +65,9 @@ struct ah_sampler_series {
 /* Warms `work` up until three blocks in a row agree within 3 %, or for `warm_s`; `ret_repeats` make a block.
  */
 int ah_sampler_settle(const struct ah_sampler *sampler, const struct ah_sampler_work *work,
-                      uint64_t *ret_repeats, struct ah_error *err);
+                      uint64_t *ret_repeats, double *ret_seconds, struct ah_error *err);
 
-/* One sample: seconds per repeat of the fastest block. */
+/* One sample: seconds per repeat of the fastest of sampler->blocks blocks. */
 int ah_sampler_sample(const struct ah_sampler *sampler, const struct ah_sampler_work *work, uint64_t repeats,
                       double *ret_seconds, struct ah_error *err);
 
@@ -89,9 +89,10 @@ int ah_sampler_measure(const struct ah_sampler *sampler, const struct ah_sampler
 struct ah_metric ah_sampler_metric(const struct ah_sampler_series *series, double scale);
 struct ah_metric ah_sampler_rate(const struct ah_sampler_series *series, double amount);
 
-/* True when the series should not be believed blindly: it spreads (MAD above 3 % of the median), or it drifts
- * (the medians of its halves, the middle one left out, differ by more than 5 % and by more than 3 MAD).
- * `text` then holds a sentence that begins with `what`. */
-bool ah_sampler_noise(const struct ah_sampler_series *series, const char *what, char *ret_text, size_t size);
+/* Why a series should not be believed blindly: it SPREADS (MAD above 3 % of the median), or it DRIFTS (the
+ * medians of its halves, a middle sample left out, differ by more than 5 % and by more than 3 MAD). `ret_amount`:
+ * that share of the median. */
+enum ah_sampler_noise { AH_SAMPLER_CALM, AH_SAMPLER_SPREADS, AH_SAMPLER_DRIFTS };
+enum ah_sampler_noise ah_sampler_judge(const struct ah_sampler_series *series, double *ret_amount);
 
 #endif

@@ -229,7 +229,7 @@ int ah_cli_main(const struct ah_verb *const *verbs, int argc, char **argv)
     if (ah_cli_flush(&cli, &err)) {
         ah_buffer_clear(&cli.out);
         int failed = ah_cli_fail(&cli, &err);
-        status = status ? status : failed;
+        status = status > failed ? status : failed;
     }
     ah_buffer_release(&cli.out);
     ah_arena_release(&cli.arena);

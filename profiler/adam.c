@@ -10,7 +10,6 @@
  */
 #include "profiler/measure_internal.h"
 
-#include "profiler/bandwidth.h"
 #include "profiler/optimizer_internal.h"
 
 #include <stdlib.h>
@@ -156,13 +155,12 @@ int ah_adam_measure(struct ah_measure *measure, struct ah_error *err)
     if (!machine->adam)
         return ah_error_memory(err);
     struct ah_bandwidth *bandwidth = NULL;
-    int rc = ah_bandwidth_new(&bandwidth, ah_measure_fit(measure, measure->limits->memory_bytes), err);
+    int rc = ah_measure_bandwidth(measure, &bandwidth, err);
     ah_measure_sets(measure, (unsigned)n + 1);
     for (size_t i = 0; i < n && rc == AH_OK; i++)
         rc = measure_side(measure, AH_HOST, counts[i], bandwidth, err);
     bool shared = measure->info.kind == AH_DEVICE_CPU; /* the device's memory is the host's */
     if (rc == AH_OK)
         rc = measure_side(measure, AH_DEVICE, measure->compute_threads, shared ? bandwidth : NULL, err);
-    ah_bandwidth_free(bandwidth);
     return rc;
 }

@@ -27,7 +27,7 @@ enum {
 };
 
 /* A part runs for BLOCKS blocks at a time, in ops of at most a block each. */
-#define BLOCKS 4
+#define BLOCKS 3
 
 struct stand {
     struct ah_device *device;

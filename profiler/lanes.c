@@ -137,13 +137,22 @@ static void fill_pattern(uint16_t *to, uint64_t count, uint64_t *state)
     }
 }
 
+/* The pattern's first bytes, then what is there again and again. */
+static void fill_host(unsigned char *to, uint64_t bytes, uint64_t *state)
+{
+    uint64_t first = bytes < AH_LANES_STAGE_BYTES ? bytes : AH_LANES_STAGE_BYTES;
+    fill_pattern((void *)to, first / 2, state);
+    for (uint64_t done = first; done < bytes; done += first)
+        memcpy(to + done, to, bytes - done < first ? bytes - done : first);
+}
+
 int ah_lanes_fill(struct ah_device *device, struct ah_ref ref, uint64_t bytes, struct ah_ref stage,
                   struct ah_error *err)
 {
     uint64_t state = ref.offset_bytes + 1;
     void *host = ah_device_pointer(device, ref);
     if (host) {
-        fill_pattern(host, bytes / 2, &state);
+        fill_host(host, bytes, &state);
         return AH_OK;
     }
     fill_pattern(ah_device_pointer(device, stage), AH_LANES_STAGE_BYTES / 2, &state);

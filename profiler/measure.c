@@ -164,6 +164,18 @@ int ah_measure_open(const struct ah_measure *measure, const uint64_t arena_bytes
     return ah_device_open(ret_device, measure->driver, &options, err);
 }
 
+int ah_measure_bandwidth(struct ah_measure *measure, struct ah_bandwidth **ret_bandwidth,
+                         struct ah_error *err)
+{
+    int rc = AH_OK;
+    if (!measure->bandwidth)
+        rc = ah_bandwidth_new(&measure->bandwidth, ah_measure_fit(measure, measure->limits->memory_bytes),
+                              err);
+    if (rc == AH_OK)
+        *ret_bandwidth = measure->bandwidth;
+    return rc;
+}
+
 uint64_t ah_measure_fit(const struct ah_measure *measure, uint64_t bytes)
 {
     const uint64_t mib = UINT64_C(1) << 20;

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/topology.h"
+#include "profiler/bandwidth.h"
 #include "profiler/load.h"
 #include "profiler/profiler.h"
 #include "profiler/sampler.h"
@@ -72,7 +73,8 @@ struct ah_measure {
     unsigned
         compute_threads; /* of the compute and the host lane when both are to run: the device's own default */
     unsigned host_threads;
-    uint64_t available_bytes; /* of host memory, at the start */
+    uint64_t available_bytes;       /* of host memory, at the start */
+    struct ah_bandwidth *bandwidth; /* owned; made by the first part that wants it */
 
     enum ah_profiler_part part; /* running */
     double parts_s;             /* sum of part_s of all chosen parts, and of those done */
@@ -110,6 +112,10 @@ size_t ah_measure_threads(const struct ah_measure *measure, unsigned ret_counts[
 int ah_measure_open(const struct ah_measure *measure, const uint64_t arena_bytes[AH_ARENA_KINDS],
                     unsigned compute_threads, unsigned host_threads, bool throttled,
                     struct ah_device **ret_device, struct ah_error *err);
+
+/* The arrays for passes over host memory, *borrowed*. */
+int ah_measure_bandwidth(struct ah_measure *measure, struct ah_bandwidth **ret_bandwidth,
+                         struct ah_error *err);
 
 /* `bytes`, or less where that is more than 1/16 of the host memory that was available; a multiple of 1 MiB.
  */

@@ -4,8 +4,6 @@
  */
 #include "profiler/measure_internal.h"
 
-#include "profiler/bandwidth.h"
-
 enum { PATTERNS = 4 };
 
 struct pattern_work {
@@ -52,10 +50,11 @@ int ah_memory_measure(struct ah_measure *measure, struct ah_error *err)
     if (!machine->memory)
         return ah_error_memory(err);
     struct ah_bandwidth *bandwidth = NULL;
-    int rc = ah_bandwidth_new(&bandwidth, ah_measure_fit(measure, measure->limits->memory_bytes), err);
+    int rc = ah_measure_bandwidth(measure, &bandwidth, err);
     ah_measure_sets(measure, (unsigned)n);
     for (size_t i = 0; i < n && rc == AH_OK; i++)
         rc = measure_patterns(measure, bandwidth, counts[i], err);
-    ah_bandwidth_free(bandwidth);
+    if (bandwidth)
+        ah_bandwidth_rest(bandwidth);
     return rc;
 }

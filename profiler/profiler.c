@@ -23,12 +23,12 @@ enum { NOISE_SENTENCES_MAX = 64 };
 /* Shapes are (rows, columns, inner) of GPT-2 124M's products for as many tokens as the first number, and a square.
  * The first one is also what the other lanes are measured beside. */
 static const struct ah_measure_limits quick_limits = {
-    .part_s = {[AH_PROFILER_MATMUL] = 6,
-               [AH_PROFILER_MEMORY] = 2,
-               [AH_PROFILER_LINKS] = 2,
-               [AH_PROFILER_ADAM] = 3,
-               [AH_PROFILER_BESIDE] = 3,
-               [AH_PROFILER_DISK] = 1.5},
+    .part_s = {[AH_PROFILER_MATMUL] = 5,
+               [AH_PROFILER_MEMORY] = 1.5,
+               [AH_PROFILER_LINKS] = 1.5,
+               [AH_PROFILER_ADAM] = 2.5,
+               [AH_PROFILER_BESIDE] = 2.5,
+               [AH_PROFILER_DISK] = 1},
     .samples_min = 11,
     .samples_max = 33,
     .block_s = 0.004,
@@ -225,6 +225,7 @@ int ah_profiler_run_within(struct ah_document *ret_document, const struct ah_pro
         rc = begin(&measure, err);
     if (rc == AH_OK)
         rc = run_parts(&measure, err);
+    ah_bandwidth_free(measure.bandwidth);
     ah_topology_release(&measure.topology);
     if (rc)
         ah_document_release(&document);

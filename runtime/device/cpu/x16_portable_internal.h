@@ -16,9 +16,10 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Inlining is left to the compiler: loops over lanes in every entry of the table would be very much code. */
 #define X16_TABLE ah_kernels_portable
 #define X16_ENTRY static
-#define X16_FN    static inline __attribute__((always_inline, unused))
+#define X16_FN    static inline __attribute__((unused))
 
 struct x16f {
     float lane[16];

@@ -68,6 +68,12 @@ static int store_scalar(const struct ah_field *field, const void *place, struct 
     return AH_OK;
 }
 
+static int fail_inside(const struct walk *walk)
+{
+    return ah_error_set(walk->err, AH_E_USAGE, "'%s': nothing is inside '%.*s'", walk->path,
+                        (int)(walk->at - walk->path), walk->path);
+}
+
 static int lookup_map(const struct walk *walk, const struct ah_field *field, struct ah_value *ret_value)
 {
     const struct ah_text_pair *pairs =
@@ -123,7 +129,9 @@ static int step_field(struct walk *walk, const struct ah_field *field, bool *ret
         *ret_value = (struct ah_value){AH_VALUE_GROUP, (double)ah_field_items(field, walk->group), NULL};
         return AH_OK;
     }
-    if (field->list && *walk->at == '[') {
+    if (field->list && *walk->at != '[')
+        return fail_inside(walk);
+    if (field->list) {
         int rc = step_index(walk, field, &place);
         if (rc)
             return rc;
@@ -138,8 +146,7 @@ static int step_field(struct walk *walk, const struct ah_field *field, bool *ret
     if (*ret_inside)
         return AH_OK;
     if (*walk->at)
-        return ah_error_set(walk->err, AH_E_USAGE, "'%s': nothing is inside '%.*s'", walk->path,
-                            (int)(walk->at - walk->path), walk->path);
+        return fail_inside(walk);
     if (field->type == AH_FIELD_GROUP) {
         *ret_value = (struct ah_value){.kind = AH_VALUE_GROUP};
         return AH_OK;

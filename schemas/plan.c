@@ -34,6 +34,11 @@ enum { OPS_MAX = 1000000 };
         .name = #member, AH_COUNT_AT(tag, member), .flags = AH_FIELD_OPTIONAL, .max = (most),                \
         .about = (sentence)                                                                                  \
     }
+#define POSITION(tag, member, sentence)                                                                      \
+    {                                                                                                        \
+        .name = #member, AH_COUNT_AT(tag, member), .flags = AH_FIELD_OPTIONAL, .max = OPS_MAX - 1,           \
+        .fallback = (double)AH_PLAN_NOWHERE, .about = (sentence)                                             \
+    }
 #define US(tag, member, sentence)                                                                            \
     {                                                                                                        \
         .name = #member, AH_NUMBER_AT(tag, member), .max = 1e15, .about = (sentence)                         \
@@ -205,13 +210,31 @@ static const struct ah_field op_fields[] = {
     WORDS(ah_plan_op, lane, ah_words_plan_lane, "Which lane does it."),
     COUNT(ah_plan_op, block, 0, 10001, "For which block."),
     OPTIONAL_COUNT(ah_plan_op, micro_batch, 16777216, "For which micro-batch."),
-    OPTIONAL_COUNT(ah_plan_op, position, COUNT_MAX, "Compute position of an op of the compute lane."),
-    OPTIONAL_COUNT(ah_plan_op, issue_after, COUNT_MAX, "Compute position before which it may not start."),
-    OPTIONAL_COUNT(ah_plan_op, due_before, COUNT_MAX, "Compute position that needs it."),
+    POSITION(ah_plan_op, position, "Compute position of an op of the compute lane."),
+    POSITION(ah_plan_op, issue_after, "Compute position before which it may not start."),
+    POSITION(ah_plan_op, due_before, "Compute position that needs it."),
     OPTIONAL_COUNT(ah_plan_op, bytes, COUNT_MAX, "Bytes over the link, all tiles."),
     US(ah_plan_op, us, "Predicted time, all tiles."),
     {0}};
-TABLE(op, ah_plan_op, "op", "Something that a lane does in every iteration.");
+#define OTHER_LANE(name)                                                                                     \
+    {"lane", name, AH_RULE_FORBIDS, "position", NULL, "belongs to ops of the compute lane"},                 \
+        {"lane", name, AH_RULE_REQUIRES, "issue_after", NULL, "is missing; ops beside compute have it"},     \
+    {                                                                                                        \
+        "lane", name, AH_RULE_REQUIRES, "due_before", NULL, "is missing; ops beside compute have it"         \
+    }
+static const struct ah_rule op_rules[] = {
+    {"lane", "compute", AH_RULE_REQUIRES, "position", NULL, "is missing; ops of the compute lane have it"},
+    {"lane", "compute", AH_RULE_FORBIDS, "issue_after", NULL, "does not belong to ops of the compute lane"},
+    {"lane", "compute", AH_RULE_FORBIDS, "due_before", NULL, "does not belong to ops of the compute lane"},
+    OTHER_LANE("h2d"),
+    OTHER_LANE("d2h"),
+    OTHER_LANE("host"),
+    {0}};
+static const struct ah_table op_table = {.name = "op",
+                                         .about = "Something that a lane does in every iteration.",
+                                         .bytes = sizeof(struct ah_plan_op),
+                                         .fields = op_fields,
+                                         .rules = op_rules};
 
 #define LANE(member)                                                                                         \
     {                                                                                                        \

@@ -107,14 +107,17 @@ struct ah_plan_block {
     enum ah_accumulator accumulator; /* where gradients of several micro-batches are summed */
 };
 
+/* Where an op has no such position. */
+#define AH_PLAN_NOWHERE ((UINT64_C(1) << 53) - 1)
+
 struct ah_plan_op {
     enum ah_plan_op_kind op;
     enum ah_plan_lane lane;
     uint64_t block;
     uint64_t micro_batch;
-    uint64_t position;    /* compute ops: their own */
-    uint64_t issue_after; /* other ops */
-    uint64_t due_before;  /* other ops */
+    uint64_t position;    /* ops of the compute lane; else AH_PLAN_NOWHERE */
+    uint64_t issue_after; /* ops of other lanes; else AH_PLAN_NOWHERE */
+    uint64_t due_before;  /* the same */
     uint64_t bytes;       /* over the link, all tiles */
     double us;            /* predicted, all tiles */
 };

@@ -68,6 +68,11 @@ static int check_signature(const struct ah_plan *plan, struct ah_error *err)
     return AH_OK;
 }
 
+static bool beyond(const struct ah_plan *plan, uint64_t position)
+{
+    return position != AH_PLAN_NOWHERE && position >= plan->arena.positions;
+}
+
 static int check_blocks(const struct ah_plan *plan, struct ah_error *err)
 {
     for (size_t i = 0; i < plan->n_blocks; i++)
@@ -78,9 +83,8 @@ static int check_blocks(const struct ah_plan *plan, struct ah_error *err)
         if (plan->ops[i].block >= plan->n_blocks)
             return ah_meaning_fail(err, "ops", "[%zu].block: there is no block %" PRIu64, i,
                                    plan->ops[i].block);
-        if (plan->ops[i].position >= plan->arena.positions ||
-            plan->ops[i].issue_after >= plan->arena.positions ||
-            plan->ops[i].due_before >= plan->arena.positions)
+        if (beyond(plan, plan->ops[i].position) || beyond(plan, plan->ops[i].issue_after) ||
+            beyond(plan, plan->ops[i].due_before))
             return ah_meaning_fail(err, "ops",
                                    "[%zu]: a position is not below the %" PRIu64 " of arena.positions", i,
                                    plan->arena.positions);

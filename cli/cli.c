@@ -77,8 +77,10 @@ void ah_cli_note(struct ah_cli *cli, const char *format, ...)
 const char *ah_cli_clean(struct ah_cli *cli, const char *text)
 {
     char *copy = ah_arena_strdup(&cli->arena, text);
-    if (!copy)
+    if (!copy) {
+        cli->out.failed = true;
         return "";
+    }
     ah_terminal_clean(copy);
     return copy;
 }

@@ -81,7 +81,7 @@ int ah_cli_fail(struct ah_cli *cli, const struct ah_error *err);
 /* A remark for the person on standard error, `autohete: <sentence>`; nothing with --json. */
 void ah_cli_note(struct ah_cli *cli, const char *format, ...) AH_PRINTF(2, 3);
 
-/* A copy of `text`, in the arena, that is safe on a terminal; "" when out of memory. */
+/* A copy of `text`, in the arena, that is safe on a terminal; "" when out of memory, which `out` then knows. */
 const char *ah_cli_clean(struct ah_cli *cli, const char *text);
 
 /* Writes `out` to standard output and empties it. AH_E_IO says why it cannot be written. */

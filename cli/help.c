@@ -19,9 +19,10 @@ static const char *spell(char out[SPELLING_MAX], const struct ah_option *option)
     return out;
 }
 
-/* Appends `text` word by word, broken before HELP_COLUMNS; later lines begin with `indent` blanks. */
-static void put_wrapped(struct ah_buffer *out, const char *text, size_t column, size_t indent)
+/* Appends `text` word by word, from column `indent` on, broken before HELP_COLUMNS. */
+static void put_wrapped(struct ah_buffer *out, const char *text, size_t indent)
 {
+    size_t column = indent;
     for (bool first = true; *text; first = false) {
         size_t length = strcspn(text, " ");
         if (!first && column + 1 + length > HELP_COLUMNS - 2) {
@@ -38,6 +39,16 @@ static void put_wrapped(struct ah_buffer *out, const char *text, size_t column, 
     ah_buffer_puts(out, "\n");
 }
 
+/* Wraps and releases `text`. */
+static void put_buffer(struct ah_buffer *out, struct ah_buffer *text, size_t indent)
+{
+    if (text->failed)
+        out->failed = true;
+    else
+        put_wrapped(out, text->data, indent);
+    ah_buffer_release(text);
+}
+
 static void put_paragraphs(struct ah_buffer *out, const char *text)
 {
     while (*text) {
@@ -45,11 +56,7 @@ static void put_paragraphs(struct ah_buffer *out, const char *text)
         size_t length = end ? (size_t)(end - text) : strlen(text);
         struct ah_buffer paragraph = {0};
         ah_buffer_append(&paragraph, text, length);
-        if (paragraph.failed)
-            out->failed = true;
-        else
-            put_wrapped(out, paragraph.data, 0, 0);
-        ah_buffer_release(&paragraph);
+        put_buffer(out, &paragraph, 0);
         ah_buffer_puts(out, "\n");
         text += length + (end ? 2 : 0);
     }
@@ -65,10 +72,13 @@ static void put_option(struct ah_cli *cli, const struct ah_option *option)
         ah_buffer_printf(&cli->out, "\n%*s", HELP_INDENT, "");
     else
         ah_buffer_printf(&cli->out, "%*s", (int)(HELP_INDENT - 2 - strlen(spelling)), "");
-    char text[512];
-    const char *words = option->words ? ah_options_join(option->words, &cli->arena) : "";
-    snprintf(text, sizeof text, "%s%s%s", option->help, *words ? ": " : "", words);
-    put_wrapped(&cli->out, text, HELP_INDENT, HELP_INDENT);
+    struct ah_buffer text = {0};
+    ah_buffer_puts(&text, option->help);
+    if (option->words) {
+        ah_buffer_puts(&text, ": ");
+        ah_options_join(&text, option->words);
+    }
+    put_buffer(&cli->out, &text, HELP_INDENT);
 }
 
 /* "[-o FILE] [--quick] FILE..." */
@@ -101,15 +111,11 @@ static void put_usage(struct ah_cli *cli, const struct ah_verb *verb)
     put_syntax(&syntax, &verb->syntax);
     struct ah_buffer *out = &cli->out;
     size_t from = out->size;
-    if (syntax.failed)
-        out->failed = true;
-    else
-        put_wrapped(out, syntax.data, strlen(start), strlen(start));
+    put_buffer(out, &syntax, strlen(start));
     /* A tab kept an option and its value on one line. */
     for (size_t i = from; i < out->size; i++)
         if (out->data[i] == '\t')
             out->data[i] = ' ';
-    ah_buffer_release(&syntax);
 }
 
 static void put_heading(struct ah_cli *cli, const char *text)

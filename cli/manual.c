@@ -5,7 +5,6 @@
 #include "cli/manual.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { MANUAL_COLUMNS = 80 };
@@ -128,31 +127,42 @@ static void put_text(struct ah_buffer *out, const char *text)
     ah_buffer_puts(out, "\n");
 }
 
-/* As a sentence: with a capital letter and a full stop. */
-static void put_clause(struct ah_buffer *out, const char *clause, const char *rest)
+/* Fills lines with `text` and releases it. */
+static void put_buffer(struct ah_buffer *out, struct ah_buffer *text)
 {
-    char text[512];
-    snprintf(text, sizeof text, "%c%s%s%s.", toupper((unsigned char)clause[0]), clause + 1, *rest ? ": " : "",
-             rest);
-    put_text(out, text);
+    if (text->failed)
+        out->failed = true;
+    else
+        put_text(out, text->data);
+    ah_buffer_release(text);
 }
 
-static void put_paragraphs(struct ah_buffer *out, const char *text, struct ah_arena *arena)
+/* As a sentence: with a capital letter and a full stop. `words` (optional) are listed at its end. */
+static void put_clause(struct ah_buffer *out, const char *clause, const char *const *words)
+{
+    struct ah_buffer text = {0};
+    ah_buffer_printf(&text, "%c%s", toupper((unsigned char)clause[0]), clause + 1);
+    if (words) {
+        ah_buffer_puts(&text, ": ");
+        ah_options_join(&text, words);
+    }
+    ah_buffer_puts(&text, ".");
+    put_buffer(out, &text);
+}
+
+static void put_paragraphs(struct ah_buffer *out, const char *text)
 {
     for (const char *end; *text; text = end) {
         const char *gap = strstr(text, "\n\n");
         end = gap ? gap + 2 : text + strlen(text);
-        const char *paragraph = ah_arena_strndup(arena, text, gap ? (size_t)(gap - text) : strlen(text));
-        if (!paragraph) {
-            out->failed = true;
-            return;
-        }
-        put_text(out, paragraph);
+        struct ah_buffer paragraph = {0};
+        ah_buffer_append(&paragraph, text, gap ? (size_t)(gap - text) : strlen(text));
+        put_buffer(out, &paragraph);
         ah_buffer_puts(out, gap ? ".Pp\n" : "");
     }
 }
 
-static void put_option(struct ah_buffer *out, const struct ah_option *option, struct ah_arena *arena)
+static void put_option(struct ah_buffer *out, const struct ah_option *option)
 {
     ah_buffer_puts(out, ".It ");
     if (option->letter)
@@ -161,13 +171,13 @@ static void put_option(struct ah_buffer *out, const struct ah_option *option, st
     if (option->value)
         ah_buffer_printf(out, " Ar %s", option->value);
     ah_buffer_puts(out, "\n");
-    put_clause(out, option->help, option->words ? ah_options_join(option->words, arena) : "");
+    put_clause(out, option->help, option->words);
 }
 
-static void put_options(struct ah_buffer *out, const struct ah_option *table, struct ah_arena *arena)
+static void put_options(struct ah_buffer *out, const struct ah_option *table)
 {
     for (const struct ah_option *option = table; option && option->name; option++)
-        put_option(out, option, arena);
+        put_option(out, option);
 }
 
 static void put_synopsis(struct ah_buffer *out, const struct ah_verb *verb)
@@ -187,13 +197,13 @@ static void put_synopsis(struct ah_buffer *out, const struct ah_verb *verb)
                          i == 1 && operands->max > 2 ? " ..." : "");
 }
 
-static void put_verb(struct ah_buffer *out, const struct ah_verb *verb, struct ah_arena *arena)
+static void put_verb(struct ah_buffer *out, const struct ah_verb *verb)
 {
     ah_buffer_printf(out, ".It Cm %s\n", verb->name);
-    put_paragraphs(out, verb->description, arena);
+    put_paragraphs(out, verb->description);
     if (verb->syntax.options) {
         ah_buffer_puts(out, ".Bl -tag -width Ds\n");
-        put_options(out, verb->syntax.options, arena);
+        put_options(out, verb->syntax.options);
         ah_buffer_puts(out, ".El\n");
     }
 }
@@ -205,12 +215,12 @@ static void put_examples(struct ah_buffer *out, const struct ah_verb *const *ver
         for (size_t i = 0; i < AH_VERB_EXAMPLES && (*verbs)->examples[i].command; i++) {
             const struct ah_example *example = &(*verbs)->examples[i];
             ah_buffer_printf(out, ".It Li \"autohete %s\"\n", example->command);
-            put_clause(out, example->purpose, "");
+            put_clause(out, example->purpose, NULL);
         }
     ah_buffer_puts(out, ".El\n");
 }
 
-void ah_manual_print(const struct ah_verb *const *verbs, struct ah_arena *arena, struct ah_buffer *out)
+void ah_manual_print(const struct ah_verb *const *verbs, struct ah_buffer *out)
 {
     ah_buffer_puts(out, head);
     for (const struct ah_verb *const *verb = verbs; *verb; verb++)
@@ -218,9 +228,9 @@ void ah_manual_print(const struct ah_verb *const *verbs, struct ah_arena *arena,
     ah_buffer_puts(out, ".Nm\n.Fl -version\n");
     ah_buffer_puts(out, description);
     for (const struct ah_verb *const *verb = verbs; *verb; verb++)
-        put_verb(out, *verb, arena);
+        put_verb(out, *verb);
     ah_buffer_puts(out, ".El\n.Pp\nEvery verb also takes:\n.Bl -tag -width Ds\n");
-    put_options(out, ah_options_common, arena);
+    put_options(out, ah_options_common);
     ah_buffer_puts(out, ".El\n");
     /* In the order of mdoc(7): examples come after the exit status. */
     ah_buffer_puts(out, tail);

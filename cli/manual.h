@@ -10,6 +10,6 @@
 #include "base/buffer.h"
 #include "cli/cli.h"
 
-void ah_manual_print(const struct ah_verb *const *verbs, struct ah_arena *arena, struct ah_buffer *out);
+void ah_manual_print(const struct ah_verb *const *verbs, struct ah_buffer *out);
 
 #endif

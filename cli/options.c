@@ -5,7 +5,6 @@
  */
 #include "cli/options.h"
 
-#include "base/buffer.h"
 #include "base/units.h"
 
 #include <stdint.h>
@@ -43,14 +42,10 @@ static size_t list_length(const char *const *words)
     return n;
 }
 
-const char *ah_options_join(const char *const *words, struct ah_arena *arena)
+void ah_options_join(struct ah_buffer *out, const char *const *words)
 {
-    struct ah_buffer text = {0};
     for (size_t i = 0; words[i]; i++)
-        ah_buffer_printf(&text, "%s%s", i ? ", " : "", words[i]);
-    const char *copy = text.failed || !text.size ? NULL : ah_arena_strndup(arena, text.data, text.size);
-    ah_buffer_release(&text);
-    return copy ? copy : "";
+        ah_buffer_printf(out, "%s%s", i ? ", " : "", words[i]);
 }
 
 static unsigned least(unsigned a, unsigned b)
@@ -134,9 +129,14 @@ static int word_unknown(struct option_reader *reader, const char *what, const ch
                         const char *const *words)
 {
     const char *near = ah_options_nearest(text, words, list_length(words));
-    return ah_error_set(reader->err, AH_E_USAGE, "%s: '%s' is not one of %s%s%s%s", what, text,
-                        ah_options_join(words, reader->arena), near ? "; did you mean '" : "",
-                        near ? near : "", near ? "'?" : "");
+    struct ah_buffer known = {0};
+    ah_options_join(&known, words);
+    int rc = known.failed ? ah_error_memory(reader->err)
+                          : ah_error_set(reader->err, AH_E_USAGE, "%s: '%s' is not one of %s%s%s%s", what,
+                                         text, known.data, near ? "; did you mean '" : "", near ? near : "",
+                                         near ? "'?" : "");
+    ah_buffer_release(&known);
+    return rc;
 }
 
 static int store_word(struct option_reader *reader, const struct option_found *found, const char *text,

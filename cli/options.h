@@ -20,6 +20,7 @@
 #define AH_CLI_OPTIONS_H
 
 #include "base/arena.h"
+#include "base/buffer.h"
 #include "base/error.h"
 
 #include <stdbool.h>
@@ -87,8 +88,8 @@ extern const struct ah_option ah_options_common[];
 int ah_options_parse(const struct ah_option_syntax *syntax, const char *const *words, struct ah_arena *arena,
                      void *ret_options, struct ah_arguments *ret_arguments, struct ah_error *err);
 
-/* "cpu, cuda" in arena; "" when out of memory. */
-const char *ah_options_join(const char *const *words, struct ah_arena *arena);
+/* Appends "cpu, cuda". */
+void ah_options_join(struct ah_buffer *out, const char *const *words);
 
 /* The candidate that a mistyped word most likely meant: the one with the fewest edits (insert, delete,
  * change, swap of neighbours), at most a third of its length and at least one; NULL when none is near. */

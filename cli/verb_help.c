@@ -19,7 +19,7 @@ static const struct ah_option help_table[] = {{"man", 0, AH_OPTION_FLAG, NULL, N
 static int print_manual(struct ah_cli *cli)
 {
     struct ah_buffer manual = {0};
-    ah_manual_print(cli->verbs, &cli->arena, &manual);
+    ah_manual_print(cli->verbs, &manual);
     struct ah_emit emit = {.out = &cli->out};
     if (manual.failed)
         cli->out.failed = true;

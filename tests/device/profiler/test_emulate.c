@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CPU device, slowed: a profile under `emulate` shows the target's ratios within 5 %.
+ *
+ * Not a timed test: what is compared are rates of lanes that sleep until a deadline, against a throttle that
+ * follows from this run's own compute rate. One retry, for a machine that stops for seconds.
+ */
+#include "profiler/measure_internal.h"
+
+#include "tests/support/check.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+static const struct ah_measure_limits small = {
+    .part_s = {0.5, 0.1, 0.5, 0.5, 0.5, 0.1},
+    .samples_min = 10,
+    .samples_max = 12,
+    .block_s = 0.004,
+    .warm_s = 0.05,
+    .shapes = {{64, 256, 256}},
+    .n_shapes = 1,
+    .product_s = 0.01,
+    .thread_counts = 1,
+    .memory_bytes = 16 * MIB,
+    .link_bytes = 8 * MIB,
+    .link_factor = 4,
+    .adam_params = MIB,
+};
+
+enum { RATIOS = 3 };
+
+static void ratios_of(const struct ah_machine *machine, double ret_ratios[RATIOS])
+{
+    double compute = ah_machine_matmul_flops_per_s(machine, AH_FP32);
+    ret_ratios[0] = ah_machine_link_bytes_per_s(machine, AH_H2D) / compute;
+    ret_ratios[1] = ah_machine_link_bytes_per_s(machine, AH_D2H) / compute;
+    ret_ratios[2] = ah_machine_adam_params_per_s(machine, AH_HOST, AH_FP32) / compute;
+}
+
+/* Profiles this machine as `target`; returns the worst relative error of a ratio. */
+static double worst_error(const struct ah_machine *target)
+{
+    struct ah_error err;
+    struct ah_document document = {0};
+    const struct ah_profiler_options options = {.parts = 1u << AH_PROFILER_LINKS | 1u << AH_PROFILER_ADAM,
+                                                .emulate = target};
+    double wanted[RATIOS];
+    double found[RATIOS];
+    double worst = 0;
+    CHECK_OK(ah_profiler_run_within(&document, &options, &small, &err), err);
+    ratios_of(target, wanted);
+    ratios_of(document.body.machine, found);
+    for (int i = 0; i < RATIOS; i++) {
+        printf("ratio %d: %.4g, wanted %.4g\n", i, found[i], wanted[i]);
+        worst = fmax(worst, fabs(found[i] / wanted[i] - 1));
+    }
+    ah_document_release(&document);
+    return worst;
+}
+
+/* This machine's compute rate in fp32, so that the target can be one whose lanes are slow beside it, whether
+ * products run at a teraflop or under a sanitizer. */
+static double compute_rate(void)
+{
+    struct ah_error err;
+    struct ah_document document = {0};
+    const struct ah_profiler_options options = {.parts = 1u << AH_PROFILER_MATMUL};
+    CHECK_OK(ah_profiler_run_within(&document, &options, &small, &err), err);
+    double rate = ah_machine_matmul_flops_per_s(document.body.machine, AH_FP32);
+    ah_document_release(&document);
+    return rate;
+}
+
+static void test_emulate__lanes_show_the_targets_ratios(void **state)
+{
+    (void)state;
+    struct ah_machine_matmul product = {.dtype = AH_FP32, .threads = 1};
+    struct ah_machine_link links[] = {
+        {.direction = AH_H2D, .latency_us = 5, .bytes_per_s = {.median = 25e9}},
+        {.direction = AH_D2H, .latency_us = 5, .bytes_per_s = {.median = 20e9}}};
+    struct ah_machine_adam adam = {.side = AH_HOST, .weight_dtype = AH_FP32, .params_per_s = {.median = 4e9}};
+    const struct ah_machine target = {
+        .name = "target",
+        .matmul = &product,
+        .n_matmul = 1,
+        .links = links,
+        .n_links = 2,
+        .adam = &adam,
+        .n_adam = 1,
+    };
+    /* slower by about 500: 50 MB/s, 40 MB/s, 8 M parameters/s here */
+    product.flops_per_s.median = 500 * compute_rate();
+    double worst = worst_error(&target);
+    if (worst > 0.05)
+        worst = worst_error(&target);
+    assert_true(worst <= 0.05);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_emulate__lanes_show_the_targets_ratios)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -26,12 +26,13 @@ static void put_facts(struct ah_cli *cli, const struct ah_plan *plan)
                   plan->time.estimated ? " (some costs are estimated, not measured)" : "",
                   plan->tokens_per_s);
     ah_table_cell(&facts, "how good");
-    if (solver->bound_us > 0)
-        ah_table_cell(&facts, "%s: within %.1f %% of the bound, %s, that no plan can beat",
-                      ah_words_plan_status[solver->status], 100 * solver->gap,
+    if (solver->status == AH_PLAN_OPTIMAL)
+        ah_table_cell(&facts, "proven optimal");
+    else if (solver->bound_us > 0)
+        ah_table_cell(&facts, "within %.1f %% of the bound (%s), which no plan can beat", 100 * solver->gap,
                       ah_units_print_time(text, solver->bound_us));
     else
-        ah_table_cell(&facts, "%s", ah_words_plan_status[solver->status]);
+        ah_table_cell(&facts, "not known: there is no bound");
     ah_table_cell(&facts, "written by");
     ah_table_cell(&facts, "%s", plan->generator);
     ah_table_print(&facts, &cli->out, cli->out_style);

@@ -15,6 +15,8 @@
 #include "cli/verbs.h"
 #include "runtime/device/device.h"
 #include "runtime/device/plugin.h"
+#include "schemas/document.h"
+#include "schemas/machine.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -186,20 +188,27 @@ static void check_cuda_plugin(const struct doctor *doctor, struct finding *ret)
     }
 }
 
+/* The profile kept for this machine: there, valid, and how noisy. */
 static void check_profile(const struct doctor *doctor, struct finding *ret)
 {
     const char *path = NULL;
     struct ah_error err = {0};
+    struct ah_document profile = {0};
     if (ah_cache_path(NULL, doctor->arena, &path, &err)) {
         ret->state = STATE_NOTE;
         say(ret->detail, "%s", err.text);
-    } else if (access(path, R_OK) != 0) {
+    } else if (access(path, F_OK) != 0) {
         ret->state = STATE_ABSENT;
         say(ret->detail, "this machine was not measured yet");
         say(ret->fix, "autohete profile");
+    } else if (ah_document_load(&profile, path, AH_DOCUMENT_MACHINE, &err)) {
+        ret->state = STATE_NOTE;
+        say(ret->detail, "%s", err.text);
+        say(ret->fix, "autohete profile");
     } else {
-        say(ret->detail, "%s", path);
+        say(ret->detail, "%s, %zu remarks on noise", path, profile.body.machine->n_noise);
     }
+    ah_document_release(&profile);
 }
 
 static const struct {

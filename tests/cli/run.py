@@ -10,7 +10,8 @@ A case is a text file, read line by line, in an empty folder of its own:
     file NAME                 a file with the following lines, each after "| "
     | line
     bytes NAME EXPRESSION     a file with the bytes (or text) of a Python expression; example(PATH) reads a JSON
-                              example of the repository, dump(VALUE) prints JSON
+                              example of the repository, dump(VALUE) prints JSON; documents of other kinds are
+                              in $ROOT/tests/cli/documents
     $ COMMAND                 bash, goes on in lines after "> "; `autohete` is the program, $ROOT the repository
     exit N                    how the command above ends; 0 where not said
     out REGEX                 found in its standard output (lines: ^ and $)

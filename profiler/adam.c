@@ -14,19 +14,20 @@
 
 #include <stdlib.h>
 
-enum { FP32_WEIGHTS, BF16_WEIGHTS, MOVING, WORKS, TILE_MAX = 4 << 20, TILE_UNIT = 4096 };
+enum { MOVING, TILE_MAX = 4 << 20, TILE_UNIT = 4096 };
 
 /* An op of a slow lane takes at most this many blocks. */
 #define SLOW_BLOCKS 4.0
 
 struct adam {
     struct ah_optimizer_layout layout;
-    struct ah_optimizer_work weights[2]; /* FP32_WEIGHTS, BF16_WEIGHTS */
-    struct ah_bandwidth *bandwidth;      /* of the host; NULL: measured by copies */
+    struct ah_optimizer_work kinds[AH_OPTIMIZER_KINDS];
+    unsigned n;                     /* kinds measured */
+    struct ah_bandwidth *bandwidth; /* of the host; NULL: measured by copies */
     struct ah_op copy;
     struct ah_lanes_work copies;
-    struct ah_sampler_work works[WORKS];
-    struct ah_sampler_series series[WORKS];
+    struct ah_sampler_work works[1 + AH_OPTIMIZER_KINDS]; /* MOVING, then the kinds */
+    struct ah_sampler_series series[1 + AH_OPTIMIZER_KINDS];
     double moved_bytes; /* by a repeat of MOVING */
     unsigned threads;
 };
@@ -40,12 +41,12 @@ static int run_scale(void *context, uint64_t repeats, double *ret_seconds, struc
 static int find_tile(const struct ah_measure *measure, struct ah_device *device, struct adam *adam,
                      uint64_t *ret_tile, struct ah_error *err)
 {
-    struct ah_optimizer_work *work = &adam->weights[FP32_WEIGHTS];
+    struct ah_optimizer_work *work = &adam->kinds[0];
     uint64_t tile = adam->layout.params < TILE_MAX ? adam->layout.params : TILE_MAX;
     uint64_t probe = tile / 16 / TILE_UNIT * TILE_UNIT;
     double seconds;
     probe = probe ? probe : TILE_UNIT;
-    ah_optimizer_build(work, device, &adam->layout, AH_FP32, probe);
+    ah_optimizer_build(work, device, &adam->layout, &ah_optimizer_kinds[0], probe);
     int rc = ah_lanes_run(&work->lane, 1, &seconds, err);
     if (rc)
         return rc;
@@ -60,14 +61,13 @@ static int find_tile(const struct ah_measure *measure, struct ah_device *device,
 static int build_works(const struct ah_measure *measure, struct ah_device *device, struct adam *adam,
                        struct ah_error *err)
 {
-    static const enum ah_dtype weights[] = {[FP32_WEIGHTS] = AH_FP32, [BF16_WEIGHTS] = AH_BF16};
     uint64_t tile;
     int rc = find_tile(measure, device, adam, &tile, err);
     if (rc)
         return rc;
-    for (int i = FP32_WEIGHTS; i <= BF16_WEIGHTS; i++) {
-        ah_optimizer_build(&adam->weights[i], device, &adam->layout, weights[i], tile);
-        adam->works[i] = ah_lanes_sampler_work(&adam->weights[i].lane);
+    for (unsigned i = 0; i < adam->n; i++) {
+        ah_optimizer_build(&adam->kinds[i], device, &adam->layout, &ah_optimizer_kinds[i], tile);
+        adam->works[1 + i] = ah_lanes_sampler_work(&adam->kinds[i].lane);
     }
     if (adam->bandwidth) {
         adam->works[MOVING] = (struct ah_sampler_work){.run = run_scale, .context = adam->bandwidth};
@@ -75,7 +75,7 @@ static int build_works(const struct ah_measure *measure, struct ah_device *devic
         return AH_OK;
     }
     adam->copy = (struct ah_op){.kind = AH_OP_COPY,
-                                .arg = {adam->layout.m, adam->layout.master},
+                                .arg = {adam->layout.m[AH_FP32], adam->layout.master},
                                 .u.copy = {4 * adam->layout.params}};
     adam->copies = (struct ah_lanes_work){device, AH_LANE_COMPUTE, &adam->copy, 1, 0};
     adam->works[MOVING] = ah_lanes_sampler_work(&adam->copies);
@@ -84,31 +84,32 @@ static int build_works(const struct ah_measure *measure, struct ah_device *devic
 }
 
 /* Median over rounds of AdamW's bytes per second over those of the pass that only moves data. */
-static double share_of(const struct adam *adam, int weights)
+static double share_of(const struct adam *adam, unsigned kind)
 {
-    struct ah_sampler_series shares = {.n = adam->series[weights].n};
-    double bytes = AH_OPTIMIZER_PARAM_BYTES * (double)adam->weights[weights].tile;
+    const struct ah_sampler_series *steps = &adam->series[1 + kind];
+    struct ah_sampler_series shares = {.n = steps->n};
+    double bytes = ah_optimizer_kinds[kind].param_bytes * (double)adam->kinds[kind].tile;
     for (size_t i = 0; i < shares.n; i++)
-        shares.values[i] =
-            bytes / adam->series[weights].values[i] / (adam->moved_bytes / adam->series[MOVING].values[i]);
+        shares.values[i] = bytes / steps->values[i] / (adam->moved_bytes / adam->series[MOVING].values[i]);
     return ah_sampler_metric(&shares, 1).median;
 }
 
 static void keep(struct ah_measure *measure, const struct adam *adam)
 {
-    for (int i = FP32_WEIGHTS; i <= BF16_WEIGHTS; i++) {
-        enum ah_dtype weight = i == BF16_WEIGHTS ? AH_BF16 : AH_FP32;
+    for (unsigned i = 0; i < adam->n; i++) {
+        const struct ah_optimizer_types *types = &ah_optimizer_kinds[i];
         measure->machine->adam[measure->machine->n_adam++] = (struct ah_machine_adam){
             .side = adam->layout.side,
             .threads = adam->threads,
-            .state_dtype = AH_FP32,
-            .gradient_dtype = weight,
-            .weight_dtype = weight,
-            .params_per_s = ah_sampler_rate(&adam->series[i], (double)adam->weights[i].tile),
+            .state_dtype = types->state,
+            .gradient_dtype = types->gradient,
+            .weight_dtype = types->weight,
+            .params_per_s = ah_sampler_rate(&adam->series[1 + i], (double)adam->kinds[i].tile),
             .bandwidth_share = share_of(adam, i),
         };
-        ah_measure_judge(measure, &adam->series[i], "%s %s weights on %u", ah_words_side[adam->layout.side],
-                         ah_words_dtype[weight], adam->threads);
+        ah_measure_judge(measure, &adam->series[1 + i], "%s %s weights, %s states on %u",
+                         ah_words_side[adam->layout.side], ah_words_dtype[types->weight],
+                         ah_words_dtype[types->state], adam->threads);
     }
 }
 
@@ -124,6 +125,7 @@ static int measure_side(struct ah_measure *measure, enum ah_side side, unsigned 
     if (!adam)
         return ah_error_memory(err);
     adam->layout = ah_optimizer_plan(side, ah_measure_fit(measure, 4 * measure->limits->adam_params) / 4);
+    adam->n = measure->limits->adam_kinds;
     adam->bandwidth = bandwidth;
     adam->threads = host || measure->info.kind == AH_DEVICE_CPU ? threads : 0;
 
@@ -136,7 +138,7 @@ static int measure_side(struct ah_measure *measure, enum ah_side side, unsigned 
     if (rc == AH_OK)
         rc = build_works(measure, device, adam, err);
     if (rc == AH_OK)
-        rc = ah_sampler_measure(&sampler, adam->works, WORKS, adam->series, err);
+        rc = ah_sampler_measure(&sampler, adam->works, 1 + adam->n, adam->series, err);
     if (rc == AH_OK)
         keep(measure, adam);
     if (bandwidth)
@@ -151,7 +153,8 @@ int ah_adam_measure(struct ah_measure *measure, struct ah_error *err)
     unsigned counts[AH_MEASURE_COUNTS_MAX];
     size_t n = ah_measure_threads(measure, counts);
     struct ah_machine *machine = measure->machine;
-    machine->adam = ah_arena_array(&measure->document->arena, 2 * (n + 1), sizeof *machine->adam);
+    machine->adam = ah_arena_array(&measure->document->arena, measure->limits->adam_kinds * (n + 1),
+                                   sizeof *machine->adam);
     if (!machine->adam)
         return ah_error_memory(err);
     struct ah_bandwidth *bandwidth = NULL;

@@ -8,7 +8,7 @@
  *
  *     compute    one product of the first shape, bf16 where the device has it
  *     h2d, d2h   copies through regions of their own
- *     host_adam  AdamW with bf16 weights, states in pageable memory
+ *     host_adam  AdamW with bf16 gradients and weights, states in pageable memory
  */
 #include "profiler/measure_internal.h"
 
@@ -122,7 +122,7 @@ static void build_copies(struct stand *stand, enum ah_direction direction, uint6
 
 static void build_adam(struct stand *stand, uint64_t tile)
 {
-    ah_optimizer_build(&stand->adam, stand->device, &stand->layout, AH_BF16, tile);
+    ah_optimizer_build(&stand->adam, stand->device, &stand->layout, &ah_optimizer_kinds[1], tile);
     stand->lanes[AH_PART_HOST_ADAM] = stand->adam.lane;
 }
 

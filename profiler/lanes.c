@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops on lanes as measured work. See lanes_internal.h.
+ * Ops on lanes as measured work. See lanes_internal.h. Spans are read onto the stack (at most 320 KiB): nothing
+ * allocates while something is measured.
  */
 #include "profiler/lanes_internal.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static int submit_next(struct ah_lanes_work *work, uint64_t *ret_ticket, struct ah_error *err)
@@ -27,14 +27,19 @@ static int read_spans(struct ah_lanes_work *work, uint64_t repeats, struct ah_sp
     return AH_OK;
 }
 
+static int check_repeats(uint64_t repeats, struct ah_error *err)
+{
+    if (repeats >= 1 && repeats <= AH_LANES_REPEATS_MAX)
+        return AH_OK;
+    return ah_error_set(err, AH_E_FAILED, "%llu ops at once on a lane", (unsigned long long)repeats);
+}
+
 int ah_lanes_run(void *context, uint64_t repeats, double *ret_seconds, struct ah_error *err)
 {
     struct ah_lanes_work *work = context;
-    struct ah_span *spans = malloc((size_t)repeats * sizeof *spans);
+    struct ah_span spans[AH_LANES_REPEATS_MAX];
     uint64_t ticket = 0;
-    int rc = AH_OK;
-    if (!spans)
-        return ah_error_memory(err);
+    int rc = check_repeats(repeats, err);
     for (uint64_t i = 0; rc == AH_OK && i < repeats; i++)
         rc = submit_next(work, &ticket, err);
     if (rc == AH_OK)
@@ -43,7 +48,6 @@ int ah_lanes_run(void *context, uint64_t repeats, double *ret_seconds, struct ah
         rc = read_spans(work, repeats, spans, err);
     if (rc == AH_OK)
         *ret_seconds = (double)(spans[repeats - 1].end_ns - spans[0].start_ns) * 1e-9;
-    free(spans);
     return rc;
 }
 
@@ -109,19 +113,19 @@ int ah_lanes_run_both(struct ah_lanes_work *const works[2], const uint64_t repea
                       double ret_seconds_each[2], struct ah_error *err)
 {
     uint64_t tickets[2] = {0, 0};
-    struct ah_span *storage = malloc((size_t)(repeats[0] + repeats[1]) * sizeof *storage);
-    if (!storage)
-        return ah_error_memory(err);
-    struct ah_span *const spans[2] = {storage, storage + repeats[0]};
-
-    int rc = submit_both(works, repeats, tickets, err);
+    struct ah_span of_lane[2][AH_LANES_REPEATS_MAX];
+    struct ah_span *const spans[2] = {of_lane[0], of_lane[1]};
+    int rc = check_repeats(repeats[0], err);
+    if (rc == AH_OK)
+        rc = check_repeats(repeats[1], err);
+    if (rc == AH_OK)
+        rc = submit_both(works, repeats, tickets, err);
     for (int lane = 0; lane < 2 && rc == AH_OK; lane++)
         rc = ah_device_wait(works[lane]->device, works[lane]->lane, tickets[lane], err);
     for (int lane = 0; lane < 2 && rc == AH_OK; lane++)
         rc = read_spans(works[lane], repeats[lane], spans[lane], err);
     if (rc == AH_OK)
         rc = judge_both(spans, repeats, ret_seconds_each, err);
-    free(storage);
     return rc;
 }
 

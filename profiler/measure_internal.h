@@ -44,6 +44,7 @@ struct ah_measure_limits {
     uint64_t link_bytes;    /* the largest copy */
     unsigned link_factor;   /* between sizes */
     uint64_t adam_params;
+    unsigned adam_kinds; /* of ah_optimizer_kinds */
     uint64_t disk_bytes;
 };
 

@@ -10,6 +10,16 @@
 /* Arrays that start at equal offsets in 2 MiB pages get in each other's way in the caches. */
 enum { PAGE = 4096, SKEW = 5 * PAGE };
 
+/* Three fp32 states each way and a gradient are 28 bytes; a bf16 gradient leaves room for a bf16 weight. */
+const struct ah_optimizer_types ah_optimizer_kinds[AH_OPTIMIZER_KINDS] = {
+    {AH_FP32, AH_FP32, AH_FP32, 24 + 4},
+    {AH_FP32, AH_BF16, AH_BF16, 24 + 2 + 2},
+    {AH_BF16, AH_BF16, AH_BF16, 8 + 8 + 2 + 2},
+};
+
+/* A second moment, not negative; both halves of its fp32 bits are such a number in bf16 too. */
+#define SECOND_MOMENT_BITS 0x38d138d1u /* 1e-4 */
+
 /* Takes `bytes` of an arena, each array a little further into its pages than the one before. */
 static struct ah_ref take(struct ah_optimizer_layout *layout, enum ah_arena_kind arena, enum ah_dtype dtype,
                           uint64_t bytes)
@@ -26,8 +36,10 @@ struct ah_optimizer_layout ah_optimizer_plan(enum ah_side side, uint64_t params)
     enum ah_arena_kind tiles = side == AH_HOST ? AH_ARENA_PINNED : AH_ARENA_DEVICE;
     layout.stage = take(&layout, AH_ARENA_PINNED, AH_BF16, AH_LANES_STAGE_BYTES);
     layout.master = take(&layout, states, AH_FP32, 4 * params);
-    layout.m = take(&layout, states, AH_FP32, 4 * params);
-    layout.v = take(&layout, states, AH_FP32, 4 * params);
+    layout.m[AH_FP32] = take(&layout, states, AH_FP32, 4 * params);
+    layout.v[AH_FP32] = take(&layout, states, AH_FP32, 4 * params);
+    layout.m[AH_BF16] = take(&layout, states, AH_BF16, 2 * params);
+    layout.v[AH_BF16] = take(&layout, states, AH_BF16, 2 * params);
     layout.gradient = take(&layout, tiles, AH_FP32, 4 * params);
     layout.weight = take(&layout, tiles, AH_BF16, 2 * params);
     layout.scalars = take(&layout, tiles, AH_FP32, sizeof(struct ah_adamw_scalars));
@@ -74,6 +86,23 @@ static int fill_scalars(struct ah_device *device, const struct ah_optimizer_layo
     return run_one(device, AH_LANE_H2D, &copy, err);
 }
 
+static int fill_second_moments(struct ah_device *device, const struct ah_optimizer_layout *layout,
+                               struct ah_error *err)
+{
+    const uint32_t bits = SECOND_MOMENT_BITS;
+    struct ah_op fill = {.kind = AH_OP_FILL};
+    memcpy(&fill.u.elements.value, &bits, sizeof bits);
+    for (int dtype = 0; dtype < 2; dtype++) {
+        fill.arg[0] = layout->v[dtype];
+        fill.arg[0].dtype = AH_FP32;
+        fill.u.elements.count = dtype == AH_FP32 ? layout->params : layout->params / 2;
+        int rc = run_one(device, layout->side == AH_HOST ? AH_LANE_HOST : AH_LANE_COMPUTE, &fill, err);
+        if (rc)
+            return rc;
+    }
+    return AH_OK;
+}
+
 int ah_optimizer_fill(struct ah_device *device, const struct ah_optimizer_layout *layout,
                       struct ah_error *err)
 {
@@ -81,9 +110,8 @@ int ah_optimizer_fill(struct ah_device *device, const struct ah_optimizer_layout
         struct ah_ref ref;
         uint64_t bytes;
     } arrays[] = {
-        {layout->master, 4 * layout->params},
-        {layout->m, 4 * layout->params},
-        {layout->gradient, 4 * layout->params},
+        {layout->master, 4 * layout->params},     {layout->m[AH_FP32], 4 * layout->params},
+        {layout->m[AH_BF16], 2 * layout->params}, {layout->gradient, 4 * layout->params},
         {layout->weight, 2 * layout->params},
     };
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
@@ -91,9 +119,7 @@ int ah_optimizer_fill(struct ah_device *device, const struct ah_optimizer_layout
         if (rc)
             return rc;
     }
-    /* second moments are squares: not negative */
-    struct ah_op fill = {.kind = AH_OP_FILL, .arg = {layout->v}, .u.elements = {layout->params, 1e-4f}};
-    int rc = run_one(device, layout->side == AH_HOST ? AH_LANE_HOST : AH_LANE_COMPUTE, &fill, err);
+    int rc = fill_second_moments(device, layout, err);
     return rc ? rc : fill_scalars(device, layout, err);
 }
 
@@ -103,25 +129,29 @@ static struct ah_ref at(struct ah_ref array, enum ah_dtype dtype, uint64_t eleme
     return (struct ah_ref){array.arena, (uint32_t)dtype, offset};
 }
 
+static struct ah_op step_op(const struct ah_optimizer_layout *layout, const struct ah_optimizer_types *types,
+                            uint64_t first, uint64_t count)
+{
+    struct ah_op op = {
+        .kind = AH_OP_ADAMW,
+        .arg = {at(layout->master, AH_FP32, first), at(layout->m[types->state], types->state, first),
+                at(layout->v[types->state], types->state, first),
+                at(layout->gradient, types->gradient, first)},
+        .u.adamw = {.count = count, .first_element = first, .decay = true},
+    };
+    if (types->weight == AH_BF16)
+        op.arg[4] = at(layout->weight, AH_BF16, first);
+    op.arg[5] = layout->scalars;
+    return op;
+}
+
 void ah_optimizer_build(struct ah_optimizer_work *ret_work, struct ah_device *device,
-                        const struct ah_optimizer_layout *layout, enum ah_dtype weight, uint64_t tile)
+                        const struct ah_optimizer_layout *layout, const struct ah_optimizer_types *types,
+                        uint64_t tile)
 {
     size_t n = 0;
-    for (uint64_t first = 0; n < AH_OPTIMIZER_OPS_MAX && first + tile <= layout->params; first += tile) {
-        struct ah_op *op = &ret_work->ops[n++];
-        *op = (struct ah_op){
-            .kind = AH_OP_ADAMW,
-            .arg = {at(layout->master, AH_FP32, first),
-                    at(layout->m, AH_FP32, first),
-                    at(layout->v, AH_FP32, first),
-                    at(layout->gradient, weight, first),
-                    {AH_ARENA_NONE, 0, 0},
-                    layout->scalars},
-            .u.adamw = {.count = tile, .first_element = first, .decay = true},
-        };
-        if (weight == AH_BF16)
-            op->arg[4] = at(layout->weight, AH_BF16, first);
-    }
+    for (uint64_t first = 0; n < AH_OPTIMIZER_OPS_MAX && first + tile <= layout->params; first += tile)
+        ret_work->ops[n++] = step_op(layout, types, first, tile);
     ret_work->tile = tile;
     ret_work->lane = (struct ah_lanes_work){device, layout->side == AH_HOST ? AH_LANE_HOST : AH_LANE_COMPUTE,
                                             ret_work->ops, n, 0};

@@ -5,7 +5,7 @@
  *     layout = ah_optimizer_plan(AH_HOST, params);          // how much of each arena it takes
  *     ... open a device with layout.arena_bytes ...
  *     rc = ah_optimizer_fill(device, &layout, err);
- *     rc = ah_optimizer_build(&work, device, &layout, AH_BF16, tile, err);
+ *     rc = ah_optimizer_build(&work, device, &layout, &ah_optimizer_kinds[0], tile);
  */
 #ifndef AH_PROFILER_OPTIMIZER_INTERNAL_H
 #define AH_PROFILER_OPTIMIZER_INTERNAL_H
@@ -13,17 +13,23 @@
 #include "profiler/lanes_internal.h"
 #include "runtime/device/device.h"
 
-/* Bytes that AdamW reads and writes for each parameter: three states each way, an fp32 gradient; with bf16
- * weights a bf16 gradient and the weight's copy instead. The same number for both. */
-enum { AH_OPTIMIZER_PARAM_BYTES = 28, AH_OPTIMIZER_OPS_MAX = 256 };
+enum { AH_OPTIMIZER_OPS_MAX = 256 };
 
-/* Arrays of `params` fp32 masters, both moments, gradients and bf16 weights, skewed against each other. Those
+/* What AdamW is measured with, most useful first. */
+struct ah_optimizer_types {
+    enum ah_dtype state, gradient, weight; /* weight fp32: the master is the weight */
+    unsigned param_bytes;                  /* read and written for each parameter */
+};
+enum { AH_OPTIMIZER_KINDS = 3 };
+extern const struct ah_optimizer_types ah_optimizer_kinds[AH_OPTIMIZER_KINDS];
+
+/* Arrays of `params` fp32 masters, both moments in fp32 and in bf16, gradients and bf16 weights, skewed against each other. Those
  * of the host lie as a plan lays them: states pageable, gradients and weights pinned; those of the device in
  * the device arena. */
 struct ah_optimizer_layout {
     enum ah_side side;
     uint64_t params;
-    struct ah_ref master, m, v, gradient, weight, scalars, stage;
+    struct ah_ref master, m[2], v[2] /* by state dtype */, gradient, weight, scalars, stage;
     uint64_t arena_bytes[AH_ARENA_KINDS];
 };
 
@@ -43,6 +49,7 @@ int ah_optimizer_fill(struct ah_device *device, const struct ah_optimizer_layout
  * the master is the weight, gradients fp32; bf16: gradients bf16 and a bf16 weight written in the same pass.
  */
 void ah_optimizer_build(struct ah_optimizer_work *ret_work, struct ah_device *device,
-                        const struct ah_optimizer_layout *layout, enum ah_dtype weight, uint64_t tile);
+                        const struct ah_optimizer_layout *layout, const struct ah_optimizer_types *types,
+                        uint64_t tile);
 
 #endif

@@ -41,6 +41,7 @@ static const struct ah_measure_limits quick_limits = {
     .link_bytes = 64 * MIB,
     .link_factor = 4,
     .adam_params = 16 * MIB,
+    .adam_kinds = 2,
     .disk_bytes = 256 * MIB,
 };
 
@@ -63,6 +64,7 @@ static const struct ah_measure_limits full_limits = {
     .link_bytes = 128 * MIB,
     .link_factor = 2,
     .adam_params = 64 * MIB,
+    .adam_kinds = 3,
     .disk_bytes = 1024 * MIB,
 };
 

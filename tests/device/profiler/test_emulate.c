@@ -28,6 +28,7 @@ static const struct ah_measure_limits small = {
     .link_bytes = 8 * MIB,
     .link_factor = 4,
     .adam_params = MIB,
+    .adam_kinds = 1,
 };
 
 enum { RATIOS = 3 };

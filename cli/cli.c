@@ -5,7 +5,6 @@
 #include "cli/help.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -208,18 +207,8 @@ static bool asks_for_json(const char *const *words)
     return false;
 }
 
-/* A file opened later must not get the number of a standard stream that the caller closed. What takes its
- * place cannot be used, so that reading or writing there is an error. */
-static void keep_standard_streams(void)
-{
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
-            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-}
-
 int ah_cli_main(const struct ah_verb *const *verbs, int argc, char **argv)
 {
-    keep_standard_streams();
     signal(SIGPIPE, SIG_IGN);
     const char *const *words = (const char *const *)(argv + (argc > 0));
     struct ah_cli cli = {.verbs = verbs,

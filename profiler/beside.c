@@ -14,6 +14,7 @@
 
 #include "profiler/optimizer_internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum {
@@ -164,19 +165,21 @@ static int build(const struct ah_measure *measure, struct stand *stand, struct a
     return rc;
 }
 
+/* So many ops of each part that all run about as long: as long as the slowest part needs for BLOCKS ops. */
 static int settle(const struct ah_sampler *sampler, struct stand *stand, struct ah_error *err)
 {
     struct ah_sampler longer = *sampler;
-    longer.block_s *= BLOCKS;
+    double each_s[PARTS];
+    double long_s = longer.block_s *= BLOCKS;
     for (int part = 0; part < PARTS; part++) {
         struct ah_sampler_work work = ah_lanes_sampler_work(&stand->lanes[part]);
-        double seconds;
-        int rc = ah_sampler_settle(&longer, &work, &stand->repeats[part], &seconds, err);
+        int rc = ah_sampler_settle(&longer, &work, &stand->repeats[part], &each_s[part], err);
         if (rc)
             return rc;
-        if (stand->repeats[part] < BLOCKS)
-            stand->repeats[part] = BLOCKS;
+        long_s = fmax(long_s, BLOCKS * each_s[part]);
     }
+    for (int part = 0; part < PARTS; part++)
+        stand->repeats[part] = (uint64_t)fmin(ceil(long_s / each_s[part]), AH_LANES_REPEATS_MAX);
     return AH_OK;
 }
 

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every allocation of a profile fails once: an error, no document, no device left open, nothing leaked.
+ */
+#include "profiler/measure_internal.h"
+#include "tests/support/fault.h"
+#include "tests/unit/profiler/fake_device.h"
+
+#include "tests/support/check.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+/* The least work that still goes through every part. */
+static const struct ah_measure_limits least = {
+    .samples_min = 1,
+    .samples_max = 1,
+    .block_s = 1e-7,
+    .warm_s = 1e-7,
+    .shapes = {{4, 4, 4}},
+    .n_shapes = 1,
+    .product_s = 1,
+    .thread_counts = 2,
+    .memory_bytes = MIB,
+    .link_bytes = MIB,
+    .link_factor = 4,
+    .adam_params = 8192,
+    .adam_kinds = 2,
+    .disk_bytes = MIB,
+};
+
+static int profile(void *context, struct ah_error *err)
+{
+    struct ah_document document = {0};
+    const struct ah_profiler_options options = {.driver = fake_device_driver(context)};
+    int rc = ah_profiler_run_within(&document, &options, &least, err);
+    assert_int_equal(fake_device_open_count(), 0);
+    if (rc)
+        assert_null(document.body.any);
+    ah_document_release(&document);
+    return rc;
+}
+
+static void test_profiler__every_allocation_fails_once(void **state)
+{
+    (void)state;
+    struct fake_rates rates = {
+        .matmul_flops_per_s = {1e9, 1e9},
+        .link_bytes_per_s = {1e10, 1e10},
+        .link_latency_s = {1e-5, 1e-5},
+        .adam_params_per_s = {1e9, 1e9},
+        .device_copy_bytes_per_s = 1e10,
+    };
+    /* a sentence of `noise` that finds no room is lost, and the profile goes on */
+    size_t allocations = fault_sweep(profile, &rates, 1);
+    assert_true(allocations > 100);
+}
+
+static int build_only_succeeds_with_memory(void *context, struct ah_error *err)
+{
+    struct ah_bandwidth *bandwidth = NULL;
+    (void)context;
+    int rc = ah_bandwidth_new(&bandwidth, MIB, err);
+    const int cpus[] = {-1, -1};
+    if (rc == AH_OK)
+        rc = ah_bandwidth_use(bandwidth, 2, cpus, err);
+    ah_bandwidth_free(bandwidth);
+    return rc;
+}
+
+static void test_profiler__arrays_need_their_memory(void **state)
+{
+    (void)state;
+    assert_true(fault_sweep(build_only_succeeds_with_memory, NULL, 0) >= 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_profiler__every_allocation_fails_once),
+        cmocka_unit_test(test_profiler__arrays_need_their_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -14,9 +14,13 @@
 #include "profiler/measure_internal.h"
 #include "runtime/device/cpu/placement.h"
 
+#include <math.h>
 #include <string.h>
 
 #define MIB (UINT64_C(1) << 20)
+
+/* A ratio that is off by more is named. */
+#define EMULATION_ERROR 0.05
 
 enum { NOISE_SENTENCES_MAX = 64 };
 
@@ -198,6 +202,28 @@ static int begin(struct ah_measure *measure, struct ah_error *err)
     return rc ? rc : ah_matmul_fit_shapes(measure, err);
 }
 
+/* Names the ratios to compute that came out differently from those of the machine that is emulated. */
+static void check_emulation(struct ah_measure *measure)
+{
+    const struct ah_machine *here = measure->machine;
+    const struct ah_machine *target = measure->options->emulate;
+    const struct ah_device_throttle *throttle = &measure->throttle;
+    double adam = fmax(ah_machine_adam_params_per_s(here, AH_HOST, AH_BF16),
+                       ah_machine_adam_params_per_s(here, AH_HOST, AH_FP32));
+    const struct {
+        const char *what;
+        double wanted, found; /* found 0: not measured */
+    } rates[] = {
+        {"copies to the device", throttle->h2d_bytes_per_s, ah_machine_link_bytes_per_s(here, AH_H2D)},
+        {"copies to the host", throttle->d2h_bytes_per_s, ah_machine_link_bytes_per_s(here, AH_D2H)},
+        {"host Adam", throttle->host_adam_params_per_s, adam},
+    };
+    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++)
+        if (rates[i].found > 0 && fabs(rates[i].found / rates[i].wanted - 1) > EMULATION_ERROR)
+            ah_measure_note(measure, "emulate: %s reach %.2f of the ratio to compute of '%s'", rates[i].what,
+                            rates[i].found / rates[i].wanted, target->name ? target->name : "?");
+}
+
 static int run_parts(struct ah_measure *measure, struct ah_error *err)
 {
     uint32_t chosen = chosen_parts(measure->options);
@@ -209,6 +235,8 @@ static int run_parts(struct ah_measure *measure, struct ah_error *err)
         if (rc)
             return rc;
     }
+    if (measure->options->emulate)
+        check_emulation(measure);
     return AH_OK;
 }
 

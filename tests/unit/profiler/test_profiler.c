@@ -239,9 +239,30 @@ static void test_profiler__emulates_the_ratios(void **state)
                    ratio(&target, ah_machine_adam_params_per_s(&target, AH_HOST, AH_BF16), AH_BF16),
                1, 0.02);
     check_near(ah_machine_kept(machine, AH_PART_H2D, AH_PART_D2H), 0.8, 0.01);
+    for (size_t i = 0; i < machine->n_noise; i++)
+        assert_null(strstr(machine->noise[i], "emulate:"));
     /* compute by the threads of the compute lane only, so that "best" means that */
     for (size_t i = 1; i < machine->n_matmul; i++)
         assert_int_equal(machine->matmul[i].threads, machine->matmul[0].threads);
+    ah_document_release(&document);
+}
+
+static void test_profiler__says_where_emulation_falls_short(void **state)
+{
+    (void)state;
+    struct ah_error err;
+    struct fake_rates rates = known_rates();
+    const struct ah_machine target = target_machine();
+    struct ah_document document = {0};
+    struct ah_profiler_options options = options_of(&rates, PART(LINKS));
+    options.emulate = &target;
+    rates.link_bytes_per_s[AH_D2H] = 1e6; /* slower than any emulated link */
+    CHECK_OK(ah_profiler_run_within(&document, &options, &tiny, &err), err);
+    const struct ah_machine *machine = document.body.machine;
+    assert_true(machine->n_noise >= 1);
+    check_text_has(machine->noise[machine->n_noise - 1], "emulate: copies to the host reach 0.0");
+    for (size_t i = 0; i + 1 < machine->n_noise; i++)
+        assert_null(strstr(machine->noise[i], "emulate:"));
     ah_document_release(&document);
 }
 
@@ -446,6 +467,7 @@ int main(void)
         cmocka_unit_test(test_profiler__finds_the_known_adam),
         cmocka_unit_test(test_profiler__a_gpu_has_no_threads),
         cmocka_unit_test(test_profiler__emulates_the_ratios),
+        cmocka_unit_test(test_profiler__says_where_emulation_falls_short),
         cmocka_unit_test(test_profiler__names_what_emulation_lacks),
         cmocka_unit_test(test_profiler__progress_ends_at_one),
         cmocka_unit_test(test_profiler__stops_when_cancelled),

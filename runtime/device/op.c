@@ -189,6 +189,9 @@ static void sizes_matmul(const struct ah_op *op, struct op_sizes *sizes)
         sizes->wrong = "epilogue is unknown";
     if (matmul->accumulate && op->arg[0].dtype != AH_FP32)
         sizes->wrong = "accumulating needs c in fp32";
+    bool narrows = op->arg[0].dtype != AH_FP32 || (sizes->has[3] && op->arg[3].dtype != AH_FP32);
+    if (op->arg[1].dtype == AH_FP32 && narrows)
+        sizes->wrong = "a product of fp32 has c and bias in fp32";
 }
 
 static void sizes_rows(const struct ah_op *op, struct op_sizes *sizes)

@@ -103,7 +103,8 @@ struct ah_op_count {
     float value; /* fill only */
 };
 
-/* nn: a (m,k) b (k,n); nt: a (m,k) b (n,k); tn: a (k,m) b (k,n); c (m,n). Products accumulate in fp32. */
+/* nn: a (m,k) b (k,n); nt: a (m,k) b (n,k); tn: a (k,m) b (k,n); c (m,n). Products accumulate in fp32. c
+ * and bias are fp32 where a and b are, else either. */
 struct ah_op_matmul {
     uint32_t form; /* enum ah_matmul_form */
     uint32_t epilogue;

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrix products of the CPU device against plain oneDNN: one primitive over the whole product, its own OpenMP
+ * threads, as many as our compute lane has, each bound to a core. Ours go through the device, lane and all.
+ *
+ * Every round runs ours, then plain, each `--repeat` times in a row; a ratio (of rates, ours / plain) is formed
+ * inside a round, and the median over rounds is shown, so that a machine that changes speed changes both.
+ *
+ *     bench_matmul [--threads N] [--rounds N] [--tokens N] [--dtype fp32|bf16] [--form nn|nt|tn] [--no-head]
+ *
+ * Shapes are those of GPT-2 124M: m = tokens for nn and nt; for tn (weight gradients) k = tokens.
+ */
+#include "base/stats.h"
+#include "base/threads.h"
+#include "runtime/device/device.h"
+
+#include <oneapi/dnnl/dnnl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ROUNDS_MAX = 100, VOCABULARY = 50257, WIDTH = 768 };
+
+struct options {
+    unsigned threads;
+    unsigned rounds;
+    uint64_t tokens; /* 0: all */
+    int dtype;       /* -1: all */
+    int form;
+    bool head;
+};
+
+struct shape {
+    enum ah_matmul_form form;
+    enum ah_dtype dtype;
+    enum ah_dtype out;
+    uint64_t m, n, k;
+};
+
+struct bench {
+    struct options options;
+    struct ah_device *device;
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    double worst;
+    unsigned rows;
+    unsigned below;
+};
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "bench_matmul: %s\n", what);
+    exit(1);
+}
+
+static void check(dnnl_status_t status)
+{
+    if (status != dnnl_success)
+        fail("oneDNN failed");
+}
+
+/* a, b, c and the reference c in the device arena, one after another. */
+enum { A, B, C, PLAIN, OPERANDS };
+
+static struct ah_ref place(const struct shape *shape, int operand)
+{
+    const uint64_t elements[] = {shape->m * shape->k, shape->k * shape->n, shape->m * shape->n};
+    struct ah_ref ref = {.arena = AH_ARENA_DEVICE, .dtype = operand < C ? shape->dtype : shape->out};
+    for (int i = 0; i < operand; i++) {
+        uint64_t bytes = elements[i] * ah_dtype_bytes(i < C ? shape->dtype : shape->out);
+        ref.offset_bytes += (bytes + (1 << 16)) / 4096 * 4096;
+    }
+    return ref;
+}
+
+static void fill(const struct bench *bench, const struct shape *shape, int operand)
+{
+    struct ah_ref ref = place(shape, operand);
+    unsigned char *data = ah_device_pointer(bench->device, ref);
+    uint64_t n = operand == A ? shape->m * shape->k : shape->k * shape->n;
+    uint32_t state = 12345;
+    for (uint64_t i = 0; i < n; i++) {
+        state = state * 1664525 + 1013904223;
+        float value = (float)(state >> 8) / (float)(1 << 24) - 0.5f;
+        if (shape->dtype == AH_FP32)
+            memcpy(data + i * 4, &value, 4);
+        else
+            memcpy(data + i * 2, (char *)&value + 2, 2);
+    }
+}
+
+struct plain {
+    dnnl_primitive_t primitive;
+    dnnl_memory_t memories[4];
+};
+
+static void plain_init(struct plain *plain, const struct bench *bench, const struct shape *shape)
+{
+    const dnnl_dim_t m = (dnnl_dim_t)shape->m, n = (dnnl_dim_t)shape->n, k = (dnnl_dim_t)shape->k;
+    const dnnl_dims_t dims[] = {{m, k}, {k, n}, {m, n}};
+    const dnnl_dims_t strides[] = {{shape->form == AH_MATMUL_TN ? 1 : k, shape->form == AH_MATMUL_TN ? m : 1},
+                                   {shape->form == AH_MATMUL_NT ? 1 : n, shape->form == AH_MATMUL_NT ? k : 1},
+                                   {n, 1}};
+    dnnl_data_type_t in = shape->dtype == AH_FP32 ? dnnl_f32 : dnnl_bf16;
+    dnnl_data_type_t out = shape->out == AH_FP32 ? dnnl_f32 : dnnl_bf16;
+    dnnl_memory_desc_t descs[3];
+    dnnl_matmul_desc_t desc;
+    dnnl_primitive_attr_t attr;
+    dnnl_primitive_desc_t primitive_desc;
+    for (int i = 0; i < 3; i++)
+        check(dnnl_memory_desc_init_by_strides(&descs[i], 2, dims[i], i < 2 ? in : out, strides[i]));
+    check(dnnl_matmul_desc_init(&desc, &descs[0], &descs[1], NULL, &descs[2]));
+    check(dnnl_primitive_attr_create(&attr));
+    check(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user));
+    check(dnnl_primitive_desc_create(&primitive_desc, &desc, attr, bench->engine, NULL));
+    check(dnnl_primitive_create(&plain->primitive, primitive_desc));
+    const int operands[] = {A, B, PLAIN};
+    for (int i = 0; i < 3; i++)
+        check(dnnl_memory_create(&plain->memories[i], &descs[i], bench->engine,
+                                 ah_device_pointer(bench->device, place(shape, operands[i]))));
+    check(dnnl_memory_create(&plain->memories[3],
+                             dnnl_primitive_desc_query_md(primitive_desc, dnnl_query_scratchpad_md, 0),
+                             bench->engine, DNNL_MEMORY_ALLOCATE));
+    dnnl_primitive_desc_destroy(primitive_desc);
+    dnnl_primitive_attr_destroy(attr);
+}
+
+static void plain_release(struct plain *plain)
+{
+    for (int i = 0; i < 4; i++)
+        dnnl_memory_destroy(plain->memories[i]);
+    dnnl_primitive_destroy(plain->primitive);
+}
+
+static double run_plain(const struct bench *bench, const struct plain *plain, unsigned repeat)
+{
+    const int names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
+    dnnl_exec_arg_t args[4];
+    for (int i = 0; i < 4; i++)
+        args[i] = (dnnl_exec_arg_t){names[i], plain->memories[i]};
+    uint64_t start = ah_threads_now_ns();
+    for (unsigned i = 0; i < repeat; i++)
+        check(dnnl_primitive_execute(plain->primitive, bench->stream, 4, args));
+    check(dnnl_stream_wait(bench->stream));
+    return (double)(ah_threads_now_ns() - start) / repeat;
+}
+
+static double run_ours(const struct bench *bench, const struct ah_op *op, unsigned repeat)
+{
+    struct ah_error err = {0};
+    struct ah_submission submission = {.lane = AH_LANE_COMPUTE, .op = op};
+    uint64_t ticket = 0;
+    uint64_t start = ah_threads_now_ns();
+    for (unsigned i = 0; i < repeat; i++)
+        if (ah_device_submit(bench->device, &submission, &ticket, &err))
+            fail(err.text);
+    if (ah_device_wait(bench->device, AH_LANE_COMPUTE, ticket, &err))
+        fail(err.text);
+    return (double)(ah_threads_now_ns() - start) / repeat;
+}
+
+static void rest(void)
+{
+    /* OpenMP's threads spin for a while after their last product; they must not slow ours. */
+    ah_threads_sleep_until_ns(ah_threads_now_ns() + 10000000);
+}
+
+static void measure(struct bench *bench, const struct shape *shape)
+{
+    static const char *const forms[] = {"nn", "nt", "tn"};
+    struct ah_op op = {.kind = AH_OP_MATMUL, .arg = {place(shape, C), place(shape, A), place(shape, B)}};
+    op.u.matmul = (struct ah_op_matmul){.form = shape->form, .m = shape->m, .n = shape->n, .k = shape->k};
+    struct ah_error err = {0};
+    struct plain plain;
+    double ratios[ROUNDS_MAX], ours[ROUNDS_MAX];
+    fill(bench, shape, A);
+    fill(bench, shape, B);
+    if (ah_device_prepare(bench->device, &op, 1, &err))
+        fail(err.text);
+    plain_init(&plain, bench, shape);
+    double flops = 2.0 * (double)shape->m * (double)shape->n * (double)shape->k;
+    double once_ns = run_ours(bench, &op, 1);
+    run_plain(bench, &plain, 1);
+    unsigned repeat = once_ns > 20e6 ? 1 : (unsigned)(20e6 / once_ns) + 1;
+    for (unsigned i = 0; i < bench->options.rounds; i++) {
+        rest();
+        double ours_ns = run_ours(bench, &op, repeat);
+        double plain_ns = run_plain(bench, &plain, repeat);
+        ratios[i] = plain_ns / ours_ns;
+        ours[i] = flops / ours_ns;
+    }
+    plain_release(&plain);
+    struct ah_stats ratio = ah_stats_of(ratios, bench->options.rounds);
+    struct ah_stats rate = ah_stats_of(ours, bench->options.rounds);
+    printf("%-4s out %-4s %s %6llu x %6llu x %6llu %8.1f GFLOP/s   %5.3f of plain (mad %.3f)%s\n",
+           shape->dtype == AH_FP32 ? "fp32" : "bf16", shape->out == AH_FP32 ? "fp32" : "bf16",
+           forms[shape->form], (unsigned long long)shape->m, (unsigned long long)shape->n,
+           (unsigned long long)shape->k, rate.median, ratio.median, ratio.mad,
+           ratio.median < 0.9 ? "  <" : "");
+    fflush(stdout);
+    bench->rows++;
+    bench->below += ratio.median < 0.9;
+    bench->worst = ratio.median < bench->worst ? ratio.median : bench->worst;
+}
+
+static void measure_layer(struct bench *bench, uint64_t tokens, uint64_t in, uint64_t out)
+{
+    for (int dtype = AH_FP32; dtype <= AH_BF16; dtype++)
+        for (int form = AH_MATMUL_NN; form <= AH_MATMUL_TN; form++) {
+            struct shape shape = {
+                (enum ah_matmul_form)form, (enum ah_dtype)dtype, (enum ah_dtype)dtype, tokens, out, in};
+            if (form == AH_MATMUL_TN) {
+                shape.m = out;
+                shape.n = in;
+                shape.k = tokens;
+            }
+            if ((bench->options.dtype < 0 || bench->options.dtype == dtype) &&
+                (bench->options.form < 0 || bench->options.form == form))
+                measure(bench, &shape);
+        }
+}
+
+static void measure_all(struct bench *bench)
+{
+    static const uint64_t tokens[] = {512, 1024, 2048};
+    static const uint64_t layers[][2] = {{768, 2304}, {768, 768}, {768, 3072}, {3072, 768}};
+    for (size_t t = 0; t < sizeof tokens / sizeof tokens[0]; t++) {
+        if (bench->options.tokens && bench->options.tokens != tokens[t])
+            continue;
+        for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++)
+            measure_layer(bench, tokens[t], layers[i][0], layers[i][1]);
+        if (bench->options.head) {
+            measure_layer(bench, tokens[t], WIDTH, VOCABULARY); /* logits, and the weight's gradient */
+            measure_layer(bench, tokens[t], VOCABULARY, WIDTH); /* the gradient of the head's input */
+        }
+    }
+}
+
+static void bind_openmp(const struct options *options, char **argv)
+{
+    char text[16];
+    if (getenv("OMP_NUM_THREADS"))
+        return;
+    snprintf(text, sizeof text, "%u", options->threads);
+    setenv("OMP_NUM_THREADS", text, 1);
+    setenv("OMP_PROC_BIND", "true", 1);
+    execv("/proc/self/exe", argv);
+    fail("cannot start again with OpenMP's settings");
+}
+
+static int word(const char *text, const char *const *words)
+{
+    for (int i = 0; words[i]; i++)
+        if (!strcmp(text, words[i]))
+            return i;
+    fail("unknown word");
+    return -1;
+}
+
+static struct options parse(int argc, char **argv)
+{
+    struct options options = {.threads = 2, .rounds = 9, .dtype = -1, .form = -1, .head = true};
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (!strcmp(argv[i], "--no-head")) {
+            options.head = false;
+            continue;
+        }
+        if (!strcmp(argv[i], "--threads"))
+            options.threads = (unsigned)atoi(value);
+        else if (!strcmp(argv[i], "--rounds"))
+            options.rounds = (unsigned)atoi(value);
+        else if (!strcmp(argv[i], "--tokens"))
+            options.tokens = (uint64_t)atoi(value);
+        else if (!strcmp(argv[i], "--dtype"))
+            options.dtype = word(value, ah_words_dtype);
+        else if (!strcmp(argv[i], "--form"))
+            options.form = word(value, ah_words_matmul_form);
+        else
+            fail("usage: [--threads N] [--rounds N] [--tokens N] [--dtype D] [--form F] [--no-head]");
+        i++;
+    }
+    if (options.threads < 1 || options.rounds < 1 || options.rounds > ROUNDS_MAX)
+        fail("--threads from 1, --rounds from 1 to 100");
+    return options;
+}
+
+/* OpenMP has bound this thread to one core already; the device must see all of them. */
+static void open_device(struct bench *bench, const struct ah_device_options *options)
+{
+    struct ah_error err = {0};
+    cpu_set_t bound;
+    cpu_set_t all;
+    memset(&all, 0xff, sizeof all);
+    sched_getaffinity(0, sizeof bound, &bound);
+    sched_setaffinity(0, sizeof all, &all);
+    if (ah_device_open(&bench->device, ah_device_cpu(), options, &err))
+        fail(err.text);
+    sched_setaffinity(0, sizeof bound, &bound);
+}
+
+int main(int argc, char **argv)
+{
+    struct bench bench = {.options = parse(argc, argv), .worst = 1e9};
+    bind_openmp(&bench.options, argv);
+    struct ah_device_options options = {.size = sizeof options, .compute_threads = bench.options.threads};
+    options.arena_bytes[AH_ARENA_DEVICE] = UINT64_C(1400) << 20;
+    open_device(&bench, &options);
+    check(dnnl_engine_create(&bench.engine, dnnl_cpu, 0));
+    check(dnnl_stream_create(&bench.stream, bench.engine, dnnl_stream_default_flags));
+    printf("%s, %u threads, %u rounds\n", bench.device->info.name, bench.options.threads,
+           bench.options.rounds);
+    measure_all(&bench);
+    printf("%u shapes, %u below 0.90, worst %.3f; workspace %.1f MiB\n", bench.rows, bench.below, bench.worst,
+           (double)bench.device->reserve_bytes / (1 << 20));
+    dnnl_stream_destroy(bench.stream);
+    dnnl_engine_destroy(bench.engine);
+    ah_device_close(bench.device);
+    return bench.below != 0;
+}

@@ -64,13 +64,13 @@ void ah_cli_note(struct ah_cli *cli, const char *format, ...)
 {
     if (cli->json)
         return;
-    struct ah_error text;
+    char text[AH_ERROR_TEXT_MAX];
     va_list args;
     va_start(args, format);
-    vsnprintf(text.text, sizeof text.text, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    ah_terminal_clean(text.text);
-    fprintf(stderr, "autohete: %s\n", text.text);
+    ah_terminal_clean(text);
+    fprintf(stderr, "autohete: %s\n", text);
 }
 
 const char *ah_cli_clean(struct ah_cli *cli, const char *text)

@@ -145,7 +145,7 @@ static const struct refusal refusals[] = {
     {"runlog.ndjson", "\"step\":5,\"loss\":", "\"step\":6,\"loss\":", AH_FAULT_MEANING,
      "steps: step 6 stands where step 5"},
     {"runlog.ndjson", "\"step\":5,\"loss\":", "\"step\":5,\"loss\"", AH_FAULT_SYNTAX,
-     "file.json:3:32: '4' where ':'"},
+     "file.json:3:31: '4' where ':'"},
     {"runlog.ndjson", "\n{\"line\":\"save\"", "\n\n{\"line\":\"save\"", AH_FAULT_SYNTAX, "file.json"},
 };
 

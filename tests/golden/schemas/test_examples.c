@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every example is accepted without a warning that matters, and its canonical text is a fixed point: read
+ * again it prints the same bytes. Examples of our own kinds are committed in that form.
+ */
+#include "base/file.h"
+#include "schemas/document.h"
+#include "tests/support/check.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <string.h>
+
+static void print(const struct ah_document *document, struct ah_buffer *out)
+{
+    struct ah_error err = {0};
+    CHECK_OK(ah_document_print(document, out, &err), err);
+}
+
+static void check_example(const char *path)
+{
+    struct ah_document document, again;
+    struct ah_buffer file = {0}, first = {0}, second = {0};
+    struct ah_error err = {0};
+    CHECK_OK(ah_document_load(&document, path, AH_DOCUMENT_ANY, &err), err);
+    CHECK_OK(ah_file_read(path, 1 << 20, &file, &err), err);
+    print(&document, &first);
+    CHECK_OK(ah_document_parse(&again, path, first.data, first.size, document.kind, &err), err);
+    print(&again, &second);
+    assert_string_equal(first.data, second.data);
+    assert_int_equal(ah_document_diff(&document, &again, NULL, NULL), 0);
+    if (strstr(file.data, "\"kind\"") && strcmp(file.data, first.data) != 0)
+        fail_msg("%s is not in canonical form", path);
+    ah_buffer_release(&file);
+    ah_buffer_release(&first);
+    ah_buffer_release(&second);
+    ah_document_release(&document);
+    ah_document_release(&again);
+}
+
+static size_t check_all(const char *pattern)
+{
+    glob_t found;
+    size_t n = 0;
+    if (glob(pattern, 0, NULL, &found) == 0) {
+        for (n = 0; n < found.gl_pathc; n++)
+            check_example(found.gl_pathv[n]);
+        globfree(&found);
+    }
+    return n;
+}
+
+static void test_examples__are_accepted_and_canonical(void **state)
+{
+    (void)state;
+    assert_true(check_all("examples/models/*.json") >= 21);
+    assert_true(check_all("examples/machines/*.json") >= 3);
+    assert_true(check_all("examples/clusters/*.json") >= 3);
+    assert_true(check_all("tests/golden/schemas/documents/*") >= 6);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_examples__are_accepted_and_canonical)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

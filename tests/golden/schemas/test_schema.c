@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * schemas/<kind>.schema.json is what the tables print. After a change of a table, regenerate with
+ *
+ *     for kind in model machine cluster plan runlog checkpoint; do
+ *         autohete schema $kind > schemas/$kind.schema.json
+ *     done
+ */
+#include "base/file.h"
+#include "schemas/document.h"
+#include "tests/support/check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void test_schema__equals_the_committed_file(void **state)
+{
+    (void)state;
+    for (int kind = AH_DOCUMENT_ANY + 1; kind < AH_DOCUMENT_KINDS; kind++) {
+        char path[64];
+        struct ah_buffer committed = {0};
+        struct ah_buffer printed = {0};
+        struct ah_error err = {0};
+        snprintf(path, sizeof path, "schemas/%s.schema.json", ah_document_word((enum ah_document_kind)kind));
+        CHECK_OK(ah_file_read(path, 1 << 20, &committed, &err), err);
+        CHECK_OK(ah_document_schema((enum ah_document_kind)kind, &printed, &err), err);
+        if (strcmp(committed.data, printed.data) != 0)
+            fail_msg("%s is not what the table prints; regenerate it (see this file's head)", path);
+        ah_buffer_release(&committed);
+        ah_buffer_release(&printed);
+    }
+}
+
+static void test_schema__has_no_schema_of_nothing(void **state)
+{
+    struct ah_buffer out = {0};
+    struct ah_error err = {0};
+    (void)state;
+    CHECK_FAILS(ah_document_schema(AH_DOCUMENT_ANY, &out, &err), err, AH_E_USAGE, "one kind");
+    ah_buffer_release(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_schema__equals_the_committed_file),
+        cmocka_unit_test(test_schema__has_no_schema_of_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { FIRST_LINE_MAX = 65536 }; /* bytes of a line that may begin a run log */
+
 struct kind_row {
     const char *word;
     const struct ah_kind *kind;
@@ -156,27 +158,34 @@ static int read_lines(struct reading *reading)
     return rc ? rc : check_meaning(reading);
 }
 
-/* Is the first line a JSON object of kind runlog? Then the text is read line by line. */
-static bool begins_runlog(const struct ah_json_source *source)
+/* Is the first line a JSON object of kind runlog? Then the text is read line by line. AH_E_MEMORY or AH_OK. */
+static int begins_runlog(const struct ah_json_source *source, bool *ret_is, struct ah_error *err)
 {
     const char *newline = memchr(source->text, '\n', source->size);
     struct ah_json_source line = *source;
     enum ah_document_fault fault;
-    cJSON *tree;
+    cJSON *tree = NULL;
+    *ret_is = false;
     if (newline)
         line.size = (size_t)(newline - source->text);
-    if (line.size > 65536 || ah_json_parse(&line, &tree, &fault, NULL))
-        return false;
+    if (line.size > FIRST_LINE_MAX)
+        return AH_OK;
+    if (ah_json_parse(&line, &tree, &fault, NULL) == AH_E_MEMORY)
+        return ah_error_memory(err);
     const cJSON *kind = cJSON_GetObjectItemCaseSensitive(tree, "kind");
-    bool is = cJSON_IsString(kind) && strcmp(kind->valuestring, "runlog") == 0;
+    *ret_is = cJSON_IsString(kind) && strcmp(kind->valuestring, "runlog") == 0;
     cJSON_Delete(tree);
-    return is;
+    return AH_OK;
 }
 
 static int read_text(struct reading *reading)
 {
-    bool lines = reading->expected == AH_DOCUMENT_RUNLOG ||
-                 (reading->expected == AH_DOCUMENT_ANY && begins_runlog(&reading->source));
+    bool lines = reading->expected == AH_DOCUMENT_RUNLOG;
+    int rc = AH_OK;
+    if (reading->expected == AH_DOCUMENT_ANY)
+        rc = begins_runlog(&reading->source, &lines, reading->err);
+    if (rc)
+        return rc;
     size_t limit = lines ? AH_KIND_RUNLOG_LIMIT_BYTES : AH_KIND_LIMIT_BYTES;
     if (reading->source.size > limit) {
         reading->document.fault = AH_FAULT_FILE;
@@ -187,7 +196,7 @@ static int read_text(struct reading *reading)
     if (lines)
         return read_lines(reading);
     cJSON *tree = NULL;
-    int rc = ah_json_parse(&reading->source, &tree, &reading->document.fault, reading->err);
+    rc = ah_json_parse(&reading->source, &tree, &reading->document.fault, reading->err);
     if (!rc)
         rc = read_tree(reading, tree);
     cJSON_Delete(tree);

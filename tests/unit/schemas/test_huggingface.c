@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * config.json of each family: what is taken, what is refused by name, what is warned of.
+ */
+#include "schemas/document.h"
+#include "schemas/model.h"
+#include "tests/support/check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define GPT2_SIZES                                                                                           \
+    "\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":4,\"n_positions\":32,\"vocab_size\":100"
+#define SIZES                                                                                                \
+    "\"hidden_size\":64,\"num_hidden_layers\":4,\"num_attention_heads\":4,\"intermediate_size\":96,"         \
+    "\"vocab_size\":100,\"max_position_embeddings\":32"
+#define FAMILY(name, more) "{\"model_type\":\"" name "\"," SIZES more "}"
+#define LLAMA(more)        FAMILY("llama", more)
+
+static struct ah_document parsed(const char *text)
+{
+    struct ah_document document;
+    struct ah_error err = {0};
+    CHECK_OK(
+        ah_document_parse(&document, "dir/some-model/config.json", text, strlen(text), AH_DOCUMENT_ANY, &err),
+        err);
+    assert_int_equal(document.kind, AH_DOCUMENT_MODEL);
+    return document;
+}
+
+static void check_refused(const char *text, const char *part)
+{
+    struct ah_document document;
+    struct ah_error err = {0};
+    CHECK_FAILS(ah_document_parse(&document, "config.json", text, strlen(text), AH_DOCUMENT_ANY, &err), err,
+                AH_E_DOCUMENT, part);
+    check_text_has(err.text, "config.json: ");
+}
+
+static void test_huggingface__gpt2_takes_its_defaults(void **state)
+{
+    struct ah_document document = parsed("{" GPT2_SIZES "}");
+    const struct ah_model *model = document.body.model;
+    (void)state;
+    assert_string_equal(model->name, "some-model");
+    assert_int_equal(model->family, AH_FAMILY_GPT2);
+    assert_int_equal(model->kv_heads, 4);
+    assert_int_equal(model->head_dim, 16);
+    assert_int_equal(model->mlp_width, 256);
+    assert_int_equal(model->position, AH_POSITION_LEARNED);
+    assert_null(model->rope);
+    assert_int_equal(model->norm, AH_MODEL_NORM_LAYER);
+    check_near(model->norm_epsilon, 1e-5, 0);
+    assert_int_equal(model->activation, AH_MODEL_GELU_TANH);
+    assert_true(model->tied && model->qkv_bias && model->attention_output_bias && model->mlp_bias);
+    check_near(model->dropout, 0.1, 0);
+    assert_int_equal(document.n_warnings, 1);
+    check_text_has(document.warnings[0], "dropout: training is without dropout");
+    ah_document_release(&document);
+}
+
+static void test_huggingface__gpt2_takes_its_settings(void **state)
+{
+    struct ah_document document = parsed(
+        "{" GPT2_SIZES ",\"n_inner\":128,\"activation_function\":\"gelu\",\"tie_word_embeddings\":false,"
+        "\"resid_pdrop\":0,\"embd_pdrop\":0.0,\"attn_pdrop\":0}");
+    (void)state;
+    assert_int_equal(document.body.model->mlp_width, 128);
+    assert_int_equal(document.body.model->activation, AH_MODEL_GELU);
+    assert_false(document.body.model->tied);
+    assert_int_equal(document.n_warnings, 0);
+    ah_document_release(&document);
+}
+
+static void test_huggingface__families_take_their_defaults(void **state)
+{
+    static const struct {
+        const char *text;
+        uint64_t kv_heads, head_dim, window;
+        bool qkv_bias, output_bias, mlp_bias, qk_norm, tied;
+    } rows[] = {
+        {LLAMA(""), 4, 16, 0, false, false, false, false, false},
+        {LLAMA(",\"num_key_value_heads\":null,\"head_dim\":null"), 4, 16, 0, false, false, false, false,
+         false},
+        {LLAMA(",\"num_key_value_heads\":2,\"head_dim\":8,\"attention_bias\":true,\"mlp_bias\":true,"
+               "\"tie_word_embeddings\":true"),
+         2, 8, 0, true, true, true, false, true},
+        {FAMILY("mistral", ",\"num_key_value_heads\":null"), 4, 16, 4096, false, false, false, false, false},
+        {FAMILY("mistral", ",\"num_key_value_heads\":1,\"sliding_window\":null"), 1, 16, 0, false, false,
+         false, false, false},
+        {FAMILY("mistral", ",\"num_key_value_heads\":1,\"sliding_window\":16"), 1, 16, 16, false, false,
+         false, false, false},
+        {FAMILY("qwen2", ",\"num_key_value_heads\":2,\"sliding_window\":16"), 2, 16, 0, true, false, false,
+         false, false},
+        {FAMILY("qwen2",
+                ",\"num_key_value_heads\":2,\"tie_word_embeddings\":true,\"use_sliding_window\":true"),
+         2, 16, 0, true, false, false, false, true},
+        {FAMILY("qwen3", ",\"num_key_value_heads\":2"), 2, 128, 0, false, false, false, true, false},
+        {FAMILY("qwen3", ",\"num_key_value_heads\":2,\"head_dim\":16,\"attention_bias\":true"), 2, 16, 0,
+         true, true, false, true, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct ah_document document = parsed(rows[i].text);
+        const struct ah_model *model = document.body.model;
+        print_message("%s\n", rows[i].text);
+        assert_int_equal(model->kv_heads, rows[i].kv_heads);
+        assert_int_equal(model->head_dim, rows[i].head_dim);
+        assert_int_equal(model->window, rows[i].window);
+        assert_int_equal(model->n_window_layers, 0);
+        assert_int_equal(model->qkv_bias, rows[i].qkv_bias);
+        assert_int_equal(model->attention_output_bias, rows[i].output_bias);
+        assert_int_equal(model->mlp_bias, rows[i].mlp_bias);
+        assert_int_equal(model->qk_norm, rows[i].qk_norm);
+        assert_int_equal(model->tied, rows[i].tied);
+        assert_int_equal(model->norm, AH_MODEL_NORM_RMS);
+        check_near(model->norm_epsilon, 1e-6, 0);
+        check_near(model->rope->theta, 10000, 0);
+        ah_document_release(&document);
+    }
+}
+
+static void check_rope(const char *more, enum ah_rope kind, double theta, double factor)
+{
+    char text[1024];
+    snprintf(text, sizeof text, LLAMA("%s"), more);
+    struct ah_document document = parsed(text);
+    const struct ah_model_rope *rope = document.body.model->rope;
+    assert_int_equal(rope->kind, kind);
+    check_near(rope->theta, theta, 0);
+    check_near(rope->factor, factor, 0);
+    assert_int_equal(rope->original_positions, kind == AH_ROPE_LLAMA3 ? 8192 : 0);
+    ah_document_release(&document);
+}
+
+static void test_huggingface__reads_both_spellings_of_rope(void **state)
+{
+    (void)state;
+    check_rope(",\"rope_theta\":5e5", AH_ROPE_DEFAULT, 5e5, 0);
+    check_rope(",\"rope_theta\":5e5,\"rope_scaling\":null", AH_ROPE_DEFAULT, 5e5, 0);
+    check_rope(",\"rope_parameters\":{\"rope_theta\":5e5,\"rope_type\":\"default\"}", AH_ROPE_DEFAULT, 5e5,
+               0);
+    check_rope(",\"rope_parameters\":{\"rope_theta\":1e6},\"rope_theta\":7", AH_ROPE_DEFAULT, 1e6, 0);
+    check_rope(",\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":2},\"rope_theta\":7",
+               AH_ROPE_LINEAR, 7, 2);
+    check_rope(",\"rope_scaling\":{\"type\":\"linear\",\"factor\":4.0}", AH_ROPE_LINEAR, 10000, 4);
+    check_rope(",\"rope_scaling\":{\"type\":\"linear\",\"rope_type\":\"linear\",\"factor\":4.0}",
+               AH_ROPE_LINEAR, 10000, 4);
+#define LLAMA3                                                                                               \
+    "\"factor\":8.0,\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,\"original_max_position_embeddings\":"  \
+    "8192,"                                                                                                  \
+    "\"rope_type\":\"llama3\""
+    check_rope(",\"rope_theta\":500000.0,\"rope_scaling\":{" LLAMA3 "}", AH_ROPE_LLAMA3, 5e5, 8);
+    check_rope(",\"rope_parameters\":{\"rope_theta\":500000.0," LLAMA3 "}", AH_ROPE_LLAMA3, 5e5, 8);
+}
+
+static void test_huggingface__refuses_by_name_what_changes_the_model(void **state)
+{
+    static const struct {
+        const char *more, *part;
+    } rows[] = {
+        {",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4}", "rope_scaling: \"yarn\" is a kind of rope"},
+        {",\"rope_parameters\":{\"rope_type\":\"longrope\",\"long_factor\":[1,2]}",
+         "rope_parameters: \"longrope\""},
+        {",\"rope_scaling\":{\"rope_type\":\"dynamic\",\"factor\":2}", "\"dynamic\""},
+        {",\"rope_scaling\":{\"type\":\"linear\"}", "rope_scaling: factor is missing"},
+        {",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8}",
+         "rope_scaling: llama3 needs low_freq_factor"},
+        {",\"rope_parameters\":{\"rope_theta\":1e4,\"partial_rotary_factor\":0.5}", "partial_rotary_factor"},
+        {",\"partial_rotary_factor\":0.5", "partial_rotary_factor: this setting"},
+        {",\"quantization_config\":{\"bits\":4}", "quantization_config: this setting changes the model"},
+        {",\"num_local_experts\":8", "num_local_experts"},
+        {",\"num_experts\":4", "num_experts"},
+        {",\"final_logit_softcapping\":30", "final_logit_softcapping"},
+        {",\"pretraining_tp\":2", "pretraining_tp"},
+        {",\"add_cross_attention\":true", "add_cross_attention"},
+        {",\"hidden_act\":\"gelu\"", "hidden_act: \"gelu\" is not supported; silu is"},
+        {",\"num_key_value_heads\":3", "kv_heads: 3 does not divide the 4 heads"},
+        {",\"num_key_value_heads\":0", "num_key_value_heads: 0 is not an integer from 1"},
+        {",\"head_dim\":\"64\"", "head_dim: \"64\" is not an integer"},
+        {",\"rms_norm_eps\":0", "rms_norm_eps: 0 is not a number above 0"},
+        {",\"rope_theta\":\"big\"", "rope_theta: \"big\" is not a number"},
+        {",\"rope_scaling\":[]", "rope_scaling: a list is not an object"},
+        {",\"attention_dropout\":1.5", "attention_dropout: 1.5"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, LLAMA("%s"), rows[i].more);
+        check_refused(text, rows[i].part);
+    }
+    check_refused("{\"model_type\":\"gemma2\"}",
+                  "model_type: \"gemma2\" is not supported; supported are gpt2");
+    check_refused("{\"model_type\":\"mixtral\"," SIZES "}", "model_type: \"mixtral\"");
+    check_refused("{\"model_type\":7}", "model_type: is not text");
+    check_refused("{\"model_type\":\"llama\",\"hidden_size\":64}", "num_hidden_layers: is missing");
+    check_refused("{" GPT2_SIZES ",\"scale_attn_by_inverse_layer_idx\":true}",
+                  "scale_attn_by_inverse_layer_idx");
+    check_refused("{" GPT2_SIZES ",\"scale_attn_weights\":false}", "scale_attn_weights");
+    check_refused("{" GPT2_SIZES ",\"activation_function\":\"relu\"}", "activation_function: \"relu\"");
+    check_refused("{\"model_type\":\"gpt2\",\"n_embd\":65,\"n_layer\":2,\"n_head\":4,\"n_positions\":32,"
+                  "\"vocab_size\":9}",
+                  "n_head: does not divide the width");
+    check_refused(FAMILY("qwen3", ",\"num_key_value_heads\":2,\"head_dim\":null"),
+                  "head_dim: null has no meaning in qwen3");
+    check_refused(FAMILY("mistral", ""), "kv_heads: 8 does not divide the 4 heads");
+    check_refused(
+        "{\"model_type\":\"llama\",\"hidden_size\":1048576,\"num_hidden_layers\":10000,\"num_attention_"
+        "heads\":1,"
+        "\"intermediate_size\":16777216,\"vocab_size\":9,\"max_position_embeddings\":32,\"head_dim\":2}",
+        "layers: the model has 2^53 parameters or more");
+}
+
+static void test_huggingface__windows_follow_the_family(void **state)
+{
+    struct ah_document document;
+    (void)state;
+    document =
+        parsed(FAMILY("qwen2", ",\"num_key_value_heads\":2,\"use_sliding_window\":true,\"sliding_window\":8,"
+                               "\"max_window_layers\":3"));
+    assert_int_equal(document.body.model->window, 8);
+    assert_int_equal(document.body.model->n_window_layers, 1);
+    assert_int_equal(document.body.model->window_layers[0], 3);
+    ah_document_release(&document);
+    document =
+        parsed(FAMILY("qwen3", ",\"num_key_value_heads\":2,\"use_sliding_window\":true,\"sliding_window\":8,"
+                               "\"max_window_layers\":0"));
+    assert_int_equal(document.body.model->window, 8);
+    assert_int_equal(document.body.model->n_window_layers, 0);
+    ah_document_release(&document);
+    document = parsed(
+        FAMILY("qwen3", ",\"num_key_value_heads\":2,\"use_sliding_window\":true,\"sliding_window\":8,"
+                        "\"layer_types\":[\"sliding_attention\",\"full_attention\",\"sliding_attention\","
+                        "\"full_attention\"]"));
+    assert_int_equal(document.body.model->n_window_layers, 2);
+    assert_int_equal(document.body.model->window_layers[1], 2);
+    struct ah_model_group groups[AH_MODEL_GROUPS_MAX];
+    assert_int_equal(ah_model_groups(document.body.model, groups), 4);
+    assert_string_equal(groups[1].name, "layer_windowed");
+    assert_int_equal(groups[1].blocks, 2);
+    assert_string_equal(groups[2].name, "layer");
+    assert_int_equal(groups[2].first, 2);
+    ah_document_release(&document);
+    check_refused(FAMILY("qwen3", ",\"layer_types\":[\"full_attention\"]"),
+                  "layer_types: does not have one entry");
+    check_refused(
+        FAMILY("qwen3",
+               ",\"num_key_value_heads\":2,\"layer_types\":[\"full_attention\",\"chunked_attention\","
+               "\"full_attention\",\"full_attention\"]"),
+        "layer_types: \"chunked_attention\" is not supported");
+    check_refused(
+        FAMILY("qwen3",
+               ",\"num_key_value_heads\":2,\"layer_types\":[\"full_attention\",\"sliding_attention\","
+               "\"full_attention\",\"full_attention\"]"),
+        "layer_types: has sliding_attention without a window");
+}
+
+static void test_huggingface__warns_once_of_each_key_without_effect(void **state)
+{
+    struct ah_document document = parsed(LLAMA(
+        ",\"sliding_window\":16,\"my_key\":{\"a\":[1]},\"architectures\":[\"LlamaForCausalLM\"],"
+        "\"use_cache\":false,\"quantization_config\":null,\"pretraining_tp\":1,\"attention_dropout\":0.25"));
+    (void)state;
+    assert_int_equal(document.body.model->window, 0);
+    assert_int_equal(document.n_warnings, 3);
+    assert_string_equal(document.warnings[0], "my_key: is not known and has no effect");
+    assert_string_equal(document.warnings[1], "sliding_window: has no effect in this family");
+    check_text_has(document.warnings[2], "dropout");
+    check_near(document.body.model->dropout, 0.25, 0);
+    ah_document_release(&document);
+}
+
+static void test_huggingface__names_come_from_the_path(void **state)
+{
+    static const char *const rows[][2] = {
+        {"a/llama-2-7b/config.json", "llama-2-7b"}, {"mine.json", "mine"},       {"config.json", "llama"},
+        {"x/sp ace/config.json", "llama"},          {"standard input", "llama"}, {"/config.json", "llama"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct ah_document document;
+        struct ah_error err = {0};
+        CHECK_OK(
+            ah_document_parse(&document, rows[i][0], LLAMA(""), strlen(LLAMA("")), AH_DOCUMENT_MODEL, &err),
+            err);
+        assert_string_equal(document.body.model->name, rows[i][1]);
+        ah_document_release(&document);
+    }
+}
+
+/* What is read from any config is a model that our own reader accepts. */
+static void test_huggingface__prints_a_model_of_ours(void **state)
+{
+    static const char *const texts[] = {"{" GPT2_SIZES "}", LLAMA(",\"attention_bias\":true"),
+                                        FAMILY("mistral", ",\"num_key_value_heads\":1"),
+                                        FAMILY("qwen2", ",\"num_key_value_heads\":1"),
+                                        FAMILY("qwen3", ",\"num_key_value_heads\":1")};
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct ah_document document = parsed(texts[i]), again;
+        struct ah_buffer out = {0};
+        struct ah_error err = {0};
+        CHECK_OK(ah_document_print(&document, &out, &err), err);
+        CHECK_OK(ah_document_parse(&again, "printed", out.data, out.size, AH_DOCUMENT_MODEL, &err), err);
+        assert_int_equal(ah_document_diff(&document, &again, NULL, NULL), 0);
+        ah_buffer_release(&out);
+        ah_document_release(&document);
+        ah_document_release(&again);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_huggingface__gpt2_takes_its_defaults),
+        cmocka_unit_test(test_huggingface__gpt2_takes_its_settings),
+        cmocka_unit_test(test_huggingface__families_take_their_defaults),
+        cmocka_unit_test(test_huggingface__reads_both_spellings_of_rope),
+        cmocka_unit_test(test_huggingface__refuses_by_name_what_changes_the_model),
+        cmocka_unit_test(test_huggingface__windows_follow_the_family),
+        cmocka_unit_test(test_huggingface__warns_once_of_each_key_without_effect),
+        cmocka_unit_test(test_huggingface__names_come_from_the_path),
+        cmocka_unit_test(test_huggingface__prints_a_model_of_ours),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -11,7 +11,7 @@ const char *const ah_field_version[] = {"1.0", NULL};
 /* `$` in Python's expressions also matches before a last newline, hence (?!\n); JSON Schema's own dialect
  * reads it the same. */
 static const struct ah_text_limits text_limits[AH_TEXT_FORMS] = {
-    [AH_TEXT_LINE] = {NULL, 1, 512, "text of 1 to 512 characters"},
+    [AH_TEXT_LINE] = {"^[^\\u0000-\\u001f]*$(?!\\n)", 1, 512, "a line of 1 to 512 characters"},
     [AH_TEXT_ANY] = {NULL, 0, 4096, "text of at most 4096 characters"},
     [AH_TEXT_NAME] = {"^[A-Za-z0-9][A-Za-z0-9._+-]*$(?!\\n)", 1, 128,
                       "a name of letters, digits and . _ + - (at most 128)"},
@@ -103,12 +103,12 @@ bool ah_field_fits_number(const struct ah_field *field, double value)
     return field->flags & AH_FIELD_ABOVE ? value > field->min : value >= field->min;
 }
 
-static bool file_characters(const char *text)
+static bool one_line(const char *text)
 {
     for (const char *c = text; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == '/')
+        if ((unsigned char)*c < 0x20)
             return false;
-    return text[0] != '.';
+    return true;
 }
 
 bool ah_field_fits_text(enum ah_text_form form, const char *text)
@@ -123,7 +123,9 @@ bool ah_field_fits_text(enum ah_text_form form, const char *text)
         return strspn(text, letters) == strlen(text) && !strchr("._+-", text[0]);
     if (form == AH_TEXT_SHA256)
         return strspn(text, "0123456789abcdef") == strlen(text);
-    return form != AH_TEXT_FILE || file_characters(text);
+    if (form == AH_TEXT_FILE && (text[0] == '.' || strchr(text, '/')))
+        return false;
+    return form == AH_TEXT_ANY || one_line(text);
 }
 
 const struct ah_text_limits *ah_field_text_limits(enum ah_text_form form)

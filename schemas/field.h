@@ -47,7 +47,7 @@ enum {
 };
 
 enum ah_text_form {
-    AH_TEXT_LINE,   /* 1 to 512 characters */
+    AH_TEXT_LINE,   /* 1 to 512 characters, none of them a control character */
     AH_TEXT_ANY,    /* up to 4096 characters, may be empty */
     AH_TEXT_NAME,   /* letters, digits and . _ + -; begins with a letter or digit; up to 128 */
     AH_TEXT_SHA256, /* 64 lower-case hexadecimal digits */

@@ -235,25 +235,39 @@ struct conversion {
     struct ah_error *err;
 };
 
-static int refuse(const struct conversion *conversion, const char *key, const char *what)
-{
-    return ah_error_set(conversion->err, AH_E_DOCUMENT, "%s: %.80s: %s", conversion->name, key, what);
-}
-
+/* Keys and values come from the file: they are printed as they may stand in a sentence. */
 static int refuse_text(const struct conversion *conversion, const char *key, const char *value,
                        const char *what)
 {
-    return ah_error_set(conversion->err, AH_E_DOCUMENT, "%s: %s: \"%.60s\" %s", conversion->name, key, value,
-                        what);
+    struct ah_buffer sentence = {0};
+    ah_json_put_plain(&sentence, key);
+    ah_buffer_puts(&sentence, ": ");
+    if (value) {
+        ah_buffer_puts(&sentence, "\"");
+        ah_json_put_plain(&sentence, value);
+        ah_buffer_puts(&sentence, "\" ");
+    }
+    int rc = sentence.failed ? ah_error_memory(conversion->err)
+                             : ah_error_set(conversion->err, AH_E_DOCUMENT, "%s: %s%s", conversion->name,
+                                            sentence.data, what);
+    ah_buffer_release(&sentence);
+    return rc;
+}
+
+static int refuse(const struct conversion *conversion, const char *key, const char *what)
+{
+    return refuse_text(conversion, key, NULL, what);
 }
 
 static int warn(struct conversion *conversion, const char *key, const char *what)
 {
-    char sentence[256];
-    snprintf(sentence, sizeof sentence, "%.80s: %s", key, what);
+    struct ah_buffer sentence = {0};
     if (conversion->n_warnings == conversion->max_warnings)
         return AH_OK;
-    const char *copy = ah_arena_strdup(conversion->arena, sentence);
+    ah_json_put_plain(&sentence, key);
+    ah_buffer_printf(&sentence, ": %s", what);
+    const char *copy = sentence.failed ? NULL : ah_arena_strdup(conversion->arena, sentence.data);
+    ah_buffer_release(&sentence);
     if (!copy)
         return ah_error_memory(conversion->err);
     conversion->warnings[conversion->n_warnings++] = copy;

@@ -24,9 +24,10 @@ static void put_place(const struct place *place, struct ah_buffer *out)
     if (!place)
         return;
     put_place(place->parent, out);
-    if (place->name)
-        ah_buffer_printf(out, "%s%.*s", place->parent ? "." : "", 60, place->name);
-    else
+    if (place->name) {
+        ah_buffer_puts(out, place->parent ? "." : "");
+        ah_json_put_plain(out, place->name);
+    } else
         ah_buffer_printf(out, "[%zu]", place->index);
 }
 
@@ -164,27 +165,29 @@ void ah_json_put_number(struct ah_buffer *out, double value)
     ah_buffer_puts(out, found + strlen(point));
 }
 
-static void put_brief_text(struct ah_buffer *out, const char *text)
+void ah_json_put_plain(struct ah_buffer *out, const char *text)
 {
     const char *end = text + strlen(text);
-    ah_buffer_puts(out, "\"");
     const char *c = text;
     while (c < end && c - text < BRIEF_BYTES - 8) {
         size_t n = ah_json_utf8(c, end);
-        if (n <= 1)
-            put_character(out, (unsigned char)*c);
-        else
+        if (n > 1)
             ah_buffer_append(out, c, n);
+        else
+            put_character(out, n ? (unsigned char)*c : '?');
         c += n ? n : 1;
     }
-    ah_buffer_puts(out, c < end ? "...\"" : "\"");
+    if (c < end)
+        ah_buffer_puts(out, "...");
 }
 
 void ah_json_put_brief(struct ah_buffer *out, const struct cJSON *value)
 {
-    if (cJSON_IsString(value))
-        put_brief_text(out, value->valuestring);
-    else if (cJSON_IsNumber(value))
+    if (cJSON_IsString(value)) {
+        ah_buffer_puts(out, "\"");
+        ah_json_put_plain(out, value->valuestring);
+        ah_buffer_puts(out, "\"");
+    } else if (cJSON_IsNumber(value))
         ah_json_put_number(out, value->valuedouble);
     else
         ah_buffer_puts(out, cJSON_IsObject(value)  ? "an object"

@@ -46,6 +46,9 @@ bool ah_json_put_text(struct ah_buffer *out, const char *text);
 /* The shortest of %.15g, %.16g, %.17g that reads back as the same double. `value` is finite. */
 void ah_json_put_number(struct ah_buffer *out, double value);
 
+/* A key or a word as it may stand in a sentence: on one line, UTF-8, cut with "..." after about 50 bytes. */
+void ah_json_put_plain(struct ah_buffer *out, const char *text);
+
 /* A value of the tree as short text for messages: at most about 60 bytes, cut with "...". */
 void ah_json_put_brief(struct ah_buffer *out, const struct cJSON *value);
 

@@ -14,9 +14,10 @@ static void put_path(const struct ah_reader_path *path, struct ah_buffer *out)
     if (!path)
         return;
     put_path(path->parent, out);
-    if (path->name)
-        ah_buffer_printf(out, "%s%.*s", out->size ? "." : "", 80, path->name);
-    else
+    if (path->name) {
+        ah_buffer_puts(out, out->size ? "." : "");
+        ah_json_put_plain(out, path->name);
+    } else
         ah_buffer_printf(out, "[%zu]", path->index);
 }
 

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+# fuzz.<target> replays the corpus with a bounded number of mutations, on any compiler. With AUTOHETE_FUZZ=ON and
+# clang, fuzz_<target> is also a libFuzzer program: fuzz_document -max_len=65536 tests/fuzz/corpus/document/*
+function(ah_fuzz target room)
+  file(GLOB_RECURSE corpus CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${target}/*)
+  list(APPEND corpus ${ARGN})
+  set(source ${PROJECT_SOURCE_DIR}/tests/fuzz/fuzz_${target}.c)
+  add_executable(fuzz.${target} ${source})
+  target_link_libraries(fuzz.${target} PRIVATE ah_${room})
+  add_test(NAME fuzz.${target} COMMAND fuzz.${target} ${corpus} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(fuzz.${target} PROPERTIES TIMEOUT 300 LABELS "fuzz;${room}")
+  if(AUTOHETE_FUZZ)
+    add_executable(fuzz_${target} ${source})
+    target_compile_definitions(fuzz_${target} PRIVATE AUTOHETE_LIBFUZZER)
+    target_compile_options(fuzz_${target} PRIVATE -fsanitize=fuzzer,address,undefined)
+    target_link_options(fuzz_${target} PRIVATE -fsanitize=fuzzer,address,undefined)
+    target_link_libraries(fuzz_${target} PRIVATE ah_${room})
+    target_compile_options(ah_${room} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+endfunction()
+
+file(GLOB document_samples CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/golden/schemas/documents/*)
+ah_fuzz(document schemas ${document_samples} ${PROJECT_SOURCE_DIR}/examples/models/gpt2-124m.json
+  ${PROJECT_SOURCE_DIR}/examples/models/qwen3-0.6b.json)

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The example clusters are those published with HexiScale: their peaks add up to what the paper compares with.
+ */
+#include "schemas/cluster.h"
+#include "schemas/document.h"
+#include "tests/support/check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void test_cluster__examples_have_the_published_sums(void **state)
+{
+    static const struct {
+        const char *name;
+        uint64_t gpus;
+        double tflops;
+    } rows[] = {{"cluster-a", 40, 5060}, {"cluster-b", 32, 4912.8}, {"cluster-c", 56, 9744}};
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        char path[64];
+        struct ah_document document;
+        struct ah_error err = {0};
+        snprintf(path, sizeof path, "examples/clusters/%s.json", rows[i].name);
+        CHECK_OK(ah_document_load(&document, path, AH_DOCUMENT_CLUSTER, &err), err);
+        const struct ah_cluster *cluster = document.body.cluster;
+        assert_string_equal(cluster->name, rows[i].name);
+        assert_int_equal(ah_cluster_gpus(cluster), rows[i].gpus);
+        check_near(ah_cluster_flops_per_s(cluster) / 1e12, rows[i].tflops, 0.001 / rows[i].tflops);
+        assert_string_equal(ah_cluster_gpu_of(cluster, &cluster->nodes[0])->name, cluster->nodes[0].gpu);
+        ah_document_release(&document);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cluster__examples_have_the_published_sums)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Run logs line by line, and the numeric signature that they carry.
+ */
+#include "schemas/document.h"
+#include "schemas/plan.h"
+#include "schemas/runlog.h"
+#include "schemas/signature.h"
+#include "tests/support/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PATH "tests/golden/schemas/documents/runlog.ndjson"
+
+static struct ah_document loaded(void)
+{
+    struct ah_document document;
+    struct ah_error err = {0};
+    CHECK_OK(ah_document_load(&document, PATH, AH_DOCUMENT_ANY, &err), err);
+    assert_int_equal(document.kind, AH_DOCUMENT_RUNLOG);
+    return document;
+}
+
+static int parse(struct ah_document *ret_document, const struct ah_buffer *text, struct ah_error *err)
+{
+    return ah_document_parse(ret_document, "log", text->data, text->size, AH_DOCUMENT_ANY, err);
+}
+
+static void test_runlog__reads_what_was_written_line_by_line(void **state)
+{
+    struct ah_document document = loaded();
+    const struct ah_runlog *log = document.body.runlog;
+    struct ah_buffer text = {0};
+    struct ah_error err = {0};
+    struct ah_document again;
+    (void)state;
+    CHECK_OK(ah_runlog_print_header(log, &text, &err), err);
+    CHECK_OK(parse(&again, &text, &err), err); /* a log that has only begun */
+    assert_int_equal(again.body.runlog->n_steps, 0);
+    ah_document_release(&again);
+    for (size_t i = 0; i < log->n_steps; i++) {
+        CHECK_OK(ah_runlog_print_step(&log->steps[i], &text, &err), err);
+        CHECK_OK(parse(&again, &text, &err), err);
+        assert_int_equal(again.body.runlog->n_steps, i + 1);
+        assert_null(again.body.runlog->end);
+        ah_document_release(&again);
+    }
+    CHECK_OK(ah_runlog_print_end(log->end, &text, &err), err);
+    CHECK_OK(parse(&again, &text, &err), err);
+    assert_int_equal(again.body.runlog->end->reason, AH_RUNLOG_FAILED);
+    assert_string_equal(again.body.runlog->end->error, "the loss is not finite");
+    ah_document_release(&again);
+    struct ah_runlog_step step = {.step = 8, .loss = 3};
+    CHECK_OK(ah_runlog_print_step(&step, &text, &err), err);
+    CHECK_FAILS(parse(&again, &text, &err), err, AH_E_DOCUMENT, "log: line 6: stands behind the end line");
+    assert_int_equal(again.fault, AH_FAULT_MEANING);
+    ah_buffer_release(&text);
+    ah_document_release(&document);
+}
+
+static void test_runlog__holds_many_steps(void **state)
+{
+    enum { STEPS = 1000 };
+    struct ah_document document = loaded();
+    struct ah_runlog log = *document.body.runlog;
+    struct ah_runlog_step *steps = calloc(STEPS, sizeof *steps);
+    struct ah_buffer text = {0};
+    struct ah_error err = {0};
+    struct ah_document own = {.kind = AH_DOCUMENT_RUNLOG, .body.runlog = &log}, again;
+    (void)state;
+    for (size_t i = 0; i < STEPS; i++)
+        steps[i] = (struct ah_runlog_step){.step = log.first_step + i, .loss = 1.0 / (double)(i + 1)};
+    log.steps = steps;
+    log.n_steps = STEPS;
+    log.n_evaluations = log.n_saves = 0;
+    log.end = NULL;
+    CHECK_OK(ah_document_print(&own, &text, &err), err);
+    CHECK_OK(parse(&again, &text, &err), err);
+    assert_int_equal(again.body.runlog->n_steps, STEPS);
+    for (size_t i = 0; i < STEPS; i++)
+        check_near(again.body.runlog->steps[i].loss, 1.0 / (double)(i + 1), 0);
+    ah_document_release(&again);
+    ah_buffer_release(&text);
+    free(steps);
+    ah_document_release(&document);
+}
+
+static void test_runlog__steps_do_not_go_back(void **state)
+{
+    struct ah_document document = loaded(), again;
+    struct ah_buffer text = {0};
+    struct ah_error err = {0};
+    (void)state;
+    CHECK_OK(ah_runlog_print_header(document.body.runlog, &text, &err), err);
+    CHECK_OK(ah_runlog_print_step(&document.body.runlog->steps[1], &text, &err), err);
+    CHECK_OK(ah_runlog_print_step(&document.body.runlog->steps[0], &text, &err), err);
+    CHECK_FAILS(parse(&again, &text, &err), err, AH_E_DOCUMENT, "log: line 3: goes back to an earlier step");
+    ah_buffer_release(&text);
+    ah_document_release(&document);
+}
+
+static void check_differs(const struct ah_signature *a, const struct ah_signature *b, const char *expected)
+{
+    char path[AH_SIGNATURE_PATH_MAX] = "";
+    assert_int_equal(ah_signature_differs(a, b, path), expected != NULL);
+    assert_int_equal(ah_signature_differs(b, a, path), expected != NULL);
+    assert_string_equal(path, expected ? expected : "");
+}
+
+static void test_signature__names_the_first_field_that_differs(void **state)
+{
+    struct ah_document log = loaded(), plan;
+    struct ah_error err = {0};
+    const char *patterns[] = {"*", "!embedding.*"};
+    (void)state;
+    CHECK_OK(ah_document_load(&plan, "tests/golden/schemas/documents/plan.json", AH_DOCUMENT_PLAN, &err),
+             err);
+    struct ah_signature a = log.body.runlog->numeric_signature;
+    struct ah_signature b = plan.body.plan->numeric_signature;
+    check_differs(&a, &b, NULL); /* the plan does not know the run */
+    b.seq = 512;
+    check_differs(&a, &b, "seq");
+    b = a;
+    b.trainable = patterns;
+    check_differs(&a, &b, NULL);
+    b.n_trainable = 2;
+    check_differs(&a, &b, "trainable");
+    b = a;
+    struct ah_signature_run run = *a.run;
+    b.run = &run;
+    check_differs(&a, &b, NULL);
+    run.lr = 1;
+    check_differs(&a, &b, "run.lr");
+    run = *a.run;
+    run.data_sha256 = "0";
+    check_differs(&a, &b, "run.data_sha256");
+    ah_document_release(&plan);
+    ah_document_release(&log);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_runlog__reads_what_was_written_line_by_line),
+        cmocka_unit_test(test_runlog__holds_many_steps),
+        cmocka_unit_test(test_runlog__steps_do_not_go_back),
+        cmocka_unit_test(test_signature__names_the_first_field_that_differs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

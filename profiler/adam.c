@@ -17,7 +17,7 @@
 enum { MOVING, TILE_MAX = 4 << 20, TILE_UNIT = 4096 };
 
 /* An op of a slow lane takes at most this many blocks. */
-#define SLOW_BLOCKS 4.0
+#define SLOW_BLOCKS 10.0
 
 struct adam {
     struct ah_optimizer_layout layout;

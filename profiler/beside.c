@@ -27,8 +27,8 @@ enum {
     TILE_UNIT = 4096,
 };
 
-/* A part runs for BLOCKS blocks at a time, in ops of at most a block each. */
-#define BLOCKS 3
+/* A part runs for BLOCKS blocks at a time, in ops of about a block each. */
+#define BLOCKS 8
 
 struct stand {
     struct ah_device *device;

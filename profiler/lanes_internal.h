@@ -30,7 +30,7 @@ int ah_lanes_run(void *context, uint64_t repeats, double *ret_seconds, struct ah
 struct ah_sampler_work ah_lanes_sampler_work(struct ah_lanes_work *work);
 
 /* Two works on two lanes at once, `repeats` of each: `ret_seconds_each` is the time an op took in the span of
- * time in which both lanes were working. AH_E_FAILED when there was hardly any such time. */
+ * time in which both lanes were working; they start together. AH_E_FAILED when there was no such time. */
 int ah_lanes_run_both(struct ah_lanes_work *const works[2], const uint64_t repeats[2],
                       double ret_seconds_each[2], struct ah_error *err);
 

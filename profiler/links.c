@@ -19,7 +19,7 @@ enum { SIZES_MAX = 16, OPS_MAX = 64, SMALLEST = 64 << 10, SIZES_MIN = 3 };
 
 /* A throttled lane may be so slow that the larger sizes would take too long: the sweep ends before a copy
  * that takes longer than this many blocks. */
-#define SLOW_BLOCKS 15.0
+#define SLOW_BLOCKS 40.0
 
 struct sweep {
     uint64_t bytes[SIZES_MAX];

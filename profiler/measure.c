@@ -49,6 +49,7 @@ struct ah_sampler ah_measure_sampler(struct ah_measure *measure, const char *wha
     return (struct ah_sampler){
         .samples_min = limits->samples_min,
         .samples_max = limits->samples_max,
+        .blocks = limits->blocks,
         .block_s = limits->block_s,
         .warm_s = limits->warm_s,
         .budget_s = limits->part_s[measure->part] / measure->sets,

@@ -34,8 +34,9 @@ struct ah_measure_limits {
     double part_s[AH_PROFILER_PART_COUNT]; /* what a part should take; also its weight in the progress */
     unsigned samples_min;
     unsigned samples_max;
-    double block_s; /* shortest block of a sample */
-    double warm_s;  /* longest warm-up of one work */
+    unsigned blocks; /* of a sample */
+    double block_s;  /* shortest block */
+    double warm_s;   /* longest warm-up of one work */
     struct ah_measure_shape shapes[AH_MEASURE_SHAPES_MAX];
     size_t n_shapes;
     double product_s;       /* a slow machine gets products of fewer rows, so that none takes longer */

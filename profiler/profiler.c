@@ -27,7 +27,7 @@ enum { NOISE_SENTENCES_MAX = 64 };
 /* Shapes are (rows, columns, inner) of GPT-2 124M's products for as many tokens as the first number, and a square.
  * The first one is also what the other lanes are measured beside. */
 static const struct ah_measure_limits quick_limits = {
-    .part_s = {[AH_PROFILER_MATMUL] = 5,
+    .part_s = {[AH_PROFILER_MATMUL] = 8,
                [AH_PROFILER_MEMORY] = 1.5,
                [AH_PROFILER_LINKS] = 1.5,
                [AH_PROFILER_ADAM] = 2.5,
@@ -35,9 +35,10 @@ static const struct ah_measure_limits quick_limits = {
                [AH_PROFILER_DISK] = 1},
     .samples_min = 11,
     .samples_max = 33,
-    .block_s = 0.004,
+    .blocks = 6,
+    .block_s = 0.0015,
     .warm_s = 0.1,
-    .shapes = {{512, 768, 768}, {256, 3072, 768}},
+    .shapes = {{256, 768, 768}, {128, 3072, 768}},
     .n_shapes = 2,
     .product_s = 0.05,
     .thread_counts = 2,
@@ -58,7 +59,8 @@ static const struct ah_measure_limits full_limits = {
                [AH_PROFILER_DISK] = 10},
     .samples_min = 15,
     .samples_max = 64,
-    .block_s = 0.008,
+    .blocks = 6,
+    .block_s = 0.003,
     .warm_s = 0.5,
     .shapes = {{512, 768, 768}, {1024, 3072, 768}, {1024, 768, 3072}, {2048, 2048, 2048}, {256, 4096, 4096}},
     .n_shapes = 5,

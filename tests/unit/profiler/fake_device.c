@@ -15,6 +15,7 @@ struct fake_job {
     double work_s; /* time it takes by itself */
     double left_s;
     uint64_t tag;
+    struct ah_wait wait; /* ticket 0: none */
 };
 
 struct fake_lane {
@@ -22,7 +23,7 @@ struct fake_lane {
     struct ah_span *spans;  /* QUEUE */
     size_t queued, taken;   /* since the last time all was done */
     uint64_t submitted;
-    size_t n_spans;
+    size_t n_spans; /* ops done */
     double ready_s;
 };
 
@@ -160,9 +161,20 @@ static int fake_submit(struct ah_device *base, const struct ah_submission *submi
     if (lane->queued == QUEUE)
         return ah_error_set(err, AH_E_FAILED, "the fake lane is full");
     double seconds = op_seconds(device, submission->lane, submission->op);
-    lane->queue[lane->queued++] = (struct fake_job){seconds, seconds, submission->tag};
+    struct ah_wait wait = submission->n_waits ? submission->waits[0] : (struct ah_wait){0, 0};
+    lane->queue[lane->queued++] = (struct fake_job){seconds, seconds, submission->tag, wait};
     *ret_ticket = ++lane->submitted;
     return AH_OK;
+}
+
+/* Is the lane's head there and may it run? */
+static bool is_running(const struct fake_device *device, uint32_t lane)
+{
+    const struct fake_lane *of = &device->lanes[lane];
+    if (of->taken == of->queued)
+        return false;
+    struct ah_wait wait = of->queue[of->taken].wait;
+    return device->lanes[wait.lane].n_spans >= wait.ticket;
 }
 
 static bool is_copy(uint32_t lane)
@@ -170,13 +182,13 @@ static bool is_copy(uint32_t lane)
     return lane == AH_LANE_H2D || lane == AH_LANE_D2H;
 }
 
-/* The speed of a lane's head beside the heads of the others. */
+/* The speed of a lane's head beside the running heads of the others. */
 static double speed_of(const struct fake_device *device, uint32_t lane)
 {
     double speed = 1;
     for (uint32_t other = 0; other < AH_DEVICE_LANES; other++) {
         double kept = world->kept[part_of[lane]][part_of[other]];
-        if (other == lane || device->lanes[other].taken == device->lanes[other].queued)
+        if (other == lane || !is_running(device, other))
             continue;
         if (is_copy(lane) && is_copy(other) && device->options.throttle.both_kept > 0)
             kept = device->options.throttle.both_kept;
@@ -208,16 +220,18 @@ static bool advance(struct fake_device *device)
     for (uint32_t i = 0; i < AH_DEVICE_LANES; i++) {
         const struct fake_lane *lane = &device->lanes[i];
         speeds[i] = speed_of(device, i);
-        if (lane->taken < lane->queued)
+        if (is_running(device, i))
             step_s = fmin(step_s, lane->queue[lane->taken].left_s / speeds[i]);
     }
     if (isinf(step_s))
         return false;
     device->now_s += step_s;
     bool done[AH_DEVICE_LANES] = {false};
+    bool waited[AH_DEVICE_LANES];
     for (uint32_t i = 0; i < AH_DEVICE_LANES; i++) {
         struct fake_lane *lane = &device->lanes[i];
-        if (lane->taken == lane->queued)
+        waited[i] = !is_running(device, i);
+        if (waited[i])
             continue;
         struct fake_job *head = &lane->queue[lane->taken];
         head->left_s -= step_s * speeds[i];
@@ -226,6 +240,9 @@ static bool advance(struct fake_device *device)
     for (uint32_t i = 0; i < AH_DEVICE_LANES; i++)
         if (done[i])
             finish_head(device, &device->lanes[i]);
+    for (uint32_t i = 0; i < AH_DEVICE_LANES; i++)
+        if (waited[i] && is_running(device, i))
+            device->lanes[i].ready_s = device->now_s;
     return true;
 }
 

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fields of config.json that matter are read by two tables: gpt2's own spelling, and the one that llama,
- * mistral, qwen2 and qwen3 share. Every other key is looked up in `other_keys`: known to be inert, refused
- * because it changes the mathematics, or, when it is not there, warned of.
+ * What the values of a config.json say about a model, family by family.
  *
  * Source: configuration_*.py and modeling_rope_utils.py of huggingface/transformers, 4.3x to 5.x. null means
  * absent there, except for mistral's sliding_window (absent: 4096, null: none).
  */
 #include "schemas/huggingface.h"
 
-#include "schemas/field.h"
+#include "schemas/huggingface_internal.h"
 #include "schemas/json.h"
 #include "schemas/reader_internal.h"
 
@@ -18,216 +16,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MISTRAL_WINDOW = 4096, QWEN_MAX_WINDOW_LAYERS = 28, QWEN3_HEAD_DIM = 128 };
-
-struct config_rope {
-    const char *rope_type;
-    const char *type; /* the older spelling of rope_type */
-    double rope_theta;
-    double factor;
-    double low_freq_factor;
-    double high_freq_factor;
-    uint64_t original_max_position_embeddings;
-    double partial_rotary_factor;
-};
-
-struct config {
-    const char *model_type;
-    uint64_t width, layers, heads, kv_heads, head_dim, mlp_width, vocabulary, positions;
-    const char *activation;
-    double norm_epsilon;
-    double initializer_range;
-    bool tied;
-    bool attention_bias;
-    bool mlp_bias;
-    double rope_theta;
-    struct config_rope *rope_parameters;
-    struct config_rope *rope_scaling;
-    bool use_sliding_window;
-    uint64_t sliding_window;
-    uint64_t max_window_layers;
-    const char **layer_types;
-    size_t n_layer_types;
-    double attention_dropout, residual_dropout, embedding_dropout;
-};
-
-#define OPTIONAL (AH_FIELD_OPTIONAL | AH_FIELD_NULLABLE)
-#define SIZE(key, member, limit)                                                                             \
-    {                                                                                                        \
-        .name = key, AH_COUNT_AT(config, member), .min = 1, .max = (limit)                                   \
-    }
-#define OPTIONAL_SIZE(key, member, least, limit, absent)                                                     \
-    {                                                                                                        \
-        .name = key, AH_COUNT_AT(config, member), .flags = OPTIONAL, .min = (least), .max = (limit),         \
-        .fallback = (absent)                                                                                 \
-    }
-#define OPTIONAL_NUMBER(tag, key, member, limit, absent)                                                     \
-    {                                                                                                        \
-        .name = key, AH_NUMBER_AT(tag, member), .flags = OPTIONAL, .max = (limit), .fallback = (absent)      \
-    }
-#define OPTIONAL_POSITIVE(key, member, limit, absent)                                                        \
-    {                                                                                                        \
-        .name = key, AH_NUMBER_AT(config, member), .flags = OPTIONAL | AH_FIELD_ABOVE, .max = (limit),       \
-        .fallback = (absent)                                                                                 \
-    }
-#define OPTIONAL_BOOL(key, member, absent)                                                                   \
-    {                                                                                                        \
-        .name = key, AH_BOOL_AT(config, member), .flags = OPTIONAL, .fallback = (absent)                     \
-    }
-#define OPTIONAL_TEXT(tag, key, member)                                                                      \
-    {                                                                                                        \
-        .name = key, AH_TEXT_AT(tag, member), .flags = OPTIONAL                                              \
-    }
-
-static const struct ah_field rope_fields[] = {
-    OPTIONAL_TEXT(config_rope, "rope_type", rope_type),
-    OPTIONAL_TEXT(config_rope, "type", type),
-    OPTIONAL_NUMBER(config_rope, "rope_theta", rope_theta, 1e15, 0),
-    OPTIONAL_NUMBER(config_rope, "factor", factor, 1e6, 0),
-    OPTIONAL_NUMBER(config_rope, "low_freq_factor", low_freq_factor, 1e6, 0),
-    OPTIONAL_NUMBER(config_rope, "high_freq_factor", high_freq_factor, 1e6, 0),
-    {.name = "original_max_position_embeddings",
-     AH_COUNT_AT(config_rope, original_max_position_embeddings),
-     .flags = OPTIONAL,
-     .max = 268435456},
-    OPTIONAL_NUMBER(config_rope, "partial_rotary_factor", partial_rotary_factor, 1e6, 1),
-    {0}};
-static const struct ah_table rope_table = {
-    .name = "rope", .bytes = sizeof(struct config_rope), .fields = rope_fields};
-
-static const struct ah_field gpt2_fields[] = {
-    {.name = "model_type", AH_TEXT_AT(config, model_type)},
-    SIZE("n_embd", width, 1048576),
-    SIZE("n_layer", layers, 10000),
-    SIZE("n_head", heads, 65536),
-    SIZE("n_positions", positions, 268435456),
-    SIZE("vocab_size", vocabulary, 268435456),
-    OPTIONAL_SIZE("n_inner", mlp_width, 1, 16777216, 0),
-    OPTIONAL_TEXT(config, "activation_function", activation),
-    OPTIONAL_POSITIVE("layer_norm_epsilon", norm_epsilon, 1, 1e-5),
-    OPTIONAL_POSITIVE("initializer_range", initializer_range, 10, 0.02),
-    OPTIONAL_BOOL("tie_word_embeddings", tied, 1),
-    OPTIONAL_NUMBER(config, "resid_pdrop", residual_dropout, 1, 0.1),
-    OPTIONAL_NUMBER(config, "embd_pdrop", embedding_dropout, 1, 0.1),
-    OPTIONAL_NUMBER(config, "attn_pdrop", attention_dropout, 1, 0.1),
-    {0}};
-static const struct ah_table gpt2_table = {
-    .name = "gpt2", .bytes = sizeof(struct config), .fields = gpt2_fields};
-
-static const struct ah_field llama_fields[] = {
-    {.name = "model_type", AH_TEXT_AT(config, model_type)},
-    SIZE("hidden_size", width, 1048576),
-    SIZE("num_hidden_layers", layers, 10000),
-    SIZE("num_attention_heads", heads, 65536),
-    SIZE("intermediate_size", mlp_width, 16777216),
-    SIZE("vocab_size", vocabulary, 268435456),
-    SIZE("max_position_embeddings", positions, 268435456),
-    OPTIONAL_SIZE("num_key_value_heads", kv_heads, 1, 65536, 0),
-    OPTIONAL_SIZE("head_dim", head_dim, 1, 65536, 0),
-    OPTIONAL_TEXT(config, "hidden_act", activation),
-    OPTIONAL_POSITIVE("rms_norm_eps", norm_epsilon, 1, 1e-6),
-    OPTIONAL_POSITIVE("initializer_range", initializer_range, 10, 0.02),
-    OPTIONAL_BOOL("tie_word_embeddings", tied, 0),
-    OPTIONAL_BOOL("attention_bias", attention_bias, 0),
-    OPTIONAL_BOOL("mlp_bias", mlp_bias, 0),
-    OPTIONAL_NUMBER(config, "rope_theta", rope_theta, 1e15, 0),
-    {.name = "rope_parameters", AH_GROUP_AT(config, rope_parameters, &rope_table), .flags = OPTIONAL},
-    {.name = "rope_scaling", AH_GROUP_AT(config, rope_scaling, &rope_table), .flags = OPTIONAL},
-    OPTIONAL_BOOL("use_sliding_window", use_sliding_window, 0),
-    OPTIONAL_SIZE("sliding_window", sliding_window, 0, 268435456, 0),
-    OPTIONAL_SIZE("max_window_layers", max_window_layers, 0, 10000, QWEN_MAX_WINDOW_LAYERS),
-    {.name = "layer_types", AH_TEXTS_AT(config, layer_types), .flags = OPTIONAL, .max_items = 10000},
-    OPTIONAL_NUMBER(config, "attention_dropout", attention_dropout, 1, 0),
-    {0}};
-static const struct ah_table llama_table = {
-    .name = "llama", .bytes = sizeof(struct config), .fields = llama_fields};
-
-/* What a family takes from the shared table; a key that it does not have is inert there. */
-struct family {
-    const struct ah_table *table;
-    uint64_t kv_heads; /* when the key is absent; 0: as many as heads */
-    bool qkv_bias;
-    bool qk_norm;
-    const char *inert; /* keys of the shared table that this family ignores, each between spaces */
-};
-
-static const struct family families[] = {
-    [AH_FAMILY_GPT2] = {&gpt2_table, 0, true, false, ""},
-    [AH_FAMILY_LLAMA] = {&llama_table, 0, false, false,
-                         " use_sliding_window sliding_window max_window_layers layer_types "},
-    [AH_FAMILY_MISTRAL] = {&llama_table, 8, false, false,
-                           " attention_bias mlp_bias use_sliding_window max_window_layers layer_types "},
-    [AH_FAMILY_QWEN2] = {&llama_table, 32, true, false, " attention_bias mlp_bias "},
-    [AH_FAMILY_QWEN3] = {&llama_table, 32, false, true, " mlp_bias "},
-};
-
-/* Keys outside the tables. REFUSED unless the value is null or the harmless one. */
-enum other {
-    INERT,
-    REFUSED_UNLESS_FALSE,
-    REFUSED_UNLESS_TRUE,
-    REFUSED_UNLESS_ZERO,
-    REFUSED_UNLESS_ONE,
-    REFUSED
-};
-struct other_key {
-    const char *name;
-    enum other what;
-};
-
-static const struct other_key other_keys[] = {
-    {"architectures", INERT},
-    {"torch_dtype", INERT},
-    {"dtype", INERT},
-    {"transformers_version", INERT},
-    {"bos_token_id", INERT},
-    {"eos_token_id", INERT},
-    {"pad_token_id", INERT},
-    {"use_cache", INERT},
-    {"_name_or_path", INERT},
-    {"task_specific_params", INERT},
-    {"n_ctx", INERT},
-    {"summary_activation", INERT},
-    {"summary_first_dropout", INERT},
-    {"summary_proj_to_labels", INERT},
-    {"summary_type", INERT},
-    {"summary_use_proj", INERT},
-    {"output_attentions", INERT},
-    {"output_hidden_states", INERT},
-    {"return_dict", INERT},
-    {"id2label", INERT},
-    {"label2id", INERT},
-    {"is_decoder", INERT},
-    {"is_encoder_decoder", REFUSED_UNLESS_FALSE},
-    {"add_cross_attention", REFUSED_UNLESS_FALSE},
-    {"scale_attn_by_inverse_layer_idx", REFUSED_UNLESS_FALSE},
-    {"scale_attn_weights", REFUSED_UNLESS_TRUE},
-    {"pretraining_tp", REFUSED_UNLESS_ONE},
-    {"partial_rotary_factor", REFUSED_UNLESS_ONE},
-    {"quantization_config", REFUSED},
-    {"final_logit_softcapping", REFUSED},
-    {"attn_logit_softcapping", REFUSED},
-    {"logit_softcapping", REFUSED},
-    {"num_experts", REFUSED_UNLESS_ZERO},
-    {"num_local_experts", REFUSED_UNLESS_ZERO},
-    {"n_routed_experts", REFUSED_UNLESS_ZERO},
-    {"num_experts_per_tok", REFUSED_UNLESS_ZERO},
-    {"moe_intermediate_size", REFUSED_UNLESS_ZERO},
-    {"decoder_sparse_step", REFUSED_UNLESS_ZERO},
-    {"no_rope_layers", REFUSED},
-    {"attention_chunk_size", REFUSED},
-    {"logits_scaling", REFUSED_UNLESS_ONE},
-    {"logit_scale", REFUSED_UNLESS_ONE},
-    {"residual_multiplier", REFUSED_UNLESS_ONE},
-    {"embedding_multiplier", REFUSED_UNLESS_ONE},
-    {"attention_multiplier", REFUSED},
-};
+enum { MISTRAL_WINDOW = 4096, QWEN3_HEAD_DIM = 128 };
 
 struct conversion {
     struct ah_arena *arena;
     const char *name;
     const struct cJSON *tree;
-    struct config config;
+    struct ah_huggingface_config config;
     enum ah_family family;
     struct ah_model *model;
     const char **warnings;
@@ -274,35 +69,16 @@ static int warn(struct conversion *conversion, const char *key, const char *what
     return AH_OK;
 }
 
-static bool harmless(const cJSON *value, enum other what)
-{
-    switch (what) {
-    case INERT:
-        return true;
-    case REFUSED_UNLESS_FALSE:
-        return cJSON_IsFalse(value) || cJSON_IsNull(value);
-    case REFUSED_UNLESS_TRUE:
-        return cJSON_IsTrue(value) || cJSON_IsNull(value);
-    case REFUSED_UNLESS_ZERO:
-        return cJSON_IsNull(value) || (cJSON_IsNumber(value) && !(fabs(value->valuedouble) > 0));
-    case REFUSED_UNLESS_ONE:
-        return cJSON_IsNull(value) || (cJSON_IsNumber(value) && !(fabs(value->valuedouble - 1) > 0));
-    case REFUSED:
-        break;
-    }
-    return cJSON_IsNull(value);
-}
-
 static int meet_other_key(void *context, const struct cJSON *member)
 {
     struct conversion *conversion = context;
-    for (size_t i = 0; i < sizeof other_keys / sizeof other_keys[0]; i++) {
-        if (strcmp(other_keys[i].name, member->string) != 0)
-            continue;
-        return harmless(member, other_keys[i].what)
-                   ? AH_OK
-                   : refuse(conversion, member->string,
-                            "this setting changes the model and is not supported");
+    switch (ah_huggingface_key_of(member)) {
+    case AH_HUGGINGFACE_INERT:
+        return AH_OK;
+    case AH_HUGGINGFACE_REFUSED:
+        return refuse(conversion, member->string, "this setting changes the model and is not supported");
+    case AH_HUGGINGFACE_UNKNOWN:
+        break;
     }
     return warn(conversion, member->string, "is not known and has no effect");
 }
@@ -311,7 +87,7 @@ static bool is_inert(const struct conversion *conversion, const char *key)
 {
     char padded[64];
     snprintf(padded, sizeof padded, " %s ", key);
-    return strstr(families[conversion->family].inert, padded) != NULL;
+    return strstr(ah_huggingface_families[conversion->family].inert, padded) != NULL;
 }
 
 static bool has_key(const struct conversion *conversion, const char *key)
@@ -344,7 +120,7 @@ static int read_config(struct conversion *conversion)
         ah_arena_array(conversion->arena, conversion->max_warnings, sizeof *conversion->warnings);
     if (!conversion->warnings)
         return ah_error_memory(conversion->err);
-    return ah_reader_group(&reader, NULL, families[conversion->family].table, conversion->tree,
+    return ah_reader_group(&reader, NULL, ah_huggingface_families[conversion->family].table, conversion->tree,
                            &conversion->config);
 }
 
@@ -385,8 +161,8 @@ static int convert_activation(struct conversion *conversion)
                              : "is not supported; gelu_new, gelu_pytorch_tanh, gelu are");
 }
 
-static int convert_rope_kind(struct conversion *conversion, const char *key, const struct config_rope *from,
-                             struct ah_model_rope *rope)
+static int convert_rope_kind(struct conversion *conversion, const char *key,
+                             const struct ah_huggingface_rope *from, struct ah_model_rope *rope)
 {
     const char *type = from->rope_type ? from->rope_type : from->type ? from->type : "default";
     if (fabs(from->partial_rotary_factor - 1) > 0)
@@ -418,7 +194,7 @@ static int convert_rope_kind(struct conversion *conversion, const char *key, con
 /* rope_parameters is the newer spelling and holds theta too; rope_scaling stands beside rope_theta. */
 static int convert_rope(struct conversion *conversion)
 {
-    const struct config *config = &conversion->config;
+    const struct ah_huggingface_config *config = &conversion->config;
     if (conversion->family == AH_FAMILY_GPT2)
         return AH_OK;
     struct ah_model_rope *rope = ah_arena_alloc(conversion->arena, sizeof *rope);
@@ -439,7 +215,7 @@ static int convert_rope(struct conversion *conversion)
 /* The layers that have the window, unless all or none have it: listed by layer_types, or from a layer on. */
 static int convert_window_layers(struct conversion *conversion)
 {
-    const struct config *config = &conversion->config;
+    const struct ah_huggingface_config *config = &conversion->config;
     struct ah_model *model = conversion->model;
     size_t n = 0;
     if (config->n_layer_types && config->n_layer_types != model->layers)
@@ -483,11 +259,11 @@ static int convert_window(struct conversion *conversion)
 
 static int convert_heads(struct conversion *conversion)
 {
-    const struct config *config = &conversion->config;
+    const struct ah_huggingface_config *config = &conversion->config;
     struct ah_model *model = conversion->model;
     bool kv_absent = !has_key(conversion, "num_key_value_heads");
-    uint64_t kv_default = kv_absent && families[conversion->family].kv_heads
-                              ? families[conversion->family].kv_heads
+    uint64_t kv_default = kv_absent && ah_huggingface_families[conversion->family].kv_heads
+                              ? ah_huggingface_families[conversion->family].kv_heads
                               : config->heads;
     model->heads = config->heads;
     model->kv_heads = config->kv_heads ? config->kv_heads : kv_default;
@@ -509,7 +285,7 @@ static int convert_heads(struct conversion *conversion)
 
 static void convert_plain(struct conversion *conversion)
 {
-    const struct config *config = &conversion->config;
+    const struct ah_huggingface_config *config = &conversion->config;
     struct ah_model *model = conversion->model;
     bool gpt2 = conversion->family == AH_FAMILY_GPT2;
     bool attention_bias = config->attention_bias && !is_inert(conversion, "attention_bias");
@@ -522,10 +298,10 @@ static void convert_plain(struct conversion *conversion)
     model->max_positions = config->positions;
     model->norm = gpt2 ? AH_MODEL_NORM_LAYER : AH_MODEL_NORM_RMS;
     model->norm_epsilon = config->norm_epsilon;
-    model->qkv_bias = families[conversion->family].qkv_bias || attention_bias;
+    model->qkv_bias = ah_huggingface_families[conversion->family].qkv_bias || attention_bias;
     model->attention_output_bias = gpt2 || attention_bias;
     model->mlp_bias = gpt2 || (config->mlp_bias && !is_inert(conversion, "mlp_bias"));
-    model->qk_norm = families[conversion->family].qk_norm;
+    model->qk_norm = ah_huggingface_families[conversion->family].qk_norm;
     model->tied = config->tied;
     model->initializer_range = config->initializer_range;
     model->dropout =

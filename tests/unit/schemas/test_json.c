@@ -107,14 +107,14 @@ static void test_json__layout_breaks_what_is_long(void **state)
 {
     char compact[400] = "{\"a\":{\"name\":\"", text[200];
     (void)state;
-    memset(text, 'x', 120);
+    memset(text, 'y', 120);
     text[120] = '\0';
     strcat(compact, text);
     strcat(compact, "\",\"b\":[[1],[2]]}}");
     struct ah_buffer out = {0};
     ah_json_layout(&out, compact);
-    check_text_has(out.data, "{\n  \"a\": {\n    \"name\": \"xxx");
-    check_text_has(out.data, "x\",\n    \"b\": [[1], [2]]\n  }\n}\n");
+    check_text_has(out.data, "{\n  \"a\": {\n    \"name\": \"yyy");
+    check_text_has(out.data, "y\",\n    \"b\": [[1], [2]]\n  }\n}\n");
     ah_buffer_release(&out);
 }
 

@@ -42,7 +42,7 @@ BODY copy_words(void *a, void *b, size_t words)
 
 BODY scale_words(void *a, void *b, size_t words)
 {
-    static const volatile float one = 1.0f; /* the compiler may not know that nothing changes */
+    const volatile float one = 1.0f; /* the compiler may not know that nothing changes */
     float *x = a;
     float factor = one;
     (void)b;

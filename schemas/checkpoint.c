@@ -2,6 +2,7 @@
 #include "schemas/checkpoint.h"
 
 #include "schemas/kinds_internal.h"
+#include "schemas/signature_internal.h"
 
 #include <string.h>
 
@@ -20,10 +21,10 @@ static const struct ah_field file_fields[] = {
      .form = AH_TEXT_SHA256,
      .about = "Of its content."},
     {0}};
-static const struct ah_table file_table = {.name = "file",
-                                           .about = "A file of the checkpoint.",
-                                           .bytes = sizeof(struct ah_checkpoint_file),
-                                           .fields = file_fields};
+static const struct ah_field_table file_table = {.name = "file",
+                                                 .about = "A file of the checkpoint.",
+                                                 .bytes = sizeof(struct ah_checkpoint_file),
+                                                 .fields = file_fields};
 
 static const struct ah_field tensor_fields[] = {
     {.name = "name", AH_TEXT_AT(ah_checkpoint_tensor, name), .about = "As the file spells it."},
@@ -42,10 +43,10 @@ static const struct ah_field tensor_fields[] = {
      .max_items = 8,
      .about = "Its extents, row-major."},
     {0}};
-static const struct ah_table tensor_table = {.name = "tensor",
-                                             .about = "A weight.",
-                                             .bytes = sizeof(struct ah_checkpoint_tensor),
-                                             .fields = tensor_fields};
+static const struct ah_field_table tensor_table = {.name = "tensor",
+                                                   .about = "A weight.",
+                                                   .bytes = sizeof(struct ah_checkpoint_tensor),
+                                                   .fields = tensor_fields};
 
 static const struct ah_field state_fields[] = {
     {.name = "block", AH_COUNT_AT(ah_checkpoint_state, block), .max = 10001, .about = "Index of the block."},
@@ -74,10 +75,10 @@ static const struct ah_field state_fields[] = {
      .max = BYTES_MAX,
      .about = "Second moment."},
     {0}};
-static const struct ah_table state_table = {.name = "state",
-                                            .about = "The optimizer's states of a block.",
-                                            .bytes = sizeof(struct ah_checkpoint_state),
-                                            .fields = state_fields};
+static const struct ah_field_table state_table = {.name = "state",
+                                                  .about = "The optimizer's states of a block.",
+                                                  .bytes = sizeof(struct ah_checkpoint_state),
+                                                  .fields = state_fields};
 
 static const struct ah_checkpoint_file *find_file(const struct ah_checkpoint *checkpoint, const char *name)
 {
@@ -158,7 +159,7 @@ static const struct ah_field checkpoint_fields[] = {
      .about = "The optimizer's states, by block."},
     AH_FIELD_ANNOTATIONS(ah_checkpoint),
     {0}};
-static const struct ah_table checkpoint_table = {
+static const struct ah_field_table checkpoint_table = {
     .name = "checkpoint",
     .about = "The manifest of a checkpoint: written last, so that a folder with it is whole.",
     .bytes = sizeof(struct ah_checkpoint),
@@ -166,4 +167,5 @@ static const struct ah_table checkpoint_table = {
     .check = checkpoint_check};
 
 const struct ah_kind ah_kind_checkpoint = {
-    .table = &checkpoint_table, .alternatives = (const struct ah_table *const[]){&checkpoint_table, NULL}};
+    .table = &checkpoint_table,
+    .alternatives = (const struct ah_field_table *const[]){&checkpoint_table, NULL}};

@@ -43,11 +43,11 @@ static const struct ah_field gpu_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .about = "Of the machine document that profiled it."},
     {0}};
-static const struct ah_table gpu_table = {.name = "gpu",
-                                          .about = "A type of GPU.",
-                                          .bytes = sizeof(struct ah_cluster_gpu),
-                                          .fields = gpu_fields,
-                                          .check = gpu_check};
+static const struct ah_field_table gpu_table = {.name = "gpu",
+                                                .about = "A type of GPU.",
+                                                .bytes = sizeof(struct ah_cluster_gpu),
+                                                .fields = gpu_fields,
+                                                .check = gpu_check};
 
 static const struct ah_field node_fields[] = {
     {.name = "id", AH_TEXT_AT(ah_cluster_node, id), .form = AH_TEXT_NAME, .about = "Name of the node."},
@@ -91,10 +91,10 @@ static const struct ah_field node_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .about = "May it be taken away?"},
     {0}};
-static const struct ah_table node_table = {.name = "node",
-                                           .about = "A host and its GPUs, all of one type.",
-                                           .bytes = sizeof(struct ah_cluster_node),
-                                           .fields = node_fields};
+static const struct ah_field_table node_table = {.name = "node",
+                                                 .about = "A host and its GPUs, all of one type.",
+                                                 .bytes = sizeof(struct ah_cluster_node),
+                                                 .fields = node_fields};
 
 static const struct ah_field pair_fields[] = {
     {.name = "a", AH_TEXT_AT(ah_cluster_pair, a), .form = AH_TEXT_NAME, .about = "A node."},
@@ -109,11 +109,11 @@ static const struct ah_field pair_fields[] = {
      .max = 1e9,
      .about = "Of such a transfer."},
     {0}};
-static const struct ah_table pair_table = {.name = "pair",
-                                           .about =
-                                               "Two nodes not connected at the lower of their NIC rates.",
-                                           .bytes = sizeof(struct ah_cluster_pair),
-                                           .fields = pair_fields};
+static const struct ah_field_table pair_table = {
+    .name = "pair",
+    .about = "Two nodes not connected at the lower of their NIC rates.",
+    .bytes = sizeof(struct ah_cluster_pair),
+    .fields = pair_fields};
 
 static const struct ah_field cloud_fields[] = {{.name = "node_bytes_per_s",
                                                 AH_NUMBER_AT(ah_cluster_cloud, node_bytes_per_s),
@@ -126,10 +126,10 @@ static const struct ah_field cloud_fields[] = {{.name = "node_bytes_per_s",
                                                 .max = RATE_MAX,
                                                 .about = "All nodes together."},
                                                {0}};
-static const struct ah_table cloud_table = {.name = "cloud",
-                                            .about = "Storage that outlives the nodes.",
-                                            .bytes = sizeof(struct ah_cluster_cloud),
-                                            .fields = cloud_fields};
+static const struct ah_field_table cloud_table = {.name = "cloud",
+                                                  .about = "Storage that outlives the nodes.",
+                                                  .bytes = sizeof(struct ah_cluster_cloud),
+                                                  .fields = cloud_fields};
 
 static const struct ah_cluster_gpu *find_gpu(const struct ah_cluster *cluster, const char *name)
 {
@@ -190,6 +190,7 @@ static int cluster_check(const void *group, struct ah_error *err)
 static const struct ah_field cluster_fields[] = {AH_FIELD_HEAD(ah_cluster, kind_words),
                                                  {.name = "name",
                                                   AH_TEXT_AT(ah_cluster, name),
+                                                  .flags = AH_FIELD_LABEL,
                                                   .form = AH_TEXT_NAME,
                                                   .about = "Short name of the cluster."},
                                                  {.name = "gpus",
@@ -217,7 +218,7 @@ static const struct ah_field cluster_fields[] = {AH_FIELD_HEAD(ah_cluster, kind_
                                                   .about = "Where numbers come from."},
                                                  AH_FIELD_ANNOTATIONS(ah_cluster),
                                                  {0}};
-static const struct ah_table cluster_table = {
+static const struct ah_field_table cluster_table = {
     .name = "cluster",
     .about = "Nodes with GPUs of unequal kinds, and the network between them.",
     .bytes = sizeof(struct ah_cluster),
@@ -225,7 +226,7 @@ static const struct ah_table cluster_table = {
     .check = cluster_check};
 
 const struct ah_kind ah_kind_cluster = {
-    .table = &cluster_table, .alternatives = (const struct ah_table *const[]){&cluster_table, NULL}};
+    .table = &cluster_table, .alternatives = (const struct ah_field_table *const[]){&cluster_table, NULL}};
 
 const struct ah_cluster_gpu *ah_cluster_gpu_of(const struct ah_cluster *cluster,
                                                const struct ah_cluster_node *node)

@@ -2,6 +2,7 @@
 #include "schemas/document.h"
 
 #include "base/file.h"
+#include "base/sha256.h"
 #include "schemas/huggingface.h"
 #include "schemas/json.h"
 #include "schemas/kinds_internal.h"
@@ -260,6 +261,27 @@ int ah_document_save(const struct ah_document *document, const char *path, struc
     if (!rc)
         rc = ah_file_write(path, text.data, text.size, err);
     ah_buffer_release(&text);
+    return rc;
+}
+
+int ah_document_digest(const struct ah_document *document, char ret_digest[AH_DOCUMENT_DIGEST_MAX],
+                       struct ah_error *err)
+{
+    const struct ah_kind *kind = ah_document_kind(document->kind);
+    struct ah_buffer compact = {0};
+    if (!kind)
+        return ah_error_set(err, AH_E_USAGE, "an empty document has no digest");
+    int rc = ah_writer_group_without(kind->table, document->body.any, AH_FIELD_ASIDE | AH_FIELD_LABEL,
+                                     &compact, err);
+    if (!rc) {
+        struct ah_sha256 hash;
+        unsigned char digest[AH_SHA256_BYTES];
+        ah_sha256_init(&hash);
+        ah_sha256_update(&hash, compact.data, compact.size);
+        ah_sha256_finish(&hash, digest);
+        ah_sha256_hex(digest, ret_digest);
+    }
+    ah_buffer_release(&compact);
     return rc;
 }
 

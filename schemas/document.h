@@ -79,6 +79,13 @@ int ah_document_print(const struct ah_document *document, struct ah_buffer *out,
 /* ah_document_print() to a file, atomically. */
 int ah_document_save(const struct ah_document *document, const char *path, struct ah_error *err);
 
+/* The identity of what a document says, for `inputs` and signatures: sha256 of its canonical values without
+ * `generator`, `annotations` and the `name` of a model, machine or cluster, as hexadecimal digits. Equal for a
+ * Hugging Face config.json and the model document that means the same. */
+enum { AH_DOCUMENT_DIGEST_MAX = 65 };
+int ah_document_digest(const struct ah_document *document, char ret_digest[AH_DOCUMENT_DIGEST_MAX],
+                       struct ah_error *err);
+
 /* The JSON Schema (2020-12) of a kind. */
 int ah_document_schema(enum ah_document_kind kind, struct ah_buffer *out, struct ah_error *err);
 

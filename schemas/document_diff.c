@@ -23,7 +23,8 @@ struct difference {
     void *context;
 };
 
-static void diff_group(struct difference *diff, const struct ah_table *table, const void *a, const void *b);
+static void diff_group(struct difference *diff, const struct ah_field_table *table, const void *a,
+                       const void *b);
 
 static size_t push(struct difference *diff, const char *name, size_t index)
 {
@@ -138,7 +139,8 @@ static void diff_field(struct difference *diff, const struct ah_field *field, co
     diff_group(diff, field->table, place_a, place_b);
 }
 
-static void diff_group(struct difference *diff, const struct ah_table *table, const void *a, const void *b)
+static void diff_group(struct difference *diff, const struct ah_field_table *table, const void *a,
+                       const void *b)
 {
     for (const struct ah_field *field = table->fields; field->name; field++) {
         if (field->flags & AH_FIELD_ASIDE)

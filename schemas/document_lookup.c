@@ -13,7 +13,7 @@
 
 /* A lookup under way: the object it is in, and the rest of the path. */
 struct walk {
-    const struct ah_table *table;
+    const struct ah_field_table *table;
     const void *group;
     const char *path; /* whole, for messages */
     const char *at;   /* the part that comes next */

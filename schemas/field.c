@@ -20,7 +20,7 @@ static const struct ah_text_limits text_limits[AH_TEXT_FORMS] = {
                       "a file name without slashes that does not begin with a dot"},
 };
 
-size_t ah_field_count(const struct ah_table *table)
+size_t ah_field_count(const struct ah_field_table *table)
 {
     size_t n = 0;
     while (table->fields[n].name)
@@ -28,7 +28,7 @@ size_t ah_field_count(const struct ah_table *table)
     return n;
 }
 
-const struct ah_field *ah_field_find(const struct ah_table *table, const char *name)
+const struct ah_field *ah_field_find(const struct ah_field_table *table, const char *name)
 {
     for (const struct ah_field *field = table->fields; field->name; field++)
         if (strcmp(field->name, name) == 0)

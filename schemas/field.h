@@ -43,7 +43,8 @@ enum {
     AH_FIELD_UNIQUE = 2,   /* list of counts, texts or words: no value twice */
     AH_FIELD_ABOVE = 4,    /* number: above min, not equal */
     AH_FIELD_NULLABLE = 8, /* null counts as absent (foreign documents only) */
-    AH_FIELD_ASIDE = 16    /* not part of what makes two documents different */
+    AH_FIELD_ASIDE = 16,   /* not part of what makes two documents different */
+    AH_FIELD_LABEL = 32    /* a name for people: counts in a diff, not in a digest */
 };
 
 enum ah_text_form {
@@ -60,7 +61,7 @@ enum ah_text_form {
 
 enum { AH_FIELD_PAIRS_MAX = 4096 };
 
-struct ah_table;
+struct ah_field_table;
 
 struct ah_field {
     const char *name;
@@ -74,8 +75,8 @@ struct ah_field {
     double fallback;     /* optional BOOL, COUNT, NUMBER, WORD: the value where absent */
     size_t min_items, max_items;
     enum ah_text_form form;
-    const char *const *words;     /* WORD, CONST; NULL-terminated */
-    const struct ah_table *table; /* GROUP */
+    const char *const *words;           /* WORD, CONST; NULL-terminated */
+    const struct ah_field_table *table; /* GROUP */
 };
 
 /* When field `when` is `is` (a word, "true", "false"; NULL: present), then `then` must hold for `field`. */
@@ -89,7 +90,7 @@ struct ah_rule {
     const char *because; /* a sentence for the person who broke it */
 };
 
-struct ah_table {
+struct ah_field_table {
     const char *name; /* unique among the tables of a document */
     const char *about;
     size_t bytes; /* of the struct */
@@ -143,8 +144,8 @@ struct ah_table {
 extern const char *const ah_field_version[]; /* {"1.0", NULL} */
 
 /* How many rows; the row named `name`, or NULL. */
-size_t ah_field_count(const struct ah_table *table);
-const struct ah_field *ah_field_find(const struct ah_table *table, const char *name);
+size_t ah_field_count(const struct ah_field_table *table);
+const struct ah_field *ah_field_find(const struct ah_field_table *table, const char *name);
 
 /* Where the value lies in `group` (a list: the pointer to its items); how many items a list or map has. */
 void *ah_field_place(const struct ah_field *field, const void *group);
@@ -165,7 +166,7 @@ void ah_field_expected(const struct ah_field *field, struct ah_buffer *out);
 int ah_meaning_fail(struct ah_error *err, const char *field, const char *format, ...) AH_PRINTF(3, 4);
 
 /* Runs the checks of `table` and of every table below it. The sentence begins with the path. */
-int ah_meaning_check(const struct ah_table *table, const void *group, struct ah_error *err);
+int ah_meaning_check(const struct ah_field_table *table, const void *group, struct ah_error *err);
 
 /* Regular expression and length limits of a form, as JSON Schema says them. */
 struct ah_text_limits {

@@ -53,7 +53,7 @@ static const struct ah_field rope_fields[] = {
      .max = 268435456},
     OPTIONAL_NUMBER(ah_huggingface_rope, "partial_rotary_factor", partial_rotary_factor, 1e6, 1),
     {0}};
-static const struct ah_table rope_table = {
+static const struct ah_field_table rope_table = {
     .name = "rope", .bytes = sizeof(struct ah_huggingface_rope), .fields = rope_fields};
 
 static const struct ah_field gpt2_fields[] = {
@@ -72,7 +72,7 @@ static const struct ah_field gpt2_fields[] = {
     OPTIONAL_NUMBER(ah_huggingface_config, "embd_pdrop", embedding_dropout, 1, 0.1),
     OPTIONAL_NUMBER(ah_huggingface_config, "attn_pdrop", attention_dropout, 1, 0.1),
     {0}};
-static const struct ah_table gpt2_table = {
+static const struct ah_field_table gpt2_table = {
     .name = "gpt2", .bytes = sizeof(struct ah_huggingface_config), .fields = gpt2_fields};
 
 static const struct ah_field llama_fields[] = {
@@ -107,7 +107,7 @@ static const struct ah_field llama_fields[] = {
      .max_items = 10000},
     OPTIONAL_NUMBER(ah_huggingface_config, "attention_dropout", attention_dropout, 1, 0),
     {0}};
-static const struct ah_table llama_table = {
+static const struct ah_field_table llama_table = {
     .name = "llama", .bytes = sizeof(struct ah_huggingface_config), .fields = llama_fields};
 
 const struct ah_huggingface_family ah_huggingface_families[] = {
@@ -158,6 +158,7 @@ static const struct other_key other_keys[] = {
     {"label2id", INERT},
     {"is_decoder", INERT},
     {"is_encoder_decoder", REFUSED_UNLESS_FALSE},
+    {"use_mrope", REFUSED_UNLESS_FALSE},
     {"add_cross_attention", REFUSED_UNLESS_FALSE},
     {"scale_attn_by_inverse_layer_idx", REFUSED_UNLESS_FALSE},
     {"scale_attn_weights", REFUSED_UNLESS_TRUE},

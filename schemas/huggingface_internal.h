@@ -48,7 +48,7 @@ struct ah_huggingface_config {
 
 /* What a family takes from the shared table; a key that it does not have is inert there. */
 struct ah_huggingface_family {
-    const struct ah_table *table;
+    const struct ah_field_table *table;
     uint64_t kv_heads; /* when the key is absent; 0: as many as heads */
     bool qkv_bias;
     bool qk_norm;

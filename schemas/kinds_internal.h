@@ -15,9 +15,10 @@
 #include <stddef.h>
 
 struct ah_kind {
-    const struct ah_table *table;               /* the body; what lookup and diff walk */
-    const struct ah_table *const *alternatives; /* for the schema: {table, NULL}, or the kinds of lines */
-    size_t limit_bytes;                         /* of the text */
+    const struct ah_field_table *table; /* the body; what lookup and diff walk */
+    const struct ah_field_table *const
+        *alternatives;  /* for the schema: {table, NULL}, or the kinds of lines */
+    size_t limit_bytes; /* of the text */
 
     /* (optional) Text that is more than one JSON value; defaults: one object, by `table`. */
     int (*parse)(struct ah_reader *reader, const struct ah_json_source *source, void *body,

@@ -38,11 +38,11 @@ static const struct ah_field metric_fields[] = {
     {.name = "min", AH_NUMBER_AT(ah_metric, min), .max = RATE_MAX, .about = "Smallest sample."},
     {.name = "max", AH_NUMBER_AT(ah_metric, max), .max = RATE_MAX, .about = "Largest sample."},
     {0}};
-static const struct ah_table metric_table = {.name = "metric",
-                                             .about = "A measured number and its spread.",
-                                             .bytes = sizeof(struct ah_metric),
-                                             .fields = metric_fields,
-                                             .check = metric_check};
+static const struct ah_field_table metric_table = {.name = "metric",
+                                                   .about = "A measured number and its spread.",
+                                                   .bytes = sizeof(struct ah_metric),
+                                                   .fields = metric_fields,
+                                                   .check = metric_check};
 
 static const struct ah_field host_fields[] = {
     {.name = "cpu_model", AH_TEXT_AT(ah_machine_host, cpu_model), .about = "The processor's name."},
@@ -73,10 +73,10 @@ static const struct ah_field host_fields[] = {
      .max = BYTES_MAX,
      .about = "How much memory may be locked; all of it where that is unlimited."},
     {0}};
-static const struct ah_table host_table = {.name = "host",
-                                           .about = "The host: processors and memory.",
-                                           .bytes = sizeof(struct ah_machine_host),
-                                           .fields = host_fields};
+static const struct ah_field_table host_table = {.name = "host",
+                                                 .about = "The host: processors and memory.",
+                                                 .bytes = sizeof(struct ah_machine_host),
+                                                 .fields = host_fields};
 
 static int device_check(const void *group, struct ah_error *err)
 {
@@ -102,11 +102,12 @@ static const struct ah_field device_fields[] = {
      AH_BOOL_AT(ah_machine_device, bf16),
      .about = "Does it multiply bf16 matrices natively?"},
     {0}};
-static const struct ah_table device_table = {.name = "device",
-                                             .about = "The accelerator, or the CPU standing in for one.",
-                                             .bytes = sizeof(struct ah_machine_device),
-                                             .fields = device_fields,
-                                             .check = device_check};
+static const struct ah_field_table device_table = {.name = "device",
+                                                   .about =
+                                                       "The accelerator, or the CPU standing in for one.",
+                                                   .bytes = sizeof(struct ah_machine_device),
+                                                   .fields = device_fields,
+                                                   .check = device_check};
 
 static const struct ah_field memory_fields[] = {
     {.name = "pattern",
@@ -121,10 +122,10 @@ static const struct ah_field memory_fields[] = {
      AH_GROUP_AT(ah_machine_memory, bytes_per_s, &metric_table),
      .about = "Bytes read and written, both counted."},
     {0}};
-static const struct ah_table memory_table = {.name = "memory",
-                                             .about = "Bandwidth of host memory.",
-                                             .bytes = sizeof(struct ah_machine_memory),
-                                             .fields = memory_fields};
+static const struct ah_field_table memory_table = {.name = "memory",
+                                                   .about = "Bandwidth of host memory.",
+                                                   .bytes = sizeof(struct ah_machine_memory),
+                                                   .fields = memory_fields};
 
 static const struct ah_field point_fields[] = {
     {.name = "bytes",
@@ -134,10 +135,10 @@ static const struct ah_field point_fields[] = {
      .about = "Size of one copy."},
     {.name = "us", AH_GROUP_AT(ah_machine_point, us, &metric_table), .about = "Time of one copy."},
     {0}};
-static const struct ah_table point_table = {.name = "point",
-                                            .about = "Copies of one size.",
-                                            .bytes = sizeof(struct ah_machine_point),
-                                            .fields = point_fields};
+static const struct ah_field_table point_table = {.name = "point",
+                                                  .about = "Copies of one size.",
+                                                  .bytes = sizeof(struct ah_machine_point),
+                                                  .fields = point_fields};
 
 static const struct ah_field link_fields[] = {{.name = "direction",
                                                AH_WORD_AT(ah_machine_link, direction, ah_words_direction),
@@ -158,10 +159,10 @@ static const struct ah_field link_fields[] = {{.name = "direction",
                                                .flags = AH_FIELD_OPTIONAL,
                                                .about = "What was fitted."},
                                               {0}};
-static const struct ah_table link_table = {.name = "link",
-                                           .about = "Copies between host and device, one way alone.",
-                                           .bytes = sizeof(struct ah_machine_link),
-                                           .fields = link_fields};
+static const struct ah_field_table link_table = {.name = "link",
+                                                 .about = "Copies between host and device, one way alone.",
+                                                 .bytes = sizeof(struct ah_machine_link),
+                                                 .fields = link_fields};
 
 static const struct ah_field matmul_fields[] = {
     {.name = "dtype", AH_WORD_AT(ah_machine_matmul, dtype, ah_words_dtype), .about = "Type of both factors."},
@@ -179,10 +180,10 @@ static const struct ah_field matmul_fields[] = {
      AH_GROUP_AT(ah_machine_matmul, flops_per_s, &metric_table),
      .about = "2 m n k / time."},
     {0}};
-static const struct ah_table matmul_table = {.name = "matmul",
-                                             .about = "Matrix products of one shape.",
-                                             .bytes = sizeof(struct ah_machine_matmul),
-                                             .fields = matmul_fields};
+static const struct ah_field_table matmul_table = {.name = "matmul",
+                                                   .about = "Matrix products of one shape.",
+                                                   .bytes = sizeof(struct ah_machine_matmul),
+                                                   .fields = matmul_fields};
 
 static const struct ah_field adam_fields[] = {
     {.name = "side", AH_WORD_AT(ah_machine_adam, side, ah_words_side), .about = "Where the update runs."},
@@ -207,10 +208,10 @@ static const struct ah_field adam_fields[] = {
      .max = 100,
      .about = "Bytes moved per second over the best in-place scale bandwidth of the same run; 0: unknown."},
     {0}};
-static const struct ah_table adam_table = {.name = "adam",
-                                           .about = "Speed of the optimizer's update.",
-                                           .bytes = sizeof(struct ah_machine_adam),
-                                           .fields = adam_fields};
+static const struct ah_field_table adam_table = {.name = "adam",
+                                                 .about = "Speed of the optimizer's update.",
+                                                 .bytes = sizeof(struct ah_machine_adam),
+                                                 .fields = adam_fields};
 
 static int beside_check(const void *group, struct ah_error *err)
 {
@@ -230,11 +231,12 @@ static const struct ah_field beside_fields[] = {{.name = "part",
                                                  AH_GROUP_AT(ah_machine_beside, kept, &metric_table),
                                                  .about = "Share of its solo rate that it keeps."},
                                                 {0}};
-static const struct ah_table beside_table = {.name = "beside",
-                                             .about = "While one part works, what another keeps of its rate.",
-                                             .bytes = sizeof(struct ah_machine_beside),
-                                             .fields = beside_fields,
-                                             .check = beside_check};
+static const struct ah_field_table beside_table = {
+    .name = "beside",
+    .about = "While one part works, what another keeps of its rate.",
+    .bytes = sizeof(struct ah_machine_beside),
+    .fields = beside_fields,
+    .check = beside_check};
 
 static const struct ah_field disk_fields[] = {{.name = "read_bytes_per_s",
                                                AH_GROUP_AT(ah_machine_disk, read_bytes_per_s, &metric_table),
@@ -243,10 +245,10 @@ static const struct ah_field disk_fields[] = {{.name = "read_bytes_per_s",
                                                AH_GROUP_AT(ah_machine_disk, write_bytes_per_s, &metric_table),
                                                .about = "Writing one, synced."},
                                               {0}};
-static const struct ah_table disk_table = {.name = "disk",
-                                           .about = "The disk that checkpoints go to.",
-                                           .bytes = sizeof(struct ah_machine_disk),
-                                           .fields = disk_fields};
+static const struct ah_field_table disk_table = {.name = "disk",
+                                                 .about = "The disk that checkpoints go to.",
+                                                 .bytes = sizeof(struct ah_machine_disk),
+                                                 .fields = disk_fields};
 
 static int machine_check(const void *group, struct ah_error *err)
 {
@@ -270,6 +272,7 @@ static const struct ah_field machine_fields[] = {
     AH_FIELD_HEAD(ah_machine, kind_words),
     {.name = "name",
      AH_TEXT_AT(ah_machine, name),
+     .flags = AH_FIELD_LABEL,
      .form = AH_TEXT_NAME,
      .about = "Short name of the machine."},
     {.name = "origin",
@@ -326,16 +329,16 @@ static const struct ah_rule machine_rules[] = {
     {"origin", "synthetic", AH_RULE_REQUIRES, "sources", NULL,
      "is missing; a synthetic machine says where its numbers come from"},
     {0}};
-static const struct ah_table machine_table = {.name = "machine",
-                                              .about =
-                                                  "A profile: what a planner may believe about one machine.",
-                                              .bytes = sizeof(struct ah_machine),
-                                              .fields = machine_fields,
-                                              .rules = machine_rules,
-                                              .check = machine_check};
+static const struct ah_field_table machine_table = {
+    .name = "machine",
+    .about = "A profile: what a planner may believe about one machine.",
+    .bytes = sizeof(struct ah_machine),
+    .fields = machine_fields,
+    .rules = machine_rules,
+    .check = machine_check};
 
 const struct ah_kind ah_kind_machine = {
-    .table = &machine_table, .alternatives = (const struct ah_table *const[]){&machine_table, NULL}};
+    .table = &machine_table, .alternatives = (const struct ah_field_table *const[]){&machine_table, NULL}};
 
 double ah_machine_matmul_flops_per_s(const struct ah_machine *machine, enum ah_dtype dtype)
 {

@@ -26,7 +26,7 @@ int ah_meaning_fail(struct ah_error *err, const char *field, const char *format,
     return ah_error_set(err, AH_E_DOCUMENT, "%s: %s", field, sentence);
 }
 
-static int check_group(struct meaning *meaning, const struct ah_table *table, const void *group)
+static int check_group(struct meaning *meaning, const struct ah_field_table *table, const void *group)
 {
     int rc = table->check ? table->check(group, meaning->err) : AH_OK;
     if (rc && rc != AH_E_MEMORY && meaning->err && meaning->length) {
@@ -58,7 +58,7 @@ static int check_group(struct meaning *meaning, const struct ah_table *table, co
     return rc;
 }
 
-int ah_meaning_check(const struct ah_table *table, const void *group, struct ah_error *err)
+int ah_meaning_check(const struct ah_field_table *table, const void *group, struct ah_error *err)
 {
     struct meaning meaning = {.err = err};
     return check_group(&meaning, table, group);

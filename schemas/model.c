@@ -74,12 +74,12 @@ static const struct ah_rule rope_rules[] = {
     {"kind", "llama3", AH_RULE_REQUIRES, "high_freq_factor", NULL, FACTOR_MISSING},
     {"kind", "llama3", AH_RULE_REQUIRES, "original_positions", NULL, FACTOR_MISSING},
     {0}};
-static const struct ah_table rope_table = {.name = "rope",
-                                           .about = "Rotary positions.",
-                                           .bytes = sizeof(struct ah_model_rope),
-                                           .fields = rope_fields,
-                                           .rules = rope_rules,
-                                           .check = rope_check};
+static const struct ah_field_table rope_table = {.name = "rope",
+                                                 .about = "Rotary positions.",
+                                                 .bytes = sizeof(struct ah_model_rope),
+                                                 .fields = rope_fields,
+                                                 .rules = rope_rules,
+                                                 .check = rope_check};
 
 static int check_heads(const struct ah_model *model, struct ah_error *err)
 {
@@ -116,7 +116,11 @@ static int model_check(const void *group, struct ah_error *err)
 
 static const struct ah_field model_fields[] = {
     AH_FIELD_HEAD(ah_model, kind_words),
-    {.name = "name", AH_TEXT_AT(ah_model, name), .form = AH_TEXT_NAME, .about = "Short name of the model."},
+    {.name = "name",
+     AH_TEXT_AT(ah_model, name),
+     .flags = AH_FIELD_LABEL,
+     .form = AH_TEXT_NAME,
+     .about = "Short name of the model."},
     {.name = "family",
      AH_WORD_AT(ah_model, family, ah_words_family),
      .about = "The family whose weight names and structure it has."},
@@ -247,13 +251,13 @@ static const struct ah_rule model_rules[] = {
     {"family", "qwen3", AH_RULE_IS, "mlp_bias", "false", "must be false in qwen3"},
     {0}};
 
-static const struct ah_table model_table = {.name = "model",
-                                            .about =
-                                                "The shape of a decoder-only transformer, without weights.",
-                                            .bytes = sizeof(struct ah_model),
-                                            .fields = model_fields,
-                                            .rules = model_rules,
-                                            .check = model_check};
+static const struct ah_field_table model_table = {
+    .name = "model",
+    .about = "The shape of a decoder-only transformer, without weights.",
+    .bytes = sizeof(struct ah_model),
+    .fields = model_fields,
+    .rules = model_rules,
+    .check = model_check};
 
-const struct ah_kind ah_kind_model = {.table = &model_table,
-                                      .alternatives = (const struct ah_table *const[]){&model_table, NULL}};
+const struct ah_kind ah_kind_model = {
+    .table = &model_table, .alternatives = (const struct ah_field_table *const[]){&model_table, NULL}};

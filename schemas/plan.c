@@ -6,6 +6,7 @@
 
 #include "schemas/kinds_internal.h"
 #include "schemas/plan_internal.h"
+#include "schemas/signature_internal.h"
 
 #define WORD(value, word) [value] = word,
 const char *const ah_words_policy[] = {AH_POLICY_WORDS(WORD) NULL};
@@ -48,10 +49,10 @@ enum { OPS_MAX = 1000000 };
         .name = #member, AH_WORD_AT(tag, member, list), .about = (sentence)                                  \
     }
 #define TABLE(variable, struct_tag, table_name, sentence)                                                    \
-    static const struct ah_table variable##_table = {.name = (table_name),                                   \
-                                                     .about = (sentence),                                    \
-                                                     .bytes = sizeof(struct struct_tag),                     \
-                                                     .fields = variable##_fields}
+    static const struct ah_field_table variable##_table = {.name = (table_name),                             \
+                                                           .about = (sentence),                              \
+                                                           .bytes = sizeof(struct struct_tag),               \
+                                                           .fields = variable##_fields}
 
 static const struct ah_field input_fields[] = {
     {.name = "name", AH_TEXT_AT(ah_plan_input, name), .form = AH_TEXT_NAME, .about = "The document's name."},
@@ -117,11 +118,11 @@ static const struct ah_rule block_rules[] = {
      "must not be device where the weights are on the host"},
     {"optimizer", "none", AH_RULE_IS, "accumulator", "none", "must be none in a frozen block"},
     {0}};
-static const struct ah_table block_table = {.name = "block",
-                                            .about = "The config of a block.",
-                                            .bytes = sizeof(struct ah_plan_block),
-                                            .fields = block_fields,
-                                            .rules = block_rules};
+static const struct ah_field_table block_table = {.name = "block",
+                                                  .about = "The config of a block.",
+                                                  .bytes = sizeof(struct ah_plan_block),
+                                                  .fields = block_fields,
+                                                  .rules = block_rules};
 
 static const struct ah_field by_class_fields[] = {
     BYTES(ah_plan_by_class, weights, "Weights."),
@@ -145,11 +146,11 @@ static const struct ah_field memory_fields[] = {
      AH_GROUP_AT(ah_plan_memory, by_class, &by_class_table),
      .about = "What fills the device arena."},
     {0}};
-static const struct ah_table memory_table = {.name = "memory",
-                                             .about = "Memory that the plan needs.",
-                                             .bytes = sizeof(struct ah_plan_memory),
-                                             .fields = memory_fields,
-                                             .check = ah_plan_check_memory};
+static const struct ah_field_table memory_table = {.name = "memory",
+                                                   .about = "Memory that the plan needs.",
+                                                   .bytes = sizeof(struct ah_plan_memory),
+                                                   .fields = memory_fields,
+                                                   .check = ah_plan_check_memory};
 
 static const struct ah_field exposed_fields[] = {US(ah_plan_exposed, h2d, "For copies to the device."),
                                                  US(ah_plan_exposed, d2h, "For copies from it."),
@@ -180,11 +181,11 @@ static const struct ah_field solver_fields[] = {
     {.name = "gap", AH_NUMBER_AT(ah_plan_solver, gap), .max = 1, .about = "(objective - bound) / objective."},
     COUNT(ah_plan_solver, evaluations, 0, COUNT_MAX, "Candidates that were laid out and scored."),
     {0}};
-static const struct ah_table solver_table = {.name = "solver",
-                                             .about = "How good the plan is.",
-                                             .bytes = sizeof(struct ah_plan_solver),
-                                             .fields = solver_fields,
-                                             .check = ah_plan_check_solver};
+static const struct ah_field_table solver_table = {.name = "solver",
+                                                   .about = "How good the plan is.",
+                                                   .bytes = sizeof(struct ah_plan_solver),
+                                                   .fields = solver_fields,
+                                                   .check = ah_plan_check_solver};
 
 static const struct ah_field alternative_fields[] = {
     WORDS(ah_plan_alternative, policy, ah_words_policy, "Its policy."),
@@ -199,11 +200,11 @@ static const struct ah_rule alternative_rules[] = {
     {"feasible", "true", AH_RULE_REQUIRES, "step_us", NULL, "is missing; the policy is feasible"},
     {"feasible", "false", AH_RULE_FORBIDS, "step_us", NULL, "stands beside a policy that is not feasible"},
     {0}};
-static const struct ah_table alternative_table = {.name = "alternative",
-                                                  .about = "Another policy at its best setting.",
-                                                  .bytes = sizeof(struct ah_plan_alternative),
-                                                  .fields = alternative_fields,
-                                                  .rules = alternative_rules};
+static const struct ah_field_table alternative_table = {.name = "alternative",
+                                                        .about = "Another policy at its best setting.",
+                                                        .bytes = sizeof(struct ah_plan_alternative),
+                                                        .fields = alternative_fields,
+                                                        .rules = alternative_rules};
 
 static const struct ah_field op_fields[] = {
     WORDS(ah_plan_op, op, ah_words_plan_op, "What is done."),
@@ -230,11 +231,11 @@ static const struct ah_rule op_rules[] = {
     OTHER_LANE("d2h"),
     OTHER_LANE("host"),
     {0}};
-static const struct ah_table op_table = {.name = "op",
-                                         .about = "Something that a lane does in every iteration.",
-                                         .bytes = sizeof(struct ah_plan_op),
-                                         .fields = op_fields,
-                                         .rules = op_rules};
+static const struct ah_field_table op_table = {.name = "op",
+                                               .about = "Something that a lane does in every iteration.",
+                                               .bytes = sizeof(struct ah_plan_op),
+                                               .fields = op_fields,
+                                               .rules = op_rules};
 
 #define LANE(member)                                                                                         \
     {                                                                                                        \
@@ -297,12 +298,12 @@ static const struct ah_field plan_fields[] = {
     {.name = "arena", AH_GROUP_AT(ah_plan, arena, &arena_table), .about = "The layout of the device arena."},
     AH_FIELD_ANNOTATIONS(ah_plan),
     {0}};
-static const struct ah_table plan_table = {
+static const struct ah_field_table plan_table = {
     .name = "plan",
     .about = "Everything that one rank's training step does, decided beforehand.",
     .bytes = sizeof(struct ah_plan),
     .fields = plan_fields,
     .check = ah_plan_check};
 
-const struct ah_kind ah_kind_plan = {.table = &plan_table,
-                                     .alternatives = (const struct ah_table *const[]){&plan_table, NULL}};
+const struct ah_kind ah_kind_plan = {
+    .table = &plan_table, .alternatives = (const struct ah_field_table *const[]){&plan_table, NULL}};

@@ -3,6 +3,7 @@
 
 #include "schemas/json.h"
 
+#include <assert.h>
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,7 +262,7 @@ static bool holds(const cJSON *member, const char *word, bool absent)
 }
 
 /* The same for an absent member: does its fallback? */
-static bool fallback_is(const struct ah_table *table, const char *name, const char *word)
+static bool fallback_is(const struct ah_field_table *table, const char *name, const char *word)
 {
     const struct ah_field *field = ah_field_find(table, name);
     if (field->type == AH_FIELD_BOOL)
@@ -270,7 +271,7 @@ static bool fallback_is(const struct ah_table *table, const char *name, const ch
            strcmp(word, field->words[(size_t)field->fallback]) == 0;
 }
 
-static bool rule_holds(const struct ah_table *table, const struct ah_rule *rule, const cJSON *object)
+static bool rule_holds(const struct ah_field_table *table, const struct ah_rule *rule, const cJSON *object)
 {
     const cJSON *when = cJSON_GetObjectItemCaseSensitive(object, rule->when);
     const cJSON *member = cJSON_GetObjectItemCaseSensitive(object, rule->field);
@@ -290,7 +291,7 @@ static bool rule_holds(const struct ah_table *table, const struct ah_rule *rule,
 }
 
 static int check_rules(struct ah_reader *reader, const struct ah_reader_path *path,
-                       const struct ah_table *table, const cJSON *object)
+                       const struct ah_field_table *table, const cJSON *object)
 {
     for (const struct ah_rule *rule = table->rules; rule && rule->when; rule++)
         if (!rule_holds(table, rule, object))
@@ -299,7 +300,7 @@ static int check_rules(struct ah_reader *reader, const struct ah_reader_path *pa
 }
 
 static int check_missing(struct ah_reader *reader, const struct ah_reader_path *path,
-                         const struct ah_table *table, const bool *seen)
+                         const struct ah_field_table *table, const bool *seen)
 {
     for (size_t i = 0; table->fields[i].name; i++)
         if (!seen[i] && !(table->fields[i].flags & AH_FIELD_OPTIONAL))
@@ -314,10 +315,11 @@ static int fail_unknown(struct ah_reader *reader, const struct ah_reader_path *p
     return fail_text(reader, &(struct ah_reader_path){path, member->string, 0}, "is not a known field");
 }
 
-int ah_reader_group(struct ah_reader *reader, const struct ah_reader_path *path, const struct ah_table *table,
-                    const struct cJSON *object, void *ret_group)
+int ah_reader_group(struct ah_reader *reader, const struct ah_reader_path *path,
+                    const struct ah_field_table *table, const struct cJSON *object, void *ret_group)
 {
     bool seen[FIELDS_MAX] = {false};
+    assert(ah_field_count(table) <= FIELDS_MAX);
     if (!cJSON_IsObject(object))
         return fail_expected(reader, path, object, "an object");
     for (const struct ah_field *field = table->fields; field->name; field++)

@@ -30,7 +30,7 @@ struct ah_reader_path {
 };
 
 /* Reads `object` into `ret_group`, a zeroed struct of `table`. AH_E_DOCUMENT: the shape is wrong. */
-int ah_reader_group(struct ah_reader *reader, const struct ah_reader_path *path, const struct ah_table *table,
-                    const struct cJSON *object, void *ret_group);
+int ah_reader_group(struct ah_reader *reader, const struct ah_reader_path *path,
+                    const struct ah_field_table *table, const struct cJSON *object, void *ret_group);
 
 #endif

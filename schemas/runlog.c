@@ -6,6 +6,7 @@
 #include "schemas/runlog.h"
 
 #include "schemas/kinds_internal.h"
+#include "schemas/signature_internal.h"
 #include "schemas/writer_internal.h"
 
 #include <cjson/cJSON.h>
@@ -56,10 +57,10 @@ static const struct ah_field predicted_fields[] = {
     BYTES(ah_runlog_predicted, device_bytes, "Highest offset of the device arena."),
     BYTES(ah_runlog_predicted, host_bytes, "Host memory."),
     {0}};
-static const struct ah_table predicted_table = {.name = "predicted",
-                                                .about = "What the plan said.",
-                                                .bytes = sizeof(struct ah_runlog_predicted),
-                                                .fields = predicted_fields};
+static const struct ah_field_table predicted_table = {.name = "predicted",
+                                                      .about = "What the plan said.",
+                                                      .bytes = sizeof(struct ah_runlog_predicted),
+                                                      .fields = predicted_fields};
 
 #define HEADER_FIELDS                                                                                        \
     AH_FIELD_HEAD(ah_runlog, kind_words),                                                                    \
@@ -96,7 +97,7 @@ static const struct ah_table predicted_table = {.name = "predicted",
         AH_FIELD_ANNOTATIONS(ah_runlog)
 
 static const struct ah_field header_fields[] = {HEADER_FIELDS, {0}};
-static const struct ah_table header_table = {
+static const struct ah_field_table header_table = {
     .name = "header", .about = "The first line.", .bytes = sizeof(struct ah_runlog), .fields = header_fields};
 
 static const struct ah_field step_fields[] = {
@@ -126,10 +127,10 @@ static const struct ah_field step_fields[] = {
     BYTES(ah_runlog_step, device_peak_bytes, "Highest offset touched in the device arena."),
     BYTES(ah_runlog_step, host_peak_bytes, "Highest host memory in use."),
     {0}};
-static const struct ah_table step_table = {.name = "step",
-                                           .about = "A step that was done.",
-                                           .bytes = sizeof(struct ah_runlog_step),
-                                           .fields = step_fields};
+static const struct ah_field_table step_table = {.name = "step",
+                                                 .about = "A step that was done.",
+                                                 .bytes = sizeof(struct ah_runlog_step),
+                                                 .fields = step_fields};
 
 static const struct ah_field evaluation_fields[] = {
     LINE(evaluation_words),
@@ -141,20 +142,20 @@ static const struct ah_field evaluation_fields[] = {
      .about = "Mean over the unmasked tokens held out."},
     BYTES(ah_runlog_evaluation, tokens, "Loss-bearing tokens held out."),
     {0}};
-static const struct ah_table evaluation_table = {.name = "evaluation",
-                                                 .about = "Loss on held-out data.",
-                                                 .bytes = sizeof(struct ah_runlog_evaluation),
-                                                 .fields = evaluation_fields};
+static const struct ah_field_table evaluation_table = {.name = "evaluation",
+                                                       .about = "Loss on held-out data.",
+                                                       .bytes = sizeof(struct ah_runlog_evaluation),
+                                                       .fields = evaluation_fields};
 
 static const struct ah_field save_fields[] = {LINE(save_words),
                                               STEP(ah_runlog_save, 0, "Steps done before it."),
                                               US(ah_runlog_save, us, "Time it took."),
                                               BYTES(ah_runlog_save, bytes, "Written in all."),
                                               {0}};
-static const struct ah_table save_table = {.name = "save",
-                                           .about = "A checkpoint that was written.",
-                                           .bytes = sizeof(struct ah_runlog_save),
-                                           .fields = save_fields};
+static const struct ah_field_table save_table = {.name = "save",
+                                                 .about = "A checkpoint that was written.",
+                                                 .bytes = sizeof(struct ah_runlog_save),
+                                                 .fields = save_fields};
 
 static const struct ah_field end_fields[] = {
     LINE(end_words),
@@ -168,11 +169,11 @@ static const struct ah_field end_fields[] = {
     {0}};
 static const struct ah_rule end_rules[] = {
     {"reason", "failed", AH_RULE_REQUIRES, "error", NULL, "is missing; a run that failed says why"}, {0}};
-static const struct ah_table end_table = {.name = "end",
-                                          .about = "The last line.",
-                                          .bytes = sizeof(struct ah_runlog_end),
-                                          .fields = end_fields,
-                                          .rules = end_rules};
+static const struct ah_field_table end_table = {.name = "end",
+                                                .about = "The last line.",
+                                                .bytes = sizeof(struct ah_runlog_end),
+                                                .fields = end_fields,
+                                                .rules = end_rules};
 
 /* Steps count up by one from the first; evaluations, saves and the end name steps that were reached. */
 static int runlog_check(const void *group, struct ah_error *err)
@@ -208,15 +209,15 @@ static const struct ah_field runlog_fields[] = {HEADER_FIELDS,
                                                  .flags = AH_FIELD_OPTIONAL,
                                                  .about = "How it ended."},
                                                 {0}};
-static const struct ah_table runlog_table = {.name = "runlog",
-                                             .about = "What a run did.",
-                                             .bytes = sizeof(struct ah_runlog),
-                                             .fields = runlog_fields,
-                                             .check = runlog_check};
+static const struct ah_field_table runlog_table = {.name = "runlog",
+                                                   .about = "What a run did.",
+                                                   .bytes = sizeof(struct ah_runlog),
+                                                   .fields = runlog_fields,
+                                                   .check = runlog_check};
 
 /* The kinds of line after the header, in the order in which lines of one step stand. */
 struct line_kind {
-    const struct ah_table *table;
+    const struct ah_field_table *table;
     size_t pointer_offset;
     size_t count_offset; /* 0: at most one */
 };
@@ -331,7 +332,7 @@ static int runlog_parse(struct ah_reader *reader, const struct ah_json_source *s
     return rc;
 }
 
-static int print_line(const struct ah_table *table, const void *group, struct ah_buffer *out,
+static int print_line(const struct ah_field_table *table, const void *group, struct ah_buffer *out,
                       struct ah_error *err)
 {
     int rc = ah_writer_group(table, group, out, err);
@@ -390,7 +391,7 @@ static int runlog_print(const void *body, struct ah_buffer *out, struct ah_error
 
 const struct ah_kind ah_kind_runlog = {
     .table = &runlog_table,
-    .alternatives = (const struct ah_table *const[]){&header_table, &step_table, &evaluation_table,
-                                                     &save_table, &end_table, NULL},
+    .alternatives = (const struct ah_field_table *const[]){&header_table, &step_table, &evaluation_table,
+                                                           &save_table, &end_table, NULL},
     .parse = runlog_parse,
     .print = runlog_print};

@@ -9,11 +9,11 @@ enum { TABLES_MAX = 32 };
 
 /* The tables of a document, each once, in the order in which they are met. */
 struct tables {
-    const struct ah_table *table[TABLES_MAX];
+    const struct ah_field_table *table[TABLES_MAX];
     size_t n;
 };
 
-static void collect(struct tables *tables, const struct ah_table *table)
+static void collect(struct tables *tables, const struct ah_field_table *table)
 {
     for (const struct ah_field *field = table->fields; field->name; field++) {
         bool known = field->type != AH_FIELD_GROUP;
@@ -127,7 +127,7 @@ static void put_property(struct ah_buffer *out, const struct ah_field *field)
 
 /* {"properties":{"field":{"const":word}}, "required":["field"]}: the field is there and is the word; without
  * "required" where being absent means the same. */
-static void put_condition(struct ah_buffer *out, const struct ah_table *table, const char *name,
+static void put_condition(struct ah_buffer *out, const struct ah_field_table *table, const char *name,
                           const char *word)
 {
     const struct ah_field *field = ah_field_find(table, name);
@@ -146,7 +146,7 @@ static void put_condition(struct ah_buffer *out, const struct ah_table *table, c
         ah_buffer_printf(out, ",\"required\":[\"%s\"]", name);
 }
 
-static void put_rule(struct ah_buffer *out, const struct ah_table *table, const struct ah_rule *rule)
+static void put_rule(struct ah_buffer *out, const struct ah_field_table *table, const struct ah_rule *rule)
 {
     ah_buffer_puts(out, "{\"description\":");
     ah_json_put_text(out, rule->because);
@@ -171,7 +171,7 @@ static void put_rule(struct ah_buffer *out, const struct ah_table *table, const 
 }
 
 /* The members of an object's schema, without braces. */
-static void put_object(struct ah_buffer *out, const struct ah_table *table)
+static void put_object(struct ah_buffer *out, const struct ah_field_table *table)
 {
     ah_buffer_puts(out, "\"description\":");
     ah_json_put_text(out, table->about);
@@ -198,7 +198,7 @@ static void put_object(struct ah_buffer *out, const struct ah_table *table)
     }
 }
 
-void ah_schema_put(const char *kind, const struct ah_table *const *alternatives, struct ah_buffer *out)
+void ah_schema_put(const char *kind, const struct ah_field_table *const *alternatives, struct ah_buffer *out)
 {
     struct tables tables = {.n = 0};
     ah_buffer_printf(out,

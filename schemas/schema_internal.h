@@ -9,6 +9,6 @@
 #include "schemas/field.h"
 
 /* One of several objects may stand: a run log's lines. Ends with NULL. */
-void ah_schema_put(const char *kind, const struct ah_table *const *alternatives, struct ah_buffer *out);
+void ah_schema_put(const char *kind, const struct ah_field_table *const *alternatives, struct ah_buffer *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schemas/signature.h"
 
-#include "schemas/field.h"
+#include "schemas/signature_internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -42,10 +42,10 @@ static const struct ah_field run_fields[] = {
      .max = AH_FIELD_COUNT_MAX,
      .about = "Steps that the schedule spans."},
     {0}};
-static const struct ah_table run_table = {.name = "signature_run",
-                                          .about = "What is chosen when a run begins.",
-                                          .bytes = sizeof(struct ah_signature_run),
-                                          .fields = run_fields};
+static const struct ah_field_table run_table = {.name = "signature_run",
+                                                .about = "What is chosen when a run begins.",
+                                                .bytes = sizeof(struct ah_signature_run),
+                                                .fields = run_fields};
 
 static const struct ah_field signature_fields[] = {
     {.name = "model_sha256",
@@ -93,7 +93,7 @@ static const struct ah_field signature_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .about = "What a plan does not know."},
     {0}};
-const struct ah_table ah_signature_table = {
+const struct ah_field_table ah_signature_table = {
     .name = "numeric_signature",
     .about = "What decides the bits of a run; equal signatures give equal losses and weights.",
     .bytes = sizeof(struct ah_signature),
@@ -120,7 +120,8 @@ static bool same_value(const struct ah_field *field, const void *a, const void *
            0;
 }
 
-static const struct ah_field *first_difference(const struct ah_table *table, const void *a, const void *b)
+static const struct ah_field *first_difference(const struct ah_field_table *table, const void *a,
+                                               const void *b)
 {
     for (const struct ah_field *field = table->fields; field->name; field++) {
         bool known = !ah_field_absent(field, a) && !ah_field_absent(field, b);

@@ -43,9 +43,6 @@ struct ah_signature {
     struct ah_signature_run *run; /* (optional) */
 };
 
-struct ah_table;
-extern const struct ah_table ah_signature_table;
-
 /* Path of the first field that both know and in which they differ ("seq", "run.seed"), in `out`; false: they
  * agree. */
 enum { AH_SIGNATURE_PATH_MAX = 64 };

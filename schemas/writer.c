@@ -157,13 +157,13 @@ int ah_writer_field(const struct ah_field *field, const void *group, struct ah_b
     return AH_OK;
 }
 
-int ah_writer_group(const struct ah_table *table, const void *group, struct ah_buffer *out,
-                    struct ah_error *err)
+int ah_writer_group_without(const struct ah_field_table *table, const void *group, unsigned without,
+                            struct ah_buffer *out, struct ah_error *err)
 {
     const char *comma = "";
     ah_buffer_puts(out, "{");
     for (const struct ah_field *field = table->fields; field->name; field++) {
-        if (ah_field_absent(field, group))
+        if (field->flags & without || ah_field_absent(field, group))
             continue;
         ah_buffer_printf(out, "%s\"%s\":", comma, field->name);
         int rc = ah_writer_field(field, group, out, err);
@@ -173,4 +173,10 @@ int ah_writer_group(const struct ah_table *table, const void *group, struct ah_b
     }
     ah_buffer_puts(out, "}");
     return out->failed ? ah_error_memory(err) : AH_OK;
+}
+
+int ah_writer_group(const struct ah_field_table *table, const void *group, struct ah_buffer *out,
+                    struct ah_error *err)
+{
+    return ah_writer_group_without(table, group, 0, out, err);
 }

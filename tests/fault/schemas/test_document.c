@@ -32,6 +32,9 @@ static int round_trip(void *context, struct ah_error *err)
         rc = ah_document_print(&document, &out, err);
     if (!rc)
         rc = ah_document_parse(&again, "printed", out.data, out.size, document.kind, err);
+    char digest[AH_DOCUMENT_DIGEST_MAX];
+    if (!rc)
+        rc = ah_document_digest(&document, digest, err);
     if (!rc && ah_document_diff(&document, &again, NULL, NULL) == SIZE_MAX)
         rc = ah_error_memory(err);
     if (rc && rc != AH_E_MEMORY)

@@ -407,6 +407,36 @@ static void test_document__diffs_in_the_order_of_fields(void **state)
     ah_document_release(&b);
 }
 
+static void digest(const struct ah_document *document, char ret_digest[AH_DOCUMENT_DIGEST_MAX])
+{
+    struct ah_error err = {0};
+    CHECK_OK(ah_document_digest(document, ret_digest, &err), err);
+    assert_int_equal(strlen(ret_digest), 64);
+}
+
+static void test_document__digests_what_it_says(void **state)
+{
+    char a[AH_DOCUMENT_DIGEST_MAX], b[AH_DOCUMENT_DIGEST_MAX];
+    struct ah_document model = loaded("examples/models/llama-2-7b.json"), again;
+    struct ah_buffer text = {0};
+    struct ah_error err = {0};
+    (void)state;
+    CHECK_OK(ah_document_print(&model, &text, &err), err);
+    CHECK_OK(ah_document_parse(&again, "ours", text.data, text.size, AH_DOCUMENT_MODEL, &err), err);
+    again.body.model->name = "another-name";
+    again.body.model->generator = "another program";
+    digest(&model, a);
+    digest(&again, b);
+    assert_string_equal(a, b);
+    again.body.model->norm_epsilon = 1e-6;
+    digest(&again, b);
+    assert_string_not_equal(a, b);
+    CHECK_FAILS(ah_document_digest(&(struct ah_document){0}, a, &err), err, AH_E_USAGE, "no digest");
+    ah_buffer_release(&text);
+    ah_document_release(&model);
+    ah_document_release(&again);
+}
+
 static void test_document__knows_its_kinds(void **state)
 {
     (void)state;
@@ -445,6 +475,7 @@ int main(void)
         cmocka_unit_test(test_document__looks_up_paths),
         cmocka_unit_test(test_document__names_the_part_of_a_path_that_is_wrong),
         cmocka_unit_test(test_document__diffs_in_the_order_of_fields),
+        cmocka_unit_test(test_document__digests_what_it_says),
         cmocka_unit_test(test_document__knows_its_kinds),
         cmocka_unit_test(test_document__takes_rates_from_a_machine),
     };

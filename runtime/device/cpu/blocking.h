@@ -14,7 +14,7 @@
 #include "runtime/device/cpu/matmul.h"
 
 /* Packed columns are brought in by pieces of so many: a multiple of every block oneDNN packs in. */
-enum { AH_BLOCKING_PIECE = 192, AH_BLOCKING_PIECES = 8 };
+enum { AH_BLOCKING_PIECE = 192, AH_BLOCKING_PIECES = 16 };
 
 struct ah_blocking {
     uint64_t tile_m;

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A plugin with a driver that can do nothing, and with what its definition says wrong about it.
+ */
+#include "runtime/device/plugin.h"
+
+#if defined(FAKE_OTHER_ABI)
+#define ABI (AH_DEVICE_ABI + 1)
+#else
+#define ABI AH_DEVICE_ABI
+#endif
+
+#if defined(FAKE_OTHER_SIZE)
+#define SIZE (sizeof(struct ah_device_driver) - 8)
+#else
+#define SIZE sizeof(struct ah_device_driver)
+#endif
+
+#if defined(FAKE_NO_SYMBOL)
+#define ENTRY ah_plugin_other
+#else
+#define ENTRY ah_plugin_driver
+#endif
+
+__attribute__((visibility("default"))) const struct ah_device_driver *ENTRY(void);
+
+const struct ah_device_driver *ENTRY(void)
+{
+    static const struct ah_device_driver driver = {.size = SIZE, .abi = ABI, .name = "fake"};
+#if defined(FAKE_NO_DRIVER)
+    (void)driver;
+    return NULL;
+#else
+    return &driver;
+#endif
+}

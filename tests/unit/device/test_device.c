@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The checks that every device shares, with a driver that only notes what reaches it.
+ */
+#include "runtime/device/device.h"
+
+#include "tests/support/check.h"
+
+#include <string.h>
+
+enum { ARENA = 4096 };
+
+struct noted {
+    struct ah_device common;
+    unsigned submits, waits, prepares, closes;
+    struct ah_op last;
+    int wait_rc;
+};
+
+static struct noted noted;
+
+static int noted_open(struct ah_device **ret_device, const struct ah_device_options *options,
+                      struct ah_error *err);
+
+static void noted_close(struct ah_device *device)
+{
+    (void)device;
+    noted.closes++;
+}
+
+static int noted_prepare(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err)
+{
+    (void)device, (void)ops, (void)n, (void)err;
+    noted.prepares++;
+    return AH_OK;
+}
+
+static int noted_submit(struct ah_device *device, const struct ah_submission *submission,
+                        uint64_t *ret_ticket, struct ah_error *err)
+{
+    (void)err;
+    noted.submits++;
+    noted.last = *submission->op;
+    *ret_ticket = device->submitted[submission->lane] + 1;
+    return AH_OK;
+}
+
+static int noted_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err)
+{
+    (void)device, (void)lane, (void)ticket;
+    noted.waits++;
+    return noted.wait_rc ? ah_error_set(err, noted.wait_rc, "lane %u", lane) : AH_OK;
+}
+
+static uint64_t noted_done(struct ah_device *device, uint32_t lane)
+{
+    return device->submitted[lane];
+}
+
+static size_t noted_spans(struct ah_device *device, uint32_t lane, struct ah_span *ret_spans, size_t max)
+{
+    (void)device, (void)lane, (void)ret_spans;
+    return max;
+}
+
+static void *noted_address(struct ah_device *device, enum ah_arena_kind arena)
+{
+    static unsigned char memory[ARENA];
+    (void)device;
+    return arena == AH_ARENA_DEVICE ? NULL : memory;
+}
+
+static const struct ah_device_driver driver = {
+    .size = sizeof driver,
+    .abi = AH_DEVICE_ABI,
+    .name = "noted",
+    .open = noted_open,
+    .close = noted_close,
+    .prepare = noted_prepare,
+    .submit = noted_submit,
+    .wait = noted_wait,
+    .done = noted_done,
+    .spans = noted_spans,
+    .address = noted_address,
+};
+
+static int noted_open(struct ah_device **ret_device, const struct ah_device_options *options,
+                      struct ah_error *err)
+{
+    (void)err;
+    noted = (struct noted){.common = {.driver = &driver}};
+    memcpy(noted.common.arena_bytes, options->arena_bytes, sizeof options->arena_bytes);
+    for (size_t i = 0; i < AH_OP_KINDS; i++)
+        noted.common.info.supports[i] = i != AH_OP_ROPE;
+    *ret_device = &noted.common;
+    return AH_OK;
+}
+
+static struct ah_device *open_noted(void)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = NULL;
+    struct ah_device_options options = {.size = sizeof options, .arena_bytes = {0, ARENA, ARENA, ARENA}};
+    CHECK_OK(ah_device_open(&device, &driver, &options, &err), err);
+    return device;
+}
+
+static struct ah_op copy(uint32_t to, uint32_t from)
+{
+    return (struct ah_op){
+        .kind = AH_OP_COPY, .arg = {{to, AH_FP32, 0}, {from, AH_FP32, 1024}}, .u.copy = {64}};
+}
+
+static int submit(struct ah_device *device, uint32_t lane, struct ah_op op, uint64_t *ret_ticket,
+                  struct ah_error *err)
+{
+    return ah_device_submit(device, &(struct ah_submission){.lane = lane, .op = &op}, ret_ticket, err);
+}
+
+static void test_device__refuses_another_build(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = NULL;
+    struct ah_device_driver other = driver;
+    struct ah_device_options options = {.size = sizeof options};
+    (void)state;
+    other.abi++;
+    CHECK_FAILS(ah_device_open(&device, &other, &options, &err), err, AH_E_MISMATCH, "'noted'");
+    other = driver;
+    other.size--;
+    CHECK_FAILS(ah_device_open(&device, &other, &options, &err), err, AH_E_MISMATCH, "another version");
+    options.size = 0;
+    CHECK_FAILS(ah_device_open(&device, &driver, &options, &err), err, AH_E_USAGE, "options of 0 bytes");
+    assert_null(device);
+}
+
+/* Every lane with every direction of a copy: what reaches what. */
+static void test_device__keeps_lanes_in_reach(void **state)
+{
+    enum { D = AH_ARENA_DEVICE, H = AH_ARENA_PINNED, P = AH_ARENA_PAGEABLE };
+    static const struct {
+        uint32_t lane, to, from;
+        bool fits;
+    } rows[] = {
+        {AH_LANE_COMPUTE, D, D, true}, {AH_LANE_COMPUTE, H, D, false}, {AH_LANE_COMPUTE, D, H, false},
+        {AH_LANE_H2D, D, H, true},     {AH_LANE_H2D, D, P, true},      {AH_LANE_H2D, H, D, false},
+        {AH_LANE_H2D, D, D, false},    {AH_LANE_D2H, H, D, true},      {AH_LANE_D2H, P, D, true},
+        {AH_LANE_D2H, D, H, false},    {AH_LANE_HOST, H, P, true},     {AH_LANE_HOST, P, H, true},
+        {AH_LANE_HOST, D, H, false},   {AH_LANE_HOST, H, D, false},
+    };
+    struct ah_device *device = open_noted();
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct ah_error err = {0};
+        struct ah_op op = copy(rows[i].to, rows[i].from);
+        if (rows[i].fits)
+            CHECK_OK(submit(device, rows[i].lane, op, NULL, &err), err);
+        else
+            CHECK_FAILS(submit(device, rows[i].lane, op, NULL, &err), err, AH_E_USAGE, "does not reach");
+    }
+    assert_int_equal(noted.submits, 7);
+}
+
+static int nothing(void *context, struct ah_error *err)
+{
+    (void)context, (void)err;
+    return AH_OK;
+}
+
+static void test_device__knows_what_lanes_do(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = open_noted();
+    struct ah_op fill = {.kind = AH_OP_FILL, .arg = {{AH_ARENA_DEVICE, AH_FP32, 0}}, .u.elements = {4, 1}};
+    struct ah_op call = {.kind = AH_OP_CALL, .u.call = {nothing, NULL}};
+    struct ah_op product = {.kind = AH_OP_MATMUL, .u.matmul = {.m = 2, .n = 2, .k = 2}};
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++)
+        product.arg[i] = (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 64 * i};
+    CHECK_FAILS(submit(device, AH_LANE_H2D, fill, NULL, &err), err, AH_E_USAGE,
+                "'fill' does not run on lane 'h2d'");
+    CHECK_FAILS(submit(device, AH_LANE_COMPUTE, call, NULL, &err), err, AH_E_USAGE, "'call' does not run");
+    CHECK_FAILS(submit(device, AH_LANE_HOST, product, NULL, &err), err, AH_E_USAGE, "'matmul' does not run");
+    CHECK_FAILS(submit(device, AH_DEVICE_LANES, fill, NULL, &err), err, AH_E_USAGE, "no lane 4");
+    CHECK_OK(submit(device, AH_LANE_HOST, call, NULL, &err), err);
+    CHECK_OK(submit(device, AH_LANE_COMPUTE, fill, NULL, &err), err);
+    fill.u.elements.count = ARENA;
+    CHECK_FAILS(submit(device, AH_LANE_COMPUTE, fill, NULL, &err), err, AH_E_CAPACITY, "does not fit");
+}
+
+static void test_device__names_what_it_cannot(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = open_noted();
+    struct ah_op rope = {.kind = AH_OP_ROPE,
+                         .arg = {{AH_ARENA_DEVICE, AH_FP32, 0}, {AH_ARENA_DEVICE, AH_FP32, 64}},
+                         .u.rope = {.rows = 1, .heads = 1, .head_dim = 2, .row_stride = 2, .table_rows = 1}};
+    (void)state;
+    CHECK_FAILS(submit(device, AH_LANE_COMPUTE, rope, NULL, &err), err, AH_E_UNSUPPORTED,
+                "device 'noted' cannot do op 'rope'");
+    CHECK_FAILS(ah_device_prepare(device, &rope, 1, &err), err, AH_E_UNSUPPORTED, "'rope'");
+    assert_int_equal(noted.prepares, 0);
+}
+
+static void test_device__waits_for_the_past_only(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = open_noted();
+    struct ah_op op = copy(AH_ARENA_DEVICE, AH_ARENA_DEVICE);
+    struct ah_op down = copy(AH_ARENA_PINNED, AH_ARENA_DEVICE);
+    struct ah_wait waits[AH_DEVICE_WAITS_MAX + 1] = {{AH_LANE_COMPUTE, 2}};
+    struct ah_submission submission = {.lane = AH_LANE_D2H, .n_waits = 1, .waits = waits, .op = &down};
+    uint64_t ticket = 77;
+    (void)state;
+    CHECK_OK(submit(device, AH_LANE_COMPUTE, op, &ticket, &err), err);
+    assert_int_equal(ticket, 1);
+    CHECK_FAILS(ah_device_submit(device, &submission, &ticket, &err), err, AH_E_USAGE,
+                "ticket 2 of lane 'compute', not submitted yet");
+    assert_int_equal(ticket, 1);
+    waits[0].ticket = 1;
+    CHECK_OK(ah_device_submit(device, &submission, &ticket, &err), err);
+    submission.n_waits = AH_DEVICE_WAITS_MAX + 1;
+    CHECK_FAILS(ah_device_submit(device, &submission, &ticket, &err), err, AH_E_USAGE, "9 waits");
+    waits[0].lane = AH_DEVICE_LANES;
+    submission.n_waits = 1;
+    CHECK_FAILS(ah_device_submit(device, &submission, &ticket, &err), err, AH_E_USAGE, "lane '?'");
+
+    CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, 1, &err), err);
+    CHECK_FAILS(ah_device_wait(device, AH_LANE_COMPUTE, 2, &err), err, AH_E_USAGE, "never given");
+    CHECK_FAILS(ah_device_wait(device, AH_DEVICE_LANES, 0, &err), err, AH_E_USAGE, "never given");
+}
+
+static void test_device__drains_all_and_keeps_the_first_failure(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = open_noted();
+    (void)state;
+    noted.wait_rc = AH_E_NUMERIC;
+    CHECK_FAILS(ah_device_drain(device, &err), err, AH_E_NUMERIC, "lane 0");
+    assert_int_equal(noted.waits, AH_DEVICE_LANES);
+    CHECK_FAILS(ah_device_prepare(device, NULL, 0, &err), err, AH_E_NUMERIC, "lane 0");
+    assert_int_equal(noted.prepares, 0);
+}
+
+static void test_device__points_where_the_host_reads(void **state)
+{
+    struct ah_device *device = open_noted();
+    (void)state;
+    unsigned char *base = ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 0});
+    assert_non_null(base);
+    assert_ptr_equal(ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, ARENA - 1}),
+                     base + ARENA - 1);
+    assert_null(ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, ARENA}));
+    assert_null(ah_device_pointer(device, (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 0}));
+    assert_null(ah_device_pointer(device, (struct ah_ref){AH_ARENA_NONE, AH_FP32, 0}));
+    assert_null(ah_device_pointer(device, (struct ah_ref){AH_ARENA_KINDS, AH_FP32, 0}));
+    ah_device_close(device);
+    ah_device_close(NULL);
+    assert_int_equal(noted.closes, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_device__refuses_another_build),
+        cmocka_unit_test(test_device__keeps_lanes_in_reach),
+        cmocka_unit_test(test_device__knows_what_lanes_do),
+        cmocka_unit_test(test_device__names_what_it_cannot),
+        cmocka_unit_test(test_device__waits_for_the_past_only),
+        cmocka_unit_test(test_device__drains_all_and_keeps_the_first_failure),
+        cmocka_unit_test(test_device__points_where_the_host_reads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Extents of every operand of every kind, against numbers written out by hand for one op of each kind with
+ * sizes that are different primes, and the rules of ah_op_check().
+ */
+#include "runtime/device/op.h"
+
+#include "tests/support/check.h"
+
+#include <string.h>
+
+enum { SPACING = 1 << 20 };
+
+struct expected {
+    const char *name;
+    enum ah_role role;
+    uint64_t bytes; /* 0: absent */
+};
+
+struct row {
+    struct ah_op op;    /* arena device, offsets filled in by spread() */
+    const char *dtypes; /* of each operand: 'f' fp32, 'b' bf16, '-' absent */
+    struct expected operands[AH_OP_ARGS];
+};
+
+#define IN   AH_ROLE_IN
+#define OUT  AH_ROLE_OUT
+#define BOTH AH_ROLE_INOUT
+
+static int no_call(void *context, struct ah_error *err)
+{
+    (void)context, (void)err;
+    return AH_OK;
+}
+
+/* clang-format off */
+static const struct row rows[] = {
+    {{.kind = AH_OP_COPY, .u.copy = {13}}, "ff", {{"dst", OUT, 13}, {"src", IN, 13}}},
+    {{.kind = AH_OP_FILL, .u.elements = {13, 1}}, "b", {{"dst", OUT, 26}}},
+    {{.kind = AH_OP_CAST, .u.elements = {13, 0}}, "bf", {{"dst", OUT, 26}, {"src", IN, 52}}},
+    {{.kind = AH_OP_ADD, .u.elements = {13, 0}}, "fbf", {{"dst", OUT, 52}, {"a", IN, 26}, {"b", IN, 52}}},
+    {{.kind = AH_OP_ACCUMULATE, .u.elements = {13, 0}}, "fb", {{"dst", BOTH, 52}, {"src", IN, 26}}},
+    {{.kind = AH_OP_MATMUL, .u.matmul = {.m = 3, .n = 5, .k = 7}}, "bbb-",
+     {{"c", OUT, 30}, {"a", IN, 42}, {"b", IN, 70}, {"bias", 0, 0}}},
+    {{.kind = AH_OP_MATMUL, .u.matmul = {.m = 3, .n = 5, .k = 7, .form = AH_MATMUL_TN, .accumulate = true,
+      .epilogue = AH_EPILOGUE_BIAS}}, "fbbf", {{"c", BOTH, 60}, {"a", IN, 42}, {"b", IN, 70}, {"bias", IN, 20}}},
+    {{.kind = AH_OP_COLUMN_SUM, .u.rows = {.rows = 3, .width = 5}}, "fb", {{"dst", OUT, 20}, {"src", IN, 30}}},
+    {{.kind = AH_OP_NORM, .u.rows = {.rows = 3, .width = 5, .kind = AH_NORM_LAYER}}, "bbfff",
+     {{"y", OUT, 30}, {"x", IN, 30}, {"gain", IN, 20}, {"bias", IN, 20}, {"stats", OUT, 24}}},
+    {{.kind = AH_OP_NORM, .u.rows = {.rows = 3, .width = 5, .kind = AH_NORM_RMS}}, "bbf-f",
+     {{"y", OUT, 30}, {"x", IN, 30}, {"gain", IN, 20}, {"bias", 0, 0}, {"stats", OUT, 12}}},
+    {{.kind = AH_OP_NORM_BACKWARD, .u.rows = {.rows = 65, .width = 5, .kind = AH_NORM_LAYER}}, "bffbbfff",
+     {{"dx", OUT, 650}, {"dgain", OUT, 20}, {"dbias", OUT, 20}, {"dy", IN, 650}, {"x", IN, 650}, {"gain", IN, 20},
+      {"stats", IN, 520}, {"scratch", OUT, 80}}},
+    {{.kind = AH_OP_ROPE, .u.rope = {.rows = 3, .heads = 2, .head_dim = 4, .row_stride = 11, .table_rows = 7}}, "bff",
+     {{"x", BOTH, 60}, {"table", IN, 112}, {"positions", IN, 12}}},
+    {{.kind = AH_OP_ATTENTION, .u.attention = {.batch = 2, .seq = 3, .heads = 4, .kv_heads = 2, .head_dim = 5,
+      .row_stride = 40}}, "bfbbbf", {{"out", OUT, 240}, {"lse", OUT, 96}, {"q", IN, 440}, {"k", IN, 420},
+      {"v", IN, 420}, {"docs", IN, 24}}},
+    {{.kind = AH_OP_ATTENTION_BACKWARD, .u.attention = {.batch = 2, .seq = 3, .heads = 4, .kv_heads = 2,
+      .head_dim = 5, .row_stride = 40}}, "bbbbbbbbfff", {{"dq", OUT, 440}, {"dk", OUT, 420}, {"dv", OUT, 420},
+      {"dout", IN, 240}, {"q", IN, 440}, {"k", IN, 420}, {"v", IN, 420}, {"out", IN, 240}, {"lse", IN, 96},
+      {"docs", IN, 24}, {"scratch", OUT, 96}}},
+    {{.kind = AH_OP_ACTIVATION, .u.rows = {.rows = 3, .width = 5, .kind = AH_ACTIVATION_SILU_GATED}}, "bbb",
+     {{"y", OUT, 30}, {"x", IN, 30}, {"up", IN, 30}}},
+    {{.kind = AH_OP_ACTIVATION, .u.rows = {.rows = 3, .width = 5, .kind = AH_ACTIVATION_GELU}}, "bb-",
+     {{"y", OUT, 30}, {"x", IN, 30}, {"up", 0, 0}}},
+    {{.kind = AH_OP_ACTIVATION_BACKWARD, .u.rows = {.rows = 3, .width = 5, .kind = AH_ACTIVATION_SILU_GATED}},
+     "bbbbb", {{"dx", OUT, 30}, {"dup", OUT, 30}, {"dy", IN, 30}, {"x", IN, 30}, {"up", IN, 30}}},
+    {{.kind = AH_OP_EMBED, .u.embed = {.rows = 3, .width = 5, .vocabulary = 11, .positions = 7}}, "bbbff",
+     {{"y", OUT, 30}, {"table", IN, 110}, {"positions_table", IN, 70}, {"tokens", IN, 12}, {"positions", IN, 12}}},
+    {{.kind = AH_OP_EMBED_BACKWARD, .u.embed = {.rows = 3, .width = 5, .vocabulary = 11}}, "f-bf-f",
+     {{"dtable", BOTH, 220}, {"dpositions_table", 0, 0}, {"dy", IN, 30}, {"tokens", IN, 12}, {"positions", 0, 0},
+      {"scratch", OUT, 24}}},
+    {{.kind = AH_OP_GATHER, .u.embed = {.rows = 3, .width = 5, .vocabulary = 11}}, "bbf",
+     {{"dst", OUT, 30}, {"table", IN, 110}, {"tokens", IN, 12}}},
+    {{.kind = AH_OP_CROSS_ENTROPY, .u.cross_entropy = {.rows = 3, .vocabulary = 11}}, "fbff",
+     {{"loss", OUT, 12}, {"logits", BOTH, 66}, {"targets", IN, 12}, {"mask", IN, 3}}},
+    {{.kind = AH_OP_SUM_SQUARES, .u.elements = {13, 0}}, "fb", {{"dst", OUT, 8}, {"src", IN, 26}}},
+    {{.kind = AH_OP_CLIP, .u.clip = {3, 1.0}}, "ff",
+     {{"scalars", BOTH, sizeof(struct ah_adamw_scalars)}, {"sums", IN, 24}}},
+    {{.kind = AH_OP_ADAMW, .u.adamw = {.count = 13}}, "fbbbbf",
+     {{"master", BOTH, 52}, {"m", BOTH, 26}, {"v", BOTH, 26}, {"gradient", IN, 26}, {"weight", OUT, 26},
+      {"scalars", IN, sizeof(struct ah_adamw_scalars)}}},
+    {{.kind = AH_OP_CALL, .u.call = {no_call, NULL}}, "", {{0}}},
+};
+/* clang-format on */
+
+enum { ROWS = sizeof rows / sizeof rows[0] };
+
+/* The op with every operand of its list in the device arena, far from the others. */
+static struct ah_op spread(const struct row *row)
+{
+    struct ah_op op = row->op;
+    for (uint64_t i = 0; row->dtypes[i]; i++)
+        if (row->dtypes[i] != '-')
+            op.arg[i] =
+                (struct ah_ref){AH_ARENA_DEVICE, row->dtypes[i] == 'b' ? AH_BF16 : AH_FP32, i * SPACING};
+    return op;
+}
+
+static const uint64_t arenas[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = 16 * (uint64_t)SPACING};
+
+static void test_op__covers_what_it_says(void **state)
+{
+    struct ah_error err = {0};
+    bool seen[AH_OP_KINDS] = {0};
+    (void)state;
+    for (size_t i = 0; i < ROWS; i++) {
+        struct ah_op op = spread(&rows[i]);
+        struct ah_operand operands[AH_OP_ARGS];
+        seen[op.kind] = true;
+        CHECK_OK(ah_op_operands(&op, operands, &err), err);
+        for (size_t j = 0; j < AH_OP_ARGS; j++) {
+            const struct expected *expected = &rows[i].operands[j];
+            if (expected->name)
+                assert_string_equal(operands[j].name, expected->name);
+            if (operands[j].bytes != expected->bytes || operands[j].role != expected->role)
+                fail_msg("%s of %s: %llu bytes, role %d; expected %llu, %d", operands[j].name,
+                         ah_op_name(op.kind), (unsigned long long)operands[j].bytes, (int)operands[j].role,
+                         (unsigned long long)expected->bytes, (int)expected->role);
+        }
+        CHECK_OK(ah_op_check(&op, arenas, &err), err);
+    }
+    for (size_t kind = 0; kind < AH_OP_KINDS; kind++)
+        if (!seen[kind])
+            fail_msg("no row for op '%s'", ah_op_name((enum ah_op_kind)kind));
+}
+
+/* Each operand at the last place where it fits, and one element further. */
+static void test_op__ends_where_its_arena_ends(void **state)
+{
+    struct ah_error err = {0};
+    (void)state;
+    for (size_t i = 0; i < ROWS; i++)
+        for (size_t j = 0; rows[i].dtypes[j]; j++) {
+            struct ah_op op = spread(&rows[i]);
+            uint64_t sizes[AH_ARENA_KINDS];
+            if (rows[i].dtypes[j] == '-')
+                continue;
+            memcpy(sizes, arenas, sizeof sizes);
+            op.arg[j].arena = AH_ARENA_PINNED;
+            op.arg[j].offset_bytes = 64;
+            sizes[AH_ARENA_PINNED] = 64 + rows[i].operands[j].bytes;
+            CHECK_OK(ah_op_check(&op, sizes, &err), err);
+            sizes[AH_ARENA_PINNED]--;
+            CHECK_FAILS(ah_op_check(&op, sizes, &err), err, AH_E_CAPACITY, rows[i].operands[j].name);
+            op.arg[j].offset_bytes = UINT64_MAX - 63;
+            CHECK_FAILS(ah_op_check(&op, sizes, &err), err, AH_E_CAPACITY, rows[i].operands[j].name);
+        }
+}
+
+static void test_op__wants_every_operand(void **state)
+{
+    struct ah_error err = {0};
+    static const char *const optional[] = {"bias", "dbias", "docs", "positions", "mask", "weight"};
+    (void)state;
+    for (size_t i = 0; i < ROWS; i++)
+        for (size_t j = 0; rows[i].dtypes[j]; j++) {
+            struct ah_op op = spread(&rows[i]);
+            bool may_miss = rows[i].dtypes[j] == '-';
+            for (size_t k = 0; k < sizeof optional / sizeof optional[0]; k++)
+                if (op.kind != AH_OP_MATMUL && !strcmp(optional[k], rows[i].operands[j].name))
+                    may_miss = true;
+            op.arg[j].arena = AH_ARENA_NONE;
+            if (may_miss)
+                CHECK_OK(ah_op_check(&op, arenas, &err), err);
+            else
+                CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, rows[i].operands[j].name);
+        }
+}
+
+static void test_op__refuses_what_no_form_uses(void **state)
+{
+    struct ah_error err = {0};
+    (void)state;
+    struct ah_op op = spread(&rows[5]);
+    op.arg[3] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 3 * SPACING};
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'bias' is given");
+    op = spread(&rows[1]);
+    op.arg[1] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, SPACING};
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "no operand 1");
+    op = spread(&rows[1]);
+    op.arg[0].arena = AH_ARENA_KINDS;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "arena");
+    op.kind = AH_OP_KINDS;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "unknown kind");
+}
+
+static void test_op__refuses_sizes_that_wrap(void **state)
+{
+    struct ah_error err = {0};
+    (void)state;
+    struct ah_op op = spread(&rows[2]);
+    static const uint64_t counts[] = {0, UINT64_MAX / 4 + 1, UINT64_MAX / 2 + 1, UINT64_MAX};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        op.u.elements.count = counts[i];
+        CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "larger than any memory");
+    }
+    op = spread(&rows[5]);
+    op.u.matmul.m = UINT64_C(1) << 32;
+    op.u.matmul.k = UINT64_C(1) << 32;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'a' is empty or larger");
+    op = spread(&rows[10]);
+    op.u.rows.rows = UINT64_MAX;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overflow");
+    op = spread(&rows[11]);
+    op.u.rope.rows = UINT64_MAX / 8;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "larger than any memory");
+    op = spread(&rows[23]);
+    op.u.adamw.first_element = UINT64_MAX;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "first_element");
+}
+
+static void test_op__refuses_dtypes(void **state)
+{
+    struct ah_error err = {0};
+    (void)state;
+    struct ah_op op = spread(&rows[4]);
+    op.arg[0].dtype = AH_BF16;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'dst' has a dtype");
+    op = spread(&rows[5]);
+    op.arg[2].dtype = AH_FP32;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'b' has a dtype");
+    op = spread(&rows[5]);
+    op.arg[1].dtype = op.arg[2].dtype = AH_FP32;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "product of fp32");
+    op = spread(&rows[6]);
+    op.arg[0].dtype = AH_BF16;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "accumulating needs c in fp32");
+    op = spread(&rows[1]);
+    op.arg[0].dtype = 7;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "dtype");
+}
+
+static void test_op__refuses_misaligned_places(void **state)
+{
+    struct ah_error err = {0};
+    (void)state;
+    struct ah_op op = spread(&rows[2]);
+    op.arg[1].offset_bytes += 2;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE,
+                "'src' at offset 1048578 is not aligned to 4");
+    op = spread(&rows[0]);
+    op.arg[1].offset_bytes += 1;
+    CHECK_OK(ah_op_check(&op, arenas, &err), err);
+}
+
+static void test_op__refuses_overlaps(void **state)
+{
+    struct ah_error err = {0};
+    (void)state;
+    struct ah_op op = spread(&rows[0]);
+    op.arg[1].offset_bytes = 12;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "output 'dst' overlaps 'src'");
+    op.arg[1].offset_bytes = 13;
+    CHECK_OK(ah_op_check(&op, arenas, &err), err);
+    op.arg[0].offset_bytes = 13;
+    op.arg[1].offset_bytes = 1;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps");
+    op = spread(&rows[6]); /* inputs may */
+    op.arg[2].offset_bytes = op.arg[1].offset_bytes;
+    CHECK_OK(ah_op_check(&op, arenas, &err), err);
+}
+
+static void test_op__works_in_place_where_it_may(void **state)
+{
+    struct ah_error err = {0};
+    (void)state;
+    struct ah_op op = spread(&rows[3]);
+    op.arg[2].offset_bytes = op.arg[0].offset_bytes;
+    CHECK_OK(ah_op_check(&op, arenas, &err), err); /* add: dst is b, both fp32 */
+    op.arg[2].offset_bytes += 4;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps 'b'");
+    op = spread(&rows[3]);
+    op.arg[1].offset_bytes = op.arg[0].offset_bytes; /* a is bf16 */
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps 'a'");
+    op = spread(&rows[2]);
+    op.arg[0].dtype = AH_FP32;
+    op.arg[1].offset_bytes = op.arg[0].offset_bytes;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps 'src'");
+}
+
+/* q, k and v of a packed matrix lie between each other. */
+static void test_op__takes_packed_rows(void **state)
+{
+    struct ah_error err = {0};
+    (void)state;
+    struct ah_op op = spread(&rows[13]);
+    for (size_t part = 0; part < 3; part++) {
+        static const uint64_t columns[] = {0, 20, 30};
+        op.arg[part].offset_bytes = columns[part] * 2;
+        op.arg[4 + part].offset_bytes = 4 * SPACING + columns[part] * 2;
+    }
+    CHECK_OK(ah_op_check(&op, arenas, &err), err);
+    op.arg[1].offset_bytes = 19 * 2;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "output 'dq' overlaps 'dk'");
+    op.arg[1].offset_bytes = 20 * 2;
+    op.arg[2].offset_bytes = 31 * 2; /* runs into the next row of dq */
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps 'dv'");
+    op.arg[2].offset_bytes = (40 + 30) * 2; /* one row further: still between */
+    CHECK_OK(ah_op_check(&op, arenas, &err), err);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_op__covers_what_it_says),
+        cmocka_unit_test(test_op__ends_where_its_arena_ends),
+        cmocka_unit_test(test_op__wants_every_operand),
+        cmocka_unit_test(test_op__refuses_what_no_form_uses),
+        cmocka_unit_test(test_op__refuses_sizes_that_wrap),
+        cmocka_unit_test(test_op__refuses_dtypes),
+        cmocka_unit_test(test_op__refuses_misaligned_places),
+        cmocka_unit_test(test_op__refuses_overlaps),
+        cmocka_unit_test(test_op__works_in_place_where_it_may),
+        cmocka_unit_test(test_op__takes_packed_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

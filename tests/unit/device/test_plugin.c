@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Plugins that load and plugins that are wrong in one way each (extra.cmake builds them and sets
+ * AUTOHETE_PLUGIN_DIR).
+ */
+#include "runtime/device/plugin.h"
+
+#include "tests/support/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void test_plugin__loads_its_driver(void **state)
+{
+    struct ah_error err = {0};
+    const struct ah_device_driver *driver = NULL;
+    (void)state;
+    CHECK_OK(ah_plugin_load("good", &driver, &err), err);
+    assert_string_equal(driver->name, "fake");
+}
+
+static void test_plugin__says_what_is_wrong(void **state)
+{
+    static const struct {
+        const char *name;
+        int code;
+        const char *text;
+    } rows[] = {
+        {"other_abi", AH_E_MISMATCH, "device interface 2, this program has 1"},
+        {"other_size", AH_E_MISMATCH, "driver table of"},
+        {"no_symbol", AH_E_MISMATCH, "no symbol 'ah_plugin_driver'"},
+        {"no_driver", AH_E_MISSING, "no driver to offer"},
+        {"garbage", AH_E_MISSING, "cannot be loaded: "},
+        {"absent", AH_E_MISSING, "libautohete_absent.so'; build or install it"},
+        {"../good", AH_E_USAGE, "'../good' is no name"},
+        {"", AH_E_USAGE, "is no name"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct ah_error err = {0};
+        const struct ah_device_driver *driver = NULL;
+        CHECK_FAILS(ah_plugin_load(rows[i].name, &driver, &err), err, rows[i].code, rows[i].text);
+        assert_null(driver);
+    }
+}
+
+static void test_plugin__is_looked_for_beside_the_program(void **state)
+{
+    struct ah_error err = {0};
+    const struct ah_device_driver *driver = NULL;
+    char *before = strdup(getenv("AUTOHETE_PLUGIN_DIR"));
+    (void)state;
+    unsetenv("AUTOHETE_PLUGIN_DIR");
+    CHECK_FAILS(ah_plugin_load("good", &driver, &err), err, AH_E_MISSING,
+                "/../lib/autohete/libautohete_good.so");
+    setenv("AUTOHETE_PLUGIN_DIR", before, 1);
+    free(before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plugin__loads_its_driver),
+        cmocka_unit_test(test_plugin__says_what_is_wrong),
+        cmocka_unit_test(test_plugin__is_looked_for_beside_the_program),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -156,8 +156,8 @@ static int size_chunks(struct ah_measure *measure, const char *folder, struct di
 
 static int measure_file(struct ah_measure *measure, struct disk *disk, struct ah_error *err)
 {
-    struct ah_sampler_series written;
-    struct ah_sampler_series read;
+    struct ah_sampler_series written = {.n = 0};
+    struct ah_sampler_series read = {.n = 0};
     struct ah_sampler sampler = ah_measure_sampler(measure, "disk: writing");
     int rc = ah_sampler_rounds(&sampler, write_round, disk, 1, &written, err);
     if (rc)

@@ -6,7 +6,7 @@
  * the rounds of one set. The operands lie at fixed places and are the same in every repeat: what is measured
  * is the rate of a product whose operands are as warm as the last one left them.
  *
- * While emulating, compute is measured with the threads that the compute lane will have beside others, and no
+ * While emulating, there is one go, because the throttle of the other parts follows from it, and compute is measured with the threads that the compute lane will have beside others, and no
  * other: that rate is what copies and the host lane are slowed against.
  */
 #include "profiler/measure_internal.h"
@@ -26,12 +26,14 @@ struct product {
     struct ah_lanes_work work;
 };
 
-struct products {
+struct ah_products {
     struct ah_device *devices[AH_MEASURE_COUNTS_MAX];
     struct product items[PRODUCTS_MAX];
     struct ah_sampler_work works[PRODUCTS_MAX];
     struct ah_sampler_series series[PRODUCTS_MAX];
+    struct ah_sampler_set set;
     size_t n;
+    unsigned goes_done;
 };
 
 /* Bytes of the largest operand, in fp32, rounded to pages: each of the three places has so many. */
@@ -117,7 +119,7 @@ int ah_matmul_fit_shapes(struct ah_measure *measure, struct ah_error *err)
 
 /* One product of each dtype, form and shape for one device, as far as there is room. */
 static int add_products(struct ah_measure *measure, struct ah_device *device, unsigned threads,
-                        uint64_t place, struct products *products, struct ah_error *err)
+                        uint64_t place, struct ah_products *products, struct ah_error *err)
 {
     unsigned dtypes = measure->info.bf16 ? DTYPES : 1;
     for (unsigned i = 0; i < measure->n_shapes * FORMS * dtypes && products->n < PRODUCTS_MAX; i++) {
@@ -142,7 +144,7 @@ static int add_products(struct ah_measure *measure, struct ah_device *device, un
     return AH_OK;
 }
 
-static int keep(struct ah_measure *measure, const struct products *products, struct ah_error *err)
+static int keep(struct ah_measure *measure, const struct ah_products *products, struct ah_error *err)
 {
     struct ah_machine *machine = measure->machine;
     machine->matmul = ah_arena_array(&measure->document->arena, products->n, sizeof *machine->matmul);
@@ -162,7 +164,7 @@ static int keep(struct ah_measure *measure, const struct products *products, str
 }
 
 /* What the device took for all these shapes besides its arenas: a plan keeps so much free. */
-static void keep_reserve(struct ah_measure *measure, const struct products *products)
+static void keep_reserve(struct ah_measure *measure, const struct ah_products *products)
 {
     uint64_t *most = &measure->machine->device.reserve_bytes;
     for (size_t i = 0; i < AH_MEASURE_COUNTS_MAX; i++)
@@ -182,31 +184,60 @@ static int emulate(struct ah_measure *measure, struct ah_error *err)
                                &measure->throttle, err);
 }
 
+/* A share of the rounds; the last go makes metrics of them. */
+static int make_rounds(struct ah_measure *measure, struct ah_error *err)
+{
+    struct ah_products *products = measure->products;
+    unsigned goes = measure->goes;
+    struct ah_sampler sampler = ah_measure_sampler(measure, "matrix products");
+    sampler.samples_min = (sampler.samples_min + goes - 1) / goes;
+    sampler.samples_max =
+        sampler.samples_max / goes > sampler.samples_min ? sampler.samples_max / goes : sampler.samples_min;
+    int rc = ah_sampler_go_on(&sampler, &products->set, products->series, err);
+    if (rc || ++products->goes_done < goes)
+        return rc;
+    rc = keep(measure, products, err);
+    if (rc == AH_OK && measure->options->emulate)
+        rc = emulate(measure, err);
+    return rc;
+}
+
 int ah_matmul_measure(struct ah_measure *measure, struct ah_error *err)
 {
     unsigned counts[AH_MEASURE_COUNTS_MAX] = {measure->compute_threads};
     size_t n = 1;
     uint64_t place = place_bytes(measure->shapes, measure->n_shapes);
-    struct products *products = calloc(1, sizeof *products);
+    struct ah_products *products = calloc(1, sizeof *products);
     if (!products)
         return ah_error_memory(err);
+    measure->products = products;
     if (!measure->options->emulate && measure->info.kind == AH_DEVICE_CPU)
         n = ah_measure_threads(measure, counts);
-    ah_measure_sets(measure, 1);
-    struct ah_sampler sampler = ah_measure_sampler(measure, "matrix products");
+    ah_measure_sets(measure, 2);
+    struct ah_sampler sampler = ah_measure_sampler(measure, "matrix products: warm-up");
 
     int rc = open_devices(measure, counts, n, place, products->devices, err);
     for (size_t i = 0; i < n && rc == AH_OK; i++)
         rc = add_products(measure, products->devices[i], counts[i], place, products, err);
     if (rc == AH_OK)
-        rc = ah_sampler_measure(&sampler, products->works, products->n, products->series, err);
-    if (rc == AH_OK)
-        rc = keep(measure, products, err);
-    if (rc == AH_OK && measure->options->emulate)
-        rc = emulate(measure, err);
+        rc = ah_sampler_begin(&sampler, products->works, products->n, &products->set, err);
     keep_reserve(measure, products);
+    return rc ? rc : make_rounds(measure, err);
+}
+
+int ah_matmul_go_on(struct ah_measure *measure, struct ah_error *err)
+{
+    ah_measure_sets(measure, 1);
+    return make_rounds(measure, err);
+}
+
+void ah_matmul_release(struct ah_measure *measure)
+{
+    struct ah_products *products = measure->products;
+    if (!products)
+        return;
     for (size_t i = 0; i < AH_MEASURE_COUNTS_MAX; i++)
         ah_device_close(products->devices[i]);
     free(products);
-    return rc;
+    measure->products = NULL;
 }

@@ -32,9 +32,8 @@ static void tell(struct ah_measure *measure, double fraction)
 static void tick(void *context, double done)
 {
     struct ah_measure *measure = context;
-    double part_s = measure->limits->part_s[measure->part];
     double set = fmin(measure->sets_done - 1 + done, measure->sets);
-    tell(measure, (measure->parts_done_s + part_s * set / measure->sets) / measure->parts_s);
+    tell(measure, (measure->parts_done_s + measure->part_s * set / measure->sets) / measure->parts_s);
 }
 
 struct ah_sampler ah_measure_sampler(struct ah_measure *measure, const char *what, ...)
@@ -52,7 +51,7 @@ struct ah_sampler ah_measure_sampler(struct ah_measure *measure, const char *wha
         .blocks = limits->blocks,
         .block_s = limits->block_s,
         .warm_s = limits->warm_s,
-        .budget_s = limits->part_s[measure->part] / measure->sets,
+        .budget_s = measure->part_s / measure->sets,
         .cancel = measure->options->cancel,
         .tick = tick,
         .tick_context = measure,

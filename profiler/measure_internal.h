@@ -79,12 +79,17 @@ struct ah_measure {
     struct ah_bandwidth *bandwidth; /* owned; made by the first part that wants it */
 
     enum ah_profiler_part part; /* running */
-    double parts_s;             /* sum of part_s of all chosen parts, and of those done */
+    double part_s;              /* its time, of this go */
+    double parts_s;             /* of all chosen parts, and of those done */
     double parts_done_s;
     unsigned sets; /* of the running part, and how many are done */
     unsigned sets_done;
     double told; /* the largest fraction reported */
     char what[128];
+    struct ah_products *products;                     /* owned by matmul.c; between its goes */
+    unsigned goes;                                    /* of the matrix products */
+    struct ah_load meanwhile[AH_PROFILER_PART_COUNT]; /* what the processors did during each part */
+
     unsigned judged;                        /* numbers of the running part */
     struct ah_measure_findings findings[3]; /* by enum ah_sampler_noise */
     size_t noise_room;                      /* of machine->noise */
@@ -123,13 +128,17 @@ int ah_measure_bandwidth(struct ah_measure *measure, struct ah_bandwidth **ret_b
  */
 uint64_t ah_measure_fit(const struct ah_measure *measure, uint64_t bytes);
 
-/* The parts. Each appends to measure->machine, in the document's arena. */
+/* The parts. Each appends to measure->machine, in the document's arena. The matrix products come in measure->goes
+ * goes: the first is ah_matmul_measure(), then ah_matmul_go_on() between other parts; the last one appends. */
 int ah_matmul_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_memory_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_links_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_adam_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_beside_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_disk_measure(struct ah_measure *measure, struct ah_error *err);
+
+int ah_matmul_go_on(struct ah_measure *measure, struct ah_error *err);
+void ah_matmul_release(struct ah_measure *measure); /* after the last go, or a failure */
 
 /* Sets measure->shapes: those of the limits, their rows halved until a product by one thread, judged by a small
  * one, takes no longer than limits->product_s. */

@@ -6,6 +6,8 @@
  * `noise` and the profile goes on; an interrupt, lack of memory for the document, or a fault of the device ends
  * it. Before and after each part the processors' times are read: what others used is noise too.
  *
+ * The matrix products are measured in several goes, one after each other part: see matmul.c.
+ *
  * Matrix products come first, because an emulated machine's throttle follows from them.
  */
 #include "profiler/profiler.h"
@@ -24,8 +26,9 @@
 
 enum { NOISE_SENTENCES_MAX = 64 };
 
-/* Shapes are (rows, columns, inner) of GPT-2 124M's products for as many tokens as the first number, and a square.
- * The first one is also what the other lanes are measured beside. */
+/* Shapes are (rows, columns, inner): those of GPT-2 124M's products, and squares. A quick profile has small ones: an
+ * op of a millisecond or two, in the caches, is rarely disturbed. The first one is also what the other lanes are
+ * measured beside. */
 static const struct ah_measure_limits quick_limits = {
     .part_s = {[AH_PROFILER_MATMUL] = 8,
                [AH_PROFILER_MEMORY] = 1.5,
@@ -38,7 +41,7 @@ static const struct ah_measure_limits quick_limits = {
     .blocks = 6,
     .block_s = 0.0015,
     .warm_s = 0.1,
-    .shapes = {{256, 768, 768}, {128, 3072, 768}},
+    .shapes = {{256, 768, 768}, {512, 512, 512}},
     .n_shapes = 2,
     .product_s = 0.05,
     .thread_counts = 2,
@@ -115,27 +118,55 @@ static bool leaves_out(int rc)
     return rc == AH_E_IO || rc == AH_E_UNSUPPORTED || rc == AH_E_CAPACITY;
 }
 
-static int run_part(struct ah_measure *measure, enum ah_profiler_part part, struct ah_error *err)
+static void add_load(struct ah_load *sum, const struct ah_load *before, const struct ah_load *after)
+{
+    sum->total_s += after->total_s - before->total_s;
+    sum->busy_s += after->busy_s - before->busy_s;
+    sum->steal_s += after->steal_s - before->steal_s;
+    sum->own_s += after->own_s - before->own_s;
+}
+
+/* One go of a part: measures, with `go`, for `part_s`. */
+static int run_go(struct ah_measure *measure, enum ah_profiler_part part, double part_s,
+                  int (*go)(struct ah_measure *measure, struct ah_error *err), struct ah_error *err)
 {
     struct ah_load before;
     struct ah_load after;
     struct ah_error local = {0};
-    char text[160];
     measure->part = part;
+    measure->part_s = part_s;
     ah_load_read(&before);
-    int rc = parts[part].measure(measure, &local);
+    int rc = go(measure, &local);
     ah_load_read(&after);
-    measure->parts_done_s += measure->limits->part_s[part];
+    add_load(&measure->meanwhile[part], &before, &after);
+    measure->parts_done_s += part_s;
     ah_measure_conclude(measure);
     if (leaves_out(rc)) {
         ah_measure_note(measure, "%s: left out, %s", parts[part].word, local.text);
         return AH_OK;
     }
-    if (rc)
-        return ah_error_set(err, rc, "measuring %s: %s", parts[part].what, local.text);
-    if (ah_load_noise(&before, &after, measure->processors, parts[part].word, text, sizeof text))
-        ah_measure_note(measure, "%s", text);
-    return AH_OK;
+    return rc ? ah_error_set(err, rc, "measuring %s: %s", parts[part].what, local.text) : AH_OK;
+}
+
+static void judge_load(struct ah_measure *measure)
+{
+    const struct ah_load none = {0};
+    char text[160];
+    for (int part = 0; part < AH_PROFILER_PART_COUNT; part++)
+        if (ah_load_noise(&none, &measure->meanwhile[part], measure->processors, parts[part].word, text,
+                          sizeof text))
+            ah_measure_note(measure, "%s", text);
+}
+
+/* A part, and after each part but the first a go of the matrix products. */
+static int run_part(struct ah_measure *measure, enum ah_profiler_part part, struct ah_error *err)
+{
+    double matmul_s = measure->limits->part_s[AH_PROFILER_MATMUL] / measure->goes;
+    double part_s = part == AH_PROFILER_MATMUL ? matmul_s : measure->limits->part_s[part];
+    int rc = run_go(measure, part, part_s, parts[part].measure, err);
+    if (rc == AH_OK && part != AH_PROFILER_MATMUL && measure->products && measure->goes > 1)
+        rc = run_go(measure, AH_PROFILER_MATMUL, matmul_s, ah_matmul_go_on, err);
+    return rc;
 }
 
 /* The device with the chosen index, as its driver lists it. */
@@ -230,13 +261,18 @@ static int run_parts(struct ah_measure *measure, struct ah_error *err)
 {
     uint32_t chosen = chosen_parts(measure->options);
     for (unsigned part = 0; part < AH_PROFILER_PART_COUNT; part++)
-        if (chosen & 1u << part)
+        if (chosen & 1u << part) {
             measure->parts_s += measure->limits->part_s[part];
+            measure->goes++;
+        }
+    if (measure->options->emulate || measure->goes == 0)
+        measure->goes = 1;
     for (unsigned part = 0; part < AH_PROFILER_PART_COUNT; part++) {
         int rc = chosen & 1u << part ? run_part(measure, (enum ah_profiler_part)part, err) : AH_OK;
         if (rc)
             return rc;
     }
+    judge_load(measure);
     if (measure->options->emulate)
         check_emulation(measure);
     return AH_OK;
@@ -257,6 +293,7 @@ int ah_profiler_run_within(struct ah_document *ret_document, const struct ah_pro
         rc = begin(&measure, err);
     if (rc == AH_OK)
         rc = run_parts(&measure, err);
+    ah_matmul_release(&measure);
     ah_bandwidth_free(measure.bandwidth);
     ah_topology_release(&measure.topology);
     if (rc)

@@ -161,10 +161,9 @@ int ah_sampler_rounds(const struct ah_sampler *sampler, ah_sampler_round *round,
     double values[AH_SAMPLER_WIDTH_MAX];
     if (width > AH_SAMPLER_WIDTH_MAX)
         return ah_error_set(err, AH_E_FAILED, "%zu series at once are too many", width);
-    for (size_t i = 0; i < width; i++)
-        ret_series[i].n = 0;
     uint64_t begin_ns = now_ns(sampler);
-    for (unsigned rounds = 0; go_on(sampler, rounds, begin_ns, ret_series, width);) {
+    for (unsigned rounds = 0; width > 0 && ret_series[0].n < AH_SAMPLER_SAMPLES_MAX &&
+                              go_on(sampler, rounds, begin_ns, ret_series, width);) {
         if (sampler->cancel && atomic_load(sampler->cancel))
             return ah_error_set(err, AH_E_INTERRUPTED, "the measurement was interrupted");
         int rc = round(context, values, err);
@@ -179,54 +178,68 @@ int ah_sampler_rounds(const struct ah_sampler *sampler, ah_sampler_round *round,
     return AH_OK;
 }
 
-struct round_of_works {
-    const struct ah_sampler *sampler;
-    const struct ah_sampler_work *works;
-    const uint64_t *repeats;
-    size_t n;
-};
-
 static int sample_each(void *context, double *ret_values, struct ah_error *err)
 {
-    const struct round_of_works *set = context;
+    const struct ah_sampler_set *set = context;
     for (size_t i = 0; i < set->n; i++) {
-        int rc = ah_sampler_sample(set->sampler, &set->works[i], set->repeats[i], &ret_values[i], err);
+        int rc = ah_sampler_sample(set->running, &set->works[i], set->repeats[i], &ret_values[i], err);
         if (rc)
             return rc;
     }
     return AH_OK;
 }
 
+int ah_sampler_begin(const struct ah_sampler *sampler, const struct ah_sampler_work *works, size_t n,
+                     struct ah_sampler_set *ret_set, struct ah_error *err)
+{
+    if (n > AH_SAMPLER_WIDTH_MAX)
+        return ah_error_set(err, AH_E_FAILED, "%zu works at once are too many", n);
+    *ret_set = (struct ah_sampler_set){.works = works, .n = n};
+    for (size_t i = 0; i < n; i++) {
+        double each_s;
+        int rc = ah_sampler_settle(sampler, &works[i], &ret_set->repeats[i], &each_s, err);
+        if (rc)
+            return rc;
+        ret_set->round_s += each_s * (double)ret_set->repeats[i];
+    }
+    return AH_OK;
+}
+
 /* As many blocks a sample as wanted, or as many as samples_min rounds have time for, at least one. */
-static unsigned affordable_blocks(const struct ah_sampler *sampler, double budget_s, double round_s)
+static unsigned affordable_blocks(const struct ah_sampler *sampler, double round_s)
 {
     unsigned wanted = sampler->blocks ? sampler->blocks : 3;
-    double fitting = budget_s / (samples_min(sampler) * round_s);
-    if (!(sampler->budget_s > 0) || fitting >= wanted)
+    double fitting = sampler->budget_s / (samples_min(sampler) * round_s);
+    if (sampler->budget_s == 0 || fitting >= wanted)
         return wanted;
     return fitting >= 1 ? (unsigned)fitting : 1;
+}
+
+int ah_sampler_go_on(const struct ah_sampler *sampler, struct ah_sampler_set *set,
+                     struct ah_sampler_series *series, struct ah_error *err)
+{
+    struct ah_sampler affordable = *sampler;
+    affordable.blocks = affordable_blocks(sampler, set->round_s);
+    set->running = &affordable;
+    int rc = ah_sampler_rounds(&affordable, sample_each, set, set->n, series, err);
+    set->running = NULL;
+    return rc;
 }
 
 int ah_sampler_measure(const struct ah_sampler *sampler, const struct ah_sampler_work *works, size_t n,
                        struct ah_sampler_series *ret_series, struct ah_error *err)
 {
-    uint64_t repeats[AH_SAMPLER_WIDTH_MAX];
-    struct ah_sampler affordable = *sampler;
-    double round_s = 0; /* of one block of each work */
-    if (n > AH_SAMPLER_WIDTH_MAX)
-        return ah_error_set(err, AH_E_FAILED, "%zu works at once are too many", n);
-    for (size_t i = 0; i < n; i++) {
-        uint64_t begin_ns = now_ns(sampler);
-        double each_s;
-        int rc = ah_sampler_settle(sampler, &works[i], &repeats[i], &each_s, err);
-        if (rc)
-            return rc;
-        affordable.budget_s -= seconds_since(sampler, begin_ns); /* the budget is for all, warm-up included */
-        round_s += each_s * (double)repeats[i];
-    }
-    affordable.blocks = affordable_blocks(sampler, affordable.budget_s, round_s);
-    struct round_of_works set = {&affordable, works, repeats, n};
-    return ah_sampler_rounds(&affordable, sample_each, &set, n, ret_series, err);
+    struct ah_sampler_set set;
+    struct ah_sampler rest = *sampler;
+    uint64_t begin_ns = now_ns(sampler);
+    int rc = ah_sampler_begin(sampler, works, n, &set, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < n; i++)
+        ret_series[i].n = 0;
+    if (sampler->budget_s > 0) /* a spent budget is a tiny one, not none */
+        rest.budget_s = fmax(sampler->budget_s - seconds_since(sampler, begin_ns), 1e-9);
+    return ah_sampler_go_on(&rest, &set, ret_series, err);
 }
 
 static struct ah_metric metric_of(double *values, size_t n)

@@ -74,14 +74,30 @@ int ah_sampler_sample(const struct ah_sampler *sampler, const struct ah_sampler_
 /* One round of something that yields `width` values at once: `ret_values` (width). */
 typedef int ah_sampler_round(void *context, double *ret_values, struct ah_error *err);
 
-/* Makes rounds, at least samples_min, more while a series is restless and the budget lasts, and appends value
- * i of each to ret_series[i], which it empties first. `width` <= AH_SAMPLER_WIDTH_MAX. */
+/* Makes rounds, at least samples_min, more while a series is restless and the budget lasts, and appends value i
+ * of each to ret_series[i], zeroed by the caller before the first call. `width` <= AH_SAMPLER_WIDTH_MAX. */
 enum { AH_SAMPLER_WIDTH_MAX = 128 };
 int ah_sampler_rounds(const struct ah_sampler *sampler, ah_sampler_round *round, void *context, size_t width,
                       struct ah_sampler_series *ret_series, struct ah_error *err);
 
-/* Settles each of n works, then rounds of one sample each: ret_series[i] holds seconds per repeat of
- * works[i]. n <= AH_SAMPLER_WIDTH_MAX. */
+/* Settled works, whose rounds may be made in several goes. */
+struct ah_sampler_set {
+    const struct ah_sampler_work *works; /* borrowed; n of them */
+    size_t n;
+    uint64_t repeats[AH_SAMPLER_WIDTH_MAX];
+    double round_s;                   /* a block of each work takes so long */
+    const struct ah_sampler *running; /* during a call */
+};
+
+/* Settles each of n works, n <= AH_SAMPLER_WIDTH_MAX. */
+int ah_sampler_begin(const struct ah_sampler *sampler, const struct ah_sampler_work *works, size_t n,
+                     struct ah_sampler_set *ret_set, struct ah_error *err);
+
+/* Rounds of one sample each, appended to `series` (n): seconds per repeat of each work. */
+int ah_sampler_go_on(const struct ah_sampler *sampler, struct ah_sampler_set *set,
+                     struct ah_sampler_series *series, struct ah_error *err);
+
+/* Both at once, within one budget: ret_series[i] holds seconds per repeat of works[i]. */
 int ah_sampler_measure(const struct ah_sampler *sampler, const struct ah_sampler_work *works, size_t n,
                        struct ah_sampler_series *ret_series, struct ah_error *err);
 

@@ -183,6 +183,29 @@ static void test_sampler__a_slow_spell_moves_no_median(void **state)
     }
 }
 
+static void test_sampler__rounds_may_come_in_goes(void **state)
+{
+    (void)state;
+    struct ah_error err;
+    struct world world = {0};
+    struct script script = {.world = &world, .name = 'a', .each_s = 0.01};
+    struct ah_sampler sampler = sampler_of(&world);
+    sampler.samples_min = 4;
+    sampler.blocks = 1;
+    struct ah_sampler_work work = work_of(&script);
+    struct ah_sampler_set set;
+    struct ah_sampler_series series = {.n = 0};
+    CHECK_OK(ah_sampler_begin(&sampler, &work, 1, &set, &err), err);
+    for (unsigned go = 1; go <= 3; go++) {
+        CHECK_OK(ah_sampler_go_on(&sampler, &set, &series, &err), err);
+        assert_int_equal(series.n, 4 * go);
+        assert_int_equal(script.blocks, 3 + 4 * go); /* warmed up once */
+    }
+    for (unsigned go = 0; go < 30; go++)
+        CHECK_OK(ah_sampler_go_on(&sampler, &set, &series, &err), err);
+    assert_int_equal(series.n, AH_SAMPLER_SAMPLES_MAX); /* full, and no more */
+}
+
 static double noise_of_five_percent(unsigned block, double now_s)
 {
     (void)now_s;
@@ -257,7 +280,7 @@ static void test_sampler__ratios_within_a_round_survive_drift(void **state)
     struct ah_error err;
     struct ratio_world world = {1};
     struct ah_sampler sampler = {.samples_min = 12};
-    struct ah_sampler_series series[2];
+    struct ah_sampler_series series[2] = {{.n = 0}};
     double amount;
     CHECK_OK(ah_sampler_rounds(&sampler, ratio_round, &world, 2, series, &err), err);
     struct ah_metric kept = ah_sampler_metric(&series[0], 1);
@@ -416,6 +439,7 @@ int main(void)
         cmocka_unit_test(test_sampler__takes_turns),
         cmocka_unit_test(test_sampler__a_sample_is_its_fastest_block),
         cmocka_unit_test(test_sampler__a_slow_spell_moves_no_median),
+        cmocka_unit_test(test_sampler__rounds_may_come_in_goes),
         cmocka_unit_test(test_sampler__restless_series_get_more_samples),
         cmocka_unit_test(test_sampler__a_tight_budget_takes_blocks),
         cmocka_unit_test(test_sampler__ratios_within_a_round_survive_drift),

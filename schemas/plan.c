@@ -87,6 +87,12 @@ static const struct ah_field training_fields[] = {
     {0}};
 TABLE(training, ah_plan_training, "training", "What is trained, and in which portions.");
 
+static const struct ah_field threads_fields[] = {
+    COUNT(ah_plan_threads, compute, 0, 1048576, "Cores of the compute lane; 0 on a GPU."),
+    COUNT(ah_plan_threads, host, 1, 1048576, "Cores of the host lane."),
+    {0}};
+TABLE(threads, ah_plan_threads, "threads", "Cores of the host given to lanes.");
+
 static const struct ah_field staging_fields[] = {
     COUNT(ah_plan_staging, tile_bytes, 1, COUNT_MAX, "Bytes of a tile."),
     COUNT(ah_plan_staging, device_weight_tiles, 0, 65536, "Weights on their way to the device."),
@@ -274,6 +280,10 @@ static const struct ah_field plan_fields[] = {
     WORDS(ah_plan, policy, ah_words_policy, "How the configs were chosen."),
     WORDS(ah_plan, scheduling, ah_words_scheduling, "How lanes order their ops."),
     WORDS(ah_plan, micro_batch_order, ah_words_micro_order, "Which loop is the outer one."),
+    {.name = "threads",
+     AH_GROUP_AT(ah_plan, threads, &threads_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Cores of the lanes."},
     {.name = "staging", AH_GROUP_AT(ah_plan, staging, &staging_table), .about = "Rings of tiles."},
     {.name = "blocks",
      AH_GROUPS_AT(ah_plan, blocks, &block_table),

@@ -86,6 +86,12 @@ struct ah_plan_training {
     size_t n_trainable;
 };
 
+/* Cores of the host given to lanes; compute 0 on a GPU. */
+struct ah_plan_threads {
+    uint64_t compute;
+    uint64_t host;
+};
+
 /* Rings of tiles, each of `tile_bytes`. Device rings lie in the arena, host rings in pinned memory. */
 struct ah_plan_staging {
     uint64_t tile_bytes;
@@ -195,6 +201,7 @@ struct ah_plan {
     enum ah_policy policy;
     enum ah_scheduling scheduling;
     enum ah_micro_order micro_batch_order;
+    struct ah_plan_threads *threads; /* (optional) NULL: the device's own choice */
     struct ah_plan_staging staging;
     struct ah_plan_block *blocks;
     size_t n_blocks;

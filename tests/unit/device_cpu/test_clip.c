@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/device/cpu/clip.h"
+
+#include "tests/support/check.h"
+
+#include <math.h>
+
+static void test_clip__limits_the_norm(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_adamw_scalars scalars = {.grad_scale = 1};
+    const double sums[] = {9, 0, 16};
+    (void)state;
+    CHECK_OK(ah_clip_run(&scalars, sums, &(struct ah_op_clip){3, 1.0}, &err), err);
+    assert_true(scalars.grad_norm == 5.0f);
+    assert_true(scalars.grad_scale == (float)(1.0 / (5.0 + 1e-6)));
+    CHECK_OK(ah_clip_run(&scalars, sums, &(struct ah_op_clip){3, 6.0}, &err), err);
+    assert_true(scalars.grad_scale == 1.0f);
+}
+
+static void test_clip__only_records_without_limit(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_adamw_scalars scalars = {.grad_scale = 0.25f};
+    const double sums[] = {4};
+    (void)state;
+    CHECK_OK(ah_clip_run(&scalars, sums, &(struct ah_op_clip){1, 0.0}, &err), err);
+    assert_true(scalars.grad_norm == 2.0f);
+    assert_true(scalars.grad_scale == 0.25f);
+}
+
+static void test_clip__refuses_what_is_not_finite(void **state)
+{
+    const double bad[] = {NAN, INFINITY, -1};
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct ah_error err = {0};
+        struct ah_adamw_scalars scalars = {.grad_scale = 1, .grad_norm = 7, .step = 12};
+        CHECK_FAILS(ah_clip_run(&scalars, &bad[i], &(struct ah_op_clip){1, 1.0}, &err), err, AH_E_NUMERIC,
+                    "step 12");
+        assert_true(scalars.grad_norm == 7 && scalars.grad_scale == 1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_clip__limits_the_norm),
+        cmocka_unit_test(test_clip__only_records_without_limit),
+        cmocka_unit_test(test_clip__refuses_what_is_not_finite),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

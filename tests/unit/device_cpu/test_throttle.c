@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The throttle with a clock of numbers: a lane that sleeps exactly, one that oversleeps, one that was idle.
+ */
+#include "runtime/device/cpu/throttle.h"
+
+#include "tests/support/check.h"
+
+#define MS UINT64_C(1000000)
+
+/* A thousand slices of 64 KiB, each sleep `late_ns` too long; returns the time they took. */
+static uint64_t run(struct ah_throttle *throttle, uint64_t now, uint64_t late_ns, unsigned slices_per_op)
+{
+    uint64_t begin = now;
+    for (unsigned i = 0; i < 1000; i++) {
+        if (i % slices_per_op == 0)
+            ah_throttle_begin(throttle, now);
+        uint64_t until = ah_throttle_pay(throttle, 65536, 1);
+        now = (until > now ? until : now) + late_ns;
+    }
+    return now - begin;
+}
+
+static void test_throttle__keeps_its_rate(void **state)
+{
+    (void)state;
+    struct ah_throttle throttle = {.work_per_s = 65536e3};
+    check_near((double)run(&throttle, 5000 * MS, 0, 1000), 1000.0 * (double)MS, 1e-9);
+}
+
+static void test_throttle__makes_up_for_late_sleeps(void **state)
+{
+    (void)state;
+    struct ah_throttle throttle = {.work_per_s = 65536e3};
+    check_near((double)run(&throttle, 5000 * MS, 100000, 1000) / (double)MS, 1000.1, 1e-4);
+    throttle = (struct ah_throttle){.work_per_s = 65536e3};
+    check_near((double)run(&throttle, 5000 * MS, 100000, 1) / (double)MS, 1000.1, 1e-4); /* an op a slice */
+}
+
+static void test_throttle__gives_no_credit_for_idling(void **state)
+{
+    (void)state;
+    struct ah_throttle throttle = {.work_per_s = 1e6};
+    ah_throttle_begin(&throttle, 10 * MS);
+    assert_int_equal(ah_throttle_pay(&throttle, 1000, 1), 11 * MS);
+    ah_throttle_begin(&throttle, 500 * MS);
+    assert_int_equal(ah_throttle_pay(&throttle, 1000, 1), 501 * MS);
+}
+
+/* Work that takes longer than its rate allows is not held up further. */
+static void test_throttle__does_not_slow_the_slow(void **state)
+{
+    (void)state;
+    struct ah_throttle throttle = {.work_per_s = 1e6};
+    uint64_t now = 10 * MS;
+    for (int i = 0; i < 5; i++) {
+        ah_throttle_begin(&throttle, now);
+        now += 3 * MS;
+        assert_true(ah_throttle_pay(&throttle, 1000, 1) <= now);
+    }
+}
+
+static void test_throttle__adds_latency_and_shares(void **state)
+{
+    (void)state;
+    struct ah_throttle throttle = {.work_per_s = 1e6, .latency_ns = 2e6};
+    ah_throttle_begin(&throttle, 10 * MS);
+    assert_int_equal(ah_throttle_pay(&throttle, 1000, 0.5), 14 * MS);
+}
+
+static void test_throttle__slices_take_about_a_millisecond(void **state)
+{
+    (void)state;
+    struct ah_throttle slow = {.work_per_s = 1e6}, middle = {.work_per_s = 1e9}, fast = {.work_per_s = 1e12};
+    assert_int_equal(ah_throttle_slice_bytes(&slow), 64 << 10);
+    assert_int_equal(ah_throttle_slice_bytes(&middle), 1000000 / 64 * 64);
+    assert_int_equal(ah_throttle_slice_bytes(&fast), 4 << 20);
+    assert_true(ah_throttle_is_on(&slow));
+    assert_false(ah_throttle_is_on(&(struct ah_throttle){0}));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_throttle__keeps_its_rate),
+        cmocka_unit_test(test_throttle__makes_up_for_late_sleeps),
+        cmocka_unit_test(test_throttle__gives_no_credit_for_idling),
+        cmocka_unit_test(test_throttle__does_not_slow_the_slow),
+        cmocka_unit_test(test_throttle__adds_latency_and_shares),
+        cmocka_unit_test(test_throttle__slices_take_about_a_millisecond),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

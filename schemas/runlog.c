@@ -18,8 +18,6 @@
 #define BYTES_MAX AH_FIELD_COUNT_MAX
 #define STEP_MAX  AH_FIELD_COUNT_MAX
 
-enum { LINES_MAX = 4000000 };
-
 static const char *const kind_words[] = {"runlog", NULL};
 static const char *const step_words[] = {"step", NULL};
 static const char *const evaluation_words[] = {"evaluation", NULL};

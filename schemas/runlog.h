@@ -3,8 +3,8 @@
  * The `runlog` document: what a run did, one JSON object a line.
  *
  * The first line is the header, with the document's kind; then come lines of steps, evaluations and saves in
- * the order in which they happened, and one end line when the run ended itself. A log that was cut off (killed
- * run) is valid without its end, and an unfinished last line is left out with a warning of the reader's caller.
+ * the order in which they happened, and one end line when the run ended itself. A log that stops between
+ * lines (killed run) is valid without its end; half a line is refused with its place.
  * Lane times are measured in that run; `predicted` is what the plan said.
  *
  * A trainer writes lines one at a time (ah_runlog_print_header() and friends) and flushes after each.

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORMS = 3, DTYPES = 2, PRODUCTS_MAX = AH_SAMPLER_WIDTH_MAX };
+enum { FORMS = 3, DTYPES = 2, PRODUCTS_MAX = AH_SAMPLER_WIDTH_MAX, ARENA_MAX = 256 << 20 };
 
 struct product {
     struct ah_machine_matmul what;
@@ -34,6 +34,8 @@ struct ah_products {
     struct ah_sampler_set set;
     size_t n;
     unsigned goes_done;
+    uint64_t place;  /* bytes of an operand's place */
+    uint64_t places; /* for all three operands, one after another */
 };
 
 /* Bytes of the largest operand, in fp32, rounded to pages: each of the three places has so many. */
@@ -59,27 +61,21 @@ static struct ah_op product_op(const struct ah_machine_matmul *what, uint64_t pl
     return op;
 }
 
-static int fill_operands(struct ah_device *device, uint64_t place, struct ah_error *err)
+static int fill_operands(struct ah_device *device, uint64_t bytes, struct ah_error *err)
 {
     const struct ah_ref stage = {AH_ARENA_PINNED, AH_BF16, 0};
-    for (uint64_t i = 0; i < 3; i++) {
-        struct ah_ref operand = {AH_ARENA_DEVICE, AH_BF16, i * place};
-        int rc = ah_lanes_fill(device, operand, place, stage, err);
-        if (rc)
-            return rc;
-    }
-    return AH_OK;
+    return ah_lanes_fill(device, (struct ah_ref){AH_ARENA_DEVICE, AH_BF16, 0}, bytes, stage, err);
 }
 
-static int open_devices(const struct ah_measure *measure, const unsigned *counts, size_t n, uint64_t place,
+static int open_devices(const struct ah_measure *measure, const unsigned *counts, size_t n, uint64_t bytes,
                         struct ah_device **ret_devices, struct ah_error *err)
 {
     const uint64_t arenas[AH_ARENA_KINDS] = {
-        [AH_ARENA_DEVICE] = 3 * place, [AH_ARENA_PINNED] = AH_LANES_STAGE_BYTES};
+        [AH_ARENA_DEVICE] = bytes, [AH_ARENA_PINNED] = AH_LANES_STAGE_BYTES};
     for (size_t i = 0; i < n; i++) {
         int rc = ah_measure_open(measure, arenas, counts[i], 1, false, &ret_devices[i], err);
         if (rc == AH_OK)
-            rc = fill_operands(ret_devices[i], place, err);
+            rc = fill_operands(ret_devices[i], bytes, err);
         if (rc)
             return rc;
     }
@@ -98,7 +94,7 @@ int ah_matmul_fit_shapes(struct ah_measure *measure, struct ah_error *err)
     const struct ah_op op = product_op(&what, place);
     const unsigned one = 1;
     double seconds = 1e-9;
-    int rc = open_devices(measure, &one, 1, place, &device, err);
+    int rc = open_devices(measure, &one, 1, 3 * place, &device, err);
     struct ah_lanes_work work = {device, AH_LANE_COMPUTE, &op, 1, 0};
     if (rc == AH_OK)
         rc = ah_device_prepare(device, &op, 1, err);
@@ -184,6 +180,22 @@ static int emulate(struct ah_measure *measure, struct ah_error *err)
                                &measure->throttle, err);
 }
 
+/* A place for each go, as far as all of them are not too large. */
+static uint64_t places_of(uint64_t place, unsigned goes)
+{
+    uint64_t fitting = ARENA_MAX / (3 * place);
+    uint64_t places = fitting < goes ? fitting : goes;
+    return places ? places : 1;
+}
+
+static void move_operands(struct ah_products *products)
+{
+    uint64_t begin = products->goes_done % products->places * 3 * products->place;
+    for (size_t i = 0; i < products->n; i++)
+        for (uint64_t operand = 0; operand < 3; operand++)
+            products->items[i].op.arg[operand].offset_bytes = begin + operand * products->place;
+}
+
 /* A share of the rounds; the last go makes metrics of them. */
 static int make_rounds(struct ah_measure *measure, struct ah_error *err)
 {
@@ -193,6 +205,7 @@ static int make_rounds(struct ah_measure *measure, struct ah_error *err)
     sampler.samples_min = (sampler.samples_min + goes - 1) / goes;
     sampler.samples_max =
         sampler.samples_max / goes > sampler.samples_min ? sampler.samples_max / goes : sampler.samples_min;
+    move_operands(products);
     int rc = ah_sampler_go_on(&sampler, &products->set, products->series, err);
     if (rc || ++products->goes_done < goes)
         return rc;
@@ -211,12 +224,14 @@ int ah_matmul_measure(struct ah_measure *measure, struct ah_error *err)
     if (!products)
         return ah_error_memory(err);
     measure->products = products;
+    products->place = place;
+    products->places = places_of(place, measure->goes);
     if (!measure->options->emulate && measure->info.kind == AH_DEVICE_CPU)
         n = ah_measure_threads(measure, counts);
     ah_measure_sets(measure, 2);
     struct ah_sampler sampler = ah_measure_sampler(measure, "matrix products: warm-up");
 
-    int rc = open_devices(measure, counts, n, place, products->devices, err);
+    int rc = open_devices(measure, counts, n, 3 * place * products->places, products->devices, err);
     for (size_t i = 0; i < n && rc == AH_OK; i++)
         rc = add_products(measure, products->devices[i], counts[i], place, products, err);
     if (rc == AH_OK)

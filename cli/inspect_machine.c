@@ -8,13 +8,6 @@
 
 typedef const char *print_rate(char out[AH_UNITS_TEXT_MAX], double value);
 
-static const char *print_params(char out[AH_UNITS_TEXT_MAX], double params_per_s)
-{
-    char count[AH_UNITS_TEXT_MAX];
-    snprintf(out, AH_UNITS_TEXT_MAX, "%.20s/s", ah_units_print_count(count, params_per_s));
-    return out;
-}
-
 static const char *print_share(char out[AH_UNITS_TEXT_MAX], double share)
 {
     snprintf(out, AH_UNITS_TEXT_MAX, "%.1f %%", share * 100);
@@ -127,7 +120,7 @@ static void put_adam(struct ah_cli *cli, const struct ah_machine *machine)
         ah_table_cell(&table, "%s", ah_words_dtype[row->state_dtype]);
         ah_table_cell(&table, "%s", ah_words_dtype[row->gradient_dtype]);
         ah_table_cell(&table, "%s", ah_words_dtype[row->weight_dtype]);
-        metric_cells(&table, &row->params_per_s, print_params);
+        metric_cells(&table, &row->params_per_s, ah_units_print_count);
         ah_table_cell(&table, "%s",
                       row->bandwidth_share > 0 ? print_share(share, row->bandwidth_share) : "-");
     }

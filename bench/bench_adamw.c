@@ -2,9 +2,10 @@
  *
  * How close AdamW on the host comes to the memory's bandwidth.
  *
- * Every round runs all rows one after another, so that a machine whose bandwidth changes from minute to
- * minute changes for all alike; a ratio is formed inside a round and the median of the rounds' ratios is
- * shown. The bound is an in-place scaling of one large array (8 bytes an element) in the same round.
+ * The bound is an in-place scaling of one large array (8 bytes an element). Every round runs all rows one
+ * after another with that scaling before and after each, because a shared machine's bandwidth changes from
+ * second to second: a row's share is formed with the mean of its two neighbours, a gain inside a round, and
+ * the medians of the rounds' ratios are shown.
  *
  *     bench_adamw [--params N] [--rounds N] [--threads N] [--isa portable|avx2|avx512]
  */
@@ -76,6 +77,11 @@ static void run_convert(const struct arrays *a, uint64_t begin, uint64_t end)
                     (struct ah_convert_in){a->master, AH_FP32}, begin, end);
 }
 
+static void run_stream(const struct arrays *a, uint64_t begin, uint64_t end)
+{
+    ah_convert_stream_bf16(a->isa, a->weight, a->master, begin, end);
+}
+
 static void run_bf16_gradient(const struct arrays *a, uint64_t begin, uint64_t end)
 {
     adamw(a,
@@ -92,7 +98,7 @@ static void run_bf16_state(const struct arrays *a, uint64_t begin, uint64_t end)
         begin, end);
 }
 
-enum row_id { SCALE, FP32, FUSED, FP32_AGAIN, CONVERT, BF16_GRADIENT, BF16_STATE, ROWS };
+enum row_id { SCALE, FP32, FUSED, FP32_AGAIN, CONVERT, STREAM, BF16_GRADIENT, BF16_STATE, ROWS };
 
 static const struct row {
     const char *name;
@@ -101,11 +107,12 @@ static const struct row {
 } rows[ROWS] = {
     [SCALE] = {"scale in place", run_scale, 8},
     [FP32] = {"AdamW fp32", run_fp32, 28},
-    [FUSED] = {"AdamW fp32 + bf16 weight", run_fused, 30},
-    [FP32_AGAIN] = {"  separate: AdamW fp32", run_fp32, 28},
-    [CONVERT] = {"  separate: conversion", run_convert, 6},
-    [BF16_GRADIENT] = {"  same, bf16 gradient", run_bf16_gradient, 28},
-    [BF16_STATE] = {"  same, bf16 states", run_bf16_state, 20},
+    [FUSED] = {"fused: fp32 + bf16 weight", run_fused, 30},
+    [FP32_AGAIN] = {"AdamW fp32, again", run_fp32, 28},
+    [CONVERT] = {"conversion", run_convert, 6},
+    [STREAM] = {"conversion, streamed", run_stream, 6},
+    [BF16_GRADIENT] = {"fused, bf16 gradient", run_bf16_gradient, 28},
+    [BF16_STATE] = {"fused, bf16 grad. + states", run_bf16_state, 20},
 };
 
 struct task {
@@ -175,26 +182,27 @@ static void print_row(const struct row *row, double *times, double *share, unsig
            s.median, s.min, s.max);
 }
 
-static void print_gain(const char *name, double *gain, unsigned rounds)
+/* How much faster the fused pass is than the fp32 pass followed by the conversion `row`. */
+static void print_gain(const char *name, double times[ROWS][ROUNDS_MAX], enum row_id row, unsigned rounds)
 {
+    double gain[ROUNDS_MAX];
+    for (unsigned r = 0; r < rounds; r++)
+        gain[r] = (times[FP32_AGAIN][r] + times[row][r]) / times[FUSED][r];
     struct ah_stats s = ah_stats_of(gain, rounds);
-    printf("%-26s %5.3f x (%5.3f..%5.3f)\n", name, s.median, s.min, s.max);
+    printf("%-44s %5.3f x (%5.3f..%5.3f)\n", name, s.median, s.min, s.max);
 }
 
-static void report(double times[ROWS][ROUNDS_MAX], unsigned rounds, double n)
+static void report(double times[ROWS][ROUNDS_MAX], double bounds[ROWS][ROUNDS_MAX], unsigned rounds, double n)
 {
-    double share[ROUNDS_MAX], gain[ROUNDS_MAX], copy[ROUNDS_MAX];
-    for (unsigned r = 0; r < rounds; r++)
-        gain[r] = (times[FP32_AGAIN][r] + times[CONVERT][r]) / times[FUSED][r];
-    double bound[ROUNDS_MAX];
-    memcpy(bound, times[SCALE], sizeof bound);
+    double share[ROUNDS_MAX], copy[ROUNDS_MAX];
     for (int row = 0; row < ROWS; row++) {
         for (unsigned r = 0; r < rounds; r++)
-            share[r] = rows[row].bytes / times[row][r] / (rows[SCALE].bytes / bound[r]);
+            share[r] = rows[row].bytes / times[row][r] / (rows[SCALE].bytes / bounds[row][r]);
         memcpy(copy, times[row], sizeof copy);
         print_row(&rows[row], copy, share, rounds, n);
     }
-    print_gain("fused against separate", gain, rounds);
+    print_gain("fused against fp32 pass + conversion", times, CONVERT, rounds);
+    print_gain("fused against fp32 pass + streamed conversion", times, STREAM, rounds);
 }
 
 /* What the process may use, asked before the first thread is pinned. */
@@ -205,7 +213,7 @@ struct cpus {
 
 static int measure(const struct arrays *a, const struct cpus *cpus, unsigned threads, unsigned rounds)
 {
-    static double times[ROWS][ROUNDS_MAX];
+    static double times[ROWS][ROUNDS_MAX], bounds[ROWS][ROUNDS_MAX];
     int pins[THREADS_MAX];
     struct ah_error err;
     struct ah_pool *pool;
@@ -216,12 +224,19 @@ static int measure(const struct arrays *a, const struct cpus *cpus, unsigned thr
         fprintf(stderr, "bench_adamw: cannot pin %u threads\n", threads);
         return 1;
     }
-    for (unsigned r = 0; r <= rounds; r++) /* the first round warms up */
-        for (int row = 0; row < ROWS; row++)
-            times[row][r ? r - 1 : 0] = seconds(pool, a, &rows[row]);
+    for (unsigned r = 0; r <= rounds; r++) { /* the first round warms up */
+        unsigned place = r ? r - 1 : 0;
+        double before = seconds(pool, a, &rows[SCALE]);
+        for (int row = 0; row < ROWS; row++) {
+            times[row][place] = seconds(pool, a, &rows[row]);
+            double after = seconds(pool, a, &rows[SCALE]);
+            bounds[row][place] = (before + after) / 2;
+            before = after;
+        }
+    }
     ah_pool_free(pool);
     printf("\n%u thread%s, pinned\n", threads, threads == 1 ? "" : "s");
-    report(times, rounds, (double)a->n);
+    report(times, bounds, rounds, (double)a->n);
     return 0;
 }
 

@@ -26,6 +26,12 @@ void ah_convert_cast(enum ah_isa isa, struct ah_convert_out dst, struct ah_conve
         ah_kernels_of(isa)->cast[dst.dtype][src.dtype](at(dst, begin), from(src, begin), end - begin);
 }
 
+void ah_convert_stream_bf16(enum ah_isa isa, uint16_t *dst, const float *src, uint64_t begin, uint64_t end)
+{
+    if (begin < end)
+        ah_kernels_of(isa)->stream_bf16(dst + begin, src + begin, end - begin);
+}
+
 void ah_convert_add(enum ah_isa isa, struct ah_convert_out dst, struct ah_convert_in a,
                     struct ah_convert_in b, uint64_t begin, uint64_t end)
 {

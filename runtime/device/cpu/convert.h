@@ -36,6 +36,10 @@ enum { AH_CONVERT_COLUMN_GROUP = 64, AH_CONVERT_STREAM_BYTES = 1 << 20 };
 void ah_convert_cast(enum ah_isa isa, struct ah_convert_out dst, struct ah_convert_in src, uint64_t begin,
                      uint64_t end);
 
+/* The same from fp32 to bf16, written past the caches: for whole blocks that nobody reads soon. The arrays must
+ * not overlap. Finished, for every thread, when it returns. */
+void ah_convert_stream_bf16(enum ah_isa isa, uint16_t *dst, const float *src, uint64_t begin, uint64_t end);
+
 /* dst = a + b, added in fp32 and rounded to dst's type once. Accumulation is a == dst, fp32. */
 void ah_convert_add(enum ah_isa isa, struct ah_convert_out dst, struct ah_convert_in a,
                     struct ah_convert_in b, uint64_t begin, uint64_t end);

@@ -32,6 +32,7 @@ enum { AH_KERNELS_STRIP = 512, AH_KERNELS_NO_WEIGHT = 2 };
 typedef void ah_kernels_adamw(const struct ah_adamw_arrays *arrays,
                               const struct ah_adamw_constants *constants, uint64_t begin, uint64_t end);
 typedef void ah_kernels_cast(void *dst, const void *src, uint64_t n);
+typedef void ah_kernels_stream_bf16(uint16_t *dst, const float *src, uint64_t n);
 typedef void ah_kernels_add(void *dst, const void *a, const void *b, uint64_t n);
 typedef void ah_kernels_scale(float *data, float factor, uint64_t n);
 typedef void ah_kernels_columns(float *ret_sums, const struct ah_convert_matrix *matrix, uint64_t begin,
@@ -43,7 +44,8 @@ struct ah_kernels {
     ah_kernels_adamw
         *adamw[2][2][AH_KERNELS_NO_WEIGHT + 1]; /* state, gradient, weight (AH_KERNELS_NO_WEIGHT) */
     ah_kernels_cast *cast[2][2];                /* dst, src */
-    ah_kernels_add *add[2][2][2];               /* dst, a, b */
+    ah_kernels_stream_bf16 *stream_bf16;
+    ah_kernels_add *add[2][2][2]; /* dst, a, b */
     ah_kernels_scale *scale;
     ah_kernels_columns *columns[2]; /* src */
     ah_kernels_leaf *leaf[2][2];    /* kind, dtype */

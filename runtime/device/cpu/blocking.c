@@ -5,6 +5,7 @@
  */
 #include "runtime/device/cpu/blocking.h"
 
+#include "runtime/device/cpu/pack.h"
 #include "runtime/device/op.h"
 
 enum {
@@ -43,6 +44,11 @@ static uint64_t group_of(uint64_t tile, uint64_t whole, uint64_t row_bytes)
     return group < whole ? group : whole;
 }
 
+uint64_t ah_blocking_padded_k(const struct ah_matmul_shape *shape, uint64_t k)
+{
+    return shape->in == AH_BF16 ? ah_pack_padded(AH_BF16, k) : k;
+}
+
 struct ah_blocking ah_blocking_of(const struct ah_matmul_shape *shape)
 {
     uint64_t element = ah_dtype_bytes(shape->in);
@@ -51,8 +57,10 @@ struct ah_blocking ah_blocking_of(const struct ah_matmul_shape *shape)
         .tile_n = even_part(shape->n, TILE_N, AH_BLOCKING_PIECE),
         .chunk_k = shape->k <= CHUNK_K_MOST ? shape->k : even_part(shape->k, CHUNK_K, CHUNK_K_STEP),
     };
-    blocking.packs_a = shape->form == AH_MATMUL_TN || blocking.chunk_k < shape->k;
-    blocking.group_m = group_of(blocking.tile_m, shape->m, blocking.chunk_k * element);
-    blocking.group_n = group_of(blocking.tile_n, shape->n, blocking.chunk_k * element);
+    blocking.row_k = ah_blocking_padded_k(shape, blocking.chunk_k);
+    blocking.packs_a =
+        shape->form == AH_MATMUL_TN || blocking.chunk_k < shape->k || blocking.row_k != blocking.chunk_k;
+    blocking.group_m = group_of(blocking.tile_m, shape->m, blocking.row_k * element);
+    blocking.group_n = group_of(blocking.tile_n, shape->n, blocking.row_k * element);
     return blocking;
 }

@@ -22,10 +22,14 @@ struct ah_blocking {
     uint64_t chunk_k;
     uint64_t group_m;
     uint64_t group_n;
-    bool packs_a; /* a is not rows of chunk_k as it lies */
+    uint64_t row_k; /* of a packed a: chunk_k, padded where the last chunk is */
+    bool packs_a;   /* a is not rows of chunk_k as it lies */
 };
 
 struct ah_blocking ah_blocking_of(const struct ah_matmul_shape *shape);
+
+/* Elements of k that are multiplied for a chunk of `k`: bf16 is padded with zeros to whole blocks (pack.h). */
+uint64_t ah_blocking_padded_k(const struct ah_matmul_shape *shape, uint64_t k);
 
 /* ceil(whole / part) */
 uint64_t ah_blocking_parts(uint64_t whole, uint64_t part);

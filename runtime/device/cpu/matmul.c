@@ -125,7 +125,7 @@ static int prepare_tile(struct ah_matmul_product *product, int m, int n, int k, 
     struct ah_onednn_tile_shape wanted = {
         .m = part_size(shape->m, blocking->tile_m, m),
         .n = part_size(shape->n, blocking->tile_n, n),
-        .k = part_size(shape->k, blocking->chunk_k, k),
+        .k = ah_blocking_padded_k(shape, part_size(shape->k, blocking->chunk_k, k)),
         .in = shape->in,
         .out = is_cut(product) || shape->accumulate ? AH_FP32 : shape->out,
         .has_bias = shape->has_bias && k == LAST,
@@ -137,19 +137,10 @@ static int prepare_tile(struct ah_matmul_product *product, int m, int n, int k, 
     return ah_onednn_tile_init(tile, &product->matmul->dnn, &wanted, follows ? inner : NULL, err);
 }
 
-/* Whether pack.h packs these columns of a tile's b; oneDNN's reorders do the others. */
-static bool packs_itself(const struct ah_matmul_product *product, const struct ah_onednn_tile *tile,
-                         uint64_t columns)
+/* Whether pack.h packs b; oneDNN's reorders pack into layouts that are no panels, and these are not padded. */
+static bool packs_itself(const struct ah_matmul_product *product, const struct ah_onednn_tile *tile)
 {
-    return tile->panel_bytes &&
-           ah_pack_takes(product->matmul->isa, tile->shape.in, tile->shape.k, columns, AH_PACK_COLUMNS);
-}
-
-/* Whether pack.h turns these rows of a. */
-static bool turns_itself(const struct ah_matmul_product *product, uint64_t rows, uint64_t columns)
-{
-    return product->shape.form == AH_MATMUL_TN &&
-           ah_pack_takes(product->matmul->isa, product->shape.in, columns, rows, AH_PACK_WORDS);
+    return product->matmul->isa == AH_ISA_AVX512 && tile->panels.columns;
 }
 
 static int prepare_packs(struct ah_matmul_product *product, int n, int k, struct ah_error *err)
@@ -158,6 +149,8 @@ static int prepare_packs(struct ah_matmul_product *product, int n, int k, struct
     const struct ah_onednn_tile *tile = &product->tiles[LAST][n][k];
     bool turned = shape->form == AH_MATMUL_NT;
     int rc = AH_OK;
+    if (packs_itself(product, tile))
+        return AH_OK;
     for (uint64_t i = 0, first = 0; first < tile->shape.n && !rc; i++, first += AH_BLOCKING_PIECE)
         rc = ah_onednn_pack_init(&product->packs[n][k][i], &product->matmul->dnn, tile, first,
                                  ah_blocking_part(tile->shape.n, AH_BLOCKING_PIECE, i), turned ? 1 : shape->n,
@@ -171,7 +164,7 @@ static int prepare_turn(struct ah_matmul_product *product, int m, int k, struct 
     uint64_t rows = part_size(shape->m, product->blocking.tile_m, m);
     uint64_t columns = part_size(shape->k, product->blocking.chunk_k, k);
     bool turned = shape->form == AH_MATMUL_TN;
-    if (!rows || !columns || !product->blocking.packs_a || turns_itself(product, rows, columns))
+    if (!rows || !columns || !product->blocking.packs_a || product->matmul->isa == AH_ISA_AVX512)
         return AH_OK;
     return ah_onednn_turn_init(&product->turns[m][k], &product->matmul->dnn, shape->in, rows, columns,
                                turned ? 1 : shape->k, turned ? shape->m : 1, err);
@@ -237,7 +230,7 @@ static void plan_layout(struct ah_matmul_product *product)
     struct layout *layout = &product->layout;
     bool has_sums = is_cut(product) && shape->out == AH_BF16;
     layout->a = place(
-        layout, blocking->packs_a ? blocking->group_m * blocking->chunk_k * ah_dtype_bytes(shape->in) : 0);
+        layout, blocking->packs_a ? blocking->group_m * blocking->row_k * ah_dtype_bytes(shape->in) : 0);
     layout->b =
         place(layout, ah_blocking_parts(blocking->group_n, blocking->tile_n) * packed_stride(product));
     layout->sums = place(layout, has_sums ? blocking->group_m * blocking->group_n * sizeof(float) : 0);
@@ -323,7 +316,7 @@ struct stage {
     struct ah_matmul_product *product;
     const struct ah_matmul_args *args;
     uint64_t first_m, first_n, first_k; /* elements */
-    uint64_t m, n;                      /* elements of the groups */
+    uint64_t m, n, chunk_k;             /* elements of the groups and the chunk */
     uint64_t tiles_m, tiles_n;
     int k; /* variant */
     size_t pieces_a, pieces_b;
@@ -367,7 +360,7 @@ static void *argument(const void *in)
 static unsigned char *packed_a(const struct stage *stage, uint64_t tile)
 {
     const struct ah_matmul_product *product = stage->product;
-    uint64_t elements = tile * product->blocking.tile_m * product->blocking.chunk_k;
+    uint64_t elements = tile * product->blocking.tile_m * product->blocking.row_k;
     return workspace(stage, product->layout.a) + elements * ah_dtype_bytes(product->shape.in);
 }
 
@@ -395,9 +388,10 @@ static void pack_rows(struct stage *stage, uint64_t tile, unsigned worker)
     bool turned = shape->form == AH_MATMUL_TN;
     uint64_t at = turned ? stage->first_k * shape->m + row : row * shape->k + stage->first_k;
     const void *from = at_element(stage->args->a, shape->in, at);
-    if (turns_itself(product, part->m, part->k)) {
-        struct ah_pack_matrix a = {from, shape->in, part->k, part->m, shape->m};
-        ah_pack_turn(packed_a(stage, tile), &a);
+    if (product->matmul->isa == AH_ISA_AVX512) {
+        struct ah_pack_matrix a = {from,  shape->in, stage->chunk_k, part->m, turned ? shape->m : shape->k,
+                                   turned};
+        ah_pack_a(packed_a(stage, tile), part->k, &a);
         return;
     }
     void *const arguments[] = {argument(from), packed_a(stage, tile), scratch_of(stage, worker)};
@@ -415,14 +409,11 @@ static void pack_columns(struct stage *stage, uint64_t tile, uint64_t piece, uns
     uint64_t at = turned ? column * shape->k + stage->first_k : stage->first_k * shape->n + column;
     const void *from = at_element(stage->args->b, shape->in, at);
     unsigned char *to = workspace(stage, product->layout.b + tile * packed_stride(product));
-    if (packs_itself(product, like, columns)) {
-        struct ah_pack_matrix b = {from, shape->in, like->shape.k, columns, shape->n};
-        struct ah_pack_matrix b_turned = {from, shape->in, columns, like->shape.k, shape->k};
-        to += piece * (AH_BLOCKING_PIECE / AH_PACK_COLUMNS) * like->panel_bytes;
-        if (turned)
-            ah_pack_columns(to, like->panel_bytes, &b_turned);
-        else
-            ah_pack_rows(to, like->panel_bytes, &b);
+    if (packs_itself(product, like)) {
+        struct ah_pack_matrix b = {from,   shape->in, stage->chunk_k, columns, turned ? shape->k : shape->n,
+                                   !turned};
+        to += piece * (AH_BLOCKING_PIECE / like->panels.columns) * like->panels.bytes;
+        ah_pack_b(to, &like->panels, &b);
         return;
     }
     const struct ah_onednn_pack *pack = &product->packs[variant_n(stage, tile)][stage->k][piece];
@@ -514,6 +505,7 @@ static void stage_set(struct stage *stage, uint64_t group_m, uint64_t group_n, u
     stage->first_k = chunk * blocking->chunk_k;
     stage->m = ah_blocking_part(product->shape.m, blocking->group_m, group_m);
     stage->n = ah_blocking_part(product->shape.n, blocking->group_n, group_n);
+    stage->chunk_k = ah_blocking_part(product->shape.k, blocking->chunk_k, chunk);
     stage->tiles_m = ah_blocking_parts(stage->m, blocking->tile_m);
     stage->tiles_n = ah_blocking_parts(stage->n, blocking->tile_n);
     stage->k = chunk + 1 == ah_blocking_parts(product->shape.k, blocking->chunk_k) ? LAST : INNER;

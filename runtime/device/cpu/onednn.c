@@ -4,8 +4,6 @@
  */
 #include "runtime/device/cpu/onednn.h"
 
-#include "runtime/device/cpu/pack.h"
-
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,21 +140,23 @@ static dnnl_status_t tile_desc(dnnl_primitive_desc_t *ret_desc, struct ah_onednn
     return status;
 }
 
-/* Whether a layout is panels of 64 columns of blocks of 4 KiB (pack.h); the bytes of a panel, or 0. */
-static size_t panel_bytes(const dnnl_memory_desc_t *packed, enum ah_dtype dtype)
+/* The panels (pack.h) that a layout consists of; none where it is another. */
+static struct ah_pack_panels panels_of(const dnnl_memory_desc_t *packed, enum ah_dtype dtype)
 {
-    static const dnnl_dim_t blocks[] = {16, 64, 2};
+    const struct ah_pack_panels none = {0};
     const dnnl_blocking_desc_t *blocking = &packed->format_desc.blocking;
     const int levels = dtype == AH_BF16 ? 3 : 2;
     const size_t element = dtype == AH_BF16 ? 2 : 4;
     if (packed->format_kind != dnnl_blocked || blocking->inner_nblks != levels)
-        return 0;
+        return none;
     for (int i = 0; i < levels; i++)
-        if (blocking->inner_blks[i] != blocks[i] || blocking->inner_idxs[i] != i % 2)
-            return 0;
-    if ((size_t)blocking->strides[0] * element != AH_PACK_BLOCK_BYTES)
-        return 0;
-    return (size_t)blocking->strides[1] * element;
+        if (blocking->inner_idxs[i] != i % 2)
+            return none;
+    uint64_t columns = (uint64_t)blocking->inner_blks[1];
+    if (blocking->inner_blks[0] != AH_PACK_WORDS || (levels == 3 && blocking->inner_blks[2] != 2) ||
+        columns % 16 || (size_t)blocking->strides[0] * element != AH_PACK_WORDS * columns * 4)
+        return none;
+    return (struct ah_pack_panels){columns, (size_t)blocking->strides[1] * element};
 }
 
 int ah_onednn_tile_init(struct ah_onednn_tile *tile, const struct ah_onednn *dnn,
@@ -172,7 +172,7 @@ int ah_onednn_tile_init(struct ah_onednn_tile *tile, const struct ah_onednn *dnn
     if (status == dnnl_success) {
         tile->packed = *dnnl_primitive_desc_query_md(primitive_desc, dnnl_query_weights_md, 0);
         tile->packed_bytes = dnnl_memory_desc_get_size(&tile->packed);
-        tile->panel_bytes = panel_bytes(&tile->packed, shape->in);
+        tile->panels = panels_of(&tile->packed, shape->in);
         status = work_init(&tile->work, dnn, primitive_desc, names, used, shape->has_bias ? 4 : 3);
     }
     if (status == dnnl_success)

@@ -15,6 +15,7 @@
 #define AH_RUNTIME_DEVICE_CPU_ONEDNN_H
 
 #include "base/error.h"
+#include "runtime/device/cpu/pack.h"
 #include "schemas/vocabulary.h"
 
 #include <oneapi/dnnl/dnnl.h>
@@ -61,7 +62,7 @@ struct ah_onednn_tile {
     struct ah_onednn_work work; /* arguments: a, b, c, (bias,) scratch */
     dnnl_memory_desc_t packed;  /* layout of b */
     size_t packed_bytes;
-    size_t panel_bytes; /* where b is packed as pack.h packs: from one panel to the next; else 0 */
+    struct ah_pack_panels panels; /* where b is packed as pack.h packs; else 0 columns */
 };
 
 /* Columns [first, first + n) of b in a matrix with these strides (in elements) into the packed b of `tile`;

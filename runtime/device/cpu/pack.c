@@ -1,26 +1,22 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Both packings go by squares of 16 words: whole ones with vectors, those at the edges element by element.
+ */
 #include "runtime/device/cpu/pack.h"
 
 #include "runtime/device/op.h"
 
-/* Elements of k in a block. */
-static uint64_t block_k(enum ah_dtype dtype)
-{
-    return AH_PACK_WORDS * 4 / ah_dtype_bytes(dtype);
-}
-
-bool ah_pack_takes(enum ah_isa isa, enum ah_dtype dtype, uint64_t k, uint64_t other, uint64_t step)
-{
-    return isa == AH_ISA_AVX512 && k % block_k(dtype) == 0 && other % step == 0;
-}
+#include <string.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define PACK_FN static __attribute__((target("avx512f,avx512bw")))
+#define PACK_TARGET __attribute__((target("avx512f,avx512bw")))
+
+enum { WORD_BYTES = 4, ROW_BYTES = AH_PACK_WORDS * WORD_BYTES };
 
 /* Rows become columns: 16 x 16 words. */
-static inline __attribute__((always_inline, target("avx512f,avx512bw"))) void transpose(__m512i row[16])
+static inline __attribute__((always_inline)) PACK_TARGET void transpose(__m512i row[16])
 {
     __m512i t[16];
     for (int i = 0; i < 16; i += 4) {
@@ -46,96 +42,136 @@ static inline __attribute__((always_inline, target("avx512f,avx512bw"))) void tr
     }
 }
 
-/* 16 rows of 64 bytes, `from_stride` and `to_stride` bytes apart, turned. */
-PACK_FN void turn_words(unsigned char *to, size_t to_stride, const unsigned char *from, size_t from_stride)
+static inline __attribute__((always_inline)) PACK_TARGET __m512i load_half_words(const unsigned char *from)
+{
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)from));
+}
+
+/* Row `i` of a square whose rows are k: 16 fp32 of one k, or 16 bf16 of each of two, paired. */
+static inline __attribute__((always_inline)) PACK_TARGET __m512i load_word_row(const unsigned char *from,
+                                                                               size_t stride, size_t i,
+                                                                               enum ah_dtype dtype)
+{
+    if (dtype == AH_FP32)
+        return _mm512_loadu_si512(from + i * stride);
+    const unsigned char *pair = from + 2 * i * stride;
+    return _mm512_or_si512(load_half_words(pair), _mm512_slli_epi32(load_half_words(pair + stride), 16));
+}
+
+/* A whole square. `k_in_rows` says how it lies; `turn`, whether the result has k along its rows. */
+PACK_TARGET static void square(unsigned char *to, size_t to_stride, const unsigned char *from,
+                               size_t from_stride, enum ah_dtype dtype, bool k_in_rows, bool turn)
 {
     __m512i row[16];
     for (size_t i = 0; i < 16; i++)
-        row[i] = _mm512_loadu_si512(from + i * from_stride);
-    transpose(row);
+        row[i] = k_in_rows ? load_word_row(from, from_stride, i, dtype)
+                           : _mm512_loadu_si512(from + i * from_stride);
+    if (turn)
+        transpose(row);
     for (size_t i = 0; i < 16; i++)
         _mm512_storeu_si512(to + i * to_stride, row[i]);
 }
+#else
+enum { WORD_BYTES = 4, ROW_BYTES = AH_PACK_WORDS * WORD_BYTES };
 
-/* 32 rows of 16 bf16 become 16 rows of 32. */
-PACK_FN void turn_halves(unsigned char *to, size_t to_stride, const unsigned char *from, size_t from_stride)
+static void square(unsigned char *to, size_t to_stride, const unsigned char *from, size_t from_stride,
+                   enum ah_dtype dtype, bool k_in_rows, bool turn)
 {
-    __m512i row[16];
-    for (size_t i = 0; i < 16; i++) {
-        const unsigned char *pair = from + 2 * i * from_stride;
-        __m512i even = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)pair));
-        __m512i odd =
-            _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(pair + from_stride)));
-        row[i] = _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
-    }
-    transpose(row);
-    for (size_t i = 0; i < 16; i++)
-        _mm512_storeu_si512(to + i * to_stride, row[i]);
-}
-
-/* One row of 64 words: 64 fp32 of one row of b, or 64 bf16 of each of two. */
-PACK_FN void pair_halves(unsigned char *to, const unsigned char *even, const unsigned char *odd)
-{
-    for (int half = 0; half < 4; half++) {
-        __m512i low =
-            _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(even + 32 * half)));
-        __m512i high =
-            _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(odd + 32 * half)));
-        _mm512_storeu_si512(to + 64 * half, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
-    }
-}
-
-PACK_FN void copy_words(unsigned char *to, const unsigned char *from)
-{
-    for (int i = 0; i < 4; i++)
-        _mm512_storeu_si512(to + 64 * i, _mm512_loadu_si512(from + 64 * i));
-}
-
-void ah_pack_rows(void *dst, size_t panel_bytes, const struct ah_pack_matrix *b)
-{
-    size_t element = ah_dtype_bytes(b->dtype);
-    size_t row_bytes = b->stride * element;
-    size_t rows_per_word = 4 / element;
-    for (uint64_t word = 0; word < b->rows / rows_per_word; word++)
-        for (uint64_t panel = 0; panel < b->columns / AH_PACK_COLUMNS; panel++) {
-            const unsigned char *from = (const unsigned char *)b->data + word * rows_per_word * row_bytes +
-                                        panel * AH_PACK_COLUMNS * element;
-            unsigned char *to = (unsigned char *)dst + panel * panel_bytes + word * AH_PACK_COLUMNS * 4;
-            if (b->dtype == AH_BF16)
-                pair_halves(to, from, from + row_bytes);
-            else
-                copy_words(to, from);
-        }
-}
-
-void ah_pack_columns(void *dst, size_t panel_bytes, const struct ah_pack_matrix *b)
-{
-    size_t element = ah_dtype_bytes(b->dtype);
-    size_t row_bytes = b->stride * element;
-    uint64_t blocks = b->columns * element / 64;
-    for (uint64_t row = 0; row < b->rows; row += 16)
-        for (uint64_t block = 0; block < blocks; block++) {
-            unsigned char *to = (unsigned char *)dst + row / AH_PACK_COLUMNS * panel_bytes +
-                                block * AH_PACK_BLOCK_BYTES + row % AH_PACK_COLUMNS * 4;
-            const unsigned char *from = (const unsigned char *)b->data + row * row_bytes + block * 64;
-            turn_words(to, AH_PACK_COLUMNS * 4, from, row_bytes);
-        }
-}
-
-void ah_pack_turn(void *dst, const struct ah_pack_matrix *a)
-{
-    size_t element = ah_dtype_bytes(a->dtype);
-    size_t row_bytes = a->stride * element;
-    size_t to_stride = a->rows * element;
-    for (uint64_t column = 0; column < a->columns; column += 16)
-        for (uint64_t block = 0; block < a->rows * element / 64; block++) {
-            unsigned char *to = (unsigned char *)dst + column * to_stride + block * 64;
-            const unsigned char *from =
-                (const unsigned char *)a->data + block * block_k(a->dtype) * row_bytes + column * element;
-            if (a->dtype == AH_BF16)
-                turn_halves(to, to_stride, from, row_bytes);
-            else
-                turn_words(to, to_stride, from, row_bytes);
-        }
+    (void)to, (void)to_stride, (void)from, (void)from_stride, (void)dtype, (void)k_in_rows, (void)turn;
 }
 #endif
+
+/* Elements of k in a block. */
+static uint64_t block_k(enum ah_dtype dtype)
+{
+    return AH_PACK_WORDS * WORD_BYTES / ah_dtype_bytes(dtype);
+}
+
+uint64_t ah_pack_padded(enum ah_dtype dtype, uint64_t k)
+{
+    uint64_t block = block_k(dtype);
+    return (k + block - 1) / block * block;
+}
+
+static const unsigned char *element(const struct ah_pack_matrix *matrix, uint64_t k, uint64_t other)
+{
+    uint64_t index = matrix->k_in_rows ? k * matrix->stride + other : other * matrix->stride + k;
+    return (const unsigned char *)matrix->data + index * ah_dtype_bytes(matrix->dtype);
+}
+
+static bool is_whole(const struct ah_pack_matrix *matrix, uint64_t k, uint64_t other)
+{
+    return matrix->k - k >= block_k(matrix->dtype) && matrix->other - other >= 16;
+}
+
+/* A square of a packed b that the matrix does not fill. */
+static void edge_of_b(unsigned char *to, size_t to_stride, const struct ah_pack_matrix *b, uint64_t first_k,
+                      uint64_t first_n)
+{
+    size_t bytes = ah_dtype_bytes(b->dtype);
+    uint64_t per_word = WORD_BYTES / bytes;
+    for (uint64_t k = 0; k < block_k(b->dtype); k++)
+        for (uint64_t n = 0; n < 16; n++) {
+            unsigned char *at = to + k / per_word * to_stride + n * WORD_BYTES + k % per_word * bytes;
+            if (first_k + k < b->k && first_n + n < b->other)
+                memcpy(at, element(b, first_k + k, first_n + n), bytes);
+            else
+                memset(at, 0, bytes);
+        }
+}
+
+void ah_pack_b(void *dst, const struct ah_pack_panels *panels, const struct ah_pack_matrix *b)
+{
+    size_t row_bytes = b->stride * ah_dtype_bytes(b->dtype);
+    size_t to_stride = panels->columns * WORD_BYTES;
+    uint64_t blocks = ah_pack_padded(b->dtype, b->k) / block_k(b->dtype);
+    uint64_t strips = (b->other + panels->columns - 1) / panels->columns * panels->columns / 16;
+    /* Along the matrix's rows first. */
+    for (uint64_t i = 0; i < blocks * strips; i++) {
+        uint64_t block = b->k_in_rows ? i / strips : i % blocks;
+        uint64_t k = block * block_k(b->dtype);
+        uint64_t n = (b->k_in_rows ? i % strips : i / blocks) * 16;
+        unsigned char *to = (unsigned char *)dst + n / panels->columns * panels->bytes +
+                            block * AH_PACK_WORDS * to_stride + n % panels->columns * WORD_BYTES;
+        if (n < b->other && is_whole(b, k, n))
+            square(to, to_stride, element(b, k, n), row_bytes, b->dtype, b->k_in_rows, !b->k_in_rows);
+        else
+            edge_of_b(to, to_stride, b, k, n);
+    }
+}
+
+static void edge_of_a(unsigned char *to, size_t to_stride, const struct ah_pack_matrix *a, uint64_t first_k,
+                      uint64_t first_m)
+{
+    size_t bytes = ah_dtype_bytes(a->dtype);
+    for (uint64_t m = first_m; m < a->other && m < first_m + 16; m++)
+        for (uint64_t k = first_k; k < a->k && k < first_k + block_k(a->dtype); k++)
+            memcpy(to + (m - first_m) * to_stride + (k - first_k) * bytes, element(a, k, m), bytes);
+}
+
+/* Rows of k as they lie, or turned square by square. */
+static void rows_of_a(unsigned char *dst, size_t to_stride, const struct ah_pack_matrix *a)
+{
+    size_t bytes = ah_dtype_bytes(a->dtype);
+    if (!a->k_in_rows) {
+        for (uint64_t m = 0; m < a->other; m++)
+            memcpy(dst + m * to_stride, element(a, 0, m), a->k * bytes);
+        return;
+    }
+    for (uint64_t m = 0; m < a->other; m += 16)
+        for (uint64_t k = 0; k < a->k; k += block_k(a->dtype)) {
+            unsigned char *to = dst + m * to_stride + k * bytes;
+            if (is_whole(a, k, m))
+                square(to, to_stride, element(a, k, m), a->stride * bytes, a->dtype, true, true);
+            else
+                edge_of_a(to, to_stride, a, k, m);
+        }
+}
+
+void ah_pack_a(void *dst, uint64_t row_k, const struct ah_pack_matrix *a)
+{
+    size_t bytes = ah_dtype_bytes(a->dtype);
+    rows_of_a(dst, row_k * bytes, a);
+    for (uint64_t m = 0; m < a->other && row_k > a->k; m++)
+        memset((unsigned char *)dst + (m * row_k + a->k) * bytes, 0, (row_k - a->k) * bytes);
+}

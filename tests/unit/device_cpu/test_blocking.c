@@ -29,7 +29,9 @@ static void check_shape(const struct ah_matmul_shape *shape)
     assert_true(blocking.group_n == shape->n || blocking.group_n % blocking.tile_n == 0);
     assert_true(blocking.group_n * blocking.chunk_k * element <= UINT64_C(64) << 20);
     assert_true(blocking.group_m * blocking.chunk_k * element <= UINT64_C(64) << 20);
-    assert_int_equal(blocking.packs_a, shape->form == AH_MATMUL_TN || blocking.chunk_k < shape->k);
+    assert_true(blocking.row_k >= blocking.chunk_k && blocking.row_k < blocking.chunk_k + 32);
+    assert_int_equal(blocking.packs_a, shape->form == AH_MATMUL_TN || blocking.chunk_k < shape->k ||
+                                           blocking.row_k != blocking.chunk_k);
 }
 
 static void test_blocking__covers_every_shape(void **state)
@@ -56,6 +58,18 @@ static void test_blocking__cuts_long_k(void **state)
     assert_true(ah_blocking_of(&shape).chunk_k < shape.k);
     shape.k = 3072;
     assert_int_equal(ah_blocking_of(&shape).chunk_k, 3072);
+    assert_false(ah_blocking_of(&shape).packs_a);
+}
+
+static void test_blocking__pads_k_of_bf16(void **state)
+{
+    struct ah_matmul_shape shape = {.form = AH_MATMUL_NN, .in = AH_BF16, .m = 5, .n = 7, .k = 33};
+    (void)state;
+    assert_int_equal(ah_blocking_of(&shape).row_k, 64);
+    assert_true(ah_blocking_of(&shape).packs_a);
+    shape.in = AH_FP32;
+    assert_int_equal(ah_blocking_of(&shape).row_k, 33);
+    assert_false(ah_blocking_of(&shape).packs_a);
 }
 
 int main(void)
@@ -63,6 +77,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_blocking__covers_every_shape),
         cmocka_unit_test(test_blocking__cuts_long_k),
+        cmocka_unit_test(test_blocking__pads_k_of_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Lanes of the CPU device: they work at the same time, in order, wait for each other, are slowed as asked, and
+ * stop working after a failure. Nothing here depends on how fast the machine is, but for generous bounds on
+ * sleeps.
+ */
+#include "base/threads.h"
+#include "runtime/device/device.h"
+#include "tests/support/check.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#define MIB UINT64_C(1048576)
+
+static struct ah_device *open_device(struct ah_device_throttle throttle)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = NULL;
+    struct ah_device_options options = {
+        .size = sizeof options, .arena_bytes = {0, 8 * MIB, 8 * MIB, 8 * MIB}, .throttle = throttle};
+    CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
+    return device;
+}
+
+static uint64_t submit(struct ah_device *device, uint32_t lane, const struct ah_op *op, struct ah_wait wait)
+{
+    struct ah_error err = {0};
+    struct ah_submission submission = {
+        .lane = lane, .n_waits = wait.ticket ? 1 : 0, .waits = &wait, .op = op};
+    uint64_t ticket = 0;
+    submission.tag = 1000 + lane;
+    CHECK_OK(ah_device_submit(device, &submission, &ticket, &err), err);
+    return ticket;
+}
+
+static struct ah_op copy(uint32_t to, uint32_t from, uint64_t offset, uint64_t bytes)
+{
+    return (struct ah_op){
+        .kind = AH_OP_COPY, .arg = {{to, AH_FP32, offset}, {from, AH_FP32, offset}}, .u.copy = {bytes}};
+}
+
+static struct ah_op fill(uint32_t arena, uint64_t offset, uint64_t count, float value)
+{
+    return (struct ah_op){
+        .kind = AH_OP_FILL, .arg = {{arena, AH_FP32, offset}}, .u.elements = {count, value}};
+}
+
+struct gate {
+    atomic_bool entered;
+    atomic_bool open;
+};
+
+static int pass_gate(void *context, struct ah_error *err)
+{
+    struct gate *gate = context;
+    (void)err;
+    atomic_store(&gate->entered, true);
+    while (!atomic_load(&gate->open))
+        ah_threads_sleep_until_ns(ah_threads_now_ns() + 100000);
+    return AH_OK;
+}
+
+static int fail_call(void *context, struct ah_error *err)
+{
+    (void)context;
+    return ah_error_set(err, AH_E_NUMERIC, "loss is not finite");
+}
+
+/* While the host lane is held, the other lanes finish work that does not wait for it; what waits does not start. */
+static void test_lanes__run_at_the_same_time_and_wait(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = open_device((struct ah_device_throttle){0});
+    struct gate gate = {false, false};
+    struct ah_op hold = {.kind = AH_OP_CALL, .u.call = {pass_gate, &gate}};
+    struct ah_op up = copy(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB);
+    struct ah_op compute = fill(AH_ARENA_DEVICE, 4 * MIB, 1000, 2);
+    struct ah_op down = copy(AH_ARENA_PAGEABLE, AH_ARENA_DEVICE, 4 * MIB, 4000);
+    (void)state;
+    uint64_t held = submit(device, AH_LANE_HOST, &hold, (struct ah_wait){0});
+    uint64_t waiting = submit(device, AH_LANE_COMPUTE, &compute, (struct ah_wait){AH_LANE_HOST, held});
+    uint64_t last = submit(device, AH_LANE_D2H, &down, (struct ah_wait){AH_LANE_COMPUTE, waiting});
+    uint64_t free_ticket = submit(device, AH_LANE_H2D, &up, (struct ah_wait){0});
+    CHECK_OK(ah_device_wait(device, AH_LANE_H2D, free_ticket, &err), err);
+    while (!atomic_load(&gate.entered))
+        ah_threads_sleep_until_ns(ah_threads_now_ns() + 100000);
+    assert_int_equal(ah_device_done(device, AH_LANE_COMPUTE), 0);
+    assert_int_equal(ah_device_done(device, AH_LANE_D2H), 0);
+    atomic_store(&gate.open, true);
+    CHECK_OK(ah_device_wait(device, AH_LANE_D2H, last, &err), err);
+    const float *result = ah_device_pointer(device, (struct ah_ref){AH_ARENA_PAGEABLE, AH_FP32, 4 * MIB});
+    assert_true(result[0] == 2 && result[999] == 2);
+    ah_device_close(device);
+}
+
+/* A ring of dependent ops over all lanes: every value passes through all of them. */
+static void test_lanes__keep_the_order_of_a_chain(void **state)
+{
+    enum { LOOPS = 200 };
+    struct ah_error err = {0};
+    struct ah_device *device = open_device((struct ah_device_throttle){0});
+    struct ah_op host = {.kind = AH_OP_ADD, .u.elements = {4096, 0}};
+    struct ah_op compute = host;
+    struct ah_op up = copy(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, 16384);
+    struct ah_op down = copy(AH_ARENA_PINNED, AH_ARENA_DEVICE, 0, 16384);
+    struct ah_op ones = fill(AH_ARENA_PINNED, MIB, 4096, 1);
+    struct ah_op device_ones = fill(AH_ARENA_DEVICE, MIB, 4096, 1);
+    (void)state;
+    for (uint64_t i = 0; i < 3; i++) {
+        host.arg[i] = (struct ah_ref){AH_ARENA_PINNED, AH_FP32, i == 2 ? MIB : 0};
+        compute.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, i == 2 ? MIB : 0};
+    }
+    submit(device, AH_LANE_HOST, &ones, (struct ah_wait){0});
+    submit(device, AH_LANE_COMPUTE, &device_ones, (struct ah_wait){0});
+    uint64_t ticket = 0;
+    for (int i = 0; i < LOOPS; i++) {
+        ticket = submit(device, AH_LANE_HOST, &host, (struct ah_wait){AH_LANE_D2H, ticket});
+        ticket = submit(device, AH_LANE_H2D, &up, (struct ah_wait){AH_LANE_HOST, ticket});
+        ticket = submit(device, AH_LANE_COMPUTE, &compute, (struct ah_wait){AH_LANE_H2D, ticket});
+        ticket = submit(device, AH_LANE_D2H, &down, (struct ah_wait){AH_LANE_COMPUTE, ticket});
+    }
+    CHECK_OK(ah_device_drain(device, &err), err);
+    const float *values = ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 0});
+    for (int i = 0; i < 4096; i++)
+        assert_true(values[i] == 2.0f * LOOPS);
+    assert_int_equal(ah_device_done(device, AH_LANE_D2H), LOOPS);
+    ah_device_close(device);
+}
+
+static void test_lanes__remember_when(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = open_device((struct ah_device_throttle){0});
+    struct ah_op compute = fill(AH_ARENA_DEVICE, 0, 100000, 2);
+    struct ah_op down = copy(AH_ARENA_PINNED, AH_ARENA_DEVICE, 0, MIB);
+    struct ah_span first[4] = {{0}}, second[4] = {{0}};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        uint64_t ticket = submit(device, AH_LANE_COMPUTE, &compute, (struct ah_wait){0});
+        submit(device, AH_LANE_D2H, &down, (struct ah_wait){AH_LANE_COMPUTE, ticket});
+    }
+    CHECK_OK(ah_device_drain(device, &err), err);
+    assert_int_equal(ah_device_spans(device, AH_LANE_COMPUTE, first, 4), 3);
+    assert_int_equal(ah_device_spans(device, AH_LANE_D2H, second, 4), 3);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(second[i].ticket, i + 1);
+        assert_int_equal(second[i].tag, 1000 + AH_LANE_D2H);
+        assert_true(second[i].ready_ns <= second[i].start_ns && second[i].start_ns <= second[i].end_ns);
+        assert_true(second[i].start_ns >= first[i].end_ns); /* it waited for it */
+    }
+    assert_int_equal(ah_device_spans(device, AH_LANE_D2H, second, 1), 1);
+    assert_int_equal(second[0].ticket, 3);
+    ah_device_close(device);
+}
+
+static void test_lanes__report_a_failure_once_and_for_all(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = open_device((struct ah_device_throttle){0});
+    struct ah_op bad = {.kind = AH_OP_CALL, .u.call = {fail_call, NULL}};
+    struct ah_op after = fill(AH_ARENA_DEVICE, 0, 10, 5);
+    (void)state;
+    uint64_t failed = submit(device, AH_LANE_HOST, &bad, (struct ah_wait){0});
+    uint64_t skipped = submit(device, AH_LANE_COMPUTE, &after, (struct ah_wait){AH_LANE_HOST, failed});
+    CHECK_FAILS(ah_device_wait(device, AH_LANE_COMPUTE, skipped, &err), err, AH_E_NUMERIC,
+                "op 'call' on lane 'host': loss is not finite");
+    CHECK_FAILS(ah_device_drain(device, &err), err, AH_E_NUMERIC, "op 'call'");
+    const float *value = ah_device_pointer(device, (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 0});
+    assert_true(value[0] == 0);
+    ah_device_close(device);
+}
+
+static double lane_ms(struct ah_device *device, uint32_t lane)
+{
+    struct ah_span spans[64];
+    size_t n = ah_device_spans(device, lane, spans, 64);
+    assert_true(n > 0);
+    return (double)(spans[n - 1].end_ns - spans[0].start_ns) * 1e-6;
+}
+
+/* A copy of 5 MiB in parts of 1 MiB at 100 MiB/s takes 50 ms; never less, and not much more. */
+static void test_lanes__are_slowed_as_asked(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = open_device(
+        (struct ah_device_throttle){.h2d_bytes_per_s = 100.0 * (double)MIB, .copy_latency_us = 500});
+    (void)state;
+    for (uint64_t i = 0; i < 5; i++) {
+        struct ah_op up = copy(AH_ARENA_DEVICE, AH_ARENA_PINNED, i * MIB, MIB);
+        submit(device, AH_LANE_H2D, &up, (struct ah_wait){0});
+    }
+    CHECK_OK(ah_device_drain(device, &err), err);
+    double ms = lane_ms(device, AH_LANE_H2D);
+    assert_true(ms >= 52.4);
+    assert_true(ms < 200); /* 53 on a quiet machine */
+    ah_device_close(device);
+}
+
+/* Both directions at once keep `both_kept` of their rates. */
+static void test_lanes__share_the_link(void **state)
+{
+    struct ah_error err = {0};
+    double rate = 100.0 * (double)MIB;
+    struct ah_device *device = open_device(
+        (struct ah_device_throttle){.h2d_bytes_per_s = rate, .d2h_bytes_per_s = rate, .both_kept = 0.5});
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct ah_op up = copy(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB);
+        struct ah_op down = copy(AH_ARENA_PINNED, AH_ARENA_DEVICE, 4 * MIB, MIB);
+        submit(device, AH_LANE_H2D, &up, (struct ah_wait){0});
+        submit(device, AH_LANE_D2H, &down, (struct ah_wait){0});
+    }
+    CHECK_OK(ah_device_drain(device, &err), err);
+    assert_true(lane_ms(device, AH_LANE_H2D) >= 65); /* 80 shared, 40 alone; the ends may not be shared */
+    assert_true(lane_ms(device, AH_LANE_D2H) >= 65);
+    ah_device_close(device);
+}
+
+static void test_lanes__slow_host_adam(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = open_device((struct ah_device_throttle){.host_adam_params_per_s = 1e6});
+    struct ah_op adamw = {.kind = AH_OP_ADAMW, .u.adamw = {.count = 10000}};
+    struct ah_adamw_scalars scalars = {.epsilon = 1, .bias1 = 1, .bias2_sqrt = 1, .grad_scale = 1};
+    (void)state;
+    for (uint64_t i = 0; i < 6; i++)
+        adamw.arg[i] = (struct ah_ref){i == 4 ? AH_ARENA_NONE : AH_ARENA_PAGEABLE, AH_FP32, i * MIB};
+    memcpy(ah_device_pointer(device, adamw.arg[5]), &scalars, sizeof scalars);
+    for (int i = 0; i < 3; i++)
+        submit(device, AH_LANE_HOST, &adamw, (struct ah_wait){0});
+    CHECK_OK(ah_device_drain(device, &err), err);
+    assert_true(lane_ms(device, AH_LANE_HOST) >= 29.9);
+    assert_true(lane_ms(device, AH_LANE_HOST) < 120);
+    ah_device_close(device);
+}
+
+static void test_lanes__refuse_memory_that_is_not_there(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = NULL;
+    struct ah_device_options options = {.size = sizeof options};
+    (void)state;
+    options.arena_bytes[AH_ARENA_PAGEABLE] = UINT64_C(1) << 50;
+    CHECK_FAILS(ah_device_open(&device, ah_device_cpu(), &options, &err), err, AH_E_CAPACITY, "1024.0 TiB");
+    options.arena_bytes[AH_ARENA_DEVICE] = UINT64_MAX;
+    CHECK_FAILS(ah_device_open(&device, ah_device_cpu(), &options, &err), err, AH_E_CAPACITY,
+                "are asked for");
+    options = (struct ah_device_options){.size = sizeof options, .index = 1};
+    CHECK_FAILS(ah_device_open(&device, ah_device_cpu(), &options, &err), err, AH_E_MISSING, "number 1");
+    assert_null(device);
+}
+
+static void test_lanes__describe_themselves(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_device_info info = {0};
+    size_t n = 0;
+    (void)state;
+    CHECK_OK(ah_device_cpu()->probe(&info, 1, &n, &err), err);
+    assert_int_equal(n, 1);
+    assert_int_equal(info.kind, AH_DEVICE_CPU);
+    assert_true(info.memory_bytes > 0 && info.name[0]);
+    assert_true(info.supports[AH_OP_MATMUL] && !info.supports[AH_OP_ATTENTION]);
+    struct ah_device *device = open_device((struct ah_device_throttle){0});
+    assert_true(device->info.locked_bytes == 8 * MIB || device->info.locked_bytes == 0);
+    ah_device_close(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lanes__run_at_the_same_time_and_wait),
+        cmocka_unit_test(test_lanes__keep_the_order_of_a_chain),
+        cmocka_unit_test(test_lanes__remember_when),
+        cmocka_unit_test(test_lanes__report_a_failure_once_and_for_all),
+        cmocka_unit_test(test_lanes__are_slowed_as_asked),
+        cmocka_unit_test(test_lanes__share_the_link),
+        cmocka_unit_test(test_lanes__slow_host_adam),
+        cmocka_unit_test(test_lanes__refuse_memory_that_is_not_there),
+        cmocka_unit_test(test_lanes__describe_themselves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Each allocation of opening a device, preparing a product and closing fails once. (Libraries' own allocations are
+ * not reached by the hook.)
+ */
+#include "runtime/device/device.h"
+#include "tests/support/check.h"
+#include "tests/support/fault.h"
+
+static int open_and_prepare(void *context, struct ah_error *err)
+{
+    struct ah_device *device = NULL;
+    struct ah_device_options options = {.size = sizeof options, .compute_threads = 2, .host_threads = 1};
+    struct ah_op op = {.kind = AH_OP_MATMUL, .u.matmul = {.m = 150, .n = 40, .k = 33}};
+    (void)context;
+    options.arena_bytes[AH_ARENA_DEVICE] = 1 << 20;
+    options.arena_bytes[AH_ARENA_PINNED] = 4096;
+    for (uint64_t i = 0; i < 3; i++)
+        op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, i << 16};
+    int rc = ah_device_open(&device, ah_device_cpu(), &options, err);
+    if (!rc)
+        rc = ah_device_prepare(device, &op, 1, err);
+    ah_device_close(device);
+    return rc;
+}
+
+static int run_loop(struct ah_device *device, const struct ah_op *ops, struct ah_error *err)
+{
+    uint64_t ticket = 0;
+    int rc = AH_OK;
+    for (int i = 0; i < 10 && !rc; i++) {
+        struct ah_wait wait = {AH_LANE_COMPUTE, ticket};
+        rc = ah_device_submit(device, &(struct ah_submission){.op = &ops[0]}, &wait.ticket, err);
+        if (!rc)
+            rc = ah_device_submit(
+                device,
+                &(struct ah_submission){.lane = AH_LANE_D2H, .n_waits = 1, .waits = &wait, .op = &ops[1]},
+                NULL, err);
+        ticket = wait.ticket;
+    }
+    return rc ? rc : ah_device_drain(device, err);
+}
+
+static void test_open__fails_cleanly(void **state)
+{
+    (void)state;
+    size_t allocations = fault_sweep(open_and_prepare, NULL, 0);
+    assert_true(allocations > 10);
+}
+
+static void test_open__is_the_last_to_allocate(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = NULL;
+    struct ah_device_options options = {.size = sizeof options, .compute_threads = 2};
+    struct ah_op ops[2] = {{.kind = AH_OP_MATMUL, .u.matmul = {.m = 150, .n = 40, .k = 33}},
+                           {.kind = AH_OP_COPY, .u.copy = {1000}}};
+    (void)state;
+    options.arena_bytes[AH_ARENA_DEVICE] = options.arena_bytes[AH_ARENA_PINNED] = 1 << 20;
+    for (uint64_t i = 0; i < 3; i++)
+        ops[0].arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, i << 16};
+    ops[1].arg[0] = (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 0};
+    ops[1].arg[1] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 0};
+    CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
+    CHECK_OK(ah_device_prepare(device, ops, 2, &err), err);
+    (void)fault_count();
+    CHECK_OK(run_loop(device, ops, &err), err);
+    assert_int_equal(fault_count(), 0);
+    ah_device_close(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_open__fails_cleanly),
+        cmocka_unit_test(test_open__is_the_last_to_allocate),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

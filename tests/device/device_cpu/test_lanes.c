@@ -132,11 +132,11 @@ static void test_lanes__remember_when(void **state)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_device((struct ah_device_throttle){0});
-    struct ah_op compute = fill(AH_ARENA_DEVICE, 0, 100000, 2);
-    struct ah_op down = copy(AH_ARENA_PINNED, AH_ARENA_DEVICE, 0, MIB);
     struct ah_span first[4] = {{0}}, second[4] = {{0}};
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (uint64_t i = 0; i < 3; i++) {
+        struct ah_op compute = fill(AH_ARENA_DEVICE, i * MIB, 100000, 2);
+        struct ah_op down = copy(AH_ARENA_PINNED, AH_ARENA_DEVICE, i * MIB, MIB);
         uint64_t ticket = submit(device, AH_LANE_COMPUTE, &compute, (struct ah_wait){0});
         submit(device, AH_LANE_D2H, &down, (struct ah_wait){AH_LANE_COMPUTE, ticket});
     }

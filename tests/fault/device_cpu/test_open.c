@@ -24,19 +24,18 @@ static int open_and_prepare(void *context, struct ah_error *err)
     return rc;
 }
 
+/* Products and copies of their results, each waiting for the other. */
 static int run_loop(struct ah_device *device, const struct ah_op *ops, struct ah_error *err)
 {
-    uint64_t ticket = 0;
+    struct ah_wait product = {AH_LANE_COMPUTE, 0};
+    struct ah_wait copied = {AH_LANE_D2H, 0};
+    struct ah_submission multiply = {.op = &ops[0], .n_waits = 1, .waits = &copied};
+    struct ah_submission copy = {.lane = AH_LANE_D2H, .op = &ops[1], .n_waits = 1, .waits = &product};
     int rc = AH_OK;
     for (int i = 0; i < 10 && !rc; i++) {
-        struct ah_wait wait = {AH_LANE_COMPUTE, ticket};
-        rc = ah_device_submit(device, &(struct ah_submission){.op = &ops[0]}, &wait.ticket, err);
+        rc = ah_device_submit(device, &multiply, &product.ticket, err);
         if (!rc)
-            rc = ah_device_submit(
-                device,
-                &(struct ah_submission){.lane = AH_LANE_D2H, .n_waits = 1, .waits = &wait, .op = &ops[1]},
-                NULL, err);
-        ticket = wait.ticket;
+            rc = ah_device_submit(device, &copy, &copied.ticket, err);
     }
     return rc ? rc : ah_device_drain(device, err);
 }

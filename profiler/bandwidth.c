@@ -10,9 +10,11 @@
 
 #include "base/threads.h"
 #include "profiler/bandwidth_internal.h"
+#include "runtime/device/cpu/convert.h"
 
 #include <errno.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +24,8 @@
  * other's way in caches. */
 enum { SLICE = AH_BANDWIDTH_SLICE_BYTES, WORDS = SLICE / 8, ARRAYS = 2, SKEW = 5 * 4096 + 2048 };
 
+#define GATHER_NS 20000000u
+
 struct ah_bandwidth {
     unsigned char *maps[ARRAYS]; /* owned; map_bytes each */
     uint64_t map_bytes;
@@ -30,7 +34,9 @@ struct ah_bandwidth {
     uint64_t cursor;               /* the next slice; a pass continues there */
     struct ah_pool *pool;
     const struct ah_bandwidth_kernels *kernels;
-    cpu_set_t caller; /* the processors that the caller had */
+    enum ah_isa isa;
+    atomic_uint gathered; /* participants awake */
+    cpu_set_t caller;     /* the processors that the caller had */
     bool pinned;
 };
 
@@ -50,9 +56,24 @@ static void run_slice(void *context, size_t chunk, unsigned worker)
     const struct pass *pass = context;
     struct ah_bandwidth *bandwidth = pass->bandwidth;
     uint64_t offset = (pass->first + chunk) % bandwidth->slices * SLICE;
+    unsigned char *a = bandwidth->arrays[0] + offset;
     (void)worker;
-    bandwidth->kernels->run[pass->pattern](bandwidth->arrays[0] + offset, bandwidth->arrays[1] + offset,
-                                           WORDS);
+    if (pass->pattern == AH_MEMORY_SCALE)
+        ah_convert_scale(bandwidth->isa, (void *)a, 1.0f, 0, SLICE / sizeof(float));
+    else
+        bandwidth->kernels->run[pass->pattern](a, bandwidth->arrays[1] + offset, WORDS);
+}
+
+/* Keeps its participant until all have come, or for GATHER_NS. */
+static void gather(void *context, size_t chunk, unsigned worker)
+{
+    struct ah_bandwidth *bandwidth = context;
+    uint64_t begin_ns = ah_threads_now_ns();
+    (void)chunk, (void)worker;
+    atomic_fetch_add(&bandwidth->gathered, 1);
+    while (atomic_load(&bandwidth->gathered) < ah_pool_threads(bandwidth->pool) &&
+           ah_threads_now_ns() - begin_ns < GATHER_NS)
+        ;
 }
 
 static unsigned char *map_array(uint64_t bytes)
@@ -73,7 +94,8 @@ int ah_bandwidth_new(struct ah_bandwidth **ret_bandwidth, uint64_t array_bytes, 
     if (bandwidth->slices == 0)
         bandwidth->slices = 1;
     bandwidth->map_bytes = bandwidth->slices * SLICE + SKEW;
-    bandwidth->kernels = ah_bandwidth_kernels(ah_isa_detect());
+    bandwidth->isa = ah_isa_detect();
+    bandwidth->kernels = ah_bandwidth_kernels(bandwidth->isa);
     for (int i = 0; i < ARRAYS; i++) {
         bandwidth->maps[i] = map_array(bandwidth->map_bytes);
         if (!bandwidth->maps[i]) {
@@ -120,6 +142,9 @@ int ah_bandwidth_run(struct ah_bandwidth *bandwidth, enum ah_memory_pattern patt
     struct pass pass = {bandwidth, pattern, bandwidth->cursor};
     if (slices == 0 || slices > UINT32_MAX - 1)
         return ah_error_set(err, AH_E_FAILED, "a pass over %llu slices", (unsigned long long)slices);
+    /* a worker that slept may take longer to wake up, on a busy processor, than a pass takes */
+    atomic_store(&bandwidth->gathered, 0);
+    ah_pool_run(bandwidth->pool, gather, bandwidth, ah_pool_threads(bandwidth->pool));
     uint64_t begin_ns = ah_threads_now_ns();
     ah_pool_run(bandwidth->pool, run_slice, &pass, (size_t)slices);
     *ret_seconds = (double)(ah_threads_now_ns() - begin_ns) * 1e-9;

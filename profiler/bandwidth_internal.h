@@ -13,7 +13,7 @@
 typedef void ah_bandwidth_kernel(void *a, void *b, size_t words);
 
 struct ah_bandwidth_kernels {
-    ah_bandwidth_kernel *run[4]; /* read, write, copy, scale */
+    ah_bandwidth_kernel *run[3]; /* read, write, copy */
 };
 
 const struct ah_bandwidth_kernels *ah_bandwidth_kernels(enum ah_isa isa);

@@ -30,11 +30,11 @@ enum { NOISE_SENTENCES_MAX = 64 };
  * op of a millisecond or two, in the caches, is rarely disturbed. The first one is also what the other lanes are
  * measured beside. */
 static const struct ah_measure_limits quick_limits = {
-    .part_s = {[AH_PROFILER_MATMUL] = 8,
+    .part_s = {[AH_PROFILER_MATMUL] = 6.5,
                [AH_PROFILER_MEMORY] = 1.5,
                [AH_PROFILER_LINKS] = 1.5,
-               [AH_PROFILER_ADAM] = 2.5,
-               [AH_PROFILER_BESIDE] = 2.5,
+               [AH_PROFILER_ADAM] = 2,
+               [AH_PROFILER_BESIDE] = 2,
                [AH_PROFILER_DISK] = 1},
     .samples_min = 11,
     .samples_max = 33,

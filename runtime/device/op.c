@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define COUNT_OF(array) (sizeof(array) / sizeof(array)[0])
+#define BIT(i)          (1u << (i))
 
 /* The sizes an op's operands are made of. ONE is 0 so that an entry lists only what it needs. */
 enum size_name {
@@ -54,8 +55,8 @@ struct operand_rule {
     enum element element;
     enum size_name dims[3];
     enum presence presence;
-    bool in_place;
-    bool strided; /* dims[0] rows of dims[1] elements, the op's row stride apart */
+    uint32_t may_equal; /* bits of the inputs at whose place it may be */
+    bool strided;       /* dims[0] rows of dims[1] elements, the op's row stride apart */
 };
 
 #define IN    AH_ROLE_IN
@@ -67,7 +68,7 @@ static const struct operand_rule operand_rules[AH_OP_KINDS][AH_OP_ARGS] = {
     [AH_OP_COPY] = {{"dst", OUT, BYTE, {COUNT}, REQUIRED, 0, 0}, {"src", IN, BYTE, {COUNT}, REQUIRED, 0, 0}},
     [AH_OP_FILL] = {{"dst", OUT, FREE, {COUNT}, REQUIRED, 0, 0}},
     [AH_OP_CAST] = {{"dst", OUT, FREE, {COUNT}, REQUIRED, 0, 0}, {"src", IN, FREE, {COUNT}, REQUIRED, 0, 0}},
-    [AH_OP_ADD] = {{"dst", OUT, FREE, {COUNT}, REQUIRED, true, 0}, {"a", IN, FREE, {COUNT}, REQUIRED, 0, 0},
+    [AH_OP_ADD] = {{"dst", OUT, FREE, {COUNT}, REQUIRED, BIT(1) | BIT(2), 0}, {"a", IN, FREE, {COUNT}, REQUIRED, 0, 0},
                    {"b", IN, FREE, {COUNT}, REQUIRED, 0, 0}},
     [AH_OP_ACCUMULATE] = {{"dst", INOUT, FP32, {COUNT}, REQUIRED, 0, 0},
                           {"src", IN, FREE, {COUNT}, REQUIRED, 0, 0}},
@@ -106,10 +107,10 @@ static const struct operand_rule operand_rules[AH_OP_KINDS][AH_OP_ARGS] = {
                                   {"lse", IN, FP32, {HEADS, SEQ}, REQUIRED, 0, 0},
                                   {"docs", IN, WORD, {ROWS}, OPTIONAL, 0, 0},
                                   {"scratch", OUT, FP32, {HEADS, SEQ}, REQUIRED, 0, 0}},
-    [AH_OP_ACTIVATION] = {{"y", OUT, FREE, {ROWS, WIDTH}, REQUIRED, true, 0},
+    [AH_OP_ACTIVATION] = {{"y", OUT, FREE, {ROWS, WIDTH}, REQUIRED, 0, 0},
                           {"x", IN, FREE, {ROWS, WIDTH}, REQUIRED, 0, 0},
                           {"up", IN, FREE, {ROWS, WIDTH}, BY_OP, 0, 0}},
-    [AH_OP_ACTIVATION_BACKWARD] = {{"dx", OUT, FREE, {ROWS, WIDTH}, REQUIRED, true, 0},
+    [AH_OP_ACTIVATION_BACKWARD] = {{"dx", OUT, FREE, {ROWS, WIDTH}, REQUIRED, BIT(2), 0},
                                    {"dup", OUT, FREE, {ROWS, WIDTH}, BY_OP, 0, 0},
                                    {"dy", IN, FREE, {ROWS, WIDTH}, REQUIRED, 0, 0},
                                    {"x", IN, FREE, {ROWS, WIDTH}, REQUIRED, 0, 0},
@@ -367,7 +368,7 @@ static int operand_fill(const struct ah_op *op, const struct op_sizes *sizes, si
     if (!element_takes(rule->element, ref->dtype, i ? op->arg[i - 1].dtype : ref->dtype))
         return operand_wrong(err, op, rule->name, "has a dtype that it cannot have");
     operand->role = rule->role;
-    operand->in_place = rule->in_place;
+    operand->may_equal = rule->may_equal;
     operand->align_bytes = element_align(rule->element, (enum ah_dtype)ref->dtype);
     if (!operand_extent(rule, sizes, element_bytes(rule->element, (enum ah_dtype)ref->dtype), operand))
         return operand_wrong(err, op, rule->name, "is empty or larger than any memory");
@@ -410,6 +411,7 @@ static bool operands_interleave(const struct ah_operand *a, const struct ah_oper
     return column >= a->row_bytes && b->row_bytes <= stride - column;
 }
 
+/* Whether output i overlaps j where it may not. */
 static bool operands_overlap(const struct ah_op *op, const struct ah_operand *operands, size_t i, size_t j)
 {
     if (op->arg[i].arena != op->arg[j].arena)
@@ -420,7 +422,7 @@ static bool operands_overlap(const struct ah_op *op, const struct ah_operand *op
     if (distance >= operands[first].bytes)
         return false;
     bool same = distance == 0 && op->arg[i].dtype == op->arg[j].dtype;
-    if (same && (operands[i].in_place || operands[j].in_place) && operands[i].bytes == operands[j].bytes)
+    if (same && (operands[i].may_equal & BIT(j)) && operands[i].bytes == operands[j].bytes)
         return false;
     return !operands_interleave(&operands[first], &operands[second], distance);
 }

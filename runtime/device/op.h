@@ -9,8 +9,9 @@
  *
  * Matrices are row-major and dense. `rows` are tokens. Sizes are elements unless the name says bytes, and at
  * least 1. Operands need the alignment of their element; 64 bytes are faster. An output overlaps no other
- * operand, except that "in place" operands may be the same place; the parts of a packed matrix (q, k, v with
- * a row stride) lie between each other and do not overlap. Rules of arithmetic: docs/numerics.md.
+ * operand, except that it may be the very same place as an input of its dtype where the list below says so;
+ * the parts of a packed matrix (q, k, v with a row stride) lie between each other and do not overlap. Rules of
+ * arithmetic: docs/numerics.md.
  *
  * Operand roles, per kind, in the order of arg[] ("?": may be absent, arena AH_ARENA_NONE):
  *
@@ -29,7 +30,7 @@
  *                                                        where its document starts
  *   attention_backward  dq, dk, dv, dout, q, k, v, out, lse, docs?, scratch
  *   activation          y, x, up?                        gelu(x), or silu(x) * up
- *   activation_backward dx, dup?, dy, x, up?             dx may be dy
+ *   activation_backward dx, dup?, dy, x, up?             dx may be dy, and neither x nor up
  *   embed               y, table, positions_table?, tokens, positions?
  *   embed_backward      dtable, dpositions_table?, dy, tokens, positions?, scratch     adds to the tables
  *   gather              dst, table, tokens               rows of a host table
@@ -206,10 +207,10 @@ enum ah_role { AH_ROLE_NONE, AH_ROLE_IN, AH_ROLE_OUT, AH_ROLE_INOUT };
 
 /* One operand as the op uses it: `rows` pieces of `row_bytes`, `stride_bytes` apart (dense: one row). */
 struct ah_operand {
-    const char *name;  /* "src", "bias" */
-    enum ah_role role; /* AH_ROLE_NONE: absent */
-    bool in_place;     /* an output that may be the same place as an operand of its dtype */
-    uint64_t bytes;    /* from its first byte to its last */
+    const char *name;   /* "src", "bias" */
+    enum ah_role role;  /* AH_ROLE_NONE: absent */
+    uint32_t may_equal; /* of an output: bits of the inputs at whose place it may be, in their dtype */
+    uint64_t bytes;     /* from its first byte to its last */
     uint64_t row_bytes;
     uint64_t stride_bytes;
     uint64_t align_bytes;

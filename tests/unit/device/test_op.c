@@ -281,6 +281,31 @@ static void test_op__works_in_place_where_it_may(void **state)
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps 'src'");
 }
 
+/* Every output at the place of every other operand: only what the list in op.h says is taken. */
+static void test_op__is_in_place_nowhere_else(void **state)
+{
+    struct ah_error err = {0};
+    unsigned taken = 0;
+    (void)state;
+    for (size_t i = 0; i < ROWS; i++)
+        for (size_t j = 0; rows[i].dtypes[j]; j++)
+            for (size_t k = 0; rows[i].dtypes[k]; k++) {
+                struct ah_op op = spread(&rows[i]);
+                bool written = rows[i].operands[j].role == OUT || rows[i].operands[j].role == BOTH;
+                if (j == k || !written || rows[i].dtypes[k] == '-')
+                    continue;
+                op.arg[k].dtype = op.arg[j].dtype;
+                op.arg[k].offset_bytes = op.arg[j].offset_bytes;
+                bool may = (op.kind == AH_OP_ADD && j == 0) ||
+                           (op.kind == AH_OP_ACTIVATION_BACKWARD && j == 0 && k == 2);
+                taken += may;
+                if ((ah_op_check(&op, arenas, &err) == AH_OK) != may)
+                    fail_msg("op '%s': '%s' at the place of '%s' is %s", ah_op_name(op.kind),
+                             rows[i].operands[j].name, rows[i].operands[k].name, may ? "refused" : "taken");
+            }
+    assert_int_equal(taken, 3);
+}
+
 /* q, k and v of a packed matrix lie between each other. */
 static void test_op__takes_packed_rows(void **state)
 {
@@ -314,6 +339,7 @@ int main(void)
         cmocka_unit_test(test_op__refuses_misaligned_places),
         cmocka_unit_test(test_op__refuses_overlaps),
         cmocka_unit_test(test_op__works_in_place_where_it_may),
+        cmocka_unit_test(test_op__is_in_place_nowhere_else),
         cmocka_unit_test(test_op__takes_packed_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

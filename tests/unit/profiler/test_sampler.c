@@ -136,11 +136,11 @@ static void test_sampler__takes_turns(void **state)
     check_near(series[1].values[9], 0.007, 1e-6);
 }
 
-/* Two of three blocks are interrupted. */
+/* The first and the last of three blocks are interrupted. */
 static double interrupted(unsigned block, double now_s)
 {
     (void)now_s;
-    return block % 3 ? 1.5 : 1.0;
+    return block % 3 == 2 ? 1.0 : 1.5;
 }
 
 static void test_sampler__a_sample_is_its_fastest_block(void **state)

@@ -6,16 +6,18 @@
  *   1. A lane runs at most one op, and a frozen lane runs its ops in their order.
  *   2. An op starts no earlier than its last dependency finishes; at that instant if its lane is free for it.
  *   3. No priority or fifo lane is idle while one of its ops is ready.
- *   4. Between two events the speeds are ah_share_fill() of the running ops; the integral of an op's speed
- * from start to finish is its duration.
- *   5. An op that always runs at full speed finishes at exactly start + duration: `since` and `remaining`
- * move only when the speed changes. Without sharing, therefore, times are made of max and + only, and in
- * frozen lanes a shorter duration never makes any op later.
- *   6. A waiting op is in one list: that of one dependency that has not finished (its first, then the next
- * one still running when that one finishes). So every dependency is looked at once, and no list of successors
+ *   4. Between two events the speeds are ah_share_fill() of the running ops; the integral of an op's speed from
+ *      start to finish is its duration.
+ *   5. An op that always runs at full speed finishes at exactly start + duration: `since` and `remaining` move
+ *      only when the speed changes. Without sharing, therefore, times are made of max and + only, and in frozen
+ *      lanes a shorter duration never makes any op later.
+ *   6. A waiting op is in one list: that of one dependency that has not finished (its first, then the next one
+ *      still running when that one finishes). So every dependency is looked at once, and no list of successors
  *      is built.
- *   7. `sets` holds speeds by running set. They depend on nothing but the set and the graph, so a hit and a
- * miss give the same bits.
+ *   7. `sets` holds speeds by running set. They depend on nothing but the set and the graph, so a hit and a miss
+ *      give the same bits.
+ *   8. A frozen lane's order is read and written at the same places of `order`, so that graph->order may be
+ *      `order` itself, as the last run left it: until the orders are taken over nothing else is written there.
  */
 #include "runtime/device/virtual/clock_internal.h"
 
@@ -462,7 +464,7 @@ static void clock_find_asking(struct clock_run *run)
             run->asks[row] |= run->graph->demands[row].amount[r] > 0;
 }
 
-/* Where each lane's ops lie in `order`, and ascending indices there. */
+/* Where each lane's ops lie in `order`; ascending indices there, unless the graph gives orders (8). */
 static void clock_place_lanes(struct clock_run *run, struct ah_clock_result *result)
 {
     const struct ah_clock_graph *graph = run->graph;
@@ -474,7 +476,7 @@ static void clock_place_lanes(struct clock_run *run, struct ah_clock_result *res
         run->lanes[l].first = result->lanes[l].first = at[l] = first;
         first += result->lanes[l].n;
     }
-    for (uint32_t op = 0; op < graph->n_ops; op++)
+    for (uint32_t op = 0; op < graph->n_ops && !graph->order; op++)
         run->memory->order[at[graph->lane[op]]++] = op;
 }
 

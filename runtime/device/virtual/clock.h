@@ -60,8 +60,8 @@ struct ah_clock_graph {
 
     const enum ah_clock_rule *rule; /* by lane; NULL: all frozen */
 
-    /* The ops of lane 0 in order, then those of lane 1, ...: ah_clock_result.order has this form. Read for
-     * frozen lanes only; NULL: ascending indices. */
+    /* The ops of lane 0 in order, then those of lane 1, ...: ah_clock_result.order has this form, and may be
+     * given back as it is, to the same clock too. Read for frozen lanes only; NULL: ascending indices. */
     const uint32_t *order;
 
     const struct ah_share_demand *demands;
@@ -101,8 +101,7 @@ struct ah_clock {
 int ah_clock_reserve(struct ah_clock *clock, size_t n_ops, struct ah_error *err);
 
 /* Runs the graph; allocates nothing. AH_E_CAPACITY: more ops than reserved. AH_E_USAGE: a number out of range
- * (which op, and what is allowed). AH_E_FAILED: dependencies and frozen orders contain a cycle (an op on it).
- */
+ * (which op, and what is allowed). AH_E_FAILED: dependencies and frozen orders contain a cycle (an op on it). */
 int ah_clock_run(struct ah_clock *clock, const struct ah_clock_graph *graph,
                  struct ah_clock_result *ret_result, struct ah_error *err);
 

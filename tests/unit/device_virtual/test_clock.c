@@ -160,6 +160,33 @@ static void test_clock__rules_choose_the_order(void **state)
     assert_memory_equal(order, by_index, sizeof order);
 }
 
+/* What a clock found can be given back as the frozen order: to itself, or to another clock. */
+static void test_clock__takes_its_own_order(void **state)
+{
+    (void)state;
+    const double duration[] = {1, 2, 3, 4};
+    const uint32_t lane[] = {1, 1, 0, 1};
+    const uint64_t priority[] = {3, 1, 0, 2};
+    const enum ah_clock_rule rules[] = {AH_CLOCK_FROZEN, AH_CLOCK_PRIORITY};
+    struct ah_clock_graph graph = {
+        .n_ops = 4, .n_lanes = 2, .duration_us = duration, .lane = lane, .priority = priority, .rule = rules};
+    struct ah_clock clock = {0}, other = {0};
+    struct ah_clock_result result, again;
+    run(&clock, &graph, &result);
+    const uint32_t expected[] = {2, 1, 3, 0};
+    assert_memory_equal(result.order, expected, sizeof expected);
+    graph.rule = NULL;
+    graph.order = result.order;
+    run(&other, &graph, &again);
+    assert_memory_equal(again.order, expected, sizeof expected);
+    run(&clock, &graph, &again);
+    assert_memory_equal(again.order, expected, sizeof expected);
+    check_span(&again, 1, 0, 0, 2);
+    check_span(&again, 0, 0, 6, 7);
+    ah_clock_release(&other);
+    ah_clock_release(&clock);
+}
+
 /* Op 1 is first in the frozen order of lane 0 and waits for lane 1; op 0, ready all the time, waits for op 1.
  */
 static void test_clock__a_frozen_lane_waits_for_its_next_op(void **state)
@@ -415,6 +442,7 @@ int main(void)
         cmocka_unit_test(test_clock__contention_stretches_ops),
         cmocka_unit_test(test_clock__names_the_resource_that_cost_most),
         cmocka_unit_test(test_clock__rules_choose_the_order),
+        cmocka_unit_test(test_clock__takes_its_own_order),
         cmocka_unit_test(test_clock__a_frozen_lane_waits_for_its_next_op),
         cmocka_unit_test(test_clock__ops_without_duration_take_no_time),
         cmocka_unit_test(test_clock__an_empty_graph_ends_at_once),

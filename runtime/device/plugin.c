@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Loading of driver plugins: dlopen(3) with RTLD_NOW, so that a plugin that lacks a library fails here and
- * not in the middle of a run, and RTLD_LOCAL, so that its libraries' symbols stay its own.
+ * not in the middle of a run; RTLD_LOCAL, so that its libraries' symbols stay its own; RTLD_NODELETE, since a
+ * vendor's runtime that came with it has threads and handlers that would outlive its code.
  */
 #include "runtime/device/plugin.h"
 
@@ -69,7 +70,7 @@ int ah_plugin_load(const char *name, const struct ah_device_driver **ret_driver,
         return ah_error_set(
             err, AH_E_MISSING,
             "there is no plugin '%s'; build or install it, or name its folder in AUTOHETE_PLUGIN_DIR", path);
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library)
         return ah_error_set(err, AH_E_MISSING, "plugin '%s' cannot be loaded: %s", path, dlerror());
     union {

@@ -7,6 +7,9 @@
 
 #include "tests/support/check.h"
 
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +47,20 @@ static void test_plugin__says_what_is_wrong(void **state)
     }
 }
 
+/* A refused plugin stays in memory: what it loaded may have started threads. */
+static void test_plugin__is_never_unmapped(void **state)
+{
+    struct ah_error err = {0};
+    const struct ah_device_driver *driver = NULL;
+    char path[PATH_MAX];
+    (void)state;
+    CHECK_FAILS(ah_plugin_load("other_abi", &driver, &err), err, AH_E_MISMATCH, "device interface");
+    snprintf(path, sizeof path, "%s/libautohete_other_abi.so", getenv("AUTOHETE_PLUGIN_DIR"));
+    void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+    assert_non_null(library);
+    dlclose(library);
+}
+
 static void test_plugin__is_looked_for_beside_the_program(void **state)
 {
     struct ah_error err = {0};
@@ -62,6 +79,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plugin__loads_its_driver),
         cmocka_unit_test(test_plugin__says_what_is_wrong),
+        cmocka_unit_test(test_plugin__is_never_unmapped),
         cmocka_unit_test(test_plugin__is_looked_for_beside_the_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

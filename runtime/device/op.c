@@ -47,7 +47,8 @@ enum element {
     ELEMENTS
 };
 
-enum presence { REQUIRED, OPTIONAL, BY_OP /* an op's own rule says whether it is there */ };
+enum presence { REQUIRED, OPTIONAL, BY_OP /* enum use says whether it is there */ };
+enum use { UNUSED, NEEDED, USABLE };
 
 struct operand_rule {
     const char *name; /* NULL ends a kind's list */
@@ -77,16 +78,16 @@ static const struct operand_rule operand_rules[AH_OP_KINDS][AH_OP_ARGS] = {
     [AH_OP_COLUMN_SUM] = {{"dst", OUT, FREE, {WIDTH}, REQUIRED, 0, 0},
                           {"src", IN, FREE, {ROWS, WIDTH}, REQUIRED, 0, 0}},
     [AH_OP_NORM] = {{"y", OUT, FREE, {ROWS, WIDTH}, REQUIRED, 0, 0}, {"x", IN, FREE, {ROWS, WIDTH}, REQUIRED, 0, 0},
-                    {"gain", IN, FREE, {WIDTH}, REQUIRED, 0, 0}, {"bias", IN, FREE, {WIDTH}, OPTIONAL, 0, 0},
+                    {"gain", IN, FREE, {WIDTH}, REQUIRED, 0, 0}, {"bias", IN, FREE, {WIDTH}, BY_OP, 0, 0},
                     {"stats", OUT, FP32, {STAT_ROWS}, REQUIRED, 0, 0}},
-    [AH_OP_NORM_BACKWARD] = {{"dx", OUT, FREE, {ROWS, WIDTH}, REQUIRED, 0, 0},
-                             {"dgain", OUT, FREE, {WIDTH}, REQUIRED, 0, 0},
-                             {"dbias", OUT, FREE, {WIDTH}, OPTIONAL, 0, 0},
+    [AH_OP_NORM_BACKWARD] = {{"dx", OUT, FREE, {ROWS, WIDTH}, OPTIONAL, 0, 0},
+                             {"dgain", OUT, FREE, {WIDTH}, OPTIONAL, 0, 0},
+                             {"dbias", OUT, FREE, {WIDTH}, BY_OP, 0, 0},
                              {"dy", IN, FREE, {ROWS, WIDTH}, REQUIRED, 0, 0},
                              {"x", IN, FREE, {ROWS, WIDTH}, REQUIRED, 0, 0},
                              {"gain", IN, FREE, {WIDTH}, REQUIRED, 0, 0},
                              {"stats", IN, FP32, {STAT_ROWS}, REQUIRED, 0, 0},
-                             {"scratch", OUT, FP32, {PARTIALS, WIDTH}, REQUIRED, 0, 0}},
+                             {"scratch", OUT, FP32, {PARTIALS, WIDTH}, BY_OP, 0, 0}},
     [AH_OP_ROPE] = {{"x", INOUT, FREE, {ROWS, Q_WIDTH}, REQUIRED, 0, true},
                     {"table", IN, FP32, {POSITIONS, WIDTH}, REQUIRED, 0, 0},
                     {"positions", IN, WORD, {ROWS}, OPTIONAL, 0, 0}},
@@ -120,12 +121,12 @@ static const struct operand_rule operand_rules[AH_OP_KINDS][AH_OP_ARGS] = {
                      {"positions_table", IN, FREE, {POSITIONS, WIDTH}, BY_OP, 0, 0},
                      {"tokens", IN, WORD, {ROWS}, REQUIRED, 0, 0},
                      {"positions", IN, WORD, {ROWS}, OPTIONAL, 0, 0}},
-    [AH_OP_EMBED_BACKWARD] = {{"dtable", INOUT, FREE, {VOCABULARY, WIDTH}, REQUIRED, 0, 0},
+    [AH_OP_EMBED_BACKWARD] = {{"dtable", INOUT, FREE, {VOCABULARY, WIDTH}, OPTIONAL, 0, 0},
                               {"dpositions_table", INOUT, FREE, {POSITIONS, WIDTH}, BY_OP, 0, 0},
                               {"dy", IN, FREE, {ROWS, WIDTH}, REQUIRED, 0, 0},
-                              {"tokens", IN, WORD, {ROWS}, REQUIRED, 0, 0},
+                              {"tokens", IN, WORD, {ROWS}, BY_OP, 0, 0},
                               {"positions", IN, WORD, {ROWS}, OPTIONAL, 0, 0},
-                              {"scratch", OUT, WORD, {TWO, ROWS}, REQUIRED, 0, 0}},
+                              {"scratch", OUT, WORD, {TWO, ROWS}, BY_OP, 0, 0}},
     [AH_OP_GATHER] = {{"dst", OUT, FREE, {ROWS, WIDTH}, REQUIRED, 0, 0},
                       {"table", IN, FREE, {VOCABULARY, WIDTH}, REQUIRED, 0, 0},
                       {"tokens", IN, WORD, {ROWS}, REQUIRED, 0, 0}},
@@ -160,10 +161,15 @@ size_t ah_dtype_bytes(enum ah_dtype dtype)
 /* What the table needs to know of one op. */
 struct op_sizes {
     uint64_t of[SIZES];
-    uint64_t row_stride;  /* elements */
-    bool has[AH_OP_ARGS]; /* BY_OP operands that must be there */
-    const char *wrong;    /* NULL, or what makes no sense */
+    uint64_t row_stride;      /* elements */
+    enum use use[AH_OP_ARGS]; /* of BY_OP operands */
+    const char *wrong;        /* NULL, or what makes no sense */
 };
+
+static bool is_present(const struct ah_op *op, size_t i)
+{
+    return op->arg[i].arena != AH_ARENA_NONE;
+}
 
 typedef void sizes_fn(const struct ah_op *op, struct op_sizes *sizes);
 
@@ -183,14 +189,15 @@ static void sizes_matmul(const struct ah_op *op, struct op_sizes *sizes)
     sizes->of[M] = matmul->m;
     sizes->of[N] = matmul->n;
     sizes->of[K] = matmul->k;
-    sizes->has[3] = matmul->epilogue != AH_EPILOGUE_NONE;
+    bool has_bias = matmul->epilogue != AH_EPILOGUE_NONE;
+    sizes->use[3] = has_bias ? NEEDED : UNUSED;
     if (matmul->form > AH_MATMUL_TN)
         sizes->wrong = "form is none of nn, nt, tn";
     if (matmul->epilogue > AH_EPILOGUE_BIAS_GELU)
         sizes->wrong = "epilogue is unknown";
     if (matmul->accumulate && op->arg[0].dtype != AH_FP32)
         sizes->wrong = "accumulating needs c in fp32";
-    bool narrows = op->arg[0].dtype != AH_FP32 || (sizes->has[3] && op->arg[3].dtype != AH_FP32);
+    bool narrows = op->arg[0].dtype != AH_FP32 || (has_bias && op->arg[3].dtype != AH_FP32);
     if (op->arg[1].dtype == AH_FP32 && narrows)
         sizes->wrong = "a product of fp32 has c and bias in fp32";
 }
@@ -209,8 +216,27 @@ static void sizes_rows(const struct ah_op *op, struct op_sizes *sizes)
         sizes->wrong = "rows overflow";
     if (rows->kind > (activation ? (uint32_t)AH_ACTIVATION_SILU_GATED : (uint32_t)AH_NORM_LAYER))
         sizes->wrong = activation ? "activation is unknown" : "norm is unknown";
-    sizes->has[op->kind == AH_OP_ACTIVATION ? 2 : 1] = gated;
-    sizes->has[4] = gated;
+    if (activation)
+        sizes->use[op->kind == AH_OP_ACTIVATION ? 2 : 1] = sizes->use[4] = gated ? NEEDED : UNUSED;
+}
+
+static void sizes_norm(const struct ah_op *op, struct op_sizes *sizes)
+{
+    sizes_rows(op, sizes);
+    if (op->u.rows.kind == AH_NORM_LAYER)
+        sizes->use[3] = USABLE;
+}
+
+/* A frozen gain or bias has no gradient; below the lowest trainable block nothing wants dx. */
+static void sizes_norm_backward(const struct ah_op *op, struct op_sizes *sizes)
+{
+    bool sums = is_present(op, 1) || is_present(op, 2);
+    sizes_rows(op, sizes);
+    if (op->u.rows.kind == AH_NORM_LAYER)
+        sizes->use[2] = USABLE;
+    sizes->use[7] = sums ? NEEDED : UNUSED;
+    if (!is_present(op, 0) && !sums)
+        sizes->wrong = "none of 'dx', 'dgain', 'dbias' is given";
 }
 
 static void sizes_rope(const struct ah_op *op, struct op_sizes *sizes)
@@ -249,9 +275,24 @@ static void sizes_embed(const struct ah_op *op, struct op_sizes *sizes)
     sizes->of[WIDTH] = embed->width;
     sizes->of[VOCABULARY] = embed->vocabulary;
     sizes->of[POSITIONS] = embed->positions;
-    sizes->has[op->kind == AH_OP_EMBED ? 2 : 1] = embed->positions != 0;
     if (op->kind == AH_OP_GATHER && embed->positions)
         sizes->wrong = "gather has no position table";
+}
+
+static void sizes_embed_forward(const struct ah_op *op, struct op_sizes *sizes)
+{
+    sizes_embed(op, sizes);
+    sizes->use[2] = op->u.embed.positions ? NEEDED : UNUSED;
+}
+
+/* A frozen table has no gradient; a frozen position table is left out with positions = 0. */
+static void sizes_embed_backward(const struct ah_op *op, struct op_sizes *sizes)
+{
+    sizes_embed(op, sizes);
+    sizes->use[1] = op->u.embed.positions ? NEEDED : UNUSED;
+    sizes->use[3] = sizes->use[5] = is_present(op, 0) ? NEEDED : UNUSED;
+    if (!is_present(op, 0) && !is_present(op, 1))
+        sizes->wrong = "neither 'dtable' nor 'dpositions_table' is given";
 }
 
 static void sizes_cross_entropy(const struct ah_op *op, struct op_sizes *sizes)
@@ -282,17 +323,28 @@ static void sizes_call(const struct ah_op *op, struct op_sizes *sizes)
 }
 
 static sizes_fn *const sizes_of_kind[AH_OP_KINDS] = {
-    [AH_OP_COPY] = sizes_bytes,           [AH_OP_FILL] = sizes_elements,
-    [AH_OP_CAST] = sizes_elements,        [AH_OP_ADD] = sizes_elements,
-    [AH_OP_ACCUMULATE] = sizes_elements,  [AH_OP_MATMUL] = sizes_matmul,
-    [AH_OP_COLUMN_SUM] = sizes_rows,      [AH_OP_NORM] = sizes_rows,
-    [AH_OP_NORM_BACKWARD] = sizes_rows,   [AH_OP_ROPE] = sizes_rope,
-    [AH_OP_ATTENTION] = sizes_attention,  [AH_OP_ATTENTION_BACKWARD] = sizes_attention,
-    [AH_OP_ACTIVATION] = sizes_rows,      [AH_OP_ACTIVATION_BACKWARD] = sizes_rows,
-    [AH_OP_EMBED] = sizes_embed,          [AH_OP_EMBED_BACKWARD] = sizes_embed,
-    [AH_OP_GATHER] = sizes_embed,         [AH_OP_CROSS_ENTROPY] = sizes_cross_entropy,
-    [AH_OP_SUM_SQUARES] = sizes_elements, [AH_OP_CLIP] = sizes_clip,
-    [AH_OP_ADAMW] = sizes_adamw,          [AH_OP_CALL] = sizes_call,
+    [AH_OP_COPY] = sizes_bytes,
+    [AH_OP_FILL] = sizes_elements,
+    [AH_OP_CAST] = sizes_elements,
+    [AH_OP_ADD] = sizes_elements,
+    [AH_OP_ACCUMULATE] = sizes_elements,
+    [AH_OP_MATMUL] = sizes_matmul,
+    [AH_OP_COLUMN_SUM] = sizes_rows,
+    [AH_OP_NORM] = sizes_norm,
+    [AH_OP_NORM_BACKWARD] = sizes_norm_backward,
+    [AH_OP_ROPE] = sizes_rope,
+    [AH_OP_ATTENTION] = sizes_attention,
+    [AH_OP_ATTENTION_BACKWARD] = sizes_attention,
+    [AH_OP_ACTIVATION] = sizes_rows,
+    [AH_OP_ACTIVATION_BACKWARD] = sizes_rows,
+    [AH_OP_EMBED] = sizes_embed_forward,
+    [AH_OP_EMBED_BACKWARD] = sizes_embed_backward,
+    [AH_OP_GATHER] = sizes_embed,
+    [AH_OP_CROSS_ENTROPY] = sizes_cross_entropy,
+    [AH_OP_SUM_SQUARES] = sizes_elements,
+    [AH_OP_CLIP] = sizes_clip,
+    [AH_OP_ADAMW] = sizes_adamw,
+    [AH_OP_CALL] = sizes_call,
 };
 
 static uint64_t element_bytes(enum element element, enum ah_dtype dtype)
@@ -355,13 +407,13 @@ static int operand_fill(const struct ah_op *op, const struct op_sizes *sizes, si
 {
     const struct operand_rule *rule = &operand_rules[op->kind][i];
     const struct ah_ref *ref = &op->arg[i];
-    bool present = ref->arena != AH_ARENA_NONE;
+    bool present = is_present(op, i);
     operand->name = rule->name;
     if (ref->arena >= AH_ARENA_KINDS)
         return operand_wrong(err, op, rule->name, "is in no known arena");
-    if (!present && (rule->presence == REQUIRED || (rule->presence == BY_OP && sizes->has[i])))
+    if (!present && (rule->presence == REQUIRED || (rule->presence == BY_OP && sizes->use[i] == NEEDED)))
         return operand_wrong(err, op, rule->name, "is missing");
-    if (present && rule->presence == BY_OP && !sizes->has[i])
+    if (present && rule->presence == BY_OP && sizes->use[i] == UNUSED)
         return operand_wrong(err, op, rule->name, "is given, but not used by this form of the op");
     if (!present)
         return AH_OK;
@@ -386,7 +438,7 @@ int ah_op_operands(const struct ah_op *op, struct ah_operand ret_operands[AH_OP_
         return ah_error_set(err, AH_E_USAGE, "op '%s': %s", ah_op_name(op->kind), sizes.wrong);
     for (size_t i = 0; i < AH_OP_ARGS; i++) {
         if (!operand_rules[op->kind][i].name) {
-            if (op->arg[i].arena != AH_ARENA_NONE)
+            if (is_present(op, i))
                 return ah_error_set(err, AH_E_USAGE, "op '%s' has no operand %zu", ah_op_name(op->kind), i);
             continue;
         }

@@ -22,8 +22,11 @@
  *   accumulate          dst (fp32), src                  dst += src, in fp32
  *   matmul              c, a, b, bias?                   c = a op b (+ bias) (+ c when accumulating)
  *   column_sum          dst, src                         sums over rows: a bias gradient
- *   norm                y, x, gain, bias?, stats         stats: fp32 mean (layer only), 1/deviation of each row
- *   norm_backward       dx, dgain, dbias?, dy, x, gain, stats, scratch
+ *   norm                y, x, gain, bias?, stats         stats: fp32 mean (layer only), 1/deviation of each row;
+ *                                                        bias: layer only
+ *   norm_backward       dx?, dgain?, dbias?, dy, x, gain, stats, scratch?
+ *                                                        at least one output; scratch with dgain or dbias, else
+ *                                                        absent
  *   rope                x, table, positions?             in place; table: fp32 (cos, sin) pairs of each position;
  *                                                        `inverse` for backward
  *   attention           out, lse, q, k, v, docs?         lse: fp32 (batch, heads, seq); docs: u32 of each token,
@@ -32,7 +35,9 @@
  *   activation          y, x, up?                        gelu(x), or silu(x) * up
  *   activation_backward dx, dup?, dy, x, up?             dx may be dy, and neither x nor up
  *   embed               y, table, positions_table?, tokens, positions?
- *   embed_backward      dtable, dpositions_table?, dy, tokens, positions?, scratch     adds to the tables
+ *   embed_backward      dtable?, dpositions_table?, dy, tokens?, positions?, scratch?
+ *                                                        adds to the tables, at least one; tokens and scratch
+ *                                                        with dtable, else absent
  *   gather              dst, table, tokens               rows of a host table
  *   cross_entropy       loss, logits, targets, mask?     loss: fp32 of each row, 0 where masked; logits become
  *                                                        their gradient
@@ -40,6 +45,9 @@
  *   clip                scalars, sums                    grad_scale from the norm of all blocks
  *   adamw               master, m, v, gradient, weight?, scalars     master fp32; m and v of one dtype
  *   call                -                                a function of the runtime
+ *
+ * An output that a frozen tensor does not need is absent where "?" says so. attention_backward always writes
+ * all three: they come from one pass over the same scores, in one packed matrix.
  */
 #ifndef AH_RUNTIME_DEVICE_OP_H
 #define AH_RUNTIME_DEVICE_OP_H

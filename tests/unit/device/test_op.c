@@ -153,14 +153,16 @@ static void test_op__ends_where_its_arena_ends(void **state)
 static void test_op__wants_every_operand(void **state)
 {
     struct ah_error err = {0};
-    static const char *const optional[] = {"bias", "dbias", "docs", "positions", "mask", "weight"};
+    static const char *const optional[] = {"bias", "dx",        "dgain", "dbias",
+                                           "docs", "positions", "mask",  "weight"};
     (void)state;
     for (size_t i = 0; i < ROWS; i++)
         for (size_t j = 0; rows[i].dtypes[j]; j++) {
             struct ah_op op = spread(&rows[i]);
             bool may_miss = rows[i].dtypes[j] == '-';
             for (size_t k = 0; k < sizeof optional / sizeof optional[0]; k++)
-                if (op.kind != AH_OP_MATMUL && !strcmp(optional[k], rows[i].operands[j].name))
+                if (op.kind != AH_OP_MATMUL && op.kind != AH_OP_ACTIVATION_BACKWARD &&
+                    !strcmp(optional[k], rows[i].operands[j].name))
                     may_miss = true;
             op.arg[j].arena = AH_ARENA_NONE;
             if (may_miss)
@@ -168,6 +170,64 @@ static void test_op__wants_every_operand(void **state)
             else
                 CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, rows[i].operands[j].name);
         }
+}
+
+static const struct row *row_of(enum ah_op_kind kind)
+{
+    size_t i = 0;
+    while (rows[i].op.kind != kind)
+        i++;
+    return &rows[i];
+}
+
+static struct ah_op without(struct ah_op op, size_t i)
+{
+    op.arg[i].arena = AH_ARENA_NONE;
+    return op;
+}
+
+/* Any of dx, dgain, dbias may be absent, not all; scratch is there for the sums over rows and only for them. */
+static void test_op__norm_backward_leaves_out_what_is_frozen(void **state)
+{
+    struct ah_error err = {0};
+    (void)state;
+    for (unsigned outputs = 0; outputs < 8; outputs++)
+        for (int scratch = 0; scratch < 2; scratch++) {
+            struct ah_op op = spread(row_of(AH_OP_NORM_BACKWARD));
+            for (size_t i = 0; i < 3; i++)
+                if (!(outputs & 1u << i))
+                    op = without(op, i);
+            if (!scratch)
+                op = without(op, 7);
+            bool sums = outputs & 6;
+            if (outputs && sums == scratch)
+                CHECK_OK(ah_op_check(&op, arenas, &err), err);
+            else
+                CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE,
+                            outputs ? "'scratch'" : "none of 'dx'");
+        }
+    struct ah_op rms = spread(row_of(AH_OP_NORM_BACKWARD));
+    rms.u.rows.kind = AH_NORM_RMS;
+    CHECK_FAILS(ah_op_check(&rms, arenas, &err), err, AH_E_USAGE, "'dbias' is given, but not used");
+}
+
+static void test_op__embed_backward_leaves_out_what_is_frozen(void **state)
+{
+    struct ah_error err = {0};
+    (void)state;
+    struct ah_op op = spread(row_of(AH_OP_EMBED_BACKWARD));
+    op.u.embed.positions = 7;
+    op.arg[1] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, SPACING};
+    CHECK_OK(ah_op_check(&op, arenas, &err), err);
+    op = without(op, 0);
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'tokens' is given, but not used");
+    op = without(op, 3);
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'scratch' is given, but not used");
+    op = without(op, 5);
+    CHECK_OK(ah_op_check(&op, arenas, &err), err);
+    op = without(op, 1);
+    op.u.embed.positions = 0;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "neither 'dtable' nor");
 }
 
 static void test_op__refuses_what_no_form_uses(void **state)
@@ -333,6 +393,8 @@ int main(void)
         cmocka_unit_test(test_op__covers_what_it_says),
         cmocka_unit_test(test_op__ends_where_its_arena_ends),
         cmocka_unit_test(test_op__wants_every_operand),
+        cmocka_unit_test(test_op__norm_backward_leaves_out_what_is_frozen),
+        cmocka_unit_test(test_op__embed_backward_leaves_out_what_is_frozen),
         cmocka_unit_test(test_op__refuses_what_no_form_uses),
         cmocka_unit_test(test_op__refuses_sizes_that_wrap),
         cmocka_unit_test(test_op__refuses_dtypes),

@@ -4,8 +4,8 @@
  *
  * (1) done <= submitted <= done + capacity; both only grow. Ticket t lives in slot (t-1) % capacity from its
  *     submit until done >= t, so a job runs in its slot and nobody overwrites it.
- * (2) `submitted`, `stopping` and `error` change under `mutex` only. `done` and `code` change under it too,
- * and are atomic so that they can also be read without it; `done` is stored (release) after the job returned.
+ * (2) `submitted`, `stopping` and `error` change under `mutex` only. `done` and `code` change under it too, and
+ *     are atomic so that they can also be read without it; `done` is stored (release) after the job returned.
  * (3) No wake-up is lost: a sleeper tests its condition under `mutex` and sleeps on a condition variable of
  *     that mutex; who makes a condition true does so under `mutex` and then signals:
  *         work      lane thread      submitted > done, or stopping
@@ -38,6 +38,7 @@ struct lane_slot {
 
 struct ah_lane {
     pthread_t thread;
+    struct ah_threads_body body;
     pthread_mutex_t mutex;
     pthread_cond_t work;
     pthread_cond_t progress;
@@ -112,12 +113,11 @@ static void lane_run(struct ah_lane *lane, struct lane_slot *slot)
     lane_finish(lane, &span, rc, &err);
 }
 
-static void *lane_main(void *context)
+static void lane_main(void *context)
 {
     struct ah_lane *lane = context;
     for (struct lane_slot *slot = lane_next(lane); slot; slot = lane_next(lane))
         lane_run(lane, slot);
-    return NULL;
 }
 
 static void lane_destroy(struct ah_lane *lane)
@@ -144,9 +144,10 @@ int ah_lane_new(struct ah_lane **ret_lane, const struct ah_lane_options *options
         lane->slots = aligned_alloc(PAYLOAD_ALIGN, lane->capacity * sizeof *lane->slots);
     lane->spans = calloc(lane->n_spans, sizeof *lane->spans);
     strncpy(lane->name, options->name ? options->name : "lane", sizeof lane->name - 1);
+    lane->body = (struct ah_threads_body){lane_main, lane};
     int rc = lane->slots && lane->spans ? AH_OK : ah_error_memory(err);
     if (!rc)
-        rc = ah_threads_start(&lane->thread, lane->name, options->cpu, lane_main, lane, err);
+        rc = ah_threads_start(&lane->thread, lane->name, options->cpu, &lane->body, err);
     if (rc) {
         lane_destroy(lane);
         return rc;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run is a *round*. `cursor` packs the round's number (upper half) and how many of its chunks are unclaimed
- * (lower half); a chunk is claimed by compare-and-swap on the whole word, so a claim names its round.
+ * A run is a *round*, or several where it has very many chunks. `cursor` packs the round's number (upper half)
+ * and how many of its chunks are unclaimed (lower half); a chunk is claimed by compare-and-swap on the whole
+ * word, so a claim names its round.
  *
  * Invariants:
  *
@@ -25,7 +26,6 @@
 #include "base/threads.h"
 #include "base/threads_internal.h"
 
-#include <assert.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdalign.h>
@@ -39,10 +39,14 @@
 
 enum { SPIN_DEFAULT_US = 50, SPINS_PER_LOOK = 64, LINE_BYTES = 64 };
 
+/* Chunks of a round: far below what `cursor` can count, and so many that waiting between rounds costs nothing. */
+enum { ROUND_CHUNKS_MAX = 1 << 20 };
+
 struct pool_worker {
     struct ah_pool *pool; /* borrowed */
     unsigned number;
     pthread_t thread;
+    struct ah_threads_body body;
 };
 
 struct ah_pool {
@@ -119,14 +123,14 @@ static void pool_work(struct ah_pool *pool, unsigned worker)
         futex_wake(&pool->finished, 1);
 }
 
-static void *worker_main(void *context)
+static void worker_main(void *context)
 {
     struct pool_worker *self = context;
     struct ah_pool *pool = self->pool;
     for (;;) {
         uint32_t epoch = atomic_load(&pool->epoch);
         if (atomic_load(&pool->stopping))
-            return NULL;
+            return;
         pool_work(pool, self->number);
         if (spin_while(&pool->epoch, epoch, pool->spin_ns))
             continue;
@@ -141,10 +145,10 @@ static int pool_start(struct ah_pool *pool, const int *cpus, struct ah_error *er
 {
     for (unsigned i = 0; i + 1 < pool->threads; i++) {
         struct pool_worker *worker = &pool->workers[i];
-        *worker = (struct pool_worker){.pool = pool, .number = i + 1};
+        *worker = (struct pool_worker){.pool = pool, .number = i + 1, .body = {worker_main, worker}};
         char name[16];
         snprintf(name, sizeof name, "pool-%u", i + 1);
-        int rc = ah_threads_start(&worker->thread, name, cpus ? cpus[i + 1] : -1, worker_main, worker, err);
+        int rc = ah_threads_start(&worker->thread, name, cpus ? cpus[i + 1] : -1, &worker->body, err);
         if (rc)
             return rc;
         pool->started++;
@@ -204,6 +208,26 @@ static void pool_await(struct ah_pool *pool, uint32_t chunks)
     atomic_store(&pool->caller_sleeps, false);
 }
 
+static void pool_round(struct ah_pool *pool, ah_pool_fn *fn, void *context, uint32_t chunks)
+{
+    pool_open(pool, fn, context, chunks);
+    pool_work(pool, 0);
+    pool_await(pool, chunks);
+}
+
+/* A round in the middle of a run: its chunk 0 is the run's chunk `first`. */
+struct part {
+    ah_pool_fn *fn;
+    void *context;
+    size_t first;
+};
+
+static void run_part(void *context, size_t chunk, unsigned worker)
+{
+    const struct part *part = context;
+    part->fn(part->context, part->first + chunk, worker);
+}
+
 void ah_pool_run(struct ah_pool *pool, ah_pool_fn *fn, void *context, size_t chunks)
 {
     if (chunks <= 1 || ah_pool_threads(pool) == 1) {
@@ -211,10 +235,13 @@ void ah_pool_run(struct ah_pool *pool, ah_pool_fn *fn, void *context, size_t chu
             fn(context, chunk, 0);
         return;
     }
-    assert(chunks <= UINT32_MAX);
-    pool_open(pool, fn, context, (uint32_t)chunks);
-    pool_work(pool, 0);
-    pool_await(pool, (uint32_t)chunks);
+    struct part part = {.fn = fn, .context = context};
+    for (; chunks - part.first > ROUND_CHUNKS_MAX; part.first += ROUND_CHUNKS_MAX)
+        pool_round(pool, run_part, &part, ROUND_CHUNKS_MAX);
+    if (part.first == 0)
+        pool_round(pool, fn, context, (uint32_t)chunks);
+    else
+        pool_round(pool, run_part, &part, (uint32_t)(chunks - part.first));
 }
 
 void ah_pool_free(struct ah_pool *pool)

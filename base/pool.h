@@ -25,9 +25,8 @@ struct ah_pool;
 typedef void ah_pool_fn(void *context, size_t chunk, unsigned worker);
 
 struct ah_pool_options {
-    unsigned threads; /* participants, the caller included; 0: as many as this process may use */
-    const int
-        *cpus; /* (optional) one per participant; cpus[0] is for the caller, who pins itself; -1: free */
+    unsigned threads; /* participants, the caller included; 0: as many as the caller may use */
+    const int *cpus;  /* (optional) by participant; cpus[0] is for the caller, who pins itself; -1: free */
     unsigned spin_us; /* 0: default 50 */
 };
 
@@ -37,9 +36,10 @@ int ah_pool_new(struct ah_pool **ret_pool, const struct ah_pool_options *options
 /* Participants; 1 for a NULL pool. */
 unsigned ah_pool_threads(const struct ah_pool *pool);
 
-/* Runs fn for chunk 0..chunks-1 (fewer than 2^32) on all participants and returns when all are done. What the
- * caller wrote before is seen by every chunk, what chunks wrote is seen after. Allocates nothing. One caller
- * at a time, never from inside a chunk. A NULL pool runs everything on the caller. */
+/* Runs fn for chunk 0..chunks-1 on all participants and returns when all are done. What the caller wrote before
+ * is seen by every chunk, what chunks wrote is seen after. Allocates nothing. One caller at a time, never from
+ * inside a chunk. A NULL pool runs everything on the caller. Workers compute as ah_threads_use_ieee() says; a
+ * caller that is not a lane's thread sees to its own arithmetic. */
 void ah_pool_run(struct ah_pool *pool, ah_pool_fn *fn, void *context, size_t chunks);
 
 /* Ends and joins the workers. NULL is fine. */

@@ -4,15 +4,14 @@
 #include "base/threads_internal.h"
 
 #include <errno.h>
+#include <fenv.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <time.h>
 
-enum {
-    NS_PER_S = 1000000000,
-    MASK_SETS = 8
-}; /* eight sets of 1024 processors: the most Linux is built for */
+enum { NS_PER_S = 1000000000 };
+enum { MASK_SETS = 8 }; /* of 1024 processors each: the most Linux is built for */
 
 uint64_t ah_threads_now_ns(void)
 {
@@ -56,7 +55,20 @@ int ah_threads_pin(int cpu)
     return sched_setaffinity(0, sizeof sets, sets) ? AH_E_FAILED : AH_OK;
 }
 
-static int start_pinned(pthread_t *ret_thread, int cpu, void *(*run)(void *), void *context)
+void ah_threads_use_ieee(void)
+{
+    fesetenv(FE_DFL_ENV); /* clears flush-to-zero and denormals-are-zero too */
+}
+
+static void *thread_main(void *context)
+{
+    const struct ah_threads_body *body = context;
+    ah_threads_use_ieee();
+    body->run(body->context);
+    return NULL;
+}
+
+static int start_pinned(pthread_t *ret_thread, int cpu, struct ah_threads_body *body)
 {
     pthread_attr_t attributes;
     int rc = pthread_attr_init(&attributes);
@@ -73,17 +85,17 @@ static int start_pinned(pthread_t *ret_thread, int cpu, void *(*run)(void *), vo
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     if (!rc)
-        rc = pthread_create(ret_thread, &attributes, run, context);
+        rc = pthread_create(ret_thread, &attributes, thread_main, body);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     return rc;
 }
 
-int ah_threads_start(pthread_t *ret_thread, const char *name, int cpu, void *(*run)(void *), void *context,
+int ah_threads_start(pthread_t *ret_thread, const char *name, int cpu, struct ah_threads_body *body,
                      struct ah_error *err)
 {
     pthread_t thread;
-    int rc = start_pinned(&thread, cpu, run, context);
+    int rc = start_pinned(&thread, cpu, body);
     if (rc && cpu >= 0)
         return ah_error_set(
             err, AH_E_FAILED,

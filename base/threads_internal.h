@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How pool and lane start a thread: named, and pinned before its first instruction, so that a processor the
- * kernel refuses is an error of the creator.
+ * How pool and lane start a thread: named, pinned before its first instruction, so that a processor the kernel
+ * refuses is an error of the creator, and with the arithmetic of ah_threads_use_ieee().
  */
 #ifndef AH_BASE_THREADS_INTERNAL_H
 #define AH_BASE_THREADS_INTERNAL_H
@@ -10,9 +10,15 @@
 
 #include <pthread.h>
 
+/* What a thread does. */
+struct ah_threads_body {
+    void (*run)(void *context);
+    void *context;
+};
+
 /* cpu < 0: not pinned. AH_E_FAILED names thread and processor. Signals are blocked in the thread: they belong
- * to the program's own threads. */
-int ah_threads_start(pthread_t *ret_thread, const char *name, int cpu, void *(*run)(void *), void *context,
+ * to the program's own threads. `body` is borrowed until the thread has ended. */
+int ah_threads_start(pthread_t *ret_thread, const char *name, int cpu, struct ah_threads_body *body,
                      struct ah_error *err);
 
 #endif

@@ -81,6 +81,26 @@ static void test_pool__every_chunk_runs_once(void **state)
     }
 }
 
+static void sum_chunk(void *context, size_t chunk, unsigned worker)
+{
+    uint64_t *sums = context;
+    sums[8 * worker] += chunk;
+    sums[8 * worker + 1]++;
+}
+
+/* More chunks than one round can have. */
+static void test_pool__millions_of_chunks(void **state)
+{
+    (void)state;
+    const uint64_t chunks = (2 << 20) + 12345;
+    uint64_t sums[16] = {0};
+    struct ah_pool *pool = new_pool(2, 0);
+    ah_pool_run(pool, sum_chunk, sums, chunks);
+    assert_int_equal(sums[0] + sums[8], chunks * (chunks - 1) / 2);
+    assert_int_equal(sums[1] + sums[9], chunks);
+    ah_pool_free(pool);
+}
+
 static void test_pool__null_runs_on_the_caller(void **state)
 {
     (void)state;
@@ -275,6 +295,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pool__every_chunk_runs_once),
+        cmocka_unit_test(test_pool__millions_of_chunks),
         cmocka_unit_test(test_pool__null_runs_on_the_caller),
         cmocka_unit_test(test_pool__ten_thousand_tiny_runs),
         cmocka_unit_test(test_pool__runs_at_any_moment_of_falling_asleep),

@@ -3,6 +3,7 @@
 
 #include "tests/support/check.h"
 
+#include <fenv.h>
 #include <pthread.h>
 #include <sched.h>
 #include <time.h>
@@ -65,12 +66,79 @@ static void test_threads__pin(void **state)
     assert_true(ok);
 }
 
+enum { ARITHMETIC_CHUNKS = 200 };
+
+/* Flushes denormals to zero where the processor can, and rounds upward: what threads would inherit. */
+static void spoil_arithmetic(void)
+{
+    fesetround(FE_UPWARD);
+#if defined(__x86_64__)
+    __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040u);
+#elif defined(__aarch64__)
+    uint64_t control;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+    __asm__ volatile("msr fpcr, %0" : : "r"(control | 1u << 24));
+#endif
+}
+
+static int arithmetic_is_ieee(void)
+{
+    volatile float least = 0x1p-149f, normal = 0x1p-126f, one = 1, tiny = 0x1p-40f;
+    volatile float denormal = normal * 0.5f; /* FTZ makes it 0 */
+    volatile float twice = least + least;    /* DAZ makes it 0 */
+    volatile float sum = one + tiny;         /* rounding upward makes it greater than 1 */
+    return denormal > 0 && twice > 0 && sum <= 1;
+}
+
+static int job_arithmetic(void *payload, struct ah_error *err)
+{
+    (void)err;
+    **(int **)payload = arithmetic_is_ieee();
+    return AH_OK;
+}
+
+static void chunk_arithmetic(void *context, size_t chunk, unsigned worker)
+{
+    int *ieee = context;
+    ieee[chunk] = worker ? arithmetic_is_ieee() : -1;
+    ah_threads_sleep_until_ns(ah_threads_now_ns() + 20000); /* the worker gets its turn */
+}
+
+static void test_threads__arithmetic_is_not_inherited(void **state)
+{
+    (void)state;
+    int in_lane = 0, *in_lane_at = &in_lane, in_pool[ARITHMETIC_CHUNKS], by_worker = 0;
+    struct ah_lane *lane = NULL;
+    struct ah_pool *pool = NULL;
+    spoil_arithmetic();
+    int spoiled = !arithmetic_is_ieee();
+    int rc = ah_lane_new(&lane, &(struct ah_lane_options){.cpu = -1}, NULL);
+    rc = rc ? rc : ah_pool_new(&pool, &(struct ah_pool_options){.threads = 2}, NULL);
+    ah_threads_use_ieee();
+    assert_true(spoiled && arithmetic_is_ieee());
+    assert_int_equal(rc, AH_OK);
+    struct ah_lane_job job = {
+        .run = job_arithmetic, .payload = &in_lane_at, .payload_bytes = sizeof in_lane_at};
+    assert_int_equal(ah_lane_submit(lane, &job, NULL), AH_OK);
+    assert_int_equal(ah_lane_wait(lane, 1), AH_OK);
+    assert_true(in_lane);
+    ah_pool_run(pool, chunk_arithmetic, in_pool, ARITHMETIC_CHUNKS);
+    for (int i = 0; i < ARITHMETIC_CHUNKS; i++) {
+        assert_int_not_equal(in_pool[i], 0);
+        by_worker += in_pool[i] == 1;
+    }
+    assert_true(by_worker > 0);
+    ah_pool_free(pool);
+    ah_lane_free(lane);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads__clock_grows_and_sleep_is_not_early),
         cmocka_unit_test(test_threads__cpus_are_the_affinity_mask),
         cmocka_unit_test(test_threads__pin),
+        cmocka_unit_test(test_threads__arithmetic_is_not_inherited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
  */
 #include "runtime/device/op.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -74,7 +75,8 @@ static const struct operand_rule operand_rules[AH_OP_KINDS][AH_OP_ARGS] = {
     [AH_OP_ACCUMULATE] = {{"dst", INOUT, FP32, {COUNT}, REQUIRED, 0, 0},
                           {"src", IN, FREE, {COUNT}, REQUIRED, 0, 0}},
     [AH_OP_MATMUL] = {{"c", OUT, FREE, {M, N}, REQUIRED, 0, 0}, {"a", IN, FREE, {M, K}, REQUIRED, 0, 0},
-                      {"b", IN, LIKE_PREVIOUS, {K, N}, REQUIRED, 0, 0}, {"bias", IN, FREE, {N}, BY_OP, 0, 0}},
+                      {"b", IN, LIKE_PREVIOUS, {K, N}, REQUIRED, 0, 0}, {"bias", IN, FREE, {N}, BY_OP, 0, 0},
+                      {"aux", OUT, FREE, {M, N}, BY_OP, 0, 0}},
     [AH_OP_COLUMN_SUM] = {{"dst", OUT, FREE, {WIDTH}, REQUIRED, 0, 0},
                           {"src", IN, FREE, {ROWS, WIDTH}, REQUIRED, 0, 0}},
     [AH_OP_NORM] = {{"y", OUT, FREE, {ROWS, WIDTH}, REQUIRED, 0, 0}, {"x", IN, FREE, {ROWS, WIDTH}, REQUIRED, 0, 0},
@@ -120,12 +122,12 @@ static const struct operand_rule operand_rules[AH_OP_KINDS][AH_OP_ARGS] = {
                      {"table", IN, FREE, {VOCABULARY, WIDTH}, REQUIRED, 0, 0},
                      {"positions_table", IN, FREE, {POSITIONS, WIDTH}, BY_OP, 0, 0},
                      {"tokens", IN, WORD, {ROWS}, REQUIRED, 0, 0},
-                     {"positions", IN, WORD, {ROWS}, OPTIONAL, 0, 0}},
+                     {"positions", IN, WORD, {ROWS}, BY_OP, 0, 0}},
     [AH_OP_EMBED_BACKWARD] = {{"dtable", INOUT, FREE, {VOCABULARY, WIDTH}, OPTIONAL, 0, 0},
                               {"dpositions_table", INOUT, FREE, {POSITIONS, WIDTH}, BY_OP, 0, 0},
                               {"dy", IN, FREE, {ROWS, WIDTH}, REQUIRED, 0, 0},
                               {"tokens", IN, WORD, {ROWS}, BY_OP, 0, 0},
-                              {"positions", IN, WORD, {ROWS}, OPTIONAL, 0, 0},
+                              {"positions", IN, WORD, {ROWS}, BY_OP, 0, 0},
                               {"scratch", OUT, WORD, {TWO, ROWS}, BY_OP, 0, 0}},
     [AH_OP_GATHER] = {{"dst", OUT, FREE, {ROWS, WIDTH}, REQUIRED, 0, 0},
                       {"table", IN, FREE, {VOCABULARY, WIDTH}, REQUIRED, 0, 0},
@@ -133,7 +135,8 @@ static const struct operand_rule operand_rules[AH_OP_KINDS][AH_OP_ARGS] = {
     [AH_OP_CROSS_ENTROPY] = {{"loss", OUT, FP32, {ROWS}, REQUIRED, 0, 0},
                              {"logits", INOUT, FREE, {ROWS, VOCABULARY}, REQUIRED, 0, 0},
                              {"targets", IN, WORD, {ROWS}, REQUIRED, 0, 0},
-                             {"mask", IN, BYTE, {ROWS}, OPTIONAL, 0, 0}},
+                             {"mask", IN, BYTE, {ROWS}, OPTIONAL, 0, 0},
+                             {"scale", IN, FP32, {ONE}, REQUIRED, 0, 0}},
     [AH_OP_SUM_SQUARES] = {{"dst", OUT, DOUBLE, {ONE}, REQUIRED, 0, 0}, {"src", IN, FREE, {COUNT}, REQUIRED, 0, 0}},
     [AH_OP_CLIP] = {{"scalars", INOUT, SCALARS, {ONE}, REQUIRED, 0, 0}, {"sums", IN, DOUBLE, {COUNT}, REQUIRED, 0, 0}},
     [AH_OP_ADAMW] = {{"master", INOUT, FP32, {COUNT}, REQUIRED, 0, 0}, {"m", INOUT, FREE, {COUNT}, REQUIRED, 0, 0},
@@ -197,9 +200,16 @@ static void sizes_matmul(const struct ah_op *op, struct op_sizes *sizes)
         sizes->wrong = "epilogue is unknown";
     if (matmul->accumulate && op->arg[0].dtype != AH_FP32)
         sizes->wrong = "accumulating needs c in fp32";
-    bool narrows = op->arg[0].dtype != AH_FP32 || (has_bias && op->arg[3].dtype != AH_FP32);
+    bool gelu = matmul->epilogue == AH_EPILOGUE_BIAS_GELU;
+    sizes->use[4] = gelu ? USABLE : UNUSED;
+    if (gelu && matmul->accumulate)
+        sizes->wrong = "a product with gelu does not accumulate";
+    if (!isfinite(matmul->alpha))
+        sizes->wrong = "alpha is not finite";
+    bool narrows = op->arg[0].dtype != AH_FP32 || (has_bias && op->arg[3].dtype != AH_FP32) ||
+                   (is_present(op, 4) && op->arg[4].dtype != AH_FP32);
     if (op->arg[1].dtype == AH_FP32 && narrows)
-        sizes->wrong = "a product of fp32 has c and bias in fp32";
+        sizes->wrong = "a product of fp32 has c, bias and aux in fp32";
 }
 
 static void sizes_rows(const struct ah_op *op, struct op_sizes *sizes)
@@ -239,6 +249,28 @@ static void sizes_norm_backward(const struct ah_op *op, struct op_sizes *sizes)
         sizes->wrong = "none of 'dx', 'dgain', 'dbias' is given";
 }
 
+/* Without positions, row r has position r % seq: all of them lie in the table. */
+static void check_positions(const struct ah_op *op, size_t positions, uint64_t seq, struct op_sizes *sizes)
+{
+    if (is_present(op, positions) && seq != 0)
+        sizes->wrong = "seq is given beside positions";
+    if (!is_present(op, positions) && (seq == 0 || seq > sizes->of[POSITIONS]))
+        sizes->wrong = "without positions, seq is at least 1 and at most the rows of the table";
+}
+
+/* The position table and the positions of an embedding, operands `table` and `positions`. */
+static void check_embed_positions(const struct ah_op *op, size_t table, size_t positions,
+                                  struct op_sizes *sizes)
+{
+    const struct ah_op_embed *embed = &op->u.embed;
+    sizes->use[table] = embed->positions ? NEEDED : UNUSED;
+    sizes->use[positions] = embed->positions ? USABLE : UNUSED;
+    if (embed->positions)
+        check_positions(op, positions, embed->seq, sizes);
+    else if (embed->seq)
+        sizes->wrong = "seq is given without a position table";
+}
+
 static void sizes_rope(const struct ah_op *op, struct op_sizes *sizes)
 {
     const struct ah_op_rope *rope = &op->u.rope;
@@ -251,6 +283,7 @@ static void sizes_rope(const struct ah_op *op, struct op_sizes *sizes)
         sizes->wrong = "head_dim is odd";
     if (rope->row_stride < sizes->of[Q_WIDTH])
         sizes->wrong = "row_stride is less than heads * head_dim";
+    check_positions(op, 2, rope->seq, sizes);
 }
 
 static void sizes_attention(const struct ah_op *op, struct op_sizes *sizes)
@@ -275,21 +308,21 @@ static void sizes_embed(const struct ah_op *op, struct op_sizes *sizes)
     sizes->of[WIDTH] = embed->width;
     sizes->of[VOCABULARY] = embed->vocabulary;
     sizes->of[POSITIONS] = embed->positions;
-    if (op->kind == AH_OP_GATHER && embed->positions)
+    if (op->kind == AH_OP_GATHER && (embed->positions || embed->seq))
         sizes->wrong = "gather has no position table";
 }
 
 static void sizes_embed_forward(const struct ah_op *op, struct op_sizes *sizes)
 {
     sizes_embed(op, sizes);
-    sizes->use[2] = op->u.embed.positions ? NEEDED : UNUSED;
+    check_embed_positions(op, 2, 4, sizes);
 }
 
 /* A frozen table has no gradient; a frozen position table is left out with positions = 0. */
 static void sizes_embed_backward(const struct ah_op *op, struct op_sizes *sizes)
 {
     sizes_embed(op, sizes);
-    sizes->use[1] = op->u.embed.positions ? NEEDED : UNUSED;
+    check_embed_positions(op, 1, 4, sizes);
     sizes->use[3] = sizes->use[5] = is_present(op, 0) ? NEEDED : UNUSED;
     if (!is_present(op, 0) && !is_present(op, 1))
         sizes->wrong = "neither 'dtable' nor 'dpositions_table' is given";
@@ -312,8 +345,10 @@ static void sizes_adamw(const struct ah_op *op, struct op_sizes *sizes)
 {
     uint64_t end;
     sizes->of[COUNT] = op->u.adamw.count;
-    if (__builtin_add_overflow(op->u.adamw.first_element, op->u.adamw.count, &end))
-        sizes->wrong = "first_element overflows";
+    if (__builtin_add_overflow(op->u.adamw.first_element, op->u.adamw.count, &end) || end > AH_OP_ADAMW_END)
+        sizes->wrong = "first_element + count is more than 2^42";
+    if (op->u.adamw.block >= AH_OP_ADAMW_BLOCKS)
+        sizes->wrong = "block is not below 2^16";
 }
 
 static void sizes_call(const struct ah_op *op, struct op_sizes *sizes)

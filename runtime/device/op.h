@@ -20,7 +20,9 @@
  *   cast                dst, src                         round to nearest even
  *   add                 dst, a, b                        dst may be a or b
  *   accumulate          dst (fp32), src                  dst += src, in fp32
- *   matmul              c, a, b, bias?                   c = a op b (+ bias) (+ c when accumulating)
+ *   matmul              c, a, b, bias?, aux?             c = alpha (a op b) (+ bias) (+ c when accumulating);
+ *                                                        gelu: c = gelu_tanh(x), x = alpha (a op b) + bias; x
+ *                                                        goes to aux, for backward, where aux is given
  *   column_sum          dst, src                         sums over rows: a bias gradient
  *   norm                y, x, gain, bias?, stats         stats: fp32 mean (layer only), 1/deviation of each row;
  *                                                        bias: layer only
@@ -30,7 +32,7 @@
  *   rope                x, table, positions?             in place; table: fp32 (cos, sin) pairs of each position;
  *                                                        `inverse` for backward
  *   attention           out, lse, q, k, v, docs?         lse: fp32 (batch, heads, seq); docs: u32 of each token,
- *                                                        where its document starts
+ *                                                        where its document starts; absent: at 0
  *   attention_backward  dq, dk, dv, dout, q, k, v, out, lse, docs?, scratch
  *   activation          y, x, up?                        gelu(x), or silu(x) * up
  *   activation_backward dx, dup?, dy, x, up?             dx may be dy, and neither x nor up
@@ -39,12 +41,21 @@
  *                                                        adds to the tables, at least one; tokens and scratch
  *                                                        with dtable, else absent
  *   gather              dst, table, tokens               rows of a host table
- *   cross_entropy       loss, logits, targets, mask?     loss: fp32 of each row, 0 where masked; logits become
- *                                                        their gradient
+ *   cross_entropy       loss, logits, targets, mask?, scale
+ *                                                        loss: fp32 of each row, 0 where masked; logits become
+ *                                                        their gradient times scale: one fp32, 1 / unmasked tokens
+ *                                                        of the batch, in an arena so that orders can be replayed
+ *                                                        with another mask
  *   sum_squares         dst (one double), src            the canonical reduction
  *   clip                scalars, sums                    grad_scale from the norm of all blocks
  *   adamw               master, m, v, gradient, weight?, scalars     master fp32; m and v of one dtype
  *   call                -                                a function of the runtime
+ *
+ * POSITIONS, u32 of each token, say which row of a table belongs to it; absent: row r has position r % seq.
+ *
+ * INDICES. Tokens and targets are below `vocabulary`, positions below the rows of their table, and docs[r] is
+ * the place within its sequence, at most r's own, where r's document starts. Ops do not look: whoever reads
+ * the data has checked every index once, before it reaches an arena. An extent therefore covers whole tables.
  *
  * An output that a frozen tensor does not need is absent where "?" says so. attention_backward always writes
  * all three: they come from one pass over the same scores, in one packed matrix.
@@ -112,13 +123,14 @@ struct ah_op_count {
     float value; /* fill only */
 };
 
-/* nn: a (m,k) b (k,n); nt: a (m,k) b (n,k); tn: a (k,m) b (k,n); c (m,n). Products accumulate in fp32. c
- * and bias are fp32 where a and b are, else either. */
+/* nn: a (m,k) b (k,n); nt: a (m,k) b (n,k); tn: a (k,m) b (k,n); c (m,n). Products accumulate in fp32. c,
+ * bias and aux are fp32 where a and b are, else either. */
 struct ah_op_matmul {
     uint32_t form; /* enum ah_matmul_form */
     uint32_t epilogue;
     uint64_t m, n, k;
     bool accumulate; /* c += product, added in fp32; c must be fp32 */
+    float alpha;     /* scales the product in fp32, before what is added; 0 means 1 */
 };
 
 struct ah_op_rows {
@@ -145,6 +157,7 @@ struct ah_op_rope {
     uint32_t head_dim;
     uint32_t row_stride;
     uint32_t table_rows; /* positions in the table of (cos, sin) */
+    uint32_t seq;        /* without positions, <= table_rows; else 0 */
     bool inverse;
 };
 
@@ -153,12 +166,12 @@ struct ah_op_embed {
     uint64_t width;
     uint64_t vocabulary;
     uint64_t positions; /* rows of the position table; 0: none */
+    uint64_t seq;       /* with a position table and without positions, <= positions; else 0 */
 };
 
 struct ah_op_cross_entropy {
     uint64_t rows;
     uint64_t vocabulary;
-    float scale; /* of the gradient: 1 / unmasked tokens of the batch */
 };
 
 struct ah_op_clip {
@@ -166,10 +179,14 @@ struct ah_op_clip {
     double limit;  /* 0: no clipping, the norm is only recorded */
 };
 
+/* Bounds of the names of stochastic rounding's random bits (base/philox.h): elements of a block, blocks. */
+#define AH_OP_ADAMW_END (UINT64_C(1) << 42)
+enum { AH_OP_ADAMW_BLOCKS = 1 << 16 };
+
 struct ah_op_adamw {
     uint64_t count;
-    uint64_t first_element; /* of the block's flat vector: keys stochastic rounding */
-    uint32_t block;
+    uint64_t first_element; /* of the block's flat vector; its end is at most AH_OP_ADAMW_END */
+    uint32_t block;         /* below AH_OP_ADAMW_BLOCKS */
     bool decay;
 };
 

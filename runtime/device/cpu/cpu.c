@@ -29,8 +29,7 @@ static void describe(struct ah_device_info *ret_info, const struct ah_topology *
     *ret_info = (struct ah_device_info){.size = sizeof *ret_info, .kind = AH_DEVICE_CPU};
     memcpy(ret_info->name, topology->cpu_model, sizeof ret_info->name - 1);
     ret_info->memory_bytes = memory->usable_bytes;
-    ret_info->free_bytes =
-        memory->available_bytes < memory->usable_bytes ? memory->available_bytes : memory->usable_bytes;
+    ret_info->free_bytes = memory->available_bytes;
     ret_info->bf16 = ah_matmul_has_bf16();
     for (unsigned kind = 0; kind < AH_OP_KINDS; kind++)
         ret_info->supports[kind] = ah_cpu_supports((enum ah_op_kind)kind);
@@ -59,14 +58,12 @@ static int check_capacity(const struct ah_device_options *options, const struct 
     for (unsigned arena = 1; arena < AH_ARENA_KINDS; arena++)
         if (__builtin_add_overflow(bytes, options->arena_bytes[arena], &bytes))
             bytes = UINT64_MAX;
-    uint64_t free_bytes =
-        memory->available_bytes < memory->usable_bytes ? memory->available_bytes : memory->usable_bytes;
-    if (bytes > free_bytes) {
+    if (bytes > memory->available_bytes) {
         char asked[AH_UNITS_TEXT_MAX];
         char has[AH_UNITS_TEXT_MAX];
-        return ah_error_set(err, AH_E_CAPACITY,
-                            "device 'cpu': arenas of %s are asked for, and this machine has %s free",
-                            ah_units_print_bytes(asked, bytes), ah_units_print_bytes(has, free_bytes));
+        return ah_error_set(
+            err, AH_E_CAPACITY, "device 'cpu': arenas of %s are asked for, and this machine has %s free",
+            ah_units_print_bytes(asked, bytes), ah_units_print_bytes(has, memory->available_bytes));
     }
     return AH_OK;
 }
@@ -131,8 +128,7 @@ static int open_lanes(struct ah_cpu_device *cpu, const struct ah_topology *topol
                       const struct ah_device_options *options, struct ah_error *err)
 {
     struct ah_placement placement;
-    ah_placement_choose(&placement, topology->cpus, topology->threads, topology->cores,
-                        options->compute_threads, options->host_threads);
+    ah_placement_choose(&placement, topology, options->compute_threads, options->host_threads);
     int rc = open_pooled_lane(&cpu->lanes[AH_LANE_COMPUTE], "compute", placement.compute, placement.n_compute,
                               options, err);
     if (!rc)
@@ -216,6 +212,10 @@ static int check_matmul(const struct ah_op *op, struct ah_error *err)
     if (op->u.matmul.epilogue == AH_EPILOGUE_BIAS_GELU)
         return ah_error_set(err, AH_E_UNSUPPORTED,
                             "device 'cpu' cannot do op 'matmul' with gelu fused; use matmul and activation");
+    if (op->u.matmul.alpha != 0 && op->u.matmul.alpha != 1)
+        return ah_error_set(err, AH_E_UNSUPPORTED,
+                            "device 'cpu' cannot do op 'matmul' with alpha %g, only with 1",
+                            (double)op->u.matmul.alpha);
     if (op->arg[1].dtype == AH_BF16 && !ah_matmul_has_bf16())
         return ah_error_set(err, AH_E_UNSUPPORTED,
                             "device 'cpu' cannot do op 'matmul' in bf16 on this processor; use fp32");

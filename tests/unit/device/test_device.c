@@ -192,9 +192,10 @@ static void test_device__names_what_it_cannot(void **state)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_noted();
-    struct ah_op rope = {.kind = AH_OP_ROPE,
-                         .arg = {{AH_ARENA_DEVICE, AH_FP32, 0}, {AH_ARENA_DEVICE, AH_FP32, 64}},
-                         .u.rope = {.rows = 1, .heads = 1, .head_dim = 2, .row_stride = 2, .table_rows = 1}};
+    struct ah_op rope = {
+        .kind = AH_OP_ROPE,
+        .arg = {{AH_ARENA_DEVICE, AH_FP32, 0}, {AH_ARENA_DEVICE, AH_FP32, 64}},
+        .u.rope = {.rows = 1, .heads = 1, .head_dim = 2, .row_stride = 2, .table_rows = 1, .seq = 1}};
     (void)state;
     CHECK_FAILS(submit(device, AH_LANE_COMPUTE, rope, NULL, &err), err, AH_E_UNSUPPORTED,
                 "device 'noted' cannot do op 'rope'");

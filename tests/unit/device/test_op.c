@@ -7,6 +7,7 @@
 
 #include "tests/support/check.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { SPACING = 1 << 20 };
@@ -40,10 +41,12 @@ static const struct row rows[] = {
     {{.kind = AH_OP_CAST, .u.elements = {13, 0}}, "bf", {{"dst", OUT, 26}, {"src", IN, 52}}},
     {{.kind = AH_OP_ADD, .u.elements = {13, 0}}, "fbf", {{"dst", OUT, 52}, {"a", IN, 26}, {"b", IN, 52}}},
     {{.kind = AH_OP_ACCUMULATE, .u.elements = {13, 0}}, "fb", {{"dst", BOTH, 52}, {"src", IN, 26}}},
-    {{.kind = AH_OP_MATMUL, .u.matmul = {.m = 3, .n = 5, .k = 7}}, "bbb-",
-     {{"c", OUT, 30}, {"a", IN, 42}, {"b", IN, 70}, {"bias", 0, 0}}},
+    {{.kind = AH_OP_MATMUL, .u.matmul = {.m = 3, .n = 5, .k = 7}}, "bbb--",
+     {{"c", OUT, 30}, {"a", IN, 42}, {"b", IN, 70}, {"bias", 0, 0}, {"aux", 0, 0}}},
     {{.kind = AH_OP_MATMUL, .u.matmul = {.m = 3, .n = 5, .k = 7, .form = AH_MATMUL_TN, .accumulate = true,
       .epilogue = AH_EPILOGUE_BIAS}}, "fbbf", {{"c", BOTH, 60}, {"a", IN, 42}, {"b", IN, 70}, {"bias", IN, 20}}},
+    {{.kind = AH_OP_MATMUL, .u.matmul = {.m = 3, .n = 5, .k = 7, .alpha = 0.5f, .epilogue = AH_EPILOGUE_BIAS_GELU}},
+     "bbbbf", {{"c", OUT, 30}, {"a", IN, 42}, {"b", IN, 70}, {"bias", IN, 10}, {"aux", OUT, 60}}},
     {{.kind = AH_OP_COLUMN_SUM, .u.rows = {.rows = 3, .width = 5}}, "fb", {{"dst", OUT, 20}, {"src", IN, 30}}},
     {{.kind = AH_OP_NORM, .u.rows = {.rows = 3, .width = 5, .kind = AH_NORM_LAYER}}, "bbfff",
      {{"y", OUT, 30}, {"x", IN, 30}, {"gain", IN, 20}, {"bias", IN, 20}, {"stats", OUT, 24}}},
@@ -54,6 +57,8 @@ static const struct row rows[] = {
       {"stats", IN, 520}, {"scratch", OUT, 80}}},
     {{.kind = AH_OP_ROPE, .u.rope = {.rows = 3, .heads = 2, .head_dim = 4, .row_stride = 11, .table_rows = 7}}, "bff",
      {{"x", BOTH, 60}, {"table", IN, 112}, {"positions", IN, 12}}},
+    {{.kind = AH_OP_ROPE, .u.rope = {.rows = 6, .heads = 2, .head_dim = 4, .row_stride = 8, .table_rows = 7, .seq = 3}},
+     "bf-", {{"x", BOTH, 96}, {"table", IN, 112}, {"positions", 0, 0}}},
     {{.kind = AH_OP_ATTENTION, .u.attention = {.batch = 2, .seq = 3, .heads = 4, .kv_heads = 2, .head_dim = 5,
       .row_stride = 40}}, "bfbbbf", {{"out", OUT, 240}, {"lse", OUT, 96}, {"q", IN, 440}, {"k", IN, 420},
       {"v", IN, 420}, {"docs", IN, 24}}},
@@ -74,8 +79,8 @@ static const struct row rows[] = {
       {"scratch", OUT, 24}}},
     {{.kind = AH_OP_GATHER, .u.embed = {.rows = 3, .width = 5, .vocabulary = 11}}, "bbf",
      {{"dst", OUT, 30}, {"table", IN, 110}, {"tokens", IN, 12}}},
-    {{.kind = AH_OP_CROSS_ENTROPY, .u.cross_entropy = {.rows = 3, .vocabulary = 11}}, "fbff",
-     {{"loss", OUT, 12}, {"logits", BOTH, 66}, {"targets", IN, 12}, {"mask", IN, 3}}},
+    {{.kind = AH_OP_CROSS_ENTROPY, .u.cross_entropy = {.rows = 3, .vocabulary = 11}}, "fbfff",
+     {{"loss", OUT, 12}, {"logits", BOTH, 66}, {"targets", IN, 12}, {"mask", IN, 3}, {"scale", IN, 4}}},
     {{.kind = AH_OP_SUM_SQUARES, .u.elements = {13, 0}}, "fb", {{"dst", OUT, 8}, {"src", IN, 26}}},
     {{.kind = AH_OP_CLIP, .u.clip = {3, 1.0}}, "ff",
      {{"scalars", BOTH, sizeof(struct ah_adamw_scalars)}, {"sums", IN, 24}}},
@@ -87,6 +92,15 @@ static const struct row rows[] = {
 /* clang-format on */
 
 enum { ROWS = sizeof rows / sizeof rows[0] };
+
+/* The first row of a kind. */
+static const struct row *row_of(enum ah_op_kind kind)
+{
+    size_t i = 0;
+    while (rows[i].op.kind != kind)
+        i++;
+    return &rows[i];
+}
 
 /* The op with every operand of its list in the device arena, far from the others. */
 static struct ah_op spread(const struct row *row)
@@ -153,8 +167,7 @@ static void test_op__ends_where_its_arena_ends(void **state)
 static void test_op__wants_every_operand(void **state)
 {
     struct ah_error err = {0};
-    static const char *const optional[] = {"bias", "dx",        "dgain", "dbias",
-                                           "docs", "positions", "mask",  "weight"};
+    static const char *const optional[] = {"bias", "dx", "dgain", "dbias", "docs", "mask", "weight", "aux"};
     (void)state;
     for (size_t i = 0; i < ROWS; i++)
         for (size_t j = 0; rows[i].dtypes[j]; j++) {
@@ -164,20 +177,14 @@ static void test_op__wants_every_operand(void **state)
                 if (op.kind != AH_OP_MATMUL && op.kind != AH_OP_ACTIVATION_BACKWARD &&
                     !strcmp(optional[k], rows[i].operands[j].name))
                     may_miss = true;
+            if (op.kind == AH_OP_MATMUL && j == 4)
+                may_miss = true;
             op.arg[j].arena = AH_ARENA_NONE;
             if (may_miss)
                 CHECK_OK(ah_op_check(&op, arenas, &err), err);
             else
                 CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, rows[i].operands[j].name);
         }
-}
-
-static const struct row *row_of(enum ah_op_kind kind)
-{
-    size_t i = 0;
-    while (rows[i].op.kind != kind)
-        i++;
-    return &rows[i];
 }
 
 static struct ah_op without(struct ah_op op, size_t i)
@@ -217,6 +224,7 @@ static void test_op__embed_backward_leaves_out_what_is_frozen(void **state)
     (void)state;
     struct ah_op op = spread(row_of(AH_OP_EMBED_BACKWARD));
     op.u.embed.positions = 7;
+    op.u.embed.seq = 3;
     op.arg[1] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, SPACING};
     CHECK_OK(ah_op_check(&op, arenas, &err), err);
     op = without(op, 0);
@@ -226,21 +234,83 @@ static void test_op__embed_backward_leaves_out_what_is_frozen(void **state)
     op = without(op, 5);
     CHECK_OK(ah_op_check(&op, arenas, &err), err);
     op = without(op, 1);
-    op.u.embed.positions = 0;
+    op.u.embed.positions = op.u.embed.seq = 0;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "neither 'dtable' nor");
+}
+
+/* Without positions row r has position r % seq, which must lie in the table whatever r is. */
+static void test_op__counts_positions_or_is_given_them(void **state)
+{
+    struct ah_error err = {0};
+    (void)state;
+    struct ah_op rope = without(spread(row_of(AH_OP_ROPE)), 2);
+    struct ah_op embed = without(spread(row_of(AH_OP_EMBED)), 4);
+    CHECK_FAILS(ah_op_check(&rope, arenas, &err), err, AH_E_USAGE, "without positions, seq");
+    CHECK_FAILS(ah_op_check(&embed, arenas, &err), err, AH_E_USAGE, "without positions, seq");
+    rope.u.rope.seq = 7;
+    embed.u.embed.seq = 7;
+    CHECK_OK(ah_op_check(&rope, arenas, &err), err);
+    CHECK_OK(ah_op_check(&embed, arenas, &err), err);
+    rope.u.rope.seq = 8;
+    embed.u.embed.seq = 8;
+    CHECK_FAILS(ah_op_check(&rope, arenas, &err), err, AH_E_USAGE, "the rows of the table");
+    CHECK_FAILS(ah_op_check(&embed, arenas, &err), err, AH_E_USAGE, "the rows of the table");
+    rope = spread(row_of(AH_OP_ROPE));
+    rope.u.rope.seq = 3;
+    CHECK_FAILS(ah_op_check(&rope, arenas, &err), err, AH_E_USAGE, "seq is given beside positions");
+    embed = without(spread(row_of(AH_OP_EMBED)), 2);
+    embed.u.embed.positions = 0;
+    CHECK_FAILS(ah_op_check(&embed, arenas, &err), err, AH_E_USAGE, "'positions' is given, but not used");
+}
+
+/* The names of random bits have 40 bits for four elements and 16 for the block. */
+static void test_op__adamw_keeps_to_the_random_numbers_names(void **state)
+{
+    struct ah_error err = {0};
+    (void)state;
+    struct ah_op op = spread(row_of(AH_OP_ADAMW));
+    op.u.adamw.block = 65535;
+    op.u.adamw.first_element = (UINT64_C(4) << 40) - op.u.adamw.count;
+    CHECK_OK(ah_op_check(&op, arenas, &err), err);
+    op.u.adamw.first_element++;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'adamw': first_element + count is more");
+    op.u.adamw.first_element = 0;
+    op.u.adamw.block = 65536;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'adamw': block is not below 2^16");
+}
+
+static void test_op__matmul_has_aux_with_gelu_only(void **state)
+{
+    struct ah_error err = {0};
+    (void)state;
+    struct ah_op op = spread(row_of(AH_OP_MATMUL) + 2);
+    CHECK_OK(ah_op_check(&op, arenas, &err), err);
+    op.u.matmul.epilogue = AH_EPILOGUE_BIAS;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'aux' is given, but not used");
+    op = spread(row_of(AH_OP_MATMUL) + 2);
+    op.arg[0].dtype = AH_FP32;
+    op.u.matmul.accumulate = true;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "gelu does not accumulate");
+    op = spread(row_of(AH_OP_MATMUL));
+    op.u.matmul.alpha = INFINITY;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "alpha is not finite");
+    op = spread(row_of(AH_OP_MATMUL) + 2);
+    for (size_t i = 0; i < 5; i++)
+        op.arg[i].dtype = i == 4 ? AH_BF16 : AH_FP32;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "aux in fp32");
 }
 
 static void test_op__refuses_what_no_form_uses(void **state)
 {
     struct ah_error err = {0};
     (void)state;
-    struct ah_op op = spread(&rows[5]);
+    struct ah_op op = spread(row_of(AH_OP_MATMUL));
     op.arg[3] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 3 * SPACING};
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'bias' is given");
-    op = spread(&rows[1]);
+    op = spread(row_of(AH_OP_FILL));
     op.arg[1] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, SPACING};
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "no operand 1");
-    op = spread(&rows[1]);
+    op = spread(row_of(AH_OP_FILL));
     op.arg[0].arena = AH_ARENA_KINDS;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "arena");
     op.kind = AH_OP_KINDS;
@@ -251,23 +321,23 @@ static void test_op__refuses_sizes_that_wrap(void **state)
 {
     struct ah_error err = {0};
     (void)state;
-    struct ah_op op = spread(&rows[2]);
+    struct ah_op op = spread(row_of(AH_OP_CAST));
     static const uint64_t counts[] = {0, UINT64_MAX / 4 + 1, UINT64_MAX / 2 + 1, UINT64_MAX};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         op.u.elements.count = counts[i];
         CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "larger than any memory");
     }
-    op = spread(&rows[5]);
+    op = spread(row_of(AH_OP_MATMUL));
     op.u.matmul.m = UINT64_C(1) << 32;
     op.u.matmul.k = UINT64_C(1) << 32;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'a' is empty or larger");
-    op = spread(&rows[10]);
+    op = spread(row_of(AH_OP_NORM_BACKWARD));
     op.u.rows.rows = UINT64_MAX;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overflow");
-    op = spread(&rows[11]);
+    op = spread(row_of(AH_OP_ROPE));
     op.u.rope.rows = UINT64_MAX / 8;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "larger than any memory");
-    op = spread(&rows[23]);
+    op = spread(row_of(AH_OP_ADAMW));
     op.u.adamw.first_element = UINT64_MAX;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "first_element");
 }
@@ -276,19 +346,19 @@ static void test_op__refuses_dtypes(void **state)
 {
     struct ah_error err = {0};
     (void)state;
-    struct ah_op op = spread(&rows[4]);
+    struct ah_op op = spread(row_of(AH_OP_ACCUMULATE));
     op.arg[0].dtype = AH_BF16;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'dst' has a dtype");
-    op = spread(&rows[5]);
+    op = spread(row_of(AH_OP_MATMUL));
     op.arg[2].dtype = AH_FP32;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'b' has a dtype");
-    op = spread(&rows[5]);
+    op = spread(row_of(AH_OP_MATMUL));
     op.arg[1].dtype = op.arg[2].dtype = AH_FP32;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "product of fp32");
-    op = spread(&rows[6]);
+    op = spread(row_of(AH_OP_MATMUL) + 1);
     op.arg[0].dtype = AH_BF16;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "accumulating needs c in fp32");
-    op = spread(&rows[1]);
+    op = spread(row_of(AH_OP_FILL));
     op.arg[0].dtype = 7;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "dtype");
 }
@@ -297,11 +367,11 @@ static void test_op__refuses_misaligned_places(void **state)
 {
     struct ah_error err = {0};
     (void)state;
-    struct ah_op op = spread(&rows[2]);
+    struct ah_op op = spread(row_of(AH_OP_CAST));
     op.arg[1].offset_bytes += 2;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE,
                 "'src' at offset 1048578 is not aligned to 4");
-    op = spread(&rows[0]);
+    op = spread(row_of(AH_OP_COPY));
     op.arg[1].offset_bytes += 1;
     CHECK_OK(ah_op_check(&op, arenas, &err), err);
 }
@@ -310,7 +380,7 @@ static void test_op__refuses_overlaps(void **state)
 {
     struct ah_error err = {0};
     (void)state;
-    struct ah_op op = spread(&rows[0]);
+    struct ah_op op = spread(row_of(AH_OP_COPY));
     op.arg[1].offset_bytes = 12;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "output 'dst' overlaps 'src'");
     op.arg[1].offset_bytes = 13;
@@ -318,7 +388,7 @@ static void test_op__refuses_overlaps(void **state)
     op.arg[0].offset_bytes = 13;
     op.arg[1].offset_bytes = 1;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps");
-    op = spread(&rows[6]); /* inputs may */
+    op = spread(row_of(AH_OP_MATMUL) + 1); /* inputs may */
     op.arg[2].offset_bytes = op.arg[1].offset_bytes;
     CHECK_OK(ah_op_check(&op, arenas, &err), err);
 }
@@ -327,15 +397,15 @@ static void test_op__works_in_place_where_it_may(void **state)
 {
     struct ah_error err = {0};
     (void)state;
-    struct ah_op op = spread(&rows[3]);
+    struct ah_op op = spread(row_of(AH_OP_ADD));
     op.arg[2].offset_bytes = op.arg[0].offset_bytes;
     CHECK_OK(ah_op_check(&op, arenas, &err), err); /* add: dst is b, both fp32 */
     op.arg[2].offset_bytes += 4;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps 'b'");
-    op = spread(&rows[3]);
+    op = spread(row_of(AH_OP_ADD));
     op.arg[1].offset_bytes = op.arg[0].offset_bytes; /* a is bf16 */
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps 'a'");
-    op = spread(&rows[2]);
+    op = spread(row_of(AH_OP_CAST));
     op.arg[0].dtype = AH_FP32;
     op.arg[1].offset_bytes = op.arg[0].offset_bytes;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps 'src'");
@@ -371,7 +441,7 @@ static void test_op__takes_packed_rows(void **state)
 {
     struct ah_error err = {0};
     (void)state;
-    struct ah_op op = spread(&rows[13]);
+    struct ah_op op = spread(row_of(AH_OP_ATTENTION_BACKWARD));
     for (size_t part = 0; part < 3; part++) {
         static const uint64_t columns[] = {0, 20, 30};
         op.arg[part].offset_bytes = columns[part] * 2;
@@ -395,6 +465,9 @@ int main(void)
         cmocka_unit_test(test_op__wants_every_operand),
         cmocka_unit_test(test_op__norm_backward_leaves_out_what_is_frozen),
         cmocka_unit_test(test_op__embed_backward_leaves_out_what_is_frozen),
+        cmocka_unit_test(test_op__counts_positions_or_is_given_them),
+        cmocka_unit_test(test_op__adamw_keeps_to_the_random_numbers_names),
+        cmocka_unit_test(test_op__matmul_has_aux_with_gelu_only),
         cmocka_unit_test(test_op__refuses_what_no_form_uses),
         cmocka_unit_test(test_op__refuses_sizes_that_wrap),
         cmocka_unit_test(test_op__refuses_dtypes),

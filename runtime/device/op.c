@@ -137,6 +137,7 @@ static const struct operand_rule operand_rules[AH_OP_KINDS][AH_OP_ARGS] = {
                              {"targets", IN, WORD, {ROWS}, REQUIRED, 0, 0},
                              {"mask", IN, BYTE, {ROWS}, OPTIONAL, 0, 0},
                              {"scale", IN, FP32, {ONE}, REQUIRED, 0, 0}},
+    [AH_OP_SUM] = {{"dst", OUT, DOUBLE, {ONE}, REQUIRED, 0, 0}, {"src", IN, FREE, {COUNT}, REQUIRED, 0, 0}},
     [AH_OP_SUM_SQUARES] = {{"dst", OUT, DOUBLE, {ONE}, REQUIRED, 0, 0}, {"src", IN, FREE, {COUNT}, REQUIRED, 0, 0}},
     [AH_OP_CLIP] = {{"scalars", INOUT, SCALARS, {ONE}, REQUIRED, 0, 0}, {"sums", IN, DOUBLE, {COUNT}, REQUIRED, 0, 0}},
     [AH_OP_ADAMW] = {{"master", INOUT, FP32, {COUNT}, REQUIRED, 0, 0}, {"m", INOUT, FREE, {COUNT}, REQUIRED, 0, 0},
@@ -166,6 +167,7 @@ struct op_sizes {
     uint64_t of[SIZES];
     uint64_t row_stride;      /* elements */
     enum use use[AH_OP_ARGS]; /* of BY_OP operands */
+    bool accumulates;         /* operand 0 is read too */
     const char *wrong;        /* NULL, or what makes no sense */
 };
 
@@ -192,6 +194,7 @@ static void sizes_matmul(const struct ah_op *op, struct op_sizes *sizes)
     sizes->of[M] = matmul->m;
     sizes->of[N] = matmul->n;
     sizes->of[K] = matmul->k;
+    sizes->accumulates = matmul->accumulate;
     bool has_bias = matmul->epilogue != AH_EPILOGUE_NONE;
     sizes->use[3] = has_bias ? NEEDED : UNUSED;
     if (matmul->form > AH_MATMUL_TN)
@@ -334,6 +337,17 @@ static void sizes_cross_entropy(const struct ah_op *op, struct op_sizes *sizes)
     sizes->of[VOCABULARY] = op->u.cross_entropy.vocabulary;
 }
 
+static void sizes_sum(const struct ah_op *op, struct op_sizes *sizes)
+{
+    const struct ah_op_sum *sum = &op->u.sum;
+    sizes->of[COUNT] = sum->count;
+    sizes->accumulates = sum->accumulate;
+    if (sum->first_element % AH_OP_SUM_LEAF)
+        sizes->wrong = "first_element is no multiple of 4096";
+    if (sum->first_element && !sum->accumulate)
+        sizes->wrong = "a tile that is not the first accumulates";
+}
+
 static void sizes_clip(const struct ah_op *op, struct op_sizes *sizes)
 {
     sizes->of[COUNT] = op->u.clip.sums;
@@ -376,7 +390,8 @@ static sizes_fn *const sizes_of_kind[AH_OP_KINDS] = {
     [AH_OP_EMBED_BACKWARD] = sizes_embed_backward,
     [AH_OP_GATHER] = sizes_embed,
     [AH_OP_CROSS_ENTROPY] = sizes_cross_entropy,
-    [AH_OP_SUM_SQUARES] = sizes_elements,
+    [AH_OP_SUM] = sizes_sum,
+    [AH_OP_SUM_SQUARES] = sizes_sum,
     [AH_OP_CLIP] = sizes_clip,
     [AH_OP_ADAMW] = sizes_adamw,
     [AH_OP_CALL] = sizes_call,
@@ -481,7 +496,7 @@ int ah_op_operands(const struct ah_op *op, struct ah_operand ret_operands[AH_OP_
         if (rc)
             return rc;
     }
-    if (op->kind == AH_OP_MATMUL && op->u.matmul.accumulate)
+    if (sizes.accumulates)
         operands[0].role = AH_ROLE_INOUT;
     memcpy(ret_operands, operands, sizeof operands);
     return AH_OK;

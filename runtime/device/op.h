@@ -46,7 +46,8 @@
  *                                                        their gradient times scale: one fp32, 1 / unmasked tokens
  *                                                        of the batch, in an arena so that orders can be replayed
  *                                                        with another mask
- *   sum_squares         dst (one double), src            the canonical reduction
+ *   sum                 dst (one double), src            the canonical reduction of a vector or a tile of it
+ *   sum_squares         dst (one double), src            the same of squares
  *   clip                scalars, sums                    grad_scale from the norm of all blocks
  *   adamw               master, m, v, gradient, weight?, scalars     master fp32; m and v of one dtype
  *   call                -                                a function of the runtime
@@ -92,7 +93,7 @@ struct ah_ref {
     X(AH_OP_ATTENTION, attention) X(AH_OP_ATTENTION_BACKWARD, attention_backward) \
     X(AH_OP_ACTIVATION, activation) X(AH_OP_ACTIVATION_BACKWARD, activation_backward) \
     X(AH_OP_EMBED, embed) X(AH_OP_EMBED_BACKWARD, embed_backward) X(AH_OP_GATHER, gather) \
-    X(AH_OP_CROSS_ENTROPY, cross_entropy) X(AH_OP_SUM_SQUARES, sum_squares) X(AH_OP_CLIP, clip) \
+    X(AH_OP_CROSS_ENTROPY, cross_entropy) X(AH_OP_SUM, sum) X(AH_OP_SUM_SQUARES, sum_squares) X(AH_OP_CLIP, clip) \
     X(AH_OP_ADAMW, adamw) X(AH_OP_CALL, call)
 /* clang-format on */
 
@@ -174,6 +175,16 @@ struct ah_op_cross_entropy {
     uint64_t vocabulary;
 };
 
+/* Tiles that begin at multiples of AH_OP_SUM_LEAF, submitted in order, give the bits of the whole: the first
+ * sets dst, each other goes on from it. */
+enum { AH_OP_SUM_LEAF = 4096 };
+
+struct ah_op_sum {
+    uint64_t count;
+    uint64_t first_element; /* of src in its vector: a multiple of AH_OP_SUM_LEAF */
+    bool accumulate;        /* dst goes on; true wherever first_element is not 0 */
+};
+
 struct ah_op_clip {
     uint64_t sums; /* doubles, in block order */
     double limit;  /* 0: no clipping, the norm is only recorded */
@@ -215,7 +226,8 @@ struct ah_op {
     struct ah_ref arg[AH_OP_ARGS];
     union {
         struct ah_op_bytes copy;
-        struct ah_op_count elements; /* fill, cast, add, accumulate, sum_squares */
+        struct ah_op_count elements; /* fill, cast, add, accumulate */
+        struct ah_op_sum sum;        /* sum, sum_squares */
         struct ah_op_matmul matmul;
         struct ah_op_rows rows; /* column_sum, norm, activation and their backward */
         struct ah_op_rope rope;

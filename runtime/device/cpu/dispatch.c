@@ -12,6 +12,8 @@
 /* Pieces of a split: elements, bytes of a copy, columns. */
 enum { PIECE_ELEMENTS = 1 << 16, PIECE_BYTES = 1 << 21, PIECE_COLUMNS = 128 };
 
+_Static_assert((int)AH_OP_SUM_LEAF == (int)AH_REDUCE_LEAF, "tiles begin at leaves");
+
 typedef int dispatch_fn(struct ah_cpu_task *task, struct ah_error *err);
 
 static void *pointer(const struct ah_cpu_task *task, size_t arg)
@@ -183,13 +185,15 @@ static int run_adamw(struct ah_cpu_task *task, struct ah_error *err)
     return AH_OK;
 }
 
-static int run_sum_squares(struct ah_cpu_task *task, struct ah_error *err)
+static int run_sum(struct ah_cpu_task *task, struct ah_error *err)
 {
-    struct ah_reduce_input input = {pointer(task, 1), (enum ah_dtype)task->op.arg[1].dtype,
-                                    AH_REDUCE_SUM_SQUARES, task->op.u.elements.count};
+    const struct ah_op *op = &task->op;
+    struct ah_reduce_input input = {pointer(task, 1), (enum ah_dtype)op->arg[1].dtype,
+                                    op->kind == AH_OP_SUM ? AH_REDUCE_SUM : AH_REDUCE_SUM_SQUARES,
+                                    op->u.sum.count};
     double *total = pointer(task, 0);
     (void)err;
-    *total = ah_reduce_run(task->device->isa, task->lane->pool, &input);
+    *total = ah_reduce_run(task->device->isa, task->lane->pool, &input, op->u.sum.accumulate ? *total : 0.0);
     return AH_OK;
 }
 
@@ -218,7 +222,8 @@ static dispatch_fn *const dispatch_of_kind[AH_OP_KINDS] = {
     [AH_OP_ACCUMULATE] = run_accumulate,
     [AH_OP_MATMUL] = run_matmul,
     [AH_OP_COLUMN_SUM] = run_column_sum,
-    [AH_OP_SUM_SQUARES] = run_sum_squares,
+    [AH_OP_SUM] = run_sum,
+    [AH_OP_SUM_SQUARES] = run_sum,
     [AH_OP_CLIP] = run_clip,
     [AH_OP_ADAMW] = run_adamw,
     [AH_OP_CALL] = run_call,

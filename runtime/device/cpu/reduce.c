@@ -53,11 +53,10 @@ static void window_chunk(void *context, size_t chunk, unsigned worker)
     ah_reduce_leaves(w->isa, w->input, begin, end, w->sums + (begin - w->begin));
 }
 
-double ah_reduce_run(enum ah_isa isa, struct ah_pool *pool, const struct ah_reduce_input *input)
+double ah_reduce_run(enum ah_isa isa, struct ah_pool *pool, const struct ah_reduce_input *input, double total)
 {
     struct window w = {.isa = isa, .input = input};
     const uint64_t leaves = ah_reduce_leaf_count(input->count);
-    double total = 0.0;
     for (; w.begin < leaves; w.begin = w.end) {
         w.end = leaves - w.begin < WINDOW ? leaves : w.begin + WINDOW;
         ah_pool_run(pool, window_chunk, &w, (w.end - w.begin + CHUNK - 1) / CHUNK);

@@ -49,7 +49,9 @@ void ah_reduce_leaves(enum ah_isa isa, const struct ah_reduce_input *input, uint
 /* `total` with `n` leaf sums added in order. */
 double ah_reduce_add(double total, const float *sums, uint64_t n);
 
-/* The whole reduction on a pool (NULL: on the caller). */
-double ah_reduce_run(enum ah_isa isa, struct ah_pool *pool, const struct ah_reduce_input *input);
+/* `total` with all leaf sums of the input added in order, on a pool (NULL: on the caller). From 0.0 it is the
+ * whole reduction; a vector in pieces that begin at leaves goes on from the piece before, to the same bits. */
+double ah_reduce_run(enum ah_isa isa, struct ah_pool *pool, const struct ah_reduce_input *input,
+                     double total);
 
 #endif

@@ -250,7 +250,7 @@ static void test_ops__sum_squares(void **state)
     for (int round = 0; round < ROUNDS; round++) {
         uint32_t lane = random_lane(f);
         struct ah_op op = {.kind = AH_OP_SUM_SQUARES};
-        uint64_t n = op.u.elements.count = random_count(f, 120000);
+        uint64_t n = op.u.sum.count = random_count(f, 120000);
         op.arg[0] = place(f, arena_for(lane), AH_FP32, 0);
         op.arg[1] = place(f, arena_for(lane), random_dtype(f), 1);
         put_random(f, op.arg[1], n);

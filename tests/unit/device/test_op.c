@@ -81,7 +81,10 @@ static const struct row rows[] = {
      {{"dst", OUT, 30}, {"table", IN, 110}, {"tokens", IN, 12}}},
     {{.kind = AH_OP_CROSS_ENTROPY, .u.cross_entropy = {.rows = 3, .vocabulary = 11}}, "fbfff",
      {{"loss", OUT, 12}, {"logits", BOTH, 66}, {"targets", IN, 12}, {"mask", IN, 3}, {"scale", IN, 4}}},
-    {{.kind = AH_OP_SUM_SQUARES, .u.elements = {13, 0}}, "fb", {{"dst", OUT, 8}, {"src", IN, 26}}},
+    {{.kind = AH_OP_SUM, .u.sum = {.count = 13}}, "ff", {{"dst", OUT, 8}, {"src", IN, 52}}},
+    {{.kind = AH_OP_SUM_SQUARES, .u.sum = {.count = 13}}, "fb", {{"dst", OUT, 8}, {"src", IN, 26}}},
+    {{.kind = AH_OP_SUM_SQUARES, .u.sum = {.count = 13, .first_element = 8192, .accumulate = true}}, "fb",
+     {{"dst", BOTH, 8}, {"src", IN, 26}}},
     {{.kind = AH_OP_CLIP, .u.clip = {3, 1.0}}, "ff",
      {{"scalars", BOTH, sizeof(struct ah_adamw_scalars)}, {"sums", IN, 24}}},
     {{.kind = AH_OP_ADAMW, .u.adamw = {.count = 13}}, "fbbbbf",
@@ -279,6 +282,21 @@ static void test_op__adamw_keeps_to_the_random_numbers_names(void **state)
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'adamw': block is not below 2^16");
 }
 
+static void test_op__sums_go_on_at_leaves(void **state)
+{
+    struct ah_error err = {0};
+    (void)state;
+    for (enum ah_op_kind kind = AH_OP_SUM; kind <= AH_OP_SUM_SQUARES; kind++) {
+        struct ah_op op = spread(row_of(kind));
+        op.u.sum.first_element = 4096;
+        CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "not the first accumulates");
+        op.u.sum.accumulate = true;
+        CHECK_OK(ah_op_check(&op, arenas, &err), err);
+        op.u.sum.first_element = 2048;
+        CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "no multiple of 4096");
+    }
+}
+
 static void test_op__matmul_has_aux_with_gelu_only(void **state)
 {
     struct ah_error err = {0};
@@ -467,6 +485,7 @@ int main(void)
         cmocka_unit_test(test_op__embed_backward_leaves_out_what_is_frozen),
         cmocka_unit_test(test_op__counts_positions_or_is_given_them),
         cmocka_unit_test(test_op__adamw_keeps_to_the_random_numbers_names),
+        cmocka_unit_test(test_op__sums_go_on_at_leaves),
         cmocka_unit_test(test_op__matmul_has_aux_with_gelu_only),
         cmocka_unit_test(test_op__refuses_what_no_form_uses),
         cmocka_unit_test(test_op__refuses_sizes_that_wrap),

@@ -90,7 +90,7 @@ static void test_reduce__equals_its_definition_on_every_instruction_set(void **s
             fill(begin, dtype, counts[c], &random);
             double expected = defined(&in);
             for (enum ah_isa isa = AH_ISA_PORTABLE; isa <= best; isa++)
-                same_double(ah_reduce_run(isa, NULL, &in), expected);
+                same_double(ah_reduce_run(isa, NULL, &in, 0.0), expected);
         }
 }
 
@@ -103,13 +103,13 @@ static void test_reduce__infinities_nans_and_denormals(void **state)
     for (int i = 0; i < AH_REDUCE_LEAF; i++)
         data[i] = 0x1p-149f;
     for (enum ah_isa isa = AH_ISA_PORTABLE; isa <= best; isa++)
-        same_double(ah_reduce_run(isa, NULL, &in), 4096 * 0x1p-149);
+        same_double(ah_reduce_run(isa, NULL, &in, 0.0), 4096 * 0x1p-149);
     data[77] = INFINITY;
     for (enum ah_isa isa = AH_ISA_PORTABLE; isa <= best; isa++)
-        same_double(ah_reduce_run(isa, NULL, &in), (double)INFINITY);
+        same_double(ah_reduce_run(isa, NULL, &in, 0.0), (double)INFINITY);
     data[4000] = NAN;
     for (enum ah_isa isa = AH_ISA_PORTABLE; isa <= best; isa++)
-        assert_true(isnan(ah_reduce_run(isa, NULL, &in)));
+        assert_true(isnan(ah_reduce_run(isa, NULL, &in, 0.0)));
 }
 
 /* More leaves than one window holds; leaves in any ranges, on any number of threads. */
@@ -126,12 +126,12 @@ static void test_reduce__threads_and_ranges_change_nothing(void **state)
     assert_non_null(sums);
     for (uint64_t i = 0; i < count; i++)
         data[i] = (uint16_t)(0x3c00 + (check_random(&random) & 0x83ff));
-    double alone = ah_reduce_run(best, NULL, &in);
+    double alone = ah_reduce_run(best, NULL, &in, 0.0);
     for (unsigned threads = 2; threads <= 3; threads++) {
         struct ah_pool *pool;
         struct ah_error err;
         CHECK_OK(ah_pool_new(&pool, &(struct ah_pool_options){.threads = threads}, &err), err);
-        same_double(ah_reduce_run(best, pool, &in), alone);
+        same_double(ah_reduce_run(best, pool, &in, 0.0), alone);
         ah_pool_free(pool);
     }
     for (uint64_t end = leaves, begin; end; end = begin) {
@@ -139,6 +139,12 @@ static void test_reduce__threads_and_ranges_change_nothing(void **state)
         ah_reduce_leaves(best, &in, begin, end, sums + begin);
     }
     same_double(ah_reduce_add(ah_reduce_add(0.0, sums, 100), sums + 100, leaves - 100), alone);
+    const uint64_t cut = 8500ull * AH_REDUCE_LEAF;
+    struct ah_reduce_input head = in, tail = in;
+    head.count = cut;
+    tail.data = data + cut;
+    tail.count = count - cut;
+    same_double(ah_reduce_run(best, NULL, &tail, ah_reduce_run(best, NULL, &head, 0.0)), alone);
     free(sums);
     free(data);
 }
@@ -156,7 +162,7 @@ static void test_reduce__is_close_to_the_exact_sum(void **state)
         exact += (long double)data[i];
         magnitude += (long double)fabsf(data[i]);
     }
-    double got = ah_reduce_run(ah_isa_detect(), NULL, &in);
+    double got = ah_reduce_run(ah_isa_detect(), NULL, &in, 0.0);
     assert_true(fabsl((long double)got - exact) <= 12 * 0x1p-24L * magnitude);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Host memory: how much of it this process may use, after the kernel's total and the limits of the control
- * groups (version 2, 1 and both at once) it runs in, seen from inside or outside a container.
+ * Host memory: how much of it this process may use, after the kernel's total and the control groups it runs in
+ * (cgroup.h).
  *
  *     struct ah_host_memory memory;
  *     rc = ah_host_memory_read(&memory, NULL, err);
@@ -15,7 +15,7 @@
 
 struct ah_host_memory {
     uint64_t total_bytes;     /* MemTotal of the kernel */
-    uint64_t available_bytes; /* MemAvailable; total_bytes where the kernel does not say */
+    uint64_t available_bytes; /* now: MemAvailable, or what a control group has left; <= usable */
     uint64_t limit_bytes;     /* the least limit of a control group above us; UINT64_MAX: none */
     uint64_t usable_bytes;    /* the lesser of total and limit */
 };

@@ -111,6 +111,47 @@ static void test_host_memory__version_1_and_its_unlimited(void **state)
     assert_int_equal(read_memory(*state).usable_bytes, 5 * gib);
 }
 
+/* 4 GiB, of which 3 are used, one of them by files that can go; the group above has less left. */
+static void test_host_memory__what_a_group_uses_is_not_available(void **state)
+{
+    put_meminfo(*state);
+    put(*state, "proc/self/cgroup", "0::/a/b\n");
+    put(*state, "sys/fs/cgroup/a/b/memory.max", "4294967296\n");
+    assert_int_equal(read_memory(*state).available_bytes, 4 * gib);
+    put(*state, "sys/fs/cgroup/a/b/memory.current", "3221225472\n");
+    assert_int_equal(read_memory(*state).available_bytes, gib);
+    put(*state, "sys/fs/cgroup/a/b/memory.stat",
+        "anon 2147483648\nfile 1073741824\ninactive_file_x 7\ninactive_file 1073741824\nslab 1\n");
+    assert_int_equal(read_memory(*state).available_bytes, 2 * gib);
+    put(*state, "sys/fs/cgroup/a/memory.max", "8589934592\n");
+    put(*state, "sys/fs/cgroup/a/memory.current", "8053063680\n");
+    assert_int_equal(read_memory(*state).available_bytes, gib / 2);
+    assert_int_equal(read_memory(*state).usable_bytes, 4 * gib);
+    put(*state, "sys/fs/cgroup/a/memory.current", "9663676416\n"); /* above its limit, which was lowered */
+    assert_int_equal(read_memory(*state).available_bytes, 0);
+}
+
+static void test_host_memory__version_1_counts_the_groups_below(void **state)
+{
+    put_meminfo(*state);
+    put(*state, "proc/self/cgroup", "4:memory:/jobs\n");
+    put(*state, "sys/fs/cgroup/memory/jobs/memory.limit_in_bytes", "4294967296\n");
+    put(*state, "sys/fs/cgroup/memory/jobs/memory.usage_in_bytes", "3221225472\n");
+    put(*state, "sys/fs/cgroup/memory/jobs/memory.stat", "inactive_file 5\ntotal_inactive_file 1073741824\n");
+    assert_int_equal(read_memory(*state).available_bytes, 2 * gib);
+}
+
+/* A count of file pages that is newer than the count of all, and greater. */
+static void test_host_memory__available_is_at_most_usable(void **state)
+{
+    put_meminfo(*state);
+    put(*state, "proc/self/cgroup", "0::/\n");
+    put(*state, "sys/fs/cgroup/memory.max", "4294967296\n");
+    put(*state, "sys/fs/cgroup/memory.current", "1000\n");
+    put(*state, "sys/fs/cgroup/memory.stat", "inactive_file 99999999999\n");
+    assert_int_equal(read_memory(*state).available_bytes, 4 * gib);
+}
+
 static void test_host_memory__both_versions_at_once(void **state)
 {
     put_meminfo(*state);
@@ -165,6 +206,9 @@ int main(void)
         TEST(test_host_memory__version_2_inside_a_container),
         TEST(test_host_memory__path_of_the_host_inside_a_container),
         TEST(test_host_memory__version_1_and_its_unlimited),
+        TEST(test_host_memory__what_a_group_uses_is_not_available),
+        TEST(test_host_memory__version_1_counts_the_groups_below),
+        TEST(test_host_memory__available_is_at_most_usable),
         TEST(test_host_memory__both_versions_at_once),
         TEST(test_host_memory__other_controllers_do_not_count),
         TEST(test_host_memory__damaged_limits_do_not_count),

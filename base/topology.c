@@ -5,11 +5,14 @@
  */
 #include "base/topology.h"
 
+#include "base/cgroup.h"
 #include "base/host_memory.h"
 #include "base/threads.h"
 #include "base/units.h"
 
 #include <hwloc.h>
+#include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,17 +102,22 @@ static int list_cpus(const struct source *source, struct ah_topology *topology, 
 {
     topology->threads = (unsigned)hwloc_bitmap_weight(source->usable);
     topology->cpus = calloc(topology->threads, sizeof *topology->cpus);
-    if (!topology->cpus)
+    topology->core_of = calloc(topology->threads, sizeof *topology->core_of);
+    if (!topology->cpus || !topology->core_of)
         return ah_error_memory(err);
     hwloc_obj_type_t type = core_type(source);
     unsigned listed = 0, before;
     for (unsigned rank = 0; listed < topology->threads; rank++) {
+        unsigned cores = 0;
         before = listed;
         for (hwloc_obj_t core = hwloc_get_next_obj_by_type(source->hwloc, type, NULL); core;
              core = hwloc_get_next_obj_by_type(source->hwloc, type, core)) {
             int cpu = cpu_of_core(source, core, rank);
-            if (cpu >= 0 && listed < topology->threads)
-                topology->cpus[listed++] = cpu;
+            if (cpu >= 0 && listed < topology->threads) {
+                topology->cpus[listed] = cpu;
+                topology->core_of[listed++] = cores;
+            }
+            cores += cpu_of_core(source, core, 0) >= 0;
         }
         if (listed == before)
             return ah_error_set(err, AH_E_FAILED, "hwloc names %u processors, but no core for all of them",
@@ -127,6 +135,36 @@ static void name_cpu(const struct source *source, struct ah_topology *topology)
     snprintf(topology->cpu_model, sizeof topology->cpu_model, "%s", model && model[0] ? model : "unknown");
 }
 
+/* Adds a sentence to the note, as far as there is room. */
+static void add_note(struct ah_topology *topology, const char *format, ...) AH_PRINTF(2, 3);
+
+static void add_note(struct ah_topology *topology, const char *format, ...)
+{
+    size_t length = strlen(topology->note);
+    if (length)
+        length += (size_t)snprintf(topology->note + length, sizeof topology->note - length, "; ");
+    if (length >= sizeof topology->note)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(topology->note + length, sizeof topology->note - length, format, arguments);
+    va_end(arguments);
+}
+
+static void measure_quota(const struct source *source, struct ah_topology *topology)
+{
+    struct ah_cgroup group;
+    topology->busy_threads = topology->threads;
+    if (source->synthetic && !source->root)
+        return;
+    ah_cgroup_read(&group, source->root);
+    if (group.processors <= 0 || group.processors >= topology->threads)
+        return;
+    topology->busy_threads = (unsigned)ceil(group.processors);
+    add_note(topology, "a control group allows the work of %.3g of the %u processors", group.processors,
+             topology->threads);
+}
+
 static int measure_memory(const struct source *source, struct ah_topology *topology, struct ah_error *err)
 {
     topology->hwloc_memory_bytes = hwloc_get_root_obj(source->hwloc)->total_memory;
@@ -140,8 +178,7 @@ static int measure_memory(const struct source *source, struct ah_topology *topol
         double ratio = (double)topology->hwloc_memory_bytes / (double)memory.total_bytes;
         char theirs[AH_UNITS_TEXT_MAX], ours[AH_UNITS_TEXT_MAX];
         if (ratio < 0.95 || ratio > 1.05)
-            snprintf(topology->note, sizeof topology->note,
-                     "hwloc reports %s of memory, the kernel %s; the kernel's number is used",
+            add_note(topology, "hwloc reports %s of memory, the kernel %s; the kernel's number is used",
                      ah_units_print_bytes(theirs, topology->hwloc_memory_bytes),
                      ah_units_print_bytes(ours, memory.total_bytes));
     }
@@ -174,6 +211,7 @@ int ah_topology_init(struct ah_topology *ret_topology, const struct ah_topology_
         source_release(&source);
         return rc;
     }
+    measure_quota(&source, &topology);
     name_cpu(&source, &topology);
     topology.sockets = count(&source, HWLOC_OBJ_PACKAGE);
     topology.numa_nodes = count(&source, HWLOC_OBJ_NUMANODE);
@@ -186,5 +224,7 @@ int ah_topology_init(struct ah_topology *ret_topology, const struct ah_topology_
 void ah_topology_release(struct ah_topology *topology)
 {
     free(topology->cpus);
+    free(topology->core_of);
     topology->cpus = NULL;
+    topology->core_of = NULL;
 }

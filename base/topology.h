@@ -2,8 +2,11 @@
  *
  * Topology: what this machine is made of, as far as this process may use it. The one user of hwloc.
  *
+ * Processors are those of the calling thread's affinity mask (threads.h): ask from a thread that nobody pinned.
+ *
  * Memory is the kernel's number, lessened by control groups (host_memory.h); hwloc's is only compared, as it
- * was seen to report 7.1 GiB on a machine of 23.5 GiB. A difference is a note for people.
+ * was seen to report 7.1 GiB on a machine of 23.5 GiB. A difference is a note for people, and so is a quota of
+ * processor time.
  *
  *     struct ah_topology topology = {0};
  *     rc = ah_topology_init(&topology, NULL, err);
@@ -27,21 +30,24 @@ struct ah_topology {
     unsigned numa_nodes;
     unsigned cores;        /* physical */
     unsigned threads;      /* processors in the affinity mask */
+    unsigned busy_threads; /* of them, how many control groups let be busy all the time: a quota rounded up */
     int *cpus;             /* owned; `threads` numbers: the first processor of every core, then the second of
                             * every core that has one, ...: take the first n to pin n threads */
+    unsigned *core_of;     /* owned; for each of `cpus` the number of its core, 0 to cores - 1 */
     uint64_t memory_bytes; /* the kernel's total, or what a control group allows */
     uint64_t hwloc_memory_bytes; /* what hwloc believes */
     uint64_t memlock_bytes;      /* RLIMIT_MEMLOCK; memory_bytes where it is unlimited */
     enum ah_isa isa;             /* widest that may be used here */
     bool avx512_bf16;
     bool amx_bf16;
-    char note[AH_TOPOLOGY_NOTE_MAX]; /* where sources disagree: a sentence; else "" */
+    char note[AH_TOPOLOGY_NOTE_MAX]; /* what to know about these numbers: sentences; else "" */
 };
 
 struct ah_topology_options {
     const char *synthetic; /* (optional) hwloc's description ("pack:2 core:4 pu:2") instead of this machine:
                             * all its processors may be used, and its memory is hwloc's */
-    const char *root;      /* (optional) where the kernel's files are read: ah_host_memory_read() */
+    const char *root;      /* (optional) where the kernel's files are read: ah_host_memory_read(),
+                            * ah_cgroup_read() */
 };
 
 /* `options` may be NULL. AH_E_MEMORY; AH_E_USAGE for a description that hwloc does not understand;

@@ -194,7 +194,7 @@ static void place_threads(struct ah_measure *measure)
 {
     struct ah_placement placement;
     const struct ah_topology *topology = &measure->topology;
-    ah_placement_choose(&placement, topology->cpus, topology->threads, topology->cores, 0, 0);
+    ah_placement_choose(&placement, topology, 0, 0);
     measure->processors = topology->threads;
     measure->compute_threads = placement.n_compute;
     measure->host_threads = placement.n_host;

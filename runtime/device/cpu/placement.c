@@ -11,26 +11,61 @@ static unsigned clamp(unsigned value, unsigned low, unsigned high)
     return value < low ? low : value > high ? high : value;
 }
 
-void ah_placement_choose(struct ah_placement *ret_placement, const int *cpus, unsigned n_cpus,
-                         unsigned n_cores, unsigned compute_threads, unsigned host_threads)
+/* Indices of processors for everything but compute, those that disturb it least first. */
+struct rest {
+    unsigned n;
+    unsigned n_apart; /* of them on cores that compute does not use */
+    unsigned n_free;  /* of them not used by compute */
+    unsigned index[AH_PLACEMENT_MAX];
+};
+
+static bool shares_core(const struct ah_topology *topology, unsigned index, unsigned compute)
 {
-    n_cpus = clamp(n_cpus, 1, AH_PLACEMENT_MAX);
-    n_cores = clamp(n_cores, 1, n_cpus);
-    unsigned quarter = n_cores / 4 ? n_cores / 4 : 1;
-    unsigned compute = compute_threads ? compute_threads : n_cores > quarter ? n_cores - quarter : 1;
+    for (unsigned i = 0; i < compute; i++)
+        if (topology->core_of[i] == topology->core_of[index])
+            return true;
+    return false;
+}
+
+/* Compute has the first `compute` of `n_cpus` processors. */
+static void list_rest(struct rest *rest, const struct ah_topology *topology, unsigned n_cpus,
+                      unsigned compute)
+{
+    rest->n = 0;
+    for (unsigned i = compute; i < n_cpus; i++)
+        if (!shares_core(topology, i, compute))
+            rest->index[rest->n++] = i;
+    rest->n_apart = rest->n;
+    for (unsigned i = compute; i < n_cpus; i++)
+        if (shares_core(topology, i, compute))
+            rest->index[rest->n++] = i;
+    rest->n_free = rest->n;
+    for (unsigned i = 0; i < compute; i++)
+        rest->index[rest->n++] = i;
+}
+
+void ah_placement_choose(struct ah_placement *ret_placement, const struct ah_topology *topology,
+                         unsigned compute_threads, unsigned host_threads)
+{
+    struct rest rest;
+    unsigned n_cpus = clamp(topology->threads, 1, AH_PLACEMENT_MAX);
+    unsigned busy = clamp(topology->busy_threads, 1, clamp(topology->cores, 1, n_cpus));
+    unsigned quarter = busy / 4 ? busy / 4 : 1;
+    unsigned compute = compute_threads ? compute_threads : busy > quarter ? busy - quarter : 1;
     compute = clamp(compute, 1, AH_PLACEMENT_MAX);
-    unsigned left = compute < n_cores ? n_cores - compute : 1;
+    unsigned left = compute < busy ? busy - compute : 1;
     unsigned host = clamp(host_threads ? host_threads : left, 1, AH_PLACEMENT_MAX);
+    list_rest(&rest, topology, n_cpus, compute <= n_cpus ? compute : n_cpus);
 
     ret_placement->n_compute = compute;
     ret_placement->n_host = host;
     for (unsigned i = 0; i < compute; i++)
-        ret_placement->compute[i] = compute <= n_cpus ? cpus[i] : -1;
+        ret_placement->compute[i] = compute <= n_cpus ? topology->cpus[i] : -1;
     for (unsigned i = 0; i < host; i++)
-        ret_placement->host[i] = host <= n_cpus ? cpus[(compute + i) % n_cpus] : -1;
-    ret_placement->n_copy = 0;
-    for (unsigned i = compute < n_cpus ? compute : 0; i < n_cpus; i++)
-        ret_placement->copy[ret_placement->n_copy++] = cpus[i];
+        ret_placement->host[i] = host <= n_cpus ? topology->cpus[rest.index[i]] : -1;
+    ret_placement->n_copy = rest.n_apart ? rest.n_apart : rest.n_free ? rest.n_free : rest.n;
+    for (unsigned i = 0; i < ret_placement->n_copy; i++)
+        ret_placement->copy[i] = topology->cpus[rest.index[i]];
 }
 
 void ah_placement_enter_copy(const struct ah_placement *placement, struct ah_placement_mask *ret_before)

@@ -4,19 +4,26 @@
  *
  * The compute lane stands for an accelerator, so its cores are its own; the host lane and the copy lanes get
  * what is left. Copy lanes mostly wait for memory or sleep, so they share the host lane's cores and those
- * that nobody has, and are not tied to one of them. Processors are taken in the order given: first one of
- * every physical core (struct ah_topology).
+ * that nobody has, and are not tied to one of them. Processors are numbered here in the order of struct
+ * ah_topology: first one of every physical core.
  *
- *     processors  compute (default)  host lane (default)  copy lanes
- *     1           0                  0                    0
- *     2           0                  1                    1
- *     4           0-2                3                    3
- *     16          0-11               12-15                12-15
+ *     cores  processors  compute (default)  host lane (default)  copy lanes
+ *     1      1           0                  0                    0
+ *     1      2           0                  1                    1
+ *     2      2           0                  1                    1
+ *     4      4           0-2                3                    3
+ *     8      16          0-5                6-7                  6-7, 14-15
+ *     16     16          0-11               12-15                12-15
  *
- * With 2 cores and compute_threads = 2 all share both; more compute threads than processors are not pinned.
+ * Compute leaves a quarter of the cores, and where a control group limits processor time, the defaults share out
+ * as many cores as that is worth. A second processor of one of compute's cores is used by others only where no
+ * core is left to them, and compute's own processors only where there is no such one. So with 2 cores and
+ * compute_threads = 2 all share both. More threads than processors are not pinned.
  */
 #ifndef AH_RUNTIME_DEVICE_CPU_PLACEMENT_H
 #define AH_RUNTIME_DEVICE_CPU_PLACEMENT_H
+
+#include "base/topology.h"
 
 #include <stdbool.h>
 
@@ -31,11 +38,9 @@ struct ah_placement {
     int copy[AH_PLACEMENT_MAX]; /* processors that copy lanes may use */
 };
 
-/* Places `compute_threads` and `host_threads` (0: the default; cut to AH_PLACEMENT_MAX) on the first
- * `n_cores` of `n_cpus` >= 1 processors; those after them are second threads of the same cores and go to copy
- * lanes. */
-void ah_placement_choose(struct ah_placement *ret_placement, const int *cpus, unsigned n_cpus,
-                         unsigned n_cores, unsigned compute_threads, unsigned host_threads);
+/* Places `compute_threads` and `host_threads` (0: the default; cut to AH_PLACEMENT_MAX). */
+void ah_placement_choose(struct ah_placement *ret_placement, const struct ah_topology *topology,
+                         unsigned compute_threads, unsigned host_threads);
 
 /* Lets the calling thread use the copy lanes' processors only; threads it starts inherit that. `ret_before` is
  * for ah_placement_leave_copy(), which undoes it. Where the system refuses, nothing changes: slower, not wrong. */

@@ -20,6 +20,12 @@ static struct ah_topology synthetic(const char *description)
     return topology;
 }
 
+static void check_cores(const struct ah_topology *topology, const unsigned *expected)
+{
+    for (unsigned i = 0; i < topology->threads; i++)
+        assert_int_equal(topology->core_of[i], expected[i]);
+}
+
 static void check_cpus(const struct ah_topology *topology, const int *expected, unsigned n)
 {
     assert_int_equal(topology->threads, n);
@@ -35,6 +41,9 @@ static void test_topology__siblings_come_last(void **state)
     assert_int_equal(topology.cores, 8);
     static const int expected[] = {0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15};
     check_cpus(&topology, expected, 16);
+    static const unsigned cores[] = {0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7};
+    check_cores(&topology, cores);
+    assert_int_equal(topology.busy_threads, 16);
     ah_topology_release(&topology);
 }
 
@@ -75,7 +84,9 @@ static void test_topology__four_siblings_and_memory(void **state)
     (void)state;
     struct ah_topology topology = synthetic("pack:2 [numa(memory=3221225472)] core:1 pu:4");
     static const int expected[] = {0, 4, 1, 5, 2, 6, 3, 7};
+    static const unsigned cores[] = {0, 1, 0, 1, 0, 1, 0, 1};
     check_cpus(&topology, expected, 8);
+    check_cores(&topology, cores);
     assert_int_equal(topology.memory_bytes, 6ULL << 30);
     assert_string_equal(topology.note, "");
     ah_topology_release(&topology);
@@ -90,6 +101,39 @@ static void test_topology__refuses_nonsense(void **state)
     CHECK_FAILS(ah_topology_init(&topology, &options, &err), err, AH_E_USAGE, "'no such:thing'");
     CHECK_FAILS(ah_topology_init(&topology, &(struct ah_topology_options){.root = "/nowhere"}, &err), err,
                 AH_E_IO, "/nowhere/proc/meminfo");
+}
+
+static void put(const char *folder, const char *name, const char *text)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+/* A container with the time of 2 processors and a half, on a machine of 8. */
+static void test_topology__a_quota_of_processor_time(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    struct ah_topology topology;
+    char root[] = "/tmp/autohete-topology-XXXXXX", command[160];
+    assert_non_null(mkdtemp(root));
+    snprintf(command, sizeof command, "mkdir -p %s/proc/self %s/sys/fs/cgroup", root, root);
+    assert_int_equal(system(command), 0);
+    put(root, "proc/self/cgroup", "0::/\n");
+    put(root, "sys/fs/cgroup/cpu.max", "250000 100000\n");
+    struct ah_topology_options options = {.synthetic = "core:4 pu:2", .root = root};
+    int rc = ah_topology_init(&topology, &options, &err);
+    snprintf(command, sizeof command, "rm -r %s", root);
+    assert_int_equal(system(command), 0);
+    CHECK_OK(rc, err);
+    assert_int_equal(topology.threads, 8);
+    assert_int_equal(topology.busy_threads, 3);
+    assert_string_equal(topology.note, "a control group allows the work of 2.5 of the 8 processors");
+    ah_topology_release(&topology);
 }
 
 static void test_topology__this_machine(void **state)
@@ -179,6 +223,7 @@ int main(void)
         cmocka_unit_test(test_topology__without_cores),
         cmocka_unit_test(test_topology__four_siblings_and_memory),
         cmocka_unit_test(test_topology__refuses_nonsense),
+        cmocka_unit_test(test_topology__a_quota_of_processor_time),
         cmocka_unit_test(test_topology__this_machine),
         cmocka_unit_test(test_topology__only_the_affinity_mask),
         cmocka_unit_test(test_topology__a_note_where_memory_differs),

@@ -4,7 +4,26 @@
 #include "base/threads.h"
 #include "tests/support/check.h"
 
-static const int cpus[16] = {10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25};
+/* A machine whose processors are numbered from 10; 2 threads on each core where it has them. */
+struct machine {
+    struct ah_topology topology;
+    int cpus[16];
+    unsigned core_of[16];
+};
+
+static const struct ah_topology *make(struct machine *machine, unsigned cpus, unsigned cores)
+{
+    for (unsigned i = 0; i < cpus; i++) {
+        machine->cpus[i] = 10 + (int)i;
+        machine->core_of[i] = i % cores;
+    }
+    machine->topology = (struct ah_topology){.threads = cpus,
+                                             .busy_threads = cpus,
+                                             .cores = cores,
+                                             .cpus = machine->cpus,
+                                             .core_of = machine->core_of};
+    return &machine->topology;
+}
 
 /* The table of placement.h, and what was asked for. */
 static void test_placement__follows_its_table(void **state)
@@ -12,21 +31,28 @@ static void test_placement__follows_its_table(void **state)
     static const struct {
         unsigned n_cpus, n_cores, compute, host;
         unsigned n_compute, n_host, n_copy;
-        int first_host, first_copy;
+        int first_host, last_host, first_copy, last_copy;
     } rows[] = {
-        {1, 1, 0, 0, 1, 1, 1, 10, 10},    {2, 2, 0, 0, 1, 1, 1, 11, 11},   {4, 4, 0, 0, 3, 1, 1, 13, 13},
-        {16, 16, 0, 0, 12, 4, 4, 22, 22}, {16, 8, 0, 0, 6, 2, 10, 16, 16}, {2, 2, 2, 0, 2, 1, 2, 10, 10},
-        {2, 2, 1, 2, 1, 2, 1, 11, 11},    {4, 4, 2, 0, 2, 2, 2, 12, 12},   {2, 2, 3, 3, 3, 3, 2, -1, 10},
+        {1, 1, 0, 0, 1, 1, 1, 10, 10, 10, 10},    {2, 1, 0, 0, 1, 1, 1, 11, 11, 11, 11},
+        {2, 2, 0, 0, 1, 1, 1, 11, 11, 11, 11},    {4, 4, 0, 0, 3, 1, 1, 13, 13, 13, 13},
+        {16, 16, 0, 0, 12, 4, 4, 22, 25, 22, 25}, {16, 8, 0, 0, 6, 2, 4, 16, 17, 16, 25},
+        {2, 2, 2, 0, 2, 1, 2, 10, 10, 10, 11},    {2, 2, 1, 2, 1, 2, 1, 11, 10, 11, 11},
+        {4, 4, 2, 0, 2, 2, 2, 12, 13, 12, 13},    {2, 2, 3, 3, 3, 3, 2, -1, -1, 10, 11},
+        {4, 2, 2, 2, 2, 2, 2, 12, 13, 12, 13},    {16, 8, 6, 5, 6, 5, 4, 16, 18, 16, 25},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ah_placement placement;
-        ah_placement_choose(&placement, cpus, rows[i].n_cpus, rows[i].n_cores, rows[i].compute, rows[i].host);
+        struct machine machine;
+        ah_placement_choose(&placement, make(&machine, rows[i].n_cpus, rows[i].n_cores), rows[i].compute,
+                            rows[i].host);
         assert_int_equal(placement.n_compute, rows[i].n_compute);
         assert_int_equal(placement.n_host, rows[i].n_host);
         assert_int_equal(placement.n_copy, rows[i].n_copy);
         assert_int_equal(placement.host[0], rows[i].first_host);
+        assert_int_equal(placement.host[placement.n_host - 1], rows[i].last_host);
         assert_int_equal(placement.copy[0], rows[i].first_copy);
+        assert_int_equal(placement.copy[placement.n_copy - 1], rows[i].last_copy);
         assert_int_equal(placement.compute[0], rows[i].n_compute > rows[i].n_cpus ? -1 : 10);
     }
 }
@@ -34,16 +60,38 @@ static void test_placement__follows_its_table(void **state)
 static void test_placement__never_shares_compute_cores_by_default(void **state)
 {
     struct ah_placement placement;
+    struct machine machine;
     (void)state;
-    for (unsigned n = 2; n <= 16; n++) {
-        ah_placement_choose(&placement, cpus, n, n, 0, 0);
-        for (unsigned i = 0; i < placement.n_compute; i++) {
-            for (unsigned j = 0; j < placement.n_host; j++)
-                assert_int_not_equal(placement.compute[i], placement.host[j]);
-            for (unsigned j = 0; j < placement.n_copy; j++)
-                assert_int_not_equal(placement.compute[i], placement.copy[j]);
+    for (unsigned cores = 2; cores <= 16; cores++)
+        for (unsigned cpus = cores; cpus <= 2 * cores && cpus <= 16; cpus++) {
+            ah_placement_choose(&placement, make(&machine, cpus, cores), 0, 0);
+            for (unsigned i = 0; i < placement.n_compute; i++) {
+                int core = (placement.compute[i] - 10) % (int)cores;
+                for (unsigned j = 0; j < placement.n_host; j++)
+                    assert_int_not_equal(core, (placement.host[j] - 10) % (int)cores);
+                for (unsigned j = 0; j < placement.n_copy; j++)
+                    assert_int_not_equal(core, (placement.copy[j] - 10) % (int)cores);
+            }
         }
-    }
+}
+
+/* 4 processors' worth of time on 16 cores: more threads would only be stopped in turn. */
+static void test_placement__keeps_to_a_quota(void **state)
+{
+    struct ah_placement placement;
+    struct machine machine;
+    (void)state;
+    make(&machine, 16, 16);
+    machine.topology.busy_threads = 4;
+    ah_placement_choose(&placement, &machine.topology, 0, 0);
+    assert_int_equal(placement.n_compute, 3);
+    assert_int_equal(placement.n_host, 1);
+    assert_int_equal(placement.host[0], 13);
+    machine.topology.busy_threads = 1;
+    ah_placement_choose(&placement, &machine.topology, 0, 0);
+    assert_int_equal(placement.n_compute, 1);
+    assert_int_equal(placement.n_host, 1);
+    assert_int_equal(placement.host[0], 11);
 }
 
 static void test_placement__undoes_its_mask(void **state)
@@ -66,6 +114,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_placement__follows_its_table),
         cmocka_unit_test(test_placement__never_shares_compute_cores_by_default),
+        cmocka_unit_test(test_placement__keeps_to_a_quota),
         cmocka_unit_test(test_placement__undoes_its_mask),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,8 +3,9 @@
  * Lanes beside each other: the share of its rate that each part keeps while another one works all the time.
  *
  * A round runs each part by itself and then each pair at once; a share is the part's time per op alone over
- * its time per op beside the other, both of one round. While a pair runs, only the span of time counts in
- * which both worked (lanes.c), so neither has to outlast the other. Each pair gives both of its shares.
+ * its time per op beside the other, both of one round and without the link's latency: a share is of the rate.
+ * While a pair runs, only the span of time counts in which both worked (lanes.c), so neither has to outlast
+ * the other. Each pair gives both of its shares.
  *
  *     compute    one product of the first shape, bf16 where the device has it
  *     h2d, d2h   copies through regions of their own
@@ -44,6 +45,7 @@ struct stand {
     struct ah_optimizer_work adam;
     struct ah_lanes_work lanes[PARTS]; /* by enum ah_part */
     uint64_t repeats[PARTS];
+    double latency_s[PARTS]; /* of each op, from the fitted links; 0 where there is none */
     struct ah_sampler_series series[SHARES];
 };
 
@@ -142,10 +144,19 @@ static int fit_op(struct ah_lanes_work *lane, double block_s, uint64_t units, ui
     return AH_OK;
 }
 
+static void take_latencies(const struct ah_machine *machine, struct stand *stand)
+{
+    for (size_t i = 0; i < machine->n_links; i++) {
+        bool up = machine->links[i].direction == AH_H2D;
+        stand->latency_s[up ? AH_PART_H2D : AH_PART_D2H] = machine->links[i].latency_us * 1e-6;
+    }
+}
+
 static int build(const struct ah_measure *measure, struct stand *stand, struct ah_error *err)
 {
     double block_s = measure->limits->block_s;
     uint64_t units;
+    take_latencies(measure->machine, stand);
     build_product(measure, stand);
     int rc = ah_device_prepare(stand->device, &stand->product, 1, err);
     for (int direction = 0; direction < 2 && rc == AH_OK; direction++) {
@@ -194,6 +205,15 @@ static int run_pair(struct stand *stand, int a, int b, double ret_seconds_each[2
     return rc;
 }
 
+/* Share of its rate that `part` keeps, from its times per op alone and beside another. */
+static double share_kept(const struct stand *stand, int part, double alone_s, double beside_s)
+{
+    double latency_s = stand->latency_s[part];
+    if (latency_s >= alone_s || latency_s >= beside_s)
+        latency_s = 0;
+    return (alone_s - latency_s) / (beside_s - latency_s);
+}
+
 /* One round: `ret_shares` holds, pair by pair (a < b), what a keeps beside b and what b keeps beside a. */
 static int round_of_shares(void *context, double *ret_shares, struct ah_error *err)
 {
@@ -209,8 +229,8 @@ static int round_of_shares(void *context, double *ret_shares, struct ah_error *e
         for (int b = a + 1; b < PARTS && rc == AH_OK; b++) {
             double each[2];
             rc = run_pair(stand, a, b, each, err);
-            ret_shares[n++] = alone[a] / each[0];
-            ret_shares[n++] = alone[b] / each[1];
+            ret_shares[n++] = share_kept(stand, a, alone[a], each[0]);
+            ret_shares[n++] = share_kept(stand, b, alone[b], each[1]);
         }
     return rc;
 }

@@ -12,8 +12,9 @@
 enum { QUEUE = 8192 };
 
 struct fake_job {
-    double work_s; /* time it takes by itself */
-    double left_s;
+    double work_s;    /* time it takes by itself after its latency */
+    double latency_s; /* left of what no neighbour stretches */
+    double left_s;    /* of work_s */
     uint64_t tag;
     struct ah_wait wait; /* ticket 0: none */
 };
@@ -116,16 +117,26 @@ static int fake_open(struct ah_device **ret_device, const struct ah_device_optio
     return AH_OK;
 }
 
-static double copy_seconds(const struct fake_device *device, uint32_t lane, double bytes)
+static bool is_copy(uint32_t lane)
+{
+    return lane == AH_LANE_H2D || lane == AH_LANE_D2H;
+}
+
+static double copy_seconds(const struct fake_device *device, uint32_t lane, double bytes,
+                           double *ret_latency_s)
 {
     const struct ah_device_throttle *throttle = &device->options.throttle;
-    if (lane != AH_LANE_H2D && lane != AH_LANE_D2H)
+    if (!is_copy(lane))
         return bytes / world->device_copy_bytes_per_s;
     int direction = lane == AH_LANE_H2D ? AH_H2D : AH_D2H;
     double limit = lane == AH_LANE_H2D ? throttle->h2d_bytes_per_s : throttle->d2h_bytes_per_s;
-    double seconds = world->link_latency_s[direction] + bytes / world->link_bytes_per_s[direction];
-    double slowed = limit > 0 ? throttle->copy_latency_us * 1e-6 + bytes / limit : 0;
-    return fmax(seconds, slowed);
+    double seconds = bytes / world->link_bytes_per_s[direction];
+    *ret_latency_s = world->link_latency_s[direction];
+    if (limit > 0 && throttle->copy_latency_us * 1e-6 + bytes / limit > *ret_latency_s + seconds) {
+        *ret_latency_s = throttle->copy_latency_us * 1e-6;
+        seconds = bytes / limit;
+    }
+    return seconds;
 }
 
 static double adam_seconds(const struct fake_device *device, uint32_t lane, const struct ah_op *op)
@@ -138,11 +149,12 @@ static double adam_seconds(const struct fake_device *device, uint32_t lane, cons
     return (double)op->u.adamw.count / (limit > 0 ? fmin(limit, rate) : rate);
 }
 
-static double op_seconds(const struct fake_device *device, uint32_t lane, const struct ah_op *op)
+static double op_seconds(const struct fake_device *device, uint32_t lane, const struct ah_op *op,
+                         double *ret_latency_s)
 {
     const struct ah_op_matmul *product = &op->u.matmul;
     if (op->kind == AH_OP_COPY)
-        return copy_seconds(device, lane, (double)op->u.copy.bytes);
+        return copy_seconds(device, lane, (double)op->u.copy.bytes, ret_latency_s);
     if (op->kind == AH_OP_ADAMW)
         return adam_seconds(device, lane, op);
     if (op->kind == AH_OP_MATMUL)
@@ -160,9 +172,10 @@ static int fake_submit(struct ah_device *base, const struct ah_submission *submi
         return ah_error_set(err, AH_E_FAILED, "the fake device refuses an op");
     if (lane->queued == QUEUE)
         return ah_error_set(err, AH_E_FAILED, "the fake lane is full");
-    double seconds = op_seconds(device, submission->lane, submission->op);
+    double latency_s = 0;
+    double seconds = op_seconds(device, submission->lane, submission->op, &latency_s);
     struct ah_wait wait = submission->n_waits ? submission->waits[0] : (struct ah_wait){0, 0};
-    lane->queue[lane->queued++] = (struct fake_job){seconds, seconds, submission->tag, wait};
+    lane->queue[lane->queued++] = (struct fake_job){seconds, latency_s, seconds, submission->tag, wait};
     *ret_ticket = ++lane->submitted;
     return AH_OK;
 }
@@ -175,11 +188,6 @@ static bool is_running(const struct fake_device *device, uint32_t lane)
         return false;
     struct ah_wait wait = of->queue[of->taken].wait;
     return device->lanes[wait.lane].n_spans >= wait.ticket;
-}
-
-static bool is_copy(uint32_t lane)
-{
-    return lane == AH_LANE_H2D || lane == AH_LANE_D2H;
 }
 
 /* The speed of a lane's head beside the running heads of the others. */
@@ -212,7 +220,23 @@ static void finish_head(struct fake_device *device, struct fake_lane *lane)
     lane->ready_s = device->now_s;
 }
 
-/* Runs to the next completion; false when nothing is queued. */
+static double to_next_phase(const struct fake_job *job, double speed)
+{
+    return job->latency_s > 0 ? job->latency_s : job->left_s / speed;
+}
+
+/* The job works for `step_s`, at most to its next phase; true when it is done. */
+static bool work_on(struct fake_job *job, double step_s, double speed)
+{
+    if (job->latency_s > 0) {
+        job->latency_s = job->latency_s - step_s > 1e-15 ? job->latency_s - step_s : 0;
+        return false;
+    }
+    job->left_s -= step_s * speed;
+    return job->left_s <= 1e-12 * job->work_s;
+}
+
+/* Runs to the next end of a job or of its latency; false when nothing is queued. */
 static bool advance(struct fake_device *device)
 {
     double speeds[AH_DEVICE_LANES];
@@ -221,7 +245,7 @@ static bool advance(struct fake_device *device)
         const struct fake_lane *lane = &device->lanes[i];
         speeds[i] = speed_of(device, i);
         if (is_running(device, i))
-            step_s = fmin(step_s, lane->queue[lane->taken].left_s / speeds[i]);
+            step_s = fmin(step_s, to_next_phase(&lane->queue[lane->taken], speeds[i]));
     }
     if (isinf(step_s))
         return false;
@@ -233,9 +257,7 @@ static bool advance(struct fake_device *device)
         waited[i] = !is_running(device, i);
         if (waited[i])
             continue;
-        struct fake_job *head = &lane->queue[lane->taken];
-        head->left_s -= step_s * speeds[i];
-        done[i] = head->left_s <= 1e-12 * head->work_s;
+        done[i] = work_on(&lane->queue[lane->taken], step_s, speeds[i]);
     }
     for (uint32_t i = 0; i < AH_DEVICE_LANES; i++)
         if (done[i])

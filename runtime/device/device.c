@@ -9,9 +9,14 @@
 
 #define BIT(value) (1u << (value))
 
+_Static_assert((int)AH_DEVICE_LANES <= (int)AH_DEVICE_LANES_MAX, "a device has room for every lane");
 _Static_assert(AH_OP_KINDS <= 64, "info.supports holds every kind");
 
-enum { DEVICE_SIDE = BIT(AH_ARENA_DEVICE), HOST_SIDE = BIT(AH_ARENA_PINNED) | BIT(AH_ARENA_PAGEABLE) };
+enum {
+    DEVICE_SIDE = BIT(AH_ARENA_DEVICE),
+    LINK_SIDE = BIT(AH_ARENA_PINNED),
+    HOST_SIDE = BIT(AH_ARENA_PINNED) | BIT(AH_ARENA_PAGEABLE)
+};
 
 /* Arenas that operands may lie in, by what the op does with them. */
 struct lane_row {
@@ -23,8 +28,8 @@ struct lane_row {
 
 static const struct lane_row lane_rows[AH_DEVICE_LANES] = {
     [AH_LANE_COMPUTE] = {"compute", DEVICE_SIDE, DEVICE_SIDE, false},
-    [AH_LANE_H2D] = {"h2d", DEVICE_SIDE, HOST_SIDE, true},
-    [AH_LANE_D2H] = {"d2h", HOST_SIDE, DEVICE_SIDE, true},
+    [AH_LANE_H2D] = {"h2d", DEVICE_SIDE, LINK_SIDE, true},
+    [AH_LANE_D2H] = {"d2h", LINK_SIDE, DEVICE_SIDE, true},
     [AH_LANE_HOST] = {"host", HOST_SIDE, HOST_SIDE, false},
 };
 

@@ -11,11 +11,13 @@
  * ticket n (from 1); an op may wait for tickets of other lanes that were submitted before it, so that a
  * submission order exists and no order can deadlock. Tickets are a timeline: waiting for n waits for all
  * before it. Submitting never waits for the device unless a lane's queue is full: whole iterations are queued
- * ahead. Lanes: compute, h2d, d2h, host; the table is open.
+ * ahead. Lanes: compute, h2d, d2h, host; the table is open, up to AH_DEVICE_LANES_MAX.
  *
  * REACH. What a lane may touch is the same on every device, so that an order that runs on one runs on all:
- * compute ops lie in the device arena, host ops in the host arenas, copies go from one side to the other.
- * Matrix products run on the compute lane and `call` on the host lane only; copy lanes only copy.
+ * compute ops lie in the device arena, host ops in the host arenas, h2d and d2h copy between the pinned and
+ * the device arena. Pageable memory is the host lane's: a driver would stage its copies and might hold up the
+ * submitter, so an op of the host lane takes such data to a pinned place. Matrix products run on the compute
+ * lane and `call` on the host lane only.
  *
  * FAILURE sticks. After an op failed, ops that have not started are skipped on every lane, tickets still
  * complete so that nobody hangs, and every wait reports the first failure with the op's name. Close the
@@ -48,6 +50,9 @@
 #include <stdint.h>
 
 enum { AH_DEVICE_ABI = 1, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
+
+/* Room for lanes in structs that cross the border of a plugin. */
+enum { AH_DEVICE_LANES_MAX = 16 };
 
 enum ah_device_lane { AH_LANE_COMPUTE, AH_LANE_H2D, AH_LANE_D2H, AH_LANE_HOST, AH_DEVICE_LANES };
 
@@ -138,9 +143,8 @@ struct ah_device {
     const struct ah_device_driver *driver;
     struct ah_device_info info;
     uint64_t arena_bytes[AH_ARENA_KINDS];
-    uint64_t reserve_bytes; /* memory beside the arenas, of what is prepared so far */
-    uint64_t
-        submitted[AH_DEVICE_LANES]; /* last ticket of each lane; device.c's, read and written atomically */
+    uint64_t reserve_bytes;                  /* memory beside the arenas, of what is prepared so far */
+    uint64_t submitted[AH_DEVICE_LANES_MAX]; /* last ticket of each lane; device.c's, used atomically */
 };
 
 /* The CPU device's driver: the reference for every other and the embedded default. */

@@ -76,7 +76,7 @@ static void test_lanes__run_at_the_same_time_and_wait(void **state)
     struct ah_op hold = {.kind = AH_OP_CALL, .u.call = {pass_gate, &gate}};
     struct ah_op up = copy(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB);
     struct ah_op compute = fill(AH_ARENA_DEVICE, 4 * MIB, 1000, 2);
-    struct ah_op down = copy(AH_ARENA_PAGEABLE, AH_ARENA_DEVICE, 4 * MIB, 4000);
+    struct ah_op down = copy(AH_ARENA_PINNED, AH_ARENA_DEVICE, 4 * MIB, 4000);
     (void)state;
     uint64_t held = submit(device, AH_LANE_HOST, &hold, (struct ah_wait){0});
     uint64_t waiting = submit(device, AH_LANE_COMPUTE, &compute, (struct ah_wait){AH_LANE_HOST, held});
@@ -89,7 +89,7 @@ static void test_lanes__run_at_the_same_time_and_wait(void **state)
     assert_int_equal(ah_device_done(device, AH_LANE_D2H), 0);
     atomic_store(&gate.open, true);
     CHECK_OK(ah_device_wait(device, AH_LANE_D2H, last, &err), err);
-    const float *result = ah_device_pointer(device, (struct ah_ref){AH_ARENA_PAGEABLE, AH_FP32, 4 * MIB});
+    const float *result = ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 4 * MIB});
     assert_true(result[0] == 2 && result[999] == 2);
     ah_device_close(device);
 }

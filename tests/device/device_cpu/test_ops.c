@@ -158,7 +158,7 @@ static void test_ops__copy(void **state)
 {
     static const uint32_t ways[][3] = {{AH_LANE_H2D, AH_ARENA_DEVICE, AH_ARENA_PINNED},
                                        {AH_LANE_D2H, AH_ARENA_PINNED, AH_ARENA_DEVICE},
-                                       {AH_LANE_H2D, AH_ARENA_DEVICE, AH_ARENA_PAGEABLE},
+                                       {AH_LANE_HOST, AH_ARENA_PINNED, AH_ARENA_PAGEABLE},
                                        {AH_LANE_COMPUTE, AH_ARENA_DEVICE, AH_ARENA_DEVICE},
                                        {AH_LANE_HOST, AH_ARENA_PAGEABLE, AH_ARENA_PINNED}};
     struct fixture *f = *state;

@@ -44,12 +44,28 @@ const char *ah_device_lane_name(uint32_t lane)
     return lane < AH_DEVICE_LANES ? lane_rows[lane].name : "?";
 }
 
+int ah_device_check_driver(const struct ah_device_driver *driver, const char *origin, struct ah_error *err)
+{
+    if (driver->abi != AH_DEVICE_ABI)
+        return ah_error_set(
+            err, AH_E_MISMATCH,
+            "driver '%s' has device interface %u, this program has %d; install both from one build", origin,
+            driver->abi, AH_DEVICE_ABI);
+    if (driver->size != sizeof *driver)
+        return ah_error_set(
+            err, AH_E_MISMATCH,
+            "driver '%s' has a table of %u bytes, this program expects %zu; install both from "
+            "one build",
+            origin, driver->size, sizeof *driver);
+    return AH_OK;
+}
+
 int ah_device_open(struct ah_device **ret_device, const struct ah_device_driver *driver,
                    const struct ah_device_options *options, struct ah_error *err)
 {
-    if (driver->size != sizeof *driver || driver->abi != AH_DEVICE_ABI)
-        return ah_error_set(err, AH_E_MISMATCH, "device '%s' was built for another version of autohete",
-                            driver->name);
+    int rc = ah_device_check_driver(driver, driver->name, err);
+    if (rc)
+        return rc;
     if (options->size != sizeof *options)
         return ah_error_set(err, AH_E_USAGE, "device '%s': options of %u bytes, expected %zu", driver->name,
                             options->size, sizeof *options);

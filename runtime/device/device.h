@@ -150,6 +150,10 @@ struct ah_device {
 /* The CPU device's driver: the reference for every other and the embedded default. */
 const struct ah_device_driver *ah_device_cpu(void);
 
+/* Whether the driver's table is of this build. AH_E_MISMATCH says what differs; `origin` names the driver: its
+ * file, or its name. Reads `size` and `abi` only. */
+int ah_device_check_driver(const struct ah_device_driver *driver, const char *origin, struct ah_error *err);
+
 /* Reserves the arenas and starts the lanes. AH_E_USAGE for a driver or options of another build,
  * AH_E_CAPACITY or AH_E_MEMORY where the memory is not to be had. */
 int ah_device_open(struct ah_device **ret_device, const struct ah_device_driver *driver,

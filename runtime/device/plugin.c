@@ -43,24 +43,6 @@ static bool find_plugin(char path[PATH_MAX], const char *name)
     return length < PATH_MAX && access(path, F_OK) == 0;
 }
 
-static int check_driver(const struct ah_device_driver *driver, const char *path, struct ah_error *err)
-{
-    if (!driver)
-        return ah_error_set(err, AH_E_MISSING, "plugin '%s' has no driver to offer", path);
-    if (driver->abi != AH_DEVICE_ABI)
-        return ah_error_set(
-            err, AH_E_MISMATCH,
-            "plugin '%s' has device interface %u, this program has %d; install both from one build", path,
-            driver->abi, AH_DEVICE_ABI);
-    if (driver->size != sizeof *driver)
-        return ah_error_set(
-            err, AH_E_MISMATCH,
-            "plugin '%s' has a driver table of %u bytes, this program expects %zu; install both "
-            "from one build",
-            path, driver->size, sizeof *driver);
-    return AH_OK;
-}
-
 int ah_plugin_load(const char *name, const struct ah_device_driver **ret_driver, struct ah_error *err)
 {
     char path[PATH_MAX];
@@ -82,8 +64,10 @@ int ah_plugin_load(const char *name, const struct ah_device_driver **ret_driver,
         rc = ah_error_set(err, AH_E_MISMATCH, "plugin '%s' is no plugin of autohete: it has no symbol '%s'",
                           path, AH_PLUGIN_SYMBOL);
     const struct ah_device_driver *driver = rc ? NULL : entry.function();
+    if (!rc && !driver)
+        rc = ah_error_set(err, AH_E_MISSING, "plugin '%s' has no driver to offer", path);
     if (!rc)
-        rc = check_driver(driver, path, err);
+        rc = ah_device_check_driver(driver, path, err);
     if (rc) {
         dlclose(library);
         return rc;

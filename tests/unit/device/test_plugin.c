@@ -30,7 +30,7 @@ static void test_plugin__says_what_is_wrong(void **state)
         const char *text;
     } rows[] = {
         {"other_abi", AH_E_MISMATCH, "device interface 2, this program has 1"},
-        {"other_size", AH_E_MISMATCH, "driver table of"},
+        {"other_size", AH_E_MISMATCH, "has a table of"},
         {"no_symbol", AH_E_MISMATCH, "no symbol 'ah_plugin_driver'"},
         {"no_driver", AH_E_MISSING, "no driver to offer"},
         {"garbage", AH_E_MISSING, "cannot be loaded: "},

@@ -40,6 +40,11 @@ enum ah_weights { AH_WEIGHTS_WORDS(AH_WORD_VALUE) };
 enum ah_optimizer { AH_OPTIMIZER_WORDS(AH_WORD_VALUE) };
 #undef AH_WORD_VALUE
 
+static inline size_t ah_dtype_bytes(enum ah_dtype dtype)
+{
+    return dtype == AH_BF16 ? 2 : 4;
+}
+
 /* NULL-terminated lists of the spellings, indexed by enum value. */
 extern const char *const ah_words_dtype[];
 extern const char *const ah_words_matmul_form[];

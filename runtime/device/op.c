@@ -157,11 +157,6 @@ const char *ah_op_name(enum ah_op_kind kind)
     return (unsigned)kind < AH_OP_KINDS ? op_names[kind] : "?";
 }
 
-size_t ah_dtype_bytes(enum ah_dtype dtype)
-{
-    return dtype == AH_BF16 ? 2 : 4;
-}
-
 /* What the table needs to know of one op. */
 struct op_sizes {
     uint64_t of[SIZES];

@@ -254,7 +254,6 @@ struct ah_operand {
 };
 
 const char *ah_op_name(enum ah_op_kind kind);
-size_t ah_dtype_bytes(enum ah_dtype dtype);
 
 /* The extent and role of every operand. AH_E_USAGE for an unknown kind, sizes that overflow or make no sense,
  * a missing or superfluous operand, or a dtype the kind does not take; the sentence names op and operand. */

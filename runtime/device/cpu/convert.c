@@ -11,12 +11,12 @@
 
 static void *at(struct ah_convert_out out, uint64_t i)
 {
-    return (char *)out.data + i * (out.dtype == AH_BF16 ? sizeof(uint16_t) : sizeof(float));
+    return (char *)out.data + i * ah_dtype_bytes(out.dtype);
 }
 
 static const void *from(struct ah_convert_in in, uint64_t i)
 {
-    return (const char *)in.data + i * (in.dtype == AH_BF16 ? sizeof(uint16_t) : sizeof(float));
+    return (const char *)in.data + i * ah_dtype_bytes(in.dtype);
 }
 
 void ah_convert_cast(enum ah_isa isa, struct ah_convert_out dst, struct ah_convert_in src, uint64_t begin,

@@ -29,7 +29,7 @@ void ah_reduce_leaves(enum ah_isa isa, const struct ah_reduce_input *input, uint
                       float *ret_sums)
 {
     ah_kernels_leaf *leaf = ah_kernels_of(isa)->leaf[input->kind][input->dtype];
-    const size_t bytes = input->dtype == AH_BF16 ? sizeof(uint16_t) : sizeof(float);
+    const size_t bytes = ah_dtype_bytes(input->dtype);
     for (uint64_t i = begin; i < end; i++) {
         uint64_t first = i * AH_REDUCE_LEAF;
         uint64_t n = input->count - first < AH_REDUCE_LEAF ? input->count - first : AH_REDUCE_LEAF;

@@ -68,16 +68,65 @@ static int check_capacity(const struct ah_device_options *options, const struct 
     return AH_OK;
 }
 
-static int open_arenas(struct ah_cpu_device *cpu, const struct ah_device_options *options,
-                       struct ah_error *err)
+/* Only addresses: the memory comes with fill_arenas(), once there are pools. */
+static int map_arenas(struct ah_cpu_device *cpu, const struct ah_device_options *options,
+                      struct ah_error *err)
 {
     for (unsigned arena = 1; arena < AH_ARENA_KINDS; arena++) {
-        int rc =
-            ah_region_init(&cpu->arenas[arena], options->arena_bytes[arena], arena == AH_ARENA_PINNED, err);
+        int rc = ah_region_map(&cpu->arenas[arena], options->arena_bytes[arena], err);
         if (rc)
             return rc;
         cpu->common.arena_bytes[arena] = options->arena_bytes[arena];
     }
+    return AH_OK;
+}
+
+struct filling {
+    struct ah_region *region;
+    struct ah_pool *pool;
+};
+
+static void touch_piece(void *context, size_t piece, unsigned worker)
+{
+    (void)worker;
+    ah_region_touch(context, piece);
+}
+
+static int fill_region(void *payload, struct ah_error *err)
+{
+    struct filling *filling = payload;
+    (void)err;
+    ah_pool_run(filling->pool, touch_piece, filling->region, ah_region_pieces(filling->region));
+    return AH_OK;
+}
+
+/* Touches an arena by the threads of the pool that works on it, so that it lies near them. The pool's first thread
+ * is a lane for the moment, as tickets of the device's lanes count ops only. */
+static int fill_arena(struct ah_region *region, struct ah_pool *pool, int processor, struct ah_error *err)
+{
+    struct ah_lane *lane;
+    struct ah_lane_options options = {.name = "fill", .cpu = processor, .queue = 1, .spans = 1};
+    struct filling filling = {region, pool};
+    struct ah_lane_job job = {.run = fill_region, .payload = &filling, .payload_bytes = sizeof filling};
+    if (region->bytes == 0)
+        return AH_OK;
+    int rc = ah_lane_new(&lane, &options, err);
+    if (rc)
+        return rc;
+    rc = ah_lane_submit(lane, &job, NULL);
+    ah_lane_free(lane);
+    return rc;
+}
+
+static int fill_arenas(struct ah_cpu_device *cpu, const struct ah_placement *placement, struct ah_error *err)
+{
+    int rc = fill_arena(&cpu->arenas[AH_ARENA_DEVICE], cpu->lanes[AH_LANE_COMPUTE].pool,
+                        placement->compute[0], err);
+    for (unsigned arena = AH_ARENA_DEVICE + 1; arena < AH_ARENA_KINDS && !rc; arena++)
+        rc = fill_arena(&cpu->arenas[arena], cpu->lanes[AH_LANE_HOST].pool, placement->host[0], err);
+    if (rc)
+        return rc;
+    ah_region_lock(&cpu->arenas[AH_ARENA_PINNED]);
     cpu->common.info.locked_bytes = cpu->arenas[AH_ARENA_PINNED].locked_bytes;
     return AH_OK;
 }
@@ -124,20 +173,18 @@ static void open_throttles(struct ah_cpu_device *cpu, const struct ah_device_thr
     cpu->lanes[AH_LANE_HOST].throttle.work_per_s = throttle->host_adam_params_per_s;
 }
 
-static int open_lanes(struct ah_cpu_device *cpu, const struct ah_topology *topology,
+static int open_lanes(struct ah_cpu_device *cpu, const struct ah_placement *placement,
                       const struct ah_device_options *options, struct ah_error *err)
 {
-    struct ah_placement placement;
-    ah_placement_choose(&placement, topology, options->compute_threads, options->host_threads);
-    int rc = open_pooled_lane(&cpu->lanes[AH_LANE_COMPUTE], "compute", placement.compute, placement.n_compute,
-                              options, err);
+    int rc = open_pooled_lane(&cpu->lanes[AH_LANE_COMPUTE], "compute", placement->compute,
+                              placement->n_compute, options, err);
     if (!rc)
-        rc = open_pooled_lane(&cpu->lanes[AH_LANE_HOST], "host", placement.host, placement.n_host, options,
+        rc = open_pooled_lane(&cpu->lanes[AH_LANE_HOST], "host", placement->host, placement->n_host, options,
                               err);
     if (!rc)
-        rc = open_copy_lanes(cpu, &placement, options, err);
+        rc = open_copy_lanes(cpu, placement, options, err);
     if (!rc)
-        rc = ah_matmul_new(&cpu->matmul, placement.n_compute, err);
+        rc = ah_matmul_new(&cpu->matmul, placement->n_compute, err);
     if (rc)
         return rc;
     cpu->n_spans = options->spans ? options->spans : 1024;
@@ -150,17 +197,21 @@ static int open_parts(struct ah_cpu_device *cpu, const struct ah_device_options 
 {
     struct ah_topology topology = {0};
     struct ah_host_memory memory;
+    struct ah_placement placement;
     int rc = ah_topology_init(&topology, NULL, err);
     if (!rc)
         rc = ah_host_memory_read(&memory, NULL, err);
     if (!rc) {
+        ah_placement_choose(&placement, &topology, options->compute_threads, options->host_threads);
         describe(&cpu->common.info, &topology, &memory);
         rc = check_capacity(options, &memory, err);
     }
     if (!rc)
-        rc = open_arenas(cpu, options, err);
+        rc = map_arenas(cpu, options, err);
     if (!rc)
-        rc = open_lanes(cpu, &topology, options, err);
+        rc = open_lanes(cpu, &placement, options, err);
+    if (!rc)
+        rc = fill_arenas(cpu, &placement, err);
     ah_topology_release(&topology);
     return rc;
 }

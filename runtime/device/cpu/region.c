@@ -5,6 +5,8 @@
 
 #include <sys/mman.h>
 
+enum { PIECE_BYTES = 8 << 20, PAGE_BYTES = 4096 };
+
 static int region_refused(uint64_t bytes, struct ah_error *err)
 {
     char text[AH_UNITS_TEXT_MAX];
@@ -12,7 +14,7 @@ static int region_refused(uint64_t bytes, struct ah_error *err)
                         ah_units_print_bytes(text, bytes));
 }
 
-int ah_region_init(struct ah_region *region, uint64_t bytes, bool lock, struct ah_error *err)
+int ah_region_map(struct ah_region *region, uint64_t bytes, struct ah_error *err)
 {
     *region = (struct ah_region){0};
     if (bytes == 0)
@@ -29,10 +31,37 @@ int ah_region_init(struct ah_region *region, uint64_t bytes, bool lock, struct a
     region->data = (unsigned char *)mapping + skip;
     region->bytes = bytes;
     (void)madvise(region->data, bytes, MADV_HUGEPAGE); /* slower without, nothing else */
-    if (lock && mlock(region->data, bytes) == 0)
-        region->locked_bytes = bytes;
-    for (uint64_t at = 0; at < bytes; at += 4096)
+    return AH_OK;
+}
+
+size_t ah_region_pieces(const struct ah_region *region)
+{
+    return (size_t)((region->bytes + PIECE_BYTES - 1) / PIECE_BYTES);
+}
+
+void ah_region_touch(const struct ah_region *region, size_t piece)
+{
+    uint64_t at = (uint64_t)piece * PIECE_BYTES;
+    uint64_t end = region->bytes - at > PIECE_BYTES ? at + PIECE_BYTES : region->bytes;
+    for (; at < end; at += PAGE_BYTES)
         *(volatile unsigned char *)(region->data + at) = 0;
+}
+
+void ah_region_lock(struct ah_region *region)
+{
+    if (region->bytes && mlock(region->data, region->bytes) == 0)
+        region->locked_bytes = region->bytes;
+}
+
+int ah_region_init(struct ah_region *region, uint64_t bytes, bool lock, struct ah_error *err)
+{
+    int rc = ah_region_map(region, bytes, err);
+    if (rc)
+        return rc;
+    for (size_t piece = 0; piece < ah_region_pieces(region); piece++)
+        ah_region_touch(region, piece);
+    if (lock)
+        ah_region_lock(region);
     return AH_OK;
 }
 

@@ -2,8 +2,13 @@
  *
  * Region: the memory of one device arena.
  *
- * Mapped, made of huge pages where the system has them, and touched at once: a page fault in the step loop
- * costs more than the work on the page.
+ * Mapped, made of huge pages where the system has them, and touched before use: a page fault in the step loop
+ * costs more than the work on the page. A page lies in the memory of the processor that touches it first, so
+ * large regions are mapped by one thread and touched by those that will work on them, piece by piece:
+ *
+ *     rc = ah_region_map(&region, bytes, err);
+ *     ah_pool_run(pool, touch_one, &region, ah_region_pieces(&region));    // ah_region_touch(&region, piece)
+ *     ah_region_lock(&region);
  */
 #ifndef AH_RUNTIME_DEVICE_CPU_REGION_H
 #define AH_RUNTIME_DEVICE_CPU_REGION_H
@@ -11,6 +16,7 @@
 #include "base/error.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Every region starts at a multiple of this: a huge page. */
@@ -24,9 +30,21 @@ struct ah_region {
     uint64_t locked_bytes; /* held in memory by mlock(2) */
 };
 
-/* `lock` asks for mlock(2); a refusal is no failure, `locked_bytes` tells. 0 bytes: an empty region.
- * AH_E_MEMORY where the system has no address space or pages for it. */
+/* Takes address space, no memory yet. 0 bytes: an empty region. AH_E_MEMORY where there is no such space. */
+int ah_region_map(struct ah_region *region, uint64_t bytes, struct ah_error *err);
+
+/* The pieces that a region is touched in; touching one takes memory for it. Different threads may touch different
+ * pieces at the same time. */
+size_t ah_region_pieces(const struct ah_region *region);
+void ah_region_touch(const struct ah_region *region, size_t piece);
+
+/* Asks for mlock(2); a refusal is no failure, `locked_bytes` tells. Touched before, as the system would take all
+ * the memory on behalf of the calling thread. */
+void ah_region_lock(struct ah_region *region);
+
+/* All of these by the calling thread: for small regions. */
 int ah_region_init(struct ah_region *region, uint64_t bytes, bool lock, struct ah_error *err);
+
 void ah_region_release(struct ah_region *region);
 
 #endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Who takes the memory of a region is seen in the page faults of threads and in mincore(2). Huge pages are
+ * forbidden to this process, so that every page counts.
+ */
+#include "runtime/device/cpu/region.h"
+
+#include "runtime/device/device.h"
+#include "tests/support/check.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+enum { PAGE_BYTES = 4096, ARENA_PAGES = 4096 };
+
+static size_t resident_pages(const struct ah_region *region)
+{
+    size_t pages = (region->bytes + PAGE_BYTES - 1) / PAGE_BYTES;
+    size_t resident = 0;
+    unsigned char *map = calloc(pages, 1);
+    assert_non_null(map);
+    assert_int_equal(mincore(region->data, region->bytes, map), 0);
+    for (size_t i = 0; i < pages; i++)
+        resident += map[i] & 1;
+    free(map);
+    return resident;
+}
+
+static long faults_of_this_thread(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_minflt;
+}
+
+static void test_region__memory_comes_piece_by_piece(void **state)
+{
+    (void)state;
+    struct ah_region region;
+    struct ah_error err = {0};
+    const uint64_t pages = 5000; /* two pieces of 8 MiB and a bit */
+    CHECK_OK(ah_region_map(&region, pages * PAGE_BYTES - 7, &err), err);
+    assert_int_equal((uintptr_t)region.data % AH_REGION_ALIGN_BYTES, 0);
+    assert_int_equal(resident_pages(&region), 0);
+    assert_int_equal(ah_region_pieces(&region), 3);
+    ah_region_touch(&region, 2);
+    assert_int_equal(resident_pages(&region), 5000 - 4096);
+    ah_region_touch(&region, 0);
+    assert_int_equal(resident_pages(&region), 5000 - 2048);
+    ah_region_touch(&region, 1);
+    assert_int_equal(resident_pages(&region), 5000);
+    ah_region_release(&region);
+    CHECK_OK(ah_region_init(&region, PAGE_BYTES * 100, true, &err), err);
+    assert_int_equal(resident_pages(&region), 100);
+    assert_true(region.locked_bytes == 0 || region.locked_bytes == PAGE_BYTES * 100);
+    ah_region_release(&region);
+}
+
+static void test_region__empty_and_impossible(void **state)
+{
+    (void)state;
+    struct ah_region region;
+    struct ah_error err = {0};
+    CHECK_OK(ah_region_init(&region, 0, true, &err), err);
+    assert_null(region.data);
+    assert_int_equal(ah_region_pieces(&region), 0);
+    ah_region_release(&region);
+    CHECK_FAILS(ah_region_map(&region, UINT64_MAX - 5, &err), err, AH_E_MEMORY, "ask for less memory");
+    CHECK_FAILS(ah_region_map(&region, UINT64_C(1) << 60, &err), err, AH_E_MEMORY, "1048576.0 TiB");
+}
+
+/* Whoever opens a device does not take its memory: it would lie near the wrong processor. After open there is no
+ * page left to fault on. */
+static void test_region__arenas_are_touched_by_the_pools(void **state)
+{
+    (void)state;
+    struct ah_device *device = NULL;
+    struct ah_error err = {0};
+    struct ah_device_options options = {.size = sizeof options};
+    for (unsigned arena = 1; arena < AH_ARENA_KINDS; arena++)
+        options.arena_bytes[arena] = ARENA_PAGES * PAGE_BYTES;
+    long before = faults_of_this_thread();
+    CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
+    assert_true(faults_of_this_thread() - before < ARENA_PAGES / 2);
+    for (unsigned arena = 1; arena < AH_ARENA_KINDS; arena++) {
+        struct ah_region region = {.data = device->driver->address(device, (enum ah_arena_kind)arena),
+                                   .bytes = options.arena_bytes[arena]};
+        assert_int_equal(resident_pages(&region), ARENA_PAGES);
+    }
+    ah_device_close(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_region__memory_comes_piece_by_piece),
+        cmocka_unit_test(test_region__empty_and_impossible),
+        cmocka_unit_test(test_region__arenas_are_touched_by_the_pools),
+    };
+    if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0))
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -37,10 +37,12 @@ static struct ah_convert_in in(const struct ah_cpu_task *task, size_t arg)
     return (struct ah_convert_in){pointer(task, arg), (enum ah_dtype)task->op.arg[arg].dtype};
 }
 
+typedef void work_fn(const struct ah_cpu_task *task, uint64_t begin, uint64_t end);
+
 /* Splits [0, count) into pieces; `work` does one. */
 struct split {
     const struct ah_cpu_task *task;
-    void (*work)(const struct ah_cpu_task *task, uint64_t begin, uint64_t end);
+    work_fn *work;
     uint64_t count;
     uint64_t piece;
 };
@@ -113,6 +115,43 @@ static void work_adamw(const struct ah_cpu_task *task, uint64_t begin, uint64_t 
     ah_adamw_run(task->device->isa, &arrays, pointer(task, 5), begin, end);
 }
 
+static uint64_t count_elements(const struct ah_op *op)
+{
+    return op->u.elements.count;
+}
+
+static uint64_t count_columns(const struct ah_op *op)
+{
+    return op->u.rows.width;
+}
+
+static uint64_t count_params(const struct ah_op *op)
+{
+    return op->u.adamw.count;
+}
+
+/* Kinds whose work is a split and nothing else: how much there is, and in pieces of what size. */
+static const struct {
+    work_fn *work;
+    uint64_t (*count)(const struct ah_op *op);
+    uint64_t piece;
+} splits[AH_OP_KINDS] = {
+    [AH_OP_FILL] = {work_fill, count_elements, PIECE_ELEMENTS},
+    [AH_OP_CAST] = {work_cast, count_elements, PIECE_ELEMENTS},
+    [AH_OP_ADD] = {work_add, count_elements, PIECE_ELEMENTS},
+    [AH_OP_ACCUMULATE] = {work_accumulate, count_elements, PIECE_ELEMENTS},
+    [AH_OP_COLUMN_SUM] = {work_column_sum, count_columns, PIECE_COLUMNS},
+    [AH_OP_ADAMW] = {work_adamw, count_params, PIECE_ELEMENTS},
+};
+
+static int run_split(struct ah_cpu_task *task, struct ah_error *err)
+{
+    enum ah_op_kind kind = task->op.kind;
+    (void)err;
+    return split_run(
+        (struct split){task, splits[kind].work, splits[kind].count(&task->op), splits[kind].piece});
+}
+
 /* A slowed copy goes in slices, so that it shares the link with the other direction as both go along. */
 static void copy_slowly(struct ah_cpu_task *task)
 {
@@ -142,46 +181,14 @@ static int run_copy(struct ah_cpu_task *task, struct ah_error *err)
     return AH_OK;
 }
 
-static int run_fill(struct ah_cpu_task *task, struct ah_error *err)
-{
-    (void)err;
-    return split_run((struct split){task, work_fill, task->op.u.elements.count, PIECE_ELEMENTS});
-}
-
-static int run_cast(struct ah_cpu_task *task, struct ah_error *err)
-{
-    (void)err;
-    return split_run((struct split){task, work_cast, task->op.u.elements.count, PIECE_ELEMENTS});
-}
-
-static int run_add(struct ah_cpu_task *task, struct ah_error *err)
-{
-    (void)err;
-    return split_run((struct split){task, work_add, task->op.u.elements.count, PIECE_ELEMENTS});
-}
-
-static int run_accumulate(struct ah_cpu_task *task, struct ah_error *err)
-{
-    (void)err;
-    return split_run((struct split){task, work_accumulate, task->op.u.elements.count, PIECE_ELEMENTS});
-}
-
-static int run_column_sum(struct ah_cpu_task *task, struct ah_error *err)
-{
-    (void)err;
-    return split_run((struct split){task, work_column_sum, task->op.u.rows.width, PIECE_COLUMNS});
-}
-
 static int run_adamw(struct ah_cpu_task *task, struct ah_error *err)
 {
     struct ah_throttle *throttle = &task->lane->throttle;
-    uint64_t count = task->op.u.adamw.count;
-    (void)err;
     if (!ah_throttle_is_on(throttle))
-        return split_run((struct split){task, work_adamw, count, PIECE_ELEMENTS});
+        return run_split(task, err);
     ah_throttle_begin(throttle, ah_threads_now_ns());
-    split_run((struct split){task, work_adamw, count, PIECE_ELEMENTS});
-    ah_threads_sleep_until_ns(ah_throttle_pay(throttle, (double)count, 1));
+    (void)run_split(task, err);
+    ah_threads_sleep_until_ns(ah_throttle_pay(throttle, (double)task->op.u.adamw.count, 1));
     return AH_OK;
 }
 
@@ -215,18 +222,10 @@ static int run_call(struct ah_cpu_task *task, struct ah_error *err)
 }
 
 static dispatch_fn *const dispatch_of_kind[AH_OP_KINDS] = {
-    [AH_OP_COPY] = run_copy,
-    [AH_OP_FILL] = run_fill,
-    [AH_OP_CAST] = run_cast,
-    [AH_OP_ADD] = run_add,
-    [AH_OP_ACCUMULATE] = run_accumulate,
-    [AH_OP_MATMUL] = run_matmul,
-    [AH_OP_COLUMN_SUM] = run_column_sum,
-    [AH_OP_SUM] = run_sum,
-    [AH_OP_SUM_SQUARES] = run_sum,
-    [AH_OP_CLIP] = run_clip,
-    [AH_OP_ADAMW] = run_adamw,
-    [AH_OP_CALL] = run_call,
+    [AH_OP_COPY] = run_copy,        [AH_OP_FILL] = run_split,       [AH_OP_CAST] = run_split,
+    [AH_OP_ADD] = run_split,        [AH_OP_ACCUMULATE] = run_split, [AH_OP_MATMUL] = run_matmul,
+    [AH_OP_COLUMN_SUM] = run_split, [AH_OP_SUM] = run_sum,          [AH_OP_SUM_SQUARES] = run_sum,
+    [AH_OP_CLIP] = run_clip,        [AH_OP_ADAMW] = run_adamw,      [AH_OP_CALL] = run_call,
 };
 
 bool ah_cpu_supports(enum ah_op_kind kind)

@@ -2,10 +2,13 @@
  *
  * Writing resolves first what `path` is:
  *
- *     one of our open descriptors (/dev/stdout, /dev/fd/N)   written to a duplicate of it: its offset moves
- * on a device, a pipe, a socket                             written in place a symbolic link its target,
- * followed link by link, is replaced a regular file, or nothing                             replaced by
- * rename
+ *     one of our open descriptors (/dev/stdout, /dev/fd/N)   written to a duplicate of it: its offset moves on
+ *     a device, a pipe, a socket                             written in place
+ *     a symbolic link                                        its target, followed link by link, is replaced
+ *     a regular file, or nothing                             replaced by rename
+ *
+ * The temporary file has a name from the start: O_TMPFILE would leave nothing behind when we are killed, but
+ * linkat(2) cannot put its file in the place of another.
  */
 #include "base/file.h"
 
@@ -142,8 +145,7 @@ static void folder_of(const char *path, char *folder)
     snprintf(folder, PATH_MAX, "%s", dirname(copy));
 }
 
-/* N for a path that is /proc/<us>/fd/N once its folder is resolved (/dev/fd/N, a link in /dev too); else -1.
- */
+/* N for a path that is /proc/<us>/fd/N once its folder is resolved (/dev/fd/N, a link in /dev too); else -1. */
 static int descriptor_of(const char *path)
 {
     char folder[PATH_MAX], real[PATH_MAX], own[64];
@@ -271,7 +273,10 @@ static int replace(const char *path, const char *real, const struct stat *old, c
         return rc;
     }
     if (sync_folder(folder))
-        return fail(err, "sync the folder of", path);
+        return ah_error_set(
+            err, AH_E_IO,
+            "'%s' is written, but may be lost if the machine stops now: cannot sync its folder: %s", path,
+            strerror(errno));
     return AH_OK;
 }
 

@@ -17,9 +17,12 @@
  * `limit_bytes`; the sentence names the path. On failure `ret_bytes` is as it was. */
 int ah_file_read(const char *path, size_t limit_bytes, struct ah_buffer *ret_bytes, struct ah_error *err);
 
-/* Writes through a temporary file in the same folder, fsyncs it, renames it over `path` and fsyncs the
- * folder. A file that was there is kept (its mode too) when anything fails; a new one gets 0666 less the
- * umask. `path` may be a symbolic link (its target is replaced) or a device or pipe (written in place). */
+/* Writes through a temporary file in the same folder, fsyncs it, renames it over `path` and fsyncs the folder.
+ * AH_E_IO names the path. A file that was there is kept when anything up to the rename fails; where only the last
+ * fsync fails, `path` has the new content, whole, and the sentence says that a crash of the machine may still
+ * bring the old one back. The mode of a file that was there stays; a new one gets 0666 less the umask. `path` may
+ * be a symbolic link (its target is replaced) or a device or pipe (written in place, so a failure leaves half).
+ * A process killed while it writes leaves its temporary file, ".autohete-PID-N.tmp", which may be deleted. */
 int ah_file_write(const char *path, const void *bytes, size_t size, struct ah_error *err);
 
 #endif

@@ -60,8 +60,7 @@ struct ah_lane_options {
     size_t spans;     /* finished jobs whose times are kept (a ring); 0: 1024 */
 };
 
-/* AH_E_FAILED where the thread cannot be started or pinned, AH_E_MEMORY. The lane is *owned* by the caller.
- */
+/* AH_E_FAILED where the thread cannot be started or pinned, AH_E_MEMORY. The lane is *owned* by the caller. */
 int ah_lane_new(struct ah_lane **ret_lane, const struct ah_lane_options *options, struct ah_error *err);
 
 /* Copies the job into the queue; allocates nothing. AH_E_USAGE for a payload or wait list that is too long,
@@ -83,8 +82,7 @@ int ah_lane_failed(const struct ah_lane *lane);
 /* True while a job of the lane is between start and end: what a throttle shares a link by. */
 int ah_lane_busy(const struct ah_lane *lane);
 
-/* Copies the spans of the newest finished jobs, oldest first, at most `max`; returns how many. Call drained.
- */
+/* Copies the spans of the newest finished jobs, oldest first, at most `max`; returns how many. Call drained. */
 size_t ah_lane_spans(struct ah_lane *lane, struct ah_lane_span *ret_spans, size_t max);
 
 /* Finishes what is queued, ends the thread. NULL is fine. */

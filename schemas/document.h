@@ -90,8 +90,8 @@ int ah_document_digest(const struct ah_document *document, char ret_digest[AH_DO
 int ah_document_schema(enum ah_document_kind kind, struct ah_buffer *out, struct ah_error *err);
 
 /* The value at a path ("time.step_us", "blocks[3].optimizer", "annotations.note"): its kind, number or text. A
- * list or map is a GROUP whose number counts its items. ABSENT: an optional field that the document leaves
- * out. AH_E_USAGE names the part of the path that does not exist and what does. */
+ * list or map is a GROUP whose number counts its items. ABSENT: an optional field without a
+ * default that the document leaves out. AH_E_USAGE names the part of the path that does not exist and what does. */
 enum ah_value_kind { AH_VALUE_ABSENT, AH_VALUE_BOOL, AH_VALUE_NUMBER, AH_VALUE_TEXT, AH_VALUE_GROUP };
 struct ah_value {
     enum ah_value_kind kind;

@@ -151,6 +151,10 @@ static int step_field(struct walk *walk, const struct ah_field *field, bool *ret
         *ret_value = (struct ah_value){.kind = AH_VALUE_GROUP};
         return AH_OK;
     }
+    if (field->flags & AH_FIELD_NO_DEFAULT && ah_field_absent(field, walk->group)) {
+        *ret_value = (struct ah_value){.kind = AH_VALUE_ABSENT};
+        return AH_OK;
+    }
     return store_scalar(field, place, ret_value);
 }
 

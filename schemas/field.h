@@ -40,11 +40,12 @@ enum ah_field_type {
 
 enum {
     AH_FIELD_OPTIONAL = 1,
-    AH_FIELD_UNIQUE = 2,   /* list of counts, texts or words: no value twice */
-    AH_FIELD_ABOVE = 4,    /* number: above min, not equal */
-    AH_FIELD_NULLABLE = 8, /* null counts as absent (foreign documents only) */
-    AH_FIELD_ASIDE = 16,   /* not part of what makes two documents different */
-    AH_FIELD_LABEL = 32    /* a name for people: counts in a diff, not in a digest */
+    AH_FIELD_UNIQUE = 2,     /* list of counts, texts or words: no value twice */
+    AH_FIELD_ABOVE = 4,      /* number: above min, not equal */
+    AH_FIELD_NULLABLE = 8,   /* null counts as absent (foreign documents only) */
+    AH_FIELD_ASIDE = 16,     /* not part of what makes two documents different */
+    AH_FIELD_LABEL = 32,     /* a name for people: counts in a diff, not in a digest */
+    AH_FIELD_NO_DEFAULT = 64 /* optional number: `fallback` is a mark of absence, not a value to go by */
 };
 
 enum ah_text_form {
@@ -72,7 +73,7 @@ struct ah_field {
     size_t offset;
     size_t count_offset; /* list, map: of the size_t beside the pointer */
     double min, max;     /* COUNT, NUMBER */
-    double fallback;     /* optional BOOL, COUNT, NUMBER, WORD: the value where absent */
+    double fallback;     /* optional BOOL, COUNT, NUMBER, WORD: what is stored where absent, the default */
     size_t min_items, max_items;
     enum ah_text_form form;
     const char *const *words;           /* WORD, CONST; NULL-terminated */

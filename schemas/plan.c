@@ -37,8 +37,8 @@ enum { OPS_MAX = 1000000 };
     }
 #define POSITION(tag, member, sentence)                                                                      \
     {                                                                                                        \
-        .name = #member, AH_COUNT_AT(tag, member), .flags = AH_FIELD_OPTIONAL, .max = OPS_MAX - 1,           \
-        .fallback = (double)AH_PLAN_NOWHERE, .about = (sentence)                                             \
+        .name = #member, AH_COUNT_AT(tag, member), .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT,         \
+        .max = OPS_MAX - 1, .fallback = (double)AH_PLAN_NOWHERE, .about = (sentence)                         \
     }
 #define US(tag, member, sentence)                                                                            \
     {                                                                                                        \
@@ -198,7 +198,7 @@ static const struct ah_field alternative_fields[] = {
     {.name = "feasible", AH_BOOL_AT(ah_plan_alternative, feasible), .about = "Does it fit?"},
     {.name = "step_us",
      AH_NUMBER_AT(ah_plan_alternative, step_us),
-     .flags = AH_FIELD_OPTIONAL | AH_FIELD_ABOVE,
+     .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT | AH_FIELD_ABOVE,
      .max = 1e15,
      .about = "Its period."},
     {0}};

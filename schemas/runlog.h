@@ -29,12 +29,14 @@ struct ah_runlog_predicted {
     uint64_t host_bytes;
 };
 
+#define AH_RUNLOG_NO_NORM (-1.0)
+
 struct ah_runlog_step {
     uint64_t step; /* from 1 */
     double loss;
     uint64_t tokens; /* loss-bearing, of this step */
     double lr;
-    double grad_norm;
+    double grad_norm; /* AH_RUNLOG_NO_NORM: not computed */
     double step_us;
     double tokens_per_s;
     double compute_us, h2d_us, d2h_us, host_us; /* time that each lane worked */

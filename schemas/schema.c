@@ -93,14 +93,13 @@ static void put_item(struct ah_buffer *out, const struct ah_field *field)
 
 static void put_fallback(struct ah_buffer *out, const struct ah_field *field)
 {
-    if (!(field->flags & AH_FIELD_OPTIONAL) || field->list)
+    if (!(field->flags & AH_FIELD_OPTIONAL) || field->flags & AH_FIELD_NO_DEFAULT || field->list)
         return;
     if (field->type == AH_FIELD_BOOL)
         ah_buffer_printf(out, ",\"default\":%s", field->fallback != 0.0 ? "true" : "false");
     else if (field->type == AH_FIELD_WORD)
         put_pair(out, "default", field->words[(size_t)field->fallback]);
-    else if ((field->type == AH_FIELD_COUNT || field->type == AH_FIELD_NUMBER) &&
-             ah_field_fits_number(field, field->fallback))
+    else if (field->type == AH_FIELD_COUNT || field->type == AH_FIELD_NUMBER)
         put_bound(out, "default", field->fallback);
 }
 

@@ -342,6 +342,37 @@ static void test_document__looks_up_paths(void **state)
     ah_document_release(&plan);
 }
 
+/* An absent optional field is its default, or absent where it has none: never the mark that stands for it. */
+static void test_document__looks_up_absent_fields(void **state)
+{
+    static const struct ah_value absent = {AH_VALUE_ABSENT, 0, NULL};
+    struct ah_document plan = loaded(FOLDER "plan.json");
+    struct ah_document runlog = loaded(FOLDER "runlog.ndjson");
+    struct ah_document model = loaded("examples/models/llama-2-7b.json");
+    (void)state;
+    plan.body.plan->alternatives[0].step_us = 0;
+    plan.body.plan->ops[0].position = AH_PLAN_NOWHERE;
+    check_lookup(&plan, "alternatives[0].step_us", absent);
+    check_lookup(&plan, "ops[0].position", absent);
+    check_lookup(&plan, "ops[0].issue_after", absent);
+    check_lookup(&plan, "ops[0].due_before", absent);
+    check_lookup(&plan, "ops[0].micro_batch", (struct ah_value){AH_VALUE_NUMBER, 0, NULL});
+    runlog.body.runlog->steps[0].grad_norm = 0;
+    check_lookup(&runlog, "steps[0].grad_norm", (struct ah_value){AH_VALUE_NUMBER, 0, NULL});
+    runlog.body.runlog->steps[0].grad_norm = AH_RUNLOG_NO_NORM;
+    check_lookup(&runlog, "steps[0].grad_norm", absent);
+    check_lookup(&model, "rope.factor", absent);
+    check_lookup(&model, "rope.low_freq_factor", absent);
+    check_lookup(&model, "rope.high_freq_factor", absent);
+    check_lookup(&model, "rope.original_positions", absent);
+    check_lookup(&model, "rope.kind", (struct ah_value){AH_VALUE_TEXT, 0, "default"});
+    check_lookup(&model, "window", (struct ah_value){AH_VALUE_NUMBER, 0, NULL});
+    check_lookup(&model, "tied", (struct ah_value){AH_VALUE_BOOL, 0, NULL});
+    ah_document_release(&model);
+    ah_document_release(&runlog);
+    ah_document_release(&plan);
+}
+
 static void test_document__names_the_part_of_a_path_that_is_wrong(void **state)
 {
     static const char *const wrong[][2] = {
@@ -473,6 +504,7 @@ int main(void)
         cmocka_unit_test(test_document__refuses_to_write_what_it_would_not_read),
         cmocka_unit_test(test_document__reads_integers_as_json_schema_does),
         cmocka_unit_test(test_document__looks_up_paths),
+        cmocka_unit_test(test_document__looks_up_absent_fields),
         cmocka_unit_test(test_document__names_the_part_of_a_path_that_is_wrong),
         cmocka_unit_test(test_document__diffs_in_the_order_of_fields),
         cmocka_unit_test(test_document__digests_what_it_says),

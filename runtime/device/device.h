@@ -82,13 +82,15 @@ struct ah_span {
 
 /* Rates that lanes are slowed to (0: not slowed), so that their ratios to compute are those of another
  * machine: `--emulate`. An op takes at least latency + work / rate; the lane sleeps the rest. `both_kept` is
- * the share of its rate that a copy lane keeps while the other copies. */
+ * the share of its rate that a copy lane keeps while the other copies. On the host lane AdamW's work is its
+ * parameters, that of every other op but `call` the bytes it moves (ah_op_moved_bytes). */
 struct ah_device_throttle {
     double h2d_bytes_per_s;
     double d2h_bytes_per_s;
     double copy_latency_us;
     double both_kept; /* 0 means 1 */
     double host_adam_params_per_s;
+    double host_bytes_per_s;
 };
 
 struct ah_device_options {

@@ -27,8 +27,11 @@ int ah_emulate_dtype(const struct ah_machine *target, bool bf16, enum ah_dtype *
     return AH_OK;
 }
 
+/* Master and moments in fp32 each way, and 4 of gradient and weight. */
+enum { ADAM_BYTES = 28 };
+
 /* Host Adam of the target, for weights of `dtype` where it was measured, else for the other dtype: both move
- * the same 28 bytes a parameter. */
+ * the same bytes a parameter. */
 static double host_adam(const struct ah_machine *target, enum ah_dtype dtype)
 {
     double rate = ah_machine_adam_params_per_s(target, AH_HOST, dtype);
@@ -82,6 +85,7 @@ int ah_emulate_throttle(const struct ah_machine *target, enum ah_dtype dtype, do
         .copy_latency_us = link_latency_us(target) / slowdown,
         .both_kept = both_kept(target),
         .host_adam_params_per_s = needed[3].rate * slowdown,
+        .host_bytes_per_s = needed[3].rate * ADAM_BYTES * slowdown,
     };
     return AH_OK;
 }

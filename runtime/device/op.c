@@ -447,6 +447,18 @@ static bool operand_extent(const struct operand_rule *rule, const struct op_size
            !__builtin_add_overflow(before_last, operand->row_bytes, &operand->bytes);
 }
 
+/* Of an operand whose extent is known. An op picks at most as many rows of a table as it has itself. */
+static uint64_t operand_moved_bytes(const struct operand_rule *rule, const struct op_sizes *sizes,
+                                    const struct ah_operand *operand)
+{
+    if (rule->strided)
+        return operand->row_bytes * sizes->of[rule->dims[0]];
+    bool table = rule->dims[0] == VOCABULARY || rule->dims[0] == POSITIONS;
+    uint64_t table_rows = sizes->of[rule->dims[0]];
+    return table && sizes->of[ROWS] < table_rows ? operand->bytes / table_rows * sizes->of[ROWS]
+                                                 : operand->bytes;
+}
+
 static int operand_fill(const struct ah_op *op, const struct op_sizes *sizes, size_t i,
                         struct ah_operand *operand, struct ah_error *err)
 {
@@ -469,6 +481,7 @@ static int operand_fill(const struct ah_op *op, const struct op_sizes *sizes, si
     operand->align_bytes = element_align(rule->element, (enum ah_dtype)ref->dtype);
     if (!operand_extent(rule, sizes, element_bytes(rule->element, (enum ah_dtype)ref->dtype), operand))
         return operand_wrong(err, op, rule->name, "is empty or larger than any memory");
+    operand->moved_bytes = operand_moved_bytes(rule, sizes, operand);
     return AH_OK;
 }
 
@@ -495,6 +508,17 @@ int ah_op_operands(const struct ah_op *op, struct ah_operand ret_operands[AH_OP_
         operands[0].role = AH_ROLE_INOUT;
     memcpy(ret_operands, operands, sizeof operands);
     return AH_OK;
+}
+
+uint64_t ah_op_moved_bytes(const struct ah_op *op)
+{
+    struct ah_operand operands[AH_OP_ARGS];
+    uint64_t bytes = 0;
+    if (ah_op_operands(op, operands, NULL))
+        return 0;
+    for (size_t i = 0; i < AH_OP_ARGS; i++)
+        bytes += operands[i].moved_bytes * (operands[i].role == AH_ROLE_INOUT ? 2 : 1);
+    return bytes;
 }
 
 /* Two operands whose rows lie between each other's, as q, k and v do in a packed matrix: each starts and ends

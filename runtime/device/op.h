@@ -250,6 +250,7 @@ struct ah_operand {
     uint64_t bytes;     /* from its first byte to its last */
     uint64_t row_bytes;
     uint64_t stride_bytes;
+    uint64_t moved_bytes; /* touched in one pass: no gaps between rows, of a table the rows that are picked */
     uint64_t align_bytes;
 };
 
@@ -258,6 +259,10 @@ const char *ah_op_name(enum ah_op_kind kind);
 /* The extent and role of every operand. AH_E_USAGE for an unknown kind, sizes that overflow or make no sense,
  * a missing or superfluous operand, or a dtype the kind does not take; the sentence names op and operand. */
 int ah_op_operands(const struct ah_op *op, struct ah_operand ret_operands[AH_OP_ARGS], struct ah_error *err);
+
+/* Bytes between memory and processor if the op reads every input and writes every output once. 0 for a call,
+ * and for an op that ah_op_operands() refuses. */
+uint64_t ah_op_moved_bytes(const struct ah_op *op);
 
 /* ah_op_operands() and: every operand lies inside its arena (sizes by enum ah_arena_kind; AH_E_CAPACITY where
  * it does not) and is aligned, and no output overlaps another operand (AH_E_USAGE). */

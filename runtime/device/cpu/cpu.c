@@ -171,6 +171,7 @@ static void open_throttles(struct ah_cpu_device *cpu, const struct ah_device_thr
     cpu->lanes[AH_LANE_H2D].both_kept = kept;
     cpu->lanes[AH_LANE_D2H].both_kept = kept;
     cpu->lanes[AH_LANE_HOST].throttle.work_per_s = throttle->host_adam_params_per_s;
+    cpu->lanes[AH_LANE_HOST].bytes_per_s = throttle->host_bytes_per_s;
 }
 
 static int open_lanes(struct ah_cpu_device *cpu, const struct ah_placement *placement,

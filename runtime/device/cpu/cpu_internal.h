@@ -20,7 +20,8 @@ struct ah_cpu_lane {
     struct ah_pool *pool;        /* owned; NULL on copy lanes: the lane's thread alone */
     struct ah_lane *opposite;    /* the other copy lane, whose work shares the link; NULL elsewhere */
     double both_kept;            /* share of the rate that is left while `opposite` is busy */
-    struct ah_throttle throttle; /* the lane's thread only */
+    struct ah_throttle throttle; /* the lane's thread only; of the host lane: AdamW, in parameters */
+    double bytes_per_s;          /* of the host lane's other ops; 0: not slowed */
 };
 
 struct ah_cpu_device {

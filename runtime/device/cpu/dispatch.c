@@ -161,9 +161,9 @@ static void copy_slowly(struct ah_cpu_task *task)
     for (uint64_t begin = 0; begin < bytes; begin += slice) {
         uint64_t end = bytes - begin > slice ? begin + slice : bytes;
         bool shared = lane->opposite && ah_lane_busy(lane->opposite);
+        double rate = lane->throttle.work_per_s * (shared ? lane->both_kept : 1);
         work_copy(task, begin, end);
-        ah_threads_sleep_until_ns(
-            ah_throttle_pay(&lane->throttle, (double)(end - begin), shared ? lane->both_kept : 1));
+        ah_threads_sleep_until_ns(ah_throttle_pay(&lane->throttle, (double)(end - begin), rate));
     }
 }
 
@@ -178,17 +178,6 @@ static int run_copy(struct ah_cpu_task *task, struct ah_error *err)
     }
     ah_throttle_begin(&task->lane->throttle, ah_threads_now_ns());
     copy_slowly(task);
-    return AH_OK;
-}
-
-static int run_adamw(struct ah_cpu_task *task, struct ah_error *err)
-{
-    struct ah_throttle *throttle = &task->lane->throttle;
-    if (!ah_throttle_is_on(throttle))
-        return run_split(task, err);
-    ah_throttle_begin(throttle, ah_threads_now_ns());
-    (void)run_split(task, err);
-    ah_threads_sleep_until_ns(ah_throttle_pay(throttle, (double)task->op.u.adamw.count, 1));
     return AH_OK;
 }
 
@@ -225,7 +214,7 @@ static dispatch_fn *const dispatch_of_kind[AH_OP_KINDS] = {
     [AH_OP_COPY] = run_copy,        [AH_OP_FILL] = run_split,       [AH_OP_CAST] = run_split,
     [AH_OP_ADD] = run_split,        [AH_OP_ACCUMULATE] = run_split, [AH_OP_MATMUL] = run_matmul,
     [AH_OP_COLUMN_SUM] = run_split, [AH_OP_SUM] = run_sum,          [AH_OP_SUM_SQUARES] = run_sum,
-    [AH_OP_CLIP] = run_clip,        [AH_OP_ADAMW] = run_adamw,      [AH_OP_CALL] = run_call,
+    [AH_OP_CLIP] = run_clip,        [AH_OP_ADAMW] = run_split,      [AH_OP_CALL] = run_call,
 };
 
 bool ah_cpu_supports(enum ah_op_kind kind)
@@ -249,7 +238,27 @@ struct ah_matmul_shape ah_cpu_matmul_shape(const struct ah_op *op)
     };
 }
 
+/* What an op of a slowed host lane costs; false where it costs nothing. */
+static bool host_charge(const struct ah_cpu_task *task, double *ret_work, double *ret_work_per_s)
+{
+    bool adamw = task->op.kind == AH_OP_ADAMW;
+    double rate = adamw ? task->lane->throttle.work_per_s : task->lane->bytes_per_s;
+    if (task->op.kind == AH_OP_CALL || !(rate > 0))
+        return false;
+    *ret_work = (double)(adamw ? task->op.u.adamw.count : ah_op_moved_bytes(&task->op));
+    *ret_work_per_s = rate;
+    return true;
+}
+
 int ah_cpu_dispatch(struct ah_cpu_task *task, struct ah_error *err)
 {
-    return dispatch_of_kind[task->op.kind](task, err);
+    struct ah_throttle *throttle = &task->lane->throttle;
+    dispatch_fn *run = dispatch_of_kind[task->op.kind];
+    double work, work_per_s;
+    if (!host_charge(task, &work, &work_per_s))
+        return run(task, err);
+    ah_throttle_begin(throttle, ah_threads_now_ns());
+    int rc = run(task, err);
+    ah_threads_sleep_until_ns(ah_throttle_pay(throttle, work, work_per_s));
+    return rc;
 }

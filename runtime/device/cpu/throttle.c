@@ -11,9 +11,9 @@ void ah_throttle_begin(struct ah_throttle *throttle, uint64_t now_ns)
     throttle->deadline_ns += throttle->latency_ns;
 }
 
-uint64_t ah_throttle_pay(struct ah_throttle *throttle, double work, double share)
+uint64_t ah_throttle_pay(struct ah_throttle *throttle, double work, double work_per_s)
 {
-    throttle->deadline_ns += work / (throttle->work_per_s * share) * 1e9;
+    throttle->deadline_ns += work / work_per_s * 1e9;
     return (uint64_t)throttle->deadline_ns;
 }
 

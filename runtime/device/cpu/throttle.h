@@ -8,7 +8,7 @@
  * its deadline was idle or is slower than the rate; no credit is given for that time.
  *
  *     ah_throttle_begin(&throttle, ah_threads_now_ns());
- *     for each slice:  copy it;  ah_threads_sleep_until_ns(ah_throttle_pay(&throttle, bytes, 1));
+ *     for each slice:  copy it;  ah_threads_sleep_until_ns(ah_throttle_pay(&throttle, bytes, rate));
  *
  * No clock and no sleep in here. One thread.
  */
@@ -32,8 +32,8 @@ static inline bool ah_throttle_is_on(const struct ah_throttle *throttle)
 /* An op begins at `now_ns`. */
 void ah_throttle_begin(struct ah_throttle *throttle, uint64_t now_ns);
 
-/* `work` is done at `share` (0, 1] of the rate; returns when the lane may go on. */
-uint64_t ah_throttle_pay(struct ah_throttle *throttle, double work, double share);
+/* `work` is done, which may go at `work_per_s` > 0 at this moment; returns when the lane may go on. */
+uint64_t ah_throttle_pay(struct ah_throttle *throttle, double work, double work_per_s);
 
 /* Bytes of a slice that takes about a millisecond: a multiple of 64, from 64 KiB to 4 MiB. */
 uint64_t ah_throttle_slice_bytes(const struct ah_throttle *throttle);

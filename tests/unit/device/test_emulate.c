@@ -40,6 +40,7 @@ static void test_emulate__keeps_ratios(void **state)
     check_near(throttle.h2d_bytes_per_s / 1e12, 25e9 / 2.5e14, 1e-12);
     check_near(throttle.d2h_bytes_per_s / 1e12, 24e9 / 2.5e14, 1e-12);
     check_near(throttle.host_adam_params_per_s / 1e12, 4.5e9 / 2.5e14, 1e-12);
+    check_near(throttle.host_bytes_per_s / 1e12, 28 * 4.5e9 / 2.5e14, 1e-12);
     check_near(throttle.copy_latency_us * 1e12, 12 * 2.5e14, 1e-9); /* flops that fit in a latency */
     check_near(throttle.both_kept, 0.8, 1e-12);
 

@@ -282,6 +282,30 @@ static void test_op__adamw_keeps_to_the_random_numbers_names(void **state)
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'adamw': block is not below 2^16");
 }
 
+/* By hand: in once, out once, in and out twice; of tables the rows that are picked, of packed rows no gaps. */
+static void test_op__moves_each_operand_once(void **state)
+{
+    static const struct {
+        enum ah_op_kind kind;
+        uint64_t bytes;
+    } moved[] = {
+        {AH_OP_COPY, 26},   {AH_OP_FILL, 26}, {AH_OP_CAST, 78},  {AH_OP_ADD, 130}, {AH_OP_ACCUMULATE, 130},
+        {AH_OP_GATHER, 72}, {AH_OP_SUM, 60},  {AH_OP_ROPE, 156}, {AH_OP_CALL, 0},  {AH_OP_ADAMW, 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof moved / sizeof moved[0]; i++) {
+        struct ah_op op = spread(row_of(moved[i].kind));
+        uint64_t bytes = moved[i].bytes;
+        if (op.kind == AH_OP_ADAMW)
+            bytes = 2 * (52 + 26 + 26) + 26 + 26 + sizeof(struct ah_adamw_scalars);
+        if (ah_op_moved_bytes(&op) != bytes)
+            fail_msg("op '%s' moves %llu bytes, expected %llu", ah_op_name(op.kind),
+                     (unsigned long long)ah_op_moved_bytes(&op), (unsigned long long)bytes);
+    }
+    struct ah_op wrong = {.kind = AH_OP_KINDS};
+    assert_int_equal(ah_op_moved_bytes(&wrong), 0);
+}
+
 static void test_op__sums_go_on_at_leaves(void **state)
 {
     struct ah_error err = {0};
@@ -485,6 +509,7 @@ int main(void)
         cmocka_unit_test(test_op__embed_backward_leaves_out_what_is_frozen),
         cmocka_unit_test(test_op__counts_positions_or_is_given_them),
         cmocka_unit_test(test_op__adamw_keeps_to_the_random_numbers_names),
+        cmocka_unit_test(test_op__moves_each_operand_once),
         cmocka_unit_test(test_op__sums_go_on_at_leaves),
         cmocka_unit_test(test_op__matmul_has_aux_with_gelu_only),
         cmocka_unit_test(test_op__refuses_what_no_form_uses),

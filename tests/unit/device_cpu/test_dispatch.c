@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the CPU device makes of ops: sums in tiles, products it refuses.
+ * What the CPU device makes of ops: sums in tiles, products it refuses, and
+ * what its host lane charges for while it is slowed.
  */
 #include "runtime/device/device.h"
 
@@ -87,10 +88,51 @@ static void test_dispatch__tiles_of_a_sum_change_nothing(void **state)
     ah_device_close(device);
 }
 
+/* Milliseconds of one op on the host lane. */
+static double run_ms(struct ah_device *device, struct ah_op op)
+{
+    struct ah_error err = {0};
+    struct ah_span span = {0};
+    CHECK_OK(ah_device_submit(device, &(struct ah_submission){.lane = AH_LANE_HOST, .op = &op}, NULL, &err),
+             err);
+    CHECK_OK(ah_device_drain(device, &err), err);
+    assert_int_equal(ah_device_spans(device, AH_LANE_HOST, &span, 1), 1);
+    return (double)(span.end_ns - span.start_ns) * 1e-6;
+}
+
+/* At 2 MB/s an op of n bytes takes at least n / 2000 ms, whatever it does with them. */
+static void test_dispatch__a_slowed_host_charges_every_op(void **state)
+{
+    enum { N = 8000, RATE = 2000000 };
+    struct ah_device *device = open_device((struct ah_device_throttle){.host_bytes_per_s = RATE});
+    const struct {
+        struct ah_op op;
+        uint64_t bytes;
+    } rows[] = {
+        {{.kind = AH_OP_COPY, .u.copy = {N}}, 2 * N},
+        {{.kind = AH_OP_FILL, .u.elements = {N, 1}}, 4 * N},
+        {{.kind = AH_OP_CAST, .u.elements = {N, 0}}, 8 * N},
+        {{.kind = AH_OP_ACCUMULATE, .u.elements = {N, 0}}, 12 * N},
+        {{.kind = AH_OP_SUM_SQUARES, .u.sum = {.count = N}}, 4 * N},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct ah_op op = rows[i].op;
+        op.arg[0] = (struct ah_ref){AH_ARENA_PAGEABLE, AH_FP32, 0};
+        if (op.kind != AH_OP_FILL)
+            op.arg[1] = (struct ah_ref){AH_ARENA_PAGEABLE, AH_FP32, ARENA / 2};
+        double ms = run_ms(device, op), least = (double)rows[i].bytes * 1e3 / RATE;
+        if (ms < least - 0.25) /* an op makes up for the late sleep of the one before */
+            fail_msg("op '%s' took %.2f ms, at least %.2f were due", ah_op_name(op.kind), ms, least);
+    }
+    ah_device_close(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dispatch__tiles_of_a_sum_change_nothing),
+        cmocka_unit_test(test_dispatch__a_slowed_host_charges_every_op),
         cmocka_unit_test(test_dispatch__matmul_refuses_another_alpha),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,7 @@ static uint64_t run(struct ah_throttle *throttle, uint64_t now, uint64_t late_ns
     for (unsigned i = 0; i < 1000; i++) {
         if (i % slices_per_op == 0)
             ah_throttle_begin(throttle, now);
-        uint64_t until = ah_throttle_pay(throttle, 65536, 1);
+        uint64_t until = ah_throttle_pay(throttle, 65536, throttle->work_per_s);
         now = (until > now ? until : now) + late_ns;
     }
     return now - begin;
@@ -42,9 +42,9 @@ static void test_throttle__gives_no_credit_for_idling(void **state)
     (void)state;
     struct ah_throttle throttle = {.work_per_s = 1e6};
     ah_throttle_begin(&throttle, 10 * MS);
-    assert_int_equal(ah_throttle_pay(&throttle, 1000, 1), 11 * MS);
+    assert_int_equal(ah_throttle_pay(&throttle, 1000, throttle.work_per_s), 11 * MS);
     ah_throttle_begin(&throttle, 500 * MS);
-    assert_int_equal(ah_throttle_pay(&throttle, 1000, 1), 501 * MS);
+    assert_int_equal(ah_throttle_pay(&throttle, 1000, throttle.work_per_s), 501 * MS);
 }
 
 /* Work that takes longer than its rate allows is not held up further. */
@@ -56,7 +56,7 @@ static void test_throttle__does_not_slow_the_slow(void **state)
     for (int i = 0; i < 5; i++) {
         ah_throttle_begin(&throttle, now);
         now += 3 * MS;
-        assert_true(ah_throttle_pay(&throttle, 1000, 1) <= now);
+        assert_true(ah_throttle_pay(&throttle, 1000, throttle.work_per_s) <= now);
     }
 }
 
@@ -65,7 +65,18 @@ static void test_throttle__adds_latency_and_shares(void **state)
     (void)state;
     struct ah_throttle throttle = {.work_per_s = 1e6, .latency_ns = 2e6};
     ah_throttle_begin(&throttle, 10 * MS);
-    assert_int_equal(ah_throttle_pay(&throttle, 1000, 0.5), 14 * MS);
+    assert_int_equal(ah_throttle_pay(&throttle, 1000, 0.5 * throttle.work_per_s), 14 * MS);
+}
+
+/* Work of two kinds, each at its rate, has one deadline. */
+static void test_throttle__adds_up_what_is_paid_at_different_rates(void **state)
+{
+    (void)state;
+    struct ah_throttle throttle = {0};
+    ah_throttle_begin(&throttle, 10 * MS);
+    assert_int_equal(ah_throttle_pay(&throttle, 1000, 1e6), 11 * MS);
+    ah_throttle_begin(&throttle, 11 * MS + 100000);
+    assert_int_equal(ah_throttle_pay(&throttle, 1000, 5e5), 13 * MS);
 }
 
 static void test_throttle__slices_take_about_a_millisecond(void **state)
@@ -87,6 +98,7 @@ int main(void)
         cmocka_unit_test(test_throttle__gives_no_credit_for_idling),
         cmocka_unit_test(test_throttle__does_not_slow_the_slow),
         cmocka_unit_test(test_throttle__adds_latency_and_shares),
+        cmocka_unit_test(test_throttle__adds_up_what_is_paid_at_different_rates),
         cmocka_unit_test(test_throttle__slices_take_about_a_millisecond),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

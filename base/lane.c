@@ -4,8 +4,8 @@
  *
  * (1) done <= submitted <= done + capacity; both only grow. Ticket t lives in slot (t-1) % capacity from its
  *     submit until done >= t, so a job runs in its slot and nobody overwrites it.
- * (2) `submitted`, `stopping` and `error` change under `mutex` only. `done` and `code` change under it too, and
- *     are atomic so that they can also be read without it; `done` is stored (release) after the job returned.
+ * (2) `submitted` and `stopping` change under `mutex` only. `done` changes under it too, and is atomic so that it
+ *     can also be read without it; it is stored (release) after the job returned.
  * (3) No wake-up is lost: a sleeper tests its condition under `mutex` and sleeps on a condition variable of
  *     that mutex; who makes a condition true does so under `mutex` and then signals:
  *         work      lane thread      submitted > done, or stopping
@@ -30,7 +30,7 @@ enum { QUEUE_DEFAULT = 1024, SPANS_DEFAULT = 1024, NAME_MAX_BYTES = 16, PAYLOAD_
 
 struct lane_slot {
     alignas(PAYLOAD_ALIGN) unsigned char payload[AH_LANE_PAYLOAD_MAX];
-    int (*run)(void *payload, struct ah_error *err);
+    void (*run)(void *payload);
     struct ah_lane_wait waits[AH_LANE_WAITS_MAX];
     size_t n_waits;
     uint64_t tag;
@@ -49,14 +49,12 @@ struct ah_lane {
     uint64_t submitted;
     unsigned waiters;
     bool stopping;
-    struct ah_error error; /* the first since the last drain; meaningful while code != 0 */
-    atomic_int code;
     atomic_int busy;
     _Atomic uint64_t done;
     char name[NAME_MAX_BYTES];
 };
 
-static void lane_await(struct ah_lane *lane, uint64_t ticket)
+void ah_lane_wait(struct ah_lane *lane, uint64_t ticket)
 {
     if (atomic_load_explicit(&lane->done, memory_order_acquire) >= ticket)
         return;
@@ -80,15 +78,10 @@ static struct lane_slot *lane_next(struct ah_lane *lane)
     return any ? &lane->slots[done % lane->capacity] : NULL;
 }
 
-static void lane_finish(struct ah_lane *lane, const struct ah_lane_span *span, int rc,
-                        const struct ah_error *err)
+static void lane_finish(struct ah_lane *lane, const struct ah_lane_span *span)
 {
     pthread_mutex_lock(&lane->mutex);
     lane->spans[(span->ticket - 1) % lane->n_spans] = *span;
-    if (rc && !atomic_load(&lane->code)) {
-        lane->error = *err;
-        atomic_store(&lane->code, rc);
-    }
     atomic_store_explicit(&lane->done, span->ticket, memory_order_release);
     if (lane->waiters)
         pthread_cond_broadcast(&lane->progress);
@@ -98,19 +91,15 @@ static void lane_finish(struct ah_lane *lane, const struct ah_lane_span *span, i
 static void lane_run(struct ah_lane *lane, struct lane_slot *slot)
 {
     struct ah_lane_span span = {.ticket = atomic_load(&lane->done) + 1, .tag = slot->tag};
-    struct ah_error err = {0};
     span.ready_ns = ah_threads_now_ns();
     for (size_t i = 0; i < slot->n_waits; i++)
-        lane_await(slot->waits[i].lane, slot->waits[i].ticket);
+        ah_lane_wait(slot->waits[i].lane, slot->waits[i].ticket);
     atomic_store(&lane->busy, 1);
     span.start_ns = ah_threads_now_ns();
-    int rc = slot->run(slot->payload, &err);
+    slot->run(slot->payload);
     span.end_ns = ah_threads_now_ns();
     atomic_store(&lane->busy, 0);
-    if (rc && (err.code != rc || !err.text[0]))
-        ah_error_set(&err, rc, "job %llu of lane '%s': %s", (unsigned long long)span.ticket, lane->name,
-                     ah_error_meaning(rc));
-    lane_finish(lane, &span, rc, &err);
+    lane_finish(lane, &span);
 }
 
 static void lane_main(void *context)
@@ -199,34 +188,17 @@ int ah_lane_submit(struct ah_lane *lane, const struct ah_lane_job *job, uint64_t
     return rc;
 }
 
-int ah_lane_wait(struct ah_lane *lane, uint64_t ticket)
-{
-    lane_await(lane, ticket);
-    return atomic_load(&lane->code);
-}
-
-int ah_lane_drain(struct ah_lane *lane, struct ah_error *err)
+void ah_lane_drain(struct ah_lane *lane)
 {
     pthread_mutex_lock(&lane->mutex);
     uint64_t last = lane->submitted;
     pthread_mutex_unlock(&lane->mutex);
-    lane_await(lane, last);
-    pthread_mutex_lock(&lane->mutex);
-    int rc = atomic_exchange(&lane->code, 0);
-    if (rc && err)
-        *err = lane->error;
-    pthread_mutex_unlock(&lane->mutex);
-    return rc;
+    ah_lane_wait(lane, last);
 }
 
 uint64_t ah_lane_done(const struct ah_lane *lane)
 {
     return atomic_load_explicit(&lane->done, memory_order_acquire);
-}
-
-int ah_lane_failed(const struct ah_lane *lane)
-{
-    return atomic_load(&lane->code);
 }
 
 int ah_lane_busy(const struct ah_lane *lane)

@@ -5,8 +5,8 @@
  * Completion is a timeline: job number k of a lane, counted from 1, is its *ticket*; the lane's `done` count
  * only grows; a job may wait for tickets of other lanes before it starts, also for tickets not yet submitted.
  * A CUDA stream with cudaStreamWaitEvent / cuStreamWaitValue has the same meaning, so devices share it. An
- * idle lane sleeps. A job that fails stores the lane's first error; later jobs still run, so that no waiter
- * is left hanging: a job that must not run after a failure asks ah_lane_failed().
+ * idle lane sleeps. Every job runs and counts as done, so that no waiter is left hanging: whether a job failed,
+ * and what then is left out, is between the jobs and who submits them.
  *
  *     struct ah_lane_job copy = {.run = run_copy, .payload = &c, .payload_bytes = sizeof c};
  *     ah_lane_submit(copies, &copy, &a);
@@ -14,7 +14,7 @@
  *     struct ah_lane_job product = {
  *         .run = run_product, .payload = &p, .payload_bytes = sizeof p, .waits = &after_copy, .n_waits = 1};
  *     ah_lane_submit(compute, &product, &b);
- *     rc = ah_lane_wait(compute, b);
+ *     ah_lane_wait(compute, b);
  *
  * All functions but ah_lane_new() and ah_lane_free() may be called from any thread, also from a job; but a
  * job must not wait for its own lane, nor submit to it when its queue may be full.
@@ -45,12 +45,12 @@ struct ah_lane_span {
 };
 
 struct ah_lane_job {
-    int (*run)(void *payload, struct ah_error *err); /* on the lane's thread; 0 or an ah_err */
-    const void *payload;                             /* copied at submit, to an address aligned to 64 */
-    size_t payload_bytes;                            /* <= AH_LANE_PAYLOAD_MAX */
-    const struct ah_lane_wait *waits;                /* copied at submit */
-    size_t n_waits;                                  /* <= AH_LANE_WAITS_MAX */
-    uint64_t tag;                                    /* kept in the span */
+    void (*run)(void *payload);       /* on the lane's thread */
+    const void *payload;              /* copied at submit, to an address aligned to 64 */
+    size_t payload_bytes;             /* <= AH_LANE_PAYLOAD_MAX */
+    const struct ah_lane_wait *waits; /* copied at submit */
+    size_t n_waits;                   /* <= AH_LANE_WAITS_MAX */
+    uint64_t tag;                     /* kept in the span */
 };
 
 struct ah_lane_options {
@@ -67,17 +67,14 @@ int ah_lane_new(struct ah_lane **ret_lane, const struct ah_lane_options *options
  * and for a wait on the lane's own job or one after it, which would never end. `ret_ticket` is optional. */
 int ah_lane_submit(struct ah_lane *lane, const struct ah_lane_job *job, uint64_t *ret_ticket);
 
-/* Blocks until `ticket` is done (0: returns at once); returns the lane's first error so far, or 0. */
-int ah_lane_wait(struct ah_lane *lane, uint64_t ticket);
+/* Blocks until `ticket` is done (0: returns at once). */
+void ah_lane_wait(struct ah_lane *lane, uint64_t ticket);
 
-/* Blocks until everything submitted is done; returns and clears the lane's first error. */
-int ah_lane_drain(struct ah_lane *lane, struct ah_error *err);
+/* Blocks until everything that was submitted before the call is done. */
+void ah_lane_drain(struct ah_lane *lane);
 
 /* Jobs finished since the lane began. What they wrote is seen by a caller that read their ticket here. */
 uint64_t ah_lane_done(const struct ah_lane *lane);
-
-/* The lane's first error since the last drain, or 0. */
-int ah_lane_failed(const struct ah_lane *lane);
 
 /* True while a job of the lane is between start and end: what a throttle shares a link by. */
 int ah_lane_busy(const struct ah_lane *lane);

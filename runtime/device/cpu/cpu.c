@@ -92,12 +92,10 @@ static void touch_piece(void *context, size_t piece, unsigned worker)
     ah_region_touch(context, piece);
 }
 
-static int fill_region(void *payload, struct ah_error *err)
+static void fill_region(void *payload)
 {
-    struct filling *filling = payload;
-    (void)err;
+    const struct filling *filling = payload;
     ah_pool_run(filling->pool, touch_piece, filling->region, ah_region_pieces(filling->region));
-    return AH_OK;
 }
 
 /* Touches an arena by the threads of the pool that works on it, so that it lies near them. The pool's first thread
@@ -223,7 +221,7 @@ static void cpu_close(struct ah_device *device)
     /* Lanes wait for each other's tickets: all must be empty before the first ends. */
     for (unsigned lane = 0; lane < AH_DEVICE_LANES; lane++)
         if (cpu->lanes[lane].lane)
-            (void)ah_lane_drain(cpu->lanes[lane].lane, NULL);
+            ah_lane_drain(cpu->lanes[lane].lane);
     for (unsigned lane = 0; lane < AH_DEVICE_LANES; lane++) {
         ah_lane_free(cpu->lanes[lane].lane);
         ah_pool_free(cpu->lanes[lane].pool);
@@ -303,17 +301,15 @@ static void store_failure(struct ah_cpu_task *task, int rc, struct ah_error *why
     pthread_mutex_unlock(&cpu->failure_lock);
 }
 
-static int run_task(void *payload, struct ah_error *err)
+static void run_task(void *payload)
 {
     struct ah_cpu_task *task = payload;
     struct ah_error why = {0};
-    (void)err;
     if (atomic_load(&task->device->failed))
-        return AH_OK;
+        return;
     int rc = ah_cpu_dispatch(task, &why);
     if (rc)
         store_failure(task, rc, &why);
-    return AH_OK;
 }
 
 static int cpu_submit(struct ah_device *device, const struct ah_submission *submission, uint64_t *ret_ticket,
@@ -348,7 +344,7 @@ static int cpu_submit(struct ah_device *device, const struct ah_submission *subm
 static int cpu_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err)
 {
     struct ah_cpu_device *cpu = cpu_of(device);
-    (void)ah_lane_wait(cpu->lanes[lane].lane, ticket);
+    ah_lane_wait(cpu->lanes[lane].lane, ticket);
     if (!atomic_load(&cpu->failed))
         return AH_OK;
     pthread_mutex_lock(&cpu->failure_lock);

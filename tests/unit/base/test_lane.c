@@ -26,19 +26,17 @@ static struct ah_lane *new_lane(const char *name, size_t queue, size_t spans)
 struct append {
     int *list; /* list[0] is the count */
     int value;
-    int rc;
 };
 
-static int run_append(void *payload, struct ah_error *err)
+static void run_append(void *payload)
 {
     struct append *append = payload;
     append->list[++append->list[0]] = append->value;
-    return append->rc ? ah_error_set(err, append->rc, "job %d failed", append->value) : AH_OK;
 }
 
-static uint64_t submit_append(struct ah_lane *lane, int *list, int value, int rc)
+static uint64_t submit_append(struct ah_lane *lane, int *list, int value)
 {
-    struct append append = {list, value, rc};
+    struct append append = {list, value};
     struct ah_lane_job job = {
         .run = run_append, .payload = &append, .payload_bytes = sizeof append, .tag = (uint64_t)value};
     uint64_t ticket = 0;
@@ -52,13 +50,13 @@ static void test_lane__jobs_run_in_order_and_tickets_count(void **state)
     int list[1001] = {0};
     struct ah_lane *lane = new_lane("order", 0, 0);
     assert_int_equal(ah_lane_done(lane), 0);
-    assert_int_equal(ah_lane_wait(lane, 0), AH_OK);
+    ah_lane_wait(lane, 0);
     for (int i = 1; i <= 1000; i++)
-        assert_int_equal(submit_append(lane, list, i, AH_OK), i);
-    assert_int_equal(ah_lane_wait(lane, 500), AH_OK);
+        assert_int_equal(submit_append(lane, list, i), i);
+    ah_lane_wait(lane, 500);
     assert_true(ah_lane_done(lane) >= 500);
     assert_int_equal(list[500], 500);
-    assert_int_equal(ah_lane_drain(lane, NULL), AH_OK);
+    ah_lane_drain(lane);
     assert_int_equal(ah_lane_done(lane), 1000);
     for (int i = 0; i <= 1000; i++)
         assert_int_equal(list[i], i ? i : 1000);
@@ -72,18 +70,16 @@ static void test_lane__free_finishes_the_queue(void **state)
     int list[101] = {0};
     struct ah_lane *lane = new_lane("free", 0, 0);
     for (int i = 1; i <= 100; i++)
-        submit_append(lane, list, i, AH_OK);
+        submit_append(lane, list, i);
     ah_lane_free(lane);
     assert_int_equal(list[0], 100);
 }
 
-static int run_sleep(void *payload, struct ah_error *err)
+static void run_sleep(void *payload)
 {
     uint64_t ns;
-    (void)err;
     memcpy(&ns, payload, sizeof ns);
     ah_threads_sleep_until_ns(ah_threads_now_ns() + ns);
-    return AH_OK;
 }
 
 static uint64_t submit_sleep(struct ah_lane *lane, uint64_t ns, const struct ah_lane_wait *waits,
@@ -103,10 +99,10 @@ static void test_lane__a_full_queue_makes_submit_wait(void **state)
     struct ah_lane *lane = new_lane("full", 2, 0);
     submit_sleep(lane, 5000000, NULL, 0);
     for (int i = 1; i <= 200; i++) {
-        uint64_t ticket = submit_append(lane, list, i, AH_OK);
+        uint64_t ticket = submit_append(lane, list, i);
         assert_true(ticket - ah_lane_done(lane) <= 2);
     }
-    assert_int_equal(ah_lane_drain(lane, NULL), AH_OK);
+    ah_lane_drain(lane);
     for (int i = 1; i <= 200; i++)
         assert_int_equal(list[i], i);
     ah_lane_free(lane);
@@ -117,55 +113,18 @@ static void test_lane__waits_for_tickets_not_yet_submitted(void **state)
     (void)state;
     int list[3] = {0};
     struct ah_lane *first = new_lane("first", 0, 0), *second = new_lane("second", 0, 0);
-    struct append append = {list, 2, AH_OK};
+    struct append append = {list, 2};
     struct ah_lane_wait wait = {first, 1};
     struct ah_lane_job job = {
         .run = run_append, .payload = &append, .payload_bytes = sizeof append, .waits = &wait, .n_waits = 1};
     assert_int_equal(ah_lane_submit(second, &job, NULL), AH_OK);
     ah_threads_sleep_until_ns(ah_threads_now_ns() + 5000000);
     assert_int_equal(ah_lane_done(second), 0);
-    submit_append(first, list, 1, AH_OK);
-    assert_int_equal(ah_lane_wait(second, 1), AH_OK);
+    submit_append(first, list, 1);
+    ah_lane_wait(second, 1);
     assert_true(list[0] == 2 && list[1] == 1 && list[2] == 2);
     ah_lane_free(second);
     ah_lane_free(first);
-}
-
-static void test_lane__first_error_is_kept_until_drained(void **state)
-{
-    (void)state;
-    int list[10] = {0};
-    struct ah_error err = {0};
-    struct ah_lane *lane = new_lane("errors", 0, 0);
-    submit_append(lane, list, 1, AH_OK);
-    assert_int_equal(ah_lane_failed(lane), 0);
-    submit_append(lane, list, 2, AH_E_NUMERIC);
-    uint64_t last = submit_append(lane, list, 3, AH_E_IO);
-    assert_int_equal(ah_lane_wait(lane, last), AH_E_NUMERIC);
-    assert_int_equal(ah_lane_failed(lane), AH_E_NUMERIC);
-    assert_int_equal(list[0], 3); /* later jobs run all the same */
-    CHECK_FAILS(ah_lane_drain(lane, &err), err, AH_E_NUMERIC, "job 2 failed");
-    assert_int_equal(err.code, AH_E_NUMERIC);
-    assert_int_equal(ah_lane_failed(lane), 0);
-    CHECK_OK(ah_lane_drain(lane, &err), err);
-    ah_lane_free(lane);
-}
-
-static int run_silent_failure(void *payload, struct ah_error *err)
-{
-    (void)payload;
-    (void)err;
-    return AH_E_CAPACITY;
-}
-
-static void test_lane__an_error_without_a_sentence_gets_one(void **state)
-{
-    (void)state;
-    struct ah_error err = {0};
-    struct ah_lane *lane = new_lane("h2d", 0, 0);
-    assert_int_equal(ah_lane_submit(lane, &(struct ah_lane_job){.run = run_silent_failure}, NULL), AH_OK);
-    CHECK_FAILS(ah_lane_drain(lane, &err), err, AH_E_CAPACITY, "job 1 of lane 'h2d'");
-    ah_lane_free(lane);
 }
 
 static void test_lane__refuses_what_cannot_be(void **state)
@@ -183,8 +142,8 @@ static void test_lane__refuses_what_cannot_be(void **state)
     job.n_waits = 1; /* for itself */
     assert_int_equal(ah_lane_submit(lane, &job, &ticket), AH_E_USAGE);
     assert_int_equal(ticket, 77);
-    assert_int_equal(submit_append(lane, list, 1, AH_OK), 1); /* nothing was queued */
-    assert_int_equal(ah_lane_drain(lane, NULL), AH_OK);
+    assert_int_equal(submit_append(lane, list, 1), 1); /* nothing was queued */
+    ah_lane_drain(lane);
     ah_lane_free(lane);
 }
 
@@ -193,14 +152,12 @@ struct wide {
     int *ok;
 };
 
-static int run_wide(void *payload, struct ah_error *err)
+static void run_wide(void *payload)
 {
     struct wide *wide = payload;
-    (void)err;
     *wide->ok = (uintptr_t)payload % 64 == 0;
     for (size_t i = 0; i < sizeof wide->bytes; i++)
         *wide->ok &= wide->bytes[i] == (i & 255);
-    return AH_OK;
 }
 
 static void test_lane__payload_is_a_copy(void **state)
@@ -215,7 +172,7 @@ static void test_lane__payload_is_a_copy(void **state)
     struct ah_lane_job job = {.run = run_wide, .payload = &wide, .payload_bytes = sizeof wide};
     assert_int_equal(ah_lane_submit(lane, &job, NULL), AH_OK);
     memset(wide.bytes, 0, sizeof wide.bytes); /* before it ran */
-    assert_int_equal(ah_lane_drain(lane, NULL), AH_OK);
+    ah_lane_drain(lane);
     assert_true(ok);
     ah_lane_free(lane);
 }
@@ -228,16 +185,16 @@ static void test_lane__spans_are_the_newest_jobs(void **state)
     struct ah_lane *lane = new_lane("spans", 0, 4), *slow = new_lane("slow", 0, 0);
     assert_int_equal(ah_lane_spans(lane, spans, 8), 0);
     uint64_t begin = ah_threads_now_ns();
-    submit_append(lane, list, 101, AH_OK);
-    submit_append(lane, list, 102, AH_OK);
-    ah_lane_drain(lane, NULL);
+    submit_append(lane, list, 101);
+    submit_append(lane, list, 102);
+    ah_lane_drain(lane);
     assert_int_equal(ah_lane_spans(lane, spans, 8), 2);
     assert_int_equal(spans[1].tag, 102);
     for (int i = 3; i <= 9; i++)
-        submit_append(lane, list, 100 + i, AH_OK);
+        submit_append(lane, list, 100 + i);
     struct ah_lane_wait wait = {slow, submit_sleep(slow, 3000000, NULL, 0)};
     submit_sleep(lane, 2000000, &wait, 1);
-    ah_lane_drain(lane, NULL);
+    ah_lane_drain(lane);
     assert_int_equal(ah_lane_spans(lane, spans, 8), 4);
     for (size_t i = 0; i < 4; i++) {
         assert_int_equal(spans[i].ticket, 7 + i);
@@ -259,15 +216,13 @@ struct gate {
     atomic_int inside, open;
 };
 
-static int run_gate(void *payload, struct ah_error *err)
+static void run_gate(void *payload)
 {
     struct gate *gate;
-    (void)err;
     memcpy(&gate, payload, sizeof gate);
     atomic_store(&gate->inside, 1);
     while (!atomic_load(&gate->open))
         sched_yield();
-    return AH_OK;
 }
 
 static void test_lane__busy_while_a_job_runs(void **state)
@@ -282,7 +237,7 @@ static void test_lane__busy_while_a_job_runs(void **state)
         sched_yield();
     assert_true(ah_lane_busy(lane));
     atomic_store(&gate.open, 1);
-    ah_lane_drain(lane, NULL);
+    ah_lane_drain(lane);
     assert_false(ah_lane_busy(lane));
     ah_lane_free(lane);
 }
@@ -344,18 +299,16 @@ struct stress_payload {
     int job;
 };
 
-static int run_stress(void *payload, struct ah_error *err)
+static void run_stress(void *payload)
 {
     struct stress_payload *at = payload;
     struct stress_job *job = &at->stress->jobs[at->job];
-    (void)err;
     for (int i = 0; i < STRESS_WAITS; i++)
         if (job->before[i] >= 0 && !at->stress->jobs[job->before[i]].ran)
             atomic_fetch_add(&at->stress->wrong, 1);
     if (job->previous >= 0 && !at->stress->jobs[job->previous].ran)
         atomic_fetch_add(&at->stress->wrong, 1);
     job->ran++;
-    return AH_OK;
 }
 
 struct submitter {
@@ -452,7 +405,7 @@ static void test_lane__random_graphs_keep_their_order(void **state)
         for (int lane = 0; lane < LANES; lane++)
             pthread_join(threads[lane], NULL);
         for (int lane = 0; lane < LANES; lane++)
-            assert_int_equal(ah_lane_drain(stress->lanes[lane], NULL), AH_OK);
+            ah_lane_drain(stress->lanes[lane]);
         atomic_store(&stress->finished, 1);
         pthread_join(watcher, NULL);
         assert_int_equal(atomic_load(&stress->wrong), 0);
@@ -471,8 +424,6 @@ int main(void)
         cmocka_unit_test(test_lane__free_finishes_the_queue),
         cmocka_unit_test(test_lane__a_full_queue_makes_submit_wait),
         cmocka_unit_test(test_lane__waits_for_tickets_not_yet_submitted),
-        cmocka_unit_test(test_lane__first_error_is_kept_until_drained),
-        cmocka_unit_test(test_lane__an_error_without_a_sentence_gets_one),
         cmocka_unit_test(test_lane__refuses_what_cannot_be),
         cmocka_unit_test(test_lane__payload_is_a_copy),
         cmocka_unit_test(test_lane__spans_are_the_newest_jobs),

@@ -90,11 +90,9 @@ static int arithmetic_is_ieee(void)
     return denormal > 0 && twice > 0 && sum <= 1;
 }
 
-static int job_arithmetic(void *payload, struct ah_error *err)
+static void job_arithmetic(void *payload)
 {
-    (void)err;
     **(int **)payload = arithmetic_is_ieee();
-    return AH_OK;
 }
 
 static void chunk_arithmetic(void *context, size_t chunk, unsigned worker)
@@ -120,7 +118,7 @@ static void test_threads__arithmetic_is_not_inherited(void **state)
     struct ah_lane_job job = {
         .run = job_arithmetic, .payload = &in_lane_at, .payload_bytes = sizeof in_lane_at};
     assert_int_equal(ah_lane_submit(lane, &job, NULL), AH_OK);
-    assert_int_equal(ah_lane_wait(lane, 1), AH_OK);
+    ah_lane_wait(lane, 1);
     assert_true(in_lane);
     ah_pool_run(pool, chunk_arithmetic, in_pool, ARITHMETIC_CHUNKS);
     for (int i = 0; i < ARITHMETIC_CHUNKS; i++) {

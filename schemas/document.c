@@ -116,13 +116,16 @@ static int allocate_body(struct reading *reading, enum ah_document_kind kind)
     return reading->document.body.any ? AH_OK : ah_error_memory(reading->err);
 }
 
-static int check_meaning(struct reading *reading)
+/* `config` (optional): the Hugging Face config that a model came from. */
+static int check_meaning(struct reading *reading, const cJSON *config)
 {
     const struct ah_document *document = &reading->document;
     int rc = ah_meaning_check(kind_rows[document->kind].kind->table, document->body.any, reading->err);
     if (!rc || rc == AH_E_MEMORY)
         return rc;
     reading->document.fault = AH_FAULT_MEANING;
+    if (config)
+        ah_huggingface_rename(document->body.model, config, reading->err);
     return ah_error_prefix(reading->err, rc, "%s", reading->source.name);
 }
 
@@ -146,7 +149,7 @@ static int read_tree(struct reading *reading, const cJSON *tree)
                                  &document->warnings, &document->n_warnings, reading->err);
     else
         rc = ah_reader_group(&reader, NULL, kind_rows[kind].kind->table, tree, document->body.any);
-    return rc ? rc : check_meaning(reading);
+    return rc ? rc : check_meaning(reading, foreign ? tree : NULL);
 }
 
 static int read_lines(struct reading *reading)
@@ -156,7 +159,7 @@ static int read_lines(struct reading *reading)
     int rc = allocate_body(reading, AH_DOCUMENT_RUNLOG);
     if (!rc)
         rc = ah_kind_runlog.parse(&reader, &reading->source, document->body.any, &document->fault);
-    return rc ? rc : check_meaning(reading);
+    return rc ? rc : check_meaning(reading, NULL);
 }
 
 /* Is the first line a JSON object of kind runlog? Then the text is read line by line. AH_E_MEMORY or AH_OK. */

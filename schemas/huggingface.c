@@ -3,7 +3,8 @@
  * What the values of a config.json say about a model, family by family.
  *
  * Source: configuration_*.py and modeling_rope_utils.py of huggingface/transformers, 4.3x to 5.x. null means
- * absent there, except for mistral's sliding_window (absent: 4096, null: none).
+ * absent there, except for sliding_window of mistral and qwen (absent: 4096, null: none) and for
+ * tie_word_embeddings (null: false, also in gpt2, where absent means true).
  */
 #include "schemas/huggingface.h"
 
@@ -16,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MISTRAL_WINDOW = 4096, QWEN3_HEAD_DIM = 128 };
+enum { DEFAULT_WINDOW = 4096, QWEN3_HEAD_DIM = 128, DEFAULT_THETA = 10000 };
 
 struct conversion {
     struct ah_arena *arena;
@@ -69,9 +70,28 @@ static int warn(struct conversion *conversion, const char *key, const char *what
     return AH_OK;
 }
 
+/* A class with another head has other tensors. null and [] leave the class to the family. */
+static int check_architectures(const struct conversion *conversion, const cJSON *list)
+{
+    const char *known = ah_huggingface_families[conversion->family].architecture;
+    if (!cJSON_IsArray(list) && !cJSON_IsNull(list))
+        return refuse(conversion, list->string, "is not a list");
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list)
+    {
+        char what[64];
+        snprintf(what, sizeof what, "is not supported; %s is", known);
+        if (!cJSON_IsString(item) || strcmp(item->valuestring, known) != 0)
+            return refuse_text(conversion, list->string, cJSON_GetStringValue(item), what);
+    }
+    return AH_OK;
+}
+
 static int meet_other_key(void *context, const struct cJSON *member)
 {
     struct conversion *conversion = context;
+    if (strcmp(member->string, "architectures") == 0)
+        return check_architectures(conversion, member);
     switch (ah_huggingface_key_of(member)) {
     case AH_HUGGINGFACE_INERT:
         return AH_OK;
@@ -80,7 +100,7 @@ static int meet_other_key(void *context, const struct cJSON *member)
     case AH_HUGGINGFACE_UNKNOWN:
         break;
     }
-    return warn(conversion, member->string, "is not known and has no effect");
+    return warn(conversion, member->string, "is not known and was ignored");
 }
 
 static bool is_inert(const struct conversion *conversion, const char *key)
@@ -93,6 +113,11 @@ static bool is_inert(const struct conversion *conversion, const char *key)
 static bool has_key(const struct conversion *conversion, const char *key)
 {
     return cJSON_GetObjectItemCaseSensitive(conversion->tree, key) != NULL;
+}
+
+static bool is_null(const struct conversion *conversion, const char *key)
+{
+    return cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(conversion->tree, key));
 }
 
 static int find_family(struct conversion *conversion)
@@ -191,10 +216,62 @@ static int convert_rope_kind(struct conversion *conversion, const char *key,
     return AH_OK;
 }
 
-/* rope_parameters is the newer spelling and holds theta too; rope_scaling stands beside rope_theta. */
-static int convert_rope(struct conversion *conversion)
+/* An object of rope settings that says something: {} says as little as null. */
+static bool has_rope(const struct conversion *conversion, const char *key)
+{
+    const cJSON *object = cJSON_GetObjectItemCaseSensitive(conversion->tree, key);
+    return object && object->child;
+}
+
+static int convert_rope_object(struct conversion *conversion, const char *key,
+                               const struct ah_huggingface_rope *from, struct ah_model_rope *rope)
+{
+    const cJSON *child;
+    cJSON_ArrayForEach(child, cJSON_GetObjectItemCaseSensitive(conversion->tree, key))
+    {
+        if (cJSON_IsObject(child))
+            return refuse_text(conversion, key, child->string,
+                               "is a rope of its own for some layers, which is not supported");
+    }
+    /* Without its kind, rope_scaling is an error to some versions and nothing to others. */
+    if (!from->rope_type && !from->type && (strcmp(key, "rope_scaling") == 0 || from->factor > 0))
+        return refuse(conversion, key, "rope_type is missing; without it the kind of rope is not known");
+    *rope = (struct ah_model_rope){.theta = rope->theta};
+    if (from->rope_theta > 0)
+        rope->theta = from->rope_theta;
+    return convert_rope_kind(conversion, key, from, rope);
+}
+
+static bool same_rope(const struct ah_model_rope *a, const struct ah_model_rope *b)
+{
+    const double one[] = {a->theta, a->factor, a->low_freq_factor, a->high_freq_factor};
+    const double other[] = {b->theta, b->factor, b->low_freq_factor, b->high_freq_factor};
+    return a->kind == b->kind && a->original_positions == b->original_positions &&
+           memcmp(one, other, sizeof one) == 0;
+}
+
+/* rope_parameters is the newer spelling. Transformers 5 prefers rope_scaling where both stand, 4 knows only
+ * that: a file that means two things is refused. A theta inside goes before the one beside. */
+static int convert_rope_settings(struct conversion *conversion, struct ah_model_rope *rope)
 {
     const struct ah_huggingface_config *config = &conversion->config;
+    bool older = has_rope(conversion, "rope_scaling");
+    bool newer = has_rope(conversion, "rope_parameters");
+    struct ah_model_rope parameters = *rope;
+    int rc = AH_OK;
+    if (newer)
+        rc = convert_rope_object(conversion, "rope_parameters", config->rope_parameters, &parameters);
+    if (!rc && older)
+        rc = convert_rope_object(conversion, "rope_scaling", config->rope_scaling, rope);
+    if (!rc && newer && older && !same_rope(rope, &parameters))
+        rc = refuse(conversion, "rope_scaling", "and rope_parameters mean different ropes; leave one out");
+    if (!rc && newer)
+        *rope = parameters;
+    return rc;
+}
+
+static int convert_rope(struct conversion *conversion)
+{
     if (conversion->family == AH_FAMILY_GPT2)
         return AH_OK;
     struct ah_model_rope *rope = ah_arena_alloc(conversion->arena, sizeof *rope);
@@ -202,14 +279,14 @@ static int convert_rope(struct conversion *conversion)
         return ah_error_memory(conversion->err);
     conversion->model->position = AH_POSITION_ROPE;
     conversion->model->rope = rope;
-    rope->theta = config->rope_theta > 0 ? config->rope_theta : 10000;
-    if (config->rope_parameters && config->rope_parameters->rope_theta > 0)
-        rope->theta = config->rope_parameters->rope_theta;
-    if (config->rope_parameters)
-        return convert_rope_kind(conversion, "rope_parameters", config->rope_parameters, rope);
-    if (config->rope_scaling)
-        return convert_rope_kind(conversion, "rope_scaling", config->rope_scaling, rope);
-    return AH_OK;
+    rope->theta = conversion->config.rope_theta > 0 ? conversion->config.rope_theta : DEFAULT_THETA;
+    return convert_rope_settings(conversion, rope);
+}
+
+/* 0: none. */
+static uint64_t window_size(const struct conversion *conversion)
+{
+    return has_key(conversion, "sliding_window") ? conversion->config.sliding_window : DEFAULT_WINDOW;
 }
 
 /* The layers that have the window, unless all or none have it: listed by layer_types, or from a layer on. */
@@ -233,12 +310,12 @@ static int convert_window_layers(struct conversion *conversion)
             return refuse_text(conversion, "layer_types", type,
                                "is not supported; full_attention and sliding_attention are");
     }
-    bool window = config->use_sliding_window && config->sliding_window;
+    uint64_t window = config->use_sliding_window ? window_size(conversion) : 0;
     if (n && !window && config->n_layer_types)
         return refuse(conversion, "layer_types", "has sliding_attention without a window");
     if (!n || !window)
         return AH_OK;
-    model->window = config->sliding_window;
+    model->window = window;
     if (n < model->layers) {
         model->window_layers = layers;
         model->n_window_layers = n;
@@ -252,8 +329,7 @@ static int convert_window(struct conversion *conversion)
         return convert_window_layers(conversion);
     if (conversion->family != AH_FAMILY_MISTRAL)
         return AH_OK;
-    bool absent = !has_key(conversion, "sliding_window");
-    conversion->model->window = absent ? MISTRAL_WINDOW : conversion->config.sliding_window;
+    conversion->model->window = window_size(conversion);
     return AH_OK;
 }
 
@@ -302,7 +378,7 @@ static void convert_plain(struct conversion *conversion)
     model->attention_output_bias = gpt2 || attention_bias;
     model->mlp_bias = gpt2 || (config->mlp_bias && !is_inert(conversion, "mlp_bias"));
     model->qk_norm = ah_huggingface_families[conversion->family].qk_norm;
-    model->tied = config->tied;
+    model->tied = config->tied && !is_null(conversion, "tie_word_embeddings");
     model->initializer_range = config->initializer_range;
     model->dropout =
         fmax(config->attention_dropout, fmax(config->residual_dropout, config->embedding_dropout));
@@ -336,6 +412,36 @@ static int convert_dropout(struct conversion *conversion)
     if (!(conversion->model->dropout > 0))
         return AH_OK;
     return warn(conversion, "dropout", "training is without dropout; the rate is recorded only");
+}
+
+/* What relations between fields of a model are about, in the words of the config. */
+struct other_name {
+    const char *ours, *gpt2, *llama;
+};
+
+static const char *their_name(const struct ah_model *model, const struct cJSON *tree, const char *ours,
+                              size_t length)
+{
+    static const struct other_name names[] = {{"kv_heads", "n_head", "num_key_value_heads"},
+                                              {"layers", "n_layer", "num_hidden_layers"}};
+    const struct cJSON *scaling = cJSON_GetObjectItemCaseSensitive(tree, "rope_scaling");
+    if (length == strlen("rope") && strncmp(ours, "rope", length) == 0)
+        return scaling && scaling->child ? "rope_scaling" : "rope_parameters";
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strlen(names[i].ours) == length && strncmp(names[i].ours, ours, length) == 0)
+            return model->family == AH_FAMILY_GPT2 ? names[i].gpt2 : names[i].llama;
+    return NULL;
+}
+
+void ah_huggingface_rename(const struct ah_model *model, const struct cJSON *tree, struct ah_error *err)
+{
+    size_t length = err ? strcspn(err->text, ".:") : 0;
+    const char *name = err ? their_name(model, tree, err->text, length) : NULL;
+    if (!name)
+        return;
+    char rest[AH_ERROR_TEXT_MAX];
+    memcpy(rest, err->text + length, sizeof rest - length);
+    ah_error_set(err, err->code, "%s%s", name, rest);
 }
 
 bool ah_huggingface_recognises(const struct cJSON *tree)

@@ -27,4 +27,7 @@ int ah_huggingface_read(struct ah_arena *arena, const char *name, const struct c
                         struct ah_model *ret_model, const char ***ret_warnings, size_t *ret_n_warnings,
                         struct ah_error *err);
 
+/* A sentence about the relations of `ret_model` (ah_meaning_check()) in the words of the config it came from. */
+void ah_huggingface_rename(const struct ah_model *model, const struct cJSON *tree, struct ah_error *err);
+
 #endif

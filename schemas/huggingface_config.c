@@ -26,10 +26,10 @@ enum { QWEN_MAX_WINDOW_LAYERS = 28 };
     {                                                                                                        \
         .name = key, AH_NUMBER_AT(tag, member), .flags = OPTIONAL, .max = (limit), .fallback = (absent)      \
     }
-#define OPTIONAL_POSITIVE(key, member, limit, absent)                                                        \
+#define OPTIONAL_POSITIVE(tag, key, member, limit, absent)                                                   \
     {                                                                                                        \
-        .name = key, AH_NUMBER_AT(ah_huggingface_config, member), .flags = OPTIONAL | AH_FIELD_ABOVE,        \
-        .max = (limit), .fallback = (absent)                                                                 \
+        .name = key, AH_NUMBER_AT(tag, member), .flags = OPTIONAL | AH_FIELD_ABOVE, .max = (limit),          \
+        .fallback = (absent)                                                                                 \
     }
 #define OPTIONAL_BOOL(key, member, absent)                                                                   \
     {                                                                                                        \
@@ -43,7 +43,7 @@ enum { QWEN_MAX_WINDOW_LAYERS = 28 };
 static const struct ah_field rope_fields[] = {
     OPTIONAL_TEXT(ah_huggingface_rope, "rope_type", rope_type),
     OPTIONAL_TEXT(ah_huggingface_rope, "type", type),
-    OPTIONAL_NUMBER(ah_huggingface_rope, "rope_theta", rope_theta, 1e15, 0),
+    OPTIONAL_POSITIVE(ah_huggingface_rope, "rope_theta", rope_theta, 1e15, 0),
     OPTIONAL_NUMBER(ah_huggingface_rope, "factor", factor, 1e6, 0),
     OPTIONAL_NUMBER(ah_huggingface_rope, "low_freq_factor", low_freq_factor, 1e6, 0),
     OPTIONAL_NUMBER(ah_huggingface_rope, "high_freq_factor", high_freq_factor, 1e6, 0),
@@ -65,8 +65,8 @@ static const struct ah_field gpt2_fields[] = {
     SIZE("vocab_size", vocabulary, 268435456),
     OPTIONAL_SIZE("n_inner", mlp_width, 1, 16777216, 0),
     OPTIONAL_TEXT(ah_huggingface_config, "activation_function", activation),
-    OPTIONAL_POSITIVE("layer_norm_epsilon", norm_epsilon, 1, 1e-5),
-    OPTIONAL_POSITIVE("initializer_range", initializer_range, 10, 0.02),
+    OPTIONAL_POSITIVE(ah_huggingface_config, "layer_norm_epsilon", norm_epsilon, 1, 1e-5),
+    OPTIONAL_POSITIVE(ah_huggingface_config, "initializer_range", initializer_range, 10, 0.02),
     OPTIONAL_BOOL("tie_word_embeddings", tied, 1),
     OPTIONAL_NUMBER(ah_huggingface_config, "resid_pdrop", residual_dropout, 1, 0.1),
     OPTIONAL_NUMBER(ah_huggingface_config, "embd_pdrop", embedding_dropout, 1, 0.1),
@@ -86,12 +86,12 @@ static const struct ah_field llama_fields[] = {
     OPTIONAL_SIZE("num_key_value_heads", kv_heads, 1, 65536, 0),
     OPTIONAL_SIZE("head_dim", head_dim, 1, 65536, 0),
     OPTIONAL_TEXT(ah_huggingface_config, "hidden_act", activation),
-    OPTIONAL_POSITIVE("rms_norm_eps", norm_epsilon, 1, 1e-6),
-    OPTIONAL_POSITIVE("initializer_range", initializer_range, 10, 0.02),
+    OPTIONAL_POSITIVE(ah_huggingface_config, "rms_norm_eps", norm_epsilon, 1, 1e-6),
+    OPTIONAL_POSITIVE(ah_huggingface_config, "initializer_range", initializer_range, 10, 0.02),
     OPTIONAL_BOOL("tie_word_embeddings", tied, 0),
     OPTIONAL_BOOL("attention_bias", attention_bias, 0),
     OPTIONAL_BOOL("mlp_bias", mlp_bias, 0),
-    OPTIONAL_NUMBER(ah_huggingface_config, "rope_theta", rope_theta, 1e15, 0),
+    OPTIONAL_POSITIVE(ah_huggingface_config, "rope_theta", rope_theta, 1e15, 0),
     {.name = "rope_parameters",
      AH_GROUP_AT(ah_huggingface_config, rope_parameters, &rope_table),
      .flags = OPTIONAL},
@@ -111,13 +111,13 @@ static const struct ah_field_table llama_table = {
     .name = "llama", .bytes = sizeof(struct ah_huggingface_config), .fields = llama_fields};
 
 const struct ah_huggingface_family ah_huggingface_families[] = {
-    [AH_FAMILY_GPT2] = {&gpt2_table, 0, true, false, ""},
-    [AH_FAMILY_LLAMA] = {&llama_table, 0, false, false,
+    [AH_FAMILY_GPT2] = {&gpt2_table, "GPT2LMHeadModel", 0, true, false, ""},
+    [AH_FAMILY_LLAMA] = {&llama_table, "LlamaForCausalLM", 0, false, false,
                          " use_sliding_window sliding_window max_window_layers layer_types "},
-    [AH_FAMILY_MISTRAL] = {&llama_table, 8, false, false,
+    [AH_FAMILY_MISTRAL] = {&llama_table, "MistralForCausalLM", 8, false, false,
                            " attention_bias mlp_bias use_sliding_window max_window_layers layer_types "},
-    [AH_FAMILY_QWEN2] = {&llama_table, 32, true, false, " attention_bias mlp_bias "},
-    [AH_FAMILY_QWEN3] = {&llama_table, 32, false, true, " mlp_bias "},
+    [AH_FAMILY_QWEN2] = {&llama_table, "Qwen2ForCausalLM", 32, true, false, " attention_bias mlp_bias "},
+    [AH_FAMILY_QWEN3] = {&llama_table, "Qwen3ForCausalLM", 32, false, true, " mlp_bias "},
 };
 
 /* Keys outside the tables. REFUSED unless the value is null or the harmless one. */
@@ -135,7 +135,6 @@ struct other_key {
 };
 
 static const struct other_key other_keys[] = {
-    {"architectures", INERT},
     {"torch_dtype", INERT},
     {"dtype", INERT},
     {"transformers_version", INERT},
@@ -155,6 +154,10 @@ static const struct other_key other_keys[] = {
     {"output_hidden_states", INERT},
     {"return_dict", INERT},
     {"id2label", INERT},
+    {"_num_labels", INERT},
+    {"n_special", INERT},
+    {"predict_special_tokens", INERT},
+    {"output_past", INERT},
     {"label2id", INERT},
     {"is_decoder", INERT},
     {"is_encoder_decoder", REFUSED_UNLESS_FALSE},
@@ -162,9 +165,13 @@ static const struct other_key other_keys[] = {
     {"add_cross_attention", REFUSED_UNLESS_FALSE},
     {"scale_attn_by_inverse_layer_idx", REFUSED_UNLESS_FALSE},
     {"scale_attn_weights", REFUSED_UNLESS_TRUE},
-    {"pretraining_tp", REFUSED_UNLESS_ONE},
+    {"pretraining_tp", INERT} /* splits products, which are the same */,
     {"partial_rotary_factor", REFUSED_UNLESS_ONE},
     {"quantization_config", REFUSED},
+    {"compression_config", REFUSED},
+    {"quantization", REFUSED},
+    {"auto_map", REFUSED},
+    {"original_max_position_embeddings", REFUSED},
     {"final_logit_softcapping", REFUSED},
     {"attn_logit_softcapping", REFUSED},
     {"logit_softcapping", REFUSED},

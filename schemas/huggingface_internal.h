@@ -49,7 +49,8 @@ struct ah_huggingface_config {
 /* What a family takes from the shared table; a key that it does not have is inert there. */
 struct ah_huggingface_family {
     const struct ah_field_table *table;
-    uint64_t kv_heads; /* when the key is absent; 0: as many as heads */
+    const char *architecture; /* the only class that is meant by it */
+    uint64_t kv_heads;        /* when the key is absent; 0: as many as heads */
     bool qkv_bias;
     bool qk_norm;
     const char *inert; /* keys of the shared table that this family ignores, each between spaces */

@@ -70,6 +70,9 @@ static void test_huggingface__gpt2_takes_its_settings(void **state)
     assert_false(document.body.model->tied);
     assert_int_equal(document.n_warnings, 0);
     ah_document_release(&document);
+    document = parsed("{" GPT2_SIZES ",\"tie_word_embeddings\":null,\"architectures\":null}");
+    assert_false(document.body.model->tied);
+    ah_document_release(&document);
 }
 
 static void test_huggingface__families_take_their_defaults(void **state)
@@ -143,6 +146,14 @@ static void test_huggingface__reads_both_spellings_of_rope(void **state)
     check_rope(",\"rope_parameters\":{\"rope_theta\":1e6},\"rope_theta\":7", AH_ROPE_DEFAULT, 1e6, 0);
     check_rope(",\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":2},\"rope_theta\":7",
                AH_ROPE_LINEAR, 7, 2);
+    check_rope(",\"rope_scaling\":{},\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":2}",
+               AH_ROPE_LINEAR, 10000, 2);
+    check_rope(
+        ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},\"rope_parameters\":{\"rope_type\":\"linear\","
+        "\"factor\":2}",
+        AH_ROPE_LINEAR, 10000, 2);
+    check_rope(",\"rope_theta\":7,\"rope_scaling\":{\"type\":\"default\",\"rope_theta\":5e5}",
+               AH_ROPE_DEFAULT, 5e5, 0);
     check_rope(",\"rope_scaling\":{\"type\":\"linear\",\"factor\":4.0}", AH_ROPE_LINEAR, 10000, 4);
     check_rope(",\"rope_scaling\":{\"type\":\"linear\",\"rope_type\":\"linear\",\"factor\":4.0}",
                AH_ROPE_LINEAR, 10000, 4);
@@ -172,16 +183,42 @@ static void test_huggingface__refuses_by_name_what_changes_the_model(void **stat
         {",\"num_local_experts\":8", "num_local_experts"},
         {",\"num_experts\":4", "num_experts"},
         {",\"final_logit_softcapping\":30", "final_logit_softcapping"},
-        {",\"pretraining_tp\":2", "pretraining_tp"},
         {",\"add_cross_attention\":true", "add_cross_attention"},
         {",\"hidden_act\":\"gelu\"", "hidden_act: \"gelu\" is not supported; silu is"},
-        {",\"num_key_value_heads\":3", "kv_heads: 3 does not divide the 4 heads"},
+        {",\"num_key_value_heads\":3", "num_key_value_heads: 3 does not divide the 4 heads"},
         {",\"num_key_value_heads\":0", "num_key_value_heads: 0 is not an integer from 1"},
         {",\"head_dim\":\"64\"", "head_dim: \"64\" is not an integer"},
         {",\"rms_norm_eps\":0", "rms_norm_eps: 0 is not a number above 0"},
         {",\"rope_theta\":\"big\"", "rope_theta: \"big\" is not a number"},
         {",\"rope_scaling\":[]", "rope_scaling: a list is not an object"},
         {",\"attention_dropout\":1.5", "attention_dropout: 1.5"},
+        {",\"rope_theta\":0", "rope_theta: 0 is not a number above 0"},
+        {",\"rope_parameters\":{\"rope_theta\":0}", "rope_parameters.rope_theta: 0 is not a number above 0"},
+        {",\"rope_scaling\":{\"factor\":2}", "rope_scaling: rope_type is missing"},
+        {",\"rope_parameters\":{\"factor\":2}", "rope_parameters: rope_type is missing"},
+        {",\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\"}}",
+         "rope_parameters: \"full_attention\" is a rope of its own"},
+        {",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},\"rope_parameters\":{\"rope_type\":\"linear\","
+         "\"factor\":4}",
+         "rope_scaling: and rope_parameters mean different ropes"},
+        {",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},\"rope_parameters\":{\"rope_theta\":5e5}",
+         "mean different ropes"},
+        {",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},\"rope_parameters\":{\"rope_type\":\"yarn\"}",
+         "rope_parameters: \"yarn\""},
+        {",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,\"high_freq_factor\":1,"
+         "\"original_max_position_embeddings\":64}",
+         "rope_scaling.low_freq_factor: 4 must be below"},
+        {",\"rope_parameters\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,\"high_freq_"
+         "factor\":1,\"original_max_position_embeddings\":64}",
+         "rope_parameters.low_freq_factor: 4 must be below"},
+        {",\"architectures\":[\"LlamaForSequenceClassification\"]",
+         "architectures: \"LlamaForSequenceClassification\" is not supported; LlamaForCausalLM is"},
+        {",\"architectures\":[\"LlamaForCausalLM\",\"Other\"]", "architectures: \"Other\""},
+        {",\"architectures\":\"LlamaForCausalLM\"", "architectures: is not a list"},
+        {",\"architectures\":[7]", "architectures: is not supported"},
+        {",\"auto_map\":{}", "auto_map: this setting"},
+        {",\"compression_config\":{}", "compression_config: this setting"},
+        {",\"quantization\":{}", "quantization: this setting"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -203,12 +240,12 @@ static void test_huggingface__refuses_by_name_what_changes_the_model(void **stat
                   "n_head: does not divide the width");
     check_refused(FAMILY("qwen3", ",\"num_key_value_heads\":2,\"head_dim\":null"),
                   "head_dim: null has no meaning in qwen3");
-    check_refused(FAMILY("mistral", ""), "kv_heads: 8 does not divide the 4 heads");
+    check_refused(FAMILY("mistral", ""), "num_key_value_heads: 8 does not divide the 4 heads");
     check_refused(
         "{\"model_type\":\"llama\",\"hidden_size\":1048576,\"num_hidden_layers\":10000,\"num_attention_"
         "heads\":1,"
         "\"intermediate_size\":16777216,\"vocab_size\":9,\"max_position_embeddings\":32,\"head_dim\":2}",
-        "layers: the model has 2^53 parameters or more");
+        "num_hidden_layers: the model has 2^53 parameters or more");
 }
 
 static void test_huggingface__windows_follow_the_family(void **state)
@@ -241,6 +278,21 @@ static void test_huggingface__windows_follow_the_family(void **state)
     assert_string_equal(groups[2].name, "layer");
     assert_int_equal(groups[2].first, 2);
     ah_document_release(&document);
+    document = parsed(FAMILY("qwen2", ",\"num_key_value_heads\":2,\"use_sliding_window\":true,"
+                                      "\"max_window_layers\":0"));
+    assert_int_equal(document.body.model->window, 4096);
+    ah_document_release(&document);
+    document = parsed(FAMILY("qwen2", ",\"num_key_value_heads\":2,\"use_sliding_window\":true,"
+                                      "\"max_window_layers\":0,\"sliding_window\":null"));
+    assert_int_equal(document.body.model->window, 0);
+    ah_document_release(&document);
+    document = parsed(
+        FAMILY("qwen3", ",\"num_key_value_heads\":2,\"use_sliding_window\":true,"
+                        "\"layer_types\":[\"sliding_attention\",\"full_attention\",\"sliding_attention\","
+                        "\"full_attention\"]"));
+    assert_int_equal(document.body.model->window, 4096);
+    assert_int_equal(document.body.model->n_window_layers, 2);
+    ah_document_release(&document);
     check_refused(FAMILY("qwen3", ",\"layer_types\":[\"full_attention\"]"),
                   "layer_types: does not have one entry");
     check_refused(
@@ -259,11 +311,11 @@ static void test_huggingface__warns_once_of_each_key_without_effect(void **state
 {
     struct ah_document document = parsed(LLAMA(
         ",\"sliding_window\":16,\"my_key\":{\"a\":[1]},\"architectures\":[\"LlamaForCausalLM\"],"
-        "\"use_cache\":false,\"quantization_config\":null,\"pretraining_tp\":1,\"attention_dropout\":0.25"));
+        "\"use_cache\":false,\"quantization_config\":null,\"pretraining_tp\":2,\"attention_dropout\":0.25"));
     (void)state;
     assert_int_equal(document.body.model->window, 0);
     assert_int_equal(document.n_warnings, 3);
-    assert_string_equal(document.warnings[0], "my_key: is not known and has no effect");
+    assert_string_equal(document.warnings[0], "my_key: is not known and was ignored");
     assert_string_equal(document.warnings[1], "sliding_window: has no effect in this family");
     check_text_has(document.warnings[2], "dropout");
     check_near(document.body.model->dropout, 0.25, 0);

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FIRST_LINE_MAX = 65536 }; /* bytes of a line that may begin a run log */
+enum { FIRST_LINE_MAX = 1 << 20 }; /* bytes of a line that may begin a run log */
 
 struct kind_row {
     const char *word;
@@ -137,6 +137,9 @@ static int read_tree(struct reading *reading, const cJSON *tree)
     bool foreign = (reading->expected == AH_DOCUMENT_ANY || reading->expected == AH_DOCUMENT_MODEL) &&
                    ah_huggingface_recognises(tree);
     int rc = foreign ? AH_OK : find_kind(reading, tree, &kind);
+    if (!rc && kind == AH_DOCUMENT_RUNLOG)
+        rc =
+            shape_fail(reading, "a run log is one JSON object a line; this is one object over several lines");
     if (!rc && !foreign)
         rc = check_version(reading, tree);
     if (!rc)
@@ -162,16 +165,21 @@ static int read_lines(struct reading *reading)
     return rc ? rc : check_meaning(reading, NULL);
 }
 
-/* Is the first line a JSON object of kind runlog? Then the text is read line by line. AH_E_MEMORY or AH_OK. */
+/* Is the first line that is not blank a JSON object of kind runlog? Then the text is read line by line.
+ * AH_E_MEMORY or AH_OK. */
 static int begins_runlog(const struct ah_json_source *source, bool *ret_is, struct ah_error *err)
 {
-    const char *newline = memchr(source->text, '\n', source->size);
     struct ah_json_source line = *source;
+    while (line.size && memchr(" \t\r\n", *line.text, 4)) {
+        line.text++;
+        line.size--;
+    }
+    const char *newline = memchr(line.text, '\n', line.size);
     enum ah_document_fault fault;
     cJSON *tree = NULL;
     *ret_is = false;
     if (newline)
-        line.size = (size_t)(newline - source->text);
+        line.size = (size_t)(newline - line.text);
     if (line.size > FIRST_LINE_MAX)
         return AH_OK;
     if (ah_json_parse(&line, &tree, &fault, NULL) == AH_E_MEMORY)

@@ -10,6 +10,7 @@
 #include "schemas/writer_internal.h"
 
 #include <cjson/cJSON.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,22 +175,6 @@ static const struct ah_field_table end_table = {.name = "end",
                                                 .fields = end_fields,
                                                 .rules = end_rules};
 
-/* Steps count up by one from the first; evaluations, saves and the end name steps that were reached. */
-static int runlog_check(const void *group, struct ah_error *err)
-{
-    const struct ah_runlog *runlog = group;
-    for (size_t i = 0; i < runlog->n_steps; i++)
-        if (runlog->steps[i].step != runlog->first_step + i)
-            return ah_meaning_fail(err, "steps", "step %llu stands where step %llu is expected",
-                                   (unsigned long long)runlog->steps[i].step,
-                                   (unsigned long long)(runlog->first_step + i));
-    uint64_t last = runlog->first_step - 1 + runlog->n_steps;
-    if (runlog->end && runlog->end->step != last)
-        return ah_meaning_fail(err, "end", "names step %llu, the last one is %llu",
-                               (unsigned long long)runlog->end->step, (unsigned long long)last);
-    return AH_OK;
-}
-
 static const struct ah_field runlog_fields[] = {HEADER_FIELDS,
                                                 {.name = "steps",
                                                  AH_GROUPS_AT(ah_runlog, steps, &step_table),
@@ -208,11 +193,8 @@ static const struct ah_field runlog_fields[] = {HEADER_FIELDS,
                                                  .flags = AH_FIELD_OPTIONAL,
                                                  .about = "How it ended."},
                                                 {0}};
-static const struct ah_field_table runlog_table = {.name = "runlog",
-                                                   .about = "What a run did.",
-                                                   .bytes = sizeof(struct ah_runlog),
-                                                   .fields = runlog_fields,
-                                                   .check = runlog_check};
+static const struct ah_field_table runlog_table = {
+    .name = "runlog", .about = "What a run did.", .bytes = sizeof(struct ah_runlog), .fields = runlog_fields};
 
 /* The kinds of line after the header, in the order in which lines of one step stand. */
 struct line_kind {
@@ -228,13 +210,14 @@ static const struct line_kind line_kinds[] = {
 };
 enum { LINE_KINDS = sizeof line_kinds / sizeof line_kinds[0] };
 
-/* A reading under way: how many lines of each kind stand and have room; steps never go back. */
+/* A reading under way: how many lines of each kind stand and have room. Steps count up by one from the first;
+ * every other line names the last step that was done. */
 struct lines {
     struct ah_reader *reader;
     struct ah_runlog *runlog;
     size_t n[LINE_KINDS];
     size_t room[LINE_KINDS];
-    uint64_t last_step;
+    uint64_t last_step; /* one before the first until a step was read */
 };
 
 /* Room for one more item of a kind; items move when the array grows, which the arena allows for (twice). */
@@ -260,6 +243,26 @@ static int line_fail(const struct lines *lines, const char *place, const char *w
     return ah_error_set(lines->reader->err, AH_E_DOCUMENT, "%s: %s: %s", lines->reader->name, place, what);
 }
 
+static int check_step(struct lines *lines, const char *place, bool is_step, uint64_t number)
+{
+    uint64_t expected = lines->last_step + (is_step ? 1 : 0);
+    char what[120];
+    if (number == expected) {
+        lines->last_step = number;
+        return AH_OK;
+    }
+    if (number <= lines->last_step)
+        snprintf(what, sizeof what, "step: goes back to %" PRIu64 ", the last one was %" PRIu64, number,
+                 lines->last_step);
+    else if (is_step)
+        snprintf(what, sizeof what, "step: %" PRIu64 " stands where %" PRIu64 " is expected", number,
+                 expected);
+    else
+        snprintf(what, sizeof what, "step: %" PRIu64 " was not done, the last one was %" PRIu64, number,
+                 expected);
+    return line_fail(lines, place, what);
+}
+
 static int read_line(struct lines *lines, const struct ah_reader_path *path, const cJSON *tree,
                      enum ah_document_fault *ret_fault)
 {
@@ -283,10 +286,15 @@ static int read_line(struct lines *lines, const struct ah_reader_path *path, con
     uint64_t number = *(const uint64_t *)ah_field_place(step, item);
     if (ended)
         return line_fail(lines, path->name, "stands behind the end line");
-    if (number < lines->last_step)
-        return line_fail(lines, path->name, "goes back to an earlier step");
-    lines->last_step = number;
-    return AH_OK;
+    return check_step(lines, path->name, kind == 0, number);
+}
+
+static bool is_blank(const struct ah_json_source *line)
+{
+    size_t i = 0;
+    while (i < line->size && memchr(" \t\r", line->text[i], 3))
+        i++;
+    return i == line->size;
 }
 
 static int read_one(struct lines *lines, const struct ah_json_source *line, bool header,
@@ -296,13 +304,17 @@ static int read_one(struct lines *lines, const struct ah_json_source *line, bool
     cJSON *tree;
     snprintf(name, sizeof name, "line %zu", line->first_line);
     struct ah_reader_path path = {NULL, name, 0};
+    *ret_fault = AH_FAULT_SYNTAX;
+    if (is_blank(line))
+        return line_fail(lines, name, "is blank; a run log is one JSON object a line");
     int rc = ah_json_parse(line, &tree, ret_fault, lines->reader->err);
     if (rc)
         return rc;
     *ret_fault = AH_FAULT_SHAPE;
-    if (header)
+    if (header) {
         rc = ah_reader_group(lines->reader, &path, &header_table, tree, lines->runlog);
-    else
+        lines->last_step = lines->runlog->first_step - 1;
+    } else
         rc = read_line(lines, &path, tree, ret_fault);
     cJSON_Delete(tree);
     return rc;

@@ -2,6 +2,7 @@
  *
  * Run logs line by line, and the numeric signature that they carry.
  */
+#include "base/file.h"
 #include "schemas/document.h"
 #include "schemas/plan.h"
 #include "schemas/runlog.h"
@@ -95,9 +96,56 @@ static void test_runlog__steps_do_not_go_back(void **state)
     CHECK_OK(ah_runlog_print_header(document.body.runlog, &text, &err), err);
     CHECK_OK(ah_runlog_print_step(&document.body.runlog->steps[1], &text, &err), err);
     CHECK_OK(ah_runlog_print_step(&document.body.runlog->steps[0], &text, &err), err);
-    CHECK_FAILS(parse(&again, &text, &err), err, AH_E_DOCUMENT, "log: line 3: goes back to an earlier step");
+    CHECK_FAILS(parse(&again, &text, &err), err, AH_E_DOCUMENT,
+                "log: line 2: step: 6 stands where 5 is expected");
     ah_buffer_release(&text);
     ah_document_release(&document);
+}
+
+/* What is put behind line 5 of the log (step 6 was done) or around it, and what is said. */
+static void test_runlog__names_the_line_that_is_wrong(void **state)
+{
+    static const struct {
+        const char *before, *inside, *part;
+    } rows[] = {
+        {"", "\n", "log: line 5: is blank; a run log is one JSON object a line"},
+        {"", " \t\r\n", "log: line 5: is blank"},
+        {"\n\n", "", "log: line 1: is blank"},
+        {"", "{\"line\":\"evaluation\",\"step\":9,\"loss\":2,\"tokens\":5}\n",
+         "log: line 5: step: 9 was not done, the last one was 6"},
+        {"", "{\"line\":\"save\",\"step\":5,\"us\":2,\"bytes\":5}\n",
+         "log: line 5: step: goes back to 5, the last one was 6"},
+        {"", "{\"line\":\"end\",\"step\":7,\"reason\":\"done\"}\n", "log: line 5: step: 7 was not done"},
+        {"", "{\n\"line\":7}\n", "log:5:2: "},
+    };
+    struct ah_buffer whole = {0};
+    struct ah_error err = {0};
+    (void)state;
+    CHECK_OK(ah_file_read(PATH, 1 << 20, &whole, &err), err);
+    const char *cut = whole.data;
+    for (int line = 1; line < 5; line++)
+        cut = strchr(cut, '\n') + 1;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct ah_buffer text = {0};
+        struct ah_document document;
+        ah_buffer_puts(&text, rows[i].before);
+        ah_buffer_append(&text, whole.data, (size_t)(cut - whole.data));
+        ah_buffer_puts(&text, rows[i].inside);
+        ah_buffer_puts(&text, cut);
+        CHECK_FAILS(parse(&document, &text, &err), err, AH_E_DOCUMENT, rows[i].part);
+        ah_buffer_release(&text);
+    }
+    ah_buffer_release(&whole);
+}
+
+static void test_runlog__is_not_one_object_over_many_lines(void **state)
+{
+    static const char text[] = "{\n  \"kind\": \"runlog\",\n  \"format_version\": \"1.0\"\n}\n";
+    struct ah_document document;
+    struct ah_error err = {0};
+    (void)state;
+    CHECK_FAILS(ah_document_parse(&document, "log", text, strlen(text), AH_DOCUMENT_ANY, &err), err,
+                AH_E_DOCUMENT, "log: a run log is one JSON object a line");
 }
 
 static void check_differs(const struct ah_signature *a, const struct ah_signature *b, const char *expected)
@@ -145,6 +193,8 @@ int main(void)
         cmocka_unit_test(test_runlog__reads_what_was_written_line_by_line),
         cmocka_unit_test(test_runlog__holds_many_steps),
         cmocka_unit_test(test_runlog__steps_do_not_go_back),
+        cmocka_unit_test(test_runlog__names_the_line_that_is_wrong),
+        cmocka_unit_test(test_runlog__is_not_one_object_over_many_lines),
         cmocka_unit_test(test_signature__names_the_first_field_that_differs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,26 +2,25 @@
  *
  * Blocking: how a matrix product is cut, from its shape alone, so that its bits do not depend on threads.
  *
- *     tile     what one thread computes at a time: rows x columns of c
+ *     tile     what one primitive computes: rows x columns of c
+ *     unit     what one thread does at a time: packs the columns of b that a tile needs into memory of its own, and
+ *              computes the tiles of several rows with them while they are in its cache
  *     chunk    the part of k that is multiplied at once; more than one only for very long k, added in order
- *     group    the rows of a, or columns of b, that are packed into the workspace together
+ *     group    the rows of a that are packed into the workspace together
  *
- * Last tiles, chunks and groups are what is left. A group is a whole number of tiles.
+ * Last tiles, units, chunks and groups are what is left. A group is whole units, a unit whole tiles.
  */
 #ifndef AH_RUNTIME_DEVICE_CPU_BLOCKING_H
 #define AH_RUNTIME_DEVICE_CPU_BLOCKING_H
 
 #include "runtime/device/cpu/matmul.h"
 
-/* Packed columns are brought in by pieces of so many: a multiple of every block oneDNN packs in. */
-enum { AH_BLOCKING_PIECE = 192, AH_BLOCKING_PIECES = 16 };
-
 struct ah_blocking {
     uint64_t tile_m;
-    uint64_t tile_n; /* <= AH_BLOCKING_PIECE * AH_BLOCKING_PIECES */
+    uint64_t tile_n;
     uint64_t chunk_k;
+    uint64_t unit_m;
     uint64_t group_m;
-    uint64_t group_n;
     uint64_t row_k; /* of a packed a: chunk_k, padded where the last chunk is */
     bool packs_a;   /* a is not rows of chunk_k as it lies */
 };

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products on oneDNN (matmul.h). The operand b is packed into the layout that oneDNN's kernels read, once
- * for all rows, and so is a where it does not lie in rows; then the pool computes tiles of c, each a
- * single-threaded primitive. Packing b once for all tiles is what makes many small primitives as fast as one
- * large one, which packs inside.
+ * Matrix products on oneDNN (matmul.h). The pool works on units (blocking.h): a thread packs some columns of b into
+ * the layout that oneDNN's kernels read, in memory of its own, and computes tiles with them, each a single-threaded
+ * primitive. No thread reads what another one has just packed, except a, where it does not lie in rows.
  *
- *     for each group of rows, group of columns, chunk of k (blocking.h)
- *         pack what is not packed yet      pieces, on the pool
- *         compute                          tiles, on the pool
+ *     for each group of rows, chunk of k
+ *         pack a, if it must be    tiles, on the pool
+ *         pack b and compute       units, on the pool
  *
  * 1. What a tile computes depends on the shape only, not on the thread or on other tiles.
  * 2. A tile writes straight into c where its rows are c's rows; else into its thread's scratch, and stores from
@@ -34,10 +33,10 @@ enum { INNER, LAST, VARIANTS };
 /* Offsets in the workspace; the scratch of worker w is at scratch + w * scratch_bytes. */
 struct layout {
     size_t a;
-    size_t b;
     size_t sums;
     size_t scratch;
-    size_t scratch_bytes; /* of one worker: oneDNN's at 0, then the tile */
+    size_t scratch_bytes; /* of one worker: oneDNN's at 0, b, the tile */
+    size_t b;
     size_t tile;
     size_t end;
 };
@@ -47,10 +46,18 @@ struct ah_matmul_product {
     struct ah_matmul *matmul;       /* borrowed */
     struct ah_matmul_shape shape;
     struct ah_blocking blocking;
-    struct ah_onednn_tile tiles[VARIANTS][VARIANTS][VARIANTS];           /* by m, n, k */
-    struct ah_onednn_pack packs[VARIANTS][VARIANTS][AH_BLOCKING_PIECES]; /* by n, k, piece */
-    struct ah_onednn_work turns[VARIANTS][VARIANTS];                     /* by m, k */
+    struct ah_onednn_tile tiles[VARIANTS][VARIANTS][VARIANTS]; /* by m, n, k */
+    struct ah_onednn_work packs[VARIANTS][VARIANTS];           /* by n, k */
+    struct ah_onednn_work turns[VARIANTS][VARIANTS];           /* by m, k */
     struct layout layout;
+};
+
+/* What a worker has packed last, so that it need not be packed again for the next rows. */
+struct packed {
+    uint64_t run; /* number of the run; 0: nothing yet */
+    uint64_t column;
+    uint64_t first_k;
+    uint64_t unused[5]; /* a cache line each */
 };
 
 struct ah_matmul {
@@ -59,6 +66,8 @@ struct ah_matmul {
     unsigned threads;
     struct ah_matmul_product *products; /* owned */
     struct ah_region workspace;         /* of the product that runs */
+    struct packed *packed;              /* owned; of each worker */
+    uint64_t runs;
 };
 
 bool ah_matmul_has_bf16(void)
@@ -73,9 +82,10 @@ int ah_matmul_new(struct ah_matmul **ret_matmul, unsigned threads, struct ah_err
         return ah_error_memory(err);
     matmul->threads = threads;
     matmul->isa = ah_isa_detect();
-    int rc = ah_onednn_init(&matmul->dnn, threads, err);
+    matmul->packed = calloc(threads, sizeof *matmul->packed);
+    int rc = matmul->packed ? ah_onednn_init(&matmul->dnn, threads, err) : ah_error_memory(err);
     if (rc) {
-        free(matmul);
+        ah_matmul_free(matmul);
         return rc;
     }
     *ret_matmul = matmul;
@@ -143,19 +153,15 @@ static bool packs_itself(const struct ah_matmul_product *product, const struct a
     return product->matmul->isa == AH_ISA_AVX512 && tile->panels.columns;
 }
 
-static int prepare_packs(struct ah_matmul_product *product, int n, int k, struct ah_error *err)
+static int prepare_pack(struct ah_matmul_product *product, int n, int k, struct ah_error *err)
 {
     const struct ah_matmul_shape *shape = &product->shape;
     const struct ah_onednn_tile *tile = &product->tiles[LAST][n][k];
     bool turned = shape->form == AH_MATMUL_NT;
-    int rc = AH_OK;
-    if (packs_itself(product, tile))
+    if (!tile->packed_bytes || packs_itself(product, tile))
         return AH_OK;
-    for (uint64_t i = 0, first = 0; first < tile->shape.n && !rc; i++, first += AH_BLOCKING_PIECE)
-        rc = ah_onednn_pack_init(&product->packs[n][k][i], &product->matmul->dnn, tile, first,
-                                 ah_blocking_part(tile->shape.n, AH_BLOCKING_PIECE, i), turned ? 1 : shape->n,
-                                 turned ? shape->k : 1, err);
-    return rc;
+    return ah_onednn_pack_init(&product->packs[n][k], &product->matmul->dnn, tile, turned ? 1 : shape->n,
+                               turned ? shape->k : 1, err);
 }
 
 static int prepare_turn(struct ah_matmul_product *product, int m, int k, struct ah_error *err)
@@ -178,8 +184,8 @@ static int prepare_work(struct ah_matmul_product *product, struct ah_error *err)
             rc = prepare_tile(product, INNER, n, k, err);
             if (!rc)
                 rc = prepare_tile(product, LAST, n, k, err);
-            if (!rc && product->tiles[LAST][n][k].packed_bytes)
-                rc = prepare_packs(product, n, k, err);
+            if (!rc)
+                rc = prepare_pack(product, n, k, err);
         }
     for (int k = INNER; k < VARIANTS && !rc; k++)
         for (int m = INNER; m < VARIANTS && !rc; m++)
@@ -187,15 +193,20 @@ static int prepare_work(struct ah_matmul_product *product, struct ah_error *err)
     return rc;
 }
 
-/* Bytes between packed tiles of b: the largest, on a page of its own. */
-static size_t packed_stride(const struct ah_matmul_product *product)
+static size_t whole_pages(size_t bytes)
+{
+    return (bytes + 4095) / 4096 * 4096;
+}
+
+/* Bytes of the largest packed tile of b. */
+static size_t packed_bytes(const struct ah_matmul_product *product)
 {
     size_t most = 0;
     for (int k = INNER; k < VARIANTS; k++)
         for (int n = INNER; n < VARIANTS; n++)
             if (product->tiles[LAST][n][k].packed_bytes > most)
                 most = product->tiles[LAST][n][k].packed_bytes;
-    return (most + 4095) / 4096 * 4096;
+    return most;
 }
 
 static size_t onednn_scratch(const struct ah_matmul_product *product)
@@ -205,21 +216,18 @@ static size_t onednn_scratch(const struct ah_matmul_product *product)
         for (int x = INNER; x < VARIANTS; x++) {
             const size_t sizes[] = {product->tiles[INNER][x][k].work.scratch_bytes,
                                     product->tiles[LAST][x][k].work.scratch_bytes,
-                                    product->turns[x][k].scratch_bytes};
+                                    product->packs[x][k].scratch_bytes, product->turns[x][k].scratch_bytes};
             for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
                 most = sizes[i] > most ? sizes[i] : most;
-            for (int i = 0; i < AH_BLOCKING_PIECES; i++)
-                if (product->packs[x][k][i].work.scratch_bytes > most)
-                    most = product->packs[x][k][i].work.scratch_bytes;
         }
-    return (most + 4095) / 4096 * 4096;
+    return most;
 }
 
-/* `bytes` more at the end of the layout, on whole pages; returns where. */
-static size_t place(struct layout *layout, size_t bytes)
+/* `bytes` more at `*end`, on whole pages; returns where. */
+static size_t place(size_t *end, size_t bytes)
 {
-    size_t at = layout->end;
-    layout->end += (bytes + 4095) / 4096 * 4096;
+    size_t at = *end;
+    *end += whole_pages(bytes);
     return at;
 }
 
@@ -228,18 +236,15 @@ static void plan_layout(struct ah_matmul_product *product)
     const struct ah_blocking *blocking = &product->blocking;
     const struct ah_matmul_shape *shape = &product->shape;
     struct layout *layout = &product->layout;
+    uint64_t row_bytes = blocking->row_k * ah_dtype_bytes(shape->in);
     bool has_sums = is_cut(product) && shape->out == AH_BF16;
-    layout->a = place(
-        layout, blocking->packs_a ? blocking->group_m * blocking->row_k * ah_dtype_bytes(shape->in) : 0);
-    layout->b =
-        place(layout, ah_blocking_parts(blocking->group_n, blocking->tile_n) * packed_stride(product));
-    layout->sums = place(layout, has_sums ? blocking->group_m * blocking->group_n * sizeof(float) : 0);
-    layout->scratch = layout->end;
-    layout->tile = onednn_scratch(product);
-    layout->scratch_bytes = layout->tile;
-    if (!is_direct(product))
-        layout->scratch_bytes += (blocking->tile_m * blocking->tile_n * sizeof(float) + 4095) / 4096 * 4096;
-    layout->end += product->matmul->threads * layout->scratch_bytes;
+    uint64_t tile_elements = is_direct(product) ? 0 : blocking->tile_m * blocking->tile_n;
+    layout->a = place(&layout->end, blocking->packs_a ? blocking->group_m * row_bytes : 0);
+    layout->sums = place(&layout->end, has_sums ? blocking->group_m * shape->n * sizeof(float) : 0);
+    (void)place(&layout->scratch_bytes, onednn_scratch(product));
+    layout->b = place(&layout->scratch_bytes, packed_bytes(product));
+    layout->tile = place(&layout->scratch_bytes, tile_elements * sizeof(float));
+    layout->scratch = place(&layout->end, product->matmul->threads * layout->scratch_bytes);
 }
 
 static void product_free(struct ah_matmul_product *product)
@@ -249,8 +254,7 @@ static void product_free(struct ah_matmul_product *product)
         for (int j = 0; j < VARIANTS; j++) {
             for (int k = 0; k < VARIANTS; k++)
                 ah_onednn_tile_release(&product->tiles[i][j][k], dnn);
-            for (int piece = 0; piece < AH_BLOCKING_PIECES; piece++)
-                ah_onednn_work_release(&product->packs[i][j][piece].work, dnn);
+            ah_onednn_work_release(&product->packs[i][j], dnn);
             ah_onednn_work_release(&product->turns[i][j], dnn);
         }
     free(product);
@@ -308,18 +312,18 @@ void ah_matmul_free(struct ah_matmul *matmul)
     }
     ah_region_release(&matmul->workspace);
     ah_onednn_release(&matmul->dnn);
+    free(matmul->packed);
     free(matmul);
 }
 
-/* One group of rows, group of columns and chunk of k on its way. Numbers of tiles are within the group. */
+/* One group of rows and chunk of k on its way. */
 struct stage {
     struct ah_matmul_product *product;
     const struct ah_matmul_args *args;
-    uint64_t first_m, first_n, first_k; /* elements */
-    uint64_t m, n, chunk_k;             /* elements of the groups and the chunk */
-    uint64_t tiles_m, tiles_n;
+    uint64_t first_m, first_k; /* elements */
+    uint64_t m, chunk_k;       /* elements of the group and the chunk */
+    uint64_t units_m;
     int k; /* variant */
-    size_t pieces_a, pieces_b;
     atomic_int failed;
 };
 
@@ -328,18 +332,10 @@ static unsigned char *workspace(const struct stage *stage, size_t at)
     return stage->product->matmul->workspace.data + at;
 }
 
-static int variant_m(const struct stage *stage, uint64_t tile)
+/* Variant of the part that begins at `first`. */
+static int variant_of(uint64_t first, uint64_t part, uint64_t whole)
 {
-    const struct ah_matmul_product *product = stage->product;
-    uint64_t first = stage->first_m + tile * product->blocking.tile_m;
-    return first + product->blocking.tile_m >= product->shape.m ? LAST : INNER;
-}
-
-static int variant_n(const struct stage *stage, uint64_t tile)
-{
-    const struct ah_matmul_product *product = stage->product;
-    uint64_t first = stage->first_n + tile * product->blocking.tile_n;
-    return first + product->blocking.tile_n >= product->shape.n ? LAST : INNER;
+    return first + part >= whole ? LAST : INNER;
 }
 
 static const void *at_element(const void *base, enum ah_dtype dtype, uint64_t index)
@@ -357,10 +353,10 @@ static void *argument(const void *in)
     return pointer.argument;
 }
 
-static unsigned char *packed_a(const struct stage *stage, uint64_t tile)
+static unsigned char *packed_a(const struct stage *stage, uint64_t row)
 {
     const struct ah_matmul_product *product = stage->product;
-    uint64_t elements = tile * product->blocking.tile_m * product->blocking.row_k;
+    uint64_t elements = (row - stage->first_m) * product->blocking.row_k;
     return workspace(stage, product->layout.a) + elements * ah_dtype_bytes(product->shape.in);
 }
 
@@ -373,64 +369,59 @@ static void stage_run(struct stage *stage, const struct ah_onednn_work *work, un
         atomic_store_explicit(&stage->failed, 1, memory_order_relaxed);
 }
 
-static void *scratch_of(const struct stage *stage, unsigned worker)
+static unsigned char *scratch_of(const struct stage *stage, unsigned worker)
 {
     const struct layout *layout = &stage->product->layout;
     return workspace(stage, layout->scratch + worker * layout->scratch_bytes);
 }
 
-static void pack_rows(struct stage *stage, uint64_t tile, unsigned worker)
+/* Packs the rows of one tile of a. */
+static void pack_rows(void *context, size_t chunk, unsigned worker)
 {
+    struct stage *stage = context;
     const struct ah_matmul_product *product = stage->product;
     const struct ah_matmul_shape *shape = &product->shape;
-    const struct ah_onednn_tile_shape *part = &product->tiles[variant_m(stage, tile)][LAST][stage->k].shape;
-    uint64_t row = stage->first_m + tile * product->blocking.tile_m;
+    uint64_t row = stage->first_m + chunk * product->blocking.tile_m;
+    int m = variant_of(row, product->blocking.tile_m, shape->m);
+    const struct ah_onednn_tile_shape *part = &product->tiles[m][LAST][stage->k].shape;
     bool turned = shape->form == AH_MATMUL_TN;
     uint64_t at = turned ? stage->first_k * shape->m + row : row * shape->k + stage->first_k;
     const void *from = at_element(stage->args->a, shape->in, at);
     if (product->matmul->isa == AH_ISA_AVX512) {
-        struct ah_pack_matrix a = {from,  shape->in, stage->chunk_k, part->m, turned ? shape->m : shape->k,
-                                   turned};
-        ah_pack_a(packed_a(stage, tile), part->k, &a);
+        uint64_t stride = turned ? shape->m : shape->k;
+        struct ah_pack_matrix a = {from, shape->in, stage->chunk_k, part->m, stride, turned};
+        ah_pack_a(packed_a(stage, row), part->k, &a);
         return;
     }
-    void *const arguments[] = {argument(from), packed_a(stage, tile), scratch_of(stage, worker)};
-    stage_run(stage, &product->turns[variant_m(stage, tile)][stage->k], worker, arguments);
+    void *const arguments[] = {argument(from), packed_a(stage, row), scratch_of(stage, worker)};
+    stage_run(stage, &product->turns[m][stage->k], worker, arguments);
 }
 
-static void pack_columns(struct stage *stage, uint64_t tile, uint64_t piece, unsigned worker)
+/* Packs the columns of b that tiles from `column` on need; returns where they are. */
+static unsigned char *pack_columns(struct stage *stage, uint64_t column, unsigned worker)
 {
     const struct ah_matmul_product *product = stage->product;
     const struct ah_matmul_shape *shape = &product->shape;
-    const struct ah_onednn_tile *like = &product->tiles[LAST][variant_n(stage, tile)][stage->k];
-    uint64_t columns = ah_blocking_part(like->shape.n, AH_BLOCKING_PIECE, piece);
-    uint64_t column = stage->first_n + tile * product->blocking.tile_n + piece * AH_BLOCKING_PIECE;
+    int n = variant_of(column, product->blocking.tile_n, shape->n);
+    const struct ah_onednn_tile *like = &product->tiles[LAST][n][stage->k];
     bool turned = shape->form == AH_MATMUL_NT;
     uint64_t at = turned ? column * shape->k + stage->first_k : stage->first_k * shape->n + column;
     const void *from = at_element(stage->args->b, shape->in, at);
-    unsigned char *to = workspace(stage, product->layout.b + tile * packed_stride(product));
+    unsigned char *scratch = scratch_of(stage, worker);
+    unsigned char *to = scratch + product->layout.b;
+    struct packed *packed = &product->matmul->packed[worker];
+    if (packed->run == product->matmul->runs && packed->column == column && packed->first_k == stage->first_k)
+        return to;
+    *packed = (struct packed){.run = product->matmul->runs, .column = column, .first_k = stage->first_k};
     if (packs_itself(product, like)) {
-        struct ah_pack_matrix b = {from,   shape->in, stage->chunk_k, columns, turned ? shape->k : shape->n,
-                                   !turned};
-        to += piece * (AH_BLOCKING_PIECE / like->panels.columns) * like->panels.bytes;
+        uint64_t stride = turned ? shape->k : shape->n;
+        struct ah_pack_matrix b = {from, shape->in, stage->chunk_k, like->shape.n, stride, !turned};
         ah_pack_b(to, &like->panels, &b);
-        return;
+    } else {
+        void *const arguments[] = {argument(from), to, scratch};
+        stage_run(stage, &product->packs[n][stage->k], worker, arguments);
     }
-    const struct ah_onednn_pack *pack = &product->packs[variant_n(stage, tile)][stage->k][piece];
-    void *const arguments[] = {argument(from), to + pack->at_bytes, scratch_of(stage, worker)};
-    stage_run(stage, &pack->work, worker, arguments);
-}
-
-static void pack_piece(void *context, size_t chunk, unsigned worker)
-{
-    struct stage *stage = context;
-    if (chunk < stage->pieces_a) {
-        pack_rows(stage, chunk, worker);
-        return;
-    }
-    uint64_t pieces_per_tile = ah_blocking_parts(stage->product->blocking.tile_n, AH_BLOCKING_PIECE);
-    uint64_t piece = chunk - stage->pieces_a;
-    pack_columns(stage, piece / pieces_per_tile, piece % pieces_per_tile, worker);
+    return to;
 }
 
 /* Stores row `row` of a tile (invariant 2); `column` and `n` are the tile's. */
@@ -444,7 +435,7 @@ static void store_row(const struct stage *stage, const void *from, uint64_t row,
     struct ah_convert_in tile = {from, AH_FP32};
     struct ah_convert_out sum = c;
     if (is_cut(product) && shape->out == AH_BF16) {
-        uint64_t in_group = (row - stage->first_m) * stage->n + column - stage->first_n;
+        uint64_t in_group = (row - stage->first_m) * shape->n + column;
         sum.data = workspace(stage, product->layout.sums + in_group * sizeof(float));
         sum.dtype = AH_FP32;
     }
@@ -455,90 +446,70 @@ static void store_row(const struct stage *stage, const void *from, uint64_t row,
         ah_convert_add(isa, is_cut(product) && stage->k == LAST ? c : sum, before, tile, 0, n);
 }
 
-static void compute_tile(void *context, size_t chunk, unsigned worker)
+static void compute_tile(struct stage *stage, uint64_t row, uint64_t column, unsigned char *b,
+                         unsigned worker)
 {
-    struct stage *stage = context;
     const struct ah_matmul_product *product = stage->product;
     const struct ah_matmul_shape *shape = &product->shape;
-    uint64_t i = chunk % stage->tiles_m;
-    uint64_t j = chunk / stage->tiles_m;
-    uint64_t row = stage->first_m + i * product->blocking.tile_m;
-    uint64_t column = stage->first_n + j * product->blocking.tile_n;
-    const struct ah_onednn_tile *tile = &product->tiles[variant_m(stage, i)][variant_n(stage, j)][stage->k];
-    bool direct = is_direct(product);
+    int m = variant_of(row, product->blocking.tile_m, shape->m);
+    int n = variant_of(column, product->blocking.tile_n, shape->n);
+    const struct ah_onednn_tile *tile = &product->tiles[m][n][stage->k];
     unsigned char *scratch = scratch_of(stage, worker);
-    void *arguments[AH_ONEDNN_ARGS] = {
-        product->blocking.packs_a ? packed_a(stage, i)
+    unsigned char *c = (unsigned char *)stage->args->c + row * shape->n * ah_dtype_bytes(shape->out);
+    unsigned char *to = is_direct(product) ? c : scratch + product->layout.tile;
+    void *const arguments[AH_ONEDNN_ARGS] = {
+        product->blocking.packs_a ? packed_a(stage, row)
                                   : argument(at_element(stage->args->a, shape->in, row * shape->k)),
-        workspace(stage, product->layout.b + j * packed_stride(product)),
-        direct ? (unsigned char *)stage->args->c + row * shape->n * ah_dtype_bytes(shape->out)
-               : scratch + product->layout.tile,
+        b,
+        to,
         tile->shape.has_bias ? argument(at_element(stage->args->bias, shape->bias, column)) : scratch,
         scratch,
     };
     stage_run(stage, &tile->work, worker, arguments);
-    for (uint64_t r = 0; r < tile->shape.m && !direct; r++)
-        store_row(stage, (unsigned char *)arguments[2] + r * tile->shape.n * ah_dtype_bytes(tile->shape.out),
-                  row + r, column, tile->shape.n);
+    for (uint64_t i = 0; i < tile->shape.m && !is_direct(product); i++)
+        store_row(stage, to + i * tile->shape.n * ah_dtype_bytes(tile->shape.out), row + i, column,
+                  tile->shape.n);
 }
 
-/* What lies packed in the workspace: group and chunk. */
-struct packed {
-    uint64_t group;
-    uint64_t chunk;
-    bool valid;
-};
-
-static bool is_packed(struct packed *packed, uint64_t group, uint64_t chunk)
+static void compute_unit(void *context, size_t chunk, unsigned worker)
 {
-    bool is = packed->valid && packed->group == group && packed->chunk == chunk;
-    *packed = (struct packed){group, chunk, true};
-    return is;
+    struct stage *stage = context;
+    const struct ah_blocking *blocking = &stage->product->blocking;
+    uint64_t unit = chunk % stage->units_m;
+    uint64_t column = chunk / stage->units_m * blocking->tile_n;
+    uint64_t first = unit * blocking->unit_m;
+    uint64_t end = first + ah_blocking_part(stage->m, blocking->unit_m, unit);
+    unsigned char *b = pack_columns(stage, column, worker);
+    for (uint64_t row = first; row < end; row += blocking->tile_m)
+        compute_tile(stage, stage->first_m + row, column, b, worker);
 }
 
-static void stage_set(struct stage *stage, uint64_t group_m, uint64_t group_n, uint64_t chunk)
+static void stage_set(struct stage *stage, uint64_t group, uint64_t chunk)
 {
-    const struct ah_matmul_product *product = stage->product;
-    const struct ah_blocking *blocking = &product->blocking;
-    stage->first_m = group_m * blocking->group_m;
-    stage->first_n = group_n * blocking->group_n;
+    const struct ah_matmul_shape *shape = &stage->product->shape;
+    const struct ah_blocking *blocking = &stage->product->blocking;
+    stage->first_m = group * blocking->group_m;
     stage->first_k = chunk * blocking->chunk_k;
-    stage->m = ah_blocking_part(product->shape.m, blocking->group_m, group_m);
-    stage->n = ah_blocking_part(product->shape.n, blocking->group_n, group_n);
-    stage->chunk_k = ah_blocking_part(product->shape.k, blocking->chunk_k, chunk);
-    stage->tiles_m = ah_blocking_parts(stage->m, blocking->tile_m);
-    stage->tiles_n = ah_blocking_parts(stage->n, blocking->tile_n);
-    stage->k = chunk + 1 == ah_blocking_parts(product->shape.k, blocking->chunk_k) ? LAST : INNER;
-}
-
-/* Pieces of b in the group: full tiles have as many each, so that a chunk's number tells tile and piece. */
-static size_t count_pieces_b(const struct stage *stage)
-{
-    uint64_t tile = stage->product->blocking.tile_n;
-    uint64_t last = ah_blocking_part(stage->n, tile, stage->tiles_n - 1);
-    return (stage->tiles_n - 1) * ah_blocking_parts(tile, AH_BLOCKING_PIECE) +
-           ah_blocking_parts(last, AH_BLOCKING_PIECE);
+    stage->m = ah_blocking_part(shape->m, blocking->group_m, group);
+    stage->chunk_k = ah_blocking_part(shape->k, blocking->chunk_k, chunk);
+    stage->units_m = ah_blocking_parts(stage->m, blocking->unit_m);
+    stage->k = variant_of(stage->first_k, blocking->chunk_k, shape->k);
 }
 
 int ah_matmul_run(struct ah_matmul_product *product, const struct ah_matmul_args *args, struct ah_pool *pool,
                   struct ah_error *err)
 {
     const struct ah_blocking *blocking = &product->blocking;
-    uint64_t groups_m = ah_blocking_parts(product->shape.m, blocking->group_m);
-    uint64_t groups_n = ah_blocking_parts(product->shape.n, blocking->group_n);
+    uint64_t groups = ah_blocking_parts(product->shape.m, blocking->group_m);
     uint64_t chunks = ah_blocking_parts(product->shape.k, blocking->chunk_k);
+    uint64_t columns = ah_blocking_parts(product->shape.n, blocking->tile_n);
     struct stage stage = {.product = product, .args = args};
-    struct packed a = {0};
-    struct packed b = {0};
-    for (uint64_t i = 0; i < groups_m * groups_n * chunks; i++) {
-        uint64_t group_m = i / chunks / groups_n;
-        uint64_t group_n = i / chunks % groups_n;
-        uint64_t chunk = i % chunks;
-        stage_set(&stage, group_m, group_n, chunk);
-        stage.pieces_a = is_packed(&a, group_m, chunk) || !blocking->packs_a ? 0 : stage.tiles_m;
-        stage.pieces_b = is_packed(&b, group_n, chunk) ? 0 : count_pieces_b(&stage);
-        ah_pool_run(pool, pack_piece, &stage, stage.pieces_a + stage.pieces_b);
-        ah_pool_run(pool, compute_tile, &stage, stage.tiles_m * stage.tiles_n);
+    product->matmul->runs++;
+    for (uint64_t i = 0; i < groups * chunks; i++) {
+        stage_set(&stage, i / chunks, i % chunks);
+        if (blocking->packs_a)
+            ah_pool_run(pool, pack_rows, &stage, ah_blocking_parts(stage.m, blocking->tile_m));
+        ah_pool_run(pool, compute_unit, &stage, stage.units_m * columns);
     }
     if (atomic_load(&stage.failed))
         return ah_error_set(err, AH_E_FAILED, "oneDNN failed");

@@ -204,38 +204,21 @@ static dnnl_status_t reorder_init(struct ah_onednn_work *work, const struct ah_o
     return status == dnnl_success ? work_init(work, dnn, primitive_desc, names, descs, 2) : status;
 }
 
-/* Bytes from the start of a packed b to its column `first`, a multiple of the layout's block. */
-static size_t packed_offset(const dnnl_memory_desc_t *packed, enum ah_dtype dtype, uint64_t first)
-{
-    const dnnl_blocking_desc_t *blocking = &packed->format_desc.blocking;
-    uint64_t block = 1;
-    for (int i = 0; i < blocking->inner_nblks; i++)
-        if (blocking->inner_idxs[i] == 1)
-            block *= (uint64_t)blocking->inner_blks[i];
-    return first / block * (uint64_t)blocking->strides[1] * (dtype == AH_BF16 ? 2 : 4);
-}
-
-int ah_onednn_pack_init(struct ah_onednn_pack *pack, const struct ah_onednn *dnn,
-                        const struct ah_onednn_tile *tile, uint64_t first, uint64_t n, uint64_t k_stride,
-                        uint64_t n_stride, struct ah_error *err)
+int ah_onednn_pack_init(struct ah_onednn_work *pack, const struct ah_onednn *dnn,
+                        const struct ah_onednn_tile *tile, uint64_t k_stride, uint64_t n_stride,
+                        struct ah_error *err)
 {
     const struct ah_onednn_tile_shape *shape = &tile->shape;
-    const dnnl_dims_t dims = {(dnnl_dim_t)shape->k, (dnnl_dim_t)n};
+    const dnnl_dims_t dims = {(dnnl_dim_t)shape->k, (dnnl_dim_t)shape->n};
     const dnnl_dims_t strides = {(dnnl_dim_t)k_stride, (dnnl_dim_t)n_stride};
-    const dnnl_dims_t offsets = {0, (dnnl_dim_t)first};
     dnnl_memory_desc_t from;
-    dnnl_memory_desc_t to;
-    *pack = (struct ah_onednn_pack){.at_bytes = packed_offset(&tile->packed, shape->in, first)};
+    *pack = (struct ah_onednn_work){0};
     dnnl_status_t status = dnnl_memory_desc_init_by_strides(&from, 2, dims, type_of(shape->in), strides);
     if (status == dnnl_success)
-        status = dnnl_memory_desc_init_submemory(&to, &tile->packed, dims, offsets);
-    if (status == dnnl_success) {
-        to.offset0 = 0;
-        status = reorder_init(&pack->work, dnn, &from, &to);
-    }
+        status = reorder_init(pack, dnn, &from, &tile->packed);
     if (status == dnnl_success)
         return AH_OK;
-    ah_onednn_work_release(&pack->work, dnn);
+    ah_onednn_work_release(pack, dnn);
     return onednn_failed(err, status, "packing a matrix");
 }
 

@@ -3,8 +3,8 @@
  * oneDNN as matmul.c uses it: single-threaded pieces of work on our memory. The one user of oneDNN's headers.
  *
  * A TILE is c (m,n) = a (m,k) times b (k,n), plus a bias over n. a and c are dense; b is packed: in the layout
- * that oneDNN likes best for the tile, which is_packed tells the size of. A PACK brings columns of a matrix
- * into a tile's packed b; a TURN brings a strided matrix into a dense one.
+ * that oneDNN likes best for the tile, which is_packed tells the size of. A PACK brings a matrix into
+ * a tile's packed b; a TURN brings a strided matrix into a dense one.
  *
  * Debian's oneDNN runs on OpenMP. Each thread that calls it here first limits its own OpenMP to one thread, so
  * that none is ever started; code is generated for one thread too (ah_onednn_enter/leave around building).
@@ -65,22 +65,17 @@ struct ah_onednn_tile {
     struct ah_pack_panels panels; /* where b is packed as pack.h packs; else 0 columns */
 };
 
-/* Columns [first, first + n) of b in a matrix with these strides (in elements) into the packed b of `tile`;
- * the columns before are whole packs. `at_bytes` is where in the packed b that is. */
-struct ah_onednn_pack {
-    struct ah_onednn_work work; /* arguments: from, to, scratch */
-    size_t at_bytes;
-};
-
 /* `like` (optional): a tile of the same n, k and in, whose packed b this one reads too. */
 int ah_onednn_tile_init(struct ah_onednn_tile *tile, const struct ah_onednn *dnn,
                         const struct ah_onednn_tile_shape *shape, const struct ah_onednn_tile *like,
                         struct ah_error *err);
 void ah_onednn_tile_release(struct ah_onednn_tile *tile, const struct ah_onednn *dnn);
 
-int ah_onednn_pack_init(struct ah_onednn_pack *pack, const struct ah_onednn *dnn,
-                        const struct ah_onednn_tile *tile, uint64_t first, uint64_t n, uint64_t k_stride,
-                        uint64_t n_stride, struct ah_error *err);
+/* Brings a matrix (k, n) with these strides (in elements) into the packed b of `tile`; arguments: from, to,
+ * scratch. */
+int ah_onednn_pack_init(struct ah_onednn_work *pack, const struct ah_onednn *dnn,
+                        const struct ah_onednn_tile *tile, uint64_t k_stride, uint64_t n_stride,
+                        struct ah_error *err);
 
 /* A matrix (rows, columns) with these strides into a dense one. */
 int ah_onednn_turn_init(struct ah_onednn_work *turn, const struct ah_onednn *dnn, enum ah_dtype dtype,

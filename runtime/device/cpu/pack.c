@@ -4,8 +4,6 @@
  */
 #include "runtime/device/cpu/pack.h"
 
-#include "runtime/device/op.h"
-
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -81,10 +79,15 @@ static void square(unsigned char *to, size_t to_stride, const unsigned char *fro
 }
 #endif
 
+static size_t element_bytes(enum ah_dtype dtype)
+{
+    return dtype == AH_BF16 ? 2 : 4;
+}
+
 /* Elements of k in a block. */
 static uint64_t block_k(enum ah_dtype dtype)
 {
-    return AH_PACK_WORDS * WORD_BYTES / ah_dtype_bytes(dtype);
+    return AH_PACK_WORDS * WORD_BYTES / element_bytes(dtype);
 }
 
 uint64_t ah_pack_padded(enum ah_dtype dtype, uint64_t k)
@@ -96,7 +99,7 @@ uint64_t ah_pack_padded(enum ah_dtype dtype, uint64_t k)
 static const unsigned char *element(const struct ah_pack_matrix *matrix, uint64_t k, uint64_t other)
 {
     uint64_t index = matrix->k_in_rows ? k * matrix->stride + other : other * matrix->stride + k;
-    return (const unsigned char *)matrix->data + index * ah_dtype_bytes(matrix->dtype);
+    return (const unsigned char *)matrix->data + index * element_bytes(matrix->dtype);
 }
 
 static bool is_whole(const struct ah_pack_matrix *matrix, uint64_t k, uint64_t other)
@@ -108,7 +111,7 @@ static bool is_whole(const struct ah_pack_matrix *matrix, uint64_t k, uint64_t o
 static void edge_of_b(unsigned char *to, size_t to_stride, const struct ah_pack_matrix *b, uint64_t first_k,
                       uint64_t first_n)
 {
-    size_t bytes = ah_dtype_bytes(b->dtype);
+    size_t bytes = element_bytes(b->dtype);
     uint64_t per_word = WORD_BYTES / bytes;
     for (uint64_t k = 0; k < block_k(b->dtype); k++)
         for (uint64_t n = 0; n < 16; n++) {
@@ -120,30 +123,39 @@ static void edge_of_b(unsigned char *to, size_t to_stride, const struct ah_pack_
         }
 }
 
+/* One square of a packed b: 16 columns from `n` on, the block of k from `k` on. */
+static void square_of_b(unsigned char *dst, const struct ah_pack_panels *panels,
+                        const struct ah_pack_matrix *b, uint64_t k, uint64_t n)
+{
+    size_t to_stride = panels->columns * WORD_BYTES;
+    unsigned char *to = dst + n / panels->columns * panels->bytes +
+                        k / block_k(b->dtype) * AH_PACK_WORDS * to_stride + n % panels->columns * WORD_BYTES;
+    if (n < b->other && is_whole(b, k, n))
+        square(to, to_stride, element(b, k, n), b->stride * element_bytes(b->dtype), b->dtype, b->k_in_rows,
+               !b->k_in_rows);
+    else
+        edge_of_b(to, to_stride, b, k, n);
+}
+
 void ah_pack_b(void *dst, const struct ah_pack_panels *panels, const struct ah_pack_matrix *b)
 {
-    size_t row_bytes = b->stride * ah_dtype_bytes(b->dtype);
-    size_t to_stride = panels->columns * WORD_BYTES;
-    uint64_t blocks = ah_pack_padded(b->dtype, b->k) / block_k(b->dtype);
-    uint64_t strips = (b->other + panels->columns - 1) / panels->columns * panels->columns / 16;
+    uint64_t block = block_k(b->dtype);
+    uint64_t columns = (b->other + panels->columns - 1) / panels->columns * panels->columns;
     /* Along the matrix's rows first. */
-    for (uint64_t i = 0; i < blocks * strips; i++) {
-        uint64_t block = b->k_in_rows ? i / strips : i % blocks;
-        uint64_t k = block * block_k(b->dtype);
-        uint64_t n = (b->k_in_rows ? i % strips : i / blocks) * 16;
-        unsigned char *to = (unsigned char *)dst + n / panels->columns * panels->bytes +
-                            block * AH_PACK_WORDS * to_stride + n % panels->columns * WORD_BYTES;
-        if (n < b->other && is_whole(b, k, n))
-            square(to, to_stride, element(b, k, n), row_bytes, b->dtype, b->k_in_rows, !b->k_in_rows);
-        else
-            edge_of_b(to, to_stride, b, k, n);
-    }
+    if (b->k_in_rows)
+        for (uint64_t k = 0; k < b->k; k += block)
+            for (uint64_t n = 0; n < columns; n += 16)
+                square_of_b(dst, panels, b, k, n);
+    else
+        for (uint64_t n = 0; n < columns; n += 16)
+            for (uint64_t k = 0; k < b->k; k += block)
+                square_of_b(dst, panels, b, k, n);
 }
 
 static void edge_of_a(unsigned char *to, size_t to_stride, const struct ah_pack_matrix *a, uint64_t first_k,
                       uint64_t first_m)
 {
-    size_t bytes = ah_dtype_bytes(a->dtype);
+    size_t bytes = element_bytes(a->dtype);
     for (uint64_t m = first_m; m < a->other && m < first_m + 16; m++)
         for (uint64_t k = first_k; k < a->k && k < first_k + block_k(a->dtype); k++)
             memcpy(to + (m - first_m) * to_stride + (k - first_k) * bytes, element(a, k, m), bytes);
@@ -152,7 +164,7 @@ static void edge_of_a(unsigned char *to, size_t to_stride, const struct ah_pack_
 /* Rows of k as they lie, or turned square by square. */
 static void rows_of_a(unsigned char *dst, size_t to_stride, const struct ah_pack_matrix *a)
 {
-    size_t bytes = ah_dtype_bytes(a->dtype);
+    size_t bytes = element_bytes(a->dtype);
     if (!a->k_in_rows) {
         for (uint64_t m = 0; m < a->other; m++)
             memcpy(dst + m * to_stride, element(a, 0, m), a->k * bytes);
@@ -170,7 +182,7 @@ static void rows_of_a(unsigned char *dst, size_t to_stride, const struct ah_pack
 
 void ah_pack_a(void *dst, uint64_t row_k, const struct ah_pack_matrix *a)
 {
-    size_t bytes = ah_dtype_bytes(a->dtype);
+    size_t bytes = element_bytes(a->dtype);
     rows_of_a(dst, row_k * bytes, a);
     for (uint64_t m = 0; m < a->other && row_k > a->k; m++)
         memset((unsigned char *)dst + (m * row_k + a->k) * bytes, 0, (row_k - a->k) * bytes);

@@ -24,11 +24,12 @@ static void check_shape(const struct ah_matmul_shape *shape)
     assert_int_equal(covered(shape->m, blocking.tile_m), shape->m);
     assert_int_equal(covered(shape->n, blocking.tile_n), shape->n);
     assert_int_equal(covered(shape->k, blocking.chunk_k), shape->k);
-    assert_true(blocking.tile_n <= AH_BLOCKING_PIECE * AH_BLOCKING_PIECES);
-    assert_true(blocking.group_m == shape->m || blocking.group_m % blocking.tile_m == 0);
-    assert_true(blocking.group_n == shape->n || blocking.group_n % blocking.tile_n == 0);
-    assert_true(blocking.group_n * blocking.chunk_k * element <= UINT64_C(64) << 20);
-    assert_true(blocking.group_m * blocking.chunk_k * element <= UINT64_C(64) << 20);
+    assert_int_equal(blocking.unit_m % blocking.tile_m, 0);
+    assert_true(blocking.tile_n <= 768);
+    assert_true(blocking.group_m == shape->m || blocking.group_m % blocking.unit_m == 0);
+    assert_true(blocking.tile_n * blocking.row_k * element <= UINT64_C(16) << 20);
+    if (blocking.packs_a)
+        assert_true(blocking.group_m * blocking.row_k * element <= UINT64_C(16) << 20);
     assert_true(blocking.row_k >= blocking.chunk_k && blocking.row_k < blocking.chunk_k + 32);
     assert_int_equal(blocking.packs_a, shape->form == AH_MATMUL_TN || blocking.chunk_k < shape->k ||
                                            blocking.row_k != blocking.chunk_k);

@@ -94,19 +94,23 @@ static bool inside(const struct ah_checkpoint_file *file, uint64_t offset, uint6
     return offset <= file->bytes && count <= (file->bytes - offset) / bytes;
 }
 
-static int check_state(const struct ah_checkpoint *checkpoint, const struct ah_checkpoint_state *state,
-                       struct ah_error *err)
+static int check_state(const struct ah_checkpoint *checkpoint, size_t i, struct ah_error *err)
 {
+    const struct ah_checkpoint_state *state = &checkpoint->states[i];
     const struct ah_checkpoint_file *file = find_file(checkpoint, state->file);
     uint64_t moment_bytes = state->state_dtype == AH_FP32 ? 4 : 2;
+    const struct {
+        const char *field;
+        uint64_t offset_bytes, element_bytes;
+    } parts[] = {{"master_offset_bytes", state->master_offset_bytes, 4},
+                 {"m_offset_bytes", state->m_offset_bytes, moment_bytes},
+                 {"v_offset_bytes", state->v_offset_bytes, moment_bytes}};
     if (!file)
-        return ah_meaning_fail(err, "states", "block %llu is in '%s', which is not in files",
-                               (unsigned long long)state->block, state->file);
-    if (!inside(file, state->master_offset_bytes, state->count, 4) ||
-        !inside(file, state->m_offset_bytes, state->count, moment_bytes) ||
-        !inside(file, state->v_offset_bytes, state->count, moment_bytes))
-        return ah_meaning_fail(err, "states", "block %llu reaches beyond the end of '%s'",
-                               (unsigned long long)state->block, state->file);
+        return ah_meaning_fail_item(err, "states", i, "file", "'%s' is not in files", state->file);
+    for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++)
+        if (!inside(file, parts[k].offset_bytes, state->count, parts[k].element_bytes))
+            return ah_meaning_fail_item(err, "states", i, parts[k].field, "reaches beyond the end of '%s'",
+                                        state->file);
     return AH_OK;
 }
 
@@ -118,13 +122,14 @@ static int checkpoint_check(const void *group, struct ah_error *err)
                  : ah_meaning_fail(err, "numeric_signature.run", "is missing; a checkpoint knows its run");
     for (size_t i = 0; i < checkpoint->n_files && !rc; i++)
         if (find_file(checkpoint, checkpoint->files[i].name) != &checkpoint->files[i])
-            rc = ah_meaning_fail(err, "files", "'%s' stands twice", checkpoint->files[i].name);
+            rc =
+                ah_meaning_fail_item(err, "files", i, "name", "'%s' stands twice", checkpoint->files[i].name);
     for (size_t i = 0; i < checkpoint->n_tensors && !rc; i++)
         if (!find_file(checkpoint, checkpoint->tensors[i].file))
-            rc = ah_meaning_fail(err, "tensors", "'%s' is in '%s', which is not in files",
-                                 checkpoint->tensors[i].name, checkpoint->tensors[i].file);
+            rc = ah_meaning_fail_item(err, "tensors", i, "file", "'%s' is not in files",
+                                      checkpoint->tensors[i].file);
     for (size_t i = 0; i < checkpoint->n_states && !rc; i++)
-        rc = check_state(checkpoint, &checkpoint->states[i], err);
+        rc = check_state(checkpoint, i, err);
     return rc;
 }
 

@@ -151,14 +151,14 @@ static int check_nodes(const struct ah_cluster *cluster, struct ah_error *err)
 {
     for (size_t i = 0; i < cluster->n_gpus; i++)
         if (find_gpu(cluster, cluster->gpus[i].name) != &cluster->gpus[i])
-            return ah_meaning_fail(err, "gpus", "the type '%s' stands twice", cluster->gpus[i].name);
+            return ah_meaning_fail_item(err, "gpus", i, "name", "'%s' stands twice", cluster->gpus[i].name);
     for (size_t i = 0; i < cluster->n_nodes; i++) {
         const struct ah_cluster_node *node = &cluster->nodes[i];
         if (!find_gpu(cluster, node->gpu))
-            return ah_meaning_fail(err, "nodes", "node '%s' has GPUs of type '%s', which is not in gpus",
-                                   node->id, node->gpu);
+            return ah_meaning_fail_item(err, "nodes", i, "gpu", "'%s' is not the name of any of gpus",
+                                        node->gpu);
         if (find_node(cluster, node->id) != node)
-            return ah_meaning_fail(err, "nodes", "the id '%s' stands twice", node->id);
+            return ah_meaning_fail_item(err, "nodes", i, "id", "'%s' stands twice", node->id);
     }
     return AH_OK;
 }
@@ -175,14 +175,16 @@ static int cluster_check(const void *group, struct ah_error *err)
     int rc = check_nodes(cluster, err);
     for (size_t i = 0; i < cluster->n_pairs && !rc; i++) {
         const struct ah_cluster_pair *pair = &cluster->pairs[i];
-        if (!find_node(cluster, pair->a) || !find_node(cluster, pair->b))
-            rc = ah_meaning_fail(err, "pairs", "'%s' to '%s' names a node that is not there", pair->a,
-                                 pair->b);
+        const char *missing = !find_node(cluster, pair->a) ? "a" : !find_node(cluster, pair->b) ? "b" : NULL;
+        if (missing)
+            rc = ah_meaning_fail_item(err, "pairs", i, missing, "'%s' is not the id of any of nodes",
+                                      *missing == 'a' ? pair->a : pair->b);
         else if (strcmp(pair->a, pair->b) == 0)
-            rc = ah_meaning_fail(err, "pairs", "'%s' is paired with itself", pair->a);
+            rc = ah_meaning_fail_item(err, "pairs", i, NULL, "'%s' is paired with itself", pair->a);
         for (size_t j = 0; j < i && !rc; j++)
             if (same_pair(pair, &cluster->pairs[j]))
-                rc = ah_meaning_fail(err, "pairs", "'%s' to '%s' stands twice", pair->a, pair->b);
+                rc = ah_meaning_fail_item(err, "pairs", i, NULL, "'%s' to '%s' stands twice", pair->a,
+                                          pair->b);
     }
     return rc;
 }

@@ -166,6 +166,14 @@ void ah_field_expected(const struct ah_field *field, struct ah_buffer *out);
 /* "field: sentence" in `err`: what a table's check returns. The walk over the document adds the path. */
 int ah_meaning_fail(struct ah_error *err, const char *field, const char *format, ...) AH_PRINTF(3, 4);
 
+/* The same of an item: "list[index].field: sentence"; `field` NULL: "list[index]: sentence". */
+int ah_meaning_fail_item(struct ah_error *err, const char *list, size_t index, const char *field,
+                         const char *format, ...) AH_PRINTF(5, 6);
+
+/* "field: VALUE is above the median OTHER", with both numbers as documents have them. */
+int ah_meaning_fail_numbers(struct ah_error *err, const char *field, double value, const char *relation,
+                            double other);
+
 /* Runs the checks of `table` and of every table below it. The sentence begins with the path. */
 int ah_meaning_check(const struct ah_field_table *table, const void *group, struct ah_error *err);
 

@@ -146,23 +146,26 @@ bool ah_json_put_text(struct ah_buffer *out, const char *text)
     return true;
 }
 
-void ah_json_put_number(struct ah_buffer *out, double value)
+const char *ah_json_number_text(double value, char out[AH_JSON_NUMBER_TEXT])
 {
-    char text[64];
     for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
+        snprintf(out, AH_JSON_NUMBER_TEXT, "%.*g", digits, value);
+        if (strtod(out, NULL) == value)
             break;
     }
     const char *point = localeconv()->decimal_point;
-    const char *found = *point ? strstr(text, point) : NULL;
-    if (!found) {
-        ah_buffer_puts(out, text);
-        return;
+    char *found = *point ? strstr(out, point) : NULL;
+    if (found) {
+        *found = '.';
+        memmove(found + 1, found + strlen(point), strlen(found + strlen(point)) + 1);
     }
-    ah_buffer_append(out, text, (size_t)(found - text));
-    ah_buffer_puts(out, ".");
-    ah_buffer_puts(out, found + strlen(point));
+    return out;
+}
+
+void ah_json_put_number(struct ah_buffer *out, double value)
+{
+    char text[AH_JSON_NUMBER_TEXT];
+    ah_buffer_puts(out, ah_json_number_text(value, text));
 }
 
 void ah_json_put_plain(struct ah_buffer *out, const char *text)

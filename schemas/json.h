@@ -43,7 +43,12 @@ int ah_json_parse(const struct ah_json_source *source, struct cJSON **ret_tree,
 /* "..." with escapes; false (nothing appended) where `text` is not UTF-8. */
 bool ah_json_put_text(struct ah_buffer *out, const char *text);
 
-/* The shortest of %.15g, %.16g, %.17g that reads back as the same double. `value` is finite. */
+/* The shortest of %.15g, %.16g, %.17g that reads back as the same double, with a point in every locale. `value`
+ * is finite. Returns `out`. */
+enum { AH_JSON_NUMBER_TEXT = 40 };
+const char *ah_json_number_text(double value, char out[AH_JSON_NUMBER_TEXT]);
+
+/* Appends it. */
 void ah_json_put_number(struct ah_buffer *out, double value);
 
 /* A key or a word as it may stand in a sentence: on one line, UTF-8, cut with "..." after about 50 bytes. */

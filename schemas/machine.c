@@ -19,9 +19,9 @@ static int metric_check(const void *group, struct ah_error *err)
 {
     const struct ah_metric *metric = group;
     if (metric->min > metric->median)
-        return ah_meaning_fail(err, "min", "%g is above the median %g", metric->min, metric->median);
+        return ah_meaning_fail_numbers(err, "min", metric->min, "is above the median", metric->median);
     if (metric->max < metric->median)
-        return ah_meaning_fail(err, "max", "%g is below the median %g", metric->max, metric->median);
+        return ah_meaning_fail_numbers(err, "max", metric->max, "is below the median", metric->median);
     return AH_OK;
 }
 
@@ -256,15 +256,15 @@ static int machine_check(const void *group, struct ah_error *err)
     for (size_t i = 0; i < machine->n_links; i++)
         for (size_t j = 0; j < i; j++)
             if (machine->links[i].direction == machine->links[j].direction)
-                return ah_meaning_fail(err, "links", "%s stands twice",
-                                       ah_words_direction[machine->links[i].direction]);
+                return ah_meaning_fail_item(err, "links", i, "direction", "%s stands twice",
+                                            ah_words_direction[machine->links[i].direction]);
     for (size_t i = 0; i < machine->n_beside; i++)
         for (size_t j = 0; j < i; j++)
             if (machine->beside[i].part == machine->beside[j].part &&
                 machine->beside[i].beside == machine->beside[j].beside)
-                return ah_meaning_fail(err, "beside", "%s beside %s stands twice",
-                                       ah_words_part[machine->beside[i].part],
-                                       ah_words_part[machine->beside[i].beside]);
+                return ah_meaning_fail_item(err, "beside", i, NULL, "%s beside %s stands twice",
+                                            ah_words_part[machine->beside[i].part],
+                                            ah_words_part[machine->beside[i].beside]);
     return AH_OK;
 }
 

@@ -4,6 +4,8 @@
  */
 #include "schemas/field.h"
 
+#include "schemas/json.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +26,26 @@ int ah_meaning_fail(struct ah_error *err, const char *field, const char *format,
     vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
     return ah_error_set(err, AH_E_DOCUMENT, "%s: %s", field, sentence);
+}
+
+int ah_meaning_fail_item(struct ah_error *err, const char *list, size_t index, const char *field,
+                         const char *format, ...)
+{
+    char sentence[AH_ERROR_TEXT_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+    return ah_error_set(err, AH_E_DOCUMENT, "%s[%zu]%s%s: %s", list, index, field ? "." : "",
+                        field ? field : "", sentence);
+}
+
+int ah_meaning_fail_numbers(struct ah_error *err, const char *field, double value, const char *relation,
+                            double other)
+{
+    char texts[2][AH_JSON_NUMBER_TEXT];
+    return ah_meaning_fail(err, field, "%s %s %s", ah_json_number_text(value, texts[0]), relation,
+                           ah_json_number_text(other, texts[1]));
 }
 
 static int check_group(struct meaning *meaning, const struct ah_field_table *table, const void *group)

@@ -22,8 +22,8 @@ static int rope_check(const void *group, struct ah_error *err)
 {
     const struct ah_model_rope *rope = group;
     if (rope->kind == AH_ROPE_LLAMA3 && rope->low_freq_factor >= rope->high_freq_factor)
-        return ah_meaning_fail(err, "low_freq_factor", "%g must be below high_freq_factor %g",
-                               rope->low_freq_factor, rope->high_freq_factor);
+        return ah_meaning_fail_numbers(err, "low_freq_factor", rope->low_freq_factor,
+                                       "must be below high_freq_factor", rope->high_freq_factor);
     return AH_OK;
 }
 
@@ -109,9 +109,9 @@ static int model_check(const void *group, struct ah_error *err)
     int rc = check_heads(model, err);
     for (size_t i = 0; i < model->n_window_layers && !rc; i++)
         if (model->window_layers[i] >= model->layers)
-            rc = ah_meaning_fail(err, "window_layers", "%llu is not a layer; the last one is %llu",
-                                 (unsigned long long)model->window_layers[i],
-                                 (unsigned long long)model->layers - 1);
+            rc = ah_meaning_fail_item(
+                err, "window_layers", i, NULL, "%llu is not a layer; the last one is %llu",
+                (unsigned long long)model->window_layers[i], (unsigned long long)model->layers - 1);
     return rc ? rc : ah_model_count(model, &parameters, err);
 }
 

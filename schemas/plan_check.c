@@ -14,6 +14,7 @@
 #include "schemas/plan.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,8 +42,8 @@ int ah_plan_check_solver(const void *group, struct ah_error *err)
 {
     const struct ah_plan_solver *solver = group;
     if (solver->bound_us > solver->objective_us)
-        return ah_meaning_fail(err, "bound_us", "%g is above objective_us %g", solver->bound_us,
-                               solver->objective_us);
+        return ah_meaning_fail_numbers(err, "bound_us", solver->bound_us, "is above objective_us",
+                                       solver->objective_us);
     return AH_OK;
 }
 
@@ -63,49 +64,61 @@ static int check_signature(const struct ah_plan *plan, struct ah_error *err)
     if (training->batch % training->micro_batches)
         return ah_meaning_fail(err, "training.micro_batches", "%" PRIu64 " does not divide batch %" PRIu64,
                                training->micro_batches, training->batch);
-    if (ah_signature_differs(&told, &plan->numeric_signature, path))
-        return ah_meaning_fail(err, "numeric_signature", "%s is not what training and inputs say", path);
-    return AH_OK;
+    if (!ah_signature_differs(&told, &plan->numeric_signature, path))
+        return AH_OK;
+    char place[AH_SIGNATURE_PATH_MAX + 32];
+    snprintf(place, sizeof place, "numeric_signature.%s", path);
+    return ah_meaning_fail(err, place, "is not what training and inputs say");
 }
 
-static bool beyond(const struct ah_plan *plan, uint64_t position)
+static int check_position(const struct ah_plan *plan, size_t op, const char *field, uint64_t position,
+                          struct ah_error *err)
 {
-    return position != AH_PLAN_NOWHERE && position >= plan->arena.positions;
+    if (position == AH_PLAN_NOWHERE || position < plan->arena.positions)
+        return AH_OK;
+    return ah_meaning_fail_item(err, "ops", op, field, "%" PRIu64 " is not below arena.positions %" PRIu64,
+                                position, plan->arena.positions);
+}
+
+static int check_op(const struct ah_plan *plan, size_t i, struct ah_error *err)
+{
+    const struct ah_plan_op *op = &plan->ops[i];
+    if (op->block >= plan->n_blocks)
+        return ah_meaning_fail_item(err, "ops", i, "block", "there is no block %" PRIu64, op->block);
+    if (op->micro_batch >= plan->training.micro_batches)
+        return ah_meaning_fail_item(err, "ops", i, "micro_batch", "there is no micro-batch %" PRIu64,
+                                    op->micro_batch);
+    int rc = check_position(plan, i, "position", op->position, err);
+    if (!rc)
+        rc = check_position(plan, i, "issue_after", op->issue_after, err);
+    return rc ? rc : check_position(plan, i, "due_before", op->due_before, err);
 }
 
 static int check_blocks(const struct ah_plan *plan, struct ah_error *err)
 {
-    for (size_t i = 0; i < plan->n_blocks; i++)
+    int rc = AH_OK;
+    for (size_t i = 0; i < plan->n_blocks && !rc; i++)
         if (plan->blocks[i].index != i)
-            return ah_meaning_fail(err, "blocks", "[%zu].index is %" PRIu64 ", not %zu", i,
-                                   plan->blocks[i].index, i);
-    for (size_t i = 0; i < plan->n_ops; i++) {
-        if (plan->ops[i].block >= plan->n_blocks)
-            return ah_meaning_fail(err, "ops", "[%zu].block: there is no block %" PRIu64, i,
-                                   plan->ops[i].block);
-        if (beyond(plan, plan->ops[i].position) || beyond(plan, plan->ops[i].issue_after) ||
-            beyond(plan, plan->ops[i].due_before))
-            return ah_meaning_fail(err, "ops",
-                                   "[%zu]: a position is not below the %" PRIu64 " of arena.positions", i,
-                                   plan->arena.positions);
-        if (plan->ops[i].micro_batch >= plan->training.micro_batches)
-            return ah_meaning_fail(err, "ops", "[%zu].micro_batch: there is no micro-batch %" PRIu64, i,
-                                   plan->ops[i].micro_batch);
-    }
-    return AH_OK;
+            rc = ah_meaning_fail_item(err, "blocks", i, "index", "%" PRIu64 " is not %zu",
+                                      plan->blocks[i].index, i);
+    for (size_t i = 0; i < plan->n_ops && !rc; i++)
+        rc = check_op(plan, i, err);
+    return rc;
 }
 
 /* Marks the ops of one lane in `seen`; each must be of the lane and not seen yet (lists have no value twice). */
 static int check_lane(const struct ah_plan *plan, enum ah_plan_lane lane, const uint64_t *order, size_t n,
                       size_t *seen, struct ah_error *err)
 {
+    char list[40];
+    snprintf(list, sizeof list, "lanes.%s", ah_words_plan_lane[lane]);
     for (size_t i = 0; i < n; i++) {
         if (order[i] >= plan->n_ops || plan->ops[order[i]].lane != lane)
-            return ah_meaning_fail(err, "lanes", "%s[%zu]: op %" PRIu64 " is not an op of this lane",
-                                   ah_words_plan_lane[lane], i, order[i]);
+            return ah_meaning_fail_item(err, list, i, NULL, "op %" PRIu64 " is not an op of this lane",
+                                        order[i]);
         if (lane == AH_PLAN_LANE_COMPUTE && plan->ops[order[i]].position != i)
-            return ah_meaning_fail(err, "lanes", "compute[%zu]: op %" PRIu64 " has position %" PRIu64, i,
-                                   order[i], plan->ops[order[i]].position);
+            return ah_meaning_fail_item(err, list, i, NULL, "op %" PRIu64 " has position %" PRIu64, order[i],
+                                        plan->ops[order[i]].position);
     }
     *seen += n;
     return AH_OK;
@@ -136,11 +149,11 @@ static int check_arena(const struct ah_plan *plan, struct ah_error *err)
         const struct ah_plan_tensor *tensor = &plan->arena.tensors[i];
         if (tensor->offset_bytes > plan->memory.device_bytes ||
             tensor->bytes > plan->memory.device_bytes - tensor->offset_bytes)
-            return ah_meaning_fail(err, "arena.tensors", "[%zu]: '%s' ends beyond memory.device_bytes", i,
-                                   tensor->name);
+            return ah_meaning_fail_item(err, "arena.tensors", i, NULL, "'%s' ends beyond memory.device_bytes",
+                                        tensor->name);
         if (tensor->from >= plan->arena.positions || tensor->to >= plan->arena.positions)
-            return ah_meaning_fail(err, "arena.tensors",
-                                   "[%zu]: '%s' lives at a position that does not exist", i, tensor->name);
+            return ah_meaning_fail_item(err, "arena.tensors", i, NULL,
+                                        "'%s' lives at a position that does not exist", tensor->name);
     }
     return AH_OK;
 }

@@ -2,6 +2,7 @@
 #include "cli/assertion.h"
 
 #include "base/units.h"
+#include "schemas/json.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -42,13 +43,32 @@ static bool ends_with(const char *text, const char *end)
     return length >= strlen(end) && !strcmp(text + length - strlen(end), end);
 }
 
+static bool names_bytes(const char *name)
+{
+    return !strcmp(name, "bytes") || ends_with(name, ".bytes") || ends_with(name, "_bytes");
+}
+
+/* Is the last name of the path, or the one before it, a number of bytes? */
+static bool is_size(const char *path)
+{
+    char parent[256];
+    const char *dot = strrchr(path, '.');
+    size_t length = dot ? (size_t)(dot - path) : 0;
+    if (length >= sizeof parent)
+        return names_bytes(path);
+    memcpy(parent, path, length);
+    parent[length] = '\0';
+    return names_bytes(path) || names_bytes(parent);
+}
+
 static void read_number(struct ah_assertion *assertion)
 {
     char *end = NULL;
     uint64_t bytes = 0;
     assertion->number = strtod(assertion->word, &end);
-    assertion->is_number = end != assertion->word && !*end && isfinite(assertion->number);
-    if (!assertion->is_number && ends_with(assertion->path, "_bytes") &&
+    assertion->is_number = end != assertion->word && !*end && isfinite(assertion->number) &&
+                           !strpbrk(assertion->word, "xX"); /* hexadecimal is no number of JSON */
+    if (!assertion->is_number && is_size(assertion->path) &&
         !ah_units_parse_bytes(assertion->word, &bytes, NULL)) {
         assertion->number = (double)bytes;
         assertion->is_number = true;
@@ -104,14 +124,13 @@ static int failed(const struct ah_assertion *assertion, const char *actual, stru
 
 static int check_number(const struct ah_assertion *assertion, double actual, struct ah_error *err)
 {
-    char text[40];
+    char text[AH_JSON_NUMBER_TEXT];
     if (!assertion->is_number)
         return ah_error_set(err, AH_E_USAGE, "'%s': %s is a number and cannot be compared with '%s'",
                             assertion->text, assertion->path, assertion->word);
     if (numbers_hold(actual, assertion->op, assertion->number))
         return AH_OK;
-    snprintf(text, sizeof text, "%.15g", actual);
-    return failed(assertion, text, err);
+    return failed(assertion, ah_json_number_text(actual, text), err);
 }
 
 static int check_word(const struct ah_assertion *assertion, const char *actual, struct ah_error *err)

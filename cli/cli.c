@@ -5,6 +5,7 @@
 #include "cli/help.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -37,9 +38,12 @@ static int write_all(int fd, const char *bytes, size_t size)
 {
     while (size) {
         ssize_t n = write(fd, bytes, size);
-        if (n < 0 && errno != EINTR)
+        if (n < 0 && errno == EAGAIN) {
+            struct pollfd ready = {.fd = fd, .events = POLLOUT};
+            poll(&ready, 1, -1);
+        } else if (n < 0 && errno != EINTR) {
             return errno;
-        if (n > 0) {
+        } else if (n > 0) {
             bytes += n;
             size -= (size_t)n;
         }
@@ -117,8 +121,7 @@ int ah_cli_fail(struct ah_cli *cli, const struct ah_error *err)
     return status;
 }
 
-/* An error of the command line itself, with the way to the help. */
-static int fail_usage(struct ah_cli *cli, const struct ah_error *err)
+int ah_cli_fail_usage(struct ah_cli *cli, const struct ah_error *err)
 {
     int status = ah_cli_fail(cli, err);
     if (err->code == AH_E_USAGE && !cli->json)
@@ -136,7 +139,7 @@ static int run_verb(struct ah_cli *cli, const char *const *words)
         return ah_cli_fail(cli, &err);
     }
     if (ah_options_parse(&cli->verb->syntax, words, &cli->arena, options, &cli->arguments, &err))
-        return fail_usage(cli, &err);
+        return ah_cli_fail_usage(cli, &err);
     cli->json = cli->arguments.json;
     if (!cli->arguments.help)
         return cli->verb->run(cli, options);
@@ -166,19 +169,30 @@ static const struct ah_option global_table[] = {
     {"version", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct global_options, version), "print the version"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
+/* "--json check x": the verb that stands behind options; NULL: none. */
+static const char *late_verb(const struct ah_cli *cli, const char *const *words)
+{
+    while (*words && !ah_cli_find(cli->verbs, *words))
+        words++;
+    return *words;
+}
+
 static int run_global(struct ah_cli *cli, const char *const *words)
 {
     struct ah_error err = {0};
     struct global_options options = {0};
     const struct ah_option_syntax syntax = {.options = global_table};
+    const char *late = late_verb(cli, words);
     if (!*words)
         ah_error_set(&err, AH_E_USAGE, "a verb is missing");
+    else if (late)
+        ah_error_set(&err, AH_E_USAGE, "the verb comes first: autohete %s %s", late, *words);
     else
         ah_options_parse(&syntax, words, &cli->arena, &options, &cli->arguments, &err);
     if (!err.code && !options.version && !cli->arguments.help)
         ah_error_set(&err, AH_E_USAGE, "a verb is missing");
     if (err.code)
-        return fail_usage(cli, &err);
+        return ah_cli_fail_usage(cli, &err);
     if (options.version)
         print_version(cli);
     else
@@ -195,15 +209,32 @@ static int run_words(struct ah_cli *cli, const char *const *words)
         return run_verb(cli, words + 1);
     struct ah_error err = {0};
     ah_cli_unknown(cli, *words, &err);
-    return fail_usage(cli, &err);
+    return ah_cli_fail_usage(cli, &err);
+}
+
+/* Is the word after this one its value? */
+static bool takes_next(const struct ah_verb *verb, const char *word)
+{
+    for (const struct ah_option *row = verb ? verb->syntax.options : NULL; row && row->name; row++) {
+        bool spelled = !strncmp(word, "--", 2)
+                           ? !strcmp(word + 2, row->name)
+                           : row->letter && word[0] == '-' && word[1] == row->letter && !word[2];
+        if (spelled)
+            return row->kind != AH_OPTION_FLAG;
+    }
+    return false;
 }
 
 /* So that an error in the command line itself is JSON too. */
-static bool asks_for_json(const char *const *words)
+static bool asks_for_json(const struct ah_verb *const *verbs, const char *const *words)
 {
-    for (; *words && strcmp(*words, "--") != 0; words++)
+    const struct ah_verb *verb = *words ? ah_cli_find(verbs, *words) : NULL;
+    for (; *words && strcmp(*words, "--") != 0; words++) {
         if (!strcmp(*words, "--json"))
             return true;
+        if (takes_next(verb, *words) && words[1])
+            words++;
+    }
     return false;
 }
 
@@ -212,7 +243,7 @@ int ah_cli_main(const struct ah_verb *const *verbs, int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     const char *const *words = (const char *const *)(argv + (argc > 0));
     struct ah_cli cli = {.verbs = verbs,
-                         .json = asks_for_json(words),
+                         .json = asks_for_json(verbs, words),
                          .out_style = ah_terminal_style(STDOUT_FILENO),
                          .err_style = ah_terminal_style(STDERR_FILENO)};
     int status = run_words(&cli, words);

@@ -78,6 +78,9 @@ int ah_cli_unknown(struct ah_cli *cli, const char *name, struct ah_error *err);
  * the exit status for it. */
 int ah_cli_fail(struct ah_cli *cli, const struct ah_error *err);
 
+/* The same of the command line itself (AH_E_USAGE), with the way to the help. */
+int ah_cli_fail_usage(struct ah_cli *cli, const struct ah_error *err);
+
 /* A remark for the person on standard error, `autohete: <sentence>`; nothing with --json. */
 void ah_cli_note(struct ah_cli *cli, const char *format, ...) AH_PRINTF(2, 3);
 

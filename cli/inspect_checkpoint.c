@@ -24,9 +24,9 @@ static void put_facts(struct ah_cli *cli, const struct ah_checkpoint *checkpoint
     ah_table_cell(&facts, "%" PRIu64 " sequences and %" PRIu64 " tokens consumed", checkpoint->cursor,
                   checkpoint->tokens);
     ah_table_cell(&facts, "weights");
-    ah_table_cell(&facts, "%zu tensors", checkpoint->n_tensors);
+    ah_table_cell(&facts, "%zu tensor%s", checkpoint->n_tensors, checkpoint->n_tensors == 1 ? "" : "s");
     ah_table_cell(&facts, "states");
-    ah_table_cell(&facts, "of %zu blocks", checkpoint->n_states);
+    ah_table_cell(&facts, "of %zu block%s", checkpoint->n_states, checkpoint->n_states == 1 ? "" : "s");
     ah_table_cell(&facts, "size");
     ah_table_cell(&facts, "%s in %zu files", ah_units_print_bytes(text, file_bytes(checkpoint)),
                   checkpoint->n_files);

@@ -26,17 +26,29 @@ struct ah_style ah_terminal_style(int fd)
     return can_steer(fd) && !(no_color && *no_color) ? colours : plain;
 }
 
+/* The bytes of what may not reach a terminal: controls, C1 controls (U+0080 to U+009F), and what turns the
+ * direction of text (U+202A to U+202E, U+2066 to U+2069). 0: harmless. */
+static size_t steering_bytes(const char *text)
+{
+    unsigned char bytes[3] = {0};
+    for (size_t i = 0; i < 3 && (i == 0 || bytes[i - 1]); i++)
+        bytes[i] = (unsigned char)text[i];
+    if (bytes[0] < 0x20 || bytes[0] == 0x7f)
+        return 1;
+    if (bytes[0] == 0xc2 && bytes[1] >= 0x80 && bytes[1] < 0xa0)
+        return 2;
+    bool embeds = bytes[1] == 0x80 && bytes[2] >= 0xaa && bytes[2] <= 0xae;
+    bool isolates = bytes[1] == 0x81 && bytes[2] >= 0xa6 && bytes[2] <= 0xa9;
+    return bytes[0] == 0xe2 && (embeds || isolates) ? 3 : 0;
+}
+
 void ah_terminal_clean(char *text)
 {
     char *to = text;
-    for (const char *from = text; *from; from++) {
-        unsigned char byte = (unsigned char)*from;
-        if (byte == 0xc2 && (unsigned char)from[1] >= 0x80 && (unsigned char)from[1] < 0xa0) {
-            *to++ = '?';
-            from++;
-        } else {
-            *to++ = byte < 0x20 || byte == 0x7f ? '?' : *from;
-        }
+    for (const char *from = text; *from;) {
+        size_t steering = steering_bytes(from);
+        *to++ = steering ? '?' : *from;
+        from += steering ? steering : 1;
     }
     *to = '\0';
 }

@@ -24,7 +24,7 @@ struct ah_style {
 
 struct ah_style ah_terminal_style(int fd);
 
-/* Replaces what could steer a terminal (control characters, C1 controls in UTF-8) by '?', in place. */
+/* Replaces what could steer a terminal (control characters, C1 controls in UTF-8, marks of direction) by '?', in place. */
 void ah_terminal_clean(char *text);
 
 /* Columns that `text` takes: its code points. */

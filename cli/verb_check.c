@@ -138,10 +138,16 @@ const struct ah_verb ah_verb_check = {
     .name = "check",
     .summary = "check that documents are valid and that assertions hold",
     .description =
-        "Reads every file as strictly as any other verb would and prints one line for each: the kind of the "
-        "document, or what is wrong, with file and path. A model may also be a Hugging Face config.json.\n\n"
-        "An assertion is a path, one of < <= > >= == !=, and a number, true, false or a word; where the path "
-        "ends with _bytes the number may have a unit. It may be given many times.\n\n"
+        "Reads every file as strictly as any other verb would. Of a valid one it prints the kind; of others "
+        "it "
+        "says what is wrong, with file and path, a line each on standard error, as for every warning and "
+        "every "
+        "assertion that fails. A model may also be a Hugging Face config.json.\n\n"
+        "An assertion is a path as diff and errors print it (layers, time.step_us, blocks[3].optimizer; for "
+        "a "
+        "Hugging Face config, the names of the model document), one of < <= > >= == !=, and a number, true, "
+        "false or a word; a number of bytes may have a unit. A field that the document leaves out is its "
+        "default; where it has none, no assertion about it holds. It may be given many times.\n\n"
         "Exit status: 0 all is well, 3 a document is not valid, else 2 an assertion makes no sense for a "
         "document, else 8 an assertion failed.",
     .syntax = {.options = check_table, .operands = {AH_OPERAND_FILE, "FILE", 1, UINT32_MAX, NULL}},

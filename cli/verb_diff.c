@@ -22,8 +22,11 @@ static const char *readable(char out[TEXT_MAX_BYTES], const char *value)
 {
     int n = snprintf(out, TEXT_MAX_BYTES, "%s", *value ? value : "(absent)");
     ah_terminal_clean(out);
+    size_t end = TEXT_MAX_BYTES - 4;
+    while (n >= TEXT_MAX_BYTES && ((unsigned char)out[end] & 0xC0) == 0x80)
+        end--; /* not inside a character */
     if (n >= TEXT_MAX_BYTES)
-        memcpy(out + TEXT_MAX_BYTES - 4, "...", 4);
+        memcpy(out + end, "...", 4);
     return out;
 }
 

@@ -157,6 +157,14 @@ static int show(struct profile *profile, struct ah_error *err)
     return AH_OK;
 }
 
+static void say_nothing_written(struct ah_error *err)
+{
+    const char *said = "; nothing was written";
+    size_t length = strlen(err->text);
+    if (length + strlen(said) < sizeof err->text)
+        memcpy(err->text + length, said, strlen(said) + 1);
+}
+
 static int profile_run(struct ah_cli *cli, const void *options)
 {
     struct profile profile = {.cli = cli, .options = options};
@@ -164,7 +172,9 @@ static int profile_run(struct ah_cli *cli, const void *options)
     int rc = run(&profile, &err);
     if (!rc)
         rc = show(&profile, &err);
-    int status = rc ? ah_cli_fail(cli, &err) : 0;
+    if (rc == AH_E_INTERRUPTED)
+        say_nothing_written(&err);
+    int status = rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;
     ah_document_release(&profile.emulated);
     ah_document_release(&profile.measured);
     return status;

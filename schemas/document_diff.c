@@ -8,14 +8,10 @@
 #include "schemas/writer_internal.h"
 
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
-enum { PATH_BYTES = 512 };
-
 struct difference {
-    char path[PATH_BYTES];
-    size_t length;
+    struct ah_buffer path;
     struct ah_buffer a, b; /* the two values as text */
     size_t found;
     bool failed;
@@ -28,30 +24,32 @@ static void diff_group(struct difference *diff, const struct ah_field_table *tab
 
 static size_t push(struct difference *diff, const char *name, size_t index)
 {
-    size_t before = diff->length;
-    char *at = diff->path + before;
-    size_t room = PATH_BYTES - before;
-    int n = name ? snprintf(at, room, "%s%s", before ? "." : "", name) : snprintf(at, room, "[%zu]", index);
-    diff->length += (size_t)n < room ? (size_t)n : room - 1;
+    size_t before = diff->path.size;
+    if (name)
+        ah_buffer_printf(&diff->path, "%s%s", before ? "." : "", name);
+    else
+        ah_buffer_printf(&diff->path, "[%zu]", index);
     return before;
 }
 
 static void pop(struct difference *diff, size_t before)
 {
-    diff->length = before;
-    diff->path[before] = '\0';
+    if (diff->path.failed)
+        return;
+    diff->path.size = before;
+    diff->path.data[before] = '\0';
 }
 
 static void report_item(struct difference *diff)
 {
-    diff->failed = diff->failed || diff->a.failed || diff->b.failed;
+    diff->failed = diff->failed || diff->path.failed || diff->a.failed || diff->b.failed;
     const char *a = diff->a.size ? diff->a.data : "";
     const char *b = diff->b.size ? diff->b.data : "";
-    if (strcmp(a, b) == 0)
+    if (diff->failed || strcmp(a, b) == 0)
         return;
     diff->found++;
     if (diff->report)
-        diff->report(diff->context, diff->path, a, b);
+        diff->report(diff->context, diff->path.data, a, b);
 }
 
 /* One item of each side; NULL group: that side has none. */
@@ -158,6 +156,7 @@ size_t ah_document_diff(const struct ah_document *a, const struct ah_document *b
     struct difference diff = {.report = report, .context = context};
     if (kind && a->kind == b->kind)
         diff_group(&diff, kind->table, a->body.any, b->body.any);
+    ah_buffer_release(&diff.path);
     ah_buffer_release(&diff.a);
     ah_buffer_release(&diff.b);
     return diff.failed ? SIZE_MAX : diff.found;

@@ -22,6 +22,11 @@ static void test_terminal__cleans_what_steers(void **state)
     cleans_to("\xc2\x9b"
               "2J\xc2\xa0",
               "?2J\xc2\xa0"); /* C1 is an escape, a no-break space is not */
+    cleans_to("a\xe2\x80\xae"
+              "b\xe2\x81\xa6"
+              "c\xe2\x80\x93",
+              "a?b?c\xe2\x80\x93"); /* a dash stays */
+    cleans_to("\xe2\x80", "\xe2\x80");
 }
 
 static void test_terminal__width_counts_code_points(void **state)

@@ -3,6 +3,7 @@
 
 #include "cli/emit.h"
 #include "cli/help.h"
+#include "schemas/nearest.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -29,7 +30,7 @@ int ah_cli_unknown(struct ah_cli *cli, const char *name, struct ah_error *err)
     size_t n = 0;
     for (; cli->verbs[n] && n < VERBS_MAX; n++)
         names[n] = cli->verbs[n]->name;
-    const char *near = ah_options_nearest(name, names, n);
+    const char *near = ah_nearest(name, names, n);
     return ah_error_set(err, AH_E_USAGE, "unknown verb '%s'%s%s%s", name, near ? "; did you mean '" : "",
                         near ? near : "", near ? "'?" : "");
 }

@@ -6,11 +6,12 @@
 #include "cli/options.h"
 
 #include "base/units.h"
+#include "schemas/nearest.h"
 
 #include <stdint.h>
 #include <string.h>
 
-enum { NEAREST_LENGTH_MAX = 40, OPTIONS_MAX = 64 };
+enum { OPTIONS_MAX = 64 };
 
 const struct ah_option ah_options_common[] = {
     {"json", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct ah_arguments, json),
@@ -48,51 +49,6 @@ void ah_options_join(struct ah_buffer *out, const char *const *words)
         ah_buffer_printf(out, "%s%s", i ? ", " : "", words[i]);
 }
 
-static unsigned least(unsigned a, unsigned b)
-{
-    return a < b ? a : b;
-}
-
-/* Optimal string alignment distance, three rows at a time. */
-static unsigned edits(const char *a, size_t a_length, const char *b, size_t b_length)
-{
-    unsigned rows[3][NEAREST_LENGTH_MAX + 1];
-    for (size_t j = 0; j <= b_length; j++)
-        rows[0][j] = (unsigned)j;
-    for (size_t i = 1; i <= a_length; i++) {
-        unsigned *now = rows[i % 3];
-        const unsigned *above = rows[(i + 2) % 3];
-        const unsigned *before = rows[(i + 1) % 3];
-        now[0] = (unsigned)i;
-        for (size_t j = 1; j <= b_length; j++) {
-            unsigned change = above[j - 1] + (a[i - 1] != b[j - 1]);
-            now[j] = least(change, least(above[j], now[j - 1]) + 1);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                now[j] = least(now[j], before[j - 2] + 1);
-        }
-    }
-    return rows[a_length % 3][b_length];
-}
-
-const char *ah_options_nearest(const char *word, const char *const *candidates, size_t n)
-{
-    const char *nearest = NULL;
-    unsigned fewest = UINT32_MAX;
-    size_t length = strlen(word);
-    for (size_t i = 0; i < n && length <= NEAREST_LENGTH_MAX; i++) {
-        size_t other = strlen(candidates[i]);
-        if (other > NEAREST_LENGTH_MAX)
-            continue;
-        unsigned count = edits(word, length, candidates[i], other);
-        unsigned allowed = other < 6 ? 1 : (unsigned)other / 3;
-        if (count <= allowed && count < fewest) {
-            fewest = count;
-            nearest = candidates[i];
-        }
-    }
-    return nearest;
-}
-
 static int store_flag(struct option_reader *reader, const struct option_found *found, const char *text,
                       void *field)
 {
@@ -128,7 +84,7 @@ static int store_count(struct option_reader *reader, const struct option_found *
 static int word_unknown(struct option_reader *reader, const char *what, const char *text,
                         const char *const *words)
 {
-    const char *near = ah_options_nearest(text, words, list_length(words));
+    const char *near = ah_nearest(text, words, list_length(words));
     struct ah_buffer known = {0};
     ah_options_join(&known, words);
     int rc = known.failed ? ah_error_memory(reader->err)
@@ -226,7 +182,7 @@ static int option_unknown(struct option_reader *reader, const char *name)
     for (size_t t = 0; t < 2; t++)
         for (const struct ah_option *row = tables[t]; row && row->name && n < OPTIONS_MAX; row++)
             names[n++] = row->name;
-    const char *near = ah_options_nearest(name, names, n);
+    const char *near = ah_nearest(name, names, n);
     return ah_error_set(reader->err, AH_E_USAGE, "unknown option '--%s'%s%s%s", name,
                         near ? "; did you mean '--" : "", near ? near : "", near ? "'?" : "");
 }

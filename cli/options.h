@@ -91,8 +91,4 @@ int ah_options_parse(const struct ah_option_syntax *syntax, const char *const *w
 /* Appends "cpu, cuda". */
 void ah_options_join(struct ah_buffer *out, const char *const *words);
 
-/* The candidate that a mistyped word most likely meant: the one with the fewest edits (insert, delete,
- * change, swap of neighbours), at most a third of its length and at least one; NULL when none is near. */
-const char *ah_options_nearest(const char *word, const char *const *candidates, size_t n);
-
 #endif

@@ -75,6 +75,9 @@ static int check_version(struct reading *reading, const cJSON *tree)
     unsigned major, minor;
     int end = 0;
     const cJSON *version = cJSON_GetObjectItemCaseSensitive(tree, "format_version");
+    if (cJSON_IsNumber(version))
+        return shape_fail_value(reading, "format_version", version,
+                                "is a number, not the text \"1.0\"; put it in quotes");
     if (!cJSON_IsString(version) || strcmp(version->valuestring, ah_field_version[0]) == 0)
         return AH_OK; /* or the table refuses it */
     if (sscanf(version->valuestring, "%4u.%4u%n", &major, &minor, &end) != 2 || version->valuestring[end])

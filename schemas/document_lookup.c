@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { NAMES_LISTED = 12 };
+
 /* A lookup under way: the object it is in, and the rest of the path. */
 struct walk {
     const struct ah_field_table *table;
@@ -20,18 +22,27 @@ struct walk {
     struct ah_error *err;
 };
 
-static int fail_name(const struct walk *walk, int length)
+/* "there is no 'steps' in 'time'; did you mean 'step_us'? there is step_us, compute_us": the list only where it
+ * is short. */
+static int fail_name(const struct walk *walk, const char *name, int length)
 {
-    struct ah_buffer names = {0};
-    for (const struct ah_field *field = walk->table->fields; field->name; field++)
-        ah_buffer_printf(&names, "%s%s", names.size ? ", " : "", field->name);
-    int rc = names.failed
-                 ? ah_error_memory(walk->err)
-                 : ah_error_set(walk->err, AH_E_USAGE, "'%s': there is no '%.*s' in '%.*s'; there is %s",
-                                walk->path, length, walk->at,
-                                (int)(walk->at > walk->path ? walk->at - walk->path - 1 : 0), walk->path,
-                                names.data);
-    ah_buffer_release(&names);
+    const struct ah_field *near = ah_field_nearest(walk->table, name);
+    struct ah_buffer rest = {0};
+    if (near)
+        ah_buffer_printf(&rest, "; did you mean '%s'?", near->name);
+    if (ah_field_count(walk->table) <= NAMES_LISTED)
+        for (const struct ah_field *field = walk->table->fields; field->name; field++)
+            ah_buffer_printf(&rest, "%s%s",
+                             field != walk->table->fields ? ", "
+                             : near                       ? " there is "
+                                                          : "; there is ",
+                             field->name);
+    int rc = rest.failed ? ah_error_memory(walk->err)
+                         : ah_error_set(walk->err, AH_E_USAGE, "'%s': there is no '%.*s' in '%.*s'%s",
+                                        walk->path, length, walk->at,
+                                        (int)(walk->at > walk->path ? walk->at - walk->path - 1 : 0),
+                                        walk->path, rest.data ? rest.data : "");
+    ah_buffer_release(&rest);
     return rc;
 }
 
@@ -166,7 +177,7 @@ int ah_document_lookup(const struct ah_document *document, const char *path, str
         return ah_error_set(err, AH_E_USAGE, "'%s': the document is empty", path);
     struct walk walk = {kind->table, document->body.any, path, path, err};
     for (;;) {
-        char name[64];
+        char name[64] = "";
         size_t length = strcspn(walk.at, ".[");
         const struct ah_field *field = NULL;
         if (length && length < sizeof name) {
@@ -175,7 +186,7 @@ int ah_document_lookup(const struct ah_document *document, const char *path, str
             field = ah_field_find(walk.table, name);
         }
         if (!field)
-            return fail_name(&walk, (int)(length < 64 ? length : 64));
+            return fail_name(&walk, name, (int)(length < 64 ? length : 64));
         walk.at += length;
         bool inside;
         int rc = step_field(&walk, field, &inside, ret_value);

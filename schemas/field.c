@@ -2,6 +2,7 @@
 #include "schemas/field.h"
 
 #include "schemas/json.h"
+#include "schemas/nearest.h"
 
 #include <math.h>
 #include <string.h>
@@ -34,6 +35,16 @@ const struct ah_field *ah_field_find(const struct ah_field_table *table, const c
         if (strcmp(field->name, name) == 0)
             return field;
     return NULL;
+}
+
+const struct ah_field *ah_field_nearest(const struct ah_field_table *table, const char *name)
+{
+    const char *names[AH_FIELDS_MAX];
+    size_t n = 0;
+    for (; table->fields[n].name && n < AH_FIELDS_MAX; n++)
+        names[n] = table->fields[n].name;
+    const char *near = ah_nearest(name, names, n);
+    return near ? ah_field_find(table, near) : NULL;
 }
 
 void *ah_field_place(const struct ah_field *field, const void *group)

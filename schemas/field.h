@@ -60,7 +60,7 @@ enum ah_text_form {
 #define AH_FIELD_COUNT_MAX  9007199254740991.0 /* 2^53 - 1: the last integer that every JSON reader keeps */
 #define AH_FIELD_NUMBER_MAX 1e300
 
-enum { AH_FIELD_PAIRS_MAX = 4096 };
+enum { AH_FIELD_PAIRS_MAX = 4096, AH_FIELDS_MAX = 64 /* rows of a table */ };
 
 struct ah_field_table;
 
@@ -147,6 +147,9 @@ extern const char *const ah_field_version[]; /* {"1.0", NULL} */
 /* How many rows; the row named `name`, or NULL. */
 size_t ah_field_count(const struct ah_field_table *table);
 const struct ah_field *ah_field_find(const struct ah_field_table *table, const char *name);
+
+/* The row whose name is like `name`, which has none; NULL: none is. */
+const struct ah_field *ah_field_nearest(const struct ah_field_table *table, const char *name);
 
 /* Where the value lies in `group` (a list: the pointer to its items); how many items a list or map has. */
 void *ah_field_place(const struct ah_field *field, const void *group);

@@ -277,6 +277,8 @@ int ah_json_scan(const struct ah_json_source *source, struct ah_error *err)
         return ah_error_set(err, AH_E_DOCUMENT, "%s: is empty; a JSON document is expected", source->name);
     if (scan.end - scan.at >= 3 && memcmp(scan.at, "\xEF\xBB\xBF", 3) == 0)
         return scan_fail(&scan, "a byte order mark; save the file as UTF-8 without it");
+    if (scan.end - scan.at >= 2 && (!memcmp(scan.at, "\xFF\xFE", 2) || !memcmp(scan.at, "\xFE\xFF", 2)))
+        return scan_fail(&scan, "the file is UTF-16; save it as UTF-8");
     int rc = scan_value(&scan);
     if (rc)
         return rc;

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIELDS_MAX = 64 };
-
 static void put_path(const struct ah_reader_path *path, struct ah_buffer *out)
 {
     if (!path)
@@ -308,18 +306,23 @@ static int check_missing(struct ah_reader *reader, const struct ah_reader_path *
     return AH_OK;
 }
 
-static int fail_unknown(struct ah_reader *reader, const struct ah_reader_path *path, const cJSON *member)
+static int fail_unknown(struct ah_reader *reader, const struct ah_reader_path *path,
+                        const struct ah_field_table *table, const cJSON *member)
 {
     if (reader->unknown)
         return reader->unknown(reader->unknown_context, member);
-    return fail_text(reader, &(struct ah_reader_path){path, member->string, 0}, "is not a known field");
+    const struct ah_field *near = ah_field_nearest(table, member->string);
+    struct ah_buffer what = {0};
+    ah_buffer_printf(&what, "is not a known field%s%s%s", near ? "; did you mean '" : "",
+                     near ? near->name : "", near ? "'?" : "");
+    return reader_fail(reader, &(struct ah_reader_path){path, member->string, 0}, &what);
 }
 
 int ah_reader_group(struct ah_reader *reader, const struct ah_reader_path *path,
                     const struct ah_field_table *table, const struct cJSON *object, void *ret_group)
 {
-    bool seen[FIELDS_MAX] = {false};
-    assert(ah_field_count(table) <= FIELDS_MAX);
+    bool seen[AH_FIELDS_MAX] = {false};
+    assert(ah_field_count(table) <= AH_FIELDS_MAX);
     if (!cJSON_IsObject(object))
         return fail_expected(reader, path, object, "an object");
     for (const struct ah_field *field = table->fields; field->name; field++)
@@ -332,7 +335,7 @@ int ah_reader_group(struct ah_reader *reader, const struct ah_reader_path *path,
             rc = read_field(reader, &(struct ah_reader_path){path, member->string, 0}, field, member,
                             ret_group);
         } else
-            rc = fail_unknown(reader, path, member);
+            rc = fail_unknown(reader, path, table, member);
         if (rc)
             return rc;
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/options.h"
+#include "schemas/nearest.h"
 #include "tests/support/check.h"
 
 #include <string.h>
@@ -199,17 +200,17 @@ static void test_options__nearest_counts_edits(void **state)
 {
     (void)state;
     const char *const names[] = {"profile", "inspect", "check", "diff"};
-    assert_string_equal(ah_options_nearest("porfile", names, 4),
+    assert_string_equal(ah_nearest("porfile", names, 4),
                         "profile"); /* swapped neighbours: one edit */
-    assert_string_equal(ah_options_nearest("chek", names, 4), "check");
-    assert_string_equal(ah_options_nearest("difff", names, 4), "diff");
-    assert_string_equal(ah_options_nearest("inspct", names, 4), "inspect");
-    assert_null(ah_options_nearest("train", names, 4));
-    assert_null(ah_options_nearest("", names, 4));
+    assert_string_equal(ah_nearest("chek", names, 4), "check");
+    assert_string_equal(ah_nearest("difff", names, 4), "diff");
+    assert_string_equal(ah_nearest("inspct", names, 4), "inspect");
+    assert_null(ah_nearest("train", names, 4));
+    assert_null(ah_nearest("", names, 4));
     char very_long[200];
     memset(very_long, 'x', sizeof very_long - 1);
     very_long[sizeof very_long - 1] = '\0';
-    assert_null(ah_options_nearest(very_long, names, 4));
+    assert_null(ah_nearest(very_long, names, 4));
 }
 
 int main(void)

@@ -96,7 +96,7 @@ static const struct sample samples[] = {
     {"\"\xf4\x90\x80\x80\"", "1:2: not UTF-8"}, /* above U+10FFFF */
     {"\"\xe2\x82", "1:2: not UTF-8"},
     {"\xff", "1:1: byte 0xff where a value"},
-    {"\xfe\xff\x00{", "byte 0xfe"},
+    {"\xfe\xff\x00{", "the file is UTF-16"},
 };
 
 /* Scans a copy without a NUL behind it, so that the address sanitizer sees a read beyond the end. */

@@ -121,17 +121,17 @@ static uint64_t group_m_of(const struct ah_blocking *blocking, const struct ah_m
     return blocking->packs_a && group < shape->m ? group : shape->m;
 }
 
-uint64_t ah_blocking_padded_k(const struct ah_matmul_shape *shape, uint64_t k)
+uint64_t ah_blocking_padded_k(const struct ah_matmul_shape *shape, bool pads, uint64_t k)
 {
-    return shape->in == AH_BF16 ? ah_pack_padded(AH_BF16, k) : k;
+    return pads && shape->in == AH_BF16 ? ah_pack_padded(AH_BF16, k) : k;
 }
 
-struct ah_blocking ah_blocking_of(const struct ah_matmul_shape *shape)
+struct ah_blocking ah_blocking_of(const struct ah_matmul_shape *shape, bool pads)
 {
     struct ah_blocking blocking = {
         .chunk_k = shape->k <= CHUNK_K_MOST ? shape->k : even_part(shape->k, CHUNK_K, CHUNK_K_STEP),
     };
-    blocking.row_k = ah_blocking_padded_k(shape, blocking.chunk_k);
+    blocking.row_k = ah_blocking_padded_k(shape, pads, blocking.chunk_k);
     blocking.packs_a =
         shape->form == AH_MATMUL_TN || blocking.chunk_k < shape->k || blocking.row_k != blocking.chunk_k;
     blocking.tile_m = even_part(shape->m, tile_m_most(&blocking, shape), TILE_M_STEP);

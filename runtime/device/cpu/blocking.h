@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocking: how a matrix product is cut, from its shape alone, so that its bits do not depend on threads.
+ * Blocking: how a matrix product is cut, from its shape alone (and whether the
+ * processor has AMX), so that its bits do not depend on threads.
  *
  *     tile     what one primitive computes: rows x columns of c
  *     unit     what one thread does at a time: packs the columns of b that a tile needs into memory of its own, and
@@ -25,10 +26,11 @@ struct ah_blocking {
     bool packs_a;   /* a is not rows of chunk_k as it lies */
 };
 
-struct ah_blocking ah_blocking_of(const struct ah_matmul_shape *shape);
+/* `pads`: products of bf16 take whole blocks of k only (pack.h), as AMX needs it. */
+struct ah_blocking ah_blocking_of(const struct ah_matmul_shape *shape, bool pads);
 
-/* Elements of k that are multiplied for a chunk of `k`: bf16 is padded with zeros to whole blocks (pack.h). */
-uint64_t ah_blocking_padded_k(const struct ah_matmul_shape *shape, uint64_t k);
+/* Elements of k that are multiplied for a chunk of `k`. */
+uint64_t ah_blocking_padded_k(const struct ah_matmul_shape *shape, bool pads, uint64_t k);
 
 /* ceil(whole / part) */
 uint64_t ah_blocking_parts(uint64_t whole, uint64_t part);

@@ -72,7 +72,7 @@ struct ah_matmul {
 
 bool ah_matmul_has_bf16(void)
 {
-    return ah_isa_detect() == AH_ISA_AVX512;
+    return ah_isa_detect() == AH_ISA_AVX512 && ah_onednn_has_bf16();
 }
 
 int ah_matmul_new(struct ah_matmul **ret_matmul, unsigned threads, struct ah_error *err)
@@ -135,7 +135,8 @@ static int prepare_tile(struct ah_matmul_product *product, int m, int n, int k, 
     struct ah_onednn_tile_shape wanted = {
         .m = part_size(shape->m, blocking->tile_m, m),
         .n = part_size(shape->n, blocking->tile_n, n),
-        .k = ah_blocking_padded_k(shape, part_size(shape->k, blocking->chunk_k, k)),
+        .k = ah_blocking_padded_k(shape, product->matmul->dnn.has_amx,
+                                  part_size(shape->k, blocking->chunk_k, k)),
         .in = shape->in,
         .out = is_cut(product) || shape->accumulate ? AH_FP32 : shape->out,
         .has_bias = shape->has_bias && k == LAST,
@@ -283,7 +284,7 @@ int ah_matmul_prepare(struct ah_matmul *matmul, const struct ah_matmul_shape *sh
         return ah_error_memory(err);
     product->matmul = matmul;
     product->shape = *shape;
-    product->blocking = ah_blocking_of(shape);
+    product->blocking = ah_blocking_of(shape, matmul->dnn.has_amx);
     int before = ah_onednn_enter(&matmul->dnn);
     int rc = prepare_work(product, err);
     ah_onednn_leave(&matmul->dnn, before);

@@ -22,6 +22,17 @@ static dnnl_data_type_t type_of(enum ah_dtype dtype)
     return dtype == AH_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
+/* What oneDNN finds in the processor and is allowed to use (ONEDNN_MAX_CPU_ISA). */
+static bool has_isa(dnnl_cpu_isa_t isa)
+{
+    return ((unsigned)dnnl_get_effective_cpu_isa() & (unsigned)isa) == (unsigned)isa;
+}
+
+bool ah_onednn_has_bf16(void)
+{
+    return has_isa(dnnl_cpu_isa_avx512_core);
+}
+
 int ah_onednn_init(struct ah_onednn *dnn, unsigned workers, struct ah_error *err)
 {
     union {
@@ -30,7 +41,7 @@ int ah_onednn_init(struct ah_onednn *dnn, unsigned workers, struct ah_error *err
         int (*max)(void);
     } set = {.symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads")},
       max = {.symbol = dlsym(RTLD_DEFAULT, "omp_get_max_threads")};
-    *dnn = (struct ah_onednn){.workers = workers};
+    *dnn = (struct ah_onednn){.workers = workers, .has_amx = has_isa(dnnl_cpu_isa_avx512_core_amx)};
     if (set.symbol && max.symbol) {
         dnn->set_threads = set.set;
         dnn->max_threads = max.max;

@@ -27,9 +27,13 @@ struct ah_onednn {
     dnnl_engine_t engine; /* owned */
     dnnl_stream_t stream; /* owned */
     unsigned workers;
+    bool has_amx;
     void (*set_threads)(int); /* omp_set_num_threads(); NULL where oneDNN has no OpenMP */
     int (*max_threads)(void);
 };
+
+/* Whether products of bf16 can be done at all. */
+bool ah_onednn_has_bf16(void);
 
 int ah_onednn_init(struct ah_onednn *dnn, unsigned workers, struct ah_error *err);
 void ah_onednn_release(struct ah_onednn *dnn);

@@ -17,9 +17,9 @@ static uint64_t covered(uint64_t whole, uint64_t part)
     return sum;
 }
 
-static void check_shape(const struct ah_matmul_shape *shape)
+static void check_shape(const struct ah_matmul_shape *shape, bool pads)
 {
-    struct ah_blocking blocking = ah_blocking_of(shape);
+    struct ah_blocking blocking = ah_blocking_of(shape, pads);
     uint64_t element = shape->in == AH_BF16 ? 2 : 4;
     assert_int_equal(covered(shape->m, blocking.tile_m), shape->m);
     assert_int_equal(covered(shape->n, blocking.tile_n), shape->n);
@@ -48,7 +48,7 @@ static void test_blocking__covers_every_shape(void **state)
                                         .m = sizes[0],
                                         .n = sizes[1],
                                         .k = sizes[2]};
-        check_shape(&shape);
+        check_shape(&shape, i % 2);
     }
 }
 
@@ -56,21 +56,22 @@ static void test_blocking__cuts_long_k(void **state)
 {
     struct ah_matmul_shape shape = {.form = AH_MATMUL_NN, .in = AH_BF16, .m = 512, .n = 768, .k = 50257};
     (void)state;
-    assert_true(ah_blocking_of(&shape).chunk_k < shape.k);
+    assert_true(ah_blocking_of(&shape, true).chunk_k < shape.k);
     shape.k = 3072;
-    assert_int_equal(ah_blocking_of(&shape).chunk_k, 3072);
-    assert_false(ah_blocking_of(&shape).packs_a);
+    assert_int_equal(ah_blocking_of(&shape, true).chunk_k, 3072);
+    assert_false(ah_blocking_of(&shape, true).packs_a);
 }
 
 static void test_blocking__pads_k_of_bf16(void **state)
 {
     struct ah_matmul_shape shape = {.form = AH_MATMUL_NN, .in = AH_BF16, .m = 5, .n = 7, .k = 33};
     (void)state;
-    assert_int_equal(ah_blocking_of(&shape).row_k, 64);
-    assert_true(ah_blocking_of(&shape).packs_a);
+    assert_int_equal(ah_blocking_of(&shape, true).row_k, 64);
+    assert_true(ah_blocking_of(&shape, true).packs_a);
+    assert_int_equal(ah_blocking_of(&shape, false).row_k, 33);
     shape.in = AH_FP32;
-    assert_int_equal(ah_blocking_of(&shape).row_k, 33);
-    assert_false(ah_blocking_of(&shape).packs_a);
+    assert_int_equal(ah_blocking_of(&shape, true).row_k, 33);
+    assert_false(ah_blocking_of(&shape, true).packs_a);
 }
 
 int main(void)

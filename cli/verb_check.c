@@ -84,6 +84,7 @@ static void check_valid(struct check *check, const char *name, const struct ah_d
 
 static void check_file(struct check *check, const char *name)
 {
+    char shortened[AH_DOCUMENT_NAME_MAX];
     struct ah_document document = {0};
     struct ah_error err = {0};
     int rc = ah_document_load(&document, name, AH_DOCUMENT_ANY, &err);
@@ -94,7 +95,7 @@ static void check_file(struct check *check, const char *name)
         check_failed(check, &err);
         ah_emit_error(&check->emit, "error", &err, ah_error_exit_status(rc));
     } else {
-        check_valid(check, name, &document);
+        check_valid(check, ah_document_short_name(name, shortened), &document);
     }
     ah_emit_close(&check->emit);
     ah_document_release(&document);

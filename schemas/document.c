@@ -218,10 +218,29 @@ static int read_text(struct reading *reading)
     return rc;
 }
 
+const char *ah_document_short_name(const char *name, char out[AH_DOCUMENT_NAME_MAX])
+{
+    size_t length = strlen(name);
+    if (strcmp(name, "-") == 0)
+        return "standard input";
+    if (length < AH_DOCUMENT_NAME_MAX)
+        return name;
+    size_t head = 120;
+    const char *tail = name + length - (AH_DOCUMENT_NAME_MAX - 140);
+    while (((unsigned char)name[head] & 0xC0) == 0x80)
+        head--;
+    while (((unsigned char)*tail & 0xC0) == 0x80)
+        tail++;
+    snprintf(out, AH_DOCUMENT_NAME_MAX, "%.*s...%s", (int)head, name, tail);
+    return out;
+}
+
 int ah_document_parse(struct ah_document *ret_document, const char *name, const char *text, size_t size,
                       enum ah_document_kind expected, struct ah_error *err)
 {
-    struct reading reading = {.source = {name, text, size, 1}, .expected = expected, .err = err};
+    char shortened[AH_DOCUMENT_NAME_MAX];
+    struct reading reading = {
+        .source = {ah_document_short_name(name, shortened), text, size, 1}, .expected = expected, .err = err};
     int rc = read_text(&reading);
     if (!rc) {
         reading.document.fault = AH_FAULT_NONE;
@@ -239,8 +258,7 @@ int ah_document_load(struct ah_document *ret_document, const char *path, enum ah
     struct ah_buffer text = {0};
     int rc = ah_file_read(path, AH_KIND_RUNLOG_LIMIT_BYTES, &text, err);
     if (!rc)
-        rc = ah_document_parse(ret_document, strcmp(path, "-") == 0 ? "standard input" : path,
-                               text.data ? text.data : "", text.size, expected, err);
+        rc = ah_document_parse(ret_document, path, text.data ? text.data : "", text.size, expected, err);
     else {
         *ret_document = (struct ah_document){.fault = rc == AH_E_MEMORY ? AH_FAULT_NONE : AH_FAULT_FILE};
         if (rc != AH_E_MEMORY) {

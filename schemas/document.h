@@ -65,6 +65,11 @@ struct ah_document {
 enum ah_document_kind ah_document_kind_of(const char *word);
 const char *ah_document_word(enum ah_document_kind kind);
 
+/* How `name` stands in sentences: "standard input" for `-`, long ones cut in the middle, so that what follows is
+ * never cut. Returns `out`, `name` or a constant. */
+enum { AH_DOCUMENT_NAME_MAX = 400 };
+const char *ah_document_short_name(const char *name, char out[AH_DOCUMENT_NAME_MAX]);
+
 /* Reads `path` (`-`: standard input). AH_E_DOCUMENT for everything that is wrong with file or content. */
 int ah_document_load(struct ah_document *ret_document, const char *path, enum ah_document_kind expected,
                      struct ah_error *err);

@@ -213,6 +213,20 @@ static void test_document__refuses_files_that_cannot_be_read(void **state)
 }
 
 /* A text of more than 16 MiB that is no run log is refused before it is read. */
+static void test_document__keeps_the_reason_behind_a_long_name(void **state)
+{
+    char name[4000];
+    struct ah_document document;
+    struct ah_error err = {0};
+    (void)state;
+    for (size_t i = 0; i + 2 < sizeof name; i += 2)
+        memcpy(name + i, "\xc3\xa9", 2);
+    strcpy(name + sizeof name - 12, "/model.json");
+    CHECK_FAILS(ah_document_parse(&document, name, "{}", 2, AH_DOCUMENT_ANY, &err), err, AH_E_DOCUMENT,
+                "/model.json: kind: is missing");
+    check_text_has(err.text, "\xc3\xa9...\xc3\xa9");
+}
+
 static void test_document__refuses_what_is_too_large(void **state)
 {
     size_t size = (16u << 20) + 1;
@@ -504,6 +518,7 @@ int main(void)
         cmocka_unit_test(test_document__refuses_with_file_and_path),
         cmocka_unit_test(test_document__refuses_what_is_no_document),
         cmocka_unit_test(test_document__refuses_files_that_cannot_be_read),
+        cmocka_unit_test(test_document__keeps_the_reason_behind_a_long_name),
         cmocka_unit_test(test_document__refuses_what_is_too_large),
         cmocka_unit_test(test_document__saves_what_it_loads),
         cmocka_unit_test(test_document__refuses_to_write_what_it_would_not_read),

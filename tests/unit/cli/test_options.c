@@ -200,8 +200,7 @@ static void test_options__nearest_counts_edits(void **state)
 {
     (void)state;
     const char *const names[] = {"profile", "inspect", "check", "diff"};
-    assert_string_equal(ah_nearest("porfile", names, 4),
-                        "profile"); /* swapped neighbours: one edit */
+    assert_string_equal(ah_nearest("porfile", names, 4), "profile"); /* swapped neighbours: one edit */
     assert_string_equal(ah_nearest("chek", names, 4), "check");
     assert_string_equal(ah_nearest("difff", names, 4), "diff");
     assert_string_equal(ah_nearest("inspct", names, 4), "inspect");

@@ -4,8 +4,9 @@
  * beside it, their memory and their lanes.
  *
  * MEMORY is three arenas of fixed size, reserved at open: the device arena, pinned and pageable host memory.
- * Nothing is allocated after prepare. An operand is an arena and an offset (op.h); plans decide offsets. What
- * a device needs beside the arenas (workspace of matrix products) is `reserve_bytes`, known after prepare.
+ * A device allocates nothing after prepare; what a library it stands on still takes is said in the decisions
+ * (oneDNN: 0008). An operand is an arena and an offset (op.h); plans decide offsets. What a device needs beside
+ * the arenas (workspace of matrix products) is `reserve_bytes`, known after prepare.
  *
  * LANES run ops one after another; different lanes run at the same time. The n-th op submitted to a lane has
  * ticket n (from 1); an op may wait for tickets of other lanes that were submitted before it, so that a

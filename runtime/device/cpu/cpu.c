@@ -6,7 +6,8 @@
  * thread each; the host lane has a pool (placement.h says on which cores). All arenas are host memory; that the
  * device arena is another place than the host's is kept by the checks of device.c.
  *
- * 1. After open, nothing here takes memory; after prepare, no op does.
+ * 1. After open, nothing here takes memory; after prepare, no op does, but for the argument lists of oneDNN
+ *    (docs/decisions/0008).
  * 2. `failed` is set after `failure` is complete, and both only once.
  */
 #include "base/host_memory.h"

@@ -23,6 +23,9 @@ trap 'rm -rf "$root"' EXIT
 program=$root/prefix/bin/autohete
 plugin=$root/prefix/lib/autohete/libautohete_cuda.so
 [ -x "$program" ] || fail "bin/autohete was not installed"
+for file in man/man1/autohete.1 autohete/schemas/plan.schema.json bash-completion/completions/autohete; do
+    [ -f "$root/prefix/share/$file" ] || fail "share/$file was not installed"
+done
 if [ "$with_plugin" = plugin ]; then
     [ -f "$plugin" ] || fail "lib/autohete/libautohete_cuda.so was not installed"
 fi

@@ -6,43 +6,9 @@
 #include "base/cgroup.h"
 
 #include "tests/support/check.h"
+#include "tests/support/root.h"
 
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-static int make_root(void **state)
-{
-    char *root = strdup("/tmp/autohete-cgroup-XXXXXX");
-    *state = root;
-    return !root || !mkdtemp(root);
-}
-
-static int remove_root(void **state)
-{
-    char command[PATH_MAX];
-    snprintf(command, sizeof command, "rm -rf '%s'", (char *)*state);
-    free(*state);
-    return system(command);
-}
-
-static void put(const char *root, const char *path, const char *text)
-{
-    char full[PATH_MAX];
-    snprintf(full, sizeof full, "%s/%s", root, path);
-    for (char *slash = strchr(full + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(full, 0777);
-        *slash = '/';
-    }
-    FILE *file = fopen(full, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
 
 static double processors(const char *root)
 {
@@ -62,28 +28,28 @@ static void test_cgroup__nothing_limits_nothing(void **state)
 
 static void test_cgroup__version_2_quota(void **state)
 {
-    put(*state, "proc/self/cgroup", "0::/a/b\n");
-    put(*state, "sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+    root_put(*state, "proc/self/cgroup", "0::/a/b\n");
+    root_put(*state, "sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
     assert_true(processors(*state) == 0);
-    put(*state, "sys/fs/cgroup/a/cpu.max", "400000 100000\n");
+    root_put(*state, "sys/fs/cgroup/a/cpu.max", "400000 100000\n");
     assert_true(processors(*state) == 4);
-    put(*state, "sys/fs/cgroup/a/b/cpu.max", "75000 50000\n");
+    root_put(*state, "sys/fs/cgroup/a/b/cpu.max", "75000 50000\n");
     assert_true(processors(*state) == 1.5);
-    put(*state, "sys/fs/cgroup/a/b/cpu.max", "800000 100000\n"); /* the group above has less */
+    root_put(*state, "sys/fs/cgroup/a/b/cpu.max", "800000 100000\n"); /* the group above has less */
     assert_true(processors(*state) == 4);
 }
 
 static void test_cgroup__version_1_quota(void **state)
 {
-    put(*state, "proc/self/cgroup", "5:cpuset:/x\n4:cpu,cpuacct:/docker/abc\n");
-    put(*state, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
-    put(*state, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+    root_put(*state, "proc/self/cgroup", "5:cpuset:/x\n4:cpu,cpuacct:/docker/abc\n");
+    root_put(*state, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+    root_put(*state, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
     assert_true(processors(*state) == 0);
-    put(*state, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "200000\n");
+    root_put(*state, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "200000\n");
     assert_true(processors(*state) == 2);
-    put(*state, "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us", "50000\n");
+    root_put(*state, "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us", "50000\n");
     assert_true(processors(*state) == 2); /* no period: says nothing */
-    put(*state, "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_period_us", "100000\n");
+    root_put(*state, "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_period_us", "100000\n");
     assert_true(processors(*state) == 0.5);
 }
 
@@ -91,9 +57,9 @@ static void test_cgroup__damaged_quotas_do_not_count(void **state)
 {
     static const char *const texts[] = {"",           "\n",         "x 100000\n", "100000\n",
                                         "100000 0\n", "0 100000\n", "-5 -5\n"};
-    put(*state, "proc/self/cgroup", "0::/\n");
+    root_put(*state, "proc/self/cgroup", "0::/\n");
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        put(*state, "sys/fs/cgroup/cpu.max", texts[i]);
+        root_put(*state, "sys/fs/cgroup/cpu.max", texts[i]);
         assert_true(processors(*state) == 0);
     }
 }
@@ -105,11 +71,11 @@ static void test_cgroup__long_paths(void **state)
     memset(line, 'a', sizeof line);
     memcpy(line, "0::/", 4);
     line[sizeof line - 1] = '\0';
-    put(*state, "proc/self/cgroup", line);
+    root_put(*state, "proc/self/cgroup", line);
     assert_true(processors(*state) == 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, root_make, root_remove)
 
 int main(void)
 {

@@ -5,45 +5,13 @@
 #include "base/host_memory.h"
 
 #include "tests/support/check.h"
+#include "tests/support/root.h"
 
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <string.h>
+
 static const uint64_t gib = 1ULL << 30;
-
-static int make_root(void **state)
-{
-    char *root = strdup("/tmp/autohete-memory-XXXXXX");
-    *state = root;
-    return !root || !mkdtemp(root);
-}
-
-static int remove_root(void **state)
-{
-    char command[PATH_MAX];
-    snprintf(command, sizeof command, "rm -rf '%s'", (char *)*state);
-    free(*state);
-    return system(command);
-}
-
-static void put(const char *root, const char *path, const char *text)
-{
-    char full[PATH_MAX];
-    snprintf(full, sizeof full, "%s/%s", root, path);
-    for (char *slash = strchr(full + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(full, 0777);
-        *slash = '/';
-    }
-    FILE *file = fopen(full, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
 
 static struct ah_host_memory read_memory(const char *root)
 {
@@ -55,7 +23,8 @@ static struct ah_host_memory read_memory(const char *root)
 
 static void put_meminfo(const char *root) /* 16 GiB, 10 of them available */
 {
-    put(root, "proc/meminfo",
+    root_put(
+        root, "proc/meminfo",
         "MemTotal:       16777216 kB\nMemFree:         1000000 kB\nMemAvailable:   10485760 kB\nBuffers: 1 "
         "kB\n");
 }
@@ -73,10 +42,10 @@ static void test_host_memory__without_groups(void **state)
 static void test_host_memory__version_2_takes_the_least_above(void **state)
 {
     put_meminfo(*state);
-    put(*state, "proc/self/cgroup", "0::/user.slice/user-1000.slice/app.scope\n");
-    put(*state, "sys/fs/cgroup/user.slice/user-1000.slice/app.scope/memory.max", "max\n");
-    put(*state, "sys/fs/cgroup/user.slice/user-1000.slice/memory.max", "4294967296\n");
-    put(*state, "sys/fs/cgroup/user.slice/memory.max", "8589934592\n");
+    root_put(*state, "proc/self/cgroup", "0::/user.slice/user-1000.slice/app.scope\n");
+    root_put(*state, "sys/fs/cgroup/user.slice/user-1000.slice/app.scope/memory.max", "max\n");
+    root_put(*state, "sys/fs/cgroup/user.slice/user-1000.slice/memory.max", "4294967296\n");
+    root_put(*state, "sys/fs/cgroup/user.slice/memory.max", "8589934592\n");
     struct ah_host_memory memory = read_memory(*state);
     assert_int_equal(memory.limit_bytes, 4 * gib);
     assert_int_equal(memory.usable_bytes, 4 * gib);
@@ -86,28 +55,28 @@ static void test_host_memory__version_2_takes_the_least_above(void **state)
 static void test_host_memory__version_2_inside_a_container(void **state)
 {
     put_meminfo(*state);
-    put(*state, "proc/self/cgroup", "0::/\n");
-    put(*state, "sys/fs/cgroup/memory.max", "2147483648\n");
+    root_put(*state, "proc/self/cgroup", "0::/\n");
+    root_put(*state, "sys/fs/cgroup/memory.max", "2147483648\n");
     assert_int_equal(read_memory(*state).usable_bytes, 2 * gib);
 }
 
 static void test_host_memory__path_of_the_host_inside_a_container(void **state)
 {
     put_meminfo(*state);
-    put(*state, "proc/self/cgroup",
-        "5:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n0::/system.slice/docker\n");
-    put(*state, "sys/fs/cgroup/memory/memory.limit_in_bytes", "3221225472\n");
+    root_put(*state, "proc/self/cgroup",
+             "5:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n0::/system.slice/docker\n");
+    root_put(*state, "sys/fs/cgroup/memory/memory.limit_in_bytes", "3221225472\n");
     assert_int_equal(read_memory(*state).usable_bytes, 3 * gib);
 }
 
 static void test_host_memory__version_1_and_its_unlimited(void **state)
 {
     put_meminfo(*state);
-    put(*state, "proc/self/cgroup", "9:name=systemd:/\n4:hugetlb,memory:/jobs/7\n0::/\n");
-    put(*state, "sys/fs/cgroup/memory/jobs/7/memory.limit_in_bytes", "9223372036854771712\n");
-    put(*state, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    root_put(*state, "proc/self/cgroup", "9:name=systemd:/\n4:hugetlb,memory:/jobs/7\n0::/\n");
+    root_put(*state, "sys/fs/cgroup/memory/jobs/7/memory.limit_in_bytes", "9223372036854771712\n");
+    root_put(*state, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
     assert_int_equal(read_memory(*state).usable_bytes, 16 * gib);
-    put(*state, "sys/fs/cgroup/memory/jobs/memory.limit_in_bytes", "5368709120\n");
+    root_put(*state, "sys/fs/cgroup/memory/jobs/memory.limit_in_bytes", "5368709120\n");
     assert_int_equal(read_memory(*state).usable_bytes, 5 * gib);
 }
 
@@ -115,29 +84,31 @@ static void test_host_memory__version_1_and_its_unlimited(void **state)
 static void test_host_memory__what_a_group_uses_is_not_available(void **state)
 {
     put_meminfo(*state);
-    put(*state, "proc/self/cgroup", "0::/a/b\n");
-    put(*state, "sys/fs/cgroup/a/b/memory.max", "4294967296\n");
+    root_put(*state, "proc/self/cgroup", "0::/a/b\n");
+    root_put(*state, "sys/fs/cgroup/a/b/memory.max", "4294967296\n");
     assert_int_equal(read_memory(*state).available_bytes, 4 * gib);
-    put(*state, "sys/fs/cgroup/a/b/memory.current", "3221225472\n");
+    root_put(*state, "sys/fs/cgroup/a/b/memory.current", "3221225472\n");
     assert_int_equal(read_memory(*state).available_bytes, gib);
-    put(*state, "sys/fs/cgroup/a/b/memory.stat",
-        "anon 2147483648\nfile 1073741824\ninactive_file_x 7\ninactive_file 1073741824\nslab 1\n");
+    root_put(*state, "sys/fs/cgroup/a/b/memory.stat",
+             "anon 2147483648\nfile 1073741824\ninactive_file_x 7\ninactive_file 1073741824\nslab 1\n");
     assert_int_equal(read_memory(*state).available_bytes, 2 * gib);
-    put(*state, "sys/fs/cgroup/a/memory.max", "8589934592\n");
-    put(*state, "sys/fs/cgroup/a/memory.current", "8053063680\n");
+    root_put(*state, "sys/fs/cgroup/a/memory.max", "8589934592\n");
+    root_put(*state, "sys/fs/cgroup/a/memory.current", "8053063680\n");
     assert_int_equal(read_memory(*state).available_bytes, gib / 2);
     assert_int_equal(read_memory(*state).usable_bytes, 4 * gib);
-    put(*state, "sys/fs/cgroup/a/memory.current", "9663676416\n"); /* above its limit, which was lowered */
+    root_put(*state, "sys/fs/cgroup/a/memory.current",
+             "9663676416\n"); /* above its limit, which was lowered */
     assert_int_equal(read_memory(*state).available_bytes, 0);
 }
 
 static void test_host_memory__version_1_counts_the_groups_below(void **state)
 {
     put_meminfo(*state);
-    put(*state, "proc/self/cgroup", "4:memory:/jobs\n");
-    put(*state, "sys/fs/cgroup/memory/jobs/memory.limit_in_bytes", "4294967296\n");
-    put(*state, "sys/fs/cgroup/memory/jobs/memory.usage_in_bytes", "3221225472\n");
-    put(*state, "sys/fs/cgroup/memory/jobs/memory.stat", "inactive_file 5\ntotal_inactive_file 1073741824\n");
+    root_put(*state, "proc/self/cgroup", "4:memory:/jobs\n");
+    root_put(*state, "sys/fs/cgroup/memory/jobs/memory.limit_in_bytes", "4294967296\n");
+    root_put(*state, "sys/fs/cgroup/memory/jobs/memory.usage_in_bytes", "3221225472\n");
+    root_put(*state, "sys/fs/cgroup/memory/jobs/memory.stat",
+             "inactive_file 5\ntotal_inactive_file 1073741824\n");
     assert_int_equal(read_memory(*state).available_bytes, 2 * gib);
 }
 
@@ -145,35 +116,35 @@ static void test_host_memory__version_1_counts_the_groups_below(void **state)
 static void test_host_memory__available_is_at_most_usable(void **state)
 {
     put_meminfo(*state);
-    put(*state, "proc/self/cgroup", "0::/\n");
-    put(*state, "sys/fs/cgroup/memory.max", "4294967296\n");
-    put(*state, "sys/fs/cgroup/memory.current", "1000\n");
-    put(*state, "sys/fs/cgroup/memory.stat", "inactive_file 99999999999\n");
+    root_put(*state, "proc/self/cgroup", "0::/\n");
+    root_put(*state, "sys/fs/cgroup/memory.max", "4294967296\n");
+    root_put(*state, "sys/fs/cgroup/memory.current", "1000\n");
+    root_put(*state, "sys/fs/cgroup/memory.stat", "inactive_file 99999999999\n");
     assert_int_equal(read_memory(*state).available_bytes, 4 * gib);
 }
 
 static void test_host_memory__both_versions_at_once(void **state)
 {
     put_meminfo(*state);
-    put(*state, "proc/self/cgroup", "4:memory:/a\n0::/b\n");
-    put(*state, "sys/fs/cgroup/memory/a/memory.limit_in_bytes", "7516192768\n");
-    put(*state, "sys/fs/cgroup/unified/b/memory.max", "6442450944\n");
+    root_put(*state, "proc/self/cgroup", "4:memory:/a\n0::/b\n");
+    root_put(*state, "sys/fs/cgroup/memory/a/memory.limit_in_bytes", "7516192768\n");
+    root_put(*state, "sys/fs/cgroup/unified/b/memory.max", "6442450944\n");
     assert_int_equal(read_memory(*state).usable_bytes, 6 * gib);
 }
 
 static void test_host_memory__other_controllers_do_not_count(void **state)
 {
     put_meminfo(*state);
-    put(*state, "proc/self/cgroup", "nonsense\n:\n3:cpuset,xmemory:/a\n2:memoryx:/a\n");
-    put(*state, "sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1000\n");
+    root_put(*state, "proc/self/cgroup", "nonsense\n:\n3:cpuset,xmemory:/a\n2:memoryx:/a\n");
+    root_put(*state, "sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1000\n");
     assert_int_equal(read_memory(*state).limit_bytes, UINT64_MAX);
 }
 
 static void test_host_memory__damaged_limits_do_not_count(void **state)
 {
     put_meminfo(*state);
-    put(*state, "proc/self/cgroup", "0::/a\n");
-    put(*state, "sys/fs/cgroup/a/memory.max", "\n");
+    root_put(*state, "proc/self/cgroup", "0::/a\n");
+    root_put(*state, "sys/fs/cgroup/a/memory.max", "\n");
     assert_int_equal(read_memory(*state).limit_bytes, UINT64_MAX);
 }
 
@@ -182,7 +153,7 @@ static void test_host_memory__no_total_is_an_error(void **state)
     struct ah_error err = {0};
     struct ah_host_memory memory;
     CHECK_FAILS(ah_host_memory_read(&memory, *state, &err), err, AH_E_IO, "/proc/meminfo'");
-    put(*state, "proc/meminfo", "MemFree: 1 kB\n");
+    root_put(*state, "proc/meminfo", "MemFree: 1 kB\n");
     CHECK_FAILS(ah_host_memory_read(&memory, *state, &err), err, AH_E_IO, "MemTotal");
 }
 
@@ -196,7 +167,7 @@ static void test_host_memory__this_machine(void **state)
     assert_true(memory.available_bytes <= memory.total_bytes && memory.usable_bytes <= memory.total_bytes);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, root_make, root_remove)
 
 int main(void)
 {

@@ -3,14 +3,12 @@
 
 #include "base/threads.h"
 #include "tests/support/check.h"
+#include "tests/support/root.h"
 
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static struct ah_topology synthetic(const char *description)
 {
@@ -103,33 +101,15 @@ static void test_topology__refuses_nonsense(void **state)
                 AH_E_IO, "/nowhere/proc/meminfo");
 }
 
-static void put(const char *folder, const char *name, const char *text)
-{
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
-
 /* A container with the time of 2 processors and a half, on a machine of 8. */
 static void test_topology__a_quota_of_processor_time(void **state)
 {
-    (void)state;
     struct ah_error err = {0};
     struct ah_topology topology;
-    char root[] = "/tmp/autohete-topology-XXXXXX", command[160];
-    assert_non_null(mkdtemp(root));
-    snprintf(command, sizeof command, "mkdir -p %s/proc/self %s/sys/fs/cgroup", root, root);
-    assert_int_equal(system(command), 0);
-    put(root, "proc/self/cgroup", "0::/\n");
-    put(root, "sys/fs/cgroup/cpu.max", "250000 100000\n");
-    struct ah_topology_options options = {.synthetic = "core:4 pu:2", .root = root};
-    int rc = ah_topology_init(&topology, &options, &err);
-    snprintf(command, sizeof command, "rm -r %s", root);
-    assert_int_equal(system(command), 0);
-    CHECK_OK(rc, err);
+    root_put(*state, "proc/self/cgroup", "0::/\n");
+    root_put(*state, "sys/fs/cgroup/cpu.max", "250000 100000\n");
+    struct ah_topology_options options = {.synthetic = "core:4 pu:2", .root = *state};
+    CHECK_OK(ah_topology_init(&topology, &options, &err), err);
     assert_int_equal(topology.threads, 8);
     assert_int_equal(topology.busy_threads, 3);
     assert_string_equal(topology.note, "a control group allows the work of 2.5 of the 8 processors");
@@ -191,24 +171,10 @@ static void test_topology__only_the_affinity_mask(void **state)
 /* A kernel that says something quite different from hwloc is believed, and a note says so. */
 static void test_topology__a_note_where_memory_differs(void **state)
 {
-    (void)state;
     struct ah_error err = {0};
     struct ah_topology topology;
-    char root[] = "/tmp/autohete-topology-XXXXXX", path[128];
-    assert_non_null(mkdtemp(root));
-    snprintf(path, sizeof path, "%s/proc", root);
-    mkdir(path, 0777);
-    snprintf(path, sizeof path, "%s/proc/meminfo", root);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs("MemTotal: 1099511627776 kB\n", file); /* 1 PiB */
-    fclose(file);
-    int rc = ah_topology_init(&topology, &(struct ah_topology_options){.root = root}, &err);
-    unlink(path);
-    snprintf(path, sizeof path, "%s/proc", root);
-    rmdir(path);
-    rmdir(root);
-    CHECK_OK(rc, err);
+    root_put(*state, "proc/meminfo", "MemTotal: 1099511627776 kB\n"); /* 1 PiB */
+    CHECK_OK(ah_topology_init(&topology, &(struct ah_topology_options){.root = *state}, &err), err);
     assert_int_equal(topology.memory_bytes, 1ULL << 50);
     check_text_has(topology.note, "1024.0 TiB");
     ah_topology_release(&topology);
@@ -223,10 +189,10 @@ int main(void)
         cmocka_unit_test(test_topology__without_cores),
         cmocka_unit_test(test_topology__four_siblings_and_memory),
         cmocka_unit_test(test_topology__refuses_nonsense),
-        cmocka_unit_test(test_topology__a_quota_of_processor_time),
+        cmocka_unit_test_setup_teardown(test_topology__a_quota_of_processor_time, root_make, root_remove),
         cmocka_unit_test(test_topology__this_machine),
         cmocka_unit_test(test_topology__only_the_affinity_mask),
-        cmocka_unit_test(test_topology__a_note_where_memory_differs),
+        cmocka_unit_test_setup_teardown(test_topology__a_note_where_memory_differs, root_make, root_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A machine as its files: a folder that stands for /, with the files of /proc and /sys that a test writes.
+ *
+ *     cmocka_unit_test_setup_teardown(test_x, root_make, root_remove)     // *state is the folder's path
+ *     root_put(*state, "proc/self/cgroup", "0::/\n");
+ */
+#ifndef AH_TESTS_SUPPORT_ROOT_H
+#define AH_TESTS_SUPPORT_ROOT_H
+
+/* Set-up and tear-down of cmocka: an empty folder of its own, and its removal with everything in it. */
+int root_make(void **state);
+int root_remove(void **state);
+
+/* Writes `text` to `path` below `root`; folders on the way are made. */
+void root_put(const char *root, const char *path, const char *text);
+
+#endif

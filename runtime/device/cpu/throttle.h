@@ -4,7 +4,7 @@
  *
  * A running deadline instead of pauses: each piece of work moves the deadline by its cost, and the lane
  * sleeps until then. A sleep that ends late is made up by the next piece, also across ops that follow each
- * other closely, so the rate holds over any number of them. A lane that came later than THROTTLE_SLACK after
+ * other closely, so the rate holds over any number of them. A lane that came later than 200 us after
  * its deadline was idle or is slower than the rate; no credit is given for that time.
  *
  *     ah_throttle_begin(&throttle, ah_threads_now_ns());

@@ -7,9 +7,8 @@
 #include "tests/support/check.h"
 #include "tests/support/root.h"
 
-#include <unistd.h>
-
 #include <string.h>
+#include <unistd.h>
 
 static const uint64_t gib = 1ULL << 30;
 

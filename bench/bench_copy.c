@@ -184,7 +184,7 @@ static void open_device(struct bench *bench, double throttle_bytes_per_s)
 static struct ah_op copy(uint32_t to, uint64_t to_offset, uint32_t from, uint64_t from_offset)
 {
     return (struct ah_op){.kind = AH_OP_COPY,
-                          .arg = {{to, AH_FP32, to_offset}, {from, AH_FP32, from_offset}},
+                          .arg = {{to, AH_FP32, to_offset, 0}, {from, AH_FP32, from_offset, 0}},
                           .u.copy = {COPY_BYTES}};
 }
 
@@ -211,7 +211,7 @@ int main(int argc, char **argv)
         fail("--rounds from 1 to 100");
     bench.product = (struct ah_op){.kind = AH_OP_MATMUL, .u.matmul = {.m = 1024, .n = 2304, .k = 768}};
     for (uint64_t i = 0; i < 3; i++)
-        bench.product.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, dtype, i * 16 * MIB};
+        bench.product.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, dtype, i * 16 * MIB, 0};
     bench.copies[0] = copy(AH_ARENA_DEVICE, 64 * MIB, AH_ARENA_PINNED, 0);
     bench.copies[1] = copy(AH_ARENA_PINNED, 2 * COPY_BYTES, AH_ARENA_DEVICE, 96 * MIB);
     open_device(&bench, throttle);

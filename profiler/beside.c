@@ -51,7 +51,7 @@ struct stand {
 
 static struct ah_ref take(struct stand *stand, enum ah_arena_kind arena, uint64_t bytes)
 {
-    struct ah_ref ref = {(uint32_t)arena, AH_BF16, stand->arena_bytes[arena]};
+    struct ah_ref ref = {(uint32_t)arena, AH_BF16, stand->arena_bytes[arena], 0};
     stand->arena_bytes[arena] += (bytes + 4095) / 4096 * 4096;
     return ref;
 }

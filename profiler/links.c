@@ -37,8 +37,8 @@ static size_t copy_ops(enum ah_direction direction, uint64_t bytes, uint64_t reg
     uint64_t apart = region / OPS_MAX / SMALLEST * SMALLEST;
     uint64_t stride = apart > bytes ? apart : bytes;
     for (uint64_t offset = 0; n < OPS_MAX && offset + bytes <= region; offset += stride) {
-        struct ah_ref device = {AH_ARENA_DEVICE, AH_BF16, offset};
-        struct ah_ref host = {AH_ARENA_PINNED, AH_BF16, offset};
+        struct ah_ref device = {AH_ARENA_DEVICE, AH_BF16, offset, 0};
+        struct ah_ref host = {AH_ARENA_PINNED, AH_BF16, offset, 0};
         ret_ops[n++] = (struct ah_op){
             .kind = AH_OP_COPY,
             .arg = {direction == AH_H2D ? device : host, direction == AH_H2D ? host : device},
@@ -136,7 +136,7 @@ int ah_links_measure(struct ah_measure *measure, struct ah_error *err)
 {
     uint64_t region = ah_measure_fit(measure, 2 * measure->limits->link_bytes);
     const uint64_t arenas[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = region, [AH_ARENA_PINNED] = region};
-    const struct ah_ref stage = {AH_ARENA_PINNED, AH_BF16, 0};
+    const struct ah_ref stage = {AH_ARENA_PINNED, AH_BF16, 0, 0};
     struct ah_machine *machine = measure->machine;
     struct ah_device *device = NULL;
     machine->links = ah_arena_array(&measure->document->arena, 2, sizeof *machine->links);
@@ -146,7 +146,7 @@ int ah_links_measure(struct ah_measure *measure, struct ah_error *err)
     int rc =
         ah_measure_open(measure, arenas, measure->compute_threads, measure->host_threads, true, &device, err);
     for (uint32_t arena = AH_ARENA_DEVICE; arena <= AH_ARENA_PINNED && rc == AH_OK; arena++)
-        rc = ah_lanes_fill(device, (struct ah_ref){arena, AH_BF16, 0}, region, stage, err);
+        rc = ah_lanes_fill(device, (struct ah_ref){arena, AH_BF16, 0, 0}, region, stage, err);
     for (int direction = 0; direction < 2 && rc == AH_OK; direction++)
         rc = measure_direction(measure, device, (enum ah_direction)direction, region, err);
     ah_device_close(device);

@@ -55,7 +55,7 @@ static struct ah_op product_op(const struct ah_machine_matmul *what, uint64_t pl
 {
     struct ah_op op = {.kind = AH_OP_MATMUL};
     for (uint32_t i = 0; i < 3; i++)
-        op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, (uint32_t)what->dtype, i * place};
+        op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, (uint32_t)what->dtype, i * place, 0};
     op.u.matmul =
         (struct ah_op_matmul){.form = (uint32_t)what->form, .m = what->m, .n = what->n, .k = what->k};
     return op;
@@ -63,8 +63,8 @@ static struct ah_op product_op(const struct ah_machine_matmul *what, uint64_t pl
 
 static int fill_operands(struct ah_device *device, uint64_t bytes, struct ah_error *err)
 {
-    const struct ah_ref stage = {AH_ARENA_PINNED, AH_BF16, 0};
-    return ah_lanes_fill(device, (struct ah_ref){AH_ARENA_DEVICE, AH_BF16, 0}, bytes, stage, err);
+    const struct ah_ref stage = {AH_ARENA_PINNED, AH_BF16, 0, 0};
+    return ah_lanes_fill(device, (struct ah_ref){AH_ARENA_DEVICE, AH_BF16, 0, 0}, bytes, stage, err);
 }
 
 static int open_devices(const struct ah_measure *measure, const unsigned *counts, size_t n, uint64_t bytes,

@@ -24,7 +24,7 @@ const struct ah_optimizer_types ah_optimizer_kinds[AH_OPTIMIZER_KINDS] = {
 static struct ah_ref take(struct ah_optimizer_layout *layout, enum ah_arena_kind arena, enum ah_dtype dtype,
                           uint64_t bytes)
 {
-    struct ah_ref ref = {(uint32_t)arena, (uint32_t)dtype, layout->arena_bytes[arena]};
+    struct ah_ref ref = {(uint32_t)arena, (uint32_t)dtype, layout->arena_bytes[arena], 0};
     layout->arena_bytes[arena] += (bytes + PAGE - 1) / PAGE * PAGE + SKEW;
     return ref;
 }
@@ -126,7 +126,7 @@ int ah_optimizer_fill(struct ah_device *device, const struct ah_optimizer_layout
 static struct ah_ref at(struct ah_ref array, enum ah_dtype dtype, uint64_t element)
 {
     uint64_t offset = array.offset_bytes + element * ah_dtype_bytes(dtype);
-    return (struct ah_ref){array.arena, (uint32_t)dtype, offset};
+    return (struct ah_ref){array.arena, (uint32_t)dtype, offset, 0};
 }
 
 static struct ah_op step_op(const struct ah_optimizer_layout *layout, const struct ah_optimizer_types *types,

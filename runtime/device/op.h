@@ -7,41 +7,45 @@
  * in programs, printed, checked. Every device runs the same ops; ah_op_check() is the one place that knows
  * how many bytes each operand covers, so that no device can be asked to touch memory outside its arenas.
  *
- * Matrices are row-major and dense. `rows` are tokens. Sizes are elements unless the name says bytes, and at
- * least 1. Operands need the alignment of their element; 64 bytes are faster. An output overlaps no other
- * operand, except that it may be the very same place as an input of its dtype where the list below says so;
- * the parts of a packed matrix (q, k, v with a row stride) lie between each other and do not overlap. Rules of
- * arithmetic: docs/numerics.md.
+ * Matrices are row-major. `rows` are tokens. Sizes are elements unless the name says bytes, and at least 1.
+ * Operands need the alignment of their element; 64 bytes are faster. An output overlaps no other operand,
+ * except that it may be the very same place as an input of its dtype, with the same row stride, where the list
+ * below says so. Rules of arithmetic: docs/numerics.md.
+ *
+ * ROW STRIDE. An operand marked * below is a matrix whose rows may lie `row_stride` elements apart: a part of
+ * a wider one (q, k or v of packed projections, gate or up of a packed MLP, a tile of the vocabulary's
+ * logits). 0: dense. Others are dense. Parts of one wide matrix lie between each other's rows and do not
+ * overlap; what matters is the rows, not the gaps.
  *
  * Operand roles, per kind, in the order of arg[] ("?": may be absent, arena AH_ARENA_NONE):
  *
  *   copy                dst, src                         bytes, whatever they are
- *   fill                dst
- *   cast                dst, src                         round to nearest even
- *   add                 dst, a, b                        dst may be a or b
- *   accumulate          dst (fp32), src                  dst += src, in fp32
- *   matmul              c, a, b, bias?, aux?             c = alpha (a op b) (+ bias) (+ c when accumulating);
+ *   fill                dst*
+ *   cast                dst*, src*                       round to nearest even
+ *   add                 dst*, a*, b*                     dst may be a or b
+ *   accumulate          dst* (fp32), src*                dst += src, in fp32
+ *   matmul              c*, a*, b*, bias?, aux*?         c = alpha (a op b) (+ bias) (+ c when accumulating);
  *                                                        gelu: c = gelu_tanh(x), x = alpha (a op b) + bias; x
  *                                                        goes to aux, for backward, where aux is given
- *   column_sum          dst, src                         sums over rows: a bias gradient
- *   norm                y, x, gain, bias?, stats         stats: fp32 mean (layer only), 1/deviation of each row;
- *                                                        bias: layer only
- *   norm_backward       dx?, dgain?, dbias?, dy, x, gain, stats, scratch?
+ *   column_sum          dst, src*                        sums over rows: a bias gradient
+ *   norm                y*, x*, gain, bias?, stats       stats: fp32 mean (layer only), 1/deviation of each head
+ *                                                        of each row; bias: layer only
+ *   norm_backward       dx*?, dgain?, dbias?, dy*, x*, gain, stats, scratch?
  *                                                        at least one output; scratch with dgain or dbias, else
  *                                                        absent
- *   rope                x, table, positions?             in place; table: fp32 (cos, sin) pairs of each position;
+ *   rope                x*, table, positions?            in place; table: fp32 (cos, sin) pairs of each position;
  *                                                        `inverse` for backward
- *   attention           out, lse, q, k, v, docs?         lse: fp32 (batch, heads, seq); docs: u32 of each token,
+ *   attention           out*, lse, q*, k*, v*, docs?    lse: fp32 (batch, heads, seq); docs: u32 of each token,
  *                                                        where its document starts; absent: at 0
- *   attention_backward  dq, dk, dv, dout, q, k, v, out, lse, docs?, scratch
- *   activation          y, x, up?                        gelu(x), or silu(x) * up
- *   activation_backward dx, dup?, dy, x, up?             dx may be dy, and neither x nor up
+ *   attention_backward  dq*, dk*, dv*, dout*, q*, k*, v*, out*, lse, docs?, scratch
+ *   activation          y*, x*, up*?                     gelu(x), or silu(x) * up
+ *   activation_backward dx*, dup*?, dy*, x*, up*?        dx may be dy, and neither x nor up
  *   embed               y, table, positions_table?, tokens, positions?
  *   embed_backward      dtable?, dpositions_table?, dy, tokens?, positions?, scratch?
  *                                                        adds to the tables, at least one; tokens and scratch
  *                                                        with dtable, else absent
  *   gather              dst, table, tokens               rows of a host table
- *   cross_entropy       loss, logits, targets, mask?, scale
+ *   cross_entropy       loss, logits*, targets, mask?, scale
  *                                                        loss: fp32 of each row, 0 where masked; logits become
  *                                                        their gradient times scale: one fp32, 1 / unmasked tokens
  *                                                        of the batch, in an arena so that orders can be replayed
@@ -59,7 +63,7 @@
  * the data has checked every index once, before it reaches an arena. An extent therefore covers whole tables.
  *
  * An output that a frozen tensor does not need is absent where "?" says so. attention_backward always writes
- * all three: they come from one pass over the same scores, in one packed matrix.
+ * all three: they come from one pass over the same scores.
  */
 #ifndef AH_RUNTIME_DEVICE_OP_H
 #define AH_RUNTIME_DEVICE_OP_H
@@ -83,6 +87,7 @@ struct ah_ref {
     uint32_t arena; /* enum ah_arena_kind */
     uint32_t dtype; /* enum ah_dtype, where the operand's type is free */
     uint64_t offset_bytes;
+    uint64_t row_stride; /* elements between the starts of rows; 0: dense */
 };
 
 /* clang-format off */
@@ -106,10 +111,10 @@ enum ah_op_kind {
 
 enum { AH_OP_ARGS = 11 };
 
-/* Rows whose partial gradients share a row of norm_backward's scratch: fp32, (ceil(rows / 64), width), twice
- * that for layer norms. The other scratches: attention_backward fp32 (batch, heads, seq); embed_backward u32
+/* Heads of rows whose partial gradients share a row of norm_backward's scratch: fp32,
+ * (ceil(rows * heads / 64), width), twice that for layer norms. The other scratches: attention_backward fp32 (batch, heads, seq); embed_backward u32
  * (2, rows). */
-enum { AH_OP_NORM_ROWS = 64 };
+enum { AH_OP_NORM_GROUP = 64 };
 
 enum ah_epilogue { AH_EPILOGUE_NONE, AH_EPILOGUE_BIAS, AH_EPILOGUE_BIAS_GELU };
 enum ah_norm_kind { AH_NORM_RMS, AH_NORM_LAYER };
@@ -119,9 +124,10 @@ struct ah_op_bytes {
     uint64_t bytes;
 };
 
-struct ah_op_count {
-    uint64_t count;
-    float value; /* fill only */
+struct ah_op_elements {
+    uint64_t count; /* of a row */
+    float value;    /* fill only */
+    uint64_t rows;  /* 0 means 1 */
 };
 
 /* nn: a (m,k) b (k,n); nt: a (m,k) b (n,k); tn: a (k,m) b (k,n); c (m,n). Products accumulate in fp32. c,
@@ -137,7 +143,15 @@ struct ah_op_matmul {
 struct ah_op_rows {
     uint64_t rows;
     uint64_t width;
-    uint32_t kind; /* enum ah_norm_kind or ah_activation_kind */
+    uint32_t kind; /* enum ah_activation_kind; 0 for column_sum */
+};
+
+/* A row is `heads` vectors of `width`, each normalised by itself, with the same gain: q/k norms. */
+struct ah_op_norm {
+    uint64_t rows;
+    uint64_t width; /* of gain and bias */
+    uint32_t heads; /* 0 means 1 */
+    uint32_t kind;  /* enum ah_norm_kind */
     float epsilon;
 };
 
@@ -147,8 +161,7 @@ struct ah_op_attention {
     uint32_t heads;
     uint32_t kv_heads;
     uint32_t head_dim;
-    uint32_t window;     /* 0: none */
-    uint32_t row_stride; /* elements between tokens of q, k, v (packed qkv) */
+    uint32_t window; /* 0: none */
     float scale;
 };
 
@@ -156,7 +169,6 @@ struct ah_op_rope {
     uint64_t rows;
     uint32_t heads;
     uint32_t head_dim;
-    uint32_t row_stride;
     uint32_t table_rows; /* positions in the table of (cos, sin) */
     uint32_t seq;        /* without positions, <= table_rows; else 0 */
     bool inverse;
@@ -226,10 +238,11 @@ struct ah_op {
     struct ah_ref arg[AH_OP_ARGS];
     union {
         struct ah_op_bytes copy;
-        struct ah_op_count elements; /* fill, cast, add, accumulate */
-        struct ah_op_sum sum;        /* sum, sum_squares */
+        struct ah_op_elements elements; /* fill, cast, add, accumulate */
+        struct ah_op_sum sum;           /* sum, sum_squares */
         struct ah_op_matmul matmul;
-        struct ah_op_rows rows; /* column_sum, norm, activation and their backward */
+        struct ah_op_rows rows; /* column_sum, activation, activation_backward */
+        struct ah_op_norm norm; /* norm, norm_backward */
         struct ah_op_rope rope;
         struct ah_op_attention attention;
         struct ah_op_embed embed; /* embed, embed_backward, gather */
@@ -242,12 +255,14 @@ struct ah_op {
 
 enum ah_role { AH_ROLE_NONE, AH_ROLE_IN, AH_ROLE_OUT, AH_ROLE_INOUT };
 
-/* One operand as the op uses it: `rows` pieces of `row_bytes`, `stride_bytes` apart (dense: one row). */
+/* One operand as the op uses it: `rows` pieces of `row_bytes`, `stride_bytes` apart. What may have no row stride
+ * is one row. */
 struct ah_operand {
     const char *name;   /* "src", "bias" */
     enum ah_role role;  /* AH_ROLE_NONE: absent */
     uint32_t may_equal; /* of an output: bits of the inputs at whose place it may be, in their dtype */
     uint64_t bytes;     /* from its first byte to its last */
+    uint64_t rows;
     uint64_t row_bytes;
     uint64_t stride_bytes;
     uint64_t moved_bytes; /* touched in one pass: no gaps between rows, of a table the rows that are picked */
@@ -257,7 +272,8 @@ struct ah_operand {
 const char *ah_op_name(enum ah_op_kind kind);
 
 /* The extent and role of every operand. AH_E_USAGE for an unknown kind, sizes that overflow or make no sense,
- * a missing or superfluous operand, or a dtype the kind does not take; the sentence names op and operand. */
+ * a missing or superfluous operand, a dtype or a row stride that it cannot have; the sentence names op and
+ * operand. */
 int ah_op_operands(const struct ah_op *op, struct ah_operand ret_operands[AH_OP_ARGS], struct ah_error *err);
 
 /* Bytes between memory and processor if the op reads every input and writes every output once. 0 for a call,

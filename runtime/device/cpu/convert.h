@@ -50,13 +50,13 @@ void ah_convert_scale(enum ah_isa isa, float *data, float factor, uint64_t begin
 /* dst = value in dst's type. */
 void ah_convert_fill(struct ah_convert_out dst, float value, uint64_t begin, uint64_t end);
 
-/* dst[c] = sum over rows of src[r * width + c] for columns c in [begin, end). Rows are added one after
+/* dst[c] = sum over rows of src[r * stride + c] for columns c in [begin, end). Rows are added one after
  * another in groups of AH_CONVERT_COLUMN_GROUP, starting from +0, and group sums one after another, all in
  * fp32. dst must not overlap src. */
 struct ah_convert_matrix {
-    struct ah_convert_in src; /* (rows, width) */
+    struct ah_convert_in src;
     uint64_t rows;
-    uint64_t width;
+    uint64_t stride; /* elements between rows */
 };
 void ah_convert_column_sum(enum ah_isa isa, struct ah_convert_out dst, const struct ah_convert_matrix *matrix,
                            uint64_t begin, uint64_t end);

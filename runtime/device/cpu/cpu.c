@@ -263,6 +263,10 @@ static int check_matmul(const struct ah_op *op, struct ah_error *err)
     if (op->u.matmul.epilogue == AH_EPILOGUE_BIAS_GELU)
         return ah_error_set(err, AH_E_UNSUPPORTED,
                             "device 'cpu' cannot do op 'matmul' with gelu fused; use matmul and activation");
+    for (size_t i = 0; i < AH_OP_ARGS; i++)
+        if (op->arg[i].arena != AH_ARENA_NONE && op->arg[i].row_stride)
+            return ah_error_set(err, AH_E_UNSUPPORTED,
+                                "device 'cpu' cannot do op 'matmul' with a row stride of operand %zu", i);
     if (op->u.matmul.alpha != 0 && op->u.matmul.alpha != 1)
         return ah_error_set(err, AH_E_UNSUPPORTED,
                             "device 'cpu' cannot do op 'matmul' with alpha %g, only with 1",

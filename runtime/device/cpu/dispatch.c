@@ -38,6 +38,7 @@ static struct ah_convert_in in(const struct ah_cpu_task *task, size_t arg)
 }
 
 typedef void work_fn(const struct ah_cpu_task *task, uint64_t begin, uint64_t end);
+typedef void row_fn(const struct ah_cpu_task *task, uint64_t row, uint64_t begin, uint64_t end);
 
 /* Splits [0, count) into pieces; `work` does one. */
 struct split {
@@ -70,29 +71,72 @@ static void work_copy(const struct ah_cpu_task *task, uint64_t begin, uint64_t e
     ah_convert_copy(task->device->isa, dst + begin, src + begin, end - begin);
 }
 
-static void work_fill(const struct ah_cpu_task *task, uint64_t begin, uint64_t end)
+/* Bytes from the first row of an operand of elementwise ops to row `row`. */
+static uint64_t row_at(const struct ah_cpu_task *task, size_t arg, uint64_t row)
 {
-    ah_convert_fill(out(task, 0), task->op.u.elements.value, begin, end);
+    const struct ah_ref *ref = &task->op.arg[arg];
+    uint64_t stride = ref->row_stride ? ref->row_stride : task->op.u.elements.count;
+    return row * stride * ah_dtype_bytes((enum ah_dtype)ref->dtype);
 }
 
-static void work_cast(const struct ah_cpu_task *task, uint64_t begin, uint64_t end)
+static struct ah_convert_out out_row(const struct ah_cpu_task *task, size_t arg, uint64_t row)
 {
-    ah_convert_cast(task->device->isa, out(task, 0), in(task, 1), begin, end);
+    struct ah_convert_out first = out(task, arg);
+    return (struct ah_convert_out){(unsigned char *)first.data + row_at(task, arg, row), first.dtype};
 }
 
-static void work_add(const struct ah_cpu_task *task, uint64_t begin, uint64_t end)
+static struct ah_convert_in in_row(const struct ah_cpu_task *task, size_t arg, uint64_t row)
 {
-    ah_convert_add(task->device->isa, out(task, 0), in(task, 1), in(task, 2), begin, end);
+    struct ah_convert_in first = in(task, arg);
+    return (struct ah_convert_in){(const unsigned char *)first.data + row_at(task, arg, row), first.dtype};
 }
 
-static void work_accumulate(const struct ah_cpu_task *task, uint64_t begin, uint64_t end)
+static void row_fill(const struct ah_cpu_task *task, uint64_t row, uint64_t begin, uint64_t end)
 {
-    ah_convert_add(task->device->isa, out(task, 0), in(task, 0), in(task, 1), begin, end);
+    ah_convert_fill(out_row(task, 0, row), task->op.u.elements.value, begin, end);
+}
+
+static void row_cast(const struct ah_cpu_task *task, uint64_t row, uint64_t begin, uint64_t end)
+{
+    ah_convert_cast(task->device->isa, out_row(task, 0, row), in_row(task, 1, row), begin, end);
+}
+
+static void row_add(const struct ah_cpu_task *task, uint64_t row, uint64_t begin, uint64_t end)
+{
+    ah_convert_add(task->device->isa, out_row(task, 0, row), in_row(task, 1, row), in_row(task, 2, row),
+                   begin, end);
+}
+
+static void row_accumulate(const struct ah_cpu_task *task, uint64_t row, uint64_t begin, uint64_t end)
+{
+    ah_convert_add(task->device->isa, out_row(task, 0, row), in_row(task, 0, row), in_row(task, 1, row),
+                   begin, end);
+}
+
+static row_fn *const row_of_kind[AH_OP_KINDS] = {
+    [AH_OP_FILL] = row_fill,
+    [AH_OP_CAST] = row_cast,
+    [AH_OP_ADD] = row_add,
+    [AH_OP_ACCUMULATE] = row_accumulate,
+};
+
+/* Elements [begin, end) of all rows, one row after another. */
+static void work_elements(const struct ah_cpu_task *task, uint64_t begin, uint64_t end)
+{
+    const uint64_t count = task->op.u.elements.count;
+    while (begin < end) {
+        uint64_t row = begin / count, first = begin - row * count;
+        uint64_t n = end - begin < count - first ? end - begin : count - first;
+        row_of_kind[task->op.kind](task, row, first, first + n);
+        begin += n;
+    }
 }
 
 static void work_column_sum(const struct ah_cpu_task *task, uint64_t begin, uint64_t end)
 {
-    struct ah_convert_matrix matrix = {in(task, 1), task->op.u.rows.rows, task->op.u.rows.width};
+    const struct ah_op_rows *rows = &task->op.u.rows;
+    uint64_t stride = task->op.arg[1].row_stride ? task->op.arg[1].row_stride : rows->width;
+    struct ah_convert_matrix matrix = {in(task, 1), rows->rows, stride};
     ah_convert_column_sum(task->device->isa, out(task, 0), &matrix, begin, end);
 }
 
@@ -117,7 +161,7 @@ static void work_adamw(const struct ah_cpu_task *task, uint64_t begin, uint64_t 
 
 static uint64_t count_elements(const struct ah_op *op)
 {
-    return op->u.elements.count;
+    return op->u.elements.count * (op->u.elements.rows ? op->u.elements.rows : 1);
 }
 
 static uint64_t count_columns(const struct ah_op *op)
@@ -136,10 +180,10 @@ static const struct {
     uint64_t (*count)(const struct ah_op *op);
     uint64_t piece;
 } splits[AH_OP_KINDS] = {
-    [AH_OP_FILL] = {work_fill, count_elements, PIECE_ELEMENTS},
-    [AH_OP_CAST] = {work_cast, count_elements, PIECE_ELEMENTS},
-    [AH_OP_ADD] = {work_add, count_elements, PIECE_ELEMENTS},
-    [AH_OP_ACCUMULATE] = {work_accumulate, count_elements, PIECE_ELEMENTS},
+    [AH_OP_FILL] = {work_elements, count_elements, PIECE_ELEMENTS},
+    [AH_OP_CAST] = {work_elements, count_elements, PIECE_ELEMENTS},
+    [AH_OP_ADD] = {work_elements, count_elements, PIECE_ELEMENTS},
+    [AH_OP_ACCUMULATE] = {work_elements, count_elements, PIECE_ELEMENTS},
     [AH_OP_COLUMN_SUM] = {work_column_sum, count_columns, PIECE_COLUMNS},
     [AH_OP_ADAMW] = {work_adamw, count_params, PIECE_ELEMENTS},
 };

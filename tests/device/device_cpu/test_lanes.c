@@ -37,13 +37,13 @@ static uint64_t submit(struct ah_device *device, uint32_t lane, const struct ah_
 static struct ah_op copy(uint32_t to, uint32_t from, uint64_t offset, uint64_t bytes)
 {
     return (struct ah_op){
-        .kind = AH_OP_COPY, .arg = {{to, AH_FP32, offset}, {from, AH_FP32, offset}}, .u.copy = {bytes}};
+        .kind = AH_OP_COPY, .arg = {{to, AH_FP32, offset, 0}, {from, AH_FP32, offset, 0}}, .u.copy = {bytes}};
 }
 
 static struct ah_op fill(uint32_t arena, uint64_t offset, uint64_t count, float value)
 {
     return (struct ah_op){
-        .kind = AH_OP_FILL, .arg = {{arena, AH_FP32, offset}}, .u.elements = {count, value}};
+        .kind = AH_OP_FILL, .arg = {{arena, AH_FP32, offset, 0}}, .u.elements = {count, value, 0}};
 }
 
 struct gate {
@@ -89,7 +89,7 @@ static void test_lanes__run_at_the_same_time_and_wait(void **state)
     assert_int_equal(ah_device_done(device, AH_LANE_D2H), 0);
     atomic_store(&gate.open, true);
     CHECK_OK(ah_device_wait(device, AH_LANE_D2H, last, &err), err);
-    const float *result = ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 4 * MIB});
+    const float *result = ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 4 * MIB, 0});
     assert_true(result[0] == 2 && result[999] == 2);
     ah_device_close(device);
 }
@@ -100,7 +100,7 @@ static void test_lanes__keep_the_order_of_a_chain(void **state)
     enum { LOOPS = 200 };
     struct ah_error err = {0};
     struct ah_device *device = open_device((struct ah_device_throttle){0});
-    struct ah_op host = {.kind = AH_OP_ADD, .u.elements = {4096, 0}};
+    struct ah_op host = {.kind = AH_OP_ADD, .u.elements = {4096, 0, 0}};
     struct ah_op compute = host;
     struct ah_op up = copy(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, 16384);
     struct ah_op down = copy(AH_ARENA_PINNED, AH_ARENA_DEVICE, 0, 16384);
@@ -108,8 +108,8 @@ static void test_lanes__keep_the_order_of_a_chain(void **state)
     struct ah_op device_ones = fill(AH_ARENA_DEVICE, MIB, 4096, 1);
     (void)state;
     for (uint64_t i = 0; i < 3; i++) {
-        host.arg[i] = (struct ah_ref){AH_ARENA_PINNED, AH_FP32, i == 2 ? MIB : 0};
-        compute.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, i == 2 ? MIB : 0};
+        host.arg[i] = (struct ah_ref){AH_ARENA_PINNED, AH_FP32, i == 2 ? MIB : 0, 0};
+        compute.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, i == 2 ? MIB : 0, 0};
     }
     submit(device, AH_LANE_HOST, &ones, (struct ah_wait){0});
     submit(device, AH_LANE_COMPUTE, &device_ones, (struct ah_wait){0});
@@ -121,7 +121,7 @@ static void test_lanes__keep_the_order_of_a_chain(void **state)
         ticket = submit(device, AH_LANE_D2H, &down, (struct ah_wait){AH_LANE_COMPUTE, ticket});
     }
     CHECK_OK(ah_device_drain(device, &err), err);
-    const float *values = ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 0});
+    const float *values = ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 0, 0});
     for (int i = 0; i < 4096; i++)
         assert_true(values[i] == 2.0f * LOOPS);
     assert_int_equal(ah_device_done(device, AH_LANE_D2H), LOOPS);
@@ -166,7 +166,7 @@ static void test_lanes__report_a_failure_once_and_for_all(void **state)
     CHECK_FAILS(ah_device_wait(device, AH_LANE_COMPUTE, skipped, &err), err, AH_E_NUMERIC,
                 "op 'call' on lane 'host': loss is not finite");
     CHECK_FAILS(ah_device_drain(device, &err), err, AH_E_NUMERIC, "op 'call'");
-    const float *value = ah_device_pointer(device, (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 0});
+    const float *value = ah_device_pointer(device, (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 0, 0});
     assert_true(value[0] == 0);
     ah_device_close(device);
 }
@@ -225,7 +225,7 @@ static void test_lanes__slow_host_adam(void **state)
     struct ah_adamw_scalars scalars = {.epsilon = 1, .bias1 = 1, .bias2_sqrt = 1, .grad_scale = 1};
     (void)state;
     for (uint64_t i = 0; i < 6; i++)
-        adamw.arg[i] = (struct ah_ref){i == 4 ? AH_ARENA_NONE : AH_ARENA_PAGEABLE, AH_FP32, i * MIB};
+        adamw.arg[i] = (struct ah_ref){i == 4 ? AH_ARENA_NONE : AH_ARENA_PAGEABLE, AH_FP32, i * MIB, 0};
     memcpy(ah_device_pointer(device, adamw.arg[5]), &scalars, sizeof scalars);
     for (int i = 0; i < 3; i++)
         submit(device, AH_LANE_HOST, &adamw, (struct ah_wait){0});

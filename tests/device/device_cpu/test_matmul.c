@@ -180,7 +180,7 @@ static void check_case(struct fixture *f, const struct ah_op *op)
     uint64_t c_bytes = operand_elements(&op->u.matmul, 0) * ah_dtype_bytes((enum ah_dtype)op->arg[0].dtype);
     uint64_t n = operand_elements(&op->u.matmul, 0);
     for (int d = 0; d < THREADS; d++)
-        memset(at(f->devices[d], (struct ah_ref){AH_ARENA_DEVICE, 0, 0}), 0xff, (size_t)ARENA / 4);
+        memset(at(f->devices[d], (struct ah_ref){AH_ARENA_DEVICE, 0, 0, 0}), 0xff, (size_t)ARENA / 4);
     for (int i = 0; i < 4; i++)
         if (op->arg[i].arena)
             put_random(f, op->arg[i], operand_elements(&op->u.matmul, i));

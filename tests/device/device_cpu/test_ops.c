@@ -27,7 +27,7 @@ struct fixture {
 
 static unsigned char *arena_of(const struct fixture *f, uint32_t arena)
 {
-    return ah_device_pointer(f->device, (struct ah_ref){arena, AH_FP32, 0});
+    return ah_device_pointer(f->device, (struct ah_ref){arena, AH_FP32, 0, 0});
 }
 
 static int setup(void **state)
@@ -75,7 +75,7 @@ static uint64_t random_count(struct fixture *f, uint64_t most)
 /* Operand `slot` at a random place of its own part of the arena. */
 static struct ah_ref place(struct fixture *f, uint32_t arena, enum ah_dtype dtype, uint64_t slot)
 {
-    return (struct ah_ref){arena, dtype, slot * SLOT + below(f, 40) * 8};
+    return (struct ah_ref){arena, dtype, slot * SLOT + below(f, 40) * 8, 0};
 }
 
 static double get(const struct fixture *f, struct ah_ref ref, uint64_t i)
@@ -131,9 +131,11 @@ static void run(struct fixture *f, uint32_t lane, const struct ah_op *op)
              err);
     CHECK_OK(ah_device_wait(f->device, lane, ticket, &err), err);
     for (size_t i = 0; i < AH_OP_ARGS; i++)
-        if (operands[i].role == AH_ROLE_OUT || operands[i].role == AH_ROLE_INOUT)
-            memcpy(f->before[op->arg[i].arena] + op->arg[i].offset_bytes,
-                   arena_of(f, op->arg[i].arena) + op->arg[i].offset_bytes, operands[i].bytes);
+        for (uint64_t row = 0; operands[i].role >= AH_ROLE_OUT && row < operands[i].rows; row++) {
+            uint64_t at = op->arg[i].offset_bytes + row * operands[i].stride_bytes;
+            memcpy(f->before[op->arg[i].arena] + at, arena_of(f, op->arg[i].arena) + at,
+                   operands[i].row_bytes);
+        }
     for (uint32_t arena = 1; arena < AH_ARENA_KINDS; arena++)
         if (memcmp(f->before[arena], arena_of(f, arena), ARENA) != 0)
             fail_msg("op '%s' wrote outside its outputs", ah_op_name(op->kind));
@@ -166,8 +168,8 @@ static void test_ops__copy(void **state)
         const uint32_t *way = ways[round % 5];
         struct ah_op op = {.kind = AH_OP_COPY};
         op.u.copy.bytes = round % 3 ? random_count(f, 400000) : (1 << 20) + below(f, 1000);
-        op.arg[0] = (struct ah_ref){way[1], AH_FP32, below(f, 1000)};
-        op.arg[1] = (struct ah_ref){way[2], AH_FP32, ARENA / 2 + below(f, 1000)};
+        op.arg[0] = (struct ah_ref){way[1], AH_FP32, below(f, 1000), 0};
+        op.arg[1] = (struct ah_ref){way[2], AH_FP32, ARENA / 2 + below(f, 1000), 0};
         unsigned char *src = arena_of(f, way[2]) + op.arg[1].offset_bytes;
         for (uint64_t i = 0; i < op.u.copy.bytes; i++)
             src[i] = (unsigned char)check_random(&f->random);
@@ -176,16 +178,38 @@ static void test_ops__copy(void **state)
     }
 }
 
+/* Index of element i of a matrix with `count` elements a row. */
+static uint64_t element(struct ah_ref ref, uint64_t count, uint64_t i)
+{
+    return i / count * (ref.row_stride ? ref.row_stride : count) + i % count;
+}
+
+/* Rows and, of some operands, strides; all within a slot. */
+static void random_rows(struct fixture *f, struct ah_op *op, size_t operands)
+{
+    uint64_t most = 100000;
+    if (below(f, 2)) {
+        op->u.elements.rows = 1 + below(f, 40);
+        most = 100000 / op->u.elements.rows;
+    }
+    op->u.elements.count = random_count(f, most);
+    for (size_t i = 0; i < operands && op->u.elements.rows; i++)
+        if (below(f, 3))
+            op->arg[i].row_stride = op->u.elements.count + below(f, 60);
+}
+
 static void test_ops__fill(void **state)
 {
     struct fixture *f = *state;
     for (int round = 0; round < ROUNDS; round++) {
         uint32_t lane = random_lane(f);
         struct ah_op op = {.kind = AH_OP_FILL, .arg = {place(f, arena_for(lane), random_dtype(f), 0)}};
-        op.u.elements = (struct ah_op_count){random_count(f, 100000), 1.25f};
+        op.u.elements.value = 1.25f;
+        random_rows(f, &op, 1);
+        const uint64_t count = op.u.elements.count, rows = op.u.elements.rows ? op.u.elements.rows : 1;
         run(f, lane, &op);
-        for (uint64_t i = 0; i < op.u.elements.count; i++)
-            assert_true(get(f, op.arg[0], i) == 1.25);
+        for (uint64_t i = 0; i < count * rows; i++)
+            assert_true(get(f, op.arg[0], element(op.arg[0], count, i)) == 1.25);
     }
 }
 
@@ -196,26 +220,31 @@ static void test_ops__cast_add_accumulate(void **state)
     for (int round = 0; round < 3 * ROUNDS; round++) {
         uint32_t lane = random_lane(f);
         struct ah_op op = {.kind = kinds[round % 3]};
-        uint64_t n = op.u.elements.count = random_count(f, 100000);
-        for (uint64_t i = 0; i < (op.kind == AH_OP_ADD ? 3 : 2); i++) {
+        const size_t operands = op.kind == AH_OP_ADD ? 3 : 2;
+        for (uint64_t i = 0; i < operands; i++)
             op.arg[i] = place(f, arena_for(lane), random_dtype(f), i);
-            put_random(f, op.arg[i], n);
-        }
+        random_rows(f, &op, operands);
+        const uint64_t count = op.u.elements.count;
+        const uint64_t n = count * (op.u.elements.rows ? op.u.elements.rows : 1);
         if (op.kind == AH_OP_ACCUMULATE)
             op.arg[0].dtype = AH_FP32;
-        if (op.kind == AH_OP_ADD && op.arg[1].dtype == op.arg[0].dtype && below(f, 2))
+        if (op.kind == AH_OP_ADD && op.arg[1].dtype == op.arg[0].dtype && below(f, 2)) {
             op.arg[1].offset_bytes = op.arg[0].offset_bytes;
-        put_random(f, op.arg[0], n);
+            op.arg[1].row_stride = op.arg[0].row_stride;
+        }
+        for (size_t i = 0; i < operands; i++)
+            put_random(f, op.arg[i], element(op.arg[i], count, n - 1) + 1);
         double *expected = malloc(n * sizeof *expected);
         for (uint64_t i = 0; i < n; i++) {
-            double sum = get(f, op.arg[1], i);
+            const struct ah_ref *other = &op.arg[op.kind == AH_OP_ADD ? 2 : 0];
+            double sum = get(f, op.arg[1], element(op.arg[1], count, i));
             if (op.kind != AH_OP_CAST)
-                sum = (double)(float)(sum + get(f, op.arg[op.kind == AH_OP_ADD ? 2 : 0], i));
+                sum = (double)(float)(sum + get(f, *other, element(*other, count, i)));
             expected[i] = rounded((enum ah_dtype)op.arg[0].dtype, sum);
         }
         run(f, lane, &op);
         for (uint64_t i = 0; i < n; i++)
-            assert_true(get(f, op.arg[0], i) == expected[i]);
+            assert_true(get(f, op.arg[0], element(op.arg[0], count, i)) == expected[i]);
         free(expected);
     }
 }
@@ -230,13 +259,15 @@ static void test_ops__column_sum(void **state)
         uint64_t rows = op.u.rows.rows = 1 + below(f, 150);
         op.arg[0] = place(f, arena_for(lane), random_dtype(f), 0);
         op.arg[1] = place(f, arena_for(lane), random_dtype(f), 1);
-        put_random(f, op.arg[1], rows * width);
+        uint64_t stride = width + (below(f, 2) ? below(f, 50) : 0);
+        op.arg[1].row_stride = stride == width ? 0 : stride;
+        put_random(f, op.arg[1], rows * stride);
         run(f, lane, &op);
         for (uint64_t c = 0; c < width; c++) {
             double sum = 0, size = 0;
             for (uint64_t r = 0; r < rows; r++) {
-                sum += get(f, op.arg[1], r * width + c);
-                size += fabs(get(f, op.arg[1], r * width + c));
+                sum += get(f, op.arg[1], r * stride + c);
+                size += fabs(get(f, op.arg[1], r * stride + c));
             }
             double tolerance = size * 1e-6 + (op.arg[0].dtype == AH_BF16 ? fabs(sum) / 256 : 0);
             assert_true(fabs(get(f, op.arg[0], c) - sum) <= tolerance);
@@ -269,7 +300,7 @@ static void test_ops__clip(void **state)
     struct ah_adamw_scalars scalars = {.grad_scale = 1};
     const double sums[] = {9, 16};
     struct ah_op op = {.kind = AH_OP_CLIP,
-                       .arg = {{AH_ARENA_PINNED, AH_FP32, 512}, {AH_ARENA_PINNED, AH_FP32, 1024}},
+                       .arg = {{AH_ARENA_PINNED, AH_FP32, 512, 0}, {AH_ARENA_PINNED, AH_FP32, 1024, 0}},
                        .u.clip = {2, 2.5}};
     memcpy(arena_of(f, AH_ARENA_PINNED) + 512, &scalars, sizeof scalars);
     memcpy(arena_of(f, AH_ARENA_PINNED) + 1024, sums, sizeof sums);
@@ -368,7 +399,7 @@ static void test_ops__of_later_steps_are_refused(void **state)
     struct fixture *f = *state;
     struct ah_error err = {0};
     struct ah_op op = {.kind = AH_OP_ACTIVATION,
-                       .arg = {{AH_ARENA_DEVICE, AH_FP32, 0}, {AH_ARENA_DEVICE, AH_FP32, 64}},
+                       .arg = {{AH_ARENA_DEVICE, AH_FP32, 0, 0}, {AH_ARENA_DEVICE, AH_FP32, 64, 0}},
                        .u.rows = {.rows = 1, .width = 4, .kind = AH_ACTIVATION_GELU}};
     assert_false(f->device->info.supports[AH_OP_ACTIVATION]);
     CHECK_FAILS(ah_device_submit(f->device, &(struct ah_submission){.op = &op}, NULL, &err), err,

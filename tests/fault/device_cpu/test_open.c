@@ -16,7 +16,7 @@ static int open_and_prepare(void *context, struct ah_error *err)
     options.arena_bytes[AH_ARENA_DEVICE] = 1 << 20;
     options.arena_bytes[AH_ARENA_PINNED] = 4096;
     for (uint64_t i = 0; i < 3; i++)
-        op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, i << 16};
+        op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, i << 16, 0};
     int rc = ah_device_open(&device, ah_device_cpu(), &options, err);
     if (!rc)
         rc = ah_device_prepare(device, &op, 1, err);
@@ -57,9 +57,9 @@ static void test_open__is_the_last_to_allocate(void **state)
     (void)state;
     options.arena_bytes[AH_ARENA_DEVICE] = options.arena_bytes[AH_ARENA_PINNED] = 1 << 20;
     for (uint64_t i = 0; i < 3; i++)
-        ops[0].arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, i << 16};
-    ops[1].arg[0] = (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 0};
-    ops[1].arg[1] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 0};
+        ops[0].arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, i << 16, 0};
+    ops[1].arg[0] = (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 0, 0};
+    ops[1].arg[1] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 0, 0};
     CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
     CHECK_OK(ah_device_prepare(device, ops, 2, &err), err);
     (void)fault_count();

@@ -108,7 +108,7 @@ static struct ah_device *open_noted(void)
 static struct ah_op copy(uint32_t to, uint32_t from)
 {
     return (struct ah_op){
-        .kind = AH_OP_COPY, .arg = {{to, AH_FP32, 0}, {from, AH_FP32, 1024}}, .u.copy = {64}};
+        .kind = AH_OP_COPY, .arg = {{to, AH_FP32, 0, 0}, {from, AH_FP32, 1024, 0}}, .u.copy = {64}};
 }
 
 static int submit(struct ah_device *device, uint32_t lane, struct ah_op op, uint64_t *ret_ticket,
@@ -179,12 +179,13 @@ static void test_device__knows_what_lanes_do(void **state)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_noted();
-    struct ah_op fill = {.kind = AH_OP_FILL, .arg = {{AH_ARENA_DEVICE, AH_FP32, 0}}, .u.elements = {4, 1}};
+    struct ah_op fill = {
+        .kind = AH_OP_FILL, .arg = {{AH_ARENA_DEVICE, AH_FP32, 0, 0}}, .u.elements = {4, 1, 0}};
     struct ah_op call = {.kind = AH_OP_CALL, .u.call = {nothing, NULL}};
     struct ah_op product = {.kind = AH_OP_MATMUL, .u.matmul = {.m = 2, .n = 2, .k = 2}};
     (void)state;
     for (uint32_t i = 0; i < 3; i++)
-        product.arg[i] = (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 64 * i};
+        product.arg[i] = (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 64 * i, 0};
     CHECK_FAILS(submit(device, AH_LANE_H2D, fill, NULL, &err), err, AH_E_USAGE,
                 "'fill' does not run on lane 'h2d'");
     CHECK_FAILS(submit(device, AH_LANE_COMPUTE, call, NULL, &err), err, AH_E_USAGE, "'call' does not run");
@@ -200,10 +201,9 @@ static void test_device__names_what_it_cannot(void **state)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_noted();
-    struct ah_op rope = {
-        .kind = AH_OP_ROPE,
-        .arg = {{AH_ARENA_DEVICE, AH_FP32, 0}, {AH_ARENA_DEVICE, AH_FP32, 64}},
-        .u.rope = {.rows = 1, .heads = 1, .head_dim = 2, .row_stride = 2, .table_rows = 1, .seq = 1}};
+    struct ah_op rope = {.kind = AH_OP_ROPE,
+                         .arg = {{AH_ARENA_DEVICE, AH_FP32, 0, 0}, {AH_ARENA_DEVICE, AH_FP32, 64, 0}},
+                         .u.rope = {.rows = 1, .heads = 1, .head_dim = 2, .table_rows = 1, .seq = 1}};
     (void)state;
     CHECK_FAILS(submit(device, AH_LANE_COMPUTE, rope, NULL, &err), err, AH_E_UNSUPPORTED,
                 "device 'noted' cannot do op 'rope'");
@@ -255,14 +255,14 @@ static void test_device__points_where_the_host_reads(void **state)
 {
     struct ah_device *device = open_noted();
     (void)state;
-    unsigned char *base = ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 0});
+    unsigned char *base = ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 0, 0});
     assert_non_null(base);
-    assert_ptr_equal(ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, ARENA - 1}),
+    assert_ptr_equal(ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, ARENA - 1, 0}),
                      base + ARENA - 1);
-    assert_null(ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, ARENA}));
-    assert_null(ah_device_pointer(device, (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 0}));
-    assert_null(ah_device_pointer(device, (struct ah_ref){AH_ARENA_NONE, AH_FP32, 0}));
-    assert_null(ah_device_pointer(device, (struct ah_ref){AH_ARENA_KINDS, AH_FP32, 0}));
+    assert_null(ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, ARENA, 0}));
+    assert_null(ah_device_pointer(device, (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 0, 0}));
+    assert_null(ah_device_pointer(device, (struct ah_ref){AH_ARENA_NONE, AH_FP32, 0, 0}));
+    assert_null(ah_device_pointer(device, (struct ah_ref){AH_ARENA_KINDS, AH_FP32, 0, 0}));
     ah_device_close(device);
     ah_device_close(NULL);
     assert_int_equal(noted.closes, 1);

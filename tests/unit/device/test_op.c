@@ -37,10 +37,11 @@ static int no_call(void *context, struct ah_error *err)
 /* clang-format off */
 static const struct row rows[] = {
     {{.kind = AH_OP_COPY, .u.copy = {13}}, "ff", {{"dst", OUT, 13}, {"src", IN, 13}}},
-    {{.kind = AH_OP_FILL, .u.elements = {13, 1}}, "b", {{"dst", OUT, 26}}},
-    {{.kind = AH_OP_CAST, .u.elements = {13, 0}}, "bf", {{"dst", OUT, 26}, {"src", IN, 52}}},
-    {{.kind = AH_OP_ADD, .u.elements = {13, 0}}, "fbf", {{"dst", OUT, 52}, {"a", IN, 26}, {"b", IN, 52}}},
-    {{.kind = AH_OP_ACCUMULATE, .u.elements = {13, 0}}, "fb", {{"dst", BOTH, 52}, {"src", IN, 26}}},
+    {{.kind = AH_OP_FILL, .u.elements = {13, 1, 0}}, "b", {{"dst", OUT, 26}}},
+    {{.kind = AH_OP_CAST, .u.elements = {13, 0, 0}}, "bf", {{"dst", OUT, 26}, {"src", IN, 52}}},
+    {{.kind = AH_OP_ADD, .u.elements = {13, 0, 0}}, "fbf", {{"dst", OUT, 52}, {"a", IN, 26}, {"b", IN, 52}}},
+    {{.kind = AH_OP_ADD, .u.elements = {13, 0, 7}}, "fbf", {{"dst", OUT, 364}, {"a", IN, 182}, {"b", IN, 364}}},
+    {{.kind = AH_OP_ACCUMULATE, .u.elements = {13, 0, 0}}, "fb", {{"dst", BOTH, 52}, {"src", IN, 26}}},
     {{.kind = AH_OP_MATMUL, .u.matmul = {.m = 3, .n = 5, .k = 7}}, "bbb--",
      {{"c", OUT, 30}, {"a", IN, 42}, {"b", IN, 70}, {"bias", 0, 0}, {"aux", 0, 0}}},
     {{.kind = AH_OP_MATMUL, .u.matmul = {.m = 3, .n = 5, .k = 7, .form = AH_MATMUL_TN, .accumulate = true,
@@ -48,24 +49,29 @@ static const struct row rows[] = {
     {{.kind = AH_OP_MATMUL, .u.matmul = {.m = 3, .n = 5, .k = 7, .alpha = 0.5f, .epilogue = AH_EPILOGUE_BIAS_GELU}},
      "bbbbf", {{"c", OUT, 30}, {"a", IN, 42}, {"b", IN, 70}, {"bias", IN, 10}, {"aux", OUT, 60}}},
     {{.kind = AH_OP_COLUMN_SUM, .u.rows = {.rows = 3, .width = 5}}, "fb", {{"dst", OUT, 20}, {"src", IN, 30}}},
-    {{.kind = AH_OP_NORM, .u.rows = {.rows = 3, .width = 5, .kind = AH_NORM_LAYER}}, "bbfff",
+    {{.kind = AH_OP_NORM, .u.norm = {.rows = 3, .width = 5, .kind = AH_NORM_LAYER}}, "bbfff",
      {{"y", OUT, 30}, {"x", IN, 30}, {"gain", IN, 20}, {"bias", IN, 20}, {"stats", OUT, 24}}},
-    {{.kind = AH_OP_NORM, .u.rows = {.rows = 3, .width = 5, .kind = AH_NORM_RMS}}, "bbf-f",
+    {{.kind = AH_OP_NORM, .u.norm = {.rows = 3, .width = 5, .kind = AH_NORM_RMS}}, "bbf-f",
      {{"y", OUT, 30}, {"x", IN, 30}, {"gain", IN, 20}, {"bias", 0, 0}, {"stats", OUT, 12}}},
-    {{.kind = AH_OP_NORM_BACKWARD, .u.rows = {.rows = 65, .width = 5, .kind = AH_NORM_LAYER}}, "bffbbfff",
+    {{.kind = AH_OP_NORM_BACKWARD, .u.norm = {.rows = 65, .width = 5, .kind = AH_NORM_LAYER}}, "bffbbfff",
      {{"dx", OUT, 650}, {"dgain", OUT, 20}, {"dbias", OUT, 20}, {"dy", IN, 650}, {"x", IN, 650}, {"gain", IN, 20},
       {"stats", IN, 520}, {"scratch", OUT, 80}}},
-    {{.kind = AH_OP_ROPE, .u.rope = {.rows = 3, .heads = 2, .head_dim = 4, .row_stride = 11, .table_rows = 7}}, "bff",
-     {{"x", BOTH, 60}, {"table", IN, 112}, {"positions", IN, 12}}},
-    {{.kind = AH_OP_ROPE, .u.rope = {.rows = 6, .heads = 2, .head_dim = 4, .row_stride = 8, .table_rows = 7, .seq = 3}},
+    {{.kind = AH_OP_NORM, .u.norm = {.rows = 3, .width = 5, .heads = 7, .kind = AH_NORM_RMS}}, "bbf-f",
+     {{"y", OUT, 210}, {"x", IN, 210}, {"gain", IN, 20}, {"bias", 0, 0}, {"stats", OUT, 84}}},
+    {{.kind = AH_OP_NORM_BACKWARD, .u.norm = {.rows = 65, .width = 5, .heads = 3, .kind = AH_NORM_LAYER}}, "bffbbfff",
+     {{"dx", OUT, 1950}, {"dgain", OUT, 20}, {"dbias", OUT, 20}, {"dy", IN, 1950}, {"x", IN, 1950}, {"gain", IN, 20},
+      {"stats", IN, 1560}, {"scratch", OUT, 160}}},
+    {{.kind = AH_OP_ROPE, .u.rope = {.rows = 3, .heads = 2, .head_dim = 4, .table_rows = 7}}, "bff",
+     {{"x", BOTH, 48}, {"table", IN, 112}, {"positions", IN, 12}}},
+    {{.kind = AH_OP_ROPE, .u.rope = {.rows = 6, .heads = 2, .head_dim = 4, .table_rows = 7, .seq = 3}},
      "bf-", {{"x", BOTH, 96}, {"table", IN, 112}, {"positions", 0, 0}}},
-    {{.kind = AH_OP_ATTENTION, .u.attention = {.batch = 2, .seq = 3, .heads = 4, .kv_heads = 2, .head_dim = 5,
-      .row_stride = 40}}, "bfbbbf", {{"out", OUT, 240}, {"lse", OUT, 96}, {"q", IN, 440}, {"k", IN, 420},
-      {"v", IN, 420}, {"docs", IN, 24}}},
+    {{.kind = AH_OP_ATTENTION, .u.attention = {.batch = 2, .seq = 3, .heads = 4, .kv_heads = 2, .head_dim = 5}},
+     "bfbbbf", {{"out", OUT, 240}, {"lse", OUT, 96}, {"q", IN, 240}, {"k", IN, 120}, {"v", IN, 120},
+      {"docs", IN, 24}}},
     {{.kind = AH_OP_ATTENTION_BACKWARD, .u.attention = {.batch = 2, .seq = 3, .heads = 4, .kv_heads = 2,
-      .head_dim = 5, .row_stride = 40}}, "bbbbbbbbfff", {{"dq", OUT, 440}, {"dk", OUT, 420}, {"dv", OUT, 420},
-      {"dout", IN, 240}, {"q", IN, 440}, {"k", IN, 420}, {"v", IN, 420}, {"out", IN, 240}, {"lse", IN, 96},
-      {"docs", IN, 24}, {"scratch", OUT, 96}}},
+      .head_dim = 5}}, "bbbbbbbbfff", {{"dq", OUT, 240}, {"dk", OUT, 120}, {"dv", OUT, 120}, {"dout", IN, 240},
+      {"q", IN, 240}, {"k", IN, 120}, {"v", IN, 120}, {"out", IN, 240}, {"lse", IN, 96}, {"docs", IN, 24},
+      {"scratch", OUT, 96}}},
     {{.kind = AH_OP_ACTIVATION, .u.rows = {.rows = 3, .width = 5, .kind = AH_ACTIVATION_SILU_GATED}}, "bbb",
      {{"y", OUT, 30}, {"x", IN, 30}, {"up", IN, 30}}},
     {{.kind = AH_OP_ACTIVATION, .u.rows = {.rows = 3, .width = 5, .kind = AH_ACTIVATION_GELU}}, "bb-",
@@ -112,7 +118,7 @@ static struct ah_op spread(const struct row *row)
     for (uint64_t i = 0; row->dtypes[i]; i++)
         if (row->dtypes[i] != '-')
             op.arg[i] =
-                (struct ah_ref){AH_ARENA_DEVICE, row->dtypes[i] == 'b' ? AH_BF16 : AH_FP32, i * SPACING};
+                (struct ah_ref){AH_ARENA_DEVICE, row->dtypes[i] == 'b' ? AH_BF16 : AH_FP32, i * SPACING, 0};
     return op;
 }
 
@@ -217,7 +223,7 @@ static void test_op__norm_backward_leaves_out_what_is_frozen(void **state)
                             outputs ? "'scratch'" : "none of 'dx'");
         }
     struct ah_op rms = spread(row_of(AH_OP_NORM_BACKWARD));
-    rms.u.rows.kind = AH_NORM_RMS;
+    rms.u.norm.kind = AH_NORM_RMS;
     CHECK_FAILS(ah_op_check(&rms, arenas, &err), err, AH_E_USAGE, "'dbias' is given, but not used");
 }
 
@@ -228,7 +234,7 @@ static void test_op__embed_backward_leaves_out_what_is_frozen(void **state)
     struct ah_op op = spread(row_of(AH_OP_EMBED_BACKWARD));
     op.u.embed.positions = 7;
     op.u.embed.seq = 3;
-    op.arg[1] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, SPACING};
+    op.arg[1] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, SPACING, 0};
     CHECK_OK(ah_op_check(&op, arenas, &err), err);
     op = without(op, 0);
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'tokens' is given, but not used");
@@ -347,10 +353,10 @@ static void test_op__refuses_what_no_form_uses(void **state)
     struct ah_error err = {0};
     (void)state;
     struct ah_op op = spread(row_of(AH_OP_MATMUL));
-    op.arg[3] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 3 * SPACING};
+    op.arg[3] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 3 * SPACING, 0};
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'bias' is given");
     op = spread(row_of(AH_OP_FILL));
-    op.arg[1] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, SPACING};
+    op.arg[1] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, SPACING, 0};
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "no operand 1");
     op = spread(row_of(AH_OP_FILL));
     op.arg[0].arena = AH_ARENA_KINDS;
@@ -374,8 +380,8 @@ static void test_op__refuses_sizes_that_wrap(void **state)
     op.u.matmul.k = UINT64_C(1) << 32;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'a' is empty or larger");
     op = spread(row_of(AH_OP_NORM_BACKWARD));
-    op.u.rows.rows = UINT64_MAX;
-    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overflow");
+    op.u.norm.rows = UINT64_MAX;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "larger than any memory");
     op = spread(row_of(AH_OP_ROPE));
     op.u.rope.rows = UINT64_MAX / 8;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "larger than any memory");
@@ -475,7 +481,117 @@ static void test_op__is_in_place_nowhere_else(void **state)
                     fail_msg("op '%s': '%s' at the place of '%s' is %s", ah_op_name(op.kind),
                              rows[i].operands[j].name, rows[i].operands[k].name, may ? "refused" : "taken");
             }
-    assert_int_equal(taken, 3);
+    assert_int_equal(taken, 5);
+}
+
+/* The matrices of the first row of each kind, by hand: rows and width. All other operands are dense. */
+static const struct {
+    enum ah_op_kind kind;
+    const char *names; /* of operands that are alike */
+    uint64_t rows, width;
+} matrices[] = {
+    {AH_OP_FILL, "dst", 1, 13},
+    {AH_OP_CAST, "dst src", 1, 13},
+    {AH_OP_ADD, "dst a b", 1, 13},
+    {AH_OP_ACCUMULATE, "dst src", 1, 13},
+    {AH_OP_MATMUL, "c", 3, 5},
+    {AH_OP_MATMUL, "a", 3, 7},
+    {AH_OP_MATMUL, "b", 7, 5},
+    {AH_OP_COLUMN_SUM, "src", 3, 5},
+    {AH_OP_NORM, "y x", 3, 5},
+    {AH_OP_NORM_BACKWARD, "dx dy x", 65, 5},
+    {AH_OP_ROPE, "x", 3, 8},
+    {AH_OP_ATTENTION, "out q", 6, 20},
+    {AH_OP_ATTENTION, "k v", 6, 10},
+    {AH_OP_ATTENTION_BACKWARD, "dq dout q out", 6, 20},
+    {AH_OP_ATTENTION_BACKWARD, "dk dv k v", 6, 10},
+    {AH_OP_ACTIVATION, "y x up", 3, 5},
+    {AH_OP_ACTIVATION_BACKWARD, "dx dup dy x up", 3, 5},
+    {AH_OP_CROSS_ENTROPY, "logits", 3, 11},
+};
+
+static bool names_have(const char *names, const char *name)
+{
+    const char *at = strstr(names, name);
+    size_t length = strlen(name);
+    while (at && !((at == names || at[-1] == ' ') && (at[length] == ' ' || !at[length])))
+        at = strstr(at + 1, name);
+    return at;
+}
+
+/* Operand j, `rows` rows of `width` elements, with every kind of stride. */
+static void check_matrix(const struct row *row, size_t j, uint64_t rows_of, uint64_t width)
+{
+    struct ah_error err = {0};
+    struct ah_op op = spread(row);
+    struct ah_operand operands[AH_OP_ARGS];
+    const uint64_t each = row->dtypes[j] == 'b' ? 2 : 4;
+    const uint64_t dense_moved = ah_op_moved_bytes(&op);
+    op.arg[j].row_stride = width + 3;
+    CHECK_OK(ah_op_operands(&op, operands, &err), err);
+    assert_int_equal(operands[j].bytes, ((rows_of - 1) * (width + 3) + width) * each);
+    assert_int_equal(operands[j].rows, rows_of);
+    assert_int_equal(operands[j].row_bytes, width * each);
+    assert_int_equal(operands[j].stride_bytes, (width + 3) * each);
+    assert_int_equal(ah_op_moved_bytes(&op), dense_moved);
+    op.arg[j].row_stride = width;
+    CHECK_OK(ah_op_operands(&op, operands, &err), err);
+    assert_int_equal(operands[j].bytes, rows_of * width * each);
+    op.arg[j].row_stride = width - 1;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "less than its rows are wide");
+    op.arg[j].row_stride = UINT64_MAX / each + 1;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "larger than any memory");
+}
+
+static void test_op__rows_lie_a_stride_apart(void **state)
+{
+    struct ah_error err = {0};
+    size_t found = 0;
+    (void)state;
+    for (enum ah_op_kind kind = 0; kind < AH_OP_CALL; kind++)
+        for (size_t j = 0; row_of(kind)->dtypes[j]; j++) {
+            const struct row *row = row_of(kind);
+            struct ah_op op = spread(row);
+            size_t i = 0;
+            while (i < sizeof matrices / sizeof matrices[0] &&
+                   !(matrices[i].kind == kind && names_have(matrices[i].names, row->operands[j].name)))
+                i++;
+            op.arg[j].row_stride = SPACING;
+            if (row->dtypes[j] == '-')
+                continue;
+            if (i < sizeof matrices / sizeof matrices[0])
+                check_matrix(row, j, matrices[i].rows, matrices[i].width), found++;
+            else
+                CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "must be dense");
+        }
+    assert_int_equal(found, 39);
+}
+
+/* The last row of a matrix ends where its arena ends, and the gap behind it need not be there. */
+static void test_op__the_last_row_ends_in_its_arena(void **state)
+{
+    struct ah_error err = {0};
+    uint64_t sizes[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = 16 * (uint64_t)SPACING};
+    struct ah_op op = spread(row_of(AH_OP_COLUMN_SUM));
+    (void)state;
+    op.arg[1] = (struct ah_ref){AH_ARENA_PINNED, AH_BF16, 64, 9};
+    sizes[AH_ARENA_PINNED] = 64 + (2 * 9 + 5) * 2;
+    CHECK_OK(ah_op_check(&op, sizes, &err), err);
+    sizes[AH_ARENA_PINNED]--;
+    CHECK_FAILS(ah_op_check(&op, sizes, &err), err, AH_E_CAPACITY, "'src'");
+}
+
+/* The same place is the same only with the same rows. */
+static void test_op__in_place_needs_the_same_stride(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_op op = spread(row_of(AH_OP_ADD) + 1);
+    (void)state;
+    op.arg[2].offset_bytes = op.arg[0].offset_bytes;
+    op.arg[0].row_stride = op.arg[2].row_stride = 17;
+    CHECK_OK(ah_op_check(&op, arenas, &err), err);
+    op.arg[2].row_stride = 18;
+    CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "output 'dst' overlaps 'b'");
 }
 
 /* q, k and v of a packed matrix lie between each other. */
@@ -486,6 +602,7 @@ static void test_op__takes_packed_rows(void **state)
     struct ah_op op = spread(row_of(AH_OP_ATTENTION_BACKWARD));
     for (size_t part = 0; part < 3; part++) {
         static const uint64_t columns[] = {0, 20, 30};
+        op.arg[part].row_stride = op.arg[4 + part].row_stride = 40;
         op.arg[part].offset_bytes = columns[part] * 2;
         op.arg[4 + part].offset_bytes = 4 * SPACING + columns[part] * 2;
     }
@@ -519,6 +636,9 @@ int main(void)
         cmocka_unit_test(test_op__refuses_overlaps),
         cmocka_unit_test(test_op__works_in_place_where_it_may),
         cmocka_unit_test(test_op__is_in_place_nowhere_else),
+        cmocka_unit_test(test_op__rows_lie_a_stride_apart),
+        cmocka_unit_test(test_op__the_last_row_ends_in_its_arena),
+        cmocka_unit_test(test_op__in_place_needs_the_same_stride),
         cmocka_unit_test(test_op__takes_packed_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

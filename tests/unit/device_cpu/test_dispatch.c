@@ -25,8 +25,8 @@ static struct ah_device *open_device(struct ah_device_throttle throttle)
     return device;
 }
 
-/* Only 1, which 0 means too; refused before the run and at its submit. */
-static void test_dispatch__matmul_refuses_another_alpha(void **state)
+/* alpha: only 1, which 0 means too. Refused before the run and at its submit. */
+static void test_dispatch__matmul_refuses_alpha_and_row_strides(void **state)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_device((struct ah_device_throttle){0});
@@ -34,13 +34,17 @@ static void test_dispatch__matmul_refuses_another_alpha(void **state)
     struct ah_submission submission = {.lane = AH_LANE_COMPUTE, .op = &op};
     (void)state;
     for (uint32_t i = 0; i < 3; i++)
-        op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 4096 * i};
+        op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 4096 * i, 0};
     CHECK_OK(ah_device_prepare(device, &op, 1, &err), err);
     op.u.matmul.alpha = 1;
     CHECK_OK(ah_device_submit(device, &submission, NULL, &err), err);
     op.u.matmul.alpha = 0.5f;
     CHECK_FAILS(ah_device_prepare(device, &op, 1, &err), err, AH_E_UNSUPPORTED, "with alpha 0.5");
     CHECK_FAILS(ah_device_submit(device, &submission, NULL, &err), err, AH_E_UNSUPPORTED, "with alpha 0.5");
+    op.u.matmul.alpha = 0;
+    op.arg[1].row_stride = 3;
+    CHECK_FAILS(ah_device_prepare(device, &op, 1, &err), err, AH_E_UNSUPPORTED, "a row stride of operand 1");
+    CHECK_FAILS(ah_device_submit(device, &submission, NULL, &err), err, AH_E_UNSUPPORTED, "a row stride");
     ah_device_close(device);
 }
 
@@ -67,13 +71,13 @@ static void test_dispatch__tiles_of_a_sum_change_nothing(void **state)
     enum { COUNT = 50 * AH_OP_SUM_LEAF + 77, DATA = 64 };
     struct ah_device *device = open_device((struct ah_device_throttle){0});
     uint64_t random = check_seed(91);
-    float *data = ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, DATA});
+    float *data = ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, DATA, 0});
     (void)state;
     for (uint64_t i = 0; i < COUNT; i++)
         data[i] = (float)ldexp(check_uniform(&random) - 0.5, (int)(check_random(&random) % 40));
     for (enum ah_op_kind kind = AH_OP_SUM; kind <= AH_OP_SUM_SQUARES; kind++) {
         struct ah_op op = {.kind = kind,
-                           .arg = {{AH_ARENA_PINNED, AH_FP32, 0}, {AH_ARENA_PINNED, AH_FP32, DATA}}};
+                           .arg = {{AH_ARENA_PINNED, AH_FP32, 0, 0}, {AH_ARENA_PINNED, AH_FP32, DATA, 0}}};
         const double whole = sum(device, op, 0, COUNT);
         for (int round = 0; round < 20; round++) {
             double tiled = 0;
@@ -110,17 +114,17 @@ static void test_dispatch__a_slowed_host_charges_every_op(void **state)
         uint64_t bytes;
     } rows[] = {
         {{.kind = AH_OP_COPY, .u.copy = {N}}, 2 * N},
-        {{.kind = AH_OP_FILL, .u.elements = {N, 1}}, 4 * N},
-        {{.kind = AH_OP_CAST, .u.elements = {N, 0}}, 8 * N},
-        {{.kind = AH_OP_ACCUMULATE, .u.elements = {N, 0}}, 12 * N},
+        {{.kind = AH_OP_FILL, .u.elements = {N, 1, 0}}, 4 * N},
+        {{.kind = AH_OP_CAST, .u.elements = {N, 0, 0}}, 8 * N},
+        {{.kind = AH_OP_ACCUMULATE, .u.elements = {N, 0, 0}}, 12 * N},
         {{.kind = AH_OP_SUM_SQUARES, .u.sum = {.count = N}}, 4 * N},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ah_op op = rows[i].op;
-        op.arg[0] = (struct ah_ref){AH_ARENA_PAGEABLE, AH_FP32, 0};
+        op.arg[0] = (struct ah_ref){AH_ARENA_PAGEABLE, AH_FP32, 0, 0};
         if (op.kind != AH_OP_FILL)
-            op.arg[1] = (struct ah_ref){AH_ARENA_PAGEABLE, AH_FP32, ARENA / 2};
+            op.arg[1] = (struct ah_ref){AH_ARENA_PAGEABLE, AH_FP32, ARENA / 2, 0};
         double ms = run_ms(device, op), least = (double)rows[i].bytes * 1e3 / RATE;
         if (ms < least - 0.25) /* an op makes up for the late sleep of the one before */
             fail_msg("op '%s' took %.2f ms, at least %.2f were due", ah_op_name(op.kind), ms, least);
@@ -133,7 +137,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dispatch__tiles_of_a_sum_change_nothing),
         cmocka_unit_test(test_dispatch__a_slowed_host_charges_every_op),
-        cmocka_unit_test(test_dispatch__matmul_refuses_another_alpha),
+        cmocka_unit_test(test_dispatch__matmul_refuses_alpha_and_row_strides),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of kinds (op_table.c) as its evaluation (op.c) sees it: for each operand of each kind its role, its
+ * element, and its extent as a product of up to three named sizes, which a function of the kind takes from the
+ * op. The short names are for these two files.
+ */
+#ifndef AH_RUNTIME_DEVICE_OP_INTERNAL_H
+#define AH_RUNTIME_DEVICE_OP_INTERNAL_H
+
+#include "runtime/device/op.h"
+
+#define BIT(i) (1u << (i))
+
+/* The sizes an op's operands are made of. ONE is 0 so that an entry lists only what it needs. */
+enum size_name {
+    ONE,
+    TWO,
+    COUNT, /* elements of a row, bytes of a copy, sums of a clip */
+    M,     /* matmul */
+    N,
+    A_ROWS, /* a and b as they lie in memory */
+    A_WIDTH,
+    B_ROWS,
+    B_WIDTH,
+    ROWS,
+    WIDTH,
+    HEADS,    /* of a row */
+    STATS,    /* 1, 2 for a layer norm */
+    PARTIALS, /* groups of AH_OP_NORM_GROUP heads of rows */
+    VOCABULARY,
+    POSITIONS,
+    KV_HEADS,
+    SIZES
+};
+
+enum element {
+    FREE,          /* the ref's dtype */
+    LIKE_PREVIOUS, /* the ref's dtype, which equals that of the operand before it */
+    FP32,          /* the ref's dtype, which must be fp32 */
+    BYTE,
+    WORD, /* u32 */
+    DOUBLE,
+    SCALARS, /* struct ah_adamw_scalars */
+    ELEMENTS
+};
+
+enum presence { REQUIRED, OPTIONAL, BY_OP /* enum use says */ };
+enum use { UNUSED, NEEDED, USABLE };
+enum lie { DENSE, MATRIX /* dims[0] rows, which may have a row stride */ };
+
+struct operand_rule {
+    const char *name; /* NULL ends a kind's list */
+    enum ah_role role;
+    enum element element;
+    enum lie lie;
+    enum size_name dims[3];
+    enum presence presence;
+    uint32_t may_equal; /* bits of the inputs at whose place it may be */
+};
+
+/* What the rules need to know of one op. */
+struct op_sizes {
+    uint64_t of[SIZES];
+    enum use use[AH_OP_ARGS]; /* of operands that are there by op */
+    bool accumulates;         /* operand 0 is read too */
+    const char *wrong;        /* NULL, or what makes no sense */
+};
+
+/* The rules of a known kind's operands, AH_OP_ARGS of them. */
+const struct operand_rule *ah_op_table_rules(enum ah_op_kind kind);
+
+/* The sizes of an op of a known kind. */
+struct op_sizes ah_op_table_sizes(const struct ah_op *op);
+
+/* Whether an operand is given. */
+static inline bool ah_op_table_has(const struct ah_op *op, size_t operand)
+{
+    return op->arg[operand].arena != AH_ARENA_NONE;
+}
+
+#endif

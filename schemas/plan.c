@@ -94,14 +94,49 @@ static const struct ah_field threads_fields[] = {
 TABLE(threads, ah_plan_threads, "threads", "Cores of the host given to lanes.");
 
 static const struct ah_field staging_fields[] = {
-    COUNT(ah_plan_staging, tile_bytes, 1, COUNT_MAX, "Bytes of a tile."),
-    COUNT(ah_plan_staging, device_weight_tiles, 0, 65536, "Weights on their way to the device."),
-    COUNT(ah_plan_staging, device_gradient_tiles, 0, 65536, "Gradients on their way to the host."),
+    {.name = "tile_elements",
+     AH_COUNT_AT(ah_plan_staging, tile_elements),
+     .min = AH_PLAN_TILE_UNIT,
+     .max = COUNT_MAX,
+     .about = "Elements of a tile of a flat vector; a multiple of 4096."},
+    COUNT(ah_plan_staging, host_gradient_tiles, 0, 65536,
+          "Gradients that arrived, to be consumed; 0: whole."),
+    COUNT(ah_plan_staging, host_weight_tiles, 0, 65536, "Weights that host Adam wrote; 0: whole vectors."),
     COUNT(ah_plan_staging, device_state_tiles, 0, 65536, "Optimizer states visiting the device."),
-    COUNT(ah_plan_staging, host_weight_tiles, 0, 65536, "Weights that host Adam wrote, to be uploaded."),
-    COUNT(ah_plan_staging, host_gradient_tiles, 0, 65536, "Gradients that arrived, to be consumed."),
     {0}};
-TABLE(staging, ah_plan_staging, "staging", "Rings of tiles between host and device.");
+TABLE(staging, ah_plan_staging, "staging", "Tiles, and rings of them between host and device.");
+
+#define SHARE(tag, member, least, sentence)                                                                  \
+    {                                                                                                        \
+        .name = #member, AH_NUMBER_AT(tag, member), .min = (least), .max = 1e6, .about = (sentence)          \
+    }
+static const struct ah_field resource_fields[] = {
+    {.name = "name", AH_TEXT_AT(ah_plan_resource, name), .form = AH_TEXT_NAME, .about = "Its name."},
+    SHARE(ah_plan_resource, compute, 0, "Asked by the compute lane."),
+    SHARE(ah_plan_resource, h2d, 0, "Asked by copies to the device."),
+    SHARE(ah_plan_resource, d2h, 0, "Asked by copies from it."),
+    SHARE(ah_plan_resource, host, 0, "Asked by the host lane."),
+    {0}};
+TABLE(resource, ah_plan_resource, "resource", "What lanes ask of a resource, as shares of its capacity.");
+
+static const struct ah_field lane_weights_fields[] = {
+    SHARE(ah_plan_lane_weights, compute, 1e-6, "Of the compute lane."),
+    SHARE(ah_plan_lane_weights, h2d, 1e-6, "Of copies to the device."),
+    SHARE(ah_plan_lane_weights, d2h, 1e-6, "Of copies from it."),
+    SHARE(ah_plan_lane_weights, host, 1e-6, "Of the host lane."),
+    {0}};
+TABLE(lane_weights, ah_plan_lane_weights, "lane_weights", "Speeds at a contended resource are as these.");
+
+static const struct ah_field sharing_fields[] = {{.name = "weights",
+                                                  AH_GROUP_AT(ah_plan_sharing, weights, &lane_weights_table),
+                                                  .about = "Which lane gives way more."},
+                                                 {.name = "resources",
+                                                  AH_GROUPS_AT(ah_plan_sharing, resources, &resource_table),
+                                                  .flags = AH_FIELD_OPTIONAL,
+                                                  .max_items = 16,
+                                                  .about = "What lanes share."},
+                                                 {0}};
+TABLE(sharing, ah_plan_sharing, "sharing", "What lanes slow each other down by.");
 
 static const struct ah_field block_fields[] = {
     COUNT(ah_plan_block, index, 0, 10001, "Its place: 0 is the embedding, the last one the head."),
@@ -217,9 +252,16 @@ static const struct ah_field op_fields[] = {
     WORDS(ah_plan_op, lane, ah_words_plan_lane, "Which lane does it."),
     COUNT(ah_plan_op, block, 0, 10001, "For which block."),
     OPTIONAL_COUNT(ah_plan_op, micro_batch, 16777216, "For which micro-batch."),
-    POSITION(ah_plan_op, position, "Compute position of an op of the compute lane."),
-    POSITION(ah_plan_op, issue_after, "Compute position before which it may not start."),
-    POSITION(ah_plan_op, due_before, "Compute position that needs it."),
+    POSITION(ah_plan_op, position, "Compute position of an op of the compute lane, of its first tile."),
+    POSITION(ah_plan_op, issue_after, "It starts after this compute position is done."),
+    POSITION(ah_plan_op, due_before, "Compute position that waits for it."),
+    {.name = "tiles",
+     AH_COUNT_AT(ah_plan_op, tiles),
+     .flags = AH_FIELD_OPTIONAL,
+     .min = 1,
+     .max = 65536,
+     .fallback = 1,
+     .about = "Equal parts that it is done in."},
     OPTIONAL_COUNT(ah_plan_op, bytes, COUNT_MAX, "Bytes over the link, all tiles."),
     US(ah_plan_op, us, "Predicted time, all tiles."),
     {0}};
@@ -245,8 +287,8 @@ static const struct ah_field_table op_table = {.name = "op",
 
 #define LANE(member)                                                                                         \
     {                                                                                                        \
-        .name = #member, AH_COUNTS_AT(ah_plan_lanes, member), .flags = AH_FIELD_OPTIONAL | AH_FIELD_UNIQUE,  \
-        .max = OPS_MAX - 1, .max_items = OPS_MAX, .about = "Indices into ops, in the lane's order."          \
+        .name = #member, AH_COUNTS_AT(ah_plan_lanes, member), .flags = AH_FIELD_OPTIONAL,                    \
+        .max = OPS_MAX - 1, .max_items = OPS_MAX, .about = "Indices into ops in order, one for each tile."   \
     }
 static const struct ah_field lanes_fields[] = {LANE(compute), LANE(h2d), LANE(d2h), LANE(host), {0}};
 TABLE(lanes, ah_plan_lanes, "lanes", "The frozen order of each lane.");
@@ -285,6 +327,7 @@ static const struct ah_field plan_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .about = "Cores of the lanes."},
     {.name = "staging", AH_GROUP_AT(ah_plan, staging, &staging_table), .about = "Rings of tiles."},
+    {.name = "sharing", AH_GROUP_AT(ah_plan, sharing, &sharing_table), .about = "What lanes share."},
     {.name = "blocks",
      AH_GROUPS_AT(ah_plan, blocks, &block_table),
      .min_items = 3,

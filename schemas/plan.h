@@ -2,15 +2,18 @@
  *
  * The `plan` document: everything that one rank's training step does, decided beforehand.
  *
- * COMPUTE POSITIONS number the compute ops of an iteration in their fixed order, from 0 to positions - 1. Every
- * other op carries two of them: it may not start, and its destination is not live, before the compute op at
- * `issue_after` has begun; the compute op at `due_before` needs it. An op whose due_before is not above its
- * issue_after is due in the next iteration: positions are circular. So are the lifetimes [from, to] of arena
- * tensors.
+ * COMPUTE POSITIONS number what the compute lane does in an iteration, in its fixed order, from 0 to
+ * positions - 1. Every other op carries two of them: it starts after the compute op at `issue_after` is done,
+ * and its destination is live from the next position on; the compute op at `due_before` waits for it. Positions
+ * are circular: an op whose due_before is not above its issue_after is due in the next iteration. So are the
+ * lifetimes [from, to] of arena tensors.
  *
- * OPS are per block (and micro-batch); a run executes those that move parameters tile by tile (`tile_bytes`
- * of the block's flat vector), through rings of `staging`. `lanes` freezes the order of each lane as indices
- * into `ops`; with scheduling `dynamic` the orders are where the run starts from.
+ * OPS are per block (and micro-batch). One that goes along a block's flat vector is done in `tiles` equal parts,
+ * each an item of its lane, in rising order. `lanes` freezes the order of each lane as indices into `ops`, one
+ * mention a tile; with scheduling `dynamic` the orders are where the run starts from. The compute lane's order
+ * begins at position 0. The others begin at the first head: what is issued at or after the first head op of
+ * iteration r comes first, then what is issued before that of iteration r + 1. How ops wait for each other:
+ * docs/planning.md.
  *
  * No host name, path or time of day stands in a plan: equal inputs give equal bytes.
  */
@@ -37,9 +40,10 @@
     X(AH_ACCUMULATOR_NONE, "none") X(AH_ACCUMULATOR_DEVICE, "device") X(AH_ACCUMULATOR_HOST, "host")
 #define AH_PLAN_OP_WORDS(X)                                                                                  \
     X(AH_PLAN_FETCH, "fetch") X(AH_PLAN_FORWARD, "forward") X(AH_PLAN_BACKWARD, "backward")                  \
-    X(AH_PLAN_SEND_GRADIENTS, "send_gradients") X(AH_PLAN_NORM, "norm") X(AH_PLAN_HOST_ADAM, "host_adam")    \
-    X(AH_PLAN_DEVICE_ADAM, "device_adam") X(AH_PLAN_UPLOAD, "upload") X(AH_PLAN_STATES_IN, "states_in")      \
-    X(AH_PLAN_STATES_OUT, "states_out") X(AH_PLAN_COLLECTIVE, "collective")
+    X(AH_PLAN_SEND_GRADIENTS, "send_gradients") X(AH_PLAN_ACCUMULATE, "accumulate") X(AH_PLAN_NORM, "norm")  \
+    X(AH_PLAN_HOST_ADAM, "host_adam") X(AH_PLAN_DEVICE_ADAM, "device_adam") X(AH_PLAN_UPLOAD, "upload")      \
+    X(AH_PLAN_STATES_IN, "states_in") X(AH_PLAN_STATES_OUT, "states_out") X(AH_PLAN_GATHER, "gather")        \
+    X(AH_PLAN_COLLECTIVE, "collective")
 #define AH_PLAN_LANE_WORDS(X)                                                                                \
     X(AH_PLAN_LANE_COMPUTE, "compute") X(AH_PLAN_LANE_H2D, "h2d") X(AH_PLAN_LANE_D2H, "d2h")                 \
     X(AH_PLAN_LANE_HOST, "host")
@@ -92,14 +96,32 @@ struct ah_plan_threads {
     uint64_t host;
 };
 
-/* Rings of tiles, each of `tile_bytes`. Device rings lie in the arena, host rings in pinned memory. */
+/* Tiles, and rings of them. A ring gives a place to each op that takes one, in the order of its lane; the place is
+ * free again when the tile's last user is done. 0 host tiles: each block has its whole vector there. */
 struct ah_plan_staging {
-    uint64_t tile_bytes;
-    uint64_t device_weight_tiles;   /* on their way to the device */
-    uint64_t device_gradient_tiles; /* on their way to the host */
-    uint64_t device_state_tiles;    /* visiting for a streamed update; each holds master, m and v */
-    uint64_t host_weight_tiles;     /* written by host Adam, not yet uploaded */
-    uint64_t host_gradient_tiles;   /* arrived, not yet consumed */
+    uint64_t tile_elements;       /* of a block's flat vector; a multiple of AH_PLAN_TILE_UNIT */
+    uint64_t host_gradient_tiles; /* sent, not yet consumed by host Adam or accumulation */
+    uint64_t host_weight_tiles;   /* written by host Adam, not yet uploaded */
+    uint64_t device_state_tiles;  /* visiting the device for a streamed update */
+};
+
+enum { AH_PLAN_TILE_UNIT = 4096 };
+
+/* What a lane asks of a resource while it works at full speed, as a share of the resource's capacity. */
+struct ah_plan_resource {
+    const char *name; /* "host_dram", "link" */
+    double compute, h2d, d2h, host;
+};
+
+/* Lanes that work at the same time and ask for more than there is slow down, in proportion to their weights. */
+struct ah_plan_lane_weights {
+    double compute, h2d, d2h, host;
+};
+
+struct ah_plan_sharing {
+    struct ah_plan_lane_weights weights;
+    struct ah_plan_resource *resources;
+    size_t n_resources;
 };
 
 struct ah_plan_block {
@@ -121,9 +143,10 @@ struct ah_plan_op {
     enum ah_plan_lane lane;
     uint64_t block;
     uint64_t micro_batch;
-    uint64_t position;    /* ops of the compute lane; else AH_PLAN_NOWHERE */
+    uint64_t position;    /* ops of the compute lane: of the first tile; else AH_PLAN_NOWHERE */
     uint64_t issue_after; /* ops of other lanes; else AH_PLAN_NOWHERE */
     uint64_t due_before;  /* the same */
+    uint64_t tiles;       /* equal parts that it is done in */
     uint64_t bytes;       /* over the link, all tiles */
     double us;            /* predicted, all tiles */
 };
@@ -176,6 +199,7 @@ struct ah_plan_arena {
     size_t n_tensors;
 };
 
+/* Indices into ops; the n-th mention of an op is its n-th tile. */
 struct ah_plan_lanes {
     uint64_t *compute;
     size_t n_compute;
@@ -203,6 +227,7 @@ struct ah_plan {
     enum ah_micro_order micro_batch_order;
     struct ah_plan_threads *threads; /* (optional) NULL: the device's own choice */
     struct ah_plan_staging staging;
+    struct ah_plan_sharing sharing;
     struct ah_plan_block *blocks;
     size_t n_blocks;
     struct ah_plan_memory memory;

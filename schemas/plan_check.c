@@ -2,8 +2,8 @@
  *
  * A plan that can be run:
  * 1. Blocks are numbered from 0 without gaps; every op names one of them.
- * 2. Each op stands exactly once in the order of its own lane; the compute lane's order is that of the compute
- *    positions, which are 0 to positions - 1.
+ * 2. Each op is mentioned once a tile in the order of its own lane; the compute lane's mentions are the compute
+ *    positions, 0 to positions - 1, and an op's position is that of its first mention.
  * 3. No tensor ends beyond device_bytes, and arena and reserve fit the capacity together.
  * 4. The signature repeats what training says.
  * That no two live tensors overlap, and that orders cannot deadlock, is checked where a plan is compiled.
@@ -106,9 +106,9 @@ static int check_blocks(const struct ah_plan *plan, struct ah_error *err)
     return rc;
 }
 
-/* Marks the ops of one lane in `seen`; each must be of the lane and not seen yet (lists have no value twice). */
+/* Counts the mentions of the ops of one lane; all of them are of the lane. */
 static int check_lane(const struct ah_plan *plan, enum ah_plan_lane lane, const uint64_t *order, size_t n,
-                      size_t *seen, struct ah_error *err)
+                      uint64_t *mentions, struct ah_error *err)
 {
     char list[40];
     snprintf(list, sizeof list, "lanes.%s", ah_words_plan_lane[lane]);
@@ -116,30 +116,43 @@ static int check_lane(const struct ah_plan *plan, enum ah_plan_lane lane, const 
         if (order[i] >= plan->n_ops || plan->ops[order[i]].lane != lane)
             return ah_meaning_fail_item(err, list, i, NULL, "op %" PRIu64 " is not an op of this lane",
                                         order[i]);
-        if (lane == AH_PLAN_LANE_COMPUTE && plan->ops[order[i]].position != i)
+        const struct ah_plan_op *op = &plan->ops[order[i]];
+        if (lane == AH_PLAN_LANE_COMPUTE && !mentions[order[i]] && op->position != i)
             return ah_meaning_fail_item(err, list, i, NULL, "op %" PRIu64 " has position %" PRIu64, order[i],
-                                        plan->ops[order[i]].position);
+                                        op->position);
+        mentions[order[i]]++;
     }
-    *seen += n;
     return AH_OK;
+}
+
+static int check_mentions(const struct ah_plan *plan, uint64_t *mentions, struct ah_error *err)
+{
+    const struct ah_plan_lanes *lanes = &plan->lanes;
+    int rc = check_lane(plan, AH_PLAN_LANE_COMPUTE, lanes->compute, lanes->n_compute, mentions, err);
+    if (!rc)
+        rc = check_lane(plan, AH_PLAN_LANE_H2D, lanes->h2d, lanes->n_h2d, mentions, err);
+    if (!rc)
+        rc = check_lane(plan, AH_PLAN_LANE_D2H, lanes->d2h, lanes->n_d2h, mentions, err);
+    if (!rc)
+        rc = check_lane(plan, AH_PLAN_LANE_HOST, lanes->host, lanes->n_host, mentions, err);
+    for (size_t i = 0; i < plan->n_ops && !rc; i++)
+        if (mentions[i] != plan->ops[i].tiles)
+            rc = ah_meaning_fail_item(err, "ops", i, "tiles",
+                                      "is %" PRIu64 "; lanes mention the op %" PRIu64 " times",
+                                      plan->ops[i].tiles, mentions[i]);
+    return rc;
 }
 
 static int check_lanes(const struct ah_plan *plan, struct ah_error *err)
 {
-    const struct ah_plan_lanes *lanes = &plan->lanes;
-    size_t seen = 0;
-    int rc = check_lane(plan, AH_PLAN_LANE_COMPUTE, lanes->compute, lanes->n_compute, &seen, err);
-    if (!rc)
-        rc = check_lane(plan, AH_PLAN_LANE_H2D, lanes->h2d, lanes->n_h2d, &seen, err);
-    if (!rc)
-        rc = check_lane(plan, AH_PLAN_LANE_D2H, lanes->d2h, lanes->n_d2h, &seen, err);
-    if (!rc)
-        rc = check_lane(plan, AH_PLAN_LANE_HOST, lanes->host, lanes->n_host, &seen, err);
-    if (!rc && seen != plan->n_ops)
-        rc = ah_meaning_fail(err, "lanes", "order %zu of the %zu ops", seen, plan->n_ops);
-    if (!rc && lanes->n_compute != plan->arena.positions)
-        rc = ah_meaning_fail(err, "arena.positions", "is %" PRIu64 ", the compute lane has %zu ops",
-                             plan->arena.positions, lanes->n_compute);
+    uint64_t *mentions = calloc(plan->n_ops, sizeof *mentions);
+    if (!mentions)
+        return ah_error_memory(err);
+    int rc = check_mentions(plan, mentions, err);
+    free(mentions);
+    if (!rc && plan->lanes.n_compute != plan->arena.positions)
+        rc = ah_meaning_fail(err, "arena.positions", "is %" PRIu64 ", the compute lane has %zu",
+                             plan->arena.positions, plan->lanes.n_compute);
     return rc;
 }
 
@@ -161,6 +174,9 @@ static int check_arena(const struct ah_plan *plan, struct ah_error *err)
 int ah_plan_check(const void *group, struct ah_error *err)
 {
     const struct ah_plan *plan = group;
+    if (plan->staging.tile_elements % AH_PLAN_TILE_UNIT)
+        return ah_meaning_fail(err, "staging.tile_elements", "%" PRIu64 " is not a multiple of %d",
+                               plan->staging.tile_elements, AH_PLAN_TILE_UNIT);
     int rc = check_signature(plan, err);
     if (!rc)
         rc = check_blocks(plan, err);

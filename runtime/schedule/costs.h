@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Costs: how long things take on one machine, for one job. Plain numbers; planner/pricing.h makes them.
+ *
+ * Times are those of an op alone. Ops that run at the same time share resources: each lane asks each resource for a
+ * share of its capacity while it works (capacity 1), speeds are fair by the lanes' weights (device/virtual/share.h).
+ */
+#ifndef AH_RUNTIME_SCHEDULE_COSTS_H
+#define AH_RUNTIME_SCHEDULE_COSTS_H
+
+#include "runtime/schedule/job.h"
+
+struct ah_cost_group {
+    double forward_us; /* of a micro-batch; of the head: forward, loss and backward */
+    double backward_us[AH_ACTIVATIONS_WAYS];
+};
+
+struct ah_costs {
+    struct ah_cost_group *groups; /* by group of the job */
+    double h2d_latency_us, h2d_us_per_byte;
+    double d2h_latency_us, d2h_us_per_byte;
+
+    /* Per trained parameter. */
+    double host_adam_us;
+    double host_accumulate_us; /* adds one micro-batch's gradient to the sum on the host */
+    double device_adam_us;
+    double device_accumulate_us;
+    double device_squares_us; /* sum of squares of a gradient on the device, with clipping */
+    double host_squares_us;   /* the same on the host, for sums that are made there */
+
+    double host_us_per_byte; /* gathering rows of a table */
+    double norm_us;          /* the norm of all blocks and the clip factor, once sums are there */
+    struct ah_plan_sharing sharing;
+    struct ah_plan_threads threads;
+    bool has_threads; /* host lane and compute lane share cores */
+    bool estimated;   /* some times are not measured block times */
+};
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Job: what is trained, cut into blocks, with every size a plan needs. It does not know the machine.
+ *
+ * A block is the embedding, a transformer block, or the head. Blocks of one GROUP agree in everything that
+ * changes cost or bytes: kind, attention window, which of their tensors are trained, and what backward has to
+ * do in them. Sizes are those of one micro-batch where they depend on tokens.
+ *
+ * BACKWARD runs in every block from the head down to the lowest one with a trained tensor. A block above that
+ * one hands a gradient down (`input_gradient`), trained or not; the lowest does not. Blocks below run forward
+ * only. The head's forward, loss and backward are one op, chunk by chunk of tokens, so that logits never exist
+ * whole; the chunk depends on the model's shape only, since results depend on it.
+ *
+ * FLAT VECTORS (docs/layout.md): a block's parameters, in the order of ah_model_tensors(), and of those the
+ * trained ones: gradients, optimizer states and tiles are cut from the trained vector.
+ *
+ *     struct ah_job job;
+ *     rc = ah_job_init(&job, model, &training, arena, err);
+ *     job.groups[job.group_of[block]].saved_bytes[AH_ACTIVATIONS_SELECTIVE]
+ */
+#ifndef AH_RUNTIME_SCHEDULE_JOB_H
+#define AH_RUNTIME_SCHEDULE_JOB_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "schemas/model.h"
+#include "schemas/plan.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { AH_ACTIVATIONS_WAYS = AH_ACTIVATIONS_RECOMPUTE + 1 };
+
+/* Sizes of the flat vectors count padding as docs/layout.md defines it; `parameters` does not. */
+struct ah_job_group {
+    const char *name; /* "layer", "layer_windowed"; ".frozen", ".partial" or ".forward" follow where they tell
+                         groups of one kind apart; in the job's arena */
+    enum ah_block_kind kind;
+    bool windowed;
+    bool backward;       /* a backward op runs (the head's forward op does its backward) */
+    bool input_gradient; /* it hands a gradient down */
+    uint32_t trained;    /* bit i: tensor i of ah_model_tensors() is trained */
+    uint64_t first;      /* its lowest block */
+    uint64_t blocks;
+    uint64_t parameters;         /* of one block, without padding */
+    uint64_t trained_parameters; /* the same, of its trained tensors */
+    uint64_t flat_elements;      /* of the vector of all its parameters */
+    uint64_t trained_elements;   /* of the vector of trained ones; 0: frozen */
+
+    /* Bytes of a micro-batch. */
+    uint64_t input_bytes;                              /* residual stream that enters; 0 for the embedding */
+    uint64_t saved_bytes[AH_ACTIVATIONS_WAYS];         /* kept from forward to backward, beside the input */
+    uint64_t forward_work_bytes[AH_ACTIVATIONS_WAYS];  /* scratch of the forward op, without what it saves */
+    uint64_t backward_work_bytes[AH_ACTIVATIONS_WAYS]; /* of the backward op, with what it recomputes; without
+                                                          saved tensors, gradient vector and residual gradient */
+    uint64_t
+        gathered_bytes; /* embedding with weights on the host: rows of the tables that are sent; else 0 */
+};
+
+struct ah_job {
+    const struct ah_model *model; /* borrowed */
+    struct ah_plan_training training;
+    struct ah_job_group *groups; /* in the order of their first block */
+    size_t n_groups;
+    uint32_t *group_of; /* by block */
+    size_t n_blocks;
+    size_t lowest;         /* lowest block whose backward runs */
+    uint64_t tokens;       /* of a micro-batch */
+    uint64_t chunk_tokens; /* of the head */
+    uint64_t
+        residual_bytes;    /* tokens x width in the training's dtype: the residual stream, and its gradient */
+    uint64_t input_bytes;  /* tokens, targets, mask, positions of a micro-batch on the device */
+    uint64_t weight_bytes; /* of an element of a weight: 2 or 4 */
+    uint64_t gradient_bytes; /* of an element of a gradient that is sent or kept, one micro-batch: 2 or 4 */
+    uint64_t state_bytes;    /* of an element on the side of the optimizer: master (bf16 only) + m + v */
+};
+
+/* Sizes everything; `model` stays borrowed, the rest is in `arena`. AH_E_USAGE: a batch that micro_batches do not
+ * divide, a sequence beyond max_positions (learned) or 0, a pattern that matches no tensor, nothing trained: each by
+ * name and with what to do. AH_E_DOCUMENT: sizes beyond 2^53. */
+int ah_job_init(struct ah_job *ret_job, const struct ah_model *model, const struct ah_plan_training *training,
+                struct ah_arena *arena, struct ah_error *err);
+
+static inline const struct ah_job_group *ah_job_block(const struct ah_job *job, size_t block)
+{
+    return &job->groups[job->group_of[block]];
+}
+
+/* The name of a tensor of a block as patterns see it: "embedding.embedding.weight",
+ * "blocks.3.attention.qkv.weight", "head.norm.weight". */
+size_t ah_job_tensor_name(const struct ah_job *job, size_t block, const char *tensor, char *ret_name,
+                          size_t max);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Layout: where each tensor of the device arena lies.
+ *
+ * A tensor lives over an interval [from, to] of compute positions, both included, on the circle 0 to positions - 1
+ * (from > to: over the end). Two tensors whose intervals meet must not overlap in bytes. A persistent tensor has the
+ * whole circle. The layout is a pure function of the intervals and sizes.
+ *
+ * Saved activations nest: the last one made is the first one gone. They are a stack, and a stack has no holes. So
+ * persistent tensors come first, then the stack, then the others by first fit above whatever is live with them.
+ *
+ * `live` is a lower bound for every layout: the largest sum of bytes live at one position.
+ */
+#ifndef AH_RUNTIME_SCHEDULE_LAYOUT_H
+#define AH_RUNTIME_SCHEDULE_LAYOUT_H
+
+#include "base/error.h"
+#include "schemas/plan.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { AH_LAYOUT_ALIGN = 256 };
+
+enum ah_layout_class {
+    AH_CLASS_WEIGHTS,
+    AH_CLASS_GRADIENTS,
+    AH_CLASS_OPTIMIZER,
+    AH_CLASS_ACTIVATIONS,
+    AH_CLASS_STAGING,
+    AH_CLASS_WORKSPACE,
+    AH_CLASSES
+};
+
+struct ah_layout_tensor {
+    uint64_t bytes; /* > 0; the layout rounds up to AH_LAYOUT_ALIGN */
+    uint32_t from, to;
+    uint8_t layout_class; /* enum ah_layout_class */
+    bool persistent;      /* from, to: 0, positions - 1 */
+    bool stacked;         /* of the stack */
+    uint64_t offset;      /* result */
+};
+
+struct ah_layout_memory;
+
+struct ah_layout {
+    struct ah_layout_memory *memory; /* owned; NULL before the first reserve */
+};
+
+struct ah_layout_result {
+    uint64_t peak_bytes;           /* highest end of a tensor */
+    uint64_t live_bytes;           /* the bound: largest sum of live bytes */
+    uint64_t by_class[AH_CLASSES]; /* at the position where the sum is largest (the first such) */
+    uint32_t peak_position;
+};
+
+/* Room for so many tensors and positions; never shrinks. AH_E_MEMORY leaves it as it was. */
+int ah_layout_reserve(struct ah_layout *layout, size_t n_tensors, size_t n_positions, struct ah_error *err);
+
+/* live_bytes, by_class and peak_position only; peak_bytes = live_bytes. Allocates nothing; linear. */
+void ah_layout_live(struct ah_layout *layout, const struct ah_layout_tensor *tensors, size_t n,
+                    size_t positions, struct ah_layout_result *ret_result);
+
+/* Sets every offset. Allocates nothing. Does not fail: whether it fits is the caller's comparison. */
+void ah_layout_place(struct ah_layout *layout, struct ah_layout_tensor *tensors, size_t n, size_t positions,
+                     struct ah_layout_result *ret_result);
+
+void ah_layout_release(struct ah_layout *layout);
+
+#endif

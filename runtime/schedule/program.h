@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Program: what a block computes, as straight lines of primitive steps, and the tensors between them.
+ *
+ * One table for each family's forward and backward is the source of every number about a block: which tensors
+ * are saved and which are recomputed, how much scratch an op needs, how many operations and bytes each step
+ * takes. docs/activations.md is printed from it. A step names the primitive op of device/op.h that does it.
+ *
+ *   keep       every tensor that backward reads is saved
+ *   selective  norm outputs, what rope and q/k norms make, and the MLP's activation product are recomputed:
+ *              no matrix product, no attention
+ *   recompute  only the block's input is kept; backward begins with the forward steps
+ *
+ * SCRATCH is exact: the steps of an op are a line, each tensor lives from the step that writes it to the last that
+ * reads it, and is given an offset by first fit; the peak of that is the op's working memory.
+ */
+#ifndef AH_RUNTIME_SCHEDULE_PROGRAM_H
+#define AH_RUNTIME_SCHEDULE_PROGRAM_H
+
+#include "runtime/schedule/job.h"
+
+enum ah_pass { AH_PASS_FORWARD, AH_PASS_BACKWARD };
+
+enum ah_step_kind { AH_STEP_MATMUL, AH_STEP_ATTENTION, AH_STEP_POINTWISE };
+
+enum { AH_PROGRAM_STEPS_MAX = 96 };
+
+/* One primitive of a pass, as a cost model sees it. */
+struct ah_program_step {
+    const char *name; /* "attention.qkv", "mlp_norm" */
+    enum ah_step_kind kind;
+    bool backward;            /* the primitive is a backward one: attention costs more there */
+    enum ah_matmul_form form; /* matmul: */
+    uint64_t m, n, k;
+    uint64_t times; /* how often it is done: chunks of the head */
+    double flops; /* matmul and attention: of all times; causal and windowed attention counts what it needs */
+    uint64_t
+        moved_bytes; /* between device memory and processor if every operand is touched once, all times */
+};
+
+/* The steps that `pass` of a block of `group` does under `activations`, recomputation included; of the head, the
+ * forward pass is all. Returns how many. */
+size_t ah_program_steps(const struct ah_job *job, const struct ah_job_group *group, enum ah_pass pass,
+                        enum ah_activations activations,
+                        struct ah_program_step ret_steps[AH_PROGRAM_STEPS_MAX]);
+
+/* A tensor between the steps of a block, for docs/activations.md, inspection, and later the runtime. */
+struct ah_program_tensor {
+    const char *name; /* "qkv", "norm1" */
+    uint64_t bytes;   /* of a micro-batch */
+    bool saved[AH_ACTIVATIONS_WAYS];
+    uint64_t offset[AH_ACTIVATIONS_WAYS]; /* inside what the block saves, where it is saved */
+};
+
+enum { AH_PROGRAM_TENSORS_MAX = 48 };
+
+/* The tensors that some config of a block saves, in the order they are made. Returns how many. */
+size_t ah_program_saved(const struct ah_job *job, const struct ah_job_group *group,
+                        struct ah_program_tensor ret_tensors[AH_PROGRAM_TENSORS_MAX]);
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Replay: runs a plan document on the virtual clock: its own ops, times, sharing and frozen orders, nothing else.
+ *
+ * The timeline covers `iterations` iterations from a cold start; the last ones are steady. Items are tiles.
+ */
+#ifndef AH_RUNTIME_SCHEDULE_REPLAY_H
+#define AH_RUNTIME_SCHEDULE_REPLAY_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "schemas/plan.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Why an item started later than the lane was free for it. */
+enum ah_replay_reason {
+    AH_REPLAY_NO_WAIT,
+    AH_REPLAY_DATA,   /* what it reads was not there */
+    AH_REPLAY_MEMORY, /* its place was not free: a ring, or a compute position it may not come before */
+    AH_REPLAY_REASONS
+};
+
+struct ah_replay_item {
+    uint32_t op; /* of the plan */
+    uint32_t tile;
+    uint32_t iteration;
+    enum ah_plan_lane lane;
+    double start_us, finish_us;
+    double slowed_us; /* more than its time at full speed */
+    double waited_us; /* the lane was idle before it */
+    enum ah_replay_reason reason;
+    uint32_t waited_for; /* item; UINT32_MAX: none */
+    uint8_t slowed_by;   /* index into sharing.resources; 255: none */
+};
+
+struct ah_replay_lane {
+    double busy_us, idle_us, slowed_us;  /* of a steady iteration */
+    double waited_us[AH_REPLAY_REASONS]; /* idle_us by reason; rest: nothing to do */
+    double slowed_by_us[16];             /* slowed_us by resource */
+};
+
+struct ah_replay {
+    struct ah_replay_item *items; /* lane by lane, in their order; in the arena */
+    size_t n_items;
+    size_t first_of_lane[5];
+    double first_us;  /* duration of the first iteration */
+    double period_us; /* of a steady one */
+    double exposed_us[3];
+    struct ah_replay_lane lanes[4];
+};
+
+/* AH_E_DOCUMENT: orders and dependencies cannot run (which op waits in vain). `durations_us`: by op, all tiles, in
+ * place of the plan's own; NULL: those. */
+int ah_replay_run(const struct ah_plan *plan, const double *durations_us, size_t iterations,
+                  struct ah_arena *arena, struct ah_replay *ret_replay, struct ah_error *err);
+
+#endif

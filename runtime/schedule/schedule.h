@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Schedule: what a choice for every block MEANS: ops, memory, the order of every lane, and the time of an iteration.
+ * Pure: no device, no threads. docs/planning.md says the rules; this is their one implementation.
+ *
+ *     ops.c       choice -> ops with compute positions, and tensors with lifetimes over them
+ *     layout.c    lifetimes -> offsets and peak
+ *     edges.c     ops -> which tile waits for which: the same from a choice and from a plan document
+ *     dispatch.c  edges -> an iteration order of every lane (frozen), and a steady period on the virtual clock
+ *     emit.c      all of it -> the plan document
+ *
+ *     struct ah_schedule schedule = {0};
+ *     rc = ah_schedule_reserve(&schedule, &job, err);               // allocates
+ *     rc = ah_schedule_evaluate(&schedule, &choice, &score, err);   // does not, as often as you like
+ *     rc = ah_schedule_emit(&schedule, &choice, arena, plan, err);  // the last evaluated choice, as a document
+ *     ah_schedule_release(&schedule);
+ *
+ * The same choice gives the same bits. One thread at a time per schedule.
+ */
+#ifndef AH_RUNTIME_SCHEDULE_SCHEDULE_H
+#define AH_RUNTIME_SCHEDULE_SCHEDULE_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "runtime/schedule/costs.h"
+#include "runtime/schedule/job.h"
+#include "runtime/schedule/layout.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What a block does: one byte each, so that configs compare and copy as bytes. */
+struct ah_config {
+    uint8_t activations; /* enum ah_activations */
+    uint8_t weights;     /* enum ah_weights */
+    uint8_t optimizer;   /* enum ah_optimizer */
+    uint8_t accumulator; /* enum ah_accumulator: none with one micro-batch or without gradients */
+};
+
+enum { AH_CONFIGS_MAX = 32 };
+
+/* Every valid config of a block of this group, in a fixed order (device before host, keep before recompute). The
+ * embedding and the head only `keep`; frozen groups have optimizer none; a group without backward only `keep`.
+ * Returns how many. */
+size_t ah_configs(const struct ah_job *job, const struct ah_job_group *group,
+                  struct ah_config ret_configs[AH_CONFIGS_MAX]);
+
+/* Everything about a plan that is not a config. */
+struct ah_knobs {
+    uint64_t tile_elements; /* a multiple of AH_PLAN_TILE_UNIT */
+    enum ah_micro_order micro_order;
+    uint32_t
+        fetch_ahead; /* compute positions that weights are asked for before their use; 0: when it is their turn */
+    uint32_t
+        send_behind; /* compute positions that a gradient may stay on the device after its backward; 0: compute
+                             waits for the copy */
+    uint32_t host_gradient_tiles; /* rings; 0: whole vectors */
+    uint32_t host_weight_tiles;
+    uint32_t device_state_tiles; /* at least 1 where a block's optimizer is streamed */
+    bool updates_after_backward; /* host and streamed updates begin when the last backward is done */
+    bool step_ends;              /* the next iteration begins when everything of this one is done */
+    bool by_need;                /* copies one at a time, each waited for: no lane overlaps another */
+    enum ah_scheduling scheduling;
+};
+
+struct ah_choice {
+    const struct ah_config *configs; /* by block */
+    struct ah_knobs knobs;
+    const struct ah_costs *costs;
+};
+
+enum ah_wait { AH_WAIT_H2D, AH_WAIT_D2H, AH_WAIT_HOST, AH_WAIT_LANES };
+
+struct ah_score {
+    double period_us;
+    double busy_us[4];                /* by enum ah_plan_lane: work of an iteration, slowed by sharing */
+    double work_us[4];                /* the same at full speed */
+    double exposed_us[AH_WAIT_LANES]; /* that compute waits for each lane, of an iteration */
+    struct ah_layout_result device;
+    uint64_t pinned_bytes;
+    uint64_t pageable_bytes;
+    uint64_t link_bytes; /* both ways, of an iteration */
+};
+
+struct ah_schedule_memory;
+
+struct ah_schedule {
+    struct ah_schedule_memory *memory; /* owned; NULL before the first reserve */
+};
+
+/* Room for every choice of this job with tiles of at least `least_tile_elements`; `job` stays borrowed. */
+int ah_schedule_reserve(struct ah_schedule *schedule, const struct ah_job *job, uint64_t least_tile_elements,
+                        struct ah_error *err);
+
+/* Memory only: live bytes as a bound of the device's peak (no offsets), host bytes exactly; times are 0. */
+int ah_schedule_measure(struct ah_schedule *schedule, const struct ah_choice *choice,
+                        struct ah_score *ret_score, struct ah_error *err);
+
+/* Everything. AH_E_FAILED: the order of lanes cannot run (rings too small for it); the choice is no plan. */
+int ah_schedule_evaluate(struct ah_schedule *schedule, const struct ah_choice *choice,
+                         struct ah_score *ret_score, struct ah_error *err);
+
+/* Fills blocks, staging, sharing, threads, memory (without capacities), time, ops, lanes and arena of `ret_plan` from
+ * the choice that was evaluated last; texts and arrays in `arena`. */
+int ah_schedule_emit(struct ah_schedule *schedule, const struct ah_choice *choice, struct ah_arena *arena,
+                     struct ah_plan *ret_plan, struct ah_error *err);
+
+void ah_schedule_release(struct ah_schedule *schedule);
+
+#endif

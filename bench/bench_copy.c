@@ -171,11 +171,12 @@ static void open_device(struct bench *bench, double throttle_bytes_per_s)
 {
     struct ah_error err = {0};
     struct ah_device_options options = {.size = sizeof options, .compute_threads = 1};
-    options.arena_bytes[AH_ARENA_DEVICE] = DEVICE_ARENA;
-    options.arena_bytes[AH_ARENA_PINNED] = 4 * COPY_BYTES;
+    const uint64_t arena_bytes[AH_ARENA_KINDS] = {
+        [AH_ARENA_DEVICE] = DEVICE_ARENA, [AH_ARENA_PINNED] = UINT64_C(4) * COPY_BYTES};
     options.throttle.h2d_bytes_per_s = options.throttle.d2h_bytes_per_s = throttle_bytes_per_s;
     if (ah_device_open(&bench->device, ah_device_cpu(), &options, &err) ||
-        ah_device_prepare(bench->device, &bench->product, 1, &err))
+        ah_device_prepare(bench->device, &bench->product, 1, &err) ||
+        ah_device_reserve(bench->device, arena_bytes, &err))
         fail(err.text);
     printf("%s, 1 compute thread, copies of 16 MiB, %u rounds%s\n", bench->device->info.name, bench->rounds,
            bench->device->info.locked_bytes ? "" : ", host memory not locked");

@@ -296,7 +296,9 @@ static void open_device(struct bench *bench, const struct ah_device_options *opt
     memset(&all, 0xff, sizeof all);
     sched_getaffinity(0, sizeof bound, &bound);
     sched_setaffinity(0, sizeof all, &all);
-    if (ah_device_open(&bench->device, ah_device_cpu(), options, &err))
+    const uint64_t arena_bytes[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = UINT64_C(1400) << 20};
+    if (ah_device_open(&bench->device, ah_device_cpu(), options, &err) ||
+        ah_device_reserve(bench->device, arena_bytes, &err))
         fail(err.text);
     sched_setaffinity(0, sizeof bound, &bound);
 }
@@ -306,7 +308,6 @@ int main(int argc, char **argv)
     struct bench bench = {.options = parse(argc, argv), .worst = 1e9};
     bind_openmp(&bench.options, argv);
     struct ah_device_options options = {.size = sizeof options, .compute_threads = bench.options.threads};
-    options.arena_bytes[AH_ARENA_DEVICE] = UINT64_C(1400) << 20;
     open_device(&bench, &options);
     check(dnnl_engine_create(&bench.engine, dnnl_cpu, 0));
     check(dnnl_stream_create(&bench.stream, bench.engine, dnnl_stream_default_flags));

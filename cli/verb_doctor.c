@@ -129,12 +129,14 @@ static void check_cpu_device(const struct doctor *doctor, struct finding *ret)
     (void)doctor;
     struct ah_error err = {0};
     struct ah_device *device = NULL;
-    struct ah_device_options options = {.size = sizeof options};
-    for (size_t i = AH_ARENA_DEVICE; i < AH_ARENA_KINDS; i++)
-        options.arena_bytes[i] = 1 << 20;
-    if (ah_device_open(&device, ah_device_cpu(), &options, &err)) {
+    const struct ah_device_options options = {.size = sizeof options};
+    const uint64_t small = 1 << 20;
+    const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, small, small, small};
+    if (ah_device_open(&device, ah_device_cpu(), &options, &err) ||
+        ah_device_reserve(device, arena_bytes, &err)) {
         ret->state = STATE_MISSING;
         say(ret->detail, "%s", err.text);
+        ah_device_close(device);
         return;
     }
     say(ret->detail, "%s, fp32%s", device->info.name, device->info.bf16 ? " and bf16" : "");

@@ -158,10 +158,19 @@ int ah_measure_open(const struct ah_measure *measure, const uint64_t arena_bytes
         .queue = AH_LANES_REPEATS_MAX,
         .spans = AH_LANES_REPEATS_MAX,
     };
-    memcpy(options.arena_bytes, arena_bytes, sizeof options.arena_bytes);
+    struct ah_device *device;
     if (throttled)
         options.throttle = measure->throttle;
-    return ah_device_open(ret_device, measure->driver, &options, err);
+    int rc = ah_device_open(&device, measure->driver, &options, err);
+    if (rc)
+        return rc;
+    rc = ah_device_reserve(device, arena_bytes, err);
+    if (rc) {
+        ah_device_close(device);
+        return rc;
+    }
+    *ret_device = device;
+    return AH_OK;
 }
 
 int ah_measure_bandwidth(struct ah_measure *measure, struct ah_bandwidth **ret_bandwidth,

@@ -115,7 +115,7 @@ void ah_measure_conclude(struct ah_measure *measure);
 enum { AH_MEASURE_COUNTS_MAX = 8 };
 size_t ah_measure_threads(const struct ah_measure *measure, unsigned ret_counts[AH_MEASURE_COUNTS_MAX]);
 
-/* Opens the device with these arenas, threads and, when `throttled`, the throttle. */
+/* Opens the device with these threads and, when `throttled`, the throttle, and reserves these arenas. */
 int ah_measure_open(const struct ah_measure *measure, const uint64_t arena_bytes[AH_ARENA_KINDS],
                     unsigned compute_threads, unsigned host_threads, bool throttled,
                     struct ah_device **ret_device, struct ah_error *err);

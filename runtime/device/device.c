@@ -5,6 +5,8 @@
  */
 #include "runtime/device/device.h"
 
+#include "base/units.h"
+
 #include <string.h>
 
 #define BIT(value) (1u << (value))
@@ -69,7 +71,48 @@ int ah_device_open(struct ah_device **ret_device, const struct ah_device_driver 
     if (options->size != sizeof *options)
         return ah_error_set(err, AH_E_USAGE, "device '%s': options of %u bytes, expected %zu", driver->name,
                             options->size, sizeof *options);
-    return driver->open(ret_device, options, err);
+    struct ah_device *device;
+    rc = driver->open(&device, options, err);
+    if (rc)
+        return rc;
+    device->memory_bytes = options->memory_bytes;
+    *ret_device = device;
+    return AH_OK;
+}
+
+/* Promise: arena and reserve never exceed the memory that was given. */
+static int check_memory(const struct ah_device *device, uint64_t arena_bytes, struct ah_error *err)
+{
+    char arena[AH_UNITS_TEXT_MAX], reserve[AH_UNITS_TEXT_MAX], given[AH_UNITS_TEXT_MAX];
+    uint64_t bytes;
+    if (device->memory_bytes == 0)
+        return AH_OK;
+    if (!__builtin_add_overflow(arena_bytes, device->reserve_bytes, &bytes) && bytes <= device->memory_bytes)
+        return AH_OK;
+    return ah_error_set(
+        err, AH_E_CAPACITY,
+        "device '%s': an arena of %s and %s beside it for its ops exceed the %s of device memory given; plan "
+        "for less, or give more",
+        device->driver->name, ah_units_print_bytes(arena, arena_bytes),
+        ah_units_print_bytes(reserve, device->reserve_bytes),
+        ah_units_print_bytes(given, device->memory_bytes));
+}
+
+int ah_device_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_ARENA_KINDS],
+                      struct ah_error *err)
+{
+    if (device->is_reserved)
+        return ah_error_set(err, AH_E_USAGE, "device '%s': its arenas are reserved already",
+                            device->driver->name);
+    int rc = check_memory(device, arena_bytes[AH_ARENA_DEVICE], err);
+    if (!rc)
+        rc = device->driver->reserve(device, arena_bytes, err);
+    if (rc)
+        return rc;
+    for (size_t i = AH_ARENA_DEVICE; i < AH_ARENA_KINDS; i++)
+        device->arena_bytes[i] = arena_bytes[i];
+    device->is_reserved = true;
+    return AH_OK;
 }
 
 static int check_supported(const struct ah_device *device, const struct ah_op *op, struct ah_error *err)
@@ -93,7 +136,8 @@ int ah_device_prepare(struct ah_device *device, const struct ah_op *ops, size_t 
     int rc = ah_device_drain(device, err);
     if (rc || !device->driver->prepare)
         return rc;
-    return device->driver->prepare(device, ops, n, err);
+    rc = device->driver->prepare(device, ops, n, err);
+    return rc ? rc : check_memory(device, device->arena_bytes[AH_ARENA_DEVICE], err);
 }
 
 static int check_lane(const struct ah_submission *submission, struct ah_error *err)

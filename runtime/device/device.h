@@ -3,10 +3,14 @@
  * Device: where ops happen. One object is one rank: an accelerator (or the CPU standing in for one), the host
  * beside it, their memory and their lanes.
  *
- * MEMORY is three arenas of fixed size, reserved at open: the device arena, pinned and pageable host memory.
- * A device allocates nothing after prepare; what a library it stands on still takes is said in the decisions
- * (oneDNN: 0008). An operand is an arena and an offset (op.h); plans decide offsets. What a device needs beside
- * the arenas (workspace of matrix products) is `reserve_bytes`, known after prepare.
+ * LIFE. Open finds the device and starts its lanes. Prepare builds all that ops of given shapes need beside
+ * their operands, and so makes known how much memory that is: `reserve_bytes`. Reserve takes the arenas, and
+ * refuses where device arena and reserve_bytes together exceed the device memory that the options give. Then
+ * ops are submitted; nothing is allocated any more. What a library the device stands on still takes is said in
+ * the decisions (oneDNN: 0008).
+ *
+ * MEMORY is three arenas of fixed size: the device arena, pinned and pageable host memory. An operand is an
+ * arena and an offset (op.h); plans decide offsets.
  *
  * LANES run ops one after another; different lanes run at the same time. The n-th op submitted to a lane has
  * ticket n (from 1); an op may wait for tickets of other lanes that were submitted before it, so that a
@@ -29,16 +33,17 @@
  * The functions ah_device_*() check what is the same for all drivers and then call the table: a driver sees
  * valid submissions only.
  *
- *     struct ah_device_options options = {.size = sizeof options};
- *     options.arena_bytes[AH_ARENA_DEVICE] = 1 << 30;
+ *     const struct ah_device_options options = {.size = sizeof options, .memory_bytes = 3 << 29};
+ *     const uint64_t arena_bytes[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = 1 << 30};
  *     ah_device_open(&device, ah_device_cpu(), &options, err);
  *     ah_device_prepare(device, ops, n, err);
+ *     ah_device_reserve(device, arena_bytes, err);
  *     struct ah_submission submission = {.lane = AH_LANE_COMPUTE, .op = &ops[0]};
  *     ah_device_submit(device, &submission, &ticket, err);
  *     ah_device_wait(device, AH_LANE_COMPUTE, ticket, err);
  *     ah_device_close(device);
  *
- * One thread prepares and submits; any thread may wait.
+ * One thread prepares, reserves and submits; any thread may wait.
  */
 #ifndef AH_RUNTIME_DEVICE_DEVICE_H
 #define AH_RUNTIME_DEVICE_DEVICE_H
@@ -94,10 +99,24 @@ struct ah_device_throttle {
     double host_bytes_per_s;
 };
 
+/* Which of a library's algorithms a matrix product takes. The choice is made once for a machine and stands in
+ * its document; it decides bits, so it is part of the numeric signature and never made while a plan runs. */
+struct ah_device_algorithm {
+    struct ah_op product; /* a matmul; where its operands lie does not count */
+    uint64_t words[8];    /* the library's own, as the device that measured it wrote them */
+};
+
 struct ah_device_options {
     uint32_t size;
-    uint32_t index; /* of several devices of one kind */
-    uint64_t arena_bytes[AH_ARENA_KINDS];
+    uint32_t index;        /* of several devices of one kind */
+    uint64_t memory_bytes; /* most of the device arena and reserve_bytes together; 0: what there is */
+
+    /* The machine's table of algorithms, borrowed until the device is closed. A device whose products depend
+     * on it refuses, in prepare, one that the table does not have; one whose products depend on the shape
+     * only, as the CPU's, takes no table. */
+    const struct ah_device_algorithm *algorithms;
+    size_t n_algorithms;
+
     uint32_t compute_threads; /* CPU: cores of the compute lane; 0: three quarters, leaving at least one */
     uint32_t host_threads;    /* cores of the host lane; 0: what compute leaves, at least one */
     uint32_t queue;           /* ops a lane's queue holds; 0: 1024 */
@@ -111,7 +130,7 @@ struct ah_device_info {
     char name[AH_DEVICE_NAME_MAX];
     uint64_t memory_bytes;
     uint64_t free_bytes;
-    uint64_t locked_bytes; /* of an open device's pinned arena: less than all where the system refused */
+    uint64_t locked_bytes; /* of the reserved pinned arena: less than all where the system refused */
     bool bf16;
     bool supports[64]; /* by enum ah_op_kind */
 };
@@ -130,6 +149,10 @@ struct ah_device_driver {
      * now; sets reserve_bytes. Called with every lane idle. */
     int (*prepare)(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err);
 
+    /* Takes the arenas; once. On failure none is taken. */
+    int (*reserve)(struct ah_device *device, const uint64_t arena_bytes[AH_ARENA_KINDS],
+                   struct ah_error *err);
+
     /* The submission is checked; the driver refuses what it cannot do or was not prepared for. */
     int (*submit)(struct ah_device *device, const struct ah_submission *submission, uint64_t *ret_ticket,
                   struct ah_error *err);
@@ -145,9 +168,13 @@ struct ah_device_driver {
 struct ah_device {
     const struct ah_device_driver *driver;
     struct ah_device_info info;
+    uint64_t reserve_bytes; /* device memory beside the arena, of what is prepared so far */
+
+    /* device.c's */
+    uint64_t memory_bytes; /* as in the options */
     uint64_t arena_bytes[AH_ARENA_KINDS];
-    uint64_t reserve_bytes;                  /* memory beside the arenas, of what is prepared so far */
-    uint64_t submitted[AH_DEVICE_LANES_MAX]; /* last ticket of each lane; device.c's, used atomically */
+    bool is_reserved;
+    uint64_t submitted[AH_DEVICE_LANES_MAX]; /* last ticket of each lane; used atomically */
 };
 
 /* The CPU device's driver: the reference for every other and the embedded default. */
@@ -157,15 +184,22 @@ const struct ah_device_driver *ah_device_cpu(void);
  * file, or its name. Reads `size` and `abi` only. */
 int ah_device_check_driver(const struct ah_device_driver *driver, const char *origin, struct ah_error *err);
 
-/* Reserves the arenas and starts the lanes. AH_E_USAGE for a driver or options of another build,
- * AH_E_CAPACITY or AH_E_MEMORY where the memory is not to be had. */
+/* Finds the device and starts its lanes. AH_E_USAGE for options that make no sense, AH_E_MISMATCH for a driver
+ * of another build, AH_E_MISSING where there is no such device. */
 int ah_device_open(struct ah_device **ret_device, const struct ah_device_driver *driver,
                    const struct ah_device_options *options, struct ah_error *err);
 
 /* Builds what the ops need; must precede the first submit of a matrix product of a new shape. Ops that need
- * nothing are ignored, shapes already prepared cost nothing. Waits for every lane first. AH_E_UNSUPPORTED for
- * an op this device cannot do. */
+ * nothing are ignored, shapes already prepared cost nothing. Waits for every lane first. May be called again,
+ * after ah_device_reserve() too, then within what is left of `memory_bytes`. AH_E_UNSUPPORTED for an op this
+ * device cannot do, AH_E_CAPACITY. */
 int ah_device_prepare(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err);
+
+/* Takes the arenas (sizes by enum ah_arena_kind), which are zeros at first. AH_E_CAPACITY where the device's
+ * arena and its reserve_bytes exceed its `memory_bytes`, or the machine has no such memory free, AH_E_MEMORY
+ * where the system refuses it: then none is taken, and less may be asked for. AH_E_USAGE the second time. */
+int ah_device_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_ARENA_KINDS],
+                      struct ah_error *err);
 
 /* Checks the op (ah_op_check), its reach, the lane and the waits, and queues it. AH_E_USAGE, AH_E_CAPACITY,
  * or AH_E_UNSUPPORTED naming op and device; then nothing was queued. */

@@ -6,15 +6,13 @@
  * thread each; the host lane has a pool (placement.h says on which cores). All arenas are host memory; that the
  * device arena is another place than the host's is kept by the checks of device.c.
  *
- * 1. After open, nothing here takes memory; after prepare, no op does, but for the argument lists of oneDNN
- *    (docs/decisions/0008).
+ * 1. After reserve and prepare, no op takes memory, but for the argument lists of oneDNN (docs/decisions/0008).
  * 2. `failed` is set after `failure` is complete, and both only once.
  */
 #include "base/host_memory.h"
 #include "base/topology.h"
 #include "base/units.h"
 #include "runtime/device/cpu/cpu_internal.h"
-#include "runtime/device/cpu/placement.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,34 +50,34 @@ static int cpu_probe(struct ah_device_info *ret_infos, size_t max, size_t *ret_n
 }
 
 /* Refuses arenas that the system would only pretend to have. */
-static int check_capacity(const struct ah_device_options *options, const struct ah_host_memory *memory,
-                          struct ah_error *err)
+static int check_capacity(const uint64_t arena_bytes[AH_ARENA_KINDS], struct ah_error *err)
 {
+    struct ah_host_memory memory;
     uint64_t bytes = 0;
-    for (unsigned arena = 1; arena < AH_ARENA_KINDS; arena++)
-        if (__builtin_add_overflow(bytes, options->arena_bytes[arena], &bytes))
+    for (unsigned arena = AH_ARENA_DEVICE; arena < AH_ARENA_KINDS; arena++)
+        if (__builtin_add_overflow(bytes, arena_bytes[arena], &bytes))
             bytes = UINT64_MAX;
-    if (bytes > memory->available_bytes) {
+    int rc = ah_host_memory_read(&memory, NULL, err);
+    if (rc)
+        return rc;
+    if (bytes > memory.available_bytes) {
         char asked[AH_UNITS_TEXT_MAX];
         char has[AH_UNITS_TEXT_MAX];
         return ah_error_set(
             err, AH_E_CAPACITY, "device 'cpu': arenas of %s are asked for, and this machine has %s free",
-            ah_units_print_bytes(asked, bytes), ah_units_print_bytes(has, memory->available_bytes));
+            ah_units_print_bytes(asked, bytes), ah_units_print_bytes(has, memory.available_bytes));
     }
     return AH_OK;
 }
 
 /* Only addresses: the memory comes with fill_arenas(), once there are pools. */
-static int map_arenas(struct ah_cpu_device *cpu, const struct ah_device_options *options,
+static int map_arenas(struct ah_cpu_device *cpu, const uint64_t arena_bytes[AH_ARENA_KINDS],
                       struct ah_error *err)
 {
-    for (unsigned arena = 1; arena < AH_ARENA_KINDS; arena++) {
-        int rc = ah_region_map(&cpu->arenas[arena], options->arena_bytes[arena], err);
-        if (rc)
-            return rc;
-        cpu->common.arena_bytes[arena] = options->arena_bytes[arena];
-    }
-    return AH_OK;
+    int rc = AH_OK;
+    for (unsigned arena = AH_ARENA_DEVICE; arena < AH_ARENA_KINDS && !rc; arena++)
+        rc = ah_region_map(&cpu->arenas[arena], arena_bytes[arena], err);
+    return rc;
 }
 
 struct filling {
@@ -117,8 +115,9 @@ static int fill_arena(struct ah_region *region, struct ah_pool *pool, int proces
     return rc;
 }
 
-static int fill_arenas(struct ah_cpu_device *cpu, const struct ah_placement *placement, struct ah_error *err)
+static int fill_arenas(struct ah_cpu_device *cpu, struct ah_error *err)
 {
+    const struct ah_placement *placement = &cpu->placement;
     int rc = fill_arena(&cpu->arenas[AH_ARENA_DEVICE], cpu->lanes[AH_LANE_COMPUTE].pool,
                         placement->compute[0], err);
     for (unsigned arena = AH_ARENA_DEVICE + 1; arena < AH_ARENA_KINDS && !rc; arena++)
@@ -128,6 +127,20 @@ static int fill_arenas(struct ah_cpu_device *cpu, const struct ah_placement *pla
     ah_region_lock(&cpu->arenas[AH_ARENA_PINNED]);
     cpu->common.info.locked_bytes = cpu->arenas[AH_ARENA_PINNED].locked_bytes;
     return AH_OK;
+}
+
+static int cpu_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_ARENA_KINDS],
+                       struct ah_error *err)
+{
+    struct ah_cpu_device *cpu = cpu_of(device);
+    int rc = check_capacity(arena_bytes, err);
+    if (!rc)
+        rc = map_arenas(cpu, arena_bytes, err);
+    if (!rc)
+        rc = fill_arenas(cpu, err);
+    for (unsigned arena = AH_ARENA_DEVICE; arena < AH_ARENA_KINDS && rc; arena++)
+        ah_region_release(&cpu->arenas[arena]);
+    return rc;
 }
 
 /* A lane whose thread is the first of a pool's participants. */
@@ -141,15 +154,15 @@ static int open_pooled_lane(struct ah_cpu_lane *lane, const char *name, const in
     return rc ? rc : ah_pool_new(&lane->pool, &pool_options, err);
 }
 
-static int open_copy_lanes(struct ah_cpu_device *cpu, const struct ah_placement *placement,
-                           const struct ah_device_options *options, struct ah_error *err)
+static int open_copy_lanes(struct ah_cpu_device *cpu, const struct ah_device_options *options,
+                           struct ah_error *err)
 {
     struct ah_cpu_lane *h2d = &cpu->lanes[AH_LANE_H2D];
     struct ah_cpu_lane *d2h = &cpu->lanes[AH_LANE_D2H];
     struct ah_lane_options lane_options = {
         .name = "h2d", .cpu = -1, .queue = options->queue, .spans = options->spans};
     struct ah_placement_mask before;
-    ah_placement_enter_copy(placement, &before);
+    ah_placement_enter_copy(&cpu->placement, &before);
     int rc = ah_lane_new(&h2d->lane, &lane_options, err);
     lane_options.name = "d2h";
     if (!rc)
@@ -173,16 +186,17 @@ static void open_throttles(struct ah_cpu_device *cpu, const struct ah_device_thr
     cpu->lanes[AH_LANE_HOST].bytes_per_s = throttle->host_bytes_per_s;
 }
 
-static int open_lanes(struct ah_cpu_device *cpu, const struct ah_placement *placement,
-                      const struct ah_device_options *options, struct ah_error *err)
+static int open_lanes(struct ah_cpu_device *cpu, const struct ah_device_options *options,
+                      struct ah_error *err)
 {
+    const struct ah_placement *placement = &cpu->placement;
     int rc = open_pooled_lane(&cpu->lanes[AH_LANE_COMPUTE], "compute", placement->compute,
                               placement->n_compute, options, err);
     if (!rc)
         rc = open_pooled_lane(&cpu->lanes[AH_LANE_HOST], "host", placement->host, placement->n_host, options,
                               err);
     if (!rc)
-        rc = open_copy_lanes(cpu, placement, options, err);
+        rc = open_copy_lanes(cpu, options, err);
     if (!rc)
         rc = ah_matmul_new(&cpu->matmul, placement->n_compute, err);
     if (rc)
@@ -197,21 +211,14 @@ static int open_parts(struct ah_cpu_device *cpu, const struct ah_device_options 
 {
     struct ah_topology topology = {0};
     struct ah_host_memory memory;
-    struct ah_placement placement;
     int rc = ah_topology_init(&topology, NULL, err);
     if (!rc)
         rc = ah_host_memory_read(&memory, NULL, err);
     if (!rc) {
-        ah_placement_choose(&placement, &topology, options->compute_threads, options->host_threads);
+        ah_placement_choose(&cpu->placement, &topology, options->compute_threads, options->host_threads);
         describe(&cpu->common.info, &topology, &memory);
-        rc = check_capacity(options, &memory, err);
+        rc = open_lanes(cpu, options, err);
     }
-    if (!rc)
-        rc = map_arenas(cpu, options, err);
-    if (!rc)
-        rc = open_lanes(cpu, &placement, options, err);
-    if (!rc)
-        rc = fill_arenas(cpu, &placement, err);
     ah_topology_release(&topology);
     return rc;
 }
@@ -241,6 +248,10 @@ static int cpu_open(struct ah_device **ret_device, const struct ah_device_option
     if (options->index != 0)
         return ah_error_set(err, AH_E_MISSING, "there is one device 'cpu', and number %u is asked for",
                             options->index);
+    if (options->n_algorithms)
+        return ah_error_set(
+            err, AH_E_USAGE,
+            "device 'cpu' takes no table of algorithms; its products depend on the shape only");
     struct ah_cpu_device *cpu = calloc(1, sizeof *cpu);
     if (!cpu)
         return ah_error_memory(err);
@@ -392,6 +403,7 @@ const struct ah_device_driver *ah_device_cpu(void)
         .open = cpu_open,
         .close = cpu_close,
         .prepare = cpu_prepare,
+        .reserve = cpu_reserve,
         .submit = cpu_submit,
         .wait = cpu_wait,
         .done = cpu_done,

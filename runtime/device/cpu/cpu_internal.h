@@ -8,6 +8,7 @@
 #include "base/isa.h"
 #include "base/threads.h"
 #include "runtime/device/cpu/matmul.h"
+#include "runtime/device/cpu/placement.h"
 #include "runtime/device/cpu/region.h"
 #include "runtime/device/cpu/throttle.h"
 #include "runtime/device/device.h"
@@ -27,6 +28,7 @@ struct ah_cpu_lane {
 struct ah_cpu_device {
     struct ah_device common; /* first: what callers hold */
     enum ah_isa isa;
+    struct ah_placement placement;
     struct ah_region arenas[AH_ARENA_KINDS];
     struct ah_cpu_lane lanes[AH_DEVICE_LANES];
     struct ah_matmul *matmul;   /* owned */

@@ -17,9 +17,10 @@ static struct ah_device *open_device(struct ah_device_throttle throttle)
 {
     struct ah_error err = {0};
     struct ah_device *device = NULL;
-    struct ah_device_options options = {
-        .size = sizeof options, .arena_bytes = {0, 8 * MIB, 8 * MIB, 8 * MIB}, .throttle = throttle};
+    struct ah_device_options options = {.size = sizeof options, .throttle = throttle};
+    const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 8 * MIB, 8 * MIB, 8 * MIB};
     CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
+    CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
     return device;
 }
 
@@ -239,16 +240,23 @@ static void test_lanes__refuse_memory_that_is_not_there(void **state)
 {
     struct ah_error err = {0};
     struct ah_device *device = NULL;
-    struct ah_device_options options = {.size = sizeof options};
+    struct ah_device_options options = {.size = sizeof options, .index = 1};
+    const struct ah_device_algorithm algorithm = {{0}, {0}};
+    uint64_t arena_bytes[AH_ARENA_KINDS] = {0, MIB, 0, UINT64_C(1) << 50};
     (void)state;
-    options.arena_bytes[AH_ARENA_PAGEABLE] = UINT64_C(1) << 50;
-    CHECK_FAILS(ah_device_open(&device, ah_device_cpu(), &options, &err), err, AH_E_CAPACITY, "1024.0 TiB");
-    options.arena_bytes[AH_ARENA_DEVICE] = UINT64_MAX;
-    CHECK_FAILS(ah_device_open(&device, ah_device_cpu(), &options, &err), err, AH_E_CAPACITY,
-                "are asked for");
-    options = (struct ah_device_options){.size = sizeof options, .index = 1};
     CHECK_FAILS(ah_device_open(&device, ah_device_cpu(), &options, &err), err, AH_E_MISSING, "number 1");
+    options = (struct ah_device_options){.size = sizeof options, .algorithms = &algorithm, .n_algorithms = 1};
+    CHECK_FAILS(ah_device_open(&device, ah_device_cpu(), &options, &err), err, AH_E_USAGE, "no table");
     assert_null(device);
+    options = (struct ah_device_options){.size = sizeof options};
+    CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
+    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "1024.0 TiB");
+    arena_bytes[AH_ARENA_DEVICE] = UINT64_MAX;
+    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "are asked for");
+    arena_bytes[AH_ARENA_DEVICE] = arena_bytes[AH_ARENA_PAGEABLE] = MIB; /* less is to be had */
+    CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
+    assert_non_null(ah_device_pointer(device, (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 0, 0}));
+    ah_device_close(device);
 }
 
 static void test_lanes__describe_themselves(void **state)

@@ -38,8 +38,9 @@ static int setup(void **state)
     for (uint32_t i = 0; i < THREADS; i++) {
         struct ah_device_options options = {
             .size = sizeof options, .compute_threads = i + 1, .host_threads = 1};
-        options.arena_bytes[AH_ARENA_DEVICE] = ARENA;
+        const uint64_t arena_bytes[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = ARENA};
         CHECK_OK(ah_device_open(&f->devices[i], ah_device_cpu(), &options, &err), err);
+        CHECK_OK(ah_device_reserve(f->devices[i], arena_bytes, &err), err);
     }
     *state = f;
     return 0;

@@ -13,13 +13,14 @@ static int open_and_prepare(void *context, struct ah_error *err)
     struct ah_device_options options = {.size = sizeof options, .compute_threads = 2, .host_threads = 1};
     struct ah_op op = {.kind = AH_OP_MATMUL, .u.matmul = {.m = 150, .n = 40, .k = 33}};
     (void)context;
-    options.arena_bytes[AH_ARENA_DEVICE] = 1 << 20;
-    options.arena_bytes[AH_ARENA_PINNED] = 4096;
+    const uint64_t arena_bytes[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = 1 << 20, [AH_ARENA_PINNED] = 4096};
     for (uint64_t i = 0; i < 3; i++)
         op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, i << 16, 0};
     int rc = ah_device_open(&device, ah_device_cpu(), &options, err);
     if (!rc)
         rc = ah_device_prepare(device, &op, 1, err);
+    if (!rc)
+        rc = ah_device_reserve(device, arena_bytes, err);
     ah_device_close(device);
     return rc;
 }
@@ -47,7 +48,7 @@ static void test_open__fails_cleanly(void **state)
     assert_true(allocations > 10);
 }
 
-static void test_open__is_the_last_to_allocate(void **state)
+static void test_open__nothing_allocates_after_reserve(void **state)
 {
     struct ah_error err = {0};
     struct ah_device *device = NULL;
@@ -55,13 +56,14 @@ static void test_open__is_the_last_to_allocate(void **state)
     struct ah_op ops[2] = {{.kind = AH_OP_MATMUL, .u.matmul = {.m = 150, .n = 40, .k = 33}},
                            {.kind = AH_OP_COPY, .u.copy = {1000}}};
     (void)state;
-    options.arena_bytes[AH_ARENA_DEVICE] = options.arena_bytes[AH_ARENA_PINNED] = 1 << 20;
+    const uint64_t arena_bytes[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = 1 << 20, [AH_ARENA_PINNED] = 1 << 20};
     for (uint64_t i = 0; i < 3; i++)
         ops[0].arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, i << 16, 0};
     ops[1].arg[0] = (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 0, 0};
     ops[1].arg[1] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 0, 0};
     CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
     CHECK_OK(ah_device_prepare(device, ops, 2, &err), err);
+    CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
     (void)fault_count();
     CHECK_OK(run_loop(device, ops, &err), err);
     assert_int_equal(fault_count(), 0);
@@ -72,7 +74,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_open__fails_cleanly),
-        cmocka_unit_test(test_open__is_the_last_to_allocate),
+        cmocka_unit_test(test_open__nothing_allocates_after_reserve),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

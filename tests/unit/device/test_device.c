@@ -12,7 +12,8 @@ enum { ARENA = 4096 };
 
 struct noted {
     struct ah_device common;
-    unsigned submits, waits, prepares, closes;
+    unsigned submits, waits, prepares, reserves, closes;
+    uint64_t prepare_bytes; /* what prepare adds to the reserve */
     struct ah_op last;
     int wait_rc;
 };
@@ -30,8 +31,17 @@ static void noted_close(struct ah_device *device)
 
 static int noted_prepare(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err)
 {
-    (void)device, (void)ops, (void)n, (void)err;
+    (void)ops, (void)n, (void)err;
     noted.prepares++;
+    device->reserve_bytes += noted.prepare_bytes;
+    return AH_OK;
+}
+
+static int noted_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_ARENA_KINDS],
+                         struct ah_error *err)
+{
+    (void)device, (void)arena_bytes, (void)err;
+    noted.reserves++;
     return AH_OK;
 }
 
@@ -77,6 +87,7 @@ static const struct ah_device_driver driver = {
     .open = noted_open,
     .close = noted_close,
     .prepare = noted_prepare,
+    .reserve = noted_reserve,
     .submit = noted_submit,
     .wait = noted_wait,
     .done = noted_done,
@@ -87,21 +98,23 @@ static const struct ah_device_driver driver = {
 static int noted_open(struct ah_device **ret_device, const struct ah_device_options *options,
                       struct ah_error *err)
 {
-    (void)err;
+    (void)options, (void)err;
     noted = (struct noted){.common = {.driver = &driver}};
-    memcpy(noted.common.arena_bytes, options->arena_bytes, sizeof options->arena_bytes);
     for (size_t i = 0; i < AH_OP_KINDS; i++)
         noted.common.info.supports[i] = i != AH_OP_ROPE;
     *ret_device = &noted.common;
     return AH_OK;
 }
 
+static const uint64_t all_arenas[AH_ARENA_KINDS] = {0, ARENA, ARENA, ARENA};
+
 static struct ah_device *open_noted(void)
 {
     struct ah_error err = {0};
     struct ah_device *device = NULL;
-    struct ah_device_options options = {.size = sizeof options, .arena_bytes = {0, ARENA, ARENA, ARENA}};
+    struct ah_device_options options = {.size = sizeof options};
     CHECK_OK(ah_device_open(&device, &driver, &options, &err), err);
+    CHECK_OK(ah_device_reserve(device, all_arenas, &err), err);
     return device;
 }
 
@@ -133,6 +146,33 @@ static void test_device__refuses_another_build(void **state)
     options.size = 0;
     CHECK_FAILS(ah_device_open(&device, &driver, &options, &err), err, AH_E_USAGE, "options of 0 bytes");
     assert_null(device);
+}
+
+/* open, prepare, reserve: the bound holds for what they take together, and nothing is taken past it. */
+static void test_device__keeps_to_the_memory_given(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = NULL;
+    struct ah_op op = copy(AH_ARENA_DEVICE, AH_ARENA_DEVICE);
+    const struct ah_device_options options = {.size = sizeof options, .memory_bytes = ARENA + 1000};
+    (void)state;
+    CHECK_OK(ah_device_open(&device, &driver, &options, &err), err);
+    CHECK_FAILS(submit(device, AH_LANE_COMPUTE, op, NULL, &err), err, AH_E_CAPACITY, "arena of 0 bytes");
+    noted.prepare_bytes = 1001;
+    CHECK_OK(ah_device_prepare(device, &op, 1, &err), err);
+    CHECK_FAILS(ah_device_reserve(device, all_arenas, &err), err, AH_E_CAPACITY, "exceed");
+    assert_int_equal(noted.reserves, 0);
+    device->reserve_bytes = 1000;
+    CHECK_OK(ah_device_reserve(device, all_arenas, &err), err);
+    CHECK_FAILS(ah_device_reserve(device, all_arenas, &err), err, AH_E_USAGE, "reserved already");
+    assert_int_equal(noted.reserves, 1);
+    CHECK_OK(submit(device, AH_LANE_COMPUTE, op, NULL, &err), err);
+    noted.prepare_bytes = 0;
+    CHECK_OK(ah_device_prepare(device, &op, 1, &err), err);
+    noted.prepare_bytes = 1;
+    CHECK_FAILS(ah_device_prepare(device, &op, 1, &err), err, AH_E_CAPACITY, "device 'noted'");
+    device->reserve_bytes = UINT64_MAX - ARENA + 1;
+    CHECK_FAILS(ah_device_prepare(device, &op, 1, &err), err, AH_E_CAPACITY, "exceed");
 }
 
 /* Every lane with every direction of a copy: what reaches what. */
@@ -272,6 +312,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_device__refuses_another_build),
+        cmocka_unit_test(test_device__keeps_to_the_memory_given),
         cmocka_unit_test(test_device__keeps_lanes_in_reach),
         cmocka_unit_test(test_device__has_room_for_more_lanes),
         cmocka_unit_test(test_device__knows_what_lanes_do),

@@ -10,18 +10,23 @@
 #include <math.h>
 #include <string.h>
 
+/* The portable product, which the thread sanitizer watches, needs no workspace. */
+#if defined(__SANITIZE_THREAD__)
+enum { HAS_WORKSPACE = 0 };
+#else
+enum { HAS_WORKSPACE = 1 };
+#endif
 enum { ARENA = 1 << 20 };
 
 static struct ah_device *open_device(struct ah_device_throttle throttle)
 {
     struct ah_error err = {0};
     struct ah_device *device = NULL;
-    struct ah_device_options options = {.size = sizeof options,
-                                        .arena_bytes = {0, ARENA, ARENA, ARENA},
-                                        .compute_threads = 2,
-                                        .host_threads = 2,
-                                        .throttle = throttle};
+    struct ah_device_options options = {
+        .size = sizeof options, .compute_threads = 2, .host_threads = 2, .throttle = throttle};
+    const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, ARENA, ARENA, ARENA};
     CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
+    CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
     return device;
 }
 
@@ -46,6 +51,34 @@ static void test_dispatch__matmul_refuses_alpha_and_row_strides(void **state)
     CHECK_FAILS(ah_device_prepare(device, &op, 1, &err), err, AH_E_UNSUPPORTED, "a row stride of operand 1");
     CHECK_FAILS(ah_device_submit(device, &submission, NULL, &err), err, AH_E_UNSUPPORTED, "a row stride");
     ah_device_close(device);
+}
+
+/* Workspace is known after prepare, before a byte of the arenas is taken, and counts. */
+static void test_dispatch__workspace_counts_as_device_memory(void **state)
+{
+    const uint64_t arena_bytes[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = ARENA};
+    struct ah_op op = {.kind = AH_OP_MATMUL, .u.matmul = {.m = 64, .n = 64, .k = 64}};
+    uint64_t workspace_bytes = 0;
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++)
+        op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 65536 * i, 0};
+    for (int round = 0; round < 3; round++) {
+        struct ah_error err = {0};
+        struct ah_device *device = NULL;
+        struct ah_device_options options = {.size = sizeof options, .compute_threads = 2};
+        if (round)
+            options.memory_bytes = ARENA + workspace_bytes - (round == 2);
+        CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
+        CHECK_OK(ah_device_prepare(device, &op, 1, &err), err);
+        workspace_bytes = device->reserve_bytes;
+        assert_int_equal(workspace_bytes > 0, HAS_WORKSPACE);
+        if (round < 2)
+            CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
+        else
+            CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY,
+                        "device 'cpu': an arena of 1.0 MiB and");
+        ah_device_close(device);
+    }
 }
 
 static double sum(struct ah_device *device, struct ah_op op, uint64_t first, uint64_t count)
@@ -137,6 +170,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dispatch__tiles_of_a_sum_change_nothing),
         cmocka_unit_test(test_dispatch__a_slowed_host_charges_every_op),
+        cmocka_unit_test(test_dispatch__workspace_counts_as_device_memory),
         cmocka_unit_test(test_dispatch__matmul_refuses_alpha_and_row_strides),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -87,14 +87,16 @@ static void test_region__arenas_are_touched_by_the_pools(void **state)
     struct ah_device *device = NULL;
     struct ah_error err = {0};
     struct ah_device_options options = {.size = sizeof options};
+    uint64_t arena_bytes[AH_ARENA_KINDS] = {0};
     for (unsigned arena = 1; arena < AH_ARENA_KINDS; arena++)
-        options.arena_bytes[arena] = ARENA_PAGES * PAGE_BYTES;
+        arena_bytes[arena] = ARENA_PAGES * PAGE_BYTES;
     long before = faults_of_this_thread();
     CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
+    CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
     assert_true(faults_of_this_thread() - before < FAULTS_MAX);
     for (unsigned arena = 1; arena < AH_ARENA_KINDS; arena++) {
         struct ah_region region = {.data = device->driver->address(device, (enum ah_arena_kind)arena),
-                                   .bytes = options.arena_bytes[arena]};
+                                   .bytes = arena_bytes[arena]};
         assert_int_equal(resident_pages(&region), ARENA_PAGES);
     }
     ah_device_close(device);

@@ -99,11 +99,6 @@ static int fake_open(struct ah_device **ret_device, const struct ah_device_optio
     device->options = *options;
     device->base.reserve_bytes = UINT64_C(300) << 20;
     bool complete = true;
-    for (int i = 0; i < AH_ARENA_KINDS; i++) {
-        device->base.arena_bytes[i] = options->arena_bytes[i];
-        device->arenas[i] = calloc(1, options->arena_bytes[i] + 1);
-        complete = complete && device->arenas[i];
-    }
     for (int i = 0; i < AH_DEVICE_LANES; i++) {
         device->lanes[i].queue = calloc(QUEUE, sizeof *device->lanes[i].queue);
         device->lanes[i].spans = calloc(QUEUE, sizeof *device->lanes[i].spans);
@@ -115,6 +110,18 @@ static int fake_open(struct ah_device **ret_device, const struct ah_device_optio
     }
     *ret_device = &device->base;
     return AH_OK;
+}
+
+static int fake_reserve(struct ah_device *base, const uint64_t arena_bytes[AH_ARENA_KINDS],
+                        struct ah_error *err)
+{
+    struct fake_device *device = (struct fake_device *)base;
+    bool complete = true;
+    for (int i = 0; i < AH_ARENA_KINDS; i++) {
+        device->arenas[i] = calloc(1, arena_bytes[i] + 1);
+        complete = complete && device->arenas[i];
+    }
+    return complete ? AH_OK : ah_error_memory(err);
 }
 
 static bool is_copy(uint32_t lane)
@@ -312,6 +319,7 @@ const struct ah_device_driver *fake_device_driver(struct fake_rates *rates)
         .probe = fake_probe,
         .open = fake_open,
         .close = fake_close,
+        .reserve = fake_reserve,
         .submit = fake_submit,
         .wait = fake_wait,
         .done = fake_done,

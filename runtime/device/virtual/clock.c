@@ -4,8 +4,9 @@
  *
  * INVARIANTS
  *   1. A lane runs at most one op, and a frozen lane runs its ops in their order.
- *   2. An op starts no earlier than its last dependency finishes; at that instant if its lane is free for it.
- *   3. No priority or fifo lane is idle while one of its ops is ready.
+ *   2. An op starts no earlier than its last dependency finishes and its place is given back; at that instant if
+ *      its lane is free for it.
+ *   3. No priority or fifo lane is idle while one of its ops is ready and has a place, or takes none.
  *   4. Between two events the speeds are ah_share_fill() of the running ops; the integral of an op's speed from
  *      start to finish is its duration.
  *   5. An op that always runs at full speed finishes at exactly start + duration: `since` and `remaining` move
@@ -18,75 +19,15 @@
  *      give the same bits.
  *   8. A frozen lane's order is read and written at the same places of `order`, so that graph->order may be
  *      `order` itself, as the last run left it: until the orders are taken over nothing else is written there.
+ *   9. Of a ring with R places, the n-th op to take one (in the order of its lane) takes the one that the n-R-th to
+ *      give one back (in the order of its lane) gave. Orders of lanes therefore decide who waits for whom, and a
+ *      run repeated with frozen orders has the same waits.
  */
 #include "runtime/device/virtual/clock_internal.h"
 
 #include <float.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { CLOCK_SETS = 256, CLOCK_PROBES = 8 };
-
-enum clock_state { CLOCK_WAITING, CLOCK_READY, CLOCK_DONE };
-
-struct clock_heap_item {
-    uint64_t key;
-    uint32_t op;
-};
-
-/* The op that each lane runs, as one byte per lane: its demand row + 1, 0 where it asks for nothing. */
-union clock_key {
-    uint8_t lane[AH_CLOCK_LANES];
-    uint64_t word[AH_CLOCK_LANES / sizeof(uint64_t)];
-};
-
-struct clock_set {
-    union clock_key key; /* all zero: free */
-    double speed[AH_CLOCK_LANES];
-    uint8_t limit[AH_CLOCK_LANES];
-};
-
-/* Everything by op has room for max_ops. */
-struct ah_clock_memory {
-    size_t max_ops;
-    struct ah_clock_span *spans;
-    struct clock_heap_item *ready; /* a heap for each lane, where its ops lie in `order` */
-    uint32_t *order;
-    uint32_t *waiter;   /* first op in the list of those waiting for this one */
-    uint32_t *next;     /* in that list */
-    size_t *looking_at; /* the dependency in whose list the op is, as index into the graph's array */
-    uint8_t *state;     /* enum clock_state */
-    struct clock_set sets[CLOCK_SETS];
-};
-
-struct clock_lane {
-    enum ah_clock_rule rule;
-    uint32_t op; /* running, or AH_CLOCK_NO_OP */
-    uint8_t limit;
-    bool was_slowed; /* the running op, at some time */
-    size_t first;    /* of its ops in `order` and of its heap in `ready` */
-    size_t taken;    /* ops started */
-    size_t n_ready;  /* items in its heap */
-    double since;    /* when `remaining` was true */
-    double remaining;
-    double speed;
-    double finish; /* since + remaining / speed */
-    double busy;
-    double slowed;
-    double lost[AH_SHARE_RESOURCES]; /* by the running op to each resource; valid when was_slowed */
-};
-
-struct clock_run {
-    const struct ah_clock_graph *graph;
-    struct ah_clock_memory *memory;
-    double now;
-    size_t done;
-    union clock_key key;
-    bool key_changed;
-    bool asks[AH_CLOCK_DEMANDS]; /* the row asks for something */
-    struct clock_lane lanes[AH_CLOCK_LANES];
-};
 
 /* ---- memory ---- */
 
@@ -113,6 +54,7 @@ int ah_clock_reserve(struct ah_clock *clock, size_t n_ops, struct ah_error *err)
     size_t order = clock_take(&bytes, n_ops, sizeof *m.order);
     size_t waiter = clock_take(&bytes, n_ops, sizeof *m.waiter);
     size_t next = clock_take(&bytes, n_ops, sizeof *m.next);
+    size_t given = clock_take(&bytes, n_ops, sizeof *m.given);
     size_t state = clock_take(&bytes, n_ops, sizeof *m.state);
     char *base = malloc(bytes);
     if (!base)
@@ -125,6 +67,7 @@ int ah_clock_reserve(struct ah_clock *clock, size_t n_ops, struct ah_error *err)
     memory->order = (void *)(base + order);
     memory->waiter = (void *)(base + waiter);
     memory->next = (void *)(base + next);
+    memory->given = (void *)(base + given);
     memory->state = (void *)(base + state);
     free(clock->memory);
     clock->memory = memory;
@@ -144,31 +87,70 @@ static bool clock_before(struct clock_heap_item a, struct clock_heap_item b)
     return a.key < b.key || (a.key == b.key && a.op < b.op);
 }
 
-static void clock_push(struct clock_heap_item *heap, size_t n, struct clock_heap_item item)
+static void clock_push(struct clock_heap *heap, struct clock_heap_item item)
 {
-    while (n > 0 && clock_before(item, heap[(n - 1) / 2])) {
-        heap[n] = heap[(n - 1) / 2];
-        n = (n - 1) / 2;
+    size_t hole = heap->n++;
+    while (hole > 0 && clock_before(item, heap->items[(hole - 1) / 2])) {
+        heap->items[hole] = heap->items[(hole - 1) / 2];
+        hole = (hole - 1) / 2;
     }
-    heap[n] = item;
+    heap->items[hole] = item;
 }
 
-/* Takes the first of `n` items. */
-static uint32_t clock_pop(struct clock_heap_item *heap, size_t n)
+/* Takes the first item; there is one. */
+static uint32_t clock_pop(struct clock_heap *heap)
 {
-    uint32_t op = heap[0].op;
-    struct clock_heap_item last = heap[n - 1];
+    struct clock_heap_item *items = heap->items;
+    uint32_t op = items[0].op;
+    size_t n = --heap->n;
     size_t hole = 0;
-    for (size_t child = 1; child < n - 1; child = 2 * hole + 1) {
-        if (child + 1 < n - 1 && clock_before(heap[child + 1], heap[child]))
+    for (size_t child = 1; child < n; child = 2 * hole + 1) {
+        if (child + 1 < n && clock_before(items[child + 1], items[child]))
             child++;
-        if (!clock_before(heap[child], last))
+        if (!clock_before(items[child], items[n]))
             break;
-        heap[hole] = heap[child];
+        items[hole] = items[child];
         hole = child;
     }
-    heap[hole] = last;
+    items[hole] = items[n];
     return op;
+}
+
+/* ---- rings ---- */
+
+static uint8_t clock_takes(const struct ah_clock_graph *graph, uint32_t op)
+{
+    return graph->takes ? graph->takes[op] : AH_CLOCK_NO_RING;
+}
+
+static bool clock_has_place(const struct clock_run *run, uint8_t ring)
+{
+    return ring == AH_CLOCK_NO_RING ||
+           run->rings[ring].taken < run->rings[ring].given + run->rings[ring].places;
+}
+
+/* The op that starts takes its place, if it takes one (9). */
+static void clock_take_place(struct clock_run *run, uint32_t op, struct ah_clock_span *span)
+{
+    uint8_t taken = clock_takes(run->graph, op);
+    span->place_us = 0;
+    span->gave_place = AH_CLOCK_NO_OP;
+    if (taken == AH_CLOCK_NO_RING)
+        return;
+    struct clock_ring *ring = &run->rings[taken];
+    if (ring->taken >= ring->places) {
+        span->gave_place = run->memory->given[ring->first + ring->taken - ring->places];
+        span->place_us = run->memory->spans[span->gave_place].finish_us;
+    }
+    ring->taken++;
+}
+
+static void clock_give_place(struct clock_run *run, uint32_t op)
+{
+    if (!run->graph->gives || run->graph->gives[op] == AH_CLOCK_NO_RING)
+        return;
+    struct clock_ring *ring = &run->rings[run->graph->gives[op]];
+    run->memory->given[ring->first + ring->given++] = op;
 }
 
 /* ---- dependencies ---- */
@@ -195,7 +177,7 @@ static void clock_set_ready(struct clock_run *run, uint32_t op, uint32_t waited_
     run->memory->spans[op].waited_for = waited_for;
     run->memory->state[op] = CLOCK_READY;
     if (lane->rule != AH_CLOCK_FROZEN)
-        clock_push(run->memory->ready + lane->first, lane->n_ready++,
+        clock_push(clock_takes(run->graph, op) == AH_CLOCK_NO_RING ? &lane->free : &lane->takers,
                    (struct clock_heap_item){clock_ready_key(run, lane->rule, op), op});
 }
 
@@ -222,6 +204,7 @@ static void clock_finish(struct clock_run *run, uint32_t op)
     memory->spans[op].finish_us = run->now;
     memory->state[op] = CLOCK_DONE;
     run->done++;
+    clock_give_place(run, op);
     for (uint32_t waiter = memory->waiter[op]; waiter != AH_CLOCK_NO_OP;) {
         uint32_t next = memory->next[waiter];
         clock_look(run, waiter, memory->looking_at[waiter] + 1, op);
@@ -231,15 +214,29 @@ static void clock_finish(struct clock_run *run, uint32_t op)
 
 /* ---- lanes ---- */
 
+/* The heap whose first op a free priority or fifo lane takes now; that of `free` ops may be empty. */
+static struct clock_heap *clock_best_heap(const struct clock_run *run, struct clock_lane *lane)
+{
+    if (!lane->takers.n || !clock_has_place(run, lane->ring))
+        return &lane->free;
+    if (lane->free.n && clock_before(lane->free.items[0], lane->takers.items[0]))
+        return &lane->free;
+    return &lane->takers;
+}
+
 /* The op that a free lane takes now, or AH_CLOCK_NO_OP. */
 static uint32_t clock_choose(struct clock_run *run, struct clock_lane *lane, size_t n_ops)
 {
-    if (lane->rule != AH_CLOCK_FROZEN)
-        return lane->n_ready ? clock_pop(run->memory->ready + lane->first, lane->n_ready--) : AH_CLOCK_NO_OP;
+    if (lane->rule != AH_CLOCK_FROZEN) {
+        struct clock_heap *heap = clock_best_heap(run, lane);
+        return heap->n ? clock_pop(heap) : AH_CLOCK_NO_OP;
+    }
     if (lane->taken == n_ops)
         return AH_CLOCK_NO_OP;
     uint32_t op = run->memory->order[lane->first + lane->taken];
-    return run->memory->state[op] == CLOCK_READY ? op : AH_CLOCK_NO_OP;
+    bool can_start =
+        run->memory->state[op] == CLOCK_READY && clock_has_place(run, clock_takes(run->graph, op));
+    return can_start ? op : AH_CLOCK_NO_OP;
 }
 
 static void clock_set_key(struct clock_run *run, size_t lane, uint8_t row)
@@ -256,6 +253,7 @@ static bool clock_start(struct clock_run *run, struct clock_lane *lane, uint32_t
     run->memory->order[lane->first + lane->taken++] = op;
     span->start_us = run->now;
     span->slowed_by = AH_SHARE_NONE;
+    clock_take_place(run, op, span);
     if (duration <= 0) {
         clock_finish(run, op);
         return true;
@@ -415,34 +413,6 @@ static bool clock_advance(struct clock_run *run)
     return true;
 }
 
-/* What an op that never finished waits for: a dependency, or the op its frozen lane runs first. */
-static uint32_t clock_blocker(const struct clock_run *run, uint32_t op)
-{
-    if (run->memory->state[op] == CLOCK_WAITING)
-        return run->graph->dependency[run->memory->looking_at[op]];
-    const struct clock_lane *lane = &run->lanes[run->graph->lane[op]];
-    return run->memory->order[lane->first + lane->taken];
-}
-
-/* Following blockers from any unfinished op ends on a cycle; names the lowest op on it. */
-static int clock_deadlock(const struct clock_run *run, struct ah_error *err)
-{
-    uint32_t op = 0;
-    while (run->memory->state[op] == CLOCK_DONE)
-        op++;
-    for (size_t i = 0; i < run->graph->n_ops; i++)
-        op = clock_blocker(run, op);
-    uint32_t lowest = op;
-    for (uint32_t at = clock_blocker(run, op); at != op; at = clock_blocker(run, at))
-        lowest = at < lowest ? at : lowest;
-    uint32_t blocker = clock_blocker(run, lowest);
-    return ah_error_set(
-        err, AH_E_FAILED,
-        "op %u on lane %u can never start: it waits for op %u on lane %u, which in turn waits for op "
-        "%u; the dependencies and the frozen orders of lanes contain a cycle",
-        lowest, run->graph->lane[lowest], blocker, run->graph->lane[blocker], lowest);
-}
-
 /* ---- the graph: checked and made ready to run ---- */
 
 static int clock_check_room(const struct ah_clock *clock, const struct ah_clock_graph *graph,
@@ -464,16 +434,43 @@ static void clock_find_asking(struct clock_run *run)
             run->asks[row] |= run->graph->demands[row].amount[r] > 0;
 }
 
+/* Where each ring's ops lie in `given`, and, for lanes that take, how much of a lane's part of `ready` is for `free` ops:
+ * all but one item for each op that takes. */
+static void clock_place_rings(struct clock_run *run, size_t *ret_free)
+{
+    const struct ah_clock_graph *graph = run->graph;
+    size_t givers[AH_CLOCK_RINGS] = {0};
+    size_t first = 0;
+    for (size_t op = 0; op < graph->n_ops && graph->gives; op++)
+        if (graph->gives[op] != AH_CLOCK_NO_RING)
+            givers[graph->gives[op]]++;
+    for (size_t r = 0; r < graph->n_rings; r++) {
+        run->rings[r] = (struct clock_ring){.places = graph->ring_places[r], .first = first};
+        first += givers[r];
+    }
+    for (size_t op = 0; op < graph->n_ops && graph->takes; op++)
+        if (graph->takes[op] != AH_CLOCK_NO_RING) {
+            run->lanes[graph->lane[op]].ring = graph->takes[op];
+            ret_free[graph->lane[op]]--;
+        }
+}
+
 /* Where each lane's ops lie in `order`; ascending indices there, unless the graph gives orders (8). */
 static void clock_place_lanes(struct clock_run *run, struct ah_clock_result *result)
 {
     const struct ah_clock_graph *graph = run->graph;
     size_t at[AH_CLOCK_LANES];
+    size_t n_free[AH_CLOCK_LANES] = {0};
     size_t first = 0;
+    for (size_t l = 0; l < graph->n_lanes; l++)
+        n_free[l] = result->lanes[l].n;
+    clock_place_rings(run, n_free);
     for (size_t l = 0; l < graph->n_lanes; l++) {
         run->lanes[l].rule = graph->rule ? graph->rule[l] : AH_CLOCK_FROZEN;
         run->lanes[l].op = AH_CLOCK_NO_OP;
         run->lanes[l].first = result->lanes[l].first = at[l] = first;
+        run->lanes[l].free.items = run->memory->ready + first;
+        run->lanes[l].takers.items = run->memory->ready + first + n_free[l];
         first += result->lanes[l].n;
     }
     for (uint32_t op = 0; op < graph->n_ops && !graph->order; op++)
@@ -541,7 +538,7 @@ int ah_clock_run(struct ah_clock *clock, const struct ah_clock_graph *graph,
         clock_share(&run);
     } while (clock_advance(&run));
     if (run.done < graph->n_ops)
-        return clock_deadlock(&run, err);
+        return ah_clock_explain_deadlock(&run, err);
     result.end_us = run.now;
     for (size_t l = 0; l < graph->n_lanes; l++) {
         result.lanes[l].busy_us = run.lanes[l].busy;

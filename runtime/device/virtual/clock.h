@@ -3,11 +3,17 @@
  * Clock: the device that does no work. It says when each op of a graph would start and finish.
  *
  * LANES run one op at a time; different lanes run at the same time. An op may start when its dependencies
- * have finished and its lane takes it. Which op a free lane takes is the rule of the lane:
+ * have finished, there is a place for it (RINGS), and its lane takes it. Which op a free lane takes is the rule
+ * of the lane:
  *
- *   frozen     the next one of a given order, waiting for it where it is not ready
- *   priority   of those ready, the one with the smallest key; ties by index
- *   fifo       of those ready, the one that has been ready longest; ties by index
+ *   frozen     the next one of a given order, waiting for it where it cannot start
+ *   priority   of those that can start, the one with the smallest key; ties by index
+ *   fifo       of those that can start, the one that has been ready longest; ties by index
+ *
+ * RINGS are places in memory. An op may take a place of a ring when it starts, and an op may give one back when
+ * it finishes: the n-th op that takes of a ring with R places starts when n - R places have been given back. Ops
+ * that wait for a place do not hold up others of a priority or fifo lane. All ops that take of one ring are on
+ * one lane, all that give back to it on one lane, and a lane takes of one ring only.
  *
  * SHARING. An op takes `duration_us` at full speed. Its demand row says what it asks of resources meanwhile;
  * ops running together get speeds from share.h, recomputed whenever the running set changes.
@@ -36,7 +42,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AH_CLOCK_LANES = AH_SHARE_PARTS, AH_CLOCK_DEMANDS = 255 };
+enum { AH_CLOCK_LANES = AH_SHARE_PARTS, AH_CLOCK_DEMANDS = 255, AH_CLOCK_RINGS = 8, AH_CLOCK_NO_RING = 255 };
 
 #define AH_CLOCK_NO_OP UINT32_MAX
 
@@ -48,6 +54,7 @@ struct ah_clock_graph {
     size_t n_lanes;     /* <= AH_CLOCK_LANES */
     size_t n_demands;   /* <= AH_CLOCK_DEMANDS */
     size_t n_resources; /* <= AH_SHARE_RESOURCES */
+    size_t n_rings;     /* <= AH_CLOCK_RINGS */
 
     const double *duration_us; /* at full speed; 0 to 1e15 */
     const uint32_t *lane;
@@ -57,6 +64,10 @@ struct ah_clock_graph {
     /* Op i waits for dependency[dependency_first[i]] to dependency[dependency_first[i + 1] - 1]. */
     const size_t *dependency_first; /* n_ops + 1 */
     const uint32_t *dependency;
+
+    const uint8_t *takes; /* the ring of which it takes a place, or AH_CLOCK_NO_RING; NULL: none does */
+    const uint8_t *gives; /* the ring to which it gives a place back, or AH_CLOCK_NO_RING; likewise */
+    const uint32_t *ring_places; /* by ring; all are free at the start */
 
     const enum ah_clock_rule *rule; /* by lane; NULL: all frozen */
 
@@ -70,9 +81,11 @@ struct ah_clock_graph {
 
 struct ah_clock_span {
     double ready_us;     /* its dependencies had finished */
-    double start_us;     /* later than ready: the lane was busy, or frozen to another op first */
+    double place_us;     /* the place it took was free; 0: from the start, or it takes none */
+    double start_us;     /* later than ready and place: the lane was busy, or frozen to another op first */
     double finish_us;    /* later than start + duration: other ops slowed it */
     uint32_t waited_for; /* the dependency that finished last; AH_CLOCK_NO_OP: it has none */
+    uint32_t gave_place; /* the op that gave its place back; AH_CLOCK_NO_OP: place_us is 0 */
     uint32_t slowed_by;  /* the resource that cost it most time; AH_SHARE_NONE: always at full speed */
 };
 
@@ -101,7 +114,8 @@ struct ah_clock {
 int ah_clock_reserve(struct ah_clock *clock, size_t n_ops, struct ah_error *err);
 
 /* Runs the graph; allocates nothing. AH_E_CAPACITY: more ops than reserved. AH_E_USAGE: a number out of range
- * (which op, and what is allowed). AH_E_FAILED: dependencies and frozen orders contain a cycle (an op on it). */
+ * (which op, and what is allowed). AH_E_FAILED: ops can never start, since
+ * dependencies, frozen orders and places of rings wait for each other (one of the ops, and what for). */
 int ah_clock_run(struct ah_clock *clock, const struct ah_clock_graph *graph,
                  struct ah_clock_result *ret_result, struct ah_error *err);
 

@@ -6,16 +6,19 @@
  */
 #include "runtime/device/virtual/clock_internal.h"
 
+#include <string.h>
+
 static int check_counts(const struct ah_clock_graph *graph, struct ah_error *err)
 {
     if (graph->n_lanes <= AH_CLOCK_LANES && graph->n_demands <= AH_CLOCK_DEMANDS &&
-        graph->n_resources <= AH_SHARE_RESOURCES)
+        graph->n_resources <= AH_SHARE_RESOURCES && graph->n_rings <= AH_CLOCK_RINGS)
         return AH_OK;
-    return ah_error_set(
-        err, AH_E_USAGE,
-        "%zu lanes, %zu demand rows or %zu resources are too many for the clock; at most %d, %d, %d",
-        graph->n_lanes, graph->n_demands, graph->n_resources, (int)AH_CLOCK_LANES, (int)AH_CLOCK_DEMANDS,
-        (int)AH_SHARE_RESOURCES);
+    return ah_error_set(err, AH_E_USAGE,
+                        "%zu lanes, %zu demand rows, %zu resources or %zu rings are too many for the clock; "
+                        "at most %d, %d, %d, %d",
+                        graph->n_lanes, graph->n_demands, graph->n_resources, graph->n_rings,
+                        (int)AH_CLOCK_LANES, (int)AH_CLOCK_DEMANDS, (int)AH_SHARE_RESOURCES,
+                        (int)AH_CLOCK_RINGS);
 }
 
 /* Amounts and weights in a range where every speed is far from underflow. */
@@ -68,6 +71,52 @@ static int check_op(const struct ah_clock_graph *graph, size_t op, struct ah_err
     return AH_OK;
 }
 
+/* Which lanes take of each ring and give to it, and of which ring each lane takes: one, or none yet. */
+struct ring_use {
+    uint8_t taking_lane[AH_CLOCK_RINGS];
+    uint8_t giving_lane[AH_CLOCK_RINGS];
+    uint8_t ring[AH_CLOCK_LANES];
+};
+
+/* Notes that an op takes of, or gives to, `ring`. */
+static int check_ring(const struct ah_clock_graph *graph, size_t op, uint8_t ring, uint8_t *lane_of_ring,
+                      const char *does, struct ah_error *err)
+{
+    if (ring >= graph->n_rings)
+        return ah_error_set(err, AH_E_USAGE, "op %zu %s ring %u of %zu", op, does, ring, graph->n_rings);
+    if (lane_of_ring[ring] != UINT8_MAX && lane_of_ring[ring] != graph->lane[op])
+        return ah_error_set(err, AH_E_USAGE,
+                            "op %zu on lane %u %s ring %u, as an op of lane %u does; only one lane may", op,
+                            graph->lane[op], does, ring, lane_of_ring[ring]);
+    lane_of_ring[ring] = (uint8_t)graph->lane[op];
+    return AH_OK;
+}
+
+static int check_rings(const struct ah_clock_graph *graph, struct ah_error *err)
+{
+    struct ring_use use;
+    memset(&use, UINT8_MAX, sizeof use);
+    int rc = AH_OK;
+    for (size_t op = 0; op < graph->n_ops && graph->takes && !rc; op++) {
+        uint8_t taken = graph->takes[op];
+        uint8_t *of_lane = &use.ring[graph->lane[op]];
+        if (taken == AH_CLOCK_NO_RING)
+            continue;
+        rc = check_ring(graph, op, taken, use.taking_lane, "takes of", err);
+        if (!rc && *of_lane != UINT8_MAX && *of_lane != taken)
+            rc =
+                ah_error_set(err, AH_E_USAGE,
+                             "op %zu takes of ring %u and another op of lane %u takes of ring %u; a lane may "
+                             "take of one ring only",
+                             op, taken, graph->lane[op], *of_lane);
+        *of_lane = taken;
+    }
+    for (size_t op = 0; op < graph->n_ops && graph->gives && !rc; op++)
+        if (graph->gives[op] != AH_CLOCK_NO_RING)
+            rc = check_ring(graph, op, graph->gives[op], use.giving_lane, "gives to", err);
+    return rc;
+}
+
 int ah_clock_check(const struct ah_clock_graph *graph, struct ah_error *err)
 {
     int rc = check_counts(graph, err);
@@ -75,5 +124,5 @@ int ah_clock_check(const struct ah_clock_graph *graph, struct ah_error *err)
         rc = check_demands(graph, err);
     for (size_t op = 0; op < graph->n_ops && !rc; op++)
         rc = check_op(graph, op, err);
-    return rc;
+    return rc ? rc : check_rings(graph, err);
 }

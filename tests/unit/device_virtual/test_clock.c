@@ -328,6 +328,122 @@ static void test_clock__names_an_op_on_a_cycle(void **state)
     ah_clock_release(&clock);
 }
 
+/* Lane 0 sends tiles into a ring of one place; lane 1 uses them and gives it back. Op 4 takes no place and overtakes. */
+struct ringed {
+    double duration[5];
+    uint32_t lane[5];
+    uint64_t priority[5];
+    size_t first[6];
+    uint32_t dependency[2];
+    uint8_t takes[5], gives[5];
+    uint32_t places[1];
+    enum ah_clock_rule rule[2];
+    struct ah_clock_graph graph;
+};
+
+static void init_ringed(struct ringed *r)
+{
+    *r = (struct ringed){.duration = {1, 10, 1, 10, 3},
+                         .lane = {0, 1, 0, 1, 0},
+                         .priority = {0, 0, 1, 1, 2},
+                         .first = {0, 0, 1, 1, 2, 2},
+                         .dependency = {0, 2},
+                         .takes = {0, AH_CLOCK_NO_RING, 0, AH_CLOCK_NO_RING, AH_CLOCK_NO_RING},
+                         .gives = {AH_CLOCK_NO_RING, 0, AH_CLOCK_NO_RING, 0, AH_CLOCK_NO_RING},
+                         .places = {1},
+                         .rule = {AH_CLOCK_PRIORITY, AH_CLOCK_PRIORITY}};
+    r->graph = (struct ah_clock_graph){.n_ops = 5,
+                                       .n_lanes = 2,
+                                       .n_rings = 1,
+                                       .duration_us = r->duration,
+                                       .lane = r->lane,
+                                       .priority = r->priority,
+                                       .dependency_first = r->first,
+                                       .dependency = r->dependency,
+                                       .takes = r->takes,
+                                       .gives = r->gives,
+                                       .ring_places = r->places,
+                                       .rule = r->rule};
+}
+
+static void test_clock__an_op_waits_for_its_place(void **state)
+{
+    (void)state;
+    struct ringed r;
+    struct ah_clock clock = {0};
+    struct ah_clock_result result;
+    init_ringed(&r);
+    run(&clock, &r.graph, &result);
+    check_span(&result, 0, 0, 0, 1);
+    check_span(&result, 4, 0, 1, 4); /* not held up by op 2, which goes before it */
+    check_span(&result, 2, 0, 11, 12);
+    check_span(&result, 3, 12, 12, 22);
+    assert_true(result.spans[0].place_us == 0 && result.spans[2].place_us == 11);
+    assert_int_equal(result.spans[0].gave_place, AH_CLOCK_NO_OP);
+    assert_int_equal(result.spans[2].gave_place, 1);
+    assert_int_equal(result.spans[2].waited_for, AH_CLOCK_NO_OP);
+    r.graph.rule = NULL;
+    run(&clock, &r.graph, &result);
+    check_span(&result, 2, 0, 11, 12);
+    check_span(&result, 4, 0, 12, 15); /* frozen behind it */
+    ah_clock_release(&clock);
+}
+
+static void test_clock__says_that_a_ring_is_too_small(void **state)
+{
+    (void)state;
+    struct ringed r;
+    struct ah_clock clock = {0};
+    struct ah_clock_result result;
+    struct ah_error err = {0};
+    init_ringed(&r);
+    CHECK_OK(ah_clock_reserve(&clock, 5, &err), err);
+    r.dependency[0] = 2; /* the first use waits for both tiles: there must be room for both */
+    CHECK_FAILS(
+        ah_clock_run(&clock, &r.graph, &result, &err), err, AH_E_FAILED,
+        "op 2 on lane 0 can never start: it waits for one of the 1 places of ring 0, which op 1 on lane 1");
+    r.places[0] = 2;
+    CHECK_OK(ah_clock_run(&clock, &r.graph, &result, &err), err);
+    r.places[0] = 1;
+    r.gives[1] = r.gives[3] = AH_CLOCK_NO_RING;
+    CHECK_FAILS(ah_clock_run(&clock, &r.graph, &result, &err), err, AH_E_FAILED,
+                "no op is left that gives one back");
+    ah_clock_release(&clock);
+}
+
+static void test_clock__refuses_rings_of_several_lanes(void **state)
+{
+    (void)state;
+    static const struct {
+        int taker, giver; /* op that takes, or gives, too */
+        uint8_t ring;
+        size_t n_rings;
+        const char *text;
+    } cases[] = {
+        {3, -1, 0, 1, "op 3 on lane 1 takes of ring 0, as an op of lane 0 does"},
+        {-1, 4, 0, 1, "op 4 on lane 0 gives to ring 0, as an op of lane 1 does"},
+        {4, -1, 1, 2, "op 4 takes of ring 1 and another op of lane 0 takes of ring 0"},
+        {4, -1, 1, 1, "op 4 takes of ring 1 of 1"},
+        {-1, 4, 9, 1, "op 4 gives to ring 9 of 1"},
+        {-1, -1, 0, 9, "9 rings"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ringed r;
+        struct ah_clock clock = {0};
+        struct ah_clock_result result;
+        struct ah_error err = {0};
+        init_ringed(&r);
+        if (cases[i].taker >= 0)
+            r.takes[cases[i].taker] = cases[i].ring;
+        if (cases[i].giver >= 0)
+            r.gives[cases[i].giver] = cases[i].ring;
+        r.graph.n_rings = cases[i].n_rings;
+        CHECK_OK(ah_clock_reserve(&clock, 5, &err), err);
+        CHECK_FAILS(ah_clock_run(&clock, &r.graph, &result, &err), err, AH_E_USAGE, cases[i].text);
+        ah_clock_release(&clock);
+    }
+}
+
 /* A good graph with one number spoiled. */
 struct spoiled {
     double duration[2];
@@ -449,6 +565,9 @@ int main(void)
         cmocka_unit_test(test_clock__many_running_sets_lose_no_work),
         cmocka_unit_test(test_clock__needs_room),
         cmocka_unit_test(test_clock__names_an_op_on_a_cycle),
+        cmocka_unit_test(test_clock__an_op_waits_for_its_place),
+        cmocka_unit_test(test_clock__says_that_a_ring_is_too_small),
+        cmocka_unit_test(test_clock__refuses_rings_of_several_lanes),
         cmocka_unit_test(test_clock__refuses_numbers_out_of_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

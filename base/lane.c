@@ -13,6 +13,9 @@
  *     `waiters` counts the sleepers on `progress` (changed under `mutex`); with none, nobody is signalled.
  * (4) The lane's thread holds no mutex while a job runs or while it waits for another lane, and a wait for
  *     another lane takes that lane's mutex only: no two mutexes are ever held together.
+ *     A bell is the same for several lanes: a sleeper counts itself in `waiters` before it tests, and a lane
+ *     stores `done` before it looks at `waiters`, both in the one order of all such accesses. So the lane sees
+ *     the sleeper, or the sleeper the job. The bell's mutex is taken when the lane's is free.
  * (5) A job waits for tickets in the order of its list; waiting for all of them is the same in any order.
  */
 #include "base/lane.h"
@@ -36,6 +39,12 @@ struct lane_slot {
     uint64_t tag;
 };
 
+struct ah_lane_bell {
+    pthread_mutex_t mutex;
+    pthread_cond_t rung;
+    atomic_uint waiters;
+};
+
 struct ah_lane {
     pthread_t thread;
     struct ah_threads_body body;
@@ -51,6 +60,7 @@ struct ah_lane {
     bool stopping;
     atomic_int busy;
     _Atomic uint64_t done;
+    struct ah_lane_bell *bell; /* borrowed, or NULL */
     char name[NAME_MAX_BYTES];
 };
 
@@ -78,14 +88,68 @@ static struct lane_slot *lane_next(struct ah_lane *lane)
     return any ? &lane->slots[done % lane->capacity] : NULL;
 }
 
+int ah_lane_bell_new(struct ah_lane_bell **ret_bell, struct ah_error *err)
+{
+    struct ah_lane_bell *bell = calloc(1, sizeof *bell);
+    if (!bell)
+        return ah_error_memory(err);
+    pthread_mutex_init(&bell->mutex, NULL);
+    pthread_cond_init(&bell->rung, NULL);
+    *ret_bell = bell;
+    return AH_OK;
+}
+
+void ah_lane_bell_free(struct ah_lane_bell *bell)
+{
+    if (!bell)
+        return;
+    pthread_cond_destroy(&bell->rung);
+    pthread_mutex_destroy(&bell->mutex);
+    free(bell);
+}
+
+static void bell_ring(struct ah_lane_bell *bell)
+{
+    if (atomic_load(&bell->waiters) == 0)
+        return;
+    pthread_mutex_lock(&bell->mutex);
+    pthread_cond_broadcast(&bell->rung);
+    pthread_mutex_unlock(&bell->mutex);
+}
+
+/* Index of the first wait that is met; n: none. */
+static size_t find_met(const struct ah_lane_wait *waits, size_t n)
+{
+    size_t i = 0;
+    while (i < n && atomic_load(&waits[i].lane->done) < waits[i].ticket)
+        i++;
+    return i;
+}
+
+size_t ah_lane_wait_any(struct ah_lane_bell *bell, const struct ah_lane_wait *waits, size_t n)
+{
+    size_t met = find_met(waits, n);
+    if (met < n)
+        return met;
+    atomic_fetch_add(&bell->waiters, 1);
+    pthread_mutex_lock(&bell->mutex);
+    while ((met = find_met(waits, n)) == n)
+        pthread_cond_wait(&bell->rung, &bell->mutex);
+    pthread_mutex_unlock(&bell->mutex);
+    atomic_fetch_sub(&bell->waiters, 1);
+    return met;
+}
+
 static void lane_finish(struct ah_lane *lane, const struct ah_lane_span *span)
 {
     pthread_mutex_lock(&lane->mutex);
     lane->spans[(span->ticket - 1) % lane->n_spans] = *span;
-    atomic_store_explicit(&lane->done, span->ticket, memory_order_release);
+    atomic_store(&lane->done, span->ticket);
     if (lane->waiters)
         pthread_cond_broadcast(&lane->progress);
     pthread_mutex_unlock(&lane->mutex);
+    if (lane->bell)
+        bell_ring(lane->bell);
 }
 
 static void lane_run(struct ah_lane *lane, struct lane_slot *slot)
@@ -133,6 +197,7 @@ int ah_lane_new(struct ah_lane **ret_lane, const struct ah_lane_options *options
         lane->slots = aligned_alloc(PAYLOAD_ALIGN, lane->capacity * sizeof *lane->slots);
     lane->spans = calloc(lane->n_spans, sizeof *lane->spans);
     strncpy(lane->name, options->name ? options->name : "lane", sizeof lane->name - 1);
+    lane->bell = options->bell;
     lane->body = (struct ah_threads_body){lane_main, lane};
     int rc = lane->slots && lane->spans ? AH_OK : ah_error_memory(err);
     if (!rc)
@@ -206,15 +271,15 @@ int ah_lane_busy(const struct ah_lane *lane)
     return atomic_load(&lane->busy);
 }
 
-size_t ah_lane_spans(struct ah_lane *lane, struct ah_lane_span *ret_spans, size_t max)
+size_t ah_lane_spans(struct ah_lane *lane, uint64_t after, struct ah_lane_span *ret_spans, size_t max)
 {
     pthread_mutex_lock(&lane->mutex);
     uint64_t done = atomic_load(&lane->done);
-    size_t n = done < lane->n_spans ? (size_t)done : lane->n_spans;
-    if (n > max)
-        n = max;
+    uint64_t lost = done > lane->n_spans ? done - lane->n_spans : 0;
+    uint64_t first = after > lost ? after : lost;
+    size_t n = first >= done ? 0 : done - first < max ? (size_t)(done - first) : max;
     for (size_t i = 0; i < n; i++)
-        ret_spans[i] = lane->spans[(done - n + i) % lane->n_spans];
+        ret_spans[i] = lane->spans[(first + i) % lane->n_spans];
     pthread_mutex_unlock(&lane->mutex);
     return n;
 }

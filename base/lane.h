@@ -28,6 +28,7 @@
 #include <stdint.h>
 
 struct ah_lane;
+struct ah_lane_bell;
 
 enum { AH_LANE_PAYLOAD_MAX = 512, AH_LANE_WAITS_MAX = 16 };
 
@@ -58,7 +59,16 @@ struct ah_lane_options {
     int cpu;          /* -1: not pinned */
     size_t queue;     /* jobs that may wait; 0: 1024. A full queue makes submit wait. */
     size_t spans;     /* finished jobs whose times are kept (a ring); 0: 1024 */
+
+    struct ah_lane_bell *bell; /* (optional) borrowed; rung when a job is done; outlives the lane */
 };
+
+/* What several lanes ring, so that one thread can wait for any of them. *Owned* by the caller. */
+int ah_lane_bell_new(struct ah_lane_bell **ret_bell, struct ah_error *err);
+void ah_lane_bell_free(struct ah_lane_bell *bell);
+
+/* Blocks until one of `n` > 0 tickets, of lanes with this bell, is done; returns its index, the first of several. */
+size_t ah_lane_wait_any(struct ah_lane_bell *bell, const struct ah_lane_wait *waits, size_t n);
 
 /* AH_E_FAILED where the thread cannot be started or pinned, AH_E_MEMORY. The lane is *owned* by the caller. */
 int ah_lane_new(struct ah_lane **ret_lane, const struct ah_lane_options *options, struct ah_error *err);
@@ -79,8 +89,9 @@ uint64_t ah_lane_done(const struct ah_lane *lane);
 /* True while a job of the lane is between start and end: what a throttle shares a link by. */
 int ah_lane_busy(const struct ah_lane *lane);
 
-/* Copies the spans of the newest finished jobs, oldest first, at most `max`; returns how many. Call drained. */
-size_t ah_lane_spans(struct ah_lane *lane, struct ah_lane_span *ret_spans, size_t max);
+/* Copies the spans of jobs finished after ticket `after`, oldest first, at most `max`; returns how many. Those
+ * that the ring has no longer are left out: then the first ticket is not after + 1. At any time. */
+size_t ah_lane_spans(struct ah_lane *lane, uint64_t after, struct ah_lane_span *ret_spans, size_t max);
 
 /* Finishes what is queued, ends the thread. NULL is fine. */
 void ah_lane_free(struct ah_lane *lane);

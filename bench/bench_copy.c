@@ -44,7 +44,7 @@ static void submit(const struct bench *bench, uint32_t lane, const struct ah_op 
 {
     struct ah_error err = {0};
     for (unsigned i = 0; i < times; i++)
-        if (ah_device_submit(bench->device, &(struct ah_submission){.lane = lane, .op = op}, NULL, &err))
+        if (ah_device_submit(bench->device, &(struct ah_submission){.lane = lane, .op = op}, 1, NULL, &err))
             fail(err.text);
 }
 
@@ -59,7 +59,8 @@ static void drain(const struct bench *bench)
 static double rate_of(const struct bench *bench, uint32_t lane, unsigned n, uint64_t from_ns, uint64_t to_ns)
 {
     static struct ah_span spans[SPANS];
-    size_t found = ah_device_spans(bench->device, lane, spans, n);
+    struct ah_span_reader reader = ah_device_newest(bench->device, lane, n);
+    size_t found = ah_device_spans(bench->device, &reader, spans, n);
     double busy_ns = 0;
     unsigned ops = 0;
     for (size_t i = 0; i < found; i++)
@@ -75,7 +76,8 @@ static void window_of(const struct bench *bench, uint32_t lane, unsigned n, uint
                       uint64_t *to_ns)
 {
     static struct ah_span spans[SPANS];
-    size_t found = ah_device_spans(bench->device, lane, spans, n);
+    struct ah_span_reader reader = ah_device_newest(bench->device, lane, n);
+    size_t found = ah_device_spans(bench->device, &reader, spans, n);
     if (found == 0)
         fail("a lane has no spans");
     *from_ns = spans[0].start_ns > *from_ns ? spans[0].start_ns : *from_ns;

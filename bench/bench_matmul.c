@@ -154,7 +154,7 @@ static double run_ours(const struct bench *bench, const struct ah_op *op, unsign
     uint64_t ticket = 0;
     uint64_t start = ah_threads_now_ns();
     for (unsigned i = 0; i < repeat; i++)
-        if (ah_device_submit(bench->device, &submission, &ticket, &err))
+        if (ah_device_submit(bench->device, &submission, 1, &ticket, &err))
             fail(err.text);
     if (ah_device_wait(bench->device, AH_LANE_COMPUTE, ticket, &err))
         fail(err.text);

@@ -13,7 +13,7 @@ static int submit_next(struct ah_lanes_work *work, const struct ah_wait *wait, u
 {
     struct ah_submission submission = {
         .lane = work->lane, .op = &work->ops[work->next], .waits = wait, .n_waits = wait != NULL};
-    int rc = ah_device_submit(work->device, &submission, ret_ticket, err);
+    int rc = ah_device_submit(work->device, &submission, 1, ret_ticket, err);
     if (rc == AH_OK)
         work->next = (work->next + 1) % work->n;
     return rc;
@@ -23,7 +23,8 @@ static int submit_next(struct ah_lanes_work *work, const struct ah_wait *wait, u
 static int read_spans(struct ah_lanes_work *work, uint64_t repeats, struct ah_span *ret_spans,
                       struct ah_error *err)
 {
-    size_t n = ah_device_spans(work->device, work->lane, ret_spans, (size_t)repeats);
+    struct ah_span_reader reader = ah_device_newest(work->device, work->lane, repeats);
+    size_t n = ah_device_spans(work->device, &reader, ret_spans, (size_t)repeats);
     if (n != repeats)
         return ah_error_set(err, AH_E_FAILED, "lane '%s' remembers %zu of %llu ops",
                             ah_device_lane_name(work->lane), n, (unsigned long long)repeats);

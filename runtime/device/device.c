@@ -174,12 +174,13 @@ static int check_reach(const struct ah_submission *submission, struct ah_error *
     return AH_OK;
 }
 
-static uint64_t submitted(const struct ah_device *device, uint32_t lane)
+uint64_t ah_device_submitted(const struct ah_device *device, uint32_t lane)
 {
-    return __atomic_load_n(&device->submitted[lane], __ATOMIC_ACQUIRE);
+    return lane < AH_DEVICE_LANES ? __atomic_load_n(&device->submitted[lane], __ATOMIC_ACQUIRE) : 0;
 }
 
-static int check_waits(const struct ah_device *device, const struct ah_submission *submission,
+/* `last`: of each lane, the last ticket before this submission. */
+static int check_waits(const struct ah_submission *submission, const uint64_t last[AH_DEVICE_LANES],
                        struct ah_error *err)
 {
     const char *op = ah_op_name(submission->op->kind);
@@ -188,7 +189,7 @@ static int check_waits(const struct ah_device *device, const struct ah_submissio
                             submission->n_waits, AH_DEVICE_WAITS_MAX);
     for (uint32_t i = 0; i < submission->n_waits; i++) {
         struct ah_wait wait = submission->waits[i];
-        if (wait.lane >= AH_DEVICE_LANES || wait.ticket > submitted(device, wait.lane))
+        if (wait.lane >= AH_DEVICE_LANES || wait.ticket > last[wait.lane])
             return ah_error_set(err, AH_E_USAGE,
                                 "op '%s': waits for ticket %llu of lane '%s', not submitted yet", op,
                                 (unsigned long long)wait.ticket, ah_device_lane_name(wait.lane));
@@ -196,10 +197,9 @@ static int check_waits(const struct ah_device *device, const struct ah_submissio
     return AH_OK;
 }
 
-int ah_device_submit(struct ah_device *device, const struct ah_submission *submission, uint64_t *ret_ticket,
-                     struct ah_error *err)
+static int check_submission(const struct ah_device *device, const struct ah_submission *submission,
+                            const uint64_t last[AH_DEVICE_LANES], struct ah_error *err)
 {
-    uint64_t ticket;
     int rc = ah_op_check(submission->op, device->arena_bytes, err);
     if (!rc)
         rc = check_supported(device, submission->op, err);
@@ -207,39 +207,95 @@ int ah_device_submit(struct ah_device *device, const struct ah_submission *submi
         rc = check_lane(submission, err);
     if (!rc)
         rc = check_reach(submission, err);
-    if (!rc)
-        rc = check_waits(device, submission, err);
-    if (!rc)
-        rc = device->driver->submit(device, submission, &ticket, err);
+    return rc ? rc : check_waits(submission, last, err);
+}
+
+static void last_tickets(const struct ah_device *device, uint64_t ret_last[AH_DEVICE_LANES])
+{
+    for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++)
+        ret_last[lane] = ah_device_submitted(device, lane);
+}
+
+int ah_device_submit(struct ah_device *device, const struct ah_submission *submissions, size_t n,
+                     uint64_t *ret_tickets, struct ah_error *err)
+{
+    uint64_t last[AH_DEVICE_LANES];
+    last_tickets(device, last);
+    for (size_t i = 0; i < n; i++) {
+        int rc = check_submission(device, &submissions[i], last, err);
+        if (rc)
+            return n == 1 ? rc : ah_error_prefix(err, rc, "submission %zu of %zu", i + 1, n);
+        last[submissions[i].lane]++;
+    }
+    int rc = n ? device->driver->submit(device, submissions, n, err) : AH_OK;
     if (rc)
         return rc;
-    __atomic_store_n(&device->submitted[submission->lane], ticket, __ATOMIC_RELEASE);
-    if (ret_ticket)
-        *ret_ticket = ticket;
+    last_tickets(device, last);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t ticket = ++last[submissions[i].lane];
+        if (ret_tickets)
+            ret_tickets[i] = ticket;
+    }
+    for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++)
+        __atomic_store_n(&device->submitted[lane], last[lane], __ATOMIC_RELEASE);
     return AH_OK;
+}
+
+static int check_given(const struct ah_device *device, struct ah_wait wait, struct ah_error *err)
+{
+    if (wait.lane < AH_DEVICE_LANES && wait.ticket <= ah_device_submitted(device, wait.lane))
+        return AH_OK;
+    return ah_error_set(err, AH_E_USAGE, "ticket %llu of lane '%s' was never given",
+                        (unsigned long long)wait.ticket, ah_device_lane_name(wait.lane));
 }
 
 int ah_device_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err)
 {
-    if (lane >= AH_DEVICE_LANES || ticket > submitted(device, lane))
-        return ah_error_set(err, AH_E_USAGE, "ticket %llu of lane '%s' was never given",
-                            (unsigned long long)ticket, ah_device_lane_name(lane));
-    return device->driver->wait(device, lane, ticket, err);
+    int rc = check_given(device, (struct ah_wait){lane, ticket}, err);
+    return rc ? rc : device->driver->wait(device, lane, ticket, err);
+}
+
+int ah_device_wait_any(struct ah_device *device, const struct ah_wait *waits, size_t n, size_t *ret_met,
+                       struct ah_error *err)
+{
+    if (n == 0 || n > AH_DEVICE_LANES_MAX)
+        return ah_error_set(err, AH_E_USAGE, "to wait for any of %zu tickets; 1 to %d are possible", n,
+                            AH_DEVICE_LANES_MAX);
+    for (size_t i = 0; i < n; i++) {
+        int rc = check_given(device, waits[i], err);
+        if (rc)
+            return rc;
+    }
+    return device->driver->wait_any(device, waits, n, ret_met, err);
 }
 
 int ah_device_drain(struct ah_device *device, struct ah_error *err)
 {
     int first = AH_OK;
     for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++) {
-        int rc = device->driver->wait(device, lane, submitted(device, lane), first ? NULL : err);
+        int rc = device->driver->wait(device, lane, ah_device_submitted(device, lane), first ? NULL : err);
         first = first ? first : rc;
     }
     return first;
 }
 
-size_t ah_device_spans(struct ah_device *device, uint32_t lane, struct ah_span *ret_spans, size_t max)
+size_t ah_device_spans(struct ah_device *device, struct ah_span_reader *reader, struct ah_span *ret_spans,
+                       size_t max)
 {
-    return lane < AH_DEVICE_LANES ? device->driver->spans(device, lane, ret_spans, max) : 0;
+    if (reader->lane >= AH_DEVICE_LANES || max == 0)
+        return 0;
+    size_t n = device->driver->spans(device, reader->lane, reader->seen, ret_spans, max);
+    if (n == 0)
+        return 0;
+    reader->lost += ret_spans[n - 1].ticket - reader->seen - n;
+    reader->seen = ret_spans[n - 1].ticket;
+    return n;
+}
+
+struct ah_span_reader ah_device_newest(struct ah_device *device, uint32_t lane, uint64_t n)
+{
+    uint64_t done = ah_device_done(device, lane);
+    return (struct ah_span_reader){.lane = lane, .seen = done > n ? done - n : 0};
 }
 
 uint64_t ah_device_done(struct ah_device *device, uint32_t lane)

@@ -15,8 +15,9 @@
  * LANES run ops one after another; different lanes run at the same time. The n-th op submitted to a lane has
  * ticket n (from 1); an op may wait for tickets of other lanes that were submitted before it, so that a
  * submission order exists and no order can deadlock. Tickets are a timeline: waiting for n waits for all
- * before it. Submitting never waits for the device unless a lane's queue is full: whole iterations are queued
- * ahead. Lanes: compute, h2d, d2h, host; the table is open, up to AH_DEVICE_LANES_MAX.
+ * before it. Who submits knows every ticket beforehand, so an iteration is one array, which a device may batch
+ * or capture as it likes. Submitting never waits for the device unless a lane's queue is full: whole iterations
+ * are queued ahead. Lanes: compute, h2d, d2h, host; the table is open, up to AH_DEVICE_LANES_MAX.
  *
  * REACH. What a lane may touch is the same on every device, so that an order that runs on one runs on all:
  * compute ops lie in the device arena, host ops in the host arenas, h2d and d2h copy between the pinned and
@@ -39,7 +40,7 @@
  *     ah_device_prepare(device, ops, n, err);
  *     ah_device_reserve(device, arena_bytes, err);
  *     struct ah_submission submission = {.lane = AH_LANE_COMPUTE, .op = &ops[0]};
- *     ah_device_submit(device, &submission, &ticket, err);
+ *     ah_device_submit(device, &submission, 1, &ticket, err);
  *     ah_device_wait(device, AH_LANE_COMPUTE, ticket, err);
  *     ah_device_close(device);
  *
@@ -86,6 +87,13 @@ struct ah_span {
     uint64_t end_ns;
 };
 
+/* Where someone reads the spans of a lane. Zeros but for the lane: from its first op on. */
+struct ah_span_reader {
+    uint32_t lane;
+    uint64_t seen; /* last ticket that was read or lost */
+    uint64_t lost; /* spans overwritten before they were read, so far */
+};
+
 /* Rates that lanes are slowed to (0: not slowed), so that their ratios to compute are those of another
  * machine: `--emulate`. An op takes at least latency + work / rate; the lane sleeps the rest. `both_kept` is
  * the share of its rate that a copy lane keeps while the other copies. On the host lane AdamW's work is its
@@ -120,7 +128,7 @@ struct ah_device_options {
     uint32_t compute_threads; /* CPU: cores of the compute lane; 0: three quarters, leaving at least one */
     uint32_t host_threads;    /* cores of the host lane; 0: what compute leaves, at least one */
     uint32_t queue;           /* ops a lane's queue holds; 0: 1024 */
-    uint32_t spans;           /* finished ops a lane remembers; 0: 1024 */
+    uint32_t spans;           /* finished ops a lane remembers, the oldest overwritten; 0: 1024 */
     struct ah_device_throttle throttle;
 };
 
@@ -153,12 +161,18 @@ struct ah_device_driver {
     int (*reserve)(struct ah_device *device, const uint64_t arena_bytes[AH_ARENA_KINDS],
                    struct ah_error *err);
 
-    /* The submission is checked; the driver refuses what it cannot do or was not prepared for. */
-    int (*submit)(struct ah_device *device, const struct ah_submission *submission, uint64_t *ret_ticket,
+    /* The submissions are checked; the n-th op of a lane has ticket n. The driver refuses what it cannot do or
+     * was not prepared for, before it queues any. */
+    int (*submit)(struct ah_device *device, const struct ah_submission *submissions, size_t n,
                   struct ah_error *err);
     int (*wait)(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err);
+    int (*wait_any)(struct ah_device *device, const struct ah_wait *waits, size_t n, size_t *ret_met,
+                    struct ah_error *err);
     uint64_t (*done)(struct ah_device *device, uint32_t lane);
-    size_t (*spans)(struct ah_device *device, uint32_t lane, struct ah_span *ret_spans, size_t max);
+
+    /* Of ops after ticket `after` that the lane still remembers, oldest first. */
+    size_t (*spans)(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
+                    size_t max);
 
     /* Where a host arena lies (on the CPU device: any arena); NULL where the host cannot read it. */
     void *(*address)(struct ah_device *device, enum ah_arena_kind arena);
@@ -201,23 +215,37 @@ int ah_device_prepare(struct ah_device *device, const struct ah_op *ops, size_t 
 int ah_device_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_ARENA_KINDS],
                       struct ah_error *err);
 
-/* Checks the op (ah_op_check), its reach, the lane and the waits, and queues it. AH_E_USAGE, AH_E_CAPACITY,
- * or AH_E_UNSUPPORTED naming op and device; then nothing was queued. */
-int ah_device_submit(struct ah_device *device, const struct ah_submission *submission, uint64_t *ret_ticket,
-                     struct ah_error *err);
+/* Checks each of `n` submissions: op (ah_op_check), reach, lane and waits, which may name tickets that the same
+ * array gives further up; then queues them in order. `ret_tickets` (optional): n of them. AH_E_USAGE,
+ * AH_E_CAPACITY, or AH_E_UNSUPPORTED naming op and device; then none was queued. */
+int ah_device_submit(struct ah_device *device, const struct ah_submission *submissions, size_t n,
+                     uint64_t *ret_tickets, struct ah_error *err);
+
+/* Last ticket that `lane` has given: its next op has the one after it. */
+uint64_t ah_device_submitted(const struct ah_device *device, uint32_t lane);
 
 /* Blocks until `ticket` of `lane` is done (0: returns at once). The device's first failure is reported here,
  * with lane and op. AH_E_USAGE for a ticket that was never given. */
 int ah_device_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err);
 
+/* Blocks until one of `n` waits, at most AH_DEVICE_LANES_MAX, is met; `ret_met` is the first that is. Errors as
+ * ah_device_wait(). */
+int ah_device_wait_any(struct ah_device *device, const struct ah_wait *waits, size_t n, size_t *ret_met,
+                       struct ah_error *err);
+
 /* Waits for every lane. */
 int ah_device_drain(struct ah_device *device, struct ah_error *err);
 
-/* Times of the newest finished ops of a lane, oldest first. Call drained. */
-size_t ah_device_spans(struct ah_device *device, uint32_t lane, struct ah_span *ret_spans, size_t max);
-
-/* Last ticket of `lane` that is done. */
+/* Last ticket of `lane` that is done. Never blocks: who polls, polls this. */
 uint64_t ah_device_done(struct ah_device *device, uint32_t lane);
+
+/* Times of finished ops, oldest first, at most `max`; moves the reader on. At any time, by any thread with a
+ * reader of its own. */
+size_t ah_device_spans(struct ah_device *device, struct ah_span_reader *reader, struct ah_span *ret_spans,
+                       size_t max);
+
+/* A reader that begins with the newest `n` ops of `lane` that are done. */
+struct ah_span_reader ah_device_newest(struct ah_device *device, uint32_t lane, uint64_t n);
 
 /* Pointer to an operand where the host can read it, else NULL; also NULL outside the arena. */
 void *ah_device_pointer(struct ah_device *device, struct ah_ref ref);

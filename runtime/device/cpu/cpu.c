@@ -143,14 +143,19 @@ static int cpu_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_A
     return rc;
 }
 
-/* A lane whose thread is the first of a pool's participants. */
-static int open_pooled_lane(struct ah_cpu_lane *lane, const char *name, const int *processors,
-                            unsigned threads, const struct ah_device_options *options, struct ah_error *err)
+static struct ah_lane_options lane_options(const struct ah_cpu_device *cpu, const char *name, int processor,
+                                           const struct ah_device_options *options)
 {
-    struct ah_lane_options lane_options = {
-        .name = name, .cpu = processors[0], .queue = options->queue, .spans = options->spans};
+    return (struct ah_lane_options){
+        .name = name, .cpu = processor, .queue = options->queue, .spans = options->spans, .bell = cpu->bell};
+}
+
+/* A lane whose thread is the first of a pool's participants. */
+static int open_pooled_lane(struct ah_cpu_lane *lane, const struct ah_lane_options *options,
+                            const int *processors, unsigned threads, struct ah_error *err)
+{
     struct ah_pool_options pool_options = {.threads = threads, .cpus = processors};
-    int rc = ah_lane_new(&lane->lane, &lane_options, err);
+    int rc = ah_lane_new(&lane->lane, options, err);
     return rc ? rc : ah_pool_new(&lane->pool, &pool_options, err);
 }
 
@@ -159,14 +164,13 @@ static int open_copy_lanes(struct ah_cpu_device *cpu, const struct ah_device_opt
 {
     struct ah_cpu_lane *h2d = &cpu->lanes[AH_LANE_H2D];
     struct ah_cpu_lane *d2h = &cpu->lanes[AH_LANE_D2H];
-    struct ah_lane_options lane_options = {
-        .name = "h2d", .cpu = -1, .queue = options->queue, .spans = options->spans};
+    struct ah_lane_options up = lane_options(cpu, "h2d", -1, options);
+    struct ah_lane_options down = lane_options(cpu, "d2h", -1, options);
     struct ah_placement_mask before;
     ah_placement_enter_copy(&cpu->placement, &before);
-    int rc = ah_lane_new(&h2d->lane, &lane_options, err);
-    lane_options.name = "d2h";
+    int rc = ah_lane_new(&h2d->lane, &up, err);
     if (!rc)
-        rc = ah_lane_new(&d2h->lane, &lane_options, err);
+        rc = ah_lane_new(&d2h->lane, &down, err);
     ah_placement_leave_copy(&before);
     h2d->opposite = d2h->lane;
     d2h->opposite = h2d->lane;
@@ -190,20 +194,20 @@ static int open_lanes(struct ah_cpu_device *cpu, const struct ah_device_options 
                       struct ah_error *err)
 {
     const struct ah_placement *placement = &cpu->placement;
-    int rc = open_pooled_lane(&cpu->lanes[AH_LANE_COMPUTE], "compute", placement->compute,
-                              placement->n_compute, options, err);
+    int rc = ah_lane_bell_new(&cpu->bell, err);
+    if (rc)
+        return rc;
+    struct ah_lane_options compute = lane_options(cpu, "compute", placement->compute[0], options);
+    struct ah_lane_options host = lane_options(cpu, "host", placement->host[0], options);
+    rc = open_pooled_lane(&cpu->lanes[AH_LANE_COMPUTE], &compute, placement->compute, placement->n_compute,
+                          err);
     if (!rc)
-        rc = open_pooled_lane(&cpu->lanes[AH_LANE_HOST], "host", placement->host, placement->n_host, options,
-                              err);
+        rc = open_pooled_lane(&cpu->lanes[AH_LANE_HOST], &host, placement->host, placement->n_host, err);
     if (!rc)
         rc = open_copy_lanes(cpu, options, err);
     if (!rc)
         rc = ah_matmul_new(&cpu->matmul, placement->n_compute, err);
-    if (rc)
-        return rc;
-    cpu->n_spans = options->spans ? options->spans : 1024;
-    cpu->spans = calloc(cpu->n_spans, sizeof *cpu->spans);
-    return cpu->spans ? AH_OK : ah_error_memory(err);
+    return rc;
 }
 
 static int open_parts(struct ah_cpu_device *cpu, const struct ah_device_options *options,
@@ -235,7 +239,7 @@ static void cpu_close(struct ah_device *device)
         ah_pool_free(cpu->lanes[lane].pool);
     }
     ah_matmul_free(cpu->matmul);
-    free(cpu->spans);
+    ah_lane_bell_free(cpu->bell);
     for (unsigned arena = 0; arena < AH_ARENA_KINDS; arena++)
         ah_region_release(&cpu->arenas[arena]);
     pthread_mutex_destroy(&cpu->failure_lock);
@@ -328,22 +332,32 @@ static void run_task(void *payload)
         store_failure(task, rc, &why);
 }
 
-static int cpu_submit(struct ah_device *device, const struct ah_submission *submission, uint64_t *ret_ticket,
-                      struct ah_error *err)
+/* The product of a matmul; NULL of other ops. */
+static int find_product(const struct ah_cpu_device *cpu, const struct ah_op *op,
+                        struct ah_matmul_product **ret_product, struct ah_error *err)
 {
-    struct ah_cpu_device *cpu = cpu_of(device);
+    struct ah_matmul_product *product = NULL;
+    if (op->kind == AH_OP_MATMUL) {
+        struct ah_matmul_shape shape = ah_cpu_matmul_shape(op);
+        int rc = check_matmul(op, err);
+        if (rc)
+            return rc;
+        product = ah_matmul_find(cpu->matmul, &shape);
+        if (!product)
+            return ah_error_set(err, AH_E_USAGE, "op 'matmul': this shape was not prepared");
+    }
+    *ret_product = product;
+    return AH_OK;
+}
+
+static int queue_op(struct ah_cpu_device *cpu, const struct ah_submission *submission, struct ah_error *err)
+{
     struct ah_cpu_lane *lane = &cpu->lanes[submission->lane];
     struct ah_cpu_task task = {.device = cpu, .lane = lane, .op = *submission->op};
     struct ah_lane_wait waits[AH_DEVICE_WAITS_MAX];
-    if (task.op.kind == AH_OP_MATMUL) {
-        struct ah_matmul_shape shape = ah_cpu_matmul_shape(&task.op);
-        int rc = check_matmul(&task.op, err);
-        if (rc)
-            return rc;
-        task.product = ah_matmul_find(cpu->matmul, &shape);
-        if (!task.product)
-            return ah_error_set(err, AH_E_USAGE, "op 'matmul': this shape was not prepared");
-    }
+    int rc = find_product(cpu, submission->op, &task.product, err);
+    if (rc)
+        return rc;
     for (uint32_t i = 0; i < submission->n_waits; i++)
         waits[i] =
             (struct ah_lane_wait){cpu->lanes[submission->waits[i].lane].lane, submission->waits[i].ticket};
@@ -353,14 +367,25 @@ static int cpu_submit(struct ah_device *device, const struct ah_submission *subm
                               .waits = waits,
                               .n_waits = submission->n_waits,
                               .tag = submission->tag};
-    int rc = ah_lane_submit(lane->lane, &job, ret_ticket);
+    rc = ah_lane_submit(lane->lane, &job, NULL);
     return rc ? ah_error_set(err, rc, "op '%s' could not be queued", ah_op_name(task.op.kind)) : AH_OK;
 }
 
-static int cpu_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err)
+static int cpu_submit(struct ah_device *device, const struct ah_submission *submissions, size_t n,
+                      struct ah_error *err)
 {
     struct ah_cpu_device *cpu = cpu_of(device);
-    ah_lane_wait(cpu->lanes[lane].lane, ticket);
+    struct ah_matmul_product *product;
+    int rc = AH_OK;
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = find_product(cpu, submissions[i].op, &product, err);
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = queue_op(cpu, &submissions[i], err);
+    return rc;
+}
+
+static int first_failure(struct ah_cpu_device *cpu, struct ah_error *err)
+{
     if (!atomic_load(&cpu->failed))
         return AH_OK;
     pthread_mutex_lock(&cpu->failure_lock);
@@ -371,19 +396,46 @@ static int cpu_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, st
     return rc;
 }
 
+static int cpu_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err)
+{
+    struct ah_cpu_device *cpu = cpu_of(device);
+    ah_lane_wait(cpu->lanes[lane].lane, ticket);
+    return first_failure(cpu, err);
+}
+
+static int cpu_wait_any(struct ah_device *device, const struct ah_wait *waits, size_t n, size_t *ret_met,
+                        struct ah_error *err)
+{
+    struct ah_cpu_device *cpu = cpu_of(device);
+    struct ah_lane_wait of_lanes[AH_DEVICE_LANES_MAX];
+    for (size_t i = 0; i < n; i++)
+        of_lanes[i] = (struct ah_lane_wait){cpu->lanes[waits[i].lane].lane, waits[i].ticket};
+    size_t met = ah_lane_wait_any(cpu->bell, of_lanes, n);
+    int rc = first_failure(cpu, err);
+    if (!rc)
+        *ret_met = met;
+    return rc;
+}
+
 static uint64_t cpu_done(struct ah_device *device, uint32_t lane)
 {
     return ah_lane_done(cpu_of(device)->lanes[lane].lane);
 }
 
-static size_t cpu_spans(struct ah_device *device, uint32_t lane, struct ah_span *ret_spans, size_t max)
+static size_t cpu_spans(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
+                        size_t max)
 {
-    struct ah_cpu_device *cpu = cpu_of(device);
-    size_t n = ah_lane_spans(cpu->lanes[lane].lane, cpu->spans, max < cpu->n_spans ? max : cpu->n_spans);
-    for (size_t i = 0; i < n; i++) {
-        const struct ah_lane_span *span = &cpu->spans[i];
-        ret_spans[i] =
-            (struct ah_span){span->ticket, span->tag, span->ready_ns, span->start_ns, span->end_ns};
+    enum { AT_ONCE = 64 };
+    struct ah_lane_span some[AT_ONCE];
+    size_t n = 0, found = AT_ONCE;
+    while (n < max && found == AT_ONCE) {
+        found = ah_lane_spans(cpu_of(device)->lanes[lane].lane, after, some,
+                              max - n < AT_ONCE ? max - n : AT_ONCE);
+        for (size_t i = 0; i < found; i++, n++)
+            ret_spans[n] = (struct ah_span){some[i].ticket, some[i].tag, some[i].ready_ns, some[i].start_ns,
+                                            some[i].end_ns};
+        if (n)
+            after = ret_spans[n - 1].ticket;
     }
     return n;
 }
@@ -406,6 +458,7 @@ const struct ah_device_driver *ah_device_cpu(void)
         .reserve = cpu_reserve,
         .submit = cpu_submit,
         .wait = cpu_wait,
+        .wait_any = cpu_wait_any,
         .done = cpu_done,
         .spans = cpu_spans,
         .address = cpu_address,

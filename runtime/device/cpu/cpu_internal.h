@@ -31,9 +31,8 @@ struct ah_cpu_device {
     struct ah_placement placement;
     struct ah_region arenas[AH_ARENA_KINDS];
     struct ah_cpu_lane lanes[AH_DEVICE_LANES];
-    struct ah_matmul *matmul;   /* owned */
-    struct ah_lane_span *spans; /* owned; what ah_device_spans() reads a lane into */
-    size_t n_spans;
+    struct ah_lane_bell *bell; /* owned; of all lanes */
+    struct ah_matmul *matmul;  /* owned */
 
     /* The first failure; read under the lock once `failed` is set. */
     atomic_bool failed;

@@ -31,7 +31,7 @@ static uint64_t submit(struct ah_device *device, uint32_t lane, const struct ah_
         .lane = lane, .n_waits = wait.ticket ? 1 : 0, .waits = &wait, .op = op};
     uint64_t ticket = 0;
     submission.tag = 1000 + lane;
-    CHECK_OK(ah_device_submit(device, &submission, &ticket, &err), err);
+    CHECK_OK(ah_device_submit(device, &submission, 1, &ticket, &err), err);
     return ticket;
 }
 
@@ -114,12 +114,18 @@ static void test_lanes__keep_the_order_of_a_chain(void **state)
     }
     submit(device, AH_LANE_HOST, &ones, (struct ah_wait){0});
     submit(device, AH_LANE_COMPUTE, &device_ones, (struct ah_wait){0});
-    uint64_t ticket = 0;
-    for (int i = 0; i < LOOPS; i++) {
-        ticket = submit(device, AH_LANE_HOST, &host, (struct ah_wait){AH_LANE_D2H, ticket});
-        ticket = submit(device, AH_LANE_H2D, &up, (struct ah_wait){AH_LANE_HOST, ticket});
-        ticket = submit(device, AH_LANE_COMPUTE, &compute, (struct ah_wait){AH_LANE_H2D, ticket});
-        ticket = submit(device, AH_LANE_D2H, &down, (struct ah_wait){AH_LANE_COMPUTE, ticket});
+    for (uint64_t i = 0; i < LOOPS; i++) { /* the fills were ticket 1 of their lanes */
+        const struct ah_wait waits[] = {
+            {AH_LANE_D2H, i}, {AH_LANE_HOST, i + 2}, {AH_LANE_H2D, i + 1}, {AH_LANE_COMPUTE, i + 2}};
+        const struct ah_submission loop[] = {
+            {.lane = AH_LANE_HOST, .op = &host, .waits = &waits[0], .n_waits = 1},
+            {.lane = AH_LANE_H2D, .op = &up, .waits = &waits[1], .n_waits = 1},
+            {.lane = AH_LANE_COMPUTE, .op = &compute, .waits = &waits[2], .n_waits = 1},
+            {.lane = AH_LANE_D2H, .op = &down, .waits = &waits[3], .n_waits = 1}};
+        uint64_t tickets[4];
+        CHECK_OK(ah_device_submit(device, loop, 4, tickets, &err), err);
+        assert_int_equal(tickets[2], i + 2);
+        assert_int_equal(tickets[3], i + 1);
     }
     CHECK_OK(ah_device_drain(device, &err), err);
     const float *values = ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 0, 0});
@@ -142,16 +148,78 @@ static void test_lanes__remember_when(void **state)
         submit(device, AH_LANE_D2H, &down, (struct ah_wait){AH_LANE_COMPUTE, ticket});
     }
     CHECK_OK(ah_device_drain(device, &err), err);
-    assert_int_equal(ah_device_spans(device, AH_LANE_COMPUTE, first, 4), 3);
-    assert_int_equal(ah_device_spans(device, AH_LANE_D2H, second, 4), 3);
+    struct ah_span_reader reader = {.lane = AH_LANE_COMPUTE}, other = {.lane = AH_LANE_D2H};
+    assert_int_equal(ah_device_spans(device, &reader, first, 4), 3);
+    assert_int_equal(ah_device_spans(device, &other, second, 4), 3);
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(second[i].ticket, i + 1);
         assert_int_equal(second[i].tag, 1000 + AH_LANE_D2H);
         assert_true(second[i].ready_ns <= second[i].start_ns && second[i].start_ns <= second[i].end_ns);
         assert_true(second[i].start_ns >= first[i].end_ns); /* it waited for it */
     }
-    assert_int_equal(ah_device_spans(device, AH_LANE_D2H, second, 1), 1);
+    other = ah_device_newest(device, AH_LANE_D2H, 1);
+    assert_int_equal(ah_device_spans(device, &other, second, 4), 1);
     assert_int_equal(second[0].ticket, 3);
+    ah_device_close(device);
+}
+
+/* Spans are read while the lane works: each once and in order, or counted as lost. */
+static void test_lanes__tell_times_while_they_run(void **state)
+{
+    enum { OPS = 3000 };
+    struct ah_error err = {0};
+    struct ah_device *device = NULL;
+    const struct ah_device_options options = {.size = sizeof options, .spans = 100, .queue = 7};
+    const uint64_t arena_bytes[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = MIB};
+    const struct ah_op op = fill(AH_ARENA_DEVICE, 0, 1000, 1);
+    struct ah_span_reader reader = {.lane = AH_LANE_COMPUTE};
+    uint64_t read = 0, last = 0;
+    (void)state;
+    CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
+    CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
+    for (int i = 1; i <= OPS; i++) {
+        struct ah_span spans[150];
+        submit(device, AH_LANE_COMPUTE, &op, (struct ah_wait){0});
+        if (i == OPS)
+            CHECK_OK(ah_device_drain(device, &err), err);
+        size_t n = i % 500 == 0 || i % 7 == 0 ? ah_device_spans(device, &reader, spans, 150) : 0;
+        for (size_t j = 0; j < n; j++) {
+            assert_true(spans[j].ticket > last && spans[j].start_ns <= spans[j].end_ns);
+            last = spans[j].ticket;
+        }
+        read += n;
+    }
+    assert_int_equal(last, OPS);
+    assert_int_equal(read + reader.lost, OPS);
+    ah_device_close(device);
+}
+
+/* Of lanes that are held up, the one that comes first. */
+static void test_lanes__are_waited_for_together(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = open_device((struct ah_device_throttle){0});
+    struct gate gate = {false, false};
+    const struct ah_op held = {.kind = AH_OP_CALL, .u.call = {pass_gate, &gate}};
+    const struct ah_op up = copy(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB);
+    struct ah_wait waits[] = {{AH_LANE_HOST, 1}, {AH_LANE_COMPUTE, 1}, {AH_LANE_H2D, 1}};
+    const struct ah_op after = fill(AH_ARENA_DEVICE, 0, 10, 5);
+    size_t met = 77;
+    (void)state;
+    submit(device, AH_LANE_HOST, &held, (struct ah_wait){0});
+    submit(device, AH_LANE_COMPUTE, &after, (struct ah_wait){AH_LANE_HOST, 1});
+    submit(device, AH_LANE_H2D, &up, (struct ah_wait){0});
+    CHECK_OK(ah_device_wait_any(device, waits, 3, &met, &err), err);
+    assert_int_equal(met, 2);
+    assert_int_equal(ah_device_done(device, AH_LANE_HOST), 0);
+    atomic_store(&gate.open, true);
+    CHECK_OK(ah_device_wait_any(device, waits, 2, &met, &err), err);
+    assert_int_equal(met, 0);
+    CHECK_OK(ah_device_wait_any(device, &waits[1], 1, &met, &err), err);
+    const struct ah_op bad = {.kind = AH_OP_CALL, .u.call = {fail_call, NULL}};
+    waits[0].ticket = submit(device, AH_LANE_HOST, &bad, (struct ah_wait){0});
+    CHECK_FAILS(ah_device_wait_any(device, waits, 1, &met, &err), err, AH_E_NUMERIC,
+                "op 'call' on lane 'host'");
     ah_device_close(device);
 }
 
@@ -175,7 +243,8 @@ static void test_lanes__report_a_failure_once_and_for_all(void **state)
 static double lane_ms(struct ah_device *device, uint32_t lane)
 {
     struct ah_span spans[64];
-    size_t n = ah_device_spans(device, lane, spans, 64);
+    struct ah_span_reader reader = {.lane = lane};
+    size_t n = ah_device_spans(device, &reader, spans, 64);
     assert_true(n > 0);
     return (double)(spans[n - 1].end_ns - spans[0].start_ns) * 1e-6;
 }
@@ -281,6 +350,8 @@ int main(void)
         cmocka_unit_test(test_lanes__run_at_the_same_time_and_wait),
         cmocka_unit_test(test_lanes__keep_the_order_of_a_chain),
         cmocka_unit_test(test_lanes__remember_when),
+        cmocka_unit_test(test_lanes__tell_times_while_they_run),
+        cmocka_unit_test(test_lanes__are_waited_for_together),
         cmocka_unit_test(test_lanes__report_a_failure_once_and_for_all),
         cmocka_unit_test(test_lanes__are_slowed_as_asked),
         cmocka_unit_test(test_lanes__share_the_link),

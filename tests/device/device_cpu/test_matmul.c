@@ -134,7 +134,7 @@ static void run(struct ah_device *device, const struct ah_op *op)
     struct ah_error err = {0};
     uint64_t ticket;
     CHECK_OK(ah_device_prepare(device, op, 1, &err), err);
-    CHECK_OK(ah_device_submit(device, &(struct ah_submission){.op = op}, &ticket, &err), err);
+    CHECK_OK(ah_device_submit(device, &(struct ah_submission){.op = op}, 1, &ticket, &err), err);
     CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, ticket, &err), err);
 }
 
@@ -233,7 +233,7 @@ static void test_matmul__must_be_prepared(void **state)
     struct ah_error err = {0};
     struct ah_op op = {.kind = AH_OP_MATMUL, .u.matmul = {.m = 11, .n = 13, .k = 1009}};
     lay_out(&op, 3);
-    CHECK_FAILS(ah_device_submit(f->devices[0], &(struct ah_submission){.op = &op}, NULL, &err), err,
+    CHECK_FAILS(ah_device_submit(f->devices[0], &(struct ah_submission){.op = &op}, 1, NULL, &err), err,
                 AH_E_USAGE, "not prepared");
     lay_out(&op, 4);
     op.u.matmul.epilogue = AH_EPILOGUE_BIAS_GELU;

@@ -126,7 +126,7 @@ static void run(struct fixture *f, uint32_t lane, const struct ah_op *op)
     uint64_t ticket;
     CHECK_OK(ah_op_operands(op, operands, &err), err);
     keep_arenas(f);
-    CHECK_OK(ah_device_submit(f->device, &(struct ah_submission){.lane = lane, .op = op}, &ticket, &err),
+    CHECK_OK(ah_device_submit(f->device, &(struct ah_submission){.lane = lane, .op = op}, 1, &ticket, &err),
              err);
     CHECK_OK(ah_device_wait(f->device, lane, ticket, &err), err);
     for (size_t i = 0; i < AH_OP_ARGS; i++)
@@ -401,7 +401,7 @@ static void test_ops__of_later_steps_are_refused(void **state)
                        .arg = {{AH_ARENA_DEVICE, AH_FP32, 0, 0}, {AH_ARENA_DEVICE, AH_FP32, 64, 0}},
                        .u.rows = {.rows = 1, .width = 4, .kind = AH_ACTIVATION_GELU}};
     assert_false(f->device->info.supports[AH_OP_ACTIVATION]);
-    CHECK_FAILS(ah_device_submit(f->device, &(struct ah_submission){.op = &op}, NULL, &err), err,
+    CHECK_FAILS(ah_device_submit(f->device, &(struct ah_submission){.op = &op}, 1, NULL, &err), err,
                 AH_E_UNSUPPORTED, "device 'cpu' cannot do op 'activation'");
 }
 

@@ -34,9 +34,9 @@ static int run_loop(struct ah_device *device, const struct ah_op *ops, struct ah
     struct ah_submission copy = {.lane = AH_LANE_D2H, .op = &ops[1], .n_waits = 1, .waits = &product};
     int rc = AH_OK;
     for (int i = 0; i < 10 && !rc; i++) {
-        rc = ah_device_submit(device, &multiply, &product.ticket, err);
+        rc = ah_device_submit(device, &multiply, 1, &product.ticket, err);
         if (!rc)
-            rc = ah_device_submit(device, &copy, &copied.ticket, err);
+            rc = ah_device_submit(device, &copy, 1, &copied.ticket, err);
     }
     return rc ? rc : ah_device_drain(device, err);
 }

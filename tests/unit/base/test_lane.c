@@ -14,13 +14,19 @@
 #include <string.h>
 #include <time.h>
 
-static struct ah_lane *new_lane(const char *name, size_t queue, size_t spans)
+static struct ah_lane *new_lane_with_bell(const char *name, size_t queue, size_t spans,
+                                          struct ah_lane_bell *bell)
 {
     struct ah_error err = {0};
     struct ah_lane *lane = NULL;
-    struct ah_lane_options options = {.name = name, .cpu = -1, .queue = queue, .spans = spans};
+    struct ah_lane_options options = {.name = name, .cpu = -1, .queue = queue, .spans = spans, .bell = bell};
     CHECK_OK(ah_lane_new(&lane, &options, &err), err);
     return lane;
+}
+
+static struct ah_lane *new_lane(const char *name, size_t queue, size_t spans)
+{
+    return new_lane_with_bell(name, queue, spans, NULL);
 }
 
 struct append {
@@ -183,19 +189,19 @@ static void test_lane__spans_are_the_newest_jobs(void **state)
     int list[32] = {0};
     struct ah_lane_span spans[8];
     struct ah_lane *lane = new_lane("spans", 0, 4), *slow = new_lane("slow", 0, 0);
-    assert_int_equal(ah_lane_spans(lane, spans, 8), 0);
+    assert_int_equal(ah_lane_spans(lane, 0, spans, 8), 0);
     uint64_t begin = ah_threads_now_ns();
     submit_append(lane, list, 101);
     submit_append(lane, list, 102);
     ah_lane_drain(lane);
-    assert_int_equal(ah_lane_spans(lane, spans, 8), 2);
+    assert_int_equal(ah_lane_spans(lane, 0, spans, 8), 2);
     assert_int_equal(spans[1].tag, 102);
     for (int i = 3; i <= 9; i++)
         submit_append(lane, list, 100 + i);
     struct ah_lane_wait wait = {slow, submit_sleep(slow, 3000000, NULL, 0)};
     submit_sleep(lane, 2000000, &wait, 1);
     ah_lane_drain(lane);
-    assert_int_equal(ah_lane_spans(lane, spans, 8), 4);
+    assert_int_equal(ah_lane_spans(lane, 0, spans, 8), 4);
     for (size_t i = 0; i < 4; i++) {
         assert_int_equal(spans[i].ticket, 7 + i);
         assert_true(begin <= spans[i].ready_ns && spans[i].ready_ns <= spans[i].start_ns);
@@ -204,10 +210,15 @@ static void test_lane__spans_are_the_newest_jobs(void **state)
     }
     assert_true(spans[3].end_ns - spans[3].start_ns >= 2000000); /* it slept that long, after the wait */
     struct ah_lane_span other;
-    assert_int_equal(ah_lane_spans(slow, &other, 1), 1);
+    assert_int_equal(ah_lane_spans(slow, 0, &other, 1), 1);
     assert_true(spans[3].start_ns >= other.end_ns);
-    assert_int_equal(ah_lane_spans(lane, spans, 2), 2);
+    assert_int_equal(ah_lane_spans(lane, 0, spans, 2), 2);
+    assert_int_equal(spans[0].ticket, 7); /* the oldest that are left */
+    assert_int_equal(ah_lane_spans(lane, 8, spans, 8), 2);
+    assert_int_equal(spans[0].ticket, 9);
     assert_int_equal(spans[1].ticket, 10);
+    assert_int_equal(ah_lane_spans(lane, 10, spans, 8), 0);
+    assert_int_equal(ah_lane_spans(lane, 11, spans, 8), 0);
     ah_lane_free(lane);
     ah_lane_free(slow);
 }
@@ -287,6 +298,7 @@ struct stress_job {
 };
 
 struct stress {
+    struct ah_lane_bell *bell;
     struct ah_lane *lanes[LANES];
     struct stress_job jobs[JOBS];
     int by_ticket[LANES][JOBS + 1];
@@ -367,6 +379,28 @@ static void *watch_stress(void *context)
     return NULL;
 }
 
+/* Goes from one finished job to the next, of any lane, until all are done; a lost wake-up would hang here. */
+static void *follow_stress(void *context)
+{
+    struct stress *stress = context;
+    uint64_t seen[LANES] = {0};
+    for (;;) {
+        struct ah_lane_wait waits[LANES];
+        int lanes[LANES];
+        size_t n = 0;
+        for (int lane = 0; lane < LANES; lane++)
+            if (seen[lane] < stress->jobs[stress->last[lane]].ticket) {
+                lanes[n] = lane;
+                waits[n++] = (struct ah_lane_wait){stress->lanes[lane], seen[lane] + 1};
+            }
+        if (n == 0)
+            return NULL;
+        int lane = lanes[ah_lane_wait_any(stress->bell, waits, n)];
+        if (!stress->jobs[stress->by_ticket[lane][++seen[lane]]].ran)
+            atomic_fetch_add(&stress->wrong, 1);
+    }
+}
+
 static void plan_stress(struct stress *stress, uint64_t *seed)
 {
     uint64_t tickets[LANES] = {0};
@@ -393,11 +427,13 @@ static void test_lane__random_graphs_keep_their_order(void **state)
     for (int round = 0; round < 4; round++) {
         struct stress *stress = calloc(1, sizeof *stress);
         plan_stress(stress, &seed);
+        assert_int_equal(ah_lane_bell_new(&stress->bell, NULL), AH_OK);
         for (int lane = 0; lane < LANES; lane++)
-            stress->lanes[lane] = new_lane("stress", 1 + (size_t)(round * 5), 0);
-        pthread_t threads[LANES], watcher;
+            stress->lanes[lane] = new_lane_with_bell("stress", 1 + (size_t)(round * 5), 0, stress->bell);
+        pthread_t threads[LANES], watcher, follower;
         struct submitter submitters[LANES];
         pthread_create(&watcher, NULL, watch_stress, stress);
+        pthread_create(&follower, NULL, follow_stress, stress);
         for (int lane = 0; lane < LANES; lane++) {
             submitters[lane] = (struct submitter){stress, lane, check_random(&seed) | 1};
             pthread_create(&threads[lane], NULL, submit_stress, &submitters[lane]);
@@ -406,6 +442,7 @@ static void test_lane__random_graphs_keep_their_order(void **state)
             pthread_join(threads[lane], NULL);
         for (int lane = 0; lane < LANES; lane++)
             ah_lane_drain(stress->lanes[lane]);
+        pthread_join(follower, NULL);
         atomic_store(&stress->finished, 1);
         pthread_join(watcher, NULL);
         assert_int_equal(atomic_load(&stress->wrong), 0);
@@ -413,6 +450,7 @@ static void test_lane__random_graphs_keep_their_order(void **state)
             assert_int_equal(stress->jobs[i].ran, 1);
         for (int lane = 0; lane < LANES; lane++)
             ah_lane_free(stress->lanes[lane]);
+        ah_lane_bell_free(stress->bell);
         free(stress);
     }
 }

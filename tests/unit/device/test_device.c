@@ -15,7 +15,8 @@ struct noted {
     unsigned submits, waits, prepares, reserves, closes;
     uint64_t prepare_bytes; /* what prepare adds to the reserve */
     struct ah_op last;
-    int wait_rc;
+    int wait_rc, submit_rc;
+    unsigned calls; /* of submit */
 };
 
 static struct noted noted;
@@ -45,14 +46,14 @@ static int noted_reserve(struct ah_device *device, const uint64_t arena_bytes[AH
     return AH_OK;
 }
 
-static int noted_submit(struct ah_device *device, const struct ah_submission *submission,
-                        uint64_t *ret_ticket, struct ah_error *err)
+static int noted_submit(struct ah_device *device, const struct ah_submission *submissions, size_t n,
+                        struct ah_error *err)
 {
-    (void)err;
-    noted.submits++;
-    noted.last = *submission->op;
-    *ret_ticket = device->submitted[submission->lane] + 1;
-    return AH_OK;
+    (void)device;
+    noted.submits += (unsigned)n;
+    noted.calls++;
+    noted.last = *submissions[n - 1].op;
+    return noted.submit_rc ? ah_error_set(err, noted.submit_rc, "refused") : AH_OK;
 }
 
 static int noted_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err)
@@ -62,15 +63,29 @@ static int noted_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, 
     return noted.wait_rc ? ah_error_set(err, noted.wait_rc, "lane %u", lane) : AH_OK;
 }
 
+static int noted_wait_any(struct ah_device *device, const struct ah_wait *waits, size_t n, size_t *ret_met,
+                          struct ah_error *err)
+{
+    (void)device, (void)waits, (void)err;
+    *ret_met = n - 1;
+    return AH_OK;
+}
+
 static uint64_t noted_done(struct ah_device *device, uint32_t lane)
 {
     return device->submitted[lane];
 }
 
-static size_t noted_spans(struct ah_device *device, uint32_t lane, struct ah_span *ret_spans, size_t max)
+/* A ring of 3. */
+static size_t noted_spans(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
+                          size_t max)
 {
-    (void)device, (void)lane, (void)ret_spans;
-    return max;
+    uint64_t done = device->submitted[lane];
+    size_t n = 0;
+    for (uint64_t ticket = after + 1; ticket <= done && n < max; ticket++)
+        if (ticket + 3 > done)
+            ret_spans[n++] = (struct ah_span){.ticket = ticket};
+    return n;
 }
 
 static void *noted_address(struct ah_device *device, enum ah_arena_kind arena)
@@ -90,6 +105,7 @@ static const struct ah_device_driver driver = {
     .reserve = noted_reserve,
     .submit = noted_submit,
     .wait = noted_wait,
+    .wait_any = noted_wait_any,
     .done = noted_done,
     .spans = noted_spans,
     .address = noted_address,
@@ -127,7 +143,7 @@ static struct ah_op copy(uint32_t to, uint32_t from)
 static int submit(struct ah_device *device, uint32_t lane, struct ah_op op, uint64_t *ret_ticket,
                   struct ah_error *err)
 {
-    return ah_device_submit(device, &(struct ah_submission){.lane = lane, .op = &op}, ret_ticket, err);
+    return ah_device_submit(device, &(struct ah_submission){.lane = lane, .op = &op}, 1, ret_ticket, err);
 }
 
 static void test_device__refuses_another_build(void **state)
@@ -263,20 +279,104 @@ static void test_device__waits_for_the_past_only(void **state)
     (void)state;
     CHECK_OK(submit(device, AH_LANE_COMPUTE, op, &ticket, &err), err);
     assert_int_equal(ticket, 1);
-    CHECK_FAILS(ah_device_submit(device, &submission, &ticket, &err), err, AH_E_USAGE,
+    CHECK_FAILS(ah_device_submit(device, &submission, 1, &ticket, &err), err, AH_E_USAGE,
                 "ticket 2 of lane 'compute', not submitted yet");
     assert_int_equal(ticket, 1);
     waits[0].ticket = 1;
-    CHECK_OK(ah_device_submit(device, &submission, &ticket, &err), err);
+    CHECK_OK(ah_device_submit(device, &submission, 1, &ticket, &err), err);
     submission.n_waits = AH_DEVICE_WAITS_MAX + 1;
-    CHECK_FAILS(ah_device_submit(device, &submission, &ticket, &err), err, AH_E_USAGE, "9 waits");
+    CHECK_FAILS(ah_device_submit(device, &submission, 1, &ticket, &err), err, AH_E_USAGE, "9 waits");
     waits[0].lane = AH_DEVICE_LANES;
     submission.n_waits = 1;
-    CHECK_FAILS(ah_device_submit(device, &submission, &ticket, &err), err, AH_E_USAGE, "lane '?'");
+    CHECK_FAILS(ah_device_submit(device, &submission, 1, &ticket, &err), err, AH_E_USAGE, "lane '?'");
 
     CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, 1, &err), err);
     CHECK_FAILS(ah_device_wait(device, AH_LANE_COMPUTE, 2, &err), err, AH_E_USAGE, "never given");
     CHECK_FAILS(ah_device_wait(device, AH_DEVICE_LANES, 0, &err), err, AH_E_USAGE, "never given");
+}
+
+/* One array: waits name tickets that it gives itself, and all are checked before any is queued. */
+static void test_device__queues_arrays_whole(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = open_noted();
+    const struct ah_op up = copy(AH_ARENA_DEVICE, AH_ARENA_PINNED);
+    const struct ah_op inside = copy(AH_ARENA_DEVICE, AH_ARENA_DEVICE);
+    struct ah_wait waits[] = {{AH_LANE_H2D, 2}, {AH_LANE_COMPUTE, 1}};
+    struct ah_submission submissions[] = {
+        {.lane = AH_LANE_H2D, .op = &up},
+        {.lane = AH_LANE_H2D, .op = &up},
+        {.lane = AH_LANE_COMPUTE, .op = &inside, .waits = &waits[0], .n_waits = 1},
+        {.lane = AH_LANE_H2D, .op = &up, .waits = &waits[1], .n_waits = 1},
+    };
+    uint64_t tickets[4] = {0};
+    (void)state;
+    waits[1].ticket = 2; /* the compute lane has one op only */
+    CHECK_FAILS(ah_device_submit(device, submissions, 4, tickets, &err), err, AH_E_USAGE,
+                "submission 4 of 4: op 'copy': waits for ticket 2 of lane 'compute'");
+    waits[1].ticket = 1;
+    waits[0].ticket = 3; /* comes further down */
+    CHECK_FAILS(ah_device_submit(device, submissions, 4, tickets, &err), err, AH_E_USAGE, "submission 3");
+    waits[0].ticket = 2;
+    noted.submit_rc = AH_E_UNSUPPORTED;
+    CHECK_FAILS(ah_device_submit(device, submissions, 4, tickets, &err), err, AH_E_UNSUPPORTED, "refused");
+    assert_int_equal(tickets[0] + tickets[3], 0);
+    assert_int_equal(ah_device_submitted(device, AH_LANE_H2D), 0);
+    noted.submit_rc = AH_OK;
+    noted.calls = 0;
+    CHECK_OK(ah_device_submit(device, submissions, 4, tickets, &err), err);
+    assert_int_equal(noted.calls, 1);
+    static const uint64_t expected[] = {1, 2, 1, 3};
+    assert_memory_equal(tickets, expected, sizeof expected);
+    assert_int_equal(ah_device_submitted(device, AH_LANE_H2D), 3);
+    assert_int_equal(ah_device_submitted(device, AH_LANE_HOST), 0);
+    CHECK_OK(ah_device_submit(device, NULL, 0, NULL, &err), err);
+}
+
+static void test_device__waits_for_any_that_was_given(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = open_noted();
+    struct ah_wait waits[AH_DEVICE_LANES_MAX + 1] = {{AH_LANE_COMPUTE, 1}, {AH_LANE_H2D, 0}};
+    size_t met = 77;
+    (void)state;
+    CHECK_FAILS(ah_device_wait_any(device, waits, 2, &met, &err), err, AH_E_USAGE, "never given");
+    CHECK_OK(submit(device, AH_LANE_COMPUTE, copy(AH_ARENA_DEVICE, AH_ARENA_DEVICE), NULL, &err), err);
+    CHECK_FAILS(ah_device_wait_any(device, waits, 0, &met, &err), err, AH_E_USAGE, "any of 0 tickets");
+    CHECK_FAILS(ah_device_wait_any(device, waits, 17, &met, &err), err, AH_E_USAGE, "any of 17 tickets");
+    assert_int_equal(met, 77);
+    CHECK_OK(ah_device_wait_any(device, waits, 2, &met, &err), err);
+    assert_int_equal(met, 1);
+}
+
+/* Each reader gets each span once, or counts it as lost. */
+static void test_device__counts_spans_that_were_lost(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = open_noted();
+    struct ah_span_reader reader = {.lane = AH_LANE_COMPUTE}, other = {.lane = AH_DEVICE_LANES};
+    struct ah_span spans[8];
+    (void)state;
+    assert_int_equal(ah_device_spans(device, &reader, spans, 8), 0);
+    for (int i = 0; i < 5; i++)
+        CHECK_OK(submit(device, AH_LANE_COMPUTE, copy(AH_ARENA_DEVICE, AH_ARENA_DEVICE), NULL, &err), err);
+    assert_int_equal(ah_device_spans(device, &reader, spans, 2), 2);
+    assert_int_equal(spans[0].ticket, 3);
+    assert_int_equal(reader.lost, 2);
+    assert_int_equal(ah_device_spans(device, &reader, spans, 8), 1);
+    assert_int_equal(spans[0].ticket, 5);
+    assert_int_equal(ah_device_spans(device, &reader, spans, 8), 0);
+    for (int i = 0; i < 4; i++)
+        CHECK_OK(submit(device, AH_LANE_COMPUTE, copy(AH_ARENA_DEVICE, AH_ARENA_DEVICE), NULL, &err), err);
+    assert_int_equal(ah_device_spans(device, &reader, spans, 8), 3);
+    assert_int_equal(reader.lost, 3);
+    assert_int_equal(reader.seen, 9);
+    reader = ah_device_newest(device, AH_LANE_COMPUTE, 2);
+    assert_int_equal(ah_device_spans(device, &reader, spans, 8), 2);
+    assert_int_equal(spans[1].ticket, 9);
+    assert_int_equal(reader.lost, 0);
+    assert_int_equal(ah_device_newest(device, AH_LANE_COMPUTE, 100).seen, 0);
+    assert_int_equal(ah_device_spans(device, &other, spans, 8), 0);
 }
 
 static void test_device__drains_all_and_keeps_the_first_failure(void **state)
@@ -318,6 +418,9 @@ int main(void)
         cmocka_unit_test(test_device__knows_what_lanes_do),
         cmocka_unit_test(test_device__names_what_it_cannot),
         cmocka_unit_test(test_device__waits_for_the_past_only),
+        cmocka_unit_test(test_device__queues_arrays_whole),
+        cmocka_unit_test(test_device__waits_for_any_that_was_given),
+        cmocka_unit_test(test_device__counts_spans_that_were_lost),
         cmocka_unit_test(test_device__drains_all_and_keeps_the_first_failure),
         cmocka_unit_test(test_device__points_where_the_host_reads),
     };

@@ -42,14 +42,15 @@ static void test_dispatch__matmul_refuses_alpha_and_row_strides(void **state)
         op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 4096 * i, 0};
     CHECK_OK(ah_device_prepare(device, &op, 1, &err), err);
     op.u.matmul.alpha = 1;
-    CHECK_OK(ah_device_submit(device, &submission, NULL, &err), err);
+    CHECK_OK(ah_device_submit(device, &submission, 1, NULL, &err), err);
     op.u.matmul.alpha = 0.5f;
     CHECK_FAILS(ah_device_prepare(device, &op, 1, &err), err, AH_E_UNSUPPORTED, "with alpha 0.5");
-    CHECK_FAILS(ah_device_submit(device, &submission, NULL, &err), err, AH_E_UNSUPPORTED, "with alpha 0.5");
+    CHECK_FAILS(ah_device_submit(device, &submission, 1, NULL, &err), err, AH_E_UNSUPPORTED,
+                "with alpha 0.5");
     op.u.matmul.alpha = 0;
     op.arg[1].row_stride = 3;
     CHECK_FAILS(ah_device_prepare(device, &op, 1, &err), err, AH_E_UNSUPPORTED, "a row stride of operand 1");
-    CHECK_FAILS(ah_device_submit(device, &submission, NULL, &err), err, AH_E_UNSUPPORTED, "a row stride");
+    CHECK_FAILS(ah_device_submit(device, &submission, 1, NULL, &err), err, AH_E_UNSUPPORTED, "a row stride");
     ah_device_close(device);
 }
 
@@ -91,7 +92,7 @@ static double sum(struct ah_device *device, struct ah_op op, uint64_t first, uin
     op.u.sum.count = count;
     op.u.sum.accumulate = first != 0;
     CHECK_OK(
-        ah_device_submit(device, &(struct ah_submission){.lane = AH_LANE_HOST, .op = &op}, &ticket, &err),
+        ah_device_submit(device, &(struct ah_submission){.lane = AH_LANE_HOST, .op = &op}, 1, &ticket, &err),
         err);
     CHECK_OK(ah_device_wait(device, AH_LANE_HOST, ticket, &err), err);
     memcpy(&total, ah_device_pointer(device, op.arg[0]), sizeof total);
@@ -130,10 +131,12 @@ static double run_ms(struct ah_device *device, struct ah_op op)
 {
     struct ah_error err = {0};
     struct ah_span span = {0};
-    CHECK_OK(ah_device_submit(device, &(struct ah_submission){.lane = AH_LANE_HOST, .op = &op}, NULL, &err),
-             err);
+    CHECK_OK(
+        ah_device_submit(device, &(struct ah_submission){.lane = AH_LANE_HOST, .op = &op}, 1, NULL, &err),
+        err);
     CHECK_OK(ah_device_drain(device, &err), err);
-    assert_int_equal(ah_device_spans(device, AH_LANE_HOST, &span, 1), 1);
+    struct ah_span_reader reader = ah_device_newest(device, AH_LANE_HOST, 1);
+    assert_int_equal(ah_device_spans(device, &reader, &span, 1), 1);
     return (double)(span.end_ns - span.start_ns) * 1e-6;
 }
 

@@ -170,10 +170,9 @@ static double op_seconds(const struct fake_device *device, uint32_t lane, const 
     return 1e-6;
 }
 
-static int fake_submit(struct ah_device *base, const struct ah_submission *submission, uint64_t *ret_ticket,
-                       struct ah_error *err)
+static int submit_one(struct fake_device *device, const struct ah_submission *submission,
+                      struct ah_error *err)
 {
-    struct fake_device *device = (struct fake_device *)base;
     struct fake_lane *lane = &device->lanes[submission->lane];
     if (world->fail_submit && ++submits == world->fail_submit)
         return ah_error_set(err, AH_E_FAILED, "the fake device refuses an op");
@@ -183,8 +182,17 @@ static int fake_submit(struct ah_device *base, const struct ah_submission *submi
     double seconds = op_seconds(device, submission->lane, submission->op, &latency_s);
     struct ah_wait wait = submission->n_waits ? submission->waits[0] : (struct ah_wait){0, 0};
     lane->queue[lane->queued++] = (struct fake_job){seconds, latency_s, seconds, submission->tag, wait};
-    *ret_ticket = ++lane->submitted;
+    lane->submitted++;
     return AH_OK;
+}
+
+static int fake_submit(struct ah_device *base, const struct ah_submission *submissions, size_t n,
+                       struct ah_error *err)
+{
+    int rc = AH_OK;
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = submit_one((struct fake_device *)base, &submissions[i], err);
+    return rc;
 }
 
 /* Is the lane's head there and may it run? */
@@ -289,17 +297,26 @@ static int fake_wait(struct ah_device *base, uint32_t lane, uint64_t ticket, str
     return AH_OK;
 }
 
+static int fake_wait_any(struct ah_device *base, const struct ah_wait *waits, size_t n, size_t *ret_met,
+                         struct ah_error *err)
+{
+    (void)n;
+    *ret_met = 0;
+    return fake_wait(base, waits[0].lane, waits[0].ticket, err);
+}
+
 static uint64_t fake_done(struct ah_device *base, uint32_t lane)
 {
     return ((struct fake_device *)base)->lanes[lane].submitted;
 }
 
-static size_t fake_spans(struct ah_device *base, uint32_t lane, struct ah_span *ret_spans, size_t max)
+static size_t fake_spans(struct ah_device *base, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
+                         size_t max)
 {
     const struct fake_lane *from = &((struct fake_device *)base)->lanes[lane];
-    size_t n = from->n_spans < max ? from->n_spans : max;
-    for (size_t i = 0; i < n; i++)
-        ret_spans[i] = from->spans[(from->n_spans - n + i) % QUEUE];
+    size_t n = 0;
+    for (; n < max && after + n < from->n_spans; n++)
+        ret_spans[n] = from->spans[(after + n) % QUEUE];
     return n;
 }
 
@@ -322,6 +339,7 @@ const struct ah_device_driver *fake_device_driver(struct fake_rates *rates)
         .reserve = fake_reserve,
         .submit = fake_submit,
         .wait = fake_wait,
+        .wait_any = fake_wait_any,
         .done = fake_done,
         .spans = fake_spans,
         .address = fake_address,

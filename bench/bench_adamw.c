@@ -13,8 +13,8 @@
 #include "base/isa.h"
 #include "base/stats.h"
 #include "base/threads.h"
-#include "runtime/device/cpu/adamw.h"
-#include "runtime/device/cpu/convert.h"
+#include "runtime/device/host/adamw.h"
+#include "runtime/device/host/convert.h"
 
 #include <stdio.h>
 #include <stdlib.h>

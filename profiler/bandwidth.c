@@ -10,7 +10,7 @@
 
 #include "base/threads.h"
 #include "profiler/bandwidth_internal.h"
-#include "runtime/device/cpu/convert.h"
+#include "runtime/device/host/convert.h"
 
 #include <errno.h>
 #include <sched.h>

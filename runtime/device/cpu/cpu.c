@@ -129,6 +129,13 @@ static int fill_arenas(struct ah_cpu_device *cpu, struct ah_error *err)
     return AH_OK;
 }
 
+static void set_up_host(const struct ah_cpu_device *cpu, struct ah_cpu_lane *lane)
+{
+    lane->host = (struct ah_host){.isa = ah_isa_detect(), .pool = lane->pool};
+    for (unsigned arena = AH_ARENA_DEVICE; arena < AH_ARENA_KINDS; arena++)
+        lane->host.arenas[arena] = cpu->arenas[arena].data;
+}
+
 static int cpu_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_ARENA_KINDS],
                        struct ah_error *err)
 {
@@ -140,6 +147,8 @@ static int cpu_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_A
         rc = fill_arenas(cpu, err);
     for (unsigned arena = AH_ARENA_DEVICE; arena < AH_ARENA_KINDS && rc; arena++)
         ah_region_release(&cpu->arenas[arena]);
+    for (unsigned lane = 0; lane < AH_DEVICE_LANES && !rc; lane++)
+        set_up_host(cpu, &cpu->lanes[lane]);
     return rc;
 }
 
@@ -261,7 +270,6 @@ static int cpu_open(struct ah_device **ret_device, const struct ah_device_option
         return ah_error_memory(err);
     pthread_mutex_init(&cpu->failure_lock, NULL);
     cpu->common.driver = ah_device_cpu();
-    cpu->isa = ah_isa_detect();
     open_throttles(cpu, &options->throttle);
     int rc = open_parts(cpu, options, err);
     if (rc) {

@@ -5,13 +5,13 @@
 #ifndef AH_RUNTIME_DEVICE_CPU_CPU_INTERNAL_H
 #define AH_RUNTIME_DEVICE_CPU_CPU_INTERNAL_H
 
-#include "base/isa.h"
 #include "base/threads.h"
 #include "runtime/device/cpu/matmul.h"
 #include "runtime/device/cpu/placement.h"
-#include "runtime/device/cpu/region.h"
-#include "runtime/device/cpu/throttle.h"
 #include "runtime/device/device.h"
+#include "runtime/device/host/host.h"
+#include "runtime/device/host/region.h"
+#include "runtime/device/host/throttle.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,6 +19,7 @@
 struct ah_cpu_lane {
     struct ah_lane *lane;        /* owned */
     struct ah_pool *pool;        /* owned; NULL on copy lanes: the lane's thread alone */
+    struct ah_host host;         /* where its ops run: the pool, all arenas */
     struct ah_lane *opposite;    /* the other copy lane, whose work shares the link; NULL elsewhere */
     double both_kept;            /* share of the rate that is left while `opposite` is busy */
     struct ah_throttle throttle; /* the lane's thread only; of the host lane: AdamW, in parameters */
@@ -27,7 +28,6 @@ struct ah_cpu_lane {
 
 struct ah_cpu_device {
     struct ah_device common; /* first: what callers hold */
-    enum ah_isa isa;
     struct ah_placement placement;
     struct ah_region arenas[AH_ARENA_KINDS];
     struct ah_cpu_lane lanes[AH_DEVICE_LANES];

@@ -17,10 +17,10 @@
 
 #include "base/isa.h"
 #include "runtime/device/cpu/blocking.h"
-#include "runtime/device/cpu/convert.h"
 #include "runtime/device/cpu/onednn.h"
 #include "runtime/device/cpu/pack.h"
-#include "runtime/device/cpu/region.h"
+#include "runtime/device/host/convert.h"
+#include "runtime/device/host/region.h"
 #include "runtime/device/op.h"
 
 #include <stdatomic.h>
@@ -267,7 +267,7 @@ static int grow_workspace(struct ah_matmul *matmul, size_t bytes, struct ah_erro
     struct ah_region larger;
     if (bytes <= matmul->workspace.bytes)
         return AH_OK;
-    int rc = ah_region_init(&larger, bytes, false, err);
+    int rc = ah_region_init(&larger, bytes, err);
     if (rc)
         return rc;
     ah_region_release(&matmul->workspace);

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the CPU device makes of ops: sums in tiles, products it refuses, and
- * what its host lane charges for while it is slowed.
+ * What the CPU device adds to the host's ops: products it refuses, their workspace, and what its host lane charges
+ * for while it is slowed.
  */
 #include "runtime/device/device.h"
 
 #include "tests/support/check.h"
-
-#include <math.h>
-#include <string.h>
 
 /* The portable product, which the thread sanitizer watches, needs no workspace. */
 #if defined(__SANITIZE_THREAD__)
@@ -82,50 +79,6 @@ static void test_dispatch__workspace_counts_as_device_memory(void **state)
     }
 }
 
-static double sum(struct ah_device *device, struct ah_op op, uint64_t first, uint64_t count)
-{
-    struct ah_error err = {0};
-    uint64_t ticket;
-    double total;
-    op.arg[1].offset_bytes += first * 4;
-    op.u.sum.first_element = first;
-    op.u.sum.count = count;
-    op.u.sum.accumulate = first != 0;
-    CHECK_OK(
-        ah_device_submit(device, &(struct ah_submission){.lane = AH_LANE_HOST, .op = &op}, 1, &ticket, &err),
-        err);
-    CHECK_OK(ah_device_wait(device, AH_LANE_HOST, ticket, &err), err);
-    memcpy(&total, ah_device_pointer(device, op.arg[0]), sizeof total);
-    return total;
-}
-
-/* Any tiling that begins at leaves is the whole, bit for bit. */
-static void test_dispatch__tiles_of_a_sum_change_nothing(void **state)
-{
-    enum { COUNT = 50 * AH_OP_SUM_LEAF + 77, DATA = 64 };
-    struct ah_device *device = open_device((struct ah_device_throttle){0});
-    uint64_t random = check_seed(91);
-    float *data = ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, DATA, 0});
-    (void)state;
-    for (uint64_t i = 0; i < COUNT; i++)
-        data[i] = (float)ldexp(check_uniform(&random) - 0.5, (int)(check_random(&random) % 40));
-    for (enum ah_op_kind kind = AH_OP_SUM; kind <= AH_OP_SUM_SQUARES; kind++) {
-        struct ah_op op = {.kind = kind,
-                           .arg = {{AH_ARENA_PINNED, AH_FP32, 0, 0}, {AH_ARENA_PINNED, AH_FP32, DATA, 0}}};
-        const double whole = sum(device, op, 0, COUNT);
-        for (int round = 0; round < 20; round++) {
-            double tiled = 0;
-            for (uint64_t first = 0, count; first < COUNT; first += count) {
-                count = (1 + check_random(&random) % 9) * AH_OP_SUM_LEAF;
-                count = count < COUNT - first ? count : COUNT - first;
-                tiled = sum(device, op, first, count);
-            }
-            assert_memory_equal(&tiled, &whole, sizeof whole);
-        }
-    }
-    ah_device_close(device);
-}
-
 /* Milliseconds of one op on the host lane. */
 static double run_ms(struct ah_device *device, struct ah_op op)
 {
@@ -171,7 +124,6 @@ static void test_dispatch__a_slowed_host_charges_every_op(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dispatch__tiles_of_a_sum_change_nothing),
         cmocka_unit_test(test_dispatch__a_slowed_host_charges_every_op),
         cmocka_unit_test(test_dispatch__workspace_counts_as_device_memory),
         cmocka_unit_test(test_dispatch__matmul_refuses_alpha_and_row_strides),

@@ -2,10 +2,10 @@
  *
  * The canonical reduction (reduce.h): leaves by the kernels, on a pool in windows; then one sum in order.
  */
-#include "runtime/device/cpu/reduce.h"
+#include "runtime/device/host/reduce.h"
 
 #include "base/pool.h"
-#include "runtime/device/cpu/kernels_internal.h"
+#include "runtime/device/host/kernels_internal.h"
 
 enum {
     WINDOW = 8192, /* leaves whose sums lie on the stack: 32 KiB, 128 MiB of fp32 */

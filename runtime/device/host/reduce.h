@@ -18,8 +18,8 @@
  * Leaves are independent, so a pool may compute any range of them; only ah_reduce_add() has an order.
  * ah_reduce_run() does both, in windows of leaves that fit its stack; it allocates nothing.
  */
-#ifndef AH_RUNTIME_DEVICE_CPU_REDUCE_H
-#define AH_RUNTIME_DEVICE_CPU_REDUCE_H
+#ifndef AH_RUNTIME_DEVICE_HOST_REDUCE_H
+#define AH_RUNTIME_DEVICE_HOST_REDUCE_H
 
 #include "base/isa.h"
 #include "schemas/vocabulary.h"

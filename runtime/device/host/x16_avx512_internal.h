@@ -4,8 +4,8 @@
  *
  * The bf16 instructions of newer processors are not used: they flush denormals, which our arithmetic keeps.
  */
-#ifndef AH_RUNTIME_DEVICE_CPU_X16_AVX512_INTERNAL_H
-#define AH_RUNTIME_DEVICE_CPU_X16_AVX512_INTERNAL_H
+#ifndef AH_RUNTIME_DEVICE_HOST_X16_AVX512_INTERNAL_H
+#define AH_RUNTIME_DEVICE_HOST_X16_AVX512_INTERNAL_H
 
 #include "base/philox.h"
 

@@ -11,8 +11,8 @@
  *
  * Threads: pure functions of their arguments; ranges that do not overlap may run at the same time.
  */
-#ifndef AH_RUNTIME_DEVICE_CPU_CONVERT_H
-#define AH_RUNTIME_DEVICE_CPU_CONVERT_H
+#ifndef AH_RUNTIME_DEVICE_HOST_CONVERT_H
+#define AH_RUNTIME_DEVICE_HOST_CONVERT_H
 
 #include "base/isa.h"
 #include "schemas/vocabulary.h"

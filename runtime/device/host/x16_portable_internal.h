@@ -7,8 +7,8 @@
  * operation is the IEEE one, rounded to nearest even, denormals kept; only which NaN a NaN result is may
  * differ. x16f holds floats, x16u unsigned 32-bit words.
  */
-#ifndef AH_RUNTIME_DEVICE_CPU_X16_PORTABLE_INTERNAL_H
-#define AH_RUNTIME_DEVICE_CPU_X16_PORTABLE_INTERNAL_H
+#ifndef AH_RUNTIME_DEVICE_HOST_X16_PORTABLE_INTERNAL_H
+#define AH_RUNTIME_DEVICE_HOST_X16_PORTABLE_INTERNAL_H
 
 #include "base/philox.h"
 

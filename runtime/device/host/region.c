@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/device/cpu/region.h"
+#include "runtime/device/host/region.h"
 
 #include "base/units.h"
 
@@ -53,15 +53,13 @@ void ah_region_lock(struct ah_region *region)
         region->locked_bytes = region->bytes;
 }
 
-int ah_region_init(struct ah_region *region, uint64_t bytes, bool lock, struct ah_error *err)
+int ah_region_init(struct ah_region *region, uint64_t bytes, struct ah_error *err)
 {
     int rc = ah_region_map(region, bytes, err);
     if (rc)
         return rc;
     for (size_t piece = 0; piece < ah_region_pieces(region); piece++)
         ah_region_touch(region, piece);
-    if (lock)
-        ah_region_lock(region);
     return AH_OK;
 }
 

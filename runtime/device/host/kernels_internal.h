@@ -6,14 +6,14 @@
  * in kernels.inc, which define one table. adamw.c, convert.c and reduce.c are the public
  * side: they compute what does not depend on the instruction set and call through the table.
  */
-#ifndef AH_RUNTIME_DEVICE_CPU_KERNELS_INTERNAL_H
-#define AH_RUNTIME_DEVICE_CPU_KERNELS_INTERNAL_H
+#ifndef AH_RUNTIME_DEVICE_HOST_KERNELS_INTERNAL_H
+#define AH_RUNTIME_DEVICE_HOST_KERNELS_INTERNAL_H
 
 #include "base/isa.h"
 #include "base/philox.h"
-#include "runtime/device/cpu/adamw.h"
-#include "runtime/device/cpu/convert.h"
-#include "runtime/device/cpu/reduce.h"
+#include "runtime/device/host/adamw.h"
+#include "runtime/device/host/convert.h"
+#include "runtime/device/host/reduce.h"
 
 #include <stddef.h>
 #include <stdint.h>

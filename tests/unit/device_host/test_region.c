@@ -1,27 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who takes the memory of a region is seen in the page faults of threads and in mincore(2). Huge pages are
+ * What memory a region has is seen in mincore(2). Huge pages are
  * forbidden to this process, so that every page counts.
  */
-#include "runtime/device/cpu/region.h"
+#include "runtime/device/host/region.h"
 
-#include "runtime/device/device.h"
 #include "tests/support/check.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 
-enum { PAGE_BYTES = 4096, ARENA_PAGES = 4096 };
-
-/* Faults that opening a device of three arenas may cost the opener. The thread sanitizer writes memory of its own
- * for every page that a thread maps. */
-#if defined(__SANITIZE_THREAD__)
-enum { FAULTS_MAX = 100 * ARENA_PAGES };
-#else
-enum { FAULTS_MAX = ARENA_PAGES / 2 };
-#endif
+enum { PAGE_BYTES = 4096 };
 
 static size_t resident_pages(const struct ah_region *region)
 {
@@ -34,13 +24,6 @@ static size_t resident_pages(const struct ah_region *region)
         resident += map[i] & 1;
     free(map);
     return resident;
-}
-
-static long faults_of_this_thread(void)
-{
-    struct rusage usage;
-    getrusage(RUSAGE_THREAD, &usage);
-    return usage.ru_minflt;
 }
 
 static void test_region__memory_comes_piece_by_piece(void **state)
@@ -60,8 +43,10 @@ static void test_region__memory_comes_piece_by_piece(void **state)
     ah_region_touch(&region, 1);
     assert_int_equal(resident_pages(&region), 5000);
     ah_region_release(&region);
-    CHECK_OK(ah_region_init(&region, PAGE_BYTES * 100, true, &err), err);
+    CHECK_OK(ah_region_init(&region, PAGE_BYTES * 100, &err), err);
     assert_int_equal(resident_pages(&region), 100);
+    assert_int_equal(region.locked_bytes, 0);
+    ah_region_lock(&region);
     assert_true(region.locked_bytes == 0 || region.locked_bytes == PAGE_BYTES * 100);
     ah_region_release(&region);
 }
@@ -71,7 +56,7 @@ static void test_region__empty_and_impossible(void **state)
     (void)state;
     struct ah_region region;
     struct ah_error err = {0};
-    CHECK_OK(ah_region_init(&region, 0, true, &err), err);
+    CHECK_OK(ah_region_init(&region, 0, &err), err);
     assert_null(region.data);
     assert_int_equal(ah_region_pieces(&region), 0);
     ah_region_release(&region);
@@ -79,35 +64,11 @@ static void test_region__empty_and_impossible(void **state)
     CHECK_FAILS(ah_region_map(&region, UINT64_C(1) << 60, &err), err, AH_E_MEMORY, "1048576.0 TiB");
 }
 
-/* Whoever opens a device does not take its memory: it would lie near the wrong processor. After open there is no
- * page left to fault on. */
-static void test_region__arenas_are_touched_by_the_pools(void **state)
-{
-    (void)state;
-    struct ah_device *device = NULL;
-    struct ah_error err = {0};
-    struct ah_device_options options = {.size = sizeof options};
-    uint64_t arena_bytes[AH_ARENA_KINDS] = {0};
-    for (unsigned arena = 1; arena < AH_ARENA_KINDS; arena++)
-        arena_bytes[arena] = ARENA_PAGES * PAGE_BYTES;
-    long before = faults_of_this_thread();
-    CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
-    CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
-    assert_true(faults_of_this_thread() - before < FAULTS_MAX);
-    for (unsigned arena = 1; arena < AH_ARENA_KINDS; arena++) {
-        struct ah_region region = {.data = device->driver->address(device, (enum ah_arena_kind)arena),
-                                   .bytes = arena_bytes[arena]};
-        assert_int_equal(resident_pages(&region), ARENA_PAGES);
-    }
-    ah_device_close(device);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_region__memory_comes_piece_by_piece),
         cmocka_unit_test(test_region__empty_and_impossible),
-        cmocka_unit_test(test_region__arenas_are_touched_by_the_pools),
     };
     if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0))
         return 1;

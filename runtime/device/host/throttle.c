@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/device/cpu/throttle.h"
+#include "runtime/device/host/throttle.h"
 
 static const double slack_ns = 200e3;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/device/cpu/clip.h"
+#include "runtime/device/host/clip.h"
 
 #include <math.h>
 

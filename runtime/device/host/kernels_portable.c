@@ -2,11 +2,11 @@
  *
  * The kernels in plain C, and the choice of a table.
  */
-#include "runtime/device/cpu/kernels_internal.h"
+#include "runtime/device/host/kernels_internal.h"
 
-#include "runtime/device/cpu/x16_portable_internal.h"
+#include "runtime/device/host/x16_portable_internal.h"
 
-#include "runtime/device/cpu/kernels.inc"
+#include "runtime/device/host/kernels.inc"
 
 const struct ah_kernels *ah_kernels_of(enum ah_isa isa)
 {

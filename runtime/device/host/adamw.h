@@ -38,8 +38,8 @@
  *
  * Threads: pure functions of their arguments; ranges that do not overlap may run at the same time.
  */
-#ifndef AH_RUNTIME_DEVICE_CPU_ADAMW_H
-#define AH_RUNTIME_DEVICE_CPU_ADAMW_H
+#ifndef AH_RUNTIME_DEVICE_HOST_ADAMW_H
+#define AH_RUNTIME_DEVICE_HOST_ADAMW_H
 
 #include "base/isa.h"
 #include "runtime/device/op.h"

@@ -2,10 +2,10 @@
  *
  * The scalars of adamw.h in double, rounded once, and the choice of a kernel.
  */
-#include "runtime/device/cpu/adamw.h"
+#include "runtime/device/host/adamw.h"
 
 #include "base/philox.h"
-#include "runtime/device/cpu/kernels_internal.h"
+#include "runtime/device/host/kernels_internal.h"
 
 static struct ah_adamw_constants constants_of(const struct ah_adamw_arrays *arrays,
                                               const struct ah_adamw_scalars *s)

@@ -2,7 +2,7 @@
  *
  * The throttle with a clock of numbers: a lane that sleeps exactly, one that oversleeps, one that was idle.
  */
-#include "runtime/device/cpu/throttle.h"
+#include "runtime/device/host/throttle.h"
 
 #include "tests/support/check.h"
 

@@ -2,7 +2,7 @@
  *
  * The canonical reduction against its definition, written as a recursion, and against exact sums.
  */
-#include "runtime/device/cpu/reduce.h"
+#include "runtime/device/host/reduce.h"
 
 #include "base/bf16.h"
 #include "base/pool.h"

@@ -2,8 +2,8 @@
  *
  * Sixteen lanes at once with AVX2 and FMA: two registers. Meanings are in x16_portable_internal.h.
  */
-#ifndef AH_RUNTIME_DEVICE_CPU_X16_AVX2_INTERNAL_H
-#define AH_RUNTIME_DEVICE_CPU_X16_AVX2_INTERNAL_H
+#ifndef AH_RUNTIME_DEVICE_HOST_X16_AVX2_INTERNAL_H
+#define AH_RUNTIME_DEVICE_HOST_X16_AVX2_INTERNAL_H
 
 #include "base/philox.h"
 

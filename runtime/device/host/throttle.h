@@ -12,8 +12,8 @@
  *
  * No clock and no sleep in here. One thread.
  */
-#ifndef AH_RUNTIME_DEVICE_CPU_THROTTLE_H
-#define AH_RUNTIME_DEVICE_CPU_THROTTLE_H
+#ifndef AH_RUNTIME_DEVICE_HOST_THROTTLE_H
+#define AH_RUNTIME_DEVICE_HOST_THROTTLE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,11 +4,11 @@
  */
 #if defined(__x86_64__)
 
-#include "runtime/device/cpu/kernels_internal.h"
+#include "runtime/device/host/kernels_internal.h"
 
-#include "runtime/device/cpu/x16_avx2_internal.h"
+#include "runtime/device/host/x16_avx2_internal.h"
 
-#include "runtime/device/cpu/kernels.inc"
+#include "runtime/device/host/kernels.inc"
 
 #else
 

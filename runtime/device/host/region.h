@@ -10,12 +10,11 @@
  *     ah_pool_run(pool, touch_one, &region, ah_region_pieces(&region));    // ah_region_touch(&region, piece)
  *     ah_region_lock(&region);
  */
-#ifndef AH_RUNTIME_DEVICE_CPU_REGION_H
-#define AH_RUNTIME_DEVICE_CPU_REGION_H
+#ifndef AH_RUNTIME_DEVICE_HOST_REGION_H
+#define AH_RUNTIME_DEVICE_HOST_REGION_H
 
 #include "base/error.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,8 +41,8 @@ void ah_region_touch(const struct ah_region *region, size_t piece);
  * the memory on behalf of the calling thread. */
 void ah_region_lock(struct ah_region *region);
 
-/* All of these by the calling thread: for small regions. */
-int ah_region_init(struct ah_region *region, uint64_t bytes, bool lock, struct ah_error *err);
+/* Maps a region and touches it by the calling thread: for small ones. */
+int ah_region_init(struct ah_region *region, uint64_t bytes, struct ah_error *err);
 
 void ah_region_release(struct ah_region *region);
 

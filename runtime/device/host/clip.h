@@ -6,8 +6,8 @@
  *
  * In double, blocks in order, rounded to fp32 once.
  */
-#ifndef AH_RUNTIME_DEVICE_CPU_CLIP_H
-#define AH_RUNTIME_DEVICE_CPU_CLIP_H
+#ifndef AH_RUNTIME_DEVICE_HOST_CLIP_H
+#define AH_RUNTIME_DEVICE_HOST_CLIP_H
 
 #include "base/error.h"
 #include "runtime/device/op.h"

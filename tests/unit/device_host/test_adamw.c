@@ -3,7 +3,7 @@
  * AdamW against a double-precision reference and against the sequence of adamw.h written out for one element,
  * where volatile keeps the compiler from fusing or reordering; on every instruction set that is here.
  */
-#include "runtime/device/cpu/adamw.h"
+#include "runtime/device/host/adamw.h"
 
 #include "base/bf16.h"
 #include "base/philox.h"

@@ -2,7 +2,7 @@
  *
  * Casts, sums and copies against one element at a time, on every instruction set that is here.
  */
-#include "runtime/device/cpu/convert.h"
+#include "runtime/device/host/convert.h"
 
 #include "base/bf16.h"
 #include "tests/support/check.h"

@@ -2,10 +2,10 @@
  *
  * The public side of convert.h: places in arrays, strips of columns, edges of the copy.
  */
-#include "runtime/device/cpu/convert.h"
+#include "runtime/device/host/convert.h"
 
 #include "base/bf16.h"
-#include "runtime/device/cpu/kernels_internal.h"
+#include "runtime/device/host/kernels_internal.h"
 
 #include <string.h>
 

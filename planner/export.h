@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Export: a plan in another system's words, and what those words cannot say.
+ *
+ * A plan decides for every block; DeepSpeed, Megatron and torchtitan have one switch for all, or one share. Export
+ * sets each switch so that the target needs no more device memory than the plan wherever it has such a setting,
+ * and lists every decision that the target will not follow (a LOSS): which blocks, what the plan says, what
+ * the target does instead. What a plan does not hold at all (learning rate, data, the model's shape) is not
+ * a loss; notes name it. Every setting and its source: docs/export.md.
+ *
+ *     struct ah_export export;
+ *     rc = ah_export_plan(plan, AH_EXPORT_MEGATRON, arena, &export, err);
+ *     ah_export_print(&export, &out);       // the target's file
+ *
+ * Pure: no files, no state; equal plans give equal bytes.
+ */
+#ifndef AH_PLANNER_EXPORT_H
+#define AH_PLANNER_EXPORT_H
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/error.h"
+#include "schemas/plan.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define AH_EXPORT_TARGETS(X)                                                                                 \
+    X(AH_EXPORT_DEEPSPEED, deepspeed)                                                                        \
+    X(AH_EXPORT_MEGATRON, megatron)                                                                          \
+    X(AH_EXPORT_TORCHTITAN, torchtitan)
+
+enum ah_export_target {
+#define AH_EXPORT_TARGET_VALUE(value, name) value,
+    AH_EXPORT_TARGETS(AH_EXPORT_TARGET_VALUE)
+#undef AH_EXPORT_TARGET_VALUE
+};
+
+/* "deepspeed", ...; NULL-terminated, indexed by target. */
+extern const char *const ah_words_export_target[];
+
+enum ah_export_kind {
+    AH_EXPORT_BOOL,
+    AH_EXPORT_INTEGER,
+    AH_EXPORT_NUMBER, /* may be infinite where the target's language has that */
+    AH_EXPORT_TEXT,
+    AH_EXPORT_FLAG, /* present: its name is all it says */
+};
+
+struct ah_export_setting {
+    const char *path; /* "zero_optimization.stage"; of Megatron the argument without its dashes */
+    enum ah_export_kind kind;
+    uint64_t integer; /* of INTEGER; 0 or 1 of BOOL */
+    double number;
+    const char *text;
+};
+
+/* One decision of the plan that the target does not follow. */
+struct ah_export_loss {
+    const char *field;   /* of the plan: "blocks.optimizer", "memory", ... */
+    const char *blocks;  /* "1-2, 5": indices of the blocks concerned; NULL: the plan as a whole */
+    const char *plan;    /* what the plan says, a clause */
+    const char *instead; /* what the target does, a clause that begins with its name */
+};
+
+enum { AH_EXPORT_SETTINGS_MAX = 24, AH_EXPORT_LOSSES_MAX = 16, AH_EXPORT_NOTES_MAX = 4 };
+
+struct ah_export {
+    enum ah_export_target target;
+    const struct ah_plan *plan; /* borrowed */
+    struct ah_export_setting settings[AH_EXPORT_SETTINGS_MAX];
+    size_t n_settings;
+    struct ah_export_loss losses[AH_EXPORT_LOSSES_MAX];
+    size_t n_losses;
+    const char *notes[AH_EXPORT_NOTES_MAX]; /* what a plan does not hold, and where it comes from */
+    size_t n_notes;
+};
+
+/* Fills `ret_export`; texts in `arena`, `plan` stays borrowed. AH_E_MEMORY only. */
+int ah_export_plan(const struct ah_plan *plan, enum ah_export_target target, struct ah_arena *arena,
+                   struct ah_export *ret_export, struct ah_error *err);
+
+/* Appends "blocks 1-2: <plan>; <instead>", one line without its end. */
+void ah_export_print_loss(const struct ah_export_loss *loss, struct ah_buffer *out);
+
+/* Appends what the target reads: JSON, a bash array of arguments, TOML; with losses and notes as comments where
+ * the format has comments. Ends with a newline. */
+void ah_export_print(const struct ah_export *export, struct ah_buffer *out);
+
+/* Appends the settings as one compact JSON object, sections as objects, flags as true. Numbers that are not
+ * finite become texts ("inf"). */
+void ah_export_print_settings(const struct ah_export *export, struct ah_buffer *out);
+
+#endif

@@ -35,13 +35,14 @@ struct arrays {
     enum ah_isa isa;
 };
 
-static const struct ah_adamw_scalars scalars = {.lr = 1e-4f,
-                                                .beta1 = 0.9f,
+static const struct ah_adamw_scalars scalars = {.beta1 = 0.9f,
+                                                .rest1 = 1 - 0.9f,
                                                 .beta2 = 0.999f,
+                                                .rest2 = 1 - 0.999f,
                                                 .epsilon = 1e-8f,
-                                                .weight_decay = 0.01f,
-                                                .bias1 = 0.65f,
-                                                .bias2_sqrt = 0.1f,
+                                                .neg_rate = -1e-4f / 0.65f,
+                                                .root_scale = 10,
+                                                .decay = 1 - 1e-6f,
                                                 .grad_scale = 1.0f,
                                                 .step = 10,
                                                 .seed = 1};

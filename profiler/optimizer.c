@@ -4,7 +4,8 @@
  */
 #include "profiler/optimizer_internal.h"
 
-#include <math.h>
+#include "runtime/device/adamw_scalars.h"
+
 #include <string.h>
 
 /* Arrays that start at equal offsets in 2 MiB pages get in each other's way in the caches. */
@@ -48,20 +49,11 @@ struct ah_optimizer_layout ah_optimizer_plan(enum ah_side side, uint64_t params)
 
 static struct ah_adamw_scalars late_step(void)
 {
-    const double beta1 = (double)0.9f;
-    const double beta2 = (double)0.95f;
-    const uint32_t step = 1000;
-    return (struct ah_adamw_scalars){
-        .lr = 1e-4f,
-        .beta1 = (float)beta1,
-        .beta2 = (float)beta2,
-        .epsilon = 1e-8f,
-        .weight_decay = 0.1f,
-        .bias1 = (float)(1 - pow(beta1, step)),
-        .bias2_sqrt = (float)sqrt(1 - pow(beta2, step)),
-        .grad_scale = 1.0f,
-        .step = step,
-    };
+    const struct ah_adamw_settings settings = {
+        .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .step = 1000};
+    struct ah_adamw_scalars scalars;
+    ah_adamw_scalars_init(&scalars, &settings);
+    return scalars;
 }
 
 static int run_one(struct ah_device *device, uint32_t lane, const struct ah_op *op, struct ah_error *err)

@@ -218,15 +218,15 @@ struct ah_op_call {
     void *context; /* borrowed until the op is done */
 };
 
-/* What AdamW reads of one step, in an arena so that orders can be queued before the norm is known. Computed
- * once on the host in double, rounded once. */
+/* What AdamW reads of one step, in an arena so that orders can be queued before the norm is known. Computed by
+ * ah_adamw_scalars_init() (adamw_scalars.h). */
 struct ah_adamw_scalars {
-    float lr;
-    float beta1, beta2;
+    float beta1, rest1; /* rest: 1 - beta */
+    float beta2, rest2;
     float epsilon;
-    float weight_decay;
-    float bias1;      /* 1 - beta1^t */
-    float bias2_sqrt; /* sqrt(1 - beta2^t) */
+    float neg_rate;   /* -lr / (1 - beta1^step) */
+    float root_scale; /* 1 / sqrt(1 - beta2^step) */
+    float decay;      /* 1 - lr * weight_decay; of tensors that decay */
     float grad_scale; /* clip factor, 1 without clipping */
     float grad_norm;  /* written by clip, for the log */
     uint32_t step;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The scalars of adamw.h in double, rounded once, and the choice of a kernel.
+ * The choice of a kernel, and what it needs beside the scalars.
  */
 #include "runtime/device/host/adamw.h"
 
@@ -10,19 +10,18 @@
 static struct ah_adamw_constants constants_of(const struct ah_adamw_arrays *arrays,
                                               const struct ah_adamw_scalars *s)
 {
-    double weight_decay = arrays->decay ? (double)s->weight_decay : 0.0;
     const struct ah_philox_name draw = {
         .seed = s->seed, .step = s->step, .purpose = AH_PHILOX_ROUNDING, .block = arrays->block};
     struct ah_adamw_constants c = {
         .grad_scale = s->grad_scale,
-        .decay = (float)(1.0 - (double)s->lr * weight_decay),
-        .neg_rate = (float)-((double)s->lr / (double)s->bias1),
-        .root_scale = (float)(1.0 / (double)s->bias2_sqrt),
+        .decay = arrays->decay ? s->decay : 1.0f,
+        .neg_rate = s->neg_rate,
+        .root_scale = s->root_scale,
         .epsilon = s->epsilon,
         .beta1 = s->beta1,
-        .rest1 = (float)(1.0 - (double)s->beta1),
+        .rest1 = s->rest1,
         .beta2 = s->beta2,
-        .rest2 = (float)(1.0 - (double)s->beta2),
+        .rest2 = s->rest2,
     };
     ah_philox_pack(&draw, c.counter, c.key);
     return c;

@@ -12,13 +12,8 @@
  *     d  = fma(sqrt(v), root_scale, epsilon)
  *     p  = fma(neg_rate, m / d, p * decay)
  *
- * with scalars computed once in double and rounded once:
- *
- *     rest1 = 1 - beta1          rest2 = 1 - beta2          root_scale = 1 / bias2_sqrt
- *     neg_rate = -(lr / bias1)   decay = 1 - lr * weight_decay, or 1 without decay
- *
- * rest1 and rest2 complement the fp32 betas, so bias1 and bias2_sqrt should be computed from the fp32 betas
- * too. Results are the same bits on every version for all inputs, infinities and denormals included; where a
+ * with the scalars of the step (runtime/device/adamw_scalars.h); decay is 1 for tensors that do not decay.
+ * Results are the same bits on every version for all inputs, infinities and denormals included; where a
  * result is a NaN it is a NaN everywhere, but its sign and payload are not specified.
  *
  * STATES are fp32, or bf16: then m and v are widened, the update uses the new m and v before they are

@@ -292,7 +292,7 @@ static void test_lanes__slow_host_adam(void **state)
     struct ah_error err = {0};
     struct ah_device *device = open_device((struct ah_device_throttle){.host_adam_params_per_s = 1e6});
     struct ah_op adamw = {.kind = AH_OP_ADAMW, .u.adamw = {.count = 10000}};
-    struct ah_adamw_scalars scalars = {.epsilon = 1, .bias1 = 1, .bias2_sqrt = 1, .grad_scale = 1};
+    struct ah_adamw_scalars scalars = {.epsilon = 1, .root_scale = 1, .grad_scale = 1};
     (void)state;
     for (uint64_t i = 0; i < 6; i++)
         adamw.arg[i] = (struct ah_ref){i == 4 ? AH_ARENA_NONE : AH_ARENA_PAGEABLE, AH_FP32, i * MIB, 0};

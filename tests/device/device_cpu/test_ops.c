@@ -4,6 +4,7 @@
  * poisoned arenas at random offsets; all bytes outside an op's outputs must be as they were.
  */
 #include "base/bf16.h"
+#include "runtime/device/adamw_scalars.h"
 #include "runtime/device/device.h"
 #include "tests/support/check.h"
 
@@ -310,16 +311,16 @@ static void test_ops__clip(void **state)
 }
 
 /* One step from fp32 states: the kernels' own tests go deeper; here it is operands and splits that count. */
-static void check_adamw(struct fixture *f, const struct ah_op *op, const struct ah_adamw_scalars *s,
+static void check_adamw(struct fixture *f, const struct ah_op *op, const struct ah_adamw_settings *s,
                         const double *before, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
         double g = before[3 * n + i];
-        double m = (double)s->beta1 * before[n + i] + (1 - (double)s->beta1) * g;
-        double v = (double)s->beta2 * before[2 * n + i] + (1 - (double)s->beta2) * g * g;
-        double decay = op->u.adamw.decay ? 1 - (double)s->lr * (double)s->weight_decay : 1;
-        double p = before[i] * decay - (double)s->lr / (double)s->bias1 * m /
-                                           (sqrt(v) / (double)s->bias2_sqrt + (double)s->epsilon);
+        double m = s->beta1 * before[n + i] + (1 - s->beta1) * g;
+        double v = s->beta2 * before[2 * n + i] + (1 - s->beta2) * g * g;
+        double decay = op->u.adamw.decay ? 1 - s->lr * s->weight_decay : 1;
+        double bias1 = 1 - pow(s->beta1, s->step), bias2 = 1 - pow(s->beta2, s->step);
+        double p = before[i] * decay - s->lr / bias1 * m / (sqrt(v / bias2) + s->epsilon);
         assert_true(fabs(get(f, op->arg[0], i) - p) < 1e-6);
         if (op->arg[1].dtype == AH_FP32)
             assert_true(fabs(get(f, op->arg[1], i) - m) < 1e-6 && fabs(get(f, op->arg[2], i) - v) < 1e-6);
@@ -331,17 +332,11 @@ static void check_adamw(struct fixture *f, const struct ah_op *op, const struct 
 
 static void test_ops__adamw(void **state)
 {
-    static const struct ah_adamw_scalars scalars = {.lr = 1e-2f,
-                                                    .beta1 = 0.9f,
-                                                    .beta2 = 0.99f,
-                                                    .epsilon = 1e-8f,
-                                                    .weight_decay = 0.1f,
-                                                    .bias1 = 0.1f,
-                                                    .bias2_sqrt = 0.1f,
-                                                    .grad_scale = 1,
-                                                    .step = 1,
-                                                    .seed = 3};
+    static const struct ah_adamw_settings settings = {
+        .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8, .weight_decay = 0.1, .step = 2, .seed = 3};
     struct fixture *f = *state;
+    struct ah_adamw_scalars scalars;
+    ah_adamw_scalars_init(&scalars, &settings);
     for (int round = 0; round < ROUNDS; round++) {
         uint32_t lane = random_lane(f);
         uint32_t arena = arena_for(lane);
@@ -370,7 +365,7 @@ static void test_ops__adamw(void **state)
         if (round % 5 == 0)
             op.arg[4].arena = AH_ARENA_NONE;
         run(f, lane, &op);
-        check_adamw(f, &op, &scalars, before, n);
+        check_adamw(f, &op, &settings, before, n);
         free(before);
     }
 }

@@ -7,6 +7,7 @@
 
 #include "base/bf16.h"
 #include "base/philox.h"
+#include "runtime/device/adamw_scalars.h"
 #include "tests/support/check.h"
 
 #include <math.h>
@@ -21,13 +22,14 @@ struct set {
     float master[N], m[N], v[N], gradient[N], weight[N];
 };
 
-static const struct ah_adamw_scalars plain = {.lr = 1e-3f,
-                                              .beta1 = 0.9f,
+static const struct ah_adamw_scalars plain = {.beta1 = 0.9f,
+                                              .rest1 = 1 - 0.9f,
                                               .beta2 = 0.999f,
+                                              .rest2 = 1 - 0.999f,
                                               .epsilon = 1e-8f,
-                                              .weight_decay = 0.1f,
-                                              .bias1 = 0.271f,
-                                              .bias2_sqrt = 0.0547f,
+                                              .neg_rate = -1e-3f / 0.271f,
+                                              .root_scale = 1 / 0.0547f,
+                                              .decay = 1 - 1e-4f,
                                               .grad_scale = 0.7f,
                                               .step = 3,
                                               .seed = 0x123456789abcdef0};
@@ -107,20 +109,17 @@ static void put_state(const struct ah_adamw_arrays *a, const struct ah_adamw_sca
 /* The sequence of adamw.h for one element. */
 static void one_element(const struct ah_adamw_arrays *a, const struct ah_adamw_scalars *s, uint64_t i)
 {
-    const float rest1 = (float)(1.0 - (double)s->beta1), rest2 = (float)(1.0 - (double)s->beta2);
-    const float decay = a->decay ? (float)(1.0 - (double)s->lr * (double)s->weight_decay) : 1.0f;
-    const float neg_rate = -(float)((double)s->lr / (double)s->bias1);
-    const float root_scale = (float)(1.0 / (double)s->bias2_sqrt);
+    const float decay = a->decay ? s->decay : 1.0f;
     volatile float g = get(a->gradient, a->gradient_dtype, i) * s->grad_scale;
-    volatile float scaled1 = rest1 * g, scaled2 = rest2 * g;
+    volatile float scaled1 = s->rest1 * g, scaled2 = s->rest2 * g;
     volatile float square = scaled2 * g;
     volatile float m = fmaf(s->beta1, get(a->m, a->state_dtype, i), scaled1);
     volatile float v = fmaf(s->beta2, get(a->v, a->state_dtype, i), square);
     volatile float root = sqrtf(v);
-    volatile float d = fmaf(root, root_scale, s->epsilon);
+    volatile float d = fmaf(root, s->root_scale, s->epsilon);
     volatile float quotient = m / d;
     volatile float decayed = a->master[i] * decay;
-    volatile float p = fmaf(neg_rate, quotient, decayed);
+    volatile float p = fmaf(s->neg_rate, quotient, decayed);
     a->master[i] = p;
     put_state(a, s, i, m, v);
     if (a->weight)
@@ -311,14 +310,14 @@ struct reference {
 };
 
 /* torch.optim.AdamW in double: decay first, then the corrected step. */
-static void reference_step(struct reference *r, double g, const struct ah_adamw_scalars *s, int step)
+static void reference_step(struct reference *r, double g, const struct ah_adamw_settings *s)
 {
-    double beta1 = (double)s->beta1, beta2 = (double)s->beta2, lr = (double)s->lr;
-    r->p *= 1.0 - lr * (double)s->weight_decay;
+    const double beta1 = s->beta1, beta2 = s->beta2;
+    r->p *= 1.0 - s->lr * s->weight_decay;
     r->m = beta1 * r->m + (1.0 - beta1) * g;
     r->v = beta2 * r->v + (1.0 - beta2) * g * g;
-    double corrected1 = 1.0 - pow(beta1, step), corrected2 = sqrt(1.0 - pow(beta2, step));
-    r->p -= lr / corrected1 * r->m / (sqrt(r->v) / corrected2 + (double)s->epsilon);
+    double corrected1 = 1.0 - pow(beta1, s->step), corrected2 = sqrt(1.0 - pow(beta2, s->step));
+    r->p -= s->lr / corrected1 * r->m / (sqrt(r->v) / corrected2 + s->epsilon);
 }
 
 static void test_adamw__follows_the_double_reference_for_100_steps(void **state)
@@ -329,18 +328,18 @@ static void test_adamw__follows_the_double_reference_for_100_steps(void **state)
         uint64_t random = check_seed(46);
         struct set s = {0};
         struct reference r[N];
-        struct ah_adamw_scalars scalars = plain;
+        struct ah_adamw_settings settings = {
+            .lr = 1e-3, .beta1 = (double)0.9f, .beta2 = (double)0.999f, .epsilon = 1e-8, .weight_decay = 0.1};
         for (int i = 0; i < N; i++) {
             s.master[i] = (float)(check_uniform(&random) - 0.5);
             r[i] = (struct reference){(double)s.master[i], 0, 0};
         }
-        scalars.grad_scale = 1.0f;
-        for (int step = 1; step <= STEPS; step++) {
-            scalars.bias1 = (float)(1.0 - pow((double)scalars.beta1, step));
-            scalars.bias2_sqrt = (float)sqrt(1.0 - pow((double)scalars.beta2, step));
+        for (settings.step = 1; settings.step <= STEPS; settings.step++) {
+            struct ah_adamw_scalars scalars;
+            ah_adamw_scalars_init(&scalars, &settings);
             for (int i = 0; i < N; i++) {
                 s.gradient[i] = (float)((check_uniform(&random) - 0.3) * pow(10.0, -(i % 9)));
-                reference_step(&r[i], (double)s.gradient[i], &scalars, step);
+                reference_step(&r[i], (double)s.gradient[i], &settings);
             }
             struct ah_adamw_arrays a = arrays_of(&s, (struct variant){AH_FP32, AH_FP32, NO_WEIGHT});
             ah_adamw_run(isa, &a, &scalars, 0, N);
@@ -365,7 +364,7 @@ static void test_adamw__decay_only_where_asked(void **state)
     assert_true(s.master[0] == 2.0f); /* no gradient, no decay: unchanged */
     a.decay = true;
     ah_adamw_run(AH_ISA_PORTABLE, &a, &plain, 0, 1);
-    assert_true(s.master[0] == 2.0f * (float)(1.0 - (double)plain.lr * (double)plain.weight_decay));
+    assert_true(s.master[0] == 2.0f * plain.decay);
 }
 
 /* The mean of many roundings of one value is the value: unbiased within five standard deviations. */
@@ -375,7 +374,8 @@ static void test_adamw__stochastic_rounding_is_unbiased(void **state)
     const float exact = 1.0f + 0x1p-7f * 0.3f; /* bf16 neighbours: 1 and 1 + 2^-7 */
     double sum_m = 0, sum_v = 0, both = 0, draws = 0;
     (void)state;
-    s.beta1 = s.beta2 = 0.5f; /* m = v = 0.5 * 0 + 0.5 * g (* g): no rounding before the stochastic one */
+    s.beta1 = s.rest1 = s.beta2 = s.rest2 =
+        0.5f; /* m = v = 0.5 * 0 + 0.5 * g (* g): no rounding before the stochastic one */
     s.grad_scale = 1.0f;
     for (s.step = 1; s.step <= 100; s.step++) {
         struct set set = {0};
@@ -406,7 +406,7 @@ static void test_adamw__stochastic_rounding_keeps_what_bf16_holds(void **state)
     struct set set = {0};
     struct ah_adamw_arrays a = arrays_of(&set, (struct variant){AH_BF16, AH_FP32, NO_WEIGHT});
     (void)state;
-    s.beta1 = s.beta2 = 0.5f;
+    s.beta1 = s.rest1 = s.beta2 = s.rest2 = 0.5f;
     s.grad_scale = 1.0f;
     for (int i = 0; i < N; i++)
         set.gradient[i] = i % 4 == 0 ? 3.0f : i % 4 == 1 ? INFINITY : i % 4 == 2 ? NAN : 0.0f;

@@ -11,9 +11,9 @@
  * OPS are per block (and micro-batch). One that goes along a block's flat vector is done in `tiles` equal parts,
  * each an item of its lane, in rising order. `lanes` freezes the order of each lane as indices into `ops`, one
  * mention a tile; with scheduling `dynamic` the orders are where the run starts from. The compute lane's order
- * begins at position 0. The others begin at the first head: what is issued at or after the first head op of
- * iteration r comes first, then what is issued before that of iteration r + 1. How ops wait for each other:
- * docs/planning.md.
+ * begins at position 0; tiles are counted from the first head on. The others begin at the first head: what is
+ * issued at or after the first head op of iteration r comes first, then what is issued before that of iteration
+ * r + 1. How ops wait for each other: docs/planning.md.
  *
  * No host name, path or time of day stands in a plan: equal inputs give equal bytes.
  */

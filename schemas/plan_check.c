@@ -3,7 +3,7 @@
  * A plan that can be run:
  * 1. Blocks are numbered from 0 without gaps; every op names one of them.
  * 2. Each op is mentioned once a tile in the order of its own lane; the compute lane's mentions are the compute
- *    positions, 0 to positions - 1, and an op's position is that of its first mention.
+ *    positions, 0 to positions - 1, and an op's position is one of its own.
  * 3. No tensor ends beyond device_bytes, and arena and reserve fit the capacity together.
  * 4. The signature repeats what training says.
  * That no two live tensors overlap, and that orders cannot deadlock, is checked where a plan is compiled.
@@ -116,10 +116,10 @@ static int check_lane(const struct ah_plan *plan, enum ah_plan_lane lane, const 
         if (order[i] >= plan->n_ops || plan->ops[order[i]].lane != lane)
             return ah_meaning_fail_item(err, list, i, NULL, "op %" PRIu64 " is not an op of this lane",
                                         order[i]);
-        const struct ah_plan_op *op = &plan->ops[order[i]];
-        if (lane == AH_PLAN_LANE_COMPUTE && !mentions[order[i]] && op->position != i)
+        uint64_t position = plan->ops[order[i]].position;
+        if (lane == AH_PLAN_LANE_COMPUTE && (position >= n || order[position] != order[i]))
             return ah_meaning_fail_item(err, list, i, NULL, "op %" PRIu64 " has position %" PRIu64, order[i],
-                                        op->position);
+                                        position);
         mentions[order[i]]++;
     }
     return AH_OK;

@@ -3,15 +3,15 @@
  * Schedule: what a choice for every block MEANS: ops, memory, the order of every lane, and the time of an iteration.
  * Pure: no device, no threads. docs/planning.md says the rules; this is their one implementation.
  *
- *     ops.c       choice -> ops with compute positions, and tensors with lifetimes over them
+ *     compile.c   choice -> ops with compute positions, and tensors with lifetimes over them
  *     layout.c    lifetimes -> offsets and peak
- *     edges.c     ops -> which tile waits for which: the same from a choice and from a plan document
+ *     items.c     ops -> which tile waits for which: the same from a choice and from a plan document
  *     dispatch.c  edges -> an iteration order of every lane (frozen), and a steady period on the virtual clock
  *     emit.c      all of it -> the plan document
  *
  *     struct ah_schedule schedule = {0};
- *     rc = ah_schedule_reserve(&schedule, &job, err);               // allocates
- *     rc = ah_schedule_evaluate(&schedule, &choice, &score, err);   // does not, as often as you like
+ *     rc = ah_schedule_init(&schedule, &job, err);
+ *     rc = ah_schedule_evaluate(&schedule, &choice, &score, err);   // as often as you like
  *     rc = ah_schedule_emit(&schedule, &choice, arena, plan, err);  // the last evaluated choice, as a document
  *     ah_schedule_release(&schedule);
  *
@@ -59,7 +59,6 @@ struct ah_knobs {
     uint32_t device_state_tiles; /* at least 1 where a block's optimizer is streamed */
     bool updates_after_backward; /* host and streamed updates begin when the last backward is done */
     bool step_ends;              /* the next iteration begins when everything of this one is done */
-    bool by_need;                /* copies one at a time, each waited for: no lane overlaps another */
     enum ah_scheduling scheduling;
 };
 
@@ -85,12 +84,12 @@ struct ah_score {
 struct ah_schedule_memory;
 
 struct ah_schedule {
-    struct ah_schedule_memory *memory; /* owned; NULL before the first reserve */
+    struct ah_schedule_memory *memory; /* owned; NULL before init */
 };
 
-/* Room for every choice of this job with tiles of at least `least_tile_elements`; `job` stays borrowed. */
-int ah_schedule_reserve(struct ah_schedule *schedule, const struct ah_job *job, uint64_t least_tile_elements,
-                        struct ah_error *err);
+/* Empty memory for choices of this job, which stays borrowed. Evaluating grows it where a choice needs more room than
+ * any before. */
+int ah_schedule_init(struct ah_schedule *schedule, const struct ah_job *job, struct ah_error *err);
 
 /* Memory only: live bytes as a bound of the device's peak (no offsets), host bytes exactly; times are 0. */
 int ah_schedule_measure(struct ah_schedule *schedule, const struct ah_choice *choice,

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The compiler of a choice: what positions.c, lanes.c and tensors.c fill in turn.
+ */
+#ifndef AH_RUNTIME_SCHEDULE_COMPILE_INTERNAL_H
+#define AH_RUNTIME_SCHEDULE_COMPILE_INTERNAL_H
+
+#include "runtime/schedule/schedule_internal.h"
+
+enum { COMPILE_NONE = UINT32_MAX };
+
+/* A tile of an update on the device, and the base op that it follows. */
+struct compile_attached {
+    uint32_t after;
+    uint32_t op;
+};
+
+struct compile {
+    const struct ah_job *job;
+    const struct ah_costs *costs;
+    const struct ah_knobs *knobs;
+    const struct ah_config *configs;
+    struct ah_compiled *out;
+    size_t n_blocks, micro_batches;
+    bool clip;
+    bool late_updates; /* no update before the last gradient of the iteration */
+
+    struct ah_plan_op *ops;
+    size_t n_ops;
+    uint32_t *compute; /* op by position */
+    size_t n_compute;
+    uint32_t *last_position; /* by op of the compute lane */
+
+    uint32_t *base;      /* forward and backward ops in order */
+    double *base_end_us; /* of two iterations */
+    size_t n_base;
+    uint32_t *base_of[2];   /* place in base of forward, backward: by micro_batch * n_blocks + block */
+    uint32_t last_gradient; /* place in base of the last op that makes a gradient */
+    struct compile_attached *attached, *sorted;
+    size_t n_attached;
+    uint32_t *count;
+    uint32_t *waiting;
+    uint32_t *update_op; /* device_adam by block, or COMPILE_NONE */
+
+    uint32_t head; /* position of the first head op */
+    uint32_t last_gradient_position;
+
+    struct ah_layout_tensor *tensors;
+    struct ah_tensor_name *names;
+    size_t n_tensors;
+};
+
+/* ---- compile.c: what all of them use ---- */
+
+/* A new op, one tile, nowhere. Returns its index. */
+uint32_t compile_op(struct compile *c, enum ah_plan_op_kind kind, enum ah_plan_lane lane, size_t block,
+                    size_t micro_batch);
+
+bool compile_trained(const struct compile *c, size_t block);
+
+/* Does this op make a gradient of trained parameters? */
+bool compile_gradient_here(const struct compile *c, enum ah_plan_op_kind kind, size_t block);
+
+/* What summing and norm add to such an op. */
+double compile_gradient_us(const struct compile *c, size_t block, size_t micro_batch);
+
+uint64_t compile_tiles(const struct compile *c, uint64_t elements);
+
+/* Bytes of streamed states of one element, to the device and back. */
+uint64_t compile_states_in_bytes(const struct compile *c, size_t block);
+uint64_t compile_states_out_bytes(const struct compile *c, size_t block);
+double compile_states_in_us(const struct compile *c, size_t block);
+
+/* Positions of forward and backward (COMPILE_NONE: there is none), and of the op that makes the gradient. */
+uint32_t compile_forward(const struct compile *c, size_t block, size_t micro_batch);
+uint32_t compile_backward(const struct compile *c, size_t block, size_t micro_batch);
+uint32_t compile_gradient(const struct compile *c, size_t block, size_t micro_batch);
+
+/* Positions from one to another, going up the circle: 1 to positions. */
+uint32_t compile_distance(const struct compile *c, uint32_t from, uint32_t to);
+uint32_t compile_before(const struct compile *c, uint32_t position, uint32_t distance);
+uint32_t compile_after(const struct compile *c, uint32_t position, uint32_t distance);
+
+/* Is the sum of several micro-batches' gradients kept, and where? */
+bool compile_sums_on(const struct compile *c, size_t block, enum ah_accumulator where);
+
+/* A tensor of the device arena, live from one position to another. */
+void compile_tensor(struct compile *c, enum ah_tensor_label label, enum ah_layout_class layout_class,
+                    size_t block, size_t micro_batch, uint64_t bytes, uint32_t from, uint32_t to);
+
+/* ---- in turn ---- */
+
+void compile_positions(struct compile *c); /* positions.c */
+void compile_lanes(struct compile *c);     /* lanes.c: the other lanes' ops, with their tensors and staging */
+void compile_tensors(struct compile *c);   /* tensors.c: what compute needs, and what stays */
+void compile_host(struct compile *c);      /* tensors.c: host memory */
+
+#endif

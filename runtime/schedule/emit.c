@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Emit: the evaluated choice as a plan document. Ops keep their indices; lanes mention them tile by tile.
+ */
+#include "runtime/schedule/schedule_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct emit {
+    const struct ah_schedule_memory *m;
+    const struct ah_choice *choice;
+    struct ah_arena *arena;
+    struct ah_plan *plan;
+};
+
+enum { NAME_MAX_BYTES = 96 };
+
+static int block_name(const struct emit *e, size_t block, char *ret_name)
+{
+    if (!block)
+        return snprintf(ret_name, NAME_MAX_BYTES, "embedding");
+    if (block + 1 == e->m->job->n_blocks)
+        return snprintf(ret_name, NAME_MAX_BYTES, "head");
+    return snprintf(ret_name, NAME_MAX_BYTES, "layer.%zu", block - 1);
+}
+
+static int emit_blocks(struct emit *e)
+{
+    const struct ah_job *job = e->m->job;
+    e->plan->blocks = ah_arena_array(e->arena, job->n_blocks, sizeof *e->plan->blocks);
+    e->plan->n_blocks = job->n_blocks;
+    if (!e->plan->blocks)
+        return AH_E_MEMORY;
+    for (size_t i = 0; i < job->n_blocks; i++) {
+        const struct ah_job_group *group = ah_job_block(job, i);
+        const struct ah_config *config = &e->choice->configs[i];
+        char name[NAME_MAX_BYTES];
+        block_name(e, i, name);
+        e->plan->blocks[i] = (struct ah_plan_block){.index = i,
+                                                    .name = ah_arena_strdup(e->arena, name),
+                                                    .group = ah_arena_strdup(e->arena, group->name),
+                                                    .parameters = group->parameters,
+                                                    .activations = config->activations,
+                                                    .weights = config->weights,
+                                                    .optimizer = config->optimizer,
+                                                    .accumulator = config->accumulator};
+        if (!e->plan->blocks[i].name || !e->plan->blocks[i].group)
+            return AH_E_MEMORY;
+    }
+    return AH_OK;
+}
+
+static int emit_sharing(struct emit *e)
+{
+    const struct ah_plan_sharing *from = &e->choice->costs->sharing;
+    struct ah_plan_sharing *to = &e->plan->sharing;
+    *to = *from;
+    to->resources = ah_arena_array(e->arena, from->n_resources, sizeof *to->resources);
+    if (from->n_resources && !to->resources)
+        return AH_E_MEMORY;
+    for (size_t i = 0; i < from->n_resources; i++) {
+        to->resources[i] = from->resources[i];
+        to->resources[i].name = ah_arena_strdup(e->arena, from->resources[i].name);
+        if (!to->resources[i].name)
+            return AH_E_MEMORY;
+    }
+    if (!e->choice->costs->has_threads)
+        return AH_OK;
+    e->plan->threads = ah_arena_alloc(e->arena, sizeof *e->plan->threads);
+    if (!e->plan->threads)
+        return AH_E_MEMORY;
+    *e->plan->threads = e->choice->costs->threads;
+    return AH_OK;
+}
+
+static int emit_ops(struct emit *e)
+{
+    const struct ah_iteration *it = &e->m->compiled.iteration;
+    e->plan->n_ops = it->n_ops;
+    e->plan->ops = ah_arena_array(e->arena, it->n_ops, sizeof *e->plan->ops);
+    if (!e->plan->ops)
+        return AH_E_MEMORY;
+    memcpy(e->plan->ops, it->ops, it->n_ops * sizeof *it->ops);
+    return AH_OK;
+}
+
+static int emit_lane(struct emit *e, const uint32_t *items, size_t n, uint64_t **ret_order, size_t *ret_n)
+{
+    *ret_n = n;
+    *ret_order = n ? ah_arena_array(e->arena, n, sizeof **ret_order) : NULL;
+    if (n && !*ret_order)
+        return AH_E_MEMORY;
+    for (size_t i = 0; i < n; i++)
+        (*ret_order)[i] = e->m->items.op[items[i]];
+    return AH_OK;
+}
+
+static int emit_lanes(struct emit *e)
+{
+    const struct ah_orders *orders = &e->m->orders;
+    const struct ah_iteration *it = &e->m->compiled.iteration;
+    struct ah_plan_lanes *lanes = &e->plan->lanes;
+    lanes->n_compute = it->positions;
+    lanes->compute = ah_arena_array(e->arena, it->positions, sizeof *lanes->compute);
+    if (!lanes->compute)
+        return AH_E_MEMORY;
+    for (size_t p = 0; p < it->positions; p++)
+        lanes->compute[p] = it->compute[p];
+    int rc =
+        emit_lane(e, orders->item[AH_PLAN_LANE_H2D], orders->n[AH_PLAN_LANE_H2D], &lanes->h2d, &lanes->n_h2d);
+    if (!rc)
+        rc = emit_lane(e, orders->item[AH_PLAN_LANE_D2H], orders->n[AH_PLAN_LANE_D2H], &lanes->d2h,
+                       &lanes->n_d2h);
+    if (!rc)
+        rc = emit_lane(e, orders->item[AH_PLAN_LANE_HOST], orders->n[AH_PLAN_LANE_HOST], &lanes->host,
+                       &lanes->n_host);
+    return rc;
+}
+
+static const char *const labels[AH_TENSOR_LABELS] = {
+    [AH_TENSOR_WEIGHTS] = "weights",
+    [AH_TENSOR_FETCHED] = "fetched",
+    [AH_TENSOR_STATES] = "states",
+    [AH_TENSOR_INPUT] = "input",
+    [AH_TENSOR_SAVED] = "saved",
+    [AH_TENSOR_GRADIENT] = "gradient",
+    [AH_TENSOR_SUM] = "gradient_sum",
+    [AH_TENSOR_SCRATCH] = "scratch",
+    [AH_TENSOR_RESIDUAL_GRADIENT] = "residual_gradient",
+    [AH_TENSOR_STATE_RING] = "state_ring",
+    [AH_TENSOR_TOKENS] = "tokens",
+};
+
+static char *tensor_name(const struct emit *e, const struct ah_layout_tensor *tensor,
+                         struct ah_tensor_name name)
+{
+    char text[NAME_MAX_BYTES], owner[NAME_MAX_BYTES];
+    block_name(e, name.block, owner);
+    bool whole = name.label == AH_TENSOR_STATE_RING || name.label == AH_TENSOR_TOKENS;
+    if (whole)
+        snprintf(text, sizeof text, "%s", labels[name.label]);
+    else if (tensor->persistent)
+        snprintf(text, sizeof text, "%.40s.%s", owner, labels[name.label]);
+    else if (name.label == AH_TENSOR_SCRATCH || name.label == AH_TENSOR_FETCHED)
+        snprintf(text, sizeof text, "%.40s.%s.%u", owner, labels[name.label], tensor->to);
+    else
+        snprintf(text, sizeof text, "%.40s.%s.%u", owner, labels[name.label], name.micro_batch);
+    return ah_arena_strdup(e->arena, text);
+}
+
+static int emit_arena(struct emit *e)
+{
+    const struct ah_compiled *compiled = &e->m->compiled;
+    struct ah_plan_arena *arena = &e->plan->arena;
+    arena->positions = compiled->iteration.positions;
+    arena->n_tensors = compiled->n_tensors;
+    arena->tensors = ah_arena_array(e->arena, compiled->n_tensors, sizeof *arena->tensors);
+    if (!arena->tensors)
+        return AH_E_MEMORY;
+    for (size_t i = 0; i < compiled->n_tensors; i++) {
+        const struct ah_layout_tensor *tensor = &compiled->tensors[i];
+        arena->tensors[i] = (struct ah_plan_tensor){.name = tensor_name(e, tensor, compiled->names[i]),
+                                                    .offset_bytes = tensor->offset,
+                                                    .bytes = tensor->bytes,
+                                                    .from = tensor->from,
+                                                    .to = tensor->to};
+        if (!arena->tensors[i].name)
+            return AH_E_MEMORY;
+    }
+    return AH_OK;
+}
+
+static void emit_numbers(struct emit *e)
+{
+    const struct ah_score *score = &e->m->score;
+    const uint64_t *by_class = score->device.by_class;
+    struct ah_plan *plan = e->plan;
+    plan->staging = e->m->compiled.staging;
+    plan->scheduling = e->choice->knobs.scheduling;
+    plan->micro_batch_order = e->choice->knobs.micro_order;
+    plan->memory.device_bytes = score->device.peak_bytes;
+    plan->memory.pinned_bytes = score->pinned_bytes;
+    plan->memory.pageable_bytes = score->pageable_bytes;
+    plan->memory.host_bytes = score->pinned_bytes + score->pageable_bytes;
+    plan->memory.by_class = (struct ah_plan_by_class){.weights = by_class[AH_CLASS_WEIGHTS],
+                                                      .gradients = by_class[AH_CLASS_GRADIENTS],
+                                                      .optimizer = by_class[AH_CLASS_OPTIMIZER],
+                                                      .activations = by_class[AH_CLASS_ACTIVATIONS],
+                                                      .staging = by_class[AH_CLASS_STAGING],
+                                                      .workspace = by_class[AH_CLASS_WORKSPACE]};
+    plan->time = (struct ah_plan_time){.step_us = score->period_us,
+                                       .compute_us = score->busy_us[AH_PLAN_LANE_COMPUTE],
+                                       .h2d_us = score->busy_us[AH_PLAN_LANE_H2D],
+                                       .d2h_us = score->busy_us[AH_PLAN_LANE_D2H],
+                                       .host_us = score->busy_us[AH_PLAN_LANE_HOST],
+                                       .exposed_us = {.h2d = score->exposed_us[AH_WAIT_H2D],
+                                                      .d2h = score->exposed_us[AH_WAIT_D2H],
+                                                      .host = score->exposed_us[AH_WAIT_HOST]},
+                                       .estimated = e->choice->costs->estimated};
+}
+
+int ah_schedule_emit(struct ah_schedule *schedule, const struct ah_choice *choice, struct ah_arena *arena,
+                     struct ah_plan *ret_plan, struct ah_error *err)
+{
+    static int (*const parts[])(struct emit *) = {emit_blocks, emit_sharing, emit_ops, emit_lanes,
+                                                  emit_arena};
+    struct emit e = {.m = schedule->memory, .choice = choice, .arena = arena, .plan = ret_plan};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i](&e))
+            return ah_error_memory(err);
+    emit_numbers(&e);
+    return AH_OK;
+}

@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Items: which tile waits for which. The rules, with their numbers, are those of docs/planning.md.
+ *
+ * key(item) = 2 x position of compute items, 2 x issue + 1 of others. v waits for the latest u before it on the
+ * circle: of the same iteration where key(u) <= key(v), else of the one before (`back` = 1).
+ *
+ * Tiles of an op are done in rising order (each waits for the one before), so waiting for all is waiting for the last.
+ * The compute order itself (rule 1) is the frozen order of the compute lane and needs no edges.
+ */
+#include "runtime/schedule/schedule_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ITEMS_NONE = UINT32_MAX, EDGES_AN_ITEM = 5 };
+
+struct pair {
+    uint32_t item, from, back;
+};
+
+struct build {
+    const struct ah_iteration *it;
+    struct ah_items items;
+    struct pair *pairs;
+    size_t n_pairs, max_pairs;
+    uint32_t *by_block; /* first op of a kind and block; chained by `next` */
+    uint32_t *next;
+    struct ah_error *err;
+};
+
+static const uint8_t lane_of[] = {
+    [AH_PLAN_FETCH] = AH_PLAN_LANE_H2D,        [AH_PLAN_FORWARD] = AH_PLAN_LANE_COMPUTE,
+    [AH_PLAN_BACKWARD] = AH_PLAN_LANE_COMPUTE, [AH_PLAN_SEND_GRADIENTS] = AH_PLAN_LANE_D2H,
+    [AH_PLAN_ACCUMULATE] = AH_PLAN_LANE_HOST,  [AH_PLAN_NORM] = AH_PLAN_LANE_HOST,
+    [AH_PLAN_HOST_ADAM] = AH_PLAN_LANE_HOST,   [AH_PLAN_DEVICE_ADAM] = AH_PLAN_LANE_COMPUTE,
+    [AH_PLAN_UPLOAD] = AH_PLAN_LANE_H2D,       [AH_PLAN_STATES_IN] = AH_PLAN_LANE_H2D,
+    [AH_PLAN_STATES_OUT] = AH_PLAN_LANE_D2H,   [AH_PLAN_GATHER] = AH_PLAN_LANE_HOST,
+    [AH_PLAN_COLLECTIVE] = AH_SCHEDULE_LANES,
+};
+
+/* ---- ops by kind and block ---- */
+
+static uint32_t first_op(const struct build *b, enum ah_plan_op_kind kind, uint64_t block)
+{
+    return b->by_block[(size_t)kind * b->it->n_blocks + block];
+}
+
+static uint32_t find_op(const struct build *b, enum ah_plan_op_kind kind, uint64_t block,
+                        uint64_t micro_batch)
+{
+    uint32_t op = first_op(b, kind, block);
+    while (op != ITEMS_NONE && b->it->ops[op].micro_batch != micro_batch)
+        op = b->next[op];
+    return op;
+}
+
+static int check_op(const struct build *b, uint32_t op)
+{
+    const struct ah_plan_op *it = &b->it->ops[op];
+    if (lane_of[it->op] == it->lane)
+        return AH_OK;
+    return ah_error_set(b->err, AH_E_DOCUMENT, "ops[%" PRIu32 "].lane: '%s' is not done by '%s'", op,
+                        ah_words_plan_op[it->op], ah_words_plan_lane[it->lane]);
+}
+
+static int index_ops(struct build *b)
+{
+    size_t cells = (size_t)(AH_PLAN_COLLECTIVE + 1) * b->it->n_blocks;
+    memset(b->by_block, 0xff, cells * sizeof *b->by_block);
+    for (uint32_t op = (uint32_t)b->it->n_ops; op-- > 0;) {
+        const struct ah_plan_op *it = &b->it->ops[op];
+        uint32_t *first = &b->by_block[(size_t)it->op * b->it->n_blocks + it->block];
+        b->next[op] = *first;
+        *first = op;
+        int rc = check_op(b, op);
+        if (rc)
+            return rc;
+    }
+    return AH_OK;
+}
+
+/* ---- items ---- */
+
+static uint32_t tile_item(const struct build *b, uint32_t op, uint64_t tile)
+{
+    return b->items.of_tile[b->items.first_tile[op] + tile];
+}
+
+static uint32_t last_item(const struct build *b, uint32_t op)
+{
+    return tile_item(b, op, b->it->ops[op].tiles - 1);
+}
+
+static void number_tiles(struct build *b)
+{
+    uint32_t *first = b->items.first_tile;
+    first[0] = 0;
+    for (size_t op = 0; op < b->it->n_ops; op++)
+        first[op + 1] = first[op] + (uint32_t)b->it->ops[op].tiles;
+}
+
+/* Compute items by position, tiles counted from the head on; then the others. `first_tile` is moved along and back
+ * while positions are filled in. */
+static void number_items(struct build *b)
+{
+    struct ah_items *items = &b->items;
+    for (uint32_t i = 0; i < b->it->positions; i++) {
+        uint32_t p = (b->it->head + i) % (uint32_t)b->it->positions;
+        uint32_t op = b->it->compute[p];
+        items->of_tile[items->first_tile[op]++] = p;
+        items->op[p] = op;
+        items->issue[p] = p;
+    }
+    for (size_t op = b->it->n_ops; op-- > 0;)
+        if (b->it->ops[op].lane == AH_PLAN_LANE_COMPUTE)
+            items->first_tile[op] -= (uint32_t)b->it->ops[op].tiles;
+    uint32_t item = (uint32_t)b->it->positions;
+    for (uint32_t op = 0; op < b->it->n_ops; op++) {
+        const struct ah_plan_op *it = &b->it->ops[op];
+        for (uint64_t tile = 0; tile < it->tiles && it->lane != AH_PLAN_LANE_COMPUTE; tile++, item++) {
+            items->of_tile[items->first_tile[op] + tile] = item;
+            items->op[item] = op;
+            items->issue[item] = (uint32_t)it->issue_after;
+        }
+    }
+}
+
+/* Tile j of states that leave is issued after the j-th update. */
+static int issue_states_out(struct build *b)
+{
+    for (uint64_t block = 0; block < b->it->n_blocks; block++) {
+        uint32_t out = first_op(b, AH_PLAN_STATES_OUT, block);
+        uint32_t in = first_op(b, AH_PLAN_STATES_IN, block);
+        uint32_t update = first_op(b, AH_PLAN_DEVICE_ADAM, block);
+        if (out == ITEMS_NONE && in == ITEMS_NONE)
+            continue;
+        if (out == ITEMS_NONE || in == ITEMS_NONE || update == ITEMS_NONE ||
+            b->it->ops[out].tiles != b->it->ops[update].tiles ||
+            b->it->ops[in].tiles != b->it->ops[update].tiles)
+            return ah_error_set(b->err, AH_E_DOCUMENT,
+                                "blocks[%" PRIu64
+                                "]: streamed states need states_in, device_adam and states_out "
+                                "of as many tiles",
+                                block);
+        for (uint64_t tile = 0; tile < b->it->ops[out].tiles; tile++)
+            b->items.issue[tile_item(b, out, tile)] = tile_item(b, update, tile);
+    }
+    return AH_OK;
+}
+
+/* ---- edges ---- */
+
+static uint64_t key(const struct build *b, uint32_t item)
+{
+    return 2 * (uint64_t)b->items.issue[item] + (item >= b->it->positions);
+}
+
+static void edge(struct build *b, uint32_t item, uint32_t from)
+{
+    b->pairs[b->n_pairs++] = (struct pair){item, from, key(b, from) > key(b, item)};
+}
+
+/* Op v waits for op u: tile by tile where both have as many, else for all. Nothing where one is missing. */
+static void wait_for(struct build *b, uint32_t v, uint32_t u)
+{
+    if (v == ITEMS_NONE || u == ITEMS_NONE)
+        return;
+    uint64_t tiles = b->it->ops[v].tiles;
+    if (tiles != b->it->ops[u].tiles) {
+        edge(b, tile_item(b, v, 0), last_item(b, u));
+        return;
+    }
+    for (uint64_t tile = 0; tile < tiles; tile++)
+        edge(b, tile_item(b, v, tile), tile_item(b, u, tile));
+}
+
+/* Rule 2, and tiles in rising order. */
+static void position_edges(struct build *b)
+{
+    for (uint32_t op = 0; op < b->it->n_ops; op++) {
+        const struct ah_plan_op *it = &b->it->ops[op];
+        if (it->lane == AH_PLAN_LANE_COMPUTE)
+            continue;
+        edge(b, tile_item(b, op, 0), (uint32_t)it->issue_after);
+        for (uint64_t tile = 1; tile < it->tiles; tile++)
+            edge(b, tile_item(b, op, tile), tile_item(b, op, tile - 1));
+        if (it->op != AH_PLAN_STATES_IN)
+            edge(b, (uint32_t)it->due_before, last_item(b, op));
+    }
+}
+
+/* Rules 3 and 4. */
+static int host_update_edges(struct build *b, uint64_t block)
+{
+    uint32_t adam = first_op(b, AH_PLAN_HOST_ADAM, block);
+    uint32_t upload = first_op(b, AH_PLAN_UPLOAD, block);
+    uint32_t sum = find_op(b, AH_PLAN_ACCUMULATE, block, b->it->micro_batches - 1);
+    uint32_t send = first_op(b, AH_PLAN_SEND_GRADIENTS, block);
+    if ((upload != ITEMS_NONE || send != ITEMS_NONE) != (adam != ITEMS_NONE) ||
+        (adam != ITEMS_NONE && send == ITEMS_NONE))
+        return ah_error_set(b->err, AH_E_DOCUMENT,
+                            "blocks[%" PRIu64 "]: host_adam needs send_gradients, and upload needs host_adam",
+                            block);
+    wait_for(b, upload, adam);
+    wait_for(b, adam, sum != ITEMS_NONE ? sum : send);
+    for (uint32_t op = first_op(b, AH_PLAN_ACCUMULATE, block); op != ITEMS_NONE; op = b->next[op]) {
+        uint64_t m = b->it->ops[op].micro_batch;
+        wait_for(b, op, find_op(b, AH_PLAN_SEND_GRADIENTS, block, m));
+        if (m)
+            wait_for(b, op, find_op(b, AH_PLAN_ACCUMULATE, block, m - 1));
+    }
+    return AH_OK;
+}
+
+/* Rule 5. */
+static int norm_edges(struct build *b)
+{
+    if (!b->it->clip)
+        return AH_OK;
+    uint32_t norm = ITEMS_NONE;
+    for (uint64_t block = 0; block < b->it->n_blocks && norm == ITEMS_NONE; block++)
+        norm = first_op(b, AH_PLAN_NORM, block);
+    if (norm == ITEMS_NONE)
+        return ah_error_set(b->err, AH_E_DOCUMENT, "ops: gradients are clipped, but there is no norm");
+    for (uint64_t block = 0; block < b->it->n_blocks; block++) {
+        wait_for(b, norm, find_op(b, AH_PLAN_ACCUMULATE, block, b->it->micro_batches - 1));
+        uint32_t host = first_op(b, AH_PLAN_HOST_ADAM, block);
+        uint32_t device = first_op(b, AH_PLAN_DEVICE_ADAM, block);
+        if (host != ITEMS_NONE)
+            edge(b, tile_item(b, host, 0), tile_item(b, norm, 0));
+        if (device != ITEMS_NONE)
+            edge(b, tile_item(b, device, 0), tile_item(b, norm, 0));
+    }
+    return AH_OK;
+}
+
+/* Rule 6: states of each block, and all copies in the order of their use, from the head on. */
+static void streamed_edges(struct build *b)
+{
+    for (uint64_t block = 0; block < b->it->n_blocks; block++) {
+        uint32_t in = first_op(b, AH_PLAN_STATES_IN, block);
+        uint32_t out = first_op(b, AH_PLAN_STATES_OUT, block);
+        uint32_t update = first_op(b, AH_PLAN_DEVICE_ADAM, block);
+        if (in == ITEMS_NONE)
+            continue;
+        wait_for(b, update, in);
+        wait_for(b, out, update);
+        wait_for(b, in, out);
+    }
+    uint32_t before = ITEMS_NONE;
+    for (uint32_t i = 0; i < b->it->positions; i++) {
+        uint32_t p = (b->it->head + i) % (uint32_t)b->it->positions;
+        uint32_t op = b->items.op[p];
+        uint32_t in = b->it->ops[op].op == AH_PLAN_DEVICE_ADAM
+                          ? first_op(b, AH_PLAN_STATES_IN, b->it->ops[op].block)
+                          : ITEMS_NONE;
+        if (in == ITEMS_NONE)
+            continue;
+        uint32_t first = b->items.first_tile[op];
+        uint32_t tile = 0;
+        while (b->items.of_tile[first + tile] != p)
+            tile++;
+        uint32_t item = tile_item(b, in, tile);
+        if (before != ITEMS_NONE)
+            edge(b, item, before);
+        before = item;
+    }
+}
+
+static bool fetches_rows(const struct build *b, const struct ah_plan_op *fetch)
+{
+    const struct ah_plan_op *user = &b->it->ops[b->items.op[fetch->due_before]];
+    return !fetch->block && !user->block && user->op == AH_PLAN_FORWARD;
+}
+
+/* Rule 7. */
+static void fetch_edges(struct build *b, uint64_t block)
+{
+    uint32_t adam = first_op(b, AH_PLAN_HOST_ADAM, block);
+    uint32_t update = adam != ITEMS_NONE ? adam : first_op(b, AH_PLAN_STATES_OUT, block);
+    for (uint32_t op = first_op(b, AH_PLAN_FETCH, block); op != ITEMS_NONE; op = b->next[op]) {
+        const struct ah_plan_op *fetch = &b->it->ops[op];
+        wait_for(b, op,
+                 fetches_rows(b, fetch) ? find_op(b, AH_PLAN_GATHER, block, fetch->micro_batch) : update);
+    }
+    for (uint32_t op = first_op(b, AH_PLAN_GATHER, block); op != ITEMS_NONE; op = b->next[op])
+        wait_for(b, op, update);
+}
+
+static int all_edges(struct build *b)
+{
+    position_edges(b);
+    int rc = norm_edges(b);
+    for (uint64_t block = 0; block < b->it->n_blocks && !rc; block++) {
+        rc = host_update_edges(b, block);
+        fetch_edges(b, block);
+    }
+    streamed_edges(b);
+    return rc;
+}
+
+/* Sorts the pairs by item. */
+static void collect_edges(struct build *b)
+{
+    struct ah_items *items = &b->items;
+    memset(items->first_edge, 0, (items->n + 1) * sizeof *items->first_edge);
+    for (size_t i = 0; i < b->n_pairs; i++)
+        items->first_edge[b->pairs[i].item]++;
+    uint32_t sum = 0;
+    for (size_t i = 0; i <= items->n; i++) {
+        sum += i < items->n ? items->first_edge[i] : 0;
+        items->first_edge[i] = sum;
+    }
+    for (size_t i = b->n_pairs; i-- > 0;)
+        items->edges[--items->first_edge[b->pairs[i].item]] =
+            (struct ah_edge){b->pairs[i].from, b->pairs[i].back};
+}
+
+/* ---- rings (rule 8) ---- */
+
+static void mark(const struct build *b, uint8_t *rings, uint32_t op, enum ah_ring ring)
+{
+    for (uint64_t tile = 0; op != ITEMS_NONE && tile < b->it->ops[op].tiles; tile++)
+        rings[tile_item(b, op, tile)] = (uint8_t)ring;
+}
+
+static void ring_of_block(const struct build *b, uint64_t block)
+{
+    uint8_t *takes = b->items.takes, *gives = b->items.gives;
+    uint32_t adam = first_op(b, AH_PLAN_HOST_ADAM, block);
+    uint32_t upload = first_op(b, AH_PLAN_UPLOAD, block);
+    if (b->it->places[AH_RING_HOST_GRADIENTS]) {
+        for (uint32_t op = first_op(b, AH_PLAN_SEND_GRADIENTS, block); op != ITEMS_NONE; op = b->next[op]) {
+            uint32_t sum = find_op(b, AH_PLAN_ACCUMULATE, block, b->it->ops[op].micro_batch);
+            mark(b, takes, op, AH_RING_HOST_GRADIENTS);
+            mark(b, gives, sum != ITEMS_NONE ? sum : adam, AH_RING_HOST_GRADIENTS);
+        }
+    }
+    if (b->it->places[AH_RING_HOST_WEIGHTS] && upload != ITEMS_NONE) {
+        mark(b, takes, adam, AH_RING_HOST_WEIGHTS);
+        mark(b, gives, upload, AH_RING_HOST_WEIGHTS);
+    }
+    if (b->it->places[AH_RING_DEVICE_STATES]) {
+        mark(b, takes, first_op(b, AH_PLAN_STATES_IN, block), AH_RING_DEVICE_STATES);
+        mark(b, gives, first_op(b, AH_PLAN_STATES_OUT, block), AH_RING_DEVICE_STATES);
+    }
+}
+
+static void mark_rings(const struct build *b)
+{
+    memset(b->items.takes, AH_CLOCK_NO_RING, b->items.n);
+    memset(b->items.gives, AH_CLOCK_NO_RING, b->items.n);
+    for (uint64_t block = 0; block < b->it->n_blocks; block++)
+        ring_of_block(b, block);
+}
+
+/* ---- memory ---- */
+
+static int grow_all(struct ah_items_memory *m, struct build *b)
+{
+    size_t tiles = 0;
+    for (size_t op = 0; op < b->it->n_ops; op++)
+        tiles += b->it->ops[op].tiles;
+    b->items.n = tiles;
+    b->max_pairs = EDGES_AN_ITEM * tiles + 4 * b->it->n_blocks;
+    size_t cells = (size_t)(AH_PLAN_COLLECTIVE + 1) * b->it->n_blocks;
+    int rc = ah_grow(&m->op, tiles, sizeof *b->items.op, b->err);
+    rc = rc ? rc : ah_grow(&m->issue, tiles, sizeof *b->items.issue, b->err);
+    rc = rc ? rc : ah_grow(&m->first_tile, b->it->n_ops + 1, sizeof *b->items.first_tile, b->err);
+    rc = rc ? rc : ah_grow(&m->of_tile, tiles, sizeof *b->items.of_tile, b->err);
+    rc = rc ? rc : ah_grow(&m->first_edge, tiles + 1, sizeof *b->items.first_edge, b->err);
+    rc = rc ? rc : ah_grow(&m->edges, b->max_pairs, sizeof *b->items.edges, b->err);
+    rc = rc ? rc : ah_grow(&m->takes, tiles, 1, b->err);
+    rc = rc ? rc : ah_grow(&m->gives, tiles, 1, b->err);
+    rc = rc ? rc : ah_grow(&m->pairs, b->max_pairs, sizeof *b->pairs, b->err);
+    rc = rc ? rc : ah_grow(&m->by_block, cells, sizeof *b->by_block, b->err);
+    return rc ? rc : ah_grow(&m->next, b->it->n_ops, sizeof *b->next, b->err);
+}
+
+int ah_items_build(struct ah_items_memory *memory, const struct ah_iteration *iteration,
+                   struct ah_items *ret_items, struct ah_error *err)
+{
+    struct build b = {.it = iteration, .err = err};
+    int rc = grow_all(memory, &b);
+    if (rc)
+        return rc;
+    b.items.op = memory->op.items;
+    b.items.issue = memory->issue.items;
+    b.items.first_tile = memory->first_tile.items;
+    b.items.of_tile = memory->of_tile.items;
+    b.items.first_edge = memory->first_edge.items;
+    b.items.edges = memory->edges.items;
+    b.items.takes = memory->takes.items;
+    b.items.gives = memory->gives.items;
+    b.pairs = memory->pairs.items;
+    b.by_block = memory->by_block.items;
+    b.next = memory->next.items;
+    rc = index_ops(&b);
+    if (rc)
+        return rc;
+    number_tiles(&b);
+    number_items(&b);
+    rc = issue_states_out(&b);
+    if (!rc)
+        rc = all_edges(&b);
+    if (rc)
+        return rc;
+    collect_edges(&b);
+    mark_rings(&b);
+    b.items.update_of = b.by_block + (size_t)AH_PLAN_DEVICE_ADAM * iteration->n_blocks;
+    *ret_items = b.items;
+    return AH_OK;
+}
+
+void ah_items_release(struct ah_items_memory *memory)
+{
+    struct ah_grow *all[] = {&memory->op,         &memory->issue,    &memory->first_tile, &memory->of_tile,
+                             &memory->first_edge, &memory->edges,    &memory->takes,      &memory->gives,
+                             &memory->pairs,      &memory->by_block, &memory->next};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]->items);
+    *memory = (struct ah_items_memory){0};
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Positions: the compute order of an iteration.
+ *
+ * 1. Forward up and backward down, micro-batch by micro-batch or block by block; the head's op does both.
+ * 2. Updates on the device stand between them. A block's `device` update follows its last gradient, or, where
+ *    updates wait for the norm, the last gradient of all (blocks from below).
+ * 3. Streamed updates are spread as their states can arrive: one copy after the other over the link, from the
+ *    moment that their gradients allow, the block that is needed first before the others; each tile is updated after
+ *    the compute op that runs when it arrives, at the latest just before the block's weights are used (or fetched).
+ */
+#include "runtime/schedule/compile_internal.h"
+
+#include <string.h>
+
+/* ---- forward and backward ---- */
+
+static void base_push(struct compile *c, enum ah_plan_op_kind kind, size_t block, size_t micro_batch)
+{
+    uint32_t op = compile_op(c, kind, AH_PLAN_LANE_COMPUTE, block, micro_batch);
+    struct ah_plan_op *it = &c->ops[op];
+    const struct ah_cost_group *costs = &c->costs->groups[c->job->group_of[block]];
+    enum ah_activations activations = c->configs[block].activations;
+    it->us = kind == AH_PLAN_FORWARD ? costs->forward_us : costs->backward_us[activations];
+    if (compile_gradient_here(c, kind, block))
+        it->us += compile_gradient_us(c, block, micro_batch);
+    c->base[c->n_base] = op;
+    c->base_of[kind == AH_PLAN_BACKWARD][micro_batch * c->n_blocks + block] = (uint32_t)c->n_base;
+    c->n_base++;
+}
+
+static void base_backward(struct compile *c, size_t micro_batch)
+{
+    for (size_t block = c->n_blocks - 1; block-- > c->job->lowest;)
+        base_push(c, AH_PLAN_BACKWARD, block, micro_batch);
+}
+
+static void base_order(struct compile *c)
+{
+    size_t n = c->n_blocks;
+    size_t micro_batches = c->micro_batches;
+    if (c->knobs->micro_order == AH_MICRO_BATCH_MAJOR) {
+        for (size_t m = 0; m < micro_batches; m++) {
+            for (size_t block = 0; block < n; block++)
+                base_push(c, AH_PLAN_FORWARD, block, m);
+            base_backward(c, m);
+        }
+        return;
+    }
+    for (size_t block = 0; block < n; block++)
+        for (size_t m = 0; m < micro_batches; m++)
+            base_push(c, AH_PLAN_FORWARD, block, m);
+    for (size_t block = n - 1; block-- > c->job->lowest;)
+        for (size_t m = 0; m < micro_batches; m++)
+            base_push(c, AH_PLAN_BACKWARD, block, m);
+}
+
+/* Place in `base` of the op that makes a block's gradient in its last micro-batch. */
+static uint32_t base_gradient(const struct compile *c, size_t block)
+{
+    return c->base_of[block + 1 < c->n_blocks][(c->micro_batches - 1) * c->n_blocks + block];
+}
+
+/* ---- updates on the device ---- */
+
+static void attach(struct compile *c, size_t after, uint32_t op)
+{
+    c->attached[c->n_attached++] = (struct compile_attached){(uint32_t)(after % c->n_base), op};
+}
+
+static uint32_t last_gradient(const struct compile *c)
+{
+    uint32_t last = 0;
+    for (size_t block = c->job->lowest; block < c->n_blocks; block++)
+        if (compile_trained(c, block) && base_gradient(c, block) > last)
+            last = base_gradient(c, block);
+    return last;
+}
+
+static void attach_device_updates(struct compile *c)
+{
+    for (size_t block = c->job->lowest; block < c->n_blocks; block++) {
+        if (c->configs[block].optimizer != AH_OPTIMIZER_DEVICE)
+            continue;
+        uint32_t op = compile_op(c, AH_PLAN_DEVICE_ADAM, AH_PLAN_LANE_COMPUTE, block, 0);
+        c->ops[op].us = c->costs->device_adam_us * (double)ah_job_block(c->job, block)->trained_parameters;
+        c->update_op[block] = op;
+        attach(c, c->late_updates ? c->last_gradient : base_gradient(c, block), op);
+    }
+}
+
+/* The link as one server of tiles, over two iterations of compute. */
+struct arrivals {
+    double now_us;
+    size_t running;   /* base op, of two iterations, that runs at `now_us` */
+    size_t n_waiting; /* blocks in c->waiting whose gradients are there; the last one is served first */
+};
+
+/* Last base op, of two iterations, that the update of this block may follow. */
+static size_t deadline(const struct compile *c, size_t block, size_t ready)
+{
+    if (c->knobs->step_ends)
+        return c->n_base - 1;
+    size_t use = c->n_base + c->base_of[0][block];
+    size_t ahead = 1 + (c->configs[block].weights == AH_WEIGHTS_HOST ? c->knobs->fetch_ahead : 0);
+    return use - ready > ahead ? use - ahead : ready;
+}
+
+static size_t update_ready(const struct compile *c, size_t block)
+{
+    return c->late_updates ? c->last_gradient : base_gradient(c, block);
+}
+
+static void serve(struct compile *c, struct arrivals *a)
+{
+    size_t block = c->waiting[--a->n_waiting];
+    const struct ah_plan_op *op = &c->ops[c->update_op[block]];
+    size_t last = deadline(c, block, update_ready(c, block));
+    double tile_us = compile_states_in_us(c, block) / (double)op->tiles;
+    for (uint64_t tile = 0; tile < op->tiles; tile++) {
+        a->now_us += tile_us;
+        while (a->running + 1 < 2 * c->n_base && c->base_end_us[a->running] < a->now_us)
+            a->running++;
+        attach(c, a->running < last ? a->running : last, c->update_op[block]);
+    }
+}
+
+static void make_streamed_op(struct compile *c, size_t block)
+{
+    const struct ah_job_group *group = ah_job_block(c->job, block);
+    uint32_t op = compile_op(c, AH_PLAN_DEVICE_ADAM, AH_PLAN_LANE_COMPUTE, block, 0);
+    c->ops[op].us = c->costs->device_adam_us * (double)group->trained_parameters;
+    c->ops[op].tiles = compile_tiles(c, group->trained_elements);
+    c->update_op[block] = op;
+}
+
+/* Rule 3. Gradients come from the highest block down; of those there, the lowest block is needed first. */
+static void attach_streamed_updates(struct compile *c)
+{
+    struct arrivals a = {0};
+    for (size_t i = 0; i < 2 * c->n_base; i++)
+        c->base_end_us[i] = (i ? c->base_end_us[i - 1] : 0) + c->ops[c->base[i % c->n_base]].us;
+    for (size_t block = c->n_blocks; block-- > c->job->lowest;) {
+        if (c->configs[block].optimizer != AH_OPTIMIZER_STREAMED)
+            continue;
+        make_streamed_op(c, block);
+        double ready_us = c->base_end_us[update_ready(c, block)];
+        while (a.n_waiting && a.now_us < ready_us)
+            serve(c, &a);
+        if (a.now_us < ready_us)
+            a.now_us = ready_us;
+        c->waiting[a.n_waiting++] = (uint32_t)block;
+    }
+    while (a.n_waiting)
+        serve(c, &a);
+}
+
+/* ---- the order ---- */
+
+/* Sorts what is attached by where, stably. */
+static void sort_attached(struct compile *c)
+{
+    uint32_t *count = c->count;
+    memset(count, 0, (c->n_base + 1) * sizeof *count);
+    for (size_t i = 0; i < c->n_attached; i++)
+        count[c->attached[i].after + 1]++;
+    for (size_t i = 0; i < c->n_base; i++)
+        count[i + 1] += count[i];
+    for (size_t i = 0; i < c->n_attached; i++)
+        c->sorted[count[c->attached[i].after]++] = c->attached[i];
+}
+
+/* First and last position of each op, counted from the first head on: so tiles are numbered. */
+static void number_positions(struct compile *c)
+{
+    size_t head = 0;
+    while (c->compute[head] != c->base[c->base_of[0][c->n_blocks - 1]])
+        head++;
+    for (size_t i = 0; i < c->n_compute; i++) {
+        size_t p = (head + i) % c->n_compute;
+        struct ah_plan_op *op = &c->ops[c->compute[p]];
+        if (op->position == AH_PLAN_NOWHERE)
+            op->position = p;
+        c->last_position[c->compute[p]] = (uint32_t)p;
+    }
+}
+
+void compile_positions(struct compile *c)
+{
+    base_order(c);
+    c->last_gradient = last_gradient(c);
+    attach_device_updates(c);
+    attach_streamed_updates(c);
+    sort_attached(c);
+    size_t next = 0;
+    for (size_t i = 0; i < c->n_base; i++) {
+        c->compute[c->n_compute++] = c->base[i];
+        while (next < c->n_attached && c->sorted[next].after == i)
+            c->compute[c->n_compute++] = c->sorted[next++].op;
+    }
+    number_positions(c);
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Replay: a plan document becomes an iteration again, items and edges by the same rules, and its own frozen orders run
+ * on the clock.
+ */
+#include "runtime/schedule/replay.h"
+
+#include "runtime/schedule/schedule_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct replay {
+    const struct ah_plan *plan;
+    struct ah_iteration iteration;
+    struct ah_items items;
+    struct ah_orders orders;
+    struct ah_run run;
+    struct ah_items_memory items_memory;
+    struct ah_dispatch_memory dispatch_memory;
+    struct ah_grow compute, order, seen, op_us;
+    struct ah_clock_result result;
+};
+
+static void replay_release(struct replay *replay)
+{
+    struct ah_grow *all[] = {&replay->compute, &replay->order, &replay->seen, &replay->op_us};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]->items);
+    ah_items_release(&replay->items_memory);
+    ah_dispatch_release(&replay->dispatch_memory);
+}
+
+/* ---- from the document ---- */
+
+static int read_iteration(struct replay *replay, struct ah_error *err)
+{
+    const struct ah_plan *plan = replay->plan;
+    size_t positions = plan->lanes.n_compute;
+    int rc = ah_grow(&replay->compute, positions, sizeof(uint32_t), err);
+    if (rc)
+        return rc;
+    uint32_t *compute = replay->compute.items;
+    size_t head = positions;
+    for (size_t p = 0; p < positions; p++) {
+        const struct ah_plan_op *op = &plan->ops[plan->lanes.compute[p]];
+        compute[p] = (uint32_t)plan->lanes.compute[p];
+        if (head == positions && op->op == AH_PLAN_FORWARD && op->block + 1 == plan->n_blocks)
+            head = p;
+    }
+    if (head == positions)
+        return ah_error_set(err, AH_E_DOCUMENT, "lanes.compute: the head's forward is missing");
+    replay->iteration =
+        (struct ah_iteration){.ops = plan->ops,
+                              .n_ops = plan->n_ops,
+                              .compute = compute,
+                              .positions = positions,
+                              .n_blocks = plan->n_blocks,
+                              .micro_batches = plan->training.micro_batches,
+                              .clip = plan->training.clip > 0,
+                              .places = {[AH_RING_HOST_GRADIENTS] = plan->staging.host_gradient_tiles,
+                                         [AH_RING_HOST_WEIGHTS] = plan->staging.host_weight_tiles,
+                                         [AH_RING_DEVICE_STATES] = plan->staging.device_state_tiles},
+                              .head = (uint32_t)head};
+    return AH_OK;
+}
+
+/* The n-th mention of an op is its n-th tile. */
+static int read_orders(struct replay *replay, struct ah_error *err)
+{
+    const struct ah_plan_lanes *lanes = &replay->plan->lanes;
+    const uint64_t *order[AH_SCHEDULE_LANES] = {lanes->compute, lanes->h2d, lanes->d2h, lanes->host};
+    const size_t n[AH_SCHEDULE_LANES] = {0, lanes->n_h2d, lanes->n_d2h, lanes->n_host};
+    int rc = ah_grow(&replay->order, replay->items.n, sizeof(uint32_t), err);
+    if (!rc)
+        rc = ah_grow(&replay->seen, replay->iteration.n_ops, sizeof(uint32_t), err);
+    if (rc)
+        return rc;
+    uint32_t *seen = replay->seen.items;
+    uint32_t *item = replay->order.items;
+    memset(seen, 0, replay->iteration.n_ops * sizeof *seen);
+    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_SCHEDULE_LANES; lane++) {
+        replay->orders.item[lane] = item;
+        replay->orders.n[lane] = n[lane];
+        for (size_t i = 0; i < n[lane]; i++) {
+            uint64_t op = order[lane][i];
+            *item++ = replay->items.of_tile[replay->items.first_tile[op] + seen[op]++];
+        }
+    }
+    return AH_OK;
+}
+
+static int read_plan(struct replay *replay, const double *durations_us, size_t iterations,
+                     struct ah_error *err)
+{
+    const struct ah_plan *plan = replay->plan;
+    int rc = read_iteration(replay, err);
+    if (!rc)
+        rc = ah_items_build(&replay->items_memory, &replay->iteration, &replay->items, err);
+    if (!rc)
+        rc = read_orders(replay, err);
+    if (!rc)
+        rc = ah_grow(&replay->op_us, plan->n_ops, sizeof(double), err);
+    if (rc)
+        return rc;
+    double *op_us = replay->op_us.items;
+    for (size_t i = 0; i < plan->n_ops; i++)
+        op_us[i] = durations_us ? durations_us[i] : plan->ops[i].us;
+    replay->run = (struct ah_run){.iteration = &replay->iteration,
+                                  .items = &replay->items,
+                                  .sharing = &plan->sharing,
+                                  .op_us = op_us,
+                                  .iterations = iterations};
+    return AH_OK;
+}
+
+/* ---- the timeline ---- */
+
+static uint32_t tile_of(const struct replay *replay, uint32_t item)
+{
+    uint32_t op = replay->items.op[item];
+    uint32_t first = replay->items.first_tile[op];
+    if (item >= replay->iteration.positions)
+        return item - replay->items.of_tile[first];
+    uint32_t tile = 0;
+    while (replay->items.of_tile[first + tile] != item)
+        tile++;
+    return tile;
+}
+
+static enum ah_replay_reason reason_of(const struct replay *replay, const struct ah_clock_span *span,
+                                       const struct ah_replay_item *item)
+{
+    if (item->waited_us <= 0)
+        return AH_REPLAY_NO_WAIT;
+    if (span->place_us > span->ready_us)
+        return AH_REPLAY_MEMORY;
+    if (span->waited_for == AH_CLOCK_NO_OP)
+        return AH_REPLAY_DATA;
+    const struct ah_plan_op *from = &replay->plan->ops[replay->items.op[span->waited_for % replay->items.n]];
+    bool room = item->lane == AH_PLAN_LANE_COMPUTE && from->op == AH_PLAN_SEND_GRADIENTS;
+    return room ? AH_REPLAY_MEMORY : AH_REPLAY_DATA;
+}
+
+static struct ah_replay_item make_item(const struct replay *replay, uint32_t at, double free_us)
+{
+    const struct ah_clock_span *span = &replay->result.spans[at];
+    uint32_t item = at % (uint32_t)replay->items.n;
+    uint32_t op = replay->items.op[item];
+    double alone_us = replay->run.op_us[op] / (double)replay->plan->ops[op].tiles;
+    double took_us = span->finish_us - span->start_us;
+    struct ah_replay_item it = {.op = op,
+                                .tile = tile_of(replay, item),
+                                .iteration = at / (uint32_t)replay->items.n,
+                                .lane = replay->plan->ops[op].lane,
+                                .start_us = span->start_us,
+                                .finish_us = span->finish_us,
+                                .slowed_us = fmax(0, took_us - alone_us),
+                                .waited_us = fmax(0, span->start_us - free_us),
+                                .waited_for =
+                                    span->place_us > span->ready_us ? span->gave_place : span->waited_for,
+                                .slowed_by = (uint8_t)span->slowed_by};
+    it.reason = reason_of(replay, span, &it);
+    return it;
+}
+
+static void sum_lane(const struct replay *replay, const struct ah_replay_item *item, struct ah_replay *ret)
+{
+    if (item->iteration + 2 != replay->run.iterations)
+        return;
+    struct ah_replay_lane *lane = &ret->lanes[item->lane];
+    lane->busy_us += item->finish_us - item->start_us;
+    lane->slowed_us += item->slowed_us;
+    if (item->slowed_by < 16)
+        lane->slowed_by_us[item->slowed_by] += item->slowed_us;
+    lane->waited_us[item->reason] += item->waited_us;
+}
+
+static int make_items(const struct replay *replay, struct ah_arena *arena, struct ah_replay *ret,
+                      struct ah_error *err)
+{
+    const struct ah_clock_result *result = &replay->result;
+    size_t n = replay->items.n * replay->run.iterations;
+    ret->items = ah_arena_array(arena, n, sizeof *ret->items);
+    uint32_t *index = ah_arena_array(arena, n, sizeof *index);
+    if (!ret->items || !index)
+        return ah_error_memory(err);
+    for (size_t lane = 0; lane < AH_SCHEDULE_LANES; lane++) {
+        double free_us = 0;
+        ret->first_of_lane[lane] = ret->n_items;
+        for (size_t k = 0; k < result->lanes[lane].n; k++) {
+            uint32_t at = result->order[result->lanes[lane].first + k];
+            index[at] = (uint32_t)ret->n_items;
+            ret->items[ret->n_items] = make_item(replay, at, free_us);
+            free_us = ret->items[ret->n_items].finish_us;
+            sum_lane(replay, &ret->items[ret->n_items++], ret);
+        }
+    }
+    ret->first_of_lane[AH_SCHEDULE_LANES] = ret->n_items;
+    for (size_t i = 0; i < ret->n_items; i++)
+        if (ret->items[i].waited_for != AH_CLOCK_NO_OP)
+            ret->items[i].waited_for = index[ret->items[i].waited_for];
+    return AH_OK;
+}
+
+int ah_replay_run(const struct ah_plan *plan, const double *durations_us, size_t iterations,
+                  struct ah_arena *arena, struct ah_replay *ret_replay, struct ah_error *err)
+{
+    struct replay replay = {.plan = plan};
+    struct ah_replay ret = {0};
+    int rc =
+        iterations < 3 ? ah_error_set(err, AH_E_USAGE, "%zu iterations: give 3 or more", iterations) : AH_OK;
+    if (!rc)
+        rc = read_plan(&replay, durations_us, iterations, err);
+    if (!rc) {
+        rc = ah_dispatch_run(&replay.dispatch_memory, &replay.run, &replay.orders, &replay.result, err);
+        if (rc == AH_E_FAILED)
+            rc = ah_error_set(err, AH_E_DOCUMENT,
+                              "lanes: these orders cannot run, ops wait for each other; plan again");
+    }
+    if (!rc)
+        rc = make_items(&replay, arena, &ret, err);
+    if (!rc) {
+        ret.first_us = replay.result.spans[replay.iteration.positions - 1].finish_us;
+        ret.period_us = ah_dispatch_period(&replay.run, &replay.result);
+        ah_dispatch_exposed(&replay.run, &replay.result, ret.exposed_us);
+        for (size_t lane = 0; lane < AH_SCHEDULE_LANES; lane++)
+            ret.lanes[lane].idle_us = fmax(0, ret.period_us - ret.lanes[lane].busy_us);
+        *ret_replay = ret;
+    }
+    replay_release(&replay);
+    return rc;
+}

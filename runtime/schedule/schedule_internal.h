@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of the schedule share: an iteration as ops, items and edges, and the growing memory behind it.
+ *
+ * ITEMS are what lanes take one after another: tiles of ops. The items of the compute lane come first, item p is what
+ * is at position p; then those of the other ops, op by op, tile by tile.
+ */
+#ifndef AH_RUNTIME_SCHEDULE_SCHEDULE_INTERNAL_H
+#define AH_RUNTIME_SCHEDULE_SCHEDULE_INTERNAL_H
+
+#include "runtime/device/virtual/clock.h"
+#include "runtime/schedule/schedule.h"
+
+enum { AH_SCHEDULE_LANES = AH_PLAN_LANE_HOST + 1 };
+
+enum ah_ring { AH_RING_HOST_GRADIENTS, AH_RING_HOST_WEIGHTS, AH_RING_DEVICE_STATES, AH_RINGS };
+
+/* An array that grows: `items` is owned, of `room` elements. */
+struct ah_grow {
+    void *items;
+    size_t room;
+};
+
+/* Room for `n` elements of `size` bytes, old ones kept. */
+int ah_grow(struct ah_grow *grow, size_t n, size_t size, struct ah_error *err);
+
+/* What a tensor holds, for its name. */
+enum ah_tensor_label {
+    AH_TENSOR_WEIGHTS,
+    AH_TENSOR_FETCHED,
+    AH_TENSOR_STATES,
+    AH_TENSOR_INPUT,
+    AH_TENSOR_SAVED,
+    AH_TENSOR_GRADIENT,
+    AH_TENSOR_SUM,
+    AH_TENSOR_SCRATCH,
+    AH_TENSOR_RESIDUAL_GRADIENT,
+    AH_TENSOR_STATE_RING,
+    AH_TENSOR_TOKENS,
+    AH_TENSOR_LABELS
+};
+
+struct ah_tensor_name {
+    uint8_t label; /* enum ah_tensor_label */
+    uint32_t block;
+    uint32_t micro_batch;
+};
+
+/* An iteration as ops. Filled from a choice (ops.c) or a plan (replay.c). */
+struct ah_iteration {
+    struct ah_plan_op *ops;
+    size_t n_ops;
+    uint32_t *compute; /* op by position */
+    size_t positions;
+    size_t n_blocks;
+    uint64_t micro_batches;
+    bool clip;
+    uint64_t places[AH_RINGS]; /* of each ring; 0: none */
+    uint32_t head;             /* position of the first head op */
+};
+
+/* An edge: item `from` of the iteration `back` before must be done. */
+struct ah_edge {
+    uint32_t from;
+    uint32_t back;
+};
+
+/* Items and edges of an iteration. */
+struct ah_items {
+    size_t n;
+    uint32_t *op;         /* by item */
+    uint32_t *issue;      /* by item: the position after which it is issued; of compute items their own */
+    uint32_t *first_tile; /* by op, n_ops + 1: into `of_tile` */
+    uint32_t *of_tile;    /* item of each tile of each op */
+    uint32_t *first_edge; /* by item, n + 1 */
+    struct ah_edge *edges;
+    uint8_t *takes; /* ring by item, or AH_CLOCK_NO_RING */
+    uint8_t *gives;
+    const uint32_t *update_of; /* by block: its device_adam; UINT32_MAX: none */
+};
+
+/* The frozen order of the lanes beside compute: items of one round. */
+struct ah_orders {
+    uint32_t *item[AH_SCHEDULE_LANES];
+    size_t n[AH_SCHEDULE_LANES];
+};
+
+/* Storage of ah_items_build(). */
+struct ah_items_memory {
+    struct ah_grow op, issue, first_tile, of_tile, first_edge, edges, takes, gives;
+    struct ah_grow pairs, by_block, next;
+};
+
+/* Derives items and edges by the rules of docs/planning.md. AH_E_DOCUMENT: an op that the rules do not allow, or one
+ * that is missing; the sentence says which. */
+int ah_items_build(struct ah_items_memory *memory, const struct ah_iteration *iteration,
+                   struct ah_items *ret_items, struct ah_error *err);
+void ah_items_release(struct ah_items_memory *memory);
+
+/* Storage of runs on the clock. */
+struct ah_dispatch_memory {
+    struct ah_clock clock;
+    struct ah_grow duration, lane, demand, priority, first, dependency, order, takes, gives;
+    struct ah_grow rank, chain;
+    struct ah_grow frozen; /* orders */
+};
+
+struct ah_run {
+    const struct ah_iteration *iteration;
+    const struct ah_items *items;
+    const struct ah_plan_sharing *sharing;
+    const double *op_us; /* by op, all tiles */
+    size_t iterations;
+};
+
+/* Dispatches by priority (or fifo) and freezes the order of one steady round. */
+int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_run *run,
+                       enum ah_scheduling scheduling, struct ah_orders *ret_orders, struct ah_error *err);
+
+/* Runs frozen orders; the result stays until the next run. Instance (iteration r, item i) is op r * items->n + i of
+ * the clock. */
+int ah_dispatch_run(struct ah_dispatch_memory *memory, const struct ah_run *run,
+                    const struct ah_orders *orders, struct ah_clock_result *ret_result, struct ah_error *err);
+
+/* Time between the ends of the last two iterations. */
+double ah_dispatch_period(const struct ah_run *run, const struct ah_clock_result *result);
+
+/* Did the last two iterations take as long? */
+bool ah_dispatch_steady(const struct ah_run *run, const struct ah_clock_result *result);
+
+/* Time that compute waits in the last iteration, by the lane it waits for. */
+void ah_dispatch_exposed(const struct ah_run *run, const struct ah_clock_result *result,
+                         double ret_exposed_us[AH_WAIT_LANES]);
+void ah_dispatch_release(struct ah_dispatch_memory *memory);
+
+/* Storage of ah_compile(). */
+struct ah_compile_memory {
+    struct ah_grow ops, last_position, compute, tensors, names, base, base_of, base_end_us, attached, count,
+        blocks;
+};
+
+/* A choice as an iteration and the tensors of the device arena. */
+struct ah_compiled {
+    struct ah_iteration iteration;
+    struct ah_layout_tensor *tensors;
+    struct ah_tensor_name *names;
+    size_t n_tensors;
+    struct ah_plan_staging staging;
+    uint64_t pinned_bytes;
+    uint64_t pageable_bytes;
+};
+
+int ah_compile(struct ah_compile_memory *memory, const struct ah_job *job, const struct ah_choice *choice,
+               struct ah_compiled *ret_compiled, struct ah_error *err);
+void ah_compile_release(struct ah_compile_memory *memory);
+
+struct ah_schedule_memory {
+    const struct ah_job *job;
+    struct ah_compile_memory compile_memory;
+    struct ah_items_memory items_memory;
+    struct ah_dispatch_memory dispatch_memory;
+    struct ah_layout layout;
+    struct ah_compiled compiled;
+    struct ah_items items;
+    struct ah_orders orders;
+    struct ah_score score;
+    struct ah_grow op_us;
+};
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tensors: what compute keeps on the device and for how long, what stays there, and what the host holds.
+ *
+ * 1. A block's input lives from the op that makes it to the last that reads it: its backward, or its forward where it
+ *    has none. What it saves lives from its forward to its backward. In this order they nest: a stack. Block-major,
+ *    the micro-batches of a block are one tensor.
+ * 2. Scratch lives at one position.
+ * 3. Host: what the link touches is pinned (weights, streamed states, tiles or vectors in flight), what only host Adam
+ *    touches is pageable (its states, sums of gradients).
+ */
+#include "runtime/schedule/compile_internal.h"
+
+/* ---- activations ---- */
+
+struct part {
+    size_t first, last; /* micro-batches that are one tensor */
+};
+
+static uint32_t made_by(const struct compile *c, size_t block, size_t micro_batch)
+{
+    return compile_forward(c, block - 1, micro_batch);
+}
+
+static uint32_t last_reader(const struct compile *c, size_t block, size_t micro_batch)
+{
+    uint32_t backward = compile_backward(c, block, micro_batch);
+    return backward == COMPILE_NONE ? compile_forward(c, block, micro_batch) : backward;
+}
+
+static void stack_block(struct compile *c, size_t block, struct part part)
+{
+    const struct ah_job_group *group = ah_job_block(c->job, block);
+    uint64_t times = part.last - part.first + 1;
+    bool backward = compile_backward(c, block, part.first) != COMPILE_NONE;
+    if (block)
+        compile_tensor(c, AH_TENSOR_INPUT, AH_CLASS_ACTIVATIONS, block, part.first,
+                       group->input_bytes * times, made_by(c, block, part.first),
+                       last_reader(c, block, part.last));
+    if (block)
+        c->tensors[c->n_tensors - 1].stacked = backward;
+    uint64_t saved = group->saved_bytes[c->configs[block].activations] * times;
+    if (!saved || !backward)
+        return;
+    compile_tensor(c, AH_TENSOR_SAVED, AH_CLASS_ACTIVATIONS, block, part.first, saved,
+                   compile_forward(c, block, part.first), compile_backward(c, block, part.last));
+    c->tensors[c->n_tensors - 1].stacked = true;
+}
+
+static void activations(struct compile *c)
+{
+    bool by_block = c->knobs->micro_order == AH_BLOCK_MAJOR;
+    size_t parts = by_block ? 1 : c->micro_batches;
+    for (size_t p = 0; p < parts; p++)
+        for (size_t block = 0; block < c->n_blocks; block++)
+            stack_block(c, block, by_block ? (struct part){0, c->micro_batches - 1} : (struct part){p, p});
+}
+
+/* From the head down to the lowest backward. */
+static void residual_gradient(struct compile *c)
+{
+    size_t head = c->n_blocks - 1;
+    bool by_block = c->knobs->micro_order == AH_BLOCK_MAJOR;
+    size_t n = c->micro_batches;
+    for (size_t m = 0; m < (by_block ? 1 : n); m++) {
+        uint32_t to = c->job->lowest == head ? compile_forward(c, head, by_block ? n - 1 : m)
+                                             : compile_backward(c, c->job->lowest, by_block ? n - 1 : m);
+        compile_tensor(c, AH_TENSOR_RESIDUAL_GRADIENT, AH_CLASS_ACTIVATIONS, head, m,
+                       c->job->residual_bytes * (by_block ? n : 1), compile_forward(c, head, m), to);
+    }
+}
+
+static void scratch(struct compile *c)
+{
+    for (uint32_t p = 0; p < c->n_compute; p++) {
+        const struct ah_plan_op *op = &c->ops[c->compute[p]];
+        const struct ah_job_group *group = ah_job_block(c->job, op->block);
+        enum ah_activations activations = c->configs[op->block].activations;
+        uint64_t bytes = op->op == AH_PLAN_FORWARD    ? group->forward_work_bytes[activations]
+                         : op->op == AH_PLAN_BACKWARD ? group->backward_work_bytes[activations]
+                                                      : 0;
+        compile_tensor(c, AH_TENSOR_SCRATCH, AH_CLASS_WORKSPACE, op->block, op->micro_batch, bytes, p, p);
+    }
+}
+
+/* ---- what stays ---- */
+
+static void persistent(struct compile *c, enum ah_tensor_label label, enum ah_layout_class layout_class,
+                       size_t block, uint64_t bytes)
+{
+    if (!bytes)
+        return;
+    compile_tensor(c, label, layout_class, block, 0, bytes, 0, (uint32_t)c->n_compute - 1);
+    c->tensors[c->n_tensors - 1].persistent = true;
+}
+
+static void state_ring(struct compile *c)
+{
+    uint64_t tiles = 0, element_bytes = 0;
+    for (size_t block = c->job->lowest; block < c->n_blocks; block++) {
+        if (c->configs[block].optimizer != AH_OPTIMIZER_STREAMED)
+            continue;
+        uint64_t in = compile_states_in_bytes(c, block), out = compile_states_out_bytes(c, block);
+        uint64_t bytes = in > out ? in : out;
+        tiles += c->ops[c->update_op[block]].tiles;
+        element_bytes = bytes > element_bytes ? bytes : element_bytes;
+    }
+    uint64_t places = c->knobs->device_state_tiles < tiles ? c->knobs->device_state_tiles : tiles;
+    c->out->staging.device_state_tiles = places;
+    persistent(c, AH_TENSOR_STATE_RING, AH_CLASS_STAGING, 0,
+               places * c->knobs->tile_elements * element_bytes);
+}
+
+static void stays(struct compile *c)
+{
+    for (size_t block = 0; block < c->n_blocks; block++) {
+        const struct ah_job_group *group = ah_job_block(c->job, block);
+        const struct ah_config *config = &c->configs[block];
+        if (config->weights == AH_WEIGHTS_DEVICE)
+            persistent(c, AH_TENSOR_WEIGHTS, AH_CLASS_WEIGHTS, block,
+                       group->flat_elements * c->job->weight_bytes);
+        if (config->optimizer == AH_OPTIMIZER_DEVICE)
+            persistent(c, AH_TENSOR_STATES, AH_CLASS_OPTIMIZER, block,
+                       group->trained_elements * c->job->state_bytes);
+    }
+    state_ring(c);
+    persistent(c, AH_TENSOR_TOKENS, AH_CLASS_STAGING, 0, 2 * c->job->input_bytes);
+}
+
+void compile_tensors(struct compile *c)
+{
+    stays(c);
+    activations(c);
+    residual_gradient(c);
+    scratch(c);
+}
+
+/* ---- host ---- */
+
+/* A ring of `places` tiles where it is wanted and smaller than whole vectors; adds to pinned memory. */
+static uint64_t ring(struct compile *c, uint64_t places, uint64_t tiles, uint64_t element_bytes,
+                     uint64_t whole_bytes)
+{
+    if (!places || places >= tiles) {
+        c->out->pinned_bytes += whole_bytes;
+        return 0;
+    }
+    c->out->pinned_bytes += places * c->knobs->tile_elements * element_bytes;
+    return places;
+}
+
+/* Tiles and bytes of what goes through a ring in an iteration, if every vector were there whole. */
+struct flow {
+    uint64_t tiles, element_bytes, whole_bytes;
+};
+
+static void flow_add(const struct compile *c, struct flow *flow, uint64_t elements, uint64_t element_bytes)
+{
+    flow->tiles += compile_tiles(c, elements);
+    flow->whole_bytes += elements * element_bytes;
+    flow->element_bytes = element_bytes > flow->element_bytes ? element_bytes : flow->element_bytes;
+}
+
+static void host_block(struct compile *c, size_t block, struct flow *gradients, struct flow *weights)
+{
+    const struct ah_job *job = c->job;
+    const struct ah_job_group *group = ah_job_block(job, block);
+    const struct ah_config *config = &c->configs[block];
+    bool on_host = config->weights == AH_WEIGHTS_HOST;
+    if (on_host)
+        c->out->pinned_bytes += group->flat_elements * job->weight_bytes + group->gathered_bytes;
+    if (config->optimizer == AH_OPTIMIZER_STREAMED)
+        c->out->pinned_bytes += group->trained_elements * job->state_bytes;
+    if (config->optimizer != AH_OPTIMIZER_HOST)
+        return;
+    uint64_t master = job->training.dtype == AH_FP32 && !on_host ? sizeof(float) : 0;
+    bool sums = compile_sums_on(c, block, AH_ACCUMULATOR_HOST);
+    bool device_sums = compile_sums_on(c, block, AH_ACCUMULATOR_DEVICE);
+    c->out->pageable_bytes +=
+        group->trained_elements * (job->state_bytes + master + (sums ? sizeof(float) : 0));
+    flow_add(c, gradients, group->trained_elements, device_sums ? sizeof(float) : job->gradient_bytes);
+    if (!on_host)
+        flow_add(c, weights, group->trained_elements, job->weight_bytes);
+}
+
+/* A ring of gradients must not wait for an update that itself waits for all gradients. */
+static bool gradients_flow(const struct compile *c)
+{
+    if (!c->late_updates)
+        return true;
+    for (size_t block = c->job->lowest; block < c->n_blocks; block++)
+        if (c->configs[block].optimizer == AH_OPTIMIZER_HOST &&
+            !compile_sums_on(c, block, AH_ACCUMULATOR_HOST))
+            return false;
+    return true;
+}
+
+void compile_host(struct compile *c)
+{
+    struct flow gradients = {0}, weights = {0};
+    for (size_t block = 0; block < c->n_blocks; block++)
+        host_block(c, block, &gradients, &weights);
+    uint64_t places = gradients_flow(c) ? c->knobs->host_gradient_tiles : 0;
+    c->out->staging.host_gradient_tiles =
+        ring(c, places, gradients.tiles, gradients.element_bytes, gradients.whole_bytes);
+    c->out->staging.host_weight_tiles =
+        ring(c, c->knobs->host_weight_tiles, weights.tiles, weights.element_bytes, weights.whole_bytes);
+    c->out->staging.tile_elements = c->knobs->tile_elements;
+}

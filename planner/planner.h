@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Planner: model + machine + training -> the best plan that it can find, how far it is from the bound, or why there
+ * is none. docs/planning.md says how; docs/policies/ what the other policies are.
+ *
+ *     struct ah_plan_request request = {.model = model, .model_sha256 = ..., .machine = machine, ...};
+ *     request.training = (struct ah_plan_training){.batch = 8, .micro_batches = 1, .seq = 1024, ...};
+ *     rc = ah_planner_plan(&request, &arena, &plan, &diagnosis, err);
+ *     if (rc == AH_E_INFEASIBLE || rc == AH_E_NO_PLAN) ... diagnosis says what is short and what helps
+ *
+ * Deterministic: the same request gives the same plan, to the byte, on every machine and with any number of threads.
+ * The budget is a number of evaluations, never a clock.
+ */
+#ifndef AH_PLANNER_PLANNER_H
+#define AH_PLANNER_PLANNER_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "schemas/machine.h"
+#include "schemas/model.h"
+#include "schemas/plan.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Evaluations by level of effort: AH_EFFORT_QUICK, AH_EFFORT_DEFAULT, or any number above. */
+enum { AH_EFFORT_QUICK = 1, AH_EFFORT_DEFAULT = 2, AH_EFFORT_MOST = 5 };
+
+struct ah_plan_request {
+    const struct ah_model *model;
+    const char *model_sha256; /* of its canonical text */
+    const struct ah_machine *machine;
+    const char *machine_sha256;
+    struct ah_plan_training training; /* trainable NULL: everything */
+    bool any_micro_batches;           /* the planner chooses training.micro_batches */
+    uint64_t device_bytes;            /* arena and reserve together; 0: what the machine has */
+    uint64_t host_bytes;              /* 0: what the machine has, less what the system needs */
+    enum ah_policy policy;
+    enum ah_scheduling scheduling;
+    uint32_t effort;       /* 0: AH_EFFORT_DEFAULT */
+    bool alternatives;     /* plan the other policies too and list them */
+    const char *generator; /* of the plan document */
+
+    /* (optional) Called now and then with the evaluations done and planned; true stops with AH_E_INTERRUPTED. */
+    bool (*progress)(void *context, uint64_t done, uint64_t planned);
+    void *context;
+};
+
+enum ah_remedy_kind {
+    AH_REMEDY_DEVICE_MEMORY, /* value: bytes for --device-memory */
+    AH_REMEDY_HOST_MEMORY,   /* bytes for --host-memory */
+    AH_REMEDY_MICRO_BATCHES, /* for --micro-batches: changes the rounding of sums only */
+    AH_REMEDY_BATCH,         /* for --batch: changes the mathematics */
+    AH_REMEDY_SEQ,           /* for --seq: changes the mathematics */
+    AH_REMEDY_STATE_DTYPE,   /* --state-dtype bf16: changes the mathematics */
+    AH_REMEDY_POLICY,        /* value: enum ah_policy that has a plan */
+    AH_REMEDIES
+};
+
+/* A change that was planned and works, alone. */
+struct ah_remedy {
+    enum ah_remedy_kind kind;
+    uint64_t value;
+    bool changes_mathematics;
+    double step_us; /* of the plan that it gives */
+};
+
+struct ah_diagnosis {
+    bool proven;           /* no plan exists; else none was found */
+    const char *resource;  /* "device memory", "host memory": static */
+    uint64_t needed_bytes; /* at least, by the relaxation; or of the best that was found */
+    uint64_t available_bytes;
+    struct ah_remedy remedies[AH_REMEDIES];
+    size_t n_remedies;
+};
+
+/* AH_E_INFEASIBLE: proven; AH_E_NO_PLAN: none found; both fill the diagnosis. AH_E_USAGE: a training or budget that
+ * makes no sense. AH_E_DOCUMENT: the machine lacks a number. `ret_plan` points into `arena` and the request. */
+int ah_planner_plan(const struct ah_plan_request *request, struct ah_arena *arena, struct ah_plan *ret_plan,
+                    struct ah_diagnosis *ret_diagnosis, struct ah_error *err);
+
+struct ah_comparison {
+    enum ah_policy policy;
+    bool feasible;
+    double step_us, tokens_per_s;
+    uint64_t device_bytes, host_bytes;
+    const char *setting;  /* the knobs of its best setting, in words; in arena */
+    const char *resource; /* infeasible: what is short; static */
+    uint64_t short_bytes;
+};
+
+enum { AH_POLICIES = AH_POLICY_OPTIMAL + 1 };
+
+/* Every policy at its best setting, in the order of enum ah_policy. */
+int ah_planner_compare(const struct ah_plan_request *request, struct ah_arena *arena,
+                       struct ah_comparison ret_rows[AH_POLICIES], struct ah_error *err);
+
+#endif

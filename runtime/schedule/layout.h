@@ -7,9 +7,18 @@
  * whole circle. The layout is a pure function of the intervals and sizes.
  *
  * Saved activations nest: the last one made is the first one gone. They are a stack, and a stack has no holes. So
- * persistent tensors come first, then the stack, then the others by first fit above whatever is live with them.
+ * persistent tensors come first, then the stack, then the others around each other, above the stack where they meet
+ * it, in the best of a few fixed ways. Stacked tensors that do not nest are placed too, with holes.
  *
- * `live` is a lower bound for every layout: the largest sum of bytes live at one position.
+ * `live` is a lower bound for every layout: the largest sum of bytes live at one position. All bytes are counted as
+ * rounded up to AH_LAYOUT_ALIGN.
+ *
+ *     struct ah_layout layout = {0};
+ *     rc = ah_layout_reserve(&layout, n, positions, err);                    // allocates
+ *     ah_layout_place(&layout, tensors, n, positions, &result);              // does not; as often as you like
+ *     ah_layout_release(&layout);
+ *
+ * One thread at a time per layout.
  */
 #ifndef AH_RUNTIME_SCHEDULE_LAYOUT_H
 #define AH_RUNTIME_SCHEDULE_LAYOUT_H
@@ -17,6 +26,7 @@
 #include "base/error.h"
 #include "schemas/plan.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -54,14 +64,16 @@ struct ah_layout_result {
     uint32_t peak_position;
 };
 
-/* Room for so many tensors and positions; never shrinks. AH_E_MEMORY leaves it as it was. */
+/* Room for so many tensors and positions (below 2^20 each); never shrinks. AH_E_MEMORY and AH_E_USAGE leave it as it
+ * was. */
 int ah_layout_reserve(struct ah_layout *layout, size_t n_tensors, size_t n_positions, struct ah_error *err);
 
 /* live_bytes, by_class and peak_position only; peak_bytes = live_bytes. Allocates nothing; linear. */
 void ah_layout_live(struct ah_layout *layout, const struct ah_layout_tensor *tensors, size_t n,
                     size_t positions, struct ah_layout_result *ret_result);
 
-/* Sets every offset. Allocates nothing. Does not fail: whether it fits is the caller's comparison. */
+/* Sets every offset. Allocates nothing. Does not fail: whether it fits is the caller's comparison. Tensors of more than a
+ * PiB together fit nowhere: live_bytes and peak_bytes are then a PiB, and offsets mean nothing. */
 void ah_layout_place(struct ah_layout *layout, struct ah_layout_tensor *tensors, size_t n, size_t positions,
                      struct ah_layout_result *ret_result);
 

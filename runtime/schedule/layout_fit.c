@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fit: offsets of the tensors that are neither persistent nor stacked, one after the other, each in a gap between those
+ * that it meets and that already have theirs. Spans come first, in several orders and manners (a table); moments
+ * after them, on what lies under them. The lowest layout is kept; the first that needs no more than is live ends the
+ * search.
+ *
+ * INVARIANTS
+ *   1. A span is at or above `floor`, hence above every persistent or stacked tensor that it meets.
+ *   2. Spans are numbered by where they begin. Those that meet a span are those that live where it begins, and those
+ *      that begin while it lives: one row of `live`, and a run of numbers.
+ *   3. Moments meet only spans and each other, never moments of other positions: they change no span's place.
+ */
+#include "runtime/schedule/layout_internal.h"
+
+#include <string.h>
+
+enum fit_order { FIT_BY_BEGIN, FIT_LONGEST, FIT_LARGEST };
+enum fit_manner {
+    FIT_HIGH, /* as high as possible under the ceiling */
+    FIT_LOW   /* as low as possible */
+};
+
+static const struct fit_way {
+    enum fit_order order;
+    enum fit_manner manner;
+} fit_ways[] = {
+    {FIT_BY_BEGIN, FIT_HIGH}, {FIT_LONGEST, FIT_HIGH}, {FIT_LARGEST, FIT_HIGH},
+    {FIT_LARGEST, FIT_LOW},   {FIT_LONGEST, FIT_LOW},  {FIT_BY_BEGIN, FIT_LOW},
+};
+
+/* Shell's sort, gaps of Ciura: short arrays, often nearly sorted. */
+void ah_layout_sort(uint64_t *keys, size_t n)
+{
+    static const size_t gaps[] = {1750, 701, 301, 132, 57, 23, 10, 4, 1};
+    for (size_t g = 0; g < sizeof gaps / sizeof gaps[0]; g++)
+        for (size_t i = gaps[g]; i < n; i++) {
+            uint64_t key = keys[i];
+            size_t hole = i;
+            for (; hole >= gaps[g] && keys[hole - gaps[g]] > key; hole -= gaps[g])
+                keys[hole] = keys[hole - gaps[g]];
+            keys[hole] = key;
+        }
+}
+
+/* ---- what does not depend on the way ---- */
+
+static size_t fit_words(const struct ah_layout_memory *memory)
+{
+    return (memory->n_spans + 63) / 64;
+}
+
+static uint64_t fit_highest(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The highest `top` of positions from..to, from <= to. */
+static uint64_t fit_top(const struct ah_layout_memory *memory, uint32_t from, uint32_t to)
+{
+    uint64_t top = 0;
+    uint32_t p = from;
+    for (; p <= to && p % LAYOUT_CHUNK; p++)
+        top = fit_highest(top, memory->top[p]);
+    for (; p + LAYOUT_CHUNK <= to + 1; p += LAYOUT_CHUNK)
+        top = fit_highest(top, memory->chunk_top[p / LAYOUT_CHUNK]);
+    for (; p <= to; p++)
+        top = fit_highest(top, memory->top[p]);
+    return top;
+}
+
+static void fit_measure_spans(struct ah_layout_memory *memory, size_t positions)
+{
+    memset(memory->chunk_top, 0, (positions / LAYOUT_CHUNK + 1) * sizeof *memory->chunk_top);
+    for (size_t p = 0; p < positions; p++)
+        memory->chunk_top[p / LAYOUT_CHUNK] =
+            fit_highest(memory->chunk_top[p / LAYOUT_CHUNK], memory->top[p]);
+    for (size_t i = 0; i < memory->n_spans; i++) {
+        struct layout_span *span = &memory->spans[i];
+        span->units = memory->units[span->tensor];
+        span->length = layout_turn(span->to, span->from, positions) + 1;
+        span->floor = span->from <= span->to
+                          ? fit_top(memory, span->from, span->to)
+                          : fit_highest(fit_top(memory, 0, span->to),
+                                        fit_top(memory, span->from, (uint32_t)positions - 1));
+    }
+}
+
+/* Rows of `live`: each is the one before it, with what begins there and without what ended (2). */
+static void fit_mark_live(struct ah_layout_memory *memory, size_t positions)
+{
+    const size_t words = fit_words(memory);
+    uint32_t *ending = memory->first; /* by position: a span whose last position it is, or n_spans */
+    uint32_t *next = memory->sorted;  /* by span: the next such */
+    uint64_t *row = memory->live;
+    size_t begun = 0;
+    memset(row, 0, words * sizeof *row);
+    for (size_t p = 0; p < positions; p++)
+        ending[p] = (uint32_t)memory->n_spans;
+    for (uint32_t i = 0; i < memory->n_spans; i++) {
+        const struct layout_span *span = &memory->spans[i];
+        next[i] = ending[span->to];
+        ending[span->to] = i;
+        if (span->from > span->to)
+            row[i / 64] |= UINT64_C(1) << (i % 64);
+    }
+    for (size_t p = 0; p < positions; p++, row += words) {
+        if (p > 0) {
+            memcpy(row, row - words, words * sizeof *row);
+            for (uint32_t i = ending[p - 1]; i < memory->n_spans; i = next[i])
+                row[i / 64] &= ~(UINT64_C(1) << (i % 64));
+        }
+        memory->span_first[p] = (uint32_t)begun;
+        for (; begun < memory->n_spans && memory->spans[begun].from == p; begun++)
+            row[begun / 64] |= UINT64_C(1) << (begun % 64);
+    }
+    memory->span_first[positions] = (uint32_t)begun;
+}
+
+/* ---- gaps ---- */
+
+/* Adds the placed spans among `bits`, those of word `word`, to the busy ones; returns how many there are then. */
+static size_t fit_gather(struct ah_layout_memory *memory, size_t word, uint64_t bits, size_t n_busy)
+{
+    bits &= memory->placed[word];
+    for (; bits; bits &= bits - 1) {
+        uint64_t i = word * 64 + (uint64_t)__builtin_ctzll(bits);
+        memory->busy[n_busy++] = memory->spans[i].offset << LAYOUT_INDEX_BITS | i;
+    }
+    return n_busy;
+}
+
+/* Bits first to end - 1 of a long row, in its word `word`. */
+static uint64_t fit_run(size_t word, size_t first, size_t end)
+{
+    uint64_t bits = UINT64_MAX;
+    if (first >= word * 64 + 64 || end <= word * 64)
+        return 0;
+    if (first > word * 64)
+        bits &= UINT64_MAX << (first - word * 64);
+    if (end < word * 64 + 64)
+        bits &= ~(UINT64_MAX << (end - word * 64));
+    return bits;
+}
+
+/* The placed spans that `span` meets, by offset, in `busy`; returns how many. */
+static size_t fit_gather_meeting(struct ah_layout_memory *memory, const struct layout_span *span)
+{
+    const uint64_t *row = memory->live + span->from * fit_words(memory);
+    size_t after = memory->span_first[span->from + 1], until = memory->span_first[span->to + 1];
+    size_t n_busy = 0;
+    for (size_t word = 0; word < fit_words(memory); word++) {
+        uint64_t bits = row[word];
+        if (span->from <= span->to)
+            bits |= fit_run(word, after, until);
+        else
+            bits |= fit_run(word, after, memory->n_spans) | fit_run(word, 0, until);
+        n_busy = fit_gather(memory, word, bits, n_busy);
+    }
+    ah_layout_sort(memory->busy, n_busy);
+    return n_busy;
+}
+
+/* Where `units` fit at or above `floor` around the busy ones. With a ceiling, the highest place under it; without
+ * (0), or where none is, the lowest of all. */
+static uint64_t fit_gap(const struct ah_layout_memory *memory, size_t n_busy, uint64_t floor,
+                        uint64_t ceiling, uint64_t units)
+{
+    uint64_t end = floor, lowest = UINT64_MAX, highest = UINT64_MAX;
+    for (size_t i = 0; i <= n_busy; i++) {
+        uint64_t next = UINT64_MAX;
+        const struct layout_span *span = NULL;
+        if (i < n_busy) {
+            span = &memory->spans[memory->busy[i] & LAYOUT_INDEX_MASK];
+            next = span->offset;
+        }
+        if (next > end && next - end >= units && lowest == UINT64_MAX)
+            lowest = end;
+        uint64_t under = next < ceiling ? next : ceiling;
+        if (under > end && under - end >= units)
+            highest = under - units;
+        if (!ceiling && lowest != UINT64_MAX)
+            break;
+        if (span)
+            end = fit_highest(end, span->offset + span->units);
+    }
+    return highest != UINT64_MAX ? highest : lowest;
+}
+
+/* ---- one way ---- */
+
+/* The spans in the order of `way`, as keys. */
+static void fit_order_spans(struct ah_layout_memory *memory, enum fit_order order, uint32_t cut,
+                            size_t positions)
+{
+    for (size_t i = 0; i < memory->n_spans; i++) {
+        const struct layout_span *span = &memory->spans[i];
+        uint64_t first = 0;
+        if (order == FIT_LONGEST) {
+            first = LAYOUT_INDEX_MASK - span->length;
+        } else if (order == FIT_LARGEST) {
+            first = UINT32_MAX - (span->units < UINT32_MAX ? span->units : UINT32_MAX);
+        } else {
+            bool crosses = layout_turn(span->from, cut, positions) > layout_turn(span->to, cut, positions);
+            first = crosses ? 0 : 1 + layout_turn(span->from, cut, positions);
+        }
+        memory->keys[i] = first << LAYOUT_INDEX_BITS | i;
+    }
+    ah_layout_sort(memory->keys, memory->n_spans);
+}
+
+/* Returns the end of the highest span, or a number >= `limit` as soon as one is there. */
+static uint64_t fit_spans(struct ah_layout_memory *memory, enum fit_manner manner, uint64_t ceiling,
+                          uint64_t limit)
+{
+    uint64_t peak = 0;
+    memset(memory->placed, 0, fit_words(memory) * sizeof *memory->placed);
+    for (size_t k = 0; k < memory->n_spans && peak < limit; k++) {
+        size_t i = memory->keys[k] & LAYOUT_INDEX_MASK;
+        struct layout_span *span = &memory->spans[i];
+        size_t n_busy = fit_gather_meeting(memory, span);
+        span->offset = fit_gap(memory, n_busy, span->floor, manner == FIT_HIGH ? ceiling : 0, span->units);
+        memory->placed[i / 64] |= UINT64_C(1) << (i % 64);
+        memory->at[span->tensor] = span->offset;
+        peak = fit_highest(peak, span->offset + span->units);
+    }
+    return peak;
+}
+
+/* Places moments [first, end) of one position, each in the lowest gap, the largest first. Returns the highest end. */
+static uint64_t fit_in_gaps(struct ah_layout_memory *memory, size_t first, size_t end, uint64_t floor,
+                            size_t n_busy)
+{
+    uint64_t peak = 0;
+    size_t n = end - first;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t units = memory->units[memory->moments[first + i]];
+        memory->keys[i] = (UINT32_MAX - (units < UINT32_MAX ? units : UINT32_MAX)) << LAYOUT_INDEX_BITS | i;
+    }
+    ah_layout_sort(memory->keys, n);
+    for (size_t k = 0; k < n; k++) {
+        uint32_t tensor = memory->moments[first + (memory->keys[k] & LAYOUT_INDEX_MASK)];
+        uint64_t units = memory->units[tensor];
+        size_t index = memory->n_spans + k; /* there is an entry for every tensor */
+        ah_layout_sort(memory->busy, n_busy);
+        uint64_t offset = fit_gap(memory, n_busy, floor, 0, units);
+        memory->spans[index] = (struct layout_span){.units = units, .offset = offset};
+        memory->busy[n_busy++] = offset << LAYOUT_INDEX_BITS | index;
+        memory->at[tensor] = offset;
+        peak = fit_highest(peak, offset + units);
+    }
+    return peak;
+}
+
+/* Places moments [first, end) of one position: in a row where they fit under all spans, else in gaps. */
+static uint64_t fit_position(struct ah_layout_memory *memory, uint32_t position, size_t first, size_t end)
+{
+    const size_t words = fit_words(memory);
+    uint64_t floor = memory->top[position], lowest = UINT64_MAX, sum = 0;
+    size_t n_busy = 0;
+    for (size_t word = 0; word < words; word++)
+        n_busy = fit_gather(memory, word, memory->live[position * words + word], n_busy);
+    for (size_t i = 0; i < n_busy; i++)
+        lowest = memory->busy[i] < lowest ? memory->busy[i] : lowest;
+    for (size_t i = first; i < end; i++)
+        sum += memory->units[memory->moments[i]];
+    if (floor + sum > lowest >> LAYOUT_INDEX_BITS)
+        return fit_in_gaps(memory, first, end, floor, n_busy);
+    uint64_t at = floor;
+    for (size_t i = first; i < end; i++) {
+        memory->at[memory->moments[i]] = at;
+        at += memory->units[memory->moments[i]];
+    }
+    return at;
+}
+
+static uint64_t fit_moments(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
+                            uint64_t peak, uint64_t limit)
+{
+    size_t end;
+    for (size_t first = 0; first < memory->n_moments && peak < limit; first = end) {
+        uint32_t position = tensors[memory->moments[first]].from;
+        for (end = first + 1; end < memory->n_moments && tensors[memory->moments[end]].from == position;)
+            end++;
+        peak = fit_highest(peak, fit_position(memory, position, first, end));
+    }
+    return peak;
+}
+
+/* ---- the best of all ways ---- */
+
+static void fit_keep(struct ah_layout_memory *memory)
+{
+    for (size_t i = 0; i < memory->n_spans; i++)
+        memory->best[memory->spans[i].tensor] = memory->at[memory->spans[i].tensor];
+    for (size_t i = 0; i < memory->n_moments; i++)
+        memory->best[memory->moments[i]] = memory->at[memory->moments[i]];
+}
+
+void ah_layout_fit(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors, size_t positions,
+                   uint64_t live)
+{
+    uint64_t lowest = UINT64_MAX;
+    fit_measure_spans(memory, positions);
+    fit_mark_live(memory, positions);
+    for (size_t i = 0; i < memory->n_spans; i++)
+        memory->stack[i] = memory->spans[i].tensor;
+    uint32_t cut = ah_layout_cut(memory, tensors, memory->stack, memory->n_spans, positions);
+    for (size_t w = 0; w < sizeof fit_ways / sizeof fit_ways[0] && lowest > live; w++) {
+        fit_order_spans(memory, fit_ways[w].order, cut, positions);
+        uint64_t peak = fit_spans(memory, fit_ways[w].manner, live, lowest);
+        peak = fit_moments(memory, tensors, peak, lowest);
+        if (peak < lowest) {
+            lowest = peak;
+            fit_keep(memory);
+        }
+    }
+}

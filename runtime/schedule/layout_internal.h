@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Between the layout's files: layout.c (persistent tensors, the stack, live bytes) and layout_fit.c (the others).
+ * Everything is counted in units of AH_LAYOUT_ALIGN bytes.
+ */
+#ifndef AH_RUNTIME_SCHEDULE_LAYOUT_INTERNAL_H
+#define AH_RUNTIME_SCHEDULE_LAYOUT_INTERNAL_H
+
+#include "runtime/schedule/layout.h"
+
+enum { LAYOUT_INDEX_BITS = 20, LAYOUT_INDEX_MASK = (1 << LAYOUT_INDEX_BITS) - 1, LAYOUT_CHUNK = 32 };
+
+/* A tensor that is neither persistent nor stacked and lives over several positions. */
+struct layout_span {
+    uint32_t tensor;
+    uint32_t from, to;
+    uint32_t length; /* positions */
+    uint64_t units;
+    uint64_t floor; /* the highest `top` in its life */
+    uint64_t offset;
+};
+
+/* By tensor unless said otherwise. Working arrays have no meaning between calls. */
+struct ah_layout_memory {
+    size_t max_tensors, max_positions;
+    uint64_t *units; /* size */
+    uint64_t *best;  /* offset in the best layout so far */
+    uint64_t *at;    /* offset in the one being tried */
+
+    struct layout_span *spans; /* by where they begin */
+    size_t n_spans;
+    uint32_t *moments; /* tensors of one position, by where they live; working array of the stack */
+    size_t n_moments;
+
+    uint64_t *top;        /* by position: the end of what is persistent or stacked there */
+    uint64_t *chunk_top;  /* by LAYOUT_CHUNK positions: the highest of them */
+    uint64_t *live;       /* by position: bit i is set where span i lives */
+    uint64_t *placed;     /* bit i is set where span i has its offset */
+    uint32_t *span_first; /* by position: the first span that does not begin before it */
+
+    uint64_t *keys, *busy;    /* working arrays */
+    uint32_t *sorted, *stack; /* likewise */
+    uint32_t *first;          /* likewise, by position */
+    uint64_t *sums;           /* likewise, by position */
+};
+
+/* Positions from `cut`, going up the circle. */
+static inline uint32_t layout_turn(uint32_t position, uint32_t cut, size_t positions)
+{
+    return (uint32_t)(position >= cut ? position - cut : position + positions - cut);
+}
+
+/* The position p such that the fewest units of these tensors live both at p - 1 and at p; the first such. */
+uint32_t ah_layout_cut(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
+                       const uint32_t *indices, size_t n, size_t positions);
+
+/* Sorts in rising order. */
+void ah_layout_sort(uint64_t *keys, size_t n);
+
+/* Sets `best` of spans and moments, which layout.c has listed; `top` and all other offsets stand. No layout is lower than
+ * `live` units. */
+void ah_layout_fit(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors, size_t positions,
+                   uint64_t live);
+
+#endif

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Layouts of random and of realistic lifetimes against explicit sets of positions: what meets does not overlap, live
+ * bytes are those that counting finds, nothing depends on what the memory held before.
+ */
+#include "runtime/schedule/layout.h"
+#include "tests/property/schedule/lifetimes.h"
+#include "tests/support/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANDOM_SETS = 3000, REALISTIC_SETS = 300, POSITIONS_MAX = 1024 };
+
+static uint64_t rounded(uint64_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/* lives[i * positions + p]: tensor i lives at p; by walking from `from` to `to`. */
+static bool *walk_lives(const struct lifetimes_set *set)
+{
+    bool *lives = calloc(set->n * set->positions + 1, sizeof *lives);
+    for (size_t i = 0; i < set->n; i++)
+        for (uint32_t p = set->tensors[i].from;; p = (p + 1) % set->positions) {
+            lives[i * set->positions + p] = true;
+            if (p == set->tensors[i].to)
+                break;
+        }
+    return lives;
+}
+
+static void check_apart(const struct lifetimes_set *set, const bool *lives)
+{
+    for (size_t i = 0; i < set->n; i++)
+        for (size_t j = 0; j < i; j++) {
+            const struct ah_layout_tensor *a = &set->tensors[i], *b = &set->tensors[j];
+            if (a->offset >= b->offset + b->bytes || b->offset >= a->offset + a->bytes)
+                continue;
+            for (uint32_t p = 0; p < set->positions; p++)
+                if (lives[i * set->positions + p] && lives[j * set->positions + p])
+                    fail_msg("tensors %zu and %zu overlap at position %u", i, j, p);
+        }
+}
+
+static void check_result(const struct lifetimes_set *set, const bool *lives,
+                         const struct ah_layout_result *result)
+{
+    uint64_t peak = 0, most = 0, classes = 0;
+    uint32_t fullest = 0;
+    for (size_t i = 0; i < set->n; i++) {
+        uint64_t end = set->tensors[i].offset + rounded(set->tensors[i].bytes);
+        assert_int_equal(set->tensors[i].offset % AH_LAYOUT_ALIGN, 0);
+        peak = end > peak ? end : peak;
+    }
+    for (uint32_t p = 0; p < set->positions; p++) {
+        uint64_t live = 0;
+        for (size_t i = 0; i < set->n; i++)
+            live += lives[i * set->positions + p] ? rounded(set->tensors[i].bytes) : 0;
+        if (live > most) {
+            most = live;
+            fullest = p;
+        }
+    }
+    assert_true(result->peak_bytes == peak && result->live_bytes == most && peak >= most);
+    assert_int_equal(result->peak_position, fullest);
+    for (size_t c = 0; c < AH_CLASSES; c++) {
+        uint64_t bytes = 0;
+        for (size_t i = 0; i < set->n; i++)
+            if (set->tensors[i].layout_class == c && lives[i * set->positions + fullest])
+                bytes += rounded(set->tensors[i].bytes);
+        assert_true(result->by_class[c] == bytes);
+        classes += bytes;
+    }
+    assert_true(classes == most);
+}
+
+/* The same set once more, in a layout that placed others before, and in a fresh one. */
+static void check_repeats(struct ah_layout *used, const struct lifetimes_set *set,
+                          const struct ah_layout_result *result)
+{
+    static struct lifetimes_set again;
+    struct ah_layout fresh = {0};
+    struct ah_layout_result other, live;
+    struct ah_error err = {0};
+    again = *set;
+    CHECK_OK(ah_layout_reserve(&fresh, set->n, set->positions, &err), err);
+    for (size_t i = 0; i < set->n; i++)
+        again.tensors[i].offset = 77;
+    ah_layout_place(&fresh, again.tensors, set->n, set->positions, &other);
+    assert_memory_equal(&other, result, sizeof other);
+    for (size_t i = 0; i < set->n; i++)
+        assert_true(again.tensors[i].offset == set->tensors[i].offset);
+    ah_layout_place(used, again.tensors, set->n, set->positions, &other);
+    assert_memory_equal(&other, result, sizeof other);
+    ah_layout_live(used, set->tensors, set->n, set->positions, &live);
+    assert_true(live.peak_bytes == result->live_bytes && live.live_bytes == result->live_bytes);
+    assert_memory_equal(live.by_class, result->by_class, sizeof live.by_class);
+    ah_layout_release(&fresh);
+}
+
+static void check_set(struct ah_layout *layout, struct lifetimes_set *set,
+                      struct ah_layout_result *ret_result)
+{
+    struct ah_error err = {0};
+    CHECK_OK(ah_layout_reserve(layout, set->n, set->positions, &err), err);
+    ah_layout_place(layout, set->tensors, set->n, set->positions, ret_result);
+    bool *lives = walk_lives(set);
+    check_apart(set, lives);
+    check_result(set, lives, ret_result);
+    check_repeats(layout, set, ret_result);
+    free(lives);
+}
+
+/* ---- random lifetimes ---- */
+
+/* Anything: stacked ones that do not nest, whole circles, one position, sizes that do not divide. */
+static void draw_random(struct lifetimes_set *set, uint64_t *seed)
+{
+    set->n = check_random(seed) % (check_random(seed) % 8 ? 40 : 200);
+    set->positions = 1 + (uint32_t)(check_random(seed) % (check_random(seed) % 4 ? 20 : 150));
+    uint64_t largest = check_random(seed) % 2 ? 2000 : 1 << 20;
+    for (size_t i = 0; i < set->n; i++) {
+        struct ah_layout_tensor *tensor = &set->tensors[i];
+        *tensor = (struct ah_layout_tensor){.bytes = 1 + check_random(seed) % largest,
+                                            .from = (uint32_t)(check_random(seed) % set->positions),
+                                            .layout_class = (uint8_t)(check_random(seed) % AH_CLASSES),
+                                            .stacked = check_random(seed) % 4 == 0,
+                                            .persistent = check_random(seed) % 10 == 0};
+        uint32_t length = (uint32_t)(check_random(seed) % (check_random(seed) % 3 ? 4 : set->positions));
+        tensor->to = (uint32_t)((tensor->from + length) % set->positions);
+        if (tensor->persistent) {
+            tensor->from = 0;
+            tensor->to = set->positions - 1;
+        }
+    }
+}
+
+static void test_layout__random_lifetimes_lie_apart(void **state)
+{
+    (void)state;
+    static struct lifetimes_set set;
+    uint64_t seed = check_seed(31);
+    struct ah_layout layout = {0};
+    double worst = 1, sum = 0;
+    for (int i = 0; i < RANDOM_SETS; i++) {
+        struct ah_layout_result result;
+        draw_random(&set, &seed);
+        check_set(&layout, &set, &result);
+        double ratio = set.n ? (double)result.peak_bytes / (double)result.live_bytes : 1;
+        worst = ratio > worst ? ratio : worst;
+        sum += ratio;
+    }
+    printf("random lifetimes: peak/live %.4f on average, at most %.4f\n", sum / RANDOM_SETS, worst);
+    assert_true(sum / RANDOM_SETS < 1.10);
+    ah_layout_release(&layout);
+}
+
+/* ---- the stack ---- */
+
+struct nest {
+    struct lifetimes_set *set;
+    uint64_t *seed;
+    uint32_t turn;
+};
+
+/* Nested lifetimes inside first..last, in random places of the circle. */
+static void draw_nested(struct nest *nest, uint32_t first, uint32_t last, int depth)
+{
+    while (first <= last) {
+        uint32_t from = first + (uint32_t)(check_random(nest->seed) % (last - first + 1));
+        uint32_t to = from + (uint32_t)(check_random(nest->seed) % (last - from + 1));
+        lifetimes_add(nest->set, 1 + check_random(nest->seed) % 5000, from + nest->turn, to + nest->turn,
+                      AH_CLASS_ACTIVATIONS, true);
+        if (depth > 0)
+            draw_nested(nest, from, to, depth - 1);
+        first = to + 1;
+    }
+}
+
+static void test_layout__a_nested_stack_has_no_holes(void **state)
+{
+    (void)state;
+    static struct lifetimes_set set;
+    uint64_t seed = check_seed(32);
+    struct ah_layout layout = {0};
+    for (int i = 0; i < RANDOM_SETS; i++) {
+        struct ah_layout_result result;
+        set.n = 0;
+        set.positions = 1 + (uint32_t)(check_random(&seed) % 60);
+        struct nest nest = {&set, &seed, (uint32_t)(check_random(&seed) % set.positions)};
+        draw_nested(&nest, 0, set.positions - 1, (int)(check_random(&seed) % 5));
+        check_set(&layout, &set, &result);
+        assert_true(result.peak_bytes == result.live_bytes);
+    }
+    ah_layout_release(&layout);
+}
+
+/* ---- lifetimes of plans ---- */
+
+static void draw_plan(struct lifetimes *it, uint64_t *seed)
+{
+    *it =
+        (struct lifetimes){.blocks = 2 + (uint32_t)(check_random(seed) % 30),
+                           .micro_batches = 1 + (uint32_t)(check_random(seed) % 3),
+                           .block_major = check_random(seed) % 2,
+                           .gradients = (enum lifetimes_gradients)(check_random(seed) % LIFETIMES_GRADIENTS),
+                           .sent_for = (uint32_t)(check_random(seed) % 12),
+                           .ahead = (uint32_t)(check_random(seed) % 4),
+                           .activation = (1 + check_random(seed) % 400) << 16,
+                           .gradient = (1 + check_random(seed) % 100) << 16,
+                           .weight = (1 + check_random(seed) % 100) << 16,
+                           .residual = (1 + check_random(seed) % 20) << 16,
+                           .work = (1 + check_random(seed) % 80) << 16};
+    it->fetched = (uint32_t)(check_random(seed) % (it->blocks + 1));
+    it->recomputed = (uint32_t)(check_random(seed) % (it->blocks + 1));
+}
+
+static void test_layout__plans_need_hardly_more_than_is_live(void **state)
+{
+    (void)state;
+    static struct lifetimes_set set;
+    uint64_t seed = check_seed(33);
+    struct ah_layout layout = {0};
+    double worst = 1, sum = 0;
+    int exact = 0;
+    for (int i = 0; i < REALISTIC_SETS; i++) {
+        struct ah_layout_result result;
+        struct lifetimes it;
+        draw_plan(&it, &seed);
+        lifetimes_fill(&it, &set);
+        check_set(&layout, &set, &result);
+        double ratio = (double)result.peak_bytes / (double)result.live_bytes;
+        worst = ratio > worst ? ratio : worst;
+        sum += ratio;
+        exact += result.peak_bytes == result.live_bytes;
+    }
+    printf("plans: peak/live %.4f on average, at most %.4f, 1 in %d of %d\n", sum / REALISTIC_SETS, worst,
+           exact, (int)REALISTIC_SETS);
+    assert_true(sum / REALISTIC_SETS < 1.01 && worst < 1.15 && exact > REALISTIC_SETS * 3 / 4);
+    ah_layout_release(&layout);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_layout__random_lifetimes_lie_apart),
+        cmocka_unit_test(test_layout__a_nested_stack_has_no_holes),
+        cmocka_unit_test(test_layout__plans_need_hardly_more_than_is_live),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -172,7 +172,7 @@ static int measure_throttle(const struct bench *bench, double bytes_per_s)
 static void open_device(struct bench *bench, double throttle_bytes_per_s)
 {
     struct ah_error err = {0};
-    struct ah_device_options options = {.size = sizeof options, .compute_threads = 1};
+    struct ah_device_options options = {.compute_threads = 1};
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {
         [AH_ARENA_DEVICE] = DEVICE_ARENA, [AH_ARENA_PINNED] = UINT64_C(4) * COPY_BYTES};
     options.throttle.h2d_bytes_per_s = options.throttle.d2h_bytes_per_s = throttle_bytes_per_s;

@@ -307,7 +307,7 @@ int main(int argc, char **argv)
 {
     struct bench bench = {.options = parse(argc, argv), .worst = 1e9};
     bind_openmp(&bench.options, argv);
-    struct ah_device_options options = {.size = sizeof options, .compute_threads = bench.options.threads};
+    struct ah_device_options options = {.compute_threads = bench.options.threads};
     open_device(&bench, &options);
     check(dnnl_engine_create(&bench.engine, dnnl_cpu, 0));
     check(dnnl_stream_create(&bench.stream, bench.engine, dnnl_stream_default_flags));

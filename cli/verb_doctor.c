@@ -129,7 +129,7 @@ static void check_cpu_device(const struct doctor *doctor, struct finding *ret)
     (void)doctor;
     struct ah_error err = {0};
     struct ah_device *device = NULL;
-    const struct ah_device_options options = {.size = sizeof options};
+    const struct ah_device_options options = {0};
     const uint64_t small = 1 << 20;
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, small, small, small};
     if (ah_device_open(&device, ah_device_cpu(), &options, &err) ||

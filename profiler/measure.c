@@ -151,7 +151,6 @@ int ah_measure_open(const struct ah_measure *measure, const uint64_t arena_bytes
                     struct ah_device **ret_device, struct ah_error *err)
 {
     struct ah_device_options options = {
-        .size = sizeof options,
         .index = measure->options->device_index,
         .compute_threads = compute_threads,
         .host_threads = host_threads,

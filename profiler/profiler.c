@@ -177,8 +177,6 @@ static int probe_device(struct ah_measure *measure, struct ah_error *err)
     uint32_t index = measure->options->device_index;
     size_t n = 0;
     memset(infos, 0, sizeof infos);
-    for (size_t i = 0; i < DEVICES_MAX; i++)
-        infos[i].size = sizeof infos[i];
     int rc = measure->driver->probe(infos, DEVICES_MAX, &n, err);
     if (rc)
         return rc;

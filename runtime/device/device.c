@@ -20,26 +20,23 @@ enum {
     HOST_SIDE = BIT(AH_ARENA_PINNED) | BIT(AH_ARENA_PAGEABLE)
 };
 
-/* Arenas that operands may lie in, by what the op does with them. */
+#define KIND(kind) (UINT64_C(1) << (kind))
+#define EVERY_KIND (~UINT64_C(0))
+
+/* Arenas that operands may lie in, by what the op does with them, and kinds that the lane runs. */
 struct lane_row {
     const char *name;
     uint32_t written;
     uint32_t read;
-    bool copies_only;
+    uint64_t kinds;
 };
 
 static const struct lane_row lane_rows[AH_DEVICE_LANES] = {
-    [AH_LANE_COMPUTE] = {"compute", DEVICE_SIDE, DEVICE_SIDE, false},
-    [AH_LANE_H2D] = {"h2d", DEVICE_SIDE, LINK_SIDE, true},
-    [AH_LANE_D2H] = {"d2h", LINK_SIDE, DEVICE_SIDE, true},
-    [AH_LANE_HOST] = {"host", HOST_SIDE, HOST_SIDE, false},
+    [AH_LANE_COMPUTE] = {"compute", DEVICE_SIDE, DEVICE_SIDE, EVERY_KIND & ~KIND(AH_OP_CALL)},
+    [AH_LANE_H2D] = {"h2d", DEVICE_SIDE, LINK_SIDE, KIND(AH_OP_COPY)},
+    [AH_LANE_D2H] = {"d2h", LINK_SIDE, DEVICE_SIDE, KIND(AH_OP_COPY)},
+    [AH_LANE_HOST] = {"host", HOST_SIDE, HOST_SIDE, EVERY_KIND & ~KIND(AH_OP_MATMUL)},
 };
-
-/* Kinds that one lane only can run; the others run on compute and host, copies on all. */
-static const struct {
-    enum ah_op_kind kind;
-    uint32_t lane;
-} one_lane_kinds[] = {{AH_OP_MATMUL, AH_LANE_COMPUTE}, {AH_OP_CALL, AH_LANE_HOST}};
 
 const char *ah_device_lane_name(uint32_t lane)
 {
@@ -53,12 +50,11 @@ int ah_device_check_driver(const struct ah_device_driver *driver, const char *or
             err, AH_E_MISMATCH,
             "driver '%s' has device interface %u, this program has %d; install both from one build", origin,
             driver->abi, AH_DEVICE_ABI);
-    if (driver->size != sizeof *driver)
+    if (driver->layout != AH_DEVICE_LAYOUT)
         return ah_error_set(
             err, AH_E_MISMATCH,
-            "driver '%s' has a table of %u bytes, this program expects %zu; install both from "
-            "one build",
-            origin, driver->size, sizeof *driver);
+            "driver '%s' has structs of layout %08x, this program has %08x; install both from one build",
+            origin, driver->layout, AH_DEVICE_LAYOUT);
     return AH_OK;
 }
 
@@ -68,9 +64,6 @@ int ah_device_open(struct ah_device **ret_device, const struct ah_device_driver 
     int rc = ah_device_check_driver(driver, driver->name, err);
     if (rc)
         return rc;
-    if (options->size != sizeof *options)
-        return ah_error_set(err, AH_E_USAGE, "device '%s': options of %u bytes, expected %zu", driver->name,
-                            options->size, sizeof *options);
     struct ah_device *device;
     rc = driver->open(&device, options, err);
     if (rc)
@@ -146,11 +139,7 @@ static int check_lane(const struct ah_submission *submission, struct ah_error *e
     if (submission->lane >= AH_DEVICE_LANES)
         return ah_error_set(err, AH_E_USAGE, "op '%s': there is no lane %u", ah_op_name(kind),
                             submission->lane);
-    bool fits = kind == AH_OP_COPY || !lane_rows[submission->lane].copies_only;
-    for (size_t i = 0; i < sizeof one_lane_kinds / sizeof one_lane_kinds[0]; i++)
-        if (one_lane_kinds[i].kind == kind)
-            fits = one_lane_kinds[i].lane == submission->lane;
-    if (!fits)
+    if (!(lane_rows[submission->lane].kinds & KIND(kind)))
         return ah_error_set(err, AH_E_USAGE, "op '%s' does not run on lane '%s'", ah_op_name(kind),
                             ah_device_lane_name(submission->lane));
     return AH_OK;

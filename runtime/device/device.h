@@ -19,22 +19,22 @@
  * or capture as it likes. Submitting never waits for the device unless a lane's queue is full: whole iterations
  * are queued ahead. Lanes: compute, h2d, d2h, host; the table is open, up to AH_DEVICE_LANES_MAX.
  *
- * REACH. What a lane may touch is the same on every device, so that an order that runs on one runs on all:
- * compute ops lie in the device arena, host ops in the host arenas, h2d and d2h copy between the pinned and
- * the device arena. Pageable memory is the host lane's: a driver would stage its copies and might hold up the
- * submitter, so an op of the host lane takes such data to a pinned place. Matrix products run on the compute
- * lane and `call` on the host lane only.
+ * REACH. What a lane may run and touch is the same on every device, so that an order that runs on one runs on
+ * all; device.c has it as a table, a row a lane. Compute ops lie in the device arena, host ops in the host
+ * arenas, h2d and d2h copy between the pinned and the device arena. Pageable memory is the host lane's: a driver
+ * would stage its copies and might hold up the submitter, so an op of the host lane takes such data to a pinned
+ * place. Compute runs all kinds but `call`, host all but matrix products.
  *
  * FAILURE sticks. After an op failed, ops that have not started are skipped on every lane, tickets still
  * complete so that nobody hangs, and every wait reports the first failure with the op's name. Close the
  * device.
  *
  * A DRIVER is a const table of functions, one per kind of device. The CPU's is linked in; CUDA's comes from a
- * plugin (plugin.h). Structs that cross that border begin with their size, the table also with an ABI number.
- * The functions ah_device_*() check what is the same for all drivers and then call the table: a driver sees
+ * plugin (plugin.h). It begins with two numbers: what functions and fields mean, and how the structs that cross
+ * that border lie in memory; with either of another build it is refused. The functions ah_device_*() check what is the same for all drivers and then call the table: a driver sees
  * valid submissions only.
  *
- *     const struct ah_device_options options = {.size = sizeof options, .memory_bytes = 3 << 29};
+ *     const struct ah_device_options options = {.memory_bytes = 3 << 29};
  *     const uint64_t arena_bytes[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = 1 << 30};
  *     ah_device_open(&device, ah_device_cpu(), &options, err);
  *     ah_device_prepare(device, ops, n, err);
@@ -56,7 +56,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AH_DEVICE_ABI = 1, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
+enum { AH_DEVICE_ABI = 2, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
 
 /* Room for lanes in structs that cross the border of a plugin. */
 enum { AH_DEVICE_LANES_MAX = 16 };
@@ -115,7 +115,6 @@ struct ah_device_algorithm {
 };
 
 struct ah_device_options {
-    uint32_t size;
     uint32_t index;        /* of several devices of one kind */
     uint64_t memory_bytes; /* most of the device arena and reserve_bytes together; 0: what there is */
 
@@ -133,7 +132,6 @@ struct ah_device_options {
 };
 
 struct ah_device_info {
-    uint32_t size;
     enum ah_device_kind kind;
     char name[AH_DEVICE_NAME_MAX];
     uint64_t memory_bytes;
@@ -144,8 +142,8 @@ struct ah_device_info {
 };
 
 struct ah_device_driver {
-    uint32_t size;
-    uint32_t abi;
+    uint32_t abi;     /* AH_DEVICE_ABI */
+    uint32_t layout;  /* AH_DEVICE_LAYOUT */
     const char *name; /* "cpu", "cuda" */
 
     /* Lists devices; `ret_n` may exceed `max`. AH_E_MISSING says what is missing and how to get it. */
@@ -191,11 +189,21 @@ struct ah_device {
     uint64_t submitted[AH_DEVICE_LANES_MAX]; /* last ticket of each lane; used atomically */
 };
 
+/* A number that changes with the size of any struct that crosses a plugin's border, and with the kinds of ops and
+ * lanes: a sum with weights far apart. */
+/* clang-format off */
+#define AH_DEVICE_LAYOUT \
+    ((uint32_t)(sizeof(struct ah_device_driver) + 1009 * sizeof(struct ah_device) + \
+                10007 * sizeof(struct ah_device_options) + 100003 * sizeof(struct ah_device_info) + \
+                1000003 * sizeof(struct ah_op) + 10000019 * sizeof(struct ah_submission) + \
+                100000007 * sizeof(struct ah_adamw_scalars) + 31 * AH_OP_KINDS + 7 * AH_DEVICE_LANES))
+/* clang-format on */
+
 /* The CPU device's driver: the reference for every other and the embedded default. */
 const struct ah_device_driver *ah_device_cpu(void);
 
 /* Whether the driver's table is of this build. AH_E_MISMATCH says what differs; `origin` names the driver: its
- * file, or its name. Reads `size` and `abi` only. */
+ * file, or its name. Reads `abi` and `layout` only. */
 int ah_device_check_driver(const struct ah_device_driver *driver, const char *origin, struct ah_error *err);
 
 /* Finds the device and starts its lanes. AH_E_USAGE for options that make no sense, AH_E_MISMATCH for a driver

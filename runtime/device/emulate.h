@@ -8,8 +8,9 @@
  *     link bytes/s : compute flops/s   and   host Adam params/s : compute flops/s
  *
  * equal those of the target. The host lane's other ops move bytes at the rate at which the target's host Adam
- * does, 28 a parameter: what a host can do beside the rest of the machine, measured on every one. A whole machine slower by one factor behaves alike, so the target's copy latency
- * is stretched by that factor; the share that copies keep while both directions work is taken as it is.
+ * does, 28 a parameter: what a host can do beside the rest of the machine, measured on every one. A whole machine
+ * slower by one factor behaves alike, so the target's copy latency is stretched by that factor; the share that
+ * copies keep while both directions work is taken as it is.
  *
  *     enum ah_dtype dtype;
  *     rc = ah_emulate_dtype(target, device->info.bf16, &dtype, err);

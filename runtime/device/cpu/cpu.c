@@ -25,7 +25,7 @@ static struct ah_cpu_device *cpu_of(struct ah_device *device)
 static void describe(struct ah_device_info *ret_info, const struct ah_topology *topology,
                      const struct ah_host_memory *memory)
 {
-    *ret_info = (struct ah_device_info){.size = sizeof *ret_info, .kind = AH_DEVICE_CPU};
+    *ret_info = (struct ah_device_info){.kind = AH_DEVICE_CPU};
     memcpy(ret_info->name, topology->cpu_model, sizeof ret_info->name - 1);
     ret_info->memory_bytes = memory->usable_bytes;
     ret_info->free_bytes = memory->available_bytes;
@@ -456,8 +456,8 @@ static void *cpu_address(struct ah_device *device, enum ah_arena_kind arena)
 const struct ah_device_driver *ah_device_cpu(void)
 {
     static const struct ah_device_driver driver = {
-        .size = sizeof driver,
         .abi = AH_DEVICE_ABI,
+        .layout = AH_DEVICE_LAYOUT,
         .name = "cpu",
         .probe = cpu_probe,
         .open = cpu_open,

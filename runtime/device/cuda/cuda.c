@@ -102,7 +102,7 @@ static int cuda_describe(int device, struct ah_device_info *ret_info, struct ah_
     cudaError_t rc = cudaGetDeviceProperties(&properties, device);
     if (rc != cudaSuccess)
         return ah_error_prefix(err, cuda_error(err, rc, "cudaGetDeviceProperties"), "GPU %d", device);
-    struct ah_device_info info = {.size = sizeof info, .kind = AH_DEVICE_CUDA};
+    struct ah_device_info info = {.kind = AH_DEVICE_CUDA};
     memcpy(info.name, properties.name, sizeof info.name - 1);
     info.name[strnlen(properties.name, sizeof info.name - 1)] = '\0';
     info.memory_bytes = properties.totalGlobalMem;
@@ -151,8 +151,8 @@ static void cuda_close(struct ah_device *device)
 
 /* The slots left out work on an open device, and there is none. */
 static const struct ah_device_driver cuda_driver = {
-    .size = sizeof cuda_driver,
     .abi = AH_DEVICE_ABI,
+    .layout = AH_DEVICE_LAYOUT,
     .name = "cuda",
     .probe = cuda_probe,
     .open = cuda_open,

@@ -45,7 +45,7 @@ static void test_arenas__are_touched_by_the_pools(void **state)
     (void)state;
     struct ah_device *device = NULL;
     struct ah_error err = {0};
-    struct ah_device_options options = {.size = sizeof options};
+    struct ah_device_options options = {0};
     uint64_t arena_bytes[AH_ARENA_KINDS] = {0};
     for (unsigned arena = 1; arena < AH_ARENA_KINDS; arena++)
         arena_bytes[arena] = ARENA_PAGES * PAGE_BYTES;

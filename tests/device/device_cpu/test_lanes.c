@@ -17,7 +17,7 @@ static struct ah_device *open_device(struct ah_device_throttle throttle)
 {
     struct ah_error err = {0};
     struct ah_device *device = NULL;
-    struct ah_device_options options = {.size = sizeof options, .throttle = throttle};
+    struct ah_device_options options = {.throttle = throttle};
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 8 * MIB, 8 * MIB, 8 * MIB};
     CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
     CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
@@ -169,7 +169,7 @@ static void test_lanes__tell_times_while_they_run(void **state)
     enum { OPS = 3000 };
     struct ah_error err = {0};
     struct ah_device *device = NULL;
-    const struct ah_device_options options = {.size = sizeof options, .spans = 100, .queue = 7};
+    const struct ah_device_options options = {.spans = 100, .queue = 7};
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = MIB};
     const struct ah_op op = fill(AH_ARENA_DEVICE, 0, 1000, 1);
     struct ah_span_reader reader = {.lane = AH_LANE_COMPUTE};
@@ -309,15 +309,15 @@ static void test_lanes__refuse_memory_that_is_not_there(void **state)
 {
     struct ah_error err = {0};
     struct ah_device *device = NULL;
-    struct ah_device_options options = {.size = sizeof options, .index = 1};
+    struct ah_device_options options = {.index = 1};
     const struct ah_device_algorithm algorithm = {{0}, {0}};
     uint64_t arena_bytes[AH_ARENA_KINDS] = {0, MIB, 0, UINT64_C(1) << 50};
     (void)state;
     CHECK_FAILS(ah_device_open(&device, ah_device_cpu(), &options, &err), err, AH_E_MISSING, "number 1");
-    options = (struct ah_device_options){.size = sizeof options, .algorithms = &algorithm, .n_algorithms = 1};
+    options = (struct ah_device_options){.algorithms = &algorithm, .n_algorithms = 1};
     CHECK_FAILS(ah_device_open(&device, ah_device_cpu(), &options, &err), err, AH_E_USAGE, "no table");
     assert_null(device);
-    options = (struct ah_device_options){.size = sizeof options};
+    options = (struct ah_device_options){0};
     CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
     CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "1024.0 TiB");
     arena_bytes[AH_ARENA_DEVICE] = UINT64_MAX;

@@ -36,8 +36,7 @@ static int setup(void **state)
     struct fixture *f = calloc(1, sizeof *f);
     f->random = check_seed(4242);
     for (uint32_t i = 0; i < THREADS; i++) {
-        struct ah_device_options options = {
-            .size = sizeof options, .compute_threads = i + 1, .host_threads = 1};
+        struct ah_device_options options = {.compute_threads = i + 1, .host_threads = 1};
         const uint64_t arena_bytes[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = ARENA};
         CHECK_OK(ah_device_open(&f->devices[i], ah_device_cpu(), &options, &err), err);
         CHECK_OK(ah_device_reserve(f->devices[i], arena_bytes, &err), err);

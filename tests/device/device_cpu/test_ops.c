@@ -35,7 +35,7 @@ static int setup(void **state)
 {
     struct ah_error err = {0};
     struct fixture *f = calloc(1, sizeof *f);
-    struct ah_device_options options = {.size = sizeof options, .compute_threads = 2, .host_threads = 2};
+    struct ah_device_options options = {.compute_threads = 2, .host_threads = 2};
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, ARENA, ARENA, ARENA};
     CHECK_OK(ah_device_open(&f->device, ah_device_cpu(), &options, &err), err);
     CHECK_OK(ah_device_reserve(f->device, arena_bytes, &err), err);

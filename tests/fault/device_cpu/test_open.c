@@ -10,7 +10,7 @@
 static int open_and_prepare(void *context, struct ah_error *err)
 {
     struct ah_device *device = NULL;
-    struct ah_device_options options = {.size = sizeof options, .compute_threads = 2, .host_threads = 1};
+    struct ah_device_options options = {.compute_threads = 2, .host_threads = 1};
     struct ah_op op = {.kind = AH_OP_MATMUL, .u.matmul = {.m = 150, .n = 40, .k = 33}};
     (void)context;
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = 1 << 20, [AH_ARENA_PINNED] = 4096};
@@ -52,7 +52,7 @@ static void test_open__nothing_allocates_after_reserve(void **state)
 {
     struct ah_error err = {0};
     struct ah_device *device = NULL;
-    struct ah_device_options options = {.size = sizeof options, .compute_threads = 2};
+    struct ah_device_options options = {.compute_threads = 2};
     struct ah_op ops[2] = {{.kind = AH_OP_MATMUL, .u.matmul = {.m = 150, .n = 40, .k = 33}},
                            {.kind = AH_OP_COPY, .u.copy = {1000}}};
     (void)state;

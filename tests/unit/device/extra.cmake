@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Plugins that are wrong in one way each, for test_plugin.c.
 set(plugin_folder ${CMAKE_CURRENT_BINARY_DIR}/plugins)
-foreach(name IN ITEMS good other_abi other_size no_symbol no_driver)
+foreach(name IN ITEMS good other_abi other_layout no_symbol no_driver)
   string(TOUPPER FAKE_${name} definition)
   add_library(fake_plugin_${name} MODULE ${CMAKE_CURRENT_LIST_DIR}/fake_plugin.c)
   target_include_directories(fake_plugin_${name} PRIVATE ${PROJECT_SOURCE_DIR})

@@ -10,10 +10,10 @@
 #define ABI AH_DEVICE_ABI
 #endif
 
-#if defined(FAKE_OTHER_SIZE)
-#define SIZE (sizeof(struct ah_device_driver) - 8)
+#if defined(FAKE_OTHER_LAYOUT)
+#define LAYOUT (AH_DEVICE_LAYOUT + 1)
 #else
-#define SIZE sizeof(struct ah_device_driver)
+#define LAYOUT AH_DEVICE_LAYOUT
 #endif
 
 #if defined(FAKE_NO_SYMBOL)
@@ -26,7 +26,7 @@ __attribute__((visibility("default"))) const struct ah_device_driver *ENTRY(void
 
 const struct ah_device_driver *ENTRY(void)
 {
-    static const struct ah_device_driver driver = {.size = SIZE, .abi = ABI, .name = "fake"};
+    static const struct ah_device_driver driver = {.abi = ABI, .layout = LAYOUT, .name = "fake"};
 #if defined(FAKE_NO_DRIVER)
     (void)driver;
     return NULL;

@@ -96,8 +96,8 @@ static void *noted_address(struct ah_device *device, enum ah_arena_kind arena)
 }
 
 static const struct ah_device_driver driver = {
-    .size = sizeof driver,
     .abi = AH_DEVICE_ABI,
+    .layout = AH_DEVICE_LAYOUT,
     .name = "noted",
     .open = noted_open,
     .close = noted_close,
@@ -128,7 +128,7 @@ static struct ah_device *open_noted(void)
 {
     struct ah_error err = {0};
     struct ah_device *device = NULL;
-    struct ah_device_options options = {.size = sizeof options};
+    struct ah_device_options options = {0};
     CHECK_OK(ah_device_open(&device, &driver, &options, &err), err);
     CHECK_OK(ah_device_reserve(device, all_arenas, &err), err);
     return device;
@@ -151,16 +151,14 @@ static void test_device__refuses_another_build(void **state)
     struct ah_error err = {0};
     struct ah_device *device = NULL;
     struct ah_device_driver other = driver;
-    struct ah_device_options options = {.size = sizeof options};
+    struct ah_device_options options = {0};
     (void)state;
     other.abi++;
     CHECK_FAILS(ah_device_open(&device, &other, &options, &err), err, AH_E_MISMATCH,
                 "driver 'noted' has device interface");
     other = driver;
-    other.size--;
-    CHECK_FAILS(ah_device_open(&device, &other, &options, &err), err, AH_E_MISMATCH, "has a table of");
-    options.size = 0;
-    CHECK_FAILS(ah_device_open(&device, &driver, &options, &err), err, AH_E_USAGE, "options of 0 bytes");
+    other.layout--;
+    CHECK_FAILS(ah_device_open(&device, &other, &options, &err), err, AH_E_MISMATCH, "has structs of layout");
     assert_null(device);
 }
 
@@ -170,7 +168,7 @@ static void test_device__keeps_to_the_memory_given(void **state)
     struct ah_error err = {0};
     struct ah_device *device = NULL;
     struct ah_op op = copy(AH_ARENA_DEVICE, AH_ARENA_DEVICE);
-    const struct ah_device_options options = {.size = sizeof options, .memory_bytes = ARENA + 1000};
+    const struct ah_device_options options = {.memory_bytes = ARENA + 1000};
     (void)state;
     CHECK_OK(ah_device_open(&device, &driver, &options, &err), err);
     CHECK_FAILS(submit(device, AH_LANE_COMPUTE, op, NULL, &err), err, AH_E_CAPACITY, "arena of 0 bytes");
@@ -244,6 +242,7 @@ static void test_device__knows_what_lanes_do(void **state)
         product.arg[i] = (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 64 * i, 0};
     CHECK_FAILS(submit(device, AH_LANE_H2D, fill, NULL, &err), err, AH_E_USAGE,
                 "'fill' does not run on lane 'h2d'");
+    CHECK_FAILS(submit(device, AH_LANE_D2H, call, NULL, &err), err, AH_E_USAGE, "'call' does not run");
     CHECK_FAILS(submit(device, AH_LANE_COMPUTE, call, NULL, &err), err, AH_E_USAGE, "'call' does not run");
     CHECK_FAILS(submit(device, AH_LANE_HOST, product, NULL, &err), err, AH_E_USAGE, "'matmul' does not run");
     CHECK_FAILS(submit(device, AH_DEVICE_LANES, fill, NULL, &err), err, AH_E_USAGE, "no lane 4");

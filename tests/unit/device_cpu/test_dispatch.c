@@ -19,8 +19,7 @@ static struct ah_device *open_device(struct ah_device_throttle throttle)
 {
     struct ah_error err = {0};
     struct ah_device *device = NULL;
-    struct ah_device_options options = {
-        .size = sizeof options, .compute_threads = 2, .host_threads = 2, .throttle = throttle};
+    struct ah_device_options options = {.compute_threads = 2, .host_threads = 2, .throttle = throttle};
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, ARENA, ARENA, ARENA};
     CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
     CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
@@ -63,7 +62,7 @@ static void test_dispatch__workspace_counts_as_device_memory(void **state)
     for (int round = 0; round < 3; round++) {
         struct ah_error err = {0};
         struct ah_device *device = NULL;
-        struct ah_device_options options = {.size = sizeof options, .compute_threads = 2};
+        struct ah_device_options options = {.compute_threads = 2};
         if (round)
             options.memory_bytes = ARENA + workspace_bytes - (round == 2);
         CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);

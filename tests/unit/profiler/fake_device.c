@@ -54,7 +54,6 @@ int fake_device_open_count(void)
 
 static void describe(struct ah_device_info *info)
 {
-    info->size = sizeof *info;
     info->kind = world->kind;
     strcpy(info->name, "Fake(R) Device 9000");
     info->memory_bytes = UINT64_C(8) << 30;
@@ -330,8 +329,8 @@ static void *fake_address(struct ah_device *base, enum ah_arena_kind arena)
 const struct ah_device_driver *fake_device_driver(struct fake_rates *rates)
 {
     static const struct ah_device_driver driver = {
-        .size = sizeof driver,
         .abi = AH_DEVICE_ABI,
+        .layout = AH_DEVICE_LAYOUT,
         .name = "fake",
         .probe = fake_probe,
         .open = fake_open,

@@ -118,17 +118,21 @@ static void check_set(struct ah_layout *layout, struct lifetimes_set *set,
 /* Anything: stacked ones that do not nest, whole circles, one position, sizes that do not divide. */
 static void draw_random(struct lifetimes_set *set, uint64_t *seed)
 {
-    set->n = check_random(seed) % (check_random(seed) % 8 ? 40 : 200);
-    set->positions = 1 + (uint32_t)(check_random(seed) % (check_random(seed) % 4 ? 20 : 150));
+    uint64_t most = check_random(seed) % 8 ? 40 : 200;
+    uint32_t longest = check_random(seed) % 4 ? 20 : 150;
+    set->n = check_random(seed) % most;
+    set->positions = 1 + (uint32_t)(check_random(seed) % longest);
     uint64_t largest = check_random(seed) % 2 ? 2000 : 1 << 20;
     for (size_t i = 0; i < set->n; i++) {
         struct ah_layout_tensor *tensor = &set->tensors[i];
-        *tensor = (struct ah_layout_tensor){.bytes = 1 + check_random(seed) % largest,
-                                            .from = (uint32_t)(check_random(seed) % set->positions),
-                                            .layout_class = (uint8_t)(check_random(seed) % AH_CLASSES),
-                                            .stacked = check_random(seed) % 4 == 0,
-                                            .persistent = check_random(seed) % 10 == 0};
-        uint32_t length = (uint32_t)(check_random(seed) % (check_random(seed) % 3 ? 4 : set->positions));
+        memset(tensor, 0, sizeof *tensor);
+        tensor->bytes = 1 + check_random(seed) % largest;
+        tensor->from = (uint32_t)(check_random(seed) % set->positions);
+        tensor->layout_class = (uint8_t)(check_random(seed) % AH_CLASSES);
+        tensor->stacked = check_random(seed) % 4 == 0;
+        tensor->persistent = check_random(seed) % 10 == 0;
+        uint32_t lengths = check_random(seed) % 3 ? 4 : set->positions;
+        uint32_t length = (uint32_t)(check_random(seed) % lengths);
         tensor->to = (uint32_t)((tensor->from + length) % set->positions);
         if (tensor->persistent) {
             tensor->from = 0;
@@ -201,18 +205,18 @@ static void test_layout__a_nested_stack_has_no_holes(void **state)
 
 static void draw_plan(struct lifetimes *it, uint64_t *seed)
 {
-    *it =
-        (struct lifetimes){.blocks = 2 + (uint32_t)(check_random(seed) % 30),
-                           .micro_batches = 1 + (uint32_t)(check_random(seed) % 3),
-                           .block_major = check_random(seed) % 2,
-                           .gradients = (enum lifetimes_gradients)(check_random(seed) % LIFETIMES_GRADIENTS),
-                           .sent_for = (uint32_t)(check_random(seed) % 12),
-                           .ahead = (uint32_t)(check_random(seed) % 4),
-                           .activation = (1 + check_random(seed) % 400) << 16,
-                           .gradient = (1 + check_random(seed) % 100) << 16,
-                           .weight = (1 + check_random(seed) % 100) << 16,
-                           .residual = (1 + check_random(seed) % 20) << 16,
-                           .work = (1 + check_random(seed) % 80) << 16};
+    memset(it, 0, sizeof *it);
+    it->blocks = 2 + (uint32_t)(check_random(seed) % 30);
+    it->micro_batches = 1 + (uint32_t)(check_random(seed) % 3);
+    it->block_major = check_random(seed) % 2;
+    it->gradients = (enum lifetimes_gradients)(check_random(seed) % LIFETIMES_GRADIENTS);
+    it->sent_for = (uint32_t)(check_random(seed) % 12);
+    it->ahead = (uint32_t)(check_random(seed) % 4);
+    it->activation = (1 + check_random(seed) % 400) << 16;
+    it->gradient = (1 + check_random(seed) % 100) << 16;
+    it->weight = (1 + check_random(seed) % 100) << 16;
+    it->residual = (1 + check_random(seed) % 20) << 16;
+    it->work = (1 + check_random(seed) % 80) << 16;
     it->fetched = (uint32_t)(check_random(seed) % (it->blocks + 1));
     it->recomputed = (uint32_t)(check_random(seed) % (it->blocks + 1));
 }

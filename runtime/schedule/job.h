@@ -31,6 +31,9 @@
 
 enum { AH_ACTIVATIONS_WAYS = AH_ACTIVATIONS_RECOMPUTE + 1 };
 
+/* Of job.constant_bytes: the optimizer's scalars, scale and sum of the loss. */
+enum { AH_JOB_SCALARS_BYTES = 256 };
+
 /* Sizes of the flat vectors count padding as docs/layout.md defines it; `parameters` does not. */
 struct ah_job_group {
     const char *name; /* "layer", "layer_windowed"; ".frozen", ".partial" or ".forward" follow where they tell
@@ -68,9 +71,10 @@ struct ah_job {
     uint64_t tokens;       /* of a micro-batch */
     uint64_t chunk_tokens; /* of the head */
     uint64_t
-        residual_bytes;    /* tokens x width in the training's dtype: the residual stream, and its gradient */
-    uint64_t input_bytes;  /* tokens, targets, mask, positions of a micro-batch on the device */
-    uint64_t weight_bytes; /* of an element of a weight: 2 or 4 */
+        residual_bytes;   /* tokens x width in the training's dtype: the residual stream, and its gradient */
+    uint64_t input_bytes; /* tokens, targets, mask, positions of a micro-batch on the device */
+    uint64_t constant_bytes; /* on the device all the time: rope's table, sums of squares by block, scalars */
+    uint64_t weight_bytes;   /* of an element of a weight: 2 or 4 */
     uint64_t gradient_bytes; /* of an element of a gradient that is sent or kept, one micro-batch: 2 or 4 */
     uint64_t state_bytes;    /* of an element on the side of the optimizer: master (bf16 only) + m + v */
 };

@@ -17,6 +17,7 @@
 #ifndef AH_RUNTIME_SCHEDULE_PROGRAM_H
 #define AH_RUNTIME_SCHEDULE_PROGRAM_H
 
+#include "runtime/device/op.h"
 #include "runtime/schedule/job.h"
 
 enum ah_pass { AH_PASS_FORWARD, AH_PASS_BACKWARD };
@@ -57,5 +58,69 @@ enum { AH_PROGRAM_TENSORS_MAX = 48 };
 /* The tensors that some config of a block saves, in the order they are made. Returns how many. */
 size_t ah_program_saved(const struct ah_job *job, const struct ah_job_group *group,
                         struct ah_program_tensor ret_tensors[AH_PROGRAM_TENSORS_MAX]);
+
+/* ---- the program itself, for whoever executes or checks it ---- */
+
+/* Where an operand's memory comes from. */
+enum ah_program_home {
+    AH_HOME_NONE,
+    AH_HOME_SCRATCH,           /* the op's working memory: offsets are decided here */
+    AH_HOME_SAVED,             /* what the block saves: the same */
+    AH_HOME_INPUT,             /* residual stream that enters the block */
+    AH_HOME_OUTPUT,            /* ... that leaves it */
+    AH_HOME_RESIDUAL_GRADIENT, /* read and updated in place; made by the head */
+    AH_HOME_WEIGHTS,           /* of the block: offsets in its flat vector */
+    AH_HOME_GRADIENTS,         /* of the block: offsets in its trained vector */
+    AH_HOME_TABLE,             /* of a tied head: the embedding's weights and gradients */
+    AH_HOME_TABLE_GRADIENTS,
+    AH_HOME_DATA, /* of the micro-batch or the job, by name: "tokens", "rope_table" */
+    AH_HOMES
+};
+
+struct ah_program_place {
+    const char *name;
+    enum ah_program_home home; /* none: not in this program */
+    uint64_t bytes;
+    uint64_t offset_bytes; /* inside its home; 0 for data, input, output, residual gradient */
+};
+
+enum { AH_PROGRAM_NO_PLACE = UINT8_MAX, AH_PROGRAM_PLACES_MAX = 112 };
+
+/* A primitive op with everything but addresses. An operand that exists has the device arena, and its offset is
+ * inside its place. `positions` and `docs` are given; with data without documents the executor takes them out and
+ * sets `seq`. */
+struct ah_program_op {
+    const char *name;
+    struct ah_op op;
+    uint8_t place[AH_OP_ARGS];        /* AH_PROGRAM_NO_PLACE: absent */
+    uint64_t chunk_bytes[AH_OP_ARGS]; /* how much further the operand lies each time */
+    uint64_t times;    /* ops with more than one follow each other: the loop over chunks does them in turn */
+    bool first_writes; /* the first of several times c is written, not added to */
+    bool in_loop;      /* of the loop over chunks, or of the rest of tokens after it */
+    bool backward;     /* a backward primitive */
+    bool recomputed;   /* a forward step, again */
+};
+
+struct ah_program {
+    struct ah_program_op ops[AH_PROGRAM_STEPS_MAX];
+    size_t n_ops;
+    struct ah_program_place places[AH_PROGRAM_PLACES_MAX];
+    size_t n_places;
+    uint64_t scratch_bytes; /* highest end of a scratch place */
+    uint64_t saved_bytes;
+};
+
+/* The program of a pass. AH_E_DOCUMENT: sizes beyond any memory (a job that ah_job_init() accepted has none). */
+int ah_program_build(const struct ah_job *job, const struct ah_job_group *group, enum ah_pass pass,
+                     enum ah_activations activations, struct ah_program *ret_program, struct ah_error *err);
+
+/* What every pass under every config saves and needs. */
+struct ah_program_sizes {
+    uint64_t saved_bytes[AH_ACTIVATIONS_WAYS];
+    uint64_t forward_work_bytes[AH_ACTIVATIONS_WAYS];
+    uint64_t backward_work_bytes[AH_ACTIVATIONS_WAYS];
+};
+int ah_program_measure(const struct ah_job *job, const struct ah_job_group *group,
+                       struct ah_program_sizes *ret_sizes, struct ah_error *err);
 
 #endif

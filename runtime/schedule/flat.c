@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Offsets in flat vectors: a running sum, rounded up (docs/layout.md).
+ */
+#include "runtime/schedule/flat.h"
+
+#include <string.h>
+
+static uint64_t round_up(uint64_t elements)
+{
+    return (elements + AH_FLAT_ALIGN - 1) / AH_FLAT_ALIGN * AH_FLAT_ALIGN;
+}
+
+struct ah_flat ah_flat_of(const struct ah_model *model, enum ah_block_kind kind, uint32_t trained)
+{
+    struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
+    struct ah_flat flat = {.n = ah_model_tensors(model, kind, tensors)};
+    for (size_t i = 0; i < flat.n; i++) {
+        struct ah_flat_tensor *tensor = &flat.tensors[i];
+        *tensor = (struct ah_flat_tensor){.tensor = tensors[i],
+                                          .elements = tensors[i].rows * tensors[i].cols,
+                                          .first = flat.elements,
+                                          .trained = trained >> i & 1};
+        flat.elements += round_up(tensor->elements);
+        flat.parameters += tensor->elements;
+        if (!tensor->trained)
+            continue;
+        tensor->trained_first = flat.trained_elements;
+        flat.trained_elements += round_up(tensor->elements);
+        flat.trained_parameters += tensor->elements;
+    }
+    return flat;
+}
+
+size_t ah_flat_find(const struct ah_flat *flat, const char *name)
+{
+    size_t i = 0;
+    while (i < flat->n && strcmp(flat->tensors[i].tensor.name, name) != 0)
+        i++;
+    return i;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Flat: where each tensor of a block lies in its flat vectors (docs/layout.md).
+ *
+ * A block has two vectors: of all its parameters (weights), and of those that are trained (gradients, optimizer
+ * states; tiles are cut from it). Both hold their tensors in the order of ah_model_tensors(), each from a multiple
+ * of AH_FLAT_ALIGN elements on, and end at such a multiple. What lies between tensors is padding: zero, always.
+ *
+ *     struct ah_flat flat = ah_flat_of(model, AH_BLOCK_LAYER, trained);
+ *     weights + flat.tensors[i].first, gradients + flat.tensors[i].trained_first
+ */
+#ifndef AH_RUNTIME_SCHEDULE_FLAT_H
+#define AH_RUNTIME_SCHEDULE_FLAT_H
+
+#include "schemas/model.h"
+
+enum { AH_FLAT_ALIGN = 128 };
+
+struct ah_flat_tensor {
+    struct ah_model_tensor tensor;
+    uint64_t elements; /* rows x cols */
+    uint64_t first;    /* element of the vector of all parameters */
+    bool trained;
+    uint64_t trained_first; /* element of the vector of trained ones; 0 where it is not */
+};
+
+struct ah_flat {
+    size_t n;
+    struct ah_flat_tensor tensors[AH_MODEL_TENSORS_MAX];
+    uint64_t elements; /* of each vector, with padding */
+    uint64_t trained_elements;
+    uint64_t parameters; /* without */
+    uint64_t trained_parameters;
+};
+
+/* The vectors of a block of this kind; bit i of `trained`: tensor i is trained, bits without a tensor do not count. */
+struct ah_flat ah_flat_of(const struct ah_model *model, enum ah_block_kind kind, uint32_t trained);
+
+/* The index of the tensor with that name; flat->n where there is none. */
+size_t ah_flat_find(const struct ah_flat *flat, const char *name);
+
+#endif

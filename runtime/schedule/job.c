@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A job from a model and how it is trained: blocks into groups, groups into sizes.
+ *
+ * Blocks of equal key are one group; keys are found by hashing, so that ten thousand different blocks are no more work
+ * each than a few.
+ */
+#include "runtime/schedule/job.h"
+
+#include "runtime/schedule/flat.h"
+#include "runtime/schedule/program.h"
+#include "runtime/schedule/trainable.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define BYTES_LIMIT  9007199254740992.0 /* 2^53: what documents can say */
+#define LOGITS_BYTES (UINT64_C(256) << 20)
+
+enum { CHUNK_TOKENS_MIN = 64 };
+
+static int check_training(const struct ah_model *model, const struct ah_plan_training *training,
+                          struct ah_error *err)
+{
+    const unsigned long long batch = training->batch, parts = training->micro_batches, seq = training->seq;
+    if (!batch)
+        return ah_error_set(err, AH_E_USAGE, "batch is 0; a step needs at least one sequence");
+    if (!parts || batch % parts)
+        return ah_error_set(err, AH_E_USAGE,
+                            "micro_batches '%llu' does not divide batch '%llu'; take one of its divisors",
+                            parts, batch);
+    if (!seq)
+        return ah_error_set(err, AH_E_USAGE, "seq is 0; a sequence has at least one token");
+    if (model->position == AH_POSITION_LEARNED && seq > model->max_positions)
+        return ah_error_set(
+            err, AH_E_USAGE,
+            "seq '%llu' is longer than the %llu positions that model '%s' has learned; take a "
+            "shorter one",
+            seq, (unsigned long long)model->max_positions, model->name ? model->name : "");
+    uint64_t tokens;
+    if (__builtin_mul_overflow(batch / parts, seq, &tokens) || tokens > UINT32_MAX)
+        return ah_error_set(
+            err, AH_E_DOCUMENT,
+            "a micro-batch of %llu sequences of %llu tokens has 2^32 tokens or more; take more "
+            "micro_batches",
+            batch / parts, seq);
+    return AH_OK;
+}
+
+/* Sizes of single tensors stay far below what 64 bits hold. */
+static int check_sizes(const struct ah_job *job, struct ah_error *err)
+{
+    const struct ah_model *model = job->model;
+    double query = (double)model->heads * (double)model->head_dim;
+    double widest = (double)model->width + 3 * query + (double)model->mlp_width;
+    uint64_t parameters;
+    int rc = ah_model_count(model, &parameters, err);
+    if (!rc && (widest * (double)job->tokens * 64 >= BYTES_LIMIT * 512 ||
+                (double)parameters * 16 >= BYTES_LIMIT * 512))
+        rc = ah_error_set(err, AH_E_DOCUMENT,
+                          "model '%s' with micro-batches of %llu tokens is beyond 2^53 bytes",
+                          model->name ? model->name : "", (unsigned long long)job->tokens);
+    return rc;
+}
+
+/* The largest power of two of tokens whose logits are at most LOGITS_BYTES. Of the model only: the sums over chunks
+ * depend on it. */
+static uint64_t chunk_tokens(const struct ah_model *model)
+{
+    uint64_t chunk = CHUNK_TOKENS_MIN;
+    while (chunk * 2 * model->vocabulary * sizeof(float) <= LOGITS_BYTES)
+        chunk *= 2;
+    return chunk;
+}
+
+/* ---- groups ---- */
+
+struct key {
+    enum ah_block_kind kind;
+    bool windowed, backward, input_gradient;
+    uint32_t trained;
+};
+
+static uint64_t key_number(const struct key *key)
+{
+    return (uint64_t)key->trained << 5 | (uint64_t)key->kind << 3 | (uint64_t)key->windowed << 2 |
+           (uint64_t)key->backward << 1 | (uint64_t)key->input_gradient;
+}
+
+static struct key key_of_group(const struct ah_job_group *group)
+{
+    return (struct key){group->kind, group->windowed, group->backward, group->input_gradient, group->trained};
+}
+
+/* Open addressing over group numbers + 1; 0 is free. */
+struct group_index {
+    uint32_t *slots;
+    uint64_t mask;
+};
+
+static uint32_t *find_slot(const struct group_index *index, const struct ah_job *job, const struct key *key)
+{
+    uint64_t number = key_number(key);
+    uint64_t at = (number * UINT64_C(0x9e3779b97f4a7c15) >> 32) & index->mask;
+    while (index->slots[at]) {
+        struct key other = key_of_group(&job->groups[index->slots[at] - 1]);
+        if (key_number(&other) == number)
+            break;
+        at = (at + 1) & index->mask;
+    }
+    return &index->slots[at];
+}
+
+static void make_groups(struct ah_job *job, const bool *windowed, const uint32_t *trained,
+                        const struct group_index *index)
+{
+    for (size_t block = 0; block < job->n_blocks; block++) {
+        struct key key = {ah_model_block_kind(job->model, block), windowed[block], block >= job->lowest,
+                          block > job->lowest, trained[block]};
+        uint32_t *slot = find_slot(index, job, &key);
+        if (!*slot) {
+            job->groups[job->n_groups] = (struct ah_job_group){.kind = key.kind,
+                                                               .windowed = key.windowed,
+                                                               .backward = key.backward,
+                                                               .input_gradient = key.input_gradient,
+                                                               .trained = key.trained,
+                                                               .first = block};
+            *slot = (uint32_t)++job->n_groups;
+        }
+        job->group_of[block] = *slot - 1;
+        job->groups[*slot - 1].blocks++;
+    }
+}
+
+/* What is said of a group beside its kind. */
+static const char *group_state(const struct ah_job_group *group)
+{
+    if (!group->backward)
+        return ".forward";
+    if (!group->trained_parameters)
+        return ".frozen";
+    return group->trained_parameters < group->parameters ? ".partial" : "";
+}
+
+/* Of several partial groups of a kind, later ones are counted. */
+static int name_groups(struct ah_job *job, struct ah_arena *arena, struct ah_error *err)
+{
+    static const char *const kinds[] = {"embedding", "layer", "head"};
+    size_t counts[2][2] = {{0}}; /* partial layers: windowed, with an input gradient */
+    for (size_t i = 0; i < job->n_groups; i++) {
+        struct ah_job_group *group = &job->groups[i];
+        const char *state = group_state(group);
+        bool lowest = group->kind == AH_BLOCK_LAYER && group->backward && !group->input_gradient;
+        char name[64], number[24] = "";
+        bool counted = group->kind == AH_BLOCK_LAYER && !strcmp(state, ".partial");
+        if (counted && counts[group->windowed][lowest]++)
+            snprintf(number, sizeof number, "%zu", counts[group->windowed][lowest]);
+        snprintf(name, sizeof name, "%s%s%s%s%s", kinds[group->kind], group->windowed ? "_windowed" : "",
+                 state, number, lowest ? ".lowest" : "");
+        group->name = ah_arena_strdup(arena, name);
+        if (!group->name)
+            return ah_error_memory(err);
+    }
+    return AH_OK;
+}
+
+static void size_vectors(const struct ah_job *job, struct ah_job_group *group)
+{
+    struct ah_flat flat = ah_flat_of(job->model, group->kind, group->trained);
+    group->parameters = flat.parameters;
+    group->trained_parameters = flat.trained_parameters;
+    group->flat_elements = flat.elements;
+    group->trained_elements = flat.trained_elements;
+}
+
+/* Everything of all blocks of the group at once, in bytes. */
+static double group_bytes(const struct ah_job *job, const struct ah_job_group *group)
+{
+    double each = (double)group->flat_elements * (double)(job->weight_bytes + 4) +
+                  (double)group->trained_elements * (double)(job->gradient_bytes + job->state_bytes + 4) +
+                  (double)group->input_bytes + (double)group->gathered_bytes;
+    for (int way = 0; way < AH_ACTIVATIONS_WAYS; way++)
+        each += (double)group->saved_bytes[way] + (double)group->forward_work_bytes[way] +
+                (double)group->backward_work_bytes[way];
+    return each * (double)group->blocks * (double)job->training.micro_batches;
+}
+
+static int size_group(const struct ah_job *job, struct ah_job_group *group, struct ah_error *err)
+{
+    struct ah_program_sizes sizes;
+    int rc = ah_program_measure(job, group, &sizes, err);
+    if (rc)
+        return rc;
+    memcpy(group->saved_bytes, sizes.saved_bytes, sizeof sizes.saved_bytes);
+    memcpy(group->forward_work_bytes, sizes.forward_work_bytes, sizeof sizes.forward_work_bytes);
+    memcpy(group->backward_work_bytes, sizes.backward_work_bytes, sizeof sizes.backward_work_bytes);
+    if (group->kind != AH_BLOCK_EMBEDDING) {
+        group->input_bytes = job->residual_bytes;
+        return AH_OK;
+    }
+    bool learned = job->model->position == AH_POSITION_LEARNED;
+    uint64_t rows = job->tokens + (learned ? job->training.seq : 0);
+    group->gathered_bytes = rows * job->model->width * job->weight_bytes;
+    return AH_OK;
+}
+
+static int size_groups(struct ah_job *job, struct ah_arena *arena, struct ah_error *err)
+{
+    double total = 0;
+    for (size_t i = 0; i < job->n_groups; i++)
+        size_vectors(job, &job->groups[i]);
+    int rc = name_groups(job, arena, err);
+    for (size_t i = 0; i < job->n_groups && !rc; i++) {
+        rc = size_group(job, &job->groups[i], err);
+        total += group_bytes(job, &job->groups[i]);
+    }
+    if (!rc && total >= BYTES_LIMIT)
+        rc = ah_error_set(
+            err, AH_E_DOCUMENT,
+            "model '%s' with batch '%llu' and seq '%llu' needs 2^53 bytes or more; take smaller ones",
+            job->model->name ? job->model->name : "", (unsigned long long)job->training.batch,
+            (unsigned long long)job->training.seq);
+    return rc;
+}
+
+/* ---- the job ---- */
+
+static void size_job(struct ah_job *job)
+{
+    const struct ah_model *model = job->model;
+    const struct ah_plan_training *training = &job->training;
+    bool rope = model->position == AH_POSITION_ROPE;
+    enum {
+        ROW_BYTES = 5 * sizeof(uint32_t) + 1
+    }; /* token, target, position, document, row of a table; mask */
+    job->tokens = training->batch / training->micro_batches * training->seq;
+    job->chunk_tokens = chunk_tokens(model);
+    job->weight_bytes = job->gradient_bytes = ah_dtype_bytes(training->dtype);
+    job->state_bytes =
+        2 * ah_dtype_bytes(training->state_dtype) + (training->dtype == AH_BF16 ? sizeof(float) : 0);
+    job->residual_bytes = job->tokens * model->width * job->weight_bytes;
+    job->input_bytes = job->tokens * ROW_BYTES;
+    job->constant_bytes = (rope ? training->seq * model->head_dim * sizeof(float) : 0) +
+                          (uint64_t)job->n_blocks * sizeof(double) + AH_JOB_SCALARS_BYTES;
+}
+
+static size_t lowest_trained(const struct ah_job *job, const uint32_t *trained)
+{
+    size_t block = 0;
+    while (block + 1 < job->n_blocks && !trained[block])
+        block++;
+    return block;
+}
+
+/* Which layers have the window, in one pass over the list. */
+static void mark_windows(const struct ah_job *job, bool *windowed)
+{
+    const struct ah_model *model = job->model;
+    for (size_t block = 1; block + 1 < job->n_blocks; block++)
+        windowed[block] = model->window && !model->n_window_layers;
+    for (size_t i = 0; model->window && i < model->n_window_layers; i++)
+        if (model->window_layers[i] < model->layers)
+            windowed[model->window_layers[i] + 1] = true;
+}
+
+static int init_groups(struct ah_job *job, struct ah_arena *arena, struct ah_error *err)
+{
+    size_t n = job->n_blocks, slots = 1;
+    while (slots < 2 * n)
+        slots *= 2;
+    struct ah_arena memory = {0};
+    uint32_t *trained = ah_arena_array(&memory, n, sizeof *trained);
+    bool *windowed = ah_arena_array(&memory, n, sizeof *windowed);
+    struct group_index index = {ah_arena_array(&memory, slots, sizeof *index.slots), slots - 1};
+    struct ah_job_group *groups = ah_arena_array(&memory, n, sizeof *groups);
+    int rc = AH_E_MEMORY;
+    job->group_of = ah_arena_array(arena, n, sizeof *job->group_of);
+    if (!trained || !windowed || !index.slots || !groups || !job->group_of) {
+        ah_error_memory(err);
+        goto done;
+    }
+    rc = ah_trainable_match(job->model, job->training.trainable, job->training.n_trainable, trained, err);
+    if (rc)
+        goto done;
+    job->lowest = lowest_trained(job, trained);
+    mark_windows(job, windowed);
+    job->groups = groups;
+    make_groups(job, windowed, trained, &index);
+    job->groups = ah_arena_array(arena, job->n_groups, sizeof *groups);
+    rc = job->groups ? AH_OK : ah_error_memory(err);
+    if (!rc)
+        memcpy(job->groups, groups, job->n_groups * sizeof *groups);
+done:
+    ah_arena_release(&memory);
+    return rc;
+}
+
+int ah_job_init(struct ah_job *ret_job, const struct ah_model *model, const struct ah_plan_training *training,
+                struct ah_arena *arena, struct ah_error *err)
+{
+    struct ah_job job = {.model = model, .training = *training, .n_blocks = ah_model_blocks(model)};
+    int rc = check_training(model, training, err);
+    if (rc)
+        return rc;
+    size_job(&job);
+    rc = check_sizes(&job, err);
+    if (!rc)
+        rc = init_groups(&job, arena, err);
+    if (!rc)
+        rc = size_groups(&job, arena, err);
+    if (!rc)
+        *ret_job = job;
+    return rc;
+}
+
+size_t ah_job_tensor_name(const struct ah_job *job, size_t block, const char *tensor, char *ret_name,
+                          size_t max)
+{
+    return ah_trainable_name(job->model, block, tensor, ret_name, max);
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of what blocks compute (program_table.c), and what becomes of it for one block.
+ *
+ *     program_table.c    steps and tensors of every family, as rows
+ *     program_nodes.c    rows that a block has -> nodes: ops with sizes, of its forward and backward line; backward
+ *                        without what nothing needs
+ *     program_ops.c      the sizes of an op, from the shapes of its operands
+ *     program_memory.c   what is saved under each config; places of scratch
+ *     program.c          nodes -> the program of a pass
+ *
+ * A ROW names an op, its operands, and the features that it needs. An operand is a tensor (or columns of it), a
+ * parameter's weight or gradient, or the op's scratch. A row is left out of a block where an operand that it must have
+ * does not exist there: a parameter that the model does not have, the gradient of one that is frozen. That is how
+ * biases, q/k norms, gates and frozen tensors come and go without rows of their own.
+ */
+#ifndef AH_RUNTIME_SCHEDULE_PROGRAM_INTERNAL_H
+#define AH_RUNTIME_SCHEDULE_PROGRAM_INTERNAL_H
+
+#include "runtime/schedule/flat.h"
+#include "runtime/schedule/program.h"
+
+/* What tells models, dtypes and sizes apart where the existence of parameters does not. */
+enum feature {
+    GATED = 1,
+    ROPE = 2,
+    QK_NORM = 4,
+    TIED = 8,
+    BF16 = 16,
+    SUMMED = 32 /* bf16 and several chunks: the gradient of the head's table is summed up in fp32 */
+};
+
+/* The sizes shapes are made of. */
+enum size_name {
+    ONE,
+    TOKENS, /* of a micro-batch */
+    CHUNK,  /* tokens of a chunk of the head */
+    SEQ,
+    WIDTH,
+    QKV_WIDTH,
+    QK_WIDTH,
+    Q_WIDTH,
+    KV_WIDTH,
+    HEADS,
+    KV_HEADS,
+    HEAD_DIM,
+    MLP_WIDTH,
+    VOCABULARY,
+    NORM_STATS, /* 2 of a layer norm (mean, 1/deviation), else 1 */
+    SIZES
+};
+
+enum element {
+    ACT,     /* the training's dtype */
+    F32,     /* fp32 */
+    PARTIAL, /* fp32 where two products are added up in it (gated), else as ACT */
+    U32,
+    U8,
+    F64
+};
+
+enum tensor {
+    T_NONE,
+    T_TOKENS,
+    T_TARGETS,
+    T_MASK,
+    T_POSITIONS,
+    T_DOCS,
+    T_ROPE_TABLE,
+    T_LOSS_SCALE,
+    T_LOSS_SUM,
+    T_INPUT,
+    T_OUTPUT,
+    T_GRADIENT, /* of the residual stream */
+    T_NORM1,
+    T_STATS1,
+    T_QKV,
+    T_QK,
+    T_STATS_Q,
+    T_STATS_K,
+    T_ATTENDED,
+    T_LSE,
+    T_MIDDLE,
+    T_NORM2,
+    T_STATS2,
+    T_GATE,
+    T_UP,
+    T_PRODUCT,
+    T_D_PRODUCT,
+    T_D_UP,
+    T_D_NORM2,
+    T_D_MLP,
+    T_D_ATTENDED,
+    T_D_QKV,
+    T_D_QK,
+    T_D_NORM1,
+    T_D_ATTENTION,
+    T_HEAD_NORM,
+    T_HEAD_STATS,
+    T_LOGITS,
+    T_D_LOGITS,
+    T_LOSS,
+    T_TABLE_SUM,
+    TENSORS
+};
+
+struct tensor_rule {
+    const char *name;
+    enum ah_program_home home; /* SCRATCH: scratch or saved */
+    enum element element;
+    enum size_name rows, cols;
+    uint32_t only_with; /* (optional) without this feature, `else_in` is meant, at the same columns */
+    enum tensor else_in;
+};
+
+/* Columns of a tensor. */
+enum part { WHOLE, PART_Q, PART_K, PART_QK, PART_V, PARTS };
+
+enum operand_kind { NOTHING, TENSOR, WEIGHT, WEIGHT_GRADIENT, OP_SCRATCH };
+
+struct operand_rule {
+    enum operand_kind kind;
+    enum tensor tensor;
+    enum part part;
+    bool optional; /* the op does without; an output then is left out where nothing needs it */
+    const char *parameter;
+};
+
+struct step_rule {
+    const char *name;
+    enum ah_op_kind op;
+    uint32_t form;   /* of a matmul */
+    uint32_t when;   /* features, all of them */
+    uint32_t unless; /* features, none of them */
+    bool cheap;      /* selective does it again */
+    bool adds;       /* matmul: onto what c holds already */
+    bool chunked;    /* done for each chunk of tokens */
+    bool backward;
+    struct operand_rule arg[AH_OP_ARGS];
+};
+
+/* Tables end with a row without name. */
+extern const struct tensor_rule ah_program_tensor_rules[TENSORS];
+const struct step_rule *ah_program_forward_rules(enum ah_block_kind kind);
+const struct step_rule *ah_program_backward_rules(enum ah_block_kind kind);
+
+/* What rows are evaluated against. */
+struct ah_program_context {
+    const struct ah_job *job;
+    const struct ah_job_group *group;
+    uint32_t features;
+    uint64_t of[SIZES];
+    uint64_t chunks; /* of the head, whole ones */
+    uint64_t rest;   /* tokens after them */
+    struct ah_flat flat;
+    struct ah_flat table; /* of the embedding, for a tied head */
+};
+
+struct shape {
+    uint64_t rows, cols;
+};
+
+/* A row as it is in one block. */
+struct node {
+    const struct step_rule *rule;
+    struct ah_program_op step;
+    struct shape shape[AH_OP_ARGS];
+    enum ah_role role[AH_OP_ARGS];
+    uint64_t scratch_bytes;
+};
+
+enum { NODES_MAX = 48 };
+
+struct line {
+    struct node nodes[NODES_MAX];
+    size_t n;
+};
+
+/* The lines of a block, and what it saves. */
+struct ah_program_block {
+    struct ah_program_context context;
+    struct line forward;
+    struct line backward;
+    bool saved[AH_ACTIVATIONS_WAYS][TENSORS];
+};
+
+/* Indices of places: tensors, then weights and gradients of the block's parameters, those of the embedding's table
+ * in a tied head, then scratch of ops in their order. */
+enum {
+    PLACE_WEIGHTS = TENSORS,
+    PLACE_GRADIENTS = PLACE_WEIGHTS + AH_MODEL_TENSORS_MAX,
+    PLACE_TABLE = PLACE_GRADIENTS + AH_MODEL_TENSORS_MAX,
+    PLACE_TABLE_GRADIENT,
+    PLACE_SCRATCH
+};
+
+/* Sizes and features of a group. */
+void ah_program_context_init(struct ah_program_context *ret_context, const struct ah_job *job,
+                             const struct ah_job_group *group);
+
+/* Bytes of a tensor of the table. */
+uint64_t ah_program_tensor_bytes(const struct ah_program_context *context, enum tensor tensor);
+
+/* The line of these rules, without what nothing needs. AH_E_DOCUMENT: sizes beyond any memory. */
+int ah_program_line_init(struct line *ret_line, const struct ah_program_context *context,
+                         const struct step_rule *rules, struct ah_error *err);
+
+/* The sizes in node->step.op.u, and which operands go without another one, from the shapes. */
+void ah_program_ops_size(const struct ah_program_context *context, struct node *node);
+
+/* Lines and saved sets. */
+int ah_program_block_init(struct ah_program_block *ret_block, const struct ah_job *job,
+                          const struct ah_job_group *group, struct ah_error *err);
+
+/* The program of one pass of it. */
+void ah_program_block_pass(const struct ah_program_block *block, enum ah_pass pass,
+                           enum ah_activations activations, struct ah_program *ret_program);
+
+/* Offsets of the scratch places (home scratch, bytes > 0), and the peak. */
+void ah_program_memory_place(struct ah_program *program);
+
+/* What each config saves. */
+void ah_program_memory_choose(struct ah_program_block *block);
+
+/* Offsets of what is saved, by tensor. Returns the bytes. */
+uint64_t ah_program_memory_saved(const struct ah_program_block *block, enum ah_activations activations,
+                                 uint64_t *ret_offsets);
+
+#endif

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory inside an op: what a block saves, and where scratch lies.
+ *
+ * SAVED. keep saves every tensor that forward writes and backward reads. selective saves of these what it does not
+ * drop; it drops what cheap steps alone have made, from what is saved anyhow, so that it never saves more than keep.
+ *
+ * SCRATCH. A tensor lives from the step that first touches it to the last that does; where the steps of a loop touch a
+ * tensor that outlives a chunk, it lives through the loop. Each gets the lowest offset at which it meets no tensor
+ * that lives with it. First fit depends on the order: by birth and by size are both tried, the lower peak is taken.
+ */
+#include "runtime/schedule/program_internal.h"
+
+#include "runtime/schedule/layout.h"
+
+#include <string.h>
+
+static uint64_t align(uint64_t bytes)
+{
+    return (bytes + AH_LAYOUT_ALIGN - 1) / AH_LAYOUT_ALIGN * AH_LAYOUT_ALIGN;
+}
+
+/* ---- saved ---- */
+
+static bool reads(const struct node *node, size_t place)
+{
+    for (size_t i = 0; i < AH_OP_ARGS; i++)
+        if (node->step.place[i] == place && (node->role[i] == AH_ROLE_IN || node->role[i] == AH_ROLE_INOUT))
+            return true;
+    return false;
+}
+
+static bool writes(const struct node *node, size_t place)
+{
+    for (size_t i = 0; i < AH_OP_ARGS; i++)
+        if (node->step.place[i] == place && (node->role[i] == AH_ROLE_OUT || node->role[i] == AH_ROLE_INOUT))
+            return true;
+    return false;
+}
+
+static bool is_intermediate(size_t place)
+{
+    return place < TENSORS && ah_program_tensor_rules[place].home == AH_HOME_SCRATCH;
+}
+
+static void find_kept(struct ah_program_block *block, bool *kept)
+{
+    for (size_t tensor = 0; tensor < TENSORS; tensor++) {
+        bool made = false, used = false;
+        for (size_t i = 0; i < block->forward.n; i++)
+            made |= writes(&block->forward.nodes[i], tensor);
+        for (size_t i = 0; i < block->backward.n; i++)
+            used |= reads(&block->backward.nodes[i], tensor);
+        kept[tensor] = made && used && is_intermediate(tensor);
+    }
+}
+
+/* Can backward do this step again from what is kept? Beside its first output, it may read only tensors that are. */
+static bool is_repeatable(const struct node *node, const bool *kept)
+{
+    if (!node->rule->cheap)
+        return false;
+    for (size_t i = 0; i < AH_OP_ARGS; i++) {
+        size_t place = node->step.place[i];
+        if (node->role[i] == AH_ROLE_IN && is_intermediate(place) && !kept[place])
+            return false;
+    }
+    return true;
+}
+
+/* What a step leaves beside its result (statistics of a norm) is small, and dropped only with that. */
+static bool is_droppable(const struct ah_program_block *block, size_t tensor, const bool *kept)
+{
+    bool droppable = kept[tensor];
+    for (size_t i = 0; i < block->forward.n && droppable; i++) {
+        const struct node *node = &block->forward.nodes[i];
+        size_t result = node->step.place[0];
+        if (writes(node, tensor))
+            droppable = is_repeatable(node, kept) && (result == tensor || is_droppable(block, result, kept));
+    }
+    return droppable;
+}
+
+void ah_program_memory_choose(struct ah_program_block *block)
+{
+    bool *kept = block->saved[AH_ACTIVATIONS_KEEP];
+    find_kept(block, kept);
+    for (size_t tensor = 0; tensor < TENSORS; tensor++)
+        block->saved[AH_ACTIVATIONS_SELECTIVE][tensor] = kept[tensor] && !is_droppable(block, tensor, kept);
+    memset(block->saved[AH_ACTIVATIONS_RECOMPUTE], 0, sizeof block->saved[AH_ACTIVATIONS_RECOMPUTE]);
+}
+
+uint64_t ah_program_memory_saved(const struct ah_program_block *block, enum ah_activations activations,
+                                 uint64_t *ret_offsets)
+{
+    uint64_t bytes = 0;
+    for (size_t tensor = 0; tensor < TENSORS; tensor++) {
+        if (!block->saved[activations][tensor])
+            continue;
+        ret_offsets[tensor] = bytes;
+        bytes += align(ah_program_tensor_bytes(&block->context, (enum tensor)tensor));
+    }
+    return bytes;
+}
+
+/* ---- scratch ---- */
+
+struct piece {
+    uint64_t bytes;
+    uint64_t offset;
+    uint32_t from, to; /* steps, both included */
+    uint8_t place;
+    bool placed;
+};
+
+struct pieces {
+    struct piece of[AH_PROGRAM_PLACES_MAX];
+    size_t n;
+};
+
+static void touch(struct piece *piece, uint32_t from, uint32_t to)
+{
+    piece->from = from < piece->from ? from : piece->from;
+    piece->to = to > piece->to ? to : piece->to;
+}
+
+/* The steps of the loop over chunks; `first` > `last`: there is none, or it turns once. */
+struct loop {
+    uint32_t first, last;
+};
+
+static struct loop find_loop(const struct ah_program *program)
+{
+    struct loop loop = {UINT32_MAX, 0};
+    uint64_t turns = 0;
+    for (uint32_t i = 0; i < program->n_ops; i++) {
+        if (!program->ops[i].in_loop)
+            continue;
+        loop.first = i < loop.first ? i : loop.first;
+        loop.last = i;
+        if (program->ops[i].op.kind == AH_OP_CROSS_ENTROPY)
+            turns += program->ops[i].times;
+    }
+    return turns > 1 ? loop : (struct loop){1, 0};
+}
+
+/* When a place is alive; false where it is no scratch or not touched. */
+static bool piece_of(const struct ah_program *program, struct loop loop, size_t place,
+                     struct piece *ret_piece)
+{
+    bool touched = false;
+    struct piece piece = {
+        .bytes = align(program->places[place].bytes), .from = UINT32_MAX, .place = (uint8_t)place};
+    bool of_chunk = place < TENSORS && ah_program_tensor_rules[place].rows == CHUNK;
+    for (uint32_t i = 0; i < program->n_ops; i++)
+        for (size_t arg = 0; arg < AH_OP_ARGS; arg++) {
+            if (program->ops[i].place[arg] != place)
+                continue;
+            touched = true;
+            touch(&piece, i, i);
+            if (!of_chunk && i >= loop.first && i <= loop.last)
+                touch(&piece, loop.first, loop.last);
+        }
+    *ret_piece = piece;
+    return touched && program->places[place].home == AH_HOME_SCRATCH;
+}
+
+static bool meet(const struct piece *a, const struct piece *b)
+{
+    return a->from <= b->to && b->from <= a->to;
+}
+
+/* The lowest offset at which `piece` meets no placed one that lives with it. */
+static uint64_t lowest_offset(const struct pieces *pieces, const struct piece *piece)
+{
+    uint64_t offset = 0;
+    bool moved = true;
+    while (moved) {
+        moved = false;
+        for (size_t i = 0; i < pieces->n; i++) {
+            const struct piece *other = &pieces->of[i];
+            bool apart = offset + piece->bytes <= other->offset || other->offset + other->bytes <= offset;
+            if (!other->placed || apart || !meet(piece, other))
+                continue;
+            offset = other->offset + other->bytes;
+            moved = true;
+        }
+    }
+    return offset;
+}
+
+typedef bool before_fn(const struct piece *a, const struct piece *b);
+
+static bool born_before(const struct piece *a, const struct piece *b)
+{
+    return a->from != b->from ? a->from < b->from : a->bytes > b->bytes;
+}
+
+static bool larger(const struct piece *a, const struct piece *b)
+{
+    return a->bytes != b->bytes ? a->bytes > b->bytes : a->from < b->from;
+}
+
+/* Insertion: there are a few dozen, and equal ones stay in the order of places. */
+static void sort(struct pieces *pieces, before_fn *before)
+{
+    for (size_t i = 1; i < pieces->n; i++) {
+        struct piece piece = pieces->of[i];
+        size_t at = i;
+        for (; at > 0 && before(&piece, &pieces->of[at - 1]); at--)
+            pieces->of[at] = pieces->of[at - 1];
+        pieces->of[at] = piece;
+    }
+}
+
+static uint64_t fit_first(struct pieces *pieces, before_fn *before)
+{
+    uint64_t peak = 0;
+    sort(pieces, before);
+    for (size_t i = 0; i < pieces->n; i++)
+        pieces->of[i].placed = false;
+    for (size_t i = 0; i < pieces->n; i++) {
+        struct piece *piece = &pieces->of[i];
+        piece->offset = lowest_offset(pieces, piece);
+        piece->placed = true;
+        peak = piece->offset + piece->bytes > peak ? piece->offset + piece->bytes : peak;
+    }
+    return peak;
+}
+
+void ah_program_memory_place(struct ah_program *program)
+{
+    struct pieces by_size = {.n = 0}, by_birth;
+    struct loop loop = find_loop(program);
+    for (size_t place = 0; place < program->n_places; place++)
+        by_size.n += piece_of(program, loop, place, &by_size.of[by_size.n]);
+    by_birth = by_size;
+    uint64_t sized = fit_first(&by_size, larger), born = fit_first(&by_birth, born_before);
+    const struct pieces *better = born <= sized ? &by_birth : &by_size;
+    for (size_t i = 0; i < better->n; i++)
+        program->places[better->of[i].place].offset_bytes = better->of[i].offset;
+    program->scratch_bytes = born <= sized ? born : sized;
+}

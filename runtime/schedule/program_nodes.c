@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From rows of the table to the line of one block: rows that it has, with sizes; then, from the last to the first, only
+ * what something needs.
+ */
+#include "runtime/schedule/program_internal.h"
+
+#include <string.h>
+
+static uint32_t features_of(const struct ah_job *job, bool summed)
+{
+    const struct ah_model *model = job->model;
+    return (model->activation == AH_MODEL_SILU_GATED ? GATED : 0u) |
+           (model->position == AH_POSITION_ROPE ? ROPE : 0u) | (model->qk_norm ? QK_NORM : 0u) |
+           (model->tied ? TIED : 0u) | (job->training.dtype == AH_BF16 ? BF16 : 0u) | (summed ? SUMMED : 0u);
+}
+
+void ah_program_context_init(struct ah_program_context *ret_context, const struct ah_job *job,
+                             const struct ah_job_group *group)
+{
+    const struct ah_model *model = job->model;
+    uint64_t chunk = job->chunk_tokens < job->tokens ? job->chunk_tokens : job->tokens;
+    uint64_t query = model->heads * model->head_dim, key = model->kv_heads * model->head_dim;
+    bool summed = job->training.dtype == AH_BF16 && chunk < job->tokens;
+    *ret_context = (struct ah_program_context){
+        .job = job,
+        .group = group,
+        .features = features_of(job, summed),
+        .chunks = job->tokens / chunk,
+        .rest = job->tokens % chunk,
+        .flat = ah_flat_of(model, group->kind, group->trained),
+        .of = {[ONE] = 1,
+               [TOKENS] = job->tokens,
+               [CHUNK] = chunk,
+               [SEQ] = job->training.seq,
+               [WIDTH] = model->width,
+               [QKV_WIDTH] = query + 2 * key,
+               [QK_WIDTH] = query + key,
+               [Q_WIDTH] = query,
+               [KV_WIDTH] = key,
+               [HEADS] = model->heads,
+               [KV_HEADS] = model->kv_heads,
+               [HEAD_DIM] = model->head_dim,
+               [MLP_WIDTH] = model->mlp_width,
+               [VOCABULARY] = model->vocabulary,
+               [NORM_STATS] = model->norm == AH_MODEL_NORM_LAYER ? 2 : 1},
+    };
+    if (group->kind == AH_BLOCK_HEAD && model->tied)
+        ret_context->table = ah_flat_of(model, AH_BLOCK_EMBEDDING, ah_job_block(job, 0)->trained);
+}
+
+static uint64_t element_bytes(const struct ah_program_context *context, enum element element)
+{
+    static const uint64_t fixed[] = {[F32] = 4, [U32] = 4, [U8] = 1, [F64] = 8};
+    if (element == ACT || (element == PARTIAL && !(context->features & GATED)))
+        return ah_dtype_bytes(context->job->training.dtype);
+    return element == PARTIAL ? 4 : fixed[element];
+}
+
+uint64_t ah_program_tensor_bytes(const struct ah_program_context *context, enum tensor tensor)
+{
+    const struct tensor_rule *rule = &ah_program_tensor_rules[tensor];
+    return context->of[rule->rows] * context->of[rule->cols] * element_bytes(context, rule->element);
+}
+
+/* First column and columns of a part of q over k over v. */
+static void part_columns(const struct ah_program_context *context, enum part part, uint64_t *first,
+                         uint64_t *cols)
+{
+    const uint64_t query = context->of[Q_WIDTH], key = context->of[KV_WIDTH];
+    const uint64_t columns[PARTS][2] = {[PART_Q] = {0, query},
+                                        [PART_K] = {query, key},
+                                        [PART_QK] = {0, query + key},
+                                        [PART_V] = {query + key, key}};
+    if (part == WHOLE)
+        return;
+    *first = columns[part][0];
+    *cols = columns[part][1];
+}
+
+/* The rows of tokens that a chunked row works on; rows 0: all. */
+struct span {
+    uint64_t first, rows;
+};
+
+static void take_tensor(const struct ah_program_context *context, const struct operand_rule *operand,
+                        struct span span, struct node *node, size_t i)
+{
+    enum tensor tensor = operand->tensor;
+    const struct tensor_rule *rule = &ah_program_tensor_rules[tensor];
+    if (rule->only_with && !(context->features & rule->only_with))
+        tensor = rule->else_in;
+    rule = &ah_program_tensor_rules[tensor];
+    uint64_t bytes = element_bytes(context, rule->element);
+    uint64_t width = context->of[rule->cols], first = 0, cols = width;
+    bool moves = span.rows && rule->rows == TOKENS, local = span.rows && rule->rows == CHUNK;
+    part_columns(context, operand->part, &first, &cols);
+    node->step.place[i] = (uint8_t)tensor;
+    node->step.chunk_bytes[i] = moves ? span.rows * width * bytes : 0;
+    node->shape[i] = (struct shape){moves || local ? span.rows : context->of[rule->rows], cols};
+    bool narrow = bytes == 2 && rule->element != U8;
+    node->step.op.arg[i] = (struct ah_ref){.arena = AH_ARENA_DEVICE,
+                                           .dtype = narrow ? AH_BF16 : AH_FP32,
+                                           .offset_bytes = (first + (moves ? span.first * width : 0)) * bytes,
+                                           .row_stride = cols == width ? 0 : width};
+}
+
+/* The weight, or the gradient, of a parameter; false where the block does not have it. */
+static bool take_parameter(const struct ah_program_context *context, const struct operand_rule *operand,
+                           struct node *node, size_t i)
+{
+    bool gradient = operand->kind == WEIGHT_GRADIENT;
+    size_t at = ah_flat_find(&context->flat, operand->parameter);
+    bool table = at == context->flat.n && strcmp(operand->parameter, "head.weight") == 0;
+    const struct ah_flat_tensor *tensor = table ? &context->table.tensors[0] : &context->flat.tensors[at];
+    if ((at == context->flat.n && !table) || (gradient && !tensor->trained))
+        return false;
+    size_t place = table      ? (gradient ? PLACE_TABLE_GRADIENT : PLACE_TABLE)
+                   : gradient ? PLACE_GRADIENTS + at
+                              : PLACE_WEIGHTS + at;
+    node->step.place[i] = (uint8_t)place;
+    node->shape[i] = (struct shape){tensor->tensor.rows, tensor->tensor.cols};
+    node->step.op.arg[i] = (struct ah_ref){.arena = AH_ARENA_DEVICE, .dtype = context->job->training.dtype};
+    return true;
+}
+
+/* False where an operand is missing that the step must have. */
+static bool take_operands(const struct ah_program_context *context, struct span span, struct node *node)
+{
+    for (size_t i = 0; i < AH_OP_ARGS; i++) {
+        const struct operand_rule *operand = &node->rule->arg[i];
+        bool there = true;
+        node->step.place[i] = AH_PROGRAM_NO_PLACE;
+        if (operand->kind == TENSOR)
+            take_tensor(context, operand, span, node, i);
+        else if (operand->kind == WEIGHT || operand->kind == WEIGHT_GRADIENT)
+            there = take_parameter(context, operand, node, i);
+        else if (operand->kind == OP_SCRATCH)
+            node->step.op.arg[i] = (struct ah_ref){.arena = AH_ARENA_DEVICE, .dtype = AH_FP32};
+        if (!there && !operand->optional)
+            return false;
+    }
+    return true;
+}
+
+/* Sizes and roles, from the operands there are. */
+static int fit(const struct ah_program_context *context, struct node *node, struct ah_error *err)
+{
+    struct ah_operand operands[AH_OP_ARGS];
+    ah_program_ops_size(context, node);
+    int rc = ah_op_operands(&node->step.op, operands, err);
+    if (rc) {
+        ah_error_prefix(err, AH_E_DOCUMENT, "step '%s' of group '%s'", node->rule->name,
+                        context->group->name);
+        return AH_E_DOCUMENT;
+    }
+    for (size_t i = 0; i < AH_OP_ARGS; i++) {
+        node->role[i] = operands[i].role;
+        if (operands[i].role == AH_ROLE_NONE)
+            node->step.place[i] = AH_PROGRAM_NO_PLACE;
+        if (node->rule->arg[i].kind == OP_SCRATCH)
+            node->scratch_bytes = operands[i].bytes;
+    }
+    return AH_OK;
+}
+
+/* Does an earlier node of the line write the place that this one adds to? */
+static bool written_before(const struct line *line, uint8_t place)
+{
+    for (size_t i = 0; i < line->n; i++)
+        if (line->nodes[i].step.place[0] == place)
+            return true;
+    return false;
+}
+
+static int add_node(struct line *line, const struct ah_program_context *context, const struct step_rule *rule,
+                    struct span span, uint64_t times, struct ah_error *err)
+{
+    struct node *node = &line->nodes[line->n];
+    *node = (struct node){.rule = rule,
+                          .step = {.name = rule->name,
+                                   .op.kind = rule->op,
+                                   .times = times,
+                                   .in_loop = span.rows != 0,
+                                   .backward = rule->backward}};
+    if (!take_operands(context, span, node))
+        return AH_OK;
+    bool before = written_before(line, node->step.place[0]);
+    bool adds = rule->adds && (before || times > 1);
+    if (adds)
+        node->step.op.u.matmul.accumulate = true;
+    node->step.first_writes = adds && !before;
+    int rc = fit(context, node, err);
+    line->n += !rc;
+    return rc;
+}
+
+static bool belongs(const struct ah_program_context *context, const struct step_rule *rule)
+{
+    return (context->features & rule->when) == rule->when && !(context->features & rule->unless);
+}
+
+/* Rows of one loop: first for whole chunks, then for the rest of the tokens. */
+static int add_loop(struct line *line, const struct ah_program_context *context,
+                    const struct step_rule **rules, struct ah_error *err)
+{
+    const struct step_rule *first = *rules;
+    const uint64_t chunk = context->of[CHUNK], whole = context->chunks * chunk;
+    const struct span spans[] = {{0, chunk}, {whole, context->rest}};
+    const uint64_t times[] = {context->chunks, 1};
+    for (size_t part = 0; part < (context->rest ? 2 : 1); part++)
+        for (*rules = first; (*rules)->name && (*rules)->chunked; ++*rules) {
+            if (!belongs(context, *rules))
+                continue;
+            int rc = add_node(line, context, *rules, spans[part], times[part], err);
+            if (rc)
+                return rc;
+        }
+    return AH_OK;
+}
+
+static int add_rows(struct line *line, const struct ah_program_context *context,
+                    const struct step_rule *rules, struct ah_error *err)
+{
+    int rc = AH_OK;
+    while (rules->name && !rc) {
+        if (rules->chunked) {
+            rc = add_loop(line, context, &rules, err);
+            continue;
+        }
+        if (belongs(context, rules))
+            rc = add_node(line, context, rules, (struct span){0, 0}, 1, err);
+        rules++;
+    }
+    return rc;
+}
+
+/* Whether the node writes something needed; takes away optional outputs that are not. */
+static bool is_needed(struct node *node, const bool *needed)
+{
+    bool any = false;
+    for (size_t i = 0; i < AH_OP_ARGS; i++) {
+        if (node->role[i] != AH_ROLE_OUT && node->role[i] != AH_ROLE_INOUT)
+            continue;
+        if (node->rule->arg[i].kind == OP_SCRATCH)
+            continue;
+        if (needed[node->step.place[i]])
+            any = true;
+        else if (node->rule->arg[i].optional)
+            node->step.op.arg[i].arena = AH_ARENA_NONE;
+    }
+    return any;
+}
+
+static void need_inputs(const struct node *node, bool *needed)
+{
+    for (size_t i = 0; i < AH_OP_ARGS; i++)
+        if (node->role[i] == AH_ROLE_IN || node->role[i] == AH_ROLE_INOUT)
+            needed[node->step.place[i]] = true;
+}
+
+/* What a block is for: what it hands on, the loss, and gradients of what is trained. */
+static void need_results(const struct ah_program_context *context, bool *needed)
+{
+    needed[T_OUTPUT] = needed[T_LOSS_SUM] = needed[PLACE_TABLE_GRADIENT] = true;
+    needed[T_GRADIENT] = context->group->input_gradient;
+    for (size_t i = 0; i < AH_MODEL_TENSORS_MAX; i++)
+        needed[PLACE_GRADIENTS + i] = true;
+}
+
+static int drop_unneeded(struct line *line, const struct ah_program_context *context, struct ah_error *err)
+{
+    bool needed[AH_PROGRAM_PLACES_MAX] = {false};
+    bool keep[NODES_MAX];
+    size_t kept = 0;
+    need_results(context, needed);
+    for (size_t i = line->n; i-- > 0;) {
+        keep[i] = is_needed(&line->nodes[i], needed);
+        if (!keep[i])
+            continue;
+        int rc = fit(context, &line->nodes[i], err);
+        if (rc)
+            return rc;
+        need_inputs(&line->nodes[i], needed);
+    }
+    for (size_t i = 0; i < line->n; i++)
+        if (keep[i])
+            line->nodes[kept++] = line->nodes[i];
+    line->n = kept;
+    return AH_OK;
+}
+
+int ah_program_line_init(struct line *ret_line, const struct ah_program_context *context,
+                         const struct step_rule *rules, struct ah_error *err)
+{
+    ret_line->n = 0;
+    int rc = add_rows(ret_line, context, rules, err);
+    return rc ? rc : drop_unneeded(ret_line, context, err);
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What blocks compute: every step of every family, forward and backward. docs/activations.md reads it aloud.
+ *
+ * Names of backward steps: "x.weight" and "x.bias" make the gradient of that parameter, "x.input" that of x's input.
+ *
+ * 1. Rows are in the order of execution; a tensor is written before it is read.
+ * 2. A tensor of forward is not written after its last forward reader, so saving it is keeping its place.
+ * 3. Selective repeats a `cheap` step with the same bits: no product is fused with an activation, since a fused one
+ *    would see its operand before it is rounded.
+ * 4. q and k are turned in place (their rotation back needs only their gradient); with q/k norms, whose backward
+ *    reads what they were before, normed and turned q and k are a tensor of their own.
+ * 5. The head makes the gradient of its norm's output in the place of that output, chunk by chunk, when the chunk's
+ *    other product has read it.
+ */
+#include "runtime/schedule/program_internal.h"
+
+/* clang-format off */
+const struct tensor_rule ah_program_tensor_rules[TENSORS] = {
+    [T_TOKENS] = {"tokens", AH_HOME_DATA, U32, TOKENS, ONE, 0, 0},
+    [T_TARGETS] = {"targets", AH_HOME_DATA, U32, TOKENS, ONE, 0, 0},
+    [T_MASK] = {"mask", AH_HOME_DATA, U8, TOKENS, ONE, 0, 0},
+    [T_POSITIONS] = {"positions", AH_HOME_DATA, U32, TOKENS, ONE, 0, 0},
+    [T_DOCS] = {"docs", AH_HOME_DATA, U32, TOKENS, ONE, 0, 0},
+    [T_ROPE_TABLE] = {"rope_table", AH_HOME_DATA, F32, SEQ, HEAD_DIM, 0, 0},
+    [T_LOSS_SCALE] = {"loss_scale", AH_HOME_DATA, F32, ONE, ONE, 0, 0},
+    [T_LOSS_SUM] = {"loss_sum", AH_HOME_DATA, F64, ONE, ONE, 0, 0},
+    [T_INPUT] = {"input", AH_HOME_INPUT, ACT, TOKENS, WIDTH, 0, 0},
+    [T_OUTPUT] = {"output", AH_HOME_OUTPUT, ACT, TOKENS, WIDTH, 0, 0},
+    [T_GRADIENT] = {"gradient", AH_HOME_RESIDUAL_GRADIENT, ACT, TOKENS, WIDTH, 0, 0},
+
+    [T_NORM1] = {"attention_norm", AH_HOME_SCRATCH, ACT, TOKENS, WIDTH, 0, 0},
+    [T_STATS1] = {"attention_norm.stats", AH_HOME_SCRATCH, F32, TOKENS, NORM_STATS, 0, 0},
+    [T_QKV] = {"qkv", AH_HOME_SCRATCH, ACT, TOKENS, QKV_WIDTH, 0, 0},
+    [T_QK] = {"qk_normed", AH_HOME_SCRATCH, ACT, TOKENS, QK_WIDTH, QK_NORM, T_QKV},
+    [T_STATS_Q] = {"q_norm.stats", AH_HOME_SCRATCH, F32, TOKENS, HEADS, 0, 0},
+    [T_STATS_K] = {"k_norm.stats", AH_HOME_SCRATCH, F32, TOKENS, KV_HEADS, 0, 0},
+    [T_ATTENDED] = {"attended", AH_HOME_SCRATCH, ACT, TOKENS, Q_WIDTH, 0, 0},
+    [T_LSE] = {"attention.lse", AH_HOME_SCRATCH, F32, TOKENS, HEADS, 0, 0},
+    [T_MIDDLE] = {"middle", AH_HOME_SCRATCH, ACT, TOKENS, WIDTH, 0, 0},
+    [T_NORM2] = {"mlp_norm", AH_HOME_SCRATCH, ACT, TOKENS, WIDTH, 0, 0},
+    [T_STATS2] = {"mlp_norm.stats", AH_HOME_SCRATCH, F32, TOKENS, NORM_STATS, 0, 0},
+    [T_GATE] = {"gate", AH_HOME_SCRATCH, ACT, TOKENS, MLP_WIDTH, 0, 0},
+    [T_UP] = {"up", AH_HOME_SCRATCH, ACT, TOKENS, MLP_WIDTH, 0, 0},
+    [T_PRODUCT] = {"activation", AH_HOME_SCRATCH, ACT, TOKENS, MLP_WIDTH, 0, 0},
+
+    [T_D_PRODUCT] = {"d_activation", AH_HOME_SCRATCH, ACT, TOKENS, MLP_WIDTH, 0, 0},
+    [T_D_UP] = {"d_up", AH_HOME_SCRATCH, ACT, TOKENS, MLP_WIDTH, GATED, T_D_PRODUCT},
+    [T_D_NORM2] = {"d_mlp_norm", AH_HOME_SCRATCH, PARTIAL, TOKENS, WIDTH, 0, 0},
+    [T_D_MLP] = {"d_middle", AH_HOME_SCRATCH, ACT, TOKENS, WIDTH, 0, 0},
+    [T_D_ATTENDED] = {"d_attended", AH_HOME_SCRATCH, ACT, TOKENS, Q_WIDTH, 0, 0},
+    [T_D_QKV] = {"d_qkv", AH_HOME_SCRATCH, ACT, TOKENS, QKV_WIDTH, 0, 0},
+    [T_D_QK] = {"d_qk_normed", AH_HOME_SCRATCH, ACT, TOKENS, QK_WIDTH, QK_NORM, T_D_QKV},
+    [T_D_NORM1] = {"d_attention_norm", AH_HOME_SCRATCH, ACT, TOKENS, WIDTH, 0, 0},
+    [T_D_ATTENTION] = {"d_input", AH_HOME_SCRATCH, ACT, TOKENS, WIDTH, 0, 0},
+
+    [T_HEAD_NORM] = {"norm", AH_HOME_SCRATCH, ACT, TOKENS, WIDTH, 0, 0},
+    [T_HEAD_STATS] = {"norm.stats", AH_HOME_SCRATCH, F32, TOKENS, NORM_STATS, 0, 0},
+    [T_LOGITS] = {"logits", AH_HOME_SCRATCH, F32, CHUNK, VOCABULARY, 0, 0},
+    [T_D_LOGITS] = {"d_logits", AH_HOME_SCRATCH, ACT, CHUNK, VOCABULARY, BF16, T_LOGITS},
+    [T_LOSS] = {"loss", AH_HOME_SCRATCH, F32, TOKENS, ONE, 0, 0},
+    [T_TABLE_SUM] = {"d_table", AH_HOME_SCRATCH, F32, VOCABULARY, WIDTH, 0, 0},
+};
+
+#define NO                {.kind = NOTHING}
+#define T(name)           {.kind = TENSOR, .tensor = T_##name}
+#define T_IF(name)        {.kind = TENSOR, .tensor = T_##name, .optional = true}
+#define PART(name, cols)  {.kind = TENSOR, .tensor = T_##name, .part = PART_##cols}
+#define PART_IF(name, cols) {.kind = TENSOR, .tensor = T_##name, .part = PART_##cols, .optional = true}
+#define W(name)           {.kind = WEIGHT, .parameter = name}
+#define W_IF(name)        {.kind = WEIGHT, .parameter = name, .optional = true}
+#define G(name)           {.kind = WEIGHT_GRADIENT, .parameter = name}
+#define G_IF(name)        {.kind = WEIGHT_GRADIENT, .parameter = name, .optional = true}
+#define SCRATCH           {.kind = OP_SCRATCH}
+
+/* What stands in many rows: a projection y = x w^T + b, and its backward. */
+#define PROJECT(y, x, w) \
+    {w, AH_OP_MATMUL, AH_MATMUL_NT, .arg = {T(y), T(x), W(w ".weight"), W_IF(w ".bias")}}
+#define PROJECT_BIAS(dy, w) \
+    {w ".bias", AH_OP_COLUMN_SUM, .backward = true, .arg = {G(w ".bias"), T(dy)}}
+#define PROJECT_WEIGHT(dy, x, w) \
+    {w ".weight", AH_OP_MATMUL, AH_MATMUL_TN, .backward = true, .arg = {G(w ".weight"), T(dy), T(x)}}
+#define PROJECT_INPUT(dx, dy, w) \
+    {w ".input", AH_OP_MATMUL, AH_MATMUL_NN, .backward = true, .arg = {T(dx), T(dy), W(w ".weight")}}
+#define PROJECT_INPUT_ONTO(dx, dy, w) \
+    {w ".input", AH_OP_MATMUL, AH_MATMUL_NN, .adds = true, .backward = true, \
+     .arg = {T(dx), T(dy), W(w ".weight")}}
+#define NORM_STEP(y, x, stats, w) \
+    {w, AH_OP_NORM, .cheap = true, .arg = {y, x, W(w ".weight"), W_IF(w ".bias"), T(stats)}}
+#define NORM_BACKWARD(dx, dy, x, stats, w) \
+    {w ".input", AH_OP_NORM_BACKWARD, .backward = true, \
+     .arg = {dx, G_IF(w ".weight"), G_IF(w ".bias"), dy, x, W(w ".weight"), T(stats), SCRATCH}}
+
+static const struct step_rule layer_forward[] = {
+    NORM_STEP(T(NORM1), T(INPUT), STATS1, "attention_norm"),
+    PROJECT(QKV, NORM1, "attention.qkv"),
+    NORM_STEP(PART(QK, Q), PART(QKV, Q), STATS_Q, "attention.q_norm"),
+    NORM_STEP(PART(QK, K), PART(QKV, K), STATS_K, "attention.k_norm"),
+    {"attention.rope", AH_OP_ROPE, .when = ROPE, .cheap = true,
+     .arg = {PART(QK, QK), T(ROPE_TABLE), T(POSITIONS)}},
+    {"attention", AH_OP_ATTENTION,
+     .arg = {T(ATTENDED), T(LSE), PART(QK, Q), PART(QK, K), PART(QKV, V), T(DOCS)}},
+    PROJECT(MIDDLE, ATTENDED, "attention.output"),
+    {"attention.residual", AH_OP_ADD, .arg = {T(MIDDLE), T(INPUT), T(MIDDLE)}},
+    NORM_STEP(T(NORM2), T(MIDDLE), STATS2, "mlp_norm"),
+    PROJECT(GATE, NORM2, "mlp.gate"),
+    PROJECT(UP, NORM2, "mlp.up"),
+    {"mlp.activation", AH_OP_ACTIVATION, .when = GATED, .cheap = true, .arg = {T(PRODUCT), T(GATE), T(UP)}},
+    {"mlp.activation", AH_OP_ACTIVATION, .unless = GATED, .cheap = true, .arg = {T(PRODUCT), T(UP)}},
+    PROJECT(OUTPUT, PRODUCT, "mlp.down"),
+    {"mlp.residual", AH_OP_ADD, .arg = {T(OUTPUT), T(MIDDLE), T(OUTPUT)}},
+    {0}};
+
+static const struct step_rule layer_backward[] = {
+    PROJECT_BIAS(GRADIENT, "mlp.down"),
+    PROJECT_WEIGHT(GRADIENT, PRODUCT, "mlp.down"),
+    PROJECT_INPUT(D_PRODUCT, GRADIENT, "mlp.down"),
+    {"mlp.activation.input", AH_OP_ACTIVATION_BACKWARD, .when = GATED, .backward = true,
+     .arg = {T(D_PRODUCT), T(D_UP), T(D_PRODUCT), T(GATE), T(UP)}},
+    {"mlp.activation.input", AH_OP_ACTIVATION_BACKWARD, .unless = GATED, .backward = true,
+     .arg = {T(D_PRODUCT), NO, T(D_PRODUCT), T(UP)}},
+    PROJECT_BIAS(D_PRODUCT, "mlp.gate"),
+    PROJECT_WEIGHT(D_PRODUCT, NORM2, "mlp.gate"),
+    PROJECT_BIAS(D_UP, "mlp.up"),
+    PROJECT_WEIGHT(D_UP, NORM2, "mlp.up"),
+    PROJECT_INPUT(D_NORM2, D_PRODUCT, "mlp.gate"),
+    PROJECT_INPUT_ONTO(D_NORM2, D_UP, "mlp.up"),
+    NORM_BACKWARD(T_IF(D_MLP), T(D_NORM2), T(MIDDLE), STATS2, "mlp_norm"),
+    {"mlp.residual.input", AH_OP_ADD, .backward = true, .arg = {T(GRADIENT), T(GRADIENT), T(D_MLP)}},
+    PROJECT_BIAS(GRADIENT, "attention.output"),
+    PROJECT_WEIGHT(GRADIENT, ATTENDED, "attention.output"),
+    PROJECT_INPUT(D_ATTENDED, GRADIENT, "attention.output"),
+    {"attention.input", AH_OP_ATTENTION_BACKWARD, .backward = true,
+     .arg = {PART(D_QK, Q), PART(D_QK, K), PART(D_QKV, V), T(D_ATTENDED), PART(QK, Q), PART(QK, K),
+             PART(QKV, V), T(ATTENDED), T(LSE), T(DOCS), SCRATCH}},
+    {"attention.rope.input", AH_OP_ROPE, .when = ROPE, .backward = true,
+     .arg = {PART(D_QK, QK), T(ROPE_TABLE), T(POSITIONS)}},
+    NORM_BACKWARD(PART_IF(D_QKV, Q), PART(D_QK, Q), PART(QKV, Q), STATS_Q, "attention.q_norm"),
+    NORM_BACKWARD(PART_IF(D_QKV, K), PART(D_QK, K), PART(QKV, K), STATS_K, "attention.k_norm"),
+    PROJECT_BIAS(D_QKV, "attention.qkv"),
+    PROJECT_WEIGHT(D_QKV, NORM1, "attention.qkv"),
+    PROJECT_INPUT(D_NORM1, D_QKV, "attention.qkv"),
+    NORM_BACKWARD(T_IF(D_ATTENTION), T(D_NORM1), T(INPUT), STATS1, "attention_norm"),
+    {"attention.residual.input", AH_OP_ADD, .backward = true,
+     .arg = {T(GRADIENT), T(GRADIENT), T(D_ATTENTION)}},
+    {0}};
+
+/* Forward, loss and backward. */
+static const struct step_rule head_forward[] = {
+    NORM_STEP(T(HEAD_NORM), T(INPUT), HEAD_STATS, "norm"),
+    {"head", AH_OP_MATMUL, AH_MATMUL_NT, .chunked = true, .arg = {T(LOGITS), T(HEAD_NORM), W("head.weight")}},
+    {"cross_entropy", AH_OP_CROSS_ENTROPY, .chunked = true,
+     .arg = {T(LOSS), T(LOGITS), T(TARGETS), T(MASK), T(LOSS_SCALE)}},
+    {"cross_entropy.cast", AH_OP_CAST, .when = BF16, .chunked = true, .backward = true,
+     .arg = {T(D_LOGITS), T(LOGITS)}},
+    {"head.weight", AH_OP_MATMUL, AH_MATMUL_TN, .when = SUMMED, .chunked = true, .adds = true, .backward = true,
+     .arg = {T(TABLE_SUM), T(D_LOGITS), T(HEAD_NORM)}},
+    {"head.weight", AH_OP_MATMUL, AH_MATMUL_TN, .unless = SUMMED, .chunked = true, .adds = true, .backward = true,
+     .arg = {G("head.weight"), T(D_LOGITS), T(HEAD_NORM)}},
+    {"head.input", AH_OP_MATMUL, AH_MATMUL_NN, .chunked = true, .backward = true,
+     .arg = {T(HEAD_NORM), T(D_LOGITS), W("head.weight")}},
+    {"head.weight.cast", AH_OP_CAST, .when = SUMMED, .backward = true, .arg = {G("head.weight"), T(TABLE_SUM)}},
+    NORM_BACKWARD(T_IF(GRADIENT), T(HEAD_NORM), T(INPUT), HEAD_STATS, "norm"),
+    {"loss", AH_OP_SUM, .arg = {T(LOSS_SUM), T(LOSS)}},
+    {0}};
+
+static const struct step_rule embedding_forward[] = {
+    {"embedding", AH_OP_EMBED,
+     .arg = {T(OUTPUT), W("embedding.weight"), W_IF("position.weight"), T(TOKENS), T_IF(POSITIONS)}},
+    {0}};
+
+/* The head has written the gradient of a tied table already. */
+static const struct step_rule embedding_backward[] = {
+    {"embedding.zero", AH_OP_FILL, .unless = TIED, .backward = true, .arg = {G("embedding.weight")}},
+    {"position.zero", AH_OP_FILL, .backward = true, .arg = {G("position.weight")}},
+    {"embedding.weight", AH_OP_EMBED_BACKWARD, .backward = true,
+     .arg = {G_IF("embedding.weight"), G_IF("position.weight"), T(GRADIENT), T_IF(TOKENS), T_IF(POSITIONS),
+             SCRATCH}},
+    {0}};
+/* clang-format on */
+
+static const struct step_rule nothing[] = {{0}};
+
+const struct step_rule *ah_program_forward_rules(enum ah_block_kind kind)
+{
+    static const struct step_rule *const rules[] = {[AH_BLOCK_EMBEDDING] = embedding_forward,
+                                                    [AH_BLOCK_LAYER] = layer_forward,
+                                                    [AH_BLOCK_HEAD] = head_forward};
+    return rules[kind];
+}
+
+const struct step_rule *ah_program_backward_rules(enum ah_block_kind kind)
+{
+    static const struct step_rule *const rules[] = {[AH_BLOCK_EMBEDDING] = embedding_backward,
+                                                    [AH_BLOCK_LAYER] = layer_backward,
+                                                    [AH_BLOCK_HEAD] = nothing};
+    return rules[kind];
+}

@@ -9,10 +9,16 @@
  * BACKWARD runs in every block from the head down to the lowest one with a trained tensor. A block above that
  * one hands a gradient down (`input_gradient`), trained or not; the lowest does not. Blocks below run forward
  * only. The head's forward, loss and backward are one op, chunk by chunk of tokens, so that logits never exist
- * whole; the chunk depends on the model's shape only, since results depend on it.
+ * whole; the chunk depends on the model's shape only, since results depend on it. A tied head uses the embedding's
+ * table: its gradient of that table is written to the embedding's gradient, which the embedding's backward adds to.
  *
- * FLAT VECTORS (docs/layout.md): a block's parameters, in the order of ah_model_tensors(), and of those the
+ * FLAT VECTORS (flat.h, docs/layout.md): a block's parameters, in the order of ah_model_tensors(), and of those the
  * trained ones: gradients, optimizer states and tiles are cut from the trained vector.
+ *
+ * SIZES come from what the blocks compute (program.h), MICRO-BATCH by micro-batch. With several, each micro-batch's
+ * gradient is a vector of `gradient_bytes` an element before it is added to a sum of fp32; neither is counted here.
+ *
+ * TRAINABLE: patterns (trainable.h). An empty list trains nothing, which is an error.
  *
  *     struct ah_job job;
  *     rc = ah_job_init(&job, model, &training, arena, err);
@@ -36,8 +42,10 @@ enum { AH_JOB_SCALARS_BYTES = 256 };
 
 /* Sizes of the flat vectors count padding as docs/layout.md defines it; `parameters` does not. */
 struct ah_job_group {
-    const char *name; /* "layer", "layer_windowed"; ".frozen", ".partial" or ".forward" follow where they tell
-                         groups of one kind apart; in the job's arena */
+    const char *name; /* "embedding", "layer", "layer_windowed", "head"; then, of a group without backward,
+                         ".forward"; of one whose backward only hands down, ".frozen"; of one with some tensors
+                         trained, ".partial", ".partial2", ...; then ".lowest" of a layer whose backward hands
+                         nothing down. Unique; in the job's arena */
     enum ah_block_kind kind;
     bool windowed;
     bool backward;       /* a backward op runs (the head's forward op does its backward) */
@@ -57,7 +65,7 @@ struct ah_job_group {
     uint64_t backward_work_bytes[AH_ACTIVATIONS_WAYS]; /* of the backward op, with what it recomputes; without
                                                           saved tensors, gradient vector and residual gradient */
     uint64_t
-        gathered_bytes; /* embedding with weights on the host: rows of the tables that are sent; else 0 */
+        gathered_bytes; /* of the embedding, for weights on the host: rows of the tables that are sent; else 0 */
 };
 
 struct ah_job {
@@ -69,7 +77,7 @@ struct ah_job {
     size_t n_blocks;
     size_t lowest;         /* lowest block whose backward runs */
     uint64_t tokens;       /* of a micro-batch */
-    uint64_t chunk_tokens; /* of the head */
+    uint64_t chunk_tokens; /* of the head: a power of two, at least 64; a micro-batch may be smaller */
     uint64_t
         residual_bytes;   /* tokens x width in the training's dtype: the residual stream, and its gradient */
     uint64_t input_bytes; /* tokens, targets, mask, positions of a micro-batch on the device */
@@ -79,9 +87,10 @@ struct ah_job {
     uint64_t state_bytes;    /* of an element on the side of the optimizer: master (bf16 only) + m + v */
 };
 
-/* Sizes everything; `model` stays borrowed, the rest is in `arena`. AH_E_USAGE: a batch that micro_batches do not
- * divide, a sequence beyond max_positions (learned) or 0, a pattern that matches no tensor, nothing trained: each by
- * name and with what to do. AH_E_DOCUMENT: sizes beyond 2^53. */
+/* Sizes everything; `model` and the patterns stay borrowed, the rest is in `arena`. AH_E_USAGE: a batch that
+ * micro_batches do not divide, a sequence beyond max_positions (learned) or 0, a pattern that matches no tensor,
+ * nothing trained: each by name and with what to do. AH_E_DOCUMENT: a micro-batch of 2^32 tokens or more; 2^53 bytes
+ * or more. */
 int ah_job_init(struct ah_job *ret_job, const struct ah_model *model, const struct ah_plan_training *training,
                 struct ah_arena *arena, struct ah_error *err);
 
@@ -90,8 +99,8 @@ static inline const struct ah_job_group *ah_job_block(const struct ah_job *job, 
     return &job->groups[job->group_of[block]];
 }
 
-/* The name of a tensor of a block as patterns see it: "embedding.embedding.weight",
- * "blocks.3.attention.qkv.weight", "head.norm.weight". */
+/* The name of a tensor of a block as patterns see it, cut at `max` - 1 characters: "embedding.embedding.weight",
+ * "blocks.3.attention.qkv.weight" (block 4: layers count from 0), "head.norm.weight". Returns its whole length. */
 size_t ah_job_tensor_name(const struct ah_job *job, size_t block, const char *tensor, char *ret_name,
                           size_t max);
 

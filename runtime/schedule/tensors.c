@@ -124,7 +124,7 @@ static void stays(struct compile *c)
                        group->trained_elements * c->job->state_bytes);
     }
     state_ring(c);
-    persistent(c, AH_TENSOR_TOKENS, AH_CLASS_STAGING, 0, 2 * c->job->input_bytes);
+    persistent(c, AH_TENSOR_TOKENS, AH_CLASS_STAGING, 0, 2 * c->job->input_bytes + c->job->constant_bytes);
 }
 
 void compile_tensors(struct compile *c)

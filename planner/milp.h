@@ -7,8 +7,8 @@
  * CLASSES are blocks that it cannot tell apart: of one group, and allowed the same configs. A count is how many blocks
  * of a class have a config. Which block has which is for placement.
  *
- * THE BOUND holds for every knob except the micro-batch order, which is given (and the costs, so the threads): whoever
- * may choose among several takes the least of their bounds. It is the exact optimum over whole counts where these
+ * THE BOUND holds for every knob, within the limits of tiles and fetches that are given, except the micro-batch order
+ * (and the threads, by the costs): whoever may choose among several takes the least of their bounds. It is the exact optimum over whole counts where these
  * are few, else that of the linear relaxation; which of the two depends on numbers of blocks and configs only. Both
  * are computed without rounding from coefficients that are rounded down once: a faster rate, or more memory,
  * never raises the bound, not by one bit.
@@ -40,6 +40,7 @@ struct ah_milp_input {
     uint64_t host_bytes;          /* for pinned and pageable memory together */
     enum ah_micro_order micro_order;
     uint64_t most_tile_elements; /* no plan has larger tiles; 0: they may be of any size */
+    uint32_t most_fetch_ahead;   /* no plan fetches weights further ahead; 0: as far as it likes */
     const uint32_t *allowed;     /* (optional) by block: bit i allows the i-th of ah_configs(); NULL: all */
 };
 

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Between pricing's files: rates as time per unit of work, block times, and what lanes take from each other.
+ *
+ * Everything is computed by sums and products of the document's rates and of weights that do not depend on them, each
+ * rounded once: so a faster rate never makes a longer time, not by one bit.
+ */
+#ifndef AH_PLANNER_PRICING_INTERNAL_H
+#define AH_PLANNER_PRICING_INTERNAL_H
+
+#include "planner/pricing.h"
+
+/* A measured product of the job's dtype, on the threads of compute. */
+struct ah_pricing_product {
+    enum ah_matmul_form form;
+    double log_m, log_n, log_k;
+    double us_per_flop;
+};
+
+struct ah_pricing_rates {
+    enum ah_device_kind kind;
+    struct ah_pricing_product *products; /* in the arena */
+    size_t n_products;
+    double best_us_per_flop;   /* of products */
+    double device_us_per_byte; /* read or written by a pass over device memory */
+    double host_us_per_byte;   /* the same by the host lane */
+};
+
+/* Forward and backward of every group. */
+void ah_pricing_blocks(const struct ah_pricing_rates *rates, const struct ah_job *job,
+                       struct ah_cost_group *groups);
+
+/* The sharing that the document's `beside` measurements ask for. AH_E_MEMORY. */
+int ah_pricing_share(const struct ah_machine *machine, struct ah_arena *arena,
+                     struct ah_plan_sharing *ret_sharing, struct ah_error *err);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Solver: linear programs, in exact arithmetic, and integer programs, approximately. The only user of GLPK.
+ *
+ *     minimise    objective x
+ *     subject to  row_lower <= coefficients x <= row_upper,  0 <= x <= upper
+ *
+ * ah_solver_relax() ignores which columns are integer and returns the exact optimum, or that there is none, whatever
+ * the scale of the numbers: floating-point pivots lead to a basis, exact ones check it and go on from there. The
+ * objective is rounded once, downwards. ah_solver_round() is for guidance: what it returns is checked by
+ * its caller, and that it finds nothing proves nothing.
+ *
+ * Quiet, and without clocks: the same problem gives the same result. A misuse of GLPK, which would end the process, comes
+ * back as AH_E_FAILED. GLPK's environment of the calling thread is made and freed by each call, so nothing else in
+ * that thread may use GLPK at the same time; different threads are independent.
+ */
+#ifndef AH_PLANNER_SOLVER_H
+#define AH_PLANNER_SOLVER_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* All borrowed during the call; finite except where infinite bounds mean none. */
+struct ah_solver_problem {
+    size_t n_columns, n_rows;
+    const double *objective;    /* by column */
+    const double *upper;        /* by column; INFINITY: none */
+    const bool *integer;        /* by column */
+    const double *row_lower;    /* by row; -INFINITY: none */
+    const double *row_upper;    /* by row; INFINITY: none */
+    const double *coefficients; /* (n_rows, n_columns) */
+};
+
+enum ah_solver_status {
+    AH_SOLVER_OPTIMAL,    /* relax: exactly; round: within the gap */
+    AH_SOLVER_FEASIBLE,   /* round: the best one when the limit was reached */
+    AH_SOLVER_INFEASIBLE, /* relax: proven; round: none found */
+    AH_SOLVER_UNBOUNDED
+};
+
+struct ah_solver_result {
+    enum ah_solver_status status;
+    double objective; /* where optimal or feasible */
+    double *values;   /* by column; the caller's array, written where optimal or feasible */
+};
+
+struct ah_solver_limits {
+    double gap;   /* relative; stops there */
+    size_t nodes; /* of the search tree; 0: no limit */
+};
+
+/* AH_E_FAILED: GLPK gave up (out of memory, or its own mistake): the sentence has its reason. */
+int ah_solver_relax(const struct ah_solver_problem *problem, struct ah_solver_result *result,
+                    struct ah_error *err);
+int ah_solver_round(const struct ah_solver_problem *problem, const struct ah_solver_limits *limits,
+                    struct ah_solver_result *result, struct ah_error *err);
+
+/* Writes the problem in the LP format that other solvers read: for comparisons. AH_E_IO. */
+int ah_solver_write(const struct ah_solver_problem *problem, const char *path, struct ah_error *err);
+
+#endif

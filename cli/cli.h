@@ -33,6 +33,7 @@
 #include <stddef.h>
 
 struct ah_cli;
+struct ah_emit;
 
 /* A command line and what it is for; the command without its `autohete`. */
 struct ah_example {
@@ -78,7 +79,15 @@ int ah_cli_unknown(struct ah_cli *cli, const char *name, struct ah_error *err);
  * the exit status for it. */
 int ah_cli_fail(struct ah_cli *cli, const struct ah_error *err);
 
-/* The same of the command line itself (AH_E_USAGE), with the way to the help. */
+/* The same with more to say: `text` prints lines below the sentence, `json` fields of the error's object. */
+struct ah_cli_details {
+    void (*text)(const struct ah_cli *cli, const void *context, struct ah_buffer *out);
+    void (*json)(const void *context, struct ah_emit *emit);
+    const void *context;
+};
+int ah_cli_fail_with(struct ah_cli *cli, const struct ah_error *err, const struct ah_cli_details *details);
+
+/* ah_cli_fail() of the command line itself (AH_E_USAGE), with the way to the help. */
 int ah_cli_fail_usage(struct ah_cli *cli, const struct ah_error *err);
 
 /* A remark for the person on standard error, `autohete: <sentence>`; nothing with --json. */

@@ -115,11 +115,16 @@ void ah_emit_bool(struct ah_emit *emit, const char *key, bool value)
     ah_emit_json(emit, key, value ? "true" : "false");
 }
 
-void ah_emit_error(struct ah_emit *emit, const char *key, const struct ah_error *err, int exit_status)
+void ah_emit_error_fields(struct ah_emit *emit, const struct ah_error *err, int exit_status)
 {
-    ah_emit_open(emit, key, '{');
     ah_emit_text(emit, "code", ah_error_word(err->code));
     ah_emit_integer(emit, "exit_status", (uint64_t)exit_status);
     ah_emit_text(emit, "message", err->text);
+}
+
+void ah_emit_error(struct ah_emit *emit, const char *key, const struct ah_error *err, int exit_status)
+{
+    ah_emit_open(emit, key, '{');
+    ah_emit_error_fields(emit, err, exit_status);
     ah_emit_close(emit);
 }

@@ -50,4 +50,7 @@ void ah_emit_json(struct ah_emit *emit, const char *key, const char *json);
 /* {"code": word, "exit_status": n, "message": sentence} */
 void ah_emit_error(struct ah_emit *emit, const char *key, const struct ah_error *err, int exit_status);
 
+/* Its fields, into an object that the caller opened. */
+void ah_emit_error_fields(struct ah_emit *emit, const struct ah_error *err, int exit_status);
+
 #endif

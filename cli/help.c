@@ -74,7 +74,7 @@ static void put_option(struct ah_cli *cli, const struct ah_option *option)
         ah_buffer_printf(&cli->out, "%*s", (int)(HELP_INDENT - 2 - strlen(spelling)), "");
     struct ah_buffer text = {0};
     ah_buffer_puts(&text, option->help);
-    if (option->words) {
+    if (ah_options_list_words(option)) {
         ah_buffer_puts(&text, ": ");
         ah_options_join(&text, option->words);
     }

@@ -171,7 +171,7 @@ static void put_option(struct ah_buffer *out, const struct ah_option *option)
     if (option->value)
         ah_buffer_printf(out, " Ar %s", option->value);
     ah_buffer_puts(out, "\n");
-    put_clause(out, option->help, option->words);
+    put_clause(out, option->help, ah_options_list_words(option) ? option->words : NULL);
 }
 
 static void put_options(struct ah_buffer *out, const struct ah_option *table)

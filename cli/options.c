@@ -8,7 +8,10 @@
 #include "base/units.h"
 #include "schemas/nearest.h"
 
+#include <math.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { OPTIONS_MAX = 64 };
@@ -43,6 +46,11 @@ static size_t list_length(const char *const *words)
     return n;
 }
 
+bool ah_options_list_words(const struct ah_option *option)
+{
+    return option->words && option->kind != AH_OPTION_COUNT && option->kind != AH_OPTION_REAL;
+}
+
 void ah_options_join(struct ah_buffer *out, const char *const *words)
 {
     for (size_t i = 0; words[i]; i++)
@@ -67,18 +75,60 @@ static int store_text(struct option_reader *reader, const struct option_found *f
     return AH_OK;
 }
 
+/* The row's own spelling of `text`; NULL where it is none of its words. */
+static const char *word_of(const struct ah_option *row, const char *text)
+{
+    for (size_t i = 0; row->words && row->words[i]; i++)
+        if (!strcmp(row->words[i], text))
+            return row->words[i];
+    return NULL;
+}
+
 static int store_bytes(struct option_reader *reader, const struct option_found *found, const char *text,
                        void *field)
 {
-    int rc = ah_units_parse_bytes(text, field, reader->err);
+    struct ah_option_integer *number = field;
+    *number = (struct ah_option_integer){.given = true};
+    int rc = ah_units_parse_bytes(text, &number->value, reader->err);
     return rc ? ah_error_prefix(reader->err, rc, "'%s'", found->spelling) : AH_OK;
+}
+
+/* What failed at a number of this option: also which words would do. */
+static int number_refused(struct option_reader *reader, const struct option_found *found)
+{
+    struct ah_error *err = reader->err;
+    size_t used = err ? strlen(err->text) : 0;
+    for (size_t i = 0; err && found->row->words && found->row->words[i]; i++) {
+        snprintf(err->text + used, sizeof err->text - used, ", or '%s'", found->row->words[i]);
+        used = strlen(err->text);
+    }
+    return ah_error_prefix(err, AH_E_USAGE, "'%s'", found->spelling);
 }
 
 static int store_count(struct option_reader *reader, const struct option_found *found, const char *text,
                        void *field)
 {
-    int rc = ah_units_parse_count(text, field, reader->err);
-    return rc ? ah_error_prefix(reader->err, rc, "'%s'", found->spelling) : AH_OK;
+    struct ah_option_integer *number = field;
+    *number = (struct ah_option_integer){.given = true, .word = word_of(found->row, text)};
+    if (!number->word && ah_units_parse_count(text, &number->value, reader->err))
+        return number_refused(reader, found);
+    return AH_OK;
+}
+
+static int store_real(struct option_reader *reader, const struct option_found *found, const char *text,
+                      void *field)
+{
+    struct ah_option_real *number = field;
+    char *end = NULL;
+    *number = (struct ah_option_real){.given = true, .word = word_of(found->row, text)};
+    if (number->word)
+        return AH_OK;
+    number->value = strtod(text, &end);
+    bool plain = *text && strspn(text, "0123456789.eE+-") == strlen(text);
+    if (plain && !*end && isfinite(number->value) && number->value >= 0)
+        return AH_OK;
+    ah_error_set(reader->err, AH_E_USAGE, "'%s' is not a number of at least 0; write one like '0.5'", text);
+    return number_refused(reader, found);
 }
 
 static int word_unknown(struct option_reader *reader, const char *what, const char *text,
@@ -98,12 +148,11 @@ static int word_unknown(struct option_reader *reader, const char *what, const ch
 static int store_word(struct option_reader *reader, const struct option_found *found, const char *text,
                       void *field)
 {
-    for (unsigned i = 0; found->row->words[i]; i++)
-        if (!strcmp(found->row->words[i], text)) {
-            *(unsigned *)field = i;
-            return AH_OK;
-        }
-    return word_unknown(reader, found->spelling, text, found->row->words);
+    const char *word = word_of(found->row, text);
+    if (!word)
+        return word_unknown(reader, found->spelling, text, found->row->words);
+    *(const char **)field = word;
+    return AH_OK;
 }
 
 static int list_add(struct option_reader *reader, const char ***items, size_t *n, const char *text)
@@ -132,8 +181,8 @@ static int option_store(struct option_reader *reader, const struct option_found 
     static int (*const setters[])(struct option_reader *, const struct option_found *, const char *,
                                   void *) = {
         [AH_OPTION_FLAG] = store_flag,   [AH_OPTION_TEXT] = store_text,   [AH_OPTION_FILE] = store_text,
-        [AH_OPTION_BYTES] = store_bytes, [AH_OPTION_COUNT] = store_count, [AH_OPTION_WORD] = store_word,
-        [AH_OPTION_TEXTS] = store_texts,
+        [AH_OPTION_BYTES] = store_bytes, [AH_OPTION_COUNT] = store_count, [AH_OPTION_REAL] = store_real,
+        [AH_OPTION_WORD] = store_word,   [AH_OPTION_TEXTS] = store_texts,
     };
     return setters[found->row->kind](reader, found, text, (char *)found->target + found->row->offset);
 }

@@ -25,15 +25,30 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum ah_option_kind {
     AH_OPTION_FLAG,  /* field: bool */
     AH_OPTION_TEXT,  /* field: const char *, not empty */
     AH_OPTION_FILE,  /* field: const char *, not empty; completes to files */
-    AH_OPTION_BYTES, /* field: uint64_t; "12GiB" */
-    AH_OPTION_COUNT, /* field: uint64_t; "8", "1.5k" */
-    AH_OPTION_WORD,  /* field: unsigned, index into `words`; the first is the default */
+    AH_OPTION_BYTES, /* field: struct ah_option_integer; "12GiB" */
+    AH_OPTION_COUNT, /* field: struct ah_option_integer; "8", "1.5k", or one of `words` */
+    AH_OPTION_REAL,  /* field: struct ah_option_real; "0.5", not negative, or one of `words` */
+    AH_OPTION_WORD,  /* field: const char *, one of `words` */
     AH_OPTION_TEXTS, /* field: struct ah_option_list; may be given many times */
+};
+
+/* Numbers tell a 0 that was given from none. `word`: given in place of a number, from the row's `words`. */
+struct ah_option_integer {
+    bool given;
+    const char *word;
+    uint64_t value;
+};
+
+struct ah_option_real {
+    bool given;
+    const char *word;
+    double value;
 };
 
 struct ah_option_list {
@@ -45,10 +60,12 @@ struct ah_option {
     const char *name; /* without dashes; NULL ends a table */
     char letter;      /* (optional) of the short spelling */
     enum ah_option_kind kind;
-    const char *value;        /* what help calls the value; NULL for a flag */
-    const char *const *words; /* NULL-terminated: all values of a WORD, suggestions for a TEXT (optional) */
-    size_t offset;            /* of the field in the verb's options */
-    const char *help;         /* a clause: lower case, no full stop */
+    const char *value; /* what help calls the value; NULL for a flag */
+    const char *const *
+        words; /* NULL-terminated (optional): all values of a WORD, suggestions for a TEXT, words that may stand
+                                for a number */
+    size_t offset;    /* of the field in the verb's options */
+    const char *help; /* a clause: lower case, no full stop */
 };
 
 enum ah_operand_kind {
@@ -87,6 +104,9 @@ extern const struct ah_option ah_options_common[];
  * operands are not counted. After a failure both outputs are to be thrown away. */
 int ah_options_parse(const struct ah_option_syntax *syntax, const char *const *words, struct ah_arena *arena,
                      void *ret_options, struct ah_arguments *ret_arguments, struct ah_error *err);
+
+/* Does help list the row's words? Those of a number stand in the name of its value: "N|auto". */
+bool ah_options_list_words(const struct ah_option *option);
 
 /* Appends "cpu, cuda". */
 void ah_options_join(struct ah_buffer *out, const char *const *words);

@@ -9,12 +9,15 @@ struct sample_options {
     bool loud;
     const char *name;
     const char *output;
-    uint64_t memory_bytes;
-    uint64_t steps;
-    unsigned policy;
+    struct ah_option_integer memory_bytes;
+    struct ah_option_integer steps;
+    struct ah_option_real clip;
+    const char *policy;
     struct ah_option_list rules;
 };
 
+static const char *const endless[] = {"endless", NULL};
+static const char *const none[] = {"none", NULL};
 static const char *const policies[] = {"optimal", "resident", "stream", NULL};
 
 static const struct ah_option sample_table[] = {
@@ -23,7 +26,8 @@ static const struct ah_option sample_table[] = {
     {"output", 'o', AH_OPTION_FILE, "FILE", NULL, offsetof(struct sample_options, output), "where to"},
     {"device-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, offsetof(struct sample_options, memory_bytes),
      "limit"},
-    {"steps", 0, AH_OPTION_COUNT, "N", NULL, offsetof(struct sample_options, steps), "how many"},
+    {"steps", 0, AH_OPTION_COUNT, "N", endless, offsetof(struct sample_options, steps), "how many"},
+    {"clip", 0, AH_OPTION_REAL, "X", none, offsetof(struct sample_options, clip), "norm"},
     {"policy", 0, AH_OPTION_WORD, "P", policies, offsetof(struct sample_options, policy), "which"},
     {"rule", 0, AH_OPTION_TEXTS, "RULE", NULL, offsetof(struct sample_options, rules), "one more"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
@@ -68,16 +72,19 @@ static void refused(const struct ah_option_syntax *syntax, const char *const *wo
 static void test_options__reads_every_kind(void **state)
 {
     (void)state;
-    struct parsed parsed = parse(&any_files, WORDS("--loud", "--name", "ada", "-o", "x.json",
-                                                   "--device-memory", "12GiB", "--steps", "1.5k", "--policy",
-                                                   "stream", "--rule", "a<1", "--rule", "b>2", "--json"));
+    struct parsed parsed =
+        parse(&any_files,
+              WORDS("--loud", "--name", "ada", "-o", "x.json", "--device-memory", "12GiB", "--steps", "1.5k",
+                    "--clip", "0.5", "--policy", "stream", "--rule", "a<1", "--rule", "b>2", "--json"));
     assert_int_equal(parsed.rc, 0);
     assert_true(parsed.options.loud);
     assert_string_equal(parsed.options.name, "ada");
     assert_string_equal(parsed.options.output, "x.json");
-    assert_int_equal(parsed.options.memory_bytes, 12ULL << 30);
-    assert_int_equal(parsed.options.steps, 1500);
-    assert_int_equal(parsed.options.policy, 2);
+    assert_true(parsed.options.memory_bytes.given);
+    assert_int_equal(parsed.options.memory_bytes.value, 12ULL << 30);
+    assert_int_equal(parsed.options.steps.value, 1500);
+    assert_true(parsed.options.clip.given && parsed.options.clip.value == 0.5);
+    assert_string_equal(parsed.options.policy, "stream");
     assert_int_equal(parsed.options.rules.n, 2);
     assert_string_equal(parsed.options.rules.items[0], "a<1");
     assert_string_equal(parsed.options.rules.items[1], "b>2");
@@ -96,6 +103,23 @@ static void test_options__zero_is_the_default(void **state)
     ah_arena_release(&parsed.arena);
 }
 
+static void test_options__zero_and_words_differ_from_nothing(void **state)
+{
+    (void)state;
+    struct parsed parsed =
+        parse(&any_files, WORDS("--steps=0", "--clip", "none", "--device-memory=0", "--steps", "endless"));
+    assert_int_equal(parsed.rc, 0);
+    assert_true(parsed.options.memory_bytes.given);
+    assert_int_equal(parsed.options.memory_bytes.value, 0);
+    assert_string_equal(parsed.options.steps.word, "endless");
+    assert_string_equal(parsed.options.clip.word, "none");
+    ah_arena_release(&parsed.arena);
+    parsed = parse(&any_files, WORDS("--steps", "endless", "--steps", "3"));
+    assert_null(parsed.options.steps.word);
+    assert_int_equal(parsed.options.steps.value, 3);
+    ah_arena_release(&parsed.arena);
+}
+
 static void test_options__attached_values(void **state)
 {
     (void)state;
@@ -103,7 +127,7 @@ static void test_options__attached_values(void **state)
     assert_int_equal(parsed.rc, 0);
     assert_string_equal(parsed.options.name, "a=b");
     assert_string_equal(parsed.options.output, "x.json");
-    assert_int_equal(parsed.options.steps, 7);
+    assert_int_equal(parsed.options.steps.value, 7);
     assert_true(parsed.options.loud);
     ah_arena_release(&parsed.arena);
 }
@@ -182,6 +206,12 @@ static void test_options__refuses_bad_values(void **state)
     refused(&any_files, WORDS("--device-memory", "12G"), "'--device-memory'");
     refused(&any_files, WORDS("--steps", "-3"), "'--steps'");
     refused(&any_files, WORDS("--steps", ""), "'--steps'");
+    refused(&any_files, WORDS("--steps", "some"), "'--steps': 'some' is not a count");
+    refused(&any_files, WORDS("--steps", "some"), ", or 'endless'");
+    refused(&any_files, WORDS("--clip", "-1"), "'--clip': '-1' is not a number of at least 0");
+    refused(&any_files, WORDS("--clip", "1e999"), "'--clip'");
+    refused(&any_files, WORDS("--clip", "nan"), "'--clip'");
+    refused(&any_files, WORDS("--clip", "0x1p3"), "'--clip'");
     refused(&any_files, WORDS("--=x"), "unknown option '--'");
 }
 
@@ -217,6 +247,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_options__reads_every_kind),
         cmocka_unit_test(test_options__zero_is_the_default),
+        cmocka_unit_test(test_options__zero_and_words_differ_from_nothing),
         cmocka_unit_test(test_options__attached_values),
         cmocka_unit_test(test_options__the_last_one_counts),
         cmocka_unit_test(test_options__operands_mix_with_options),

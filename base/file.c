@@ -26,15 +26,21 @@
 
 enum { READ_STEP_BYTES = 65536, LINKS_MAX = 40, TEMPORARIES_MAX = 1000 };
 
-static int fail(struct ah_error *err, const char *verb, const char *path)
+/* Sentences about files begin with the path, as those about what is in them do (schemas/). */
+static const char *shown(const char *path)
 {
-    return ah_error_set(err, AH_E_IO, "cannot %s '%s': %s", verb, path, strerror(errno));
+    return *path ? path : "''";
+}
+
+static int fail(struct ah_error *err, const char *done, const char *path)
+{
+    return ah_error_set(err, AH_E_IO, "%s: cannot be %s: %s", shown(path), done, strerror(errno));
 }
 
 static int too_large(struct ah_error *err, const char *path, size_t limit_bytes)
 {
     return ah_error_set(err, AH_E_IO,
-                        "'%s' is larger than the %zu bytes that are read here; is it the right file?", path,
+                        "%s: is larger than the %zu bytes that are read here; is it the right file?", path,
                         limit_bytes);
 }
 
@@ -49,7 +55,7 @@ static int open_read(const char *path, size_t limit_bytes, int *ret_fd, struct a
     if (fstat(fd, &about))
         rc = fail(err, "read", path);
     else if (S_ISDIR(about.st_mode))
-        rc = ah_error_set(err, AH_E_IO, "cannot read '%s': it is a folder; name a file in it", path);
+        rc = ah_error_set(err, AH_E_IO, "%s: is a folder; name a file in it", path);
     else if (S_ISREG(about.st_mode) && about.st_size > 0 && (uintmax_t)about.st_size > limit_bytes)
         rc = too_large(err, path, limit_bytes);
     if (rc)
@@ -130,10 +136,10 @@ static int close_reporting(int fd)
 static int write_in_place(int fd, const char *path, const void *bytes, size_t size, struct ah_error *err)
 {
     if (fd < 0)
-        return fail(err, "write", path);
-    int rc = write_all(fd, bytes, size) ? fail(err, "write", path) : AH_OK;
+        return fail(err, "written", path);
+    int rc = write_all(fd, bytes, size) ? fail(err, "written", path) : AH_OK;
     if (close_reporting(fd) && !rc)
-        rc = fail(err, "write", path);
+        rc = fail(err, "written", path);
     return rc;
 }
 
@@ -259,23 +265,23 @@ static int replace(const char *path, const char *real, const struct stat *old, c
     char folder[PATH_MAX], temporary[PATH_MAX];
     folder_of(real, folder);
     if (old && faccessat(AT_FDCWD, real, W_OK, AT_EACCESS))
-        return fail(err, "write", path);
+        return fail(err, "written", path);
     int fd = open_temporary(folder, temporary);
     if (fd < 0 && errno == ENOENT)
-        return ah_error_set(
-            err, AH_E_IO, "cannot write '%s': the folder '%s' does not exist; create it first", path, folder);
+        return ah_error_set(err, AH_E_IO, "%s: the folder '%s' does not exist; create it first", path,
+                            folder);
     if (fd < 0)
-        return ah_error_set(err, AH_E_IO, "cannot write '%s': no file can be made in the folder '%s': %s",
-                            path, folder, strerror(errno));
+        return ah_error_set(err, AH_E_IO, "%s: no file can be made in the folder '%s': %s", path, folder,
+                            strerror(errno));
     if (fill_temporary(fd, old, bytes, size) || rename(temporary, real)) {
-        int rc = fail(err, "write", path);
+        int rc = fail(err, "written", path);
         unlink(temporary);
         return rc;
     }
     if (sync_folder(folder))
         return ah_error_set(
             err, AH_E_IO,
-            "'%s' is written, but may be lost if the machine stops now: cannot sync its folder: %s", path,
+            "%s: is written, but may be lost if the machine stops now: cannot sync its folder: %s", path,
             strerror(errno));
     return AH_OK;
 }
@@ -289,18 +295,18 @@ int ah_file_write(const char *path, const void *bytes, size_t size, struct ah_er
     if (!strcmp(path, "-"))
         return ah_error_set(err, AH_E_USAGE, "'-' is standard output, not a file; name a file");
     if (length == 0 || path[length - 1] == '/')
-        return ah_error_set(err, AH_E_IO, "cannot write '%s': it names no file", path);
+        return ah_error_set(err, AH_E_IO, "%s: names no file", shown(path));
     if (length >= PATH_MAX)
-        return ah_error_set(err, AH_E_IO, "cannot write '%.64s...': the name is too long", path);
+        return ah_error_set(err, AH_E_IO, "%.64s...: the name is too long", path);
     memcpy(real, path, length + 1);
     if (resolve(real, &fd))
-        return fail(err, "write", path);
+        return fail(err, "written", path);
     if (fd >= 0)
         return write_in_place(fd, path, bytes, size, err);
     if (stat(real, &about))
-        return errno == ENOENT ? replace(path, real, NULL, bytes, size, err) : fail(err, "write", path);
+        return errno == ENOENT ? replace(path, real, NULL, bytes, size, err) : fail(err, "written", path);
     if (S_ISDIR(about.st_mode))
-        return ah_error_set(err, AH_E_IO, "cannot write '%s': it is a folder; name a file in it", path);
+        return ah_error_set(err, AH_E_IO, "%s: is a folder; name a file in it", path);
     if (!S_ISREG(about.st_mode))
         return write_in_place(open(real, O_WRONLY | O_CLOEXEC), path, bytes, size, err);
     return replace(path, real, &about, bytes, size, err);

@@ -15,7 +15,7 @@ static int read_meminfo(struct ah_host_memory *memory, const char *root, struct 
     int length = snprintf(path, sizeof path, "%s/proc/meminfo", root);
     FILE *file = length < PATH_MAX ? fopen(path, "re") : NULL;
     if (!file)
-        return ah_error_set(err, AH_E_IO, "cannot read '%s/proc/meminfo'; is /proc mounted?", root);
+        return ah_error_set(err, AH_E_IO, "%s/proc/meminfo: cannot be read; is /proc mounted?", root);
     char line[LINE_MAX_BYTES];
     uint64_t kib;
     while (fgets(line, sizeof line, file)) {
@@ -26,7 +26,7 @@ static int read_meminfo(struct ah_host_memory *memory, const char *root, struct 
     }
     fclose(file);
     if (!memory->total_bytes)
-        return ah_error_set(err, AH_E_IO, "'%s/proc/meminfo' has no line 'MemTotal'", root);
+        return ah_error_set(err, AH_E_IO, "%s/proc/meminfo: has no line 'MemTotal'", root);
     if (!memory->available_bytes)
         memory->available_bytes = memory->total_bytes;
     return AH_OK;

@@ -56,7 +56,8 @@ static void test_file__syncs_that_fail(void **state)
     assert_int_equal(calls, 2);
     calls = 0;
     failing = 1;
-    CHECK_FAILS(ah_file_write(path, "new", 3, &err), err, AH_E_IO, "document': Input/output error");
+    CHECK_FAILS(ah_file_write(path, "new", 3, &err), err, AH_E_IO,
+                "document: cannot be written: Input/output error");
     check_holds(path, "old");
     assert_int_equal(entries(folder), 1);
     calls = 0;

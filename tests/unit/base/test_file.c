@@ -92,11 +92,11 @@ static void test_file__read_failures_name_the_path(void **state)
     struct ah_error err = {0};
     put("long", "0123456789");
     ah_buffer_puts(&bytes, "kept");
-    CHECK_FAILS(ah_file_read("none", 10, &bytes, &err), err, AH_E_IO, "'none'");
+    CHECK_FAILS(ah_file_read("none", 10, &bytes, &err), err, AH_E_IO, "none: cannot be read");
     CHECK_FAILS(ah_file_read(".", 10, &bytes, &err), err, AH_E_IO, "folder");
-    CHECK_FAILS(ah_file_read("long", 9, &bytes, &err), err, AH_E_IO, "'long'");
-    CHECK_FAILS(ah_file_read("/dev/zero", 100000, &bytes, &err), err, AH_E_IO, "'/dev/zero'");
-    CHECK_FAILS(ah_file_read("", 9, &bytes, &err), err, AH_E_IO, "''");
+    CHECK_FAILS(ah_file_read("long", 9, &bytes, &err), err, AH_E_IO, "long: is larger than the 9 bytes");
+    CHECK_FAILS(ah_file_read("/dev/zero", 100000, &bytes, &err), err, AH_E_IO, "/dev/zero: is larger");
+    CHECK_FAILS(ah_file_read("", 9, &bytes, &err), err, AH_E_IO, "'': cannot be read");
     assert_string_equal(bytes.data, "kept");
     assert_int_equal(bytes.size, 4);
     assert_false(bytes.failed);
@@ -169,7 +169,7 @@ static void test_file__links_are_followed_and_stay(void **state)
     CHECK_OK(ah_file_write("dangling", "made", 4, &err), err);
     check_holds("d/missing", "made");
     assert_int_equal(symlink("round", "round"), 0);
-    CHECK_FAILS(ah_file_write("round", "x", 1, &err), err, AH_E_IO, "'round'");
+    CHECK_FAILS(ah_file_write("round", "x", 1, &err), err, AH_E_IO, "round: cannot be");
 }
 
 static void test_file__write_failures_name_the_path(void **state)
@@ -180,11 +180,11 @@ static void test_file__write_failures_name_the_path(void **state)
     mkdir("d", 0777);
     put("plain", "x");
     CHECK_FAILS(ah_file_write("d", "x", 1, &err), err, AH_E_IO, "folder");
-    CHECK_FAILS(ah_file_write("d/", "x", 1, &err), err, AH_E_IO, "'d/'");
-    CHECK_FAILS(ah_file_write("", "x", 1, &err), err, AH_E_IO, "''");
+    CHECK_FAILS(ah_file_write("d/", "x", 1, &err), err, AH_E_IO, "d/: names no file");
+    CHECK_FAILS(ah_file_write("", "x", 1, &err), err, AH_E_IO, "'': names no file");
     CHECK_FAILS(ah_file_write("-", "x", 1, &err), err, AH_E_USAGE, "'-'");
     CHECK_FAILS(ah_file_write("none/a", "x", 1, &err), err, AH_E_IO, "the folder 'none' does not exist");
-    CHECK_FAILS(ah_file_write("plain/a", "x", 1, &err), err, AH_E_IO, "'plain/a'");
+    CHECK_FAILS(ah_file_write("plain/a", "x", 1, &err), err, AH_E_IO, "plain/a: ");
     int full = open("/dev/full", O_WRONLY);
     snprintf(name, sizeof name, "/dev/fd/%d",
              full); /* never by its own name: a bug would replace the device */
@@ -217,7 +217,7 @@ static void test_file__a_full_disk_loses_nothing(void **state)
     int rc = ah_file_write("old", lots, sizeof lots, &err);
     int fresh = ah_file_write("new", lots, sizeof lots, NULL);
     setrlimit(RLIMIT_FSIZE, &before);
-    CHECK_FAILS(rc, err, AH_E_IO, "'old'");
+    CHECK_FAILS(rc, err, AH_E_IO, "old: cannot be written");
     assert_int_equal(fresh, AH_E_IO);
     check_holds("old", "precious");
     assert_int_equal(entries(), 1); /* no temporary file, no new one */
@@ -235,7 +235,7 @@ static void test_file__a_file_without_write_permission_stays(void **state)
     int rc = ah_file_write("locked", "x", 1, &err);
     if (as_root)
         assert_int_equal(seteuid(0), 0);
-    CHECK_FAILS(rc, err, AH_E_IO, "'locked': Permission denied");
+    CHECK_FAILS(rc, err, AH_E_IO, "locked: cannot be written: Permission denied");
     check_holds("locked", "precious");
 }
 

@@ -151,7 +151,7 @@ static void test_host_memory__no_total_is_an_error(void **state)
 {
     struct ah_error err = {0};
     struct ah_host_memory memory;
-    CHECK_FAILS(ah_host_memory_read(&memory, *state, &err), err, AH_E_IO, "/proc/meminfo'");
+    CHECK_FAILS(ah_host_memory_read(&memory, *state, &err), err, AH_E_IO, "/proc/meminfo: cannot be read");
     root_put(*state, "proc/meminfo", "MemFree: 1 kB\n");
     CHECK_FAILS(ah_host_memory_read(&memory, *state, &err), err, AH_E_IO, "MemTotal");
 }

@@ -11,6 +11,7 @@ extern const struct ah_verb ah_verb_profile;
 extern const struct ah_verb ah_verb_inspect;
 extern const struct ah_verb ah_verb_check;
 extern const struct ah_verb ah_verb_diff;
+extern const struct ah_verb ah_verb_export;
 extern const struct ah_verb ah_verb_schema;
 extern const struct ah_verb ah_verb_doctor;
 extern const struct ah_verb ah_verb_completion;

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/schedule/flat.h"
+#include "tests/property/schedule/jobs.h"
+
+static const struct ah_model small = {.width = 10,
+                                      .heads = 2,
+                                      .kv_heads = 1,
+                                      .head_dim = 6,
+                                      .mlp_width = 7,
+                                      .vocabulary = 13,
+                                      .layers = 1,
+                                      .norm = AH_MODEL_NORM_RMS,
+                                      .activation = AH_MODEL_SILU_GATED,
+                                      .position = AH_POSITION_ROPE,
+                                      .qkv_bias = true};
+
+/* By hand: sizes 10, 240 (24 x 10), 24, 120 (10 x 12), 10, 70, 70, 70, each rounded up to 128. */
+static void test_flat__begins_tensors_at_multiples_of_128(void **state)
+{
+    (void)state;
+    static const uint64_t firsts[] = {0, 128, 384, 512, 640, 768, 896, 1024};
+    struct ah_flat flat = ah_flat_of(&small, AH_BLOCK_LAYER, UINT32_MAX);
+    assert_int_equal(flat.n, 8);
+    for (size_t i = 0; i < flat.n; i++) {
+        assert_int_equal(flat.tensors[i].first, firsts[i]);
+        assert_int_equal(flat.tensors[i].trained_first, firsts[i]);
+        assert_true(flat.tensors[i].trained);
+    }
+    assert_int_equal(flat.elements, 1152);
+    assert_int_equal(flat.trained_elements, 1152);
+    assert_int_equal(flat.parameters, 10 + 240 + 24 + 120 + 10 + 3 * 70);
+    assert_int_equal(flat.trained_parameters, flat.parameters);
+}
+
+static void test_flat__packs_trained_tensors(void **state)
+{
+    (void)state;
+    struct ah_flat flat = ah_flat_of(&small, AH_BLOCK_LAYER, 1u << 1 | 1u << 3);
+    assert_int_equal(flat.elements, 1152);
+    assert_int_equal(flat.trained_elements, 256 + 128);
+    assert_int_equal(flat.trained_parameters, 240 + 120);
+    assert_int_equal(flat.tensors[1].trained_first, 0);
+    assert_int_equal(flat.tensors[3].trained_first, 256);
+    assert_false(flat.tensors[0].trained);
+    assert_int_equal(flat.tensors[3].first, 512);
+}
+
+static void test_flat__finds_by_name(void **state)
+{
+    (void)state;
+    struct ah_flat flat = ah_flat_of(&small, AH_BLOCK_LAYER, 0);
+    assert_int_equal(ah_flat_find(&flat, "attention.qkv.bias"), 2);
+    assert_int_equal(ah_flat_find(&flat, "attention.qkv"), flat.n);
+}
+
+/* What docs/layout.md claims: elements of padding in each example. */
+static void test_flat__padding_costs_little(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TEST_MODELS; i++) {
+        struct test_job j;
+        test_job_open(&j, test_models[i],
+                      (struct ah_plan_training){.batch = 1, .micro_batches = 1, .seq = 64, .dtype = AH_BF16});
+        uint64_t padding = 0, parameters = 0;
+        for (size_t g = 0; g < j.job.n_groups; g++) {
+            const struct ah_job_group *group = &j.job.groups[g];
+            padding += (group->flat_elements - group->parameters) * group->blocks;
+            parameters += group->parameters * group->blocks;
+        }
+        assert_int_equal(parameters, ah_model_parameters(j.document.body.model));
+        assert_int_equal(padding, !strcmp(test_models[i], "tiny")        ? 832
+                                  : !strcmp(test_models[i], "gpt2-1.5b") ? 21696
+                                                                         : 0);
+        test_job_close(&j);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_flat__begins_tensors_at_multiples_of_128),
+        cmocka_unit_test(test_flat__packs_trained_tensors),
+        cmocka_unit_test(test_flat__finds_by_name),
+        cmocka_unit_test(test_flat__padding_costs_little),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

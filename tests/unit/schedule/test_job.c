@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sizes against numbers worked out by hand from the published formulas (Korthikanti et al. without scores and dropout,
+ * and its form for gated MLPs and grouped heads), with the shapes of the models as published.
+ */
+#include "tests/property/schedule/jobs.h"
+
+static struct ah_plan_training training(uint64_t batch, uint64_t micro_batches, uint64_t seq,
+                                        enum ah_dtype dtype)
+{
+    return (struct ah_plan_training){
+        .batch = batch, .micro_batches = micro_batches, .seq = seq, .dtype = dtype, .state_dtype = AH_FP32};
+}
+
+/* Bytes a token, bf16, without the 2h of the block's input. */
+static const struct {
+    const char *model;
+    uint64_t chunk_tokens, keep, selective;
+} published[] = {
+    /* 32h + 4a of h 768, a 12, and 16 for two layer norms; selective 20h. */
+    {"gpt2-124m", 1024, 32 * 768 + 4 * 12 + 16 - 2 * 768, 20 * 768 + 4 * 12 - 2 * 768},
+    /* 8h + 4ad + 4kd + 6f + 4a + 8; selective: two norms (4h) and the product (2f) less. */
+    {"llama-2-7b", 2048, 16 * 4096 + 6 * 11008 + 4 * 32 + 8 - 2 * 4096,
+     12 * 4096 + 4 * 11008 + 4 * 32 - 2 * 4096},
+    {"llama-3-8b", 512, 12 * 4096 + 4 * 1024 + 6 * 14336 + 4 * 32 + 8 - 2 * 4096,
+     8 * 4096 + 4 * 1024 + 4 * 14336 + 4 * 32 - 2 * 4096},
+    /* q and k of 2048 and 1024 twice in keep, with 16 + 8 statistics of heads. */
+    {"qwen3-0.6b", 256,
+     8 * 1024 + 4 * 2048 + 4 * 1024 + 6 * 3072 + 4 * 16 + 8 + 2 * (2048 + 1024) + 4 * 24 - 2 * 1024,
+     4 * 1024 + 4 * 2048 + 4 * 1024 + 4 * 3072 + 4 * 16 - 2 * 1024},
+};
+
+static void test_job__saves_what_is_published(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof published / sizeof published[0]; i++) {
+        struct test_job j;
+        test_job_open(&j, published[i].model, training(8, 2, 512, AH_BF16));
+        const struct ah_job_group *layer = test_job_group(&j.job, AH_BLOCK_LAYER);
+        assert_int_equal(j.job.tokens, 2048);
+        assert_int_equal(layer->saved_bytes[AH_ACTIVATIONS_KEEP], 2048 * published[i].keep);
+        assert_int_equal(layer->saved_bytes[AH_ACTIVATIONS_SELECTIVE], 2048 * published[i].selective);
+        assert_int_equal(layer->saved_bytes[AH_ACTIVATIONS_RECOMPUTE], 0);
+        assert_int_equal(j.job.chunk_tokens, published[i].chunk_tokens);
+        test_job_close(&j);
+    }
+}
+
+/* llama-2-7b, bf16, 2048 tokens, h 4096, f 11008, by hand. */
+static void test_job__scratch_of_llama(void **state)
+{
+    (void)state;
+    struct test_job j;
+    test_job_open(&j, "llama-2-7b", training(1, 1, 2048, AH_BF16));
+    const struct ah_job_group *layer = test_job_group(&j.job, AH_BLOCK_LAYER);
+    const uint64_t t = 2048, h = 4096, f = 11008;
+    assert_int_equal(layer->forward_work_bytes[AH_ACTIVATIONS_KEEP], 0);
+    /* The widest moment of the MLP: middle, gate, up and their product. */
+    assert_int_equal(layer->forward_work_bytes[AH_ACTIVATIONS_RECOMPUTE], t * (2 * h + 6 * f));
+    /* Gradients of gate and up, and the sum in fp32 of what they hand down. */
+    assert_int_equal(layer->backward_work_bytes[AH_ACTIVATIONS_KEEP], t * (4 * f + 4 * h));
+    assert_int_equal(layer->input_bytes, t * 2 * h);
+    /* One chunk: norm's output and statistics, logits and their gradient, loss. */
+    const struct ah_job_group *head = test_job_group(&j.job, AH_BLOCK_HEAD);
+    assert_int_equal(head->forward_work_bytes[AH_ACTIVATIONS_KEEP], t * (2 * h + 4 + 6 * 32000 + 4));
+    assert_int_equal(test_job_group(&j.job, AH_BLOCK_EMBEDDING)->backward_work_bytes[0], t * 8);
+    test_job_close(&j);
+    /* Several: the table's gradient in fp32 beside. */
+    test_job_open(&j, "llama-2-7b", training(3, 1, 2048, AH_BF16));
+    head = test_job_group(&j.job, AH_BLOCK_HEAD);
+    assert_int_equal(head->forward_work_bytes[AH_ACTIVATIONS_KEEP],
+                     3 * t * (2 * h + 4 + 4) + t * 6 * 32000 + UINT64_C(4) * 32000 * h);
+    test_job_close(&j);
+}
+
+static void test_job__bytes_of_elements(void **state)
+{
+    (void)state;
+    static const struct {
+        enum ah_dtype dtype, state_dtype;
+        uint64_t weight, gradient, state;
+    } cases[] = {{AH_BF16, AH_FP32, 2, 2, 12}, {AH_BF16, AH_BF16, 2, 2, 8}, {AH_FP32, AH_FP32, 4, 4, 8}};
+    for (size_t i = 0; i < 3; i++) {
+        struct ah_plan_training how = training(4, 2, 128, cases[i].dtype);
+        struct test_job j;
+        how.state_dtype = cases[i].state_dtype;
+        test_job_open(&j, "gpt2-124m", how);
+        assert_int_equal(j.job.weight_bytes, cases[i].weight);
+        assert_int_equal(j.job.gradient_bytes, cases[i].gradient);
+        assert_int_equal(j.job.state_bytes, cases[i].state);
+        assert_int_equal(j.job.residual_bytes, 256 * 768 * cases[i].weight);
+        assert_int_equal(j.job.input_bytes, 256 * 21);
+        const struct ah_job_group *embedding = test_job_group(&j.job, AH_BLOCK_EMBEDDING);
+        assert_int_equal(embedding->gathered_bytes, (256 + 128) * 768 * cases[i].weight);
+        test_job_close(&j);
+    }
+}
+
+static void check_group(const struct ah_job_group *group, const char *name, uint64_t first, uint64_t blocks,
+                        bool backward, bool input_gradient)
+{
+    assert_string_equal(group->name, name);
+    assert_int_equal(group->first, first);
+    assert_int_equal(group->blocks, blocks);
+    assert_int_equal(group->backward, backward);
+    assert_int_equal(group->input_gradient, input_gradient);
+}
+
+static void test_job__groups_of_full_training(void **state)
+{
+    (void)state;
+    struct test_job j;
+    test_job_open(&j, "llama-3-8b", training(1, 1, 64, AH_BF16));
+    assert_int_equal(j.job.n_groups, 3);
+    assert_int_equal(j.job.n_blocks, 34);
+    assert_int_equal(j.job.lowest, 0);
+    check_group(&j.job.groups[0], "embedding", 0, 1, true, false);
+    check_group(&j.job.groups[1], "layer", 1, 32, true, true);
+    check_group(&j.job.groups[2], "head", 33, 1, true, true);
+    test_job_close(&j);
+}
+
+static void test_job__groups_by_trained_tensors(void **state)
+{
+    (void)state;
+    static const char *patterns[] = {
+        "*", "!embedding*", "!blocks.0.*", "!blocks.4.mlp.*", "!blocks.7.*norm*", "!blocks.9.*"};
+    struct ah_plan_training how = training(1, 1, 64, AH_BF16);
+    struct test_job j;
+    how.trainable = patterns;
+    how.n_trainable = 6;
+    test_job_open(&j, "llama-3-8b", how);
+    assert_int_equal(j.job.lowest, 2);
+    assert_int_equal(j.job.n_groups, 8);
+    check_group(&j.job.groups[0], "embedding.forward", 0, 1, false, false);
+    check_group(&j.job.groups[1], "layer.forward", 1, 1, false, false);
+    check_group(&j.job.groups[2], "layer.lowest", 2, 1, true, false);
+    check_group(&j.job.groups[3], "layer", 3, 27, true, true);
+    check_group(&j.job.groups[4], "layer.partial", 5, 1, true, true);
+    check_group(&j.job.groups[5], "layer.partial2", 8, 1, true, true);
+    check_group(&j.job.groups[6], "layer.frozen", 10, 1, true, true);
+    check_group(&j.job.groups[7], "head", 33, 1, true, true);
+    assert_int_equal(j.job.group_of[31], 3);
+    assert_int_equal(j.job.groups[6].trained_elements, 0);
+    /* A frozen block keeps only what the gradient passes through: neither norm's output, nor the product. */
+    assert_int_equal(j.job.groups[3].saved_bytes[0] - j.job.groups[6].saved_bytes[0],
+                     64 * (4 * 4096 + 2 * 14336));
+    test_job_close(&j);
+}
+
+static void test_job__only_the_head(void **state)
+{
+    (void)state;
+    static const char *patterns[] = {"head.norm.weight"};
+    struct ah_plan_training how = training(1, 1, 64, AH_BF16);
+    struct test_job j;
+    how.trainable = patterns;
+    how.n_trainable = 1;
+    test_job_open(&j, "llama-3-8b", how);
+    assert_int_equal(j.job.lowest, 33);
+    check_group(&j.job.groups[2], "head.partial", 33, 1, true, false);
+    check_group(&j.job.groups[1], "layer.forward", 1, 32, false, false);
+    assert_int_equal(j.job.groups[1].saved_bytes[0], 0);
+    assert_int_equal(j.job.groups[1].forward_work_bytes[0], j.job.groups[1].forward_work_bytes[2]);
+    test_job_close(&j);
+}
+
+static void test_job__windows_are_groups(void **state)
+{
+    (void)state;
+    uint64_t layers[] = {1, 3};
+    struct test_job j;
+    test_job_model(&j, "llama-3-8b");
+    j.document.body.model->window = 16;
+    j.document.body.model->window_layers = layers;
+    j.document.body.model->n_window_layers = 2;
+    test_job_start(&j, training(1, 1, 64, AH_BF16));
+    assert_int_equal(j.job.n_groups, 4);
+    check_group(&j.job.groups[2], "layer_windowed", 2, 2, true, true);
+    for (size_t block = 1; block < 33; block++)
+        assert_int_equal(j.job.group_of[block] == 2,
+                         ah_model_layer_windowed(j.document.body.model, block - 1));
+    test_job_close(&j);
+}
+
+static void test_job__names_tensors(void **state)
+{
+    (void)state;
+    struct test_job j;
+    char name[64], cut[8];
+    test_job_open(&j, "tiny", training(1, 1, 64, AH_FP32));
+    assert_int_equal(ah_job_tensor_name(&j.job, 4, "mlp.up.weight", name, sizeof name), 22);
+    assert_string_equal(name, "blocks.3.mlp.up.weight");
+    ah_job_tensor_name(&j.job, 0, "embedding.weight", name, sizeof name);
+    assert_string_equal(name, "embedding.embedding.weight");
+    assert_int_equal(ah_job_tensor_name(&j.job, 7, "norm.weight", cut, sizeof cut), 16);
+    assert_string_equal(cut, "head.no");
+    test_job_close(&j);
+}
+
+static void test_job__refuses(void **state)
+{
+    (void)state;
+    static const char *everything[] = {"*"}, *nothing[] = {"blocks.99.*"};
+    static const struct {
+        const char *model;
+        struct ah_plan_training training;
+        int code;
+        const char *part;
+    } cases[] = {
+        {"tiny", {.batch = 0, .micro_batches = 1, .seq = 8}, AH_E_USAGE, "batch is 0"},
+        {"tiny",
+         {.batch = 8, .micro_batches = 0, .seq = 8},
+         AH_E_USAGE,
+         "micro_batches '0' does not divide batch '8'"},
+        {"tiny",
+         {.batch = 8, .micro_batches = 3, .seq = 8},
+         AH_E_USAGE,
+         "micro_batches '3' does not divide batch '8'"},
+        {"tiny", {.batch = 8, .micro_batches = 1, .seq = 0}, AH_E_USAGE, "seq is 0"},
+        {"gpt2-124m",
+         {.batch = 8, .micro_batches = 1, .seq = 1025},
+         AH_E_USAGE,
+         "seq '1025' is longer than the 1024"},
+        {"tiny", {.batch = 1 << 20, .micro_batches = 1, .seq = 1 << 20}, AH_E_DOCUMENT, "2^32 tokens"},
+        {"tiny", {.batch = 1 << 24, .micro_batches = 1, .seq = UINT64_MAX}, AH_E_DOCUMENT, "2^32 tokens"},
+        {"llama-2-7b", {.batch = 1 << 20, .micro_batches = 1, .seq = 1 << 11}, AH_E_DOCUMENT, "2^53 bytes"},
+        {"gpt-22b",
+         {.batch = UINT64_C(1) << 40, .micro_batches = UINT64_C(1) << 39, .seq = 1024},
+         AH_E_DOCUMENT,
+         "2^53 bytes"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct test_job j;
+        struct ah_error err = {0};
+        struct ah_plan_training how = cases[i].training;
+        how.trainable = everything;
+        how.n_trainable = 1;
+        test_job_model(&j, cases[i].model);
+        CHECK_FAILS(ah_job_init(&j.job, j.document.body.model, &how, &j.arena, &err), err, cases[i].code,
+                    cases[i].part);
+        assert_null(j.job.groups);
+        test_job_close(&j);
+    }
+    struct ah_plan_training how = {
+        .batch = 1, .micro_batches = 1, .seq = 8, .trainable = nothing, .n_trainable = 1};
+    struct ah_error err = {0};
+    struct test_job j;
+    test_job_model(&j, "tiny");
+    CHECK_FAILS(ah_job_init(&j.job, j.document.body.model, &how, &j.arena, &err), err, AH_E_USAGE,
+                "'blocks.99.*'");
+    test_job_close(&j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_job__saves_what_is_published),
+        cmocka_unit_test(test_job__scratch_of_llama),
+        cmocka_unit_test(test_job__bytes_of_elements),
+        cmocka_unit_test(test_job__groups_of_full_training),
+        cmocka_unit_test(test_job__groups_by_trained_tensors),
+        cmocka_unit_test(test_job__only_the_head),
+        cmocka_unit_test(test_job__windows_are_groups),
+        cmocka_unit_test(test_job__names_tensors),
+        cmocka_unit_test(test_job__refuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

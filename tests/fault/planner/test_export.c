@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every allocation of an export fails once: an error, no leak, no half-written text that passes for whole.
+ */
+#include "planner/export.h"
+
+#include "schemas/document.h"
+#include "tests/support/check.h"
+#include "tests/support/fault.h"
+
+#define PATH "tests/cli/documents/plan.json"
+
+struct job {
+    const struct ah_plan *plan;
+    enum ah_export_target target;
+};
+
+static int export_and_print(void *context, struct ah_error *err)
+{
+    const struct job *job = context;
+    struct ah_arena arena = {0};
+    struct ah_buffer text = {0};
+    struct ah_buffer settings = {0};
+    struct ah_export export;
+    int rc = ah_export_plan(job->plan, job->target, &arena, &export, err);
+    if (!rc) {
+        ah_export_print(&export, &text);
+        ah_export_print_settings(&export, &settings);
+        if (text.failed || settings.failed)
+            rc = ah_error_memory(err);
+    }
+    ah_buffer_release(&text);
+    ah_buffer_release(&settings);
+    ah_arena_release(&arena);
+    return rc;
+}
+
+static void test_export__survives_every_failing_allocation(void **state)
+{
+    struct ah_document document;
+    struct ah_error err = {0};
+    (void)state;
+    CHECK_OK(ah_document_load(&document, PATH, AH_DOCUMENT_PLAN, &err), err);
+    for (unsigned target = 0; ah_words_export_target[target]; target++) {
+        struct job job = {document.body.plan, (enum ah_export_target)target};
+        assert_true(fault_sweep(export_and_print, &job, 0) > 4);
+    }
+    ah_document_release(&document);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_export__survives_every_failing_allocation)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

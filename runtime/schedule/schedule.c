@@ -75,8 +75,11 @@ static int compile(struct ah_schedule_memory *m, const struct ah_choice *choice,
         return rc;
     *score = (struct ah_score){.pinned_bytes = m->compiled.pinned_bytes,
                                .pageable_bytes = m->compiled.pageable_bytes};
-    for (size_t i = 0; i < m->compiled.iteration.n_ops; i++)
-        score->link_bytes += m->compiled.iteration.ops[i].bytes;
+    for (size_t i = 0; i < m->compiled.iteration.n_ops; i++) {
+        const struct ah_plan_op *op = &m->compiled.iteration.ops[i];
+        score->link_bytes += op->bytes;
+        score->work_us[op->lane] += op->us;
+    }
     return AH_OK;
 }
 
@@ -98,8 +101,6 @@ static void lane_times(const struct ah_run *run, const struct ah_clock_result *r
         const struct ah_plan_op *op = &run->iteration->ops[run->items->op[i]];
         score->busy_us[op->lane] += spans[i].finish_us - spans[i].start_us;
     }
-    for (size_t i = 0; i < run->iteration->n_ops; i++)
-        score->work_us[run->iteration->ops[i].lane] += run->op_us[i];
 }
 
 enum { ITERATIONS = 4, ITERATIONS_UNSTEADY = 10 };

@@ -91,7 +91,8 @@ struct ah_schedule {
  * any before. */
 int ah_schedule_init(struct ah_schedule *schedule, const struct ah_job *job, struct ah_error *err);
 
-/* Memory only: live bytes as a bound of the device's peak (no offsets), host bytes exactly; times are 0. */
+/* What needs no order: live bytes as a bound of the device's peak (no offsets), host bytes, link bytes and work of the
+ * lanes exactly; other times are 0. */
 int ah_schedule_measure(struct ah_schedule *schedule, const struct ah_choice *choice,
                         struct ah_score *ret_score, struct ah_error *err);
 

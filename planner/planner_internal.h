@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of the planner share: a request made ready, and its best candidate.
+ */
+#ifndef AH_PLANNER_PLANNER_INTERNAL_H
+#define AH_PLANNER_PLANNER_INTERNAL_H
+
+#include "planner/milp.h"
+#include "planner/planner.h"
+#include "planner/pricing.h"
+#include "planner/trial.h"
+
+/* One way to give cores to lanes; GPUs have one. */
+struct ah_split {
+    struct ah_costs costs;
+    struct ah_trial trial;
+};
+
+struct ah_planning {
+    const struct ah_plan_request *request;
+    struct ah_plan_training training; /* the request's, patterns filled in */
+    struct ah_arena *arena;
+    struct ah_job job;
+    uint64_t device_capacity_bytes, reserve_bytes;
+    uint64_t host_capacity_bytes;
+    struct ah_split splits[AH_PRICING_SPLITS_MAX];
+    size_t n_splits;
+    const struct ah_split *winner; /* NULL: nothing found */
+    uint64_t evaluations;
+    double bound_us; /* 0: none */
+    bool infeasible; /* proven */
+    struct ah_milp_shortage shortage;
+};
+
+/* Ready to solve: budgets, job, costs. */
+int ah_planning_init(struct ah_planning *planning, const struct ah_plan_request *request,
+                     struct ah_arena *arena, struct ah_error *err);
+
+/* Finds winner, bound, shortage. AH_OK where nothing is found, too. */
+int ah_planning_solve(struct ah_planning *planning, struct ah_error *err);
+void ah_planning_release(struct ah_planning *planning);
+
+/* What is short and which changes help, each planned. */
+int ah_remedies_find(struct ah_planning *planning, struct ah_diagnosis *ret_diagnosis, struct ah_error *err);
+
+#endif

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Policies: families of placements by up to three whole numbers, and lists of orders (knobs).
+ *
+ *   policy          numbers                                                   sizes
+ *   resident        way of activations                                        3
+ *   zero-offload    keep or recompute; the first k blocks' optimizers host    2, n + 1
+ *   patrickstar     keep or recompute; first p weights host; last d device    2, n + 1, n + 1
+ *   stronghold      keep or recompute; first w layers stay; their states too  2, layers + 1, 2
+ *   stream          keep or recompute                                         2
+ *   autohete-paper  first r layers recompute; last o optimizers host, then    layers + 1, 2 n + 1
+ *                   first p weights host
+ *
+ * A family of at most ALL_BELOW settings is tried whole. A larger one: its small numbers whole, the others on a grid;
+ * from the best few points of the grid steps of half the size, down to one. Then the orders, with the best numbers;
+ * then steps again with the best order.
+ */
+#include "planner/policies.h"
+
+#include "planner/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALL_BELOW = 700, GRID = 8, BEST_FEW = 4, SMALL = 3 };
+
+/* ---- placements ---- */
+
+static size_t layers_of(const struct ah_job *job)
+{
+    return job->n_blocks - 2;
+}
+
+size_t ah_policies_sizes(const struct ah_job *job, enum ah_policy policy,
+                         uint32_t ret_sizes[AH_POLICIES_NUMBERS])
+{
+    uint32_t n = (uint32_t)job->n_blocks, layers = (uint32_t)layers_of(job);
+    const uint32_t sizes[][AH_POLICIES_NUMBERS] = {
+        [AH_POLICY_RESIDENT] = {3},
+        [AH_POLICY_ZERO_OFFLOAD] = {2, n + 1},
+        [AH_POLICY_PATRICKSTAR] = {2, n + 1, n + 1},
+        [AH_POLICY_STRONGHOLD] = {2, layers + 1, 2},
+        [AH_POLICY_STREAM] = {2},
+        [AH_POLICY_AUTOHETE_PAPER] = {layers + 1, 2 * n + 1},
+    };
+    size_t numbers = 0;
+    for (; numbers < AH_POLICIES_NUMBERS && sizes[policy][numbers]; numbers++)
+        ret_sizes[numbers] = sizes[policy][numbers];
+    for (size_t i = numbers; i < AH_POLICIES_NUMBERS; i++)
+        ret_sizes[i] = 1;
+    return numbers;
+}
+
+static struct ah_config place(enum ah_activations activations, bool host_weights, bool host_optimizer)
+{
+    return (struct ah_config){.activations = (uint8_t)activations,
+                              .weights = host_weights ? AH_WEIGHTS_HOST : AH_WEIGHTS_DEVICE,
+                              .optimizer = host_optimizer ? AH_OPTIMIZER_HOST : AH_OPTIMIZER_DEVICE};
+}
+
+static const enum ah_activations keep_or_recompute[] = {AH_ACTIVATIONS_KEEP, AH_ACTIVATIONS_RECOMPUTE};
+
+static struct ah_config policy_config(const struct ah_job *job, enum ah_policy policy, const uint32_t *k,
+                                      size_t block)
+{
+    size_t n = job->n_blocks;
+    bool end = !block || block + 1 == n;
+    size_t o = k[1] < n ? k[1] : n;
+    bool stays = end || block <= k[1];
+    switch (policy) {
+    case AH_POLICY_RESIDENT:
+        return place(k[0], false, false);
+    case AH_POLICY_ZERO_OFFLOAD:
+        return place(keep_or_recompute[k[0]], false, block < k[1]);
+    case AH_POLICY_PATRICKSTAR:
+        return place(keep_or_recompute[k[0]], block < k[1], block < n - k[2]);
+    case AH_POLICY_STRONGHOLD:
+        return place(keep_or_recompute[k[0]], !stays, !stays || k[2]);
+    case AH_POLICY_STREAM:
+        return place(keep_or_recompute[1 - k[0]], true, true);
+    case AH_POLICY_AUTOHETE_PAPER:
+    case AH_POLICY_OPTIMAL:
+        break;
+    }
+    return place(block <= k[0] ? AH_ACTIVATIONS_RECOMPUTE : AH_ACTIVATIONS_KEEP, k[1] > n && block < k[1] - n,
+                 block >= n - o);
+}
+
+/* What the block cannot have is dropped: activations that are not its own, optimizers of frozen blocks. */
+static struct ah_config adapt(const struct ah_job *job, size_t block, struct ah_config config)
+{
+    const struct ah_job_group *group = ah_job_block(job, block);
+    if (group->kind != AH_BLOCK_LAYER || !group->backward)
+        config.activations = AH_ACTIVATIONS_KEEP;
+    if (!group->trained_elements)
+        config.optimizer = AH_OPTIMIZER_NONE;
+    else if (job->training.micro_batches > 1)
+        config.accumulator =
+            config.optimizer == AH_OPTIMIZER_HOST ? AH_ACCUMULATOR_HOST : AH_ACCUMULATOR_DEVICE;
+    return config;
+}
+
+bool ah_policies_configs(const struct ah_job *job, enum ah_policy policy,
+                         const uint32_t numbers[AH_POLICIES_NUMBERS], struct ah_config *ret_configs)
+{
+    if (policy == AH_POLICY_PATRICKSTAR && numbers[1] + numbers[2] > job->n_blocks)
+        return false;
+    for (size_t block = 0; block < job->n_blocks; block++)
+        ret_configs[block] = adapt(job, block, policy_config(job, policy, numbers, block));
+    return true;
+}
+
+/* ---- orders ---- */
+
+struct order {
+    uint32_t fetch_ahead, send_behind;
+    uint32_t gradient_tiles, weight_tiles;
+};
+
+static const struct order resident_orders[] = {{0}};
+static const struct order zero_orders[] = {
+    {0, 1, 0, 4}, {0, 0, 0, 4}, {0, 2, 0, 4}, {0, 4, 0, 16}, {0, 2, 0, 16}};
+static const struct order patrick_orders[] = {{0, 0, 0, 1}, {1, 1, 0, 4}};
+static const struct order strong_orders[] = {{2, 2, 0, 8},  {1, 1, 0, 8},  {3, 3, 0, 8},
+                                             {4, 4, 0, 8},  {6, 6, 0, 8},  {8, 8, 0, 8},
+                                             {1, 1, 64, 8}, {2, 2, 64, 8}, {4, 4, 64, 8}};
+static const struct order stream_orders[] = {
+    {1, 1, 0, 0}, {2, 2, 0, 0}, {1, 2, 0, 0}, {2, 1, 0, 0}, {1, 1, 64, 0}};
+static const struct order paper_orders[] = {{2, 2, 0, 8},  {1, 1, 0, 8}, {2, 4, 0, 8}, {3, 3, 0, 8},
+                                            {4, 4, 0, 8},  {6, 6, 0, 8}, {8, 8, 0, 8}, {1, 1, 64, 8},
+                                            {2, 2, 64, 8}, {4, 8, 64, 8}};
+
+#define ORDERS(list) (list), sizeof(list) / sizeof *(list)
+static const struct rules {
+    const struct order *orders;
+    size_t n_orders;
+    bool updates_after_backward, step_ends;
+    bool block_major_too;
+} rules[] = {
+    [AH_POLICY_RESIDENT] = {ORDERS(resident_orders), true, true, false},
+    [AH_POLICY_ZERO_OFFLOAD] = {ORDERS(zero_orders), true, true, false},
+    [AH_POLICY_PATRICKSTAR] = {ORDERS(patrick_orders), true, true, false},
+    [AH_POLICY_STRONGHOLD] = {ORDERS(strong_orders), false, true, false},
+    [AH_POLICY_STREAM] = {ORDERS(stream_orders), false, true, true},
+    [AH_POLICY_AUTOHETE_PAPER] = {ORDERS(paper_orders), false, false, false},
+};
+
+enum { TILES = 3 };
+
+bool ah_policies_knobs(const struct ah_job *job, enum ah_policy policy, enum ah_scheduling scheduling,
+                       size_t i, struct ah_knobs *ret_knobs)
+{
+    const struct rules *rule = &rules[policy];
+    size_t order = i / TILES % rule->n_orders, micro_order = i / TILES / rule->n_orders;
+    if (micro_order > (rule->block_major_too && job->training.micro_batches > 1 ? 1 : 0))
+        return false;
+    struct ah_knobs knobs =
+        ah_search_knobs(job, AH_SCHEDULING_FIFO, micro_order ? AH_BLOCK_MAJOR : AH_MICRO_BATCH_MAJOR);
+    const uint64_t halves[TILES] = {2, 1, 4};
+    uint64_t tile = (knobs.tile_elements * halves[i % TILES] / 2 + AH_PLAN_TILE_UNIT - 1) / AH_PLAN_TILE_UNIT;
+    knobs.tile_elements = (tile ? tile : 1) * AH_PLAN_TILE_UNIT;
+    knobs.fetch_ahead = rule->orders[order].fetch_ahead;
+    knobs.send_behind = rule->orders[order].send_behind;
+    knobs.host_gradient_tiles = rule->orders[order].gradient_tiles;
+    knobs.host_weight_tiles = rule->orders[order].weight_tiles;
+    knobs.device_state_tiles = 0;
+    knobs.updates_after_backward = rule->updates_after_backward;
+    knobs.step_ends = rule->step_ends;
+    if (policy == AH_POLICY_AUTOHETE_PAPER)
+        knobs.scheduling = scheduling;
+    *ret_knobs = knobs;
+    return true;
+}
+
+/* ---- the search of a family ---- */
+
+struct point {
+    uint32_t at[AH_POLICIES_NUMBERS];
+    double period_us;
+};
+
+struct family {
+    struct ah_trial *trial;
+    enum ah_policy policy;
+    enum ah_scheduling scheduling;
+    uint32_t sizes[AH_POLICIES_NUMBERS];
+    struct ah_knobs knobs;
+    struct ah_config *configs;
+    struct point few[BEST_FEW]; /* the fastest of the grid */
+    size_t n_few;
+    struct point best; /* of trial->best */
+    struct ah_error *err;
+};
+
+static void keep_point(struct family *f, const struct point *point)
+{
+    size_t i = f->n_few < BEST_FEW ? f->n_few++ : BEST_FEW;
+    if (i == BEST_FEW && f->few[BEST_FEW - 1].period_us <= point->period_us)
+        return;
+    i = i == BEST_FEW ? BEST_FEW - 1 : i;
+    for (; i > 0 && f->few[i - 1].period_us > point->period_us; i--)
+        f->few[i] = f->few[i - 1];
+    f->few[i] = *point;
+}
+
+static int try_point(struct family *f, struct point *point)
+{
+    enum ah_verdict verdict;
+    point->period_us = 0;
+    if (!ah_policies_configs(f->trial->limits.job, f->policy, point->at, f->configs))
+        return AH_OK;
+    int rc = ah_trial_run(f->trial, f->configs, &f->knobs, &verdict, f->err);
+    if (rc)
+        return rc;
+    if (verdict == AH_TRIAL_BETTER)
+        f->best = *point;
+    if ((verdict == AH_TRIAL_BETTER || verdict == AH_TRIAL_WORSE) && f->trial->last.period_us > 0) {
+        point->period_us = f->trial->last.period_us;
+        keep_point(f, point);
+    }
+    return AH_OK;
+}
+
+static uint32_t stride_of(const struct family *f, size_t number, bool all)
+{
+    uint32_t size = f->sizes[number];
+    return all || size <= SMALL ? 1 : (size + GRID - 1) / GRID;
+}
+
+/* Every point of the grid, both ends of each number included. */
+static int grid(struct family *f, size_t number, struct point *point, bool all)
+{
+    if (number == AH_POLICIES_NUMBERS)
+        return try_point(f, point);
+    uint32_t size = f->sizes[number], stride = stride_of(f, number, all);
+    int rc = AH_OK;
+    for (uint32_t k = 0; k < size && !rc; k = k + stride < size || k + 1 == size ? k + stride : size - 1) {
+        point->at[number] = k;
+        rc = grid(f, number + 1, point, all);
+    }
+    return rc;
+}
+
+/* From a point: every neighbour a step away in one or two numbers; goes on from the best; halves the step. */
+static int walk(struct family *f, struct point from)
+{
+    int rc = AH_OK;
+    for (uint32_t step = GRID; step > 0 && !rc;) {
+        double before = f->trial->best.score.period_us;
+        struct point centre = from;
+        for (int code = 0; code < 27 && !rc; code++) {
+            struct point next = centre;
+            int digits = code;
+            bool inside = true;
+            for (size_t i = 0; i < AH_POLICIES_NUMBERS; i++, digits /= 3) {
+                int64_t at = (int64_t)next.at[i] + (digits % 3 - 1) * (int64_t)step;
+                inside = inside && at >= 0 && at < f->sizes[i];
+                next.at[i] = (uint32_t)at;
+            }
+            if (inside)
+                rc = try_point(f, &next);
+        }
+        if (f->trial->best.score.period_us < before)
+            from = f->best;
+        else
+            step /= 2;
+    }
+    return rc;
+}
+
+static int refine(struct family *f)
+{
+    struct point few[BEST_FEW];
+    size_t n = f->n_few;
+    int rc = AH_OK;
+    memcpy(few, f->few, sizeof few);
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = walk(f, few[i]);
+    return rc;
+}
+
+static int sweep_orders(struct family *f)
+{
+    struct ah_knobs knobs;
+    int rc = AH_OK;
+    for (size_t i = 0; !rc && ah_policies_knobs(f->trial->limits.job, f->policy, f->scheduling, i, &knobs);
+         i++) {
+        struct point best = f->best;
+        f->knobs = knobs;
+        rc = try_point(f, &best);
+    }
+    f->knobs = f->trial->best.knobs;
+    return rc;
+}
+
+/* Where nothing fits with the first order: any order, on the grid. */
+static int any_order(struct family *f, bool all)
+{
+    int rc = AH_OK;
+    for (size_t i = 0; !rc && !f->trial->found &&
+                       ah_policies_knobs(f->trial->limits.job, f->policy, f->scheduling, i, &f->knobs);
+         i++)
+        rc = grid(f, 0, &(struct point){{0}, 0}, all);
+    return rc;
+}
+
+int ah_policies_search(struct ah_trial *trial, enum ah_policy policy, enum ah_scheduling scheduling,
+                       struct ah_error *err)
+{
+    struct family f = {.trial = trial, .policy = policy, .scheduling = scheduling, .err = err};
+    ah_policies_sizes(trial->limits.job, policy, f.sizes);
+    f.configs = malloc(trial->limits.job->n_blocks * sizeof *f.configs);
+    if (!f.configs)
+        return ah_error_memory(err);
+    bool all = (uint64_t)f.sizes[0] * f.sizes[1] * f.sizes[2] <= ALL_BELOW;
+    int rc = any_order(&f, all);
+    if (!rc && trial->found) {
+        rc = all ? AH_OK : refine(&f);
+        rc = rc ? rc : sweep_orders(&f);
+        rc = rc ? rc : all ? grid(&f, 0, &(struct point){{0}, 0}, true) : walk(&f, f.best);
+        rc = rc ? rc : sweep_orders(&f);
+    }
+    free(f.configs);
+    return rc;
+}

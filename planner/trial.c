@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Trial: measured, bounded, evaluated, compared.
+ *
+ * The bound before an evaluation: no lane works longer than the period, and no resource is asked for more than it has.
+ * What was seen is remembered by a hash of 64 bits: a collision, one in 10^13 for a million choices, would lose a
+ * candidate and nothing else.
+ */
+#include "planner/trial.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct ah_trial_seen {
+    uint64_t *hash; /* 0: free */
+    size_t room;    /* a power of two */
+    size_t n;
+};
+
+/* ---- what was seen ---- */
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+    return hash ^ hash >> 29;
+}
+
+static uint64_t hash_choice(const struct ah_trial *trial, const struct ah_config *configs,
+                            const struct ah_knobs *k)
+{
+    const uint64_t words[] = {
+        k->tile_elements,       k->micro_order,       k->fetch_ahead,        k->send_behind,
+        k->host_gradient_tiles, k->host_weight_tiles, k->device_state_tiles, k->updates_after_backward,
+        k->step_ends,           k->scheduling};
+    uint64_t hash = 1;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        hash = mix(hash, words[i]);
+    for (size_t i = 0; i < trial->limits.job->n_blocks; i++) {
+        uint32_t word;
+        memcpy(&word, &configs[i], sizeof word);
+        hash = mix(hash, word);
+    }
+    return hash ? hash : 1;
+}
+
+static size_t find_seen(const struct ah_trial_seen *seen, uint64_t hash)
+{
+    size_t i = hash & (seen->room - 1);
+    while (seen->hash[i] && seen->hash[i] != hash)
+        i = (i + 1) & (seen->room - 1);
+    return i;
+}
+
+static int grow_seen(struct ah_trial_seen *seen, struct ah_error *err)
+{
+    struct ah_trial_seen bigger = {.room = seen->room ? seen->room * 2 : 1024, .n = seen->n};
+    bigger.hash = calloc(bigger.room, sizeof *bigger.hash);
+    if (!bigger.hash)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < seen->room; i++)
+        if (seen->hash[i])
+            bigger.hash[find_seen(&bigger, seen->hash[i])] = seen->hash[i];
+    free(seen->hash);
+    *seen = bigger;
+    return AH_OK;
+}
+
+static int note_seen(struct ah_trial_seen *seen, uint64_t hash, bool *ret_new, struct ah_error *err)
+{
+    int rc = 2 * seen->n >= seen->room ? grow_seen(seen, err) : AH_OK;
+    if (rc)
+        return rc;
+    size_t i = find_seen(seen, hash);
+    *ret_new = !seen->hash[i];
+    seen->n += *ret_new;
+    seen->hash[i] = hash;
+    return AH_OK;
+}
+
+/* ---- bounds and comparison ---- */
+
+static double work_bound_us(const struct ah_trial *trial, const struct ah_score *score)
+{
+    const struct ah_plan_sharing *sharing = &trial->limits.costs->sharing;
+    const double *work = score->work_us;
+    double bound = 0;
+    for (size_t lane = 0; lane < 4; lane++)
+        bound = work[lane] > bound ? work[lane] : bound;
+    for (size_t i = 0; i < sharing->n_resources; i++) {
+        const struct ah_plan_resource *r = &sharing->resources[i];
+        double us = r->compute * work[AH_PLAN_LANE_COMPUTE] + r->h2d * work[AH_PLAN_LANE_H2D] +
+                    r->d2h * work[AH_PLAN_LANE_D2H] + r->host * work[AH_PLAN_LANE_HOST];
+        bound = us > bound ? us : bound;
+    }
+    return bound * (1 - 1e-9);
+}
+
+static int compare_bytes(uint64_t a, uint64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+/* Periods are compared to a billionth: what is equal in theory may differ in its last bits. */
+static bool better(const struct ah_trial *trial, const struct ah_config *configs,
+                   const struct ah_score *score)
+{
+    const struct ah_score *best = &trial->best.score;
+    if (!trial->found)
+        return true;
+    double margin_us = 1e-9 * best->period_us;
+    if (score->period_us < best->period_us - margin_us)
+        return true;
+    if (score->period_us > best->period_us + margin_us)
+        return false;
+    int order =
+        compare_bytes(score->pinned_bytes + score->pageable_bytes, best->pinned_bytes + best->pageable_bytes);
+    if (!order)
+        order = compare_bytes(score->link_bytes, best->link_bytes);
+    if (!order)
+        order = memcmp(configs, trial->best.configs, trial->limits.job->n_blocks * sizeof *configs);
+    return order < 0;
+}
+
+static bool fits(struct ah_trial *trial, const struct ah_score *score)
+{
+    uint64_t host = score->pinned_bytes + score->pageable_bytes;
+    bool fits_device = score->device.peak_bytes <= trial->limits.device_bytes;
+    bool fits_host = host <= trial->limits.host_bytes;
+    if (fits_host && score->device.peak_bytes < trial->least_device_bytes)
+        trial->least_device_bytes = score->device.peak_bytes;
+    if (fits_device && host < trial->least_host_bytes)
+        trial->least_host_bytes = host;
+    return fits_device && fits_host;
+}
+
+/* ---- trials ---- */
+
+int ah_trial_init(struct ah_trial *trial, const struct ah_trial_limits *limits, struct ah_error *err)
+{
+    *trial = (struct ah_trial){
+        .limits = *limits, .least_device_bytes = UINT64_MAX, .least_host_bytes = UINT64_MAX};
+    int rc = ah_schedule_init(&trial->schedule, limits->job, err);
+    if (rc)
+        return rc;
+    trial->seen = calloc(1, sizeof *trial->seen);
+    trial->best.configs = calloc(limits->job->n_blocks, sizeof *trial->best.configs);
+    if (trial->seen && trial->best.configs)
+        return AH_OK;
+    ah_trial_release(trial);
+    return ah_error_memory(err);
+}
+
+static int evaluate(struct ah_trial *trial, const struct ah_choice *choice, enum ah_verdict *verdict,
+                    struct ah_error *err)
+{
+    trial->evaluations++;
+    if (trial->limits.stop && trial->limits.stop(trial->limits.context, trial->evaluations))
+        return ah_error_set(err, AH_E_INTERRUPTED, "planning was interrupted; nothing was written");
+    int rc = ah_schedule_evaluate(&trial->schedule, choice, &trial->last, err);
+    *verdict = AH_TRIAL_TOO_BIG;
+    if (rc == AH_E_FAILED)
+        return AH_OK; /* rings too small for its order */
+    if (rc || !fits(trial, &trial->last))
+        return rc;
+    *verdict = AH_TRIAL_WORSE;
+    if (!better(trial, choice->configs, &trial->last))
+        return AH_OK;
+    *verdict = AH_TRIAL_BETTER;
+    trial->found = true;
+    trial->best.knobs = choice->knobs;
+    trial->best.score = trial->last;
+    memcpy(trial->best.configs, choice->configs, trial->limits.job->n_blocks * sizeof *choice->configs);
+    return AH_OK;
+}
+
+int ah_trial_run(struct ah_trial *trial, const struct ah_config *configs, const struct ah_knobs *knobs,
+                 enum ah_verdict *ret_verdict, struct ah_error *err)
+{
+    struct ah_choice choice = {.configs = configs, .knobs = *knobs, .costs = trial->limits.costs};
+    bool is_new;
+    int rc = note_seen(trial->seen, hash_choice(trial, configs, knobs), &is_new, err);
+    *ret_verdict = AH_TRIAL_SEEN;
+    if (rc || !is_new)
+        return rc;
+    rc = ah_schedule_measure(&trial->schedule, &choice, &trial->last, err);
+    if (rc)
+        return rc;
+    *ret_verdict = AH_TRIAL_TOO_BIG;
+    if (!fits(trial, &trial->last))
+        return AH_OK;
+    *ret_verdict = AH_TRIAL_WORSE;
+    if (trial->found && work_bound_us(trial, &trial->last) > trial->best.score.period_us)
+        return AH_OK;
+    *ret_verdict = AH_TRIAL_EXHAUSTED;
+    if (trial->limits.evaluations && trial->evaluations >= trial->limits.evaluations)
+        return AH_OK;
+    return evaluate(trial, &choice, ret_verdict, err);
+}
+
+void ah_trial_limit(struct ah_trial *trial, uint64_t device_bytes, uint64_t evaluations)
+{
+    trial->limits.device_bytes = device_bytes;
+    trial->limits.evaluations = evaluations;
+    trial->least_device_bytes = trial->least_host_bytes = UINT64_MAX;
+    if (trial->seen->hash)
+        memset(trial->seen->hash, 0, trial->seen->room * sizeof *trial->seen->hash);
+    trial->seen->n = 0;
+    if (trial->found && trial->best.score.device.peak_bytes > device_bytes)
+        trial->found = false;
+}
+
+void ah_trial_release(struct ah_trial *trial)
+{
+    ah_schedule_release(&trial->schedule);
+    if (trial->seen)
+        free(trial->seen->hash);
+    free(trial->seen);
+    free(trial->best.configs);
+    *trial = (struct ah_trial){0};
+}

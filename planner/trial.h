@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Trial: tries choices one after another and keeps the best that fits.
+ *
+ * A choice is measured first; it is evaluated only where it fits by its live bytes, where its lanes' work alone is not
+ * slower than the best, and where it was not tried before. Evaluations are what a budget counts.
+ *
+ * Better is: a shorter period; if equal, less host memory, less traffic, and configs that come first.
+ *
+ *     struct ah_trial trial;
+ *     rc = ah_trial_init(&trial, &limits, err);
+ *     rc = ah_trial_run(&trial, configs, &knobs, &verdict, err);   // as often as you like
+ *     if (trial.found) ... trial.best
+ *     ah_trial_release(&trial);
+ */
+#ifndef AH_PLANNER_TRIAL_H
+#define AH_PLANNER_TRIAL_H
+
+#include "base/error.h"
+#include "runtime/schedule/schedule.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ah_trial_limits {
+    const struct ah_job *job; /* borrowed, as costs */
+    const struct ah_costs *costs;
+    uint64_t device_bytes; /* for the arena */
+    uint64_t host_bytes;
+    uint64_t evaluations; /* of all runs together; 0: no limit */
+
+    /* (optional) Asked now and then; true ends the trial with AH_E_INTERRUPTED. */
+    bool (*stop)(void *context, uint64_t evaluations);
+    void *context;
+};
+
+struct ah_candidate {
+    struct ah_config *configs; /* by block; owned by the trial */
+    struct ah_knobs knobs;
+    struct ah_score score;
+};
+
+enum ah_verdict {
+    AH_TRIAL_BETTER,   /* it is the best now */
+    AH_TRIAL_WORSE,    /* evaluated, or shown to be no better without */
+    AH_TRIAL_TOO_BIG,  /* it does not fit */
+    AH_TRIAL_SEEN,     /* tried before */
+    AH_TRIAL_EXHAUSTED /* the budget is spent */
+};
+
+struct ah_trial_seen;
+
+struct ah_trial {
+    struct ah_trial_limits limits;
+    struct ah_schedule schedule;
+    bool found;
+    struct ah_candidate best;
+    uint64_t evaluations;
+    struct ah_score last; /* of the choice that was run last, as far as it went */
+    uint64_t
+        least_device_bytes;     /* of all choices that fit the host: what they take of the device, at least */
+    uint64_t least_host_bytes;  /* of all choices that fit the device */
+    struct ah_trial_seen *seen; /* owned */
+};
+
+int ah_trial_init(struct ah_trial *trial, const struct ah_trial_limits *limits, struct ah_error *err);
+
+/* Tries one choice. Errors are AH_E_MEMORY, AH_E_INTERRUPTED and AH_E_USAGE (a config that a block cannot have). */
+int ah_trial_run(struct ah_trial *trial, const struct ah_config *configs, const struct ah_knobs *knobs,
+                 enum ah_verdict *ret_verdict, struct ah_error *err);
+
+/* New limits, less or more: what was tried before may be tried again, the best is forgotten where it does not fit. */
+void ah_trial_limit(struct ah_trial *trial, uint64_t device_bytes, uint64_t evaluations);
+
+void ah_trial_release(struct ah_trial *trial);
+
+#endif

@@ -129,8 +129,9 @@ static int measure_side(struct ah_measure *measure, enum ah_side side, unsigned 
     adam->bandwidth = bandwidth;
     adam->threads = host || measure->info.kind == AH_DEVICE_CPU ? threads : 0;
 
-    int rc = ah_measure_open(measure, adam->layout.arena_bytes, host ? 1 : threads, host ? threads : 1, true,
-                             &device, err);
+    int rc = ah_measure_open(measure, host ? 1 : threads, host ? threads : 1, true, &device, err);
+    if (rc == AH_OK)
+        rc = ah_device_reserve(device, adam->layout.arena_bytes, err);
     if (rc == AH_OK)
         rc = ah_optimizer_fill(device, &adam->layout, err);
     if (rc == AH_OK && bandwidth)

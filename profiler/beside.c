@@ -152,13 +152,19 @@ static void take_latencies(const struct ah_machine *machine, struct stand *stand
     }
 }
 
+static int reserve(const struct ah_measure *measure, struct stand *stand, struct ah_error *err)
+{
+    build_product(measure, stand);
+    int rc = ah_device_prepare(stand->device, &stand->product, 1, err);
+    return rc ? rc : ah_device_reserve(stand->device, stand->arena_bytes, err);
+}
+
 static int build(const struct ah_measure *measure, struct stand *stand, struct ah_error *err)
 {
     double block_s = measure->limits->block_s;
     uint64_t units;
     take_latencies(measure->machine, stand);
-    build_product(measure, stand);
-    int rc = ah_device_prepare(stand->device, &stand->product, 1, err);
+    int rc = AH_OK;
     for (int direction = 0; direction < 2 && rc == AH_OK; direction++) {
         build_copies(stand, (enum ah_direction)direction, COPY_UNIT);
         rc = fit_op(&stand->lanes[direction == AH_H2D ? AH_PART_H2D : AH_PART_D2H], block_s, COPY_UNIT,
@@ -263,8 +269,10 @@ int ah_beside_measure(struct ah_measure *measure, struct ah_error *err)
     ah_measure_sets(measure, 1);
     struct ah_sampler sampler = ah_measure_sampler(measure, "lanes beside each other");
     lay_out(measure, stand);
-    int rc = ah_measure_open(measure, stand->arena_bytes, measure->compute_threads, measure->host_threads,
-                             true, &stand->device, err);
+    int rc =
+        ah_measure_open(measure, measure->compute_threads, measure->host_threads, true, &stand->device, err);
+    if (rc == AH_OK)
+        rc = reserve(measure, stand, err);
     if (rc == AH_OK)
         rc = fill(stand, err);
     if (rc == AH_OK)

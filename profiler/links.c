@@ -143,8 +143,9 @@ int ah_links_measure(struct ah_measure *measure, struct ah_error *err)
     if (!machine->links)
         return ah_error_memory(err);
     ah_measure_sets(measure, 2);
-    int rc =
-        ah_measure_open(measure, arenas, measure->compute_threads, measure->host_threads, true, &device, err);
+    int rc = ah_measure_open(measure, measure->compute_threads, measure->host_threads, true, &device, err);
+    if (rc == AH_OK)
+        rc = ah_device_reserve(device, arenas, err);
     for (uint32_t arena = AH_ARENA_DEVICE; arena <= AH_ARENA_PINNED && rc == AH_OK; arena++)
         rc = ah_lanes_fill(device, (struct ah_ref){arena, AH_BF16, 0, 0}, region, stage, err);
     for (int direction = 0; direction < 2 && rc == AH_OK; direction++)

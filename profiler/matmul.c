@@ -61,25 +61,14 @@ static struct ah_op product_op(const struct ah_machine_matmul *what, uint64_t pl
     return op;
 }
 
-static int fill_operands(struct ah_device *device, uint64_t bytes, struct ah_error *err)
-{
-    const struct ah_ref stage = {AH_ARENA_PINNED, AH_BF16, 0, 0};
-    return ah_lanes_fill(device, (struct ah_ref){AH_ARENA_DEVICE, AH_BF16, 0, 0}, bytes, stage, err);
-}
-
-static int open_devices(const struct ah_measure *measure, const unsigned *counts, size_t n, uint64_t bytes,
-                        struct ah_device **ret_devices, struct ah_error *err)
+static int reserve(struct ah_device *device, uint64_t bytes, struct ah_error *err)
 {
     const uint64_t arenas[AH_ARENA_KINDS] = {
         [AH_ARENA_DEVICE] = bytes, [AH_ARENA_PINNED] = AH_LANES_STAGE_BYTES};
-    for (size_t i = 0; i < n; i++) {
-        int rc = ah_measure_open(measure, arenas, counts[i], 1, false, &ret_devices[i], err);
-        if (rc == AH_OK)
-            rc = fill_operands(ret_devices[i], bytes, err);
-        if (rc)
-            return rc;
-    }
-    return AH_OK;
+    const struct ah_ref stage = {AH_ARENA_PINNED, AH_BF16, 0, 0};
+    int rc = ah_device_reserve(device, arenas, err);
+    return rc ? rc
+              : ah_lanes_fill(device, (struct ah_ref){AH_ARENA_DEVICE, AH_BF16, 0, 0}, bytes, stage, err);
 }
 
 int ah_matmul_fit_shapes(struct ah_measure *measure, struct ah_error *err)
@@ -92,12 +81,13 @@ int ah_matmul_fit_shapes(struct ah_measure *measure, struct ah_error *err)
         .dtype = AH_FP32, .form = AH_MATMUL_NN, .m = PROBE, .n = PROBE, .k = PROBE};
     struct ah_device *device = NULL;
     const struct ah_op op = product_op(&what, place);
-    const unsigned one = 1;
     double seconds = 1e-9;
-    int rc = open_devices(measure, &one, 1, 3 * place, &device, err);
+    int rc = ah_measure_open(measure, 1, 1, false, &device, err);
     struct ah_lanes_work work = {device, AH_LANE_COMPUTE, &op, 1, 0};
     if (rc == AH_OK)
         rc = ah_device_prepare(device, &op, 1, err);
+    if (rc == AH_OK)
+        rc = reserve(device, 3 * place, err);
     for (int i = 0; i < RUNS && rc == AH_OK; i++)
         rc = ah_lanes_run(&work, 1, &seconds, err); /* the last one counts */
     ah_device_close(device);
@@ -231,9 +221,14 @@ int ah_matmul_measure(struct ah_measure *measure, struct ah_error *err)
     ah_measure_sets(measure, 2);
     struct ah_sampler sampler = ah_measure_sampler(measure, "matrix products: warm-up");
 
-    int rc = open_devices(measure, counts, n, 3 * place * products->places, products->devices, err);
-    for (size_t i = 0; i < n && rc == AH_OK; i++)
-        rc = add_products(measure, products->devices[i], counts[i], place, products, err);
+    int rc = AH_OK;
+    for (size_t i = 0; i < n && rc == AH_OK; i++) {
+        rc = ah_measure_open(measure, counts[i], 1, false, &products->devices[i], err);
+        if (rc == AH_OK)
+            rc = add_products(measure, products->devices[i], counts[i], place, products, err);
+        if (rc == AH_OK)
+            rc = reserve(products->devices[i], 3 * place * products->places, err);
+    }
     if (rc == AH_OK)
         rc = ah_sampler_begin(&sampler, products->works, products->n, &products->set, err);
     keep_reserve(measure, products);

@@ -146,9 +146,8 @@ size_t ah_measure_threads(const struct ah_measure *measure, unsigned ret_counts[
     return n;
 }
 
-int ah_measure_open(const struct ah_measure *measure, const uint64_t arena_bytes[AH_ARENA_KINDS],
-                    unsigned compute_threads, unsigned host_threads, bool throttled,
-                    struct ah_device **ret_device, struct ah_error *err)
+int ah_measure_open(const struct ah_measure *measure, unsigned compute_threads, unsigned host_threads,
+                    bool throttled, struct ah_device **ret_device, struct ah_error *err)
 {
     struct ah_device_options options = {
         .index = measure->options->device_index,
@@ -157,19 +156,9 @@ int ah_measure_open(const struct ah_measure *measure, const uint64_t arena_bytes
         .queue = AH_LANES_REPEATS_MAX,
         .spans = AH_LANES_REPEATS_MAX,
     };
-    struct ah_device *device;
     if (throttled)
         options.throttle = measure->throttle;
-    int rc = ah_device_open(&device, measure->driver, &options, err);
-    if (rc)
-        return rc;
-    rc = ah_device_reserve(device, arena_bytes, err);
-    if (rc) {
-        ah_device_close(device);
-        return rc;
-    }
-    *ret_device = device;
-    return AH_OK;
+    return ah_device_open(ret_device, measure->driver, &options, err);
 }
 
 int ah_measure_bandwidth(struct ah_measure *measure, struct ah_bandwidth **ret_bandwidth,

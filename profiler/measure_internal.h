@@ -115,10 +115,9 @@ void ah_measure_conclude(struct ah_measure *measure);
 enum { AH_MEASURE_COUNTS_MAX = 8 };
 size_t ah_measure_threads(const struct ah_measure *measure, unsigned ret_counts[AH_MEASURE_COUNTS_MAX]);
 
-/* Opens the device with these threads and, when `throttled`, the throttle, and reserves these arenas. */
-int ah_measure_open(const struct ah_measure *measure, const uint64_t arena_bytes[AH_ARENA_KINDS],
-                    unsigned compute_threads, unsigned host_threads, bool throttled,
-                    struct ah_device **ret_device, struct ah_error *err);
+/* Opens the device with these threads and, when `throttled`, the throttle; its arenas are yet to be reserved. */
+int ah_measure_open(const struct ah_measure *measure, unsigned compute_threads, unsigned host_threads,
+                    bool throttled, struct ah_device **ret_device, struct ah_error *err);
 
 /* The arrays for passes over host memory, *borrowed*. */
 int ah_measure_bandwidth(struct ah_measure *measure, struct ah_bandwidth **ret_bandwidth,

@@ -31,8 +31,8 @@
  *
  * A DRIVER is a const table of functions, one per kind of device. The CPU's is linked in; CUDA's comes from a
  * plugin (plugin.h). It begins with two numbers: what functions and fields mean, and how the structs that cross
- * that border lie in memory; with either of another build it is refused. The functions ah_device_*() check what is the same for all drivers and then call the table: a driver sees
- * valid submissions only.
+ * that border lie in memory; with either of another build it is refused. The functions ah_device_*() check what
+ * is the same for all drivers and then call the table: a driver sees valid submissions only.
  *
  *     const struct ah_device_options options = {.memory_bytes = 3 << 29};
  *     const uint64_t arena_bytes[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = 1 << 30};

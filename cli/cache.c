@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 int ah_cache_path(const char *device, struct ah_arena *arena, const char **ret_path, struct ah_error *err)
 {
@@ -30,6 +31,21 @@ int ah_cache_path(const char *device, struct ah_arena *arena, const char **ret_p
             *at = '-';
     *ret_path = copy;
     return AH_OK;
+}
+
+int ah_cache_find(struct ah_arena *arena, const char **ret_path, struct ah_error *err)
+{
+    static const char *const devices[] = {"cuda", "cpu"};
+    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
+        const char *path = NULL;
+        if (!ah_cache_path(devices[i], arena, &path, NULL) && access(path, F_OK) == 0) {
+            *ret_path = path;
+            return AH_OK;
+        }
+    }
+    return ah_error_set(err, AH_E_USAGE,
+                        "no profile of this machine is kept; run 'autohete profile' once, or name a machine "
+                        "with '--machine FILE'");
 }
 
 int ah_cache_make_folder(const char *path, struct ah_error *err)

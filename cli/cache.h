@@ -14,6 +14,10 @@
 /* The path in arena; nothing is created. `device` NULL means cpu. AH_E_FAILED where there is no home. */
 int ah_cache_path(const char *device, struct ah_arena *arena, const char **ret_path, struct ah_error *err);
 
+/* The path of the profile that is kept: of the GPU where there is one, else of the CPU. AH_E_USAGE: there is none, and
+ * how to make one. */
+int ah_cache_find(struct ah_arena *arena, const char **ret_path, struct ah_error *err);
+
 /* Makes the folders above `path`, for this user only. */
 int ah_cache_make_folder(const char *path, struct ah_error *err);
 

@@ -6,12 +6,14 @@
 #include "schemas/nearest.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { VERBS_MAX = 32 };
@@ -78,6 +80,35 @@ void ah_cli_note(struct ah_cli *cli, const char *format, ...)
     fprintf(stderr, "autohete: %s\n", text);
 }
 
+int ah_cli_check_writable(const char *path, struct ah_error *err)
+{
+    char folder[PATH_MAX];
+    struct stat about;
+    const char *slash = strrchr(path, '/');
+    size_t length = slash ? (size_t)(slash - path) + 1 : 1;
+    if (length >= sizeof folder)
+        return ah_error_set(err, AH_E_IO, "%.64s...: the name is too long", path);
+    memcpy(folder, slash ? path : ".", length);
+    folder[length] = '\0';
+    if (stat(path, &about) == 0) {
+        if (S_ISDIR(about.st_mode))
+            return ah_error_set(err, AH_E_IO, "%s: is a folder; name a file in it", path);
+        if (!S_ISREG(about.st_mode))
+            return AH_OK; /* a device or a pipe is written in place */
+    }
+    if (access(folder, W_OK | X_OK) != 0)
+        return ah_error_set(err, AH_E_IO, "%s: no file can be made there: %s", path, strerror(errno));
+    return AH_OK;
+}
+
+void ah_cli_nothing_written(struct ah_error *err)
+{
+    const char *said = "; nothing was written";
+    size_t length = strlen(err->text);
+    if (length + strlen(said) < sizeof err->text)
+        memcpy(err->text + length, said, strlen(said) + 1);
+}
+
 const char *ah_cli_clean(struct ah_cli *cli, const char *text)
 {
     char *copy = ah_arena_strdup(&cli->arena, text);
@@ -87,6 +118,16 @@ const char *ah_cli_clean(struct ah_cli *cli, const char *text)
     }
     ah_terminal_clean(copy);
     return copy;
+}
+
+void ah_cli_put_wrapped(struct ah_cli *cli, struct ah_buffer *text, size_t indent)
+{
+    ah_buffer_printf(&cli->out, "%*s", (int)indent, "");
+    if (text->failed)
+        cli->out.failed = true;
+    else
+        ah_terminal_wrap(&cli->out, text->data, indent, cli->columns);
+    ah_buffer_release(text);
 }
 
 static int exit_status(const struct ah_cli *cli, int code)
@@ -268,7 +309,8 @@ int ah_cli_main(const struct ah_verb *const *verbs, int argc, char **argv)
     struct ah_cli cli = {.verbs = verbs,
                          .json = asks_for_json(verbs, words),
                          .out_style = ah_terminal_style(STDOUT_FILENO),
-                         .err_style = ah_terminal_style(STDERR_FILENO)};
+                         .err_style = ah_terminal_style(STDERR_FILENO),
+                         .columns = ah_terminal_columns(STDOUT_FILENO)};
     int status = run_words(&cli, words);
     struct ah_error err = {0};
     if (ah_cli_flush(&cli, &err)) {

@@ -62,6 +62,7 @@ struct ah_cli {
     struct ah_buffer out;               /* standard output, written at the end or by ah_cli_flush() */
     struct ah_style out_style;
     struct ah_style err_style;
+    size_t columns; /* of standard output */
     bool json;
     bool out_closed; /* the reader of standard output went away: say nothing more there */
 };
@@ -90,11 +91,20 @@ int ah_cli_fail_with(struct ah_cli *cli, const struct ah_error *err, const struc
 /* ah_cli_fail() of the command line itself (AH_E_USAGE), with the way to the help. */
 int ah_cli_fail_usage(struct ah_cli *cli, const struct ah_error *err);
 
+/* Can a file be made at `path`? Asked before long work. AH_E_IO says why not. */
+int ah_cli_check_writable(const char *path, struct ah_error *err);
+
+/* Appends "; nothing was written" to the sentence. */
+void ah_cli_nothing_written(struct ah_error *err);
+
 /* A remark for the person on standard error, `autohete: <sentence>`; nothing with --json. */
 void ah_cli_note(struct ah_cli *cli, const char *format, ...) AH_PRINTF(2, 3);
 
 /* A copy of `text`, in the arena, that is safe on a terminal; "" when out of memory, which `out` then knows. */
 const char *ah_cli_clean(struct ah_cli *cli, const char *text);
+
+/* Appends `text` to `out`, indented and broken at the width of the terminal; releases it. */
+void ah_cli_put_wrapped(struct ah_cli *cli, struct ah_buffer *text, size_t indent);
 
 /* Writes `out` to standard output and empties it. AH_E_IO says why it cannot be written. */
 int ah_cli_flush(struct ah_cli *cli, struct ah_error *err);

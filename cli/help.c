@@ -19,33 +19,13 @@ static const char *spell(char out[SPELLING_MAX], const struct ah_option *option)
     return out;
 }
 
-/* Appends `text` word by word, from column `indent` on, broken before HELP_COLUMNS. */
-static void put_wrapped(struct ah_buffer *out, const char *text, size_t indent)
-{
-    size_t column = indent;
-    for (bool first = true; *text; first = false) {
-        size_t length = strcspn(text, " ");
-        if (!first && column + 1 + length > HELP_COLUMNS - 2) {
-            ah_buffer_printf(out, "\n%*s", (int)indent, "");
-            column = indent;
-        } else if (!first) {
-            ah_buffer_puts(out, " ");
-            column++;
-        }
-        ah_buffer_append(out, text, length);
-        column += length;
-        text += length + (text[length] == ' ');
-    }
-    ah_buffer_puts(out, "\n");
-}
-
 /* Wraps and releases `text`. */
 static void put_buffer(struct ah_buffer *out, struct ah_buffer *text, size_t indent)
 {
     if (text->failed)
         out->failed = true;
     else
-        put_wrapped(out, text->data, indent);
+        ah_terminal_wrap(out, text->data, indent, HELP_COLUMNS - 2);
     ah_buffer_release(text);
 }
 

@@ -12,6 +12,7 @@
 #include "cli/emit.h"
 #include "cli/table.h"
 #include "schemas/document.h"
+#include "schemas/plan.h"
 #include "schemas/signature.h"
 #include "schemas/vocabulary.h"
 
@@ -27,6 +28,9 @@ void ah_inspect_runlog_text(struct ah_cli *cli, const struct ah_document *docume
 void ah_inspect_runlog_json(struct ah_emit *emit, const struct ah_document *document);
 void ah_inspect_checkpoint_text(struct ah_cli *cli, const struct ah_document *document);
 void ah_inspect_checkpoint_json(struct ah_emit *emit, const struct ah_document *document);
+
+/* The first lines of a plan: how fast, which policy, how good, what is trained. */
+void ah_inspect_plan_headline(struct ah_cli *cli, const struct ah_plan *plan);
 
 void ah_inspect_signature_text(struct ah_cli *cli, const struct ah_signature *signature);
 void ah_inspect_signature_json(struct ah_emit *emit, const struct ah_signature *signature);

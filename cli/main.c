@@ -6,8 +6,19 @@
 #include "cli/verbs.h"
 
 static const struct ah_verb *const verbs[] = {
-    &ah_verb_profile, &ah_verb_inspect, &ah_verb_check,      &ah_verb_diff, &ah_verb_export,
-    &ah_verb_schema,  &ah_verb_doctor,  &ah_verb_completion, &ah_verb_help, NULL,
+    &ah_verb_profile,
+    &ah_verb_plan,
+    &ah_verb_inspect,
+    &ah_verb_simulate,
+    &ah_verb_compare,
+    &ah_verb_check,
+    &ah_verb_diff,
+    &ah_verb_export,
+    &ah_verb_schema,
+    &ah_verb_doctor,
+    &ah_verb_completion,
+    &ah_verb_help,
+    NULL,
 };
 
 int main(int argc, char **argv)

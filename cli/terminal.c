@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+enum { COLUMNS_DEFAULT = 80, COLUMNS_LEAST = 40, COLUMNS_MOST = 160 };
 enum { BAR_COLUMNS = 20, LINE_MAX_BYTES = 512, REDRAW_NS = 100 * 1000 * 1000 };
 
 static bool can_steer(int fd)
@@ -61,15 +62,50 @@ size_t ah_terminal_width(const char *text)
     return columns;
 }
 
+size_t ah_terminal_columns(int fd)
+{
+    struct winsize size = {0};
+    if (ioctl(fd, TIOCGWINSZ, &size) != 0 || !size.ws_col)
+        return COLUMNS_DEFAULT;
+    return size.ws_col < COLUMNS_LEAST  ? COLUMNS_LEAST
+           : size.ws_col > COLUMNS_MOST ? COLUMNS_MOST
+                                        : size.ws_col;
+}
+
+void ah_terminal_wrap(struct ah_buffer *out, const char *text, size_t indent, size_t columns)
+{
+    size_t column = indent;
+    for (bool first = true; *text; first = false) {
+        size_t length = strcspn(text, " ");
+        if (!first && column + 1 + length > columns) {
+            ah_buffer_printf(out, "\n%*s", (int)indent, "");
+            column = indent;
+        } else if (!first) {
+            ah_buffer_puts(out, " ");
+            column++;
+        }
+        ah_buffer_append(out, text, length);
+        column += length;
+        text += length + (text[length] == ' ');
+    }
+    ah_buffer_puts(out, "\n");
+}
+
+const char *ah_terminal_bar(char *out, double fraction, size_t columns, bool points)
+{
+    double full = fraction > 0 ? fraction * (double)columns : 0;
+    size_t n = 0;
+    for (; n < columns && (double)n + 1 <= full; n++)
+        out[n] = '#';
+    for (; points && n < columns; n++)
+        out[n] = '.';
+    out[n] = '\0';
+    return out;
+}
+
 struct ah_progress ah_terminal_progress(void)
 {
     return (struct ah_progress){.shown = can_steer(STDERR_FILENO), .start_ns = ah_threads_now_ns()};
-}
-
-static int terminal_columns(void)
-{
-    struct winsize size = {0};
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 /* "3 s left", "1:05 left"; empty while too little is done to tell. */
@@ -92,14 +128,11 @@ void ah_terminal_draw(struct ah_progress *progress, double fraction, const char 
         return;
     progress->drawn_ns = now_ns;
     char bar[BAR_COLUMNS + 1];
-    int full = (int)(fraction * BAR_COLUMNS);
-    for (int i = 0; i < BAR_COLUMNS; i++)
-        bar[i] = i < full ? '#' : '.';
-    bar[BAR_COLUMNS] = '\0';
+    ah_terminal_bar(bar, fraction, BAR_COLUMNS, true);
     char left[32];
     print_left(left, (double)(now_ns - progress->start_ns) * 1e-9, fraction);
     char line[LINE_MAX_BYTES];
-    int columns = terminal_columns() - 1;
+    int columns = (int)ah_terminal_columns(STDERR_FILENO) - 1;
     snprintf(line, sizeof line, "[%s] %3.0f %%  %-12s %s", bar, fraction * 100, left, what);
     fprintf(stderr, "\r\033[K%.*s", columns < LINE_MAX_BYTES ? columns : LINE_MAX_BYTES, line);
     fflush(stderr);

@@ -8,6 +8,8 @@
 #ifndef AH_CLI_TERMINAL_H
 #define AH_CLI_TERMINAL_H
 
+#include "base/buffer.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,6 +31,15 @@ void ah_terminal_clean(char *text);
 
 /* Columns that `text` takes: its code points. */
 size_t ah_terminal_width(const char *text);
+
+/* Columns of the terminal at `fd`, 40 to 160; 80 where it is none. */
+size_t ah_terminal_columns(int fd);
+
+/* Appends `text` and a newline, broken between words before `columns`; the first line is at column `indent` already. */
+void ah_terminal_wrap(struct ah_buffer *out, const char *text, size_t indent, size_t columns);
+
+/* "####......" of `columns` characters, or without the points. `out` has room for columns + 1. Returns `out`. */
+const char *ah_terminal_bar(char *out, double fraction, size_t columns, bool points);
 
 /* One line on standard error that is redrawn: what is done, a bar, per cent, time left. */
 struct ah_progress {

@@ -9,16 +9,11 @@
 #include "cli/cache.h"
 #include "cli/devices.h"
 #include "cli/inspect.h"
+#include "cli/interrupt.h"
 #include "cli/verbs.h"
 #include "profiler/profiler.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 struct profile_options {
     const char *output;
@@ -46,47 +41,9 @@ struct profile {
     struct ah_document measured;
 };
 
-static atomic_int interrupted;
-
-/* The first interrupt asks the profiler to stop, a second one ends the process. */
-static void on_interrupt(int signal_number)
-{
-    (void)signal_number;
-    atomic_store(&interrupted, 1);
-}
-
-static void catch_interrupts(void)
-{
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
-
 static bool to_stdout(const struct profile_options *options)
 {
     return options->output && !strcmp(options->output, "-");
-}
-
-/* Can a file be made at `path`? */
-static int check_writable(const char *path, struct ah_error *err)
-{
-    char folder[PATH_MAX];
-    struct stat about;
-    const char *slash = strrchr(path, '/');
-    size_t length = slash ? (size_t)(slash - path) + 1 : 1;
-    if (length >= sizeof folder)
-        return ah_error_set(err, AH_E_IO, "%.64s...: the name is too long", path);
-    memcpy(folder, slash ? path : ".", length);
-    folder[length] = '\0';
-    if (stat(path, &about) == 0) {
-        if (S_ISDIR(about.st_mode))
-            return ah_error_set(err, AH_E_IO, "%s: is a folder; name a file in it", path);
-        if (!S_ISREG(about.st_mode))
-            return AH_OK; /* a device or a pipe is written in place */
-    }
-    if (access(folder, W_OK | X_OK) != 0)
-        return ah_error_set(err, AH_E_IO, "%s: no file can be made there: %s", path, strerror(errno));
-    return AH_OK;
 }
 
 static int choose_path(struct profile *profile, struct ah_error *err)
@@ -102,7 +59,7 @@ static int choose_path(struct profile *profile, struct ah_error *err)
         if (!rc)
             rc = ah_cache_make_folder(profile->path, err);
     }
-    return rc ? rc : check_writable(profile->path, err);
+    return rc ? rc : ah_cli_check_writable(profile->path, err);
 }
 
 static void show_progress(void *context, double fraction, const char *what)
@@ -120,8 +77,7 @@ static int measure(struct profile *profile, const struct ah_device_driver *drive
                                           .emulate = profile->emulated.body.machine,
                                           .progress = show_progress,
                                           .progress_context = &progress,
-                                          .cancel = &interrupted};
-    catch_interrupts();
+                                          .cancel = ah_interrupt_catch()};
     int rc = ah_profiler_run(&profile->measured, &options, err);
     ah_terminal_erase(&progress);
     return rc;
@@ -157,14 +113,6 @@ static int show(struct profile *profile, struct ah_error *err)
     return AH_OK;
 }
 
-static void say_nothing_written(struct ah_error *err)
-{
-    const char *said = "; nothing was written";
-    size_t length = strlen(err->text);
-    if (length + strlen(said) < sizeof err->text)
-        memcpy(err->text + length, said, strlen(said) + 1);
-}
-
 static int profile_run(struct ah_cli *cli, const void *options)
 {
     struct profile profile = {.cli = cli, .options = options};
@@ -173,7 +121,7 @@ static int profile_run(struct ah_cli *cli, const void *options)
     if (!rc)
         rc = show(&profile, &err);
     if (rc == AH_E_INTERRUPTED)
-        say_nothing_written(&err);
+        ah_cli_nothing_written(&err);
     int status = rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;
     ah_document_release(&profile.emulated);
     ah_document_release(&profile.measured);

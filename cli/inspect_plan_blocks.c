@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Blocks of a plan: neighbours that do the same as one row, and a strip with one letter a block, cut to the width of
+ * the terminal. A point is what costs neither time nor traffic: kept, on the device.
+ */
+#include "cli/inspect_plan_internal.h"
+
+#include "cli/plan_summary.h"
+
+#include <stdio.h>
+
+static bool sums_gradients(const struct ah_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_blocks; i++)
+        if (plan->blocks[i].accumulator != AH_ACCUMULATOR_NONE)
+            return true;
+    return false;
+}
+
+static void put_ranges(struct ah_cli *cli, const struct ah_plan *plan)
+{
+    bool sums = sums_gradients(plan);
+    struct ah_table table = {
+        .arena = &cli->arena,
+        .columns = {"blocks", ">", "activations", "weights", "optimizer", sums ? "gradient sums" : NULL}};
+    for (size_t first = 0, end; first < plan->n_blocks; first = end) {
+        const struct ah_plan_block *block = &plan->blocks[first];
+        struct ah_buffer range = {0};
+        end = ah_plan_range_end(plan, first);
+        ah_plan_put_range(&range, plan, first, end);
+        ah_table_cell(&table, "%s", range.failed ? "" : range.data);
+        cli->out.failed = cli->out.failed || range.failed;
+        ah_buffer_release(&range);
+        ah_table_cell(&table, "%zu", end - first);
+        ah_table_cell(&table, "%s", ah_words_activations[block->activations]);
+        ah_table_cell(&table, "%s", ah_words_weights[block->weights]);
+        ah_table_cell(&table, "%s", ah_words_optimizer[block->optimizer]);
+        if (sums)
+            ah_table_cell(&table, "%s", ah_words_accumulator[block->accumulator]);
+    }
+    ah_inspect_table(cli, "what each block does", &table);
+}
+
+static char activations_letter(const struct ah_plan_block *block)
+{
+    return ".sr"[block->activations];
+}
+
+static char weights_letter(const struct ah_plan_block *block)
+{
+    return ".h"[block->weights];
+}
+
+static char optimizer_letter(const struct ah_plan_block *block)
+{
+    return ".hs-"[block->optimizer];
+}
+
+static const struct strip {
+    const char *name;
+    char (*letter)(const struct ah_plan_block *block);
+    const char *legend;
+} strips[] = {
+    {"activations", activations_letter, ". kept  s selective  r recomputed"},
+    {"weights", weights_letter, ". on the device  h host"},
+    {"optimizer", optimizer_letter, ". on the device  h host  s streamed  - none"},
+};
+
+enum { STRIPS = sizeof strips / sizeof strips[0], STRIP_INDENT = 15 };
+
+static void put_letters(struct ah_cli *cli, const struct ah_plan *plan, const struct strip *strip,
+                        size_t first, size_t end)
+{
+    for (size_t i = first; i < end; i++) {
+        char letter = strip->letter(&plan->blocks[i]);
+        bool moved = letter != '.';
+        ah_buffer_printf(&cli->out, "%s%c%s", moved ? cli->out_style.yellow : "", letter,
+                         moved ? cli->out_style.reset : "");
+    }
+}
+
+static void put_strips(struct ah_cli *cli, const struct ah_plan *plan)
+{
+    size_t width = cli->columns - STRIP_INDENT - 1;
+    for (size_t first = 0; first < plan->n_blocks; first += width) {
+        size_t end = first + width < plan->n_blocks ? first + width : plan->n_blocks;
+        ah_buffer_puts(&cli->out, "\n");
+        for (size_t i = 0; i < STRIPS; i++) {
+            ah_buffer_printf(&cli->out, "  %-*s", STRIP_INDENT - 2, strips[i].name);
+            put_letters(cli, plan, &strips[i], first, end);
+            bool room = plan->n_blocks + 48 < width;
+            if (room)
+                ah_buffer_printf(&cli->out, "  %s%s%s", cli->out_style.dim, strips[i].legend,
+                                 cli->out_style.reset);
+            ah_buffer_puts(&cli->out, "\n");
+        }
+    }
+    if (plan->n_blocks + 48 >= width)
+        ah_buffer_printf(&cli->out,
+                         "  %s. kept, on the device  r recomputed  h host  s selective, streamed  "
+                         "- none%s\n",
+                         cli->out_style.dim, cli->out_style.reset);
+}
+
+void inspect_plan_blocks(struct ah_cli *cli, const struct ah_plan *plan)
+{
+    put_ranges(cli, plan);
+    put_strips(cli, plan);
+}

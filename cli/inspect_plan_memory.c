@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory of a plan: bars against what there is. Classes are those at the fullest moment of a step; what the arena has
+ * beside them lies between tensors.
+ */
+#include "cli/inspect_plan_internal.h"
+
+#include "base/units.h"
+
+#include <stdio.h>
+
+enum { ROWS_MAX = 12, BAR_COLUMNS_LEAST = 10, BAR_COLUMNS_MOST = 40 };
+
+struct memory_row {
+    const char *what;
+    uint64_t bytes;
+    uint64_t capacity_bytes; /* of the whole side; 0 prints no bar */
+    bool total;
+};
+
+static const char *print_of(char out[2 * AH_UNITS_TEXT_MAX], const struct memory_row *row)
+{
+    char used[AH_UNITS_TEXT_MAX];
+    char there[AH_UNITS_TEXT_MAX];
+    ah_units_print_bytes(used, row->bytes);
+    if (row->total)
+        snprintf(out, (size_t)2 * AH_UNITS_TEXT_MAX, "%s of %s", used,
+                 ah_units_print_bytes(there, row->capacity_bytes));
+    else
+        snprintf(out, (size_t)2 * AH_UNITS_TEXT_MAX, "%s", used);
+    return out;
+}
+
+static size_t device_rows(const struct ah_plan_memory *memory, struct memory_row rows[ROWS_MAX])
+{
+    const struct ah_plan_by_class *by_class = &memory->by_class;
+    uint64_t capacity = memory->device_capacity_bytes;
+    uint64_t classes = by_class->weights + by_class->gradients + by_class->optimizer + by_class->activations +
+                       by_class->staging + by_class->workspace;
+    const struct memory_row all[] = {
+        {"device", memory->device_bytes + memory->reserved_bytes, capacity, true},
+        {"  weights", by_class->weights, capacity, false},
+        {"  gradients", by_class->gradients, capacity, false},
+        {"  optimizer states", by_class->optimizer, capacity, false},
+        {"  activations", by_class->activations, capacity, false},
+        {"  staging", by_class->staging, capacity, false},
+        {"  workspace", by_class->workspace, capacity, false},
+        {"  between tensors", memory->device_bytes > classes ? memory->device_bytes - classes : 0, capacity,
+         false},
+        {"  reserve", memory->reserved_bytes, capacity, false},
+    };
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].bytes || all[i].total)
+            rows[n++] = all[i];
+    return n;
+}
+
+static size_t host_rows(const struct ah_plan_memory *memory, struct memory_row rows[ROWS_MAX])
+{
+    uint64_t capacity = memory->host_capacity_bytes;
+    rows[0] = (struct memory_row){"host", memory->host_bytes, capacity, true};
+    if (!memory->host_bytes)
+        return 1;
+    rows[1] = (struct memory_row){"  pinned", memory->pinned_bytes, capacity, false};
+    rows[2] = (struct memory_row){"  pageable", memory->pageable_bytes, capacity, false};
+    return 3;
+}
+
+static void put_row(struct ah_table *table, const struct memory_row *row, size_t columns)
+{
+    char text[2 * AH_UNITS_TEXT_MAX];
+    char bar[BAR_COLUMNS_MOST + 1];
+    double share = row->capacity_bytes ? (double)row->bytes / (double)row->capacity_bytes : 0;
+    ah_table_cell(table, "%s", row->what);
+    ah_table_cell(table, "%s", print_of(text, row));
+    ah_table_cell(table, "%.0f %%", 100 * share);
+    ah_table_cell(table, "%s", ah_terminal_bar(bar, share, columns, row->total));
+}
+
+void inspect_plan_memory(struct ah_cli *cli, const struct ah_plan *plan)
+{
+    enum { OTHER_COLUMNS = 52 };
+    struct memory_row rows[ROWS_MAX + 3];
+    size_t n = device_rows(&plan->memory, rows);
+    n += host_rows(&plan->memory, rows + n);
+    size_t columns =
+        cli->columns > OTHER_COLUMNS + BAR_COLUMNS_LEAST ? cli->columns - OTHER_COLUMNS : BAR_COLUMNS_LEAST;
+    columns = columns > BAR_COLUMNS_MOST ? BAR_COLUMNS_MOST : columns;
+    struct ah_table table = {.arena = &cli->arena, .columns = {"", ">", ">", ""}};
+    for (size_t i = 0; i < n; i++)
+        put_row(&table, &rows[i], columns);
+    ah_inspect_table(cli, "memory at its fullest", &table);
+}

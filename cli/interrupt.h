@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Interrupt: the first SIGINT or SIGTERM asks a verb to stop, a second one ends the process.
+ */
+#ifndef AH_CLI_INTERRUPT_H
+#define AH_CLI_INTERRUPT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* From now on. Returns the flag that an interrupt sets to 1. */
+const atomic_int *ah_interrupt_catch(void);
+
+bool ah_interrupt_seen(void);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Request: what a planner is asked for, from a command line. `plan` and `compare` share these options and defaults.
+ *
+ *     struct plan_options { struct ah_request_options request; const char *output; };   // request comes first
+ *     static const struct ah_option plan_table[] = {AH_REQUEST_OPTIONS, ...};
+ *
+ *     struct ah_request request;
+ *     rc = ah_request_init(&request, cli, &options->request, err);    // reads the documents, checks the numbers
+ *     rc = ah_planner_plan(&request.planner, ...);
+ *     ah_request_release(&request);
+ */
+#ifndef AH_CLI_REQUEST_H
+#define AH_CLI_REQUEST_H
+
+#include "cli/cli.h"
+#include "planner/planner.h"
+#include "schemas/document.h"
+
+struct ah_request_options {
+    const char *machine;
+    struct ah_option_integer batch;
+    struct ah_option_integer micro_batches;
+    struct ah_option_integer seq;
+    const char *dtype;
+    const char *state_dtype;
+    struct ah_option_real clip;
+    struct ah_option_list freeze;
+    struct ah_option_integer device_memory;
+    struct ah_option_integer host_memory;
+    const char *scheduling;
+    struct ah_option_integer effort;
+};
+
+extern const char *const ah_request_words_auto[];
+extern const char *const ah_request_words_none[];
+extern const char *const ah_request_words_quick[];
+
+#define AH_REQUEST_FIELD(name) offsetof(struct ah_request_options, name)
+
+/* Rows of a table of options whose struct begins with a struct ah_request_options. */
+/* clang-format off */
+#define AH_REQUEST_OPTIONS                                                                                   \
+    {"machine", 0, AH_OPTION_FILE, "FILE", NULL, AH_REQUEST_FIELD(machine),                                  \
+     "the machine document to plan for; without it, the profile of this machine that is kept"},              \
+    {"batch", 0, AH_OPTION_COUNT, "N", NULL, AH_REQUEST_FIELD(batch), "sequences of a step; default 8"},     \
+    {"micro-batches", 0, AH_OPTION_COUNT, "N|auto", ah_request_words_auto, AH_REQUEST_FIELD(micro_batches),  \
+     "equal parts that the batch is computed in, one after another; auto: the planner chooses; default 1"},  \
+    {"seq", 0, AH_OPTION_COUNT, "N", NULL, AH_REQUEST_FIELD(seq),                                            \
+     "tokens of a sequence; default 1024, or all positions of a model that has fewer"},                      \
+    {"dtype", 0, AH_OPTION_WORD, "DTYPE", ah_words_dtype, AH_REQUEST_FIELD(dtype),                           \
+     "numbers of weights and activations; default bf16 where the device has it"},                            \
+    {"state-dtype", 0, AH_OPTION_WORD, "DTYPE", ah_words_dtype, AH_REQUEST_FIELD(state_dtype),               \
+     "numbers of the optimizer's moments; default fp32; bf16 is less memory and other mathematics"},         \
+    {"clip", 0, AH_OPTION_REAL, "X|none", ah_request_words_none, AH_REQUEST_FIELD(clip),                     \
+     "limit of the norm of all gradients; default 1; none (or 0): no clipping, which is faster"},            \
+    {"freeze", 0, AH_OPTION_TEXTS, "PATTERNS", NULL, AH_REQUEST_FIELD(freeze),                               \
+     "tensors that are not trained, patterns with commas between: 'embedding.*,blocks.0.*'; '!' before one " \
+     "trains what it names after all"},                                                                      \
+    {"device-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, AH_REQUEST_FIELD(device_memory),                     \
+     "use no more of the device's memory; default all"},                                                     \
+    {"host-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, AH_REQUEST_FIELD(host_memory),                         \
+     "use no more of the host's memory; default all but what the system needs"},                             \
+    {"scheduling", 0, AH_OPTION_WORD, "WORD", ah_words_scheduling, AH_REQUEST_FIELD(scheduling),             \
+     "which op a free lane takes first; default priority"},                                                  \
+    {"effort", 0, AH_OPTION_COUNT, "N|quick", ah_request_words_quick, AH_REQUEST_FIELD(effort),              \
+     "how long to search, 1 (quick) to 5; default 2"}
+/* clang-format on */
+
+struct ah_request {
+    struct ah_plan_request planner; /* borrows the documents */
+    struct ah_document model;
+    struct ah_document machine;
+    char model_sha256[AH_DOCUMENT_DIGEST_MAX];
+    char machine_sha256[AH_DOCUMENT_DIGEST_MAX];
+    struct ah_progress progress;
+};
+
+/* The model is the first operand. Texts live in cli->arena. AH_E_USAGE names the option; AH_E_DOCUMENT the file. After
+ * a failure there is nothing to release. While it plans, an interrupt stops it and progress is shown. The request must
+ * not move. */
+int ah_request_init(struct ah_request *ret_request, struct ah_cli *cli,
+                    const struct ah_request_options *options, struct ah_error *err);
+
+void ah_request_release(struct ah_request *request);
+
+/* The index of `word` in a vocabulary of which it is one. */
+unsigned ah_request_index(const char *const *words, const char *word);
+
+#endif

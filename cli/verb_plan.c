@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * autohete plan MODEL: the best plan for a machine, how good it is, or why there is none.
+ *
+ * Where the plan goes: `-o FILE` (a summary is shown), else standard output. A plan that was not found leaves a file
+ * that was there alone.
+ */
+#include "base/units.h"
+#include "cli/diagnosis.h"
+#include "cli/inspect.h"
+#include "cli/plan_summary.h"
+#include "cli/request.h"
+#include "cli/verbs.h"
+
+#include <string.h>
+
+struct plan_options {
+    struct ah_request_options request; /* first: AH_REQUEST_OPTIONS */
+    const char *policy;
+    const char *output;
+};
+
+static const struct ah_option plan_table[] = {
+    {"output", 'o', AH_OPTION_FILE, "FILE", NULL, offsetof(struct plan_options, output),
+     "write the plan to this file and show a summary ('-': the plan to standard output)"},
+    {"policy", 0, AH_OPTION_WORD, "POLICY", ah_words_policy, offsetof(struct plan_options, policy),
+     "plan as this system would; default optimal"},
+    AH_REQUEST_OPTIONS,
+    {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
+
+static bool to_file(const struct plan_options *options)
+{
+    return options->output && strcmp(options->output, "-") != 0;
+}
+
+static int print_document(struct ah_cli *cli, struct ah_plan *plan, struct ah_error *err)
+{
+    const struct ah_document document = {.kind = AH_DOCUMENT_PLAN, .body = {.plan = plan}};
+    return ah_document_print(&document, &cli->out, err);
+}
+
+static void print_summary(struct ah_cli *cli, const struct ah_plan *plan)
+{
+    char used[AH_UNITS_TEXT_MAX];
+    char there[AH_UNITS_TEXT_MAX];
+    const struct ah_plan_memory *memory = &plan->memory;
+    const struct ah_plan_lane_times times = ah_plan_lane_times(plan);
+    struct ah_buffer sentence = {0};
+    ah_inspect_plan_headline(cli, plan);
+    ah_plan_put_bottleneck(&sentence, plan->time.step_us, &times);
+    ah_cli_put_wrapped(cli, &sentence, 0);
+    ah_buffer_printf(&cli->out, "device memory %s of %s, ",
+                     ah_units_print_bytes(used, memory->device_bytes + memory->reserved_bytes),
+                     ah_units_print_bytes(there, memory->device_capacity_bytes));
+    ah_buffer_printf(&cli->out, "host memory %s of %s\n", ah_units_print_bytes(used, memory->host_bytes),
+                     ah_units_print_bytes(there, memory->host_capacity_bytes));
+}
+
+static int deliver(struct ah_cli *cli, const struct plan_options *options, struct ah_plan *plan,
+                   struct ah_error *err)
+{
+    if (!to_file(options))
+        return print_document(cli, plan, err);
+    const struct ah_document document = {.kind = AH_DOCUMENT_PLAN, .body = {.plan = plan}};
+    int rc = ah_document_save(&document, options->output, err);
+    if (!rc && cli->json)
+        rc = print_document(cli, plan, err);
+    else if (!rc)
+        print_summary(cli, plan);
+    if (!rc)
+        ah_cli_note(cli, "written to %s", options->output);
+    return rc;
+}
+
+/* Returns the exit status. */
+static int plan_request(struct ah_cli *cli, const struct plan_options *options, struct ah_request *request)
+{
+    struct ah_plan plan = {0};
+    struct ah_diagnosis diagnosis = {0};
+    struct ah_error err = {0};
+    int rc = ah_planner_plan(&request->planner, &cli->arena, &plan, &diagnosis, &err);
+    ah_terminal_erase(&request->progress);
+    if (rc == AH_E_INFEASIBLE || rc == AH_E_NO_PLAN) {
+        const struct ah_diagnosis_view view = {.diagnosis = &diagnosis, .request = &request->planner};
+        return ah_diagnosis_fail(cli, &view, &err);
+    }
+    if (!rc)
+        rc = deliver(cli, options, &plan, &err);
+    if (rc == AH_E_INTERRUPTED)
+        ah_cli_nothing_written(&err);
+    return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;
+}
+
+static int plan_run(struct ah_cli *cli, const void *given)
+{
+    const struct plan_options *options = given;
+    struct ah_request request;
+    struct ah_error err = {0};
+    int rc = to_file(options) ? ah_cli_check_writable(options->output, &err) : AH_OK;
+    if (!rc)
+        rc = ah_request_init(&request, cli, &options->request, &err);
+    if (rc)
+        return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : ah_cli_fail(cli, &err);
+    if (options->policy)
+        request.planner.policy = ah_request_index(ah_words_policy, options->policy);
+    request.planner.alternatives =
+        request.planner.policy == AH_POLICY_OPTIMAL && request.planner.effort != AH_EFFORT_QUICK;
+    int status = plan_request(cli, options, &request);
+    ah_request_release(&request);
+    return status;
+}
+
+const struct ah_verb ah_verb_plan = {
+    .name = "plan",
+    .summary = "find the best plan for a model on a machine",
+    .description =
+        "Decides for every block of the model what happens to its activations, weights and optimizer state, "
+        "in "
+        "which order everything is copied, computed and updated, and where in memory it lies; says how fast "
+        "a "
+        "step will be, how much faster any plan could be at most, and writes all of it as a plan document. "
+        "The "
+        "same inputs give the same bytes.\n\n"
+        "MODEL is a model document or a Hugging Face config.json. The machine is a document that 'autohete "
+        "profile' wrote; without --machine, the profile of this machine that is kept (of its GPU, else of "
+        "its "
+        "CPU).\n\n"
+        "Unless told otherwise a step is 8 sequences of 1024 tokens (fewer where the model has fewer "
+        "positions) in "
+        "one micro-batch, in bf16 where the device has it, with fp32 states and gradients clipped to norm 1. "
+        "--micro-batches auto may change how sums of gradients are rounded; batch, sequence, dtypes, "
+        "clipping "
+        "and what is trained never change unless told. With --effort quick the other policies are not "
+        "planned for "
+        "comparison.\n\n"
+        "Where no plan exists (exit 4, proven) or none was found (exit 5), the resource that is short is "
+        "named, "
+        "with what is needed and available, and below it changes of the command line that were planned and "
+        "work, "
+        "each alone; nothing is written. With --json these stand in the error's object.",
+    .syntax = {.options = plan_table, .operands = {AH_OPERAND_FILE, "MODEL", 1, 1, NULL}},
+    .options_bytes = sizeof(struct plan_options),
+    .examples = {{"plan config.json -o plan.json", "plan for this machine, from a Hugging Face config"},
+                 {"plan model.json --machine examples/machines/rtx4090-64g.json --batch 16 -o plan.json",
+                  "plan for another machine"},
+                 {"plan model.json --device-memory 12GiB --micro-batches auto | autohete inspect -",
+                  "look at a plan without keeping it"},
+                 {"plan model.json --freeze 'embedding.*,blocks.0.*' -o plan.json",
+                  "leave the embedding and the first layer as they are"}},
+    .run = plan_run,
+};

@@ -7,7 +7,8 @@
  *
  * SCRATCH. A tensor lives from the step that first touches it to the last that does; where the steps of a loop touch a
  * tensor that outlives a chunk, it lives through the loop. Each gets the lowest offset at which it meets no tensor
- * that lives with it. First fit depends on the order: by birth and by size are both tried, the lower peak is taken.
+ * that lives with it. First fit depends on the order: a few are tried, the lowest peak is taken (in the tests' programs
+ * it is the largest sum of bytes alive at one step, below which nothing can go).
  */
 #include "runtime/schedule/program_internal.h"
 
@@ -201,7 +202,7 @@ static bool larger(const struct piece *a, const struct piece *b)
     return a->bytes != b->bytes ? a->bytes > b->bytes : a->from < b->from;
 }
 
-/* Insertion: there are a few dozen, and equal ones stay in the order of places. */
+/* Insertion: there are a few dozen. */
 static void sort(struct pieces *pieces, before_fn *before)
 {
     for (size_t i = 1; i < pieces->n; i++) {
@@ -228,16 +229,32 @@ static uint64_t fit_first(struct pieces *pieces, before_fn *before)
     return peak;
 }
 
+static bool lives_longer(const struct piece *a, const struct piece *b)
+{
+    uint32_t as = a->to - a->from, bs = b->to - b->from;
+    return as != bs ? as > bs : a->bytes > b->bytes;
+}
+
+/* By birth, in the line read backwards. */
+static bool dies_after(const struct piece *a, const struct piece *b)
+{
+    return a->to != b->to ? a->to > b->to : a->bytes > b->bytes;
+}
+
 void ah_program_memory_place(struct ah_program *program)
 {
-    struct pieces by_size = {.n = 0}, by_birth;
+    static before_fn *const orders[] = {born_before, larger, lives_longer, dies_after};
+    struct pieces pieces = {.n = 0};
     struct loop loop = find_loop(program);
     for (size_t place = 0; place < program->n_places; place++)
-        by_size.n += piece_of(program, loop, place, &by_size.of[by_size.n]);
-    by_birth = by_size;
-    uint64_t sized = fit_first(&by_size, larger), born = fit_first(&by_birth, born_before);
-    const struct pieces *better = born <= sized ? &by_birth : &by_size;
-    for (size_t i = 0; i < better->n; i++)
-        program->places[better->of[i].place].offset_bytes = better->of[i].offset;
-    program->scratch_bytes = born <= sized ? born : sized;
+        pieces.n += piece_of(program, loop, place, &pieces.of[pieces.n]);
+    program->scratch_bytes = UINT64_MAX;
+    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+        uint64_t peak = fit_first(&pieces, orders[i]);
+        if (peak >= program->scratch_bytes)
+            continue;
+        program->scratch_bytes = peak;
+        for (size_t at = 0; at < pieces.n; at++)
+            program->places[pieces.of[at].place].offset_bytes = pieces.of[at].offset;
+    }
 }

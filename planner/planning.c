@@ -136,21 +136,35 @@ static struct ah_milp_input milp_input(const struct ah_planning *p, const struct
                                   .micro_order = order};
 }
 
+/* Real layouts take more than the relaxation says: counts for smaller budgets are starts, too. */
+enum { TIGHTER = 4 };
+
 static int search_rung(struct ah_planning *p, struct ah_split *split, uint64_t device_bytes,
                        enum ah_micro_order order, struct ah_milp_result *milp, struct ah_error *err)
 {
+    static const double shares[TIGHTER] = {1, 0.97, 0.93, 0.85};
     struct effort effort = effort_of(p);
-    struct ah_milp_input input = milp_input(p, split, device_bytes, order);
-    int rc = ah_milp_solve(&input, p->arena, milp, err);
+    struct ah_milp_result counts[TIGHTER] = {0};
+    int rc = AH_OK;
+    for (size_t i = 0; i < TIGHTER && !rc && (!i || counts[0].feasible); i++) {
+        struct ah_milp_input input =
+            milp_input(p, split, (uint64_t)((double)device_bytes * shares[i]), order);
+        rc = ah_milp_solve(&input, p->arena, &counts[i], err);
+    }
+    *milp = counts[0];
     if (rc || !milp->feasible)
         return rc;
-    ah_trial_limit(&split->trial, device_bytes, split->trial.evaluations + effort.evaluations);
+    ah_trial_limit(&split->trial, device_bytes, 0);
+    if (order == AH_MICRO_BATCH_MAJOR)
+        rc = ah_policies_search(&split->trial, AH_POLICY_AUTOHETE_PAPER, p->request->scheduling, err);
+    split->trial.limits.evaluations = split->trial.evaluations + effort.evaluations;
     struct ah_search search = {.trial = &split->trial,
-                               .counts = milp,
+                               .counts = counts,
+                               .n_counts = TIGHTER,
                                .scheduling = p->request->scheduling,
                                .micro_order = order,
                                .all_below = effort.all_below};
-    return ah_search_run(&search, err);
+    return rc ? rc : ah_search_run(&search, err);
 }
 
 /* The bound of a choice among several is the least of theirs. */

@@ -188,7 +188,8 @@ struct family {
     struct ah_config *configs;
     struct point few[BEST_FEW]; /* the fastest of the grid */
     size_t n_few;
-    struct point best; /* of trial->best */
+    struct point best; /* the fastest of all */
+    struct ah_knobs best_knobs;
     struct ah_error *err;
 };
 
@@ -212,11 +213,13 @@ static int try_point(struct family *f, struct point *point)
     int rc = ah_trial_run(f->trial, f->configs, &f->knobs, &verdict, f->err);
     if (rc)
         return rc;
-    if (verdict == AH_TRIAL_BETTER)
-        f->best = *point;
     if ((verdict == AH_TRIAL_BETTER || verdict == AH_TRIAL_WORSE) && f->trial->last.period_us > 0) {
         point->period_us = f->trial->last.period_us;
         keep_point(f, point);
+        if (!f->best.period_us || point->period_us < f->best.period_us) {
+            f->best = *point;
+            f->best_knobs = f->knobs;
+        }
     }
     return AH_OK;
 }
@@ -246,7 +249,7 @@ static int walk(struct family *f, struct point from)
 {
     int rc = AH_OK;
     for (uint32_t step = GRID; step > 0 && !rc;) {
-        double before = f->trial->best.score.period_us;
+        double before = f->best.period_us;
         struct point centre = from;
         for (int code = 0; code < 27 && !rc; code++) {
             struct point next = centre;
@@ -260,7 +263,7 @@ static int walk(struct family *f, struct point from)
             if (inside)
                 rc = try_point(f, &next);
         }
-        if (f->trial->best.score.period_us < before)
+        if (f->best.period_us < before)
             from = f->best;
         else
             step /= 2;
@@ -289,7 +292,7 @@ static int sweep_orders(struct family *f)
         f->knobs = knobs;
         rc = try_point(f, &best);
     }
-    f->knobs = f->trial->best.knobs;
+    f->knobs = f->best_knobs;
     return rc;
 }
 
@@ -297,8 +300,8 @@ static int sweep_orders(struct family *f)
 static int any_order(struct family *f, bool all)
 {
     int rc = AH_OK;
-    for (size_t i = 0; !rc && !f->trial->found &&
-                       ah_policies_knobs(f->trial->limits.job, f->policy, f->scheduling, i, &f->knobs);
+    for (size_t i = 0;
+         !rc && !f->n_few && ah_policies_knobs(f->trial->limits.job, f->policy, f->scheduling, i, &f->knobs);
          i++)
         rc = grid(f, 0, &(struct point){{0}, 0}, all);
     return rc;
@@ -314,7 +317,7 @@ int ah_policies_search(struct ah_trial *trial, enum ah_policy policy, enum ah_sc
         return ah_error_memory(err);
     bool all = (uint64_t)f.sizes[0] * f.sizes[1] * f.sizes[2] <= ALL_BELOW;
     int rc = any_order(&f, all);
-    if (!rc && trial->found) {
+    if (!rc && f.n_few) {
         rc = all ? AH_OK : refine(&f);
         rc = rc ? rc : sweep_orders(&f);
         rc = rc ? rc : all ? grid(&f, 0, &(struct point){{0}, 0}, true) : walk(&f, f.best);

@@ -2,8 +2,9 @@
  *
  * Search, in this order:
  *   1. starts: candidates of the MILP, placed in several orders; every block the same config
- *   2. knobs, then moves, then knobs, until a round brings nothing
- *   3. where assignments are few: all of them, with the knobs found; again if knobs change then
+ *   2. walks over shapes (shapes.h) from the candidates' marginal counts; knobs; a walk with these knobs
+ *   3. knobs, then moves, then knobs, until a round brings nothing
+ *   4. where assignments are few: all of them, with the knobs found; again if knobs change then
  *
  * A MOVE gives one field of some blocks another value. Blocks of it are a part of a run (blocks with equal value of that
  * field, side by side): its first or last 1, 2, 4, ... blocks, all, or every second one. What a block cannot have is
@@ -15,11 +16,13 @@
  */
 #include "planner/search.h"
 
+#include "planner/shapes.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 enum { FIELD_ACTIVATIONS, FIELD_WEIGHTS, FIELD_OPTIMIZER, FIELD_ACCUMULATOR, FIELDS };
-enum { FIELD_VALUES = 3, ROUNDS_MAX = 64 };
+enum { FIELD_VALUES = 3, ROUNDS_MAX = 64, STATE_TILES = 4 };
 
 struct mover {
     const struct ah_search *search;
@@ -31,6 +34,7 @@ struct mover {
     struct ah_config *both;  /* scratch of a second move */
     struct ah_knobs knobs;
     bool spent;
+    bool pairs; /* moves that do not fit are tried with a second one */
     struct ah_error *err;
 };
 
@@ -79,6 +83,14 @@ static int try_configs(struct mover *m, const struct ah_config *configs, enum ah
 static void copy(const struct mover *m, struct ah_config *to, const struct ah_config *from)
 {
     memcpy(to, from, m->n * sizeof *to);
+}
+
+/* The best choice's knobs, with a ring of states though it may have none streamed. */
+static void take_knobs(struct mover *m)
+{
+    m->knobs = m->trial->best.knobs;
+    if (!m->knobs.device_state_tiles)
+        m->knobs.device_state_tiles = STATE_TILES;
 }
 
 /* ---- moves ---- */
@@ -177,8 +189,7 @@ static int visit_move(struct mover *m, const struct move *move)
     double before = m->trial->found ? m->trial->best.score.period_us : 0;
     int rc = try_configs(m, m->moved, &verdict);
     bool small = (move->end - move->first) / move->stride <= 4;
-    for (int field = 0; !rc && verdict == AH_TRIAL_TOO_BIG && small && m->trial->found && field < FIELDS;
-         field++)
+    for (int field = 0; !rc && verdict == AH_TRIAL_TOO_BIG && small && m->pairs && field < FIELDS; field++)
         rc = each_move(m, field, 1, visit_relief);
     if (rc == STOP)
         rc = 0;
@@ -193,7 +204,7 @@ static int step(struct mover *m, bool *improved)
 {
     double before = m->trial->best.score.period_us;
     copy(m, m->base, m->trial->best.configs);
-    m->knobs = m->trial->best.knobs;
+    take_knobs(m);
     int rc = 0;
     for (int field = 0; field < FIELDS && !rc; field++)
         rc = each_move(m, field, 1, visit_move);
@@ -201,12 +212,18 @@ static int step(struct mover *m, bool *improved)
     return rc == STOP ? 0 : rc;
 }
 
+/* Single moves until none helps; then, with pairs, one that helps, and single moves again. */
 static int climb(struct mover *m)
 {
     bool improved = m->trial->found;
     int rc = 0;
-    while (improved && !rc && !m->spent)
+    while (improved && !rc && !m->spent) {
+        m->pairs = false;
         rc = step(m, &improved);
+        m->pairs = true;
+        if (!improved && !rc && !m->spent)
+            rc = step(m, &improved);
+    }
     return rc;
 }
 
@@ -226,7 +243,7 @@ struct ah_knobs ah_search_knobs(const struct ah_job *job, enum ah_scheduling sch
                              .send_behind = 2,
                              .host_gradient_tiles = 16,
                              .host_weight_tiles = 16,
-                             .device_state_tiles = 4,
+                             .device_state_tiles = STATE_TILES,
                              .scheduling = scheduling};
 }
 
@@ -345,10 +362,10 @@ static size_t next_config(const struct ah_config *all, size_t n, const uint32_t 
     return best;
 }
 
-static int place_candidate(struct mover *m, const struct ah_milp_candidate *candidate)
+static int place_candidate(struct mover *m, const struct ah_milp_result *counts,
+                           const struct ah_milp_candidate *candidate)
 {
     static const int orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
-    const struct ah_milp_result *counts = m->search->counts;
     size_t cells = counts->n_classes * AH_CONFIGS_MAX;
     uint32_t *left = malloc(cells * sizeof *left);
     if (!left)
@@ -400,11 +417,52 @@ static int uniform_starts(struct mover *m)
 
 static int starts(struct mover *m)
 {
-    const struct ah_milp_result *counts = m->search->counts;
     int rc = AH_OK;
-    for (size_t i = 0; counts && i < counts->n_candidates && !rc; i++)
-        rc = place_candidate(m, &counts->candidates[i]);
+    for (size_t k = 0; k < m->search->n_counts; k++)
+        for (size_t i = 0; i < 1 && i < m->search->counts[k].n_candidates && !rc; i++)
+            rc = place_candidate(m, &m->search->counts[k], &m->search->counts[k].candidates[i]);
     return rc ? rc : uniform_starts(m);
+}
+
+/* ---- walks ---- */
+
+enum { WALKS_OF_A_BUDGET = 8 };
+
+/* A walk with a share of the budget. */
+static int walk(struct mover *m, struct ah_shape *shape, bool *ret_better)
+{
+    double before = m->trial->found ? m->trial->best.score.period_us : 0;
+    uint64_t limit = m->trial->limits.evaluations;
+    uint64_t share = m->trial->evaluations + (limit - m->trial->evaluations) / WALKS_OF_A_BUDGET;
+    m->trial->limits.evaluations = limit ? share : 0;
+    int rc = ah_shapes_walk(m->trial, m->search->allowed, &m->knobs, shape, m->err);
+    m->trial->limits.evaluations = limit;
+    *ret_better = m->trial->found && (!before || m->trial->best.score.period_us < before);
+    return rc;
+}
+
+static int walks(struct mover *m)
+{
+    struct ah_shape best = {{0}};
+    bool any = false, better;
+    int rc = AH_OK;
+    for (size_t i = 0; i < AH_MILP_CANDIDATES_MAX && !rc; i++) {
+        for (size_t k = 0; k < m->search->n_counts && !rc; k++) {
+            const struct ah_milp_result *counts = &m->search->counts[k];
+            if (i >= counts->n_candidates || i > 1)
+                continue;
+            struct ah_shape shape = ah_shapes_of_counts(m->job, counts, counts->candidates[i].counts);
+            rc = walk(m, &shape, &better);
+            best = better || !any ? shape : best;
+            any = true;
+        }
+    }
+    for (int round = 0; any && round < 2 && !rc && m->trial->found && !m->search->knobs; round++) {
+        rc = ah_search_sweep(m->trial, false, m->err);
+        take_knobs(m);
+        rc = rc ? rc : walk(m, &best, &better);
+    }
+    return rc;
 }
 
 /* ---- all assignments ---- */
@@ -455,7 +513,7 @@ static int all_assignments(struct mover *m)
     for (int round = 0; improved && round < 3 && !rc; round++) {
         double before = m->trial->found ? m->trial->best.score.period_us : 0;
         if (m->trial->found)
-            m->knobs = m->trial->best.knobs;
+            take_knobs(m);
         rc = all_from(m, 0);
         if (!rc && !m->search->knobs)
             rc = ah_search_sweep(m->trial, false, m->err);
@@ -478,6 +536,7 @@ int ah_search_run(const struct ah_search *search, struct ah_error *err)
     m.both = configs + 2 * m.n;
     m.knobs = search->knobs ? *search->knobs : ah_search_knobs(job, search->scheduling, search->micro_order);
     int rc = starts(&m);
+    rc = rc ? rc : walks(&m);
     double before = 0;
     for (int round = 0; round < ROUNDS_MAX && !rc && m.trial->found && !m.spent; round++) {
         if (m.trial->best.score.period_us == before)

@@ -6,7 +6,7 @@
  * improved by moves (a run of blocks, or a part of it, gets another value of one field; where that does not fit, a
  * second move makes room), then by the knobs, until nothing helps or the budget is spent.
  *
- *     struct ah_search search = {.trial = &trial, .counts = &milp};
+ *     struct ah_search search = {.trial = &trial, .counts = &milp, .n_counts = 1};
  *     rc = ah_search_run(&search, err);      // the result is trial.best
  */
 #ifndef AH_PLANNER_SEARCH_H
@@ -17,7 +17,8 @@
 
 struct ah_search {
     struct ah_trial *trial;
-    const struct ah_milp_result *counts; /* (optional) whose candidates are placed first */
+    const struct ah_milp_result *counts; /* (optional) results whose candidates are placed first */
+    size_t n_counts;
     const uint32_t *allowed;      /* (optional) by block: bit i allows the i-th of ah_configs(); NULL: all */
     const struct ah_knobs *knobs; /* (optional) these and no others */
     enum ah_scheduling scheduling;

@@ -176,7 +176,10 @@ static int evaluate(struct ah_trial *trial, const struct ah_choice *choice, enum
 int ah_trial_run(struct ah_trial *trial, const struct ah_config *configs, const struct ah_knobs *knobs,
                  enum ah_verdict *ret_verdict, struct ah_error *err)
 {
-    struct ah_choice choice = {.configs = configs, .knobs = *knobs, .costs = trial->limits.costs};
+    struct ah_choice choice = {.configs = configs,
+                               .knobs = *knobs,
+                               .costs = trial->limits.costs,
+                               .enough_us = trial->found ? trial->best.score.period_us : 0};
     bool is_new;
     int rc = note_seen(trial->seen, hash_choice(trial, configs, knobs), &is_new, err);
     *ret_verdict = AH_TRIAL_SEEN;

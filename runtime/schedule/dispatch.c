@@ -260,7 +260,8 @@ static void take_round(const struct unrolled *u, const struct ah_clock_result *r
 }
 
 int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_run *run,
-                       enum ah_scheduling scheduling, struct ah_orders *ret_orders, struct ah_error *err)
+                       enum ah_scheduling scheduling, struct ah_orders *ret_orders, double *ret_period_us,
+                       struct ah_error *err)
 {
     struct unrolled u = {.run = run, .iterations = DISPATCH_ITERATIONS};
     enum ah_clock_rule rule = scheduling == AH_SCHEDULING_FIFO ? AH_CLOCK_FIFO : AH_CLOCK_PRIORITY;
@@ -281,6 +282,9 @@ int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_run *r
     for (size_t lane = 0; lane < AH_SCHEDULE_LANES; lane++)
         ret_orders->item[lane] = (uint32_t *)memory->frozen.items + lane * u.n;
     take_round(&u, &result, DISPATCH_ITERATIONS - 2, ret_orders);
+    size_t last = run->iteration->positions - 1;
+    *ret_period_us = result.spans[(DISPATCH_ITERATIONS - 1) * u.n + last].finish_us -
+                     result.spans[(DISPATCH_ITERATIONS - 2) * u.n + last].finish_us;
     return AH_OK;
 }
 

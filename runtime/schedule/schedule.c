@@ -144,8 +144,10 @@ int ah_schedule_evaluate(struct ah_schedule *schedule, const struct ah_choice *c
                          .items = &m->items,
                          .sharing = &choice->costs->sharing,
                          .op_us = op_us};
-    rc = ah_dispatch_freeze(&m->dispatch_memory, &run, choice->knobs.scheduling, &m->orders, err);
-    if (!rc)
+    rc = ah_dispatch_freeze(&m->dispatch_memory, &run, choice->knobs.scheduling, &m->orders, &score.period_us,
+                            err);
+    bool enough = choice->enough_us > 0 && score.period_us > 1.01 * choice->enough_us;
+    if (!rc && !enough)
         rc = run_frozen(m, &run, &score, err);
     if (rc)
         return rc;

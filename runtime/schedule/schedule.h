@@ -66,6 +66,8 @@ struct ah_choice {
     const struct ah_config *configs; /* by block */
     struct ah_knobs knobs;
     const struct ah_costs *costs;
+    double
+        enough_us; /* (optional) a dispatch that takes longer by a per cent is not frozen: its own period will do */
 };
 
 enum ah_wait { AH_WAIT_H2D, AH_WAIT_D2H, AH_WAIT_HOST, AH_WAIT_LANES };

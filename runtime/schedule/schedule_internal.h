@@ -113,9 +113,10 @@ struct ah_run {
     size_t iterations;
 };
 
-/* Dispatches by priority (or fifo) and freezes the order of one steady round. */
+/* Dispatches by priority (or fifo) and freezes the order of one steady round. The period is the dispatch's own. */
 int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_run *run,
-                       enum ah_scheduling scheduling, struct ah_orders *ret_orders, struct ah_error *err);
+                       enum ah_scheduling scheduling, struct ah_orders *ret_orders, double *ret_period_us,
+                       struct ah_error *err);
 
 /* Runs frozen orders; the result stays until the next run. Instance (iteration r, item i) is op r * items->n + i of
  * the clock. */

@@ -4,9 +4,11 @@
  * threads, as many as our compute lane has, each bound to a core. Ours go through the device, lane and all.
  *
  * Every round runs ours, then plain, each `--repeat` times in a row; a ratio (of rates, ours / plain) is formed
- * inside a round, and the median over rounds is shown, so that a machine that changes speed changes both.
+ * inside a round, and the median over rounds is shown, so that a machine that changes speed changes both. Beside it,
+ * the ratio of the best rounds, for machines that are never quiet for long.
  *
- *     bench_matmul [--threads N] [--rounds N] [--tokens N] [--dtype fp32|bf16] [--form nn|nt|tn] [--no-head]
+ *     bench_matmul [--threads N] [--rounds N] [--tokens N] [--dtype fp32|bf16] [--form nn|nt|tn]
+ *                  [--layer INxOUT] [--no-head]
  *
  * Shapes are those of GPT-2 124M: m = tokens for nn and nt; for tn (weight gradients) k = tokens.
  */
@@ -29,6 +31,7 @@ struct options {
     uint64_t tokens; /* 0: all */
     int dtype;       /* -1: all */
     int form;
+    uint64_t in, out; /* 0: all layers */
     bool head;
 };
 
@@ -174,7 +177,7 @@ static void measure(struct bench *bench, const struct shape *shape)
     op.u.matmul = (struct ah_op_matmul){.form = shape->form, .m = shape->m, .n = shape->n, .k = shape->k};
     struct ah_error err = {0};
     struct plain plain;
-    double ratios[ROUNDS_MAX], ours[ROUNDS_MAX];
+    double ratios[ROUNDS_MAX], ours[ROUNDS_MAX], plains[ROUNDS_MAX];
     fill(bench, shape, A);
     fill(bench, shape, B);
     if (ah_device_prepare(bench->device, &op, 1, &err))
@@ -190,14 +193,16 @@ static void measure(struct bench *bench, const struct shape *shape)
         double plain_ns = run_plain(bench, &plain, repeat);
         ratios[i] = plain_ns / ours_ns;
         ours[i] = flops / ours_ns;
+        plains[i] = flops / plain_ns;
     }
     plain_release(&plain);
     struct ah_stats ratio = ah_stats_of(ratios, bench->options.rounds);
     struct ah_stats rate = ah_stats_of(ours, bench->options.rounds);
-    printf("%-4s out %-4s %s %6llu x %6llu x %6llu %8.1f GFLOP/s   %5.3f of plain (mad %.3f)%s\n",
+    double best = rate.max / ah_stats_of(plains, bench->options.rounds).max;
+    printf("%-4s out %-4s %s %6llu x %6llu x %6llu %8.1f GFLOP/s   %5.3f of plain (mad %.3f), best %5.3f%s\n",
            shape->dtype == AH_FP32 ? "fp32" : "bf16", shape->out == AH_FP32 ? "fp32" : "bf16",
            forms[shape->form], (unsigned long long)shape->m, (unsigned long long)shape->n,
-           (unsigned long long)shape->k, rate.median, ratio.median, ratio.mad,
+           (unsigned long long)shape->k, rate.median, ratio.median, ratio.mad, best,
            ratio.median < 0.9 ? "  <" : "");
     fflush(stdout);
     bench->rows++;
@@ -207,6 +212,8 @@ static void measure(struct bench *bench, const struct shape *shape)
 
 static void measure_layer(struct bench *bench, uint64_t tokens, uint64_t in, uint64_t out)
 {
+    if (bench->options.in && (bench->options.in != in || bench->options.out != out))
+        return;
     for (int dtype = AH_FP32; dtype <= AH_BF16; dtype++)
         for (int form = AH_MATMUL_NN; form <= AH_MATMUL_TN; form++) {
             struct shape shape = {
@@ -259,6 +266,15 @@ static int word(const char *text, const char *const *words)
     return -1;
 }
 
+static void parse_layer(struct options *options, const char *text)
+{
+    const char *x = strchr(text, 'x');
+    if (!x || atoi(text) <= 0 || atoi(x + 1) <= 0)
+        fail("--layer is INxOUT, as 768x3072");
+    options->in = (uint64_t)atoi(text);
+    options->out = (uint64_t)atoi(x + 1);
+}
+
 static struct options parse(int argc, char **argv)
 {
     struct options options = {.threads = 2, .rounds = 9, .dtype = -1, .form = -1, .head = true};
@@ -276,10 +292,13 @@ static struct options parse(int argc, char **argv)
             options.tokens = (uint64_t)atoi(value);
         else if (!strcmp(argv[i], "--dtype"))
             options.dtype = word(value, ah_words_dtype);
+        else if (!strcmp(argv[i], "--layer"))
+            parse_layer(&options, value);
         else if (!strcmp(argv[i], "--form"))
             options.form = word(value, ah_words_matmul_form);
         else
-            fail("usage: [--threads N] [--rounds N] [--tokens N] [--dtype D] [--form F] [--no-head]");
+            fail("usage: [--threads N] [--rounds N] [--tokens N] [--dtype D] [--form F] [--layer INxOUT]"
+                 " [--no-head]");
         i++;
     }
     if (options.threads < 1 || options.rounds < 1 || options.rounds > ROUNDS_MAX)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Source of the functions' types: cJSON.h, hwloc.h, oneapi/dnnl/dnnl.h, glpk.h.
+ * Source of the functions' types: cJSON.h, hwloc.h, glpk.h.
  */
 #include "cli/libraries.h"
 
@@ -13,7 +13,6 @@ union version_function {
     void *address;
     const char *(*text)(void);
     unsigned (*number)(void);
-    const int *(*numbers)(void);
 };
 
 static void print_text(char *out, void *function)
@@ -30,19 +29,10 @@ static void print_hwloc(char *out, void *function)
     snprintf(out, AH_LIBRARIES_TEXT_MAX, "API %u.%u.%u", number >> 16, number >> 8 & 0xff, number & 0xff);
 }
 
-/* dnnl_version(): a struct that begins with the ints major, minor, patch. */
-static void print_dnnl(char *out, void *function)
-{
-    union version_function version = {.address = function};
-    const int *numbers = version.numbers();
-    snprintf(out, AH_LIBRARIES_TEXT_MAX, "%d.%d.%d", numbers[0], numbers[1], numbers[2]);
-}
-
 const struct ah_libraries_row ah_libraries_rows[] = {
     {"cJSON", "reads documents", "libcjson1", "libcjson.so.1", "cJSON_Version", print_text},
     {"hwloc", "knows processors and memory", "libhwloc15", "libhwloc.so.15", "hwloc_get_api_version",
      print_hwloc},
-    {"oneDNN", "multiplies matrices on the CPU", "libdnnl2", "libdnnl.so.2", "dnnl_version", print_dnnl},
     {"GLPK", "solves plans", "libglpk40", "libglpk.so.40", "glp_version", print_text},
 };
 

@@ -6,8 +6,7 @@
  * LIFE. Open finds the device and starts its lanes. Prepare builds all that ops of given shapes need beside
  * their operands, and so makes known how much memory that is: `reserve_bytes`. Reserve takes the arenas, and
  * refuses where device arena and reserve_bytes together exceed the device memory that the options give. Then
- * ops are submitted; nothing is allocated any more. What a library the device stands on still takes is said in
- * the decisions (oneDNN: 0008).
+ * ops are submitted; nothing is allocated any more.
  *
  * MEMORY is three arenas of fixed size: the device arena, pinned and pageable host memory. An operand is an
  * arena and an offset (op.h); plans decide offsets.

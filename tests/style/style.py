@@ -38,7 +38,7 @@ ROOMS = {
 VENDORS = {
     r"hwloc": "base/topology.c",
     r"cjson/|cJSON": "schemas/",
-    r"oneapi/dnnl|dnnl": "runtime/device/cpu/",
+    r"oneapi/dnnl|dnnl": "bench/",
     r"cuda|cublas|cupti|nccl": "runtime/device/cuda/",
     r"glpk": "planner/",
     r"mpi\.h": "runtime/comm/",

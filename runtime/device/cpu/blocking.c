@@ -1,32 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sizes were chosen by measuring (bench/bench_matmul.c). A unit's packed columns must stay in a core's cache, and
- * packing must be small against its tiles, which wants many rows; enough units must be left for many threads.
+ * Of all ways to cut c into even units that fit the caches, the one that is done first is taken, by an estimate:
+ *
+ *     cost of a unit = tiles * cycles of a tile + squares packed * cycles of a square        (per 16 words of k)
+ *     done after ceil(units / threads) units
+ *
+ * The constants were measured (bench/bench_matmul.c); the choice is good where they are wrong by half.
  */
 #include "runtime/device/cpu/blocking.h"
 
-#include "runtime/device/cpu/pack.h"
-#include "runtime/device/op.h"
-
 enum {
-    TILE_M = 128,
-    TILE_M_STEP = 32,
-    SHORT_ROW_BYTES = 2048,
-    TILE_N = 768,
-    TILE_N_LEAST = 192,
-    TILE_N_STEP = 64,
-    COLUMNS_STEP = 4,
-    PACKED_BYTES = 768 << 10, /* wanted at most, of a unit's columns of b */
-    UNITS = 8, /* wanted at least, where units keep UNIT_M_LEAST rows and TILE_N_LEAST columns */
-    UNIT_M_LEAST = 512,
-    UNIT_M_MOST = 2048,
-    NARROW_BYTES = 1200 << 10, /* a packed b that a core keeps whole */
-    NARROW_M_LEAST = 768,
-    CHUNK_K = 4096,
-    CHUNK_K_MOST = 16384, /* a k up to here is not cut */
-    CHUNK_K_STEP = 64,
-    GROUP_BYTES = 16 << 20
+    STEP_WORDS = AH_TILE_WORDS,
+    CHUNK_STEPS = 4,
+    UNIT_N_MOST = 384,     /* with a chunk's words: 768 KiB of packed b */
+    UNIT_M_MOST = 2048,    /* where k is one chunk, and sums are a strip's only */
+    SUMS_MOST = 256 << 10, /* elements of a unit whose sums are kept from chunk to chunk */
+    PARTS_PER_THREAD = 4   /* of m that are tried */
 };
+
+/* Cycles for packing 16 x 16 words. */
+static const double cycles_straight = 40;
+static const double cycles_turned = 90;
+
+/* Of a unit: how long the others wait for the slowest thread. */
+static const double wait_share = 0.25;
 
 uint64_t ah_blocking_parts(uint64_t whole, uint64_t part)
 {
@@ -38,105 +35,56 @@ uint64_t ah_blocking_part(uint64_t whole, uint64_t part, uint64_t i)
     return whole - i * part < part ? whole - i * part : part;
 }
 
-/* The size of equal parts, at most `most`, all but the last multiples of `step`. */
-static uint64_t even_part(uint64_t whole, uint64_t most, uint64_t step)
+/* The size of `parts` parts that are even but for whole multiples of `step`. */
+static uint64_t even_part(uint64_t whole, uint64_t parts, uint64_t step)
 {
-    uint64_t parts = ah_blocking_parts(whole, most);
-    uint64_t part = ah_blocking_parts(ah_blocking_parts(whole, parts), step) * step;
-    return part < whole ? part : whole;
+    return ah_blocking_parts(ah_blocking_parts(whole, parts), step) * step;
 }
 
-static uint64_t at_least_one(uint64_t n)
+static double unit_cost(const struct ah_matmul_shape *shape, const struct ah_tile_kernel *kernel,
+                        const struct ah_blocking *blocking)
 {
-    return n ? n : 1;
+    double strips = (double)blocking->unit_m / AH_TILE_ROWS,
+           panels = (double)blocking->unit_n / AH_TILE_COLUMNS;
+    double a = shape->form == AH_MATMUL_TN ? cycles_turned : cycles_straight;
+    double b = shape->form == AH_MATMUL_NT ? cycles_turned : cycles_straight;
+    return strips * panels * kernel->tile_cycles + 2 * strips * a + 2 * panels * b;
 }
 
-static uint64_t lesser(uint64_t a, uint64_t b)
+static double cost(const struct ah_matmul_shape *shape, const struct ah_tile_kernel *kernel,
+                   const struct ah_blocking *blocking, unsigned threads)
 {
-    return a < b ? a : b;
+    uint64_t units =
+        ah_blocking_parts(shape->m, blocking->unit_m) * ah_blocking_parts(shape->n, blocking->unit_n);
+    return ((double)ah_blocking_parts(units, threads) + wait_share) * unit_cost(shape, kernel, blocking);
 }
 
-/* Units that the rows alone can make. */
-static uint64_t row_units(const struct ah_matmul_shape *shape)
+static bool fits(const struct ah_matmul_shape *shape, const struct ah_blocking *blocking)
 {
-    return at_least_one(shape->m / UNIT_M_LEAST);
+    return blocking->unit_m <= UNIT_M_MOST &&
+           (blocking->chunk_k >= shape->k || blocking->unit_m * blocking->unit_n <= SUMS_MOST);
 }
 
-/* All columns in one tile: it needs no store of its own, and a thread packs b once for all its units. */
-static bool is_narrow(const struct ah_blocking *blocking, const struct ah_matmul_shape *shape)
+struct ah_blocking ah_blocking_of(const struct ah_matmul_shape *shape, const struct ah_tile_kernel *kernel,
+                                  unsigned threads)
 {
-    return shape->n <= TILE_N && shape->m >= NARROW_M_LEAST &&
-           shape->n * blocking->row_k * ah_dtype_bytes(shape->in) <= NARROW_BYTES;
-}
-
-/* Short rows: more of them in a tile, for fewer primitives. */
-static uint64_t tile_m_most(const struct ah_blocking *blocking, const struct ah_matmul_shape *shape)
-{
-    bool is_short = blocking->row_k * ah_dtype_bytes(shape->in) <= SHORT_ROW_BYTES;
-    return is_short && !is_narrow(blocking, shape) ? 2 * TILE_M : TILE_M;
-}
-
-/* Columns of a tile: as many as stay in the cache and leave enough units. */
-static uint64_t tile_n_of(const struct ah_blocking *blocking, const struct ah_matmul_shape *shape)
-{
-    uint64_t cached = PACKED_BYTES / (blocking->row_k * ah_dtype_bytes(shape->in));
-    uint64_t shared = shape->n / ah_blocking_parts(UNITS, row_units(shape));
-    uint64_t most = lesser(lesser(cached, shared), TILE_N);
-    if (is_narrow(blocking, shape))
-        return shape->n;
-    uint64_t parts = ah_blocking_parts(shape->n, most < TILE_N_LEAST ? TILE_N_LEAST : most);
-    if (parts > 1) /* threads share them evenly more often */
-        parts = ah_blocking_parts(parts, COLUMNS_STEP) * COLUMNS_STEP;
-    return even_part(shape->n, ah_blocking_parts(shape->n, parts), TILE_N_STEP);
-}
-
-/* Tiles of rows whose packed a, and fp32 sums where k is cut, fit GROUP_BYTES. */
-static uint64_t tiles_of_group(const struct ah_blocking *blocking, const struct ah_matmul_shape *shape)
-{
-    uint64_t row_bytes = blocking->row_k * ah_dtype_bytes(shape->in);
-    if (blocking->chunk_k < shape->k)
-        row_bytes += shape->n * sizeof(float);
-    return at_least_one(GROUP_BYTES / (blocking->tile_m * row_bytes));
-}
-
-/* Rows of a unit: many, unless that leaves too few units or a group would not hold it. */
-static uint64_t unit_m_of(const struct ah_blocking *blocking, const struct ah_matmul_shape *shape)
-{
-    uint64_t wanted = ah_blocking_parts(UNITS, ah_blocking_parts(shape->n, blocking->tile_n));
-    uint64_t tiles = ah_blocking_parts(shape->m, blocking->tile_m);
-    uint64_t unit = ah_blocking_parts(tiles, lesser(wanted, row_units(shape)));
-    if (is_narrow(blocking, shape))
-        return blocking->tile_m;
-    unit = lesser(unit, UNIT_M_MOST / blocking->tile_m);
-    if (blocking->packs_a)
-        unit = lesser(unit, tiles_of_group(blocking, shape));
-    return unit * blocking->tile_m;
-}
-
-/* Rows of a group: as many units as it holds, at least one; all where nothing is packed. */
-static uint64_t group_m_of(const struct ah_blocking *blocking, const struct ah_matmul_shape *shape)
-{
-    uint64_t unit_tiles = blocking->unit_m / blocking->tile_m;
-    uint64_t group = tiles_of_group(blocking, shape) / unit_tiles * blocking->unit_m;
-    return blocking->packs_a && group < shape->m ? group : shape->m;
-}
-
-uint64_t ah_blocking_padded_k(const struct ah_matmul_shape *shape, bool pads, uint64_t k)
-{
-    return pads && shape->in == AH_BF16 ? ah_pack_padded(AH_BF16, k) : k;
-}
-
-struct ah_blocking ah_blocking_of(const struct ah_matmul_shape *shape, bool pads)
-{
-    struct ah_blocking blocking = {
-        .chunk_k = shape->k <= CHUNK_K_MOST ? shape->k : even_part(shape->k, CHUNK_K, CHUNK_K_STEP),
-    };
-    blocking.row_k = ah_blocking_padded_k(shape, pads, blocking.chunk_k);
-    blocking.packs_a =
-        shape->form == AH_MATMUL_TN || blocking.chunk_k < shape->k || blocking.row_k != blocking.chunk_k;
-    blocking.tile_m = even_part(shape->m, tile_m_most(&blocking, shape), TILE_M_STEP);
-    blocking.tile_n = tile_n_of(&blocking, shape);
-    blocking.unit_m = unit_m_of(&blocking, shape);
-    blocking.group_m = group_m_of(&blocking, shape);
-    return blocking;
+    const uint64_t step_k = (uint64_t)STEP_WORDS * (kernel->words == AH_BF16 ? 2 : 1);
+    struct ah_blocking blocking = {.step_k = step_k};
+    blocking.chunk_k = even_part(shape->k, ah_blocking_parts(shape->k, CHUNK_STEPS * step_k), step_k);
+    struct ah_blocking best = blocking;
+    double best_cost = -1;
+    const uint64_t n_least = ah_blocking_parts(shape->n, UNIT_N_MOST);
+    const uint64_t m_least = ah_blocking_parts(shape->m, UNIT_M_MOST);
+    for (uint64_t n_parts = n_least; n_parts < n_least + UNIT_N_MOST / AH_TILE_COLUMNS; n_parts++)
+        for (uint64_t m_parts = m_least; m_parts < 4 * m_least + (uint64_t)PARTS_PER_THREAD * threads;
+             m_parts++) {
+            blocking.unit_n = even_part(shape->n, n_parts, AH_TILE_COLUMNS);
+            blocking.unit_m = even_part(shape->m, m_parts, AH_TILE_ROWS);
+            double this_cost = cost(shape, kernel, &blocking, threads);
+            if (fits(shape, &blocking) && (best_cost < 0 || this_cost < best_cost)) {
+                best = blocking;
+                best_cost = this_cost;
+            }
+        }
+    return best;
 }

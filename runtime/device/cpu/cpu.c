@@ -6,7 +6,7 @@
  * thread each; the host lane has a pool (placement.h says on which cores). All arenas are host memory; that the
  * device arena is another place than the host's is kept by the checks of device.c.
  *
- * 1. After reserve and prepare, no op takes memory, but for the argument lists of oneDNN (docs/decisions/0008).
+ * 1. After reserve and prepare, no op takes memory.
  * 2. `failed` is set after `failure` is complete, and both only once.
  */
 #include "base/host_memory.h"
@@ -29,7 +29,7 @@ static void describe(struct ah_device_info *ret_info, const struct ah_topology *
     memcpy(ret_info->name, topology->cpu_model, sizeof ret_info->name - 1);
     ret_info->memory_bytes = memory->usable_bytes;
     ret_info->free_bytes = memory->available_bytes;
-    ret_info->bf16 = ah_matmul_has_bf16();
+    ret_info->bf16 = true;
     for (unsigned kind = 0; kind < AH_OP_KINDS; kind++)
         ret_info->supports[kind] = ah_cpu_supports((enum ah_op_kind)kind);
 }
@@ -280,23 +280,16 @@ static int cpu_open(struct ah_device **ret_device, const struct ah_device_option
     return AH_OK;
 }
 
-/* bf16 products and fused slots differ between machines, so `supports` does not tell. */
+/* Fused slots are no kinds of their own, so `supports` does not tell. */
 static int check_matmul(const struct ah_op *op, struct ah_error *err)
 {
     if (op->u.matmul.epilogue == AH_EPILOGUE_BIAS_GELU)
         return ah_error_set(err, AH_E_UNSUPPORTED,
                             "device 'cpu' cannot do op 'matmul' with gelu fused; use matmul and activation");
-    for (size_t i = 0; i < AH_OP_ARGS; i++)
-        if (op->arg[i].arena != AH_ARENA_NONE && op->arg[i].row_stride)
-            return ah_error_set(err, AH_E_UNSUPPORTED,
-                                "device 'cpu' cannot do op 'matmul' with a row stride of operand %zu", i);
     if (op->u.matmul.alpha != 0 && op->u.matmul.alpha != 1)
         return ah_error_set(err, AH_E_UNSUPPORTED,
                             "device 'cpu' cannot do op 'matmul' with alpha %g, only with 1",
                             (double)op->u.matmul.alpha);
-    if (op->arg[1].dtype == AH_BF16 && !ah_matmul_has_bf16())
-        return ah_error_set(err, AH_E_UNSUPPORTED,
-                            "device 'cpu' cannot do op 'matmul' in bf16 on this processor; use fp32");
     return AH_OK;
 }
 

@@ -42,8 +42,15 @@ static int run_copy(struct ah_cpu_task *task)
 static int run_matmul(struct ah_cpu_task *task, struct ah_error *err)
 {
     const struct ah_host *host = &task->lane->host;
-    struct ah_matmul_args args = {ah_host_operand(host, &task->op, 0), ah_host_operand(host, &task->op, 1),
-                                  ah_host_operand(host, &task->op, 2), ah_host_operand(host, &task->op, 3)};
+    const struct ah_matmul_args args = {
+        .c = ah_host_operand(host, &task->op, 0),
+        .a = ah_host_operand(host, &task->op, 1),
+        .b = ah_host_operand(host, &task->op, 2),
+        .bias = ah_host_operand(host, &task->op, 3),
+        .c_stride = task->op.arg[0].row_stride,
+        .a_stride = task->op.arg[1].row_stride,
+        .b_stride = task->op.arg[2].row_stride,
+    };
     return ah_matmul_run(task->product, &args, host->pool, err);
 }
 

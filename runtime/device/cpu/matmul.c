@@ -1,43 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products on oneDNN (matmul.h). The pool works on units (blocking.h): a thread packs some columns of b into
- * the layout that oneDNN's kernels read, in memory of its own, and computes tiles with them, each a single-threaded
- * primitive. No thread reads what another one has just packed, except a, where it does not lie in rows.
+ * Matrix products (matmul.h). The pool works on units (blocking.h); a thread does one in memory of its own:
  *
- *     for each group of rows, chunk of k
- *         pack a, if it must be    tiles, on the pool
- *         pack b and compute       units, on the pool
+ *     for each chunk of k
+ *         pack the unit's columns of b
+ *         for each strip of the unit, step of the chunk
+ *             pack the strip of a
+ *             multiply: sums of the strip's tiles += a b
+ *             after the last step of the last chunk: store the tiles
  *
- * 1. What a tile computes depends on the shape only, not on the thread or on other tiles.
- * 2. A tile writes straight into c where its rows are c's rows; else into its thread's scratch, and stores from
- *    there: copied, added to c, or added to `sums`, which hold fp32 partial sums of a bf16 c cut along k.
- * 3. The bias is added by the last chunk of k.
+ * 1. What becomes of an element of c depends on its row of a, its column of b and the shape only: not on the unit,
+ *    the thread or other elements.
+ * 2. Sums stay fp32 in the thread's memory until they are complete; c is written once, whatever its type.
+ * 3. No thread reads what another one has packed: on two cores, sharing it cost a quarter of the speed.
  */
 #include "runtime/device/cpu/matmul.h"
 
-#include "base/isa.h"
 #include "runtime/device/cpu/blocking.h"
-#include "runtime/device/cpu/onednn.h"
 #include "runtime/device/cpu/pack.h"
-#include "runtime/device/host/convert.h"
+#include "runtime/device/cpu/tile.h"
 #include "runtime/device/host/region.h"
-#include "runtime/device/op.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* Index of a variant: one for all parts but the last, and the last. */
-enum { INNER, LAST, VARIANTS };
-
-/* Offsets in the workspace; the scratch of worker w is at scratch + w * scratch_bytes. */
+/* Offsets in the workspace of one thread. */
 struct layout {
     size_t a;
-    size_t sums;
-    size_t scratch;
-    size_t scratch_bytes; /* of one worker: oneDNN's at 0, b, the tile */
     size_t b;
-    size_t tile;
+    size_t sums;
     size_t end;
 };
 
@@ -45,51 +35,33 @@ struct ah_matmul_product {
     struct ah_matmul_product *next; /* owned */
     struct ah_matmul *matmul;       /* borrowed */
     struct ah_matmul_shape shape;
+    const struct ah_tile_kernel *kernel;
     struct ah_blocking blocking;
-    struct ah_onednn_tile tiles[VARIANTS][VARIANTS][VARIANTS]; /* by m, n, k */
-    struct ah_onednn_work packs[VARIANTS][VARIANTS];           /* by n, k */
-    struct ah_onednn_work turns[VARIANTS][VARIANTS];           /* by m, k */
     struct layout layout;
 };
 
-/* What a worker has packed last, so that it need not be packed again for the next rows. */
-struct packed {
-    uint64_t run; /* number of the run; 0: nothing yet */
-    uint64_t column;
-    uint64_t first_k;
-    uint64_t unused[5]; /* a cache line each */
-};
-
 struct ah_matmul {
-    struct ah_onednn dnn;
-    enum ah_isa isa;
+    enum ah_tile_level level;
     unsigned threads;
     struct ah_matmul_product *products; /* owned */
-    struct ah_region workspace;         /* of the product that runs */
-    struct packed *packed;              /* owned; of each worker */
-    uint64_t runs;
+    struct ah_region workspace; /* of the product that runs; each thread's part at the same distance */
 };
 
-bool ah_matmul_has_bf16(void)
-{
-    return ah_isa_detect() == AH_ISA_AVX512 && ah_onednn_has_bf16();
-}
-
-int ah_matmul_new(struct ah_matmul **ret_matmul, unsigned threads, struct ah_error *err)
+int ah_matmul_new_at(struct ah_matmul **ret_matmul, unsigned threads, enum ah_tile_level level,
+                     struct ah_error *err)
 {
     struct ah_matmul *matmul = calloc(1, sizeof *matmul);
     if (!matmul)
         return ah_error_memory(err);
     matmul->threads = threads;
-    matmul->isa = ah_isa_detect();
-    matmul->packed = calloc(threads, sizeof *matmul->packed);
-    int rc = matmul->packed ? ah_onednn_init(&matmul->dnn, threads, err) : ah_error_memory(err);
-    if (rc) {
-        ah_matmul_free(matmul);
-        return rc;
-    }
+    matmul->level = level;
     *ret_matmul = matmul;
     return AH_OK;
+}
+
+int ah_matmul_new(struct ah_matmul **ret_matmul, unsigned threads, struct ah_error *err)
+{
+    return ah_matmul_new_at(ret_matmul, threads, ah_tile_detect(), err);
 }
 
 struct ah_matmul_product *ah_matmul_find(const struct ah_matmul *matmul, const struct ah_matmul_shape *shape)
@@ -105,160 +77,30 @@ uint64_t ah_matmul_workspace_bytes(const struct ah_matmul *matmul)
     return matmul->workspace.bytes;
 }
 
+/* `bytes` more at `*end`, on whole pages; returns where. */
+static size_t place(size_t *end, size_t bytes)
+{
+    size_t at = *end;
+    *end += (bytes + 4095) / 4096 * 4096;
+    return at;
+}
+
+/* Whether sums are kept from chunk to chunk, all of a unit's; else a strip's. */
 static bool is_cut(const struct ah_matmul_product *product)
 {
     return product->blocking.chunk_k < product->shape.k;
 }
 
-/* Tiles of one column of tiles whose rows are c's rows, and nothing to add. */
-static bool is_direct(const struct ah_matmul_product *product)
-{
-    return product->blocking.tile_n == product->shape.n && !is_cut(product) && !product->shape.accumulate;
-}
-
-/* Whether the variant occurs, and the size of the part. */
-static uint64_t part_size(uint64_t whole, uint64_t part, int variant)
-{
-    uint64_t parts = ah_blocking_parts(whole, part);
-    if (variant == INNER)
-        return parts > 1 ? part : 0;
-    return ah_blocking_part(whole, part, parts - 1);
-}
-
-static int prepare_tile(struct ah_matmul_product *product, int m, int n, int k, struct ah_error *err)
-{
-    const struct ah_matmul_shape *shape = &product->shape;
-    const struct ah_blocking *blocking = &product->blocking;
-    struct ah_onednn_tile *tile = &product->tiles[m][n][k];
-    const struct ah_onednn_tile *last = &product->tiles[LAST][n][k];
-    const struct ah_onednn_tile *inner = &product->tiles[INNER][n][k];
-    struct ah_onednn_tile_shape wanted = {
-        .m = part_size(shape->m, blocking->tile_m, m),
-        .n = part_size(shape->n, blocking->tile_n, n),
-        .k = ah_blocking_padded_k(shape, product->matmul->dnn.has_amx,
-                                  part_size(shape->k, blocking->chunk_k, k)),
-        .in = shape->in,
-        .out = is_cut(product) || shape->accumulate ? AH_FP32 : shape->out,
-        .has_bias = shape->has_bias && k == LAST,
-        .bias = shape->bias,
-    };
-    if (!wanted.m || !wanted.n || !wanted.k)
-        return AH_OK;
-    bool follows = tile == last && inner->packed_bytes > 0;
-    return ah_onednn_tile_init(tile, &product->matmul->dnn, &wanted, follows ? inner : NULL, err);
-}
-
-/* Whether pack.h packs b; oneDNN's reorders pack into layouts that are no panels, and these are not padded. */
-static bool packs_itself(const struct ah_matmul_product *product, const struct ah_onednn_tile *tile)
-{
-    return product->matmul->isa == AH_ISA_AVX512 && tile->panels.columns;
-}
-
-static int prepare_pack(struct ah_matmul_product *product, int n, int k, struct ah_error *err)
-{
-    const struct ah_matmul_shape *shape = &product->shape;
-    const struct ah_onednn_tile *tile = &product->tiles[LAST][n][k];
-    bool turned = shape->form == AH_MATMUL_NT;
-    if (!tile->packed_bytes || packs_itself(product, tile))
-        return AH_OK;
-    return ah_onednn_pack_init(&product->packs[n][k], &product->matmul->dnn, tile, turned ? 1 : shape->n,
-                               turned ? shape->k : 1, err);
-}
-
-static int prepare_turn(struct ah_matmul_product *product, int m, int k, struct ah_error *err)
-{
-    const struct ah_matmul_shape *shape = &product->shape;
-    uint64_t rows = part_size(shape->m, product->blocking.tile_m, m);
-    uint64_t columns = part_size(shape->k, product->blocking.chunk_k, k);
-    bool turned = shape->form == AH_MATMUL_TN;
-    if (!rows || !columns || !product->blocking.packs_a || product->matmul->isa == AH_ISA_AVX512)
-        return AH_OK;
-    return ah_onednn_turn_init(&product->turns[m][k], &product->matmul->dnn, shape->in, rows, columns,
-                               turned ? 1 : shape->k, turned ? shape->m : 1, err);
-}
-
-static int prepare_work(struct ah_matmul_product *product, struct ah_error *err)
-{
-    int rc = AH_OK;
-    for (int k = INNER; k < VARIANTS && !rc; k++)
-        for (int n = INNER; n < VARIANTS && !rc; n++) {
-            rc = prepare_tile(product, INNER, n, k, err);
-            if (!rc)
-                rc = prepare_tile(product, LAST, n, k, err);
-            if (!rc)
-                rc = prepare_pack(product, n, k, err);
-        }
-    for (int k = INNER; k < VARIANTS && !rc; k++)
-        for (int m = INNER; m < VARIANTS && !rc; m++)
-            rc = prepare_turn(product, m, k, err);
-    return rc;
-}
-
-static size_t whole_pages(size_t bytes)
-{
-    return (bytes + 4095) / 4096 * 4096;
-}
-
-/* Bytes of the largest packed tile of b. */
-static size_t packed_bytes(const struct ah_matmul_product *product)
-{
-    size_t most = 0;
-    for (int k = INNER; k < VARIANTS; k++)
-        for (int n = INNER; n < VARIANTS; n++)
-            if (product->tiles[LAST][n][k].packed_bytes > most)
-                most = product->tiles[LAST][n][k].packed_bytes;
-    return most;
-}
-
-static size_t onednn_scratch(const struct ah_matmul_product *product)
-{
-    size_t most = 0;
-    for (int k = INNER; k < VARIANTS; k++)
-        for (int x = INNER; x < VARIANTS; x++) {
-            const size_t sizes[] = {product->tiles[INNER][x][k].work.scratch_bytes,
-                                    product->tiles[LAST][x][k].work.scratch_bytes,
-                                    product->packs[x][k].scratch_bytes, product->turns[x][k].scratch_bytes};
-            for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-                most = sizes[i] > most ? sizes[i] : most;
-        }
-    return most;
-}
-
-/* `bytes` more at `*end`, on whole pages; returns where. */
-static size_t place(size_t *end, size_t bytes)
-{
-    size_t at = *end;
-    *end += whole_pages(bytes);
-    return at;
-}
-
-static void plan_layout(struct ah_matmul_product *product)
+static struct layout layout_of(const struct ah_matmul_product *product)
 {
     const struct ah_blocking *blocking = &product->blocking;
-    const struct ah_matmul_shape *shape = &product->shape;
-    struct layout *layout = &product->layout;
-    uint64_t row_bytes = blocking->row_k * ah_dtype_bytes(shape->in);
-    bool has_sums = is_cut(product) && shape->out == AH_BF16;
-    uint64_t tile_elements = is_direct(product) ? 0 : blocking->tile_m * blocking->tile_n;
-    layout->a = place(&layout->end, blocking->packs_a ? blocking->group_m * row_bytes : 0);
-    layout->sums = place(&layout->end, has_sums ? blocking->group_m * shape->n * sizeof(float) : 0);
-    (void)place(&layout->scratch_bytes, onednn_scratch(product));
-    layout->b = place(&layout->scratch_bytes, packed_bytes(product));
-    layout->tile = place(&layout->scratch_bytes, tile_elements * sizeof(float));
-    layout->scratch = place(&layout->end, product->matmul->threads * layout->scratch_bytes);
-}
-
-static void product_free(struct ah_matmul_product *product)
-{
-    const struct ah_onednn *dnn = &product->matmul->dnn;
-    for (int i = 0; i < VARIANTS; i++)
-        for (int j = 0; j < VARIANTS; j++) {
-            for (int k = 0; k < VARIANTS; k++)
-                ah_onednn_tile_release(&product->tiles[i][j][k], dnn);
-            ah_onednn_work_release(&product->packs[i][j], dnn);
-            ah_onednn_work_release(&product->turns[i][j], dnn);
-        }
-    free(product);
+    const uint64_t words = ah_pack_words(product->kernel, blocking->chunk_k);
+    const uint64_t rows = is_cut(product) ? blocking->unit_m : AH_TILE_ROWS;
+    struct layout layout = {0};
+    layout.a = place(&layout.end, sizeof(uint32_t) * AH_TILE_ROWS * AH_TILE_WORDS);
+    layout.b = place(&layout.end, sizeof(uint32_t) * blocking->unit_n * words);
+    layout.sums = place(&layout.end, sizeof(float) * blocking->unit_n * rows);
+    return layout;
 }
 
 /* Makes the workspace hold at least `bytes`. */
@@ -284,16 +126,12 @@ int ah_matmul_prepare(struct ah_matmul *matmul, const struct ah_matmul_shape *sh
         return ah_error_memory(err);
     product->matmul = matmul;
     product->shape = *shape;
-    product->blocking = ah_blocking_of(shape, matmul->dnn.has_amx);
-    int before = ah_onednn_enter(&matmul->dnn);
-    int rc = prepare_work(product, err);
-    ah_onednn_leave(&matmul->dnn, before);
-    if (!rc) {
-        plan_layout(product);
-        rc = grow_workspace(matmul, product->layout.end, err);
-    }
+    product->kernel = ah_tile_kernel(matmul->level, shape->in);
+    product->blocking = ah_blocking_of(shape, product->kernel, matmul->threads);
+    product->layout = layout_of(product);
+    int rc = grow_workspace(matmul, product->layout.end * matmul->threads, err);
     if (rc) {
-        product_free(product);
+        free(product);
         return rc;
     }
     product->next = matmul->products;
@@ -308,211 +146,201 @@ void ah_matmul_free(struct ah_matmul *matmul)
     struct ah_matmul_product *product = matmul->products;
     while (product) {
         struct ah_matmul_product *next = product->next;
-        product_free(product);
+        free(product);
         product = next;
     }
     ah_region_release(&matmul->workspace);
-    ah_onednn_release(&matmul->dnn);
-    free(matmul->packed);
     free(matmul);
 }
 
-/* One group of rows and chunk of k on its way. */
-struct stage {
-    struct ah_matmul_product *product;
-    const struct ah_matmul_args *args;
-    uint64_t first_m, first_k; /* elements */
-    uint64_t m, chunk_k;       /* elements of the group and the chunk */
-    uint64_t units_m;
-    int k; /* variant */
-    atomic_int failed;
+/* A matrix as the caller has it: its stride is never 0. */
+struct matrix {
+    unsigned char *data;
+    enum ah_dtype dtype;
+    uint64_t stride;
 };
 
-static unsigned char *workspace(const struct stage *stage, size_t at)
+struct run {
+    const struct ah_matmul_product *product;
+    const struct ah_matmul_args *args;
+    uint64_t units_m;
+};
+
+/* A unit, and its thread's memory. */
+struct unit {
+    const struct run *run;
+    uint64_t m, n; /* of its first element */
+    uint64_t rows, columns;
+    void *a;
+    uint32_t *b;
+    float *sums;
+};
+
+/* A part of k. */
+struct part {
+    uint64_t k;
+    uint64_t count;
+};
+
+static uint64_t stride_or(uint64_t stride, uint64_t dense)
 {
-    return stage->product->matmul->workspace.data + at;
+    return stride ? stride : dense;
 }
 
-/* Variant of the part that begins at `first`. */
-static int variant_of(uint64_t first, uint64_t part, uint64_t whole)
+/* `count` elements along k from `k` on, of the rows or columns `other` to `other` + `others`. */
+static struct ah_pack_matrix part_of(const void *data, const struct ah_pack_matrix *whole, uint64_t k,
+                                     uint64_t other)
 {
-    return first + part >= whole ? LAST : INNER;
+    struct ah_pack_matrix part = *whole;
+    uint64_t index = whole->k_in_rows ? k * whole->stride + other : other * whole->stride + k;
+    part.data = (const unsigned char *)data + index * ah_dtype_bytes(whole->dtype);
+    return part;
 }
 
-static const void *at_element(const void *base, enum ah_dtype dtype, uint64_t index)
+static void pack_columns(const struct unit *unit, const struct part *chunk)
 {
-    return (const unsigned char *)base + index * ah_dtype_bytes(dtype);
-}
-
-/* oneDNN takes all arguments as pointers to change. */
-static void *argument(const void *in)
-{
-    union {
-        const void *in;
-        void *argument;
-    } pointer = {.in = in};
-    return pointer.argument;
-}
-
-static unsigned char *packed_a(const struct stage *stage, uint64_t row)
-{
-    const struct ah_matmul_product *product = stage->product;
-    uint64_t elements = (row - stage->first_m) * product->blocking.row_k;
-    return workspace(stage, product->layout.a) + elements * ah_dtype_bytes(product->shape.in);
-}
-
-static void stage_run(struct stage *stage, const struct ah_onednn_work *work, unsigned worker,
-                      void *const arguments[])
-{
-    const struct ah_onednn *dnn = &stage->product->matmul->dnn;
-    (void)ah_onednn_enter(dnn);
-    if (ah_onednn_run(dnn, work, worker, arguments))
-        atomic_store_explicit(&stage->failed, 1, memory_order_relaxed);
-}
-
-static unsigned char *scratch_of(const struct stage *stage, unsigned worker)
-{
-    const struct layout *layout = &stage->product->layout;
-    return workspace(stage, layout->scratch + worker * layout->scratch_bytes);
-}
-
-/* Packs the rows of one tile of a. */
-static void pack_rows(void *context, size_t chunk, unsigned worker)
-{
-    struct stage *stage = context;
-    const struct ah_matmul_product *product = stage->product;
+    const struct ah_matmul_product *product = unit->run->product;
     const struct ah_matmul_shape *shape = &product->shape;
-    uint64_t row = stage->first_m + chunk * product->blocking.tile_m;
-    int m = variant_of(row, product->blocking.tile_m, shape->m);
-    const struct ah_onednn_tile_shape *part = &product->tiles[m][LAST][stage->k].shape;
-    bool turned = shape->form == AH_MATMUL_TN;
-    uint64_t at = turned ? stage->first_k * shape->m + row : row * shape->k + stage->first_k;
-    const void *from = at_element(stage->args->a, shape->in, at);
-    if (product->matmul->isa == AH_ISA_AVX512) {
-        uint64_t stride = turned ? shape->m : shape->k;
-        struct ah_pack_matrix a = {from, shape->in, stage->chunk_k, part->m, stride, turned};
-        ah_pack_a(packed_a(stage, row), part->k, &a);
-        return;
-    }
-    void *const arguments[] = {argument(from), packed_a(stage, row), scratch_of(stage, worker)};
-    stage_run(stage, &product->turns[m][stage->k], worker, arguments);
-}
-
-/* Packs the columns of b that tiles from `column` on need; returns where they are. */
-static unsigned char *pack_columns(struct stage *stage, uint64_t column, unsigned worker)
-{
-    const struct ah_matmul_product *product = stage->product;
-    const struct ah_matmul_shape *shape = &product->shape;
-    int n = variant_of(column, product->blocking.tile_n, shape->n);
-    const struct ah_onednn_tile *like = &product->tiles[LAST][n][stage->k];
-    bool turned = shape->form == AH_MATMUL_NT;
-    uint64_t at = turned ? column * shape->k + stage->first_k : stage->first_k * shape->n + column;
-    const void *from = at_element(stage->args->b, shape->in, at);
-    unsigned char *scratch = scratch_of(stage, worker);
-    unsigned char *to = scratch + product->layout.b;
-    struct packed *packed = &product->matmul->packed[worker];
-    if (packed->run == product->matmul->runs && packed->column == column && packed->first_k == stage->first_k)
-        return to;
-    *packed = (struct packed){.run = product->matmul->runs, .column = column, .first_k = stage->first_k};
-    if (packs_itself(product, like)) {
-        uint64_t stride = turned ? shape->k : shape->n;
-        struct ah_pack_matrix b = {from, shape->in, stage->chunk_k, like->shape.n, stride, !turned};
-        ah_pack_b(to, &like->panels, &b);
-    } else {
-        void *const arguments[] = {argument(from), to, scratch};
-        stage_run(stage, &product->packs[n][stage->k], worker, arguments);
-    }
-    return to;
-}
-
-/* Stores row `row` of a tile (invariant 2); `column` and `n` are the tile's. */
-static void store_row(const struct stage *stage, const void *from, uint64_t row, uint64_t column, uint64_t n)
-{
-    const struct ah_matmul_product *product = stage->product;
-    const struct ah_matmul_shape *shape = &product->shape;
-    enum ah_isa isa = product->matmul->isa;
-    uint64_t at = row * shape->n + column;
-    struct ah_convert_out c = {(unsigned char *)stage->args->c + at * ah_dtype_bytes(shape->out), shape->out};
-    struct ah_convert_in tile = {from, AH_FP32};
-    struct ah_convert_out sum = c;
-    if (is_cut(product) && shape->out == AH_BF16) {
-        uint64_t in_group = (row - stage->first_m) * shape->n + column;
-        sum.data = workspace(stage, product->layout.sums + in_group * sizeof(float));
-        sum.dtype = AH_FP32;
-    }
-    struct ah_convert_in before = {sum.data, sum.dtype};
-    if (stage->first_k == 0 && !shape->accumulate)
-        memcpy(sum.data, from, n * ah_dtype_bytes(sum.dtype));
-    else
-        ah_convert_add(isa, is_cut(product) && stage->k == LAST ? c : sum, before, tile, 0, n);
-}
-
-static void compute_tile(struct stage *stage, uint64_t row, uint64_t column, unsigned char *b,
-                         unsigned worker)
-{
-    const struct ah_matmul_product *product = stage->product;
-    const struct ah_matmul_shape *shape = &product->shape;
-    int m = variant_of(row, product->blocking.tile_m, shape->m);
-    int n = variant_of(column, product->blocking.tile_n, shape->n);
-    const struct ah_onednn_tile *tile = &product->tiles[m][n][stage->k];
-    unsigned char *scratch = scratch_of(stage, worker);
-    unsigned char *c = (unsigned char *)stage->args->c + row * shape->n * ah_dtype_bytes(shape->out);
-    unsigned char *to = is_direct(product) ? c : scratch + product->layout.tile;
-    void *const arguments[AH_ONEDNN_ARGS] = {
-        product->blocking.packs_a ? packed_a(stage, row)
-                                  : argument(at_element(stage->args->a, shape->in, row * shape->k)),
-        b,
-        to,
-        tile->shape.has_bias ? argument(at_element(stage->args->bias, shape->bias, column)) : scratch,
-        scratch,
+    const struct ah_matmul_args *args = unit->run->args;
+    const bool turned = shape->form == AH_MATMUL_NT;
+    const struct ah_pack_matrix wanted = {
+        .dtype = shape->in,
+        .k = chunk->count,
+        .other = unit->columns,
+        .stride = stride_or(args->b_stride, turned ? shape->k : shape->n),
+        .k_in_rows = !turned,
     };
-    stage_run(stage, &tile->work, worker, arguments);
-    for (uint64_t i = 0; i < tile->shape.m && !is_direct(product); i++)
-        store_row(stage, to + i * tile->shape.n * ah_dtype_bytes(tile->shape.out), row + i, column,
-                  tile->shape.n);
+    const struct ah_pack_matrix b = part_of(args->b, &wanted, chunk->k, unit->n);
+    ah_pack_b(unit->b, product->kernel, &b);
 }
 
-static void compute_unit(void *context, size_t chunk, unsigned worker)
+/* What of a the rows from `row` on need for a step. */
+static struct ah_pack_matrix strip_of(const struct unit *unit, const struct part *step, uint64_t row)
 {
-    struct stage *stage = context;
-    const struct ah_blocking *blocking = &stage->product->blocking;
-    uint64_t unit = chunk % stage->units_m;
-    uint64_t column = chunk / stage->units_m * blocking->tile_n;
-    uint64_t first = unit * blocking->unit_m;
-    uint64_t end = first + ah_blocking_part(stage->m, blocking->unit_m, unit);
-    unsigned char *b = pack_columns(stage, column, worker);
-    for (uint64_t row = first; row < end; row += blocking->tile_m)
-        compute_tile(stage, stage->first_m + row, column, b, worker);
+    const struct ah_matmul_shape *shape = &unit->run->product->shape;
+    const struct ah_matmul_args *args = unit->run->args;
+    const bool turned = shape->form == AH_MATMUL_TN;
+    const struct ah_pack_matrix wanted = {
+        .dtype = shape->in,
+        .k = step->count,
+        .other = ah_blocking_part(unit->rows, AH_TILE_ROWS, row / AH_TILE_ROWS),
+        .stride = stride_or(args->a_stride, turned ? shape->m : shape->k),
+        .k_in_rows = turned,
+    };
+    return part_of(args->a, &wanted, step->k, unit->m + row);
 }
 
-static void stage_set(struct stage *stage, uint64_t group, uint64_t chunk)
+static struct part step_of(const struct ah_blocking *blocking, const struct part *chunk, uint64_t k)
 {
-    const struct ah_matmul_shape *shape = &stage->product->shape;
-    const struct ah_blocking *blocking = &stage->product->blocking;
-    stage->first_m = group * blocking->group_m;
-    stage->first_k = chunk * blocking->chunk_k;
-    stage->m = ah_blocking_part(shape->m, blocking->group_m, group);
-    stage->chunk_k = ah_blocking_part(shape->k, blocking->chunk_k, chunk);
-    stage->units_m = ah_blocking_parts(stage->m, blocking->unit_m);
-    stage->k = variant_of(stage->first_k, blocking->chunk_k, shape->k);
+    return (struct part){chunk->k + k,
+                         ah_blocking_part(chunk->count, blocking->step_k, k / blocking->step_k)};
+}
+
+/* What of a comes after a step of the strip at `row`: nothing after the last. */
+static struct ah_pack_matrix next_strip(const struct unit *unit, const struct part *chunk,
+                                        const struct part *step, uint64_t row)
+{
+    const struct ah_blocking *blocking = &unit->run->product->blocking;
+    const uint64_t after = step->k + step->count - chunk->k;
+    const bool same_row = after < chunk->count;
+    const struct part next = step_of(blocking, chunk, same_row ? after : 0);
+    if (!same_row && row + AH_TILE_ROWS >= unit->rows)
+        return (struct ah_pack_matrix){0};
+    return strip_of(unit, &next, same_row ? row : row + AH_TILE_ROWS);
+}
+
+static void store_tile(const struct unit *unit, const float *sums, uint64_t row, uint64_t column)
+{
+    const struct ah_matmul_product *product = unit->run->product;
+    const struct ah_matmul_shape *shape = &product->shape;
+    const struct ah_matmul_args *args = unit->run->args;
+    const uint64_t stride = stride_or(args->c_stride, shape->n);
+    const uint64_t m = unit->m + row, n = unit->n + column;
+    const struct ah_tile_out out = {
+        .c = (unsigned char *)args->c + (m * stride + n) * ah_dtype_bytes(shape->out),
+        .dtype = shape->out,
+        .stride = stride,
+        .bias = shape->has_bias ? (const unsigned char *)args->bias + n * ah_dtype_bytes(shape->bias) : NULL,
+        .bias_dtype = shape->bias,
+        .accumulate = shape->accumulate,
+        .rows = ah_blocking_part(unit->rows, AH_TILE_ROWS, row / AH_TILE_ROWS),
+        .columns = ah_blocking_part(unit->columns, AH_TILE_COLUMNS, column / AH_TILE_COLUMNS),
+    };
+    product->kernel->store(sums, &out);
+}
+
+/* The tiles of a strip, for one step of a chunk whose columns of b are packed. */
+static void multiply_strip(const struct unit *unit, const struct part *chunk, const struct part *step,
+                           uint64_t row)
+{
+    const struct ah_matmul_product *product = unit->run->product;
+    const struct ah_tile_kernel *kernel = product->kernel;
+    const uint64_t panel_words = ah_pack_words(kernel, chunk->count) * AH_TILE_COLUMNS;
+    const uint64_t words_before = ah_pack_words(kernel, step->k - chunk->k);
+    struct ah_tile_operands operands = {
+        .a = unit->a,
+        .rows = ah_blocking_part(unit->rows, AH_TILE_ROWS, row / AH_TILE_ROWS),
+        .words = ah_pack_words(kernel, step->count),
+    };
+    float *sums = unit->sums + (is_cut(product) ? row * product->blocking.unit_n : 0);
+    const struct ah_pack_matrix a = strip_of(unit, step, row);
+    const struct ah_pack_matrix next = next_strip(unit, chunk, step, row);
+    ah_pack_a(unit->a, kernel, &a);
+    for (uint64_t column = 0; column < unit->columns; column += AH_TILE_COLUMNS) {
+        operands.b = unit->b + column / AH_TILE_COLUMNS * panel_words + words_before * AH_TILE_COLUMNS;
+        ah_pack_prefetch(&next, column / AH_TILE_COLUMNS, ah_blocking_parts(unit->columns, AH_TILE_COLUMNS));
+        kernel->multiply(sums, &operands, step->k == 0);
+        if (step->k + step->count == product->shape.k)
+            store_tile(unit, sums, row, column);
+        sums += AH_TILE_SUMS;
+    }
+}
+
+static void compute_chunk(const struct unit *unit, const struct part *chunk)
+{
+    const struct ah_blocking *blocking = &unit->run->product->blocking;
+    pack_columns(unit, chunk);
+    for (uint64_t row = 0; row < unit->rows; row += AH_TILE_ROWS)
+        for (uint64_t k = 0; k < chunk->count; k += blocking->step_k) {
+            const struct part step = step_of(blocking, chunk, k);
+            multiply_strip(unit, chunk, &step, row);
+        }
+}
+
+static void compute_unit(void *context, size_t number, unsigned worker)
+{
+    const struct run *run = context;
+    const struct ah_matmul_product *product = run->product;
+    const struct ah_blocking *blocking = &product->blocking;
+    const struct ah_matmul_shape *shape = &product->shape;
+    unsigned char *memory = product->matmul->workspace.data + worker * product->layout.end;
+    const struct unit unit = {
+        .run = run,
+        .m = number % run->units_m * blocking->unit_m,
+        .n = number / run->units_m * blocking->unit_n,
+        .rows = ah_blocking_part(shape->m, blocking->unit_m, number % run->units_m),
+        .columns = ah_blocking_part(shape->n, blocking->unit_n, number / run->units_m),
+        .a = memory + product->layout.a,
+        .b = (uint32_t *)(void *)(memory + product->layout.b),
+        .sums = (float *)(void *)(memory + product->layout.sums),
+    };
+    if (product->kernel->begin)
+        product->kernel->begin();
+    for (uint64_t k = 0; k < shape->k; k += blocking->chunk_k) {
+        const struct part chunk = {k, ah_blocking_part(shape->k, blocking->chunk_k, k / blocking->chunk_k)};
+        compute_chunk(&unit, &chunk);
+    }
+    if (product->kernel->end)
+        product->kernel->end();
 }
 
 int ah_matmul_run(struct ah_matmul_product *product, const struct ah_matmul_args *args, struct ah_pool *pool,
                   struct ah_error *err)
 {
-    const struct ah_blocking *blocking = &product->blocking;
-    uint64_t groups = ah_blocking_parts(product->shape.m, blocking->group_m);
-    uint64_t chunks = ah_blocking_parts(product->shape.k, blocking->chunk_k);
-    uint64_t columns = ah_blocking_parts(product->shape.n, blocking->tile_n);
-    struct stage stage = {.product = product, .args = args};
-    product->matmul->runs++;
-    for (uint64_t i = 0; i < groups * chunks; i++) {
-        stage_set(&stage, i / chunks, i % chunks);
-        if (blocking->packs_a)
-            ah_pool_run(pool, pack_rows, &stage, ah_blocking_parts(stage.m, blocking->tile_m));
-        ah_pool_run(pool, compute_unit, &stage, stage.units_m * columns);
-    }
-    if (atomic_load(&stage.failed))
-        return ah_error_set(err, AH_E_FAILED, "oneDNN failed");
+    const struct ah_matmul_shape *shape = &product->shape;
+    struct run run = {product, args, ah_blocking_parts(shape->m, product->blocking.unit_m)};
+    (void)err;
+    ah_pool_run(pool, compute_unit, &run,
+                run.units_m * ah_blocking_parts(shape->n, product->blocking.unit_n));
     return AH_OK;
 }

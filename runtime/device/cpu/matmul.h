@@ -2,15 +2,12 @@
  *
  * Matrix products of the CPU device, with the same bits for any number of threads.
  *
- *     c = a op b (+ bias) (+ c)      nn: a (m,k) b (k,n)   nt: a (m,k) b (n,k)   tn: a (k,m) b (k,n)   c
- * (m,n)
+ *     c = a op b (+ bias) (+ c)      nn: a (m,k) b (k,n)   nt: a (m,k) b (n,k)   tn: a (k,m) b (k,n)   c (m,n)
  *
- * A product is cut into tiles whose sizes depend on its shape only; each tile is computed by one thread, over
- * all of k in one order. Everything a shape needs (code, workspace for every thread) is made by
- * ah_matmul_prepare(); running takes nothing from the heap that grows with the shape.
- *
- * There are two implementations behind this header: matmul.c on oneDNN, and matmul_portable.c, plain C, for
- * builds that watch every memory access (thread sanitizer).
+ * Each element of c is summed over all of k in one order by one thread, whatever the number of threads and
+ * however the product is cut (blocking.h): bits depend on the shape and the processor only (tile.h). Operands are
+ * packed by the thread that multiplies them, in workspace that ah_matmul_prepare() makes; a run takes nothing
+ * from the heap.
  *
  *     ah_matmul_new(&matmul, threads, err);
  *     ah_matmul_prepare(matmul, &shape, err);
@@ -23,6 +20,7 @@
 
 #include "base/error.h"
 #include "base/pool.h"
+#include "runtime/device/cpu/tile.h"
 #include "schemas/vocabulary.h"
 
 #include <stdbool.h>
@@ -48,20 +46,23 @@ static inline bool ah_matmul_shapes_equal(const struct ah_matmul_shape *a, const
            a->n == b->n && a->k == b->k;
 }
 
+/* Strides are elements from row to row; 0: dense. */
 struct ah_matmul_args {
     void *c;
     const void *a;
     const void *b;
     const void *bias; /* NULL without */
+    uint64_t c_stride, a_stride, b_stride;
 };
-
-/* Whether products of bf16 are done here. */
-bool ah_matmul_has_bf16(void);
 
 /* For pools of at most `threads` participants. *Owned* by the caller. */
 int ah_matmul_new(struct ah_matmul **ret_matmul, unsigned threads, struct ah_error *err);
 
-/* Makes what the shape needs; nothing if it is there. AH_E_MEMORY; AH_E_UNSUPPORTED. */
+/* The same, with what a processor of `level` has; this one has it too. */
+int ah_matmul_new_at(struct ah_matmul **ret_matmul, unsigned threads, enum ah_tile_level level,
+                     struct ah_error *err);
+
+/* Makes what the shape needs; nothing if it is there. AH_E_MEMORY. */
 int ah_matmul_prepare(struct ah_matmul *matmul, const struct ah_matmul_shape *shape, struct ah_error *err);
 
 /* The prepared product of a shape, *borrowed*, or NULL. */

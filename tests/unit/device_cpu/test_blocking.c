@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blockings of random shapes: parts cover the whole once, groups are whole tiles, the workspace stays small.
+ * Blockings of random shapes: parts cover the whole once, what a thread holds fits its caches, what changes bits
+ * does not depend on threads.
  */
 #include "runtime/device/cpu/blocking.h"
 
@@ -17,29 +18,30 @@ static uint64_t covered(uint64_t whole, uint64_t part)
     return sum;
 }
 
-static void check_shape(const struct ah_matmul_shape *shape, bool pads)
+static void check_shape(const struct ah_matmul_shape *shape, enum ah_tile_level level, unsigned threads)
 {
-    struct ah_blocking blocking = ah_blocking_of(shape, pads);
-    uint64_t element = shape->in == AH_BF16 ? 2 : 4;
-    assert_int_equal(covered(shape->m, blocking.tile_m), shape->m);
-    assert_int_equal(covered(shape->n, blocking.tile_n), shape->n);
+    const struct ah_tile_kernel *kernel = ah_tile_kernel(level, shape->in);
+    struct ah_blocking blocking = ah_blocking_of(shape, kernel, threads);
+    struct ah_blocking alone = ah_blocking_of(shape, kernel, 1);
+    uint64_t word_k = kernel->words == AH_BF16 ? 2 : 1;
+    assert_int_equal(covered(shape->m, blocking.unit_m), shape->m);
+    assert_int_equal(covered(shape->n, blocking.unit_n), shape->n);
     assert_int_equal(covered(shape->k, blocking.chunk_k), shape->k);
-    assert_int_equal(blocking.unit_m % blocking.tile_m, 0);
-    assert_true(blocking.tile_n <= 768);
-    assert_true(blocking.group_m == shape->m || blocking.group_m % blocking.unit_m == 0);
-    assert_true(blocking.tile_n * blocking.row_k * element <= UINT64_C(16) << 20);
-    if (blocking.packs_a)
-        assert_true(blocking.group_m * blocking.row_k * element <= UINT64_C(16) << 20);
-    assert_true(blocking.row_k >= blocking.chunk_k && blocking.row_k < blocking.chunk_k + 32);
-    assert_int_equal(blocking.packs_a, shape->form == AH_MATMUL_TN || blocking.chunk_k < shape->k ||
-                                           blocking.row_k != blocking.chunk_k);
+    assert_int_equal(blocking.unit_m % AH_TILE_ROWS, 0);
+    assert_int_equal(blocking.unit_n % AH_TILE_COLUMNS, 0);
+    assert_int_equal(blocking.chunk_k % blocking.step_k, 0);
+    assert_int_equal(blocking.step_k, AH_TILE_WORDS * word_k);
+    assert_true(blocking.unit_n * blocking.chunk_k * 4 / word_k <= UINT64_C(768) << 10);
+    assert_true(blocking.chunk_k >= shape->k || blocking.unit_m * blocking.unit_n * 4 <= UINT64_C(1) << 20);
+    assert_int_equal(blocking.chunk_k, alone.chunk_k);
+    assert_int_equal(blocking.step_k, alone.step_k);
 }
 
 static void test_blocking__covers_every_shape(void **state)
 {
     uint64_t random = check_seed(5);
     (void)state;
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < 2000; i++) {
         uint64_t sizes[3];
         for (int j = 0; j < 3; j++)
             sizes[j] = 1 + check_random(&random) % (UINT64_C(1) << check_random(&random) % 18);
@@ -48,38 +50,28 @@ static void test_blocking__covers_every_shape(void **state)
                                         .m = sizes[0],
                                         .n = sizes[1],
                                         .k = sizes[2]};
-        check_shape(&shape, i % 2);
+        check_shape(&shape, (enum ah_tile_level)(check_random(&random) % AH_TILE_LEVELS),
+                    1 + (unsigned)(check_random(&random) % 64));
     }
 }
 
-static void test_blocking__cuts_long_k(void **state)
+static void test_blocking__leaves_units_for_every_thread(void **state)
 {
-    struct ah_matmul_shape shape = {.form = AH_MATMUL_NN, .in = AH_BF16, .m = 512, .n = 768, .k = 50257};
+    struct ah_matmul_shape shape = {.form = AH_MATMUL_NN, .in = AH_BF16, .m = 512, .n = 768, .k = 768};
     (void)state;
-    assert_true(ah_blocking_of(&shape, true).chunk_k < shape.k);
-    shape.k = 3072;
-    assert_int_equal(ah_blocking_of(&shape, true).chunk_k, 3072);
-    assert_false(ah_blocking_of(&shape, true).packs_a);
-}
-
-static void test_blocking__pads_k_of_bf16(void **state)
-{
-    struct ah_matmul_shape shape = {.form = AH_MATMUL_NN, .in = AH_BF16, .m = 5, .n = 7, .k = 33};
-    (void)state;
-    assert_int_equal(ah_blocking_of(&shape, true).row_k, 64);
-    assert_true(ah_blocking_of(&shape, true).packs_a);
-    assert_int_equal(ah_blocking_of(&shape, false).row_k, 33);
-    shape.in = AH_FP32;
-    assert_int_equal(ah_blocking_of(&shape, true).row_k, 33);
-    assert_false(ah_blocking_of(&shape, true).packs_a);
+    for (unsigned threads = 1; threads <= 32; threads *= 2) {
+        struct ah_blocking blocking = ah_blocking_of(&shape, ah_tile_kernel(AH_TILE_AMX, AH_BF16), threads);
+        assert_true(ah_blocking_parts(shape.m, blocking.unit_m) *
+                        ah_blocking_parts(shape.n, blocking.unit_n) >=
+                    threads);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_blocking__covers_every_shape),
-        cmocka_unit_test(test_blocking__cuts_long_k),
-        cmocka_unit_test(test_blocking__pads_k_of_bf16),
+        cmocka_unit_test(test_blocking__leaves_units_for_every_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

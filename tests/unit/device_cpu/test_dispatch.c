@@ -7,12 +7,6 @@
 
 #include "tests/support/check.h"
 
-/* The portable product, which the thread sanitizer watches, needs no workspace. */
-#if defined(__SANITIZE_THREAD__)
-enum { HAS_WORKSPACE = 0 };
-#else
-enum { HAS_WORKSPACE = 1 };
-#endif
 enum { ARENA = 1 << 20 };
 
 static struct ah_device *open_device(struct ah_device_throttle throttle)
@@ -27,7 +21,7 @@ static struct ah_device *open_device(struct ah_device_throttle throttle)
 }
 
 /* alpha: only 1, which 0 means too. Refused before the run and at its submit. */
-static void test_dispatch__matmul_refuses_alpha_and_row_strides(void **state)
+static void test_dispatch__matmul_refuses_alpha(void **state)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_device((struct ah_device_throttle){0});
@@ -43,10 +37,6 @@ static void test_dispatch__matmul_refuses_alpha_and_row_strides(void **state)
     CHECK_FAILS(ah_device_prepare(device, &op, 1, &err), err, AH_E_UNSUPPORTED, "with alpha 0.5");
     CHECK_FAILS(ah_device_submit(device, &submission, 1, NULL, &err), err, AH_E_UNSUPPORTED,
                 "with alpha 0.5");
-    op.u.matmul.alpha = 0;
-    op.arg[1].row_stride = 3;
-    CHECK_FAILS(ah_device_prepare(device, &op, 1, &err), err, AH_E_UNSUPPORTED, "a row stride of operand 1");
-    CHECK_FAILS(ah_device_submit(device, &submission, 1, NULL, &err), err, AH_E_UNSUPPORTED, "a row stride");
     ah_device_close(device);
 }
 
@@ -68,7 +58,7 @@ static void test_dispatch__workspace_counts_as_device_memory(void **state)
         CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
         CHECK_OK(ah_device_prepare(device, &op, 1, &err), err);
         workspace_bytes = device->reserve_bytes;
-        assert_int_equal(workspace_bytes > 0, HAS_WORKSPACE);
+        assert_true(workspace_bytes > 0);
         if (round < 2)
             CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
         else
@@ -125,7 +115,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dispatch__a_slowed_host_charges_every_op),
         cmocka_unit_test(test_dispatch__workspace_counts_as_device_memory),
-        cmocka_unit_test(test_dispatch__matmul_refuses_alpha_and_row_strides),
+        cmocka_unit_test(test_dispatch__matmul_refuses_alpha),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

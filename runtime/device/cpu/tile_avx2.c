@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tiles with AVX2.
+ */
+#if defined(__x86_64__)
+
+#include "runtime/device/cpu/tile_internal.h"
+
+#include "runtime/device/host/x16_avx2_internal.h"
+
+enum { GROUP_ROWS = 4, GROUP_VECTORS = 1 };
+
+#include "runtime/device/cpu/tile.inc"
+
+const struct ah_tile_kernel ah_tile_fma_avx2 = {
+    .name = "fma_avx2",
+    .isa = AH_ISA_AVX2,
+    .words = AH_FP32,
+    .tile_cycles = 1300,
+    .multiply = multiply_fma,
+    .store = store_tile,
+};
+
+#else
+
+typedef int ah_tile_avx2_has_no_code_here;
+
+#endif

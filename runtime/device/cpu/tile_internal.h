@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The kernels of tile.h, by instruction set: tile_portable.c, tile_avx2.c and tile_avx512.c each include one
+ * x16_*_internal.h and the bodies in tile.inc; tile_amx.c takes the store of AVX-512.
+ */
+#ifndef AH_RUNTIME_DEVICE_CPU_TILE_INTERNAL_H
+#define AH_RUNTIME_DEVICE_CPU_TILE_INTERNAL_H
+
+#include "runtime/device/cpu/tile.h"
+
+extern const struct ah_tile_kernel ah_tile_fma_portable;
+extern const struct ah_tile_kernel ah_tile_fma_avx2;
+extern const struct ah_tile_kernel ah_tile_fma_avx512;
+extern const struct ah_tile_kernel ah_tile_dot_avx512;
+extern const struct ah_tile_kernel ah_tile_amx;
+
+void ah_tile_store_dot(const float *sums, const struct ah_tile_out *out);
+
+/* Whether the processor has AMX for bf16 and the system lets this process use it. */
+bool ah_tile_amx_permitted(void);
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Optimize.
+ *
+ * THE LADDER. Searches are not monotone: with more memory one may end worse. So it solves at fixed budgets
+ * (LADDER_LEAST_BYTES, doubled again and again) below the one asked for, and each search starts from the winner of the
+ * one before. What is found at a rung is a candidate at every higher one: at rungs, more memory is never slower.
+ *
+ * The bound of a choice among several micro-batch orders is the least of theirs.
+ */
+#include "planner/optimize.h"
+
+#include "planner/planner.h"
+#include "planner/policies.h"
+#include "planner/search.h"
+
+#define LADDER_LEAST_BYTES (UINT64_C(1) << 28)
+
+/* Real layouts take more than the relaxation says: counts for smaller budgets are starts, too. */
+enum { TIGHTER = 4 };
+
+struct effort {
+    uint64_t evaluations; /* of each rung */
+    uint64_t all_below;
+    bool ladder;
+};
+
+static struct effort effort_of(const struct ah_optimize *o)
+{
+    uint32_t level = o->effort ? o->effort : AH_EFFORT_DEFAULT;
+    if (level == AH_EFFORT_QUICK)
+        return (struct effort){150, 2000, false};
+    uint64_t more = UINT64_C(1) << 2 * (level - AH_EFFORT_DEFAULT);
+    return (struct effort){350 * more, 20000 * more, true};
+}
+
+static int orders_of(const struct ah_optimize *o)
+{
+    return o->trial->limits.job->training.micro_batches > 1 ? AH_BLOCK_MAJOR + 1 : AH_MICRO_BATCH_MAJOR + 1;
+}
+
+static int solve(const struct ah_optimize *o, uint64_t device_bytes, int order, struct ah_arena *arena,
+                 struct ah_milp_result *ret_milp, struct ah_error *err)
+{
+    const struct ah_trial_limits *limits = &o->trial->limits;
+    struct ah_milp_input input = {.job = limits->job,
+                                  .costs = limits->costs,
+                                  .device_bytes = device_bytes,
+                                  .host_bytes = limits->host_bytes,
+                                  .micro_order = (enum ah_micro_order)order,
+                                  .allowed = o->allowed};
+    return ah_milp_solve(&input, arena, ret_milp, err);
+}
+
+/* Bound and feasibility over all orders. */
+static void take(struct ah_optimize_result *result, const struct ah_milp_result *milp, int order)
+{
+    if (!milp->feasible) {
+        result->infeasible = !order || result->infeasible;
+        result->shortage = milp->shortage;
+        return;
+    }
+    result->infeasible = false;
+    if (!result->bound_us || milp->bound_us < result->bound_us)
+        result->bound_us = milp->bound_us;
+}
+
+int ah_optimize_bound(const struct ah_optimize *optimize, struct ah_arena *arena,
+                      struct ah_optimize_result *ret_result, struct ah_error *err)
+{
+    struct ah_optimize_result result = {0};
+    int rc = AH_OK;
+    for (int order = 0; order < orders_of(optimize) && !rc; order++) {
+        struct ah_milp_result milp;
+        rc = solve(optimize, optimize->trial->limits.device_bytes, order, arena, &milp, err);
+        if (!rc)
+            take(&result, &milp, order);
+    }
+    if (!rc)
+        *ret_result = result;
+    return rc;
+}
+
+/* One budget, one order. */
+static int search(const struct ah_optimize *o, uint64_t device_bytes, int order, struct ah_arena *arena,
+                  struct ah_optimize_result *result, struct ah_error *err)
+{
+    static const double shares[TIGHTER] = {1, 0.97, 0.93, 0.85};
+    struct effort effort = effort_of(o);
+    struct ah_milp_result counts[TIGHTER] = {0};
+    int rc = AH_OK;
+    for (size_t i = 0; i < TIGHTER && !rc && (!i || counts[0].feasible); i++)
+        rc = solve(o, (uint64_t)((double)device_bytes * shares[i]), order, arena, &counts[i], err);
+    if (rc)
+        return rc;
+    take(result, &counts[0], order);
+    if (!counts[0].feasible)
+        return AH_OK;
+    ah_trial_limit(o->trial, device_bytes, 0);
+    if (order == AH_MICRO_BATCH_MAJOR && !o->allowed)
+        rc = ah_policies_search(o->trial, AH_POLICY_AUTOHETE_PAPER, o->scheduling, err);
+    o->trial->limits.evaluations = o->trial->evaluations + effort.evaluations;
+    struct ah_search search = {.trial = o->trial,
+                               .counts = counts,
+                               .n_counts = TIGHTER,
+                               .allowed = o->allowed,
+                               .scheduling = o->scheduling,
+                               .micro_order = (enum ah_micro_order)order,
+                               .all_below = effort.all_below};
+    return rc ? rc : ah_search_run(&search, err);
+}
+
+int ah_optimize_run(const struct ah_optimize *optimize, struct ah_arena *arena,
+                    struct ah_optimize_result *ret_result, struct ah_error *err)
+{
+    uint64_t top = optimize->trial->limits.device_bytes, reserve = optimize->reserve_bytes;
+    struct ah_optimize_result result = {0};
+    int rc = AH_OK;
+    for (uint64_t rung = LADDER_LEAST_BYTES; effort_of(optimize).ladder && rung < top + reserve && !rc;
+         rung *= 2)
+        for (int order = 0; order < orders_of(optimize) && rung > reserve && !rc; order++)
+            rc = search(optimize, rung - reserve, order, arena, &result, err);
+    result = (struct ah_optimize_result){0};
+    for (int order = 0; order < orders_of(optimize) && !rc; order++)
+        rc = search(optimize, top, order, arena, &result, err);
+    if (!rc)
+        *ret_result = result;
+    return rc;
+}

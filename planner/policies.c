@@ -7,7 +7,7 @@
  *   zero-offload    keep or recompute; the first k blocks' optimizers host    2, n + 1
  *   patrickstar     keep or recompute; first p weights host; last d device    2, n + 1, n + 1
  *   stronghold      keep or recompute; first w layers stay; their states too  2, layers + 1, 2
- *   stream          keep or recompute                                         2
+ *   stream          keep or recompute; embedding and head stay                2, 2
  *   autohete-paper  first r layers recompute; last o optimizers host, then    layers + 1, 2 n + 1
  *                   first p weights host
  *
@@ -40,7 +40,7 @@ size_t ah_policies_sizes(const struct ah_job *job, enum ah_policy policy,
         [AH_POLICY_ZERO_OFFLOAD] = {2, n + 1},
         [AH_POLICY_PATRICKSTAR] = {2, n + 1, n + 1},
         [AH_POLICY_STRONGHOLD] = {2, layers + 1, 2},
-        [AH_POLICY_STREAM] = {2},
+        [AH_POLICY_STREAM] = {2, 2},
         [AH_POLICY_AUTOHETE_PAPER] = {layers + 1, 2 * n + 1},
     };
     size_t numbers = 0;
@@ -77,7 +77,7 @@ static struct ah_config policy_config(const struct ah_job *job, enum ah_policy p
     case AH_POLICY_STRONGHOLD:
         return place(keep_or_recompute[k[0]], !stays, !stays || k[2]);
     case AH_POLICY_STREAM:
-        return place(keep_or_recompute[1 - k[0]], true, true);
+        return place(keep_or_recompute[1 - k[0]], !(end && k[1]), true);
     case AH_POLICY_AUTOHETE_PAPER:
     case AH_POLICY_OPTIMAL:
         break;
@@ -125,7 +125,7 @@ static const struct order strong_orders[] = {{2, 2, 0, 8},  {1, 1, 0, 8},  {3, 3
                                              {4, 4, 0, 8},  {6, 6, 0, 8},  {8, 8, 0, 8},
                                              {1, 1, 64, 8}, {2, 2, 64, 8}, {4, 4, 64, 8}};
 static const struct order stream_orders[] = {
-    {1, 1, 0, 0}, {2, 2, 0, 0}, {1, 2, 0, 0}, {2, 1, 0, 0}, {1, 1, 64, 0}};
+    {1, 1, 0, 4}, {2, 2, 0, 4}, {1, 2, 0, 4}, {2, 1, 0, 4}, {1, 1, 64, 4}};
 static const struct order paper_orders[] = {{2, 2, 0, 8},  {1, 1, 0, 8}, {2, 4, 0, 8}, {3, 3, 0, 8},
                                             {4, 4, 0, 8},  {6, 6, 0, 8}, {8, 8, 0, 8}, {1, 1, 64, 8},
                                             {2, 2, 64, 8}, {4, 8, 64, 8}};

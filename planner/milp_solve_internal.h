@@ -2,9 +2,10 @@
  *
  * Between the files that solve the MILP: what to solve, and a list of the best counts.
  *
- *     milp_solve.c      the order of things: bound, candidates, shortage
- *     milp_enumerate.c  every vector of counts
- *     milp_program.c    the same as a linear or integer program for the solver
+ *     milp_solve.c       the order of things: bound, candidates, shortage
+ *     milp_enumerate.c   every vector of counts
+ *     milp_program.c     the same as a linear or integer program for the solver
+ *     milp_candidates.c  whole counts near the optimum of the relaxation
  */
 #ifndef AH_PLANNER_MILP_SOLVE_INTERNAL_H
 #define AH_PLANNER_MILP_SOLVE_INTERNAL_H
@@ -42,12 +43,17 @@ uint64_t ah_milp_vectors(const struct ah_milp *milp, uint64_t most);
 int ah_milp_enumerate(const struct ah_milp *milp, const struct ah_milp_choice *choice, struct ah_arena *arena,
                       struct ah_milp_best *best, struct ah_error *err);
 
-/* The exact optimum of the linear relaxation in units of the rows, and counts near it; INFINITY: no solution. */
+/* The exact optimum of the linear relaxation in units of the rows (INFINITY: no solution), and its values by active
+ * column, with the objective behind them. */
 int ah_milp_relax(const struct ah_milp *milp, const struct ah_milp_choice *choice, struct ah_arena *arena,
                   double *ret_objective, double *ret_values, struct ah_error *err);
 
 /* Whole counts near the optimum, within a number of nodes; *ret_found: there are some. Unchecked. */
 int ah_milp_round(const struct ah_milp *milp, const struct ah_milp_choice *choice, size_t nodes,
                   struct ah_arena *arena, bool *ret_found, double *ret_values, struct ah_error *err);
+
+/* Offers whole counts that keep every limit; `values` solve the relaxation. May find none. */
+int ah_milp_candidates(const struct ah_milp *milp, const struct ah_milp_choice *choice, const double *values,
+                       struct ah_arena *arena, struct ah_milp_best *best, struct ah_error *err);
 
 #endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Random small instances of planning: a model, a training, costs. Wide in every direction that rows depend on: tied
+ * tables, windows, frozen tensors, micro-batches, clipping, lanes of very different speed, shared resources.
+ */
+#ifndef AH_TESTS_PROPERTY_PLANNER_INSTANCES_H
+#define AH_TESTS_PROPERTY_PLANNER_INSTANCES_H
+
+#include "planner/milp.h"
+#include "tests/support/check.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { INSTANCE_GROUPS = 16, INSTANCE_RESOURCES = 3, INSTANCE_BLOCKS = 16 };
+
+struct instance {
+    struct ah_model model;
+    struct ah_model_rope rope;
+    uint64_t window_layers[INSTANCE_BLOCKS];
+    const char *patterns[4];
+    struct ah_arena arena;
+    struct ah_job job;
+    struct ah_costs costs;
+    struct ah_cost_group groups[INSTANCE_GROUPS];
+    struct ah_plan_resource resources[INSTANCE_RESOURCES];
+};
+
+static uint64_t instance_below(uint64_t *random, uint64_t n)
+{
+    return check_random(random) % n;
+}
+
+/* From low to high, every order of magnitude as likely. */
+static double instance_scaled(uint64_t *random, double low, double high)
+{
+    return low * pow(high / low, check_uniform(random));
+}
+
+static void instance_model(struct instance *it, uint64_t *random, uint64_t layers)
+{
+    it->rope = (struct ah_model_rope){.theta = 10000};
+    bool gated = instance_below(random, 2);
+    it->model = (struct ah_model){.name = "random",
+                                  .family = gated ? AH_FAMILY_LLAMA : AH_FAMILY_GPT2,
+                                  .layers = layers,
+                                  .width = 64,
+                                  .heads = 4,
+                                  .kv_heads = gated ? 2 : 4,
+                                  .head_dim = 16,
+                                  .mlp_width = 160 + 32 * instance_below(random, 4),
+                                  .vocabulary = 100 + instance_below(random, 400),
+                                  .max_positions = 256,
+                                  .position = gated ? AH_POSITION_ROPE : AH_POSITION_LEARNED,
+                                  .rope = gated ? &it->rope : NULL,
+                                  .norm = gated ? AH_MODEL_NORM_RMS : AH_MODEL_NORM_LAYER,
+                                  .norm_epsilon = 1e-5,
+                                  .activation = gated ? AH_MODEL_SILU_GATED : AH_MODEL_GELU_TANH,
+                                  .qkv_bias = !gated,
+                                  .mlp_bias = !gated,
+                                  .tied = instance_below(random, 2),
+                                  .initializer_range = 0.02};
+    if (instance_below(random, 3))
+        return;
+    it->model.window = 8;
+    it->model.window_layers = it->window_layers;
+    for (uint64_t i = 0; i < layers; i += 2)
+        it->window_layers[it->model.n_window_layers++] = i;
+}
+
+static struct ah_plan_training instance_training(struct instance *it, uint64_t *random)
+{
+    static const uint64_t micro_batches[] = {1, 1, 1, 2, 4};
+    static const char *const frozen[] = {"!embedding*", "!blocks.0.*", "!head*", "!blocks.*.mlp.*"};
+    struct ah_plan_training training = {.batch = 4,
+                                        .micro_batches = micro_batches[instance_below(random, 5)],
+                                        .seq = 16 + 16 * instance_below(random, 3),
+                                        .dtype = instance_below(random, 2) ? AH_BF16 : AH_FP32,
+                                        .state_dtype = AH_FP32,
+                                        .clip = instance_below(random, 2) ? 1 : 0};
+    if (training.dtype == AH_BF16 && instance_below(random, 4) == 0)
+        training.state_dtype = AH_BF16;
+    it->patterns[0] = "*";
+    training.trainable = it->patterns;
+    training.n_trainable = 1;
+    for (size_t i = 0; i < 2; i++)
+        if (instance_below(random, 3) == 0)
+            it->patterns[training.n_trainable++] = frozen[instance_below(random, 4)];
+    return training;
+}
+
+/* All the costs of an instance scaled at random around values that make lanes meet. */
+static void instance_costs(struct instance *it, uint64_t *random)
+{
+    double per_parameter = instance_scaled(random, 1e-4, 1e-1);
+    struct ah_costs *costs = &it->costs;
+    *costs =
+        (struct ah_costs){.groups = it->groups,
+                          .h2d_latency_us = instance_below(random, 2) ? instance_scaled(random, 0.1, 20) : 0,
+                          .h2d_us_per_byte = per_parameter * instance_scaled(random, 0.02, 1),
+                          .d2h_latency_us = instance_below(random, 2) ? instance_scaled(random, 0.1, 20) : 0,
+                          .d2h_us_per_byte = per_parameter * instance_scaled(random, 0.02, 1),
+                          .host_adam_us = per_parameter * instance_scaled(random, 0.05, 5),
+                          .host_accumulate_us = per_parameter * instance_scaled(random, 0.02, 1),
+                          .device_adam_us = per_parameter * instance_scaled(random, 0.01, 0.2),
+                          .device_accumulate_us = per_parameter * instance_scaled(random, 0.01, 0.1),
+                          .device_squares_us = per_parameter * instance_scaled(random, 0.001, 0.05),
+                          .host_squares_us = per_parameter * instance_scaled(random, 0.01, 0.2),
+                          .host_us_per_byte = per_parameter * instance_scaled(random, 0.01, 0.5),
+                          .norm_us = instance_scaled(random, 1, 50)};
+    for (size_t g = 0; g < it->job.n_groups; g++) {
+        struct ah_cost_group *group = &it->groups[g];
+        group->forward_us = per_parameter * 50000 * instance_scaled(random, 0.1, 1);
+        group->backward_us[0] = group->forward_us * (1.5 + check_uniform(random));
+        group->backward_us[1] = group->backward_us[0] + group->forward_us * 0.1 * check_uniform(random);
+        group->backward_us[2] = group->backward_us[1] + group->forward_us;
+    }
+    costs->sharing.weights = (struct ah_plan_lane_weights){1, 1, 1, 0.5 + check_uniform(random)};
+    costs->sharing.resources = it->resources;
+    costs->sharing.n_resources = instance_below(random, INSTANCE_RESOURCES + 1);
+    for (size_t r = 0; r < costs->sharing.n_resources; r++)
+        it->resources[r] = (struct ah_plan_resource){.name = "shared",
+                                                     .compute = check_uniform(random) * 0.3,
+                                                     .h2d = check_uniform(random),
+                                                     .d2h = check_uniform(random),
+                                                     .host = check_uniform(random)};
+}
+
+/* False: these patterns train nothing; take another one. */
+static bool instance_open(struct instance *it, uint64_t *random, uint64_t layers)
+{
+    struct ah_error err = {0};
+    memset(it, 0, sizeof *it);
+    instance_model(it, random, layers);
+    struct ah_plan_training training = instance_training(it, random);
+    if (ah_job_init(&it->job, &it->model, &training, &it->arena, &err)) {
+        ah_arena_release(&it->arena);
+        return false;
+    }
+    assert_true(it->job.n_groups <= INSTANCE_GROUPS);
+    instance_costs(it, random);
+    return true;
+}
+
+static void instance_close(struct instance *it)
+{
+    ah_arena_release(&it->arena);
+}
+
+#endif

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/schedule/program.h"
+#include "tests/property/schedule/jobs.h"
+
+#include <math.h>
+
+static struct ah_plan_training training(uint64_t batch, uint64_t seq, enum ah_dtype dtype)
+{
+    return (struct ah_plan_training){.batch = batch, .micro_batches = 1, .seq = seq, .dtype = dtype};
+}
+
+/* Sums over the steps of one kind. */
+static double flops_of(const struct ah_job *job, const struct ah_job_group *group, enum ah_pass pass,
+                       enum ah_activations way, enum ah_step_kind kind)
+{
+    struct ah_program_step steps[AH_PROGRAM_STEPS_MAX];
+    size_t n = ah_program_steps(job, group, pass, way, steps);
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += steps[i].kind == kind ? steps[i].flops : 0;
+    return sum;
+}
+
+/* The general formula, 12 b s L h^2 (1 + g f/h + k/a + V/(2 L h)), of all products without attention. */
+static void test_program__products_follow_the_general_formula(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"llama-2-7b", "llama-3-8b", "mistral-7b", "qwen2.5-7b"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct test_job j;
+        test_job_open(&j, names[i], training(2, 1000, AH_BF16));
+        const struct ah_model *model = j.document.body.model;
+        double h = (double)model->width, layers = (double)model->layers, sum = 0;
+        double expected =
+            12 * 2000 * layers * h * h *
+            (1 + 1.5 * (double)model->mlp_width / h + (double)model->kv_heads / (double)model->heads +
+             (double)model->vocabulary / (2 * layers * h));
+        for (size_t g = 0; g < j.job.n_groups; g++)
+            for (int pass = 0; pass < 2; pass++)
+                sum += flops_of(&j.job, &j.job.groups[g], (enum ah_pass)pass, AH_ACTIVATIONS_KEEP,
+                                AH_STEP_MATMUL) *
+                       (double)j.job.groups[g].blocks;
+        check_near(sum / expected, 1, 1e-12);
+        test_job_close(&j);
+    }
+}
+
+/* 24 b s h^2 forward of a layer with f = 4h, twice that backward; recompute repeats all but the MLP's last product. */
+static void test_program__recompute_costs_a_forward(void **state)
+{
+    (void)state;
+    struct test_job j;
+    test_job_open(&j, "gpt2-124m", training(2, 512, AH_BF16));
+    const struct ah_job_group *layer = test_job_group(&j.job, AH_BLOCK_LAYER);
+    const double bsh2 = 1024.0 * 768 * 768;
+    const enum ah_step_kind m = AH_STEP_MATMUL, a = AH_STEP_ATTENTION;
+    check_near(flops_of(&j.job, layer, AH_PASS_FORWARD, AH_ACTIVATIONS_KEEP, m) / bsh2, 24, 1e-12);
+    check_near(flops_of(&j.job, layer, AH_PASS_BACKWARD, AH_ACTIVATIONS_KEEP, m) / bsh2, 48, 1e-12);
+    check_near(flops_of(&j.job, layer, AH_PASS_BACKWARD, AH_ACTIVATIONS_SELECTIVE, m) / bsh2, 48, 1e-12);
+    check_near(flops_of(&j.job, layer, AH_PASS_BACKWARD, AH_ACTIVATIONS_RECOMPUTE, m) / bsh2, 48 + 16, 1e-12);
+    /* Causal: half of 4 b s^2 h, and the diagonal. */
+    double forward = flops_of(&j.job, layer, AH_PASS_FORWARD, AH_ACTIVATIONS_KEEP, a);
+    check_near(forward / (2.0 * 2 * 512 * 513 * 768), 1, 1e-12);
+    check_near(flops_of(&j.job, layer, AH_PASS_BACKWARD, AH_ACTIVATIONS_KEEP, a) / forward, 2.5, 1e-12);
+    check_near(flops_of(&j.job, layer, AH_PASS_BACKWARD, AH_ACTIVATIONS_RECOMPUTE, a) / forward, 3.5, 1e-12);
+    test_job_close(&j);
+}
+
+static void test_program__windows_count_what_is_seen(void **state)
+{
+    (void)state;
+    static const uint64_t windows[] = {1, 2, 7, 32, 33, 1000};
+    for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) {
+        struct test_job j;
+        test_job_model(&j, "mistral-7b");
+        j.document.body.model->window = windows[i];
+        j.document.body.model->n_window_layers = 0;
+        test_job_start(&j, training(3, 33, AH_BF16));
+        uint64_t pairs = 0;
+        for (uint64_t query = 0; query < 33; query++)
+            for (uint64_t key = 0; key <= query; key++)
+                pairs += query - key < windows[i];
+        double flops = flops_of(&j.job, test_job_group(&j.job, AH_BLOCK_LAYER), AH_PASS_FORWARD,
+                                AH_ACTIVATIONS_KEEP, AH_STEP_ATTENTION);
+        check_near(flops, (double)pairs * 3 * 4 * 4096, 1e-12);
+        test_job_close(&j);
+    }
+}
+
+struct expected_step {
+    const char *name;
+    enum ah_step_kind kind;
+    enum ah_matmul_form form;
+    uint64_t m, n, k, times;
+};
+
+static void check_steps(const struct ah_job *job, enum ah_block_kind kind, enum ah_pass pass,
+                        const struct expected_step *expected, size_t n)
+{
+    struct ah_program_step steps[AH_PROGRAM_STEPS_MAX];
+    assert_int_equal(ah_program_steps(job, test_job_group(job, kind), pass, AH_ACTIVATIONS_KEEP, steps), n);
+    for (size_t i = 0; i < n; i++) {
+        assert_string_equal(steps[i].name, expected[i].name);
+        assert_int_equal(steps[i].kind, expected[i].kind);
+        assert_int_equal(steps[i].times, expected[i].times);
+        if (steps[i].kind != AH_STEP_MATMUL)
+            continue;
+        assert_int_equal(steps[i].form, expected[i].form);
+        assert_int_equal(steps[i].m, expected[i].m);
+        assert_int_equal(steps[i].n, expected[i].n);
+        assert_int_equal(steps[i].k, expected[i].k);
+    }
+}
+
+/* 2500 tokens in chunks of 1024: two whole ones, and 452. */
+static void test_program__the_head_goes_by_chunks(void **state)
+{
+    (void)state;
+    enum { V = 50257, H = 768 };
+    static const struct expected_step expected[] = {
+        {"norm", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+        {"head", AH_STEP_MATMUL, AH_MATMUL_NT, 1024, V, H, 2},
+        {"cross_entropy", AH_STEP_POINTWISE, 0, 0, 0, 0, 2},
+        {"cross_entropy.cast", AH_STEP_POINTWISE, 0, 0, 0, 0, 2},
+        {"head.weight", AH_STEP_MATMUL, AH_MATMUL_TN, V, H, 1024, 2},
+        {"head.input", AH_STEP_MATMUL, AH_MATMUL_NN, 1024, H, V, 2},
+        {"head", AH_STEP_MATMUL, AH_MATMUL_NT, 452, V, H, 1},
+        {"cross_entropy", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+        {"cross_entropy.cast", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+        {"head.weight", AH_STEP_MATMUL, AH_MATMUL_TN, V, H, 452, 1},
+        {"head.input", AH_STEP_MATMUL, AH_MATMUL_NN, 452, H, V, 1},
+        {"head.weight.cast", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+        {"norm.input", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+        {"loss", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+    };
+    struct test_job j;
+    test_job_open(&j, "gpt2-124m", training(5, 500, AH_BF16));
+    check_steps(&j.job, AH_BLOCK_HEAD, AH_PASS_FORWARD, expected, sizeof expected / sizeof expected[0]);
+    check_steps(&j.job, AH_BLOCK_HEAD, AH_PASS_BACKWARD, NULL, 0);
+    test_job_close(&j);
+}
+
+static void test_program__steps_of_llama(void **state)
+{
+    (void)state;
+    enum { H = 4096, F = 14336, T = 128 };
+    static const struct expected_step forward[] = {
+        {"attention_norm", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+        {"attention.qkv", AH_STEP_MATMUL, AH_MATMUL_NT, T, 6144, H, 1},
+        {"attention.rope", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+        {"attention", AH_STEP_ATTENTION, 0, 0, 0, 0, 1},
+        {"attention.output", AH_STEP_MATMUL, AH_MATMUL_NT, T, H, H, 1},
+        {"attention.residual", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+        {"mlp_norm", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+        {"mlp.gate", AH_STEP_MATMUL, AH_MATMUL_NT, T, F, H, 1},
+        {"mlp.up", AH_STEP_MATMUL, AH_MATMUL_NT, T, F, H, 1},
+        {"mlp.activation", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+        {"mlp.down", AH_STEP_MATMUL, AH_MATMUL_NT, T, H, F, 1},
+        {"mlp.residual", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+    };
+    static const struct expected_step backward[] = {
+        {"mlp.down.weight", AH_STEP_MATMUL, AH_MATMUL_TN, H, F, T, 1},
+        {"mlp.down.input", AH_STEP_MATMUL, AH_MATMUL_NN, T, F, H, 1},
+        {"mlp.activation.input", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+        {"mlp.gate.weight", AH_STEP_MATMUL, AH_MATMUL_TN, F, H, T, 1},
+        {"mlp.up.weight", AH_STEP_MATMUL, AH_MATMUL_TN, F, H, T, 1},
+        {"mlp.gate.input", AH_STEP_MATMUL, AH_MATMUL_NN, T, H, F, 1},
+        {"mlp.up.input", AH_STEP_MATMUL, AH_MATMUL_NN, T, H, F, 1},
+        {"mlp_norm.input", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+        {"mlp.residual.input", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+        {"attention.output.weight", AH_STEP_MATMUL, AH_MATMUL_TN, H, H, T, 1},
+        {"attention.output.input", AH_STEP_MATMUL, AH_MATMUL_NN, T, H, H, 1},
+        {"attention.input", AH_STEP_ATTENTION, 0, 0, 0, 0, 1},
+        {"attention.rope.input", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+        {"attention.qkv.weight", AH_STEP_MATMUL, AH_MATMUL_TN, 6144, H, T, 1},
+        {"attention.qkv.input", AH_STEP_MATMUL, AH_MATMUL_NN, T, H, 6144, 1},
+        {"attention_norm.input", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+        {"attention.residual.input", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+    };
+    struct test_job j;
+    test_job_open(&j, "llama-3-8b", training(2, 64, AH_BF16));
+    check_steps(&j.job, AH_BLOCK_LAYER, AH_PASS_FORWARD, forward, sizeof forward / sizeof forward[0]);
+    check_steps(&j.job, AH_BLOCK_LAYER, AH_PASS_BACKWARD, backward, sizeof backward / sizeof backward[0]);
+    /* A product moves its operands once: bf16, and fp32 where two are added up. */
+    struct ah_program_step steps[AH_PROGRAM_STEPS_MAX];
+    ah_program_steps(&j.job, test_job_group(&j.job, AH_BLOCK_LAYER), AH_PASS_BACKWARD, AH_ACTIVATIONS_KEEP,
+                     steps);
+    assert_int_equal(steps[5].moved_bytes, 2 * T * F + 2 * F * H + 4 * T * H);
+    assert_int_equal(steps[6].moved_bytes, 2 * T * F + 2 * F * H + 2 * 4 * T * H);
+    test_job_close(&j);
+}
+
+/* Backward of the lowest block ends at its lowest trained tensor. */
+static void test_program__stops_at_the_lowest_trained_tensor(void **state)
+{
+    (void)state;
+    static const char *patterns[] = {"blocks.0.mlp.up.weight"};
+    static const struct expected_step expected[] = {
+        {"mlp.down.input", AH_STEP_MATMUL, AH_MATMUL_NN, 64, 14336, 4096, 1},
+        {"mlp.activation.input", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+        {"mlp.up.weight", AH_STEP_MATMUL, AH_MATMUL_TN, 14336, 4096, 64, 1},
+    };
+    struct ah_plan_training how = training(1, 64, AH_BF16);
+    struct test_job j;
+    how.trainable = patterns;
+    how.n_trainable = 1;
+    test_job_open(&j, "llama-3-8b", how);
+    check_steps(&j.job, AH_BLOCK_LAYER, AH_PASS_BACKWARD, expected, 3);
+    const struct ah_job_group *layer = test_job_group(&j.job, AH_BLOCK_LAYER);
+    assert_int_equal(layer->saved_bytes[AH_ACTIVATIONS_KEEP],
+                     64 * 2 * (4096 + 2 * 14336)); /* norm, gate, up */
+    test_job_close(&j);
+}
+
+static void test_program__lists_what_is_saved(void **state)
+{
+    (void)state;
+    struct ah_program_tensor tensors[AH_PROGRAM_TENSORS_MAX];
+    struct test_job j;
+    test_job_open(&j, "qwen3-0.6b", training(1, 64, AH_BF16));
+    const struct ah_job_group *layer = test_job_group(&j.job, AH_BLOCK_LAYER);
+    size_t n = ah_program_saved(&j.job, layer, tensors);
+    uint64_t end[AH_ACTIVATIONS_WAYS] = {0};
+    assert_int_equal(n, 14);
+    for (size_t i = 0; i < n; i++)
+        for (int way = 0; way < AH_ACTIVATIONS_WAYS; way++) {
+            if (!tensors[i].saved[way])
+                continue;
+            assert_true(tensors[i].offset[way] >= end[way]);
+            end[way] = tensors[i].offset[way] + tensors[i].bytes;
+        }
+    for (int way = 0; way < AH_ACTIVATIONS_WAYS; way++)
+        assert_true(end[way] <= layer->saved_bytes[way] && layer->saved_bytes[way] < end[way] + 256);
+    assert_int_equal(ah_program_saved(&j.job, test_job_group(&j.job, AH_BLOCK_HEAD), tensors), 0);
+    test_job_close(&j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_program__products_follow_the_general_formula),
+        cmocka_unit_test(test_program__recompute_costs_a_forward),
+        cmocka_unit_test(test_program__windows_count_what_is_seen),
+        cmocka_unit_test(test_program__the_head_goes_by_chunks),
+        cmocka_unit_test(test_program__steps_of_llama),
+        cmocka_unit_test(test_program__stops_at_the_lowest_trained_tensor),
+        cmocka_unit_test(test_program__lists_what_is_saved),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

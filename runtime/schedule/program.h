@@ -1,18 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Program: what a block computes, as straight lines of primitive steps, and the tensors between them.
+ * Program: what a block computes, as straight lines of primitive ops, and the tensors between them.
  *
- * One table for each family's forward and backward is the source of every number about a block: which tensors
- * are saved and which are recomputed, how much scratch an op needs, how many operations and bytes each step
- * takes. docs/activations.md is printed from it. A step names the primitive op of device/op.h that does it.
+ * One table of the steps of every family (program_table.c) is the source of every number about a block: which tensors
+ * are saved and which are made again, how much scratch an op needs, how many operations and bytes each step takes.
+ * docs/activations.md is printed from it.
  *
- *   keep       every tensor that backward reads is saved
- *   selective  norm outputs, what rope and q/k norms make, and the MLP's activation product are recomputed:
- *              no matrix product, no attention
- *   recompute  only the block's input is kept; backward begins with the forward steps
+ *   keep       every tensor that forward makes and backward reads is saved
+ *   selective  of those, norm outputs, what q/k norms and rope make of q and k, and the MLP's activation are made
+ *              again from what is saved anyhow: no matrix product, no attention
+ *   recompute  only the block's input is kept; backward begins with the forward steps that it needs
  *
- * SCRATCH is exact: the steps of an op are a line, each tensor lives from the step that writes it to the last that
- * reads it, and is given an offset by first fit; the peak of that is the op's working memory.
+ * Backward has only what something needs: gradients of trained tensors, and the block's input gradient if it hands one
+ * down. All configs give the same bits.
+ *
+ * SCRATCH is exact: the steps of an op are a line, each tensor lives from the first step that touches it to the last,
+ * and is given an offset by first fit; the peak of that is the op's working memory.
+ *
+ * Everything here is a function of the job and the group alone, allocates nothing and may run on several threads; it
+ * takes about 100 KiB of stack. There are two views of a program: steps for cost models, and ops for executors:
+ *
+ *     n = ah_program_steps(&job, group, AH_PASS_BACKWARD, AH_ACTIVATIONS_SELECTIVE, steps);
+ *     rc = ah_program_build(&job, group, AH_PASS_BACKWARD, AH_ACTIVATIONS_SELECTIVE, &program, err);
  */
 #ifndef AH_RUNTIME_SCHEDULE_PROGRAM_H
 #define AH_RUNTIME_SCHEDULE_PROGRAM_H
@@ -30,11 +39,13 @@ enum { AH_PROGRAM_STEPS_MAX = 96 };
 struct ah_program_step {
     const char *name; /* "attention.qkv", "mlp_norm" */
     enum ah_step_kind kind;
-    bool backward;            /* the primitive is a backward one: attention costs more there */
+    bool backward;            /* the primitive is a backward one; a forward step done again is not */
     enum ah_matmul_form form; /* matmul: */
     uint64_t m, n, k;
     uint64_t times; /* how often it is done: chunks of the head */
-    double flops; /* matmul and attention: of all times; causal and windowed attention counts what it needs */
+    double
+        flops; /* matmul and attention: of all times, 2 a multiplication with its sum. Attention counts the pairs
+                     that it sees; two products a pair forward, five backward, which makes the scores again */
     uint64_t
         moved_bytes; /* between device memory and processor if every operand is touched once, all times */
 };
@@ -47,7 +58,7 @@ size_t ah_program_steps(const struct ah_job *job, const struct ah_job_group *gro
 
 /* A tensor between the steps of a block, for docs/activations.md, inspection, and later the runtime. */
 struct ah_program_tensor {
-    const char *name; /* "qkv", "norm1" */
+    const char *name; /* "qkv", "attention_norm" */
     uint64_t bytes;   /* of a micro-batch */
     bool saved[AH_ACTIVATIONS_WAYS];
     uint64_t offset[AH_ACTIVATIONS_WAYS]; /* inside what the block saves, where it is saved */
@@ -87,8 +98,9 @@ struct ah_program_place {
 enum { AH_PROGRAM_NO_PLACE = UINT8_MAX, AH_PROGRAM_PLACES_MAX = 112 };
 
 /* A primitive op with everything but addresses. An operand that exists has the device arena, and its offset is
- * inside its place. `positions` and `docs` are given; with data without documents the executor takes them out and
- * sets `seq`. */
+ * inside its place. Left to the executor: with data without documents it takes out `positions` and `docs` and sets
+ * `seq`; where rows of the embedding were gathered on the host, they are the table, and `tokens` count from 0; the sum
+ * of the loss goes on from micro-batch to micro-batch. */
 struct ah_program_op {
     const char *name;
     struct ah_op op;

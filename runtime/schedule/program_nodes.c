@@ -5,6 +5,7 @@
  */
 #include "runtime/schedule/program_internal.h"
 
+#include <assert.h>
 #include <string.h>
 
 static uint32_t features_of(const struct ah_job *job, bool summed)
@@ -176,6 +177,7 @@ static bool written_before(const struct line *line, uint8_t place)
 static int add_node(struct line *line, const struct ah_program_context *context, const struct step_rule *rule,
                     struct span span, uint64_t times, struct ah_error *err)
 {
+    assert(line->n < NODES_MAX);
     struct node *node = &line->nodes[line->n];
     *node = (struct node){.rule = rule,
                           .step = {.name = rule->name,

@@ -3,7 +3,19 @@
  * autohete inspect FILE: any document, for people or as a summary for programs.
  */
 #include "cli/inspect.h"
+#include "cli/page.h"
 #include "cli/verbs.h"
+
+#include <string.h>
+
+struct inspect_options {
+    const char *html;
+};
+
+static const struct ah_option inspect_table[] = {
+    {"html", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(struct inspect_options, html),
+     "of a plan, write a page for a browser to this file ('-': to standard output)"},
+    {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
 struct inspector {
     void (*text)(struct ah_cli *cli, const struct ah_document *document);
@@ -73,19 +85,39 @@ static void print_text(struct ah_cli *cli, const struct ah_document *document)
     ah_inspect_list(cli, "warnings", document->warnings, document->n_warnings);
 }
 
-static int inspect_run(struct ah_cli *cli, const void *options)
+/* What is asked for besides or instead of the text: the page. */
+static int write_page(struct ah_cli *cli, const char *path, const struct ah_document *document,
+                      struct ah_error *err)
 {
-    (void)options;
+    char name[AH_DOCUMENT_NAME_MAX];
+    bool to_stdout = !strcmp(path, "-");
+    if (document->kind != AH_DOCUMENT_PLAN)
+        return ah_error_set(err, AH_E_USAGE, "'--html' makes pages of plans; '%s' is a %s",
+                            ah_document_short_name(cli->arguments.operands[0], name),
+                            ah_document_word(document->kind));
+    if (to_stdout && cli->json)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--html -' and '--json' both want standard output; give '--html' a file");
+    int rc = ah_page_write(cli, path, document->body.plan, err);
+    if (!rc && !to_stdout)
+        ah_cli_note(cli, "written to %s", path);
+    return rc;
+}
+
+static int inspect_run(struct ah_cli *cli, const void *given)
+{
+    const struct inspect_options *options = given;
     struct ah_document document = {0};
     struct ah_error err = {0};
-    if (ah_document_load(&document, cli->arguments.operands[0], AH_DOCUMENT_ANY, &err))
-        return ah_cli_fail(cli, &err);
-    if (cli->json)
+    int rc = ah_document_load(&document, cli->arguments.operands[0], AH_DOCUMENT_ANY, &err);
+    if (!rc && options->html)
+        rc = write_page(cli, options->html, &document, &err);
+    if (!rc && cli->json)
         print_summary(cli, &document);
-    else
+    else if (!rc && !options->html)
         print_text(cli, &document);
     ah_document_release(&document);
-    return 0;
+    return rc ? ah_cli_fail(cli, &err) : 0;
 }
 
 const struct ah_verb ah_verb_inspect = {
@@ -96,9 +128,13 @@ const struct ah_verb ah_verb_inspect = {
         "of every group of blocks; of a machine its rates with their spread and what was noisy; and "
         "likewise clusters, plans, run logs and checkpoints. A model may also be a Hugging Face "
         "config.json.\n\n"
-        "With --json, a summary for programs: of a model parameters (exact), layers and groups.",
-    .syntax = {.operands = {AH_OPERAND_FILE, "FILE", 1, 1, NULL}},
+        "With --json, a summary for programs: of a model parameters (exact), layers and groups.\n\n"
+        "With --html, a plan becomes one page that needs no network: the simulated timeline of two "
+        "iterations, memory over time, what each block does, and how other policies compare.",
+    .syntax = {.options = inspect_table, .operands = {AH_OPERAND_FILE, "FILE", 1, 1, NULL}},
+    .options_bytes = sizeof(struct inspect_options),
     .examples = {{"inspect config.json", "how large is this model, and where"},
-                 {"inspect machine.json", "what was measured, and how sure it is"}},
+                 {"inspect machine.json", "what was measured, and how sure it is"},
+                 {"inspect plan.json --html plan.html", "a plan in the browser"}},
     .run = inspect_run,
 };

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parts of a plan's page: its fixed text, and the data in its hole.
+ */
+#ifndef AH_CLI_PAGE_INTERNAL_H
+#define AH_CLI_PAGE_INTERNAL_H
+
+#include "cli/emit.h"
+#include "runtime/schedule/occupancy.h"
+#include "runtime/schedule/replay.h"
+
+/* The page before and behind its data; made by page/embed.cmake. */
+extern const unsigned char page_text[];
+extern const size_t page_text_bytes;
+
+struct page {
+    const struct ah_plan *plan;
+    struct ah_replay replay;
+    size_t iterations; /* of the replay */
+    struct ah_occupancy occupancy;
+    struct ah_arena *arena;
+    struct ah_emit emit;
+};
+
+/* "facts": all but the timeline. */
+void page_put_facts(struct page *page);
+
+/* "timeline": bars of two steady iterations, and those of their neighbours in the same span of time. */
+int page_put_timeline(struct page *page, struct ah_error *err);
+
+#endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every row against the schedule itself: for random choices of everything, no row says more than what the schedule takes;
+ * and the work of each lane, which rows (1) to (4) sum up, is the schedule's own, to the last digits.
+ */
+#include "planner/milp_internal.h"
+#include "tests/property/planner/instances.h"
+
+enum { INSTANCES = 1500, CHOICES = 6 };
+
+#define CLOSE (1 + 1e-9)
+
+static struct ah_knobs random_knobs(uint64_t *random)
+{
+    static const uint64_t tiles[] = {1, 1, 2, 4, 16};
+    static const uint32_t ahead[] = {0, 1, 2, 3, 6, 1000};
+    static const uint32_t rings[] = {0, 0, 4, 16};
+    return (struct ah_knobs){.tile_elements = AH_PLAN_TILE_UNIT * tiles[instance_below(random, 5)],
+                             .micro_order = instance_below(random, 2) ? AH_BLOCK_MAJOR : AH_MICRO_BATCH_MAJOR,
+                             .fetch_ahead = ahead[instance_below(random, 6)],
+                             .send_behind = ahead[instance_below(random, 6)],
+                             .host_gradient_tiles = rings[instance_below(random, 4)],
+                             .host_weight_tiles = rings[instance_below(random, 4)],
+                             .device_state_tiles = 1 + (uint32_t)instance_below(random, 6),
+                             .updates_after_backward = instance_below(random, 6) == 0,
+                             .step_ends = instance_below(random, 6) == 0,
+                             .scheduling =
+                                 instance_below(random, 4) ? AH_SCHEDULING_PRIORITY : AH_SCHEDULING_FIFO};
+}
+
+static void random_configs(const struct ah_job *job, uint64_t *random, struct ah_config *ret_configs)
+{
+    bool alike = instance_below(random, 2);
+    for (size_t block = 0; block < job->n_blocks; block++) {
+        struct ah_config configs[AH_CONFIGS_MAX];
+        size_t n = ah_configs(job, ah_job_block(job, block), configs);
+        bool copy = alike && block && job->group_of[block] == job->group_of[block - 1];
+        ret_configs[block] = copy ? ret_configs[block - 1] : configs[instance_below(random, n)];
+    }
+}
+
+/* Sums of the columns' pieces, with fetches as often as possible: exact where nothing is fetched more than once. */
+static void sum_work(const struct ah_milp *milp, const struct ah_config *configs, double ret_us[4])
+{
+    memset(ret_us, 0, 4 * sizeof *ret_us);
+    for (size_t block = 0; block < milp->job->n_blocks; block++) {
+        const struct ah_milp_class *class = &milp->classes[milp->class_of[block]];
+        for (size_t j = class->first_column; j < class->first_column + class->n_columns; j++) {
+            const struct ah_milp_column *column = &milp->columns[j];
+            if (column->kept || memcmp(&column->choice, &configs[block], sizeof configs[block]) != 0)
+                continue;
+            for (int lane = 0; lane < 4; lane++)
+                ret_us[lane] += column->pieces.lane_us[lane];
+        }
+    }
+    if (milp->clip)
+        ret_us[AH_PLAN_LANE_HOST] += milp->costs->norm_us;
+}
+
+static bool fetches_layers(const struct ah_job *job, const struct ah_config *configs)
+{
+    bool tied_table = job->model->tied && configs[0].weights == AH_WEIGHTS_HOST;
+    for (size_t block = 1; block < job->n_blocks; block++)
+        if (configs[block].weights == AH_WEIGHTS_HOST)
+            return true;
+    return tied_table && job->training.micro_batches > 1;
+}
+
+static void check_work(const struct ah_milp_input *input, const struct ah_config *configs,
+                       const struct ah_score *score)
+{
+    struct ah_arena arena = {0};
+    struct ah_error err = {0};
+    struct ah_milp milp;
+    double work_us[4];
+    CHECK_OK(ah_milp_build(&milp, input, &arena, &err), err);
+    sum_work(&milp, configs, work_us);
+    bool fetched = fetches_layers(input->job, configs);
+    for (int lane = 0; lane < 4; lane++)
+        if (!fetched || lane != AH_PLAN_LANE_H2D)
+            check_near(work_us[lane] / (1 + score->work_us[lane]),
+                       score->work_us[lane] / (1 + score->work_us[lane]), 1e-9);
+    ah_arena_release(&arena);
+}
+
+static void check_needs(const struct ah_milp_input *input, const struct ah_config *configs,
+                        const struct ah_score *score, const struct ah_knobs *knobs)
+{
+    struct ah_milp_needs needs;
+    struct ah_error err = {0};
+    CHECK_OK(ah_milp_needs(input, configs, &needs, &err), err);
+    if (needs.time_us > score->period_us * CLOSE)
+        fail_msg("row '%s': %.17g us, the schedule takes %.17g (order %d, clip %g, %llu micro-batches)",
+                 needs.limit, needs.time_us, score->period_us, knobs->micro_order, input->job->training.clip,
+                 (unsigned long long)input->job->training.micro_batches);
+    if (needs.device_bytes > score->device.live_bytes)
+        fail_msg("device: rows say %llu, %llu are live (order %d, clip %g, %llu micro-batches)",
+                 (unsigned long long)needs.device_bytes, (unsigned long long)score->device.live_bytes,
+                 knobs->micro_order, input->job->training.clip,
+                 (unsigned long long)input->job->training.micro_batches);
+    if (needs.host_bytes > score->pinned_bytes + score->pageable_bytes)
+        fail_msg("host: rows say %llu, the schedule takes %llu", (unsigned long long)needs.host_bytes,
+                 (unsigned long long)(score->pinned_bytes + score->pageable_bytes));
+}
+
+/* How close the rows come, so that a row that says nothing is noticed: the least ratios are printed and asked for. */
+struct tightness {
+    double time, device, host;
+    size_t n;
+};
+
+static void check_choice(struct instance *it, struct ah_schedule *schedule, uint64_t *random,
+                         struct tightness *tight)
+{
+    struct ah_config configs[INSTANCE_BLOCKS];
+    struct ah_knobs knobs = random_knobs(random);
+    struct ah_choice choice = {.configs = configs, .knobs = knobs, .costs = &it->costs};
+    struct ah_milp_input input = {.job = &it->job,
+                                  .costs = &it->costs,
+                                  .micro_order = knobs.micro_order,
+                                  .most_tile_elements = knobs.tile_elements,
+                                  .most_fetch_ahead = knobs.fetch_ahead ? knobs.fetch_ahead : 1};
+    struct ah_error err = {0};
+    struct ah_score score;
+    struct ah_milp_needs needs;
+    random_configs(&it->job, random, configs);
+    int rc = ah_schedule_evaluate(schedule, &choice, &score, &err);
+    if (rc == AH_E_FAILED)
+        return; /* rings too small for this order */
+    CHECK_OK(rc, err);
+    check_work(&input, configs, &score);
+    check_needs(&input, configs, &score, &knobs);
+    CHECK_OK(ah_milp_needs(&input, configs, &needs, &err), err);
+    tight->time += needs.time_us / score.period_us;
+    tight->device += (double)needs.device_bytes / (double)score.device.live_bytes;
+    tight->host +=
+        (1.0 + (double)needs.host_bytes) / (1.0 + (double)(score.pinned_bytes + score.pageable_bytes));
+    tight->n++;
+    input.most_fetch_ahead = 0;
+    input.most_tile_elements = 0;
+    check_needs(&input, configs, &score, &knobs);
+}
+
+static void test_rows__never_say_more_than_the_schedule(void **state)
+{
+    (void)state;
+    uint64_t random = check_seed(20260721);
+    struct tightness tight = {0};
+    for (int i = 0; i < INSTANCES; i++) {
+        struct instance it;
+        struct ah_schedule schedule = {0};
+        struct ah_error err = {0};
+        if (!instance_open(&it, &random, 1 + instance_below(&random, 6)))
+            continue;
+        CHECK_OK(ah_schedule_init(&schedule, &it.job, &err), err);
+        for (int c = 0; c < CHOICES; c++)
+            check_choice(&it, &schedule, &random, &tight);
+        ah_schedule_release(&schedule);
+        instance_close(&it);
+    }
+    print_message("%zu choices; rows over schedule, mean: time %.3f, device %.3f, host %.3f\n", tight.n,
+                  tight.time / (double)tight.n, tight.device / (double)tight.n, tight.host / (double)tight.n);
+    assert_true(tight.n > INSTANCES * CHOICES / 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows__never_say_more_than_the_schedule)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -327,17 +327,30 @@ static double iteration_end(const struct ah_run *run, const struct ah_clock_resu
     return result->spans[iteration * run->items->n + run->iteration->positions - 1].finish_us;
 }
 
+/* From an item in the last iteration that is complete (the one before the last: invariant 4) to itself before. */
+static double item_period(const struct ah_run *run, const struct ah_clock_result *result, size_t item)
+{
+    size_t n = run->items->n;
+    const struct ah_clock_span *measured = result->spans + (run->iterations - 2) * n;
+    return measured[item].finish_us - (measured - n)[item].finish_us;
+}
+
+/* A lane that falls behind takes longer than compute notices yet. */
 double ah_dispatch_period(const struct ah_run *run, const struct ah_clock_result *result)
 {
-    return iteration_end(run, result, run->iterations - 1) - iteration_end(run, result, run->iterations - 2);
+    double period = 0;
+    for (size_t i = 0; i < run->items->n; i++)
+        period = fmax(period, item_period(run, result, i));
+    return period;
 }
 
 bool ah_dispatch_steady(const struct ah_run *run, const struct ah_clock_result *result)
 {
-    double last = ah_dispatch_period(run, result);
-    double before =
-        iteration_end(run, result, run->iterations - 2) - iteration_end(run, result, run->iterations - 3);
-    return fabs(last - before) <= 1e-9 * last;
+    double period = ah_dispatch_period(run, result);
+    for (size_t i = 0; i < run->items->n; i++)
+        if (item_period(run, result, i) < period * (1 - 1e-9))
+            return false;
+    return true;
 }
 
 /* Splits [from_us, to_us], that compute waited for op `at`, among the lanes of the chain that held `at` up. */
@@ -361,9 +374,9 @@ void ah_dispatch_exposed(const struct ah_run *run, const struct ah_clock_result 
                          double ret_exposed_us[AH_WAIT_LANES])
 {
     size_t n = run->items->n;
-    size_t first = (run->iterations - 1) * n;
+    size_t first = (run->iterations - 2) * n;
     memset(ret_exposed_us, 0, AH_WAIT_LANES * sizeof *ret_exposed_us);
-    double before_us = iteration_end(run, result, run->iterations - 2);
+    double before_us = iteration_end(run, result, run->iterations - 3);
     for (size_t p = 0; p < run->iteration->positions; p++) {
         const struct ah_clock_span *span = &result->spans[first + p];
         blame(run, result, span->waited_for, before_us, span->start_us, ret_exposed_us);

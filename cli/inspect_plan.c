@@ -11,44 +11,52 @@
 
 #include <inttypes.h>
 
-/* "2 micro-batches", "1 micro-batch" */
-static void put_training(struct ah_cli *cli, const struct ah_plan *plan)
+static void put_training(struct ah_buffer *out, const struct ah_plan *plan)
 {
     const struct ah_plan_training *training = &plan->training;
-    ah_buffer_printf(&cli->out, "%" PRIu64 " sequences of %" PRIu64 " tokens", training->batch,
-                     training->seq);
+    ah_buffer_printf(out, "%" PRIu64 " sequences of %" PRIu64 " tokens", training->batch, training->seq);
     if (training->micro_batches > 1)
-        ah_buffer_printf(&cli->out, " in %" PRIu64 " micro-batches (%s)", training->micro_batches,
+        ah_buffer_printf(out, " in %" PRIu64 " micro-batches (%s)", training->micro_batches,
                          plan->micro_batch_order == AH_BLOCK_MAJOR ? "block by block" : "one after another");
-    ah_buffer_printf(&cli->out, ", %s, states %s, %s", ah_words_dtype[training->dtype],
+    ah_buffer_printf(out, ", %s, states %s, %s", ah_words_dtype[training->dtype],
                      ah_words_dtype[training->state_dtype],
                      training->clip > 0 ? "gradients clipped" : "no clipping");
     if (plan->threads && plan->threads->compute)
-        ah_buffer_printf(&cli->out, "; %" PRIu64 " %s compute, %" PRIu64 " for the host lane",
-                         plan->threads->compute, plan->threads->compute == 1 ? "core for" : "cores for",
-                         plan->threads->host);
-    ah_buffer_puts(&cli->out, "\n");
+        ah_buffer_printf(out, "; threads: %" PRIu64 " for compute, %" PRIu64 " for the host lane",
+                         plan->threads->compute, plan->threads->host);
 }
 
-void ah_inspect_plan_headline(struct ah_cli *cli, const struct ah_plan *plan)
+static void put_policy(struct ah_buffer *out, const struct ah_plan *plan)
 {
-    char text[AH_UNITS_TEXT_MAX];
-    struct ah_buffer *out = &cli->out;
-    ah_buffer_printf(out, "%s%s on %s: %s a step, %.0f tokens/s%s (predicted)\n", cli->out_style.bold,
-                     ah_cli_clean(cli, plan->inputs.model.name), ah_cli_clean(cli, plan->inputs.machine.name),
-                     ah_units_print_time(text, plan->time.step_us), plan->tokens_per_s, cli->out_style.reset);
     ah_buffer_printf(out, "policy %s", ah_words_policy[plan->policy]);
     if (plan->scheduling != AH_SCHEDULING_PRIORITY)
         ah_buffer_printf(out, ", scheduling %s", ah_words_scheduling[plan->scheduling]);
     ah_buffer_puts(out, "; ");
     ah_plan_put_quality(out, &plan->solver);
-    ah_buffer_puts(out, "\n");
-    put_training(cli, plan);
+}
+
+static void put_estimated(struct ah_buffer *out, const struct ah_plan *plan)
+{
     if (plan->time.estimated)
-        ah_buffer_printf(out,
-                         "%sSome of its times are estimates: the machine's document has no measured times of "
-                         "these blocks.%s\n",
-                         cli->out_style.yellow, cli->out_style.reset);
+        ah_buffer_puts(out,
+                       "Some times are estimates: the machine's document has none measured of these blocks.");
+}
+
+void ah_inspect_plan_headline(struct ah_cli *cli, const struct ah_plan *plan)
+{
+    static void (*const lines[])(struct ah_buffer *, const struct ah_plan *) = {put_policy, put_training,
+                                                                                put_estimated};
+    char text[AH_UNITS_TEXT_MAX];
+    struct ah_buffer *out = &cli->out;
+    ah_buffer_printf(out, "%s%s on %s: %s a step, %.0f tokens/s%s (predicted)\n", cli->out_style.bold,
+                     ah_cli_clean(cli, plan->inputs.model.name), ah_cli_clean(cli, plan->inputs.machine.name),
+                     ah_units_print_time(text, plan->time.step_us), plan->tokens_per_s, cli->out_style.reset);
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        struct ah_buffer line = {0};
+        lines[i](&line, plan);
+        if (line.size || line.failed)
+            ah_cli_put_wrapped(cli, &line, 0);
+    }
 }
 
 static void lane_cells(struct ah_table *table, const struct ah_plan *plan,

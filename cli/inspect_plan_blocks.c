@@ -7,8 +7,6 @@
 
 #include "cli/plan_summary.h"
 
-#include <stdio.h>
-
 static bool sums_gradients(const struct ah_plan *plan)
 {
     for (size_t i = 0; i < plan->n_blocks; i++)
@@ -59,12 +57,13 @@ static char optimizer_letter(const struct ah_plan_block *block)
 static const struct strip {
     const char *name;
     char (*letter)(const struct ah_plan_block *block);
-    const char *legend;
 } strips[] = {
-    {"activations", activations_letter, ". kept  s selective  r recomputed"},
-    {"weights", weights_letter, ". on the device  h host"},
-    {"optimizer", optimizer_letter, ". on the device  h host  s streamed  - none"},
+    {"activations", activations_letter},
+    {"weights", weights_letter},
+    {"optimizer", optimizer_letter},
 };
+
+static const char legend[] = ". kept, on the device  r recomputed  s selective, streamed  h host  - none";
 
 enum { STRIPS = sizeof strips / sizeof strips[0], STRIP_INDENT = 15 };
 
@@ -81,25 +80,19 @@ static void put_letters(struct ah_cli *cli, const struct ah_plan *plan, const st
 
 static void put_strips(struct ah_cli *cli, const struct ah_plan *plan)
 {
-    size_t width = cli->columns - STRIP_INDENT - 1;
+    size_t width = cli->columns - STRIP_INDENT;
     for (size_t first = 0; first < plan->n_blocks; first += width) {
         size_t end = first + width < plan->n_blocks ? first + width : plan->n_blocks;
         ah_buffer_puts(&cli->out, "\n");
         for (size_t i = 0; i < STRIPS; i++) {
             ah_buffer_printf(&cli->out, "  %-*s", STRIP_INDENT - 2, strips[i].name);
             put_letters(cli, plan, &strips[i], first, end);
-            bool room = plan->n_blocks + 48 < width;
-            if (room)
-                ah_buffer_printf(&cli->out, "  %s%s%s", cli->out_style.dim, strips[i].legend,
-                                 cli->out_style.reset);
             ah_buffer_puts(&cli->out, "\n");
         }
     }
-    if (plan->n_blocks + 48 >= width)
-        ah_buffer_printf(&cli->out,
-                         "  %s. kept, on the device  r recomputed  h host  s selective, streamed  "
-                         "- none%s\n",
-                         cli->out_style.dim, cli->out_style.reset);
+    ah_buffer_printf(&cli->out, "  %s", cli->out_style.dim);
+    ah_terminal_wrap(&cli->out, legend, 2, cli->columns);
+    ah_buffer_puts(&cli->out, cli->out_style.reset);
 }
 
 void inspect_plan_blocks(struct ah_cli *cli, const struct ah_plan *plan)

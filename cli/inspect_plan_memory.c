@@ -80,7 +80,7 @@ static void put_row(struct ah_table *table, const struct memory_row *row, size_t
 
 void inspect_plan_memory(struct ah_cli *cli, const struct ah_plan *plan)
 {
-    enum { OTHER_COLUMNS = 52 };
+    enum { OTHER_COLUMNS = 56 };
     struct memory_row rows[ROWS_MAX + 3];
     size_t n = device_rows(&plan->memory, rows);
     n += host_rows(&plan->memory, rows + n);

@@ -49,8 +49,9 @@ void ah_inspect_signature_text(struct ah_cli *cli, const struct ah_signature *si
     ah_table_cell(&facts, "%s, states %s, on %s", ah_words_dtype[signature->dtype],
                   ah_words_dtype[signature->state_dtype], ah_words_device_kind[signature->device]);
     ah_table_cell(&facts, "batch");
-    ah_table_cell(&facts, "%" PRIu64 " sequences of %" PRIu64 " tokens in %" PRIu64 " micro-batches",
-                  signature->batch, signature->seq, signature->micro_batches);
+    ah_table_cell(&facts, "%" PRIu64 " sequences of %" PRIu64 " tokens in %" PRIu64 " micro-batch%s",
+                  signature->batch, signature->seq, signature->micro_batches,
+                  signature->micro_batches == 1 ? "" : "es");
     ah_table_cell(&facts, "clipping");
     if (signature->clip > 0)
         ah_table_cell(&facts, "gradient norm at most %g", signature->clip);

@@ -28,14 +28,34 @@ static const char *const lane_names[AH_PLAN_LANES] = {
     [AH_PLAN_LANE_HOST] = "host Adam",
 };
 
-/* The lane that compute waits for most. */
-static enum ah_plan_lane worst_lane(const struct ah_plan_lane_times *times)
+enum { WAITED_FOR = AH_PLAN_LANES - 1 };
+
+/* Shares of the step that lanes work and that compute waits for them, and the lanes that it waits for, longest first. */
+struct shares {
+    double busy[AH_PLAN_LANES];
+    double exposed[AH_PLAN_LANES];
+    enum ah_plan_lane waited[WAITED_FOR];
+    size_t n_waited;
+};
+
+static struct shares shares_of(double step_us, const struct ah_plan_lane_times *times)
 {
-    enum ah_plan_lane worst = AH_PLAN_LANE_H2D;
-    for (int lane = AH_PLAN_LANE_H2D; lane < AH_PLAN_LANES; lane++)
-        if (times->exposed_us[lane] > times->exposed_us[worst])
-            worst = (enum ah_plan_lane)lane;
-    return worst;
+    const double noticed = 0.005; /* shorter waits are not worth a word */
+    struct shares shares = {.n_waited = 0};
+    for (int lane = 0; lane < AH_PLAN_LANES && step_us > 0; lane++) {
+        shares.busy[lane] = times->busy_us[lane] / step_us;
+        shares.exposed[lane] = times->exposed_us[lane] / step_us;
+    }
+    for (int lane = AH_PLAN_LANE_H2D; lane < AH_PLAN_LANES; lane++) {
+        size_t at = shares.n_waited;
+        if (shares.exposed[lane] < noticed)
+            continue;
+        for (; at && shares.exposed[shares.waited[at - 1]] < shares.exposed[lane]; at--)
+            shares.waited[at] = shares.waited[at - 1];
+        shares.waited[at] = (enum ah_plan_lane)lane;
+        shares.n_waited++;
+    }
+    return shares;
 }
 
 static void put_capital(struct ah_buffer *out, const char *text)
@@ -44,38 +64,42 @@ static void put_capital(struct ah_buffer *out, const char *text)
     ah_buffer_printf(out, "%c%s", first, text + 1);
 }
 
+/* "12 % for the link to the device (busy 51 %), 3 % for host Adam (busy 39 %)" */
+static void put_waits(struct ah_buffer *out, const struct shares *shares, size_t first)
+{
+    for (size_t i = first; i < shares->n_waited; i++) {
+        enum ah_plan_lane lane = shares->waited[i];
+        ah_buffer_printf(out, "%s%.0f %% for %s (busy %.0f %%)", i > first ? ", " : "",
+                         100 * shares->exposed[lane], lane_names[lane], 100 * shares->busy[lane]);
+    }
+}
+
 void ah_plan_put_bottleneck(struct ah_buffer *out, double step_us, const struct ah_plan_lane_times *times)
 {
-    const double noticed = 0.01; /* of the step: waits below are not worth a word */
     const double saturated = 0.8;
-    double busy[AH_PLAN_LANES];
-    double exposed[AH_PLAN_LANES];
-    for (int lane = 0; lane < AH_PLAN_LANES; lane++) {
-        busy[lane] = step_us > 0 ? times->busy_us[lane] / step_us : 0;
-        exposed[lane] = step_us > 0 ? times->exposed_us[lane] / step_us : 0;
-    }
-    enum ah_plan_lane worst = worst_lane(times);
-    if (exposed[worst] < noticed) {
-        ah_buffer_printf(out, "Compute is the bottleneck: it works %.0f %% of the step and hardly waits.",
-                         100 * busy[AH_PLAN_LANE_COMPUTE]);
-        return;
-    }
-    put_capital(out, lane_names[worst]);
-    if (busy[worst] >= saturated)
-        ah_buffer_printf(out,
-                         " is the bottleneck: it works %.0f %% of the step, and compute waits %.0f %% of the "
-                         "step for it.",
-                         100 * busy[worst], 100 * exposed[worst]);
-    else
+    const struct shares shares = shares_of(step_us, times);
+    double compute = shares.busy[AH_PLAN_LANE_COMPUTE];
+    enum ah_plan_lane worst = shares.n_waited ? shares.waited[0] : AH_PLAN_LANE_COMPUTE;
+    if (!shares.n_waited) {
+        ah_buffer_printf(out, "Compute is the bottleneck: it is busy %.0f %% of the step and hardly waits.",
+                         100 * compute);
+    } else if (shares.busy[worst] >= saturated && shares.busy[worst] >= compute) {
+        put_capital(out, lane_names[worst]);
         ah_buffer_printf(
             out,
-            " holds compute up for %.0f %% of the step, though it works only %.0f %% of it: they "
-            "take turns where they could overlap, or memory leaves no room to.",
-            100 * exposed[worst], 100 * busy[worst]);
-    for (int lane = AH_PLAN_LANE_H2D; lane < AH_PLAN_LANES; lane++)
-        if (lane != (int)worst && exposed[lane] >= noticed)
-            ah_buffer_printf(out, " Compute also waits %.0f %% for %s.", 100 * exposed[lane],
-                             lane_names[lane]);
+            " is the bottleneck: it is busy %.0f %% of the step; compute waits %.0f %% of the step for it",
+            100 * shares.busy[worst], 100 * shares.exposed[worst]);
+        ah_buffer_puts(out, shares.n_waited > 1 ? ", " : ".");
+        put_waits(out, &shares, 1);
+        ah_buffer_puts(out, shares.n_waited > 1 ? "." : "");
+    } else {
+        ah_buffer_printf(out, "%s busy %.0f %% of the step; it waits ",
+                         compute >= saturated ? "Compute is the bottleneck:"
+                                              : "No lane is busy all the time: compute is",
+                         100 * compute);
+        put_waits(out, &shares, 0);
+        ah_buffer_puts(out, compute >= saturated ? "." : ". They take turns.");
+    }
 }
 
 void ah_plan_put_quality(struct ah_buffer *out, const struct ah_plan_solver *solver)

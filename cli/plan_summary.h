@@ -20,8 +20,8 @@ struct ah_plan_lane_times {
 };
 struct ah_plan_lane_times ah_plan_lane_times(const struct ah_plan *plan);
 
-/* What limits the speed, in one or two sentences: "Host Adam is the bottleneck: it works 87 % of the step, and
- * compute waits 12 % of the step for it." */
+/* What limits the speed, in a sentence: "Host Adam is the bottleneck: it is busy 87 % of the step; compute waits 12 %
+ * of the step for it." */
 void ah_plan_put_bottleneck(struct ah_buffer *out, double step_us, const struct ah_plan_lane_times *times);
 
 /* How far from the best: "within 1.9 % of the bound (4.74 s), which no plan can beat". */

@@ -93,7 +93,7 @@ void ah_terminal_wrap(struct ah_buffer *out, const char *text, size_t indent, si
 
 const char *ah_terminal_bar(char *out, double fraction, size_t columns, bool points)
 {
-    double full = fraction > 0 ? fraction * (double)columns : 0;
+    double full = fraction > 0 ? fraction * (double)columns + 0.5 : 0;
     size_t n = 0;
     for (; n < columns && (double)n + 1 <= full; n++)
         out[n] = '#';

@@ -8,6 +8,7 @@
 #include "cli/assertion.h"
 #include "cli/emit.h"
 #include "cli/verbs.h"
+#include "runtime/schedule/check.h"
 #include "schemas/document.h"
 
 struct check_options {
@@ -82,12 +83,21 @@ static void check_valid(struct check *check, const char *name, const struct ah_d
                          ah_document_word(document->kind));
 }
 
+/* What a reader cannot see: whether the plan can be run as it says. */
+static int check_plan(const char *name, const struct ah_plan *plan, struct ah_error *err)
+{
+    int rc = ah_schedule_check(plan, err);
+    return rc ? ah_error_prefix(err, rc, "%s", name) : AH_OK;
+}
+
 static void check_file(struct check *check, const char *name)
 {
     char shortened[AH_DOCUMENT_NAME_MAX];
     struct ah_document document = {0};
     struct ah_error err = {0};
     int rc = ah_document_load(&document, name, AH_DOCUMENT_ANY, &err);
+    if (!rc && document.kind == AH_DOCUMENT_PLAN)
+        rc = check_plan(ah_document_short_name(name, shortened), document.body.plan, &err);
     ah_emit_open(&check->emit, NULL, '{');
     ah_emit_text(&check->emit, "file", name);
     ah_emit_bool(&check->emit, "valid", rc == AH_OK);
@@ -143,7 +153,11 @@ const struct ah_verb ah_verb_check = {
         "it "
         "says what is wrong, with file and path, a line each on standard error, as for every warning and "
         "every "
-        "assertion that fails. A model may also be a Hugging Face config.json.\n\n"
+        "assertion that fails. A model may also be a Hugging Face config.json. A plan is also replayed: its "
+        "blocks have the "
+        "ops that they need, no two live tensors overlap, its orders can run, and a step takes the time that "
+        "it "
+        "says.\n\n"
         "An assertion is a path as diff and errors print it (layers, time.step_us, blocks[3].optimizer; for "
         "a "
         "Hugging Face config, the names of the model document), one of < <= > >= == !=, and a number, true, "

@@ -38,20 +38,30 @@ static void feasible_cells(struct ah_table *table, const struct ah_comparison *r
         ah_table_cell(table, "%s", "");
     ah_table_cell(table, "%s", ah_units_print_bytes(text, row->device_bytes));
     ah_table_cell(table, "%s", ah_units_print_bytes(text, row->host_bytes));
-    ah_table_cell(table, "%s", row->setting ? row->setting : "");
 }
 
-static void infeasible_cells(struct ah_table *table, const struct ah_comparison *row)
+static void infeasible_cells(struct ah_table *table)
 {
-    char text[AH_UNITS_TEXT_MAX];
-    ah_table_cell(table, "%s", "-");
+    ah_table_cell(table, "%s", "does not fit");
     for (int i = 0; i < 4; i++)
         ah_table_cell(table, "%s", "");
-    if (row->resource && row->short_bytes)
-        ah_table_cell(table, "does not fit: %s is short by %s", row->resource,
-                      ah_units_print_bytes(text, row->short_bytes));
-    else
-        ah_table_cell(table, "%s", "does not fit");
+}
+
+static void print_settings(struct ah_cli *cli, const struct ah_comparison *rows)
+{
+    struct ah_table table = {.arena = &cli->arena, .columns = {"", ""}};
+    for (size_t i = 0; i < AH_POLICIES; i++) {
+        char text[AH_UNITS_TEXT_MAX];
+        ah_table_cell(&table, "%s", ah_words_policy[rows[i].policy]);
+        if (rows[i].feasible)
+            ah_table_cell(&table, "%s", rows[i].setting ? rows[i].setting : "");
+        else if (rows[i].resource && rows[i].short_bytes)
+            ah_table_cell(&table, "%s is short by %s", rows[i].resource,
+                          ah_units_print_bytes(text, rows[i].short_bytes));
+        else
+            ah_table_cell(&table, "%s", "nothing that was tried fits");
+    }
+    ah_inspect_table(cli, "best settings", &table);
 }
 
 static void print_table(struct ah_cli *cli, const struct ah_request *request,
@@ -59,21 +69,23 @@ static void print_table(struct ah_cli *cli, const struct ah_request *request,
 {
     const struct ah_plan_training *training = &request->planner.training;
     double best_us = optimal_us(rows);
-    ah_buffer_printf(&cli->out, "%s on %s: %" PRIu64 " sequences of %" PRIu64 " tokens, %s (predicted)\n\n",
-                     ah_cli_clean(cli, request->planner.model->name),
+    ah_buffer_printf(&cli->out,
+                     "%s%s on %s: %" PRIu64 " sequences of %" PRIu64 " tokens, %s (predicted)%s\n\n",
+                     cli->out_style.bold, ah_cli_clean(cli, request->planner.model->name),
                      ah_cli_clean(cli, request->planner.machine->name), training->batch, training->seq,
-                     ah_words_dtype[training->dtype]);
-    struct ah_table table = {
-        .arena = &cli->arena,
-        .columns = {"policy", ">step", ">tokens/s", ">to optimal", ">device", ">host", "setting"}};
+                     ah_words_dtype[training->dtype], cli->out_style.reset);
+    struct ah_table table = {.arena = &cli->arena,
+                             .columns = {"policy", ">step", ">tokens/s", ">to optimal", ">device", ">host"},
+                             .indent = 2};
     for (size_t i = 0; i < AH_POLICIES; i++) {
         ah_table_cell(&table, "%s", ah_words_policy[rows[i].policy]);
         if (rows[i].feasible)
             feasible_cells(&table, &rows[i], best_us);
         else
-            infeasible_cells(&table, &rows[i]);
+            infeasible_cells(&table);
     }
     ah_table_print(&table, &cli->out, cli->out_style);
+    print_settings(cli, rows);
 }
 
 static void emit_row(struct ah_emit *emit, const struct ah_comparison *row, double best_us)

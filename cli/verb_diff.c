@@ -3,6 +3,7 @@
  * autohete diff A B: where two documents differ. Exit status like diff(1): 0 same, 1 different, 2 or more
  * trouble.
  */
+#include "cli/diff_plan.h"
 #include "cli/emit.h"
 #include "cli/verbs.h"
 #include "schemas/document.h"
@@ -15,6 +16,10 @@ enum { TEXT_MAX_BYTES = 1024 };
 struct diff_report {
     struct ah_cli *cli;
     struct ah_emit emit;
+
+    /* Differences of long lists of a plan that are counted instead of printed. */
+    const char *list;
+    size_t n_of_list;
 };
 
 /* A value as JSON text; "" means absent. Long ones are cut. */
@@ -52,13 +57,49 @@ static void report_json(void *context, const char *path, const char *a, const ch
     ah_emit_close(emit);
 }
 
-static size_t print_differences(struct ah_cli *cli, const struct ah_document *a, const struct ah_document *b)
+static void finish_list(struct diff_report *report)
+{
+    if (report->list)
+        ah_buffer_printf(&report->cli->out, "%s: %zu %s (--json lists them)\n", report->list,
+                         report->n_of_list, report->n_of_list == 1 ? "difference" : "differences");
+    report->list = NULL;
+    report->n_of_list = 0;
+}
+
+static void report_plan_text(void *context, const char *path, const char *a, const char *b)
+{
+    struct diff_report *report = context;
+    const char *list = ah_diff_plan_bulk(path);
+    if (report->list != list)
+        finish_list(report);
+    report->list = list;
+    report->n_of_list++;
+    if (!list)
+        report_text(context, path, a, b);
+}
+
+static size_t print_text(struct ah_cli *cli, const struct ah_document *a, const struct ah_document *b)
+{
+    struct diff_report report = {.cli = cli};
+    size_t n = ah_document_diff(a, b, NULL, NULL);
+    if (!n || a->kind != AH_DOCUMENT_PLAN)
+        return ah_document_diff(a, b, report_text, &report);
+    ah_diff_plan_text(cli, a->body.plan, b->body.plan);
+    n = ah_document_diff(a, b, report_plan_text, &report);
+    finish_list(&report);
+    return n;
+}
+
+static size_t print_json(struct ah_cli *cli, const struct ah_document *a, const struct ah_document *b)
 {
     struct diff_report report = {.cli = cli, .emit = {.out = &cli->out}};
-    if (!cli->json)
-        return ah_document_diff(a, b, report_text, &report);
     ah_emit_open(&report.emit, NULL, '{');
     ah_emit_text(&report.emit, "kind", ah_document_word(a->kind));
+    if (a->kind == AH_DOCUMENT_PLAN) {
+        ah_emit_open(&report.emit, "plan", '{');
+        ah_diff_plan_json(&report.emit, a->body.plan, b->body.plan);
+        ah_emit_close(&report.emit);
+    }
     ah_emit_open(&report.emit, "differences", '[');
     size_t n = ah_document_diff(a, b, report_json, &report);
     ah_emit_close(&report.emit);
@@ -84,7 +125,7 @@ static int diff_run(struct ah_cli *cli, const void *options)
     if (err.code)
         status = ah_cli_fail(cli, &err);
     else
-        status = print_differences(cli, &a, &b) ? 1 : 0;
+        status = (cli->json ? print_json(cli, &a, &b) : print_text(cli, &a, &b)) ? 1 : 0;
     ah_document_release(&a);
     ah_document_release(&b);
     return status;
@@ -95,7 +136,11 @@ const struct ah_verb ah_verb_diff = {
     .summary = "show where two documents of one kind differ",
     .description =
         "Compares two documents of one kind field by field and prints 'path: old -> new' for every "
-        "difference; which program wrote them (generator) and annotations do not count.\n\n"
+        "difference; which program wrote them (generator) and annotations do not count. For plans it first "
+        "says what "
+        "the change means: step, tokens per second, memory, which blocks do what instead, which lanes' "
+        "orders changed; "
+        "of ops, orders and tensors only the number of differences is printed.\n\n"
         "Exit status: 0 the same, 1 different, 2 or more trouble.",
     .syntax = {.operands = {AH_OPERAND_FILE, "FILE", 2, 2, NULL}},
     .least_trouble = 2,

@@ -146,7 +146,7 @@ static double idle_without_reason(const struct ah_replay_lane *lane)
     double rest_us = lane->idle_us;
     for (int reason = AH_REPLAY_DATA; reason < AH_REPLAY_REASONS; reason++)
         rest_us -= lane->waited_us[reason];
-    return fmax(0, rest_us);
+    return rest_us > 1e-9 * lane->busy_us ? rest_us : 0;
 }
 
 static void time_cell(struct ah_table *table, double us)

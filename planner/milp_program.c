@@ -2,8 +2,7 @@
  *
  * The rows as a program for the solver: a column for each active column, and one for the objective.
  *
- * SCALE. Each row, and the objective, is divided by a power of two, so that numbers are near 1 and no digit is lost: the
- * exact optimum is that of the whole numbers.
+ * All numbers stay whole, and below 2^53: the solver is exact with those.
  */
 #include "planner/milp_solve_internal.h"
 
@@ -19,7 +18,6 @@ struct program {
     struct ah_solver_problem problem;
     double *objective, *upper, *row_lower, *row_upper, *coefficients;
     bool *integer;
-    double unit; /* of the objective */
 };
 
 static int allocate(struct program *p, const struct ah_milp *milp, const struct ah_milp_choice *choice,
@@ -45,19 +43,6 @@ static int allocate(struct program *p, const struct ah_milp *milp, const struct 
     return AH_OK;
 }
 
-/* The power of two above the largest coefficient of a row. */
-static double row_unit(const struct ah_milp *milp, const struct ah_milp_choice *choice, size_t row)
-{
-    int64_t most = 1;
-    int exponent;
-    for (size_t j = 0; j < choice->n_active; j++) {
-        int64_t value = ah_milp_coefficients(milp, row)[choice->active[j]];
-        most = value > most ? value : most;
-    }
-    frexp((double)most, &exponent);
-    return ldexp(1, exponent);
-}
-
 static double *add_row(struct program *p, double lower, double upper)
 {
     size_t row = p->problem.n_rows++;
@@ -70,15 +55,14 @@ static void add_limit(struct program *p, const struct ah_milp *milp, const struc
                       size_t row, bool whole)
 {
     bool objective = milp->rows[row].kind == choice->objective;
-    double unit = objective ? p->unit : row_unit(milp, choice, row);
-    double limit = objective ? 0 : (double)choice->limits[row] / unit;
-    if (whole && !objective && milp->rows[row].kind != AH_MILP_CAP)
-        limit -= limit * ROUND_MARGIN;
+    double limit = objective ? 0 : (double)choice->limits[row];
     if (!objective && choice->limits[row] == INT64_MAX)
         return;
+    if (whole && milp->rows[row].kind != AH_MILP_CAP)
+        limit -= limit * ROUND_MARGIN;
     double *values = add_row(p, -INFINITY, limit);
     for (size_t j = 0; j < choice->n_active; j++)
-        values[j] = (double)ah_milp_coefficients(milp, row)[choice->active[j]] / unit;
+        values[j] = (double)ah_milp_coefficients(milp, row)[choice->active[j]];
     if (objective)
         values[choice->n_active] = -1;
 }
@@ -86,9 +70,6 @@ static void add_limit(struct program *p, const struct ah_milp *milp, const struc
 static void fill(struct program *p, const struct ah_milp *milp, const struct ah_milp_choice *choice,
                  bool whole)
 {
-    for (size_t i = 0; i < milp->n_rows; i++)
-        if (milp->rows[i].kind == choice->objective)
-            p->unit = fmax(p->unit, row_unit(milp, choice, i));
     for (size_t j = 0; j < choice->n_active; j++) {
         p->upper[j] = milp->classes[milp->columns[choice->active[j]].of_class].blocks;
         p->integer[j] = true;
@@ -116,7 +97,7 @@ int ah_milp_relax(const struct ah_milp *milp, const struct ah_milp_choice *choic
     rc = ah_solver_relax(&p.problem, &result, err);
     if (rc)
         return rc;
-    *ret_objective = result.status == AH_SOLVER_OPTIMAL ? result.objective * p.unit : (double)INFINITY;
+    *ret_objective = result.status == AH_SOLVER_OPTIMAL ? result.objective : (double)INFINITY;
     return AH_OK;
 }
 

@@ -7,7 +7,10 @@
  *   2. glp_init_env() is called first, because everything else aborts where it fails.
  *   3. Return code 0 says that a search ended, not what it found: the status is read.
  *   4. Without GLPK's presolver an integer search starts from an optimal basis of the relaxation, so that is made first.
- *   5. Node limits, no time limits: results must not depend on the machine's speed.
+ *   5. glp_exact() takes whole numbers as they are and others approximately, so numbers are not scaled here; scale factors
+ *      are kept apart by GLPK and matter to floating-point pivots only.
+ *   6. glp_error() prints whatever glp_term_out() says, so a hook swallows it.
+ *   7. Node limits, no time limits: results must not depend on the machine's speed.
  */
 #include "planner/solver.h"
 
@@ -27,6 +30,12 @@ struct session {
     size_t nodes;
     jmp_buf escape;
 };
+
+static int swallow(void *info, const char *text)
+{
+    (void)info, (void)text;
+    return 1;
+}
 
 static void escape(void *info)
 {
@@ -97,6 +106,7 @@ static int simplex(struct session *s)
     glp_init_smcp(&parameters);
     parameters.msg_lev = GLP_MSG_OFF;
     parameters.it_lim = SIMPLEX_STEPS;
+    glp_scale_prob(s->glpk, GLP_SF_GM | GLP_SF_EQ | GLP_SF_2N);
     glp_adv_basis(s->glpk, 0);
     return glp_simplex(s->glpk, &parameters);
 }
@@ -176,6 +186,7 @@ static int run(struct session *s, int (*work)(struct session *s), struct ah_erro
     int there = glp_init_env();
     if (there != INIT_ENV_FRESH && there != INIT_ENV_THERE)
         return ah_error_memory(err);
+    glp_term_hook(swallow, NULL);
     glp_term_out(GLP_OFF);
     glp_error_hook(escape, s);
     int rc;

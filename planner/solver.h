@@ -5,10 +5,10 @@
  *     minimise    objective x
  *     subject to  row_lower <= coefficients x <= row_upper,  0 <= x <= upper
  *
- * ah_solver_relax() ignores which columns are integer and returns the exact optimum, or that there is none, whatever
- * the scale of the numbers: floating-point pivots lead to a basis, exact ones check it and go on from there. The
- * objective is rounded once, downwards. ah_solver_round() is for guidance: what it returns is checked by
- * its caller, and that it finds nothing proves nothing.
+ * ah_solver_relax() ignores which columns are integer and returns the exact optimum, or that there is none, if all numbers
+ * are whole: floating-point pivots lead to a basis, exact ones check it and go on from there, and the objective is
+ * rounded once, towards zero. (GLPK replaces numbers that are not whole by fractions within 1e-10 of them.)
+ * ah_solver_round() is for guidance: what it returns is checked by its caller, and that it finds nothing proves nothing.
  *
  * Quiet, and without clocks: the same problem gives the same result. A misuse of GLPK, which would end the process, comes
  * back as AH_E_FAILED. GLPK's environment of the calling thread is made and freed by each call, so nothing else in
@@ -22,7 +22,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* All borrowed during the call; finite except where infinite bounds mean none. */
+/* All borrowed during the call; finite except where infinite bounds mean none. At least one column and one row. */
 struct ah_solver_problem {
     size_t n_columns, n_rows;
     const double *objective;    /* by column */

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/solver.h"
+
+#include "tests/support/check.h"
+
+#include <math.h>
+
+/* x + y = 10, 3x + y <= 17, x <= 4: least of -2x - y and the like. */
+static const double upper[] = {4, INFINITY};
+static const bool integer[] = {true, true};
+static const double lower[] = {10, -INFINITY};
+static const double most[] = {10, 17};
+static const double coefficients[] = {1, 1, 3, 1};
+
+static struct ah_solver_problem problem_of(const double objective[2])
+{
+    return (struct ah_solver_problem){.n_columns = 2,
+                                      .n_rows = 2,
+                                      .objective = objective,
+                                      .upper = upper,
+                                      .integer = integer,
+                                      .row_lower = lower,
+                                      .row_upper = most,
+                                      .coefficients = coefficients};
+}
+
+static void test_solver__relaxes(void **state)
+{
+    (void)state;
+    static const double objective[] = {-2, -1};
+    struct ah_solver_problem problem = problem_of(objective);
+    double values[2];
+    struct ah_solver_result result = {.values = values};
+    struct ah_error err = {0};
+    CHECK_OK(ah_solver_relax(&problem, &result, &err), err);
+    assert_int_equal(result.status, AH_SOLVER_OPTIMAL);
+    check_near(result.objective, -13.5, 0);
+    check_near(values[0], 3.5, 0);
+    check_near(values[1], 6.5, 0);
+}
+
+static void test_solver__rounds(void **state)
+{
+    (void)state;
+    static const double objective[] = {-2, -1};
+    struct ah_solver_problem problem = problem_of(objective);
+    double values[2];
+    struct ah_solver_result result = {.values = values};
+    struct ah_error err = {0};
+    CHECK_OK(ah_solver_round(&problem, &(struct ah_solver_limits){0}, &result, &err), err);
+    assert_int_equal(result.status, AH_SOLVER_OPTIMAL);
+    check_near(result.objective, -13, 1e-9);
+    check_near(values[0], 3, 1e-9);
+}
+
+/* 3x at least 2^53 - 1 and at most one less: no tolerance sees that this cannot be. */
+static void test_solver__is_exact(void **state)
+{
+    (void)state;
+    static const double one[] = {1}, much[] = {0x1p53}, rows[] = {3, 3};
+    static const bool no[] = {false};
+    static const double row_lower[] = {0x1p53 - 1, -INFINITY};
+    static const double row_upper[] = {INFINITY, 0x1p53 - 2};
+    struct ah_solver_problem problem = {.n_columns = 1,
+                                        .n_rows = 2,
+                                        .objective = one,
+                                        .upper = much,
+                                        .integer = no,
+                                        .row_lower = row_lower,
+                                        .row_upper = row_upper,
+                                        .coefficients = rows};
+    double value;
+    struct ah_solver_result result = {.values = &value};
+    struct ah_error err = {0};
+    CHECK_OK(ah_solver_relax(&problem, &result, &err), err);
+    assert_int_equal(result.status, AH_SOLVER_INFEASIBLE);
+    problem.n_rows = 1;
+    CHECK_OK(ah_solver_relax(&problem, &result, &err), err);
+    assert_int_equal(result.status, AH_SOLVER_OPTIMAL);
+    assert_true(result.objective <= (0x1p53 - 1) / 3 && result.objective > (0x1p53 - 3) / 3);
+}
+
+static void test_solver__sees_what_has_no_end(void **state)
+{
+    (void)state;
+    static const double objective[] = {1, -1}, coefficient[] = {1, 0};
+    struct ah_solver_problem problem = problem_of(objective);
+    struct ah_error err = {0};
+    double values[2];
+    struct ah_solver_result result = {.values = values};
+    problem.n_rows = 1;
+    problem.coefficients = coefficient;
+    problem.row_lower = (const double[]){0};
+    CHECK_OK(ah_solver_relax(&problem, &result, &err), err);
+    assert_int_equal(result.status, AH_SOLVER_UNBOUNDED);
+}
+
+/* A knapsack that takes a tree: with one node there is an incumbent at most, with all the optimum. */
+static void test_solver__stops_after_nodes(void **state)
+{
+    (void)state;
+    enum { N = 12 };
+    double objective[N], ones[N], row[N];
+    bool all[N];
+    uint64_t random = 5;
+    for (int j = 0; j < N; j++) {
+        row[j] = 50 + (double)(check_random(&random) % 50);
+        objective[j] = -row[j] - (double)(check_random(&random) % 7);
+        ones[j] = 1;
+        all[j] = true;
+    }
+    const double none = -INFINITY, limit = 300;
+    struct ah_solver_problem problem = {.n_columns = N,
+                                        .n_rows = 1,
+                                        .objective = objective,
+                                        .upper = ones,
+                                        .integer = all,
+                                        .row_lower = &none,
+                                        .row_upper = &limit,
+                                        .coefficients = row};
+    double values[N];
+    struct ah_solver_result few = {.values = values}, whole = {.values = values};
+    struct ah_error err = {0};
+    CHECK_OK(ah_solver_round(&problem, &(struct ah_solver_limits){.nodes = 3}, &few, &err), err);
+    CHECK_OK(ah_solver_round(&problem, &(struct ah_solver_limits){0}, &whole, &err), err);
+    assert_int_not_equal(few.status, AH_SOLVER_OPTIMAL);
+    assert_int_equal(whole.status, AH_SOLVER_OPTIMAL);
+}
+
+static void test_solver__comes_back_from_misuse(void **state)
+{
+    (void)state;
+    static const double objective[] = {-2, -1};
+    struct ah_solver_problem problem = problem_of(objective);
+    struct ah_error err = {0};
+    double values[2];
+    struct ah_solver_result result = {.values = values};
+    problem.n_columns = 0; /* GLPK refuses this one itself, by what would be abort() */
+    CHECK_FAILS(ah_solver_relax(&problem, &result, &err), err, AH_E_FAILED, "stopped");
+    problem = problem_of(objective);
+    CHECK_OK(ah_solver_relax(&problem, &result, &err), err);
+    CHECK_FAILS(ah_solver_write(&problem, "/nowhere/there.lp", &err), err, AH_E_IO, "'/nowhere/there.lp'");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_solver__relaxes),
+        cmocka_unit_test(test_solver__rounds),
+        cmocka_unit_test(test_solver__is_exact),
+        cmocka_unit_test(test_solver__sees_what_has_no_end),
+        cmocka_unit_test(test_solver__stops_after_nodes),
+        cmocka_unit_test(test_solver__comes_back_from_misuse),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -252,6 +252,8 @@ int ah_compile(struct ah_compile_memory *memory, const struct ah_job *job, const
                                                     .positions = c.n_compute,
                                                     .n_blocks = c.n_blocks,
                                                     .micro_batches = c.micro_batches,
+                                                    .weight_bytes = job->weight_bytes,
+                                                    .state_bytes = job->state_bytes,
                                                     .clip = c.clip,
                                                     .head = c.head};
     uint64_t *places = ret_compiled->iteration.places;

@@ -27,6 +27,7 @@ struct build {
     size_t n_pairs, max_pairs;
     uint32_t *by_block; /* first op of a kind and block; chained by `next` */
     uint32_t *next;
+    uint32_t *due_first, *due_next; /* chains of send_gradients by the position at which they are due */
     struct ah_error *err;
 };
 
@@ -208,8 +209,12 @@ static int host_update_edges(struct build *b, uint64_t block)
     for (uint32_t op = first_op(b, AH_PLAN_ACCUMULATE, block); op != ITEMS_NONE; op = b->next[op]) {
         uint64_t m = b->it->ops[op].micro_batch;
         wait_for(b, op, find_op(b, AH_PLAN_SEND_GRADIENTS, block, m));
-        if (m)
-            wait_for(b, op, find_op(b, AH_PLAN_ACCUMULATE, block, m - 1));
+        if (!m)
+            continue;
+        uint32_t before = find_op(b, AH_PLAN_ACCUMULATE, block, m - 1);
+        wait_for(b, op, before);
+        if (!b->it->places[AH_RING_HOST_GRADIENTS])
+            wait_for(b, find_op(b, AH_PLAN_SEND_GRADIENTS, block, m), before);
     }
     return AH_OK;
 }
@@ -269,6 +274,24 @@ static void streamed_edges(struct build *b)
     }
 }
 
+/* Op v waits for all of op u. */
+static void wait_for_all(struct build *b, uint32_t v, uint32_t u)
+{
+    if (v != ITEMS_NONE && u != ITEMS_NONE)
+        edge(b, tile_item(b, v, 0), last_item(b, u));
+}
+
+/* Elements of a block's trained vector, from what is copied of them; 0: no copies. */
+static uint64_t trained_elements(const struct build *b, uint64_t block)
+{
+    uint32_t sent = first_op(b, AH_PLAN_SEND_GRADIENTS, block);
+    uint32_t out = first_op(b, AH_PLAN_STATES_OUT, block);
+    bool device_sum = b->it->micro_batches > 1 && first_op(b, AH_PLAN_ACCUMULATE, block) == ITEMS_NONE;
+    if (sent != ITEMS_NONE)
+        return b->it->ops[sent].bytes / (device_sum ? sizeof(float) : b->it->weight_bytes);
+    return out != ITEMS_NONE ? b->it->ops[out].bytes / (b->it->state_bytes + b->it->weight_bytes) : 0;
+}
+
 static bool fetches_rows(const struct build *b, const struct ah_plan_op *fetch)
 {
     const struct ah_plan_op *user = &b->it->ops[b->items.op[fetch->due_before]];
@@ -282,16 +305,46 @@ static void fetch_edges(struct build *b, uint64_t block)
     uint32_t update = adam != ITEMS_NONE ? adam : first_op(b, AH_PLAN_STATES_OUT, block);
     for (uint32_t op = first_op(b, AH_PLAN_FETCH, block); op != ITEMS_NONE; op = b->next[op]) {
         const struct ah_plan_op *fetch = &b->it->ops[op];
-        wait_for(b, op,
-                 fetches_rows(b, fetch) ? find_op(b, AH_PLAN_GATHER, block, fetch->micro_batch) : update);
+        if (fetches_rows(b, fetch))
+            wait_for(b, op, find_op(b, AH_PLAN_GATHER, block, fetch->micro_batch));
+        else if (fetch->bytes / b->it->weight_bytes == trained_elements(b, block))
+            wait_for(b, op, update);
+        else
+            wait_for_all(b, op, update); /* its tiles are not those of the update */
     }
     for (uint32_t op = first_op(b, AH_PLAN_GATHER, block); op != ITEMS_NONE; op = b->next[op])
         wait_for(b, op, update);
 }
 
+/* Rule 9. Goes through the pairs of such ops; returns how many there are. */
+static size_t reuse_edges(struct build *b, bool add)
+{
+    uint32_t *first = b->due_first; /* by position: a send_gradients that is due there */
+    size_t n = 0;
+    memset(first, 0xff, b->it->positions * sizeof *first);
+    for (uint32_t op = 0; op < b->it->n_ops; op++) {
+        const struct ah_plan_op *it = &b->it->ops[op];
+        if (it->op != AH_PLAN_SEND_GRADIENTS || it->due_before >= b->it->positions)
+            continue;
+        b->due_next[op] = first[it->due_before];
+        first[it->due_before] = op;
+    }
+    for (uint32_t op = 0; op < b->it->n_ops; op++) {
+        const struct ah_plan_op *it = &b->it->ops[op];
+        if (it->op != AH_PLAN_FETCH || it->issue_after >= b->it->positions)
+            continue;
+        uint32_t sent = first[(it->issue_after + 1) % b->it->positions];
+        for (; sent != ITEMS_NONE; sent = b->due_next[sent], n++)
+            if (add)
+                edge(b, tile_item(b, op, 0), last_item(b, sent));
+    }
+    return n;
+}
+
 static int all_edges(struct build *b)
 {
     position_edges(b);
+    (void)reuse_edges(b, true);
     int rc = norm_edges(b);
     for (uint64_t block = 0; block < b->it->n_blocks && !rc; block++) {
         rc = host_update_edges(b, block);
@@ -364,9 +417,15 @@ static int grow_all(struct ah_items_memory *m, struct build *b)
     for (size_t op = 0; op < b->it->n_ops; op++)
         tiles += b->it->ops[op].tiles;
     b->items.n = tiles;
-    b->max_pairs = EDGES_AN_ITEM * tiles + 4 * b->it->n_blocks;
     size_t cells = (size_t)(AH_PLAN_COLLECTIVE + 1) * b->it->n_blocks;
-    int rc = ah_grow(&m->op, tiles, sizeof *b->items.op, b->err);
+    int rc = ah_grow(&m->due_first, b->it->positions, sizeof *b->due_first, b->err);
+    rc = rc ? rc : ah_grow(&m->due_next, b->it->n_ops, sizeof *b->due_next, b->err);
+    if (rc)
+        return rc;
+    b->due_first = m->due_first.items;
+    b->due_next = m->due_next.items;
+    b->max_pairs = EDGES_AN_ITEM * tiles + 4 * b->it->n_blocks + reuse_edges(b, false);
+    rc = rc ? rc : ah_grow(&m->op, tiles, sizeof *b->items.op, b->err);
     rc = rc ? rc : ah_grow(&m->issue, tiles, sizeof *b->items.issue, b->err);
     rc = rc ? rc : ah_grow(&m->first_tile, b->it->n_ops + 1, sizeof *b->items.first_tile, b->err);
     rc = rc ? rc : ah_grow(&m->of_tile, tiles, sizeof *b->items.of_tile, b->err);
@@ -418,7 +477,8 @@ void ah_items_release(struct ah_items_memory *memory)
 {
     struct ah_grow *all[] = {&memory->op,         &memory->issue,    &memory->first_tile, &memory->of_tile,
                              &memory->first_edge, &memory->edges,    &memory->takes,      &memory->gives,
-                             &memory->pairs,      &memory->by_block, &memory->next};
+                             &memory->pairs,      &memory->by_block, &memory->next,       &memory->due_first,
+                             &memory->due_next};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]->items);
     *memory = (struct ah_items_memory){0};

@@ -38,6 +38,7 @@ static int read_iteration(struct replay *replay, struct ah_error *err)
 {
     const struct ah_plan *plan = replay->plan;
     size_t positions = plan->lanes.n_compute;
+    bool bf16 = plan->training.dtype == AH_BF16, bf16_states = plan->training.state_dtype == AH_BF16;
     int rc = ah_grow(&replay->compute, positions, sizeof(uint32_t), err);
     if (rc)
         return rc;
@@ -58,6 +59,8 @@ static int read_iteration(struct replay *replay, struct ah_error *err)
                               .positions = positions,
                               .n_blocks = plan->n_blocks,
                               .micro_batches = plan->training.micro_batches,
+                              .weight_bytes = bf16 ? 2 : 4,
+                              .state_bytes = (bf16 ? 4U : 0U) + (bf16_states ? 4U : 8U),
                               .clip = plan->training.clip > 0,
                               .places = {[AH_RING_HOST_GRADIENTS] = plan->staging.host_gradient_tiles,
                                          [AH_RING_HOST_WEIGHTS] = plan->staging.host_weight_tiles,

@@ -57,6 +57,8 @@ struct ah_iteration {
     bool clip;
     uint64_t places[AH_RINGS]; /* of each ring; 0: none */
     uint32_t head;             /* position of the first head op */
+    uint64_t weight_bytes;     /* of an element of a weight, or of one micro-batch's gradient */
+    uint64_t state_bytes;      /* of an element on the side of the optimizer */
 };
 
 /* An edge: item `from` of the iteration `back` before must be done. */
@@ -88,7 +90,7 @@ struct ah_orders {
 /* Storage of ah_items_build(). */
 struct ah_items_memory {
     struct ah_grow op, issue, first_tile, of_tile, first_edge, edges, takes, gives;
-    struct ah_grow pairs, by_block, next;
+    struct ah_grow pairs, by_block, next, due_first, due_next;
 };
 
 /* Derives items and edges by the rules of docs/planning.md. AH_E_DOCUMENT: an op that the rules do not allow, or one
@@ -123,10 +125,10 @@ int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_run *r
 int ah_dispatch_run(struct ah_dispatch_memory *memory, const struct ah_run *run,
                     const struct ah_orders *orders, struct ah_clock_result *ret_result, struct ah_error *err);
 
-/* Time between the ends of the last two iterations. */
+/* Time of an iteration: the longest of any item from one to the next, in the last iteration that is complete. */
 double ah_dispatch_period(const struct ah_run *run, const struct ah_clock_result *result);
 
-/* Did the last two iterations take as long? */
+/* Do all items come back after the same time? */
 bool ah_dispatch_steady(const struct ah_run *run, const struct ah_clock_result *result);
 
 /* Time that compute waits in the last iteration, by the lane it waits for. */

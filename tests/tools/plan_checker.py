@@ -141,11 +141,39 @@ def check_apart_in_time(rules, unrolled, start, finish, report):
         alive.append((end, index))
 
 
+def host_uses(graph):
+    """(op that writes a block's vector on the host, op that read what was there before), where no ring keeps them apart."""
+    staging, last = graph.plan["staging"], graph.plan["training"]["micro_batches"] - 1
+    for b in range(len(graph.plan["blocks"])):
+        adam, sums = graph.by_kind["host_adam", b], graph.by_kind["accumulate", b]
+        for send in graph.by_kind["send_gradients", b] * (not staging["host_gradient_tiles"]):
+            before = (graph.ops[send]["micro_batch"] or last + 1) - 1
+            yield from ((send, reader) for reader in (graph.of_micro_batch("accumulate", b, before) if sums else adam))
+        yield from ((first, reader) for first in graph.of_micro_batch("accumulate", b, 0) for reader in adam)
+        yield from ((op, up) for op in adam for up in graph.by_kind["upload", b] * (not staging["host_weight_tiles"]))
+
+
+def check_host_vectors(graph, unrolled, start, finish, report):
+    """What is written to a vector on the host waits until the last reader of what was there is done, tile by tile."""
+    for writer, reader in host_uses(graph):
+        write, read = graph.of_op[writer], graph.of_op[reader]
+        if len(write) != len(read):
+            write, read = write[:1], read[-1:]
+        for w, r in zip(write, read):
+            back = graph.items[r].key >= graph.items[w].key
+            for iteration in range(1, unrolled.iterations - 1):
+                begin = start[unrolled.index[w, iteration]]
+                if iteration > back and finish[unrolled.index[r, iteration - back]] > begin:
+                    report(f"{graph.name(w)} writes to the host at {begin:.3f} us what {graph.name(r)} still reads")
+                    return
+
+
 def replay(rules, unrolled, durations, report):
     start, finish = unrolled.run(durations)
     check_rings(unrolled, start, finish, report)
     check_one_at_a_time(rules.graph, unrolled, start, finish, report)
     check_apart_in_time(rules, unrolled, start, finish, report)
+    check_host_vectors(rules.graph, unrolled, start, finish, report)
 
 
 def check_replays(rules, count, seed, report):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ops of a plan as items that wait for each other: rules 1 to 8 of docs/planning.md, unrolled over iterations.
+"""The ops of a plan as items that wait for each other: rules 1 to 9 of docs/planning.md, unrolled over iterations.
 
 An item is a tile of an op. Its key is 2 x position for items of the compute lane and 2 x issue + 1 for others. A node
 is an item of one iteration; all dates are differences of the sums max and + along edges.
@@ -117,6 +117,7 @@ class Graph:
             self.add_fetches(block)
         self.add_norm()
         self.add_states_order()
+        self.add_reuse()
         self.add_rings()
 
     def add_host_update(self, block):  # 3, 4
@@ -131,7 +132,10 @@ class Graph:
         for index in sums:
             micro_batch = self.ops[index]["micro_batch"]
             self.wait([index], self.of_micro_batch("send_gradients", block, micro_batch))
-            self.wait([index], self.of_micro_batch("accumulate", block, micro_batch - 1))
+            before = self.of_micro_batch("accumulate", block, micro_batch - 1)
+            self.wait([index], before)
+            if not self.plan["staging"]["host_gradient_tiles"]:
+                self.wait(self.of_micro_batch("send_gradients", block, micro_batch), before)
 
     def add_norm(self):  # 5
         norms = [i for i, op in enumerate(self.ops) if op["op"] == "norm"]
@@ -180,6 +184,15 @@ class Graph:
             else:
                 self.wait([index], updates, whole)
         self.wait(self.by_kind["gather", block], updates, whole=True)
+
+    def add_reuse(self):  # 9
+        due = collections.defaultdict(list)
+        for index, op in enumerate(self.ops):
+            if op["op"] == "send_gradients":
+                due[op["due_before"]].append(index)
+        for index, op in enumerate(self.ops):
+            if op["op"] == "fetch":
+                self.wait([index], due[(op["issue_after"] + 1) % self.positions], whole=True)
 
     def add_rings(self):  # 8
         blocks = range(len(self.plan["blocks"]))

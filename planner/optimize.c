@@ -19,6 +19,7 @@
 /* Real layouts take more than the relaxation says: counts for smaller budgets are starts, too. */
 enum { TIGHTER = 4 };
 
+/* An evaluation takes as long as the iteration has blocks: a smaller model gets more of them. */
 struct effort {
     uint64_t evaluations; /* of each rung */
     uint64_t all_below;
@@ -28,10 +29,11 @@ struct effort {
 static struct effort effort_of(const struct ah_optimize *o)
 {
     uint32_t level = o->effort ? o->effort : AH_EFFORT_DEFAULT;
+    uint64_t items = o->trial->limits.job->n_blocks * o->trial->limits.job->training.micro_batches;
     if (level == AH_EFFORT_QUICK)
-        return (struct effort){150, 2000, false};
+        return (struct effort){50 + 15000 / items, 2000, false};
     uint64_t more = UINT64_C(1) << 2 * (level - AH_EFFORT_DEFAULT);
-    return (struct effort){350 * more, 20000 * more, true};
+    return (struct effort){(100 + 25000 / items) * more, 100000 * more, true};
 }
 
 static int orders_of(const struct ah_optimize *o)
@@ -99,7 +101,7 @@ static int search(const struct ah_optimize *o, uint64_t device_bytes, int order,
     ah_trial_limit(o->trial, device_bytes, 0);
     if (order == AH_MICRO_BATCH_MAJOR && !o->allowed)
         rc = ah_policies_search(o->trial, AH_POLICY_AUTOHETE_PAPER, o->scheduling, err);
-    o->trial->limits.evaluations = o->trial->evaluations + effort.evaluations;
+    o->trial->limits.evaluations = ah_trial_spent(o->trial) + effort.evaluations;
     struct ah_search search = {.trial = o->trial,
                                .counts = counts,
                                .n_counts = TIGHTER,

@@ -4,7 +4,8 @@
  *   1. starts: candidates of the MILP, placed in several orders; every block the same config
  *   2. walks over shapes (shapes.h) from the candidates' marginal counts; knobs; a walk with these knobs
  *   3. knobs, then moves, then knobs, until a round brings nothing
- *   4. where assignments are few: all of them, with the knobs found; again if knobs change then
+ *   4. where assignments are few: all of them, with the knobs found; again if knobs change then; where they are
+ *      many: shakes, some blocks of the best at random and down again
  *
  * A MOVE gives one field of some blocks another value. Blocks of it are a part of a run (blocks with equal value of that
  * field, side by side): its first or last 1, 2, 4, ... blocks, all, or every second one. What a block cannot have is
@@ -18,6 +19,7 @@
 
 #include "planner/shapes.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -433,7 +435,8 @@ static int walk(struct mover *m, struct ah_shape *shape, bool *ret_better)
 {
     double before = m->trial->found ? m->trial->best.score.period_us : 0;
     uint64_t limit = m->trial->limits.evaluations;
-    uint64_t share = m->trial->evaluations + (limit - m->trial->evaluations) / WALKS_OF_A_BUDGET;
+    uint64_t spent = ah_trial_spent(m->trial);
+    uint64_t share = spent + (limit > spent ? limit - spent : 0) / WALKS_OF_A_BUDGET;
     m->trial->limits.evaluations = limit ? share : 0;
     int rc = ah_shapes_walk(m->trial, m->search->allowed, &m->knobs, shape, m->err);
     m->trial->limits.evaluations = limit;
@@ -465,7 +468,7 @@ static int walks(struct mover *m)
     return rc;
 }
 
-/* ---- all assignments ---- */
+/* ---- shaken ---- */
 
 static size_t options(const struct mover *m, size_t block, struct ah_config ret_options[AH_CONFIGS_MAX])
 {
@@ -477,6 +480,75 @@ static size_t options(const struct mover *m, size_t block, struct ah_config ret_
             ret_options[kept++] = all[i];
     return kept;
 }
+
+/* How good what was tried last is: less is better; what does not fit is worse than what does. */
+static double height(const struct mover *m, enum ah_verdict verdict)
+{
+    if (verdict == AH_TRIAL_TOO_BIG || m->trial->last_over_bytes)
+        return 1e15 + (double)m->trial->last_over_bytes;
+    return m->trial->last.period_us > 0 ? m->trial->last.period_us : HUGE_VAL;
+}
+
+/* Goes down from m->base, one block's config at a time, whatever the best of the trial is. */
+static int descend(struct mover *m)
+{
+    double at = HUGE_VAL;
+    bool improved = true;
+    int rc = AH_OK;
+    while (improved && !rc && !m->spent) {
+        improved = false;
+        for (size_t block = 0; block < m->n; block++) {
+            struct ah_config all[AH_CONFIGS_MAX], kept = m->base[block];
+            size_t n = options(m, block, all);
+            for (size_t i = 0; i < n && !rc && !m->spent; i++) {
+                enum ah_verdict verdict;
+                m->base[block] = all[i];
+                rc = try_configs(m, m->base, &verdict);
+                if (height(m, verdict) >= at * (1 - 1e-7))
+                    continue;
+                improved = improved || at < HUGE_VAL;
+                at = height(m, verdict);
+                kept = all[i];
+            }
+            m->base[block] = kept;
+        }
+    }
+    return rc;
+}
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+/* From the best: some blocks get other configs, side by side, and it goes down again; until the budget is spent or
+ * SHAKES in a row brought nothing. Random, but always the same. */
+static int shake(struct mover *m)
+{
+    enum { SHAKES = 400 };
+    uint64_t random = 88172645463325252;
+    int rc = AH_OK;
+    for (int idle = 0; idle < SHAKES && !rc && m->trial->found && !m->spent; idle++) {
+        double before = m->trial->best.score.period_us;
+        copy(m, m->base, m->trial->best.configs);
+        take_knobs(m);
+        for (uint64_t k = 2 + next_random(&random) % 3; k > 0; k--) {
+            struct ah_config all[AH_CONFIGS_MAX];
+            size_t block = next_random(&random) % m->n;
+            size_t n = options(m, block, all);
+            m->base[block] = all[next_random(&random) % n];
+        }
+        rc = descend(m);
+        if (m->trial->best.score.period_us < before * (1 - 1e-7))
+            idle = -1;
+    }
+    return rc;
+}
+
+/* ---- all assignments ---- */
 
 /* Assignments, or more than the limit. */
 static uint64_t assignments(const struct mover *m)
@@ -549,6 +621,8 @@ int ah_search_run(const struct ah_search *search, struct ah_error *err)
     }
     if (!rc && assignments(&m) <= search->all_below)
         rc = all_assignments(&m);
+    else if (!rc)
+        rc = shake(&m);
     free(configs);
     return rc;
 }

@@ -162,17 +162,6 @@ static bool inside(const struct walk *w, const struct ah_shape *shape)
            (size_t)at[AH_SHAPE_HEAD] < ah_configs(w->job, ah_job_block(w->job, w->job->n_blocks - 1), all);
 }
 
-static uint64_t over_budget(const struct ah_trial *trial)
-{
-    const struct ah_score *score = &trial->last;
-    uint64_t host = score->pinned_bytes + score->pageable_bytes, over = 0;
-    if (score->device.peak_bytes > trial->limits.device_bytes)
-        over += score->device.peak_bytes - trial->limits.device_bytes;
-    if (host > trial->limits.host_bytes)
-        over += host - trial->limits.host_bytes;
-    return over;
-}
-
 /* Tries a shape; it becomes the walk's best where it is. */
 static int visit(struct walk *w, const struct ah_shape *shape, bool *improved)
 {
@@ -182,14 +171,14 @@ static int visit(struct walk *w, const struct ah_shape *shape, bool *improved)
     ah_shapes_configs(w->job, w->allowed, shape, w->configs);
     int rc = ah_trial_run(w->trial, w->configs, w->knobs, &verdict, w->err);
     w->spent = verdict == AH_TRIAL_EXHAUSTED;
-    if (rc || w->spent || verdict == AH_TRIAL_SEEN)
+    if (rc || w->spent)
         return rc;
     bool better;
-    if (verdict == AH_TRIAL_TOO_BIG) {
-        better = !w->best_us && over_budget(w->trial) < w->best_bytes;
-        w->best_bytes = better ? over_budget(w->trial) : w->best_bytes;
+    if (verdict == AH_TRIAL_TOO_BIG || w->trial->last_over_bytes) {
+        better = !w->best_us && w->trial->last_over_bytes < w->best_bytes;
+        w->best_bytes = better ? w->trial->last_over_bytes : w->best_bytes;
     } else {
-        double us = w->trial->last.period_us; /* 0: not evaluated, since no better than the trial's best */
+        double us = w->trial->last.period_us;
         better = us > 0 && (!w->best_us || us < w->best_us * (1 - 1e-7));
         w->best_us = better ? us : w->best_us;
     }

@@ -11,9 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct seen_choice {
+    uint64_t hash; /* 0: free */
+    double period_us;
+    uint64_t over_bytes;
+};
+
 struct ah_trial_seen {
-    uint64_t *hash; /* 0: free */
-    size_t room;    /* a power of two */
+    struct seen_choice *choices;
+    size_t room; /* a power of two */
     size_t n;
 };
 
@@ -46,7 +52,7 @@ static uint64_t hash_choice(const struct ah_trial *trial, const struct ah_config
 static size_t find_seen(const struct ah_trial_seen *seen, uint64_t hash)
 {
     size_t i = hash & (seen->room - 1);
-    while (seen->hash[i] && seen->hash[i] != hash)
+    while (seen->choices[i].hash && seen->choices[i].hash != hash)
         i = (i + 1) & (seen->room - 1);
     return i;
 }
@@ -54,26 +60,29 @@ static size_t find_seen(const struct ah_trial_seen *seen, uint64_t hash)
 static int grow_seen(struct ah_trial_seen *seen, struct ah_error *err)
 {
     struct ah_trial_seen bigger = {.room = seen->room ? seen->room * 2 : 1024, .n = seen->n};
-    bigger.hash = calloc(bigger.room, sizeof *bigger.hash);
-    if (!bigger.hash)
+    bigger.choices = calloc(bigger.room, sizeof *bigger.choices);
+    if (!bigger.choices)
         return ah_error_memory(err);
     for (size_t i = 0; i < seen->room; i++)
-        if (seen->hash[i])
-            bigger.hash[find_seen(&bigger, seen->hash[i])] = seen->hash[i];
-    free(seen->hash);
+        if (seen->choices[i].hash)
+            bigger.choices[find_seen(&bigger, seen->choices[i].hash)] = seen->choices[i];
+    free(seen->choices);
     *seen = bigger;
     return AH_OK;
 }
 
-static int note_seen(struct ah_trial_seen *seen, uint64_t hash, bool *ret_new, struct ah_error *err)
+/* The place of a choice; new where its hash was 0. */
+static int note_seen(struct ah_trial_seen *seen, uint64_t hash, struct seen_choice **ret_choice,
+                     bool *ret_new, struct ah_error *err)
 {
     int rc = 2 * seen->n >= seen->room ? grow_seen(seen, err) : AH_OK;
     if (rc)
         return rc;
-    size_t i = find_seen(seen, hash);
-    *ret_new = !seen->hash[i];
+    struct seen_choice *choice = &seen->choices[find_seen(seen, hash)];
+    *ret_new = !choice->hash;
     seen->n += *ret_new;
-    seen->hash[i] = hash;
+    choice->hash = hash;
+    *ret_choice = choice;
     return AH_OK;
 }
 
@@ -126,6 +135,8 @@ static bool fits(struct ah_trial *trial, const struct ah_score *score)
     uint64_t host = score->pinned_bytes + score->pageable_bytes;
     bool fits_device = score->device.peak_bytes <= trial->limits.device_bytes;
     bool fits_host = host <= trial->limits.host_bytes;
+    trial->last_over_bytes = (fits_device ? 0 : score->device.peak_bytes - trial->limits.device_bytes) +
+                             (fits_host ? 0 : host - trial->limits.host_bytes);
     if (fits_host && score->device.peak_bytes < trial->least_device_bytes)
         trial->least_device_bytes = score->device.peak_bytes;
     if (fits_device && host < trial->least_host_bytes)
@@ -158,6 +169,7 @@ static int evaluate(struct ah_trial *trial, const struct ah_choice *choice, enum
         return ah_error_set(err, AH_E_INTERRUPTED, "planning was interrupted; nothing was written");
     int rc = ah_schedule_evaluate(&trial->schedule, choice, &trial->last, err);
     *verdict = AH_TRIAL_TOO_BIG;
+    trial->last_over_bytes = UINT64_MAX;
     if (rc == AH_E_FAILED)
         return AH_OK; /* rings too small for its order */
     if (rc || !fits(trial, &trial->last))
@@ -173,6 +185,23 @@ static int evaluate(struct ah_trial *trial, const struct ah_choice *choice, enum
     return AH_OK;
 }
 
+static int try_new(struct ah_trial *trial, const struct ah_choice *choice, enum ah_verdict *verdict,
+                   struct ah_error *err)
+{
+    trial->measured++;
+    int rc = ah_schedule_measure(&trial->schedule, choice, &trial->last, err);
+    if (rc)
+        return rc;
+    *verdict = AH_TRIAL_TOO_BIG;
+    if (!fits(trial, &trial->last))
+        return AH_OK;
+    *verdict = AH_TRIAL_WORSE;
+    trial->last.period_us = work_bound_us(trial, &trial->last);
+    if (trial->found && trial->last.period_us > trial->best.score.period_us)
+        return AH_OK;
+    return evaluate(trial, choice, verdict, err);
+}
+
 int ah_trial_run(struct ah_trial *trial, const struct ah_config *configs, const struct ah_knobs *knobs,
                  enum ah_verdict *ret_verdict, struct ah_error *err)
 {
@@ -180,24 +209,29 @@ int ah_trial_run(struct ah_trial *trial, const struct ah_config *configs, const 
                                .knobs = *knobs,
                                .costs = trial->limits.costs,
                                .enough_us = trial->found ? trial->best.score.period_us : 0};
+    struct seen_choice *seen;
     bool is_new;
-    int rc = note_seen(trial->seen, hash_choice(trial, configs, knobs), &is_new, err);
+    int rc = note_seen(trial->seen, hash_choice(trial, configs, knobs), &seen, &is_new, err);
     *ret_verdict = AH_TRIAL_SEEN;
-    if (rc || !is_new)
-        return rc;
-    rc = ah_schedule_measure(&trial->schedule, &choice, &trial->last, err);
     if (rc)
         return rc;
-    *ret_verdict = AH_TRIAL_TOO_BIG;
-    if (!fits(trial, &trial->last))
+    if (!is_new) {
+        trial->last = (struct ah_score){.period_us = seen->period_us};
+        trial->last_over_bytes = seen->over_bytes;
         return AH_OK;
-    *ret_verdict = AH_TRIAL_WORSE;
-    if (trial->found && work_bound_us(trial, &trial->last) > trial->best.score.period_us)
-        return AH_OK;
+    }
     *ret_verdict = AH_TRIAL_EXHAUSTED;
-    if (trial->limits.evaluations && trial->evaluations >= trial->limits.evaluations)
+    if (trial->limits.evaluations && ah_trial_spent(trial) >= trial->limits.evaluations)
         return AH_OK;
-    return evaluate(trial, &choice, ret_verdict, err);
+    rc = try_new(trial, &choice, ret_verdict, err);
+    seen->period_us = trial->last.period_us;
+    seen->over_bytes = trial->last_over_bytes;
+    return rc;
+}
+
+uint64_t ah_trial_spent(const struct ah_trial *trial)
+{
+    return trial->evaluations + trial->measured / 8;
 }
 
 void ah_trial_limit(struct ah_trial *trial, uint64_t device_bytes, uint64_t evaluations)
@@ -205,8 +239,8 @@ void ah_trial_limit(struct ah_trial *trial, uint64_t device_bytes, uint64_t eval
     trial->limits.device_bytes = device_bytes;
     trial->limits.evaluations = evaluations;
     trial->least_device_bytes = trial->least_host_bytes = UINT64_MAX;
-    if (trial->seen->hash)
-        memset(trial->seen->hash, 0, trial->seen->room * sizeof *trial->seen->hash);
+    if (trial->seen->choices)
+        memset(trial->seen->choices, 0, trial->seen->room * sizeof *trial->seen->choices);
     trial->seen->n = 0;
     if (trial->found && trial->best.score.device.peak_bytes > device_bytes)
         trial->found = false;
@@ -216,7 +250,7 @@ void ah_trial_release(struct ah_trial *trial)
 {
     ah_schedule_release(&trial->schedule);
     if (trial->seen)
-        free(trial->seen->hash);
+        free(trial->seen->choices);
     free(trial->seen);
     free(trial->best.configs);
     *trial = (struct ah_trial){0};

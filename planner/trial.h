@@ -27,7 +27,8 @@ struct ah_trial_limits {
     const struct ah_costs *costs;
     uint64_t device_bytes; /* for the arena */
     uint64_t host_bytes;
-    uint64_t evaluations; /* of all runs together; 0: no limit */
+    uint64_t
+        evaluations; /* of all runs together, a choice that is only measured counted as an eighth; 0: no limit */
 
     /* (optional) Asked now and then; true ends the trial with AH_E_INTERRUPTED. */
     bool (*stop)(void *context, uint64_t evaluations);
@@ -44,7 +45,7 @@ enum ah_verdict {
     AH_TRIAL_BETTER,   /* it is the best now */
     AH_TRIAL_WORSE,    /* evaluated, or shown to be no better without */
     AH_TRIAL_TOO_BIG,  /* it does not fit */
-    AH_TRIAL_SEEN,     /* tried before */
+    AH_TRIAL_SEEN,     /* tried before; last.period_us and last_over_bytes say what was found then */
     AH_TRIAL_EXHAUSTED /* the budget is spent */
 };
 
@@ -56,7 +57,10 @@ struct ah_trial {
     bool found;
     struct ah_candidate best;
     uint64_t evaluations;
-    struct ah_score last; /* of the choice that was run last, as far as it went */
+    uint64_t measured;
+    struct ah_score
+        last; /* of the choice that was run last, as far as it went; the period may be a bound of it */
+    uint64_t last_over_bytes; /* by which that choice is over its budgets */
     uint64_t
         least_device_bytes;     /* of all choices that fit the host: what they take of the device, at least */
     uint64_t least_host_bytes;  /* of all choices that fit the device */
@@ -71,6 +75,9 @@ int ah_trial_run(struct ah_trial *trial, const struct ah_config *configs, const 
 
 /* New limits, less or more: what was tried before may be tried again, the best is forgotten where it does not fit. */
 void ah_trial_limit(struct ah_trial *trial, uint64_t device_bytes, uint64_t evaluations);
+
+/* What of the budget is spent. */
+uint64_t ah_trial_spent(const struct ah_trial *trial);
 
 void ah_trial_release(struct ah_trial *trial);
 

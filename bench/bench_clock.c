@@ -165,8 +165,8 @@ int main(int argc, char **argv)
     struct ah_error err = {0};
     struct ah_clock_result result;
     struct ah_clock_result again;
-    if (ah_clock_reserve(&clock, plan.graph.n_ops, &err) ||
-        ah_clock_reserve(&frozen_clock, plan.graph.n_ops, &err)) {
+    if (ah_clock_reserve(&clock, &plan.graph, 1, &err) ||
+        ah_clock_reserve(&frozen_clock, &plan.graph, 1, &err)) {
         fprintf(stderr, "bench_clock: %s\n", err.text);
         return 1;
     }

@@ -140,8 +140,7 @@ static int grow_graph(struct ah_dispatch_memory *m, struct unrolled *u, struct a
 {
     size_t ops = u->n * u->iterations;
     size_t edges = u->run->items->first_edge[u->n] * u->iterations;
-    int rc = ah_clock_reserve(&m->clock, ops, err);
-    rc = rc ? rc : ah_grow(&m->duration, ops, sizeof *u->duration, err);
+    int rc = ah_grow(&m->duration, ops, sizeof *u->duration, err);
     rc = rc ? rc : ah_grow(&m->lane, ops, sizeof *u->lane, err);
     rc = rc ? rc : ah_grow(&m->demand, ops, sizeof *u->demand, err);
     rc = rc ? rc : ah_grow(&m->priority, ops, sizeof *u->priority, err);
@@ -239,7 +238,7 @@ static int unroll(struct ah_dispatch_memory *memory, struct unrolled *u, struct 
                                        .takes = u->takes,
                                        .gives = u->gives,
                                        .ring_places = u->places};
-    return AH_OK;
+    return ah_clock_reserve(&memory->clock, &u->graph, 1, err);
 }
 
 /* ---- freezing ---- */

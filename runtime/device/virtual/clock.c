@@ -2,6 +2,8 @@
  *
  * The virtual clock: a discrete event simulation whose only events are ops that finish.
  *
+ * "Op" is below an instance: an op of one iteration.
+ *
  * INVARIANTS
  *   1. A lane runs at most one op, and a frozen lane runs its ops in their order.
  *   2. An op starts no earlier than its last dependency finishes and its place is given back; at that instant if
@@ -12,12 +14,11 @@
  *   5. An op that always runs at full speed finishes at exactly start + duration: `since` and `remaining` move
  *      only when the speed changes. Without sharing, therefore, times are made of max and + only, and in frozen
  *      lanes a shorter duration never makes any op later.
- *   6. A waiting op is in one list: that of one dependency that has not finished (its first, then the next one
- *      still running when that one finishes). So every dependency is looked at once, and no list of successors
- *      is built.
+ *   6. An op is ready when as many dependencies have finished as it has. Each op that finishes counts down its followers;
+ *      the graph is the same in every iteration, so only the counts are kept for each.
  *   7. `sets` holds speeds by running set. They depend on nothing but the set and the graph, so a hit and a miss
  *      give the same bits.
- *   8. A frozen lane's order is read and written at the same places of `order`, so that graph->order may be
+ *   8. A frozen lane's order is read and written at the same places of `order`, so that the course's order may be
  *      `order` itself, as the last run left it: until the orders are taken over nothing else is written there.
  *   9. Of a ring with R places, the n-th op to take one (in the order of its lane) takes the one that the n-R-th to
  *      give one back (in the order of its lane) gave. Orders of lanes therefore decide who waits for whom, and a
@@ -26,65 +27,13 @@
 #include "runtime/device/virtual/clock_internal.h"
 
 #include <float.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* ---- memory ---- */
-
-static size_t clock_take(size_t *used_bytes, size_t count, size_t size)
-{
-    size_t offset = *used_bytes;
-    *used_bytes += (count * size + 63) & ~(size_t)63;
-    return offset;
-}
-
-int ah_clock_reserve(struct ah_clock *clock, size_t n_ops, struct ah_error *err)
-{
-    if (clock->memory && clock->memory->max_ops >= n_ops)
-        return AH_OK;
-    if (n_ops >= AH_CLOCK_NO_OP)
-        return ah_error_set(err, AH_E_USAGE, "a graph of %zu ops is too large for the clock; at most %u",
-                            n_ops, AH_CLOCK_NO_OP - 1);
-    struct ah_clock_memory m = {.max_ops = n_ops};
-    size_t bytes = 0;
-    (void)clock_take(&bytes, 1, sizeof m);
-    size_t spans = clock_take(&bytes, n_ops, sizeof *m.spans);
-    size_t ready = clock_take(&bytes, n_ops, sizeof *m.ready);
-    size_t looking_at = clock_take(&bytes, n_ops, sizeof *m.looking_at);
-    size_t order = clock_take(&bytes, n_ops, sizeof *m.order);
-    size_t waiter = clock_take(&bytes, n_ops, sizeof *m.waiter);
-    size_t next = clock_take(&bytes, n_ops, sizeof *m.next);
-    size_t given = clock_take(&bytes, n_ops, sizeof *m.given);
-    size_t state = clock_take(&bytes, n_ops, sizeof *m.state);
-    char *base = malloc(bytes);
-    if (!base)
-        return ah_error_memory(err);
-    struct ah_clock_memory *memory = (void *)base;
-    memory->max_ops = n_ops;
-    memory->spans = (void *)(base + spans);
-    memory->ready = (void *)(base + ready);
-    memory->looking_at = (void *)(base + looking_at);
-    memory->order = (void *)(base + order);
-    memory->waiter = (void *)(base + waiter);
-    memory->next = (void *)(base + next);
-    memory->given = (void *)(base + given);
-    memory->state = (void *)(base + state);
-    free(clock->memory);
-    clock->memory = memory;
-    return AH_OK;
-}
-
-void ah_clock_release(struct ah_clock *clock)
-{
-    free(clock->memory);
-    clock->memory = NULL;
-}
 
 /* ---- ready ops of a priority or fifo lane: a binary heap ---- */
 
 static bool clock_before(struct clock_heap_item a, struct clock_heap_item b)
 {
-    return a.key < b.key || (a.key == b.key && a.op < b.op);
+    return a.key < b.key || (a.key == b.key && a.at < b.at);
 }
 
 static void clock_push(struct clock_heap *heap, struct clock_heap_item item)
@@ -98,10 +47,10 @@ static void clock_push(struct clock_heap *heap, struct clock_heap_item item)
 }
 
 /* Takes the first item; there is one. */
-static uint32_t clock_pop(struct clock_heap *heap)
+static struct clock_heap_item clock_pop(struct clock_heap *heap)
 {
     struct clock_heap_item *items = heap->items;
-    uint32_t op = items[0].op;
+    struct clock_heap_item top = items[0];
     size_t n = --heap->n;
     size_t hole = 0;
     for (size_t child = 1; child < n; child = 2 * hole + 1) {
@@ -113,15 +62,10 @@ static uint32_t clock_pop(struct clock_heap *heap)
         hole = child;
     }
     items[hole] = items[n];
-    return op;
+    return top;
 }
 
 /* ---- rings ---- */
-
-static uint8_t clock_takes(const struct ah_clock_graph *graph, uint32_t op)
-{
-    return graph->takes ? graph->takes[op] : AH_CLOCK_NO_RING;
-}
 
 static bool clock_has_place(const struct clock_run *run, uint8_t ring)
 {
@@ -130,9 +74,8 @@ static bool clock_has_place(const struct clock_run *run, uint8_t ring)
 }
 
 /* The op that starts takes its place, if it takes one (9). */
-static void clock_take_place(struct clock_run *run, uint32_t op, struct ah_clock_span *span)
+static void clock_take_place(struct clock_run *run, uint8_t taken, struct ah_clock_span *span)
 {
-    uint8_t taken = clock_takes(run->graph, op);
     span->place_us = 0;
     span->gave_place = AH_CLOCK_NO_OP;
     if (taken == AH_CLOCK_NO_RING)
@@ -145,70 +88,50 @@ static void clock_take_place(struct clock_run *run, uint32_t op, struct ah_clock
     ring->taken++;
 }
 
-static void clock_give_place(struct clock_run *run, uint32_t op)
+static void clock_give_place(struct clock_run *run, uint32_t at, uint8_t ring_index)
 {
-    if (!run->graph->gives || run->graph->gives[op] == AH_CLOCK_NO_RING)
+    if (ring_index == AH_CLOCK_NO_RING || clock_is_absent(run->memory, at))
         return;
-    struct clock_ring *ring = &run->rings[run->graph->gives[op]];
-    run->memory->given[ring->first + ring->given++] = op;
+    struct clock_ring *ring = &run->rings[ring_index];
+    run->memory->given[ring->first + ring->given++] = at;
 }
 
 /* ---- dependencies ---- */
 
-static size_t clock_dependencies_end(const struct ah_clock_graph *graph, uint32_t op)
+static uint64_t clock_ready_key(const struct clock_run *run, enum ah_clock_rule rule, uint32_t at,
+                                uint32_t op)
 {
-    return graph->dependency_first ? graph->dependency_first[op + 1] : 0;
-}
-
-static uint64_t clock_ready_key(const struct clock_run *run, enum ah_clock_rule rule, uint32_t op)
-{
-    uint64_t key = 0;
-    if (rule == AH_CLOCK_FIFO)
-        memcpy(&key, &run->now, sizeof key); /* bits of doubles >= 0 are ordered as the doubles */
-    else if (run->graph->priority)
-        key = run->graph->priority[op];
+    uint64_t key;
+    if (rule == AH_CLOCK_PRIORITY)
+        return run->ops[op].priority + at / run->n_ops * run->course->priority_step;
+    memcpy(&key, &run->now, sizeof key); /* bits of doubles >= 0 are ordered as the doubles */
     return key;
 }
 
-static void clock_set_ready(struct clock_run *run, uint32_t op, uint32_t waited_for)
+static void clock_set_ready(struct clock_run *run, uint32_t at, uint32_t op, uint32_t waited_for)
 {
-    struct clock_lane *lane = &run->lanes[run->graph->lane[op]];
-    run->memory->spans[op].ready_us = run->now;
-    run->memory->spans[op].waited_for = waited_for;
-    run->memory->state[op] = CLOCK_READY;
+    struct clock_lane *lane = &run->lanes[run->ops[op].lane];
+    run->memory->spans[at].ready_us = run->now;
+    run->memory->spans[at].waited_for = waited_for;
     if (lane->rule != AH_CLOCK_FROZEN)
-        clock_push(clock_takes(run->graph, op) == AH_CLOCK_NO_RING ? &lane->free : &lane->takers,
-                   (struct clock_heap_item){clock_ready_key(run, lane->rule, op), op});
+        clock_push(clock_takes(run->memory, at, op) == AH_CLOCK_NO_RING ? &lane->free : &lane->takers,
+                   (struct clock_heap_item){clock_ready_key(run, lane->rule, at, op), at, op});
 }
 
-/* The op looks at its dependencies from index `at` on: waits for one that is not done, else is ready. */
-static void clock_look(struct clock_run *run, uint32_t op, size_t at, uint32_t waited_for)
+static void clock_finish(struct clock_run *run, uint32_t at, uint32_t op)
 {
     struct ah_clock_memory *memory = run->memory;
-    size_t end = clock_dependencies_end(run->graph, op);
-    while (at < end && memory->state[run->graph->dependency[at]] == CLOCK_DONE)
-        at++;
-    if (at >= end) {
-        clock_set_ready(run, op, waited_for);
-        return;
-    }
-    uint32_t dependency = run->graph->dependency[at];
-    memory->looking_at[op] = at;
-    memory->next[op] = memory->waiter[dependency];
-    memory->waiter[dependency] = op;
-}
-
-static void clock_finish(struct clock_run *run, uint32_t op)
-{
-    struct ah_clock_memory *memory = run->memory;
-    memory->spans[op].finish_us = run->now;
-    memory->state[op] = CLOCK_DONE;
+    const struct clock_op *it = &run->ops[op];
+    uint32_t iteration = at - op;
+    memory->spans[at].finish_us = run->now;
     run->done++;
-    clock_give_place(run, op);
-    for (uint32_t waiter = memory->waiter[op]; waiter != AH_CLOCK_NO_OP;) {
-        uint32_t next = memory->next[waiter];
-        clock_look(run, waiter, memory->looking_at[waiter] + 1, op);
-        waiter = next;
+    run->stopped |= run->course->stops && at == run->course->stop;
+    clock_give_place(run, at, it->gives);
+    for (uint32_t i = it[0].first_follower; i < it[1].first_follower; i++) {
+        uint32_t follower = memory->followers[i] >> 1;
+        uint32_t of = iteration + follower + (memory->followers[i] & 1 ? run->n_ops : 0);
+        if (of < run->n_instances && --memory->waiting[of] == 0)
+            clock_set_ready(run, of, follower, at);
     }
 }
 
@@ -224,19 +147,36 @@ static struct clock_heap *clock_best_heap(const struct clock_run *run, struct cl
     return &lane->takers;
 }
 
-/* The op that a free lane takes now, or AH_CLOCK_NO_OP. */
-static uint32_t clock_choose(struct clock_run *run, struct clock_lane *lane, size_t n_ops)
+static void clock_next(const struct clock_run *run, struct clock_lane *lane)
+{
+    lane->next = AH_CLOCK_NO_OP;
+    if (lane->taken == lane->n)
+        return;
+    lane->next = run->memory->order[lane->first + lane->taken];
+    lane->next_op = lane->next % run->n_ops;
+}
+
+/* Sets lane->at and op to what a free lane takes now; false: nothing. */
+static bool clock_choose(struct clock_run *run, struct clock_lane *lane)
 {
     if (lane->rule != AH_CLOCK_FROZEN) {
         struct clock_heap *heap = clock_best_heap(run, lane);
-        return heap->n ? clock_pop(heap) : AH_CLOCK_NO_OP;
+        if (!heap->n)
+            return false;
+        struct clock_heap_item item = clock_pop(heap);
+        lane->at = item.at;
+        lane->op = item.op;
+        run->memory->order[lane->first + lane->taken++] = item.at;
+        return true;
     }
-    if (lane->taken == n_ops)
-        return AH_CLOCK_NO_OP;
-    uint32_t op = run->memory->order[lane->first + lane->taken];
-    bool can_start =
-        run->memory->state[op] == CLOCK_READY && clock_has_place(run, clock_takes(run->graph, op));
-    return can_start ? op : AH_CLOCK_NO_OP;
+    if (lane->next == AH_CLOCK_NO_OP || !clock_is_ready(run->memory, lane->next) ||
+        !clock_has_place(run, clock_takes(run->memory, lane->next, lane->next_op)))
+        return false;
+    lane->at = lane->next;
+    lane->op = lane->next_op;
+    lane->taken++;
+    clock_next(run, lane);
+    return true;
 }
 
 static void clock_set_key(struct clock_run *run, size_t lane, uint8_t row)
@@ -245,91 +185,90 @@ static void clock_set_key(struct clock_run *run, size_t lane, uint8_t row)
     run->key.lane[lane] = row;
 }
 
-/* True if the op is without duration, hence finished. */
-static bool clock_start(struct clock_run *run, struct clock_lane *lane, uint32_t op)
+/* Starts the op that the lane chose. True if it is without duration, hence finished. */
+static bool clock_start(struct clock_run *run, size_t l)
 {
-    struct ah_clock_span *span = &run->memory->spans[op];
-    double duration = run->graph->duration_us[op];
-    run->memory->order[lane->first + lane->taken++] = op;
+    struct clock_lane *lane = &run->lanes[l];
+    const struct clock_op *it = &run->ops[lane->op];
+    struct ah_clock_span *span = &run->memory->spans[lane->at];
+    double duration = clock_is_absent(run->memory, lane->at) ? 0 : it->duration;
     span->start_us = run->now;
     span->slowed_by = AH_SHARE_NONE;
-    clock_take_place(run, op, span);
+    clock_take_place(run, clock_takes(run->memory, lane->at, lane->op), span);
     if (duration <= 0) {
-        clock_finish(run, op);
+        clock_finish(run, lane->at, lane->op);
         return true;
     }
-    uint32_t row = run->graph->demand ? run->graph->demand[op] : 0;
-    bool asks = run->graph->demand && run->asks[row];
-    lane->op = op;
     lane->since = run->now;
     lane->remaining = duration;
-    lane->finish = run->now + duration;
     lane->speed = 1;
     lane->limit = AH_SHARE_NONE;
     lane->was_slowed = false;
-    clock_set_key(run, (size_t)(lane - run->lanes), asks ? (uint8_t)(row + 1) : 0);
+    run->finish[l] = run->now + duration;
+    clock_set_key(run, l, it->row);
     return false;
 }
 
 /* Lanes take ops until none can. */
-static void clock_dispatch(struct clock_run *run, const struct ah_clock_result *result)
+static void clock_dispatch(struct clock_run *run)
 {
     bool again = true;
     while (again) {
         again = false;
-        for (size_t l = 0; l < run->graph->n_lanes; l++) {
-            struct clock_lane *lane = &run->lanes[l];
-            if (lane->op != AH_CLOCK_NO_OP)
-                continue;
-            uint32_t op = clock_choose(run, lane, result->lanes[l].n);
-            if (op != AH_CLOCK_NO_OP)
-                again |= clock_start(run, lane, op);
-        }
+        for (size_t l = 0; l < run->n_lanes; l++)
+            if (run->finish[l] >= DBL_MAX && clock_choose(run, &run->lanes[l]))
+                again |= clock_start(run, l);
     }
 }
 
 /* ---- speeds ---- */
 
-static void clock_fill_set(const struct clock_run *run, struct clock_set *set)
+static void clock_fill_set(const struct clock_run *run, struct clock_speeds *set)
 {
+    const struct ah_clock_graph *graph = &run->memory->graph;
     const struct ah_share_demand *parts[AH_CLOCK_LANES] = {NULL};
     size_t lane_of[AH_CLOCK_LANES];
     double speeds[AH_CLOCK_LANES];
     uint8_t limits[AH_CLOCK_LANES];
     size_t n = 0;
-    for (size_t l = 0; l < run->graph->n_lanes; l++) {
+    for (size_t l = 0; l < run->n_lanes; l++) {
         set->speed[l] = 1;
         set->limit[l] = AH_SHARE_NONE;
         if (!run->key.lane[l])
             continue;
-        parts[n] = &run->graph->demands[run->key.lane[l] - 1];
+        parts[n] = &graph->demands[run->key.lane[l] - 1];
         lane_of[n++] = l;
     }
-    ah_share_fill(parts, n, run->graph->capacity, run->graph->n_resources, speeds, limits);
+    ah_share_fill(parts, n, graph->capacity, graph->n_resources, speeds, limits);
     for (size_t i = 0; i < n; i++) {
         set->speed[lane_of[i]] = speeds[i];
         set->limit[lane_of[i]] = limits[i];
     }
-    set->key = run->key;
+}
+
+static bool clock_same(union clock_key a, union clock_key b)
+{
+    return a.word[0] == b.word[0] && a.word[1] == b.word[1];
 }
 
 /* The speeds of the running set: from `sets`, an open hash table; a full neighbourhood is overwritten. */
-static const struct clock_set *clock_set_of(const struct clock_run *run)
+static const struct clock_speeds *clock_set_of(const struct clock_run *run)
 {
+    const union clock_key none = {.word = {0, 0}};
     uint64_t hash = run->key.word[0] * 0x9E3779B97F4A7C15U ^ run->key.word[1] * 0xC2B2AE3D27D4EB4FU;
-    struct clock_set *sets = run->memory->sets;
-    size_t at = (hash >> 32) % CLOCK_SETS;
+    struct ah_clock_memory *memory = run->memory;
+    size_t first = (hash >> 32) % CLOCK_SETS, at = first;
     for (size_t probe = 0; probe < CLOCK_PROBES; probe++) {
-        struct clock_set *set = &sets[(at + probe) % CLOCK_SETS];
-        if (set->key.word[0] == run->key.word[0] && set->key.word[1] == run->key.word[1])
-            return set;
-        if (!(set->key.word[0] | set->key.word[1])) {
-            clock_fill_set(run, set);
-            return set;
-        }
+        at = (first + probe) % CLOCK_SETS;
+        if (clock_same(memory->keys[at], run->key))
+            return &memory->sets[at];
+        if (clock_same(memory->keys[at], none))
+            break;
+        at = first;
     }
-    clock_fill_set(run, &sets[at]);
-    return &sets[at];
+    clock_fill_set(run, &memory->sets[at]);
+    memory->keys[at] = run->key;
+    return &memory->sets[at];
 }
 
 static double clock_positive(double x)
@@ -348,14 +287,15 @@ static void clock_account(struct clock_lane *lane, double now)
     lane->lost[lane->limit] += (now - lane->since) * (1 - lane->speed);
 }
 
-static void clock_set_speed(struct clock_lane *lane, double now, double speed, uint8_t limit)
+static void clock_set_speed(struct clock_run *run, size_t l, double speed, uint8_t limit)
 {
-    clock_account(lane, now);
-    lane->remaining = clock_positive(lane->remaining - (now - lane->since) * lane->speed);
-    lane->since = now;
+    struct clock_lane *lane = &run->lanes[l];
+    clock_account(lane, run->now);
+    lane->remaining = clock_positive(lane->remaining - (run->now - lane->since) * lane->speed);
+    lane->since = run->now;
     lane->speed = speed;
     lane->limit = limit;
-    lane->finish = now + lane->remaining / speed;
+    run->finish[l] = run->now + lane->remaining / speed;
 }
 
 static void clock_share(struct clock_run *run)
@@ -365,186 +305,218 @@ static void clock_share(struct clock_run *run)
     run->key_changed = false;
     if (!(run->key.word[0] | run->key.word[1]))
         return;
-    const struct clock_set *set = clock_set_of(run);
-    for (size_t l = 0; l < run->graph->n_lanes; l++) {
-        struct clock_lane *lane = &run->lanes[l];
-        bool changed =
-            lane->speed < set->speed[l] || lane->speed > set->speed[l] || lane->limit != set->limit[l];
+    if (!run->set || !clock_same(run->key, run->set_key)) {
+        run->set = clock_set_of(run);
+        run->set_key = run->key;
+    }
+    for (size_t l = 0; l < run->n_lanes; l++) {
+        const struct clock_lane *lane = &run->lanes[l];
+        double speed = run->set->speed[l];
+        uint8_t limit = run->set->limit[l];
+        bool changed = lane->speed < speed || lane->speed > speed || lane->limit != limit;
         if (run->key.lane[l] && changed)
-            clock_set_speed(lane, run->now, set->speed[l], set->limit[l]);
+            clock_set_speed(run, l, speed, limit);
     }
 }
 
 /* ---- events ---- */
 
-static void clock_complete(struct clock_run *run, struct clock_lane *lane)
+static void clock_complete(struct clock_run *run, size_t l)
 {
-    uint32_t op = lane->op;
-    struct ah_clock_span *span = &run->memory->spans[op];
+    struct clock_lane *lane = &run->lanes[l];
+    struct ah_clock_span *span = &run->memory->spans[lane->at];
     double ran = run->now - span->start_us;
     clock_account(lane, run->now);
     lane->busy += ran;
     if (lane->was_slowed) {
         size_t most = 0;
-        for (size_t r = 1; r < run->graph->n_resources; r++)
+        for (size_t r = 1; r < run->memory->graph.n_resources; r++)
             if (lane->lost[r] > lane->lost[most])
                 most = r;
         span->slowed_by = (uint32_t)most;
-        lane->slowed += clock_positive(ran - run->graph->duration_us[op]);
+        lane->slowed += clock_positive(ran - run->ops[lane->op].duration);
     }
-    lane->op = AH_CLOCK_NO_OP;
-    clock_set_key(run, (size_t)(lane - run->lanes), 0);
-    clock_finish(run, op);
+    run->finish[l] = DBL_MAX;
+    clock_set_key(run, l, 0);
+    clock_finish(run, lane->at, lane->op);
 }
 
 /* Goes to the next instant at which an op finishes; false when none runs. */
 static bool clock_advance(struct clock_run *run)
 {
     double next = DBL_MAX;
-    for (size_t l = 0; l < run->graph->n_lanes; l++)
-        if (run->lanes[l].op != AH_CLOCK_NO_OP && run->lanes[l].finish < next)
-            next = run->lanes[l].finish;
+    for (size_t l = 0; l < run->n_lanes; l++)
+        next = run->finish[l] < next ? run->finish[l] : next;
     if (next >= DBL_MAX)
         return false;
     run->now = next;
-    for (size_t l = 0; l < run->graph->n_lanes; l++)
-        if (run->lanes[l].op != AH_CLOCK_NO_OP && run->lanes[l].finish <= next)
-            clock_complete(run, &run->lanes[l]);
-    return true;
+    for (size_t l = 0; l < run->n_lanes; l++)
+        if (run->finish[l] <= next)
+            clock_complete(run, l);
+    return !run->stopped;
 }
 
-/* ---- the graph: checked and made ready to run ---- */
+/* ---- a run, made ready ---- */
 
-static int clock_check_room(const struct ah_clock *clock, const struct ah_clock_graph *graph,
-                            struct ah_error *err)
+/* Instances of an op that are not absent. */
+static size_t clock_present(const struct clock_op *op, size_t iterations)
 {
-    size_t max_ops = clock->memory ? clock->memory->max_ops : 0;
-    if (clock->memory && graph->n_ops <= max_ops)
-        return AH_OK;
-    return ah_error_set(err, AH_E_CAPACITY,
-                        "the clock has room for %zu ops and the graph has %zu; reserve more", max_ops,
-                        graph->n_ops);
+    size_t absent = (op->absent & AH_CLOCK_NOT_FIRST ? 1 : 0) + (op->absent & AH_CLOCK_NOT_LAST ? 1 : 0);
+    return absent > iterations ? 0 : iterations - absent;
 }
 
-/* The demand rows that ask for something. */
-static void clock_find_asking(struct clock_run *run)
+/* Counts each lane's ops and those of them that take a place, in ret_takers, and finds where each ring's lie in `given`. */
+static void clock_count(struct clock_run *run, size_t *ret_takers)
 {
-    for (size_t row = 0; row < run->graph->n_demands; row++)
-        for (size_t r = 0; r < run->graph->n_resources; r++)
-            run->asks[row] |= run->graph->demands[row].amount[r] > 0;
-}
-
-/* Where each ring's ops lie in `given`, and, for lanes that take, how much of a lane's part of `ready` is for `free` ops:
- * all but one item for each op that takes. */
-static void clock_place_rings(struct clock_run *run, size_t *ret_free)
-{
-    const struct ah_clock_graph *graph = run->graph;
+    const struct ah_clock_graph *graph = &run->memory->graph;
     size_t givers[AH_CLOCK_RINGS] = {0};
     size_t first = 0;
-    for (size_t op = 0; op < graph->n_ops && graph->gives; op++)
-        if (graph->gives[op] != AH_CLOCK_NO_RING)
-            givers[graph->gives[op]]++;
+    for (size_t i = 0; i < run->n_ops; i++) {
+        const struct clock_op *op = &run->ops[i];
+        run->lanes[op->lane].n += run->course->iterations;
+        if (op->gives != AH_CLOCK_NO_RING)
+            givers[op->gives] += run->course->iterations;
+        if (op->takes == AH_CLOCK_NO_RING)
+            continue;
+        run->lanes[op->lane].ring = op->takes;
+        ret_takers[op->lane] += clock_present(op, run->course->iterations);
+    }
     for (size_t r = 0; r < graph->n_rings; r++) {
         run->rings[r] = (struct clock_ring){.places = graph->ring_places[r], .first = first};
         first += givers[r];
     }
-    for (size_t op = 0; op < graph->n_ops && graph->takes; op++)
-        if (graph->takes[op] != AH_CLOCK_NO_RING) {
-            run->lanes[graph->lane[op]].ring = graph->takes[op];
-            ret_free[graph->lane[op]]--;
-        }
 }
 
-/* Where each lane's ops lie in `order`; ascending indices there, unless the graph gives orders (8). */
-static void clock_place_lanes(struct clock_run *run, struct ah_clock_result *result)
+/* Where each lane's ops lie in `order`; ascending there, unless the course gives orders (8). */
+static void clock_place_lanes(struct clock_run *run)
 {
-    const struct ah_clock_graph *graph = run->graph;
+    size_t takers[AH_CLOCK_LANES] = {0};
     size_t at[AH_CLOCK_LANES];
-    size_t n_free[AH_CLOCK_LANES] = {0};
     size_t first = 0;
-    for (size_t l = 0; l < graph->n_lanes; l++)
-        n_free[l] = result->lanes[l].n;
-    clock_place_rings(run, n_free);
-    for (size_t l = 0; l < graph->n_lanes; l++) {
-        run->lanes[l].rule = graph->rule ? graph->rule[l] : AH_CLOCK_FROZEN;
-        run->lanes[l].op = AH_CLOCK_NO_OP;
-        run->lanes[l].first = result->lanes[l].first = at[l] = first;
-        run->lanes[l].free.items = run->memory->ready + first;
-        run->lanes[l].takers.items = run->memory->ready + first + n_free[l];
-        first += result->lanes[l].n;
+    clock_count(run, takers);
+    for (size_t l = 0; l < run->n_lanes; l++) {
+        struct clock_lane *lane = &run->lanes[l];
+        lane->rule = run->course->rule ? run->course->rule[l] : AH_CLOCK_FROZEN;
+        lane->first = at[l] = first;
+        lane->free.items = run->memory->ready + first;
+        lane->takers.items = run->memory->ready + first + (lane->n - takers[l]);
+        first += lane->n;
+        run->finish[l] = DBL_MAX;
     }
-    for (uint32_t op = 0; op < graph->n_ops && !graph->order; op++)
-        run->memory->order[at[graph->lane[op]]++] = op;
+    for (uint32_t i = 0, op = 0; i < run->n_instances && !run->course->order; i++) {
+        run->memory->order[at[run->ops[op].lane]++] = i;
+        op = op + 1 < run->n_ops ? op + 1 : 0;
+    }
 }
 
-/* Takes over the orders of frozen lanes. `state` serves as the mark "seen" and is clear again afterwards. */
-static int clock_take_orders(struct clock_run *run, const struct ah_clock_result *result,
-                             struct ah_error *err)
+/* Takes over the orders of frozen lanes. `waiting` serves as the mark "seen". */
+static int clock_take_orders(struct clock_run *run, struct ah_error *err)
 {
-    const struct ah_clock_graph *graph = run->graph;
-    uint8_t *seen = run->memory->state;
-    if (!graph->order)
+    uint32_t *seen = run->memory->waiting;
+    const uint32_t *order = run->course->order;
+    if (!order)
         return AH_OK;
-    for (uint32_t l = 0; l < graph->n_lanes; l++) {
-        if (run->lanes[l].rule != AH_CLOCK_FROZEN)
-            continue;
-        for (size_t i = 0; i < result->lanes[l].n; i++) {
-            uint32_t op = graph->order[result->lanes[l].first + i];
-            if (op >= graph->n_ops || graph->lane[op] != l || seen[op])
+    memset(seen, 0, run->n_instances * sizeof *seen);
+    for (uint32_t l = 0; l < run->n_lanes; l++) {
+        const struct clock_lane *lane = &run->lanes[l];
+        for (size_t i = 0; i < lane->n && lane->rule == AH_CLOCK_FROZEN; i++) {
+            uint32_t at = order[lane->first + i];
+            if (at >= run->n_instances || run->ops[at % run->n_ops].lane != l || seen[at])
                 return ah_error_set(
                     err, AH_E_USAGE,
                     "the frozen order of lane %u has op %u at place %zu; it must hold each op of the "
                     "lane once",
-                    l, op, i);
-            seen[op] = 1;
-            run->memory->order[result->lanes[l].first + i] = op;
+                    l, at, i);
+            seen[at] = 1;
+            run->memory->order[lane->first + i] = at;
         }
     }
-    memset(seen, 0, graph->n_ops);
     return AH_OK;
 }
 
-static int clock_prepare(struct clock_run *run, struct ah_clock_result *result, struct ah_error *err)
+/* What each op waits for; those that wait for nothing are ready. */
+static void clock_begin(struct clock_run *run)
 {
-    const struct ah_clock_graph *graph = run->graph;
-    int rc = ah_clock_check(graph, err);
+    struct ah_clock_memory *memory = run->memory;
+    size_t iterations = run->course->iterations;
+    for (size_t l = 0; l < run->n_lanes; l++)
+        clock_next(run, &run->lanes[l]);
+    for (size_t r = 0; r < iterations; r++) {
+        const uint32_t *needs = r ? memory->needs : memory->needs_first;
+        uint8_t absent =
+            (uint8_t)((r ? 0 : AH_CLOCK_NOT_FIRST) | (r + 1 < iterations ? 0 : AH_CLOCK_NOT_LAST));
+        uint32_t first = (uint32_t)r * run->n_ops;
+        for (uint32_t op = 0; op < run->n_ops; op++)
+            memory->waiting[first + op] = run->ops[op].absent & absent ? CLOCK_AWAY : needs[op];
+        for (uint32_t op = 0; op < run->n_ops; op++)
+            if (clock_is_ready(memory, first + op))
+                clock_set_ready(run, first + op, op, AH_CLOCK_NO_OP);
+    }
+}
+
+static int clock_check_course(const struct ah_clock *clock, const struct ah_clock_course *course,
+                              struct ah_error *err)
+{
+    const struct ah_clock_memory *memory = clock->memory;
+    if (!memory || !memory->loaded)
+        return ah_error_set(err, AH_E_USAGE, "no graph is loaded into the clock");
+    if (!course->iterations)
+        return ah_error_set(err, AH_E_USAGE, "a course of 0 iterations; give 1 or more");
+    if (memory->graph.n_ops && course->iterations > memory->max_instances / memory->graph.n_ops)
+        return ah_error_set(
+            err, AH_E_CAPACITY,
+            "the clock has room for %zu ops and %zu iterations of %zu are asked for; reserve more",
+            memory->max_instances, course->iterations, memory->graph.n_ops);
+    return AH_OK;
+}
+
+static struct ah_clock_result clock_result(const struct clock_run *run)
+{
+    struct ah_clock_result result = {
+        .end_us = run->now, .spans = run->memory->spans, .order = run->memory->order};
+    for (size_t l = 0; l < run->n_lanes; l++) {
+        const struct clock_lane *lane = &run->lanes[l];
+        result.lanes[l] = (struct ah_clock_lane){.first = lane->first,
+                                                 .n = lane->taken,
+                                                 .busy_us = lane->busy,
+                                                 .idle_us = clock_positive(run->now - lane->busy),
+                                                 .slowed_us = lane->slowed};
+    }
+    return result;
+}
+
+int ah_clock_repeat(struct ah_clock *clock, const struct ah_clock_course *course,
+                    struct ah_clock_result *ret_result, struct ah_error *err)
+{
+    int rc = clock_check_course(clock, course, err);
     if (rc)
         return rc;
-    clock_find_asking(run);
-    for (size_t op = 0; op < graph->n_ops; op++)
-        result->lanes[graph->lane[op]].n++;
-    memset(run->memory->state, CLOCK_WAITING, graph->n_ops);
-    memset(run->memory->waiter, 0xff, graph->n_ops * sizeof *run->memory->waiter);
-    memset(run->memory->sets, 0, sizeof run->memory->sets);
-    clock_place_lanes(run, result);
-    return clock_take_orders(run, result, err);
+    struct ah_clock_memory *memory = clock->memory;
+    struct clock_run run = {.course = course,
+                            .memory = memory,
+                            .ops = memory->ops,
+                            .n_ops = (uint32_t)memory->graph.n_ops,
+                            .n_instances = (uint32_t)(memory->graph.n_ops * course->iterations),
+                            .n_lanes = memory->graph.n_lanes};
+    clock_place_lanes(&run);
+    rc = clock_take_orders(&run, err);
+    if (rc)
+        return rc;
+    clock_begin(&run);
+    do {
+        clock_dispatch(&run);
+        clock_share(&run);
+    } while (clock_advance(&run));
+    if (run.done < run.n_instances && !run.stopped)
+        return ah_clock_explain_deadlock(&run, err);
+    *ret_result = clock_result(&run);
+    return AH_OK;
 }
 
 int ah_clock_run(struct ah_clock *clock, const struct ah_clock_graph *graph,
                  struct ah_clock_result *ret_result, struct ah_error *err)
 {
-    int rc = clock_check_room(clock, graph, err);
-    if (rc)
-        return rc;
-    struct ah_clock_result result = {.spans = clock->memory->spans, .order = clock->memory->order};
-    struct clock_run run = {.graph = graph, .memory = clock->memory};
-    rc = clock_prepare(&run, &result, err);
-    if (rc)
-        return rc;
-    for (uint32_t op = 0; op < graph->n_ops; op++)
-        clock_look(&run, op, graph->dependency_first ? graph->dependency_first[op] : 0, AH_CLOCK_NO_OP);
-    do {
-        clock_dispatch(&run, &result);
-        clock_share(&run);
-    } while (clock_advance(&run));
-    if (run.done < graph->n_ops)
-        return ah_clock_explain_deadlock(&run, err);
-    result.end_us = run.now;
-    for (size_t l = 0; l < graph->n_lanes; l++) {
-        result.lanes[l].busy_us = run.lanes[l].busy;
-        result.lanes[l].slowed_us = run.lanes[l].slowed;
-        result.lanes[l].idle_us = clock_positive(run.now - run.lanes[l].busy);
-    }
-    *ret_result = result;
-    return AH_OK;
+    const struct ah_clock_course once = {.iterations = 1, .rule = graph->rule, .order = graph->order};
+    int rc = ah_clock_load(clock, graph, err);
+    return rc ? rc : ah_clock_repeat(clock, &once, ret_result, err);
 }

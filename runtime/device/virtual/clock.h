@@ -26,12 +26,21 @@
  *
  *     struct ah_clock clock = {0};
  *     struct ah_clock_result result;
- *     rc = ah_clock_reserve(&clock, graph.n_ops, err);       // allocates
+ *     rc = ah_clock_reserve(&clock, &graph, 1, err);         // allocates
  *     rc = rc ? rc : ah_clock_run(&clock, &graph, &result, err);   // does not; as often as you like
  *     printf("%g us\n", result.end_us);
  *     ah_clock_release(&clock);
  *
- * The same graph gives the same bits. One thread at a time per clock.
+ * ITERATIONS. What is repeated is described once: a graph is an iteration, and a COURSE runs it several times. Op i of
+ * iteration r is instance r x n_ops + i: it has the op's lane, duration, ring and demand, and waits for its
+ * dependencies' instances of the same iteration or of the one before (of iteration -1: none). Results, orders and errors
+ * speak of instances; with one iteration they are the ops.
+ *
+ *     rc = ah_clock_reserve(&clock, &graph, 3, err);
+ *     rc = rc ? rc : ah_clock_load(&clock, &graph, err);                // checks it and takes it in
+ *     rc = rc ? rc : ah_clock_repeat(&clock, &course, &result, err);    // as often as you like
+ *
+ * The same graph and course give the same bits. One thread at a time per clock.
  */
 #ifndef AH_RUNTIME_DEVICE_VIRTUAL_CLOCK_H
 #define AH_RUNTIME_DEVICE_VIRTUAL_CLOCK_H
@@ -39,6 +48,7 @@
 #include "base/error.h"
 #include "runtime/device/virtual/share.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -48,7 +58,11 @@ enum { AH_CLOCK_LANES = AH_SHARE_PARTS, AH_CLOCK_DEMANDS = 255, AH_CLOCK_RINGS =
 
 enum ah_clock_rule { AH_CLOCK_FROZEN, AH_CLOCK_PRIORITY, AH_CLOCK_FIFO };
 
-/* All pointers are borrowed during ah_clock_run(). Arrays are by op unless they say otherwise. */
+/* In which iterations of a course an op has no instance: what stands there in its place takes no time and no place of a
+ * ring, gives none back, and waits for nothing but its turn. */
+enum { AH_CLOCK_NOT_FIRST = 1, AH_CLOCK_NOT_LAST = 2 };
+
+/* All pointers are borrowed until the last run of the graph. Arrays are by op unless they say otherwise. */
 struct ah_clock_graph {
     size_t n_ops;
     size_t n_lanes;     /* <= AH_CLOCK_LANES */
@@ -62,21 +76,33 @@ struct ah_clock_graph {
     const uint64_t *priority; /* keys of priority lanes; NULL: all equal */
 
     /* Op i waits for dependency[dependency_first[i]] to dependency[dependency_first[i + 1] - 1]. */
-    const size_t *dependency_first; /* n_ops + 1 */
+    const size_t *dependency_first; /* n_ops + 1; NULL: no op waits for any */
     const uint32_t *dependency;
+    const uint8_t *dependency_back; /* 1: of the iteration before; 0: of the same; NULL: all 0 */
+    const uint8_t *absent;          /* AH_CLOCK_NOT_... bits; NULL: all 0 */
 
     const uint8_t *takes; /* the ring of which it takes a place, or AH_CLOCK_NO_RING; NULL: none does */
     const uint8_t *gives; /* the ring to which it gives a place back, or AH_CLOCK_NO_RING; likewise */
     const uint32_t *ring_places; /* by ring; all are free at the start */
 
-    const enum ah_clock_rule *rule; /* by lane; NULL: all frozen */
-
-    /* The ops of lane 0 in order, then those of lane 1, ...: ah_clock_result.order has this form, and may be
-     * given back as it is, to the same clock too. Read for frozen lanes only; NULL: ascending indices. */
-    const uint32_t *order;
+    const enum ah_clock_rule *rule; /* of ah_clock_run(), as in a course */
+    const uint32_t *order;          /* likewise */
 
     const struct ah_share_demand *demands;
     const double *capacity; /* by resource */
+};
+
+struct ah_clock_course {
+    size_t iterations;              /* at least 1 */
+    const enum ah_clock_rule *rule; /* by lane; NULL: all frozen */
+
+    /* The instances of lane 0 in order, then those of lane 1, ...: ah_clock_result.order has this form, and may be
+     * given back as it is, to the same clock too. Read for frozen lanes only; NULL: ascending. */
+    const uint32_t *order;
+
+    uint64_t priority_step; /* added to the keys from each iteration to the next */
+    bool stops; /* when instance `stop` has finished: of others only what finished by then is known */
+    uint32_t stop;
 };
 
 struct ah_clock_span {
@@ -91,7 +117,7 @@ struct ah_clock_span {
 
 struct ah_clock_lane {
     size_t first;     /* of the lane's ops in `order` */
-    size_t n;         /* its ops */
+    size_t n;         /* its ops that have started: all, unless the course stops */
     double busy_us;   /* an op ran */
     double idle_us;   /* none did; busy + idle = end (but for rounding) */
     double slowed_us; /* part of busy that full speed would have saved */
@@ -110,12 +136,22 @@ struct ah_clock {
     struct ah_clock_memory *memory; /* owned; NULL before the first reserve */
 };
 
-/* Makes room for graphs of up to `n_ops` ops; never shrinks. AH_E_MEMORY leaves the clock as it was. */
-int ah_clock_reserve(struct ah_clock *clock, size_t n_ops, struct ah_error *err);
+/* Makes room for so many iterations of graphs with up to as many ops and dependencies as this one has (it reads nothing
+ * else of it); never shrinks, and forgets the graph that was loaded. AH_E_MEMORY leaves the clock as it was. */
+int ah_clock_reserve(struct ah_clock *clock, const struct ah_clock_graph *graph, size_t iterations,
+                     struct ah_error *err);
 
-/* Runs the graph; allocates nothing. AH_E_CAPACITY: more ops than reserved. AH_E_USAGE: a number out of range
- * (which op, and what is allowed). AH_E_FAILED: ops can never start, since
- * dependencies, frozen orders and places of rings wait for each other (one of the ops, and what for). */
+/* Takes a graph in, for any number of courses; allocates nothing. AH_E_CAPACITY: more ops or dependencies than reserved.
+ * AH_E_USAGE: a number out of range (which op, and what is allowed); no graph is loaded then. */
+int ah_clock_load(struct ah_clock *clock, const struct ah_clock_graph *graph, struct ah_error *err);
+
+/* Runs the loaded graph; allocates nothing. AH_E_CAPACITY: more iterations than reserved. AH_E_USAGE: no graph, no
+ * iteration, or a frozen order that does not hold each op once. AH_E_FAILED: ops can never start, since dependencies,
+ * frozen orders and places of rings wait for each other (one of the ops, and what for). */
+int ah_clock_repeat(struct ah_clock *clock, const struct ah_clock_course *course,
+                    struct ah_clock_result *ret_result, struct ah_error *err);
+
+/* Loads the graph and runs one iteration of it. */
 int ah_clock_run(struct ah_clock *clock, const struct ah_clock_graph *graph,
                  struct ah_clock_result *ret_result, struct ah_error *err);
 

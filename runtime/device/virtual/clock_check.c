@@ -64,10 +64,15 @@ static int check_op(const struct ah_clock_graph *graph, size_t op, struct ah_err
     size_t end = graph->dependency_first[op + 1];
     if (end < first)
         return ah_error_set(err, AH_E_USAGE, "the dependencies of op %zu end before they begin", op);
-    for (size_t at = first; at < end; at++)
+    for (size_t at = first; at < end; at++) {
         if (graph->dependency[at] >= graph->n_ops)
             return ah_error_set(err, AH_E_USAGE, "op %zu depends on op %u of %zu", op, graph->dependency[at],
                                 graph->n_ops);
+        if (graph->dependency_back && graph->dependency_back[at] > 1)
+            return ah_error_set(err, AH_E_USAGE,
+                                "op %zu depends on op %u of %u iterations before; 0 or 1 is possible", op,
+                                graph->dependency[at], graph->dependency_back[at]);
+    }
     return AH_OK;
 }
 

@@ -7,48 +7,77 @@
 
 #include <string.h>
 
-/* An op that never finished, and waits for a place. */
-static bool clock_lacks_place(const struct clock_run *run, uint32_t op)
+/* Marks the ops that finished: all that started. */
+static void clock_mark_done(const struct clock_run *run)
 {
-    const struct clock_lane *lane = &run->lanes[run->graph->lane[op]];
-    if (run->memory->state[op] == CLOCK_WAITING)
-        return false;
-    return lane->rule != AH_CLOCK_FROZEN || run->memory->order[lane->first + lane->taken] == op;
+    for (size_t l = 0; l < run->n_lanes; l++)
+        for (size_t k = 0; k < run->lanes[l].taken; k++)
+            run->memory->waiting[run->memory->order[run->lanes[l].first + k]] = CLOCK_DONE;
+}
+
+static bool clock_is_done(const struct clock_run *run, uint32_t at)
+{
+    return run->memory->waiting[at] == CLOCK_DONE;
+}
+
+static const struct clock_lane *clock_lane_of(const struct clock_run *run, uint32_t at)
+{
+    return &run->lanes[run->ops[at % run->n_ops].lane];
+}
+
+/* An op that never finished, and waits for a place. */
+static bool clock_lacks_place(const struct clock_run *run, uint32_t at)
+{
+    const struct clock_lane *lane = clock_lane_of(run, at);
+    return clock_is_ready(run->memory, at) && (lane->rule != AH_CLOCK_FROZEN || lane->next == at);
+}
+
+/* The first dependency that never finished. */
+static uint32_t clock_unfinished(const struct clock_run *run, uint32_t at)
+{
+    const struct ah_clock_graph *graph = &run->memory->graph;
+    uint32_t op = at % run->n_ops;
+    for (size_t i = graph->dependency_first[op]; i < graph->dependency_first[op + 1]; i++) {
+        uint32_t back = graph->dependency_back && graph->dependency_back[i] ? run->n_ops : 0;
+        uint32_t of = at - op + graph->dependency[i];
+        if (of >= back && !clock_is_done(run, of - back))
+            return of - back;
+    }
+    return AH_CLOCK_NO_OP;
 }
 
 /* The op that an op that never finished waits for; of those that could give it a place, the one in `givers`. */
-static uint32_t clock_blocker(const struct clock_run *run, const uint32_t *givers, uint32_t op)
+static uint32_t clock_blocker(const struct clock_run *run, const uint32_t *givers, uint32_t at)
 {
-    if (run->memory->state[op] == CLOCK_WAITING)
-        return run->graph->dependency[run->memory->looking_at[op]];
-    if (clock_lacks_place(run, op))
-        return givers[run->graph->takes[op]];
-    const struct clock_lane *lane = &run->lanes[run->graph->lane[op]];
-    return run->memory->order[lane->first + lane->taken];
+    if (!clock_is_ready(run->memory, at))
+        return clock_unfinished(run, at);
+    return clock_lacks_place(run, at) ? givers[run->ops[at % run->n_ops].takes]
+                                      : clock_lane_of(run, at)->next;
 }
 
 static int clock_say_blocked(const struct clock_run *run, uint32_t op, uint32_t blocker, struct ah_error *err)
 {
-    const uint32_t *lane = run->graph->lane;
+    uint32_t lane = run->ops[op % run->n_ops].lane;
+    uint32_t blocking_lane = blocker == AH_CLOCK_NO_OP ? lane : run->ops[blocker % run->n_ops].lane;
     if (!clock_lacks_place(run, op))
         return ah_error_set(
             err, AH_E_FAILED,
             "op %u on lane %u can never start: it waits for op %u on lane %u, which in turn waits for op "
             "%u; dependencies, frozen orders of lanes and places of rings contain a cycle",
-            op, lane[op], blocker, lane[blocker], op);
-    uint8_t ring = run->graph->takes[op];
+            op, lane, blocker, blocking_lane, op);
+    uint8_t ring = run->ops[op % run->n_ops].takes;
     size_t places = run->rings[ring].places;
     if (blocker == AH_CLOCK_NO_OP)
         return ah_error_set(
             err, AH_E_FAILED,
             "op %u on lane %u can never start: it waits for one of the %zu places of ring %u, "
             "and no op is left that gives one back",
-            op, lane[op], places, ring);
+            op, lane, places, ring);
     return ah_error_set(err, AH_E_FAILED,
                         "op %u on lane %u can never start: it waits for one of the %zu places of ring %u, "
                         "which op %u on lane "
                         "%u would give back, which in turn waits for op %u; the ring needs more places",
-                        op, lane[op], places, ring, blocker, lane[blocker], op);
+                        op, lane, places, ring, blocker, blocking_lane, op);
 }
 
 /* Following blockers from any unfinished op ends on a cycle, of which the lowest op is named (one that lacks a place,
@@ -57,13 +86,16 @@ int ah_clock_explain_deadlock(const struct clock_run *run, struct ah_error *err)
 {
     uint32_t givers[AH_CLOCK_RINGS]; /* of each ring, the first unfinished */
     memset(givers, 0xff, sizeof givers);
-    for (uint32_t op = (uint32_t)run->graph->n_ops; run->graph->gives && op-- > 0;)
-        if (run->memory->state[op] != CLOCK_DONE && run->graph->gives[op] != AH_CLOCK_NO_RING)
-            givers[run->graph->gives[op]] = op;
+    clock_mark_done(run);
+    for (uint32_t at = run->n_instances; at-- > 0;) {
+        uint8_t ring = run->ops[at % run->n_ops].gives;
+        if (ring != AH_CLOCK_NO_RING && !clock_is_done(run, at) && !clock_is_absent(run->memory, at))
+            givers[ring] = at;
+    }
     uint32_t op = 0;
-    while (run->memory->state[op] == CLOCK_DONE)
+    while (clock_is_done(run, op))
         op++;
-    for (size_t i = 0; i < run->graph->n_ops; i++) {
+    for (size_t i = 0; i < run->n_instances; i++) {
         uint32_t blocker = clock_blocker(run, givers, op);
         if (blocker == AH_CLOCK_NO_OP)
             return clock_say_blocked(run, op, blocker, err);

@@ -1,48 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between the clock's files: the check of a graph (clock_check.c) that precedes its run (clock.c), what a run knows,
- * and why it stood still (clock_deadlock.c).
+ * Between the clock's files: the check of a graph (clock_check.c), the graph as it is taken in (clock_load.c), a run
+ * (clock.c), and why it stood still (clock_deadlock.c).
  */
 #ifndef AH_RUNTIME_DEVICE_VIRTUAL_CLOCK_INTERNAL_H
 #define AH_RUNTIME_DEVICE_VIRTUAL_CLOCK_INTERNAL_H
 
 #include "runtime/device/virtual/clock.h"
 
-#include <stdbool.h>
-
 enum { CLOCK_SETS = 256, CLOCK_PROBES = 8 };
 
-enum clock_state { CLOCK_WAITING, CLOCK_READY, CLOCK_DONE };
+/* How many dependencies of an instance have not finished. An absent one waits for none: what its op has is counted down
+ * from AWAY, and never so far that the bit goes. */
+#define CLOCK_ABSENT UINT32_C(0x80000000)
+#define CLOCK_AWAY   UINT32_MAX
+#define CLOCK_DONE   UINT32_C(0x7fffffff) /* set only where a deadlock is explained */
 
 struct clock_heap_item {
     uint64_t key;
+    uint32_t at; /* instance */
     uint32_t op;
 };
 
-/* The op that each lane runs, as one byte per lane: its demand row + 1, 0 where it asks for nothing. */
+/* An op as a run needs it. */
+struct clock_op {
+    double duration;
+    uint64_t priority;
+    uint32_t first_follower; /* into `followers`; the next op's is the end */
+    uint8_t lane;
+    uint8_t row; /* of demands + 1; 0: it asks for nothing */
+    uint8_t takes, gives;
+    uint8_t absent;
+};
+
+/* The row that each lane's running op asks by, 0 where it asks for nothing. */
 union clock_key {
     uint8_t lane[AH_CLOCK_LANES];
     uint64_t word[AH_CLOCK_LANES / sizeof(uint64_t)];
 };
 
-struct clock_set {
-    union clock_key key; /* all zero: free */
+struct clock_speeds {
     double speed[AH_CLOCK_LANES];
     uint8_t limit[AH_CLOCK_LANES];
 };
 
-/* Everything by op has room for max_ops. */
 struct ah_clock_memory {
-    size_t max_ops;
+    size_t max_ops, max_dependencies, max_instances;
+    struct ah_clock_graph graph; /* loaded; n_ops is 0 where none is, or an empty one */
+    bool loaded;
+
+    /* By op. */
+    struct clock_op *ops;  /* n_ops + 1 */
+    uint32_t *needs;       /* how many dependencies it has */
+    uint32_t *needs_first; /* the same in the first iteration: those of its own iteration */
+    uint32_t *followers;   /* by dependency: op x 2 + 1 where that is in the next iteration, else op x 2 */
+
+    /* By instance. */
     struct ah_clock_span *spans;
     struct clock_heap_item *ready; /* heaps of each lane, where its ops lie in `order` */
     uint32_t *order;
-    uint32_t *waiter;   /* first op in the list of those waiting for this one */
-    uint32_t *next;     /* in that list */
-    uint32_t *given;    /* ops that gave places back, ring by ring, as they did */
-    size_t *looking_at; /* the dependency in whose list the op is, as index into the graph's array */
-    uint8_t *state;     /* enum clock_state */
-    struct clock_set sets[CLOCK_SETS];
+    uint32_t *given;   /* ops that gave places back, ring by ring, as they did */
+    uint32_t *waiting; /* see CLOCK_ABSENT */
+
+    union clock_key keys[CLOCK_SETS]; /* all zero: free */
+    struct clock_speeds sets[CLOCK_SETS];
 };
 
 /* Ready ops of a priority or fifo lane. */
@@ -60,34 +81,59 @@ struct clock_ring {
 
 struct clock_lane {
     enum ah_clock_rule rule;
-    uint32_t op; /* running, or AH_CLOCK_NO_OP */
+    uint32_t at, op;        /* running */
+    uint32_t next, next_op; /* of a frozen lane; AH_CLOCK_NO_OP: none is left */
+    size_t first;           /* of its ops in `order` and of its heaps in `ready` */
+    size_t n;               /* its ops */
+    size_t taken;           /* ops started */
+    uint8_t ring;           /* of which its ops take places */
     uint8_t limit;
     bool was_slowed;          /* the running op, at some time */
-    size_t first;             /* of its ops in `order` and of its heaps in `ready` */
-    size_t taken;             /* ops started */
-    uint8_t ring;             /* of which its ops take places */
     struct clock_heap free;   /* ready, and take no place */
     struct clock_heap takers; /* ready, and take one */
     double since;             /* when `remaining` was true */
     double remaining;
     double speed;
-    double finish; /* since + remaining / speed */
     double busy;
     double slowed;
     double lost[AH_SHARE_RESOURCES]; /* by the running op to each resource; valid when was_slowed */
 };
 
 struct clock_run {
-    const struct ah_clock_graph *graph;
+    const struct ah_clock_course *course;
     struct ah_clock_memory *memory;
+    const struct clock_op *ops;
+    uint32_t n_ops;       /* of an iteration */
+    uint32_t n_instances; /* of all */
+    size_t n_lanes;
     double now;
     size_t done;
+    bool stopped;
+    bool key_changed; /* an op that asks for something started or finished */
     union clock_key key;
-    bool key_changed;
-    bool asks[AH_CLOCK_DEMANDS]; /* the row asks for something */
+    union clock_key set_key; /* of the speeds that were looked up last */
+    const struct clock_speeds *set;
+    double finish[AH_CLOCK_LANES]; /* since + remaining / speed; DBL_MAX: the lane is idle */
     struct clock_lane lanes[AH_CLOCK_LANES];
     struct clock_ring rings[AH_CLOCK_RINGS];
 };
+
+static inline bool clock_is_absent(const struct ah_clock_memory *memory, uint32_t at)
+{
+    return memory->waiting[at] & CLOCK_ABSENT;
+}
+
+/* Have its dependencies finished? */
+static inline bool clock_is_ready(const struct ah_clock_memory *memory, uint32_t at)
+{
+    return !memory->waiting[at] || clock_is_absent(memory, at);
+}
+
+/* The ring that an instance takes a place of. */
+static inline uint8_t clock_takes(const struct ah_clock_memory *memory, uint32_t at, uint32_t op)
+{
+    return clock_is_absent(memory, at) ? AH_CLOCK_NO_RING : memory->ops[op].takes;
+}
 
 /* AH_E_USAGE names the first number out of range. Orders of frozen lanes are not looked at. */
 int ah_clock_check(const struct ah_clock_graph *graph, struct ah_error *err);

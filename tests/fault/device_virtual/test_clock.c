@@ -13,10 +13,10 @@ static int grow_and_run(void *context, struct ah_error *err)
     struct ah_clock_result result;
     struct ah_clock clock = {0};
     (void)context;
-    int rc = ah_clock_reserve(&clock, 3, err);
+    int rc = ah_clock_reserve(&clock, &graph, 1, err);
     if (rc)
         return rc;
-    rc = ah_clock_reserve(&clock, 1000, err);
+    rc = ah_clock_reserve(&clock, &graph, 400, err);
     struct ah_error other = {0};
     CHECK_OK(ah_clock_run(&clock, &graph, &result, &other), other);
     assert_true(result.end_us == 4);
@@ -36,10 +36,10 @@ static void test_clock__a_run_allocates_nothing(void **state)
     struct ah_error err = {0};
     struct ah_clock clock = {0};
     struct ah_clock_result result;
-    CHECK_OK(ah_clock_reserve(&clock, 3, &err), err);
+    CHECK_OK(ah_clock_reserve(&clock, &graph, 1, &err), err);
     (void)fault_count();
     CHECK_OK(ah_clock_run(&clock, &graph, &result, &err), err);
-    CHECK_OK(ah_clock_reserve(&clock, 2, &err), err); /* there is room already */
+    CHECK_OK(ah_clock_reserve(&clock, &graph, 1, &err), err); /* there is room already */
     assert_int_equal(fault_count(), 0);
     ah_clock_release(&clock);
 }

@@ -131,7 +131,7 @@ static void run(struct ah_clock *clock, const struct ah_clock_graph *graph,
                 struct ah_clock_result *ret_result)
 {
     struct ah_error err = {0};
-    CHECK_OK(ah_clock_reserve(clock, graph->n_ops, &err), err);
+    CHECK_OK(ah_clock_reserve(clock, graph, 1, &err), err);
     CHECK_OK(ah_clock_run(clock, graph, ret_result, &err), err);
 }
 
@@ -433,7 +433,7 @@ static void test_clock__finds_cycles_and_only_cycles(void **state)
         for (size_t later = op + 1; later <= g->of.n_ops; later++)
             g->first[later]++;
         bool cyclic = waits_for(&g->of, (uint32_t)op, (uint32_t)op);
-        CHECK_OK(ah_clock_reserve(&clock, g->of.n_ops, &err), err);
+        CHECK_OK(ah_clock_reserve(&clock, &g->of, 1, &err), err);
         int rc = ah_clock_run(&clock, &g->of, &result, &err);
         assert_int_equal(rc, cyclic ? AH_E_FAILED : AH_OK);
         unsigned named = 0;

@@ -296,7 +296,7 @@ static void test_clock__rings_run_as_the_obvious_simulator_does(void **state)
         struct ah_clock_result result;
         struct ah_error err = {0};
         struct graph *g = draw(&seed);
-        CHECK_OK(ah_clock_reserve(&clock, g->of.n_ops, &err), err);
+        CHECK_OK(ah_clock_reserve(&clock, &g->of, 1, &err), err);
         int rc = ah_clock_run(&clock, &g->of, &result, &err);
         assert_int_equal(rc, simulate(&s, g) ? AH_OK : AH_E_FAILED);
         if (rc) {
@@ -328,8 +328,8 @@ static void test_clock__rings_replay_frozen_to_the_bit(void **state)
         struct ah_error err = {0};
         struct graph *g = draw(&seed);
         share(g, &seed);
-        CHECK_OK(ah_clock_reserve(&clock, g->of.n_ops, &err), err);
-        CHECK_OK(ah_clock_reserve(&fresh, g->of.n_ops, &err), err);
+        CHECK_OK(ah_clock_reserve(&clock, &g->of, 1, &err), err);
+        CHECK_OK(ah_clock_reserve(&fresh, &g->of, 1, &err), err);
         if (ah_clock_run(&clock, &g->of, &result, &err))
             continue; /* too small a ring; seen above */
         struct ah_clock_graph frozen = g->of;

@@ -13,7 +13,7 @@ static void run(struct ah_clock *clock, const struct ah_clock_graph *graph,
                 struct ah_clock_result *ret_result)
 {
     struct ah_error err = {0};
-    CHECK_OK(ah_clock_reserve(clock, graph->n_ops, &err), err);
+    CHECK_OK(ah_clock_reserve(clock, graph, 1, &err), err);
     CHECK_OK(ah_clock_run(clock, graph, ret_result, &err), err);
 }
 
@@ -296,10 +296,11 @@ static void test_clock__needs_room(void **state)
     struct ah_clock_result result;
     struct ah_error err = {0};
     CHECK_FAILS(ah_clock_run(&clock, &graph, &result, &err), err, AH_E_CAPACITY, "room for 0 ops");
-    CHECK_OK(ah_clock_reserve(&clock, 1, &err), err);
+    CHECK_OK(ah_clock_reserve(&clock, &(struct ah_clock_graph){.n_ops = 1}, 1, &err), err);
     CHECK_FAILS(ah_clock_run(&clock, &graph, &result, &err), err, AH_E_CAPACITY, "room for 1 ops");
-    CHECK_FAILS(ah_clock_reserve(&clock, (size_t)1 << 32, &err), err, AH_E_USAGE, "4294967296 ops");
-    CHECK_OK(ah_clock_reserve(&clock, 2, &err), err);
+    CHECK_FAILS(ah_clock_reserve(&clock, &(struct ah_clock_graph){.n_ops = (size_t)1 << 32}, 1, &err), err,
+                AH_E_USAGE, "4294967296 ops");
+    CHECK_OK(ah_clock_reserve(&clock, &graph, 1, &err), err);
     CHECK_OK(ah_clock_run(&clock, &graph, &result, &err), err);
     ah_clock_release(&clock);
 }
@@ -322,7 +323,7 @@ static void test_clock__names_an_op_on_a_cycle(void **state)
     struct ah_clock clock = {0};
     struct ah_clock_result result;
     struct ah_error err = {0};
-    CHECK_OK(ah_clock_reserve(&clock, 4, &err), err);
+    CHECK_OK(ah_clock_reserve(&clock, &graph, 1, &err), err);
     CHECK_FAILS(ah_clock_run(&clock, &graph, &result, &err), err, AH_E_FAILED,
                 "op 1 on lane 0 can never start: it waits for op 3 on lane 1");
     ah_clock_release(&clock);
@@ -397,7 +398,7 @@ static void test_clock__says_that_a_ring_is_too_small(void **state)
     struct ah_clock_result result;
     struct ah_error err = {0};
     init_ringed(&r);
-    CHECK_OK(ah_clock_reserve(&clock, 5, &err), err);
+    CHECK_OK(ah_clock_reserve(&clock, &r.graph, 1, &err), err);
     r.dependency[0] = 2; /* the first use waits for both tiles: there must be room for both */
     CHECK_FAILS(
         ah_clock_run(&clock, &r.graph, &result, &err), err, AH_E_FAILED,
@@ -438,7 +439,7 @@ static void test_clock__refuses_rings_of_several_lanes(void **state)
         if (cases[i].giver >= 0)
             r.gives[cases[i].giver] = cases[i].ring;
         r.graph.n_rings = cases[i].n_rings;
-        CHECK_OK(ah_clock_reserve(&clock, 5, &err), err);
+        CHECK_OK(ah_clock_reserve(&clock, &r.graph, 1, &err), err);
         CHECK_FAILS(ah_clock_run(&clock, &r.graph, &result, &err), err, AH_E_USAGE, cases[i].text);
         ah_clock_release(&clock);
     }

@@ -23,6 +23,8 @@
 
 #include <stdlib.h>
 
+enum { LINE_BYTES = 64, SET_LINES = 16 };
+
 /* Offsets in the workspace of one thread. */
 struct layout {
     size_t a;
@@ -269,6 +271,32 @@ static void store_tile(const struct unit *unit, const float *sums, uint64_t row,
     product->kernel->store(sums, &out);
 }
 
+/* Whether a kernel may read a strip where it lies: whole tiles, rows that begin with cache lines and do not meet in
+ * a few sets of the cache. */
+static bool lies_well(const struct ah_tile_kernel *kernel, const struct ah_pack_matrix *a)
+{
+    const uint64_t row_bytes = a->stride * ah_dtype_bytes(a->dtype);
+    return kernel->reads_rows && !a->k_in_rows && a->other == AH_TILE_ROWS &&
+           a->k % (AH_PACK_WORDS * sizeof(uint32_t) / ah_dtype_bytes(a->dtype)) == 0 &&
+           (uintptr_t)a->data % LINE_BYTES == 0 && row_bytes % LINE_BYTES == 0 &&
+           row_bytes % (SET_LINES * LINE_BYTES) != 0;
+}
+
+/* The a of `operands`, packed where it must be. */
+static void place_strip(const struct unit *unit, const struct ah_pack_matrix *a,
+                        struct ah_tile_operands *operands)
+{
+    const struct ah_tile_kernel *kernel = unit->run->product->kernel;
+    operands->a = unit->a;
+    operands->a_bytes = AH_TILE_ROW_BYTES;
+    if (lies_well(kernel, a)) {
+        operands->a = a->data;
+        operands->a_bytes = a->stride * ah_dtype_bytes(a->dtype);
+    } else {
+        ah_pack_a(unit->a, kernel, a);
+    }
+}
+
 /* The tiles of a strip, for one step of a chunk whose columns of b are packed. */
 static void multiply_strip(const struct unit *unit, const struct part *chunk, const struct part *step,
                            uint64_t row)
@@ -278,14 +306,13 @@ static void multiply_strip(const struct unit *unit, const struct part *chunk, co
     const uint64_t panel_words = ah_pack_words(kernel, chunk->count) * AH_TILE_COLUMNS;
     const uint64_t words_before = ah_pack_words(kernel, step->k - chunk->k);
     struct ah_tile_operands operands = {
-        .a = unit->a,
         .rows = ah_blocking_part(unit->rows, AH_TILE_ROWS, row / AH_TILE_ROWS),
         .words = ah_pack_words(kernel, step->count),
     };
     float *sums = unit->sums + (is_cut(product) ? row * product->blocking.unit_n : 0);
     const struct ah_pack_matrix a = strip_of(unit, step, row);
     const struct ah_pack_matrix next = next_strip(unit, chunk, step, row);
-    ah_pack_a(unit->a, kernel, &a);
+    place_strip(unit, &a, &operands);
     for (uint64_t column = 0; column < unit->columns; column += AH_TILE_COLUMNS) {
         operands.b = unit->b + column / AH_TILE_COLUMNS * panel_words + words_before * AH_TILE_COLUMNS;
         ah_pack_prefetch(&next, column / AH_TILE_COLUMNS, ah_blocking_parts(unit->columns, AH_TILE_COLUMNS));

@@ -40,11 +40,13 @@ enum {
     AH_TILE_ROWS = 32,
     AH_TILE_COLUMNS = 32,
     AH_TILE_WORDS = 128, /* of a step, at most */
-    AH_TILE_SUMS = AH_TILE_ROWS * AH_TILE_COLUMNS
+    AH_TILE_SUMS = AH_TILE_ROWS * AH_TILE_COLUMNS,
+    AH_TILE_ROW_BYTES = AH_TILE_WORDS * 4
 };
 
 struct ah_tile_operands {
-    const void *a;  /* (AH_TILE_ROWS, AH_TILE_WORDS) words */
+    const void *a;  /* (AH_TILE_ROWS, words) words, as packed, or as they lie where the kernel reads rows */
+    size_t a_bytes; /* from row to row; AH_TILE_ROW_BYTES as packed */
     const void *b;  /* (words, AH_TILE_COLUMNS) words */
     uint64_t rows;  /* that matter; the sums of others are anything */
     uint64_t words; /* a multiple of 16 */
@@ -65,6 +67,7 @@ struct ah_tile_kernel {
     const char *name;
     enum ah_isa isa;     /* for packing */
     enum ah_dtype words; /* AH_BF16: pairs */
+    bool reads_rows;     /* takes other a_bytes than packed rows have */
     double tile_cycles;  /* about, for 16 words: what packing is weighed against */
     void (*begin)(void); /* (optional) before the first product of a thread */
     void (*end)(void);   /* (optional) after the last one */

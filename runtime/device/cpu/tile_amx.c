@@ -56,7 +56,6 @@ static void amx_end(void)
 
 /* Bytes from row to row, and from the first 16 rows to the others. */
 static const size_t sums_stride = AH_TILE_COLUMNS * sizeof(float);
-static const size_t a_stride = (size_t)AH_TILE_WORDS * WORD_BYTES;
 static const size_t b_stride = (size_t)AH_TILE_COLUMNS * WORD_BYTES;
 
 static void load_sums(const float *sums)
@@ -86,6 +85,7 @@ static void zero_sums(void)
 static void multiply_amx(float *sums, const struct ah_tile_operands *operands, bool is_first)
 {
     const unsigned char *a = operands->a;
+    const size_t a_stride = operands->a_bytes;
     const unsigned char *b = operands->b;
     const unsigned char *b_end = b + operands->words * b_stride;
     if (is_first)
@@ -109,6 +109,7 @@ const struct ah_tile_kernel ah_tile_amx = {
     .name = "amx",
     .isa = AH_ISA_AVX512,
     .words = AH_BF16,
+    .reads_rows = true,
     .tile_cycles = 85,
     .begin = amx_begin,
     .end = amx_end,

@@ -53,13 +53,17 @@ static void put(struct matrix *matrix, uint64_t row, uint64_t column, float valu
         ((uint16_t *)data)[i] = ah_bf16_from_fp32(value);
 }
 
-/* All ones is a NaN in both types. */
+/* All ones is a NaN in both types. A third of the matrices are dense, a third have rows that begin with cache lines,
+ * as a kernel that reads them where they lie wants them. */
 static struct matrix random_matrix(uint64_t *random, enum ah_dtype dtype, uint64_t rows, uint64_t width)
 {
     struct matrix matrix = {.dtype = dtype, .rows = rows, .width = width};
-    matrix.stride = width + (check_random(random) % 2 ? check_random(random) % 70 : 0);
+    const uint64_t strides[] = {width, width + check_random(random) % 70, (width + 63) / 32 * 32};
+    matrix.stride = strides[check_random(random) % 3];
     matrix.bytes = ((rows - 1) * matrix.stride + width) * ah_dtype_bytes(dtype);
-    matrix.data = malloc(matrix.bytes);
+    void *data = NULL;
+    assert_int_equal(posix_memalign(&data, 64, matrix.bytes), 0);
+    matrix.data = data;
     memset(matrix.data, 0xff, matrix.bytes);
     for (uint64_t i = 0; i < rows * width; i++)
         put(&matrix, i / width, i % width, (float)(2 * check_uniform(random) - 1));

@@ -124,7 +124,7 @@ static void check_product(struct fixture *f, const struct ah_tile_kernel *kernel
         f->a[i / WORDS][i % WORDS] = random_word(f, kernel->words, low);
     for (size_t i = 0; i < (size_t)WORDS * AH_TILE_COLUMNS; i++)
         f->b[i / AH_TILE_COLUMNS][i % AH_TILE_COLUMNS] = random_word(f, kernel->words, low);
-    const struct ah_tile_operands operands = {f->a, f->b, rows, words};
+    const struct ah_tile_operands operands = {f->a, AH_TILE_ROW_BYTES, f->b, rows, words};
     if (kernel->begin)
         kernel->begin();
     kernel->multiply(f->sums, &operands, is_first);

@@ -170,11 +170,11 @@ static void print_names(struct trace *trace)
         print_name(trace, "thread_name", lane + 1, ah_words_plan_lane[lane]);
 }
 
-/* Where it and all that follow last as long as the period. */
+/* Where it and all that follow last as long as the period; the last one, which none follows, counts for itself. */
 static bool steady(const struct trace *trace, size_t iteration)
 {
     double period_us = trace->replay->period_us;
-    for (size_t r = iteration; r < trace->iterations; r++)
+    for (size_t r = iteration; r == iteration || r + 1 < trace->iterations; r++)
         if (!r || fabs(trace->end_us[r] - trace->end_us[r - 1] - period_us) > 1e-6 * period_us)
             return false;
     return true;

@@ -29,7 +29,11 @@ function scaled(value, base, units) {
 const time = (us) => scaled(us, 1000, ["µs", "ms", "s"]);
 const bytes = (n) => scaled(n, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]);
 const count = (n) => scaled(n, 1000, ["", "k", "M", "B"]).trim();
-const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.0995 ? 1 : 0)} %`;
+// One decimal where none would say 0 or 100 of what is neither, or little of what is small.
+function percent(share) {
+  const near = (share > 0 && share < 0.0995) || (share >= 0.995 && share < 1);
+  return `${(100 * share).toFixed(near ? 1 : 0)} %`;
+}
 const words = (name) => name.replaceAll("_", " ");
 
 // A step of 1, 2 or 5 times a power of `base` (in units of `unit`) of which about `wanted` fit into `span`.

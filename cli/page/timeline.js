@@ -36,6 +36,7 @@ class Timeline {
     if (this.steps[0].start > plan.from) {
       this.steps.unshift({ start: plan.from, end: this.steps[0].start, position: plan.positions - 1, bar: last.bar });
     }
+    this.steps.push({ ...this.steps.pop(), end: plan.to });
     const total = (step) => plan.parts.reduce((sum, part) => sum + plan.occupancy[part][step.position], 0);
     this.peak = plan.steps.slice(0, plan.positions).reduce((a, b) => total(b) > total(a) ? b : a);
     this.peakBytes = total(this.peak);
@@ -146,13 +147,19 @@ class Timeline {
     const transform = `matrix(${this.scale} 0 0 1 ${-this.view.from * this.scale} 0)`;
     this.bars.setAttribute("transform", transform);
     this.areaGroup.setAttribute("transform", transform);
-    const inView = this.plan.bars.filter((bar) => bar.end > this.view.from && bar.start < this.view.to).length;
-    this.bars.classList.toggle("split", inView * 7 < this.width * this.plan.lanes.length);
+    this.plan.lanes.forEach((lane, i) => this.bars.children[i].classList.toggle("split", this.hasRoom(lane)));
     this.bands.replaceChildren(...this.iterationBands());
     this.behind.replaceChildren(...this.ticks());
     this.veils.replaceChildren(...this.veil());
     this.front.replaceChildren(...this.iterationNames(), ...this.laneNames(), ...this.barNames(), ...this.memoryNames());
     this.drawChosen();
+  }
+
+  // Is there room for gaps between the bars of a lane?
+  hasRoom(lane) {
+    const inView = lane.bars.filter((bar) => bar.end > this.view.from && bar.start < this.view.to);
+    const pixels = inView.reduce((sum, bar) => sum + bar.end - bar.start, 0) * this.scale;
+    return pixels > 6 * inView.length;
   }
 
   iterationBands() {
@@ -228,7 +235,7 @@ class Timeline {
     for (let n = 0; n <= this.topBytes * 0.97; n += step) {
       const y = this.memoryY(n);
       parts.push(svg("line", { class: "grid", x1: 0, x2: this.width, y1: y, y2: y, opacity: 0.6 }));
-      if (n) parts.push(svg("text", { class: "halo", x: 10, y: y + 4 }, bytes(n)));
+      if (n) parts.push(svg("text", { class: "halo", x: 10, y: y + 4 }, bytes(n).replace(/\.0+ /, " ")));
     }
     return [...parts, ...this.capacityMarks(), ...this.peakMark()];
   }

@@ -26,6 +26,7 @@ enum { LANES = 4, PAIRS = LANES * (LANES - 1) / 2, RESOURCES_MAX = PAIRS + 1, SW
 
 #define KEPT_LEAST 0.05
 #define TIGHT      1e-9
+#define LITTLE     1e-2
 
 struct pair {
     int p, q;
@@ -202,9 +203,17 @@ static double *demand_of(struct ah_plan_resource *resource, int lane)
     return lanes[lane];
 }
 
+/* Does host_dram alone slow the pair down to its speeds? What asks for nearly nothing is not slowed by it. */
+static bool memory_does(const struct sharing *s, const struct pair *pair)
+{
+    bool p_asks = pair->speed_p >= 1 || s->demand[pair->p] > LITTLE;
+    bool q_asks = pair->speed_q >= 1 || s->demand[pair->q] > LITTLE;
+    return pair_in_memory(s, pair) && p_asks && q_asks && load(s, pair) >= 1 - TIGHT;
+}
+
 static void add_pair(const struct sharing *s, const struct pair *pair, struct ah_plan_sharing *sharing)
 {
-    if (!slows(pair) || (pair_in_memory(s, pair) && load(s, pair) >= 1 - TIGHT))
+    if (!slows(pair) || memory_does(s, pair))
         return;
     struct ah_plan_resource *resource = &sharing->resources[sharing->n_resources++];
     resource->name = pair->name;

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What two lanes keep beside each other, on the virtual clock with the resources that pricing makes, against what the
+ * machine document says: the example machines, profiles of a CPU, and random documents.
+ */
+#include "planner/pricing_internal.h"
+#include "runtime/device/virtual/clock.h"
+#include "schemas/document.h"
+#include "tests/support/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LANES = 4, DOCUMENTS = 300 };
+
+static double lane_demand(const struct ah_plan_resource *r, int part)
+{
+    const double all[LANES] = {[AH_PART_COMPUTE] = r->compute,
+                               [AH_PART_H2D] = r->h2d,
+                               [AH_PART_D2H] = r->d2h,
+                               [AH_PART_HOST_ADAM] = r->host};
+    return all[part];
+}
+
+static void demand_of_part(const struct ah_plan_sharing *sharing, int part,
+                           struct ah_share_demand *ret_demand)
+{
+    const double weights[LANES] = {[AH_PART_COMPUTE] = sharing->weights.compute,
+                                   [AH_PART_H2D] = sharing->weights.h2d,
+                                   [AH_PART_D2H] = sharing->weights.d2h,
+                                   [AH_PART_HOST_ADAM] = sharing->weights.host};
+    *ret_demand = (struct ah_share_demand){.weight = weights[part]};
+    for (size_t r = 0; r < sharing->n_resources; r++) {
+        ret_demand->amount[r] = lane_demand(&sharing->resources[r], part);
+        assert_true(ret_demand->amount[r] >= 0 && ret_demand->amount[r] <= 1 + 1e-12);
+    }
+}
+
+/* `part` does 1 s of work while `beside` works all the time; what it keeps. */
+static double kept_on_clock(const struct ah_plan_sharing *sharing, int part, int beside)
+{
+    struct ah_share_demand demands[2];
+    demand_of_part(sharing, part, &demands[0]);
+    demand_of_part(sharing, beside, &demands[1]);
+    const double durations[] = {1e6, 1e9}, capacity[] = {1, 1, 1, 1, 1, 1, 1, 1};
+    const uint32_t lanes[] = {0, 1}, rows[] = {0, 1};
+    const size_t first[] = {0, 0, 0};
+    struct ah_clock_graph graph = {.n_ops = 2,
+                                   .n_lanes = 2,
+                                   .n_demands = 2,
+                                   .n_resources = sharing->n_resources,
+                                   .duration_us = durations,
+                                   .lane = lanes,
+                                   .demand = rows,
+                                   .dependency_first = first,
+                                   .demands = demands,
+                                   .capacity = capacity};
+    struct ah_clock clock = {0};
+    struct ah_clock_result result;
+    struct ah_error err = {0};
+    CHECK_OK(ah_clock_reserve(&clock, &graph, 1, &err), err);
+    CHECK_OK(ah_clock_run(&clock, &graph, &result, &err), err);
+    double kept = 1e6 / result.spans[0].finish_us;
+    ah_clock_release(&clock);
+    return kept;
+}
+
+/* The largest difference between what a pair keeps here and there. */
+static double worst(const struct ah_machine *machine, bool sums_only)
+{
+    struct ah_arena arena = {0};
+    struct ah_plan_sharing sharing;
+    struct ah_error err = {0};
+    double most = 0;
+    CHECK_OK(ah_pricing_share(machine, &arena, &sharing, &err), err);
+    for (int p = 0; p < LANES; p++) {
+        for (int q = p + 1; q < LANES; q++) {
+            double there_p = fmin(1, ah_machine_kept(machine, (enum ah_part)p, (enum ah_part)q));
+            double there_q = fmin(1, ah_machine_kept(machine, (enum ah_part)q, (enum ah_part)p));
+            double here_p = kept_on_clock(&sharing, p, q), here_q = kept_on_clock(&sharing, q, p);
+            double difference = sums_only ? fabs(here_p + here_q - fmax(1, there_p + there_q))
+                                          : fmax(fabs(here_p - there_p), fabs(here_q - there_q));
+            most = fmax(most, difference);
+        }
+    }
+    ah_arena_release(&arena);
+    return most;
+}
+
+static void test_sharing__example_machines(void **state)
+{
+    (void)state;
+    static const char *const machines[] = {"a100-40g-epyc7713", "rtx4090-64g", "h200-16c-128g"};
+    for (size_t i = 0; i < sizeof machines / sizeof machines[0]; i++) {
+        struct ah_document document = {0};
+        struct ah_error err = {0};
+        char path[128];
+        snprintf(path, sizeof path, "examples/machines/%s.json", machines[i]);
+        CHECK_OK(ah_document_load(&document, path, AH_DOCUMENT_MACHINE, &err), err);
+        double difference = worst(document.body.machine, false);
+        if (difference > 1e-6)
+            fail_msg("%s: %g", machines[i], difference);
+        ah_document_release(&document);
+    }
+}
+
+/* Shares of a machine as a table: kept[part][beside]. */
+struct table {
+    struct ah_machine machine;
+    struct ah_machine_beside beside[LANES * LANES];
+    struct ah_machine_adam adam;
+};
+
+static void set_table(struct table *t, const double kept[LANES][LANES], enum ah_device_kind kind,
+                      double share)
+{
+    *t = (struct table){.machine = {.device.kind = kind}};
+    t->adam = (struct ah_machine_adam){.side = AH_HOST, .bandwidth_share = share};
+    t->machine.adam = &t->adam;
+    t->machine.n_adam = 1;
+    t->machine.beside = t->beside;
+    for (int p = 0; p < LANES; p++)
+        for (int q = 0; q < LANES; q++)
+            if (p != q)
+                t->beside[t->machine.n_beside++] =
+                    (struct ah_machine_beside){(enum ah_part)p, (enum ah_part)q, {.median = kept[p][q]}};
+}
+
+/* As measured on a small virtual machine: compute, h2d, d2h, host_adam. No weights suit all pairs exactly. */
+static void test_sharing__a_cpu_profile(void **state)
+{
+    (void)state;
+    static const double kept[LANES][LANES] = {
+        {1, 0.93, 0.94, 0.96}, {0.88, 1, 0.71, 0.74}, {0.89, 0.72, 1, 0.76}, {0.97, 0.81, 0.82, 1}};
+    struct table t;
+    set_table(&t, kept, AH_DEVICE_CPU, 0.95);
+    assert_true(worst(&t.machine, false) < 0.02);
+    assert_true(worst(&t.machine, true) < 1e-6);
+}
+
+static void test_sharing__one_gives_way(void **state)
+{
+    (void)state;
+    static const double kept[LANES][LANES] = {{1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}, {1, 0.6, 0.6, 1}};
+    struct table t;
+    set_table(&t, kept, AH_DEVICE_CUDA, 0.9);
+    assert_true(worst(&t.machine, false) < 1e-6);
+}
+
+static void test_sharing__nothing_shared(void **state)
+{
+    (void)state;
+    struct ah_machine machine = {.device.kind = AH_DEVICE_CUDA};
+    struct ah_arena arena = {0};
+    struct ah_plan_sharing sharing;
+    struct ah_error err = {0};
+    CHECK_OK(ah_pricing_share(&machine, &arena, &sharing, &err), err);
+    assert_int_equal(sharing.n_resources, 0);
+    ah_arena_release(&arena);
+}
+
+/* Any table: what a pair keeps together is kept; where weights explain the table, each share is. */
+static void test_sharing__random_documents(void **state)
+{
+    (void)state;
+    uint64_t random = check_seed(41);
+    for (int i = 0; i < DOCUMENTS; i++) {
+        double kept[LANES][LANES] = {{0}}, weight[LANES];
+        bool consistent = i % 2;
+        for (int p = 0; p < LANES; p++)
+            weight[p] = 0.6 + 0.4 * check_uniform(&random);
+        for (int p = 0; p < LANES; p++)
+            for (int q = 0; q < p; q++) {
+                double both = 1.05 + 0.9 * check_uniform(&random);
+                double ratio = weight[p] / (weight[p] + weight[q]);
+                kept[p][q] = consistent ? both * ratio : 0.3 + 0.8 * check_uniform(&random);
+                kept[q][p] = consistent ? both * (1 - ratio) : 0.3 + 0.8 * check_uniform(&random);
+                if (consistent && (kept[p][q] > 1 || kept[q][p] > 1))
+                    kept[p][q] = kept[q][p] = 1;
+            }
+        struct table t;
+        set_table(&t, (const double(*)[LANES])kept,
+                  check_random(&random) % 2 ? AH_DEVICE_CPU : AH_DEVICE_CUDA,
+                  0.5 + 0.5 * check_uniform(&random));
+        double difference = worst(&t.machine, !consistent);
+        if (difference > 1e-6)
+            fail_msg("document %d (%s): %g", i, consistent ? "consistent" : "any", difference);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sharing__example_machines), cmocka_unit_test(test_sharing__a_cpu_profile),
+        cmocka_unit_test(test_sharing__one_gives_way),    cmocka_unit_test(test_sharing__nothing_shared),
+        cmocka_unit_test(test_sharing__random_documents),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Costs against numbers worked out by hand from the example machines, and what is said where a number is missing.
+ */
+#include "planner/pricing.h"
+
+#include "runtime/schedule/program.h"
+#include "tests/property/schedule/jobs.h"
+
+#include <math.h>
+
+struct pricing_case {
+    struct test_job job;
+    struct ah_document machine;
+    struct ah_costs costs;
+    struct ah_error err;
+};
+
+static void open_case(struct pricing_case *c, const char *machine, const char *model, enum ah_dtype dtype,
+                      uint64_t micro_batches)
+{
+    char path[128];
+    memset(c, 0, sizeof *c);
+    snprintf(path, sizeof path, "examples/machines/%s.json", machine);
+    CHECK_OK(ah_document_load(&c->machine, path, AH_DOCUMENT_MACHINE, &c->err), c->err);
+    test_job_open(
+        &c->job, model,
+        (struct ah_plan_training){
+            .batch = 8, .micro_batches = micro_batches, .seq = 1024, .dtype = dtype, .state_dtype = AH_FP32});
+}
+
+static int fill(struct pricing_case *c)
+{
+    return ah_pricing_fill(c->machine.body.machine, &c->job.job, NULL, &c->job.arena, &c->costs, &c->err);
+}
+
+static void close_case(struct pricing_case *c)
+{
+    test_job_close(&c->job);
+    ah_document_release(&c->machine);
+}
+
+static void test_pricing__links_and_updates(void **state)
+{
+    (void)state;
+    struct pricing_case c;
+    open_case(&c, "rtx4090-64g", "llama-2-7b", AH_BF16, 1);
+    CHECK_OK(fill(&c), c.err);
+    check_near(c.costs.h2d_latency_us, 8, 0);
+    check_near(c.costs.h2d_us_per_byte * 25e9, 1e6, 1e-12);
+    check_near(c.costs.d2h_us_per_byte * 26.2e9, 1e6, 1e-12);
+    check_near(c.costs.host_adam_us * 2.15e9, 1e6, 1e-12);
+    check_near(c.costs.device_adam_us * 29e9, 1e6, 1e-12);
+    /* A bf16 gradient read, an fp32 sum read and written, by 67 GB/s and by 29 G x 28 B. */
+    check_near(c.costs.host_accumulate_us * 67e9, 10e6, 1e-9);
+    check_near(c.costs.device_accumulate_us * 29e9 * 28, 10e6, 1e-9);
+    check_near(c.costs.device_squares_us * 29e9 * 28, 2e6, 1e-9);
+    check_near(c.costs.host_us_per_byte * 67e9, 2e6, 1e-9);
+    check_near(c.costs.norm_us, 16, 1e-12);
+    assert_int_equal(c.costs.threads.compute, 0);
+    assert_int_equal(c.costs.threads.host, 16);
+    assert_false(c.costs.has_threads);
+    assert_true(c.costs.estimated);
+    close_case(&c);
+}
+
+/* The sum of several micro-batches is fp32: 30 bytes a parameter where 28 were measured; fp32 weights: 28. */
+static void test_pricing__updates_by_the_bytes_they_move(void **state)
+{
+    (void)state;
+    struct pricing_case c;
+    open_case(&c, "rtx4090-64g", "llama-2-7b", AH_BF16, 4);
+    CHECK_OK(fill(&c), c.err);
+    check_near(c.costs.host_adam_us * 2.15e9 * 28, 30e6, 1e-9);
+    check_near(c.costs.device_adam_us * 29e9 * 28, 30e6, 1e-9);
+    check_near(c.costs.host_squares_us * 67e9, 4e6, 1e-9);
+    close_case(&c);
+    open_case(&c, "rtx4090-64g", "llama-2-7b", AH_FP32, 1);
+    CHECK_OK(fill(&c), c.err);
+    check_near(c.costs.host_adam_us * 2.15e9, 1e6, 1e-9);
+    close_case(&c);
+}
+
+/* One product measured: every product runs at its rate, attention at half and two fifths of it. */
+static void test_pricing__block_times_by_hand(void **state)
+{
+    (void)state;
+    struct pricing_case c;
+    open_case(&c, "h200-16c-128g", "llama-2-7b", AH_BF16, 1);
+    CHECK_OK(fill(&c), c.err);
+    const struct ah_job_group *layer = test_job_group(&c.job.job, AH_BLOCK_LAYER);
+    struct ah_program_step steps[AH_PROGRAM_STEPS_MAX];
+    for (int pass = AH_PASS_FORWARD; pass <= AH_PASS_BACKWARD; pass++) {
+        double expected_us = 0;
+        size_t n = ah_program_steps(&c.job.job, layer, (enum ah_pass)pass, AH_ACTIVATIONS_SELECTIVE, steps);
+        for (size_t i = 0; i < n; i++) {
+            double share = steps[i].kind == AH_STEP_MATMUL ? 1 : steps[i].backward ? 0.4 : 0.5;
+            double flops_us =
+                steps[i].kind == AH_STEP_POINTWISE ? 0 : steps[i].flops / (780e12 * share) * 1e6;
+            expected_us += fmax(flops_us, (double)steps[i].moved_bytes / (138e9 * 28) * 1e6);
+        }
+        const struct ah_cost_group *cost = &c.costs.groups[layer - c.job.job.groups];
+        double us = pass == AH_PASS_FORWARD ? cost->forward_us : cost->backward_us[AH_ACTIVATIONS_SELECTIVE];
+        check_near(us / expected_us, 1, 1e-9);
+    }
+    /* 8192 tokens through 202 M parameters of matrices at 780 TFLOP/s: 4.24 ms, and attention. */
+    check_near(c.costs.groups[layer - c.job.job.groups].forward_us / 4700, 1, 0.08);
+    close_case(&c);
+}
+
+static void test_pricing__more_recomputation_takes_longer(void **state)
+{
+    (void)state;
+    struct pricing_case c;
+    for (size_t i = 0; i < TEST_MODELS; i++) {
+        open_case(&c, "a100-40g-epyc7713", test_models[i], AH_BF16, 1);
+        CHECK_OK(fill(&c), c.err);
+        for (size_t g = 0; g < c.job.job.n_groups; g++) {
+            const struct ah_cost_group *cost = &c.costs.groups[g];
+            assert_true(cost->forward_us > 0);
+            if (c.job.job.groups[g].kind != AH_BLOCK_LAYER)
+                continue;
+            assert_true(cost->backward_us[0] > 1.7 * cost->forward_us &&
+                        cost->backward_us[0] < 2.5 * cost->forward_us);
+            assert_true(cost->backward_us[1] > cost->backward_us[0]);
+            assert_true(cost->backward_us[1] < 1.2 * cost->backward_us[0]);
+            assert_true(cost->backward_us[2] > cost->backward_us[0] + 0.5 * cost->forward_us);
+            assert_true(cost->backward_us[2] <= cost->backward_us[0] + 1.001 * cost->forward_us);
+        }
+        close_case(&c);
+    }
+}
+
+/* A shape that was measured has its own rate; between two, a rate between theirs, nearer to the nearer one's. */
+static void test_pricing__rates_of_near_shapes(void **state)
+{
+    (void)state;
+    struct pricing_case c;
+    open_case(&c, "a100-40g-epyc7713", "llama-2-7b", AH_BF16, 1);
+    struct ah_machine *machine = c.machine.body.machine;
+    const struct ah_job_group *layer = test_job_group(&c.job.job, AH_BLOCK_LAYER);
+    size_t g = (size_t)(layer - c.job.job.groups);
+    machine->n_matmul = 2;
+    machine->matmul[0].m = 8192, machine->matmul[0].n = 12288, machine->matmul[0].k = 4096; /* its qkv */
+    machine->matmul[1].m = 16, machine->matmul[1].n = 16, machine->matmul[1].k = 16;
+    machine->matmul[1].flops_per_s.median = 1e9;
+    CHECK_OK(fill(&c), c.err);
+    double with_small = c.costs.groups[g].forward_us;
+    machine->n_matmul = 1;
+    CHECK_OK(fill(&c), c.err);
+    double without = c.costs.groups[g].forward_us;
+    assert_true(with_small > without);
+    assert_true(with_small < 30 * without); /* at 1 GFLOP/s it would be 265000 times */
+    close_case(&c);
+}
+
+static void test_pricing__faster_parts_never_cost_more(void **state)
+{
+    (void)state;
+    static const char *const machines[] = {"a100-40g-epyc7713", "rtx4090-64g", "h200-16c-128g"};
+    uint64_t random = check_seed(9);
+    for (int i = 0; i < 60; i++) {
+        struct pricing_case c;
+        open_case(&c, machines[i % 3], i % 2 ? "gpt-2b" : "qwen3-0.6b", AH_BF16, 1 + (uint64_t)(i % 2));
+        struct ah_machine *machine = c.machine.body.machine;
+        CHECK_OK(fill(&c), c.err);
+        struct ah_costs before = c.costs;
+        double *rates[] = {&machine->matmul[check_random(&random) % machine->n_matmul].flops_per_s.median,
+                           &machine->links[check_random(&random) % 2].bytes_per_s.median,
+                           &machine->adam[check_random(&random) % machine->n_adam].params_per_s.median,
+                           &machine->memory[0].bytes_per_s.median};
+        double *rate = rates[check_random(&random) % 4];
+        *rate = i % 4 ? *rate * (1 + check_uniform(&random)) : nextafter(*rate, INFINITY);
+        CHECK_OK(fill(&c), c.err);
+        const double *old = &before.h2d_latency_us, *new = &c.costs.h2d_latency_us;
+        for (size_t k = 0; k <= (size_t)(&before.norm_us - old); k++)
+            assert_true(new[k] <= old[k]);
+        for (size_t g = 0; g < c.job.job.n_groups; g++) {
+            assert_true(c.costs.groups[g].forward_us <= before.groups[g].forward_us);
+            for (int way = 0; way < AH_ACTIVATIONS_WAYS; way++)
+                assert_true(c.costs.groups[g].backward_us[way] <= before.groups[g].backward_us[way]);
+        }
+        assert_int_equal(c.costs.sharing.n_resources,
+                         before.sharing.n_resources); /* sharing knows no rates */
+        for (size_t r = 0; r < before.sharing.n_resources; r++)
+            assert_true(c.costs.sharing.resources[r].h2d == before.sharing.resources[r].h2d);
+        close_case(&c);
+    }
+}
+
+static void test_pricing__names_what_is_missing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *part;
+        size_t matmul, links, adam;
+        bool bf16;
+    } cases[] = {{"'matmul' has no bf16 product", 0, 2, 2, true},
+                 {"'links' has no h2d", 3, 0, 2, true},
+                 {"'links' has no d2h", 3, 1, 2, true},
+                 {"'adam' has no entry for the host", 3, 2, 0, true},
+                 {"'adam' has no entry for the device", 3, 2, 1, true},
+                 {"'device.bf16' is false", 3, 2, 2, false}};
+    const struct ah_plan_threads threads = {0, 64};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct pricing_case c;
+        open_case(&c, "a100-40g-epyc7713", "gpt2-124m", AH_BF16, 1);
+        struct ah_machine *machine = c.machine.body.machine;
+        machine->n_matmul = cases[i].matmul;
+        machine->n_links = cases[i].links;
+        machine->n_adam = cases[i].adam;
+        machine->device.bf16 = cases[i].bf16;
+        CHECK_FAILS(ah_pricing_fill(machine, &c.job.job, &threads, &c.job.arena, &c.costs, &c.err), c.err,
+                    AH_E_DOCUMENT, cases[i].part);
+        check_text_has(c.err.text, "'a100-40g-epyc7713'");
+        check_text_has(c.err.text, cases[i].bf16 ? "autohete profile" : "--dtype fp32");
+        close_case(&c);
+    }
+}
+
+/* A CPU with `cores`, products on 1, 2, 4, ... threads, host Adam on 1, 2, 4, ... */
+static void test_pricing__splits_cores(void **state)
+{
+    (void)state;
+    struct ah_machine_matmul matmul[4] = {0};
+    struct ah_machine_adam adam[4] = {0};
+    struct ah_machine machine = {.name = "cpu",
+                                 .matmul = matmul,
+                                 .n_matmul = 4,
+                                 .adam = adam,
+                                 .n_adam = 4,
+                                 .device.kind = AH_DEVICE_CPU};
+    struct ah_plan_threads splits[AH_PRICING_SPLITS_MAX];
+    for (uint64_t i = 0; i < 4; i++) {
+        matmul[i] = (struct ah_machine_matmul){.threads = UINT64_C(1) << i, .flops_per_s.median = 1e9};
+        adam[i] = (struct ah_machine_adam){
+            .side = AH_HOST, .threads = UINT64_C(1) << i, .params_per_s.median = 1e9};
+    }
+    machine.host.cores = 8;
+    assert_int_equal(ah_pricing_thread_splits(&machine, splits, AH_PRICING_SPLITS_MAX), 3);
+    static const uint64_t expected[][2] = {{4, 4}, {2, 4}, {1, 4}};
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(splits[i].compute, expected[i][0]);
+        assert_int_equal(splits[i].host, expected[i][1]);
+    }
+    assert_int_equal(ah_pricing_thread_splits(&machine, splits, 1), 1);
+    machine.host.cores = 1;
+    assert_int_equal(ah_pricing_thread_splits(&machine, splits, AH_PRICING_SPLITS_MAX), 1);
+    assert_int_equal(splits[0].compute + splits[0].host, 2);
+    machine.n_adam = 0;
+    assert_int_equal(ah_pricing_thread_splits(&machine, splits, AH_PRICING_SPLITS_MAX), 0);
+    machine.n_adam = 4;
+    machine.device.kind = AH_DEVICE_CUDA;
+    adam[2].params_per_s.median = 2e9;
+    assert_int_equal(ah_pricing_thread_splits(&machine, splits, AH_PRICING_SPLITS_MAX), 1);
+    assert_int_equal(splits[0].compute, 0);
+    assert_int_equal(splits[0].host, 4);
+}
+
+/* Rates of a CPU are those of the threads that the lane has. */
+static void test_pricing__rates_of_a_split(void **state)
+{
+    (void)state;
+    struct pricing_case c;
+    open_case(&c, "rtx4090-64g", "tiny", AH_FP32, 1);
+    struct ah_machine machine = *c.machine.body.machine;
+    struct ah_machine_matmul matmul[2] = {0};
+    struct ah_machine_adam adam[3] = {0};
+    struct ah_machine_memory memory[2] = {0};
+    for (uint64_t i = 0; i < 2; i++) {
+        matmul[i] = (struct ah_machine_matmul){.dtype = AH_FP32,
+                                               .form = AH_MATMUL_NT,
+                                               .m = 512,
+                                               .n = 512,
+                                               .k = 512,
+                                               .threads = i + 1,
+                                               .flops_per_s.median = 50e9 * (double)(i + 1)};
+        adam[i] = (struct ah_machine_adam){
+            .side = AH_HOST, .threads = i + 1, .params_per_s.median = 0.3e9 * (double)(i + 1)};
+        memory[i] = (struct ah_machine_memory){AH_MEMORY_SCALE, i + 1, {.median = 10e9 * (double)(i + 1)}};
+    }
+    adam[2] = (struct ah_machine_adam){.side = AH_DEVICE, .threads = 2, .params_per_s.median = 0.5e9};
+    machine.device.kind = AH_DEVICE_CPU;
+    machine.matmul = matmul, machine.n_matmul = 2;
+    machine.adam = adam, machine.n_adam = 3;
+    machine.memory = memory, machine.n_memory = 2;
+    double forward_us[2];
+    for (uint64_t compute = 1; compute <= 2; compute++) {
+        const struct ah_plan_threads threads = {compute, 3 - compute};
+        CHECK_OK(ah_pricing_fill(&machine, &c.job.job, &threads, &c.job.arena, &c.costs, &c.err), c.err);
+        assert_true(c.costs.has_threads);
+        check_near(c.costs.host_adam_us * 0.3e9 * (double)threads.host, 1e6, 1e-9);
+        check_near(c.costs.host_accumulate_us * 10e9 * (double)threads.host, 12e6, 1e-9);
+        check_near(c.costs.device_accumulate_us * 10e9 * (double)compute, 12e6, 1e-9);
+        forward_us[compute - 1] = c.costs.groups[1].forward_us;
+    }
+    check_near(forward_us[0] / forward_us[1], 2, 1e-9);
+    close_case(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pricing__links_and_updates),
+        cmocka_unit_test(test_pricing__updates_by_the_bytes_they_move),
+        cmocka_unit_test(test_pricing__block_times_by_hand),
+        cmocka_unit_test(test_pricing__more_recomputation_takes_longer),
+        cmocka_unit_test(test_pricing__rates_of_near_shapes),
+        cmocka_unit_test(test_pricing__faster_parts_never_cost_more),
+        cmocka_unit_test(test_pricing__names_what_is_missing),
+        cmocka_unit_test(test_pricing__splits_cores),
+        cmocka_unit_test(test_pricing__rates_of_a_split),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

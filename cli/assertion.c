@@ -48,7 +48,12 @@ static bool names_bytes(const char *name)
     return !strcmp(name, "bytes") || ends_with(name, ".bytes") || ends_with(name, "_bytes");
 }
 
-/* Is the last name of the path, or the one before it, a number of bytes? */
+static bool names_classes(const char *name)
+{
+    return !strcmp(name, "by_class") || ends_with(name, ".by_class");
+}
+
+/* Is the last name of the path, or the one before it, a number of bytes, or a class of memory? */
 static bool is_size(const char *path)
 {
     char parent[256];
@@ -58,7 +63,7 @@ static bool is_size(const char *path)
         return names_bytes(path);
     memcpy(parent, path, length);
     parent[length] = '\0';
-    return names_bytes(path) || names_bytes(parent);
+    return names_bytes(path) || names_bytes(parent) || names_classes(parent);
 }
 
 static void read_number(struct ah_assertion *assertion)

@@ -3,7 +3,8 @@
  * Assertion: `PATH OP VALUE` about one value of a document, `time.step_us<=250000`.
  *
  * OP is < <= > >= == or !=. VALUE is a number, true, false or a word (may be quoted). Numbers compare as
- * doubles and may have a unit of bytes where the last or last but one name of PATH is `bytes` or ends with `_bytes`; words and booleans know == and != only.
+ * doubles and may have a unit of bytes where the last or last but one name of PATH is `bytes` or ends with `_bytes`, and
+ * below `by_class`; words and booleans know == and != only.
  * A value that the document leaves out fails every assertion.
  */
 #ifndef AH_CLI_ASSERTION_H

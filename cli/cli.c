@@ -105,7 +105,7 @@ void ah_cli_nothing_written(struct ah_error *err)
 {
     const char *said = "; nothing was written";
     size_t length = strlen(err->text);
-    if (length + strlen(said) < sizeof err->text)
+    if (!strstr(err->text, said + 2) && length + strlen(said) < sizeof err->text)
         memcpy(err->text + length, said, strlen(said) + 1);
 }
 

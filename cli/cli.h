@@ -94,7 +94,7 @@ int ah_cli_fail_usage(struct ah_cli *cli, const struct ah_error *err);
 /* Can a file be made at `path`? Asked before long work. AH_E_IO says why not. */
 int ah_cli_check_writable(const char *path, struct ah_error *err);
 
-/* Appends "; nothing was written" to the sentence. */
+/* Appends "; nothing was written" to a sentence that does not say so. */
 void ah_cli_nothing_written(struct ah_error *err);
 
 /* A remark for the person on standard error, `autohete: <sentence>`; nothing with --json. */

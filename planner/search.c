@@ -431,39 +431,42 @@ static int starts(struct mover *m)
 enum { WALKS_OF_A_BUDGET = 8 };
 
 /* A walk with a share of the budget. */
-static int walk(struct mover *m, struct ah_shape *shape, bool *ret_better)
+static int walk(struct mover *m, struct ah_shape *shape)
 {
-    double before = m->trial->found ? m->trial->best.score.period_us : 0;
     uint64_t limit = m->trial->limits.evaluations;
     uint64_t spent = ah_trial_spent(m->trial);
     uint64_t share = spent + (limit > spent ? limit - spent : 0) / WALKS_OF_A_BUDGET;
     m->trial->limits.evaluations = limit ? share : 0;
     int rc = ah_shapes_walk(m->trial, m->search->allowed, &m->knobs, shape, m->err);
     m->trial->limits.evaluations = limit;
-    *ret_better = m->trial->found && (!before || m->trial->best.score.period_us < before);
     return rc;
+}
+
+/* From the best's counts, with its knobs. */
+static int walk_on(struct mover *m)
+{
+    take_knobs(m);
+    struct ah_shape shape = ah_shapes_of_configs(m->job, m->trial->best.configs);
+    return walk(m, &shape);
 }
 
 static int walks(struct mover *m)
 {
-    struct ah_shape best = {{0}};
-    bool any = false, better;
-    int rc = AH_OK;
-    for (size_t i = 0; i < AH_MILP_CANDIDATES_MAX && !rc; i++) {
+    int rc = m->trial->found && !m->search->knobs ? walk_on(m) : AH_OK;
+    if (!m->search->knobs)
+        m->knobs = ah_search_knobs(m->job, m->search->scheduling, m->search->micro_order);
+    for (size_t i = 0; i < 2 && !rc; i++) {
         for (size_t k = 0; k < m->search->n_counts && !rc; k++) {
             const struct ah_milp_result *counts = &m->search->counts[k];
-            if (i >= counts->n_candidates || i > 1)
+            if (i >= counts->n_candidates)
                 continue;
             struct ah_shape shape = ah_shapes_of_counts(m->job, counts, counts->candidates[i].counts);
-            rc = walk(m, &shape, &better);
-            best = better || !any ? shape : best;
-            any = true;
+            rc = walk(m, &shape);
         }
     }
-    for (int round = 0; any && round < 2 && !rc && m->trial->found && !m->search->knobs; round++) {
+    for (int round = 0; round < 2 && !rc && m->trial->found && !m->search->knobs; round++) {
         rc = ah_search_sweep(m->trial, false, m->err);
-        take_knobs(m);
-        rc = rc ? rc : walk(m, &best, &better);
+        rc = rc ? rc : walk_on(m);
     }
     return rc;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shapes, and the walk over them: first improvement, over all single and double steps, from the largest step size to 1.
+ * Shapes, and the walk over them: first improvement, over all single and double steps, from the largest step size to 1. A
+ * single step that does not fit is tried with as much more of each other number as makes room for it.
  *
  * A walk has its own best, so that it may go on from a start that is worse than what other walks found: a valley
  * between two hills is left by starting beyond it.
@@ -130,6 +131,24 @@ struct ah_shape ah_shapes_of_counts(const struct ah_job *job, const struct ah_mi
     return shape;
 }
 
+struct ah_shape ah_shapes_of_configs(const struct ah_job *job, const struct ah_config *configs)
+{
+    struct ah_shape shape = {{0}};
+    for (size_t block = 0; block < job->n_blocks; block++) {
+        struct ah_config all[AH_CONFIGS_MAX];
+        size_t n = ah_configs(job, ah_job_block(job, block), all), i = 0;
+        while (i < n && memcmp(&all[i], &configs[block], sizeof all[i]))
+            i++;
+        if (!block)
+            shape.at[AH_SHAPE_EMBEDDING] = (int32_t)i;
+        else if (block + 1 == job->n_blocks)
+            shape.at[AH_SHAPE_HEAD] = (int32_t)i;
+        else
+            count_config(&shape, &configs[block], 1);
+    }
+    return shape;
+}
+
 /* ---- the walk ---- */
 
 struct walk {
@@ -163,9 +182,10 @@ static bool inside(const struct walk *w, const struct ah_shape *shape)
 }
 
 /* Tries a shape; it becomes the walk's best where it is. */
-static int visit(struct walk *w, const struct ah_shape *shape, bool *improved)
+static int visit(struct walk *w, const struct ah_shape *shape, bool *improved, bool *ret_fits)
 {
     enum ah_verdict verdict;
+    *ret_fits = true;
     if (w->spent || !inside(w, shape))
         return AH_OK;
     ah_shapes_configs(w->job, w->allowed, shape, w->configs);
@@ -173,8 +193,9 @@ static int visit(struct walk *w, const struct ah_shape *shape, bool *improved)
     w->spent = verdict == AH_TRIAL_EXHAUSTED;
     if (rc || w->spent)
         return rc;
+    *ret_fits = verdict != AH_TRIAL_TOO_BIG && !w->trial->last_over_bytes;
     bool better;
-    if (verdict == AH_TRIAL_TOO_BIG || w->trial->last_over_bytes) {
+    if (!*ret_fits) {
         better = !w->best_us && w->trial->last_over_bytes < w->best_bytes;
         w->best_bytes = better ? w->trial->last_over_bytes : w->best_bytes;
     } else {
@@ -188,19 +209,43 @@ static int visit(struct walk *w, const struct ah_shape *shape, bool *improved)
     return AH_OK;
 }
 
+/* A step that does not fit, with just as much of one other number as makes room for it. */
+static int relieve(struct walk *w, const struct ah_shape *shape, bool *improved)
+{
+    static const int32_t amounts[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96};
+    int rc = AH_OK;
+    for (int number = 0; number < AH_SHAPE_COUNTS; number++) {
+        bool fits = false;
+        for (size_t i = 0; i < sizeof amounts / sizeof *amounts && !fits && !rc && !w->spent; i++) {
+            struct ah_shape relieved = *shape;
+            relieved.at[number] += amounts[i];
+            rc = visit(w, &relieved, improved, &fits);
+        }
+    }
+    return rc;
+}
+
+static int step(struct walk *w, const struct ah_shape *shape, bool *improved)
+{
+    bool fits, feasible = w->best_us > 0;
+    int rc = visit(w, shape, improved, &fits);
+    return !rc && !fits && feasible ? relieve(w, shape, improved) : rc;
+}
+
 static int step_one(struct walk *w, int number, int32_t by, bool *improved)
 {
     struct ah_shape shape = w->best;
     shape.at[number] += by;
-    return visit(w, &shape, improved);
+    return step(w, &shape, improved);
 }
 
 static int step_two(struct walk *w, int one, int32_t by_one, int other, int32_t by_other, bool *improved)
 {
     struct ah_shape shape = w->best;
+    bool fits;
     shape.at[one] += by_one;
     shape.at[other] += by_other;
-    return visit(w, &shape, improved);
+    return visit(w, &shape, improved, &fits);
 }
 
 /* All steps of one size once, each from the best so far. */
@@ -226,7 +271,7 @@ static int choices(struct walk *w, bool *improved)
         for (int32_t value = 0; value < (int32_t)AH_CONFIGS_MAX && !rc; value++) {
             struct ah_shape shape = w->best;
             shape.at[number] = value;
-            rc = visit(w, &shape, improved);
+            rc = step(w, &shape, improved);
         }
     }
     return rc;
@@ -246,7 +291,8 @@ int ah_shapes_walk(struct ah_trial *trial, const uint32_t *allowed, const struct
     w.configs = malloc(w.job->n_blocks * sizeof *w.configs);
     if (!w.configs)
         return ah_error_memory(err);
-    int rc = visit(&w, shape, &improved);
+    bool fits;
+    int rc = visit(&w, shape, &improved, &fits);
     int32_t size = 1;
     while (size * 8 <= layers_of(w.job))
         size *= 2;

@@ -35,6 +35,9 @@ struct ah_shape {
 struct ah_shape ah_shapes_of_counts(const struct ah_job *job, const struct ah_milp_result *result,
                                     const uint32_t *counts);
 
+/* The shape with an assignment's counts. */
+struct ah_shape ah_shapes_of_configs(const struct ah_job *job, const struct ah_config *configs);
+
 /* Configs by block; what a block may not have (`allowed` as in search.h) becomes the first that it may. */
 void ah_shapes_configs(const struct ah_job *job, const uint32_t *allowed, const struct ah_shape *shape,
                        struct ah_config *ret_configs);

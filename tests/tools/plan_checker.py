@@ -18,7 +18,7 @@ from plan_graph import LANES, Broken, Graph, period_us
 from plan_rules import Rules
 from plan_sizes import Sizes
 
-REPLAYED = 4  # iterations of a replay; the middle ones are looked at
+REPLAYED = 5  # iterations of a replay; all but the first are looked at, as far as they are whole
 RELATIVE = 1e-6
 
 
@@ -84,6 +84,7 @@ def check_faster(graph, unrolled, rng, report):
 def check_rings(unrolled, start, finish, report):
     """At no time have more ops taken a place than there are places and ops that gave one back."""
     for places, take, give in unrolled.ring_nodes:
+        take = take[:places + len(give)]  # those after them wait for ops of iterations that are not replayed
         events = [(finish[v], 0, v) for v in give] + [(start[v], 1, v) for v in take]
         held = 0
         for _, taken, v in sorted(events):
@@ -104,7 +105,7 @@ def check_one_at_a_time(graph, unrolled, start, finish, report):
 
 
 def live_times(rules, unrolled, start, finish):
-    """(first byte needed, last byte needed, tensor index) of each tensor in each of the middle iterations."""
+    """(first byte needed, last byte needed, tensor index) of each tensor in each iteration that holds its whole life."""
     positions, times = rules.positions, []
 
     def node(item, iteration):
@@ -115,16 +116,15 @@ def live_times(rules, unrolled, start, finish):
     for index, tensor in enumerate(rules.tensors):
         if tensor.length == positions:
             continue
-        for iteration in range(1, unrolled.iterations - 2):
+        for iteration in range(1, unrolled.iterations):
             begin = iteration * positions + tensor.first
-            first, last = compute(begin), compute(begin + tensor.length - 1)
-            starts, ends = [start[first]], [finish[last]]
+            writers, readers = [compute(begin)], [compute(begin + tensor.length - 1)]
             for op, is_reader in rules.copies_of(index):
                 issue = rules.ops[op]["issue_after"]
                 at = begin - 1 if not is_reader else begin + (issue - tensor.first) % positions
-                copies = [node(i, at // positions) for i in rules.graph.of_op[op]]
-                (ends if is_reader else starts).extend(finish[v] if is_reader else start[v] for v in copies)
-            times.append((min(starts), max(ends), index))
+                (readers if is_reader else writers).extend(node(i, at // positions) for i in rules.graph.of_op[op])
+            if None not in writers + readers:
+                times.append((min(start[v] for v in writers), max(finish[v] for v in readers), index))
     return times
 
 

@@ -211,14 +211,15 @@ def found(check, *args):
 
 
 class PlanChecker(unittest.TestCase):
-    def replay(self, plan, without_edges_from=None, slow_lane=None):
-        """Rules, unrolled nodes, starts and finishes; without the edges that wait for an op."""
+    def replay(self, plan, unwaited=None, slow_lane=None, waiting=None):
+        """Rules, unrolled nodes, starts and finishes; without the edges by which `waiting` (all ops) waits for `unwaited`."""
         lines, plan = [], plan_checker.with_defaults(plan)
         rules = plan_checker.Rules(plan, plan_checker.Graph(plan), None, lines.append)
         rules.check()
         self.assertEqual(lines, [])
         graph = rules.graph
-        graph.edges = {e for e in graph.edges if graph.items[e[1]].op != without_edges_from}
+        graph.edges = {(v, u, back) for v, u, back in graph.edges
+                       if graph.items[u].op != unwaited or waiting not in (None, graph.items[v].op)}
         unrolled = graph.unroll(4)
         durations = [us * (1000 if graph.items[item].lane == slow_lane else 1)
                      for us, (item, _) in zip(unrolled.planned_us(), unrolled.nodes)]
@@ -231,6 +232,31 @@ class PlanChecker(unittest.TestCase):
         self.assertEqual(found(plan_checker.check_apart_in_time, *self.replay(plan, slow_lane="d2h")), "")
         shared = found(plan_checker.check_apart_in_time, *self.replay(plan, SEND2, "d2h"))
         self.assertIn("'embedding.gradient.0' and 'layer.1.gradient.0' share bytes", shared)
+
+    def test_a_fetch_onto_a_gradient_that_is_still_sent(self):
+        """Both happen between the compute ops at 13 and 0: the fetch waits for the copy."""
+        plan = right_plan()
+        plan["ops"][SEND1]["due_before"] = 0
+        plan["lanes"]["h2d"] = [IN3] * 2 + [FETCH_F] * 3 + [UPLOAD2] * 3 + [IN3] + [FETCH_B] * 3
+        tensor(plan, "layer.0.gradient.0").update(to=13, offset_bytes=tensor(plan, "layer.0.fetched.1")["offset_bytes"])
+        tensor(plan, "embedding.gradient.0")["offset_bytes"] = tensor(plan, "layer.1.gradient.0")["offset_bytes"]
+        tensor(plan, "layer.0.fetched.8")["offset_bytes"] = plan["memory"]["device_bytes"]
+        plan["memory"]["device_bytes"] += LAYER * 2
+        plan["memory"]["by_class"] = by_class([(t["name"], 0, t["bytes"] // 256, t["from"], t["to"])
+                                               for t in plan["arena"]["tensors"]], 8)
+        self.assertEqual(found(plan_checker.check_apart_in_time, *self.replay(plan, slow_lane="d2h")), "")
+        shared = found(plan_checker.check_apart_in_time, *self.replay(plan, SEND1, "d2h", FETCH_F))
+        self.assertIn("'layer.0.fetched.1' and 'layer.0.gradient.0' share bytes", shared)
+
+    def test_weights_overwritten_before_they_are_uploaded(self):
+        plan = right_plan()
+        plan["staging"]["host_weight_tiles"] = 0
+        rules, *times = self.replay(plan, slow_lane="h2d")
+        self.assertEqual(found(plan_checker.check_host_vectors, rules.graph, *times), "")
+        plan["lanes"]["h2d"] = [IN3] * 3 + [FETCH_F] * 3 + [FETCH_B] * 3 + [UPLOAD2] * 3
+        rules, *times = self.replay(plan, UPLOAD2, "h2d")
+        self.assertIn("ops[16] (host_adam of block 2, tile 0) writes to the host",
+                      found(plan_checker.check_host_vectors, rules.graph, *times))
 
     def test_a_ring_that_is_overfull(self):
         _, unrolled, start, finish = self.replay(right_plan())

@@ -1,50 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Dispatch: iterations unrolled on the virtual clock; the order of a steady round, frozen; the period of that order.
+ * Dispatch: iterations on the virtual clock; the order of a steady round, frozen; the period of that order.
  *
- * 1. Instance (iteration r, item i) is op r x n + i of the clock.
+ * 1. Instance (iteration r, item i) is r x n + i of the clock.
  * 2. round(r, i) = r where the item is issued at the first head or later, else r - 1.
  * 3. The order of a round is the order in which a dispatch by priority took its instances. Every edge leads to the same
  *    round, where its instance was taken later, or to a later round. So frozen orders cannot deadlock.
- * 4. At both ends of the unrolled iterations instances are absent: states that come in for an update after the
+ * 4. At both ends of the iterations instances are absent: states that come in for an update after the
  *    last iteration, and updates of gradients from before the first. They take no time, no place, and wait for nothing.
  * 5. Priority of an item: the earliest compute position, counted on from its own iteration, that waits for it through any
  *    edges; then the longer chain of work up to there; then the lower block.
+ * 6. What is measured is iteration R - 2 of R, the last that is complete. A run may stop when all of it is done.
+ * 7. Edges between items beside compute make no cycle, not over iterations either: every cycle has a compute op.
  */
 #include "runtime/schedule/schedule_internal.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PASSES_MAX = 64, DISPATCH_ITERATIONS = 3 };
-
-struct unrolled {
-    const struct ah_run *run;
-    size_t n; /* items of an iteration */
-    size_t iterations;
-    struct ah_clock_graph graph;
-    double *duration;
-    uint32_t *lane, *demand;
-    uint64_t *priority;
-    size_t *first;
-    uint32_t *dependency;
-    uint8_t *takes, *gives;
-    struct ah_share_demand demands[AH_SCHEDULE_LANES];
-    double capacity[AH_SHARE_RESOURCES];
-    uint32_t places[AH_RINGS];
-    enum ah_clock_rule rule[AH_SCHEDULE_LANES];
-};
+enum { DISPATCH_ITERATIONS = 3 };
 
 static const struct ah_plan_op *item_op(const struct ah_run *run, uint32_t item)
 {
     return &run->iteration->ops[run->items->op[item]];
-}
-
-static double item_us(const struct ah_run *run, uint32_t item)
-{
-    uint32_t op = run->items->op[item];
-    return run->op_us[op] / (double)run->iteration->ops[op].tiles;
 }
 
 static bool from_head(const struct ah_run *run, uint32_t item)
@@ -52,271 +32,300 @@ static bool from_head(const struct ah_run *run, uint32_t item)
     return run->items->issue[item] >= run->iteration->head;
 }
 
-/* ---- priorities ---- */
+/* ---- the graph ---- */
 
-/* Position that waits for the item, through v. */
-static uint64_t reached(const uint64_t *rank, uint32_t v, uint32_t back, size_t positions)
+static int grow_graph(struct ah_dispatch_memory *m, const struct ah_items *items, struct ah_error *err)
 {
-    return back * positions + (v < positions ? v : rank[v]);
+    size_t n = items->n, edges = items->first_edge[items->n];
+    int rc = ah_grow(&m->duration, n, sizeof(double), err);
+    rc = rc ? rc : ah_grow(&m->lane, n, sizeof(uint32_t), err);
+    rc = rc ? rc : ah_grow(&m->absent, n, sizeof(uint8_t), err);
+    rc = rc ? rc : ah_grow(&m->first, n + 1, sizeof(size_t), err);
+    rc = rc ? rc : ah_grow(&m->dependency, edges, sizeof(uint32_t), err);
+    rc = rc ? rc : ah_grow(&m->back, edges, sizeof(uint8_t), err);
+    rc = rc ? rc : ah_grow(&m->priority, n, sizeof(uint64_t), err);
+    rc = rc ? rc : ah_grow(&m->rank, n, sizeof(uint64_t), err);
+    rc = rc ? rc : ah_grow(&m->chain, n, sizeof(double), err);
+    rc = rc ? rc : ah_grow(&m->left, n, sizeof(uint32_t), err);
+    rc = rc ? rc : ah_grow(&m->queue, n, sizeof(uint32_t), err);
+    rc = rc ? rc : ah_grow(&m->needed, n, sizeof(uint32_t), err);
+    return rc ? rc : ah_grow(&m->frozen, AH_SCHEDULE_LANES * n, sizeof(uint32_t), err);
 }
 
-static void rank_items(const struct ah_run *run, uint64_t *rank)
+/* Invariant 4. */
+static uint8_t absent(const struct ah_run *run, uint32_t item)
 {
     const struct ah_items *items = run->items;
-    size_t positions = run->iteration->positions;
-    for (size_t i = 0; i < items->n; i++)
-        rank[i] = i < positions ? i : 3 * positions;
-    bool changed = true;
-    for (int pass = 0; changed && pass < PASSES_MAX; pass++) {
-        changed = false;
-        for (uint32_t v = (uint32_t)items->n; v-- > 0;) {
-            for (uint32_t e = items->first_edge[v]; e < items->first_edge[v + 1]; e++) {
-                const struct ah_edge *edge = &items->edges[e];
-                uint64_t at = reached(rank, v, edge->back, positions);
-                if (edge->from >= positions && at < rank[edge->from]) {
-                    rank[edge->from] = at;
-                    changed = true;
-                }
-            }
-        }
+    const struct ah_plan_op *op = item_op(run, item);
+    if (op->op == AH_PLAN_STATES_OUT || op->op == AH_PLAN_DEVICE_ADAM)
+        return from_head(run, item) ? 0 : AH_CLOCK_NOT_FIRST;
+    if (op->op != AH_PLAN_STATES_IN)
+        return 0;
+    uint32_t update = items->update_of[op->block];
+    uint32_t tile = item - items->of_tile[items->first_tile[items->op[item]]];
+    return items->of_tile[items->first_tile[update] + tile] < run->iteration->head ? AH_CLOCK_NOT_LAST : 0;
+}
+
+static void load_items(struct ah_dispatch_memory *m, const struct ah_run *run)
+{
+    const struct ah_items *items = run->items;
+    double *duration = m->duration.items;
+    uint32_t *lane = m->lane.items;
+    uint8_t *away = m->absent.items;
+    for (uint32_t i = 0; i < items->n; i++) {
+        const struct ah_plan_op *op = item_op(run, i);
+        duration[i] = run->op_us[items->op[i]] / (double)op->tiles;
+        lane[i] = op->lane;
+        away[i] = absent(run, i);
     }
 }
 
-/* Work from the item's start to that position's. */
-static double chain_items(const struct ah_run *run, const uint64_t *rank, double *chain)
+static void load_edges(struct ah_dispatch_memory *m, const struct ah_items *items)
 {
-    const struct ah_items *items = run->items;
-    size_t positions = run->iteration->positions;
+    size_t *first = m->first.items;
+    uint32_t *dependency = m->dependency.items;
+    uint8_t *back = m->back.items;
+    for (size_t i = 0; i <= items->n; i++)
+        first[i] = items->first_edge[i];
+    for (size_t e = 0; e < first[items->n]; e++) {
+        dependency[e] = items->edges[e].from;
+        back[e] = (uint8_t)items->edges[e].back;
+    }
+}
+
+static void share_lanes(struct ah_dispatch_memory *m, const struct ah_plan_sharing *sharing)
+{
+    const struct ah_plan_lane_weights *w = &sharing->weights;
+    const double weights[AH_SCHEDULE_LANES] = {w->compute, w->h2d, w->d2h, w->host};
+    for (size_t lane = 0; lane < AH_SCHEDULE_LANES; lane++)
+        m->demands[lane] = (struct ah_share_demand){.weight = weights[lane]};
+    for (size_t i = 0; i < sharing->n_resources; i++) {
+        const struct ah_plan_resource *resource = &sharing->resources[i];
+        m->demands[AH_PLAN_LANE_COMPUTE].amount[i] = resource->compute;
+        m->demands[AH_PLAN_LANE_H2D].amount[i] = resource->h2d;
+        m->demands[AH_PLAN_LANE_D2H].amount[i] = resource->d2h;
+        m->demands[AH_PLAN_LANE_HOST].amount[i] = resource->host;
+        m->capacity[i] = 1;
+    }
+}
+
+/* ---- priorities ---- */
+
+/* Ranks so far, and in `chain` the longest chain of work behind an item, from its end to the position of its rank. */
+struct ranking {
+    const struct ah_items *items;
+    uint32_t positions;
+    uint64_t *rank;
+    double *chain;
+    uint32_t *left; /* followers beside compute that have no rank yet */
+    uint32_t *queue;
+    size_t n_queue;
+};
+
+/* What item v waits for is needed as early as v is, at least, and v's work is between. */
+static void pass_rank(struct ranking *r, uint32_t v)
+{
+    const struct ah_items *items = r->items;
+    for (uint32_t e = items->first_edge[v]; e < items->first_edge[v + 1]; e++) {
+        uint32_t from = items->edges[e].from;
+        if (from < r->positions)
+            continue;
+        uint64_t at = items->edges[e].back * (uint64_t)r->positions + r->rank[v];
+        if (at < r->rank[from] || (at == r->rank[from] && r->chain[v] > r->chain[from]))
+            r->chain[from] = r->chain[v];
+        r->rank[from] = at < r->rank[from] ? at : r->rank[from];
+        if (v >= r->positions && --r->left[from] == 0)
+            r->queue[r->n_queue++] = from;
+    }
+}
+
+static void count_followers(struct ranking *r)
+{
+    memset(r->left, 0, r->items->n * sizeof *r->left);
+    for (uint32_t e = r->items->first_edge[r->positions]; e < r->items->first_edge[r->items->n]; e++)
+        r->left[r->items->edges[e].from]++;
+    for (uint32_t i = r->positions; i < r->items->n; i++)
+        if (!r->left[i])
+            r->queue[r->n_queue++] = i;
+}
+
+/* Ranks all items, each after its followers (7). In the end `chain` includes the item. Returns the longest one that has
+ * more than one item. */
+static double rank_items(struct ranking *r, const double *duration)
+{
     double longest = 0;
-    for (uint32_t i = 0; i < items->n; i++)
-        chain[i] = i < positions ? 0 : item_us(run, i);
-    bool changed = true;
-    for (int pass = 0; changed && pass < PASSES_MAX; pass++) {
-        changed = false;
-        for (uint32_t v = (uint32_t)items->n; v-- > positions;) {
-            for (uint32_t e = items->first_edge[v]; e < items->first_edge[v + 1]; e++) {
-                const struct ah_edge *edge = &items->edges[e];
-                double us = chain[v] + (edge->from >= positions ? item_us(run, edge->from) : 0);
-                if (edge->from < positions || us <= chain[edge->from] ||
-                    reached(rank, v, edge->back, positions) != rank[edge->from])
-                    continue;
-                chain[edge->from] = us;
-                longest = us > longest ? us : longest;
-                changed = true;
-            }
-        }
+    for (uint32_t i = 0; i < r->items->n; i++) {
+        r->rank[i] = i < r->positions ? i : 3 * (uint64_t)r->positions;
+        r->chain[i] = 0;
+    }
+    count_followers(r);
+    for (uint32_t p = 0; p < r->positions; p++)
+        pass_rank(r, p);
+    for (size_t k = 0; k < r->n_queue; k++) {
+        uint32_t v = r->queue[k];
+        bool alone = r->chain[v] <= 0;
+        r->chain[v] += duration[v];
+        longest = !alone && r->chain[v] > longest ? r->chain[v] : longest;
+        pass_rank(r, v);
     }
     return longest;
 }
 
 enum { KEY_CHAIN_BITS = 16, KEY_BLOCK_BITS = 14 };
 
-static int set_priorities(struct ah_dispatch_memory *memory, struct unrolled *u, struct ah_error *err)
+static void set_priorities(struct ah_dispatch_memory *m, const struct ah_run *run)
 {
-    int rc = ah_grow(&memory->rank, u->n, sizeof(uint64_t), err);
-    if (!rc)
-        rc = ah_grow(&memory->chain, u->n, sizeof(double), err);
-    if (rc)
-        return rc;
-    uint64_t *rank = memory->rank.items;
-    double *chain = memory->chain.items;
-    rank_items(u->run, rank);
-    double longest = chain_items(u->run, rank, chain);
-    for (size_t r = 0; r < u->iterations; r++) {
-        for (uint32_t i = 0; i < u->n; i++) {
-            double share = longest > 0 ? fmin(chain[i] / longest, 1.0) : 0;
-            uint64_t behind = (uint64_t)((1.0 - share) * ((1 << KEY_CHAIN_BITS) - 1));
-            uint64_t key = r * u->run->iteration->positions + rank[i];
-            key = (key << KEY_CHAIN_BITS | behind) << KEY_BLOCK_BITS | item_op(u->run, i)->block;
-            u->priority[r * u->n + i] = key;
-        }
-    }
-    return AH_OK;
-}
-
-/* ---- the unrolled graph ---- */
-
-static int grow_graph(struct ah_dispatch_memory *m, struct unrolled *u, struct ah_error *err)
-{
-    size_t ops = u->n * u->iterations;
-    size_t edges = u->run->items->first_edge[u->n] * u->iterations;
-    int rc = ah_grow(&m->duration, ops, sizeof *u->duration, err);
-    rc = rc ? rc : ah_grow(&m->lane, ops, sizeof *u->lane, err);
-    rc = rc ? rc : ah_grow(&m->demand, ops, sizeof *u->demand, err);
-    rc = rc ? rc : ah_grow(&m->priority, ops, sizeof *u->priority, err);
-    rc = rc ? rc : ah_grow(&m->first, ops + 1, sizeof *u->first, err);
-    rc = rc ? rc : ah_grow(&m->dependency, edges, sizeof *u->dependency, err);
-    rc = rc ? rc : ah_grow(&m->takes, ops, 1, err);
-    rc = rc ? rc : ah_grow(&m->gives, ops, 1, err);
-    rc = rc ? rc : ah_grow(&m->order, ops, sizeof(uint32_t), err);
-    u->duration = m->duration.items;
-    u->lane = m->lane.items;
-    u->demand = m->demand.items;
-    u->priority = m->priority.items;
-    u->first = m->first.items;
-    u->dependency = m->dependency.items;
-    u->takes = m->takes.items;
-    u->gives = m->gives.items;
-    return rc;
-}
-
-/* Invariant 4. */
-static bool absent(const struct unrolled *u, size_t r, uint32_t item)
-{
-    enum ah_plan_op_kind kind = item_op(u->run, item)->op;
-    const struct ah_items *items = u->run->items;
-    if (r == 0 && (kind == AH_PLAN_STATES_OUT || kind == AH_PLAN_DEVICE_ADAM))
-        return !from_head(u->run, item);
-    if (r + 1 < u->iterations || kind != AH_PLAN_STATES_IN)
-        return false;
-    uint32_t in = items->op[item];
-    uint32_t update = items->update_of[item_op(u->run, item)->block];
-    uint32_t tile = item - items->of_tile[items->first_tile[in]];
-    return items->of_tile[items->first_tile[update] + tile] < u->run->iteration->head;
-}
-
-static void unroll_item(struct unrolled *u, size_t r, uint32_t i, size_t *edges)
-{
-    const struct ah_items *items = u->run->items;
-    size_t at = r * u->n + i;
-    bool is_absent = absent(u, r, i);
-    u->lane[at] = item_op(u->run, i)->lane;
-    u->demand[at] = u->lane[at];
-    u->duration[at] = is_absent ? 0 : item_us(u->run, i);
-    u->takes[at] = is_absent ? AH_CLOCK_NO_RING : items->takes[i];
-    u->gives[at] = is_absent ? AH_CLOCK_NO_RING : items->gives[i];
-    for (uint32_t e = items->first_edge[i]; !is_absent && e < items->first_edge[i + 1]; e++)
-        if (items->edges[e].back <= r)
-            u->dependency[(*edges)++] = (uint32_t)((r - items->edges[e].back) * u->n + items->edges[e].from);
-    u->first[at + 1] = *edges;
-}
-
-static void share_lanes(struct unrolled *u)
-{
-    const struct ah_plan_sharing *sharing = u->run->sharing;
-    const struct ah_plan_lane_weights *w = &sharing->weights;
-    const double weights[AH_SCHEDULE_LANES] = {w->compute, w->h2d, w->d2h, w->host};
-    for (size_t lane = 0; lane < AH_SCHEDULE_LANES; lane++)
-        u->demands[lane] = (struct ah_share_demand){.weight = weights[lane]};
-    for (size_t i = 0; i < sharing->n_resources; i++) {
-        const struct ah_plan_resource *resource = &sharing->resources[i];
-        u->demands[AH_PLAN_LANE_COMPUTE].amount[i] = resource->compute;
-        u->demands[AH_PLAN_LANE_H2D].amount[i] = resource->h2d;
-        u->demands[AH_PLAN_LANE_D2H].amount[i] = resource->d2h;
-        u->demands[AH_PLAN_LANE_HOST].amount[i] = resource->host;
-        u->capacity[i] = 1;
+    struct ranking r = {.items = run->items,
+                        .positions = (uint32_t)run->iteration->positions,
+                        .rank = m->rank.items,
+                        .chain = m->chain.items,
+                        .left = m->left.items,
+                        .queue = m->queue.items};
+    uint64_t *priority = m->priority.items;
+    double longest = rank_items(&r, m->duration.items);
+    for (uint32_t i = 0; i < run->items->n; i++) {
+        double share = longest > 0 ? fmin(r.chain[i] / longest, 1.0) : 0;
+        uint64_t behind = (uint64_t)((1.0 - share) * ((1 << KEY_CHAIN_BITS) - 1));
+        priority[i] = (r.rank[i] << KEY_CHAIN_BITS | behind) << KEY_BLOCK_BITS | item_op(run, i)->block;
     }
 }
 
-static int unroll(struct ah_dispatch_memory *memory, struct unrolled *u, struct ah_error *err)
+int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_run *run, size_t iterations,
+                     struct ah_error *err)
 {
-    u->n = u->run->items->n;
-    int rc = grow_graph(memory, u, err);
+    const struct ah_items *items = run->items;
+    int rc = grow_graph(memory, items, err);
     if (rc)
         return rc;
-    size_t edges = 0;
-    u->first[0] = 0;
-    for (size_t r = 0; r < u->iterations; r++)
-        for (uint32_t i = 0; i < u->n; i++)
-            unroll_item(u, r, i, &edges);
-    share_lanes(u);
+    load_items(memory, run);
+    load_edges(memory, items);
+    share_lanes(memory, run->sharing);
+    set_priorities(memory, run);
     for (size_t ring = 0; ring < AH_RINGS; ring++)
-        u->places[ring] = (uint32_t)u->run->iteration->places[ring];
-    u->graph = (struct ah_clock_graph){.n_ops = u->n * u->iterations,
-                                       .n_lanes = AH_SCHEDULE_LANES,
-                                       .n_demands = AH_SCHEDULE_LANES,
-                                       .n_resources = u->run->sharing->n_resources,
-                                       .n_rings = AH_RINGS,
-                                       .duration_us = u->duration,
-                                       .lane = u->lane,
-                                       .demand = u->demand,
-                                       .dependency_first = u->first,
-                                       .dependency = u->dependency,
-                                       .rule = u->rule,
-                                       .demands = u->demands,
-                                       .capacity = u->capacity,
-                                       .takes = u->takes,
-                                       .gives = u->gives,
-                                       .ring_places = u->places};
-    return ah_clock_reserve(&memory->clock, &u->graph, 1, err);
+        memory->places[ring] = (uint32_t)run->iteration->places[ring];
+    const struct ah_clock_graph graph = {.n_ops = items->n,
+                                         .n_lanes = AH_SCHEDULE_LANES,
+                                         .n_demands = AH_SCHEDULE_LANES,
+                                         .n_resources = run->sharing->n_resources,
+                                         .n_rings = AH_RINGS,
+                                         .duration_us = memory->duration.items,
+                                         .lane = memory->lane.items,
+                                         .demand = memory->lane.items,
+                                         .priority = memory->priority.items,
+                                         .dependency_first = memory->first.items,
+                                         .dependency = memory->dependency.items,
+                                         .dependency_back = memory->back.items,
+                                         .absent = memory->absent.items,
+                                         .demands = memory->demands,
+                                         .capacity = memory->capacity,
+                                         .takes = items->takes,
+                                         .gives = items->gives,
+                                         .ring_places = memory->places};
+    rc = ah_clock_reserve(&memory->clock, &graph, iterations, err);
+    rc = rc ? rc : ah_grow(&memory->order, items->n * iterations + 1, sizeof(uint32_t), err);
+    return rc ? rc : ah_clock_load(&memory->clock, &graph, err);
 }
 
 /* ---- freezing ---- */
 
-static void take_round(const struct unrolled *u, const struct ah_clock_result *result, size_t round,
+/* The instances of round 1, lane by lane: those of iteration 1 from the first head on, those of iteration 2 before it. */
+static void take_round(const struct ah_run *run, const struct ah_clock_result *result,
                        struct ah_orders *orders)
 {
+    uint32_t n = (uint32_t)run->items->n;
     for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_SCHEDULE_LANES; lane++) {
         const uint32_t *order = result->order + result->lanes[lane].first;
         orders->n[lane] = 0;
         for (size_t k = 0; k < result->lanes[lane].n; k++) {
-            uint32_t item = order[k] % (uint32_t)u->n;
-            size_t r = order[k] / u->n;
-            if (r == round + (from_head(u->run, item) ? 0 : 1))
-                orders->item[lane][orders->n[lane]++] = item;
+            bool late = order[k] >= 2 * n;
+            if (order[k] < n || from_head(run, order[k] - (late ? 2 * n : n)) == late)
+                continue;
+            orders->item[lane][orders->n[lane]++] = order[k] - (late ? 2 * n : n);
         }
     }
+}
+
+/* What a dispatch is run for: round 1 and the heads that its period is measured by. */
+static const uint32_t *need_round(struct ah_dispatch_memory *m, const struct ah_run *run)
+{
+    uint32_t *needed = m->needed.items;
+    for (uint32_t i = 0; i < run->items->n; i++)
+        needed[i] = from_head(run, i) ? DISPATCH_ITERATIONS - 1 : DISPATCH_ITERATIONS;
+    needed[run->iteration->head] = DISPATCH_ITERATIONS;
+    return needed;
 }
 
 int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_run *run,
                        enum ah_scheduling scheduling, struct ah_orders *ret_orders, double *ret_period_us,
                        struct ah_error *err)
 {
-    struct unrolled u = {.run = run, .iterations = DISPATCH_ITERATIONS};
     enum ah_clock_rule rule = scheduling == AH_SCHEDULING_FIFO ? AH_CLOCK_FIFO : AH_CLOCK_PRIORITY;
-    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_SCHEDULE_LANES; lane++)
-        u.rule[lane] = rule;
-    int rc = unroll(memory, &u, err);
-    if (!rc)
-        rc = set_priorities(memory, &u, err);
-    if (!rc)
-        rc = ah_grow(&memory->frozen, AH_SCHEDULE_LANES * u.n, sizeof(uint32_t), err);
-    if (rc)
-        return rc;
-    u.graph.priority = u.priority;
+    const enum ah_clock_rule rules[AH_SCHEDULE_LANES] = {AH_CLOCK_FROZEN, rule, rule, rule};
+    const struct ah_clock_course course = {.iterations = DISPATCH_ITERATIONS,
+                                           .rule = rules,
+                                           .priority_step = (uint64_t)run->iteration->positions
+                                                            << (KEY_CHAIN_BITS + KEY_BLOCK_BITS),
+                                           .needed = need_round(memory, run)};
     struct ah_clock_result result;
-    rc = ah_clock_run(&memory->clock, &u.graph, &result, err);
+    int rc = ah_clock_repeat(&memory->clock, &course, &result, err);
     if (rc)
         return rc;
     for (size_t lane = 0; lane < AH_SCHEDULE_LANES; lane++)
-        ret_orders->item[lane] = (uint32_t *)memory->frozen.items + lane * u.n;
-    take_round(&u, &result, DISPATCH_ITERATIONS - 2, ret_orders);
-    size_t last = run->iteration->positions - 1;
-    *ret_period_us = result.spans[(DISPATCH_ITERATIONS - 1) * u.n + last].finish_us -
-                     result.spans[(DISPATCH_ITERATIONS - 2) * u.n + last].finish_us;
+        ret_orders->item[lane] = (uint32_t *)memory->frozen.items + lane * run->items->n;
+    take_round(run, &result, ret_orders);
+    const struct ah_clock_span *last = &result.spans[(DISPATCH_ITERATIONS - 1) * run->items->n];
+    *ret_period_us =
+        last[run->iteration->head].finish_us - (last - run->items->n)[run->iteration->head].finish_us;
     return AH_OK;
 }
 
 /* ---- running frozen orders ---- */
 
-static void repeat_orders(const struct unrolled *u, const struct ah_orders *orders, uint32_t *order)
+/* Rounds of a lane, one after another; the first and the last have only what is in the iterations. Returns the end; what
+ * lies there is overwritten. */
+static uint32_t *repeat_lane(const struct ah_run *run, const uint32_t *items, size_t n, uint32_t *order)
 {
-    size_t positions = u->run->iteration->positions;
-    for (size_t r = 0; r < u->iterations; r++)
-        for (size_t p = 0; p < positions; p++)
-            *order++ = (uint32_t)(r * u->n + p);
-    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_SCHEDULE_LANES; lane++) {
-        for (size_t next = 0; next <= u->iterations; next++) { /* round next - 1 */
-            for (size_t k = 0; k < orders->n[lane]; k++) {
-                uint32_t item = orders->item[lane][k];
-                size_t r = next + (from_head(u->run, item) ? 0 : 1);
-                if (r > 0 && r <= u->iterations)
-                    *order++ = (uint32_t)((r - 1) * u->n + item);
-            }
+    uint32_t step = (uint32_t)run->items->n;
+    uint32_t end = step * (uint32_t)run->iterations;
+    uint32_t *second = order;
+    for (size_t k = 0; k < n; k++) /* round -1 */
+        if (!from_head(run, items[k]))
+            *second++ = items[k];
+    uint32_t *next = second;
+    for (size_t k = 0; k < n; k++)
+        *next++ = items[k] + (from_head(run, items[k]) ? 0 : step);
+    for (size_t round = 1; round < run->iterations; round++)
+        for (size_t k = 0; k < n; k++) {
+            uint32_t at = second[k] + (uint32_t)round * step;
+            *next = at;
+            next += at < end;
         }
-    }
+    return next;
+}
+
+/* Invariant 6. */
+static const uint32_t *need_measured(struct ah_dispatch_memory *m, const struct ah_run *run)
+{
+    uint32_t *needed = m->needed.items;
+    for (uint32_t i = 0; i < run->items->n; i++)
+        needed[i] = (uint32_t)run->iterations - 1;
+    return needed;
 }
 
 int ah_dispatch_run(struct ah_dispatch_memory *memory, const struct ah_run *run,
                     const struct ah_orders *orders, struct ah_clock_result *ret_result, struct ah_error *err)
 {
-    struct unrolled u = {.run = run, .iterations = run->iterations};
-    int rc = unroll(memory, &u, err);
-    if (rc)
-        return rc;
-    repeat_orders(&u, orders, memory->order.items);
-    u.graph.order = memory->order.items;
-    return ah_clock_run(&memory->clock, &u.graph, ret_result, err);
+    uint32_t n = (uint32_t)run->items->n;
+    uint32_t *order = memory->order.items;
+    for (uint32_t r = 0; r < run->iterations; r++)
+        for (uint32_t p = 0; p < run->iteration->positions; p++)
+            *order++ = r * n + p;
+    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_SCHEDULE_LANES; lane++)
+        order = repeat_lane(run, orders->item[lane], orders->n[lane], order);
+    const struct ah_clock_course course = {.iterations = run->iterations,
+                                           .order = memory->order.items,
+                                           .needed = run->whole ? NULL : need_measured(memory, run)};
+    return ah_clock_repeat(&memory->clock, &course, ret_result, err);
 }
 
 /* ---- what a run says ---- */
@@ -331,6 +340,7 @@ static double item_period(const struct ah_run *run, const struct ah_clock_result
 {
     size_t n = run->items->n;
     const struct ah_clock_span *measured = result->spans + (run->iterations - 2) * n;
+    assert(measured[item].finish_us <= result->end_us);
     return measured[item].finish_us - (measured - n)[item].finish_us;
 }
 
@@ -339,7 +349,7 @@ double ah_dispatch_period(const struct ah_run *run, const struct ah_clock_result
 {
     double period = 0;
     for (size_t i = 0; i < run->items->n; i++)
-        period = fmax(period, item_period(run, result, i));
+        period = item_period(run, result, i) > period ? item_period(run, result, i) : period;
     return period;
 }
 
@@ -385,9 +395,10 @@ void ah_dispatch_exposed(const struct ah_run *run, const struct ah_clock_result 
 
 void ah_dispatch_release(struct ah_dispatch_memory *memory)
 {
-    struct ah_grow *all[] = {&memory->duration, &memory->lane,       &memory->demand, &memory->priority,
-                             &memory->first,    &memory->dependency, &memory->order,  &memory->takes,
-                             &memory->gives,    &memory->rank,       &memory->chain,  &memory->frozen};
+    struct ah_grow *all[] = {&memory->duration, &memory->lane,  &memory->absent,     &memory->priority,
+                             &memory->first,    &memory->back,  &memory->dependency, &memory->order,
+                             &memory->rank,     &memory->chain, &memory->left,       &memory->queue,
+                             &memory->frozen,   &memory->needed};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]->items);
     ah_clock_release(&memory->clock);

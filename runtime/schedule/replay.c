@@ -114,7 +114,8 @@ static int read_plan(struct replay *replay, const double *durations_us, size_t i
                                   .items = &replay->items,
                                   .sharing = &plan->sharing,
                                   .op_us = op_us,
-                                  .iterations = iterations};
+                                  .iterations = iterations,
+                                  .whole = true};
     return AH_OK;
 }
 
@@ -216,6 +217,8 @@ int ah_replay_run(const struct ah_plan *plan, const double *durations_us, size_t
         iterations < 3 ? ah_error_set(err, AH_E_USAGE, "%zu iterations: give 3 or more", iterations) : AH_OK;
     if (!rc)
         rc = read_plan(&replay, durations_us, iterations, err);
+    if (!rc)
+        rc = ah_dispatch_load(&replay.dispatch_memory, &replay.run, iterations, err);
     if (!rc) {
         rc = ah_dispatch_run(&replay.dispatch_memory, &replay.run, &replay.orders, &replay.result, err);
         if (rc == AH_E_FAILED)

@@ -103,16 +103,14 @@ static void lane_times(const struct ah_run *run, const struct ah_clock_result *r
     }
 }
 
-enum { ITERATIONS = 4, ITERATIONS_UNSTEADY = 10 };
-
-static int run_frozen(struct ah_schedule_memory *m, struct ah_run *run, struct ah_score *score,
-                      struct ah_error *err)
+int ah_schedule_run_frozen(struct ah_schedule_memory *m, struct ah_run *run, struct ah_score *score,
+                           struct ah_error *err)
 {
     struct ah_clock_result result;
-    run->iterations = ITERATIONS;
+    run->iterations = AH_SCHEDULE_ITERATIONS;
     int rc = ah_dispatch_run(&m->dispatch_memory, run, &m->orders, &result, err);
     if (!rc && !ah_dispatch_steady(run, &result)) {
-        run->iterations = ITERATIONS_UNSTEADY;
+        run->iterations = AH_SCHEDULE_ITERATIONS_UNSTEADY;
         rc = ah_dispatch_run(&m->dispatch_memory, run, &m->orders, &result, err);
     }
     if (rc)
@@ -144,11 +142,13 @@ int ah_schedule_evaluate(struct ah_schedule *schedule, const struct ah_choice *c
                          .items = &m->items,
                          .sharing = &choice->costs->sharing,
                          .op_us = op_us};
-    rc = ah_dispatch_freeze(&m->dispatch_memory, &run, choice->knobs.scheduling, &m->orders, &score.period_us,
-                            err);
+    rc = ah_dispatch_load(&m->dispatch_memory, &run, AH_SCHEDULE_ITERATIONS_UNSTEADY, err);
+    if (!rc)
+        rc = ah_dispatch_freeze(&m->dispatch_memory, &run, choice->knobs.scheduling, &m->orders,
+                                &score.period_us, err);
     bool enough = choice->enough_us > 0 && score.period_us > 1.01 * choice->enough_us;
     if (!rc && !enough)
-        rc = run_frozen(m, &run, &score, err);
+        rc = ah_schedule_run_frozen(m, &run, &score, err);
     if (rc)
         return rc;
     m->score = score;

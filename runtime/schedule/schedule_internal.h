@@ -102,9 +102,12 @@ void ah_items_release(struct ah_items_memory *memory);
 /* Storage of runs on the clock. */
 struct ah_dispatch_memory {
     struct ah_clock clock;
-    struct ah_grow duration, lane, demand, priority, first, dependency, order, takes, gives;
-    struct ah_grow rank, chain;
-    struct ah_grow frozen; /* orders */
+    struct ah_grow duration, lane, absent, first, dependency, back, priority; /* of the graph */
+    struct ah_share_demand demands[AH_SCHEDULE_LANES];
+    double capacity[AH_SHARE_RESOURCES];
+    uint32_t places[AH_RINGS];
+    struct ah_grow rank, chain, left, queue; /* working arrays of priorities */
+    struct ah_grow frozen, order, needed;    /* orders of a round, and of a run; what a run is for */
 };
 
 struct ah_run {
@@ -112,15 +115,21 @@ struct ah_run {
     const struct ah_items *items;
     const struct ah_plan_sharing *sharing;
     const double *op_us; /* by op, all tiles */
-    size_t iterations;
+    size_t iterations;   /* of ah_dispatch_run(), at least 3 */
+    bool whole;          /* to the end; else only as far as what is said below about runs needs it */
 };
 
-/* Dispatches by priority (or fifo) and freezes the order of one steady round. The period is the dispatch's own. */
+/* Readies runs of up to so many iterations. */
+int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_run *run, size_t iterations,
+                     struct ah_error *err);
+
+/* Dispatches by priority (or fifo) and freezes the order of one steady round. The period is the dispatch's own, from
+ * first head to first head. Three iterations are loaded. */
 int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_run *run,
                        enum ah_scheduling scheduling, struct ah_orders *ret_orders, double *ret_period_us,
                        struct ah_error *err);
 
-/* Runs frozen orders; the result stays until the next run. Instance (iteration r, item i) is op r * items->n + i of
+/* Runs frozen orders, once loaded; the result stays until the next run. Instance (iteration r, item i) is op r * items->n + i of
  * the clock. */
 int ah_dispatch_run(struct ah_dispatch_memory *memory, const struct ah_run *run,
                     const struct ah_orders *orders, struct ah_clock_result *ret_result, struct ah_error *err);
@@ -169,5 +178,12 @@ struct ah_schedule_memory {
     struct ah_score score;
     struct ah_grow op_us;
 };
+
+enum { AH_SCHEDULE_ITERATIONS = 4, AH_SCHEDULE_ITERATIONS_UNSTEADY = 10 };
+
+/* The last step of an evaluation: runs the frozen orders, longer where they are not steady soon, and fills what the score
+ * says of time. */
+int ah_schedule_run_frozen(struct ah_schedule_memory *m, struct ah_run *run, struct ah_score *score,
+                           struct ah_error *err);
 
 #endif

@@ -124,8 +124,7 @@ static void clock_finish(struct clock_run *run, uint32_t at, uint32_t op)
     const struct clock_op *it = &run->ops[op];
     uint32_t iteration = at - op;
     memory->spans[at].finish_us = run->now;
-    run->done++;
-    run->stopped |= run->course->stops && at == run->course->stop;
+    run->left -= !run->course->needed || at < run->course->needed[op] * run->n_ops;
     clock_give_place(run, at, it->gives);
     for (uint32_t i = it[0].first_follower; i < it[1].first_follower; i++) {
         uint32_t follower = memory->followers[i] >> 1;
@@ -353,7 +352,7 @@ static bool clock_advance(struct clock_run *run)
     for (size_t l = 0; l < run->n_lanes; l++)
         if (run->finish[l] <= next)
             clock_complete(run, l);
-    return !run->stopped;
+    return true;
 }
 
 /* ---- a run, made ready ---- */
@@ -434,6 +433,16 @@ static int clock_take_orders(struct clock_run *run, struct ah_error *err)
     return AH_OK;
 }
 
+static size_t clock_needed(const struct clock_run *run)
+{
+    size_t needed = 0, iterations = run->course->iterations;
+    if (!run->course->needed)
+        return run->n_instances;
+    for (uint32_t op = 0; op < run->n_ops; op++)
+        needed += run->course->needed[op] < iterations ? run->course->needed[op] : iterations;
+    return needed;
+}
+
 /* What each op waits for; those that wait for nothing are ready. */
 static void clock_begin(struct clock_run *run)
 {
@@ -503,11 +512,12 @@ int ah_clock_repeat(struct ah_clock *clock, const struct ah_clock_course *course
     if (rc)
         return rc;
     clock_begin(&run);
+    run.left = clock_needed(&run);
     do {
         clock_dispatch(&run);
         clock_share(&run);
-    } while (clock_advance(&run));
-    if (run.done < run.n_instances && !run.stopped)
+    } while (run.left > 0 && clock_advance(&run));
+    if (run.left > 0)
         return ah_clock_explain_deadlock(&run, err);
     *ret_result = clock_result(&run);
     return AH_OK;

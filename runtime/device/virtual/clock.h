@@ -48,7 +48,6 @@
 #include "base/error.h"
 #include "runtime/device/virtual/share.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -101,8 +100,10 @@ struct ah_clock_course {
     const uint32_t *order;
 
     uint64_t priority_step; /* added to the keys from each iteration to the next */
-    bool stops; /* when instance `stop` has finished: of others only what finished by then is known */
-    uint32_t stop;
+
+    /* By op: in how many iterations, from the first on, it has to finish; the run ends when all have, and of other
+     * instances only what happened by then is known. NULL: in all. */
+    const uint32_t *needed;
 };
 
 struct ah_clock_span {
@@ -117,7 +118,7 @@ struct ah_clock_span {
 
 struct ah_clock_lane {
     size_t first;     /* of the lane's ops in `order` */
-    size_t n;         /* its ops that have started: all, unless the course stops */
+    size_t n;         /* its ops that have started: all, where all are needed */
     double busy_us;   /* an op ran */
     double idle_us;   /* none did; busy + idle = end (but for rounding) */
     double slowed_us; /* part of busy that full speed would have saved */

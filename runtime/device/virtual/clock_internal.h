@@ -8,6 +8,8 @@
 
 #include "runtime/device/virtual/clock.h"
 
+#include <stdbool.h>
+
 enum { CLOCK_SETS = 256, CLOCK_PROBES = 8 };
 
 /* How many dependencies of an instance have not finished. An absent one waits for none: what its op has is counted down
@@ -107,8 +109,7 @@ struct clock_run {
     uint32_t n_instances; /* of all */
     size_t n_lanes;
     double now;
-    size_t done;
-    bool stopped;
+    size_t left;      /* instances that are needed and have not finished */
     bool key_changed; /* an op that asks for something started or finished */
     union clock_key key;
     union clock_key set_key; /* of the speeds that were looked up last */

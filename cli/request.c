@@ -178,6 +178,39 @@ static int read_budget(const char *what, const struct ah_option_integer *given, 
                         ah_units_print_bytes(there, available_bytes), available_bytes);
 }
 
+static int read_technique(const char *word, size_t length, uint32_t *without, struct ah_error *err)
+{
+    for (unsigned i = 0; i < AH_TECHNIQUES; i++) {
+        if (strlen(ah_words_technique[i]) == length && !strncmp(word, ah_words_technique[i], length)) {
+            *without |= UINT32_C(1) << i;
+            return AH_OK;
+        }
+    }
+    struct ah_buffer words = {0};
+    ah_options_join(&words, ah_words_technique);
+    int rc = words.failed ? ah_error_memory(err)
+                          : ah_error_set(err, AH_E_USAGE, "'--without': '%.*s' is not one of %s",
+                                         (int)(length < 40 ? length : 40), word, words.data);
+    ah_buffer_release(&words);
+    return rc;
+}
+
+/* "streamed,selective" */
+static int read_without(struct ah_request *request, const struct ah_option_list *lists, struct ah_error *err)
+{
+    int rc = AH_OK;
+    for (size_t i = 0; i < lists->n && !rc; i++) {
+        const char *at = lists->items[i];
+        for (bool more = true; more && !rc; at++) {
+            size_t length = strcspn(at, ",");
+            rc = read_technique(at, length, &request->planner.without, err);
+            at += length;
+            more = *at == ',';
+        }
+    }
+    return rc;
+}
+
 static int read_search(struct ah_request *request, const struct ah_request_options *options,
                        struct ah_error *err)
 {
@@ -229,6 +262,8 @@ int ah_request_init(struct ah_request *ret_request, struct ah_cli *cli,
         rc = read_trainable(request, cli, &options->freeze, err);
     if (!rc)
         rc = read_search(request, options, err);
+    if (!rc)
+        rc = read_without(request, &options->without, err);
     if (rc)
         ah_request_release(request);
     else

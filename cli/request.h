@@ -29,6 +29,7 @@ struct ah_request_options {
     struct ah_option_integer device_memory;
     struct ah_option_integer host_memory;
     const char *scheduling;
+    struct ah_option_list without;
     struct ah_option_integer effort;
 };
 
@@ -63,6 +64,9 @@ extern const char *const ah_request_words_quick[];
      "use no more of the host's memory; default all but what the system needs"},                             \
     {"scheduling", 0, AH_OPTION_WORD, "WORD", ah_words_scheduling, AH_REQUEST_FIELD(scheduling),             \
      "which op a free lane takes first; default priority"},                                                  \
+    {"without", 0, AH_OPTION_TEXTS, "LIST", ah_words_technique, AH_REQUEST_FIELD(without),                   \
+     "do without these techniques, with commas between: keep, selective, recompute, device-weights, "        \
+     "host-weights, device-optimizer, host-optimizer, streamed, backward-overlap, iteration-overlap, tiles"},\
     {"effort", 0, AH_OPTION_COUNT, "N|quick", ah_request_words_quick, AH_REQUEST_FIELD(effort),              \
      "how long to search, 1 (quick) to 5; default 2"}
 /* clang-format on */

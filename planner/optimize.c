@@ -99,7 +99,7 @@ static int search(const struct ah_optimize *o, uint64_t device_bytes, int order,
     if (!counts[0].feasible)
         return AH_OK;
     ah_trial_limit(o->trial, device_bytes, 0);
-    if (order == AH_MICRO_BATCH_MAJOR && !o->allowed)
+    if (order == AH_MICRO_BATCH_MAJOR && (!o->allowed || o->trial->limits.restriction))
         rc = ah_policies_search(o->trial, AH_POLICY_AUTOHETE_PAPER, o->scheduling, err);
     o->trial->limits.evaluations = ah_trial_spent(o->trial) + effort.evaluations;
     struct ah_search search = {.trial = o->trial,

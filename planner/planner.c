@@ -31,6 +31,20 @@ static void fill_inputs(const struct ah_planning *p, struct ah_plan *plan)
     plan->policy = request->policy;
 }
 
+/* What the plan was asked to do without. */
+static int fill_annotations(const struct ah_planning *p, struct ah_plan *plan, struct ah_error *err)
+{
+    if (!p->without)
+        return AH_OK;
+    struct ah_text_pair *pair = ah_arena_array(p->arena, 1, sizeof *pair);
+    if (!pair)
+        return ah_error_memory(err);
+    *pair = (struct ah_text_pair){"without", p->without};
+    plan->annotations = pair;
+    plan->n_annotations = 1;
+    return AH_OK;
+}
+
 static double tokens_per_s(const struct ah_plan_training *training, double step_us)
 {
     return (double)(training->batch * training->seq) / step_us * 1e6;
@@ -66,7 +80,7 @@ static int fill_plan(struct ah_planning *p, struct ah_plan *ret_plan, struct ah_
         return rc;
     fill_inputs(p, ret_plan);
     fill_results(p, ret_plan);
-    return AH_OK;
+    return fill_annotations(p, ret_plan, err);
 }
 
 /* ---- one policy ---- */
@@ -77,8 +91,10 @@ static int no_plan(struct ah_planning *p, struct ah_diagnosis *diagnosis, struct
     if (rc)
         return rc;
     return ah_error_set(err, diagnosis->proven ? AH_E_INFEASIBLE : AH_E_NO_PLAN,
-                        "model '%s' does not fit machine '%s': %s %s %" PRIu64 " bytes, there are %" PRIu64,
-                        p->request->model->name, p->request->machine->name, diagnosis->resource,
+                        "model '%s' does not fit machine '%s'%s%s: %s %s %" PRIu64
+                        " bytes, there are %" PRIu64,
+                        p->request->model->name, p->request->machine->name, p->without ? " without " : "",
+                        p->without ? p->without : "", diagnosis->resource,
                         diagnosis->proven ? "must be at least" : "of the best found is",
                         diagnosis->needed_bytes, diagnosis->available_bytes);
 }

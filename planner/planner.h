@@ -16,6 +16,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "planner/restriction.h"
 #include "schemas/machine.h"
 #include "schemas/model.h"
 #include "schemas/plan.h"
@@ -38,6 +39,8 @@ struct ah_plan_request {
     uint64_t host_bytes;              /* 0: what the machine has, less what the system needs */
     enum ah_policy policy;
     enum ah_scheduling scheduling;
+    uint32_t
+        without; /* bit i: without enum ah_technique i, whatever the policy; the plan's annotations say so */
     uint32_t effort;       /* 0: AH_EFFORT_DEFAULT */
     bool alternatives;     /* plan the other policies too and list them */
     const char *generator; /* of the plan document */

@@ -21,6 +21,8 @@ struct ah_planning {
     struct ah_plan_training training; /* the request's, patterns filled in */
     struct ah_arena *arena;
     struct ah_job job;
+    struct ah_restriction restriction;
+    const char *without; /* its words, with commas between; in the arena; NULL: nothing */
     uint64_t device_capacity_bytes, reserve_bytes;
     uint64_t host_capacity_bytes;
     struct ah_split splits[AH_PRICING_SPLITS_MAX];

@@ -4,6 +4,7 @@
  */
 #include "planner/planner_internal.h"
 
+#include "base/buffer.h"
 #include "planner/optimize.h"
 #include "planner/policies.h"
 
@@ -62,12 +63,28 @@ static int init_splits(struct ah_planning *p, struct ah_error *err)
                                          .costs = &split->costs,
                                          .device_bytes = p->device_capacity_bytes - p->reserve_bytes,
                                          .host_bytes = p->host_capacity_bytes,
+                                         .restriction = p->without ? &p->restriction : NULL,
                                          .stop = stop,
                                          .context = p};
         rc = rc ? rc : ah_trial_init(&split->trial, &limits, err);
         p->n_splits += !rc;
     }
     return rc;
+}
+
+static int init_restriction(struct ah_planning *p, struct ah_error *err)
+{
+    struct ah_buffer words = {0};
+    if (!p->request->without)
+        return AH_OK;
+    for (size_t i = 0; i < AH_TECHNIQUES; i++)
+        if (p->request->without >> i & 1)
+            ah_buffer_printf(&words, "%s%s", words.size ? "," : "", ah_words_technique[i]);
+    p->without = words.failed ? NULL : ah_arena_strdup(p->arena, words.data);
+    ah_buffer_release(&words);
+    if (!p->without)
+        return ah_error_memory(err);
+    return ah_restriction_init(&p->restriction, &p->job, p->request->without, p->arena, err);
 }
 
 int ah_planning_init(struct ah_planning *planning, const struct ah_plan_request *request,
@@ -88,6 +105,8 @@ int ah_planning_init(struct ah_planning *planning, const struct ah_plan_request 
     int rc = init_budgets(planning, err);
     if (!rc)
         rc = ah_job_init(&planning->job, request->model, &planning->training, arena, err);
+    if (!rc)
+        rc = init_restriction(planning, err);
     if (!rc)
         rc = init_splits(planning, err);
     if (rc)
@@ -128,7 +147,8 @@ int ah_planning_solve(struct ah_planning *p, struct ah_error *err)
         struct ah_optimize optimize = {.trial = &split->trial,
                                        .reserve_bytes = p->reserve_bytes,
                                        .scheduling = p->request->scheduling,
-                                       .effort = p->request->effort};
+                                       .effort = p->request->effort,
+                                       .allowed = p->restriction.allowed};
         struct ah_optimize_result result;
         bool optimal = p->request->policy == AH_POLICY_OPTIMAL;
         rc = (optimal ? ah_optimize_run : ah_optimize_bound)(&optimize, p->arena, &result, err);

@@ -209,9 +209,18 @@ int ah_trial_run(struct ah_trial *trial, const struct ah_config *configs, const 
                                .knobs = *knobs,
                                .costs = trial->limits.costs,
                                .enough_us = trial->found ? trial->best.score.period_us : 0};
+    const struct ah_restriction *restriction = trial->limits.restriction;
     struct seen_choice *seen;
     bool is_new;
-    int rc = note_seen(trial->seen, hash_choice(trial, configs, knobs), &seen, &is_new, err);
+    if (restriction && !ah_restriction_allows(restriction, trial->limits.job, configs)) {
+        trial->last = (struct ah_score){0};
+        trial->last_over_bytes = 0;
+        *ret_verdict = AH_TRIAL_WORSE;
+        return AH_OK;
+    }
+    if (restriction)
+        choice.knobs = ah_restriction_knobs(restriction, trial->limits.job, knobs);
+    int rc = note_seen(trial->seen, hash_choice(trial, configs, &choice.knobs), &seen, &is_new, err);
     *ret_verdict = AH_TRIAL_SEEN;
     if (rc)
         return rc;

@@ -17,6 +17,7 @@
 #define AH_PLANNER_TRIAL_H
 
 #include "base/error.h"
+#include "planner/restriction.h"
 #include "runtime/schedule/schedule.h"
 
 #include <stdbool.h>
@@ -27,6 +28,7 @@ struct ah_trial_limits {
     const struct ah_costs *costs;
     uint64_t device_bytes; /* for the arena */
     uint64_t host_bytes;
+    const struct ah_restriction *restriction; /* (optional) borrowed; a choice against it is worse, untried */
     uint64_t
         evaluations; /* of all runs together, a choice that is only measured counted as an eighth; 0: no limit */
 

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- remedies as words ---- */
 
@@ -34,6 +35,17 @@ static void put_memory(char out[AH_REMEDY_TEXT_MAX], const char *side, uint64_t 
         snprintf(out, AH_REMEDY_TEXT_MAX, "--%s-memory %s", side, size);
 }
 
+/* "--device-memory 20GiB and a machine with 64GiB of host memory" */
+static void put_both(char out[AH_REMEDY_TEXT_MAX], const struct ah_remedy *remedy,
+                     const struct ah_machine *machine)
+{
+    char host[AH_REMEDY_TEXT_MAX];
+    put_memory(out, "device", remedy->value, machine->device.memory_bytes);
+    put_memory(host, "host", remedy->host_bytes, machine->host.memory_bytes);
+    size_t used = strlen(out);
+    snprintf(out + used, AH_REMEDY_TEXT_MAX - used, " and %s", host);
+}
+
 const char *ah_diagnosis_remedy(char out[AH_REMEDY_TEXT_MAX], const struct ah_remedy *remedy,
                                 const struct ah_machine *machine)
 {
@@ -43,6 +55,9 @@ const char *ah_diagnosis_remedy(char out[AH_REMEDY_TEXT_MAX], const struct ah_re
         break;
     case AH_REMEDY_HOST_MEMORY:
         put_memory(out, "host", remedy->value, machine->host.memory_bytes);
+        break;
+    case AH_REMEDY_BOTH_MEMORIES:
+        put_both(out, remedy, machine);
         break;
     case AH_REMEDY_MICRO_BATCHES:
         snprintf(out, AH_REMEDY_TEXT_MAX, "--micro-batches %" PRIu64, remedy->value);
@@ -69,6 +84,7 @@ const char *ah_diagnosis_remedy(char out[AH_REMEDY_TEXT_MAX], const struct ah_re
 static const char *const remedy_words[AH_REMEDIES] = {
     [AH_REMEDY_DEVICE_MEMORY] = "device_memory",
     [AH_REMEDY_HOST_MEMORY] = "host_memory",
+    [AH_REMEDY_BOTH_MEMORIES] = "both_memories",
     [AH_REMEDY_MICRO_BATCHES] = "micro_batches",
     [AH_REMEDY_BATCH] = "batch",
     [AH_REMEDY_SEQ] = "seq",
@@ -81,6 +97,8 @@ static const char *remark(const struct ah_remedy *remedy)
 {
     if (remedy->changes_mathematics)
         return "changes the mathematics";
+    if (remedy->beyond_machine)
+        return "more than this machine has";
     return remedy->kind == AH_REMEDY_MICRO_BATCHES ? "rounds sums of gradients in other places" : "";
 }
 
@@ -124,23 +142,36 @@ static void emit_remedy(struct ah_emit *emit, const struct ah_remedy *remedy,
         ah_emit_text(emit, "value", ah_words_dtype[AH_BF16]);
     else
         ah_emit_integer(emit, "value", remedy->value);
+    if (remedy->kind == AH_REMEDY_BOTH_MEMORIES)
+        ah_emit_integer(emit, "host_bytes", remedy->host_bytes);
     ah_emit_text(emit, "change", ah_diagnosis_remedy(words, remedy, machine));
     ah_emit_bool(emit, "changes_mathematics", remedy->changes_mathematics);
+    ah_emit_bool(emit, "beyond_machine", remedy->beyond_machine);
     ah_emit_number(emit, "step_us", remedy->step_us);
     ah_emit_close(emit);
+}
+
+static void emit_shortage(struct ah_emit *emit, const char *resource, uint64_t needed_bytes,
+                          uint64_t available_bytes)
+{
+    ah_emit_text(emit, "resource", resource);
+    ah_emit_integer(emit, "needed_bytes", needed_bytes);
+    ah_emit_integer(emit, "available_bytes", available_bytes);
+    ah_emit_integer(emit, "short_bytes", needed_bytes > available_bytes ? needed_bytes - available_bytes : 0);
 }
 
 static void put_json(const void *context, struct ah_emit *emit)
 {
     const struct ah_diagnosis_view *view = context;
     const struct ah_diagnosis *diagnosis = view->diagnosis;
-    uint64_t needed = diagnosis->needed_bytes;
-    uint64_t available = diagnosis->available_bytes;
     ah_emit_bool(emit, "proven", diagnosis->proven);
-    ah_emit_text(emit, "resource", diagnosis->resource);
-    ah_emit_integer(emit, "needed_bytes", needed);
-    ah_emit_integer(emit, "available_bytes", available);
-    ah_emit_integer(emit, "short_bytes", needed > available ? needed - available : 0);
+    emit_shortage(emit, diagnosis->resource, diagnosis->needed_bytes, diagnosis->available_bytes);
+    if (diagnosis->other_resource) {
+        ah_emit_open(emit, diagnosis->both ? "and" : "or", '{');
+        emit_shortage(emit, diagnosis->other_resource, diagnosis->other_needed_bytes,
+                      diagnosis->other_available_bytes);
+        ah_emit_close(emit);
+    }
     ah_emit_open(emit, "remedies", '[');
     for (size_t i = 0; i < diagnosis->n_remedies; i++)
         emit_remedy(emit, &diagnosis->remedies[i], view->request->machine);
@@ -149,22 +180,8 @@ static void put_json(const void *context, struct ah_emit *emit)
 
 int ah_diagnosis_fail(struct ah_cli *cli, const struct ah_diagnosis_view *view, const struct ah_error *err)
 {
-    const struct ah_diagnosis *diagnosis = view->diagnosis;
-    const struct ah_plan_request *request = view->request;
     const struct ah_cli_details details = {.text = put_text, .json = put_json, .context = view};
-    char needed[AH_UNITS_TEXT_MAX];
-    char available[AH_UNITS_TEXT_MAX];
-    char lacking[AH_UNITS_TEXT_MAX];
     struct ah_error said = *err;
-    if (diagnosis->resource && diagnosis->needed_bytes > diagnosis->available_bytes)
-        ah_error_set(
-            &said, err->code, "'%s' with policy %s on '%s': %s; %s is short by %s: %s needed, %s available",
-            request->model->name, ah_words_policy[request->policy], request->machine->name,
-            diagnosis->proven ? "no plan exists" : "no plan was found, though none is proven impossible",
-            diagnosis->resource,
-            ah_units_print_bytes(lacking, diagnosis->needed_bytes - diagnosis->available_bytes),
-            ah_units_print_bytes(needed, diagnosis->needed_bytes),
-            ah_units_print_bytes(available, diagnosis->available_bytes));
     ah_cli_nothing_written(&said);
     return ah_cli_fail_with(cli, &said, &details);
 }

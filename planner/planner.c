@@ -85,9 +85,11 @@ static int fill_plan(struct ah_planning *p, struct ah_plan *ret_plan, struct ah_
 
 /* ---- one policy ---- */
 
-static int no_plan(struct ah_planning *p, struct ah_diagnosis *diagnosis, struct ah_error *err)
+static int no_plan(struct ah_planning *p, struct ah_diagnosis *ret_diagnosis, struct ah_error *err)
 {
-    int rc = ah_remedies_find(p, diagnosis, err);
+    struct ah_diagnosis diagnosis;
+    ah_shortage_find(p, &diagnosis);
+    int rc = ah_remedies_find(p, &diagnosis, err);
     if (rc)
         return rc;
     return ah_error_set(err, diagnosis->proven ? AH_E_INFEASIBLE : AH_E_NO_PLAN,
@@ -121,7 +123,7 @@ static bool is_no_plan(int rc)
     return rc == AH_E_INFEASIBLE || rc == AH_E_NO_PLAN;
 }
 
-/* The fastest of all micro-batch counts that are powers of two. */
+/* The fastest of all micro-batch counts that are powers of two; where they all have none, one of single sequences. */
 static int plan_any_micro_batches(const struct ah_plan_request *request, struct ah_arena *arena,
                                   struct ah_plan *ret_plan, struct ah_diagnosis *ret_diagnosis,
                                   struct ah_error *err)
@@ -144,6 +146,7 @@ static int plan_any_micro_batches(const struct ah_plan_request *request, struct 
     if (rc || found)
         return rc;
     each.training.micro_batches = request->training.batch;
+    each.any_micro_batches = true; /* what helps is to be said for that */
     return plan_once(&each, arena, ret_plan, ret_diagnosis, err);
 }
 
@@ -208,17 +211,13 @@ static char *describe(const struct ah_plan *plan, const struct ah_knobs *knobs, 
     return ah_arena_strdup(arena, text);
 }
 
-static int shortage_row(struct ah_planning *p, struct ah_comparison *row)
+static void shortage_row(const struct ah_planning *p, struct ah_comparison *row)
 {
-    const struct ah_trial *trial = &p->splits[0].trial;
-    uint64_t device = p->device_capacity_bytes - p->reserve_bytes;
-    bool device_short = trial->least_device_bytes != UINT64_MAX && trial->least_device_bytes > device;
-    row->resource = device_short ? "device memory" : "host memory";
-    if (device_short)
-        row->short_bytes = trial->least_device_bytes - device;
-    else if (trial->least_host_bytes != UINT64_MAX && trial->least_host_bytes > p->host_capacity_bytes)
-        row->short_bytes = trial->least_host_bytes - p->host_capacity_bytes;
-    return AH_OK;
+    struct ah_diagnosis diagnosis;
+    ah_shortage_find(p, &diagnosis);
+    row->resource = diagnosis.resource;
+    if (diagnosis.needed_bytes > diagnosis.available_bytes)
+        row->short_bytes = diagnosis.needed_bytes - diagnosis.available_bytes;
 }
 
 static int compare_one(const struct ah_plan_request *request, struct ah_arena *arena,
@@ -232,7 +231,7 @@ static int compare_one(const struct ah_plan_request *request, struct ah_arena *a
     rc = ah_planning_solve(&planning, err);
     *row = (struct ah_comparison){.policy = request->policy, .feasible = planning.winner != NULL};
     if (!rc && !planning.winner)
-        rc = shortage_row(&planning, row);
+        shortage_row(&planning, row);
     else if (!rc)
         rc = fill_plan(&planning, &plan, err);
     if (!rc && planning.winner) {

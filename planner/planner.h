@@ -51,29 +51,40 @@ struct ah_plan_request {
 };
 
 enum ah_remedy_kind {
-    AH_REMEDY_DEVICE_MEMORY, /* value: bytes for --device-memory */
-    AH_REMEDY_HOST_MEMORY,   /* bytes for --host-memory */
+    AH_REMEDY_POLICY,        /* value: enum ah_policy that has a plan */
+    AH_REMEDY_DEVICE_MEMORY, /* value: bytes for --device-memory, or that the device must have */
+    AH_REMEDY_HOST_MEMORY,   /* bytes for --host-memory, or that the host must have */
+    AH_REMEDY_BOTH_MEMORIES, /* value: of the device, host_bytes: of the host, each as above */
     AH_REMEDY_MICRO_BATCHES, /* for --micro-batches: changes the rounding of sums only */
     AH_REMEDY_BATCH,         /* for --batch: changes the mathematics */
     AH_REMEDY_SEQ,           /* for --seq: changes the mathematics */
     AH_REMEDY_STATE_DTYPE,   /* --state-dtype bf16: changes the mathematics */
-    AH_REMEDY_POLICY,        /* value: enum ah_policy that has a plan */
     AH_REMEDIES
 };
 
-/* A change that was planned and works, alone. */
+/* A change that was planned and works, alone. An amount of memory that the machine has is a flag's value; a larger one
+ * stands for `memory_bytes` in the machine's document, without that flag. */
 struct ah_remedy {
     enum ah_remedy_kind kind;
     uint64_t value;
+    uint64_t host_bytes;
     bool changes_mathematics;
-    double step_us; /* of the plan that it gives */
+    bool beyond_machine; /* it takes another machine */
+    double step_us;      /* of the plan that it gives */
 };
 
+/* What is short. More of `resource` alone is enough, and so is more of `other_resource` alone, if it is named; unless
+ * `both` are short at once: then `other_needed_bytes` is what it takes with `needed_bytes` of the first. Needed means:
+ * at least, by the relaxation, where `proven`; else by the best that was tried; 0: unknown. */
 struct ah_diagnosis {
-    bool proven;           /* no plan exists; else none was found */
-    const char *resource;  /* "device memory", "host memory": static */
-    uint64_t needed_bytes; /* at least, by the relaxation; or of the best that was found */
+    bool proven;          /* no plan exists; else none was found */
+    const char *resource; /* "device memory", "host memory": static; of two the one that lacks the smaller share */
+    uint64_t needed_bytes;
     uint64_t available_bytes;
+    bool both;
+    const char *other_resource; /* NULL: more of it alone does not help */
+    uint64_t other_needed_bytes;
+    uint64_t other_available_bytes;
     struct ah_remedy remedies[AH_REMEDIES];
     size_t n_remedies;
 };

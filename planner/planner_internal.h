@@ -42,7 +42,20 @@ int ah_planning_init(struct ah_planning *planning, const struct ah_plan_request 
 int ah_planning_solve(struct ah_planning *planning, struct ah_error *err);
 void ah_planning_release(struct ah_planning *planning);
 
-/* What is short and which changes help, each planned. */
-int ah_remedies_find(struct ah_planning *planning, struct ah_diagnosis *ret_diagnosis, struct ah_error *err);
+/* What the host lends to plans, of all its memory: the rest is the system's, and the arena of a device that is the
+ * host itself. */
+uint64_t ah_planning_host_budget(const struct ah_machine *machine, uint64_t memory_bytes,
+                                 uint64_t device_capacity_bytes);
+
+/* What is short, of a planning that was solved and has no winner: fills the diagnosis, but for remedies. */
+void ah_shortage_find(const struct ah_planning *planning, struct ah_diagnosis *ret_diagnosis);
+
+/* The same as the sentence of an error, which becomes the result. */
+int ah_shortage_say(const struct ah_planning *planning, const struct ah_diagnosis *diagnosis,
+                    struct ah_error *err);
+
+/* Adds the changes that help, each planned; where nothing that was tried says what is needed, they do. */
+int ah_remedies_find(const struct ah_planning *planning, struct ah_diagnosis *diagnosis,
+                     struct ah_error *err);
 
 #endif

@@ -14,11 +14,19 @@
 
 /* ---- ready ---- */
 
+uint64_t ah_planning_host_budget(const struct ah_machine *machine, uint64_t memory_bytes,
+                                 uint64_t device_capacity_bytes)
+{
+    uint64_t kept = memory_bytes / 16 < 8 * GIB ? memory_bytes / 16 : 8 * GIB;
+    if (machine->device.kind == AH_DEVICE_CPU)
+        kept += device_capacity_bytes; /* the device's arena lies in the same memory */
+    return memory_bytes > kept ? memory_bytes - kept : 0;
+}
+
 static int init_budgets(struct ah_planning *p, struct ah_error *err)
 {
     const struct ah_machine *machine = p->request->machine;
     uint64_t device = machine->device.memory_bytes, host = machine->host.memory_bytes;
-    uint64_t system = host / 16 < 8 * GIB ? host / 16 : 8 * GIB;
     p->reserve_bytes = machine->device.reserve_bytes;
     p->device_capacity_bytes = p->request->device_bytes ? p->request->device_bytes : device;
     if (p->device_capacity_bytes > device)
@@ -30,11 +38,9 @@ static int init_budgets(struct ah_planning *p, struct ah_error *err)
                             "--device-memory %" PRIu64 " is not more than the %" PRIu64
                             " bytes that the device keeps for itself; give more",
                             p->device_capacity_bytes, p->reserve_bytes);
-    if (machine->device.kind == AH_DEVICE_CPU)
-        system += p->device_capacity_bytes; /* the device's arena lies in the same memory */
-    p->host_capacity_bytes = p->request->host_bytes ? p->request->host_bytes
-                             : host > system        ? host - system
-                                                    : 0;
+    p->host_capacity_bytes = p->request->host_bytes
+                                 ? p->request->host_bytes
+                                 : ah_planning_host_budget(machine, host, p->device_capacity_bytes);
     if (p->host_capacity_bytes > host)
         return ah_error_set(err, AH_E_USAGE,
                             "--host-memory %" PRIu64 " is more than the %" PRIu64 " bytes of machine '%s'",
@@ -129,7 +135,8 @@ static bool is_better(const struct ah_split *split, const struct ah_split *winne
            (!winner || split->trial.best.score.period_us < winner->trial.best.score.period_us * (1 - 1e-9));
 }
 
-/* The bound of a choice among several splits is the least of theirs; nothing is proven unless for all of them. */
+/* The bound of a choice among several splits is the least of theirs; nothing is proven unless for all of them. What is
+ * short does not depend on the split. */
 static void take_result(struct ah_planning *p, const struct ah_optimize_result *result, bool first)
 {
     p->infeasible = result->infeasible && (first || p->infeasible);

@@ -1,156 +1,357 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Remedies: what is short, and the smallest changes that help, each verified by planning it.
+ * Remedies: the smallest changes that help, each verified by planning it.
  *
- * Where the relaxation has no solution it says what is missing; where it has, but nothing was found, the best tries say.
- * Memory: from the least amount the relaxation allows upward in small steps. Counts: doubled or halved.
+ * A change is searched with quick plans; what it comes to is planned again with the effort of the request (at most the
+ * default's), since that is what whoever follows it will do.
+ *
+ * MEMORY. Amounts are budgets in steps, from what is known to be too little: by the relaxation, or what is there. Steps
+ * double until there is a plan; then the interval between the last amount without one and the first with one is halved.
+ * A budget that the machine has is a flag; a larger one takes a machine with so much memory that the budget is left when
+ * the system has its share, and is planned on a copy of the machine with that number.
  */
 #include "planner/planner_internal.h"
 
-enum { MEMORY_TRIES = 6 };
-#define MEMORY_STEP (UINT64_C(1) << 28)
+#include <string.h>
 
-static void say_what(const struct ah_planning *p, struct ah_diagnosis *diagnosis)
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+enum { DOUBLINGS = 9, HALVINGS = 7, FINAL_TRIES = 4, STEPS_OF_A_BUDGET = 32, COUNTS_MOST = 4096 };
+
+/* ---- changes ---- */
+
+/* A request that differs from the one that has no plan. */
+struct change {
+    struct ah_plan_request request; /* its machine is below where that differs, too */
+    struct ah_machine machine;
+    struct ah_remedy remedy;
+};
+
+static struct change unchanged(const struct ah_planning *p, enum ah_remedy_kind kind, uint64_t value)
 {
-    const struct ah_milp_shortage *shortage = &p->shortage;
-    const struct ah_trial *trial = &p->splits[0].trial;
-    uint64_t arena = p->device_capacity_bytes - p->reserve_bytes;
-    bool device = p->infeasible ? shortage->device_bytes != AH_MILP_NEVER : trial->least_device_bytes > arena;
-    diagnosis->proven = p->infeasible;
-    diagnosis->resource = device ? "device memory" : "host memory";
-    diagnosis->available_bytes = device ? p->device_capacity_bytes : p->host_capacity_bytes;
-    if (p->infeasible)
-        diagnosis->needed_bytes = device ? p->device_capacity_bytes + shortage->device_bytes
-                                  : shortage->host_bytes != AH_MILP_NEVER
-                                      ? p->host_capacity_bytes + shortage->host_bytes
-                                      : p->host_capacity_bytes + shortage->both_host_bytes;
-    else if (device)
-        diagnosis->needed_bytes =
-            trial->least_device_bytes == UINT64_MAX ? 0 : trial->least_device_bytes + p->reserve_bytes;
-    else
-        diagnosis->needed_bytes = trial->least_host_bytes == UINT64_MAX ? 0 : trial->least_host_bytes;
+    struct change change = {
+        .request = *p->request, .machine = *p->request->machine, .remedy = {.kind = kind, .value = value}};
+    change.request.alternatives = change.request.any_micro_batches = false;
+    change.request.training = p->training;
+    change.remedy.changes_mathematics =
+        kind == AH_REMEDY_BATCH || kind == AH_REMEDY_SEQ || kind == AH_REMEDY_STATE_DTYPE;
+    return change;
 }
 
-/* Plans the request; true: there is a plan. */
-static int works(const struct ah_plan_request *request, bool *ret_works, double *ret_step_us,
-                 struct ah_error *err)
+/* A change may be one that the job or the machine does not allow: that is no plan. */
+static int plan_once(const struct change *change, uint32_t effort, double *ret_step_us, struct ah_error *err)
 {
     struct ah_arena arena = {0};
     struct ah_planning planning;
-    struct ah_plan_request quick = *request;
-    quick.effort = AH_EFFORT_QUICK;
-    quick.alternatives = quick.any_micro_batches = false;
-    int rc = ah_planning_init(&planning, &quick, &arena, err);
-    *ret_works = false;
+    struct ah_plan_request request = change->request;
+    request.effort = effort;
+    if (change->remedy.beyond_machine)
+        request.machine = &change->machine;
+    *ret_step_us = 0;
+    int rc = ah_planning_init(&planning, &request, &arena, err);
     if (!rc) {
         rc = ah_planning_solve(&planning, err);
-        *ret_works = !rc && planning.winner;
-        if (*ret_works)
+        if (!rc && planning.winner)
             *ret_step_us = planning.winner->trial.best.score.period_us;
         ah_planning_release(&planning);
     } else if (rc == AH_E_USAGE) {
-        rc = AH_OK; /* a change that the job or the machine does not allow */
+        rc = AH_OK;
     }
     ah_arena_release(&arena);
     return rc;
 }
 
-static int try_remedy(const struct ah_plan_request *changed, enum ah_remedy_kind kind, uint64_t value,
-                      struct ah_diagnosis *diagnosis, bool *ret_works, struct ah_error *err)
+/* With few evaluations. */
+static int works_quickly(const struct change *change, bool *ret_works, struct ah_error *err)
 {
-    double step_us = 0;
-    int rc = works(changed, ret_works, &step_us, err);
-    if (rc || !*ret_works)
-        return rc;
-    bool changes = kind == AH_REMEDY_BATCH || kind == AH_REMEDY_SEQ || kind == AH_REMEDY_STATE_DTYPE;
-    diagnosis->remedies[diagnosis->n_remedies++] = (struct ah_remedy){kind, value, changes, step_us};
-    return AH_OK;
+    double step_us;
+    int rc = plan_once(change, AH_EFFORT_QUICK, &step_us, err);
+    *ret_works = !rc && step_us > 0;
+    return rc;
 }
 
-static int more_memory(const struct ah_planning *p, enum ah_remedy_kind kind, struct ah_diagnosis *diagnosis,
-                       struct ah_error *err)
+/* With those of the request; notes how long a step takes. */
+static int works(struct change *change, bool *ret_works, struct ah_error *err)
 {
-    bool device = kind == AH_REMEDY_DEVICE_MEMORY;
-    uint64_t now = device ? p->device_capacity_bytes : p->host_capacity_bytes;
-    uint64_t missing = p->infeasible ? (device ? p->shortage.device_bytes : p->shortage.host_bytes) : 0;
-    uint64_t most =
-        device ? p->request->machine->device.memory_bytes : p->request->machine->host.memory_bytes;
+    uint32_t effort = change->request.effort == AH_EFFORT_QUICK ? AH_EFFORT_QUICK : AH_EFFORT_DEFAULT;
+    int rc = plan_once(change, effort, &change->remedy.step_us, err);
+    *ret_works = !rc && change->remedy.step_us > 0;
+    return rc;
+}
+
+static int keep_if_works(struct change *change, struct ah_diagnosis *diagnosis, bool *ret_works,
+                         struct ah_error *err)
+{
+    int rc = works_quickly(change, ret_works, err);
+    if (!rc && *ret_works)
+        rc = works(change, ret_works, err);
+    if (!rc && *ret_works)
+        diagnosis->remedies[diagnosis->n_remedies++] = change->remedy;
+    return rc;
+}
+
+/* ---- memory ---- */
+
+/* Budgets of one memory: steps above a floor that is too little. */
+struct axis {
+    uint64_t floor_bytes; /* 0: this memory stays as it is */
+    uint64_t step_bytes;
+    uint64_t machine_bytes; /* as much can be asked for with a flag */
+};
+
+struct memory_search {
+    const struct ah_planning *planning;
+    enum ah_remedy_kind kind;
+    struct axis device, host;
+    uint64_t likely_steps; /* to begin with */
+};
+
+/* A power of two, a thirty-second of the floor or less. */
+static struct axis axis_above(uint64_t floor_bytes, uint64_t machine_bytes)
+{
+    struct axis axis = {floor_bytes, MIB, machine_bytes};
+    while (axis.step_bytes < GIB && 2 * axis.step_bytes * STEPS_OF_A_BUDGET <= floor_bytes)
+        axis.step_bytes *= 2;
+    return axis;
+}
+
+/* The budget `steps` (1 or more) above the floor; the step across what the machine has ends there. */
+static uint64_t budget_at(const struct axis *axis, uint64_t steps)
+{
+    uint64_t first = axis->floor_bytes / axis->step_bytes + !!(axis->floor_bytes % axis->step_bytes);
+    uint64_t bytes = (first + steps - 1) * axis->step_bytes;
+    bool crosses = bytes > axis->machine_bytes && bytes - axis->step_bytes < axis->machine_bytes;
+    return crosses && axis->machine_bytes >= axis->floor_bytes ? axis->machine_bytes : bytes;
+}
+
+/* The least memory, in steps, that leaves `budget_bytes` to plans. */
+static uint64_t host_memory_for(const struct ah_machine *machine, uint64_t budget_bytes, uint64_t step_bytes,
+                                uint64_t device_capacity_bytes)
+{
+    uint64_t bytes = budget_bytes / step_bytes * step_bytes;
+    while (ah_planning_host_budget(machine, bytes, device_capacity_bytes) < budget_bytes)
+        bytes += step_bytes;
+    return bytes;
+}
+
+static uint64_t set_device(struct change *change, const struct axis *axis, uint64_t steps)
+{
+    uint64_t bytes = budget_at(axis, steps);
+    bool beyond = bytes > axis->machine_bytes;
+    change->request.device_bytes = beyond ? 0 : bytes;
+    if (beyond)
+        change->machine.device.memory_bytes = bytes;
+    change->remedy.beyond_machine |= beyond;
+    return bytes;
+}
+
+static uint64_t set_host(struct change *change, const struct axis *axis, uint64_t steps)
+{
+    uint64_t bytes = budget_at(axis, steps), device = change->request.device_bytes;
+    change->request.host_bytes = bytes;
+    if (bytes <= axis->machine_bytes)
+        return bytes;
+    device = device ? device : change->machine.device.memory_bytes;
+    bytes = host_memory_for(&change->machine, bytes, axis->step_bytes, device);
+    change->request.host_bytes = 0;
+    change->machine.host.memory_bytes = bytes;
+    change->remedy.beyond_machine = true;
+    return bytes;
+}
+
+static struct change more_memory(const struct memory_search *search, uint64_t steps)
+{
+    struct change change = unchanged(search->planning, search->kind, 0);
+    if (search->device.floor_bytes)
+        change.remedy.value = set_device(&change, &search->device, steps);
+    if (search->host.floor_bytes) {
+        uint64_t host = set_host(&change, &search->host, steps);
+        *(search->device.floor_bytes ? &change.remedy.host_bytes : &change.remedy.value) = host;
+    }
+    return change;
+}
+
+/* The least number of steps that works; 0: none of those that were tried. */
+static int find_steps(const struct memory_search *search, uint64_t *ret_steps, struct ah_error *err)
+{
+    uint64_t fails = 0, holds = search->likely_steps;
     bool found = false;
     int rc = AH_OK;
-    if (missing == AH_MILP_NEVER || missing > most)
-        return AH_OK;
-    uint64_t bytes = now + missing;
-    for (int i = 0; i < MEMORY_TRIES && !rc && !found; i++) {
-        struct ah_plan_request changed = *p->request;
-        bytes = (bytes / MEMORY_STEP + 1) * MEMORY_STEP;
-        uint64_t value = bytes < most ? bytes : most;
-        *(device ? &changed.device_bytes : &changed.host_bytes) = value;
-        if (value > now)
-            rc = try_remedy(&changed, kind, value, diagnosis, &found, err);
-        if (value == most)
-            break;
-        bytes += bytes / 16;
+    for (int i = 0; i < DOUBLINGS && !rc && !found; i++) {
+        struct change change = more_memory(search, holds);
+        rc = works_quickly(&change, &found, err);
+        fails = found ? fails : holds;
+        holds += found ? 0 : UINT64_C(1) << i;
+    }
+    for (int i = 0; i < HALVINGS && !rc && found && holds - fails > 1; i++) {
+        uint64_t middle = fails + (holds - fails) / 2;
+        struct change change = more_memory(search, middle);
+        bool middle_works;
+        rc = works_quickly(&change, &middle_works, err);
+        *(middle_works ? &holds : &fails) = middle;
+    }
+    *ret_steps = found ? holds : 0;
+    return rc;
+}
+
+static int find_memory(const struct memory_search *search, struct ah_diagnosis *diagnosis,
+                       struct ah_error *err)
+{
+    uint64_t steps = 0;
+    bool found = false;
+    int rc = find_steps(search, &steps, err);
+    for (uint64_t i = 0; steps && i < FINAL_TRIES && !rc && !found; i++) {
+        struct change change = more_memory(search, steps + i);
+        rc = works(&change, &found, err);
+        if (!rc && found)
+            diagnosis->remedies[diagnosis->n_remedies++] = change.remedy;
     }
     return rc;
 }
 
-static int other_counts(const struct ah_planning *p, struct ah_diagnosis *diagnosis, struct ah_error *err)
+/* What is too little for certain is what the relaxation misses, or what is there. */
+static struct axis axis_of(const struct ah_planning *p, bool device, uint64_t missing_bytes)
 {
-    const struct ah_plan_training *training = &p->training;
+    const struct ah_machine *machine = p->request->machine;
+    uint64_t available_bytes = device ? p->device_capacity_bytes : p->host_capacity_bytes;
+    return axis_above(available_bytes + (p->infeasible && missing_bytes ? missing_bytes : 1),
+                      device ? machine->device.memory_bytes : machine->host.memory_bytes);
+}
+
+/* What the best try needed of this memory is likely to be enough. */
+static uint64_t likely_steps(const struct axis *axis, const struct ah_diagnosis *diagnosis,
+                             const char *resource)
+{
+    uint64_t bytes = 0;
+    if (!strcmp(diagnosis->resource, resource))
+        bytes = diagnosis->needed_bytes;
+    else if (diagnosis->other_resource)
+        bytes = diagnosis->other_needed_bytes;
+    return bytes > axis->floor_bytes ? (bytes - axis->floor_bytes) / axis->step_bytes + 1 : 1;
+}
+
+static int more_of_one(const struct ah_planning *p, bool device, struct ah_diagnosis *diagnosis,
+                       struct ah_error *err)
+{
+    uint64_t missing = device ? p->shortage.device_bytes : p->shortage.host_bytes;
+    struct memory_search search = {.planning = p,
+                                   .kind = device ? AH_REMEDY_DEVICE_MEMORY : AH_REMEDY_HOST_MEMORY};
+    if (p->infeasible && missing == AH_MILP_NEVER)
+        return AH_OK;
+    struct axis *axis = device ? &search.device : &search.host;
+    *axis = axis_of(p, device, missing);
+    search.likely_steps = likely_steps(axis, diagnosis, device ? "device memory" : "host memory");
+    return find_memory(&search, diagnosis, err);
+}
+
+static int more_of_both(const struct ah_planning *p, struct ah_diagnosis *diagnosis, struct ah_error *err)
+{
+    struct memory_search search = {.planning = p,
+                                   .kind = AH_REMEDY_BOTH_MEMORIES,
+                                   .device = axis_of(p, true, p->shortage.both_device_bytes),
+                                   .host = axis_of(p, false, p->shortage.both_host_bytes),
+                                   .likely_steps = 1};
+    return find_memory(&search, diagnosis, err);
+}
+
+static int memory(const struct ah_planning *p, struct ah_diagnosis *diagnosis, struct ah_error *err)
+{
+    size_t before = diagnosis->n_remedies;
+    int rc = more_of_one(p, true, diagnosis, err);
+    rc = rc ? rc : more_of_one(p, false, diagnosis, err);
+    return rc || diagnosis->n_remedies > before ? rc : more_of_both(p, diagnosis, err);
+}
+
+/* ---- policy, counts, states ---- */
+
+static int other_policy(const struct ah_planning *p, struct ah_diagnosis *diagnosis, struct ah_error *err)
+{
+    struct change change = unchanged(p, AH_REMEDY_POLICY, AH_POLICY_OPTIMAL);
+    bool found;
+    if (p->request->policy == AH_POLICY_OPTIMAL)
+        return AH_OK;
+    change.request.policy = AH_POLICY_OPTIMAL;
+    return keep_if_works(&change, diagnosis, &found, err);
+}
+
+static int more_micro_batches(const struct ah_planning *p, struct ah_diagnosis *diagnosis,
+                              struct ah_error *err)
+{
+    uint64_t batch = p->training.batch, most = batch < COUNTS_MOST ? batch : COUNTS_MOST;
     bool found = false;
     int rc = AH_OK;
-    for (uint64_t n = training->micro_batches * 2; n <= training->batch && !rc && !found; n *= 2) {
-        struct ah_plan_request changed = *p->request;
-        changed.training.micro_batches = n;
-        if (training->batch % n == 0)
-            rc = try_remedy(&changed, AH_REMEDY_MICRO_BATCHES, n, diagnosis, &found, err);
+    for (uint64_t n = p->training.micro_batches + 1; n <= most && !rc && !found; n++) {
+        struct change change = unchanged(p, AH_REMEDY_MICRO_BATCHES, n);
+        change.request.training.micro_batches = n;
+        if (batch % n == 0)
+            rc = keep_if_works(&change, diagnosis, &found, err);
     }
-    found = false;
-    for (uint64_t n = training->batch / 2; n && !rc && !found; n /= 2) {
-        struct ah_plan_request changed = *p->request;
-        changed.training.batch = n;
-        if (n % training->micro_batches == 0)
-            rc = try_remedy(&changed, AH_REMEDY_BATCH, n, diagnosis, &found, err);
+    return rc;
+}
+
+/* As many micro-batches of half the size; fewer, where the planner chooses their number: each is of one sequence. */
+static int smaller_batch(const struct ah_planning *p, struct ah_diagnosis *diagnosis, struct ah_error *err)
+{
+    bool chosen = p->request->any_micro_batches, found = false;
+    uint64_t parts = chosen ? 1 : p->training.micro_batches;
+    int rc = AH_OK;
+    for (uint64_t each = p->training.batch / parts / 2; each && !rc && !found; each /= 2) {
+        struct change change = unchanged(p, AH_REMEDY_BATCH, each * parts);
+        change.request.training.batch = each * parts;
+        change.request.training.micro_batches = chosen ? each : parts;
+        rc = keep_if_works(&change, diagnosis, &found, err);
     }
-    found = false;
-    for (uint64_t n = training->seq / 2; n >= 64 && !rc && !found; n /= 2) {
-        struct ah_plan_request changed = *p->request;
-        changed.training.seq = n;
-        rc = try_remedy(&changed, AH_REMEDY_SEQ, n, diagnosis, &found, err);
+    return rc;
+}
+
+static int shorter_sequences(const struct ah_planning *p, struct ah_diagnosis *diagnosis,
+                             struct ah_error *err)
+{
+    enum { LEAST = 64 };
+    bool found = false;
+    int rc = AH_OK;
+    for (uint64_t seq = p->training.seq / 2; seq >= LEAST && !rc && !found; seq /= 2) {
+        struct change change = unchanged(p, AH_REMEDY_SEQ, seq);
+        change.request.training.seq = seq;
+        rc = keep_if_works(&change, diagnosis, &found, err);
     }
     return rc;
 }
 
 static int smaller_states(const struct ah_planning *p, struct ah_diagnosis *diagnosis, struct ah_error *err)
 {
-    struct ah_plan_request changed = *p->request;
+    struct change change = unchanged(p, AH_REMEDY_STATE_DTYPE, AH_BF16);
     bool found;
     if (p->training.state_dtype == AH_BF16)
         return AH_OK;
-    changed.training.state_dtype = AH_BF16;
-    return try_remedy(&changed, AH_REMEDY_STATE_DTYPE, AH_BF16, diagnosis, &found, err);
+    change.request.training.state_dtype = AH_BF16;
+    return keep_if_works(&change, diagnosis, &found, err);
 }
 
-static int other_policy(const struct ah_planning *p, struct ah_diagnosis *diagnosis, struct ah_error *err)
+/* ---- all of them ---- */
+
+/* Where no try says how much is needed, the memory that turned out to be enough does. */
+static void take_from_remedies(const struct ah_planning *p, struct ah_diagnosis *diagnosis)
 {
-    struct ah_plan_request changed = *p->request;
-    bool found;
-    if (p->request->policy == AH_POLICY_OPTIMAL)
-        return AH_OK;
-    changed.policy = AH_POLICY_OPTIMAL;
-    return try_remedy(&changed, AH_REMEDY_POLICY, AH_POLICY_OPTIMAL, diagnosis, &found, err);
+    for (size_t i = 0; i < diagnosis->n_remedies && !diagnosis->needed_bytes; i++) {
+        const struct ah_remedy *remedy = &diagnosis->remedies[i];
+        if (remedy->kind != AH_REMEDY_DEVICE_MEMORY)
+            continue;
+        diagnosis->resource = "device memory";
+        diagnosis->needed_bytes = remedy->value;
+        diagnosis->available_bytes = p->device_capacity_bytes;
+    }
 }
 
-int ah_remedies_find(struct ah_planning *planning, struct ah_diagnosis *ret_diagnosis, struct ah_error *err)
+int ah_remedies_find(const struct ah_planning *p, struct ah_diagnosis *diagnosis, struct ah_error *err)
 {
-    struct ah_diagnosis diagnosis = {0};
-    say_what(planning, &diagnosis);
-    int rc = other_policy(planning, &diagnosis, err);
-    rc = rc ? rc : more_memory(planning, AH_REMEDY_DEVICE_MEMORY, &diagnosis, err);
-    rc = rc ? rc : more_memory(planning, AH_REMEDY_HOST_MEMORY, &diagnosis, err);
-    rc = rc ? rc : other_counts(planning, &diagnosis, err);
-    rc = rc ? rc : smaller_states(planning, &diagnosis, err);
+    static int (*const kinds[])(const struct ah_planning *, struct ah_diagnosis *, struct ah_error *) = {
+        other_policy, memory, more_micro_batches, smaller_batch, shorter_sequences, smaller_states};
+    int rc = AH_OK;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !rc; i++)
+        rc = kinds[i](p, diagnosis, err);
     if (!rc)
-        *ret_diagnosis = diagnosis;
+        take_from_remedies(p, diagnosis);
     return rc;
 }

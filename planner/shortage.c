@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shortage: which memory is short, and by how much.
+ *
+ * Where the relaxation has no solution its own rows say it: the least device memory with the host's budget as it is, the
+ * least host memory with the device's, or, where neither alone is enough, both. Where it has one, but nothing was
+ * found, it is the best of what was tried: the least device memory of all choices that fit the host, and vice versa.
+ */
+#include "planner/planner_internal.h"
+
+#include "base/units.h"
+
+#include <stdio.h>
+
+struct side {
+    const char *name;
+    uint64_t needed_bytes; /* 0: more of it alone does not help, or nothing is known */
+    uint64_t available_bytes;
+};
+
+struct sides {
+    struct side device, host;
+    bool both;
+};
+
+static uint64_t added(uint64_t available_bytes, uint64_t missing_bytes)
+{
+    return missing_bytes == AH_MILP_NEVER ? 0 : available_bytes + missing_bytes;
+}
+
+static void proven_needs(const struct ah_planning *p, struct sides *sides)
+{
+    const struct ah_milp_shortage *shortage = &p->shortage;
+    sides->both = shortage->device_bytes == AH_MILP_NEVER && shortage->host_bytes == AH_MILP_NEVER;
+    sides->device.needed_bytes =
+        added(p->device_capacity_bytes, sides->both ? shortage->both_device_bytes : shortage->device_bytes);
+    sides->host.needed_bytes =
+        added(p->host_capacity_bytes, sides->both ? shortage->both_host_bytes : shortage->host_bytes);
+}
+
+/* Less than what is there says nothing: it was the layout that did not fit. */
+static void take_tried(struct side *side, uint64_t tried_bytes, uint64_t beside_bytes)
+{
+    if (tried_bytes == UINT64_MAX || tried_bytes + beside_bytes <= side->available_bytes)
+        return;
+    if (!side->needed_bytes || tried_bytes + beside_bytes < side->needed_bytes)
+        side->needed_bytes = tried_bytes + beside_bytes;
+}
+
+static void tried_needs(const struct ah_planning *p, struct sides *sides)
+{
+    for (size_t i = 0; i < p->n_splits; i++) {
+        const struct ah_trial *trial = &p->splits[i].trial;
+        take_tried(&sides->device, trial->least_device_bytes, p->reserve_bytes);
+        take_tried(&sides->host, trial->least_host_bytes, 0);
+    }
+}
+
+static uint64_t missing(const struct side *side)
+{
+    return side->needed_bytes > side->available_bytes ? side->needed_bytes - side->available_bytes : 0;
+}
+
+/* A host's memory is doubled more easily than a device's, so what counts is by how much of what is there. */
+static double growth(const struct side *side)
+{
+    return (double)missing(side) / (1.0 + (double)side->available_bytes);
+}
+
+void ah_shortage_find(const struct ah_planning *p, struct ah_diagnosis *ret_diagnosis)
+{
+    struct sides sides = {.device = {"device memory", 0, p->device_capacity_bytes},
+                          .host = {"host memory", 0, p->host_capacity_bytes}};
+    (p->infeasible ? proven_needs : tried_needs)(p, &sides);
+    bool host_first =
+        missing(&sides.host) && (!missing(&sides.device) || growth(&sides.host) < growth(&sides.device));
+    const struct side *first = host_first ? &sides.host : &sides.device;
+    const struct side *other = host_first ? &sides.device : &sides.host;
+    *ret_diagnosis = (struct ah_diagnosis){.proven = p->infeasible,
+                                           .resource = first->name,
+                                           .needed_bytes = first->needed_bytes,
+                                           .available_bytes = first->available_bytes};
+    if (!missing(other))
+        return;
+    ret_diagnosis->both = sides.both;
+    ret_diagnosis->other_resource = other->name;
+    ret_diagnosis->other_needed_bytes = other->needed_bytes;
+    ret_diagnosis->other_available_bytes = other->available_bytes;
+}
+
+/* "host memory is short by 2.0 GiB: 10.0 GiB needed, 8.0 GiB available" */
+static void print_side(char *out, size_t max, const struct side *side)
+{
+    char lacking[AH_UNITS_TEXT_MAX], needed[AH_UNITS_TEXT_MAX], available[AH_UNITS_TEXT_MAX];
+    ah_units_print_bytes(available, side->available_bytes);
+    if (missing(side))
+        snprintf(out, max, "%s is short by %s: %s needed, %s available", side->name,
+                 ah_units_print_bytes(lacking, missing(side)),
+                 ah_units_print_bytes(needed, side->needed_bytes), available);
+    else
+        snprintf(out, max, "%s is short: %s available", side->name, available);
+}
+
+int ah_shortage_say(const struct ah_planning *p, const struct ah_diagnosis *diagnosis, struct ah_error *err)
+{
+    const struct side first = {diagnosis->resource, diagnosis->needed_bytes, diagnosis->available_bytes};
+    const struct side other = {diagnosis->other_resource, diagnosis->other_needed_bytes,
+                               diagnosis->other_available_bytes};
+    char texts[2][160] = {"", ""};
+    print_side(texts[0], sizeof texts[0], &first);
+    if (other.name)
+        print_side(texts[1], sizeof texts[1], &other);
+    return ah_error_set(
+        err, diagnosis->proven ? AH_E_INFEASIBLE : AH_E_NO_PLAN, "'%s' with policy %s on '%s': %s; %s%s%s",
+        p->request->model->name, ah_words_policy[p->request->policy], p->request->machine->name,
+        diagnosis->proven ? "no plan exists" : "no plan was found, though none is proven impossible",
+        texts[0],
+        !other.name       ? ""
+        : diagnosis->both ? "; and "
+                          : "; or ",
+        texts[1]);
+}

@@ -127,12 +127,14 @@ static void put_config(struct ah_buffer *out, const struct ah_plan_block *to,
         ah_buffer_printf(out, "%ssums %s", comma, ah_words_accumulator[to->accumulator]);
 }
 
-static const char *change_text(struct ah_buffer *out, const struct ah_plan_block *to,
-                               const struct ah_plan_block *from)
+static void change_cell(struct ah_table *table, const struct ah_plan_block *to,
+                        const struct ah_plan_block *from)
 {
-    ah_buffer_clear(out);
-    put_config(out, to, from);
-    return out->failed ? "" : out->data;
+    struct ah_buffer text = {0};
+    put_config(&text, to, from);
+    ah_table_cell(table, "%s", text.failed ? "" : text.data);
+    table->failed = table->failed || text.failed;
+    ah_buffer_release(&text);
 }
 
 static void put_blocks(struct ah_cli *cli, const struct ah_plan *a, const struct ah_plan *b)
@@ -141,18 +143,17 @@ static void put_blocks(struct ah_cli *cli, const struct ah_plan *a, const struct
     ah_buffer_printf(&cli->out, "blocks: %zu of %zu do something else\n", changed, common_blocks(a, b));
     if (a->n_blocks != b->n_blocks)
         ah_buffer_printf(&cli->out, "  the plans have %zu and %zu blocks\n", a->n_blocks, b->n_blocks);
-    struct ah_buffer text = {0};
     struct ah_table table = {.arena = &cli->arena, .columns = {"", "", "", ""}, .indent = 2};
     for (size_t first = 0, end; next_change(a, b, &first, &end); first = end) {
-        ah_buffer_clear(&text);
-        ah_plan_put_range(&text, a, first, end);
-        ah_table_cell(&table, "%s", text.failed ? "" : text.data);
-        ah_table_cell(&table, "%s", change_text(&text, &a->blocks[first], &b->blocks[first]));
+        struct ah_buffer range = {0};
+        ah_plan_put_range(&range, a, first, end);
+        ah_table_cell(&table, "%s", range.failed ? "" : range.data);
+        table.failed = table.failed || range.failed;
+        ah_buffer_release(&range);
+        change_cell(&table, &a->blocks[first], &b->blocks[first]);
         ah_table_cell(&table, "->");
-        ah_table_cell(&table, "%s", change_text(&text, &b->blocks[first], &a->blocks[first]));
+        change_cell(&table, &b->blocks[first], &a->blocks[first]);
     }
-    cli->out.failed = cli->out.failed || text.failed;
-    ah_buffer_release(&text);
     ah_table_print(&table, &cli->out, cli->out_style);
 }
 
@@ -217,20 +218,26 @@ void ah_diff_plan_text(struct ah_cli *cli, const struct ah_plan *a, const struct
     ah_buffer_puts(&cli->out, "\n");
 }
 
-static void emit_changes(struct ah_emit *emit, const struct ah_plan *a, const struct ah_plan *b)
+static void emit_config(struct ah_emit *emit, const char *key, const struct ah_plan_block *to,
+                        const struct ah_plan_block *from)
 {
     struct ah_buffer text = {0};
+    put_config(&text, to, from);
+    ah_emit_buffer(emit, key, &text);
+}
+
+static void emit_changes(struct ah_emit *emit, const struct ah_plan *a, const struct ah_plan *b)
+{
     ah_emit_open(emit, "blocks", '[');
     for (size_t first = 0, end; next_change(a, b, &first, &end); first = end) {
         ah_emit_open(emit, NULL, '{');
         ah_emit_integer(emit, "first", first);
         ah_emit_integer(emit, "last", end - 1);
-        ah_emit_text(emit, "a", change_text(&text, &a->blocks[first], &b->blocks[first]));
-        ah_emit_text(emit, "b", change_text(&text, &b->blocks[first], &a->blocks[first]));
+        emit_config(emit, "a", &a->blocks[first], &b->blocks[first]);
+        emit_config(emit, "b", &b->blocks[first], &a->blocks[first]);
         ah_emit_close(emit);
     }
     ah_emit_close(emit);
-    ah_buffer_release(&text);
 }
 
 void ah_diff_plan_json(struct ah_emit *emit, const struct ah_plan *a, const struct ah_plan *b)

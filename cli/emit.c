@@ -96,6 +96,14 @@ void ah_emit_text(struct ah_emit *emit, const char *key, const char *text)
         put_text(begin(emit, key), text);
 }
 
+void ah_emit_buffer(struct ah_emit *emit, const char *key, struct ah_buffer *text)
+{
+    ah_emit_text(emit, key, text->data ? text->data : "");
+    if (text->failed && emit->out)
+        emit->out->failed = true;
+    ah_buffer_release(text);
+}
+
 void ah_emit_integer(struct ah_emit *emit, const char *key, uint64_t value)
 {
     if (emit->out)

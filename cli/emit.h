@@ -40,6 +40,9 @@ void ah_emit_close(struct ah_emit *emit);
 
 /* A NULL text prints null; bytes that are not UTF-8 (of a file name) become '?'. */
 void ah_emit_text(struct ah_emit *emit, const char *key, const char *text);
+/* A text that was built, which it releases. */
+void ah_emit_buffer(struct ah_emit *emit, const char *key, struct ah_buffer *text);
+
 void ah_emit_integer(struct ah_emit *emit, const char *key, uint64_t value);
 void ah_emit_number(struct ah_emit *emit, const char *key, double value);
 void ah_emit_bool(struct ah_emit *emit, const char *key, bool value);

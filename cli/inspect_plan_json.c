@@ -61,8 +61,7 @@ static void emit_lanes(struct ah_emit *emit, const struct ah_plan *plan)
     ah_emit_close(emit);
     struct ah_buffer sentence = {0};
     ah_plan_put_bottleneck(&sentence, plan->time.step_us, &times);
-    ah_emit_text(emit, "bottleneck", sentence.failed ? NULL : sentence.data);
-    ah_buffer_release(&sentence);
+    ah_emit_buffer(emit, "bottleneck", &sentence);
 }
 
 static void emit_alternatives(struct ah_emit *emit, const struct ah_plan *plan)

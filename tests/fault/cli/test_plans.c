@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every allocation of what prints plans, their differences and diagnoses fails once; and of the check of a plan.
+ */
+#include "cli/diagnosis.h"
+#include "cli/diff_plan.h"
+#include "cli/inspect.h"
+#include "cli/verbs.h"
+#include "runtime/schedule/check.h"
+#include "tests/support/check.h"
+#include "tests/support/fault.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char path[] = "tests/cli/documents/plan-tiny.json";
+
+static int load(void **state)
+{
+    static struct ah_document document;
+    struct ah_error err = {0};
+    CHECK_OK(ah_document_load(&document, path, AH_DOCUMENT_PLAN, &err), err);
+    *state = &document;
+    return 0;
+}
+
+static int unload(void **state)
+{
+    ah_document_release(*state);
+    return 0;
+}
+
+static struct ah_cli plain_cli(void)
+{
+    return (struct ah_cli){
+        .out_style = {"", "", "", "", "", ""}, .err_style = {"", "", "", "", "", ""}, .columns = 80};
+}
+
+static int finish(struct ah_cli *cli, struct ah_error *err)
+{
+    int rc = cli->out.failed ? ah_error_memory(err) : AH_OK;
+    ah_buffer_release(&cli->out);
+    ah_arena_release(&cli->arena);
+    return rc;
+}
+
+static int print_text(void *context, struct ah_error *err)
+{
+    struct ah_cli cli = plain_cli();
+    ah_inspect_plan_text(&cli, context);
+    return finish(&cli, err);
+}
+
+static int print_json(void *context, struct ah_error *err)
+{
+    struct ah_cli cli = plain_cli();
+    struct ah_emit emit = {.out = &cli.out};
+    ah_emit_open(&emit, NULL, '{');
+    ah_inspect_plan_json(&emit, context);
+    ah_emit_close(&emit);
+    return finish(&cli, err);
+}
+
+/* Two plans of the same arrays, with other blocks in one. */
+static int print_difference(void *context, struct ah_error *err)
+{
+    const struct ah_document *document = context;
+    struct ah_plan_block blocks[8];
+    struct ah_plan other = *document->body.plan;
+    struct ah_cli cli = plain_cli();
+    struct ah_emit emit = {.out = &cli.out};
+    assert_int_equal(other.n_blocks, 8);
+    memcpy(blocks, other.blocks, sizeof blocks);
+    other.blocks = blocks;
+    blocks[2].activations = AH_ACTIVATIONS_KEEP;
+    blocks[3].weights = AH_WEIGHTS_HOST;
+    ah_diff_plan_text(&cli, document->body.plan, &other);
+    ah_emit_open(&emit, NULL, '{');
+    ah_diff_plan_json(&emit, document->body.plan, &other);
+    ah_emit_close(&emit);
+    return finish(&cli, err);
+}
+
+static int check_plan(void *context, struct ah_error *err)
+{
+    const struct ah_document *document = context;
+    return ah_schedule_check(document->body.plan, err);
+}
+
+/* Replays a file and prints what it was; errors go to standard error, which the test turns away. */
+static int simulate(void *context, struct ah_error *err)
+{
+    char options[256] = {0};
+    struct ah_cli cli = plain_cli();
+    (void)context;
+    cli.arguments = (struct ah_arguments){.operands = (const char *[]){path}, .n_operands = 1};
+    int status = ah_verb_simulate.run(&cli, options);
+    int rc = finish(&cli, err);
+    return status ? ah_error_memory(err) : rc;
+}
+
+static int fail_with_remedies(void *context, struct ah_error *err)
+{
+    const struct ah_model model = {.name = "m"};
+    const struct ah_machine machine = {.name = "n"};
+    const struct ah_plan_request request = {.model = &model, .machine = &machine};
+    const struct ah_diagnosis diagnosis = {.resource = "device memory",
+                                           .needed_bytes = 2,
+                                           .available_bytes = 1,
+                                           .remedies = {{.kind = AH_REMEDY_BATCH, .value = 1, .step_us = 1}},
+                                           .n_remedies = 1};
+    const struct ah_diagnosis_view view = {&diagnosis, &request};
+    const struct ah_error why = {.code = AH_E_INFEASIBLE, .text = "no"};
+    struct ah_cli cli = plain_cli();
+    (void)context;
+    assert_int_equal(ah_diagnosis_fail(&cli, &view, &why), 4);
+    cli.json = true;
+    assert_int_equal(ah_diagnosis_fail(&cli, &view, &why), 4);
+    return finish(&cli, err);
+}
+
+static void test_plans__text(void **state)
+{
+    assert_true(fault_sweep(print_text, *state, 0) >= 10);
+}
+
+static void test_plans__json(void **state)
+{
+    assert_true(fault_sweep(print_json, *state, 0) >= 3);
+}
+
+static void test_plans__difference(void **state)
+{
+    assert_true(fault_sweep(print_difference, *state, 0) >= 5);
+}
+
+static void test_plans__check(void **state)
+{
+    assert_true(fault_sweep(check_plan, *state, 0) >= 10);
+}
+
+/* Without standard error: what verbs say there is not what is tested. */
+static void quietly(int (*run)(void *, struct ah_error *), int may_succeed, size_t least)
+{
+    int kept = dup(STDERR_FILENO);
+    int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    assert_true(kept >= 0 && nothing >= 0);
+    dup2(nothing, STDERR_FILENO);
+    size_t n = fault_sweep(run, NULL, may_succeed);
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    close(nothing);
+    assert_true(n >= least);
+}
+
+static void test_plans__simulation(void **state)
+{
+    (void)state;
+    quietly(simulate, 0, 20);
+}
+
+static void test_plans__diagnosis(void **state)
+{
+    (void)state;
+    quietly(fail_with_remedies, 1, 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_plans__text, load, unload),
+        cmocka_unit_test_setup_teardown(test_plans__json, load, unload),
+        cmocka_unit_test_setup_teardown(test_plans__difference, load, unload),
+        cmocka_unit_test_setup_teardown(test_plans__check, load, unload),
+        cmocka_unit_test(test_plans__simulation),
+        cmocka_unit_test(test_plans__diagnosis),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/plan_summary.h"
+#include "tests/support/check.h"
+
+#include <string.h>
+
+/* Times in hundredths of the step: what lanes work, and what compute waits for the three beside it. */
+static void says(struct ah_plan_lane_times times, const char *expected)
+{
+    struct ah_buffer out = {0};
+    ah_plan_put_bottleneck(&out, 100, &times);
+    assert_string_equal(out.data, expected);
+    ah_buffer_release(&out);
+}
+
+static void test_plan_summary__names_what_limits_the_speed(void **state)
+{
+    (void)state;
+    says((struct ah_plan_lane_times){{99.6, 40, 10, 20}, {0, 0.2, 0.1, 0.1}},
+         "Compute is the bottleneck: it is busy 100 % of the step and hardly waits.");
+    says((struct ah_plan_lane_times){{88, 40, 10, 87}, {0, 0, 0, 12}},
+         "Compute is the bottleneck: busy 88 % of the step; it waits 12 % for host Adam (busy 87 %).");
+    says((struct ah_plan_lane_times){{70, 40, 10, 96}, {0, 2, 0, 28}},
+         "Host Adam is the bottleneck: it is busy 96 % of the step; compute waits 28 % of the step for it, 2 "
+         "% for "
+         "the link to the device (busy 40 %).");
+    says((struct ah_plan_lane_times){{40, 92, 10, 9}, {0, 60, 0, 0}},
+         "The link to the device is the bottleneck: it is busy 92 % of the step; compute waits 60 % of the "
+         "step for "
+         "it.");
+    says((struct ah_plan_lane_times){{58, 10, 9, 42}, {0, 3, 1, 38}},
+         "No lane is busy all the time: compute is busy 58 % of the step; it waits 38 % for host Adam (busy "
+         "42 %), 3 "
+         "% for the link to the device (busy 10 %), 1 % for the link to the host (busy 9 %). They take "
+         "turns.");
+}
+
+static void test_plan_summary__a_step_of_no_time_says_nothing_wrong(void **state)
+{
+    (void)state;
+    struct ah_buffer out = {0};
+    const struct ah_plan_lane_times none = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+    ah_plan_put_bottleneck(&out, 0, &none);
+    assert_null(strstr(out.data, "nan"));
+    ah_buffer_release(&out);
+}
+
+static void test_plan_summary__says_how_good_a_plan_is(void **state)
+{
+    (void)state;
+    static const struct {
+        struct ah_plan_solver solver;
+        const char *expected;
+    } cases[] = {
+        {{.status = AH_PLAN_OPTIMAL, .bound_us = 5, .objective_us = 5}, "proven optimal"},
+        {{.status = AH_PLAN_WITHIN_GAP, .bound_us = 4.74e6, .gap = 0.019},
+         "within 1.9 % of the bound (4.74 s), which no plan can beat"},
+        {{.status = AH_PLAN_NO_BOUND}, "how close to the best is not known: there is no bound"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ah_buffer out = {0};
+        ah_plan_put_quality(&out, &cases[i].solver);
+        assert_string_equal(out.data, cases[i].expected);
+        ah_buffer_release(&out);
+    }
+}
+
+/* The ranges of a plan of these blocks, one after another. */
+static void ranges_are(struct ah_plan_block *blocks, size_t n, const char *expected)
+{
+    const struct ah_plan plan = {.blocks = blocks, .n_blocks = n};
+    struct ah_buffer out = {0};
+    for (size_t first = 0, end; first < n; first = end) {
+        end = ah_plan_range_end(&plan, first);
+        ah_buffer_puts(&out, first ? " " : "");
+        ah_plan_put_range(&out, &plan, first, end);
+    }
+    assert_string_equal(out.data, expected);
+    ah_buffer_release(&out);
+}
+
+static void test_plan_summary__neighbours_that_do_the_same_are_a_range(void **state)
+{
+    (void)state;
+    struct ah_plan_block blocks[] = {
+        {.name = "embedding", .group = "embedding"},
+        {.name = "layer.0", .group = "layer"},
+        {.name = "layer.1", .group = "layer_windowed"},
+        {.name = "layer.2", .group = "layer"},
+        {.name = "head", .group = "head"},
+    };
+    enum { N = sizeof blocks / sizeof blocks[0] };
+    ranges_are(blocks, N, "embedding layer.0-2 head");
+    blocks[2].accumulator = AH_ACCUMULATOR_HOST;
+    ranges_are(blocks, N, "embedding layer.0 layer.1 layer.2 head");
+    blocks[1].accumulator = AH_ACCUMULATOR_HOST;
+    ranges_are(blocks, N, "embedding layer.0-1 layer.2 head");
+    blocks[1].weights = AH_WEIGHTS_HOST;
+    blocks[3].optimizer = AH_OPTIMIZER_STREAMED;
+    ranges_are(blocks, N, "embedding layer.0 layer.1 layer.2 head");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plan_summary__names_what_limits_the_speed),
+        cmocka_unit_test(test_plan_summary__a_step_of_no_time_says_nothing_wrong),
+        cmocka_unit_test(test_plan_summary__says_how_good_a_plan_is),
+        cmocka_unit_test(test_plan_summary__neighbours_that_do_the_same_are_a_range),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

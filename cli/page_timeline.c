@@ -15,9 +15,9 @@
 
 enum {
     LANES = AH_PLAN_LANE_HOST + 1,
-    SHOWN = 2,          /* iterations */
-    NEIGHBOURS = 1,     /* of these on both sides */
-    ITEMS_MAX = 24000   /* of bars that are one item each */
+    SHOWN = 2,       /* iterations */
+    NEIGHBOURS = 1,  /* of these on both sides */
+    ITEMS_MAX = 8000 /* of bars that are one item each */
 };
 
 #define NO_BAR UINT32_MAX /* of an item that is not shown */

@@ -100,7 +100,7 @@ class Timeline {
   bar(bar) {
     const mine = bar.iteration === 0 || bar.iteration === 1;
     return svg("rect", { class: `bar k-${bar.kind}${mine ? "" : " beside"}`, x: bar.start.toFixed(3), y: this.barTop(bar),
-      width: (bar.end - bar.start).toFixed(3), height: LANE_HEIGHT - SHIFT - 2, "data-bar": bar.index });
+      width: (bar.end - bar.start).toFixed(3), height: LANE_HEIGHT - SHIFT - 2, "data-bar": bar.index, "data-tiles": bar.n });
   }
 
   barTop(bar) {

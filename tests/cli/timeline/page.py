@@ -26,7 +26,7 @@ const all = (selector, of) => [...(of || document).querySelectorAll(selector)];
 const chart = document.querySelector("#timeline svg");
 return {
   lanes: all("#timeline g.lane").map((lane) => ({ name: lane.dataset.lane, bars: all("rect", lane).map((rect) => ({
-    kind: rect.classList[1].slice(2), mine: !rect.classList.contains("beside"), x: +rect.getAttribute("x"),
+    kind: rect.classList[1].slice(2), tiles: +rect.dataset.tiles, mine: !rect.classList.contains("beside"), x: +rect.getAttribute("x"),
     width: +rect.getAttribute("width"), pixels: rect.getBoundingClientRect().width })) })),
   chart: chart.getBoundingClientRect().width,
   areas: all("#timeline path.area").map((path) => [path.dataset.part, path.getAttribute("d")]),
@@ -100,17 +100,22 @@ class Browser:
 
 # ---- what the page draws ----
 
-def check_lanes(failures, plan, said, page):
+def check_lanes(failures, plan, said, page, joined=False):
     failures.equal([lane["name"] for lane in page["lanes"]], list(plans.LANES), "lanes")
     for lane in page["lanes"]:
         name = lane["name"]
         mine = [bar for bar in lane["bars"] if bar["mine"]]
-        failures.equal(len(mine), 2 * plans.mentions(plan, name), f"{name}: bars of two iterations")
+        if not joined:
+            failures.equal({bar["tiles"] for bar in mine} - {1}, set(), f"{name}: bars of several tiles")
+        failures.equal(sum(bar["tiles"] for bar in mine), 2 * plans.mentions(plan, name), f"{name}: tiles of two iterations")
         wanted = collections.Counter()
         for op in plan["ops"]:
             if op["lane"] == name:
                 wanted[op["op"]] += 2 * op.get("tiles", 1)
-        failures.equal(collections.Counter(bar["kind"] for bar in mine), wanted, f"{name}: bars by kind")
+        found = collections.Counter()
+        for bar in mine:
+            found[bar["kind"]] += bar["tiles"]
+        failures.equal(found, wanted, f"{name}: tiles by kind")
         busy = said["lanes"][name]["busy_us"]
         failures.near(sum(bar["width"] for bar in mine), 2 * busy, 0.0011 * (len(mine) + 1) + 1e-6 * busy, f"{name}: widths")
         for before, behind in zip(lane["bars"], lane["bars"][1:]):
@@ -307,6 +312,22 @@ def check_small_screen(failures, browser, path, plan, said):
     browser.screen(1280, 900)
 
 
+def check_joined(failures, program, folder, browser):
+    """More tiles than can be drawn smoothly: those of an op that follow each other are one bar."""
+    path, plan = plans.make(program, folder, "every-lane")
+    plans.refine(path, plan, 30)
+    said = json.loads(plans.run(program, "simulate", path, "--json"))
+    target = os.path.join(folder, "joined.html")
+    plans.run(program, "inspect", path, "--html", target)
+    failures.check(os.path.getsize(target) < SIZE_MAX, f"joined: {os.path.getsize(target)} bytes")
+    browser.open(target)
+    page = browser.script(READ)
+    check_lanes(failures, plan, said, page, joined=True)
+    bars, tiles = (sum(f(bar) for lane in page["lanes"] for bar in lane["bars"]) for f in (lambda bar: 1, lambda bar: bar["tiles"]))
+    failures.check(bars < tiles / 2, f"joined: {bars} bars of {tiles} tiles")
+    failures.check("drawn as one" in page["text"], "joined: the page does not say so")
+
+
 # ---- the whole ----
 
 def write_page(failures, program, folder, name):
@@ -341,6 +362,7 @@ def check_plan(failures, program, folder, browser, name):
         check_keyboard(failures, browser)
         check_schemes(failures, browser, path)
         check_small_screen(failures, browser, path, plan, said)
+        check_joined(failures, program, folder, browser)
         failures.check(plan.get("alternatives"), "the plan has no alternatives: choose another")
     failures.equal(browser.complaints(), [], "complaints")
     browser.shot(name)

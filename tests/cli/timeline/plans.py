@@ -68,6 +68,20 @@ def make(program, folder, name):
         return path, json.load(handle)
 
 
+def refine(path, plan, times):
+    """Cuts tiles that the host and the link work on into so many, and writes the plan."""
+    kinds = ("fetch", "upload", "send_gradients", "host_adam", "accumulate")
+    fine = {i for i, op in enumerate(plan["ops"]) if op["op"] in kinds}
+    for i in fine:
+        plan["ops"][i]["tiles"] = plan["ops"][i].get("tiles", 1) * times
+    for lane in LANES[1:]:
+        plan["lanes"][lane] = [op for op in plan["lanes"].get(lane, []) for _ in range(times if op in fine else 1)]
+    for ring in ("host_gradient_tiles", "host_weight_tiles"):
+        plan["staging"][ring] = plan["staging"].get(ring, 0) * times
+    with open(path, "w", encoding="utf-8") as handle:
+        json.dump(plan, handle)
+
+
 # ---- what is in the arena ----
 
 CLASSES = {

@@ -92,13 +92,8 @@ static int no_plan(struct ah_planning *p, struct ah_diagnosis *ret_diagnosis, st
     int rc = ah_remedies_find(p, &diagnosis, err);
     if (rc)
         return rc;
-    return ah_error_set(err, diagnosis->proven ? AH_E_INFEASIBLE : AH_E_NO_PLAN,
-                        "model '%s' does not fit machine '%s'%s%s: %s %s %" PRIu64
-                        " bytes, there are %" PRIu64,
-                        p->request->model->name, p->request->machine->name, p->without ? " without " : "",
-                        p->without ? p->without : "", diagnosis->resource,
-                        diagnosis->proven ? "must be at least" : "of the best found is",
-                        diagnosis->needed_bytes, diagnosis->available_bytes);
+    *ret_diagnosis = diagnosis;
+    return ah_shortage_say(p, &diagnosis, err);
 }
 
 static int plan_once(const struct ah_plan_request *request, struct ah_arena *arena, struct ah_plan *ret_plan,

@@ -110,13 +110,15 @@ int ah_shortage_say(const struct ah_planning *p, const struct ah_diagnosis *diag
     print_side(texts[0], sizeof texts[0], &first);
     if (other.name)
         print_side(texts[1], sizeof texts[1], &other);
-    return ah_error_set(
-        err, diagnosis->proven ? AH_E_INFEASIBLE : AH_E_NO_PLAN, "'%s' with policy %s on '%s': %s; %s%s%s",
-        p->request->model->name, ah_words_policy[p->request->policy], p->request->machine->name,
-        diagnosis->proven ? "no plan exists" : "no plan was found, though none is proven impossible",
-        texts[0],
-        !other.name       ? ""
-        : diagnosis->both ? "; and "
-                          : "; or ",
-        texts[1]);
+    return ah_error_set(err, diagnosis->proven ? AH_E_INFEASIBLE : AH_E_NO_PLAN,
+                        "'%s' with policy %s%s%s on '%s': %s; %s%s%s", p->request->model->name,
+                        ah_words_policy[p->request->policy], p->without ? " without " : "",
+                        p->without ? p->without : "", p->request->machine->name,
+                        diagnosis->proven ? "no plan exists"
+                                          : "no plan was found, though none is proven impossible",
+                        texts[0],
+                        !other.name       ? ""
+                        : diagnosis->both ? "; and "
+                                          : "; or ",
+                        texts[1]);
 }

@@ -65,8 +65,7 @@ extern const char *const ah_request_words_quick[];
     {"scheduling", 0, AH_OPTION_WORD, "WORD", ah_words_scheduling, AH_REQUEST_FIELD(scheduling),             \
      "which op a free lane takes first; default priority"},                                                  \
     {"without", 0, AH_OPTION_TEXTS, "LIST", ah_words_technique, AH_REQUEST_FIELD(without),                   \
-     "do without these techniques, with commas between: keep, selective, recompute, device-weights, "        \
-     "host-weights, device-optimizer, host-optimizer, streamed, backward-overlap, iteration-overlap, tiles"},\
+     "do without these techniques, with commas between; a plan's annotations say which"},                     \
     {"effort", 0, AH_OPTION_COUNT, "N|quick", ah_request_words_quick, AH_REQUEST_FIELD(effort),              \
      "how long to search, 1 (quick) to 5; default 2"}
 /* clang-format on */

@@ -6,3 +6,4 @@ set_tests_properties(tools.plan_checker PROPERTIES LABELS tools TIMEOUT 120)
 add_test(NAME property.schedule.plans COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/random_plans.py
   --program $<TARGET_FILE:autohete> --plans 60)
 set_tests_properties(property.schedule.plans PROPERTIES LABELS "property;schedule" TIMEOUT 300)
+add_custom_target(property.schedule.plans DEPENDS autohete) # what scripts/test-mutants builds

@@ -315,7 +315,7 @@ def check_small_screen(failures, browser, path, plan, said):
 def check_joined(failures, program, folder, browser):
     """More tiles than can be drawn smoothly: those of an op that follow each other are one bar."""
     path, plan = plans.make(program, folder, "every-lane")
-    plans.refine(path, plan, 30)
+    plans.refine(path, plan, 10000)
     said = json.loads(plans.run(program, "simulate", path, "--json"))
     target = os.path.join(folder, "joined.html")
     plans.run(program, "inspect", path, "--html", target)

@@ -68,10 +68,11 @@ def make(program, folder, name):
         return path, json.load(handle)
 
 
-def refine(path, plan, times):
-    """Cuts tiles that the host and the link work on into so many, and writes the plan."""
+def refine(path, plan, least):
+    """Cuts tiles that the host and the link work on until there are so many, and writes the plan."""
     kinds = ("fetch", "upload", "send_gradients", "host_adam", "accumulate")
     fine = {i for i, op in enumerate(plan["ops"]) if op["op"] in kinds}
+    times = 1 + least // max(1, sum(plan["ops"][i].get("tiles", 1) for i in fine))
     for i in fine:
         plan["ops"][i]["tiles"] = plan["ops"][i].get("tiles", 1) * times
     for lane in LANES[1:]:

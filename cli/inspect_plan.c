@@ -110,8 +110,8 @@ void ah_inspect_plan_text(struct ah_cli *cli, const struct ah_document *document
     const struct ah_plan *plan = document->body.plan;
     ah_inspect_plan_headline(cli, plan);
     put_speed(cli, plan);
-    inspect_plan_blocks(cli, plan);
-    inspect_plan_memory(cli, plan);
+    ah_inspect_plan_blocks(cli, plan);
+    ah_inspect_plan_memory(cli, plan);
     put_alternatives(cli, plan);
     ah_inspect_signature_text(cli, &plan->numeric_signature);
     ah_inspect_pairs(cli, "annotations", plan->annotations, plan->n_annotations);

@@ -95,7 +95,7 @@ static void put_strips(struct ah_cli *cli, const struct ah_plan *plan)
     ah_buffer_puts(&cli->out, cli->out_style.reset);
 }
 
-void inspect_plan_blocks(struct ah_cli *cli, const struct ah_plan *plan)
+void ah_inspect_plan_blocks(struct ah_cli *cli, const struct ah_plan *plan)
 {
     put_ranges(cli, plan);
     put_strips(cli, plan);

@@ -8,7 +8,7 @@
 #include "cli/inspect.h"
 #include "schemas/plan.h"
 
-void inspect_plan_memory(struct ah_cli *cli, const struct ah_plan *plan);
-void inspect_plan_blocks(struct ah_cli *cli, const struct ah_plan *plan);
+void ah_inspect_plan_memory(struct ah_cli *cli, const struct ah_plan *plan);
+void ah_inspect_plan_blocks(struct ah_cli *cli, const struct ah_plan *plan);
 
 #endif

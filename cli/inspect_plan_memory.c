@@ -78,7 +78,7 @@ static void put_row(struct ah_table *table, const struct memory_row *row, size_t
     ah_table_cell(table, "%s", ah_terminal_bar(bar, share, columns, row->total));
 }
 
-void inspect_plan_memory(struct ah_cli *cli, const struct ah_plan *plan)
+void ah_inspect_plan_memory(struct ah_cli *cli, const struct ah_plan *plan)
 {
     enum { OTHER_COLUMNS = 56 };
     struct memory_row rows[ROWS_MAX + 3];

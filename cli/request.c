@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "cli/cache.h"
 #include "cli/interrupt.h"
+#include "runtime/schedule/trainable.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -69,6 +70,13 @@ static int read_count(const char *option, const struct ah_option_integer *given,
 
 static int check_division(const struct ah_plan_training *training, struct ah_error *err)
 {
+    uint64_t sequences = training->batch / training->micro_batches;
+    if (sequences > UINT32_MAX / training->seq)
+        return ah_error_set(
+            err, AH_E_USAGE,
+            "'--batch' %" PRIu64 " with '--seq' %" PRIu64
+            ": a micro-batch would have 2^32 tokens or more; give less, or more '--micro-batches'",
+            training->batch, training->seq);
     if (training->batch % training->micro_batches == 0)
         return AH_OK;
     return ah_error_set(err, AH_E_USAGE,
@@ -77,8 +85,8 @@ static int check_division(const struct ah_plan_training *training, struct ah_err
                         training->batch, training->micro_batches);
 }
 
-static int read_sizes(struct ah_request *request, const struct ah_request_options *options,
-                      struct ah_error *err)
+static int read_sizes(struct ah_request *request, struct ah_cli *cli,
+                      const struct ah_request_options *options, struct ah_error *err)
 {
     struct ah_plan_training *training = &request->planner.training;
     const struct ah_model *model = request->model.body.model;
@@ -96,7 +104,12 @@ static int read_sizes(struct ah_request *request, const struct ah_request_option
                           "'--seq' %" PRIu64 ": the model '%s' has %" PRIu64
                           " learned positions; give at most that",
                           training->seq, model->name, model->max_positions);
-    return rc ? rc : check_division(training, err);
+    if (!rc)
+        rc = check_division(training, err);
+    if (!rc && training->seq > model->max_positions)
+        ah_cli_note(cli, "'--seq' %" PRIu64 " is more than the %" PRIu64 " positions that '%s' was made for",
+                    training->seq, model->max_positions, model->name);
+    return rc;
 }
 
 static int read_numbers(struct ah_request *request, const struct ah_request_options *options,
@@ -117,46 +130,77 @@ static int read_numbers(struct ah_request *request, const struct ah_request_opti
     return AH_OK;
 }
 
-/* "a,!b" freezes: of what is trained, "!a" takes away and "b" brings back. Patterns are cut out of `text`. */
-static int add_patterns(struct ah_cli *cli, const char *text, const char **patterns, size_t *n,
-                        struct ah_error *err)
+/* What is trained, as plans say it. */
+struct trainable {
+    const char **patterns;
+    size_t n;
+    uint32_t *trained; /* room for ah_trainable_match() */
+};
+
+/* AH_E_USAGE unless the pattern matches a tensor. `trained` is room for every block. */
+static int check_pattern(const struct ah_model *model, const char *pattern, uint32_t *trained,
+                         struct ah_error *err)
+{
+    int rc = ah_trainable_match(model, &pattern, 1, trained, NULL);
+    if (rc != AH_E_USAGE)
+        return rc ? ah_error_memory(err) : AH_OK;
+    return ah_error_set(
+        err, AH_E_USAGE,
+        "'--freeze': '%s' matches no tensor of '%s'; names are like 'embedding.embedding.weight', "
+        "'blocks.0.attention.qkv.weight', 'head.norm.weight'",
+        pattern, model->name);
+}
+
+/* Appends the patterns of "a,!b": what is frozen is taken away from what is trained ("!a"), "!" brings it back ("b"). */
+static int add_patterns(struct ah_arena *arena, const struct ah_model *model, const char *text,
+                        struct trainable *list, struct ah_error *err)
 {
     while (text) {
-        const char *comma = strchr(text, ',');
-        size_t length = comma ? (size_t)(comma - text) : strlen(text);
+        size_t length = strcspn(text, ",");
         bool brings_back = *text == '!';
-        struct ah_buffer pattern = {0};
-        ah_buffer_printf(&pattern, "%s%.*s", brings_back ? "" : "!", (int)(length - brings_back),
-                         text + brings_back);
-        const char *copy = pattern.failed ? NULL : ah_arena_strdup(&cli->arena, pattern.data);
-        ah_buffer_release(&pattern);
-        if (!copy)
-            return ah_error_memory(err);
         if (length == brings_back)
-            return ah_error_set(err, AH_E_USAGE, "'--freeze': a pattern between its commas is empty");
-        patterns[(*n)++] = copy;
-        text = comma ? comma + 1 : NULL;
+            return ah_error_set(err, AH_E_USAGE,
+                                "'--freeze' has an empty pattern; put one between its commas");
+        char *pattern = ah_arena_alloc(arena, length + 2);
+        if (!pattern)
+            return ah_error_memory(err);
+        pattern[0] = '!';
+        memcpy(pattern + 1, text + brings_back, length - brings_back);
+        int rc = check_pattern(model, pattern + 1, list->trained, err);
+        if (rc)
+            return rc;
+        list->patterns[list->n++] = brings_back ? pattern + 1 : pattern;
+        text = text[length] ? text + length + 1 : NULL;
     }
     return AH_OK;
+}
+
+static size_t count_patterns(const struct ah_option_list *freeze)
+{
+    size_t n = freeze->n;
+    for (size_t i = 0; i < freeze->n; i++)
+        for (const char *at = freeze->items[i]; *at; at++)
+            n += *at == ',';
+    return n;
 }
 
 static int read_trainable(struct ah_request *request, struct ah_cli *cli, const struct ah_option_list *freeze,
                           struct ah_error *err)
 {
-    size_t room = 1;
-    for (size_t i = 0; i < freeze->n; i++)
-        for (const char *at = freeze->items[i]; at; at = strchr(at, ','), at += at != NULL)
-            room++;
-    const char **patterns = ah_arena_array(&cli->arena, room, sizeof *patterns);
-    if (!patterns)
+    const struct ah_model *model = request->model.body.model;
+    struct trainable list = {
+        .patterns = ah_arena_array(&cli->arena, count_patterns(freeze) + 1, sizeof *list.patterns),
+        .trained = ah_arena_array(&cli->arena, ah_model_blocks(model), sizeof *list.trained)};
+    if (!list.patterns || !list.trained)
         return ah_error_memory(err);
-    patterns[0] = "*";
-    size_t n = 1;
+    list.patterns[list.n++] = "*";
     int rc = AH_OK;
     for (size_t i = 0; i < freeze->n && !rc; i++)
-        rc = add_patterns(cli, freeze->items[i], patterns, &n, err);
-    request->planner.training.trainable = patterns;
-    request->planner.training.n_trainable = n;
+        rc = add_patterns(&cli->arena, model, freeze->items[i], &list, err);
+    if (!rc && ah_trainable_match(model, list.patterns, list.n, list.trained, NULL))
+        rc = ah_error_set(err, AH_E_USAGE, "'--freeze' leaves nothing to train; freeze less");
+    request->planner.training.trainable = list.patterns;
+    request->planner.training.n_trainable = list.n;
     return rc;
 }
 
@@ -195,7 +239,6 @@ static int read_technique(const char *word, size_t length, uint32_t *without, st
     return rc;
 }
 
-/* "streamed,selective" */
 static int read_without(struct ah_request *request, const struct ah_option_list *lists, struct ah_error *err)
 {
     int rc = AH_OK;
@@ -255,7 +298,7 @@ int ah_request_init(struct ah_request *ret_request, struct ah_cli *cli,
                                                 .progress = went_on,
                                                 .context = request};
     if (!rc)
-        rc = read_sizes(request, options, err);
+        rc = read_sizes(request, cli, options, err);
     if (!rc)
         rc = read_numbers(request, options, err);
     if (!rc)

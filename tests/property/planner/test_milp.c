@@ -189,6 +189,23 @@ static void plain_all(struct plain *p, size_t class, size_t column, uint32_t lef
     }
 }
 
+/* Memory as it is where no weights are kept from forward to backward, which takes least. */
+static void check_limits(const struct ah_milp *milp, const struct ah_milp_candidate *candidate)
+{
+    for (size_t i = 0; i < milp->n_rows; i++) {
+        int64_t sum = 0;
+        if (milp->rows[i].kind != AH_MILP_DEVICE && milp->rows[i].kind != AH_MILP_HOST)
+            continue;
+        for (size_t j = 0; j < milp->n_columns; j++) {
+            const struct ah_milp_column *column = &milp->columns[j];
+            if (!column->kept)
+                sum += (int64_t)candidate->counts[column->of_class * AH_CONFIGS_MAX + column->config] *
+                       ah_milp_coefficients(milp, i)[j];
+        }
+        assert_true(sum <= milp->rows[i].limit);
+    }
+}
+
 static void check_candidates(const struct ah_milp *milp, const struct ah_milp_result *result)
 {
     for (size_t i = 0; i < result->n_candidates; i++) {
@@ -204,6 +221,7 @@ static void check_candidates(const struct ah_milp *milp, const struct ah_milp_re
             }
             assert_int_equal(blocks, milp->classes[k].blocks);
         }
+        check_limits(milp, candidate);
     }
 }
 
@@ -310,6 +328,7 @@ static void test_milp__agrees_with_cbc(void **state)
         assert_int_equal(result.feasible, exists);
         if (exists)
             check_near(result.bound_us / expected_us, 1, 1e-6);
+        check_candidates(&milp, &result);
         if (exists && result.n_candidates) /* near enough to be worth trying */
             assert_true(result.candidates[0].bound_us < expected_us * 1.25);
         feasible += exists;

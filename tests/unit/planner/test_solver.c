@@ -53,31 +53,30 @@ static void test_solver__rounds(void **state)
     check_near(values[0], 3, 1e-9);
 }
 
-/* 3x at least 2^53 - 1 and at most one less: no tolerance sees that this cannot be. */
+/* 3x + y and x + 3y are at most 2^51, so 4x + 4y is at most 2^52: that it cannot be one more, no tolerance sees. */
 static void test_solver__is_exact(void **state)
 {
     (void)state;
-    static const double one[] = {1}, much[] = {0x1p53}, rows[] = {3, 3};
-    static const bool no[] = {false};
-    static const double row_lower[] = {0x1p53 - 1, -INFINITY};
-    static const double row_upper[] = {INFINITY, 0x1p53 - 2};
-    struct ah_solver_problem problem = {.n_columns = 1,
-                                        .n_rows = 2,
-                                        .objective = one,
+    static const double objective[] = {1, 0}, much[] = {0x1p52, 0x1p52}, rows[] = {3, 1, 1, 3, 4, 4};
+    static const double row_upper[] = {0x1p51, 0x1p51, INFINITY};
+    double row_lower[] = {-INFINITY, -INFINITY, 0x1p52 + 1};
+    struct ah_solver_problem problem = {.n_columns = 2,
+                                        .n_rows = 3,
+                                        .objective = objective,
                                         .upper = much,
-                                        .integer = no,
+                                        .integer = integer,
                                         .row_lower = row_lower,
                                         .row_upper = row_upper,
                                         .coefficients = rows};
-    double value;
-    struct ah_solver_result result = {.values = &value};
+    double values[2];
+    struct ah_solver_result result = {.values = values};
     struct ah_error err = {0};
     CHECK_OK(ah_solver_relax(&problem, &result, &err), err);
     assert_int_equal(result.status, AH_SOLVER_INFEASIBLE);
-    problem.n_rows = 1;
+    row_lower[2] = 0x1p52;
     CHECK_OK(ah_solver_relax(&problem, &result, &err), err);
     assert_int_equal(result.status, AH_SOLVER_OPTIMAL);
-    assert_true(result.objective <= (0x1p53 - 1) / 3 && result.objective > (0x1p53 - 3) / 3);
+    assert_true(result.objective == 0x1p49);
 }
 
 static void test_solver__sees_what_has_no_end(void **state)

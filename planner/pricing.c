@@ -288,7 +288,7 @@ int ah_pricing_fill(const struct ah_machine *machine, const struct ah_job *job,
                     struct ah_error *err)
 {
     struct pricing p = {.machine = machine, .job = job, .arena = arena};
-    struct ah_pricing_rates rates = {.kind = machine->device.kind};
+    struct ah_pricing_rates rates = {0};
     struct ah_costs costs = {.estimated = true, .has_threads = is_cpu(machine)};
     int rc = check_device(machine, job, err);
     rc = rc ? rc : find_threads(&p, threads, err);

@@ -18,7 +18,6 @@ struct ah_pricing_product {
 };
 
 struct ah_pricing_rates {
-    enum ah_device_kind kind;
     struct ah_pricing_product *products; /* in the arena */
     size_t n_products;
     double best_us_per_flop;   /* of products */

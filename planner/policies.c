@@ -17,7 +17,7 @@
  */
 #include "planner/policies.h"
 
-#include "planner/search.h"
+#include "planner/knobs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -155,7 +155,7 @@ bool ah_policies_knobs(const struct ah_job *job, enum ah_policy policy, enum ah_
     if (micro_order > (rule->block_major_too && job->training.micro_batches > 1 ? 1 : 0))
         return false;
     struct ah_knobs knobs =
-        ah_search_knobs(job, AH_SCHEDULING_FIFO, micro_order ? AH_BLOCK_MAJOR : AH_MICRO_BATCH_MAJOR);
+        ah_knobs_first(job, AH_SCHEDULING_FIFO, micro_order ? AH_BLOCK_MAJOR : AH_MICRO_BATCH_MAJOR);
     const uint64_t halves[TILES] = {2, 1, 4};
     uint64_t tile = (knobs.tile_elements * halves[i % TILES] / 2 + AH_PLAN_TILE_UNIT - 1) / AH_PLAN_TILE_UNIT;
     knobs.tile_elements = (tile ? tile : 1) * AH_PLAN_TILE_UNIT;

@@ -26,14 +26,7 @@ struct ah_search {
     uint64_t all_below; /* try all assignments where they are at most so many */
 };
 
-/* Knobs to start from: a quarter of a layer is a tile. */
-struct ah_knobs ah_search_knobs(const struct ah_job *job, enum ah_scheduling scheduling,
-                                enum ah_micro_order micro_order);
-
 /* Improves trial->best, or finds one. Whether there is one is trial->found. */
 int ah_search_run(const struct ah_search *search, struct ah_error *err);
-
-/* Tries other knobs with the best configs, one knob after the other, until none helps. */
-int ah_search_sweep(struct ah_trial *trial, bool fixed_rules, struct ah_error *err);
 
 #endif

@@ -278,7 +278,7 @@ static int choices(struct walk *w, bool *improved)
 }
 
 int ah_shapes_walk(struct ah_trial *trial, const uint32_t *allowed, const struct ah_knobs *knobs,
-                   struct ah_shape *shape, struct ah_error *err)
+                   int32_t largest, struct ah_shape *shape, struct ah_error *err)
 {
     struct walk w = {.trial = trial,
                      .job = trial->limits.job,
@@ -293,8 +293,8 @@ int ah_shapes_walk(struct ah_trial *trial, const uint32_t *allowed, const struct
         return ah_error_memory(err);
     bool fits;
     int rc = visit(&w, shape, &improved, &fits);
-    int32_t size = 1;
-    while (size * 8 <= layers_of(w.job))
+    int32_t size = largest ? largest : 1;
+    while (!largest && size * 8 <= layers_of(w.job))
         size *= 2;
     while (size > 0 && !rc && !w.spent) {
         improved = false;

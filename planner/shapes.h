@@ -43,8 +43,8 @@ void ah_shapes_configs(const struct ah_job *job, const uint32_t *allowed, const 
                        struct ah_config *ret_configs);
 
 /* Walks from `shape` with these knobs until no step helps or the budget is spent; `shape` becomes the best met.
- * Where the start does not fit, steps that take less memory come first. */
+ * `largest`: the first step; 0: an eighth of the layers. Where the start does not fit, steps that take less memory come first. */
 int ah_shapes_walk(struct ah_trial *trial, const uint32_t *allowed, const struct ah_knobs *knobs,
-                   struct ah_shape *shape, struct ah_error *err);
+                   int32_t largest, struct ah_shape *shape, struct ah_error *err);
 
 #endif

@@ -230,7 +230,7 @@ int ah_trial_run(struct ah_trial *trial, const struct ah_config *configs, const 
         return AH_OK;
     }
     *ret_verdict = AH_TRIAL_EXHAUSTED;
-    if (trial->limits.evaluations && ah_trial_spent(trial) >= trial->limits.evaluations)
+    if (ah_trial_is_spent(trial))
         return AH_OK;
     rc = try_new(trial, &choice, ret_verdict, err);
     seen->period_us = trial->last.period_us;
@@ -241,6 +241,11 @@ int ah_trial_run(struct ah_trial *trial, const struct ah_config *configs, const 
 uint64_t ah_trial_spent(const struct ah_trial *trial)
 {
     return trial->evaluations + trial->measured / 8;
+}
+
+bool ah_trial_is_spent(const struct ah_trial *trial)
+{
+    return trial->limits.evaluations && ah_trial_spent(trial) >= trial->limits.evaluations;
 }
 
 void ah_trial_limit(struct ah_trial *trial, uint64_t device_bytes, uint64_t evaluations)

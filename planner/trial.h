@@ -80,6 +80,7 @@ void ah_trial_limit(struct ah_trial *trial, uint64_t device_bytes, uint64_t eval
 
 /* What of the budget is spent. */
 uint64_t ah_trial_spent(const struct ah_trial *trial);
+bool ah_trial_is_spent(const struct ah_trial *trial);
 
 void ah_trial_release(struct ah_trial *trial);
 

@@ -10,10 +10,10 @@
  *
  * AH_TEST_INSTANCES: how many instances; 60.
  */
+#include "planner/knobs.h"
 #include "planner/optimize.h"
 #include "planner/planner.h"
 #include "planner/policies.h"
-#include "planner/search.h"
 #include "tests/property/planner/instances.h"
 
 #include <stdio.h>
@@ -110,10 +110,10 @@ static void draw_budgets(const struct instance *it, uint64_t *random, struct ah_
             size_t n = ah_configs(&it->job, ah_job_block(&it->job, block), all);
             configs[block] = all[i ? instance_below(random, n) : n - 1];
         }
-        struct ah_choice choice = {
-            .configs = configs,
-            .knobs = ah_search_knobs(&it->job, AH_SCHEDULING_PRIORITY, AH_MICRO_BATCH_MAJOR),
-            .costs = &it->costs};
+        struct ah_choice choice = {.configs = configs,
+                                   .knobs =
+                                       ah_knobs_first(&it->job, AH_SCHEDULING_PRIORITY, AH_MICRO_BATCH_MAJOR),
+                                   .costs = &it->costs};
         struct ah_score score;
         CHECK_OK(ah_schedule_measure(&schedule, &choice, &score, &err), err);
         uint64_t on_host = score.pinned_bytes + score.pageable_bytes;
@@ -136,7 +136,7 @@ struct tally {
 static void check_infeasible(const struct instance *it, const struct ah_trial_limits *limits,
                              const uint32_t *allowed)
 {
-    struct ah_knobs knobs = ah_search_knobs(&it->job, AH_SCHEDULING_PRIORITY, AH_MICRO_BATCH_MAJOR);
+    struct ah_knobs knobs = ah_knobs_first(&it->job, AH_SCHEDULING_PRIORITY, AH_MICRO_BATCH_MAJOR);
     struct ah_config ignored[INSTANCE_BLOCKS];
     for (int order = 0; order <= AH_BLOCK_MAJOR; order++) {
         knobs.micro_order = (enum ah_micro_order)order;

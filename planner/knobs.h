@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Knobs: everything about a plan that is not a config: where a search starts, and the rungs that it tries.
+ */
+#ifndef AH_PLANNER_KNOBS_H
+#define AH_PLANNER_KNOBS_H
+
+#include "planner/trial.h"
+
+/* To start from: a quarter of a layer is a tile. */
+struct ah_knobs ah_knobs_first(const struct ah_job *job, enum ah_scheduling scheduling,
+                               enum ah_micro_order micro_order);
+
+/* One knob on another rung of its ladder, as `random` says. */
+void ah_knobs_shake(const struct ah_job *job, uint64_t random, struct ah_knobs *knobs);
+
+/* Tries the best configs with other knobs, one knob after the other, until none helps. `fixed_rules`: only knobs
+ * that no rule of another system fixes. */
+int ah_knobs_sweep(struct ah_trial *trial, bool fixed_rules, struct ah_error *err);
+
+#endif

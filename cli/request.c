@@ -147,7 +147,7 @@ static int check_pattern(const struct ah_model *model, const char *pattern, uint
     return ah_error_set(
         err, AH_E_USAGE,
         "'--freeze': '%s' matches no tensor of '%s'; names are like 'embedding.embedding.weight', "
-        "'blocks.0.attention.qkv.weight', 'head.norm.weight'",
+        "'layer.0.attention.qkv.weight', 'head.norm.weight'",
         pattern, model->name);
 }
 

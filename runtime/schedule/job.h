@@ -100,7 +100,7 @@ static inline const struct ah_job_group *ah_job_block(const struct ah_job *job, 
 }
 
 /* The name of a tensor of a block as patterns see it, cut at `max` - 1 characters: "embedding.embedding.weight",
- * "blocks.3.attention.qkv.weight" (block 4: layers count from 0), "head.norm.weight". Returns its whole length. */
+ * "layer.3.attention.qkv.weight" (block 4: layers count from 0), "head.norm.weight". Returns its whole length. */
 size_t ah_job_tensor_name(const struct ah_job *job, size_t block, const char *tensor, char *ret_name,
                           size_t max);
 

@@ -13,7 +13,7 @@ size_t ah_trainable_name(const struct ah_model *model, uint64_t block, const cha
 {
     int n;
     if (ah_model_block_kind(model, block) == AH_BLOCK_LAYER)
-        n = snprintf(ret_name, max, "blocks.%llu.%s", (unsigned long long)block - 1, tensor);
+        n = snprintf(ret_name, max, "layer.%llu.%s", (unsigned long long)block - 1, tensor);
     else
         n = snprintf(ret_name, max, "%s.%s", block ? "head" : "embedding", tensor);
     return n < 0 ? 0 : (size_t)n;
@@ -46,10 +46,10 @@ struct block_range {
     uint64_t first, end;
 };
 
-/* The blocks whose names can match: one where the pattern begins with "blocks.<number>.", else all. */
+/* The blocks whose names can match: one where the pattern begins with "layer.<number>.", else all. */
 static struct block_range possible_blocks(const struct ah_model *model, const char *pattern)
 {
-    static const char prefix[] = "blocks.";
+    static const char prefix[] = "layer.";
     uint64_t layer = 0;
     const char *at = pattern + sizeof prefix - 1;
     if (strncmp(pattern, prefix, sizeof prefix - 1) != 0 || *at < '0' || *at > '9')
@@ -89,7 +89,7 @@ static int apply(const struct ah_model *model, const char *pattern, uint32_t *tr
         return AH_OK;
     return ah_error_set(err, AH_E_USAGE,
                         "trainable: pattern '%s' matches no tensor of the model; names are like "
-                        "'embedding.embedding.weight', 'blocks.0.attention.qkv.weight', 'head.norm.weight'",
+                        "'embedding.embedding.weight', 'layer.0.attention.qkv.weight', 'head.norm.weight'",
                         pattern);
 }
 

@@ -2,14 +2,14 @@
  *
  * Trainable: which tensors patterns choose.
  *
- * Patterns see names such as "embedding.embedding.weight", "blocks.3.attention.qkv.weight" (layers count from 0, as
+ * Patterns see names such as "embedding.embedding.weight", "layer.3.attention.qkv.weight" (layers count from 0, as
  * in files of weights) and "head.norm.weight". In a pattern `*` stands for any text, also with dots, and `?` for
  * one character. A pattern with `!` before it excludes. Of the patterns that match a name the last one counts; a
  * name that none matches is not trained.
  *
  *     {"*"}                      everything
  *     {"*", "!embedding.*"}      all but the embedding
- *     {"blocks.*_norm.*"}        the norms of the layers
+ *     {"layer.*_norm.*"}        the norms of the layers
  */
 #ifndef AH_RUNTIME_SCHEDULE_TRAINABLE_H
 #define AH_RUNTIME_SCHEDULE_TRAINABLE_H
@@ -27,7 +27,7 @@ size_t ah_trainable_name(const struct ah_model *model, uint64_t block, const cha
 bool ah_trainable_glob(const char *pattern, const char *name);
 
 /* By block: bit i where tensor i of ah_model_tensors() is trained. AH_E_USAGE: a pattern that matches no name, or
- * nothing is trained. Patterns that begin with "blocks.<number>." cost one block only. */
+ * nothing is trained. Patterns that begin with "layer.<number>." cost one block only. */
 int ah_trainable_match(const struct ah_model *model, const char *const *patterns, size_t n_patterns,
                        uint32_t *ret_trained, struct ah_error *err);
 

@@ -77,7 +77,7 @@ class Sizes:
         self.residual_bytes = tokens * model["width"] * self.weight_bytes
         self.parameters, self.flat, self.trained, self.trained_parameters = [], [], [], []
         for block in range(self.n_blocks):
-            owner = "embedding" if block == 0 else "head" if block > model["layers"] else f"blocks.{block - 1}"
+            owner = "embedding" if block == 0 else "head" if block > model["layers"] else f"layer.{block - 1}"
             tensors = block_tensors(model, block)
             chosen = [n for name, n in tensors if is_trained(training["trainable"], f"{owner}.{name}")]
             self.parameters.append(sum(n for _, n in tensors))

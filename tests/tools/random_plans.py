@@ -24,7 +24,7 @@ import plan_checker  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICIES = ["optimal"] * 4 + ["zero-offload", "patrickstar", "stronghold", "stream", "autohete-paper", "resident"]
-FROZEN = ["embedding.*", "*_norm*", "blocks.0.*", "blocks.0.mlp*", "head.*", "*.attention.*", "*.mlp.down.weight"]
+FROZEN = ["embedding.*", "*_norm*", "layer.0.*", "layer.0.mlp*", "head.*", "*.attention.*", "*.mlp.down.weight"]
 NO_PLAN = (4, 5)  # infeasible, or none found
 WANTED = {"device_adam", "host_adam", "upload", "fetch", "gather", "send_gradients", "accumulate", "norm", "states_in",
           "states_out", "backward", "block_major", "micro_batch_major", "accumulator host", "accumulator device",

@@ -7,7 +7,7 @@
 
 static int init(void *context, struct ah_error *err)
 {
-    static const char *patterns[] = {"*", "!blocks.2.mlp.*", "!embedding.*"};
+    static const char *patterns[] = {"*", "!layer.2.mlp.*", "!embedding.*"};
     const struct ah_plan_training training = {
         .batch = 2, .micro_batches = 1, .seq = 64, .trainable = patterns, .n_trainable = 3};
     struct test_job *j = context;

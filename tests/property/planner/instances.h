@@ -71,7 +71,7 @@ static void instance_model(struct instance *it, uint64_t *random, uint64_t layer
 static struct ah_plan_training instance_training(struct instance *it, uint64_t *random)
 {
     static const uint64_t micro_batches[] = {1, 1, 1, 2, 4};
-    static const char *const frozen[] = {"!embedding*", "!blocks.0.*", "!head*", "!blocks.*.mlp.*"};
+    static const char *const frozen[] = {"!embedding*", "!layer.0.*", "!head*", "!layer.*.mlp.*"};
     struct ah_plan_training training = {.batch = 4,
                                         .micro_batches = micro_batches[instance_below(random, 5)],
                                         .seq = 16 + 16 * instance_below(random, 3),

@@ -124,9 +124,9 @@ static inline void test_case_open(struct test_case *c, uint64_t *seed)
     if (!test_below(seed, 4))
         c->patterns[n_patterns++] = "!embedding.*";
     if (!test_below(seed, 4))
-        c->patterns[n_patterns++] = "!blocks.0.*";
+        c->patterns[n_patterns++] = "!layer.0.*";
     if (layers > 2 && !test_below(seed, 4))
-        c->patterns[n_patterns++] = "!blocks.2.mlp.*";
+        c->patterns[n_patterns++] = "!layer.2.mlp.*";
     test_case_job(c,
                   (struct ah_plan_training){.batch = 6,
                                             .micro_batches = n,

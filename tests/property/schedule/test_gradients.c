@@ -280,9 +280,9 @@ static void check_ways(struct net *net)
 static const char *everything[] = {"*"};
 static const char *matrices[] = {"*", "!*norm*", "!embedding*"};
 static const char *vectors[] = {"*", "!*weight", "*norm*"};
-static const char *scattered[] = {"blocks.1.attention.output.weight", "blocks.0.mlp.down.weight"};
+static const char *scattered[] = {"layer.1.attention.output.weight", "layer.0.mlp.down.weight"};
 static const char *tables[] = {"embedding*", "!*embedding.weight", "head*", "embedding.*embedding*"};
-static const char *lowest[] = {"blocks.0.mlp.up.weight", "head*"};
+static const char *lowest[] = {"layer.0.mlp.up.weight", "head*"};
 
 static const struct {
     const char **patterns;

@@ -148,7 +148,7 @@ static void test_job__takes_ten_thousand_blocks(void **state)
     j.document.body.model->layers = LAYERS;
     patterns[0] = "*";
     for (size_t i = 0; i < MANY; i++) {
-        snprintf(texts[i], sizeof texts[i], "!blocks.%zu.%s", i * 7 % 9973, tensors[i % 4]);
+        snprintf(texts[i], sizeof texts[i], "!layer.%zu.%s", i * 7 % 9973, tensors[i % 4]);
         patterns[i + 1] = texts[i];
     }
     test_job_start(

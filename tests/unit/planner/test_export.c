@@ -97,7 +97,7 @@ static const struct expectation expectations[] = {
         "375},\"sub_group_size\":100}}",
      {"blocks.optimizer 5-7", "lanes", "memory"}},
     {"a share is of what is trained; visiting states are named",
-     {BLOCKS_ARE(KEEP, DEVICE, "nhhsdddd"), .copies = true, .trainable = "blocks.*"},
+     {BLOCKS_ARE(KEEP, DEVICE, "nhhsdddd"), .copies = true, .trainable = "layer.*"},
      AH_EXPORT_MEGATRON,
      MEGATRON ",\"use-distributed-optimizer\":true,\"use-precision-aware-optimizer\":true,"
               "\"optimizer-cpu-offload\":true,\"optimizer-offload-fraction\":0.428572,"

@@ -14,7 +14,7 @@ struct fixture {
 static void setup(struct fixture *f)
 {
     struct ah_error err;
-    *f = (struct fixture){.patterns = {"*", "!blocks.1.*"}};
+    *f = (struct fixture){.patterns = {"*", "!layer.1.*"}};
     f->model = (struct ah_model){.name = "small",
                                  .family = AH_FAMILY_GPT2,
                                  .layers = 3,

@@ -124,7 +124,7 @@ static void test_job__groups_by_trained_tensors(void **state)
 {
     (void)state;
     static const char *patterns[] = {
-        "*", "!embedding*", "!blocks.0.*", "!blocks.4.mlp.*", "!blocks.7.*norm*", "!blocks.9.*"};
+        "*", "!embedding*", "!layer.0.*", "!layer.4.mlp.*", "!layer.7.*norm*", "!layer.9.*"};
     struct ah_plan_training how = training(1, 1, 64, AH_BF16);
     struct test_job j;
     how.trainable = patterns;
@@ -189,8 +189,8 @@ static void test_job__names_tensors(void **state)
     struct test_job j;
     char name[64], cut[8];
     test_job_open(&j, "tiny", training(1, 1, 64, AH_FP32));
-    assert_int_equal(ah_job_tensor_name(&j.job, 4, "mlp.up.weight", name, sizeof name), 22);
-    assert_string_equal(name, "blocks.3.mlp.up.weight");
+    assert_int_equal(ah_job_tensor_name(&j.job, 4, "mlp.up.weight", name, sizeof name), 21);
+    assert_string_equal(name, "layer.3.mlp.up.weight");
     ah_job_tensor_name(&j.job, 0, "embedding.weight", name, sizeof name);
     assert_string_equal(name, "embedding.embedding.weight");
     assert_int_equal(ah_job_tensor_name(&j.job, 7, "norm.weight", cut, sizeof cut), 16);
@@ -201,7 +201,7 @@ static void test_job__names_tensors(void **state)
 static void test_job__refuses(void **state)
 {
     (void)state;
-    static const char *everything[] = {"*"}, *nothing[] = {"blocks.99.*"};
+    static const char *everything[] = {"*"}, *nothing[] = {"layer.99.*"};
     static const struct {
         const char *model;
         struct ah_plan_training training;
@@ -248,7 +248,7 @@ static void test_job__refuses(void **state)
     struct test_job j;
     test_job_model(&j, "tiny");
     CHECK_FAILS(ah_job_init(&j.job, j.document.body.model, &how, &j.arena, &err), err, AH_E_USAGE,
-                "'blocks.99.*'");
+                "'layer.99.*'");
     test_job_close(&j);
 }
 

@@ -194,7 +194,7 @@ static void test_program__steps_of_llama(void **state)
 static void test_program__stops_at_the_lowest_trained_tensor(void **state)
 {
     (void)state;
-    static const char *patterns[] = {"blocks.0.mlp.up.weight"};
+    static const char *patterns[] = {"layer.0.mlp.up.weight"};
     static const struct expected_step expected[] = {
         {"mlp.down.input", AH_STEP_MATMUL, AH_MATMUL_NN, 64, 14336, 4096, 1},
         {"mlp.activation.input", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},

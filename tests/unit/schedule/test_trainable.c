@@ -17,9 +17,9 @@ static void test_trainable__glob_matches_whole_names(void **state)
         {"head.norm", "head.norm.weight", false},
         {"head.*", "head.norm.weight", true},
         {"*.weight", "head.norm.weight", true},
-        {"*norm*", "blocks.1.mlp_norm.bias", true},
-        {"blocks.?.mlp.*", "blocks.7.mlp.up.weight", true},
-        {"blocks.?.mlp.*", "blocks.17.mlp.up.weight", false},
+        {"*norm*", "layer.1.mlp_norm.bias", true},
+        {"layer.?.mlp.*", "layer.7.mlp.up.weight", true},
+        {"layer.?.mlp.*", "layer.17.mlp.up.weight", false},
         {"*a*b", "aXaXb", true},
         {"*ab*ab", "abab", true},
         {"*aab", "aaab", true},
@@ -42,8 +42,8 @@ static int match(struct test_job *j, const char *const *patterns, size_t n, uint
 static void test_trainable__last_match_counts(void **state)
 {
     (void)state;
-    static const char *const patterns[] = {"*", "!blocks.*", "blocks.3.*", "!blocks.*.mlp.up.weight",
-                                           "blocks.11.mlp*.weight"};
+    static const char *const patterns[] = {"*", "!layer.*", "layer.3.*", "!layer.*.mlp.up.weight",
+                                           "layer.11.mlp*.weight"};
     struct test_job j;
     struct ah_error err = {0};
     uint32_t trained[34];
@@ -63,10 +63,10 @@ static void test_trainable__last_match_counts(void **state)
 static void test_trainable__names_patterns_that_match_nothing(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {"blocks.32.*",         "!blocks.99999999999999999999.mlp*",
-                                        "layer.0.*",           "!nothing",
-                                        "blocks.007.*",        "blocks.1.mlp.up.bias",
-                                        "blocks.4294967297.*", ""};
+    static const char *const wrong[] = {"layer.32.*",         "!layer.99999999999999999999.mlp*",
+                                        "blocks.0.*",         "!nothing",
+                                        "layer.007.*",        "layer.1.mlp.up.bias",
+                                        "layer.4294967297.*", ""};
     struct test_job j;
     uint32_t trained[34];
     test_job_model(&j, "llama-2-7b");

@@ -11,5 +11,4 @@ drawMemoryTable(plan, timeline.peak);
 drawBlocks(plan);
 drawPolicies(plan);
 window.addEventListener("resize", () => { timeline.resize(); drawBlocks(plan); });
-window.addEventListener("beforeprint", () => timeline.resize());
 window.addEventListener("scroll", hideTip, { passive: true });

@@ -138,6 +138,7 @@ class Timeline {
 
   resize() {
     this.width = Math.max(200, this.host.clientWidth);
+    this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`); // so that paper shows what the screen does
     for (const track of this.tracks) track.setAttribute("width", this.width);
     this.draw();
   }

@@ -175,6 +175,7 @@ def check_policies(failures, plan, page):
     rows = {row["policy"]: row for row in page["policies"]}
     alternatives = plan.get("alternatives", [])
     scale = rows[plan["policy"]]["bar"] / plan["time"]["step_us"]
+    failures.near(max(row["bar"] or 0 for row in rows.values()), rows[""]["rail"], 0.7, "the longest bar")
     for alternative in alternatives:
         row = rows.get(alternative["policy"])
         if row is None:

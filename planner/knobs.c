@@ -26,6 +26,17 @@ struct ah_knobs ah_knobs_first(const struct ah_job *job, enum ah_scheduling sche
                              .scheduling = scheduling};
 }
 
+struct ah_knobs ah_knobs_leanest(const struct ah_job *job, enum ah_scheduling scheduling,
+                                 enum ah_micro_order micro_order)
+{
+    struct ah_knobs knobs = ah_knobs_first(job, scheduling, micro_order);
+    knobs.tile_elements =
+        (knobs.tile_elements / 8 + AH_PLAN_TILE_UNIT - 1) / AH_PLAN_TILE_UNIT * AH_PLAN_TILE_UNIT;
+    knobs.fetch_ahead = knobs.send_behind = 0;
+    knobs.host_gradient_tiles = knobs.host_weight_tiles = knobs.device_state_tiles = 1;
+    return knobs;
+}
+
 enum knob { KNOB_SEND, KNOB_FETCH, KNOB_STATES, KNOB_WEIGHTS, KNOB_GRADIENTS, KNOB_TILE, KNOBS };
 
 static const uint32_t ladders[KNOBS][RUNGS] = {

@@ -11,6 +11,10 @@
 struct ah_knobs ah_knobs_first(const struct ah_job *job, enum ah_scheduling scheduling,
                                enum ah_micro_order micro_order);
 
+/* Those that take the least memory: nothing is fetched ahead, rings have one place. */
+struct ah_knobs ah_knobs_leanest(const struct ah_job *job, enum ah_scheduling scheduling,
+                                 enum ah_micro_order micro_order);
+
 /* One knob on another rung of its ladder, as `random` says. */
 void ah_knobs_shake(const struct ah_job *job, uint64_t random, struct ah_knobs *knobs);
 

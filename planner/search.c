@@ -42,11 +42,10 @@ static int walk_on(struct mover *m)
     return walk(m, &shape);
 }
 
-static int walks(struct mover *m)
+static int walks(struct mover *m, const struct ah_knobs *knobs)
 {
     int rc = m->trial->found && !m->search->knobs ? walk_on(m) : AH_OK;
-    if (!m->search->knobs)
-        m->knobs = ah_knobs_first(m->job, m->search->scheduling, m->search->micro_order);
+    m->knobs = *knobs;
     for (size_t i = 0; i < 2 && !rc; i++) {
         for (size_t k = 0; k < m->search->n_counts && !rc; k++) {
             const struct ah_milp_result *counts = &m->search->counts[k];
@@ -63,6 +62,30 @@ static int walks(struct mover *m)
     return rc;
 }
 
+static int begin(struct mover *m, const struct ah_knobs *knobs)
+{
+    m->knobs = *knobs;
+    int rc = mover_start(m);
+    return rc ? rc : walks(m, knobs);
+}
+
+/* Knobs and moves in turn. */
+static int improve(struct mover *m)
+{
+    double before_us = 0;
+    int rc = AH_OK;
+    for (int round = 0; round < ROUNDS_MAX && !rc && m->trial->found && !m->spent; round++) {
+        if (m->trial->best.score.period_us == before_us)
+            break;
+        before_us = m->trial->best.score.period_us;
+        if (!m->search->knobs)
+            rc = ah_knobs_sweep(m->trial, false, m->err);
+        if (!rc)
+            rc = mover_climb(m);
+    }
+    return rc;
+}
+
 int ah_search_run(const struct ah_search *search, struct ah_error *err)
 {
     const struct ah_job *job = search->trial->limits.job;
@@ -73,19 +96,12 @@ int ah_search_run(const struct ah_search *search, struct ah_error *err)
     m.base = configs;
     m.moved = configs + m.n;
     m.both = configs + 2 * m.n;
-    m.knobs = search->knobs ? *search->knobs : ah_knobs_first(job, search->scheduling, search->micro_order);
-    int rc = mover_start(&m);
-    rc = rc ? rc : walks(&m);
-    double before = 0;
-    for (int round = 0; round < ROUNDS_MAX && !rc && m.trial->found && !m.spent; round++) {
-        if (m.trial->best.score.period_us == before)
-            break;
-        before = m.trial->best.score.period_us;
-        if (!search->knobs)
-            rc = ah_knobs_sweep(m.trial, false, err);
-        if (!rc)
-            rc = mover_climb(&m);
-    }
+    struct ah_knobs first = ah_knobs_first(job, search->scheduling, search->micro_order);
+    struct ah_knobs leanest = ah_knobs_leanest(job, search->scheduling, search->micro_order);
+    int rc = begin(&m, search->knobs ? search->knobs : &first);
+    if (!rc && !m.trial->found && !search->knobs)
+        rc = begin(&m, &leanest);
+    rc = rc ? rc : improve(&m);
     if (!rc)
         rc = mover_can_try_all(&m) ? mover_try_all(&m) : mover_shake(&m);
     free(configs);

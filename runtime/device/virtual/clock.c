@@ -178,10 +178,18 @@ static bool clock_choose(struct clock_run *run, struct clock_lane *lane)
     return true;
 }
 
-static void clock_set_key(struct clock_run *run, size_t lane, uint8_t row)
+static uint8_t clock_row(const struct clock_run *run, size_t lane)
 {
-    run->key_changed |= run->key.lane[lane] != row;
-    run->key.lane[lane] = row;
+    return (uint8_t)(run->key.word[lane / CLOCK_KEY_LANES] >> CLOCK_KEY_BITS * (lane % CLOCK_KEY_LANES));
+}
+
+static void clock_set_row(struct clock_run *run, size_t lane, uint8_t row)
+{
+    size_t shift = CLOCK_KEY_BITS * (lane % CLOCK_KEY_LANES);
+    uint64_t *word = &run->key.word[lane / CLOCK_KEY_LANES];
+    uint64_t key = (*word & ~((uint64_t)CLOCK_KEY_MASK << shift)) | (uint64_t)row << shift;
+    run->key_changed |= key != *word;
+    *word = key;
 }
 
 /* Starts the op that the lane chose. True if it is without duration, hence finished. */
@@ -204,7 +212,7 @@ static bool clock_start(struct clock_run *run, size_t l)
     lane->limit = AH_SHARE_NONE;
     lane->was_slowed = false;
     run->finish[l] = run->now + duration;
-    clock_set_key(run, l, it->row);
+    clock_set_row(run, l, it->row);
     return false;
 }
 
@@ -233,9 +241,9 @@ static void clock_fill_set(const struct clock_run *run, struct clock_speeds *set
     for (size_t l = 0; l < run->n_lanes; l++) {
         set->speed[l] = 1;
         set->limit[l] = AH_SHARE_NONE;
-        if (!run->key.lane[l])
+        if (!clock_row(run, l))
             continue;
-        parts[n] = &graph->demands[run->key.lane[l] - 1];
+        parts[n] = &graph->demands[clock_row(run, l) - 1];
         lane_of[n++] = l;
     }
     ah_share_fill(parts, n, graph->capacity, graph->n_resources, speeds, limits);
@@ -245,7 +253,7 @@ static void clock_fill_set(const struct clock_run *run, struct clock_speeds *set
     }
 }
 
-static bool clock_same(union clock_key a, union clock_key b)
+static bool clock_same(struct clock_key a, struct clock_key b)
 {
     return a.word[0] == b.word[0] && a.word[1] == b.word[1];
 }
@@ -253,7 +261,7 @@ static bool clock_same(union clock_key a, union clock_key b)
 /* The speeds of the running set: from `sets`, an open hash table; a full neighbourhood is overwritten. */
 static const struct clock_speeds *clock_set_of(const struct clock_run *run)
 {
-    const union clock_key none = {.word = {0, 0}};
+    const struct clock_key none = {.word = {0, 0}};
     uint64_t hash = run->key.word[0] * 0x9E3779B97F4A7C15U ^ run->key.word[1] * 0xC2B2AE3D27D4EB4FU;
     struct ah_clock_memory *memory = run->memory;
     size_t first = (hash >> 32) % CLOCK_SETS, at = first;
@@ -313,7 +321,7 @@ static void clock_share(struct clock_run *run)
         double speed = run->set->speed[l];
         uint8_t limit = run->set->limit[l];
         bool changed = lane->speed < speed || lane->speed > speed || lane->limit != limit;
-        if (run->key.lane[l] && changed)
+        if (clock_row(run, l) && changed)
             clock_set_speed(run, l, speed, limit);
     }
 }
@@ -336,7 +344,7 @@ static void clock_complete(struct clock_run *run, size_t l)
         lane->slowed += clock_positive(ran - run->ops[lane->op].duration);
     }
     run->finish[l] = DBL_MAX;
-    clock_set_key(run, l, 0);
+    clock_set_row(run, l, 0);
     clock_finish(run, lane->at, lane->op);
 }
 

@@ -35,10 +35,10 @@ struct clock_op {
     uint8_t absent;
 };
 
-/* The row that each lane's running op asks by, 0 where it asks for nothing. */
-union clock_key {
-    uint8_t lane[AH_CLOCK_LANES];
-    uint64_t word[AH_CLOCK_LANES / sizeof(uint64_t)];
+/* The row that each lane's running op asks by, 0 where it asks for nothing: a byte each, lane 0 lowest. */
+enum { CLOCK_KEY_LANES = 8, CLOCK_KEY_BITS = 8, CLOCK_KEY_MASK = 0xff };
+struct clock_key {
+    uint64_t word[AH_CLOCK_LANES / CLOCK_KEY_LANES];
 };
 
 struct clock_speeds {
@@ -64,7 +64,7 @@ struct ah_clock_memory {
     uint32_t *given;   /* ops that gave places back, ring by ring, as they did */
     uint32_t *waiting; /* see CLOCK_ABSENT */
 
-    union clock_key keys[CLOCK_SETS]; /* all zero: free */
+    struct clock_key keys[CLOCK_SETS]; /* all zero: free */
     struct clock_speeds sets[CLOCK_SETS];
 };
 
@@ -111,8 +111,8 @@ struct clock_run {
     double now;
     size_t left;      /* instances that are needed and have not finished */
     bool key_changed; /* an op that asks for something started or finished */
-    union clock_key key;
-    union clock_key set_key; /* of the speeds that were looked up last */
+    struct clock_key key;
+    struct clock_key set_key; /* of the speeds that were looked up last */
     const struct clock_speeds *set;
     double finish[AH_CLOCK_LANES]; /* since + remaining / speed; DBL_MAX: the lane is idle */
     struct clock_lane lanes[AH_CLOCK_LANES];

@@ -21,6 +21,7 @@
 
 enum mark_kind { MARK_ITERATION, MARK_ITEM, MARK_MEMORY, MARK_LEAVES, MARK_ARRIVES };
 
+enum { ITEM_NAME_MAX = 192 };
 enum { PROCESS = 1, TRACK_ITERATIONS = 0, LANES = AH_PLAN_LANE_HOST + 1 };
 
 struct mark {
@@ -55,6 +56,16 @@ static const char *block_name(const struct trace *trace, const struct ah_replay_
 static const char *op_word(const struct trace *trace, const struct ah_replay_item *item)
 {
     return ah_words_plan_op[trace->plan->ops[item->op].op];
+}
+
+/* "backward layer.3"; the norm is of all blocks. */
+static const char *item_name(const struct trace *trace, const struct ah_replay_item *item,
+                             char out[ITEM_NAME_MAX])
+{
+    bool of_all = trace->plan->ops[item->op].op == AH_PLAN_NORM;
+    snprintf(out, ITEM_NAME_MAX, "%s%s%.160s", op_word(trace, item), of_all ? "" : " ",
+             of_all ? "" : block_name(trace, item));
+    return out;
 }
 
 /* ---- collecting ---- */
@@ -214,9 +225,9 @@ static void emit_waiting(const struct trace *trace, struct ah_emit *emit, const 
     }
     if (item->waited_us > 0 && item->waited_for != UINT32_MAX) {
         const struct ah_replay_item *from = &trace->replay->items[item->waited_for];
-        char text[256];
-        snprintf(text, sizeof text, "%s %.160s, tile %u, iteration %u", op_word(trace, from),
-                 block_name(trace, from), from->tile, from->iteration);
+        char name[ITEM_NAME_MAX], text[ITEM_NAME_MAX + 64];
+        snprintf(text, sizeof text, "%s, tile %u, iteration %u", item_name(trace, from, name), from->tile,
+                 from->iteration);
         ah_emit_text(emit, "waited_for", text);
     }
     if (item->slowed_us > 0)
@@ -230,11 +241,10 @@ static void print_item(struct trace *trace, const struct mark *mark)
     const struct ah_replay_item *item = &trace->replay->items[mark->item];
     const struct ah_plan_op *op = &trace->plan->ops[item->op];
     struct ah_emit emit;
-    char name[256];
-    snprintf(name, sizeof name, "%s %.200s", op_word(trace, item), block_name(trace, item));
+    char name[ITEM_NAME_MAX];
     open_event(trace, &emit, "X");
     print_slice(trace, &emit, mark, ns_of(item->finish_us));
-    ah_emit_text(&emit, "name", name);
+    ah_emit_text(&emit, "name", item_name(trace, item, name));
     ah_emit_text(&emit, "cat", op_word(trace, item));
     ah_emit_open(&emit, "args", '{');
     ah_emit_text(&emit, "op", op_word(trace, item));

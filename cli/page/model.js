@@ -57,15 +57,20 @@ function readPlan(text) {
 
 // ---- what a bar says ----
 
+// "backward layer.3"; the norm is of all blocks.
+function opName(kind, block) {
+  return kind === "norm" ? kind : `${words(kind)} ${block}`;
+}
+
 function barName(bar) {
-  return `${words(bar.kind)} ${bar.block}`;
+  return opName(bar.kind, bar.block);
 }
 
 function causeName(plan, cause) {
   if (cause === null) return "";
   if (cause >= 0) return barName(plan.bars[cause]);
   const [kind, block] = plan.ops[-1 - cause];
-  return `${words(plan.op_kinds[kind])} ${plan.blocks[block].name}`;
+  return opName(plan.op_kinds[kind], plan.blocks[block].name);
 }
 
 function barLines(plan, bar) {
@@ -89,6 +94,12 @@ function barLines(plan, bar) {
     lines.push([`slowed by ${time(bar.slowed.us)}${resource}`, "why"]);
   }
   return lines;
+}
+
+// What the pause before a late bar says.
+function pauseLines(plan, bar) {
+  const cause = causeName(plan, bar.wait.cause);
+  return [[`idle for ${time(bar.wait.us)}`], [`${barName(bar)} waits${cause && ` for ${cause}`}: ${REASONS[bar.wait.reason]}`, "why"]];
 }
 
 // The bars that held this one up, nearest first.

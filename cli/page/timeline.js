@@ -38,7 +38,9 @@ class Timeline {
     }
     this.steps.push({ ...this.steps.pop(), end: plan.to });
     const total = (step) => plan.parts.reduce((sum, part) => sum + plan.occupancy[part][step.position], 0);
-    this.peak = plan.steps.slice(0, plan.positions).reduce((a, b) => total(b) > total(a) ? b : a);
+    const gaps = (step) => plan.occupancy.gaps[step.position];
+    const fuller = (a, b) => total(b) - total(a) || gaps(a) - gaps(b);
+    this.peak = plan.steps.slice(0, plan.positions).reduce((a, b) => fuller(a, b) > 0 ? b : a);
     this.peakBytes = total(this.peak);
     this.capacity = plan.memory.device_capacity_bytes;
     this.limit = this.capacity - plan.memory.reserved_bytes;
@@ -334,9 +336,15 @@ class Timeline {
     return candidates.sort((a, b) => away(a) - away(b))[0] || null;
   }
 
+  // The bar at a place of the chart; in a pause, the late one behind it (`pause` tells).
   barAt(x, y) {
     const lane = this.plan.lanes[this.laneTops.findIndex((top) => y >= top && y <= top + LANE_HEIGHT)];
-    return lane ? this.nearest(lane, this.view.from + x / this.scale, NEAR / this.scale) : null;
+    if (!lane) return { bar: null };
+    const us = this.view.from + x / this.scale;
+    const bar = this.nearest(lane, us, NEAR / this.scale);
+    if (bar) return { bar };
+    const next = lane.bars[this.firstBehind(lane, us)];
+    return next && next.wait ? { bar: next, pause: true } : { bar: null };
   }
 
   // ---- the view ----
@@ -447,9 +455,9 @@ class Timeline {
   }
 
   hover(event, x, y) {
-    const bar = this.barAt(x, y);
+    const { bar, pause } = this.barAt(x, y);
     this.choose(bar);
-    if (bar) return showTip(barLines(this.plan, bar), event.pageX, event.pageY);
+    if (bar) return showTip(pause ? pauseLines(this.plan, bar) : barLines(this.plan, bar), event.pageX, event.pageY);
     if (y >= this.memoryTop && y <= this.memoryTop + MEMORY_HEIGHT) return this.hoverMemory(event, x);
     return hideTip();
   }

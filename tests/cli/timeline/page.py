@@ -208,6 +208,13 @@ rect.scrollIntoView({ block: "center" });
 const box = rect.getBoundingClientRect();
 return { x: box.x + box.width / 2, y: box.y + box.height / 2, width: box.width, kind: rect.classList[1].slice(2) };
 """
+GAP = """
+const rects = [...document.querySelectorAll("#timeline g[data-lane=compute] rect:not(.beside)")];
+const boxes = rects.map((rect) => rect.getBoundingClientRect());
+const gap = (i) => i ? boxes[i].left - boxes[i - 1].right : 0;
+const i = boxes.reduce((best, _, k) => gap(k) > gap(best) ? k : best, 0);
+return { x: boxes[i].left - gap(i) / 2, y: boxes[i].top + 12 };
+"""
 CHART = "const box = document.querySelector('#timeline svg').getBoundingClientRect(); return { x: box.x, y: box.y, width: box.width, height: box.height };"
 
 
@@ -221,6 +228,12 @@ def check_tooltips(failures, plan, browser):
         tip = browser.script(TIP)
         failures.check(bar["kind"].replace("_", " ") in tip and "iteration" in tip, f"{lane}: the tooltip says {tip!r}")
     browser.shot("tooltip")
+    gap = browser.script(GAP)
+    browser.settle()
+    browser.mouse("mouseMoved", gap["x"], gap["y"])
+    tip = browser.script(TIP)
+    failures.check(tip.startswith("idle for") and "waits" in tip, f"a pause of compute: the tooltip says {tip!r}")
+    browser.shot("pause")
     chart = browser.script(CHART)
     browser.mouse("mouseMoved", chart["x"] + chart["width"] / 3, chart["y"] + chart["height"] - 60)
     tip = browser.script(TIP)

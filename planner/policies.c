@@ -13,7 +13,7 @@
  *
  * A family of at most ALL_BELOW settings is tried whole. A larger one: its small numbers whole, the others on a grid;
  * from the best few points of the grid steps of half the size, down to one. Then the orders, with the best numbers;
- * then steps again with the best order.
+ * then steps again with the best order. Orders that need very different numbers are searched apart.
  */
 #include "planner/policies.h"
 
@@ -136,13 +136,15 @@ static const struct rules {
     size_t n_orders;
     bool updates_after_backward, step_ends;
     bool block_major_too;
+    bool
+        orders_apart; /* the best numbers of one order say little about another's: each is searched by itself */
 } rules[] = {
-    [AH_POLICY_RESIDENT] = {ORDERS(resident_orders), true, true, false},
-    [AH_POLICY_ZERO_OFFLOAD] = {ORDERS(zero_orders), true, true, false},
-    [AH_POLICY_PATRICKSTAR] = {ORDERS(patrick_orders), true, true, false},
-    [AH_POLICY_STRONGHOLD] = {ORDERS(strong_orders), false, true, false},
-    [AH_POLICY_STREAM] = {ORDERS(stream_orders), false, true, true},
-    [AH_POLICY_AUTOHETE_PAPER] = {ORDERS(paper_orders), false, false, false},
+    [AH_POLICY_RESIDENT] = {ORDERS(resident_orders), true, true, false, false},
+    [AH_POLICY_ZERO_OFFLOAD] = {ORDERS(zero_orders), true, true, false, false},
+    [AH_POLICY_PATRICKSTAR] = {ORDERS(patrick_orders), true, true, false, true},
+    [AH_POLICY_STRONGHOLD] = {ORDERS(strong_orders), false, true, false, false},
+    [AH_POLICY_STREAM] = {ORDERS(stream_orders), false, true, true, false},
+    [AH_POLICY_AUTOHETE_PAPER] = {ORDERS(paper_orders), false, false, false, false},
 };
 
 enum { TILES = 3 };
@@ -296,14 +298,19 @@ static int sweep_orders(struct family *f)
     return rc;
 }
 
-/* Where nothing fits with the first order: any order, on the grid. */
-static int any_order(struct family *f, bool all)
+/* The first order with which anything fits: its grid, and steps from the best few. Where orders are apart: each. */
+static int first_orders(struct family *f, bool all)
 {
+    bool apart = rules[f->policy].orders_apart;
     int rc = AH_OK;
-    for (size_t i = 0;
-         !rc && !f->n_few && ah_policies_knobs(f->trial->limits.job, f->policy, f->scheduling, i, &f->knobs);
-         i++)
+    for (size_t i = 0; !rc && (apart || !f->n_few) &&
+                       ah_policies_knobs(f->trial->limits.job, f->policy, f->scheduling, i, &f->knobs);
+         i += apart ? TILES : 1) {
+        f->n_few = 0;
         rc = grid(f, 0, &(struct point){{0}, 0}, all);
+        if (!rc && !all)
+            rc = refine(f);
+    }
     return rc;
 }
 
@@ -316,10 +323,9 @@ int ah_policies_search(struct ah_trial *trial, enum ah_policy policy, enum ah_sc
     if (!f.configs)
         return ah_error_memory(err);
     bool all = (uint64_t)f.sizes[0] * f.sizes[1] * f.sizes[2] <= ALL_BELOW;
-    int rc = any_order(&f, all);
-    if (!rc && f.n_few) {
-        rc = all ? AH_OK : refine(&f);
-        rc = rc ? rc : sweep_orders(&f);
+    int rc = first_orders(&f, all);
+    if (!rc && f.best.period_us > 0) {
+        rc = sweep_orders(&f);
         rc = rc ? rc : all ? grid(&f, 0, &(struct point){{0}, 0}, true) : walk(&f, f.best);
         rc = rc ? rc : sweep_orders(&f);
     }

@@ -305,6 +305,42 @@ static void test_clock__needs_room(void **state)
     ah_clock_release(&clock);
 }
 
+static void test_clock__refuses_courses(void **state)
+{
+    (void)state;
+    const double duration[] = {1, 1};
+    const uint32_t lane[] = {0, 0}, dependency[] = {0};
+    const size_t first[] = {0, 0, 1};
+    uint8_t back[] = {2};
+    struct ah_clock_graph graph = {.n_ops = 2,
+                                   .n_lanes = 1,
+                                   .duration_us = duration,
+                                   .lane = lane,
+                                   .dependency_first = first,
+                                   .dependency = dependency};
+    struct ah_clock_course course = {.iterations = 3};
+    struct ah_clock clock = {0};
+    struct ah_clock_result result;
+    struct ah_error err = {0};
+    CHECK_FAILS(ah_clock_repeat(&clock, &course, &result, &err), err, AH_E_USAGE, "no graph");
+    CHECK_OK(ah_clock_reserve(&clock, &(struct ah_clock_graph){.n_ops = 2}, 3, &err), err);
+    CHECK_FAILS(ah_clock_load(&clock, &graph, &err), err, AH_E_CAPACITY,
+                "0 dependencies and the graph has 1");
+    CHECK_OK(ah_clock_reserve(&clock, &graph, 3, &err), err);
+    CHECK_OK(ah_clock_load(&clock, &graph, &err), err);
+    CHECK_OK(ah_clock_repeat(&clock, &course, &result, &err), err);
+    assert_true(result.end_us == 6);
+    course.iterations = 4;
+    CHECK_FAILS(ah_clock_repeat(&clock, &course, &result, &err), err, AH_E_CAPACITY, "4 iterations of 2");
+    course.iterations = 0;
+    CHECK_FAILS(ah_clock_repeat(&clock, &course, &result, &err), err, AH_E_USAGE, "0 iterations");
+    graph.dependency_back = back;
+    CHECK_FAILS(ah_clock_load(&clock, &graph, &err), err, AH_E_USAGE, "2 iterations before");
+    course.iterations = 3;
+    CHECK_FAILS(ah_clock_repeat(&clock, &course, &result, &err), err, AH_E_USAGE, "no graph");
+    ah_clock_release(&clock);
+}
+
 static void test_clock__names_an_op_on_a_cycle(void **state)
 {
     (void)state;
@@ -565,6 +601,7 @@ int main(void)
         cmocka_unit_test(test_clock__an_empty_graph_ends_at_once),
         cmocka_unit_test(test_clock__many_running_sets_lose_no_work),
         cmocka_unit_test(test_clock__needs_room),
+        cmocka_unit_test(test_clock__refuses_courses),
         cmocka_unit_test(test_clock__names_an_op_on_a_cycle),
         cmocka_unit_test(test_clock__an_op_waits_for_its_place),
         cmocka_unit_test(test_clock__says_that_a_ring_is_too_small),

@@ -6,6 +6,9 @@
  * field, side by side): its first or last 1, 2, 4, ... blocks, all, or every second one. What a block cannot have is
  * repaired (weights on the host do without optimizer on the device) or left. A move that does not fit is tried together
  * with each move that takes less memory.
+ *
+ * OTHER PLACES for the same configs cost about the same memory: a run of layers with one config, or one block of it, goes
+ * between two other runs. What waits for the norm had better not be first.
  */
 #include "planner/search_internal.h"
 
@@ -186,13 +189,66 @@ static int visit_move(struct mover *m, const struct move *move)
                                                                                                       : 0;
 }
 
+/* ---- other places for the same configs ---- */
+
+/* Takes blocks [first, end) out of the base and puts them back before block `to`, which lies outside. */
+static bool relocate(struct mover *m, size_t first, size_t end, size_t to)
+{
+    size_t length = end - first, low = to < first ? to : first, high = to < first ? end : to;
+    mover_copy(m, m->moved, m->base);
+    for (size_t block = low; block < high; block++) {
+        size_t from = to < first ? (block < to + length ? block - to + first : block - length)
+                                 : (block < to - length ? block + length : block - (to - length) + first);
+        m->moved[block] = m->base[from];
+        if (!may_have(m, block, &m->moved[block]))
+            return false;
+    }
+    return true;
+}
+
+static size_t same_end(const struct mover *m, size_t first)
+{
+    size_t end = first + 1;
+    while (end + 1 < m->n && !memcmp(&m->base[end], &m->base[first], sizeof m->base[end]))
+        end++;
+    return end;
+}
+
+/* A run of layers with one config, or a block of it, between two other runs. */
+static int try_places(struct mover *m, size_t first, size_t end)
+{
+    for (size_t to = 1; to < m->n; to = to + 1 < m->n ? same_end(m, to) : m->n) {
+        enum ah_verdict verdict;
+        if ((to >= first && to <= end) || !relocate(m, first, end, to))
+            continue;
+        int rc = mover_try(m, m->moved, &verdict);
+        if (rc || m->spent || verdict == AH_TRIAL_BETTER)
+            return rc ? rc : STOP;
+    }
+    return 0;
+}
+
+static int other_places(struct mover *m)
+{
+    int rc = 0;
+    for (size_t first = 1, end; first + 1 < m->n && !rc; first = end) {
+        end = same_end(m, first);
+        rc = try_places(m, first, end);
+        if (!rc && end - first > 1)
+            rc = try_places(m, end - 1, end);
+        if (!rc && end - first > 1)
+            rc = try_places(m, first, first + 1);
+    }
+    return rc;
+}
+
 /* One improvement by a move, if there is one. */
 static int step(struct mover *m, bool *improved)
 {
     double before = m->trial->best.score.period_us;
     mover_copy(m, m->base, m->trial->best.configs);
     mover_take_knobs(m);
-    int rc = 0;
+    int rc = m->pairs ? 0 : other_places(m);
     for (int field = 0; field < FIELDS && !rc; field++)
         rc = each_move(m, field, 1, visit_move);
     *improved = m->trial->best.score.period_us < before * (1 - 1e-6);

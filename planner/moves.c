@@ -52,27 +52,27 @@ static bool may_have(const struct mover *m, size_t block, const struct ah_config
 
 /* ---- trying ---- */
 
-int mover_try(struct mover *m, const struct ah_config *configs, enum ah_verdict *verdict)
+int ah_mover_try(struct mover *m, const struct ah_config *configs, enum ah_verdict *verdict)
 {
     int rc = ah_trial_run(m->trial, configs, &m->knobs, verdict, m->err);
     m->spent = m->spent || *verdict == AH_TRIAL_EXHAUSTED;
     return rc;
 }
 
-void mover_copy(const struct mover *m, struct ah_config *to, const struct ah_config *from)
+void ah_mover_copy(const struct mover *m, struct ah_config *to, const struct ah_config *from)
 {
     memcpy(to, from, m->n * sizeof *to);
 }
 
 /* The best choice's knobs, with a ring of states though it may have none streamed. */
-void mover_take_knobs(struct mover *m)
+void ah_mover_take_knobs(struct mover *m)
 {
     m->knobs = m->trial->best.knobs;
     if (!m->knobs.device_state_tiles)
         m->knobs.device_state_tiles = STATE_TILES;
 }
 
-size_t mover_options(const struct mover *m, size_t block, struct ah_config ret_options[AH_CONFIGS_MAX])
+size_t ah_mover_options(const struct mover *m, size_t block, struct ah_config ret_options[AH_CONFIGS_MAX])
 {
     struct ah_config all[AH_CONFIGS_MAX];
     size_t n = ah_configs(m->job, ah_job_block(m->job, block), all), kept = 0;
@@ -161,10 +161,10 @@ static int visit_relief(struct mover *m, const struct move *move)
     size_t blocks = (move->end - move->first + move->stride - 1) / move->stride;
     if (!relieves(move) || blocks > 4)
         return 0;
-    mover_copy(m, m->both, m->moved);
+    ah_mover_copy(m, m->both, m->moved);
     if (!apply(m, m->both, move))
         return 0;
-    int rc = mover_try(m, m->both, &verdict);
+    int rc = ah_mover_try(m, m->both, &verdict);
     if (rc || m->spent)
         return rc ? rc : STOP;
     return verdict == AH_TRIAL_BETTER ? STOP : 0;
@@ -173,11 +173,11 @@ static int visit_relief(struct mover *m, const struct move *move)
 static int visit_move(struct mover *m, const struct move *move)
 {
     enum ah_verdict verdict;
-    mover_copy(m, m->moved, m->base);
+    ah_mover_copy(m, m->moved, m->base);
     if (!apply(m, m->moved, move))
         return 0;
     double before = m->trial->found ? m->trial->best.score.period_us : 0;
-    int rc = mover_try(m, m->moved, &verdict);
+    int rc = ah_mover_try(m, m->moved, &verdict);
     bool small = (move->end - move->first) / move->stride <= 4;
     for (int field = 0; !rc && verdict == AH_TRIAL_TOO_BIG && small && m->pairs && field < FIELDS; field++)
         rc = each_move(m, field, 1, visit_relief);
@@ -195,7 +195,7 @@ static int visit_move(struct mover *m, const struct move *move)
 static bool relocate(struct mover *m, size_t first, size_t end, size_t to)
 {
     size_t length = end - first, low = to < first ? to : first, high = to < first ? end : to;
-    mover_copy(m, m->moved, m->base);
+    ah_mover_copy(m, m->moved, m->base);
     for (size_t block = low; block < high; block++) {
         size_t from = to < first ? (block < to + length ? block - to + first : block - length)
                                  : (block < to - length ? block + length : block - (to - length) + first);
@@ -221,7 +221,7 @@ static int try_places(struct mover *m, size_t first, size_t end)
         enum ah_verdict verdict;
         if ((to >= first && to <= end) || !relocate(m, first, end, to))
             continue;
-        int rc = mover_try(m, m->moved, &verdict);
+        int rc = ah_mover_try(m, m->moved, &verdict);
         if (rc || m->spent || verdict == AH_TRIAL_BETTER)
             return rc ? rc : STOP;
     }
@@ -246,8 +246,8 @@ static int other_places(struct mover *m)
 static int step(struct mover *m, bool *improved)
 {
     double before = m->trial->best.score.period_us;
-    mover_copy(m, m->base, m->trial->best.configs);
-    mover_take_knobs(m);
+    ah_mover_copy(m, m->base, m->trial->best.configs);
+    ah_mover_take_knobs(m);
     int rc = m->pairs ? 0 : other_places(m);
     for (int field = 0; field < FIELDS && !rc; field++)
         rc = each_move(m, field, 1, visit_move);
@@ -256,7 +256,7 @@ static int step(struct mover *m, bool *improved)
 }
 
 /* Single moves until none helps; then, with pairs, one that helps, and single moves again. */
-int mover_climb(struct mover *m)
+int ah_mover_climb(struct mover *m)
 {
     bool improved = m->trial->found;
     int rc = 0;

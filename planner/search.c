@@ -37,7 +37,7 @@ static int walk(struct mover *m, struct ah_shape *shape)
 /* From the best's counts, with its knobs. */
 static int walk_on(struct mover *m)
 {
-    mover_take_knobs(m);
+    ah_mover_take_knobs(m);
     struct ah_shape shape = ah_shapes_of_configs(m->job, m->trial->best.configs);
     return walk(m, &shape);
 }
@@ -65,7 +65,7 @@ static int walks(struct mover *m, const struct ah_knobs *knobs)
 static int begin(struct mover *m, const struct ah_knobs *knobs)
 {
     m->knobs = *knobs;
-    int rc = mover_start(m);
+    int rc = ah_mover_start(m);
     return rc ? rc : walks(m, knobs);
 }
 
@@ -81,7 +81,7 @@ static int improve(struct mover *m)
         if (!m->search->knobs)
             rc = ah_knobs_sweep(m->trial, false, m->err);
         if (!rc)
-            rc = mover_climb(m);
+            rc = ah_mover_climb(m);
     }
     return rc;
 }
@@ -103,7 +103,7 @@ int ah_search_run(const struct ah_search *search, struct ah_error *err)
         rc = begin(&m, &leanest);
     rc = rc ? rc : improve(&m);
     if (!rc)
-        rc = mover_can_try_all(&m) ? mover_try_all(&m) : mover_shake(&m);
+        rc = ah_mover_can_try_all(&m) ? ah_mover_try_all(&m) : ah_mover_shake(&m);
     free(configs);
     return rc;
 }

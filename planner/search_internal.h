@@ -24,26 +24,26 @@ struct mover {
 /* ---- moves.c ---- */
 
 /* Tries configs with the mover's knobs. */
-int mover_try(struct mover *m, const struct ah_config *configs, enum ah_verdict *verdict);
-void mover_copy(const struct mover *m, struct ah_config *to, const struct ah_config *from);
+int ah_mover_try(struct mover *m, const struct ah_config *configs, enum ah_verdict *verdict);
+void ah_mover_copy(const struct mover *m, struct ah_config *to, const struct ah_config *from);
 
 /* The best choice's knobs, with a ring of states though it may have none streamed. */
-void mover_take_knobs(struct mover *m);
+void ah_mover_take_knobs(struct mover *m);
 
 /* The configs that a block may have. Returns how many. */
-size_t mover_options(const struct mover *m, size_t block, struct ah_config ret_options[AH_CONFIGS_MAX]);
+size_t ah_mover_options(const struct mover *m, size_t block, struct ah_config ret_options[AH_CONFIGS_MAX]);
 
 /* Improves the best by moves until none helps. */
-int mover_climb(struct mover *m);
+int ah_mover_climb(struct mover *m);
 
 /* ---- starts.c: the first choices ---- */
 
-int mover_start(struct mover *m);
+int ah_mover_start(struct mover *m);
 
 /* ---- shake.c: out of a valley, or all assignments ---- */
 
-int mover_shake(struct mover *m);
-bool mover_can_try_all(const struct mover *m);
-int mover_try_all(struct mover *m);
+int ah_mover_shake(struct mover *m);
+bool ah_mover_can_try_all(const struct mover *m);
+int ah_mover_try_all(struct mover *m);
 
 #endif

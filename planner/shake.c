@@ -27,11 +27,11 @@ static int descend(struct mover *m)
         improved = false;
         for (size_t block = 0; block < m->n; block++) {
             struct ah_config all[AH_CONFIGS_MAX], kept = m->base[block];
-            size_t n = mover_options(m, block, all);
+            size_t n = ah_mover_options(m, block, all);
             for (size_t i = 0; i < n && !rc && !m->spent; i++) {
                 enum ah_verdict verdict;
                 m->base[block] = all[i];
-                rc = mover_try(m, m->base, &verdict);
+                rc = ah_mover_try(m, m->base, &verdict);
                 if (height(m, verdict) >= at * (1 - 1e-7))
                     continue;
                 improved = improved || at < HUGE_VAL;
@@ -60,12 +60,12 @@ static bool improves(const struct mover *m, double before_us)
 /* Some blocks of the best get other configs, and it goes down again. */
 static int shake_blocks(struct mover *m, uint64_t *random)
 {
-    mover_copy(m, m->base, m->trial->best.configs);
-    mover_take_knobs(m);
+    ah_mover_copy(m, m->base, m->trial->best.configs);
+    ah_mover_take_knobs(m);
     for (uint64_t k = 2 + next_random(random) % 3; k > 0; k--) {
         struct ah_config all[AH_CONFIGS_MAX];
         size_t block = next_random(random) % m->n;
-        size_t n = mover_options(m, block, all);
+        size_t n = ah_mover_options(m, block, all);
         m->base[block] = all[next_random(random) % n];
     }
     return descend(m);
@@ -75,7 +75,7 @@ static int shake_blocks(struct mover *m, uint64_t *random)
 static int shake_shape(struct mover *m, uint64_t *random)
 {
     struct ah_shape shape = ah_shapes_of_configs(m->job, m->trial->best.configs);
-    mover_take_knobs(m);
+    ah_mover_take_knobs(m);
     shape.at[AH_SHAPE_MIX] = (int32_t)(next_random(random) % 3);
     for (uint64_t k = next_random(random) % 4; k > 0; k--)
         shape.at[next_random(random) % AH_SHAPE_COUNTS] += (int32_t)(next_random(random) % 9) - 4;
@@ -86,7 +86,7 @@ static int shake_shape(struct mover *m, uint64_t *random)
 
 /* Until the budget is spent, or SHAKES in a row brought nothing. Random, but always the same. Blocks one by one are for
  * small models: a large one would spend its budget on one descent. */
-int mover_shake(struct mover *m)
+int ah_mover_shake(struct mover *m)
 {
     enum { SHAKES = 400, SMALL_BLOCKS = 10 };
     uint64_t random = 88172645463325252;
@@ -110,11 +110,11 @@ static uint64_t assignments(const struct mover *m)
     struct ah_config all[AH_CONFIGS_MAX];
     uint64_t product = 1;
     for (size_t block = 0; block < m->n && product <= m->search->all_below; block++)
-        product *= mover_options(m, block, all);
+        product *= ah_mover_options(m, block, all);
     return product;
 }
 
-bool mover_can_try_all(const struct mover *m)
+bool ah_mover_can_try_all(const struct mover *m)
 {
     return assignments(m) <= m->search->all_below;
 }
@@ -125,8 +125,8 @@ static int all_from(struct mover *m, size_t block)
     struct ah_config all[AH_CONFIGS_MAX];
     enum ah_verdict verdict;
     if (block == m->n)
-        return mover_try(m, m->moved, &verdict);
-    size_t n = mover_options(m, block, all);
+        return ah_mover_try(m, m->moved, &verdict);
+    size_t n = ah_mover_options(m, block, all);
     int rc = AH_OK;
     for (size_t i = 0; i < n && !rc; i++) {
         m->moved[block] = all[i];
@@ -135,7 +135,7 @@ static int all_from(struct mover *m, size_t block)
     return rc;
 }
 
-int mover_try_all(struct mover *m)
+int ah_mover_try_all(struct mover *m)
 {
     uint64_t limit = m->trial->limits.evaluations;
     m->trial->limits.evaluations = 0;
@@ -144,7 +144,7 @@ int mover_try_all(struct mover *m)
     for (int round = 0; improved && round < 3 && !rc; round++) {
         double before = m->trial->found ? m->trial->best.score.period_us : 0;
         if (m->trial->found)
-            mover_take_knobs(m);
+            ah_mover_take_knobs(m);
         rc = all_from(m, 0);
         if (!rc && !m->search->knobs)
             rc = ah_knobs_sweep(m->trial, false, m->err);

@@ -17,7 +17,7 @@ static int start(struct mover *m, const struct ah_config *configs)
     enum ah_verdict verdict;
     if (m->spent)
         return AH_OK;
-    return mover_try(m, configs, &verdict);
+    return ah_mover_try(m, configs, &verdict);
 }
 
 /* Where a config stands by the monotone rule in one field: small first. */
@@ -100,7 +100,7 @@ static int uniform_starts(struct mover *m)
     return rc;
 }
 
-int mover_start(struct mover *m)
+int ah_mover_start(struct mover *m)
 {
     int rc = AH_OK;
     for (size_t k = 0; k < m->search->n_counts; k++)

@@ -13,8 +13,8 @@
 
 /* ---- what all parts use ---- */
 
-uint32_t compile_op(struct compile *c, enum ah_plan_op_kind kind, enum ah_plan_lane lane, size_t block,
-                    size_t micro_batch)
+uint32_t ah_compile_op(struct compile *c, enum ah_plan_op_kind kind, enum ah_plan_lane lane, size_t block,
+                       size_t micro_batch)
 {
     c->ops[c->n_ops] = (struct ah_plan_op){.op = kind,
                                            .lane = lane,
@@ -27,26 +27,26 @@ uint32_t compile_op(struct compile *c, enum ah_plan_op_kind kind, enum ah_plan_l
     return (uint32_t)c->n_ops++;
 }
 
-bool compile_trained(const struct compile *c, size_t block)
+bool ah_compile_trained(const struct compile *c, size_t block)
 {
     return ah_job_block(c->job, block)->trained_elements != 0;
 }
 
-bool compile_gradient_here(const struct compile *c, enum ah_plan_op_kind kind, size_t block)
+bool ah_compile_gradient_here(const struct compile *c, enum ah_plan_op_kind kind, size_t block)
 {
     bool head = block + 1 == c->n_blocks;
-    return compile_trained(c, block) && (kind == AH_PLAN_BACKWARD || (head && kind == AH_PLAN_FORWARD));
+    return ah_compile_trained(c, block) && (kind == AH_PLAN_BACKWARD || (head && kind == AH_PLAN_FORWARD));
 }
 
-bool compile_sums_on(const struct compile *c, size_t block, enum ah_accumulator where)
+bool ah_compile_sums_on(const struct compile *c, size_t block, enum ah_accumulator where)
 {
     return c->micro_batches > 1 && c->configs[block].accumulator == where;
 }
 
-double compile_gradient_us(const struct compile *c, size_t block, size_t micro_batch)
+double ah_compile_gradient_us(const struct compile *c, size_t block, size_t micro_batch)
 {
     double us = 0;
-    if (compile_sums_on(c, block, AH_ACCUMULATOR_HOST))
+    if (ah_compile_sums_on(c, block, AH_ACCUMULATOR_HOST))
         return us;
     if (c->micro_batches > 1)
         us += c->costs->device_accumulate_us;
@@ -55,29 +55,29 @@ double compile_gradient_us(const struct compile *c, size_t block, size_t micro_b
     return us * (double)ah_job_block(c->job, block)->trained_parameters;
 }
 
-uint64_t compile_tiles(const struct compile *c, uint64_t elements)
+uint64_t ah_compile_tiles(const struct compile *c, uint64_t elements)
 {
     uint64_t tile = c->knobs->tile_elements;
     return elements ? (elements + tile - 1) / tile : 1;
 }
 
 /* In fp32 the weight is the master: where it lives on the host it travels with the states. */
-uint64_t compile_states_in_bytes(const struct compile *c, size_t block)
+uint64_t ah_compile_states_in_bytes(const struct compile *c, size_t block)
 {
     bool weight = c->configs[block].weights == AH_WEIGHTS_HOST && c->job->training.dtype == AH_FP32;
     return c->job->state_bytes + (weight ? c->job->weight_bytes : 0);
 }
 
-uint64_t compile_states_out_bytes(const struct compile *c, size_t block)
+uint64_t ah_compile_states_out_bytes(const struct compile *c, size_t block)
 {
     return c->job->state_bytes + (c->configs[block].weights == AH_WEIGHTS_HOST ? c->job->weight_bytes : 0);
 }
 
-double compile_states_in_us(const struct compile *c, size_t block)
+double ah_compile_states_in_us(const struct compile *c, size_t block)
 {
     uint64_t elements = ah_job_block(c->job, block)->trained_elements;
-    return (double)compile_tiles(c, elements) * c->costs->h2d_latency_us +
-           (double)(elements * compile_states_in_bytes(c, block)) * c->costs->h2d_us_per_byte;
+    return (double)ah_compile_tiles(c, elements) * c->costs->h2d_latency_us +
+           (double)(elements * ah_compile_states_in_bytes(c, block)) * c->costs->h2d_us_per_byte;
 }
 
 static uint32_t base_position(const struct compile *c, bool backward, size_t block, size_t micro_batch)
@@ -86,39 +86,39 @@ static uint32_t base_position(const struct compile *c, bool backward, size_t blo
     return place == COMPILE_NONE ? COMPILE_NONE : (uint32_t)c->ops[c->base[place]].position;
 }
 
-uint32_t compile_forward(const struct compile *c, size_t block, size_t micro_batch)
+uint32_t ah_compile_forward(const struct compile *c, size_t block, size_t micro_batch)
 {
     return base_position(c, false, block, micro_batch);
 }
 
-uint32_t compile_backward(const struct compile *c, size_t block, size_t micro_batch)
+uint32_t ah_compile_backward(const struct compile *c, size_t block, size_t micro_batch)
 {
     return base_position(c, true, block, micro_batch);
 }
 
-uint32_t compile_gradient(const struct compile *c, size_t block, size_t micro_batch)
+uint32_t ah_compile_gradient(const struct compile *c, size_t block, size_t micro_batch)
 {
     return base_position(c, block + 1 < c->n_blocks, block, micro_batch);
 }
 
-uint32_t compile_distance(const struct compile *c, uint32_t from, uint32_t to)
+uint32_t ah_compile_distance(const struct compile *c, uint32_t from, uint32_t to)
 {
     return to > from ? to - from : to + (uint32_t)c->n_compute - from;
 }
 
-uint32_t compile_before(const struct compile *c, uint32_t position, uint32_t distance)
+uint32_t ah_compile_before(const struct compile *c, uint32_t position, uint32_t distance)
 {
     uint32_t n = (uint32_t)c->n_compute;
     return (position + n - distance % n) % n;
 }
 
-uint32_t compile_after(const struct compile *c, uint32_t position, uint32_t distance)
+uint32_t ah_compile_after(const struct compile *c, uint32_t position, uint32_t distance)
 {
     return (uint32_t)(((uint64_t)position + distance) % c->n_compute);
 }
 
-void compile_tensor(struct compile *c, enum ah_tensor_label label, enum ah_layout_class layout_class,
-                    size_t block, size_t micro_batch, uint64_t bytes, uint32_t from, uint32_t to)
+void ah_compile_tensor(struct compile *c, enum ah_tensor_label label, enum ah_layout_class layout_class,
+                       size_t block, size_t micro_batch, uint64_t bytes, uint32_t from, uint32_t to)
 {
     if (!bytes)
         return;
@@ -150,7 +150,7 @@ static size_t device_updates(const struct compile *c)
         if (optimizer == AH_OPTIMIZER_DEVICE)
             n++;
         else if (optimizer == AH_OPTIMIZER_STREAMED)
-            n += compile_tiles(c, ah_job_block(c->job, block)->trained_elements);
+            n += ah_compile_tiles(c, ah_job_block(c->job, block)->trained_elements);
     }
     return n;
 }
@@ -240,12 +240,12 @@ int ah_compile(struct ah_compile_memory *memory, const struct ah_job *job, const
         return rc;
     *ret_compiled = (struct ah_compiled){0};
     compile_begin(&c, memory);
-    compile_positions(&c);
-    c.head = compile_forward(&c, c.n_blocks - 1, 0);
+    ah_compile_positions(&c);
+    c.head = ah_compile_forward(&c, c.n_blocks - 1, 0);
     c.last_gradient_position = (uint32_t)c.ops[c.base[c.last_gradient]].position;
-    compile_tensors(&c);
-    compile_lanes(&c);
-    compile_host(&c);
+    ah_compile_tensors(&c);
+    ah_compile_lanes(&c);
+    ah_compile_host(&c);
     ret_compiled->iteration = (struct ah_iteration){.ops = c.ops,
                                                     .n_ops = c.n_ops,
                                                     .compute = c.compute,

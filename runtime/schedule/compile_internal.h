@@ -53,46 +53,46 @@ struct compile {
 /* ---- compile.c: what all of them use ---- */
 
 /* A new op, one tile, nowhere. Returns its index. */
-uint32_t compile_op(struct compile *c, enum ah_plan_op_kind kind, enum ah_plan_lane lane, size_t block,
-                    size_t micro_batch);
+uint32_t ah_compile_op(struct compile *c, enum ah_plan_op_kind kind, enum ah_plan_lane lane, size_t block,
+                       size_t micro_batch);
 
-bool compile_trained(const struct compile *c, size_t block);
+bool ah_compile_trained(const struct compile *c, size_t block);
 
 /* Does this op make a gradient of trained parameters? */
-bool compile_gradient_here(const struct compile *c, enum ah_plan_op_kind kind, size_t block);
+bool ah_compile_gradient_here(const struct compile *c, enum ah_plan_op_kind kind, size_t block);
 
 /* What summing and norm add to such an op. */
-double compile_gradient_us(const struct compile *c, size_t block, size_t micro_batch);
+double ah_compile_gradient_us(const struct compile *c, size_t block, size_t micro_batch);
 
-uint64_t compile_tiles(const struct compile *c, uint64_t elements);
+uint64_t ah_compile_tiles(const struct compile *c, uint64_t elements);
 
 /* Bytes of streamed states of one element, to the device and back. */
-uint64_t compile_states_in_bytes(const struct compile *c, size_t block);
-uint64_t compile_states_out_bytes(const struct compile *c, size_t block);
-double compile_states_in_us(const struct compile *c, size_t block);
+uint64_t ah_compile_states_in_bytes(const struct compile *c, size_t block);
+uint64_t ah_compile_states_out_bytes(const struct compile *c, size_t block);
+double ah_compile_states_in_us(const struct compile *c, size_t block);
 
 /* Positions of forward and backward (COMPILE_NONE: there is none), and of the op that makes the gradient. */
-uint32_t compile_forward(const struct compile *c, size_t block, size_t micro_batch);
-uint32_t compile_backward(const struct compile *c, size_t block, size_t micro_batch);
-uint32_t compile_gradient(const struct compile *c, size_t block, size_t micro_batch);
+uint32_t ah_compile_forward(const struct compile *c, size_t block, size_t micro_batch);
+uint32_t ah_compile_backward(const struct compile *c, size_t block, size_t micro_batch);
+uint32_t ah_compile_gradient(const struct compile *c, size_t block, size_t micro_batch);
 
 /* Positions from one to another, going up the circle: 1 to positions. */
-uint32_t compile_distance(const struct compile *c, uint32_t from, uint32_t to);
-uint32_t compile_before(const struct compile *c, uint32_t position, uint32_t distance);
-uint32_t compile_after(const struct compile *c, uint32_t position, uint32_t distance);
+uint32_t ah_compile_distance(const struct compile *c, uint32_t from, uint32_t to);
+uint32_t ah_compile_before(const struct compile *c, uint32_t position, uint32_t distance);
+uint32_t ah_compile_after(const struct compile *c, uint32_t position, uint32_t distance);
 
 /* Is the sum of several micro-batches' gradients kept, and where? */
-bool compile_sums_on(const struct compile *c, size_t block, enum ah_accumulator where);
+bool ah_compile_sums_on(const struct compile *c, size_t block, enum ah_accumulator where);
 
 /* A tensor of the device arena, live from one position to another. */
-void compile_tensor(struct compile *c, enum ah_tensor_label label, enum ah_layout_class layout_class,
-                    size_t block, size_t micro_batch, uint64_t bytes, uint32_t from, uint32_t to);
+void ah_compile_tensor(struct compile *c, enum ah_tensor_label label, enum ah_layout_class layout_class,
+                       size_t block, size_t micro_batch, uint64_t bytes, uint32_t from, uint32_t to);
 
 /* ---- in turn ---- */
 
-void compile_positions(struct compile *c); /* positions.c */
-void compile_lanes(struct compile *c);     /* lanes.c: the other lanes' ops, with their tensors and staging */
-void compile_tensors(struct compile *c);   /* tensors.c: what compute needs, and what stays */
-void compile_host(struct compile *c);      /* tensors.c: host memory */
+void ah_compile_positions(struct compile *c); /* positions.c */
+void ah_compile_lanes(struct compile *c); /* lanes.c: the other lanes' ops, with their tensors and staging */
+void ah_compile_tensors(struct compile *c); /* tensors.c: what compute needs, and what stays */
+void ah_compile_host(struct compile *c);    /* tensors.c: host memory */
 
 #endif

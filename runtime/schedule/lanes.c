@@ -13,7 +13,7 @@
 static struct ah_plan_op *lane_op(struct compile *c, enum ah_plan_op_kind kind, enum ah_plan_lane lane,
                                   size_t block, uint32_t issue_after, uint32_t due_before)
 {
-    struct ah_plan_op *op = &c->ops[compile_op(c, kind, lane, block, 0)];
+    struct ah_plan_op *op = &c->ops[ah_compile_op(c, kind, lane, block, 0)];
     op->issue_after = issue_after;
     op->due_before = due_before;
     return op;
@@ -24,7 +24,7 @@ static void copies(const struct compile *c, struct ah_plan_op *op, uint64_t byte
 {
     bool up = op->lane == AH_PLAN_LANE_H2D;
     op->bytes = bytes;
-    op->tiles = compile_tiles(c, elements);
+    op->tiles = ah_compile_tiles(c, elements);
     op->us = (double)op->tiles * (up ? c->costs->h2d_latency_us : c->costs->d2h_latency_us) +
              (double)bytes * (up ? c->costs->h2d_us_per_byte : c->costs->d2h_us_per_byte);
 }
@@ -34,13 +34,13 @@ static uint32_t update_position(const struct compile *c, size_t block)
 {
     if (c->update_op[block] != COMPILE_NONE)
         return c->last_position[c->update_op[block]];
-    return c->late_updates ? c->last_gradient_position : compile_gradient(c, block, c->micro_batches - 1);
+    return c->late_updates ? c->last_gradient_position : ah_compile_gradient(c, block, c->micro_batches - 1);
 }
 
 /* Where new weights must be there. */
 static uint32_t update_due(const struct compile *c, size_t block)
 {
-    return c->knobs->step_ends ? 0 : compile_forward(c, block, 0);
+    return c->knobs->step_ends ? 0 : ah_compile_forward(c, block, 0);
 }
 
 /* ---- weights on the host ---- */
@@ -48,9 +48,9 @@ static uint32_t update_due(const struct compile *c, size_t block)
 /* Position after which a fetch for the use at `use` is issued; `after` is the last op that it may not overtake. */
 static uint32_t fetch_issue(const struct compile *c, uint32_t use, uint32_t after)
 {
-    uint32_t most = compile_distance(c, after, use);
+    uint32_t most = ah_compile_distance(c, after, use);
     uint32_t ahead = c->knobs->fetch_ahead < most ? c->knobs->fetch_ahead + 1 : most;
-    return compile_before(c, use, ahead);
+    return ah_compile_before(c, use, ahead);
 }
 
 struct uses {
@@ -69,8 +69,8 @@ static void fetch_close(struct compile *c, struct uses *uses, size_t block, uint
     struct ah_plan_op *op = lane_op(c, AH_PLAN_FETCH, AH_PLAN_LANE_H2D, block, issue, uses->first);
     op->micro_batch = uses->micro_batch;
     copies(c, op, bytes, group->flat_elements);
-    compile_tensor(c, AH_TENSOR_FETCHED, AH_CLASS_STAGING, block, uses->micro_batch, bytes,
-                   compile_after(c, issue, 1), uses->last);
+    ah_compile_tensor(c, AH_TENSOR_FETCHED, AH_CLASS_STAGING, block, uses->micro_batch, bytes,
+                      ah_compile_after(c, issue, 1), uses->last);
     uses->open = false;
 }
 
@@ -92,9 +92,9 @@ static void fetch_use(struct compile *c, struct uses *uses, size_t block, size_t
 
 static uint32_t first_after(const struct compile *c, size_t block)
 {
-    if (compile_trained(c, block))
+    if (ah_compile_trained(c, block))
         return update_position(c, block);
-    return compile_forward(c, block, 0); /* all the way round */
+    return ah_compile_forward(c, block, 0); /* all the way round */
 }
 
 static void fetch_layer(struct compile *c, size_t block)
@@ -102,10 +102,10 @@ static void fetch_layer(struct compile *c, size_t block)
     struct uses uses = {0};
     uint32_t after = first_after(c, block);
     size_t f = 0, b = 0, n = c->micro_batches;
-    bool backward = compile_backward(c, block, 0) != COMPILE_NONE;
+    bool backward = ah_compile_backward(c, block, 0) != COMPILE_NONE;
     while (f < n || (backward && b < n)) {
-        uint32_t forward_at = f < n ? compile_forward(c, block, f) : COMPILE_NONE;
-        uint32_t backward_at = backward && b < n ? compile_backward(c, block, b) : COMPILE_NONE;
+        uint32_t forward_at = f < n ? ah_compile_forward(c, block, f) : COMPILE_NONE;
+        uint32_t backward_at = backward && b < n ? ah_compile_backward(c, block, b) : COMPILE_NONE;
         bool is_forward = forward_at < backward_at;
         fetch_use(c, &uses, block, is_forward ? f : b, is_forward ? forward_at : backward_at, &after);
         if (is_forward)
@@ -121,8 +121,8 @@ static void gather_rows(struct compile *c, size_t block)
 {
     const struct ah_job_group *group = ah_job_block(c->job, block);
     for (size_t m = 0; m < c->micro_batches; m++) {
-        uint32_t use = compile_forward(c, block, m);
-        uint32_t after = m ? compile_forward(c, block, m - 1) : first_after(c, block);
+        uint32_t use = ah_compile_forward(c, block, m);
+        uint32_t after = m ? ah_compile_forward(c, block, m - 1) : first_after(c, block);
         uint32_t issue = fetch_issue(c, use, after);
         struct ah_plan_op *gather = lane_op(c, AH_PLAN_GATHER, AH_PLAN_LANE_HOST, block, issue, use);
         gather->micro_batch = m;
@@ -130,8 +130,8 @@ static void gather_rows(struct compile *c, size_t block)
         struct ah_plan_op *fetch = lane_op(c, AH_PLAN_FETCH, AH_PLAN_LANE_H2D, block, issue, use);
         fetch->micro_batch = m;
         copies(c, fetch, group->gathered_bytes, 1);
-        compile_tensor(c, AH_TENSOR_FETCHED, AH_CLASS_STAGING, block, m, group->gathered_bytes,
-                       compile_after(c, issue, 1), use);
+        ah_compile_tensor(c, AH_TENSOR_FETCHED, AH_CLASS_STAGING, block, m, group->gathered_bytes,
+                          ah_compile_after(c, issue, 1), use);
     }
 }
 
@@ -140,9 +140,9 @@ static void fetch_table(struct compile *c)
 {
     struct uses uses = {0};
     size_t head = c->n_blocks - 1;
-    uint32_t after = compile_trained(c, 0) ? update_position(c, 0) : compile_forward(c, head, 0);
+    uint32_t after = ah_compile_trained(c, 0) ? update_position(c, 0) : ah_compile_forward(c, head, 0);
     for (size_t m = 0; m < c->micro_batches; m++)
-        fetch_use(c, &uses, 0, m, compile_forward(c, head, m), &after);
+        fetch_use(c, &uses, 0, m, ah_compile_forward(c, head, m), &after);
     fetch_close(c, &uses, 0, after);
 }
 
@@ -164,19 +164,20 @@ static void fetches(struct compile *c, size_t block)
 /* Position that waits for the copy of a gradient made at `made`. */
 static uint32_t send_due(const struct compile *c, size_t block, uint32_t made)
 {
-    uint32_t most = compile_distance(c, made, compile_forward(c, block, 0));
+    uint32_t most = ah_compile_distance(c, made, ah_compile_forward(c, block, 0));
     uint32_t to_end = (uint32_t)c->n_compute - made;
     if (c->knobs->step_ends && to_end < most)
         most = to_end;
     uint32_t behind = c->knobs->send_behind < most ? c->knobs->send_behind + 1 : most;
-    return compile_after(c, made, behind);
+    return ah_compile_after(c, made, behind);
 }
 
 /* Where a gradient begins to be made: a tied table's in the head. */
 static uint32_t gradient_begins(const struct compile *c, size_t block, size_t micro_batch)
 {
     bool tied = !block && c->job->model->tied;
-    return tied ? compile_forward(c, c->n_blocks - 1, micro_batch) : compile_gradient(c, block, micro_batch);
+    return tied ? ah_compile_forward(c, c->n_blocks - 1, micro_batch)
+                : ah_compile_gradient(c, block, micro_batch);
 }
 
 static void send(struct compile *c, size_t block, size_t micro_batch, uint64_t element_bytes,
@@ -184,23 +185,24 @@ static void send(struct compile *c, size_t block, size_t micro_batch, uint64_t e
 {
     const struct ah_job_group *group = ah_job_block(c->job, block);
     uint64_t bytes = group->trained_elements * element_bytes;
-    uint32_t made = compile_gradient(c, block, micro_batch);
+    uint32_t made = ah_compile_gradient(c, block, micro_batch);
     uint32_t due = send_due(c, block, made);
     struct ah_plan_op *op = lane_op(c, AH_PLAN_SEND_GRADIENTS, AH_PLAN_LANE_D2H, block, made, due);
     op->micro_batch = micro_batch;
     copies(c, op, bytes, group->trained_elements);
-    compile_tensor(c, label, AH_CLASS_GRADIENTS, block, micro_batch, bytes, from, compile_before(c, due, 1));
+    ah_compile_tensor(c, label, AH_CLASS_GRADIENTS, block, micro_batch, bytes, from,
+                      ah_compile_before(c, due, 1));
 }
 
 static void accumulate(struct compile *c, size_t block, size_t micro_batch)
 {
     const struct ah_job_group *group = ah_job_block(c->job, block);
     bool last = micro_batch + 1 == c->micro_batches;
-    uint32_t made = compile_gradient(c, block, micro_batch);
+    uint32_t made = ah_compile_gradient(c, block, micro_batch);
     struct ah_plan_op *op =
         lane_op(c, AH_PLAN_ACCUMULATE, AH_PLAN_LANE_HOST, block, made, update_due(c, block));
     op->micro_batch = micro_batch;
-    op->tiles = compile_tiles(c, group->trained_elements);
+    op->tiles = ah_compile_tiles(c, group->trained_elements);
     op->us = (double)group->trained_parameters *
              (c->costs->host_accumulate_us + (last && c->clip ? c->costs->host_squares_us : 0));
 }
@@ -210,25 +212,25 @@ static void gradient_parts(struct compile *c, size_t block)
 {
     uint64_t bytes = ah_job_block(c->job, block)->trained_elements * c->job->gradient_bytes;
     for (size_t m = 0; m < c->micro_batches; m++)
-        compile_tensor(c, AH_TENSOR_GRADIENT, AH_CLASS_GRADIENTS, block, m, bytes,
-                       gradient_begins(c, block, m), compile_gradient(c, block, m));
+        ah_compile_tensor(c, AH_TENSOR_GRADIENT, AH_CLASS_GRADIENTS, block, m, bytes,
+                          gradient_begins(c, block, m), ah_compile_gradient(c, block, m));
 }
 
 static void gradients(struct compile *c, size_t block)
 {
     const struct ah_job_group *group = ah_job_block(c->job, block);
-    bool device_sum = compile_sums_on(c, block, AH_ACCUMULATOR_DEVICE);
+    bool device_sum = ah_compile_sums_on(c, block, AH_ACCUMULATOR_DEVICE);
     uint64_t element_bytes = device_sum ? sizeof(float) : c->job->gradient_bytes;
     enum ah_tensor_label label = device_sum ? AH_TENSOR_SUM : AH_TENSOR_GRADIENT;
     size_t last = c->micro_batches - 1;
     if (device_sum)
         gradient_parts(c, block);
     if (c->configs[block].optimizer != AH_OPTIMIZER_HOST) {
-        compile_tensor(c, label, AH_CLASS_GRADIENTS, block, 0, group->trained_elements * element_bytes,
-                       gradient_begins(c, block, 0), c->last_position[c->update_op[block]]);
+        ah_compile_tensor(c, label, AH_CLASS_GRADIENTS, block, 0, group->trained_elements * element_bytes,
+                          gradient_begins(c, block, 0), c->last_position[c->update_op[block]]);
         return;
     }
-    if (!compile_sums_on(c, block, AH_ACCUMULATOR_HOST)) {
+    if (!ah_compile_sums_on(c, block, AH_ACCUMULATOR_HOST)) {
         send(c, block, last, element_bytes, label, gradient_begins(c, block, 0));
         return;
     }
@@ -246,7 +248,7 @@ static void host_update(struct compile *c, size_t block)
     uint32_t issue = update_position(c, block);
     uint32_t due = update_due(c, block);
     struct ah_plan_op *adam = lane_op(c, AH_PLAN_HOST_ADAM, AH_PLAN_LANE_HOST, block, issue, due);
-    adam->tiles = compile_tiles(c, group->trained_elements);
+    adam->tiles = ah_compile_tiles(c, group->trained_elements);
     adam->us = (double)group->trained_parameters * c->costs->host_adam_us;
     if (c->configs[block].weights == AH_WEIGHTS_HOST)
         return;
@@ -259,31 +261,31 @@ static void streamed_update(struct compile *c, size_t block)
     const struct ah_job_group *group = ah_job_block(c->job, block);
     uint32_t update = (uint32_t)c->ops[c->update_op[block]].position;
     struct ah_plan_op *in = lane_op(c, AH_PLAN_STATES_IN, AH_PLAN_LANE_H2D, block, c->head, update);
-    copies(c, in, group->trained_elements * compile_states_in_bytes(c, block), group->trained_elements);
+    copies(c, in, group->trained_elements * ah_compile_states_in_bytes(c, block), group->trained_elements);
     uint32_t due = c->knobs->step_ends ? 0 : update;
     struct ah_plan_op *out = lane_op(c, AH_PLAN_STATES_OUT, AH_PLAN_LANE_D2H, block, update, due);
-    copies(c, out, group->trained_elements * compile_states_out_bytes(c, block), group->trained_elements);
+    copies(c, out, group->trained_elements * ah_compile_states_out_bytes(c, block), group->trained_elements);
 }
 
 static bool uses_new_weights(const struct compile *c, uint32_t position)
 {
     const struct ah_plan_op *op = &c->ops[c->compute[position]];
-    return op->op == AH_PLAN_DEVICE_ADAM || (op->op == AH_PLAN_FORWARD && compile_trained(c, op->block));
+    return op->op == AH_PLAN_DEVICE_ADAM || (op->op == AH_PLAN_FORWARD && ah_compile_trained(c, op->block));
 }
 
 static void norm(struct compile *c)
 {
-    uint32_t due = compile_after(c, c->last_gradient_position, 1);
+    uint32_t due = ah_compile_after(c, c->last_gradient_position, 1);
     while (!uses_new_weights(c, due))
-        due = compile_after(c, due, 1);
+        due = ah_compile_after(c, due, 1);
     lane_op(c, AH_PLAN_NORM, AH_PLAN_LANE_HOST, 0, c->last_gradient_position, due)->us = c->costs->norm_us;
 }
 
-void compile_lanes(struct compile *c)
+void ah_compile_lanes(struct compile *c)
 {
     for (size_t block = 0; block < c->n_blocks; block++) {
         fetches(c, block);
-        if (!compile_trained(c, block))
+        if (!ah_compile_trained(c, block))
             continue;
         gradients(c, block);
         if (c->configs[block].optimizer == AH_OPTIMIZER_HOST)

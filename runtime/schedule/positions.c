@@ -17,13 +17,13 @@
 
 static void base_push(struct compile *c, enum ah_plan_op_kind kind, size_t block, size_t micro_batch)
 {
-    uint32_t op = compile_op(c, kind, AH_PLAN_LANE_COMPUTE, block, micro_batch);
+    uint32_t op = ah_compile_op(c, kind, AH_PLAN_LANE_COMPUTE, block, micro_batch);
     struct ah_plan_op *it = &c->ops[op];
     const struct ah_cost_group *costs = &c->costs->groups[c->job->group_of[block]];
     enum ah_activations activations = c->configs[block].activations;
     it->us = kind == AH_PLAN_FORWARD ? costs->forward_us : costs->backward_us[activations];
-    if (compile_gradient_here(c, kind, block))
-        it->us += compile_gradient_us(c, block, micro_batch);
+    if (ah_compile_gradient_here(c, kind, block))
+        it->us += ah_compile_gradient_us(c, block, micro_batch);
     c->base[c->n_base] = op;
     c->base_of[kind == AH_PLAN_BACKWARD][micro_batch * c->n_blocks + block] = (uint32_t)c->n_base;
     c->n_base++;
@@ -72,7 +72,7 @@ static uint32_t last_gradient(const struct compile *c)
 {
     uint32_t last = 0;
     for (size_t block = c->job->lowest; block < c->n_blocks; block++)
-        if (compile_trained(c, block) && base_gradient(c, block) > last)
+        if (ah_compile_trained(c, block) && base_gradient(c, block) > last)
             last = base_gradient(c, block);
     return last;
 }
@@ -82,7 +82,7 @@ static void attach_device_updates(struct compile *c)
     for (size_t block = c->job->lowest; block < c->n_blocks; block++) {
         if (c->configs[block].optimizer != AH_OPTIMIZER_DEVICE)
             continue;
-        uint32_t op = compile_op(c, AH_PLAN_DEVICE_ADAM, AH_PLAN_LANE_COMPUTE, block, 0);
+        uint32_t op = ah_compile_op(c, AH_PLAN_DEVICE_ADAM, AH_PLAN_LANE_COMPUTE, block, 0);
         c->ops[op].us = c->costs->device_adam_us * (double)ah_job_block(c->job, block)->trained_parameters;
         c->update_op[block] = op;
         attach(c, c->late_updates ? c->last_gradient : base_gradient(c, block), op);
@@ -116,7 +116,7 @@ static void serve(struct compile *c, struct arrivals *a)
     size_t block = c->waiting[--a->n_waiting];
     const struct ah_plan_op *op = &c->ops[c->update_op[block]];
     size_t last = deadline(c, block, update_ready(c, block));
-    double tile_us = compile_states_in_us(c, block) / (double)op->tiles;
+    double tile_us = ah_compile_states_in_us(c, block) / (double)op->tiles;
     for (uint64_t tile = 0; tile < op->tiles; tile++) {
         a->now_us += tile_us;
         while (a->running + 1 < 2 * c->n_base && c->base_end_us[a->running] < a->now_us)
@@ -128,9 +128,9 @@ static void serve(struct compile *c, struct arrivals *a)
 static void make_streamed_op(struct compile *c, size_t block)
 {
     const struct ah_job_group *group = ah_job_block(c->job, block);
-    uint32_t op = compile_op(c, AH_PLAN_DEVICE_ADAM, AH_PLAN_LANE_COMPUTE, block, 0);
+    uint32_t op = ah_compile_op(c, AH_PLAN_DEVICE_ADAM, AH_PLAN_LANE_COMPUTE, block, 0);
     c->ops[op].us = c->costs->device_adam_us * (double)group->trained_parameters;
-    c->ops[op].tiles = compile_tiles(c, group->trained_elements);
+    c->ops[op].tiles = ah_compile_tiles(c, group->trained_elements);
     c->update_op[block] = op;
 }
 
@@ -185,7 +185,7 @@ static void number_positions(struct compile *c)
     }
 }
 
-void compile_positions(struct compile *c)
+void ah_compile_positions(struct compile *c)
 {
     base_order(c);
     c->last_gradient = last_gradient(c);

@@ -19,31 +19,31 @@ struct part {
 
 static uint32_t made_by(const struct compile *c, size_t block, size_t micro_batch)
 {
-    return compile_forward(c, block - 1, micro_batch);
+    return ah_compile_forward(c, block - 1, micro_batch);
 }
 
 static uint32_t last_reader(const struct compile *c, size_t block, size_t micro_batch)
 {
-    uint32_t backward = compile_backward(c, block, micro_batch);
-    return backward == COMPILE_NONE ? compile_forward(c, block, micro_batch) : backward;
+    uint32_t backward = ah_compile_backward(c, block, micro_batch);
+    return backward == COMPILE_NONE ? ah_compile_forward(c, block, micro_batch) : backward;
 }
 
 static void stack_block(struct compile *c, size_t block, struct part part)
 {
     const struct ah_job_group *group = ah_job_block(c->job, block);
     uint64_t times = part.last - part.first + 1;
-    bool backward = compile_backward(c, block, part.first) != COMPILE_NONE;
+    bool backward = ah_compile_backward(c, block, part.first) != COMPILE_NONE;
     if (block)
-        compile_tensor(c, AH_TENSOR_INPUT, AH_CLASS_ACTIVATIONS, block, part.first,
-                       group->input_bytes * times, made_by(c, block, part.first),
-                       last_reader(c, block, part.last));
+        ah_compile_tensor(c, AH_TENSOR_INPUT, AH_CLASS_ACTIVATIONS, block, part.first,
+                          group->input_bytes * times, made_by(c, block, part.first),
+                          last_reader(c, block, part.last));
     if (block)
         c->tensors[c->n_tensors - 1].stacked = backward;
     uint64_t saved = group->saved_bytes[c->configs[block].activations] * times;
     if (!saved || !backward)
         return;
-    compile_tensor(c, AH_TENSOR_SAVED, AH_CLASS_ACTIVATIONS, block, part.first, saved,
-                   compile_forward(c, block, part.first), compile_backward(c, block, part.last));
+    ah_compile_tensor(c, AH_TENSOR_SAVED, AH_CLASS_ACTIVATIONS, block, part.first, saved,
+                      ah_compile_forward(c, block, part.first), ah_compile_backward(c, block, part.last));
     c->tensors[c->n_tensors - 1].stacked = true;
 }
 
@@ -63,10 +63,10 @@ static void residual_gradient(struct compile *c)
     bool by_block = c->knobs->micro_order == AH_BLOCK_MAJOR;
     size_t n = c->micro_batches;
     for (size_t m = 0; m < (by_block ? 1 : n); m++) {
-        uint32_t to = c->job->lowest == head ? compile_forward(c, head, by_block ? n - 1 : m)
-                                             : compile_backward(c, c->job->lowest, by_block ? n - 1 : m);
-        compile_tensor(c, AH_TENSOR_RESIDUAL_GRADIENT, AH_CLASS_ACTIVATIONS, head, m,
-                       c->job->residual_bytes * (by_block ? n : 1), compile_forward(c, head, m), to);
+        uint32_t to = c->job->lowest == head ? ah_compile_forward(c, head, by_block ? n - 1 : m)
+                                             : ah_compile_backward(c, c->job->lowest, by_block ? n - 1 : m);
+        ah_compile_tensor(c, AH_TENSOR_RESIDUAL_GRADIENT, AH_CLASS_ACTIVATIONS, head, m,
+                          c->job->residual_bytes * (by_block ? n : 1), ah_compile_forward(c, head, m), to);
     }
 }
 
@@ -79,7 +79,7 @@ static void scratch(struct compile *c)
         uint64_t bytes = op->op == AH_PLAN_FORWARD    ? group->forward_work_bytes[activations]
                          : op->op == AH_PLAN_BACKWARD ? group->backward_work_bytes[activations]
                                                       : 0;
-        compile_tensor(c, AH_TENSOR_SCRATCH, AH_CLASS_WORKSPACE, op->block, op->micro_batch, bytes, p, p);
+        ah_compile_tensor(c, AH_TENSOR_SCRATCH, AH_CLASS_WORKSPACE, op->block, op->micro_batch, bytes, p, p);
     }
 }
 
@@ -90,7 +90,7 @@ static void persistent(struct compile *c, enum ah_tensor_label label, enum ah_la
 {
     if (!bytes)
         return;
-    compile_tensor(c, label, layout_class, block, 0, bytes, 0, (uint32_t)c->n_compute - 1);
+    ah_compile_tensor(c, label, layout_class, block, 0, bytes, 0, (uint32_t)c->n_compute - 1);
     c->tensors[c->n_tensors - 1].persistent = true;
 }
 
@@ -100,7 +100,7 @@ static void state_ring(struct compile *c)
     for (size_t block = c->job->lowest; block < c->n_blocks; block++) {
         if (c->configs[block].optimizer != AH_OPTIMIZER_STREAMED)
             continue;
-        uint64_t in = compile_states_in_bytes(c, block), out = compile_states_out_bytes(c, block);
+        uint64_t in = ah_compile_states_in_bytes(c, block), out = ah_compile_states_out_bytes(c, block);
         uint64_t bytes = in > out ? in : out;
         tiles += c->ops[c->update_op[block]].tiles;
         element_bytes = bytes > element_bytes ? bytes : element_bytes;
@@ -127,7 +127,7 @@ static void stays(struct compile *c)
     persistent(c, AH_TENSOR_TOKENS, AH_CLASS_STAGING, 0, 2 * c->job->input_bytes + c->job->constant_bytes);
 }
 
-void compile_tensors(struct compile *c)
+void ah_compile_tensors(struct compile *c)
 {
     stays(c);
     activations(c);
@@ -156,7 +156,7 @@ struct flow {
 
 static void flow_add(const struct compile *c, struct flow *flow, uint64_t elements, uint64_t element_bytes)
 {
-    flow->tiles += compile_tiles(c, elements);
+    flow->tiles += ah_compile_tiles(c, elements);
     flow->whole_bytes += elements * element_bytes;
     flow->element_bytes = element_bytes > flow->element_bytes ? element_bytes : flow->element_bytes;
 }
@@ -174,8 +174,8 @@ static void host_block(struct compile *c, size_t block, struct flow *gradients, 
     if (config->optimizer != AH_OPTIMIZER_HOST)
         return;
     uint64_t master = job->training.dtype == AH_FP32 && !on_host ? sizeof(float) : 0;
-    bool sums = compile_sums_on(c, block, AH_ACCUMULATOR_HOST);
-    bool device_sums = compile_sums_on(c, block, AH_ACCUMULATOR_DEVICE);
+    bool sums = ah_compile_sums_on(c, block, AH_ACCUMULATOR_HOST);
+    bool device_sums = ah_compile_sums_on(c, block, AH_ACCUMULATOR_DEVICE);
     c->out->pageable_bytes +=
         group->trained_elements * (job->state_bytes + master + (sums ? sizeof(float) : 0));
     flow_add(c, gradients, group->trained_elements, device_sums ? sizeof(float) : job->gradient_bytes);
@@ -190,12 +190,12 @@ static bool gradients_flow(const struct compile *c)
         return true;
     for (size_t block = c->job->lowest; block < c->n_blocks; block++)
         if (c->configs[block].optimizer == AH_OPTIMIZER_HOST &&
-            !compile_sums_on(c, block, AH_ACCUMULATOR_HOST))
+            !ah_compile_sums_on(c, block, AH_ACCUMULATOR_HOST))
             return false;
     return true;
 }
 
-void compile_host(struct compile *c)
+void ah_compile_host(struct compile *c)
 {
     struct flow gradients = {0}, weights = {0};
     for (size_t block = 0; block < c->n_blocks; block++)

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sanitizers slow brute force by ten: fewer instances there.
+if(AUTOHETE_SANITIZE)
+  set_tests_properties(property.planner.optimality PROPERTIES ENVIRONMENT AH_TEST_INSTANCES=10)
+endif()

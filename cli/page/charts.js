@@ -12,8 +12,9 @@ function meter(used, beside, all, label) {
 }
 
 function headlineTile(name, number, note, drawing) {
-  return html("div", {}, html("dt", {}, name), html("dd", {}, html("div", { class: "number" }, number),
-    ...(drawing ? [drawing] : []), html("div", { class: "muted small" }, note)));
+  return html("div", {}, html("dt", {}, name),
+    html("dd", {}, html("div", { class: "number" }, number), ...(drawing ? [drawing] : []),
+      html("div", { class: "muted small" }, note)));
 }
 
 function memoryTile(name, used, beside, all, note) {
@@ -24,23 +25,24 @@ function memoryTile(name, used, beside, all, note) {
 
 function boundTile(plan) {
   if (plan.status === "optimal") return headlineTile("Distance to the bound", "0 %", "proven optimal");
-  return plan.bound_us > 0
-    ? headlineTile("Distance to the bound", percent(plan.gap), `no plan is faster than ${time(plan.bound_us)}`)
-    : headlineTile("Distance to the bound", "–", "this plan has no bound");
+  return plan.bound_us > 0 ?
+    headlineTile("Distance to the bound", percent(plan.gap), `no plan is faster than ${time(plan.bound_us)}`) :
+    headlineTile("Distance to the bound", "–", "this plan has no bound");
 }
 
 function drawHeadline(plan) {
   const memory = plan.memory;
   const reserve = memory.reserved_bytes ? `, ${bytes(memory.reserved_bytes)} of it reserve` : "";
-  byId("headline").replaceChildren(
-    headlineTile("Time of a step, simulated", time(plan.step_us),
-      plan.estimated ? "some costs are estimated, not measured" : "from costs measured on the machine"),
-    headlineTile("Tokens per second, simulated", count(plan.tokens_per_s),
-      `batch ${plan.batch} of ${plan.seq} tokens`),
-    boundTile(plan),
-    memoryTile("Device memory", memory.device_bytes, memory.reserved_bytes, memory.device_capacity_bytes, reserve),
-    memoryTile("Host memory", memory.host_bytes, 0, memory.host_capacity_bytes,
-      `, ${bytes(memory.pinned_bytes)} of it pinned`));
+  byId("headline")
+    .replaceChildren(
+      headlineTile("Time of a step, simulated", time(plan.step_us),
+        plan.estimated ? "some costs are estimated, not measured" : "from costs measured on the machine"),
+      headlineTile(
+        "Tokens per second, simulated", count(plan.tokens_per_s), `batch ${plan.batch} of ${plan.seq} tokens`),
+      boundTile(plan),
+      memoryTile("Device memory", memory.device_bytes, memory.reserved_bytes, memory.device_capacity_bytes, reserve),
+      memoryTile("Host memory", memory.host_bytes, 0, memory.host_capacity_bytes,
+        `, ${bytes(memory.pinned_bytes)} of it pinned`));
   byId("bottleneck").textContent = (plan.bottleneck || "").replaceAll(" %", "\u00a0%");
 }
 
@@ -48,33 +50,61 @@ function drawTitle(plan) {
   const title = `${plan.model} on ${plan.machine}`;
   document.title = `${title}: autohete plan`;
   byId("title").textContent = title;
-  const parts = [`policy ${plan.policy}`, `batch ${plan.batch}`,
-    plan.micro_batches > 1 ? `${plan.micro_batches} micro-batches, ${words(plan.micro_batch_order)}` : "one micro-batch",
+  const parts = [
+    `policy ${plan.policy}`, `batch ${plan.batch}`,
+    plan.micro_batches > 1 ? `${plan.micro_batches} micro-batches, ${words(plan.micro_batch_order)}` :
+                             "one micro-batch",
     `sequence ${plan.seq}`, `${plan.dtype}, states ${plan.state_dtype}`,
-    plan.clip > 0 ? `gradients clipped at ${plan.clip}` : "no clipping", `scheduling ${plan.scheduling}`];
+    plan.clip > 0 ? `gradients clipped at ${plan.clip}` : "no clipping", `scheduling ${plan.scheduling}`
+  ];
   byId("subtitle").textContent = parts.join(" · ");
-  byId("footer").textContent = `Written by ${plan.generator}. Every time on this page is simulated on a virtual clock `
-    + `from the plan's own costs. Model ${plan.model_sha256.slice(0, 12)}…, machine ${plan.machine_sha256.slice(0, 12)}….`;
+  byId("footer").textContent =
+    `Written by ${plan.generator}. Every time on this page is simulated on a virtual clock ` +
+    `from the plan's own costs. Model ${plan.model_sha256.slice(0, 12)}…, machine ${
+      plan.machine_sha256.slice(0, 12)}….`;
 }
 
 // ---- blocks ----
 
 const STRIPS = [
-  { field: "activations", name: "Activations", prefix: "c-", values: { keep: "kept", selective: "cheap parts recomputed", recompute: "recomputed" } },
-  { field: "weights", name: "Weights", prefix: "c-weights-", values: { device: "on the device", host: "fetched from the host" } },
-  { field: "optimizer", name: "Optimizer", prefix: "c-optimizer-", values: { device: "on the device", streamed: "streamed through the device", host: "on the host", none: "frozen" } },
-  { field: "accumulator", name: "Sums of gradients", prefix: "c-accumulator-", values: { device: "on the device", host: "on the host", none: "none" } },
+  {
+    field: "activations",
+    name: "Activations",
+    prefix: "c-",
+    values: { keep: "kept", selective: "cheap parts recomputed", recompute: "recomputed" }
+  },
+  {
+    field: "weights",
+    name: "Weights",
+    prefix: "c-weights-",
+    values: { device: "on the device", host: "fetched from the host" }
+  },
+  {
+    field: "optimizer",
+    name: "Optimizer",
+    prefix: "c-optimizer-",
+    values: { device: "on the device", streamed: "streamed through the device", host: "on the host", none: "frozen" }
+  },
+  {
+    field: "accumulator",
+    name: "Sums of gradients",
+    prefix: "c-accumulator-",
+    values: { device: "on the device", host: "on the host", none: "none" }
+  },
 ];
 
 function blockLines(block) {
-  return [[block.name], [`group ${block.group}, ${count(block.parameters)} parameters`],
-    ...STRIPS.slice(0, 3).map((strip) => [`${strip.name.toLowerCase()}: ${strip.values[block[strip.field]]}`])];
+  return [
+    [block.name], [`group ${block.group}, ${count(block.parameters)} parameters`],
+    ...STRIPS.slice(0, 3).map((strip) => [`${strip.name.toLowerCase()}: ${strip.values[block[strip.field]]}`])
+  ];
 }
 
 function stripCells(plan, strip) {
   return plan.blocks.map((block, i) => {
     const value = block[strip.field];
-    const cell = html("div", { class: `cell ${strip.prefix}${value}`, "data-block": i, "data-field": strip.field, "data-value": value });
+    const cell = html("div",
+      { class: `cell ${strip.prefix}${value}`, "data-block": i, "data-field": strip.field, "data-value": value });
     cell.addEventListener("pointermove", (event) => showTip(blockLines(block), event.pageX, event.pageY));
     cell.addEventListener("pointerleave", hideTip);
     return cell;
@@ -82,27 +112,40 @@ function stripCells(plan, strip) {
 }
 
 function drawStrip(plan, strip) {
-  const counts = Object.keys(strip.values).map((value) => [value, plan.blocks.filter((b) => b[strip.field] === value).length]);
-  const legend = counts.filter(([, n]) => n > 0).map(([value, n]) =>
-    html("li", {}, html("span", { class: `swatch ${strip.prefix}${value}` }), `${strip.values[value]} (${n})`));
-  const label = `${strip.name}: ${counts.filter(([, n]) => n).map(([value, n]) => `${n} ${strip.values[value]}`).join(", ")}`;
+  const counts =
+    Object.keys(strip.values).map((value) => [value, plan.blocks.filter((b) => b[strip.field] === value).length]);
+  const legend = counts.filter(([, n]) => n > 0).map(([
+    value, n
+  ]) => html("li", {}, html("span", { class: `swatch ${strip.prefix}${value}` }), `${strip.values[value]} (${n})`));
+  const label =
+    `${strip.name}: ${counts.filter(([, n]) => n).map(([value, n]) => `${n} ${strip.values[value]}`).join(", ")}`;
   return html("div", { class: "strip-row" },
     html("div", { class: "strip-head" }, html("h3", {}, strip.name), html("ul", { class: "legend" }, ...legend)),
-    html("div", { class: `cells${plan.blocks.length < 130 ? " wide" : ""}`, role: "img", "aria-label": label,
-      style: `grid-template-columns: repeat(${plan.blocks.length}, minmax(0, 1fr))` }, ...stripCells(plan, strip)));
+    html("div", {
+      class: `cells${plan.blocks.length < 130 ? " wide" : ""}`,
+      role: "img",
+      "aria-label": label,
+      style: `grid-template-columns: repeat(${plan.blocks.length}, minmax(0, 1fr))`
+    },
+      ...stripCells(plan, strip)));
 }
 
 // Names of some blocks below the strips, each under its cell.
 function stripNumbers(plan) {
   const n = plan.blocks.length;
   const step = Math.max(1, niceStep(n, Math.min(14, window.innerWidth / 90)));
-  const room = Math.max(0.6, n * 90 / window.innerWidth); // in cells, for the names at both ends
+  const room = Math.max(0.6, n * 90 / window.innerWidth);  // in cells, for the names at both ends
   const shown = [0];
-  for (let i = 1; i < n - 1; i += step) if (i > room && i < n - 1 - room) shown.push(i);
+  for (let i = 1; i < n - 1; i += step)
+    if (i > room && i < n - 1 - room) shown.push(i);
   if (n > 1) shown.push(n - 1);
   const short = (i) => i === 0 || i === n - 1 ? plan.blocks[i].name : plan.blocks[i].name.replace(/^layer\./, "");
-  return html("div", { class: "numbers", "aria-hidden": "true" }, ...shown.map((i) =>
-    html("span", { style: i === 0 ? "left: 0" : i === n - 1 ? "left: 100%" : `left: ${100 * (i + 0.5) / n}%` }, short(i))));
+  return html("div", { class: "numbers", "aria-hidden": "true" },
+    ...shown.map((i) => html("span",
+                   { style: i === 0 ? "left: 0" :
+                       i === n - 1  ? "left: 100%" :
+                                      `left: ${100 * (i + 0.5) / n}%` },
+                   short(i))));
 }
 
 function blockRanges(plan) {
@@ -111,41 +154,62 @@ function blockRanges(plan) {
   for (let i = 0, end; i < plan.blocks.length; i = end) {
     for (end = i + 1; end < plan.blocks.length && key(plan.blocks[end]) === key(plan.blocks[i]);) end++;
     const [first, last] = [plan.blocks[i], plan.blocks[end - 1]];
-    rows.push([end - i > 1 ? `${first.name} to ${last.name}` : first.name, String(end - i), count(first.parameters),
-      ...STRIPS.map((strip) => strip.values[first[strip.field]])]);
+    rows.push([
+      end - i > 1 ? `${first.name} to ${last.name}` : first.name, String(end - i), count(first.parameters),
+      ...STRIPS.map((strip) => strip.values[first[strip.field]])
+    ]);
   }
   return rows;
 }
 
 function drawBlocks(plan) {
-  const strips = STRIPS.filter((strip) => strip.field !== "accumulator" || plan.blocks.some((b) => b.accumulator !== "none"));
+  const strips =
+    STRIPS.filter((strip) => strip.field !== "accumulator" || plan.blocks.some((b) => b.accumulator !== "none"));
   byId("strip").replaceChildren(...strips.map((strip) => drawStrip(plan, strip)), stripNumbers(plan));
-  byId("block-table").replaceChildren(table(["blocks", ">how many", ">parameters each", ...STRIPS.map((s) => s.name.toLowerCase())],
-    blockRanges(plan), "Blocks and their configs"));
+  byId("block-table")
+    .replaceChildren(table(["blocks", ">how many", ">parameters each", ...STRIPS.map((s) => s.name.toLowerCase())],
+      blockRanges(plan), "Blocks and their configs"));
 }
 
 // ---- policies ----
 
 function policyRow(row, most) {
   const rail = svg("rect", { class: "rail", width: "100%", height: 22, rx: 3 });
-  const bar = svg("rect", { class: row.limit ? "limit" : "step", width: `${100 * row.us / most}%`, height: 22, rx: 3 });
-  const line = svg("line", { class: "bound-line", x1: `${100 * row.bound / most}%`, x2: `${100 * row.bound / most}%`, y1: 0, y2: 22 });
-  const drawing = svg("svg", { "aria-hidden": "true" }, rail, ...(row.feasible ? [bar] : []), ...(row.bound > 0 ? [line] : []));
-  const attributes = { "data-policy": row.policy, "data-feasible": row.feasible, ...(row.mine ? { class: "this" } : {}) };
+  const bar =
+    svg("rect", { class: row.limit ? "limit" : "step", width: `${100 * row.us / most}%`, height: 22, rx: 3 });
+  const line = svg("line",
+    { class: "bound-line", x1: `${100 * row.bound / most}%`, x2: `${100 * row.bound / most}%`, y1: 0, y2: 22 });
+  const drawing =
+    svg("svg", { "aria-hidden": "true" }, rail, ...(row.feasible ? [bar] : []), ...(row.bound > 0 ? [line] : []));
+  const attributes = {
+    "data-policy": row.policy,
+    "data-feasible": row.feasible,
+    ...(row.mine ? { class: "this" } : {})
+  };
   return html("tr", attributes, html("td", {}, row.name), html("td", { class: "draw" }, drawing),
     html("td", { class: row.feasible ? "n" : "n none" }, row.feasible ? time(row.us) : "does not fit"),
     html("td", { class: "n" }, row.feasible && row.ratio ? `× ${row.ratio.toFixed(2)}` : ""));
 }
 
 function policyRows(plan) {
-  const rows = plan.alternatives.map(([policy, feasible, us]) =>
-    ({ policy, name: policy, feasible, us, mine: policy === plan.policy }));
-  if (!rows.some((row) => row.mine)) rows.push({ policy: plan.policy, name: plan.policy, feasible: true, us: plan.step_us, mine: true });
+  const rows = plan.alternatives.map(
+    ([policy, feasible, us]) => ({ policy, name: policy, feasible, us, mine: policy === plan.policy }));
+  if (!rows.some((row) => row.mine))
+    rows.push({ policy: plan.policy, name: plan.policy, feasible: true, us: plan.step_us, mine: true });
   rows.sort((a, b) => Number(b.feasible) - Number(a.feasible) || a.us - b.us);
-  for (const row of rows) Object.assign(row, { ratio: row.us / plan.step_us, bound: plan.bound_us, name: row.mine ? `${row.name} (this plan)` : row.name });
+  for (const row of rows)
+    Object.assign(row,
+      { ratio: row.us / plan.step_us, bound: plan.bound_us, name: row.mine ? `${row.name} (this plan)` : row.name });
   if (plan.bound_us > 0) {
-    rows.unshift({ policy: "", name: "bound: no plan is faster", feasible: true, limit: true, us: plan.bound_us,
-      ratio: plan.bound_us / plan.step_us, bound: plan.bound_us });
+    rows.unshift({
+      policy: "",
+      name: "bound: no plan is faster",
+      feasible: true,
+      limit: true,
+      us: plan.bound_us,
+      ratio: plan.bound_us / plan.step_us,
+      bound: plan.bound_us
+    });
   }
   return rows;
 }
@@ -154,27 +218,39 @@ function drawPolicies(plan) {
   const rows = policyRows(plan);
   const most = rows.reduce((us, row) => row.feasible ? Math.max(us, row.us) : us, plan.step_us);
   const quality = plan.quality ? `${plan.quality.charAt(0).toUpperCase()}${plan.quality.slice(1)}. ` : "";
-  byId("policies-about").textContent = quality + (plan.alternatives.length
-    ? "Time of a step of each policy at its best setting, on the same virtual machine; × is times this plan's."
-    : "The plan lists no other policies.");
-  const head = html("thead", {}, html("tr", {}, html("th", {}, "policy"), html("th", {}, "time of a step"),
-    html("th", { class: "n" }, ""), html("th", { class: "n" }, "× this")));
-  byId("policies").replaceChildren(
-    svg("svg", { width: 0, height: 0, "aria-hidden": "true", style: "position: absolute" }, svg("defs", {},
-      svg("pattern", { id: "bound-hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
-        svg("rect", { width: 3, height: 6, fill: "var(--warn)", opacity: 0.45 })))),
-    html("table", { class: "policies" }, html("caption", { class: "hidden" }, "Policies by time of a step"), head,
-      html("tbody", {}, ...rows.map((row) => policyRow(row, most)))));
+  byId("policies-about").textContent = quality
+    + (plan.alternatives.length ?
+        "Time of a step of each policy at its best setting, on the same virtual machine; × is times this plan's." :
+        "The plan lists no other policies.");
+  const head = html("thead", {},
+    html("tr", {}, html("th", {}, "policy"), html("th", {}, "time of a step"), html("th", { class: "n" }, ""),
+      html("th", { class: "n" }, "× this")));
+  byId("policies")
+    .replaceChildren(svg("svg", { width: 0, height: 0, "aria-hidden": "true", style: "position: absolute" },
+                       svg("defs", {},
+                         svg("pattern", {
+                           id: "bound-hatch",
+                           width: 6,
+                           height: 6,
+                           patternUnits: "userSpaceOnUse",
+                           patternTransform: "rotate(45)"
+                         },
+                           svg("rect", { width: 3, height: 6, fill: "var(--warn)", opacity: 0.45 })))),
+      html("table", { class: "policies" }, html("caption", { class: "hidden" }, "Policies by time of a step"), head,
+        html("tbody", {}, ...rows.map((row) => policyRow(row, most)))));
 }
 
 // ---- tables of the timeline ----
 
 function drawLaneTable(plan) {
   const share = (us) => us > 0 ? `${time(us)} (${percent(us / plan.period_us)})` : "–";
-  const rows = plan.lanes.map((lane, i) => [lane.name, share(lane.busy_us), share(lane.slowed_us),
-    share(lane.waited_data_us), share(lane.waited_memory_us), i ? share(lane.exposed_us) : ""]);
-  byId("lane-table").replaceChildren(table(["lane", ">works", ">of that slowed by sharing", ">waits for data", ">waits for room",
-    ">compute waits for it"], rows, "Lanes in one steady iteration, simulated"));
+  const rows =
+    plan.lanes.map((lane, i) => [lane.name, share(lane.busy_us), share(lane.slowed_us), share(lane.waited_data_us),
+                     share(lane.waited_memory_us), i ? share(lane.exposed_us) : ""]);
+  byId("lane-table")
+    .replaceChildren(table(
+      ["lane", ">works", ">of that slowed by sharing", ">waits for data", ">waits for room", ">compute waits for it"],
+      rows, "Lanes in one steady iteration, simulated"));
 }
 
 function drawWaitTable(plan) {
@@ -182,16 +258,22 @@ function drawWaitTable(plan) {
   waits.sort((a, b) => b.wait.us - a.wait.us);
   const rows = waits.slice(0, 12).map((bar) => {
     const chain = causesOf(plan, bar).map(barName);
-    return [barName(bar), time(bar.wait.us), REASONS[bar.wait.reason], (chain.length ? chain : [causeName(plan, bar.wait.cause)]).join(" ← ")];
+    return [
+      barName(bar), time(bar.wait.us), REASONS[bar.wait.reason],
+      (chain.length ? chain : [causeName(plan, bar.wait.cause)]).join(" ← ")
+    ];
   });
-  byId("wait-table").replaceChildren(rows.length
-    ? table(["compute op", ">begins late by", "because", "held up by"], rows, "The longest waits of compute in one iteration")
-    : html("p", {}, "Compute waits for nothing."));
+  byId("wait-table")
+    .replaceChildren(rows.length ? table(["compute op", ">begins late by", "because", "held up by"], rows,
+                       "The longest waits of compute in one iteration") :
+                                   html("p", {}, "Compute waits for nothing."));
 }
 
 function drawMemoryTable(plan, peak) {
-  const rows = plan.parts.map((part) => [part === "gaps" ? "between tensors" : part, bytes(plan.occupancy[part][peak.position]),
-    percent(plan.occupancy[part][peak.position] / plan.memory.device_bytes)]);
+  const rows =
+    plan.parts.map((part) => [part === "gaps" ? "between tensors" : part, bytes(plan.occupancy[part][peak.position]),
+                     percent(plan.occupancy[part][peak.position] / plan.memory.device_bytes)]);
   rows.push(["all", bytes(plan.memory.device_bytes), "100 %"]);
-  byId("memory-table").replaceChildren(table(["class", ">bytes", ">share"], rows, `Device memory at ${barName(peak.bar)}`));
+  byId("memory-table")
+    .replaceChildren(table(["class", ">bytes", ">share"], rows, `Device memory at ${barName(peak.bar)}`));
 }

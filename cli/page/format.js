@@ -22,7 +22,10 @@ function digits(value) {
 
 function scaled(value, base, units) {
   let i = 0;
-  while (Math.abs(value) >= base * 0.9995 && i + 1 < units.length) { value /= base; i++; }
+  while (Math.abs(value) >= base * 0.9995 && i + 1 < units.length) {
+    value /= base;
+    i++;
+  }
   return `${digits(value)} ${units[i]}`;
 }
 
@@ -48,23 +51,22 @@ function niceStep(span, wanted, base = 10, unit = 1) {
 function table(heads, rows, caption) {
   const right = heads.map((head) => head.startsWith(">"));
   const cells = (name, row) => row.map((text, i) => html(name, right[i] ? { class: "n" } : {}, text));
-  return html("table", {},
-    html("caption", { class: "hidden" }, caption),
+  return html("table", {}, html("caption", { class: "hidden" }, caption),
     html("thead", {}, html("tr", {}, ...cells("th", heads.map((head) => head.replace(">", ""))))),
     html("tbody", {}, ...rows.map((row) => html("tr", {}, ...cells("td", row)))));
 }
 
 function legendItem(className, ...text) {
-  return html("li", {}, svg("svg", { "aria-hidden": "true" },
-    svg("rect", { width: 13, height: 13, rx: 2, class: className })), ...text);
+  return html("li", {},
+    svg("svg", { "aria-hidden": "true" }, svg("rect", { width: 13, height: 13, rx: 2, class: className })), ...text);
 }
 
 // ---- the tooltip ----
 
 function showTip(lines, pageX, pageY) {
   const tip = byId("tip");
-  tip.replaceChildren(...lines.map(([text, name], i) =>
-    html(i ? "div" : "strong", name ? { class: name } : {}, text)));
+  tip.replaceChildren(
+    ...lines.map(([text, name], i) => html(i ? "div" : "strong", name ? { class: name } : {}, text)));
   tip.hidden = false;
   const room = document.documentElement.clientWidth;
   const left = Math.min(pageX + 14, window.scrollX + room - tip.offsetWidth - 6);

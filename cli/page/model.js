@@ -15,9 +15,21 @@ function readBars(data) {
       const start = ns + lane.pause[k];
       ns = start + lane.length[k];
       return {
-        index: lane.first + k, lane: laneIndex, op, kind: data.op_kinds[kind], block: data.blocks[block].name,
-        microBatch, tiles, bytes: size / tiles * lane.tiles[k], tile: lane.tile[k], n: lane.tiles[k],
-        iteration: lane.iteration[k], start: start / 1000, end: ns / 1000, wait: null, slowed: null,
+        index: lane.first + k,
+        lane: laneIndex,
+        op,
+        kind: data.op_kinds[kind],
+        block: data.blocks[block].name,
+        microBatch,
+        tiles,
+        bytes: size / tiles * lane.tiles[k],
+        tile: lane.tile[k],
+        n: lane.tiles[k],
+        iteration: lane.iteration[k],
+        start: start / 1000,
+        end: ns / 1000,
+        wait: null,
+        slowed: null,
       };
     });
     bars.push(...lane.bars);
@@ -38,7 +50,9 @@ function readSteps(data) {
       steps.push({ start: bar.start + (bar.end - bar.start) * j / bar.n, end: 0, position, bar });
     }
   }
-  steps.forEach((step, i) => { step.end = i + 1 < steps.length ? steps[i + 1].start : step.bar.end; });
+  steps.forEach((step, i) => {
+    step.end = i + 1 < steps.length ? steps[i + 1].start : step.bar.end;
+  });
   return steps;
 }
 
@@ -77,11 +91,13 @@ function barLines(plan, bar) {
   const length = bar.end - bar.start;
   const lines = [[barName(bar)]];
   const parts = [];
-  if (bar.tiles > 1) parts.push(bar.n > 1 ? `tiles ${bar.tile + 1} to ${bar.tile + bar.n} of ${bar.tiles}`
-    : `tile ${bar.tile + 1} of ${bar.tiles}`);
+  if (bar.tiles > 1)
+    parts.push(bar.n > 1 ? `tiles ${bar.tile + 1} to ${bar.tile + bar.n} of ${bar.tiles}` :
+                           `tile ${bar.tile + 1} of ${bar.tiles}`);
   if (plan.micro_batches > 1) parts.push(`micro-batch ${bar.microBatch + 1}`);
-  parts.push(bar.iteration === 0 || bar.iteration === 1 ? `iteration ${bar.iteration + 1}`
-    : bar.iteration < 0 ? "of the iteration before" : "of the iteration after");
+  parts.push(bar.iteration === 0 || bar.iteration === 1 ? `iteration ${bar.iteration + 1}` :
+      bar.iteration < 0 ? "of the iteration before" :
+                          "of the iteration after");
   lines.push([parts.join(", ")]);
   lines.push([`${time(bar.start)} to ${time(bar.end)}: ${time(length)}`]);
   if (bar.bytes > 0) lines.push([`${bytes(bar.bytes)}, ${(bar.bytes / length / 1000).toFixed(1)} GB/s`]);
@@ -99,7 +115,10 @@ function barLines(plan, bar) {
 // What the pause before a late bar says.
 function pauseLines(plan, bar) {
   const cause = causeName(plan, bar.wait.cause);
-  return [[`idle for ${time(bar.wait.us)}`], [`${barName(bar)} waits${cause && ` for ${cause}`}: ${REASONS[bar.wait.reason]}`, "why"]];
+  return [
+    [`idle for ${time(bar.wait.us)}`],
+    [`${barName(bar)} waits${cause && ` for ${cause}`}: ${REASONS[bar.wait.reason]}`, "why"]
+  ];
 }
 
 // The bars that held this one up, nearest first.

@@ -10,5 +10,8 @@ drawWaitTable(plan);
 drawMemoryTable(plan, timeline.peak);
 drawBlocks(plan);
 drawPolicies(plan);
-window.addEventListener("resize", () => { timeline.resize(); drawBlocks(plan); });
+window.addEventListener("resize", () => {
+  timeline.resize();
+  drawBlocks(plan);
+});
 window.addEventListener("scroll", hideTip, { passive: true });

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of a plan in a headless Chromium: what it draws against what the plan and its simulation say.
 
-    page.py --program build/cli/autohete [--shots FOLDER]      FOLDER gets a picture of every state looked at
+page.py --program build/cli/autohete [--shots FOLDER]      FOLDER gets a picture of every state looked at
 """
+
 import argparse
 import collections
 import json
@@ -26,7 +27,8 @@ const all = (selector, of) => [...(of || document).querySelectorAll(selector)];
 const chart = document.querySelector("#timeline svg");
 return {
   lanes: all("#timeline g.lane").map((lane) => ({ name: lane.dataset.lane, bars: all("rect", lane).map((rect) => ({
-    kind: rect.classList[1].slice(2), tiles: +rect.dataset.tiles, mine: !rect.classList.contains("beside"), x: +rect.getAttribute("x"),
+    kind: rect.classList[1].slice(2), tiles: +rect.dataset.tiles,
+    mine: !rect.classList.contains("beside"), x: +rect.getAttribute("x"),
     width: +rect.getAttribute("width"), pixels: rect.getBoundingClientRect().width })) })),
   chart: chart.getBoundingClientRect().width,
   areas: all("#timeline path.area").map((path) => [path.dataset.part, path.getAttribute("d")]),
@@ -41,7 +43,8 @@ return {
   text: document.body.innerText, title: document.title, images: all("img, b").length, scripts: all("script").length,
   resources: performance.getEntriesByType("resource").map((entry) => entry.name),
   overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-  unnamed: all("svg:not([aria-hidden]):not([aria-label]), button:not([aria-label])").filter((e) => !e.closest("[aria-hidden]")).length,
+  unnamed: all("svg:not([aria-hidden]):not([aria-label]), button:not([aria-label])").filter(
+    (element) => !element.closest("[aria-hidden]")).length,
 };
 """
 
@@ -51,9 +54,17 @@ class Browser:
         from selenium import webdriver
         from selenium.webdriver.chrome.options import Options
         from selenium.webdriver.chrome.service import Service
+
         options = Options()
-        for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-                         f"--user-data-dir={folder}/chromium", "--force-prefers-reduced-motion"):
+        for argument in (
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+            f"--user-data-dir={folder}/chromium",
+            "--force-prefers-reduced-motion",
+        ):
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self.driver = webdriver.Chrome(service=Service(shutil.which("chromedriver")), options=options)
@@ -64,9 +75,14 @@ class Browser:
         return self.driver.execute_cdp_cmd(name, values)
 
     def screen(self, width, height, dark=False, media=""):
-        self.command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
-        self.command("Emulation.setEmulatedMedia", media=media,
-                     features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        self.command(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
+        self.command(
+            "Emulation.setEmulatedMedia",
+            media=media,
+            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
+        )
 
     def open(self, path):
         self.driver.get(f"file://{path}")
@@ -76,7 +92,8 @@ class Browser:
 
     def settle(self):
         self.driver.execute_async_script(
-            "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done()));")
+            "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done()));"
+        )
 
     def mouse(self, kind, x, y, **more):
         self.command("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
@@ -91,7 +108,9 @@ class Browser:
         said = [entry["message"] for entry in self.driver.get_log("browser")]
         for entry in self.driver.get_log("performance"):
             message = json.loads(entry["message"])["message"]
-            if message["method"] == "Network.requestWillBeSent" and message["params"]["documentURL"].startswith("file:"):
+            if message["method"] == "Network.requestWillBeSent" and message["params"]["documentURL"].startswith(
+                "file:"
+            ):
                 url = message["params"]["request"]["url"]
                 if not url.startswith("data:") and url != message["params"]["documentURL"]:
                     said.append(f"requested {url}")
@@ -100,6 +119,7 @@ class Browser:
 
 # ---- what the page draws ----
 
+
 def check_lanes(failures, plan, said, page, joined=False):
     failures.equal([lane["name"] for lane in page["lanes"]], list(plans.LANES), "lanes")
     for lane in page["lanes"]:
@@ -107,7 +127,9 @@ def check_lanes(failures, plan, said, page, joined=False):
         mine = [bar for bar in lane["bars"] if bar["mine"]]
         if not joined:
             failures.equal({bar["tiles"] for bar in mine} - {1}, set(), f"{name}: bars of several tiles")
-        failures.equal(sum(bar["tiles"] for bar in mine), 2 * plans.mentions(plan, name), f"{name}: tiles of two iterations")
+        failures.equal(
+            sum(bar["tiles"] for bar in mine), 2 * plans.mentions(plan, name), f"{name}: tiles of two iterations"
+        )
         wanted = collections.Counter()
         for op in plan["ops"]:
             if op["lane"] == name:
@@ -117,9 +139,13 @@ def check_lanes(failures, plan, said, page, joined=False):
             found[bar["kind"]] += bar["tiles"]
         failures.equal(found, wanted, f"{name}: tiles by kind")
         busy = said["lanes"][name]["busy_us"]
-        failures.near(sum(bar["width"] for bar in mine), 2 * busy, 0.0011 * (len(mine) + 1) + 1e-6 * busy, f"{name}: widths")
+        failures.near(
+            sum(bar["width"] for bar in mine), 2 * busy, 0.0011 * (len(mine) + 1) + 1e-6 * busy, f"{name}: widths"
+        )
         for before, behind in zip(lane["bars"], lane["bars"][1:]):
-            failures.check(before["x"] + before["width"] <= behind["x"] + 0.002, f"{name}: bars overlap at {behind['x']}")
+            failures.check(
+                before["x"] + before["width"] <= behind["x"] + 0.002, f"{name}: bars overlap at {behind['x']}"
+            )
         span = max(bar["x"] + bar["width"] for other in page["lanes"] for bar in other["bars"] if bar["mine"])
         for bar in mine[:50]:
             failures.near(bar["pixels"], bar["width"] * page["chart"] / span, 0.6, f"{name}: pixels of a bar")
@@ -156,7 +182,9 @@ def check_memory(failures, plan, page):
         below = zero
         for part, steps in edges:
             y = y_at(steps, bar["x"] + bar["width"] / 2)
-            failures.near((below - y) * per_pixel, rows[k % positions][part], 0.03 * per_pixel, f"{part} at compute bar {k}")
+            failures.near(
+                (below - y) * per_pixel, rows[k % positions][part], 0.03 * per_pixel, f"{part} at compute bar {k}"
+            )
             below = y
 
 
@@ -167,7 +195,9 @@ def check_strip(failures, plan, page):
         failures.equal([c["value"] for c in cells], wanted, f"{field} by block")
         looks = {c["value"]: c["background"] for c in cells}
         failures.equal(len(set(looks.values())), len(looks), f"{field}: looks of different values")
-        failures.equal(len({(c["value"], c["background"]) for c in cells}), len(looks), f"{field}: looks of one value")
+        failures.equal(
+            len({(c["value"], c["background"]) for c in cells}), len(looks), f"{field}: looks of one value"
+        )
         failures.check(min(c["width"] for c in cells) >= 2, f"{field}: cells narrower than two pixels")
 
 
@@ -183,7 +213,10 @@ def check_policies(failures, plan, page):
         elif alternative["feasible"]:
             failures.near(row["bar"], alternative["step_us"] * scale, 0.7, f"bar of {alternative['policy']}")
         else:
-            failures.check(row["bar"] is None and "does not fit" in row["text"], f"{alternative['policy']} does not say that it does not fit")
+            failures.check(
+                row["bar"] is None and "does not fit" in row["text"],
+                f"{alternative['policy']} does not say that it does not fit",
+            )
     if plan["solver"].get("bound_us", 0) > 0:
         failures.near(rows[""]["bar"], plan["solver"]["bound_us"] * scale, 0.7, "bar of the bound")
 
@@ -215,7 +248,10 @@ const gap = (i) => i ? boxes[i].left - boxes[i - 1].right : 0;
 const i = boxes.reduce((best, _, k) => gap(k) > gap(best) ? k : best, 0);
 return { x: boxes[i].left - gap(i) / 2, y: boxes[i].top + 12 };
 """
-CHART = "const box = document.querySelector('#timeline svg').getBoundingClientRect(); return { x: box.x, y: box.y, width: box.width, height: box.height };"
+CHART = """
+const box = document.querySelector("#timeline svg").getBoundingClientRect();
+return { x: box.x, y: box.y, width: box.width, height: box.height };
+"""
 
 
 def check_tooltips(failures, plan, browser):
@@ -223,10 +259,12 @@ def check_tooltips(failures, plan, browser):
         if not plans.mentions(plan, lane):
             continue
         bar = browser.script(WIDEST, lane)
-        browser.settle() # scrolling hides tooltips
+        browser.settle()  # scrolling hides tooltips
         browser.mouse("mouseMoved", bar["x"], bar["y"])
         tip = browser.script(TIP)
-        failures.check(bar["kind"].replace("_", " ") in tip and "iteration" in tip, f"{lane}: the tooltip says {tip!r}")
+        failures.check(
+            bar["kind"].replace("_", " ") in tip and "iteration" in tip, f"{lane}: the tooltip says {tip!r}"
+        )
     browser.shot("tooltip")
     gap = browser.script(GAP)
     browser.settle()
@@ -322,7 +360,9 @@ def check_small_screen(failures, browser, path, plan, said):
     browser.shot("phone")
     browser.screen(1280, 900, media="print")
     browser.open(path)
-    failures.check(len(browser.command("Page.printToPDF", printBackground=False)["data"]) > 20000, "nothing is printed")
+    failures.check(
+        len(browser.command("Page.printToPDF", printBackground=False)["data"]) > 20000, "nothing is printed"
+    )
     browser.screen(1280, 900)
 
 
@@ -337,12 +377,16 @@ def check_joined(failures, program, folder, browser):
     browser.open(target)
     page = browser.script(READ)
     check_lanes(failures, plan, said, page, joined=True)
-    bars, tiles = (sum(f(bar) for lane in page["lanes"] for bar in lane["bars"]) for f in (lambda bar: 1, lambda bar: bar["tiles"]))
+    bars, tiles = (
+        sum(f(bar) for lane in page["lanes"] for bar in lane["bars"])
+        for f in (lambda bar: 1, lambda bar: bar["tiles"])
+    )
     failures.check(bars < tiles / 2, f"joined: {bars} bars of {tiles} tiles")
     failures.check("drawn as one" in page["text"], "joined: the page does not say so")
 
 
 # ---- the whole ----
+
 
 def write_page(failures, program, folder, name):
     path, plan = plans.make(program, folder, name)
@@ -352,11 +396,16 @@ def write_page(failures, program, folder, name):
         json.dump(plan, handle)
     page = os.path.join(folder, f"{name}.html")
     plans.run(program, "inspect", path, "--html", page)
-    failures.check(plans.run(program, "inspect", path, "--html", "-") == open(page, "rb").read(), "standard output differs from the file")
+    failures.check(
+        plans.run(program, "inspect", path, "--html", "-") == open(page, "rb").read(),
+        "standard output differs from the file",
+    )
     with open(page, encoding="utf-8") as handle:
         text = handle.read()
     failures.check(len(text) < SIZE_MAX, f"{len(text)} bytes")
-    failures.equal(set(re.findall(r"https?://[^\s\"'<>)]+", text)) - {"http://www.w3.org/2000/svg"}, set(), "addresses")
+    failures.equal(
+        set(re.findall(r"https?://[^\s\"'<>)]+", text)) - {"http://www.w3.org/2000/svg"}, set(), "addresses"
+    )
     return page, plan, said
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans to draw, and what they say, read from the document alone."""
+
 import json
 import os
 import re
@@ -12,7 +13,11 @@ LANES = ("compute", "h2d", "d2h", "host")
 # name: model, machine, options of `autohete plan`
 REQUESTS = {
     "every-lane": ("gpt-4b", "a100-40g-epyc7713", ["--batch", "8", "--seq", "1024"]),
-    "micro-batches": ("gpt-2b", "rtx4090-64g", ["--batch", "8", "--micro-batches", "4", "--seq", "512", "--effort", "quick"]),
+    "micro-batches": (
+        "gpt-2b",
+        "rtx4090-64g",
+        ["--batch", "8", "--micro-batches", "4", "--seq", "512", "--effort", "quick"],
+    ),
     "small": ("tiny", "rtx4090-64g", ["--batch", "4", "--seq", "128", "--clip", "0"]),
     "deep": ("deep", "h200-16c-128g", ["--batch", "16", "--micro-batches", "2", "--seq", "512", "--effort", "quick"]),
 }
@@ -63,7 +68,16 @@ def make(program, folder, name):
     model, machine, options = REQUESTS[name]
     model = deep_model(folder) if model == "deep" else os.path.join(ROOT, f"examples/models/{model}.json")
     path = os.path.join(folder, f"{name}.plan.json")
-    run(program, "plan", model, "--machine", os.path.join(ROOT, f"examples/machines/{machine}.json"), *options, "-o", path)
+    run(
+        program,
+        "plan",
+        model,
+        "--machine",
+        os.path.join(ROOT, f"examples/machines/{machine}.json"),
+        *options,
+        "-o",
+        path,
+    )
     with open(path, encoding="utf-8") as handle:
         return path, json.load(handle)
 
@@ -86,9 +100,17 @@ def refine(path, plan, least):
 # ---- what is in the arena ----
 
 CLASSES = {
-    "weights": "weights", "states": "optimizer", "fetched": "staging", "state_ring": "staging", "tokens": "staging",
-    "input": "activations", "saved": "activations", "residual_gradient": "activations", "gradient": "gradients",
-    "gradient_sum": "gradients", "scratch": "workspace",
+    "weights": "weights",
+    "states": "optimizer",
+    "fetched": "staging",
+    "state_ring": "staging",
+    "tokens": "staging",
+    "input": "activations",
+    "saved": "activations",
+    "residual_gradient": "activations",
+    "gradient": "gradients",
+    "gradient_sum": "gradients",
+    "scratch": "workspace",
 }
 PARTS = ("weights", "gradients", "optimizer", "activations", "staging", "workspace", "other", "gaps")
 

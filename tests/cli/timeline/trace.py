@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The trace of a simulation against what the simulation and the plan say."""
+
 import argparse
 import collections
 import json
@@ -34,15 +35,19 @@ def tracks(failures, events):
             slices[names[event["tid"]]].append(event)
     for name, track in slices.items():
         for before, behind in zip(track, track[1:]):
-            failures.check(ns(before["ts"]) + ns(before["dur"]) <= ns(behind["ts"]),
-                           f"{name}: {before['name']} and {behind['name']} overlap at {behind['ts']}")
+            failures.check(
+                ns(before["ts"]) + ns(before["dur"]) <= ns(behind["ts"]),
+                f"{name}: {before['name']} and {behind['name']} overlap at {behind['ts']}",
+            )
     return slices
 
 
 def check_order(failures, trace):
     failures.equal(trace["otherData"]["simulated"], True, "otherData.simulated")
     process = [e for e in trace["traceEvents"] if e["name"] == "process_name"]
-    failures.check(len(process) == 1 and "simulated" in process[0]["args"]["name"], "the process is not called simulated")
+    failures.check(
+        len(process) == 1 and "simulated" in process[0]["args"]["name"], "the process is not called simulated"
+    )
     failures.equal({e["ph"] for e in trace["traceEvents"]} - PHASES, set(), "unknown phases")
     times = [ns(e["ts"]) for e in trace["traceEvents"] if e["ph"] != "M"]
     failures.equal(times, sorted(times), "the order of events") if times != sorted(times) else None
@@ -61,10 +66,15 @@ def check_iterations(failures, said, iterations):
 def check_lane(failures, plan, said, lane, track, iteration):
     """One steady iteration of a lane: every tile of every op once, and the sums of the simulation."""
     mine = [e for e in track if e["args"]["iteration"] == iteration]
-    found = collections.Counter((e["args"]["op"], e["args"]["block"], e["args"]["micro_batch"], e["args"]["tile"]) for e in mine)
+    found = collections.Counter(
+        (e["args"]["op"], e["args"]["block"], e["args"]["micro_batch"], e["args"]["tile"]) for e in mine
+    )
     wanted = collections.Counter(
         (op["op"], plan["blocks"][op.get("block", 0)]["name"], op.get("micro_batch", 0), tile)
-        for op in plan["ops"] if op["lane"] == lane for tile in range(op.get("tiles", 1)))
+        for op in plan["ops"]
+        if op["lane"] == lane
+        for tile in range(op.get("tiles", 1))
+    )
     failures.check(found == wanted, f"{lane}: {sum(found.values())} tiles, not {sum(wanted.values())}, or other ones")
     rounding = 0.0011 * (len(mine) + 1)
     sums = said["lanes"][lane]
@@ -75,7 +85,9 @@ def check_lane(failures, plan, said, lane, track, iteration):
         failures.near(waited, sums[f"waits_for_{reason}_us"], rounding, f"{lane}: waited for {reason}")
     for event in mine:
         what = event["args"]
-        failures.equal(event["name"], "norm" if what["op"] == "norm" else f"{what['op']} {what['block']}", "the name of a slice")
+        failures.equal(
+            event["name"], "norm" if what["op"] == "norm" else f"{what['op']} {what['block']}", "the name of a slice"
+        )
 
 
 def check_arrows(failures, events, slices):
@@ -91,8 +103,10 @@ def check_arrows(failures, events, slices):
         source = leaves[name]
         failures.check(ns(source["ts"]) <= ns(arrow["ts"]), f"arrow {name} goes back in time")
         failures.check((arrow["tid"], ns(arrow["ts"])) in begins, f"arrow {name} arrives where nothing begins")
-        failures.check(any(ns(e["ts"]) <= ns(source["ts"]) < ns(e["ts"]) + max(1, ns(e["dur"])) for e in tids[source["tid"]]),
-                       f"arrow {name} leaves where nothing runs")
+        failures.check(
+            any(ns(e["ts"]) <= ns(source["ts"]) < ns(e["ts"]) + max(1, ns(e["dur"])) for e in tids[source["tid"]]),
+            f"arrow {name} leaves where nothing runs",
+        )
         reached.add((arrow["tid"], ns(arrow["ts"])))
     late = [e for e in slices["compute"] if e["args"].get("waited_for")]
     failures.check(all((e["tid"], ns(e["ts"])) in reached for e in late), "a late compute op without an arrow")

@@ -44,30 +44,30 @@ extern const char *const ah_request_words_quick[];
 #define AH_REQUEST_OPTIONS                                                                                   \
     {"machine", 0, AH_OPTION_FILE, "FILE", NULL, AH_REQUEST_FIELD(machine),                                  \
      "the machine document to plan for; without it, the profile of this machine that is kept"},              \
-    {"batch", 0, AH_OPTION_COUNT, "N", NULL, AH_REQUEST_FIELD(batch), "sequences of a step; default 8"},     \
+    {"batch", 0, AH_OPTION_COUNT, "N", NULL, AH_REQUEST_FIELD(batch), "sequences of a step (default 8)"},     \
     {"micro-batches", 0, AH_OPTION_COUNT, "N|auto", ah_request_words_auto, AH_REQUEST_FIELD(micro_batches),  \
-     "equal parts that the batch is computed in, one after another; auto: the planner chooses; default 1"},  \
+     "equal parts that the batch is computed in, one after another (default 1); auto: the planner chooses"},  \
     {"seq", 0, AH_OPTION_COUNT, "N", NULL, AH_REQUEST_FIELD(seq),                                            \
-     "tokens of a sequence; default 1024, or all positions of a model that has fewer"},                      \
+     "tokens of a sequence (default 1024, or all positions of a model that has fewer)"},                      \
     {"dtype", 0, AH_OPTION_WORD, "DTYPE", ah_words_dtype, AH_REQUEST_FIELD(dtype),                           \
-     "numbers of weights and activations; default bf16 where the device has it"},                            \
+     "numbers of weights and activations (default bf16 where the device has it)"},                            \
     {"state-dtype", 0, AH_OPTION_WORD, "DTYPE", ah_words_dtype, AH_REQUEST_FIELD(state_dtype),               \
-     "numbers of the optimizer's moments; default fp32; bf16 is less memory and other mathematics"},         \
+     "numbers of the optimizer's moments (default fp32); bf16 takes less memory and is other mathematics"},         \
     {"clip", 0, AH_OPTION_REAL, "X|none", ah_request_words_none, AH_REQUEST_FIELD(clip),                     \
-     "limit of the norm of all gradients; default 1; none (or 0): no clipping, which is faster"},            \
+     "limit of the norm of all gradients (default 1); none: no clipping, which is faster"},            \
     {"freeze", 0, AH_OPTION_TEXTS, "PATTERNS", NULL, AH_REQUEST_FIELD(freeze),                               \
-     "tensors that are not trained, patterns with commas between: 'embedding.*,blocks.0.*'; '!' before one " \
+     "tensors that are not trained, patterns with commas between: 'embedding.*,layer.0.*'; '!' before one " \
      "trains what it names after all"},                                                                      \
     {"device-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, AH_REQUEST_FIELD(device_memory),                     \
-     "use no more of the device's memory; default all"},                                                     \
+     "use no more of the device's memory (default all)"},                                                     \
     {"host-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, AH_REQUEST_FIELD(host_memory),                         \
-     "use no more of the host's memory; default all but what the system needs"},                             \
+     "use no more of the host's memory (default all but what the system needs)"},                             \
     {"scheduling", 0, AH_OPTION_WORD, "WORD", ah_words_scheduling, AH_REQUEST_FIELD(scheduling),             \
-     "which op a free lane takes first; default priority"},                                                  \
+     "which op a free lane takes first (default priority)"},                                                  \
     {"without", 0, AH_OPTION_TEXTS, "LIST", ah_words_technique, AH_REQUEST_FIELD(without),                   \
      "do without these techniques, with commas between; a plan's annotations say which"},                     \
     {"effort", 0, AH_OPTION_COUNT, "N|quick", ah_request_words_quick, AH_REQUEST_FIELD(effort),              \
-     "how long to search, 1 (quick) to 5; default 2"}
+     "how long to search, 1 (quick) to 5 (default 2)"}
 /* clang-format on */
 
 struct ah_request {

@@ -160,7 +160,7 @@ const struct ah_verb ah_verb_compare = {
     .syntax = {.options = compare_table, .operands = {AH_OPERAND_FILE, "MODEL", 1, 1, NULL}},
     .options_bytes = sizeof(struct compare_options),
     .examples = {{"compare model.json", "what offloading gains here"},
-                 {"compare config.json --machine examples/machines/a100-40g-epyc7713.json --json",
+                 {"compare config.json --machine a100-40g-epyc7713.json --json",
                   "the same numbers for a program"}},
     .run = compare_run,
 };

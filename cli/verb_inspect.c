@@ -125,8 +125,11 @@ const struct ah_verb ah_verb_inspect = {
     .summary = "show a document to people",
     .description =
         "Shows what a document says at a glance: of a model its exact parameter count, layers and the size "
-        "of every group of blocks; of a machine its rates with their spread and what was noisy; and "
-        "likewise clusters, plans, run logs and checkpoints. A model may also be a Hugging Face "
+        "of every group of blocks; of a machine its rates with their spread and what was noisy; of a plan "
+        "how fast "
+        "a step will be and how far that is from the bound, what limits it, what each block does and where "
+        "memory "
+        "goes; and likewise clusters, run logs and checkpoints. A model may also be a Hugging Face "
         "config.json.\n\n"
         "With --json, a summary for programs: of a model parameters (exact), layers and groups.\n\n"
         "With --html, a plan becomes one page that needs no network: the simulated timeline of two "

@@ -24,7 +24,7 @@ static const struct ah_option plan_table[] = {
     {"output", 'o', AH_OPTION_FILE, "FILE", NULL, offsetof(struct plan_options, output),
      "write the plan to this file and show a summary ('-': the plan to standard output)"},
     {"policy", 0, AH_OPTION_WORD, "POLICY", ah_words_policy, offsetof(struct plan_options, policy),
-     "plan as this system would; default optimal"},
+     "plan as this system would (default optimal)"},
     AH_REQUEST_OPTIONS,
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
@@ -141,11 +141,11 @@ const struct ah_verb ah_verb_plan = {
     .syntax = {.options = plan_table, .operands = {AH_OPERAND_FILE, "MODEL", 1, 1, NULL}},
     .options_bytes = sizeof(struct plan_options),
     .examples = {{"plan config.json -o plan.json", "plan for this machine, from a Hugging Face config"},
-                 {"plan model.json --machine examples/machines/rtx4090-64g.json --batch 16 -o plan.json",
+                 {"plan model.json --machine rtx4090-64g.json --batch 16 -o plan.json",
                   "plan for another machine"},
-                 {"plan model.json --device-memory 12GiB --micro-batches auto | autohete inspect -",
+                 {"plan model.json --device-memory 12GiB | autohete inspect -",
                   "look at a plan without keeping it"},
-                 {"plan model.json --freeze 'embedding.*,blocks.0.*' -o plan.json",
+                 {"plan model.json --freeze 'embedding.*,layer.0.*' -o plan.json",
                   "leave the embedding and the first layer as they are"}},
     .run = plan_run,
 };

@@ -122,7 +122,7 @@ function drawStrip(plan, strip) {
   return html("div", { class: "strip-row" },
     html("div", { class: "strip-head" }, html("h3", {}, strip.name), html("ul", { class: "legend" }, ...legend)),
     html("div", {
-      class: `cells${plan.blocks.length < 130 ? " wide" : ""}`,
+      class: `cells${window.innerWidth > 8 * plan.blocks.length ? " wide" : ""}`,
       role: "img",
       "aria-label": label,
       style: `grid-template-columns: repeat(${plan.blocks.length}, minmax(0, 1fr))`

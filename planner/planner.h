@@ -75,10 +75,11 @@ struct ah_remedy {
 
 /* What is short. More of `resource` alone is enough, and so is more of `other_resource` alone, if it is named; unless
  * `both` are short at once: then `other_needed_bytes` is what it takes with `needed_bytes` of the first. Needed means:
- * at least, by the relaxation, where `proven`; else by the best that was tried; 0: unknown. */
+ * at least, by the relaxation, where `proven` of the `optimal` policy; else by the best that was tried; 0: unknown. */
 struct ah_diagnosis {
-    bool proven;          /* no plan exists; else none was found */
-    const char *resource; /* "device memory", "host memory": static; of two the one that lacks the smaller share */
+    bool proven; /* no plan exists; else none was found */
+    const char
+        *resource; /* "device memory", "host memory": static; of two the one that lacks the smaller share */
     uint64_t needed_bytes;
     uint64_t available_bytes;
     bool both;

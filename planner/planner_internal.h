@@ -47,6 +47,10 @@ void ah_planning_release(struct ah_planning *planning);
 uint64_t ah_planning_host_budget(const struct ah_machine *machine, uint64_t memory_bytes,
                                  uint64_t device_capacity_bytes);
 
+/* The words for what may be short. */
+extern const char ah_shortage_device[];
+extern const char ah_shortage_host[];
+
 /* What is short, of a planning that was solved and has no winner: fills the diagnosis, but for remedies. */
 void ah_shortage_find(const struct ah_planning *planning, struct ah_diagnosis *ret_diagnosis);
 

@@ -17,7 +17,7 @@
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
 
-enum { DOUBLINGS = 9, HALVINGS = 7, FINAL_TRIES = 4, STEPS_OF_A_BUDGET = 32, COUNTS_MOST = 4096 };
+enum { DOUBLINGS = 12, HALVINGS = 11, FINAL_TRIES = 4, STEPS_OF_A_BUDGET = 32, COUNTS_MOST = 4096 };
 
 /* ---- changes ---- */
 
@@ -95,7 +95,7 @@ static int keep_if_works(struct change *change, struct ah_diagnosis *diagnosis, 
 
 /* Budgets of one memory: steps above a floor that is too little. */
 struct axis {
-    uint64_t floor_bytes; /* 0: this memory stays as it is */
+    uint64_t floor_bytes;
     uint64_t step_bytes;
     uint64_t machine_bytes; /* as much can be asked for with a flag */
 };
@@ -104,7 +104,6 @@ struct memory_search {
     const struct ah_planning *planning;
     enum ah_remedy_kind kind;
     struct axis device, host;
-    uint64_t likely_steps; /* to begin with */
 };
 
 /* A power of two, a thirty-second of the floor or less. */
@@ -135,6 +134,11 @@ static uint64_t host_memory_for(const struct ah_machine *machine, uint64_t budge
     return bytes;
 }
 
+/* How far up each axis; 0: this memory stays as it is. */
+struct steps {
+    uint64_t device, host;
+};
+
 static uint64_t set_device(struct change *change, const struct axis *axis, uint64_t steps)
 {
     uint64_t bytes = budget_at(axis, steps);
@@ -160,51 +164,94 @@ static uint64_t set_host(struct change *change, const struct axis *axis, uint64_
     return bytes;
 }
 
-static struct change more_memory(const struct memory_search *search, uint64_t steps)
+static struct change more_memory(const struct memory_search *search, struct steps steps)
 {
     struct change change = unchanged(search->planning, search->kind, 0);
-    if (search->device.floor_bytes)
-        change.remedy.value = set_device(&change, &search->device, steps);
-    if (search->host.floor_bytes) {
-        uint64_t host = set_host(&change, &search->host, steps);
-        *(search->device.floor_bytes ? &change.remedy.host_bytes : &change.remedy.value) = host;
+    if (steps.device)
+        change.remedy.value = set_device(&change, &search->device, steps.device);
+    if (steps.host) {
+        uint64_t host = set_host(&change, &search->host, steps.host);
+        *(steps.device ? &change.remedy.host_bytes : &change.remedy.value) = host;
     }
     return change;
 }
 
-/* The least number of steps that works; 0: none of those that were tried. */
-static int find_steps(const struct memory_search *search, uint64_t *ret_steps, struct ah_error *err)
+static int enough(const struct memory_search *search, struct steps steps, bool *ret_enough,
+                  struct ah_error *err)
 {
-    uint64_t fails = 0, holds = search->likely_steps;
-    bool found = false;
+    struct change change = more_memory(search, steps);
+    return works_quickly(&change, ret_enough, err);
+}
+
+/* Each side's steps more by `more`, where it takes part. */
+static struct steps further(struct steps steps, uint64_t more)
+{
+    return (struct steps){steps.device ? steps.device + more : 0, steps.host ? steps.host + more : 0};
+}
+
+/* From `steps` up until there is a plan; `ret_last`: the last rise, 0 where there was none. */
+static int rise(const struct memory_search *search, struct steps *steps, bool *ret_found, uint64_t *ret_last,
+                struct ah_error *err)
+{
     int rc = AH_OK;
-    for (int i = 0; i < DOUBLINGS && !rc && !found; i++) {
-        struct change change = more_memory(search, holds);
-        rc = works_quickly(&change, &found, err);
-        fails = found ? fails : holds;
-        holds += found ? 0 : UINT64_C(1) << i;
+    *ret_found = false;
+    *ret_last = 0;
+    for (int i = 0; i < DOUBLINGS && !rc; i++) {
+        rc = enough(search, *steps, ret_found, err);
+        if (rc || *ret_found)
+            break;
+        *ret_last = UINT64_C(1) << i;
+        *steps = further(*steps, *ret_last);
     }
-    for (int i = 0; i < HALVINGS && !rc && found && holds - fails > 1; i++) {
-        uint64_t middle = fails + (holds - fails) / 2;
-        struct change change = more_memory(search, middle);
-        bool middle_works;
-        rc = works_quickly(&change, &middle_works, err);
-        *(middle_works ? &holds : &fails) = middle;
-    }
-    *ret_steps = found ? holds : 0;
     return rc;
 }
 
-static int find_memory(const struct memory_search *search, struct ah_diagnosis *diagnosis,
+/* Fewer steps of the sides that `which` has, at most `most` fewer, as long as there is a plan. */
+static int fall(const struct memory_search *search, struct steps which, uint64_t most, struct steps *steps,
+                struct ah_error *err)
+{
+    uint64_t holds = 0; /* fewer */
+    int rc = AH_OK;
+    for (int i = 0; i < HALVINGS && !rc && most - holds > 1; i++) {
+        uint64_t fewer = holds + (most - holds) / 2;
+        struct steps next = {steps->device - (which.device ? fewer : 0),
+                             steps->host - (which.host ? fewer : 0)};
+        bool found;
+        rc = enough(search, next, &found, err);
+        *(found ? &holds : &most) = fewer;
+    }
+    steps->device -= which.device ? holds : 0;
+    steps->host -= which.host ? holds : 0;
+    return rc;
+}
+
+/* Up with all sides, down again with all, then with each alone. */
+static int find_steps(const struct memory_search *search, struct steps *steps, bool *ret_found,
+                      struct ah_error *err)
+{
+    const struct steps device = {1, 0}, host = {0, 1}, all = *steps;
+    uint64_t last;
+    int rc = rise(search, steps, ret_found, &last, err);
+    if (rc || !*ret_found)
+        return rc;
+    rc = fall(search, all, last ? last : all.device ? all.device : all.host, steps, err);
+    if (all.device && all.host) {
+        rc = rc ? rc : fall(search, device, steps->device, steps, err);
+        rc = rc ? rc : fall(search, host, steps->host, steps, err);
+    }
+    return rc;
+}
+
+static int find_memory(const struct memory_search *search, struct steps steps, struct ah_diagnosis *diagnosis,
                        struct ah_error *err)
 {
-    uint64_t steps = 0;
-    bool found = false;
-    int rc = find_steps(search, &steps, err);
-    for (uint64_t i = 0; steps && i < FINAL_TRIES && !rc && !found; i++) {
-        struct change change = more_memory(search, steps + i);
-        rc = works(&change, &found, err);
-        if (!rc && found)
+    bool found;
+    int rc = find_steps(search, &steps, &found, err);
+    bool kept = !found;
+    for (uint64_t i = 0; i < FINAL_TRIES && !rc && !kept; i++) {
+        struct change change = more_memory(search, further(steps, i));
+        rc = works(&change, &kept, err);
+        if (!rc && kept)
             diagnosis->remedies[diagnosis->n_remedies++] = change.remedy;
     }
     return rc;
@@ -241,8 +288,8 @@ static int more_of_one(const struct ah_planning *p, bool device, struct ah_diagn
         return AH_OK;
     struct axis *axis = device ? &search.device : &search.host;
     *axis = axis_of(p, device, missing);
-    search.likely_steps = likely_steps(axis, diagnosis, device ? "device memory" : "host memory");
-    return find_memory(&search, diagnosis, err);
+    uint64_t first = likely_steps(axis, diagnosis, device ? ah_shortage_device : ah_shortage_host);
+    return find_memory(&search, (struct steps){device ? first : 0, device ? 0 : first}, diagnosis, err);
 }
 
 static int more_of_both(const struct ah_planning *p, struct ah_diagnosis *diagnosis, struct ah_error *err)
@@ -250,9 +297,8 @@ static int more_of_both(const struct ah_planning *p, struct ah_diagnosis *diagno
     struct memory_search search = {.planning = p,
                                    .kind = AH_REMEDY_BOTH_MEMORIES,
                                    .device = axis_of(p, true, p->shortage.both_device_bytes),
-                                   .host = axis_of(p, false, p->shortage.both_host_bytes),
-                                   .likely_steps = 1};
-    return find_memory(&search, diagnosis, err);
+                                   .host = axis_of(p, false, p->shortage.both_host_bytes)};
+    return find_memory(&search, (struct steps){1, 1}, diagnosis, err);
 }
 
 static int memory(const struct ah_planning *p, struct ah_diagnosis *diagnosis, struct ah_error *err)
@@ -331,16 +377,35 @@ static int smaller_states(const struct ah_planning *p, struct ah_diagnosis *diag
 
 /* ---- all of them ---- */
 
+/* What is left to plans of so much memory, which may be a flag. */
+static uint64_t host_budget(const struct ah_planning *p, uint64_t bytes)
+{
+    const struct ah_machine *machine = p->request->machine;
+    return bytes <= machine->host.memory_bytes
+               ? bytes
+               : ah_planning_host_budget(machine, bytes, p->device_capacity_bytes);
+}
+
 /* Where no try says how much is needed, the memory that turned out to be enough does. */
 static void take_from_remedies(const struct ah_planning *p, struct ah_diagnosis *diagnosis)
 {
     for (size_t i = 0; i < diagnosis->n_remedies && !diagnosis->needed_bytes; i++) {
         const struct ah_remedy *remedy = &diagnosis->remedies[i];
-        if (remedy->kind != AH_REMEDY_DEVICE_MEMORY)
-            continue;
-        diagnosis->resource = "device memory";
-        diagnosis->needed_bytes = remedy->value;
-        diagnosis->available_bytes = p->device_capacity_bytes;
+        diagnosis->both = remedy->kind == AH_REMEDY_BOTH_MEMORIES;
+        if (remedy->kind == AH_REMEDY_DEVICE_MEMORY || diagnosis->both) {
+            diagnosis->resource = ah_shortage_device;
+            diagnosis->needed_bytes = remedy->value;
+            diagnosis->available_bytes = p->device_capacity_bytes;
+        } else if (remedy->kind == AH_REMEDY_HOST_MEMORY) {
+            diagnosis->resource = ah_shortage_host;
+            diagnosis->needed_bytes = host_budget(p, remedy->value);
+            diagnosis->available_bytes = p->host_capacity_bytes;
+        }
+        if (diagnosis->both) {
+            diagnosis->other_resource = ah_shortage_host;
+            diagnosis->other_needed_bytes = host_budget(p, remedy->host_bytes);
+            diagnosis->other_available_bytes = p->host_capacity_bytes;
+        }
     }
 }
 

@@ -4,13 +4,17 @@
  *
  * Where the relaxation has no solution its own rows say it: the least device memory with the host's budget as it is, the
  * least host memory with the device's, or, where neither alone is enough, both. Where it has one, but nothing was
- * found, it is the best of what was tried: the least device memory of all choices that fit the host, and vice versa.
+ * found, it is the best of what was tried: the least device memory of all choices that fit the host, and vice versa. So
+ * it is where another policy than `optimal` is asked for, which takes more than the relaxation says.
  */
 #include "planner/planner_internal.h"
 
 #include "base/units.h"
 
 #include <stdio.h>
+
+const char ah_shortage_device[] = "device memory";
+const char ah_shortage_host[] = "host memory";
 
 struct side {
     const char *name;
@@ -69,9 +73,10 @@ static double growth(const struct side *side)
 
 void ah_shortage_find(const struct ah_planning *p, struct ah_diagnosis *ret_diagnosis)
 {
-    struct sides sides = {.device = {"device memory", 0, p->device_capacity_bytes},
-                          .host = {"host memory", 0, p->host_capacity_bytes}};
-    (p->infeasible ? proven_needs : tried_needs)(p, &sides);
+    struct sides sides = {.device = {ah_shortage_device, 0, p->device_capacity_bytes},
+                          .host = {ah_shortage_host, 0, p->host_capacity_bytes}};
+    bool by_relaxation = p->infeasible && p->request->policy == AH_POLICY_OPTIMAL;
+    (by_relaxation ? proven_needs : tried_needs)(p, &sides);
     bool host_first =
         missing(&sides.host) && (!missing(&sides.device) || growth(&sides.host) < growth(&sides.device));
     const struct side *first = host_first ? &sides.host : &sides.device;

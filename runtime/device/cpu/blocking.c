@@ -19,8 +19,8 @@ enum {
 };
 
 /* Cycles for packing 16 x 16 words. */
-static const double cycles_straight = 40;
-static const double cycles_turned = 90;
+static const double cycles_straight = 200;
+static const double cycles_turned = 250;
 
 /* Of a unit: how long the others wait for the slowest thread. */
 static const double wait_share = 0.25;

@@ -8,7 +8,7 @@
 
 #include "runtime/device/host/x16_avx2_internal.h"
 
-enum { GROUP_ROWS = 4, GROUP_VECTORS = 1 };
+enum { GROUP_ROWS = 6, GROUP_VECTORS = 1 };
 
 #include "runtime/device/cpu/tile.inc"
 

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ITEMS_NONE = UINT32_MAX, EDGES_AN_ITEM = 5 };
+enum { ITEMS_NONE = UINT32_MAX, EDGES_AN_ITEM = 5, REUSES_MAX = 1 << 26 };
 
 struct pair {
     uint32_t item, from, back;
@@ -57,13 +57,32 @@ static uint32_t find_op(const struct build *b, enum ah_plan_op_kind kind, uint64
     return op;
 }
 
-static int check_op(const struct build *b, uint32_t op)
+/* Kinds of which a block has one at most. */
+static const bool once_a_block[AH_PLAN_COLLECTIVE + 1] = {
+    [AH_PLAN_NORM] = true,   [AH_PLAN_HOST_ADAM] = true, [AH_PLAN_DEVICE_ADAM] = true,
+    [AH_PLAN_UPLOAD] = true, [AH_PLAN_STATES_IN] = true, [AH_PLAN_STATES_OUT] = true,
+};
+
+/* What the rules take for granted. `again`: the block has such an op already. */
+static int check_op(const struct build *b, uint32_t op, bool again)
 {
     const struct ah_plan_op *it = &b->it->ops[op];
-    if (lane_of[it->op] == it->lane)
-        return AH_OK;
-    return ah_error_set(b->err, AH_E_DOCUMENT, "ops[%" PRIu32 "].lane: '%s' is not done by '%s'", op,
-                        ah_words_plan_op[it->op], ah_words_plan_lane[it->lane]);
+    const char *kind = ah_words_plan_op[it->op];
+    if (lane_of[it->op] != it->lane)
+        return ah_error_set(b->err, AH_E_DOCUMENT, "ops[%" PRIu32 "].lane: '%s' is not done by '%s'", op,
+                            kind, ah_words_plan_lane[it->lane]);
+    if (again && once_a_block[it->op])
+        return ah_error_set(b->err, AH_E_DOCUMENT,
+                            "ops[%" PRIu32 "]: a block has one '%s', and block %" PRIu64 " has another", op,
+                            kind, it->block);
+    if (it->op == AH_PLAN_NORM && it->tiles != 1)
+        return ah_error_set(b->err, AH_E_DOCUMENT, "ops[%" PRIu32 "].tiles: a '%s' is one", op, kind);
+    if (it->lane != AH_PLAN_LANE_COMPUTE &&
+        (it->issue_after >= b->it->positions || it->due_before >= b->it->positions))
+        return ah_error_set(b->err, AH_E_DOCUMENT,
+                            "ops[%" PRIu32 "]: '%s' needs 'issue_after' and 'due_before', below %zu", op,
+                            kind, b->it->positions);
+    return AH_OK;
 }
 
 static int index_ops(struct build *b)
@@ -73,11 +92,11 @@ static int index_ops(struct build *b)
     for (uint32_t op = (uint32_t)b->it->n_ops; op-- > 0;) {
         const struct ah_plan_op *it = &b->it->ops[op];
         uint32_t *first = &b->by_block[(size_t)it->op * b->it->n_blocks + it->block];
-        b->next[op] = *first;
-        *first = op;
-        int rc = check_op(b, op);
+        int rc = check_op(b, op, *first != ITEMS_NONE);
         if (rc)
             return rc;
+        b->next[op] = *first;
+        *first = op;
     }
     return AH_OK;
 }
@@ -160,7 +179,9 @@ static uint64_t key(const struct build *b, uint32_t item)
 
 static void edge(struct build *b, uint32_t item, uint32_t from)
 {
-    b->pairs[b->n_pairs++] = (struct pair){item, from, key(b, from) > key(b, item)};
+    if (b->n_pairs < b->max_pairs)
+        b->pairs[b->n_pairs] = (struct pair){item, from, key(b, from) > key(b, item)};
+    b->n_pairs++;
 }
 
 /* Op v waits for op u: tile by tile where both have as many, else for all. Nothing where one is missing. */
@@ -316,7 +337,7 @@ static void fetch_edges(struct build *b, uint64_t block)
         wait_for(b, op, update);
 }
 
-/* Rule 9. Goes through the pairs of such ops; returns how many there are. */
+/* Rule 9. Goes through the pairs of such ops; returns how many there are, REUSES_MAX at most. */
 static size_t reuse_edges(struct build *b, bool add)
 {
     uint32_t *first = b->due_first; /* by position: a send_gradients that is due there */
@@ -334,7 +355,7 @@ static size_t reuse_edges(struct build *b, bool add)
         if (it->op != AH_PLAN_FETCH || it->issue_after >= b->it->positions)
             continue;
         uint32_t sent = first[(it->issue_after + 1) % b->it->positions];
-        for (; sent != ITEMS_NONE; sent = b->due_next[sent], n++)
+        for (; sent != ITEMS_NONE && n < REUSES_MAX; sent = b->due_next[sent], n++)
             if (add)
                 edge(b, tile_item(b, op, 0), last_item(b, sent));
     }
@@ -424,7 +445,11 @@ static int grow_all(struct ah_items_memory *m, struct build *b)
         return rc;
     b->due_first = m->due_first.items;
     b->due_next = m->due_next.items;
-    b->max_pairs = EDGES_AN_ITEM * tiles + 4 * b->it->n_blocks + reuse_edges(b, false);
+    size_t reuses = reuse_edges(b, false);
+    if (reuses == REUSES_MAX)
+        return ah_error_set(b->err, AH_E_DOCUMENT,
+                            "ops: fetch and send_gradients meet at one position too often; plan again");
+    b->max_pairs = EDGES_AN_ITEM * tiles + 4 * b->it->n_blocks + reuses;
     rc = rc ? rc : ah_grow(&m->op, tiles, sizeof *b->items.op, b->err);
     rc = rc ? rc : ah_grow(&m->issue, tiles, sizeof *b->items.issue, b->err);
     rc = rc ? rc : ah_grow(&m->first_tile, b->it->n_ops + 1, sizeof *b->items.first_tile, b->err);
@@ -464,6 +489,9 @@ int ah_items_build(struct ah_items_memory *memory, const struct ah_iteration *it
     rc = issue_states_out(&b);
     if (!rc)
         rc = all_edges(&b);
+    if (!rc && b.n_pairs > b.max_pairs) /* some op is there far more often than an iteration has it */
+        rc = ah_error_set(err, AH_E_DOCUMENT, "ops: %zu waits for %zu tiles are too many; plan again",
+                          b.n_pairs, b.items.n);
     if (rc)
         return rc;
     collect_edges(&b);

@@ -208,6 +208,21 @@ static int make_items(const struct replay *replay, struct ah_arena *arena, struc
     return AH_OK;
 }
 
+/* What the clock refuses is the document's. */
+static int run_plan(struct replay *replay, struct ah_error *err)
+{
+    int rc = ah_dispatch_load(&replay->dispatch_memory, &replay->run, replay->run.iterations, err);
+    if (!rc)
+        rc = ah_dispatch_run(&replay->dispatch_memory, &replay->run, &replay->orders, &replay->result, err);
+    if (rc == AH_E_FAILED)
+        return ah_error_set(err, AH_E_DOCUMENT,
+                            "lanes: these orders cannot run, ops wait for each other; plan again");
+    struct ah_error clock = *err;
+    if (rc && rc != AH_E_MEMORY)
+        return ah_error_set(err, AH_E_DOCUMENT, "the plan's numbers cannot be run: %s", clock.text);
+    return rc;
+}
+
 int ah_replay_run(const struct ah_plan *plan, const double *durations_us, size_t iterations,
                   struct ah_arena *arena, struct ah_replay *ret_replay, struct ah_error *err)
 {
@@ -218,13 +233,7 @@ int ah_replay_run(const struct ah_plan *plan, const double *durations_us, size_t
     if (!rc)
         rc = read_plan(&replay, durations_us, iterations, err);
     if (!rc)
-        rc = ah_dispatch_load(&replay.dispatch_memory, &replay.run, iterations, err);
-    if (!rc) {
-        rc = ah_dispatch_run(&replay.dispatch_memory, &replay.run, &replay.orders, &replay.result, err);
-        if (rc == AH_E_FAILED)
-            rc = ah_error_set(err, AH_E_DOCUMENT,
-                              "lanes: these orders cannot run, ops wait for each other; plan again");
-    }
+        rc = run_plan(&replay, err);
     if (!rc)
         rc = make_items(&replay, arena, &ret, err);
     if (!rc) {

@@ -51,8 +51,9 @@ struct ah_replay {
     struct ah_replay_lane lanes[4];
 };
 
-/* AH_E_DOCUMENT: orders and dependencies cannot run (which op waits in vain). `durations_us`: by op, all tiles, in
- * place of the plan's own; NULL: those. */
+/* `plan` was read from a document, or emitted. AH_E_DOCUMENT: an op that the rules of docs/planning.md do not allow, or
+ * one that is missing; orders and dependencies that cannot run. AH_E_USAGE: fewer than 3 iterations. `durations_us`: by
+ * op, all tiles, in place of the plan's own; NULL: those. */
 int ah_replay_run(const struct ah_plan *plan, const double *durations_us, size_t iterations,
                   struct ah_arena *arena, struct ah_replay *ret_replay, struct ah_error *err);
 

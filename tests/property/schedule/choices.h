@@ -12,6 +12,7 @@
 #define AH_TESTS_PROPERTY_SCHEDULE_CHOICES_H
 
 #include "runtime/schedule/schedule.h"
+#include "schemas/document.h"
 #include "tests/support/check.h"
 
 #include <string.h>
@@ -173,6 +174,35 @@ static inline void test_case_choose(struct test_case *c, uint64_t *seed)
 {
     test_case_configs(c, seed);
     test_case_knobs(c, seed);
+}
+
+/* The choice that was evaluated last, as a whole document: what planners add are stand-ins. */
+static inline void test_case_emit(const struct test_case *c, struct ah_schedule *schedule,
+                                  struct ah_document *ret_document)
+{
+    static const char sha256[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    struct ah_error err = {0};
+    *ret_document = (struct ah_document){.kind = AH_DOCUMENT_PLAN};
+    struct ah_plan *plan = ah_arena_alloc(&ret_document->arena, sizeof *plan);
+    assert_non_null(plan);
+    *plan = (struct ah_plan){.generator = "autohete test",
+                             .inputs = {{"random", sha256}, {"machine", sha256}},
+                             .training = c->job.training,
+                             .numeric_signature = {.model_sha256 = sha256,
+                                                   .trainable = c->job.training.trainable,
+                                                   .n_trainable = c->job.training.n_trainable,
+                                                   .dtype = c->job.training.dtype,
+                                                   .state_dtype = c->job.training.state_dtype,
+                                                   .batch = c->job.training.batch,
+                                                   .micro_batches = c->job.training.micro_batches,
+                                                   .seq = c->job.training.seq,
+                                                   .clip = c->job.training.clip},
+                             .policy = AH_POLICY_OPTIMAL,
+                             .tokens_per_s = 1};
+    ret_document->body.plan = plan;
+    CHECK_OK(ah_schedule_emit(schedule, &c->choice, &ret_document->arena, plan, &err), err);
+    plan->memory.device_capacity_bytes = plan->memory.device_bytes;
+    plan->memory.host_capacity_bytes = plan->memory.host_bytes;
 }
 
 static inline void test_case_close(struct test_case *c)

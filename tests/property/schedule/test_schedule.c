@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Random choices, evaluated and emitted; the documents are judged by what docs/planning.md says (timeline.h) and by sums.
+ */
+#include "runtime/schedule/replay.h"
+#include "runtime/schedule/schedule.h"
+#include "tests/property/schedule/choices.h"
+#include "tests/property/schedule/timeline.h"
+
+#include <math.h>
+
+enum { CASES = 120, CHOICES = 3, ITERATIONS = 7, SETS = 1000 };
+
+struct drawn {
+    struct test_case c;
+    struct ah_schedule schedule;
+    struct ah_score score;
+};
+
+static void open_case(struct drawn *d, uint64_t *seed)
+{
+    struct ah_error err = {0};
+    test_case_open(&d->c, seed);
+    d->schedule = (struct ah_schedule){0};
+    CHECK_OK(ah_schedule_init(&d->schedule, &d->c.job, &err), err);
+}
+
+static void close_case(struct drawn *d)
+{
+    ah_schedule_release(&d->schedule);
+    test_case_close(&d->c);
+}
+
+/* A choice that can run. Rings too small for its order are the one thing that may stop one. */
+static void choose(struct drawn *d, uint64_t *seed)
+{
+    struct ah_error err = {0};
+    int rc = AH_E_FAILED;
+    for (int tries = 0; rc && tries < 10; tries++) {
+        test_case_choose(&d->c, seed);
+        rc = ah_schedule_evaluate(&d->schedule, &d->c.choice, &d->score, &err);
+        if (rc && rc != AH_E_FAILED)
+            fail_msg("%s", err.text);
+    }
+    assert_int_equal(rc, AH_OK);
+}
+
+/* ---- periods ---- */
+
+static void check_sums(const struct drawn *d, const struct ah_replay *replay)
+{
+    const struct ah_score *s = &d->score;
+    const struct ah_plan_sharing *sharing = &d->c.costs.sharing;
+    double least_us = 0;
+    for (size_t lane = 0; lane < 4; lane++) {
+        least_us = fmax(least_us, s->work_us[lane]);
+        assert_true(s->busy_us[lane] >= s->work_us[lane] * (1 - 1e-9));
+        assert_true(s->busy_us[lane] <= s->period_us * (1 + 1e-9));
+    }
+    for (size_t i = 0; i < sharing->n_resources; i++) {
+        const struct ah_plan_resource *r = &sharing->resources[i];
+        least_us = fmax(least_us, r->compute * s->work_us[0] + r->h2d * s->work_us[1] +
+                                      r->d2h * s->work_us[2] + r->host * s->work_us[3]);
+    }
+    assert_true(s->period_us >= least_us * (1 - 1e-9));
+    double compute_us = s->busy_us[0] + s->exposed_us[0] + s->exposed_us[1] + s->exposed_us[2];
+    assert_true(compute_us <= s->period_us * (1 + 1e-9));
+    assert_true(s->device.peak_bytes >= s->device.live_bytes);
+    (void)replay;
+}
+
+/* Does compute set the pace? Then its work and its waits are the period. */
+static bool check_account(const struct drawn *d)
+{
+    const struct ah_score *s = &d->score;
+    double compute_us = s->busy_us[0] + s->exposed_us[0] + s->exposed_us[1] + s->exposed_us[2];
+    return fabs(compute_us - s->period_us) <= 1e-9 * s->period_us;
+}
+
+static void check_replay(const struct drawn *d, const struct ah_plan *plan)
+{
+    struct ah_arena arena = {0};
+    struct ah_replay replay[2];
+    struct ah_error err = {0};
+    CHECK_OK(ah_replay_run(plan, NULL, 4, &arena, &replay[0], &err), err);
+    CHECK_OK(ah_replay_run(plan, NULL, 10, &arena, &replay[1], &err), err);
+    double off =
+        fmin(fabs(replay[0].period_us - d->score.period_us), fabs(replay[1].period_us - d->score.period_us));
+    if (off > 1e-9 * d->score.period_us)
+        fail_msg("the score says %.9g, the plan %.9g or %.9g", d->score.period_us, replay[0].period_us,
+                 replay[1].period_us);
+    check_sums(d, &replay[0]);
+    ah_arena_release(&arena);
+}
+
+/* ---- memory ---- */
+
+static bool lives_at(const struct ah_plan_tensor *t, uint64_t p)
+{
+    return t->from <= t->to ? t->from <= p && p <= t->to : p >= t->from || p <= t->to;
+}
+
+static bool live_together(const struct ah_plan_tensor *a, const struct ah_plan_tensor *b)
+{
+    return lives_at(a, b->from) || lives_at(b, a->from);
+}
+
+static void check_memory(const struct ah_plan *plan)
+{
+    const struct ah_plan_tensor *t = plan->arena.tensors;
+    uint64_t highest = 0;
+    for (size_t i = 0; i < plan->arena.n_tensors; i++) {
+        uint64_t end = t[i].offset_bytes + t[i].bytes;
+        highest = end > highest ? end : highest;
+        for (size_t k = 0; k < i; k++)
+            if (t[k].offset_bytes < end && t[i].offset_bytes < t[k].offset_bytes + t[k].bytes &&
+                live_together(&t[i], &t[k]))
+                fail_msg("'%s' and '%s' overlap", t[i].name, t[k].name);
+    }
+    assert_int_equal(plan->memory.device_bytes,
+                     (highest + AH_LAYOUT_ALIGN - 1) / AH_LAYOUT_ALIGN * AH_LAYOUT_ALIGN);
+}
+
+/* ---- documents ---- */
+
+static void print(const struct ah_document *document, struct ah_buffer *text)
+{
+    struct ah_error err = {0};
+    CHECK_OK(ah_document_print(document, text, &err), err);
+}
+
+static void check_document(const struct ah_document *document, struct ah_buffer *text)
+{
+    struct ah_document again = {0};
+    struct ah_buffer second = {0};
+    struct ah_error err = {0};
+    print(document, text);
+    CHECK_OK(ah_document_parse(&again, "plan.json", text->data, text->size, AH_DOCUMENT_PLAN, &err), err);
+    print(&again, &second);
+    assert_int_equal(text->size, second.size);
+    assert_memory_equal(text->data, second.data, second.size);
+    ah_buffer_release(&second);
+    ah_document_release(&again);
+}
+
+static void check_rules(const struct ah_plan *plan, const double *durations_us)
+{
+    struct ah_arena arena = {0};
+    struct ah_replay replay;
+    struct ah_error err = {0};
+    struct timeline timeline;
+    CHECK_OK(ah_replay_run(plan, durations_us, ITERATIONS, &arena, &replay, &err), err);
+    timeline_open(&timeline, plan, &replay, ITERATIONS);
+    timeline_check(&timeline);
+    timeline_close(&timeline);
+    ah_arena_release(&arena);
+}
+
+static void test_schedule__plans_hold_what_the_page_says(void **state)
+{
+    (void)state;
+    static struct drawn d;
+    uint64_t seed = check_seed(41);
+    size_t accounted = 0, kinds[AH_PLAN_COLLECTIVE + 1] = {0};
+    for (int i = 0; i < CASES; i++) {
+        open_case(&d, &seed);
+        for (int k = 0; k < CHOICES; k++) {
+            struct ah_document document;
+            struct ah_buffer text = {0};
+            choose(&d, &seed);
+            test_case_emit(&d.c, &d.schedule, &document);
+            check_replay(&d, document.body.plan);
+            check_memory(document.body.plan);
+            check_document(&document, &text);
+            check_rules(document.body.plan, NULL);
+            accounted += check_account(&d);
+            for (size_t op = 0; op < document.body.plan->n_ops; op++)
+                kinds[document.body.plan->ops[op].op]++;
+            ah_buffer_release(&text);
+            ah_document_release(&document);
+        }
+        close_case(&d);
+    }
+    for (size_t kind = 0; kind < AH_PLAN_COLLECTIVE; kind++)
+        assert_true(kinds[kind] > CASES / 4);
+    print_message("compute and its waits are the period in %zu of %d\n", accounted, CASES * CHOICES);
+    assert_true(100 * accounted >= 95 * CASES * CHOICES);
+}
+
+static void test_schedule__the_same_choice_gives_the_same_bytes(void **state)
+{
+    (void)state;
+    static struct drawn d;
+    uint64_t seed = check_seed(42);
+    for (int i = 0; i < CASES / 4; i++) {
+        struct ah_document first, second, fresh;
+        struct ah_buffer text[3] = {{0}};
+        struct ah_schedule other = {0};
+        struct ah_score score;
+        struct ah_error err = {0};
+        open_case(&d, &seed);
+        choose(&d, &seed);
+        test_case_emit(&d.c, &d.schedule, &first);
+        struct test_case kept = d.c;
+        choose(&d, &seed);
+        choose(&d, &seed);
+        memcpy(d.c.configs, kept.configs, sizeof kept.configs);
+        d.c.choice.knobs = kept.choice.knobs;
+        CHECK_OK(ah_schedule_evaluate(&d.schedule, &d.c.choice, &score, &err), err);
+        test_case_emit(&d.c, &d.schedule, &second);
+        CHECK_OK(ah_schedule_init(&other, &d.c.job, &err), err);
+        CHECK_OK(ah_schedule_evaluate(&other, &d.c.choice, &score, &err), err);
+        test_case_emit(&d.c, &other, &fresh);
+        print(&first, &text[0]);
+        print(&second, &text[1]);
+        print(&fresh, &text[2]);
+        for (size_t k = 1; k < 3; k++) {
+            assert_int_equal(text[k].size, text[0].size);
+            assert_memory_equal(text[k].data, text[0].data, text[0].size);
+        }
+        for (size_t k = 0; k < 3; k++)
+            ah_buffer_release(&text[k]);
+        ah_schedule_release(&other);
+        ah_document_release(&first);
+        ah_document_release(&second);
+        ah_document_release(&fresh);
+        close_case(&d);
+    }
+}
+
+/* ---- other durations ---- */
+
+static void draw_durations(const struct ah_plan *plan, double least, double most, double *ret_us,
+                           uint64_t *seed)
+{
+    for (size_t op = 0; op < plan->n_ops; op++)
+        ret_us[op] = plan->ops[op].us * (least + (most - least) * check_uniform(seed));
+}
+
+/* Orders run, and rules hold, however long anything takes. */
+static void test_schedule__orders_run_with_any_durations(void **state)
+{
+    (void)state;
+    static struct drawn d;
+    uint64_t seed = check_seed(43);
+    for (int i = 0; i < SETS / 10; i++) {
+        struct ah_document document;
+        open_case(&d, &seed);
+        choose(&d, &seed);
+        test_case_emit(&d.c, &d.schedule, &document);
+        double *us = calloc(document.body.plan->n_ops, sizeof *us);
+        assert_non_null(us);
+        for (int k = 0; k < 10; k++) {
+            draw_durations(document.body.plan, 0.01, k % 2 ? 2 : 30, us, &seed);
+            check_rules(document.body.plan, us);
+        }
+        free(us);
+        ah_document_release(&document);
+        close_case(&d);
+    }
+}
+
+/* Without sharing, in frozen orders, exactly. */
+static void test_schedule__faster_is_never_later(void **state)
+{
+    (void)state;
+    static struct drawn d;
+    uint64_t seed = check_seed(44);
+    for (int i = 0; i < SETS / 10; i++) {
+        struct ah_document document;
+        struct ah_arena arena = {0};
+        struct ah_replay slow, fast;
+        struct ah_error err = {0};
+        open_case(&d, &seed);
+        choose(&d, &seed);
+        test_case_emit(&d.c, &d.schedule, &document);
+        struct ah_plan *plan = document.body.plan;
+        plan->sharing.n_resources = 0;
+        double *us = calloc(plan->n_ops, sizeof *us);
+        assert_non_null(us);
+        CHECK_OK(ah_replay_run(plan, NULL, ITERATIONS, &arena, &slow, &err), err);
+        for (int k = 0; k < 10; k++) {
+            draw_durations(plan, 0.2, 1, us, &seed);
+            CHECK_OK(ah_replay_run(plan, us, ITERATIONS, &arena, &fast, &err), err);
+            for (size_t item = 0; item < slow.n_items; item++)
+                assert_true(fast.items[item].finish_us <= slow.items[item].finish_us);
+        }
+        free(us);
+        ah_arena_release(&arena);
+        ah_document_release(&document);
+        close_case(&d);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_schedule__plans_hold_what_the_page_says),
+        cmocka_unit_test(test_schedule__the_same_choice_gives_the_same_bytes),
+        cmocka_unit_test(test_schedule__orders_run_with_any_durations),
+        cmocka_unit_test(test_schedule__faster_is_never_later),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

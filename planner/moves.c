@@ -14,7 +14,6 @@
 
 #include <string.h>
 
-enum { FIELD_ACTIVATIONS, FIELD_WEIGHTS, FIELD_OPTIMIZER, FIELD_ACCUMULATOR, FIELDS };
 enum { FIELD_VALUES = 3, STATE_TILES = 4 };
 
 /* ---- configs by field ---- */

@@ -7,6 +7,9 @@
 
 #include "planner/search.h"
 
+/* The fields of a config. */
+enum { FIELD_ACTIVATIONS, FIELD_WEIGHTS, FIELD_OPTIMIZER, FIELD_ACCUMULATOR, FIELDS };
+
 struct mover {
     const struct ah_search *search;
     struct ah_trial *trial;

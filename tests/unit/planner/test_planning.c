@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/planner_internal.h"
+#include "tests/property/planner/requests.h"
+
+static void open_with(struct test_request *t, struct ah_planning *planning, uint64_t device_bytes,
+                      uint64_t host_bytes)
+{
+    test_request_open(t, "tiny", "a100-40g-epyc7713");
+    t->request.device_bytes = device_bytes;
+    t->request.host_bytes = host_bytes;
+    CHECK_OK(ah_planning_init(planning, &t->request, &t->arena, &t->err), t->err);
+}
+
+static void test_planning__takes_what_the_machine_has(void **state)
+{
+    (void)state;
+    struct test_request t;
+    struct ah_planning p;
+    open_with(&t, &p, 0, 0);
+    assert_int_equal(p.device_capacity_bytes, t.request.machine->device.memory_bytes);
+    assert_int_equal(p.host_capacity_bytes, t.request.machine->host.memory_bytes - 8 * TEST_GIB);
+    assert_int_equal(p.splits[0].trial.limits.device_bytes,
+                     p.device_capacity_bytes - t.request.machine->device.reserve_bytes);
+    assert_int_equal(p.splits[0].trial.limits.host_bytes, p.host_capacity_bytes);
+    ah_planning_release(&p);
+    test_request_close(&t);
+    open_with(&t, &p, 3 * TEST_GIB, 5 * TEST_GIB);
+    assert_int_equal(p.device_capacity_bytes, 3 * TEST_GIB);
+    assert_int_equal(p.host_capacity_bytes, 5 * TEST_GIB);
+    ah_planning_release(&p);
+    test_request_close(&t);
+}
+
+static void test_planning__leaves_memory_to_the_system(void **state)
+{
+    (void)state;
+    struct ah_machine machine = {.device.kind = AH_DEVICE_CUDA};
+    assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 9 * TEST_GIB), 15 * TEST_GIB);
+    assert_int_equal(ah_planning_host_budget(&machine, 512 * TEST_GIB, 9 * TEST_GIB), 504 * TEST_GIB);
+    machine.device.kind = AH_DEVICE_CPU; /* whose arena is host memory */
+    assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 9 * TEST_GIB), 6 * TEST_GIB);
+    assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 15 * TEST_GIB), 0);
+    assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 16 * TEST_GIB), 0);
+}
+
+static void test_planning__finds_the_fastest_split(void **state)
+{
+    (void)state;
+    struct test_request t;
+    struct ah_planning p;
+    open_with(&t, &p, 700 * TEST_MIB, 0);
+    CHECK_OK(ah_planning_solve(&p, &t.err), t.err);
+    assert_non_null(p.winner);
+    assert_false(p.infeasible);
+    for (size_t i = 0; i < p.n_splits; i++)
+        assert_true(!p.splits[i].trial.found || p.winner->trial.best.score.period_us <=
+                                                    p.splits[i].trial.best.score.period_us * (1 + 1e-9));
+    assert_true(p.bound_us > 0 && p.bound_us <= p.winner->trial.best.score.period_us);
+    assert_true(p.evaluations >= p.winner->trial.evaluations);
+    ah_planning_release(&p);
+    ah_planning_release(&p); /* a second time does nothing */
+    test_request_close(&t);
+}
+
+static void test_planning__gives_up_half_built(void **state)
+{
+    (void)state;
+    struct test_request t;
+    struct ah_planning p;
+    test_request_open(&t, "tiny", "rtx4090-64g");
+    t.machine.body.machine->n_adam = 0;
+    CHECK_FAILS(ah_planning_init(&p, &t.request, &t.arena, &t.err), t.err, AH_E_DOCUMENT, "dam");
+    test_request_close(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_planning__takes_what_the_machine_has),
+                                       cmocka_unit_test(test_planning__leaves_memory_to_the_system),
+                                       cmocka_unit_test(test_planning__finds_the_fastest_split),
+                                       cmocka_unit_test(test_planning__gives_up_half_built)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -190,8 +190,8 @@ static void send(struct compile *c, size_t block, size_t micro_batch, uint64_t e
     struct ah_plan_op *op = lane_op(c, AH_PLAN_SEND_GRADIENTS, AH_PLAN_LANE_D2H, block, made, due);
     op->micro_batch = micro_batch;
     copies(c, op, bytes, group->trained_elements);
-    ah_compile_tensor(c, label, AH_CLASS_GRADIENTS, block, micro_batch, bytes, from,
-                      ah_compile_before(c, due, 1));
+    size_t first = label == AH_TENSOR_SUM ? 0 : micro_batch;
+    ah_compile_tensor(c, label, AH_CLASS_GRADIENTS, block, first, bytes, from, ah_compile_before(c, due, 1));
 }
 
 static void accumulate(struct compile *c, size_t block, size_t micro_batch)

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a document says of the choice that it was made from.
+ */
+#include "runtime/schedule/schedule.h"
+#include "tests/property/schedule/choices.h"
+
+#include <stdio.h>
+
+enum { LAYERS = 3, BLOCKS = LAYERS + 2 };
+
+static struct test_case c;
+static struct ah_document document;
+static struct ah_score score;
+
+static int emit(void **state)
+{
+    (void)state;
+    static struct ah_plan_resource dram = {.name = "host_dram", .h2d = 0.2, .d2h = 0.2, .host = 0.7};
+    struct ah_schedule schedule = {0};
+    struct ah_error err = {0};
+    test_case_model(&c, LAYERS, 64, false);
+    c.patterns[0] = "*";
+    test_case_job(&c,
+                  (struct ah_plan_training){
+                      .batch = 2, .micro_batches = 1, .seq = 32, .clip = 1, .state_dtype = AH_FP32},
+                  1);
+    test_case_costs(&c, 100, 70, 150);
+    c.costs.sharing.resources = &dram;
+    c.costs.sharing.n_resources = 1;
+    c.costs.has_threads = true;
+    c.costs.threads = (struct ah_plan_threads){.compute = 3, .host = 5};
+    for (size_t block = 0; block < BLOCKS; block++)
+        c.configs[block] = (struct ah_config){.optimizer = AH_OPTIMIZER_HOST};
+    c.configs[1] = (struct ah_config){.weights = AH_WEIGHTS_HOST, .optimizer = AH_OPTIMIZER_STREAMED};
+    c.configs[2] = (struct ah_config){.activations = AH_ACTIVATIONS_RECOMPUTE};
+    c.choice.knobs = (struct ah_knobs){.tile_elements = 4 * AH_PLAN_TILE_UNIT,
+                                       .host_gradient_tiles = 5,
+                                       .device_state_tiles = 2,
+                                       .scheduling = AH_SCHEDULING_FIFO};
+    CHECK_OK(ah_schedule_init(&schedule, &c.job, &err), err);
+    CHECK_OK(ah_schedule_evaluate(&schedule, &c.choice, &score, &err), err);
+    test_case_emit(&c, &schedule, &document);
+    ah_schedule_release(&schedule);
+    return 0;
+}
+
+static int drop(void **state)
+{
+    (void)state;
+    ah_document_release(&document);
+    test_case_close(&c);
+    return 0;
+}
+
+static void test_emit__blocks(void **state)
+{
+    (void)state;
+    const struct ah_plan *plan = document.body.plan;
+    assert_int_equal(plan->n_blocks, BLOCKS);
+    assert_string_equal(plan->blocks[0].name, "embedding");
+    assert_string_equal(plan->blocks[2].name, "layer.1");
+    assert_string_equal(plan->blocks[4].name, "head");
+    assert_string_equal(plan->blocks[2].group, "layer");
+    assert_int_equal(plan->blocks[1].weights, AH_WEIGHTS_HOST);
+    assert_int_equal(plan->blocks[1].optimizer, AH_OPTIMIZER_STREAMED);
+    assert_int_equal(plan->blocks[2].activations, AH_ACTIVATIONS_RECOMPUTE);
+    assert_int_equal(plan->blocks[3].parameters, ah_job_block(&c.job, 3)->parameters);
+}
+
+static void test_emit__knobs_and_sharing(void **state)
+{
+    (void)state;
+    const struct ah_plan *plan = document.body.plan;
+    assert_int_equal(plan->staging.tile_elements, 4 * AH_PLAN_TILE_UNIT);
+    assert_int_equal(plan->staging.device_state_tiles, 2);
+    assert_int_equal(plan->staging.host_gradient_tiles, 0); /* clipping: updates wait for all gradients */
+    assert_int_equal(plan->scheduling, AH_SCHEDULING_FIFO);
+    assert_int_equal(plan->threads->compute, 3);
+    assert_int_equal(plan->threads->host, 5);
+    assert_int_equal(plan->sharing.n_resources, 1);
+    assert_string_equal(plan->sharing.resources[0].name, "host_dram");
+    assert_true(plan->sharing.resources != c.costs.sharing.resources);
+}
+
+static void test_emit__times_and_bytes(void **state)
+{
+    (void)state;
+    const struct ah_plan *plan = document.body.plan;
+    const struct ah_plan_by_class *by = &plan->memory.by_class;
+    assert_true(plan->time.step_us == score.period_us);
+    assert_true(plan->time.host_us == score.busy_us[AH_PLAN_LANE_HOST]);
+    assert_true(plan->time.exposed_us.d2h == score.exposed_us[AH_WAIT_D2H]);
+    assert_int_equal(plan->memory.device_bytes, score.device.peak_bytes);
+    assert_int_equal(plan->memory.host_bytes, score.pinned_bytes + score.pageable_bytes);
+    assert_int_equal(by->weights + by->gradients + by->optimizer + by->activations + by->staging +
+                         by->workspace,
+                     score.device.live_bytes);
+    assert_true(plan->memory.pinned_bytes > 0 && plan->memory.pageable_bytes > 0);
+}
+
+static const struct ah_plan_tensor *find(const char *name)
+{
+    const struct ah_plan_arena *arena = &document.body.plan->arena;
+    size_t i = 0;
+    while (i < arena->n_tensors && strcmp(arena->tensors[i].name, name))
+        i++;
+    if (i == arena->n_tensors)
+        fail_msg("no tensor '%s'", name);
+    return &arena->tensors[i < arena->n_tensors ? i : 0];
+}
+
+static unsigned position_of(enum ah_plan_op_kind kind, uint64_t block)
+{
+    const struct ah_plan *plan = document.body.plan;
+    size_t op = 0;
+    while (op < plan->n_ops && (plan->ops[op].op != kind || plan->ops[op].block != block))
+        op++;
+    assert_true(op < plan->n_ops);
+    return (unsigned)plan->ops[op].position;
+}
+
+static void test_emit__tensors_by_name(void **state)
+{
+    (void)state;
+    const struct ah_plan *plan = document.body.plan;
+    assert_int_equal(find("embedding.weights")->from, 0);
+    assert_int_equal(find("embedding.weights")->to, plan->arena.positions - 1);
+    assert_int_equal(find("layer.1.states")->bytes,
+                     ah_job_block(&c.job, 2)->trained_elements * c.job.state_bytes);
+    assert_int_equal(find("layer.2.gradient.0")->to, position_of(AH_PLAN_BACKWARD, 3));
+    assert_int_equal(find("layer.2.gradient.0")->from, position_of(AH_PLAN_BACKWARD, 3));
+    assert_int_equal(find("head.residual_gradient.0")->from, position_of(AH_PLAN_FORWARD, 4));
+    char name[64];
+    snprintf(name, sizeof name, "layer.0.fetched.%u", position_of(AH_PLAN_FORWARD, 1));
+    assert_int_equal(find(name)->to, position_of(AH_PLAN_FORWARD, 1));
+    snprintf(name, sizeof name, "layer.2.scratch.%u", position_of(AH_PLAN_BACKWARD, 3));
+    assert_int_equal(find(name)->from, position_of(AH_PLAN_BACKWARD, 3));
+    (void)find("state_ring");
+    (void)find("tokens");
+}
+
+/* Every tile of an op is mentioned, in its own lane. */
+static void test_emit__lanes_mention_every_tile(void **state)
+{
+    (void)state;
+    const struct ah_plan *plan = document.body.plan;
+    uint64_t tiles[4] = {0};
+    for (size_t op = 0; op < plan->n_ops; op++)
+        tiles[plan->ops[op].lane] += plan->ops[op].tiles;
+    assert_int_equal(plan->lanes.n_compute, tiles[AH_PLAN_LANE_COMPUTE]);
+    assert_int_equal(plan->lanes.n_h2d, tiles[AH_PLAN_LANE_H2D]);
+    assert_int_equal(plan->lanes.n_d2h, tiles[AH_PLAN_LANE_D2H]);
+    assert_int_equal(plan->lanes.n_host, tiles[AH_PLAN_LANE_HOST]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_emit__blocks),
+        cmocka_unit_test(test_emit__knobs_and_sharing),
+        cmocka_unit_test(test_emit__times_and_bytes),
+        cmocka_unit_test(test_emit__tensors_by_name),
+        cmocka_unit_test(test_emit__lanes_mention_every_tile),
+    };
+    return cmocka_run_group_tests(tests, emit, drop);
+}

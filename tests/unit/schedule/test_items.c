@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An iteration written by hand: three blocks, of which the middle one is updated on the host in two tiles.
+ */
+#include "runtime/schedule/schedule_internal.h"
+#include "tests/support/check.h"
+
+#include <string.h>
+
+enum { FORWARD_0, FORWARD_1, HEAD, BACKWARD_1, BACKWARD_0, SEND, ADAM, UPLOAD, NORM, OPS, POSITIONS = 5 };
+
+struct written {
+    struct ah_plan_op ops[OPS];
+    uint32_t compute[POSITIONS];
+    struct ah_iteration iteration;
+    struct ah_items_memory memory;
+    struct ah_items items;
+};
+
+static void compute_op(struct written *w, size_t op, enum ah_plan_op_kind kind, uint64_t block)
+{
+    w->ops[op] = (struct ah_plan_op){.op = kind,
+                                     .block = block,
+                                     .position = op,
+                                     .issue_after = AH_PLAN_NOWHERE,
+                                     .due_before = AH_PLAN_NOWHERE,
+                                     .tiles = 1};
+    w->compute[op] = (uint32_t)op;
+}
+
+static void other_op(struct written *w, size_t op, enum ah_plan_op_kind kind, enum ah_plan_lane lane,
+                     uint64_t issue, uint64_t due)
+{
+    w->ops[op] = (struct ah_plan_op){.op = kind,
+                                     .lane = lane,
+                                     .block = op == NORM ? 0 : 1,
+                                     .position = AH_PLAN_NOWHERE,
+                                     .issue_after = issue,
+                                     .due_before = due,
+                                     .tiles = op == NORM ? 1 : 2};
+}
+
+static void write_iteration(struct written *w)
+{
+    *w = (struct written){.memory = {{0}}};
+    compute_op(w, FORWARD_0, AH_PLAN_FORWARD, 0);
+    compute_op(w, FORWARD_1, AH_PLAN_FORWARD, 1);
+    compute_op(w, HEAD, AH_PLAN_FORWARD, 2);
+    compute_op(w, BACKWARD_1, AH_PLAN_BACKWARD, 1);
+    compute_op(w, BACKWARD_0, AH_PLAN_BACKWARD, 0);
+    other_op(w, SEND, AH_PLAN_SEND_GRADIENTS, AH_PLAN_LANE_D2H, BACKWARD_1, FORWARD_0);
+    other_op(w, ADAM, AH_PLAN_HOST_ADAM, AH_PLAN_LANE_HOST, BACKWARD_0, FORWARD_1);
+    other_op(w, UPLOAD, AH_PLAN_UPLOAD, AH_PLAN_LANE_H2D, BACKWARD_0, FORWARD_1);
+    other_op(w, NORM, AH_PLAN_NORM, AH_PLAN_LANE_HOST, BACKWARD_0, FORWARD_1);
+    w->iteration = (struct ah_iteration){.ops = w->ops,
+                                         .n_ops = OPS,
+                                         .compute = w->compute,
+                                         .positions = POSITIONS,
+                                         .n_blocks = 3,
+                                         .micro_batches = 1,
+                                         .weight_bytes = 4,
+                                         .state_bytes = 8,
+                                         .clip = true,
+                                         .places = {[AH_RING_HOST_GRADIENTS] = 1, [AH_RING_HOST_WEIGHTS] = 1},
+                                         .head = HEAD};
+}
+
+static void build(struct written *w)
+{
+    struct ah_error err = {0};
+    CHECK_OK(ah_items_build(&w->memory, &w->iteration, &w->items, &err), err);
+}
+
+static uint32_t item(const struct written *w, size_t op, size_t tile)
+{
+    return w->items.of_tile[w->items.first_tile[op] + tile];
+}
+
+static bool waits(const struct written *w, uint32_t v, uint32_t u, uint32_t back)
+{
+    for (uint32_t e = w->items.first_edge[v]; e < w->items.first_edge[v + 1]; e++)
+        if (w->items.edges[e].from == u && w->items.edges[e].back == back)
+            return true;
+    return false;
+}
+
+static size_t count(const struct written *w, uint32_t v)
+{
+    return w->items.first_edge[v + 1] - w->items.first_edge[v];
+}
+
+static void test_items__tile_by_tile(void **state)
+{
+    (void)state;
+    static struct written w;
+    write_iteration(&w);
+    build(&w);
+    assert_int_equal(w.items.n, POSITIONS + 7);
+    assert_true(waits(&w, item(&w, SEND, 0), BACKWARD_1, 0));
+    assert_true(waits(&w, item(&w, SEND, 1), item(&w, SEND, 0), 0));
+    assert_true(waits(&w, item(&w, ADAM, 0), item(&w, SEND, 0), 0));
+    assert_true(waits(&w, item(&w, ADAM, 1), item(&w, SEND, 1), 0));
+    assert_true(waits(&w, item(&w, ADAM, 0), item(&w, NORM, 0), 0));
+    assert_true(waits(&w, item(&w, UPLOAD, 1), item(&w, ADAM, 1), 0));
+    assert_int_equal(count(&w, item(&w, UPLOAD, 1)), 2);
+    assert_true(waits(&w, FORWARD_1, item(&w, UPLOAD, 1), 1));
+    assert_true(waits(&w, FORWARD_1, item(&w, ADAM, 1), 1));
+    assert_true(waits(&w, FORWARD_0, item(&w, SEND, 1), 1));
+    assert_int_equal(count(&w, HEAD), 0);
+    ah_items_release(&w.memory);
+}
+
+/* Equal positions are the same iteration: an op that is issued after a compute op waits for this one of it. */
+static void test_items__wait_for_the_latest(void **state)
+{
+    (void)state;
+    static struct written w;
+    write_iteration(&w);
+    w.ops[ADAM].issue_after = FORWARD_0; /* before the copy: that of the iteration before */
+    w.ops[UPLOAD].due_before = BACKWARD_0;
+    w.ops[UPLOAD].issue_after = HEAD;
+    build(&w);
+    assert_true(waits(&w, item(&w, ADAM, 0), item(&w, SEND, 0), 1));
+    assert_true(waits(&w, item(&w, ADAM, 0), item(&w, NORM, 0), 1));
+    assert_true(waits(&w, item(&w, UPLOAD, 0), item(&w, ADAM, 0), 0));
+    assert_true(waits(&w, BACKWARD_0, item(&w, UPLOAD, 1), 0));
+    ah_items_release(&w.memory);
+}
+
+static void test_items__all_of_what_is_cut_otherwise(void **state)
+{
+    (void)state;
+    static struct written w;
+    write_iteration(&w);
+    w.ops[UPLOAD].tiles = 1;
+    build(&w);
+    assert_true(waits(&w, item(&w, UPLOAD, 0), item(&w, ADAM, 1), 0));
+    assert_false(waits(&w, item(&w, UPLOAD, 0), item(&w, ADAM, 0), 0));
+    ah_items_release(&w.memory);
+}
+
+static void test_items__take_and_give_places(void **state)
+{
+    (void)state;
+    static struct written w;
+    write_iteration(&w);
+    build(&w);
+    for (size_t tile = 0; tile < 2; tile++) {
+        assert_int_equal(w.items.takes[item(&w, SEND, tile)], AH_RING_HOST_GRADIENTS);
+        assert_int_equal(w.items.gives[item(&w, ADAM, tile)], AH_RING_HOST_GRADIENTS);
+        assert_int_equal(w.items.takes[item(&w, ADAM, tile)], AH_RING_HOST_WEIGHTS);
+        assert_int_equal(w.items.gives[item(&w, UPLOAD, tile)], AH_RING_HOST_WEIGHTS);
+    }
+    assert_int_equal(w.items.takes[HEAD], AH_CLOCK_NO_RING);
+    memset(w.iteration.places, 0, sizeof w.iteration.places);
+    build(&w);
+    assert_int_equal(w.items.takes[item(&w, SEND, 0)], AH_CLOCK_NO_RING);
+    ah_items_release(&w.memory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_items__tile_by_tile),
+        cmocka_unit_test(test_items__wait_for_the_latest),
+        cmocka_unit_test(test_items__all_of_what_is_cut_otherwise),
+        cmocka_unit_test(test_items__take_and_give_places),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -13,7 +13,7 @@
  *
  * A family of at most ALL_BELOW settings is tried whole. A larger one: its small numbers whole, the others on a grid;
  * from the best few points of the grid steps of half the size, down to one. Then the orders, with the best numbers;
- * then steps again with the best order. Orders that need very different numbers are searched apart.
+ * then grid and steps again with the best order. Orders that need very different numbers are searched apart.
  */
 #include "planner/policies.h"
 
@@ -326,7 +326,10 @@ int ah_policies_search(struct ah_trial *trial, enum ah_policy policy, enum ah_sc
     int rc = first_orders(&f, all);
     if (!rc && f.best.period_us > 0) {
         rc = sweep_orders(&f);
-        rc = rc ? rc : all ? grid(&f, 0, &(struct point){{0}, 0}, true) : walk(&f, f.best);
+        f.n_few = 0;
+        rc = rc ? rc : grid(&f, 0, &(struct point){{0}, 0}, all);
+        rc = rc || all ? rc : walk(&f, f.best);
+        rc = rc || all ? rc : refine(&f);
         rc = rc ? rc : sweep_orders(&f);
     }
     free(f.configs);

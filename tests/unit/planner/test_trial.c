@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/trial.h"
+
+#include "planner/knobs.h"
+#include "tests/property/schedule/jobs.h"
+
+enum { BLOCKS = 8 };
+
+/* Compute is so slow that whatever the other lanes do is hidden behind it, and what device updates take is nothing:
+ * choices with equal activations take equally long. */
+struct fixture {
+    struct test_job job;
+    struct ah_costs costs;
+    struct ah_cost_group groups[4];
+    struct ah_knobs knobs;
+    struct ah_trial trial;
+    struct ah_config configs[BLOCKS];
+    struct ah_error err;
+};
+
+static void setup(struct fixture *f, uint64_t device_bytes, uint64_t evaluations)
+{
+    memset(f, 0, sizeof *f);
+    test_job_open(&f->job, "tiny",
+                  (struct ah_plan_training){.batch = 2, .micro_batches = 1, .seq = 64, .dtype = AH_BF16});
+    assert_int_equal(f->job.job.n_blocks, BLOCKS);
+    assert_true(f->job.job.n_groups <= 4);
+    for (size_t g = 0; g < f->job.job.n_groups; g++)
+        f->groups[g] = (struct ah_cost_group){1e6, {2e6, 2.5e6, 3e6}};
+    f->costs = (struct ah_costs){.groups = f->groups,
+                                 .h2d_us_per_byte = 1e-6,
+                                 .d2h_us_per_byte = 1e-6,
+                                 .host_adam_us = 1e-6,
+                                 .host_us_per_byte = 1e-9};
+    f->costs.sharing.weights = (struct ah_plan_lane_weights){1, 1, 1, 1};
+    f->knobs = ah_knobs_first(&f->job.job, AH_SCHEDULING_PRIORITY, AH_MICRO_BATCH_MAJOR);
+    const struct ah_trial_limits limits = {.job = &f->job.job,
+                                           .costs = &f->costs,
+                                           .device_bytes = device_bytes,
+                                           .host_bytes = UINT64_C(1) << 40,
+                                           .evaluations = evaluations};
+    CHECK_OK(ah_trial_init(&f->trial, &limits, &f->err), f->err);
+    for (size_t i = 0; i < BLOCKS; i++)
+        f->configs[i] = (struct ah_config){AH_ACTIVATIONS_KEEP, AH_WEIGHTS_DEVICE, AH_OPTIMIZER_DEVICE,
+                                           AH_ACCUMULATOR_NONE};
+}
+
+static void teardown(struct fixture *f)
+{
+    ah_trial_release(&f->trial);
+    test_job_close(&f->job);
+}
+
+static enum ah_verdict try_it(struct fixture *f)
+{
+    enum ah_verdict verdict;
+    CHECK_OK(ah_trial_run(&f->trial, f->configs, &f->knobs, &verdict, &f->err), f->err);
+    return verdict;
+}
+
+static void test_trial__prefers_the_shorter_period(void **state)
+{
+    (void)state;
+    struct fixture f;
+    setup(&f, UINT64_C(1) << 40, 0);
+    f.configs[3].activations = AH_ACTIVATIONS_RECOMPUTE;
+    assert_int_equal(try_it(&f), AH_TRIAL_BETTER);
+    double recomputed = f.trial.best.score.period_us;
+    f.configs[3].activations = AH_ACTIVATIONS_KEEP;
+    assert_int_equal(try_it(&f), AH_TRIAL_BETTER);
+    assert_true(f.trial.best.score.period_us < recomputed * 0.99);
+    assert_memory_equal(f.trial.best.configs, f.configs, sizeof f.configs);
+    f.configs[4].activations = AH_ACTIVATIONS_SELECTIVE;
+    assert_int_equal(try_it(&f), AH_TRIAL_WORSE);
+    assert_int_equal(f.trial.best.configs[4].activations, AH_ACTIVATIONS_KEEP);
+    teardown(&f);
+}
+
+/* Equal periods: less host memory first, then configs that come first. Either way round. */
+static void test_trial__breaks_ties(void **state)
+{
+    (void)state;
+    for (int turn = 0; turn < 2; turn++) {
+        struct fixture f;
+        setup(&f, UINT64_C(1) << 40, 0);
+        f.configs[3].optimizer = turn ? AH_OPTIMIZER_DEVICE : AH_OPTIMIZER_HOST;
+        assert_int_equal(try_it(&f), AH_TRIAL_BETTER);
+        double period = f.trial.best.score.period_us;
+        f.configs[3].optimizer = turn ? AH_OPTIMIZER_HOST : AH_OPTIMIZER_DEVICE;
+        assert_int_equal(try_it(&f), turn ? AH_TRIAL_WORSE : AH_TRIAL_BETTER);
+        check_near(f.trial.best.score.period_us, period, 1e-9);
+        assert_int_equal(f.trial.best.configs[3].optimizer, AH_OPTIMIZER_DEVICE);
+        teardown(&f);
+        setup(&f, UINT64_C(1) << 40, 0);
+        f.configs[turn ? 4 : 3].optimizer = AH_OPTIMIZER_HOST;
+        assert_int_equal(try_it(&f), AH_TRIAL_BETTER);
+        f.configs[3].optimizer = turn ? AH_OPTIMIZER_HOST : AH_OPTIMIZER_DEVICE;
+        f.configs[4].optimizer = turn ? AH_OPTIMIZER_DEVICE : AH_OPTIMIZER_HOST;
+        assert_int_equal(try_it(&f), turn ? AH_TRIAL_WORSE : AH_TRIAL_BETTER);
+        assert_int_equal(f.trial.best.configs[4].optimizer, AH_OPTIMIZER_HOST);
+        teardown(&f);
+    }
+}
+
+static void test_trial__tries_nothing_twice(void **state)
+{
+    (void)state;
+    struct fixture f;
+    setup(&f, UINT64_C(1) << 40, 0);
+    assert_int_equal(try_it(&f), AH_TRIAL_BETTER);
+    double period = f.trial.last.period_us;
+    uint64_t evaluations = f.trial.evaluations;
+    assert_int_equal(try_it(&f), AH_TRIAL_SEEN);
+    assert_true(f.trial.last.period_us == period);
+    assert_int_equal(f.trial.evaluations, evaluations);
+    f.knobs.send_behind++;
+    assert_int_not_equal(try_it(&f), AH_TRIAL_SEEN);
+    teardown(&f);
+}
+
+static void test_trial__remembers_thousands(void **state)
+{
+    (void)state;
+    struct fixture f;
+    setup(&f, 1, 0); /* nothing fits, so that nothing is evaluated */
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = 0; i < 3000; i++) {
+            f.knobs.host_gradient_tiles = i + 1;
+            assert_int_equal(try_it(&f), pass ? AH_TRIAL_SEEN : AH_TRIAL_TOO_BIG);
+        }
+    assert_int_equal(f.trial.evaluations, 0);
+    teardown(&f);
+}
+
+static void test_trial__says_how_much_is_too_much(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct ah_score score;
+    setup(&f, 1000, 0);
+    const struct ah_choice choice = {.configs = f.configs, .knobs = f.knobs, .costs = &f.costs};
+    CHECK_OK(ah_schedule_measure(&f.trial.schedule, &choice, &score, &f.err), f.err);
+    assert_int_equal(try_it(&f), AH_TRIAL_TOO_BIG);
+    assert_false(f.trial.found);
+    assert_int_equal(f.trial.least_device_bytes, score.device.peak_bytes);
+    assert_int_equal(f.trial.least_host_bytes, UINT64_MAX); /* nothing fits the device */
+    assert_int_equal(f.trial.last_over_bytes, score.device.peak_bytes - 1000);
+    f.configs[2].optimizer = AH_OPTIMIZER_HOST;
+    assert_int_equal(try_it(&f), AH_TRIAL_TOO_BIG);
+    assert_true(f.trial.least_device_bytes < score.device.peak_bytes);
+    teardown(&f);
+}
+
+static void test_trial__ends_with_its_budget(void **state)
+{
+    (void)state;
+    struct fixture f;
+    setup(&f, UINT64_C(1) << 40, 1);
+    assert_int_equal(try_it(&f), AH_TRIAL_BETTER);
+    f.configs[2].activations = AH_ACTIVATIONS_RECOMPUTE;
+    assert_int_equal(try_it(&f), AH_TRIAL_EXHAUSTED);
+    assert_true(ah_trial_is_spent(&f.trial));
+    assert_int_equal(f.trial.evaluations, 1);
+    teardown(&f);
+}
+
+static void test_trial__forgets_what_does_not_fit_new_limits(void **state)
+{
+    (void)state;
+    struct fixture f;
+    setup(&f, UINT64_C(1) << 40, 0);
+    assert_int_equal(try_it(&f), AH_TRIAL_BETTER);
+    uint64_t peak = f.trial.best.score.device.peak_bytes;
+    ah_trial_limit(&f.trial, peak, 0);
+    assert_true(f.trial.found);
+    ah_trial_limit(&f.trial, peak - 1, 0);
+    assert_false(f.trial.found);
+    assert_int_equal(try_it(&f), AH_TRIAL_TOO_BIG); /* not SEEN */
+    ah_trial_limit(&f.trial, peak, 0);
+    assert_int_equal(try_it(&f), AH_TRIAL_BETTER);
+    teardown(&f);
+}
+
+static bool always(void *context, uint64_t evaluations)
+{
+    return evaluations > 0 && context != NULL;
+}
+
+static void test_trial__is_interrupted(void **state)
+{
+    (void)state;
+    struct fixture f;
+    enum ah_verdict verdict;
+    setup(&f, UINT64_C(1) << 40, 0);
+    f.trial.limits.stop = always;
+    f.trial.limits.context = &f;
+    CHECK_FAILS(ah_trial_run(&f.trial, f.configs, &f.knobs, &verdict, &f.err), f.err, AH_E_INTERRUPTED,
+                "nothing was written");
+    teardown(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_trial__prefers_the_shorter_period),
+                                       cmocka_unit_test(test_trial__breaks_ties),
+                                       cmocka_unit_test(test_trial__tries_nothing_twice),
+                                       cmocka_unit_test(test_trial__remembers_thousands),
+                                       cmocka_unit_test(test_trial__says_how_much_is_too_much),
+                                       cmocka_unit_test(test_trial__ends_with_its_budget),
+                                       cmocka_unit_test(test_trial__forgets_what_does_not_fit_new_limits),
+                                       cmocka_unit_test(test_trial__is_interrupted)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

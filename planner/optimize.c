@@ -6,6 +6,10 @@
  * (LADDER_LEAST_BYTES, doubled again and again) below the one asked for, and each search starts from the winner of the
  * one before. What is found at a rung is a candidate at every higher one: at rungs, more memory is never slower.
  *
+ * WITHOUT SOME TECHNIQUES. From where the relaxation and the paper's family start, a search ends in one valley; what
+ * is best without one technique often lies in another, and is sometimes better than all that was found. So each search
+ * is preceded by short ones that do without one, and goes on from the best of all.
+ *
  * The bound of a choice among several micro-batch orders is the least of theirs.
  */
 #include "planner/optimize.h"
@@ -14,10 +18,13 @@
 #include "planner/policies.h"
 #include "planner/search.h"
 
+#include <string.h>
+
 #define LADDER_LEAST_BYTES (UINT64_C(1) << 28)
 
 /* Real layouts take more than the relaxation says: counts for smaller budgets are starts, too. */
 enum { TIGHTER = 4 };
+#define VALLEY_SPACE 0.97
 
 /* An evaluation takes as long as the iteration has blocks: a smaller model gets more of them. */
 struct effort {
@@ -83,6 +90,62 @@ int ah_optimize_bound(const struct ah_optimize *optimize, struct ah_arena *arena
     return rc;
 }
 
+/* The best of the paper's family, found as if nothing else were: what is known would cut its trials short. */
+static int search_paper(const struct ah_optimize *o, struct ah_arena *arena, struct ah_error *err)
+{
+    struct ah_trial *trial = o->trial;
+    size_t n = trial->limits.job->n_blocks;
+    struct ah_candidate known = trial->best;
+    bool found = trial->found;
+    struct ah_config *configs = ah_arena_array(arena, n, sizeof *configs);
+    if (!configs)
+        return ah_error_memory(err);
+    memcpy(configs, known.configs, n * sizeof *configs);
+    trial->found = false;
+    int rc = ah_policies_search(trial, AH_POLICY_AUTOHETE_PAPER, o->scheduling, err);
+    if (found && (!trial->found || known.score.period_us <= trial->best.score.period_us)) {
+        memcpy(known.configs, configs, n * sizeof *configs);
+        trial->best = known;
+        trial->found = true;
+    }
+    return rc;
+}
+
+#define WITHOUT(technique) (UINT32_C(1) << AH_TECHNIQUE_##technique)
+static const uint32_t valleys[] = {WITHOUT(STREAMED), WITHOUT(SELECTIVE), WITHOUT(HOST_WEIGHTS),
+                                   WITHOUT(KEEP) | WITHOUT(SELECTIVE)};
+
+enum { VALLEYS = sizeof valleys / sizeof *valleys, VALLEY_SHARE = 4 };
+
+/* A search with a part of the budget that does without techniques; what it finds is there for the next. */
+static int search_valley(const struct ah_optimize *o, const struct ah_search *whole, uint32_t without,
+                         struct ah_arena *arena, struct ah_error *err)
+{
+    struct ah_trial_limits *limits = &o->trial->limits;
+    struct ah_restriction restriction;
+    struct ah_milp_result counts;
+    int rc = ah_restriction_init(&restriction, limits->job, without, arena, err);
+    if (rc == AH_E_USAGE)
+        return AH_OK; /* a block would be left with nothing */
+    struct ah_optimize restricted = *o;
+    restricted.allowed = restriction.allowed;
+    if (!rc)
+        rc = solve(&restricted, (uint64_t)((double)limits->device_bytes * VALLEY_SPACE), whole->micro_order,
+                   arena, &counts, err);
+    if (rc || !counts.feasible)
+        return rc;
+    struct ah_search search = *whole;
+    search.counts = &counts;
+    search.n_counts = 1;
+    search.allowed = restriction.allowed;
+    search.all_below = 0;
+    limits->restriction = &restriction;
+    limits->evaluations = ah_trial_spent(o->trial) + effort_of(o).evaluations / VALLEY_SHARE;
+    rc = ah_search_run(&search, err);
+    limits->restriction = NULL;
+    return rc;
+}
+
 /* One budget, one order. */
 static int search(const struct ah_optimize *o, uint64_t device_bytes, int order, struct ah_arena *arena,
                   struct ah_optimize_result *result, struct ah_error *err)
@@ -100,8 +163,7 @@ static int search(const struct ah_optimize *o, uint64_t device_bytes, int order,
         return AH_OK;
     ah_trial_limit(o->trial, device_bytes, 0);
     if (order == AH_MICRO_BATCH_MAJOR && (!o->allowed || o->trial->limits.restriction))
-        rc = ah_policies_search(o->trial, AH_POLICY_AUTOHETE_PAPER, o->scheduling, err);
-    o->trial->limits.evaluations = ah_trial_spent(o->trial) + effort.evaluations;
+        rc = search_paper(o, arena, err);
     struct ah_search search = {.trial = o->trial,
                                .counts = counts,
                                .n_counts = TIGHTER,
@@ -109,6 +171,9 @@ static int search(const struct ah_optimize *o, uint64_t device_bytes, int order,
                                .scheduling = o->scheduling,
                                .micro_order = (enum ah_micro_order)order,
                                .all_below = effort.all_below};
+    for (size_t i = 0; i < VALLEYS && !rc && !o->allowed && !o->trial->limits.restriction; i++)
+        rc = search_valley(o, &search, valleys[i], arena, err);
+    o->trial->limits.evaluations = ah_trial_spent(o->trial) + effort.evaluations;
     return rc ? rc : ah_search_run(&search, err);
 }
 

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fuzz target of what is done with a plan that somebody wrote: read, checked, run on the virtual clock.
+ *
+ * Whatever is in it, each step ends with a result or with one sentence; a plan that passes the check has a timeline,
+ * in which every item ends after it starts.
+ */
+#include "runtime/schedule/check.h"
+#include "runtime/schedule/replay.h"
+#include "schemas/document.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { ITERATIONS = 3, ITEMS_MOST = 20000, DISTURBANCES = 4 };
+
+static void require(int holds, const char *what)
+{
+    if (!holds) {
+        fprintf(stderr, "fuzz_plan: %s\n", what);
+        abort();
+    }
+}
+
+/* A small document may ask for very many tiles: that is slow, not wrong. */
+static int is_small(const struct ah_plan *plan)
+{
+    uint64_t items = 0;
+    for (size_t i = 0; i < plan->n_ops && items <= ITEMS_MOST; i++)
+        items += plan->ops[i].tiles < ITEMS_MOST ? plan->ops[i].tiles : ITEMS_MOST;
+    return items <= ITEMS_MOST;
+}
+
+static void check_timeline(const struct ah_plan *plan, const struct ah_replay *replay)
+{
+    require(replay->n_items > 0 && isfinite(replay->period_us), "a timeline without items or period");
+    for (size_t i = 0; i < replay->n_items; i++) {
+        const struct ah_replay_item *item = &replay->items[i];
+        require(item->op < plan->n_ops && item->iteration < ITERATIONS, "an item of no op");
+        require(item->start_us >= 0 && item->finish_us >= item->start_us,
+                "an item that ends before it starts");
+    }
+}
+
+static void run(const struct ah_plan *plan)
+{
+    struct ah_arena arena = {0};
+    struct ah_replay replay;
+    struct ah_error checked = {0}, err = {0};
+    int check = ah_schedule_check(plan, &checked);
+    int rc = ah_replay_run(plan, NULL, ITERATIONS, &arena, &replay, &err);
+    require(!check || checked.text[0], "a failed check without a sentence");
+    require(!rc || err.text[0], "a failed replay without a sentence");
+    require(check || !rc, "a plan that passes the check cannot be replayed");
+    if (!rc)
+        check_timeline(plan, &replay);
+    ah_arena_release(&arena);
+}
+
+/* ---- the same plan with other numbers ---- */
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+static void disturb_op(struct ah_plan *plan, uint64_t *random)
+{
+    struct ah_plan_op *op = &plan->ops[next_random(random) % plan->n_ops];
+    uint64_t *fields[] = {&op->position,    &op->issue_after, &op->due_before, &op->tiles,
+                          &op->micro_batch, &op->block,       &op->bytes};
+    uint64_t *field = fields[next_random(random) % (sizeof fields / sizeof *fields)];
+    if (*field != AH_PLAN_NOWHERE)
+        *field = next_random(random) % 12;
+    else
+        op->us *= (double)(next_random(random) % 4);
+}
+
+static void disturb_lane(struct ah_plan *plan, uint64_t *random)
+{
+    const struct ah_plan_lanes *lanes = &plan->lanes;
+    uint64_t *orders[] = {lanes->compute, lanes->h2d, lanes->d2h, lanes->host};
+    const size_t sizes[] = {lanes->n_compute, lanes->n_h2d, lanes->n_d2h, lanes->n_host};
+    size_t lane = next_random(random) % 4;
+    if (!sizes[lane])
+        return;
+    size_t a = next_random(random) % sizes[lane], b = next_random(random) % sizes[lane];
+    uint64_t kept = orders[lane][a];
+    orders[lane][a] = orders[lane][b];
+    orders[lane][b] = kept;
+}
+
+static void disturb_rest(struct ah_plan *plan, uint64_t *random)
+{
+    if (plan->arena.n_tensors && next_random(random) % 2) {
+        struct ah_plan_tensor *tensor = &plan->arena.tensors[next_random(random) % plan->arena.n_tensors];
+        uint64_t *fields[] = {&tensor->offset_bytes, &tensor->bytes, &tensor->from, &tensor->to};
+        *fields[next_random(random) % 4] = next_random(random) % 2 ? next_random(random) % 12 : 256;
+        return;
+    }
+    uint64_t *fields[] = {&plan->staging.host_gradient_tiles, &plan->staging.host_weight_tiles,
+                          &plan->staging.device_state_tiles};
+    *fields[next_random(random) % 3] = next_random(random) % 4;
+}
+
+/* One to three other numbers, written and read again: what neither writer nor reader refuses is run. */
+static void run_disturbed(struct ah_plan *plan, uint64_t *random)
+{
+    static void (*const ways[])(struct ah_plan *, uint64_t *) = {disturb_op, disturb_lane, disturb_rest};
+    const struct ah_document changed = {.kind = AH_DOCUMENT_PLAN, .body = {.plan = plan}};
+    struct ah_document read = {0};
+    struct ah_buffer text = {0};
+    struct ah_error err = {0};
+    for (uint64_t n = 1 + next_random(random) % 3; n; n--)
+        ways[next_random(random) % 3](plan, random);
+    if (!ah_document_print(&changed, &text, &err) &&
+        !ah_document_parse(&read, "disturbed", text.data, text.size, AH_DOCUMENT_PLAN, &err) &&
+        is_small(read.body.plan))
+        run(read.body.plan);
+    ah_document_release(&read);
+    ah_buffer_release(&text);
+}
+
+static uint64_t hash(const uint8_t *data, size_t size)
+{
+    uint64_t value = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < size; i++)
+        value = (value ^ data[i]) * UINT64_C(1099511628211);
+    return value | 1;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct ah_document document = {0};
+    struct ah_error err = {0};
+    uint64_t random = hash(data, size);
+    int rc = ah_document_parse(&document, "fuzz", (const char *)data, size, AH_DOCUMENT_PLAN, &err);
+    if (!rc && is_small(document.body.plan) && document.body.plan->n_ops) {
+        run(document.body.plan);
+        for (int i = 0; i < DISTURBANCES; i++)
+            run_disturbed(document.body.plan, &random);
+    }
+    ah_document_release(&document);
+    return 0;
+}

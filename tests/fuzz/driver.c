@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Drives a fuzz target without libFuzzer: replays the corpus and a bounded, deterministic number of mutations of each
- * file. That is what CI runs.
+ * file. That is what CI runs. AH_FUZZ_MUTATIONS: how many of each file; 2000.
  */
 #include "base/file.h"
 
@@ -14,6 +14,12 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { MUTATIONS = 2000 };
+
+static int mutations(void)
+{
+    const char *wanted = getenv("AH_FUZZ_MUTATIONS");
+    return wanted ? atoi(wanted) : MUTATIONS;
+}
 
 static uint64_t random_next(uint64_t *state)
 {
@@ -110,7 +116,7 @@ static int replay(const char *path, uint64_t *state)
     if (!text)
         abort();
     LLVMFuzzerTestOneInput((const uint8_t *)file.data, file.size);
-    for (int i = 0; i < MUTATIONS; i++) {
+    for (int i = mutations(); i > 0; i--) {
         size_t size = file.size;
         memcpy(text, file.data, size);
         for (uint64_t n = 1 + random_next(state) % 3; n; n--)
@@ -129,6 +135,6 @@ int main(int argc, char **argv)
     int status = argc > 1 ? 0 : 2;
     for (int i = 1; i < argc && !status; i++)
         status = replay(argv[i], &state);
-    printf("%d files, %d mutations each\n", argc - 1, MUTATIONS);
+    printf("%d files, %d mutations each\n", argc - 1, mutations());
     return status;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/planner_internal.h"
+
+#include "planner/optimize.h"
 #include "tests/property/planner/requests.h"
 
 static void open_with(struct test_request *t, struct ah_planning *planning, uint64_t device_bytes,
@@ -62,6 +64,71 @@ static void test_planning__finds_the_fastest_split(void **state)
     test_request_close(&t);
 }
 
+enum { WAYS = 3 };
+
+/* The machine as a CPU of 8 cores: products and host Adam measured on 1, 2 and 4 threads. */
+static void make_cpu(struct ah_machine *machine, struct ah_machine_matmul *matmul,
+                     struct ah_machine_adam *adam)
+{
+    size_t n = 0;
+    for (uint64_t i = 0; i < WAYS; i++) {
+        matmul[i] = machine->matmul[0];
+        matmul[i].threads = UINT64_C(1) << i;
+        matmul[i].flops_per_s.median = 1e11 * (double)(1 << i);
+    }
+    for (size_t k = 0; k < machine->n_adam; k++) {
+        for (uint64_t i = 0; i < WAYS; i++) {
+            adam[n] = machine->adam[k];
+            adam[n].threads = UINT64_C(1) << i;
+            adam[n++].params_per_s.median *= 0.1 * (double)(1 << i);
+        }
+    }
+    machine->device.kind = AH_DEVICE_CPU;
+    machine->device.reserve_bytes = 0;
+    machine->host.cores = 4;
+    machine->matmul = matmul;
+    machine->n_matmul = WAYS;
+    machine->adam = adam;
+    machine->n_adam = n;
+}
+
+/* Cores that the lanes share: the plan has the fastest split, its bound is the least of all. */
+static void test_planning__chooses_among_splits(void **state)
+{
+    (void)state;
+    struct test_request t;
+    struct ah_planning p;
+    struct ah_machine_matmul matmul[WAYS];
+    struct ah_machine_adam adam[16];
+    struct ah_machine machine;
+    double least_us = 0, bound_us = 0;
+    test_request_open(&t, "tiny", "rtx4090-64g");
+    assert_true(t.request.machine->n_adam * WAYS <= 16);
+    machine = *t.request.machine;
+    make_cpu(&machine, matmul, adam);
+    t.request.machine = &machine;
+    t.request.device_bytes = 40 * TEST_MIB;
+    CHECK_OK(ah_planning_init(&p, &t.request, &t.arena, &t.err), t.err);
+    CHECK_OK(ah_planning_solve(&p, &t.err), t.err);
+    assert_true(p.n_splits > 1 && p.winner);
+    for (size_t i = 0; i < p.n_splits; i++) {
+        const struct ah_optimize optimize = {.trial = &p.splits[i].trial};
+        struct ah_optimize_result result;
+        CHECK_OK(ah_optimize_bound(&optimize, &t.arena, &result, &t.err), t.err);
+        double us = p.splits[i].trial.found ? p.splits[i].trial.best.score.period_us : 0;
+        bound_us = !bound_us || result.bound_us < bound_us ? result.bound_us : bound_us;
+        least_us = us > 0 && (!least_us || us < least_us) ? us : least_us;
+    }
+    assert_true(p.winner->trial.best.score.period_us == least_us);
+    assert_true(p.bound_us == bound_us);
+    ah_planning_release(&p);
+    CHECK_OK(test_request_plan(&t), t.err);
+    assert_true(t.plan.threads && t.plan.threads->compute + t.plan.threads->host <= 4);
+    assert_true(t.plan.memory.device_capacity_bytes + t.plan.memory.host_capacity_bytes <=
+                machine.host.memory_bytes);
+    test_request_close(&t);
+}
+
 static void test_planning__gives_up_half_built(void **state)
 {
     (void)state;
@@ -78,6 +145,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_planning__takes_what_the_machine_has),
                                        cmocka_unit_test(test_planning__leaves_memory_to_the_system),
                                        cmocka_unit_test(test_planning__finds_the_fastest_split),
+                                       cmocka_unit_test(test_planning__chooses_among_splits),
                                        cmocka_unit_test(test_planning__gives_up_half_built)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

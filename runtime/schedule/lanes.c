@@ -90,11 +90,16 @@ static void fetch_use(struct compile *c, struct uses *uses, size_t block, size_t
     *uses = (struct uses){position, position, micro_batch, true};
 }
 
+static uint32_t last_use(const struct compile *c, size_t block)
+{
+    uint32_t backward = ah_compile_backward(c, block, c->micro_batches - 1);
+    return backward == COMPILE_NONE ? ah_compile_forward(c, block, c->micro_batches - 1) : backward;
+}
+
+/* What the first fetch of an iteration may not overtake: the update, or the last use of weights that are never updated. */
 static uint32_t first_after(const struct compile *c, size_t block)
 {
-    if (ah_compile_trained(c, block))
-        return update_position(c, block);
-    return ah_compile_forward(c, block, 0); /* all the way round */
+    return ah_compile_trained(c, block) ? update_position(c, block) : last_use(c, block);
 }
 
 static void fetch_layer(struct compile *c, size_t block)
@@ -140,7 +145,7 @@ static void fetch_table(struct compile *c)
 {
     struct uses uses = {0};
     size_t head = c->n_blocks - 1;
-    uint32_t after = ah_compile_trained(c, 0) ? update_position(c, 0) : ah_compile_forward(c, head, 0);
+    uint32_t after = ah_compile_trained(c, 0) ? update_position(c, 0) : last_use(c, head);
     for (size_t m = 0; m < c->micro_batches; m++)
         fetch_use(c, &uses, 0, m, ah_compile_forward(c, head, m), &after);
     fetch_close(c, &uses, 0, after);

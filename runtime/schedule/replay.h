@@ -45,7 +45,7 @@ struct ah_replay {
     struct ah_replay_item *items; /* lane by lane, in their order; in the arena */
     size_t n_items;
     size_t first_of_lane[5];
-    double first_us;  /* duration of the first iteration */
+    double first_us;  /* duration of the first iteration, without updates of gradients from before it */
     double period_us; /* of a steady one */
     double exposed_us[3];
     struct ah_replay_lane lanes[4];

@@ -121,6 +121,59 @@ static void check_memory(const struct ah_plan *plan)
                      (highest + AH_LAYOUT_ALIGN - 1) / AH_LAYOUT_ALIGN * AH_LAYOUT_ALIGN);
 }
 
+/* Does a tensor of the block, whose name goes on so, live at this position? */
+static bool holds(const struct ah_plan *plan, uint64_t block, const char *label, uint64_t p)
+{
+    const char *owner = plan->blocks[block].name;
+    size_t length = strlen(owner);
+    for (size_t i = 0; i < plan->arena.n_tensors; i++) {
+        const char *name = plan->arena.tensors[i].name;
+        if (!strncmp(name, owner, length) && name[length] == '.' &&
+            !strncmp(name + length + 1, label, strlen(label)) && lives_at(&plan->arena.tensors[i], p))
+            return true;
+    }
+    return false;
+}
+
+static void check_held(const struct ah_plan *plan, const struct ah_plan_op *op, const char *label, uint64_t p)
+{
+    if (!holds(plan, op->block, label, p % plan->arena.positions))
+        fail_msg("%s of block %llu needs '%s' at position %llu", ah_words_plan_op[op->op],
+                 (unsigned long long)op->block, label, (unsigned long long)(p % plan->arena.positions));
+}
+
+/* From one position to another, going up the circle; both included. */
+static void check_held_over(const struct ah_plan *plan, const struct ah_plan_op *op, const char *label,
+                            uint64_t from, uint64_t to)
+{
+    uint64_t n = plan->arena.positions;
+    for (uint64_t i = 0; i <= (to + n - from) % n; i++)
+        check_held(plan, op, label, from + i);
+}
+
+/* What each op touches is there when it runs. */
+static void check_lives(const struct ah_plan *plan)
+{
+    uint64_t n = plan->arena.positions;
+    for (uint64_t p = 0; p < n; p++) {
+        const struct ah_plan_op *op = &plan->ops[plan->lanes.compute[p]];
+        if (op->op == AH_PLAN_DEVICE_ADAM)
+            check_held(plan, op, "gradient", p);
+        else if (op->op == AH_PLAN_FORWARD ||
+                 op->block) /* backward of the embedding does not read its tables */
+            check_held(plan, op, plan->blocks[op->block].weights ? "fetched" : "weights", p);
+        if (op->op != AH_PLAN_DEVICE_ADAM && op->block)
+            check_held(plan, op, "input", p);
+    }
+    for (size_t i = 0; i < plan->n_ops; i++) {
+        const struct ah_plan_op *op = &plan->ops[i];
+        if (op->op == AH_PLAN_SEND_GRADIENTS)
+            check_held_over(plan, op, "gradient", op->issue_after, op->due_before + n - 1);
+        if (op->op == AH_PLAN_FETCH)
+            check_held_over(plan, op, "fetched", (op->issue_after + 1) % n, op->due_before);
+    }
+}
+
 /* ---- documents ---- */
 
 static void print(const struct ah_document *document, struct ah_buffer *text)
@@ -171,6 +224,7 @@ static void test_schedule__plans_hold_what_the_page_says(void **state)
             test_case_emit(&d.c, &d.schedule, &document);
             check_replay(&d, document.body.plan);
             check_memory(document.body.plan);
+            check_lives(document.body.plan);
             check_document(&document, &text);
             check_rules(document.body.plan, NULL);
             accounted += check_account(&d);

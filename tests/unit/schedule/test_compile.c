@@ -13,21 +13,28 @@ struct compiled {
     struct ah_compiled of;
 };
 
-static void open_case(struct compiled *k, uint64_t micro_batches, double clip, struct ah_config config)
+static void open_trained(struct compiled *k, uint64_t micro_batches, double clip, struct ah_config config,
+                         const char *pattern)
 {
     test_case_model(&k->c, LAYERS, 64, false);
     k->c.patterns[0] = "*";
+    k->c.patterns[1] = pattern;
     test_case_job(
         &k->c,
         (struct ah_plan_training){
             .batch = 2, .micro_batches = micro_batches, .seq = 32, .clip = clip, .state_dtype = AH_FP32},
-        1);
+        pattern ? 2 : 1);
     test_case_costs(&k->c, 100, 70, 150);
     for (size_t block = 0; block < BLOCKS; block++)
         k->c.configs[block] = config;
     k->c.choice.knobs = (struct ah_knobs){
         .tile_elements = 4 * AH_PLAN_TILE_UNIT, .fetch_ahead = 1, .send_behind = 1, .device_state_tiles = 2};
     k->memory = (struct ah_compile_memory){0};
+}
+
+static void open_case(struct compiled *k, uint64_t micro_batches, double clip, struct ah_config config)
+{
+    open_trained(k, micro_batches, clip, config, NULL);
 }
 
 static void compile(struct compiled *k)
@@ -153,6 +160,24 @@ static void test_compile__fetches_weights(void **state)
     close_case(&k);
 }
 
+/* Frozen weights with uses so near to each other that one fetch serves all: the next one comes after the last. */
+static void test_compile__never_fetches_into_weights_in_use(void **state)
+{
+    (void)state;
+    static struct compiled k;
+    open_trained(&k, 2, 0,
+                 (struct ah_config){.optimizer = AH_OPTIMIZER_HOST, .accumulator = AH_ACCUMULATOR_DEVICE},
+                 "!layer.0.*");
+    k.c.configs[1] = (struct ah_config){.weights = AH_WEIGHTS_HOST, .optimizer = AH_OPTIMIZER_NONE};
+    k.c.choice.knobs.fetch_ahead = 9;
+    compile(&k);
+    const struct ah_plan_op *fetch = op_of(&k, AH_PLAN_FETCH, 1, 0);
+    assert_int_equal(fetch->due_before, 1);
+    assert_int_equal(fetch->issue_after, 2 * POSITIONS - 2);
+    check_life(tensor_of(&k, AH_TENSOR_FETCHED, 1, 0), 2 * POSITIONS - 1, 2 * POSITIONS - 2);
+    close_case(&k);
+}
+
 /* On the device updates follow their gradient; all of them the last one where they wait for the norm. */
 static void test_compile__updates_on_the_device(void **state)
 {
@@ -252,6 +277,7 @@ int main(void)
         cmocka_unit_test(test_compile__orders_micro_batches),
         cmocka_unit_test(test_compile__sends_gradients),
         cmocka_unit_test(test_compile__fetches_weights),
+        cmocka_unit_test(test_compile__never_fetches_into_weights_in_use),
         cmocka_unit_test(test_compile__updates_on_the_device),
         cmocka_unit_test(test_compile__streams_states),
         cmocka_unit_test(test_compile__counts_pinned_memory),

@@ -158,6 +158,64 @@ static void test_items__take_and_give_places(void **state)
     ah_items_release(&w.memory);
 }
 
+/* The middle block streamed: its update stands behind BACKWARD_0 in two tiles, one of them in the next iteration. */
+enum {
+    STREAMED_UPDATE = SEND,
+    STREAMED_IN,
+    STREAMED_OUT,
+    STREAMED_NORM,
+    STREAMED_OPS,
+    STREAMED_POSITIONS = 7
+};
+
+static void write_streamed(struct written *w, uint32_t compute[STREAMED_POSITIONS])
+{
+    static const uint32_t order[STREAMED_POSITIONS] = {FORWARD_0,  STREAMED_UPDATE, FORWARD_1,      HEAD,
+                                                       BACKWARD_1, BACKWARD_0,      STREAMED_UPDATE};
+    write_iteration(w);
+    memcpy(compute, order, sizeof order);
+    w->ops[STREAMED_UPDATE] = (struct ah_plan_op){.op = AH_PLAN_DEVICE_ADAM,
+                                                  .block = 1,
+                                                  .position = 6,
+                                                  .issue_after = AH_PLAN_NOWHERE,
+                                                  .due_before = AH_PLAN_NOWHERE,
+                                                  .tiles = 2};
+    other_op(w, STREAMED_IN, AH_PLAN_STATES_IN, AH_PLAN_LANE_H2D, 3, 6);
+    other_op(w, STREAMED_OUT, AH_PLAN_STATES_OUT, AH_PLAN_LANE_D2H, 6, 6);
+    other_op(w, STREAMED_NORM, AH_PLAN_NORM, AH_PLAN_LANE_HOST, 5, 2);
+    w->ops[STREAMED_NORM].block = 0;
+    w->ops[STREAMED_NORM].tiles = 1;
+    w->iteration.compute = compute;
+    w->iteration.positions = STREAMED_POSITIONS;
+    w->iteration.n_ops = STREAMED_OPS;
+    w->iteration.head = 3;
+    w->iteration.places[AH_RING_DEVICE_STATES] = 2;
+}
+
+static void test_items__states_visit_the_device(void **state)
+{
+    (void)state;
+    static struct written w;
+    uint32_t compute[STREAMED_POSITIONS];
+    write_streamed(&w, compute);
+    build(&w);
+    uint32_t update[] = {6, 1}; /* tiles are counted from the first head on */
+    for (size_t tile = 0; tile < 2; tile++) {
+        uint32_t in = item(&w, STREAMED_IN, tile), out = item(&w, STREAMED_OUT, tile);
+        assert_int_equal(item(&w, STREAMED_UPDATE, tile), update[tile]);
+        assert_int_equal(w.items.issue[out], update[tile]);
+        assert_true(waits(&w, update[tile], in, tile != 0));
+        assert_true(waits(&w, out, update[tile], 0));
+        assert_true(waits(&w, in, out, tile == 0));
+        assert_int_equal(w.items.takes[in], AH_RING_DEVICE_STATES);
+        assert_int_equal(w.items.gives[out], AH_RING_DEVICE_STATES);
+    }
+    assert_true(waits(&w, item(&w, STREAMED_IN, 1), item(&w, STREAMED_IN, 0), 0));
+    assert_true(waits(&w, update[0], item(&w, STREAMED_NORM, 0), 0));
+    assert_int_equal(w.items.update_of[1], STREAMED_UPDATE);
+    ah_items_release(&w.memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +223,7 @@ int main(void)
         cmocka_unit_test(test_items__wait_for_the_latest),
         cmocka_unit_test(test_items__all_of_what_is_cut_otherwise),
         cmocka_unit_test(test_items__take_and_give_places),
+        cmocka_unit_test(test_items__states_visit_the_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static struct effort effort_of(const struct ah_optimize *o)
     if (level == AH_EFFORT_QUICK)
         return (struct effort){50 + 15000 / items, 2000, false};
     uint64_t more = UINT64_C(1) << 2 * (level - AH_EFFORT_DEFAULT);
-    return (struct effort){(100 + 25000 / items) * more, 100000 * more, true};
+    return (struct effort){(100 + 20000 / items) * more, 100000 * more, true};
 }
 
 static int orders_of(const struct ah_optimize *o)
@@ -115,7 +115,7 @@ static int search_paper(const struct ah_optimize *o, struct ah_arena *arena, str
 static const uint32_t valleys[] = {WITHOUT(STREAMED), WITHOUT(SELECTIVE), WITHOUT(HOST_WEIGHTS),
                                    WITHOUT(KEEP) | WITHOUT(SELECTIVE)};
 
-enum { VALLEYS = sizeof valleys / sizeof *valleys, VALLEY_SHARE = 4 };
+enum { VALLEYS = sizeof valleys / sizeof *valleys, VALLEY_SHARE = 6 };
 
 /* A search with a part of the budget that does without techniques; what it finds is there for the next. */
 static int search_valley(const struct ah_optimize *o, const struct ah_search *whole, uint32_t without,

@@ -159,6 +159,9 @@ int ah_units_parse_count(const char *text, uint64_t *ret_count, struct ah_error 
             err, AH_E_USAGE,
             "'%s' is not a count: suffix '%s' is not one of k, M, B, G, T; write one " COUNTS_ACCEPTED, text,
             number.end);
+    double part = number.fraction * (double)scale;
+    if (fabs(part - round(part)) > 1e-6)
+        return ah_error_set(err, AH_E_USAGE, "'%s' is not a whole number; write one " COUNTS_ACCEPTED, text);
     if (!number_scaled(&number, scale, ret_count))
         return ah_error_set(err, AH_E_USAGE, "'%s' is more than 2^64 - 1; write a smaller count", text);
     return AH_OK;

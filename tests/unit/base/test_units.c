@@ -137,7 +137,8 @@ static void test_units__counts(void **state)
         {"42", 42},         {"124M", 124000000},   {"1.5k", 1500},       {"1.5K", 1500}, {"2B", 2000000000},
         {"2G", 2000000000}, {"1T", 1000000000000}, {"124 M", 124000000}, {"0", 0},
     };
-    static const char *const bad[] = {"", "M", "1.5x", "-2", "1kB", "2b", "1e6", "20000000000G"};
+    static const char *const bad[] = {"2.5", "0.5", "1.2345k", "",    "M",           "1.5x",
+                                      "-2",  "1kB", "2b",      "1e6", "20000000000G"};
     struct ah_error err = {0};
     uint64_t count = 0;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {

@@ -8,12 +8,15 @@
  * the ratio of the best rounds, for machines that are never quiet for long.
  *
  *     bench_matmul [--threads N] [--rounds N] [--tokens N] [--dtype fp32|bf16] [--form nn|nt|tn]
- *                  [--layer INxOUT] [--no-head]
+ *                  [--layer INxOUT] [--level avx2|avx512|avx512_bf16|amx] [--no-head]
  *
- * Shapes are those of GPT-2 124M: m = tokens for nn and nt; for tn (weight gradients) k = tokens.
+ * With --level both are held to what processors of that level have, and ours run without a lane, on a pool. Where
+ * oneDNN has no product for the level, only our rate is shown. Shapes are those of GPT-2 124M: m = tokens for nn and nt; for tn (weight gradients) k = tokens.
  */
+#include "base/pool.h"
 #include "base/stats.h"
 #include "base/threads.h"
+#include "runtime/device/cpu/matmul.h"
 #include "runtime/device/device.h"
 
 #include <oneapi/dnnl/dnnl.h>
@@ -25,6 +28,21 @@
 
 enum { ROUNDS_MAX = 100, VOCABULARY = 50257, WIDTH = 768 };
 
+struct level {
+    const char *name;
+    enum ah_tile_level ours;
+    dnnl_cpu_isa_t plain;
+};
+
+static const struct level levels[] = {
+    {"avx2", AH_TILE_AVX2, dnnl_cpu_isa_avx2},
+    {"avx512", AH_TILE_AVX512, dnnl_cpu_isa_avx512_core},
+    {"avx512_bf16", AH_TILE_AVX512_BF16, dnnl_cpu_isa_avx512_core_bf16},
+    {"amx", AH_TILE_AMX, dnnl_cpu_isa_avx512_core_amx},
+};
+
+enum { LEVELS = sizeof levels / sizeof levels[0] };
+
 struct options {
     unsigned threads;
     unsigned rounds;
@@ -33,6 +51,7 @@ struct options {
     int form;
     uint64_t in, out; /* 0: all layers */
     bool head;
+    const struct level *level; /* NULL: this processor's */
 };
 
 struct shape {
@@ -45,6 +64,8 @@ struct shape {
 struct bench {
     struct options options;
     struct ah_device *device;
+    struct ah_matmul *matmul; /* with --level, on `pool` */
+    struct ah_pool *pool;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     double worst;
@@ -99,7 +120,8 @@ struct plain {
     dnnl_memory_t memories[4];
 };
 
-static void plain_init(struct plain *plain, const struct bench *bench, const struct shape *shape)
+/* Whether oneDNN has such a product. */
+static bool plain_init(struct plain *plain, const struct bench *bench, const struct shape *shape)
 {
     const dnnl_dim_t m = (dnnl_dim_t)shape->m, n = (dnnl_dim_t)shape->n, k = (dnnl_dim_t)shape->k;
     const dnnl_dims_t dims[] = {{m, k}, {k, n}, {m, n}};
@@ -117,7 +139,11 @@ static void plain_init(struct plain *plain, const struct bench *bench, const str
     check(dnnl_matmul_desc_init(&desc, &descs[0], &descs[1], NULL, &descs[2]));
     check(dnnl_primitive_attr_create(&attr));
     check(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user));
-    check(dnnl_primitive_desc_create(&primitive_desc, &desc, attr, bench->engine, NULL));
+    dnnl_status_t status = dnnl_primitive_desc_create(&primitive_desc, &desc, attr, bench->engine, NULL);
+    dnnl_primitive_attr_destroy(attr);
+    if (status == dnnl_unimplemented)
+        return false;
+    check(status);
     check(dnnl_primitive_create(&plain->primitive, primitive_desc));
     const int operands[] = {A, B, PLAIN};
     for (int i = 0; i < 3; i++)
@@ -127,7 +153,7 @@ static void plain_init(struct plain *plain, const struct bench *bench, const str
                              dnnl_primitive_desc_query_md(primitive_desc, dnnl_query_scratchpad_md, 0),
                              bench->engine, DNNL_MEMORY_ALLOCATE));
     dnnl_primitive_desc_destroy(primitive_desc);
-    dnnl_primitive_attr_destroy(attr);
+    return true;
 }
 
 static void plain_release(struct plain *plain)
@@ -150,7 +176,30 @@ static double run_plain(const struct bench *bench, const struct plain *plain, un
     return (double)(ah_threads_now_ns() - start) / repeat;
 }
 
-static double run_ours(const struct bench *bench, const struct ah_op *op, unsigned repeat)
+static double run_at_level(const struct bench *bench, const struct ah_op *op, unsigned repeat)
+{
+    const struct ah_op_matmul *matmul = &op->u.matmul;
+    const struct ah_matmul_shape shape = {.form = matmul->form,
+                                          .in = op->arg[1].dtype,
+                                          .out = op->arg[0].dtype,
+                                          .m = matmul->m,
+                                          .n = matmul->n,
+                                          .k = matmul->k};
+    const struct ah_matmul_args args = {.c = ah_device_pointer(bench->device, op->arg[0]),
+                                        .a = ah_device_pointer(bench->device, op->arg[1]),
+                                        .b = ah_device_pointer(bench->device, op->arg[2])};
+    struct ah_error err = {0};
+    if (ah_matmul_prepare(bench->matmul, &shape, &err))
+        fail(err.text);
+    struct ah_matmul_product *product = ah_matmul_find(bench->matmul, &shape);
+    uint64_t start = ah_threads_now_ns();
+    for (unsigned i = 0; i < repeat; i++)
+        if (ah_matmul_run(product, &args, bench->pool, &err))
+            fail(err.text);
+    return (double)(ah_threads_now_ns() - start) / repeat;
+}
+
+static double run_on_lane(const struct bench *bench, const struct ah_op *op, unsigned repeat)
 {
     struct ah_error err = {0};
     struct ah_submission submission = {.lane = AH_LANE_COMPUTE, .op = op};
@@ -164,50 +213,85 @@ static double run_ours(const struct bench *bench, const struct ah_op *op, unsign
     return (double)(ah_threads_now_ns() - start) / repeat;
 }
 
+static double run_ours(const struct bench *bench, const struct ah_op *op, unsigned repeat)
+{
+    return bench->matmul ? run_at_level(bench, op, repeat) : run_on_lane(bench, op, repeat);
+}
+
 static void rest(void)
 {
     /* OpenMP's threads spin for a while after their last product; they must not slow ours. */
     ah_threads_sleep_until_ns(ah_threads_now_ns() + 10000000);
 }
 
-static void measure(struct bench *bench, const struct shape *shape)
+/* Rates of ours and plain, GFLOP/s, by round. */
+struct rounds {
+    double ours[ROUNDS_MAX];
+    double plain[ROUNDS_MAX];
+    double ratios[ROUNDS_MAX];
+};
+
+/* Without `plain`, ours alone. */
+static void run_rounds(const struct bench *bench, const struct ah_op *op, const struct plain *plain,
+                       struct rounds *rounds)
+{
+    const struct ah_op_matmul *matmul = &op->u.matmul;
+    const double flops = 2.0 * (double)matmul->m * (double)matmul->n * (double)matmul->k;
+    const double once_ns = run_ours(bench, op, 1);
+    const unsigned repeat = once_ns > 20e6 ? 1 : (unsigned)(20e6 / once_ns) + 1;
+    if (plain)
+        run_plain(bench, plain, 1);
+    for (unsigned i = 0; i < bench->options.rounds; i++) {
+        rest();
+        rounds->ours[i] = flops / run_ours(bench, op, repeat);
+        if (plain)
+            rounds->plain[i] = flops / run_plain(bench, plain, repeat);
+        rounds->ratios[i] = plain ? rounds->ours[i] / rounds->plain[i] : 0;
+    }
+}
+
+static void print_shape(const struct shape *shape)
 {
     static const char *const forms[] = {"nn", "nt", "tn"};
+    printf("%-4s out %-4s %s %6llu x %6llu x %6llu", shape->dtype == AH_FP32 ? "fp32" : "bf16",
+           shape->out == AH_FP32 ? "fp32" : "bf16", forms[shape->form], (unsigned long long)shape->m,
+           (unsigned long long)shape->n, (unsigned long long)shape->k);
+}
+
+static void print_ratio(struct bench *bench, struct rounds *rounds)
+{
+    const struct ah_stats ratio = ah_stats_of(rounds->ratios, bench->options.rounds);
+    const double best = ah_stats_of(rounds->ours, bench->options.rounds).max /
+                        ah_stats_of(rounds->plain, bench->options.rounds).max;
+    printf("   %5.3f of plain (mad %.3f), best %5.3f%s\n", ratio.median, ratio.mad, best,
+           ratio.median < 0.9 ? "  <" : "");
+    bench->rows++;
+    bench->below += ratio.median < 0.9;
+    bench->worst = ratio.median < bench->worst ? ratio.median : bench->worst;
+}
+
+static void measure(struct bench *bench, const struct shape *shape)
+{
     struct ah_op op = {.kind = AH_OP_MATMUL, .arg = {place(shape, C), place(shape, A), place(shape, B)}};
     op.u.matmul = (struct ah_op_matmul){.form = shape->form, .m = shape->m, .n = shape->n, .k = shape->k};
     struct ah_error err = {0};
     struct plain plain;
-    double ratios[ROUNDS_MAX], ours[ROUNDS_MAX], plains[ROUNDS_MAX];
+    struct rounds rounds;
     fill(bench, shape, A);
     fill(bench, shape, B);
     if (ah_device_prepare(bench->device, &op, 1, &err))
         fail(err.text);
-    plain_init(&plain, bench, shape);
-    double flops = 2.0 * (double)shape->m * (double)shape->n * (double)shape->k;
-    double once_ns = run_ours(bench, &op, 1);
-    run_plain(bench, &plain, 1);
-    unsigned repeat = once_ns > 20e6 ? 1 : (unsigned)(20e6 / once_ns) + 1;
-    for (unsigned i = 0; i < bench->options.rounds; i++) {
-        rest();
-        double ours_ns = run_ours(bench, &op, repeat);
-        double plain_ns = run_plain(bench, &plain, repeat);
-        ratios[i] = plain_ns / ours_ns;
-        ours[i] = flops / ours_ns;
-        plains[i] = flops / plain_ns;
+    const bool compares = plain_init(&plain, bench, shape);
+    run_rounds(bench, &op, compares ? &plain : NULL, &rounds);
+    print_shape(shape);
+    printf(" %8.1f GFLOP/s", ah_stats_of(rounds.ours, bench->options.rounds).median);
+    if (compares) {
+        print_ratio(bench, &rounds);
+        plain_release(&plain);
+    } else {
+        puts("   oneDNN has none");
     }
-    plain_release(&plain);
-    struct ah_stats ratio = ah_stats_of(ratios, bench->options.rounds);
-    struct ah_stats rate = ah_stats_of(ours, bench->options.rounds);
-    double best = rate.max / ah_stats_of(plains, bench->options.rounds).max;
-    printf("%-4s out %-4s %s %6llu x %6llu x %6llu %8.1f GFLOP/s   %5.3f of plain (mad %.3f), best %5.3f%s\n",
-           shape->dtype == AH_FP32 ? "fp32" : "bf16", shape->out == AH_FP32 ? "fp32" : "bf16",
-           forms[shape->form], (unsigned long long)shape->m, (unsigned long long)shape->n,
-           (unsigned long long)shape->k, rate.median, ratio.median, ratio.mad, best,
-           ratio.median < 0.9 ? "  <" : "");
     fflush(stdout);
-    bench->rows++;
-    bench->below += ratio.median < 0.9;
-    bench->worst = ratio.median < bench->worst ? ratio.median : bench->worst;
 }
 
 static void measure_layer(struct bench *bench, uint64_t tokens, uint64_t in, uint64_t out)
@@ -275,6 +359,15 @@ static void parse_layer(struct options *options, const char *text)
     options->out = (uint64_t)atoi(x + 1);
 }
 
+static const struct level *parse_level(const char *text)
+{
+    for (size_t i = 0; i < LEVELS; i++)
+        if (!strcmp(text, levels[i].name) && levels[i].ours <= ah_tile_detect())
+            return &levels[i];
+    fail("--level is avx2, avx512, avx512_bf16 or amx, at most what this processor has");
+    return NULL;
+}
+
 static struct options parse(int argc, char **argv)
 {
     struct options options = {.threads = 2, .rounds = 9, .dtype = -1, .form = -1, .head = true};
@@ -296,9 +389,11 @@ static struct options parse(int argc, char **argv)
             parse_layer(&options, value);
         else if (!strcmp(argv[i], "--form"))
             options.form = word(value, ah_words_matmul_form);
+        else if (!strcmp(argv[i], "--level"))
+            options.level = parse_level(value);
         else
             fail("usage: [--threads N] [--rounds N] [--tokens N] [--dtype D] [--form F] [--layer INxOUT]"
-                 " [--no-head]");
+                 " [--level L] [--no-head]");
         i++;
     }
     if (options.threads < 1 || options.rounds < 1 || options.rounds > ROUNDS_MAX)
@@ -322,21 +417,40 @@ static void open_device(struct bench *bench, const struct ah_device_options *opt
     sched_setaffinity(0, sizeof bound, &bound);
 }
 
+/* A pool beside this thread, which OpenMP has bound to the first core. */
+static void hold_to_level(struct bench *bench)
+{
+    struct ah_error err = {0};
+    int cpus[CPU_SETSIZE];
+    for (int i = 0; i < CPU_SETSIZE; i++)
+        cpus[i] = i ? i : -1;
+    const struct ah_pool_options options = {.threads = bench->options.threads, .cpus = cpus};
+    check(dnnl_set_max_cpu_isa(bench->options.level->plain));
+    if (ah_matmul_new_at(&bench->matmul, options.threads, bench->options.level->ours, &err) ||
+        ah_pool_new(&bench->pool, &options, &err))
+        fail(err.text);
+}
+
 int main(int argc, char **argv)
 {
     struct bench bench = {.options = parse(argc, argv), .worst = 1e9};
     bind_openmp(&bench.options, argv);
     struct ah_device_options options = {.compute_threads = bench.options.threads};
     open_device(&bench, &options);
+    if (bench.options.level)
+        hold_to_level(&bench);
     check(dnnl_engine_create(&bench.engine, dnnl_cpu, 0));
     check(dnnl_stream_create(&bench.stream, bench.engine, dnnl_stream_default_flags));
-    printf("%s, %u threads, %u rounds\n", bench.device->info.name, bench.options.threads,
-           bench.options.rounds);
+    printf("%s, %u threads, %u rounds%s%s\n", bench.device->info.name, bench.options.threads,
+           bench.options.rounds, bench.options.level ? ", held to " : "",
+           bench.options.level ? bench.options.level->name : "");
     measure_all(&bench);
     printf("%u shapes, %u below 0.90, worst %.3f; workspace %.1f MiB\n", bench.rows, bench.below, bench.worst,
            (double)bench.device->reserve_bytes / (1 << 20));
     dnnl_stream_destroy(bench.stream);
     dnnl_engine_destroy(bench.engine);
+    ah_pool_free(bench.pool);
+    ah_matmul_free(bench.matmul);
     ah_device_close(bench.device);
     return bench.below != 0;
 }

@@ -4,217 +4,31 @@
  * does not fill a piece or a square goes word by word. Everything runs along the rows as they lie, so that the
  * processor sees what comes next.
  */
-#include "runtime/device/cpu/pack.h"
+#include "runtime/device/cpu/pack_internal.h"
 
 #include <string.h>
 
-enum { WORD_BYTES = 4, PIECE = AH_PACK_WORDS, PIECE_BYTES = PIECE * WORD_BYTES, LINE_BYTES = 64 };
-
-/* What a word is made of. */
-enum words { WORDS_FP32, WORDS_PAIRS, WORDS_EXPANDED };
+enum { WORD_BYTES = 4, PIECE = AH_PACK_PIECE, PIECE_BYTES = AH_PACK_PIECE_BYTES, LINE_BYTES = 64 };
 
 /* How an operand is packed. */
 struct packing {
     const struct ah_pack_matrix *matrix;
     unsigned char *to;
-    enum words words;
+    enum ah_pack_word word;
     uint64_t per_word;    /* elements */
     size_t row_bytes;     /* from packed row to row */
     size_t pair_bytes;    /* in a packed row, from two pieces to the next two */
     bool k_in_rows;       /* as it is packed */
     uint64_t rows, width; /* as it is packed; width in words */
-    enum ah_isa isa;
+    const struct ah_pack_blocks *blocks;
 };
-
-/* Pieces of 16 words from (word, other) on: one of each of `n` rows, or `n` of one row. */
-struct source {
-    const unsigned char *from;
-    size_t row_bytes;
-    enum words words;
-    bool k_in_rows; /* as it lies: then a word of a pair is made from two rows */
-};
-
-typedef void block_fn(unsigned char *to, size_t to_bytes, const struct source *source);
-
-/* Piece `i` of a column of pieces. */
-static void load_piece(uint32_t piece[PIECE], const struct source *source, size_t i)
-{
-    const bool paired = source->words == WORDS_PAIRS && source->k_in_rows;
-    const unsigned char *from = source->from + (paired ? 2 * i : i) * source->row_bytes;
-    uint16_t low[PIECE] = {0}, high[PIECE];
-    if (source->words != WORDS_EXPANDED && !paired) {
-        memcpy(piece, from, PIECE_BYTES);
-        return;
-    }
-    if (paired)
-        memcpy(low, from, sizeof low);
-    memcpy(high, paired ? from + source->row_bytes : from, sizeof high);
-    for (size_t j = 0; j < PIECE; j++)
-        piece[j] = (uint32_t)high[j] << 16 | low[j];
-}
-
-static void turn_plain(unsigned char *to, size_t to_bytes, const struct source *source)
-{
-    uint32_t square[PIECE][PIECE];
-    uint32_t turned[PIECE];
-    for (size_t i = 0; i < PIECE; i++)
-        load_piece(square[i], source, i);
-    for (size_t i = 0; i < PIECE; i++) {
-        for (size_t j = 0; j < PIECE; j++)
-            turned[j] = square[j][i];
-        memcpy(to + i * to_bytes, turned, sizeof turned);
-    }
-}
-
-/* Bytes that a piece takes in the row as it lies. */
-static size_t bytes_of_piece(const struct source *source)
-{
-    const bool paired = source->words == WORDS_PAIRS && source->k_in_rows;
-    return paired || source->words == WORDS_EXPANDED ? PIECE_BYTES / 2 : PIECE_BYTES;
-}
-
-static void copy_plain(unsigned char *to, size_t to_bytes, const struct source *source)
-{
-    struct source second = *source;
-    uint32_t piece[PIECE];
-    second.from += bytes_of_piece(source);
-    for (size_t i = 0; i < PIECE; i++) {
-        load_piece(piece, source, i);
-        memcpy(to + i * to_bytes, piece, sizeof piece);
-        load_piece(piece, &second, i);
-        memcpy(to + i * to_bytes + PIECE_BYTES, piece, sizeof piece);
-    }
-}
-
-/* Pieces that follow each other in one row, as they lie and as they are packed. */
-static void copy_row_plain(unsigned char *to, const struct source *source, uint64_t pieces)
-{
-    struct source from = *source;
-    for (uint64_t i = 0; i < pieces; i++, from.from += bytes_of_piece(source)) {
-        uint32_t piece[PIECE];
-        load_piece(piece, &from, 0);
-        memcpy(to + i * PIECE_BYTES, piece, sizeof piece);
-    }
-}
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
-#define PACK_TARGET __attribute__((target("avx512f,avx512bw")))
-#define PACK_INLINE static inline __attribute__((always_inline)) PACK_TARGET
-
-/* Rows become columns: 16 x 16 words. */
-PACK_INLINE void transpose(__m512i row[16])
-{
-    __m512i t[16];
-    for (int i = 0; i < 16; i += 4) {
-        __m512i low01 = _mm512_unpacklo_epi32(row[i], row[i + 1]);
-        __m512i high01 = _mm512_unpackhi_epi32(row[i], row[i + 1]);
-        __m512i low23 = _mm512_unpacklo_epi32(row[i + 2], row[i + 3]);
-        __m512i high23 = _mm512_unpackhi_epi32(row[i + 2], row[i + 3]);
-        t[i] = _mm512_unpacklo_epi64(low01, low23);
-        t[i + 1] = _mm512_unpackhi_epi64(low01, low23);
-        t[i + 2] = _mm512_unpacklo_epi64(high01, high23);
-        t[i + 3] = _mm512_unpackhi_epi64(high01, high23);
-    }
-    /* t[4 g + c] holds columns c, c + 4, c + 8, c + 12 of rows 4 g to 4 g + 3, a quarter each. */
-    for (int c = 0; c < 4; c++) {
-        __m512i low01 = _mm512_shuffle_i32x4(t[c], t[4 + c], 0x88);
-        __m512i high01 = _mm512_shuffle_i32x4(t[c], t[4 + c], 0xdd);
-        __m512i low23 = _mm512_shuffle_i32x4(t[8 + c], t[12 + c], 0x88);
-        __m512i high23 = _mm512_shuffle_i32x4(t[8 + c], t[12 + c], 0xdd);
-        row[c] = _mm512_shuffle_i32x4(low01, low23, 0x88);
-        row[8 + c] = _mm512_shuffle_i32x4(low01, low23, 0xdd);
-        row[4 + c] = _mm512_shuffle_i32x4(high01, high23, 0x88);
-        row[12 + c] = _mm512_shuffle_i32x4(high01, high23, 0xdd);
-    }
-}
-
-PACK_INLINE __m512i load_halves(const unsigned char *from)
-{
-    return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)from));
-}
-
-/* load_piece() in a register. */
-PACK_INLINE __m512i load_register(const unsigned char *from, size_t row_bytes, enum words words, bool paired)
-{
-    if (words == WORDS_EXPANDED)
-        return _mm512_slli_epi32(load_halves(from), 16);
-    if (!paired)
-        return _mm512_loadu_si512(from);
-    return _mm512_or_si512(load_halves(from), _mm512_slli_epi32(load_halves(from + row_bytes), 16));
-}
-
-PACK_INLINE void turn_of(unsigned char *to, size_t to_bytes, const struct source *source, enum words words,
-                         bool paired)
-{
-    __m512i row[PIECE];
-    const size_t step = paired ? 2 * source->row_bytes : source->row_bytes;
-    for (size_t i = 0; i < PIECE; i++)
-        row[i] = load_register(source->from + i * step, source->row_bytes, words, paired);
-    transpose(row);
-    for (size_t i = 0; i < PIECE; i++)
-        _mm512_storeu_si512(to + i * to_bytes, row[i]);
-}
-
-PACK_TARGET static void turn_avx512(unsigned char *to, size_t to_bytes, const struct source *source)
-{
-    if (source->words == WORDS_EXPANDED)
-        turn_of(to, to_bytes, source, WORDS_EXPANDED, false);
-    else if (source->words == WORDS_PAIRS && source->k_in_rows)
-        turn_of(to, to_bytes, source, WORDS_PAIRS, true);
-    else
-        turn_of(to, to_bytes, source, WORDS_FP32, false);
-}
-
-PACK_INLINE void copy_of(unsigned char *to, size_t to_bytes, const struct source *source, enum words words)
-{
-    const size_t second = words == WORDS_EXPANDED ? PIECE_BYTES / 2 : PIECE_BYTES;
-#pragma GCC unroll 16
-    for (size_t i = 0; i < PIECE; i++) {
-        const unsigned char *from = source->from + i * source->row_bytes;
-        _mm512_storeu_si512(to + i * to_bytes, load_register(from, 0, words, false));
-        _mm512_storeu_si512(to + i * to_bytes + PIECE_BYTES, load_register(from + second, 0, words, false));
-    }
-}
-
-/* Two rows become one of pairs. Each load has its own place in the code: the processor foresees them by that. */
-PACK_INLINE void interleave(unsigned char *to, size_t to_bytes, const struct source *source)
-{
-    const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7,
-                                         38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
-    const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
-#pragma GCC unroll 16
-    for (size_t i = 0; i < PIECE; i++) {
-        const unsigned char *from = source->from + 2 * i * source->row_bytes;
-        const __m512i even = _mm512_loadu_si512(from);
-        const __m512i odd = _mm512_loadu_si512(from + source->row_bytes);
-        _mm512_storeu_si512(to + i * to_bytes, _mm512_permutex2var_epi16(even, low, odd));
-        _mm512_storeu_si512(to + i * to_bytes + PIECE_BYTES, _mm512_permutex2var_epi16(even, high, odd));
-    }
-}
-
-PACK_TARGET static void copy_avx512(unsigned char *to, size_t to_bytes, const struct source *source)
-{
-    if (source->words == WORDS_EXPANDED)
-        copy_of(to, to_bytes, source, WORDS_EXPANDED);
-    else if (source->words == WORDS_PAIRS && source->k_in_rows)
-        interleave(to, to_bytes, source);
-    else
-        copy_of(to, to_bytes, source, WORDS_FP32);
-}
-PACK_TARGET static void copy_row_avx512(unsigned char *to, const struct source *source, uint64_t pieces)
-{
-    const bool expands = source->words == WORDS_EXPANDED;
-    const unsigned char *from = source->from;
-    for (uint64_t i = 0; i < pieces; i++, from += expands ? PIECE_BYTES / 2 : PIECE_BYTES)
-        _mm512_storeu_si512(to + i * PIECE_BYTES, expands ? load_register(from, 0, WORDS_EXPANDED, false)
-                                                          : _mm512_loadu_si512(from));
-}
+static const struct ah_pack_blocks *const blocks_of[] = {[AH_ISA_PORTABLE] = &ah_pack_blocks_portable,
+                                                         [AH_ISA_AVX2] = &ah_pack_blocks_avx2,
+                                                         [AH_ISA_AVX512] = &ah_pack_blocks_avx512};
 #else
-#define copy_row_avx512 copy_row_plain
-#define turn_avx512     turn_plain
-#define copy_avx512     copy_plain
+static const struct ah_pack_blocks *const blocks_of[] = {[AH_ISA_PORTABLE] = &ah_pack_blocks_portable};
 #endif
 
 uint64_t ah_pack_words(const struct ah_tile_kernel *kernel, uint64_t k)
@@ -242,11 +56,11 @@ static uint32_t edge_word(const struct packing *packing, uint64_t word, uint64_t
     uint16_t halves[2] = {0};
     uint32_t whole = 0;
     for (uint64_t i = 0; i < packing->per_word && k + i < matrix->k && other < matrix->other; i++)
-        memcpy(packing->words == WORDS_FP32 ? (void *)&whole : &halves[i], element(matrix, k + i, other),
+        memcpy(packing->word == AH_PACK_FP32 ? (void *)&whole : &halves[i], element(matrix, k + i, other),
                ah_dtype_bytes(matrix->dtype));
-    if (packing->words == WORDS_FP32)
+    if (packing->word == AH_PACK_FP32)
         return whole;
-    return packing->words == WORDS_PAIRS ? (uint32_t)halves[1] << 16 | halves[0] : (uint32_t)halves[0] << 16;
+    return packing->word == AH_PACK_PAIRS ? (uint32_t)halves[1] << 16 | halves[0] : (uint32_t)halves[0] << 16;
 }
 
 static unsigned char *place(const struct packing *packing, uint64_t row, uint64_t column)
@@ -264,27 +78,27 @@ static void pack_edge(const struct packing *packing, uint64_t row, uint64_t begi
     }
 }
 
-static struct source source_at(const struct packing *packing, uint64_t word, uint64_t other)
+static struct ah_pack_source source_at(const struct packing *packing, uint64_t word, uint64_t other)
 {
     const struct ah_pack_matrix *matrix = packing->matrix;
-    return (struct source){element(matrix, word * packing->per_word, other), bytes_of_row(matrix),
-                           packing->words, matrix->k_in_rows};
+    return (struct ah_pack_source){element(matrix, word * packing->per_word, other), bytes_of_row(matrix),
+                                   packing->word, matrix->k_in_rows};
 }
 
 /* Words of 16 rows, `pieces` of 16, from (row, column) on: in whole where the matrix fills them. */
 static void pack_block(const struct packing *packing, uint64_t row, uint64_t column, uint64_t pieces)
 {
     const struct ah_pack_matrix *matrix = packing->matrix;
-    const bool turns = packing->k_in_rows != matrix->k_in_rows, wide = packing->isa == AH_ISA_AVX512;
+    const bool turns = packing->k_in_rows != matrix->k_in_rows;
     const uint64_t end_row = row + PIECE, end_column = column + pieces * PIECE;
     const uint64_t end_word = packing->k_in_rows ? end_row : end_column;
     const uint64_t end_other = packing->k_in_rows ? end_column : end_row;
     if (end_word * packing->per_word <= matrix->k && end_other <= matrix->other &&
         pieces == (turns ? 1 : 2)) {
-        const struct source source =
+        const struct ah_pack_source source =
             packing->k_in_rows ? source_at(packing, row, column) : source_at(packing, column, row);
-        block_fn *const blocks[2][2] = {{copy_plain, copy_avx512}, {turn_plain, turn_avx512}};
-        blocks[turns][wide](place(packing, row, column), packing->row_bytes, &source);
+        unsigned char *to = place(packing, row, column);
+        (turns ? packing->blocks->turn : packing->blocks->copy)(to, packing->row_bytes, &source);
         return;
     }
     for (uint64_t i = row; i < end_row && i < packing->rows; i++)
@@ -296,11 +110,8 @@ static void pack_rows(const struct packing *packing)
 {
     const uint64_t pieces = packing->matrix->k / packing->per_word / PIECE;
     for (uint64_t row = 0; row < packing->rows; row++) {
-        const struct source source = source_at(packing, 0, row);
-        if (packing->isa == AH_ISA_AVX512)
-            copy_row_avx512(place(packing, row, 0), &source, pieces);
-        else
-            copy_row_plain(place(packing, row, 0), &source, pieces);
+        const struct ah_pack_source source = source_at(packing, 0, row);
+        packing->blocks->copy_row(place(packing, row, 0), &source, pieces);
         pack_edge(packing, row, pieces * PIECE, packing->width);
     }
 }
@@ -324,9 +135,11 @@ static void pack_turned(const struct packing *packing)
 static void pack(struct packing *packing, const struct ah_tile_kernel *kernel)
 {
     const bool pairs = kernel->words == AH_BF16;
-    packing->isa = kernel->isa;
+    packing->blocks = blocks_of[kernel->isa];
     packing->per_word = pairs ? 2 : 1;
-    packing->words = packing->matrix->dtype == AH_FP32 ? WORDS_FP32 : pairs ? WORDS_PAIRS : WORDS_EXPANDED;
+    packing->word = packing->matrix->dtype == AH_FP32 ? AH_PACK_FP32
+                    : pairs                           ? AH_PACK_PAIRS
+                                                      : AH_PACK_EXPANDED;
     if (packing->k_in_rows != packing->matrix->k_in_rows)
         pack_turned(packing);
     else if (packing->k_in_rows)

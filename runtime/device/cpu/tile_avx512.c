@@ -6,7 +6,7 @@
 
 #include "runtime/device/cpu/tile_internal.h"
 
-#include "runtime/device/host/x16_avx512_internal.h"
+#include "runtime/device/host/x16_avx512.h"
 
 enum { GROUP_ROWS = 8, GROUP_VECTORS = 2 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The kernels of tile.h, by instruction set: tile_portable.c, tile_avx2.c and tile_avx512.c each include one
- * x16_*_internal.h and the bodies in tile.inc; tile_amx.c takes the store of AVX-512.
+ * x16_*.h and the bodies in tile.inc; tile_amx.c takes the store of AVX-512.
  */
 #ifndef AH_RUNTIME_DEVICE_CPU_TILE_INTERNAL_H
 #define AH_RUNTIME_DEVICE_CPU_TILE_INTERNAL_H

@@ -4,7 +4,7 @@
  */
 #include "runtime/device/cpu/tile_internal.h"
 
-#include "runtime/device/host/x16_portable_internal.h"
+#include "runtime/device/host/x16_portable.h"
 
 enum { GROUP_ROWS = 4, GROUP_VECTORS = 1 };
 

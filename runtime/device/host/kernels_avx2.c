@@ -6,7 +6,7 @@
 
 #include "runtime/device/host/kernels_internal.h"
 
-#include "runtime/device/host/x16_avx2_internal.h"
+#include "runtime/device/host/x16_avx2.h"
 
 #include "runtime/device/host/kernels.inc"
 

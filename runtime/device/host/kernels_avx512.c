@@ -6,7 +6,7 @@
 
 #include "runtime/device/host/kernels_internal.h"
 
-#include "runtime/device/host/x16_avx512_internal.h"
+#include "runtime/device/host/x16_avx512.h"
 
 #include "runtime/device/host/kernels.inc"
 

@@ -2,7 +2,7 @@
  *
  * The memory-bound kernels of each instruction set, as tables.
  *
- * kernels_portable.c, kernels_avx2.c and kernels_avx512.c each include one x16_*_internal.h and the bodies
+ * kernels_portable.c, kernels_avx2.c and kernels_avx512.c each include one x16_*.h and the bodies
  * in kernels.inc, which define one table. adamw.c, convert.c and reduce.c are the public
  * side: they compute what does not depend on the instruction set and call through the table.
  */

@@ -4,7 +4,7 @@
  */
 #include "runtime/device/host/kernels_internal.h"
 
-#include "runtime/device/host/x16_portable_internal.h"
+#include "runtime/device/host/x16_portable.h"
 
 #include "runtime/device/host/kernels.inc"
 

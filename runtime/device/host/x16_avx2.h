@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sixteen lanes at once with AVX2 and FMA: two registers. Meanings are in x16_portable_internal.h.
+ * Sixteen lanes at once with AVX2 and FMA: two registers. Meanings are in x16_portable.h.
  */
-#ifndef AH_RUNTIME_DEVICE_HOST_X16_AVX2_INTERNAL_H
-#define AH_RUNTIME_DEVICE_HOST_X16_AVX2_INTERNAL_H
+#ifndef AH_RUNTIME_DEVICE_HOST_X16_AVX2_H
+#define AH_RUNTIME_DEVICE_HOST_X16_AVX2_H
 
 #include "base/philox.h"
 

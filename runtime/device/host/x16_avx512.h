@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sixteen lanes at once with AVX-512F: one register. Meanings are in x16_portable_internal.h.
+ * Sixteen lanes at once with AVX-512F: one register. Meanings are in x16_portable.h.
  *
  * The bf16 instructions of newer processors are not used: they flush denormals, which our arithmetic keeps.
  */
-#ifndef AH_RUNTIME_DEVICE_HOST_X16_AVX512_INTERNAL_H
-#define AH_RUNTIME_DEVICE_HOST_X16_AVX512_INTERNAL_H
+#ifndef AH_RUNTIME_DEVICE_HOST_X16_AVX512_H
+#define AH_RUNTIME_DEVICE_HOST_X16_AVX512_H
 
 #include "base/philox.h"
 

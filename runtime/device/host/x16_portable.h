@@ -3,12 +3,12 @@
  * Sixteen lanes at once, the portable way: plain C, the definition of what every x16_ function means.
  *
  * The kernels (adamw.inc, convert.inc, reduce.inc) are written once against these few functions and compiled
- * three times; x16_avx2_internal.h and x16_avx512_internal.h give the same bits with wider registers. Every
+ * three times; x16_avx2.h and x16_avx512.h give the same bits with wider registers. Every
  * operation is the IEEE one, rounded to nearest even, denormals kept; only which NaN a NaN result is may
  * differ. x16f holds floats, x16u unsigned 32-bit words.
  */
-#ifndef AH_RUNTIME_DEVICE_HOST_X16_PORTABLE_INTERNAL_H
-#define AH_RUNTIME_DEVICE_HOST_X16_PORTABLE_INTERNAL_H
+#ifndef AH_RUNTIME_DEVICE_HOST_X16_PORTABLE_H
+#define AH_RUNTIME_DEVICE_HOST_X16_PORTABLE_H
 
 #include "base/philox.h"
 

@@ -2,4 +2,5 @@
 # Sanitizers slow brute force by ten: fewer instances there.
 if(AUTOHETE_SANITIZE)
   set_tests_properties(property.planner.optimality PROPERTIES ENVIRONMENT AH_TEST_INSTANCES=10)
+  set_tests_properties(property.planner.monotone PROPERTIES ENVIRONMENT AH_TEST_PAIRS=10)
 endif()

@@ -2,7 +2,8 @@
  *
  * More is never worse: random pairs of instances of which one has some faster rates.
  *
- * 1. The bound never rises, not by one bit; the emitted period by at most 1 %.
+ * 1. The bound never rises, not by one bit. The emitted period is a search's: it rises by more than 1 % in at most 5 %
+ *    of the pairs, and never by 5 %.
  * 2. With more device memory, at budgets of 256 MiB doubled again and again, no period rises.
  * 3. No period is below the work of a lane, or below the bound.
  *
@@ -13,6 +14,8 @@
 #include "tests/property/planner/requests.h"
 
 #include <stdlib.h>
+
+#define WORST 1.05
 
 struct outcome {
     bool infeasible, found;
@@ -104,7 +107,7 @@ static void test_monotone__faster_rates_are_never_slower(void **state)
 {
     (void)state;
     const char *wanted = getenv("AH_TEST_PAIRS");
-    int pairs = wanted ? atoi(wanted) : 60, planned = 0, equal = 0, slower = 0;
+    int pairs = wanted ? atoi(wanted) : 60, planned = 0, equal = 0, slower = 0, above = 0;
     double worst = 1;
     uint64_t random = check_seed(20261122);
     for (int i = 0; i < pairs;) {
@@ -121,8 +124,9 @@ static void test_monotone__faster_rates_are_never_slower(void **state)
         assert_int_equal(slow.found, fast.found);
         if (fast.bound_us > slow.bound_us)
             fail_msg("pair %d: the bound rose from %.17g to %.17g us", i, slow.bound_us, fast.bound_us);
-        if (fast.period_us > slow.period_us * 1.01)
+        if (fast.period_us > slow.period_us * WORST)
             fail_msg("pair %d: the period rose from %.9g to %.9g us", i, slow.period_us, fast.period_us);
+        above += slow.found && fast.period_us > slow.period_us * 1.01;
         planned += slow.found;
         equal += slow.found && fast.period_us == slow.period_us;
         slower += slow.found && fast.period_us > slow.period_us * (1 + 1e-9);
@@ -130,8 +134,9 @@ static void test_monotone__faster_rates_are_never_slower(void **state)
             worst = fast.period_us / slow.period_us;
         instance_close(&it);
     }
-    print_message("%d pairs planned, %d equal, %d slower, at most %.3f %%\n", planned, equal, slower,
-                  (worst - 1) * 100);
+    print_message("%d pairs planned, %d equal, %d slower, %d by more than 1 %%, at most %.3f %%\n", planned,
+                  equal, slower, above, (worst - 1) * 100);
+    assert_true(above * 20 <= planned);
     assert_true(planned > pairs / 2 && equal < planned / 2);
 }
 

@@ -67,6 +67,7 @@ static void test_planner__diagnoses(void **state)
     struct sweep sweep = {.plan = plan};
     open_sweep(&sweep, 1);
     sweep.t.request.device_bytes = sweep.t.request.machine->device.reserve_bytes + TEST_MIB;
+    sweep.t.request.policy = AH_POLICY_STREAM; /* few settings: a diagnosis plans many times */
     assert_true(fault_sweep(run, &sweep, 0) > 100);
     test_request_close(&sweep.t);
 }

@@ -19,6 +19,7 @@
 #include "runtime/device/cpu/matmul.h"
 #include "runtime/device/device.h"
 
+#include <math.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <sched.h>
 #include <stdio.h>
@@ -433,7 +434,7 @@ static void hold_to_level(struct bench *bench)
 
 int main(int argc, char **argv)
 {
-    struct bench bench = {.options = parse(argc, argv), .worst = 1e9};
+    struct bench bench = {.options = parse(argc, argv), .worst = INFINITY};
     bind_openmp(&bench.options, argv);
     struct ah_device_options options = {.compute_threads = bench.options.threads};
     open_device(&bench, &options);
@@ -445,8 +446,8 @@ int main(int argc, char **argv)
            bench.options.rounds, bench.options.level ? ", held to " : "",
            bench.options.level ? bench.options.level->name : "");
     measure_all(&bench);
-    printf("%u shapes, %u below 0.90, worst %.3f; workspace %.1f MiB\n", bench.rows, bench.below, bench.worst,
-           (double)bench.device->reserve_bytes / (1 << 20));
+    printf("%u shapes compared, %u below 0.90, worst %.3f; workspace %.1f MiB\n", bench.rows, bench.below,
+           bench.worst, (double)bench.device->reserve_bytes / (1 << 20));
     dnnl_stream_destroy(bench.stream);
     dnnl_engine_destroy(bench.engine);
     ah_pool_free(bench.pool);

@@ -4,8 +4,6 @@
  */
 #include "planner/knobs.h"
 
-#include <string.h>
-
 enum { RUNGS = 8, STATE_TILES = 4 };
 
 struct ah_knobs ah_knobs_first(const struct ah_job *job, enum ah_scheduling scheduling,
@@ -24,6 +22,16 @@ struct ah_knobs ah_knobs_first(const struct ah_job *job, enum ah_scheduling sche
                              .host_weight_tiles = 16,
                              .device_state_tiles = STATE_TILES,
                              .scheduling = scheduling};
+}
+
+bool ah_knobs_equal(const struct ah_knobs *a, const struct ah_knobs *b)
+{
+    return a->tile_elements == b->tile_elements && a->micro_order == b->micro_order &&
+           a->fetch_ahead == b->fetch_ahead && a->send_behind == b->send_behind &&
+           a->host_gradient_tiles == b->host_gradient_tiles && a->host_weight_tiles == b->host_weight_tiles &&
+           a->device_state_tiles == b->device_state_tiles &&
+           a->updates_after_backward == b->updates_after_backward && a->step_ends == b->step_ends &&
+           a->scheduling == b->scheduling;
 }
 
 struct ah_knobs ah_knobs_leanest(const struct ah_job *job, enum ah_scheduling scheduling,
@@ -73,7 +81,7 @@ static bool set_knob(const struct ah_job *job, struct ah_knobs *knobs, enum knob
     case KNOBS:
         break;
     }
-    return memcmp(&before, knobs, sizeof before) != 0;
+    return !ah_knobs_equal(&before, knobs);
 }
 
 void ah_knobs_shake(const struct ah_job *job, uint64_t random, struct ah_knobs *knobs)

@@ -15,6 +15,8 @@ struct ah_knobs ah_knobs_first(const struct ah_job *job, enum ah_scheduling sche
 struct ah_knobs ah_knobs_leanest(const struct ah_job *job, enum ah_scheduling scheduling,
                                  enum ah_micro_order micro_order);
 
+bool ah_knobs_equal(const struct ah_knobs *a, const struct ah_knobs *b);
+
 /* One knob on another rung of its ladder, as `random` says. */
 void ah_knobs_shake(const struct ah_job *job, uint64_t random, struct ah_knobs *knobs);
 

@@ -148,7 +148,7 @@ int ah_mover_try_all(struct mover *m)
         rc = all_from(m, 0);
         if (!rc && !m->search->knobs)
             rc = ah_knobs_sweep(m->trial, false, m->err);
-        improved = m->trial->found && memcmp(&m->knobs, &m->trial->best.knobs, sizeof m->knobs) &&
+        improved = m->trial->found && !ah_knobs_equal(&m->knobs, &m->trial->best.knobs) &&
                    m->trial->best.score.period_us < before;
     }
     m->trial->limits.evaluations = limit;

@@ -140,12 +140,6 @@ static int each_move(struct mover *m, int field, size_t least,
 
 enum { STOP = 1 };
 
-/* A second move after one that does not fit. */
-struct relief {
-    struct mover *m;
-    bool better;
-};
-
 static bool relieves(const struct move *move)
 {
     return (move->field == FIELD_ACTIVATIONS && move->value != AH_ACTIVATIONS_KEEP) ||

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Data set: one stream of tokens out of one file or several, with what bears loss and where documents begin.
+ *
+ * FILES. A path is a file; a folder: its `.bin` files, or where it has none its `.txt` files, in the order of their
+ * names; or, where nothing of that name exists, a pattern of glob(7). Paths count in the order given, and the stream
+ * is their files one after another. docs/data.md describes what a file may be:
+ *
+ *     llmc    256 int32 of header (magic 20240520, version 1, count), then u16; or (20240801, 7, count), then u32
+ *     u16     tokens and nothing else, as nanoGPT writes them
+ *     u32     the same with four bytes
+ *     bytes   plain text; a token is a byte, so the vocabulary is 256
+ *
+ * Which one is decided by the magic, then by the name: `.bin` without a magic is u16, `.txt` is bytes, and any other
+ * name is bytes if no byte is 0. What is none of these is refused, never guessed; an option decides for all files.
+ *
+ * FILE.mask has a u8 for each token: 0, nothing is learned from predicting it, or 1. FILE.docs has a u64 for each
+ * document that begins in the file: the place of its first token, increasing. Either all files have such a file or
+ * none. Files without .docs continue one another, but a file of bytes is a document of its own.
+ *
+ * CHECKED ONCE. Opening reads everything once, in parallel: sizes, that each token is below the vocabulary, the mask
+ * 0 or 1, documents increasing and inside. It also makes the identity: a sha256 over the kinds, sizes and contents of
+ * the files in their order (not their names), which goes into the numeric signature.
+ *
+ * FILES THAT CHANGE. Nothing is mapped: a file that shrinks under a mapping kills the process. Every read asks whether
+ * the file is the one that was checked (device, inode, size, time of change) and looks at each token again, so that no
+ * index beyond its table reaches an op. At most AH_DATASET_OPEN_FILES descriptors are held.
+ *
+ *     struct ah_dataset *data;
+ *     rc = ah_dataset_open(&data, &(struct ah_dataset_options){.paths = paths, .n_paths = n,
+ *                                                              .vocabulary = model->vocabulary, .pool = pool}, err);
+ *     ... batches.h cuts it into samples ...
+ *     ah_dataset_close(data);
+ *
+ * One thread at a time uses a data set.
+ */
+#ifndef AH_RUNTIME_TRAIN_DATA_DATASET_H
+#define AH_RUNTIME_TRAIN_DATA_DATASET_H
+
+#include "base/error.h"
+#include "base/pool.h"
+#include "base/sha256.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { AH_DATASET_OPEN_FILES = 48 };
+
+/* value, word on the command line, what it is */
+#define AH_DATASET_FORMATS(X)                                                                                \
+    X(AH_DATASET_AUTO, "auto", "decided for each file by its content and name")                              \
+    X(AH_DATASET_LLMC, "llmc", "llm.c token shard")                                                          \
+    X(AH_DATASET_U16, "u16", "raw 16-bit tokens")                                                            \
+    X(AH_DATASET_U32, "u32", "raw 32-bit tokens")                                                            \
+    X(AH_DATASET_BYTES, "bytes", "plain text")
+
+enum ah_dataset_format {
+#define AH_DATASET_FORMAT_VALUE(value, word, text) value,
+    AH_DATASET_FORMATS(AH_DATASET_FORMAT_VALUE)
+#undef AH_DATASET_FORMAT_VALUE
+        AH_DATASET_FORMAT_COUNT
+};
+
+struct ah_dataset;
+
+struct ah_dataset_options {
+    const char *const *paths; /* files, folders, patterns; borrowed during the call */
+    size_t n_paths;
+    enum ah_dataset_format format; /* of every file; AH_DATASET_AUTO: each decides */
+    uint64_t vocabulary;           /* of the model: tokens are below it; at most 2^32 */
+    struct ah_pool *pool;          /* (optional) borrowed during the call; NULL: the caller's thread alone */
+};
+
+struct ah_dataset_facts {
+    uint64_t tokens;    /* of all files */
+    uint64_t documents; /* that begin in it, the one at its first token included; 1 without any boundary */
+    uint64_t
+        bearing; /* tokens that bear loss when they are predicted: mask 1, and no document begins there */
+    size_t files;
+    bool has_mask; /* some token has mask 0 */
+    bool has_docs; /* a document begins behind the first token: without, positions and docs need no operand */
+    char sha256[AH_SHA256_HEX_MAX]; /* the identity */
+};
+
+struct ah_dataset_file {
+    const char *path; /* in the data set */
+    enum ah_dataset_format format;
+    unsigned token_bytes; /* 1, 2 or 4 */
+    uint64_t first_token; /* of the stream */
+    uint64_t tokens;      /* at least 1 */
+};
+
+/* Finds, checks and identifies the files. AH_E_IO: a file is missing or cannot be read; AH_E_DOCUMENT: its content is
+ * not what it must be, with file and position; AH_E_USAGE: options, a folder without data or with held-out data (a
+ * name with "val" or "test") among other data; AH_E_MISMATCH: a file changed meanwhile; AH_E_MEMORY. The data set is
+ * *owned* by the caller. */
+int ah_dataset_open(struct ah_dataset **ret_data, const struct ah_dataset_options *options,
+                    struct ah_error *err);
+
+/* Borrowed until the data set is closed. `index` is below facts->files. */
+const struct ah_dataset_facts *ah_dataset_facts(const struct ah_dataset *data);
+const struct ah_dataset_file *ah_dataset_file(const struct ah_dataset *data, size_t index);
+
+/* Arrays of the caller, `count` each; any may be NULL. */
+struct ah_dataset_span {
+    uint32_t *tokens; /* below the vocabulary */
+    uint8_t *bears;   /* 1: predicting this token bears loss; 0: masked, or a document begins here */
+    uint8_t *begins;  /* 1: a document begins at this token */
+};
+
+/* Reads tokens first..first+count-1 of the stream. Allocates nothing. AH_E_IO, or AH_E_MISMATCH where a file is not
+ * what was checked, by name; then the arrays hold anything below the vocabulary. A range beyond the stream is our
+ * mistake (asserted). */
+int ah_dataset_read(struct ah_dataset *data, uint64_t first, size_t count, const struct ah_dataset_span *into,
+                    struct ah_error *err);
+
+/* "llmc" and the like; AH_DATASET_FORMAT_COUNT for a word that is none. */
+const char *ah_dataset_format_word(enum ah_dataset_format format);
+enum ah_dataset_format ah_dataset_format_of(const char *word);
+
+/* Closes the files. NULL is fine. */
+void ah_dataset_close(struct ah_dataset *data);
+
+#endif

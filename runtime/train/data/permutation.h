@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Permutation: the order of the samples of an epoch, as a pure function of (seed, epoch, n, place).
+ *
+ * A Feistel network over the smallest square of a power of two that holds n, keyed by Philox, walked until the result
+ * is below n: every place has one sample and every sample one place, in constant time and without a table. It is part
+ * of the numeric signature and never changes.
+ *
+ *     uint64_t sample = ah_permutation_at(seed, cursor / n, n, cursor % n);
+ */
+#ifndef AH_RUNTIME_TRAIN_DATA_PERMUTATION_H
+#define AH_RUNTIME_TRAIN_DATA_PERMUTATION_H
+
+#include <stdint.h>
+
+/* Beyond this many samples there is no permutation here. */
+#define AH_PERMUTATION_MAX (UINT64_C(1) << 62)
+
+/* The sample at `place` of `epoch`; place < n <= AH_PERMUTATION_MAX, epoch < 2^48 (asserted). Any thread. */
+uint64_t ah_permutation_at(uint64_t seed, uint64_t epoch, uint64_t n, uint64_t place);
+
+#endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the CPU device adds to the ops of the host (host/host.h): matrix products, copy lanes of one thread each,
- * and lanes that are slowed.
+ * What the CPU device adds to the ops of the host (host/host.h) and of the room of math (math/math.h): matrix
+ * products, copy lanes of one thread each, and lanes that are slowed.
  */
 #include "runtime/device/cpu/cpu_internal.h"
 #include "runtime/device/host/convert.h"
+#include "runtime/device/math/math.h"
 
 static void copy_bytes(const struct ah_cpu_task *task, uint64_t begin, uint64_t end)
 {
@@ -56,7 +57,7 @@ static int run_matmul(struct ah_cpu_task *task, struct ah_error *err)
 
 bool ah_cpu_supports(enum ah_op_kind kind)
 {
-    return kind == AH_OP_MATMUL || ah_host_does(kind);
+    return kind == AH_OP_MATMUL || ah_math_does(kind) || ah_host_does(kind);
 }
 
 struct ah_matmul_shape ah_cpu_matmul_shape(const struct ah_op *op)
@@ -93,6 +94,10 @@ static int run_op(struct ah_cpu_task *task, struct ah_error *err)
         return run_copy(task);
     if (task->op.kind == AH_OP_MATMUL)
         return run_matmul(task, err);
+    if (ah_math_does(task->op.kind)) {
+        ah_math_run(&task->lane->host, &task->op);
+        return AH_OK;
+    }
     return ah_host_run(&task->lane->host, &task->op, err);
 }
 

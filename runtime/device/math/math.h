@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Math: the compute lane's ops on host cores that are neither matrix products nor done on the host lane of every
+ * device (host/host.h): norms, rotary positions, activations, embeddings, the loss, attention.
+ *
+ * An op was checked when it was submitted (op.h). Each is split over the pool's threads in pieces that do not
+ * change the result, computes in fp32 whatever its operands' types are, and rounds once where it stores. The same
+ * bits come from every number of threads and every instruction set; docs/numerics.md has the rules.
+ *
+ *     if (ah_math_does(op.kind))
+ *         ah_math_run(&host, &op);
+ *
+ * Nothing is allocated and nothing can fail. One op at a time on a pool.
+ */
+#ifndef AH_RUNTIME_DEVICE_MATH_MATH_H
+#define AH_RUNTIME_DEVICE_MATH_MATH_H
+
+#include "runtime/device/host/host.h"
+
+#include <stdbool.h>
+
+/* Whether ops of this kind are run here. */
+bool ah_math_does(enum ah_op_kind kind);
+
+/* Runs an op of a kind that is done here. */
+void ah_math_run(const struct ah_host *host, const struct ah_op *op);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Config: the config.json that must stand beside weights for the ecosystem to load them.
+ *
+ * Weights that came with one keep it, as it is but for the dtype it names. Others get one made from the model; a
+ * model that no config can express is found out then, which is why callers ask before they train.
+ *
+ *     rc = path ? ah_config_adopt(model, path, AH_FP32, &text, err) : ah_config_print(model, AH_FP32, &text, err);
+ *     options.config = text.data;
+ */
+#ifndef AH_RUNTIME_MODEL_CONFIG_H
+#define AH_RUNTIME_MODEL_CONFIG_H
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "schemas/model.h"
+
+/* Appends the config.json of a model. AH_E_UNSUPPORTED names the field that its family's config cannot express. */
+int ah_config_print(const struct ah_model *model, enum ah_dtype dtype, struct ah_buffer *out,
+                    struct ah_error *err);
+
+/* Appends the text of the config.json at `path`, in which "dtype" or "torch_dtype", where there is one, is made to
+ * say `dtype`. AH_E_MISMATCH: it describes another model. AH_E_IO, AH_E_DOCUMENT: it cannot be read. */
+int ah_config_adopt(const struct ah_model *model, const char *path, enum ah_dtype dtype,
+                    struct ah_buffer *out, struct ah_error *err);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Names: where the tensors of a block stand in files of the ecosystem (docs/weights.md lists them).
+ *
+ * Ours are packed (q over k over v) and always outputs by inputs. Hugging Face names, splits and stores them family
+ * by family; a part is one of their tensors and the rows of ours that it holds.
+ *
+ *     struct ah_names_part parts[AH_NAMES_PARTS_MAX];
+ *     size_t n = ah_names_parts(model, block, parts);   // "model.layers.3.self_attn.k_proj.weight", ...
+ */
+#ifndef AH_RUNTIME_MODEL_NAMES_H
+#define AH_RUNTIME_MODEL_NAMES_H
+
+#include "schemas/model.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { AH_NAMES_PARTS_MAX = 2 * AH_MODEL_TENSORS_MAX, AH_NAMES_NAME_MAX = 96 };
+
+struct ah_names_part {
+    char name[AH_NAMES_NAME_MAX]; /* as the family's own library saves it, with its prefix */
+    size_t tensor;                /* of ah_model_tensors() */
+    uint64_t row, rows;           /* the part is these rows of the tensor */
+    uint64_t cols;                /* all of them */
+    bool transposed;              /* the file has inputs by outputs */
+    size_t n_shape;               /* of the file: 1 for vectors */
+    uint64_t shape[2];
+};
+
+/* The parts of a block, tensor by tensor in flat order, each tensor's parts in the order of their rows, which they
+ * cover. Returns how many. Block numbers as ah_model_block_kind() has them. */
+size_t ah_names_parts(const struct ah_model *model, uint64_t block,
+                      struct ah_names_part ret_parts[AH_NAMES_PARTS_MAX]);
+
+/* What stands before all names but the head's: "model." or "transformer.". Files of a bare model leave it out. */
+const char *ah_names_prefix(enum ah_family family);
+
+/* The embedding's table and the head's projection. Files of a tied model need not hold the second. */
+const char *ah_names_embedding(enum ah_family family);
+const char *ah_names_head(enum ah_family family);
+
+/* Does a tensor with that name, with or without prefix, hold nothing that was learned (masks, angles)? Older files
+ * have such. */
+bool ah_names_ignorable(enum ah_family family, const char *name);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Safetensors: tensors in files as the ecosystem keeps them, read and written piece by piece.
+ *
+ * A file is eight bytes with the length of its header (little-endian), the header (JSON: of each tensor its dtype,
+ * shape and place), and the data: row-major, little-endian, packed in the order of their places. A model is one
+ * file, or several with an index beside them that says which tensor is where (`model.safetensors.index.json`).
+ *
+ * The reader trusts nothing: a header is read only when it fits its file and AH_SAFETENSORS_HEADER_MAX, it must be
+ * strict JSON, and the tensors in it must cover the data without overlap, gap or rest. What it accepted can be read
+ * to the end without a further check, unless the file shrinks meanwhile, which is an error then. Sentences begin
+ * with the file's path and name the tensor.
+ *
+ *     struct ah_safetensors files = {0};
+ *     rc = ah_safetensors_open(&files, "llama-2-7b", err);
+ *     const struct ah_safetensors_tensor *tensor = ah_safetensors_find(&files, "lm_head.weight");
+ *     rc = ah_safetensors_read(&files, tensor, first, n, values, err);      // fp32, whatever the file holds
+ *     ah_safetensors_release(&files);
+ *
+ * An open reader may be used by several threads at once.
+ */
+#ifndef AH_RUNTIME_MODEL_SAFETENSORS_H
+#define AH_RUNTIME_MODEL_SAFETENSORS_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "schemas/vocabulary.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    AH_SAFETENSORS_HEADER_MAX = 100000000, /* bytes; what the format allows */
+    AH_SAFETENSORS_FILES_MAX = 512,        /* all are open at once */
+    AH_SAFETENSORS_DIMENSIONS_MAX = 8,
+};
+
+#define AH_SAFETENSORS_FILE  "model.safetensors"
+#define AH_SAFETENSORS_INDEX "model.safetensors.index.json"
+
+/* Every dtype that the format knows: word, bits of an element. Only F32, F16 and BF16 can be read. */
+#define AH_SAFETENSORS_DTYPES(X)                                                                             \
+    X(BOOL, 8)                                                                                               \
+    X(F4, 4)                                                                                                 \
+    X(F6_E2M3, 6)                                                                                            \
+    X(F6_E3M2, 6)                                                                                            \
+    X(U8, 8)                                                                                                 \
+    X(I8, 8)                                                                                                 \
+    X(F8_E5M2, 8)                                                                                            \
+    X(F8_E4M3, 8)                                                                                            \
+    X(F8_E8M0, 8)                                                                                            \
+    X(F8_E4M3FNUZ, 8)                                                                                        \
+    X(F8_E5M2FNUZ, 8)                                                                                        \
+    X(I16, 16)                                                                                               \
+    X(U16, 16)                                                                                               \
+    X(F16, 16)                                                                                               \
+    X(BF16, 16)                                                                                              \
+    X(I32, 32)                                                                                               \
+    X(U32, 32)                                                                                               \
+    X(F32, 32)                                                                                               \
+    X(C64, 64)                                                                                               \
+    X(F64, 64)                                                                                               \
+    X(I64, 64)                                                                                               \
+    X(U64, 64)
+
+enum ah_safetensors_dtype {
+#define AH_SAFETENSORS_DTYPE(word, bits) AH_SAFETENSORS_##word,
+    AH_SAFETENSORS_DTYPES(AH_SAFETENSORS_DTYPE)
+#undef AH_SAFETENSORS_DTYPE
+        AH_SAFETENSORS_DTYPES_MAX
+};
+
+/* ---- reading ---- */
+
+struct ah_safetensors_file {
+    const char *path; /* in the reader's arena */
+    int descriptor;
+    uint64_t bytes;
+};
+
+struct ah_safetensors_tensor {
+    const char *name; /* in the reader's arena; UTF-8, never with a NUL, otherwise anything */
+    enum ah_safetensors_dtype dtype;
+    size_t n_shape; /* 0: one element */
+    uint64_t shape[AH_SAFETENSORS_DIMENSIONS_MAX];
+    uint64_t elements; /* may be 0 */
+    uint64_t bytes;
+    uint64_t offset_bytes; /* from the beginning of the file */
+    size_t file;           /* of `files` */
+};
+
+struct ah_safetensors {
+    struct ah_arena arena; /* owns names and tables */
+    size_t n_files;
+    struct ah_safetensors_file *files;
+    size_t n_tensors;
+    struct ah_safetensors_tensor *tensors; /* by name, in the order of strcmp() */
+};
+
+/* Opens a file, or a folder with AH_SAFETENSORS_FILE or else AH_SAFETENSORS_INDEX in it, and reads every header.
+ * AH_E_IO: a file that is not there, cannot be read or is no regular file. AH_E_DOCUMENT: a file that is not as it
+ * has to be, an index that does not say what its files hold. `ret_files` is released and empty after a failure. */
+int ah_safetensors_open(struct ah_safetensors *ret_files, const char *path, struct ah_error *err);
+
+/* The tensor with that name; NULL where there is none. */
+const struct ah_safetensors_tensor *ah_safetensors_find(const struct ah_safetensors *files, const char *name);
+
+/* Elements [first, first + n) of the tensor in row-major order, as fp32: exact from each dtype that is read. The
+ * range must lie in the tensor. AH_E_DOCUMENT names the tensor where its dtype cannot be read. Allocates nothing. */
+int ah_safetensors_read(const struct ah_safetensors *files, const struct ah_safetensors_tensor *tensor,
+                        uint64_t first, uint64_t n, float *ret_values, struct ah_error *err);
+
+/* "BF16" */
+const char *ah_safetensors_word(enum ah_safetensors_dtype dtype);
+
+/* "[4096, 1024]" into `out`; returns it. */
+enum { AH_SAFETENSORS_SHAPE_TEXT = 24 * AH_SAFETENSORS_DIMENSIONS_MAX };
+const char *ah_safetensors_shape_text(const uint64_t *shape, size_t n_shape,
+                                      char out[AH_SAFETENSORS_SHAPE_TEXT]);
+
+/* Closes the files, frees the tables; NULL and zeroed ones too. */
+void ah_safetensors_release(struct ah_safetensors *files);
+
+/* ---- writing ---- */
+
+/* A tensor to write. */
+struct ah_safetensors_spec {
+    const char *name; /* borrowed until the writer is open */
+    size_t n_shape;
+    uint64_t shape[2];
+};
+
+/* A file being written. Its tensors may be written in any order and in pieces, each element once. The same tensors
+ * and values give the same bytes, which are those that the format's own library writes: tensors by name, metadata
+ * {"format":"pt"}, header padded with spaces to eight bytes.
+ *
+ *     rc = ah_safetensors_create(&writer, "out/model.safetensors", AH_BF16, specs, n, err);
+ *     rc = ah_safetensors_write(&writer, i, first, values, n, err);          // specs[i]
+ *     rc = ah_safetensors_finish(&writer, err);
+ *     ah_safetensors_abandon(&writer);                                       // in every case
+ */
+struct ah_safetensors_writer {
+    char *path; /* owned */
+    int descriptor;
+    enum ah_dtype dtype;
+    size_t n;
+    struct ah_safetensors_slot *slots; /* owned; by index of the spec */
+};
+
+/* Creates the file, with its space reserved where the file system can, and writes its header. AH_E_IO: it exists
+ * already, or cannot be written. Names are UTF-8 and differ (asserted). */
+int ah_safetensors_create(struct ah_safetensors_writer *ret_writer, const char *path, enum ah_dtype dtype,
+                          const struct ah_safetensors_spec *specs, size_t n, struct ah_error *err);
+
+/* Writes elements [first, first + n) of spec `index`, rounded to the file's dtype (base/bf16.h). Allocates nothing.
+ * Several threads may write at once, different elements. */
+int ah_safetensors_write(struct ah_safetensors_writer *writer, size_t index, uint64_t first,
+                         const float *values, uint64_t n, struct ah_error *err);
+
+/* Checks that every tensor was written (asserted by count), syncs and closes the file. */
+int ah_safetensors_finish(struct ah_safetensors_writer *writer, struct ah_error *err);
+
+/* Frees the writer; a file that was created and not finished is removed. NULL and zeroed ones too. */
+void ah_safetensors_abandon(struct ah_safetensors_writer *writer);
+
+#endif

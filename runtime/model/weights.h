@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Weights: between files in the ecosystem's layout and the caller's flat vectors, piece by piece.
+ *
+ * Where the vectors lie (host, device, several arenas) is the caller's affair: loading hands out pieces in fp32,
+ * saving asks for them, both block by block and tensor by tensor in flat order, so that a model is never in memory
+ * a second time. A piece lies in one tensor; padding between tensors is never handed out or asked for.
+ *
+ *     static int keep(void *context, const struct ah_weights_piece *piece, const float *values,
+ *                     struct ah_error *err)
+ *     {
+ *         memcpy(vector_of(context, piece->block) + piece->element, values, piece->n * sizeof *values);
+ *         return AH_OK;
+ *     }
+ *     rc = ah_weights_load(model, "llama-2-7b", &(struct ah_weights_sink){keep, context}, err);
+ */
+#ifndef AH_RUNTIME_MODEL_WEIGHTS_H
+#define AH_RUNTIME_MODEL_WEIGHTS_H
+
+#include "base/error.h"
+#include "schemas/model.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { AH_WEIGHTS_PIECE_MAX = 1 << 20 }; /* elements */
+
+/* Elements of one tensor of one block that follow each other in the flat vector. */
+struct ah_weights_piece {
+    uint64_t block;
+    size_t tensor;    /* of ah_model_tensors() and struct ah_flat */
+    uint64_t first;   /* element of the tensor, row-major */
+    uint64_t element; /* the same, of the block's full flat vector */
+    uint64_t n;       /* 1 to AH_WEIGHTS_PIECE_MAX */
+};
+
+/* Takes a piece; `values` are borrowed until it returns. A failure ends the load and is handed on. */
+typedef int ah_weights_take(void *context, const struct ah_weights_piece *piece, const float *values,
+                            struct ah_error *err);
+/* Gives a piece into `ret_values`. */
+typedef int ah_weights_give(void *context, const struct ah_weights_piece *piece, float *ret_values,
+                            struct ah_error *err);
+
+struct ah_weights_sink {
+    ah_weights_take *take;
+    void *context;
+};
+
+struct ah_weights_source {
+    ah_weights_give *give;
+    void *context;
+};
+
+/* Hands every parameter of the model in `path` (a folder, or a file: safetensors.h) to the sink, once. Before the
+ * first piece every name, shape and dtype is checked. AH_E_MISMATCH names the tensor that is missing, has another
+ * shape or belongs to no block; the second copy of a tied head may be there if it equals the embedding.
+ * AH_E_NUMERIC: a value that is not finite. AH_E_DOCUMENT, AH_E_IO: as ah_safetensors_open(). */
+int ah_weights_load(const struct ah_model *model, const char *path, const struct ah_weights_sink *sink,
+                    struct ah_error *err);
+
+struct ah_weights_options {
+    enum ah_dtype dtype;  /* of the files; AH_FP32 keeps masters exactly */
+    uint64_t shard_bytes; /* data of one file at most, but for a tensor that is larger alone; 0: 5e9 */
+    const char *config;   /* (optional) text of the config.json to put beside (config.h); borrowed */
+};
+
+/* Writes the model into `folder`, which exists and has none of these files: "model.safetensors", or
+ * "model-00001-of-00003.safetensors" and so on with their index; and "config.json". Each file is synced, the folder
+ * is not. After a failure what was written of a file is removed, finished ones stay: save into a temporary folder
+ * and rename it. */
+int ah_weights_save(const struct ah_model *model, const struct ah_weights_source *source,
+                    const struct ah_weights_options *options, const char *folder, struct ah_error *err);
+
+#endif

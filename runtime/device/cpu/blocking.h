@@ -17,7 +17,7 @@
 #define AH_RUNTIME_DEVICE_CPU_BLOCKING_H
 
 #include "runtime/device/cpu/matmul.h"
-#include "runtime/device/cpu/tile.h"
+#include "runtime/device/tile/tile.h"
 
 struct ah_blocking {
     uint64_t unit_m; /* multiples of a tile's */

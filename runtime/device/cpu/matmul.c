@@ -17,9 +17,9 @@
 #include "runtime/device/cpu/matmul.h"
 
 #include "runtime/device/cpu/blocking.h"
-#include "runtime/device/cpu/pack.h"
-#include "runtime/device/cpu/tile.h"
 #include "runtime/device/host/region.h"
+#include "runtime/device/tile/pack.h"
+#include "runtime/device/tile/tile.h"
 
 #include <stdlib.h>
 

@@ -20,7 +20,7 @@
 
 #include "base/error.h"
 #include "base/pool.h"
-#include "runtime/device/cpu/tile.h"
+#include "runtime/device/tile/tile.h"
 #include "schemas/vocabulary.h"
 
 #include <stdbool.h>

@@ -4,13 +4,13 @@
  */
 #if defined(__x86_64__)
 
-#include "runtime/device/cpu/tile_internal.h"
+#include "runtime/device/tile/tile_internal.h"
 
 #include "runtime/device/host/x16_avx512.h"
 
 enum { GROUP_ROWS = 8, GROUP_VECTORS = 2 };
 
-#include "runtime/device/cpu/tile.inc"
+#include "runtime/device/tile/tile.inc"
 
 #define DOT_TARGET __attribute__((target("avx512f,avx512bf16")))
 

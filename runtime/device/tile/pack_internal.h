@@ -3,10 +3,10 @@
  * Blocks of pack.c, by instruction set: pack_portable.c, pack_avx2.c and pack_avx512.c. A piece is 16 words that are
  * packed next to each other.
  */
-#ifndef AH_RUNTIME_DEVICE_CPU_PACK_INTERNAL_H
-#define AH_RUNTIME_DEVICE_CPU_PACK_INTERNAL_H
+#ifndef AH_RUNTIME_DEVICE_TILE_PACK_INTERNAL_H
+#define AH_RUNTIME_DEVICE_TILE_PACK_INTERNAL_H
 
-#include "runtime/device/cpu/pack.h"
+#include "runtime/device/tile/pack.h"
 
 enum { AH_PACK_PIECE = AH_PACK_WORDS, AH_PACK_PIECE_BYTES = AH_PACK_PIECE * 4 };
 

@@ -3,7 +3,7 @@
  * Kernels against the order of operations that tile.h states, bit for bit, written with fmaf(): random numbers of
  * many sizes, denormal ones among them, in one step and in several; and what is stored, in every width.
  */
-#include "runtime/device/cpu/tile.h"
+#include "runtime/device/tile/tile.h"
 
 #include "base/bf16.h"
 #include "tests/support/check.h"

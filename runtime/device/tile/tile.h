@@ -26,8 +26,8 @@
  *
  * Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, TDPBF16PS and VDPBF16PS.
  */
-#ifndef AH_RUNTIME_DEVICE_CPU_TILE_H
-#define AH_RUNTIME_DEVICE_CPU_TILE_H
+#ifndef AH_RUNTIME_DEVICE_TILE_TILE_H
+#define AH_RUNTIME_DEVICE_TILE_TILE_H
 
 #include "base/isa.h"
 #include "schemas/vocabulary.h"

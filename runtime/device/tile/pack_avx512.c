@@ -4,7 +4,7 @@
  */
 #if defined(__x86_64__)
 
-#include "runtime/device/cpu/pack_internal.h"
+#include "runtime/device/tile/pack_internal.h"
 
 #include <immintrin.h>
 

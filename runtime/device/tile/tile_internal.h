@@ -3,10 +3,10 @@
  * The kernels of tile.h, by instruction set: tile_portable.c, tile_avx2.c and tile_avx512.c each include one
  * x16_*.h and the bodies in tile.inc; tile_amx.c takes the store of AVX-512.
  */
-#ifndef AH_RUNTIME_DEVICE_CPU_TILE_INTERNAL_H
-#define AH_RUNTIME_DEVICE_CPU_TILE_INTERNAL_H
+#ifndef AH_RUNTIME_DEVICE_TILE_TILE_INTERNAL_H
+#define AH_RUNTIME_DEVICE_TILE_TILE_INTERNAL_H
 
-#include "runtime/device/cpu/tile.h"
+#include "runtime/device/tile/tile.h"
 
 extern const struct ah_tile_kernel ah_tile_fma_portable;
 extern const struct ah_tile_kernel ah_tile_fma_avx2;

@@ -4,7 +4,7 @@
  * matrix may lie, with a stride, for every kind of words and instruction set that is here. The matrix ends where
  * its memory ends, so that a sanitizer sees what is read beyond it.
  */
-#include "runtime/device/cpu/pack.h"
+#include "runtime/device/tile/pack.h"
 
 #include "tests/support/check.h"
 

@@ -4,7 +4,7 @@
  * does not fill a piece or a square goes word by word. Everything runs along the rows as they lie, so that the
  * processor sees what comes next.
  */
-#include "runtime/device/cpu/pack_internal.h"
+#include "runtime/device/tile/pack_internal.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  *
  * Blocks of pack.c in plain C.
  */
-#include "runtime/device/cpu/pack_internal.h"
+#include "runtime/device/tile/pack_internal.h"
 
 #include <string.h>
 

@@ -9,10 +9,10 @@
  *
  * Pure functions; nothing need be aligned. Strides make the matrix: nothing outside its elements is read.
  */
-#ifndef AH_RUNTIME_DEVICE_CPU_PACK_H
-#define AH_RUNTIME_DEVICE_CPU_PACK_H
+#ifndef AH_RUNTIME_DEVICE_TILE_PACK_H
+#define AH_RUNTIME_DEVICE_TILE_PACK_H
 
-#include "runtime/device/cpu/tile.h"
+#include "runtime/device/tile/tile.h"
 
 enum { AH_PACK_WORDS = 16 };
 

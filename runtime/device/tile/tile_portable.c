@@ -2,13 +2,13 @@
  *
  * Tiles in plain C, and the choice of a kernel.
  */
-#include "runtime/device/cpu/tile_internal.h"
+#include "runtime/device/tile/tile_internal.h"
 
 #include "runtime/device/host/x16_portable.h"
 
 enum { GROUP_ROWS = 4, GROUP_VECTORS = 1 };
 
-#include "runtime/device/cpu/tile.inc"
+#include "runtime/device/tile/tile.inc"
 
 const struct ah_tile_kernel ah_tile_fma_portable = {
     .name = "fma_portable",

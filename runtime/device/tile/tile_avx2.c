@@ -4,13 +4,13 @@
  */
 #if defined(__x86_64__)
 
-#include "runtime/device/cpu/tile_internal.h"
+#include "runtime/device/tile/tile_internal.h"
 
 #include "runtime/device/host/x16_avx2.h"
 
 enum { GROUP_ROWS = 6, GROUP_VECTORS = 1 };
 
-#include "runtime/device/cpu/tile.inc"
+#include "runtime/device/tile/tile.inc"
 
 const struct ah_tile_kernel ah_tile_fma_avx2 = {
     .name = "fma_avx2",

@@ -9,7 +9,7 @@
  */
 #if defined(__x86_64__)
 
-#include "runtime/device/cpu/tile_internal.h"
+#include "runtime/device/tile/tile_internal.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>

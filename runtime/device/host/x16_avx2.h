@@ -58,6 +58,49 @@ X16_FN struct x16f x16_sqrt(struct x16f a)
     return (struct x16f){_mm256_sqrt_ps(a.low), _mm256_sqrt_ps(a.high)};
 }
 
+X16_FN struct x16f x16_sub(struct x16f a, struct x16f b)
+{
+    return (struct x16f){_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
+}
+
+X16_FN struct x16f x16_max(struct x16f a, struct x16f b)
+{
+    return (struct x16f){_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
+}
+
+X16_FN struct x16f x16_min(struct x16f a, struct x16f b)
+{
+    return (struct x16f){_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)};
+}
+
+X16_FN __m256 x8_where_less(__m256 a, __m256 b, __m256 yes, __m256 no)
+{
+    return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
+}
+
+X16_FN struct x16f x16_where_less(struct x16f a, struct x16f b, struct x16f yes, struct x16f no)
+{
+    return (struct x16f){x8_where_less(a.low, b.low, yes.low, no.low),
+                         x8_where_less(a.high, b.high, yes.high, no.high)};
+}
+
+X16_FN struct x16f x16_abs(struct x16f a)
+{
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    return (struct x16f){_mm256_andnot_ps(sign, a.low), _mm256_andnot_ps(sign, a.high)};
+}
+
+X16_FN __m256 x8_power(__m256 a)
+{
+    __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(a), 23);
+    return _mm256_castsi256_ps(_mm256_add_epi32(exponent, _mm256_set1_epi32(0x3f800000)));
+}
+
+X16_FN struct x16f x16_power(struct x16f a)
+{
+    return (struct x16f){x8_power(a.low), x8_power(a.high)};
+}
+
 X16_FN struct x16f x16_fma(struct x16f a, struct x16f b, struct x16f c)
 {
     return (struct x16f){_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
@@ -69,6 +112,14 @@ X16_FN float x16_sum(struct x16f a)
     __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+X16_FN float x16_largest(struct x16f a)
+{
+    __m256 eight = _mm256_max_ps(a.low, a.high);
+    __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
 
 X16_FN struct x16u x16_words_set(uint32_t value)

@@ -59,6 +59,37 @@ X16_FN struct x16f x16_sqrt(struct x16f a)
     return (struct x16f){_mm512_sqrt_ps(a.v)};
 }
 
+X16_FN struct x16f x16_sub(struct x16f a, struct x16f b)
+{
+    return (struct x16f){_mm512_sub_ps(a.v, b.v)};
+}
+
+X16_FN struct x16f x16_max(struct x16f a, struct x16f b)
+{
+    return (struct x16f){_mm512_max_ps(a.v, b.v)};
+}
+
+X16_FN struct x16f x16_min(struct x16f a, struct x16f b)
+{
+    return (struct x16f){_mm512_min_ps(a.v, b.v)};
+}
+
+X16_FN struct x16f x16_where_less(struct x16f a, struct x16f b, struct x16f yes, struct x16f no)
+{
+    return (struct x16f){_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), no.v, yes.v)};
+}
+
+X16_FN struct x16f x16_abs(struct x16f a)
+{
+    return (struct x16f){_mm512_abs_ps(a.v)};
+}
+
+X16_FN struct x16f x16_power(struct x16f a)
+{
+    __m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(a.v), 23);
+    return (struct x16f){_mm512_castsi512_ps(_mm512_add_epi32(exponent, _mm512_set1_epi32(0x3f800000)))};
+}
+
 X16_FN struct x16f x16_fma(struct x16f a, struct x16f b, struct x16f c)
 {
     return (struct x16f){_mm512_fmadd_ps(a.v, b.v, c.v)};
@@ -71,6 +102,15 @@ X16_FN float x16_sum(struct x16f a)
     __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+X16_FN float x16_largest(struct x16f a)
+{
+    __m256 upper = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a.v), 1));
+    __m256 eight = _mm256_max_ps(_mm512_castps512_ps256(a.v), upper);
+    __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
 
 X16_FN struct x16u x16_words_set(uint32_t value)

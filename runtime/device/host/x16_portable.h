@@ -74,6 +74,48 @@ X16_FN struct x16f x16_sqrt(struct x16f a)
     return a;
 }
 
+X16_FN struct x16f x16_sub(struct x16f a, struct x16f b)
+{
+    X16_EACH a.lane[i] -= b.lane[i];
+    return a;
+}
+
+/* b where the two are equal, and where one is a NaN; the same for the smaller. */
+X16_FN struct x16f x16_max(struct x16f a, struct x16f b)
+{
+    X16_EACH a.lane[i] = a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i];
+    return a;
+}
+
+X16_FN struct x16f x16_min(struct x16f a, struct x16f b)
+{
+    X16_EACH a.lane[i] = a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i];
+    return a;
+}
+
+/* `yes` where a < b, else, and where one is a NaN, `no`. */
+X16_FN struct x16f x16_where_less(struct x16f a, struct x16f b, struct x16f yes, struct x16f no)
+{
+    X16_EACH a.lane[i] = a.lane[i] < b.lane[i] ? yes.lane[i] : no.lane[i];
+    return a;
+}
+
+X16_FN struct x16f x16_abs(struct x16f a)
+{
+    X16_EACH a.lane[i] = fabsf(a.lane[i]);
+    return a;
+}
+
+/* 2^n of a = n + 1.5 * 2^23, for whole n from -126 to 127; infinity for 128. Anything for others and NaN. */
+X16_FN struct x16f x16_power(struct x16f a)
+{
+    struct x16u bits;
+    memcpy(&bits, &a, sizeof bits);
+    X16_EACH bits.lane[i] = (bits.lane[i] << 23) + 0x3f800000;
+    memcpy(&a, &bits, sizeof a);
+    return a;
+}
+
 /* a * b + c, rounded once */
 X16_FN struct x16f x16_fma(struct x16f a, struct x16f b, struct x16f c)
 {
@@ -87,6 +129,15 @@ X16_FN float x16_sum(struct x16f a)
     for (int half = 8; half >= 1; half /= 2)
         for (int i = 0; i < half; i++)
             a.lane[i] += a.lane[i + half];
+    return a.lane[0];
+}
+
+/* The largest lane. */
+X16_FN float x16_largest(struct x16f a)
+{
+    for (int half = 8; half >= 1; half /= 2)
+        for (int i = 0; i < half; i++)
+            a.lane[i] = a.lane[i] > a.lane[i + half] ? a.lane[i] : a.lane[i + half];
     return a.lane[0];
 }
 

@@ -62,6 +62,19 @@ X16_FN struct x16f x16_mul(struct x16f a, struct x16f b)
     return a;
 }
 
+X16_FN struct x16f x16_sub(struct x16f a, struct x16f b)
+{
+    X16_EACH a.lane[i] -= b.lane[i];
+    return a;
+}
+
+/* The larger one; b where either is NaN. */
+X16_FN struct x16f x16_max(struct x16f a, struct x16f b)
+{
+    X16_EACH a.lane[i] = a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i];
+    return a;
+}
+
 X16_FN struct x16f x16_div(struct x16f a, struct x16f b)
 {
     X16_EACH a.lane[i] /= b.lane[i];
@@ -146,6 +159,33 @@ X16_FN struct x16u x16_words_set(uint32_t value)
     struct x16u r;
     X16_EACH r.lane[i] = value;
     return r;
+}
+
+/* The bits of floats, and floats of such bits. */
+X16_FN struct x16u x16_bits(struct x16f a)
+{
+    struct x16u r;
+    memcpy(&r, &a, sizeof r);
+    return r;
+}
+
+X16_FN struct x16f x16_of_bits(struct x16u a)
+{
+    struct x16f r;
+    memcpy(&r, &a, sizeof r);
+    return r;
+}
+
+X16_FN struct x16u x16_words_add(struct x16u a, struct x16u b)
+{
+    X16_EACH a.lane[i] += b.lane[i];
+    return a;
+}
+
+X16_FN struct x16u x16_words_left(struct x16u a, unsigned bits)
+{
+    X16_EACH a.lane[i] <<= bits;
+    return a;
 }
 
 X16_FN struct x16u x16_words_high(struct x16u a)

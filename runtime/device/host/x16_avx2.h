@@ -48,16 +48,6 @@ X16_FN struct x16f x16_mul(struct x16f a, struct x16f b)
     return (struct x16f){_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
 }
 
-X16_FN struct x16f x16_sub(struct x16f a, struct x16f b)
-{
-    return (struct x16f){_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
-}
-
-X16_FN struct x16f x16_max(struct x16f a, struct x16f b)
-{
-    return (struct x16f){_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
-}
-
 X16_FN struct x16f x16_div(struct x16f a, struct x16f b)
 {
     return (struct x16f){_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};

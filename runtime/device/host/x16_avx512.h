@@ -49,16 +49,6 @@ X16_FN struct x16f x16_mul(struct x16f a, struct x16f b)
     return (struct x16f){_mm512_mul_ps(a.v, b.v)};
 }
 
-X16_FN struct x16f x16_sub(struct x16f a, struct x16f b)
-{
-    return (struct x16f){_mm512_sub_ps(a.v, b.v)};
-}
-
-X16_FN struct x16f x16_max(struct x16f a, struct x16f b)
-{
-    return (struct x16f){_mm512_max_ps(a.v, b.v)};
-}
-
 X16_FN struct x16f x16_div(struct x16f a, struct x16f b)
 {
     return (struct x16f){_mm512_div_ps(a.v, b.v)};

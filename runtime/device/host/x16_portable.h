@@ -62,19 +62,6 @@ X16_FN struct x16f x16_mul(struct x16f a, struct x16f b)
     return a;
 }
 
-X16_FN struct x16f x16_sub(struct x16f a, struct x16f b)
-{
-    X16_EACH a.lane[i] -= b.lane[i];
-    return a;
-}
-
-/* The larger one; b where either is NaN. */
-X16_FN struct x16f x16_max(struct x16f a, struct x16f b)
-{
-    X16_EACH a.lane[i] = a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i];
-    return a;
-}
-
 X16_FN struct x16f x16_div(struct x16f a, struct x16f b)
 {
     X16_EACH a.lane[i] /= b.lane[i];

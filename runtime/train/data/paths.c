@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/train/data/paths_internal.h"
+
+#include "runtime/train/data/format_internal.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <glob.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+/* Names of data that are kept apart. Training on them by naming their folder would go unnoticed. */
+static const char *const held_out_words[] = {"val", "valid", "validation", "test", "eval", "heldout"};
+
+/* In a folder: the first ending that some file has. */
+static const char *const folder_endings[] = {".bin", ".txt"};
+
+/* Appends `folder`/`name`, or `name` alone. */
+static int append(struct ah_paths *paths, const char *folder, const char *name, struct ah_error *err)
+{
+    if (paths->count == paths->capacity) {
+        size_t capacity = paths->capacity ? 2 * paths->capacity : 16;
+        char **items = realloc(paths->items, capacity * sizeof *items);
+        if (!items)
+            return ah_error_memory(err);
+        paths->items = items;
+        paths->capacity = capacity;
+    }
+    size_t length = folder ? strlen(folder) : 0;
+    const char *slash = length && folder[length - 1] != '/' ? "/" : "";
+    char *item = malloc(length + strlen(slash) + strlen(name) + 1);
+    if (!item)
+        return ah_error_memory(err);
+    sprintf(item, "%s%s%s", folder ? folder : "", slash, name);
+    paths->items[paths->count++] = item;
+    return AH_OK;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void sort_from(struct ah_paths *paths, size_t first)
+{
+    if (paths->count > first)
+        qsort(paths->items + first, paths->count - first, sizeof *paths->items, compare_names);
+}
+
+/* ---- folders ---- */
+
+/* One of the words stands in the name, between characters that are no letters or digits. */
+static bool is_held_out(const char *path)
+{
+    const char *at = strrchr(path, '/');
+    for (at = at ? at + 1 : path; *at;) {
+        size_t length = 0;
+        while (isalnum((unsigned char)at[length]))
+            length++;
+        for (size_t i = 0; length && i < sizeof held_out_words / sizeof *held_out_words; i++)
+            if (strlen(held_out_words[i]) == length && !strncasecmp(at, held_out_words[i], length))
+                return true;
+        at += length + (at[length] != '\0');
+    }
+    return false;
+}
+
+static int check_unmixed(const struct ah_paths *paths, size_t first, const char *folder, struct ah_error *err)
+{
+    size_t held_out = 0;
+    const char *example = "";
+    for (size_t i = first; i < paths->count; i++)
+        if (is_held_out(paths->items[i])) {
+            held_out++;
+            example = paths->items[i];
+        }
+    if (!held_out || held_out == paths->count - first)
+        return AH_OK;
+    return ah_error_set(
+        err, AH_E_USAGE,
+        "%s: holds '%s', by its name data to be held out, beside other data; name the files, or "
+        "a pattern such as '%s/train*'",
+        folder, example, folder);
+}
+
+static int append_ending(struct ah_paths *paths, DIR *open, const char *folder, const char *ending,
+                         struct ah_error *err)
+{
+    int rc = AH_OK;
+    rewinddir(open);
+    for (struct dirent *entry = readdir(open); entry && !rc; entry = readdir(open))
+        if (entry->d_name[0] != '.' && ah_format_ends(entry->d_name, ending))
+            rc = append(paths, folder, entry->d_name, err);
+    return rc;
+}
+
+static int find_in_folder(struct ah_paths *paths, const char *folder, struct ah_error *err)
+{
+    size_t first = paths->count;
+    DIR *open = opendir(folder);
+    if (!open)
+        return ah_error_set(err, AH_E_IO, "%s: the folder cannot be read: %s", folder, strerror(errno));
+    int rc = AH_OK;
+    for (size_t i = 0; !rc && paths->count == first && i < sizeof folder_endings / sizeof *folder_endings;
+         i++)
+        rc = append_ending(paths, open, folder, folder_endings[i], err);
+    closedir(open);
+    if (!rc && paths->count == first)
+        rc = ah_error_set(err, AH_E_USAGE,
+                          "%s: the folder holds no .bin and no .txt file; name the data files", folder);
+    sort_from(paths, first);
+    return rc ? rc : check_unmixed(paths, first, folder, err);
+}
+
+/* ---- patterns ---- */
+
+static int find_matches(struct ah_paths *paths, const char *pattern, struct ah_error *err)
+{
+    glob_t found;
+    size_t first = paths->count;
+    int status = glob(pattern, GLOB_NOSORT | GLOB_ERR, NULL, &found);
+    if (status == GLOB_NOSPACE)
+        return ah_error_memory(err);
+    if (status == GLOB_ABORTED)
+        return ah_error_set(err, AH_E_IO, "%s: a folder of this pattern cannot be read: %s", pattern,
+                            strerror(errno));
+    int rc = AH_OK;
+    for (size_t i = 0; !status && !rc && i < found.gl_pathc; i++)
+        if (!ah_format_ends(found.gl_pathv[i], ".mask") && !ah_format_ends(found.gl_pathv[i], ".docs"))
+            rc = append(paths, NULL, found.gl_pathv[i], err);
+    if (!status)
+        globfree(&found);
+    if (!rc && paths->count == first)
+        rc = ah_error_set(err, AH_E_IO, "%s: no file matches this pattern", pattern);
+    sort_from(paths, first);
+    return rc;
+}
+
+int ah_paths_find(struct ah_paths *paths, const char *path, struct ah_error *err)
+{
+    struct stat about;
+    if (!strcmp(path, "-"))
+        return ah_error_set(err, AH_E_USAGE, "'-' is a stream, and data are read in any order; name a file");
+    if (!stat(path, &about))
+        return S_ISDIR(about.st_mode) ? find_in_folder(paths, path, err) : append(paths, NULL, path, err);
+    if (errno == ENOENT && strpbrk(path, "*?["))
+        return find_matches(paths, path, err);
+    return ah_error_set(err, AH_E_IO, "%s: cannot be read: %s", *path ? path : "''", strerror(errno));
+}
+
+void ah_paths_release(struct ah_paths *paths)
+{
+    for (size_t i = 0; i < paths->count; i++)
+        free(paths->items[i]);
+    free(paths->items);
+    *paths = (struct ah_paths){0};
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Scan: one pass over the elements of a file, in parallel: finds the first that breaks a rule, and hashes them.
+ *
+ * The content is cut into leaves of AH_SCAN_LEAF_BYTES; the digests of the leaves, in their order, go into the hash of
+ * the caller, so that any number of threads gives the same.
+ *
+ *     struct ah_scan scan = {.source = &file->mask, .bytes = n, .element_bytes = 1, .rule = AH_SCAN_MASK};
+ *     rc = ah_scan_run(&scan, &sources, &scanner, &hash, err);
+ *     if (!rc && scan.bad != AH_SCAN_NONE) ...
+ */
+#ifndef AH_RUNTIME_TRAIN_DATA_SCAN_INTERNAL_H
+#define AH_RUNTIME_TRAIN_DATA_SCAN_INTERNAL_H
+
+#include "base/error.h"
+#include "base/pool.h"
+#include "base/sha256.h"
+#include "runtime/train/data/source_internal.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { AH_SCAN_LEAF_BYTES = 1 << 20 };
+
+#define AH_SCAN_NONE UINT64_MAX
+
+enum ah_scan_rule {
+    AH_SCAN_TOKENS, /* each is below `limit` */
+    AH_SCAN_TEXT,   /* bytes below `limit`, none of them 0 */
+    AH_SCAN_MASK,   /* 0 or 1; the ones are counted */
+    AH_SCAN_OFFSETS /* increasing, below `limit` */
+};
+
+struct ah_scan {
+    struct ah_source *source;
+    uint64_t offset_bytes; /* where the elements begin */
+    uint64_t bytes;        /* a multiple of element_bytes */
+    unsigned element_bytes;
+    enum ah_scan_rule rule;
+    uint64_t limit;
+    uint64_t bad;  /* result: the first element that breaks the rule; AH_SCAN_NONE */
+    uint64_t ones; /* result of AH_SCAN_MASK */
+};
+
+/* Memory for scans: one leaf for each participant of the pool. */
+struct ah_scanner {
+    struct ah_pool *pool;  /* borrowed */
+    unsigned char *leaves; /* owned */
+};
+
+int ah_scan_init(struct ah_scanner *ret_scanner, struct ah_pool *pool, struct ah_error *err);
+
+/* AH_E_IO, AH_E_MISMATCH (the file is shorter by now), AH_E_MEMORY. A rule that is broken is a result. */
+int ah_scan_run(struct ah_scan *scan, struct ah_sources *sources, const struct ah_scanner *scanner,
+                struct ah_sha256 *hash, struct ah_error *err);
+
+void ah_scan_release(struct ah_scanner *scanner);
+
+#endif

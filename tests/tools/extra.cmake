@@ -2,6 +2,8 @@
 # Programs that tests use are tested themselves.
 add_test(NAME tools.plan_checker COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/test_plan_checker.py)
 set_tests_properties(tools.plan_checker PROPERTIES LABELS tools TIMEOUT 120)
+add_test(NAME tools.oracle COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/test_oracle.py)
+set_tests_properties(tools.oracle PROPERTIES LABELS tools TIMEOUT 120)
 # Plans of random models, each checked by the rules: none of the scheduler's own code decides whether it is right.
 add_test(NAME property.schedule.plans COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/random_plans.py
   --program $<TARGET_FILE:autohete> --plans 60)

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The oracle of training: whole tiny models in float64, from torch primitives, and golden cases made with them.
+
+    oracle.py --write [CASE ...]           writes tests/golden/train/CASE (default: all cases)
+    oracle.py --check [CASE ...]           do the goldens follow from their files? (1e-9 relative)
+    oracle.py --train FOLDER RUN           trains any folder with config.json, weights, data and training.json, and
+              [--dtype float32]            writes what a run writes into RUN
+    oracle.py --compare CASE RUN           compares what a run wrote with a golden: a table, exit status 1 where
+              [--parts losses,weights]     something differs by more than is allowed (oracle_compare.py says what)
+
+CASE is a name or a folder. Only --compare works without torch (Debian: python3-torch). The goldens in the tree are from
+
+    /usr/bin/python3 tests/tools/oracle.py --write
+
+with Debian 12's torch 1.13.1; the same libraries give the same bytes, others differ in the last digits.
+
+No line of the product takes part. oracle_transformers.py compares the models here with transformers' own classes.
+"""
+import argparse
+import os
+import sys
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+GOLDEN = os.path.join(ROOT, "tests", "golden", "train")
+os.environ.update(ATEN_CPU_CAPABILITY="default", OPENBLAS_CORETYPE="Haswell")  # the same code on every processor
+
+import oracle_cases
+import oracle_compare
+import oracle_files as files
+
+CHECKED = 1e-9  # float64 by other libraries, over all steps
+
+
+def folder_of(case):
+    return case if os.path.isdir(case) else os.path.join(GOLDEN, case)
+
+
+def train(folder, dtype="float64"):
+    import torch
+    import oracle_train
+    torch.set_num_threads(1)
+    return oracle_train.train(folder, getattr(torch, dtype))
+
+
+def plain(tensors):
+    """torch's tensors as files have them."""
+    return {name: (tuple(value.shape), value.double().flatten().tolist()) for name, value in tensors.items()}
+
+
+def check_makes_sense(name, folder, result):
+    """What a case is for must be in it."""
+    training = files.read_json(os.path.join(folder, "training.json"))
+    over = sum(norm > training["clip"] for norm in result["gradient_norms"])
+    assert not training["clip"] or 3 <= over <= len(result["losses"]) - 3, f"{name}: clips in {over} steps"
+    assert training["trainable"] != ["*"] or result["losses"][-1] < result["losses"][0] - 0.2, f"{name}: learns nothing"
+
+
+def write(name):
+    folder = os.path.join(GOLDEN, name)
+    oracle_cases.make_case(name, folder)
+    result, gradients, final, logits = train(folder)
+    check_makes_sense(name, folder, result)
+    result["trained"] = sorted(final)
+    files.write_json(os.path.join(folder, "expected.json"), result)
+    for kind, tensors in (("gradients", gradients), ("final", final), ("logits", {"logits": logits})):
+        files.write_tensors(os.path.join(folder, f"{kind}.safetensors"), plain(tensors), "F64")
+    print(f"{name}: loss {result['losses'][0]:.4f} -> {result['losses'][-1]:.4f}, gradient norm "
+          f"{min(result['gradient_norms']):.3f} to {max(result['gradient_norms']):.3f}")
+
+
+def furthest(folder, result, gradients, final, logits):
+    """(relative difference, what) of what differs most from the golden."""
+    expected = files.read_json(os.path.join(folder, "expected.json"))
+    apart = [(oracle_compare.apart(result[key], expected[key]), key)
+             for key in ("losses", "gradient_norms", "rates", "tokens")]
+    for kind, tensors in (("gradients", gradients), ("final", final), ("logits", {"logits": logits})):
+        golden, made = files.read_tensors(os.path.join(folder, f"{kind}.safetensors")), plain(tensors)
+        for name in golden.keys() | made.keys():
+            same = name in golden and name in made and golden[name][0] == made[name][0]
+            apart.append((oracle_compare.apart(made[name][1], golden[name][1]) if same else float("inf"),
+                          f"{kind} of {name}"))
+    return max(apart)
+
+
+def check(name, trained=None):
+    """Does the golden agree with this training of it (default: by the models here)?"""
+    difference, what = furthest(folder_of(name), *(trained or train(folder_of(name))))
+    agrees = difference <= CHECKED
+    print(f"{name}: {'agrees' if agrees else 'DIFFERS'}, at most by {difference:.1e} ({what})")
+    return agrees
+
+
+def train_into(folder, run, dtype):
+    result, gradients, final, logits = train(folder, dtype)
+    os.makedirs(run, exist_ok=True)
+    with open(os.path.join(run, "log.ndjson"), "w", encoding="utf-8") as file:
+        fields = ("loss", "losses"), ("grad_norm", "gradient_norms"), ("lr", "rates"), ("tokens", "tokens")
+        for step in range(len(result["losses"])):
+            line = {"line": "step", "step": step + 1, **{field: result[key][step] for field, key in fields}}
+            file.write(oracle_compare.json.dumps(line) + "\n")
+    whole = {**{name: (shape, list(values)) for name, (shape, values) in files.read_weights(folder).items()},
+             **plain(final)}
+    kind = "F64" if dtype == "float64" else "F32"
+    for name, tensors in (("gradients", plain(gradients)), ("final", whole), ("logits", plain({"logits": logits}))):
+        files.write_tensors(os.path.join(run, f"{name}.safetensors"), tensors, kind)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--write", nargs="*", metavar="CASE")
+    what.add_argument("--check", nargs="*", metavar="CASE")
+    what.add_argument("--train", nargs=2, metavar=("FOLDER", "RUN"))
+    what.add_argument("--compare", nargs=2, metavar=("CASE", "RUN"))
+    parser.add_argument("--dtype", default="float64", choices=("float64", "float32"))
+    parser.add_argument("--parts", default=",".join(oracle_compare.PARTS))
+    options = parser.parse_args()
+    if options.compare:
+        case, run = options.compare
+        return oracle_compare.compare(folder_of(case), run, options.parts.split(",")) > 0
+    if options.train:
+        train_into(folder_of(options.train[0]), options.train[1], options.dtype)
+        return 0
+    if options.check is not None:
+        return not all([check(name) for name in options.check or oracle_cases.CASES])
+    for name in options.write or oracle_cases.CASES:
+        write(name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The golden cases of training, and how their files are made: no library, no randomness but Python's integers.
+
+Weights are small integers times a power of two, so that fp32 (and bf16 or fp16, where the file has that type) holds
+them exactly. They are larger than a real initialisation: attention and activations are then far from linear, and a
+mistake in them is seen.
+"""
+import os
+import random
+
+import oracle_files as files
+import oracle_shape as shapes
+
+TRAINING = {"batch": 4, "micro_batches": 1, "seq": 16, "steps": 20, "lr": 0.01, "schedule": "cosine",
+            "warmup_steps": 4, "floor": 0.1, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-5, "weight_decay": 0.0,
+            "clip": 0.0, "trainable": ["*"]}
+ARCHITECTURE = {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM",
+                "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+
+
+def gpt2(**changed):
+    return {"model_type": "gpt2", "n_embd": 24, "n_layer": 2, "n_head": 3, "n_positions": 48, "vocab_size": 61,
+            "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "resid_pdrop": 0.0, "embd_pdrop": 0.0,
+            "attn_pdrop": 0.0, **changed}
+
+
+def llama(family, **changed):
+    """None: the key is absent."""
+    config = {"model_type": family, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
+              "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 40, "vocab_size": 67,
+              "max_position_embeddings": 64, "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+              "tie_word_embeddings": False, **changed}
+    return {key: value for key, value in config.items() if value is not None}
+
+
+def case(config, data=None, weights=None, **training):
+    return {"config": config, "training": {**TRAINING, **training}, "data": data or {}, "weights": weights or {}}
+
+
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 32}
+
+# What each is there for stands in tests/golden/train/README.md.
+CASES = {
+    "gpt2": case(gpt2(), schedule="constant", warmup_steps=0, beta2=0.999),
+    "gpt2-untied-odd": case(
+        gpt2(n_embd=30, n_head=2, n_inner=37, vocab_size=97, n_positions=19, activation_function="gelu",
+             tie_word_embeddings=False),
+        seq=19, batch=6, micro_batches=2, weight_decay=0.1, clip=1.1),
+    "gpt2-documents": case(gpt2(), data={"documents": True}, seq=24, micro_batches=4),
+    "gpt2-frozen-table": case(gpt2(n_layer=3), trainable=["*", "!embedding.embedding.weight"], weight_decay=0.2),
+    "llama": case(llama("llama"), clip=1.4, weight_decay=0.1),
+    "llama-biases": case(
+        llama("llama", attention_bias=True, mlp_bias=True, num_key_value_heads=4, head_dim=None,
+              tie_word_embeddings=True, rms_norm_eps=1e-5),
+        weights={"dtype": "F16", "bits": 8}, micro_batches=2),
+    "llama-linear": case(
+        llama("llama", rope_scaling={"type": "linear", "factor": 4.0}, hidden_size=27, head_dim=10,
+              num_attention_heads=3, num_key_value_heads=1, intermediate_size=37, vocab_size=89),
+        weights={"shards": 2}, seq=33, micro_batches=4),
+    "llama-llama3": case(
+        llama("llama", rope_theta=None, rope_parameters=LLAMA3, hidden_size=32, num_attention_heads=2,
+              num_key_value_heads=1, head_dim=16, num_hidden_layers=1),
+        seq=40, batch=2, clip=1.3),
+    "llama-masked": case(
+        llama("llama", vocab_size=71), data={"mask": True}, micro_batches=4, clip=1.9, weight_decay=0.05),
+    "llama-frozen-below": case(
+        llama("llama", num_hidden_layers=3), trainable=["*", "!embedding.*", "!layer.0.*"], clip=1.2, micro_batches=2,
+        weight_decay=0.1),
+    "mistral-window": case(llama("mistral", sliding_window=7, head_dim=None, hidden_size=32), seq=24, micro_batches=2),
+    "mistral-documents": case(
+        llama("mistral", sliding_window=5, num_key_value_heads=1), data={"documents": True, "mask": True}, seq=32,
+        batch=2, micro_batches=2, clip=2.1, weight_decay=0.1),
+    "qwen2": case(
+        llama("qwen2", hidden_size=48, num_attention_heads=6, head_dim=None, num_hidden_layers=1, intermediate_size=56,
+              tie_word_embeddings=True),
+        weights={"dtype": "BF16", "bits": 8}, weight_decay=0.1, clip=3.4),
+    "qwen2-window-above": case(
+        llama("qwen2", num_hidden_layers=3, use_sliding_window=True, sliding_window=6, max_window_layers=1), seq=20),
+    "qwen2-frozen-tensors": case(
+        llama("qwen2"), trainable=["*", "!layer.1.mlp.up.weight", "!layer.?.attention.qkv.bias", "!head.norm.weight"],
+        micro_batches=2, clip=1.3),
+    "qwen3": case(
+        llama("qwen3", head_dim=16, num_attention_heads=2, num_key_value_heads=1, tie_word_embeddings=True),
+        weight_decay=0.1, micro_batches=2, clip=2.6),
+    "qwen3-layer-types": case(
+        llama("qwen3", attention_bias=True, num_hidden_layers=3, use_sliding_window=True, sliding_window=9,
+              intermediate_size=24, layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+        weights={"dtype": "BF16", "bits": 8}, seq=21),
+    "qwen3-norms-only": case(llama("qwen3", head_dim=6), trainable=["layer.*norm.weight"], batch=2, lr=0.03),
+}
+
+
+# ---- making the files ----
+
+def bell(rng, bits):
+    """An integer of at most `bits` bits with its sign, of a bell curve with deviation 2^(bits - 3)."""
+    limit = (1 << bits - 1) - 1
+    total = sum(rng.getrandbits(16) for _ in range(12)) - 6 * 65535  # deviation 65536
+    return max(-limit, min(limit, total >> 19 - bits))
+
+
+def initial(rng, tensor, shape, bits):
+    """Deviation 1/4 for a table, 1 / sqrt(inputs) (to a power of two) for a matrix, 1/8 around 1 for a gain or around 0
+    for a bias."""
+    size = 1
+    for n in shape:
+        size *= n
+    if not tensor.matrix:
+        centre = 1.0 if tensor.ours.endswith("norm.weight") else 0.0
+        return [centre + bell(rng, 5) * 2.0 ** -5 for _ in range(size)]
+    inputs = next(iter(tensor.parts.values()))[1]
+    scale = -2 if tensor.ours.startswith("embedding") else -((inputs - 1).bit_length() + 1 >> 1)
+    return [bell(rng, bits) * 2.0 ** (scale - bits + 3) for _ in range(size)]
+
+
+def make_tokens(rng, count, vocabulary):
+    """Something to learn: mostly the same successor, sometimes any token."""
+    tokens = [rng.randrange(vocabulary)]
+    while len(tokens) < count:
+        follows = (tokens[-1] * 7 + 3) % vocabulary
+        tokens.append(follows if rng.getrandbits(2) else rng.randrange(vocabulary))
+    return tokens
+
+
+def make_documents(rng, count, seq):
+    """Starts: of a token, of a few, of more than a sample; some where samples begin, some right behind that."""
+    starts, at = [], 0
+    while at < count:
+        starts.append(at)
+        at += (1, 3, seq // 2, seq, seq - at % seq, seq + seq // 3)[rng.randrange(6)]
+    return starts
+
+
+def make_mask(rng, count, training):
+    """No loss for a third of all tokens and for the second sequence of each batch: a micro-batch may have none."""
+    mask = [int(rng.randrange(3) > 0) for _ in range(count)]
+    for sample in range(1, training["steps"] * training["batch"], training["batch"]):
+        for at in range(sample * training["seq"] + 1, (sample + 1) * training["seq"] + 1):
+            mask[at] = 0
+    return mask
+
+
+def make_data(rng, folder, made, training, vocabulary):
+    """Samples in their own order, each once."""
+    batch, seq, steps = training["batch"], training["seq"], training["steps"]
+    tokens = make_tokens(rng, steps * batch * seq + 1, vocabulary)
+    training["data"] = "data.bin"
+    files.write_numbers(os.path.join(folder, training["data"]), "H", tokens)
+    if made["data"].get("documents"):
+        training["docs"] = "data.bin.docs"
+        starts = make_documents(rng, len(tokens), seq)
+        files.write_numbers(os.path.join(folder, training["docs"]), "Q", starts)
+    if made["data"].get("mask"):
+        training["mask"] = "data.bin.mask"
+        files.write_numbers(os.path.join(folder, training["mask"]), "B", make_mask(rng, len(tokens), training))
+    training["samples"] = [list(range(step * batch, (step + 1) * batch)) for step in range(steps)]
+
+
+def make_case(name, folder):
+    """Everything but what is expected."""
+    made = CASES[name]
+    rng = random.Random(f"autohete {name}")
+    os.makedirs(folder, exist_ok=True)
+    config = {"architectures": [ARCHITECTURE[made["config"]["model_type"]]], **made["config"]}
+    dtype, bits = made["weights"].get("dtype", "F32"), made["weights"].get("bits", 12)
+    files.write_json(os.path.join(folder, "config.json"), config)
+    shape, weights = shapes.read_shape(config), {}
+    for tensor in shapes.tensors_of(shape):
+        for part in tensor.parts:
+            size = shapes.file_shape(tensor, part)
+            weights[part] = (size, initial(rng, tensor, size, bits))
+    files.write_weights(folder, weights, dtype, made["weights"].get("shards", 1))
+    assert files.read_weights(folder) == {
+        part: (size, files.array.array("d", values)) for part, (size, values) in weights.items()}, "rounded"
+    training = dict(made["training"])
+    make_data(rng, folder, made, training, shape.vocabulary)
+    files.write_json(os.path.join(folder, "training.json"), training)

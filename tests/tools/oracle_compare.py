@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares a run with a golden case; needs no library.
+
+A run's folder holds any of these, and what it does not hold is a failure unless `parts` leaves it out:
+
+    losses      log.ndjson: lines with "line": "step" in the order of steps, each with loss, grad_norm, lr, tokens as
+                in a run log; lines of other kinds are passed over
+    gradients   gradients.safetensors: of the first step, of the mean loss, before clipping
+    weights     final.safetensors, or model.safetensors or its shards: after the last step, frozen tensors included
+    logits      logits.safetensors: "logits" (seq, vocabulary) of the first sequence, before the first step
+
+Tensors have the names and shapes of the case's weights, or the product's own names (layer.0.attention.qkv.weight) with
+rows as outputs. Differences are relative: of tensors in the 2-norm. Where the true gradient is zero, the gradient is
+compared with that of the rest of its tensor, and the weight is not compared: AdamW makes something of its rounding.
+"""
+import json
+import math
+import os
+
+import oracle_files as files
+import oracle_shape as shapes
+
+PARTS = ("losses", "gradients", "weights", "logits")
+TOLERANCES = {"losses": 1e-5, "gradients": 1e-5, "weights": 1e-4, "logits": 1e-5}
+
+
+class Table:
+    """Rows of what was compared; prints itself."""
+
+    def __init__(self):
+        self.rows, self.failed = [], 0
+
+    def add(self, part, name, difference, tolerance, note=""):
+        good = difference <= tolerance  # false for a NaN
+        self.failed += not good
+        self.rows.append((part, name, f"{difference:.2e}", f"{tolerance:.0e}", "ok" if good else "FAILED", note))
+
+    def missing(self, part, name, note):
+        self.failed += 1
+        self.rows.append((part, name, "-", "-", "FAILED", note))
+
+    def print(self):
+        heads = ("part", "what", "difference", "allowed", "", "")
+        widths = [max(len(row[i]) for row in [heads, *self.rows]) for i in range(6)]
+        for row in [heads, *self.rows]:
+            print("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip())
+
+
+def norm(values):
+    return math.sqrt(math.fsum(x * x for x in values))
+
+
+def apart(values, expected):
+    """Relative distance in the 2-norm; of zeros, the norm."""
+    distance = norm([a - b for a, b in zip(values, expected)])
+    return distance / (norm(expected) or 1.0)
+
+
+# ---- names ----
+
+def transposed(values, rows, cols):
+    return [values[row * cols + col] for col in range(cols) for row in range(rows)]
+
+
+def as_in_file(tensors, run):
+    """The run's tensors under the file's names, in the file's layout."""
+    for tensor in tensors:
+        if tensor.ours not in run:
+            continue
+        values, at = run.pop(tensor.ours)[1], 0
+        for part, shape in tensor.parts.items():
+            size = math.prod(shape)
+            piece = values[at:at + size]
+            run[part] = (shapes.file_shape(tensor, part), transposed(piece, *shape) if tensor.transposed and
+                         len(shape) == 2 else piece)
+            at += size
+    return run
+
+
+def shaped(table, part, name, run, expected):
+    """Is the tensor there, with the right shape?"""
+    if name not in run:
+        table.missing(part, name, "is not in the run")
+    elif tuple(run[name][0]) != tuple(expected[0]) or len(run[name][1]) != len(expected[1]):
+        table.missing(part, name, f"has shape {run[name][0]}, not {expected[0]}")
+    else:
+        return True
+    return False
+
+
+# ---- parts ----
+
+def compare_losses(table, case, expected, folder):
+    with open(os.path.join(folder, "log.ndjson"), encoding="utf-8") as file:
+        steps = [line for line in map(json.loads, file) if line.get("line") == "step"]
+    if len(steps) != len(expected["losses"]):
+        table.missing("losses", "steps", f"{len(steps)} of {len(expected['losses'])}")
+    for field, key in (("loss", "losses"), ("grad_norm", "gradient_norms"), ("lr", "rates"), ("tokens", "tokens")):
+        differences = [(abs(step[field] / true - 1), number) if math.isfinite(step[field]) else (math.inf, number)
+                       for number, (step, true) in enumerate(zip(steps, expected[key]), start=1) if field in step]
+        if differences:
+            difference, number = max(differences)
+            table.add("losses", field, difference, TOLERANCES["losses"], f"worst at step {number}")
+        elif field == "loss":
+            table.missing("losses", field, "is in no line")
+
+
+def compare_gradients(table, case, expected, folder):
+    run = as_in_file(case["tensors"], files.read_tensors(os.path.join(folder, "gradients.safetensors")))
+    for name, true in files.read_tensors(os.path.join(case["folder"], "gradients.safetensors")).items():
+        if not shaped(table, "gradients", name, run, true):
+            continue
+        values, wanted = list(run[name][1]), list(true[1])
+        for begin, end in case["zeros"].get(name, []):
+            rest = norm(wanted[:begin] + wanted[end:])
+            table.add("gradients", f"{name}[{begin}:{end}]", norm(values[begin:end]) / rest, TOLERANCES["gradients"],
+                      "zero, relative to the rest")
+            values[begin:end] = wanted[begin:end]
+        table.add("gradients", name, apart(values, wanted), TOLERANCES["gradients"])
+    for name in sorted(set(run) & set(case["frozen"])):
+        if any(run[name][1]):
+            table.missing("gradients", name, "is frozen and has a gradient")
+
+
+def compare_weights(table, case, expected, folder):
+    alone = os.path.join(folder, "final.safetensors")
+    run = files.read_tensors(alone) if os.path.exists(alone) else files.read_weights(folder)
+    run = as_in_file(case["tensors"], run)
+    for name, true in files.read_tensors(os.path.join(case["folder"], "final.safetensors")).items():
+        if shaped(table, "weights", name, run, true):
+            values = list(run[name][1])
+            for begin, end in case["zeros"].get(name, []):
+                values[begin:end] = true[1][begin:end]
+            table.add("weights", name, apart(values, true[1]), TOLERANCES["weights"])
+    for name, true in case["frozen"].items():
+        if shaped(table, "weights", name, run, true):
+            table.add("weights", name, apart(run[name][1], true[1]), 0.0, "frozen")
+    for name in sorted(set(run) - set(case["names"])):
+        table.missing("weights", name, "is no tensor of this model")
+
+
+def compare_logits(table, case, expected, folder):
+    true = files.read_tensors(os.path.join(case["folder"], "logits.safetensors"))
+    run = files.read_tensors(os.path.join(folder, "logits.safetensors"))
+    if shaped(table, "logits", "logits", run, true["logits"]):
+        table.add("logits", "logits", apart(run["logits"][1], true["logits"][1]), TOLERANCES["logits"])
+
+
+def read_case(folder):
+    expected = files.read_json(os.path.join(folder, "expected.json"))
+    tensors = shapes.tensors_of(shapes.read_shape(files.read_json(os.path.join(folder, "config.json"))))
+    zeros = {}
+    for entry in expected["zero_gradients"]:
+        zeros.setdefault(entry["name"], []).append((entry["begin"], entry["end"]))
+    trained = set(expected["trained"])
+    initial = files.read_weights(folder)
+    return {"folder": folder, "tensors": tensors, "zeros": zeros, "names": list(initial),
+            "frozen": {name: value for name, value in initial.items() if name not in trained}}, expected
+
+
+def compare(case_folder, folder, parts=PARTS, quiet=False):
+    """Prints a table; returns how many rows failed."""
+    case, expected = read_case(case_folder)
+    table = Table()
+    compares = {"losses": compare_losses, "gradients": compare_gradients, "weights": compare_weights,
+                "logits": compare_logits}
+    for part in parts:
+        try:
+            compares[part](table, case, expected, folder)
+        except OSError as error:
+            table.missing(part, os.path.basename(error.filename or folder), error.strerror or str(error))
+    if not quiet or table.failed:
+        table.print()
+    print(f"{os.path.basename(case_folder)}: {len(table.rows) - table.failed} agree, {table.failed} do not")
+    return table.failed

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Hugging Face config.json says about a model: its shape, and its tensors under both names.
+
+Read from the classes of the transformers library, not from the product's reader. Each tensor of the product (a name as
+`--freeze` sees it) is made of one or more tensors of the file: q over k over v in qkv, and the matrices of gpt2's layers
+transposed (Conv1D).
+"""
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Tensor:
+    ours: str      # "layer.0.attention.qkv.weight"
+    parts: dict    # name in the file -> (rows, cols), or (rows,) of a vector, as the product has them
+    transposed: bool = False
+
+    @property
+    def matrix(self):
+        return len(next(iter(self.parts.values()))) == 2
+
+
+@dataclass
+class Shape:
+    family: str
+    layers: int
+    width: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    mlp_width: int
+    vocabulary: int
+    positions: int
+    epsilon: float
+    activation: str          # gelu_tanh, gelu, silu_gated
+    qkv_bias: bool
+    output_bias: bool
+    mlp_bias: bool
+    qk_norm: bool
+    tied: bool
+    windows: list            # of each layer; 0: none
+    rope: dict = field(default_factory=dict)  # empty: learned positions
+
+
+def _rope(config):
+    """rope_parameters (newer) or rope_theta and rope_scaling (older)."""
+    rope = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    rope.setdefault("rope_theta", config.get("rope_theta") or 10000.0)
+    rope["kind"] = rope.get("rope_type") or rope.get("type") or "default"
+    return rope
+
+
+def _windows(config, layers):
+    """mistral: everywhere; qwen: where layer_types says so, or from max_window_layers on."""
+    family, window = config["model_type"], config.get("sliding_window", 4096) or 0
+    if family == "mistral":
+        return [window] * layers
+    if family not in ("qwen2", "qwen3") or not config.get("use_sliding_window"):
+        return [0] * layers
+    types = config.get("layer_types") or [
+        "sliding_attention" if i >= config.get("max_window_layers", 28) else "full_attention" for i in range(layers)]
+    return [window if kind == "sliding_attention" else 0 for kind in types]
+
+
+def _gpt2(config):
+    width, heads = config["n_embd"], config["n_head"]
+    activation = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu"}
+    return Shape(
+        family="gpt2", layers=config["n_layer"], width=width, heads=heads, kv_heads=heads, head_dim=width // heads,
+        mlp_width=config.get("n_inner") or 4 * width, vocabulary=config["vocab_size"],
+        positions=config["n_positions"], epsilon=config.get("layer_norm_epsilon", 1e-5),
+        activation=activation[config.get("activation_function", "gelu_new")], qkv_bias=True, output_bias=True,
+        mlp_bias=True, qk_norm=False, tied=config.get("tie_word_embeddings", True), windows=[0] * config["n_layer"])
+
+
+def read_shape(config):
+    family = config["model_type"]
+    if family == "gpt2":
+        return _gpt2(config)
+    width, heads, layers = config["hidden_size"], config["num_attention_heads"], config["num_hidden_layers"]
+    bias = bool(config.get("attention_bias")) and family in ("llama", "qwen3")
+    return Shape(
+        family=family, layers=layers, width=width, heads=heads, kv_heads=config.get("num_key_value_heads") or heads,
+        head_dim=config.get("head_dim") or width // heads, mlp_width=config["intermediate_size"],
+        vocabulary=config["vocab_size"], positions=config["max_position_embeddings"],
+        epsilon=config.get("rms_norm_eps", 1e-6), activation="silu_gated", qkv_bias=family == "qwen2" or bias,
+        output_bias=bias, mlp_bias=family == "llama" and bool(config.get("mlp_bias")), qk_norm=family == "qwen3",
+        tied=bool(config.get("tie_word_embeddings", False)), windows=_windows(config, layers), rope=_rope(config))
+
+
+# ---- tensors ----
+
+def _gpt2_layer(shape, ours, theirs):
+    width, mlp = shape.width, shape.mlp_width
+
+    def norm(name, their):
+        return [Tensor(f"{ours}.{name}.{kind}", {f"{theirs}.{their}.{kind}": (width,)}) for kind in ("weight", "bias")]
+
+    def linear(name, their, rows, cols):
+        return [Tensor(f"{ours}.{name}.weight", {f"{theirs}.{their}.weight": (rows, cols)}, transposed=True),
+                Tensor(f"{ours}.{name}.bias", {f"{theirs}.{their}.bias": (rows,)})]
+    return (norm("attention_norm", "ln_1") + linear("attention.qkv", "attn.c_attn", 3 * width, width)
+            + linear("attention.output", "attn.c_proj", width, width) + norm("mlp_norm", "ln_2")
+            + linear("mlp.up", "mlp.c_fc", mlp, width) + linear("mlp.down", "mlp.c_proj", width, mlp))
+
+
+def _llama_layer(shape, ours, theirs):
+    width, mlp, head = shape.width, shape.mlp_width, shape.head_dim
+    query, key = shape.heads * head, shape.kv_heads * head
+
+    def norm(name, their, size):
+        return [Tensor(f"{ours}.{name}.weight", {f"{theirs}.{their}.weight": (size,)})]
+
+    def linear(name, their, cols, bias):
+        """`their`: name in the file -> rows."""
+        made = [Tensor(f"{ours}.{name}.weight", {f"{theirs}.{part}.weight": (n, cols) for part, n in their.items()})]
+        if bias:
+            made += [Tensor(f"{ours}.{name}.bias", {f"{theirs}.{part}.bias": (n,) for part, n in their.items()})]
+        return made
+    qkv = {"self_attn.q_proj": query, "self_attn.k_proj": key, "self_attn.v_proj": key}
+    tensors = norm("attention_norm", "input_layernorm", width) + linear("attention.qkv", qkv, width, shape.qkv_bias)
+    if shape.qk_norm:
+        tensors += norm("attention.q_norm", "self_attn.q_norm", head) + norm("attention.k_norm", "self_attn.k_norm", head)
+    return (tensors + linear("attention.output", {"self_attn.o_proj": width}, query, shape.output_bias)
+            + norm("mlp_norm", "post_attention_layernorm", width)
+            + linear("mlp.gate", {"mlp.gate_proj": mlp}, width, shape.mlp_bias)
+            + linear("mlp.up", {"mlp.up_proj": mlp}, width, shape.mlp_bias)
+            + linear("mlp.down", {"mlp.down_proj": width}, mlp, shape.mlp_bias))
+
+
+def tensors_of(shape):
+    """All tensors, in the product's order."""
+    table = (shape.vocabulary, shape.width)
+    if shape.family == "gpt2":
+        tensors = [Tensor("embedding.embedding.weight", {"transformer.wte.weight": table}),
+                   Tensor("embedding.position.weight", {"transformer.wpe.weight": (shape.positions, shape.width)})]
+        for i in range(shape.layers):
+            tensors += _gpt2_layer(shape, f"layer.{i}", f"transformer.h.{i}")
+        tensors += [Tensor(f"head.norm.{kind}", {f"transformer.ln_f.{kind}": (shape.width,)})
+                    for kind in ("weight", "bias")]
+    else:
+        tensors = [Tensor("embedding.embedding.weight", {"model.embed_tokens.weight": table})]
+        for i in range(shape.layers):
+            tensors += _llama_layer(shape, f"layer.{i}", f"model.layers.{i}")
+        tensors += [Tensor("head.norm.weight", {"model.norm.weight": (shape.width,)})]
+    return tensors if shape.tied else tensors + [Tensor("head.head.weight", {"lm_head.weight": table})]
+
+
+def file_shape(tensor, part):
+    """The shape of a part in the file."""
+    shape = tensor.parts[part]
+    return shape[::-1] if tensor.transposed else shape
+
+
+# ---- which are trained ----
+
+def _matches(pattern, name):
+    """`*` any text, `?` one character; everything else is itself."""
+    if not pattern:
+        return not name
+    if pattern[0] == "*":
+        return _matches(pattern[1:], name) or (name != "" and _matches(pattern, name[1:]))
+    return name != "" and pattern[0] in ("?", name[0]) and _matches(pattern[1:], name[1:])
+
+
+def is_trained(patterns, name):
+    """Of the patterns that match the last one counts; `!` excludes; none: not trained."""
+    trained = False
+    for pattern in patterns:
+        if _matches(pattern.lstrip("!"), name):
+            trained = not pattern.startswith("!")
+    return trained

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training of a case, in the type asked for: data, schedule, clipping and AdamW by their textbook definitions.
+
+Rate of step t, from 1, of `steps` (schedule "cosine"; "constant" is its first two lines):
+
+    t <= warmup_steps:  lr t / warmup_steps
+    constant:           lr
+    cosine:             lr (floor + (1 - floor) (1 + cos(pi (t - warmup_steps) / (steps - warmup_steps))) / 2)
+
+so that the first step has lr / warmup_steps, step warmup_steps has lr and the last one floor lr.
+
+The gradient is that of the mean loss over the whole batch; micro-batches are sums of its parts and do not exist here.
+Norm: the root of the sum of squares of the gradients of all trained tensors. With a limit, gradients are multiplied by
+min(1, limit / (norm + 1e-6)). Then, with beta^t etc. in double:
+
+    m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) g^2
+    p = p (1 - rate decay) - rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
+
+where decay is weight_decay for matrices, embedding and position tables among them, and 0 for vectors.
+"""
+import math
+import os
+
+import torch
+
+import oracle_files as files
+import oracle_model as model
+import oracle_shape as shapes
+
+
+def learning_rate(training, step):
+    lr, warmup, steps = training["lr"], training["warmup_steps"], training["steps"]
+    if step <= warmup:
+        return lr * step / warmup
+    if training["schedule"] == "constant":
+        return lr
+    floor = training["floor"]
+    return lr * (floor + (1 - floor) * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup))) / 2)
+
+
+class Data:
+    """Sample i is tokens [i seq, (i + 1) seq) with the next token of each as its target. Documents begin at the u64
+    places in .docs; a sample that begins inside one sees nothing before itself, and its positions begin at 0. A target
+    bears no loss where the mask (a u8 of each token) is 0, nor where it is the first token of a document."""
+
+    def __init__(self, folder, training):
+        def numbers(key, code):
+            return files.read_numbers(os.path.join(folder, training[key]), code) if training.get(key) else None
+        self.seq = training["seq"]
+        self.tokens = torch.tensor(numbers("data", "H").tolist())
+        mask, self.docs = numbers("mask", "B"), numbers("docs", "Q") or []
+        self.bears = torch.ones(len(self.tokens)) if mask is None else torch.tensor(mask.tolist())
+        self.bears[list(self.docs)] = 0
+
+    def batch(self, samples, dtype):
+        """tokens, starts, targets, bears_loss of these samples: (batch, seq) each."""
+        def rows(values, ahead):
+            return torch.stack([values[i * self.seq + ahead:(i + 1) * self.seq + ahead] for i in samples])
+        starts = torch.zeros(len(samples), self.seq, dtype=torch.long)
+        for row, sample in enumerate(samples):
+            for start in self.docs:
+                if start > sample * self.seq and start < (sample + 1) * self.seq:
+                    starts[row, start - sample * self.seq:] = start - sample * self.seq
+        return rows(self.tokens, 0), starts, rows(self.tokens, 1), rows(self.bears, 1).to(dtype)
+
+
+class AdamW:
+    def __init__(self, weights, trained, decayed, training):
+        self.weights, self.trained, self.decayed, self.training = weights, trained, decayed, training
+        self.m = {name: torch.zeros_like(weights[name]) for name in trained}
+        self.v = {name: torch.zeros_like(weights[name]) for name in trained}
+
+    @torch.no_grad()
+    def step(self, t, gradients):
+        beta1, beta2, epsilon = (self.training[key] for key in ("beta1", "beta2", "epsilon"))
+        rate = learning_rate(self.training, t)
+        for name in self.trained:
+            p, g, m, v = self.weights[name], gradients[name], self.m[name], self.v[name]
+            m.mul_(beta1).add_(g, alpha=1 - beta1)
+            v.mul_(beta2).add_(g * g, alpha=1 - beta2)
+            if name in self.decayed:
+                p.mul_(1 - rate * self.training["weight_decay"])
+            p.sub_(rate * (m / (1 - beta1 ** t)) / ((v / (1 - beta2 ** t)).sqrt() + epsilon))
+
+
+def load(folder, dtype):
+    """Shape, its tensors, weights."""
+    shape = shapes.read_shape(files.read_json(os.path.join(folder, "config.json")))
+    weights = {name: torch.tensor(values, dtype=dtype).reshape(size)
+               for name, (size, values) in files.read_weights(folder).items()}
+    tensors = shapes.tensors_of(shape)
+    wanted = {part: shapes.file_shape(tensor, part) for tensor in tensors for part in tensor.parts}
+    assert wanted == {name: tuple(value.shape) for name, value in weights.items()}, folder
+    return shape, tensors, weights
+
+
+def zero_gradients(shape, tensors):
+    """The biases of keys that are not turned: they add the same to all scores of a query. Element ranges by name."""
+    if shape.rope:
+        return []
+    return [{"name": part, "begin": shape.width, "end": 2 * shape.width}
+            for tensor in tensors if tensor.ours.endswith("attention.qkv.bias") for part in tensor.parts]
+
+
+def clipped(gradients, limit):
+    """Norm before, gradients after."""
+    norm = math.sqrt(sum(g.double().square().sum().item() for g in gradients.values()))
+    factor = min(1.0, limit / (norm + 1e-6)) if limit else 1.0
+    return norm, {name: g * factor for name, g in gradients.items()}
+
+
+def train(folder, dtype=torch.float64):
+    """What expected.json holds, gradients of the first step, weights after the last, logits of the first sequence."""
+    training = files.read_json(os.path.join(folder, "training.json"))
+    shape, tensors, weights = load(folder, dtype)
+    data = Data(folder, training)
+    trained = [part for tensor in tensors if shapes.is_trained(training["trainable"], tensor.ours)
+               for part in tensor.parts]
+    decayed = {part for tensor in tensors if tensor.matrix for part in tensor.parts}
+    for name in trained:
+        weights[name].requires_grad_()
+    adamw = AdamW(weights, trained, decayed, training)
+    result = {"losses": [], "gradient_norms": [], "rates": [], "tokens": [],
+              "zero_gradients": [entry for entry in zero_gradients(shape, tensors) if entry["name"] in trained]}
+    first, scores_first = None, None
+    for t, samples in enumerate(training["samples"], start=1):
+        tokens, starts, targets, bears_loss = data.batch(samples, dtype)
+        scores = model.logits(shape, weights, tokens, starts)
+        loss = model.loss(scores, targets, bears_loss)
+        gradients = dict(zip(trained, torch.autograd.grad(loss, [weights[name] for name in trained])))
+        if first is None:
+            first, scores_first = gradients, scores[0].detach()
+        norm, gradients = clipped(gradients, training["clip"])
+        adamw.step(t, gradients)
+        result["losses"].append(loss.item())
+        result["gradient_norms"].append(norm)
+        result["rates"].append(learning_rate(training, t))
+        result["tokens"].append(int(bears_loss.sum().item()))
+    final = {name: weights[name].detach() for name in trained}
+    return result, first, final, scores_first

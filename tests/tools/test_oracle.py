@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Does the comparison of runs with golden cases find what is wrong? Runs are the goldens themselves, changed. No torch.
+
+    test_oracle.py
+"""
+import contextlib
+import io
+import json
+import os
+import shutil
+import sys
+import tempfile
+import unittest
+
+import oracle_cases
+import oracle_compare
+import oracle_files as files
+import oracle_shape as shapes
+
+GOLDEN = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "golden", "train"))
+
+
+def make_run(case, run):
+    """What a perfect run of this case writes, in fp32."""
+    folder = os.path.join(GOLDEN, case)
+    expected = files.read_json(os.path.join(folder, "expected.json"))
+    with open(os.path.join(run, "log.ndjson"), "w", encoding="utf-8") as file:
+        for step, (loss, norm) in enumerate(zip(expected["losses"], expected["gradient_norms"]), start=1):
+            file.write(json.dumps({"line": "step", "step": step, "loss": loss, "grad_norm": norm}) + "\n")
+    weights = {**files.read_weights(folder), **files.read_tensors(os.path.join(folder, "final.safetensors"))}
+    files.write_weights(run, weights, "F32", shards=3)
+    for kind in ("gradients", "logits"):
+        files.write_tensors(os.path.join(run, f"{kind}.safetensors"),
+                            files.read_tensors(os.path.join(folder, f"{kind}.safetensors")), "F32")
+
+
+class Compared(unittest.TestCase):
+    def setUp(self):
+        self.run_folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.run_folder)
+
+    def failures(self, case, parts=oracle_compare.PARTS):
+        self.text = io.StringIO()
+        with contextlib.redirect_stdout(self.text):
+            return oracle_compare.compare(os.path.join(GOLDEN, case), self.run_folder, parts)
+
+    def path(self, name):
+        return os.path.join(self.run_folder, name)
+
+    def change(self, file, name, edit):
+        """Writes the file again with edit(shape, values) in the place of a tensor; None removes it."""
+        tensors = files.read_tensors(self.path(file))
+        changed = edit(*tensors.pop(name))
+        if changed:
+            tensors[name] = changed
+        files.write_tensors(self.path(file), tensors, "F32")
+
+    def test_every_golden_agrees_with_itself(self):
+        for case in oracle_cases.CASES:
+            make_run(case, self.run_folder)
+            self.assertEqual(self.failures(case), 0, self.text.getvalue())
+
+    def test_the_tree_has_these_cases_and_each_is_described(self):
+        on_disk = {name for name in os.listdir(GOLDEN) if os.path.isdir(os.path.join(GOLDEN, name))}
+        self.assertEqual(on_disk, set(oracle_cases.CASES))
+        with open(os.path.join(GOLDEN, "README.md"), encoding="utf-8") as file:
+            text = file.read()
+        for case in oracle_cases.CASES:
+            self.assertIn(f"| `{case}` |", text)
+
+    def test_inputs_are_those_that_the_cases_make(self):
+        for case in oracle_cases.CASES:
+            oracle_cases.make_case(case, self.path(case))
+            for name in os.listdir(self.path(case)):
+                with open(os.path.join(self.path(case), name), "rb") as made, \
+                        open(os.path.join(GOLDEN, case, name), "rb") as golden:
+                    self.assertEqual(made.read(), golden.read(), f"{case}/{name}")
+
+    def test_one_weight_a_little_off(self):
+        make_run("llama", self.run_folder)
+        self.assertEqual(self.failures("llama"), 0)
+        shutil.copy(os.path.join(GOLDEN, "llama", "final.safetensors"), self.path("final.safetensors"))
+        name = "model.norm.weight"
+        self.change("final.safetensors", name, lambda shape, values: (shape, [values[0] * 1.001, *values[1:]]))
+        self.assertEqual(self.failures("llama"), 1)
+        self.assertRegex(self.text.getvalue(), rf"weights +{name} .* FAILED")
+
+    def test_gradient_missing_misshapen_nan(self):
+        name = "model.layers.0.self_attn.q_proj.weight"
+        for edit in (lambda shape, values: None, lambda shape, values: (shape[::-1], values),
+                     lambda shape, values: (shape, [float("nan"), *values[1:]]),
+                     lambda shape, values: (shape, [1.00003 * value for value in values])):
+            make_run("llama", self.run_folder)
+            self.change("gradients.safetensors", name, edit)
+            self.assertEqual(self.failures("llama"), 1)
+            self.assertRegex(self.text.getvalue(), rf"gradients +{name} .*FAILED")
+
+    def test_a_zero_gradient_that_is_not_zero(self):
+        name, at = "transformer.h.0.attn.c_attn.bias", 30
+        for value, failures in ((1e-7, 0), (1e-3, 1)):
+            make_run("gpt2", self.run_folder)
+            self.change("gradients.safetensors", name,
+                        lambda shape, values: (shape, [*values[:at], value, *values[at + 1:]]))
+            self.assertEqual(self.failures("gpt2"), failures, self.text.getvalue())
+
+    def test_a_frozen_tensor_that_moved_or_has_a_gradient(self):
+        make_run("llama-frozen-below", self.run_folder)
+        name = "model.layers.0.mlp.up_proj.weight"
+        weights = files.read_weights(self.run_folder)
+        shape, values = weights[name]
+        weights[name] = (shape, [values[0] + 2.0 ** -20, *values[1:]])
+        files.write_tensors(self.path("final.safetensors"), weights, "F32")
+        gradients = files.read_tensors(self.path("gradients.safetensors"))
+        files.write_tensors(self.path("gradients.safetensors"), {**gradients, name: (shape, values)}, "F32")
+        self.assertEqual(self.failures("llama-frozen-below"), 2, self.text.getvalue())
+
+    def test_a_tensor_too_many(self):
+        make_run("qwen3", self.run_folder)
+        weights = files.read_weights(self.run_folder)
+        files.write_tensors(self.path("final.safetensors"), {**weights, "lm_head.weight": ((1,), [0.0])}, "F32")
+        self.assertEqual(self.failures("qwen3"), 1)
+
+    def test_losses_off_short_or_absent(self):
+        for edit in (lambda lines: lines[:-1], lambda lines: [], lambda lines: [lines[1], lines[0], *lines[2:]],
+                     lambda lines: [line.replace('"loss"', '"other"') for line in lines],
+                     lambda lines: [lines[0].replace('"loss": ', '"loss": NaN, "was": '), *lines[1:]]):
+            make_run("qwen2", self.run_folder)
+            with open(self.path("log.ndjson"), encoding="utf-8") as file:
+                lines = file.readlines()
+            with open(self.path("log.ndjson"), "w", encoding="utf-8") as file:
+                file.writelines(edit(lines))
+            self.assertGreater(self.failures("qwen2", ("losses",)), 0, self.text.getvalue())
+
+    def test_no_run_at_all(self):
+        self.assertEqual(self.failures("gpt2"), len(oracle_compare.PARTS))
+        self.assertEqual(self.failures("gpt2", ("weights",)), 1)
+
+    def test_the_products_own_names(self):
+        for case in ("gpt2-untied-odd", "qwen3-layer-types"):
+            make_run(case, self.run_folder)
+            shape = shapes.read_shape(files.read_json(os.path.join(GOLDEN, case, "config.json")))
+            ours, run = {}, files.read_tensors(self.path("gradients.safetensors"))
+            for tensor in shapes.tensors_of(shape):
+                values = []
+                for part, size in tensor.parts.items():
+                    piece = run[part][1]
+                    values += oracle_compare.transposed(piece, *run[part][0]) if len(size) == 2 and \
+                        tensor.transposed else piece
+                ours[tensor.ours] = ((len(values),), values)
+            files.write_tensors(self.path("gradients.safetensors"), ours, "F32")
+            self.assertEqual(self.failures(case), 0, self.text.getvalue())
+
+    def test_types_of_files(self):
+        values = [0.0, -0.0, 1.0, -2.5, 2.0 ** -14, 1.0 + 2.0 ** -7]
+        for dtype in files.BYTES:
+            files.write_tensors(self.path("one"), {"x": ((2, 3), values)}, dtype)
+            self.assertEqual(list(files.read_tensors(self.path("one"))["x"][1]), values)
+
+
+class Patterns(unittest.TestCase):
+    def test_last_match_counts(self):
+        patterns = ["*", "!layer.?.attention.qkv.bias", "layer.1.*"]
+        self.assertTrue(shapes.is_trained(patterns, "layer.0.attention.qkv.weight"))
+        self.assertFalse(shapes.is_trained(patterns, "layer.0.attention.qkv.bias"))
+        self.assertTrue(shapes.is_trained(patterns, "layer.1.attention.qkv.bias"))
+        self.assertTrue(shapes.is_trained(patterns, "layer.10.attention.qkv.bias"))
+        self.assertFalse(shapes.is_trained(["layer.*norm.weight"], "head.norm.weight"))
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())

@@ -25,7 +25,7 @@ int root_remove(void **state)
     return system(command);
 }
 
-void root_put(const char *root, const char *path, const char *text)
+void root_put_bytes(const char *root, const char *path, const void *bytes, size_t size)
 {
     char full[PATH_MAX];
     snprintf(full, sizeof full, "%s/%s", root, path);
@@ -36,6 +36,11 @@ void root_put(const char *root, const char *path, const char *text)
     }
     FILE *file = fopen(full, "w");
     assert_non_null(file);
-    fputs(text, file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
     fclose(file);
+}
+
+void root_put(const char *root, const char *path, const char *text)
+{
+    root_put_bytes(root, path, text, strlen(text));
 }

@@ -8,11 +8,14 @@
 #ifndef AH_TESTS_SUPPORT_ROOT_H
 #define AH_TESTS_SUPPORT_ROOT_H
 
+#include <stddef.h>
+
 /* Set-up and tear-down of cmocka: an empty folder of its own, and its removal with everything in it. */
 int root_make(void **state);
 int root_remove(void **state);
 
-/* Writes `text` to `path` below `root`; folders on the way are made. */
+/* Writes text, or bytes, to `path` below `root`; folders on the way are made. */
 void root_put(const char *root, const char *path, const char *text);
+void root_put_bytes(const char *root, const char *path, const void *bytes, size_t size);
 
 #endif

@@ -37,9 +37,8 @@ size_t ah_names_parts(const struct ah_model *model, uint64_t block,
 /* What stands before all names but the head's: "model." or "transformer.". Files of a bare model leave it out. */
 const char *ah_names_prefix(enum ah_family family);
 
-/* The embedding's table and the head's projection. Files of a tied model need not hold the second. */
-const char *ah_names_embedding(enum ah_family family);
-const char *ah_names_head(enum ah_family family);
+/* The head's projection, which files of a tied model need not hold. */
+const char *ah_names_head(void);
 
 /* Does a tensor with that name, with or without prefix, hold nothing that was learned (masks, angles)? Older files
  * have such. */

@@ -94,7 +94,7 @@ struct ah_safetensors {
     size_t n_files;
     struct ah_safetensors_file *files;
     size_t n_tensors;
-    struct ah_safetensors_tensor *tensors; /* by name, in the order of strcmp() */
+    struct ah_safetensors_tensor *tensors; /* owned; by name, in the order of strcmp() */
 };
 
 /* Opens a file, or a folder with AH_SAFETENSORS_FILE or else AH_SAFETENSORS_INDEX in it, and reads every header.
@@ -157,7 +157,7 @@ int ah_safetensors_create(struct ah_safetensors_writer *ret_writer, const char *
 int ah_safetensors_write(struct ah_safetensors_writer *writer, size_t index, uint64_t first,
                          const float *values, uint64_t n, struct ah_error *err);
 
-/* Checks that every tensor was written (asserted by count), syncs and closes the file. */
+/* Syncs and closes the file. AH_E_FAILED: a tensor was not written whole. */
 int ah_safetensors_finish(struct ah_safetensors_writer *writer, struct ah_error *err);
 
 /* Frees the writer; a file that was created and not finished is removed. NULL and zeroed ones too. */

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Printing: the keys of a family in alphabetical order, as the transformers library sorts them; then the text is read
+ * back, and the field in which it differs from the model is what no config can say. So what is printed is right, or
+ * it is not printed.
+ */
+#include "runtime/model/config.h"
+
+#include "base/file.h"
+#include "runtime/model/cursor_internal.h"
+#include "schemas/document.h"
+#include "schemas/json.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { CONFIG_BYTES_MAX = 1 << 24, PLACE_MAX = 160 };
+
+/* ---- values ---- */
+
+struct print {
+    const struct ah_model *model;
+    enum ah_dtype dtype;
+    struct ah_buffer *out; /* compact JSON */
+};
+
+static void put_key(const struct print *print, const char *key)
+{
+    ah_buffer_printf(print->out, "%s\"%s\":", print->out->size > 1 ? "," : "", key);
+}
+
+static void put_count(const struct print *print, const char *key, uint64_t count)
+{
+    put_key(print, key);
+    ah_buffer_printf(print->out, "%" PRIu64, count);
+}
+
+static void put_number(const struct print *print, const char *key, double number)
+{
+    put_key(print, key);
+    ah_json_put_number(print->out, number);
+}
+
+static void put_bool(const struct print *print, const char *key, bool value)
+{
+    put_key(print, key);
+    ah_buffer_puts(print->out, value ? "true" : "false");
+}
+
+static void put_word(const struct print *print, const char *key, const char *word)
+{
+    put_key(print, key);
+    ah_buffer_printf(print->out, "\"%s\"", word);
+}
+
+static void put_architecture(const struct print *print, const char *architecture)
+{
+    put_key(print, "architectures");
+    ah_buffer_printf(print->out, "[\"%s\"]", architecture);
+}
+
+static const char *dtype_word(enum ah_dtype dtype)
+{
+    return dtype == AH_BF16 ? "bfloat16" : "float32";
+}
+
+/* ---- families ---- */
+
+static void put_gpt2(const struct print *print)
+{
+    const struct ah_model *model = print->model;
+    put_word(print, "activation_function", model->activation == AH_MODEL_GELU ? "gelu" : "gelu_new");
+    put_architecture(print, "GPT2LMHeadModel");
+    put_number(print, "attn_pdrop", model->dropout);
+    put_number(print, "embd_pdrop", model->dropout);
+    put_number(print, "initializer_range", model->initializer_range);
+    put_number(print, "layer_norm_epsilon", model->norm_epsilon);
+    put_word(print, "model_type", "gpt2");
+    put_count(print, "n_embd", model->width);
+    put_count(print, "n_head", model->heads);
+    put_count(print, "n_inner", model->mlp_width);
+    put_count(print, "n_layer", model->layers);
+    put_count(print, "n_positions", model->max_positions);
+    put_number(print, "resid_pdrop", model->dropout);
+    put_bool(print, "tie_word_embeddings", model->tied);
+    put_word(print, "torch_dtype", dtype_word(print->dtype));
+    put_count(print, "vocab_size", model->vocabulary);
+}
+
+static bool has_windows(const struct ah_model *model)
+{
+    return model->family == AH_FAMILY_QWEN2 || model->family == AH_FAMILY_QWEN3;
+}
+
+static void put_layer_types(const struct print *print)
+{
+    put_key(print, "layer_types");
+    for (uint64_t i = 0; i < print->model->layers; i++)
+        ah_buffer_printf(print->out, "%s\"%s\"", i ? "," : "[",
+                         ah_model_layer_windowed(print->model, i) ? "sliding_attention" : "full_attention");
+    ah_buffer_puts(print->out, "]");
+}
+
+/* Older readers know only windows from a layer on. */
+static uint64_t first_windowed(const struct ah_model *model)
+{
+    uint64_t i = 0;
+    while (i < model->layers && !ah_model_layer_windowed(model, i))
+        i++;
+    return i;
+}
+
+static void put_window(const struct print *print)
+{
+    const struct ah_model *model = print->model;
+    bool window = model->window && (has_windows(model) || model->family == AH_FAMILY_MISTRAL);
+    put_key(print, "sliding_window");
+    if (window)
+        ah_buffer_printf(print->out, "%" PRIu64, model->window);
+    else
+        ah_buffer_puts(print->out, "null");
+}
+
+static void put_rope_scaling(const struct print *print)
+{
+    const struct ah_model_rope *rope = print->model->rope;
+    struct ah_buffer *out = print->out;
+    put_key(print, "rope_scaling");
+    if (rope->kind == AH_ROPE_DEFAULT) {
+        ah_buffer_puts(out, "null");
+        return;
+    }
+    ah_buffer_puts(out, "{\"factor\":");
+    ah_json_put_number(out, rope->factor);
+    if (rope->kind == AH_ROPE_LLAMA3) {
+        ah_buffer_puts(out, ",\"high_freq_factor\":");
+        ah_json_put_number(out, rope->high_freq_factor);
+        ah_buffer_puts(out, ",\"low_freq_factor\":");
+        ah_json_put_number(out, rope->low_freq_factor);
+        ah_buffer_printf(out, ",\"original_max_position_embeddings\":%" PRIu64, rope->original_positions);
+    }
+    ah_buffer_printf(out, ",\"rope_type\":\"%s\"}", ah_words_rope[rope->kind]);
+}
+
+static const char *const architectures[] = {
+    [AH_FAMILY_GPT2] = "GPT2LMHeadModel",       [AH_FAMILY_LLAMA] = "LlamaForCausalLM",
+    [AH_FAMILY_MISTRAL] = "MistralForCausalLM", [AH_FAMILY_QWEN2] = "Qwen2ForCausalLM",
+    [AH_FAMILY_QWEN3] = "Qwen3ForCausalLM",
+};
+
+static void put_llama(const struct print *print)
+{
+    const struct ah_model *model = print->model;
+    put_architecture(print, architectures[model->family]);
+    if (model->family == AH_FAMILY_LLAMA || model->family == AH_FAMILY_QWEN3)
+        put_bool(print, "attention_bias", model->qkv_bias);
+    put_number(print, "attention_dropout", model->dropout);
+    put_count(print, "head_dim", model->head_dim);
+    put_word(print, "hidden_act", "silu");
+    put_count(print, "hidden_size", model->width);
+    put_number(print, "initializer_range", model->initializer_range);
+    put_count(print, "intermediate_size", model->mlp_width);
+    if (has_windows(model))
+        put_layer_types(print);
+    put_count(print, "max_position_embeddings", model->max_positions);
+    if (has_windows(model))
+        put_count(print, "max_window_layers", first_windowed(model));
+    if (model->family == AH_FAMILY_LLAMA)
+        put_bool(print, "mlp_bias", model->mlp_bias);
+    put_word(print, "model_type", ah_words_family[model->family]);
+    put_count(print, "num_attention_heads", model->heads);
+    put_count(print, "num_hidden_layers", model->layers);
+    put_count(print, "num_key_value_heads", model->kv_heads);
+    put_number(print, "rms_norm_eps", model->norm_epsilon);
+    put_rope_scaling(print);
+    put_number(print, "rope_theta", model->rope->theta);
+    if (has_windows(model) || model->family == AH_FAMILY_MISTRAL)
+        put_window(print);
+    put_bool(print, "tie_word_embeddings", model->tied);
+    put_word(print, "torch_dtype", dtype_word(print->dtype));
+    if (has_windows(model))
+        put_bool(print, "use_sliding_window", model->window != 0);
+    put_count(print, "vocab_size", model->vocabulary);
+}
+
+/* ---- is it the same model? ---- */
+
+struct difference {
+    char path[PLACE_MAX];
+    char a[PLACE_MAX], b[PLACE_MAX];
+};
+
+static void keep_first(void *context, const char *path, const char *a, const char *b)
+{
+    struct difference *first = context;
+    if (first->path[0] || strcmp(path, "name") == 0)
+        return;
+    snprintf(first->path, sizeof first->path, "%s", path);
+    snprintf(first->a, sizeof first->a, "%s", *a ? a : "none");
+    snprintf(first->b, sizeof first->b, "%s", *b ? b : "none");
+}
+
+/* The first field in which the config differs from the model; its path is "" where they are the same. */
+static int compare(const struct ah_model *model, const char *name, const struct ah_buffer *text,
+                   struct difference *ret_first, struct ah_error *err)
+{
+    struct ah_model copy = *model;
+    struct ah_document ours = {.kind = AH_DOCUMENT_MODEL, .body = {.model = &copy}}, config = {0};
+    *ret_first = (struct difference){0};
+    int rc = ah_document_parse(&config, name, text->data, text->size, AH_DOCUMENT_MODEL, err);
+    if (rc)
+        return rc;
+    if (ah_document_diff(&ours, &config, keep_first, ret_first) == SIZE_MAX)
+        rc = ah_error_memory(err);
+    ah_document_release(&config);
+    return rc;
+}
+
+static void append(struct ah_buffer *out, const struct ah_buffer *text)
+{
+    if (text->failed)
+        out->failed = true;
+    else
+        ah_buffer_append(out, text->data, text->size);
+}
+
+int ah_config_print(const struct ah_model *model, enum ah_dtype dtype, struct ah_buffer *out,
+                    struct ah_error *err)
+{
+    struct ah_buffer compact = {0}, text = {0};
+    const struct print print = {model, dtype, &compact};
+    struct difference first;
+    ah_buffer_puts(&compact, "{");
+    if (model->family == AH_FAMILY_GPT2)
+        put_gpt2(&print);
+    else
+        put_llama(&print);
+    ah_buffer_puts(&compact, "}");
+    if (!compact.failed)
+        ah_json_layout(&text, compact.data);
+    int rc = compact.failed || text.failed ? ah_error_memory(err)
+                                           : compare(model, "config.json", &text, &first, err);
+    if (!rc && first.path[0])
+        rc = ah_error_set(
+            err, AH_E_UNSUPPORTED,
+            "'%s' is %s in the model, which the config.json of a %s model cannot say; change it to "
+            "%s, or save without a config.json",
+            first.path, first.a, ah_words_family[model->family], first.b);
+    if (!rc) {
+        append(out, &text);
+        rc = out->failed ? ah_error_memory(err) : AH_OK;
+    }
+    ah_buffer_release(&compact);
+    ah_buffer_release(&text);
+    return rc;
+}
+
+/* ---- a config that is there ---- */
+
+/* The text of the value that a key of the document has, or nothing. */
+struct span {
+    const char *begin, *end;
+};
+
+static int find_value(const struct ah_buffer *text, const char *key, struct span *ret_value)
+{
+    struct ah_cursor cursor = {text->data, text->data + text->size};
+    struct ah_arena arena = {0};
+    *ret_value = (struct span){0};
+    bool object = ah_cursor_enter(&cursor, '{');
+    while (object && ah_cursor_next(&cursor, '}')) {
+        const char *found = ah_cursor_key(&cursor, &arena);
+        if (!found) {
+            ah_arena_release(&arena);
+            return AH_E_MEMORY;
+        }
+        const char *begin = cursor.at;
+        ah_cursor_skip(&cursor);
+        if (strcmp(found, key) == 0)
+            *ret_value = (struct span){begin, cursor.at};
+    }
+    ah_arena_release(&arena);
+    return AH_OK;
+}
+
+/* Appends the text with another value in place of the one of `key`, where it has that key. */
+static int replace(const struct ah_buffer *text, const char *key, const char *value, struct ah_buffer *out,
+                   struct ah_error *err)
+{
+    struct span old;
+    if (find_value(text, key, &old))
+        return ah_error_memory(err);
+    if (old.begin) {
+        ah_buffer_append(out, text->data, (size_t)(old.begin - text->data));
+        ah_buffer_puts(out, value);
+        ah_buffer_append(out, old.end, (size_t)(text->data + text->size - old.end));
+    } else
+        ah_buffer_append(out, text->data, text->size);
+    return out->failed ? ah_error_memory(err) : AH_OK;
+}
+
+static int check_config(const struct ah_model *model, const char *path, const struct ah_buffer *text,
+                        struct ah_error *err)
+{
+    char shown[AH_DOCUMENT_NAME_MAX];
+    struct difference first;
+    struct span kind;
+    int rc = compare(model, path, text, &first, err);
+    if (rc)
+        return rc;
+    path = ah_document_short_name(path, shown);
+    if (find_value(text, "kind", &kind))
+        return ah_error_memory(err);
+    if (kind.begin)
+        return ah_error_set(err, AH_E_DOCUMENT, "%s: is a model document; a config.json is expected", path);
+    if (!first.path[0])
+        return AH_OK;
+    return ah_error_set(err, AH_E_MISMATCH,
+                        "%s: '%s' is %s, and %s in the model; these are another model's weights", path,
+                        first.path, first.b, first.a);
+}
+
+int ah_config_adopt(const struct ah_model *model, const char *path, enum ah_dtype dtype,
+                    struct ah_buffer *out, struct ah_error *err)
+{
+    struct ah_buffer text = {0}, first = {0}, second = {0};
+    char value[32];
+    snprintf(value, sizeof value, "\"%s\"", dtype_word(dtype));
+    int rc = ah_file_read(path, CONFIG_BYTES_MAX, &text, err);
+    if (!rc)
+        rc = check_config(model, path, &text, err);
+    if (!rc)
+        rc = replace(&text, "torch_dtype", value, &first, err);
+    if (!rc)
+        rc = replace(&first, "dtype", value, &second, err);
+    if (!rc) {
+        append(out, &second);
+        rc = out->failed ? ah_error_memory(err) : AH_OK;
+    }
+    ah_buffer_release(&text);
+    ah_buffer_release(&first);
+    ah_buffer_release(&second);
+    return rc;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Elements 4k to 4k + 3 of a block's flat vector share the draw that is named by element 4k. Tensors begin at
+ * multiples of 128 elements, so a draw never serves two.
+ *
+ * Source of the distributions: _init_weights() of modeling_gpt2.py, modeling_llama.py and so on of
+ * huggingface/transformers. gpt2 scales the two projections into the residual stream, after the GPT-2 paper; the
+ * others do not. Embeddings and an untied head are normal as matrices are, positions too.
+ */
+#include "runtime/model/initial.h"
+
+#include "base/philox.h"
+#include "runtime/model/normal_internal.h"
+#include "runtime/model/walk_internal.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DRAW_ELEMENTS = 4 };
+
+/* Their output is added to the residual stream. */
+static const char *const residual[] = {"attention.output.weight", "mlp.down.weight"};
+
+static double deviation(const struct ah_model *model, const struct ah_model_tensor *tensor)
+{
+    bool scaled = false;
+    for (size_t i = 0; i < sizeof residual / sizeof residual[0]; i++)
+        scaled |= model->family == AH_FAMILY_GPT2 && strcmp(tensor->name, residual[i]) == 0;
+    if (!tensor->matrix)
+        return 0;
+    return scaled ? model->initializer_range / sqrt(2 * (double)model->layers) : model->initializer_range;
+}
+
+double ah_initial_deviation(const struct ah_model *model, enum ah_block_kind kind, size_t tensor)
+{
+    struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
+    size_t n = ah_model_tensors(model, kind, tensors);
+    assert(tensor < n);
+    (void)n;
+    return deviation(model, &tensors[tensor]);
+}
+
+static void fill_normal(uint64_t seed, const struct ah_weights_piece *piece, double scale, float *values)
+{
+    struct ah_philox_name name = {.seed = seed, .purpose = AH_PHILOX_INIT, .block = (uint32_t)piece->block};
+    double normal[DRAW_ELEMENTS] = {0};
+    uint32_t bits[4];
+    for (uint64_t i = 0; i < piece->n; i++) {
+        uint64_t element = piece->element + i;
+        if (i == 0 || element % DRAW_ELEMENTS == 0) {
+            name.element = element - element % DRAW_ELEMENTS;
+            ah_philox_draw(&name, bits);
+            ah_normal_four(bits, normal);
+        }
+        values[i] = (float)(scale * normal[element % DRAW_ELEMENTS]);
+    }
+}
+
+/* A norm's gain, as opposed to a bias. */
+static bool is_gain(const struct ah_model_tensor *tensor)
+{
+    const char *point = strrchr(tensor->name, '.');
+    return point && strcmp(point, ".weight") == 0;
+}
+
+void ah_initial_fill(const struct ah_model *model, uint64_t seed, const struct ah_weights_piece *piece,
+                     float *ret_values)
+{
+    struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
+    size_t n = ah_model_tensors(model, ah_model_block_kind(model, piece->block), tensors);
+    assert(piece->tensor < n);
+    (void)n;
+    const struct ah_model_tensor *tensor = &tensors[piece->tensor];
+    if (tensor->matrix) {
+        fill_normal(seed, piece, deviation(model, tensor), ret_values);
+        return;
+    }
+    float constant = is_gain(tensor) ? 1.0f : 0.0f;
+    for (uint64_t i = 0; i < piece->n; i++)
+        ret_values[i] = constant;
+}
+
+struct initial {
+    const struct ah_model *model;
+    uint64_t seed;
+    const struct ah_weights_sink *sink;
+    float *values; /* AH_WEIGHTS_PIECE_MAX */
+    struct ah_error *err;
+};
+
+static int load_band(void *context, const struct ah_walk_step *step)
+{
+    const struct initial *initial = context;
+    ah_initial_fill(initial->model, initial->seed, &step->piece, initial->values);
+    return initial->sink->take(initial->sink->context, &step->piece, initial->values, initial->err);
+}
+
+int ah_initial_load(const struct ah_model *model, uint64_t seed, const struct ah_weights_sink *sink,
+                    struct ah_error *err)
+{
+    struct initial initial = {model, seed, sink, malloc(AH_WEIGHTS_PIECE_MAX * sizeof(float)), err};
+    int rc = initial.values ? ah_walk_bands(model, load_band, &initial) : ah_error_memory(err);
+    free(initial.values);
+    return rc;
+}

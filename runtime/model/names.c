@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The names of five families, as tables. Source: modeling_gpt2.py, modeling_llama.py, modeling_mistral.py,
+ * modeling_qwen2.py, modeling_qwen3.py of huggingface/transformers.
+ *
+ * gpt2 keeps matrices as Conv1D, inputs by outputs, and q, k, v in one; the others keep nn.Linear, outputs by
+ * inputs, and q, k, v apart. Tables of tokens and positions are entries by width everywhere.
+ */
+#include "runtime/model/names.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Which rows of ours. */
+enum slice { ALL, QUERY, KEY, VALUE };
+
+struct row {
+    const char *ours;   /* ah_model_tensors() */
+    const char *theirs; /* behind the prefix, and the layer's number in layers */
+    enum slice slice;
+    bool transposed;
+};
+
+static const struct row gpt2_rows[] = {
+    {"embedding.weight", "wte.weight", ALL, false},
+    {"position.weight", "wpe.weight", ALL, false},
+    {"attention_norm.weight", "ln_1.weight", ALL, false},
+    {"attention_norm.bias", "ln_1.bias", ALL, false},
+    {"attention.qkv.weight", "attn.c_attn.weight", ALL, true},
+    {"attention.qkv.bias", "attn.c_attn.bias", ALL, false},
+    {"attention.output.weight", "attn.c_proj.weight", ALL, true},
+    {"attention.output.bias", "attn.c_proj.bias", ALL, false},
+    {"mlp_norm.weight", "ln_2.weight", ALL, false},
+    {"mlp_norm.bias", "ln_2.bias", ALL, false},
+    {"mlp.up.weight", "mlp.c_fc.weight", ALL, true},
+    {"mlp.up.bias", "mlp.c_fc.bias", ALL, false},
+    {"mlp.down.weight", "mlp.c_proj.weight", ALL, true},
+    {"mlp.down.bias", "mlp.c_proj.bias", ALL, false},
+    {"norm.weight", "ln_f.weight", ALL, false},
+    {"norm.bias", "ln_f.bias", ALL, false},
+    {0},
+};
+
+static const struct row llama_rows[] = {
+    {"embedding.weight", "embed_tokens.weight", ALL, false},
+    {"attention_norm.weight", "input_layernorm.weight", ALL, false},
+    {"attention.qkv.weight", "self_attn.q_proj.weight", QUERY, false},
+    {"attention.qkv.weight", "self_attn.k_proj.weight", KEY, false},
+    {"attention.qkv.weight", "self_attn.v_proj.weight", VALUE, false},
+    {"attention.qkv.bias", "self_attn.q_proj.bias", QUERY, false},
+    {"attention.qkv.bias", "self_attn.k_proj.bias", KEY, false},
+    {"attention.qkv.bias", "self_attn.v_proj.bias", VALUE, false},
+    {"attention.q_norm.weight", "self_attn.q_norm.weight", ALL, false},
+    {"attention.k_norm.weight", "self_attn.k_norm.weight", ALL, false},
+    {"attention.output.weight", "self_attn.o_proj.weight", ALL, false},
+    {"attention.output.bias", "self_attn.o_proj.bias", ALL, false},
+    {"mlp_norm.weight", "post_attention_layernorm.weight", ALL, false},
+    {"mlp.gate.weight", "mlp.gate_proj.weight", ALL, false},
+    {"mlp.gate.bias", "mlp.gate_proj.bias", ALL, false},
+    {"mlp.up.weight", "mlp.up_proj.weight", ALL, false},
+    {"mlp.up.bias", "mlp.up_proj.bias", ALL, false},
+    {"mlp.down.weight", "mlp.down_proj.weight", ALL, false},
+    {"mlp.down.bias", "mlp.down_proj.bias", ALL, false},
+    {"norm.weight", "norm.weight", ALL, false},
+    {0},
+};
+
+/* Its name has no prefix in any family. */
+static const char head_ours[] = "head.weight", head_theirs[] = "lm_head.weight";
+
+struct family {
+    const char *prefix;
+    const char *layers; /* what stands before a layer's number */
+    const struct row *rows;
+    const char *ignorable[3]; /* how names end that hold nothing learned */
+};
+
+static const struct family families[] = {
+    [AH_FAMILY_GPT2] = {"transformer.", "h.", gpt2_rows, {".attn.bias", ".attn.masked_bias", NULL}},
+    [AH_FAMILY_LLAMA] = {"model.", "layers.", llama_rows, {"rotary_emb.inv_freq", NULL}},
+    [AH_FAMILY_MISTRAL] = {"model.", "layers.", llama_rows, {"rotary_emb.inv_freq", NULL}},
+    [AH_FAMILY_QWEN2] = {"model.", "layers.", llama_rows, {"rotary_emb.inv_freq", NULL}},
+    [AH_FAMILY_QWEN3] = {"model.", "layers.", llama_rows, {"rotary_emb.inv_freq", NULL}},
+};
+
+static void put_name(const struct ah_model *model, uint64_t block, const char *theirs,
+                     char ret_name[AH_NAMES_NAME_MAX])
+{
+    const struct family *family = &families[model->family];
+    int length;
+    if (theirs == head_theirs)
+        length = snprintf(ret_name, AH_NAMES_NAME_MAX, "%s", theirs);
+    else if (ah_model_block_kind(model, block) == AH_BLOCK_LAYER)
+        length = snprintf(ret_name, AH_NAMES_NAME_MAX, "%s%s%" PRIu64 ".%s", family->prefix, family->layers,
+                          block - 1, theirs);
+    else
+        length = snprintf(ret_name, AH_NAMES_NAME_MAX, "%s%s", family->prefix, theirs);
+    assert(length < AH_NAMES_NAME_MAX);
+    (void)length;
+}
+
+static void put_rows(const struct ah_model *model, enum slice slice, uint64_t rows,
+                     struct ah_names_part *part)
+{
+    uint64_t query = model->heads * model->head_dim;
+    uint64_t key = model->kv_heads * model->head_dim;
+    part->row = slice == VALUE ? query + key : slice == KEY ? query : 0;
+    part->rows = slice == ALL ? rows : slice == QUERY ? query : key;
+}
+
+static void put_part(const struct ah_model *model, uint64_t block, const struct row *row,
+                     const struct ah_model_tensor *tensor, struct ah_names_part *part)
+{
+    put_name(model, block, row->theirs, part->name);
+    put_rows(model, row->slice, tensor->rows, part);
+    part->cols = tensor->cols;
+    part->transposed = row->transposed;
+    part->n_shape = tensor->matrix ? 2 : 1;
+    part->shape[0] = row->transposed ? part->cols : part->rows;
+    part->shape[1] = row->transposed ? part->rows : part->cols;
+}
+
+size_t ah_names_parts(const struct ah_model *model, uint64_t block,
+                      struct ah_names_part ret_parts[AH_NAMES_PARTS_MAX])
+{
+    static const struct row head_rows[] = {{head_ours, head_theirs, ALL, false}, {0}};
+    struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
+    size_t n = 0, n_tensors = ah_model_tensors(model, ah_model_block_kind(model, block), tensors);
+    for (size_t i = 0; i < n_tensors; i++) {
+        bool head = strcmp(tensors[i].name, head_ours) == 0;
+        size_t before = n;
+        for (const struct row *row = head ? head_rows : families[model->family].rows; row->ours; row++)
+            if (strcmp(row->ours, tensors[i].name) == 0) {
+                ret_parts[n] = (struct ah_names_part){.tensor = i};
+                put_part(model, block, row, &tensors[i], &ret_parts[n++]);
+            }
+        assert(n > before);
+        (void)before;
+    }
+    return n;
+}
+
+const char *ah_names_prefix(enum ah_family family)
+{
+    return families[family].prefix;
+}
+
+const char *ah_names_head(void)
+{
+    return head_theirs;
+}
+
+bool ah_names_ignorable(enum ah_family family, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *const *end = families[family].ignorable; *end; end++)
+        if (length >= strlen(*end) && strcmp(name + length - strlen(*end), *end) == 0)
+            return true;
+    return false;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Box and Muller, "A note on the generation of random normal deviates", 1958. Of the words a, b, c, d come
+ *
+ *     radius(a) cos(turn(b)), radius(a) sin(turn(b)), radius(c) cos(turn(d)), radius(c) sin(turn(d))
+ *     radius(x) = sqrt(-2 log((x + 1/2) / 2^32))     turn(y) = 2 pi (y + 1/2) / 2^32
+ *
+ * Everything is double and made of + - * / and sqrt, which IEEE 754 rounds in one way, in an order that the source
+ * fixes (the build forbids contraction). A C library's log and sin, which differ between versions, have no say.
+ */
+#include "runtime/model/normal_internal.h"
+
+#include <math.h>
+#include <stddef.h>
+
+/* Coefficients of z, z^2, ... behind the leading 1. */
+enum { LOG_TERMS = 10, SINE_TERMS = 8, COSINE_TERMS = 9 };
+
+/* atanh(s) / s in z = s^2, for |s| <= 0.172: what is left out is below 1e-18. */
+static const double log_terms[LOG_TERMS] = {1.0 / 3,  1.0 / 5,  1.0 / 7,  1.0 / 9,  1.0 / 11,
+                                            1.0 / 13, 1.0 / 15, 1.0 / 17, 1.0 / 19, 1.0 / 21};
+/* sin(x) / x and cos(x) in z = x^2, for |x| <= pi / 4: below 1e-18 too. */
+static const double sine_terms[SINE_TERMS] = {
+    -1.0 / 6,        1.0 / 120,        -1.0 / 5040,          1.0 / 362880,
+    -1.0 / 39916800, 1.0 / 6227020800, -1.0 / 1307674368000, 1.0 / 355687428096000};
+static const double cosine_terms[COSINE_TERMS] = {-1.0 / 2,
+                                                  1.0 / 24,
+                                                  -1.0 / 720,
+                                                  1.0 / 40320,
+                                                  -1.0 / 3628800,
+                                                  1.0 / 479001600,
+                                                  -1.0 / 87178291200,
+                                                  1.0 / 20922789888000,
+                                                  -1.0 / 6402373705728000};
+
+/* terms[0] z + terms[1] z^2 + ... */
+static double series(const double *terms, size_t n, double z)
+{
+    double sum = 0;
+    for (size_t i = n; i > 0; i--)
+        sum = (sum + terms[i - 1]) * z;
+    return sum;
+}
+
+double ah_normal_log(double x)
+{
+    const double ln2 = 0x1.62e42fefa39efp-1, sqrt_half = 0x1.6a09e667f3bcdp-1;
+    int exponent;
+    double m = frexp(x, &exponent); /* exact; in [1/2, 1) */
+    if (m < sqrt_half) {
+        m *= 2;
+        exponent--;
+    }
+    double s = (m - 1) / (m + 1);
+    return 2 * (s + s * series(log_terms, LOG_TERMS, s * s)) + exponent * ln2;
+}
+
+/* A turn is eight eighths. Even ones count from the quarter before them, odd ones back from the quarter behind, where
+ * sine and cosine change places; so no angle is above pi/4. */
+void ah_normal_turn(uint32_t bits, double *ret_sine, double *ret_cosine)
+{
+    const double two_pi = 0x1.921fb54442d18p+2;
+    uint32_t quarter = bits >> 30, odd = bits >> 29 & 1;
+    double fraction = ((double)(bits & 0x1FFFFFFFu) + 0.5) * 0x1p-32; /* exact */
+    double x = (odd ? 0.125 - fraction : fraction) * two_pi;
+    double sine = x + x * series(sine_terms, SINE_TERMS, x * x);
+    double cosine = 1 + series(cosine_terms, COSINE_TERMS, x * x);
+    double across = odd ? sine : cosine, up = odd ? cosine : sine; /* in the first quarter */
+    double turned_across = quarter & 1 ? -up : across, turned_up = quarter & 1 ? across : up;
+    *ret_cosine = quarter & 2 ? -turned_across : turned_across;
+    *ret_sine = quarter & 2 ? -turned_up : turned_up;
+}
+
+void ah_normal_four(const uint32_t bits[4], double ret_normal[4])
+{
+    for (int pair = 0; pair < 4; pair += 2) {
+        double sine, cosine;
+        double radius = sqrt(-2 * ah_normal_log(((double)bits[pair] + 0.5) * 0x1p-32));
+        ah_normal_turn(bits[pair + 1], &sine, &cosine);
+        ret_normal[pair] = radius * cosine;
+        ret_normal[pair + 1] = radius * sine;
+    }
+}

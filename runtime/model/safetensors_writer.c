@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Writing: the header says where every tensor is before there is any data, so pieces go to their places in any
+ * order. Bytes as the reference library writes them: tensors by name (of equal dtype), header padded to 8.
+ */
+#include "base/bf16.h"
+#include "base/buffer.h"
+#include "runtime/model/safetensors_internal.h"
+#include "schemas/json.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { STEP_ELEMENTS = 4096, PAD_BYTES = 8 };
+
+/* A tensor of the file being written. */
+struct ah_safetensors_slot {
+    uint64_t elements;
+    uint64_t offset_bytes;        /* of the file */
+    atomic_uint_fast64_t written; /* elements */
+};
+
+static int fail(struct ah_error *err, const char *path)
+{
+    return ah_safetensors_fail(err, AH_E_IO, path, NULL, "cannot be written: %s", strerror(errno));
+}
+
+static uint64_t elements_of(const struct ah_safetensors_spec *spec)
+{
+    return spec->shape[0] * (spec->n_shape == 2 ? spec->shape[1] : 1);
+}
+
+static int compare_specs(const void *a, const void *b)
+{
+    return strcmp((*(const struct ah_safetensors_spec *const *)a)->name,
+                  (*(const struct ah_safetensors_spec *const *)b)->name);
+}
+
+static void put_tensor(struct ah_buffer *out, const struct ah_safetensors_spec *spec, enum ah_dtype dtype,
+                       uint64_t begin, uint64_t end)
+{
+    bool text = ah_json_put_text(out, spec->name);
+    assert(text || out->failed);
+    (void)text;
+    ah_buffer_printf(out, ":{\"dtype\":\"%s\",\"shape\":[%" PRIu64, dtype == AH_BF16 ? "BF16" : "F32",
+                     spec->shape[0]);
+    if (spec->n_shape == 2)
+        ah_buffer_printf(out, ",%" PRIu64, spec->shape[1]);
+    ah_buffer_printf(out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", begin, end);
+}
+
+/* The header behind its length into `out`, places (from the beginning of the data) into the slots. Returns the
+ * data's bytes. */
+static uint64_t lay_out(struct ah_safetensors_writer *writer, const struct ah_safetensors_spec *specs,
+                        const struct ah_safetensors_spec **order, struct ah_buffer *out)
+{
+    uint64_t at = 0;
+    for (size_t i = 0; i < writer->n; i++)
+        order[i] = &specs[i];
+    qsort(order, writer->n, sizeof(const struct ah_safetensors_spec *), compare_specs);
+    ah_buffer_puts(out, "{\"__metadata__\":{\"format\":\"pt\"}");
+    for (size_t i = 0; i < writer->n; i++) {
+        struct ah_safetensors_slot *slot = &writer->slots[order[i] - specs];
+        assert(i == 0 || strcmp(order[i - 1]->name, order[i]->name) != 0);
+        slot->elements = elements_of(order[i]);
+        slot->offset_bytes = at;
+        at += slot->elements * ah_dtype_bytes(writer->dtype);
+        ah_buffer_puts(out, ",");
+        put_tensor(out, order[i], writer->dtype, slot->offset_bytes, at);
+    }
+    ah_buffer_puts(out, "}");
+    while (out->size % PAD_BYTES && !out->failed)
+        ah_buffer_puts(out, " ");
+    return at;
+}
+
+static int put(const struct ah_safetensors_writer *writer, const void *bytes, size_t size, uint64_t offset,
+               struct ah_error *err)
+{
+    const char *at = bytes;
+    while (size) {
+        ssize_t done = pwrite(writer->descriptor, at, size, (off_t)offset);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return fail(err, writer->path);
+        at += done;
+        offset += (uint64_t)done;
+        size -= (size_t)done;
+    }
+    return AH_OK;
+}
+
+/* Creates the file, with room for all of it where the file system can reserve: a full disk shows now. */
+static int create_file(struct ah_safetensors_writer *writer, uint64_t bytes, struct ah_error *err)
+{
+    writer->descriptor = open(writer->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (writer->descriptor < 0)
+        return fail(err, writer->path);
+    int rc;
+    do
+        rc = fallocate(writer->descriptor, 0, 0, (off_t)bytes);
+    while (rc && errno == EINTR);
+    return rc && (errno == ENOSPC || errno == EFBIG || errno == EDQUOT) ? fail(err, writer->path) : AH_OK;
+}
+
+static int create(struct ah_safetensors_writer *writer, const struct ah_safetensors_spec *specs,
+                  struct ah_buffer *header, struct ah_error *err)
+{
+    const struct ah_safetensors_spec **order = malloc((writer->n + 1) * sizeof *order);
+    if (!order)
+        return ah_error_memory(err);
+    uint64_t data_bytes = lay_out(writer, specs, order, header);
+    free(order);
+    if (header->failed)
+        return ah_error_memory(err);
+    uint64_t length = header->size; /* little-endian, as the host */
+    for (size_t i = 0; i < writer->n; i++)
+        writer->slots[i].offset_bytes += sizeof length + length;
+    int rc = create_file(writer, sizeof length + length + data_bytes, err);
+    if (!rc)
+        rc = put(writer, &length, sizeof length, 0, err);
+    if (!rc)
+        rc = put(writer, header->data, header->size, sizeof length, err);
+    return rc;
+}
+
+int ah_safetensors_create(struct ah_safetensors_writer *ret_writer, const char *path, enum ah_dtype dtype,
+                          const struct ah_safetensors_spec *specs, size_t n, struct ah_error *err)
+{
+    struct ah_safetensors_writer writer = {.descriptor = -1, .dtype = dtype, .n = n};
+    struct ah_buffer header = {0};
+    writer.path = strdup(path);
+    writer.slots = calloc(n + 1, sizeof *writer.slots);
+    int rc = writer.path && writer.slots ? create(&writer, specs, &header, err) : ah_error_memory(err);
+    ah_buffer_release(&header);
+    if (rc)
+        ah_safetensors_abandon(&writer);
+    *ret_writer = writer;
+    return rc;
+}
+
+int ah_safetensors_write(struct ah_safetensors_writer *writer, size_t index, uint64_t first,
+                         const float *values, uint64_t n, struct ah_error *err)
+{
+    struct ah_safetensors_slot *slot = &writer->slots[index];
+    uint16_t rounded[STEP_ELEMENTS];
+    int rc = AH_OK;
+    assert(index < writer->n && first <= slot->elements && n <= slot->elements - first);
+    if (writer->dtype == AH_FP32)
+        rc = put(writer, values, n * sizeof *values, slot->offset_bytes + first * sizeof *values, err);
+    for (uint64_t at = 0; at < n && !rc && writer->dtype == AH_BF16; at += STEP_ELEMENTS) {
+        size_t step = n - at < STEP_ELEMENTS ? n - at : STEP_ELEMENTS;
+        for (size_t i = 0; i < step; i++)
+            rounded[i] = ah_bf16_from_fp32(values[at + i]);
+        rc = put(writer, rounded, step * sizeof *rounded, slot->offset_bytes + (first + at) * sizeof *rounded,
+                 err);
+    }
+    if (!rc)
+        atomic_fetch_add(&slot->written, n);
+    return rc;
+}
+
+/* Closes, so that abandoning leaves the file; reports what only closing finds out. */
+int ah_safetensors_finish(struct ah_safetensors_writer *writer, struct ah_error *err)
+{
+    int rc = AH_OK;
+    for (size_t i = 0; i < writer->n; i++)
+        if (atomic_load(&writer->slots[i].written) != writer->slots[i].elements)
+            return ah_safetensors_fail(err, AH_E_FAILED, writer->path, NULL,
+                                       "tensor %zu was not written whole", i);
+    do
+        rc = fsync(writer->descriptor);
+    while (rc && errno == EINTR);
+    if (rc && errno != EINVAL && errno != EROFS) /* those: this kind of file cannot be synced */
+        return fail(err, writer->path);
+    rc = close(writer->descriptor) && errno != EINTR ? fail(err, writer->path) : AH_OK;
+    writer->descriptor = -1;
+    if (rc)
+        unlink(writer->path);
+    return rc;
+}
+
+void ah_safetensors_abandon(struct ah_safetensors_writer *writer)
+{
+    if (!writer)
+        return;
+    if (writer->path && writer->descriptor >= 0) {
+        close(writer->descriptor);
+        unlink(writer->path);
+    }
+    free(writer->path);
+    free(writer->slots);
+    *writer = (struct ah_safetensors_writer){.descriptor = -1};
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/model/walk_internal.h"
+
+#include "base/error.h"
+#include "runtime/schedule/flat.h"
+
+typedef int visit_step(void *context, const struct ah_walk_step *step);
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The bands of step->part. `first` is where its tensor begins in the block's flat vector. */
+static int walk_part(struct ah_walk_step *step, uint64_t first, visit_step *visit, void *context)
+{
+    const struct ah_names_part *part = step->part;
+    uint64_t cols = least(part->cols, AH_WEIGHTS_PIECE_MAX);
+    uint64_t rows = cols < part->cols ? 1 : AH_WEIGHTS_PIECE_MAX / cols;
+    for (step->row = 0; step->row < part->rows; step->row += rows)
+        for (step->col = 0; step->col < part->cols; step->col += cols) {
+            step->rows = least(rows, part->rows - step->row);
+            step->cols = least(cols, part->cols - step->col);
+            step->piece.first = (part->row + step->row) * part->cols + step->col;
+            step->piece.element = first + step->piece.first;
+            step->piece.n = step->rows * step->cols;
+            int rc = visit(context, step);
+            if (rc)
+                return rc;
+        }
+    return AH_OK;
+}
+
+static int walk(const struct ah_model *model, bool bands, visit_step *visit, void *context)
+{
+    struct ah_names_part parts[AH_NAMES_PARTS_MAX];
+    struct ah_walk_step step = {0};
+    int rc = AH_OK;
+    for (uint64_t block = 0; block < ah_model_blocks(model); block++) {
+        struct ah_flat flat = ah_flat_of(model, ah_model_block_kind(model, block), 0);
+        size_t n = ah_names_parts(model, block, parts);
+        for (size_t i = 0; i < n && !rc; i++, step.ordinal++) {
+            step.part = &parts[i];
+            step.piece = (struct ah_weights_piece){.block = block, .tensor = parts[i].tensor};
+            rc = bands ? walk_part(&step, flat.tensors[parts[i].tensor].first, visit, context)
+                       : visit(context, &step);
+        }
+    }
+    return rc;
+}
+
+int ah_walk_bands(const struct ah_model *model, visit_step *visit, void *context)
+{
+    return walk(model, true, visit, context);
+}
+
+int ah_walk_parts(const struct ah_model *model, visit_step *visit, void *context)
+{
+    return walk(model, false, visit, context);
+}

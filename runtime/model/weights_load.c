@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Loading: everything that names, shapes and dtypes can say is checked before the first value is read.
+ */
+#include "runtime/model/safetensors_internal.h"
+#include "runtime/model/walk_internal.h"
+#include "schemas/nearest.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CANDIDATES_MAX = 4096 };
+
+struct load {
+    const struct ah_model *model;
+    const char *path;
+    const struct ah_weights_sink *sink;
+    struct ah_safetensors files;
+    size_t skipped; /* bytes of names: the prefix, where the files leave it out */
+    bool *used;     /* by tensor of the files */
+    float *values;  /* AH_WEIGHTS_PIECE_MAX */
+    float *line;    /* the same; a row of the file, or what values are compared with */
+    struct ah_error *err;
+};
+
+/* The name of a part in these files. */
+static const char *name_of(const struct load *load, const struct ah_names_part *part)
+{
+    return strcmp(part->name, ah_names_head()) ? part->name + load->skipped : part->name;
+}
+
+static const struct ah_safetensors_tensor *find(const struct load *load, const struct ah_names_part *part)
+{
+    return ah_safetensors_find(&load->files, name_of(load, part));
+}
+
+static const char *path_of(const struct load *load, const struct ah_safetensors_tensor *tensor)
+{
+    return load->files.files[tensor->file].path;
+}
+
+/* ---- checks ---- */
+
+/* The tensor of the files that the missing one may be, among those that nothing else is; NULL: none is near. */
+static const char *nearest(const struct load *load, const char *name)
+{
+    const char **candidates = malloc(CANDIDATES_MAX * sizeof *candidates);
+    size_t n = 0;
+    for (size_t i = 0; candidates && i < load->files.n_tensors && n < CANDIDATES_MAX; i++)
+        if (!load->used[i])
+            candidates[n++] = load->files.tensors[i].name;
+    const char *found = candidates ? ah_nearest(name, candidates, n) : NULL;
+    free(candidates);
+    return found;
+}
+
+static int fail_missing(const struct load *load, const char *name)
+{
+    char shown[AH_SAFETENSORS_NAME_TEXT];
+    const char *family = ah_words_family[load->model->family];
+    const char *near = nearest(load, name);
+    if (strcmp(name, ah_names_head()) == 0)
+        return ah_safetensors_fail(
+            load->err, AH_E_MISMATCH, load->path, name,
+            "is missing; if the head is the embedding's table, the model must say that "
+            "it is tied");
+    if (near)
+        return ah_safetensors_fail(load->err, AH_E_MISMATCH, load->path, name,
+                                   "is missing, a tensor of this %s model; is it '%s'?", family,
+                                   ah_safetensors_plain(near, shown));
+    return ah_safetensors_fail(load->err, AH_E_MISMATCH, load->path, name,
+                               "is missing, a tensor of this %s model; are these its weights?", family);
+}
+
+static int check_shape(const struct load *load, const struct ah_names_part *part,
+                       const struct ah_safetensors_tensor *tensor)
+{
+    char has[AH_SAFETENSORS_SHAPE_TEXT], needs[AH_SAFETENSORS_SHAPE_TEXT];
+    if (tensor->n_shape == part->n_shape &&
+        memcmp(tensor->shape, part->shape, part->n_shape * sizeof *part->shape) == 0)
+        return AH_OK;
+    return ah_safetensors_fail(load->err, AH_E_MISMATCH, path_of(load, tensor), tensor->name,
+                               "has the shape %s where the model has %s; are these its weights?",
+                               ah_safetensors_shape_text(tensor->shape, tensor->n_shape, has),
+                               ah_safetensors_shape_text(part->shape, part->n_shape, needs));
+}
+
+/* Marks what is there; a tensor that is missing is then sought among the others. */
+static int mark_part(void *context, const struct ah_walk_step *step)
+{
+    struct load *load = context;
+    const struct ah_safetensors_tensor *tensor = find(load, step->part);
+    if (tensor)
+        load->used[tensor - load->files.tensors] = true;
+    return AH_OK;
+}
+
+static int report_missing(void *context, const struct ah_walk_step *step)
+{
+    const struct load *load = context;
+    return find(load, step->part) ? AH_OK : fail_missing(load, name_of(load, step->part));
+}
+
+/* Shape and dtype of a part that is there. */
+static int check_part(void *context, const struct ah_walk_step *step)
+{
+    const struct load *load = context;
+    const struct ah_safetensors_tensor *tensor = find(load, step->part);
+    int rc = check_shape(load, step->part, tensor);
+    return rc ? rc : ah_safetensors_read(&load->files, tensor, 0, 0, load->values, load->err); /* its dtype */
+}
+
+/* A tied model's copy of its table: the same numbers, or it is another model. */
+static int check_copy(const struct load *load, const struct ah_names_part *embedding)
+{
+    const struct ah_safetensors_tensor *table = find(load, embedding);
+    const struct ah_safetensors_tensor *head = ah_safetensors_find(&load->files, ah_names_head());
+    if (!head || !table)
+        return AH_OK;
+    load->used[head - load->files.tensors] = true;
+    int rc = check_shape(load, embedding, head);
+    for (uint64_t at = 0; at < table->elements && !rc; at += AH_WEIGHTS_PIECE_MAX) {
+        uint64_t left = table->elements - at;
+        uint64_t n = left < AH_WEIGHTS_PIECE_MAX ? left : AH_WEIGHTS_PIECE_MAX;
+        rc = ah_safetensors_read(&load->files, table, at, n, load->values, load->err);
+        if (!rc)
+            rc = ah_safetensors_read(&load->files, head, at, n, load->line, load->err);
+        if (!rc && memcmp(load->values, load->line, n * sizeof *load->values) != 0)
+            rc = ah_safetensors_fail(load->err, AH_E_MISMATCH, path_of(load, head), head->name,
+                                     "differs from '%s', though the model says that the head is tied to it",
+                                     table->name);
+    }
+    return rc;
+}
+
+static int check_rest(const struct load *load)
+{
+    const struct ah_safetensors_tensor *first = NULL;
+    size_t others = 0;
+    for (size_t i = 0; i < load->files.n_tensors; i++) {
+        const struct ah_safetensors_tensor *tensor = &load->files.tensors[i];
+        if (load->used[i] || ah_names_ignorable(load->model->family, tensor->name))
+            continue;
+        others += first != NULL;
+        first = first ? first : tensor;
+    }
+    if (!first)
+        return AH_OK;
+    return ah_safetensors_fail(load->err, AH_E_MISMATCH, path_of(load, first), first->name,
+                               "is no tensor of this %s model of %" PRIu64
+                               " layers (nor are %zu others); are these its weights?",
+                               ah_words_family[load->model->family], load->model->layers, others);
+}
+
+static int check(struct load *load)
+{
+    struct ah_names_part parts[AH_NAMES_PARTS_MAX];
+    size_t prefix = strlen(ah_names_prefix(load->model->family));
+    ah_names_parts(load->model, 0, parts);
+    bool bare = !find(load, &parts[0]) && ah_safetensors_find(&load->files, parts[0].name + prefix);
+    load->skipped = bare ? prefix : 0;
+    ah_walk_parts(load->model, mark_part, load);
+    int rc = ah_walk_parts(load->model, report_missing, load);
+    if (!rc)
+        rc = ah_walk_parts(load->model, check_part, load);
+    if (!rc && load->model->tied)
+        rc = check_copy(load, &parts[0]);
+    return rc ? rc : check_rest(load);
+}
+
+/* ---- values ---- */
+
+/* Lines of the file are columns of ours. */
+static int read_transposed(const struct load *load, const struct ah_walk_step *step,
+                           const struct ah_safetensors_tensor *tensor)
+{
+    for (uint64_t col = 0; col < step->cols; col++) {
+        uint64_t first = (step->col + col) * step->part->rows + step->row;
+        int rc = ah_safetensors_read(&load->files, tensor, first, step->rows, load->line, load->err);
+        if (rc)
+            return rc;
+        for (uint64_t row = 0; row < step->rows; row++)
+            load->values[row * step->cols + col] = load->line[row];
+    }
+    return AH_OK;
+}
+
+static int check_finite(const struct load *load, const struct ah_walk_step *step,
+                        const struct ah_safetensors_tensor *tensor)
+{
+    for (uint64_t i = 0; i < step->piece.n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &load->values[i], sizeof bits);
+        if ((bits & 0x7F800000u) == 0x7F800000u)
+            return ah_safetensors_fail(load->err, AH_E_NUMERIC, path_of(load, tensor), tensor->name,
+                                       "holds a number that is not finite (row %" PRIu64 ", column %" PRIu64
+                                       " of the weight); these weights cannot be trained",
+                                       step->row + i / step->cols, step->col + i % step->cols);
+    }
+    return AH_OK;
+}
+
+static int load_band(void *context, const struct ah_walk_step *step)
+{
+    struct load *load = context;
+    const struct ah_safetensors_tensor *tensor = find(load, step->part);
+    int rc = step->part->transposed
+                 ? read_transposed(load, step, tensor)
+                 : ah_safetensors_read(&load->files, tensor, step->row * step->part->cols + step->col,
+                                       step->piece.n, load->values, load->err);
+    if (!rc)
+        rc = check_finite(load, step, tensor);
+    return rc ? rc : load->sink->take(load->sink->context, &step->piece, load->values, load->err);
+}
+
+int ah_weights_load(const struct ah_model *model, const char *path, const struct ah_weights_sink *sink,
+                    struct ah_error *err)
+{
+    struct load load = {.model = model, .path = path, .sink = sink, .err = err};
+    int rc = ah_safetensors_open(&load.files, path, err);
+    if (rc)
+        return rc;
+    load.used = calloc(load.files.n_tensors + 1, sizeof *load.used);
+    load.values = malloc(AH_WEIGHTS_PIECE_MAX * sizeof *load.values);
+    load.line = malloc(AH_WEIGHTS_PIECE_MAX * sizeof *load.line);
+    rc = load.used && load.values && load.line ? check(&load) : ah_error_memory(err);
+    if (!rc)
+        rc = ah_walk_bands(model, load_band, &load);
+    free(load.used);
+    free(load.values);
+    free(load.line);
+    ah_safetensors_release(&load.files);
+    return rc;
+}

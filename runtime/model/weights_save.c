@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Saving: one walk in flat order. Shards are cut as the ecosystem cuts them: in the order of the model, a new file
+ * where the next tensor would go beyond the limit; so a single file is open at a time.
+ */
+#include "base/buffer.h"
+#include "base/file.h"
+#include "runtime/model/safetensors_internal.h"
+#include "runtime/model/walk_internal.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SHARD_NAME_MAX = 64 };
+
+static const uint64_t shard_bytes_default = UINT64_C(5000000000);
+
+struct save {
+    const struct ah_model *model;
+    const struct ah_weights_source *source;
+    const struct ah_weights_options *options;
+    const char *folder;
+    struct ah_names_part *parts; /* owned; of all blocks, by ordinal */
+    size_t *shards;              /* owned; which file, by ordinal */
+    size_t n_parts, n_shards;
+    uint64_t total_bytes, shard_bytes;   /* of data; of the last shard */
+    struct ah_safetensors_writer writer; /* of shard `open` - 1 */
+    size_t open, first;                  /* its first part */
+    float *values, *line;                /* owned; AH_WEIGHTS_PIECE_MAX each */
+    struct ah_error *err;
+};
+
+/* ---- which tensor goes where ---- */
+
+static int count_part(void *context, const struct ah_walk_step *step)
+{
+    struct save *save = context;
+    save->n_parts = step->ordinal + 1;
+    return AH_OK;
+}
+
+static int assign_part(void *context, const struct ah_walk_step *step)
+{
+    struct save *save = context;
+    uint64_t limit = save->options->shard_bytes ? save->options->shard_bytes : shard_bytes_default;
+    uint64_t bytes = step->part->rows * step->part->cols * ah_dtype_bytes(save->options->dtype);
+    if (save->n_shards == 0 || save->shard_bytes + bytes > limit) {
+        save->n_shards++;
+        save->shard_bytes = 0;
+    }
+    save->shard_bytes += bytes;
+    save->total_bytes += bytes;
+    save->parts[step->ordinal] = *step->part;
+    save->shards[step->ordinal] = save->n_shards - 1;
+    return AH_OK;
+}
+
+static void name_shard(const struct save *save, size_t shard, char ret_name[SHARD_NAME_MAX])
+{
+    if (save->n_shards == 1)
+        snprintf(ret_name, SHARD_NAME_MAX, "%s", AH_SAFETENSORS_FILE);
+    else
+        snprintf(ret_name, SHARD_NAME_MAX, "model-%05zu-of-%05zu.safetensors", shard + 1, save->n_shards);
+}
+
+static int path_in(const struct save *save, const char *name, char ret_path[PATH_MAX])
+{
+    size_t length = strlen(save->folder);
+    const char *slash = length && save->folder[length - 1] == '/' ? "" : "/";
+    if (snprintf(ret_path, PATH_MAX, "%s%s%s", save->folder, slash, name) >= PATH_MAX)
+        return ah_safetensors_fail(save->err, AH_E_IO, save->folder, NULL, "the name is too long");
+    return AH_OK;
+}
+
+/* ---- files of tensors ---- */
+
+static int close_shard(struct save *save)
+{
+    int rc = save->open ? ah_safetensors_finish(&save->writer, save->err) : AH_OK;
+    if (!rc)
+        ah_safetensors_abandon(&save->writer);
+    return rc;
+}
+
+/* The file of part `ordinal`, which is its first. */
+static int open_shard(struct save *save, size_t ordinal)
+{
+    char name[SHARD_NAME_MAX], path[PATH_MAX];
+    size_t shard = save->shards[ordinal], end = ordinal;
+    while (end < save->n_parts && save->shards[end] == shard)
+        end++;
+    struct ah_safetensors_spec *specs = calloc(end - ordinal, sizeof *specs);
+    if (!specs)
+        return ah_error_memory(save->err);
+    for (size_t i = ordinal; i < end; i++) {
+        const struct ah_names_part *part = &save->parts[i];
+        specs[i - ordinal] =
+            (struct ah_safetensors_spec){part->name, part->n_shape, {part->shape[0], part->shape[1]}};
+    }
+    name_shard(save, shard, name);
+    int rc = path_in(save, name, path);
+    if (!rc)
+        rc =
+            ah_safetensors_create(&save->writer, path, save->options->dtype, specs, end - ordinal, save->err);
+    free(specs);
+    save->open = shard + 1;
+    save->first = ordinal;
+    return rc;
+}
+
+/* Columns of ours are lines of the file. */
+static int write_transposed(struct save *save, const struct ah_walk_step *step, size_t index)
+{
+    for (uint64_t col = 0; col < step->cols; col++) {
+        for (uint64_t row = 0; row < step->rows; row++)
+            save->line[row] = save->values[row * step->cols + col];
+        uint64_t first = (step->col + col) * step->part->rows + step->row;
+        int rc = ah_safetensors_write(&save->writer, index, first, save->line, step->rows, save->err);
+        if (rc)
+            return rc;
+    }
+    return AH_OK;
+}
+
+static int save_band(void *context, const struct ah_walk_step *step)
+{
+    struct save *save = context;
+    int rc = AH_OK;
+    if (save->shards[step->ordinal] + 1 != save->open) {
+        rc = close_shard(save);
+        if (!rc)
+            rc = open_shard(save, step->ordinal);
+    }
+    if (!rc)
+        rc = save->source->give(save->source->context, &step->piece, save->values, save->err);
+    if (rc)
+        return rc;
+    size_t index = step->ordinal - save->first;
+    if (step->part->transposed)
+        return write_transposed(save, step, index);
+    return ah_safetensors_write(&save->writer, index, step->row * step->part->cols + step->col, save->values,
+                                step->piece.n, save->err);
+}
+
+/* ---- what stands beside them ---- */
+
+static int write_text(const struct save *save, const char *name, const char *text, size_t size)
+{
+    char path[PATH_MAX];
+    int rc = path_in(save, name, path);
+    return rc ? rc : ah_file_write(path, text, size, save->err);
+}
+
+struct entry {
+    const char *name;
+    size_t shard;
+};
+
+static int compare_entries(const void *a, const void *b)
+{
+    return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
+}
+
+/* As json.dumps(index, indent=2, sort_keys=True) prints it. */
+static void print_index(const struct save *save, struct entry *entries, struct ah_buffer *out)
+{
+    char file[SHARD_NAME_MAX];
+    for (size_t i = 0; i < save->n_parts; i++)
+        entries[i] = (struct entry){save->parts[i].name, save->shards[i]};
+    qsort(entries, save->n_parts, sizeof *entries, compare_entries);
+    ah_buffer_printf(out,
+                     "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64 "\n  },\n  \"weight_map\": {\n",
+                     save->total_bytes);
+    for (size_t i = 0; i < save->n_parts; i++) {
+        name_shard(save, entries[i].shard, file);
+        ah_buffer_printf(out, "    \"%s\": \"%s\"%s\n", entries[i].name, file,
+                         i + 1 < save->n_parts ? "," : "");
+    }
+    ah_buffer_puts(out, "  }\n}\n");
+}
+
+static int write_index(const struct save *save)
+{
+    struct ah_buffer out = {0};
+    struct entry *entries = malloc(save->n_parts * sizeof *entries);
+    if (!entries)
+        return ah_error_memory(save->err);
+    print_index(save, entries, &out);
+    int rc =
+        out.failed ? ah_error_memory(save->err) : write_text(save, AH_SAFETENSORS_INDEX, out.data, out.size);
+    ah_buffer_release(&out);
+    free(entries);
+    return rc;
+}
+
+/* Files of tensors are never opened over others; these two are written last, so they are looked for first. */
+static int check_absent(const struct save *save)
+{
+    static const char *const names[] = {AH_SAFETENSORS_FILE, AH_SAFETENSORS_INDEX, "config.json"};
+    char path[PATH_MAX];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        int rc = path_in(save, names[i], path);
+        if (rc)
+            return rc;
+        if (faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+            return ah_safetensors_fail(save->err, AH_E_IO, path, NULL,
+                                       "exists already; name a folder without weights");
+    }
+    return AH_OK;
+}
+
+static int save_all(struct save *save)
+{
+    int rc = check_absent(save);
+    if (rc)
+        return rc;
+    ah_walk_parts(save->model, assign_part, save);
+    rc = ah_walk_bands(save->model, save_band, save);
+    if (!rc)
+        rc = close_shard(save);
+    if (!rc && save->n_shards > 1)
+        rc = write_index(save);
+    if (!rc && save->options->config)
+        rc = write_text(save, "config.json", save->options->config, strlen(save->options->config));
+    return rc;
+}
+
+int ah_weights_save(const struct ah_model *model, const struct ah_weights_source *source,
+                    const struct ah_weights_options *options, const char *folder, struct ah_error *err)
+{
+    struct save save = {.model = model, .source = source, .options = options, .folder = folder, .err = err};
+    save.writer.descriptor = -1;
+    ah_walk_parts(model, count_part, &save);
+    save.parts = malloc(save.n_parts * sizeof *save.parts);
+    save.shards = malloc(save.n_parts * sizeof *save.shards);
+    save.values = malloc(AH_WEIGHTS_PIECE_MAX * sizeof *save.values);
+    save.line = malloc(AH_WEIGHTS_PIECE_MAX * sizeof *save.line);
+    int rc = save.parts && save.shards && save.values && save.line ? save_all(&save) : ah_error_memory(err);
+    ah_safetensors_abandon(&save.writer);
+    free(save.parts);
+    free(save.shards);
+    free(save.values);
+    free(save.line);
+    return rc;
+}

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { NEAREST_LENGTH_MAX = 40 };
+enum { NEAREST_LENGTH_MAX = 96 };
 
 static unsigned least(unsigned a, unsigned b)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Saving: one walk in flat order. Shards are cut as the ecosystem cuts them: in the order of the model, a new file
- * where the next tensor would go beyond the limit; so a single file is open at a time.
+ * Saving: one walk in flat order. A new file begins where the next tensor would go beyond the limit, so one file is
+ * open at a time. (The ecosystem cuts by the same rule, in an order of its own; the index tells readers.)
  */
 #include "base/buffer.h"
 #include "base/file.h"

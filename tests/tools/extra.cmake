@@ -18,3 +18,10 @@ foreach(reproduction autohete-paper open-questions)
   set_tests_properties(tools.${reproduction} PROPERTIES LABELS "tools;planner" TIMEOUT 900)
   add_custom_target(tools.${reproduction} DEPENDS autohete)
 endforeach()
+# Weights of every family from and into safetensors, against a writer, a reader and names of the test's own.
+add_executable(weights_round_trip ${CMAKE_CURRENT_LIST_DIR}/weights_round_trip.c)
+target_link_libraries(weights_round_trip PRIVATE ah_model)
+add_test(NAME tools.weights COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/weights_oracle.py
+  --program $<TARGET_FILE:weights_round_trip>)
+set_tests_properties(tools.weights PROPERTIES LABELS "tools;model" TIMEOUT 120)
+add_custom_target(tools.weights DEPENDS weights_round_trip) # what scripts/test-mutants builds

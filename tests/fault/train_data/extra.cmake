@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+target_link_options(fault.train_data.data PRIVATE
+  LINKER:--wrap=open,--wrap=stat,--wrap=fstat,--wrap=pread,--wrap=opendir)

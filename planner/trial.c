@@ -208,7 +208,8 @@ int ah_trial_run(struct ah_trial *trial, const struct ah_config *configs, const 
     struct ah_choice choice = {.configs = configs,
                                .knobs = *knobs,
                                .costs = trial->limits.costs,
-                               .enough_us = trial->found ? trial->best.score.period_us : 0};
+                               .enough_us = trial->found ? trial->best.score.period_us : 0,
+                               .enough_bytes = trial->limits.device_bytes};
     const struct ah_restriction *restriction = trial->limits.restriction;
     struct seen_choice *seen;
     bool is_new;

@@ -329,7 +329,9 @@ void ah_layout_place(struct ah_layout *layout, struct ah_layout_tensor *tensors,
     uint64_t base = layout_part(memory, tensors, n, &n_stack);
     layout_place_stack(memory, tensors, n_stack, positions, base);
     layout_take_others(memory, tensors, n, positions);
-    ah_layout_fit(memory, tensors, positions, ret_result->live_bytes / AH_LAYOUT_ALIGN);
+    ah_layout_fit(memory, tensors, positions,
+                  (struct layout_heights){.live = ret_result->live_bytes / AH_LAYOUT_ALIGN,
+                                          .enough = layout->enough_bytes / AH_LAYOUT_ALIGN});
     ret_result->peak_bytes = 0;
     for (size_t i = 0; i < n; i++) {
         uint64_t end = (memory->best[i] + memory->units[i]) * AH_LAYOUT_ALIGN;

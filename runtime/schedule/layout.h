@@ -55,6 +55,10 @@ struct ah_layout_memory;
 
 struct ah_layout {
     struct ah_layout_memory *memory; /* owned; NULL before the first reserve */
+
+    /* (optional) The first way whose peak is no higher is taken; 0: the lowest of all. A higher peak is the lowest of all
+     * in either case. */
+    uint64_t enough_bytes;
 };
 
 struct ah_layout_result {

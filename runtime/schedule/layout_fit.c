@@ -2,8 +2,8 @@
  *
  * Fit: offsets of the tensors that are neither persistent nor stacked, one after the other, each in a gap between those
  * that it meets and that already have theirs. Spans come first, in several orders and manners (a table); moments
- * after them, on what lies under them. The lowest layout is kept; the first that needs no more than is live ends the
- * search.
+ * after them, on what lies under them. The lowest layout is kept; the first that needs no more than is live, or than is
+ * enough, ends the search.
  *
  * INVARIANTS
  *   1. A span is at or above `floor`, hence above every persistent or stacked tensor that it meets.
@@ -322,17 +322,18 @@ static void fit_keep(struct ah_layout_memory *memory)
 }
 
 void ah_layout_fit(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors, size_t positions,
-                   uint64_t live)
+                   struct layout_heights heights)
 {
     uint64_t lowest = UINT64_MAX;
+    uint64_t low_enough = fit_highest(heights.live, heights.enough);
     fit_measure_spans(memory, positions);
     fit_mark_live(memory, positions);
     for (size_t i = 0; i < memory->n_spans; i++)
         memory->stack[i] = memory->spans[i].tensor;
     uint32_t cut = ah_layout_cut(memory, tensors, memory->stack, memory->n_spans, positions);
-    for (size_t w = 0; w < sizeof fit_ways / sizeof fit_ways[0] && lowest > live; w++) {
+    for (size_t w = 0; w < sizeof fit_ways / sizeof fit_ways[0] && lowest > low_enough; w++) {
         fit_order_spans(memory, fit_ways[w].order, cut, positions);
-        uint64_t peak = fit_spans(memory, fit_ways[w].manner, live, lowest);
+        uint64_t peak = fit_spans(memory, fit_ways[w].manner, heights.live, lowest);
         peak = fit_moments(memory, tensors, positions, peak, lowest);
         if (peak < lowest) {
             lowest = peak;

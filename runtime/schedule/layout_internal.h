@@ -62,9 +62,14 @@ uint32_t ah_layout_cut(struct ah_layout_memory *memory, const struct ah_layout_t
 /* Sorts in rising order. */
 void ah_layout_sort(uint64_t *keys, size_t n);
 
-/* Sets `best` of spans and moments, which layout.c has listed; `top` and all other offsets stand. No layout is lower than
- * `live` units. */
+/* Heights in units: no layout is lower than `live`, and one of `enough` is not improved. */
+struct layout_heights {
+    uint64_t live;
+    uint64_t enough;
+};
+
+/* Sets `best` of spans and moments, which layout.c has listed; `top` and all other offsets stand. */
 void ah_layout_fit(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors, size_t positions,
-                   uint64_t live);
+                   struct layout_heights heights);
 
 #endif

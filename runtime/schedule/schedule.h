@@ -68,6 +68,8 @@ struct ah_choice {
     const struct ah_costs *costs;
     double
         enough_us; /* (optional) a dispatch that takes longer by a per cent is not frozen: its own period will do */
+    uint64_t
+        enough_bytes; /* (optional) of what takes longer than enough_us: a layout of no more is not improved */
 };
 
 enum ah_wait { AH_WAIT_H2D, AH_WAIT_D2H, AH_WAIT_HOST, AH_WAIT_LANES };

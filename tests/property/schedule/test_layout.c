@@ -100,6 +100,28 @@ static void check_repeats(struct ah_layout *used, const struct lifetimes_set *se
     ah_layout_release(&fresh);
 }
 
+/* Where some peak is enough, what is taken needs no more, or else what it would have been. */
+static void check_enough(struct ah_layout *layout, const struct lifetimes_set *set, const bool *lives,
+                         const struct ah_layout_result *result)
+{
+    static struct lifetimes_set again;
+    const uint64_t enough[] = {result->live_bytes, result->peak_bytes - 1, result->peak_bytes,
+                               result->peak_bytes + result->peak_bytes / 16};
+    again = *set;
+    for (size_t i = 0; i < sizeof enough / sizeof *enough && result->peak_bytes; i++) {
+        struct ah_layout_result other;
+        layout->enough_bytes = enough[i];
+        ah_layout_place(layout, again.tensors, again.n, again.positions, &other);
+        check_apart(&again, lives);
+        check_result(&again, lives, &other);
+        if (result->peak_bytes <= enough[i])
+            assert_true(other.peak_bytes >= result->peak_bytes && other.peak_bytes <= enough[i]);
+        else
+            assert_true(other.peak_bytes == result->peak_bytes);
+    }
+    layout->enough_bytes = 0;
+}
+
 static void check_set(struct ah_layout *layout, struct lifetimes_set *set,
                       struct ah_layout_result *ret_result)
 {
@@ -110,6 +132,7 @@ static void check_set(struct ah_layout *layout, struct lifetimes_set *set,
     check_apart(set, lives);
     check_result(set, lives, ret_result);
     check_repeats(layout, set, ret_result);
+    check_enough(layout, set, lives, ret_result);
     free(lives);
 }
 

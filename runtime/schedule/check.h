@@ -1,21 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Check: can this plan document be run as it says?
+ * Check: is everything that a plan says what follows from the rest of it?
  *
- * The reader of documents has checked each field and what one look can compare (schemas/plan_check.c). Here:
+ * The reader of documents has checked each field and what one look can compare (schemas/plan_check.c). Here, in turn:
  *   1. Every block has the ops that its config needs, as often as there are micro-batches, and no others.
- *   2. Tensors that live at the same compute position do not overlap, and the highest ends at memory.device_bytes, rounded up as layouts do.
- *   3. The orders of the lanes can run; on the virtual clock an iteration takes time.step_us, within 1e-6 of it.
+ *   2. Tensors that live at the same compute position do not overlap, and the highest ends at memory.device_bytes.
+ *   3. The sizes that tensors and copies show are those of one model; with them, the configs make these ops, tensors
+ *      and rings, and take this memory: all is compiled again and compared.
+ *   4. Equal work takes equal time; the orders of the lanes are those that `scheduling` gives; on the virtual clock an
+ *      iteration takes, and its lanes work and wait, as `time` says.
+ *   5. Names, tokens_per_s, solver and alternatives fit together and to time.step_us.
+ * What a plan cannot prove of itself is in docs/planning.md, "What check proves": how large and fast things are is known
+ * with model and machine alone (planner/verify.h).
  *
- *     rc = ah_schedule_check(plan, err);      // AH_E_DOCUMENT: "arena.tensors[7]: ..."
+ *     rc = ah_schedule_check(plan, err);      // AH_E_DOCUMENT: "arena.tensors[7].bytes: is 512; 1024 follows from ..."
  */
 #ifndef AH_RUNTIME_SCHEDULE_CHECK_H
 #define AH_RUNTIME_SCHEDULE_CHECK_H
 
 #include "base/error.h"
+#include "runtime/schedule/costs.h"
 #include "schemas/plan.h"
 
 /* `plan` was read from a document. AH_E_DOCUMENT: the sentence begins with the place in the document. AH_E_MEMORY. */
 int ah_schedule_check(const struct ah_plan *plan, struct ah_error *err);
+
+/* A plan that passed: are its sizes and times those of this job and these costs? The same errors. */
+int ah_schedule_check_against(const struct ah_plan *plan, const struct ah_job *job,
+                              const struct ah_costs *costs, struct ah_error *err);
 
 #endif

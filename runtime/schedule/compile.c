@@ -228,6 +228,7 @@ int ah_compile(struct ah_compile_memory *memory, const struct ah_job *job, const
                         .costs = choice->costs,
                         .knobs = &choice->knobs,
                         .configs = choice->configs,
+                        .base_us = choice->base_us,
                         .out = ret_compiled,
                         .n_blocks = job->n_blocks,
                         .micro_batches = job->training.micro_batches,

@@ -20,6 +20,7 @@ struct compile {
     const struct ah_costs *costs;
     const struct ah_knobs *knobs;
     const struct ah_config *configs;
+    const double *base_us; /* of the choice */
     struct ah_compiled *out;
     size_t n_blocks, micro_batches;
     bool clip;

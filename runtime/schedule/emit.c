@@ -4,7 +4,6 @@
  */
 #include "runtime/schedule/schedule_internal.h"
 
-#include <stdio.h>
 #include <string.h>
 
 struct emit {
@@ -13,17 +12,6 @@ struct emit {
     struct ah_arena *arena;
     struct ah_plan *plan;
 };
-
-enum { NAME_MAX_BYTES = 96 };
-
-static int block_name(const struct emit *e, size_t block, char *ret_name)
-{
-    if (!block)
-        return snprintf(ret_name, NAME_MAX_BYTES, "embedding");
-    if (block + 1 == e->m->job->n_blocks)
-        return snprintf(ret_name, NAME_MAX_BYTES, "head");
-    return snprintf(ret_name, NAME_MAX_BYTES, "layer.%zu", block - 1);
-}
 
 static int emit_blocks(struct emit *e)
 {
@@ -35,8 +23,8 @@ static int emit_blocks(struct emit *e)
     for (size_t i = 0; i < job->n_blocks; i++) {
         const struct ah_job_group *group = ah_job_block(job, i);
         const struct ah_config *config = &e->choice->configs[i];
-        char name[NAME_MAX_BYTES];
-        block_name(e, i, name);
+        char name[AH_NAME_MAX];
+        ah_name_block(job->n_blocks, i, name);
         e->plan->blocks[i] = (struct ah_plan_block){.index = i,
                                                     .name = ah_arena_strdup(e->arena, name),
                                                     .group = ah_arena_strdup(e->arena, group->name),
@@ -118,34 +106,11 @@ static int emit_lanes(struct emit *e)
     return rc;
 }
 
-static const char *const labels[AH_TENSOR_LABELS] = {
-    [AH_TENSOR_WEIGHTS] = "weights",
-    [AH_TENSOR_FETCHED] = "fetched",
-    [AH_TENSOR_STATES] = "states",
-    [AH_TENSOR_INPUT] = "input",
-    [AH_TENSOR_SAVED] = "saved",
-    [AH_TENSOR_GRADIENT] = "gradient",
-    [AH_TENSOR_SUM] = "gradient_sum",
-    [AH_TENSOR_SCRATCH] = "scratch",
-    [AH_TENSOR_RESIDUAL_GRADIENT] = "residual_gradient",
-    [AH_TENSOR_STATE_RING] = "state_ring",
-    [AH_TENSOR_TOKENS] = "tokens",
-};
-
 static char *tensor_name(const struct emit *e, const struct ah_layout_tensor *tensor,
                          struct ah_tensor_name name)
 {
-    char text[NAME_MAX_BYTES], owner[NAME_MAX_BYTES];
-    block_name(e, name.block, owner);
-    bool whole = name.label == AH_TENSOR_STATE_RING || name.label == AH_TENSOR_TOKENS;
-    if (whole)
-        snprintf(text, sizeof text, "%s", labels[name.label]);
-    else if (tensor->persistent)
-        snprintf(text, sizeof text, "%.40s.%s", owner, labels[name.label]);
-    else if (name.label == AH_TENSOR_SCRATCH || name.label == AH_TENSOR_FETCHED)
-        snprintf(text, sizeof text, "%.40s.%s.%u", owner, labels[name.label], tensor->to);
-    else
-        snprintf(text, sizeof text, "%.40s.%s.%u", owner, labels[name.label], name.micro_batch);
+    char text[AH_NAME_MAX];
+    ah_name_tensor(e->m->job->n_blocks, tensor, name, text);
     return ah_arena_strdup(e->arena, text);
 }
 

@@ -230,16 +230,13 @@ static void size_job(struct ah_job *job)
     const struct ah_model *model = job->model;
     const struct ah_plan_training *training = &job->training;
     bool rope = model->position == AH_POSITION_ROPE;
-    enum {
-        ROW_BYTES = 5 * sizeof(uint32_t) + 1
-    }; /* token, target, position, document, row of a table; mask */
     job->tokens = training->batch / training->micro_batches * training->seq;
     job->chunk_tokens = chunk_tokens(model);
     job->weight_bytes = job->gradient_bytes = ah_dtype_bytes(training->dtype);
     job->state_bytes =
         2 * ah_dtype_bytes(training->state_dtype) + (training->dtype == AH_BF16 ? sizeof(float) : 0);
     job->residual_bytes = job->tokens * model->width * job->weight_bytes;
-    job->input_bytes = job->tokens * ROW_BYTES;
+    job->input_bytes = job->tokens * AH_JOB_TOKEN_BYTES;
     job->constant_bytes = (rope ? training->seq * model->head_dim * sizeof(float) : 0) +
                           (uint64_t)job->n_blocks * sizeof(double) + AH_JOB_SCALARS_BYTES;
 }

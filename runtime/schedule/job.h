@@ -40,6 +40,9 @@ enum { AH_ACTIVATIONS_WAYS = AH_ACTIVATIONS_RECOMPUTE + 1 };
 /* Of job.constant_bytes: the optimizer's scalars, scale and sum of the loss. */
 enum { AH_JOB_SCALARS_BYTES = 256 };
 
+/* Of job.input_bytes, a token: itself, target, position, document, row of a table; mask. */
+enum { AH_JOB_TOKEN_BYTES = 5 * sizeof(uint32_t) + 1 };
+
 /* Sizes of the flat vectors count padding as docs/layout.md defines it; `parameters` does not. */
 struct ah_job_group {
     const char *name; /* "embedding", "layer", "layer_windowed", "head"; then, of a group without backward,

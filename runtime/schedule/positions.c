@@ -24,6 +24,8 @@ static void base_push(struct compile *c, enum ah_plan_op_kind kind, size_t block
     it->us = kind == AH_PLAN_FORWARD ? costs->forward_us : costs->backward_us[activations];
     if (ah_compile_gradient_here(c, kind, block))
         it->us += ah_compile_gradient_us(c, block, micro_batch);
+    if (c->base_us)
+        it->us = c->base_us[c->n_base];
     c->base[c->n_base] = op;
     c->base_of[kind == AH_PLAN_BACKWARD][micro_batch * c->n_blocks + block] = (uint32_t)c->n_base;
     c->n_base++;

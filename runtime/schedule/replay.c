@@ -209,11 +209,8 @@ static int make_items(const struct replay *replay, struct ah_arena *arena, struc
 }
 
 /* What the clock refuses is the document's. */
-static int run_plan(struct replay *replay, struct ah_error *err)
+static int of_document(int rc, struct ah_error *err)
 {
-    int rc = ah_dispatch_load(&replay->dispatch_memory, &replay->run, replay->run.iterations, err);
-    if (!rc)
-        rc = ah_dispatch_run(&replay->dispatch_memory, &replay->run, &replay->orders, &replay->result, err);
     if (rc == AH_E_FAILED)
         return ah_error_set(err, AH_E_DOCUMENT,
                             "lanes: these orders cannot run, ops wait for each other; plan again");
@@ -221,6 +218,14 @@ static int run_plan(struct replay *replay, struct ah_error *err)
     if (rc && rc != AH_E_MEMORY)
         return ah_error_set(err, AH_E_DOCUMENT, "the plan's numbers cannot be run: %s", clock.text);
     return rc;
+}
+
+static int run_plan(struct replay *replay, struct ah_error *err)
+{
+    int rc = ah_dispatch_load(&replay->dispatch_memory, &replay->run, replay->run.iterations, err);
+    if (!rc)
+        rc = ah_dispatch_run(&replay->dispatch_memory, &replay->run, &replay->orders, &replay->result, err);
+    return of_document(rc, err);
 }
 
 int ah_replay_run(const struct ah_plan *plan, const double *durations_us, size_t iterations,
@@ -239,11 +244,53 @@ int ah_replay_run(const struct ah_plan *plan, const double *durations_us, size_t
     if (!rc) {
         ret.first_us = replay.result.spans[replay.iteration.positions - 1].finish_us;
         ret.period_us = ah_dispatch_period(&replay.run, &replay.result);
+        ret.steady = ah_dispatch_steady(&replay.run, &replay.result);
         ah_dispatch_exposed(&replay.run, &replay.result, ret.exposed_us);
         for (size_t lane = 0; lane < AH_SCHEDULE_LANES; lane++)
             ret.lanes[lane].idle_us = fmax(0, ret.period_us - ret.lanes[lane].busy_us);
         *ret_replay = ret;
     }
+    replay_release(&replay);
+    return rc;
+}
+
+/* ---- the order ---- */
+
+static int lane_ops(const struct replay *replay, enum ah_plan_lane lane, struct ah_arena *arena,
+                    uint64_t **ret_ops, size_t *ret_n)
+{
+    size_t n = replay->orders.n[lane];
+    uint64_t *ops = ah_arena_array(arena, n + 1, sizeof *ops);
+    if (!ops)
+        return AH_E_MEMORY;
+    for (size_t i = 0; i < n; i++)
+        ops[i] = replay->items.op[replay->orders.item[lane][i]];
+    *ret_ops = ops;
+    *ret_n = n;
+    return AH_OK;
+}
+
+int ah_replay_dispatch(const struct ah_plan *plan, struct ah_arena *arena, struct ah_plan_lanes *ret_lanes,
+                       struct ah_error *err)
+{
+    struct replay replay = {.plan = plan};
+    struct ah_plan_lanes lanes = {.compute = plan->lanes.compute, .n_compute = plan->lanes.n_compute};
+    double period_us;
+    int rc = read_plan(&replay, NULL, AH_SCHEDULE_ITERATIONS, err);
+    if (!rc)
+        rc = of_document(
+            ah_dispatch_load(&replay.dispatch_memory, &replay.run, AH_SCHEDULE_ITERATIONS_UNSTEADY, err),
+            err);
+    if (!rc)
+        rc = of_document(ah_dispatch_freeze(&replay.dispatch_memory, &replay.run, plan->scheduling,
+                                            &replay.orders, &period_us, err),
+                         err);
+    if (!rc && (lane_ops(&replay, AH_PLAN_LANE_H2D, arena, &lanes.h2d, &lanes.n_h2d) ||
+                lane_ops(&replay, AH_PLAN_LANE_D2H, arena, &lanes.d2h, &lanes.n_d2h) ||
+                lane_ops(&replay, AH_PLAN_LANE_HOST, arena, &lanes.host, &lanes.n_host)))
+        rc = ah_error_memory(err);
+    if (!rc)
+        *ret_lanes = lanes;
     replay_release(&replay);
     return rc;
 }

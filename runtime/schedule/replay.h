@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "schemas/plan.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -47,6 +48,7 @@ struct ah_replay {
     size_t first_of_lane[5];
     double first_us;  /* duration of the first iteration, without updates of gradients from before it */
     double period_us; /* of a steady one */
+    bool steady;      /* all items come back after the same time; if not, more iterations may tell more */
     double exposed_us[3];
     struct ah_replay_lane lanes[4];
 };
@@ -56,5 +58,10 @@ struct ah_replay {
  * op, all tiles, in place of the plan's own; NULL: those. */
 int ah_replay_run(const struct ah_plan *plan, const double *durations_us, size_t iterations,
                   struct ah_arena *arena, struct ah_replay *ret_replay, struct ah_error *err);
+
+/* The order of each lane that dispatching by `scheduling` gives, as indices into ops, in the arena: what `lanes` of an
+ * emitted plan are. The same errors. */
+int ah_replay_dispatch(const struct ah_plan *plan, struct ah_arena *arena, struct ah_plan_lanes *ret_lanes,
+                       struct ah_error *err);
 
 #endif

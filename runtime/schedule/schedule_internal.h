@@ -46,6 +46,16 @@ struct ah_tensor_name {
     uint32_t micro_batch;
 };
 
+/* names.c: how blocks and tensors are named in plans. Room for each name: */
+enum { AH_NAME_MAX = 96 };
+void ah_name_block(size_t n_blocks, size_t block, char ret_name[AH_NAME_MAX]);
+void ah_name_tensor(size_t n_blocks, const struct ah_layout_tensor *tensor, struct ah_tensor_name name,
+                    char ret_name[AH_NAME_MAX]);
+
+/* The label and block of a name; `ret_number` is what follows the label: a micro-batch, a position, or 0. False: it is
+ * none of these names. */
+bool ah_name_read(size_t n_blocks, const char *text, struct ah_tensor_name *ret_name, uint64_t *ret_number);
+
 /* An iteration as ops. Filled from a choice (ops.c) or a plan (replay.c). */
 struct ah_iteration {
     struct ah_plan_op *ops;

@@ -153,20 +153,273 @@ static void turn_host_lane(struct ah_plan *plan)
 
 static void state_another_time(struct ah_plan *plan)
 {
-    plan->time.step_us *= 1 + 3e-6;
+    plan->time.step_us *= 1 + 3e-9;
 }
 
-static void double_a_forward(struct ah_plan *plan)
+static void state_less_work(struct ah_plan *plan)
 {
-    plan->ops[plan->lanes.compute[0]].us *= 2;
+    plan->time.host_us *= 0.999;
+}
+
+static void wait_less(struct ah_plan *plan)
+{
+    plan->time.exposed_us.h2d = 0;
+}
+
+static void call_it_fifo(struct ah_plan *plan)
+{
+    plan->scheduling = AH_SCHEDULING_FIFO;
 }
 
 static void test_check__orders_run_in_the_time_that_is_stated(void **state)
 {
     (void)state;
-    refused(turn_host_lane, "");
+    refused(turn_host_lane, "lanes.host[0]: is ");
+    refused(call_it_fifo, " is next by fifo");
     refused(state_another_time, "time.step_us: is ");
-    refused(double_a_forward, "; these orders take ");
+    refused(state_less_work, "time.host_us: is ");
+    refused(wait_less, "time.exposed_us.h2d: is 0; these orders make it ");
+}
+
+/* ---- times of ops ---- */
+
+static struct ah_plan_op *find_op(struct ah_plan *plan, enum ah_plan_op_kind kind)
+{
+    size_t op = 0;
+    while (op < plan->n_ops && plan->ops[op].op != kind)
+        op++;
+    assert_true(op < plan->n_ops);
+    return &plan->ops[op];
+}
+
+static void slow_a_layer(struct ah_plan *plan)
+{
+    plan->ops[plan->lanes.compute[2]].us *= 2;
+}
+
+static void slow_the_embeddings_update(struct ah_plan *plan)
+{
+    struct ah_plan_op *op = find_op(plan, AH_PLAN_DEVICE_ADAM);
+    assert_int_equal(op->block, 0);
+    op->us *= 1.001;
+}
+
+static void slow_the_heads_fetches(struct ah_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_ops; i++)
+        if (plan->ops[i].op == AH_PLAN_FETCH)
+            plan->ops[i].us *= 1.001;
+}
+
+static void test_check__equal_work_takes_equal_time(void **state)
+{
+    (void)state;
+    refused(slow_a_layer, " does the same in ");
+    refused(slow_the_embeddings_update, "; at the rate of others, ");
+    refused(slow_the_heads_fetches, "; as fast as other copies, ");
+}
+
+/* ---- what is compiled again ---- */
+
+static struct ah_plan_tensor *find_tensor(struct ah_plan *plan, const char *name)
+{
+    size_t i = 0;
+    while (i < plan->arena.n_tensors && strcmp(plan->arena.tensors[i].name, name) != 0)
+        i++;
+    assert_true(i < plan->arena.n_tensors);
+    return &plan->arena.tensors[i];
+}
+
+static void send_less(struct ah_plan *plan)
+{
+    find_op(plan, AH_PLAN_SEND_GRADIENTS)->bytes -= 2;
+}
+
+static void wait_longer(struct ah_plan *plan)
+{
+    struct ah_plan_op *norm = find_op(plan, AH_PLAN_NORM);
+    norm->due_before = (norm->due_before + 1) % plan->arena.positions;
+}
+
+static void drop_last_tensor(struct ah_plan *plan)
+{
+    plan->arena.n_tensors--;
+}
+
+static void rename_tensor(struct ah_plan *plan)
+{
+    find_tensor(plan, "layer.1.weights")->name = "layer.1.weight";
+}
+
+static void shorten_tensor(struct ah_plan *plan)
+{
+    find_tensor(plan, "layer.1.weights")->bytes -= 256;
+}
+
+static void end_earlier(struct ah_plan *plan)
+{
+    find_tensor(plan, "layer.1.input.0")->to--;
+}
+
+static void shift_tensor(struct ah_plan *plan)
+{
+    find_tensor(plan, "tokens")->offset_bytes++;
+}
+
+static void recompute_less(struct ah_plan *plan)
+{
+    plan->blocks[3].activations = AH_ACTIVATIONS_KEEP;
+}
+
+static void double_a_ring(struct ah_plan *plan)
+{
+    plan->staging.device_state_tiles *= 2;
+}
+
+static void add_a_ring(struct ah_plan *plan)
+{
+    plan->staging.host_weight_tiles = 65536;
+}
+
+static void take_less_of_the_host(struct ah_plan *plan)
+{
+    plan->memory.pageable_bytes -= 4096;
+    plan->memory.host_bytes -= 4096;
+}
+
+static void move_between_classes(struct ah_plan *plan)
+{
+    plan->memory.by_class.staging += 256;
+    plan->memory.by_class.workspace -= 256;
+}
+
+static void test_check__configs_are_compiled_again(void **state)
+{
+    (void)state;
+    refused(send_less, "].bytes: is ");
+    refused(wait_longer, "].due_before: is ");
+    refused(drop_last_tensor, "arena.tensors: the number of items: is ");
+    refused(rename_tensor, ".name: is 'layer.1.weight'; 'layer.1.weights' follows from the rest of the plan");
+    refused(shorten_tensor, "].bytes: is ");
+    refused(end_earlier, "].to: is ");
+    refused(shift_tensor, "].offset_bytes: is ");
+    refused(recompute_less, "its 'saved' tensor is missing");
+    refused(double_a_ring, "arena.tensors[");
+    refused(add_a_ring, "staging.host_weight_tiles: is ");
+    refused(take_less_of_the_host, "memory.pageable_bytes: is ");
+    refused(move_between_classes, "memory.by_class.staging: is ");
+}
+
+/* ---- sizes ---- */
+
+static void add_a_parameter(struct ah_plan *plan)
+{
+    plan->blocks[2].parameters++;
+}
+
+static void add_to_embedding(struct ah_plan *plan)
+{
+    plan->blocks[0].parameters++;
+}
+
+static void add_to_every_layer(struct ah_plan *plan)
+{
+    for (size_t i = 1; i + 1 < plan->n_blocks; i++)
+        plan->blocks[i].parameters += 4096;
+}
+
+static void regroup(struct ah_plan *plan)
+{
+    plan->blocks[2].group = "layer.frozen";
+}
+
+static void lengthen_tokens(struct ah_plan *plan)
+{
+    find_tensor(plan, "tokens")->bytes++;
+}
+
+static void test_check__sizes_are_those_of_one_model(void **state)
+{
+    (void)state;
+    refused(add_a_parameter, "blocks[2].parameters: is ");
+    refused(add_to_embedding, "blocks[0].parameters: is ");
+    refused(add_to_every_layer, "elements with padding");
+    refused(regroup, "blocks[2].group: 'layer.frozen' is not the group of this block");
+    refused(lengthen_tokens, "'tokens' has ");
+}
+
+/* ---- claims ---- */
+
+static void rename_block(struct ah_plan *plan)
+{
+    plan->blocks[2].name = "layer.2";
+}
+
+static void claim_speed(struct ah_plan *plan)
+{
+    plan->tokens_per_s *= 1.01;
+}
+
+static void claim_another_objective(struct ah_plan *plan)
+{
+    plan->solver.objective_us *= 1.01;
+}
+
+static void claim_optimality(struct ah_plan *plan)
+{
+    plan->solver.status = AH_PLAN_OPTIMAL;
+}
+
+static void claim_a_gap(struct ah_plan *plan)
+{
+    plan->solver.gap /= 2;
+}
+
+static void raise_the_bound(struct ah_plan *plan)
+{
+    plan->solver.bound_us += 1;
+}
+
+static void claim_a_policy(struct ah_plan *plan)
+{
+    plan->policy = AH_POLICY_STREAM;
+}
+
+static void forget_a_policy(struct ah_plan *plan)
+{
+    plan->n_alternatives--;
+}
+
+static void list_itself(struct ah_plan *plan)
+{
+    plan->alternatives[plan->n_alternatives - 1].policy = AH_POLICY_OPTIMAL;
+}
+
+static void slow_the_paper(struct ah_plan *plan)
+{
+    struct ah_plan_alternative *paper = &plan->alternatives[plan->n_alternatives - 1];
+    *paper = (struct ah_plan_alternative){AH_POLICY_AUTOHETE_PAPER, true, plan->time.step_us * 0.99};
+}
+
+static void count_twice(struct ah_plan *plan)
+{
+    plan->sharing.resources[1].name = plan->sharing.resources[0].name;
+}
+
+static void test_check__claims_fit_together(void **state)
+{
+    (void)state;
+    refused(rename_block, "blocks[2].name: is 'layer.2'; 'layer.1'");
+    refused(claim_speed, "tokens_per_s: is ");
+    refused(claim_another_objective, "solver.objective_us: is ");
+    refused(claim_optimality, "solver.status: is 'optimal'; 'within_gap'");
+    refused(claim_a_gap, "solver.gap: is ");
+    refused(raise_the_bound, "solver.gap: is ");
+    refused(claim_a_policy, "alternatives[4]: 'autohete-paper' is missing");
+    refused(forget_a_policy, "is missing; a plan of policy 'optimal' lists all others");
+    refused(list_itself, "alternatives[5]: 'autohete-paper' is missing");
+    refused(slow_the_paper, "alternatives[5].step_us: is ");
+    refused(count_twice, "sharing.resources[1].name: ");
 }
 
 int main(void)
@@ -176,6 +429,10 @@ int main(void)
         cmocka_unit_test(test_check__finds_every_overlap_and_no_other),
         cmocka_unit_test(test_check__the_peak_is_the_highest_end),
         cmocka_unit_test(test_check__orders_run_in_the_time_that_is_stated),
+        cmocka_unit_test(test_check__equal_work_takes_equal_time),
+        cmocka_unit_test(test_check__configs_are_compiled_again),
+        cmocka_unit_test(test_check__sizes_are_those_of_one_model),
+        cmocka_unit_test(test_check__claims_fit_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parts of the check of a plan. Each is AH_E_DOCUMENT with the place, what stands there and what follows from the rest.
+ */
+#ifndef AH_RUNTIME_SCHEDULE_CHECK_INTERNAL_H
+#define AH_RUNTIME_SCHEDULE_CHECK_INTERNAL_H
+
+#include "runtime/schedule/schedule_internal.h"
+
+/* What a plan was made for, as far as it says so itself. */
+struct ah_check_job {
+    struct ah_model model; /* whether head and embedding are tied */
+    struct ah_job job;     /* all but `chunk_tokens`; trained parameters are all parameters */
+    struct ah_costs costs; /* copies to the device; other times are 0 */
+    double *base_us;       /* of forward and backward ops, in compute order */
+    uint64_t
+        padding_bytes; /* what the embedding's vector may have more: nothing shows it, but pinned memory */
+};
+
+/* check_arena.c: live tensors do not overlap, are aligned, and end at the peak. */
+int ah_check_arena(const struct ah_plan *plan, struct ah_error *err);
+
+/* check_sizes.c: the job that explains the sizes of a plan whose ops are as many as its configs need. In `arena`. */
+int ah_check_sizes(const struct ah_plan *plan, struct ah_arena *arena, struct ah_check_job *ret_job,
+                   struct ah_error *err);
+
+/* check_rebuild.c: with this job, the configs make these ops and tensors, and take this memory. `told`: job and costs of
+ * documents, whose times count, too; else those of the plan are taken. */
+struct ah_check_told {
+    const struct ah_job *job;
+    const struct ah_costs *costs;
+    const double *base_us; /* (optional) as above */
+    uint64_t
+        padding_bytes; /* pinned memory may have so many more: the padding of a vector that the plan does not show */
+    bool from_documents;
+};
+int ah_check_rebuild(const struct ah_plan *plan, const struct ah_check_told *told, struct ah_error *err);
+
+/* check_work.c: equal work takes equal time; copies of so many tiles and bytes do. */
+int ah_check_work(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err);
+int ah_check_links(const struct ah_plan *plan, struct ah_error *err);
+
+/* check_times.c: lanes have the order that `scheduling` gives, and take the time that is stated. */
+int ah_check_times(const struct ah_plan *plan, struct ah_error *err);
+
+/* Times of copies of a lane: of each tile, and of each byte; `relative`: how well the plan tells them apart. */
+struct ah_check_copies {
+    double us_a_tile, us_a_byte, relative;
+};
+struct ah_check_copies ah_check_copies(const struct ah_plan *plan, enum ah_plan_lane lane);
+
+/* check_claims.c: names, rates and what is said of the solver and other policies fit together. */
+int ah_check_claims(const struct ah_plan *plan, struct ah_error *err);
+
+/* Are two times, or rates, the same but for rounding? */
+bool ah_check_near(double a, double b);
+
+/* What lists of differences have in common: "<place>: is <stated>; <derived> <source>". */
+int ah_check_number(const char *place, double stated, double derived, const char *source,
+                    struct ah_error *err);
+int ah_check_count(const char *place, uint64_t stated, uint64_t derived, const char *source,
+                   struct ah_error *err);
+
+#endif

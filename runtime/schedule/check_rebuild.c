@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rebuild: the configs of a plan are compiled once more, and what comes out is compared with what the plan has: every
+ * field of every op, name, size and life of every tensor, rings, host memory, and what fills the device. Offsets are not:
+ * any layout without overlap is right (check_arena.c).
+ *
+ * Knobs that a plan does not state follow from what they did: how far ahead the farthest fetch is issued, how far behind
+ * the farthest gradient is due. The two orders (updates after backward, steps that end) are tried.
+ */
+#include "runtime/schedule/check_internal.h"
+
+#include "runtime/schedule/layout.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where fetches wait for what they must come after, more positions ahead are not seen: so many are tried. */
+enum { AHEAD_TRIED = 16 };
+
+struct rebuild {
+    const struct ah_plan *plan;
+    const struct ah_check_told *told;
+    const char *source; /* of what is derived, for sentences */
+    struct ah_choice choice;
+    struct ah_config *configs;
+    struct ah_compile_memory memory;
+    struct ah_compiled compiled;
+    struct ah_error *err;
+};
+
+/* ---- ops ---- */
+
+static const struct op_field {
+    const char *name;
+    size_t offset;
+    const char *const *words; /* of an enum; NULL: a count */
+} op_fields[] = {
+    {"op", offsetof(struct ah_plan_op, op), ah_words_plan_op},
+    {"lane", offsetof(struct ah_plan_op, lane), ah_words_plan_lane},
+    {"block", offsetof(struct ah_plan_op, block), NULL},
+    {"micro_batch", offsetof(struct ah_plan_op, micro_batch), NULL},
+    {"position", offsetof(struct ah_plan_op, position), NULL},
+    {"issue_after", offsetof(struct ah_plan_op, issue_after), NULL},
+    {"due_before", offsetof(struct ah_plan_op, due_before), NULL},
+    {"tiles", offsetof(struct ah_plan_op, tiles), NULL},
+    {"bytes", offsetof(struct ah_plan_op, bytes), NULL},
+};
+enum { OP_FIELDS = sizeof op_fields / sizeof *op_fields };
+
+static uint64_t op_value(const struct op_field *field, const struct ah_plan_op *op)
+{
+    uint64_t count;
+    unsigned word;
+    const char *at = (const char *)op + field->offset;
+    if (field->words)
+        memcpy(&word, at, sizeof word);
+    else
+        memcpy(&count, at, sizeof count);
+    return field->words ? word : count;
+}
+
+/* The first field that differs; NULL: none. */
+static const struct op_field *op_difference(const struct ah_plan_op *a, const struct ah_plan_op *b)
+{
+    for (size_t i = 0; i < OP_FIELDS; i++)
+        if (op_value(&op_fields[i], a) != op_value(&op_fields[i], b))
+            return &op_fields[i];
+    return NULL;
+}
+
+static void print_value(const struct op_field *field, const struct ah_plan_op *op, char ret_text[32])
+{
+    uint64_t value = op_value(field, op);
+    if (field->words)
+        snprintf(ret_text, 32, "%s", field->words[value]);
+    else if (value == AH_PLAN_NOWHERE)
+        snprintf(ret_text, 32, "absent");
+    else
+        snprintf(ret_text, 32, "%" PRIu64, value);
+}
+
+/* How many ops are as compiled, from the first on. */
+static size_t equal_ops(const struct rebuild *r)
+{
+    const struct ah_iteration *it = &r->compiled.iteration;
+    size_t n = 0;
+    while (n < it->n_ops && n < r->plan->n_ops && !op_difference(&r->plan->ops[n], &it->ops[n]))
+        n++;
+    return n;
+}
+
+static int compare_op(const struct rebuild *r, size_t i)
+{
+    const struct ah_plan_op *stated = &r->plan->ops[i], *derived = &r->compiled.iteration.ops[i];
+    const struct op_field *field = op_difference(stated, derived);
+    char is[32], follows[32], place[48];
+    if (field) {
+        print_value(field, stated, is);
+        print_value(field, derived, follows);
+        return ah_error_set(r->err, AH_E_DOCUMENT, "ops[%zu].%s: is %s; %s %s", i, field->name, is, follows,
+                            r->source);
+    }
+    if (!r->told->from_documents || stated->us == derived->us)
+        return AH_OK;
+    snprintf(place, sizeof place, "ops[%zu].us", i);
+    return ah_check_number(place, stated->us, derived->us, r->source, r->err);
+}
+
+static int compare_ops(const struct rebuild *r)
+{
+    const struct ah_iteration *it = &r->compiled.iteration;
+    int rc = AH_OK;
+    for (size_t i = 0; i < it->n_ops && i < r->plan->n_ops && !rc; i++)
+        rc = compare_op(r, i);
+    return rc ? rc : ah_check_count("ops: the number of items", r->plan->n_ops, it->n_ops, r->source, r->err);
+}
+
+/* ---- knobs ---- */
+
+/* The most positions that an op of this kind has between its two; 0: there is none. */
+static uint32_t farthest(const struct ah_plan *plan, enum ah_plan_op_kind kind)
+{
+    uint64_t most = 0, positions = plan->lanes.n_compute;
+    for (size_t i = 0; i < plan->n_ops; i++) {
+        const struct ah_plan_op *op = &plan->ops[i];
+        if (op->op != kind || op->issue_after >= positions || op->due_before >= positions)
+            continue;
+        uint64_t distance = (op->due_before + positions - op->issue_after - 1) % positions + 1;
+        most = distance > most ? distance : most;
+    }
+    return (uint32_t)most;
+}
+
+static void state_knobs(struct rebuild *r)
+{
+    const struct ah_plan *plan = r->plan;
+    uint32_t behind = farthest(plan, AH_PLAN_SEND_GRADIENTS);
+    r->choice.knobs = (struct ah_knobs){.tile_elements = plan->staging.tile_elements,
+                                        .micro_order = plan->micro_batch_order,
+                                        .send_behind = behind ? behind - 1 : 0,
+                                        .host_gradient_tiles = (uint32_t)plan->staging.host_gradient_tiles,
+                                        .host_weight_tiles = (uint32_t)plan->staging.host_weight_tiles,
+                                        .device_state_tiles = (uint32_t)plan->staging.device_state_tiles,
+                                        .scheduling = plan->scheduling};
+}
+
+static int compile(struct rebuild *r)
+{
+    struct ah_error cause = {0};
+    int rc = ah_compile(&r->memory, r->told->job, &r->choice, &r->compiled, &cause);
+    if (rc && rc != AH_E_MEMORY)
+        return ah_error_set(r->err, AH_E_DOCUMENT, "blocks: %s", cause.text);
+    return rc ? ah_error_memory(r->err) : AH_OK;
+}
+
+/* One way to set what is not stated; sets `best` to it where more ops are as the plan's than ever. */
+static int try_knobs(struct rebuild *r, uint32_t fetch_ahead, unsigned orders, struct ah_knobs *best,
+                     size_t *equal)
+{
+    r->choice.knobs.fetch_ahead = fetch_ahead;
+    r->choice.knobs.updates_after_backward = orders & 1;
+    r->choice.knobs.step_ends = orders & 2;
+    int rc = compile(r);
+    size_t n = rc ? 0 : equal_ops(r) + 1;
+    if (n > *equal) {
+        *equal = n;
+        *best = r->choice.knobs;
+    }
+    return rc;
+}
+
+/* Compiles with the knobs that explain the plan, or with those that explain most of it. */
+static int find_knobs(struct rebuild *r)
+{
+    uint32_t ahead = farthest(r->plan, AH_PLAN_FETCH);
+    uint32_t positions = (uint32_t)r->plan->lanes.n_compute;
+    uint32_t tried = ahead ? AHEAD_TRIED : 1;
+    struct ah_knobs best;
+    size_t equal = 0;
+    int rc = AH_OK;
+    state_knobs(r);
+    best = r->choice.knobs;
+    for (uint32_t i = 0; i <= tried && equal <= r->plan->n_ops && !rc; i++)
+        for (unsigned orders = 0; orders < 4 && equal <= r->plan->n_ops && !rc; orders++)
+            rc = try_knobs(r, i < tried ? (ahead ? ahead - 1 : 0) + i : positions, orders, &best, &equal);
+    r->choice.knobs = best;
+    return rc ? rc : compile(r);
+}
+
+/* ---- tensors ---- */
+
+static int compare_tensor(const struct rebuild *r, size_t i)
+{
+    const struct ah_plan_tensor *stated = &r->plan->arena.tensors[i];
+    const struct ah_layout_tensor *derived = &r->compiled.tensors[i];
+    char name[AH_NAME_MAX];
+    ah_name_tensor(r->plan->n_blocks, derived, r->compiled.names[i], name);
+    if (strcmp(stated->name, name) != 0)
+        return ah_error_set(r->err, AH_E_DOCUMENT, "arena.tensors[%zu].name: is '%.80s'; '%s' %s", i,
+                            stated->name, name, r->source);
+    const struct {
+        const char *field;
+        uint64_t stated, derived;
+    } fields[] = {{"bytes", stated->bytes, derived->bytes},
+                  {"from", stated->from, derived->from},
+                  {"to", stated->to, derived->to}};
+    int rc = AH_OK;
+    for (size_t f = 0; f < sizeof fields / sizeof *fields && !rc; f++) {
+        char place[64];
+        snprintf(place, sizeof place, "arena.tensors[%zu].%s", i, fields[f].field);
+        rc = ah_check_count(place, fields[f].stated, fields[f].derived, r->source, r->err);
+    }
+    return rc;
+}
+
+static int compare_tensors(const struct rebuild *r)
+{
+    size_t stated = r->plan->arena.n_tensors, derived = r->compiled.n_tensors;
+    int rc = AH_OK;
+    for (size_t i = 0; i < stated && i < derived && !rc; i++)
+        rc = compare_tensor(r, i);
+    return rc ? rc : ah_check_count("arena.tensors: the number of items", stated, derived, r->source, r->err);
+}
+
+/* ---- memory ---- */
+
+static int compare_memory(const struct rebuild *r)
+{
+    const struct ah_plan_staging *stated = &r->plan->staging, *derived = &r->compiled.staging;
+    uint64_t pinned_bytes = r->compiled.pinned_bytes;
+    if (r->plan->memory.pinned_bytes == pinned_bytes + r->told->padding_bytes)
+        pinned_bytes += r->told->padding_bytes;
+    const struct {
+        const char *place;
+        uint64_t stated, derived;
+    } counts[] = {
+        {"staging.host_gradient_tiles", stated->host_gradient_tiles, derived->host_gradient_tiles},
+        {"staging.host_weight_tiles", stated->host_weight_tiles, derived->host_weight_tiles},
+        {"staging.device_state_tiles", stated->device_state_tiles, derived->device_state_tiles},
+        {"memory.pinned_bytes", r->plan->memory.pinned_bytes, pinned_bytes},
+        {"memory.pageable_bytes", r->plan->memory.pageable_bytes, r->compiled.pageable_bytes},
+    };
+    int rc = AH_OK;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts && !rc; i++)
+        rc = ah_check_count(counts[i].place, counts[i].stated, counts[i].derived, r->source, r->err);
+    return rc;
+}
+
+static int compare_classes(const struct rebuild *r)
+{
+    const struct ah_plan_by_class *stated = &r->plan->memory.by_class;
+    struct ah_layout layout = {0};
+    struct ah_layout_result result;
+    int rc = ah_layout_reserve(&layout, r->compiled.n_tensors, r->compiled.iteration.positions, r->err);
+    if (rc)
+        return rc == AH_E_MEMORY ? rc
+                                 : ah_error_set(r->err, AH_E_DOCUMENT,
+                                                "arena.tensors: too many; plan with fewer micro-batches");
+    ah_layout_live(&layout, r->compiled.tensors, r->compiled.n_tensors, r->compiled.iteration.positions,
+                   &result);
+    ah_layout_release(&layout);
+    const struct {
+        const char *place;
+        uint64_t stated, derived;
+    } classes[] = {
+        {"memory.by_class.weights", stated->weights, result.by_class[AH_CLASS_WEIGHTS]},
+        {"memory.by_class.gradients", stated->gradients, result.by_class[AH_CLASS_GRADIENTS]},
+        {"memory.by_class.optimizer", stated->optimizer, result.by_class[AH_CLASS_OPTIMIZER]},
+        {"memory.by_class.activations", stated->activations, result.by_class[AH_CLASS_ACTIVATIONS]},
+        {"memory.by_class.staging", stated->staging, result.by_class[AH_CLASS_STAGING]},
+        {"memory.by_class.workspace", stated->workspace, result.by_class[AH_CLASS_WORKSPACE]},
+    };
+    for (size_t i = 0; i < sizeof classes / sizeof *classes && !rc; i++)
+        rc = ah_check_count(classes[i].place, classes[i].stated, classes[i].derived, r->source, r->err);
+    return rc;
+}
+
+/* ---- all ---- */
+
+static int read_configs(struct rebuild *r)
+{
+    r->configs = calloc(r->plan->n_blocks, sizeof *r->configs);
+    if (!r->configs)
+        return ah_error_memory(r->err);
+    for (size_t i = 0; i < r->plan->n_blocks; i++) {
+        const struct ah_plan_block *block = &r->plan->blocks[i];
+        r->configs[i] = (struct ah_config){.activations = (uint8_t)block->activations,
+                                           .weights = (uint8_t)block->weights,
+                                           .optimizer = (uint8_t)block->optimizer,
+                                           .accumulator = (uint8_t)block->accumulator};
+    }
+    r->choice.configs = r->configs;
+    return AH_OK;
+}
+
+int ah_check_rebuild(const struct ah_plan *plan, const struct ah_check_told *told, struct ah_error *err)
+{
+    static int (*const parts[])(const struct rebuild *) = {compare_ops, compare_tensors, compare_memory,
+                                                           compare_classes};
+    struct rebuild r = {.plan = plan,
+                        .told = told,
+                        .source = told->from_documents ? "follows from model and machine"
+                                                       : "follows from the rest of the plan",
+                        .choice = {.costs = told->costs, .base_us = told->base_us},
+                        .err = err};
+    int rc = read_configs(&r);
+    if (!rc)
+        rc = find_knobs(&r);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
+        rc = parts[i](&r);
+    ah_compile_release(&r.memory);
+    free(r.configs);
+    return rc;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Work: the times of ops fit together.
+ *
+ *   1. Ops of one kind that do the same work for blocks of one group take the same time.
+ *   2. Updates and sums take a time for each parameter, the same for all groups that are trained whole.
+ *   3. Copies of one direction take a time for each tile and one for each byte.
+ */
+#include "runtime/schedule/check_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- rules 1 and 2 ---- */
+
+enum { OP_KINDS = AH_PLAN_COLLECTIVE + 1, WAYS = 4, NO_OP = UINT32_MAX };
+
+static bool makes_gradient(const struct ah_plan *plan, const struct ah_plan_op *op)
+{
+    bool head = op->block + 1 == plan->n_blocks;
+    return plan->blocks[op->block].optimizer != AH_OPTIMIZER_NONE &&
+           (op->op == AH_PLAN_BACKWARD || (head && op->op == AH_PLAN_FORWARD));
+}
+
+/* What an op of a kind and group does more or less than others of them: 0 to WAYS - 1. */
+static unsigned way_of(const struct ah_plan *plan, const struct ah_plan_op *op)
+{
+    const struct ah_plan_block *block = &plan->blocks[op->block];
+    bool last = op->micro_batch + 1 == plan->training.micro_batches;
+    if (makes_gradient(plan, op))
+        return block->accumulator == AH_ACCUMULATOR_HOST ? 1 : last ? 2 : 0;
+    if (op->op == AH_PLAN_ACCUMULATE)
+        return last;
+    if (op->op == AH_PLAN_FETCH)
+        return !op->block && op->due_before < plan->lanes.n_compute &&
+               !plan->ops[plan->lanes.compute[op->due_before]].block;
+    if (op->op == AH_PLAN_SEND_GRADIENTS)
+        return block->accumulator == AH_ACCUMULATOR_DEVICE;
+    if (op->op == AH_PLAN_STATES_IN || op->op == AH_PLAN_STATES_OUT)
+        return block->weights == AH_WEIGHTS_HOST;
+    return 0;
+}
+
+static size_t work_of(const struct ah_plan *plan, const struct ah_job *job, const struct ah_plan_op *op)
+{
+    enum ah_activations activations =
+        op->op == AH_PLAN_BACKWARD ? plan->blocks[op->block].activations : AH_ACTIVATIONS_KEEP;
+    size_t work = job->group_of[op->block];
+    work = work * OP_KINDS + (size_t)op->op;
+    work = work * AH_ACTIVATIONS_WAYS + (size_t)activations;
+    return work * WAYS + way_of(plan, op);
+}
+
+static int check_equal(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
+{
+    size_t works = job->n_groups * OP_KINDS * AH_ACTIVATIONS_WAYS * WAYS;
+    uint32_t *first = malloc(works * sizeof *first);
+    int rc = first ? AH_OK : ah_error_memory(err);
+    if (first)
+        memset(first, 0xff, works * sizeof *first);
+    for (size_t i = 0; i < plan->n_ops && !rc; i++) {
+        uint32_t *like = &first[work_of(plan, job, &plan->ops[i])];
+        if (*like == NO_OP)
+            *like = (uint32_t)i;
+        if (plan->ops[i].us != plan->ops[*like].us)
+            rc = ah_error_set(err, AH_E_DOCUMENT,
+                              "ops[%zu].us: is %.17g; ops[%" PRIu32 "] does the same in %.17g", i,
+                              plan->ops[i].us, *like, plan->ops[*like].us);
+    }
+    free(first);
+    return rc;
+}
+
+static int check_rates(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
+{
+    double us_each[OP_KINDS][WAYS] = {{0}};
+    for (size_t i = 0; i < plan->n_ops; i++) {
+        const struct ah_plan_op *op = &plan->ops[i];
+        const struct ah_job_group *group = ah_job_block(job, op->block);
+        bool rated =
+            op->op == AH_PLAN_HOST_ADAM || op->op == AH_PLAN_DEVICE_ADAM || op->op == AH_PLAN_ACCUMULATE;
+        if (!rated || group->trained_elements < group->flat_elements || !group->parameters)
+            continue;
+        double *each = &us_each[op->op][way_of(plan, op)];
+        double us = op->us / (double)group->parameters;
+        if (*each > 0 && !ah_check_near(us, *each))
+            return ah_error_set(err, AH_E_DOCUMENT,
+                                "ops[%zu].us: is %.17g for %" PRIu64
+                                " parameters; at the rate of others, %.17g",
+                                i, op->us, group->parameters, *each * (double)group->parameters);
+        *each = us;
+    }
+    return AH_OK;
+}
+
+/* ---- rule 3 ---- */
+
+/* Of the two ops that tell tiles and bytes apart best. */
+struct ah_check_copies ah_check_copies(const struct ah_plan *plan, enum ah_plan_lane lane)
+{
+    struct ah_check_copies copies = {.relative = 1e-9};
+    const struct ah_plan_op *first = NULL;
+    double best = 0;
+    for (size_t i = 0; i < plan->n_ops; i++) {
+        const struct ah_plan_op *op = &plan->ops[i];
+        if (op->lane != lane || !op->bytes)
+            continue;
+        double us_a_byte = op->us / (double)op->bytes;
+        if (!first) {
+            first = op;
+            copies.us_a_byte = us_a_byte;
+            continue;
+        }
+        double tiles = (double)first->tiles / (double)first->bytes;
+        double apart = tiles - (double)op->tiles / (double)op->bytes;
+        if (fabs(apart) <= best)
+            continue;
+        best = fabs(apart);
+        copies.us_a_tile = (first->us / (double)first->bytes - us_a_byte) / apart;
+        copies.us_a_byte = us_a_byte - (double)op->tiles / (double)op->bytes * copies.us_a_tile;
+        copies.relative = fmax(1e-9, 1e-13 * tiles / best);
+    }
+    return copies;
+}
+
+static int check_copies(const struct ah_plan *plan, enum ah_plan_lane lane, struct ah_error *err)
+{
+    struct ah_check_copies copies = ah_check_copies(plan, lane);
+    for (size_t i = 0; i < plan->n_ops; i++) {
+        const struct ah_plan_op *op = &plan->ops[i];
+        double us = (double)op->tiles * copies.us_a_tile + (double)op->bytes * copies.us_a_byte;
+        if (op->lane == lane && op->bytes && fabs(op->us - us) > copies.relative * fmax(op->us, us))
+            return ah_error_set(err, AH_E_DOCUMENT,
+                                "ops[%zu].us: is %.17g; as fast as other copies, it is %.17g", i, op->us, us);
+    }
+    return AH_OK;
+}
+
+int ah_check_links(const struct ah_plan *plan, struct ah_error *err)
+{
+    int rc = check_copies(plan, AH_PLAN_LANE_H2D, err);
+    return rc ? rc : check_copies(plan, AH_PLAN_LANE_D2H, err);
+}
+
+int ah_check_work(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
+{
+    int rc = check_equal(plan, job, err);
+    return rc ? rc : check_rates(plan, job, err);
+}

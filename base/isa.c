@@ -65,6 +65,11 @@ bool ah_isa_has_amx_bf16(void)
     return has(cpuid(7, 0).edx, BIT_AMX_BF16 | BIT_AMX_TILE) && system_saves(XSAVE_AMX);
 }
 
+bool ah_isa_has_sha256(void)
+{
+    return has(cpuid(7, 0).ebx, bit_SHA) && has(cpuid(1, 0).ecx, bit_SSSE3 | bit_SSE4_1);
+}
+
 #else
 
 enum ah_isa ah_isa_detect(void)
@@ -78,6 +83,11 @@ bool ah_isa_has_avx512_bf16(void)
 }
 
 bool ah_isa_has_amx_bf16(void)
+{
+    return false;
+}
+
+bool ah_isa_has_sha256(void)
 {
     return false;
 }

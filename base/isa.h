@@ -26,6 +26,9 @@ enum ah_isa ah_isa_detect(void);
 bool ah_isa_has_avx512_bf16(void);
 bool ah_isa_has_amx_bf16(void);
 
+/* Has instructions for SHA-256, with SSSE3 and SSE4.1. */
+bool ah_isa_has_sha256(void);
+
 /* "portable", "avx2", "avx512": the words of machine documents. */
 const char *ah_isa_name(enum ah_isa isa);
 

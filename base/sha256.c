@@ -4,12 +4,15 @@
  */
 #include "base/sha256.h"
 
+#include "base/isa.h"
+#include "base/sha256_internal.h"
+
 #include <string.h>
 
-enum { ROUNDS = 64, LENGTH_BYTES = 8 };
+enum { ROUNDS = AH_SHA256_ROUNDS, LENGTH_BYTES = 8 };
 
 /* clang-format off */
-static const uint32_t K[ROUNDS] = {
+const uint32_t ah_sha256_k[AH_SHA256_ROUNDS] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
     0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
@@ -48,7 +51,7 @@ static void schedule(const unsigned char *block, uint32_t W[ROUNDS])
     }
 }
 
-static void compress(uint32_t H[8], const unsigned char *block)
+static void compress_block(uint32_t H[8], const unsigned char *block)
 {
     uint32_t W[ROUNDS];
     schedule(block, W);
@@ -56,7 +59,7 @@ static void compress(uint32_t H[8], const unsigned char *block)
     for (int t = 0; t < ROUNDS; t++) {
         uint32_t sum1 = rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25);
         uint32_t ch = (e & f) ^ (~e & g);
-        uint32_t T1 = h + sum1 + ch + K[t] + W[t];
+        uint32_t T1 = h + sum1 + ch + ah_sha256_k[t] + W[t];
         uint32_t sum0 = rotr(a, 2) ^ rotr(a, 13) ^ rotr(a, 22);
         uint32_t maj = (a & b) ^ (a & c) ^ (b & c);
         h = g;
@@ -73,10 +76,22 @@ static void compress(uint32_t H[8], const unsigned char *block)
         H[i] += added[i];
 }
 
+void ah_sha256_compress_portable(uint32_t H[8], const unsigned char *blocks, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        compress_block(H, blocks + i * AH_SHA256_BLOCK_BYTES);
+}
+
+static void compress(struct ah_sha256 *hash, const unsigned char *blocks, size_t n)
+{
+    (hash->native ? ah_sha256_compress_native : ah_sha256_compress_portable)(hash->state, blocks, n);
+}
+
 void ah_sha256_init(struct ah_sha256 *hash)
 {
     *hash = (struct ah_sha256){.state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
-                                         0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
+                                         0x9b05688c, 0x1f83d9ab, 0x5be0cd19},
+                               .native = ah_isa_has_sha256()};
 }
 
 void ah_sha256_update(struct ah_sha256 *hash, const void *bytes, size_t size)
@@ -87,14 +102,15 @@ void ah_sha256_update(struct ah_sha256 *hash, const void *bytes, size_t size)
     if (filled && size >= AH_SHA256_BLOCK_BYTES - filled) {
         size_t taken = AH_SHA256_BLOCK_BYTES - filled;
         memcpy(hash->block + filled, at, taken);
-        compress(hash->state, hash->block);
+        compress(hash, hash->block, 1);
         at += taken;
         size -= taken;
         filled = 0;
     }
-    for (; !filled && size >= AH_SHA256_BLOCK_BYTES;
-         size -= AH_SHA256_BLOCK_BYTES, at += AH_SHA256_BLOCK_BYTES)
-        compress(hash->state, at);
+    size_t blocks = filled ? 0 : size / AH_SHA256_BLOCK_BYTES;
+    compress(hash, at, blocks);
+    at += blocks * AH_SHA256_BLOCK_BYTES;
+    size -= blocks * AH_SHA256_BLOCK_BYTES;
     if (size)
         memcpy(hash->block + filled, at, size);
 }

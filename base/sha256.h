@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SHA-256 (FIPS 180-4): names what a document was made from, and guards checkpoints against damage.
+ * SHA-256 (FIPS 180-4): names what a document or a data set was made from, and guards checkpoints against damage. The
+ * processor's instructions for it are used where it has them; the digest is the same.
  *
  *     struct ah_sha256 hash;
  *     ah_sha256_init(&hash);
@@ -11,6 +12,7 @@
 #ifndef AH_BASE_SHA256_H
 #define AH_BASE_SHA256_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,9 +21,11 @@ enum { AH_SHA256_BYTES = 32, AH_SHA256_HEX_MAX = 65, AH_SHA256_BLOCK_BYTES = 64 
 struct ah_sha256 {
     uint32_t state[8];
     uint64_t total_bytes;
+    bool native;                                /* the processor has instructions for it */
     unsigned char block[AH_SHA256_BLOCK_BYTES]; /* total_bytes % 64 of them are filled */
 };
 
+/* Asks the processor what it has, which takes microseconds under a hypervisor. */
 void ah_sha256_init(struct ah_sha256 *hash);
 void ah_sha256_update(struct ah_sha256 *hash, const void *bytes, size_t size);
 

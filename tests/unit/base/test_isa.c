@@ -56,6 +56,12 @@ static void test_isa__bf16_as_the_kernel_says(void **state)
     assert_int_equal(ah_isa_has_amx_bf16(), listed("amx_bf16 amx_tile"));
 }
 
+static void test_isa__sha256_as_the_kernel_says(void **state)
+{
+    (void)state;
+    assert_int_equal(ah_isa_has_sha256(), listed("sha_ni ssse3 sse4_1"));
+}
+
 static void test_isa__names(void **state)
 {
     (void)state;
@@ -69,6 +75,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_isa__widest_as_the_kernel_says),
         cmocka_unit_test(test_isa__bf16_as_the_kernel_says),
+        cmocka_unit_test(test_isa__sha256_as_the_kernel_says),
         cmocka_unit_test(test_isa__names),
     };
     return cmocka_run_group_tests(tests, read_flags, NULL);

@@ -5,6 +5,8 @@
  */
 #include "base/sha256.h"
 
+#include "base/isa.h"
+#include "base/sha256_internal.h"
 #include "tests/support/check.h"
 
 #include <stdlib.h>
@@ -94,6 +96,40 @@ static void test_sha256__pieces_do_not_matter(void **state)
     }
 }
 
+/* From any state: both ways of compressing are the same function. */
+static void test_sha256__instructions_equal_the_portable_way(void **state)
+{
+    (void)state;
+    uint64_t seed = check_seed(72);
+    for (int round = 0; ah_isa_has_sha256() && round < 2000; round++) {
+        unsigned char blocks[5 * AH_SHA256_BLOCK_BYTES];
+        uint32_t portable[8], native[8];
+        for (size_t i = 0; i < sizeof blocks; i++)
+            blocks[i] = (unsigned char)check_random(&seed);
+        for (size_t i = 0; i < 8; i++)
+            portable[i] = native[i] = (uint32_t)check_random(&seed);
+        size_t n = check_random(&seed) % 6;
+        ah_sha256_compress_portable(portable, blocks, n);
+        ah_sha256_compress_native(native, blocks, n);
+        assert_memory_equal(portable, native, sizeof portable);
+    }
+}
+
+/* The portable way is what processors without the instructions have. */
+static void test_sha256__portable_way_alone(void **state)
+{
+    (void)state;
+    struct ah_sha256 hash;
+    unsigned char digest[AH_SHA256_BYTES];
+    char text[AH_SHA256_HEX_MAX];
+    ah_sha256_init(&hash);
+    hash.native = false;
+    ah_sha256_update(&hash, "abc", 3);
+    ah_sha256_finish(&hash, digest);
+    assert_string_equal(ah_sha256_hex(digest, text),
+                        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -101,6 +137,8 @@ int main(void)
         cmocka_unit_test(test_sha256__a_million_letters),
         cmocka_unit_test(test_sha256__every_length),
         cmocka_unit_test(test_sha256__pieces_do_not_matter),
+        cmocka_unit_test(test_sha256__instructions_equal_the_portable_way),
+        cmocka_unit_test(test_sha256__portable_way_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

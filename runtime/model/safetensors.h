@@ -140,11 +140,12 @@ struct ah_safetensors_spec {
  *     ah_safetensors_abandon(&writer);                                       // in every case
  */
 struct ah_safetensors_writer {
-    char *path; /* owned */
+    struct ah_arena arena; /* owns path, names and table */
+    const char *path;
     int descriptor;
     enum ah_dtype dtype;
     size_t n;
-    struct ah_safetensors_slot *slots; /* owned; by index of the spec */
+    struct ah_safetensors_slot *slots; /* by index of the spec */
 };
 
 /* Creates the file, with its space reserved where the file system can, and writes its header. AH_E_IO: it exists

@@ -21,6 +21,7 @@ enum { STEP_ELEMENTS = 4096, PAD_BYTES = 8 };
 
 /* A tensor of the file being written. */
 struct ah_safetensors_slot {
+    const char *name; /* in arena */
     uint64_t elements;
     uint64_t offset_bytes;        /* of the file */
     atomic_uint_fast64_t written; /* elements */
@@ -136,9 +137,13 @@ int ah_safetensors_create(struct ah_safetensors_writer *ret_writer, const char *
 {
     struct ah_safetensors_writer writer = {.descriptor = -1, .dtype = dtype, .n = n};
     struct ah_buffer header = {0};
-    writer.path = strdup(path);
-    writer.slots = calloc(n + 1, sizeof *writer.slots);
-    int rc = writer.path && writer.slots ? create(&writer, specs, &header, err) : ah_error_memory(err);
+    bool memory = true;
+    writer.path = ah_arena_strdup(&writer.arena, path);
+    writer.slots = ah_arena_array(&writer.arena, n, sizeof *writer.slots);
+    for (size_t i = 0; i < n && memory && writer.slots; i++)
+        memory = (writer.slots[i].name = ah_arena_strdup(&writer.arena, specs[i].name)) != NULL;
+    int rc =
+        memory && writer.path && writer.slots ? create(&writer, specs, &header, err) : ah_error_memory(err);
     ah_buffer_release(&header);
     if (rc)
         ah_safetensors_abandon(&writer);
@@ -173,8 +178,8 @@ int ah_safetensors_finish(struct ah_safetensors_writer *writer, struct ah_error 
     int rc = AH_OK;
     for (size_t i = 0; i < writer->n; i++)
         if (atomic_load(&writer->slots[i].written) != writer->slots[i].elements)
-            return ah_safetensors_fail(err, AH_E_FAILED, writer->path, NULL,
-                                       "tensor %zu was not written whole", i);
+            return ah_safetensors_fail(err, AH_E_FAILED, writer->path, writer->slots[i].name,
+                                       "was not written whole");
     do
         rc = fsync(writer->descriptor);
     while (rc && errno == EINTR);
@@ -195,7 +200,6 @@ void ah_safetensors_abandon(struct ah_safetensors_writer *writer)
         close(writer->descriptor);
         unlink(writer->path);
     }
-    free(writer->path);
-    free(writer->slots);
+    ah_arena_release(&writer->arena);
     *writer = (struct ah_safetensors_writer){.descriptor = -1};
 }

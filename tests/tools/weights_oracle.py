@@ -5,11 +5,13 @@ transformers library and docs/layout.md, with which the product's are compared.
 
     weights_oracle.py --program weights_round_trip           tiny checkpoints of every family, made here: the flat
                                                              vectors are right, saving gives the same bytes, and
-                                                             damaged ones are refused with a sentence that names them
+                                                             damaged ones are refused with a sentence that names them,
+                                                             initial weights are those of another generator
     weights_oracle.py --program weights_round_trip FOLDER... the same round trip of checkpoints that are there
 """
 import argparse
 import json
+import math
 import os
 import random
 import struct
@@ -211,6 +213,46 @@ def flat(config, tensors):
     return struct.pack(f"<{len(out)}f", *out)
 
 
+# ---- initial weights ----
+
+def philox(counter, key):
+    """Salmon, Moraes, Dror, Shaw 2011: Philox4x32-10."""
+    c, k, mask = list(counter), list(key), 0xFFFFFFFF
+    for _ in range(10):
+        high, low = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [(low >> 32) ^ c[1] ^ k[0], low & mask, (high >> 32) ^ c[3] ^ k[1], high & mask]
+        k = [(k[0] + 0x9E3779B9) & mask, (k[1] + 0xBB67AE85) & mask]
+    return c
+
+
+def normals(seed, block, first):
+    """Of elements first to first + 3 (base/philox.h: purpose 1)."""
+    bits = philox([first & 0xFFFFFFFF, first >> 32 | 1 << 8 | block << 16, 0, 0], [seed & 0xFFFFFFFF, seed >> 32])
+    out = []
+    for a, b in (bits[:2], bits[2:]):
+        radius, angle = math.sqrt(-2 * math.log((a + 0.5) / 2**32)), 2 * math.pi * (b + 0.5) / 2**32
+        out += [radius * math.cos(angle), radius * math.sin(angle)]
+    return out
+
+
+def initial(config, seed):
+    out = []
+    layers = config.get("num_hidden_layers") or config["n_layer"]
+    for number, block in enumerate(describe(config)):
+        begin = len(out)
+        for rows, cols, pieces in block:
+            name = pieces[0][0]
+            at = len(out) - begin
+            if len(pieces[0][1]) == 1:
+                out += [0.0 if name.endswith("bias") else 1.0] * rows
+            else:
+                scale = 0.02 / math.sqrt(2 * layers) if name.endswith("c_proj.weight") else 0.02
+                drawn = [scale * x for i in range(at, at + rows * cols, 4) for x in normals(seed, number, i)]
+                out += drawn[:rows * cols]
+            out += [0.0] * (-len(out) % 128)
+    return out
+
+
 # ---- checks ----
 
 class Failure(Exception):
@@ -353,6 +395,18 @@ def check_damages(program, root, rng):
     return count
 
 
+def check_initial(program, root):
+    """The same numbers but for the last bit, which another logarithm may change."""
+    for name, config in CONFIGS.items():
+        seed = 2**40 + len(name)
+        folder = os.path.join(root, name + "-initial")
+        write_folder(folder, config, {}, [])
+        accept(program, folder, folder + ".flat", seed)
+        got, expected = to_floats("F32", read(folder + ".flat")), initial(config, seed)
+        if len(got) != len(expected) or any(abs(a - b) > abs(b) * 2**-23 for a, b in zip(got, expected)):
+            raise Failure(f"{name}: the initial weights are others")
+
+
 def check_folder(program, root, folder):
     """A checkpoint that somebody else wrote: one file is saved as it was, of several the tensors are (which of them
     goes into which file is everybody's own choice)."""
@@ -385,6 +439,7 @@ def main():
             for name, config in CONFIGS.items():
                 check_family(options.program, root, name, config, rng)
             check_variants(options.program, root, rng)
+            check_initial(options.program, root)
             count = check_damages(options.program, root, rng)
         except Failure as failure:
             print(f"weights_oracle: {failure}", file=sys.stderr)

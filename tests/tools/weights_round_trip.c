@@ -3,11 +3,13 @@
  * For weights_oracle.py:
  *
  *     weights_round_trip FOLDER FLAT [OUT DTYPE SHARD_BYTES]
+ *     weights_round_trip FOLDER FLAT SEED
  *
  * loads the weights and the config.json of a folder, writes the flat vectors of all blocks as fp32 into the file
- * FLAT, and saves them into the folder OUT. What is refused is one sentence and exit status 1.
+ * FLAT, and saves them into the folder OUT. With a seed the weights are initial ones, and nothing is saved. What is refused is one sentence and exit status 1.
  */
 #include "runtime/model/config.h"
+#include "runtime/model/initial.h"
 #include "runtime/model/weights.h"
 #include "runtime/schedule/flat.h"
 #include "schemas/document.h"
@@ -87,8 +89,10 @@ static int run(int argc, char **argv, struct ah_error *err)
         vectors.values = calloc(vectors.n, sizeof(float));
         rc = vectors.values ? AH_OK : ah_error_memory(err);
     }
+    const struct ah_weights_sink sink = {take, &vectors};
     if (!rc)
-        rc = ah_weights_load(vectors.model, argv[1], &(struct ah_weights_sink){take, &vectors}, err);
+        rc = argc == 4 ? ah_initial_load(vectors.model, strtoull(argv[3], NULL, 10), &sink, err)
+                       : ah_weights_load(vectors.model, argv[1], &sink, err);
     if (!rc)
         rc = write_flat(&vectors, argv[2], err);
     if (!rc && argc == 6)
@@ -101,7 +105,7 @@ static int run(int argc, char **argv, struct ah_error *err)
 int main(int argc, char **argv)
 {
     struct ah_error err = {0};
-    if (argc != 3 && argc != 6)
+    if (argc != 3 && argc != 4 && argc != 6)
         return 2;
     if (!run(argc, argv, &err))
         return 0;

@@ -28,12 +28,13 @@
  *                                                        gelu: c = gelu_tanh(x), x = alpha (a op b) + bias; x
  *                                                        goes to aux, for backward, where aux is given
  *   column_sum          dst, src*                        sums over rows: a bias gradient
- *   norm                y*, x*, gain, bias?, stats       stats: fp32 mean (layer only), 1/deviation of each head
- *                                                        of each row; bias: layer only
+ *   norm                y*, x*, gain, bias?, stats       stats: fp32 means (layer only), then 1/deviations, of
+ *                                                        each head of each row; bias: layer only
  *   norm_backward       dx*?, dgain?, dbias?, dy*, x*, gain, stats, scratch?
  *                                                        at least one output; scratch with dgain or dbias, else
  *                                                        absent
  *   rope                x*, table, positions?            in place; table: fp32 (cos, sin) pairs of each position;
+ *                                                        pair p turns elements p and p + head_dim / 2 of a head;
  *                                                        `inverse` for backward
  *   attention           out*, lse, q*, k*, v*, docs?    lse: fp32 (batch, heads, seq); docs: u32 of each token,
  *                                                        where its document starts; absent: at 0

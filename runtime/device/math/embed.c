@@ -1,41 +1,236 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Embeddings: rows of tables by token (op.h: gather).
+ * Embeddings: rows of a table by token, rows of another by position added; backward, rows of dy added to the
+ * tables.
+ *
+ * ORDER OF SUMS. A row of a table gets the sum of its rows of dy, in ascending order of rows: those of a token in groups
+ * of 64 from its first, each from +0, and group sums one after another; those of a position one after another. All
+ * in fp32. Then what the table had and the sum are added and rounded once. Rows that nothing belongs to are not
+ * touched.
+ *
+ * The rows of a token are found together by sorting: a radix sort, stable, of row numbers by token, in the two halves of
+ * the scratch. A RUN is what belongs to one token. Pieces of the sorted rows, and strips of columns, are shared among
+ * threads; a run is done by the piece in which it begins. Positions need no memory: a piece of the position table
+ * looks through all rows for its own.
  */
 #include "runtime/device/host/convert.h"
 #include "runtime/device/math/math_internal.h"
 
-enum { PIECE_ROWS = 16 };
+#include <string.h>
 
-struct gather {
-    enum ah_isa isa;
-    struct ah_math_matrix dst, table;
-    const uint32_t *tokens;
-    uint64_t rows, width;
+enum {
+    STRIP = 512,      /* columns */
+    PIECE_ROWS = 256, /* sorted rows */
+    GROUP = 64,       /* rows of a run that are added before they meet the others */
+    DIGIT_BITS = 8,
+    DIGITS = 1 << DIGIT_BITS,
+    POSITIONS = 32, /* of a piece, with columns that fit a thread's stack beside them */
+    POSITION_STRIP = 256
 };
 
-static void gather_piece(void *context, size_t chunk, unsigned worker)
+struct embed {
+    enum ah_isa isa;
+    struct ah_math_matrix y;                      /* rows of y or dy, by row */
+    struct ah_math_matrix table, positions_table; /* or their gradients */
+    const uint32_t *tokens;
+    const uint32_t *positions; /* NULL: row % seq */
+    const uint32_t *sorted;    /* rows by token */
+    uint64_t rows, width, table_positions, seq;
+    uint64_t strips; /* of columns */
+};
+
+static struct ah_convert_out out(const struct ah_math_matrix *matrix, uint64_t row, uint64_t column)
 {
-    const struct gather *g = context;
-    const uint64_t begin = chunk * PIECE_ROWS;
-    const uint64_t end = g->rows - begin < PIECE_ROWS ? g->rows : begin + PIECE_ROWS;
-    (void)worker;
-    for (uint64_t row = begin; row < end; row++)
-        ah_convert_cast(g->isa, (struct ah_convert_out){ah_math_at(&g->dst, row, 0), g->dst.dtype},
-                        (struct ah_convert_in){ah_math_at(&g->table, g->tokens[row], 0), g->table.dtype}, 0,
-                        g->width);
+    return (struct ah_convert_out){ah_math_at(matrix, row, column), matrix->dtype};
 }
 
-void ah_embed_gather(const struct ah_host *host, const struct ah_op *op)
+static struct ah_convert_in in(const struct ah_math_matrix *matrix, uint64_t row, uint64_t column)
 {
-    const struct ah_op_embed *embed = &op->u.embed;
-    struct gather g = {
+    return (struct ah_convert_in){ah_math_at(matrix, row, column), matrix->dtype};
+}
+
+/* What the three ops share; tables are operands `table` and `table` + 1. */
+static struct embed embed_of(const struct ah_host *host, const struct ah_op *op)
+{
+    const struct ah_op_embed *sizes = &op->u.embed;
+    return (struct embed){
         .isa = host->isa,
-        .dst = ah_math_matrix(host, op, 0, embed->width),
-        .table = ah_math_matrix(host, op, 1, embed->width),
-        .tokens = ah_host_operand(host, op, 2),
-        .rows = embed->rows,
-        .width = embed->width,
+        .tokens = ah_host_operand(host, op, 3),
+        .positions = ah_host_operand(host, op, 4),
+        .rows = sizes->rows,
+        .width = sizes->width,
+        .table_positions = sizes->positions,
+        .seq = sizes->seq,
     };
-    ah_pool_run(host->pool, gather_piece, &g, (embed->rows + PIECE_ROWS - 1) / PIECE_ROWS);
+}
+
+static void run_rows(const void *context, uint64_t begin, uint64_t end)
+{
+    const struct embed *e = context;
+    for (uint64_t row = begin; row < end; row++) {
+        const struct ah_convert_out y = out(&e->y, row, 0);
+        const struct ah_convert_in token = in(&e->table, e->tokens[row], 0);
+        const uint64_t position = e->positions ? e->positions[row] : e->seq ? row % e->seq : 0;
+        if (e->positions_table.data)
+            ah_convert_add(e->isa, y, token, in(&e->positions_table, position, 0), 0, e->width);
+        else
+            ah_convert_cast(e->isa, y, token, 0, e->width);
+    }
+}
+
+void ah_embed_run(const struct ah_host *host, const struct ah_op *op)
+{
+    struct embed e = embed_of(host, op);
+    e.y = ah_math_matrix(host, op, 0, e.width);
+    e.table = ah_math_matrix(host, op, 1, e.width);
+    e.positions_table = ah_math_matrix(host, op, 2, e.width);
+    ah_math_split(host, run_rows, &e, e.rows, e.width);
+}
+
+void ah_embed_run_gather(const struct ah_host *host, const struct ah_op *op)
+{
+    struct embed e = embed_of(host, op);
+    e.y = ah_math_matrix(host, op, 0, e.width);
+    e.table = ah_math_matrix(host, op, 1, e.width);
+    e.tokens = ah_host_operand(host, op, 2);
+    ah_math_split(host, run_rows, &e, e.rows, e.width);
+}
+
+/* One pass of the sort, by the digit of tokens that begins at bit `shift`. */
+static void sort_by_digit(const uint32_t *tokens, const uint32_t *from, uint32_t *to, uint64_t rows,
+                          unsigned shift)
+{
+    uint64_t next[DIGITS] = {0}, sum = 0;
+    for (uint64_t i = 0; i < rows; i++)
+        next[tokens[i] >> shift & (DIGITS - 1)]++;
+    for (unsigned digit = 0; digit < DIGITS; digit++) {
+        const uint64_t count = next[digit];
+        next[digit] = sum;
+        sum += count;
+    }
+    for (uint64_t i = 0; i < rows; i++)
+        to[next[tokens[from[i]] >> shift & (DIGITS - 1)]++] = from[i];
+}
+
+/* Row numbers by token, in one of the halves of `scratch`. */
+static const uint32_t *sort_rows(const uint32_t *tokens, uint32_t *scratch, uint64_t rows,
+                                 uint64_t vocabulary)
+{
+    uint32_t *from = scratch, *to = scratch + rows;
+    for (uint64_t i = 0; i < rows; i++)
+        from[i] = (uint32_t)i;
+    for (unsigned shift = 0; shift < 32 && (vocabulary - 1) >> shift; shift += DIGIT_BITS) {
+        sort_by_digit(tokens, from, to, rows, shift);
+        uint32_t *sorted = to;
+        to = from;
+        from = sorted;
+    }
+    return from;
+}
+
+static uint64_t token_at(const struct embed *e, uint64_t place)
+{
+    return e->tokens[e->sorted[place]];
+}
+
+/* Where the run that place belongs to ends. */
+static uint64_t run_end(const struct embed *e, uint64_t place)
+{
+    const uint64_t token = token_at(e, place);
+    while (place < e->rows && token_at(e, place) == token)
+        place++;
+    return place;
+}
+
+/* Adds columns [column, column + n) of a run's rows to the table. */
+static void add_run(const struct embed *e, uint64_t begin, uint64_t end, uint64_t column, uint64_t n)
+{
+    float sum[STRIP] = {0}, group[STRIP];
+    const struct ah_convert_out to_sum = {sum, AH_FP32}, to_group = {group, AH_FP32};
+    const struct ah_convert_in from_sum = {sum, AH_FP32}, from_group = {group, AH_FP32};
+    for (uint64_t first = begin; first < end; first += GROUP) {
+        const uint64_t stop = end - first < GROUP ? end : first + GROUP;
+        memset(group, 0, n * sizeof *group);
+        for (uint64_t i = first; i < stop; i++)
+            ah_convert_add(e->isa, to_group, from_group, in(&e->y, e->sorted[i], column), 0, n);
+        ah_convert_add(e->isa, to_sum, from_sum, from_group, 0, n);
+    }
+    const uint64_t token = token_at(e, begin);
+    ah_convert_add(e->isa, out(&e->table, token, column), in(&e->table, token, column), from_sum, 0, n);
+}
+
+/* Pieces are numbered strip by strip of a piece of rows. */
+static void run_pieces(const void *context, uint64_t begin, uint64_t end)
+{
+    const struct embed *e = context;
+    for (uint64_t piece = begin; piece < end; piece++) {
+        const uint64_t column = piece % e->strips * STRIP;
+        const uint64_t n = e->width - column < STRIP ? e->width - column : STRIP;
+        const uint64_t first = piece / e->strips * PIECE_ROWS;
+        const uint64_t stop = e->rows - first < PIECE_ROWS ? e->rows : first + PIECE_ROWS;
+        uint64_t place = first;
+        if (place && token_at(e, place - 1) == token_at(e, place))
+            place = run_end(e, place);
+        while (place < stop) {
+            const uint64_t next = run_end(e, place);
+            add_run(e, place, next, column, n);
+            place = next;
+        }
+    }
+}
+
+static void add_tokens(const struct ah_host *host, const struct ah_op *op, struct embed *e)
+{
+    e->table = ah_math_matrix(host, op, 0, e->width);
+    e->sorted = sort_rows(e->tokens, ah_host_operand(host, op, 5), e->rows, op->u.embed.vocabulary);
+    e->strips = (e->width + STRIP - 1) / STRIP;
+    ah_math_split(host, run_pieces, e, (e->rows + PIECE_ROWS - 1) / PIECE_ROWS * e->strips,
+                  (uint64_t)PIECE_ROWS * STRIP);
+}
+
+/* Columns [column, column + n) of positions [first, first + POSITIONS). */
+static void add_positions(const struct embed *e, uint64_t first, uint64_t column, uint64_t n)
+{
+    float sums[POSITIONS][POSITION_STRIP] = {{0}};
+    bool found[POSITIONS] = {false};
+    uint64_t next = 0;
+    for (uint64_t row = 0; row < e->rows; row++) {
+        const uint64_t position = e->positions ? e->positions[row] : next;
+        const uint64_t p = position - first;
+        next = next + 1 == e->seq ? 0 : next + 1;
+        if (p >= POSITIONS)
+            continue;
+        found[p] = true;
+        ah_convert_add(e->isa, (struct ah_convert_out){sums[p], AH_FP32},
+                       (struct ah_convert_in){sums[p], AH_FP32}, in(&e->y, row, column), 0, n);
+    }
+    for (uint64_t p = 0; p < POSITIONS; p++)
+        if (found[p])
+            ah_convert_add(e->isa, out(&e->positions_table, first + p, column),
+                           in(&e->positions_table, first + p, column),
+                           (struct ah_convert_in){sums[p], AH_FP32}, 0, n);
+}
+
+static void run_position_pieces(const void *context, uint64_t begin, uint64_t end)
+{
+    const struct embed *e = context;
+    for (uint64_t piece = begin; piece < end; piece++) {
+        const uint64_t column = piece % e->strips * POSITION_STRIP;
+        add_positions(e, piece / e->strips * POSITIONS, column,
+                      e->width - column < POSITION_STRIP ? e->width - column : POSITION_STRIP);
+    }
+}
+
+void ah_embed_run_backward(const struct ah_host *host, const struct ah_op *op)
+{
+    struct embed e = embed_of(host, op);
+    e.y = ah_math_matrix(host, op, 2, e.width);
+    if (ah_host_operand(host, op, 0))
+        add_tokens(host, op, &e);
+    e.positions_table = ah_math_matrix(host, op, 1, e.width);
+    e.strips = (e.width + POSITION_STRIP - 1) / POSITION_STRIP;
+    if (e.positions_table.data)
+        ah_math_split(host, run_position_pieces, &e,
+                      (e.table_positions + POSITIONS - 1) / POSITIONS * e.strips,
+                      (uint64_t)POSITIONS * POSITION_STRIP);
 }

@@ -13,7 +13,15 @@
 /* Runs one op; in the file of its name. */
 typedef void ah_math_fn(const struct ah_host *host, const struct ah_op *op);
 
-ah_math_fn ah_embed_gather;
+ah_math_fn ah_activation_run;
+ah_math_fn ah_activation_run_backward;
+ah_math_fn ah_cross_entropy_run;
+ah_math_fn ah_embed_run;
+ah_math_fn ah_embed_run_backward;
+ah_math_fn ah_embed_run_gather;
+ah_math_fn ah_norm_run;
+ah_math_fn ah_norm_run_backward;
+ah_math_fn ah_rope_run;
 
 /* An operand with rows; its stride is never 0. */
 struct ah_math_matrix {
@@ -33,5 +41,12 @@ static inline void *ah_math_at(const struct ah_math_matrix *matrix, uint64_t row
         return NULL;
     return matrix->data + (row * matrix->stride + column) * ah_dtype_bytes(matrix->dtype);
 }
+
+/* Does rows [begin, end) of a task. */
+typedef void ah_math_rows_fn(const void *task, uint64_t begin, uint64_t end);
+
+/* Splits `rows` rows of about `row_elements` each over the pool, in pieces of a few thousand elements. */
+void ah_math_split(const struct ah_host *host, ah_math_rows_fn *fn, const void *task, uint64_t rows,
+                   uint64_t row_elements);
 
 #endif

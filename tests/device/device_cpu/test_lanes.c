@@ -338,7 +338,7 @@ static void test_lanes__describe_themselves(void **state)
     assert_int_equal(n, 1);
     assert_int_equal(info.kind, AH_DEVICE_CPU);
     assert_true(info.memory_bytes > 0 && info.name[0]);
-    assert_true(info.supports[AH_OP_MATMUL] && !info.supports[AH_OP_ATTENTION]);
+    assert_true(info.supports[AH_OP_MATMUL] && info.supports[AH_OP_NORM] && info.supports[AH_OP_ADAMW]);
     struct ah_device *device = open_device((struct ah_device_throttle){0});
     assert_true(device->info.locked_bytes == 8 * MIB || device->info.locked_bytes == 0);
     ah_device_close(device);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Cross-entropy: the loss of each row of logits, and its gradient in their place. Arithmetic: cross_entropy.inc.
+ */
+#include "runtime/device/math/kernels_internal.h"
+
+struct task {
+    struct ah_cross_entropy_args args;
+    ah_kernels_cross_entropy *kernel;
+};
+
+static void run_rows(const void *context, uint64_t begin, uint64_t end)
+{
+    const struct task *task = context;
+    task->kernel(&task->args, begin, end);
+}
+
+void ah_cross_entropy_run(const struct ah_host *host, const struct ah_op *op)
+{
+    const struct ah_op_cross_entropy *sizes = &op->u.cross_entropy;
+    const struct task task = {
+        .args =
+            {
+                .loss = ah_host_operand(host, op, 0),
+                .logits = ah_math_matrix(host, op, 1, sizes->vocabulary),
+                .targets = ah_host_operand(host, op, 2),
+                .mask = ah_host_operand(host, op, 3),
+                .scale = ah_host_operand(host, op, 4),
+                .rows = sizes->rows,
+                .vocabulary = sizes->vocabulary,
+            },
+        .kernel = ah_math_kernels_of(host->isa)->cross_entropy,
+    };
+    ah_math_split(host, run_rows, &task, sizes->rows, sizes->vocabulary);
+}

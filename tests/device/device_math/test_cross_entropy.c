@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Cross-entropy against its definition in double, whose gradient is held to central differences.
+ */
+#include "tests/device/device_math/op_case.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS = 200, VOCABULARY = 150000 };
+
+/* One row in double. */
+struct row {
+    uint64_t n, target;
+    double x[VOCABULARY];
+    double p[VOCABULARY]; /* of forward() */
+};
+
+static double forward(void *context)
+{
+    struct row *row = context;
+    double most = row->x[0], sum = 0;
+    for (uint64_t i = 0; i < row->n; i++)
+        most = fmax(most, row->x[i]);
+    for (uint64_t i = 0; i < row->n; i++)
+        sum += row->p[i] = exp(row->x[i] - most);
+    for (uint64_t i = 0; i < row->n; i++)
+        row->p[i] /= sum;
+    return log(sum) + most - row->x[row->target];
+}
+
+static double gradient(const struct row *row, uint64_t i)
+{
+    return row->p[i] - (i == row->target ? 1 : 0);
+}
+
+static void test_cross_entropy__reference_has_the_gradients_of_differences(void **state)
+{
+    static struct row row, still;
+    uint64_t random = check_seed(61);
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        row.n = op_case_size(&random, 30);
+        row.target = op_case_below(&random, row.n);
+        for (uint64_t i = 0; i < row.n; i++)
+            row.x[i] = 6 * check_uniform(&random) - 3;
+        forward(&row);
+        memcpy(&still, &row, sizeof row);
+        for (uint64_t i = 0; i < row.n; i++)
+            check_near(op_case_slope(forward, &row, &row.x[i], 1e-5), gradient(&still, i), 1e-8);
+    }
+}
+
+/* Logits that are far below the largest one lose as much as the difference is rounded. */
+static void check_row(const struct op_case *c, uint64_t r, bool masked)
+{
+    static struct row row;
+    const double scale = op_case_input(c, 4, 0, 0);
+    row.n = c->op.u.cross_entropy.vocabulary;
+    row.target = op_case_word(c, 2, r);
+    for (uint64_t i = 0; i < row.n; i++)
+        row.x[i] = op_case_input(c, 1, r, i);
+    const double loss = forward(&row);
+    op_case_check(c, 0, 0, r, masked ? 0 : loss, masked ? 0 : 1e-6 * (1 + loss));
+    for (uint64_t i = 0; i < row.n; i++) {
+        const double g = masked ? 0 : gradient(&row, i) * scale;
+        const double inexact =
+            row.p[i] * (1 + fabs(log(row.p[i] + 1e-30)) / 16) + (i == row.target ? 0.2 : 1e-30);
+        op_case_check(c, 1, r, i, g, masked ? 0 : 1e-6 * inexact * scale);
+    }
+}
+
+static void run_round(uint64_t *random, uint64_t rows, uint64_t vocabulary, double spread)
+{
+    struct op_case c;
+    struct ah_op op = {.kind = AH_OP_CROSS_ENTROPY,
+                       .u.cross_entropy = {.rows = rows, .vocabulary = vocabulary}};
+    op.arg[0] = op.arg[2] = op.arg[4] = op_case_fp32();
+    op.arg[1] = op_case_ref(random, vocabulary);
+    if (op_case_below(random, 2))
+        op.arg[3] = op_case_fp32();
+    op_case_init(&c, &op, random);
+    c.width[1] = vocabulary;
+    op_case_fill(&c, 1, -spread, spread / 2);
+    op_case_fill_words(&c, 2, vocabulary);
+    op_case_fill_bytes(&c, 3);
+    op_case_set(&c, 4, 0, 0, 1 / (1 + check_uniform(random) * 1000));
+    op_case_run(&c);
+    for (uint64_t r = 0; r < rows; r++)
+        check_row(&c, r, c.operands[3].role && !c.memory[c.op.arg[3].offset_bytes + r]);
+    op_case_release(&c);
+}
+
+static void test_cross_entropy__loss_and_gradient(void **state)
+{
+    uint64_t random = check_seed(62);
+    (void)state;
+    for (int round = 0; round < ROUNDS; round++)
+        run_round(&random, op_case_size(&random, 20), op_case_size(&random, round % 10 ? 300 : 5000),
+                  round % 3 ? 5 : 60);
+    run_round(&random, 2, 50257, 8);
+    run_round(&random, 2, VOCABULARY, 8);
+}
+
+/* Where the target's logit is far above the others nothing is lost; an undefined one makes the loss so. */
+static void test_cross_entropy__edges(void **state)
+{
+    enum { N = 40 };
+    uint64_t random = check_seed(63);
+    struct op_case c;
+    struct ah_op op = {.kind = AH_OP_CROSS_ENTROPY, .u.cross_entropy = {.rows = 3, .vocabulary = N}};
+    (void)state;
+    for (size_t i = 0; i < 5; i++)
+        if (i != 3)
+            op.arg[i] = op_case_fp32();
+    op_case_init(&c, &op, &random);
+    c.width[1] = N;
+    op_case_fill_words(&c, 2, 1);
+    op_case_set(&c, 4, 0, 0, 1);
+    for (uint64_t i = 0; i < N; i++) {
+        op_case_set(&c, 1, 0, i, i == 0 ? 1000 : -1000);
+        op_case_set(&c, 1, 1, i, i == 1 ? 1000 : -1000);
+        op_case_set(&c, 1, 2, i, i == 17 ? (double)NAN : 1);
+    }
+    c.op.u.cross_entropy.rows = 2; /* NaN has many bits: apart */
+    op_case_run(&c);
+    op_case_check(&c, 0, 0, 0, 0, 0);
+    op_case_check(&c, 0, 0, 1, 2000, 0);
+    op_case_check(&c, 1, 0, 0, 0, 0);
+    op_case_check(&c, 1, 1, 0, -1, 0);
+    op_case_check(&c, 1, 1, 1, 1, 0);
+    const struct ah_host host = {.isa = ah_isa_detect(), .arenas = {[AH_ARENA_DEVICE] = c.memory}};
+    c.op.u.cross_entropy.rows = 3;
+    ah_math_run(&host, &c.op);
+    assert_true(isnan(op_case_input(&c, 0, 0, 2)) && !isnan(op_case_input(&c, 0, 0, 1)));
+    op_case_release(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cross_entropy__reference_has_the_gradients_of_differences),
+        cmocka_unit_test(test_cross_entropy__loss_and_gradient),
+        cmocka_unit_test(test_cross_entropy__edges),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

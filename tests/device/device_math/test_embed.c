@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Embeddings against straight loops in double: rows by token and position, and their sums on the way back.
+ */
+#include "tests/device/device_math/op_case.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { ROUNDS = 200 };
+
+/* Sizes that meet long runs of one token, several strips of columns, several pieces. */
+static struct ah_op_embed random_embed(uint64_t *random, bool positions)
+{
+    struct ah_op_embed embed = {.rows = op_case_size(random, op_case_below(random, 10) ? 60 : 1500),
+                                .width = op_case_size(random, op_case_below(random, 10) ? 60 : 1200),
+                                .vocabulary = op_case_size(random, op_case_below(random, 3) ? 50 : 70000)};
+    if (embed.rows * embed.width > 100000)
+        embed.width = 1 + embed.width % 20;
+    if (embed.vocabulary * embed.width > 400000)
+        embed.width = 1 + embed.width % 5;
+    if (positions)
+        embed.positions = op_case_size(random, 150);
+    return embed;
+}
+
+static uint64_t position_of(const struct op_case *c, uint64_t row)
+{
+    return c->op.u.embed.seq ? row % c->op.u.embed.seq : op_case_word(c, 4, row);
+}
+
+/* Operand 4 or `seq`, where there is a position table. */
+static void add_positions(struct ah_op *op, uint64_t *random)
+{
+    if (!op->u.embed.positions)
+        return;
+    if (op_case_below(random, 2))
+        op->arg[4] = op_case_fp32();
+    else
+        op->u.embed.seq = 1 + op_case_below(random, op->u.embed.positions);
+}
+
+static void test_embed__rows_by_token_and_position(void **state)
+{
+    uint64_t random = check_seed(51);
+    (void)state;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct op_case c;
+        struct ah_op op = {.kind = AH_OP_EMBED, .u.embed = random_embed(&random, round % 2)};
+        const struct ah_op_embed *embed = &op.u.embed;
+        op.arg[0] = op_case_dense(&random);
+        op.arg[1] = op_case_dense(&random);
+        if (embed->positions)
+            op.arg[2] = op_case_dense(&random);
+        op.arg[3] = op_case_fp32();
+        add_positions(&op, &random);
+        op_case_init(&c, &op, &random);
+        c.width[0] = c.width[1] = c.width[2] = embed->width;
+        op_case_fill(&c, 1, -2, 2);
+        op_case_fill(&c, 2, -2, 2);
+        op_case_fill_words(&c, 3, embed->vocabulary);
+        op_case_fill_words(&c, 4, embed->positions ? embed->positions : 1);
+        op_case_run(&c);
+        for (uint64_t row = 0; row < embed->rows; row++)
+            for (uint64_t i = 0; i < embed->width; i++) {
+                double y = op_case_input(&c, 1, op_case_word(&c, 3, row), i);
+                y += embed->positions ? op_case_input(&c, 2, position_of(&c, row), i) : 0;
+                op_case_check(&c, 0, row, i, y, 3e-7);
+            }
+        op_case_release(&c);
+    }
+}
+
+static void test_embed__gather(void **state)
+{
+    uint64_t random = check_seed(52);
+    (void)state;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct op_case c;
+        struct ah_op op = {.kind = AH_OP_GATHER, .u.embed = random_embed(&random, false)};
+        op.arg[0] = op_case_dense(&random);
+        op.arg[1] = op_case_dense(&random);
+        op.arg[2] = op_case_fp32();
+        op_case_init(&c, &op, &random);
+        c.width[0] = c.width[1] = op.u.embed.width;
+        op_case_fill(&c, 1, -2, 2);
+        op_case_fill_words(&c, 2, op.u.embed.vocabulary);
+        op_case_run(&c);
+        for (uint64_t row = 0; row < op.u.embed.rows; row++)
+            for (uint64_t i = 0; i < op.u.embed.width; i++)
+                op_case_check(&c, 0, row, i, op_case_input(&c, 1, op_case_word(&c, 2, row), i), 0);
+        op_case_release(&c);
+    }
+}
+
+/* Operand `table` of `rows` rows is what it was and the sum of its rows of dy; without any, bit for bit. */
+static void check_table(const struct op_case *c, size_t table, uint64_t rows)
+{
+    const struct ah_op_embed *embed = &c->op.u.embed;
+    double *sum = calloc(rows, sizeof *sum), *size = calloc(rows, sizeof *size);
+    for (uint64_t i = 0; i < embed->width; i++) {
+        for (uint64_t row = 0; row < rows; row++)
+            sum[row] = size[row] = 0;
+        for (uint64_t row = 0; row < embed->rows; row++) {
+            const uint64_t to = table ? position_of(c, row) : op_case_word(c, 3, row);
+            sum[to] += op_case_input(c, 2, row, i);
+            size[to] += 1;
+        }
+        for (uint64_t row = 0; row < rows; row++) {
+            const double before = op_case_input(c, table, row, i);
+            if (size[row] > 0)
+                op_case_check(c, table, row, i, before + sum[row], 2e-7 * (2 + size[row]));
+            else
+                assert_true(op_case_result(c, table, row, i) == before);
+        }
+    }
+    free(sum);
+    free(size);
+}
+
+static void test_embed__backward_adds_to_both_tables(void **state)
+{
+    uint64_t random = check_seed(53);
+    (void)state;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct op_case c;
+        const uint64_t wanted = 1 + op_case_below(&random, 3); /* bits: tokens, positions */
+        struct ah_op op = {.kind = AH_OP_EMBED_BACKWARD, .u.embed = random_embed(&random, wanted & 2)};
+        const struct ah_op_embed *embed = &op.u.embed;
+        if (wanted & 1) {
+            op.arg[0] = op_case_dense(&random);
+            op.arg[3] = op.arg[5] = op_case_fp32();
+        }
+        if (wanted & 2)
+            op.arg[1] = op_case_dense(&random);
+        op.arg[2] = op_case_dense(&random);
+        add_positions(&op, &random);
+        op_case_init(&c, &op, &random);
+        c.width[0] = c.width[1] = c.width[2] = embed->width;
+        for (size_t i = 0; i < 3; i++)
+            op_case_fill(&c, i, -1, 1);
+        op_case_fill_words(&c, 3, embed->vocabulary);
+        op_case_fill_words(&c, 4, embed->positions ? embed->positions : 1);
+        op_case_run(&c);
+        if (wanted & 1)
+            check_table(&c, 0, embed->vocabulary);
+        if (wanted & 2)
+            check_table(&c, 1, embed->positions);
+        op_case_release(&c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_embed__rows_by_token_and_position),
+        cmocka_unit_test(test_embed__gather),
+        cmocka_unit_test(test_embed__backward_adds_to_both_tables),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

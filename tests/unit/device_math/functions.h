@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What test_functions.c tries: every function of functions.inc on arrays, at each level.
+ */
+#ifndef AH_TESTS_UNIT_DEVICE_MATH_FUNCTIONS_H
+#define AH_TESTS_UNIT_DEVICE_MATH_FUNCTIONS_H
+
+#include <stddef.h>
+
+enum function { FUNCTION_EXP, FUNCTION_SIGMOID, FUNCTION_REST, FUNCTION_TAIL, FUNCTIONS };
+
+/* y[i] = f(x[i]) for 16 elements. */
+typedef void function_apply(enum function function, float *y, const float *x);
+
+function_apply functions_portable;
+function_apply functions_avx2;
+function_apply functions_avx512;
+
+#endif

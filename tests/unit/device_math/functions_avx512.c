@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The functions at the level avx512; where the processor's family has none, as in plain C.
+ */
+#if defined(__x86_64__)
+#include "runtime/device/host/x16_avx512.h"
+#else
+#include "runtime/device/host/x16_portable.h"
+#endif
+
+#define FUNCTIONS_APPLY functions_avx512
+#include "tests/unit/device_math/functions.inc"

@@ -165,6 +165,7 @@ static void put_json(const void *context, struct ah_emit *emit)
     const struct ah_diagnosis_view *view = context;
     const struct ah_diagnosis *diagnosis = view->diagnosis;
     ah_emit_bool(emit, "proven", diagnosis->proven);
+    ah_emit_bool(emit, "at_least", diagnosis->at_least);
     emit_shortage(emit, diagnosis->resource, diagnosis->needed_bytes, diagnosis->available_bytes);
     if (diagnosis->other_resource) {
         ah_emit_open(emit, diagnosis->both ? "and" : "or", '{');

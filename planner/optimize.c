@@ -61,12 +61,31 @@ static int solve(const struct ah_optimize *o, uint64_t device_bytes, int order, 
     return ah_milp_solve(&input, arena, ret_milp, err);
 }
 
+static uint64_t lesser(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What is short is what the order lacks that lacks less. */
+static void take_shortage(struct ah_milp_shortage *least, const struct ah_milp_shortage *other)
+{
+    bool less = other->both_device_bytes < least->both_device_bytes;
+    *least = (struct ah_milp_shortage){
+        .device_bytes = lesser(least->device_bytes, other->device_bytes),
+        .host_bytes = lesser(least->host_bytes, other->host_bytes),
+        .both_device_bytes = less ? other->both_device_bytes : least->both_device_bytes,
+        .both_host_bytes = less ? other->both_host_bytes : least->both_host_bytes};
+}
+
 /* Bound and feasibility over all orders. */
 static void take(struct ah_optimize_result *result, const struct ah_milp_result *milp, int order)
 {
     if (!milp->feasible) {
         result->infeasible = !order || result->infeasible;
-        result->shortage = milp->shortage;
+        if (order)
+            take_shortage(&result->shortage, &milp->shortage);
+        else
+            result->shortage = milp->shortage;
         return;
     }
     result->infeasible = false;

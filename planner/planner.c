@@ -7,6 +7,7 @@
 #include "planner/planner_internal.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 /* ---- the document ---- */
@@ -85,10 +86,13 @@ static int fill_plan(struct ah_planning *p, struct ah_plan *ret_plan, struct ah_
 
 /* ---- one policy ---- */
 
-static int no_plan(struct ah_planning *p, struct ah_diagnosis *ret_diagnosis, struct ah_error *err)
+/* `others_proven`: so it is of what else the request allows. */
+static int no_plan(struct ah_planning *p, bool others_proven, struct ah_diagnosis *ret_diagnosis,
+                   struct ah_error *err)
 {
     struct ah_diagnosis diagnosis;
     ah_shortage_find(p, &diagnosis);
+    diagnosis.proven = diagnosis.proven && others_proven;
     int rc = ah_remedies_find(p, &diagnosis, err);
     if (rc)
         return rc;
@@ -96,53 +100,76 @@ static int no_plan(struct ah_planning *p, struct ah_diagnosis *ret_diagnosis, st
     return ah_shortage_say(p, &diagnosis, err);
 }
 
-static int plan_once(const struct ah_plan_request *request, struct ah_arena *arena, struct ah_plan *ret_plan,
-                     struct ah_diagnosis *ret_diagnosis, struct ah_error *err)
+/* The plan of a planning that is ready; AH_OK without a winner where there is none. `thorough`: tries all that a policy
+ * may do. */
+static int solve(struct ah_planning *p, bool thorough, struct ah_plan *ret_plan, struct ah_error *err)
 {
-    struct ah_planning planning;
-    int rc = ah_planning_init(&planning, request, arena, err);
-    if (rc)
-        return rc;
-    rc = ah_planning_solve(&planning, err);
-    if (!rc)
-        rc = planning.winner ? fill_plan(&planning, ret_plan, err)
-             : ret_diagnosis
-                 ? no_plan(&planning, ret_diagnosis, err)
-                 : ah_error_set(err, planning.infeasible ? AH_E_INFEASIBLE : AH_E_NO_PLAN, "no plan");
-    ah_planning_release(&planning);
+    int rc = ah_planning_solve(p, err);
+    if (!rc && thorough)
+        rc = ah_planning_exhaust(p, err);
+    return !rc && p->winner ? fill_plan(p, ret_plan, err) : rc;
+}
+
+/* By how much of what is there the memory that is short is; large where that is not known. */
+static double lack_of(const struct ah_planning *p)
+{
+    struct ah_diagnosis diagnosis;
+    ah_shortage_find(p, &diagnosis);
+    double growth = (double)diagnosis.needed_bytes / (1.0 + (double)diagnosis.available_bytes);
+    return diagnosis.needed_bytes ? growth : HUGE_VAL;
+}
+
+/* The fastest of all numbers of micro-batches. Where they all have no plan, it is said why for the one that lacks
+ * least, which stays in the other of two places while the rest is tried. */
+static int plan_fastest(const struct ah_plan_request *request, struct ah_arena *arena,
+                        struct ah_plan *ret_plan, struct ah_diagnosis *ret_diagnosis, struct ah_error *err)
+{
+    struct ah_plan_request each = *request;
+    struct ah_planning places[2], *p = &places[0], *least = NULL;
+    bool found = false, proven = true;
+    uint64_t n;
+    int rc = AH_OK;
+    for (size_t i = 0; !rc && (n = ah_planning_micro_batches(request, i, found)); i++) {
+        struct ah_plan plan = {0};
+        each.training.micro_batches = n;
+        rc = ah_planning_init(p, &each, arena, err);
+        if (rc)
+            break;
+        rc = solve(p, true, &plan, err);
+        if (!rc && p->winner && (!found || plan.time.step_us < ret_plan->time.step_us))
+            *ret_plan = plan;
+        found = found || (!rc && p->winner);
+        proven = proven && ah_planning_proven(p);
+        if (rc || p->winner || (least && lack_of(p) >= lack_of(least))) {
+            ah_planning_release(p);
+            continue;
+        }
+        if (least)
+            ah_planning_release(least);
+        least = p;
+        p = &places[p == places];
+    }
+    if (!rc && !found)
+        rc = no_plan(least, proven, ret_diagnosis, err);
+    if (least)
+        ah_planning_release(least);
     return rc;
 }
 
-static bool is_no_plan(int rc)
+static int fill_alternative(const struct ah_plan_request *request, struct ah_arena *arena,
+                            struct ah_plan_alternative *ret_alternative, struct ah_error *err)
 {
-    return rc == AH_E_INFEASIBLE || rc == AH_E_NO_PLAN;
-}
-
-/* The fastest of all micro-batch counts that are powers of two; where they all have none, one of single sequences. */
-static int plan_any_micro_batches(const struct ah_plan_request *request, struct ah_arena *arena,
-                                  struct ah_plan *ret_plan, struct ah_diagnosis *ret_diagnosis,
-                                  struct ah_error *err)
-{
-    struct ah_plan_request each = *request;
-    bool found = false;
-    int rc = AH_OK;
-    each.any_micro_batches = false;
-    for (uint64_t n = 1; n <= request->training.batch && !rc; n *= 2) {
-        struct ah_plan plan = {0};
-        if (request->training.batch % n)
-            break;
-        each.training.micro_batches = n;
-        rc = plan_once(&each, arena, &plan, NULL, err);
-        if (!rc && (!found || plan.time.step_us < ret_plan->time.step_us))
-            *ret_plan = plan;
-        found = found || !rc;
-        rc = is_no_plan(rc) ? AH_OK : rc;
-    }
-    if (rc || found)
+    struct ah_planning planning;
+    struct ah_plan plan = {0};
+    int rc = ah_planning_init(&planning, request, arena, err);
+    if (rc)
         return rc;
-    each.training.micro_batches = request->training.batch;
-    each.any_micro_batches = true; /* what helps is to be said for that */
-    return plan_once(&each, arena, ret_plan, ret_diagnosis, err);
+    rc = solve(&planning, false, &plan, err);
+    bool feasible = !rc && planning.winner;
+    *ret_alternative =
+        (struct ah_plan_alternative){request->policy, feasible, feasible ? plan.time.step_us : 0};
+    ah_planning_release(&planning);
+    return rc;
 }
 
 static int fill_alternatives(const struct ah_plan_request *request, struct ah_arena *arena,
@@ -155,14 +182,10 @@ static int fill_alternatives(const struct ah_plan_request *request, struct ah_ar
         return ah_error_memory(err);
     int rc = AH_OK;
     for (int policy = 0; policy < AH_POLICIES && !rc; policy++) {
-        struct ah_plan other = {0};
         if (policy == (int)request->policy || policy == AH_POLICY_OPTIMAL)
             continue;
         each.policy = (enum ah_policy)policy;
-        rc = plan_once(&each, arena, &other, NULL, err);
-        plan->alternatives[plan->n_alternatives++] =
-            (struct ah_plan_alternative){each.policy, !rc, rc ? 0 : other.time.step_us};
-        rc = is_no_plan(rc) ? AH_OK : rc;
+        rc = fill_alternative(&each, arena, &plan->alternatives[plan->n_alternatives++], err);
     }
     return rc;
 }
@@ -172,8 +195,7 @@ int ah_planner_plan(const struct ah_plan_request *request, struct ah_arena *aren
 {
     struct ah_plan plan = {0};
     *ret_diagnosis = (struct ah_diagnosis){0};
-    int rc = request->any_micro_batches ? plan_any_micro_batches(request, arena, &plan, ret_diagnosis, err)
-                                        : plan_once(request, arena, &plan, ret_diagnosis, err);
+    int rc = plan_fastest(request, arena, &plan, ret_diagnosis, err);
     if (!rc && request->alternatives)
         rc = fill_alternatives(request, arena, &plan, err);
     if (!rc)
@@ -183,10 +205,11 @@ int ah_planner_plan(const struct ah_plan_request *request, struct ah_arena *aren
 
 /* ---- all policies ---- */
 
-static char *describe(const struct ah_plan *plan, const struct ah_knobs *knobs, struct ah_arena *arena)
+static char *describe(const struct ah_plan_request *request, const struct ah_plan *plan,
+                      const struct ah_knobs *knobs, struct ah_arena *arena)
 {
     size_t recompute = 0, selective = 0, weights = 0, host = 0, streamed = 0;
-    char text[160];
+    char text[200];
     for (size_t i = 0; i < plan->n_blocks; i++) {
         recompute += plan->blocks[i].activations == AH_ACTIVATIONS_RECOMPUTE;
         selective += plan->blocks[i].activations == AH_ACTIVATIONS_SELECTIVE;
@@ -201,8 +224,11 @@ static char *describe(const struct ah_plan *plan, const struct ah_knobs *knobs, 
                      weights, host);
     if (streamed)
         used += snprintf(text + used, sizeof text - (size_t)used, ", streamed %zu", streamed);
-    snprintf(text + used, sizeof text - (size_t)used, "; ahead %" PRIu32 ", behind %" PRIu32,
-             knobs->fetch_ahead, knobs->send_behind);
+    used += snprintf(text + used, sizeof text - (size_t)used, "; ahead %" PRIu32 ", behind %" PRIu32,
+                     knobs->fetch_ahead, knobs->send_behind);
+    if (request->any_micro_batches)
+        snprintf(text + used, sizeof text - (size_t)used, "; micro-batches %" PRIu64,
+                 plan->training.micro_batches);
     return ah_arena_strdup(arena, text);
 }
 
@@ -210,9 +236,23 @@ static void shortage_row(const struct ah_planning *p, struct ah_comparison *row)
 {
     struct ah_diagnosis diagnosis;
     ah_shortage_find(p, &diagnosis);
+    row->proven = diagnosis.proven;
+    row->at_least = diagnosis.at_least;
     row->resource = diagnosis.resource;
     if (diagnosis.needed_bytes > diagnosis.available_bytes)
         row->short_bytes = diagnosis.needed_bytes - diagnosis.available_bytes;
+}
+
+static int fill_row(struct ah_planning *p, const struct ah_plan *plan, struct ah_comparison *row,
+                    struct ah_error *err)
+{
+    row->step_us = plan->time.step_us;
+    row->micro_batches = plan->training.micro_batches;
+    row->tokens_per_s = plan->tokens_per_s;
+    row->device_bytes = plan->memory.device_bytes;
+    row->host_bytes = plan->memory.host_bytes;
+    row->setting = describe(p->request, plan, &p->winner->trial.best.knobs, p->arena);
+    return row->setting ? AH_OK : ah_error_memory(err);
 }
 
 static int compare_one(const struct ah_plan_request *request, struct ah_arena *arena,
@@ -223,22 +263,46 @@ static int compare_one(const struct ah_plan_request *request, struct ah_arena *a
     int rc = ah_planning_init(&planning, request, arena, err);
     if (rc)
         return rc;
-    rc = ah_planning_solve(&planning, err);
+    rc = solve(&planning, true, &plan, err);
     *row = (struct ah_comparison){.policy = request->policy, .feasible = planning.winner != NULL};
-    if (!rc && !planning.winner)
-        shortage_row(&planning, row);
+    if (!rc && planning.winner)
+        rc = fill_row(&planning, &plan, row, err);
     else if (!rc)
-        rc = fill_plan(&planning, &plan, err);
-    if (!rc && planning.winner) {
-        row->step_us = plan.time.step_us;
-        row->tokens_per_s = plan.tokens_per_s;
-        row->device_bytes = plan.memory.device_bytes;
-        row->host_bytes = plan.memory.host_bytes;
-        row->setting = describe(&plan, &planning.winner->trial.best.knobs, arena);
-        rc = row->setting ? AH_OK : ah_error_memory(err);
-    }
+        shortage_row(&planning, row);
     ah_planning_release(&planning);
     return rc;
+}
+
+static bool is_better(const struct ah_comparison *row, const struct ah_comparison *best)
+{
+    if (row->feasible != best->feasible)
+        return row->feasible;
+    if (row->feasible)
+        return row->step_us < best->step_us;
+    return row->short_bytes && (!best->short_bytes || row->short_bytes < best->short_bytes);
+}
+
+/* The fastest of all numbers of micro-batches; where they all have no plan, the one that lacks least. */
+static int compare_fastest(const struct ah_plan_request *request, struct ah_arena *arena,
+                           struct ah_comparison *ret_row, struct ah_error *err)
+{
+    struct ah_plan_request each = *request;
+    bool found = false, proven = true;
+    uint64_t n;
+    int rc = AH_OK;
+    for (size_t i = 0; !rc && (n = ah_planning_micro_batches(request, i, found)); i++) {
+        struct ah_comparison row;
+        each.training.micro_batches = n;
+        rc = compare_one(&each, arena, &row, err);
+        if (rc)
+            return rc;
+        if (!i || is_better(&row, ret_row))
+            *ret_row = row;
+        found = found || row.feasible;
+        proven = proven && row.proven;
+    }
+    ret_row->proven = proven;
+    return AH_OK;
 }
 
 int ah_planner_compare(const struct ah_plan_request *request, struct ah_arena *arena,
@@ -248,7 +312,7 @@ int ah_planner_compare(const struct ah_plan_request *request, struct ah_arena *a
     int rc = AH_OK;
     for (int policy = 0; policy < AH_POLICIES && !rc; policy++) {
         each.policy = (enum ah_policy)policy;
-        rc = compare_one(&each, arena, &ret_rows[policy], err);
+        rc = compare_fastest(&each, arena, &ret_rows[policy], err);
     }
     return rc;
 }

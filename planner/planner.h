@@ -74,10 +74,12 @@ struct ah_remedy {
 };
 
 /* What is short. More of `resource` alone is enough, and so is more of `other_resource` alone, if it is named; unless
- * `both` are short at once: then `other_needed_bytes` is what it takes with `needed_bytes` of the first. Needed means:
- * at least, by the relaxation, where `proven` of the `optimal` policy; else by the best that was tried; 0: unknown. */
+ * `both` are short at once: then `other_needed_bytes` is what it takes with `needed_bytes` of the first. Needed is what
+ * any plan takes `at_least` (`optimal`: by the relaxation; another policy: by all its settings); else what was tried
+ * takes; 0: unknown. */
 struct ah_diagnosis {
-    bool proven; /* no plan exists; else none was found */
+    bool proven; /* no plan of the policy exists; else none was found */
+    bool at_least;
     const char
         *resource; /* "device memory", "host memory": static; of two the one that lacks the smaller share */
     uint64_t needed_bytes;
@@ -95,14 +97,21 @@ struct ah_diagnosis {
 int ah_planner_plan(const struct ah_plan_request *request, struct ah_arena *arena, struct ah_plan *ret_plan,
                     struct ah_diagnosis *ret_diagnosis, struct ah_error *err);
 
+/* Does the policy dispatch as `scheduling` of a request says? The order of the others is their own: fifo. */
+bool ah_planner_takes_scheduling(enum ah_policy policy);
+
 struct ah_comparison {
     enum ah_policy policy;
     bool feasible;
     double step_us, tokens_per_s;
-    uint64_t device_bytes, host_bytes;
+    uint64_t micro_batches;
+    uint64_t device_bytes; /* of the arena */
+    uint64_t host_bytes;
     const char *setting;  /* the knobs of its best setting, in words; in arena */
+    bool proven;          /* infeasible: no plan of the policy exists; else none was found */
     const char *resource; /* infeasible: what is short; static */
-    uint64_t short_bytes;
+    uint64_t short_bytes; /* infeasible; 0: unknown */
+    bool at_least;        /* short_bytes: any plan lacks as much; else what was tried does */
 };
 
 enum { AH_POLICIES = AH_POLICY_OPTIMAL + 1 };

@@ -30,9 +30,20 @@ struct ah_planning {
     const struct ah_split *winner; /* NULL: nothing found */
     uint64_t evaluations;
     double bound_us; /* 0: none */
-    bool infeasible; /* proven */
+    bool infeasible; /* by the relaxation: no plan of any policy exists */
+    bool exhausted;  /* every setting of the policy was tried: it has no plan */
     struct ah_milp_shortage shortage;
 };
+
+/* Of a planning without a winner: is it proven that there is no plan of its policy? */
+static inline bool ah_planning_proven(const struct ah_planning *planning)
+{
+    return planning->infeasible || planning->exhausted;
+}
+
+/* The i-th number of micro-batches to try; 0: there are no more. The request's own, or, where it leaves that to the
+ * planner, powers of two that divide the batch; then, unless one of them has a plan, single sequences. */
+uint64_t ah_planning_micro_batches(const struct ah_plan_request *request, size_t i, bool found);
 
 /* Ready to solve: budgets, job, costs. */
 int ah_planning_init(struct ah_planning *planning, const struct ah_plan_request *request,
@@ -40,6 +51,10 @@ int ah_planning_init(struct ah_planning *planning, const struct ah_plan_request 
 
 /* Finds winner, bound, shortage. AH_OK where nothing is found, too. */
 int ah_planning_solve(struct ah_planning *planning, struct ah_error *err);
+
+/* Where that found nothing for another policy than `optimal`: tries what is left of its settings, to find a winner or to
+ * prove that there is none, unless they are too many. */
+int ah_planning_exhaust(struct ah_planning *planning, struct ah_error *err);
 void ah_planning_release(struct ah_planning *planning);
 
 /* What the host lends to plans, of all its memory: the rest is the system's, and the arena of a device that is the

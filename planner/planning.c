@@ -31,11 +31,12 @@ static int init_budgets(struct ah_planning *p, struct ah_error *err)
     p->device_capacity_bytes = p->request->device_bytes ? p->request->device_bytes : device;
     if (p->device_capacity_bytes > device)
         return ah_error_set(err, AH_E_USAGE,
-                            "--device-memory %" PRIu64 " is more than the %" PRIu64 " bytes of machine '%s'",
+                            "'--device-memory' %" PRIu64 " is more than the %" PRIu64
+                            " bytes of machine '%s'",
                             p->device_capacity_bytes, device, machine->name);
     if (p->device_capacity_bytes <= p->reserve_bytes)
         return ah_error_set(err, AH_E_USAGE,
-                            "--device-memory %" PRIu64 " is not more than the %" PRIu64
+                            "'--device-memory' %" PRIu64 " is not more than the %" PRIu64
                             " bytes that the device keeps for itself; give more",
                             p->device_capacity_bytes, p->reserve_bytes);
     p->host_capacity_bytes = p->request->host_bytes
@@ -43,7 +44,7 @@ static int init_budgets(struct ah_planning *p, struct ah_error *err)
                                  : ah_planning_host_budget(machine, host, p->device_capacity_bytes);
     if (p->host_capacity_bytes > host)
         return ah_error_set(err, AH_E_USAGE,
-                            "--host-memory %" PRIu64 " is more than the %" PRIu64 " bytes of machine '%s'",
+                            "'--host-memory' %" PRIu64 " is more than the %" PRIu64 " bytes of machine '%s'",
                             p->host_capacity_bytes, host, machine->name);
     return AH_OK;
 }
@@ -78,6 +79,23 @@ static int init_splits(struct ah_planning *p, struct ah_error *err)
     return rc;
 }
 
+/* Micro-batches times blocks: eight tensors of each can be laid out (runtime/schedule/layout.c). */
+static uint64_t most_micro_batches(const struct ah_model *model)
+{
+    return (UINT64_C(1) << 17) / ah_model_blocks(model);
+}
+
+static int check_micro_batches(const struct ah_planning *p, struct ah_error *err)
+{
+    uint64_t most = most_micro_batches(p->request->model);
+    if (p->training.micro_batches <= most)
+        return AH_OK;
+    return ah_error_set(err, AH_E_USAGE,
+                        "'--micro-batches' %" PRIu64
+                        " is more than can be planned for the blocks of '%s'; take at most %" PRIu64,
+                        p->training.micro_batches, p->request->model->name, most);
+}
+
 static int init_restriction(struct ah_planning *p, struct ah_error *err)
 {
     struct ah_buffer words = {0};
@@ -106,9 +124,11 @@ int ah_planning_init(struct ah_planning *planning, const struct ah_plan_request 
         planning->training.n_trainable = 1;
     }
     if (planning->training.dtype == AH_BF16 && !request->machine->device.bf16)
-        return ah_error_set(err, AH_E_USAGE, "machine '%s' has no bf16; plan with --dtype fp32",
+        return ah_error_set(err, AH_E_USAGE, "machine '%s' has no bf16; plan with '--dtype fp32'",
                             request->machine->name);
-    int rc = init_budgets(planning, err);
+    int rc = check_micro_batches(planning, err);
+    if (!rc)
+        rc = init_budgets(planning, err);
     if (!rc)
         rc = ah_job_init(&planning->job, request->model, &planning->training, arena, err);
     if (!rc)
@@ -146,6 +166,17 @@ static void take_result(struct ah_planning *p, const struct ah_optimize_result *
         p->bound_us = result->bound_us;
 }
 
+uint64_t ah_planning_micro_batches(const struct ah_plan_request *request, size_t i, bool found)
+{
+    uint64_t batch = request->training.batch, power = UINT64_C(1) << (i < 63 ? i : 63);
+    uint64_t most = most_micro_batches(request->model);
+    if (!request->any_micro_batches)
+        return i ? 0 : request->training.micro_batches;
+    if (batch % power == 0)
+        return power <= most ? power : 0;
+    return !found && batch <= most && batch % (power / 2) == 0 && batch != power / 2 ? batch : 0;
+}
+
 int ah_planning_solve(struct ah_planning *p, struct ah_error *err)
 {
     int rc = AH_OK;
@@ -166,6 +197,23 @@ int ah_planning_solve(struct ah_planning *p, struct ah_error *err)
         take_result(p, &result, !i);
         p->evaluations += split->trial.evaluations;
         if (is_better(split, p->winner))
+            p->winner = split;
+    }
+    return rc;
+}
+
+int ah_planning_exhaust(struct ah_planning *p, struct ah_error *err)
+{
+    int rc = AH_OK;
+    if (p->winner || p->request->policy == AH_POLICY_OPTIMAL)
+        return AH_OK;
+    p->exhausted = true;
+    for (size_t i = 0; i < p->n_splits && !rc; i++) {
+        struct ah_split *split = &p->splits[i];
+        bool exhausted;
+        rc = ah_policies_exhaust(&split->trial, p->request->policy, p->request->scheduling, &exhausted, err);
+        p->exhausted = p->exhausted && !rc && exhausted;
+        if (!rc && is_better(split, p->winner))
             p->winner = split;
     }
     return rc;

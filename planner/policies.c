@@ -18,11 +18,15 @@
 #include "planner/policies.h"
 
 #include "planner/knobs.h"
+#include "planner/planner.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { ALL_BELOW = 700, GRID = 8, BEST_FEW = 4, SMALL = 3 };
+
+/* As many settings times blocks, with all orders, are tried to prove that a policy has no plan. */
+static const uint64_t exhausted_most = UINT64_C(2000000);
 
 /* ---- placements ---- */
 
@@ -149,6 +153,11 @@ static const struct rules {
 
 enum { TILES = 3 };
 
+bool ah_planner_takes_scheduling(enum ah_policy policy)
+{
+    return policy == AH_POLICY_AUTOHETE_PAPER || policy == AH_POLICY_OPTIMAL;
+}
+
 bool ah_policies_knobs(const struct ah_job *job, enum ah_policy policy, enum ah_scheduling scheduling,
                        size_t i, struct ah_knobs *ret_knobs)
 {
@@ -168,7 +177,7 @@ bool ah_policies_knobs(const struct ah_job *job, enum ah_policy policy, enum ah_
     knobs.device_state_tiles = 0;
     knobs.updates_after_backward = rule->updates_after_backward;
     knobs.step_ends = rule->step_ends;
-    if (policy == AH_POLICY_AUTOHETE_PAPER)
+    if (ah_planner_takes_scheduling(policy))
         knobs.scheduling = scheduling;
     *ret_knobs = knobs;
     return true;
@@ -314,15 +323,27 @@ static int first_orders(struct family *f, bool all)
     return rc;
 }
 
+static int init_family(struct family *f, struct ah_trial *trial, enum ah_policy policy,
+                       enum ah_scheduling scheduling, struct ah_error *err)
+{
+    *f = (struct family){.trial = trial, .policy = policy, .scheduling = scheduling, .err = err};
+    ah_policies_sizes(trial->limits.job, policy, f->sizes);
+    f->configs = malloc(trial->limits.job->n_blocks * sizeof *f->configs);
+    return f->configs ? AH_OK : ah_error_memory(err);
+}
+
+static uint64_t settings_of(const struct family *f)
+{
+    return (uint64_t)f->sizes[0] * f->sizes[1] * f->sizes[2];
+}
+
 int ah_policies_search(struct ah_trial *trial, enum ah_policy policy, enum ah_scheduling scheduling,
                        struct ah_error *err)
 {
-    struct family f = {.trial = trial, .policy = policy, .scheduling = scheduling, .err = err};
-    ah_policies_sizes(trial->limits.job, policy, f.sizes);
-    f.configs = malloc(trial->limits.job->n_blocks * sizeof *f.configs);
-    if (!f.configs)
-        return ah_error_memory(err);
-    bool all = (uint64_t)f.sizes[0] * f.sizes[1] * f.sizes[2] <= ALL_BELOW;
+    struct family f;
+    if (init_family(&f, trial, policy, scheduling, err))
+        return AH_E_MEMORY;
+    bool all = settings_of(&f) <= ALL_BELOW;
     int rc = first_orders(&f, all);
     if (!rc && f.best.period_us > 0) {
         rc = sweep_orders(&f);
@@ -333,5 +354,26 @@ int ah_policies_search(struct ah_trial *trial, enum ah_policy policy, enum ah_sc
         rc = rc ? rc : sweep_orders(&f);
     }
     free(f.configs);
+    return rc;
+}
+
+int ah_policies_exhaust(struct ah_trial *trial, enum ah_policy policy, enum ah_scheduling scheduling,
+                        bool *ret_exhausted, struct ah_error *err)
+{
+    struct family f;
+    const struct ah_job *job = trial->limits.job;
+    size_t orders = 0;
+    if (init_family(&f, trial, policy, scheduling, err))
+        return AH_E_MEMORY;
+    while (ah_policies_knobs(job, policy, scheduling, orders, &f.knobs))
+        orders++;
+    int rc = AH_OK;
+    bool few = settings_of(&f) <= exhausted_most / orders / job->n_blocks;
+    for (size_t i = 0; few && i < orders && !rc; i++) {
+        ah_policies_knobs(job, policy, scheduling, i, &f.knobs);
+        rc = grid(&f, 0, &(struct point){{0}, 0}, true);
+    }
+    free(f.configs);
+    *ret_exhausted = few && !rc && !trial->found && !ah_trial_is_spent(trial);
     return rc;
 }

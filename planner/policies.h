@@ -15,6 +15,11 @@
 int ah_policies_search(struct ah_trial *trial, enum ah_policy policy, enum ah_scheduling scheduling,
                        struct ah_error *err);
 
+/* Of a search that found nothing: were all settings of the family tried with all orders, so that the policy has no plan?
+ * Tries those that are left, unless there are too many. */
+int ah_policies_exhaust(struct ah_trial *trial, enum ah_policy policy, enum ah_scheduling scheduling,
+                        bool *ret_exhausted, struct ah_error *err);
+
 enum { AH_POLICIES_NUMBERS = 3 };
 
 /* The family of a policy: as many settings as the product of `ret_sizes`. Returns how many numbers it has. */

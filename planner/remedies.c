@@ -2,8 +2,8 @@
  *
  * Remedies: the smallest changes that help, each verified by planning it.
  *
- * A change is searched with quick plans; what it comes to is planned again with the effort of the request (at most the
- * default's), since that is what whoever follows it will do.
+ * A change is searched with quick plans; what it comes to is planned again as the request is, with its effort and, where
+ * that is left open, any number of micro-batches, since that is what whoever follows it will do.
  *
  * MEMORY. Amounts are budgets in steps, from what is known to be too little: by the relaxation, or what is there. Steps
  * double until there is a plan; then the interval between the last amount without one and the first with one is halved.
@@ -32,7 +32,7 @@ static struct change unchanged(const struct ah_planning *p, enum ah_remedy_kind 
 {
     struct change change = {
         .request = *p->request, .machine = *p->request->machine, .remedy = {.kind = kind, .value = value}};
-    change.request.alternatives = change.request.any_micro_batches = false;
+    change.request.alternatives = false;
     change.request.training = p->training;
     change.remedy.changes_mathematics =
         kind == AH_REMEDY_BATCH || kind == AH_REMEDY_SEQ || kind == AH_REMEDY_STATE_DTYPE;
@@ -40,16 +40,12 @@ static struct change unchanged(const struct ah_planning *p, enum ah_remedy_kind 
 }
 
 /* A change may be one that the job or the machine does not allow: that is no plan. */
-static int plan_once(const struct change *change, uint32_t effort, double *ret_step_us, struct ah_error *err)
+static int plan_once(const struct ah_plan_request *request, double *ret_step_us, struct ah_error *err)
 {
     struct ah_arena arena = {0};
     struct ah_planning planning;
-    struct ah_plan_request request = change->request;
-    request.effort = effort;
-    if (change->remedy.beyond_machine)
-        request.machine = &change->machine;
     *ret_step_us = 0;
-    int rc = ah_planning_init(&planning, &request, &arena, err);
+    int rc = ah_planning_init(&planning, request, &arena, err);
     if (!rc) {
         rc = ah_planning_solve(&planning, err);
         if (!rc && planning.winner)
@@ -62,21 +58,49 @@ static int plan_once(const struct change *change, uint32_t effort, double *ret_s
     return rc;
 }
 
-/* With few evaluations. */
+static struct ah_plan_request request_of(const struct change *change)
+{
+    struct ah_plan_request request = change->request;
+    if (change->remedy.beyond_machine)
+        request.machine = &change->machine;
+    return request;
+}
+
+/* With few evaluations. Of several numbers of micro-batches the last, single sequences, is the likeliest to fit. */
 static int works_quickly(const struct change *change, bool *ret_works, struct ah_error *err)
 {
-    double step_us;
-    int rc = plan_once(change, AH_EFFORT_QUICK, &step_us, err);
-    *ret_works = !rc && step_us > 0;
+    struct ah_plan_request request = request_of(change);
+    size_t n = 0;
+    int rc = AH_OK;
+    request.effort = AH_EFFORT_QUICK;
+    while (ah_planning_micro_batches(&change->request, n, false))
+        n++;
+    *ret_works = false;
+    while (n && !rc && !*ret_works) {
+        double step_us;
+        request.training.micro_batches = ah_planning_micro_batches(&change->request, --n, false);
+        rc = plan_once(&request, &step_us, err);
+        *ret_works = !rc && step_us > 0;
+    }
     return rc;
 }
 
-/* With those of the request; notes how long a step takes. */
+/* As the request is; notes how long a step takes. */
 static int works(struct change *change, bool *ret_works, struct ah_error *err)
 {
-    uint32_t effort = change->request.effort == AH_EFFORT_QUICK ? AH_EFFORT_QUICK : AH_EFFORT_DEFAULT;
-    int rc = plan_once(change, effort, &change->remedy.step_us, err);
-    *ret_works = !rc && change->remedy.step_us > 0;
+    struct ah_plan_request request = request_of(change);
+    double best_us = 0;
+    uint64_t n;
+    int rc = AH_OK;
+    for (size_t i = 0; !rc && (n = ah_planning_micro_batches(&change->request, i, best_us > 0)); i++) {
+        double step_us;
+        request.training.micro_batches = n;
+        rc = plan_once(&request, &step_us, err);
+        if (!rc && step_us > 0 && (best_us <= 0 || step_us < best_us))
+            best_us = step_us;
+    }
+    change->remedy.step_us = best_us;
+    *ret_works = !rc && best_us > 0;
     return rc;
 }
 
@@ -325,7 +349,7 @@ static int more_micro_batches(const struct ah_planning *p, struct ah_diagnosis *
                               struct ah_error *err)
 {
     uint64_t batch = p->training.batch, most = batch < COUNTS_MOST ? batch : COUNTS_MOST;
-    bool found = false;
+    bool found = p->request->any_micro_batches; /* those are tried already */
     int rc = AH_OK;
     for (uint64_t n = p->training.micro_batches + 1; n <= most && !rc && !found; n++) {
         struct change change = unchanged(p, AH_REMEDY_MICRO_BATCHES, n);
@@ -336,7 +360,7 @@ static int more_micro_batches(const struct ah_planning *p, struct ah_diagnosis *
     return rc;
 }
 
-/* As many micro-batches of half the size; fewer, where the planner chooses their number: each is of one sequence. */
+/* As many micro-batches of half the size, unless the planner chooses their number. */
 static int smaller_batch(const struct ah_planning *p, struct ah_diagnosis *diagnosis, struct ah_error *err)
 {
     bool chosen = p->request->any_micro_batches, found = false;
@@ -345,7 +369,7 @@ static int smaller_batch(const struct ah_planning *p, struct ah_diagnosis *diagn
     for (uint64_t each = p->training.batch / parts / 2; each && !rc && !found; each /= 2) {
         struct change change = unchanged(p, AH_REMEDY_BATCH, each * parts);
         change.request.training.batch = each * parts;
-        change.request.training.micro_batches = chosen ? each : parts;
+        change.request.training.micro_batches = parts;
         rc = keep_if_works(&change, diagnosis, &found, err);
     }
     return rc;
@@ -391,6 +415,7 @@ static void take_from_remedies(const struct ah_planning *p, struct ah_diagnosis 
 {
     for (size_t i = 0; i < diagnosis->n_remedies && !diagnosis->needed_bytes; i++) {
         const struct ah_remedy *remedy = &diagnosis->remedies[i];
+        diagnosis->at_least = false;
         diagnosis->both = remedy->kind == AH_REMEDY_BOTH_MEMORIES;
         if (remedy->kind == AH_REMEDY_DEVICE_MEMORY || diagnosis->both) {
             diagnosis->resource = ah_shortage_device;

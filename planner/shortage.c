@@ -5,7 +5,8 @@
  * Where the relaxation has no solution its own rows say it: the least device memory with the host's budget as it is, the
  * least host memory with the device's, or, where neither alone is enough, both. Where it has one, but nothing was
  * found, it is the best of what was tried: the least device memory of all choices that fit the host, and vice versa. So
- * it is where another policy than `optimal` is asked for, which takes more than the relaxation says.
+ * it is where another policy than `optimal` is asked for, which takes more than the relaxation says. The rows, and a
+ * policy's settings where all were tried, say what any plan needs at least: layouts may take more.
  */
 #include "planner/planner_internal.h"
 
@@ -81,7 +82,8 @@ void ah_shortage_find(const struct ah_planning *p, struct ah_diagnosis *ret_diag
         missing(&sides.host) && (!missing(&sides.device) || growth(&sides.host) < growth(&sides.device));
     const struct side *first = host_first ? &sides.host : &sides.device;
     const struct side *other = host_first ? &sides.device : &sides.host;
-    *ret_diagnosis = (struct ah_diagnosis){.proven = p->infeasible,
+    *ret_diagnosis = (struct ah_diagnosis){.proven = ah_planning_proven(p),
+                                           .at_least = by_relaxation || p->exhausted,
                                            .resource = first->name,
                                            .needed_bytes = first->needed_bytes,
                                            .available_bytes = first->available_bytes};
@@ -93,15 +95,19 @@ void ah_shortage_find(const struct ah_planning *p, struct ah_diagnosis *ret_diag
     ret_diagnosis->other_available_bytes = other->available_bytes;
 }
 
-/* "host memory is short by 2.0 GiB: 10.0 GiB needed, 8.0 GiB available" */
-static void print_side(char *out, size_t max, const struct side *side)
+/* "host memory is short by at least 2.0 GiB: at least 10.0 GiB needed, 8.0 GiB available" */
+static void print_side(char *out, size_t max, const struct side *side, bool at_least)
 {
     char lacking[AH_UNITS_TEXT_MAX], needed[AH_UNITS_TEXT_MAX], available[AH_UNITS_TEXT_MAX];
     ah_units_print_bytes(available, side->available_bytes);
-    if (missing(side))
-        snprintf(out, max, "%s is short by %s: %s needed, %s available", side->name,
-                 ah_units_print_bytes(lacking, missing(side)),
-                 ah_units_print_bytes(needed, side->needed_bytes), available);
+    ah_units_print_bytes(lacking, missing(side));
+    ah_units_print_bytes(needed, side->needed_bytes);
+    if (missing(side) && at_least)
+        snprintf(out, max, "%s is short by at least %s: at least %s needed, %s available", side->name,
+                 lacking, needed, available);
+    else if (missing(side))
+        snprintf(out, max, "%s is short by %s: the least that was tried needs %s, %s available", side->name,
+                 lacking, needed, available);
     else
         snprintf(out, max, "%s is short: %s available", side->name, available);
 }
@@ -111,10 +117,10 @@ int ah_shortage_say(const struct ah_planning *p, const struct ah_diagnosis *diag
     const struct side first = {diagnosis->resource, diagnosis->needed_bytes, diagnosis->available_bytes};
     const struct side other = {diagnosis->other_resource, diagnosis->other_needed_bytes,
                                diagnosis->other_available_bytes};
-    char texts[2][160] = {"", ""};
-    print_side(texts[0], sizeof texts[0], &first);
+    char texts[2][200] = {"", ""};
+    print_side(texts[0], sizeof texts[0], &first, diagnosis->at_least);
     if (other.name)
-        print_side(texts[1], sizeof texts[1], &other);
+        print_side(texts[1], sizeof texts[1], &other, diagnosis->at_least);
     return ah_error_set(err, diagnosis->proven ? AH_E_INFEASIBLE : AH_E_NO_PLAN,
                         "'%s' with policy %s%s%s on '%s': %s; %s%s%s", p->request->model->name,
                         ah_words_policy[p->request->policy], p->without ? " without " : "",

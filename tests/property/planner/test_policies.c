@@ -120,6 +120,10 @@ static void check_policy(const struct request *r, enum ah_policy policy, bool al
     if (trial->found != (best > 0))
         fail_msg("%s, %s: %s, though %zu settings fit", r->model, ah_words_policy[policy],
                  trial->found ? "a plan" : "no plan", fitting);
+    if (!trial->found) { /* and what is left of the family has none either */
+        CHECK_OK(ah_planning_exhaust(&planning, &t.err), t.err);
+        assert_true(planning.exhausted && !planning.winner);
+    }
     if (trial->found && trial->best.score.period_us > best * 1.005)
         fail_msg("%s, %s: %g us were found, %g us are there", r->model, ah_words_policy[policy],
                  trial->best.score.period_us, best);

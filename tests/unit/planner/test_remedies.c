@@ -56,23 +56,43 @@ static void test_remedies__are_the_least_memory(void **state)
     test_request_close(&t);
 }
 
-/* Between the two lies what another policy lacks: nothing is proven about it. */
+/* Of two orders of micro-batches the one that takes less says what is needed. */
+static void test_remedies__need_what_the_better_order_needs(void **state)
+{
+    (void)state;
+    struct test_request t;
+    test_request_open(&t, "gpt2-355m", "rtx4090-64g");
+    t.request.training.batch = t.request.training.micro_batches = 4;
+    t.request.effort = AH_EFFORT_QUICK;
+    t.request.device_bytes = 1050 * TEST_MIB;
+    CHECK_OK(test_request_plan(&t), t.err);
+    t.request.device_bytes = 1000 * TEST_MIB;
+    assert_int_equal(test_request_plan(&t), AH_E_INFEASIBLE);
+    assert_true(t.diagnosis.at_least && t.diagnosis.needed_bytes <= 1050 * TEST_MIB);
+    assert_true(remedy_of(&t.diagnosis, AH_REMEDY_DEVICE_MEMORY).value < 1100 * TEST_MIB);
+    test_request_close(&t);
+}
+
+/* What another policy lacks: all its settings were tried. */
 static void test_remedies__of_a_policy_that_is_not_enough(void **state)
 {
     (void)state;
     struct test_request t;
     test_request_open(&t, "gpt-4b", "rtx4090-64g");
     t.request.policy = AH_POLICY_RESIDENT;
-    assert_int_equal(test_request_plan(&t), AH_E_NO_PLAN);
+    assert_int_equal(test_request_plan(&t), AH_E_INFEASIBLE);
     const struct ah_remedy policy = remedy_of(&t.diagnosis, AH_REMEDY_POLICY);
     const struct ah_remedy device = remedy_of(&t.diagnosis, AH_REMEDY_DEVICE_MEMORY);
-    assert_false(t.diagnosis.proven);
+    assert_true(t.diagnosis.proven && t.diagnosis.at_least);
     assert_string_equal(t.diagnosis.resource, "device memory");
     assert_null(t.diagnosis.other_resource);
     assert_true(policy.value == AH_POLICY_OPTIMAL && t.diagnosis.remedies[0].kind == AH_REMEDY_POLICY);
     assert_true(device.value >= t.diagnosis.needed_bytes && device.beyond_machine);
     assert_true(device.value - t.diagnosis.needed_bytes < 3 * TEST_GIB);
-    check_text_has(t.err.text, "no plan was found, though none is proven impossible; device memory");
+    check_text_has(t.err.text, "no plan exists; device memory is short by at least ");
+    t.request.any_micro_batches = true; /* of any of them */
+    assert_int_equal(test_request_plan(&t), AH_E_INFEASIBLE);
+    assert_true(t.diagnosis.proven && remedy_of(&t.diagnosis, AH_REMEDY_DEVICE_MEMORY).value <= device.value);
     test_request_close(&t);
 }
 
@@ -86,7 +106,7 @@ static void test_remedies__of_both_memories(void **state)
     t.request.host_bytes = 8 * TEST_GIB;
     assert_int_equal(test_request_plan(&t), AH_E_INFEASIBLE);
     const struct ah_remedy both = remedy_of(&t.diagnosis, AH_REMEDY_BOTH_MEMORIES);
-    assert_true(t.diagnosis.both && !both.beyond_machine);
+    assert_true(t.diagnosis.both && !both.beyond_machine && !t.diagnosis.at_least);
     assert_int_equal(t.diagnosis.needed_bytes, both.value);
     assert_int_equal(t.diagnosis.other_needed_bytes, both.host_bytes);
     check_text_has(t.err.text, "; and host memory is short by");
@@ -114,6 +134,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_remedies__go_beyond_the_machine),
                                        cmocka_unit_test(test_remedies__are_the_least_memory),
+                                       cmocka_unit_test(test_remedies__need_what_the_better_order_needs),
                                        cmocka_unit_test(test_remedies__of_a_policy_that_is_not_enough),
                                        cmocka_unit_test(test_remedies__of_both_memories),
                                        cmocka_unit_test(test_remedies__count_what_the_system_keeps)};

@@ -267,12 +267,14 @@ static int replace(const char *path, const char *real, const struct stat *old, c
     if (old && faccessat(AT_FDCWD, real, W_OK, AT_EACCESS))
         return fail(err, "written", path);
     int fd = open_temporary(folder, temporary);
-    if (fd < 0 && errno == ENOENT)
+    int reason =
+        errno == ENOENT ? EPERM : errno; /* of a folder that is there: it takes no files, as /proc does */
+    if (fd < 0 && errno == ENOENT && faccessat(AT_FDCWD, folder, F_OK, AT_EACCESS))
         return ah_error_set(err, AH_E_IO, "%s: the folder '%s' does not exist; create it first", path,
                             folder);
     if (fd < 0)
-        return ah_error_set(err, AH_E_IO, "%s: no file can be made in the folder '%s': %s", path, folder,
-                            strerror(errno));
+        return ah_error_set(err, AH_E_IO, "%s: no file can be made in the folder '%s': %s; choose another",
+                            path, folder, strerror(reason));
     if (fill_temporary(fd, old, bytes, size) || rename(temporary, real)) {
         int rc = fail(err, "written", path);
         unlink(temporary);

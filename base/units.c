@@ -28,7 +28,7 @@ static const struct unit count_units[] = {
 
 #define SIZES_ACCEPTED  "such as '12GiB', '1.5 GB' or '4096'"
 #define RATES_ACCEPTED  "such as '6GB/s' or '22 GiB/s'"
-#define COUNTS_ACCEPTED "such as '124M', '1.5k' or '42'"
+#define COUNTS_ACCEPTED "such as '8', '1.5k' or '124M'"
 
 /* A decimal number: its part before the point, exact, and the rest in [0, 1). */
 struct number {

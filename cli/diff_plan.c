@@ -21,6 +21,7 @@ struct number {
     const char *key; /* in JSON */
     enum quantity quantity;
     double a, b;
+    double more_a, more_b; /* for people, beside what JSON has: the device's reserve */
 };
 
 enum { NUMBERS = 7 };
@@ -28,23 +29,24 @@ enum { NUMBERS = 7 };
 static void collect_numbers(const struct ah_plan *a, const struct ah_plan *b, struct number numbers[NUMBERS])
 {
     const struct number all[NUMBERS] = {
-        {"step", "step_us", TIME, a->time.step_us, b->time.step_us},
-        {"tokens/s", "tokens_per_s", RATE, a->tokens_per_s, b->tokens_per_s},
-        {"bound", "bound_us", TIME, a->solver.bound_us, b->solver.bound_us},
-        {"device memory", "device_bytes", BYTES, (double)a->memory.device_bytes,
-         (double)b->memory.device_bytes},
-        {"host memory", "host_bytes", BYTES, (double)a->memory.host_bytes, (double)b->memory.host_bytes},
+        {"step", "step_us", TIME, a->time.step_us, b->time.step_us, 0, 0},
+        {"tokens/s", "tokens_per_s", RATE, a->tokens_per_s, b->tokens_per_s, 0, 0},
+        {"bound", "bound_us", TIME, a->solver.bound_us, b->solver.bound_us, 0, 0},
+        {"device memory, reserve included", "device_bytes", BYTES, (double)a->memory.device_bytes,
+         (double)b->memory.device_bytes, (double)a->memory.reserved_bytes, (double)b->memory.reserved_bytes},
+        {"host memory", "host_bytes", BYTES, (double)a->memory.host_bytes, (double)b->memory.host_bytes, 0,
+         0},
         {"pinned memory", "pinned_bytes", BYTES, (double)a->memory.pinned_bytes,
-         (double)b->memory.pinned_bytes},
+         (double)b->memory.pinned_bytes, 0, 0},
         {"micro-batches", "micro_batches", COUNT, (double)a->training.micro_batches,
-         (double)b->training.micro_batches},
+         (double)b->training.micro_batches, 0, 0},
     };
     memcpy(numbers, all, sizeof all);
 }
 
-static bool differs(const struct number *number)
+static bool differs(double a, double b)
 {
-    return number->a < number->b || number->a > number->b;
+    return a < b || a > b;
 }
 
 static const char *print_quantity(char out[AH_UNITS_TEXT_MAX], enum quantity quantity, double value)
@@ -65,14 +67,15 @@ static const char *print_quantity(char out[AH_UNITS_TEXT_MAX], enum quantity qua
 static void put_number(struct ah_table *table, const struct number *number)
 {
     char text[AH_UNITS_TEXT_MAX];
+    double a = number->a + number->more_a, b = number->b + number->more_b;
     ah_table_cell(table, "%s", number->name);
-    ah_table_cell(table, "%s", print_quantity(text, number->quantity, number->a));
+    ah_table_cell(table, "%s", print_quantity(text, number->quantity, a));
     ah_table_cell(table, "->");
-    ah_table_cell(table, "%s", print_quantity(text, number->quantity, number->b));
-    if (!differs(number))
+    ah_table_cell(table, "%s", print_quantity(text, number->quantity, b));
+    if (!differs(a, b))
         ah_table_cell(table, "same");
-    else if (number->a > 0)
-        ah_table_cell(table, "%+.2f %%", 100 * (number->b / number->a - 1));
+    else if (a > 0)
+        ah_table_cell(table, "%+.2f %%", 100 * (b / a - 1));
     else
         ah_table_cell(table, "%s", "");
 }
@@ -205,7 +208,7 @@ void ah_diff_plan_text(struct ah_cli *cli, const struct ah_plan *a, const struct
     collect_numbers(a, b, numbers);
     struct ah_table table = {.arena = &cli->arena, .columns = {"", ">", "", ">", ">"}};
     for (size_t i = 0; i < NUMBERS; i++)
-        if (!i || differs(&numbers[i]))
+        if (!i || differs(numbers[i].a + numbers[i].more_a, numbers[i].b + numbers[i].more_b))
             put_number(&table, &numbers[i]);
     ah_table_print(&table, &cli->out, cli->out_style);
     char field[AH_SIGNATURE_PATH_MAX];

@@ -21,15 +21,15 @@ static void put_facts(struct ah_cli *cli, const struct ah_checkpoint *checkpoint
     ah_table_cell(&facts, "checkpoint");
     ah_table_cell(&facts, "after step %" PRIu64, checkpoint->step);
     ah_table_cell(&facts, "data");
-    ah_table_cell(&facts, "%" PRIu64 " sequences and %" PRIu64 " tokens consumed", checkpoint->cursor,
-                  checkpoint->tokens);
+    ah_table_cell(&facts, "%" PRIu64 " sequence%s and %" PRIu64 " token%s consumed", checkpoint->cursor,
+                  checkpoint->cursor == 1 ? "" : "s", checkpoint->tokens, checkpoint->tokens == 1 ? "" : "s");
     ah_table_cell(&facts, "weights");
     ah_table_cell(&facts, "%zu tensor%s", checkpoint->n_tensors, checkpoint->n_tensors == 1 ? "" : "s");
     ah_table_cell(&facts, "states");
     ah_table_cell(&facts, "of %zu block%s", checkpoint->n_states, checkpoint->n_states == 1 ? "" : "s");
     ah_table_cell(&facts, "size");
-    ah_table_cell(&facts, "%s in %zu files", ah_units_print_bytes(text, file_bytes(checkpoint)),
-                  checkpoint->n_files);
+    ah_table_cell(&facts, "%s in %zu file%s", ah_units_print_bytes(text, file_bytes(checkpoint)),
+                  checkpoint->n_files, checkpoint->n_files == 1 ? "" : "s");
     ah_table_cell(&facts, "written by");
     ah_table_cell(&facts, "%s", checkpoint->generator);
     ah_table_print(&facts, &cli->out, cli->out_style);

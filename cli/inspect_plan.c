@@ -14,7 +14,7 @@
 static void put_training(struct ah_buffer *out, const struct ah_plan *plan)
 {
     const struct ah_plan_training *training = &plan->training;
-    ah_buffer_printf(out, "%" PRIu64 " sequences of %" PRIu64 " tokens", training->batch, training->seq);
+    ah_plan_put_batch(out, training->batch, training->seq);
     if (training->micro_batches > 1)
         ah_buffer_printf(out, " in %" PRIu64 " micro-batches (%s)", training->micro_batches,
                          plan->micro_batch_order == AH_BLOCK_MAJOR ? "block by block" : "one after another");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Blocks of a plan: neighbours that do the same as one row, and a strip with one letter a block, cut to the width of
- * the terminal. A point is what costs neither time nor traffic: kept, on the device.
+ * the terminal, with what its letters mean. A point is what costs neither time nor traffic: kept, on the device.
  */
 #include "cli/inspect_plan_internal.h"
 
@@ -39,31 +39,41 @@ static void put_ranges(struct ah_cli *cli, const struct ah_plan *plan)
     ah_inspect_table(cli, "what each block does", &table);
 }
 
-static char activations_letter(const struct ah_plan_block *block)
+static unsigned activations_of(const struct ah_plan_block *block)
 {
-    return ".sr"[block->activations];
+    return block->activations;
 }
 
-static char weights_letter(const struct ah_plan_block *block)
+static unsigned weights_of(const struct ah_plan_block *block)
 {
-    return ".h"[block->weights];
+    return block->weights;
 }
 
-static char optimizer_letter(const struct ah_plan_block *block)
+static unsigned optimizer_of(const struct ah_plan_block *block)
 {
-    return ".hs-"[block->optimizer];
+    return block->optimizer;
 }
 
+enum { VALUES_MAX = 4 };
+
+/* By the value of the field: its letter, and what that means. */
 static const struct strip {
     const char *name;
-    char (*letter)(const struct ah_plan_block *block);
+    unsigned (*value)(const struct ah_plan_block *block);
+    const char letters[VALUES_MAX + 1];
+    const char *meanings[VALUES_MAX];
 } strips[] = {
-    {"activations", activations_letter},
-    {"weights", weights_letter},
-    {"optimizer", optimizer_letter},
+    {"activations",
+     activations_of,
+     ".sr",
+     {"kept", "selective: what is cheap is computed again", "recompute: all is computed again"}},
+    {"weights", weights_of, ".h", {"on the device", "on the host, fetched for each use"}},
+    {"optimizer",
+     optimizer_of,
+     ".hs-",
+     {"on the device", "on the host, which updates",
+      "streamed: on the host, visits the device for the update", "none: frozen"}},
 };
-
-static const char legend[] = ". kept, on the device  r recomputed  s selective, streamed  h host  - none";
 
 enum { STRIPS = sizeof strips / sizeof strips[0], STRIP_INDENT = 15 };
 
@@ -71,11 +81,39 @@ static void put_letters(struct ah_cli *cli, const struct ah_plan *plan, const st
                         size_t first, size_t end)
 {
     for (size_t i = first; i < end; i++) {
-        char letter = strip->letter(&plan->blocks[i]);
+        char letter = strip->letters[strip->value(&plan->blocks[i])];
         bool moved = letter != '.';
         ah_buffer_printf(&cli->out, "%s%c%s", moved ? cli->out_style.yellow : "", letter,
                          moved ? cli->out_style.reset : "");
     }
+}
+
+static bool has_value(const struct ah_plan *plan, const struct strip *strip, unsigned value)
+{
+    for (size_t i = 0; i < plan->n_blocks; i++)
+        if (strip->value(&plan->blocks[i]) == value)
+            return true;
+    return false;
+}
+
+/* The letters that stand there: "weights: . on the device; h on the host, fetched for each use". */
+static void put_legend(struct ah_cli *cli, const struct ah_plan *plan)
+{
+    ah_buffer_printf(&cli->out, "  %s", cli->out_style.dim);
+    ah_terminal_wrap(&cli->out, "one letter a block, from the embedding to the head", 2, cli->columns);
+    for (size_t i = 0; i < STRIPS; i++) {
+        struct ah_buffer line = {0};
+        const char *before = ": ";
+        ah_buffer_puts(&line, strips[i].name);
+        for (unsigned value = 0; strips[i].letters[value]; value++) {
+            if (!has_value(plan, &strips[i], value))
+                continue;
+            ah_buffer_printf(&line, "%s%c %s", before, strips[i].letters[value], strips[i].meanings[value]);
+            before = "; ";
+        }
+        ah_cli_put_wrapped(cli, &line, 2);
+    }
+    ah_buffer_puts(&cli->out, cli->out_style.reset);
 }
 
 static void put_strips(struct ah_cli *cli, const struct ah_plan *plan)
@@ -90,9 +128,7 @@ static void put_strips(struct ah_cli *cli, const struct ah_plan *plan)
             ah_buffer_puts(&cli->out, "\n");
         }
     }
-    ah_buffer_printf(&cli->out, "  %s", cli->out_style.dim);
-    ah_terminal_wrap(&cli->out, legend, 2, cli->columns);
-    ah_buffer_puts(&cli->out, cli->out_style.reset);
+    put_legend(cli, plan);
 }
 
 void ah_inspect_plan_blocks(struct ah_cli *cli, const struct ah_plan *plan)

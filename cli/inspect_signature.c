@@ -4,6 +4,8 @@
  */
 #include "cli/inspect.h"
 
+#include "cli/plan_summary.h"
+
 #include "schemas/signature.h"
 
 #include <inttypes.h>
@@ -37,6 +39,16 @@ static void put_run(struct ah_table *facts, const struct ah_signature_run *run)
     ah_table_cell(facts, "sha256 %.*s...", HASH_SHOWN, run->data_sha256);
 }
 
+static void put_batch(struct ah_table *facts, const struct ah_signature *signature)
+{
+    struct ah_buffer text = {0};
+    ah_plan_put_batch(&text, signature->batch, signature->seq);
+    ah_table_cell(facts, "%s in %" PRIu64 " micro-batch%s", text.failed ? "" : text.data,
+                  signature->micro_batches, signature->micro_batches == 1 ? "" : "es");
+    facts->failed = facts->failed || text.failed;
+    ah_buffer_release(&text);
+}
+
 void ah_inspect_signature_text(struct ah_cli *cli, const struct ah_signature *signature)
 {
     char patterns[PATTERNS_MAX];
@@ -49,9 +61,7 @@ void ah_inspect_signature_text(struct ah_cli *cli, const struct ah_signature *si
     ah_table_cell(&facts, "%s, states %s, on %s", ah_words_dtype[signature->dtype],
                   ah_words_dtype[signature->state_dtype], ah_words_device_kind[signature->device]);
     ah_table_cell(&facts, "batch");
-    ah_table_cell(&facts, "%" PRIu64 " sequences of %" PRIu64 " tokens in %" PRIu64 " micro-batch%s",
-                  signature->batch, signature->seq, signature->micro_batches,
-                  signature->micro_batches == 1 ? "" : "es");
+    put_batch(&facts, signature);
     ah_table_cell(&facts, "clipping");
     if (signature->clip > 0)
         ah_table_cell(&facts, "gradient norm at most %g", signature->clip);

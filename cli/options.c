@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "schemas/nearest.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -123,10 +124,16 @@ static int store_real(struct option_reader *reader, const struct option_found *f
     *number = (struct ah_option_real){.given = true, .word = word_of(found->row, text)};
     if (number->word)
         return AH_OK;
+    errno = 0;
     number->value = strtod(text, &end);
-    bool plain = *text && strspn(text, "0123456789.eE+-") == strlen(text);
-    if (plain && !*end && isfinite(number->value) && number->value >= 0)
+    bool plain = *text && strspn(text, "0123456789.eE+-") == strlen(text) && !*end;
+    bool too_small = plain && errno == ERANGE && fabs(number->value) < 1;
+    if (plain && !too_small && isfinite(number->value) && number->value >= 0)
         return AH_OK;
+    if (too_small)
+        return ah_error_set(reader->err, AH_E_USAGE,
+                            "'%s': '%s' is too small to be told from 0; write a larger number",
+                            found->spelling, text);
     ah_error_set(reader->err, AH_E_USAGE, "'%s' is not a number of at least 0; write one like '0.5'", text);
     return number_refused(reader, found);
 }

@@ -3,6 +3,7 @@
 
 #include "base/units.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 struct ah_plan_lane_times ah_plan_lane_times(const struct ah_plan *plan)
@@ -28,33 +29,51 @@ static const char *const lane_names[AH_PLAN_LANES] = {
     [AH_PLAN_LANE_HOST] = "host Adam",
 };
 
+/* What a lane must work of the step to be the bottleneck, or, where none is, to be named as what limits it most; and
+ * waits worth a word. Each is what rounds to the percentage that is printed. */
+static const double saturated = 0.945, busiest_least = 0.795, noticed = 0.005;
+
 enum { WAITED_FOR = AH_PLAN_LANES - 1 };
 
-/* Shares of the step that lanes work and that compute waits for them, and the lanes that it waits for, longest first. */
+/* Shares of the step that lanes work and that compute waits for them; the lanes that are the bottleneck, the busiest
+ * one, and the lanes that compute waits for, longest first. */
 struct shares {
     double busy[AH_PLAN_LANES];
     double exposed[AH_PLAN_LANES];
+    double unexplained; /* compute neither works nor waits for a lane */
+    bool named[AH_PLAN_LANES];
+    size_t n_named;
+    enum ah_plan_lane busiest;
     enum ah_plan_lane waited[WAITED_FOR];
     size_t n_waited;
 };
 
+static void sort_waits(struct shares *shares)
+{
+    for (int lane = AH_PLAN_LANE_H2D; lane < AH_PLAN_LANES; lane++) {
+        size_t at = shares->n_waited;
+        if (shares->exposed[lane] < noticed)
+            continue;
+        for (; at && shares->exposed[shares->waited[at - 1]] < shares->exposed[lane]; at--)
+            shares->waited[at] = shares->waited[at - 1];
+        shares->waited[at] = (enum ah_plan_lane)lane;
+        shares->n_waited++;
+    }
+}
+
 static struct shares shares_of(double step_us, const struct ah_plan_lane_times *times)
 {
-    const double noticed = 0.005; /* shorter waits are not worth a word */
-    struct shares shares = {.n_waited = 0};
+    struct shares shares = {.unexplained = step_us > 0 ? 1 : 0};
     for (int lane = 0; lane < AH_PLAN_LANES && step_us > 0; lane++) {
         shares.busy[lane] = times->busy_us[lane] / step_us;
         shares.exposed[lane] = times->exposed_us[lane] / step_us;
+        shares.unexplained -= shares.exposed[lane] + (lane == AH_PLAN_LANE_COMPUTE ? shares.busy[lane] : 0);
+        if (shares.busy[lane] > shares.busy[shares.busiest])
+            shares.busiest = (enum ah_plan_lane)lane;
+        shares.named[lane] = shares.busy[lane] >= saturated;
+        shares.n_named += shares.named[lane];
     }
-    for (int lane = AH_PLAN_LANE_H2D; lane < AH_PLAN_LANES; lane++) {
-        size_t at = shares.n_waited;
-        if (shares.exposed[lane] < noticed)
-            continue;
-        for (; at && shares.exposed[shares.waited[at - 1]] < shares.exposed[lane]; at--)
-            shares.waited[at] = shares.waited[at - 1];
-        shares.waited[at] = (enum ah_plan_lane)lane;
-        shares.n_waited++;
-    }
+    sort_waits(&shares);
     return shares;
 }
 
@@ -64,54 +83,108 @@ static void put_capital(struct ah_buffer *out, const char *text)
     ah_buffer_printf(out, "%c%s", first, text + 1);
 }
 
-/* "12 % for the link to the device (busy 51 %), 3 % for host Adam (busy 39 %)" */
-static void put_waits(struct ah_buffer *out, const struct shares *shares, size_t first)
+/* "Host Adam is the bottleneck: it is busy 96 % of the step" */
+static void put_one(struct ah_buffer *out, const struct shares *shares, enum ah_plan_lane lane,
+                    const char *predicate)
 {
-    for (size_t i = first; i < shares->n_waited; i++) {
-        enum ah_plan_lane lane = shares->waited[i];
-        ah_buffer_printf(out, "%s%.0f %% for %s (busy %.0f %%)", i > first ? ", " : "",
-                         100 * shares->exposed[lane], lane_names[lane], 100 * shares->busy[lane]);
+    put_capital(out, lane_names[lane]);
+    ah_buffer_printf(out, " %s: it is busy %.0f %% of the step", predicate, 100 * shares->busy[lane]);
+}
+
+/* "Compute (busy 98 % of the step) and host Adam (96 %) together are the bottleneck" */
+static void put_several(struct ah_buffer *out, const struct shares *shares)
+{
+    size_t left = shares->n_named;
+    for (int lane = 0; lane < AH_PLAN_LANES; lane++) {
+        bool first = left == shares->n_named;
+        if (!shares->named[lane])
+            continue;
+        if (first)
+            put_capital(out, lane_names[lane]);
+        else
+            ah_buffer_printf(out, "%s%s", left == 1 ? " and " : ", ", lane_names[lane]);
+        ah_buffer_printf(out, " (%s%.0f %%%s)", first ? "busy " : "", 100 * shares->busy[lane],
+                         first ? " of the step" : "");
+        left--;
     }
+    ah_buffer_puts(out, " together are the bottleneck");
+}
+
+/* " and waits 12 % for host Adam (busy 87 %), 3 % for the link to the device (busy 51 %)": lanes that were
+ * `said` without how busy they are. */
+static void put_waits(struct ah_buffer *out, const struct shares *shares, const char *waits, const bool *said)
+{
+    const char *before = "";
+    if (shares->n_waited || shares->unexplained >= noticed)
+        ah_buffer_puts(out, waits);
+    for (size_t i = 0; i < shares->n_waited; i++) {
+        enum ah_plan_lane lane = shares->waited[i];
+        ah_buffer_printf(out, "%s%.0f %% for %s", before, 100 * shares->exposed[lane], lane_names[lane]);
+        if (!said[lane])
+            ah_buffer_printf(out, " (busy %.0f %%)", 100 * shares->busy[lane]);
+        before = ", ";
+    }
+    if (shares->unexplained >= noticed)
+        ah_buffer_printf(out, "%s%.0f %% for memory to become free or its turn in the order", before,
+                         100 * shares->unexplained);
+    ah_buffer_puts(out, ".");
 }
 
 void ah_plan_put_bottleneck(struct ah_buffer *out, double step_us, const struct ah_plan_lane_times *times)
 {
-    const double saturated = 0.8;
-    const struct shares shares = shares_of(step_us, times);
-    double compute = shares.busy[AH_PLAN_LANE_COMPUTE];
-    enum ah_plan_lane worst = shares.n_waited ? shares.waited[0] : AH_PLAN_LANE_COMPUTE;
-    if (!shares.n_waited) {
-        ah_buffer_printf(out, "Compute is the bottleneck: it is busy %.0f %% of the step and hardly waits.",
-                         100 * compute);
-    } else if (shares.busy[worst] >= saturated && shares.busy[worst] >= compute) {
-        put_capital(out, lane_names[worst]);
-        ah_buffer_printf(
-            out,
-            " is the bottleneck: it is busy %.0f %% of the step; compute waits %.0f %% of the step for it",
-            100 * shares.busy[worst], 100 * shares.exposed[worst]);
-        ah_buffer_puts(out, shares.n_waited > 1 ? ", " : ".");
-        put_waits(out, &shares, 1);
-        ah_buffer_puts(out, shares.n_waited > 1 ? "." : "");
+    struct shares shares = shares_of(step_us, times);
+    bool only_compute = true;
+    if (shares.n_named > 1) {
+        put_several(out, &shares);
+        only_compute = false;
+    } else if (shares.n_named || shares.busy[shares.busiest] >= busiest_least) {
+        put_one(out, &shares, shares.busiest,
+                shares.n_named ? "is the bottleneck"
+                               : "limits the speed most, though no lane is busy all the time");
+        shares.named[shares.busiest] = true;
+        only_compute = shares.busiest == AH_PLAN_LANE_COMPUTE;
     } else {
-        ah_buffer_printf(out, "%s busy %.0f %% of the step; it waits ",
-                         compute >= saturated ? "Compute is the bottleneck:"
-                                              : "No lane is busy all the time: compute is",
-                         100 * compute);
-        put_waits(out, &shares, 0);
-        ah_buffer_puts(out, compute >= saturated ? "." : ". They take turns.");
+        ah_buffer_printf(
+            out, "No lane is the bottleneck, they wait for each other: compute is busy %.0f %% of the step",
+            100 * shares.busy[AH_PLAN_LANE_COMPUTE]);
     }
+    put_waits(out, &shares, only_compute ? " and waits " : "; of the step compute waits ", shares.named);
+}
+
+/* "4.3 %"; what is less than printed is said to be less. */
+static void put_excess(struct ah_buffer *out, double excess)
+{
+    if (excess < 0.0005)
+        ah_buffer_puts(out, "less than 0.1 %");
+    else
+        ah_buffer_printf(out, "at most %.1f %%", 100 * excess);
 }
 
 void ah_plan_put_quality(struct ah_buffer *out, const struct ah_plan_solver *solver)
 {
     char text[AH_UNITS_TEXT_MAX];
-    if (solver->status == AH_PLAN_OPTIMAL)
-        ah_buffer_puts(out, "proven optimal");
-    else if (solver->bound_us > 0)
-        ah_buffer_printf(out, "within %.1f %% of the bound (%s), which no plan can beat", 100 * solver->gap,
+    if (solver->status == AH_PLAN_OPTIMAL) {
+        ah_buffer_puts(out, "proven optimal: no plan is faster");
+    } else if (solver->status == AH_PLAN_WITHIN_GAP && solver->bound_us > 0) {
+        put_excess(out, solver->objective_us / solver->bound_us - 1);
+        ah_buffer_printf(out, " slower than any plan could be (bound %s)",
                          ah_units_print_time(text, solver->bound_us));
-    else
+    } else {
         ah_buffer_puts(out, "how close to the best is not known: there is no bound");
+    }
+}
+
+/* ---- sizes ---- */
+
+void ah_plan_put_batch(struct ah_buffer *out, uint64_t batch, uint64_t seq)
+{
+    ah_buffer_printf(out, "%" PRIu64 " sequence%s of %" PRIu64 " token%s", batch, batch == 1 ? "" : "s", seq,
+                     seq == 1 ? "" : "s");
+}
+
+uint64_t ah_plan_device_bytes(const struct ah_plan *plan)
+{
+    return plan->memory.device_bytes + plan->memory.reserved_bytes;
 }
 
 /* ---- blocks ---- */

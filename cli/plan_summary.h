@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum { AH_PLAN_LANES = AH_PLAN_LANE_HOST + 1 };
 
@@ -20,12 +21,21 @@ struct ah_plan_lane_times {
 };
 struct ah_plan_lane_times ah_plan_lane_times(const struct ah_plan *plan);
 
-/* What limits the speed, in a sentence: "Host Adam is the bottleneck: it is busy 87 % of the step; compute waits 12 %
- * of the step for it." */
+/* What limits the speed, in a sentence: "Host Adam is the bottleneck: it is busy 96 % of the step; of the step compute
+ * waits 12 % for host Adam." Every lane that is busy 95 % of the step or more is named as the bottleneck; where none is, the
+ * sentence says so. */
 void ah_plan_put_bottleneck(struct ah_buffer *out, double step_us, const struct ah_plan_lane_times *times);
 
-/* How far from the best: "within 1.9 % of the bound (4.74 s), which no plan can beat". */
+/* How far from the best: "at most 1.9 % slower than any plan could be (bound 4.74 s)". What is slower by how much is the
+ * plan's step; `gap` of the document is the same distance as a share of the plan's step, a smaller number. */
 void ah_plan_put_quality(struct ah_buffer *out, const struct ah_plan_solver *solver);
+
+/* "8 sequences of 1024 tokens", "1 sequence of 1 token". */
+void ah_plan_put_batch(struct ah_buffer *out, uint64_t batch, uint64_t seq);
+
+/* What a plan takes of the device, its reserve included: what --device-memory limits. In documents and JSON
+ * `device_bytes` is the arena alone, with `reserved_bytes` beside it. */
+uint64_t ah_plan_device_bytes(const struct ah_plan *plan);
 
 /* Do two blocks do the same? */
 bool ah_plan_same_config(const struct ah_plan_block *a, const struct ah_plan_block *b);

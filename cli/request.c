@@ -134,7 +134,7 @@ static int read_numbers(struct ah_request *request, const struct ah_request_opti
 struct trainable {
     const char **patterns;
     size_t n;
-    uint32_t *trained; /* room for ah_trainable_match() */
+    uint32_t *trained; /* room for ah_trainable_match(), twice */
 };
 
 /* AH_E_USAGE unless the pattern matches a tensor. `trained` is room for every block. */
@@ -149,6 +149,28 @@ static int check_pattern(const struct ah_model *model, const char *pattern, uint
         "'--freeze': '%s' matches no tensor of '%s'; names are like 'embedding.embedding.weight', "
         "'layer.0.attention.qkv.weight', 'head.norm.weight'",
         pattern, model->name);
+}
+
+/* "!b" has to bring back something that a pattern before it took away. */
+static int check_brought_back(const struct ah_model *model, const struct trainable *list, const char *pattern,
+                              struct ah_error *err)
+{
+    uint64_t blocks = ah_model_blocks(model);
+    uint32_t *before = list->trained, *now = list->trained + blocks;
+    int rc = ah_trainable_match(model, list->patterns, list->n - 1, before, NULL);
+    if (rc == AH_E_USAGE) /* nothing was left */
+        return AH_OK;
+    if (!rc)
+        rc = ah_trainable_match(model, list->patterns, list->n, now, NULL);
+    if (rc)
+        return ah_error_memory(err);
+    if (memcmp(before, now, blocks * sizeof *now) != 0)
+        return AH_OK;
+    return ah_error_set(
+        err, AH_E_USAGE,
+        "'--freeze': '!%s' changes nothing: '!' trains again what a pattern before it froze, and "
+        "none did; without '!' it freezes",
+        pattern);
 }
 
 /* Appends the patterns of "a,!b": what is frozen is taken away from what is trained ("!a"), "!" brings it back ("b"). */
@@ -170,6 +192,9 @@ static int add_patterns(struct ah_arena *arena, const struct ah_model *model, co
         if (rc)
             return rc;
         list->patterns[list->n++] = brings_back ? pattern + 1 : pattern;
+        rc = brings_back ? check_brought_back(model, list, pattern + 1, err) : AH_OK;
+        if (rc)
+            return rc;
         text = text[length] ? text + length + 1 : NULL;
     }
     return AH_OK;
@@ -190,7 +215,7 @@ static int read_trainable(struct ah_request *request, struct ah_cli *cli, const 
     const struct ah_model *model = request->model.body.model;
     struct trainable list = {
         .patterns = ah_arena_array(&cli->arena, count_patterns(freeze) + 1, sizeof *list.patterns),
-        .trained = ah_arena_array(&cli->arena, ah_model_blocks(model), sizeof *list.trained)};
+        .trained = ah_arena_array(&cli->arena, 2 * ah_model_blocks(model), sizeof *list.trained)};
     if (!list.patterns || !list.trained)
         return ah_error_memory(err);
     list.patterns[list.n++] = "*";
@@ -206,20 +231,45 @@ static int read_trainable(struct ah_request *request, struct ah_cli *cli, const 
 
 /* ---- budgets and search ---- */
 
+/* So few bytes are a number without its unit. */
+static int fail_unit(const char *what, uint64_t value, struct ah_error *err)
+{
+    return ah_error_set(err, AH_E_USAGE,
+                        "'--%s-memory' %" PRIu64 " is %" PRIu64
+                        " byte%s, in which nothing fits; did you mean '%" PRIu64 "GiB'?",
+                        what, value, value, value == 1 ? "" : "s", value);
+}
+
 static int read_budget(const char *what, const struct ah_option_integer *given, uint64_t available_bytes,
                        uint64_t *ret_bytes, struct ah_error *err)
 {
+    const uint64_t unit_forgotten = 4096;
     char asked[AH_UNITS_TEXT_MAX];
     char there[AH_UNITS_TEXT_MAX];
     *ret_bytes = given->value;
-    if (!given->given || (given->value && given->value <= available_bytes))
-        return AH_OK;
-    if (!given->value)
+    if (given->given && !given->value)
         return ah_error_set(err, AH_E_USAGE, "'--%s-memory' 0 is no budget; leave it out to use all there is",
                             what);
+    if (given->given && given->value < unit_forgotten)
+        return fail_unit(what, given->value, err);
+    if (!given->given || given->value <= available_bytes)
+        return AH_OK;
     return ah_error_set(err, AH_E_USAGE, "'--%s-memory' %s is more than the machine's %s (%" PRIu64 " bytes)",
                         what, ah_units_print_bytes(asked, given->value),
                         ah_units_print_bytes(there, available_bytes), available_bytes);
+}
+
+static int check_reserve(const struct ah_machine *machine, uint64_t device_bytes, struct ah_error *err)
+{
+    char asked[AH_UNITS_TEXT_MAX], kept[AH_UNITS_TEXT_MAX];
+    if (device_bytes > machine->device.reserve_bytes)
+        return AH_OK;
+    return ah_error_set(
+        err, AH_E_USAGE,
+        "'--device-memory' %s is not more than the reserve of %s that '%s' keeps for itself; give "
+        "more",
+        ah_units_print_bytes(asked, device_bytes), ah_units_print_bytes(kept, machine->device.reserve_bytes),
+        machine->name);
 }
 
 static int read_technique(const char *word, size_t length, uint32_t *without, struct ah_error *err)
@@ -268,6 +318,8 @@ static int read_search(struct ah_request *request, const struct ah_request_optio
         planner->scheduling = ah_request_index(ah_words_scheduling, options->scheduling);
     int rc = read_budget("device", &options->device_memory, machine->device.memory_bytes,
                          &planner->device_bytes, err);
+    if (!rc && options->device_memory.given)
+        rc = check_reserve(machine, planner->device_bytes, err);
     if (!rc)
         rc =
             read_budget("host", &options->host_memory, machine->host.memory_bytes, &planner->host_bytes, err);

@@ -63,7 +63,7 @@ extern const char *const ah_request_words_quick[];
     {"host-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, AH_REQUEST_FIELD(host_memory),                         \
      "use no more of the host's memory (default all but what the system needs)"},                             \
     {"scheduling", 0, AH_OPTION_WORD, "WORD", ah_words_scheduling, AH_REQUEST_FIELD(scheduling),             \
-     "which op a free lane takes first (default priority)"},                                                  \
+     "which op a free lane takes first (default priority; of policies but optimal and autohete-paper fifo only)"},                                                 \
     {"without", 0, AH_OPTION_TEXTS, "LIST", ah_words_technique, AH_REQUEST_FIELD(without),                   \
      "do without these techniques, with commas between; a plan's annotations say which"},                     \
     {"effort", 0, AH_OPTION_COUNT, "N|quick", ah_request_words_quick, AH_REQUEST_FIELD(effort),              \

@@ -39,21 +39,30 @@ static int print_document(struct ah_cli *cli, struct ah_plan *plan, struct ah_er
     return ah_document_print(&document, &cli->out, err);
 }
 
-static void print_summary(struct ah_cli *cli, const struct ah_plan *plan)
+static void put_memory(struct ah_cli *cli, const struct ah_plan *plan)
 {
     char used[AH_UNITS_TEXT_MAX];
     char there[AH_UNITS_TEXT_MAX];
     const struct ah_plan_memory *memory = &plan->memory;
+    struct ah_buffer line = {0};
+    ah_buffer_printf(&line, "device memory %s of %s", ah_units_print_bytes(used, ah_plan_device_bytes(plan)),
+                     ah_units_print_bytes(there, memory->device_capacity_bytes));
+    if (memory->reserved_bytes)
+        ah_buffer_printf(&line, ", of which %s are the device's reserve",
+                         ah_units_print_bytes(used, memory->reserved_bytes));
+    ah_buffer_printf(&line, "; host memory %s of %s", ah_units_print_bytes(used, memory->host_bytes),
+                     ah_units_print_bytes(there, memory->host_capacity_bytes));
+    ah_cli_put_wrapped(cli, &line, 0);
+}
+
+static void print_summary(struct ah_cli *cli, const struct ah_plan *plan)
+{
     const struct ah_plan_lane_times times = ah_plan_lane_times(plan);
     struct ah_buffer sentence = {0};
     ah_inspect_plan_headline(cli, plan);
     ah_plan_put_bottleneck(&sentence, plan->time.step_us, &times);
     ah_cli_put_wrapped(cli, &sentence, 0);
-    ah_buffer_printf(&cli->out, "device memory %s of %s, ",
-                     ah_units_print_bytes(used, memory->device_bytes + memory->reserved_bytes),
-                     ah_units_print_bytes(there, memory->device_capacity_bytes));
-    ah_buffer_printf(&cli->out, "host memory %s of %s\n", ah_units_print_bytes(used, memory->host_bytes),
-                     ah_units_print_bytes(there, memory->host_capacity_bytes));
+    put_memory(cli, plan);
 }
 
 static int deliver(struct ah_cli *cli, const struct plan_options *options, struct ah_plan *plan,
@@ -91,6 +100,20 @@ static int plan_request(struct ah_cli *cli, const struct plan_options *options, 
     return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;
 }
 
+/* Other systems' orders are part of what they are. */
+static int check_scheduling(const struct ah_plan_request *request, const struct plan_options *options,
+                            struct ah_error *err)
+{
+    if (!options->request.scheduling || request->scheduling == AH_SCHEDULING_FIFO ||
+        ah_planner_takes_scheduling(request->policy))
+        return AH_OK;
+    return ah_error_set(
+        err, AH_E_USAGE,
+        "'--scheduling' %s: policy '%s' has an order of its own, fifo; leave the option out, or take "
+        "'--policy' optimal or autohete-paper",
+        options->request.scheduling, options->policy);
+}
+
 static int plan_run(struct ah_cli *cli, const void *given)
 {
     const struct plan_options *options = given;
@@ -103,6 +126,10 @@ static int plan_run(struct ah_cli *cli, const void *given)
         return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : ah_cli_fail(cli, &err);
     if (options->policy)
         request.planner.policy = ah_request_index(ah_words_policy, options->policy);
+    if (check_scheduling(&request.planner, options, &err)) {
+        ah_request_release(&request);
+        return ah_cli_fail_usage(cli, &err);
+    }
     request.planner.alternatives =
         request.planner.policy == AH_POLICY_OPTIMAL && request.planner.effort != AH_EFFORT_QUICK;
     int status = plan_request(cli, options, &request);

@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAMES_LISTED = 12 };
+/* As many names are listed beside a suggestion, and without one. */
+enum { NAMES_LISTED = 12, NAMES_LISTED_ALONE = 32 };
 
 /* A lookup under way: the object it is in, and the rest of the path. */
 struct walk {
@@ -22,26 +23,73 @@ struct walk {
     struct ah_error *err;
 };
 
-/* "there is no 'steps' in 'time'; did you mean 'step_us'? there is step_us, compute_us": the list only where it
- * is short. */
-static int fail_name(const struct walk *walk, const char *name, int length)
+/* The fields that a path goes through, the last one first. */
+struct passed {
+    const struct passed *before;
+    const struct ah_field *field;
+};
+
+static void put_passed(const struct passed *passed, struct ah_buffer *out)
+{
+    if (!passed)
+        return;
+    put_passed(passed->before, out);
+    ah_buffer_printf(out, "%s%s.", passed->field->name, passed->field->list ? "[0]" : "");
+}
+
+/* Appends the path of a field of this name somewhere inside: "time.step_us", "blocks[0].optimizer". */
+static bool put_path_inside(const struct ah_field_table *table, const char *name, const struct passed *passed,
+                            struct ah_buffer *out)
+{
+    if (passed && ah_field_find(table, name)) {
+        put_passed(passed, out);
+        ah_buffer_puts(out, name);
+        return true;
+    }
+    for (const struct ah_field *field = table->fields; field->name; field++) {
+        const struct passed here = {passed, field};
+        if (field->type == AH_FIELD_GROUP && put_path_inside(field->table, name, &here, out))
+            return true;
+    }
+    return false;
+}
+
+/* "; did you mean 'step_us'? there is step_us, compute_us": a field with a similar name, else one of this name inside
+ * another; the list where it is short. */
+static void put_names(const struct walk *walk, const char *name, struct ah_buffer *out)
 {
     const struct ah_field *near = ah_field_nearest(walk->table, name);
-    struct ah_buffer rest = {0};
+    struct ah_buffer inside = {0};
+    bool said = true;
     if (near)
-        ah_buffer_printf(&rest, "; did you mean '%s'?", near->name);
-    if (ah_field_count(walk->table) <= NAMES_LISTED)
-        for (const struct ah_field *field = walk->table->fields; field->name; field++)
-            ah_buffer_printf(&rest, "%s%s",
-                             field != walk->table->fields ? ", "
-                             : near                       ? " there is "
-                                                          : "; there is ",
-                             field->name);
+        ah_buffer_printf(out, "; did you mean '%s'?", near->name);
+    else if (*name && put_path_inside(walk->table, name, NULL, &inside))
+        ah_buffer_printf(out, "; did you mean '%.*s%s'?", (int)(walk->at - walk->path), walk->path,
+                         inside.failed ? "" : inside.data);
+    else
+        said = false;
+    out->failed = out->failed || inside.failed;
+    ah_buffer_release(&inside);
+    if (ah_field_count(walk->table) > (said ? NAMES_LISTED : NAMES_LISTED_ALONE))
+        return;
+    for (const struct ah_field *field = walk->table->fields; field->name; field++)
+        ah_buffer_printf(out, "%s%s",
+                         field != walk->table->fields ? ", "
+                         : said                       ? " there is "
+                                                      : "; there is ",
+                         field->name);
+}
+
+static int fail_name(const struct walk *walk, const char *name, int length)
+{
+    struct ah_buffer rest = {0};
+    int parent = (int)(walk->at > walk->path ? walk->at - walk->path - 1 : 0);
+    put_names(walk, name, &rest);
     int rc = rest.failed ? ah_error_memory(walk->err)
-                         : ah_error_set(walk->err, AH_E_USAGE, "'%s': there is no '%.*s' in '%.*s'%s",
-                                        walk->path, length, walk->at,
-                                        (int)(walk->at > walk->path ? walk->at - walk->path - 1 : 0),
-                                        walk->path, rest.data ? rest.data : "");
+             : parent    ? ah_error_set(walk->err, AH_E_USAGE, "'%s': there is no '%.*s' in '%.*s'%s",
+                                        walk->path, length, walk->at, parent, walk->path, rest.data)
+                      : ah_error_set(walk->err, AH_E_USAGE, "'%s': the document has no '%.*s'%s", walk->path,
+                                     length, walk->at, rest.data ? rest.data : "");
     ah_buffer_release(&rest);
     return rc;
 }
@@ -79,6 +127,12 @@ static int store_scalar(const struct ah_field *field, const void *place, struct 
     return AH_OK;
 }
 
+static int fail_list(const struct walk *walk, const struct ah_field *field)
+{
+    return ah_error_set(walk->err, AH_E_USAGE, "'%s': '%s' is a list; name an item of it, as in '%.*s[0]%s'",
+                        walk->path, field->name, (int)(walk->at - walk->path), walk->path, walk->at);
+}
+
 static int fail_inside(const struct walk *walk)
 {
     return ah_error_set(walk->err, AH_E_USAGE, "'%s': nothing is inside '%.*s'", walk->path,
@@ -105,9 +159,11 @@ static int step_index(struct walk *walk, const struct ah_field *field, const voi
     if (walk->at[1] < '0' || walk->at[1] > '9' || *end != ']')
         return ah_error_set(walk->err, AH_E_USAGE, "'%s': '%s' is not an index like [0]", walk->path,
                             walk->at);
+    if (!n)
+        return ah_error_set(walk->err, AH_E_USAGE, "'%s': '%s' has no items", walk->path, field->name);
     if (index >= n)
-        return ah_error_set(walk->err, AH_E_USAGE, "'%s': '%s' has %zu items, [0] is the first", walk->path,
-                            field->name, n);
+        return ah_error_set(walk->err, AH_E_USAGE, "'%s': '%s' has %zu item%s, [0] to [%zu]", walk->path,
+                            field->name, n, n == 1 ? "" : "s", n - 1);
     const char *items = *(const char *const *)ah_field_place(field, walk->group);
     *ret_place = items + index * ah_field_item_bytes(field);
     walk->at = end + 1;
@@ -141,7 +197,7 @@ static int step_field(struct walk *walk, const struct ah_field *field, bool *ret
         return AH_OK;
     }
     if (field->list && *walk->at != '[')
-        return fail_inside(walk);
+        return fail_list(walk, field);
     if (field->list) {
         int rc = step_index(walk, field, &place);
         if (rc)

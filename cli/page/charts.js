@@ -24,11 +24,15 @@ function memoryTile(name, used, beside, all, note) {
 }
 
 function boundTile(plan) {
-  if (plan.status === "optimal") return headlineTile("Distance to the bound", "0 %", "proven optimal");
-  return plan.bound_us > 0 ?
-    headlineTile("Distance to the bound", percent(plan.gap), `no plan is faster than ${time(plan.bound_us)}`) :
-    headlineTile("Distance to the bound", "–", "this plan has no bound");
+  const name = "Slower than any plan could be";
+  if (plan.status === "optimal") return headlineTile(name, "0 %", "proven optimal");
+  if (plan.status !== "within_gap" || !(plan.bound_us > 0)) return headlineTile(name, "–", "this plan has no bound");
+  const excess = plan.step_us / plan.bound_us - 1;
+  return headlineTile(name, excess < 0.0005 ? "< 0.1 %" : `≤ ${(100 * excess).toFixed(1)} %`,
+    `no plan is faster than ${time(plan.bound_us)}`);
 }
+
+const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
 
 function drawHeadline(plan) {
   const memory = plan.memory;
@@ -38,7 +42,7 @@ function drawHeadline(plan) {
       headlineTile("Time of a step, simulated", time(plan.step_us),
         plan.estimated ? "some costs are estimated, not measured" : "from costs measured on the machine"),
       headlineTile(
-        "Tokens per second, simulated", count(plan.tokens_per_s), `batch ${plan.batch} of ${plan.seq} tokens`),
+        "Tokens per second, simulated", count(plan.tokens_per_s), `${plural(plan.batch, "sequence")} of ${plural(plan.seq, "token")} a step`),
       boundTile(plan),
       memoryTile("Device memory", memory.device_bytes, memory.reserved_bytes, memory.device_capacity_bytes, reserve),
       memoryTile("Host memory", memory.host_bytes, 0, memory.host_capacity_bytes,
@@ -242,6 +246,34 @@ function drawPolicies(plan) {
 
 // ---- tables of the timeline ----
 
+const LANE_WORDS = [
+  ["compute", "the device's cores: forward, backward, updates of what lives on the device"],
+  ["h2d", "copies from the host to the device"], ["d2h", "copies from the device to the host"],
+  ["host", "the host's cores: updates and sums of gradients"]
+];
+const OP_WORDS = {
+  forward: "a block's forward pass; of the head also the loss and its backward pass",
+  backward: "a block's backward pass, with what it computes again",
+  device_adam: "the optimizer's update on the device",
+  fetch: "weights that live on the host come to the device before a block uses them",
+  upload: "updated weights go from the host to the device, where they stay",
+  send_gradients: "gradients go to the host",
+  accumulate: "the host adds the gradients of a micro-batch to those before",
+  host_adam: "the optimizer's update on the host",
+  states_in: "optimizer states come to the device for the update",
+  states_out: "optimizer states go back to the host",
+  norm: "the norm of all gradients, for which clipped updates wait",
+  gather: "the host picks the rows of the embedding that a batch uses",
+  collective: "ranks exchange"
+};
+
+function drawGlossary(plan) {
+  const kinds = plan.op_kinds.filter((kind) => plan.mine.some((bar) => bar.kind === kind));
+  const rows = [...LANE_WORDS.map(([name, text]) => [`lane ${name}`, text]),
+    ...kinds.map((kind) => [words(kind), OP_WORDS[kind] || ""])];
+  byId("glossary").replaceChildren(table(["what", "is"], rows, "Lanes and ops"));
+}
+
 function drawLaneTable(plan) {
   const share = (us) => us > 0 ? `${time(us)} (${percent(us / plan.period_us)})` : "–";
   const rows =
@@ -270,10 +302,13 @@ function drawWaitTable(plan) {
 }
 
 function drawMemoryTable(plan, peak) {
+  const all = plan.memory.device_bytes + plan.memory.reserved_bytes;
   const rows =
     plan.parts.map((part) => [part === "gaps" ? "between tensors" : part, bytes(plan.occupancy[part][peak.position]),
-                     percent(plan.occupancy[part][peak.position] / plan.memory.device_bytes)]);
-  rows.push(["all", bytes(plan.memory.device_bytes), "100 %"]);
+                     percent(plan.occupancy[part][peak.position] / all)]);
+  if (plan.memory.reserved_bytes)
+    rows.push(["reserve of the device", bytes(plan.memory.reserved_bytes), percent(plan.memory.reserved_bytes / all)]);
+  rows.push(["all", bytes(all), "100 %"]);
   byId("memory-table")
     .replaceChildren(table(["class", ">bytes", ">share"], rows, `Device memory at ${barName(peak.bar)}`));
 }

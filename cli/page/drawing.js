@@ -37,9 +37,9 @@ class TimelineDrawing {
     const gaps = (step) => plan.occupancy.gaps[step.position];
     const fuller = (a, b) => total(b) - total(a) || gaps(a) - gaps(b);
     this.peak = plan.steps.slice(0, plan.positions).reduce((a, b) => fuller(a, b) > 0 ? b : a);
-    this.peakBytes = total(this.peak);
+    this.reserve = plan.memory.reserved_bytes;
+    this.peakBytes = this.reserve + total(this.peak);
     this.capacity = plan.memory.device_capacity_bytes;
-    this.limit = this.capacity - plan.memory.reserved_bytes;
     this.tall = this.peakBytes >= 0.3 * this.capacity;
     this.topBytes = this.tall ? this.capacity * 1.06 : this.peakBytes * 1.35 || 1;
   }
@@ -50,7 +50,7 @@ class TimelineDrawing {
 
   areas() {
     const { plan, steps } = this;
-    const lower = steps.map(() => 0);
+    const lower = steps.map(() => this.reserve);
     return plan.parts.map((part) => {
       const runs = [];
       steps.forEach((step, i) => {
@@ -62,7 +62,7 @@ class TimelineDrawing {
       const y = (n) => this.memoryY(n).toFixed(2), x = (us) => us.toFixed(3);
       const there = runs.map((run) => `V${y(run.to)}H${x(run.end)}`).join("");
       const back = runs.reverse().map((run) => `V${y(run.from)}H${x(run.start)}`).join("");
-      const d = `M${x(steps[0].start)} ${y(0)}${there}${back}Z`;
+      const d = `M${x(steps[0].start)} ${y(this.reserve)}${there}${back}Z`;
       return svg("path", { class: `area m-${part}`, d, "data-part": part });
     });
   }
@@ -128,7 +128,8 @@ class TimelineDrawing {
     byId("op-legend").replaceChildren(...kinds.map((kind) => legendItem(`k-${kind}`, words(kind))));
     byId("memory-legend")
       .replaceChildren(
-        ...plan.parts.map((part) => legendItem(`m-${part}`, part === "gaps" ? "between tensors" : part)));
+        ...plan.parts.map((part) => legendItem(`m-${part}`, part === "gaps" ? "between tensors" : part)),
+        ...(this.reserve ? [legendItem("m-reserve", `reserve: ${bytes(this.reserve)} that the device keeps`)] : []));
     const joined = plan.joined ? " Tiles of one op that follow each other without a pause are drawn as one." : "";
     byId("timeline-about").textContent =
       `A steady iteration takes ${time(plan.period_us)}. Bars of the second iteration lie a little lower; ` +
@@ -270,17 +271,17 @@ class TimelineDrawing {
 
   capacityMarks() {
     const right = { class: "capacity-name halo", x: this.width - 8, "text-anchor": "end" };
-    if (!this.tall)
-      return [svg("text", {...right, y: this.memoryTop + 4 }, `capacity ${bytes(this.limit)}, above this scale ↑`)];
-    const y = this.memoryY(this.limit), top = this.memoryY(this.capacity);
-    const marks = [svg("line", { class: "capacity", x1: 0, x2: this.width, y1: y, y2: y, "data-bytes": this.limit })];
-    if (this.capacity > this.limit)
-      marks.unshift(svg("rect", { class: "m-reserve", x: 0, y: top, width: this.width, height: y - top }));
-    const reserve = this.capacity > this.limit && this.width > 560 ?
-      ` = ${bytes(this.capacity)} less ${bytes(this.capacity - this.limit)} reserve` :
-      "";
-    marks.push(svg("text", {...right, y: this.memoryTop - 8 }, `capacity ${bytes(this.limit)}${reserve}`));
-    return marks;
+    const low = this.memoryY(this.reserve), y = this.memoryY(this.capacity);
+    const reserve = svg(
+      "rect", { class: "m-reserve", x: 0, y: low, width: this.width, height: this.memoryY(0) - low });
+    if (!this.tall) {
+      const above = `capacity ${bytes(this.capacity)}, above this scale ↑`;
+      return [reserve, svg("text", {...right, y: this.memoryTop + 4 }, above)];
+    }
+    return [
+      reserve, svg("line", { class: "capacity", x1: 0, x2: this.width, y1: y, y2: y, "data-bytes": this.capacity }),
+      svg("text", {...right, y: this.memoryTop - 8 }, `capacity ${bytes(this.capacity)}`)
+    ];
   }
 
   peakMark() {

@@ -5,6 +5,7 @@ const plan = readPlan(byId("data").textContent);
 drawTitle(plan);
 drawHeadline(plan);
 const timeline = new Timeline(byId("timeline"), plan);
+drawGlossary(plan);
 drawLaneTable(plan);
 drawWaitTable(plan);
 drawMemoryTable(plan, timeline.peak);

@@ -200,12 +200,13 @@ class Timeline extends TimelineDrawing {
     const step = this.steps.find((each) => us >= each.start && us < each.end);
     if (!step) return hideTip();
     const { occupancy, parts } = this.plan;
-    const all = parts.reduce((sum, part) => sum + occupancy[part][step.position], 0);
+    const all = parts.reduce((sum, part) => sum + occupancy[part][step.position], this.reserve);
     const rows =
       [...parts]
         .reverse()
         .filter((part) => occupancy[part][step.position] > 0)
         .map((part) => [`${part === "gaps" ? "between tensors" : part}: ${bytes(occupancy[part][step.position])}`]);
+    if (this.reserve) rows.push([`reserve: ${bytes(this.reserve)}`]);
     this.overlay.replaceChildren(svg("line", { class: "cursor", x1: x, x2: x, y1: LANES_TOP, y2: this.height }));
     return showTip(
       [[`${bytes(all)} at ${time(us)}`], [`at ${barName(step.bar)}`], ...rows], event.pageX, event.pageY);

@@ -17,22 +17,52 @@ static void test_plan_summary__names_what_limits_the_speed(void **state)
 {
     (void)state;
     says((struct ah_plan_lane_times){{99.6, 40, 10, 20}, {0, 0.2, 0.1, 0.1}},
-         "Compute is the bottleneck: it is busy 100 % of the step and hardly waits.");
-    says((struct ah_plan_lane_times){{88, 40, 10, 87}, {0, 0, 0, 12}},
-         "Compute is the bottleneck: busy 88 % of the step; it waits 12 % for host Adam (busy 87 %).");
+         "Compute is the bottleneck: it is busy 100 % of the step.");
+    says((struct ah_plan_lane_times){{95, 40, 10, 20}, {0, 5, 0, 0}},
+         "Compute is the bottleneck: it is busy 95 % of the step and waits 5 % for the link to the device "
+         "(busy 40 %).");
     says((struct ah_plan_lane_times){{70, 40, 10, 96}, {0, 2, 0, 28}},
-         "Host Adam is the bottleneck: it is busy 96 % of the step; compute waits 28 % of the step for it, 2 "
-         "% for "
-         "the link to the device (busy 40 %).");
+         "Host Adam is the bottleneck: it is busy 96 % of the step; of the step compute waits 28 % for host "
+         "Adam, 2 % for the link to the device (busy 40 %).");
+}
+
+/* A lane can be saturated though compute hardly waits for it. */
+static void test_plan_summary__names_a_lane_that_nobody_waits_for(void **state)
+{
+    (void)state;
+    says((struct ah_plan_lane_times){{90, 99, 10, 9}, {0, 0, 0, 10}},
+         "The link to the device is the bottleneck: it is busy 99 % of the step; of the step compute waits "
+         "10 % for host Adam (busy 9 %).");
+}
+
+static void test_plan_summary__names_several_bottlenecks(void **state)
+{
+    (void)state;
+    says((struct ah_plan_lane_times){{97, 96, 10, 9}, {0, 3, 0, 0}},
+         "Compute (busy 97 % of the step) and the link to the device (96 %) together are the bottleneck; of "
+         "the step compute waits 3 % for the link to the device.");
+    says((struct ah_plan_lane_times){{50, 96, 97, 98}, {0, 20, 20, 10}},
+         "The link to the device (busy 96 % of the step), the link to the host (97 %) and host Adam (98 %) "
+         "together are the bottleneck; of the step compute waits 20 % for the link to the device, 20 % for "
+         "the link to the host, 10 % for host Adam.");
+}
+
+static void test_plan_summary__says_where_no_lane_is_the_bottleneck(void **state)
+{
+    (void)state;
+    says((struct ah_plan_lane_times){{88, 40, 10, 87}, {0, 0, 0, 12}},
+         "Compute limits the speed most, though no lane is busy all the time: it is busy 88 % of the step "
+         "and waits 12 % for host Adam (busy 87 %).");
     says((struct ah_plan_lane_times){{40, 92, 10, 9}, {0, 60, 0, 0}},
-         "The link to the device is the bottleneck: it is busy 92 % of the step; compute waits 60 % of the "
-         "step for "
-         "it.");
+         "The link to the device limits the speed most, though no lane is busy all the time: it is busy 92 % "
+         "of the step; of the step compute waits 60 % for the link to the device.");
     says((struct ah_plan_lane_times){{58, 10, 9, 42}, {0, 3, 1, 38}},
-         "No lane is busy all the time: compute is busy 58 % of the step; it waits 38 % for host Adam (busy "
-         "42 %), 3 "
-         "% for the link to the device (busy 10 %), 1 % for the link to the host (busy 9 %). They take "
-         "turns.");
+         "No lane is the bottleneck, they wait for each other: compute is busy 58 % of the step and waits 38 "
+         "% for host Adam (busy 42 %), 3 % for the link to the device (busy 10 %), 1 % for the link to the "
+         "host (busy 9 %).");
+    says((struct ah_plan_lane_times){{60, 10, 9, 42}, {0, 0, 0, 0}},
+         "No lane is the bottleneck, they wait for each other: compute is busy 60 % of the step and waits 40 "
+         "% for memory to become free or its turn in the order.");
 }
 
 static void test_plan_summary__a_step_of_no_time_says_nothing_wrong(void **state)
@@ -52,9 +82,13 @@ static void test_plan_summary__says_how_good_a_plan_is(void **state)
         struct ah_plan_solver solver;
         const char *expected;
     } cases[] = {
-        {{.status = AH_PLAN_OPTIMAL, .bound_us = 5, .objective_us = 5}, "proven optimal"},
-        {{.status = AH_PLAN_WITHIN_GAP, .bound_us = 4.74e6, .gap = 0.019},
-         "within 1.9 % of the bound (4.74 s), which no plan can beat"},
+        {{.status = AH_PLAN_OPTIMAL, .bound_us = 5, .objective_us = 5}, "proven optimal: no plan is faster"},
+        {{.status = AH_PLAN_WITHIN_GAP, .bound_us = 1.56e6, .objective_us = 2.61e6, .gap = 0.402},
+         "at most 67.3 % slower than any plan could be (bound 1.56 s)"},
+        {{.status = AH_PLAN_WITHIN_GAP, .bound_us = 999.9, .objective_us = 1000, .gap = 0.0001},
+         "less than 0.1 % slower than any plan could be (bound 1.00 ms)"},
+        {{.status = AH_PLAN_WITHIN_GAP, .bound_us = 1000, .objective_us = 1000, .gap = 0},
+         "less than 0.1 % slower than any plan could be (bound 1.00 ms)"},
         {{.status = AH_PLAN_NO_BOUND}, "how close to the best is not known: there is no bound"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -63,6 +97,17 @@ static void test_plan_summary__says_how_good_a_plan_is(void **state)
         assert_string_equal(out.data, cases[i].expected);
         ah_buffer_release(&out);
     }
+}
+
+static void test_plan_summary__counts_one_as_one(void **state)
+{
+    (void)state;
+    struct ah_buffer out = {0};
+    ah_plan_put_batch(&out, 1, 1);
+    ah_buffer_puts(&out, "; ");
+    ah_plan_put_batch(&out, 2, 512);
+    assert_string_equal(out.data, "1 sequence of 1 token; 2 sequences of 512 tokens");
+    ah_buffer_release(&out);
 }
 
 /* The ranges of a plan of these blocks, one after another. */
@@ -104,6 +149,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan_summary__names_what_limits_the_speed),
+        cmocka_unit_test(test_plan_summary__names_a_lane_that_nobody_waits_for),
+        cmocka_unit_test(test_plan_summary__names_several_bottlenecks),
+        cmocka_unit_test(test_plan_summary__says_where_no_lane_is_the_bottleneck),
+        cmocka_unit_test(test_plan_summary__counts_one_as_one),
         cmocka_unit_test(test_plan_summary__a_step_of_no_time_says_nothing_wrong),
         cmocka_unit_test(test_plan_summary__says_how_good_a_plan_is),
         cmocka_unit_test(test_plan_summary__neighbours_that_do_the_same_are_a_range),

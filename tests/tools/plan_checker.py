@@ -7,7 +7,7 @@
 Ops and tensors that every config must have, lifetimes, the layout, sums and byte counts; then the frozen orders, run
 with the plan's times and with N sets of random ones: nothing waits for itself, no two live tensors share a byte, rings
 never hold more than they have places for, a faster op never makes another one later, and the period is the predicted
-one. Prints a line for each violation. Exit status: 0 none, 1 some, 2 no plan to read.
+one. Prints a line for each violation. Exit status: 0 none, 1 some, 2 no plan or model to read.
 """
 import argparse
 import json
@@ -29,6 +29,20 @@ def read(path):
         return dict(pairs)
     with open(path, encoding="utf-8") as file:
         return json.load(file, object_pairs_hook=pairs_once)
+
+
+def wrong_kind(document, path, wanted):
+    """What to say of a document that is not of the kind wanted; None where it is."""
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if kind == wanted:
+        return None
+    if isinstance(document, dict) and "model_type" in document and kind is None:
+        found = "a Hugging Face config"
+    else:
+        found = f"a {kind} document" if isinstance(kind, str) else "no document of autohete"
+    advice = {"plan": "give a plan: autohete plan MODEL --machine FILE -o plan.json",
+              "model": "give the model as a model document, as in examples/models"}[wanted]
+    return f"{path} is {found}, not a {wanted} document; {advice}"
 
 
 def with_defaults(plan):
@@ -245,15 +259,19 @@ def check(plan, model, count, seed):
 
 def main():
     parser = argparse.ArgumentParser(description="Checks a plan.")
-    parser.add_argument("plan")
-    parser.add_argument("--model")
-    parser.add_argument("--random", type=int, default=20, metavar="N")
+    parser.add_argument("plan", help="a plan document")
+    parser.add_argument("--model", help="the model document of the plan: sizes are checked too")
+    parser.add_argument("--random", type=int, default=20, metavar="N", help="sets of random durations (20)")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     try:
         plan, model = read(args.plan), read(args.model) if args.model else None
     except (OSError, ValueError) as error:
         print(f"plan_checker: {error}", file=sys.stderr)
+        return 2
+    wrong = wrong_kind(plan, args.plan, "plan") or (args.model and wrong_kind(model, args.model, "model"))
+    if wrong:
+        print(f"plan_checker: {wrong}", file=sys.stderr)
         return 2
     lines = check(plan, model, args.random, args.seed)
     for line in lines:

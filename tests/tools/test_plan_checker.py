@@ -274,6 +274,15 @@ class PlanChecker(unittest.TestCase):
         self.assertEqual(plan_checker.check(right_plan(), MODEL, 50, 3), [])
         self.assertEqual(plan_checker.check(right_plan(), None, 5, 4), [])
 
+    def test_other_documents_are_named(self):
+        for document, wanted, text in (
+                ({"model_type": "gpt2"}, "plan", "x.json is a Hugging Face config, not a plan document; give a plan"),
+                ({"model_type": "gpt2"}, "model", "a Hugging Face config, not a model document; give the model"),
+                ({"kind": "machine"}, "plan", "a machine document, not a plan"),
+                ([], "plan", "no document of autohete, not a plan")):
+            self.assertIn(text, plan_checker.wrong_kind(document, "x.json", wanted))
+        self.assertIsNone(plan_checker.wrong_kind({"kind": "plan"}, "x.json", "plan"))
+
     def test_each_break_is_found(self):
         for name, (breaks, text) in BREAKS.items():
             plan = copy.deepcopy(right_plan())

@@ -198,8 +198,8 @@ static void keep_first(void *context, const char *path, const char *a, const cha
     if (first->path[0] || strcmp(path, "name") == 0)
         return;
     snprintf(first->path, sizeof first->path, "%s", path);
-    snprintf(first->a, sizeof first->a, "%s", *a ? a : "none");
-    snprintf(first->b, sizeof first->b, "%s", *b ? b : "none");
+    snprintf(first->a, sizeof first->a, "%s", *a ? a : "not set");
+    snprintf(first->b, sizeof first->b, "%s", *b ? b : "not set");
 }
 
 /* The first field in which the config differs from the model; its path is "" where they are the same. */

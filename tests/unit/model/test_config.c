@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/model/config.h"
+
+#include "schemas/document.h"
+#include "tests/support/check.h"
+#include "tests/support/root.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+static void parse(struct ah_document *ret_document, const char *text)
+{
+    struct ah_error err = {0};
+    CHECK_OK(ah_document_parse(ret_document, "config.json", text, strlen(text), AH_DOCUMENT_MODEL, &err),
+             err);
+}
+
+/* Printed and read again it is the same model, and the printer knows every key that it wrote. */
+static void check_example(const char *path)
+{
+    struct ah_document model, again;
+    struct ah_buffer out = {0};
+    struct ah_error err = {0};
+    char digest[AH_DOCUMENT_DIGEST_MAX], digest_again[AH_DOCUMENT_DIGEST_MAX];
+    CHECK_OK(ah_document_load(&model, path, AH_DOCUMENT_MODEL, &err), err);
+    CHECK_OK(ah_config_print(model.body.model, AH_BF16, &out, &err), err);
+    parse(&again, out.data);
+    CHECK_OK(ah_document_digest(&model, digest, &err), err);
+    CHECK_OK(ah_document_digest(&again, digest_again, &err), err);
+    assert_string_equal(digest, digest_again);
+    for (size_t i = 0; i < again.n_warnings; i++)
+        if (!strstr(again.warnings[i], "dropout"))
+            fail_msg("%s: %s", path, again.warnings[i]);
+    check_text_has(out.data, "\"torch_dtype\": \"bfloat16\"");
+    ah_buffer_release(&out);
+    ah_document_release(&model);
+    ah_document_release(&again);
+}
+
+static void test_config__says_every_example(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    unsigned n = 0;
+    DIR *folder = opendir("examples/models");
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder));)
+        if (strstr(entry->d_name, ".json")) {
+            snprintf(path, sizeof path, "examples/models/%s", entry->d_name);
+            check_example(path);
+            n++;
+        }
+    closedir(folder);
+    assert_true(n > 15);
+}
+
+#define SIZES                                                                                                \
+    "\"hidden_size\":24,\"num_hidden_layers\":4,\"num_attention_heads\":4,\"num_key_value_heads\":2,"        \
+    "\"intermediate_size\":40,\"vocab_size\":50,\"max_position_embeddings\":32"
+
+static void test_config__says_windows_ropes_and_biases(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "{\"model_type\":\"mistral\"," SIZES ",\"sliding_window\":8}",
+        "{\"model_type\":\"mistral\"," SIZES ",\"sliding_window\":null}",
+        "{\"model_type\":\"qwen2\"," SIZES ",\"use_sliding_window\":true,\"sliding_window\":8,"
+        "\"max_window_layers\":2}",
+        "{\"model_type\":\"qwen3\"," SIZES
+        ",\"use_sliding_window\":true,\"sliding_window\":8,\"layer_types\":["
+        "\"full_attention\",\"sliding_attention\",\"full_attention\",\"sliding_attention\"]}",
+        "{\"model_type\":\"qwen3\"," SIZES ",\"attention_bias\":true,\"head_dim\":10}",
+        "{\"model_type\":\"llama\"," SIZES ",\"attention_bias\":true,\"mlp_bias\":true,"
+        "\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.5}}",
+        "{\"model_type\":\"llama\"," SIZES ",\"rope_theta\":5e5,\"rope_scaling\":{\"rope_type\":\"llama3\","
+        "\"factor\":8,\"low_freq_factor\":1,\"high_freq_factor\":4,\"original_max_position_embeddings\":16}}",
+        "{\"model_type\":\"gpt2\",\"n_embd\":24,\"n_layer\":2,\"n_head\":4,\"n_positions\":32,\"vocab_size\":"
+        "50,"
+        "\"activation_function\":\"gelu\",\"tie_word_embeddings\":false,\"attn_pdrop\":0,\"embd_pdrop\":0,"
+        "\"resid_pdrop\":0}",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct ah_document model;
+        struct ah_buffer out = {0};
+        struct ah_error err = {0};
+        parse(&model, texts[i]);
+        CHECK_OK(ah_config_print(model.body.model, AH_FP32, &out, &err), err); /* which reads it back */
+        ah_buffer_release(&out);
+        ah_document_release(&model);
+    }
+}
+
+static void test_config__names_what_it_cannot_say(void **state)
+{
+    (void)state;
+    struct ah_document document;
+    struct ah_buffer out = {0};
+    struct ah_error err = {0};
+    parse(&document, "{\"model_type\":\"llama\"," SIZES "}");
+    struct ah_model model = *document.body.model;
+    model.qkv_bias = true;
+    CHECK_FAILS(
+        ah_config_print(&model, AH_FP32, &out, &err), err, AH_E_UNSUPPORTED,
+        "'attention_output_bias' is not set in the model, which the config.json of a llama model cannot say");
+    model.qkv_bias = false;
+    model.window = 8;
+    CHECK_FAILS(ah_config_print(&model, AH_FP32, &out, &err), err, AH_E_UNSUPPORTED, "'window' is 8");
+    assert_int_equal(out.size, 0);
+    ah_document_release(&document);
+}
+
+static const char *put(const char *root, const char *text)
+{
+    static char path[PATH_MAX];
+    root_put(root, "config.json", text);
+    snprintf(path, sizeof path, "%s/config.json", root);
+    return path;
+}
+
+static void test_config__keeps_what_was_there(void **state)
+{
+    static const char before[] =
+        "{\n  \"torch_dtype\" :\"float16\", \"model_type\":\"llama\", \"bos_token_id\":7,\n" SIZES
+        ",\t\"dtype\":null }\n";
+    static const char after[] =
+        "{\n  \"torch_dtype\" :\"bfloat16\", \"model_type\":\"llama\", \"bos_token_id\":7,\n" SIZES
+        ",\t\"dtype\":\"bfloat16\" }\n";
+    struct ah_document document;
+    struct ah_buffer out = {0};
+    struct ah_error err = {0};
+    parse(&document, before);
+    CHECK_OK(ah_config_adopt(document.body.model, put(*state, before), AH_BF16, &out, &err), err);
+    assert_string_equal(out.data, after);
+    ah_buffer_release(&out);
+    CHECK_OK(ah_config_adopt(document.body.model, put(*state, "{\"model_type\":\"llama\"," SIZES "}"),
+                             AH_BF16, &out, &err),
+             err);
+    assert_string_equal(out.data, "{\"model_type\":\"llama\"," SIZES "}");
+    ah_buffer_release(&out);
+    ah_document_release(&document);
+}
+
+static void test_config__refuses_another_models(void **state)
+{
+    struct ah_document document;
+    struct ah_buffer out = {0};
+    struct ah_error err = {0};
+    parse(&document, "{\"model_type\":\"llama\"," SIZES "}");
+    const struct ah_model *model = document.body.model;
+    CHECK_FAILS(
+        ah_config_adopt(model, put(*state, "{\"model_type\":\"mistral\"," SIZES "}"), AH_FP32, &out, &err),
+        err, AH_E_MISMATCH, "config.json: 'family' is \"mistral\", and \"llama\" in the model");
+    CHECK_FAILS(ah_config_adopt(model, put(*state, "{\"model_type\":\"llama\"," SIZES ",\"rope_theta\":5}"),
+                                AH_FP32, &out, &err),
+                err, AH_E_MISMATCH, "'rope.theta' is 5, and 10000 in the model");
+    CHECK_FAILS(ah_config_adopt(model, put(*state, "{\"model_type\":"), AH_FP32, &out, &err), err,
+                AH_E_DOCUMENT, "config.json:1:15");
+    CHECK_FAILS(ah_config_adopt(model, "/no/such/config.json", AH_FP32, &out, &err), err, AH_E_IO,
+                "/no/such/config.json: cannot be read");
+    struct ah_buffer ours = {0};
+    CHECK_OK(ah_document_print(&document, &ours, &err), err);
+    CHECK_FAILS(ah_config_adopt(model, put(*state, ours.data), AH_FP32, &out, &err), err, AH_E_DOCUMENT,
+                "is a model document; a config.json is expected");
+    assert_int_equal(out.size, 0);
+    ah_buffer_release(&ours);
+    ah_document_release(&document);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_config__says_every_example),
+        cmocka_unit_test(test_config__says_windows_ropes_and_biases),
+        cmocka_unit_test(test_config__names_what_it_cannot_say),
+        cmocka_unit_test_setup_teardown(test_config__keeps_what_was_there, root_make, root_remove),
+        cmocka_unit_test_setup_teardown(test_config__refuses_another_models, root_make, root_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Parts against what must hold of any names, and against docs/weights.md, which lists them.
+ */
+#include "runtime/model/names.h"
+
+#include "base/buffer.h"
+#include "base/file.h"
+#include "schemas/document.h"
+#include "tests/support/check.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const models[] = {
+    "examples/models/gpt2-124m.json",    "examples/models/llama-3-8b.json", "examples/models/mistral-7b.json",
+    "examples/models/qwen2.5-0.5b.json", "examples/models/qwen3-0.6b.json",
+};
+
+static void load(struct ah_document *ret_document, const char *path)
+{
+    struct ah_error err = {0};
+    CHECK_OK(ah_document_load(ret_document, path, AH_DOCUMENT_MODEL, &err), err);
+}
+
+static void check_block(const struct ah_model *model, uint64_t block)
+{
+    struct ah_names_part parts[AH_NAMES_PARTS_MAX];
+    struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
+    size_t n_tensors = ah_model_tensors(model, ah_model_block_kind(model, block), tensors);
+    size_t n = ah_names_parts(model, block, parts), at = 0;
+    for (size_t t = 0; t < n_tensors; t++) {
+        uint64_t row = 0;
+        for (; at < n && parts[at].tensor == t; at++) { /* in order, without a gap, to the last row */
+            const struct ah_names_part *part = &parts[at];
+            assert_int_equal(part->row, row);
+            assert_int_equal(part->cols, tensors[t].cols);
+            assert_int_equal(part->n_shape, tensors[t].matrix ? 2 : 1);
+            assert_int_equal(part->shape[part->transposed], part->rows);
+            assert_int_equal(part->shape[!part->transposed], part->cols);
+            row += part->rows;
+        }
+        assert_int_equal(row, tensors[t].rows);
+    }
+    assert_int_equal(at, n);
+}
+
+static void test_names__cover_every_tensor_once(void **state)
+{
+    (void)state;
+    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
+        struct ah_document document;
+        load(&document, models[m]);
+        for (uint64_t block = 0; block < ah_model_blocks(document.body.model); block++)
+            check_block(document.body.model, block);
+        struct ah_model untied = *document.body.model;
+        untied.tied = !untied.tied;
+        check_block(&untied, untied.layers + 1);
+        ah_document_release(&document);
+    }
+}
+
+static void test_names__are_those_of_the_library(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model;
+        uint64_t block;
+        size_t part;
+        const char *name;
+    } cases[] = {
+        {"examples/models/gpt2-124m.json", 0, 1, "transformer.wpe.weight"},
+        {"examples/models/gpt2-124m.json", 12, 2, "transformer.h.11.attn.c_attn.weight"},
+        {"examples/models/gpt2-124m.json", 13, 1, "transformer.ln_f.bias"},
+        {"examples/models/llama-3-8b.json", 1, 3, "model.layers.0.self_attn.v_proj.weight"},
+        {"examples/models/llama-3-8b.json", 33, 1, "lm_head.weight"},
+        {"examples/models/qwen3-0.6b.json", 28, 4, "model.layers.27.self_attn.q_norm.weight"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ah_document document;
+        struct ah_names_part parts[AH_NAMES_PARTS_MAX];
+        load(&document, cases[i].model);
+        size_t n = ah_names_parts(document.body.model, cases[i].block, parts);
+        assert_true(cases[i].part < n);
+        assert_string_equal(parts[cases[i].part].name, cases[i].name);
+        ah_document_release(&document);
+    }
+}
+
+static void test_names__know_what_holds_nothing(void **state)
+{
+    (void)state;
+    assert_true(ah_names_ignorable(AH_FAMILY_GPT2, "h.0.attn.bias"));
+    assert_true(ah_names_ignorable(AH_FAMILY_GPT2, "transformer.h.11.attn.masked_bias"));
+    assert_false(ah_names_ignorable(AH_FAMILY_GPT2, "h.0.attn.c_attn.bias"));
+    assert_false(ah_names_ignorable(AH_FAMILY_GPT2, "layers.0.self_attn.rotary_emb.inv_freq"));
+    assert_true(ah_names_ignorable(AH_FAMILY_LLAMA, "model.layers.0.self_attn.rotary_emb.inv_freq"));
+    assert_true(ah_names_ignorable(AH_FAMILY_QWEN3, "model.rotary_emb.inv_freq"));
+    assert_false(ah_names_ignorable(AH_FAMILY_LLAMA, "h.0.attn.bias"));
+    assert_false(ah_names_ignorable(AH_FAMILY_LLAMA, ""));
+}
+
+/* ---- the page ---- */
+
+/* "Rows" of a part as the page has it: what it is of q, k, v. */
+static const char *rows_word(const struct ah_names_part *part, const struct ah_model *model)
+{
+    uint64_t query = model->heads * model->head_dim, key = model->kv_heads * model->head_dim;
+    return part->rows == query && part->row == 0 ? "q" : part->row == query && part->rows == key ? "k" : "v";
+}
+
+static void print_part(const struct ah_model *model, uint64_t block, const struct ah_names_part *part,
+                       const struct ah_model_tensor *tensor, struct ah_buffer *out)
+{
+    char name[AH_NAMES_NAME_MAX];
+    const char *number =
+        ah_model_block_kind(model, block) == AH_BLOCK_LAYER ? strstr(part->name, ".0.") : NULL;
+    if (number)
+        snprintf(name, sizeof name, "%.*s.N.%s", (int)(number - part->name), part->name, number + 3);
+    else
+        snprintf(name, sizeof name, "%.95s", part->name);
+    ah_buffer_printf(out, "| `%s` | `%s` | %s |\n", tensor->name, name,
+                     part->transposed             ? "transposed"
+                     : part->rows == tensor->rows ? ""
+                                                  : rows_word(part, model));
+}
+
+/* The table of a family: its embedding, one layer, its head with a projection of its own. */
+static void print_table(const struct ah_model *model, struct ah_buffer *out)
+{
+    const uint64_t blocks[] = {0, 1, model->layers + 1};
+    struct ah_names_part parts[AH_NAMES_PARTS_MAX];
+    struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
+    ah_buffer_puts(out, "| ours | in files | |\n|---|---|---|\n");
+    for (size_t b = 0; b < 3; b++) {
+        size_t n = ah_names_parts(model, blocks[b], parts);
+        ah_model_tensors(model, ah_model_block_kind(model, blocks[b]), tensors);
+        for (size_t i = 0; i < n; i++)
+            print_part(model, blocks[b], &parts[i], &tensors[parts[i].tensor], out);
+    }
+}
+
+/* A model of the family with every tensor that it may have. */
+static void check_page(const char *page, enum ah_family family)
+{
+    bool gpt2 = family == AH_FAMILY_GPT2;
+    struct ah_model model = {.family = family,
+                             .layers = 1,
+                             .width = 8,
+                             .heads = 4,
+                             .kv_heads = gpt2 ? 4 : 2,
+                             .head_dim = 2,
+                             .mlp_width = 16,
+                             .vocabulary = 32,
+                             .max_positions = 4,
+                             .position = gpt2 ? AH_POSITION_LEARNED : AH_POSITION_ROPE,
+                             .norm = gpt2 ? AH_MODEL_NORM_LAYER : AH_MODEL_NORM_RMS,
+                             .activation = gpt2 ? AH_MODEL_GELU_TANH : AH_MODEL_SILU_GATED,
+                             .qkv_bias = true,
+                             .attention_output_bias = true,
+                             .mlp_bias = true,
+                             .qk_norm = !gpt2};
+    struct ah_buffer table = {0};
+    print_table(&model, &table);
+    if (!strstr(page, table.data))
+        fail_msg("docs/weights.md does not have this table:\n%s", table.data);
+    ah_buffer_release(&table);
+}
+
+static void test_names__are_as_documented(void **state)
+{
+    (void)state;
+    struct ah_buffer page = {0};
+    struct ah_error err = {0};
+    CHECK_OK(ah_file_read("docs/weights.md", 1 << 20, &page, &err), err);
+    for (enum ah_family family = AH_FAMILY_GPT2; family <= AH_FAMILY_QWEN3; family++)
+        check_page(page.data, family);
+    ah_buffer_release(&page);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names__cover_every_tensor_once),
+        cmocka_unit_test(test_names__are_those_of_the_library),
+        cmocka_unit_test(test_names__know_what_holds_nothing),
+        cmocka_unit_test(test_names__are_as_documented),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -8,22 +8,36 @@
 #include "cli/assertion.h"
 #include "cli/emit.h"
 #include "cli/verbs.h"
+#include "planner/verify.h"
 #include "runtime/schedule/check.h"
 #include "schemas/document.h"
 
 struct check_options {
     struct ah_option_list assertions;
+    const char *model, *machine;
 };
 
-static const struct ah_option check_table[] = {{"assert", 0, AH_OPTION_TEXTS, "'PATH OP VALUE'", NULL,
-                                                offsetof(struct check_options, assertions),
-                                                "fail (exit 8) unless this holds in every file"},
-                                               {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
+static const struct ah_option check_table[] = {
+    {"assert", 0, AH_OPTION_TEXTS, "'PATH OP VALUE'", NULL, offsetof(struct check_options, assertions),
+     "fail (exit 8) unless this holds in every file"},
+    {"model", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(struct check_options, model),
+     "the model that plans were made for; with --machine"},
+    {"machine", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(struct check_options, machine),
+     "the machine that plans were made for; with --model"},
+    {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
+
+/* What plans were made from, where it is given. */
+struct check_inputs {
+    struct ah_document model, machine;
+    char model_sha256[AH_DOCUMENT_DIGEST_MAX], machine_sha256[AH_DOCUMENT_DIGEST_MAX];
+    bool given;
+};
 
 struct check {
     struct ah_cli *cli;
     const struct ah_assertion *assertions;
     size_t n_assertions;
+    struct check_inputs inputs;
     struct ah_emit emit;
     int status; /* the smallest that is not 0, so far */
 };
@@ -68,6 +82,28 @@ static bool check_assertions(struct check *check, const char *name, const struct
     return hold;
 }
 
+/* What nobody has looked at, so that nobody believes otherwise: docs/planning.md, "What check proves". */
+static void list_unverified(struct check *check)
+{
+    static const char *const parts[] = {"solver.evaluations", "alternatives", "names of inputs", NULL};
+    static const char *const more[] = {"sizes and times of model and machine (--model, --machine)",
+                                       "solver.bound_us", "budgets", NULL};
+    const char *const *lists[] = {check->inputs.given ? NULL : more, parts};
+    const char *between = "  not verified: ";
+    ah_emit_open(&check->emit, "not_verified", '[');
+    for (size_t i = 0; i < 2; i++) {
+        for (const char *const *part = lists[i]; part && *part; part++) {
+            ah_emit_text(&check->emit, NULL, *part);
+            if (!check->cli->json)
+                ah_buffer_printf(&check->cli->out, "%s%s", between, *part);
+            between = ", ";
+        }
+    }
+    ah_emit_close(&check->emit);
+    if (!check->cli->json)
+        ah_buffer_printf(&check->cli->out, "\n");
+}
+
 static void check_valid(struct check *check, const char *name, const struct ah_document *document)
 {
     ah_emit_text(&check->emit, "kind", ah_document_word(document->kind));
@@ -81,12 +117,25 @@ static void check_valid(struct check *check, const char *name, const struct ah_d
     if (hold && !check->cli->json)
         ah_buffer_printf(&check->cli->out, "%s: ok, a %s document\n", ah_cli_clean(check->cli, name),
                          ah_document_word(document->kind));
+    if (hold && document->kind == AH_DOCUMENT_PLAN)
+        list_unverified(check);
 }
 
-/* What a reader cannot see: whether the plan can be run as it says. */
-static int check_plan(const char *name, const struct ah_plan *plan, struct ah_error *err)
+/* What a reader cannot see: whether everything that the plan says follows from the rest of it, and from its inputs. */
+static int check_plan(const struct check *check, const char *name, const struct ah_plan *plan,
+                      struct ah_error *err)
 {
+    const struct ah_verify_inputs inputs = {
+        .model = check->inputs.model.body.model,
+        .model_sha256 = check->inputs.model_sha256,
+        .machine = check->inputs.machine.body.machine,
+        .machine_sha256 = check->inputs.machine_sha256,
+    };
     int rc = ah_schedule_check(plan, err);
+    if (!rc)
+        rc = ah_verify_policy(plan, err);
+    if (!rc && check->inputs.given)
+        rc = ah_verify_inputs(plan, &inputs, err);
     return rc ? ah_error_prefix(err, rc, "%s", name) : AH_OK;
 }
 
@@ -97,7 +146,7 @@ static void check_file(struct check *check, const char *name)
     struct ah_error err = {0};
     int rc = ah_document_load(&document, name, AH_DOCUMENT_ANY, &err);
     if (!rc && document.kind == AH_DOCUMENT_PLAN)
-        rc = check_plan(ah_document_short_name(name, shortened), document.body.plan, &err);
+        rc = check_plan(check, ah_document_short_name(name, shortened), document.body.plan, &err);
     ah_emit_open(&check->emit, NULL, '{');
     ah_emit_text(&check->emit, "file", name);
     ah_emit_bool(&check->emit, "valid", rc == AH_OK);
@@ -128,12 +177,40 @@ static int read_assertions(struct ah_cli *cli, const struct check_options *optio
     return AH_OK;
 }
 
+static int read_inputs(const struct check_options *options, struct check_inputs *inputs, struct ah_error *err)
+{
+    inputs->given = options->model && options->machine;
+    if (!options->model != !options->machine)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--%s' says half of what a plan was made from; give '--%s', too",
+                            options->model ? "model" : "machine", options->model ? "machine" : "model");
+    if (!inputs->given)
+        return AH_OK;
+    int rc = ah_document_load(&inputs->model, options->model, AH_DOCUMENT_MODEL, err);
+    if (!rc)
+        rc = ah_document_load(&inputs->machine, options->machine, AH_DOCUMENT_MACHINE, err);
+    if (!rc)
+        rc = ah_document_digest(&inputs->model, inputs->model_sha256, err);
+    return rc ? rc : ah_document_digest(&inputs->machine, inputs->machine_sha256, err);
+}
+
+static void release_inputs(struct check_inputs *inputs)
+{
+    ah_document_release(&inputs->model);
+    ah_document_release(&inputs->machine);
+}
+
 static int check_run(struct ah_cli *cli, const void *options)
 {
     struct check check = {.cli = cli};
     struct ah_error err = {0};
-    if (read_assertions(cli, options, &check, &err))
+    int rc = read_assertions(cli, options, &check, &err);
+    if (!rc)
+        rc = read_inputs(options, &check.inputs, &err);
+    if (rc) {
+        release_inputs(&check.inputs);
         return ah_cli_fail(cli, &err);
+    }
     check.emit.out = cli->json ? &cli->out : NULL;
     ah_emit_open(&check.emit, NULL, '{');
     ah_emit_open(&check.emit, "files", '[');
@@ -142,6 +219,7 @@ static int check_run(struct ah_cli *cli, const void *options)
     ah_emit_close(&check.emit);
     ah_emit_integer(&check.emit, "exit_status", (uint64_t)check.status);
     ah_emit_close(&check.emit);
+    release_inputs(&check.inputs);
     return check.status;
 }
 
@@ -153,23 +231,25 @@ const struct ah_verb ah_verb_check = {
         "it "
         "says what is wrong, with file and path, a line each on standard error, as for every warning and "
         "every "
-        "assertion that fails. A model may also be a Hugging Face config.json. A plan is also replayed: its "
-        "blocks have the "
-        "ops that they need, no two live tensors overlap, its orders can run, and a step takes the time that "
-        "it "
-        "says.\n\n"
+        "assertion that fails. A model may also be a Hugging Face config.json.\n\n"
+        "Of a plan everything is made again that follows from the rest of it: ops and tensors of its blocks, "
+        "memory, orders, times, and what is said of them. With --model and --machine, what it was made from, "
+        "sizes, times and bound are made from those. What even then nobody can say without planning again "
+        "is listed as not verified.\n\n"
         "An assertion is a path as diff and errors print it (layers, time.step_us, blocks[3].optimizer; for "
         "a "
         "Hugging Face config, the names of the model document), one of < <= > >= == !=, and a number, true, "
         "false or a word; a number of bytes may have a unit. A field that the document leaves out is its "
         "default; where it has none, no assertion about it holds. It may be given many times.\n\n"
         "Exit status: 0 all is well, 3 a document is not valid, else 2 an assertion makes no sense for a "
-        "document, else 8 an assertion failed.",
+        "document, else 6 a plan was made from another model or machine, else 8 an assertion failed.",
     .syntax = {.options = check_table, .operands = {AH_OPERAND_FILE, "FILE", 1, UINT32_MAX, NULL}},
     .options_bytes = sizeof(struct check_options),
     .examples = {{"check plan.json --assert 'time.step_us<=250000'",
                   "a step is predicted to take at most 0.25 s"},
                  {"check plan.json --assert 'memory.device_bytes<=22GiB'", "the plan fits a 24 GB card"},
+                 {"check plan.json --model model.json --machine machine.json",
+                  "everything that planning it from these would say again"},
                  {"check examples/*/*.json", "everything in a folder"}},
     .run = check_run,
 };

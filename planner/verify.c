@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Verify: the request that a plan answers is made again from the plan and its inputs, and priced; the plan is compiled with
+ * that (runtime/schedule/check.h) and compared, and its bound is solved again.
+ */
+#include "planner/verify.h"
+
+#include "planner/optimize.h"
+#include "planner/planner_internal.h"
+#include "runtime/schedule/check.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+struct verify {
+    const struct ah_plan *plan;
+    const struct ah_verify_inputs *inputs;
+    struct ah_arena arena;
+    struct ah_plan_request request;
+    struct ah_planning planning;
+    const struct ah_costs *costs; /* of the plan's threads */
+    struct ah_error *err;
+};
+
+/* ---- the request ---- */
+
+static int check_input(const struct verify *v, const char *what, const char *stated, const char *given)
+{
+    if (!strcmp(stated, given))
+        return AH_OK;
+    return ah_error_set(v->err, AH_E_MISMATCH,
+                        "inputs.%s.sha256: is %s; the %s that was given has %s; give the one that the plan "
+                        "was made from, or plan again",
+                        what, stated, what, given);
+}
+
+/* The techniques that the plan was asked to do without; unknown words are not the planner's. */
+static uint32_t read_without(const struct ah_plan *plan)
+{
+    uint32_t without = 0;
+    for (size_t i = 0; i < plan->n_annotations; i++) {
+        const char *at = plan->annotations[i].value;
+        if (strcmp(plan->annotations[i].key, "without") != 0)
+            continue;
+        while (*at) {
+            size_t length = strcspn(at, ",");
+            for (unsigned t = 0; t < AH_TECHNIQUES; t++)
+                if (strlen(ah_words_technique[t]) == length && !strncmp(at, ah_words_technique[t], length))
+                    without |= UINT32_C(1) << t;
+            at += length + (at[length] == ',');
+        }
+    }
+    return without;
+}
+
+static int make_request(struct verify *v)
+{
+    const struct ah_plan *plan = v->plan;
+    int rc = check_input(v, "model", plan->inputs.model.sha256, v->inputs->model_sha256);
+    if (!rc)
+        rc = check_input(v, "machine", plan->inputs.machine.sha256, v->inputs->machine_sha256);
+    if (rc)
+        return rc;
+    v->request = (struct ah_plan_request){.model = v->inputs->model,
+                                          .model_sha256 = v->inputs->model_sha256,
+                                          .machine = v->inputs->machine,
+                                          .machine_sha256 = v->inputs->machine_sha256,
+                                          .training = plan->training,
+                                          .device_bytes = plan->memory.device_capacity_bytes,
+                                          .host_bytes = plan->memory.host_capacity_bytes,
+                                          .policy = plan->policy,
+                                          .scheduling = plan->scheduling,
+                                          .without = read_without(plan)};
+    struct ah_error cause = {0};
+    rc = ah_planning_init(&v->planning, &v->request, &v->arena, &cause);
+    if (rc && rc != AH_E_MEMORY)
+        return ah_error_set(v->err, AH_E_DOCUMENT, "training, memory: no plan is made for that: %s",
+                            cause.text);
+    return rc ? ah_error_memory(v->err) : AH_OK;
+}
+
+/* ---- what machines say ---- */
+
+static bool same_threads(const struct ah_costs *costs, const struct ah_plan_threads *threads)
+{
+    return costs->has_threads == (threads != NULL) &&
+           (!threads || (costs->threads.compute == threads->compute && costs->threads.host == threads->host));
+}
+
+static int find_costs(struct verify *v)
+{
+    for (size_t i = 0; i < v->planning.n_splits && !v->costs; i++)
+        if (same_threads(&v->planning.splits[i].costs, v->plan->threads))
+            v->costs = &v->planning.splits[i].costs;
+    return v->costs ? AH_OK
+                    : ah_error_set(v->err, AH_E_DOCUMENT,
+                                   "threads: the machine was not measured with such a division of its cores");
+}
+
+static bool same_sharing(const struct ah_plan_sharing *a, const struct ah_plan_sharing *b)
+{
+    bool same = a->n_resources == b->n_resources && a->weights.compute == b->weights.compute &&
+                a->weights.h2d == b->weights.h2d && a->weights.d2h == b->weights.d2h &&
+                a->weights.host == b->weights.host;
+    for (size_t i = 0; same && i < a->n_resources; i++) {
+        const struct ah_plan_resource *x = &a->resources[i], *y = &b->resources[i];
+        same = !strcmp(x->name, y->name) && x->compute == y->compute && x->h2d == y->h2d &&
+               x->d2h == y->d2h && x->host == y->host;
+    }
+    return same;
+}
+
+static int check_machine(struct verify *v)
+{
+    const struct ah_plan *plan = v->plan;
+    const struct ah_machine *machine = v->inputs->machine;
+    int rc = find_costs(v);
+    if (rc)
+        return rc;
+    if (plan->numeric_signature.device != machine->device.kind)
+        return ah_error_set(v->err, AH_E_DOCUMENT, "numeric_signature.device: is '%s'; the machine's is '%s'",
+                            ah_words_device_kind[plan->numeric_signature.device],
+                            ah_words_device_kind[machine->device.kind]);
+    if (plan->memory.reserved_bytes != machine->device.reserve_bytes)
+        return ah_error_set(v->err, AH_E_DOCUMENT,
+                            "memory.reserved_bytes: is %" PRIu64 "; the machine's device keeps %" PRIu64,
+                            plan->memory.reserved_bytes, machine->device.reserve_bytes);
+    if (plan->time.estimated != v->costs->estimated)
+        return ah_error_set(v->err, AH_E_DOCUMENT, "time.estimated: is %s; of this machine it is %s",
+                            plan->time.estimated ? "true" : "false", v->costs->estimated ? "true" : "false");
+    if (!same_sharing(&plan->sharing, &v->costs->sharing))
+        return ah_error_set(v->err, AH_E_DOCUMENT, "sharing: is not what the machine's measurements say");
+    return AH_OK;
+}
+
+/* ---- what models say ---- */
+
+static int check_blocks(struct verify *v)
+{
+    const struct ah_plan *plan = v->plan;
+    const struct ah_job *job = &v->planning.job;
+    if (plan->n_blocks != job->n_blocks)
+        return ah_error_set(v->err, AH_E_DOCUMENT, "blocks: there are %zu; the model has %zu", plan->n_blocks,
+                            job->n_blocks);
+    for (size_t i = 0; i < plan->n_blocks; i++) {
+        const struct ah_job_group *group = ah_job_block(job, i);
+        if (strcmp(plan->blocks[i].group, group->name) != 0)
+            return ah_error_set(v->err, AH_E_DOCUMENT, "blocks[%zu].group: is '%.80s'; of this model, '%s'",
+                                i, plan->blocks[i].group, group->name);
+        if (plan->blocks[i].parameters != group->parameters)
+            return ah_error_set(v->err, AH_E_DOCUMENT,
+                                "blocks[%zu].parameters: is %" PRIu64 "; of this model, %" PRIu64, i,
+                                plan->blocks[i].parameters, group->parameters);
+    }
+    return ah_schedule_check_against(plan, job, v->costs, v->err);
+}
+
+/* ---- the bound ---- */
+
+static int solve_bound(struct verify *v, double *ret_bound_us)
+{
+    double bound_us = 0;
+    for (size_t i = 0; i < v->planning.n_splits; i++) {
+        struct ah_optimize optimize = {.trial = &v->planning.splits[i].trial,
+                                       .reserve_bytes = v->planning.reserve_bytes,
+                                       .scheduling = v->request.scheduling,
+                                       .allowed = v->planning.restriction.allowed};
+        struct ah_optimize_result result;
+        int rc = ah_optimize_bound(&optimize, &v->arena, &result, v->err);
+        if (rc)
+            return rc;
+        if (!result.infeasible && (bound_us <= 0 || result.bound_us < bound_us))
+            bound_us = result.bound_us;
+    }
+    *ret_bound_us = fmin(bound_us, v->plan->solver.objective_us);
+    return AH_OK;
+}
+
+static int check_bound(struct verify *v)
+{
+    double stated_us = v->plan->solver.bound_us, bound_us;
+    int rc = solve_bound(v, &bound_us);
+    if (rc || fabs(stated_us - bound_us) <= 1e-9 * bound_us)
+        return rc;
+    return ah_error_set(v->err, AH_E_DOCUMENT, "solver.bound_us: is %.17g; of these inputs it is %.17g",
+                        stated_us, bound_us);
+}
+
+int ah_verify_inputs(const struct ah_plan *plan, const struct ah_verify_inputs *inputs, struct ah_error *err)
+{
+    static int (*const parts[])(struct verify *) = {make_request, check_machine, check_blocks, check_bound};
+    struct verify v = {.plan = plan, .inputs = inputs, .err = err};
+    int rc = AH_OK;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
+        rc = parts[i](&v);
+    ah_planning_release(&v.planning);
+    ah_arena_release(&v.arena);
+    return rc;
+}

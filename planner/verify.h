@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Verify: what a plan says that does not follow from the plan alone (runtime/schedule/check.h does that).
+ *
+ *     rc = ah_verify_policy(plan, err);                 // are blocks and orders those of its policy?
+ *     const struct ah_verify_inputs inputs = {model, model_sha256, machine, machine_sha256};
+ *     rc = ah_verify_inputs(plan, &inputs, err);        // are sizes, times, budgets and bound those of its inputs?
+ *
+ * Not verified even then: solver.evaluations and alternatives, which take planning again, and names of inputs.
+ */
+#ifndef AH_PLANNER_VERIFY_H
+#define AH_PLANNER_VERIFY_H
+
+#include "base/error.h"
+#include "schemas/machine.h"
+#include "schemas/model.h"
+#include "schemas/plan.h"
+
+struct ah_verify_inputs {
+    const struct ah_model *model;
+    const char *model_sha256; /* ah_document_digest() */
+    const struct ah_machine *machine;
+    const char *machine_sha256;
+};
+
+/* `plan` passed ah_schedule_check(). AH_E_DOCUMENT: the policy does not make such plans; AH_E_MEMORY. */
+int ah_verify_policy(const struct ah_plan *plan, struct ah_error *err);
+
+/* `plan` passed ah_schedule_check(). AH_E_MISMATCH: it was made from other documents. AH_E_DOCUMENT: the sentence begins
+ * with the place in the plan. AH_E_MEMORY. */
+int ah_verify_inputs(const struct ah_plan *plan, const struct ah_verify_inputs *inputs, struct ah_error *err);
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Plans against what they were made from: the planner's own pass, and each thing that only model and machine know is
+ * noticed where it is another.
+ */
+#include "planner/verify.h"
+#include "runtime/schedule/check.h"
+#include "tests/property/planner/requests.h"
+
+#include <math.h>
+
+static const char other_sha256[] = "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210";
+
+static int verify(struct test_request *t)
+{
+    const struct ah_verify_inputs inputs = {t->request.model, test_sha256, t->request.machine, test_sha256};
+    int rc = ah_schedule_check(&t->plan, &t->err);
+    return rc ? rc : ah_verify_inputs(&t->plan, &inputs, &t->err);
+}
+
+static void open_tiny(struct test_request *t, enum ah_policy policy)
+{
+    test_request_open(t, "tiny", "rtx4090-64g");
+    t->request.device_bytes = 545 * TEST_MIB;
+    t->request.training.micro_batches = 2;
+    t->request.policy = policy;
+    t->request.alternatives = policy == AH_POLICY_OPTIMAL;
+}
+
+/* ---- policies ---- */
+
+static void test_verify__each_policy_is_known_by_its_plans(void **state)
+{
+    (void)state;
+    for (int policy = 0; policy < AH_POLICIES; policy++) {
+        struct test_request t;
+        open_tiny(&t, (enum ah_policy)policy);
+        t.request.device_bytes = 0;
+        CHECK_OK(test_request_plan(&t), t.err);
+        CHECK_OK(ah_verify_policy(&t.plan, &t.err), t.err);
+        CHECK_OK(verify(&t), t.err);
+        test_request_close(&t);
+    }
+}
+
+/* The blocks of `optimal` are of no other family here. */
+static void test_verify__no_policy_places_others_blocks(void **state)
+{
+    (void)state;
+    struct test_request t;
+    open_tiny(&t, AH_POLICY_OPTIMAL);
+    CHECK_OK(test_request_plan(&t), t.err);
+    for (int policy = 0; policy < AH_POLICY_OPTIMAL; policy++) {
+        t.plan.policy = (enum ah_policy)policy;
+        t.plan.scheduling = AH_SCHEDULING_FIFO;
+        t.plan.micro_batch_order = AH_MICRO_BATCH_MAJOR;
+        CHECK_FAILS(ah_verify_policy(&t.plan, &t.err), t.err, AH_E_DOCUMENT,
+                    "does not place blocks like these");
+    }
+    t.plan.policy = AH_POLICY_STREAM;
+    t.plan.scheduling = AH_SCHEDULING_PRIORITY;
+    CHECK_FAILS(ah_verify_policy(&t.plan, &t.err), t.err, AH_E_DOCUMENT,
+                "policy: 'stream' does not order lanes by 'priority'");
+    test_request_close(&t);
+}
+
+/* ---- inputs ---- */
+
+static void another_model(struct ah_plan *plan)
+{
+    plan->inputs.model.sha256 = other_sha256;
+}
+
+static void another_machine(struct ah_plan *plan)
+{
+    plan->inputs.machine.sha256 = other_sha256;
+}
+
+static void another_device(struct ah_plan *plan)
+{
+    plan->numeric_signature.device = AH_DEVICE_CPU;
+}
+
+static void less_reserve(struct ah_plan *plan)
+{
+    plan->memory.reserved_bytes -= 256;
+}
+
+static void more_than_there_is(struct ah_plan *plan)
+{
+    plan->memory.device_capacity_bytes *= 1000;
+}
+
+static void as_if_measured(struct ah_plan *plan)
+{
+    plan->time.estimated = false;
+}
+
+static void other_threads(struct ah_plan *plan)
+{
+    static struct ah_plan_threads threads = {3, 5};
+    plan->threads = &threads;
+}
+
+static void other_sharing(struct ah_plan *plan)
+{
+    plan->sharing.resources[0].name = "dram";
+}
+
+static void windowed(struct ah_plan *plan)
+{
+    for (size_t i = 1; i + 1 < plan->n_blocks; i++)
+        plan->blocks[i].group = "layer_windowed";
+}
+
+/* Every time of the plan is half of what it was: the plan of a machine that is twice as fast. */
+static void twice_as_fast(struct ah_plan *plan)
+{
+    double *times[] = {&plan->time.step_us,        &plan->time.compute_us,      &plan->time.h2d_us,
+                       &plan->time.d2h_us,         &plan->time.host_us,         &plan->time.exposed_us.h2d,
+                       &plan->time.exposed_us.d2h, &plan->time.exposed_us.host, &plan->solver.objective_us,
+                       &plan->solver.bound_us};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+        *times[i] /= 2;
+    for (size_t i = 0; i < plan->n_ops; i++)
+        plan->ops[i].us /= 2;
+    for (size_t i = 0; i < plan->n_alternatives; i++)
+        plan->alternatives[i].step_us /= 2;
+    plan->tokens_per_s *= 2;
+}
+
+static void proven(struct ah_plan *plan)
+{
+    struct ah_plan_solver *solver = &plan->solver;
+    solver->bound_us = fmin(solver->bound_us * 1.001, solver->objective_us);
+    solver->gap = (solver->objective_us - solver->bound_us) / solver->objective_us;
+}
+
+static void test_verify__inputs_know_what_plans_cannot(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*forge)(struct ah_plan *plan);
+        int rc;
+        const char *part;
+    } cases[] = {
+        {another_model, AH_E_MISMATCH, "inputs.model.sha256: is fedc"},
+        {another_machine, AH_E_MISMATCH, "inputs.machine.sha256: is fedc"},
+        {another_device, AH_E_DOCUMENT, "numeric_signature.device: is 'cpu'; the machine's is 'cuda'"},
+        {less_reserve, AH_E_DOCUMENT, "memory.reserved_bytes: is "},
+        {more_than_there_is, AH_E_DOCUMENT, "training, memory: no plan is made for that"},
+        {as_if_measured, AH_E_DOCUMENT, "time.estimated: is false"},
+        {other_threads, AH_E_DOCUMENT, "threads: "},
+        {other_sharing, AH_E_DOCUMENT, "sharing: "},
+        {windowed, AH_E_DOCUMENT, "blocks[1].group: is 'layer_windowed'; of this model, 'layer'"},
+        {twice_as_fast, AH_E_DOCUMENT, "].us: is "},
+        {proven, AH_E_DOCUMENT, "solver.bound_us: is "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct test_request t;
+        open_tiny(&t, AH_POLICY_OPTIMAL);
+        CHECK_OK(test_request_plan(&t), t.err);
+        CHECK_OK(verify(&t), t.err);
+        cases[i].forge(&t.plan);
+        CHECK_OK(ah_schedule_check(&t.plan, &t.err), t.err);
+        CHECK_FAILS(verify(&t), t.err, cases[i].rc, cases[i].part);
+        test_request_close(&t);
+    }
+}
+
+/* A plan that does without something has the bound of doing without it. */
+static void test_verify__restrictions_are_in_the_bound(void **state)
+{
+    (void)state;
+    struct test_request t;
+    open_tiny(&t, AH_POLICY_OPTIMAL);
+    t.request.without = UINT32_C(1) << AH_TECHNIQUE_STREAMED | UINT32_C(1) << AH_TECHNIQUE_HOST_OPTIMIZER;
+    t.request.device_bytes = 0;
+    CHECK_OK(test_request_plan(&t), t.err);
+    CHECK_OK(verify(&t), t.err);
+    test_request_close(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_verify__each_policy_is_known_by_its_plans),
+        cmocka_unit_test(test_verify__no_policy_places_others_blocks),
+        cmocka_unit_test(test_verify__inputs_know_what_plans_cannot),
+        cmocka_unit_test(test_verify__restrictions_are_in_the_bound),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

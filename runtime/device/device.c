@@ -22,6 +22,7 @@ enum {
 
 #define KIND(kind) (UINT64_C(1) << (kind))
 #define EVERY_KIND (~UINT64_C(0))
+#define PRODUCTS   (KIND(AH_OP_MATMUL) | KIND(AH_OP_ATTENTION) | KIND(AH_OP_ATTENTION_BACKWARD))
 
 /* Arenas that operands may lie in, by what the op does with them, and kinds that the lane runs. */
 struct lane_row {
@@ -35,7 +36,7 @@ static const struct lane_row lane_rows[AH_DEVICE_LANES] = {
     [AH_LANE_COMPUTE] = {"compute", DEVICE_SIDE, DEVICE_SIDE, EVERY_KIND & ~KIND(AH_OP_CALL)},
     [AH_LANE_H2D] = {"h2d", DEVICE_SIDE, LINK_SIDE, KIND(AH_OP_COPY)},
     [AH_LANE_D2H] = {"d2h", LINK_SIDE, DEVICE_SIDE, KIND(AH_OP_COPY)},
-    [AH_LANE_HOST] = {"host", HOST_SIDE, HOST_SIDE, EVERY_KIND & ~KIND(AH_OP_MATMUL)},
+    [AH_LANE_HOST] = {"host", HOST_SIDE, HOST_SIDE, EVERY_KIND & ~PRODUCTS},
 };
 
 const char *ah_device_lane_name(uint32_t lane)

@@ -22,7 +22,7 @@
  * all; device.c has it as a table, a row a lane. Compute ops lie in the device arena, host ops in the host
  * arenas, h2d and d2h copy between the pinned and the device arena. Pageable memory is the host lane's: a driver
  * would stage its copies and might hold up the submitter, so an op of the host lane takes such data to a pinned
- * place. Compute runs all kinds but `call`, host all but matrix products.
+ * place. Compute runs all kinds but `call`, host all but matrix products and attention.
  *
  * FAILURE sticks. After an op failed, ops that have not started are skipped on every lane, tickets still
  * complete so that nobody hangs, and every wait reports the first failure with the op's name. Close the
@@ -210,8 +210,8 @@ int ah_device_check_driver(const struct ah_device_driver *driver, const char *or
 int ah_device_open(struct ah_device **ret_device, const struct ah_device_driver *driver,
                    const struct ah_device_options *options, struct ah_error *err);
 
-/* Builds what the ops need; must precede the first submit of a matrix product of a new shape. Ops that need
- * nothing are ignored, shapes already prepared cost nothing. Waits for every lane first. May be called again,
+/* Builds what the ops need; must precede the first submit of a matrix product or attention of a new shape. Ops
+ * that need nothing are ignored, shapes already prepared cost nothing. Waits for every lane first. May be called again,
  * after ah_device_reserve() too, then within what is left of `memory_bytes`. AH_E_UNSUPPORTED for an op this
  * device cannot do, AH_E_CAPACITY. */
 int ah_device_prepare(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err);

@@ -149,6 +149,7 @@ static int cpu_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_A
         ah_region_release(&cpu->arenas[arena]);
     for (unsigned lane = 0; lane < AH_DEVICE_LANES && !rc; lane++)
         set_up_host(cpu, &cpu->lanes[lane]);
+    cpu->lanes[AH_LANE_COMPUTE].host.workspace = &cpu->workspace;
     return rc;
 }
 
@@ -214,8 +215,9 @@ static int open_lanes(struct ah_cpu_device *cpu, const struct ah_device_options 
         rc = open_pooled_lane(&cpu->lanes[AH_LANE_HOST], &host, placement->host, placement->n_host, err);
     if (!rc)
         rc = open_copy_lanes(cpu, options, err);
+    cpu->workspace = (struct ah_workspace){.level = ah_tile_detect(), .threads = placement->n_compute};
     if (!rc)
-        rc = ah_matmul_new(&cpu->matmul, placement->n_compute, err);
+        rc = ah_matmul_new_at(&cpu->matmul, placement->n_compute, cpu->workspace.level, err);
     return rc;
 }
 
@@ -248,6 +250,7 @@ static void cpu_close(struct ah_device *device)
         ah_pool_free(cpu->lanes[lane].pool);
     }
     ah_matmul_free(cpu->matmul);
+    ah_workspace_release(&cpu->workspace);
     ah_lane_bell_free(cpu->bell);
     for (unsigned arena = 0; arena < AH_ARENA_KINDS; arena++)
         ah_region_release(&cpu->arenas[arena]);
@@ -293,19 +296,21 @@ static int check_matmul(const struct ah_op *op, struct ah_error *err)
     return AH_OK;
 }
 
+static int prepare_matmul(struct ah_cpu_device *cpu, const struct ah_op *op, struct ah_error *err)
+{
+    struct ah_matmul_shape shape = ah_cpu_matmul_shape(op);
+    int rc = check_matmul(op, err);
+    return rc ? rc : ah_matmul_prepare(cpu->matmul, &shape, err);
+}
+
 static int cpu_prepare(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err)
 {
     struct ah_cpu_device *cpu = cpu_of(device);
     int rc = AH_OK;
-    for (size_t i = 0; i < n && !rc; i++) {
-        if (ops[i].kind != AH_OP_MATMUL)
-            continue;
-        struct ah_matmul_shape shape = ah_cpu_matmul_shape(&ops[i]);
-        rc = check_matmul(&ops[i], err);
-        if (!rc)
-            rc = ah_matmul_prepare(cpu->matmul, &shape, err);
-    }
-    device->reserve_bytes = ah_matmul_workspace_bytes(cpu->matmul);
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = ops[i].kind == AH_OP_MATMUL ? prepare_matmul(cpu, &ops[i], err)
+                                         : ah_workspace_prepare(&cpu->workspace, &ops[i], err);
+    device->reserve_bytes = ah_matmul_workspace_bytes(cpu->matmul) + cpu->workspace.region.bytes;
     return rc;
 }
 
@@ -333,7 +338,7 @@ static void run_task(void *payload)
         store_failure(task, rc, &why);
 }
 
-/* The product of a matmul; NULL of other ops. */
+/* The product of a matmul; NULL of other ops. AH_E_USAGE for what was not prepared. */
 static int find_product(const struct ah_cpu_device *cpu, const struct ah_op *op,
                         struct ah_matmul_product **ret_product, struct ah_error *err)
 {
@@ -347,6 +352,8 @@ static int find_product(const struct ah_cpu_device *cpu, const struct ah_op *op,
         if (!product)
             return ah_error_set(err, AH_E_USAGE, "op 'matmul': this shape was not prepared");
     }
+    if (!ah_workspace_holds(&cpu->workspace, op))
+        return ah_error_set(err, AH_E_USAGE, "op '%s': this shape was not prepared", ah_op_name(op->kind));
     *ret_product = product;
     return AH_OK;
 }

@@ -12,6 +12,7 @@
 #include "runtime/device/host/host.h"
 #include "runtime/device/host/region.h"
 #include "runtime/device/host/throttle.h"
+#include "runtime/device/math/workspace.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -31,8 +32,9 @@ struct ah_cpu_device {
     struct ah_placement placement;
     struct ah_region arenas[AH_ARENA_KINDS];
     struct ah_cpu_lane lanes[AH_DEVICE_LANES];
-    struct ah_lane_bell *bell; /* owned; of all lanes */
-    struct ah_matmul *matmul;  /* owned */
+    struct ah_lane_bell *bell;     /* owned; of all lanes */
+    struct ah_matmul *matmul;      /* owned */
+    struct ah_workspace workspace; /* of the compute lane's other ops; owned */
 
     /* The first failure; read under the lock once `failed` is set. */
     atomic_bool failed;

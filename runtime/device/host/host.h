@@ -22,11 +22,14 @@
 
 #include <stdbool.h>
 
+struct ah_workspace; /* math/workspace.h */
+
 /* Where ops run. All borrowed. */
 struct ah_host {
     enum ah_isa isa;
     struct ah_pool *pool;                  /* NULL: the caller alone */
     unsigned char *arenas[AH_ARENA_KINDS]; /* where each begins; NULL: out of reach */
+    const struct ah_workspace *workspace;  /* (optional) for ops that need one: of the compute lane only */
 };
 
 /* Whether ops of this kind are run here. */

@@ -127,26 +127,6 @@ X16_FN struct x16u x16_words_set(uint32_t value)
     return (struct x16u){_mm256_set1_epi32((int)value), _mm256_set1_epi32((int)value)};
 }
 
-X16_FN struct x16u x16_bits(struct x16f a)
-{
-    return (struct x16u){_mm256_castps_si256(a.low), _mm256_castps_si256(a.high)};
-}
-
-X16_FN struct x16f x16_of_bits(struct x16u a)
-{
-    return (struct x16f){_mm256_castsi256_ps(a.low), _mm256_castsi256_ps(a.high)};
-}
-
-X16_FN struct x16u x16_words_add(struct x16u a, struct x16u b)
-{
-    return (struct x16u){_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)};
-}
-
-X16_FN struct x16u x16_words_left(struct x16u a, unsigned bits)
-{
-    return (struct x16u){_mm256_slli_epi32(a.low, (int)bits), _mm256_slli_epi32(a.high, (int)bits)};
-}
-
 X16_FN struct x16u x16_words_high(struct x16u a)
 {
     return (struct x16u){_mm256_srli_epi32(a.low, 16), _mm256_srli_epi32(a.high, 16)};

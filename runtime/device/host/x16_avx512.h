@@ -118,26 +118,6 @@ X16_FN struct x16u x16_words_set(uint32_t value)
     return (struct x16u){_mm512_set1_epi32((int)value)};
 }
 
-X16_FN struct x16u x16_bits(struct x16f a)
-{
-    return (struct x16u){_mm512_castps_si512(a.v)};
-}
-
-X16_FN struct x16f x16_of_bits(struct x16u a)
-{
-    return (struct x16f){_mm512_castsi512_ps(a.v)};
-}
-
-X16_FN struct x16u x16_words_add(struct x16u a, struct x16u b)
-{
-    return (struct x16u){_mm512_add_epi32(a.v, b.v)};
-}
-
-X16_FN struct x16u x16_words_left(struct x16u a, unsigned bits)
-{
-    return (struct x16u){_mm512_slli_epi32(a.v, bits)};
-}
-
 X16_FN struct x16u x16_words_high(struct x16u a)
 {
     return (struct x16u){_mm512_srli_epi32(a.v, 16)};

@@ -106,7 +106,8 @@ X16_FN struct x16f x16_abs(struct x16f a)
     return a;
 }
 
-/* 2^n of a = n + 1.5 * 2^23, for whole n from -126 to 127; infinity for 128. Anything for others and NaN. */
+/* 2^n of a = n + 1.5 * 2^23, for whole n from -126 to 127; 0 for -127, infinity for 128. Anything for others and
+ * NaN. */
 X16_FN struct x16f x16_power(struct x16f a)
 {
     struct x16u bits;
@@ -146,33 +147,6 @@ X16_FN struct x16u x16_words_set(uint32_t value)
     struct x16u r;
     X16_EACH r.lane[i] = value;
     return r;
-}
-
-/* The bits of floats, and floats of such bits. */
-X16_FN struct x16u x16_bits(struct x16f a)
-{
-    struct x16u r;
-    memcpy(&r, &a, sizeof r);
-    return r;
-}
-
-X16_FN struct x16f x16_of_bits(struct x16u a)
-{
-    struct x16f r;
-    memcpy(&r, &a, sizeof r);
-    return r;
-}
-
-X16_FN struct x16u x16_words_add(struct x16u a, struct x16u b)
-{
-    X16_EACH a.lane[i] += b.lane[i];
-    return a;
-}
-
-X16_FN struct x16u x16_words_left(struct x16u a, unsigned bits)
-{
-    X16_EACH a.lane[i] <<= bits;
-    return a;
 }
 
 X16_FN struct x16u x16_words_high(struct x16u a)

@@ -18,6 +18,8 @@ static ah_math_fn *const run_of_kind[AH_OP_KINDS] = {
     [AH_OP_EMBED_BACKWARD] = ah_embed_run_backward,
     [AH_OP_GATHER] = ah_embed_run_gather,
     [AH_OP_CROSS_ENTROPY] = ah_cross_entropy_run,
+    [AH_OP_ATTENTION] = ah_attention_run,
+    [AH_OP_ATTENTION_BACKWARD] = ah_attention_run_backward,
 };
 
 struct ah_math_matrix ah_math_matrix(const struct ah_host *host, const struct ah_op *op, size_t arg,

@@ -15,6 +15,8 @@ typedef void ah_math_fn(const struct ah_host *host, const struct ah_op *op);
 
 ah_math_fn ah_activation_run;
 ah_math_fn ah_activation_run_backward;
+ah_math_fn ah_attention_run;
+ah_math_fn ah_attention_run_backward;
 ah_math_fn ah_cross_entropy_run;
 ah_math_fn ah_embed_run;
 ah_math_fn ah_embed_run_backward;

@@ -8,5 +8,6 @@
 #include "runtime/device/host/x16_portable.h"
 #endif
 
+#define WIDE            1
 #define FUNCTIONS_APPLY functions_avx512
 #include "tests/unit/device_math/functions.inc"

@@ -4,5 +4,6 @@
  */
 #include "runtime/device/host/x16_portable.h"
 
+#define WIDE            1
 #define FUNCTIONS_APPLY functions_portable
 #include "tests/unit/device_math/functions.inc"

@@ -34,6 +34,8 @@ static double exact_of(enum function function, double x)
     switch (function) {
     case FUNCTION_EXP:
         return exp(x);
+    case FUNCTION_EXP2:
+        return exp2(x);
     case FUNCTION_SIGMOID:
         return 1 / (1 + exp(-x));
     case FUNCTION_REST:
@@ -51,9 +53,8 @@ static const struct {
     double per_square; /* times x^2, of the normal tail */
     double least;
 } promises[FUNCTIONS] = {
-    [FUNCTION_EXP] = {1.0, 0, FLT_MIN},
-    [FUNCTION_SIGMOID] = {3, 0, FLT_MIN},
-    [FUNCTION_REST] = {3, 0, FLT_MIN},
+    [FUNCTION_EXP] = {1.0, 0, FLT_MIN},   [FUNCTION_EXP2] = {1.0, 0, FLT_MIN},
+    [FUNCTION_SIGMOID] = {3, 0, FLT_MIN}, [FUNCTION_REST] = {3, 0, FLT_MIN},
     [FUNCTION_TAIL] = {3, 3, 9.9e-10},
 };
 
@@ -134,6 +135,8 @@ static void test_functions__edges(void **state)
     functions_portable(FUNCTION_EXP, y, x);
     assert_true(y[0] == 1 && y[1] == 1 && isinf(y[2]) && y[3] == 0 && isnan(y[4]) && y[12] == 0 &&
                 isinf(y[13]));
+    functions_portable(FUNCTION_EXP2, y, x);
+    assert_true(y[0] == 1 && y[3] == 0 && y[12] == 0 && isnan(y[4]) && isinf(y[13]));
     functions_portable(FUNCTION_SIGMOID, y, x);
     assert_true(y[0] == 0.5f && y[2] == 1 && y[3] == 0);
 }

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention's steps with AVX2.
+ */
+#if defined(__x86_64__)
+
+#include "runtime/device/math/attention_internal.h"
+
+#include "runtime/device/host/x16_avx2.h"
+
+#include "runtime/device/host/elements.inc"
+#include "runtime/device/math/attention_single.inc"
+#include "runtime/device/math/functions.inc"
+
+#define STEPS ah_attention_avx2
+
+#include "runtime/device/math/attention.inc"
+
+#else
+
+typedef int ah_attention_avx2_has_no_code_here;
+
+#endif

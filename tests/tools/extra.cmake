@@ -25,3 +25,7 @@ add_test(NAME tools.weights COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/w
   --program $<TARGET_FILE:weights_round_trip>)
 set_tests_properties(tools.weights PROPERTIES LABELS "tools;model" TIMEOUT 120)
 add_custom_target(tools.weights DEPENDS weights_round_trip) # what scripts/test-mutants builds
+# scripts/tokenize: with bytes everywhere, with a tokenizer where its library is installed.
+add_test(NAME tools.tokenize COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/test_tokenize.py)
+add_test(NAME tools.tokenize_library COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/test_tokenize.py library)
+set_tests_properties(tools.tokenize tools.tokenize_library PROPERTIES SKIP_RETURN_CODE 77 LABELS tools TIMEOUT 120)

@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/tokenize: what it writes, read back as docs/data.md describes it.
+
+    test_tokenize.py            bytes, which need no library
+    test_tokenize.py library    a small tokenizer of the 'tokenizers' package; exit 77 where it is not installed
+"""
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "tokenize")
+
+
+def read(folder, name):
+    """(tokens, mask or None, docs) of a shard."""
+    path = os.path.join(folder, name)
+    with open(path, "rb") as file:
+        content = file.read()
+    magic, version, count = struct.unpack_from("<3i", content)
+    code = {(20240520, 1): "H", (20240801, 7): "I"}[magic, version]
+    tokens = struct.unpack(f"<{count}{code}", content[1024:])
+    mask = None
+    if os.path.exists(path + ".mask"):
+        with open(path + ".mask", "rb") as file:
+            mask = list(file.read())
+        assert len(mask) == count
+    with open(path + ".docs", "rb") as file:
+        docs = [offset for offset, in struct.iter_unpack("<Q", file.read())]
+    return list(tokens), mask, docs
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.root = self.temporary.name
+        self.out = os.path.join(self.root, "out")
+
+    def tearDown(self):
+        self.temporary.cleanup()
+
+    WORDS = {"[unk]": 0, "two": 1, "and": 2, "is": 3, "four": 4, "<|endoftext|>": 5}
+
+    def tokenizer(self, **more):
+        words = {**self.WORDS, **more}
+        return self.put("tokenizer.json", json.dumps({
+            "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "added_tokens": [],
+            "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None,
+            "model": {"type": "WordLevel", "vocab": words, "unk_token": "[unk]"}}))
+
+    def put(self, name, text):
+        path = os.path.join(self.root, name)
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        return path
+
+    def lines(self, *records):
+        return self.put("data.jsonl", "".join(json.dumps(record) + "\n\n" for record in records))
+
+    def run_script(self, *arguments):
+        return subprocess.run([sys.executable, SCRIPT, *arguments, "-o", self.out], capture_output=True, text=True,
+                              check=False)
+
+    def make(self, *arguments):
+        result = self.run_script(*arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def refuse(self, text, *arguments):
+        result = self.run_script(*arguments)
+        self.assertEqual(result.returncode, 1, result.stdout)
+        self.assertIn(text, result.stderr)
+        self.assertNotIn("Traceback", result.stderr)
+        left = os.listdir(self.out) if os.path.isdir(self.out) else []
+        self.assertEqual([name for name in left if name.endswith(".tmp")], [])
+
+
+class Plain(Case):
+    def test_records(self):
+        said = self.make(self.lines(
+            {"text": "héy"}, {"prompt": "2+2=", "completion": "4"},
+            {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}), "--bytes")
+        tokens, mask, docs = read(self.out, "train-00000.bin")
+        self.assertEqual(bytes(tokens).decode(), "héy2+2=4user: a\nassistant: b\n")
+        self.assertEqual(mask, [1] * 4 + [0] * 4 + [1] + [0] * 19 + [1] * 2)
+        self.assertEqual(docs, [0, 4, 9])
+        self.assertIn("train: 30 tokens, 7 of them learned, 3 documents, vocabulary 256", said)
+
+    def test_text_without_masks(self):
+        self.make(self.put("a.txt", "one\r\ntwo"), self.put("b.md", "three"), self.put("c.txt", ""), "--bytes")
+        tokens, mask, docs = read(self.out, "train-00000.bin")
+        self.assertEqual(bytes(tokens).decode(), "one\r\ntwothree")
+        self.assertIsNone(mask)
+        self.assertEqual(docs, [0, 8])
+
+    def test_end(self):
+        self.make(self.lines({"text": "a"}, {"text": "b"}), "--bytes", "--end", "0")
+        self.assertEqual(read(self.out, "train-00000.bin")[0], [97, 0, 98, 0])
+
+    def test_shards_end_between_documents(self):
+        self.make(self.lines(*({"prompt": "x", "completion": "y" * n} for n in (3, 4, 20, 2, 2))), "--bytes",
+                  "--shard-tokens", "10")
+        shards = [read(self.out, f"train-0000{i}.bin") for i in range(3)]
+        self.assertEqual([docs for _, _, docs in shards], [[0, 4], [0], [0, 3]])
+        self.assertEqual([len(tokens) for tokens, _, _ in shards], [9, 21, 6])
+        self.assertEqual(shards[2][1], [0, 1, 1, 0, 1, 1])
+        self.assertEqual(len(os.listdir(self.out)), 9)
+
+    def test_held_out(self):
+        self.make(self.lines(*({"text": str(i)} for i in range(10))), "--bytes", "--val", "0.2")
+        self.assertEqual(bytes(read(self.out, "train-00000.bin")[0]).decode(), "01235678")
+        self.assertEqual(bytes(read(self.out, "val-00000.bin")[0]).decode(), "49")
+
+    def test_held_out_text(self):
+        self.make(self.put("a.txt", "0123\n" * 10), "--bytes", "--val", "0.25")
+        self.assertEqual(len(read(self.out, "train-00000.bin")[0]), 35)
+        self.assertEqual(len(read(self.out, "val-00000.bin")[0]), 15)
+
+    def test_refusals(self):
+        self.refuse("data.jsonl:3: has neither 'text'", self.lines({"text": "a"}, {"tekst": "b"}), "--bytes")
+        self.refuse("data.jsonl:1: 'text' is no text", self.lines({"text": 5}), "--bytes")
+        self.refuse("data.jsonl:1: is no object", self.lines([1]), "--bytes")
+        self.refuse("data.jsonl:1: Expecting", self.put("data.jsonl", "{text}\n"), "--bytes")
+        self.refuse("data.jsonl:1: 'content' is no text", self.lines({"messages": [{"role": "user"}]}), "--bytes")
+        self.refuse("absent", os.path.join(self.root, "absent.txt"), "--bytes")
+        self.refuse("no text to train on", self.lines({"text": ""}), "--bytes")
+        self.refuse("nothing is left to hold out", self.lines({"text": "a"}), "--bytes", "--val", "0.1")
+        self.refuse("'256' is no token", self.lines({"text": "a"}), "--bytes", "--end", "256")
+
+    def test_keeps_what_is_there(self):
+        self.make(self.lines({"text": "first"}), "--bytes")
+        self.refuse("train-00000.bin: is there already", self.lines({"text": "second"}), "--bytes")
+        self.assertEqual(bytes(read(self.out, "train-00000.bin")[0]).decode(), "first")
+
+    def test_library_is_missing(self):
+        hidden = self.put("tokenizers.py", "raise ImportError\n")
+        result = subprocess.run([sys.executable, SCRIPT, self.lines({"text": "a"}), "-o", self.out, "--tokenizer", "x"],
+                                capture_output=True, text=True, check=False,
+                                env={**os.environ, "PYTHONPATH": os.path.dirname(hidden)})
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("the Python package 'tokenizers' is missing: install it", result.stderr)
+
+
+class WithLibrary(Case):
+    def test_records(self):
+        records = self.lines({"prompt": "two and two", "completion": "is four"}, {"text": "two"})
+        said = self.make(records, "--tokenizer", self.tokenizer())
+        self.assertEqual(read(self.out, "train-00000.bin"),
+                         ([1, 2, 1, 3, 4, 5, 1, 5], [0, 0, 0, 1, 1, 1, 1, 1], [0, 6]))
+        self.assertIn("vocabulary 6", said)
+
+    def test_folder_end_and_wide_tokens(self):
+        self.tokenizer(far=70000)
+        self.make(self.lines({"text": "two far"}), "--tokenizer", self.root, "--end", "four")
+        self.assertEqual(read(self.out, "train-00000.bin"), ([1, 70000, 4], None, [0]))
+
+    def test_no_end(self):
+        self.make(self.lines({"text": "two"}), "--tokenizer", self.tokenizer(), "--end", "none")
+        self.assertEqual(read(self.out, "train-00000.bin")[0], [1])
+
+    def test_refusals(self):
+        self.refuse("cannot be read as a tokenizer", self.lines({"text": "a"}), "--tokenizer",
+                    self.put("tokenizer.json", "{}"))
+        self.refuse("'five' is no token", self.lines({"text": "a"}), "--tokenizer", self.tokenizer(), "--end", "five")
+
+
+class WithTemplates(Case):
+    """Chats with the template of a model; only where 'transformers' and 'jinja2' are installed as well."""
+
+    def setUp(self):
+        super().setUp()
+        try:
+            import jinja2  # noqa: F401
+            import transformers  # noqa: F401
+        except ImportError:
+            self.skipTest("the Python packages 'transformers' and 'jinja2' are not installed")
+
+    def chat(self, template):
+        self.tokenizer()
+        self.put("tokenizer_config.json", json.dumps({"tokenizer_class": "PreTrainedTokenizerFast",
+                                                      "chat_template": template}))
+        return self.lines({"messages": [{"role": "user", "content": "two and two"},
+                                        {"role": "assistant", "content": "four"},
+                                        {"role": "user", "content": "and"}]})
+
+    def test_chat(self):
+        template = ("{% for m in messages %}{{ 'is ' if m.role == 'assistant' }}{{ m.content }} <|endoftext|> "
+                    "{% endfor %}{% if add_generation_prompt %}is {% endif %}")
+        words = {"<": 6, "|": 7, "endoftext": 8, ">": 9, "<|": 10, "|>": 11}
+        records = self.chat(template)
+        self.tokenizer(**words)
+        self.make(records, "--tokenizer", self.root)
+        tokens, mask, docs = read(self.out, "train-00000.bin")
+        self.assertEqual(tokens, [1, 2, 1, 10, 8, 11, 3, 4, 10, 8, 11, 2, 10, 8, 11])
+        self.assertEqual(mask, [0] * 7 + [1] * 4 + [0] * 4)
+        self.assertEqual(docs, [0])
+
+    def test_a_template_that_rewrites(self):
+        records = self.chat("{% for m in messages %}{{ 'two ' if loop.last else 'four ' }}{% endfor %}")
+        self.refuse("writes earlier turns differently", records, "--tokenizer", self.root)
+
+
+def main():
+    cases = [Plain]
+    if sys.argv[1:] == ["library"]:
+        try:
+            import tokenizers  # noqa: F401
+        except ImportError:
+            print("the Python package 'tokenizers' is not installed")
+            return 77
+        cases = [WithLibrary, WithTemplates]
+    suite = unittest.TestSuite(unittest.defaultTestLoader.loadTestsFromTestCase(case) for case in cases)
+    return not unittest.TextTestRunner().run(suite).wasSuccessful()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,6 +9,8 @@
 #include "runtime/device/host/x16_avx512.h"
 
 #include "runtime/device/host/elements.inc"
+
+#define WIDE 4 /* two rows */
 #include "runtime/device/math/attention_single.inc"
 #include "runtime/device/math/functions.inc"
 

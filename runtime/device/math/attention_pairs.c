@@ -16,6 +16,8 @@
 #define PAIRS_FN  static inline __attribute__((always_inline, PAIRS_TARGET))
 
 #include "runtime/device/host/elements.inc"
+
+#define WIDE 4 /* two rows */
 #include "runtime/device/math/functions.inc"
 
 /* Elements of `low`, then of `high`. */

@@ -24,3 +24,4 @@ ah_fuzz(document schemas ${document_samples} ${PROJECT_SOURCE_DIR}/examples/mode
   ${PROJECT_SOURCE_DIR}/examples/models/qwen3-0.6b.json)
 ah_fuzz(plan schedule)
 ah_fuzz(data train_data)
+ah_fuzz(safetensors model)

@@ -3,6 +3,7 @@
  * Verify, of policies: are the blocks of a plan one of the placements of its policy? The numbers of a family (policies.c)
  * are read off the blocks, small ones are all tried; the placement that they stand for must be the plan's.
  */
+#include "planner/planner.h"
 #include "planner/policies.h"
 #include "planner/verify.h"
 
@@ -108,7 +109,7 @@ static bool is_placed(struct family *f, size_t number, uint32_t numbers[AH_POLIC
 
 static bool is_ordered(const struct ah_plan *plan)
 {
-    bool chooses = plan->policy == AH_POLICY_OPTIMAL || plan->policy == AH_POLICY_AUTOHETE_PAPER;
+    bool chooses = ah_planner_takes_scheduling(plan->policy);
     bool loops = plan->policy == AH_POLICY_OPTIMAL || plan->policy == AH_POLICY_STREAM;
     return (chooses || plan->scheduling == AH_SCHEDULING_FIFO) &&
            (loops || plan->micro_batch_order == AH_MICRO_BATCH_MAJOR);

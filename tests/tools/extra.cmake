@@ -9,6 +9,11 @@ add_test(NAME property.schedule.plans COMMAND /usr/bin/python3 ${CMAKE_CURRENT_L
   --program $<TARGET_FILE:autohete> --plans 60)
 set_tests_properties(property.schedule.plans PROPERTIES LABELS "property;schedule" TIMEOUT 300)
 add_custom_target(property.schedule.plans DEPENDS autohete) # what scripts/test-mutants builds
+# Fields of plans forged, one at a time: check refuses all but those that nobody can know.
+add_test(NAME property.schedule.forgeries COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/forged_plans.py
+  --program $<TARGET_FILE:autohete>)
+set_tests_properties(property.schedule.forgeries PROPERTIES LABELS "property;schedule" TIMEOUT 300)
+add_custom_target(property.schedule.forgeries DEPENDS autohete)
 # The reproductions in their quick form: optimal is never slower than the paper's plans, no baseline is faster, and plans
 # without a technique are not faster, but for what quick searches miss: up to 9 % (default ones: up to 7 %).
 foreach(reproduction autohete-paper open-questions)

@@ -9,11 +9,12 @@ import os
 import random
 
 import oracle_files as files
+import oracle_order as order
 import oracle_shape as shapes
 
 TRAINING = {"batch": 4, "micro_batches": 1, "seq": 16, "steps": 20, "lr": 0.01, "schedule": "cosine",
             "warmup_steps": 4, "floor": 0.1, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-5, "weight_decay": 0.0,
-            "clip": 0.0, "trainable": ["*"]}
+            "clip": 0.0, "trainable": ["*"], "seed": 1}
 ARCHITECTURE = {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM",
                 "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 
@@ -53,7 +54,7 @@ CASES = {
     "llama-biases": case(
         llama("llama", attention_bias=True, mlp_bias=True, num_key_value_heads=4, head_dim=None,
               tie_word_embeddings=True, rms_norm_eps=1e-5),
-        weights={"dtype": "F16", "bits": 8}, micro_batches=2),
+        data={"samples": 47, "behind": 5}, weights={"dtype": "F16", "bits": 8}, micro_batches=2, seed=3),
     "llama-linear": case(
         llama("llama", rope_scaling={"type": "linear", "factor": 4.0}, hidden_size=27, head_dim=10,
               num_attention_heads=3, num_key_value_heads=1, intermediate_size=37, vocab_size=89),
@@ -135,18 +136,21 @@ def make_documents(rng, count, seq):
 def make_mask(rng, count, training):
     """No loss for a third of all tokens and for the second sequence of each batch: a micro-batch may have none."""
     mask = [int(rng.randrange(3) > 0) for _ in range(count)]
-    for sample in range(1, training["steps"] * training["batch"], training["batch"]):
+    for _, sample, *_ in training["samples"]:
         for at in range(sample * training["seq"] + 1, (sample + 1) * training["seq"] + 1):
             mask[at] = 0
     return mask
 
 
 def make_data(rng, folder, made, training, vocabulary):
-    """Samples in their own order, each once."""
+    """Each sample once, or fewer samples and some tokens behind the last one, so that epochs change within a batch."""
     batch, seq, steps = training["batch"], training["seq"], training["steps"]
-    tokens = make_tokens(rng, steps * batch * seq + 1, vocabulary)
+    samples = made["data"].get("samples", steps * batch)
+    tokens = make_tokens(rng, samples * seq + 1 + made["data"].get("behind", 0), vocabulary)
     training["data"] = "data.bin"
     files.write_numbers(os.path.join(folder, training["data"]), "H", tokens)
+    training["samples"] = [[order.sample_at(training["seed"], samples, step * batch + row) for row in range(batch)]
+                           for step in range(steps)]
     if made["data"].get("documents"):
         training["docs"] = "data.bin.docs"
         starts = make_documents(rng, len(tokens), seq)
@@ -154,7 +158,6 @@ def make_data(rng, folder, made, training, vocabulary):
     if made["data"].get("mask"):
         training["mask"] = "data.bin.mask"
         files.write_numbers(os.path.join(folder, training["mask"]), "B", make_mask(rng, len(tokens), training))
-    training["samples"] = [list(range(step * batch, (step + 1) * batch)) for step in range(steps)]
 
 
 def make_case(name, folder):

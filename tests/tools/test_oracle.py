@@ -16,6 +16,7 @@ import unittest
 import oracle_cases
 import oracle_compare
 import oracle_files as files
+import oracle_order as order
 import oracle_shape as shapes
 
 GOLDEN = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "golden", "train"))
@@ -156,6 +157,16 @@ class Compared(unittest.TestCase):
         for dtype in files.BYTES:
             files.write_tensors(self.path("one"), {"x": ((2, 3), values)}, dtype)
             self.assertEqual(list(files.read_tensors(self.path("one"))["x"][1]), values)
+
+
+class Order(unittest.TestCase):
+    def test_values_that_the_product_also_has(self):
+        self.assertEqual([order.sample_at(0, 10, i) for i in range(10)], [2, 9, 4, 6, 3, 0, 5, 8, 7, 1])
+        self.assertEqual([order.sample_at(42, 1000, 3000 + i) for i in range(5)], [835, 460, 214, 952, 25])
+
+    def test_an_epoch_has_each_sample_once(self):
+        for n in (1, 2, 3, 17, 64, 65):
+            self.assertEqual({order.sample_at(5, n, 2 * n + i) for i in range(n)}, set(range(n)))
 
 
 class Patterns(unittest.TestCase):

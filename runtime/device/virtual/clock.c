@@ -29,6 +29,10 @@
 #include <float.h>
 #include <string.h>
 
+/* The loop over events and what it is made of. A run's number of lanes never changes; where it is a constant, loops over
+ * lanes unroll. */
+#define CLOCK_INLINE static inline __attribute__((always_inline))
+
 /* ---- ready ops of a priority or fifo lane: a binary heap ---- */
 
 static bool clock_before(struct clock_heap_item a, struct clock_heap_item b)
@@ -118,19 +122,19 @@ static void clock_set_ready(struct clock_run *run, uint32_t at, uint32_t op, uin
                    (struct clock_heap_item){clock_ready_key(run, lane->rule, at, op), at, op});
 }
 
-static void clock_finish(struct clock_run *run, uint32_t at, uint32_t op)
+CLOCK_INLINE void clock_finish(struct clock_run *run, uint32_t at, uint32_t op)
 {
     struct ah_clock_memory *memory = run->memory;
     const struct clock_op *it = &run->ops[op];
     uint32_t iteration = at - op;
     memory->spans[at].finish_us = run->now;
-    run->left -= !run->course->needed || at < run->course->needed[op] * run->n_ops;
+    run->left -= at < it->needed;
     clock_give_place(run, at, it->gives);
     for (uint32_t i = it[0].first_follower; i < it[1].first_follower; i++) {
-        uint32_t follower = memory->followers[i] >> 1;
-        uint32_t of = iteration + follower + (memory->followers[i] & 1 ? run->n_ops : 0);
-        if (of < run->n_instances && --memory->waiting[of] == 0)
-            clock_set_ready(run, of, follower, at);
+        uint32_t ahead = memory->followers[i];
+        uint32_t follower = iteration + ahead;
+        if (follower < run->n_instances && --memory->waiting[follower] == 0)
+            clock_set_ready(run, follower, ahead < run->n_ops ? ahead : ahead - run->n_ops, at);
     }
 }
 
@@ -146,13 +150,20 @@ static struct clock_heap *clock_best_heap(const struct clock_run *run, struct cl
     return &lane->takers;
 }
 
+/* The first instance of the iteration of `at`, which is often the iteration that begins with `guess`. */
+static uint32_t clock_iteration(const struct clock_run *run, uint32_t at, uint32_t guess)
+{
+    return at - guess < run->n_ops ? guess : at - at % run->n_ops;
+}
+
 static void clock_next(const struct clock_run *run, struct clock_lane *lane)
 {
     lane->next = AH_CLOCK_NO_OP;
     if (lane->taken == lane->n)
         return;
     lane->next = run->memory->order[lane->first + lane->taken];
-    lane->next_op = lane->next % run->n_ops;
+    lane->iteration = clock_iteration(run, lane->next, lane->iteration);
+    lane->next_op = lane->next - lane->iteration;
 }
 
 /* Sets lane->at and op to what a free lane takes now; false: nothing. */
@@ -178,18 +189,15 @@ static bool clock_choose(struct clock_run *run, struct clock_lane *lane)
     return true;
 }
 
-static uint8_t clock_row(const struct clock_run *run, size_t lane)
+/* A running op's byte of the key is its row; without one it is 0. */
+static void clock_ask(struct clock_run *run, size_t lane, uint8_t row)
 {
-    return (uint8_t)(run->key.word[lane / CLOCK_KEY_LANES] >> CLOCK_KEY_BITS * (lane % CLOCK_KEY_LANES));
+    run->key.word[lane / CLOCK_KEY_LANES] += (uint64_t)row << CLOCK_KEY_BITS * (lane % CLOCK_KEY_LANES);
 }
 
-static void clock_set_row(struct clock_run *run, size_t lane, uint8_t row)
+static void clock_stop_asking(struct clock_run *run, size_t lane, uint8_t row)
 {
-    size_t shift = CLOCK_KEY_BITS * (lane % CLOCK_KEY_LANES);
-    uint64_t *word = &run->key.word[lane / CLOCK_KEY_LANES];
-    uint64_t key = (*word & ~((uint64_t)CLOCK_KEY_MASK << shift)) | (uint64_t)row << shift;
-    run->key_changed |= key != *word;
-    *word = key;
+    run->key.word[lane / CLOCK_KEY_LANES] -= (uint64_t)row << CLOCK_KEY_BITS * (lane % CLOCK_KEY_LANES);
 }
 
 /* Starts the op that the lane chose. True if it is without duration, hence finished. */
@@ -212,17 +220,19 @@ static bool clock_start(struct clock_run *run, size_t l)
     lane->limit = AH_SHARE_NONE;
     lane->was_slowed = false;
     run->finish[l] = run->now + duration;
-    clock_set_row(run, l, it->row);
+    lane->row = it->row;
+    run->fresh |= it->row != 0;
+    clock_ask(run, l, it->row);
     return false;
 }
 
 /* Lanes take ops until none can. */
-static void clock_dispatch(struct clock_run *run)
+CLOCK_INLINE void clock_dispatch(struct clock_run *run, size_t n_lanes)
 {
     bool again = true;
     while (again) {
         again = false;
-        for (size_t l = 0; l < run->n_lanes; l++)
+        for (size_t l = 0; l < n_lanes; l++)
             if (run->finish[l] >= DBL_MAX && clock_choose(run, &run->lanes[l]))
                 again |= clock_start(run, l);
     }
@@ -241,9 +251,9 @@ static void clock_fill_set(const struct clock_run *run, struct clock_speeds *set
     for (size_t l = 0; l < run->n_lanes; l++) {
         set->speed[l] = 1;
         set->limit[l] = AH_SHARE_NONE;
-        if (!clock_row(run, l))
+        if (!run->lanes[l].row)
             continue;
-        parts[n] = &graph->demands[clock_row(run, l) - 1];
+        parts[n] = &graph->demands[run->lanes[l].row - 1];
         lane_of[n++] = l;
     }
     ah_share_fill(parts, n, graph->capacity, graph->n_resources, speeds, limits);
@@ -288,8 +298,6 @@ static void clock_account(struct clock_lane *lane, double now)
 {
     if (lane->limit == AH_SHARE_NONE)
         return;
-    if (!lane->was_slowed)
-        memset(lane->lost, 0, sizeof lane->lost);
     lane->was_slowed = true;
     lane->lost[lane->limit] += (now - lane->since) * (1 - lane->speed);
 }
@@ -305,30 +313,42 @@ static void clock_set_speed(struct clock_run *run, size_t l, double speed, uint8
     run->finish[l] = run->now + lane->remaining / speed;
 }
 
-static void clock_share(struct clock_run *run)
+CLOCK_INLINE void clock_share(struct clock_run *run, size_t n_lanes)
 {
-    if (!run->key_changed)
+    bool same = run->set && clock_same(run->key, run->set_key);
+    if ((same && !run->fresh) || !(run->key.word[0] | run->key.word[1]))
         return;
-    run->key_changed = false;
-    if (!(run->key.word[0] | run->key.word[1]))
-        return;
-    if (!run->set || !clock_same(run->key, run->set_key)) {
+    if (!same) {
         run->set = clock_set_of(run);
         run->set_key = run->key;
     }
-    for (size_t l = 0; l < run->n_lanes; l++) {
+    run->fresh = false;
+    for (size_t l = 0; l < n_lanes; l++) {
         const struct clock_lane *lane = &run->lanes[l];
         double speed = run->set->speed[l];
         uint8_t limit = run->set->limit[l];
         bool changed = lane->speed < speed || lane->speed > speed || lane->limit != limit;
-        if (clock_row(run, l) && changed)
+        if (lane->row && changed)
             clock_set_speed(run, l, speed, limit);
     }
 }
 
 /* ---- events ---- */
 
-static void clock_complete(struct clock_run *run, size_t l)
+/* The resource that the op lost most to, the first of several; for the next op nothing is lost yet. */
+static uint32_t clock_take_loss(struct clock_lane *lane, size_t n_resources)
+{
+    uint32_t most = 0;
+    double loss = 0;
+    for (uint32_t r = 0; r < n_resources; r++) {
+        most = lane->lost[r] > loss ? r : most;
+        loss = lane->lost[r] > loss ? lane->lost[r] : loss;
+        lane->lost[r] = 0;
+    }
+    return most;
+}
+
+CLOCK_INLINE void clock_complete(struct clock_run *run, size_t l)
 {
     struct clock_lane *lane = &run->lanes[l];
     struct ah_clock_span *span = &run->memory->spans[lane->at];
@@ -336,31 +356,45 @@ static void clock_complete(struct clock_run *run, size_t l)
     clock_account(lane, run->now);
     lane->busy += ran;
     if (lane->was_slowed) {
-        size_t most = 0;
-        for (size_t r = 1; r < run->memory->graph.n_resources; r++)
-            if (lane->lost[r] > lane->lost[most])
-                most = r;
-        span->slowed_by = (uint32_t)most;
+        span->slowed_by = clock_take_loss(lane, run->memory->graph.n_resources);
         lane->slowed += clock_positive(ran - run->ops[lane->op].duration);
     }
     run->finish[l] = DBL_MAX;
-    clock_set_row(run, l, 0);
+    clock_stop_asking(run, l, lane->row);
+    lane->row = 0;
     clock_finish(run, lane->at, lane->op);
 }
 
 /* Goes to the next instant at which an op finishes; false when none runs. */
-static bool clock_advance(struct clock_run *run)
+CLOCK_INLINE bool clock_advance(struct clock_run *run, size_t n_lanes)
 {
     double next = DBL_MAX;
-    for (size_t l = 0; l < run->n_lanes; l++)
+    for (size_t l = 0; l < n_lanes; l++)
         next = run->finish[l] < next ? run->finish[l] : next;
     if (next >= DBL_MAX)
         return false;
     run->now = next;
-    for (size_t l = 0; l < run->n_lanes; l++)
+    for (size_t l = 0; l < n_lanes; l++)
         if (run->finish[l] <= next)
             clock_complete(run, l);
     return true;
+}
+
+CLOCK_INLINE void clock_loop(struct clock_run *run, size_t n_lanes)
+{
+    do {
+        clock_dispatch(run, n_lanes);
+        clock_share(run, n_lanes);
+    } while (run->left > 0 && clock_advance(run, n_lanes));
+}
+
+/* Of four lanes, as schedules have them, or of any number. */
+static void clock_go(struct clock_run *run)
+{
+    if (run->n_lanes == 4)
+        clock_loop(run, 4);
+    else
+        clock_loop(run, run->n_lanes);
 }
 
 /* ---- a run, made ready ---- */
@@ -394,7 +428,7 @@ static void clock_count(struct clock_run *run, size_t *ret_takers)
     }
 }
 
-/* Where each lane's ops lie in `order`; ascending there, unless the course gives orders (8). */
+/* Where each lane's ops lie in `order`; those of frozen lanes ascend there, unless the course gives orders (8). */
 static void clock_place_lanes(struct clock_run *run)
 {
     size_t takers[AH_CLOCK_LANES] = {0};
@@ -411,7 +445,9 @@ static void clock_place_lanes(struct clock_run *run)
         run->finish[l] = DBL_MAX;
     }
     for (uint32_t i = 0, op = 0; i < run->n_instances && !run->course->order; i++) {
-        run->memory->order[at[run->ops[op].lane]++] = i;
+        size_t l = run->ops[op].lane;
+        if (run->lanes[l].rule == AH_CLOCK_FROZEN)
+            run->memory->order[at[l]++] = i;
         op = op + 1 < run->n_ops ? op + 1 : 0;
     }
 }
@@ -421,6 +457,7 @@ static int clock_take_orders(struct clock_run *run, struct ah_error *err)
 {
     uint32_t *seen = run->memory->waiting;
     const uint32_t *order = run->course->order;
+    uint32_t iteration = 0; /* its first instance */
     if (!order)
         return AH_OK;
     memset(seen, 0, run->n_instances * sizeof *seen);
@@ -428,7 +465,8 @@ static int clock_take_orders(struct clock_run *run, struct ah_error *err)
         const struct clock_lane *lane = &run->lanes[l];
         for (size_t i = 0; i < lane->n && lane->rule == AH_CLOCK_FROZEN; i++) {
             uint32_t at = order[lane->first + i];
-            if (at >= run->n_instances || run->ops[at % run->n_ops].lane != l || seen[at])
+            iteration = clock_iteration(run, at, iteration);
+            if (at >= run->n_instances || run->ops[at - iteration].lane != l || seen[at])
                 return ah_error_set(
                     err, AH_E_USAGE,
                     "the frozen order of lane %u has op %u at place %zu; it must hold each op of the "
@@ -441,14 +479,18 @@ static int clock_take_orders(struct clock_run *run, struct ah_error *err)
     return AH_OK;
 }
 
-static size_t clock_needed(const struct clock_run *run)
+/* Notes of each op which of its instances are needed. Returns how many there are. */
+static size_t clock_need(struct clock_run *run)
 {
-    size_t needed = 0, iterations = run->course->iterations;
-    if (!run->course->needed)
-        return run->n_instances;
-    for (uint32_t op = 0; op < run->n_ops; op++)
-        needed += run->course->needed[op] < iterations ? run->course->needed[op] : iterations;
-    return needed;
+    const uint32_t *needed = run->course->needed;
+    uint32_t iterations = (uint32_t)run->course->iterations;
+    size_t instances = 0;
+    for (uint32_t op = 0; op < run->n_ops; op++) {
+        uint32_t first = needed && needed[op] < iterations ? needed[op] : iterations;
+        run->memory->ops[op].needed = first * run->n_ops;
+        instances += first;
+    }
+    return instances;
 }
 
 /* What each op waits for; those that wait for nothing are ready. */
@@ -459,15 +501,18 @@ static void clock_begin(struct clock_run *run)
     for (size_t l = 0; l < run->n_lanes; l++)
         clock_next(run, &run->lanes[l]);
     for (size_t r = 0; r < iterations; r++) {
-        const uint32_t *needs = r ? memory->needs : memory->needs_first;
         uint8_t absent =
             (uint8_t)((r ? 0 : AH_CLOCK_NOT_FIRST) | (r + 1 < iterations ? 0 : AH_CLOCK_NOT_LAST));
         uint32_t first = (uint32_t)r * run->n_ops;
-        for (uint32_t op = 0; op < run->n_ops; op++)
-            memory->waiting[first + op] = run->ops[op].absent & absent ? CLOCK_AWAY : needs[op];
-        for (uint32_t op = 0; op < run->n_ops; op++)
+        memcpy(memory->waiting + first, r ? memory->needs : memory->needs_first,
+               run->n_ops * sizeof *memory->waiting);
+        for (size_t i = 0; i < memory->n_early; i++) {
+            uint32_t op = memory->early[i];
+            if (run->ops[op].absent & absent)
+                memory->waiting[first + op] = CLOCK_AWAY;
             if (clock_is_ready(memory, first + op))
                 clock_set_ready(run, first + op, op, AH_CLOCK_NO_OP);
+        }
     }
 }
 
@@ -520,11 +565,8 @@ int ah_clock_repeat(struct ah_clock *clock, const struct ah_clock_course *course
     if (rc)
         return rc;
     clock_begin(&run);
-    run.left = clock_needed(&run);
-    do {
-        clock_dispatch(&run);
-        clock_share(&run);
-    } while (run.left > 0 && clock_advance(&run));
+    run.left = clock_need(&run);
+    clock_go(&run);
     if (run.left > 0)
         return ah_clock_explain_deadlock(&run, err);
     *ret_result = clock_result(&run);

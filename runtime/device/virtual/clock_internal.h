@@ -29,6 +29,7 @@ struct clock_op {
     double duration;
     uint64_t priority;
     uint32_t first_follower; /* into `followers`; the next op's is the end */
+    uint32_t needed;         /* of the course that runs: the instances below this number are needed */
     uint8_t lane;
     uint8_t row; /* of demands + 1; 0: it asks for nothing */
     uint8_t takes, gives;
@@ -36,7 +37,7 @@ struct clock_op {
 };
 
 /* The row that each lane's running op asks by, 0 where it asks for nothing: a byte each, lane 0 lowest. */
-enum { CLOCK_KEY_LANES = 8, CLOCK_KEY_BITS = 8, CLOCK_KEY_MASK = 0xff };
+enum { CLOCK_KEY_LANES = 8, CLOCK_KEY_BITS = 8 };
 struct clock_key {
     uint64_t word[AH_CLOCK_LANES / CLOCK_KEY_LANES];
 };
@@ -55,7 +56,9 @@ struct ah_clock_memory {
     struct clock_op *ops;  /* n_ops + 1 */
     uint32_t *needs;       /* how many dependencies it has */
     uint32_t *needs_first; /* the same in the first iteration: those of its own iteration */
-    uint32_t *followers;   /* by dependency: op x 2 + 1 where that is in the next iteration, else op x 2 */
+    uint32_t *early;       /* n_early ops that wait for nothing in some iteration, or are absent */
+    size_t n_early;
+    uint32_t *followers; /* by dependency: its instance, in an iteration 0; in the next: op + n_ops */
 
     /* By instance. */
     struct ah_clock_span *spans;
@@ -85,11 +88,13 @@ struct clock_lane {
     enum ah_clock_rule rule;
     uint32_t at, op;        /* running */
     uint32_t next, next_op; /* of a frozen lane; AH_CLOCK_NO_OP: none is left */
+    uint32_t iteration;     /* of `next`: its first instance */
     size_t first;           /* of its ops in `order` and of its heaps in `ready` */
     size_t n;               /* its ops */
     size_t taken;           /* ops started */
     uint8_t ring;           /* of which its ops take places */
     uint8_t limit;
+    uint8_t row;              /* of the running op; 0: none runs, or it asks for nothing */
     bool was_slowed;          /* the running op, at some time */
     struct clock_heap free;   /* ready, and take no place */
     struct clock_heap takers; /* ready, and take one */
@@ -98,7 +103,7 @@ struct clock_lane {
     double speed;
     double busy;
     double slowed;
-    double lost[AH_SHARE_RESOURCES]; /* by the running op to each resource; valid when was_slowed */
+    double lost[AH_SHARE_RESOURCES]; /* by the running op to each resource */
 };
 
 struct clock_run {
@@ -109,8 +114,8 @@ struct clock_run {
     uint32_t n_instances; /* of all */
     size_t n_lanes;
     double now;
-    size_t left;      /* instances that are needed and have not finished */
-    bool key_changed; /* an op that asks for something started or finished */
+    size_t left; /* instances that are needed and have not finished */
+    bool fresh;  /* an op that asks for something started since speeds were shared */
     struct clock_key key;
     struct clock_key set_key; /* of the speeds that were looked up last */
     const struct clock_speeds *set;

@@ -27,6 +27,7 @@ static struct ah_clock_memory *make_memory(size_t n_ops, size_t n_dependencies, 
     size_t ops = take(&bytes, n_ops + 1, sizeof *m.ops);
     size_t needs = take(&bytes, n_ops, sizeof *m.needs);
     size_t needs_first = take(&bytes, n_ops, sizeof *m.needs_first);
+    size_t early = take(&bytes, n_ops, sizeof *m.early);
     size_t followers = take(&bytes, n_dependencies, sizeof *m.followers);
     size_t spans = take(&bytes, n_instances, sizeof *m.spans);
     size_t ready = take(&bytes, n_instances, sizeof *m.ready);
@@ -39,6 +40,7 @@ static struct ah_clock_memory *make_memory(size_t n_ops, size_t n_dependencies, 
     m.ops = (void *)(base + ops);
     m.needs = (void *)(base + needs);
     m.needs_first = (void *)(base + needs_first);
+    m.early = (void *)(base + early);
     m.followers = (void *)(base + followers);
     m.spans = (void *)(base + spans);
     m.ready = (void *)(base + ready);
@@ -152,11 +154,15 @@ static void load_dependencies(struct ah_clock_memory *m, const struct ah_clock_g
         for (size_t at = first; at < end; at++) {
             uint32_t next_iteration = back ? back[at] : 0;
             before += next_iteration;
-            m->followers[--ops[graph->dependency[at]].first_follower] = (uint32_t)i * 2 + next_iteration;
+            m->followers[--ops[graph->dependency[at]].first_follower] = (uint32_t)(i + next_iteration * n);
         }
         m->needs[i] = (uint32_t)(end - first);
         m->needs_first[i] = (uint32_t)(end - first) - before;
     }
+    m->n_early = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!m->needs_first[i] || ops[i].absent)
+            m->early[m->n_early++] = i;
 }
 
 int ah_clock_load(struct ah_clock *clock, const struct ah_clock_graph *graph, struct ah_error *err)

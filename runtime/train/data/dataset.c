@@ -127,7 +127,7 @@ int ah_dataset_open(struct ah_dataset **ret_data, const struct ah_dataset_option
     if (!rc)
         rc = add_files(data, &paths, options, err);
     if (!rc)
-        rc = ah_dataset_check(data, options->pool, err);
+        rc = ah_dataset_check(data, options, err);
     ah_paths_release(&paths);
     if (rc)
         ah_dataset_close(data);

@@ -64,12 +64,17 @@ enum ah_dataset_format {
 
 struct ah_dataset;
 
+/* Told on the calling thread, now and then, how much of the data has been checked; false: stop. */
+typedef bool ah_dataset_progress_fn(void *context, uint64_t done_bytes, uint64_t total_bytes);
+
 struct ah_dataset_options {
     const char *const *paths; /* files, folders, patterns; borrowed during the call */
     size_t n_paths;
     enum ah_dataset_format format; /* of every file; AH_DATASET_AUTO: each decides */
     uint64_t vocabulary;           /* of the model: tokens are below it; at most 2^32 */
     struct ah_pool *pool;          /* (optional) borrowed during the call; NULL: the caller's thread alone */
+    ah_dataset_progress_fn *progress; /* (optional) */
+    void *context;                    /* of progress; borrowed during the call */
 };
 
 struct ah_dataset_facts {
@@ -93,7 +98,7 @@ struct ah_dataset_file {
 
 /* Finds, checks and identifies the files. AH_E_IO: a file is missing or cannot be read; AH_E_DOCUMENT: its content is
  * not what it must be, with file and position; AH_E_USAGE: options, a folder without data or with held-out data (a
- * name with "val" or "test") among other data; AH_E_MISMATCH: a file changed meanwhile; AH_E_MEMORY. The data set is
+ * name with "val" or "test") among other data; AH_E_MISMATCH: a file changed meanwhile; AH_E_INTERRUPTED: progress said stop; AH_E_MEMORY. The data set is
  * *owned* by the caller. */
 int ah_dataset_open(struct ah_dataset **ret_data, const struct ah_dataset_options *options,
                     struct ah_error *err);

@@ -73,7 +73,7 @@ static int refuse(const struct ah_dataset *data, const struct ah_dataset_entry *
 }
 
 static int check_part(struct ah_dataset *data, struct ah_dataset_entry *entry, enum ah_dataset_part part,
-                      const struct ah_scanner *scanner, struct ah_sha256 *hash, struct ah_error *err)
+                      struct ah_scanner *scanner, struct ah_sha256 *hash, struct ah_error *err)
 {
     if (!entry->parts[part].path)
         return AH_OK;
@@ -103,8 +103,8 @@ static int count_documents(struct ah_dataset *data, struct ah_dataset_entry *ent
     return rc;
 }
 
-static int check_entry(struct ah_dataset *data, struct ah_dataset_entry *entry,
-                       const struct ah_scanner *scanner, struct ah_sha256 *hash, struct ah_error *err)
+static int check_entry(struct ah_dataset *data, struct ah_dataset_entry *entry, struct ah_scanner *scanner,
+                       struct ah_sha256 *hash, struct ah_error *err)
 {
     const uint64_t words[] = {entry->file.token_bytes, entry->begins, entry->file.tokens, entry->n_docs};
     int rc = AH_OK;
@@ -114,7 +114,19 @@ static int check_entry(struct ah_dataset *data, struct ah_dataset_entry *entry,
     return rc ? rc : count_documents(data, entry, err);
 }
 
-int ah_dataset_check(struct ah_dataset *data, struct ah_pool *pool, struct ah_error *err)
+static uint64_t total_bytes(const struct ah_dataset *data)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < data->facts.files; i++) {
+        const struct ah_dataset_entry *entry = &data->entries[i];
+        for (int part = 0; part < AH_DATASET_PARTS; part++)
+            bytes += entry->parts[part].bytes;
+        bytes -= entry->offset_bytes;
+    }
+    return bytes;
+}
+
+int ah_dataset_check(struct ah_dataset *data, const struct ah_dataset_options *options, struct ah_error *err)
 {
     const struct ah_dataset_entry *first = &data->entries[0];
     const bool has_mask = first->parts[AH_DATASET_MASK].path, has_docs = first->parts[AH_DATASET_DOCS].path;
@@ -122,7 +134,7 @@ int ah_dataset_check(struct ah_dataset *data, struct ah_pool *pool, struct ah_er
     unsigned char digest[AH_SHA256_BYTES];
     struct ah_scanner scanner;
     struct ah_sha256 hash;
-    int rc = ah_scan_init(&scanner, pool, err);
+    int rc = ah_scan_init(&scanner, options, total_bytes(data), err);
     ah_sha256_init(&hash);
     ah_sha256_update(&hash, preamble, strlen(preamble));
     ah_sha256_update(&hash, words, sizeof words);

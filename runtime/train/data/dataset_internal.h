@@ -38,6 +38,6 @@ struct ah_dataset {
 };
 
 /* Scans every part, fills the facts that follow from it, and the identity. */
-int ah_dataset_check(struct ah_dataset *data, struct ah_pool *pool, struct ah_error *err);
+int ah_dataset_check(struct ah_dataset *data, const struct ah_dataset_options *options, struct ah_error *err);
 
 #endif

@@ -19,12 +19,13 @@ enum { LEAD_BYTES = 64, ROOM_BYTES = LEAD_BYTES + AH_SCAN_LEAF_BYTES };
 
 struct pass {
     struct ah_scan *scan;
+    struct ah_scanner *scanner;
     int fd;
-    unsigned char *leaves;
     unsigned char *digests; /* (leaves, AH_SHA256_BYTES) */
     atomic_uint_least64_t bad;
     atomic_uint_least64_t ones;
     atomic_int reason; /* of a read that failed; 0: none */
+    atomic_bool stopped;
 };
 
 struct leaf {
@@ -143,6 +144,13 @@ static void hash_leaf(const unsigned char *elements, size_t bytes, unsigned char
     ah_sha256_finish(&hash, ret_digest);
 }
 
+/* Participant 0 is the thread that called. */
+static bool tell(struct ah_scanner *scanner, size_t bytes, unsigned worker)
+{
+    uint64_t done = atomic_fetch_add(&scanner->done_bytes, bytes) + bytes;
+    return worker || !scanner->progress || scanner->progress(scanner->context, done, scanner->total_bytes);
+}
+
 static void scan_leaf(void *context, size_t chunk, unsigned worker)
 {
     struct pass *pass = context;
@@ -150,9 +158,9 @@ static void scan_leaf(void *context, size_t chunk, unsigned worker)
     uint64_t begin = (uint64_t)chunk * AH_SCAN_LEAF_BYTES, rest = scan->bytes - begin;
     size_t bytes = rest < AH_SCAN_LEAF_BYTES ? (size_t)rest : AH_SCAN_LEAF_BYTES;
     size_t before = begin ? scan->element_bytes : 0;
-    unsigned char *elements = pass->leaves + (size_t)worker * ROOM_BYTES + LEAD_BYTES;
+    unsigned char *elements = pass->scanner->leaves + (size_t)worker * ROOM_BYTES + LEAD_BYTES;
     struct leaf leaf = {elements, bytes / scan->element_bytes, begin / scan->element_bytes};
-    if (atomic_load(&pass->reason) || atomic_load(&pass->bad) < leaf.first)
+    if (atomic_load(&pass->reason) || atomic_load(&pass->stopped) || atomic_load(&pass->bad) < leaf.first)
         return;
     int reason =
         ah_source_pread(pass->fd, scan->offset_bytes + begin - before, elements - before, bytes + before);
@@ -166,23 +174,32 @@ static void scan_leaf(void *context, size_t chunk, unsigned worker)
     else if (scan->rule == AH_SCAN_MASK)
         atomic_fetch_add(&pass->ones, count_ones(&leaf));
     hash_leaf(elements, bytes, pass->digests + chunk * AH_SHA256_BYTES);
+    if (!tell(pass->scanner, bytes, worker))
+        atomic_store(&pass->stopped, true);
 }
 
-int ah_scan_init(struct ah_scanner *ret_scanner, struct ah_pool *pool, struct ah_error *err)
+int ah_scan_init(struct ah_scanner *ret_scanner, const struct ah_dataset_options *options,
+                 uint64_t total_bytes, struct ah_error *err)
 {
-    *ret_scanner =
-        (struct ah_scanner){pool, aligned_alloc(LEAD_BYTES, (size_t)ah_pool_threads(pool) * ROOM_BYTES)};
+    *ret_scanner = (struct ah_scanner){
+        .pool = options->pool,
+        .leaves = aligned_alloc(LEAD_BYTES, (size_t)ah_pool_threads(options->pool) * ROOM_BYTES),
+        .progress = options->progress,
+        .context = options->context,
+        .total_bytes = total_bytes};
+    atomic_init(&ret_scanner->done_bytes, 0);
     return ret_scanner->leaves ? AH_OK : ah_error_memory(err);
 }
 
-int ah_scan_run(struct ah_scan *scan, struct ah_sources *sources, const struct ah_scanner *scanner,
+int ah_scan_run(struct ah_scan *scan, struct ah_sources *sources, struct ah_scanner *scanner,
                 struct ah_sha256 *hash, struct ah_error *err)
 {
     size_t leaves = (size_t)((scan->bytes + AH_SCAN_LEAF_BYTES - 1) / AH_SCAN_LEAF_BYTES);
-    struct pass pass = {.scan = scan, .leaves = scanner->leaves};
+    struct pass pass = {.scan = scan, .scanner = scanner};
     atomic_init(&pass.bad, AH_SCAN_NONE);
     atomic_init(&pass.ones, 0);
     atomic_init(&pass.reason, 0);
+    atomic_init(&pass.stopped, false);
     int rc = ah_source_use(sources, scan->source, &pass.fd, err);
     if (rc)
         return rc;
@@ -193,6 +210,8 @@ int ah_scan_run(struct ah_scan *scan, struct ah_sources *sources, const struct a
     int reason = atomic_load(&pass.reason);
     if (reason)
         rc = ah_source_fail(scan->source, reason, err);
+    else if (atomic_load(&pass.stopped))
+        rc = ah_error_set(err, AH_E_INTERRUPTED, "%s: checking it was interrupted", scan->source->path);
     else
         ah_sha256_update(hash, pass.digests, leaves * AH_SHA256_BYTES);
     scan->bad = atomic_load(&pass.bad);

@@ -13,10 +13,11 @@
 #define AH_RUNTIME_TRAIN_DATA_SCAN_INTERNAL_H
 
 #include "base/error.h"
-#include "base/pool.h"
 #include "base/sha256.h"
+#include "runtime/train/data/dataset.h"
 #include "runtime/train/data/source_internal.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,16 +43,21 @@ struct ah_scan {
     uint64_t ones; /* result of AH_SCAN_MASK */
 };
 
-/* Memory for scans: one leaf for each participant of the pool. */
+/* What scans share. */
 struct ah_scanner {
     struct ah_pool *pool;  /* borrowed */
-    unsigned char *leaves; /* owned */
+    unsigned char *leaves; /* owned; a leaf for each participant of the pool */
+    ah_dataset_progress_fn *progress;
+    void *context;
+    uint64_t total_bytes; /* of all scans to come */
+    atomic_uint_least64_t done_bytes;
 };
 
-int ah_scan_init(struct ah_scanner *ret_scanner, struct ah_pool *pool, struct ah_error *err);
+int ah_scan_init(struct ah_scanner *ret_scanner, const struct ah_dataset_options *options,
+                 uint64_t total_bytes, struct ah_error *err);
 
-/* AH_E_IO, AH_E_MISMATCH (the file is shorter by now), AH_E_MEMORY. A rule that is broken is a result. */
-int ah_scan_run(struct ah_scan *scan, struct ah_sources *sources, const struct ah_scanner *scanner,
+/* AH_E_IO, AH_E_MISMATCH (the file is shorter by now), AH_E_INTERRUPTED, AH_E_MEMORY. A rule that is broken is a result. */
+int ah_scan_run(struct ah_scan *scan, struct ah_sources *sources, struct ah_scanner *scanner,
                 struct ah_sha256 *hash, struct ah_error *err);
 
 void ah_scan_release(struct ah_scanner *scanner);

@@ -616,6 +616,48 @@ static void test_dataset__a_replaced_file(void **state)
     ah_dataset_close(opened.data);
 }
 
+/* ---- progress ---- */
+
+struct progress {
+    uint64_t done, total, stop_at;
+    unsigned calls;
+};
+
+static bool note(void *context, uint64_t done_bytes, uint64_t total_bytes)
+{
+    struct progress *progress = context;
+    assert_true(done_bytes > progress->done && done_bytes <= total_bytes);
+    progress->done = done_bytes;
+    progress->total = total_bytes;
+    progress->calls++;
+    return done_bytes < progress->stop_at;
+}
+
+static void test_dataset__progress_and_interruption(void **state)
+{
+    enum { TOKENS = 3 << 20 };
+    char *bytes = calloc(1, 1024 + 2 * TOKENS);
+    const int32_t header[] = {20240520, 1, TOKENS};
+    assert_non_null(bytes);
+    memcpy(bytes, header, sizeof header);
+    root_put_bytes(*state, "s/a.bin", bytes, 1024 + 2 * TOKENS);
+    root_put_bytes(*state, "s/b.bin", bytes + 1024, 6);
+    free(bytes);
+    struct progress progress = {.stop_at = UINT64_MAX};
+    struct opened opened = prepared(*state, 50257, AH_DATASET_AUTO);
+    opened.options.progress = note;
+    opened.options.context = &progress;
+    CHECK_OK(open_one(&opened, *state, "s"), opened.err);
+    assert_int_equal(progress.total, 2 * TOKENS + 6);
+    assert_int_equal(progress.done, progress.total);
+    assert_int_equal(progress.calls, 7);
+    ah_dataset_close(opened.data);
+    progress = (struct progress){.stop_at = 3 << 20};
+    CHECK_FAILS(open_one(&opened, *state, "s"), opened.err, AH_E_INTERRUPTED,
+                "s/a.bin: checking it was interrupted");
+    assert_int_equal(progress.calls, 3);
+}
+
 static void test_dataset__words_of_formats(void **state)
 {
     (void)state;
@@ -645,6 +687,7 @@ int main(void)
         IN_FOLDER(test_dataset__identity_tells_apart),
         IN_FOLDER(test_dataset__files_that_change),
         IN_FOLDER(test_dataset__a_replaced_file),
+        IN_FOLDER(test_dataset__progress_and_interruption),
         cmocka_unit_test(test_dataset__words_of_formats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,6 +98,8 @@ static void test_safetensors__refuses_lies_about_places(void **state)
     check_refused(root, "{" T("a", "F32", "[2]", "[8,0]") "}", 8, "'a': its data_offsets [8, 0] end before");
     check_refused(root, "{" T("a", "F32", "[2]", "[0,4]") "}", 4,
                   "'a': its place has 4 bytes, its shape [2] in F32 needs 8");
+    check_refused(root, "{" T("a", "F32", "[1]", "[0,8]") "}", 8,
+                  "'a': its place has 8 bytes, its shape [1]");
     check_refused(root, "{" T("a", "F32", "[1]", "[18446744073709551612,18446744073709551615]") "}", 4,
                   "is the file cut");
     check_refused(root, "{" T("a", "F32", "[1]", "[0,18446744073709551616]") "}", 4,

@@ -279,6 +279,24 @@ static int compare_classes(const struct rebuild *r)
 
 /* ---- all ---- */
 
+/* As many tiles as the elements that are updated make: what is built again is then no larger than the plan. */
+static int check_tiles(const struct rebuild *r)
+{
+    uint64_t tile = r->plan->staging.tile_elements;
+    int rc = ah_check_count("blocks: the number of items", r->plan->n_blocks, r->told->job->n_blocks,
+                            r->source, r->err);
+    for (size_t i = 0; i < r->plan->n_ops && !rc; i++) {
+        const struct ah_plan_op *op = &r->plan->ops[i];
+        uint64_t elements = ah_job_block(r->told->job, op->block)->trained_elements;
+        uint64_t tiles = elements / tile + (elements % tile != 0);
+        if (op->op == AH_PLAN_STATES_IN && op->tiles != tiles)
+            rc = ah_error_set(r->err, AH_E_DOCUMENT,
+                              "ops[%zu].tiles: is %" PRIu64 "; %" PRIu64 " elements are %" PRIu64 " tiles", i,
+                              op->tiles, elements, tiles);
+    }
+    return rc;
+}
+
 static int read_configs(struct rebuild *r)
 {
     r->configs = calloc(r->plan->n_blocks, sizeof *r->configs);
@@ -305,7 +323,9 @@ int ah_check_rebuild(const struct ah_plan *plan, const struct ah_check_told *tol
                                                        : "follows from the rest of the plan",
                         .choice = {.costs = told->costs, .base_us = told->base_us},
                         .err = err};
-    int rc = read_configs(&r);
+    int rc = check_tiles(&r);
+    if (!rc)
+        rc = read_configs(&r);
     if (!rc)
         rc = find_knobs(&r);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)

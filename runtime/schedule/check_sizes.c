@@ -329,24 +329,6 @@ static int check_room(const struct sizes *s)
     return AH_OK;
 }
 
-/* As many tiles as the elements that are updated make: what is built again is then no larger than the plan. */
-static int check_tiles(const struct sizes *s)
-{
-    uint64_t tile = s->plan->staging.tile_elements;
-    for (size_t i = 0; i < s->plan->n_ops; i++) {
-        const struct ah_plan_op *op = &s->plan->ops[i];
-        uint64_t elements = group_of(s, op->block)->trained_elements;
-        if (op->op != AH_PLAN_STATES_IN)
-            continue;
-        uint64_t tiles = elements / tile + (elements % tile != 0);
-        if (op->tiles != tiles)
-            return ah_error_set(s->err, AH_E_DOCUMENT,
-                                "ops[%zu].tiles: is %" PRIu64 "; %" PRIu64 " elements are %" PRIu64 " tiles",
-                                i, op->tiles, elements, tiles);
-    }
-    return AH_OK;
-}
-
 /* ---- the job ---- */
 
 static int size_job(struct sizes *s)
@@ -395,8 +377,7 @@ int ah_check_sizes(const struct ah_plan *plan, struct ah_arena *arena, struct ah
                    struct ah_error *err)
 {
     static int (*const parts[])(struct sizes *) = {check_rows, check_vectors};
-    static int (*const rules[])(const struct sizes *) = {check_groups, check_constants, check_room,
-                                                         check_tiles};
+    static int (*const rules[])(const struct sizes *) = {check_groups, check_constants, check_room};
     *ret_job = (struct ah_check_job){0};
     struct sizes s = {.plan = plan, .out = ret_job, .job = &ret_job->job, .err = err};
     int rc = size_job(&s);

@@ -28,7 +28,8 @@ int ah_source_changed(const struct ah_source *source, struct ah_error *err)
 {
     return ah_error_set(
         err, AH_E_MISMATCH,
-        "%s: changed after it was checked; put it back, or start again with the data as they are now",
+        "%s: changed after it was checked; a run goes on, by resuming it, only with the content that it "
+        "had (one that was merely touched still has it)",
         source->path);
 }
 

@@ -4,7 +4,8 @@
  * the processor gives at best. All three go through the device, lane and all.
  *
  * Every round runs the product, forward and backward one after another, each several times in a row; a share (of rates,
- * attention / product) is formed inside a round, and the medians over rounds are shown. Rates count the pairs of a query
+ * attention / product) is formed inside a round, and the medians over rounds are shown; beside it, the share of the best
+ * rounds, for machines that are never quiet for long. Rates count the pairs of a query
  * and a key that it sees: 4 x head_dim operations forward, 10 x backward.
  *
  *     bench_attention [--threads N] [--rounds N] [--dtype fp32|bf16] [--seq N] [--window N]
@@ -156,9 +157,10 @@ static void print_rate(struct bench *bench, const char *name, int op)
     for (unsigned i = 0; i < bench->options.rounds; i++)
         shares[i] = bench->rates[op][i] / bench->rates[PRODUCT][i];
     const struct ah_stats share = ah_stats_of(shares, bench->options.rounds);
-    const double rate = ah_stats_of(bench->rates[op], bench->options.rounds).median;
-    printf("   %s %8.1f GFLOP/s %6.2f ms %5.3f (mad %.3f)", name, rate, bench->flops[op] / rate * 1e-6,
-           share.median, share.mad);
+    const struct ah_stats rate = ah_stats_of(bench->rates[op], bench->options.rounds);
+    const double best = rate.max / ah_stats_of(bench->rates[PRODUCT], bench->options.rounds).max;
+    printf("   %s %7.1f GFLOP/s %7.2f ms %5.3f (mad %.3f), best %5.3f", name, rate.median,
+           bench->flops[op] / rate.median * 1e-6, share.median, share.mad, best);
 }
 
 static void measure(struct bench *bench, const struct ah_op_attention *sizes, enum ah_dtype dtype)

@@ -122,7 +122,7 @@ static void store_panel(const struct ah_attention *attention, const struct ah_at
         .rows = to->count,
         .columns = ah_attention_panel(attention, panel),
     };
-    attention->single->store(sums, &out);
+    attention->kernel->store(sums, &out);
 }
 
 void ah_attention_store(const struct ah_attention *attention, const struct ah_attention_rows *to,

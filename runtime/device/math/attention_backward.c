@@ -4,8 +4,8 @@
  *
  *     p = 2^(s - lse)      s = scale k q^T, lse: both in powers of two
  *     g = v dout^T         the gradient of p
- *     d = p (g - delta)    delta = the sum of dout * out of each query, kept in the op's scratch
- *     dv += p dout         dk += d q         dq^T += k^T d         and scale at the end
+ *     d = p scale (g - delta)    delta = the sum of dout * out of each query, kept in the op's scratch
+ *     dv += p dout         dk += d q         dq^T += k^T d
  *
  * A UNIT is one head of k and v with all heads that share it, of one sequence; a thread does it alone, with sums of dk
  * and dv of the whole sequence in its workspace. It goes through the heads, through CHUNKS of queries of a head, and
@@ -44,7 +44,7 @@ struct strip {
     float *dquery;  /* (panels, 32, LANES): sums */
     float *dscores; /* (keys of a block, LANES), as a b */
     float lse[LANES];
-    float delta[LANES];
+    float delta[LANES]; /* times -scale */
 };
 
 /* 128 queries. */
@@ -142,7 +142,7 @@ static void pack_strip(const struct unit *unit, const struct strip *strip)
     ah_attention_pack_b_turned(strip->dout, attention, &dout);
 }
 
-/* delta, also into the op's scratch, and lse in powers of two; zeros beyond the sequence. */
+/* delta into the op's scratch, and times -scale into the strip; lse in powers of two. Zeros beyond the sequence. */
 static void prepare_lanes(const struct unit *unit, struct strip *strip)
 {
     const struct ah_attention *attention = unit->attention;
@@ -160,6 +160,8 @@ static void prepare_lanes(const struct unit *unit, struct strip *strip)
         strip->lse[i] = attention->lse[at + i] * 0x1.715476p+0f;
     }
     memcpy(attention->delta + at, strip->delta, sizeof(float) * rows.count);
+    for (uint64_t i = 0; i < rows.count; i++)
+        strip->delta[i] *= -sizes->scale;
 }
 
 static void begin_strip(struct unit *unit, struct strip *strip, uint64_t number)
@@ -168,7 +170,6 @@ static void begin_strip(struct unit *unit, struct strip *strip, uint64_t number)
     ah_attention_look(&strip->sight, attention, unit->sequence, number);
     pack_strip(unit, strip);
     prepare_lanes(unit, strip);
-    memset(strip->dquery, 0, sizeof(float) * attention->panels * AH_TILE_SUMS);
     if (strip->sight.first_tile < unit->first_tile)
         unit->first_tile = strip->sight.first_tile;
     unit->last_tile = number;
@@ -235,6 +236,7 @@ static void compute_slopes(const struct unit *unit, const struct queries *querie
         .scores = unit->sums,
         .dweights = unit->sums + AH_TILE_SUMS,
         .factor = attention->factor,
+        .scale = attention->sizes.scale,
         .lse = strip->lse,
         .delta = strip->delta,
         .limits = ah_attention_limit(&limits, attention, &strip->sight, tile),
@@ -264,6 +266,8 @@ static void add_keys(const struct unit *unit, const struct queries *queries, uin
         return;
     for (uint64_t i = first; i < end; i++)
         compute_slopes(unit, queries, i, block, tile);
+    /* A tile is seen first by the strip on the diagonal, of the unit's first head. */
+    const bool is_first = first_strip + first == tile && unit->head == unit->kv_head * attention->group;
     const uint64_t before = ah_attention_words(attention, first * AH_ATTENTION_STRIP);
     struct ah_tile_operands operands = {
         .a_bytes = AH_TILE_ROW_BYTES,
@@ -276,10 +280,10 @@ static void add_keys(const struct unit *unit, const struct queries *queries, uin
         const uint64_t sums = (tile * attention->panels + panel) * AH_TILE_SUMS;
         operands.a = unit->weights + before * sizeof(uint32_t);
         operands.b = queries->dout + b;
-        attention->kernel->multiply(unit->dvalue + sums, &operands, false);
+        attention->kernel->multiply(unit->dvalue + sums, &operands, is_first);
         operands.a = unit->dscores + before * sizeof(uint32_t);
         operands.b = queries->query + b;
-        attention->kernel->multiply(unit->dkey + sums, &operands, false);
+        attention->kernel->multiply(unit->dkey + sums, &operands, is_first);
     }
 }
 
@@ -300,16 +304,9 @@ static void add_queries(const struct unit *unit, const struct strip *strip, uint
     for (uint64_t panel = 0; panel < attention->panels; panel++) {
         operands.a = unit->key_turned + panel * AH_ATTENTION_A_BYTES + before * sizeof(uint32_t);
         operands.rows = ah_attention_panel(attention, panel);
-        attention->kernel->multiply(strip->dquery + panel * AH_TILE_SUMS, &operands, false);
+        attention->kernel->multiply(strip->dquery + panel * AH_TILE_SUMS, &operands,
+                                    first == strip->sight.first_tile);
     }
-}
-
-static void scale_sums(const struct ah_attention *attention, float *sums, uint64_t rows)
-{
-    float factor[LANES];
-    for (size_t i = 0; i < LANES; i++)
-        factor[i] = attention->sizes.scale;
-    attention->steps->rescale(sums, rows, factor);
 }
 
 static void end_chunk(const struct unit *unit)
@@ -320,7 +317,6 @@ static void end_chunk(const struct unit *unit)
             const struct strip *strip = &unit->queries[block].strips[i];
             const struct ah_attention_rows rows =
                 query_rows(unit, &attention->dq, strip->sight.strip, strip->sight.strip + 1);
-            scale_sums(attention, strip->dquery, attention->sizes.head_dim);
             ah_attention_store_turned(attention, &rows, strip->dquery, unit->sums);
         }
 }
@@ -349,7 +345,6 @@ static void store_keys(const struct unit *unit)
         const uint64_t sums = tile * attention->panels * AH_TILE_SUMS;
         const struct ah_attention_rows dkey = key_rows(unit, &attention->dk, tile, tile + 1);
         const struct ah_attention_rows dvalue = key_rows(unit, &attention->dv, tile, tile + 1);
-        scale_sums(attention, unit->dkey + sums, attention->panels * AH_TILE_ROWS);
         ah_attention_store(attention, &dkey, unit->dkey + sums);
         ah_attention_store(attention, &dvalue, unit->dvalue + sums);
     }
@@ -365,8 +360,6 @@ static void run_unit(void *context, size_t number, unsigned worker)
         .kv_head = number % attention->sizes.kv_heads,
     };
     place(&unit, &room, attention);
-    memset(unit.dkey, 0, sizeof(float) * attention->strips * attention->panels * AH_TILE_SUMS);
-    memset(unit.dvalue, 0, sizeof(float) * attention->strips * attention->panels * AH_TILE_SUMS);
     ah_attention_kernel_begin(attention);
     for (uint64_t i = 0; i < attention->group; i++) {
         unit.head = unit.kv_head * attention->group + i;

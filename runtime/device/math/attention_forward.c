@@ -124,7 +124,6 @@ static void begin_item(struct unit *unit, struct item *item, uint64_t head, uint
     for (uint64_t i = 0; i < LANES; i++)
         item->max[i] = -FLT_MAX;
     memset(item->sum, 0, sizeof(float) * LANES);
-    memset(item->out, 0, sizeof(float) * attention->panels * AH_TILE_SUMS);
     if (item->sight.first_tile < unit->first_tile)
         unit->first_tile = item->sight.first_tile;
     if (strip > unit->last_tile)
@@ -180,15 +179,16 @@ static void score(const struct unit *unit, const struct item *item, uint64_t blo
     }
 }
 
-/* Brings sums to a new largest score. */
-static void move(const struct ah_attention *attention, const struct item *item, const float *max)
+/* Brings sums to a new largest score; before the first block there are none. */
+static void move(const struct ah_attention *attention, const struct item *item, const float *max,
+                 bool is_first)
 {
     float factor[LANES];
-    if (!memcmp(item->max, max, sizeof factor))
-        return;
-    attention->steps->decay(factor, item->max, max);
-    attention->steps->rescale(item->sum, 1, factor);
-    attention->steps->rescale(item->out, attention->sizes.head_dim, factor);
+    if (!is_first && memcmp(item->max, max, sizeof factor) != 0) {
+        attention->steps->decay(factor, item->max, max);
+        attention->steps->rescale(item->sum, 1, factor);
+        attention->steps->rescale(item->out, attention->sizes.head_dim, factor);
+    }
     memcpy(item->max, max, sizeof factor);
 }
 
@@ -202,7 +202,8 @@ static void attend(const struct unit *unit, const struct item *item, uint64_t bl
     if (first >= end)
         return;
     score(unit, item, block, first, end, max);
-    move(attention, item, max);
+    const bool is_first = first == item->sight.first_tile;
+    move(attention, item, max, is_first);
     attention->steps->weigh(unit->scores, (end - first) * AH_ATTENTION_TILE, item->max, item->sum);
     const uint64_t before = ah_attention_words(attention, (first - block) * AH_ATTENTION_TILE);
     struct ah_tile_operands operands = {
@@ -213,7 +214,7 @@ static void attend(const struct unit *unit, const struct item *item, uint64_t bl
     for (uint64_t panel = 0; panel < attention->panels; panel++) {
         operands.a = unit->value + panel * AH_ATTENTION_A_BYTES + before * sizeof(uint32_t);
         operands.rows = ah_attention_panel(attention, panel);
-        attention->kernel->multiply(item->out + panel * AH_TILE_SUMS, &operands, false);
+        attention->kernel->multiply(item->out + panel * AH_TILE_SUMS, &operands, is_first);
     }
 }
 

@@ -43,11 +43,12 @@ struct ah_attention_slopes {
     const float *scores;
     const float *dweights;
     float factor;                             /* of scores, into powers of two */
+    float scale;                              /* of gradients of weights */
     const float *lse;                         /* of each query, in powers of two */
-    const float *delta;                       /* of each query: the sum of dout * out */
+    const float *delta;                       /* of each query: -scale times the sum of dout * out */
     const struct ah_attention_limits *limits; /* NULL: every query sees every key */
     void *weights;                            /* out, as an a: (keys, queries) */
-    void *dscores;                            /* out, the same; without the op's scale */
+    void *dscores;                            /* out, the same */
     void *dscores_b;                          /* out, as a b: words along the keys */
 };
 
@@ -78,7 +79,7 @@ extern const struct ah_attention_steps ah_attention_pairs; /* words are pairs of
 struct ah_attention {
     struct ah_op_attention sizes;
     const struct ah_tile_kernel *kernel;
-    const struct ah_tile_kernel *single; /* its store, and words of one fp32 */
+    const struct ah_tile_kernel *single; /* for words of one fp32 */
     const struct ah_attention_steps *steps;
     struct ah_math_matrix out, dout, q, k, v, dq, dk, dv; /* dout and what begins with d: backward's */
     float *lse;

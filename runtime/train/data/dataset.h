@@ -80,8 +80,7 @@ struct ah_dataset_options {
 struct ah_dataset_facts {
     uint64_t tokens;    /* of all files */
     uint64_t documents; /* that begin in it, the one at its first token included; 1 without any boundary */
-    uint64_t
-        unmasked; /* with mask 1; all without .mask. The first of a document bears no loss all the same */
+    uint64_t unmasked;  /* with mask 1, all without .mask; the first of a document among them bears no loss */
     size_t files;
     bool has_mask; /* some token has mask 0 */
     bool has_docs; /* a document begins behind the first token: without, positions and docs need no operand */

@@ -306,7 +306,9 @@ static const char *wrong_room(const struct sizes *s, size_t block)
     enum ah_activations way = s->plan->blocks[block].activations;
     bool layer = group->kind == AH_BLOCK_LAYER;
     bool saves = layer && group->backward && way != AH_ACTIVATIONS_RECOMPUTE;
-    bool backward = group->backward && group->kind != AH_BLOCK_HEAD;
+    bool sorts =
+        group->kind == AH_BLOCK_EMBEDDING && !strstr(group->name, ".partial"); /* tokens, for its table */
+    bool backward = group->backward && (layer || sorts);
     bool forward =
         group->kind == AH_BLOCK_HEAD || (layer && (!group->backward || way != AH_ACTIVATIONS_KEEP));
     if (saves != (group->saved_bytes[way] > 0))

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Plans random models on random machines with `autohete plan` and checks every plan with plan_checker.
+"""Plans random models on random machines with `autohete plan` and checks every plan with plan_checker, and with
+`autohete check` against model and machine.
 
     random_plans.py --program AUTOHETE [--plans N] [--random N] [--seed S]
 
@@ -77,7 +78,10 @@ def draw_flags(rng):
              "--seq", rng.choice((16, 32, 64, 128)), "--device-memory", f"{int(2 ** rng.uniform(11, 19.5))}KiB",
              "--policy", rng.choice(POLICIES), "--effort", rng.choice(("quick", "quick", "3")),
              "--dtype", rng.choice(("bf16", "bf16", "fp32")), "--state-dtype", rng.choice(("fp32", "fp32", "bf16")),
-             "--clip", rng.choice(("none", "1")), "--scheduling", rng.choice(("priority", "priority", "fifo"))]
+             "--clip", rng.choice(("none", "1"))]
+    scheduling = rng.choice(("priority", "priority", "fifo"))
+    if flags[flags.index("--policy") + 1] in ("optimal", "autohete-paper"):  # others have an order of their own
+        flags += ["--scheduling", scheduling]
     if rng.random() < 0.3:
         flags += ["--freeze", rng.choice(FROZEN)]
     return [str(flag) for flag in flags]
@@ -91,6 +95,13 @@ def what_is_in(plan):
         found[f"optimizer {block['optimizer']}"] += 1
         found[f"accumulator {block.get('accumulator', 'none')}"] += 1
     return found
+
+
+def own_check(program, paths):
+    """What the program itself finds wrong with its plan."""
+    run = subprocess.run([program, "check", paths["plan"], "--model", paths["model"], "--machine", paths["machine"]],
+                         capture_output=True, text=True, check=False)
+    return run.stderr.splitlines() if run.returncode else []
 
 
 def main():
@@ -119,6 +130,7 @@ def main():
             if run.returncode == 0:
                 plan = plan_checker.read(paths["plan"])
                 lines = plan_checker.check(plan, model, args.random, rng.getrandbits(32))
+                lines += own_check(args.program, paths)
                 seen += what_is_in(plan)
             if lines:
                 broken += 1

@@ -5,8 +5,8 @@
     torch_gpt2.py [--batch 4] [--seq 256] [--dtype fp32|bf16] [--attention auto|sdpa|plain] [--compile]
                   [--threads N] [--warmup 3] [--steps 10] [--untuned] [--serve]
 
-A step is forward, loss over the whole vocabulary, backward and AdamW, from torch primitives; bf16 is autocast. Prints one
-line of JSON: median and spread of the steps, tokens/s of the median, peak resident memory, the last loss, versions.
+A step is forward, loss over the whole vocabulary, backward and AdamW, from torch primitives; bf16 is autocast. Prints
+one line of JSON: median and spread of the steps, tokens/s of the median, peak resident memory, the last loss, versions.
 
 With --serve each line "N" on standard input runs N steps and answers with such a line, so that another program can
 take turns with this one, step by step; nothing spins meanwhile. It ends with its input.

@@ -5,7 +5,8 @@
     oracle.py --write [CASE ...]           writes tests/golden/train/CASE (default: all cases)
     oracle.py --check [CASE ...]           do the goldens follow from their files? (1e-9 relative)
     oracle.py --train FOLDER RUN           trains any folder with config.json, weights, data and training.json, and
-              [--dtype float32]            writes what a run writes into RUN
+              [--dtype float32]            writes what a run writes into RUN; with "valid" in training.json also the
+              [--every STEPS]              held-out loss, without "samples" in the order of "seed"
     oracle.py --compare CASE RUN           compares what a run wrote with a golden: a table, exit status 1 where
               [--parts losses,weights]     something differs by more than is allowed (oracle_compare.py says what)
 
@@ -19,6 +20,7 @@ They give the same bytes again; other libraries differ in the last digits.
 No line of the product takes part. oracle_transformers.py compares the models here with transformers' own classes.
 """
 import argparse
+import json
 import os
 import sys
 
@@ -37,11 +39,11 @@ def folder_of(case):
     return case if os.path.isdir(case) else os.path.join(GOLDEN, case)
 
 
-def train(folder, dtype="float64"):
+def train(folder, dtype="float64", every=None):
     import torch
     import oracle_train
     torch.set_num_threads(1)
-    return oracle_train.train(folder, getattr(torch, dtype))
+    return oracle_train.train(folder, getattr(torch, dtype), every)
 
 
 def plain(tensors):
@@ -92,14 +94,16 @@ def check(name, trained=None):
     return agrees
 
 
-def train_into(folder, run, dtype):
-    result, gradients, final, logits = train(folder, dtype)
+def train_into(folder, run, dtype, every=None):
+    result, gradients, final, logits = train(folder, dtype, every)
     os.makedirs(run, exist_ok=True)
     with open(os.path.join(run, "log.ndjson"), "w", encoding="utf-8") as file:
         fields = ("loss", "losses"), ("grad_norm", "gradient_norms"), ("lr", "rates"), ("tokens", "tokens")
         for step in range(len(result["losses"])):
             line = {"line": "step", "step": step + 1, **{field: result[key][step] for field, key in fields}}
-            file.write(oracle_compare.json.dumps(line) + "\n")
+            file.write(json.dumps(line) + "\n")
+        for step, loss in result.get("held_out", {}).items():
+            file.write(json.dumps({"line": "evaluation", "step": step, "loss": loss}) + "\n")
     whole = {**{name: (shape, list(values)) for name, (shape, values) in files.read_weights(folder).items()},
              **plain(final)}
     kind = "F64" if dtype == "float64" else "F32"
@@ -115,13 +119,14 @@ def main():
     what.add_argument("--train", nargs=2, metavar=("FOLDER", "RUN"))
     what.add_argument("--compare", nargs=2, metavar=("CASE", "RUN"))
     parser.add_argument("--dtype", default="float64", choices=("float64", "float32"))
+    parser.add_argument("--every", type=int)
     parser.add_argument("--parts", default=",".join(oracle_compare.PARTS))
     options = parser.parse_args()
     if options.compare:
         case, run = options.compare
         return oracle_compare.compare(folder_of(case), run, options.parts.split(",")) > 0
     if options.train:
-        train_into(folder_of(options.train[0]), options.train[1], options.dtype)
+        train_into(folder_of(options.train[0]), options.train[1], options.dtype, options.every)
         return 0
     if options.check is not None:
         return not all([check(name) for name in options.check or oracle_cases.CASES])

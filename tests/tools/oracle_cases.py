@@ -152,12 +152,9 @@ def make_data(rng, folder, made, training, vocabulary):
     training["samples"] = [[order.sample_at(training["seed"], samples, step * batch + row) for row in range(batch)]
                            for step in range(steps)]
     if made["data"].get("documents"):
-        training["docs"] = "data.bin.docs"
-        starts = make_documents(rng, len(tokens), seq)
-        files.write_numbers(os.path.join(folder, training["docs"]), "Q", starts)
+        files.write_numbers(os.path.join(folder, "data.bin.docs"), "Q", make_documents(rng, len(tokens), seq))
     if made["data"].get("mask"):
-        training["mask"] = "data.bin.mask"
-        files.write_numbers(os.path.join(folder, training["mask"]), "B", make_mask(rng, len(tokens), training))
+        files.write_numbers(os.path.join(folder, "data.bin.mask"), "B", make_mask(rng, len(tokens), training))
 
 
 def make_case(name, folder):

@@ -2,8 +2,8 @@
 """What a Hugging Face config.json says about a model: its shape, and its tensors under both names.
 
 Read from the classes of the transformers library, not from the product's reader. Each tensor of the product (a name as
-`--freeze` sees it) is made of one or more tensors of the file: q over k over v in qkv, and the matrices of gpt2's layers
-transposed (Conv1D).
+`--freeze` sees it) is made of one or more tensors of the file: q over k over v in qkv, and the matrices of gpt2's
+layers transposed (Conv1D).
 """
 from dataclasses import dataclass, field
 
@@ -119,7 +119,8 @@ def _llama_layer(shape, ours, theirs):
     qkv = {"self_attn.q_proj": query, "self_attn.k_proj": key, "self_attn.v_proj": key}
     tensors = norm("attention_norm", "input_layernorm", width) + linear("attention.qkv", qkv, width, shape.qkv_bias)
     if shape.qk_norm:
-        tensors += norm("attention.q_norm", "self_attn.q_norm", head) + norm("attention.k_norm", "self_attn.k_norm", head)
+        tensors += norm("attention.q_norm", "self_attn.q_norm", head)
+        tensors += norm("attention.k_norm", "self_attn.k_norm", head)
     return (tensors + linear("attention.output", {"self_attn.o_proj": width}, query, shape.output_bias)
             + norm("mlp_norm", "post_attention_layernorm", width)
             + linear("mlp.gate", {"mlp.gate_proj": mlp}, width, shape.mlp_bias)

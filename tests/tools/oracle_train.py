@@ -25,6 +25,7 @@ import torch
 
 import oracle_files as files
 import oracle_model as model
+import oracle_order as order
 import oracle_shape as shapes
 
 
@@ -39,29 +40,59 @@ def learning_rate(training, step):
 
 
 class Data:
-    """Sample i is tokens [i seq, (i + 1) seq) with the next token of each as its target. Documents begin at the u64
-    places in .docs; a sample that begins inside one sees nothing before itself, and its positions begin at 0. A target
-    bears no loss where the mask (a u8 of each token) is 0, nor where it is the first token of a document."""
+    """u16 tokens, or the bytes of a .txt. Sample i is tokens [i seq, (i + 1) seq) with the next token of each as its
+    target. Documents begin at the u64 places in .docs; a sample that begins inside one sees nothing before itself, and
+    its positions begin at 0. A target bears no loss where the mask (a u8 of each token) is 0, nor where it is the first
+    token of a document."""
 
-    def __init__(self, folder, training):
-        def numbers(key, code):
-            return files.read_numbers(os.path.join(folder, training[key]), code) if training.get(key) else None
+    def __init__(self, folder, training, name="data"):
+        path = os.path.join(folder, training[name])
+
+        def numbers(code, ending=""):
+            return files.read_numbers(path + ending, code) if os.path.exists(path + ending) else None
         self.seq = training["seq"]
-        self.tokens = torch.tensor(numbers("data", "H").tolist())
-        mask, self.docs = numbers("mask", "B"), numbers("docs", "Q") or []
+        self.tokens = torch.tensor(numbers("B" if path.endswith(".txt") else "H").tolist())
+        self.samples = (len(self.tokens) - 1) // self.seq
+        mask, self.docs = numbers("B", ".mask"), numbers("Q", ".docs") or []
         self.bears = torch.ones(len(self.tokens)) if mask is None else torch.tensor(mask.tolist())
         self.bears[list(self.docs)] = 0
 
     def batch(self, samples, dtype):
-        """tokens, starts, targets, bears_loss of these samples: (batch, seq) each."""
+        """tokens, starts, targets, bears_loss of these samples: (batch, seq) each. Behind the last is what is left."""
+        seq = min(self.seq, len(self.tokens) - 1 - samples[-1] * self.seq)
+
         def rows(values, ahead):
-            return torch.stack([values[i * self.seq + ahead:(i + 1) * self.seq + ahead] for i in samples])
-        starts = torch.zeros(len(samples), self.seq, dtype=torch.long)
+            return torch.stack([values[i * self.seq + ahead:i * self.seq + seq + ahead] for i in samples])
+        starts = torch.zeros(len(samples), seq, dtype=torch.long)
         for row, sample in enumerate(samples):
             for start in self.docs:
-                if start > sample * self.seq and start < (sample + 1) * self.seq:
+                if sample * self.seq < start < sample * self.seq + seq:
                     starts[row, start - sample * self.seq:] = start - sample * self.seq
         return rows(self.tokens, 0), starts, rows(self.tokens, 1), rows(self.bears, 1).to(dtype)
+
+
+def samples_of_steps(training, data):
+    """As listed, or in the order of the seed."""
+    for step in range(training["steps"]):
+        cursor = step * training["batch"]
+        yield training["samples"][step] if "samples" in training else [
+            order.sample_at(training["seed"], data.samples, cursor + row) for row in range(training["batch"])]
+
+
+@torch.no_grad()
+def held_out_loss(shape, weights, data, batch, dtype):
+    """Of every token but the first, in order: whole samples, then what is left."""
+    groups = [range(first, min(first + batch, data.samples)) for first in range(0, data.samples, batch)]
+    if data.samples * data.seq < len(data.tokens) - 1:
+        groups.append([data.samples])
+    total, count = 0.0, 0
+    for group in groups:
+        tokens, starts, targets, bears = data.batch(group, dtype)
+        number = int(bears.sum().item())
+        if number:
+            total += model.loss(model.logits(shape, weights, tokens, starts), targets, bears).item() * number
+        count += number
+    return total / count
 
 
 class AdamW:
@@ -109,11 +140,13 @@ def clipped(gradients, limit):
     return norm, {name: g * factor for name, g in gradients.items()}
 
 
-def train(folder, dtype=torch.float64):
-    """What expected.json holds, gradients of the first step, weights after the last, logits of the first sequence."""
+def train(folder, dtype=torch.float64, every=None):
+    """What expected.json holds, gradients of the first step, weights after the last, logits of the first sequence. With
+    held-out data ("valid" in training.json) also their loss before the first step, every so many and at the end."""
     training = files.read_json(os.path.join(folder, "training.json"))
     shape, tensors, weights = load(folder, dtype)
     data = Data(folder, training)
+    valid = Data(folder, training, "valid") if training.get("valid") else None
     trained = [part for tensor in tensors if shapes.is_trained(training["trainable"], tensor.ours)
                for part in tensor.parts]
     decayed = {part for tensor in tensors if tensor.matrix for part in tensor.parts}
@@ -122,19 +155,21 @@ def train(folder, dtype=torch.float64):
     adamw = AdamW(weights, trained, decayed, training)
     result = {"losses": [], "gradient_norms": [], "rates": [], "tokens": [],
               "zero_gradients": [entry for entry in zero_gradients(shape, tensors) if entry["name"] in trained]}
-    first, scores_first = None, None
-    for t, samples in enumerate(training["samples"], start=1):
+    first, held_out = None, {}
+    for t, samples in enumerate(samples_of_steps(training, data), start=1):
+        if valid and (t - 1) % (every or training["steps"]) == 0:
+            held_out[t - 1] = held_out_loss(shape, weights, valid, training["batch"], dtype)
         tokens, starts, targets, bears_loss = data.batch(samples, dtype)
         scores = model.logits(shape, weights, tokens, starts)
         loss = model.loss(scores, targets, bears_loss)
         gradients = dict(zip(trained, torch.autograd.grad(loss, [weights[name] for name in trained])))
-        if first is None:
-            first, scores_first = gradients, scores[0].detach()
+        first = first or (gradients, scores[0].detach())
         norm, gradients = clipped(gradients, training["clip"])
         adamw.step(t, gradients)
-        result["losses"].append(loss.item())
-        result["gradient_norms"].append(norm)
-        result["rates"].append(learning_rate(training, t))
-        result["tokens"].append(int(bears_loss.sum().item()))
-    final = {name: weights[name].detach() for name in trained}
-    return result, first, final, scores_first
+        for key, value in (("losses", loss.item()), ("gradient_norms", norm),
+                           ("rates", learning_rate(training, t)), ("tokens", int(bears_loss.sum().item()))):
+            result[key].append(value)
+    if valid:
+        held_out[training["steps"]] = held_out_loss(shape, weights, valid, training["batch"], dtype)
+        result["held_out"] = held_out
+    return result, first[0], {name: weights[name].detach() for name in trained}, first[1]

@@ -7,8 +7,8 @@
 Every case is trained as its files say: losses, norms, gradients, weights and logits must agree to 1e-9. Last run: all
 cases agree with transformers 5.23.0 on torch 2.15.0.
 
-transformers computes norms, softmax and rope in fp32 even where the weights are doubles. Here the names by which it asks
-for fp32 mean float64 while it computes, so that the comparison is not one of rounding.
+transformers computes norms, softmax and rope in fp32 even where the weights are doubles. Here the names by which it
+asks for fp32 mean float64 while it computes, so that the comparison is not one of rounding.
 """
 import contextlib
 import os

@@ -8,6 +8,7 @@
 
 #include "runtime/device/host/x16_avx2.h"
 
+#define WIDE       2
 #define MATH_TABLE ah_math_kernels_avx2
 #include "runtime/device/math/kernels.inc"
 

@@ -8,6 +8,7 @@
 
 #include "runtime/device/host/x16_avx512.h"
 
+#define WIDE       4
 #define MATH_TABLE ah_math_kernels_avx512
 #include "runtime/device/math/kernels.inc"
 

@@ -6,6 +6,7 @@
 
 #include "runtime/device/host/x16_portable.h"
 
+#define WIDE       1
 #define MATH_TABLE ah_math_kernels_portable
 #include "runtime/device/math/kernels.inc"
 

@@ -210,6 +210,10 @@ static int compile_check(const struct compile *c, struct ah_error *err)
                             c->knobs->tile_elements, AH_PLAN_TILE_UNIT);
     for (size_t block = 0; block < c->n_blocks; block++) {
         struct ah_config allowed[AH_CONFIGS_MAX];
+        bool as_before = block && c->job->group_of[block] == c->job->group_of[block - 1] &&
+                         !memcmp(&c->configs[block], &c->configs[block - 1], sizeof *c->configs);
+        if (as_before)
+            continue;
         size_t n = ah_configs(c->job, ah_job_block(c->job, block), allowed), i = 0;
         while (i < n && memcmp(&allowed[i], &c->configs[block], sizeof allowed[i]))
             i++;

@@ -9,7 +9,7 @@
  *      is trained.
  *   3. The residual stream has a row of `width` a token. Embedding and head have whole rows of parameters.
  *   4. The tokens' tensor has two micro-batches of input, sums of squares, scalars, and perhaps rope's table.
- *   5. What is not recomputed is saved, and whatever computes needs room.
+ *   5. What is not recomputed is saved, less where some is, and whatever computes needs room.
  */
 #include "runtime/schedule/check_internal.h"
 
@@ -316,6 +316,10 @@ static const char *wrong_room(const struct sizes *s, size_t block)
     if (group->saved_bytes[way] % AH_LAYOUT_ALIGN || group->forward_work_bytes[way] % AH_LAYOUT_ALIGN ||
         group->backward_work_bytes[way] % AH_LAYOUT_ALIGN)
         return "its 'saved' and 'scratch' tensors are made of parts of whole multiples of 256 bytes";
+    uint64_t keep = group->saved_bytes[AH_ACTIVATIONS_KEEP];
+    bool whole = !strstr(group->name, ".partial") && !strstr(group->name, ".frozen");
+    if (keep && whole && group->saved_bytes[AH_ACTIVATIONS_SELECTIVE] >= keep)
+        return "'selective' blocks of its group save as much as those that 'keep'";
     if (backward && !group->backward_work_bytes[way])
         return "the 'scratch' of its backward is missing";
     return forward && !group->forward_work_bytes[way] ? "the 'scratch' of its forward is missing" : NULL;

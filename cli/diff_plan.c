@@ -74,8 +74,10 @@ static void put_number(struct ah_table *table, const struct number *number)
     ah_table_cell(table, "%s", print_quantity(text, number->quantity, b));
     if (!differs(a, b))
         ah_table_cell(table, "same");
-    else if (a > 0)
+    else if (a > 0 && b < 2 * a)
         ah_table_cell(table, "%+.2f %%", 100 * (b / a - 1));
+    else if (a > 0)
+        ah_table_cell(table, "%.1f x", b / a);
     else
         ah_table_cell(table, "%s", "");
 }

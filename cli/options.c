@@ -70,8 +70,8 @@ static int store_text(struct option_reader *reader, const struct option_found *f
                       void *field)
 {
     if (!*text)
-        return ah_error_set(reader->err, AH_E_USAGE, "'%s' has an empty value; give it a %s", found->spelling,
-                            found->row->value);
+        return ah_error_set(reader->err, AH_E_USAGE, "'%s' has an empty value; write %s %s", found->spelling,
+                            found->spelling, found->row->value);
     *(const char **)field = text;
     return AH_OK;
 }

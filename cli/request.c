@@ -9,6 +9,7 @@
 #include "cli/cache.h"
 #include "cli/interrupt.h"
 #include "runtime/schedule/trainable.h"
+#include "schemas/nearest.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -141,9 +142,15 @@ struct trainable {
 static int check_pattern(const struct ah_model *model, const char *pattern, uint32_t *trained,
                          struct ah_error *err)
 {
+    char inside[AH_TRAINABLE_NAME_MAX];
+    const char *wider = inside;
     int rc = ah_trainable_match(model, &pattern, 1, trained, NULL);
     if (rc != AH_E_USAGE)
         return rc ? ah_error_memory(err) : AH_OK;
+    bool fits = snprintf(inside, sizeof inside, "%s.*", pattern) < (int)sizeof inside;
+    if (fits && !ah_trainable_match(model, &wider, 1, trained, NULL))
+        return ah_error_set(err, AH_E_USAGE, "'--freeze': '%s' matches no tensor of '%s'; did you mean '%s'?",
+                            pattern, model->name, inside);
     return ah_error_set(
         err, AH_E_USAGE,
         "'--freeze': '%s' matches no tensor of '%s'; names are like 'embedding.embedding.weight', "
@@ -280,11 +287,15 @@ static int read_technique(const char *word, size_t length, uint32_t *without, st
             return AH_OK;
         }
     }
+    char name[40];
+    snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name), word);
+    const char *near = ah_nearest(name, ah_words_technique, AH_TECHNIQUES);
     struct ah_buffer words = {0};
     ah_options_join(&words, ah_words_technique);
-    int rc = words.failed ? ah_error_memory(err)
-                          : ah_error_set(err, AH_E_USAGE, "'--without': '%.*s' is not one of %s",
-                                         (int)(length < 40 ? length : 40), word, words.data);
+    int rc = words.failed
+                 ? ah_error_memory(err)
+                 : ah_error_set(err, AH_E_USAGE, "'--without': '%s' is not one of %s%s%s%s", name, words.data,
+                                near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     ah_buffer_release(&words);
     return rc;
 }
@@ -330,8 +341,11 @@ static bool went_on(void *context, uint64_t done, uint64_t planned)
 {
     struct ah_request *request = context;
     char what[64];
-    snprintf(what, sizeof what, "%" PRIu64 " of %" PRIu64 " evaluations", done, planned);
-    ah_terminal_draw(&request->progress, planned ? (double)done / (double)planned : 0, what);
+    if (planned)
+        snprintf(what, sizeof what, "%" PRIu64 " of %" PRIu64 " evaluations", done, planned);
+    else
+        snprintf(what, sizeof what, "%" PRIu64 " plans evaluated", done);
+    ah_terminal_draw(&request->progress, planned ? (double)done / (double)planned : -1, what);
     return ah_interrupt_seen();
 }
 

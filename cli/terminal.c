@@ -127,13 +127,18 @@ void ah_terminal_draw(struct ah_progress *progress, double fraction, const char 
     if (!progress->shown || now_ns - progress->drawn_ns < REDRAW_NS)
         return;
     progress->drawn_ns = now_ns;
-    char bar[BAR_COLUMNS + 1];
-    ah_terminal_bar(bar, fraction, BAR_COLUMNS, true);
-    char left[32];
-    print_left(left, (double)(now_ns - progress->start_ns) * 1e-9, fraction);
     char line[LINE_MAX_BYTES];
     int columns = (int)ah_terminal_columns(STDERR_FILENO) - 1;
-    snprintf(line, sizeof line, "[%s] %3.0f %%  %-12s %s", bar, fraction * 100, left, what);
+    double elapsed_s = (double)(now_ns - progress->start_ns) * 1e-9;
+    if (fraction < 0) {
+        snprintf(line, sizeof line, "%.0f s  %s", elapsed_s, what);
+    } else {
+        char bar[BAR_COLUMNS + 1];
+        char left[32];
+        print_left(left, elapsed_s, fraction);
+        snprintf(line, sizeof line, "[%s] %3.0f %%  %-12s %s",
+                 ah_terminal_bar(bar, fraction, BAR_COLUMNS, true), fraction * 100, left, what);
+    }
     fprintf(stderr, "\r\033[K%.*s", columns < LINE_MAX_BYTES ? columns : LINE_MAX_BYTES, line);
     fflush(stderr);
 }

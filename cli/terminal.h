@@ -50,7 +50,8 @@ struct ah_progress {
 
 struct ah_progress ah_terminal_progress(void);
 
-/* `fraction` of the work is done. Draws at most ten times a second. */
+/* `fraction` of the work is done; below 0: nobody knows how much there is, so time passed is shown. Draws at most ten
+ * times a second. */
 void ah_terminal_draw(struct ah_progress *progress, double fraction, const char *what);
 
 /* Removes the line; draws again when told to. */

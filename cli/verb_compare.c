@@ -50,6 +50,14 @@ static void infeasible_cells(struct ah_table *table)
         ah_table_cell(table, "%s", "");
 }
 
+static bool any_feasible(const struct ah_comparison *rows)
+{
+    bool any = false;
+    for (size_t i = 0; i < AH_POLICIES; i++)
+        any = any || rows[i].feasible;
+    return any;
+}
+
 /* What the words of a setting mean. */
 static void put_legend(struct ah_cli *cli)
 {
@@ -79,8 +87,10 @@ static void print_settings(struct ah_cli *cli, const struct ah_comparison *rows)
         else
             ah_table_cell(&table, "%s", "nothing that was tried fits");
     }
-    ah_inspect_table(cli, "best settings", &table);
-    put_legend(cli);
+    bool any = any_feasible(rows);
+    ah_inspect_table(cli, any ? "best settings" : "what is short", &table);
+    if (any)
+        put_legend(cli);
 }
 
 static void put_headline(struct ah_cli *cli, const struct ah_request *request)
@@ -126,7 +136,8 @@ static void print_table(struct ah_cli *cli, const struct ah_request *request,
             infeasible_cells(&table);
     }
     ah_table_print(&table, &cli->out, cli->out_style);
-    put_reserve(cli, reserve_bytes);
+    if (any_feasible(rows))
+        put_reserve(cli, reserve_bytes);
     print_settings(cli, rows);
 }
 

@@ -152,7 +152,8 @@ static double idle_without_reason(const struct ah_replay_lane *lane)
 static void time_cell(struct ah_table *table, double us)
 {
     char text[AH_UNITS_TEXT_MAX];
-    ah_table_cell(table, "%s", us > 0 ? ah_units_print_time(text, us) : "-");
+    const double shown_us = 0.005; /* less would be printed as nothing */
+    ah_table_cell(table, "%s", us >= shown_us ? ah_units_print_time(text, us) : "-");
 }
 
 static void put_lanes(struct ah_cli *cli, const struct simulation *simulation)

@@ -90,6 +90,12 @@ X16_FN struct x16f x16_abs(struct x16f a)
     return (struct x16f){_mm256_andnot_ps(sign, a.low), _mm256_andnot_ps(sign, a.high)};
 }
 
+X16_FN struct x16f x16_below(struct x16f a)
+{
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    return (struct x16f){_mm256_or_ps(sign, a.low), _mm256_or_ps(sign, a.high)};
+}
+
 X16_FN __m256 x8_power(__m256 a)
 {
     __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(a), 23);

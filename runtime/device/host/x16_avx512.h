@@ -84,6 +84,12 @@ X16_FN struct x16f x16_abs(struct x16f a)
     return (struct x16f){_mm512_abs_ps(a.v)};
 }
 
+X16_FN struct x16f x16_below(struct x16f a)
+{
+    __m512i sign = _mm512_set1_epi32(INT32_MIN);
+    return (struct x16f){_mm512_castsi512_ps(_mm512_or_si512(sign, _mm512_castps_si512(a.v)))};
+}
+
 X16_FN struct x16f x16_power(struct x16f a)
 {
     __m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(a.v), 23);

@@ -106,6 +106,13 @@ X16_FN struct x16f x16_abs(struct x16f a)
     return a;
 }
 
+/* -|a| */
+X16_FN struct x16f x16_below(struct x16f a)
+{
+    X16_EACH a.lane[i] = -fabsf(a.lane[i]);
+    return a;
+}
+
 /* 2^n of a = n + 1.5 * 2^23, for whole n from -126 to 127; 0 for -127, infinity for 128. Anything for others and
  * NaN. */
 X16_FN struct x16f x16_power(struct x16f a)

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DRAW_ELEMENTS = 4 };
+enum { DRAW_ELEMENTS = 4, CHUNK_ELEMENTS = 32768 };
 
 /* Their output is added to the residual stream. */
 static const char *const residual[] = {"attention.output.weight", "mlp.down.weight"};
@@ -85,22 +85,38 @@ void ah_initial_fill(const struct ah_model *model, uint64_t seed, const struct a
 struct initial {
     const struct ah_model *model;
     uint64_t seed;
+    struct ah_pool *pool;
     const struct ah_weights_sink *sink;
-    float *values; /* AH_WEIGHTS_PIECE_MAX */
+    const struct ah_weights_piece *piece; /* the one that is computed */
+    float *values;                        /* AH_WEIGHTS_PIECE_MAX */
     struct ah_error *err;
 };
 
-static int load_band(void *context, const struct ah_walk_step *step)
+static void fill_chunk(void *context, size_t chunk, unsigned worker)
 {
     const struct initial *initial = context;
-    ah_initial_fill(initial->model, initial->seed, &step->piece, initial->values);
+    struct ah_weights_piece piece = *initial->piece;
+    uint64_t from = chunk * CHUNK_ELEMENTS, left = piece.n - from;
+    (void)worker;
+    piece.first += from;
+    piece.element += from;
+    piece.n = left < CHUNK_ELEMENTS ? left : CHUNK_ELEMENTS;
+    ah_initial_fill(initial->model, initial->seed, &piece, initial->values + from);
+}
+
+static int load_band(void *context, const struct ah_walk_step *step)
+{
+    struct initial *initial = context;
+    initial->piece = &step->piece;
+    ah_pool_run(initial->pool, fill_chunk, initial, (step->piece.n + CHUNK_ELEMENTS - 1) / CHUNK_ELEMENTS);
     return initial->sink->take(initial->sink->context, &step->piece, initial->values, initial->err);
 }
 
-int ah_initial_load(const struct ah_model *model, uint64_t seed, const struct ah_weights_sink *sink,
-                    struct ah_error *err)
+int ah_initial_load(const struct ah_model *model, uint64_t seed, struct ah_pool *pool,
+                    const struct ah_weights_sink *sink, struct ah_error *err)
 {
-    struct initial initial = {model, seed, sink, malloc(AH_WEIGHTS_PIECE_MAX * sizeof(float)), err};
+    struct initial initial = {.model = model, .seed = seed, .pool = pool, .sink = sink, .err = err};
+    initial.values = malloc(AH_WEIGHTS_PIECE_MAX * sizeof *initial.values);
     int rc = initial.values ? ah_walk_bands(model, load_band, &initial) : ah_error_memory(err);
     free(initial.values);
     return rc;

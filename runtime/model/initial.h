@@ -10,21 +10,23 @@
  * `initializer_range`, norms 1, biases 0; in gpt2 the two projections back into the residual stream have
  * `initializer_range` / sqrt(2 * layers).
  *
- *     rc = ah_initial_load(model, seed, &sink, err);                      // the sink of ah_weights_load()
+ *     rc = ah_initial_load(model, seed, pool, &sink, err);                // the sink of ah_weights_load()
  *     ah_initial_fill(model, seed, &piece, values);                       // or any piece, from any thread
  */
 #ifndef AH_RUNTIME_MODEL_INITIAL_H
 #define AH_RUNTIME_MODEL_INITIAL_H
 
+#include "base/pool.h"
 #include "runtime/model/weights.h"
 
 /* The values of a piece. Allocates nothing. Any thread. */
 void ah_initial_fill(const struct ah_model *model, uint64_t seed, const struct ah_weights_piece *piece,
                      float *ret_values);
 
-/* Hands every parameter to the sink, in the order of ah_weights_load(). Fails where the sink does, or for memory. */
-int ah_initial_load(const struct ah_model *model, uint64_t seed, const struct ah_weights_sink *sink,
-                    struct ah_error *err);
+/* Hands every parameter to the sink, in the order of ah_weights_load() and from the calling thread; `pool` (optional)
+ * computes them. Fails where the sink does, or for memory. */
+int ah_initial_load(const struct ah_model *model, uint64_t seed, struct ah_pool *pool,
+                    const struct ah_weights_sink *sink, struct ah_error *err);
 
 /* The deviation of a tensor of a block of this kind; 0 for norms and biases. */
 double ah_initial_deviation(const struct ah_model *model, enum ah_block_kind kind, size_t tensor);

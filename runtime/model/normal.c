@@ -12,6 +12,11 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
+
+/* Parts of a double. */
+static const uint64_t fraction_bits = UINT64_C(0xFFFFFFFFFFFFF), sqrt_2_fraction = UINT64_C(0x6A09E667F3BCD);
+enum { EXPONENT_OF_1 = 1023 };
 
 /* Coefficients of z, z^2, ... behind the leading 1. */
 enum { LOG_TERMS = 10, SINE_TERMS = 8, COSINE_TERMS = 9 };
@@ -44,13 +49,15 @@ static double series(const double *terms, size_t n, double z)
 
 double ah_normal_log(double x)
 {
-    const double ln2 = 0x1.62e42fefa39efp-1, sqrt_half = 0x1.6a09e667f3bcdp-1;
-    int exponent;
-    double m = frexp(x, &exponent); /* exact; in [1/2, 1) */
-    if (m < sqrt_half) {
-        m *= 2;
-        exponent--;
-    }
+    const double ln2 = 0x1.62e42fefa39efp-1;
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    /* x = m 2^exponent with m in [sqrt(1/2), sqrt(2)): the fraction of x under the exponent of 1, or of 1/2 */
+    uint64_t over = (bits & fraction_bits) >= sqrt_2_fraction;
+    int exponent = (int)(bits >> 52) - EXPONENT_OF_1 + (int)over;
+    bits = (bits & fraction_bits) | (EXPONENT_OF_1 - over) << 52;
+    double m;
+    memcpy(&m, &bits, sizeof m);
     double s = (m - 1) / (m + 1);
     return 2 * (s + s * series(log_terms, LOG_TERMS, s * s)) + exponent * ln2;
 }

@@ -91,7 +91,7 @@ static int run(int argc, char **argv, struct ah_error *err)
     }
     const struct ah_weights_sink sink = {take, &vectors};
     if (!rc)
-        rc = argc == 4 ? ah_initial_load(vectors.model, strtoull(argv[3], NULL, 10), &sink, err)
+        rc = argc == 4 ? ah_initial_load(vectors.model, strtoull(argv[3], NULL, 10), NULL, &sink, err)
                        : ah_weights_load(vectors.model, argv[1], &sink, err);
     if (!rc)
         rc = write_flat(&vectors, argv[2], err);

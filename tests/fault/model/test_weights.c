@@ -139,7 +139,7 @@ static int load(void *context, struct ah_error *err)
 static int start(void *context, struct ah_error *err)
 {
     struct scene *scene = context;
-    return ah_initial_load(scene->model.body.model, 1,
+    return ah_initial_load(scene->model.body.model, 1, NULL,
                            &(struct ah_weights_sink){take, scene->model.body.model}, err);
 }
 

@@ -213,7 +213,7 @@ static int hash_piece(void *context, const struct ah_weights_piece *piece, const
     return AH_OK;
 }
 
-static void check_bits(const char *text, uint64_t seed, const char *expected)
+static void check_bits(const char *text, uint64_t seed, struct ah_pool *pool, const char *expected)
 {
     struct ah_document document;
     struct ah_sha256 hash;
@@ -222,8 +222,9 @@ static void check_bits(const char *text, uint64_t seed, const char *expected)
     char hex[AH_SHA256_HEX_MAX];
     parse(&document, text);
     ah_sha256_init(&hash);
-    CHECK_OK(ah_initial_load(document.body.model, seed, &(struct ah_weights_sink){hash_piece, &hash}, &err),
-             err);
+    CHECK_OK(
+        ah_initial_load(document.body.model, seed, pool, &(struct ah_weights_sink){hash_piece, &hash}, &err),
+        err);
     ah_sha256_finish(&hash, digest);
     assert_string_equal(ah_sha256_hex(digest, hex), expected);
     ah_document_release(&document);
@@ -233,9 +234,16 @@ static void check_bits(const char *text, uint64_t seed, const char *expected)
 static void test_initial__bits_are_pinned(void **state)
 {
     (void)state;
-    check_bits(gpt2, 42, "dcb81b9a6e57d12a5bb54bc6a736a2ac77f2a6ae800a2becbea2b66e85ef8d9b");
-    check_bits(qwen3, UINT64_C(0xFEDCBA9876543210),
-               "53d7592b6008616140b638041187f4089cd6c455817da90a875b73d4af9a2441");
+    struct ah_pool *pool;
+    struct ah_error err = {0};
+    CHECK_OK(ah_pool_new(&pool, &(struct ah_pool_options){.threads = 3}, &err), err);
+    for (int threads = 0; threads < 2; threads++) {
+        struct ah_pool *used = threads ? pool : NULL;
+        check_bits(gpt2, 42, used, "dcb81b9a6e57d12a5bb54bc6a736a2ac77f2a6ae800a2becbea2b66e85ef8d9b");
+        check_bits(qwen3, UINT64_C(0xFEDCBA9876543210), used,
+                   "53d7592b6008616140b638041187f4089cd6c455817da90a875b73d4af9a2441");
+    }
+    ah_pool_free(pool);
 }
 
 static int refuse(void *context, const struct ah_weights_piece *piece, const float *values,
@@ -252,8 +260,9 @@ static void test_initial__hands_a_failure_on(void **state)
     struct ah_error err = {0};
     uint64_t block = 2;
     parse(&document, qwen3);
-    CHECK_FAILS(ah_initial_load(document.body.model, 1, &(struct ah_weights_sink){refuse, &block}, &err), err,
-                AH_E_CAPACITY, "no room");
+    CHECK_FAILS(
+        ah_initial_load(document.body.model, 1, NULL, &(struct ah_weights_sink){refuse, &block}, &err), err,
+        AH_E_CAPACITY, "no room");
     ah_document_release(&document);
 }
 

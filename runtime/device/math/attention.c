@@ -28,16 +28,15 @@ void ah_attention_look(struct ah_attention_sight *ret_sight, const struct ah_att
 }
 
 const struct ah_attention_limits *ah_attention_limit(struct ah_attention_limits *limits,
-                                                     const struct ah_attention *attention,
                                                      const struct ah_attention_sight *sight, uint64_t tile)
 {
-    const int64_t begin = (int64_t)(tile * AH_ATTENTION_TILE), end = (int64_t)attention->sizes.seq - 1;
+    const int64_t begin = (int64_t)(tile * AH_ATTENTION_TILE);
     if (tile >= sight->masked_tiles && tile < sight->strip)
         return NULL;
     for (uint64_t i = 0; i < AH_ATTENTION_STRIP; i++) {
         const int64_t query = (int64_t)(sight->strip * AH_ATTENTION_STRIP + i);
         limits->first[i] = (float)((int64_t)sight->first[i] - begin);
-        limits->last[i] = (float)((query < end ? query : end) - begin);
+        limits->last[i] = (float)(query - begin);
     }
     return limits;
 }

@@ -239,7 +239,7 @@ static void compute_slopes(const struct unit *unit, const struct queries *querie
         .scale = attention->sizes.scale,
         .lse = strip->lse,
         .delta = strip->delta,
-        .limits = ah_attention_limit(&limits, attention, &strip->sight, tile),
+        .limits = ah_attention_limit(&limits, &strip->sight, tile),
         .weights = unit->weights + i * words * sizeof(uint32_t),
         .dscores = unit->dscores + i * words * sizeof(uint32_t),
         .dscores_b = strip->dscores + (tile - block) * words * AH_TILE_COLUMNS,

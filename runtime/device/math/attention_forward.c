@@ -174,8 +174,8 @@ static void score(const struct unit *unit, const struct item *item, uint64_t blo
         float *scores = unit->scores + (tile - first) * AH_TILE_SUMS;
         ah_attention_multiply(scores, attention, key_of(unit, tile - block),
                               ah_attention_between(attention, tile, tile + 1), item->query);
-        attention->steps->scale(scores, attention->factor,
-                                ah_attention_limit(&limits, attention, &item->sight, tile), ret_max);
+        attention->steps->scale(scores, attention->factor, ah_attention_limit(&limits, &item->sight, tile),
+                                ret_max);
     }
 }
 

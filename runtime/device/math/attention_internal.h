@@ -137,7 +137,6 @@ void ah_attention_look(struct ah_attention_sight *ret_sight, const struct ah_att
 
 /* Limits of the strip's queries in a tile; NULL where all see all of it. */
 const struct ah_attention_limits *ah_attention_limit(struct ah_attention_limits *limits,
-                                                     const struct ah_attention *attention,
                                                      const struct ah_attention_sight *sight, uint64_t tile);
 
 /* Tokens of tiles (or strips) [first, end): the last one of a sequence may be short. */

@@ -8,30 +8,41 @@
 
 enum { PAGE_BYTES = 4096 };
 
+/* Of a head, beyond which its bytes are not counted: nothing could hold them. */
+static const uint64_t most_elements = UINT64_C(1) << 48;
+
 uint64_t ah_workspace_bytes(const struct ah_op *op)
 {
     if (op->kind != AH_OP_ATTENTION && op->kind != AH_OP_ATTENTION_BACKWARD)
         return 0;
+    if ((uint64_t)op->u.attention.seq * op->u.attention.head_dim > most_elements)
+        return UINT64_MAX;
     return (ah_attention_bytes(op) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
+/* Of all threads; UINT64_MAX where they cannot be addressed. */
+static uint64_t all_bytes(const struct ah_workspace *workspace, const struct ah_op *op)
+{
+    uint64_t bytes;
+    return __builtin_mul_overflow(ah_workspace_bytes(op), workspace->threads, &bytes) ? UINT64_MAX : bytes;
 }
 
 bool ah_workspace_holds(const struct ah_workspace *workspace, const struct ah_op *op)
 {
-    uint64_t bytes;
-    return !__builtin_mul_overflow(ah_workspace_bytes(op), workspace->threads, &bytes) &&
-           bytes <= workspace->region.bytes;
+    return all_bytes(workspace, op) <= workspace->region.bytes;
 }
 
 int ah_workspace_prepare(struct ah_workspace *workspace, const struct ah_op *op, struct ah_error *err)
 {
     struct ah_region larger;
-    uint64_t bytes;
     if (ah_workspace_holds(workspace, op))
         return AH_OK;
-    if (__builtin_mul_overflow(ah_workspace_bytes(op), workspace->threads, &bytes))
-        return ah_error_set(err, AH_E_CAPACITY, "op '%s': no memory holds the workspace of %u threads",
-                            ah_op_name(op->kind), workspace->threads);
-    int rc = ah_region_init(&larger, bytes, err);
+    if (all_bytes(workspace, op) == UINT64_MAX)
+        return ah_error_set(
+            err, AH_E_CAPACITY,
+            "op '%s': no memory holds what %u threads need for heads of %u tokens of %u elements",
+            ah_op_name(op->kind), workspace->threads, op->u.attention.seq, op->u.attention.head_dim);
+    int rc = ah_region_init(&larger, all_bytes(workspace, op), err);
     if (rc)
         return rc;
     ah_region_release(&workspace->region);

@@ -28,7 +28,7 @@ struct ah_workspace {
     struct ah_region region; /* owned; each thread's part at the same distance */
 };
 
-/* Bytes that each thread needs for the op; 0: it needs no workspace. */
+/* Bytes that each thread needs for the op; 0: it needs no workspace; UINT64_MAX: more than can be. */
 uint64_t ah_workspace_bytes(const struct ah_op *op);
 
 /* Makes it hold what the op needs; nothing if it does. AH_E_CAPACITY for an op that needs more than can be addressed,

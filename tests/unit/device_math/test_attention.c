@@ -9,6 +9,7 @@
 #include "base/pool.h"
 #include "runtime/device/math/workspace.h"
 #include "tests/support/check.h"
+#include "tests/unit/device_math/attention_exact.h"
 
 #include <float.h>
 #include <math.h>
@@ -16,26 +17,6 @@
 #include <string.h>
 
 enum { THREADS = 4, ARGS = AH_OP_ARGS, GAP = 24 };
-
-enum docs { DOCS_NONE, DOCS_ASCENDING, DOCS_ANY, DOCS_OWN, DOCS_TILES };
-
-/* A shape, and how its operands lie. */
-struct shape {
-    uint32_t batch, seq, heads, kv_heads, head_dim, window;
-    enum docs docs;
-    bool
-        packed; /* q, k and v are parts of one matrix, as are dq, dk and dv; else rows are GAP elements apart */
-    float size; /* of q and k; 0: 1 */
-};
-
-/* What is the same for all: 24 operands' values, and the exact results. */
-struct data {
-    struct shape shape;
-    float scale;
-    double *q, *k, *v, *dout;         /* rounded to the type */
-    double *out, *lse, *dq, *dk, *dv; /* exact */
-    uint32_t *docs;
-};
 
 struct fixture {
     uint64_t random;
@@ -64,98 +45,6 @@ static int teardown(void **state)
     return 0;
 }
 
-/* ---- the exact results ---- */
-
-static uint64_t rows_of(const struct shape *s)
-{
-    return (uint64_t)s->batch * s->seq;
-}
-
-static uint64_t first_key(const struct data *d, uint64_t batch, uint64_t query)
-{
-    uint64_t first = d->shape.window && query >= d->shape.window ? query - d->shape.window + 1 : 0;
-    if (d->docs && d->docs[batch * d->shape.seq + query] > first)
-        first = d->docs[batch * d->shape.seq + query];
-    return first;
-}
-
-static const double *row(const double *matrix, const struct shape *s, uint32_t heads, uint64_t token,
-                         uint64_t head)
-{
-    return matrix + (token * heads + head) * s->head_dim;
-}
-
-static double dot(const double *a, const double *b, uint64_t n)
-{
-    double sum = 0;
-    for (uint64_t i = 0; i < n; i++)
-        sum += a[i] * b[i];
-    return sum;
-}
-
-/* Weights of a query into `p`, which has room for the sequence; returns lse. */
-static double weigh(const struct data *d, uint64_t batch, uint64_t head, uint64_t query, double *p)
-{
-    const struct shape *s = &d->shape;
-    const uint64_t kv = head / (s->heads / s->kv_heads), begin = batch * s->seq;
-    const double *q = row(d->q, s, s->heads, begin + query, head);
-    double most = -INFINITY, sum = 0;
-    for (uint64_t key = first_key(d, batch, query); key <= query; key++) {
-        p[key] = (double)d->scale * dot(q, row(d->k, s, s->kv_heads, begin + key, kv), s->head_dim);
-        most = p[key] > most ? p[key] : most;
-    }
-    for (uint64_t key = first_key(d, batch, query); key <= query; key++)
-        sum += exp(p[key] - most);
-    for (uint64_t key = first_key(d, batch, query); key <= query; key++)
-        p[key] = exp(p[key] - most) / sum;
-    return most + log(sum);
-}
-
-static void forward_of(const struct data *d, uint64_t batch, uint64_t head, uint64_t query, double *p,
-                       double *ret_out, double *ret_lse)
-{
-    const struct shape *s = &d->shape;
-    const uint64_t kv = head / (s->heads / s->kv_heads), begin = batch * s->seq;
-    *ret_lse = weigh(d, batch, head, query, p);
-    memset(ret_out, 0, sizeof(double) * s->head_dim);
-    for (uint64_t key = first_key(d, batch, query); key <= query; key++)
-        for (uint64_t i = 0; i < s->head_dim; i++)
-            ret_out[i] += p[key] * row(d->v, s, s->kv_heads, begin + key, kv)[i];
-}
-
-static void backward_of(const struct data *d, uint64_t batch, uint64_t head, uint64_t query, const double *p)
-{
-    const struct shape *s = &d->shape;
-    const uint64_t kv = head / (s->heads / s->kv_heads), begin = batch * s->seq;
-    const uint64_t at = ((begin + query) * s->heads + head) * s->head_dim;
-    const double delta = dot(d->dout + at, d->out + at, s->head_dim);
-    for (uint64_t key = first_key(d, batch, query); key <= query; key++) {
-        const uint64_t kv_at = ((begin + key) * s->kv_heads + kv) * s->head_dim;
-        const double slope =
-            p[key] * (dot(d->dout + at, d->v + kv_at, s->head_dim) - delta) * (double)d->scale;
-        for (uint64_t i = 0; i < s->head_dim; i++) {
-            d->dv[kv_at + i] += p[key] * d->dout[at + i];
-            d->dk[kv_at + i] += slope * d->q[at + i];
-            d->dq[at + i] += slope * d->k[kv_at + i];
-        }
-    }
-}
-
-static void solve(struct data *d)
-{
-    const struct shape *s = &d->shape;
-    double *p = malloc(sizeof(double) * s->seq);
-    for (uint64_t batch = 0; batch < s->batch; batch++)
-        for (uint64_t head = 0; head < s->heads; head++)
-            for (uint64_t query = 0; query < s->seq; query++) {
-                const uint64_t at = ((batch * s->seq + query) * s->heads + head) * s->head_dim;
-                forward_of(d, batch, head, query, p, d->out + at,
-                           d->lse + (batch * s->heads + head) * s->seq + query);
-                backward_of(d, batch, head, query, p);
-            }
-    free(p);
-}
-
 /* ---- data ---- */
 
 static double rounded(enum ah_dtype dtype, double value)
@@ -171,9 +60,9 @@ static double *random_values(struct fixture *f, uint64_t n, enum ah_dtype dtype,
     return values;
 }
 
-static uint32_t *random_docs(struct fixture *f, const struct shape *s)
+static uint32_t *random_docs(struct fixture *f, const struct attention_shape *s)
 {
-    uint32_t *docs = malloc(sizeof(uint32_t) * rows_of(s));
+    uint32_t *docs = malloc(sizeof(uint32_t) * attention_exact_rows(s));
     for (uint32_t batch = 0; batch < s->batch; batch++)
         for (uint32_t i = 0, start = 0; i < s->seq; i++) {
             start = check_random(&f->random) % 23 == 0 ? i : start;
@@ -185,11 +74,13 @@ static uint32_t *random_docs(struct fixture *f, const struct shape *s)
     return docs;
 }
 
-static void data_init(struct fixture *f, struct data *d, const struct shape *shape, enum ah_dtype dtype)
+static void data_init(struct fixture *f, struct attention_data *d, const struct attention_shape *shape,
+                      enum ah_dtype dtype)
 {
-    const uint64_t queries = rows_of(shape) * shape->heads, keys = rows_of(shape) * shape->kv_heads;
+    const uint64_t queries = attention_exact_rows(shape) * shape->heads,
+                   keys = attention_exact_rows(shape) * shape->kv_heads;
     const double size = shape->size != 0 ? (double)shape->size : 1;
-    *d = (struct data){.shape = *shape, .scale = (float)(2.0 / sqrt((double)shape->head_dim))};
+    *d = (struct attention_data){.shape = *shape, .scale = (float)(2.0 / sqrt((double)shape->head_dim))};
     d->q = random_values(f, queries * shape->head_dim, dtype, size);
     d->k = random_values(f, keys * shape->head_dim, dtype, size);
     d->v = random_values(f, keys * shape->head_dim, dtype, 1);
@@ -200,10 +91,10 @@ static void data_init(struct fixture *f, struct data *d, const struct shape *sha
     d->dv = calloc(keys * shape->head_dim, sizeof(double));
     d->lse = calloc(queries, sizeof(double));
     d->docs = shape->docs ? random_docs(f, shape) : NULL;
-    solve(d);
+    attention_exact_solve(d);
 }
 
-static void data_release(struct data *d)
+static void data_release(struct attention_data *d)
 {
     double *const all[] = {d->q, d->k, d->v, d->dout, d->out, d->lse, d->dq, d->dk, d->dv};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -216,7 +107,7 @@ static void data_release(struct data *d)
 enum place { OUT, LSE, Q, K, V, DOCS, DQ, DK, DV, DOUT, DELTA, PLACES };
 
 struct run {
-    const struct data *data;
+    const struct attention_data *data;
     enum ah_dtype dtype;
     struct ah_ref refs[PLACES];
     uint64_t bytes;
@@ -224,7 +115,7 @@ struct run {
     struct ah_op forward, backward;
 };
 
-static uint64_t width_of(const struct shape *s, enum place place)
+static uint64_t width_of(const struct attention_shape *s, enum place place)
 {
     const bool keys = place == K || place == V || place == DK || place == DV;
     return (uint64_t)(keys ? s->kv_heads : s->heads) * s->head_dim;
@@ -233,14 +124,14 @@ static uint64_t width_of(const struct shape *s, enum place place)
 /* Places that follow each other in the rows of one matrix, `n` of them. */
 static void put_matrix(struct run *run, const enum place *places, uint64_t n)
 {
-    const struct shape *s = &run->data->shape;
+    const struct attention_shape *s = &run->data->shape;
     uint64_t width = GAP, column = 0;
     for (uint64_t i = 0; i < n; i++)
         width += width_of(s, places[i]);
     for (uint64_t i = 0; i < n; column += width_of(s, places[i++]))
         run->refs[places[i]] = (struct ah_ref){AH_ARENA_DEVICE, run->dtype,
                                                run->bytes + column * ah_dtype_bytes(run->dtype), width};
-    run->bytes += (rows_of(s) * width * ah_dtype_bytes(run->dtype) + 63) / 64 * 64;
+    run->bytes += (attention_exact_rows(s) * width * ah_dtype_bytes(run->dtype) + 63) / 64 * 64;
 }
 
 static void put_vector(struct run *run, enum place place, uint64_t words)
@@ -252,16 +143,16 @@ static void put_vector(struct run *run, enum place place, uint64_t words)
 static void lay_out(struct run *run)
 {
     static const enum place all[] = {Q, K, V, DQ, DK, DV, OUT, DOUT};
-    const struct shape *s = &run->data->shape;
+    const struct attention_shape *s = &run->data->shape;
     if (s->packed) {
         put_matrix(run, all, 3);
         put_matrix(run, all + 3, 3);
     }
     for (uint64_t i = s->packed ? 6 : 0; i < 8; i++)
         put_matrix(run, all + i, 1);
-    put_vector(run, LSE, rows_of(s) * s->heads);
-    put_vector(run, DELTA, rows_of(s) * s->heads);
-    put_vector(run, DOCS, rows_of(s));
+    put_vector(run, LSE, attention_exact_rows(s) * s->heads);
+    put_vector(run, DELTA, attention_exact_rows(s) * s->heads);
+    put_vector(run, DOCS, attention_exact_rows(s));
     if (!run->data->docs)
         run->refs[DOCS] = (struct ah_ref){0};
 }
@@ -295,11 +186,12 @@ static void put(const struct run *run, enum place place, uint64_t i, double valu
 
 static void put_all(const struct run *run, enum place place, const double *values)
 {
-    for (uint64_t i = 0; i < rows_of(&run->data->shape) * width_of(&run->data->shape, place); i++)
+    for (uint64_t i = 0; i < attention_exact_rows(&run->data->shape) * width_of(&run->data->shape, place);
+         i++)
         put(run, place, i, values[i]);
 }
 
-static void run_init(struct run *run, const struct data *d, enum ah_dtype dtype)
+static void run_init(struct run *run, const struct attention_data *d, enum ah_dtype dtype)
 {
     *run = (struct run){.data = d, .dtype = dtype};
     lay_out(run);
@@ -310,9 +202,9 @@ static void run_init(struct run *run, const struct data *d, enum ah_dtype dtype)
     put_all(run, V, d->v);
     put_all(run, DOUT, d->dout);
     if (d->docs)
-        memcpy(element(run, DOCS, 0), d->docs, sizeof(uint32_t) * rows_of(&d->shape));
+        memcpy(element(run, DOCS, 0), d->docs, sizeof(uint32_t) * attention_exact_rows(&d->shape));
     const struct ah_ref *r = run->refs;
-    const struct shape *s = &d->shape;
+    const struct attention_shape *s = &d->shape;
     run->forward = (struct ah_op){AH_OP_ATTENTION, {r[OUT], r[LSE], r[Q], r[K], r[V], r[DOCS]}, {{0}}};
     run->backward =
         (struct ah_op){AH_OP_ATTENTION_BACKWARD,
@@ -362,8 +254,8 @@ static void check_close(const struct run *run, enum place place, const double *e
                         double of_most)
 {
     static const char *const names[PLACES] = {"out", "lse", "q", "k", "v", "docs", "dq", "dk", "dv"};
-    const struct shape *s = &run->data->shape;
-    const uint64_t n = rows_of(s) * (place == LSE ? s->heads : width_of(s, place));
+    const struct attention_shape *s = &run->data->shape;
+    const uint64_t n = attention_exact_rows(s) * (place == LSE ? s->heads : width_of(s, place));
     double errors = 0, squares = 0, worst = 0, most = 0;
     for (uint64_t i = 0; i < n; i++) {
         const double error = fabs(get(run, place, i) - exact[i]);
@@ -386,7 +278,7 @@ static void check_close(const struct run *run, enum place place, const double *e
 
 static void check_run(const struct run *run, double of_norm, double of_most)
 {
-    const struct data *d = run->data;
+    const struct attention_data *d = run->data;
     check_close(run, OUT, d->out, of_norm, of_most);
     check_close(run, LSE, d->lse, of_norm, of_most);
     check_close(run, DQ, d->dq, of_norm, of_most);
@@ -394,10 +286,10 @@ static void check_run(const struct run *run, double of_norm, double of_most)
     check_close(run, DV, d->dv, of_norm, of_most);
 }
 
-static void check_shape(struct fixture *f, const struct shape *shape)
+static void check_shape(struct fixture *f, const struct attention_shape *shape)
 {
     for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++) {
-        struct data d;
+        struct attention_data d;
         data_init(f, &d, shape, dtype);
         for (enum ah_tile_level level = AH_TILE_PORTABLE; level <= f->top; level++) {
             struct run run;
@@ -412,7 +304,7 @@ static void check_shape(struct fixture *f, const struct shape *shape)
 
 static void test_attention__equals_straight_loops(void **state)
 {
-    static const struct shape shapes[] = {
+    static const struct attention_shape shapes[] = {
         {1, 1, 1, 1, 8, 0, DOCS_NONE, false, 0},        {2, 7, 4, 4, 8, 0, DOCS_NONE, true, 0},
         {1, 64, 4, 2, 32, 0, DOCS_NONE, true, 0},       {1, 100, 8, 1, 64, 0, DOCS_NONE, true, 0},
         {1, 257, 1, 1, 80, 0, DOCS_NONE, false, 0},     {2, 100, 4, 2, 96, 0, DOCS_ASCENDING, true, 0},
@@ -434,46 +326,29 @@ static void test_attention__equals_straight_loops_at_random(void **state)
     for (int i = 0; i < 12; i++) {
         const uint32_t *pair = heads[check_random(&f->random) % 5];
         const uint32_t windows[] = {0, 0, 1, 5, 64, 1 + (uint32_t)(check_random(&f->random) % 100)};
-        const struct shape shape = {
+        const struct attention_shape shape = {
             .batch = 1 + (uint32_t)(check_random(&f->random) % 2),
             .seq = 1 + (uint32_t)(check_random(&f->random) % 180),
             .heads = pair[0],
             .kv_heads = pair[1],
             .head_dim = 1 + (uint32_t)(check_random(&f->random) % 70),
             .window = windows[check_random(&f->random) % 6],
-            .docs = (enum docs)(check_random(&f->random) % 3),
+            .docs = (enum attention_docs)(check_random(&f->random) % 3),
             .packed = check_random(&f->random) % 2,
         };
         check_shape(f, &shape);
     }
 }
 
-/* The loss whose gradient dout is: the sum of dout * out. */
-static double loss_of(const struct data *d)
-{
-    const struct shape *s = &d->shape;
-    double *p = malloc(sizeof(double) * s->seq), *out = malloc(sizeof(double) * s->head_dim);
-    double loss = 0, lse;
-    for (uint64_t batch = 0; batch < s->batch; batch++)
-        for (uint64_t head = 0; head < s->heads; head++)
-            for (uint64_t query = 0; query < s->seq; query++) {
-                forward_of(d, batch, head, query, p, out, &lse);
-                loss += dot(out, row(d->dout, s, s->heads, batch * s->seq + query, head), s->head_dim);
-            }
-    free(p);
-    free(out);
-    return loss;
-}
-
 static void check_slopes(const struct run *run, enum place place, double *values)
 {
-    const struct data *d = run->data;
-    for (uint64_t i = 0; i < rows_of(&d->shape) * width_of(&d->shape, place); i++) {
+    const struct attention_data *d = run->data;
+    for (uint64_t i = 0; i < attention_exact_rows(&d->shape) * width_of(&d->shape, place); i++) {
         const double value = values[i], step = 1e-4;
         values[i] = value + step;
-        const double above = loss_of(d);
+        const double above = attention_exact_loss(d);
         values[i] = value - step;
-        const double below = loss_of(d);
+        const double below = attention_exact_loss(d);
         values[i] = value;
         check_near(get(run, place, i), (above - below) / (2 * step), 2e-6);
     }
@@ -481,12 +356,12 @@ static void check_slopes(const struct run *run, enum place place, double *values
 
 static void test_attention__gradients_are_finite_differences(void **state)
 {
-    static const struct shape shapes[] = {{1, 9, 2, 1, 4, 0, DOCS_NONE, true, 0},
-                                          {1, 37, 2, 2, 3, 6, DOCS_NONE, false, 0},
-                                          {2, 11, 3, 1, 2, 0, DOCS_ASCENDING, true, 0}};
+    static const struct attention_shape shapes[] = {{1, 9, 2, 1, 4, 0, DOCS_NONE, true, 0},
+                                                    {1, 37, 2, 2, 3, 6, DOCS_NONE, false, 0},
+                                                    {2, 11, 3, 1, 2, 0, DOCS_ASCENDING, true, 0}};
     struct fixture *f = *state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        struct data d;
+        struct attention_data d;
         struct run run;
         data_init(f, &d, &shapes[i], AH_FP32);
         run_init(&run, &d, AH_FP32);
@@ -505,8 +380,8 @@ static void test_attention__bears_large_scores(void **state)
     struct fixture *f = *state;
     for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++)
         for (float size = 8; size < 300; size *= 6) {
-            const struct shape shape = {1, 100, 2, 1, 64, 0, DOCS_NONE, true, size};
-            struct data d;
+            const struct attention_shape shape = {1, 100, 2, 1, 64, 0, DOCS_NONE, true, size};
+            struct attention_data d;
             struct run run;
             data_init(f, &d, &shape, dtype);
             run_init(&run, &d, dtype);
@@ -515,9 +390,9 @@ static void test_attention__bears_large_scores(void **state)
             check_close(&run, LSE, d.lse, 1e-6, 1e-6);
             check_close(&run, OUT, d.out, dtype == AH_FP32 ? 1e-6 * loose : 1e-2, 1e-1);
             check_close(&run, DV, d.dv, dtype == AH_FP32 ? 1e-6 * loose : 1e-2, 1e-1);
-            for (uint64_t i = 0; i < rows_of(&shape) * width_of(&shape, DQ); i++)
+            for (uint64_t i = 0; i < attention_exact_rows(&shape) * width_of(&shape, DQ); i++)
                 assert_true(isfinite(get(&run, DQ, i)));
-            for (uint64_t i = 0; i < rows_of(&shape) * width_of(&shape, DK); i++)
+            for (uint64_t i = 0; i < attention_exact_rows(&shape) * width_of(&shape, DK); i++)
                 assert_true(isfinite(get(&run, DK, i)));
             free(run.arena);
             data_release(&d);
@@ -527,17 +402,17 @@ static void test_attention__bears_large_scores(void **state)
 /* Who sees one key only gets its v, and its score has no gradient. */
 static void test_attention__of_one_key_is_its_value(void **state)
 {
-    static const struct shape shapes[] = {{2, 70, 2, 2, 24, 1, DOCS_NONE, true, 0},
-                                          {2, 70, 2, 2, 24, 0, DOCS_OWN, true, 0}};
+    static const struct attention_shape shapes[] = {{2, 70, 2, 2, 24, 1, DOCS_NONE, true, 0},
+                                                    {2, 70, 2, 2, 24, 0, DOCS_OWN, true, 0}};
     struct fixture *f = *state;
     for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++)
         for (size_t i = 0; i < 2; i++) {
-            struct data d;
+            struct attention_data d;
             struct run run;
             data_init(f, &d, &shapes[i], dtype);
             run_init(&run, &d, dtype);
             do_both(&run, f->top, f->pools[2]);
-            for (uint64_t j = 0; j < rows_of(&shapes[i]) * width_of(&shapes[i], V); j++) {
+            for (uint64_t j = 0; j < attention_exact_rows(&shapes[i]) * width_of(&shapes[i], V); j++) {
                 assert_true(get(&run, OUT, j) == d.v[j]);
                 check_near(get(&run, DV, j), d.dout[j], dtype == AH_FP32 ? 1e-6 : 1e-2);
                 assert_true(fabs(get(&run, DQ, j)) < (dtype == AH_FP32 ? 1e-6 : 1e-1));
@@ -551,11 +426,11 @@ static void test_attention__of_one_key_is_its_value(void **state)
  * nobody. Documents of 64 tokens begin with tiles; later documents are NaN, then earlier ones. */
 static void test_attention__skips_what_is_not_seen(void **state)
 {
-    const struct shape shape = {1, 256, 2, 1, 32, 0, DOCS_TILES, true, 0};
+    const struct attention_shape shape = {1, 256, 2, 1, 32, 0, DOCS_TILES, true, 0};
     struct fixture *f = *state;
     for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++)
         for (uint64_t poisoned = 0; poisoned < 4; poisoned++) {
-            struct data d;
+            struct attention_data d;
             struct run run;
             data_init(f, &d, &shape, dtype);
             run_init(&run, &d, dtype);
@@ -580,9 +455,9 @@ static void test_attention__skips_what_is_not_seen(void **state)
 /* What is before a window of whole tiles is not multiplied either. */
 static void test_attention__skips_what_is_before_the_window(void **state)
 {
-    const struct shape shape = {1, 320, 1, 1, 16, 33, DOCS_NONE, true, 0};
+    const struct attention_shape shape = {1, 320, 1, 1, 16, 33, DOCS_NONE, true, 0};
     struct fixture *f = *state;
-    struct data d;
+    struct attention_data d;
     struct run run;
     data_init(f, &d, &shape, AH_FP32);
     run_init(&run, &d, AH_FP32);
@@ -597,7 +472,7 @@ static void test_attention__skips_what_is_before_the_window(void **state)
 }
 
 /* Equal bits of all levels whose words are single, and of all threads at each level. */
-static void check_bits(struct fixture *f, const struct data *d, enum ah_dtype dtype)
+static void check_bits(struct fixture *f, const struct attention_data *d, enum ah_dtype dtype)
 {
     struct run reference = {0}, run;
     for (enum ah_tile_level level = AH_TILE_PORTABLE; level <= f->top; level++)
@@ -618,12 +493,12 @@ static void check_bits(struct fixture *f, const struct data *d, enum ah_dtype dt
 
 static void test_attention__has_the_same_bits_for_any_threads_and_level(void **state)
 {
-    static const struct shape shapes[] = {{2, 257, 4, 2, 40, 0, DOCS_NONE, true, 0},
-                                          {1, 600, 2, 1, 16, 100, DOCS_ASCENDING, true, 0}};
+    static const struct attention_shape shapes[] = {{2, 257, 4, 2, 40, 0, DOCS_NONE, true, 0},
+                                                    {1, 600, 2, 1, 16, 100, DOCS_ASCENDING, true, 0}};
     struct fixture *f = *state;
     for (size_t i = 0; i < 2; i++)
         for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++) {
-            struct data d;
+            struct attention_data d;
             data_init(f, &d, &shapes[i], dtype);
             check_bits(f, &d, dtype);
             data_release(&d);

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention as straight loops in double: what test_attention.c compares with.
+ */
+#ifndef AH_TESTS_UNIT_DEVICE_MATH_ATTENTION_EXACT_H
+#define AH_TESTS_UNIT_DEVICE_MATH_ATTENTION_EXACT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum attention_docs { DOCS_NONE, DOCS_ASCENDING, DOCS_ANY, DOCS_OWN, DOCS_TILES };
+
+/* A shape, and how its operands lie. */
+struct attention_shape {
+    uint32_t batch, seq, heads, kv_heads, head_dim, window;
+    enum attention_docs docs;
+    bool
+        packed; /* q, k and v are parts of one matrix, as are dq, dk and dv; else rows are GAP elements apart */
+    float size; /* of q and k; 0: 1 */
+};
+
+/* Values of the operands, and the exact results; all owned by who makes them. */
+struct attention_data {
+    struct attention_shape shape;
+    float scale;
+    double *q, *k, *v, *dout;         /* rounded to the type */
+    double *out, *lse, *dq, *dk, *dv; /* exact */
+    uint32_t *docs;
+};
+
+/* Tokens of all sequences. */
+uint64_t attention_exact_rows(const struct attention_shape *shape);
+
+/* Fills the exact results from the values. */
+void attention_exact_solve(struct attention_data *data);
+
+/* The loss whose gradient dout is: the sum of dout * out. */
+double attention_exact_loss(const struct attention_data *data);
+
+#endif

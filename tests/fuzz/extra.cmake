@@ -22,6 +22,6 @@ endfunction()
 file(GLOB document_samples CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/golden/schemas/documents/*)
 ah_fuzz(document schemas ${document_samples} ${PROJECT_SOURCE_DIR}/examples/models/gpt2-124m.json
   ${PROJECT_SOURCE_DIR}/examples/models/qwen3-0.6b.json)
-ah_fuzz(plan schedule)
+ah_fuzz(plan planner)
 ah_fuzz(data train_data)
 ah_fuzz(safetensors model)

@@ -5,6 +5,7 @@
  * Whatever is in it, each step ends with a result or with one sentence; a plan that passes the check has a timeline,
  * in which every item ends after it starts.
  */
+#include "planner/verify.h"
 #include "runtime/schedule/check.h"
 #include "runtime/schedule/replay.h"
 #include "schemas/document.h"
@@ -60,6 +61,7 @@ static void run(const struct ah_plan *plan)
     require(check || !rc, "a plan that passes the check cannot be replayed");
     if (!rc)
         check_timeline(plan, &replay);
+    require(check || !ah_verify_policy(plan, &err) || err.text[0], "a policy refused without a sentence");
     ah_arena_release(&arena);
 }
 
@@ -112,16 +114,60 @@ static void disturb_rest(struct ah_plan *plan, uint64_t *random)
     *fields[next_random(random) % 3] = next_random(random) % 4;
 }
 
+static void disturb_block(struct ah_plan *plan, uint64_t *random)
+{
+    struct ah_plan_block *block = &plan->blocks[next_random(random) % plan->n_blocks];
+    switch (next_random(random) % 5) {
+    case 0:
+        block->activations = (enum ah_activations)(next_random(random) % 3);
+        return;
+    case 1:
+        block->weights = (enum ah_weights)(next_random(random) % 2);
+        return;
+    case 2:
+        block->optimizer = (enum ah_optimizer)(next_random(random) % 4);
+        return;
+    case 3:
+        block->group = plan->blocks[next_random(random) % plan->n_blocks].group;
+        return;
+    default:
+        block->parameters = next_random(random) % 2 ? next_random(random) % 12 : UINT64_C(1) << 52;
+    }
+}
+
+static void disturb_words(struct ah_plan *plan, uint64_t *random)
+{
+    static const uint64_t sizes[] = {1, 4096, UINT64_C(1) << 40, UINT64_C(1) << 52};
+    plan->scheduling = (enum ah_scheduling)(next_random(random) % 3);
+    switch (next_random(random) % 4) {
+    case 0:
+        plan->policy = (enum ah_policy)(next_random(random) % (AH_POLICY_OPTIMAL + 1));
+        plan->n_alternatives = 0;
+        return;
+    case 1:
+        plan->micro_batch_order = (enum ah_micro_order)(next_random(random) % 2);
+        return;
+    case 2:
+        plan->training.state_dtype = plan->numeric_signature.state_dtype =
+            (enum ah_dtype)(next_random(random) % 2);
+        return;
+    default:
+        plan->training.seq = plan->numeric_signature.seq = sizes[next_random(random) % 4] >> 24;
+        plan->staging.tile_elements = sizes[1 + next_random(random) % 3];
+    }
+}
+
 /* One to three other numbers, written and read again: what neither writer nor reader refuses is run. */
 static void run_disturbed(struct ah_plan *plan, uint64_t *random)
 {
-    static void (*const ways[])(struct ah_plan *, uint64_t *) = {disturb_op, disturb_lane, disturb_rest};
+    static void (*const ways[])(struct ah_plan *, uint64_t *) = {disturb_op, disturb_lane, disturb_rest,
+                                                                 disturb_block, disturb_words};
     const struct ah_document changed = {.kind = AH_DOCUMENT_PLAN, .body = {.plan = plan}};
     struct ah_document read = {0};
     struct ah_buffer text = {0};
     struct ah_error err = {0};
     for (uint64_t n = 1 + next_random(random) % 3; n; n--)
-        ways[next_random(random) % 3](plan, random);
+        ways[next_random(random) % 5](plan, random);
     if (!ah_document_print(&changed, &text, &err) &&
         !ah_document_parse(&read, "disturbed", text.data, text.size, AH_DOCUMENT_PLAN, &err) &&
         is_small(read.body.plan))

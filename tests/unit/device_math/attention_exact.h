@@ -14,9 +14,8 @@ enum attention_docs { DOCS_NONE, DOCS_ASCENDING, DOCS_ANY, DOCS_OWN, DOCS_TILES 
 struct attention_shape {
     uint32_t batch, seq, heads, kv_heads, head_dim, window;
     enum attention_docs docs;
-    bool
-        packed; /* q, k and v are parts of one matrix, as are dq, dk and dv; else rows are GAP elements apart */
-    float size; /* of q and k; 0: 1 */
+    bool packed; /* q, k, v lie in one matrix, as do dq, dk, dv; else rows lie apart */
+    float size;  /* of q and k; 0: 1 */
 };
 
 /* Values of the operands, and the exact results; all owned by who makes them. */

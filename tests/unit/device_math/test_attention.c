@@ -108,7 +108,8 @@ enum place { OUT, LSE, Q, K, V, DOCS, DQ, DK, DV, DOUT, DELTA, PLACES };
 
 struct run {
     const struct attention_data *data;
-    enum ah_dtype dtype;
+    enum ah_dtype dtype;  /* of q, k and v */
+    enum ah_dtype others; /* of out, dout, dq, dk and dv */
     struct ah_ref refs[PLACES];
     uint64_t bytes;
     unsigned char *arena; /* owned */
@@ -125,13 +126,15 @@ static uint64_t width_of(const struct attention_shape *s, enum place place)
 static void put_matrix(struct run *run, const enum place *places, uint64_t n)
 {
     const struct attention_shape *s = &run->data->shape;
+    const bool is_input = places[0] == Q || places[0] == K || places[0] == V;
+    const enum ah_dtype dtype = is_input ? run->dtype : run->others;
     uint64_t width = GAP, column = 0;
     for (uint64_t i = 0; i < n; i++)
         width += width_of(s, places[i]);
     for (uint64_t i = 0; i < n; column += width_of(s, places[i++]))
-        run->refs[places[i]] = (struct ah_ref){AH_ARENA_DEVICE, run->dtype,
-                                               run->bytes + column * ah_dtype_bytes(run->dtype), width};
-    run->bytes += (attention_exact_rows(s) * width * ah_dtype_bytes(run->dtype) + 63) / 64 * 64;
+        run->refs[places[i]] =
+            (struct ah_ref){AH_ARENA_DEVICE, dtype, run->bytes + column * ah_dtype_bytes(dtype), width};
+    run->bytes += (attention_exact_rows(s) * width * ah_dtype_bytes(dtype) + 63) / 64 * 64;
 }
 
 static void put_vector(struct run *run, enum place place, uint64_t words)
@@ -191,9 +194,10 @@ static void put_all(const struct run *run, enum place place, const double *value
         put(run, place, i, values[i]);
 }
 
-static void run_init(struct run *run, const struct attention_data *d, enum ah_dtype dtype)
+static void run_init_of(struct run *run, const struct attention_data *d, enum ah_dtype dtype,
+                        enum ah_dtype others)
 {
-    *run = (struct run){.data = d, .dtype = dtype};
+    *run = (struct run){.data = d, .dtype = dtype, .others = others};
     lay_out(run);
     run->arena = malloc(run->bytes);
     memset(run->arena, 0xff, run->bytes);
@@ -213,6 +217,11 @@ static void run_init(struct run *run, const struct attention_data *d, enum ah_dt
     run->forward.u.attention =
         (struct ah_op_attention){s->batch, s->seq, s->heads, s->kv_heads, s->head_dim, s->window, d->scale};
     run->backward.u.attention = run->forward.u.attention;
+}
+
+static void run_init(struct run *run, const struct attention_data *d, enum ah_dtype dtype)
+{
+    run_init_of(run, d, dtype, dtype);
 }
 
 /* Runs the op and checks that nothing but its outputs changed. */
@@ -374,6 +383,24 @@ static void test_attention__gradients_are_finite_differences(void **state)
     }
 }
 
+/* q, k and v of one type, all else of the other. */
+static void test_attention__takes_both_types_at_once(void **state)
+{
+    static const struct attention_shape shape = {1, 70, 4, 2, 40, 0, DOCS_NONE, true, 0};
+    struct fixture *f = *state;
+    for (enum ah_tile_level level = AH_TILE_PORTABLE; level <= f->top; level++)
+        for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++) {
+            struct attention_data d;
+            struct run run;
+            data_init(f, &d, &shape, AH_BF16);
+            run_init_of(&run, &d, dtype, dtype == AH_FP32 ? AH_BF16 : AH_FP32);
+            do_both(&run, level, f->pools[1]);
+            check_run(&run, 1e-2, 2e-2);
+            free(run.arena);
+            data_release(&d);
+        }
+}
+
 /* Scores far apart: weights are 0 or 1, and nothing overflows. */
 static void test_attention__bears_large_scores(void **state)
 {
@@ -511,6 +538,7 @@ int main(void)
         cmocka_unit_test(test_attention__equals_straight_loops),
         cmocka_unit_test(test_attention__equals_straight_loops_at_random),
         cmocka_unit_test(test_attention__gradients_are_finite_differences),
+        cmocka_unit_test(test_attention__takes_both_types_at_once),
         cmocka_unit_test(test_attention__bears_large_scores),
         cmocka_unit_test(test_attention__of_one_key_is_its_value),
         cmocka_unit_test(test_attention__skips_what_is_not_seen),

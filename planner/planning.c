@@ -82,7 +82,8 @@ static int init_splits(struct ah_planning *p, struct ah_error *err)
 /* Micro-batches times blocks: eight tensors of each can be laid out (runtime/schedule/layout.c). */
 static uint64_t most_micro_batches(const struct ah_model *model)
 {
-    return (UINT64_C(1) << 17) / ah_model_blocks(model);
+    uint64_t most = (UINT64_C(1) << 17) / ah_model_blocks(model);
+    return most ? most : 1;
 }
 
 static int check_micro_batches(const struct ah_planning *p, struct ah_error *err)

@@ -5,8 +5,6 @@
  */
 #include "runtime/schedule/check_internal.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 static const char source[] = "follows from the rest of the plan";

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/schedule/schedule_internal.h"
+#include "tests/support/check.h"
+
+enum { BLOCKS = 5 };
+
+static void test_names__are_read_as_they_are_written(void **state)
+{
+    (void)state;
+    for (uint8_t label = 0; label < AH_TENSOR_LABELS; label++) {
+        for (uint32_t block = 0; block < BLOCKS; block++) {
+            bool whole = label == AH_TENSOR_STATE_RING || label == AH_TENSOR_TOKENS;
+            const struct ah_layout_tensor tensor = {.to = 7};
+            const struct ah_tensor_name name = {label, whole ? 0 : block, 7};
+            struct ah_tensor_name read;
+            uint64_t number;
+            char text[AH_NAME_MAX];
+            ah_name_tensor(BLOCKS, &tensor, name, text);
+            assert_true(ah_name_read(BLOCKS, text, &read, &number));
+            assert_int_equal(read.label, label);
+            assert_int_equal(read.block, name.block);
+            assert_int_equal(number, whole ? 0 : 7);
+        }
+    }
+}
+
+static void test_names__others_are_not_read(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "",        ".",           "layer",           "layer.",
+        "layer.3", "layer.3.",    "layer.3.weights", "layer.9999999999999999999.saved.0",
+        "weights", "head.tokens", "head.weight",     "layer.x.weights",
+        "head",    "embedding.",  "state_rings",     "layer.0weights"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct ah_tensor_name name;
+        uint64_t number;
+        assert_false(ah_name_read(BLOCKS, texts[i], &name, &number));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names__are_read_as_they_are_written),
+        cmocka_unit_test(test_names__others_are_not_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

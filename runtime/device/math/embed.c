@@ -4,9 +4,8 @@
  * tables.
  *
  * ORDER OF SUMS. A row of a table gets the sum of its rows of dy, in ascending order of rows: those of a token in groups
- * of 64 from its first, each from +0, and group sums one after another; those of a position one after another. All
- * in fp32. Then what the table had and the sum are added and rounded once. Rows that nothing belongs to are not
- * touched.
+ * of 64 from its first, and group sums one after another; those of a position one after another. All in fp32. Then
+ * what the table had and the sum are added and rounded once. Rows that nothing belongs to are not touched.
  *
  * The rows of a token are found together by sorting: a radix sort, stable, of row numbers by token, in the two halves of
  * the scratch. A RUN is what belongs to one token. Pieces of the sorted rows, and strips of columns, are shared among
@@ -16,16 +15,13 @@
 #include "runtime/device/host/convert.h"
 #include "runtime/device/math/math_internal.h"
 
-#include <string.h>
-
 enum {
     STRIP = 512,      /* columns */
     PIECE_ROWS = 256, /* sorted rows */
     GROUP = 64,       /* rows of a run that are added before they meet the others */
     DIGIT_BITS = 8,
     DIGITS = 1 << DIGIT_BITS,
-    POSITIONS = 32, /* of a piece, with columns that fit a thread's stack beside them */
-    POSITION_STRIP = 256
+    POSITIONS = 64 /* of a piece: a strip of each fits the second cache */
 };
 
 struct embed {
@@ -142,21 +138,37 @@ static uint64_t run_end(const struct embed *e, uint64_t place)
     return place;
 }
 
+/* The sum of columns [column, column + n) of the rows at places [begin, end), at least two. */
+static void add_rows(const struct embed *e, float *ret_sum, uint64_t begin, uint64_t end, uint64_t column,
+                     uint64_t n)
+{
+    const struct ah_convert_out to = {ret_sum, AH_FP32};
+    const struct ah_convert_in from = {ret_sum, AH_FP32};
+    ah_convert_add(e->isa, to, in(&e->y, e->sorted[begin], column), in(&e->y, e->sorted[begin + 1], column),
+                   0, n);
+    for (uint64_t i = begin + 2; i < end; i++)
+        ah_convert_add(e->isa, to, from, in(&e->y, e->sorted[i], column), 0, n);
+}
+
 /* Adds columns [column, column + n) of a run's rows to the table. */
 static void add_run(const struct embed *e, uint64_t begin, uint64_t end, uint64_t column, uint64_t n)
 {
-    float sum[STRIP] = {0}, group[STRIP];
-    const struct ah_convert_out to_sum = {sum, AH_FP32}, to_group = {group, AH_FP32};
-    const struct ah_convert_in from_sum = {sum, AH_FP32}, from_group = {group, AH_FP32};
+    float sum[STRIP], group[STRIP];
+    const uint64_t token = token_at(e, begin);
+    struct ah_convert_in total = in(&e->y, e->sorted[begin], column);
     for (uint64_t first = begin; first < end; first += GROUP) {
         const uint64_t stop = end - first < GROUP ? end : first + GROUP;
-        memset(group, 0, n * sizeof *group);
-        for (uint64_t i = first; i < stop; i++)
-            ah_convert_add(e->isa, to_group, from_group, in(&e->y, e->sorted[i], column), 0, n);
-        ah_convert_add(e->isa, to_sum, from_sum, from_group, 0, n);
+        struct ah_convert_in more = in(&e->y, e->sorted[first], column);
+        if (stop - first > 1) {
+            add_rows(e, first == begin ? sum : group, first, stop, column, n);
+            more = (struct ah_convert_in){first == begin ? sum : group, AH_FP32};
+        }
+        if (first > begin)
+            ah_convert_add(e->isa, (struct ah_convert_out){sum, AH_FP32}, total, more, 0, n);
+        else
+            total = more;
     }
-    const uint64_t token = token_at(e, begin);
-    ah_convert_add(e->isa, out(&e->table, token, column), in(&e->table, token, column), from_sum, 0, n);
+    ah_convert_add(e->isa, out(&e->table, token, column), in(&e->table, token, column), total, 0, n);
 }
 
 /* Pieces are numbered strip by strip of a piece of rows. */
@@ -191,18 +203,21 @@ static void add_tokens(const struct ah_host *host, const struct ah_op *op, struc
 /* Columns [column, column + n) of positions [first, first + POSITIONS). */
 static void add_positions(const struct embed *e, uint64_t first, uint64_t column, uint64_t n)
 {
-    float sums[POSITIONS][POSITION_STRIP] = {{0}};
+    float sums[POSITIONS][STRIP];
     bool found[POSITIONS] = {false};
     uint64_t next = 0;
     for (uint64_t row = 0; row < e->rows; row++) {
-        const uint64_t position = e->positions ? e->positions[row] : next;
-        const uint64_t p = position - first;
+        const uint64_t p = (e->positions ? e->positions[row] : next) - first;
         next = next + 1 == e->seq ? 0 : next + 1;
         if (p >= POSITIONS)
             continue;
+        const struct ah_convert_out to = {sums[p], AH_FP32};
+        if (found[p])
+            ah_convert_add(e->isa, to, (struct ah_convert_in){sums[p], AH_FP32}, in(&e->y, row, column), 0,
+                           n);
+        else
+            ah_convert_cast(e->isa, to, in(&e->y, row, column), 0, n);
         found[p] = true;
-        ah_convert_add(e->isa, (struct ah_convert_out){sums[p], AH_FP32},
-                       (struct ah_convert_in){sums[p], AH_FP32}, in(&e->y, row, column), 0, n);
     }
     for (uint64_t p = 0; p < POSITIONS; p++)
         if (found[p])
@@ -215,9 +230,9 @@ static void run_position_pieces(const void *context, uint64_t begin, uint64_t en
 {
     const struct embed *e = context;
     for (uint64_t piece = begin; piece < end; piece++) {
-        const uint64_t column = piece % e->strips * POSITION_STRIP;
+        const uint64_t column = piece % e->strips * STRIP;
         add_positions(e, piece / e->strips * POSITIONS, column,
-                      e->width - column < POSITION_STRIP ? e->width - column : POSITION_STRIP);
+                      e->width - column < STRIP ? e->width - column : STRIP);
     }
 }
 
@@ -228,9 +243,9 @@ void ah_embed_run_backward(const struct ah_host *host, const struct ah_op *op)
     if (ah_host_operand(host, op, 0))
         add_tokens(host, op, &e);
     e.positions_table = ah_math_matrix(host, op, 1, e.width);
-    e.strips = (e.width + POSITION_STRIP - 1) / POSITION_STRIP;
+    e.strips = (e.width + STRIP - 1) / STRIP;
     if (e.positions_table.data)
         ah_math_split(host, run_position_pieces, &e,
                       (e.table_positions + POSITIONS - 1) / POSITIONS * e.strips,
-                      (uint64_t)POSITIONS * POSITION_STRIP);
+                      (uint64_t)POSITIONS * STRIP);
 }

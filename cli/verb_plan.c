@@ -162,7 +162,8 @@ const struct ah_verb ah_verb_plan = {
         "comparison.\n\n"
         "Where no plan exists (exit 4, proven) or none was found (exit 5), the resource that is short is "
         "named, "
-        "with what is available and what is needed (at least so much where proven), and below it changes of the command line that were planned and "
+        "with what is available and what is needed (at least so much where proven), and below it changes of "
+        "the command line that were planned and "
         "work, "
         "each alone; nothing is written. With --json these stand in the error's object.",
     .syntax = {.options = plan_table, .operands = {AH_OPERAND_FILE, "MODEL", 1, 1, NULL}},

@@ -22,7 +22,7 @@
  * 3. What happens to a query depends on its strip, its sequence's keys and `docs` only: blocks lie at multiples of 128
  *    keys, not at the unit's beginning. So bits depend neither on units nor on threads. A query that sees no key of a
  *    tile adds zeros there.
- * 4. A tile no query of the strip sees is not touched, its k and v are not read.
+ * 4. A tile that no query of the strip sees is not multiplied, and a block that no strip of the unit sees is not packed.
  *
  * Source: Dao et al., FlashAttention (2022); Milakov and Gimelshein, Online normalizer calculation for softmax (2018).
  */

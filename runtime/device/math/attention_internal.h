@@ -65,6 +65,7 @@ struct ah_attention_steps {
     void (*rescale)(float *rows, uint64_t n, const float *factor);
     /* inverse = 1 / sum; lse = ln(2) (max + log2(sum)), for sums of at least 1 */
     void (*finish)(float *inverse, float *lse, const float *max, const float *sum);
+    /* weights = 2^(scores * factor - lse); dscores = weights (scale dweights + delta); both 0 where not seen */
     void (*slopes)(const struct ah_attention_slopes *slopes);
     /* The sum of a[i] * b[i] over a row of `n`. */
     float (*dot)(const void *a, enum ah_dtype a_dtype, const void *b, enum ah_dtype b_dtype, uint64_t n);
@@ -132,6 +133,7 @@ static inline void ah_attention_kernel_end(const struct ah_attention *attention)
         attention->kernel->end();
 }
 
+/* What strip `strip` of a sequence sees; queries beyond the sequence see what its last one does. */
 void ah_attention_look(struct ah_attention_sight *ret_sight, const struct ah_attention *attention,
                        uint64_t sequence, uint64_t strip);
 
@@ -203,7 +205,7 @@ static inline uint64_t ah_attention_panel(const struct ah_attention *attention, 
     return left < AH_TILE_ROWS ? left : AH_TILE_ROWS;
 }
 
-/* Hands out `bytes` of a workspace, on whole cache lines, and counts them; of no memory where `memory` is NULL. */
+/* A workspace that is handed out in whole cache lines, or, where `memory` is NULL, counted only. */
 struct ah_attention_room {
     unsigned char *memory;
     uint64_t used;

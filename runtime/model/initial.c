@@ -107,9 +107,14 @@ static void fill_chunk(void *context, size_t chunk, unsigned worker)
 static int load_band(void *context, const struct ah_walk_step *step)
 {
     struct initial *initial = context;
-    initial->piece = &step->piece;
-    ah_pool_run(initial->pool, fill_chunk, initial, (step->piece.n + CHUNK_ELEMENTS - 1) / CHUNK_ELEMENTS);
-    return initial->sink->take(initial->sink->context, &step->piece, initial->values, initial->err);
+    int rc = AH_OK;
+    for (uint64_t at = 0; at < step->band.n && !rc; at += AH_WEIGHTS_PIECE_MAX) {
+        const struct ah_weights_piece piece = ah_walk_piece(step, at);
+        initial->piece = &piece;
+        ah_pool_run(initial->pool, fill_chunk, initial, (piece.n + CHUNK_ELEMENTS - 1) / CHUNK_ELEMENTS);
+        rc = initial->sink->take(initial->sink->context, &piece, initial->values, initial->err);
+    }
+    return rc;
 }
 
 int ah_initial_load(const struct ah_model *model, uint64_t seed, struct ah_pool *pool,

@@ -11,19 +11,31 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+struct ah_weights_piece ah_walk_piece(const struct ah_walk_step *step, uint64_t at)
+{
+    struct ah_weights_piece piece = step->band;
+    piece.first += at;
+    piece.element += at;
+    piece.n = least(step->band.n - at, AH_WEIGHTS_PIECE_MAX);
+    return piece;
+}
+
 /* The bands of step->part. `first` is where its tensor begins in the block's flat vector. */
 static int walk_part(struct ah_walk_step *step, uint64_t first, visit_step *visit, void *context)
 {
     const struct ah_names_part *part = step->part;
-    uint64_t cols = least(part->cols, AH_WEIGHTS_PIECE_MAX);
-    uint64_t rows = cols < part->cols ? 1 : AH_WEIGHTS_PIECE_MAX / cols;
+    uint64_t most = part->transposed ? AH_WALK_BAND_MAX : AH_WEIGHTS_PIECE_MAX;
+    uint64_t cols = least(part->cols, most);
+    uint64_t rows = least(most / cols, part->transposed ? AH_WALK_ROWS_MAX : most);
+    if (cols < part->cols)
+        rows = 1;
     for (step->row = 0; step->row < part->rows; step->row += rows)
         for (step->col = 0; step->col < part->cols; step->col += cols) {
             step->rows = least(rows, part->rows - step->row);
             step->cols = least(cols, part->cols - step->col);
-            step->piece.first = (part->row + step->row) * part->cols + step->col;
-            step->piece.element = first + step->piece.first;
-            step->piece.n = step->rows * step->cols;
+            step->band.first = (part->row + step->row) * part->cols + step->col;
+            step->band.element = first + step->band.first;
+            step->band.n = step->rows * step->cols;
             int rc = visit(context, step);
             if (rc)
                 return rc;
@@ -41,7 +53,7 @@ static int walk(const struct ah_model *model, bool bands, visit_step *visit, voi
         size_t n = ah_names_parts(model, block, parts);
         for (size_t i = 0; i < n && !rc; i++, step.ordinal++) {
             step.part = &parts[i];
-            step.piece = (struct ah_weights_piece){.block = block, .tensor = parts[i].tensor};
+            step.band = (struct ah_weights_piece){.block = block, .tensor = parts[i].tensor};
             rc = bands ? walk_part(&step, flat.tensors[parts[i].tensor].first, visit, context)
                        : visit(context, &step);
         }

@@ -19,8 +19,8 @@ struct load {
     struct ah_safetensors files;
     size_t skipped; /* bytes of names: the prefix, where the files leave it out */
     bool *used;     /* by tensor of the files */
-    float *values;  /* AH_WEIGHTS_PIECE_MAX */
-    float *line;    /* the same; a row of the file, or what values are compared with */
+    float *values;  /* AH_WALK_BAND_MAX; touched as far as a band goes */
+    float *lines;   /* AH_WEIGHTS_PIECE_MAX; of the file, or what values are compared with */
     struct ah_error *err;
 };
 
@@ -125,8 +125,8 @@ static int check_copy(const struct load *load, const struct ah_names_part *embed
         uint64_t n = left < AH_WEIGHTS_PIECE_MAX ? left : AH_WEIGHTS_PIECE_MAX;
         rc = ah_safetensors_read(&load->files, table, at, n, load->values, load->err);
         if (!rc)
-            rc = ah_safetensors_read(&load->files, head, at, n, load->line, load->err);
-        if (!rc && memcmp(load->values, load->line, n * sizeof *load->values) != 0)
+            rc = ah_safetensors_read(&load->files, head, at, n, load->lines, load->err);
+        if (!rc && memcmp(load->values, load->lines, n * sizeof *load->values) != 0)
             rc = ah_safetensors_fail(load->err, AH_E_MISMATCH, path_of(load, head), head->name,
                                      "differs from '%s', though the model says that the head is tied to it",
                                      table->name);
@@ -171,17 +171,31 @@ static int check(struct load *load)
 
 /* ---- values ---- */
 
+/* The band's stretches of `n` lines of the file, one behind the other, into load->lines. */
+static int read_lines(const struct load *load, const struct ah_walk_step *step,
+                      const struct ah_safetensors_tensor *tensor, uint64_t col, uint64_t n)
+{
+    int rc = AH_OK;
+    for (uint64_t i = 0; i < n && !rc; i++) {
+        uint64_t first = (step->col + col + i) * step->part->rows + step->row;
+        rc = ah_safetensors_read(&load->files, tensor, first, step->rows, load->lines + i * step->rows,
+                                 load->err);
+    }
+    return rc;
+}
+
 /* Lines of the file are columns of ours. */
 static int read_transposed(const struct load *load, const struct ah_walk_step *step,
                            const struct ah_safetensors_tensor *tensor)
 {
-    for (uint64_t col = 0; col < step->cols; col++) {
-        uint64_t first = (step->col + col) * step->part->rows + step->row;
-        int rc = ah_safetensors_read(&load->files, tensor, first, step->rows, load->line, load->err);
+    for (uint64_t col = 0; col < step->cols; col += AH_WALK_LINES) {
+        uint64_t n = step->cols - col < AH_WALK_LINES ? step->cols - col : AH_WALK_LINES;
+        int rc = read_lines(load, step, tensor, col, n);
         if (rc)
             return rc;
         for (uint64_t row = 0; row < step->rows; row++)
-            load->values[row * step->cols + col] = load->line[row];
+            for (uint64_t i = 0; i < n; i++)
+                load->values[row * step->cols + col + i] = load->lines[i * step->rows + row];
     }
     return AH_OK;
 }
@@ -189,7 +203,7 @@ static int read_transposed(const struct load *load, const struct ah_walk_step *s
 static int check_finite(const struct load *load, const struct ah_walk_step *step,
                         const struct ah_safetensors_tensor *tensor)
 {
-    for (uint64_t i = 0; i < step->piece.n; i++) {
+    for (uint64_t i = 0; i < step->band.n; i++) {
         uint32_t bits;
         memcpy(&bits, &load->values[i], sizeof bits);
         if ((bits & 0x7F800000u) == 0x7F800000u)
@@ -208,10 +222,14 @@ static int load_band(void *context, const struct ah_walk_step *step)
     int rc = step->part->transposed
                  ? read_transposed(load, step, tensor)
                  : ah_safetensors_read(&load->files, tensor, step->row * step->part->cols + step->col,
-                                       step->piece.n, load->values, load->err);
+                                       step->band.n, load->values, load->err);
     if (!rc)
         rc = check_finite(load, step, tensor);
-    return rc ? rc : load->sink->take(load->sink->context, &step->piece, load->values, load->err);
+    for (uint64_t at = 0; at < step->band.n && !rc; at += AH_WEIGHTS_PIECE_MAX) {
+        const struct ah_weights_piece piece = ah_walk_piece(step, at);
+        rc = load->sink->take(load->sink->context, &piece, load->values + at, load->err);
+    }
+    return rc;
 }
 
 int ah_weights_load(const struct ah_model *model, const char *path, const struct ah_weights_sink *sink,
@@ -222,14 +240,14 @@ int ah_weights_load(const struct ah_model *model, const char *path, const struct
     if (rc)
         return rc;
     load.used = calloc(load.files.n_tensors + 1, sizeof *load.used);
-    load.values = malloc(AH_WEIGHTS_PIECE_MAX * sizeof *load.values);
-    load.line = malloc(AH_WEIGHTS_PIECE_MAX * sizeof *load.line);
-    rc = load.used && load.values && load.line ? check(&load) : ah_error_memory(err);
+    load.values = malloc(AH_WALK_BAND_MAX * sizeof *load.values);
+    load.lines = malloc(AH_WEIGHTS_PIECE_MAX * sizeof *load.lines);
+    rc = load.used && load.values && load.lines ? check(&load) : ah_error_memory(err);
     if (!rc)
         rc = ah_walk_bands(model, load_band, &load);
     free(load.used);
     free(load.values);
-    free(load.line);
+    free(load.lines);
     ah_safetensors_release(&load.files);
     return rc;
 }

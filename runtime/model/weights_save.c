@@ -31,7 +31,8 @@ struct save {
     uint64_t total_bytes, shard_bytes;   /* of data; of the last shard */
     struct ah_safetensors_writer writer; /* of shard `open` - 1 */
     size_t open, first;                  /* its first part */
-    float *values, *line;                /* owned; AH_WEIGHTS_PIECE_MAX each */
+    float *values;                       /* owned; AH_WALK_BAND_MAX, touched as far as a band goes */
+    float *lines;                        /* owned; AH_WEIGHTS_PIECE_MAX; of the file */
     struct ah_error *err;
 };
 
@@ -116,15 +117,18 @@ static int open_shard(struct save *save, size_t ordinal)
 /* Columns of ours are lines of the file. */
 static int write_transposed(struct save *save, const struct ah_walk_step *step, size_t index)
 {
-    for (uint64_t col = 0; col < step->cols; col++) {
+    int rc = AH_OK;
+    for (uint64_t col = 0; col < step->cols && !rc; col += AH_WALK_LINES) {
+        uint64_t n = step->cols - col < AH_WALK_LINES ? step->cols - col : AH_WALK_LINES;
         for (uint64_t row = 0; row < step->rows; row++)
-            save->line[row] = save->values[row * step->cols + col];
-        uint64_t first = (step->col + col) * step->part->rows + step->row;
-        int rc = ah_safetensors_write(&save->writer, index, first, save->line, step->rows, save->err);
-        if (rc)
-            return rc;
+            for (uint64_t i = 0; i < n; i++)
+                save->lines[i * step->rows + row] = save->values[row * step->cols + col + i];
+        for (uint64_t i = 0; i < n && !rc; i++)
+            rc = ah_safetensors_write(&save->writer, index,
+                                      (step->col + col + i) * step->part->rows + step->row,
+                                      save->lines + i * step->rows, step->rows, save->err);
     }
-    return AH_OK;
+    return rc;
 }
 
 static int save_band(void *context, const struct ah_walk_step *step)
@@ -136,15 +140,17 @@ static int save_band(void *context, const struct ah_walk_step *step)
         if (!rc)
             rc = open_shard(save, step->ordinal);
     }
-    if (!rc)
-        rc = save->source->give(save->source->context, &step->piece, save->values, save->err);
+    for (uint64_t at = 0; at < step->band.n && !rc; at += AH_WEIGHTS_PIECE_MAX) {
+        const struct ah_weights_piece piece = ah_walk_piece(step, at);
+        rc = save->source->give(save->source->context, &piece, save->values + at, save->err);
+    }
     if (rc)
         return rc;
     size_t index = step->ordinal - save->first;
     if (step->part->transposed)
         return write_transposed(save, step, index);
     return ah_safetensors_write(&save->writer, index, step->row * step->part->cols + step->col, save->values,
-                                step->piece.n, save->err);
+                                step->band.n, save->err);
 }
 
 /* ---- what stands beside them ---- */
@@ -238,13 +244,13 @@ int ah_weights_save(const struct ah_model *model, const struct ah_weights_source
     ah_walk_parts(model, count_part, &save);
     save.parts = malloc(save.n_parts * sizeof *save.parts);
     save.shards = malloc(save.n_parts * sizeof *save.shards);
-    save.values = malloc(AH_WEIGHTS_PIECE_MAX * sizeof *save.values);
-    save.line = malloc(AH_WEIGHTS_PIECE_MAX * sizeof *save.line);
-    int rc = save.parts && save.shards && save.values && save.line ? save_all(&save) : ah_error_memory(err);
+    save.values = malloc(AH_WALK_BAND_MAX * sizeof *save.values);
+    save.lines = malloc(AH_WEIGHTS_PIECE_MAX * sizeof *save.lines);
+    int rc = save.parts && save.shards && save.values && save.lines ? save_all(&save) : ah_error_memory(err);
     ah_safetensors_abandon(&save.writer);
     free(save.parts);
     free(save.shards);
     free(save.values);
-    free(save.line);
+    free(save.lines);
     return rc;
 }

@@ -124,16 +124,19 @@ static void test_weights__come_back_in_pieces(void **state)
     ah_document_release(&document);
 }
 
-/* A transposed matrix with more than a piece in all, and one with more than a piece in a single row. */
-static void test_weights__come_back_from_large_transposed_matrices(void **state)
+/* Transposed matrices of several bands and of several pieces, and rows longer than a piece. */
+static void test_weights__come_back_from_large_matrices(void **state)
 {
     static const char wide[] =
         "{\"model_type\":\"gpt2\",\"n_embd\":3,\"n_layer\":1,\"n_head\":1,\"n_positions\":2,"
         "\"vocab_size\":5,\"n_inner\":1200007}";
     static const char large[] = "{\"model_type\":\"gpt2\",\"n_embd\":700,\"n_layer\":1,\"n_head\":1,"
                                 "\"n_positions\":2,\"vocab_size\":5,\"n_inner\":8}";
-    static const char *const texts[] = {wide, large};
-    for (size_t i = 0; i < 2; i++) {
+    static const char rows[] = "{\"model_type\":\"llama\",\"hidden_size\":2,\"num_hidden_layers\":1,"
+                               "\"num_attention_heads\":1,\"intermediate_size\":1100003,\"vocab_size\":5,"
+                               "\"max_position_embeddings\":2}";
+    static const char *const texts[] = {wide, large, rows};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         struct ah_document document;
         char folder[PATH_MAX];
         snprintf(folder, sizeof folder, "%s/%d", (char *)*state, (int)i);
@@ -266,7 +269,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_weights__come_back_in_pieces),
-        IN_FOLDER(test_weights__come_back_from_large_transposed_matrices),
+        IN_FOLDER(test_weights__come_back_from_large_matrices),
         IN_FOLDER(test_weights__are_transposed_in_files_of_gpt2),
         IN_FOLDER(test_weights__are_cut_into_files),
         IN_FOLDER(test_weights__have_a_file_each_where_they_are_large),

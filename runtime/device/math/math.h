@@ -5,12 +5,14 @@
  *
  * An op was checked when it was submitted (op.h). Each is split over the pool's threads in pieces that do not
  * change the result, computes in fp32 whatever its operands' types are, and rounds once where it stores. The same
- * bits come from every number of threads and every instruction set; docs/numerics.md has the rules.
+ * bits come from every number of threads and every instruction set, but for attention with the instructions for bf16,
+ * as of products (tile/tile.h); docs/numerics.md has the rules.
  *
  *     if (ah_math_does(op.kind))
  *         ah_math_run(&host, &op);
  *
- * Nothing is allocated and nothing can fail. One op at a time on a pool.
+ * Nothing is allocated and nothing can fail. One op at a time on a pool. Attention needs the host's workspace, prepared
+ * for the op (workspace.h).
  */
 #ifndef AH_RUNTIME_DEVICE_MATH_MATH_H
 #define AH_RUNTIME_DEVICE_MATH_MATH_H

@@ -98,8 +98,8 @@ static struct ah_op op_of(enum ah_op_kind kind, const char *operands, uint32_t d
 {
     struct ah_op op = {.kind = kind};
     for (size_t i = 0; operands[i]; i++)
-        if (operands[i] != '-') /* x: of the row's type, w: fp32 or words */
-            op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, operands[i] == 'x' ? dtype : AH_FP32, 0, 0};
+        if (operands[i] != '-') /* t: of the row's type, w: fp32 or words */
+            op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, operands[i] == 't' ? dtype : AH_FP32, 0, 0};
     return op;
 }
 
@@ -108,10 +108,10 @@ static void add_norms(struct bench *bench, uint32_t dtype)
     static const char *const names[] = {"rms norm", "layer norm"};
     char name[64];
     for (uint32_t kind = 0; kind < 2; kind++) {
-        struct ah_op op = op_of(AH_OP_NORM, kind ? "xxxxw" : "xxx-w", dtype);
+        struct ah_op op = op_of(AH_OP_NORM, kind ? "ttttw" : "ttt-w", dtype);
         op.u.norm = (struct ah_op_norm){bench->tokens, WIDTH, 1, kind, 1e-5f};
         add_row(bench, names[kind], op);
-        op = op_of(AH_OP_NORM_BACKWARD, kind ? "xxxxxxww" : "xx-xxxww", dtype);
+        op = op_of(AH_OP_NORM_BACKWARD, kind ? "ttttttww" : "tt-tttww", dtype);
         op.u.norm = (struct ah_op_norm){bench->tokens, WIDTH, 1, kind, 1e-5f};
         snprintf(name, sizeof name, "%s, backward", names[kind]);
         add_row(bench, name, op);
@@ -124,10 +124,10 @@ static void add_activations(struct bench *bench, uint32_t dtype)
     char name[64];
     for (uint32_t kind = 0; kind < 3; kind++) {
         const bool gated = kind == AH_ACTIVATION_SILU_GATED;
-        struct ah_op op = op_of(AH_OP_ACTIVATION, gated ? "xxx" : "xx", dtype);
+        struct ah_op op = op_of(AH_OP_ACTIVATION, gated ? "ttt" : "tt", dtype);
         op.u.rows = (struct ah_op_rows){bench->tokens, MLP, kind};
         add_row(bench, names[kind], op);
-        op = op_of(AH_OP_ACTIVATION_BACKWARD, gated ? "xxxxx" : "x-xx", dtype);
+        op = op_of(AH_OP_ACTIVATION_BACKWARD, gated ? "ttttt" : "t-tt", dtype);
         op.u.rows = (struct ah_op_rows){bench->tokens, MLP, kind};
         snprintf(name, sizeof name, "%s, backward", names[kind]);
         add_row(bench, name, op);
@@ -136,19 +136,19 @@ static void add_activations(struct bench *bench, uint32_t dtype)
 
 static void add_others(struct bench *bench, uint32_t dtype)
 {
-    struct ah_op op = op_of(AH_OP_ROPE, "xww", dtype);
+    struct ah_op op = op_of(AH_OP_ROPE, "tww", dtype);
     op.u.rope = (struct ah_op_rope){bench->tokens, 2 * HEADS, WIDTH / HEADS, 1024, 0, false};
     add_row(bench, "rope of q and k", op);
-    op = op_of(AH_OP_EMBED, "xxxww", dtype);
+    op = op_of(AH_OP_EMBED, "tttww", dtype);
     op.u.embed = (struct ah_op_embed){bench->tokens, WIDTH, VOCABULARY, 1024, 0};
     add_row(bench, "embed", op);
-    op = op_of(AH_OP_EMBED_BACKWARD, "xxxwww", dtype);
+    op = op_of(AH_OP_EMBED_BACKWARD, "tttwww", dtype);
     op.u.embed = (struct ah_op_embed){bench->tokens, WIDTH, VOCABULARY, 1024, 0};
     add_row(bench, "embed, backward", op);
-    op = op_of(AH_OP_CROSS_ENTROPY, "wxw-w", dtype);
+    op = op_of(AH_OP_CROSS_ENTROPY, "wtw-w", dtype);
     op.u.cross_entropy = (struct ah_op_cross_entropy){LOGIT_ROWS, VOCABULARY};
     add_row(bench, "cross-entropy", op);
-    op = op_of(AH_OP_ADD, "xxx", dtype);
+    op = op_of(AH_OP_ADD, "ttt", dtype);
     op.u.elements = (struct ah_op_elements){.count = MLP, .rows = bench->tokens};
     add_row(bench, "add (of the host's room)", op);
 }

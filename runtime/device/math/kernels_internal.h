@@ -13,6 +13,7 @@
 #include "runtime/device/math/log.h"
 #include "runtime/device/math/math_internal.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>

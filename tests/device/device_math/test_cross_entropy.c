@@ -137,12 +137,37 @@ static void test_cross_entropy__edges(void **state)
     op_case_release(&c);
 }
 
+/* Tokens that cannot be, whole blocks of them, have no part in anything. */
+static void test_cross_entropy__logits_of_minus_infinity(void **state)
+{
+    enum { N = 5000, POSSIBLE = 4100 };
+    uint64_t random = check_seed(64);
+    struct op_case c;
+    struct ah_op op = {.kind = AH_OP_CROSS_ENTROPY, .u.cross_entropy = {.rows = 1, .vocabulary = N}};
+    (void)state;
+    for (size_t i = 0; i < 5; i++)
+        if (i != 3)
+            op.arg[i] = op_case_fp32();
+    op_case_init(&c, &op, &random);
+    for (uint64_t i = 0; i < N; i++)
+        op_case_set(&c, 1, 0, i, i < POSSIBLE ? -(double)INFINITY : 2);
+    const uint32_t target = N - 1;
+    memcpy(c.memory + c.op.arg[2].offset_bytes, &target, sizeof target);
+    op_case_set(&c, 4, 0, 0, 1);
+    op_case_run(&c);
+    op_case_check(&c, 0, 0, 0, log(N - POSSIBLE), 1e-6 * log(N - POSSIBLE));
+    for (uint64_t i = 0; i < N; i++)
+        op_case_check(&c, 1, 0, i, (i < POSSIBLE ? 0 : 1.0 / (N - POSSIBLE)) - (i == target ? 1 : 0), 1e-7);
+    op_case_release(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cross_entropy__reference_has_the_gradients_of_differences),
         cmocka_unit_test(test_cross_entropy__loss_and_gradient),
         cmocka_unit_test(test_cross_entropy__edges),
+        cmocka_unit_test(test_cross_entropy__logits_of_minus_infinity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

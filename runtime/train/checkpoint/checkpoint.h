@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checkpoint: one folder that a run can go on from (docs/checkpoints.md).
+ *
+ * It holds the weights as the ecosystem reads them, the optimizer's states beside them, and a manifest that names
+ * every file with its size and sha256. It knows no plan: whoever has the same model and numeric signature goes on from
+ * it. Where masters and moments lie (host arenas, device staging) is the caller's affair: saving asks for pieces of
+ * them, loading hands pieces out, so that nothing is in memory a second time.
+ *
+ * The folder appears whole or not at all. Everything is written into PATH.tmp and synced, the manifest last; then it
+ * is renamed. This header saves and loads one; checkpoints.h keeps several in a folder, which is what runs use.
+ *
+ *     const struct ah_checkpoint_job job = {.model = model, .signature = &signature, .config = text};
+ *     const struct ah_checkpoint_position at = {.step = 100, .cursor = 800, .tokens = 819200};
+ *     rc = ah_checkpoint_save(&job, &at, &source, "out/step-00000100", err);
+ *     rc = ah_checkpoint_load(&job, &sink, "out/step-00000100", &at, err);
+ *
+ * Callbacks are called on the caller's thread, one at a time.
+ */
+#ifndef AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_H
+#define AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_H
+
+#include "base/error.h"
+#include "runtime/model/weights.h"
+#include "schemas/model.h"
+#include "schemas/signature.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Written last: a folder is a checkpoint when it has one. */
+#define AH_CHECKPOINT_MANIFEST "checkpoint.json"
+
+/* What is saved, and what a checkpoint must agree with to be loaded. Everything is borrowed during calls. */
+struct ah_checkpoint_job {
+    const struct ah_model *model;
+    const struct ah_signature *signature; /* with its `run`; says also what is trained and in which dtypes */
+    const char *config;  /* (optional) saving: text of the config.json put beside the weights */
+    uint64_t file_bytes; /* data of one file at most, but for what is larger alone; 0: 5e9 */
+};
+
+/* Where the run is: what comes next is step `step` (from 0), from sequence `cursor` on. */
+struct ah_checkpoint_position {
+    uint64_t step;   /* steps done */
+    uint64_t cursor; /* of batches.h: sequences consumed */
+    uint64_t tokens; /* loss-bearing tokens so far */
+};
+
+enum ah_checkpoint_vector { AH_CHECKPOINT_MASTER, AH_CHECKPOINT_M, AH_CHECKPOINT_V, AH_CHECKPOINT_VECTORS };
+
+enum { AH_CHECKPOINT_PIECE_MAX = 1 << 20 }; /* elements */
+
+/* Elements of the flat vector of a block's trained tensors (flat.h), padding included, which is zero. Frozen blocks
+ * have none. Pieces come block by block, vector by vector, ascending, and cover each vector once. */
+struct ah_checkpoint_piece {
+    uint64_t block;
+    enum ah_checkpoint_vector vector;
+    enum ah_dtype dtype; /* of the values: masters fp32, moments the signature's state_dtype */
+    uint64_t first;
+    uint64_t n; /* 1 to AH_CHECKPOINT_PIECE_MAX */
+};
+
+/* Gives a piece into `ret_values`, bits as they are. A failure ends the save and is handed on. */
+typedef int ah_checkpoint_give(void *context, const struct ah_checkpoint_piece *piece, void *ret_values,
+                               struct ah_error *err);
+/* Takes a piece; `values` are borrowed until it returns. */
+typedef int ah_checkpoint_take(void *context, const struct ah_checkpoint_piece *piece, const void *values,
+                               struct ah_error *err);
+
+/* Weights are asked for and handed out as weights.h has it: in fp32, every parameter, trained or not. Giving masters
+ * or the weights made from them is the same: the file has them rounded to the signature's dtype. */
+struct ah_checkpoint_source {
+    struct ah_weights_source weights;
+    ah_checkpoint_give *give;
+    void *context; /* of give */
+};
+
+struct ah_checkpoint_sink {
+    struct ah_weights_sink weights;
+    ah_checkpoint_take *take;
+    void *context; /* of take */
+};
+
+/* Writes `path`, which does not exist, in a folder that does. AH_E_IO: a file cannot be written, by name and reason;
+ * PATH.tmp is removed then, if it can be. Where only the last sync fails the checkpoint is there and whole, and the
+ * sentence says so. AH_E_MEMORY; what callbacks return. */
+int ah_checkpoint_save(const struct ah_checkpoint_job *job, const struct ah_checkpoint_position *position,
+                       const struct ah_checkpoint_source *source, const char *path, struct ah_error *err);
+
+/* Reads `path` in this order: the manifest, the signature, presence and size of each file, the checksums of what is
+ * not states, states (hashed while they are handed out), weights. After a failure what was handed out is void.
+ * AH_E_MISMATCH names the field of the signature that differs. AH_E_DOCUMENT names the file that is missing, has
+ * another size or other content, or the field of the manifest that is wrong. AH_E_IO: a file cannot be read.
+ * AH_E_MEMORY; what callbacks return. */
+int ah_checkpoint_load(const struct ah_checkpoint_job *job, const struct ah_checkpoint_sink *sink,
+                       const char *path, struct ah_checkpoint_position *ret_position, struct ah_error *err);
+
+#endif

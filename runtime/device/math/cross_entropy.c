@@ -26,7 +26,6 @@ void ah_cross_entropy_run(const struct ah_host *host, const struct ah_op *op)
                 .targets = ah_host_operand(host, op, 2),
                 .mask = ah_host_operand(host, op, 3),
                 .scale = ah_host_operand(host, op, 4),
-                .rows = sizes->rows,
                 .vocabulary = sizes->vocabulary,
             },
         .kernel = ah_math_kernels_of(host->isa)->cross_entropy,

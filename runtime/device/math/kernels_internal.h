@@ -36,14 +36,14 @@ struct ah_rope_args {
     struct ah_math_matrix x;
     const float *table;        /* (positions, head_dim / 2) pairs of cosine and sine */
     const uint32_t *positions; /* NULL: row % seq */
-    uint64_t rows, heads, head_dim, seq;
+    uint64_t heads, head_dim, seq;
     bool inverse;
 };
 
 struct ah_activation_args {
     struct ah_math_matrix y, x, up; /* forward; up of gated ones */
     struct ah_math_matrix dx, dup, dy;
-    uint64_t rows, width;
+    uint64_t width;
 };
 
 struct ah_cross_entropy_args {
@@ -52,7 +52,7 @@ struct ah_cross_entropy_args {
     const uint32_t *targets;
     const uint8_t *mask; /* NULL: every row counts */
     const float *scale;
-    uint64_t rows, vocabulary;
+    uint64_t vocabulary;
 };
 
 /* Vectors or rows [begin, end); group is one of norm_backward's scratch. */

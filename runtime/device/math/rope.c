@@ -25,7 +25,6 @@ void ah_rope_run(const struct ah_host *host, const struct ah_op *op)
                 .x = ah_math_matrix(host, op, 0, width),
                 .table = ah_host_operand(host, op, 1),
                 .positions = ah_host_operand(host, op, 2),
-                .rows = rope->rows,
                 .heads = rope->heads,
                 .head_dim = rope->head_dim,
                 .seq = rope->seq,

@@ -32,7 +32,7 @@ struct ah_checkpoints;
  * that is whole. */
 int ah_checkpoints_find(const char *path, char *ret_path, struct ah_error *err);
 
-/* Finds and loads. A damaged one is not replaced by an older one either: the sentence names that. AH_E_MISSING: the
+/* Finds and loads. A damaged one is not replaced by an older one either: the sentence names that. AH_E_IO: also where the
  * folder has none yet. Else as ah_checkpoint_load(). */
 int ah_checkpoints_resume(const struct ah_checkpoint_job *job, const struct ah_checkpoint_sink *sink,
                           const char *path, struct ah_checkpoint_position *ret_position,

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Saving: mark, states, weights, manifest; sync, rename, sync. A kill anywhere before the rename leaves PATH.tmp, which
+ * is known by its mark; after it, a checkpoint. States are hashed as they are written. Weights are written out of order
+ * (weights.h), so they are read once more.
+ */
+#include "runtime/model/safetensors.h"
+#include "runtime/train/checkpoint/leftover_internal.h"
+#include "runtime/train/checkpoint/manifest_internal.h"
+#include "runtime/train/checkpoint/states_internal.h"
+#include "runtime/train/checkpoint/stream_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SCRATCH_BYTES = AH_CHECKPOINT_PIECE_MAX * sizeof(float), FILES_BESIDE = 2 /* index, config */ };
+
+struct save {
+    const struct ah_checkpoint_job *job;
+    const struct ah_checkpoint_source *source;
+    char folder[PATH_MAX];       /* PATH.tmp */
+    struct ah_document manifest; /* what is known of it so far; owns the states' names too */
+    struct ah_checkpoint *body;  /* of the manifest */
+    struct ah_states states;
+    struct ah_stream mark;
+    void *scratch; /* owned; SCRATCH_BYTES */
+    struct ah_error *err;
+};
+
+/* ---- the manifest as it grows ---- */
+
+static int add_file(struct save *save, const char *name, uint64_t bytes, const char *sha256)
+{
+    struct ah_arena *arena = &save->manifest.arena;
+    struct ah_checkpoint_file *file = &save->body->files[save->body->n_files];
+    *file = (struct ah_checkpoint_file){
+        .name = ah_arena_strdup(arena, name), .bytes = bytes, .sha256 = ah_arena_strdup(arena, sha256)};
+    save->body->n_files++;
+    return file->name && file->sha256 ? AH_OK : ah_error_memory(save->err);
+}
+
+static int begin_manifest(struct save *save, const struct ah_checkpoint_position *position)
+{
+    struct ah_checkpoint *body = ah_arena_alloc(&save->manifest.arena, sizeof *body);
+    if (!body)
+        return ah_error_memory(save->err);
+    *body = (struct ah_checkpoint){.generator = "autohete " AUTOHETE_VERSION,
+                                   .step = position->step,
+                                   .cursor = position->cursor,
+                                   .tokens = position->tokens,
+                                   .numeric_signature = *save->job->signature};
+    save->manifest.kind = AH_DOCUMENT_CHECKPOINT;
+    save->manifest.body.checkpoint = save->body = body;
+    int rc = ah_states_plan(save->job, &save->manifest.arena, &save->states, save->err);
+    body->states = save->states.items;
+    body->n_states = save->states.n;
+    return rc;
+}
+
+/* ---- states ---- */
+
+static int write_block(struct save *save, struct ah_stream *stream, const struct ah_checkpoint_state *state)
+{
+    struct ah_checkpoint_piece piece = {0};
+    int rc = AH_OK;
+    while (!rc && ah_states_next(state, &piece)) {
+        rc = save->source->give(save->source->context, &piece, save->scratch, save->err);
+        if (!rc)
+            rc = ah_stream_write(stream, save->scratch, ah_states_piece_bytes(&piece), save->err);
+    }
+    return rc;
+}
+
+/* One file with the blocks in it, from item `*at` on, which then is the first of the next file. */
+static int write_states_file(struct save *save, const struct ah_states_file *file, size_t *at)
+{
+    struct ah_stream stream;
+    char sha256[AH_SHA256_HEX_MAX];
+    int rc = ah_stream_create(&stream, save->folder, file->name, file->bytes, save->err);
+    if (rc)
+        return rc;
+    for (; *at < save->states.n && save->states.items[*at].file == file->name && !rc; (*at)++)
+        rc = write_block(save, &stream, &save->states.items[*at]);
+    if (!rc)
+        rc = ah_stream_finish(&stream, sha256, save->err);
+    ah_stream_abandon(&stream);
+    return rc ? rc : add_file(save, file->name, file->bytes, sha256);
+}
+
+static int write_states(struct save *save)
+{
+    size_t at = 0;
+    int rc = AH_OK;
+    for (size_t i = 0; i < save->states.n_files && !rc; i++)
+        rc = write_states_file(save, &save->states.files[i], &at);
+    return rc;
+}
+
+/* ---- weights ---- */
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static int add_read_file(struct save *save, const char *name)
+{
+    char sha256[AH_SHA256_HEX_MAX];
+    uint64_t bytes = 0;
+    int rc = ah_stream_digest(save->folder, name, save->scratch, SCRATCH_BYTES, &bytes, sha256, save->err);
+    return rc ? rc : add_file(save, name, bytes, sha256);
+}
+
+static int add_tensors(struct save *save, const struct ah_safetensors *weights)
+{
+    struct ah_arena *arena = &save->manifest.arena;
+    struct ah_checkpoint *body = save->body;
+    body->tensors = ah_arena_array(arena, weights->n_tensors, sizeof *body->tensors);
+    if (!body->tensors)
+        return ah_error_memory(save->err);
+    for (size_t i = 0; i < weights->n_tensors; i++) {
+        const struct ah_safetensors_tensor *tensor = &weights->tensors[i];
+        struct ah_checkpoint_tensor *row = &body->tensors[i];
+        *row = (struct ah_checkpoint_tensor){
+            .name = ah_arena_strdup(arena, tensor->name),
+            .file = ah_arena_strdup(arena, base_name(weights->files[tensor->file].path)),
+            .dtype = save->job->signature->dtype,
+            .shape = ah_arena_array(arena, tensor->n_shape, sizeof *row->shape),
+            .n_shape = tensor->n_shape};
+        if (!row->name || !row->file || !row->shape)
+            return ah_error_memory(save->err);
+        memcpy(row->shape, tensor->shape, tensor->n_shape * sizeof *row->shape);
+    }
+    body->n_tensors = weights->n_tensors;
+    return AH_OK;
+}
+
+/* The files of weights as they are now on disk, and what stands beside them. */
+static int add_weights(struct save *save, const struct ah_safetensors *weights)
+{
+    int rc = add_tensors(save, weights);
+    size_t room = save->states.n_files + weights->n_files + FILES_BESIDE;
+    struct ah_checkpoint_file *files = ah_arena_array(&save->manifest.arena, room, sizeof *files);
+    if (!files)
+        return ah_error_memory(save->err);
+    memcpy(files, save->body->files, save->body->n_files * sizeof *files);
+    save->body->files = files;
+    for (size_t i = 0; i < weights->n_files && !rc; i++)
+        rc = add_read_file(save, base_name(weights->files[i].path));
+    if (!rc && weights->n_files > 1)
+        rc = add_read_file(save, AH_SAFETENSORS_INDEX);
+    if (!rc && save->job->config)
+        rc = add_read_file(save, "config.json");
+    return rc;
+}
+
+static int write_weights(struct save *save)
+{
+    const struct ah_weights_options options = {.dtype = save->job->signature->dtype,
+                                               .shard_bytes = save->job->file_bytes,
+                                               .config = save->job->config};
+    struct ah_safetensors weights = {0};
+    int rc = ah_weights_save(save->job->model, &save->source->weights, &options, save->folder, save->err);
+    if (!rc)
+        rc = ah_safetensors_open(&weights, save->folder, save->err);
+    if (!rc)
+        rc = add_weights(save, &weights);
+    ah_safetensors_release(&weights);
+    return rc;
+}
+
+/* ---- the end ---- */
+
+/* A manifest that could not be read back shows now. */
+static int print_manifest(struct save *save, struct ah_buffer *text)
+{
+    struct ah_document again = {0};
+    int rc = ah_document_print(&save->manifest, text, save->err);
+    if (!rc)
+        rc = ah_document_parse(&again, AH_CHECKPOINT_MANIFEST, text->data, text->size, AH_DOCUMENT_CHECKPOINT,
+                               save->err);
+    ah_document_release(&again);
+    return rc;
+}
+
+/* Fills the mark, which becomes the manifest. */
+static int write_manifest(struct save *save)
+{
+    struct ah_buffer text = {0};
+    char path[PATH_MAX], sha256[AH_SHA256_HEX_MAX];
+    int rc = print_manifest(save, &text);
+    if (!rc)
+        rc = ah_stream_write(&save->mark, text.data, text.size, save->err);
+    if (!rc)
+        rc = ah_stream_finish(&save->mark, sha256, save->err);
+    if (!rc)
+        rc = ah_stream_path(save->folder, AH_CHECKPOINT_MANIFEST, path, save->err);
+    if (!rc && rename(save->mark.path, path))
+        rc = ah_stream_fail(save->err, path, "written");
+    ah_buffer_release(&text);
+    return rc;
+}
+
+static int write_all(struct save *save)
+{
+    int rc = ah_stream_create(&save->mark, save->folder, AH_LEFTOVER_MARK, 0, save->err);
+    if (!rc)
+        rc = write_states(save);
+    if (!rc)
+        rc = write_weights(save);
+    if (!rc)
+        rc = write_manifest(save);
+    if (!rc)
+        rc = ah_stream_sync_folder(save->folder, save->err);
+    return rc;
+}
+
+/* ---- the folder ---- */
+
+static int check_absent(const char *path, struct ah_error *err)
+{
+    if (faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return ah_stream_say(err, AH_E_IO, path, "exists already; move it elsewhere");
+    return AH_OK;
+}
+
+/* Makes PATH.tmp, in place of one that a killed save left. */
+static int make_folder(struct save *save)
+{
+    bool removed = true;
+    int rc = AH_OK;
+    if (faccessat(AT_FDCWD, save->folder, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        rc = ah_leftover_remove(save->folder, &removed, save->err);
+    if (!rc && !removed)
+        rc = ah_stream_say(save->err, AH_E_IO, save->folder,
+                           "exists already, and is not what a save left; move it elsewhere");
+    if (!rc && mkdir(save->folder, 0777))
+        rc = ah_stream_fail(save->err, save->folder, "made");
+    return rc;
+}
+
+/* After the rename the checkpoint is there, whatever comes. */
+static int publish(const struct save *save, const char *path, bool *ret_there)
+{
+    char parent[PATH_MAX], reason[AH_ERROR_TEXT_MAX];
+    struct ah_error failure = {0};
+    if (rename(save->folder, path))
+        return ah_stream_fail(save->err, path, "written");
+    *ret_there = true;
+    ah_stream_parent(path, parent);
+    int rc = ah_stream_sync_folder(parent, &failure);
+    snprintf(reason, sizeof reason, "%s", failure.text);
+    return rc ? ah_stream_say(save->err, rc, path, "is saved, but may be lost if the machine stops now: %s",
+                              reason)
+              : AH_OK;
+}
+
+static void clear_folder(const struct save *save)
+{
+    bool removed;
+    ah_leftover_remove(save->folder, &removed, NULL);
+}
+
+static int save_in_folder(struct save *save, const char *path)
+{
+    bool there = false;
+    int rc = make_folder(save);
+    if (rc)
+        return rc;
+    rc = write_all(save);
+    ah_stream_abandon(&save->mark);
+    if (!rc)
+        rc = publish(save, path, &there);
+    if (rc && !there)
+        clear_folder(save);
+    return rc;
+}
+
+int ah_checkpoint_save(const struct ah_checkpoint_job *job, const struct ah_checkpoint_position *position,
+                       const struct ah_checkpoint_source *source, const char *path, struct ah_error *err)
+{
+    struct save save = {.job = job, .source = source, .mark.descriptor = -1, .err = err};
+    assert(job->signature->run);
+    int length = snprintf(save.folder, sizeof save.folder, "%s" AH_LEFTOVER_ENDING, path);
+    if (length >= PATH_MAX)
+        return ah_stream_say(err, AH_E_IO, path, "the name is too long; choose a shorter one");
+    int rc = check_absent(path, err);
+    if (!rc)
+        rc = begin_manifest(&save, position);
+    if (!rc) {
+        save.scratch = malloc(SCRATCH_BYTES);
+        save.body->files =
+            ah_arena_array(&save.manifest.arena, save.states.n_files + 1, sizeof *save.body->files);
+        rc = save.scratch && save.body->files ? save_in_folder(&save, path) : ah_error_memory(err);
+    }
+    free(save.scratch);
+    ah_arena_release(&save.manifest.arena);
+    return rc;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A folder that a run saves into: opened under a lock, so that what looks left behind is left behind.
+ *
+ * An old checkpoint is removed by giving it a leftover's name first, and syncing that: a kill or a crash between
+ * leaves a leftover, never a checkpoint that lacks a file.
+ */
+#include "runtime/train/checkpoint/checkpoints.h"
+
+#include "runtime/train/checkpoint/leftover_internal.h"
+#include "runtime/train/checkpoint/steps_internal.h"
+#include "runtime/train/checkpoint/stream_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct ah_checkpoints {
+    const struct ah_checkpoint_job *job; /* borrowed */
+    char folder[PATH_MAX];
+    int lock; /* descriptor of the folder */
+};
+
+/* ---- opening ---- */
+
+static int make_folder(const char *folder, struct ah_error *err)
+{
+    char path[PATH_MAX], parent[PATH_MAX];
+    snprintf(path, sizeof path, "%s", folder);
+    for (size_t end = strlen(path); end > 1 && path[end - 1] == '/'; end--)
+        path[end - 1] = '\0';
+    if (mkdir(path, 0777))
+        return errno == EEXIST ? AH_OK : ah_stream_fail(err, folder, "made");
+    ah_stream_parent(path, parent);
+    return ah_stream_sync_folder(parent, err);
+}
+
+/* File systems without locks are taken as they are. */
+static int lock_folder(struct ah_checkpoints *checkpoints, struct ah_error *err)
+{
+    const char *folder = checkpoints->folder;
+    checkpoints->lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (checkpoints->lock < 0)
+        return ah_stream_fail(err, folder, "opened");
+    if (flock(checkpoints->lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+        return ah_stream_say(err, AH_E_IO, folder, "another run saves into it; name another folder");
+    if (faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS))
+        return ah_stream_fail(err, folder, "written");
+    return AH_OK;
+}
+
+static int remove_leftovers(const struct ah_checkpoints *checkpoints, const struct ah_steps *steps,
+                            struct ah_error *err)
+{
+    int rc = AH_OK;
+    for (size_t i = 0; i < steps->n_leftovers && !rc; i++) {
+        char path[PATH_MAX];
+        bool removed;
+        rc = ah_steps_path(checkpoints->folder, steps->leftovers[i], AH_LEFTOVER_ENDING, path, err);
+        if (!rc)
+            rc = ah_leftover_remove(path, &removed, err);
+    }
+    return rc;
+}
+
+/* Is there nothing that saving could run into or that `keep` could take from another run? What is no checkpoint is not
+ * looked at, as it is never removed. */
+static int check_steps(const struct ah_checkpoints *checkpoints, const struct ah_steps *steps, uint64_t step,
+                       struct ah_error *err)
+{
+    const char *folder = checkpoints->folder;
+    int rc = AH_OK;
+    if (steps->n && steps->items[0] > step)
+        return ah_stream_say(err, AH_E_MISMATCH, folder,
+                             "has a checkpoint of step %" PRIu64 ", and this run is at step %" PRIu64
+                             "; go on from that, or save into another folder",
+                             steps->items[0], step);
+    for (size_t i = 0; i < steps->n && !rc; i++) {
+        struct ah_document manifest;
+        char path[PATH_MAX];
+        rc = ah_steps_path(folder, steps->items[i], "", path, err);
+        if (rc || ah_steps_check(folder, steps->items[i], &manifest, NULL))
+            continue;
+        rc = ah_manifest_check_signature(&manifest, path, checkpoints->job->signature, err);
+        ah_document_release(&manifest);
+    }
+    return rc;
+}
+
+static int open_folder(struct ah_checkpoints *checkpoints, uint64_t step, struct ah_error *err)
+{
+    struct ah_arena arena = {0};
+    struct ah_steps steps = {0};
+    int rc = make_folder(checkpoints->folder, err);
+    if (!rc)
+        rc = lock_folder(checkpoints, err);
+    if (!rc)
+        rc = ah_steps_list(checkpoints->folder, &arena, &steps, err);
+    if (!rc)
+        rc = check_steps(checkpoints, &steps, step, err);
+    if (!rc)
+        rc = remove_leftovers(checkpoints, &steps, err);
+    ah_arena_release(&arena);
+    return rc;
+}
+
+int ah_checkpoints_open(struct ah_checkpoints **ret_checkpoints, const struct ah_checkpoint_job *job,
+                        const char *folder, uint64_t step, struct ah_error *err)
+{
+    struct ah_checkpoints *checkpoints = calloc(1, sizeof *checkpoints);
+    if (!checkpoints)
+        return ah_error_memory(err);
+    checkpoints->job = job;
+    checkpoints->lock = -1;
+    int rc = snprintf(checkpoints->folder, PATH_MAX, "%s", folder) < PATH_MAX
+                 ? open_folder(checkpoints, step, err)
+                 : ah_stream_say(err, AH_E_IO, folder, "the name is too long; choose a shorter one");
+    if (rc)
+        ah_checkpoints_close(checkpoints);
+    else
+        *ret_checkpoints = checkpoints;
+    return rc;
+}
+
+void ah_checkpoints_close(struct ah_checkpoints *checkpoints)
+{
+    if (!checkpoints)
+        return;
+    if (checkpoints->lock >= 0)
+        close(checkpoints->lock);
+    free(checkpoints);
+}
+
+/* ---- keeping the newest ---- */
+
+/* Has the folder the files of its manifest and nothing else? */
+static int check_only(const char *path, const struct ah_checkpoint *manifest, struct ah_error *err)
+{
+    struct ah_arena arena = {0};
+    struct ah_leftover_names names = {0};
+    bool ours = false;
+    int rc = ah_leftover_list(path, &arena, &names, err);
+    if (!rc)
+        rc = ah_leftover_ours(path, &ours, err);
+    for (size_t i = 0; i < names.n && !rc && ours; i++)
+        ours = strcmp(names.items[i], AH_CHECKPOINT_MANIFEST) == 0 ||
+               ah_manifest_file(manifest, names.items[i]) != NULL;
+    ah_arena_release(&arena);
+    if (!rc && !ours)
+        rc = ah_stream_say(err, AH_E_FAILED, path, "is kept, as it holds other files too");
+    return rc;
+}
+
+static int remove_checkpoint(const struct ah_checkpoints *checkpoints, uint64_t step,
+                             const struct ah_document *manifest, struct ah_error *err)
+{
+    char path[PATH_MAX], aside[PATH_MAX];
+    bool removed;
+    int rc = ah_steps_path(checkpoints->folder, step, "", path, err);
+    if (!rc)
+        rc = ah_steps_path(checkpoints->folder, step, AH_LEFTOVER_ENDING, aside, err);
+    if (!rc)
+        rc = ah_manifest_check_signature(manifest, path, checkpoints->job->signature, err);
+    if (!rc)
+        rc = check_only(path, manifest->body.checkpoint, err);
+    if (!rc && rename(path, aside))
+        rc = ah_stream_fail(err, path, "removed");
+    if (!rc)
+        rc = ah_stream_sync_folder(checkpoints->folder, err);
+    return rc ? rc : ah_leftover_remove(aside, &removed, err);
+}
+
+/* Of the whole ones up to `step` the newest `keep` stay; goes on after a failure, the last of which it returns. */
+static int keep_newest(const struct ah_checkpoints *checkpoints, uint64_t keep, struct ah_error *err)
+{
+    struct ah_arena arena = {0};
+    struct ah_steps steps = {0};
+    uint64_t whole = 0;
+    int rc = ah_steps_list(checkpoints->folder, &arena, &steps, err);
+    for (size_t i = 0; i < steps.n; i++) {
+        struct ah_document manifest;
+        if (ah_steps_check(checkpoints->folder, steps.items[i], &manifest, NULL))
+            continue;
+        int failure = ++whole > keep ? remove_checkpoint(checkpoints, steps.items[i], &manifest, err) : AH_OK;
+        ah_document_release(&manifest);
+        rc = failure ? failure : rc;
+    }
+    ah_arena_release(&arena);
+    return rc;
+}
+
+int ah_checkpoints_save(struct ah_checkpoints *checkpoints, const struct ah_checkpoint_position *position,
+                        const struct ah_checkpoint_source *source, uint64_t keep,
+                        struct ah_checkpoints_saved *ret_saved, struct ah_error *err)
+{
+    struct ah_error warning = {0};
+    char path[PATH_MAX];
+    int rc = ah_steps_path(checkpoints->folder, position->step, "", path, err);
+    if (rc)
+        return rc;
+    if (ah_steps_check(checkpoints->folder, position->step, NULL, NULL))
+        rc = ah_checkpoint_save(checkpoints->job, position, source, path, err);
+    if (rc)
+        return rc;
+    if (keep)
+        keep_newest(checkpoints, keep, &warning);
+    snprintf(ret_saved->path, sizeof ret_saved->path, "%s", path);
+    snprintf(ret_saved->warning, sizeof ret_saved->warning, "%s", warning.text);
+    return AH_OK;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Steps: what a folder of checkpoints has in it by names: "step-00000100" and leftovers of saves of such names.
+ */
+#ifndef AH_RUNTIME_TRAIN_CHECKPOINT_STEPS_INTERNAL_H
+#define AH_RUNTIME_TRAIN_CHECKPOINT_STEPS_INTERNAL_H
+
+#include "base/arena.h"
+#include "runtime/train/checkpoint/manifest_internal.h"
+
+#include <limits.h>
+#include <stdbool.h>
+
+enum { AH_STEPS_NAME_MAX = 32 };
+
+struct ah_steps {
+    size_t n;
+    uint64_t *items; /* the newest first */
+    size_t n_leftovers;
+    uint64_t *leftovers; /* steps whose save or removal was killed */
+};
+
+/* Lists `folder`, tables in `arena`. AH_E_IO, AH_E_MEMORY. */
+int ah_steps_list(const char *folder, struct ah_arena *arena, struct ah_steps *ret_steps,
+                  struct ah_error *err);
+
+/* "FOLDER/step-00000100" and `ending`. AH_E_IO: too long. */
+int ah_steps_path(const char *folder, uint64_t step, const char *ending, char ret_path[PATH_MAX],
+                  struct ah_error *err);
+
+/* Is `name` that of a step, with nothing behind it but `ending`? */
+bool ah_steps_parse(const char *name, const char *ending, uint64_t *ret_step);
+
+/* Is the checkpoint of `step` whole, as far as its manifest and sizes tell? The manifest (optional) is loaded, and the
+ * caller's to release, only then. */
+int ah_steps_check(const char *folder, uint64_t step, struct ah_document *ret_manifest, struct ah_error *err);
+
+#endif

@@ -24,6 +24,14 @@ struct ah_knobs ah_knobs_first(const struct ah_job *job, enum ah_scheduling sche
                              .scheduling = scheduling};
 }
 
+struct ah_knobs ah_knobs_with_states(const struct ah_knobs *knobs)
+{
+    struct ah_knobs with = *knobs;
+    if (!with.device_state_tiles)
+        with.device_state_tiles = STATE_TILES;
+    return with;
+}
+
 bool ah_knobs_equal(const struct ah_knobs *a, const struct ah_knobs *b)
 {
     return a->tile_elements == b->tile_elements && a->micro_order == b->micro_order &&

@@ -15,6 +15,9 @@ struct ah_knobs ah_knobs_first(const struct ah_job *job, enum ah_scheduling sche
 struct ah_knobs ah_knobs_leanest(const struct ah_job *job, enum ah_scheduling scheduling,
                                  enum ah_micro_order micro_order);
 
+/* The same, with a ring of states though the choice that they are of may stream none. */
+struct ah_knobs ah_knobs_with_states(const struct ah_knobs *knobs);
+
 bool ah_knobs_equal(const struct ah_knobs *a, const struct ah_knobs *b);
 
 /* One knob on another rung of its ladder, as `random` says. */

@@ -6,10 +6,6 @@
  * (LADDER_LEAST_BYTES, doubled again and again) below the one asked for, and each search starts from the winner of the
  * one before. What is found at a rung is a candidate at every higher one: at rungs, more memory is never slower.
  *
- * WITHOUT SOME TECHNIQUES. From where the relaxation and the paper's family start, a search ends in one valley; what
- * is best without one technique often lies in another, and is sometimes better than all that was found. So each search
- * is preceded by short ones that do without one, and goes on from the best of all.
- *
  * The bound of a choice among several micro-batch orders is the least of theirs.
  */
 #include "planner/optimize.h"
@@ -23,24 +19,28 @@
 #define LADDER_LEAST_BYTES (UINT64_C(1) << 28)
 
 /* Real layouts take more than the relaxation says: counts for smaller budgets are starts, too. */
-enum { TIGHTER = 4 };
-#define VALLEY_SPACE 0.97
+enum { TIGHTER = 4, ORDERS = AH_BLOCK_MAJOR + 1 };
 
-/* An evaluation takes as long as the iteration has blocks: a smaller model gets more of them. */
+/* Of each rung, at the default effort: up to half a second of one core. Fewer blocks have less to try; a plan of many
+ * should not take longer. */
+enum { WORK = 2000000, FEW_BLOCKS = 16, MANY_BLOCKS = 64 };
+
 struct effort {
-    uint64_t evaluations; /* of each rung */
+    uint64_t work; /* of each rung, as trials count it */
     uint64_t all_below;
     bool ladder;
 };
 
 static struct effort effort_of(const struct ah_optimize *o)
 {
+    uint64_t blocks = o->trial->limits.job->n_blocks;
     uint32_t level = o->effort ? o->effort : AH_EFFORT_DEFAULT;
-    uint64_t items = o->trial->limits.job->n_blocks * o->trial->limits.job->training.micro_batches;
+    uint64_t work =
+        WORK / FEW_BLOCKS * (blocks < FEW_BLOCKS ? blocks : FEW_BLOCKS) / (blocks > MANY_BLOCKS ? 2 : 1);
     if (level == AH_EFFORT_QUICK)
-        return (struct effort){50 + 15000 / items, 2000, false};
+        return (struct effort){work / 4, 2000, false};
     uint64_t more = UINT64_C(1) << 2 * (level - AH_EFFORT_DEFAULT);
-    return (struct effort){(100 + 20000 / items) * more, 100000 * more, true};
+    return (struct effort){work * more, 100000 * more, true};
 }
 
 static int orders_of(const struct ah_optimize *o)
@@ -130,86 +130,60 @@ static int search_paper(const struct ah_optimize *o, struct ah_arena *arena, str
     return rc;
 }
 
-#define WITHOUT(technique) (UINT32_C(1) << AH_TECHNIQUE_##technique)
-static const uint32_t valleys[] = {WITHOUT(STREAMED), WITHOUT(SELECTIVE), WITHOUT(HOST_WEIGHTS),
-                                   WITHOUT(KEEP) | WITHOUT(SELECTIVE)};
-
-enum { VALLEYS = sizeof valleys / sizeof *valleys, VALLEY_SHARE = 6 };
-
-/* A search with a part of the budget that does without techniques; what it finds is there for the next. */
-static int search_valley(const struct ah_optimize *o, const struct ah_search *whole, uint32_t without,
-                         struct ah_arena *arena, struct ah_error *err)
-{
-    struct ah_trial_limits *limits = &o->trial->limits;
-    struct ah_restriction restriction;
-    struct ah_milp_result counts;
-    int rc = ah_restriction_init(&restriction, limits->job, without, arena, err);
-    if (rc == AH_E_USAGE)
-        return AH_OK; /* a block would be left with nothing */
-    struct ah_optimize restricted = *o;
-    restricted.allowed = restriction.allowed;
-    if (!rc)
-        rc = solve(&restricted, (uint64_t)((double)limits->device_bytes * VALLEY_SPACE), whole->micro_order,
-                   arena, &counts, err);
-    if (rc || !counts.feasible)
-        return rc;
-    struct ah_search search = *whole;
-    search.counts = &counts;
-    search.n_counts = 1;
-    search.allowed = restriction.allowed;
-    search.all_below = 0;
-    limits->restriction = &restriction;
-    limits->evaluations = ah_trial_spent(o->trial) + effort_of(o).evaluations / VALLEY_SHARE;
-    rc = ah_search_run(&search, err);
-    limits->restriction = NULL;
-    return rc;
-}
-
-/* One budget, one order. */
-static int search(const struct ah_optimize *o, uint64_t device_bytes, int order, struct ah_arena *arena,
-                  struct ah_optimize_result *result, struct ah_error *err)
+/* One budget, all orders. */
+static int search(const struct ah_optimize *o, uint64_t device_bytes, struct ah_pool *pool,
+                  struct ah_arena *arena, struct ah_optimize_result *result, struct ah_error *err)
 {
     static const double shares[TIGHTER] = {1, 0.97, 0.93, 0.85};
     struct effort effort = effort_of(o);
-    struct ah_milp_result counts[TIGHTER] = {0};
-    int rc = AH_OK;
-    for (size_t i = 0; i < TIGHTER && !rc && (!i || counts[0].feasible); i++)
-        rc = solve(o, (uint64_t)((double)device_bytes * shares[i]), order, arena, &counts[i], err);
-    if (rc)
-        return rc;
-    take(result, &counts[0], order);
-    if (!counts[0].feasible)
-        return AH_OK;
-    ah_trial_limit(o->trial, device_bytes, 0);
-    if (order == AH_MICRO_BATCH_MAJOR && (!o->allowed || o->trial->limits.restriction))
-        rc = search_paper(o, arena, err);
+    struct ah_milp_result counts[ORDERS * TIGHTER] = {0};
     struct ah_search search = {.trial = o->trial,
+                               .pool = pool,
                                .counts = counts,
-                               .n_counts = TIGHTER,
                                .allowed = o->allowed,
                                .scheduling = o->scheduling,
-                               .micro_order = (enum ah_micro_order)order,
+                               .orders = orders_of(o),
+                               .work = effort.work,
                                .all_below = effort.all_below};
-    for (size_t i = 0; i < VALLEYS && !rc && !o->allowed && !o->trial->limits.restriction; i++)
-        rc = search_valley(o, &search, valleys[i], arena, err);
-    o->trial->limits.evaluations = ah_trial_spent(o->trial) + effort.evaluations;
+    int rc = AH_OK;
+    for (int order = 0; order < search.orders && !rc; order++) {
+        struct ah_milp_result *first = &counts[search.n_counts];
+        for (size_t i = 0; i < TIGHTER && !rc && (!i || first->feasible); i++)
+            rc = solve(o, (uint64_t)((double)device_bytes * shares[i]), order, arena, &first[i], err);
+        if (!rc)
+            take(result, first, order);
+        search.n_counts += first->feasible ? TIGHTER : 0;
+    }
+    if (rc || !search.n_counts)
+        return rc;
+    ah_trial_limit(o->trial, device_bytes, 0);
+    if (!o->allowed || o->trial->limits.restriction)
+        rc = search_paper(o, arena, err);
     return rc ? rc : ah_search_run(&search, err);
+}
+
+/* The budgets of the ladder, and the one that is asked for. */
+static int climb(const struct ah_optimize *o, struct ah_pool *pool, struct ah_arena *arena,
+                 struct ah_optimize_result *ret_result, struct ah_error *err)
+{
+    uint64_t top = o->trial->limits.device_bytes, reserve = o->reserve_bytes;
+    struct ah_optimize_result result = {0};
+    int rc = AH_OK;
+    for (uint64_t rung = LADDER_LEAST_BYTES; effort_of(o).ladder && rung < top + reserve && !rc; rung *= 2)
+        if (rung > reserve)
+            rc = search(o, rung - reserve, pool, arena, &result, err);
+    *ret_result = (struct ah_optimize_result){0};
+    return rc ? rc : search(o, top, pool, arena, ret_result, err);
 }
 
 int ah_optimize_run(const struct ah_optimize *optimize, struct ah_arena *arena,
                     struct ah_optimize_result *ret_result, struct ah_error *err)
 {
-    uint64_t top = optimize->trial->limits.device_bytes, reserve = optimize->reserve_bytes;
-    struct ah_optimize_result result = {0};
-    int rc = AH_OK;
-    for (uint64_t rung = LADDER_LEAST_BYTES; effort_of(optimize).ladder && rung < top + reserve && !rc;
-         rung *= 2)
-        for (int order = 0; order < orders_of(optimize) && rung > reserve && !rc; order++)
-            rc = search(optimize, rung - reserve, order, arena, &result, err);
-    result = (struct ah_optimize_result){0};
-    for (int order = 0; order < orders_of(optimize) && !rc; order++)
-        rc = search(optimize, top, order, arena, &result, err);
-    if (!rc)
-        *ret_result = result;
+    struct ah_pool *pool = NULL;
+    int rc = ah_pool_new(&pool, &(struct ah_pool_options){0}, err);
+    if (rc && rc != AH_E_FAILED)
+        return rc;
+    rc = climb(optimize, pool, arena, ret_result, err); /* without threads, one after the other */
+    ah_pool_free(pool);
     return rc;
 }

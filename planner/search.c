@@ -1,109 +1,194 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Search, in this order:
- *   1. starts: candidates of the MILP, placed in several orders; every block the same config
- *   2. walks over shapes (shapes.h) from the candidates' marginal counts; knobs; a walk with these knobs
- *   3. knobs, then moves, then knobs, until a round brings nothing
- *   4. where assignments are few: all of them, with the knobs found; again if knobs change then; where they are
- *      many: shakes, some blocks of the best at random and down again
+ *   1. starts (starts.h), one for each of CHAINS chains
+ *   2. ROUNDS rounds of annealing with the same share of the work each, split among the chains that are left. After a
+ *      round, each chain goes back to the best that it saw, and the better half of the chains goes on, colder
+ *   3. knobs of the best, one by one
+ *   4. where assignments are few: all of them, with the knobs found; again if knobs change then
  */
 #include "planner/search.h"
 
+#include "planner/anneal.h"
+#include "planner/assignments.h"
 #include "planner/knobs.h"
-#include "planner/search_internal.h"
-#include "planner/shapes.h"
+#include "planner/starts.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS_MAX = 64 };
+enum { CHAINS = 4, ROUNDS = 4, LAST_CHAINS = 2 };
 
-/* ---- walks ---- */
+/* By round: shares of what a block takes of the period, on average. */
+static const double temperatures[ROUNDS + 1] = {0.12, 0.08, 0.05, 0.03, 0.012};
 
-enum { WALKS_OF_A_BUDGET = 8 };
+struct chain {
+    struct ah_anneal anneal;
+    struct runner *runner;
+    bool on_caller; /* runs on the thread that called the search */
+    int rc;
+    struct ah_error err;
+};
 
-/* A walk with a share of the budget. */
-static int walk(struct mover *m, struct ah_shape *shape)
+struct runner {
+    const struct ah_search *search;
+    struct ah_arena arena;
+    struct chain chains[CHAINS];
+    struct chain *order[CHAINS]; /* the best first */
+    size_t n;
+    int round;
+    atomic_uint_fast64_t evaluations;
+    atomic_bool stopped;
+};
+
+/* Only the caller's thread asks the caller. */
+static bool stop(void *context, uint64_t evaluations)
 {
-    uint64_t limit = m->trial->limits.evaluations;
-    uint64_t spent = ah_trial_spent(m->trial);
-    uint64_t share = spent + (limit > spent ? limit - spent : 0) / WALKS_OF_A_BUDGET;
-    m->trial->limits.evaluations = limit ? share : 0;
-    int rc = ah_shapes_walk(m->trial, m->search->allowed, &m->knobs, 0, shape, m->err);
-    m->trial->limits.evaluations = limit;
-    return rc;
+    struct chain *chain = context;
+    struct runner *r = chain->runner;
+    const struct ah_trial_limits *limits = &r->search->trial->limits;
+    (void)evaluations;
+    uint64_t all = r->search->trial->evaluations + atomic_fetch_add(&r->evaluations, 1) + 1;
+    if (chain->on_caller && limits->stop && limits->stop(limits->context, all))
+        atomic_store(&r->stopped, true);
+    return atomic_load(&r->stopped);
 }
 
-/* From the best's counts, with its knobs. */
-static int walk_on(struct mover *m)
+/* ---- rounds ---- */
+
+static void run_chain(void *context, size_t i, unsigned worker)
 {
-    ah_mover_take_knobs(m);
-    struct ah_shape shape = ah_shapes_of_configs(m->job, m->trial->best.configs);
-    return walk(m, &shape);
+    struct runner *r = context;
+    struct chain *chain = r->order[i];
+    struct ah_trial *trial = &chain->anneal.trial;
+    double share = 1 / (double)trial->limits.job->n_blocks;
+    chain->on_caller = !worker;
+    trial->limits.work = trial->spent + 1 + r->search->work / (ROUNDS * r->n);
+    if (trial->found) /* else it is still where nothing fits */
+        chain->rc = ah_anneal_start(&chain->anneal, trial->best.configs, &trial->best.knobs, &chain->err);
+    if (!chain->rc)
+        chain->rc = ah_anneal_run(&chain->anneal, share * temperatures[r->round],
+                                  share * temperatures[r->round + 1], &chain->err);
 }
 
-static int walks(struct mover *m, const struct ah_knobs *knobs)
+static bool is_better(const struct chain *a, const struct chain *b)
 {
-    int rc = m->trial->found && !m->search->knobs ? walk_on(m) : AH_OK;
-    m->knobs = *knobs;
-    for (size_t i = 0; i < 2 && !rc; i++) {
-        for (size_t k = 0; k < m->search->n_counts && !rc; k++) {
-            const struct ah_milp_result *counts = &m->search->counts[k];
-            if (i >= counts->n_candidates)
-                continue;
-            struct ah_shape shape = ah_shapes_of_counts(m->job, counts, counts->candidates[i].counts);
-            rc = walk(m, &shape);
+    const struct ah_trial *x = &a->anneal.trial, *y = &b->anneal.trial;
+    if (x->found != y->found)
+        return x->found;
+    if (x->found)
+        return x->best.score.period_us < y->best.score.period_us;
+    return a->anneal.height.over_bytes < b->anneal.height.over_bytes;
+}
+
+static void sort_chains(struct runner *r)
+{
+    for (size_t i = 1; i < r->n; i++) {
+        struct chain *chain = r->order[i];
+        size_t at = i;
+        for (; at > 0 && is_better(chain, r->order[at - 1]); at--)
+            r->order[at] = r->order[at - 1];
+        r->order[at] = chain;
+    }
+}
+
+static int run_rounds(struct runner *r, struct ah_error *err)
+{
+    for (r->round = 0; r->round < ROUNDS && r->n; r->round++) {
+        ah_pool_run(r->search->pool, run_chain, r, r->n);
+        for (size_t i = 0; i < r->n; i++) {
+            if (r->order[i]->rc) {
+                *err = r->order[i]->err;
+                return r->order[i]->rc;
+            }
         }
+        sort_chains(r);
+        if (r->n > LAST_CHAINS)
+            r->n = (r->n + 1) / 2;
     }
-    for (int round = 0; round < 2 && !rc && m->trial->found && !m->search->knobs; round++) {
-        rc = ah_knobs_sweep(m->trial, false, m->err);
-        rc = rc ? rc : walk_on(m);
+    return AH_OK;
+}
+
+/* ---- chains ---- */
+
+static int open_chains(struct runner *r, struct ah_error *err)
+{
+    const struct ah_search *search = r->search;
+    struct ah_start starts[CHAINS];
+    size_t n;
+    int rc = ah_starts_find(search, CHAINS, &r->arena, starts, &n, err);
+    for (size_t i = 0; i < n && !rc; i++) {
+        struct chain *chain = &r->chains[i];
+        struct ah_trial_limits limits = search->trial->limits;
+        chain->runner = r;
+        chain->on_caller = true;
+        limits.work = 0;
+        limits.stop = stop;
+        limits.context = chain;
+        rc = ah_anneal_init(&chain->anneal, &limits, search->allowed, i + 1, err);
+        r->n += !rc;
+        rc = rc ? rc : ah_anneal_start(&chain->anneal, starts[i].configs, &starts[i].knobs, err);
+        r->order[i] = chain;
     }
     return rc;
 }
 
-static int begin(struct mover *m, const struct ah_knobs *knobs)
+/* What the chains found, into the search's trial. */
+static int gather(struct runner *r, struct ah_error *err)
 {
-    m->knobs = *knobs;
-    int rc = ah_mover_start(m);
-    return rc ? rc : walks(m, knobs);
+    struct ah_trial *trial = r->search->trial;
+    int rc = AH_OK;
+    for (size_t i = 0; i < CHAINS && !rc; i++) {
+        const struct ah_trial *found = &r->chains[i].anneal.trial;
+        enum ah_verdict verdict;
+        if (found->found)
+            rc = ah_trial_run(trial, found->best.configs, &found->best.knobs, &verdict, err);
+        trial->evaluations += found->evaluations;
+        trial->spent += found->spent;
+        if (found->evaluations && found->least_device_bytes < trial->least_device_bytes)
+            trial->least_device_bytes = found->least_device_bytes;
+        if (found->evaluations && found->least_host_bytes < trial->least_host_bytes)
+            trial->least_host_bytes = found->least_host_bytes;
+    }
+    return rc;
 }
 
-/* Knobs and moves in turn. */
-static int improve(struct mover *m)
+/* ---- the rest ---- */
+
+static int try_all(const struct ah_search *search, struct ah_error *err)
 {
-    double before_us = 0;
+    struct ah_trial *trial = search->trial;
+    const struct ah_vary vary = {trial->limits.job, search->allowed};
+    bool improved = ah_assignments_count(&vary) <= search->all_below;
     int rc = AH_OK;
-    for (int round = 0; round < ROUNDS_MAX && !rc && m->trial->found && !m->spent; round++) {
-        if (m->trial->best.score.period_us == before_us)
-            break;
-        before_us = m->trial->best.score.period_us;
-        if (!m->search->knobs)
-            rc = ah_knobs_sweep(m->trial, false, m->err);
-        if (!rc)
-            rc = ah_mover_climb(m);
+    for (int round = 0; improved && round < ROUNDS && !rc; round++) {
+        double before_us = trial->found ? trial->best.score.period_us : 0;
+        struct ah_knobs knobs =
+            trial->found ? ah_knobs_with_states(&trial->best.knobs)
+                         : ah_knobs_leanest(trial->limits.job, search->scheduling, AH_MICRO_BATCH_MAJOR);
+        rc = ah_assignments_try(trial, &vary, &knobs, err);
+        rc = rc ? rc : ah_knobs_sweep(trial, false, err);
+        improved = trial->found && trial->best.score.period_us != before_us &&
+                   !ah_knobs_equal(&knobs, &trial->best.knobs);
     }
     return rc;
 }
 
 int ah_search_run(const struct ah_search *search, struct ah_error *err)
 {
-    const struct ah_job *job = search->trial->limits.job;
-    struct mover m = {.search = search, .trial = search->trial, .job = job, .n = job->n_blocks, .err = err};
-    struct ah_config *configs = malloc(3 * m.n * sizeof *configs);
-    if (!configs)
+    struct runner *r = calloc(1, sizeof *r);
+    if (!r)
         return ah_error_memory(err);
-    m.base = configs;
-    m.moved = configs + m.n;
-    m.both = configs + 2 * m.n;
-    struct ah_knobs first = ah_knobs_first(job, search->scheduling, search->micro_order);
-    struct ah_knobs leanest = ah_knobs_leanest(job, search->scheduling, search->micro_order);
-    int rc = begin(&m, search->knobs ? search->knobs : &first);
-    if (!rc && !m.trial->found && !search->knobs)
-        rc = begin(&m, &leanest);
-    rc = rc ? rc : improve(&m);
-    if (!rc)
-        rc = ah_mover_can_try_all(&m) ? ah_mover_try_all(&m) : ah_mover_shake(&m);
-    free(configs);
-    return rc;
+    r->search = search;
+    int rc = open_chains(r, err);
+    rc = rc ? rc : run_rounds(r, err);
+    rc = rc ? rc : gather(r, err);
+    for (size_t i = 0; i < CHAINS; i++)
+        if (r->chains[i].runner)
+            ah_anneal_release(&r->chains[i].anneal);
+    ah_arena_release(&r->arena);
+    free(r);
+    rc = rc ? rc : ah_knobs_sweep(search->trial, false, err);
+    return rc ? rc : try_all(search, err);
 }

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Search: the best choice that a budget of trials finds.
+ * Search: the best choice that a budget of work finds.
  *
- * Few assignments are all tried. Many are searched: counts of the MILP are placed block by block, the best of these is
- * improved by moves (a run of blocks, or a part of it, gets another value of one field; where that does not fit, a
- * second move makes room), then by the knobs, until nothing helps or the budget is spent.
- *
- *     struct ah_search search = {.trial = &trial, .counts = &milp, .n_counts = 1};
+ *     struct ah_search search = {.trial = &trial, .orders = 1, .counts = &milp, .n_counts = 1, .work = 100000};
  *     rc = ah_search_run(&search, err);      // the result is trial.best
+ *
+ * What is found does not depend on how many threads there are.
  */
 #ifndef AH_PLANNER_SEARCH_H
 #define AH_PLANNER_SEARCH_H
 
+#include "base/pool.h"
 #include "planner/milp.h"
 #include "planner/trial.h"
 
 struct ah_search {
     struct ah_trial *trial;
+    struct ah_pool *pool;                /* (optional) chains run side by side on it */
     const struct ah_milp_result *counts; /* (optional) results whose candidates are placed first */
     size_t n_counts;
-    const uint32_t *allowed;      /* (optional) by block: bit i allows the i-th of ah_configs(); NULL: all */
-    const struct ah_knobs *knobs; /* (optional) these and no others */
+    const uint32_t *allowed; /* (optional) by block: bit i allows the i-th of ah_configs(); NULL: all */
     enum ah_scheduling scheduling;
-    enum ah_micro_order micro_order;
+    int orders;         /* of micro-batches: the first so many of enum ah_micro_order */
+    uint64_t work;      /* to be spent by chains (trial.h) */
     uint64_t all_below; /* try all assignments where they are at most so many */
 };
 

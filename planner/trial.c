@@ -8,11 +8,13 @@
  */
 #include "planner/trial.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct seen_choice {
-    uint64_t hash; /* 0: free */
+    uint64_t hash;   /* 0: free */
+    double known_to; /* a period above that is a bound of it only */
     double period_us;
     uint64_t over_bytes;
 };
@@ -185,21 +187,39 @@ static int evaluate(struct ah_trial *trial, const struct ah_choice *choice, enum
     return AH_OK;
 }
 
+/* What an evaluation costs against a measurement. */
+enum { EVALUATION = 8 };
+
 static int try_new(struct ah_trial *trial, const struct ah_choice *choice, enum ah_verdict *verdict,
                    struct ah_error *err)
 {
-    trial->measured++;
     int rc = ah_schedule_measure(&trial->schedule, choice, &trial->last, err);
     if (rc)
         return rc;
+    uint64_t tiles = trial->last.tiles;
+    trial->spent += tiles / EVALUATION;
     *verdict = AH_TRIAL_TOO_BIG;
     if (!fits(trial, &trial->last))
         return AH_OK;
     *verdict = AH_TRIAL_WORSE;
     trial->last.period_us = work_bound_us(trial, &trial->last);
-    if (trial->found && trial->last.period_us > trial->best.score.period_us)
+    if (choice->enough_us > 0 && trial->last.period_us > choice->enough_us)
         return AH_OK;
+    trial->spent += tiles;
     return evaluate(trial, choice, verdict, err);
+}
+
+static double enough_us(const struct ah_trial *trial)
+{
+    if (trial->enough_us > 0)
+        return trial->enough_us;
+    return trial->found ? trial->best.score.period_us : 0;
+}
+
+/* Whether what was seen is all that is asked for. */
+static bool is_known(const struct seen_choice *seen, double enough_us)
+{
+    return seen->period_us <= seen->known_to || (enough_us > 0 && seen->period_us > enough_us);
 }
 
 int ah_trial_run(struct ah_trial *trial, const struct ah_config *configs, const struct ah_knobs *knobs,
@@ -208,7 +228,7 @@ int ah_trial_run(struct ah_trial *trial, const struct ah_config *configs, const 
     struct ah_choice choice = {.configs = configs,
                                .knobs = *knobs,
                                .costs = trial->limits.costs,
-                               .enough_us = trial->found ? trial->best.score.period_us : 0,
+                               .enough_us = enough_us(trial),
                                .enough_bytes = trial->limits.device_bytes};
     const struct ah_restriction *restriction = trial->limits.restriction;
     struct seen_choice *seen;
@@ -225,7 +245,7 @@ int ah_trial_run(struct ah_trial *trial, const struct ah_config *configs, const 
     *ret_verdict = AH_TRIAL_SEEN;
     if (rc)
         return rc;
-    if (!is_new) {
+    if (!is_new && is_known(seen, choice.enough_us)) {
         trial->last = (struct ah_score){.period_us = seen->period_us};
         trial->last_over_bytes = seen->over_bytes;
         return AH_OK;
@@ -234,25 +254,21 @@ int ah_trial_run(struct ah_trial *trial, const struct ah_config *configs, const 
     if (ah_trial_is_spent(trial))
         return AH_OK;
     rc = try_new(trial, &choice, ret_verdict, err);
+    seen->known_to = choice.enough_us > 0 ? choice.enough_us : HUGE_VAL;
     seen->period_us = trial->last.period_us;
     seen->over_bytes = trial->last_over_bytes;
     return rc;
 }
 
-uint64_t ah_trial_spent(const struct ah_trial *trial)
-{
-    return trial->evaluations + trial->measured / 8;
-}
-
 bool ah_trial_is_spent(const struct ah_trial *trial)
 {
-    return trial->limits.evaluations && ah_trial_spent(trial) >= trial->limits.evaluations;
+    return trial->limits.work && trial->spent >= trial->limits.work;
 }
 
-void ah_trial_limit(struct ah_trial *trial, uint64_t device_bytes, uint64_t evaluations)
+void ah_trial_limit(struct ah_trial *trial, uint64_t device_bytes, uint64_t work)
 {
     trial->limits.device_bytes = device_bytes;
-    trial->limits.evaluations = evaluations;
+    trial->limits.work = work;
     trial->least_device_bytes = trial->least_host_bytes = UINT64_MAX;
     if (trial->seen->choices)
         memset(trial->seen->choices, 0, trial->seen->room * sizeof *trial->seen->choices);

@@ -3,7 +3,7 @@
  * Trial: tries choices one after another and keeps the best that fits.
  *
  * A choice is measured first; it is evaluated only where it fits by its live bytes, where its lanes' work alone is not
- * slower than the best, and where it was not tried before. Evaluations are what a budget counts.
+ * slower than the best, and where it was not tried before. The work of this is what a budget counts.
  *
  * Better is: a shorter period; if equal, less host memory, less traffic, and configs that come first.
  *
@@ -29,8 +29,7 @@ struct ah_trial_limits {
     uint64_t device_bytes; /* for the arena */
     uint64_t host_bytes;
     const struct ah_restriction *restriction; /* (optional) borrowed; a choice against it is worse, untried */
-    uint64_t
-        evaluations; /* of all runs together, a choice that is only measured counted as an eighth; 0: no limit */
+    uint64_t work;                            /* that `spent` may come to; 0: no limit */
 
     /* (optional) Asked now and then; true ends the trial with AH_E_INTERRUPTED. */
     bool (*stop)(void *context, uint64_t evaluations);
@@ -58,8 +57,10 @@ struct ah_trial {
     struct ah_schedule schedule;
     bool found;
     struct ah_candidate best;
+    double enough_us; /* whose period is longer need not be known exactly; 0: the best's */
     uint64_t evaluations;
-    uint64_t measured;
+    uint64_t spent; /* tiles of the iterations of all choices, an eighth of them where it was only measured:
+                       so a budget takes about the same time whatever the choices are */
     struct ah_score
         last; /* of the choice that was run last, as far as it went; the period may be a bound of it */
     uint64_t last_over_bytes; /* by which that choice is over its budgets */
@@ -76,10 +77,8 @@ int ah_trial_run(struct ah_trial *trial, const struct ah_config *configs, const 
                  enum ah_verdict *ret_verdict, struct ah_error *err);
 
 /* New limits, less or more: what was tried before may be tried again, the best is forgotten where it does not fit. */
-void ah_trial_limit(struct ah_trial *trial, uint64_t device_bytes, uint64_t evaluations);
+void ah_trial_limit(struct ah_trial *trial, uint64_t device_bytes, uint64_t work);
 
-/* What of the budget is spent. */
-uint64_t ah_trial_spent(const struct ah_trial *trial);
 bool ah_trial_is_spent(const struct ah_trial *trial);
 
 void ah_trial_release(struct ah_trial *trial);

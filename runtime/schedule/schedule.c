@@ -78,6 +78,7 @@ static int compile(struct ah_schedule_memory *m, const struct ah_choice *choice,
     for (size_t i = 0; i < m->compiled.iteration.n_ops; i++) {
         const struct ah_plan_op *op = &m->compiled.iteration.ops[i];
         score->link_bytes += op->bytes;
+        score->tiles += op->tiles;
         score->work_us[op->lane] += op->us;
     }
     return AH_OK;
@@ -121,15 +122,6 @@ int ah_schedule_run_frozen(struct ah_schedule_memory *m, struct ah_run *run, str
     return AH_OK;
 }
 
-/* Times within a millionth of what is enough may be equal to it in theory. */
-static void place(struct ah_schedule_memory *m, const struct ah_choice *choice, struct ah_score *score)
-{
-    bool slower = choice->enough_us > 0 && score->period_us > choice->enough_us * (1 + 1e-6);
-    m->layout.enough_bytes = slower ? choice->enough_bytes : 0;
-    ah_layout_place(&m->layout, m->compiled.tensors, m->compiled.n_tensors, m->compiled.iteration.positions,
-                    &score->device);
-}
-
 int ah_schedule_evaluate(struct ah_schedule *schedule, const struct ah_choice *choice,
                          struct ah_score *ret_score, struct ah_error *err)
 {
@@ -158,7 +150,9 @@ int ah_schedule_evaluate(struct ah_schedule *schedule, const struct ah_choice *c
         rc = ah_schedule_run_frozen(m, &run, &score, err);
     if (rc)
         return rc;
-    place(m, choice, &score);
+    m->layout.enough_bytes = choice->enough_bytes;
+    ah_layout_place(&m->layout, m->compiled.tensors, m->compiled.n_tensors, m->compiled.iteration.positions,
+                    &score.device);
     m->score = score;
     *ret_score = score;
     return AH_OK;

@@ -69,8 +69,7 @@ struct ah_choice {
     const double *base_us; /* (optional) of forward and backward ops in compute order, in place of costs */
     double
         enough_us; /* (optional) a dispatch that takes longer by a per cent is not frozen: its own period will do */
-    uint64_t
-        enough_bytes; /* (optional) of what takes longer than enough_us: a layout of no more is not improved */
+    uint64_t enough_bytes; /* (optional) a layout of no more is not improved */
 };
 
 enum ah_wait { AH_WAIT_H2D, AH_WAIT_D2H, AH_WAIT_HOST, AH_WAIT_LANES };
@@ -84,6 +83,7 @@ struct ah_score {
     uint64_t pinned_bytes;
     uint64_t pageable_bytes;
     uint64_t link_bytes; /* both ways, of an iteration */
+    uint64_t tiles;      /* of all ops of an iteration: what simulating it takes */
 };
 
 struct ah_schedule_memory;

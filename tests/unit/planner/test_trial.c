@@ -18,7 +18,7 @@ struct fixture {
     struct ah_error err;
 };
 
-static void setup(struct fixture *f, uint64_t device_bytes, uint64_t evaluations)
+static void setup(struct fixture *f, uint64_t device_bytes, uint64_t work)
 {
     memset(f, 0, sizeof *f);
     test_job_open(&f->job, "tiny",
@@ -38,7 +38,7 @@ static void setup(struct fixture *f, uint64_t device_bytes, uint64_t evaluations
                                            .costs = &f->costs,
                                            .device_bytes = device_bytes,
                                            .host_bytes = UINT64_C(1) << 40,
-                                           .evaluations = evaluations};
+                                           .work = work};
     CHECK_OK(ah_trial_init(&f->trial, &limits, &f->err), f->err);
     for (size_t i = 0; i < BLOCKS; i++)
         f->configs[i] = (struct ah_config){AH_ACTIVATIONS_KEEP, AH_WEIGHTS_DEVICE, AH_OPTIMIZER_DEVICE,
@@ -118,6 +118,27 @@ static void test_trial__tries_nothing_twice(void **state)
     teardown(&f);
 }
 
+/* What was only known to be worse than something is tried again where that is not enough. */
+static void test_trial__knows_periods_as_far_as_it_was_asked(void **state)
+{
+    (void)state;
+    struct fixture f;
+    setup(&f, UINT64_C(1) << 40, 0);
+    assert_int_equal(try_it(&f), AH_TRIAL_BETTER);
+    f.configs[2].activations = AH_ACTIVATIONS_RECOMPUTE;
+    f.trial.enough_us = f.trial.best.score.period_us / 2;
+    assert_int_equal(try_it(&f), AH_TRIAL_WORSE);
+    assert_true(f.trial.last.period_us > f.trial.enough_us);
+    assert_int_equal(try_it(&f), AH_TRIAL_SEEN);
+    f.trial.enough_us = 10 * f.trial.best.score.period_us;
+    assert_int_equal(try_it(&f), AH_TRIAL_WORSE); /* not SEEN: now exactly */
+    double period_us = f.trial.last.period_us;
+    assert_true(period_us > f.trial.best.score.period_us);
+    assert_int_equal(try_it(&f), AH_TRIAL_SEEN);
+    assert_true(f.trial.last.period_us == period_us);
+    teardown(&f);
+}
+
 static void test_trial__remembers_thousands(void **state)
 {
     (void)state;
@@ -175,9 +196,9 @@ static void test_trial__forgets_what_does_not_fit_new_limits(void **state)
     assert_true(f.trial.found);
     ah_trial_limit(&f.trial, peak - 1, 0);
     assert_false(f.trial.found);
-    assert_int_equal(try_it(&f), AH_TRIAL_TOO_BIG); /* not SEEN */
-    ah_trial_limit(&f.trial, peak, 0);
-    assert_int_equal(try_it(&f), AH_TRIAL_BETTER);
+    assert_int_not_equal(try_it(&f), AH_TRIAL_SEEN);
+    ah_trial_limit(&f.trial, 1000, 0);
+    assert_int_equal(try_it(&f), AH_TRIAL_TOO_BIG);
     teardown(&f);
 }
 
@@ -204,6 +225,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_trial__prefers_the_shorter_period),
                                        cmocka_unit_test(test_trial__breaks_ties),
                                        cmocka_unit_test(test_trial__tries_nothing_twice),
+                                       cmocka_unit_test(test_trial__knows_periods_as_far_as_it_was_asked),
                                        cmocka_unit_test(test_trial__remembers_thousands),
                                        cmocka_unit_test(test_trial__says_how_much_is_too_much),
                                        cmocka_unit_test(test_trial__ends_with_its_budget),

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Plans of three blocks against all assignments with all combinations of knobs, each knob on three rungs of its ladder.
+ *
+ * AH_TEST_INSTANCES: how many; 12.
+ */
+#include "planner/assignments.h"
+#include "planner/optimize.h"
+#include "tests/property/planner/budgets.h"
+
+#include <stdlib.h>
+
+enum { RUNGS = 3, COMBINATIONS = RUNGS * RUNGS * RUNGS * RUNGS * RUNGS * RUNGS };
+
+static struct ah_knobs combine(const struct ah_job *job, enum ah_micro_order order, int combination)
+{
+    static const uint32_t behind[RUNGS] = {1, 2, 4}, ahead[RUNGS] = {1, 2, 4}, states[RUNGS] = {2, 4, 16},
+                          weights[RUNGS] = {2, 16, 0}, gradients[RUNGS] = {2, 16, 0};
+    static const uint64_t tiles[RUNGS] = {1, 4, 8}; /* of a layer */
+    struct ah_knobs knobs = ah_knobs_first(job, AH_SCHEDULING_PRIORITY, order);
+    int rung[6];
+    for (int i = 0; i < 6; i++) {
+        rung[i] = combination % RUNGS;
+        combination /= RUNGS;
+    }
+    uint64_t units = 4 * knobs.tile_elements / AH_PLAN_TILE_UNIT;
+    knobs.tile_elements = (units + tiles[rung[0]] - 1) / tiles[rung[0]] * AH_PLAN_TILE_UNIT;
+    knobs.send_behind = behind[rung[1]];
+    knobs.fetch_ahead = ahead[rung[2]];
+    knobs.device_state_tiles = states[rung[3]];
+    knobs.host_weight_tiles = weights[rung[4]];
+    knobs.host_gradient_tiles = gradients[rung[5]];
+    return knobs;
+}
+
+/* The best period of all, a known one included: what is slower than the best so far is not looked at closely. */
+static double best_of_all(const struct ah_trial_limits *limits, const struct ah_candidate *known)
+{
+    const struct ah_job *job = limits->job;
+    const struct ah_vary vary = {.job = job};
+    struct ah_trial trial;
+    struct ah_error err;
+    enum ah_verdict verdict;
+    int orders = job->training.micro_batches > 1 ? AH_BLOCK_MAJOR + 1 : AH_MICRO_BATCH_MAJOR + 1;
+    CHECK_OK(ah_trial_init(&trial, limits, &err), err);
+    CHECK_OK(ah_trial_run(&trial, known->configs, &known->knobs, &verdict, &err), err);
+    for (int order = 0; order < orders; order++) {
+        for (int i = 0; i < COMBINATIONS; i++) {
+            struct ah_knobs knobs = combine(job, (enum ah_micro_order)order, i);
+            CHECK_OK(ah_assignments_try(&trial, &vary, &knobs, &err), err);
+        }
+    }
+    double period_us = trial.best.score.period_us;
+    ah_trial_release(&trial);
+    return period_us;
+}
+
+static bool is_small(const struct instance *it)
+{
+    const struct ah_vary vary = {.job = &it->job};
+    return ah_assignments_count(&vary) <= 400;
+}
+
+static void test_knobs__equal_enumeration(void **state)
+{
+    (void)state;
+    const char *wanted = getenv("AH_TEST_INSTANCES");
+    int instances = wanted ? atoi(wanted) : 12, planned = 0, equal = 0;
+    double worst = 1;
+    uint64_t random = check_seed(20261124);
+    for (int i = 0; i < instances;) {
+        struct instance it;
+        if (!instance_open(&it, &random, 1))
+            continue;
+        struct ah_trial_limits limits = {.job = &it.job, .costs = &it.costs};
+        struct ah_optimize_result result;
+        struct ah_arena arena = {0};
+        struct ah_trial trial;
+        struct ah_error err;
+        instance_budgets(&it, &random, &limits);
+        CHECK_OK(ah_trial_init(&trial, &limits, &err), err);
+        const struct ah_optimize optimize = {.trial = &trial};
+        if (is_small(&it))
+            CHECK_OK(ah_optimize_run(&optimize, &arena, &result, &err), err);
+        if (trial.found) {
+            double ratio = trial.best.score.period_us / best_of_all(&limits, &trial.best);
+            planned++;
+            equal += ratio <= 1 + 1e-9;
+            worst = ratio > worst ? ratio : worst;
+        }
+        i += trial.found;
+        ah_trial_release(&trial);
+        ah_arena_release(&arena);
+        instance_close(&it);
+    }
+    print_message("%d planned, %d of them the best of all knobs, at worst %.3f %% above\n", planned, equal,
+                  (worst - 1) * 100);
+    assert_true(worst <= 1.005 && equal * 10 >= planned * 9);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_knobs__equal_enumeration)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -2,7 +2,7 @@
  *
  * Names: of blocks, and of tensors after their block and what they hold (docs/planning.md, "Memory").
  */
-#include "runtime/schedule/schedule_internal.h"
+#include "runtime/schedule/names.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -34,75 +34,15 @@ static void replay_release(struct replay *replay)
 
 /* ---- from the document ---- */
 
-static int read_iteration(struct replay *replay, struct ah_error *err)
-{
-    const struct ah_plan *plan = replay->plan;
-    size_t positions = plan->lanes.n_compute;
-    bool bf16 = plan->training.dtype == AH_BF16, bf16_states = plan->training.state_dtype == AH_BF16;
-    int rc = ah_grow(&replay->compute, positions, sizeof(uint32_t), err);
-    if (rc)
-        return rc;
-    uint32_t *compute = replay->compute.items;
-    size_t head = positions;
-    for (size_t p = 0; p < positions; p++) {
-        const struct ah_plan_op *op = &plan->ops[plan->lanes.compute[p]];
-        compute[p] = (uint32_t)plan->lanes.compute[p];
-        if (head == positions && op->op == AH_PLAN_FORWARD && op->block + 1 == plan->n_blocks)
-            head = p;
-    }
-    if (head == positions)
-        return ah_error_set(err, AH_E_DOCUMENT, "lanes.compute: the head's forward is missing");
-    replay->iteration =
-        (struct ah_iteration){.ops = plan->ops,
-                              .n_ops = plan->n_ops,
-                              .compute = compute,
-                              .positions = positions,
-                              .n_blocks = plan->n_blocks,
-                              .micro_batches = plan->training.micro_batches,
-                              .weight_bytes = bf16 ? 2 : 4,
-                              .state_bytes = (bf16 ? 4U : 0U) + (bf16_states ? 4U : 8U),
-                              .clip = plan->training.clip > 0,
-                              .places = {[AH_RING_HOST_GRADIENTS] = plan->staging.host_gradient_tiles,
-                                         [AH_RING_HOST_WEIGHTS] = plan->staging.host_weight_tiles,
-                                         [AH_RING_DEVICE_STATES] = plan->staging.device_state_tiles},
-                              .head = (uint32_t)head};
-    return AH_OK;
-}
-
-/* The n-th mention of an op is its n-th tile. */
-static int read_orders(struct replay *replay, struct ah_error *err)
-{
-    const struct ah_plan_lanes *lanes = &replay->plan->lanes;
-    const uint64_t *order[AH_SCHEDULE_LANES] = {lanes->compute, lanes->h2d, lanes->d2h, lanes->host};
-    const size_t n[AH_SCHEDULE_LANES] = {0, lanes->n_h2d, lanes->n_d2h, lanes->n_host};
-    int rc = ah_grow(&replay->order, replay->items.n, sizeof(uint32_t), err);
-    if (!rc)
-        rc = ah_grow(&replay->seen, replay->iteration.n_ops, sizeof(uint32_t), err);
-    if (rc)
-        return rc;
-    uint32_t *seen = replay->seen.items;
-    uint32_t *item = replay->order.items;
-    memset(seen, 0, replay->iteration.n_ops * sizeof *seen);
-    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_SCHEDULE_LANES; lane++) {
-        replay->orders.item[lane] = item;
-        replay->orders.n[lane] = n[lane];
-        for (size_t i = 0; i < n[lane]; i++) {
-            uint64_t op = order[lane][i];
-            *item++ = replay->items.of_tile[replay->items.first_tile[op] + seen[op]++];
-        }
-    }
-    return AH_OK;
-}
-
 static int read_plan(struct replay *replay, const double *durations_us, size_t iterations,
                      struct ah_error *err)
 {
     const struct ah_plan *plan = replay->plan;
-    int rc = read_iteration(replay, err);
+    int rc = ah_reading_iteration(plan, &replay->compute, &replay->iteration, err);
     if (!rc)
         rc = ah_items_build(&replay->items_memory, &replay->iteration, &replay->items, err);
     if (!rc)
-        rc = read_orders(replay, err);
+        rc = ah_reading_orders(plan, &replay->items, &replay->order, &replay->seen, &replay->orders, err);
     if (!rc)
         rc = ah_grow(&replay->op_us, plan->n_ops, sizeof(double), err);
     if (rc)

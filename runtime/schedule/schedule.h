@@ -72,7 +72,7 @@ struct ah_choice {
     uint64_t enough_bytes; /* (optional) a layout of no more is not improved */
 };
 
-enum ah_wait { AH_WAIT_H2D, AH_WAIT_D2H, AH_WAIT_HOST, AH_WAIT_LANES };
+enum ah_waited_lane { AH_WAIT_H2D, AH_WAIT_D2H, AH_WAIT_HOST, AH_WAIT_LANES };
 
 struct ah_score {
     double period_us;

@@ -9,6 +9,7 @@
 #define AH_RUNTIME_SCHEDULE_SCHEDULE_INTERNAL_H
 
 #include "runtime/device/virtual/clock.h"
+#include "runtime/schedule/names.h"
 #include "runtime/schedule/schedule.h"
 
 enum { AH_SCHEDULE_LANES = AH_PLAN_LANE_HOST + 1 };
@@ -23,38 +24,6 @@ struct ah_grow {
 
 /* Room for `n` elements of `size` bytes, old ones kept. */
 int ah_grow(struct ah_grow *grow, size_t n, size_t size, struct ah_error *err);
-
-/* What a tensor holds, for its name. */
-enum ah_tensor_label {
-    AH_TENSOR_WEIGHTS,
-    AH_TENSOR_FETCHED,
-    AH_TENSOR_STATES,
-    AH_TENSOR_INPUT,
-    AH_TENSOR_SAVED,
-    AH_TENSOR_GRADIENT,
-    AH_TENSOR_SUM,
-    AH_TENSOR_SCRATCH,
-    AH_TENSOR_RESIDUAL_GRADIENT,
-    AH_TENSOR_STATE_RING,
-    AH_TENSOR_TOKENS,
-    AH_TENSOR_LABELS
-};
-
-struct ah_tensor_name {
-    uint8_t label; /* enum ah_tensor_label */
-    uint32_t block;
-    uint32_t micro_batch;
-};
-
-/* names.c: how blocks and tensors are named in plans. Room for each name: */
-enum { AH_NAME_MAX = 96 };
-void ah_name_block(size_t n_blocks, size_t block, char ret_name[AH_NAME_MAX]);
-void ah_name_tensor(size_t n_blocks, const struct ah_layout_tensor *tensor, struct ah_tensor_name name,
-                    char ret_name[AH_NAME_MAX]);
-
-/* The label and block of a name; `ret_number` is what follows the label: a micro-batch, a position, or 0. False: it is
- * none of these names. */
-bool ah_name_read(size_t n_blocks, const char *text, struct ah_tensor_name *ret_name, uint64_t *ret_number);
 
 /* An iteration as ops. Filled from a choice (ops.c) or a plan (replay.c). */
 struct ah_iteration {
@@ -108,6 +77,12 @@ struct ah_items_memory {
 int ah_items_build(struct ah_items_memory *memory, const struct ah_iteration *iteration,
                    struct ah_items *ret_items, struct ah_error *err);
 void ah_items_release(struct ah_items_memory *memory);
+
+/* rounds.c: a plan document as an iteration, and its lists as orders of items. AH_E_DOCUMENT, AH_E_MEMORY. */
+int ah_reading_iteration(const struct ah_plan *plan, struct ah_grow *compute_memory,
+                         struct ah_iteration *ret_iteration, struct ah_error *err);
+int ah_reading_orders(const struct ah_plan *plan, const struct ah_items *items, struct ah_grow *order_memory,
+                      struct ah_grow *seen_memory, struct ah_orders *ret_orders, struct ah_error *err);
 
 /* Storage of runs on the clock. */
 struct ah_dispatch_memory {

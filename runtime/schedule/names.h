@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Names: of blocks, and of the tensors of a plan's arena: their block, what they hold, and a number (docs/planning.md,
+ * "Memory").
+ */
+#ifndef AH_RUNTIME_SCHEDULE_NAMES_H
+#define AH_RUNTIME_SCHEDULE_NAMES_H
+
+#include "runtime/schedule/layout.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a tensor holds, for its name. */
+enum ah_tensor_label {
+    AH_TENSOR_WEIGHTS,
+    AH_TENSOR_FETCHED,
+    AH_TENSOR_STATES,
+    AH_TENSOR_INPUT,
+    AH_TENSOR_SAVED,
+    AH_TENSOR_GRADIENT,
+    AH_TENSOR_SUM,
+    AH_TENSOR_SCRATCH,
+    AH_TENSOR_RESIDUAL_GRADIENT,
+    AH_TENSOR_STATE_RING,
+    AH_TENSOR_TOKENS,
+    AH_TENSOR_LABELS
+};
+
+struct ah_tensor_name {
+    uint8_t label; /* enum ah_tensor_label */
+    uint32_t block;
+    uint32_t micro_batch;
+};
+
+/* Room for each name: */
+enum { AH_NAME_MAX = 96 };
+void ah_name_block(size_t n_blocks, size_t block, char ret_name[AH_NAME_MAX]);
+void ah_name_tensor(size_t n_blocks, const struct ah_layout_tensor *tensor, struct ah_tensor_name name,
+                    char ret_name[AH_NAME_MAX]);
+
+/* The label and block of a name; `ret_number` is what follows the label: a micro-batch, a position, or 0. False: it is
+ * none of these names. */
+bool ah_name_read(size_t n_blocks, const char *text, struct ah_tensor_name *ret_name, uint64_t *ret_number);
+
+#endif

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rounds: the items and edges of a plan (items.c) and its frozen orders, copied out for executors.
+ */
+#include "runtime/schedule/rounds.h"
+
+#include "runtime/schedule/schedule_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert((int)AH_ROUNDS_RINGS == (int)AH_RINGS && (int)AH_ROUNDS_LANES == (int)AH_SCHEDULE_LANES,
+               "rings and lanes are those of the schedule");
+
+/* ---- from the document ---- */
+
+int ah_reading_iteration(const struct ah_plan *plan, struct ah_grow *compute_memory,
+                         struct ah_iteration *ret_iteration, struct ah_error *err)
+{
+    size_t positions = plan->lanes.n_compute;
+    bool bf16 = plan->training.dtype == AH_BF16, bf16_states = plan->training.state_dtype == AH_BF16;
+    int rc = ah_grow(compute_memory, positions, sizeof(uint32_t), err);
+    if (rc)
+        return rc;
+    uint32_t *compute = compute_memory->items;
+    size_t head = positions;
+    for (size_t p = 0; p < positions; p++) {
+        const struct ah_plan_op *op = &plan->ops[plan->lanes.compute[p]];
+        compute[p] = (uint32_t)plan->lanes.compute[p];
+        if (head == positions && op->op == AH_PLAN_FORWARD && op->block + 1 == plan->n_blocks)
+            head = p;
+    }
+    if (head == positions)
+        return ah_error_set(err, AH_E_DOCUMENT, "lanes.compute: the head's forward is missing");
+    *ret_iteration =
+        (struct ah_iteration){.ops = plan->ops,
+                              .n_ops = plan->n_ops,
+                              .compute = compute,
+                              .positions = positions,
+                              .n_blocks = plan->n_blocks,
+                              .micro_batches = plan->training.micro_batches,
+                              .weight_bytes = bf16 ? 2 : 4,
+                              .state_bytes = (bf16 ? 4U : 0U) + (bf16_states ? 4U : 8U),
+                              .clip = plan->training.clip > 0,
+                              .places = {[AH_RING_HOST_GRADIENTS] = plan->staging.host_gradient_tiles,
+                                         [AH_RING_HOST_WEIGHTS] = plan->staging.host_weight_tiles,
+                                         [AH_RING_DEVICE_STATES] = plan->staging.device_state_tiles},
+                              .head = (uint32_t)head};
+    return AH_OK;
+}
+
+/* The n-th mention of an op is its n-th tile. */
+int ah_reading_orders(const struct ah_plan *plan, const struct ah_items *items, struct ah_grow *order_memory,
+                      struct ah_grow *seen_memory, struct ah_orders *ret_orders, struct ah_error *err)
+{
+    const struct ah_plan_lanes *lanes = &plan->lanes;
+    const uint64_t *order[AH_SCHEDULE_LANES] = {lanes->compute, lanes->h2d, lanes->d2h, lanes->host};
+    const size_t n[AH_SCHEDULE_LANES] = {0, lanes->n_h2d, lanes->n_d2h, lanes->n_host};
+    int rc = ah_grow(order_memory, items->n, sizeof(uint32_t), err);
+    if (!rc)
+        rc = ah_grow(seen_memory, plan->n_ops, sizeof(uint32_t), err);
+    if (rc)
+        return rc;
+    uint32_t *seen = seen_memory->items;
+    uint32_t *item = order_memory->items;
+    memset(seen, 0, plan->n_ops * sizeof *seen);
+    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_SCHEDULE_LANES; lane++) {
+        ret_orders->item[lane] = item;
+        ret_orders->n[lane] = n[lane];
+        for (size_t i = 0; i < n[lane]; i++) {
+            uint64_t op = order[lane][i];
+            *item++ = items->of_tile[items->first_tile[op] + seen[op]++];
+        }
+    }
+    return AH_OK;
+}
+
+/* ---- rounds ---- */
+
+struct reading {
+    const struct ah_plan *plan;
+    struct ah_arena *arena;
+    struct ah_rounds *rounds;
+    struct ah_iteration iteration;
+    struct ah_items items;
+    struct ah_orders orders;
+    struct ah_items_memory items_memory;
+    struct ah_grow compute, order, seen;
+};
+
+static void fill_item(const struct reading *r, uint32_t op, uint32_t tile)
+{
+    const struct ah_plan_op *it = &r->plan->ops[op];
+    uint32_t at = r->items.of_tile[r->items.first_tile[op] + tile];
+    struct ah_rounds_item *item = &r->rounds->items[at];
+    bool early = r->items.issue[at] < r->iteration.head;
+    bool update = it->op == AH_PLAN_DEVICE_ADAM || it->op == AH_PLAN_STATES_OUT;
+    bool brings = it->op == AH_PLAN_FETCH || it->op == AH_PLAN_GATHER;
+    *item = (struct ah_rounds_item){.op = op,
+                                    .tile = tile,
+                                    .first_wait = r->items.first_edge[at],
+                                    .lane = (uint8_t)it->lane,
+                                    .early = early,
+                                    .of_before = early && update,
+                                    .wraps = brings && it->due_before <= it->issue_after};
+    for (int ring = 0; ring < AH_ROUNDS_RINGS; ring++) {
+        item->takes[ring] = r->items.takes[at] == ring;
+        item->gives[ring] = r->items.gives[at] == ring;
+        item->taker[ring] = item->takes[ring] ? at : AH_ROUNDS_NONE;
+    }
+}
+
+/* The tiles of op `user` use the places that those of `taker` took. */
+static void share_places(const struct reading *r, uint32_t taker, uint32_t user, int ring)
+{
+    for (uint32_t tile = 0; tile < r->plan->ops[user].tiles && tile < r->plan->ops[taker].tiles; tile++) {
+        uint32_t from = r->items.of_tile[r->items.first_tile[taker] + tile];
+        uint32_t to = r->items.of_tile[r->items.first_tile[user] + tile];
+        if (r->rounds->items[from].takes[ring])
+            r->rounds->items[to].taker[ring] = from;
+    }
+}
+
+/* Which kinds use the places that a kind takes; `each`: the one of the same micro-batch. */
+static const struct {
+    enum ah_plan_op_kind taker, user;
+    enum ah_rounds_ring ring;
+    bool each;
+} users[] = {
+    {AH_PLAN_SEND_GRADIENTS, AH_PLAN_ACCUMULATE, AH_ROUNDS_HOST_GRADIENTS, true},
+    {AH_PLAN_SEND_GRADIENTS, AH_PLAN_HOST_ADAM, AH_ROUNDS_HOST_GRADIENTS, false},
+    {AH_PLAN_HOST_ADAM, AH_PLAN_UPLOAD, AH_ROUNDS_HOST_WEIGHTS, false},
+    {AH_PLAN_STATES_IN, AH_PLAN_DEVICE_ADAM, AH_ROUNDS_DEVICE_STATES, false},
+    {AH_PLAN_STATES_IN, AH_PLAN_STATES_OUT, AH_ROUNDS_DEVICE_STATES, false},
+};
+
+static void share_of(const struct reading *r, uint32_t user)
+{
+    const struct ah_plan_op *it = &r->plan->ops[user];
+    bool sums_on_host = r->plan->blocks[it->block].accumulator == AH_ACCUMULATOR_HOST;
+    for (size_t i = 0; i < sizeof users / sizeof *users; i++) {
+        if (users[i].user != it->op || (it->op == AH_PLAN_HOST_ADAM && sums_on_host))
+            continue;
+        for (uint32_t op = 0; op < r->plan->n_ops; op++) {
+            const struct ah_plan_op *taker = &r->plan->ops[op];
+            if (taker->op == users[i].taker && taker->block == it->block &&
+                (!users[i].each || taker->micro_batch == it->micro_batch))
+                share_places(r, op, user, users[i].ring);
+        }
+    }
+}
+
+static int fill_orders(const struct reading *r)
+{
+    struct ah_rounds *rounds = r->rounds;
+    for (size_t lane = 0; lane < AH_ROUNDS_LANES; lane++) {
+        bool compute = lane == AH_PLAN_LANE_COMPUTE;
+        rounds->n_order[lane] = compute ? r->iteration.positions : r->orders.n[lane];
+        rounds->order[lane] = ah_arena_array(r->arena, rounds->n_order[lane] + 1, sizeof **rounds->order);
+        if (!rounds->order[lane])
+            return AH_E_MEMORY;
+        for (size_t i = 0; i < rounds->n_order[lane]; i++)
+            rounds->order[lane][i] = compute ? (uint32_t)((r->iteration.head + i) % r->iteration.positions)
+                                             : r->orders.item[lane][i];
+    }
+    return AH_OK;
+}
+
+static int fill_rounds(struct reading *r)
+{
+    struct ah_rounds *rounds = r->rounds;
+    uint32_t edges = r->items.first_edge[r->items.n];
+    rounds->n_items = r->items.n;
+    rounds->positions = (uint32_t)r->iteration.positions;
+    rounds->head = r->iteration.head;
+    memcpy(rounds->places, r->iteration.places, sizeof rounds->places);
+    rounds->items = ah_arena_array(r->arena, rounds->n_items + 1, sizeof *rounds->items);
+    rounds->waits = ah_arena_array(r->arena, edges + 1, sizeof *rounds->waits);
+    if (!rounds->items || !rounds->waits)
+        return AH_E_MEMORY;
+    rounds->items[rounds->n_items] = (struct ah_rounds_item){.first_wait = edges};
+    for (uint32_t i = 0; i < edges; i++)
+        rounds->waits[i] = (struct ah_rounds_wait){r->items.edges[i].from, r->items.edges[i].back};
+    for (uint32_t op = 0; op < r->plan->n_ops; op++)
+        for (uint32_t tile = 0; tile < r->plan->ops[op].tiles; tile++)
+            fill_item(r, op, tile);
+    for (uint32_t op = 0; op < r->plan->n_ops; op++)
+        share_of(r, op);
+    return fill_orders(r);
+}
+
+int ah_rounds_read(const struct ah_plan *plan, struct ah_arena *arena, struct ah_rounds *ret_rounds,
+                   struct ah_error *err)
+{
+    struct ah_rounds rounds = {0};
+    struct reading r = {.plan = plan, .arena = arena, .rounds = &rounds};
+    int rc = ah_reading_iteration(plan, &r.compute, &r.iteration, err);
+    if (!rc)
+        rc = ah_items_build(&r.items_memory, &r.iteration, &r.items, err);
+    if (!rc)
+        rc = ah_reading_orders(plan, &r.items, &r.order, &r.seen, &r.orders, err);
+    if (!rc && fill_rounds(&r))
+        rc = ah_error_memory(err);
+    if (!rc)
+        *ret_rounds = rounds;
+    ah_items_release(&r.items_memory);
+    free(r.compute.items);
+    free(r.order.items);
+    free(r.seen.items);
+    return rc;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rounds: what the lanes of a plan do again and again, tile by tile, and what each tile waits for: for whoever executes
+ * plans. It is the reading that the simulator runs (replay.h), not a second one.
+ *
+ * A ROUND goes from the first head of iteration r to that of r + 1. Each lane takes its items in the order of
+ * `order[lane]`; an item that is `early` (issued before the first head) is the one of iteration r + 1, any other of r.
+ *
+ *     struct ah_rounds rounds;
+ *     rc = ah_rounds_read(plan, &arena, &rounds, err);
+ *     for (size_t i = 0; i < rounds.n_order[AH_PLAN_LANE_H2D]; i++)
+ *         ... rounds.items[rounds.order[AH_PLAN_LANE_H2D][i]] ...
+ *
+ * WAITS. Item i of iteration r waits for `item` of iteration r - `back`, for each of waits[first_wait] up to those of
+ * item i + 1. Lanes are in order, so compute items have no waits for each other.
+ *
+ * RINGS. An item that takes a place of a ring of n places waits, as k-th that takes one, for the (k - n)-th that gives
+ * one back, and has its place. `taker` of an item that uses a place is the item that took it.
+ */
+#ifndef AH_RUNTIME_SCHEDULE_ROUNDS_H
+#define AH_RUNTIME_SCHEDULE_ROUNDS_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "schemas/plan.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum ah_rounds_ring {
+    AH_ROUNDS_HOST_GRADIENTS,
+    AH_ROUNDS_HOST_WEIGHTS,
+    AH_ROUNDS_DEVICE_STATES,
+    AH_ROUNDS_RINGS
+};
+
+enum { AH_ROUNDS_LANES = AH_PLAN_LANE_HOST + 1, AH_ROUNDS_NONE = UINT32_MAX };
+
+struct ah_rounds_item {
+    uint32_t op; /* of the plan */
+    uint32_t tile;
+    uint32_t first_wait;
+    uint32_t taker[AH_ROUNDS_RINGS]; /* AH_ROUNDS_NONE: it uses no place of this ring */
+    uint8_t lane;                    /* enum ah_plan_lane */
+    bool takes[AH_ROUNDS_RINGS];
+    bool gives[AH_ROUNDS_RINGS];
+    bool early;
+    bool of_before; /* it updates by gradients of the iteration before its own */
+    bool wraps;     /* a fetch or gather for a use in the iteration after its own */
+};
+
+struct ah_rounds_wait {
+    uint32_t item;
+    uint32_t back;
+};
+
+struct ah_rounds {
+    size_t n_items;
+    struct ah_rounds_item *items; /* n_items + 1; the first `positions` are those of compute, by position */
+    struct ah_rounds_wait *waits;
+    uint32_t *order[AH_ROUNDS_LANES];
+    size_t n_order[AH_ROUNDS_LANES];
+    uint32_t positions;
+    uint32_t head; /* position of the first head */
+    uint64_t places[AH_ROUNDS_RINGS];
+};
+
+/* Everything in `arena`. `plan` was read from a document, or emitted. AH_E_DOCUMENT: an op that the rules of
+ * docs/planning.md do not allow, one that is missing, or a list of a lane that is not of its ops. */
+int ah_rounds_read(const struct ah_plan *plan, struct ah_arena *arena, struct ah_rounds *ret_rounds,
+                   struct ah_error *err);
+
+#endif

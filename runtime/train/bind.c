@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Bind: item by item, then the extras.
+ */
+#include "runtime/train/bind_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what all parts use ---- */
+
+struct ah_bound_op *ah_bind_push(struct ah_binder *binder, enum ah_op_kind kind)
+{
+    struct ah_bound *bound = binder->bound;
+    if (bound->n_ops == bound->room) {
+        size_t room = bound->room * 2 + 256;
+        struct ah_bound_op *ops = realloc(bound->ops, room * sizeof *ops);
+        if (!ops) {
+            ah_error_memory(binder->err);
+            return NULL;
+        }
+        bound->ops = ops;
+        bound->room = room;
+    }
+    struct ah_bound_op *op = &bound->ops[bound->n_ops++];
+    *op = (struct ah_bound_op){.op.kind = kind};
+    return op;
+}
+
+int ah_bind_copy(struct ah_binder *binder, struct ah_ref dst, uint8_t dst_move, struct ah_ref src,
+                 uint8_t src_move, uint64_t bytes)
+{
+    struct ah_bound_op *bound = ah_bind_push(binder, AH_OP_COPY);
+    if (!bound)
+        return AH_E_MEMORY;
+    bound->op.arg[0] = dst;
+    bound->op.arg[1] = src;
+    bound->move[0] = dst_move;
+    bound->move[1] = src_move;
+    bound->op.u.copy.bytes = bytes;
+    return AH_OK;
+}
+
+int ah_bind_elements(struct ah_binder *binder, enum ah_op_kind kind, struct ah_ref dst, struct ah_ref src,
+                     uint8_t src_move, uint64_t count)
+{
+    struct ah_bound_op *bound = ah_bind_push(binder, kind);
+    if (!bound)
+        return AH_E_MEMORY;
+    bound->learns = true;
+    bound->op.arg[0] = dst;
+    bound->op.arg[1] = src;
+    bound->move[1] = src_move;
+    bound->op.u.elements.count = count;
+    return AH_OK;
+}
+
+int ah_bind_squares(struct ah_binder *binder, struct ah_ref sums, uint64_t block, struct ah_ref src,
+                    struct ah_stretch part)
+{
+    struct ah_bound_op *bound = ah_bind_push(binder, AH_OP_SUM_SQUARES);
+    if (!bound)
+        return AH_E_MEMORY;
+    bound->learns = true;
+    bound->op.arg[0] = sums;
+    bound->op.arg[0].offset_bytes += block * sizeof(double);
+    bound->op.arg[1] = src;
+    bound->op.u.sum = (struct ah_op_sum){
+        .count = part.end - part.first, .first_element = part.first, .accumulate = part.first > 0};
+    return AH_OK;
+}
+
+bool ah_bind_sums_on(const struct ah_binder *binder, uint64_t block, enum ah_accumulator where)
+{
+    return binder->plan->training.micro_batches > 1 && binder->plan->blocks[block].accumulator == where;
+}
+
+static int find_gradient(const struct ah_binder *binder, enum ah_tensor_label label, uint64_t block,
+                         uint64_t micro_batch, uint64_t position, enum ah_dtype dtype, struct ah_ref *ret_ref)
+{
+    const struct ah_places_query query = {.label = label,
+                                          .block = block,
+                                          .micro_batch = micro_batch,
+                                          .position = position,
+                                          .bytes = binder->places->blocks[block].group->trained_elements *
+                                                   ah_dtype_bytes(dtype)};
+    int rc = ah_places_find(binder->places, &query, ret_ref, binder->err);
+    ret_ref->dtype = dtype;
+    return rc;
+}
+
+int ah_bind_gradient(const struct ah_binder *binder, uint64_t block, uint64_t micro_batch, uint64_t position,
+                     struct ah_ref *ret_ref)
+{
+    return find_gradient(binder, AH_TENSOR_GRADIENT, block, micro_batch, position,
+                         binder->plan->training.dtype, ret_ref);
+}
+
+int ah_bind_gradient_sum(const struct ah_binder *binder, uint64_t block, uint64_t position,
+                         struct ah_ref *ret_ref)
+{
+    return find_gradient(binder, AH_TENSOR_SUM, block, AH_PLACES_ANY, position, AH_FP32, ret_ref);
+}
+
+int ah_bind_fetched(const struct ah_binder *binder, uint64_t block, uint64_t position, uint64_t bytes,
+                    struct ah_ref *ret_ref)
+{
+    const struct ah_plan_arena *arena = &binder->plan->arena;
+    for (size_t i = 0; i < arena->n_tensors; i++) {
+        const struct ah_places_tensor *it = &binder->places->tensors[i];
+        const struct ah_places_query query = {.label = AH_TENSOR_FETCHED,
+                                              .block = block,
+                                              .micro_batch = it->number,
+                                              .position = position,
+                                              .bytes = bytes};
+        if (it->name.label == AH_TENSOR_FETCHED && it->name.block == block &&
+            arena->tensors[i].bytes == bytes && !ah_places_find(binder->places, &query, ret_ref, NULL))
+            return AH_OK;
+    }
+    const struct ah_places_query none = {.label = AH_TENSOR_FETCHED,
+                                         .block = block,
+                                         .micro_batch = AH_PLACES_ANY,
+                                         .position = position,
+                                         .bytes = UINT64_MAX};
+    return ah_places_find(binder->places, &none, ret_ref, binder->err);
+}
+
+/* ---- extras ---- */
+
+static struct ah_ref moved(struct ah_ref ref, uint64_t bytes)
+{
+    ref.offset_bytes += bytes;
+    return ref;
+}
+
+static int bind_header(struct ah_binder *b)
+{
+    return ah_bind_copy(b, b->places->device_headers, AH_MOVE_HEADER, b->places->headers,
+                        AH_MOVE_STAGING_HEADER, AH_HEADER_SENT);
+}
+
+static int bind_load(struct ah_binder *b)
+{
+    uint64_t words_bytes = b->places->stride[AH_MOVE_WORDS];
+    int rc =
+        ah_bind_copy(b, b->places->words, AH_MOVE_WORDS, b->places->staging, AH_MOVE_STAGING, words_bytes);
+    return rc ? rc
+              : ah_bind_copy(b, b->places->masks, AH_MOVE_MASK, moved(b->places->staging, words_bytes),
+                             AH_MOVE_STAGING, b->places->stride[AH_MOVE_MASK]);
+}
+
+/* A copy for each stretch of blocks whose squares the device sums. */
+static int bind_sums(struct ah_binder *b)
+{
+    int rc = AH_OK;
+    for (size_t i = 0, end; i < b->plan->n_blocks && !rc; i = end + 1) {
+        for (end = i; end < b->plan->n_blocks && b->places->blocks[end].group->trained_elements &&
+                      !ah_bind_sums_on(b, end, AH_ACCUMULATOR_HOST);)
+            end++;
+        if (end > i)
+            rc = ah_bind_copy(b, moved(b->places->sums, i * sizeof(double)), AH_MOVE_NONE,
+                              moved(b->places->device_sums, i * sizeof(double)), AH_MOVE_NONE,
+                              (end - i) * sizeof(double));
+    }
+    return rc;
+}
+
+static int bind_loss(struct ah_binder *b)
+{
+    return ah_bind_copy(b, moved(b->places->headers, AH_HEADER_LOSS), AH_MOVE_STAGING_HEADER,
+                        moved(b->places->device_headers, AH_HEADER_LOSS), AH_MOVE_HEADER, sizeof(double));
+}
+
+/* ---- all ---- */
+
+static int bind_items(struct ah_binder *b)
+{
+    const struct ah_rounds *rounds = b->rounds;
+    int rc = AH_OK;
+    for (uint32_t i = 0; i < rounds->n_items && !rc; i++) {
+        const struct ah_rounds_item *item = &rounds->items[i];
+        enum ah_plan_op_kind kind = b->plan->ops[item->op].op;
+        b->bound->first[i] = (uint32_t)b->bound->n_ops;
+        rc = kind == AH_PLAN_FORWARD || kind == AH_PLAN_BACKWARD ? ah_bind_pass(b, item, i)
+                                                                 : ah_bind_tile(b, item);
+        if (rc)
+            rc = ah_error_prefix(b->err, rc, "ops[%u] '%s'", item->op, ah_words_plan_op[kind]);
+    }
+    return rc;
+}
+
+int ah_bind(struct ah_bound *ret_bound, const struct ah_bind_options *options, struct ah_error *err)
+{
+    static int (*const extras[AH_EXTRAS])(struct ah_binder *) = {[AH_EXTRA_HEADER] = bind_header,
+                                                                 [AH_EXTRA_LOAD] = bind_load,
+                                                                 [AH_EXTRA_SUMS] = bind_sums,
+                                                                 [AH_EXTRA_LOSS] = bind_loss};
+    struct ah_bound bound = {0};
+    struct ah_binder b = {.plan = options->places->plan,
+                          .job = options->places->job,
+                          .places = options->places,
+                          .rounds = options->rounds,
+                          .documents = options->documents,
+                          .bound = &bound,
+                          .err = err};
+    bound.first = calloc(options->rounds->n_items + AH_EXTRAS + 1, sizeof *bound.first);
+    int rc = bound.first ? bind_items(&b) : ah_error_memory(err);
+    for (size_t i = 0; i < AH_EXTRAS && !rc; i++) {
+        bound.first[options->rounds->n_items + i] = (uint32_t)bound.n_ops;
+        rc = extras[i](&b);
+    }
+    if (!rc)
+        bound.first[options->rounds->n_items + AH_EXTRAS] = (uint32_t)bound.n_ops;
+    if (rc)
+        ah_bound_release(&bound);
+    else
+        *ret_bound = bound;
+    return rc;
+}
+
+int ah_bind_check(const struct ah_bound *bound, const struct ah_places *places, struct ah_error *err)
+{
+    int rc = AH_OK;
+    for (size_t i = 0; i < bound->n_ops && !rc; i++)
+        rc = ah_op_check(&bound->ops[i].op, places->arena_bytes, err);
+    return rc;
+}
+
+void ah_bound_release(struct ah_bound *bound)
+{
+    free(bound->ops);
+    free(bound->first);
+    *bound = (struct ah_bound){0};
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Bind: the items of a plan as primitive ops with addresses: what a lane is given when it is an item's turn.
+ *
+ *     forward, backward    the program of the pass (runtime/schedule/program.h); where it makes a gradient, then the
+ *                          sum over micro-batches and, with clipping, its squares
+ *     fetch, send_gradients, upload, states_in, states_out
+ *                          copies of a tile, one for each run of elements that lie together on both sides
+ *     gather               rows of the host's table, for the tokens of a micro-batch
+ *     accumulate           cast (the first micro-batch) or accumulate, of a tile
+ *     host_adam, device_adam
+ *                          adamw, one for each run of tensors that decay or do not
+ *     norm                 clip; what goes before and after it are extras
+ *
+ * EXTRAS are the ops that no plan mentions, since they take no time worth planning: a micro-batch and the header of a step
+ * to the device, sums of squares and the loss back.
+ *
+ * INVARIANTS
+ *   1. Every operand lies inside the tensor of the plan, or the piece of host memory, that it is of (ah_places_find(),
+ *      and here for what a program asks of its homes).
+ *   2. Padding of a gradient is zero: whoever makes one writes it.
+ *   3. What depends on the step (places of rings, slots of data and headers) is a move: an index times a stride, added
+ *      when the op is submitted. Everything else is bound once.
+ */
+#ifndef AH_RUNTIME_TRAIN_BIND_H
+#define AH_RUNTIME_TRAIN_BIND_H
+
+#include "runtime/schedule/rounds.h"
+#include "runtime/train/places.h"
+
+struct ah_bound_op {
+    struct ah_op op;
+    uint8_t move[AH_OP_ARGS]; /* enum ah_move */
+    bool learns;              /* of no use where nothing is to be learned: evaluation leaves it out */
+};
+
+enum ah_bind_extra {
+    AH_EXTRA_HEADER, /* h2d */
+    AH_EXTRA_LOAD,   /* h2d: words and mask of a micro-batch */
+    AH_EXTRA_SUMS,   /* d2h: squares of gradients that the device sums */
+    AH_EXTRA_LOSS,   /* d2h */
+    AH_EXTRAS
+};
+
+struct ah_bound {
+    struct ah_bound_op *ops; /* owned */
+    size_t n_ops, room;
+    uint32_t *first; /* owned; by item, then by extra: rounds->n_items + AH_EXTRAS + 1 */
+};
+
+struct ah_bind_options {
+    const struct ah_rounds *rounds;
+    const struct ah_places *places;
+    bool documents; /* data have documents: positions restart */
+};
+
+/* AH_E_MISMATCH, as ah_places_find(); AH_E_MEMORY. */
+int ah_bind(struct ah_bound *ret_bound, const struct ah_bind_options *options, struct ah_error *err);
+
+/* Every op, with all indices 0, inside the arenas and without overlap of operands. */
+int ah_bind_check(const struct ah_bound *bound, const struct ah_places *places, struct ah_error *err);
+
+void ah_bound_release(struct ah_bound *bound);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of the binder share: bind.c goes through the items, bind_pass.c binds forward and backward, bind_tiles.c
+ * everything that goes along vectors.
+ */
+#ifndef AH_RUNTIME_TRAIN_BIND_INTERNAL_H
+#define AH_RUNTIME_TRAIN_BIND_INTERNAL_H
+
+#include "runtime/train/bind.h"
+
+struct ah_binder {
+    const struct ah_plan *plan;
+    const struct ah_job *job;
+    const struct ah_places *places;
+    const struct ah_rounds *rounds;
+    bool documents;
+    struct ah_bound *bound;
+    struct ah_error *err;
+};
+
+/* An empty op at the end of the list; NULL: no memory, and `err` says so. */
+struct ah_bound_op *ah_bind_push(struct ah_binder *binder, enum ah_op_kind kind);
+
+/* Part of a vector: trained elements [first, end). */
+struct ah_stretch {
+    uint64_t first, end;
+};
+
+/* Where element `first` of the trained vector lies in `vector`; `run`: the run it is of. */
+struct ah_ref ah_bind_at(const struct ah_vector *vector, const struct ah_run_of_elements *run,
+                         uint64_t first);
+
+/* A copy of `bytes` between two places that move along. */
+int ah_bind_copy(struct ah_binder *binder, struct ah_ref dst, uint8_t dst_move, struct ah_ref src,
+                 uint8_t src_move, uint64_t bytes);
+
+/* An op of one vector onto another, dst and src: cast or accumulate. */
+int ah_bind_elements(struct ah_binder *binder, enum ah_op_kind kind, struct ah_ref dst, struct ah_ref src,
+                     uint8_t src_move, uint64_t count);
+
+/* The sum of squares of part of a block's gradient, onto its double in `sums`. */
+int ah_bind_squares(struct ah_binder *binder, struct ah_ref sums, uint64_t block, struct ah_ref src,
+                    struct ah_stretch part);
+
+/* The gradient of a block on the device at `position`: of one micro-batch, or the sum. */
+int ah_bind_gradient(const struct ah_binder *binder, uint64_t block, uint64_t micro_batch, uint64_t position,
+                     struct ah_ref *ret_ref);
+int ah_bind_gradient_sum(const struct ah_binder *binder, uint64_t block, uint64_t position,
+                         struct ah_ref *ret_ref);
+bool ah_bind_sums_on(const struct ah_binder *binder, uint64_t block, enum ah_accumulator where);
+
+/* A fetched tensor of so many bytes that lives at `position`. */
+int ah_bind_fetched(const struct ah_binder *binder, uint64_t block, uint64_t position, uint64_t bytes,
+                    struct ah_ref *ret_ref);
+
+/* bind_pass.c: the ops of a forward or backward. */
+int ah_bind_pass(struct ah_binder *binder, const struct ah_rounds_item *item, uint64_t position);
+
+/* bind_tiles.c: the ops of any other item. */
+int ah_bind_tile(struct ah_binder *binder, const struct ah_rounds_item *item);
+
+#endif

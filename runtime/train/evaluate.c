@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Evaluate: forward alone, at a drained point, in the plan's own tensors. Positions are gone through in their order; what
+ * is fetched for one is fetched when it is its turn, and one thing is done after another: nothing is learned, and nothing
+ * that training needs is overwritten, since no activation or gradient lives at a drained point.
+ */
+#include "runtime/train/trainer_internal.h"
+
+#include <string.h>
+
+/* Everything that was submitted before. */
+static struct waits after_all(const struct ah_trainer *t)
+{
+    struct waits waits;
+    memcpy(waits.ticket, t->queue.last, sizeof waits.ticket);
+    return waits;
+}
+
+static int submit_now(struct ah_trainer *t, uint32_t item, uint32_t lane, const struct move_indices *moves,
+                      struct ah_error *err)
+{
+    const struct waits waits = after_all(t);
+    const struct ops_of_item ops = {t->bound.first[item], t->bound.first[item + 1], lane, false, item};
+    return ah_queue_ops(t, &ops, &waits, moves, NULL, err);
+}
+
+static int submit_extra(struct ah_trainer *t, enum ah_bind_extra extra, uint32_t lane,
+                        const struct move_indices *moves, struct ah_error *err)
+{
+    const struct waits waits = after_all(t);
+    const struct ops_of_item ops = ah_queue_extra(t, extra, lane);
+    return ah_queue_ops(t, &ops, &waits, moves, NULL, err);
+}
+
+/* What is due at this position, gathered rows first. */
+static int bring(struct ah_trainer *t, uint32_t position, const struct move_indices *moves,
+                 struct ah_error *err)
+{
+    static const struct {
+        enum ah_plan_op_kind kind;
+        uint32_t lane;
+    } kinds[] = {{AH_PLAN_GATHER, AH_LANE_HOST}, {AH_PLAN_FETCH, AH_LANE_H2D}};
+    int rc = AH_OK;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (uint32_t item = t->rounds.positions; item < t->rounds.n_items && !rc; item++) {
+            const struct ah_plan_op *op = &t->options.plan->ops[t->rounds.items[item].op];
+            if (op->op == kinds[k].kind && op->due_before == position)
+                rc = submit_now(t, item, kinds[k].lane, moves, err);
+        }
+    return rc;
+}
+
+static int evaluate_position(struct ah_trainer *t, int64_t step, uint32_t position, struct ah_error *err)
+{
+    const struct ah_plan_op *op = &t->options.plan->ops[t->rounds.items[position].op];
+    uint64_t staged = (uint64_t)step % AH_STEPS_STAGED * t->job.training.micro_batches + op->micro_batch;
+    struct move_indices moves = {{0}};
+    moves.of[AH_MOVE_STAGING] = staged;
+    moves.of[AH_MOVE_STAGING_HEADER] = (uint64_t)step % AH_STEPS_STAGED;
+    int rc = bring(t, position, &moves, err);
+    if (rc || op->op != AH_PLAN_FORWARD)
+        return rc;
+    rc = submit_extra(t, AH_EXTRA_LOAD, AH_LANE_H2D, &moves, err);
+    return rc ? rc : submit_now(t, position, AH_LANE_COMPUTE, &moves, err);
+}
+
+static int evaluate_batch(struct ah_trainer *t, struct ah_batches *held_out, uint64_t batch, double *sum,
+                          uint64_t *tokens, struct ah_error *err)
+{
+    int64_t step = (int64_t)batch;
+    struct move_indices moves = {{0}};
+    uint64_t bearing;
+    double loss;
+    moves.of[AH_MOVE_STAGING_HEADER] = batch % AH_STEPS_STAGED;
+    int rc = ah_run_stage(t, held_out, batch * t->job.training.batch, step, &bearing, err);
+    if (!rc)
+        rc = submit_extra(t, AH_EXTRA_HEADER, AH_LANE_H2D, &moves, err);
+    for (uint32_t p = 0; p < t->rounds.positions && !rc; p++)
+        rc = evaluate_position(t, step, p, err);
+    if (!rc)
+        rc = submit_extra(t, AH_EXTRA_LOSS, AH_LANE_D2H, &moves, err);
+    if (!rc)
+        rc = ah_queue_flush(t, err);
+    if (!rc)
+        rc = ah_device_drain(t->device, err);
+    if (rc)
+        return rc;
+    memcpy(&loss, ah_device_pointer(t->device, ah_run_header(t, step, AH_HEADER_LOSS)), sizeof loss);
+    *sum += loss;
+    *tokens += bearing;
+    return AH_OK;
+}
+
+int ah_trainer_evaluate(struct ah_trainer *t, struct ah_batches *held_out, double *ret_loss,
+                        struct ah_error *err)
+{
+    double sum = 0;
+    uint64_t tokens = 0;
+    int rc = AH_OK;
+    if (held_out->options.seq != t->job.training.seq || held_out->options.batch != t->job.training.batch)
+        return ah_error_set(err, AH_E_USAGE, "held-out batches are not of the plan's 'batch' and 'seq'");
+    if (ah_dataset_facts(held_out->options.data)->has_docs && !t->documents)
+        return ah_error_set(err, AH_E_USAGE, "held-out data have documents; say so when the trainer opens");
+    ah_round_reset(t);
+    for (uint64_t batch = 0; batch < ah_batches_steps(held_out) && !rc; batch++)
+        rc = evaluate_batch(t, held_out, batch, &sum, &tokens, err);
+    if (!rc)
+        *ret_loss = tokens ? sum / (double)tokens : 0;
+    return rc;
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Places: where everything lies while a plan runs, in the three arenas of a device.
+ *
+ * DEVICE ARENA: the plan's tensors, at its offsets. The tensor `tokens` is cut here:
+ *
+ *     headers      2 x AH_HEADER_BYTES: of even and odd steps
+ *     sums         a double for each block: squares of its gradient
+ *     angles       the table of rotary positions
+ *     words        2 slots, each (tokens, targets, positions, docs, rows) of a micro-batch as u32; rows count from 0
+ *     masks        2 slots, a byte a token
+ *
+ * PINNED: for each block its weights on the host and streamed states (master, m, v); then gradients and new weights in
+ * flight, rings or whole vectors; then rows gathered for the device. These are the plan's `pinned_bytes`. Behind them,
+ * not of the plan, what passes the numbers of a step to the device: the desk.
+ *
+ *     headers      3 x AH_HEADER_BYTES: of three steps, since one may be written while two are under way
+ *     sums         a double for each block, of the host's reading
+ *     staging      3 batches, each micro-batch as on the device
+ *     shelf        for single transfers between steps
+ *
+ * PAGEABLE: for each block of host Adam master, m, v and the sum of gradients, as far as they exist: `pageable_bytes`.
+ *
+ * A HEADER is the scalars of AdamW, behind them the scale of the loss (AH_HEADER_SCALE) and its sum (AH_HEADER_LOSS).
+ *
+ * INVARIANTS. 1. Host layouts are as long as the plan says, or it is refused: then it is a plan of another model.
+ * 2. Whoever asks for a tensor of the device arena gives the position at which it is used; it lives there, and is at
+ * least as large as what is put into it.
+ */
+#ifndef AH_RUNTIME_TRAIN_PLACES_H
+#define AH_RUNTIME_TRAIN_PLACES_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "runtime/device/op.h"
+#include "runtime/schedule/flat.h"
+#include "runtime/schedule/job.h"
+#include "runtime/schedule/names.h"
+
+enum {
+    AH_HEADER_BYTES = 128,
+    AH_HEADER_SCALE = 64,
+    AH_HEADER_SENT = 68, /* bytes that go to the device */
+    AH_HEADER_LOSS = 72,
+    AH_STEPS_STAGED = 3,
+    AH_SHELF_BYTES = 1 << 20
+};
+
+/* What is added to an operand's offset when it is submitted: an index times a stride. */
+enum ah_move {
+    AH_MOVE_NONE,
+    AH_MOVE_GRADIENT_RING, /* in the order of enum ah_rounds_ring */
+    AH_MOVE_WEIGHT_RING,
+    AH_MOVE_STATE_RING,
+    AH_MOVE_WORDS,          /* slot of the micro-batch on the device */
+    AH_MOVE_MASK,           /* the same */
+    AH_MOVE_STAGING,        /* micro-batch in the staging: (step % 3) x micro_batches + its number */
+    AH_MOVE_HEADER,         /* on the device */
+    AH_MOVE_STAGING_HEADER, /* in the staging */
+    AH_MOVES
+};
+
+/* A vector of elements of a block: at `ref` lies element `base`. */
+struct ah_vector {
+    struct ah_ref ref; /* arena none: it does not exist */
+    uint8_t move;      /* enum ah_move */
+    bool full;         /* counted in the vector of all parameters, else in that of trained ones */
+    uint64_t base;
+};
+
+/* Trained elements that follow each other in both vectors and decay, or do not. */
+struct ah_run_of_elements {
+    uint64_t first, end; /* of the trained vector */
+    uint64_t full_first; /* where `first` is in the full one */
+    bool decay;
+};
+
+struct ah_places_block {
+    const struct ah_plan_block *plan;
+    const struct ah_job_group *group;
+    struct ah_flat flat;
+    struct ah_run_of_elements runs[AH_MODEL_TENSORS_MAX];
+    size_t n_runs;
+    struct ah_vector weights;      /* where they stay */
+    struct ah_vector master, m, v; /* where they stay; fp32: the master may be the weights */
+    struct ah_vector host_sum;
+    struct ah_vector host_gradient; /* whole, or the ring */
+    struct ah_vector host_weight;
+    struct ah_vector gathered; /* of the embedding, in host memory */
+};
+
+struct ah_places_tensor {
+    struct ah_tensor_name name;
+    uint64_t number; /* of its name */
+};
+
+struct ah_places {
+    const struct ah_plan *plan;
+    const struct ah_job *job;
+    struct ah_places_block *blocks;
+    struct ah_places_tensor *tensors; /* of the plan's arena, by index */
+    uint64_t stride[AH_MOVES];
+    uint64_t arena_bytes[AH_ARENA_KINDS];
+    struct ah_ref state_ring;
+    struct ah_ref device_headers, device_sums, angles, words, masks;
+    struct ah_ref headers, sums, staging, shelf;
+    uint64_t staged_micro_bytes; /* of a micro-batch in the staging; its mask is behind its words */
+};
+
+/* All of it, in `arena`; plan and job stay borrowed. AH_E_MISMATCH: the plan is of another model or training: what it says
+ * of memory is not what these blocks take. */
+int ah_places_init(struct ah_places *ret_places, const struct ah_plan *plan, const struct ah_job *job,
+                   struct ah_arena *arena, struct ah_error *err);
+
+/* The tensor of this block and label that lives at `position`; `micro_batch`: its first. `bytes` lie in it, from
+ * `offset_bytes` on. AH_E_MISMATCH where there is none. */
+struct ah_places_query {
+    enum ah_tensor_label label;
+    uint64_t block;
+    uint64_t micro_batch; /* AH_PLACES_ANY: of any */
+    uint64_t position;
+    uint64_t offset_bytes, bytes;
+};
+#define AH_PLACES_ANY UINT64_MAX
+
+int ah_places_find(const struct ah_places *places, const struct ah_places_query *query,
+                   struct ah_ref *ret_ref, struct ah_error *err);
+
+#endif

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Round: items are submitted one by one, each after all that it waits for, so that every wait names a ticket that is
+ * given. Lanes keep their frozen orders; copies and the host go as far as they can before compute goes on, so what stands
+ * before an op in its lane never waits for something behind it.
+ *
+ * 1. A round takes, of the step's iteration, what is not early, and of the next one what is early.
+ * 2. Opening: no updates by gradients of before; fetches for the first step that would have been issued in the iteration
+ *    before it are done first. Closing: of the next iteration only updates; no fetches for it.
+ * 3. A micro-batch is loaded as soon as one of the two slots has no more readers: when compute goes on to the other one.
+ * 4. The header of a step goes to the device behind the head of the step before, whose updates are all done by then, and
+ *    once more when the norm has put the factor of clipping into it.
+ */
+#include "runtime/train/trainer_internal.h"
+
+#include <inttypes.h>
+
+/* ---- what an instance waits for ---- */
+
+static int64_t step_of(const struct ah_rounds_item *item, int64_t round)
+{
+    return round + (item->early ? 1 : 0);
+}
+
+static void mark(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t ticket)
+{
+    t->items[item].step[step & 1] = step;
+    t->items[item].ticket[step & 1] = ticket;
+}
+
+/* False: something it waits for is still to be submitted. */
+static bool collect_waits(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits)
+{
+    const struct ah_rounds_item *it = &t->rounds.items[item];
+    for (uint32_t w = it->first_wait; w < it[1].first_wait; w++) {
+        uint32_t from = t->rounds.waits[w].item;
+        int64_t of = step - (int64_t)t->rounds.waits[w].back;
+        const struct item_state *state = &t->items[from];
+        if (of < 0 && state->step[of & 1] != of)
+            continue; /* before the first step */
+        if (state->step[of & 1] != of)
+            return false;
+        waits_add(waits, t->rounds.items[from].lane, state->ticket[of & 1]);
+    }
+    return true;
+}
+
+static bool collect_places(const struct ah_trainer *t, uint32_t item, struct waits *waits)
+{
+    const struct ah_rounds_item *it = &t->rounds.items[item];
+    for (int i = 0; i < AH_ROUNDS_RINGS; i++) {
+        const struct ring *ring = &t->rings[i];
+        if (!it->takes[i])
+            continue;
+        if (ring->taken == ring->given + ring->places)
+            return false;
+        const struct ring_place *place = &ring->free[ring->taken % ring->places];
+        if (place->ticket)
+            waits_add(waits, place->lane, place->ticket);
+    }
+    return true;
+}
+
+/* Takes places before the item is submitted. */
+static void take_places(struct ah_trainer *t, uint32_t item)
+{
+    const struct ah_rounds_item *it = &t->rounds.items[item];
+    for (int i = 0; i < AH_ROUNDS_RINGS; i++) {
+        struct ring *ring = &t->rings[i];
+        if (it->takes[i])
+            t->items[item].place[i] = ring->free[ring->taken++ % ring->places].place;
+    }
+}
+
+static void give_places(struct ah_trainer *t, uint32_t item, uint64_t ticket)
+{
+    const struct ah_rounds_item *it = &t->rounds.items[item];
+    for (int i = 0; i < AH_ROUNDS_RINGS; i++) {
+        struct ring *ring = &t->rings[i];
+        if (it->gives[i])
+            ring->free[ring->given++ % ring->places] =
+                (struct ring_place){ticket, it->lane, t->items[it->taker[i]].place[i]};
+    }
+}
+
+/* ---- data ---- */
+
+static uint64_t staged_micro(const struct ah_trainer *t, int64_t step, uint64_t micro_batch)
+{
+    return (uint64_t)step % AH_STEPS_STAGED * t->job.training.micro_batches + micro_batch;
+}
+
+static struct move_indices moves_of(const struct ah_trainer *t, int64_t step, uint64_t micro_batch)
+{
+    struct move_indices moves = {{0}};
+    moves.of[AH_MOVE_HEADER] = (uint64_t)step & 1;
+    moves.of[AH_MOVE_STAGING_HEADER] = (uint64_t)step % AH_STEPS_STAGED;
+    moves.of[AH_MOVE_STAGING] = staged_micro(t, step, micro_batch);
+    return moves;
+}
+
+int ah_round_load(struct ah_trainer *t, int64_t step, uint64_t micro_batch, uint32_t *ret_slot,
+                  struct ah_error *err)
+{
+    uint32_t slot = 0;
+    while (slot < 2 && (t->slots[slot].step != step || t->slots[slot].micro_batch != micro_batch))
+        slot++;
+    *ret_slot = slot < 2 ? slot : 1 - t->last_slot;
+    if (slot < 2)
+        return AH_OK;
+    struct data_slot *to = &t->slots[*ret_slot];
+    struct move_indices moves = moves_of(t, step, micro_batch);
+    struct waits waits = {{0}};
+    const struct ops_of_item ops = ah_queue_extra(t, AH_EXTRA_LOAD, AH_LANE_H2D);
+    moves.of[AH_MOVE_WORDS] = moves.of[AH_MOVE_MASK] = *ret_slot;
+    waits_add(&waits, AH_LANE_COMPUTE, to->used);
+    to->step = step;
+    to->micro_batch = micro_batch;
+    return ah_queue_ops(t, &ops, &waits, &moves, &to->loaded, err);
+}
+
+int ah_round_header(struct ah_trainer *t, int64_t step, const struct waits *waits, uint64_t *ret_ticket,
+                    struct ah_error *err)
+{
+    const struct move_indices moves = moves_of(t, step, 0);
+    const struct ops_of_item ops = ah_queue_extra(t, AH_EXTRA_HEADER, AH_LANE_H2D);
+    return ah_queue_ops(t, &ops, waits, &moves, ret_ticket, err);
+}
+
+/* ---- items with more to them ---- */
+
+static const struct ah_plan_op *op_of(const struct ah_trainer *t, uint32_t item)
+{
+    return &t->options.plan->ops[t->rounds.items[item].op];
+}
+
+static bool is_pass(const struct ah_plan_op *op)
+{
+    return op->op == AH_PLAN_FORWARD || op->op == AH_PLAN_BACKWARD;
+}
+
+static bool is_head(const struct ah_trainer *t, const struct ah_plan_op *op)
+{
+    return op->op == AH_PLAN_FORWARD && op->block + 1 == t->job.n_blocks;
+}
+
+/* What a compute item needs beside the plan's ops. */
+static int before_item(struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits,
+                       struct move_indices *moves, struct ah_error *err)
+{
+    const struct ah_plan_op *op = op_of(t, item);
+    uint32_t slot;
+    if (op->op == AH_PLAN_DEVICE_ADAM)
+        waits_add(waits, AH_LANE_H2D, t->factor_loaded);
+    if (op->op == AH_PLAN_NORM) {
+        uint64_t ticket;
+        const struct ops_of_item sums = ah_queue_extra(t, AH_EXTRA_SUMS, AH_LANE_D2H);
+        int rc = ah_queue_ops(t, &sums, waits, moves, &ticket, err);
+        waits_add(waits, AH_LANE_D2H, ticket);
+        return rc;
+    }
+    if (!is_pass(op))
+        return AH_OK;
+    int rc = ah_round_load(t, step, op->micro_batch, &slot, err);
+    moves->of[AH_MOVE_WORDS] = moves->of[AH_MOVE_MASK] = slot;
+    waits_add(waits, AH_LANE_H2D, t->slots[slot].loaded);
+    t->last_slot = slot;
+    if (is_head(t, op)) {
+        waits_add(waits, AH_LANE_H2D, t->header_loaded[step & 1]);
+        waits_add(waits, AH_LANE_D2H, t->loss_copied[step & 1]);
+    }
+    return rc;
+}
+
+/* Rule 3: the other slot is free of readers when another micro-batch is read for the first time. */
+static int load_ahead(struct ah_trainer *t, uint32_t position, int64_t step, struct ah_error *err)
+{
+    uint32_t next = t->next_data[position], slot;
+    int64_t of = next < t->rounds.positions ? step : step + 1;
+    uint32_t at = next < t->rounds.positions ? next : next - t->rounds.positions;
+    if (of > t->filled)
+        return AH_OK;
+    return ah_round_load(t, of, op_of(t, at)->micro_batch, &slot, err);
+}
+
+static int copy_loss(struct ah_trainer *t, int64_t step, uint64_t ticket, struct ah_error *err)
+{
+    const struct move_indices moves = moves_of(t, step, 0);
+    const struct ops_of_item ops = ah_queue_extra(t, AH_EXTRA_LOSS, AH_LANE_D2H);
+    struct waits waits = {{0}};
+    waits_add(&waits, AH_LANE_COMPUTE, ticket);
+    return ah_queue_ops(t, &ops, &waits, &moves, &t->loss_copied[step & 1], err);
+}
+
+static int after_item(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t ticket,
+                      struct ah_error *err)
+{
+    const struct ah_plan_op *op = op_of(t, item);
+    struct waits waits = {{0}};
+    int rc = AH_OK;
+    if (op->op == AH_PLAN_NORM) {
+        waits_add(&waits, AH_LANE_HOST, ticket);
+        return ah_round_header(t, step, &waits, &t->factor_loaded, err);
+    }
+    if (!is_pass(op))
+        return AH_OK;
+    t->slots[t->last_slot].used = ticket;
+    if (is_head(t, op) && op->micro_batch + 1 == t->job.training.micro_batches)
+        rc = copy_loss(t, step, ticket, err);
+    if (!rc && item == t->rounds.head && step + 1 <= t->filled) {
+        waits_add(&waits, AH_LANE_COMPUTE, ticket);
+        rc = ah_round_header(t, step + 1, &waits, &t->header_loaded[(step + 1) & 1], err);
+    }
+    return rc ? rc : load_ahead(t, item, step, err);
+}
+
+/* ---- one item ---- */
+
+/* Is it left out of this part of the round? */
+static bool left_out(const struct ah_rounds_item *item, enum round_part part)
+{
+    switch (part) {
+    case ROUND_OPENING:
+        return item->early ? item->of_before : !item->wraps;
+    case ROUND_CLOSING:
+        return item->early ? !item->of_before : item->wraps;
+    case ROUND_WHOLE:
+        break;
+    }
+    return false;
+}
+
+static int submit_item(struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits,
+                       struct ah_error *err)
+{
+    static const uint32_t lanes[] = {[AH_PLAN_LANE_COMPUTE] = AH_LANE_COMPUTE,
+                                     [AH_PLAN_LANE_H2D] = AH_LANE_H2D,
+                                     [AH_PLAN_LANE_D2H] = AH_LANE_D2H,
+                                     [AH_PLAN_LANE_HOST] = AH_LANE_HOST};
+    const struct ah_rounds_item *it = &t->rounds.items[item];
+    int64_t data_step = step + (it->wraps ? 1 : 0) - (it->of_before ? 1 : 0);
+    struct move_indices moves = moves_of(t, data_step, op_of(t, item)->micro_batch);
+    uint64_t ticket;
+    take_places(t, item);
+    for (int ring = 0; ring < AH_ROUNDS_RINGS; ring++)
+        if (it->taker[ring] != AH_ROUNDS_NONE)
+            moves.of[AH_MOVE_GRADIENT_RING + ring] = t->items[it->taker[ring]].place[ring];
+    int rc = before_item(t, item, step, waits, &moves, err);
+    const struct ops_of_item ops = {t->bound.first[item], t->bound.first[item + 1], lanes[it->lane], true,
+                                    item};
+    if (!rc)
+        rc = ah_queue_ops(t, &ops, waits, &moves, &ticket, err);
+    if (rc)
+        return rc;
+    mark(t, item, step, ticket);
+    give_places(t, item, ticket);
+    return after_item(t, item, step, ticket, err);
+}
+
+/* The next item of a lane, if it can go; `ret_done` says whether something was. */
+static int advance(struct ah_trainer *t, size_t lane, int64_t round, enum round_part part, bool *ret_done,
+                   struct ah_error *err)
+{
+    struct waits waits = {{0}};
+    *ret_done = false;
+    if (t->cursor[lane] == t->rounds.n_order[lane])
+        return AH_OK;
+    uint32_t item = t->rounds.order[lane][t->cursor[lane]];
+    int64_t step = step_of(&t->rounds.items[item], round);
+    bool out = left_out(&t->rounds.items[item], part);
+    if (!out && (!collect_waits(t, item, step, &waits) || !collect_places(t, item, &waits)))
+        return AH_OK;
+    *ret_done = true;
+    t->cursor[lane]++;
+    if (!out)
+        return submit_item(t, item, step, &waits, err);
+    mark(t, item, step, 0);
+    return AH_OK;
+}
+
+int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, struct ah_error *err)
+{
+    static const size_t lanes[] = {AH_PLAN_LANE_H2D, AH_PLAN_LANE_D2H, AH_PLAN_LANE_HOST,
+                                   AH_PLAN_LANE_COMPUTE};
+    size_t lane = 0;
+    int rc = AH_OK;
+    for (size_t i = 0; i < AH_ROUNDS_LANES; i++)
+        t->cursor[i] = 0;
+    while (lane < AH_ROUNDS_LANES && !rc) {
+        bool done;
+        rc = advance(t, lanes[lane], step, part, &done, err);
+        lane = done ? 0 : lane + 1;
+    }
+    for (size_t i = 0; i < AH_ROUNDS_LANES && !rc; i++)
+        if (t->cursor[i] < t->rounds.n_order[i])
+            rc = ah_error_set(err, AH_E_DOCUMENT,
+                              "lanes.%s: item %zu of %zu cannot run, ops wait for each other; plan again",
+                              ah_words_plan_lane[i], t->cursor[i], t->rounds.n_order[i]);
+    return rc ? rc : ah_queue_flush(t, err);
+}
+
+/* ---- the first state ---- */
+
+void ah_round_reset(struct ah_trainer *t)
+{
+    for (size_t i = 0; i < t->rounds.n_items; i++)
+        t->items[i] = (struct item_state){.step = {INT64_MIN, INT64_MIN}};
+    for (int i = 0; i < AH_ROUNDS_RINGS; i++) {
+        struct ring *ring = &t->rings[i];
+        ring->taken = ring->given = 0;
+        for (uint32_t place = 0; place < ring->places; place++)
+            ring->free[place] = (struct ring_place){.place = place};
+    }
+    t->slots[0] = t->slots[1] = (struct data_slot){.step = STEP_NONE};
+    t->last_slot = 0;
+    t->filled = STEP_NONE;
+    t->header_loaded[0] = t->header_loaded[1] = t->loss_copied[0] = t->loss_copied[1] = 0;
+    t->factor_loaded = 0;
+    for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++)
+        t->queue.last[lane] = ah_device_submitted(t->device, lane);
+}

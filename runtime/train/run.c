@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Run: steps one after another without a drain between them.
+ *
+ * Round k is submitted when round k - 2 is done, so that a whole round is always queued. Before it, what step k + 1 needs
+ * is staged: its batch, and its header. There are three places for that: of step k - 2, which is told then, of k - 1,
+ * which may still update, and of k.
+ */
+#include "runtime/train/trainer_internal.h"
+
+#include "runtime/device/adamw_scalars.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+struct run {
+    struct ah_trainer *t;
+    uint64_t before; /* steps done before this run */
+    uint64_t told;
+    const struct ah_observer *observer;
+    bool stop;
+    struct ah_error *err;
+};
+
+/* ---- ahead ---- */
+
+struct ah_ref ah_run_header(const struct ah_trainer *t, int64_t step, uint64_t offset_bytes)
+{
+    struct ah_ref ref = t->places.headers;
+    ref.offset_bytes += (uint64_t)step % AH_STEPS_STAGED * AH_HEADER_BYTES + offset_bytes;
+    return ref;
+}
+
+static void *staged_array(const struct ah_trainer *t, int64_t step, uint64_t micro_batch,
+                          uint64_t offset_bytes)
+{
+    uint64_t slot = (uint64_t)step % AH_STEPS_STAGED * t->job.training.micro_batches + micro_batch;
+    struct ah_ref ref = t->places.staging;
+    ref.offset_bytes += slot * t->places.staged_micro_bytes + offset_bytes;
+    return ah_device_pointer(t->device, ref);
+}
+
+int ah_run_stage(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
+                 uint64_t *ret_bearing, struct ah_error *err)
+{
+    uint64_t words = t->job.tokens * sizeof(uint32_t), bearing = 0;
+    uint64_t rows = t->job.training.batch / t->job.training.micro_batches;
+    for (uint64_t m = 0; m < t->job.training.micro_batches; m++) {
+        const struct ah_batches_rows into = {.tokens = staged_array(t, step, m, 0),
+                                             .targets = staged_array(t, step, m, words),
+                                             .positions = staged_array(t, step, m, 2 * words),
+                                             .docs = staged_array(t, step, m, 3 * words),
+                                             .mask = staged_array(t, step, m, 5 * words)};
+        uint32_t *counted = staged_array(t, step, m, 4 * words);
+        uint64_t some;
+        int rc = ah_batches_fill(batches, cursor + m * rows, rows, &into, &some, err);
+        if (rc)
+            return rc;
+        for (uint64_t row = 0; row < t->job.tokens; row++)
+            counted[row] = (uint32_t)row;
+        bearing += some;
+    }
+    float scale = ah_batches_loss_scale(bearing);
+    memcpy(ah_device_pointer(t->device, ah_run_header(t, step, AH_HEADER_SCALE)), &scale, sizeof scale);
+    t->filled = step;
+    *ret_bearing = bearing;
+    return AH_OK;
+}
+
+static int stage(struct run *run, int64_t step)
+{
+    struct ah_trainer *t = run->t;
+    const struct ah_trainer_options *options = &t->options;
+    uint64_t number = run->before + (uint64_t)step + 1;
+    struct staged *staged = &t->staged[step % AH_STEPS_STAGED];
+    struct ah_adamw_scalars scalars;
+    *staged = (struct staged){.rate = ah_rate_at(&options->rate, number)};
+    ah_adamw_scalars_init(&scalars, &(struct ah_adamw_settings){.lr = staged->rate,
+                                                                .beta1 = options->beta1,
+                                                                .beta2 = options->beta2,
+                                                                .epsilon = options->epsilon,
+                                                                .weight_decay = options->weight_decay,
+                                                                .step = (uint32_t)number,
+                                                                .seed = options->seed});
+    memcpy(ah_device_pointer(t->device, ah_run_header(t, step, 0)), &scalars, sizeof scalars);
+    return ah_run_stage(t, options->batches, (number - 1) * t->job.training.batch, step, &staged->tokens,
+                        run->err);
+}
+
+/* ---- behind ---- */
+
+/* Adds up what lanes worked: of the round that ends at these tickets, and of what follows. */
+static uint64_t read_spans(struct ah_trainer *t, const uint64_t end[AH_DEVICE_LANES])
+{
+    uint64_t end_ns = 0;
+    for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++) {
+        size_t n;
+        while ((n = ah_device_spans(t->device, &t->readers[lane], t->spans, SPANS_READ)) > 0)
+            for (size_t i = 0; i < n; i++) {
+                const struct ah_span *span = &t->spans[i];
+                bool later = span->ticket > end[lane];
+                t->busy_ns[later][lane] += span->end_ns - span->start_ns;
+                t->last_end_ns[later] =
+                    span->end_ns > t->last_end_ns[later] ? span->end_ns : t->last_end_ns[later];
+            }
+    }
+    end_ns = t->last_end_ns[0];
+    t->last_end_ns[0] = t->last_end_ns[1];
+    t->last_end_ns[1] = 0;
+    return end_ns;
+}
+
+static int wait_round(struct run *run, const struct staged *staged)
+{
+    int rc = AH_OK;
+    for (uint32_t lane = 0; lane < AH_DEVICE_LANES && !rc; lane++)
+        rc = ah_device_wait(run->t->device, lane, staged->end[lane], run->err);
+    return rc;
+}
+
+/* The record of a step whose round is done. */
+static int tell(struct run *run)
+{
+    struct ah_trainer *t = run->t;
+    int64_t step = (int64_t)run->told;
+    const struct staged *staged = &t->staged[step % AH_STEPS_STAGED];
+    struct ah_adamw_scalars scalars;
+    double loss;
+    int rc = wait_round(run, staged);
+    if (rc)
+        return rc;
+    memcpy(&scalars, ah_device_pointer(t->device, ah_run_header(t, step, 0)), sizeof scalars);
+    memcpy(&loss, ah_device_pointer(t->device, ah_run_header(t, step, AH_HEADER_LOSS)), sizeof loss);
+    struct ah_step_record record = {.step = run->before + run->told + 1,
+                                    .loss = staged->tokens ? loss / (double)staged->tokens : 0,
+                                    .grad_norm = (double)scalars.grad_norm,
+                                    .rate = staged->rate,
+                                    .tokens = staged->tokens,
+                                    .end_ns = read_spans(t, staged->end),
+                                    .h2d_bytes = staged->h2d_bytes,
+                                    .d2h_bytes = staged->d2h_bytes};
+    memcpy(record.busy_ns, t->busy_ns[0], sizeof record.busy_ns);
+    memcpy(t->busy_ns[0], t->busy_ns[1], sizeof t->busy_ns[0]);
+    memset(t->busy_ns[1], 0, sizeof t->busy_ns[1]);
+    run->told++;
+    if (run->observer && run->observer->step && !run->observer->step(run->observer->context, &record))
+        run->stop = true;
+    if (!isfinite(record.loss) || !isfinite(record.grad_norm))
+        return ah_error_set(run->err, AH_E_NUMERIC,
+                            "step %" PRIu64 ": its loss or gradient is not finite; lower --lr, or go on from "
+                            "a checkpoint before it",
+                            record.step);
+    return AH_OK;
+}
+
+/* ---- steps ---- */
+
+static int open_run(struct run *run)
+{
+    struct ah_trainer *t = run->t;
+    const struct waits none = {{0}};
+    ah_round_reset(t);
+    memset(t->busy_ns, 0, sizeof t->busy_ns);
+    for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++)
+        t->readers[lane] = ah_device_newest(t->device, lane, 0);
+    int rc = stage(run, 0);
+    if (!rc)
+        rc = ah_round_header(t, 0, &none, &t->header_loaded[0], run->err);
+    return rc ? rc : ah_round_submit(t, -1, ROUND_OPENING, run->err);
+}
+
+static int submit_round(struct run *run, int64_t step, bool last)
+{
+    struct ah_trainer *t = run->t;
+    struct staged *staged = &t->staged[step % AH_STEPS_STAGED];
+    int rc = last ? AH_OK : stage(run, step + 1);
+    if (!rc)
+        rc = ah_round_submit(t, step, last ? ROUND_CLOSING : ROUND_WHOLE, run->err);
+    memcpy(staged->end, t->queue.last, sizeof staged->end);
+    staged->h2d_bytes = t->h2d_bytes;
+    staged->d2h_bytes = t->d2h_bytes;
+    t->h2d_bytes = t->d2h_bytes = 0;
+    return rc;
+}
+
+int ah_trainer_run(struct ah_trainer *t, uint64_t steps, const struct ah_observer *observer,
+                   struct ah_error *err)
+{
+    struct run run = {.t = t, .before = t->steps, .observer = observer, .err = err};
+    uint64_t done = 0;
+    bool last = false;
+    if (!steps)
+        return AH_OK;
+    int rc = open_run(&run);
+    for (; !last && !rc; done++) {
+        if (done >= 2)
+            rc = tell(&run);
+        last = done + 1 == steps || run.stop;
+        if (!rc)
+            rc = submit_round(&run, (int64_t)done, last);
+    }
+    while (run.told < done && !rc)
+        rc = tell(&run);
+    int drained = ah_device_drain(t->device, rc ? NULL : err);
+    t->steps = run.before + run.told;
+    return rc ? rc : drained;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * State: weights and moments, element by element of a tensor, at drained points. What lies on the device passes through
+ * the shelf.
+ */
+#include "runtime/train/trainer_internal.h"
+
+#include "base/bf16.h"
+
+#include <string.h>
+
+/* ---- numbers ---- */
+
+static void load_numbers(enum ah_dtype dtype, const void *from, uint64_t n, float *ret_values)
+{
+    const uint16_t *narrow = from;
+    if (dtype == AH_FP32)
+        memcpy(ret_values, from, n * sizeof *ret_values);
+    else
+        for (uint64_t i = 0; i < n; i++)
+            ret_values[i] = ah_bf16_to_fp32(narrow[i]);
+}
+
+static void store_numbers(enum ah_dtype dtype, void *to, uint64_t n, const float *values)
+{
+    uint16_t *narrow = to;
+    if (dtype == AH_FP32)
+        memcpy(to, values, n * sizeof *values);
+    else
+        for (uint64_t i = 0; i < n; i++)
+            narrow[i] = ah_bf16_from_fp32(values[i]);
+}
+
+/* ---- one stretch of one arena ---- */
+
+static int pass_shelf(struct ah_trainer *t, struct ah_ref ref, uint64_t bytes, bool to_device,
+                      struct ah_error *err)
+{
+    const uint32_t lane = to_device ? AH_LANE_H2D : AH_LANE_D2H;
+    const struct ah_op op = {.kind = AH_OP_COPY,
+                             .arg = {to_device ? ref : t->places.shelf, to_device ? t->places.shelf : ref},
+                             .u.copy.bytes = bytes};
+    const struct ah_submission submission = {.lane = lane, .op = &op, .tag = UINT64_MAX};
+    uint64_t ticket;
+    int rc = ah_device_submit(t->device, &submission, 1, &ticket, err);
+    return rc ? rc : ah_device_wait(t->device, lane, ticket, err);
+}
+
+int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct ah_error *err)
+{
+    return pass_shelf(t, to, bytes, true, err);
+}
+
+/* `values` are read where `store`, else written. */
+static int transfer(struct ah_trainer *t, struct ah_ref ref, uint64_t n, float *values, bool store,
+                    struct ah_error *err)
+{
+    enum ah_dtype dtype = (enum ah_dtype)ref.dtype;
+    uint64_t element_bytes = ah_dtype_bytes(dtype), most = AH_SHELF_BYTES / sizeof(float);
+    bool on_device = ref.arena == AH_ARENA_DEVICE;
+    for (uint64_t at = 0; at < n; at += most) {
+        uint64_t some = n - at < most ? n - at : most;
+        struct ah_ref part = ref;
+        part.offset_bytes += at * element_bytes;
+        void *here = ah_device_pointer(t->device, on_device ? t->places.shelf : part);
+        int rc = AH_OK;
+        if (store)
+            store_numbers(dtype, here, some, values + at);
+        if (on_device)
+            rc = pass_shelf(t, part, some * element_bytes, store, err);
+        if (rc)
+            return rc;
+        if (!store)
+            load_numbers(dtype, here, some, values + at);
+    }
+    return AH_OK;
+}
+
+/* ---- vectors ---- */
+
+static struct ah_ref ref_in(const struct ah_vector *vector, const struct ah_flat_tensor *tensor,
+                            uint64_t first)
+{
+    struct ah_ref ref = vector->ref;
+    ref.offset_bytes +=
+        ((vector->full ? tensor->first : tensor->trained_first) + first) * ah_dtype_bytes(ref.dtype);
+    return ref;
+}
+
+static const struct ah_vector *moments(const struct ah_places_block *block, enum ah_trainer_vector vector)
+{
+    return vector == AH_TRAINER_M ? &block->m : &block->v;
+}
+
+static bool has_master(const struct ah_places_block *block, const struct ah_flat_tensor *tensor)
+{
+    return tensor->trained && block->master.ref.arena != AH_ARENA_NONE;
+}
+
+int ah_trainer_read(struct ah_trainer *t, enum ah_trainer_vector vector, const struct ah_weights_piece *piece,
+                    float *ret_values, struct ah_error *err)
+{
+    const struct ah_places_block *block = &t->places.blocks[piece->block];
+    const struct ah_flat_tensor *tensor = &block->flat.tensors[piece->tensor];
+    const struct ah_vector *from = has_master(block, tensor) ? &block->master : &block->weights;
+    if (vector != AH_TRAINER_WEIGHTS)
+        from = moments(block, vector);
+    if (vector != AH_TRAINER_WEIGHTS && !tensor->trained) {
+        memset(ret_values, 0, piece->n * sizeof *ret_values);
+        return AH_OK;
+    }
+    return transfer(t, ref_in(from, tensor, piece->first), piece->n, ret_values, false, err);
+}
+
+/* Storing reads the values only. */
+static int store(struct ah_trainer *t, const struct ah_vector *vector, const struct ah_flat_tensor *tensor,
+                 const struct ah_weights_piece *piece, const float *values, struct ah_error *err)
+{
+    float buffer[1024];
+    int rc = AH_OK;
+    for (uint64_t at = 0; at < piece->n && !rc; at += 1024) {
+        uint64_t some = piece->n - at < 1024 ? piece->n - at : 1024;
+        memcpy(buffer, values + at, some * sizeof *values);
+        rc = transfer(t, ref_in(vector, tensor, piece->first + at), some, buffer, true, err);
+    }
+    return rc;
+}
+
+int ah_trainer_write(struct ah_trainer *t, enum ah_trainer_vector vector,
+                     const struct ah_weights_piece *piece, const float *values, struct ah_error *err)
+{
+    const struct ah_places_block *block = &t->places.blocks[piece->block];
+    const struct ah_flat_tensor *tensor = &block->flat.tensors[piece->tensor];
+    if (vector != AH_TRAINER_WEIGHTS && !tensor->trained)
+        return ah_error_set(err, AH_E_USAGE, "tensor '%s' of block %llu is frozen and has no moments",
+                            tensor->tensor.name, (unsigned long long)piece->block);
+    if (vector != AH_TRAINER_WEIGHTS)
+        return store(t, moments(block, vector), tensor, piece, values, err);
+    int rc = has_master(block, tensor) ? store(t, &block->master, tensor, piece, values, err) : AH_OK;
+    return rc ? rc : store(t, &block->weights, tensor, piece, values, err);
+}
+
+int ah_trainer_give(void *context, const struct ah_weights_piece *piece, float *ret_values,
+                    struct ah_error *err)
+{
+    return ah_trainer_read(context, AH_TRAINER_WEIGHTS, piece, ret_values, err);
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Trainer: open and close.
+ */
+#include "runtime/train/trainer_internal.h"
+
+#include "runtime/model/initial.h"
+#include "runtime/train/angles.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what the plan must fit ---- */
+
+static int check_batches(const struct ah_trainer *t, struct ah_error *err)
+{
+    const struct ah_batches_options *batches = &t->options.batches->options;
+    const struct ah_plan_training *training = &t->options.plan->training;
+    if (batches->seq == training->seq && batches->batch == training->batch)
+        return AH_OK;
+    return ah_error_set(err, AH_E_MISMATCH,
+                        "the plan is for %" PRIu64 " sequences of %" PRIu64 ", the data are cut into %" PRIu64
+                        " of %" PRIu64 "; plan for these",
+                        training->batch, training->seq, batches->batch, batches->seq);
+}
+
+/* Rows for a step two iterations on would be gathered before its tokens are known. */
+static int check_rounds(const struct ah_trainer *t, struct ah_error *err)
+{
+    for (size_t i = 0; i < t->rounds.n_items; i++)
+        if (t->rounds.items[i].early && t->rounds.items[i].wraps)
+            return ah_error_set(
+                err, AH_E_UNSUPPORTED,
+                "ops[%u]: a fetch more than an iteration ahead cannot be executed; plan again",
+                t->rounds.items[i].op);
+    return AH_OK;
+}
+
+static int bind_plan(struct ah_trainer *t, struct ah_error *err)
+{
+    const struct ah_plan *plan = t->options.plan;
+    int rc = ah_job_init(&t->job, t->options.model, &plan->training, &t->arena, err);
+    if (!rc)
+        rc = ah_places_init(&t->places, plan, &t->job, &t->arena, err);
+    if (!rc)
+        rc = ah_rounds_read(plan, &t->arena, &t->rounds, err);
+    if (!rc)
+        rc = check_rounds(t, err);
+    if (!rc)
+        rc = ah_bind(
+            &t->bound,
+            &(struct ah_bind_options){.rounds = &t->rounds, .places = &t->places, .documents = t->documents},
+            err);
+    return rc ? rc : ah_bind_check(&t->bound, &t->places, err);
+}
+
+/* ---- memory of the loop ---- */
+
+static bool reads_data(const struct ah_trainer *t, uint32_t position)
+{
+    enum ah_plan_op_kind kind = t->options.plan->ops[t->rounds.items[position].op].op;
+    return kind == AH_PLAN_FORWARD || kind == AH_PLAN_BACKWARD;
+}
+
+static uint64_t micro_batch_at(const struct ah_trainer *t, uint32_t position)
+{
+    return t->options.plan->ops[t->rounds.items[position].op].micro_batch;
+}
+
+/* The first position after it that reads another micro-batch: of this step, or, counted on, of the next. */
+static void find_next_data(struct ah_trainer *t)
+{
+    uint32_t n = t->rounds.positions, first = 0;
+    while (!reads_data(t, first))
+        first++;
+    uint32_t next = n + first, after = next;
+    for (uint32_t p = n; p-- > 0;) {
+        if (reads_data(t, p)) {
+            if (after < n && micro_batch_at(t, after) != micro_batch_at(t, p))
+                next = after;
+            after = p;
+        }
+        t->next_data[p] = next;
+    }
+}
+
+static int take_memory(struct ah_trainer *t, struct ah_error *err)
+{
+    t->items = ah_arena_array(&t->arena, t->rounds.n_items, sizeof *t->items);
+    t->next_data = ah_arena_array(&t->arena, t->rounds.positions, sizeof *t->next_data);
+    if (!t->items || !t->next_data)
+        return ah_error_memory(err);
+    for (int i = 0; i < AH_ROUNDS_RINGS; i++) {
+        t->rings[i].places = t->rounds.places[i];
+        t->rings[i].free = ah_arena_array(&t->arena, t->rings[i].places + 1, sizeof *t->rings[i].free);
+        if (!t->rings[i].free)
+            return ah_error_memory(err);
+    }
+    find_next_data(t);
+    return AH_OK;
+}
+
+/* ---- the device ---- */
+
+static int prepare_device(struct ah_trainer *t, struct ah_error *err)
+{
+    struct ah_op *ops = malloc((t->bound.n_ops + 1) * sizeof *ops);
+    if (!ops)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < t->bound.n_ops; i++)
+        ops[i] = t->bound.ops[i].op;
+    int rc = ah_device_prepare(t->device, ops, t->bound.n_ops, err);
+    free(ops);
+    return rc;
+}
+
+/* Spans of two rounds and an opening are remembered, so that none is lost before it is read. */
+static int open_device(struct ah_trainer *t, struct ah_error *err)
+{
+    struct ah_device_options options = t->options.device;
+    if (!options.spans)
+        options.spans = (uint32_t)(4 * t->bound.n_ops + 1024);
+    int rc = ah_device_open(&t->device, t->options.driver, &options, err);
+    if (rc)
+        return rc;
+    if (t->options.plan->training.dtype == AH_BF16 && !t->device->info.bf16)
+        return ah_error_set(err, AH_E_UNSUPPORTED, "device '%s' has no bf16; plan with --dtype fp32",
+                            t->device->info.name);
+    rc = prepare_device(t, err);
+    return rc ? rc : ah_device_reserve(t->device, t->places.arena_bytes, err);
+}
+
+/* ---- what is in the arenas at first ---- */
+
+static int take_piece(void *context, const struct ah_weights_piece *piece, const float *values,
+                      struct ah_error *err)
+{
+    return ah_trainer_write(context, AH_TRAINER_WEIGHTS, piece, values, err);
+}
+
+static int fill_angles(struct ah_trainer *t, struct ah_error *err)
+{
+    const struct ah_model *model = t->options.model;
+    if (model->position != AH_POSITION_ROPE)
+        return AH_OK;
+    uint64_t row_bytes = model->head_dim * sizeof(float), most = AH_SHELF_BYTES / row_bytes;
+    int rc = AH_OK;
+    for (uint64_t first = 0; first < t->job.training.seq && !rc; first += most) {
+        uint64_t rows = t->job.training.seq - first < most ? t->job.training.seq - first : most;
+        struct ah_ref to = t->places.angles;
+        to.offset_bytes += first * row_bytes;
+        ah_angles_fill(model, first, rows, ah_device_pointer(t->device, t->places.shelf));
+        rc = ah_state_send(t, to, rows * row_bytes, err);
+    }
+    return rc;
+}
+
+static int fill_arenas(struct ah_trainer *t, struct ah_error *err)
+{
+    const struct ah_trainer_options *options = &t->options;
+    const struct ah_weights_sink sink = {take_piece, t};
+    int rc = fill_angles(t, err);
+    if (rc)
+        return rc;
+    return options->weights ? ah_weights_load(options->model, options->weights, &sink, err)
+                            : ah_initial_load(options->model, options->seed, options->pool, &sink, err);
+}
+
+/* ---- the public functions ---- */
+
+int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_options *options,
+                    struct ah_error *err)
+{
+    static int (*const parts[])(struct ah_trainer *, struct ah_error *) = {bind_plan, take_memory,
+                                                                           open_device, fill_arenas};
+    struct ah_trainer *t = calloc(1, sizeof *t);
+    if (!t)
+        return ah_error_memory(err);
+    t->options = *options;
+    t->steps = options->steps_before;
+    t->documents = options->documents || ah_dataset_facts(options->batches->options.data)->has_docs;
+    int rc = check_batches(t, err);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
+        rc = parts[i](t, err);
+    if (rc)
+        ah_trainer_close(t);
+    else
+        *ret_trainer = t;
+    return rc;
+}
+
+static void touch(const struct ah_trainer *t, const struct ah_bound_op *bound, uint64_t ret_touched[])
+{
+    struct ah_operand operands[AH_OP_ARGS];
+    if (ah_op_operands(&bound->op, operands, NULL))
+        return;
+    for (size_t arg = 0; arg < AH_OP_ARGS; arg++) {
+        const struct ah_ref *ref = &bound->op.arg[arg];
+        enum ah_move move = bound->move[arg];
+        uint64_t places = move >= AH_MOVE_GRADIENT_RING && move <= AH_MOVE_STATE_RING
+                              ? t->rounds.places[move - AH_MOVE_GRADIENT_RING]
+                          : move == AH_MOVE_NONE ? 1
+                                                 : 2;
+        uint64_t end = ref->offset_bytes + operands[arg].bytes + (places - 1) * t->places.stride[move];
+        if (operands[arg].role != AH_ROLE_NONE && end > ret_touched[ref->arena])
+            ret_touched[ref->arena] = end;
+    }
+}
+
+struct ah_trainer_facts ah_trainer_facts(const struct ah_trainer *t)
+{
+    struct ah_trainer_facts facts = {.steps = t->steps, .reserve_bytes = t->device->reserve_bytes};
+    memcpy(facts.arena_bytes, t->places.arena_bytes, sizeof facts.arena_bytes);
+    for (size_t i = 0; i < t->bound.n_ops; i++)
+        touch(t, &t->bound.ops[i], facts.touched_bytes);
+    return facts;
+}
+
+struct ah_device *ah_trainer_device(struct ah_trainer *t)
+{
+    return t->device;
+}
+
+void ah_trainer_close(struct ah_trainer *t)
+{
+    if (!t)
+        return;
+    ah_device_close(t->device);
+    ah_bound_release(&t->bound);
+    ah_arena_release(&t->arena);
+    free(t);
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Trainer: executes a plan on the lanes of a device: real weights, real data, real steps.
+ *
+ * LIFE. Open checks that the plan is of this model and training, binds its ops, opens the device, prepares and takes the
+ * arenas, and fills weights: given ones, or initial ones. Run does so many steps and ends at a drained point; between
+ * the steps of one run nothing is drained: iterations overlap as the plan says. At drained points weights and moments may
+ * be read and written (checkpoints, saving) and held-out loss measured, in the same arena. Nothing is allocated after
+ * open, but for evaluation's own small buffers by its caller.
+ *
+ *     struct ah_trainer *trainer;
+ *     rc = ah_trainer_open(&trainer, &options, err);
+ *     rc = ah_trainer_run(trainer, 100, &(struct ah_observer){.step = on_step, .context = log}, err);
+ *     rc = ah_trainer_evaluate(trainer, &held_out, &loss, err);
+ *     rc = ah_weights_save(model, &(struct ah_weights_source){ah_trainer_give, trainer}, ...);
+ *     ah_trainer_close(trainer);
+ *
+ * PRECISION. Losses and weights are functions of model, training, data and seed, not of the plan.
+ *
+ * One thread uses a trainer. After an error of run or evaluate, only close is of use.
+ */
+#ifndef AH_RUNTIME_TRAIN_TRAINER_H
+#define AH_RUNTIME_TRAIN_TRAINER_H
+
+#include "base/pool.h"
+#include "runtime/device/device.h"
+#include "runtime/model/weights.h"
+#include "runtime/train/data/batches.h"
+#include "runtime/train/rate.h"
+#include "schemas/plan.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ah_trainer;
+
+struct ah_trainer_options {
+    const struct ah_model *model; /* borrowed, as all pointers here, until close */
+    const struct ah_plan *plan;   /* of this model */
+    const struct ah_device_driver *driver;
+    struct ah_device_options device; /* `queue` and `spans` 0: as the plan needs */
+    struct ah_batches *batches;      /* of the plan's batch and seq */
+    bool documents;                  /* held-out data have documents; those of `batches` say so themselves */
+    struct ah_rate rate;
+    double beta1, beta2, epsilon, weight_decay;
+    uint64_t seed;       /* of initial weights and of rounding */
+    const char *weights; /* (optional) files to begin with (runtime/model/weights.h); NULL: initial weights */
+    struct ah_pool *pool; /* (optional) for initial weights; during open only */
+    uint64_t
+        steps_before; /* of a run that is gone on with: the next step is the one after; data go on there, too */
+};
+
+/* A step that is done. */
+struct ah_step_record {
+    uint64_t step;    /* from 1 */
+    double loss;      /* mean over loss-bearing tokens, before the step; 0 where there are none */
+    double grad_norm; /* before clipping; 0 where the plan does not clip */
+    double rate;
+    uint64_t tokens; /* loss-bearing ones */
+    uint64_t end_ns; /* when the last op of its round ended, on the host's monotonic clock */
+    uint64_t busy_ns[AH_DEVICE_LANES]; /* of its round */
+    uint64_t h2d_bytes, d2h_bytes;     /* the same */
+};
+
+/* Told of each step in order, on the caller's thread, while later ones run. False: stop; steps that are under way are
+ * ended and told, at most two. */
+struct ah_observer {
+    bool (*step)(void *context, const struct ah_step_record *record);
+    void *context;
+};
+
+struct ah_trainer_facts {
+    uint64_t steps;                         /* done, those before included */
+    uint64_t arena_bytes[AH_ARENA_KINDS];   /* taken */
+    uint64_t touched_bytes[AH_ARENA_KINDS]; /* highest end of an operand of any op */
+    uint64_t reserve_bytes;                 /* device memory beside the arena */
+};
+
+/* AH_E_MISMATCH: the plan is not of this model, training or data. Errors of the device, of weights, of memory. */
+int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_options *options,
+                    struct ah_error *err);
+
+/* Does `steps` steps, fewer where the observer (optional) says stop, and drains. AH_E_NUMERIC: the loss of a step is not
+ * finite. Errors of data and device. */
+int ah_trainer_run(struct ah_trainer *trainer, uint64_t steps, const struct ah_observer *observer,
+                   struct ah_error *err);
+
+/* Mean loss over all loss-bearing tokens of held-out batches, of the plan's batch and seq. */
+int ah_trainer_evaluate(struct ah_trainer *trainer, struct ah_batches *held_out, double *ret_loss,
+                        struct ah_error *err);
+
+enum ah_trainer_vector { AH_TRAINER_WEIGHTS, AH_TRAINER_M, AH_TRAINER_V };
+
+/* The values of a piece, and new ones; of weights those that training goes on with (masters). Moments of frozen tensors
+ * are zeros that cannot be written (AH_E_USAGE). */
+int ah_trainer_read(struct ah_trainer *trainer, enum ah_trainer_vector vector,
+                    const struct ah_weights_piece *piece, float *ret_values, struct ah_error *err);
+int ah_trainer_write(struct ah_trainer *trainer, enum ah_trainer_vector vector,
+                     const struct ah_weights_piece *piece, const float *values, struct ah_error *err);
+
+/* ah_trainer_read() of weights, as a source of ah_weights_save(): `context` is the trainer. */
+int ah_trainer_give(void *context, const struct ah_weights_piece *piece, float *ret_values,
+                    struct ah_error *err);
+
+struct ah_trainer_facts ah_trainer_facts(const struct ah_trainer *trainer);
+
+/* For timelines: its spans are tagged with the item of the round, or with that of AH_DEVICE's own ops UINT64_MAX. */
+struct ah_device *ah_trainer_device(struct ah_trainer *trainer);
+
+/* Ends what is under way and frees; NULL is fine. */
+void ah_trainer_close(struct ah_trainer *trainer);
+
+#endif

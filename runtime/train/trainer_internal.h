@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of the trainer share.
+ *
+ *     trainer.c   open and close: everything is bound, prepared and taken
+ *     state.c     weights and moments, at drained points
+ *     queue.c     ops to lanes: moves, tickets, one array at a time
+ *     round.c     the items of a round in an order in which each follows what it waits for
+ *     run.c       steps: data and headers ahead, records behind
+ *     evaluate.c  forward alone
+ */
+#ifndef AH_RUNTIME_TRAIN_TRAINER_INTERNAL_H
+#define AH_RUNTIME_TRAIN_TRAINER_INTERNAL_H
+
+#include "runtime/train/bind.h"
+#include "runtime/train/trainer.h"
+
+enum { QUEUE_OPS = 64, SPANS_READ = 256, STEP_NONE = -1, WAITS_EACH = AH_DEVICE_LANES };
+
+/* The steps of a run count from 0; those before it are not there. */
+struct data_slot {
+    int64_t step; /* STEP_NONE: empty */
+    uint64_t micro_batch;
+    uint64_t loaded; /* ticket of h2d */
+    uint64_t used;   /* ticket of compute: its last reader */
+};
+
+struct ring_place {
+    uint64_t ticket; /* when it was given back; 0: never used */
+    uint32_t lane;
+    uint32_t place;
+};
+
+/* The places of a ring in the order in which they become free, itself a circle. */
+struct ring {
+    struct ring_place *free; /* in the trainer's arena; as many as there are places */
+    uint64_t places, taken, given;
+};
+
+struct item_state {
+    int64_t step[2];    /* of the latest instances, by parity */
+    uint64_t ticket[2]; /* 0: absent, nothing to wait for */
+    uint32_t place[AH_ROUNDS_RINGS];
+};
+
+struct staged {
+    uint64_t tokens; /* loss-bearing ones */
+    double rate;
+    uint64_t end[AH_DEVICE_LANES]; /* tickets: of the end of its round */
+    uint64_t h2d_bytes, d2h_bytes;
+};
+
+struct queue {
+    struct ah_submission submissions[QUEUE_OPS];
+    struct ah_op ops[QUEUE_OPS];
+    struct ah_wait waits[QUEUE_OPS][WAITS_EACH];
+    size_t n;
+    uint64_t last[AH_DEVICE_LANES]; /* tickets, those of queued ops included */
+};
+
+struct ah_trainer {
+    struct ah_trainer_options options;
+    struct ah_arena arena;
+    struct ah_job job;
+    struct ah_rounds rounds;
+    struct ah_places places;
+    struct ah_bound bound;
+    struct ah_device *device;
+    bool documents;
+    uint64_t steps; /* done, those before included */
+
+    struct queue queue;
+    struct item_state *items;
+    uint32_t *next_data; /* by position: the next one that reads another micro-batch; positions: none */
+    struct ring rings[AH_ROUNDS_RINGS];
+    struct data_slot slots[2];
+    uint32_t last_slot;
+    size_t cursor[AH_ROUNDS_LANES]; /* into the orders of the round */
+    int64_t filled;                 /* last step in the staging */
+    uint64_t header_loaded[2];      /* h2d tickets, by parity */
+    uint64_t loss_copied[2];        /* d2h tickets */
+    uint64_t factor_loaded;         /* h2d ticket of the header behind the latest norm */
+    struct staged staged[AH_STEPS_STAGED];
+    uint64_t h2d_bytes, d2h_bytes; /* submitted since the round began */
+    struct ah_span_reader readers[AH_DEVICE_LANES];
+    struct ah_span spans[SPANS_READ];
+    uint64_t busy_ns[2][AH_DEVICE_LANES]; /* of the round that is told next, and of those behind it */
+    uint64_t last_end_ns[2];              /* the same */
+};
+
+/* What operands move by. */
+struct move_indices {
+    uint64_t of[AH_MOVES];
+};
+
+/* queue.c. Waits that are met or of the op's own lane cost nothing; of one lane the latest counts. */
+struct waits {
+    uint64_t ticket[AH_DEVICE_LANES]; /* 0: none */
+};
+static inline void waits_add(struct waits *waits, uint32_t lane, uint64_t ticket)
+{
+    if (ticket > waits->ticket[lane])
+        waits->ticket[lane] = ticket;
+}
+
+/* Queues bound ops [first, end) on a lane, the first with these waits; returns with `ret_ticket` (optional) that of the
+ * last, or of the lane's last op where there are none. `learn`: with ops of learning, too. */
+struct ops_of_item {
+    uint32_t first, end;
+    uint32_t lane;
+    bool learn;
+    uint64_t tag;
+};
+int ah_queue_ops(struct ah_trainer *t, const struct ops_of_item *ops, const struct waits *waits,
+                 const struct move_indices *moves, uint64_t *ret_ticket, struct ah_error *err);
+int ah_queue_flush(struct ah_trainer *t, struct ah_error *err);
+struct ops_of_item ah_queue_extra(const struct ah_trainer *t, enum ah_bind_extra extra, uint32_t lane);
+
+/* round.c */
+enum round_part {
+    ROUND_WHOLE,
+    ROUND_OPENING, /* what precedes the first head of step 0 */
+    ROUND_CLOSING  /* from the head of the last step on, no next one */
+};
+void ah_round_reset(struct ah_trainer *t);
+int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, struct ah_error *err);
+int ah_round_load(struct ah_trainer *t, int64_t step, uint64_t micro_batch, uint32_t *ret_slot,
+                  struct ah_error *err);
+int ah_round_header(struct ah_trainer *t, int64_t step, const struct waits *waits, uint64_t *ret_ticket,
+                    struct ah_error *err);
+
+/* state.c: what is on the shelf to a place on the device. */
+int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct ah_error *err);
+
+/* run.c */
+int ah_run_stage(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
+                 uint64_t *ret_bearing, struct ah_error *err);
+struct ah_ref ah_run_header(const struct ah_trainer *t, int64_t step, uint64_t offset_bytes);
+
+#endif

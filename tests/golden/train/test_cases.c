@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Golden cases under many plans: all plans of a case give the same bits. With $AH_TRAIN_RUNS, a folder, each case writes
+ * its run there, for tests/tools/oracle.py --compare (tests/tools/train_oracle.py does both). $AH_TRAIN_PLANS: how many
+ * plans by chance.
+ */
+#include "tests/golden/train/case.h"
+
+#include <sys/stat.h>
+
+static const char *const names[] = {
+    "gpt2",
+    "gpt2-untied-odd",
+    "gpt2-documents",
+    "gpt2-frozen-table",
+    "llama",
+    "llama-biases",
+    "llama-linear",
+    "llama-llama3",
+    "llama-masked",
+    "llama-frozen-below",
+    "mistral-window",
+    "mistral-documents",
+    "qwen2",
+    "qwen2-window-above",
+    "qwen2-frozen-tensors",
+    "qwen3",
+    "qwen3-layer-types",
+    "qwen3-norms-only",
+};
+
+static struct golden golden;
+static struct golden_result first, other;
+
+/* ---- the run of a case, as files ---- */
+
+struct values {
+    const float *of;
+    const struct golden *golden;
+};
+
+/* Pieces of a block begin where those before it end, without padding. */
+static int give(void *context, const struct ah_weights_piece *piece, float *ret_values, struct ah_error *err)
+{
+    const struct values *values = context;
+    const struct golden *g = values->golden;
+    size_t at = piece->first;
+    (void)err;
+    for (uint64_t block = 0; block <= piece->block; block++) {
+        struct ah_flat flat = ah_flat_of(&g->c.model, ah_job_block(&g->c.job, block)->kind, UINT32_MAX);
+        for (size_t i = 0; i < (block < piece->block ? flat.n : piece->tensor); i++)
+            at += flat.tensors[i].elements;
+    }
+    memcpy(ret_values, values->of + at, piece->n * sizeof *ret_values);
+    return AH_OK;
+}
+
+static void save(const struct golden *g, const float *of, const char *folder, const char *name)
+{
+    char from[2 * GOLDEN_PATH_MAX], to[2 * GOLDEN_PATH_MAX];
+    struct values values = {of, g};
+    const struct ah_weights_source source = {give, &values};
+    struct ah_error err = {0};
+    CHECK_OK(
+        ah_weights_save(&g->c.model, &source, &(struct ah_weights_options){.dtype = AH_FP32}, folder, &err),
+        err);
+    snprintf(from, sizeof from, "%s/model.safetensors", folder);
+    snprintf(to, sizeof to, "%s/%s", folder, name);
+    assert_int_equal(rename(from, to), 0);
+}
+
+static void write_run(const struct golden *g, const struct golden_result *result, const char *name)
+{
+    char folder[GOLDEN_PATH_MAX], path[2 * GOLDEN_PATH_MAX];
+    const char *runs = getenv("AH_TRAIN_RUNS");
+    if (!runs)
+        return;
+    snprintf(folder, sizeof folder, "%s/%s", runs, name);
+    assert_int_equal(mkdir(folder, 0777), 0);
+    save(g, result->gradients, folder, "gradients.safetensors");
+    save(g, result->weights, folder, "final.safetensors");
+    snprintf(path, sizeof path, "%s/log.ndjson", folder);
+    FILE *log = fopen(path, "w");
+    assert_non_null(log);
+    for (size_t i = 0; i < result->n_records; i++) {
+        const struct ah_step_record *record = &result->records[i];
+        fprintf(log, "{\"line\": \"step\", \"loss\": %.17g, \"lr\": %.17g, \"tokens\": %llu", record->loss,
+                record->rate, (unsigned long long)record->tokens);
+        if (g->c.job.training.clip > 0)
+            fprintf(log, ", \"grad_norm\": %.17g", record->grad_norm);
+        fprintf(log, "}\n");
+    }
+    assert_int_equal(fclose(log), 0);
+}
+
+/* ---- plans ---- */
+
+static void describe(const struct golden *g, char *text, size_t size)
+{
+    const struct ah_knobs *knobs = &g->c.choice.knobs;
+    size_t at =
+        (size_t)snprintf(text, size, "%s, order %d, ahead %u, behind %u, rings %u %u %u:", g->folder,
+                         (int)knobs->micro_order, knobs->fetch_ahead, knobs->send_behind,
+                         knobs->host_gradient_tiles, knobs->host_weight_tiles, knobs->device_state_tiles);
+    for (size_t block = 0; block < g->c.job.n_blocks && at < size; block++) {
+        const struct ah_plan_block *it = &g->options.plan->blocks[block];
+        at += (size_t)snprintf(text + at, size - at, " %s/%s/%s/%s", ah_words_activations[it->activations],
+                               ah_words_weights[it->weights], ah_words_optimizer[it->optimizer],
+                               ah_words_accumulator[it->accumulator]);
+    }
+}
+
+static void expect_same(const struct golden *g)
+{
+    char text[2048];
+    describe(g, text, sizeof text);
+    for (size_t i = 0; i < first.n_values; i++)
+        if (memcmp(&first.gradients[i], &other.gradients[i], sizeof(float)) != 0)
+            fail_msg("gradient %zu: %.9g, resident %.9g; %s", i, (double)other.gradients[i],
+                     (double)first.gradients[i], text);
+    for (size_t i = 0; i < first.n_records; i++)
+        if (memcmp(&first.records[i].loss, &other.records[i].loss, sizeof(double)) != 0)
+            fail_msg("step %zu: loss %.17g, resident %.17g; %s", i + 1, other.records[i].loss,
+                     first.records[i].loss, text);
+    for (size_t i = 0; i < first.n_values; i++)
+        if (memcmp(&first.weights[i], &other.weights[i], sizeof(float)) != 0)
+            fail_msg("weight %zu: %.9g, resident %.9g; %s", i, (double)other.weights[i],
+                     (double)first.weights[i], text);
+}
+
+static void run_case(const char *name, enum ah_dtype dtype, bool writes, uint64_t plans, uint64_t *seed)
+{
+    golden_open(&golden, name, dtype);
+    golden_plan_resident(&golden);
+    ah_trainer_close(golden_start(&golden, &first));
+    if (writes)
+        write_run(&golden, &first, name);
+    for (uint64_t i = 0; i < plans; i++) {
+        golden_plan_random(&golden, seed);
+        ah_trainer_close(golden_start(&golden, &other));
+        expect_same(&golden);
+    }
+    golden_close(&golden);
+}
+
+static uint64_t how_many(void)
+{
+    const char *text = getenv("AH_TRAIN_PLANS");
+    return text ? strtoull(text, NULL, 10) : 6;
+}
+
+static void test_cases__all_plans_give_the_same_bits(void **state)
+{
+    uint64_t seed = check_seed(20261121);
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        run_case(names[i], AH_FP32, true, how_many(), &seed);
+}
+
+static void test_cases__all_plans_give_the_same_bits_in_bf16(void **state)
+{
+    uint64_t seed = check_seed(7);
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        run_case(names[i], AH_BF16, false, how_many(), &seed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cases__all_plans_give_the_same_bits),
+        cmocka_unit_test(test_cases__all_plans_give_the_same_bits_in_bf16),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -28,6 +28,12 @@ static void mark(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t tic
     t->items[item].ticket[step & 1] = ticket;
 }
 
+/* Of the items of the step before the first, is it one that the opening does? */
+static bool opens(const struct ah_rounds_item *item)
+{
+    return item->wraps && !item->early;
+}
+
 /* False: something it waits for is still to be submitted. */
 static bool collect_waits(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits)
 {
@@ -36,7 +42,7 @@ static bool collect_waits(const struct ah_trainer *t, uint32_t item, int64_t ste
         uint32_t from = t->rounds.waits[w].item;
         int64_t of = step - (int64_t)t->rounds.waits[w].back;
         const struct item_state *state = &t->items[from];
-        if (of < 0 && state->step[of & 1] != of)
+        if (of < 0 && !(of == -1 && opens(&t->rounds.items[from])))
             continue; /* before the first step */
         if (state->step[of & 1] != of)
             return false;
@@ -221,7 +227,7 @@ static bool left_out(const struct ah_rounds_item *item, enum round_part part)
 {
     switch (part) {
     case ROUND_OPENING:
-        return item->early ? item->of_before : !item->wraps;
+        return item->early ? item->of_before : !opens(item);
     case ROUND_CLOSING:
         return item->early ? !item->of_before : item->wraps;
     case ROUND_WHOLE:

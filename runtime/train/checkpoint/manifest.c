@@ -3,6 +3,7 @@
 
 #include "runtime/model/safetensors.h"
 #include "runtime/train/checkpoint/stream_internal.h"
+#include "schemas/json.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,6 +32,15 @@ const struct ah_checkpoint_file *ah_manifest_file(const struct ah_checkpoint *ma
 
 /* ---- signature ---- */
 
+/* As documents have it. */
+static void print_number(double number, char out[VALUE_TEXT_MAX])
+{
+    struct ah_buffer text = {0};
+    ah_json_put_number(&text, number);
+    snprintf(out, VALUE_TEXT_MAX, "%s", text.failed ? "" : text.data);
+    ah_buffer_release(&text);
+}
+
 /* "42" of "numeric_signature.run.seed"; "" for lists. */
 static void print_value(const struct ah_document *document, const char *field, char out[VALUE_TEXT_MAX])
 {
@@ -41,7 +51,7 @@ static void print_value(const struct ah_document *document, const char *field, c
     if (ah_document_lookup(document, path, &value, NULL))
         return;
     if (value.kind == AH_VALUE_NUMBER)
-        snprintf(out, VALUE_TEXT_MAX, "%.17g", value.number);
+        print_number(value.number, out);
     if (value.kind == AH_VALUE_TEXT)
         snprintf(out, VALUE_TEXT_MAX, "%s", value.text);
 }

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every allocation, and every call of the system, fails once while checkpoints are saved, found and loaded: an error
+ * that names a file, the checkpoint before is whole, nothing is left behind, nothing leaks.
+ */
+#include "runtime/train/checkpoint/checkpoints.h"
+#include "tests/support/calls.h"
+#include "tests/support/check.h"
+#include "tests/support/fault.h"
+#include "tests/support/root.h"
+#include "tests/support/training.h"
+
+#include <ftw.h>
+#include <limits.h>
+
+struct scene {
+    struct training run;
+    char folder[PATH_MAX];
+};
+
+static void begin(struct scene *scene, void **state, uint64_t file_bytes)
+{
+    calls_reset();
+    memset(scene, 0, sizeof *scene);
+    training_init(&scene->run, &(struct training_options){.dtype = AH_BF16, .file_bytes = file_bytes});
+    snprintf(scene->folder, sizeof scene->folder, "%s/out", (char *)*state);
+}
+
+static int remove_entry(const char *path, const struct stat *about, int type, struct FTW *at)
+{
+    (void)about, (void)type, (void)at;
+    return remove(path);
+}
+
+static void clear(const struct scene *scene)
+{
+    nftw(scene->folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static int save(struct scene *scene, uint64_t step, struct ah_error *err)
+{
+    struct ah_checkpoints *checkpoints = NULL;
+    struct ah_checkpoints_saved saved;
+    int rc = ah_checkpoints_open(&checkpoints, &scene->run.job, scene->folder, step - 1, err);
+    if (!rc)
+        rc = ah_checkpoints_save(checkpoints, training_at(&scene->run, step), &scene->run.source, 1, &saved,
+                                 err);
+    ah_checkpoints_close(checkpoints);
+    return rc;
+}
+
+static int resume(struct scene *scene, struct ah_checkpoint_position *position, struct ah_error *err)
+{
+    training_wrong(&scene->run, 1); /* forgets */
+    return ah_checkpoints_resume(&scene->run.job, &scene->run.sink, scene->folder, position, err);
+}
+
+static unsigned leftovers(const char *folder)
+{
+    unsigned n = 0;
+    DIR *listing = opendir(folder);
+    if (!listing) /* it was not made */
+        return 0;
+    for (struct dirent *entry; (entry = readdir(listing));)
+        n += strstr(entry->d_name, ".tmp") != NULL;
+    closedir(listing);
+    return n;
+}
+
+/* ---- calls ---- */
+
+/* Step 1 is there, saving step 2 meets the failure. */
+static int save_with_failure(struct scene *scene, const char *only, unsigned at, int reason,
+                             struct ah_error *err)
+{
+    calls_reset();
+    clear(scene);
+    CHECK_OK(save(scene, 1, err), *err);
+    calls_reset();
+    calls.only = only;
+    calls.at = at;
+    calls.reason = reason;
+    int rc = save(scene, 2, err);
+    calls.at = 0;
+    return rc;
+}
+
+/* Returns the step that is found. */
+static uint64_t check_whole(struct scene *scene, int rc, unsigned at)
+{
+    struct ah_error err = {0};
+    struct ah_checkpoint_position position = {0};
+    CHECK_OK(resume(scene, &position, &err), err);
+    if (position.step != 2 && (position.step != 1 || !rc))
+        fail_msg("call %u: returned %d, and step %d is found", at, rc, (int)position.step);
+    assert_string_equal(training_wrong(&scene->run, position.step), "");
+    return position.step;
+}
+
+/* Each call of a name fails once. Returns how many there are. */
+static unsigned sweep(struct scene *scene, const char *name, int reason)
+{
+    for (unsigned at = 1;; at++) {
+        struct ah_error err = {0};
+        int rc = save_with_failure(scene, name, at, reason, &err);
+        if (calls.made < at) {
+            CHECK_OK(rc, err);
+            return at - 1;
+        }
+        if (rc) {
+            assert_int_equal(rc, AH_E_IO);
+            check_text_has(err.text, scene->folder);
+            check_text_has(err.text, strerror(reason));
+            assert_int_equal(leftovers(scene->folder), 0);
+        }
+        uint64_t step = check_whole(scene, rc, at);
+        CHECK_OK(save(scene, step + 1, &err), err); /* the next one finds nothing in its way */
+        assert_int_equal(leftovers(scene->folder), 0);
+    }
+}
+
+static void test_faults__of_every_call_leave_a_checkpoint(void **state)
+{
+    static const struct {
+        const char *name;
+        int reason;
+        unsigned least;
+    } cases[] = {{"pwrite", ENOSPC, 30}, {"write", ENOSPC, 1},   {"fallocate", ENOSPC, 2}, {"fsync", EIO, 8},
+                 {"open", EMFILE, 15},   {"mkdir", EROFS, 1},    {"rename", EIO, 4},       {"unlink", EIO, 4},
+                 {"rmdir", EIO, 1},      {"opendir", EACCES, 3}, {"pread", EIO, 5}};
+    struct scene scene;
+    begin(&scene, state, 50000);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        unsigned n = sweep(&scene, cases[i].name, cases[i].reason);
+        print_message("%s: %u\n", cases[i].name, n);
+        assert_true(n >= cases[i].least);
+    }
+    training_release(&scene.run);
+}
+
+/* Closing tells of a full disk on some file systems: an error, or nothing was lost. */
+static void test_faults__of_closing_lose_nothing(void **state)
+{
+    struct scene scene;
+    begin(&scene, state, 0);
+    for (unsigned at = 1;; at++) {
+        struct ah_error err = {0};
+        int rc = save_with_failure(&scene, "close", at, EDQUOT, &err);
+        check_whole(&scene, rc, at);
+        if (calls.made < at)
+            break;
+    }
+    training_release(&scene.run);
+}
+
+static void test_faults__of_reading_are_named(void **state)
+{
+    static const char *const names[] = {"pread", "open", "opendir"};
+    struct scene scene;
+    struct ah_error err = {0};
+    begin(&scene, state, 50000);
+    CHECK_OK(save(&scene, 1, &err), err);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        for (unsigned at = 1;; at++) {
+            struct ah_checkpoint_position position;
+            calls_reset();
+            calls.only = names[i];
+            calls.at = at;
+            calls.reason = EIO;
+            int rc = resume(&scene, &position, &err);
+            if (calls.made < at) {
+                CHECK_OK(rc, err);
+                assert_true(at > 1);
+                break;
+            }
+            assert_true(rc == AH_E_IO || rc == AH_E_DOCUMENT);
+            check_text_has(err.text, "cannot be");
+            check_text_has(err.text, scene.folder);
+        }
+    training_release(&scene.run);
+}
+
+static void test_faults__interruptions_are_nothing(void **state)
+{
+    static const char *const names[] = {"pwrite", "write", "fallocate", "fsync", "pread", "close"};
+    struct scene scene;
+    struct ah_error err = {0};
+    begin(&scene, state, 0);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        CHECK_OK(save_with_failure(&scene, names[i], 1, EINTR, &err), err);
+        check_whole(&scene, AH_OK, 1);
+    }
+    CHECK_OK(save_with_failure(&scene, "fsync", 1, EINVAL, &err), err);
+    CHECK_OK(save_with_failure(&scene, "fallocate", 1, EOPNOTSUPP, &err), err);
+    training_release(&scene.run);
+}
+
+/* ---- allocations ---- */
+
+static int load_again(void *context, struct ah_error *err)
+{
+    struct ah_checkpoint_position position = {0};
+    return resume(context, &position, err);
+}
+
+static int save_first(void *context, struct ah_error *err)
+{
+    struct scene *scene = context;
+    clear(scene);
+    int rc = save(scene, 1, err);
+    if (rc && leftovers(scene->folder))
+        fail_msg("a save that failed left something");
+    return rc;
+}
+
+static void test_faults__of_every_allocation(void **state)
+{
+    struct scene scene;
+    struct ah_error err = {0};
+    begin(&scene, state, 0);
+    size_t saving = fault_sweep(save_first, &scene, 1);
+    CHECK_OK(save_first(&scene, &err), err);
+    size_t loading = fault_sweep(load_again, &scene, 0);
+    assert_string_equal(training_wrong(&scene.run, 1), "");
+    print_message("allocations: %zu saving, %zu loading\n", saving, loading);
+    assert_true(saving > 100 && loading > 50);
+    training_release(&scene.run);
+}
+
+static int refuse(void *context, struct ah_error *err)
+{
+    int rc = load_again(context, err);
+    return rc == AH_E_MEMORY ? rc : AH_OK;
+}
+
+static void test_faults__of_allocations_while_refusing(void **state)
+{
+    struct scene scene;
+    struct ah_error err = {0};
+    begin(&scene, state, 0);
+    CHECK_OK(save(&scene, 1, &err), err);
+    scene.run.chosen.seed++;
+    fault_sweep(refuse, &scene, 1);
+    training_release(&scene.run);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, root_make, root_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_faults__of_every_call_leave_a_checkpoint),
+        IN_FOLDER(test_faults__of_closing_lose_nothing),
+        IN_FOLDER(test_faults__of_reading_are_named),
+        IN_FOLDER(test_faults__interruptions_are_nothing),
+        IN_FOLDER(test_faults__of_every_allocation),
+        IN_FOLDER(test_faults__of_allocations_while_refusing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * System calls that change files, counted: the n-th one fails, or kills the process before, in or behind it. The test's
+ * extra.cmake wraps them at link time.
+ *
+ *     calls_reset();
+ *     calls.at = 3, calls.then = CALLS_FAIL, calls.reason = ENOSPC;     // or CALLS_KILL
+ *     ... calls.made ...
+ */
+#ifndef AH_TESTS_SUPPORT_CALLS_H
+#define AH_TESTS_SUPPORT_CALLS_H
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum calls_then {
+    CALLS_FAIL,
+    CALLS_KILL,
+    CALLS_HALF /* kills behind the call, which writes half of what it should */
+};
+
+static struct {
+    unsigned made;
+    unsigned at; /* 0: none */
+    enum calls_then then;
+    int reason;
+    const char *only; /* (optional) counts calls of this name only */
+    char last[16];    /* the call that failed */
+} calls;
+
+static void calls_reset(void)
+{
+    memset(&calls, 0, sizeof calls);
+}
+
+static void calls_die(void)
+{
+    kill(getpid(), SIGKILL);
+}
+
+/* Must this call fail? Kills before it, where that is asked for. */
+static int calls_fails(const char *name)
+{
+    if (calls.only && strcmp(calls.only, name) != 0)
+        return 0;
+    if (++calls.made != calls.at)
+        return 0;
+    if (calls.then == CALLS_KILL)
+        calls_die();
+    snprintf(calls.last, sizeof calls.last, "%s", name);
+    errno = calls.reason;
+    return calls.then == CALLS_FAIL;
+}
+
+/* Kills behind it, where that is asked for. */
+static void calls_after(const char *name)
+{
+    if (calls.then == CALLS_HALF && calls.made == calls.at && (!calls.only || strcmp(calls.only, name) == 0))
+        calls_die();
+}
+
+#define CALLS_WRAP(name, failure, parameters, arguments)                                                     \
+    int __real_##name parameters;                                                                            \
+    int __wrap_##name parameters;                                                                            \
+    int __wrap_##name parameters                                                                             \
+    {                                                                                                        \
+        if (calls_fails(#name))                                                                              \
+            return failure;                                                                                  \
+        int rc = __real_##name arguments;                                                                    \
+        calls_after(#name);                                                                                  \
+        return rc;                                                                                           \
+    }
+
+CALLS_WRAP(mkdir, -1, (const char *path, mode_t mode), (path, mode))
+CALLS_WRAP(rename, -1, (const char *from, const char *to), (from, to))
+CALLS_WRAP(unlink, -1, (const char *path), (path))
+CALLS_WRAP(rmdir, -1, (const char *path), (path))
+CALLS_WRAP(fallocate, -1, (int fd, int mode, off_t offset, off_t size), (fd, mode, offset, size))
+
+/* Nothing is synced: neither a failure nor a kill tells, and it takes longer than all else. */
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd)
+{
+    (void)fd;
+    if (calls_fails("fsync"))
+        return -1;
+    calls_after("fsync");
+    return 0;
+}
+
+/* Closes in any case; what closing finds out is lost otherwise. */
+int __real_close(int fd);
+int __wrap_close(int fd);
+int __wrap_close(int fd)
+{
+    int rc = __real_close(fd);
+    if (calls_fails("close"))
+        return -1;
+    calls_after("close");
+    return rc;
+}
+
+int __real_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...)
+{
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    if (calls_fails("open"))
+        return -1;
+    int fd = __real_open(path, flags, mode);
+    calls_after("open");
+    return fd;
+}
+
+DIR *__real_opendir(const char *path);
+DIR *__wrap_opendir(const char *path);
+DIR *__wrap_opendir(const char *path)
+{
+    if (calls_fails("opendir"))
+        return NULL;
+    calls_after("opendir");
+    return __real_opendir(path);
+}
+
+/* Half of a write reaches the file before the kill. */
+ssize_t __real_pwrite(int fd, const void *bytes, size_t size, off_t offset);
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t size, off_t offset);
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t size, off_t offset)
+{
+    if (calls_fails("pwrite"))
+        return -1;
+    int half = calls.then == CALLS_HALF && calls.made == calls.at;
+    ssize_t done = __real_pwrite(fd, bytes, half ? size / 2 : size, offset);
+    calls_after("pwrite");
+    return done;
+}
+
+ssize_t __real_write(int fd, const void *bytes, size_t size);
+ssize_t __wrap_write(int fd, const void *bytes, size_t size);
+ssize_t __wrap_write(int fd, const void *bytes, size_t size)
+{
+    if (calls_fails("write"))
+        return -1;
+    int half = calls.then == CALLS_HALF && calls.made == calls.at;
+    ssize_t done = __real_write(fd, bytes, half ? size / 2 : size);
+    calls_after("write");
+    return done;
+}
+
+ssize_t __real_pread(int fd, void *bytes, size_t size, off_t offset);
+ssize_t __wrap_pread(int fd, void *bytes, size_t size, off_t offset);
+ssize_t __wrap_pread(int fd, void *bytes, size_t size, off_t offset)
+{
+    if (calls_fails("pread"))
+        return -1;
+    calls_after("pread");
+    return __real_pread(fd, bytes, size, offset);
+}
+
+#endif

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A run in little, for what saves and loads it: a model of two layers, its signature, and weights and states whose
+ * every value is a function of (step, block, vector, place), so that what comes back can be told from anything else.
+ *
+ *     struct training run;
+ *     training_init(&run, &(struct training_options){.state_dtype = AH_BF16});
+ *     rc = ah_checkpoint_save(&run.job, training_at(&run, 7), &run.source, path, err);
+ *     rc = ah_checkpoint_load(&run.job, &run.sink, path, &position, err);
+ *     assert_string_equal(training_wrong(&run, 7), "");
+ *     training_release(&run);
+ */
+#ifndef AH_TESTS_SUPPORT_TRAINING_H
+#define AH_TESTS_SUPPORT_TRAINING_H
+
+#include "base/bf16.h"
+#include "runtime/schedule/flat.h"
+#include "runtime/schedule/trainable.h"
+#include "runtime/train/checkpoint/checkpoint.h"
+#include "schemas/document.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TRAINING_BLOCKS = 4, TRAINING_VECTORS = 4 /* the last is the weights */, TRAINING_PATTERNS = 2 };
+
+struct training_options {
+    enum ah_dtype dtype, state_dtype;
+    unsigned vocabulary; /* 0: 50 */
+    const char *frozen;  /* (optional) a pattern with ! before it */
+    uint64_t file_bytes;
+};
+
+struct training {
+    struct ah_document model;
+    struct ah_signature_run chosen;
+    struct ah_signature signature;
+    const char *patterns[TRAINING_PATTERNS];
+    struct ah_checkpoint_job job;
+    struct ah_checkpoint_source source;
+    struct ah_checkpoint_sink sink;
+    struct ah_checkpoint_position position;
+    struct ah_flat flat[TRAINING_BLOCKS];
+    uint64_t step;                                           /* that is being saved */
+    unsigned char *taken[TRAINING_BLOCKS][TRAINING_VECTORS]; /* what was handed out; raw */
+    uint64_t n_taken[TRAINING_BLOCKS][TRAINING_VECTORS];     /* elements */
+    char wrong[128];
+};
+
+/* 32 bits that no other place has: a finite number as fp32, and its upper half as bf16. */
+static inline uint32_t training_bits(uint64_t step, uint64_t block, uint64_t vector, uint64_t place)
+{
+    uint64_t x = (step * 8191 + block * 131 + vector * 17 + 1) * UINT64_C(0x9E3779B97F4A7C15) + place;
+    x = (x ^ x >> 31) * UINT64_C(0xBF58476D1CE4E5B9);
+    x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
+    return (uint32_t)(x >> 32) & 0xBFFFFFFFu; /* exponent below 128 */
+}
+
+static inline float training_weight(uint64_t step, uint64_t block, uint64_t place)
+{
+    uint32_t bits = training_bits(step, block, 3, place);
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline void training_put(uint64_t step, const struct ah_checkpoint_piece *piece, void *values)
+{
+    for (uint64_t i = 0; i < piece->n; i++) {
+        uint32_t bits = training_bits(step, piece->block, (uint64_t)piece->vector, piece->first + i);
+        uint16_t half = (uint16_t)(bits >> 16);
+        if (piece->dtype == AH_FP32)
+            memcpy((char *)values + 4 * i, &bits, 4);
+        else
+            memcpy((char *)values + 2 * i, &half, 2);
+    }
+}
+
+static inline int training_give(void *context, const struct ah_checkpoint_piece *piece, void *ret_values,
+                                struct ah_error *err)
+{
+    (void)err;
+    training_put(((struct training *)context)->step, piece, ret_values);
+    return AH_OK;
+}
+
+static inline int training_give_weights(void *context, const struct ah_weights_piece *piece,
+                                        float *ret_values, struct ah_error *err)
+{
+    (void)err;
+    for (uint64_t i = 0; i < piece->n; i++)
+        ret_values[i] = training_weight(((struct training *)context)->step, piece->block, piece->element + i);
+    return AH_OK;
+}
+
+static inline int training_take(void *context, const struct ah_checkpoint_piece *piece, const void *values,
+                                struct ah_error *err)
+{
+    struct training *run = context;
+    size_t bytes = ah_dtype_bytes(piece->dtype);
+    (void)err;
+    memcpy(run->taken[piece->block][piece->vector] + piece->first * bytes, values, piece->n * bytes);
+    run->n_taken[piece->block][piece->vector] += piece->n;
+    return AH_OK;
+}
+
+static inline int training_take_weights(void *context, const struct ah_weights_piece *piece,
+                                        const float *values, struct ah_error *err)
+{
+    struct training *run = context;
+    (void)err;
+    memcpy(run->taken[piece->block][3] + piece->element * 4, values, piece->n * 4);
+    run->n_taken[piece->block][3] += piece->n;
+    return AH_OK;
+}
+
+/* ---- the run ---- */
+
+static inline void training_require(int holds, const char *what)
+{
+    if (!holds) {
+        fprintf(stderr, "training: %s\n", what);
+        abort();
+    }
+}
+
+static inline void training_parse(struct training *run, unsigned vocabulary)
+{
+    char text[512];
+    struct ah_error err = {0};
+    snprintf(text, sizeof text,
+             "{\"model_type\":\"qwen3\",\"hidden_size\":24,\"num_hidden_layers\":2,"
+             "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":6,\"intermediate_size\":40,"
+             "\"vocab_size\":%u,\"max_position_embeddings\":32,\"tie_word_embeddings\":true}",
+             vocabulary ? vocabulary : 50);
+    training_require(
+        !ah_document_parse(&run->model, "config.json", text, strlen(text), AH_DOCUMENT_MODEL, &err),
+        err.text);
+}
+
+static inline void training_sign(struct training *run, const struct training_options *options)
+{
+    run->patterns[0] = "*";
+    run->patterns[1] = options->frozen;
+    run->chosen = (struct ah_signature_run){
+        .seed = 42,
+        .data_sha256 = "dddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd",
+        .schedule = "cosine",
+        .lr = 3e-4,
+        .beta1 = 0.9,
+        .beta2 = 0.95,
+        .epsilon = 1e-8,
+        .weight_decay = 0.1,
+        .warmup_steps = 3,
+        .steps = 100};
+    run->signature = (struct ah_signature){
+        .model_sha256 = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        .trainable = run->patterns,
+        .n_trainable = options->frozen ? 2 : 1,
+        .dtype = options->dtype,
+        .state_dtype = options->state_dtype,
+        .batch = 8,
+        .micro_batches = 2,
+        .seq = 16,
+        .clip = 1,
+        .device = AH_DEVICE_CPU,
+        .run = &run->chosen};
+}
+
+static inline void training_init(struct training *run, const struct training_options *options)
+{
+    uint32_t trained[TRAINING_BLOCKS];
+    memset(run, 0, sizeof *run);
+    training_parse(run, options->vocabulary);
+    training_sign(run, options);
+    const struct ah_model *model = run->model.body.model;
+    training_require(
+        !ah_trainable_match(model, run->signature.trainable, run->signature.n_trainable, trained, NULL),
+        "no such tensors");
+    for (uint64_t b = 0; b < TRAINING_BLOCKS; b++) {
+        run->flat[b] = ah_flat_of(model, ah_model_block_kind(model, b), trained[b]);
+        for (int v = 0; v < TRAINING_VECTORS; v++) {
+            run->taken[b][v] = calloc(run->flat[b].elements + 1, 4);
+            training_require(run->taken[b][v] != NULL, "out of memory");
+        }
+    }
+    run->job = (struct ah_checkpoint_job){.model = model,
+                                          .signature = &run->signature,
+                                          .config = "{\"model_type\": \"qwen3\"}\n",
+                                          .file_bytes = options->file_bytes};
+    run->source = (struct ah_checkpoint_source){{training_give_weights, run}, training_give, run};
+    run->sink = (struct ah_checkpoint_sink){{training_take_weights, run}, training_take, run};
+}
+
+/* The position after `step` steps; what is given from now on is of that step. */
+static inline const struct ah_checkpoint_position *training_at(struct training *run, uint64_t step)
+{
+    run->step = step;
+    run->position = (struct ah_checkpoint_position){step, 8 * step, 128 * step - step};
+    return &run->position;
+}
+
+/* What is wrong with the values taken, which must be those of `step`; "": nothing. Forgets them. */
+static inline const char *training_wrong(struct training *run, uint64_t step)
+{
+    run->wrong[0] = '\0';
+    for (uint64_t b = 0; b < TRAINING_BLOCKS; b++)
+        for (uint64_t v = 0; v < TRAINING_VECTORS; v++) {
+            const struct ah_flat *flat = &run->flat[b];
+            enum ah_dtype dtype = v == 1 || v == 2 ? run->signature.state_dtype : AH_FP32;
+            uint64_t n = v == 3 ? flat->parameters : flat->trained_elements;
+            if (run->n_taken[b][v] != n)
+                snprintf(run->wrong, sizeof run->wrong, "block %d vector %d: %llu elements", (int)b, (int)v,
+                         (unsigned long long)run->n_taken[b][v]);
+            run->n_taken[b][v] = 0;
+            for (uint64_t i = 0; i < n && v < 3; i++) {
+                uint32_t expected = training_bits(step, b, v, i), has = 0;
+                memcpy(&has, run->taken[b][v] + i * ah_dtype_bytes(dtype), ah_dtype_bytes(dtype));
+                if (has != (dtype == AH_FP32 ? expected : expected >> 16))
+                    snprintf(run->wrong, sizeof run->wrong, "block %d vector %d element %llu", (int)b, (int)v,
+                             (unsigned long long)i);
+            }
+        }
+    for (uint64_t b = 0; b < TRAINING_BLOCKS; b++)
+        for (size_t t = 0; t < run->flat[b].n; t++)
+            for (uint64_t i = 0; i < run->flat[b].tensors[t].elements; i++) {
+                uint64_t at = run->flat[b].tensors[t].first + i;
+                float expected = training_weight(step, b, at);
+                if (run->signature.dtype == AH_BF16)
+                    expected = ah_bf16_to_fp32(ah_bf16_from_fp32(expected));
+                if (memcmp(&expected, run->taken[b][3] + 4 * at, 4) != 0)
+                    snprintf(run->wrong, sizeof run->wrong, "block %d weight %llu", (int)b,
+                             (unsigned long long)at);
+            }
+    return run->wrong;
+}
+
+static inline void training_release(struct training *run)
+{
+    for (int b = 0; b < TRAINING_BLOCKS; b++)
+        for (int v = 0; v < TRAINING_VECTORS; v++)
+            free(run->taken[b][v]);
+    ah_document_release(&run->model);
+}
+
+#endif

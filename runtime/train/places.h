@@ -14,9 +14,9 @@
  * flight, rings or whole vectors; then rows gathered for the device. These are the plan's `pinned_bytes`. Behind them,
  * not of the plan, what passes the numbers of a step to the device: the desk.
  *
- *     headers      3 x AH_HEADER_BYTES: of three steps, since one may be written while two are under way
+ *     headers      4 x AH_HEADER_BYTES: of four steps (run.c says why)
  *     sums         a double for each block, of the host's reading
- *     staging      3 batches, each micro-batch as on the device
+ *     staging      4 batches, each micro-batch as on the device
  *     shelf        for single transfers between steps
  *
  * PAGEABLE: for each block of host Adam master, m, v and the sum of gradients, as far as they exist: `pageable_bytes`.
@@ -42,7 +42,7 @@ enum {
     AH_HEADER_SCALE = 64,
     AH_HEADER_SENT = 68, /* bytes that go to the device */
     AH_HEADER_LOSS = 72,
-    AH_STEPS_STAGED = 3,
+    AH_STEPS_STAGED = 4,
     AH_SHELF_BYTES = 1 << 20
 };
 
@@ -54,7 +54,7 @@ enum ah_move {
     AH_MOVE_STATE_RING,
     AH_MOVE_WORDS,          /* slot of the micro-batch on the device */
     AH_MOVE_MASK,           /* the same */
-    AH_MOVE_STAGING,        /* micro-batch in the staging: (step % 3) x micro_batches + its number */
+    AH_MOVE_STAGING,        /* micro-batch in the staging: (step % 4) x micro_batches + its number */
     AH_MOVE_HEADER,         /* on the device */
     AH_MOVE_STAGING_HEADER, /* in the staging */
     AH_MOVES

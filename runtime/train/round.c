@@ -5,8 +5,8 @@
  * before an op in its lane never waits for something behind it.
  *
  * 1. A round takes, of the step's iteration, what is not early, and of the next one what is early.
- * 2. Opening: no updates by gradients of before; fetches for the first step that would have been issued in the iteration
- *    before it are done first. Closing: of the next iteration only updates; no fetches for it.
+ * 2. Before and opening: no updates by gradients of before; fetches for the first step that would have been issued in the
+ *    iteration before it are done first. Closing: of the next iteration only updates; no fetches for it.
  * 3. A micro-batch is loaded as soon as one of the two slots has no more readers: when compute goes on to the other one.
  * 4. The header of a step goes to the device behind the head of the step before, whose updates are all done by then, and
  *    once more when the norm has put the factor of clipping into it.
@@ -28,12 +28,6 @@ static void mark(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t tic
     t->items[item].ticket[step & 1] = ticket;
 }
 
-/* Of the items of the step before the first, is it one that the opening does? */
-static bool opens(const struct ah_rounds_item *item)
-{
-    return item->wraps && !item->early;
-}
-
 /* False: something it waits for is still to be submitted. */
 static bool collect_waits(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits)
 {
@@ -42,7 +36,7 @@ static bool collect_waits(const struct ah_trainer *t, uint32_t item, int64_t ste
         uint32_t from = t->rounds.waits[w].item;
         int64_t of = step - (int64_t)t->rounds.waits[w].back;
         const struct item_state *state = &t->items[from];
-        if (of < 0 && !(of == -1 && opens(&t->rounds.items[from])))
+        if (of < 0 && !(of == -1 && t->rounds.items[from].wraps))
             continue; /* before the first step */
         if (state->step[of & 1] != of)
             return false;
@@ -226,8 +220,10 @@ static int after_item(struct ah_trainer *t, uint32_t item, int64_t step, uint64_
 static bool left_out(const struct ah_rounds_item *item, enum round_part part)
 {
     switch (part) {
+    case ROUND_BEFORE:
+        return !item->early || !item->wraps;
     case ROUND_OPENING:
-        return item->early ? item->of_before : !opens(item);
+        return item->early ? item->of_before : !item->wraps;
     case ROUND_CLOSING:
         return item->early ? !item->of_before : item->wraps;
     case ROUND_WHOLE:
@@ -280,7 +276,8 @@ static int advance(struct ah_trainer *t, size_t lane, int64_t round, enum round_
     t->cursor[lane]++;
     if (!out)
         return submit_item(t, item, step, &waits, err);
-    mark(t, item, step, 0);
+    /* What comes after an op of compute that is left out comes after those before it: memory is theirs until then. */
+    mark(t, item, step, lane == AH_PLAN_LANE_COMPUTE ? t->queue.last[AH_LANE_COMPUTE] : 0);
     return AH_OK;
 }
 

@@ -2,9 +2,9 @@
  *
  * Run: steps one after another without a drain between them.
  *
- * Round k is submitted when round k - 2 is done, so that a whole round is always queued. Before it, what step k + 1 needs
- * is staged: its batch, and its header. There are three places for that: of step k - 2, which is told then, of k - 1,
- * which may still update, and of k.
+ * Round k is submitted when round k - 2 is done, so that a whole round is always queued. Before it, what step k + 2 needs
+ * is staged, since its rows may be gathered in step k + 1: its batch, and its header. There are four places for that; it
+ * takes that of step k - 2, which is told then.
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -166,6 +166,10 @@ static int open_run(struct run *run)
         t->readers[lane] = ah_device_newest(t->device, lane, 0);
     int rc = stage(run, 0);
     if (!rc)
+        rc = stage(run, 1);
+    if (!rc)
+        rc = ah_round_submit(t, -2, ROUND_BEFORE, run->err);
+    if (!rc)
         rc = ah_round_header(t, 0, &none, &t->header_loaded[0], run->err);
     return rc ? rc : ah_round_submit(t, -1, ROUND_OPENING, run->err);
 }
@@ -174,7 +178,7 @@ static int submit_round(struct run *run, int64_t step, bool last)
 {
     struct ah_trainer *t = run->t;
     struct staged *staged = &t->staged[step % AH_STEPS_STAGED];
-    int rc = last ? AH_OK : stage(run, step + 1);
+    int rc = last ? AH_OK : stage(run, step + 2);
     if (!rc)
         rc = ah_round_submit(t, step, last ? ROUND_CLOSING : ROUND_WHOLE, run->err);
     memcpy(staged->end, t->queue.last, sizeof staged->end);

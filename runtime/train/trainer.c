@@ -25,18 +25,6 @@ static int check_batches(const struct ah_trainer *t, struct ah_error *err)
                         training->batch, training->seq, batches->batch, batches->seq);
 }
 
-/* Rows for a step two iterations on would be gathered before its tokens are known. */
-static int check_rounds(const struct ah_trainer *t, struct ah_error *err)
-{
-    for (size_t i = 0; i < t->rounds.n_items; i++)
-        if (t->rounds.items[i].early && t->rounds.items[i].wraps)
-            return ah_error_set(
-                err, AH_E_UNSUPPORTED,
-                "ops[%u]: a fetch more than an iteration ahead cannot be executed; plan again",
-                t->rounds.items[i].op);
-    return AH_OK;
-}
-
 static int bind_plan(struct ah_trainer *t, struct ah_error *err)
 {
     const struct ah_plan *plan = t->options.plan;
@@ -45,8 +33,6 @@ static int bind_plan(struct ah_trainer *t, struct ah_error *err)
         rc = ah_places_init(&t->places, plan, &t->job, &t->arena, err);
     if (!rc)
         rc = ah_rounds_read(plan, &t->arena, &t->rounds, err);
-    if (!rc)
-        rc = check_rounds(t, err);
     if (!rc)
         rc = ah_bind(
             &t->bound,

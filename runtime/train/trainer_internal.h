@@ -119,6 +119,7 @@ struct ops_of_item ah_queue_extra(const struct ah_trainer *t, enum ah_bind_extra
 /* round.c */
 enum round_part {
     ROUND_WHOLE,
+    ROUND_BEFORE,  /* two before the first: fetches for the first step */
     ROUND_OPENING, /* what precedes the first head of step 0 */
     ROUND_CLOSING  /* from the head of the last step on, no next one */
 };

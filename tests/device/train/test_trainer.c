@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The trainer on the CPU device: what it promises beside its numbers.
+ */
+#include "tests/golden/train/case.h"
+
+static struct golden golden;
+static struct golden_result first, other;
+
+static void expect_equal(const struct golden_result *a, const struct golden_result *b)
+{
+    for (size_t i = 0; i < a->n_records; i++)
+        if (memcmp(&a->records[i].loss, &b->records[i].loss, sizeof(double)) != 0)
+            fail_msg("step %zu: %.17g, %.17g", i + 1, a->records[i].loss, b->records[i].loss);
+    assert_memory_equal(a->weights, b->weights, a->n_values * sizeof *a->weights);
+}
+
+/* Each of the arenas is touched up to what the plan says and no further. */
+static void test_trainer__touches_what_the_plan_gives(void **state)
+{
+    uint64_t seed = check_seed(3);
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        struct ah_trainer *trainer;
+        struct ah_error err = {0};
+        golden_open(&golden, i % 2 ? "gpt2-untied-odd" : "qwen3", i % 3 ? AH_BF16 : AH_FP32);
+        golden_plan_random(&golden, &seed);
+        CHECK_OK(ah_trainer_open(&trainer, &golden.options, &err), err);
+        struct ah_trainer_facts facts = ah_trainer_facts(trainer);
+        const struct ah_plan_memory *memory = &golden.options.plan->memory;
+        assert_int_equal(facts.arena_bytes[AH_ARENA_DEVICE], memory->device_bytes);
+        assert_int_equal(facts.arena_bytes[AH_ARENA_PAGEABLE], memory->pageable_bytes);
+        assert_true(facts.arena_bytes[AH_ARENA_PINNED] >= memory->pinned_bytes);
+        for (int arena = AH_ARENA_DEVICE; arena < AH_ARENA_KINDS; arena++)
+            assert_true(facts.touched_bytes[arena] <= facts.arena_bytes[arena]);
+        assert_true(memory->device_bytes - facts.touched_bytes[AH_ARENA_DEVICE] < AH_LAYOUT_ALIGN);
+        ah_trainer_close(trainer);
+        golden_close(&golden);
+    }
+}
+
+/* Held-out loss of the training data, in their order, by every plan the same, and the weights stay. */
+static double held_out_loss(struct golden *g, struct ah_trainer *trainer)
+{
+    struct ah_error err = {0};
+    struct ah_batches batches;
+    double loss;
+    CHECK_OK(ah_batches_init(&batches,
+                             &(struct ah_batches_options){.data = g->data,
+                                                          .seq = g->c.job.training.seq,
+                                                          .batch = g->c.job.training.batch,
+                                                          .held_out = true},
+                             &err),
+             err);
+    CHECK_OK(ah_trainer_evaluate(trainer, &batches, &loss, &err), err);
+    ah_batches_release(&batches);
+    return loss;
+}
+
+static void test_trainer__evaluates_between_steps(void **state)
+{
+    static const char *const names[] = {"gpt2", "llama-masked", "mistral-documents", "qwen3"};
+    uint64_t seed = check_seed(11);
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct ah_error err = {0};
+        struct ah_trainer *trainer;
+        double expected = 0;
+        golden_open(&golden, names[i], AH_FP32);
+        golden_plan_resident(&golden);
+        ah_trainer_close(golden_start(&golden, &first));
+        for (int plan = 0; plan < 4; plan++) {
+            const struct ah_observer observer = {golden_keep_record, &other};
+            other.n_records = 0;
+            if (plan)
+                golden_plan_random(&golden, &seed);
+            CHECK_OK(ah_trainer_open(&trainer, &golden.options, &err), err);
+            CHECK_OK(ah_trainer_run(trainer, 7, &observer, &err), err);
+            double loss = held_out_loss(&golden, trainer);
+            expected = plan ? expected : loss;
+            assert_memory_equal(&loss, &expected, sizeof loss);
+            CHECK_OK(ah_trainer_run(trainer, golden.steps - 7, &observer, &err), err);
+            golden_read(&golden, trainer, AH_TRAINER_WEIGHTS, other.weights, &other.n_values);
+            expect_equal(&first, &other);
+            assert_true(held_out_loss(&golden, trainer) < expected);
+            ah_trainer_close(trainer);
+        }
+        golden_close(&golden);
+    }
+}
+
+static bool stop_at_third(void *context, const struct ah_step_record *record)
+{
+    golden_keep_record(context, record);
+    return record->step < 3;
+}
+
+static void test_trainer__stops_when_told_and_goes_on(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_trainer *trainer;
+    const struct ah_observer stopping = {stop_at_third, &other}, going = {golden_keep_record, &other};
+    (void)state;
+    golden_open(&golden, "llama", AH_FP32);
+    golden_plan_resident(&golden);
+    ah_trainer_close(golden_start(&golden, &first));
+    other.n_records = 0;
+    CHECK_OK(ah_trainer_open(&trainer, &golden.options, &err), err);
+    CHECK_OK(ah_trainer_run(trainer, golden.steps, &stopping, &err), err);
+    assert_true(other.n_records >= 3 && other.n_records <= 5);
+    assert_int_equal(ah_trainer_facts(trainer).steps, other.n_records);
+    CHECK_OK(ah_trainer_run(trainer, golden.steps - other.n_records, &going, &err), err);
+    golden_read(&golden, trainer, AH_TRAINER_WEIGHTS, other.weights, &other.n_values);
+    assert_int_equal(other.n_records, golden.steps);
+    expect_equal(&first, &other);
+    ah_trainer_close(trainer);
+    golden_close(&golden);
+}
+
+/* Weights and moments read from one trainer and written to another one, under another plan: the run goes on. */
+static void copy_vectors(struct golden *g, struct ah_trainer *from, struct ah_trainer *to)
+{
+    static float values[GOLDEN_VALUES_MAX];
+    struct ah_error err = {0};
+    for (uint64_t block = 0; block < g->c.job.n_blocks; block++) {
+        const struct ah_job_group *group = ah_job_block(&g->c.job, block);
+        struct ah_flat flat = ah_flat_of(&g->c.model, group->kind, group->trained);
+        for (size_t i = 0; i < flat.n; i++)
+            for (int vector = AH_TRAINER_WEIGHTS; vector <= AH_TRAINER_V; vector++) {
+                const struct ah_weights_piece piece = {.block = block,
+                                                       .tensor = i,
+                                                       .element = flat.tensors[i].first,
+                                                       .n = flat.tensors[i].elements};
+                if (vector != AH_TRAINER_WEIGHTS && !flat.tensors[i].trained)
+                    continue;
+                CHECK_OK(ah_trainer_read(from, (enum ah_trainer_vector)vector, &piece, values, &err), err);
+                CHECK_OK(ah_trainer_write(to, (enum ah_trainer_vector)vector, &piece, values, &err), err);
+            }
+    }
+}
+
+static void test_trainer__goes_on_under_another_plan(void **state)
+{
+    uint64_t seed = check_seed(5);
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        struct ah_error err = {0};
+        struct ah_trainer *before, *after;
+        struct ah_document plan;
+        const struct ah_observer observer = {golden_keep_record, &other};
+        golden_open(&golden, i % 2 ? "qwen2-frozen-tensors" : "gpt2-frozen-table",
+                    i % 4 < 2 ? AH_FP32 : AH_BF16);
+        golden_plan_resident(&golden);
+        ah_trainer_close(golden_start(&golden, &first));
+        golden_plan_random(&golden, &seed);
+        plan = golden.plan;
+        golden.is_planned = false;
+        other.n_records = 0;
+        CHECK_OK(ah_trainer_open(&before, &golden.options, &err), err);
+        CHECK_OK(ah_trainer_run(before, 9, &observer, &err), err);
+        golden_plan_random(&golden, &seed);
+        golden.options.steps_before = 9;
+        CHECK_OK(ah_trainer_open(&after, &golden.options, &err), err);
+        copy_vectors(&golden, before, after);
+        ah_trainer_close(before);
+        CHECK_OK(ah_trainer_run(after, golden.steps - 9, &observer, &err), err);
+        golden_read(&golden, after, AH_TRAINER_WEIGHTS, other.weights, &other.n_values);
+        expect_equal(&first, &other);
+        ah_trainer_close(after);
+        ah_document_release(&plan);
+        golden_close(&golden);
+    }
+}
+
+/* Slow lanes and more threads change what waits for what, not the bits. */
+static void test_trainer__is_exact_with_slow_lanes(void **state)
+{
+    uint64_t seed = check_seed(17);
+    (void)state;
+    golden_open(&golden, "gpt2-untied-odd", AH_FP32);
+    golden.steps = 8;
+    golden_plan_resident(&golden);
+    ah_trainer_close(golden_start(&golden, &first));
+    for (int i = 0; i < 12; i++) {
+        golden_plan_random(&golden, &seed);
+        golden.options.device.compute_threads = 1 + (uint32_t)(i & 1);
+        golden.options.device.host_threads = 1 + (uint32_t)(i >> 1 & 1);
+        golden.options.device.throttle =
+            (struct ah_device_throttle){.h2d_bytes_per_s = 3e7 + 3e8 * check_uniform(&seed),
+                                        .d2h_bytes_per_s = 3e7 + 3e8 * check_uniform(&seed),
+                                        .copy_latency_us = 50 * check_uniform(&seed),
+                                        .host_adam_params_per_s = 1e7 + 1e8 * check_uniform(&seed)};
+        ah_trainer_close(golden_start(&golden, &other));
+        expect_equal(&first, &other);
+    }
+    golden_close(&golden);
+}
+
+/* Lanes have worked, and links have moved what the plan says and the trainer's own numbers. */
+static void test_trainer__records_lanes(void **state)
+{
+    uint64_t planned[2] = {0};
+    (void)state;
+    golden_open(&golden, "llama", AH_FP32);
+    golden_plan_resident(&golden);
+    for (size_t block = 0; block < golden.c.job.n_blocks; block++)
+        golden.c.configs[block].optimizer = AH_OPTIMIZER_HOST;
+    golden.c.choice.knobs.send_behind = 2;
+    assert_true(golden_plan(&golden));
+    ah_trainer_close(golden_start(&golden, &first));
+    const struct ah_plan *plan = golden.options.plan;
+    for (size_t i = 0; i < plan->n_ops; i++)
+        planned[plan->ops[i].lane == AH_PLAN_LANE_H2D] += plan->ops[i].bytes;
+    for (size_t i = 1; i < first.n_records; i++) {
+        const struct ah_step_record *record = &first.records[i];
+        assert_true(record->d2h_bytes >= planned[0] && record->d2h_bytes < planned[0] + 4096);
+        assert_true(record->h2d_bytes >= planned[1] && record->h2d_bytes < planned[1] + 16384);
+        for (int lane = 0; lane < AH_DEVICE_LANES; lane++)
+            assert_true(record->busy_ns[lane] > 0);
+        assert_true(record->end_ns >= first.records[i - 1].end_ns);
+        assert_true(record->grad_norm > 0);
+    }
+    golden_close(&golden);
+}
+
+static void test_trainer__refuses_other_models_and_data(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_trainer *trainer;
+    (void)state;
+    golden_open(&golden, "llama", AH_FP32);
+    golden_plan_resident(&golden);
+    golden.model.body.model->mlp_width += 8;
+    CHECK_FAILS(ah_trainer_open(&trainer, &golden.options, &err), err, AH_E_MISMATCH, "plan");
+    golden.model.body.model->mlp_width -= 8;
+    golden.batches.options.seq++;
+    CHECK_FAILS(ah_trainer_open(&trainer, &golden.options, &err), err, AH_E_MISMATCH, "sequences");
+    golden.batches.options.seq--;
+    golden.options.device.memory_bytes = golden.options.plan->memory.device_bytes - 1;
+    CHECK_FAILS(ah_trainer_open(&trainer, &golden.options, &err), err, AH_E_CAPACITY, "device memory");
+    golden_close(&golden);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_trainer__touches_what_the_plan_gives),
+        cmocka_unit_test(test_trainer__evaluates_between_steps),
+        cmocka_unit_test(test_trainer__stops_when_told_and_goes_on),
+        cmocka_unit_test(test_trainer__goes_on_under_another_plan),
+        cmocka_unit_test(test_trainer__is_exact_with_slow_lanes),
+        cmocka_unit_test(test_trainer__records_lanes),
+        cmocka_unit_test(test_trainer__refuses_other_models_and_data),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -13,6 +13,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,9 +32,18 @@ static struct {
     unsigned at; /* 0: none */
     enum calls_then then;
     int reason;
-    const char *only; /* (optional) counts calls of this name only */
-    char last[16];    /* the call that failed */
+    const char *only;     /* (optional) counts calls of this name only */
+    char last[16];        /* the call that failed */
+    size_t n_synced;      /* bytes of `synced` */
+    char synced[1 << 14]; /* "PATH\n" of what was synced, in order; behind a rename "> TO\n" */
 } calls;
+
+static void calls_note(const char *mark, const char *path)
+{
+    int n =
+        snprintf(calls.synced + calls.n_synced, sizeof calls.synced - calls.n_synced, "%s%s\n", mark, path);
+    calls.n_synced += (size_t)n < sizeof calls.synced - calls.n_synced ? (size_t)n : 0;
+}
 
 static void calls_reset(void)
 {
@@ -79,16 +89,30 @@ static void calls_after(const char *name)
     }
 
 CALLS_WRAP(mkdir, -1, (const char *path, mode_t mode), (path, mode))
-CALLS_WRAP(rename, -1, (const char *from, const char *to), (from, to))
 CALLS_WRAP(unlink, -1, (const char *path), (path))
 CALLS_WRAP(rmdir, -1, (const char *path), (path))
 CALLS_WRAP(fallocate, -1, (int fd, int mode, off_t offset, off_t size), (fd, mode, offset, size))
+
+int __real_rename(const char *from, const char *to);
+int __wrap_rename(const char *from, const char *to);
+int __wrap_rename(const char *from, const char *to)
+{
+    if (calls_fails("rename"))
+        return -1;
+    int rc = __real_rename(from, to);
+    calls_note("> ", to);
+    calls_after("rename");
+    return rc;
+}
 
 /* Nothing is synced: neither a failure nor a kill tells, and it takes longer than all else. */
 int __wrap_fsync(int fd);
 int __wrap_fsync(int fd)
 {
-    (void)fd;
+    char link[64], path[PATH_MAX] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (readlink(link, path, sizeof path - 1) > 0)
+        calls_note("", path);
     if (calls_fails("fsync"))
         return -1;
     calls_after("fsync");

@@ -138,6 +138,39 @@ static void test_faults__of_every_call_leave_a_checkpoint(void **state)
     training_release(&scene.run);
 }
 
+static const char *noted(const char *line)
+{
+    const char *at = strstr(calls.synced, line);
+    if (!at)
+        fail_msg("'%s' is not in:\n%s", line, calls.synced);
+    return at;
+}
+
+/* A crash of the machine keeps what was synced only. */
+static void test_faults__of_power_find_everything_synced(void **state)
+{
+    static const char *const files[] = {"states.bin", "model.safetensors", "checkpoint.json.part"};
+    struct scene scene;
+    struct ah_error err = {0};
+    char line[4 * PATH_MAX];
+    begin(&scene, state, 0);
+    CHECK_OK(save_with_failure(&scene, NULL, 0, 0, &err), err); /* none */
+    snprintf(line, sizeof line, "> %s/step-00000002\n", scene.folder);
+    const char *there = noted(line);
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        snprintf(line, sizeof line, "%s/step-00000002.tmp/%s\n", scene.folder, files[i]);
+        assert_true(noted(line) < there);
+    }
+    snprintf(line, sizeof line,
+             "> %s/step-00000002.tmp/checkpoint.json\n%s/step-00000002.tmp\n> %s/step-00000002\n",
+             scene.folder, scene.folder, scene.folder);
+    noted(line);
+    snprintf(line, sizeof line, "\n%s\n> %s/step-00000001.tmp\n%s\n", scene.folder, scene.folder,
+             scene.folder);
+    assert_true(noted(line) > there);
+    training_release(&scene.run);
+}
+
 /* Closing tells of a full disk on some file systems: an error, or nothing was lost. */
 static void test_faults__of_closing_lose_nothing(void **state)
 {
@@ -250,6 +283,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_faults__of_every_call_leave_a_checkpoint),
+        IN_FOLDER(test_faults__of_power_find_everything_synced),
         IN_FOLDER(test_faults__of_closing_lose_nothing),
         IN_FOLDER(test_faults__of_reading_are_named),
         IN_FOLDER(test_faults__interruptions_are_nothing),

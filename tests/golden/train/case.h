@@ -112,7 +112,8 @@ static inline void golden_open_data(struct golden *g)
              err);
 }
 
-static inline void golden_open(struct golden *g, const char *name, enum ah_dtype dtype)
+static inline void golden_open_as(struct golden *g, const char *name, enum ah_dtype dtype,
+                                  enum ah_dtype state_dtype)
 {
     struct ah_error err = {0};
     char path[GOLDEN_PATH_MAX + 16];
@@ -134,7 +135,7 @@ static inline void golden_open(struct golden *g, const char *name, enum ah_dtype
                                             .micro_batches = (uint64_t)golden_number(g, "micro_batches"),
                                             .seq = (uint64_t)golden_number(g, "seq"),
                                             .dtype = dtype,
-                                            .state_dtype = AH_FP32,
+                                            .state_dtype = state_dtype,
                                             .clip = golden_number(g, "clip")},
                   golden_patterns(g));
     test_case_costs(&g->c, 100, 100, 200);
@@ -145,6 +146,11 @@ static inline void golden_open(struct golden *g, const char *name, enum ah_dtype
     g->options.device = (struct ah_device_options){.compute_threads = 1, .host_threads = 1};
     g->options.batches = &g->batches;
     g->options.weights = g->folder;
+}
+
+static inline void golden_open(struct golden *g, const char *name, enum ah_dtype dtype)
+{
+    golden_open_as(g, name, dtype, AH_FP32);
 }
 
 static inline void golden_close(struct golden *g)

@@ -4,6 +4,7 @@
  * its run there, for tests/tools/oracle.py --compare (tests/tools/train_oracle.py does both). $AH_TRAIN_PLANS: how many
  * plans by chance.
  */
+#include "runtime/schedule/rounds.h"
 #include "tests/golden/train/case.h"
 
 #include <sys/stat.h>
@@ -128,25 +129,60 @@ static void expect_same(const struct golden *g)
                      (double)first.weights[i], text);
 }
 
+static uint64_t how_many(void)
+{
+    const char *text = getenv("AH_TRAIN_PLANS");
+    return text ? strtoull(text, NULL, 10) : 6;
+}
+
+/* What plans by chance had, so that equality is never that of equal plans. */
+static struct {
+    uint64_t activations[AH_ACTIVATIONS_RECOMPUTE + 1], weights[AH_WEIGHTS_HOST + 1];
+    uint64_t optimizers[AH_OPTIMIZER_NONE + 1], accumulators[AH_ACCUMULATOR_HOST + 1];
+    uint64_t orders[AH_BLOCK_MAJOR + 1], ops[AH_PLAN_GATHER + 1], rings[AH_ROUNDS_RINGS], clipped;
+} seen;
+
+static void see(const struct ah_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_blocks; i++) {
+        seen.activations[plan->blocks[i].activations]++;
+        seen.weights[plan->blocks[i].weights]++;
+        seen.optimizers[plan->blocks[i].optimizer]++;
+        seen.accumulators[plan->blocks[i].accumulator]++;
+    }
+    for (size_t i = 0; i < plan->n_ops; i++)
+        seen.ops[plan->ops[i].op]++;
+    seen.orders[plan->micro_batch_order] += plan->training.micro_batches > 1;
+    seen.clipped += plan->training.clip > 0;
+    seen.rings[AH_ROUNDS_HOST_GRADIENTS] += plan->staging.host_gradient_tiles > 0;
+    seen.rings[AH_ROUNDS_HOST_WEIGHTS] += plan->staging.host_weight_tiles > 0;
+    seen.rings[AH_ROUNDS_DEVICE_STATES] += plan->staging.device_state_tiles > 0;
+}
+
+static void expect_all_seen(void)
+{
+    const uint64_t *counts = (const uint64_t *)(const void *)&seen;
+    for (size_t i = 0; i < sizeof seen / sizeof *counts && how_many() >= 4; i++)
+        if (!counts[i])
+            fail_msg("count %zu of what plans have is 0", i);
+    memset(&seen, 0, sizeof seen);
+}
+
 static void run_case(const char *name, enum ah_dtype dtype, bool writes, uint64_t plans, uint64_t *seed)
 {
-    golden_open(&golden, name, dtype);
+    bool narrow_states = dtype == AH_BF16 && *seed & 1;
+    golden_open_as(&golden, name, dtype, narrow_states ? AH_BF16 : AH_FP32);
     golden_plan_resident(&golden);
     ah_trainer_close(golden_start(&golden, &first));
     if (writes)
         write_run(&golden, &first, name);
     for (uint64_t i = 0; i < plans; i++) {
         golden_plan_random(&golden, seed);
+        see(golden.options.plan);
         ah_trainer_close(golden_start(&golden, &other));
         expect_same(&golden);
     }
     golden_close(&golden);
-}
-
-static uint64_t how_many(void)
-{
-    const char *text = getenv("AH_TRAIN_PLANS");
-    return text ? strtoull(text, NULL, 10) : 6;
 }
 
 static void test_cases__all_plans_give_the_same_bits(void **state)
@@ -155,6 +191,7 @@ static void test_cases__all_plans_give_the_same_bits(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         run_case(names[i], AH_FP32, true, how_many(), &seed);
+    expect_all_seen();
 }
 
 static void test_cases__all_plans_give_the_same_bits_in_bf16(void **state)
@@ -163,6 +200,7 @@ static void test_cases__all_plans_give_the_same_bits_in_bf16(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         run_case(names[i], AH_BF16, false, how_many(), &seed);
+    expect_all_seen();
 }
 
 int main(void)

@@ -106,15 +106,16 @@ int ah_bind_fetched(const struct ah_binder *binder, uint64_t block, uint64_t pos
                     struct ah_ref *ret_ref)
 {
     const struct ah_plan_arena *arena = &binder->plan->arena;
-    for (size_t i = 0; i < arena->n_tensors; i++) {
+    const size_t chain = AH_TENSOR_FETCHED * binder->plan->n_blocks + block;
+    for (uint32_t i = binder->places->first_tensor[chain]; i != UINT32_MAX;
+         i = binder->places->tensors[i].next) {
         const struct ah_places_tensor *it = &binder->places->tensors[i];
         const struct ah_places_query query = {.label = AH_TENSOR_FETCHED,
                                               .block = block,
                                               .micro_batch = it->number,
                                               .position = position,
                                               .bytes = bytes};
-        if (it->name.label == AH_TENSOR_FETCHED && it->name.block == block &&
-            arena->tensors[i].bytes == bytes && !ah_places_find(binder->places, &query, ret_ref, NULL))
+        if (arena->tensors[i].bytes == bytes && !ah_places_find(binder->places, &query, ret_ref, NULL))
             return AH_OK;
     }
     const struct ah_places_query none = {.label = AH_TENSOR_FETCHED,

@@ -24,17 +24,29 @@ static struct ah_ref ref_at(enum ah_arena_kind arena, enum ah_dtype dtype, uint6
 
 /* ---- tensors of the device arena ---- */
 
+static uint32_t *first_tensor(const struct ah_places *places, unsigned label, uint64_t block)
+{
+    return &places->first_tensor[label * places->plan->n_blocks + block];
+}
+
 static int read_tensors(struct ah_places *places, struct ah_arena *arena, struct ah_error *err)
 {
     const struct ah_plan_arena *from = &places->plan->arena;
+    size_t cells = AH_TENSOR_LABELS * places->plan->n_blocks;
     places->tensors = ah_arena_array(arena, from->n_tensors + 1, sizeof *places->tensors);
-    if (!places->tensors)
+    places->first_tensor = ah_arena_array(arena, cells, sizeof *places->first_tensor);
+    if (!places->tensors || !places->first_tensor)
         return ah_error_memory(err);
-    for (size_t i = 0; i < from->n_tensors; i++)
-        if (!ah_name_read(places->plan->n_blocks, from->tensors[i].name, &places->tensors[i].name,
-                          &places->tensors[i].number))
+    memset(places->first_tensor, 0xff, cells * sizeof *places->first_tensor);
+    for (size_t i = from->n_tensors; i-- > 0;) {
+        struct ah_places_tensor *tensor = &places->tensors[i];
+        if (!ah_name_read(places->plan->n_blocks, from->tensors[i].name, &tensor->name, &tensor->number))
             return ah_error_set(err, AH_E_DOCUMENT, "arena.tensors[%zu].name: '%.80s' is no name of a tensor",
                                 i, from->tensors[i].name);
+        uint32_t *first = first_tensor(places, tensor->name.label, tensor->name.block);
+        tensor->next = *first;
+        *first = (uint32_t)i;
+    }
     return AH_OK;
 }
 
@@ -49,11 +61,10 @@ int ah_places_find(const struct ah_places *places, const struct ah_places_query 
                    struct ah_ref *ret_ref, struct ah_error *err)
 {
     const struct ah_plan_arena *arena = &places->plan->arena;
-    for (size_t i = 0; i < arena->n_tensors; i++) {
-        const struct ah_places_tensor *it = &places->tensors[i];
+    for (uint32_t i = *first_tensor(places, query->label, query->block); i != UINT32_MAX;
+         i = places->tensors[i].next) {
         const struct ah_plan_tensor *tensor = &arena->tensors[i];
-        bool same = it->name.label == query->label && it->name.block == query->block &&
-                    (query->micro_batch == AH_PLACES_ANY || it->number == query->micro_batch);
+        bool same = query->micro_batch == AH_PLACES_ANY || places->tensors[i].number == query->micro_batch;
         if (!same || !lives_at(tensor, query->position) || query->bytes > tensor->bytes ||
             query->offset_bytes > tensor->bytes - query->bytes)
             continue;

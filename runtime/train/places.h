@@ -92,6 +92,7 @@ struct ah_places_block {
 struct ah_places_tensor {
     struct ah_tensor_name name;
     uint64_t number; /* of its name */
+    uint32_t next;   /* of the same label and block; UINT32_MAX: none */
 };
 
 struct ah_places {
@@ -99,6 +100,7 @@ struct ah_places {
     const struct ah_job *job;
     struct ah_places_block *blocks;
     struct ah_places_tensor *tensors; /* of the plan's arena, by index */
+    uint32_t *first_tensor;           /* by label x blocks + block */
     uint64_t stride[AH_MOVES];
     uint64_t arena_bytes[AH_ARENA_KINDS];
     struct ah_ref state_ring;

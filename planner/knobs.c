@@ -42,6 +42,14 @@ bool ah_knobs_equal(const struct ah_knobs *a, const struct ah_knobs *b)
            a->scheduling == b->scheduling;
 }
 
+struct ah_knobs ah_knobs_coarse(const struct ah_job *job, enum ah_scheduling scheduling,
+                                enum ah_micro_order micro_order)
+{
+    struct ah_knobs knobs = ah_knobs_first(job, scheduling, micro_order);
+    knobs.tile_elements *= 4;
+    return knobs;
+}
+
 struct ah_knobs ah_knobs_leanest(const struct ah_job *job, enum ah_scheduling scheduling,
                                  enum ah_micro_order micro_order)
 {
@@ -96,6 +104,20 @@ void ah_knobs_shake(const struct ah_job *job, uint64_t random, struct ah_knobs *
 {
     enum knob knob = (enum knob)(random % KNOBS);
     set_knob(job, knobs, knob, ladders[knob][random / KNOBS % RUNGS]);
+}
+
+size_t ah_knobs_kinds(const struct ah_job *job, const struct ah_knobs *knobs, int orders,
+                      struct ah_knobs ret_kinds[AH_KNOBS_KINDS_MAX])
+{
+    size_t n = 0;
+    for (int order = 0; order < orders; order++) {
+        for (size_t i = 0; i < RUNGS && ladders[KNOB_TILE][i] && n < AH_KNOBS_KINDS_MAX; i++) {
+            ret_kinds[n] = *knobs;
+            ret_kinds[n].micro_order = (enum ah_micro_order)order;
+            set_knob(job, &ret_kinds[n++], KNOB_TILE, ladders[KNOB_TILE][i]);
+        }
+    }
+    return n;
 }
 
 /* Knobs that say what a system may overlap are not swept where they are its rules. */

@@ -3,9 +3,9 @@
  * Search, in this order:
  *   1. starts (starts.h), one for each of CHAINS chains
  *   2. ROUNDS rounds of annealing with the same share of the work each, split among the chains that are left. After a
- *      round, each chain goes back to the best that it saw, and the better half of the chains goes on, colder
+ *      round the better half of the chains goes on, colder
  *   3. knobs of the best, one by one
- *   4. where assignments are few: all of them, with the knobs found; again if knobs change then
+ *   4. where assignments are few: all of them, with the knobs found and some others; again if knobs change then
  */
 #include "planner/search.h"
 
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHAINS = 4, ROUNDS = 4, LAST_CHAINS = 2 };
+enum { CHAINS = 8, ROUNDS = 4, LAST_CHAINS = 2 };
 
 /* By round: shares of what a block takes of the period, on average. */
 static const double temperatures[ROUNDS + 1] = {0.12, 0.08, 0.05, 0.03, 0.012};
@@ -65,11 +65,8 @@ static void run_chain(void *context, size_t i, unsigned worker)
     double share = 1 / (double)trial->limits.job->n_blocks;
     chain->on_caller = !worker;
     trial->limits.work = trial->spent + 1 + r->search->work / (ROUNDS * r->n);
-    if (trial->found) /* else it is still where nothing fits */
-        chain->rc = ah_anneal_start(&chain->anneal, trial->best.configs, &trial->best.knobs, &chain->err);
-    if (!chain->rc)
-        chain->rc = ah_anneal_run(&chain->anneal, share * temperatures[r->round],
-                                  share * temperatures[r->round + 1], &chain->err);
+    chain->rc = ah_anneal_run(&chain->anneal, share * temperatures[r->round],
+                              share * temperatures[r->round + 1], &chain->err);
 }
 
 static bool is_better(const struct chain *a, const struct chain *b)
@@ -156,18 +153,33 @@ static int gather(struct runner *r, struct ah_error *err)
 
 /* ---- the rest ---- */
 
+/* All assignments with these knobs and, where that is not too many, with their kinds. */
+static int try_all_with(const struct ah_search *search, const struct ah_vary *vary,
+                        const struct ah_knobs *knobs, struct ah_error *err)
+{
+    struct ah_knobs kinds[AH_KNOBS_KINDS_MAX];
+    size_t n = ah_knobs_kinds(vary->job, knobs, search->orders, kinds);
+    bool few = ah_assignments_count(vary) <= search->all_below / n;
+    int rc = ah_assignments_try(search->trial, vary, knobs, err);
+    for (size_t i = 0; i < n && few && !rc; i++)
+        rc = ah_assignments_try(search->trial, vary, &kinds[i], err);
+    return rc;
+}
+
+/* Where assignments are few: all of them, again where better knobs follow. */
 static int try_all(const struct ah_search *search, struct ah_error *err)
 {
     struct ah_trial *trial = search->trial;
-    const struct ah_vary vary = {trial->limits.job, search->allowed};
+    const struct ah_job *job = trial->limits.job;
+    const struct ah_vary vary = {job, search->allowed};
     bool improved = ah_assignments_count(&vary) <= search->all_below;
     int rc = AH_OK;
     for (int round = 0; improved && round < ROUNDS && !rc; round++) {
         double before_us = trial->found ? trial->best.score.period_us : 0;
-        struct ah_knobs knobs =
-            trial->found ? ah_knobs_with_states(&trial->best.knobs)
-                         : ah_knobs_leanest(trial->limits.job, search->scheduling, AH_MICRO_BATCH_MAJOR);
-        rc = ah_assignments_try(trial, &vary, &knobs, err);
+        struct ah_knobs knobs = ah_knobs_leanest(job, search->scheduling, AH_MICRO_BATCH_MAJOR);
+        if (trial->found)
+            knobs = ah_knobs_with_states(&trial->best.knobs);
+        rc = try_all_with(search, &vary, &knobs, err);
         rc = rc ? rc : ah_knobs_sweep(trial, false, err);
         improved = trial->found && trial->best.score.period_us != before_us &&
                    !ah_knobs_equal(&knobs, &trial->best.knobs);

@@ -155,7 +155,7 @@ static int find_of_order(struct finder *f, enum ah_micro_order order)
 {
     const struct ah_search *search = f->search;
     const struct ah_knobs knobs[2] = {
-        ah_knobs_first(f->vary.job, search->scheduling, order),
+        ah_knobs_coarse(f->vary.job, search->scheduling, order),
         ah_knobs_leanest(f->vary.job, search->scheduling, order),
     };
     int rc = AH_OK;

@@ -2,6 +2,11 @@
 # Losses, gradients and weights of the golden cases, as trained, against float64 of PyTorch.
 add_test(NAME golden.train.oracle COMMAND /usr/bin/python3 ${PROJECT_SOURCE_DIR}/tests/tools/train_oracle.py
   --program $<TARGET_FILE:golden.train.cases>)
-set_tests_properties(golden.train.oracle PROPERTIES LABELS "golden;train" TIMEOUT 300)
+set_tests_properties(golden.train.oracle PROPERTIES LABELS "golden;train" TIMEOUT 900)
 add_custom_target(golden.train.oracle DEPENDS golden.train.cases)
 target_link_libraries(golden.train.cases PRIVATE ah_device_cpu)
+# Sanitizers slow kernels by ten: fewer plans there.
+set_tests_properties(golden.train.cases PROPERTIES TIMEOUT 900)
+if(AUTOHETE_SANITIZE)
+  set_tests_properties(golden.train.cases PROPERTIES ENVIRONMENT AH_TRAIN_PLANS=1)
+endif()

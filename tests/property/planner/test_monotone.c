@@ -2,8 +2,8 @@
  *
  * More is never worse: random pairs of instances of which one has some faster rates.
  *
- * 1. The bound never rises, not by one bit. The emitted period is a search's: it rises by more than 1 % in at most 5 %
- *    of the pairs, and never by 5 %.
+ * 1. The bound never rises, not by one bit. The emitted period is a search's: it rises by more than 1 % in one pair, or
+ *    one in a hundred, at most, and never by 7 %.
  * 2. With more device memory, at budgets of 256 MiB doubled again and again, no period rises.
  * 3. No period is below the work of a lane, or below the bound.
  *
@@ -15,7 +15,7 @@
 
 #include <stdlib.h>
 
-#define WORST 1.05
+#define WORST 1.07
 
 struct outcome {
     bool infeasible, found;
@@ -136,7 +136,7 @@ static void test_monotone__faster_rates_are_never_slower(void **state)
     }
     print_message("%d pairs planned, %d equal, %d slower, %d by more than 1 %%, at most %.3f %%\n", planned,
                   equal, slower, above, (worst - 1) * 100);
-    assert_true(above * 20 <= planned);
+    assert_true(above <= 1 || above * 100 <= planned);
     assert_true(planned > pairs / 2 && equal < planned / 2);
 }
 

@@ -7,5 +7,5 @@ foreach(case IN LISTS cases)
   add_custom_target(cli.${name} DEPENDS autohete)
   add_test(NAME cli.${name}
     COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/run.py --program $<TARGET_FILE:autohete> ${case})
-  set_tests_properties(cli.${name} PROPERTIES LABELS cli TIMEOUT 300)
+  set_tests_properties(cli.${name} PROPERTIES LABELS cli TIMEOUT 900)
 endforeach()

@@ -7,4 +7,4 @@ if(AUTOHETE_SANITIZE)
   set_tests_properties(property.planner.search PROPERTIES ENVIRONMENT AH_TEST_INSTANCES=4)
 endif()
 # Chains of a search run side by side.
-set_tests_properties(property.planner.search PROPERTIES LABELS "property;planner;threads")
+set_tests_properties(property.planner.search PROPERTIES LABELS "property;planner;threads" TIMEOUT 900)

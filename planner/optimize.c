@@ -36,7 +36,7 @@ static struct effort effort_of(const struct ah_optimize *o)
     uint64_t blocks = o->trial->limits.job->n_blocks;
     uint32_t level = o->effort ? o->effort : AH_EFFORT_DEFAULT;
     uint64_t work =
-        WORK / FEW_BLOCKS * (blocks < FEW_BLOCKS ? blocks : FEW_BLOCKS) / (blocks > MANY_BLOCKS ? 2 : 1);
+        WORK / FEW_BLOCKS * (blocks < FEW_BLOCKS ? blocks : FEW_BLOCKS) / (blocks > MANY_BLOCKS ? 4 : 1);
     if (level == AH_EFFORT_QUICK)
         return (struct effort){work / 4, 2000, false};
     uint64_t more = UINT64_C(1) << 2 * (level - AH_EFFORT_DEFAULT);

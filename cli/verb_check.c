@@ -131,7 +131,9 @@ static int check_plan(const struct check *check, const char *name, const struct 
         .machine = check->inputs.machine.body.machine,
         .machine_sha256 = check->inputs.machine_sha256,
     };
-    int rc = ah_schedule_check(plan, err);
+    int rc = ah_plan_check_model(plan, err);
+    if (!rc)
+        rc = ah_schedule_check(plan, err);
     if (!rc)
         rc = ah_verify_policy(plan, err);
     if (!rc && check->inputs.given)

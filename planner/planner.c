@@ -18,6 +18,7 @@ static void fill_inputs(const struct ah_planning *p, struct ah_plan *plan)
     plan->generator = request->generator;
     plan->inputs.model = (struct ah_plan_input){request->model->name, request->model_sha256};
     plan->inputs.machine = (struct ah_plan_input){request->machine->name, request->machine_sha256};
+    plan->model = *request->model;
     plan->training = p->training;
     plan->numeric_signature = (struct ah_signature){.model_sha256 = request->model_sha256,
                                                     .trainable = p->training.trainable,

@@ -5,6 +5,7 @@
 #include "schemas/model.h"
 
 #include "schemas/kinds_internal.h"
+#include "schemas/model_internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -252,13 +253,13 @@ static const struct ah_rule model_rules[] = {
     {"family", "qwen3", AH_RULE_IS, "mlp_bias", "false", "must be false in qwen3"},
     {0}};
 
-static const struct ah_field_table model_table = {
-    .name = "model",
-    .about = "The shape of a decoder-only transformer, without weights.",
-    .bytes = sizeof(struct ah_model),
-    .fields = model_fields,
-    .rules = model_rules,
-    .check = model_check};
+const struct ah_field_table ah_model_table = {.name = "model",
+                                              .about =
+                                                  "The shape of a decoder-only transformer, without weights.",
+                                              .bytes = sizeof(struct ah_model),
+                                              .fields = model_fields,
+                                              .rules = model_rules,
+                                              .check = model_check};
 
 const struct ah_kind ah_kind_model = {
-    .table = &model_table, .alternatives = (const struct ah_field_table *const[]){&model_table, NULL}};
+    .table = &ah_model_table, .alternatives = (const struct ah_field_table *const[]){&ah_model_table, NULL}};

@@ -5,6 +5,7 @@
 #include "schemas/plan.h"
 
 #include "schemas/kinds_internal.h"
+#include "schemas/model_internal.h"
 #include "schemas/plan_internal.h"
 #include "schemas/signature_internal.h"
 
@@ -315,6 +316,7 @@ TABLE(arena, ah_plan_arena, "arena", "The layout of the device arena.");
 static const struct ah_field plan_fields[] = {
     AH_FIELD_HEAD(ah_plan, kind_words),
     {.name = "inputs", AH_GROUP_AT(ah_plan, inputs, &inputs_table), .about = "What the plan was made from."},
+    {.name = "model", AH_GROUP_AT(ah_plan, model, &ah_model_table), .about = "The model, whole."},
     {.name = "training", AH_GROUP_AT(ah_plan, training, &training_table), .about = "What is trained."},
     {.name = "numeric_signature",
      AH_GROUP_AT(ah_plan, numeric_signature, &ah_signature_table),

@@ -20,6 +20,8 @@
 #ifndef AH_SCHEMAS_PLAN_H
 #define AH_SCHEMAS_PLAN_H
 
+#include "base/error.h"
+#include "schemas/model.h"
 #include "schemas/signature.h"
 #include "schemas/vocabulary.h"
 
@@ -220,6 +222,7 @@ struct ah_plan_alternative {
 struct ah_plan {
     const char *generator;
     struct ah_plan_inputs inputs;
+    struct ah_model model; /* the one that `inputs` names: whoever runs the plan needs nothing else */
     struct ah_plan_training training;
     struct ah_signature numeric_signature;
     enum ah_policy policy;
@@ -243,5 +246,9 @@ struct ah_plan {
     struct ah_text_pair *annotations;
     size_t n_annotations;
 };
+
+/* Is `model` the one that `inputs` names? AH_E_MISMATCH; AH_E_MEMORY. Reading does not ask, whoever runs or checks a plan
+ * does. */
+int ah_plan_check_model(const struct ah_plan *plan, struct ah_error *err);
 
 #endif

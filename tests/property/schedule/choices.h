@@ -41,7 +41,8 @@ static inline uint64_t test_below(uint64_t *seed, uint64_t n)
 static inline void test_case_model(struct test_case *c, uint64_t layers, uint64_t width, bool tied)
 {
     *c = (struct test_case){.rope = {.theta = 10000}};
-    c->model = (struct ah_model){.name = "random",
+    c->model = (struct ah_model){.generator = "autohete test",
+                                 .name = "random",
                                  .family = AH_FAMILY_LLAMA,
                                  .layers = layers,
                                  .width = width,
@@ -53,6 +54,7 @@ static inline void test_case_model(struct test_case *c, uint64_t layers, uint64_
                                  .max_positions = 4096,
                                  .position = AH_POSITION_ROPE,
                                  .rope = &c->rope,
+                                 .norm = AH_MODEL_NORM_RMS,
                                  .norm_epsilon = 1e-5,
                                  .activation = AH_MODEL_SILU_GATED,
                                  .tied = tied};
@@ -187,6 +189,7 @@ static inline void test_case_emit(const struct test_case *c, struct ah_schedule 
     assert_non_null(plan);
     *plan = (struct ah_plan){.generator = "autohete test",
                              .inputs = {{"random", sha256}, {"machine", sha256}},
+                             .model = c->model,
                              .training = c->job.training,
                              .numeric_signature = {.model_sha256 = sha256,
                                                    .trainable = c->job.training.trainable,

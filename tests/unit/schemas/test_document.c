@@ -119,7 +119,7 @@ static const struct refusal refusals[] = {
     {"plan.json", "\"1.0\"", "\"2.0\"", AH_FAULT_SHAPE, "format_version: \"2.0\" is newer than 1.0"},
     {"plan.json", "\"1.0\"", "\"0.9\"", AH_FAULT_SHAPE, "format_version: \"0.9\" is older"},
     {"plan.json", "\"1.0\"", "1.0", AH_FAULT_SHAPE, "format_version: 1 is a number"},
-    {"plan.json", "\"optimal\"", "\"optimal\nx\"", AH_FAULT_SYNTAX, "file.json:29:21: a control character"},
+    {"plan.json", "\"optimal\"", "\"optimal\nx\"", AH_FAULT_SYNTAX, "file.json:52:21: a control character"},
     {"plan.json", "\"why\": \"a plan made by hand, for tests\"", "\"why\": 3", AH_FAULT_SHAPE,
      "file.json: annotations.why: 3 is not text"},
     {"plan.json", "\"step_us\": 3100.5", "\"x\": 1", AH_FAULT_SHAPE,

@@ -90,22 +90,44 @@ static int stage(struct run *run, int64_t step)
 
 /* ---- behind ---- */
 
-/* Adds up what lanes worked: of the round that ends at these tickets, and of what follows. */
-static uint64_t read_spans(struct ah_trainer *t, const uint64_t end[AH_DEVICE_LANES])
+static void tell_op(const struct run *run, uint32_t lane, const struct ah_span *span, bool later)
 {
-    uint64_t end_ns = 0;
-    for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++) {
-        size_t n;
-        while ((n = ah_device_spans(t->device, &t->readers[lane], t->spans, SPANS_READ)) > 0)
-            for (size_t i = 0; i < n; i++) {
-                const struct ah_span *span = &t->spans[i];
-                bool later = span->ticket > end[lane];
-                t->busy_ns[later][lane] += span->end_ns - span->start_ns;
-                t->last_end_ns[later] =
-                    span->end_ns > t->last_end_ns[later] ? span->end_ns : t->last_end_ns[later];
-            }
-    }
-    end_ns = t->last_end_ns[0];
+    const struct ah_rounds *rounds = &run->t->rounds;
+    bool of_plan = span->tag < rounds->n_items;
+    const struct ah_op_record record = {.step = run->before + run->told + 1 + later,
+                                        .lane = lane,
+                                        .op = of_plan ? rounds->items[span->tag].op : SIZE_MAX,
+                                        .tile = of_plan ? rounds->items[span->tag].tile : 0,
+                                        .ready_ns = span->ready_ns,
+                                        .start_ns = span->start_ns,
+                                        .end_ns = span->end_ns};
+    run->observer->op(run->observer->context, &record);
+}
+
+/* Adds up what a lane worked: in the round that ends at this ticket, and in what follows. */
+static void read_lane(struct run *run, uint32_t lane, uint64_t end)
+{
+    struct ah_trainer *t = run->t;
+    size_t n;
+    while ((n = ah_device_spans(t->device, &t->readers[lane], t->spans, SPANS_READ)) > 0)
+        for (size_t i = 0; i < n; i++) {
+            const struct ah_span *span = &t->spans[i];
+            bool later = span->ticket > end;
+            t->busy_ns[later][lane] += span->end_ns - span->start_ns;
+            if (span->end_ns > t->last_end_ns[later])
+                t->last_end_ns[later] = span->end_ns;
+            if (run->observer && run->observer->op)
+                tell_op(run, lane, span, later);
+        }
+}
+
+/* Returns when the round's last op was done. */
+static uint64_t read_spans(struct run *run, const uint64_t end[AH_DEVICE_LANES])
+{
+    struct ah_trainer *t = run->t;
+    for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++)
+        read_lane(run, lane, end[lane]);
+    uint64_t end_ns = t->last_end_ns[0];
     t->last_end_ns[0] = t->last_end_ns[1];
     t->last_end_ns[1] = 0;
     return end_ns;
@@ -137,7 +159,7 @@ static int tell(struct run *run)
                                     .grad_norm = (double)scalars.grad_norm,
                                     .rate = staged->rate,
                                     .tokens = staged->tokens,
-                                    .end_ns = read_spans(t, staged->end),
+                                    .end_ns = read_spans(run, staged->end),
                                     .h2d_bytes = staged->h2d_bytes,
                                     .d2h_bytes = staged->d2h_bytes};
     memcpy(record.busy_ns, t->busy_ns[0], sizeof record.busy_ns);

@@ -62,11 +62,23 @@ struct ah_step_record {
     uint64_t h2d_bytes, d2h_bytes;     /* the same */
 };
 
+/* When an op of the plan, or one that no plan mentions, was done. */
+struct ah_op_record {
+    uint64_t step; /* of the round that it was submitted in */
+    uint32_t lane; /* enum ah_device_lane */
+    size_t op;     /* of the plan; SIZE_MAX: of none: data and headers of steps, the loss */
+    uint64_t tile;
+    uint64_t ready_ns, start_ns, end_ns; /* as in struct ah_span */
+};
+
 /* Told of each step in order, on the caller's thread, while later ones run. False: stop; steps that are under way are
  * ended and told, at most two. */
 struct ah_observer {
     bool (*step)(void *context, const struct ah_step_record *record);
     void *context;
+    /* (optional) Told of each primitive op that is done, before the record of its step; of a lane in their order. An op of
+     * the plan is several of them. */
+    void (*op)(void *context, const struct ah_op_record *record);
 };
 
 struct ah_trainer_facts {

@@ -70,7 +70,7 @@ static void test_trainer__evaluates_between_steps(void **state)
         golden_plan_resident(&golden);
         ah_trainer_close(golden_start(&golden, &first));
         for (int plan = 0; plan < 4; plan++) {
-            const struct ah_observer observer = {golden_keep_record, &other};
+            const struct ah_observer observer = {.step = golden_keep_record, .context = &other};
             other.n_records = 0;
             if (plan)
                 golden_plan_random(&golden, &seed);
@@ -99,7 +99,8 @@ static void test_trainer__stops_when_told_and_goes_on(void **state)
 {
     struct ah_error err = {0};
     struct ah_trainer *trainer;
-    const struct ah_observer stopping = {stop_at_third, &other}, going = {golden_keep_record, &other};
+    const struct ah_observer stopping = {.step = stop_at_third, .context = &other},
+                             going = {.step = golden_keep_record, .context = &other};
     (void)state;
     golden_open(&golden, "llama", AH_FP32);
     golden_plan_resident(&golden);
@@ -147,7 +148,7 @@ static void test_trainer__goes_on_under_another_plan(void **state)
         struct ah_error err = {0};
         struct ah_trainer *before, *after;
         struct ah_document plan;
-        const struct ah_observer observer = {golden_keep_record, &other};
+        const struct ah_observer observer = {.step = golden_keep_record, .context = &other};
         golden_open(&golden, i % 2 ? "qwen2-frozen-tensors" : "gpt2-frozen-table",
                     i % 4 < 2 ? AH_FP32 : AH_BF16);
         golden_plan_resident(&golden);

@@ -250,7 +250,7 @@ static inline struct ah_trainer *golden_start(struct golden *g, struct golden_re
 {
     struct ah_error err = {0};
     struct ah_trainer *trainer;
-    const struct ah_observer observer = {golden_keep_record, result};
+    const struct ah_observer observer = {.step = golden_keep_record, .context = result};
     result->n_records = 0;
     CHECK_OK(ah_trainer_open(&trainer, &g->options, &err), err);
     CHECK_OK(ah_trainer_run(trainer, 1, &observer, &err), err);

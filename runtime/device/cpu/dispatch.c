@@ -90,7 +90,7 @@ static bool host_charge(const struct ah_cpu_task *task, double *ret_work, double
 
 static int run_op(struct ah_cpu_task *task, struct ah_error *err)
 {
-    if (task->lane->opposite)
+    if (task->lane->opposite && task->op.kind == AH_OP_COPY)
         return run_copy(task);
     if (task->op.kind == AH_OP_MATMUL)
         return run_matmul(task, err);

@@ -26,6 +26,11 @@ static const char *const save_words[] = {"save", NULL};
 static const char *const end_words[] = {"end", NULL};
 static const char *const reason_words[] = {"done", "interrupted", "failed", NULL};
 
+#define AH_WORD_TEXT(value, word) word,
+const char *const ah_words_runlog_op[] = {AH_PLAN_OP_WORDS(AH_WORD_TEXT) "data", NULL};
+#undef AH_WORD_TEXT
+_Static_assert(sizeof ah_words_runlog_op / sizeof *ah_words_runlog_op == AH_RUNLOG_OPS + 1, "a word each");
+
 #define LINE(word_list)                                                                                      \
     {                                                                                                        \
         .name = "line", .type = AH_FIELD_CONST, .words = (word_list), .about = "What this line is."          \
@@ -43,6 +48,37 @@ static const char *const reason_words[] = {"done", "interrupted", "failed", NULL
         .name = "step", AH_COUNT_AT(tag, step), .min = (least), .max = STEP_MAX, .about = (sentence)         \
     }
 
+static const struct ah_field exposed_fields[] = {US(ah_plan_exposed, h2d, "For copies to the device."),
+                                                 US(ah_plan_exposed, d2h, "For copies from it."),
+                                                 US(ah_plan_exposed, host, "For the host."),
+                                                 {0}};
+static const struct ah_field_table exposed_table = {.name = "exposed_us",
+                                                    .about = "Time that compute waits for each lane.",
+                                                    .bytes = sizeof(struct ah_plan_exposed),
+                                                    .fields = exposed_fields};
+
+static const struct ah_field part_fields[] = {
+    {.name = "op",
+     AH_WORD_AT(ah_runlog_part, op, ah_words_runlog_op),
+     .about = "Kind of op; data: what no plan mentions, batches and headers of steps."},
+    {.name = "lane", AH_WORD_AT(ah_runlog_part, lane, ah_words_plan_lane), .about = "Where it works."},
+    US(ah_runlog_part, us, "Time of all its ops in a step."),
+    {0}};
+static const struct ah_field_table part_table = {.name = "part",
+                                                 .about = "What ops of a kind take in a step.",
+                                                 .bytes = sizeof(struct ah_runlog_part),
+                                                 .fields = part_fields};
+
+#define EXPOSED_AND_PARTS(tag)                                                                               \
+    {.name = "exposed_us",                                                                                   \
+     AH_GROUP_AT(tag, exposed_us, &exposed_table),                                                           \
+     .flags = AH_FIELD_OPTIONAL,                                                                             \
+     .about = "Time that compute waits for each lane."},                                                     \
+    {                                                                                                        \
+        .name = "parts", AH_GROUPS_AT(tag, parts, &part_table), .flags = AH_FIELD_OPTIONAL,                  \
+        .about = "Where the lanes' time goes, by kind of op."                                                \
+    }
+
 static const struct ah_field predicted_fields[] = {
     US(ah_runlog_predicted, step_us, "Time of a step."),
     US(ah_runlog_predicted, compute_us, "Of the compute lane."),
@@ -55,6 +91,7 @@ static const struct ah_field predicted_fields[] = {
      .about = "Tokens trained per second."},
     BYTES(ah_runlog_predicted, device_bytes, "Highest offset of the device arena."),
     BYTES(ah_runlog_predicted, host_bytes, "Host memory."),
+    EXPOSED_AND_PARTS(ah_runlog_predicted),
     {0}};
 static const struct ah_field_table predicted_table = {.name = "predicted",
                                                       .about = "What the plan said.",
@@ -99,6 +136,12 @@ static const struct ah_field header_fields[] = {HEADER_FIELDS, {0}};
 static const struct ah_field_table header_table = {
     .name = "header", .about = "The first line.", .bytes = sizeof(struct ah_runlog), .fields = header_fields};
 
+#define COPIED(member, sentence)                                                                             \
+    {                                                                                                        \
+        .name = #member, AH_COUNT_AT(ah_runlog_step, member), .flags = AH_FIELD_OPTIONAL, .max = BYTES_MAX,  \
+        .about = (sentence)                                                                                  \
+    }
+
 static const struct ah_field step_fields[] = {
     LINE(step_words),
     STEP(ah_runlog_step, 1, "Number of the step, from 1."),
@@ -124,6 +167,8 @@ static const struct ah_field step_fields[] = {
     US(ah_runlog_step, h2d_us, "Time that the lane to the device worked."),
     US(ah_runlog_step, d2h_us, "Time that the lane from the device worked."),
     US(ah_runlog_step, host_us, "Time that the host lane worked."),
+    COPIED(h2d_bytes, "Copied to the device."),
+    COPIED(d2h_bytes, "Copied from the device."),
     BYTES(ah_runlog_step, device_peak_bytes, "Highest offset touched in the device arena."),
     BYTES(ah_runlog_step, host_peak_bytes, "Highest host memory in use."),
     {0}};
@@ -157,6 +202,12 @@ static const struct ah_field_table save_table = {.name = "save",
                                                  .bytes = sizeof(struct ah_runlog_save),
                                                  .fields = save_fields};
 
+#define MEDIAN(member, least, most, sentence)                                                                \
+    {                                                                                                        \
+        .name = #member, AH_NUMBER_AT(ah_runlog_end, member),                                                \
+        .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT, .min = (least), .max = (most), .about = (sentence) \
+    }
+
 static const struct ah_field end_fields[] = {
     LINE(end_words),
     STEP(ah_runlog_end, 0, "The last step that was done."),
@@ -166,6 +217,10 @@ static const struct ah_field end_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .form = AH_TEXT_ANY,
      .about = "The sentence, when it failed."},
+    MEDIAN(median_step_us, 0, US_MAX, "Median time of a step."),
+    MEDIAN(predicted_step_us, 0, US_MAX, "What the plan said of it."),
+    MEDIAN(step_error, -1, AH_FIELD_NUMBER_MAX, "Median over prediction, less 1."),
+    EXPOSED_AND_PARTS(ah_runlog_end),
     {0}};
 static const struct ah_rule end_rules[] = {
     {"reason", "failed", AH_RULE_REQUIRES, "error", NULL, "is missing; a run that failed says why"}, {0}};

@@ -5,7 +5,8 @@
  * The first line is the header, with the document's kind; then come lines of steps, evaluations and saves in
  * the order in which they happened, and one end line when the run ended itself. A log that stops between
  * lines (killed run) is valid without its end; half a line is refused with its place.
- * Lane times are measured in that run; `predicted` is what the plan said.
+ * Lane times are measured in that run; `predicted` is what the plan said. PARTS split the time that lanes work in a step by
+ * kind of op; those of `predicted` add up to its lanes.
  *
  * A trainer writes lines one at a time (ah_runlog_print_header() and friends) and flushes after each.
  */
@@ -14,6 +15,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "schemas/plan.h"
 #include "schemas/signature.h"
 #include "schemas/vocabulary.h"
 
@@ -21,12 +23,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A kind of op of a plan (enum ah_plan_op_kind), or what no plan mentions: batches, headers and losses of steps. */
+enum { AH_RUNLOG_OP_DATA = AH_PLAN_COLLECTIVE + 1, AH_RUNLOG_OPS };
+
+extern const char *const ah_words_runlog_op[]; /* those of ah_words_plan_op, then "data" */
+
+struct ah_runlog_part {
+    unsigned op;
+    enum ah_plan_lane lane;
+    double us; /* in a step, all ops of that kind on that lane */
+};
+
 struct ah_runlog_predicted {
     double step_us;
     double compute_us, h2d_us, d2h_us, host_us;
     double tokens_per_s;
     uint64_t device_bytes;
     uint64_t host_bytes;
+    struct ah_plan_exposed *exposed_us; /* (optional) time that compute waits for each lane */
+    struct ah_runlog_part *parts;       /* (optional) */
+    size_t n_parts;
 };
 
 #define AH_RUNLOG_NO_NORM (-1.0)
@@ -40,6 +56,7 @@ struct ah_runlog_step {
     double step_us;
     double tokens_per_s;
     double compute_us, h2d_us, d2h_us, host_us; /* time that each lane worked */
+    uint64_t h2d_bytes, d2h_bytes;              /* copied; 0: not known */
     uint64_t device_peak_bytes;
     uint64_t host_peak_bytes;
 };
@@ -62,7 +79,18 @@ struct ah_runlog_end {
     uint64_t step; /* the last one done */
     enum ah_runlog_reason reason;
     const char *error; /* (optional) the sentence, when it failed */
+
+    /* Medians over the steps of the run, at most the last AH_RUNLOG_MEDIAN_STEPS, without its first one where there are others.
+     * Zeros and none where no step was done. */
+    double median_step_us;
+    double predicted_step_us;
+    double step_error; /* median_step_us / predicted_step_us - 1 */
+    struct ah_plan_exposed *exposed_us;
+    struct ah_runlog_part *parts;
+    size_t n_parts;
 };
+
+enum { AH_RUNLOG_MEDIAN_STEPS = 1024 };
 
 struct ah_runlog {
     const char *generator;

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Run trace: the measured timeline of a few steps of a run beside the predicted one, as Chrome trace events (trace.h).
+ *
+ * One file with two processes, "predicted (simulated)" and "measured", the same lanes and names in both. Time 0 is the start
+ * of a steady step in both.
+ *
+ *     rc = ah_run_trace_new(&trace, plan, &(struct ah_run_trace_options){.first_step = 3, .steps = 4}, err);
+ *     ... observer's op: ah_run_trace_op(trace, record);
+ *     rc = ah_run_trace_write(trace, cli, path, err);
+ *     ah_run_trace_free(trace);
+ *
+ * New takes all memory: op allocates nothing.
+ */
+#ifndef AH_CLI_RUN_TRACE_H
+#define AH_CLI_RUN_TRACE_H
+
+#include "cli/cli.h"
+#include "runtime/train/trainer.h"
+#include "schemas/plan.h"
+
+#include <stdint.h>
+
+struct ah_run_trace;
+
+struct ah_run_trace_options {
+    uint64_t first_step; /* number of the first one that is kept; 0: 1 */
+    uint64_t steps;      /* 0: 4 */
+};
+
+/* `plan` is borrowed until free. */
+int ah_run_trace_new(struct ah_run_trace **ret_trace, const struct ah_plan *plan,
+                     const struct ah_run_trace_options *options, struct ah_error *err);
+
+/* Told of every op of the run; keeps those of the chosen steps, the primitive ops of an item (a tile of an op of the plan) as
+ * one. */
+void ah_run_trace_op(struct ah_run_trace *trace, const struct ah_op_record *record);
+
+/* Writes to `path` (`-`: standard output, through cli->out). Without any op of the chosen steps there is the predicted
+ * timeline alone. AH_E_IO names the path, where nothing was changed. */
+int ah_run_trace_write(const struct ah_run_trace *trace, struct ah_cli *cli, const char *path,
+                       struct ah_error *err);
+
+/* NULL is fine. */
+void ah_run_trace_free(struct ah_run_trace *trace);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tally: adds up what a run's observer hears: where the time of a step goes, beside what the plan said.
+ *
+ *     rc = ah_tally_new(&tally, plan, err);
+ *     ah_tally_begin(tally, ah_threads_now_ns());               // before each ah_trainer_run()
+ *     ... observer's op:   ah_tally_op(tally, record);
+ *     ... observer's step: step_us = ah_tally_step(tally, record);
+ *     rc = ah_tally_end(tally, &arena, &end, err);      // medians, for the last line of the run log
+ *     ah_tally_free(tally);
+ *
+ * Everything is a median over steps. The first step of a tally, which warms up, is left out where there are others; what is
+ * before the window is forgotten. New takes all memory: op and step allocate nothing, however long the run.
+ *
+ * EXPOSED TIME is split as the plan splits it (docs/planning.md): where compute waited, what it waited for last is found among
+ * what it waits for in the plan, then what that waited for, and so on back; each lane is charged for the time in which its
+ * op of this chain could work. What no other lane is to blame for is not exposed time, but compute is idle all the same.
+ *
+ * One thread.
+ */
+#ifndef AH_RUNTIME_TRAIN_TALLY_H
+#define AH_RUNTIME_TRAIN_TALLY_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "runtime/train/trainer.h"
+#include "schemas/plan.h"
+#include "schemas/runlog.h"
+
+#include <stdint.h>
+
+enum { AH_TALLY_OP_STEPS = 32 };
+
+struct ah_tally;
+
+/* `plan` is borrowed until free. AH_E_DOCUMENT as ah_rounds_read(); AH_E_MEMORY. */
+int ah_tally_new(struct ah_tally **ret_tally, const struct ah_plan *plan, struct ah_error *err);
+
+/* A run of the trainer begins, drained: its first step is timed from here. `now_ns` is of the host's monotonic clock. */
+void ah_tally_begin(struct ah_tally *tally, uint64_t now_ns);
+
+void ah_tally_op(struct ah_tally *tally, const struct ah_op_record *record);
+
+/* After the ops of the step. Returns the time of the step in us. */
+double ah_tally_step(struct ah_tally *tally, const struct ah_step_record *record);
+
+/* Sets what is measured in `end` and leaves the rest, nothing where no step was done. Lists are in `arena`: parts by lane,
+ * the longest first. */
+int ah_tally_end(struct ah_tally *tally, struct ah_arena *arena, struct ah_runlog_end *end,
+                 struct ah_error *err);
+
+/* Time of each op of the plan in a step, all tiles, as a lane had it: sharing included. Over the last AH_TALLY_OP_STEPS steps;
+ * of ops that were not heard of, the plan's own. `ret_us`: plan->n_ops. */
+void ah_tally_op_us(struct ah_tally *tally, double *ret_us);
+
+/* What the plan says, for the first line of the run log: its own numbers, and parts in a steady iteration on the virtual
+ * clock. Lists are in `arena`. Errors of ah_replay_run(). */
+int ah_tally_predict(const struct ah_plan *plan, struct ah_arena *arena,
+                     struct ah_runlog_predicted *ret_predicted, struct ah_error *err);
+
+/* NULL is fine. */
+void ah_tally_free(struct ah_tally *tally);
+
+#endif

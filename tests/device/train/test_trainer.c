@@ -39,24 +39,7 @@ static void test_trainer__touches_what_the_plan_gives(void **state)
     }
 }
 
-/* Held-out loss of the training data, in their order, by every plan the same, and the weights stay. */
-static double held_out_loss(struct golden *g, struct ah_trainer *trainer)
-{
-    struct ah_error err = {0};
-    struct ah_batches batches;
-    double loss;
-    CHECK_OK(ah_batches_init(&batches,
-                             &(struct ah_batches_options){.data = g->data,
-                                                          .seq = g->c.job.training.seq,
-                                                          .batch = g->c.job.training.batch,
-                                                          .held_out = true},
-                             &err),
-             err);
-    CHECK_OK(ah_trainer_evaluate(trainer, &batches, &loss, &err), err);
-    ah_batches_release(&batches);
-    return loss;
-}
-
+/* By every plan the same, and the weights stay. */
 static void test_trainer__evaluates_between_steps(void **state)
 {
     static const char *const names[] = {"gpt2", "llama-masked", "mistral-documents", "qwen3"};
@@ -76,13 +59,13 @@ static void test_trainer__evaluates_between_steps(void **state)
                 golden_plan_random(&golden, &seed);
             CHECK_OK(ah_trainer_open(&trainer, &golden.options, &err), err);
             CHECK_OK(ah_trainer_run(trainer, 7, &observer, &err), err);
-            double loss = held_out_loss(&golden, trainer);
+            double loss = golden_held_out_loss(&golden, trainer);
             expected = plan ? expected : loss;
             assert_memory_equal(&loss, &expected, sizeof loss);
             CHECK_OK(ah_trainer_run(trainer, golden.steps - 7, &observer, &err), err);
             golden_read(&golden, trainer, AH_TRAINER_WEIGHTS, other.weights, &other.n_values);
             expect_equal(&first, &other);
-            assert_true(held_out_loss(&golden, trainer) < expected);
+            assert_true(golden_held_out_loss(&golden, trainer) < expected);
             ah_trainer_close(trainer);
         }
         golden_close(&golden);

@@ -261,4 +261,22 @@ static inline struct ah_trainer *golden_start(struct golden *g, struct golden_re
     return trainer;
 }
 
+/* Held-out loss of the training data, in their order. */
+static inline double golden_held_out_loss(struct golden *g, struct ah_trainer *trainer)
+{
+    struct ah_error err = {0};
+    struct ah_batches batches;
+    double loss;
+    CHECK_OK(ah_batches_init(&batches,
+                             &(struct ah_batches_options){.data = g->data,
+                                                          .seq = g->c.job.training.seq,
+                                                          .batch = g->c.job.training.batch,
+                                                          .held_out = true},
+                             &err),
+             err);
+    CHECK_OK(ah_trainer_evaluate(trainer, &batches, &loss, &err), err);
+    ah_batches_release(&batches);
+    return loss;
+}
+
 #endif

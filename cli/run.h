@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Run: a plan that trains: what the verbs `run` and `compare --measured` share.
+ *
+ *     struct ah_run run;
+ *     rc = ah_run_open(&run, cli, plan, &options, err);    // data, device, weights or a checkpoint: all checks
+ *     rc = ah_run_go(&run, &listener, err);                // steps, evaluations, saves
+ *     ah_run_close(&run);                                  // in every case
+ *
+ * A run is cut into stretches: between two of them the trainer is drained, and there held-out loss is measured and
+ * checkpoints are saved. An interrupt ends the stretch after the steps that are under way; then it saves.
+ */
+#ifndef AH_CLI_RUN_H
+#define AH_CLI_RUN_H
+
+#include "cli/cli.h"
+#include "runtime/train/checkpoint/checkpoints.h"
+#include "runtime/train/trainer.h"
+#include "schemas/document.h"
+#include "schemas/plan.h"
+
+struct ah_run_options {
+    struct ah_option_list data;
+    struct ah_option_list valid;
+    const char *data_format;
+    struct ah_option_integer steps;
+    struct ah_option_real lr;
+    const char *schedule;
+    struct ah_option_integer warmup;
+    const char *betas;
+    struct ah_option_real epsilon;
+    struct ah_option_real weight_decay;
+    struct ah_option_integer seed;
+    const char *weights;
+    const char *save;
+    struct ah_option_integer save_every;
+    struct ah_option_integer valid_every;
+    struct ah_option_integer keep;
+    const char *resume;
+    const char *device;
+    const char *emulate;
+    bool other_device;
+};
+
+extern const char *const ah_run_words_schedule[];
+extern const char *const ah_run_words_format[];
+
+#define AH_RUN_FIELD(name) offsetof(struct ah_run_options, name)
+
+/* Rows of a table of options whose struct begins with a struct ah_run_options: what is trained on, and where. */
+/* clang-format off */
+#define AH_RUN_DATA_OPTIONS                                                                                  \
+    {"data", 0, AH_OPTION_TEXTS, "PATH", NULL, AH_RUN_FIELD(data),                                            \
+     "train on this: a file of tokens or text, a folder of them, or a pattern; may be given many times"},    \
+    {"data-format", 0, AH_OPTION_WORD, "FORMAT", ah_run_words_format, AH_RUN_FIELD(data_format),              \
+     "what the files are (default auto: each tells by its content and name)"},                               \
+    {"device", 0, AH_OPTION_TEXT, "DEVICE", ah_devices_words, AH_RUN_FIELD(device),                           \
+     "the device to train on, with an index where there are several (cuda:1); default the plan's kind"},     \
+    {"emulate", 0, AH_OPTION_FILE, "MACHINE", NULL, AH_RUN_FIELD(emulate),                                    \
+     "slow the copy lanes and the host lane to the ratios of this machine document, or to the very rates of " \
+     "a profile that emulates one"},                                                                         \
+    {"seed", 0, AH_OPTION_COUNT, "N", NULL, AH_RUN_FIELD(seed),                                               \
+     "key of all that is random: initial weights, the order of data, rounding (default 0)"}
+/* clang-format on */
+
+/* What a run was told, with all defaults filled in. */
+struct ah_run_settings {
+    uint64_t steps; /* of the whole run, those before a resume included */
+    struct ah_rate rate;
+    double beta1, beta2, epsilon, weight_decay;
+    uint64_t seed;
+    uint64_t save_every, valid_every; /* 0: only at the end */
+    uint64_t keep;
+};
+
+/* Told of what happens. NULL functions are not called. */
+struct ah_run_listener {
+    void (*step)(void *context, const struct ah_step_record *record, double step_us);
+    void (*op)(void *context, const struct ah_op_record *record);
+    void (*evaluated)(void *context, uint64_t step, double loss, uint64_t tokens);
+    void (*saved)(void *context, uint64_t step, double us, const struct ah_checkpoints_saved *saved);
+    void *context;
+};
+
+struct ah_run {
+    struct ah_cli *cli;
+    const struct ah_run_options *options;
+    const struct ah_plan *plan; /* borrowed */
+    struct ah_run_settings settings;
+    struct ah_signature signature;
+    struct ah_signature_run signature_run;
+    struct ah_document from; /* manifest of the checkpoint to go on from */
+    struct ah_document emulated;
+    struct ah_device_throttle throttle;
+    const struct ah_device_driver *driver;
+    uint32_t device_index;
+    struct ah_dataset *data, *held_out;
+    struct ah_batches batches, held_out_batches;
+    struct ah_trainer *trainer;
+    struct ah_buffer config; /* config.json beside saved weights */
+    struct ah_checkpoint_job job;
+    struct ah_checkpoints *checkpoints; /* NULL: nothing is saved */
+    struct ah_checkpoint_position position;
+    uint64_t resumed_step; /* 0: from the start */
+    uint64_t saved_step;   /* UINT64_MAX: none in this run */
+    char saved_path[PATH_MAX];
+};
+
+/* Opens everything that the options name. Texts live in cli->arena. AH_E_MISMATCH: plan, data, device and checkpoint do not
+ * belong together. `ret_run` is to be closed after a failure, too. It must not move. */
+int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan *plan,
+                const struct ah_run_options *options, struct ah_error *err);
+
+/* Trains to the last step. AH_E_INTERRUPTED: it was asked to stop, did, and saved where it saves. */
+int ah_run_go(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err);
+
+void ah_run_close(struct ah_run *run);
+
+/* run_settings.c: fills in settings and signature, from the options, else from the checkpoint, else defaults. The data
+ * are open. */
+int ah_run_settle(struct ah_run *run, struct ah_error *err);
+
+#endif

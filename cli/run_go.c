@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The steps of a run, stretch by stretch.
+ *
+ * INVARIANTS
+ * 1. At the end of a stretch the position is that of the last step that was told: what is saved goes on from there.
+ * 2. A step that failed ends the run unsaved: the checkpoint before it stays the newest.
+ */
+#include "base/threads.h"
+#include "cli/interrupt.h"
+#include "cli/run.h"
+#include "runtime/train/persist.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+struct stretch {
+    struct ah_run *run;
+    const struct ah_run_listener *listener;
+    uint64_t last_ns; /* when the step before was done */
+};
+
+static bool on_step(void *context, const struct ah_step_record *record)
+{
+    struct stretch *stretch = context;
+    struct ah_run *run = stretch->run;
+    double step_us = (double)(record->end_ns - stretch->last_ns) * 1e-3;
+    stretch->last_ns = record->end_ns;
+    run->position.step = record->step;
+    run->position.cursor = record->step * run->plan->training.batch;
+    run->position.tokens += record->tokens;
+    if (isfinite(record->loss) && isfinite(record->grad_norm) && stretch->listener->step)
+        stretch->listener->step(stretch->listener->context, record, step_us);
+    return !ah_interrupt_seen();
+}
+
+static void on_op(void *context, const struct ah_op_record *record)
+{
+    const struct stretch *stretch = context;
+    stretch->listener->op(stretch->listener->context, record);
+}
+
+/* Steps until the next one at which something else is to be done. */
+static uint64_t stretch_steps(const struct ah_run *run)
+{
+    const uint64_t every[] = {run->settings.save_every, run->held_out ? run->settings.valid_every : 0};
+    uint64_t done = run->position.step, end = run->settings.steps;
+    for (size_t i = 0; i < sizeof every / sizeof *every; i++) {
+        uint64_t next = every[i] ? (done / every[i] + 1) * every[i] : end;
+        end = next < end ? next : end;
+    }
+    return end - done;
+}
+
+static int train(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
+{
+    struct stretch stretch = {.run = run, .listener = listener, .last_ns = ah_threads_now_ns()};
+    const struct ah_observer observer = {
+        .step = on_step, .context = &stretch, .op = listener->op ? on_op : NULL};
+    return ah_trainer_run(run->trainer, stretch_steps(run), &observer, err);
+}
+
+static bool is_due(uint64_t step, uint64_t every, bool at_end)
+{
+    return at_end || (every && step % every == 0);
+}
+
+static int evaluate(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
+{
+    double loss;
+    if (!run->held_out)
+        return AH_OK;
+    int rc = ah_trainer_evaluate(run->trainer, &run->held_out_batches, &loss, err);
+    const struct ah_dataset_facts *facts = ah_dataset_facts(run->held_out);
+    if (!rc && !isfinite(loss))
+        rc = ah_error_set(err, AH_E_NUMERIC, "the held-out loss after step %" PRIu64 " is not finite",
+                          run->position.step);
+    if (!rc && listener->evaluated)
+        listener->evaluated(listener->context, run->position.step, loss, facts->unmasked);
+    return rc;
+}
+
+static int save(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
+{
+    if (!run->checkpoints || run->saved_step == run->position.step)
+        return AH_OK;
+    const struct ah_checkpoint_source source = ah_persist_source(run->trainer);
+    struct ah_checkpoints_saved saved;
+    uint64_t start_ns = ah_threads_now_ns();
+    int rc = ah_checkpoints_save(run->checkpoints, &run->position, &source, run->settings.keep, &saved, err);
+    if (rc)
+        return rc;
+    run->saved_step = run->position.step;
+    memcpy(run->saved_path, saved.path, sizeof run->saved_path);
+    if (listener->saved)
+        listener->saved(listener->context, run->position.step,
+                        (double)(ah_threads_now_ns() - start_ns) * 1e-3, &saved);
+    return AH_OK;
+}
+
+static int between(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
+{
+    const struct ah_run_settings *settings = &run->settings;
+    bool stopping = ah_interrupt_seen(), at_end = run->position.step >= settings->steps;
+    int rc = AH_OK;
+    if (!stopping && is_due(run->position.step, settings->valid_every, at_end))
+        rc = evaluate(run, listener, err);
+    if (!rc && is_due(run->position.step, settings->save_every, at_end || stopping))
+        rc = save(run, listener, err);
+    return rc;
+}
+
+/* The sentence about a run that failed says where to go on from. */
+static int fail(const struct ah_run *run, int rc, struct ah_error *err)
+{
+    size_t length = strlen(err->text);
+    const char *path = run->saved_path[0] ? run->saved_path : run->options->resume;
+    if (rc != AH_E_INTERRUPTED && path && length < sizeof err->text)
+        snprintf(err->text + length, sizeof err->text - length, "; the checkpoint '%.500s' is as it was",
+                 path);
+    return rc;
+}
+
+int ah_run_go(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
+{
+    int rc = AH_OK;
+    if (!run->position.step && run->held_out && run->settings.valid_every)
+        rc = evaluate(run, listener, err);
+    while (!rc && run->position.step < run->settings.steps && !ah_interrupt_seen()) {
+        rc = train(run, listener, err);
+        if (!rc)
+            rc = between(run, listener, err);
+    }
+    if (rc)
+        return fail(run, rc, err);
+    if (run->position.step >= run->settings.steps)
+        return AH_OK;
+    return ah_error_set(
+        err, AH_E_INTERRUPTED, "interrupted after step %" PRIu64 "; %s%s%s", run->position.step,
+        run->saved_path[0] ? "saved: go on with --resume '" : "nothing was saved (--save DIR)",
+        run->saved_path[0] ? run->options->save : "", run->saved_path[0] ? "'" : "");
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opening a run: cheap checks first, so that what is wrong is known before weights are made or a long file is read.
+ */
+#include "base/topology.h"
+#include "cli/devices.h"
+#include "cli/interrupt.h"
+#include "cli/request.h"
+#include "cli/run.h"
+#include "profiler/profiler.h"
+#include "runtime/device/emulate.h"
+#include "runtime/model/config.h"
+#include "runtime/train/persist.h"
+#include "schemas/checkpoint.h"
+#include "schemas/machine.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int check_words(const struct ah_run_options *options, struct ah_error *err)
+{
+    if (!options->data.n)
+        return ah_error_set(err, AH_E_USAGE, "'--data' is missing: a file of tokens or text to train on");
+    if (options->weights && options->resume)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--weights' and '--resume' both say what to begin with; leave one out");
+    if (!options->save && (options->save_every.given || options->keep.given))
+        return ah_error_set(err, AH_E_USAGE, "'--%s' needs '--save' DIR, where checkpoints go",
+                            options->save_every.given ? "save-every" : "keep");
+    if (!options->valid.n && options->valid_every.given)
+        return ah_error_set(err, AH_E_USAGE, "'--valid-every' needs '--valid' FILE, the data held out");
+    return AH_OK;
+}
+
+/* ---- the device ---- */
+
+static int find_device(struct ah_run *run, struct ah_error *err)
+{
+    const char *planned = ah_words_device_kind[run->plan->numeric_signature.device];
+    const char *name = run->options->device         ? run->options->device
+                       : run->options->other_device ? NULL
+                                                    : planned;
+    int rc = ah_devices_find(name, &run->driver, &run->device_index, err);
+    if (rc || !strcmp(run->driver->name, planned) || run->options->other_device)
+        return rc;
+    return ah_error_set(err, AH_E_MISMATCH,
+                        "the plan is for a %s device, not for '%s'; plan for this machine, or run it all the "
+                        "same with --other-device",
+                        planned, name);
+}
+
+/* A profile that emulates says itself what it was slowed to. */
+static void take_rates(struct ah_run *run, const struct ah_machine *machine)
+{
+    double adam = ah_machine_adam_params_per_s(machine, AH_HOST, run->plan->training.dtype);
+    run->throttle =
+        (struct ah_device_throttle){.h2d_bytes_per_s = ah_machine_link_bytes_per_s(machine, AH_H2D),
+                                    .d2h_bytes_per_s = ah_machine_link_bytes_per_s(machine, AH_D2H),
+                                    .copy_latency_us = machine->n_links ? machine->links[0].latency_us : 0,
+                                    .both_kept = ah_machine_kept(machine, AH_PART_H2D, AH_PART_D2H),
+                                    .host_adam_params_per_s = adam,
+                                    .host_bytes_per_s = 28 * adam};
+}
+
+/* The ratios of another machine, to what this one's products reach now. */
+static int measure_ratios(struct ah_run *run, const struct ah_machine *machine, struct ah_error *err)
+{
+    struct ah_document here = {0};
+    enum ah_dtype dtype;
+    const struct ah_profiler_options options = {.driver = run->driver,
+                                                .device_index = run->device_index,
+                                                .quick = true,
+                                                .parts = 1u << AH_PROFILER_MATMUL,
+                                                .cancel = ah_interrupt_catch()};
+    int rc = ah_profiler_run(&here, &options, err);
+    if (!rc)
+        rc = ah_emulate_dtype(machine, here.body.machine->device.bf16, &dtype, err);
+    if (!rc)
+        rc = ah_emulate_throttle(machine, dtype, ah_machine_matmul_flops_per_s(here.body.machine, dtype),
+                                 &run->throttle, err);
+    ah_document_release(&here);
+    return rc;
+}
+
+static int read_emulated(struct ah_run *run, struct ah_error *err)
+{
+    const char *path = run->options->emulate;
+    if (!path)
+        return AH_OK;
+    int rc = ah_document_load(&run->emulated, path, AH_DOCUMENT_MACHINE, err);
+    if (rc)
+        return rc;
+    const struct ah_machine *machine = run->emulated.body.machine;
+    if (!machine->emulates)
+        return measure_ratios(run, machine, err);
+    take_rates(run, machine);
+    return AH_OK;
+}
+
+/* ---- data ---- */
+
+static bool show_data(void *context, uint64_t done_bytes, uint64_t total_bytes)
+{
+    struct ah_progress *progress = context;
+    ah_terminal_draw(progress, total_bytes ? (double)done_bytes / (double)total_bytes : 1, "checking data");
+    return !ah_interrupt_seen();
+}
+
+static int open_data(struct ah_run *run, const struct ah_option_list *paths, struct ah_dataset **ret_data,
+                     struct ah_error *err)
+{
+    struct ah_progress progress = ah_terminal_progress();
+    const char *format = run->options->data_format;
+    const struct ah_dataset_options options = {.paths = paths->items,
+                                               .n_paths = paths->n,
+                                               .format =
+                                                   format ? ah_dataset_format_of(format) : AH_DATASET_AUTO,
+                                               .vocabulary = run->plan->model.vocabulary,
+                                               .progress = show_data,
+                                               .context = &progress};
+    int rc = ah_dataset_open(ret_data, &options, err);
+    ah_terminal_erase(&progress);
+    return rc;
+}
+
+static int open_batches(struct ah_run *run, struct ah_error *err)
+{
+    struct ah_batches_options options = {.data = run->data,
+                                         .seq = run->plan->training.seq,
+                                         .batch = run->plan->training.batch,
+                                         .seed = run->settings.seed};
+    int rc = ah_batches_init(&run->batches, &options, err);
+    if (rc || !run->held_out)
+        return rc;
+    options.data = run->held_out;
+    options.held_out = true;
+    return ah_batches_init(&run->held_out_batches, &options, err);
+}
+
+static int open_all_data(struct ah_run *run, struct ah_error *err)
+{
+    int rc = open_data(run, &run->options->data, &run->data, err);
+    if (!rc && run->options->valid.n)
+        rc = open_data(run, &run->options->valid, &run->held_out, err);
+    return rc;
+}
+
+/* ---- checkpoints ---- */
+
+/* The settings of the run that is gone on with. */
+static int read_manifest(struct ah_run *run, struct ah_error *err)
+{
+    char path[PATH_MAX], *manifest = NULL;
+    struct ah_buffer name = {0};
+    if (!run->options->resume)
+        return AH_OK;
+    int rc = ah_checkpoints_find(run->options->resume, path, err);
+    if (!rc && !path[0])
+        rc = ah_error_set(err, AH_E_IO, "'%s' has no checkpoint yet; leave out --resume to begin",
+                          run->options->resume);
+    if (rc)
+        return rc;
+    ah_buffer_printf(&name, "%s/" AH_CHECKPOINT_MANIFEST, path);
+    manifest = name.failed ? NULL : ah_arena_strdup(&run->cli->arena, name.data);
+    ah_buffer_release(&name);
+    return manifest ? ah_document_load(&run->from, manifest, AH_DOCUMENT_CHECKPOINT, err)
+                    : ah_error_memory(err);
+}
+
+/* The config.json that goes beside saved weights: that of given ones, else one made from the model. */
+static int make_config(struct ah_run *run, struct ah_error *err)
+{
+    const struct ah_run_options *options = run->options;
+    struct ah_buffer path = {0};
+    int rc = AH_OK;
+    if (!options->save)
+        return AH_OK;
+    ah_buffer_printf(&path, "%s/config.json", options->weights ? options->weights : "");
+    if (path.failed)
+        rc = ah_error_memory(err);
+    else if (options->weights && access(path.data, R_OK) == 0)
+        rc = ah_config_adopt(&run->plan->model, path.data, run->plan->training.dtype, &run->config, err);
+    else
+        rc = ah_config_print(&run->plan->model, run->plan->training.dtype, &run->config, err);
+    ah_buffer_release(&path);
+    return rc;
+}
+
+static int open_checkpoints(struct ah_run *run, struct ah_error *err)
+{
+    run->job = (struct ah_checkpoint_job){
+        .model = &run->plan->model, .signature = &run->signature, .config = run->config.data};
+    run->saved_step = UINT64_MAX;
+    if (run->from.body.checkpoint) {
+        char path[AH_SIGNATURE_PATH_MAX];
+        const struct ah_checkpoint *from = run->from.body.checkpoint;
+        if (ah_signature_differs(&from->numeric_signature, &run->signature, path))
+            return ah_error_set(
+                err, AH_E_MISMATCH,
+                "numeric_signature.%s: the checkpoint in '%s' has another one than this run; give "
+                "the same options, data and plan as before",
+                path, run->options->resume);
+        run->resumed_step = from->step;
+    }
+    if (!run->options->save)
+        return AH_OK;
+    return ah_checkpoints_open(&run->checkpoints, &run->job, run->options->save, run->resumed_step, err);
+}
+
+/* ---- the trainer ---- */
+
+static int open_trainer(struct ah_run *run, struct ah_error *err)
+{
+    const struct ah_plan *plan = run->plan;
+    const struct ah_run_settings *settings = &run->settings;
+    struct ah_pool *pool = NULL;
+    struct ah_trainer_options options = {
+        .model = &plan->model,
+        .plan = plan,
+        .driver = run->driver,
+        .device = {.index = run->device_index,
+                   .memory_bytes = plan->memory.device_capacity_bytes,
+                   .compute_threads = plan->threads ? (uint32_t)plan->threads->compute : 0,
+                   .host_threads = plan->threads ? (uint32_t)plan->threads->host : 0,
+                   .throttle = run->throttle},
+        .batches = &run->batches,
+        .documents = run->held_out && ah_dataset_facts(run->held_out)->has_docs,
+        .rate = settings->rate,
+        .beta1 = settings->beta1,
+        .beta2 = settings->beta2,
+        .epsilon = settings->epsilon,
+        .weight_decay = settings->weight_decay,
+        .seed = settings->seed,
+        .weights = run->options->weights,
+        .steps_before = run->resumed_step};
+    int rc = ah_pool_new(&pool, &(struct ah_pool_options){0}, err);
+    if (rc)
+        return rc;
+    options.pool = pool;
+    rc = ah_trainer_open(&run->trainer, &options, err);
+    ah_pool_free(pool);
+    return rc;
+}
+
+static int resume(struct ah_run *run, struct ah_error *err)
+{
+    if (!run->options->resume)
+        return AH_OK;
+    const struct ah_checkpoint_sink sink = ah_persist_sink(run->trainer);
+    int rc = ah_checkpoints_resume(&run->job, &sink, run->options->resume, &run->position, err);
+    if (!rc && run->position.step != run->resumed_step)
+        rc = ah_error_set(err, AH_E_MISMATCH, "'%s' has got another checkpoint meanwhile; run again",
+                          run->options->resume);
+    return rc;
+}
+
+int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan *plan,
+                const struct ah_run_options *options, struct ah_error *err)
+{
+    static int (*const parts[])(struct ah_run *, struct ah_error *) = {
+        find_device, read_manifest, open_all_data,    ah_run_settle, open_batches,
+        make_config, read_emulated, open_checkpoints, open_trainer,  resume};
+    *ret_run = (struct ah_run){.cli = cli, .options = options, .plan = plan};
+    ah_interrupt_catch();
+    int rc = check_words(options, err);
+    if (!rc)
+        rc = ah_plan_check_model(plan, err);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
+        rc = ah_interrupt_seen() ? ah_error_set(err, AH_E_INTERRUPTED, "interrupted; nothing was trained")
+                                 : parts[i](ret_run, err);
+    return rc;
+}
+
+void ah_run_close(struct ah_run *run)
+{
+    ah_trainer_close(run->trainer);
+    ah_checkpoints_close(run->checkpoints);
+    ah_batches_release(&run->held_out_batches);
+    ah_batches_release(&run->batches);
+    ah_dataset_close(run->held_out);
+    ah_dataset_close(run->data);
+    ah_buffer_release(&run->config);
+    ah_document_release(&run->emulated);
+    ah_document_release(&run->from);
+}

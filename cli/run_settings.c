@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Settings of a run: each is the option where it is given, else, of a run that is gone on with, what it was before, else a
+ * default. So `--resume DIR` needs no other option again.
+ */
+#include "cli/request.h"
+#include "cli/run.h"
+#include "schemas/checkpoint.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS_DEFAULT = 100, WARMUP_MOST = 100, WARMUP_SHARE = 10, KEEP_DEFAULT = 2 };
+
+#define LR_DEFAULT           3e-4
+#define BETA1_DEFAULT        0.9
+#define BETA2_DEFAULT        0.95
+#define EPSILON_DEFAULT      1e-8
+#define WEIGHT_DECAY_DEFAULT 0.1
+#define FLOOR                0.1
+
+const char *const ah_run_words_schedule[] = {
+    [AH_RATE_CONSTANT] = "constant", [AH_RATE_COSINE] = "cosine", NULL};
+const char *const ah_run_words_format[] = {
+#define FORMAT_WORD(value, word, text) word,
+    AH_DATASET_FORMATS(FORMAT_WORD)
+#undef FORMAT_WORD
+        NULL};
+
+static double real_of(const struct ah_option_real *given, double otherwise)
+{
+    return given->given ? given->value : otherwise;
+}
+
+static uint64_t count_of(const struct ah_option_integer *given, uint64_t otherwise)
+{
+    return given->given ? given->value : otherwise;
+}
+
+/* "0.9,0.95" */
+static int read_betas(const char *text, struct ah_run_settings *settings, struct ah_error *err)
+{
+    char *end = NULL;
+    double beta1 = strtod(text, &end), beta2 = -1;
+    if (*end == ',')
+        beta2 = strtod(end + 1, &end);
+    if (*end || !(beta1 >= 0 && beta1 < 1) || !(beta2 >= 0 && beta2 < 1))
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--betas' '%s' are not two numbers from 0 to below 1; write 0.9,0.95", text);
+    settings->beta1 = beta1;
+    settings->beta2 = beta2;
+    return AH_OK;
+}
+
+static int check(const struct ah_run_settings *settings, struct ah_error *err)
+{
+    if (!settings->steps)
+        return ah_error_set(err, AH_E_USAGE, "'--steps' 0 trains nothing; give at least 1");
+    if (settings->rate.lr > 1000)
+        return ah_error_set(err, AH_E_USAGE, "'--lr' %g is above 1000; common rates are 1e-5 to 1e-3",
+                            settings->rate.lr);
+    if (!(settings->epsilon > 0) || settings->epsilon > 1)
+        return ah_error_set(err, AH_E_USAGE, "'--epsilon' %g is not above 0 and at most 1",
+                            settings->epsilon);
+    if (settings->weight_decay > 1000)
+        return ah_error_set(err, AH_E_USAGE, "'--weight-decay' %g is above 1000", settings->weight_decay);
+    return AH_OK;
+}
+
+/* What the options do not say is as before. */
+static void read_numbers(const struct ah_run_options *options, const struct ah_signature_run *before,
+                         struct ah_run_settings *settings)
+{
+    bool cosine = options->schedule ? !strcmp(options->schedule, "cosine")
+                                    : !before || !strcmp(before->schedule, "cosine");
+    settings->steps = count_of(&options->steps, before && before->steps ? before->steps : STEPS_DEFAULT);
+    uint64_t warmup =
+        settings->steps / WARMUP_SHARE < WARMUP_MOST ? settings->steps / WARMUP_SHARE : WARMUP_MOST;
+    settings->rate =
+        (struct ah_rate){.schedule = cosine ? AH_RATE_COSINE : AH_RATE_CONSTANT,
+                         .lr = real_of(&options->lr, before ? before->lr : LR_DEFAULT),
+                         .floor = FLOOR,
+                         .warmup_steps = count_of(&options->warmup, before ? before->warmup_steps : warmup),
+                         .steps = settings->steps};
+    settings->beta1 = before ? before->beta1 : BETA1_DEFAULT;
+    settings->beta2 = before ? before->beta2 : BETA2_DEFAULT;
+    settings->epsilon = real_of(&options->epsilon, before ? before->epsilon : EPSILON_DEFAULT);
+    settings->weight_decay =
+        real_of(&options->weight_decay, before ? before->weight_decay : WEIGHT_DECAY_DEFAULT);
+    settings->seed = count_of(&options->seed, before ? before->seed : 0);
+    settings->save_every = count_of(&options->save_every, 0);
+    settings->valid_every = count_of(&options->valid_every, 0);
+    settings->keep = count_of(&options->keep, KEEP_DEFAULT);
+}
+
+/* A constant rate spans no number of steps: such a run may be made longer. */
+static void sign(struct ah_run *run)
+{
+    const struct ah_run_settings *settings = &run->settings;
+    bool cosine = settings->rate.schedule == AH_RATE_COSINE;
+    run->signature_run = (struct ah_signature_run){.seed = settings->seed,
+                                                   .data_sha256 = ah_dataset_facts(run->data)->sha256,
+                                                   .schedule = ah_run_words_schedule[settings->rate.schedule],
+                                                   .lr = settings->rate.lr,
+                                                   .beta1 = settings->beta1,
+                                                   .beta2 = settings->beta2,
+                                                   .epsilon = settings->epsilon,
+                                                   .weight_decay = settings->weight_decay,
+                                                   .warmup_steps = settings->rate.warmup_steps,
+                                                   .steps = cosine ? settings->steps : 0};
+    run->signature = run->plan->numeric_signature;
+    run->signature.device = run->driver == ah_device_cpu() ? AH_DEVICE_CPU : AH_DEVICE_CUDA;
+    run->signature.run = &run->signature_run;
+}
+
+int ah_run_settle(struct ah_run *run, struct ah_error *err)
+{
+    const struct ah_checkpoint *from = run->from.body.checkpoint;
+    read_numbers(run->options, from ? from->numeric_signature.run : NULL, &run->settings);
+    int rc = run->options->betas ? read_betas(run->options->betas, &run->settings, err) : AH_OK;
+    if (!rc)
+        rc = check(&run->settings, err);
+    if (!rc)
+        sign(run);
+    return rc;
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * autohete run PLAN: trains.
+ *
+ * What is printed: on a terminal a line that moves, and one line now and then; with --json, or --log -, the run log.
+ */
+#include "base/units.h"
+#include "cli/devices.h"
+#include "cli/run_log.h"
+#include "cli/verbs.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+struct run_options {
+    struct ah_run_options run; /* first: AH_RUN_DATA_OPTIONS */
+    const char *log;
+};
+
+#define FIELD(name) offsetof(struct run_options, name)
+
+/* clang-format off */
+static const struct ah_option run_table[] = {
+    AH_RUN_DATA_OPTIONS,
+    {"valid", 0, AH_OPTION_TEXTS, "PATH", NULL, FIELD(run.valid), "measure the loss on this too, held out"},
+    {"valid-every", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.valid_every),
+     "every so many steps, and before the first one (default: at the end)"},
+    {"steps", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.steps),
+     "steps of the whole run, those before --resume included (default 100)"},
+    {"lr", 0, AH_OPTION_REAL, "X", NULL, FIELD(run.lr), "highest learning rate (default 3e-4)"},
+    {"schedule", 0, AH_OPTION_WORD, "WORD", ah_run_words_schedule, FIELD(run.schedule),
+     "of the learning rate after the warm-up (default cosine, which ends at a tenth)"},
+    {"warmup", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.warmup),
+     "steps in which the rate rises (default a tenth of all, at most 100)"},
+    {"betas", 0, AH_OPTION_TEXT, "B1,B2", NULL, FIELD(run.betas), "decays of AdamW's moments (default 0.9,0.95)"},
+    {"epsilon", 0, AH_OPTION_REAL, "X", NULL, FIELD(run.epsilon), "of AdamW (default 1e-8)"},
+    {"weight-decay", 0, AH_OPTION_REAL, "X", NULL, FIELD(run.weight_decay),
+     "of matrices, never of biases and norms (default 0.1)"},
+    {"weights", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.weights),
+     "begin with these: safetensors as Hugging Face names them; without, with fresh ones"},
+    {"save", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.save),
+     "save checkpoints into this folder: at the end, when interrupted, and as --save-every says"},
+    {"save-every", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.save_every), "save every so many steps, too"},
+    {"keep", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.keep),
+     "keep so many of the newest checkpoints (default 2; 0: all)"},
+    {"resume", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.resume),
+     "go on from the newest checkpoint in this folder, or from this one; what is not given is as before"},
+    {"log", 0, AH_OPTION_FILE, "FILE", NULL, FIELD(log), "write the run log here, a line a step ('-': standard output)"},
+    {"other-device", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(run.other_device),
+     "run a plan that was made for another kind of device"},
+    {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
+/* clang-format on */
+
+enum { LINES = 20 }; /* of steps, in a whole run */
+
+struct running {
+    struct ah_cli *cli;
+    const struct run_options *options;
+    struct ah_document plan;
+    struct ah_run run;
+    struct ah_run_log log;
+    struct ah_progress progress;
+    bool quiet; /* standard output is the log's */
+    double last_loss, tokens_per_s;
+};
+
+/* ---- what people see ---- */
+
+static void put_line(struct running *running)
+{
+    struct ah_error err = {0};
+    ah_terminal_erase(&running->progress);
+    if (!running->quiet && ah_cli_flush(running->cli, &err))
+        ah_buffer_clear(&running->cli->out);
+}
+
+static void begin(struct running *running)
+{
+    struct ah_cli *cli = running->cli;
+    const struct ah_run *run = &running->run;
+    const struct ah_dataset_facts *data = ah_dataset_facts(run->data);
+    char text[AH_UNITS_TEXT_MAX];
+    if (running->quiet)
+        return;
+    ah_buffer_printf(&cli->out, "%s%s%s on %s, policy %s: %s a step predicted\n", cli->out_style.bold,
+                     ah_cli_clean(cli, run->plan->inputs.model.name), cli->out_style.reset,
+                     ah_cli_clean(cli, ah_trainer_device(run->trainer)->info.name),
+                     ah_words_policy[run->plan->policy], ah_units_print_time(text, run->plan->time.step_us));
+    ah_buffer_printf(&cli->out, "data: %s tokens, ", ah_units_print_count(text, (double)data->tokens));
+    ah_buffer_printf(&cli->out, "%" PRIu64 " steps an epoch; ", ah_batches_steps(&run->batches));
+    if (run->resumed_step)
+        ah_buffer_printf(&cli->out, "goes on after step %" PRIu64 "\n", run->resumed_step);
+    else
+        ah_buffer_printf(&cli->out, "%s\n",
+                         run->options->weights ? "begins with given weights" : "begins with fresh weights");
+    put_line(running);
+}
+
+static bool is_shown(const struct running *running, uint64_t step)
+{
+    uint64_t steps = running->run.settings.steps, every = (steps + LINES - 1) / LINES;
+    return step == running->run.resumed_step + 1 || step == steps || step % every == 0;
+}
+
+static void on_step(void *context, const struct ah_step_record *record, double step_us)
+{
+    struct running *running = context;
+    char rate[AH_UNITS_TEXT_MAX], time[AH_UNITS_TEXT_MAX], line[160];
+    uint64_t steps = running->run.settings.steps;
+    running->last_loss = record->loss;
+    running->tokens_per_s = step_us > 0 ? (double)record->tokens / step_us * 1e6 : 0;
+    ah_run_log_step(&running->log, record, step_us);
+    if (running->quiet)
+        return;
+    snprintf(line, sizeof line, "step %*" PRIu64 "/%" PRIu64 "  loss %.4f  %s tokens/s  %s a step",
+             snprintf(NULL, 0, "%" PRIu64, steps), record->step, steps, record->loss,
+             ah_units_print_count(rate, running->tokens_per_s), ah_units_print_time(time, step_us));
+    if (is_shown(running, record->step)) {
+        ah_buffer_printf(&running->cli->out, "%s\n", line);
+        put_line(running);
+    }
+    uint64_t before = running->run.resumed_step;
+    ah_terminal_draw(&running->progress, (double)(record->step - before) / (double)(steps - before), line);
+}
+
+static void on_evaluated(void *context, uint64_t step, double loss, uint64_t tokens)
+{
+    struct running *running = context;
+    ah_run_log_evaluation(&running->log, step, loss, tokens);
+    if (running->quiet)
+        return;
+    ah_buffer_printf(&running->cli->out, "held-out loss after step %" PRIu64 ": %.4f\n", step, loss);
+    put_line(running);
+}
+
+static void on_saved(void *context, uint64_t step, double us, const struct ah_checkpoints_saved *saved)
+{
+    struct running *running = context;
+    char text[AH_UNITS_TEXT_MAX];
+    ah_run_log_save(&running->log, step, us, saved->path);
+    ah_terminal_erase(&running->progress);
+    if (saved->warning[0])
+        ah_cli_note(running->cli, "%s", saved->warning);
+    if (running->quiet)
+        return;
+    ah_buffer_printf(&running->cli->out, "saved after step %" PRIu64 ": %s, in %s\n", step,
+                     ah_cli_clean(running->cli, saved->path), ah_units_print_time(text, us));
+    put_line(running);
+}
+
+/* ---- the verb ---- */
+
+static int open_running(struct running *running, struct ah_error *err)
+{
+    const struct run_options *options = running->options;
+    const char *path = options->log ? options->log : running->cli->json ? "-" : NULL;
+    running->quiet = path && !strcmp(path, "-");
+    int rc = ah_document_load(&running->plan, running->cli->arguments.operands[0], AH_DOCUMENT_PLAN, err);
+    if (!rc)
+        rc = ah_run_open(&running->run, running->cli, running->plan.body.plan, &options->run, err);
+    return rc ? rc : ah_run_log_open(&running->log, &running->run, path, err);
+}
+
+static int go(struct running *running, struct ah_error *err)
+{
+    const struct ah_run_listener listener = {
+        .step = on_step, .evaluated = on_evaluated, .saved = on_saved, .context = running};
+    begin(running);
+    running->progress = ah_terminal_progress();
+    int rc = ah_run_go(&running->run, &listener, err);
+    ah_terminal_erase(&running->progress);
+    return rc;
+}
+
+static int close_log(struct running *running, int rc, struct ah_error *err)
+{
+    struct ah_error own = {0};
+    const struct ah_runlog_end end = {.step = running->run.position.step,
+                                      .reason = !rc                      ? AH_RUNLOG_DONE
+                                                : rc == AH_E_INTERRUPTED ? AH_RUNLOG_INTERRUPTED
+                                                                         : AH_RUNLOG_FAILED,
+                                      .error = rc && rc != AH_E_INTERRUPTED ? err->text : NULL};
+    int closed = ah_run_log_close(&running->log, &end, &own);
+    if (!rc && closed)
+        *err = own;
+    return rc ? rc : closed;
+}
+
+static int run_run(struct ah_cli *cli, const void *given)
+{
+    struct running *running = ah_arena_alloc(&cli->arena, sizeof *running);
+    struct ah_error err = {0};
+    if (!running) {
+        ah_error_memory(&err);
+        return ah_cli_fail(cli, &err);
+    }
+    *running = (struct running){.cli = cli, .options = given, .log = {.descriptor = -1}};
+    int rc = open_running(running, &err);
+    if (!rc && running->run.position.step >= running->run.settings.steps)
+        ah_cli_note(cli, "all %" PRIu64 " steps are done already; give more with --steps",
+                    running->run.settings.steps);
+    if (!rc)
+        rc = close_log(running, go(running, &err), &err);
+    ah_run_close(&running->run);
+    ah_document_release(&running->plan);
+    return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;
+}
+
+const struct ah_verb ah_verb_run = {
+    .name = "run",
+    .summary = "train, as a plan says",
+    .description = "Trains the plan's model on the plan's device: takes exactly the memory that the plan "
+                   "gives, and overlaps "
+                   "compute, copies and the host's updates in the plan's orders. Losses and weights depend "
+                   "on model, training, "
+                   "data and seed only, bit for bit, whatever the plan offloads or recomputes.\n\n"
+                   "Data are token files as llm.c and nanoGPT write them, or plain text, whose bytes are "
+                   "tokens. Weights come "
+                   "from a Hugging Face folder or are fresh; checkpoints have them under the same names.\n\n"
+                   "An interrupt (Ctrl-C) finishes the steps under way, saves where --save says, and exits "
+                   "with 130; a second "
+                   "one ends at once, and the checkpoint before is valid. With --resume the run goes on to "
+                   "the same final "
+                   "weights, under this or any other plan of the same numeric signature.",
+    .syntax = {.options = run_table, .operands = {AH_OPERAND_FILE, "PLAN", 1, 1, NULL}},
+    .options_bytes = sizeof(struct run_options),
+    .examples = {{"run plan.json --data corpus.txt --steps 200", "train on plain text"},
+                 {"run plan.json --data train.bin --valid val.bin --weights llama-2-7b --lr 1e-5 --save out",
+                  "fine-tune and save"},
+                 {"run plan.json --data train.bin --save out --resume out", "go on where it stopped"},
+                 {"run plan.json --data train.bin --json | jq .loss", "losses, as they come"}},
+    .run = run_run,
+};

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sums of the steps under way, and a window of those that are done.
+ *
+ * 1. An op counts for the step in whose round it was submitted. Ops of the round behind it are heard of before a step is told:
+ *    sums are kept for a few steps, by number.
+ * 2. A row of a window is a value, a column a step; the oldest column is overwritten. Steps that follow a drain are forgotten
+ *    when another one comes, unless there are no others.
+ */
+#include "runtime/train/tally_internal.h"
+
+#include "base/stats.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The rows of the window of steps: the step, exposed times, then parts. */
+enum { ROW_STEP, ROW_EXPOSED, ROW_PARTS = ROW_EXPOSED + TALLY_EXPOSED };
+enum { ROWS = ROW_PARTS + AH_RUNLOG_OPS * TALLY_LANES };
+
+/* In the arena; `column` is the next one. */
+struct window {
+    size_t rows, room;
+    double *values;
+    size_t n, column;
+};
+
+struct ah_tally {
+    const struct ah_plan *plan;
+    struct ah_arena arena;
+    struct tally_waits waits;
+    double
+        *sums[TALLY_KEPT]; /* by step: a value for each row, then one for each op of the plan; in the arena */
+    struct window steps, ops;
+    double *sorted;     /* AH_RUNLOG_MEDIAN_STEPS; in the arena */
+    uint64_t before_ns; /* end of the step before */
+    bool cold;          /* the next step follows a drain */
+    bool only_cold;     /* all steps in the windows do */
+};
+
+/* ---- life ---- */
+
+static bool take_window(struct window *window, size_t rows, size_t room, struct ah_arena *arena)
+{
+    *window = (struct window){.rows = rows, .room = room};
+    window->values = ah_arena_array(arena, rows * room + 1, sizeof *window->values);
+    return window->values;
+}
+
+static int take_memory(struct ah_tally *tally, struct ah_error *err)
+{
+    size_t n_ops = tally->plan->n_ops;
+    bool taken = take_window(&tally->steps, ROWS, AH_RUNLOG_MEDIAN_STEPS, &tally->arena) &&
+                 take_window(&tally->ops, n_ops, AH_TALLY_OP_STEPS, &tally->arena);
+    tally->sorted = ah_arena_array(&tally->arena, AH_RUNLOG_MEDIAN_STEPS, sizeof *tally->sorted);
+    for (size_t k = 0; k < TALLY_KEPT && taken; k++) {
+        tally->sums[k] = ah_arena_array(&tally->arena, ROWS + n_ops, sizeof **tally->sums);
+        taken = tally->sums[k];
+    }
+    return taken && tally->sorted ? AH_OK : ah_error_memory(err);
+}
+
+int ah_tally_new(struct ah_tally **ret_tally, const struct ah_plan *plan, struct ah_error *err)
+{
+    struct ah_tally *tally = calloc(1, sizeof *tally);
+    if (!tally)
+        return ah_error_memory(err);
+    tally->plan = plan;
+    int rc = take_memory(tally, err);
+    if (!rc)
+        rc = ah_tally_waits_init(&tally->waits, plan, &tally->arena, err);
+    if (rc)
+        ah_tally_free(tally);
+    else
+        *ret_tally = tally;
+    return rc;
+}
+
+void ah_tally_free(struct ah_tally *tally)
+{
+    if (!tally)
+        return;
+    ah_arena_release(&tally->arena);
+    free(tally);
+}
+
+/* ---- hearing ---- */
+
+static void clear_sums(struct ah_tally *tally, double *sums)
+{
+    memset(sums, 0, (ROWS + tally->plan->n_ops) * sizeof *sums);
+}
+
+void ah_tally_begin(struct ah_tally *tally, uint64_t now_ns)
+{
+    ah_tally_waits_begin(&tally->waits);
+    for (size_t k = 0; k < TALLY_KEPT; k++)
+        clear_sums(tally, tally->sums[k]);
+    tally->before_ns = now_ns;
+    tally->cold = true;
+}
+
+static enum ah_plan_lane plan_lane(uint32_t lane)
+{
+    static const enum ah_plan_lane lanes[] = {[AH_LANE_COMPUTE] = AH_PLAN_LANE_COMPUTE,
+                                              [AH_LANE_H2D] = AH_PLAN_LANE_H2D,
+                                              [AH_LANE_D2H] = AH_PLAN_LANE_D2H,
+                                              [AH_LANE_HOST] = AH_PLAN_LANE_HOST};
+    return lanes[lane];
+}
+
+void ah_tally_op(struct ah_tally *tally, const struct ah_op_record *record)
+{
+    enum ah_plan_lane lane = plan_lane(record->lane);
+    double *sums = tally->sums[record->step % TALLY_KEPT];
+    double us = (double)(record->end_ns - record->start_ns) / 1e3;
+    bool of_plan = record->op < tally->plan->n_ops;
+    size_t op = of_plan ? tally->plan->ops[record->op].op : AH_RUNLOG_OP_DATA;
+    sums[ROW_PARTS + op * TALLY_LANES + lane] += us;
+    if (of_plan)
+        sums[ROWS + record->op] += us;
+    ah_tally_waits_op(&tally->waits, record, lane);
+}
+
+static void put_column(struct window *window, const double *values)
+{
+    for (size_t row = 0; row < window->rows; row++)
+        window->values[row * window->room + window->column] = values[row];
+    window->column = (window->column + 1) % window->room;
+    window->n += window->n < window->room;
+}
+
+/* Is the step one to keep? Cold ones only until there is another. */
+static bool make_room(struct ah_tally *tally)
+{
+    bool first = !tally->steps.n;
+    if (tally->cold && !first)
+        return tally->only_cold;
+    if (!tally->cold && tally->only_cold)
+        tally->steps.n = tally->steps.column = tally->ops.n = tally->ops.column = 0;
+    tally->only_cold = tally->cold;
+    return true;
+}
+
+double ah_tally_step(struct ah_tally *tally, const struct ah_step_record *record)
+{
+    double *sums = tally->sums[record->step % TALLY_KEPT];
+    double step_us = (double)(record->end_ns - tally->before_ns) / 1e3;
+    sums[ROW_STEP] = step_us;
+    ah_tally_waits_exposed(&tally->waits, record->step, sums + ROW_EXPOSED);
+    if (make_room(tally)) {
+        put_column(&tally->steps, sums);
+        put_column(&tally->ops, sums + ROWS);
+    }
+    clear_sums(tally, sums);
+    tally->before_ns = record->end_ns;
+    tally->cold = false;
+    return step_us;
+}
+
+/* ---- medians ---- */
+
+static double median(const struct ah_tally *tally, const struct window *window, size_t row)
+{
+    memcpy(tally->sorted, window->values + row * window->room, window->n * sizeof *tally->sorted);
+    return ah_stats_of(tally->sorted, window->n).median;
+}
+
+static int compare_parts(const void *left, const void *right)
+{
+    const struct ah_runlog_part *a = left, *b = right;
+    if (a->lane != b->lane)
+        return a->lane < b->lane ? -1 : 1;
+    if (a->us != b->us)
+        return a->us > b->us ? -1 : 1;
+    return a->op < b->op ? -1 : a->op > b->op;
+}
+
+int ah_tally_parts(double us[AH_RUNLOG_OPS][TALLY_LANES], struct ah_arena *arena,
+                   struct ah_runlog_part **ret_parts, size_t *ret_n, struct ah_error *err)
+{
+    struct ah_runlog_part *parts = ah_arena_array(arena, AH_RUNLOG_OPS * TALLY_LANES, sizeof *parts);
+    size_t n = 0;
+    if (!parts)
+        return ah_error_memory(err);
+    for (unsigned op = 0; op < AH_RUNLOG_OPS; op++)
+        for (size_t lane = 0; lane < TALLY_LANES; lane++)
+            if (us[op][lane] > 0)
+                parts[n++] = (struct ah_runlog_part){op, (enum ah_plan_lane)lane, us[op][lane]};
+    qsort(parts, n, sizeof *parts, compare_parts);
+    *ret_parts = parts;
+    *ret_n = n;
+    return AH_OK;
+}
+
+int ah_tally_end(struct ah_tally *tally, struct ah_arena *arena, struct ah_runlog_end *end,
+                 struct ah_error *err)
+{
+    double us[AH_RUNLOG_OPS][TALLY_LANES], exposed_us[TALLY_EXPOSED];
+    if (!tally->steps.n)
+        return AH_OK;
+    struct ah_plan_exposed *exposed = ah_arena_alloc(arena, sizeof *exposed);
+    if (!exposed)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < AH_RUNLOG_OPS * TALLY_LANES; i++)
+        us[i / TALLY_LANES][i % TALLY_LANES] = median(tally, &tally->steps, ROW_PARTS + i);
+    int rc = ah_tally_parts(us, arena, &end->parts, &end->n_parts, err);
+    if (rc)
+        return rc;
+    for (size_t lane = 0; lane < TALLY_EXPOSED; lane++)
+        exposed_us[lane] = median(tally, &tally->steps, ROW_EXPOSED + lane);
+    *exposed = (struct ah_plan_exposed){exposed_us[AH_PLAN_LANE_H2D - AH_PLAN_LANE_H2D],
+                                        exposed_us[AH_PLAN_LANE_D2H - AH_PLAN_LANE_H2D],
+                                        exposed_us[AH_PLAN_LANE_HOST - AH_PLAN_LANE_H2D]};
+    end->exposed_us = exposed;
+    end->median_step_us = median(tally, &tally->steps, ROW_STEP);
+    end->predicted_step_us = tally->plan->time.step_us;
+    if (end->predicted_step_us > 0)
+        end->step_error = end->median_step_us / end->predicted_step_us - 1;
+    return AH_OK;
+}
+
+void ah_tally_op_us(struct ah_tally *tally, double *ret_us)
+{
+    for (size_t op = 0; op < tally->plan->n_ops; op++) {
+        double us = median(tally, &tally->ops, op);
+        ret_us[op] = us > 0 ? us : tally->plan->ops[op].us;
+    }
+}

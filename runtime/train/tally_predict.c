@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the plan says of a step, in the words of a run log. Parts are those of a steady iteration on the virtual clock, where
+ * lanes slow each other down, so that they add up to the plan's lanes.
+ */
+#include "runtime/train/tally_internal.h"
+
+#include "runtime/schedule/replay.h"
+
+/* A few iterations are enough where the orders soon repeat; the others get more. */
+static int replay_steady(const struct ah_plan *plan, struct ah_arena *arena, size_t *ret_iterations,
+                         struct ah_replay *ret_replay, struct ah_error *err)
+{
+    static const size_t tries[] = {4, 10};
+    int rc = AH_OK;
+    for (size_t i = 0; i < sizeof tries / sizeof *tries && !rc && !ret_replay->steady; i++) {
+        *ret_iterations = tries[i];
+        rc = ah_replay_run(plan, NULL, tries[i], arena, ret_replay, err);
+    }
+    return rc;
+}
+
+static int predict_parts(const struct ah_plan *plan, struct ah_arena *arena,
+                         struct ah_runlog_predicted *predicted, struct ah_error *err)
+{
+    struct ah_arena of_replay = {0};
+    struct ah_replay replay = {.steady = false};
+    double us[AH_RUNLOG_OPS][TALLY_LANES] = {{0}};
+    size_t iterations;
+    int rc = replay_steady(plan, &of_replay, &iterations, &replay, err);
+    for (size_t i = 0; i < replay.n_items && !rc; i++) {
+        const struct ah_replay_item *item = &replay.items[i];
+        if (item->iteration + 2 == iterations)
+            us[plan->ops[item->op].op][item->lane] += item->finish_us - item->start_us;
+    }
+    ah_arena_release(&of_replay);
+    return rc ? rc : ah_tally_parts(us, arena, &predicted->parts, &predicted->n_parts, err);
+}
+
+int ah_tally_predict(const struct ah_plan *plan, struct ah_arena *arena,
+                     struct ah_runlog_predicted *ret_predicted, struct ah_error *err)
+{
+    const struct ah_plan_time *time = &plan->time;
+    struct ah_plan_exposed *exposed = ah_arena_alloc(arena, sizeof *exposed);
+    if (!exposed)
+        return ah_error_memory(err);
+    *exposed = time->exposed_us;
+    struct ah_runlog_predicted predicted = {.step_us = time->step_us,
+                                            .compute_us = time->compute_us,
+                                            .h2d_us = time->h2d_us,
+                                            .d2h_us = time->d2h_us,
+                                            .host_us = time->host_us,
+                                            .tokens_per_s = plan->tokens_per_s,
+                                            .device_bytes = plan->memory.device_bytes,
+                                            .host_bytes = plan->memory.host_bytes,
+                                            .exposed_us = exposed};
+    int rc = predict_parts(plan, arena, &predicted, err);
+    if (!rc)
+        *ret_predicted = predicted;
+    return rc;
+}

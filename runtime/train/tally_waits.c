@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What compute waited for: the measured counterpart of `blame` in runtime/schedule/dispatch.c.
+ *
+ * 1. The last few instances of every item are kept, by the iteration that they are of. What an instance waited for is the
+ *    one that ended last among: the instances that the plan makes it wait for; the one that gave its place back, if it takes
+ *    one (the k-th taking of n places waits for the (k - n)-th giving); for compute and the norm, data.
+ * 2. [from, start] of a compute item is walked back: the lane of what it waited for is charged from where that could begin,
+ *    then what held that up, until compute is to blame or the beginning is reached.
+ * 3. The first round of a run has two instances of early items; the later one is kept.
+ */
+#include "runtime/train/tally_internal.h"
+
+#include <string.h>
+
+/* ---- the plan ---- */
+
+static int map_tiles(struct tally_waits *waits, const struct ah_plan *plan, struct ah_arena *arena,
+                     struct ah_error *err)
+{
+    uint32_t n = 0;
+    waits->first_tile = ah_arena_array(arena, plan->n_ops + 1, sizeof *waits->first_tile);
+    waits->of_tile = ah_arena_array(arena, waits->rounds.n_items + 1, sizeof *waits->of_tile);
+    if (!waits->first_tile || !waits->of_tile)
+        return ah_error_memory(err);
+    for (size_t op = 0; op < plan->n_ops; op++) {
+        waits->first_tile[op] = n;
+        n += (uint32_t)plan->ops[op].tiles;
+    }
+    for (uint32_t i = 0; i < waits->rounds.n_items; i++) {
+        const struct ah_rounds_item *item = &waits->rounds.items[i];
+        waits->of_tile[waits->first_tile[item->op] + item->tile] = i;
+    }
+    return AH_OK;
+}
+
+static int take_rings(struct tally_waits *waits, struct ah_arena *arena, struct ah_error *err)
+{
+    for (int r = 0; r < AH_ROUNDS_RINGS; r++) {
+        struct tally_ring *ring = &waits->rings[r];
+        ring->places = waits->rounds.places[r];
+        for (uint32_t i = 0; i < waits->rounds.n_items; i++)
+            ring->room += waits->rounds.items[i].gives[r];
+        ring->room = TALLY_KEPT * ring->room + ring->places + 1;
+        ring->gave = ah_arena_array(arena, ring->room, sizeof *ring->gave);
+        if (!ring->gave)
+            return ah_error_memory(err);
+    }
+    return AH_OK;
+}
+
+int ah_tally_waits_init(struct tally_waits *waits, const struct ah_plan *plan, struct ah_arena *arena,
+                        struct ah_error *err)
+{
+    waits->plan = plan;
+    int rc = ah_rounds_read(plan, arena, &waits->rounds, err);
+    if (!rc)
+        rc = map_tiles(waits, plan, arena, err);
+    if (!rc)
+        rc = take_rings(waits, arena, err);
+    if (rc)
+        return rc;
+    waits->done = ah_arena_array(arena, TALLY_KEPT * waits->rounds.n_items + 1, sizeof *waits->done);
+    if (!waits->done)
+        return ah_error_memory(err);
+    ah_tally_waits_begin(waits);
+    return AH_OK;
+}
+
+void ah_tally_waits_begin(struct tally_waits *waits)
+{
+    memset(waits->done, 0, TALLY_KEPT * waits->rounds.n_items * sizeof *waits->done);
+    memset(waits->n_data, 0, sizeof waits->n_data);
+    memset(waits->end_ns, 0, sizeof waits->end_ns);
+    for (size_t lane = 0; lane < TALLY_LANES; lane++)
+        waits->current[lane] = AH_ROUNDS_NONE;
+    for (int r = 0; r < AH_ROUNDS_RINGS; r++)
+        waits->rings[r].taken = waits->rings[r].given = 0;
+}
+
+/* ---- hearing ---- */
+
+static struct tally_done *place_of(const struct tally_waits *waits, uint32_t item, uint64_t iteration)
+{
+    return &waits->done[(size_t)item * TALLY_KEPT + iteration % TALLY_KEPT];
+}
+
+/* NULL where it is not known. */
+static const struct tally_done *done_of(const struct tally_waits *waits, uint32_t item, uint64_t iteration)
+{
+    const struct tally_done *done = place_of(waits, item, iteration);
+    return iteration && done->iteration == iteration ? done : NULL;
+}
+
+static void begin_item(struct tally_waits *waits, uint32_t item, uint64_t iteration,
+                       const struct ah_op_record *record, uint64_t from_ns)
+{
+    const struct ah_rounds_item *it = &waits->rounds.items[item];
+    struct tally_done *done = place_of(waits, item, iteration);
+    *done = (struct tally_done){
+        .iteration = iteration, .from_ns = from_ns, .start_ns = record->start_ns, .end_ns = record->end_ns};
+    for (int r = 0; r < AH_ROUNDS_RINGS; r++) {
+        struct tally_ring *ring = &waits->rings[r];
+        if (it->takes[r])
+            done->take = ring->taken++;
+        if (it->gives[r])
+            ring->gave[ring->given++ % ring->room] = (struct tally_given){item, iteration};
+    }
+}
+
+void ah_tally_waits_op(struct tally_waits *waits, const struct ah_op_record *record, enum ah_plan_lane lane)
+{
+    uint64_t from_ns = waits->end_ns[lane];
+    waits->end_ns[lane] = record->end_ns;
+    if (record->op == SIZE_MAX) {
+        waits->data[lane][waits->n_data[lane]++ % TALLY_DATA_KEPT] =
+            (struct tally_data){record->start_ns, record->end_ns};
+        waits->current[lane] = AH_ROUNDS_NONE;
+        return;
+    }
+    uint32_t item = waits->of_tile[waits->first_tile[record->op] + record->tile];
+    uint64_t iteration = record->step + (waits->rounds.items[item].early ? 1 : 0);
+    if (waits->current[lane] == item && waits->current_step[lane] == record->step)
+        place_of(waits, item, iteration)->end_ns = record->end_ns;
+    else
+        begin_item(waits, item, iteration, record, from_ns);
+    waits->current[lane] = item;
+    waits->current_step[lane] = record->step;
+}
+
+/* ---- blame ---- */
+
+struct instance {
+    uint32_t item; /* AH_ROUNDS_NONE: nothing */
+    uint64_t iteration;
+    uint64_t end_ns;
+};
+
+static void keep_later(const struct tally_waits *waits, struct instance *latest, uint32_t item,
+                       uint64_t iteration, uint64_t limit_ns)
+{
+    const struct tally_done *done = done_of(waits, item, iteration);
+    if (done && done->end_ns <= limit_ns && done->end_ns > latest->end_ns)
+        *latest = (struct instance){item, iteration, done->end_ns};
+}
+
+/* What the plan made an instance wait for last; end 0: nothing that is known. */
+static struct instance waited_for(const struct tally_waits *waits, uint32_t item,
+                                  const struct tally_done *done)
+{
+    const struct ah_rounds_item *it = &waits->rounds.items[item];
+    struct instance latest = {AH_ROUNDS_NONE, 0, 0};
+    for (uint32_t w = it->first_wait; w < it[1].first_wait; w++) {
+        const struct ah_rounds_wait *wait = &waits->rounds.waits[w];
+        if (done->iteration > wait->back)
+            keep_later(waits, &latest, wait->item, done->iteration - wait->back, done->start_ns);
+    }
+    for (int r = 0; r < AH_ROUNDS_RINGS; r++) {
+        const struct tally_ring *ring = &waits->rings[r];
+        if (!it->takes[r] || done->take < ring->places || done->take - ring->places >= ring->given)
+            continue;
+        const struct tally_given *gave = &ring->gave[(done->take - ring->places) % ring->room];
+        keep_later(waits, &latest, gave->item, gave->iteration, done->start_ns);
+    }
+    return latest;
+}
+
+/* The latest op that no plan mentions of another lane, in (after_ns, until_ns]; NULL: none. */
+static const struct tally_data *data_between(const struct tally_waits *waits, size_t *ret_lane,
+                                             uint64_t after_ns, uint64_t until_ns)
+{
+    const struct tally_data *latest = NULL;
+    for (size_t lane = AH_PLAN_LANE_H2D; lane < TALLY_LANES; lane++)
+        for (uint64_t k = 0; k < TALLY_DATA_KEPT && k < waits->n_data[lane]; k++) {
+            const struct tally_data *data =
+                &waits->data[lane][(waits->n_data[lane] - 1 - k) % TALLY_DATA_KEPT];
+            if (data->end_ns > after_ns && data->end_ns <= until_ns &&
+                (!latest || data->end_ns > latest->end_ns)) {
+                latest = data;
+                *ret_lane = lane;
+            }
+        }
+    return latest;
+}
+
+static uint64_t later(uint64_t a_ns, uint64_t b_ns)
+{
+    return a_ns > b_ns ? a_ns : b_ns;
+}
+
+/* Charges [began, to] as far as it is after `from`; returns where the rest ends. */
+static uint64_t charge(double us[TALLY_EXPOSED], size_t lane, uint64_t from_ns, uint64_t began_ns,
+                       uint64_t to_ns)
+{
+    uint64_t first_ns = later(began_ns, from_ns);
+    if (first_ns < to_ns)
+        us[lane - AH_PLAN_LANE_H2D] += (double)(to_ns - first_ns) / 1e3;
+    return began_ns < to_ns ? began_ns : to_ns;
+}
+
+static bool waits_for_data(const struct tally_waits *waits, uint32_t item)
+{
+    const struct ah_plan_op *op = &waits->plan->ops[waits->rounds.items[item].op];
+    return op->lane == AH_PLAN_LANE_COMPUTE || op->op == AH_PLAN_NORM;
+}
+
+static void blame(const struct tally_waits *waits, uint32_t item, const struct tally_done *done,
+                  double us[TALLY_EXPOSED])
+{
+    const uint64_t from_ns = done->from_ns;
+    uint64_t to_ns = done->start_ns;
+    while (from_ns && to_ns > from_ns) {
+        struct instance cause = waited_for(waits, item, done);
+        const struct tally_data *data = NULL;
+        size_t lane = 0;
+        if (waits_for_data(waits, item))
+            data = data_between(waits, &lane, later(cause.end_ns, from_ns), to_ns);
+        if (data)
+            to_ns = charge(us, lane, from_ns, data->start_ns, to_ns);
+        if (cause.end_ns <= from_ns || waits->rounds.items[cause.item].lane == AH_PLAN_LANE_COMPUTE)
+            return;
+        item = cause.item;
+        done = done_of(waits, item, cause.iteration);
+        to_ns =
+            charge(us, waits->rounds.items[item].lane, from_ns, waited_for(waits, item, done).end_ns, to_ns);
+    }
+}
+
+void ah_tally_waits_exposed(const struct tally_waits *waits, uint64_t step, double ret_us[TALLY_EXPOSED])
+{
+    memset(ret_us, 0, TALLY_EXPOSED * sizeof *ret_us);
+    for (uint32_t p = 0; p < waits->rounds.positions; p++) {
+        const struct tally_done *done = done_of(waits, p, step + (waits->rounds.items[p].early ? 1 : 0));
+        if (done)
+            blame(waits, p, done, ret_us);
+    }
+}

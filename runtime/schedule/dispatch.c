@@ -8,10 +8,7 @@
  *    round, where its instance was taken later, or to a later round. So frozen orders cannot deadlock.
  * 4. At both ends of the iterations instances are absent: states that come in for an update after the
  *    last iteration, and updates of gradients from before the first. They take no time, no place, and wait for nothing.
- * 5. Priority of an item: the earliest compute position, counted on from its own iteration, that waits for it through any
- *    edges; then the longer chain of work up to there; then the lower block.
- * 6. What is measured is iteration R - 2 of R, the last that is complete. A run may stop when all of it is done.
- * 7. Edges between items beside compute make no cycle, not over iterations either: every cycle has a compute op.
+ * 5. What is measured is iteration R - 2 of R, the last that is complete. A run may stop when all of it is done.
  */
 #include "runtime/schedule/schedule_internal.h"
 
@@ -44,10 +41,6 @@ static int grow_graph(struct ah_dispatch_memory *m, const struct ah_items *items
     rc = rc ? rc : ah_grow(&m->dependency, edges, sizeof(uint32_t), err);
     rc = rc ? rc : ah_grow(&m->back, edges, sizeof(uint8_t), err);
     rc = rc ? rc : ah_grow(&m->priority, n, sizeof(uint64_t), err);
-    rc = rc ? rc : ah_grow(&m->rank, n, sizeof(uint64_t), err);
-    rc = rc ? rc : ah_grow(&m->chain, n, sizeof(double), err);
-    rc = rc ? rc : ah_grow(&m->left, n, sizeof(uint32_t), err);
-    rc = rc ? rc : ah_grow(&m->queue, n, sizeof(uint32_t), err);
     rc = rc ? rc : ah_grow(&m->needed, n, sizeof(uint32_t), err);
     return rc ? rc : ah_grow(&m->frozen, AH_SCHEDULE_LANES * n, sizeof(uint32_t), err);
 }
@@ -109,87 +102,6 @@ static void share_lanes(struct ah_dispatch_memory *m, const struct ah_plan_shari
     }
 }
 
-/* ---- priorities ---- */
-
-/* Ranks so far, and in `chain` the longest chain of work behind an item, from its end to the position of its rank. */
-struct ranking {
-    const struct ah_items *items;
-    uint32_t positions;
-    uint64_t *rank;
-    double *chain;
-    uint32_t *left; /* followers beside compute that have no rank yet */
-    uint32_t *queue;
-    size_t n_queue;
-};
-
-/* What item v waits for is needed as early as v is, at least, and v's work is between. */
-static void pass_rank(struct ranking *r, uint32_t v)
-{
-    const struct ah_items *items = r->items;
-    for (uint32_t e = items->first_edge[v]; e < items->first_edge[v + 1]; e++) {
-        uint32_t from = items->edges[e].from;
-        if (from < r->positions)
-            continue;
-        uint64_t at = items->edges[e].back * (uint64_t)r->positions + r->rank[v];
-        if (at < r->rank[from] || (at == r->rank[from] && r->chain[v] > r->chain[from]))
-            r->chain[from] = r->chain[v];
-        r->rank[from] = at < r->rank[from] ? at : r->rank[from];
-        if (v >= r->positions && --r->left[from] == 0)
-            r->queue[r->n_queue++] = from;
-    }
-}
-
-static void count_followers(struct ranking *r)
-{
-    memset(r->left, 0, r->items->n * sizeof *r->left);
-    for (uint32_t e = r->items->first_edge[r->positions]; e < r->items->first_edge[r->items->n]; e++)
-        r->left[r->items->edges[e].from]++;
-    for (uint32_t i = r->positions; i < r->items->n; i++)
-        if (!r->left[i])
-            r->queue[r->n_queue++] = i;
-}
-
-/* Ranks all items, each after its followers (7). In the end `chain` includes the item. Returns the longest one that has
- * more than one item. */
-static double rank_items(struct ranking *r, const double *duration)
-{
-    double longest = 0;
-    for (uint32_t i = 0; i < r->items->n; i++) {
-        r->rank[i] = i < r->positions ? i : 3 * (uint64_t)r->positions;
-        r->chain[i] = 0;
-    }
-    count_followers(r);
-    for (uint32_t p = 0; p < r->positions; p++)
-        pass_rank(r, p);
-    for (size_t k = 0; k < r->n_queue; k++) {
-        uint32_t v = r->queue[k];
-        bool alone = r->chain[v] <= 0;
-        r->chain[v] += duration[v];
-        longest = !alone && r->chain[v] > longest ? r->chain[v] : longest;
-        pass_rank(r, v);
-    }
-    return longest;
-}
-
-enum { KEY_CHAIN_BITS = 16, KEY_BLOCK_BITS = 14 };
-
-static void set_priorities(struct ah_dispatch_memory *m, const struct ah_run *run)
-{
-    struct ranking r = {.items = run->items,
-                        .positions = (uint32_t)run->iteration->positions,
-                        .rank = m->rank.items,
-                        .chain = m->chain.items,
-                        .left = m->left.items,
-                        .queue = m->queue.items};
-    uint64_t *priority = m->priority.items;
-    double longest = rank_items(&r, m->duration.items);
-    for (uint32_t i = 0; i < run->items->n; i++) {
-        double share = longest > 0 ? fmin(r.chain[i] / longest, 1.0) : 0;
-        uint64_t behind = (uint64_t)((1.0 - share) * ((1 << KEY_CHAIN_BITS) - 1));
-        priority[i] = (r.rank[i] << KEY_CHAIN_BITS | behind) << KEY_BLOCK_BITS | item_op(run, i)->block;
-    }
-}
-
 int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_run *run, size_t iterations,
                      struct ah_error *err)
 {
@@ -200,7 +112,10 @@ int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_run *run
     load_items(memory, run);
     load_edges(memory, items);
     share_lanes(memory, run->sharing);
-    set_priorities(memory, run);
+    rc = ah_priority_set(&memory->priority_memory, run->iteration, items, memory->duration.items,
+                         memory->priority.items, err);
+    if (rc)
+        return rc;
     for (size_t ring = 0; ring < AH_RINGS; ring++)
         memory->places[ring] = (uint32_t)run->iteration->places[ring];
     const struct ah_clock_graph graph = {.n_ops = items->n,
@@ -263,8 +178,7 @@ int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_run *r
     const enum ah_clock_rule rules[AH_SCHEDULE_LANES] = {AH_CLOCK_FROZEN, rule, rule, rule};
     const struct ah_clock_course course = {.iterations = DISPATCH_ITERATIONS,
                                            .rule = rules,
-                                           .priority_step = (uint64_t)run->iteration->positions
-                                                            << (KEY_CHAIN_BITS + KEY_BLOCK_BITS),
+                                           .priority_step = ah_priority_step(run->iteration),
                                            .needed = need_round(memory, run)};
     struct ah_clock_result result;
     int rc = ah_clock_repeat(&memory->clock, &course, &result, err);
@@ -303,7 +217,7 @@ static uint32_t *repeat_lane(const struct ah_run *run, const uint32_t *items, si
     return next;
 }
 
-/* Invariant 6. */
+/* Invariant 5. */
 static const uint32_t *need_measured(struct ah_dispatch_memory *m, const struct ah_run *run)
 {
     uint32_t *needed = m->needed.items;
@@ -397,10 +311,10 @@ void ah_dispatch_release(struct ah_dispatch_memory *memory)
 {
     struct ah_grow *all[] = {&memory->duration, &memory->lane,  &memory->absent,     &memory->priority,
                              &memory->first,    &memory->back,  &memory->dependency, &memory->order,
-                             &memory->rank,     &memory->chain, &memory->left,       &memory->queue,
                              &memory->frozen,   &memory->needed};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]->items);
+    ah_priority_release(&memory->priority_memory);
     ah_clock_release(&memory->clock);
     *memory = (struct ah_dispatch_memory){0};
 }

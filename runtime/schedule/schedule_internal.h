@@ -84,6 +84,17 @@ int ah_reading_iteration(const struct ah_plan *plan, struct ah_grow *compute_mem
 int ah_reading_orders(const struct ah_plan *plan, const struct ah_items *items, struct ah_grow *order_memory,
                       struct ah_grow *seen_memory, struct ah_orders *ret_orders, struct ah_error *err);
 
+/* priority.c: keys of items, the smaller the earlier needed; those of the next iteration are a step larger.
+ * `duration_us`: by item. */
+struct ah_priority_memory {
+    struct ah_grow rank, chain, left, queue;
+};
+int ah_priority_set(struct ah_priority_memory *memory, const struct ah_iteration *iteration,
+                    const struct ah_items *items, const double *duration_us, uint64_t *ret_priority,
+                    struct ah_error *err);
+uint64_t ah_priority_step(const struct ah_iteration *iteration);
+void ah_priority_release(struct ah_priority_memory *memory);
+
 /* Storage of runs on the clock. */
 struct ah_dispatch_memory {
     struct ah_clock clock;
@@ -91,8 +102,8 @@ struct ah_dispatch_memory {
     struct ah_share_demand demands[AH_SCHEDULE_LANES];
     double capacity[AH_SHARE_RESOURCES];
     uint32_t places[AH_RINGS];
-    struct ah_grow rank, chain, left, queue; /* working arrays of priorities */
-    struct ah_grow frozen, order, needed;    /* orders of a round, and of a run; what a run is for */
+    struct ah_priority_memory priority_memory;
+    struct ah_grow frozen, order, needed; /* orders of a round, and of a run; what a run is for */
 };
 
 struct ah_run {

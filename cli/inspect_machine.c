@@ -139,6 +139,49 @@ static void put_beside(struct ah_cli *cli, const struct ah_machine *machine)
     ah_inspect_table(cli, "beside each other", &table);
 }
 
+/* The median, or nothing where a block has no such pass. */
+static void pass_cell(struct ah_table *table, const struct ah_metric *us)
+{
+    char text[AH_UNITS_TEXT_MAX];
+    ah_table_cell(table, "%s", us ? ah_units_print_time(text, us->median) : "-");
+}
+
+static double spread_of(const struct ah_metric *metric)
+{
+    return metric->median > 0 ? metric->mad / metric->median : 0;
+}
+
+static void put_block(struct ah_table *table, const struct ah_machine_block *block)
+{
+    const struct ah_metric *passes[AH_ACTIVATIONS_RECOMPUTE + 1] = {NULL};
+    double spread = spread_of(&block->forward_us);
+    for (size_t i = 0; i < block->n_backward; i++) {
+        const struct ah_metric *us = &block->backward[i].us;
+        passes[block->backward[i].activations] = us;
+        spread = spread_of(us) > spread ? spread_of(us) : spread;
+    }
+    ah_table_cell(table, "%s", block->group);
+    ah_table_cell(table, "%s", ah_words_dtype[block->dtype]);
+    ah_table_cell(table, "%llu x %llu", (unsigned long long)block->sequences, (unsigned long long)block->seq);
+    ah_table_cell(table, "%llu", (unsigned long long)block->threads);
+    pass_cell(table, &block->forward_us);
+    for (size_t i = 0; i <= AH_ACTIVATIONS_RECOMPUTE; i++)
+        pass_cell(table, passes[i]);
+    ah_table_cell(table, "%.1f %%", 100 * spread);
+    ah_table_cell(table, "%llu", (unsigned long long)block->forward_us.n);
+}
+
+static void put_blocks(struct ah_cli *cli, const struct ah_machine *machine)
+{
+    struct ah_table table = {.arena = &cli->arena,
+                             .columns = {"blocks", "dtype", ">tokens", ">threads", ">forward",
+                                         ">backward, keep", ">selective", ">recompute", ">spread",
+                                         ">samples"}};
+    for (size_t i = 0; i < machine->n_blocks; i++)
+        put_block(&table, &machine->blocks[i]);
+    ah_inspect_table(cli, "blocks of models", &table);
+}
+
 static void put_disk(struct ah_cli *cli, const struct ah_machine *machine)
 {
     if (!machine->disk)
@@ -160,6 +203,7 @@ void ah_inspect_machine_text(struct ah_cli *cli, const struct ah_document *docum
     put_links(cli, machine);
     put_adam(cli, machine);
     put_beside(cli, machine);
+    put_blocks(cli, machine);
     put_disk(cli, machine);
     ah_inspect_list(cli, "noise", machine->noise, machine->n_noise);
     ah_inspect_pairs(cli, "sources", machine->sources, machine->n_sources);
@@ -193,6 +237,7 @@ void ah_inspect_machine_json(struct ah_emit *emit, const struct ah_document *doc
     emit_rate(emit, "d2h_bytes_per_s", ah_machine_link_bytes_per_s(machine, AH_D2H));
     emit_rate(emit, "host_adam_fp32_params_per_s", ah_machine_adam_params_per_s(machine, AH_HOST, AH_FP32));
     emit_rate(emit, "host_adam_bf16_params_per_s", ah_machine_adam_params_per_s(machine, AH_HOST, AH_BF16));
+    ah_emit_integer(emit, "blocks", machine->n_blocks);
     ah_emit_open(emit, "noise", '[');
     for (size_t i = 0; i < machine->n_noise; i++)
         ah_emit_text(emit, NULL, machine->noise[i]);

@@ -236,6 +236,14 @@ static int read_trainable(struct ah_request *request, struct ah_cli *cli, const 
     return rc;
 }
 
+int ah_request_training(struct ah_request *request, struct ah_cli *cli,
+                        const struct ah_request_options *options, struct ah_error *err)
+{
+    int rc = read_sizes(request, cli, options, err);
+    rc = rc ? rc : read_numbers(request, options, err);
+    return rc ? rc : read_trainable(request, cli, &options->freeze, err);
+}
+
 /* ---- budgets and search ---- */
 
 /* So few bytes are a number without its unit. */
@@ -364,11 +372,7 @@ int ah_request_init(struct ah_request *ret_request, struct ah_cli *cli,
                                                 .progress = went_on,
                                                 .context = request};
     if (!rc)
-        rc = read_sizes(request, cli, options, err);
-    if (!rc)
-        rc = read_numbers(request, options, err);
-    if (!rc)
-        rc = read_trainable(request, cli, &options->freeze, err);
+        rc = ah_request_training(request, cli, options, err);
     if (!rc)
         rc = read_search(request, options, err);
     if (!rc)

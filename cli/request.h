@@ -85,6 +85,10 @@ struct ah_request {
 int ah_request_init(struct ah_request *ret_request, struct ah_cli *cli,
                     const struct ah_request_options *options, struct ah_error *err);
 
+/* request->planner.training alone, for request->model and the device of request->machine, which are there. */
+int ah_request_training(struct ah_request *request, struct ah_cli *cli,
+                        const struct ah_request_options *options, struct ah_error *err);
+
 void ah_request_release(struct ah_request *request);
 
 /* The index of `word` in a vocabulary of which it is one. */

@@ -2,20 +2,28 @@
  *
  * autohete profile: measures the machine, keeps the document, shows it.
  *
- * Where the document goes: `-o FILE`, `-o -` (standard output), else the cache (cache.h); a profile that emulates
- * another machine is not this machine's and is kept only with -o. That the place can be written is checked
- * before minutes are spent on measuring.
+ * Where the document goes: `-o FILE`, `-o -` (standard output), the document of `--onto`, else the cache (cache.h); a
+ * profile that emulates another machine is not this machine's and is kept only with -o. That the place can be written,
+ * and that there can be such a training, is checked before minutes are spent on measuring.
+ *
+ * With `--model` blocks are added to a profile: that of `--onto`, that of the cache if it would be written there, else
+ * a new one.
  */
 #include "cli/cache.h"
 #include "cli/devices.h"
 #include "cli/inspect.h"
 #include "cli/interrupt.h"
+#include "cli/request.h"
 #include "cli/verbs.h"
 #include "profiler/profiler.h"
 
 #include <string.h>
+#include <unistd.h>
 
 struct profile_options {
+    struct ah_request_options training; /* batch, micro-batches, seq, dtype, freeze */
+    const char *model;
+    const char *onto;
     const char *output;
     const char *device;
     const char *emulate;
@@ -31,14 +39,31 @@ static const struct ah_option profile_table[] = {
      "slow the copy lanes and the host lane to the ratios of this machine document"},
     {"quick", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct profile_options, quick),
      "fewer shapes and samples: under 20 seconds instead of under 3 minutes"},
+    {"model", 0, AH_OPTION_FILE, "MODEL", NULL, offsetof(struct profile_options, model),
+     "measure the blocks of this model, too, as steps of training have them, and add them to the profile "
+     "that is kept"},
+    {"onto", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(struct profile_options, onto),
+     "add the blocks to this profile of this machine"},
+    {"batch", 0, AH_OPTION_COUNT, "N", NULL, AH_REQUEST_FIELD(batch), "with --model: as of 'plan'"},
+    {"micro-batches", 0, AH_OPTION_COUNT, "N", NULL, AH_REQUEST_FIELD(micro_batches),
+     "with --model: as of 'plan'"},
+    {"seq", 0, AH_OPTION_COUNT, "N", NULL, AH_REQUEST_FIELD(seq), "with --model: as of 'plan'"},
+    {"dtype", 0, AH_OPTION_WORD, "DTYPE", ah_words_dtype, AH_REQUEST_FIELD(dtype),
+     "with --model: as of 'plan'"},
+    {"freeze", 0, AH_OPTION_TEXTS, "PATTERNS", NULL, AH_REQUEST_FIELD(freeze), "with --model: as of 'plan'"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
 struct profile {
     struct ah_cli *cli;
     const struct profile_options *options;
+    const struct ah_device_driver *driver;
+    uint32_t index;
     const char *path; /* of the file to write; NULL: none */
+    const char *base; /* of the profile that blocks are added to; NULL: a new one */
     struct ah_document emulated;
     struct ah_document measured;
+    struct ah_request request; /* of the model's training */
+    struct ah_job job;
 };
 
 static bool to_stdout(const struct profile_options *options)
@@ -46,19 +71,45 @@ static bool to_stdout(const struct profile_options *options)
     return options->output && !strcmp(options->output, "-");
 }
 
+static int check_options(const struct profile_options *options, struct ah_error *err)
+{
+    const struct ah_request_options *training = &options->training;
+    bool of_training = training->batch.given || training->micro_batches.given || training->seq.given ||
+                       training->dtype || training->freeze.n || options->onto;
+    if (!options->model && of_training)
+        return ah_error_set(
+            err, AH_E_USAGE,
+            "'--onto', '--batch', '--micro-batches', '--seq', '--dtype' and '--freeze' are about "
+            "blocks of a model: name it with '--model'");
+    if (options->onto && options->emulate)
+        return ah_error_set(
+            err, AH_E_USAGE,
+            "'--onto' with '--emulate': blocks are added to a profile as it is; leave '--emulate' "
+            "out");
+    return AH_OK;
+}
+
+static int choose_cached(struct profile *profile, struct ah_error *err)
+{
+    int rc = ah_cache_path(profile->options->device, &profile->cli->arena, &profile->path, err);
+    if (!rc && profile->options->model && access(profile->path, F_OK) == 0)
+        profile->base = profile->path;
+    return rc ? rc : ah_cache_make_folder(profile->path, err);
+}
+
 static int choose_path(struct profile *profile, struct ah_error *err)
 {
     const struct profile_options *options = profile->options;
+    int rc = AH_OK;
+    profile->base = options->onto;
     if (to_stdout(options) || (options->emulate && !options->output))
         return AH_OK;
-    int rc = AH_OK;
-    if (options->output) {
+    if (options->output)
         profile->path = options->output;
-    } else {
-        rc = ah_cache_path(options->device, &profile->cli->arena, &profile->path, err);
-        if (!rc)
-            rc = ah_cache_make_folder(profile->path, err);
-    }
+    else if (options->onto)
+        profile->path = options->onto;
+    else
+        rc = choose_cached(profile, err);
     return rc ? rc : ah_cli_check_writable(profile->path, err);
 }
 
@@ -67,18 +118,42 @@ static void show_progress(void *context, double fraction, const char *what)
     ah_terminal_draw(context, fraction, what);
 }
 
-static int measure(struct profile *profile, const struct ah_device_driver *driver, uint32_t index,
-                   struct ah_error *err)
+/* The training to measure blocks of: its sizes, types and what is trained, on the device as it names itself. */
+static int read_job(struct profile *profile, struct ah_error *err)
+{
+    enum { DEVICES_MAX = 64 };
+    struct ah_device_info infos[DEVICES_MAX] = {0};
+    struct ah_request *request = &profile->request;
+    size_t n = 0;
+    int rc = ah_document_load(&request->model, profile->options->model, AH_DOCUMENT_MODEL, err);
+    rc = rc ? rc : profile->driver->probe(infos, DEVICES_MAX, &n, err);
+    if (rc)
+        return rc;
+    const struct ah_device_info *info = &infos[profile->index < DEVICES_MAX ? profile->index : 0];
+    struct ah_machine machine = {.device = {.name = info->name, .bf16 = info->bf16}};
+    request->machine.body.machine = &machine;
+    rc = ah_request_training(request, profile->cli, &profile->options->training, err);
+    request->machine.body.machine = NULL;
+    return rc ? rc
+              : ah_job_init(&profile->job, request->model.body.model, &request->planner.training,
+                            &profile->cli->arena, err);
+}
+
+static int measure(struct profile *profile, struct ah_error *err)
 {
     struct ah_progress progress = ah_terminal_progress();
-    struct ah_profiler_options options = {.driver = driver,
-                                          .device_index = index,
+    struct ah_profiler_options options = {.driver = profile->driver,
+                                          .device_index = profile->index,
                                           .quick = profile->options->quick,
                                           .emulate = profile->emulated.body.machine,
+                                          .job = &profile->job,
                                           .progress = show_progress,
                                           .progress_context = &progress,
                                           .cancel = ah_interrupt_catch()};
-    int rc = ah_profiler_run(&profile->measured, &options, err);
+    int rc = profile->base ? ah_document_load(&profile->measured, profile->base, AH_DOCUMENT_MACHINE, err)
+                           : ah_profiler_run(&profile->measured, &options, err);
+    if (!rc && profile->options->model)
+        rc = ah_profiler_extend(&profile->measured, &options, err);
     ah_terminal_erase(&progress);
     return rc;
 }
@@ -86,15 +161,16 @@ static int measure(struct profile *profile, const struct ah_device_driver *drive
 static int run(struct profile *profile, struct ah_error *err)
 {
     const struct profile_options *options = profile->options;
-    const struct ah_device_driver *driver = NULL;
-    uint32_t index = 0;
-    int rc = ah_devices_find(options->device, &driver, &index, err);
+    int rc = check_options(options, err);
+    rc = rc ? rc : ah_devices_find(options->device, &profile->driver, &profile->index, err);
     if (!rc && options->emulate)
         rc = ah_document_load(&profile->emulated, options->emulate, AH_DOCUMENT_MACHINE, err);
+    if (!rc && options->model)
+        rc = read_job(profile, err);
     if (!rc)
         rc = choose_path(profile, err);
     if (!rc)
-        rc = measure(profile, driver, index, err);
+        rc = measure(profile, err);
     if (!rc && profile->path)
         rc = ah_document_save(&profile->measured, profile->path, err);
     return rc;
@@ -125,6 +201,7 @@ static int profile_run(struct ah_cli *cli, const void *options)
     int status = rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;
     ah_document_release(&profile.emulated);
     ah_document_release(&profile.measured);
+    ah_request_release(&profile.request);
     return status;
 }
 
@@ -137,12 +214,21 @@ const struct ah_verb ah_verb_profile = {
         "median with its spread; what was noisy is said. Close other programs first.\n\n"
         "Without -o the document is kept in ~/.cache/autohete, where other verbs find it. With --json the "
         "document "
-        "is printed too, instead of tables.",
+        "is printed too, instead of tables.\n\n"
+        "With --model the blocks of that model are measured, too: forward and backward of each group, with "
+        "every "
+        "way to keep activations, in iterations like those of a run. Plans of the same micro-batches, "
+        "sequences "
+        "and types then have measured times in place of estimates. The blocks are added to the profile that "
+        "is "
+        "kept, or to that of --onto, which are not measured again; with -o alone, to a new one.",
     .syntax = {.options = profile_table},
     .options_bytes = sizeof(struct profile_options),
     .examples = {{"profile", "measure, keep, show"},
                  {"profile --quick -o machine.json", "a rough profile into a file"},
                  {"profile --emulate examples/machines/a100-40g-epyc7713.json -o slow.json",
-                  "behave like an A100 node in small"}},
+                  "behave like an A100 node in small"},
+                 {"profile --model examples/models/tiny.json --batch 8 --seq 256",
+                  "add the blocks of a model to the profile that is kept"}},
     .run = profile_run,
 };

@@ -289,7 +289,7 @@ int ah_pricing_fill(const struct ah_machine *machine, const struct ah_job *job,
 {
     struct pricing p = {.machine = machine, .job = job, .arena = arena};
     struct ah_pricing_rates rates = {0};
-    struct ah_costs costs = {.estimated = true, .has_threads = is_cpu(machine)};
+    struct ah_costs costs = {.has_threads = is_cpu(machine)};
     int rc = check_device(machine, job, err);
     rc = rc ? rc : find_threads(&p, threads, err);
     rc = rc ? rc : read_products(&p, &rates, err);
@@ -304,7 +304,9 @@ int ah_pricing_fill(const struct ah_machine *machine, const struct ah_job *job,
     if (!costs.groups)
         return ah_error_memory(err);
     fill_passes(&p, &rates, &costs);
-    ah_pricing_blocks(&rates, job, costs.groups);
-    *ret_costs = costs;
-    return AH_OK;
+    const struct ah_pricing_blocks_of of = {machine, job, &rates, p.threads.compute};
+    rc = ah_pricing_blocks(&of, costs.groups, &costs.estimated, err);
+    if (!rc)
+        *ret_costs = costs;
+    return rc;
 }

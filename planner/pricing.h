@@ -2,8 +2,9 @@
  *
  * Pricing: machine document + job -> costs, the plain numbers that schedules and plans are made with.
  *
- * Block times are estimates from measured rates: each primitive of a block (runtime/schedule/program.h) at the rate of
- * the nearest measured product, or at the speed of memory. Links, optimizer and sharing are measured numbers.
+ * Block times are those of the document's `blocks` where it has this group's program on as many threads; else estimates
+ * from measured rates: each primitive of a block (runtime/schedule/program.h) at the rate of the nearest measured
+ * product, or at the speed of memory. Links, optimizer and sharing are measured numbers.
  * docs/planning.md ("Costs") has every formula and what it leaves out.
  *
  *     struct ah_plan_threads splits[AH_PRICING_SPLITS_MAX];

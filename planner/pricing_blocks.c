@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Block times: the steps of a block's program, each at a measured rate.
+ * Block times: measured ones where the machine document has this program on as many threads. Else the steps of a block's
+ * program, each at a measured rate:
  *
  *     product     flops x time per flop, between measured shapes
  *     attention   flops x time per flop of the best product / share
@@ -82,20 +83,66 @@ static double pass_us(const struct ah_pricing_rates *rates, const struct ah_job 
     return us;
 }
 
-void ah_pricing_blocks(const struct ah_pricing_rates *rates, const struct ah_job *job,
-                       struct ah_cost_group *groups)
+static void estimate(const struct ah_pricing_rates *rates, const struct ah_job *job,
+                     const struct ah_job_group *group, struct ah_cost_group *cost)
 {
-    for (size_t g = 0; g < job->n_groups; g++) {
-        const struct ah_job_group *group = &job->groups[g];
-        struct ah_config configs[AH_CONFIGS_MAX];
-        size_t n = ah_configs(job, group, configs);
-        bool head = group->kind == AH_BLOCK_HEAD;
-        groups[g].forward_us = pass_us(rates, job, group, AH_PASS_FORWARD, AH_ACTIVATIONS_KEEP);
-        for (size_t i = 0; i < n && group->backward && !head; i++) {
-            double *us = &groups[g].backward_us[configs[i].activations];
-            if (*us <= 0)
-                *us =
-                    pass_us(rates, job, group, AH_PASS_BACKWARD, (enum ah_activations)configs[i].activations);
-        }
+    struct ah_config configs[AH_CONFIGS_MAX];
+    size_t n = ah_configs(job, group, configs);
+    bool head = group->kind == AH_BLOCK_HEAD;
+    cost->forward_us = pass_us(rates, job, group, AH_PASS_FORWARD, AH_ACTIVATIONS_KEEP);
+    for (size_t i = 0; i < n && group->backward && !head; i++) {
+        double *us = &cost->backward_us[configs[i].activations];
+        if (*us <= 0)
+            *us = pass_us(rates, job, group, AH_PASS_BACKWARD, (enum ah_activations)configs[i].activations);
     }
+}
+
+/* ---- measured ---- */
+
+static double measured_us(const struct ah_machine_block *block, int activations)
+{
+    for (size_t i = 0; i < block->n_backward; i++)
+        if ((int)block->backward[i].activations == activations)
+            return block->backward[i].us.median;
+    return 0;
+}
+
+/* False, and nothing is set, where the entry lacks a pass that plans may choose. */
+static bool take_measured(const struct ah_machine_block *block, const struct ah_job *job,
+                          const struct ah_job_group *group, struct ah_cost_group *cost)
+{
+    struct ah_config configs[AH_CONFIGS_MAX];
+    struct ah_cost_group measured = {.forward_us = block->forward_us.median};
+    size_t n = ah_configs(job, group, configs);
+    bool whole = measured.forward_us > 0;
+    for (size_t i = 0; i < n && group->backward && group->kind != AH_BLOCK_HEAD; i++) {
+        double *us = &measured.backward_us[configs[i].activations];
+        *us = measured_us(block, configs[i].activations);
+        whole = whole && *us > 0;
+    }
+    if (whole)
+        *cost = measured;
+    return whole;
+}
+
+int ah_pricing_blocks(const struct ah_pricing_blocks_of *of, struct ah_cost_group *groups,
+                      bool *ret_estimated, struct ah_error *err)
+{
+    *ret_estimated = false;
+    for (size_t g = 0; g < of->job->n_groups; g++) {
+        const struct ah_job_group *group = &of->job->groups[g];
+        const struct ah_machine_block *block = NULL;
+        char digest[AH_SHA256_HEX_MAX];
+        if (of->machine->n_blocks) {
+            int rc = ah_program_digest(of->job, group, digest, err);
+            if (rc)
+                return rc;
+            block = ah_machine_find_block(of->machine, digest, of->threads);
+        }
+        if (block && take_measured(block, of->job, group, &groups[g]))
+            continue;
+        *ret_estimated = true;
+        estimate(of->rates, of->job, group, &groups[g]);
+    }
+    return AH_OK;
 }

@@ -25,9 +25,15 @@ struct ah_pricing_rates {
     double host_us_per_byte;   /* the same by the host lane */
 };
 
-/* Forward and backward of every group. */
-void ah_pricing_blocks(const struct ah_pricing_rates *rates, const struct ah_job *job,
-                       struct ah_cost_group *groups);
+/* Forward and backward of every group; `ret_estimated`: some were not measured. */
+struct ah_pricing_blocks_of {
+    const struct ah_machine *machine;
+    const struct ah_job *job;
+    const struct ah_pricing_rates *rates;
+    uint64_t threads; /* of compute */
+};
+int ah_pricing_blocks(const struct ah_pricing_blocks_of *of, struct ah_cost_group *groups,
+                      bool *ret_estimated, struct ah_error *err);
 
 /* The sharing that the document's `beside` measurements ask for. AH_E_MEMORY. */
 int ah_pricing_share(const struct ah_machine *machine, struct ah_arena *arena,

@@ -47,6 +47,8 @@ struct ah_measure_limits {
     uint64_t adam_params;
     unsigned adam_kinds; /* of ah_optimizer_kinds */
     uint64_t disk_bytes;
+    uint64_t block_layers; /* of each group, at most, that take turns */
+    unsigned block_rounds; /* at least, however long blocks take */
 };
 
 /* What was noisy in the running part. */
@@ -135,6 +137,7 @@ int ah_links_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_adam_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_beside_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_disk_measure(struct ah_measure *measure, struct ah_error *err);
+int ah_blocks_measure(struct ah_measure *measure, struct ah_error *err);
 
 int ah_matmul_go_on(struct ah_measure *measure, struct ah_error *err);
 void ah_matmul_release(struct ah_measure *measure); /* after the last go, or a failure */
@@ -153,5 +156,9 @@ void ah_host_slug(const char *model, char *ret_slug, size_t size);
 /* ah_profiler_run() within other limits. */
 int ah_profiler_run_within(struct ah_document *ret_document, const struct ah_profiler_options *options,
                            const struct ah_measure_limits *limits, struct ah_error *err);
+
+/* ah_profiler_extend() within other limits. */
+int ah_profiler_extend_within(struct ah_document *document, const struct ah_profiler_options *options,
+                              const struct ah_measure_limits *limits, struct ah_error *err);
 
 #endif

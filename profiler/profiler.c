@@ -24,7 +24,7 @@
 /* A ratio that is off by more is named. */
 #define EMULATION_ERROR 0.05
 
-enum { NOISE_SENTENCES_MAX = 64 };
+enum { NOISE_SENTENCES_MAX = 64, NOISE_ROOM_MAX = 1024 /* as documents have */ };
 
 /* Shapes are (rows, columns, inner): those of GPT-2 124M's products, and squares. A quick profile has small ones: an
  * op of a millisecond or two, in the caches, is rarely disturbed. The first one is also what the other lanes are
@@ -35,7 +35,8 @@ static const struct ah_measure_limits quick_limits = {
                [AH_PROFILER_LINKS] = 1.5,
                [AH_PROFILER_ADAM] = 2,
                [AH_PROFILER_BESIDE] = 2,
-               [AH_PROFILER_DISK] = 1},
+               [AH_PROFILER_DISK] = 1,
+               [AH_PROFILER_BLOCKS] = 20},
     .samples_min = 11,
     .samples_max = 33,
     .blocks = 6,
@@ -51,6 +52,8 @@ static const struct ah_measure_limits quick_limits = {
     .adam_params = 16 * MIB,
     .adam_kinds = 2,
     .disk_bytes = 256 * MIB,
+    .block_layers = 6,
+    .block_rounds = 5,
 };
 
 static const struct ah_measure_limits full_limits = {
@@ -59,7 +62,8 @@ static const struct ah_measure_limits full_limits = {
                [AH_PROFILER_LINKS] = 20,
                [AH_PROFILER_ADAM] = 20,
                [AH_PROFILER_BESIDE] = 20,
-               [AH_PROFILER_DISK] = 10},
+               [AH_PROFILER_DISK] = 10,
+               [AH_PROFILER_BLOCKS] = 90},
     .samples_min = 15,
     .samples_max = 64,
     .blocks = 6,
@@ -75,6 +79,8 @@ static const struct ah_measure_limits full_limits = {
     .adam_params = 64 * MIB,
     .adam_kinds = 3,
     .disk_bytes = 1024 * MIB,
+    .block_layers = 12,
+    .block_rounds = 7,
 };
 
 /* Products large enough to fill a GPU. */
@@ -107,7 +113,7 @@ uint32_t ah_profiler_part_bit(const char *word)
 /* The parts to run: those asked for, and the products when something else is to be emulated after them. */
 static uint32_t chosen_parts(const struct ah_profiler_options *options)
 {
-    uint32_t all = (1u << AH_PROFILER_PART_COUNT) - 1;
+    uint32_t all = (1u << AH_PROFILER_BLOCKS) - 1; /* those of a machine */
     uint32_t chosen = options->parts & all ? options->parts & all : all;
     return options->emulate ? chosen | 1u << AH_PROFILER_MATMUL : chosen;
 }
@@ -198,9 +204,24 @@ static void place_threads(struct ah_measure *measure)
     measure->host_threads = placement.n_host;
 }
 
+/* Room for sentences behind those that the document has. */
+static int make_noise_room(struct ah_measure *measure, struct ah_error *err)
+{
+    struct ah_machine *machine = measure->machine;
+    size_t room = machine->n_noise + NOISE_SENTENCES_MAX;
+    const char **noise = ah_arena_array(&measure->document->arena, room, sizeof *noise);
+    if (!noise)
+        return ah_error_memory(err);
+    if (machine->n_noise)
+        memcpy(noise, machine->noise, machine->n_noise * sizeof *noise);
+    machine->noise = noise;
+    measure->noise_room = room < NOISE_ROOM_MAX ? room : NOISE_ROOM_MAX;
+    return AH_OK;
+}
+
+/* An empty document. */
 static int begin(struct ah_measure *measure, struct ah_error *err)
 {
-    struct ah_host_memory memory;
     struct ah_arena *arena = &measure->document->arena;
     struct ah_machine *machine = ah_arena_alloc(arena, sizeof *machine);
     measure->machine = machine;
@@ -210,26 +231,34 @@ static int begin(struct ah_measure *measure, struct ah_error *err)
         return ah_error_memory(err);
     machine->generator = "autohete " AUTOHETE_VERSION;
     machine->origin = AH_MACHINE_MEASURED;
-    machine->noise = ah_arena_array(arena, NOISE_SENTENCES_MAX, sizeof *machine->noise);
-    measure->noise_room = NOISE_SENTENCES_MAX;
-    if (!machine->noise)
-        return ah_error_memory(err);
     if (measure->options->emulate && measure->options->emulate->name) {
         machine->emulates = ah_arena_strdup(arena, measure->options->emulate->name);
         if (!machine->emulates)
             return ah_error_memory(err);
     }
-    int rc = ah_host_memory_read(&memory, NULL, err);
+    return make_noise_room(measure, err);
+}
+
+/* What this machine is. */
+static int survey(struct ah_measure *measure, struct ah_error *err)
+{
+    struct ah_host_memory memory;
+    int rc = ah_topology_init(&measure->topology, NULL, err);
+    if (!rc)
+        rc = ah_host_memory_read(&memory, NULL, err);
     if (rc)
         return rc;
     measure->available_bytes =
         memory.available_bytes < memory.limit_bytes ? memory.available_bytes : memory.limit_bytes;
     place_threads(measure);
+    return probe_device(measure, err);
+}
+
+static int describe(struct ah_measure *measure, struct ah_error *err)
+{
     if (measure->topology.note[0])
         ah_measure_note(measure, "topology: %s", measure->topology.note);
-    rc = probe_device(measure, err);
-    if (rc == AH_OK)
-        rc = ah_host_describe(measure, err);
+    int rc = ah_host_describe(measure, err);
     return rc ? rc : ah_matmul_fit_shapes(measure, err);
 }
 
@@ -276,21 +305,26 @@ static int run_parts(struct ah_measure *measure, struct ah_error *err)
     return AH_OK;
 }
 
+static struct ah_measure measure_of(struct ah_document *document, const struct ah_profiler_options *options,
+                                    const struct ah_measure_limits *limits)
+{
+    return (struct ah_measure){
+        .options = options,
+        .driver = options->driver ? options->driver : ah_device_cpu(),
+        .limits = limits,
+        .document = document,
+    };
+}
+
 int ah_profiler_run_within(struct ah_document *ret_document, const struct ah_profiler_options *options,
                            const struct ah_measure_limits *limits, struct ah_error *err)
 {
     struct ah_document document = {0};
-    struct ah_measure measure = {
-        .options = options,
-        .driver = options->driver ? options->driver : ah_device_cpu(),
-        .limits = limits,
-        .document = &document,
-    };
-    int rc = ah_topology_init(&measure.topology, NULL, err);
-    if (rc == AH_OK)
-        rc = begin(&measure, err);
-    if (rc == AH_OK)
-        rc = run_parts(&measure, err);
+    struct ah_measure measure = measure_of(&document, options, limits);
+    int rc = begin(&measure, err);
+    rc = rc ? rc : survey(&measure, err);
+    rc = rc ? rc : describe(&measure, err);
+    rc = rc ? rc : run_parts(&measure, err);
     ah_matmul_release(&measure);
     ah_bandwidth_free(measure.bandwidth);
     ah_topology_release(&measure.topology);
@@ -301,8 +335,48 @@ int ah_profiler_run_within(struct ah_document *ret_document, const struct ah_pro
     return rc;
 }
 
-int ah_profiler_run(struct ah_document *ret_document, const struct ah_profiler_options *options,
-                    struct ah_error *err)
+/* Is the document of this machine and device? */
+static int check_machine(const struct ah_measure *measure, struct ah_error *err)
+{
+    const struct ah_machine *machine = measure->machine;
+    const char *differs = NULL;
+    if (machine->origin != AH_MACHINE_MEASURED)
+        differs = "it was not measured at all";
+    else if (strcmp(machine->host.cpu_model, measure->topology.cpu_model) != 0)
+        differs = "its processor is another one";
+    else if (machine->host.threads != measure->topology.threads)
+        differs = "it has another number of threads";
+    else if (machine->device.kind != measure->info.kind ||
+             strcmp(machine->device.name, measure->info.name) != 0)
+        differs = "its device is another one";
+    return differs
+               ? ah_error_set(
+                     err, AH_E_MISMATCH,
+                     "the profile '%s' is not of this machine, %s: measure again, with 'autohete profile'",
+                     machine->name, differs)
+               : AH_OK;
+}
+
+int ah_profiler_extend_within(struct ah_document *document, const struct ah_profiler_options *options,
+                              const struct ah_measure_limits *limits, struct ah_error *err)
+{
+    struct ah_machine before = *document->body.machine;
+    struct ah_measure measure = measure_of(document, options, limits);
+    measure.machine = document->body.machine;
+    measure.parts_s = limits->part_s[AH_PROFILER_BLOCKS];
+    int rc = survey(&measure, err);
+    rc = rc ? rc : check_machine(&measure, err);
+    rc = rc ? rc : make_noise_room(&measure, err);
+    rc = rc ? rc : run_go(&measure, AH_PROFILER_BLOCKS, measure.parts_s, ah_blocks_measure, err);
+    if (!rc)
+        judge_load(&measure);
+    ah_topology_release(&measure.topology);
+    if (rc)
+        *document->body.machine = before;
+    return rc;
+}
+
+static struct ah_measure_limits limits_of(const struct ah_profiler_options *options)
 {
     struct ah_measure_limits limits = options->quick ? quick_limits : full_limits;
     if (options->driver && strcmp(options->driver->name, "cpu") != 0) {
@@ -310,5 +384,19 @@ int ah_profiler_run(struct ah_document *ret_document, const struct ah_profiler_o
         limits.n_shapes = sizeof gpu_shapes / sizeof gpu_shapes[0];
         limits.link_bytes *= 4;
     }
+    return limits;
+}
+
+int ah_profiler_run(struct ah_document *ret_document, const struct ah_profiler_options *options,
+                    struct ah_error *err)
+{
+    const struct ah_measure_limits limits = limits_of(options);
     return ah_profiler_run_within(ret_document, options, &limits, err);
+}
+
+int ah_profiler_extend(struct ah_document *document, const struct ah_profiler_options *options,
+                       struct ah_error *err)
+{
+    const struct ah_measure_limits limits = limits_of(options);
+    return ah_profiler_extend_within(document, options, &limits, err);
 }

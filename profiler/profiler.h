@@ -12,6 +12,7 @@
  *
  *     struct ah_document profile = {0};
  *     rc = ah_profiler_run(&profile, &(struct ah_profiler_options){.quick = true}, err);
+ *     rc = ah_profiler_extend(&profile, &(struct ah_profiler_options){.quick = true, .job = &job}, err);
  *     rc = ah_document_save(&profile, "machine.json", err);
  *     ah_document_release(&profile);
  *
@@ -24,6 +25,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "runtime/device/device.h"
+#include "runtime/schedule/job.h"
 #include "schemas/document.h"
 #include "schemas/machine.h"
 
@@ -31,7 +33,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The measurements, in the order in which they run: bit, word, what it is for people. */
+/* The measurements, in the order in which they run: bit, word, what it is for people. The last one is not of a machine: it
+ * is added to a profile. */
 /* clang-format off */
 #define AH_PROFILER_PARTS(X)                                                                                 \
     X(AH_PROFILER_MATMUL, matmul, "matrix products")                                                         \
@@ -39,7 +42,8 @@
     X(AH_PROFILER_LINKS, links, "copies each way")                                                           \
     X(AH_PROFILER_ADAM, adam, "optimizer")                                                                   \
     X(AH_PROFILER_BESIDE, beside, "lanes beside each other")                                                 \
-    X(AH_PROFILER_DISK, disk, "disk")
+    X(AH_PROFILER_DISK, disk, "disk")                                                                        \
+    X(AH_PROFILER_BLOCKS, blocks, "blocks of the model")
 /* clang-format on */
 
 enum ah_profiler_part {
@@ -59,6 +63,7 @@ struct ah_profiler_options {
     bool quick;
     uint32_t parts;                   /* bits 1 << enum ah_profiler_part; 0: all */
     const struct ah_machine *emulate; /* (optional) borrowed during the call */
+    const struct ah_job *job;         /* of ah_profiler_extend(), borrowed during the call: whose blocks */
     const char *disk_folder;        /* (optional) for the file that the disk is measured with; NULL: $TMPDIR,
                                        else /tmp. The file has no name there and is gone whatever happens. */
     ah_profiler_progress *progress; /* (optional) */
@@ -73,6 +78,12 @@ struct ah_profiler_options {
  * in `noise`. On failure `ret_document` is untouched. Caller releases it with ah_document_release(). */
 int ah_profiler_run(struct ah_document *ret_document, const struct ah_profiler_options *options,
                     struct ah_error *err);
+
+/* Measures the blocks of options->job and nothing else, and adds them to a profile of this machine; what it has of the same
+ * blocks is replaced. AH_E_MISMATCH: the document is not of this machine and device. AH_E_CAPACITY: a block of each kind
+ * does not fit the device. Other errors as above; on failure the document is as it was, but for memory in its arena. */
+int ah_profiler_extend(struct ah_document *document, const struct ah_profiler_options *options,
+                       struct ah_error *err);
 
 /* The word of a part ("matmul"), and its bit from a word (0: unknown). */
 const char *ah_profiler_part_word(enum ah_profiler_part part);

@@ -238,6 +238,68 @@ static const struct ah_field_table beside_table = {
     .fields = beside_fields,
     .check = beside_check};
 
+static const struct ah_field backward_fields[] = {
+    {.name = "activations",
+     AH_WORD_AT(ah_machine_backward, activations, ah_words_activations),
+     .about = "What the block kept of its activations."},
+    {.name = "us", AH_GROUP_AT(ah_machine_backward, us, &metric_table), .about = "Time of the pass."},
+    {0}};
+static const struct ah_field_table backward_table = {.name = "backward",
+                                                     .about = "The backward pass, with what it recomputes.",
+                                                     .bytes = sizeof(struct ah_machine_backward),
+                                                     .fields = backward_fields};
+
+static int block_check(const void *group, struct ah_error *err)
+{
+    const struct ah_machine_block *block = group;
+    for (size_t i = 0; i < block->n_backward; i++)
+        for (size_t j = 0; j < i; j++)
+            if (block->backward[i].activations == block->backward[j].activations)
+                return ah_meaning_fail_item(err, "backward", i, "activations", "%s stands twice",
+                                            ah_words_activations[block->backward[i].activations]);
+    return AH_OK;
+}
+
+static const struct ah_field block_fields[] = {
+    {.name = "group",
+     AH_TEXT_AT(ah_machine_block, group),
+     .form = AH_TEXT_NAME,
+     .about = "Which blocks of the model, for people."},
+    {.name = "program_sha256",
+     AH_TEXT_AT(ah_machine_block, program_sha256),
+     .form = AH_TEXT_SHA256,
+     .about = "Digest of all that the block computes, sizes and types included; not of the model's name."},
+    {.name = "dtype", AH_WORD_AT(ah_machine_block, dtype, ah_words_dtype), .about = "Of its weights."},
+    {.name = "sequences",
+     AH_COUNT_AT(ah_machine_block, sequences),
+     .min = 1,
+     .max = UINT32_MAX,
+     .about = "Of a micro-batch."},
+    {.name = "seq",
+     AH_COUNT_AT(ah_machine_block, seq),
+     .min = 1,
+     .max = UINT32_MAX,
+     .about = "Tokens of a sequence."},
+    {.name = "threads",
+     AH_COUNT_AT(ah_machine_block, threads),
+     .max = 1048576,
+     .about = "Threads of the compute lane; 0 on a GPU."},
+    {.name = "forward_us",
+     AH_GROUP_AT(ah_machine_block, forward_us, &metric_table),
+     .about = "Time of the forward pass; of the head: forward, loss and backward."},
+    {.name = "backward",
+     AH_GROUPS_AT(ah_machine_block, backward, &backward_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .max_items = 3,
+     .about = "The backward pass under each config of activations."},
+    {0}};
+static const struct ah_field_table block_table = {
+    .name = "block",
+    .about = "Passes of a model's blocks over a micro-batch, as a training step has them.",
+    .bytes = sizeof(struct ah_machine_block),
+    .fields = block_fields,
+    .check = block_check};
+
 static const struct ah_field disk_fields[] = {{.name = "read_bytes_per_s",
                                                AH_GROUP_AT(ah_machine_disk, read_bytes_per_s, &metric_table),
                                                .about = "Reading one large file."},
@@ -265,6 +327,11 @@ static int machine_check(const void *group, struct ah_error *err)
                 return ah_meaning_fail_item(err, "beside", i, NULL, "%s beside %s stands twice",
                                             ah_words_part[machine->beside[i].part],
                                             ah_words_part[machine->beside[i].beside]);
+    for (size_t i = 0; i < machine->n_blocks; i++)
+        if (ah_machine_find_block(machine, machine->blocks[i].program_sha256, machine->blocks[i].threads) !=
+            &machine->blocks[i])
+            return ah_meaning_fail_item(err, "blocks", i, "program_sha256",
+                                        "stands twice with as many threads");
     return AH_OK;
 }
 
@@ -310,6 +377,11 @@ static const struct ah_field machine_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .max_items = 64,
      .about = "What parts keep of their rate beside each other."},
+    {.name = "blocks",
+     AH_GROUPS_AT(ah_machine, blocks, &block_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .max_items = 1024,
+     .about = "Blocks of models that were measured, by threads."},
     {.name = "disk",
      AH_GROUP_AT(ah_machine, disk, &disk_table),
      .flags = AH_FIELD_OPTIONAL,
@@ -365,6 +437,16 @@ double ah_machine_adam_params_per_s(const struct ah_machine *machine, enum ah_si
             machine->adam[i].state_dtype == AH_FP32)
             best = fmax(best, machine->adam[i].params_per_s.median);
     return best;
+}
+
+const struct ah_machine_block *ah_machine_find_block(const struct ah_machine *machine,
+                                                     const char *program_sha256, uint64_t threads)
+{
+    for (size_t i = 0; i < machine->n_blocks; i++)
+        if (machine->blocks[i].threads == threads &&
+            !strcmp(machine->blocks[i].program_sha256, program_sha256))
+            return &machine->blocks[i];
+    return NULL;
 }
 
 double ah_machine_kept(const struct ah_machine *machine, enum ah_part part, enum ah_part other)

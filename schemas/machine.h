@@ -92,6 +92,25 @@ struct ah_machine_beside {
     struct ah_metric kept;
 };
 
+/* The backward pass of a block, with what it recomputes. */
+struct ah_machine_backward {
+    enum ah_activations activations;
+    struct ah_metric us;
+};
+
+/* Passes of a block over a micro-batch, on the compute lane, measured in iterations as a run has them. */
+struct ah_machine_block {
+    const char *group;          /* "layer", "head": for people */
+    const char *program_sha256; /* ah_program_digest(): of all that it computes, sizes and types included */
+    enum ah_dtype dtype;
+    uint64_t sequences; /* of a micro-batch */
+    uint64_t seq;
+    uint64_t threads;            /* of the compute lane; 0 on a GPU */
+    struct ah_metric forward_us; /* of the head: forward, loss and backward */
+    struct ah_machine_backward *backward;
+    size_t n_backward;
+};
+
 struct ah_machine_disk {
     struct ah_metric read_bytes_per_s;
     struct ah_metric write_bytes_per_s;
@@ -114,6 +133,8 @@ struct ah_machine {
     size_t n_adam;
     struct ah_machine_beside *beside;
     size_t n_beside;
+    struct ah_machine_block *blocks; /* no program twice with the same threads */
+    size_t n_blocks;
     struct ah_machine_disk *disk; /* (optional) */
     const char **noise;           /* what was noisy in this run, a sentence each */
     size_t n_noise;
@@ -128,6 +149,10 @@ double ah_machine_matmul_flops_per_s(const struct ah_machine *machine, enum ah_d
 double ah_machine_link_bytes_per_s(const struct ah_machine *machine, enum ah_direction direction);
 double ah_machine_adam_params_per_s(const struct ah_machine *machine, enum ah_side side,
                                     enum ah_dtype weight);
+
+/* The measured passes of the blocks with this program; NULL: none with so many threads. */
+const struct ah_machine_block *ah_machine_find_block(const struct ah_machine *machine,
+                                                     const char *program_sha256, uint64_t threads);
 
 /* Share of its solo rate that `part` keeps beside `other`; 1 where the document does not say. */
 double ah_machine_kept(const struct ah_machine *machine, enum ah_part part, enum ah_part other);

@@ -160,6 +160,21 @@ int ah_program_build(const struct ah_job *job, const struct ah_job_group *group,
     return rc;
 }
 
+void ah_program_drop_documents(struct ah_op *op, uint64_t seq)
+{
+    if (op->kind == AH_OP_ROPE) {
+        op->arg[2] = (struct ah_ref){0};
+        op->u.rope.seq = (uint32_t)seq;
+    } else if (op->kind == AH_OP_EMBED || op->kind == AH_OP_EMBED_BACKWARD) {
+        op->arg[4] = (struct ah_ref){0};
+        op->u.embed.seq = op->u.embed.positions ? seq : 0;
+    } else if (op->kind == AH_OP_ATTENTION) {
+        op->arg[5] = (struct ah_ref){0};
+    } else if (op->kind == AH_OP_ATTENTION_BACKWARD) {
+        op->arg[9] = (struct ah_ref){0};
+    }
+}
+
 int ah_program_measure(const struct ah_job *job, const struct ah_job_group *group,
                        struct ah_program_sizes *ret_sizes, struct ah_error *err)
 {

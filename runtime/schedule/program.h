@@ -26,6 +26,7 @@
 #ifndef AH_RUNTIME_SCHEDULE_PROGRAM_H
 #define AH_RUNTIME_SCHEDULE_PROGRAM_H
 
+#include "base/sha256.h"
 #include "runtime/device/op.h"
 #include "runtime/schedule/job.h"
 
@@ -125,6 +126,14 @@ struct ah_program {
 /* The program of a pass. AH_E_DOCUMENT: sizes beyond any memory (a job that ah_job_init() accepted has none). */
 int ah_program_build(const struct ah_job *job, const struct ah_job_group *group, enum ah_pass pass,
                      enum ah_activations activations, struct ah_program *ret_program, struct ah_error *err);
+
+/* Of data without documents, positions are those of the sequence: takes `positions` and `docs` out of the op. */
+void ah_program_drop_documents(struct ah_op *op, uint64_t seq);
+
+/* The sha256 of what a group computes, as text: of the ops of every pass under every config, with their sizes, types and
+ * strides. Groups of equal digest take as long, whatever models they are of. AH_E_DOCUMENT as ah_program_build(). */
+int ah_program_digest(const struct ah_job *job, const struct ah_job_group *group,
+                      char ret_text[AH_SHA256_HEX_MAX], struct ah_error *err);
 
 /* What every pass under every config saves and needs. */
 struct ah_program_sizes {

@@ -144,23 +144,6 @@ static int place_operand(struct pass *pass, const struct ah_program_op *step, ui
     return rc;
 }
 
-/* Without documents, positions are those of the sequence. */
-static void drop_documents(const struct pass *pass, struct ah_op *op)
-{
-    const uint64_t seq = pass->binder->job->training.seq;
-    if (op->kind == AH_OP_ROPE) {
-        op->arg[2] = (struct ah_ref){0};
-        op->u.rope.seq = (uint32_t)seq;
-    } else if (op->kind == AH_OP_EMBED || op->kind == AH_OP_EMBED_BACKWARD) {
-        op->arg[4] = (struct ah_ref){0};
-        op->u.embed.seq = op->u.embed.positions ? seq : 0;
-    } else if (op->kind == AH_OP_ATTENTION) {
-        op->arg[5] = (struct ah_ref){0};
-    } else if (op->kind == AH_OP_ATTENTION_BACKWARD) {
-        op->arg[9] = (struct ah_ref){0};
-    }
-}
-
 /* The table is rows that were gathered, one for each token, then the first of the position table. */
 static void read_gathered(const struct pass *pass, struct ah_bound_op *bound)
 {
@@ -196,7 +179,7 @@ static int bind_step(struct pass *pass, const struct ah_program_op *step, uint64
     if (step->op.kind == AH_OP_EMBED && pass->block->plan->weights == AH_WEIGHTS_HOST)
         read_gathered(pass, bound);
     if (!pass->binder->documents)
-        drop_documents(pass, &bound->op);
+        ah_program_drop_documents(&bound->op, pass->binder->job->training.seq);
     return rc;
 }
 

@@ -34,7 +34,7 @@ ROOMS = {
     "runtime/train": ["base", "schemas", "runtime/schedule", "runtime/device", "runtime/model", "runtime/train/data",
                       "runtime/train/checkpoint"],
     "runtime/comm": ["base", "schemas", "runtime/device"],
-    "profiler": ["base", "schemas", "runtime/device", "runtime/device/host", "runtime/device/cpu",
+    "profiler": ["base", "schemas", "runtime/schedule", "runtime/device", "runtime/device/host", "runtime/device/cpu",
                  "runtime/model"],
     "planner": ["base", "schemas", "runtime/schedule", "runtime/device", "runtime/device/virtual", "runtime/model"],
     "cli": None,  # may use every room

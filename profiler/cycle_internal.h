@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Cycle: what the compute lane does in an iteration of training, with fewer layers: the embedding, layers of every
+ * group and the head, forward up and backward down, as the ops that a run submits (runtime/schedule/program.h).
+ *
+ * Every block has places of its own for weights, gradients, inputs and what it saves, so a pass meets its operands as
+ * cold as a run does: all other blocks have passed since. Scratch and the residual stream's gradient are shared, as in a
+ * plan. Layers keep, save selectively and recompute in turn. Where there are fewer of a group than there are ways, the
+ * cycle has as many turns, and each layer has another way in each.
+ *
+ *     rc = ah_cycle_init(&cycle, job, &(struct ah_cycle_limits){.layers = 4, .bytes = 1 << 30}, err);
+ *     ... open a device, prepare cycle.ops, reserve cycle.arena_bytes ...
+ *     rc = ah_cycle_fill(&cycle, device, err);
+ *     ... submit cycle.ops in their order ...
+ *     ah_cycle_release(&cycle);
+ */
+#ifndef AH_PROFILER_CYCLE_INTERNAL_H
+#define AH_PROFILER_CYCLE_INTERNAL_H
+
+#include "runtime/device/device.h"
+#include "runtime/schedule/program.h"
+
+enum { AH_CYCLE_BLOCKS_MAX = 128 };
+
+/* What programs call data, of data without documents. */
+enum ah_cycle_datum {
+    AH_CYCLE_TOKENS,
+    AH_CYCLE_TARGETS,
+    AH_CYCLE_MASK,
+    AH_CYCLE_ROPE_TABLE,
+    AH_CYCLE_LOSS_SCALE,
+    AH_CYCLE_LOSS_SUM,
+    AH_CYCLE_DATA
+};
+
+struct ah_cycle_limits {
+    uint64_t layers; /* of each group, at least 1 */
+    uint64_t bytes;  /* of the device arena */
+};
+
+struct ah_cycle_block {
+    const struct ah_job_group *group; /* borrowed, of the job */
+    uint64_t number;                  /* of its group's blocks here */
+    struct ah_ref weights, gradients, saved, input;
+};
+
+struct ah_cycle_pass {
+    const struct ah_job_group *group;
+    enum ah_pass pass;
+    enum ah_activations activations;
+    size_t end; /* its ops are those from the end of the pass before */
+};
+
+struct ah_cycle {
+    const struct ah_job *job; /* borrowed */
+    struct ah_cycle_block blocks[AH_CYCLE_BLOCKS_MAX];
+    size_t n_blocks;
+    struct ah_ref scratch, residual_gradient, data[AH_CYCLE_DATA], stage;
+    uint64_t arena_bytes[AH_ARENA_KINDS];
+    struct ah_op *ops; /* owned; of all turns */
+    size_t n_ops, ops_room;
+    struct ah_cycle_pass *passes; /* owned; one after another */
+    size_t n_passes, passes_room;
+};
+
+/* Fewer layers than `limits` says where that many do not fit. AH_E_CAPACITY: one of each group does not. */
+int ah_cycle_init(struct ah_cycle *ret_cycle, const struct ah_job *job, const struct ah_cycle_limits *limits,
+                  struct ah_error *err);
+
+/* Multiplications and additions of products and attention, of all turns. */
+double ah_cycle_flops(const struct ah_job *job, uint64_t layers);
+
+/* Gives weights and data values such as a run begins with. */
+int ah_cycle_fill(const struct ah_cycle *cycle, struct ah_device *device, struct ah_error *err);
+
+/* Frees; a zeroed one is fine. */
+void ah_cycle_release(struct ah_cycle *cycle);
+
+#endif

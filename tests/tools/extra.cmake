@@ -30,6 +30,12 @@ add_test(NAME tools.weights COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/w
   --program $<TARGET_FILE:weights_round_trip>)
 set_tests_properties(tools.weights PROPERTIES LABELS "tools;model" TIMEOUT 120)
 add_custom_target(tools.weights DEPENDS weights_round_trip) # what scripts/test-mutants builds
+# The same of checkpoints that are there: a golden case of each family, one of several files.
+set(checkpoints gpt2 llama-linear mistral-window qwen2 qwen3)
+list(TRANSFORM checkpoints PREPEND ${PROJECT_SOURCE_DIR}/tests/golden/train/)
+add_test(NAME tools.weights_golden COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/weights_oracle.py
+  --program $<TARGET_FILE:weights_round_trip> ${checkpoints})
+set_tests_properties(tools.weights_golden PROPERTIES LABELS "tools;model" TIMEOUT 120)
 # scripts/tokenize: with bytes everywhere, with a tokenizer where its library is installed.
 add_test(NAME tools.tokenize COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/test_tokenize.py)
 add_test(NAME tools.tokenize_library COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/test_tokenize.py library)

@@ -66,7 +66,7 @@ def read_safetensors(path):
 def read_folder(folder):
     tensors = {}
     for name in os.listdir(folder):
-        if name.endswith(".safetensors"):
+        if name.startswith("model") and name.endswith(".safetensors"):
             tensors.update(read_safetensors(os.path.join(folder, name)))
     return tensors
 

@@ -90,19 +90,36 @@ static inline void golden_read_training(struct golden *g)
     options->seed = (uint64_t)golden_number(g, "seed");
 }
 
-static inline void golden_open_data(struct golden *g)
+/* The string of a key. */
+static inline void golden_string(const struct golden *g, const char *key, char ret_text[GOLDEN_PATH_MAX])
+{
+    const char *at = golden_find(g, key);
+    assert_int_equal(*at++, '"');
+    snprintf(ret_text, GOLDEN_PATH_MAX, "%.*s", (int)strcspn(at, "\""), at);
+}
+
+/* The tokens that a key of training.json names: bytes of a .txt, else 16-bit numbers. */
+static inline void golden_open_dataset(const struct golden *g, const char *key, struct ah_dataset **ret_data)
 {
     struct ah_error err = {0};
-    char path[GOLDEN_PATH_MAX + 16];
+    char name[GOLDEN_PATH_MAX], path[2 * GOLDEN_PATH_MAX + 1];
     const char *paths[] = {path};
-    snprintf(path, sizeof path, "%s/data.bin", g->folder);
-    CHECK_OK(ah_dataset_open(&g->data,
+    golden_string(g, key, name);
+    snprintf(path, sizeof path, "%s/%s", g->folder, name);
+    CHECK_OK(ah_dataset_open(ret_data,
                              &(struct ah_dataset_options){.paths = paths,
                                                           .n_paths = 1,
-                                                          .format = AH_DATASET_U16,
+                                                          .format = strstr(name, ".txt") ? AH_DATASET_BYTES
+                                                                                         : AH_DATASET_U16,
                                                           .vocabulary = g->c.model.vocabulary},
                              &err),
              err);
+}
+
+static inline void golden_open_data(struct golden *g)
+{
+    struct ah_error err = {0};
+    golden_open_dataset(g, "data", &g->data);
     CHECK_OK(ah_batches_init(&g->batches,
                              &(struct ah_batches_options){.data = g->data,
                                                           .seq = g->c.job.training.seq,
@@ -112,14 +129,14 @@ static inline void golden_open_data(struct golden *g)
              err);
 }
 
-static inline void golden_open_as(struct golden *g, const char *name, enum ah_dtype dtype,
-                                  enum ah_dtype state_dtype)
+static inline void golden_open_folder(struct golden *g, const char *folder, enum ah_dtype dtype,
+                                      enum ah_dtype state_dtype)
 {
     struct ah_error err = {0};
     char path[GOLDEN_PATH_MAX + 16];
     struct ah_buffer text = {0};
     memset(g, 0, sizeof *g);
-    snprintf(g->folder, sizeof g->folder, "tests/golden/train/%s", name);
+    snprintf(g->folder, sizeof g->folder, "%s", folder);
     snprintf(path, sizeof path, "%s/config.json", g->folder);
     CHECK_OK(ah_document_load(&g->model, path, AH_DOCUMENT_MODEL, &err), err);
     snprintf(path, sizeof path, "%s/training.json", g->folder);
@@ -146,6 +163,14 @@ static inline void golden_open_as(struct golden *g, const char *name, enum ah_dt
     g->options.device = (struct ah_device_options){.compute_threads = 1, .host_threads = 1};
     g->options.batches = &g->batches;
     g->options.weights = g->folder;
+}
+
+static inline void golden_open_as(struct golden *g, const char *name, enum ah_dtype dtype,
+                                  enum ah_dtype state_dtype)
+{
+    char folder[GOLDEN_PATH_MAX];
+    snprintf(folder, sizeof folder, "tests/golden/train/%s", name);
+    golden_open_folder(g, folder, dtype, state_dtype);
 }
 
 static inline void golden_open(struct golden *g, const char *name, enum ah_dtype dtype)
@@ -261,14 +286,14 @@ static inline struct ah_trainer *golden_start(struct golden *g, struct golden_re
     return trainer;
 }
 
-/* Held-out loss of the training data, in their order. */
-static inline double golden_held_out_loss(struct golden *g, struct ah_trainer *trainer)
+/* Held-out loss of these data, in their order. */
+static inline double golden_loss_of(struct golden *g, struct ah_trainer *trainer, struct ah_dataset *data)
 {
     struct ah_error err = {0};
     struct ah_batches batches;
     double loss;
     CHECK_OK(ah_batches_init(&batches,
-                             &(struct ah_batches_options){.data = g->data,
+                             &(struct ah_batches_options){.data = data,
                                                           .seq = g->c.job.training.seq,
                                                           .batch = g->c.job.training.batch,
                                                           .held_out = true},
@@ -277,6 +302,12 @@ static inline double golden_held_out_loss(struct golden *g, struct ah_trainer *t
     CHECK_OK(ah_trainer_evaluate(trainer, &batches, &loss, &err), err);
     ah_batches_release(&batches);
     return loss;
+}
+
+/* The same of the training data. */
+static inline double golden_held_out_loss(struct golden *g, struct ah_trainer *trainer)
+{
+    return golden_loss_of(g, trainer, g->data);
 }
 
 #endif

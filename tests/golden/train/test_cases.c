@@ -4,8 +4,10 @@
  * its run there, for tests/tools/oracle.py --compare (tests/tools/train_oracle.py does both). $AH_TRAIN_PLANS: how many
  * plans by chance.
  */
+#include "runtime/model/safetensors.h"
 #include "runtime/schedule/rounds.h"
 #include "tests/golden/train/case.h"
+#include "tests/support/hooked.h"
 
 #include <sys/stat.h>
 
@@ -32,6 +34,45 @@ static const char *const names[] = {
 
 static struct golden golden;
 static struct golden_result first, other;
+
+/* ---- logits, which no run keeps ---- */
+
+enum { LOGITS_MAX = 1 << 13 };
+
+/* Of the first sequence, before the first step: as the loss finds them, chunk by chunk. */
+static struct {
+    float values[LOGITS_MAX];
+    uint64_t rows, vocabulary;
+} logits;
+
+static void keep_logits(void *context, const struct hooked_op *op)
+{
+    const struct ah_ref *from = &op->op->arg[1];
+    const struct golden *g = context;
+    if (op->op->kind != AH_OP_CROSS_ENTROPY || from->dtype != AH_FP32)
+        return;
+    logits.vocabulary = op->op->u.cross_entropy.vocabulary;
+    assert_true(g->c.job.training.seq * logits.vocabulary <= LOGITS_MAX);
+    uint64_t stride = from->row_stride ? from->row_stride : logits.vocabulary;
+    const unsigned char *at = op->arenas[from->arena] + from->offset_bytes;
+    for (uint64_t row = 0; row < op->op->u.cross_entropy.rows && logits.rows < g->c.job.training.seq; row++)
+        memcpy(logits.values + logits.rows++ * logits.vocabulary, at + row * stride * sizeof(float),
+               logits.vocabulary * sizeof(float));
+}
+
+static void write_logits(const char *folder)
+{
+    char path[2 * GOLDEN_PATH_MAX];
+    struct ah_safetensors_writer writer;
+    struct ah_error err = {0};
+    const struct ah_safetensors_spec spec = {
+        .name = "logits", .shape = {logits.rows, logits.vocabulary}, .n_shape = 2};
+    snprintf(path, sizeof path, "%s/logits.safetensors", folder);
+    CHECK_OK(ah_safetensors_create(&writer, path, AH_FP32, &spec, 1, &err), err);
+    CHECK_OK(ah_safetensors_write(&writer, 0, 0, logits.values, logits.rows * logits.vocabulary, &err), err);
+    CHECK_OK(ah_safetensors_finish(&writer, &err), err);
+    ah_safetensors_abandon(&writer);
+}
 
 /* ---- the run of a case, as files ---- */
 
@@ -80,6 +121,7 @@ static void write_run(const struct golden *g, const struct golden_result *result
     assert_int_equal(mkdir(folder, 0777), 0);
     save(g, result->gradients, folder, "gradients.safetensors");
     save(g, result->weights, folder, "final.safetensors");
+    write_logits(folder);
     snprintf(path, sizeof path, "%s/log.ndjson", folder);
     FILE *log = fopen(path, "w");
     assert_non_null(log);
@@ -173,7 +215,11 @@ static void run_case(const char *name, enum ah_dtype dtype, bool writes, uint64_
     bool narrow_states = dtype == AH_BF16 && *seed & 1;
     golden_open_as(&golden, name, dtype, narrow_states ? AH_BF16 : AH_FP32);
     golden_plan_resident(&golden);
+    logits.rows = 0;
+    hooked_set(&(struct hooked_hooks){.before = keep_logits, .context = &golden});
+    golden.options.driver = writes ? hooked_driver() : ah_device_cpu();
     ah_trainer_close(golden_start(&golden, &first));
+    golden.options.driver = ah_device_cpu();
     if (writes)
         write_run(&golden, &first, name);
     for (uint64_t i = 0; i < plans; i++) {

@@ -14,6 +14,11 @@ add_test(NAME property.schedule.forgeries COMMAND /usr/bin/python3 ${CMAKE_CURRE
   --program $<TARGET_FILE:autohete>)
 set_tests_properties(property.schedule.forgeries PROPERTIES LABELS "property;schedule" TIMEOUT 300)
 add_custom_target(property.schedule.forgeries DEPENDS autohete)
+# Whole runs killed at random moments and gone on with, under other plans too (AH_TEST_KILLS: how many times).
+add_test(NAME property.train.killed_runs COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/killed_runs.py
+  --program $<TARGET_FILE:autohete>)
+set_tests_properties(property.train.killed_runs PROPERTIES LABELS "property;train" TIMEOUT 600)
+add_custom_target(property.train.killed_runs DEPENDS autohete)
 # The reproductions in their quick form: optimal is never slower than the paper's plans, no baseline is faster, and plans
 # without a technique are not faster, but for what quick searches miss: up to 9 % (default ones: up to 7 %).
 foreach(reproduction autohete-paper open-questions)

@@ -24,7 +24,7 @@
 struct ah_run_trace;
 
 struct ah_run_trace_options {
-    uint64_t first_step; /* number of the first one that is kept; 0: 1 */
+    uint64_t first_step; /* number of the first one that is shown; 0: the third that is heard of */
     uint64_t steps;      /* 0: 4 */
 };
 
@@ -36,8 +36,8 @@ int ah_run_trace_new(struct ah_run_trace **ret_trace, const struct ah_plan *plan
  * one. */
 void ah_run_trace_op(struct ah_run_trace *trace, const struct ah_op_record *record);
 
-/* Writes to `path` (`-`: standard output, through cli->out). Without any op of the chosen steps there is the predicted
- * timeline alone. AH_E_IO names the path, where nothing was changed. */
+/* Writes to `path` (`-`: standard output, through cli->out). Where the run was too short for the chosen steps,
+ * one before them is shown, or the predicted timeline alone. AH_E_IO names the path, where nothing was changed. */
 int ah_run_trace_write(const struct ah_run_trace *trace, struct ah_cli *cli, const char *path,
                        struct ah_error *err);
 

@@ -203,6 +203,18 @@ static int fill_orders(const struct reading *r)
     return AH_OK;
 }
 
+static int map_tiles(const struct reading *r)
+{
+    struct ah_rounds *rounds = r->rounds;
+    rounds->first_tile = ah_arena_array(r->arena, r->plan->n_ops + 1, sizeof *rounds->first_tile);
+    rounds->of_tile = ah_arena_array(r->arena, rounds->n_items + 1, sizeof *rounds->of_tile);
+    if (!rounds->first_tile || !rounds->of_tile)
+        return AH_E_MEMORY;
+    memcpy(rounds->first_tile, r->items.first_tile, r->plan->n_ops * sizeof *rounds->first_tile);
+    memcpy(rounds->of_tile, r->items.of_tile, rounds->n_items * sizeof *rounds->of_tile);
+    return AH_OK;
+}
+
 static int fill_rounds(struct reading *r)
 {
     struct ah_rounds *rounds = r->rounds;
@@ -213,7 +225,7 @@ static int fill_rounds(struct reading *r)
     memcpy(rounds->places, r->iteration.places, sizeof rounds->places);
     rounds->items = ah_arena_array(r->arena, rounds->n_items + 1, sizeof *rounds->items);
     rounds->waits = ah_arena_array(r->arena, edges + 1, sizeof *rounds->waits);
-    if (!rounds->items || !rounds->waits)
+    if (!rounds->items || !rounds->waits || map_tiles(r))
         return AH_E_MEMORY;
     rounds->items[rounds->n_items] = (struct ah_rounds_item){.first_wait = edges};
     for (uint32_t i = 0; i < edges; i++)

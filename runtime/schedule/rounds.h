@@ -67,6 +67,7 @@ struct ah_rounds {
     size_t n_items;
     struct ah_rounds_item *items; /* n_items + 1; the first `positions` are those of compute, by position */
     struct ah_rounds_wait *waits;
+    uint32_t *first_tile, *of_tile; /* tile t of op o is item of_tile[first_tile[o] + t] */
     uint32_t *order[AH_ROUNDS_LANES];
     size_t n_order[AH_ROUNDS_LANES];
     uint32_t positions;

@@ -14,6 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert((int)AH_LANE_COMPUTE == (int)AH_PLAN_LANE_COMPUTE &&
+                   (int)AH_LANE_H2D == (int)AH_PLAN_LANE_H2D && (int)AH_LANE_D2H == (int)AH_PLAN_LANE_D2H &&
+                   (int)AH_LANE_HOST == (int)AH_PLAN_LANE_HOST,
+               "lanes of plans are those of devices");
+
 /* The rows of the window of steps: the step, exposed times, then parts. */
 enum { ROW_STEP, ROW_EXPOSED, ROW_PARTS = ROW_EXPOSED + TALLY_EXPOSED };
 enum { ROWS = ROW_PARTS + AH_RUNLOG_OPS * TALLY_LANES };
@@ -100,18 +105,9 @@ void ah_tally_begin(struct ah_tally *tally, uint64_t now_ns)
     tally->cold = true;
 }
 
-static enum ah_plan_lane plan_lane(uint32_t lane)
-{
-    static const enum ah_plan_lane lanes[] = {[AH_LANE_COMPUTE] = AH_PLAN_LANE_COMPUTE,
-                                              [AH_LANE_H2D] = AH_PLAN_LANE_H2D,
-                                              [AH_LANE_D2H] = AH_PLAN_LANE_D2H,
-                                              [AH_LANE_HOST] = AH_PLAN_LANE_HOST};
-    return lanes[lane];
-}
-
 void ah_tally_op(struct ah_tally *tally, const struct ah_op_record *record)
 {
-    enum ah_plan_lane lane = plan_lane(record->lane);
+    enum ah_plan_lane lane = (enum ah_plan_lane)record->lane;
     double *sums = tally->sums[record->step % TALLY_KEPT];
     double us = (double)(record->end_ns - record->start_ns) / 1e3;
     bool of_plan = record->op < tally->plan->n_ops;

@@ -46,8 +46,6 @@ struct tally_data {
 struct tally_waits {
     const struct ah_plan *plan;
     struct ah_rounds rounds;
-    uint32_t *first_tile;    /* by op of the plan */
-    uint32_t *of_tile;       /* items, tile after tile */
     struct tally_done *done; /* TALLY_KEPT of each item */
     struct tally_ring rings[AH_ROUNDS_RINGS];
     struct tally_data data[TALLY_LANES][TALLY_DATA_KEPT]; /* circles */

@@ -15,25 +15,6 @@
 
 /* ---- the plan ---- */
 
-static int map_tiles(struct tally_waits *waits, const struct ah_plan *plan, struct ah_arena *arena,
-                     struct ah_error *err)
-{
-    uint32_t n = 0;
-    waits->first_tile = ah_arena_array(arena, plan->n_ops + 1, sizeof *waits->first_tile);
-    waits->of_tile = ah_arena_array(arena, waits->rounds.n_items + 1, sizeof *waits->of_tile);
-    if (!waits->first_tile || !waits->of_tile)
-        return ah_error_memory(err);
-    for (size_t op = 0; op < plan->n_ops; op++) {
-        waits->first_tile[op] = n;
-        n += (uint32_t)plan->ops[op].tiles;
-    }
-    for (uint32_t i = 0; i < waits->rounds.n_items; i++) {
-        const struct ah_rounds_item *item = &waits->rounds.items[i];
-        waits->of_tile[waits->first_tile[item->op] + item->tile] = i;
-    }
-    return AH_OK;
-}
-
 static int take_rings(struct tally_waits *waits, struct ah_arena *arena, struct ah_error *err)
 {
     for (int r = 0; r < AH_ROUNDS_RINGS; r++) {
@@ -54,8 +35,6 @@ int ah_tally_waits_init(struct tally_waits *waits, const struct ah_plan *plan, s
 {
     waits->plan = plan;
     int rc = ah_rounds_read(plan, arena, &waits->rounds, err);
-    if (!rc)
-        rc = map_tiles(waits, plan, arena, err);
     if (!rc)
         rc = take_rings(waits, arena, err);
     if (rc)
@@ -118,7 +97,7 @@ void ah_tally_waits_op(struct tally_waits *waits, const struct ah_op_record *rec
         waits->current[lane] = AH_ROUNDS_NONE;
         return;
     }
-    uint32_t item = waits->of_tile[waits->first_tile[record->op] + record->tile];
+    uint32_t item = waits->rounds.of_tile[waits->rounds.first_tile[record->op] + record->tile];
     uint64_t iteration = record->step + (waits->rounds.items[item].early ? 1 : 0);
     if (waits->current[lane] == item && waits->current_step[lane] == record->step)
         place_of(waits, item, iteration)->end_ns = record->end_ns;

@@ -8,13 +8,14 @@
  *     ah_run_close(&run);                                  // in every case
  *
  * A run is cut into stretches: between two of them the trainer is drained, and there held-out loss is measured and
- * checkpoints are saved. An interrupt ends the stretch after the steps that are under way; then it saves.
+ * checkpoints are saved; with `retime` the first one is short, and the orders are derived again. An interrupt ends the stretch after the steps that are under way; then it saves.
  */
 #ifndef AH_CLI_RUN_H
 #define AH_CLI_RUN_H
 
 #include "cli/cli.h"
 #include "runtime/train/checkpoint/checkpoints.h"
+#include "runtime/train/tally.h"
 #include "runtime/train/trainer.h"
 #include "schemas/document.h"
 #include "schemas/plan.h"
@@ -39,6 +40,7 @@ struct ah_run_options {
     const char *resume;
     const char *device;
     const char *emulate;
+    bool retime;
     bool other_device;
 };
 
@@ -77,6 +79,7 @@ struct ah_run_settings {
 struct ah_run_listener {
     void (*step)(void *context, const struct ah_step_record *record, double step_us);
     void (*op)(void *context, const struct ah_op_record *record);
+    void (*retimed)(void *context, uint64_t step, const struct ah_trainer_retimed *retimed);
     void (*evaluated)(void *context, uint64_t step, double loss, uint64_t tokens);
     void (*saved)(void *context, uint64_t step, double us, const struct ah_checkpoints_saved *saved);
     void *context;
@@ -97,6 +100,9 @@ struct ah_run {
     struct ah_dataset *data, *held_out;
     struct ah_batches batches, held_out_batches;
     struct ah_trainer *trainer;
+    struct ah_tally *tally; /* of all its steps */
+    double *op_us;          /* of the plan's ops, measured; in cli->arena */
+    bool retimed;
     struct ah_buffer config; /* config.json beside saved weights */
     struct ah_checkpoint_job job;
     struct ah_checkpoints *checkpoints; /* NULL: nothing is saved */

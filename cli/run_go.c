@@ -16,18 +16,18 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { RETIME_AFTER = 8 };
+
 struct stretch {
     struct ah_run *run;
     const struct ah_run_listener *listener;
-    uint64_t last_ns; /* when the step before was done */
 };
 
 static bool on_step(void *context, const struct ah_step_record *record)
 {
     struct stretch *stretch = context;
     struct ah_run *run = stretch->run;
-    double step_us = (double)(record->end_ns - stretch->last_ns) * 1e-3;
-    stretch->last_ns = record->end_ns;
+    double step_us = ah_tally_step(run->tally, record);
     run->position.step = record->step;
     run->position.cursor = record->step * run->plan->training.batch;
     run->position.tokens += record->tokens;
@@ -39,13 +39,21 @@ static bool on_step(void *context, const struct ah_step_record *record)
 static void on_op(void *context, const struct ah_op_record *record)
 {
     const struct stretch *stretch = context;
-    stretch->listener->op(stretch->listener->context, record);
+    ah_tally_op(stretch->run->tally, record);
+    if (stretch->listener->op)
+        stretch->listener->op(stretch->listener->context, record);
+}
+
+static bool retimes(const struct ah_run *run)
+{
+    return run->options->retime && !run->retimed;
 }
 
 /* Steps until the next one at which something else is to be done. */
 static uint64_t stretch_steps(const struct ah_run *run)
 {
-    const uint64_t every[] = {run->settings.save_every, run->held_out ? run->settings.valid_every : 0};
+    const uint64_t every[] = {run->settings.save_every, run->held_out ? run->settings.valid_every : 0,
+                              retimes(run) ? RETIME_AFTER : 0};
     uint64_t done = run->position.step, end = run->settings.steps;
     for (size_t i = 0; i < sizeof every / sizeof *every; i++) {
         uint64_t next = every[i] ? (done / every[i] + 1) * every[i] : end;
@@ -56,9 +64,9 @@ static uint64_t stretch_steps(const struct ah_run *run)
 
 static int train(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
 {
-    struct stretch stretch = {.run = run, .listener = listener, .last_ns = ah_threads_now_ns()};
-    const struct ah_observer observer = {
-        .step = on_step, .context = &stretch, .op = listener->op ? on_op : NULL};
+    struct stretch stretch = {.run = run, .listener = listener};
+    const struct ah_observer observer = {.step = on_step, .context = &stretch, .op = on_op};
+    ah_tally_begin(run->tally, ah_threads_now_ns());
     return ah_trainer_run(run->trainer, stretch_steps(run), &observer, err);
 }
 
@@ -100,6 +108,19 @@ static int save(struct ah_run *run, const struct ah_run_listener *listener, stru
     return AH_OK;
 }
 
+static int retime(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
+{
+    struct ah_trainer_retimed retimed;
+    if (!retimes(run) || run->position.step < run->resumed_step + RETIME_AFTER / 2)
+        return AH_OK;
+    ah_tally_op_us(run->tally, run->op_us);
+    int rc = ah_trainer_retime(run->trainer, run->op_us, &retimed, err);
+    run->retimed = true;
+    if (!rc && listener->retimed)
+        listener->retimed(listener->context, run->position.step, &retimed);
+    return rc;
+}
+
 static int between(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
 {
     const struct ah_run_settings *settings = &run->settings;
@@ -109,6 +130,8 @@ static int between(struct ah_run *run, const struct ah_run_listener *listener, s
         rc = evaluate(run, listener, err);
     if (!rc && is_due(run->position.step, settings->save_every, at_end || stopping))
         rc = save(run, listener, err);
+    if (!rc && !stopping && !at_end)
+        rc = retime(run, listener, err);
     return rc;
 }
 

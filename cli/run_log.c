@@ -72,15 +72,7 @@ static void write_header(struct ah_run_log *log)
     const struct ah_document document = {.kind = AH_DOCUMENT_PLAN, .body = {.plan = &plan}};
     char sha256[AH_DOCUMENT_DIGEST_MAX] = "";
     struct ah_error err = {0};
-    struct ah_runlog_predicted predicted = {.step_us = plan.time.step_us,
-                                            .compute_us = plan.time.compute_us,
-                                            .h2d_us = plan.time.h2d_us,
-                                            .d2h_us = plan.time.d2h_us,
-                                            .host_us = plan.time.host_us,
-                                            .tokens_per_s = plan.tokens_per_s,
-                                            .device_bytes = plan.memory.device_bytes,
-                                            .host_bytes = plan.memory.host_bytes,
-                                            .exposed_us = &plan.time.exposed_us};
+    struct ah_runlog_predicted predicted = {0};
     const struct ah_runlog header = {.generator = "autohete " AUTOHETE_VERSION,
                                      .plan_sha256 = sha256,
                                      .model = plan.inputs.model.name,
@@ -92,6 +84,8 @@ static void write_header(struct ah_run_log *log)
                                      .numeric_signature = run->signature,
                                      .predicted = &predicted};
     int rc = ah_document_digest(&document, sha256, &err);
+    if (!rc)
+        rc = ah_tally_predict(run->plan, &run->cli->arena, &predicted, &err);
     if (!rc)
         rc = ah_runlog_print_header(&header, &log->line, &err);
     write_line(log, rc, &err);

@@ -244,6 +244,12 @@ static int open_trainer(struct ah_run *run, struct ah_error *err)
     return rc;
 }
 
+static int open_tally(struct ah_run *run, struct ah_error *err)
+{
+    run->op_us = ah_arena_array(&run->cli->arena, run->plan->n_ops, sizeof *run->op_us);
+    return run->op_us ? ah_tally_new(&run->tally, run->plan, err) : ah_error_memory(err);
+}
+
 static int resume(struct ah_run *run, struct ah_error *err)
 {
     if (!run->options->resume)
@@ -260,8 +266,8 @@ int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan
                 const struct ah_run_options *options, struct ah_error *err)
 {
     static int (*const parts[])(struct ah_run *, struct ah_error *) = {
-        find_device, read_manifest, open_all_data,    ah_run_settle, open_batches,
-        make_config, read_emulated, open_checkpoints, open_trainer,  resume};
+        find_device,   read_manifest,    open_all_data, ah_run_settle, open_batches, make_config,
+        read_emulated, open_checkpoints, open_trainer,  resume,        open_tally};
     *ret_run = (struct ah_run){.cli = cli, .options = options, .plan = plan};
     ah_interrupt_catch();
     int rc = check_words(options, err);
@@ -275,6 +281,7 @@ int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan
 
 void ah_run_close(struct ah_run *run)
 {
+    ah_tally_free(run->tally);
     ah_trainer_close(run->trainer);
     ah_checkpoints_close(run->checkpoints);
     ah_batches_release(&run->held_out_batches);

@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "cli/devices.h"
 #include "cli/run_log.h"
+#include "cli/run_trace.h"
 #include "cli/verbs.h"
 
 #include <inttypes.h>
@@ -16,6 +17,7 @@
 struct run_options {
     struct ah_run_options run; /* first: AH_RUN_DATA_OPTIONS */
     const char *log;
+    const char *trace;
 };
 
 #define FIELD(name) offsetof(struct run_options, name)
@@ -47,10 +49,16 @@ static const struct ah_option run_table[] = {
     {"resume", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.resume),
      "go on from the newest checkpoint in this folder, or from this one; what is not given is as before"},
     {"log", 0, AH_OPTION_FILE, "FILE", NULL, FIELD(log), "write the run log here, a line a step ('-': standard output)"},
+    {"trace", 0, AH_OPTION_FILE, "FILE", NULL, FIELD(trace),
+     "write the measured timeline of a few steps beside the predicted one, for Perfetto or chrome://tracing"},
+    {"retime", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(run.retime),
+     "after the first steps, derive the orders again from the times that were measured; results stay"},
     {"other-device", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(run.other_device),
      "run a plan that was made for another kind of device"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 /* clang-format on */
+
+enum { TRACE_AFTER = 4, TRACE_STEPS = 4 };
 
 enum { LINES = 20 }; /* of steps, in a whole run */
 
@@ -60,6 +68,7 @@ struct running {
     struct ah_document plan;
     struct ah_run run;
     struct ah_run_log log;
+    struct ah_run_trace *trace; /* NULL: none */
     struct ah_progress progress;
     bool quiet; /* standard output is the log's */
     double last_loss, tokens_per_s;
@@ -124,6 +133,26 @@ static void on_step(void *context, const struct ah_step_record *record, double s
     ah_terminal_draw(&running->progress, (double)(record->step - before) / (double)(steps - before), line);
 }
 
+static void on_op(void *context, const struct ah_op_record *record)
+{
+    const struct running *running = context;
+    ah_run_trace_op(running->trace, record);
+}
+
+static void on_retimed(void *context, uint64_t step, const struct ah_trainer_retimed *retimed)
+{
+    struct running *running = context;
+    char before[AH_UNITS_TEXT_MAX], after[AH_UNITS_TEXT_MAX];
+    if (running->quiet)
+        return;
+    ah_buffer_printf(&running->cli->out,
+                     "orders derived again after step %" PRIu64 ": %s a step instead of %s, simulated%s\n",
+                     step, ah_units_print_time(after, retimed->after_us),
+                     ah_units_print_time(before, retimed->before_us),
+                     retimed->taken ? "" : "; the old ones stay");
+    put_line(running);
+}
+
 static void on_evaluated(void *context, uint64_t step, double loss, uint64_t tokens)
 {
     struct running *running = context;
@@ -151,6 +180,19 @@ static void on_saved(void *context, uint64_t step, double us, const struct ah_ch
 
 /* ---- the verb ---- */
 
+/* Of steady steps, where there are enough. */
+static int open_trace(struct running *running, struct ah_error *err)
+{
+    const struct ah_run *run = &running->run;
+    uint64_t left = run->settings.steps - run->resumed_step;
+    struct ah_run_trace_options options = {.first_step = run->resumed_step + 1, .steps = TRACE_STEPS};
+    if (left >= TRACE_AFTER + TRACE_STEPS)
+        options.first_step += TRACE_AFTER;
+    int rc = strcmp(running->options->trace, "-") != 0 ? ah_cli_check_writable(running->options->trace, err)
+                                                       : AH_OK;
+    return rc ? rc : ah_run_trace_new(&running->trace, run->plan, &options, err);
+}
+
 static int open_running(struct running *running, struct ah_error *err)
 {
     const struct run_options *options = running->options;
@@ -159,13 +201,19 @@ static int open_running(struct running *running, struct ah_error *err)
     int rc = ah_document_load(&running->plan, running->cli->arguments.operands[0], AH_DOCUMENT_PLAN, err);
     if (!rc)
         rc = ah_run_open(&running->run, running->cli, running->plan.body.plan, &options->run, err);
+    if (!rc && options->trace)
+        rc = open_trace(running, err);
     return rc ? rc : ah_run_log_open(&running->log, &running->run, path, err);
 }
 
 static int go(struct running *running, struct ah_error *err)
 {
-    const struct ah_run_listener listener = {
-        .step = on_step, .evaluated = on_evaluated, .saved = on_saved, .context = running};
+    const struct ah_run_listener listener = {.step = on_step,
+                                             .op = running->trace ? on_op : NULL,
+                                             .retimed = on_retimed,
+                                             .evaluated = on_evaluated,
+                                             .saved = on_saved,
+                                             .context = running};
     begin(running);
     running->progress = ah_terminal_progress();
     int rc = ah_run_go(&running->run, &listener, err);
@@ -173,15 +221,42 @@ static int go(struct running *running, struct ah_error *err)
     return rc;
 }
 
+/* Predicted against measured, in one line; `report` has more. */
+static void summarize(struct running *running, const struct ah_runlog_end *end)
+{
+    char measured[AH_UNITS_TEXT_MAX], predicted[AH_UNITS_TEXT_MAX];
+    if (running->quiet || !(end->median_step_us > 0))
+        return;
+    ah_buffer_printf(&running->cli->out, "a step took %s (median), %s predicted: %+.1f %%\n",
+                     ah_units_print_time(measured, end->median_step_us),
+                     ah_units_print_time(predicted, end->predicted_step_us), 100 * end->step_error);
+    put_line(running);
+}
+
+static int write_trace(struct running *running, struct ah_error *err)
+{
+    if (!running->trace)
+        return AH_OK;
+    int rc = ah_run_trace_write(running->trace, running->cli, running->options->trace, err);
+    if (!rc && strcmp(running->options->trace, "-") != 0)
+        ah_cli_note(running->cli, "trace written to %s; open it in ui.perfetto.dev or chrome://tracing",
+                    running->options->trace);
+    return rc;
+}
+
 static int close_log(struct running *running, int rc, struct ah_error *err)
 {
     struct ah_error own = {0};
-    const struct ah_runlog_end end = {.step = running->run.position.step,
-                                      .reason = !rc                      ? AH_RUNLOG_DONE
-                                                : rc == AH_E_INTERRUPTED ? AH_RUNLOG_INTERRUPTED
-                                                                         : AH_RUNLOG_FAILED,
-                                      .error = rc && rc != AH_E_INTERRUPTED ? err->text : NULL};
-    int closed = ah_run_log_close(&running->log, &end, &own);
+    struct ah_runlog_end end = {.step = running->run.position.step,
+                                .reason = !rc                      ? AH_RUNLOG_DONE
+                                          : rc == AH_E_INTERRUPTED ? AH_RUNLOG_INTERRUPTED
+                                                                   : AH_RUNLOG_FAILED,
+                                .error = rc && rc != AH_E_INTERRUPTED ? err->text : NULL};
+    int closed = ah_tally_end(running->run.tally, &running->cli->arena, &end, &own);
+    if (!closed)
+        summarize(running, &end);
+    int written = ah_run_log_close(&running->log, &end, closed ? NULL : &own);
+    closed = closed ? closed : written;
     if (!rc && closed)
         *err = own;
     return rc ? rc : closed;
@@ -202,6 +277,9 @@ static int run_run(struct ah_cli *cli, const void *given)
                     running->run.settings.steps);
     if (!rc)
         rc = close_log(running, go(running, &err), &err);
+    if (!rc)
+        rc = write_trace(running, &err);
+    ah_run_trace_free(running->trace);
     ah_run_close(&running->run);
     ah_document_release(&running->plan);
     return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;

@@ -31,9 +31,9 @@ static uint32_t put_waits(const struct ops_of_item *ops, const struct waits *wai
 static void count_bytes(struct ah_trainer *t, uint32_t lane, const struct ah_op *op)
 {
     if (lane == AH_LANE_H2D)
-        t->h2d_bytes += op->u.copy.bytes;
+        t->counted->h2d_bytes += op->u.copy.bytes;
     else if (lane == AH_LANE_D2H)
-        t->d2h_bytes += op->u.copy.bytes;
+        t->counted->d2h_bytes += op->u.copy.bytes;
 }
 
 int ah_queue_ops(struct ah_trainer *t, const struct ops_of_item *ops, const struct waits *waits,

@@ -17,15 +17,15 @@
 
 /* ---- what an instance waits for ---- */
 
-static int64_t step_of(const struct ah_rounds_item *item, int64_t round)
+int64_t ah_round_step(const struct ah_trainer *t, uint32_t item, int64_t round)
 {
-    return round + (item->early ? 1 : 0);
+    return round + (t->rounds.items[item].early ? 1 : 0);
 }
 
-static void mark(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t ticket)
+void ah_round_mark(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t ticket)
 {
-    t->items[item].step[step & 1] = step;
-    t->items[item].ticket[step & 1] = ticket;
+    t->items[item].step[(uint64_t)step % STEPS_MARKED] = step;
+    t->items[item].ticket[(uint64_t)step % STEPS_MARKED] = ticket;
 }
 
 /* False: something it waits for is still to be submitted. */
@@ -36,11 +36,12 @@ static bool collect_waits(const struct ah_trainer *t, uint32_t item, int64_t ste
         uint32_t from = t->rounds.waits[w].item;
         int64_t of = step - (int64_t)t->rounds.waits[w].back;
         const struct item_state *state = &t->items[from];
+        uint64_t slot = (uint64_t)of % STEPS_MARKED;
         if (of < 0 && !(of == -1 && t->rounds.items[from].wraps))
             continue; /* before the first step */
-        if (state->step[of & 1] != of)
+        if (state->step[slot] != of)
             return false;
-        waits_add(waits, t->rounds.items[from].lane, state->ticket[of & 1]);
+        waits_add(waits, t->rounds.items[from].lane, state->ticket[slot]);
     }
     return true;
 }
@@ -59,6 +60,11 @@ static bool collect_places(const struct ah_trainer *t, uint32_t item, struct wai
             waits_add(waits, place->lane, place->ticket);
     }
     return true;
+}
+
+bool ah_round_ready(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits)
+{
+    return collect_waits(t, item, step, waits) && collect_places(t, item, waits);
 }
 
 /* Takes places before the item is submitted. */
@@ -192,8 +198,7 @@ static int copy_loss(struct ah_trainer *t, int64_t step, uint64_t ticket, struct
     return ah_queue_ops(t, &ops, &waits, &moves, &t->loss_copied[step & 1], err);
 }
 
-static int after_item(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t ticket,
-                      struct ah_error *err)
+int ah_round_after(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t ticket, struct ah_error *err)
 {
     const struct ah_plan_op *op = op_of(t, item);
     struct waits waits = {{0}};
@@ -204,7 +209,6 @@ static int after_item(struct ah_trainer *t, uint32_t item, int64_t step, uint64_
     }
     if (!is_pass(op))
         return AH_OK;
-    t->slots[t->last_slot].used = ticket;
     if (is_head(t, op) && op->micro_batch + 1 == t->job.training.micro_batches)
         rc = copy_loss(t, step, ticket, err);
     if (!rc && item == t->rounds.head && step + 1 <= t->filled) {
@@ -217,8 +221,9 @@ static int after_item(struct ah_trainer *t, uint32_t item, int64_t step, uint64_
 /* ---- one item ---- */
 
 /* Is it left out of this part of the round? */
-static bool left_out(const struct ah_rounds_item *item, enum round_part part)
+bool ah_round_leaves_out(const struct ah_trainer *t, uint32_t index, enum round_part part)
 {
+    const struct ah_rounds_item *item = &t->rounds.items[index];
     switch (part) {
     case ROUND_BEFORE:
         return !item->early || !item->wraps;
@@ -232,8 +237,8 @@ static bool left_out(const struct ah_rounds_item *item, enum round_part part)
     return false;
 }
 
-static int submit_item(struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits,
-                       struct ah_error *err)
+int ah_round_submit_item(struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits,
+                         uint64_t *ret_ticket, struct ah_error *err)
 {
     static const uint32_t lanes[] = {[AH_PLAN_LANE_COMPUTE] = AH_LANE_COMPUTE,
                                      [AH_PLAN_LANE_H2D] = AH_LANE_H2D,
@@ -242,7 +247,6 @@ static int submit_item(struct ah_trainer *t, uint32_t item, int64_t step, struct
     const struct ah_rounds_item *it = &t->rounds.items[item];
     int64_t data_step = step + (it->wraps ? 1 : 0) - (it->of_before ? 1 : 0);
     struct move_indices moves = moves_of(t, data_step, op_of(t, item)->micro_batch);
-    uint64_t ticket;
     take_places(t, item);
     for (int ring = 0; ring < AH_ROUNDS_RINGS; ring++)
         if (it->taker[ring] != AH_ROUNDS_NONE)
@@ -251,12 +255,18 @@ static int submit_item(struct ah_trainer *t, uint32_t item, int64_t step, struct
     const struct ops_of_item ops = {t->bound.first[item], t->bound.first[item + 1], lanes[it->lane], true,
                                     item};
     if (!rc)
-        rc = ah_queue_ops(t, &ops, waits, &moves, &ticket, err);
+        rc = ah_queue_ops(t, &ops, waits, &moves, ret_ticket, err);
     if (rc)
         return rc;
-    mark(t, item, step, ticket);
-    give_places(t, item, ticket);
-    return after_item(t, item, step, ticket, err);
+    if (is_pass(op_of(t, item)))
+        t->slots[t->last_slot].used = *ret_ticket;
+    give_places(t, item, *ret_ticket);
+    return AH_OK;
+}
+
+void ah_round_count(struct ah_trainer *t, int64_t round)
+{
+    t->counted = &t->staged[(uint64_t)(round < 0 ? 0 : round) % AH_STEPS_STAGED];
 }
 
 /* The next item of a lane, if it can go; `ret_done` says whether something was. */
@@ -268,17 +278,20 @@ static int advance(struct ah_trainer *t, size_t lane, int64_t round, enum round_
     if (t->cursor[lane] == t->rounds.n_order[lane])
         return AH_OK;
     uint32_t item = t->rounds.order[lane][t->cursor[lane]];
-    int64_t step = step_of(&t->rounds.items[item], round);
-    bool out = left_out(&t->rounds.items[item], part);
-    if (!out && (!collect_waits(t, item, step, &waits) || !collect_places(t, item, &waits)))
+    int64_t step = ah_round_step(t, item, round);
+    bool out = ah_round_leaves_out(t, item, part);
+    uint64_t ticket;
+    if (!out && !ah_round_ready(t, item, step, &waits))
         return AH_OK;
     *ret_done = true;
     t->cursor[lane]++;
-    if (!out)
-        return submit_item(t, item, step, &waits, err);
     /* What comes after an op of compute that is left out comes after those before it: memory is theirs until then. */
-    mark(t, item, step, lane == AH_PLAN_LANE_COMPUTE ? t->queue.last[AH_LANE_COMPUTE] : 0);
-    return AH_OK;
+    ticket = lane == AH_PLAN_LANE_COMPUTE ? t->queue.last[AH_LANE_COMPUTE] : 0;
+    int rc = out ? AH_OK : ah_round_submit_item(t, item, step, &waits, &ticket, err);
+    if (rc)
+        return rc;
+    ah_round_mark(t, item, step, ticket);
+    return out ? AH_OK : ah_round_after(t, item, step, ticket, err);
 }
 
 int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, struct ah_error *err)
@@ -287,6 +300,7 @@ int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, st
                                    AH_PLAN_LANE_COMPUTE};
     size_t lane = 0;
     int rc = AH_OK;
+    ah_round_count(t, step);
     for (size_t i = 0; i < AH_ROUNDS_LANES; i++)
         t->cursor[i] = 0;
     while (lane < AH_ROUNDS_LANES && !rc) {
@@ -307,7 +321,7 @@ int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, st
 void ah_round_reset(struct ah_trainer *t)
 {
     for (size_t i = 0; i < t->rounds.n_items; i++)
-        t->items[i] = (struct item_state){.step = {INT64_MIN, INT64_MIN}};
+        t->items[i] = (struct item_state){.step = {INT64_MIN, INT64_MIN, INT64_MIN, INT64_MIN}};
     for (int i = 0; i < AH_ROUNDS_RINGS; i++) {
         struct ring *ring = &t->rings[i];
         ring->taken = ring->given = 0;

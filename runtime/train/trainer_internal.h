@@ -6,6 +6,8 @@
  *     state.c     weights and moments, at drained points
  *     queue.c     ops to lanes: moves, tickets, one array at a time
  *     round.c     the items of a round in an order in which each follows what it waits for
+ *     dynamic.c   the same without an order: what is ready and needed first, when a lane is free
+ *     retime.c    orders from measured times
  *     run.c       steps: data and headers ahead, records behind
  *     evaluate.c  forward alone
  */
@@ -15,7 +17,7 @@
 #include "runtime/train/bind.h"
 #include "runtime/train/trainer.h"
 
-enum { QUEUE_OPS = 64, SPANS_READ = 256, STEP_NONE = -1, WAITS_EACH = AH_DEVICE_LANES };
+enum { QUEUE_OPS = 64, SPANS_READ = 256, STEP_NONE = -1, WAITS_EACH = AH_DEVICE_LANES, STEPS_MARKED = 4 };
 
 /* The steps of a run count from 0; those before it are not there. */
 struct data_slot {
@@ -37,9 +39,10 @@ struct ring {
     uint64_t places, taken, given;
 };
 
+/* Two rounds are under way at most, of three steps. */
 struct item_state {
-    int64_t step[2];    /* of the latest instances, by parity */
-    uint64_t ticket[2]; /* 0: absent, nothing to wait for */
+    int64_t step[STEPS_MARKED];    /* of the latest instances, by step modulo these */
+    uint64_t ticket[STEPS_MARKED]; /* 0: absent, nothing to wait for */
     uint32_t place[AH_ROUNDS_RINGS];
 };
 
@@ -63,6 +66,8 @@ struct ah_trainer {
     struct ah_arena arena;
     struct ah_job job;
     struct ah_rounds rounds;
+    struct ah_plan_lanes lanes; /* that it goes by: the plan's, until it is retimed */
+    struct ah_arena retimed;    /* of its orders then */
     struct ah_places places;
     struct ah_bound bound;
     struct ah_device *device;
@@ -73,6 +78,7 @@ struct ah_trainer {
     struct item_state *items;
     uint32_t *next_data; /* by position: the next one that reads another micro-batch; positions: none */
     struct ring rings[AH_ROUNDS_RINGS];
+    struct dynamic *dynamic; /* NULL: orders are frozen */
     struct data_slot slots[2];
     uint32_t last_slot;
     size_t cursor[AH_ROUNDS_LANES]; /* into the orders of the round */
@@ -81,7 +87,7 @@ struct ah_trainer {
     uint64_t loss_copied[2];        /* d2h tickets */
     uint64_t factor_loaded;         /* h2d ticket of the header behind the latest norm */
     struct staged staged[AH_STEPS_STAGED];
-    uint64_t h2d_bytes, d2h_bytes; /* submitted since the round began */
+    struct staged *counted; /* whose bytes are submitted */
     struct ah_span_reader readers[AH_DEVICE_LANES];
     struct ah_span spans[SPANS_READ];
     uint64_t busy_ns[2][AH_DEVICE_LANES]; /* of the round that is told next, and of those behind it */
@@ -116,19 +122,40 @@ int ah_queue_ops(struct ah_trainer *t, const struct ops_of_item *ops, const stru
 int ah_queue_flush(struct ah_trainer *t, struct ah_error *err);
 struct ops_of_item ah_queue_extra(const struct ah_trainer *t, enum ah_bind_extra extra, uint32_t lane);
 
-/* round.c */
+/* round.c. An item is submitted where all that it waits for is: ready() sets its waits; submit() takes and gives places,
+ * and submits what it needs beside the plan's ops, too; then it is marked. after() is what follows from it. */
 enum round_part {
     ROUND_WHOLE,
     ROUND_BEFORE,  /* two before the first: fetches for the first step */
     ROUND_OPENING, /* what precedes the first head of step 0 */
     ROUND_CLOSING  /* from the head of the last step on, no next one */
 };
+int64_t ah_round_step(const struct ah_trainer *t, uint32_t item, int64_t round);
+bool ah_round_leaves_out(const struct ah_trainer *t, uint32_t item, enum round_part part);
+bool ah_round_ready(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits);
+int ah_round_submit_item(struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits,
+                         uint64_t *ret_ticket, struct ah_error *err);
+void ah_round_mark(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t ticket);
+int ah_round_after(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t ticket, struct ah_error *err);
+
+/* What is submitted from now on is of this round; those before the first are of the first. */
+void ah_round_count(struct ah_trainer *t, int64_t round);
 void ah_round_reset(struct ah_trainer *t);
 int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, struct ah_error *err);
 int ah_round_load(struct ah_trainer *t, int64_t step, uint64_t micro_batch, uint32_t *ret_slot,
                   struct ah_error *err);
 int ah_round_header(struct ah_trainer *t, int64_t step, const struct waits *waits, uint64_t *ret_ticket,
                     struct ah_error *err);
+
+/* dynamic.c. Add lets the items of a round go when they are ready; the round two before it is done. Until goes on until
+ * a round is done, its record copied. */
+int ah_dynamic_init(struct ah_trainer *t, struct ah_error *err);
+void ah_dynamic_reset(struct ah_trainer *t);
+void ah_dynamic_add(struct ah_trainer *t, int64_t round, enum round_part part);
+int ah_dynamic_until(struct ah_trainer *t, int64_t round, struct ah_error *err);
+
+/* The round in which this op was submitted; asked of a lane in the order of its tickets. */
+int64_t ah_dynamic_round_of(struct ah_trainer *t, uint32_t lane, uint64_t ticket);
 
 /* state.c: what is on the shelf to a place on the device. */
 int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct ah_error *err);

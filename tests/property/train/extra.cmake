@@ -2,4 +2,5 @@
 target_link_libraries(property.train.exact PRIVATE ah_test_hooked ah_planner)
 target_sources(property.train.fits PRIVATE ${CMAKE_CURRENT_LIST_DIR}/poison.c)
 target_link_libraries(property.train.fits PRIVATE ah_test_hooked)
-set_tests_properties(property.train.exact property.train.fits PROPERTIES LABELS "property;train;threads")
+target_link_libraries(property.train.dynamic PRIVATE ah_test_hooked)
+set_tests_properties(property.train.exact property.train.dynamic property.train.fits PROPERTIES LABELS "property;train;threads")

@@ -10,6 +10,7 @@
 
 #include "cli/cli.h"
 #include "cli/emit.h"
+#include "cli/runlog_summary.h"
 #include "cli/table.h"
 #include "schemas/document.h"
 #include "schemas/plan.h"
@@ -28,6 +29,13 @@ void ah_inspect_runlog_text(struct ah_cli *cli, const struct ah_document *docume
 void ah_inspect_runlog_json(struct ah_emit *emit, const struct ah_document *document);
 void ah_inspect_checkpoint_text(struct ah_cli *cli, const struct ah_document *document);
 void ah_inspect_checkpoint_json(struct ah_emit *emit, const struct ah_document *document);
+
+/* What report shows of a run log, too: what ran, how it went and ended; the last evaluations. Of JSON the first fields, and
+ * the times of one side, into an object that the caller opened. */
+void ah_inspect_runlog_facts(struct ah_cli *cli, const struct ah_runlog *runlog);
+void ah_inspect_runlog_evaluations(struct ah_cli *cli, const struct ah_runlog *runlog);
+void ah_inspect_runlog_head(struct ah_emit *emit, const struct ah_runlog *runlog);
+void ah_inspect_runlog_times(struct ah_emit *emit, const struct ah_runlog_summary *summary, bool measured);
 
 /* The first lines of a plan: how fast, which policy, how good, what is trained. */
 void ah_inspect_plan_headline(struct ah_cli *cli, const struct ah_plan *plan);

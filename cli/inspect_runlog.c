@@ -1,64 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Times of a run are medians over its steps; the first one, which warms up, is left out where there are others.
+ * A brief view; `report` says more.
  */
 #include "cli/inspect.h"
 
-#include "base/stats.h"
 #include "base/units.h"
-#include "schemas/runlog.h"
+#include "cli/runlog_summary.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 enum { EVALUATIONS_SHOWN = 10 };
 
 static const char *const reasons[] = {"done", "interrupted", "failed"}; /* by enum ah_runlog_reason */
-
-/* Where a lane's time stands in a step and in the prediction. */
-static const struct {
-    const char *what;
-    const char *key;
-    size_t step_offset;
-    size_t predicted_offset;
-} times[] = {
-#define TIME_ROW(what, member)                                                                               \
-    {                                                                                                        \
-        what, #member, offsetof(struct ah_runlog_step, member), offsetof(struct ah_runlog_predicted, member) \
-    }
-    TIME_ROW("step", step_us), TIME_ROW("compute", compute_us), TIME_ROW("h2d", h2d_us),
-    TIME_ROW("d2h", d2h_us),   TIME_ROW("host", host_us),
-#undef TIME_ROW
-};
-
-enum { TIMES = sizeof times / sizeof times[0] };
-
-static double number_at(const void *group, size_t offset)
-{
-    return *(const double *)((const char *)group + offset);
-}
-
-/* Statistics of one time over the steps; n is 0 where there are none or memory ran out. */
-static struct ah_stats time_stats(const struct ah_runlog *runlog, size_t offset)
-{
-    struct ah_arena arena = {0};
-    size_t first = runlog->n_steps > 1;
-    size_t n = runlog->n_steps - first;
-    double *samples = ah_arena_array(&arena, n + 1, sizeof *samples);
-    struct ah_stats stats = {0};
-    for (size_t i = 0; samples && i < n; i++)
-        samples[i] = number_at(&runlog->steps[first + i], offset);
-    if (samples)
-        stats = ah_stats_of(samples, n);
-    ah_arena_release(&arena);
-    return stats;
-}
 
 static const char *end_of(const struct ah_runlog *runlog)
 {
     return runlog->end ? reasons[runlog->end->reason] : "cut off, or still running";
 }
 
-static void put_facts(struct ah_cli *cli, const struct ah_runlog *runlog)
+void ah_inspect_runlog_facts(struct ah_cli *cli, const struct ah_runlog *runlog)
 {
     char text[AH_UNITS_TEXT_MAX];
     struct ah_table facts = ah_inspect_facts(cli);
@@ -92,27 +53,27 @@ static void put_facts(struct ah_cli *cli, const struct ah_runlog *runlog)
     ah_table_print(&facts, &cli->out, cli->out_style);
 }
 
-static void put_times(struct ah_cli *cli, const struct ah_runlog *runlog)
+static void put_row(struct ah_table *table, const char *what, const struct ah_runlog_pair *us)
 {
-    if (!runlog->n_steps)
-        return;
     char text[AH_UNITS_TEXT_MAX];
+    ah_table_cell(table, "%s", what);
+    ah_table_cell(table, "%s", ah_units_print_time(text, us->measured));
+    ah_table_cell(table, "%.1f %%", 100 * us->spread);
+    ah_table_cell(table, "%s", us->is_predicted ? ah_units_print_time(text, us->predicted) : "-");
+}
+
+static void put_times(struct ah_cli *cli, const struct ah_runlog_summary *summary)
+{
     struct ah_table table = {.arena = &cli->arena, .columns = {"", ">measured", ">spread", ">predicted"}};
-    for (size_t i = 0; i < TIMES; i++) {
-        struct ah_stats stats = time_stats(runlog, times[i].step_offset);
-        ah_table_cell(&table, "%s", times[i].what);
-        ah_table_cell(&table, "%s", ah_units_print_time(text, stats.median));
-        ah_table_cell(&table, "%.1f %%", stats.median > 0 ? 100 * stats.mad / stats.median : 0);
-        if (runlog->predicted)
-            ah_table_cell(&table, "%s",
-                          ah_units_print_time(text, number_at(runlog->predicted, times[i].predicted_offset)));
-        else
-            ah_table_cell(&table, "-");
-    }
+    if (!summary->steps)
+        return;
+    put_row(&table, "step", &summary->step_us);
+    for (size_t lane = 0; lane < AH_RUNLOG_LANES; lane++)
+        put_row(&table, ah_words_plan_lane[lane], &summary->lane_us[lane]);
     ah_inspect_table(cli, "time of a step and of its lanes", &table);
 }
 
-static void put_evaluations(struct ah_cli *cli, const struct ah_runlog *runlog)
+void ah_inspect_runlog_evaluations(struct ah_cli *cli, const struct ah_runlog *runlog)
 {
     struct ah_table table = {.arena = &cli->arena, .columns = {">after step", ">loss", ">tokens"}};
     size_t first = runlog->n_evaluations > EVALUATIONS_SHOWN ? runlog->n_evaluations - EVALUATIONS_SHOWN : 0;
@@ -128,17 +89,24 @@ static void put_evaluations(struct ah_cli *cli, const struct ah_runlog *runlog)
 void ah_inspect_runlog_text(struct ah_cli *cli, const struct ah_document *document)
 {
     const struct ah_runlog *runlog = document->body.runlog;
-    put_facts(cli, runlog);
-    put_times(cli, runlog);
-    put_evaluations(cli, runlog);
+    struct ah_runlog_summary summary;
+    struct ah_error err;
+    if (ah_runlog_summary_init(&summary, runlog, &cli->arena, &err)) {
+        cli->out.failed = true;
+        return;
+    }
+    ah_inspect_runlog_facts(cli, runlog);
+    put_times(cli, &summary);
+    ah_inspect_runlog_evaluations(cli, runlog);
     ah_inspect_signature_text(cli, &runlog->numeric_signature);
 }
 
-void ah_inspect_runlog_json(struct ah_emit *emit, const struct ah_document *document)
+void ah_inspect_runlog_head(struct ah_emit *emit, const struct ah_runlog *runlog)
 {
-    const struct ah_runlog *runlog = document->body.runlog;
     ah_emit_text(emit, "model", runlog->model);
     ah_emit_text(emit, "device", runlog->device);
+    if (runlog->policy)
+        ah_emit_text(emit, "policy", runlog->policy);
     if (runlog->emulates)
         ah_emit_text(emit, "emulates", runlog->emulates);
     ah_emit_integer(emit, "steps", runlog->n_steps);
@@ -147,18 +115,47 @@ void ah_inspect_runlog_json(struct ah_emit *emit, const struct ah_document *docu
     if (runlog->n_steps) {
         ah_emit_number(emit, "first_loss", runlog->steps[0].loss);
         ah_emit_number(emit, "last_loss", runlog->steps[runlog->n_steps - 1].loss);
-        ah_emit_open(emit, "measured", '{');
-        for (size_t i = 0; i < TIMES; i++)
-            ah_emit_number(emit, times[i].key, time_stats(runlog, times[i].step_offset).median);
-        ah_emit_close(emit);
     }
-    if (runlog->predicted) {
-        ah_emit_open(emit, "predicted", '{');
-        for (size_t i = 0; i < TIMES; i++)
-            ah_emit_number(emit, times[i].key, number_at(runlog->predicted, times[i].predicted_offset));
-        ah_emit_close(emit);
+}
+
+void ah_inspect_runlog_times(struct ah_emit *emit, const struct ah_runlog_summary *summary, bool measured)
+{
+    const struct ah_runlog_pair *step = &summary->step_us;
+    if (!(measured ? step->is_measured : step->is_predicted))
+        return;
+    ah_emit_number(emit, "step_us", measured ? step->measured : step->predicted);
+    for (size_t lane = 0; lane < AH_RUNLOG_LANES; lane++) {
+        const struct ah_runlog_pair *us = &summary->lane_us[lane];
+        char key[16];
+        snprintf(key, sizeof key, "%s_us", ah_words_plan_lane[lane]);
+        ah_emit_number(emit, key, measured ? us->measured : us->predicted);
+    }
+}
+
+static void emit_side(struct ah_emit *emit, const struct ah_runlog_summary *summary, bool measured)
+{
+    if (!(measured ? summary->step_us.is_measured : summary->step_us.is_predicted))
+        return;
+    ah_emit_open(emit, measured ? "measured" : "predicted", '{');
+    ah_inspect_runlog_times(emit, summary, measured);
+    ah_emit_close(emit);
+}
+
+void ah_inspect_runlog_json(struct ah_emit *emit, const struct ah_document *document)
+{
+    const struct ah_runlog *runlog = document->body.runlog;
+    struct ah_runlog_summary summary;
+    struct ah_arena arena = {0};
+    struct ah_error err;
+    ah_inspect_runlog_head(emit, runlog);
+    if (ah_runlog_summary_init(&summary, runlog, &arena, &err))
+        emit->text.failed = true;
+    else {
+        emit_side(emit, &summary, true);
+        emit_side(emit, &summary, false);
     }
     ah_emit_integer(emit, "evaluations", runlog->n_evaluations);
     ah_emit_integer(emit, "saves", runlog->n_saves);
     ah_inspect_signature_json(emit, &runlog->numeric_signature);
+    ah_arena_release(&arena);
 }

@@ -12,6 +12,7 @@ static const struct ah_verb *const verbs[] = {
     &ah_verb_simulate,
     &ah_verb_compare,
     &ah_verb_run,
+    &ah_verb_report,
     &ah_verb_check,
     &ah_verb_diff,
     &ah_verb_export,

@@ -12,6 +12,7 @@ extern const struct ah_verb ah_verb_plan;
 extern const struct ah_verb ah_verb_inspect;
 extern const struct ah_verb ah_verb_simulate;
 extern const struct ah_verb ah_verb_run;
+extern const struct ah_verb ah_verb_report;
 extern const struct ah_verb ah_verb_compare;
 extern const struct ah_verb ah_verb_check;
 extern const struct ah_verb ah_verb_diff;

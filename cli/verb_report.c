@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * autohete report RUNLOG: what was measured in a run beside what its plan predicted.
+ */
+#include "base/units.h"
+#include "cli/inspect.h"
+#include "cli/verbs.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME_MAX_BYTES = 64 };
+
+/* ---- for people ---- */
+
+static void put_headline(struct ah_cli *cli, const struct ah_runlog *runlog,
+                         const struct ah_runlog_summary *summary)
+{
+    char text[AH_UNITS_TEXT_MAX];
+    const struct ah_runlog_pair *step = &summary->step_us;
+    ah_buffer_printf(&cli->out, "%s%s on %s: ", cli->out_style.bold, ah_cli_clean(cli, runlog->model),
+                     ah_cli_clean(cli, runlog->device));
+    if (step->is_measured)
+        ah_buffer_printf(&cli->out, "%s a step measured", ah_units_print_time(text, step->measured));
+    else
+        ah_buffer_puts(&cli->out, "no step was done");
+    if (step->is_predicted)
+        ah_buffer_printf(&cli->out, ", %s predicted", ah_units_print_time(text, step->predicted));
+    if (ah_runlog_summary_has_error(step))
+        ah_buffer_printf(&cli->out, " (%+.1f %%)", 100 * ah_runlog_summary_error(step));
+    ah_buffer_printf(&cli->out, "%s\n", cli->out_style.reset);
+    struct ah_buffer sentence = {0};
+    ah_runlog_summary_put_cause(&sentence, summary);
+    if (sentence.size)
+        ah_cli_put_wrapped(cli, &sentence, 0);
+    ah_buffer_puts(&cli->out, "\n");
+}
+
+/* Measured, spread, predicted, error; what is off by more than 5 % is marked. */
+static void put_time(struct ah_table *table, const struct ah_runlog_summary *summary, const char *what,
+                     const struct ah_runlog_pair *us)
+{
+    char text[AH_UNITS_TEXT_MAX];
+    bool is_off = us->is_measured && us->is_predicted && ah_runlog_summary_is_off(summary, us);
+    ah_table_cell(table, "%s", what);
+    ah_table_cell(table, "%s", us->is_measured ? ah_units_print_time(text, us->measured) : "-");
+    if (us->spread > 0)
+        ah_table_cell(table, "%.1f %%", 100 * us->spread);
+    else
+        ah_table_cell(table, "%s", "");
+    ah_table_cell(table, "%s", us->is_predicted ? ah_units_print_time(text, us->predicted) : "-");
+    if (ah_runlog_summary_has_error(us))
+        ah_table_cell(table, "%+.1f %%", 100 * ah_runlog_summary_error(us));
+    else
+        ah_table_cell(table, "%s", "");
+    ah_table_cell(table, "%s", is_off ? "!" : "");
+}
+
+static struct ah_table times_table(struct ah_cli *cli)
+{
+    return (struct ah_table){.arena = &cli->arena,
+                             .columns = {"", ">measured", ">spread", ">predicted", ">error", ""}};
+}
+
+/* The step as compute sees it: it works, or waits, or is idle. */
+static void put_step(struct ah_cli *cli, const struct ah_runlog_summary *summary)
+{
+    struct ah_table table = times_table(cli);
+    const struct ah_runlog_pair *idle = &summary->waits_us[AH_PLAN_LANE_COMPUTE];
+    bool split =
+        summary->waits_us[AH_PLAN_LANE_H2D].is_measured || summary->waits_us[AH_PLAN_LANE_H2D].is_predicted;
+    put_time(&table, summary, "step", &summary->step_us);
+    put_time(&table, summary, "  compute works", &summary->lane_us[AH_PLAN_LANE_COMPUTE]);
+    for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_RUNLOG_LANES && split; lane++) {
+        char what[NAME_MAX_BYTES];
+        snprintf(what, sizeof what, "  compute waits for %s", ah_words_plan_lane[lane]);
+        put_time(&table, summary, what, &summary->waits_us[lane]);
+    }
+    put_time(&table, summary, split ? "  compute idle otherwise" : "  compute idle", idle);
+    ah_inspect_table(cli, "a step, as compute sees it", &table);
+}
+
+static void put_lanes(struct ah_cli *cli, const struct ah_runlog_summary *summary)
+{
+    struct ah_table table = times_table(cli);
+    size_t part = 0;
+    for (size_t lane = 0; lane < AH_RUNLOG_LANES; lane++) {
+        put_time(&table, summary, ah_words_plan_lane[lane], &summary->lane_us[lane]);
+        for (; part < summary->n_parts && summary->parts[part].lane == lane; part++) {
+            char what[NAME_MAX_BYTES];
+            snprintf(what, sizeof what, "  %s", ah_words_runlog_op[summary->parts[part].op]);
+            put_time(&table, summary, what, &summary->parts[part].us);
+        }
+    }
+    ah_inspect_table(cli, "what lanes work in a step", &table);
+    if (summary->step_us.is_measured && summary->step_us.is_predicted)
+        ah_buffer_printf(&cli->out, "  %s! more than %.0f %% off%s\n", cli->out_style.dim,
+                         100 * AH_RUNLOG_SUMMARY_OFF, cli->out_style.reset);
+}
+
+static void put_amount(struct ah_table *table, const char *what, const struct ah_runlog_pair *pair,
+                       const char *(*print)(char out[AH_UNITS_TEXT_MAX], double value))
+{
+    char text[AH_UNITS_TEXT_MAX];
+    if (!pair->is_measured && !pair->is_predicted)
+        return;
+    ah_table_cell(table, "%s", what);
+    ah_table_cell(table, "%s", pair->is_measured ? print(text, pair->measured) : "-");
+    ah_table_cell(table, "%s", pair->is_predicted ? print(text, pair->predicted) : "-");
+    if (ah_runlog_summary_has_error(pair))
+        ah_table_cell(table, "%+.1f %%", 100 * ah_runlog_summary_error(pair));
+    else
+        ah_table_cell(table, "%s", "");
+}
+
+static const char *print_bytes(char out[AH_UNITS_TEXT_MAX], double bytes)
+{
+    return ah_units_print_bytes(out, (uint64_t)bytes);
+}
+
+static void put_amounts(struct ah_cli *cli, const struct ah_runlog_summary *summary)
+{
+    struct ah_table table = {.arena = &cli->arena, .columns = {"", ">measured", ">predicted", ">error"}};
+    put_amount(&table, "tokens per second", &summary->tokens_per_s, ah_units_print_count);
+    put_amount(&table, "device memory, highest", &summary->device_bytes, print_bytes);
+    put_amount(&table, "host memory, highest", &summary->host_bytes, print_bytes);
+    put_amount(&table, "copied to the device", &summary->copied_bytes[AH_PLAN_LANE_H2D], print_bytes);
+    put_amount(&table, "copied from the device", &summary->copied_bytes[AH_PLAN_LANE_D2H], print_bytes);
+    ah_inspect_table(cli, "speed and memory", &table);
+}
+
+static void print_text(struct ah_cli *cli, const struct ah_runlog *runlog,
+                       const struct ah_runlog_summary *summary)
+{
+    put_headline(cli, runlog, summary);
+    ah_inspect_runlog_facts(cli, runlog);
+    if (summary->step_us.is_measured || summary->step_us.is_predicted) {
+        put_step(cli, summary);
+        put_lanes(cli, summary);
+        put_amounts(cli, summary);
+    }
+    ah_inspect_runlog_evaluations(cli, runlog);
+}
+
+/* ---- for programs ---- */
+
+static double value_of(const struct ah_runlog_pair *pair, bool measured)
+{
+    return measured ? pair->measured : pair->predicted;
+}
+
+static bool is_there(const struct ah_runlog_pair *pair, bool measured)
+{
+    return measured ? pair->is_measured : pair->is_predicted;
+}
+
+static void emit_bytes(struct ah_emit *emit, const char *key, const struct ah_runlog_pair *pair,
+                       bool measured)
+{
+    if (is_there(pair, measured))
+        ah_emit_integer(emit, key, (uint64_t)value_of(pair, measured));
+}
+
+static void emit_side(struct ah_emit *emit, const struct ah_runlog_summary *summary, bool measured)
+{
+    if (!is_there(&summary->step_us, measured)) {
+        ah_emit_text(emit, measured ? "measured" : "predicted", NULL);
+        return;
+    }
+    ah_emit_open(emit, measured ? "measured" : "predicted", '{');
+    ah_inspect_runlog_times(emit, summary, measured);
+    if (is_there(&summary->waits_us[AH_PLAN_LANE_H2D], measured)) {
+        ah_emit_open(emit, "exposed_us", '{');
+        for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_RUNLOG_LANES; lane++)
+            ah_emit_number(emit, ah_words_plan_lane[lane], value_of(&summary->waits_us[lane], measured));
+        ah_emit_close(emit);
+    }
+    ah_emit_number(emit, "idle_us", value_of(&summary->waits_us[AH_PLAN_LANE_COMPUTE], measured));
+    ah_emit_number(emit, "tokens_per_s", value_of(&summary->tokens_per_s, measured));
+    emit_bytes(emit, "device_bytes", &summary->device_bytes, measured);
+    emit_bytes(emit, "host_bytes", &summary->host_bytes, measured);
+    emit_bytes(emit, "h2d_bytes", &summary->copied_bytes[AH_PLAN_LANE_H2D], measured);
+    emit_bytes(emit, "d2h_bytes", &summary->copied_bytes[AH_PLAN_LANE_D2H], measured);
+    ah_emit_close(emit);
+}
+
+static void emit_error(struct ah_emit *emit, const char *key, const struct ah_runlog_pair *pair)
+{
+    if (ah_runlog_summary_has_error(pair))
+        ah_emit_number(emit, key, ah_runlog_summary_error(pair));
+}
+
+static void emit_errors(struct ah_emit *emit, const struct ah_runlog_summary *summary)
+{
+    ah_emit_open(emit, "errors", '{');
+    emit_error(emit, "step_us", &summary->step_us);
+    for (size_t lane = 0; lane < AH_RUNLOG_LANES; lane++) {
+        char key[NAME_MAX_BYTES];
+        snprintf(key, sizeof key, "%s_us", ah_words_plan_lane[lane]);
+        emit_error(emit, key, &summary->lane_us[lane]);
+    }
+    emit_error(emit, "tokens_per_s", &summary->tokens_per_s);
+    emit_error(emit, "device_bytes", &summary->device_bytes);
+    emit_error(emit, "host_bytes", &summary->host_bytes);
+    ah_emit_close(emit);
+}
+
+static void emit_parts(struct ah_emit *emit, const struct ah_runlog_summary *summary)
+{
+    ah_emit_open(emit, "parts", '[');
+    for (size_t i = 0; i < summary->n_parts; i++) {
+        const struct ah_runlog_pair_of_part *part = &summary->parts[i];
+        ah_emit_open(emit, NULL, '{');
+        ah_emit_text(emit, "op", ah_words_runlog_op[part->op]);
+        ah_emit_text(emit, "lane", ah_words_plan_lane[part->lane]);
+        if (part->us.is_measured)
+            ah_emit_number(emit, "measured_us", part->us.measured);
+        if (part->us.is_predicted)
+            ah_emit_number(emit, "predicted_us", part->us.predicted);
+        emit_error(emit, "error", &part->us);
+        ah_emit_close(emit);
+    }
+    ah_emit_close(emit);
+}
+
+static void emit_cause(struct ah_emit *emit, const struct ah_runlog_summary *summary)
+{
+    struct ah_runlog_cause cause = ah_runlog_summary_cause(summary);
+    if (cause.step_us == 0) {
+        ah_emit_text(emit, "cause", NULL);
+        return;
+    }
+    bool waits = !cause.is_idle && cause.lane != AH_PLAN_LANE_COMPUTE;
+    ah_emit_open(emit, "cause", '{');
+    ah_emit_number(emit, "of_us", cause.step_us);
+    ah_emit_number(emit, "us", cause.us);
+    ah_emit_text(emit, "compute", cause.is_idle ? "idle" : waits ? "waits" : "works");
+    ah_emit_text(emit, "lane", ah_words_plan_lane[cause.lane]);
+    ah_emit_text(emit, "op", cause.part ? ah_words_runlog_op[cause.part->op] : NULL);
+    ah_emit_close(emit);
+}
+
+static void emit_events(struct ah_emit *emit, const struct ah_runlog *runlog)
+{
+    ah_emit_open(emit, "evaluations", '[');
+    for (size_t i = 0; i < runlog->n_evaluations; i++) {
+        ah_emit_open(emit, NULL, '{');
+        ah_emit_integer(emit, "step", runlog->evaluations[i].step);
+        ah_emit_number(emit, "loss", runlog->evaluations[i].loss);
+        ah_emit_integer(emit, "tokens", runlog->evaluations[i].tokens);
+        ah_emit_close(emit);
+    }
+    ah_emit_close(emit);
+    ah_emit_open(emit, "saves", '[');
+    for (size_t i = 0; i < runlog->n_saves; i++) {
+        ah_emit_open(emit, NULL, '{');
+        ah_emit_integer(emit, "step", runlog->saves[i].step);
+        ah_emit_number(emit, "us", runlog->saves[i].us);
+        ah_emit_integer(emit, "bytes", runlog->saves[i].bytes);
+        ah_emit_close(emit);
+    }
+    ah_emit_close(emit);
+}
+
+static void print_json(struct ah_cli *cli, const struct ah_runlog *runlog,
+                       const struct ah_runlog_summary *summary)
+{
+    struct ah_emit emit = {.out = &cli->out};
+    ah_emit_open(&emit, NULL, '{');
+    ah_inspect_runlog_head(&emit, runlog);
+    ah_emit_text(&emit, "failure", runlog->end ? runlog->end->error : NULL);
+    ah_emit_integer(&emit, "median_of_steps", summary->steps);
+    emit_side(&emit, summary, true);
+    emit_side(&emit, summary, false);
+    emit_errors(&emit, summary);
+    emit_parts(&emit, summary);
+    emit_cause(&emit, summary);
+    emit_events(&emit, runlog);
+    ah_emit_close(&emit);
+}
+
+/* Read as any kind, since a document of another kind read line by line would be refused for its layout. */
+static int load(struct ah_document *document, const char *path, struct ah_error *err)
+{
+    char name[AH_DOCUMENT_NAME_MAX];
+    int rc = ah_document_load(document, path, AH_DOCUMENT_ANY, err);
+    if (!rc && document->kind != AH_DOCUMENT_RUNLOG)
+        rc = ah_error_set(err, AH_E_DOCUMENT, "'%s' is a %s where a runlog is expected",
+                          ah_document_short_name(path, name), ah_document_word(document->kind));
+    return rc;
+}
+
+static int report_run(struct ah_cli *cli, const void *options)
+{
+    struct ah_document document = {0};
+    struct ah_runlog_summary summary;
+    struct ah_error err = {0};
+    (void)options;
+    int rc = load(&document, cli->arguments.operands[0], &err);
+    if (!rc)
+        rc = ah_runlog_summary_init(&summary, document.body.runlog, &cli->arena, &err);
+    if (!rc)
+        (cli->json ? print_json : print_text)(cli, document.body.runlog, &summary);
+    ah_document_release(&document);
+    return rc ? ah_cli_fail(cli, &err) : 0;
+}
+
+const struct ah_verb ah_verb_report = {
+    .name = "report",
+    .summary = "show a run's measurements beside its predictions",
+    .description =
+        "Reads the log of a run (run --log) and shows where the time of a step went, beside what the plan "
+        "predicted: the step, what every lane worked and for which kind of op, how long compute waited for "
+        "each lane; what is more than 5 % off, and where most of the step's difference comes from. Also "
+        "tokens per second, memory, losses on held-out data, and how the run ended.\n\n"
+        "Times are medians over the steps, at most the last 1024, without those that follow a start, an "
+        "evaluation or "
+        "a save. A log of a run that was cut off, or still goes on, says what it can.",
+    .syntax = {.operands = {AH_OPERAND_FILE, "RUNLOG", 1, 1, NULL}},
+    .examples = {{"report run.ndjson", "did the prediction come true, and if not, where"},
+                 {"report run.ndjson --json | jq .errors", "the same for a program"}},
+    .run = report_run,
+};

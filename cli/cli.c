@@ -37,7 +37,7 @@ int ah_cli_unknown(struct ah_cli *cli, const char *name, struct ah_error *err)
                         near ? near : "", near ? "'?" : "");
 }
 
-static int write_all(int fd, const char *bytes, size_t size)
+int ah_cli_write(int fd, const char *bytes, size_t size)
 {
     while (size) {
         ssize_t n = write(fd, bytes, size);
@@ -58,7 +58,7 @@ int ah_cli_flush(struct ah_cli *cli, struct ah_error *err)
 {
     if (cli->out.failed)
         return ah_error_memory(err);
-    int failed = cli->out_closed ? 0 : write_all(STDOUT_FILENO, cli->out.data, cli->out.size);
+    int failed = cli->out_closed ? 0 : ah_cli_write(STDOUT_FILENO, cli->out.data, cli->out.size);
     ah_buffer_clear(&cli->out);
     if (failed == EPIPE)
         cli->out_closed = true;
@@ -305,6 +305,7 @@ static bool asks_for_json(const struct ah_verb *const *verbs, const char *const 
 int ah_cli_main(const struct ah_verb *const *verbs, int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error of writing, with its sentence */
     const char *const *words = (const char *const *)(argv + (argc > 0));
     struct ah_cli cli = {.verbs = verbs,
                          .json = asks_for_json(verbs, words),

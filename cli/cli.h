@@ -106,6 +106,9 @@ const char *ah_cli_clean(struct ah_cli *cli, const char *text);
 /* Appends `text` to `out`, indented and broken at the width of the terminal; releases it. */
 void ah_cli_put_wrapped(struct ah_cli *cli, struct ah_buffer *text, size_t indent);
 
+/* Writes all of it, waiting where the descriptor would block. Returns 0 or an errno. */
+int ah_cli_write(int fd, const char *bytes, size_t size);
+
 /* Writes `out` to standard output and empties it. AH_E_IO says why it cannot be written. */
 int ah_cli_flush(struct ah_cli *cli, struct ah_error *err);
 

@@ -6,17 +6,22 @@
 
 static atomic_int interrupted;
 
+/* A second one, of either kind, ends the process. */
 static void on_interrupt(int signal_number)
 {
     (void)signal_number;
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
     atomic_store(&interrupted, 1);
 }
 
 const atomic_int *ah_interrupt_catch(void)
 {
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    const struct sigaction action = {.sa_handler = on_interrupt};
+    if (!ah_interrupt_seen()) {
+        sigaction(SIGINT, &action, NULL);
+        sigaction(SIGTERM, &action, NULL);
+    }
     return &interrupted;
 }
 

@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* From now on. Returns the flag that an interrupt sets to 1. */
+/* From now on; after the first interrupt nothing changes any more. Returns the flag that it sets to 1. */
 const atomic_int *ah_interrupt_catch(void);
 
 bool ah_interrupt_seen(void);

@@ -108,6 +108,7 @@ struct ah_run {
     struct ah_checkpoints *checkpoints; /* NULL: nothing is saved */
     struct ah_checkpoint_position position;
     uint64_t resumed_step; /* 0: from the start */
+    char resumed_path[PATH_MAX];
     uint64_t saved_step;   /* UINT64_MAX: none in this run */
     char saved_path[PATH_MAX];
 };

@@ -124,26 +124,44 @@ static int retime(struct ah_run *run, const struct ah_run_listener *listener, st
 static int between(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
 {
     const struct ah_run_settings *settings = &run->settings;
-    bool stopping = ah_interrupt_seen(), at_end = run->position.step >= settings->steps;
+    bool at_end = run->position.step >= settings->steps;
     int rc = AH_OK;
-    if (!stopping && is_due(run->position.step, settings->valid_every, at_end))
+    if (!ah_interrupt_seen() && is_due(run->position.step, settings->valid_every, at_end))
         rc = evaluate(run, listener, err);
-    if (!rc && is_due(run->position.step, settings->save_every, at_end || stopping))
-        rc = save(run, listener, err);
-    if (!rc && !stopping && !at_end)
+    if (rc != AH_E_NUMERIC && is_due(run->position.step, settings->save_every, at_end)) {
+        int saved = save(run, listener, rc ? NULL : err);
+        rc = rc ? rc : saved;
+    }
+    if (!rc && !ah_interrupt_seen() && !at_end)
         rc = retime(run, listener, err);
     return rc;
 }
 
-/* The sentence about a run that failed says where to go on from. */
+/* The sentence about a run that failed says what is still there. */
 static int fail(const struct ah_run *run, int rc, struct ah_error *err)
 {
     size_t length = strlen(err->text);
-    const char *path = run->saved_path[0] ? run->saved_path : run->options->resume;
-    if (rc != AH_E_INTERRUPTED && path && length < sizeof err->text)
+    const char *path = run->saved_path[0] ? run->saved_path : run->resumed_path;
+    if (rc == AH_E_NUMERIC)
+        length += (size_t)snprintf(err->text + length, sizeof err->text - length,
+                                   "; begin again with a lower --lr");
+    if (rc != AH_E_INTERRUPTED && path[0] && length < sizeof err->text)
         snprintf(err->text + length, sizeof err->text - length, "; the checkpoint '%.500s' is as it was",
                  path);
     return rc;
+}
+
+static int say_interrupted(const struct ah_run *run, struct ah_error *err)
+{
+    uint64_t step = run->position.step;
+    if (run->saved_path[0])
+        return ah_error_set(err, AH_E_INTERRUPTED,
+                            "interrupted after step %" PRIu64 "; saved: go on with --resume '%s'", step,
+                            run->options->save);
+    if (step == run->resumed_step)
+        return ah_error_set(err, AH_E_INTERRUPTED, "interrupted before its first step; nothing was trained");
+    return ah_error_set(err, AH_E_INTERRUPTED,
+                        "interrupted after step %" PRIu64 "; nothing was saved (--save DIR would)", step);
 }
 
 int ah_run_go(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
@@ -156,12 +174,9 @@ int ah_run_go(struct ah_run *run, const struct ah_run_listener *listener, struct
         if (!rc)
             rc = between(run, listener, err);
     }
+    if (!rc && run->position.step > run->resumed_step)
+        rc = save(run, listener, err);
     if (rc)
         return fail(run, rc, err);
-    if (run->position.step >= run->settings.steps)
-        return AH_OK;
-    return ah_error_set(
-        err, AH_E_INTERRUPTED, "interrupted after step %" PRIu64 "; %s%s%s", run->position.step,
-        run->saved_path[0] ? "saved: go on with --resume '" : "nothing was saved (--save DIR)",
-        run->saved_path[0] ? run->options->save : "", run->saved_path[0] ? "'" : "");
+    return run->position.step < run->settings.steps ? say_interrupted(run, err) : AH_OK;
 }

@@ -9,22 +9,17 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- lines ---- */
 
-static int write_all(int descriptor, const char *bytes, size_t size)
+/* Of a line that did not fit into a file of ours, nothing stays. */
+static int fail_line(struct ah_run_log *log, int reason)
 {
-    while (size) {
-        ssize_t n = write(descriptor, bytes, size);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return errno;
-        bytes += n;
-        size -= (size_t)n;
-    }
-    return 0;
+    bool torn = log->descriptor != STDOUT_FILENO && ftruncate(log->descriptor, log->whole_bytes) != 0;
+    return ah_error_set(&log->failure, AH_E_IO, "the run log '%s' cannot be written: %s%s", log->path,
+                        strerror(reason), torn ? "; it may end within a line" : "");
 }
 
 /* What was printed, if it was. A reader of standard output that went away is no failure. */
@@ -32,12 +27,12 @@ static void write_line(struct ah_run_log *log, int rc, const struct ah_error *er
 {
     if (!log->failure.code && rc)
         log->failure = *err;
-    int failed = log->failure.code ? 0 : write_all(log->descriptor, log->line.data, log->line.size);
+    int failed = log->failure.code ? 0 : ah_cli_write(log->descriptor, log->line.data, log->line.size);
     if (failed == EPIPE && log->descriptor == STDOUT_FILENO)
         log->run->cli->out_closed = true;
     else if (failed)
-        ah_error_set(&log->failure, AH_E_IO, "the run log '%s' cannot be written: %s", log->path,
-                     strerror(failed));
+        fail_line(log, failed);
+    log->whole_bytes += (off_t)log->line.size;
     ah_buffer_clear(&log->line);
 }
 
@@ -50,18 +45,13 @@ static bool is_open(const struct ah_run_log *log)
 
 static int open_file(struct ah_run_log *log, struct ah_error *err)
 {
-    int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (log->run->resumed_step ? O_EXCL : O_TRUNC);
     if (!strcmp(log->path, "-")) {
         log->descriptor = STDOUT_FILENO;
         return AH_OK;
     }
-    log->descriptor = open(log->path, flags, 0666);
+    log->descriptor = open(log->path, O_WRONLY | O_CREAT | O_CLOEXEC | O_TRUNC, 0666);
     if (log->descriptor >= 0)
         return AH_OK;
-    if (errno == EEXIST)
-        return ah_error_set(err, AH_E_USAGE,
-                            "'--log' '%s' is there, from the run before this one goes on; give another name",
-                            log->path);
     return ah_error_set(err, AH_E_IO, "the run log '%s' cannot be written: %s", log->path, strerror(errno));
 }
 
@@ -89,6 +79,18 @@ static void write_header(struct ah_run_log *log)
     if (!rc)
         rc = ah_runlog_print_header(&header, &log->line, &err);
     write_line(log, rc, &err);
+}
+
+int ah_run_log_check(const char *path, bool resumes, struct ah_error *err)
+{
+    struct stat about;
+    if (!strcmp(path, "-"))
+        return AH_OK;
+    if (resumes && stat(path, &about) == 0 && S_ISREG(about.st_mode))
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--log' '%s' is there, from the run before this one goes on; give another name",
+                            path);
+    return ah_cli_check_writable(path, err);
 }
 
 int ah_run_log_open(struct ah_run_log *ret_log, struct ah_run *run, const char *path, struct ah_error *err)
@@ -175,7 +177,7 @@ int ah_run_log_close(struct ah_run_log *log, const struct ah_runlog_end *end, st
                      strerror(errno));
     log->descriptor = -1;
     ah_buffer_release(&log->line);
-    if (log->failure.code)
+    if (log->failure.code && err)
         *err = log->failure;
     return log->failure.code;
 }

@@ -3,6 +3,7 @@
  * Run log: the lines of a run, written as it goes: to a file, or to standard output. After each line the file is as a
  * reader wants it, whatever happens next.
  *
+ *     rc = ah_run_log_check(path, resumes, err);        // before the run is opened
  *     rc = ah_run_log_open(&log, &run, path, err);      // NULL path: no log; the header is written at once
  *     ah_run_log_step(&log, &record, step_us); ...
  *     rc = ah_run_log_close(&log, &end, err);           // says so, too, where a line before could not be written
@@ -14,23 +15,29 @@
 #include "runtime/train/trainer.h"
 #include "schemas/runlog.h"
 
+#include <sys/types.h>
+
 struct ah_run_log {
     struct ah_run *run;
     const char *path;      /* NULL: no log */
     int descriptor;        /* -1: none */
     struct ah_buffer line; /* the one that is being written */
+    off_t whole_bytes;     /* before it */
     struct ah_trainer_facts facts;
     struct ah_error failure; /* the first one */
 };
 
-/* `path` "-": standard output. AH_E_IO; AH_E_USAGE: the file of a run that is gone on with is there. */
+/* Can it be written? AH_E_USAGE: a run that is gone on with does not write over a file. AH_E_IO. */
+int ah_run_log_check(const char *path, bool resumes, struct ah_error *err);
+
+/* `path` "-": standard output. AH_E_IO. */
 int ah_run_log_open(struct ah_run_log *ret_log, struct ah_run *run, const char *path, struct ah_error *err);
 
 void ah_run_log_step(struct ah_run_log *log, const struct ah_step_record *record, double step_us);
 void ah_run_log_evaluation(struct ah_run_log *log, uint64_t step, double loss, uint64_t tokens);
 void ah_run_log_save(struct ah_run_log *log, uint64_t step, double us, const char *path);
 
-/* Writes `end` and closes. The error is the first one that a line had. A zeroed log is fine. */
+/* Writes `end` (optional) and closes. The error is the first one that a line had. A zeroed or closed log is fine. */
 int ah_run_log_close(struct ah_run_log *log, const struct ah_runlog_end *end, struct ah_error *err);
 
 #endif

@@ -152,7 +152,7 @@ static int open_all_data(struct ah_run *run, struct ah_error *err)
 /* The settings of the run that is gone on with. */
 static int read_manifest(struct ah_run *run, struct ah_error *err)
 {
-    char path[PATH_MAX], *manifest = NULL;
+    char *path = run->resumed_path, *manifest = NULL;
     struct ah_buffer name = {0};
     if (!run->options->resume)
         return AH_OK;

@@ -118,6 +118,9 @@ int ah_run_settle(struct ah_run *run, struct ah_error *err)
 {
     const struct ah_checkpoint *from = run->from.body.checkpoint;
     read_numbers(run->options, from ? from->numeric_signature.run : NULL, &run->settings);
+    if (from && !from->numeric_signature.run->steps && !run->options->schedule && !run->options->steps.given)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--steps' is missing: a run of constant rate goes on to as many as you say");
     int rc = run->options->betas ? read_betas(run->options->betas, &run->settings, err) : AH_OK;
     if (!rc)
         rc = check(&run->settings, err);

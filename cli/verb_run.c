@@ -70,7 +70,8 @@ struct running {
     struct ah_run_log log;
     struct ah_run_trace *trace; /* NULL: none */
     struct ah_progress progress;
-    bool quiet; /* standard output is the log's */
+    bool quiet;             /* standard output is the log's */
+    struct ah_error unsaid; /* why lines could not be printed */
     double last_loss, tokens_per_s;
 };
 
@@ -80,8 +81,9 @@ static void put_line(struct running *running)
 {
     struct ah_error err = {0};
     ah_terminal_erase(&running->progress);
-    if (!running->quiet && ah_cli_flush(running->cli, &err))
-        ah_buffer_clear(&running->cli->out);
+    if (!running->quiet && ah_cli_flush(running->cli, &err) && !running->unsaid.code)
+        running->unsaid = err;
+    ah_buffer_clear(&running->cli->out);
 }
 
 static void begin(struct running *running)
@@ -199,6 +201,8 @@ static int open_running(struct running *running, struct ah_error *err)
     const char *path = options->log ? options->log : running->cli->json ? "-" : NULL;
     running->quiet = path && !strcmp(path, "-");
     int rc = ah_document_load(&running->plan, running->cli->arguments.operands[0], AH_DOCUMENT_PLAN, err);
+    if (!rc && path)
+        rc = ah_run_log_check(path, options->run.resume != NULL, err);
     if (!rc)
         rc = ah_run_open(&running->run, running->cli, running->plan.body.plan, &options->run, err);
     if (!rc && options->trace)
@@ -262,6 +266,24 @@ static int close_log(struct running *running, int rc, struct ah_error *err)
     return rc ? rc : closed;
 }
 
+static int train(struct running *running, struct ah_error *err)
+{
+    const struct ah_run_settings *settings = &running->run.settings;
+    struct ah_error own = {0};
+    if (running->run.position.step >= settings->steps)
+        ah_cli_note(running->cli, "all %" PRIu64 " steps are done already%s", settings->steps,
+                    settings->rate.schedule == AH_RATE_CONSTANT ? "; give more with --steps" : "");
+    int rc = close_log(running, go(running, err), err);
+    if (!rc || rc == AH_E_INTERRUPTED) {
+        int written = write_trace(running, &own);
+        if (!written && running->unsaid.code)
+            own = running->unsaid;
+    }
+    if (!rc && own.code)
+        *err = own;
+    return rc ? rc : own.code;
+}
+
 static int run_run(struct ah_cli *cli, const void *given)
 {
     struct running *running = ah_arena_alloc(&cli->arena, sizeof *running);
@@ -272,13 +294,9 @@ static int run_run(struct ah_cli *cli, const void *given)
     }
     *running = (struct running){.cli = cli, .options = given, .log = {.descriptor = -1}};
     int rc = open_running(running, &err);
-    if (!rc && running->run.position.step >= running->run.settings.steps)
-        ah_cli_note(cli, "all %" PRIu64 " steps are done already; give more with --steps",
-                    running->run.settings.steps);
     if (!rc)
-        rc = close_log(running, go(running, &err), &err);
-    if (!rc)
-        rc = write_trace(running, &err);
+        rc = train(running, &err);
+    ah_run_log_close(&running->log, NULL, NULL);
     ah_run_trace_free(running->trace);
     ah_run_close(&running->run);
     ah_document_release(&running->plan);
@@ -307,6 +325,6 @@ const struct ah_verb ah_verb_run = {
                  {"run plan.json --data train.bin --valid val.bin --weights llama-2-7b --lr 1e-5 --save out",
                   "fine-tune and save"},
                  {"run plan.json --data train.bin --save out --resume out", "go on where it stopped"},
-                 {"run plan.json --data train.bin --json | jq .loss", "losses, as they come"}},
+                 {"run plan.json --data train.bin --json | jq '.loss // empty'", "losses, as they come"}},
     .run = run_run,
 };

@@ -177,9 +177,7 @@ static int tell(struct run *run)
     if (run->observer && run->observer->step && !run->observer->step(run->observer->context, &record))
         run->stop = true;
     if (!isfinite(record.loss) || !isfinite(record.grad_norm))
-        return ah_error_set(run->err, AH_E_NUMERIC,
-                            "step %" PRIu64 ": its loss or gradient is not finite; lower --lr, or go on from "
-                            "a checkpoint before it",
+        return ah_error_set(run->err, AH_E_NUMERIC, "step %" PRIu64 ": its loss or gradient is not finite",
                             record.step);
     return AH_OK;
 }

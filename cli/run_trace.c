@@ -3,7 +3,8 @@
  * 1. A step is the compute of its iteration: from the end of the one before it, or from the first block's forward, to the last
  *    op. Its forward belongs to the round before it, so rounds before the first step are kept, too. What begins outside of the
  *    steps is not shown.
- * 2. In the very first round of a run early items come twice: those before any other of their lane are of that step itself.
+ * 2. The very first round has instances of the opening before it (round.c, 2): of what its item is, so many. They are of the
+ *    iterations before.
  */
 #include "cli/run_trace.h"
 
@@ -29,7 +30,9 @@ struct ah_run_trace {
     size_t n, room;
     size_t data_left;         /* slices that data may still take */
     ptrdiff_t current[LANES]; /* the newest slice of each lane */
-    bool begun[LANES];        /* rule 2 */
+    uint64_t current_round[LANES];
+    uint64_t opened; /* the first step that was heard of; 0: none */
+    uint8_t *heard;  /* instances of each item in its round; in the arena */
 };
 
 /* ---- life ---- */
@@ -37,11 +40,12 @@ struct ah_run_trace {
 static int take_memory(struct ah_run_trace *trace, struct ah_error *err)
 {
     const size_t data_each = 16 * (trace->plan->training.micro_batches + 1);
-    uint64_t rounds = trace->steps + WARM_UP + 1; /* an opening among them */
+    uint64_t rounds = trace->steps + WARM_UP + 2; /* what the opening has among them */
     trace->data_left = rounds * data_each;
     trace->room = rounds * trace->rounds.n_items + trace->data_left;
     trace->slices = ah_arena_array(&trace->arena, trace->room, sizeof *trace->slices);
-    return trace->slices ? AH_OK : ah_error_memory(err);
+    trace->heard = ah_arena_array(&trace->arena, trace->rounds.n_items, sizeof *trace->heard);
+    return trace->slices && trace->heard ? AH_OK : ah_error_memory(err);
 }
 
 int ah_run_trace_new(struct ah_run_trace **ret_trace, const struct ah_plan *plan,
@@ -76,24 +80,42 @@ void ah_run_trace_free(struct ah_run_trace *trace)
 
 static bool is_kept(struct ah_run_trace *trace, uint64_t round)
 {
+    if (!trace->opened)
+        trace->opened = round;
     if (!trace->first)
         trace->first = round + WARM_UP;
     return round + WARM_UP >= trace->first && round < trace->first + trace->steps;
 }
 
-static bool is_early(const struct ah_run_trace *trace, const struct ah_op_record *record)
+static uint32_t item_of(const struct ah_run_trace *trace, const struct ah_op_record *record)
 {
-    const struct ah_rounds *rounds = &trace->rounds;
-    return rounds->items[rounds->of_tile[rounds->first_tile[record->op] + record->tile]].early;
+    return trace->rounds.of_tile[trace->rounds.first_tile[record->op] + record->tile];
 }
 
-/* The step whose iteration an op is of. */
+/* Rule 2. */
+static unsigned instances_of_opening(const struct ah_rounds_item *item)
+{
+    return item->early ? (unsigned)!item->of_before + item->wraps : item->wraps;
+}
+
+/* The step whose iteration an instance is of, at its first op. */
 static uint64_t step_of(struct ah_run_trace *trace, const struct ah_op_record *record)
 {
-    bool early = record->op != SIZE_MAX && is_early(trace, record);
-    bool *begun = &trace->begun[record->lane];
-    *begun = *begun || (record->op != SIZE_MAX && !early);
-    return record->step + (early && *begun ? 1 : 0);
+    if (record->op == SIZE_MAX)
+        return record->step;
+    uint32_t at = item_of(trace, record);
+    const struct ah_rounds_item *item = &trace->rounds.items[at];
+    uint64_t step = record->step + item->early, before = instances_of_opening(item);
+    if (record->step != trace->opened || trace->heard[at] >= before)
+        return step;
+    return step - (before - trace->heard[at]++);
+}
+
+static bool goes_on(const struct ah_run_trace *trace, const struct ah_trace_slice *last,
+                    const struct ah_op_record *record)
+{
+    return record->op != SIZE_MAX && last->op == record->op && last->tile == record->tile &&
+           trace->current_round[record->lane] == record->step;
 }
 
 static bool has_room(struct ah_run_trace *trace, const struct ah_op_record *record)
@@ -109,19 +131,17 @@ void ah_run_trace_op(struct ah_run_trace *trace, const struct ah_op_record *reco
     ptrdiff_t *current = &trace->current[record->lane];
     if (!is_kept(trace, record->step))
         return;
-    uint64_t step = step_of(trace, record);
-    struct ah_trace_slice *last = *current == NONE ? NULL : &trace->slices[*current];
-    if (last && record->op != SIZE_MAX && last->op == record->op && last->tile == record->tile &&
-        last->step == step) {
-        last->end_ns = (int64_t)record->end_ns;
+    if (*current != NONE && goes_on(trace, &trace->slices[*current], record)) {
+        trace->slices[*current].end_ns = (int64_t)record->end_ns;
         return;
     }
     if (!has_room(trace, record))
         return;
     *current = (ptrdiff_t)trace->n;
+    trace->current_round[record->lane] = record->step;
     trace->slices[trace->n++] = (struct ah_trace_slice){.op = record->op,
                                                         .tile = record->tile,
-                                                        .step = step,
+                                                        .step = step_of(trace, record),
                                                         .lane = (enum ah_plan_lane)record->lane,
                                                         .start_ns = (int64_t)record->start_ns,
                                                         .end_ns = (int64_t)record->end_ns};

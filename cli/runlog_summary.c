@@ -129,14 +129,15 @@ static void predict_all(struct ah_runlog_summary *summary, const struct ah_runlo
 static void set_waits(struct ah_runlog_summary *summary, const struct ah_plan_exposed *exposed, bool measured)
 {
     const struct ah_runlog_pair *step = &summary->step_us, *compute = &summary->lane_us[AH_PLAN_LANE_COMPUTE];
-    double rest_us = measured ? step->measured - compute->measured : step->predicted - compute->predicted;
+    double all_us = measured ? step->measured : step->predicted;
+    double rest_us = all_us - (measured ? compute->measured : compute->predicted);
     const double us[AH_RUNLOG_LANES] = {[AH_PLAN_LANE_H2D] = exposed ? exposed->h2d : 0,
                                         [AH_PLAN_LANE_D2H] = exposed ? exposed->d2h : 0,
                                         [AH_PLAN_LANE_HOST] = exposed ? exposed->host : 0};
     for (size_t lane = AH_RUNLOG_LANES; lane-- > 0;) {
         struct ah_runlog_pair *pair = &summary->waits_us[lane];
         bool of_compute = lane == AH_PLAN_LANE_COMPUTE;
-        double value_us = of_compute ? fmax(0, rest_us) : us[lane];
+        double value_us = of_compute ? (rest_us > 1e-9 * all_us ? rest_us : 0) : us[lane];
         rest_us -= us[lane];
         if (!of_compute && !exposed)
             continue;

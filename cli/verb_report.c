@@ -37,6 +37,17 @@ static void put_headline(struct ah_cli *cli, const struct ah_runlog *runlog,
     ah_buffer_puts(&cli->out, "\n");
 }
 
+static void put_error(struct ah_table *table, const struct ah_runlog_pair *pair)
+{
+    double error = ah_runlog_summary_has_error(pair) ? ah_runlog_summary_error(pair) : 0;
+    if (!ah_runlog_summary_has_error(pair))
+        ah_table_cell(table, "%s", "");
+    else if (error < 10)
+        ah_table_cell(table, "%+.1f %%", 100 * error);
+    else
+        ah_table_cell(table, "x %.3g", 1 + error);
+}
+
 /* Measured, spread, predicted, error; what is off by more than 5 % is marked. */
 static void put_time(struct ah_table *table, const struct ah_runlog_summary *summary, const char *what,
                      const struct ah_runlog_pair *us)
@@ -50,10 +61,7 @@ static void put_time(struct ah_table *table, const struct ah_runlog_summary *sum
     else
         ah_table_cell(table, "%s", "");
     ah_table_cell(table, "%s", us->is_predicted ? ah_units_print_time(text, us->predicted) : "-");
-    if (ah_runlog_summary_has_error(us))
-        ah_table_cell(table, "%+.1f %%", 100 * ah_runlog_summary_error(us));
-    else
-        ah_table_cell(table, "%s", "");
+    put_error(table, us);
     ah_table_cell(table, "%s", is_off ? "!" : "");
 }
 
@@ -108,10 +116,7 @@ static void put_amount(struct ah_table *table, const char *what, const struct ah
     ah_table_cell(table, "%s", what);
     ah_table_cell(table, "%s", pair->is_measured ? print(text, pair->measured) : "-");
     ah_table_cell(table, "%s", pair->is_predicted ? print(text, pair->predicted) : "-");
-    if (ah_runlog_summary_has_error(pair))
-        ah_table_cell(table, "%+.1f %%", 100 * ah_runlog_summary_error(pair));
-    else
-        ah_table_cell(table, "%s", "");
+    put_error(table, pair);
 }
 
 static const char *print_bytes(char out[AH_UNITS_TEXT_MAX], double bytes)

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "cli/verbs.h"
 
+/* clang-format off */
 static const struct ah_verb *const verbs[] = {
     &ah_verb_profile,
     &ah_verb_plan,
@@ -22,6 +23,7 @@ static const struct ah_verb *const verbs[] = {
     &ah_verb_help,
     NULL,
 };
+/* clang-format on */
 
 int main(int argc, char **argv)
 {

@@ -14,12 +14,13 @@
 
 /* ---- lines ---- */
 
-/* Of a line that did not fit into a file of ours, nothing stays. */
-static int fail_line(struct ah_run_log *log, int reason)
+/* Of a line that did not fit into a file, nothing stays; a device or a pipe cannot be cut. */
+static void fail_line(struct ah_run_log *log, int reason)
 {
-    bool torn = log->descriptor != STDOUT_FILENO && ftruncate(log->descriptor, log->whole_bytes) != 0;
-    return ah_error_set(&log->failure, AH_E_IO, "the run log '%s' cannot be written: %s%s", log->path,
-                        strerror(reason), torn ? "; it may end within a line" : "");
+    int uncut = log->descriptor == STDOUT_FILENO || ftruncate(log->descriptor, log->whole_bytes);
+    (void)uncut;
+    ah_error_set(&log->failure, AH_E_IO, "the run log '%s' cannot be written: %s", log->path,
+                 strerror(reason));
 }
 
 /* What was printed, if it was. A reader of standard output that went away is no failure. */

@@ -87,7 +87,9 @@ static int measure_ratios(struct ah_run *run, const struct ah_machine *machine, 
 static int read_emulated(struct ah_run *run, struct ah_error *err)
 {
     const char *path = run->options->emulate;
-    if (!path)
+    if (run->options->emulated)
+        take_rates(run, run->options->emulated);
+    if (run->options->emulated || !path)
         return AH_OK;
     int rc = ah_document_load(&run->emulated, path, AH_DOCUMENT_MACHINE, err);
     if (rc)
@@ -193,19 +195,13 @@ static int open_checkpoints(struct ah_run *run, struct ah_error *err)
     run->job = (struct ah_checkpoint_job){
         .model = &run->plan->model, .signature = &run->signature, .config = run->config.data};
     run->saved_step = UINT64_MAX;
+    int rc = AH_OK;
     if (run->from.body.checkpoint) {
-        char path[AH_SIGNATURE_PATH_MAX];
-        const struct ah_checkpoint *from = run->from.body.checkpoint;
-        if (ah_signature_differs(&from->numeric_signature, &run->signature, path))
-            return ah_error_set(
-                err, AH_E_MISMATCH,
-                "numeric_signature.%s: the checkpoint in '%s' has another one than this run; give "
-                "the same options, data and plan as before",
-                path, run->options->resume);
-        run->resumed_step = from->step;
+        rc = ah_checkpoint_check_signature(&run->from, run->resumed_path, &run->signature, err);
+        run->resumed_step = run->from.body.checkpoint->step;
     }
-    if (!run->options->save)
-        return AH_OK;
+    if (rc || !run->options->save)
+        return rc;
     return ah_checkpoints_open(&run->checkpoints, &run->job, run->options->save, run->resumed_step, err);
 }
 

@@ -22,6 +22,7 @@
 
 #include "base/error.h"
 #include "runtime/model/weights.h"
+#include "schemas/document.h"
 #include "schemas/model.h"
 #include "schemas/signature.h"
 
@@ -86,6 +87,11 @@ struct ah_checkpoint_sink {
  * sentence says so. AH_E_MEMORY; what callbacks return. */
 int ah_checkpoint_save(const struct ah_checkpoint_job *job, const struct ah_checkpoint_position *position,
                        const struct ah_checkpoint_source *source, const char *path, struct ah_error *err);
+
+/* Of a manifest that has been read: may this signature go on from the checkpoint at `path`? AH_E_MISMATCH names the field
+ * that differs, with both values where it has one. */
+int ah_checkpoint_check_signature(const struct ah_document *manifest, const char *path,
+                                  const struct ah_signature *signature, struct ah_error *err);
 
 /* Reads `path` in this order: the manifest, the signature, presence and size of each file, the checksums of what is
  * not states, states (hashed while they are handed out), weights. After a failure what was handed out is void.

@@ -111,6 +111,12 @@ static int read_all(struct load *load)
     return rc ? rc : ah_weights_load(load->job->model, load->folder, &load->sink->weights, load->err);
 }
 
+int ah_checkpoint_check_signature(const struct ah_document *manifest, const char *path,
+                                  const struct ah_signature *signature, struct ah_error *err)
+{
+    return ah_manifest_check_signature(manifest, path, signature, err);
+}
+
 int ah_checkpoint_load(const struct ah_checkpoint_job *job, const struct ah_checkpoint_sink *sink,
                        const char *path, struct ah_checkpoint_position *ret_position, struct ah_error *err)
 {

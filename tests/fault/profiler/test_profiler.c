@@ -6,7 +6,7 @@
 #include "tests/support/fault.h"
 #include "tests/unit/profiler/fake_device.h"
 
-#include "tests/support/check.h"
+#include "tests/property/schedule/jobs.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -26,6 +26,8 @@ static const struct ah_measure_limits least = {
     .adam_params = 8192,
     .adam_kinds = 2,
     .disk_bytes = MIB,
+    .block_layers = 1,
+    .block_rounds = 1,
 };
 
 static int profile(void *context, struct ah_error *err)
@@ -55,6 +57,43 @@ static void test_profiler__every_allocation_fails_once(void **state)
     assert_true(allocations > 100);
 }
 
+/* Adds the blocks of a model to a profile of nothing but products. */
+struct extension {
+    struct fake_rates rates;
+    struct test_job job;
+};
+
+static int extend(void *context, struct ah_error *err)
+{
+    struct extension *extension = context;
+    struct ah_document document = {0};
+    const struct ah_profiler_options options = {.driver = fake_device_driver(&extension->rates),
+                                                .parts = 1u << AH_PROFILER_MATMUL,
+                                                .job = &extension->job.job};
+    int rc = ah_profiler_run_within(&document, &options, &least, err);
+    if (!rc)
+        rc = ah_profiler_extend_within(&document, &options, &least, err);
+    assert_int_equal(fake_device_open_count(), 0);
+    if (rc && document.body.any)
+        assert_int_equal(document.body.machine->n_blocks, 0);
+    if (!rc)
+        assert_true(document.body.machine->n_blocks >= 3);
+    ah_document_release(&document);
+    return rc;
+}
+
+static void test_profiler__every_allocation_of_an_extension_fails_once(void **state)
+{
+    (void)state;
+    struct extension extension = {.rates = {.matmul_flops_per_s = {1e6, 1e6}, /* one cycle is a sample */
+                                            .link_bytes_per_s = {1e10, 1e10},
+                                            .device_copy_bytes_per_s = 1e10}};
+    test_job_open(&extension.job, "tiny",
+                  (struct ah_plan_training){.batch = 1, .micro_batches = 1, .seq = 8, .dtype = AH_FP32});
+    assert_true(fault_sweep(extend, &extension, 1) > 30);
+    test_job_close(&extension.job);
+}
+
 static int build_only_succeeds_with_memory(void *context, struct ah_error *err)
 {
     struct ah_bandwidth *bandwidth = NULL;
@@ -77,6 +116,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_profiler__every_allocation_fails_once),
+        cmocka_unit_test(test_profiler__every_allocation_of_an_extension_fails_once),
         cmocka_unit_test(test_profiler__arrays_need_their_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -298,6 +298,81 @@ static void test_pricing__rates_of_a_split(void **state)
     close_case(&c);
 }
 
+/* Every group measured on `threads` threads: forward takes 10 us and a group's number, backward 100, 200, 300 more. */
+struct measured {
+    struct ah_machine_block blocks[8];
+    struct ah_machine_backward backward[8][AH_ACTIVATIONS_WAYS];
+    char digests[8][AH_SHA256_HEX_MAX];
+};
+
+static void measure_groups(struct measured *measured, struct pricing_case *c, uint64_t threads)
+{
+    struct ah_machine *machine = c->machine.body.machine;
+    for (size_t g = 0; g < c->job.job.n_groups; g++) {
+        const struct ah_job_group *group = &c->job.job.groups[g];
+        CHECK_OK(ah_program_digest(&c->job.job, group, measured->digests[g], &c->err), c->err);
+        for (int way = 0; way < AH_ACTIVATIONS_WAYS; way++)
+            measured->backward[g][way] = (struct ah_machine_backward){
+                (enum ah_activations)way, {.n = 3, .median = 110.0 + (double)g + 100.0 * way}};
+        measured->blocks[g] = (struct ah_machine_block){.program_sha256 = measured->digests[g],
+                                                        .threads = threads,
+                                                        .forward_us = {.n = 3, .median = 10.0 + (double)g},
+                                                        .backward = measured->backward[g],
+                                                        .n_backward = group->kind == AH_BLOCK_LAYER  ? 3
+                                                                      : group->kind == AH_BLOCK_HEAD ? 0
+                                                                                                     : 1};
+    }
+    machine->blocks = measured->blocks;
+    machine->n_blocks = c->job.job.n_groups;
+}
+
+static void test_pricing__takes_measured_blocks(void **state)
+{
+    (void)state;
+    struct pricing_case c;
+    struct measured measured;
+    open_case(&c, "rtx4090-64g", "mistral-7b", AH_BF16, 2);
+    measure_groups(&measured, &c, 0);
+    CHECK_OK(fill(&c), c.err);
+    assert_false(c.costs.estimated);
+    for (size_t g = 0; g < c.job.job.n_groups; g++) {
+        const struct ah_cost_group *cost = &c.costs.groups[g];
+        enum ah_block_kind kind = c.job.job.groups[g].kind;
+        assert_true(cost->forward_us == 10.0 + (double)g);
+        for (int way = 0; way < AH_ACTIVATIONS_WAYS; way++) {
+            bool has = kind == AH_BLOCK_LAYER || (kind == AH_BLOCK_EMBEDDING && !way);
+            assert_true(cost->backward_us[way] == (has ? 110.0 + (double)g + 100.0 * way : 0));
+        }
+    }
+    close_case(&c);
+}
+
+/* A block that was measured on other threads, of another program, or without a config that plans may choose, is
+ * estimated as if it were not there; others keep their measured times. */
+static void test_pricing__estimates_what_was_not_measured(void **state)
+{
+    (void)state;
+    struct pricing_case c;
+    struct measured measured;
+    open_case(&c, "rtx4090-64g", "tiny", AH_BF16, 1);
+    CHECK_OK(fill(&c), c.err);
+    size_t layer = (size_t)(test_job_group(&c.job.job, AH_BLOCK_LAYER) - c.job.job.groups);
+    struct ah_cost_group estimated = c.costs.groups[layer];
+    for (int change = 0; change < 4; change++) {
+        measure_groups(&measured, &c, 0);
+        struct ah_machine_block *block = &measured.blocks[layer];
+        block->threads = change == 0 ? 4 : 0;
+        measured.digests[layer][7] = change == 1 ? 'x' : measured.digests[layer][7];
+        block->n_backward = change == 2 ? 2 : 3;
+        block->forward_us.median = change == 3 ? 0 : block->forward_us.median;
+        CHECK_OK(fill(&c), c.err);
+        assert_true(c.costs.estimated);
+        assert_memory_equal(&c.costs.groups[layer], &estimated, sizeof estimated);
+        assert_true(c.costs.groups[0].forward_us == 10);
+    }
+    close_case(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -310,6 +385,8 @@ int main(void)
         cmocka_unit_test(test_pricing__names_what_is_missing),
         cmocka_unit_test(test_pricing__splits_cores),
         cmocka_unit_test(test_pricing__rates_of_a_split),
+        cmocka_unit_test(test_pricing__takes_measured_blocks),
+        cmocka_unit_test(test_pricing__estimates_what_was_not_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Blocks of a model on a device whose speed is known (fake_device.h): products at its rate, every other op a
+ * microsecond. What a pass must take is added up here from its program.
+ */
+#include "profiler/measure_internal.h"
+#include "runtime/schedule/program.h"
+#include "tests/unit/profiler/fake_device.h"
+
+#include "tests/property/schedule/jobs.h"
+
+#include <math.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+static const struct ah_measure_limits tiny_limits = {
+    .part_s = {[AH_PROFILER_MATMUL] = 0.1, [AH_PROFILER_BLOCKS] = 0.2},
+    .samples_min = 10,
+    .samples_max = 10,
+    .block_s = 0.001,
+    .warm_s = 0.01,
+    .shapes = {{64, 96, 32}},
+    .n_shapes = 1,
+    .product_s = 1,
+    .thread_counts = 2,
+    .memory_bytes = MIB,
+    .link_bytes = MIB,
+    .link_factor = 4,
+    .adam_params = MIB,
+    .adam_kinds = 1,
+    .block_layers = 4,
+    .block_rounds = 3,
+};
+
+struct blocks_case {
+    struct test_job job;
+    struct fake_rates rates;
+    struct ah_profiler_options options;
+    struct ah_document document;
+    struct ah_error err;
+};
+
+/* A profile of products, to add blocks to. */
+static void open_case(struct blocks_case *c, const char *model, struct ah_plan_training training)
+{
+    memset(c, 0, sizeof *c);
+    test_job_open(&c->job, model, training);
+    c->rates.matmul_flops_per_s[AH_FP32] = 2e11;
+    c->rates.matmul_flops_per_s[AH_BF16] = 5e11;
+    c->rates.device_copy_bytes_per_s = 50e9;
+    c->rates.link_bytes_per_s[AH_H2D] = c->rates.link_bytes_per_s[AH_D2H] = 1e10;
+    c->options = (struct ah_profiler_options){
+        .driver = fake_device_driver(&c->rates), .parts = 1u << AH_PROFILER_MATMUL, .job = &c->job.job};
+    CHECK_OK(ah_profiler_run_within(&c->document, &c->options, &tiny_limits, &c->err), c->err);
+    assert_int_equal(c->document.body.machine->n_blocks, 0);
+}
+
+static int extend(struct blocks_case *c)
+{
+    int rc = ah_profiler_extend_within(&c->document, &c->options, &tiny_limits, &c->err);
+    assert_int_equal(fake_device_open_count(), 0);
+    return rc;
+}
+
+static void close_case(struct blocks_case *c)
+{
+    ah_document_release(&c->document);
+    test_job_close(&c->job);
+}
+
+static double expected_us(const struct blocks_case *c, const struct ah_job_group *group, enum ah_pass pass,
+                          enum ah_activations way, uint64_t threads)
+{
+    struct ah_program program;
+    struct ah_error err = {0};
+    double us = 0;
+    CHECK_OK(ah_program_build(&c->job.job, group, pass, way, &program, &err), err);
+    for (size_t i = 0; i < program.n_ops; i++) {
+        const struct ah_op *op = &program.ops[i].op;
+        const struct ah_op_matmul *product = &op->u.matmul;
+        double rate = c->rates.matmul_flops_per_s[op->arg[0].dtype] * (double)threads;
+        double flops = 2.0 * (double)product->m * (double)product->n * (double)product->k;
+        us += (double)program.ops[i].times * (op->kind == AH_OP_MATMUL ? 1e6 * flops / rate : 1);
+    }
+    return us;
+}
+
+static void check_block(const struct blocks_case *c, size_t g, uint64_t threads)
+{
+    const struct ah_job_group *group = &c->job.job.groups[g];
+    const struct ah_machine *machine = c->document.body.machine;
+    struct ah_error err = {0};
+    char digest[AH_SHA256_HEX_MAX];
+    CHECK_OK(ah_program_digest(&c->job.job, group, digest, &err), err);
+    const struct ah_machine_block *block = ah_machine_find_block(machine, digest, threads);
+    assert_non_null(block);
+    assert_string_equal(block->group, group->name);
+    assert_int_equal(block->dtype, c->job.job.training.dtype);
+    assert_int_equal(block->sequences, 2);
+    assert_int_equal(block->seq, 64);
+    assert_true(block->forward_us.n >= 3);
+    check_near(block->forward_us.median /
+                   expected_us(c, group, AH_PASS_FORWARD, AH_ACTIVATIONS_KEEP, threads),
+               1, 0.001);
+    size_t ways = group->kind == AH_BLOCK_HEAD ? 0 : group->kind == AH_BLOCK_LAYER ? 3 : 1;
+    assert_int_equal(block->n_backward, ways);
+    for (size_t i = 0; i < ways; i++) {
+        enum ah_activations way = block->backward[i].activations;
+        assert_int_equal(way, i);
+        check_near(block->backward[i].us.median / expected_us(c, group, AH_PASS_BACKWARD, way, threads), 1,
+                   0.001);
+    }
+}
+
+static const struct ah_plan_training usual = {.batch = 4, .micro_batches = 2, .seq = 64, .dtype = AH_FP32};
+
+static void test_blocks__have_the_known_speed(void **state)
+{
+    static const char *const models[] = {"tiny", "gpt2-124m"};
+    (void)state;
+    for (size_t i = 0; i < 2; i++)
+        for (int dtype = 0; dtype < 2; dtype++) {
+            struct blocks_case c;
+            struct ah_plan_training training = usual;
+            training.dtype = (enum ah_dtype)dtype;
+            open_case(&c, models[i], training);
+            CHECK_OK(extend(&c), c.err);
+            const struct ah_machine *machine = c.document.body.machine;
+            uint64_t all = machine->host.threads;
+            assert_int_equal(machine->n_blocks, (all > 1 ? 2 : 1) * c.job.job.n_groups);
+            for (size_t g = 0; g < c.job.job.n_groups; g++) {
+                check_block(&c, g, 1);
+                check_block(&c, g, all);
+            }
+            close_case(&c);
+        }
+}
+
+/* A document with blocks is one that readers accept; measuring again replaces, another model adds. */
+static void test_blocks__are_added_and_replaced(void **state)
+{
+    (void)state;
+    struct blocks_case c;
+    struct ah_buffer text = {0};
+    struct ah_document again = {0};
+    open_case(&c, "tiny", usual);
+    CHECK_OK(extend(&c), c.err);
+    struct ah_machine *machine = c.document.body.machine;
+    size_t n = machine->n_blocks;
+    double before_us = machine->blocks[1].forward_us.median;
+    c.rates.matmul_flops_per_s[AH_FP32] /= 2;
+    CHECK_OK(extend(&c), c.err);
+    assert_int_equal(machine->n_blocks, n);
+    assert_true(machine->blocks[1].forward_us.median > 1.5 * before_us);
+    struct test_job other;
+    test_job_open(&other, "gpt2-124m", usual);
+    c.options.job = &other.job;
+    CHECK_OK(extend(&c), c.err);
+    assert_int_equal(machine->n_blocks, 2 * n);
+    CHECK_OK(ah_document_print(&c.document, &text, &c.err), c.err);
+    CHECK_OK(ah_document_parse(&again, "machine.json", text.data, text.size, AH_DOCUMENT_MACHINE, &c.err),
+             c.err);
+    assert_int_equal(again.body.machine->n_blocks, 2 * n);
+    ah_document_release(&again);
+    ah_buffer_release(&text);
+    test_job_close(&other);
+    close_case(&c);
+}
+
+/* What is frozen has no backward; what lies above a trained block has. */
+static void test_blocks__of_a_model_that_is_trained_in_part(void **state)
+{
+    (void)state;
+    static const char *patterns[] = {"layer.2.*", "head.*"};
+    struct blocks_case c;
+    struct ah_plan_training training = usual;
+    training.trainable = patterns;
+    training.n_trainable = 2;
+    open_case(&c, "tiny", training);
+    CHECK_OK(extend(&c), c.err);
+    const struct ah_machine *machine = c.document.body.machine;
+    for (size_t i = 0; i < machine->n_blocks; i++) {
+        const char *group = machine->blocks[i].group;
+        bool none = strstr(group, ".forward") || !strcmp(group, "head");
+        assert_int_equal(machine->blocks[i].n_backward, none ? 0 : 3);
+    }
+    close_case(&c);
+}
+
+static void test_blocks__belong_to_this_machine(void **state)
+{
+    (void)state;
+    struct blocks_case c;
+    open_case(&c, "tiny", usual);
+    struct ah_machine *machine = c.document.body.machine;
+    const struct ah_machine right = *machine;
+    machine->host.cpu_model = "another";
+    CHECK_FAILS(extend(&c), c.err, AH_E_MISMATCH, "its processor is another one");
+    *machine = right;
+    machine->device.name = "another";
+    CHECK_FAILS(extend(&c), c.err, AH_E_MISMATCH, "its device is another one");
+    *machine = right;
+    machine->host.threads++;
+    CHECK_FAILS(extend(&c), c.err, AH_E_MISMATCH, "number of threads");
+    *machine = right;
+    machine->origin = AH_MACHINE_SYNTHETIC;
+    CHECK_FAILS(extend(&c), c.err, AH_E_MISMATCH, "not measured");
+    *machine = right;
+    assert_int_equal(machine->n_blocks, 0);
+    close_case(&c);
+}
+
+static void test_blocks__a_fault_leaves_the_document(void **state)
+{
+    (void)state;
+    struct blocks_case c;
+    open_case(&c, "tiny", usual);
+    CHECK_OK(extend(&c), c.err);
+    const struct ah_machine before = *c.document.body.machine;
+    for (int submit = 1; submit < 3000; submit = submit * 3 + 1) {
+        c.rates.fail_submit = submit;
+        c.options.driver = fake_device_driver(&c.rates);
+        CHECK_FAILS(extend(&c), c.err, AH_E_FAILED, "refuses an op");
+        assert_memory_equal(c.document.body.machine, &before, sizeof before);
+    }
+    atomic_int cancel = 1;
+    c.rates.fail_submit = 0;
+    c.options.cancel = &cancel;
+    CHECK_FAILS(extend(&c), c.err, AH_E_INTERRUPTED, "interrupted");
+    assert_memory_equal(c.document.body.machine, &before, sizeof before);
+    close_case(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_blocks__have_the_known_speed),
+        cmocka_unit_test(test_blocks__are_added_and_replaced),
+        cmocka_unit_test(test_blocks__of_a_model_that_is_trained_in_part),
+        cmocka_unit_test(test_blocks__belong_to_this_machine),
+        cmocka_unit_test(test_blocks__a_fault_leaves_the_document),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation of a trace and of a page fails once: an error, nothing lost, nothing written.
+ * Every allocation of a trace, of one of a run and of a page fails once: an error, nothing lost, nothing written.
  */
 #include "cli/page.h"
+#include "cli/run_trace.h"
 #include "cli/trace.h"
 #include "schemas/document.h"
 #include "tests/support/check.h"
@@ -27,6 +28,39 @@ static int write_trace(void *context, struct ah_error *err)
     return rc;
 }
 
+/* A step that was done. */
+static void tell_step(struct ah_run_trace *trace)
+{
+    const struct ah_plan *plan = document.body.plan;
+    for (size_t op = 0; op < plan->n_ops; op++)
+        ah_run_trace_op(trace, &(struct ah_op_record){.step = 1,
+                                                      .lane = (uint32_t)plan->ops[op].lane,
+                                                      .op = op,
+                                                      .start_ns = 1000 * (op + 1),
+                                                      .end_ns = 1000 * (op + 2)});
+}
+
+static int write_run_trace(void *context, struct ah_error *err)
+{
+    (void)context;
+    struct ah_cli cli = {0};
+    struct ah_run_trace *trace = NULL;
+    int rc =
+        ah_run_trace_new(&trace, document.body.plan, &(struct ah_run_trace_options){.first_step = 1}, err);
+    if (!rc) {
+        tell_step(trace);
+        rc = ah_run_trace_write(trace, &cli, "-", err);
+    }
+    if (!rc && cli.out.failed)
+        rc = ah_error_memory(err);
+    if (rc)
+        assert_int_equal(cli.out.size, 0);
+    ah_run_trace_free(trace);
+    ah_buffer_release(&cli.out);
+    ah_arena_release(&cli.arena);
+    return rc;
+}
+
 static int write_page(void *context, struct ah_error *err)
 {
     (void)context;
@@ -45,6 +79,24 @@ static void test_timeline__trace(void **state)
 {
     (void)state;
     assert_true(fault_sweep(write_trace, NULL, 0) >= 5);
+}
+
+static void test_timeline__trace_of_a_run(void **state)
+{
+    (void)state;
+    assert_true(fault_sweep(write_run_trace, NULL, 0) >= 5);
+}
+
+static void test_timeline__a_run_is_heard_without_memory(void **state)
+{
+    struct ah_run_trace *trace;
+    struct ah_error err = {0};
+    (void)state;
+    CHECK_OK(ah_run_trace_new(&trace, document.body.plan, &(struct ah_run_trace_options){0}, &err), err);
+    fault_count();
+    tell_step(trace);
+    assert_int_equal(fault_count(), 0);
+    ah_run_trace_free(trace);
 }
 
 static void test_timeline__page(void **state)
@@ -72,6 +124,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_timeline__trace),
+        cmocka_unit_test(test_timeline__trace_of_a_run),
+        cmocka_unit_test(test_timeline__a_run_is_heard_without_memory),
         cmocka_unit_test(test_timeline__page),
     };
     return cmocka_run_group_tests(tests, load, release);

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every allocation of a tally fails once, and hearing allocates nothing.
+ */
+#include "runtime/train/tally.h"
+#include "schemas/document.h"
+#include "tests/support/check.h"
+#include "tests/support/fault.h"
+
+static struct ah_document document;
+
+static void tell_steps(struct ah_tally *tally, uint64_t steps)
+{
+    const struct ah_plan *plan = document.body.plan;
+    for (uint64_t step = 1; step <= steps; step++) {
+        for (size_t op = 0; op < plan->n_ops; op++)
+            for (uint64_t tile = 0; tile < plan->ops[op].tiles; tile++)
+                ah_tally_op(tally, &(struct ah_op_record){.step = step,
+                                                          .lane = (uint32_t)plan->ops[op].lane,
+                                                          .op = op,
+                                                          .tile = tile,
+                                                          .start_ns = 100 * step,
+                                                          .end_ns = 100 * step + 10});
+        ah_tally_step(tally, &(struct ah_step_record){.step = step, .end_ns = 100 * step + 90});
+    }
+}
+
+static int tally_all(void *context, struct ah_error *err)
+{
+    struct ah_tally *tally = NULL;
+    struct ah_arena arena = {0};
+    struct ah_runlog_predicted predicted;
+    struct ah_runlog_end end = {0};
+    (void)context;
+    int rc = ah_tally_predict(document.body.plan, &arena, &predicted, err);
+    if (!rc)
+        rc = ah_tally_new(&tally, document.body.plan, err);
+    if (!rc) {
+        ah_tally_begin(tally, 1);
+        tell_steps(tally, 5);
+        rc = ah_tally_end(tally, &arena, &end, err);
+    }
+    ah_tally_free(tally);
+    ah_arena_release(&arena);
+    return rc;
+}
+
+static void test_tally__fails_cleanly(void **state)
+{
+    (void)state;
+    assert_true(fault_sweep(tally_all, NULL, 0) >= 5);
+}
+
+static void test_tally__hears_without_memory(void **state)
+{
+    struct ah_tally *tally;
+    struct ah_error err = {0};
+    (void)state;
+    CHECK_OK(ah_tally_new(&tally, document.body.plan, &err), err);
+    fault_count();
+    ah_tally_begin(tally, 1);
+    tell_steps(tally, 2 * AH_RUNLOG_MEDIAN_STEPS);
+    assert_int_equal(fault_count(), 0);
+    ah_tally_free(tally);
+}
+
+static int load(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    CHECK_OK(ah_document_load(&document, "tests/cli/documents/plan-tiny.json", AH_DOCUMENT_PLAN, &err), err);
+    return 0;
+}
+
+static int release(void **state)
+{
+    (void)state;
+    ah_document_release(&document);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tally__fails_cleanly),
+        cmocka_unit_test(test_tally__hears_without_memory),
+    };
+    return cmocka_run_group_tests(tests, load, release);
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Steps of a run that never was: which of them count, and what is known of ops.
+ */
+#include "runtime/train/tally.h"
+#include "schemas/document.h"
+#include "tests/support/check.h"
+
+#include <stdlib.h>
+
+static struct ah_document document;
+
+static const struct ah_plan *plan(void)
+{
+    return document.body.plan;
+}
+
+static struct ah_tally *begun(uint64_t now_ns)
+{
+    struct ah_tally *tally;
+    struct ah_error err = {0};
+    CHECK_OK(ah_tally_new(&tally, plan(), &err), err);
+    ah_tally_begin(tally, now_ns);
+    return tally;
+}
+
+static double step(struct ah_tally *tally, uint64_t number, uint64_t end_us)
+{
+    return ah_tally_step(tally, &(struct ah_step_record){.step = number, .end_ns = 1000 * end_us});
+}
+
+static void check_median(struct ah_tally *tally, double expected_us)
+{
+    struct ah_runlog_end end = {.step = 7};
+    struct ah_arena arena = {0};
+    struct ah_error err = {0};
+    CHECK_OK(ah_tally_end(tally, &arena, &end, &err), err);
+    check_near(end.median_step_us, expected_us, 1e-12);
+    assert_int_equal(end.step, 7);
+    ah_arena_release(&arena);
+}
+
+static void test_tally__says_nothing_without_steps(void **state)
+{
+    struct ah_tally *tally = begun(0);
+    struct ah_runlog_end end = {.reason = AH_RUNLOG_INTERRUPTED};
+    struct ah_error err = {0};
+    (void)state;
+    CHECK_OK(ah_tally_end(tally, NULL, &end, &err), err);
+    assert_true(end.median_step_us == 0 && end.predicted_step_us == 0 && !end.exposed_us && !end.n_parts);
+    ah_tally_free(tally);
+    ah_tally_free(NULL);
+}
+
+static void test_tally__times_steps_from_the_one_before(void **state)
+{
+    struct ah_tally *tally = begun(500000);
+    (void)state;
+    check_near(step(tally, 1, 600), 100, 1e-12);
+    check_median(tally, 100); /* alone, the first step counts */
+    check_near(step(tally, 2, 630), 30, 1e-12);
+    check_median(tally, 30);
+    check_near(step(tally, 3, 680), 50, 1e-12);
+    check_median(tally, 40);
+    ah_tally_begin(tally, 1000000); /* between, something else took 320 us */
+    check_near(step(tally, 4, 1900), 900, 1e-12);
+    check_median(tally, 40); /* it follows a drain */
+    check_near(step(tally, 5, 1960), 60, 1e-12);
+    check_median(tally, 50);
+    ah_tally_free(tally);
+}
+
+static void test_tally__counts_cold_steps_where_there_are_no_others(void **state)
+{
+    struct ah_tally *tally = begun(0);
+    (void)state;
+    for (uint64_t number = 1; number <= 3; number++) {
+        ah_tally_begin(tally, 0);
+        step(tally, number, 100 * number);
+        check_median(tally, 50 + 50 * (double)number);
+    }
+    ah_tally_free(tally);
+}
+
+static void test_tally__forgets_what_is_before_its_window(void **state)
+{
+    struct ah_tally *tally = begun(0);
+    uint64_t end_us = 0;
+    (void)state;
+    step(tally, 1, end_us);
+    for (uint64_t number = 2; number < 2 + 3 * AH_RUNLOG_MEDIAN_STEPS; number++)
+        step(tally, number, end_us += number < 2 + 2 * AH_RUNLOG_MEDIAN_STEPS ? 10 : 70);
+    check_median(tally, 70);
+    ah_tally_free(tally);
+}
+
+static void tell(struct ah_tally *tally, uint64_t number, size_t op, uint64_t tile, uint64_t us)
+{
+    const struct ah_op_record record = {.step = number,
+                                        .lane =
+                                            (uint32_t)(op == SIZE_MAX ? AH_LANE_D2H : plan()->ops[op].lane),
+                                        .op = op,
+                                        .tile = tile,
+                                        .start_ns = 1000000 * number,
+                                        .end_ns = 1000000 * number + 1000 * us};
+    ah_tally_op(tally, &record);
+}
+
+/* What was not heard of is as the plan says; of what is heard of more than once in a step, the sum; a round that is told
+ * ahead counts for its own step. */
+static void test_tally__knows_times_of_ops(void **state)
+{
+    struct ah_tally *tally = begun(0);
+    double *us = calloc(plan()->n_ops, sizeof *us);
+    (void)state;
+    assert_non_null(us);
+    for (uint64_t number = 1; number <= 2 * AH_TALLY_OP_STEPS; number++) {
+        bool late = number > AH_TALLY_OP_STEPS;
+        tell(tally, number, 1, 0, late ? 20 : 5);
+        tell(tally, number, 1, 0, 3);
+        tell(tally, number + 1, 2, 0, late ? 9 : 5);
+        step(tally, number, 1000 * number);
+    }
+    ah_tally_op_us(tally, us);
+    check_near(us[1], 23, 1e-9);
+    check_near(us[2], 9, 1e-9);
+    check_near(us[0], plan()->ops[0].us, 0);
+    free(us);
+    ah_tally_free(tally);
+}
+
+static void test_tally__keeps_data_apart(void **state)
+{
+    struct ah_tally *tally = begun(0);
+    struct ah_runlog_end end = {0};
+    struct ah_arena arena = {0};
+    struct ah_error err = {0};
+    (void)state;
+    for (uint64_t number = 1; number <= 5; number++) {
+        tell(tally, number, SIZE_MAX, 0, 4);
+        tell(tally, number, SIZE_MAX, 0, 2);
+        tell(tally, number, 1, 0, 8);
+        step(tally, number, 1000 * number);
+    }
+    CHECK_OK(ah_tally_end(tally, &arena, &end, &err), err);
+    assert_int_equal(end.n_parts, 2);
+    size_t data = end.parts[1].op == AH_RUNLOG_OP_DATA;
+    assert_int_equal(end.parts[data].op, AH_RUNLOG_OP_DATA);
+    assert_int_equal(end.parts[data].lane, AH_PLAN_LANE_D2H);
+    check_near(end.parts[data].us, 6, 1e-9);
+    check_near(end.parts[1 - data].us, 8, 1e-9);
+    ah_arena_release(&arena);
+    ah_tally_free(tally);
+}
+
+static int load(void **state)
+{
+    (void)state;
+    struct ah_error err = {0};
+    CHECK_OK(ah_document_load(&document, "tests/cli/documents/plan-tiny.json", AH_DOCUMENT_PLAN, &err), err);
+    return 0;
+}
+
+static int release(void **state)
+{
+    (void)state;
+    ah_document_release(&document);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tally__says_nothing_without_steps),
+        cmocka_unit_test(test_tally__times_steps_from_the_one_before),
+        cmocka_unit_test(test_tally__counts_cold_steps_where_there_are_no_others),
+        cmocka_unit_test(test_tally__forgets_what_is_before_its_window),
+        cmocka_unit_test(test_tally__knows_times_of_ops),
+        cmocka_unit_test(test_tally__keeps_data_apart),
+    };
+    return cmocka_run_group_tests(tests, load, release);
+}

@@ -40,7 +40,7 @@ static void plan_offloaded(struct golden *g)
 
 static void learn(enum ah_dtype dtype, struct golden_result *result, struct learned *learned)
 {
-    const struct ah_observer observer = {golden_keep_record, result};
+    const struct ah_observer observer = {.step = golden_keep_record, .context = result};
     struct ah_dataset *held_out;
     struct ah_trainer *trainer;
     struct ah_error err = {0};

@@ -16,9 +16,11 @@
  *      take their places (runtime/schedule/rounds.h).
  *   4. The instances of two rounds are under way at most, of three steps; what is known of them has room for SLOTS. The
  *      place of one that is taken, or left out, goes to the one SLOTS steps later.
- *   5. An instance goes when as many arrivals are counted as it waits for: items that are done, and its round.
+ *   5. An instance goes when as many arrivals are counted as it waits for: its round, items of other lanes that are done,
+ *      and items of its own lane that are submitted, behind which it stands. (Else the place behind a tile would never be
+ *      the next tile's.)
  *   6. What follows from an item (records, headers, data ahead) is submitted when it is done, lest it holds up a lane. Of
- *      the norm, that is what updates on the device wait for.
+ *      the norm, that is what updates on the device wait for; its own lane, too, goes on when it is done.
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -153,13 +155,24 @@ static bool exists(const struct ah_trainer *t, uint32_t item, int64_t step)
     return step >= 0 || (step == -1 && t->rounds.items[item].wraps);
 }
 
-static void tell_followers(struct ah_trainer *t, uint32_t item, int64_t step)
+enum told { TOLD_OWN_LANE = 1, TOLD_OTHERS = 2, TOLD_ALL = TOLD_OWN_LANE | TOLD_OTHERS };
+
+static void tell_followers(struct ah_trainer *t, uint32_t item, int64_t step, enum told told)
 {
     const struct dynamic *d = t->dynamic;
     if (!exists(t, item, step))
         return;
-    for (uint32_t i = d->first_follower[item]; i < d->first_follower[item + 1]; i++)
-        arrive(t, d->followers[i].item, step + d->followers[i].ahead);
+    for (uint32_t i = d->first_follower[item]; i < d->first_follower[item + 1]; i++) {
+        const struct follower *follower = &d->followers[i];
+        bool own = t->rounds.items[follower->item].lane == t->rounds.items[item].lane;
+        if (told & (own ? TOLD_OWN_LANE : TOLD_OTHERS))
+            arrive(t, follower->item, step + follower->ahead);
+    }
+}
+
+static bool is_norm(const struct ah_trainer *t, uint32_t item)
+{
+    return t->options.plan->ops[t->rounds.items[item].op].op == AH_PLAN_NORM;
 }
 
 /* ---- rounds ---- */
@@ -178,7 +191,7 @@ static void leave_out(struct ah_trainer *t, uint32_t item, int64_t step)
 {
     retire(t, item, step);
     ah_round_mark(t, item, step, 0);
-    tell_followers(t, item, step);
+    tell_followers(t, item, step, TOLD_ALL);
 }
 
 void ah_dynamic_add(struct ah_trainer *t, int64_t round, enum round_part part)
@@ -213,8 +226,10 @@ static int land(struct ah_trainer *t, const struct flying *flying, struct ah_err
     ah_round_count(t, round);
     --*left_of(t, round);
     int rc = ah_round_after(t, flying->item, flying->step, flying->ticket, err);
-    ah_round_mark(t, flying->item, flying->step, flying->ticket);
-    tell_followers(t, flying->item, flying->step);
+    bool norm = is_norm(t, flying->item);
+    if (norm)
+        ah_round_mark(t, flying->item, flying->step, flying->ticket);
+    tell_followers(t, flying->item, flying->step, norm ? TOLD_ALL : TOLD_OTHERS);
     return rc;
 }
 
@@ -249,8 +264,10 @@ static int launch(struct ah_trainer *t, uint32_t item, int64_t step, struct wait
         return rc;
     lane->flying[lane->n_flying++] = (struct flying){ticket, step, item};
     lane->owners[lane->put++ % lane->room] = (struct owner){ticket, round};
-    if (t->options.plan->ops[it->op].op != AH_PLAN_NORM)
-        ah_round_mark(t, item, step, ticket);
+    if (is_norm(t, item))
+        return AH_OK;
+    ah_round_mark(t, item, step, ticket);
+    tell_followers(t, item, step, TOLD_OWN_LANE);
     return AH_OK;
 }
 
@@ -324,7 +341,7 @@ static int go_compute(struct ah_trainer *t, bool *ret_went, struct ah_error *err
     if (!out)
         return launch(t, item, step, &waits, err);
     ah_round_mark(t, item, step, t->queue.last[AH_LANE_COMPUTE]);
-    tell_followers(t, item, step);
+    tell_followers(t, item, step, TOLD_ALL);
     return AH_OK;
 }
 

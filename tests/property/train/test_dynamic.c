@@ -234,9 +234,92 @@ static void test_dynamic__orders_do_not_change_results(void **state)
     expect_all_seen();
 }
 
+/* ---- which goes first ---- */
+
+/* Holds up the norm until all gradients of its step are there, so that all updates are ready when it is done. */
+struct gathering {
+    const struct ah_rounds *rounds;
+    const struct ah_plan *plan;
+    uint64_t sends; /* items of a step */
+    uint64_t norms;
+    atomic_uint_fast64_t sent;
+};
+
+static enum ah_plan_op_kind kind_of(const struct gathering *gathering, const struct hooked_op *op)
+{
+    bool of_plan = op->tag < gathering->rounds->n_items;
+    return of_plan ? gathering->plan->ops[gathering->rounds->items[op->tag].op].op : AH_PLAN_COLLECTIVE;
+}
+
+static void count_sends(void *context, const struct hooked_op *op)
+{
+    struct gathering *gathering = context;
+    if (kind_of(gathering, op) == AH_PLAN_SEND_GRADIENTS)
+        atomic_fetch_add(&gathering->sent, 1);
+}
+
+static void hold_norm(void *context, const struct hooked_op *op)
+{
+    struct gathering *gathering = context;
+    if (kind_of(gathering, op) != AH_PLAN_NORM)
+        return;
+    gathering->norms++;
+    while (atomic_load(&gathering->sent) < gathering->norms * gathering->sends)
+        ah_threads_sleep_until_ns(ah_threads_now_ns() + 100000);
+}
+
+/* Updates of a step, one op each, in the order of their lane. */
+static size_t check_updates(const struct gathering *gathering)
+{
+    const struct ah_rounds *rounds = gathering->rounds;
+    uint64_t before = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < traffic.n[AH_LANE_HOST]; i++) {
+        const struct ah_rounds_item *item = &rounds->items[traffic.spans[AH_LANE_HOST][i].tag];
+        enum ah_plan_op_kind kind = gathering->plan->ops[item->op].op;
+        if (kind == AH_PLAN_HOST_ADAM && item->priority < before)
+            fail_msg("update %zu, of block %" PRIu64 ", tile %u, is late", n,
+                     gathering->plan->ops[item->op].block, item->tile);
+        before = kind == AH_PLAN_HOST_ADAM ? item->priority : 0;
+        n += kind == AH_PLAN_HOST_ADAM;
+    }
+    return n;
+}
+
+static void test_dynamic__takes_what_is_needed_first(void **state)
+{
+    struct ah_arena arena = {0};
+    struct ah_rounds rounds;
+    struct ah_error err = {0};
+    (void)state;
+    golden_open(&golden, "llama", AH_FP32); /* clipped, one micro-batch */
+    golden.steps = STEPS;
+    golden_plan_resident(&golden);
+    for (size_t block = 0; block < golden.c.job.n_blocks; block++)
+        golden.c.configs[block].optimizer = AH_OPTIMIZER_HOST;
+    golden.c.choice.knobs.send_behind = 8;
+    golden.c.choice.knobs.scheduling = AH_SCHEDULING_FIFO; /* lists of another order */
+    assert_true(golden_plan(&golden));
+    golden.plan.body.plan->scheduling = AH_SCHEDULING_DYNAMIC;
+    CHECK_OK(ah_rounds_read(golden.options.plan, &arena, &rounds, &err), err);
+    struct gathering gathering = {.rounds = &rounds, .plan = golden.options.plan};
+    for (size_t i = 0; i < rounds.n_items; i++)
+        gathering.sends += golden.options.plan->ops[rounds.items[i].op].op == AH_PLAN_SEND_GRADIENTS;
+    hooked_set(&(struct hooked_hooks){.before = hold_norm, .after = count_sends, .context = &gathering});
+    golden.options.driver = hooked_driver();
+    golden.options.device.spans = TRAFFIC_SPANS;
+    struct ah_trainer *trainer = golden_start(&golden, &other);
+    traffic_read(&traffic, trainer);
+    assert_true(check_updates(&gathering) >= (size_t)STEPS * gathering.sends);
+    ah_trainer_close(trainer);
+    ah_arena_release(&arena);
+    golden_close(&golden);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dynamic__takes_what_is_needed_first),
         cmocka_unit_test(test_dynamic__orders_do_not_change_results),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

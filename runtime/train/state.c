@@ -51,29 +51,52 @@ int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct
     return pass_shelf(t, to, bytes, true, err);
 }
 
-/* `values` are read where `store`, else written. */
-static int transfer(struct ah_trainer *t, struct ah_ref ref, uint64_t n, float *values, bool store,
-                    struct ah_error *err)
+/* What `at` elements behind `ref` is, and where the host has it: there, or on the shelf. */
+static struct ah_ref part_of(const struct ah_trainer *t, struct ah_ref ref, uint64_t at, void **ret_here)
+{
+    ref.offset_bytes += at * ah_dtype_bytes((enum ah_dtype)ref.dtype);
+    *ret_here = ah_device_pointer(t->device, ref.arena == AH_ARENA_DEVICE ? t->places.shelf : ref);
+    return ref;
+}
+
+/* Elements that the shelf holds of what is left. */
+static uint64_t some_of(uint64_t left)
+{
+    const uint64_t most = AH_SHELF_BYTES / sizeof(float);
+    return left < most ? left : most;
+}
+
+static int read_numbers(struct ah_trainer *t, struct ah_ref ref, uint64_t n, float *ret_values,
+                        struct ah_error *err)
 {
     enum ah_dtype dtype = (enum ah_dtype)ref.dtype;
-    uint64_t element_bytes = ah_dtype_bytes(dtype), most = AH_SHELF_BYTES / sizeof(float);
-    bool on_device = ref.arena == AH_ARENA_DEVICE;
-    for (uint64_t at = 0; at < n; at += most) {
-        uint64_t some = n - at < most ? n - at : most;
-        struct ah_ref part = ref;
-        part.offset_bytes += at * element_bytes;
-        void *here = ah_device_pointer(t->device, on_device ? t->places.shelf : part);
-        int rc = AH_OK;
-        if (store)
-            store_numbers(dtype, here, some, values + at);
-        if (on_device)
-            rc = pass_shelf(t, part, some * element_bytes, store, err);
-        if (rc)
-            return rc;
-        if (!store)
-            load_numbers(dtype, here, some, values + at);
+    int rc = AH_OK;
+    for (uint64_t at = 0, some; at < n && !rc; at += some) {
+        void *here;
+        struct ah_ref part = part_of(t, ref, at, &here);
+        some = some_of(n - at);
+        if (ref.arena == AH_ARENA_DEVICE)
+            rc = pass_shelf(t, part, some * ah_dtype_bytes(dtype), false, err);
+        if (!rc)
+            load_numbers(dtype, here, some, ret_values + at);
     }
-    return AH_OK;
+    return rc;
+}
+
+static int write_numbers(struct ah_trainer *t, struct ah_ref ref, uint64_t n, const float *values,
+                         struct ah_error *err)
+{
+    enum ah_dtype dtype = (enum ah_dtype)ref.dtype;
+    int rc = AH_OK;
+    for (uint64_t at = 0, some; at < n && !rc; at += some) {
+        void *here;
+        struct ah_ref part = part_of(t, ref, at, &here);
+        some = some_of(n - at);
+        store_numbers(dtype, here, some, values + at);
+        if (ref.arena == AH_ARENA_DEVICE)
+            rc = pass_shelf(t, part, some * ah_dtype_bytes(dtype), true, err);
+    }
+    return rc;
 }
 
 /* ---- vectors ---- */
@@ -109,21 +132,13 @@ int ah_trainer_read(struct ah_trainer *t, enum ah_trainer_vector vector, const s
         memset(ret_values, 0, piece->n * sizeof *ret_values);
         return AH_OK;
     }
-    return transfer(t, ref_in(from, tensor, piece->first), piece->n, ret_values, false, err);
+    return read_numbers(t, ref_in(from, tensor, piece->first), piece->n, ret_values, err);
 }
 
-/* Storing reads the values only. */
 static int store(struct ah_trainer *t, const struct ah_vector *vector, const struct ah_flat_tensor *tensor,
                  const struct ah_weights_piece *piece, const float *values, struct ah_error *err)
 {
-    float buffer[1024];
-    int rc = AH_OK;
-    for (uint64_t at = 0; at < piece->n && !rc; at += 1024) {
-        uint64_t some = piece->n - at < 1024 ? piece->n - at : 1024;
-        memcpy(buffer, values + at, some * sizeof *values);
-        rc = transfer(t, ref_in(vector, tensor, piece->first + at), some, buffer, true, err);
-    }
-    return rc;
+    return write_numbers(t, ref_in(vector, tensor, piece->first), piece->n, values, err);
 }
 
 int ah_trainer_write(struct ah_trainer *t, enum ah_trainer_vector vector,

@@ -40,6 +40,7 @@ struct ah_run_options {
     const char *resume;
     const char *device;
     const char *emulate;
+    const struct ah_machine *emulated; /* (optional) a profile that emulates, in place of the file `emulate` */
     bool retime;
     bool other_device;
 };

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete compare MODEL: every policy at its best setting, in one table.
+ * autohete compare MODEL: every policy at its best setting, in one table; with --measured each trains, too.
  */
 #include "base/units.h"
+#include "cli/compare_measured.h"
+#include "cli/devices.h"
 #include "cli/emit.h"
 #include "cli/inspect.h"
 #include "cli/plan_summary.h"
 #include "cli/request.h"
+#include "cli/run.h"
 #include "cli/verbs.h"
 
 #include <inttypes.h>
@@ -14,10 +17,39 @@
 
 struct compare_options {
     struct ah_request_options request; /* first: AH_REQUEST_OPTIONS */
+    bool measured;
+    struct ah_compare_measured_options measuring;
 };
 
-static const struct ah_option compare_table[] = {AH_REQUEST_OPTIONS,
-                                                 {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
+#define FIELD(name) offsetof(struct compare_options, name)
+
+/* clang-format off */
+static const struct ah_option compare_table[] = {
+    AH_REQUEST_OPTIONS,
+    {"measured", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(measured),
+     "train with every plan on this machine, in turns, and show what a step took"},
+    {"data", 0, AH_OPTION_TEXTS, "PATH", NULL, FIELD(measuring.data),
+     "train on this, as run does (default made-up tokens)"},
+    {"data-format", 0, AH_OPTION_WORD, "FORMAT", ah_run_words_format, FIELD(measuring.data_format),
+     "what the files are (default auto: each tells by its content and name)"},
+    {"rounds", 0, AH_OPTION_COUNT, "N", NULL, FIELD(measuring.rounds), "turns of each policy (default 5)"},
+    {"steps", 0, AH_OPTION_COUNT, "N", NULL, FIELD(measuring.steps),
+     "steps of a turn that count (default 5); three before them and one after do not"},
+    {"device", 0, AH_OPTION_TEXT, "DEVICE", ah_devices_words, FIELD(measuring.device),
+     "the device to train on, with an index where there are several (cuda:1); default the plan's kind"},
+    {"seed", 0, AH_OPTION_COUNT, "N", NULL, FIELD(measuring.seed),
+     "key of initial weights and of the order of data (default 0)"},
+    {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
+/* clang-format on */
+
+/* What is shown. */
+struct comparison {
+    const struct ah_request *request;
+    struct ah_comparison rows[AH_POLICIES];
+    struct ah_compare_measurement *measurement; /* NULL: predicted only */
+};
+
+enum { FEASIBLE_CELLS = 5, MEASURED_CELLS = 6 }; /* of a row, behind its policy */
 
 /* Step time of `optimal`; 0 where it has no plan. */
 static double optimal_us(const struct ah_comparison *rows)
@@ -43,10 +75,10 @@ static void feasible_cells(struct ah_table *table, const struct ah_comparison *r
     ah_table_cell(table, "%s", ah_units_print_bytes(text, row->host_bytes));
 }
 
-static void infeasible_cells(struct ah_table *table)
+static void infeasible_cells(struct ah_table *table, int cells)
 {
     ah_table_cell(table, "%s", "does not fit");
-    for (int i = 0; i < 4; i++)
+    for (int i = 1; i < cells; i++)
         ah_table_cell(table, "%s", "");
 }
 
@@ -93,7 +125,7 @@ static void print_settings(struct ah_cli *cli, const struct ah_comparison *rows)
         put_legend(cli);
 }
 
-static void put_headline(struct ah_cli *cli, const struct ah_request *request)
+static void put_headline(struct ah_cli *cli, const struct ah_request *request, const char *how)
 {
     const struct ah_plan_training *training = &request->planner.training;
     struct ah_buffer batch = {0};
@@ -107,7 +139,7 @@ static void put_headline(struct ah_cli *cli, const struct ah_request *request)
         ah_buffer_puts(&cli->out, " in any micro-batches");
     else if (training->micro_batches > 1)
         ah_buffer_printf(&cli->out, " in %" PRIu64 " micro-batches", training->micro_batches);
-    ah_buffer_printf(&cli->out, ", %s (predicted)%s\n\n", ah_words_dtype[training->dtype],
+    ah_buffer_printf(&cli->out, ", %s (%s)%s\n\n", ah_words_dtype[training->dtype], how,
                      cli->out_style.reset);
 }
 
@@ -119,12 +151,12 @@ static void put_reserve(struct ah_cli *cli, uint64_t reserve_bytes)
                          cli->out_style.dim, ah_units_print_bytes(text, reserve_bytes), cli->out_style.reset);
 }
 
-static void print_table(struct ah_cli *cli, const struct ah_request *request,
-                        const struct ah_comparison *rows)
+static void print_predicted(struct ah_cli *cli, const struct comparison *comparison)
 {
+    const struct ah_comparison *rows = comparison->rows;
     double best_us = optimal_us(rows);
-    uint64_t reserve_bytes = request->planner.machine->device.reserve_bytes;
-    put_headline(cli, request);
+    uint64_t reserve_bytes = comparison->request->planner.machine->device.reserve_bytes;
+    put_headline(cli, comparison->request, "predicted");
     struct ah_table table = {.arena = &cli->arena,
                              .columns = {"policy", ">step", ">tokens/s", ">to optimal", ">device", ">host"},
                              .indent = 2};
@@ -133,17 +165,131 @@ static void print_table(struct ah_cli *cli, const struct ah_request *request,
         if (rows[i].feasible)
             feasible_cells(&table, &rows[i], reserve_bytes, best_us);
         else
-            infeasible_cells(&table);
+            infeasible_cells(&table, FEASIBLE_CELLS);
     }
     ah_table_print(&table, &cli->out, cli->out_style);
     if (any_feasible(rows))
         put_reserve(cli, reserve_bytes);
-    print_settings(cli, rows);
 }
 
-static void emit_row(struct ah_emit *emit, const struct ah_comparison *row, uint64_t reserve_bytes,
-                     double best_us)
+/* ---- measured ---- */
+
+static double off_percent(const struct ah_comparison *row, const struct ah_compare_measured *measured)
 {
+    return 100 * (row->step_us / measured->step_us.median - 1);
+}
+
+static void measured_cells(struct ah_table *table, const struct ah_comparison *row,
+                           const struct ah_compare_measured *measured)
+{
+    char text[AH_UNITS_TEXT_MAX];
+    const struct ah_stats *step_us = &measured->step_us;
+    ah_table_cell(table, "%s", ah_units_print_time(text, step_us->median));
+    ah_table_cell(table, "%.1f %%", 100 * step_us->mad / step_us->median);
+    if (measured->to_optimal.n)
+        ah_table_cell(table, "%.2f x", measured->to_optimal.median);
+    else
+        ah_table_cell(table, "%s", "");
+    ah_table_cell(table, "%s", ah_units_print_time(text, row->step_us));
+    ah_table_cell(table, "%+.1f %%", off_percent(row, measured));
+    ah_table_cell(table, "%s", ah_units_print_bytes(text, measured->device_peak_bytes));
+}
+
+static void put_equality(struct ah_cli *cli, const struct ah_compare_measurement *measurement)
+{
+    struct ah_buffer text = {0};
+    if (measurement->unlike)
+        ah_buffer_printf(&text,
+                         "LOSSES DIFFER: of step %" PRIu64
+                         " those of %s are other than those of another plan with "
+                         "the same numeric signature. This is a fault of autohete's; please report it.",
+                         measurement->unlike_step, measurement->unlike);
+    else if (measurement->signatures > 1)
+        ah_buffer_printf(
+            &text,
+            "Losses are equal, bit for bit, among plans of equal numeric signature; there are %zu "
+            "signatures, as the numbers of micro-batches differ.",
+            measurement->signatures);
+    else
+        ah_buffer_puts(&text, "All losses are equal, bit for bit.");
+    ah_cli_put_wrapped(cli, &text, 2);
+}
+
+static void put_method(struct ah_cli *cli, const struct ah_compare_measurement *measurement)
+{
+    struct ah_buffer text = {0};
+    ah_buffer_printf(
+        &text,
+        "Measured on %s%s: %" PRIu64 " round%s in turns of %" PRIu64
+        " step%s; step: median of turns; spread: their median absolute deviation; to optimal: within "
+        "rounds; off: the prediction against the measurement; device: the highest byte touched, with "
+        "the device's reserve.",
+        ah_cli_clean(cli, measurement->device), measurement->made_up_data ? ", with made-up tokens" : "",
+        measurement->rounds, measurement->rounds == 1 ? "" : "s", measurement->steps,
+        measurement->steps == 1 ? "" : "s");
+    ah_buffer_printf(&cli->out, "  %s", cli->out_style.dim);
+    if (!text.failed)
+        ah_terminal_wrap(&cli->out, text.data, 2, cli->columns);
+    ah_buffer_puts(&cli->out, cli->out_style.reset);
+    ah_buffer_release(&text);
+}
+
+static void print_measured(struct ah_cli *cli, const struct comparison *comparison)
+{
+    const struct ah_compare_measurement *measurement = comparison->measurement;
+    struct ah_table table = {
+        .arena = &cli->arena,
+        .columns = {"policy", ">step", ">spread", ">to optimal", ">predicted", ">off", ">device"},
+        .indent = 2};
+    put_headline(cli, comparison->request, "measured");
+    for (size_t i = 0; i < AH_POLICIES; i++) {
+        const struct ah_comparison *row = &comparison->rows[i];
+        ah_table_cell(&table, "%s", ah_words_policy[row->policy]);
+        if (row->feasible)
+            measured_cells(&table, row, &measurement->policies[row->policy]);
+        else
+            infeasible_cells(&table, MEASURED_CELLS);
+    }
+    ah_table_print(&table, &cli->out, cli->out_style);
+    if (!any_feasible(comparison->rows))
+        return;
+    put_method(cli, measurement);
+    put_equality(cli, measurement);
+}
+
+/* ---- JSON ---- */
+
+static void emit_stats(struct ah_emit *emit, const char *key, const struct ah_stats *stats)
+{
+    if (!stats->n)
+        return;
+    ah_emit_open(emit, key, '{');
+    ah_emit_integer(emit, "n", stats->n);
+    ah_emit_number(emit, "median", stats->median);
+    ah_emit_number(emit, "mad", stats->mad);
+    ah_emit_number(emit, "min", stats->min);
+    ah_emit_number(emit, "max", stats->max);
+    ah_emit_close(emit);
+}
+
+static void emit_measured(struct ah_emit *emit, const struct ah_comparison *row,
+                          const struct ah_compare_measured *measured)
+{
+    const struct ah_stats *step_us = &measured->step_us;
+    ah_emit_number(emit, "measured_step_us", step_us->median);
+    ah_emit_integer(emit, "n", step_us->n);
+    ah_emit_number(emit, "spread", step_us->mad / step_us->median);
+    ah_emit_number(emit, "off", off_percent(row, measured) / 100);
+    ah_emit_integer(emit, "measured_device_bytes", measured->device_peak_bytes);
+    ah_emit_integer(emit, "measured_host_bytes", measured->host_peak_bytes);
+    emit_stats(emit, "turns_step_us", step_us);
+    emit_stats(emit, "turns_to_optimal", &measured->to_optimal);
+}
+
+static void emit_row(struct ah_emit *emit, const struct comparison *comparison,
+                     const struct ah_comparison *row)
+{
+    double best_us = optimal_us(comparison->rows);
     ah_emit_open(emit, NULL, '{');
     ah_emit_text(emit, "policy", ah_words_policy[row->policy]);
     ah_emit_bool(emit, "feasible", row->feasible);
@@ -151,12 +297,14 @@ static void emit_row(struct ah_emit *emit, const struct ah_comparison *row, uint
         ah_emit_number(emit, "step_us", row->step_us);
         ah_emit_number(emit, "tokens_per_s", row->tokens_per_s);
         ah_emit_integer(emit, "device_bytes", row->device_bytes);
-        ah_emit_integer(emit, "reserved_bytes", reserve_bytes);
+        ah_emit_integer(emit, "reserved_bytes", comparison->request->planner.machine->device.reserve_bytes);
         ah_emit_integer(emit, "host_bytes", row->host_bytes);
         ah_emit_integer(emit, "micro_batches", row->micro_batches);
         ah_emit_text(emit, "setting", row->setting);
         if (best_us > 0)
             ah_emit_number(emit, "to_optimal", row->step_us / best_us);
+        if (comparison->measurement)
+            emit_measured(emit, row, &comparison->measurement->policies[row->policy]);
     } else {
         ah_emit_bool(emit, "proven", row->proven);
         ah_emit_text(emit, "resource", row->resource);
@@ -166,39 +314,99 @@ static void emit_row(struct ah_emit *emit, const struct ah_comparison *row, uint
     ah_emit_close(emit);
 }
 
-static void print_json(struct ah_cli *cli, const struct ah_request *request, const struct ah_comparison *rows)
+static void emit_method(struct ah_emit *emit, const struct ah_compare_measurement *measurement)
 {
-    const struct ah_plan_training *training = &request->planner.training;
+    ah_emit_text(emit, "measured_on", measurement->device);
+    ah_emit_integer(emit, "rounds", measurement->rounds);
+    ah_emit_integer(emit, "steps", measurement->steps);
+    ah_emit_bool(emit, "made_up_data", measurement->made_up_data);
+    ah_emit_integer(emit, "signatures", measurement->signatures);
+    ah_emit_bool(emit, "losses_equal", !measurement->unlike);
+}
+
+static void print_json(struct ah_cli *cli, const struct comparison *comparison)
+{
+    const struct ah_plan_request *planner = &comparison->request->planner;
     struct ah_emit emit = {.out = &cli->out};
     ah_emit_open(&emit, NULL, '{');
-    ah_emit_text(&emit, "model", request->planner.model->name);
-    ah_emit_text(&emit, "machine", request->planner.machine->name);
-    ah_emit_integer(&emit, "batch", training->batch);
-    ah_emit_integer(&emit, "seq", training->seq);
-    ah_emit_text(&emit, "dtype", ah_words_dtype[training->dtype]);
-    ah_emit_bool(&emit, "simulated", true);
+    ah_emit_text(&emit, "model", planner->model->name);
+    ah_emit_text(&emit, "machine", planner->machine->name);
+    ah_emit_integer(&emit, "batch", planner->training.batch);
+    ah_emit_integer(&emit, "seq", planner->training.seq);
+    ah_emit_text(&emit, "dtype", ah_words_dtype[planner->training.dtype]);
+    ah_emit_bool(&emit, "simulated", !comparison->measurement);
+    if (comparison->measurement)
+        emit_method(&emit, comparison->measurement);
     ah_emit_open(&emit, "policies", '[');
     for (size_t i = 0; i < AH_POLICIES; i++)
-        emit_row(&emit, &rows[i], request->planner.machine->device.reserve_bytes, optimal_us(rows));
+        emit_row(&emit, comparison, &comparison->rows[i]);
     ah_emit_close(&emit);
     ah_emit_close(&emit);
 }
 
+/* ---- the verb ---- */
+
+static void print(struct ah_cli *cli, const struct comparison *comparison)
+{
+    if (cli->json) {
+        print_json(cli, comparison);
+        return;
+    }
+    if (comparison->measurement)
+        print_measured(cli, comparison);
+    else
+        print_predicted(cli, comparison);
+    print_settings(cli, comparison->rows);
+}
+
+static int check_options(const struct compare_options *options, struct ah_error *err)
+{
+    const struct ah_compare_measured_options *measuring = &options->measuring;
+    const struct {
+        const char *name;
+        bool given;
+    } of_measuring[] = {{"data", measuring->data.n},           {"data-format", measuring->data_format},
+                        {"rounds", measuring->rounds.given},   {"steps", measuring->steps.given},
+                        {"device", measuring->device != NULL}, {"seed", measuring->seed.given}};
+    for (size_t i = 0; i < sizeof of_measuring / sizeof *of_measuring && !options->measured; i++)
+        if (of_measuring[i].given)
+            return ah_error_set(err, AH_E_USAGE, "'--%s' is for training; give '--measured' too",
+                                of_measuring[i].name);
+    return AH_OK;
+}
+
+static int compare(struct ah_cli *cli, const struct compare_options *options, struct ah_request *request,
+                   struct ah_error *err)
+{
+    struct ah_compare_measurement measurement;
+    struct comparison comparison = {.request = request};
+    int rc = ah_planner_compare(&request->planner, &cli->arena, comparison.rows, err);
+    ah_terminal_erase(&request->progress);
+    if (!rc && options->measured) {
+        comparison.measurement = &measurement;
+        rc = ah_compare_measured_run(cli, comparison.rows, request->planner.machine, &options->measuring,
+                                     &measurement, err);
+    }
+    if (rc)
+        return rc;
+    print(cli, &comparison);
+    if (options->measured && measurement.unlike)
+        return ah_error_set(err, AH_E_FAILED, "'%s' had other losses than its numeric signature allows",
+                            measurement.unlike);
+    return AH_OK;
+}
+
 static int compare_run(struct ah_cli *cli, const void *given)
 {
-    const struct compare_options *options = given;
     struct ah_request request;
-    struct ah_comparison rows[AH_POLICIES] = {0};
     struct ah_error err = {0};
-    int rc = ah_request_init(&request, cli, &options->request, &err);
+    const struct compare_options *options = given;
+    int rc = check_options(options, &err);
+    if (!rc)
+        rc = ah_request_init(&request, cli, &options->request, &err);
     if (rc)
         return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : ah_cli_fail(cli, &err);
-    rc = ah_planner_compare(&request.planner, &cli->arena, rows, &err);
-    ah_terminal_erase(&request.progress);
-    if (!rc && cli->json)
-        print_json(cli, &request, rows);
-    else if (!rc)
-        print_table(cli, &request, rows);
+    rc = compare(cli, options, &request, &err);
     ah_request_release(&request);
     return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;
 }
@@ -214,11 +422,18 @@ const struct ah_verb ah_verb_compare = {
         "the setting, or what is short. A policy renders another system's strategy with our kernels and "
         "costs; "
         "docs/policies says where that is kinder or harsher than the real one. Every number is simulated.\n\n"
+        "With --measured every plan trains for real on this machine, a few steps in turn, for several "
+        "rounds, so that "
+        "what drifts hits all alike; predictions stand beside what was measured, and losses are compared bit "
+        "for bit. "
+        "Where the machine's document is a profile that emulates another machine, lanes are slowed to its "
+        "rates.\n\n"
         "The options are those of plan, with the same defaults. Exit status 0, whichever policies fit.",
     .syntax = {.options = compare_table, .operands = {AH_OPERAND_FILE, "MODEL", 1, 1, NULL}},
     .options_bytes = sizeof(struct compare_options),
     .examples = {{"compare model.json", "what offloading gains here"},
                  {"compare config.json --machine a100-40g-epyc7713.json --json",
-                  "the same numbers for a program"}},
+                  "the same numbers for a program"},
+                 {"compare model.json --measured --rounds 11", "whether it comes true"}},
     .run = compare_run,
 };

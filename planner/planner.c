@@ -253,7 +253,11 @@ static int fill_row(struct ah_planning *p, const struct ah_plan *plan, struct ah
     row->device_bytes = plan->memory.device_bytes;
     row->host_bytes = plan->memory.host_bytes;
     row->setting = describe(p->request, plan, &p->winner->trial.best.knobs, p->arena);
-    return row->setting ? AH_OK : ah_error_memory(err);
+    row->plan = ah_arena_alloc(p->arena, sizeof *row->plan);
+    if (!row->setting || !row->plan)
+        return ah_error_memory(err);
+    *row->plan = *plan;
+    return AH_OK;
 }
 
 static int compare_one(const struct ah_plan_request *request, struct ah_arena *arena,

@@ -107,6 +107,7 @@ struct ah_comparison {
     uint64_t micro_batches;
     uint64_t device_bytes; /* of the arena */
     uint64_t host_bytes;
+    struct ah_plan *plan; /* NULL: infeasible; points into arena and the request */
     const char *setting;  /* the knobs of its best setting, in words; in arena */
     bool proven;          /* infeasible: no plan of the policy exists; else none was found */
     const char *resource; /* infeasible: what is short; static */

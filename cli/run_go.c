@@ -80,7 +80,9 @@ static int evaluate(struct ah_run *run, const struct ah_run_listener *listener, 
     double loss;
     if (!run->held_out)
         return AH_OK;
-    int rc = ah_trainer_evaluate(run->trainer, &run->held_out_batches, &loss, err);
+    int rc = ah_trainer_evaluate(run->trainer, &run->held_out_batches, ah_interrupt_catch(), &loss, err);
+    if (rc == AH_E_INTERRUPTED) /* the run ends where it is told so */
+        return AH_OK;
     const struct ah_dataset_facts *facts = ah_dataset_facts(run->held_out);
     if (!rc && !isfinite(loss))
         rc = ah_error_set(err, AH_E_NUMERIC, "the held-out loss after step %" PRIu64 " is not finite",

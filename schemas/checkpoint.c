@@ -114,6 +114,19 @@ static int check_state(const struct ah_checkpoint *checkpoint, size_t i, struct 
     return AH_OK;
 }
 
+static int check_digest(const struct ah_checkpoint *checkpoint, struct ah_error *err)
+{
+    char digest[AH_DOCUMENT_DIGEST_MAX];
+    struct ah_checkpoint body = *checkpoint;
+    const struct ah_document document = {.kind = AH_DOCUMENT_CHECKPOINT, .body.checkpoint = &body};
+    if (!checkpoint->sha256)
+        return AH_OK;
+    int rc = ah_document_digest(&document, digest, err);
+    if (rc || !strcmp(digest, checkpoint->sha256))
+        return rc;
+    return ah_meaning_fail(err, "sha256", "is not that of this document, which was damaged or edited");
+}
+
 static int checkpoint_check(const void *group, struct ah_error *err)
 {
     const struct ah_checkpoint *checkpoint = group;
@@ -130,11 +143,16 @@ static int checkpoint_check(const void *group, struct ah_error *err)
                                       checkpoint->tensors[i].file);
     for (size_t i = 0; i < checkpoint->n_states && !rc; i++)
         rc = check_state(checkpoint, i, err);
-    return rc;
+    return rc ? rc : check_digest(checkpoint, err);
 }
 
 static const struct ah_field checkpoint_fields[] = {
     AH_FIELD_HEAD(ah_checkpoint, kind_words),
+    {.name = "sha256",
+     AH_TEXT_AT(ah_checkpoint, sha256),
+     .form = AH_TEXT_SHA256,
+     .flags = AH_FIELD_OPTIONAL | AH_FIELD_ASIDE,
+     .about = "Of what this document says without it."},
     {.name = "step", AH_COUNT_AT(ah_checkpoint, step), .max = BYTES_MAX, .about = "Steps done."},
     {.name = "cursor",
      AH_COUNT_AT(ah_checkpoint, cursor),

@@ -3,7 +3,7 @@
  * The `checkpoint` document: the manifest that is written last into a checkpoint's folder.
  *
  * A folder without a valid manifest is no checkpoint. Files are named without a folder; each is checked by
- * size and sha256 before it is trusted. Tensors say where the weights are; optimizer states lie in flat layout,
+ * size and sha256 before it is trusted, and the manifest has one of itself. Tensors say where the weights are; optimizer states lie in flat layout,
  * one range a block, so that nothing here is tied to a plan or a device.
  */
 #ifndef AH_SCHEMAS_CHECKPOINT_H
@@ -44,6 +44,7 @@ struct ah_checkpoint_state {
 
 struct ah_checkpoint {
     const char *generator;
+    const char *sha256; /* (optional) ah_document_digest() of this document: no bit of it changed */
     uint64_t step;   /* steps done */
     uint64_t cursor; /* sequences of the data set consumed, in the keyed permutation */
     uint64_t tokens; /* loss-bearing tokens so far */

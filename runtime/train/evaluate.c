@@ -91,8 +91,8 @@ static int evaluate_batch(struct ah_trainer *t, struct ah_batches *held_out, uin
     return AH_OK;
 }
 
-int ah_trainer_evaluate(struct ah_trainer *t, struct ah_batches *held_out, double *ret_loss,
-                        struct ah_error *err)
+int ah_trainer_evaluate(struct ah_trainer *t, struct ah_batches *held_out, const atomic_int *cancel,
+                        double *ret_loss, struct ah_error *err)
 {
     double sum = 0;
     uint64_t tokens = 0;
@@ -103,7 +103,9 @@ int ah_trainer_evaluate(struct ah_trainer *t, struct ah_batches *held_out, doubl
         return ah_error_set(err, AH_E_USAGE, "held-out data have documents; say so when the trainer opens");
     ah_round_reset(t);
     for (uint64_t batch = 0; batch < ah_batches_steps(held_out) && !rc; batch++)
-        rc = evaluate_batch(t, held_out, batch, &sum, &tokens, err);
+        rc = cancel && atomic_load(cancel)
+                 ? ah_error_set(err, AH_E_INTERRUPTED, "the evaluation was interrupted")
+                 : evaluate_batch(t, held_out, batch, &sum, &tokens, err);
     if (!rc)
         *ret_loss = tokens ? sum / (double)tokens : 0;
     return rc;

@@ -19,6 +19,11 @@ add_test(NAME property.train.killed_runs COMMAND /usr/bin/python3 ${CMAKE_CURREN
   --program $<TARGET_FILE:autohete>)
 set_tests_properties(property.train.killed_runs PROPERTIES LABELS "property;train" TIMEOUT 600)
 add_custom_target(property.train.killed_runs DEPENDS autohete)
+# Runs disturbed from outside: signals, damaged checkpoints, data that change, a terminal.
+add_test(NAME cli.disturbed_runs COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/disturbed_runs.py
+  --program $<TARGET_FILE:autohete>)
+set_tests_properties(cli.disturbed_runs PROPERTIES LABELS "cli;train" TIMEOUT 600)
+add_custom_target(cli.disturbed_runs DEPENDS autohete)
 # The reproductions in their quick form: optimal is never slower than the paper's plans, no baseline is faster, and plans
 # without a technique are not faster, but for what quick searches miss: up to 9 % (default ones: up to 7 %).
 foreach(reproduction autohete-paper open-questions)

@@ -28,12 +28,17 @@ def text(n_bytes):
 class Runs:
     def __init__(self, program, folder):
         self.program, self.folder = str(Path(program).resolve()), Path(folder)
-        self.made = {}
+        self.made, self.names = {}, 0
         self.write("text.txt", text(20000))
         self.write("held-out.txt", text(700)[::-1])
 
     def write(self, name, content):
         (self.folder / name).write_bytes(content)
+
+    def fresh(self, name):
+        """A name that no file has yet."""
+        self.names += 1
+        return f"{name}-{self.names}"
 
     def plan(self, flags, training):
         """The name of a plan; `training`: flags that its numeric signature has."""
@@ -80,6 +85,13 @@ class Runs:
         wanted = {file["name"]: file["sha256"] for file in manifest["files"]}
         found.pop(MANIFEST)
         return [] if found == wanted else sorted(set(found.items()) ^ set(wanted.items()))
+
+    def steps(self, name):
+        """Losses by step, of a log that may still be written."""
+        path = self.folder / name
+        content = path.read_text() if path.exists() else ""
+        lines = map(json.loads, content[:content.rfind("\n") + 1].splitlines())
+        return {line["step"]: line["loss"] for line in lines if line.get("line") == "step"}
 
     def log(self, name):
         """The lines of a run log, which must end with a whole one."""

@@ -182,7 +182,13 @@ static int write_weights(struct save *save)
 static int print_manifest(struct save *save, struct ah_buffer *text)
 {
     struct ah_document again = {0};
-    int rc = ah_document_print(&save->manifest, text, save->err);
+    char sha256[AH_DOCUMENT_DIGEST_MAX];
+    int rc = ah_document_digest(&save->manifest, sha256, save->err);
+    if (!rc) {
+        save->body->sha256 = sha256;
+        rc = ah_document_print(&save->manifest, text, save->err);
+        save->body->sha256 = NULL;
+    }
     if (!rc)
         rc = ah_document_parse(&again, AH_CHECKPOINT_MANIFEST, text->data, text->size, AH_DOCUMENT_CHECKPOINT,
                                save->err);

@@ -299,7 +299,7 @@ static inline double golden_loss_of(struct golden *g, struct ah_trainer *trainer
                                                           .held_out = true},
                              &err),
              err);
-    CHECK_OK(ah_trainer_evaluate(trainer, &batches, &loss, &err), err);
+    CHECK_OK(ah_trainer_evaluate(trainer, &batches, NULL, &loss, &err), err);
     ah_batches_release(&batches);
     return loss;
 }

@@ -222,7 +222,19 @@ static void test_checkpoint__with_equal_files_swapped_is_refused(void **state)
     training_release(&run);
 }
 
-/* What a manifest may say falsely, with files that fit it. */
+/* A bit of the manifest that nothing else would notice. */
+static void test_checkpoint__manifest_is_known_by_its_sha256(void **state)
+{
+    struct training run;
+    struct ah_error err = {0};
+    training_init(&run, &(struct training_options){0});
+    save(&run, *state, 3);
+    run_command("sed -i 's/\"tokens\": [0-9]*/&1/' '%s'", in(*state, "checkpoint.json"));
+    CHECK_FAILS(load(&run, *state, &err), err, AH_E_DOCUMENT, "sha256: is not that of this document");
+    training_release(&run);
+}
+
+/* What a manifest may say falsely, with files that fit it, and no sha256 of itself. */
 static void test_checkpoint__hostile_manifests_are_refused(void **state)
 {
     static const struct {
@@ -249,7 +261,8 @@ static void test_checkpoint__hostile_manifests_are_refused(void **state)
     snprintf(aside, sizeof aside, "%s/aside", (char *)*state);
     run_command("cp '%s' '%s'", in(*state, "checkpoint.json"), aside);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        run_command("sed -i '%s' '%s'", cases[i].edit, in(*state, "checkpoint.json"));
+        run_command("sed -i -e '/^  \"sha256\"/d' -e '%s' '%s'", cases[i].edit,
+                    in(*state, "checkpoint.json"));
         int rc = load(&run, *state, &err);
         if (rc != AH_E_DOCUMENT && rc != AH_E_MISMATCH)
             fail_msg("case %zu: returned %d", i, rc);
@@ -328,6 +341,7 @@ int main(void)
         IN_FOLDER(test_checkpoint__with_one_bit_changed_is_refused_by_file),
         IN_FOLDER(test_checkpoint__with_files_cut_missing_or_swapped_is_refused_by_file),
         IN_FOLDER(test_checkpoint__with_equal_files_swapped_is_refused),
+        IN_FOLDER(test_checkpoint__manifest_is_known_by_its_sha256),
         IN_FOLDER(test_checkpoint__hostile_manifests_are_refused),
         IN_FOLDER(test_checkpoint__with_strange_weights_is_refused),
         IN_FOLDER(test_checkpoint__save_hands_on_failures_and_leaves_nothing),

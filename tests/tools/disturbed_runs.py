@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What happens to runs from outside: signals, damaged checkpoints, data that change, a second run, a terminal.
+
+    disturbed_runs.py --program AUTOHETE [--seed S] [NAME ...]
+
+Each function below named test_ is one test: in every one the run says a sentence, ends with the right status, and what
+was there before (checkpoints, logs) is there afterwards, byte for byte.
+"""
+import argparse
+import json
+import os
+import pty
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from small_runs import Runs, text  # noqa: E402
+
+BF16 = ["--dtype", "bf16", "--micro-batches", 2]
+RESIDENT, STREAM = ["--policy", "resident"], ["--policy", "stream"]
+FOREVER = 1000000
+FLIPS = 3  # of each part of a file
+
+
+def require(holds, what):
+    if not holds:
+        raise AssertionError(what)
+
+
+def everything(runs, name):
+    return {path: runs.digests(path) for path in runs.checkpoints(name)}
+
+
+# ---- signals ----
+
+def stopped(runs, signals, flags, plan=RESIDENT):
+    """Starts a run and sends the signals, one after another, once its log has some steps. Returns (status, stderr)."""
+    log = runs.fresh("log")
+    process = runs.start(runs.plan(plan, BF16), ["--steps", FOREVER, "--log", log, *flags], stdout=subprocess.DEVNULL,
+                         stderr=subprocess.PIPE)
+    while process.poll() is None and len(runs.steps(log)) < 5:
+        time.sleep(0.01)
+    for number in signals:
+        process.send_signal(number)
+    err = process.communicate(timeout=300)[1].decode()
+    return process.returncode, err, log
+
+
+def test_signals__once(runs, _):
+    """Finishes the steps under way, saves them, says so; the run goes on from exactly there."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        out = runs.fresh("out")
+        status, err, log = stopped(runs, [number], ["--save", out])
+        step = max(runs.steps(log))
+        require(status == 130, f"{number}: ended with {status}")
+        require(err == f"autohete: interrupted after step {step}; saved: go on with --resume '{out}'\n", err)
+        require([path.name for path in runs.checkpoints(out)] == [f"step-{step:08d}"], "saved something else")
+        end = runs.log(log)[-1]
+        require((end["line"], end["reason"], end["step"]) == ("end", "interrupted", step), end)
+        done = runs.run(runs.plan(STREAM, BF16), ["--resume", out, "--steps", FOREVER, "--valid", "no"], status=1)
+        require("no: cannot be read" in done.stderr, done.stderr)
+
+
+def test_signals__while_evaluating(runs, _):
+    """Steps that were done before an evaluation are saved, too."""
+    runs.write("long.txt", text(60000))
+    out = runs.fresh("out")
+    status, err, log = stopped(runs, [signal.SIGINT], ["--save", out, "--valid", "long.txt", "--valid-every", 5])
+    step = max(runs.steps(log))
+    require(status == 130 and f"interrupted after step {step}; saved" in err, (status, err))
+    require([path.name for path in runs.checkpoints(out)] == [f"step-{step:08d}"], "saved something else")
+
+
+def test_signals__without_a_folder(runs, _):
+    status, err, log = stopped(runs, [signal.SIGINT], [])
+    require(status == 130, f"ended with {status}")
+    require(err == f"autohete: interrupted after step {max(runs.steps(log))}; nothing was saved (--save DIR would)\n", err)
+
+
+def test_signals__twice(runs, rng):
+    """The second ends at once, whichever it is; checkpoints are whole, and the run goes on from the newest."""
+    for both in ((signal.SIGINT, signal.SIGINT), (signal.SIGINT, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT)):
+        out, log = runs.fresh("out"), runs.fresh("log")
+        flags = ["--schedule", "constant", "--save", out, "--save-every", 7, "--log", log]
+        process = runs.start(runs.plan(RESIDENT, BF16), ["--steps", FOREVER, *flags], stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL)
+        while len(runs.checkpoints(out)) < 2:
+            time.sleep(0.01)
+        process.send_signal(both[0])
+        time.sleep(rng.uniform(0, 0.003))
+        process.send_signal(both[1])
+        status = process.wait(timeout=300)
+        require(status in (-both[1], 130), f"{both}: ended with {status}")
+        for checkpoint in runs.checkpoints(out):
+            require(not runs.broken(checkpoint), f"{checkpoint} is damaged")
+        newest = int(runs.checkpoints(out)[-1].name[5:])
+        runs.run(runs.plan(STREAM, BF16), ["--save", out, "--resume", out, "--steps", newest + 1])
+        require(not runs.leftovers(out), "a leftover is still there")
+
+
+# ---- damage ----
+
+def parts(size):
+    """Places of a file: its ends and what lies between."""
+    return sorted({0, size // 4, size // 2, 3 * size // 4, max(size - 8, 0)})
+
+
+def damages(content, rng):
+    """(what was done, the file as it is then)"""
+    yield "empty", b""
+    yield "one byte short", content[:-1]
+    yield "one byte more", content + b"\0"
+    yield "cut at half", content[:len(content) // 2]
+    for place in parts(len(content)):
+        for _ in range(FLIPS):
+            at = min(place + rng.randrange(max(len(content) // 5, 1)), len(content) - 1)
+            flipped = bytearray(content)
+            flipped[at] ^= 1 << rng.randrange(8)
+            yield f"a bit flipped at {at}", bytes(flipped)
+    yield "zeroes at its end", content[:-max(len(content) // 8, 1)] + bytes(max(len(content) // 8, 1))
+
+
+def same_manifest(before, after):
+    """A flipped bit in spaces, or in what no reader looks at, leaves the same document."""
+    try:
+        return json.loads(before) == json.loads(after)
+    except ValueError:
+        return False
+
+
+def refused(runs, out, file, what):
+    """A run from a damaged checkpoint: names what is damaged and the one before it, and touches nothing."""
+    log = runs.fresh("log")
+    done = subprocess.run([runs.program, *map(str, runs.words(runs.plan(STREAM, BF16), ["--resume", out, "--save", out,
+                           "--log", log]))], cwd=runs.folder, capture_output=True, text=True, check=False)
+    told = f"{file}, {what}: exit {done.returncode}, {done.stderr!r}"
+    require(done.returncode in (3, 6), told)
+    require(done.stderr.startswith("autohete: ") and done.stderr.count("\n") == 1 and not done.stdout, told)
+    require(not (runs.folder / log).exists(), f"{told}: began a log")
+    if done.returncode == 3:
+        require("step-00000004" in done.stderr and re.search("the newest before it is '.*step-00000002'", done.stderr), told)
+
+
+def test_damage__every_file(runs, rng):
+    out = runs.fresh("out")
+    runs.run(runs.plan(RESIDENT, BF16), ["--steps", 4, "--save", out, "--save-every", 2])
+    newest, before = runs.checkpoints(out)[-1], everything(runs, out)
+    require(sorted(before[newest]) == ["checkpoint.json", "config.json", "model.safetensors", "states.bin"], before)
+    tried = 0
+    for path in sorted(newest.iterdir()):
+        content = path.read_bytes()
+        for what, damaged in damages(content, rng):
+            if path.name == "checkpoint.json" and same_manifest(content, damaged):
+                continue
+            path.write_bytes(damaged)
+            refused(runs, out, path.name, what)
+            tried += 1
+        path.unlink()
+        refused(runs, out, path.name, "missing")
+        path.write_bytes(content)
+    require(everything(runs, out) == before and not runs.leftovers(out), "something was changed")
+    runs.run(runs.plan(STREAM, BF16), ["--steps", 4, "--resume", f"{out}/step-00000002", "--save", runs.fresh("out")])
+    print(f"  {tried} damages")
+
+
+# ---- data ----
+
+def test_data__change_while_they_are_used(runs, _):
+    """The run ends with what happened; the checkpoint before stays, is named, and is gone on with when data are back."""
+    out, log = runs.fresh("out"), runs.fresh("log")
+    before = (runs.folder / "text.txt").read_bytes()
+    for name, content in (("cut", before[:5000]), ("other", before[::-1])):
+        out, log = runs.fresh("out"), runs.fresh("log")
+        flags = ["--schedule", "constant", "--save", out, "--save-every", 3, "--log", log]
+        process = runs.start(runs.plan(RESIDENT, BF16), ["--steps", FOREVER, *flags], stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE)
+        while process.poll() is None and not runs.checkpoints(out):
+            time.sleep(0.01)
+        runs.write("text.txt", content)
+        err = process.communicate(timeout=300)[1].decode()
+        newest = runs.checkpoints(out)[-1]
+        runs.write("text.txt", before)
+        require(process.returncode == 6, f"{name}: exit {process.returncode}, {err!r}")
+        require(re.fullmatch(r"autohete: text\.txt: changed after it was checked.*; the checkpoint "
+                             rf"'{out}/{newest.name}' is as it was\n", err), err)
+        require(not runs.broken(newest) and runs.log(log)[-1]["reason"] == "failed", f"{name}: lost something")
+        runs.run(runs.plan(STREAM, BF16), ["--resume", out, "--save", out, "--steps", int(newest.name[5:]) + 1])
+
+
+def test_data__held_out_change(runs, _):
+    """The steps before the evaluation that failed are saved."""
+    out, log = runs.fresh("out"), runs.fresh("log")
+    runs.write("valid.txt", text(9000))
+    process = runs.start(runs.plan(RESIDENT, BF16), ["--steps", 100, "--save", out, "--log", log, "--valid", "valid.txt"],
+                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    while process.poll() is None and not runs.steps(log):
+        time.sleep(0.005)
+    runs.write("valid.txt", text(5000))
+    err = process.communicate(timeout=300)[1].decode()
+    require(process.returncode == 6 and "valid.txt: changed after it was checked" in err, (process.returncode, err))
+    require([path.name for path in runs.checkpoints(out)] == ["step-00000100"], "the last steps were not saved")
+
+
+# ---- others ----
+
+def test_folder__of_a_run_that_goes_on(runs, _):
+    out, log = runs.fresh("out"), runs.fresh("log")
+    process = runs.start(runs.plan(RESIDENT, BF16), ["--steps", FOREVER, "--save", out, "--log", log],
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not runs.steps(log):
+        time.sleep(0.01)
+    done = runs.run(runs.plan(STREAM, BF16), ["--steps", 3, "--save", out], status=1)
+    process.kill()
+    process.wait()
+    require(re.fullmatch(rf"autohete: {out}: .*another run.*\n", done.stderr), done.stderr)
+    runs.run(runs.plan(STREAM, BF16), ["--steps", 3, "--save", out])
+
+
+def on_terminal(runs, flags):
+    """What a run shows on a terminal, both streams."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(runs.folder)
+        os.execv(runs.program, [runs.program, *map(str, runs.words(runs.plan(RESIDENT, BF16), flags))])
+    shown = b""
+    while True:
+        try:
+            part = os.read(terminal, 4096)
+        except OSError:
+            break
+        if not part:
+            break
+        shown += part
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+
+
+def test_terminal__progress(runs, _):
+    """A line that moves, erased before what stays; no escape sequences in a pipe."""
+    runs.plan(RESIDENT, BF16)
+    os.environ["TERM"] = "xterm"
+    status, shown = on_terminal(runs, ["--steps", 30])
+    require(status == 0, f"ended with {status}")
+    require(re.search(r"\r\x1b\[K\[#+\.*\] +\d+ % .* left .*step +\d+/30", shown), f"no progress in {shown!r}")
+    stays = [line.split("\x1b[K")[-1] for line in shown.split("\r\n")]
+    require(len([line for line in stays if re.match(r"step +\d+/30  loss \d\.\d{4}  ", line)]) >= 10, stays)
+    require(stays[-1] == "" and "%" in stays[-2], f"ends with {stays[-2:]}")
+    piped = runs.run(runs.plan(RESIDENT, BF16), ["--steps", 30])
+    require("\x1b" not in piped.stdout + piped.stderr and "\r" not in piped.stdout, "escape sequences in a pipe")
+    require(len(piped.stdout.splitlines()) == len(stays) - 1, "a pipe has other lines than a terminal")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("AH_TEST_SEED", "1")))
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    options = parser.parse_args()
+    print(f"AH_TEST_SEED={options.seed}")
+    tests = {name: test for name, test in globals().items() if name.startswith("test_")}
+    with tempfile.TemporaryDirectory(prefix="autohete-disturbed-") as folder:
+        runs = Runs(options.program, folder)
+        for name in options.names or tests:
+            begin = time.monotonic()
+            tests[name](runs, random.Random(options.seed))
+            print(f"{name}: {time.monotonic() - begin:.1f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -13,6 +13,8 @@ enum {
     STEP_WORDS = AH_TILE_WORDS,
     CHUNK_STEPS = 4,
     UNIT_N_MOST = 384,     /* with a chunk's words: 768 KiB of packed b */
+    UNIT_N_FEW = 768,      /* where a is so large that reading it twice costs more than a full second cache */
+    LARGE_A = 32 << 20,    /* bytes */
     UNIT_M_MOST = 2048,    /* where k is one chunk, and sums are a strip's only */
     SUMS_MOST = 256 << 10, /* elements of a unit whose sums are kept from chunk to chunk */
     PARTS_PER_THREAD = 4   /* of m that are tried */
@@ -73,7 +75,8 @@ struct ah_blocking ah_blocking_of(const struct ah_matmul_shape *shape, const str
     blocking.chunk_k = even_part(shape->k, ah_blocking_parts(shape->k, CHUNK_STEPS * step_k), step_k);
     struct ah_blocking best = blocking;
     double best_cost = -1;
-    const uint64_t n_least = ah_blocking_parts(shape->n, UNIT_N_MOST);
+    const bool is_large = shape->m * shape->k * ah_dtype_bytes(shape->in) > LARGE_A;
+    const uint64_t n_least = ah_blocking_parts(shape->n, is_large ? UNIT_N_FEW : UNIT_N_MOST);
     const uint64_t m_least = ah_blocking_parts(shape->m, UNIT_M_MOST);
     for (uint64_t n_parts = n_least; n_parts < n_least + UNIT_N_MOST / AH_TILE_COLUMNS; n_parts++)
         for (uint64_t m_parts = m_least; m_parts < 4 * m_least + (uint64_t)PARTS_PER_THREAD * threads;

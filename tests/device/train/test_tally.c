@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tally of real runs: what it adds up is what the trainer says of its lanes, and what compute waited is time in which it did
+ * not work.
+ */
+#include "base/threads.h"
+#include "runtime/train/tally.h"
+#include "tests/golden/train/case.h"
+
+enum { LANES = AH_PLAN_LANE_HOST + 1 };
+
+static struct golden golden;
+
+struct heard {
+    struct ah_tally *tally;
+    struct ah_step_record record;
+    double step_us;
+};
+
+static bool on_step(void *context, const struct ah_step_record *record)
+{
+    struct heard *heard = context;
+    heard->record = *record;
+    heard->step_us = ah_tally_step(heard->tally, record);
+    return true;
+}
+
+static void on_op(void *context, const struct ah_op_record *record)
+{
+    ah_tally_op(((struct heard *)context)->tally, record);
+}
+
+static void run(struct heard *heard, struct ah_trainer *trainer, uint64_t steps)
+{
+    const struct ah_observer observer = {.step = on_step, .context = heard, .op = on_op};
+    struct ah_error err = {0};
+    ah_tally_begin(heard->tally, ah_threads_now_ns());
+    CHECK_OK(ah_trainer_run(trainer, steps, &observer, &err), err);
+}
+
+static double lane_us(const struct ah_runlog_end *end, enum ah_plan_lane lane)
+{
+    double us = 0;
+    for (size_t i = 0; i < end->n_parts; i++)
+        us += end->parts[i].lane == lane ? end->parts[i].us : 0;
+    return us;
+}
+
+/* A run of one step: its parts add up to what the lanes were busy. */
+static void check_one_step(struct ah_trainer *trainer)
+{
+    struct heard heard = {0};
+    struct ah_runlog_end end = {0};
+    struct ah_arena arena = {0};
+    struct ah_error err = {0};
+    CHECK_OK(ah_tally_new(&heard.tally, golden.options.plan, &err), err);
+    run(&heard, trainer, 1);
+    CHECK_OK(ah_tally_end(heard.tally, &arena, &end, &err), err);
+    for (int lane = 0; lane < LANES; lane++)
+        check_near(lane_us(&end, (enum ah_plan_lane)lane), (double)heard.record.busy_ns[lane] / 1e3, 1e-9);
+    check_near(end.median_step_us, heard.step_us, 0);
+    const struct ah_plan_exposed *exposed = end.exposed_us;
+    double compute_us = (double)heard.record.busy_ns[AH_LANE_COMPUTE] / 1e3;
+    assert_true(exposed->h2d >= 0 && exposed->d2h >= 0 && exposed->host >= 0);
+    assert_true(compute_us + exposed->h2d + exposed->d2h + exposed->host <= heard.step_us * (1 + 1e-9));
+    ah_arena_release(&arena);
+    ah_tally_free(heard.tally);
+}
+
+/* Steps that overlap: every op of the plan is heard of in each. Returns what compute waited. */
+static double check_steps(struct ah_trainer *trainer)
+{
+    const struct ah_plan *plan = golden.options.plan;
+    double *us = calloc(plan->n_ops, sizeof *us);
+    struct heard heard = {0};
+    struct ah_runlog_end end = {0};
+    struct ah_arena arena = {0};
+    struct ah_error err = {0};
+    bool kinds[AH_RUNLOG_OPS] = {false};
+    assert_non_null(us);
+    CHECK_OK(ah_tally_new(&heard.tally, plan, &err), err);
+    run(&heard, trainer, 9);
+    CHECK_OK(ah_tally_end(heard.tally, &arena, &end, &err), err);
+    for (size_t i = 0; i < end.n_parts; i++)
+        kinds[end.parts[i].op] = true;
+    ah_tally_op_us(heard.tally, us);
+    for (size_t op = 0; op < plan->n_ops; op++) {
+        assert_true(kinds[plan->ops[op].op]);
+        assert_true(us[op] > 0 && us[op] != plan->ops[op].us);
+    }
+    assert_true(kinds[AH_RUNLOG_OP_DATA]);
+    double waited_us = end.exposed_us->h2d + end.exposed_us->d2h + end.exposed_us->host;
+    ah_arena_release(&arena);
+    ah_tally_free(heard.tally);
+    free(us);
+    return waited_us;
+}
+
+static void test_tally__adds_up_what_lanes_did(void **state)
+{
+    static const char *const names[] = {"gpt2", "llama", "qwen3"};
+    uint64_t seed = check_seed(4);
+    unsigned waited = 0;
+    (void)state;
+    for (int i = 0; i < 9; i++) {
+        struct ah_trainer *trainer;
+        struct ah_error err = {0};
+        golden_open(&golden, names[i % 3], i % 2 ? AH_BF16 : AH_FP32);
+        golden_plan_random(&golden, &seed);
+        CHECK_OK(ah_trainer_open(&trainer, &golden.options, &err), err);
+        check_one_step(trainer);
+        waited += check_steps(trainer) > 0;
+        ah_trainer_close(trainer);
+        golden_close(&golden);
+    }
+    assert_true(waited > 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tally__adds_up_what_lanes_did),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -11,7 +11,8 @@
  *   2. HOST_DRAM, asked by all lanes that move host memory (compute too on a CPU device): demands a_p with
  *      a_p s_p + a_q s_q <= 1 for every pair that slows down, a_p + a_q <= 1 for one that does not. Host Adam's
  *      is its measured share of the memory's bandwidth, the others' are as large as these rows let them be. So three
- *      lanes at once meet in one resource, as they do in memory.
+ *      lanes at once meet in one resource, as they do in memory. Not on a machine that emulates another one: its lanes
+ *      sleep most of their time, and slow each other down only as pairs, by the throttle.
  *   3. A RESOURCE OF A PAIR, asked 1 / (s_p + s_q) by both, where host_dram alone does not slow them so much: the "link"
  *      for both directions, others by both names.
  *
@@ -179,7 +180,8 @@ static void fit_memory(struct sharing *s, const struct ah_machine *machine)
         if (machine->adam[i].side == AH_HOST && machine->adam[i].bandwidth_share > share)
             share = machine->adam[i].bandwidth_share;
     for (int lane = 0; lane < LANES; lane++)
-        s->in_memory[lane] = lane != AH_PART_COMPUTE || machine->device.kind == AH_DEVICE_CPU;
+        s->in_memory[lane] =
+            !machine->emulates && (lane != AH_PART_COMPUTE || machine->device.kind == AH_DEVICE_CPU);
     s->demand[AH_PART_HOST_ADAM] = share > 0 && share < 1 ? share : 1;
     fit_copies(s);
     for (int i = 0; i < LANES; i++)

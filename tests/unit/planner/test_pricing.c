@@ -373,6 +373,27 @@ static void test_pricing__estimates_what_was_not_measured(void **state)
     close_case(&c);
 }
 
+/* Lanes of a machine that emulates another one sleep: they do not meet in memory, whatever pairs keep. */
+static void test_pricing__emulated_lanes_do_not_meet_in_memory(void **state)
+{
+    (void)state;
+    for (int emulates = 0; emulates < 2; emulates++) {
+        struct pricing_case c;
+        bool in_memory = false, in_link = false;
+        open_case(&c, "rtx4090-64g", "tiny", AH_BF16, 1);
+        c.machine.body.machine->emulates = emulates ? "another" : NULL;
+        CHECK_OK(fill(&c), c.err);
+        for (size_t i = 0; i < c.costs.sharing.n_resources; i++) {
+            const struct ah_plan_resource *resource = &c.costs.sharing.resources[i];
+            in_memory = in_memory || !strcmp(resource->name, "host_dram");
+            in_link = in_link || (!strcmp(resource->name, "link") && resource->h2d > 0 && resource->d2h > 0);
+        }
+        assert_int_equal(in_memory, !emulates);
+        assert_true(in_link || in_memory);
+        close_case(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -385,6 +406,7 @@ int main(void)
         cmocka_unit_test(test_pricing__names_what_is_missing),
         cmocka_unit_test(test_pricing__splits_cores),
         cmocka_unit_test(test_pricing__rates_of_a_split),
+        cmocka_unit_test(test_pricing__emulated_lanes_do_not_meet_in_memory),
         cmocka_unit_test(test_pricing__takes_measured_blocks),
         cmocka_unit_test(test_pricing__estimates_what_was_not_measured),
     };

@@ -103,7 +103,8 @@ static void fill_item(const struct reading *r, uint32_t op, uint32_t tile)
                                     .lane = (uint8_t)it->lane,
                                     .early = early,
                                     .of_before = early && update,
-                                    .wraps = brings && it->due_before <= it->issue_after};
+                                    .wraps = brings && it->due_before <= it->issue_after,
+                                    .behind = AH_ROUNDS_NONE};
     for (int ring = 0; ring < AH_ROUNDS_RINGS; ring++) {
         item->takes[ring] = r->items.takes[at] == ring;
         item->gives[ring] = r->items.gives[at] == ring;
@@ -147,6 +148,21 @@ static void share_of(const struct reading *r, uint32_t user)
             if (taker->op == users[i].taker && taker->block == it->block &&
                 (!users[i].each || taker->micro_batch == it->micro_batch))
                 share_places(r, op, user, users[i].ring);
+        }
+    }
+}
+
+/* Sends of a block whose sum is on the host, of each micro-batch behind those of the one before. */
+static void send_in_turn(const struct reading *r, uint32_t first)
+{
+    const struct ah_plan_op *it = &r->plan->ops[first];
+    for (uint32_t op = 0; op < r->plan->n_ops; op++) {
+        const struct ah_plan_op *next = &r->plan->ops[op];
+        if (next->op != it->op || next->block != it->block || next->micro_batch != it->micro_batch + 1)
+            continue;
+        for (uint32_t tile = 0; tile < it->tiles && tile < next->tiles; tile++) {
+            uint32_t at = r->items.of_tile[r->items.first_tile[op] + tile];
+            r->rounds->items[at].behind = r->items.of_tile[r->items.first_tile[first] + tile];
         }
     }
 }
@@ -217,8 +233,11 @@ static int fill_rounds(struct reading *r)
     for (uint32_t op = 0; op < r->plan->n_ops; op++)
         for (uint32_t tile = 0; tile < r->plan->ops[op].tiles; tile++)
             fill_item(r, op, tile);
-    for (uint32_t op = 0; op < r->plan->n_ops; op++)
+    for (uint32_t op = 0; op < r->plan->n_ops; op++) {
         share_of(r, op);
+        if (r->plan->ops[op].op == AH_PLAN_SEND_GRADIENTS && rounds->places[AH_ROUNDS_HOST_GRADIENTS])
+            send_in_turn(r, op);
+    }
     return fill_orders(r);
 }
 

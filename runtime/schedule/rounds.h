@@ -18,8 +18,10 @@
  * one back, and has its place. `taker` of an item that uses a place is the item that took it.
  *
  * PRIORITY of an item is that by which `order` was dispatched (docs/planning.md), from the plan's times: the smaller, the
- * earlier needed. The item of the next iteration has one that is larger by `priority_step`. Of two sends of a block's tile
- * that of the earlier micro-batch goes first.
+ * earlier needed. The item of the next iteration has one that is larger by `priority_step`. Who takes items by priority
+ * may take them in any order that waits and rings allow, and `behind`: a gradient's tile takes a place of its ring behind
+ * that of the micro-batch before, to which it is added. Else later ones could hold all places and wait for an earlier one.
+ * Frozen orders are known to run.
  */
 #ifndef AH_RUNTIME_SCHEDULE_ROUNDS_H
 #define AH_RUNTIME_SCHEDULE_ROUNDS_H
@@ -53,6 +55,7 @@ struct ah_rounds_item {
     bool of_before; /* it updates by gradients of the iteration before its own */
     bool wraps;     /* a fetch or gather for a use in the iteration after its own */
     uint64_t priority;
+    uint32_t behind; /* item of the same iteration; AH_ROUNDS_NONE: none */
 };
 
 struct ah_rounds_wait {

@@ -11,9 +11,9 @@
  *   2. Compute keeps its order, the one that memory was planned for: every other item starts and ends between two
  *      compute positions (docs/planning.md), so tensors do not meet whatever the order of the others.
  *   3. Every ring has a free place again. Who holds a place of new weights or of states is waited for by nothing but
- *      uploads and copies, which need no places. Gradients are sent into a ring only where the host updates by them
- *      without waiting for others, or adds up those of micro-batches; of a tile, that of an earlier one is ready earlier
- *      and has the higher priority, as it is due earlier and the others are added to it.
+ *      uploads and copies, which need no places. Gradients are sent into a ring only where the host adds them up or
+ *      updates by them without waiting for other gradients, but for those of the micro-batch before, behind which they
+ *      take their places (runtime/schedule/rounds.h): where both are due together, priorities do not see to it.
  *   4. The instances of two rounds are under way at most, of three steps; what is known of them has room for SLOTS. The
  *      place of one that is taken, or left out, goes to the one SLOTS steps later.
  *   5. An instance goes when as many arrivals are counted as it waits for: its round, items of other lanes that are done,
@@ -409,7 +409,7 @@ int64_t ah_dynamic_round_of(struct ah_trainer *t, uint32_t lane, uint64_t ticket
 static uint32_t count_waits(const struct ah_trainer *t, uint32_t item, int64_t step)
 {
     const struct ah_rounds_item *it = &t->rounds.items[item];
-    uint32_t n = 1;
+    uint32_t n = 1 + (it->behind != AH_ROUNDS_NONE);
     for (uint32_t w = it->first_wait; w < it[1].first_wait; w++)
         n += exists(t, t->rounds.waits[w].item, step - (int64_t)t->rounds.waits[w].back);
     return n;
@@ -438,17 +438,22 @@ void ah_dynamic_reset(struct ah_trainer *t)
 
 /* ---- memory ---- */
 
+/* Calls for each wait of an item beside compute, the place that it takes behind another's included. */
 static void list_followers(const struct ah_trainer *t, struct dynamic *d, bool fill)
 {
     const struct ah_rounds *rounds = &t->rounds;
-    for (uint32_t item = rounds->positions; item < rounds->n_items; item++)
-        for (uint32_t w = rounds->items[item].first_wait; w < rounds->items[item + 1].first_wait; w++) {
-            uint32_t from = rounds->waits[w].item;
+    for (uint32_t item = rounds->positions; item < rounds->n_items; item++) {
+        const struct ah_rounds_item *it = &rounds->items[item];
+        uint32_t n = it[1].first_wait - it->first_wait, behind = it->behind != AH_ROUNDS_NONE;
+        for (uint32_t i = 0; i < n + behind; i++) {
+            const struct ah_rounds_wait wait =
+                i < n ? rounds->waits[it->first_wait + i] : (struct ah_rounds_wait){it->behind, 0};
             if (fill)
-                d->followers[--d->first_follower[from]] = (struct follower){item, rounds->waits[w].back};
+                d->followers[--d->first_follower[wait.item]] = (struct follower){item, wait.back};
             else
-                d->first_follower[from]++;
+                d->first_follower[wait.item]++;
         }
+    }
 }
 
 static int find_followers(struct ah_trainer *t, struct dynamic *d, struct ah_error *err)

@@ -136,6 +136,14 @@ static int open_device(const struct ah_measure *measure, unsigned threads, struc
     return rc ? rc : ah_cycle_fill(&bench->cycle, bench->device, err);
 }
 
+/* What a run of these blocks takes besides its arena: a plan keeps so much free. */
+static void keep_reserve(struct ah_measure *measure, const struct ah_device *device)
+{
+    uint64_t *most = &measure->machine->device.reserve_bytes;
+    if (device->reserve_bytes > *most)
+        *most = device->reserve_bytes;
+}
+
 /* One cycle to warm up, and another one that tells how many make a sample; `ret_seconds` is what that takes. */
 static int settle(struct bench *bench, double *ret_seconds, struct ah_error *err)
 {
@@ -305,6 +313,8 @@ static int measure_on(struct ah_measure *measure, unsigned threads, struct ah_er
     rc = rc ? rc : number_series(bench, err);
     rc = rc ? rc : prepare_submissions(bench, err);
     rc = rc ? rc : open_device(measure, threads, bench, err);
+    if (!rc)
+        keep_reserve(measure, bench->device);
     rc = rc ? rc : settle(bench, &sample_s, err);
     double fitting = sampler.budget_s / fmax(sample_s, 1e-9);
     sampler.samples_min = fitting < sampler.samples_min ? (unsigned)fitting : sampler.samples_min;

@@ -108,25 +108,26 @@ static void expect_same_traffic(const struct golden *g, const struct golden_resu
     assert_int_equal(total[0], total[1]);
 }
 
-/* Frozen orders go back to the beginning of a list once a round: in two runs, of one and of the other steps, with the two
- * rounds before the first. */
-enum { ROUNDS = 1 + 2 + STEPS - 1 + 2 };
-
-static size_t times_back(const struct ah_rounds *rounds, size_t lane)
+/* Frozen orders go back to the beginning of a list once a round; a run has two rounds before its first step. */
+static size_t times_back(const struct ah_rounds *rounds, size_t lane, size_t from)
 {
     uint32_t place[ITEMS_MAX], last = 0;
     size_t back = 0;
     assert_true(rounds->n_items <= ITEMS_MAX);
     for (uint32_t i = 0; i < rounds->n_order[lane]; i++)
         place[rounds->order[lane][i]] = i;
-    for (size_t i = 0; i < traffic.n[lane]; i++) {
+    for (size_t i = from; i < traffic.n[lane]; i++) {
         back += place[traffic.spans[lane][i].tag] < last;
         last = place[traffic.spans[lane][i].tag];
     }
     return back;
 }
 
-static void see_order(const struct golden *g, struct ah_trainer *trainer)
+static const size_t none[AH_DEVICE_LANES];
+
+/* In the last run, of so many steps; `from`: spans before it. */
+static bool is_other_order(const struct golden *g, struct ah_trainer *trainer,
+                           const size_t from[AH_DEVICE_LANES], size_t steps)
 {
     struct ah_arena arena = {0};
     struct ah_rounds rounds;
@@ -135,47 +136,91 @@ static void see_order(const struct golden *g, struct ah_trainer *trainer)
     traffic_read(&traffic, trainer);
     bool other_order = false;
     for (size_t lane = AH_PLAN_LANE_H2D; lane < AH_ROUNDS_LANES; lane++)
-        other_order |= times_back(&rounds, lane) > ROUNDS;
-    seen.other_orders += other_order;
+        other_order |= times_back(&rounds, lane, from[lane]) > steps + 2;
     ah_arena_release(&arena);
+    return other_order;
 }
 
 /* ---- runs ---- */
 
+/* How often ops of the plan were done in each step. */
+static uint32_t done_frozen[STEPS][OPS_MAX], done_dynamic[STEPS][OPS_MAX];
+
+static void count_op(void *context, const struct ah_op_record *record)
+{
+    uint32_t(*done)[OPS_MAX] = context;
+    assert_true(record->step >= 1 && record->step <= STEPS);
+    if (record->op != SIZE_MAX)
+        done[record->step - 1][record->op]++;
+}
+
+struct hearing {
+    struct golden_result *result;
+    uint32_t (*done)[OPS_MAX];
+};
+
+static bool hear_step(void *context, const struct ah_step_record *record)
+{
+    return golden_keep_record(((struct hearing *)context)->result, record);
+}
+
+static void hear_op(void *context, const struct ah_op_record *record)
+{
+    count_op(((struct hearing *)context)->done, record);
+}
+
+static struct ah_trainer *train(struct golden *g, struct golden_result *result, uint32_t (*done)[OPS_MAX])
+{
+    struct hearing hearing = {result, done};
+    const struct ah_observer observer = {.step = hear_step, .op = hear_op, .context = &hearing};
+    struct ah_trainer *trainer;
+    struct ah_error err = {0};
+    assert_true(g->options.plan->n_ops <= OPS_MAX);
+    memset(done, 0, STEPS * sizeof *done);
+    result->n_records = 0;
+    CHECK_OK(ah_trainer_open(&trainer, &g->options, &err), err);
+    CHECK_OK(ah_trainer_run(trainer, STEPS, &observer, &err), err);
+    golden_read(g, trainer, AH_TRAINER_WEIGHTS, result->weights, &result->n_values);
+    return trainer;
+}
+
 static void run_dynamic(struct golden *g)
 {
     g->plan.body.plan->scheduling = AH_SCHEDULING_DYNAMIC;
-    struct ah_trainer *trainer = golden_start(g, &other);
+    struct ah_trainer *trainer = train(g, &other, done_dynamic);
     expect_same(&first, &other, "dynamic");
     expect_same_traffic(g, &frozen, &other);
-    see_order(g, trainer);
+    assert_memory_equal(done_frozen, done_dynamic, sizeof done_frozen);
+    seen.other_orders += is_other_order(g, trainer, none, STEPS);
     ah_trainer_close(trainer);
     g->plan.body.plan->scheduling = AH_SCHEDULING_PRIORITY;
 }
 
-/* Half of the steps, then times that no clock would give, then the others. */
+/* Three runs, and between them times by chance. */
 static void run_retimed(struct golden *g, bool dynamic, uint64_t *seed)
 {
     static double op_us[OPS_MAX];
     const struct ah_observer observer = {.step = golden_keep_record, .context = &other};
     struct ah_trainer_retimed retimed;
     struct ah_trainer *trainer;
+    size_t from[AH_DEVICE_LANES];
     struct ah_error err = {0};
     g->plan.body.plan->scheduling = dynamic ? AH_SCHEDULING_DYNAMIC : AH_SCHEDULING_PRIORITY;
     other.n_records = 0;
     CHECK_OK(ah_trainer_open(&trainer, &g->options, &err), err);
     for (int part = 0; part < 3; part++) {
-        CHECK_OK(ah_trainer_run(trainer, part < 2 ? 2 : 1, &observer, &err), err);
-        assert_true(g->options.plan->n_ops <= OPS_MAX);
+        traffic_read(&traffic, trainer);
+        memcpy(from, traffic.n, sizeof from);
+        CHECK_OK(ah_trainer_run(trainer, part < 2 ? 1 : STEPS - 2, &observer, &err), err);
         for (size_t op = 0; op < g->options.plan->n_ops; op++)
             op_us[op] = g->options.plan->ops[op].us * 4 * check_uniform(seed);
         CHECK_OK(ah_trainer_retime(trainer, op_us, &retimed, &err), err);
         assert_true(retimed.taken || retimed.after_us >= retimed.before_us);
-        seen.retimed_orders += retimed.taken && !dynamic;
         seen.retimed++;
     }
     golden_read(g, trainer, AH_TRAINER_WEIGHTS, other.weights, &other.n_values);
     expect_same(&first, &other, dynamic ? "dynamic, retimed" : "retimed");
+    seen.retimed_orders += !dynamic && is_other_order(g, trainer, from, STEPS - 2);
     ah_trainer_close(trainer);
 }
 
@@ -196,8 +241,10 @@ static void run_signature(const struct signature *signature, uint64_t *seed)
     for (uint64_t i = 0; i < how_many(); i++) {
         choose(&golden, turn, seed);
         golden.options.driver = ah_device_cpu();
-        ah_trainer_close(golden_start(&golden, &frozen));
+        struct ah_trainer *trainer = train(&golden, &frozen, done_frozen);
         expect_same(&first, &frozen, "frozen");
+        assert_false(is_other_order(&golden, trainer, none, STEPS));
+        ah_trainer_close(trainer);
         golden.options.driver = hooked_driver();
         see_plan(&golden);
         run_dynamic(&golden);
@@ -229,7 +276,7 @@ static void test_dynamic__orders_do_not_change_results(void **state)
     for (size_t i = 0; i < sizeof signatures / sizeof *signatures; i++)
         run_signature(&signatures[i], &seed);
     print_message("%" PRIu64 " plans, %" PRIu64 " of them in other orders; retimed %" PRIu64
-                  " times, to other orders %" PRIu64 " times\n",
+                  " times, %" PRIu64 " plans to other orders\n",
                   seen.plans, seen.other_orders, seen.retimed, seen.retimed_orders);
     expect_all_seen();
 }
@@ -308,7 +355,7 @@ static void test_dynamic__takes_what_is_needed_first(void **state)
     hooked_set(&(struct hooked_hooks){.before = hold_norm, .after = count_sends, .context = &gathering});
     golden.options.driver = hooked_driver();
     golden.options.device.spans = TRAFFIC_SPANS;
-    struct ah_trainer *trainer = golden_start(&golden, &other);
+    struct ah_trainer *trainer = train(&golden, &other, done_dynamic);
     traffic_read(&traffic, trainer);
     assert_true(check_updates(&gathering) >= (size_t)STEPS * gathering.sends);
     ah_trainer_close(trainer);

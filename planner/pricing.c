@@ -208,6 +208,15 @@ static uint64_t compute_threads_below(const struct ah_machine *machine, uint64_t
     return best;
 }
 
+/* Were blocks measured on all cores? Then compute may have them all, and the host lane shares them. */
+static bool may_have_all(const struct ah_machine *machine, uint64_t compute)
+{
+    for (size_t i = 0; i < machine->n_blocks; i++)
+        if (machine->blocks[i].threads == compute && compute == machine->host.cores)
+            return true;
+    return false;
+}
+
 size_t ah_pricing_thread_splits(const struct ah_machine *machine, struct ah_plan_threads *ret_splits,
                                 size_t max)
 {
@@ -221,7 +230,8 @@ size_t ah_pricing_thread_splits(const struct ah_machine *machine, struct ah_plan
     uint64_t cores = machine->host.cores > 1 ? machine->host.cores : 2;
     uint64_t compute = UINT64_MAX;
     while (n < max && (compute = compute_threads_below(machine, compute)) > 0) {
-        uint64_t host = compute < cores ? host_threads_up_to(machine, cores - compute) : 0;
+        uint64_t left = compute < cores ? cores - compute : may_have_all(machine, compute);
+        uint64_t host = host_threads_up_to(machine, left);
         if (host)
             ret_splits[n++] = (struct ah_plan_threads){compute, host};
     }
@@ -299,6 +309,7 @@ int ah_pricing_fill(const struct ah_machine *machine, const struct ah_job *job,
     rc = rc ? rc : ah_pricing_share(machine, arena, &costs.sharing, err);
     if (rc)
         return rc;
+    ah_pricing_share_cores(machine, &p.threads, &costs.sharing);
     costs.threads = p.threads;
     costs.groups = ah_arena_array(arena, job->n_groups, sizeof *costs.groups);
     if (!costs.groups)

@@ -27,7 +27,7 @@ enum { AH_PRICING_SPLITS_MAX = 16 };
 
 /* Ways to give the host's cores to the lanes, in a fixed order: on a CPU device, thread counts that the profile measured
  * for products and for host Adam and that together are at most the machine's cores (one thread each where it has a
- * single one); on a GPU one, {0, the count with the fastest host Adam}. Returns how many, at most `max`; 0 where the
+ * single one), and, where blocks were measured so, all cores for compute, which the host lane then shares; on a GPU one, {0, the count with the fastest host Adam}. Returns how many, at most `max`; 0 where the
  * document has no product or no host Adam. */
 size_t ah_pricing_thread_splits(const struct ah_machine *machine, struct ah_plan_threads *ret_splits,
                                 size_t max);

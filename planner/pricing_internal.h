@@ -35,8 +35,12 @@ struct ah_pricing_blocks_of {
 int ah_pricing_blocks(const struct ah_pricing_blocks_of *of, struct ah_cost_group *groups,
                       bool *ret_estimated, struct ah_error *err);
 
-/* The sharing that the document's `beside` measurements ask for. AH_E_MEMORY. */
+/* The sharing that the document's `beside` measurements ask for, with room for one resource more. AH_E_MEMORY. */
 int ah_pricing_share(const struct ah_machine *machine, struct ah_arena *arena,
                      struct ah_plan_sharing *ret_sharing, struct ah_error *err);
+
+/* Adds the cores, where compute has them all. */
+void ah_pricing_share_cores(const struct ah_machine *machine, const struct ah_plan_threads *threads,
+                            struct ah_plan_sharing *sharing);
 
 #endif

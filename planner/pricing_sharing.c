@@ -16,6 +16,9 @@
  *   3. A RESOURCE OF A PAIR, asked 1 / (s_p + s_q) by both, where host_dram alone does not slow them so much: the "link"
  *      for both directions, others by both names.
  *
+ *   4. ALL_CORES, where compute has every core of a CPU device: a lane asks for its threads' share of them, a copy for one
+ *      core's. Pairs were measured with cores of their own.
+ *
  * Every demand is at most 1: a lane alone runs at full speed. Two lanes that keep less than 1 together do worse than
  * taking turns, which sharing cannot say: they are made to keep 1 together.
  */
@@ -23,7 +26,7 @@
 
 #include <math.h>
 
-enum { LANES = 4, PAIRS = LANES * (LANES - 1) / 2, RESOURCES_MAX = PAIRS + 1, SWEEPS = 200 };
+enum { LANES = 4, PAIRS = LANES * (LANES - 1) / 2, RESOURCES_MAX = PAIRS + 2, SWEEPS = 200 };
 
 #define KEPT_LEAST 0.05
 #define TIGHT      1e-9
@@ -261,4 +264,21 @@ int ah_pricing_share(const struct ah_machine *machine, struct ah_arena *arena,
         add_pair(&s, &s.pairs[i], &sharing);
     *ret_sharing = sharing;
     return AH_OK;
+}
+
+/* ---- 4: all cores ---- */
+
+void ah_pricing_share_cores(const struct ah_machine *machine, const struct ah_plan_threads *threads,
+                            struct ah_plan_sharing *sharing)
+{
+    double cores = (double)machine->host.cores;
+    if (machine->device.kind != AH_DEVICE_CPU || machine->host.cores < 2 ||
+        threads->compute < machine->host.cores)
+        return;
+    sharing->resources[sharing->n_resources++] =
+        (struct ah_plan_resource){.name = "all_cores",
+                                  .compute = 1,
+                                  .h2d = 1 / cores,
+                                  .d2h = 1 / cores,
+                                  .host = fmin(1, (double)threads->host / cores)};
 }

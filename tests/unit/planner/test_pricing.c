@@ -373,6 +373,43 @@ static void test_pricing__estimates_what_was_not_measured(void **state)
     close_case(&c);
 }
 
+static const struct ah_plan_resource *find_resource(const struct ah_costs *costs, const char *name)
+{
+    for (size_t i = 0; i < costs->sharing.n_resources; i++)
+        if (!strcmp(costs->sharing.resources[i].name, name))
+            return &costs->sharing.resources[i];
+    return NULL;
+}
+
+/* Compute may have all cores where blocks were measured so; the other lanes then take their share of them. */
+static void test_pricing__all_cores_for_compute(void **state)
+{
+    (void)state;
+    struct pricing_case c;
+    struct ah_plan_threads splits[AH_PRICING_SPLITS_MAX];
+    struct measured measured;
+    open_case(&c, "rtx4090-64g", "tiny", AH_BF16, 1);
+    struct ah_machine *machine = c.machine.body.machine;
+    machine->device.kind = AH_DEVICE_CPU;
+    machine->host.cores = 4;
+    for (size_t i = 0; i < machine->n_matmul; i++)
+        machine->matmul[i].threads = i % 2 ? 4 : 2;
+    for (size_t i = 0; i < machine->n_adam; i++)
+        machine->adam[i].threads = 1;
+    assert_int_equal(ah_pricing_thread_splits(machine, splits, AH_PRICING_SPLITS_MAX), 1);
+    CHECK_OK(fill(&c), c.err);
+    assert_null(find_resource(&c.costs, "all_cores"));
+    measure_groups(&measured, &c, 4);
+    assert_int_equal(ah_pricing_thread_splits(machine, splits, AH_PRICING_SPLITS_MAX), 2);
+    assert_true(splits[0].compute == 4 && splits[0].host == 1);
+    assert_true(splits[1].compute == 2 && splits[1].host == 1);
+    CHECK_OK(fill(&c), c.err);
+    assert_false(c.costs.estimated);
+    const struct ah_plan_resource *cores = find_resource(&c.costs, "all_cores");
+    assert_true(cores && cores->compute == 1 && cores->host == 0.25 && cores->h2d == 0.25);
+    close_case(&c);
+}
+
 /* Lanes of a machine that emulates another one sleep: they do not meet in memory, whatever pairs keep. */
 static void test_pricing__emulated_lanes_do_not_meet_in_memory(void **state)
 {
@@ -406,6 +443,7 @@ int main(void)
         cmocka_unit_test(test_pricing__names_what_is_missing),
         cmocka_unit_test(test_pricing__splits_cores),
         cmocka_unit_test(test_pricing__rates_of_a_split),
+        cmocka_unit_test(test_pricing__all_cores_for_compute),
         cmocka_unit_test(test_pricing__emulated_lanes_do_not_meet_in_memory),
         cmocka_unit_test(test_pricing__takes_measured_blocks),
         cmocka_unit_test(test_pricing__estimates_what_was_not_measured),

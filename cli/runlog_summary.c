@@ -2,9 +2,9 @@
 #include "cli/runlog_summary.h"
 
 #include "base/stats.h"
-#include "base/units.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -243,6 +243,18 @@ double ah_runlog_summary_error(const struct ah_runlog_pair *pair)
     return pair->measured / pair->predicted - 1;
 }
 
+const char *ah_runlog_summary_print_error(char out[AH_UNITS_TEXT_MAX], const struct ah_runlog_pair *pair)
+{
+    double error = ah_runlog_summary_has_error(pair) ? ah_runlog_summary_error(pair) : 0;
+    if (!ah_runlog_summary_has_error(pair))
+        out[0] = '\0';
+    else if (error < 10)
+        snprintf(out, AH_UNITS_TEXT_MAX, "%+.1f %%", 100 * error);
+    else
+        snprintf(out, AH_UNITS_TEXT_MAX, "x %.3g", 1 + error);
+    return out;
+}
+
 static double difference(const struct ah_runlog_pair *pair)
 {
     return pair->is_measured && pair->is_predicted ? pair->measured - pair->predicted : 0;
@@ -333,9 +345,9 @@ void ah_runlog_summary_put_cause(struct ah_buffer *out, const struct ah_runlog_s
         ah_buffer_puts(out, "A step takes as long as predicted.");
         return;
     }
-    ah_buffer_printf(out, "A step takes %s (%.1f %%) %s than predicted. ",
-                     ah_units_print_time(text, fabs(cause.step_us)), 100 * fabs(error),
+    ah_buffer_printf(out, "A step takes %s %s than predicted", ah_units_print_time(text, fabs(cause.step_us)),
                      error > 0 ? "longer" : "less");
+    ah_buffer_printf(out, " (%s). ", ah_runlog_summary_print_error(text, &summary->step_us));
     ah_buffer_puts(out,
                    cause.us / cause.step_us > 0.5 ? "Most of that is " : "The largest share of that is ");
     put_source(out, summary, &cause);

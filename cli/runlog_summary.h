@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "schemas/runlog.h"
 
 #include <stdbool.h>
@@ -52,6 +53,9 @@ int ah_runlog_summary_init(struct ah_runlog_summary *ret_summary, const struct a
 /* Are both sides known, and is there something to be off from? Then measured / predicted - 1. */
 bool ah_runlog_summary_has_error(const struct ah_runlog_pair *pair);
 double ah_runlog_summary_error(const struct ah_runlog_pair *pair);
+
+/* "+20.8 %", beyond ten times "x 182"; "" where it has none. Returns `out`, which has room for AH_UNITS_TEXT_MAX. */
+const char *ah_runlog_summary_print_error(char out[AH_UNITS_TEXT_MAX], const struct ah_runlog_pair *pair);
 
 /* More than AH_RUNLOG_SUMMARY_OFF off, and by at least a thousandth of the step. */
 #define AH_RUNLOG_SUMMARY_OFF 0.05

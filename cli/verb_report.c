@@ -28,24 +28,13 @@ static void put_headline(struct ah_cli *cli, const struct ah_runlog *runlog,
     if (step->is_predicted)
         ah_buffer_printf(&cli->out, ", %s predicted", ah_units_print_time(text, step->predicted));
     if (ah_runlog_summary_has_error(step))
-        ah_buffer_printf(&cli->out, " (%+.1f %%)", 100 * ah_runlog_summary_error(step));
+        ah_buffer_printf(&cli->out, " (%s)", ah_runlog_summary_print_error(text, step));
     ah_buffer_printf(&cli->out, "%s\n", cli->out_style.reset);
     struct ah_buffer sentence = {0};
     ah_runlog_summary_put_cause(&sentence, summary);
     if (sentence.size)
         ah_cli_put_wrapped(cli, &sentence, 0);
     ah_buffer_puts(&cli->out, "\n");
-}
-
-static void put_error(struct ah_table *table, const struct ah_runlog_pair *pair)
-{
-    double error = ah_runlog_summary_has_error(pair) ? ah_runlog_summary_error(pair) : 0;
-    if (!ah_runlog_summary_has_error(pair))
-        ah_table_cell(table, "%s", "");
-    else if (error < 10)
-        ah_table_cell(table, "%+.1f %%", 100 * error);
-    else
-        ah_table_cell(table, "x %.3g", 1 + error);
 }
 
 /* Measured, spread, predicted, error; what is off by more than 5 % is marked. */
@@ -61,7 +50,7 @@ static void put_time(struct ah_table *table, const struct ah_runlog_summary *sum
     else
         ah_table_cell(table, "%s", "");
     ah_table_cell(table, "%s", us->is_predicted ? ah_units_print_time(text, us->predicted) : "-");
-    put_error(table, us);
+    ah_table_cell(table, "%s", ah_runlog_summary_print_error(text, us));
     ah_table_cell(table, "%s", is_off ? "!" : "");
 }
 
@@ -116,7 +105,7 @@ static void put_amount(struct ah_table *table, const char *what, const struct ah
     ah_table_cell(table, "%s", what);
     ah_table_cell(table, "%s", pair->is_measured ? print(text, pair->measured) : "-");
     ah_table_cell(table, "%s", pair->is_predicted ? print(text, pair->predicted) : "-");
-    put_error(table, pair);
+    ah_table_cell(table, "%s", ah_runlog_summary_print_error(text, pair));
 }
 
 static const char *print_bytes(char out[AH_UNITS_TEXT_MAX], double bytes)

@@ -189,11 +189,11 @@ static void test_runlog_summary__says_where_most_of_it_comes_from(void **state)
     slower_by(&log, 100, 90);
     log.parts[1][0].us -= 10; /* forward */
     log.parts[1][1].us += 100;
-    says(&log, "A step takes 100 us (10.0 %) longer than predicted. Most of that is backward on compute: "
+    says(&log, "A step takes 100 us longer than predicted (+10.0 %). Most of that is backward on compute: "
                "500 us, predicted 400 us.");
     slower_by(&log, -200, -190);
     log.parts[1][1].us -= 200;
-    says(&log, "A step takes 100 us (10.0 %) less than predicted. Most of that is backward on compute: "
+    says(&log, "A step takes 100 us less than predicted (-10.0 %). Most of that is backward on compute: "
                "300 us, predicted 400 us.");
     close_log(&log);
 }
@@ -207,18 +207,21 @@ static void test_runlog_summary__says_what_compute_waits_for(void **state)
     log.exposed[1].host += 80;
     log.parts[1][2].us += 150;
     says(&log,
-         "A step takes 100 us (10.0 %) longer than predicted. Most of that is compute waiting for host: "
+         "A step takes 100 us longer than predicted (+10.0 %). Most of that is compute waiting for host: "
          "280 us, predicted 200 us; there host_adam: 450 us, predicted 300 us.");
     log.exposed[1].host -= 80;
     says(&log,
-         "A step takes 100 us (10.0 %) longer than predicted. Most of that is compute idle for no other "
+         "A step takes 100 us longer than predicted (+10.0 %). Most of that is compute idle for no other "
          "lane's sake: 200 us, predicted 100 us.");
     log.exposed[1] = (struct ah_plan_exposed){.h2d = 40, .d2h = 30, .host = 210};
     says(&log,
-         "A step takes 100 us (10.0 %) longer than predicted. The largest share of that is compute waiting "
+         "A step takes 100 us longer than predicted (+10.0 %). The largest share of that is compute waiting "
          "for h2d: 40 us, predicted 0 us.");
     log.runlog.end = NULL;
-    says(&log, "A step takes 100 us (10.0 %) longer than predicted. Most of that is compute idle: 400 us, "
+    says(&log, "A step takes 100 us longer than predicted (+10.0 %). Most of that is compute idle: 400 us, "
+               "predicted 300 us.");
+    slower_by(&log, 19000, 0);
+    says(&log, "A step takes 19.1 ms longer than predicted (x 20.1). Most of that is compute idle: 19.4 ms, "
                "predicted 300 us.");
     log.runlog.predicted = NULL;
     says(&log, "");

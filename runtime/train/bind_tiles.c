@@ -53,15 +53,26 @@ static bool is_there(const struct ah_vector *vector)
     return vector->ref.arena != AH_ARENA_NONE;
 }
 
+/* Runs from the i-th on that follow each other in both vectors, as one: how an element decays is nothing to a copy, and
+ * each copy costs the link's latency. */
+static struct ah_run_of_elements join_runs(const struct ah_places_block *block, size_t *i)
+{
+    struct ah_run_of_elements joined = block->runs[(*i)++];
+    while (*i < block->n_runs && block->runs[*i].first == joined.end &&
+           block->runs[*i].full_first - joined.full_first == block->runs[*i].first - joined.first)
+        joined.end = block->runs[(*i)++].end;
+    return joined;
+}
+
 static int copy_vectors(const struct tile *tile, const struct ah_vector *dst, const struct ah_vector *src)
 {
     int rc = AH_OK;
     struct ah_stretch part;
-    for (size_t i = 0; i < tile->block->n_runs && !rc; i++) {
-        const struct ah_run_of_elements *run = &tile->block->runs[i];
-        if (meet(run, tile->part, &part))
-            rc = ah_bind_copy(tile->binder, ah_bind_at(dst, run, part.first), dst->move,
-                              ah_bind_at(src, run, part.first), src->move,
+    for (size_t i = 0; i < tile->block->n_runs && !rc;) {
+        const struct ah_run_of_elements run = join_runs(tile->block, &i);
+        if (meet(&run, tile->part, &part))
+            rc = ah_bind_copy(tile->binder, ah_bind_at(dst, &run, part.first), dst->move,
+                              ah_bind_at(src, &run, part.first), src->move,
                               (part.end - part.first) * ah_dtype_bytes(src->ref.dtype));
     }
     return rc;

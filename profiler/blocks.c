@@ -282,17 +282,20 @@ static int keep_group(struct ah_measure *measure, const struct bench *bench, siz
     return rc;
 }
 
-/* A list with room for `more` entries, in place of the machine's. */
+/* A list with room for `more` entries, in place of the machine's. Where a document cannot have as many, the oldest ones
+ * make room. */
 static int make_room(struct ah_measure *measure, size_t more, struct ah_error *err)
 {
     struct ah_machine *machine = measure->machine;
-    struct ah_machine_block *blocks =
-        ah_arena_array(&measure->document->arena, machine->n_blocks + more, sizeof *blocks);
+    size_t most = more < AH_MACHINE_BLOCKS_MAX ? AH_MACHINE_BLOCKS_MAX - more : 0;
+    size_t kept = machine->n_blocks < most ? machine->n_blocks : most;
+    struct ah_machine_block *blocks = ah_arena_array(&measure->document->arena, kept + more, sizeof *blocks);
     if (!blocks)
         return ah_error_memory(err);
-    if (machine->n_blocks)
-        memcpy(blocks, machine->blocks, machine->n_blocks * sizeof *blocks);
+    if (kept)
+        memcpy(blocks, machine->blocks + (machine->n_blocks - kept), kept * sizeof *blocks);
     machine->blocks = blocks;
+    machine->n_blocks = kept;
     return AH_OK;
 }
 

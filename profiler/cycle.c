@@ -244,9 +244,12 @@ int ah_cycle_init(struct ah_cycle *ret_cycle, const struct ah_job *job, const st
     while (layers > 1 && cycle.arena_bytes[AH_ARENA_DEVICE] > limits->bytes)
         place(&cycle, --layers);
     if (cycle.arena_bytes[AH_ARENA_DEVICE] > limits->bytes)
-        return ah_error_set(
-            err, AH_E_CAPACITY, "a block of each kind takes %llu bytes on the device, of which %llu are free",
-            (unsigned long long)cycle.arena_bytes[AH_ARENA_DEVICE], (unsigned long long)limits->bytes);
+        return ah_error_set(err, AH_E_CAPACITY,
+                            "blocks of '%s': one of each kind takes %llu bytes on the device, of which %llu "
+                            "are free; measure smaller "
+                            "micro-batches or sequences",
+                            job->model->name, (unsigned long long)cycle.arena_bytes[AH_ARENA_DEVICE],
+                            (unsigned long long)limits->bytes);
     int rc = AH_OK;
     for (unsigned turn = 0; turn < turns_of(job, layers) && !rc; turn++)
         rc = bind_turn(&cycle, turn, err);

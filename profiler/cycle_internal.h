@@ -3,10 +3,10 @@
  * Cycle: what the compute lane does in an iteration of training, with fewer layers: the embedding, layers of every
  * group and the head, forward up and backward down, as the ops that a run submits (runtime/schedule/program.h).
  *
- * Every block has places of its own for weights, gradients, inputs and what it saves, so a pass meets its operands as
- * cold as a run does: all other blocks have passed since. Scratch and the residual stream's gradient are shared, as in a
- * plan. Layers keep, save selectively and recompute in turn. Where there are fewer of a group than there are ways, the
- * cycle has as many turns, and each layer has another way in each.
+ * Every block has places of its own for weights, gradients, inputs and what it saves, so a pass meets its operands
+ * as cold as a run does: all other blocks have passed since. Scratch and the residual stream's gradient are shared,
+ * as in a plan. Layers keep, save selectively and recompute in turn. Where there are fewer of a group than there are
+ * ways, the cycle has as many turns, and each layer has another way in each.
  *
  *     rc = ah_cycle_init(&cycle, job, &(struct ah_cycle_limits){.layers = 4, .bytes = 1 << 30}, err);
  *     ... open a device, prepare cycle.ops, reserve cycle.arena_bytes ...

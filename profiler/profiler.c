@@ -132,21 +132,29 @@ static void add_load(struct ah_load *sum, const struct ah_load *before, const st
     sum->own_s += after->own_s - before->own_s;
 }
 
-/* One go of a part: measures, with `go`, for `part_s`. */
-static int run_go(struct ah_measure *measure, enum ah_profiler_part part, double part_s,
-                  int (*go)(struct ah_measure *measure, struct ah_error *err), struct ah_error *err)
+/* Measures, with `go`, for `part_s`, and watches what the processors do meanwhile. */
+static int watch(struct ah_measure *measure, enum ah_profiler_part part, double part_s,
+                 int (*go)(struct ah_measure *measure, struct ah_error *err), struct ah_error *err)
 {
     struct ah_load before;
     struct ah_load after;
-    struct ah_error local = {0};
     measure->part = part;
     measure->part_s = part_s;
     ah_load_read(&before);
-    int rc = go(measure, &local);
+    int rc = go(measure, err);
     ah_load_read(&after);
     add_load(&measure->meanwhile[part], &before, &after);
     measure->parts_done_s += part_s;
     ah_measure_conclude(measure);
+    return rc;
+}
+
+/* One go of a part, which may be left out. */
+static int run_go(struct ah_measure *measure, enum ah_profiler_part part, double part_s,
+                  int (*go)(struct ah_measure *measure, struct ah_error *err), struct ah_error *err)
+{
+    struct ah_error local = {0};
+    int rc = watch(measure, part, part_s, go, &local);
     if (leaves_out(rc)) {
         ah_measure_note(measure, "%s: left out, %s", parts[part].word, local.text);
         return AH_OK;
@@ -367,7 +375,7 @@ int ah_profiler_extend_within(struct ah_document *document, const struct ah_prof
     int rc = survey(&measure, err);
     rc = rc ? rc : check_machine(&measure, err);
     rc = rc ? rc : make_noise_room(&measure, err);
-    rc = rc ? rc : run_go(&measure, AH_PROFILER_BLOCKS, measure.parts_s, ah_blocks_measure, err);
+    rc = rc ? rc : watch(&measure, AH_PROFILER_BLOCKS, measure.parts_s, ah_blocks_measure, err);
     if (!rc)
         judge_load(&measure);
     ah_topology_release(&measure.topology);

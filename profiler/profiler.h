@@ -33,8 +33,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The measurements, in the order in which they run: bit, word, what it is for people. The last one is not of a machine: it
- * is added to a profile. */
+/* The measurements, in the order in which they run: bit, word, what it is for people. The last one is not of a
+ * machine: it is added to a profile. */
 /* clang-format off */
 #define AH_PROFILER_PARTS(X)                                                                                 \
     X(AH_PROFILER_MATMUL, matmul, "matrix products")                                                         \
@@ -79,9 +79,10 @@ struct ah_profiler_options {
 int ah_profiler_run(struct ah_document *ret_document, const struct ah_profiler_options *options,
                     struct ah_error *err);
 
-/* Measures the blocks of options->job and nothing else, and adds them to a profile of this machine; what it has of the same
- * blocks is replaced. AH_E_MISMATCH: the document is not of this machine and device. AH_E_CAPACITY: a block of each kind
- * does not fit the device. Other errors as above; on failure the document is as it was, but for memory in its arena. */
+/* Measures the blocks of options->job and nothing else, and adds them to a profile of this machine; what it has of
+ * the same blocks is replaced, and the oldest go where it would have more than AH_MACHINE_BLOCKS_MAX. AH_E_MISMATCH:
+ * the document is not of this machine and device. AH_E_CAPACITY: a block of each kind does not fit the device. Other
+ * errors as above; on failure the document is as it was, but for memory in its arena. */
 int ah_profiler_extend(struct ah_document *document, const struct ah_profiler_options *options,
                        struct ah_error *err);
 

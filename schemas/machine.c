@@ -380,7 +380,7 @@ static const struct ah_field machine_fields[] = {
     {.name = "blocks",
      AH_GROUPS_AT(ah_machine, blocks, &block_table),
      .flags = AH_FIELD_OPTIONAL,
-     .max_items = 1024,
+     .max_items = AH_MACHINE_BLOCKS_MAX,
      .about = "Blocks of models that were measured, by threads."},
     {.name = "disk",
      AH_GROUP_AT(ah_machine, disk, &disk_table),

@@ -98,6 +98,8 @@ struct ah_machine_backward {
     struct ah_metric us;
 };
 
+enum { AH_MACHINE_BLOCKS_MAX = 1024 };
+
 /* Passes of a block over a micro-batch, on the compute lane, measured in iterations as a run has them. */
 struct ah_machine_block {
     const char *group;          /* "layer", "head": for people */

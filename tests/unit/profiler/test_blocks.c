@@ -167,6 +167,28 @@ static void test_blocks__are_added_and_replaced(void **state)
     close_case(&c);
 }
 
+/* A document that has as many as it may forgets the oldest. */
+static void test_blocks__oldest_make_room(void **state)
+{
+    (void)state;
+    static struct ah_machine_block many[AH_MACHINE_BLOCKS_MAX];
+    struct blocks_case c;
+    open_case(&c, "tiny", usual);
+    struct ah_machine *machine = c.document.body.machine;
+    for (size_t i = 0; i < AH_MACHINE_BLOCKS_MAX; i++)
+        many[i] = (struct ah_machine_block){.group = "old", .program_sha256 = "none", .seq = i};
+    machine->blocks = many;
+    machine->n_blocks = AH_MACHINE_BLOCKS_MAX;
+    CHECK_OK(extend(&c), c.err);
+    assert_int_equal(machine->n_blocks, AH_MACHINE_BLOCKS_MAX);
+    size_t old = 0;
+    while (!strcmp(machine->blocks[old].group, "old"))
+        old++;
+    assert_true(old < AH_MACHINE_BLOCKS_MAX && machine->blocks[0].seq == AH_MACHINE_BLOCKS_MAX - old);
+    check_block(&c, 1, 1);
+    close_case(&c);
+}
+
 /* What is frozen has no backward; what lies above a trained block has. */
 static void test_blocks__of_a_model_that_is_trained_in_part(void **state)
 {
@@ -210,6 +232,19 @@ static void test_blocks__belong_to_this_machine(void **state)
     close_case(&c);
 }
 
+static void test_blocks__must_fit(void **state)
+{
+    (void)state;
+    struct blocks_case c;
+    struct ah_plan_training training = usual;
+    training.batch = 1 << 16;
+    training.seq = 512;
+    open_case(&c, "tiny", training);
+    CHECK_FAILS(extend(&c), c.err, AH_E_CAPACITY, "blocks of 'tiny': one of each kind takes");
+    assert_int_equal(c.document.body.machine->n_blocks, 0);
+    close_case(&c);
+}
+
 static void test_blocks__a_fault_leaves_the_document(void **state)
 {
     (void)state;
@@ -236,8 +271,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_blocks__have_the_known_speed),
         cmocka_unit_test(test_blocks__are_added_and_replaced),
+        cmocka_unit_test(test_blocks__oldest_make_room),
         cmocka_unit_test(test_blocks__of_a_model_that_is_trained_in_part),
         cmocka_unit_test(test_blocks__belong_to_this_machine),
+        cmocka_unit_test(test_blocks__must_fit),
         cmocka_unit_test(test_blocks__a_fault_leaves_the_document),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

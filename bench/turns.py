@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What overlap and predictions share: plans that train in turns, probes of the machine, and a lock.
+
+A turn is one `autohete run` of a few steps. Its first steps, which fill the lanes, and its last one, which empties them, are
+not counted; its sample is the time from the end of the last step before those that count to the end of the last one that
+counts, over their number.
+"""
+import contextlib
+import fcntl
+import json
+import os
+import statistics
+import subprocess
+import time
+
+import numpy
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
+FIRST, LAST = 3, 1  # steps that do not count
+LANES = ("compute", "h2d", "d2h", "host")
+
+
+def spread(values):
+    """Median and median absolute deviation."""
+    middle = statistics.median(values)
+    return middle, statistics.median(abs(value - middle) for value in values)
+
+
+@contextlib.contextmanager
+def locked(path, shared=False):
+    """Holds the file's lock, where there is one: programs that agree on it do not disturb each other."""
+    if not path:
+        yield
+        return
+    with open(path, "w", encoding="utf-8") as handle:
+        fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        yield
+
+
+class Program:
+    """The autohete under measurement."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def call(self, *words):
+        return subprocess.run([self.path, *map(str, words)], check=False, text=True, capture_output=True)
+
+    def plan(self, output, model, machine, *flags):
+        """The plan as JSON, or None where there is none."""
+        result = self.call("plan", model, "--machine", machine, "-o", output, *flags)
+        if result.returncode in (4, 5):
+            return None
+        if result.returncode:
+            raise SystemExit(result.stderr)
+        with open(output, encoding="utf-8") as handle:
+            return json.load(handle)
+
+    def profile(self, output, emulate, *flags):
+        result = self.call("profile", "--quick", "--emulate", emulate, "-o", output, *flags)
+        if result.returncode:
+            raise SystemExit(result.stderr)
+        with open(output, encoding="utf-8") as handle:
+            return json.load(handle)
+
+    def turn(self, plan, machine, data, steps):
+        """Trains; returns the sample in us, the medians of the lanes' busy times, and the losses."""
+        result = self.call("run", plan, "--data", data, "--data-format", "bytes", "--emulate", machine, "--steps",
+                           FIRST + steps + LAST, "--json")
+        if result.returncode:
+            raise SystemExit(result.stderr)
+        lines = [json.loads(line) for line in result.stdout.splitlines()]
+        rows = [line for line in lines if line.get("line") == "step"]
+        counted = rows[FIRST:FIRST + steps]
+        busy = {lane: statistics.median(row[lane + "_us"] for row in counted) for lane in LANES}
+        return sum(row["step_us"] for row in counted) / steps, busy, [row["loss"] for row in rows]
+
+
+class Probe:
+    """How fast the machine is just now: a matrix product and a pass over memory, one thread, each at its best of a few."""
+
+    def __init__(self):
+        self.a = numpy.ones((640, 640), numpy.float32)
+        self.b = numpy.ones(1 << 23, numpy.float32)
+
+    @staticmethod
+    def seconds(work, times):
+        best = []
+        for _ in range(times):
+            start = time.perf_counter()
+            work()
+            best.append(time.perf_counter() - start)
+        return statistics.median(best)
+
+    def __call__(self):
+        """Products per second, passes per second."""
+        def scale():
+            self.b *= numpy.float32(1)
+        return 1 / self.seconds(lambda: self.a @ self.a, 7), 1 / self.seconds(scale, 5)
+
+
+def apart(before, after):
+    """The largest difference between two probes, as a share."""
+    return max(abs(x / y - 1) for x, y in zip(before, after))
+
+
+def device_name():
+    with open("/proc/cpuinfo", encoding="utf-8") as handle:
+        names = [line.split(":", 1)[1].strip() for line in handle if line.startswith("model name")]
+    return f"{names[0]}, {len(names)} processors" if names else "unknown"
+
+
+def save(path, result):
+    with open(path, "w", encoding="utf-8") as handle:
+        json.dump(result, handle, indent=1)
+        handle.write("\n")

@@ -85,7 +85,10 @@ static int check_steps(const struct ah_checkpoints *checkpoints, const struct ah
         struct ah_document manifest;
         char path[PATH_MAX];
         rc = ah_steps_path(folder, steps->items[i], "", path, err);
-        if (rc || ah_steps_check(folder, steps->items[i], &manifest, NULL))
+        int whole = rc ? rc : ah_steps_check(folder, steps->items[i], &manifest, NULL);
+        if (whole == AH_E_MEMORY)
+            rc = ah_error_memory(err);
+        if (whole)
             continue;
         rc = ah_manifest_check_signature(&manifest, path, checkpoints->job->signature, err);
         ah_document_release(&manifest);

@@ -40,7 +40,8 @@ struct ah_run_options {
     const char *resume;
     const char *device;
     const char *emulate;
-    const struct ah_machine *emulated; /* (optional) a profile that emulates, in place of the file `emulate` */
+    const struct ah_machine
+        *emulated; /* (optional) a profile that emulates, in place of the file `emulate` */
     bool retime;
     bool other_device;
 };
@@ -110,7 +111,7 @@ struct ah_run {
     struct ah_checkpoint_position position;
     uint64_t resumed_step; /* 0: from the start */
     char resumed_path[PATH_MAX];
-    uint64_t saved_step;   /* UINT64_MAX: none in this run */
+    uint64_t saved_step; /* UINT64_MAX: none in this run */
     char saved_path[PATH_MAX];
 };
 

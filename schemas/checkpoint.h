@@ -45,9 +45,9 @@ struct ah_checkpoint_state {
 struct ah_checkpoint {
     const char *generator;
     const char *sha256; /* (optional) ah_document_digest() of this document: no bit of it changed */
-    uint64_t step;   /* steps done */
-    uint64_t cursor; /* sequences of the data set consumed, in the keyed permutation */
-    uint64_t tokens; /* loss-bearing tokens so far */
+    uint64_t step;      /* steps done */
+    uint64_t cursor;    /* sequences of the data set consumed, in the keyed permutation */
+    uint64_t tokens;    /* loss-bearing tokens so far */
     struct ah_signature numeric_signature;
     struct ah_checkpoint_file *files;
     size_t n_files;

@@ -150,6 +150,12 @@ static bool is_head(const struct ah_trainer *t, const struct ah_plan_op *op)
     return op->op == AH_PLAN_FORWARD && op->block + 1 == t->job.n_blocks;
 }
 
+/* The scale of the loss, or the scalars of AdamW. */
+static bool reads_header(const struct ah_trainer *t, const struct ah_plan_op *op)
+{
+    return op->op == AH_PLAN_DEVICE_ADAM || (is_pass(op) && op->block + 1 == t->job.n_blocks);
+}
+
 /* What a compute item needs beside the plan's ops. */
 static int before_item(struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits,
                        struct move_indices *moves, struct ah_error *err)
@@ -212,7 +218,8 @@ int ah_round_after(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t t
     if (is_head(t, op) && op->micro_batch + 1 == t->job.training.micro_batches)
         rc = copy_loss(t, step, ticket, err);
     if (!rc && item == t->rounds.head && step + 1 <= t->filled) {
-        waits_add(&waits, AH_LANE_COMPUTE, ticket);
+        /* Not for this item: that would hold up what the lane fetches meanwhile. */
+        waits_add(&waits, AH_LANE_COMPUTE, t->header_used[(step + 1) & 1]);
         rc = ah_round_header(t, step + 1, &waits, &t->header_loaded[(step + 1) & 1], err);
     }
     return rc ? rc : load_ahead(t, item, step, err);
@@ -260,6 +267,8 @@ int ah_round_submit_item(struct ah_trainer *t, uint32_t item, int64_t step, stru
         return rc;
     if (is_pass(op_of(t, item)))
         t->slots[t->last_slot].used = *ret_ticket;
+    if (reads_header(t, op_of(t, item)))
+        t->header_used[data_step & 1] = *ret_ticket;
     give_places(t, item, *ret_ticket);
     return AH_OK;
 }
@@ -332,6 +341,7 @@ void ah_round_reset(struct ah_trainer *t)
     t->last_slot = 0;
     t->filled = STEP_NONE;
     t->header_loaded[0] = t->header_loaded[1] = t->loss_copied[0] = t->loss_copied[1] = 0;
+    t->header_used[0] = t->header_used[1] = 0;
     t->factor_loaded = 0;
     for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++)
         t->queue.last[lane] = ah_device_submitted(t->device, lane);

@@ -84,6 +84,7 @@ struct ah_trainer {
     size_t cursor[AH_ROUNDS_LANES]; /* into the orders of the round */
     int64_t filled;                 /* last step in the staging */
     uint64_t header_loaded[2];      /* h2d tickets, by parity */
+    uint64_t header_used[2];        /* compute tickets: the last reader */
     uint64_t loss_copied[2];        /* d2h tickets */
     uint64_t factor_loaded;         /* h2d ticket of the header behind the latest norm */
     struct staged staged[AH_STEPS_STAGED];

@@ -40,7 +40,8 @@ struct ah_height ah_height_of_last(const struct ah_trial *trial)
 {
     bool fits = !trial->last_over_bytes && trial->last.period_us > 0;
     uint64_t over_bytes = trial->last_over_bytes ? trial->last_over_bytes : UINT64_MAX;
-    return (struct ah_height){fits ? 0 : over_bytes, trial->last.period_us};
+    double worth_us = trial->us_per_byte * (double)trial->last_live_bytes;
+    return (struct ah_height){fits ? 0 : over_bytes, trial->last.period_us + worth_us};
 }
 
 int ah_anneal_start(struct ah_anneal *chain, const struct ah_config *configs, const struct ah_knobs *knobs,
@@ -72,7 +73,7 @@ static struct ah_height threshold(struct ah_anneal *chain, double temperature)
     double loss = temperature * draw(&chain->random);
     struct ah_height height = chain->height;
     if (!height.over_bytes)
-        height.period_us *= 1 + loss;
+        height.cost_us *= 1 + loss;
     return height;
 }
 
@@ -80,7 +81,7 @@ static bool is_below(const struct ah_height *height, const struct ah_height *thr
 {
     if (height->over_bytes || threshold->over_bytes)
         return height->over_bytes <= threshold->over_bytes;
-    return height->period_us <= threshold->period_us;
+    return height->cost_us <= threshold->cost_us;
 }
 
 static int step(struct ah_anneal *chain, double temperature, bool *ret_spent, struct ah_error *err)
@@ -92,7 +93,7 @@ static int step(struct ah_anneal *chain, double temperature, bool *ret_spent, st
     if (!ah_vary_choice(&chain->vary, &chain->random, chain->changed, &knobs))
         return AH_OK;
     struct ah_height most = threshold(chain, temperature);
-    trial->enough_us = most.over_bytes ? DBL_MAX : most.period_us;
+    trial->enough_us = most.over_bytes ? DBL_MAX : most.cost_us;
     int rc = ah_trial_run(trial, chain->changed, &knobs, &verdict, err);
     *ret_spent = verdict == AH_TRIAL_EXHAUSTED;
     if (rc || *ret_spent)

@@ -20,7 +20,7 @@
 /* How good a choice is: one that fits is better than one that does not, then less is better. */
 struct ah_height {
     uint64_t over_bytes; /* by which it does not fit */
-    double period_us;    /* where it fits */
+    double cost_us;      /* where it fits: the period, and what its bytes are worth to the trial */
 };
 
 /* Of the choice that was tried last. */

@@ -4,12 +4,14 @@
  *
  * THE LADDER. Searches are not monotone: with more memory one may end worse. So it solves at fixed budgets
  * (LADDER_LEAST_BYTES, doubled again and again) below the one asked for, and each search starts from the winner of the
- * one before. What is found at a rung is a candidate at every higher one: at rungs, more memory is never slower.
+ * one before. What is found at a rung is a candidate at every higher one: at rungs, more memory is never slower. Where a
+ * rung has held everything, the higher ones are not searched.
  *
  * The bound of a choice among several micro-batch orders is the least of theirs.
  */
 #include "planner/optimize.h"
 
+#include "planner/knobs.h"
 #include "planner/planner.h"
 #include "planner/policies.h"
 #include "planner/search.h"
@@ -20,10 +22,10 @@
 
 /* Real layouts take more than the relaxation says: counts for smaller budgets are starts, too. */
 enum { TIGHTER = 4, ORDERS = AH_BLOCK_MAJOR + 1 };
+static const double tighter[TIGHTER] = {1, 0.97, 0.93, 0.85};
 
-/* Of each rung, at the default effort: up to half a second of one core. Fewer blocks have less to try; a plan of many
- * should not take longer. */
-enum { WORK = 2000000, FEW_BLOCKS = 16, MANY_BLOCKS = 64 };
+/* Of each rung, at the default effort: up to half a second of one core. A plan of many blocks should not take longer. */
+enum { WORK = 2000000, MANY_BLOCKS = 64 };
 
 struct effort {
     uint64_t work; /* of each rung, as trials count it */
@@ -35,8 +37,7 @@ static struct effort effort_of(const struct ah_optimize *o)
 {
     uint64_t blocks = o->trial->limits.job->n_blocks;
     uint32_t level = o->effort ? o->effort : AH_EFFORT_DEFAULT;
-    uint64_t work =
-        WORK / FEW_BLOCKS * (blocks < FEW_BLOCKS ? blocks : FEW_BLOCKS) / (blocks > MANY_BLOCKS ? 4 : 1);
+    uint64_t work = (uint64_t)WORK / (blocks > MANY_BLOCKS ? 4 : 1);
     if (level == AH_EFFORT_QUICK)
         return (struct effort){work / 4, 2000, false};
     uint64_t more = UINT64_C(1) << 2 * (level - AH_EFFORT_DEFAULT);
@@ -130,50 +131,110 @@ static int search_paper(const struct ah_optimize *o, struct ah_arena *arena, str
     return rc;
 }
 
-/* One budget, all orders. */
-static int search(const struct ah_optimize *o, uint64_t device_bytes, struct ah_pool *pool,
-                  struct ah_arena *arena, struct ah_optimize_result *result, struct ah_error *err)
+/* Of what a byte is worth by the bound, chains count this share: with all of it they leave memory unused. */
+static const double worth = 0.6;
+
+/* What a byte more would save of the period: by the bounds of the budget and of the smallest share of it that has one. */
+static double us_per_byte(const struct ah_milp_result *counts, uint64_t device_bytes)
 {
-    static const double shares[TIGHTER] = {1, 0.97, 0.93, 0.85};
+    size_t last = TIGHTER - 1;
+    while (last && !counts[last].feasible)
+        last--;
+    double bytes = (1 - tighter[last]) * (double)device_bytes;
+    return last ? worth * (counts[last].bound_us - counts[0].bound_us) / bytes : 0;
+}
+
+struct climb {
+    const struct ah_optimize *optimize;
+    struct ah_pool *pool;
+    struct ah_arena *arena;
+    uint64_t roomy_bytes;    /* of the device: more changes nothing */
+    uint64_t searched_bytes; /* the highest budget so far */
+};
+
+/* Where the device holds everything, with room to spare. UINT64_MAX: not known. */
+static int find_roomy(struct climb *climb, struct ah_error *err)
+{
+    const struct ah_optimize *o = climb->optimize;
+    const struct ah_job *job = o->trial->limits.job;
+    climb->roomy_bytes = UINT64_MAX;
+    if (o->allowed || o->trial->limits.restriction)
+        return AH_OK;
+    struct ah_config *configs = ah_arena_array(climb->arena, job->n_blocks, sizeof *configs);
+    if (!configs)
+        return ah_error_memory(err);
+    for (size_t block = 0; block < job->n_blocks; block++) {
+        struct ah_config all[AH_CONFIGS_MAX];
+        ah_configs(job, ah_job_block(job, block), all);
+        configs[block] = all[0];
+    }
+    const struct ah_choice choice = {.configs = configs,
+                                     .costs = o->trial->limits.costs,
+                                     .knobs = ah_knobs_first(job, o->scheduling, AH_MICRO_BATCH_MAJOR)};
+    struct ah_score score;
+    int rc = ah_schedule_measure(&o->trial->schedule, &choice, &score, err);
+    if (!rc)
+        climb->roomy_bytes = score.device.peak_bytes + score.device.peak_bytes / 4;
+    return rc;
+}
+
+/* The counts of one budget, of all orders, each for less memory, too. */
+static int count(const struct climb *climb, uint64_t device_bytes, struct ah_search *search,
+                 struct ah_milp_result *counts, struct ah_optimize_result *result, struct ah_error *err)
+{
+    const struct ah_optimize *o = climb->optimize;
+    int rc = AH_OK;
+    for (int order = 0; order < search->orders && !rc; order++) {
+        struct ah_milp_result *first = &counts[search->n_counts];
+        for (size_t i = 0; i < TIGHTER && !rc && (!i || first->feasible); i++)
+            rc = solve(o, (uint64_t)((double)device_bytes * tighter[i]), order, climb->arena, &first[i], err);
+        if (!rc)
+            take(result, first, order);
+        search->n_counts += first->feasible ? TIGHTER : 0;
+    }
+    return rc;
+}
+
+/* One budget, all orders. */
+static int search(struct climb *climb, uint64_t device_bytes, struct ah_optimize_result *result,
+                  struct ah_error *err)
+{
+    const struct ah_optimize *o = climb->optimize;
     struct effort effort = effort_of(o);
     struct ah_milp_result counts[ORDERS * TIGHTER] = {0};
     struct ah_search search = {.trial = o->trial,
-                               .pool = pool,
+                               .pool = climb->pool,
                                .counts = counts,
                                .allowed = o->allowed,
                                .scheduling = o->scheduling,
                                .orders = orders_of(o),
                                .work = effort.work,
                                .all_below = effort.all_below};
-    int rc = AH_OK;
-    for (int order = 0; order < search.orders && !rc; order++) {
-        struct ah_milp_result *first = &counts[search.n_counts];
-        for (size_t i = 0; i < TIGHTER && !rc && (!i || first->feasible); i++)
-            rc = solve(o, (uint64_t)((double)device_bytes * shares[i]), order, arena, &first[i], err);
-        if (!rc)
-            take(result, first, order);
-        search.n_counts += first->feasible ? TIGHTER : 0;
-    }
+    int rc = count(climb, device_bytes, &search, counts, result, err);
     if (rc || !search.n_counts)
         return rc;
+    search.us_per_byte = us_per_byte(counts, device_bytes);
     ah_trial_limit(o->trial, device_bytes, 0);
+    if (o->trial->found && climb->searched_bytes >= climb->roomy_bytes)
+        return AH_OK;
+    climb->searched_bytes = device_bytes;
     if (!o->allowed || o->trial->limits.restriction)
-        rc = search_paper(o, arena, err);
+        rc = search_paper(o, climb->arena, err);
     return rc ? rc : ah_search_run(&search, err);
 }
 
 /* The budgets of the ladder, and the one that is asked for. */
-static int climb(const struct ah_optimize *o, struct ah_pool *pool, struct ah_arena *arena,
-                 struct ah_optimize_result *ret_result, struct ah_error *err)
+static int run(struct climb *climb, struct ah_optimize_result *ret_result, struct ah_error *err)
 {
+    const struct ah_optimize *o = climb->optimize;
     uint64_t top = o->trial->limits.device_bytes, reserve = o->reserve_bytes;
     struct ah_optimize_result result = {0};
-    int rc = AH_OK;
+    int rc = find_roomy(climb, err);
     for (uint64_t rung = LADDER_LEAST_BYTES; effort_of(o).ladder && rung < top + reserve && !rc; rung *= 2)
         if (rung > reserve)
-            rc = search(o, rung - reserve, pool, arena, &result, err);
+            rc = search(climb, rung - reserve, &result, err);
     *ret_result = (struct ah_optimize_result){0};
-    return rc ? rc : search(o, top, pool, arena, ret_result, err);
+    return rc ? rc : search(climb, top, ret_result, err);
 }
 
 int ah_optimize_run(const struct ah_optimize *optimize, struct ah_arena *arena,
@@ -183,7 +244,8 @@ int ah_optimize_run(const struct ah_optimize *optimize, struct ah_arena *arena,
     int rc = ah_pool_new(&pool, &(struct ah_pool_options){0}, err);
     if (rc && rc != AH_E_FAILED)
         return rc;
-    rc = climb(optimize, pool, arena, ret_result, err); /* without threads, one after the other */
+    struct climb climb = {.optimize = optimize, .pool = pool, .arena = arena};
+    rc = run(&climb, ret_result, err); /* without threads, one after the other */
     ah_pool_free(pool);
     return rc;
 }

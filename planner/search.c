@@ -125,6 +125,7 @@ static int open_chains(struct runner *r, struct ah_error *err)
         limits.context = chain;
         rc = ah_anneal_init(&chain->anneal, &limits, search->allowed, i + 1, err);
         r->n += !rc;
+        chain->anneal.trial.us_per_byte = search->us_per_byte;
         rc = rc ? rc : ah_anneal_start(&chain->anneal, starts[i].configs, &starts[i].knobs, err);
         r->order[i] = chain;
     }

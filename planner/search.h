@@ -20,6 +20,7 @@ struct ah_search {
     const struct ah_milp_result *counts; /* (optional) results whose candidates are placed first */
     size_t n_counts;
     const uint32_t *allowed; /* (optional) by block: bit i allows the i-th of ah_configs(); NULL: all */
+    double us_per_byte;      /* what a byte of the device is worth to chains; 0: nothing */
     enum ah_scheduling scheduling;
     int orders;         /* of micro-batches: the first so many of enum ah_micro_order */
     uint64_t work;      /* to be spent by chains (trial.h) */

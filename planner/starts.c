@@ -31,7 +31,7 @@ static bool is_better(const struct ah_height *a, const struct ah_height *b)
 {
     if (a->over_bytes != b->over_bytes)
         return a->over_bytes < b->over_bytes;
-    return !a->over_bytes && a->period_us < b->period_us;
+    return !a->over_bytes && a->cost_us < b->cost_us;
 }
 
 static int try_start(struct finder *f, const struct ah_knobs *knobs)

@@ -8,6 +8,7 @@
  */
 #include "planner/trial.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@ struct seen_choice {
     uint64_t hash;   /* 0: free */
     double known_to; /* a period above that is a bound of it only */
     double period_us;
+    uint64_t live_bytes;
     uint64_t over_bytes;
 };
 
@@ -190,7 +192,14 @@ static int evaluate(struct ah_trial *trial, const struct ah_choice *choice, enum
 /* What an evaluation costs against a measurement. */
 enum { EVALUATION = 8 };
 
-static int try_new(struct ah_trial *trial, const struct ah_choice *choice, enum ah_verdict *verdict,
+/* The period that is enough where so many bytes live. */
+static double period_enough_us(const struct ah_trial *trial, double enough_us, uint64_t live_bytes)
+{
+    double worth_us = trial->us_per_byte * (double)live_bytes;
+    return enough_us > 0 ? fmax(enough_us - worth_us, DBL_MIN) : 0;
+}
+
+static int try_new(struct ah_trial *trial, struct ah_choice *choice, enum ah_verdict *verdict,
                    struct ah_error *err)
 {
     int rc = ah_schedule_measure(&trial->schedule, choice, &trial->last, err);
@@ -198,6 +207,8 @@ static int try_new(struct ah_trial *trial, const struct ah_choice *choice, enum 
         return rc;
     uint64_t tiles = trial->last.tiles;
     trial->spent += tiles / EVALUATION;
+    trial->last_live_bytes = trial->last.device.peak_bytes;
+    choice->enough_us = period_enough_us(trial, choice->enough_us, trial->last_live_bytes);
     *verdict = AH_TRIAL_TOO_BIG;
     if (!fits(trial, &trial->last))
         return AH_OK;
@@ -245,8 +256,9 @@ int ah_trial_run(struct ah_trial *trial, const struct ah_config *configs, const 
     *ret_verdict = AH_TRIAL_SEEN;
     if (rc)
         return rc;
-    if (!is_new && is_known(seen, choice.enough_us)) {
+    if (!is_new && is_known(seen, period_enough_us(trial, choice.enough_us, seen->live_bytes))) {
         trial->last = (struct ah_score){.period_us = seen->period_us};
+        trial->last_live_bytes = seen->live_bytes;
         trial->last_over_bytes = seen->over_bytes;
         return AH_OK;
     }
@@ -256,6 +268,7 @@ int ah_trial_run(struct ah_trial *trial, const struct ah_config *configs, const 
     rc = try_new(trial, &choice, ret_verdict, err);
     seen->known_to = choice.enough_us > 0 ? choice.enough_us : HUGE_VAL;
     seen->period_us = trial->last.period_us;
+    seen->live_bytes = trial->last_live_bytes;
     seen->over_bytes = trial->last_over_bytes;
     return rc;
 }

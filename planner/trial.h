@@ -57,13 +57,16 @@ struct ah_trial {
     struct ah_schedule schedule;
     bool found;
     struct ah_candidate best;
-    double enough_us; /* whose period is longer need not be known exactly; 0: the best's */
+    double us_per_byte; /* what a live byte of the device is worth; 0 unless set */
+    double
+        enough_us; /* whose period, and worth of its bytes, is more need not be known exactly; 0: the best's */
     uint64_t evaluations;
     uint64_t spent; /* tiles of the iterations of all choices, an eighth of them where it was only measured:
                        so a budget takes about the same time whatever the choices are */
     struct ah_score
         last; /* of the choice that was run last, as far as it went; the period may be a bound of it */
-    uint64_t last_over_bytes; /* by which that choice is over its budgets */
+    uint64_t last_live_bytes; /* of that choice, on the device */
+    uint64_t last_over_bytes; /* by which it is over its budgets */
     uint64_t
         least_device_bytes;     /* of all choices that fit the host: what they take of the device, at least */
     uint64_t least_host_bytes;  /* of all choices that fit the device */

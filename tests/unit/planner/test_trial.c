@@ -139,6 +139,31 @@ static void test_trial__knows_periods_as_far_as_it_was_asked(void **state)
     teardown(&f);
 }
 
+/* Where bytes are worth something, what is asked for is a period and the worth of the bytes. */
+static void test_trial__counts_what_bytes_are_worth(void **state)
+{
+    (void)state;
+    struct fixture f;
+    setup(&f, UINT64_C(1) << 40, 0);
+    assert_int_equal(try_it(&f), AH_TRIAL_BETTER);
+    double period_us = f.trial.last.period_us;
+    uint64_t live_bytes = f.trial.last_live_bytes;
+    assert_true(live_bytes > 0 && live_bytes <= f.trial.last.device.peak_bytes);
+    f.trial.us_per_byte = period_us / (double)live_bytes; /* as much again */
+    f.configs[2].activations = AH_ACTIVATIONS_RECOMPUTE;
+    f.trial.enough_us = 1.5 * period_us;
+    assert_int_equal(try_it(&f), AH_TRIAL_WORSE);
+    assert_true(f.trial.last_live_bytes < live_bytes);
+    assert_int_equal(f.trial.evaluations, 1); /* its lanes' work and its bytes are too much */
+    f.trial.enough_us = 3 * period_us;
+    assert_int_equal(try_it(&f), AH_TRIAL_WORSE);
+    assert_int_equal(f.trial.evaluations, 2);
+    uint64_t fewer_bytes = f.trial.last_live_bytes;
+    assert_int_equal(try_it(&f), AH_TRIAL_SEEN);
+    assert_true(f.trial.last_live_bytes == fewer_bytes);
+    teardown(&f);
+}
+
 static void test_trial__remembers_thousands(void **state)
 {
     (void)state;
@@ -226,6 +251,7 @@ int main(void)
                                        cmocka_unit_test(test_trial__breaks_ties),
                                        cmocka_unit_test(test_trial__tries_nothing_twice),
                                        cmocka_unit_test(test_trial__knows_periods_as_far_as_it_was_asked),
+                                       cmocka_unit_test(test_trial__counts_what_bytes_are_worth),
                                        cmocka_unit_test(test_trial__remembers_thousands),
                                        cmocka_unit_test(test_trial__says_how_much_is_too_much),
                                        cmocka_unit_test(test_trial__ends_with_its_budget),

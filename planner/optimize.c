@@ -24,8 +24,9 @@
 enum { TIGHTER = 4, ORDERS = AH_BLOCK_MAJOR + 1 };
 static const double tighter[TIGHTER] = {1, 0.97, 0.93, 0.85};
 
-/* Of each rung, at the default effort: up to half a second of one core. A plan of many blocks should not take longer. */
-enum { WORK = 2000000, MANY_BLOCKS = 64 };
+/* Of each rung, at the default effort: up to half a second of one core. Fewer blocks have less to try; a plan of many
+ * should not take longer. */
+enum { WORK = 2000000, FEW_BLOCKS = 16, MANY_BLOCKS = 64 };
 
 struct effort {
     uint64_t work; /* of each rung, as trials count it */
@@ -37,7 +38,8 @@ static struct effort effort_of(const struct ah_optimize *o)
 {
     uint64_t blocks = o->trial->limits.job->n_blocks;
     uint32_t level = o->effort ? o->effort : AH_EFFORT_DEFAULT;
-    uint64_t work = (uint64_t)WORK / (blocks > MANY_BLOCKS ? 4 : 1);
+    uint64_t work =
+        WORK / FEW_BLOCKS * (blocks < FEW_BLOCKS ? blocks : FEW_BLOCKS) / (blocks > MANY_BLOCKS ? 4 : 1);
     if (level == AH_EFFORT_QUICK)
         return (struct effort){work / 4, 2000, false};
     uint64_t more = UINT64_C(1) << 2 * (level - AH_EFFORT_DEFAULT);

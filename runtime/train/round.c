@@ -28,8 +28,9 @@ void ah_round_mark(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t t
     t->items[item].ticket[(uint64_t)step % STEPS_MARKED] = ticket;
 }
 
-/* False: something it waits for is still to be submitted. */
-static bool collect_waits(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits)
+/* False: something it waits for, on one of these lanes, is still to be submitted. */
+static bool collect_waits_of(const struct ah_trainer *t, uint32_t item, int64_t step, uint32_t lanes,
+                             struct waits *waits)
 {
     const struct ah_rounds_item *it = &t->rounds.items[item];
     for (uint32_t w = it->first_wait; w < it[1].first_wait; w++) {
@@ -37,6 +38,8 @@ static bool collect_waits(const struct ah_trainer *t, uint32_t item, int64_t ste
         int64_t of = step - (int64_t)t->rounds.waits[w].back;
         const struct item_state *state = &t->items[from];
         uint64_t slot = (uint64_t)of % STEPS_MARKED;
+        if (!(lanes >> t->rounds.items[from].lane & 1))
+            continue;
         if (of < 0 && !(of == -1 && t->rounds.items[from].wraps))
             continue; /* before the first step */
         if (state->step[slot] != of)
@@ -44,6 +47,16 @@ static bool collect_waits(const struct ah_trainer *t, uint32_t item, int64_t ste
         waits_add(waits, t->rounds.items[from].lane, state->ticket[slot]);
     }
     return true;
+}
+
+static bool collect_waits(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits)
+{
+    return collect_waits_of(t, item, step, UINT32_MAX, waits);
+}
+
+bool ah_round_computed(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits)
+{
+    return collect_waits_of(t, item, step, 1u << AH_PLAN_LANE_COMPUTE, waits);
 }
 
 static bool collect_places(const struct ah_trainer *t, uint32_t item, struct waits *waits)
@@ -165,10 +178,8 @@ static int before_item(struct ah_trainer *t, uint32_t item, int64_t step, struct
     if (op->op == AH_PLAN_DEVICE_ADAM)
         waits_add(waits, AH_LANE_H2D, t->factor_loaded);
     if (op->op == AH_PLAN_NORM) {
-        uint64_t ticket;
-        const struct ops_of_item sums = ah_queue_extra(t, AH_EXTRA_SUMS, AH_LANE_D2H);
-        int rc = ah_queue_ops(t, &sums, waits, moves, &ticket, err);
-        waits_add(waits, AH_LANE_D2H, ticket);
+        int rc = t->sums.step == step ? AH_OK : ah_sums_submit(t, step, waits, err);
+        waits_add(waits, AH_LANE_D2H, t->sums.ticket);
         return rc;
     }
     if (!is_pass(op))
@@ -286,6 +297,8 @@ static int advance(struct ah_trainer *t, size_t lane, int64_t round, enum round_
     *ret_done = false;
     if (t->cursor[lane] == t->rounds.n_order[lane])
         return AH_OK;
+    if (lane == AH_PLAN_LANE_D2H && ah_sums_due(t, round, part))
+        return ah_sums_advance(t, round, ret_done, err);
     uint32_t item = t->rounds.order[lane][t->cursor[lane]];
     int64_t step = ah_round_step(t, item, round);
     bool out = ah_round_leaves_out(t, item, part);
@@ -316,6 +329,8 @@ int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, st
         bool done;
         rc = advance(t, lanes[lane], step, part, &done, err);
         lane = done ? 0 : lane + 1;
+        if (lane == AH_ROUNDS_LANES && ah_sums_skip(t, step, part))
+            lane = 0;
     }
     for (size_t i = 0; i < AH_ROUNDS_LANES && !rc; i++)
         if (t->cursor[i] < t->rounds.n_order[i])
@@ -343,6 +358,7 @@ void ah_round_reset(struct ah_trainer *t)
     t->header_loaded[0] = t->header_loaded[1] = t->loss_copied[0] = t->loss_copied[1] = 0;
     t->header_used[0] = t->header_used[1] = 0;
     t->factor_loaded = 0;
+    t->sums.step = t->sums.skipped = INT64_MIN;
     for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++)
         t->queue.last[lane] = ah_device_submitted(t->device, lane);
 }

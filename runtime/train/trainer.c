@@ -34,6 +34,8 @@ static int bind_plan(struct ah_trainer *t, struct ah_error *err)
     if (!rc)
         rc = ah_rounds_read(plan, &t->arena, &t->rounds, err);
     if (!rc)
+        rc = ah_sums_place(&t->rounds, plan, &t->sums, err);
+    if (!rc)
         rc = ah_bind(
             &t->bound,
             &(struct ah_bind_options){.rounds = &t->rounds, .places = &t->places, .documents = t->documents},

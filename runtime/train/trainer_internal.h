@@ -8,6 +8,7 @@
  *     round.c     the items of a round in an order in which each follows what it waits for
  *     dynamic.c   the same without an order: what is ready and needed first, when a lane is free
  *     retime.c    orders from measured times
+ *     sums.c      the place of a copy that no plan mentions
  *     run.c       steps: data and headers ahead, records behind
  *     evaluate.c  forward alone
  */
@@ -61,6 +62,15 @@ struct queue {
     uint64_t last[AH_DEVICE_LANES]; /* tickets, those of queued ops included */
 };
 
+/* The copy of squares to the host (sums.c). */
+struct sums {
+    uint32_t norm;   /* item; AH_ROUNDS_NONE: nothing is clipped */
+    size_t place;    /* in the d2h order of a round; behind the last: when it is the norm's turn */
+    int64_t step;    /* of the latest */
+    int64_t skipped; /* of the latest that was not submitted at its place */
+    uint64_t ticket;
+};
+
 struct ah_trainer {
     struct ah_trainer_options options;
     struct ah_arena arena;
@@ -86,7 +96,8 @@ struct ah_trainer {
     uint64_t header_loaded[2];      /* h2d tickets, by parity */
     uint64_t header_used[2];        /* compute tickets: the last reader */
     uint64_t loss_copied[2];        /* d2h tickets */
-    uint64_t factor_loaded;         /* h2d ticket of the header behind the latest norm */
+    struct sums sums;
+    uint64_t factor_loaded; /* h2d ticket of the header behind the latest norm */
     struct staged staged[AH_STEPS_STAGED];
     struct staged *counted; /* whose bytes are submitted */
     struct ah_span_reader readers[AH_DEVICE_LANES];
@@ -141,6 +152,8 @@ int ah_round_after(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t t
 
 /* What is submitted from now on is of this round; those before the first are of the first. */
 void ah_round_count(struct ah_trainer *t, int64_t round);
+/* Of what an item waits for on compute: false: something is still to be submitted. */
+bool ah_round_computed(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits);
 void ah_round_reset(struct ah_trainer *t);
 int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, struct ah_error *err);
 int ah_round_load(struct ah_trainer *t, int64_t step, uint64_t micro_batch, uint32_t *ret_slot,
@@ -157,6 +170,16 @@ int ah_dynamic_until(struct ah_trainer *t, int64_t round, struct ah_error *err);
 
 /* The round in which this op was submitted; asked of a lane in the order of its tickets. */
 int64_t ah_dynamic_round_of(struct ah_trainer *t, uint32_t lane, uint64_t ticket);
+
+/* sums.c. `plan` has the orders and times of the trainer's rounds. Errors of ah_replay_run(). */
+int ah_sums_place(const struct ah_rounds *rounds, const struct ah_plan *plan, struct sums *ret_sums,
+                  struct ah_error *err);
+/* Has d2h come to the place of the step's sums? Then advance submits them, unless compute must go on first. */
+bool ah_sums_due(const struct ah_trainer *t, int64_t round, enum round_part part);
+int ah_sums_advance(struct ah_trainer *t, int64_t round, bool *ret_done, struct ah_error *err);
+int ah_sums_submit(struct ah_trainer *t, int64_t step, const struct waits *waits, struct ah_error *err);
+/* Nothing can go on: false where it is not for the sums. */
+bool ah_sums_skip(struct ah_trainer *t, int64_t round, enum round_part part);
 
 /* state.c: what is on the shelf to a place on the device. */
 int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct ah_error *err);

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sums: the copy of squares of gradients to the host, which the norm waits for. No plan mentions it. Submitted when it is
+ * the norm's turn it would stand behind all gradients that are queued on d2h by then, and with it every update; so it has
+ * a place in the order of that lane: before the first item that, on the virtual clock, starts when compute is done with
+ * what is summed.
+ *
+ *   1. It waits for compute alone: what the host sums of gradients that were sent is the norm's own matter.
+ *   2. Its place holds up nothing: where no lane can go on for it, it goes when it is the norm's turn after all.
+ */
+#include "runtime/train/trainer_internal.h"
+
+#include "runtime/schedule/replay.h"
+
+#include <math.h>
+
+enum { ITERATIONS = 5, STEADY = 2 };
+
+/* ---- its place ---- */
+
+static uint32_t find_norm(const struct ah_rounds *rounds, const struct ah_plan *plan)
+{
+    for (uint32_t item = 0; item < rounds->n_items; item++)
+        if (plan->ops[rounds->items[item].op].op == AH_PLAN_NORM)
+            return item;
+    return AH_ROUNDS_NONE;
+}
+
+/* When compute is done, in a steady iteration, with what the norm sums. */
+static double summed_us(const struct ah_rounds *rounds, uint32_t norm_item, const struct ah_replay *replay)
+{
+    const struct ah_rounds_item *norm = &rounds->items[norm_item];
+    const struct ah_replay_item *compute = &replay->items[replay->first_of_lane[AH_PLAN_LANE_COMPUTE]];
+    double us = 0;
+    for (uint32_t w = norm->first_wait; w < norm[1].first_wait; w++) {
+        const struct ah_rounds_wait *wait = &rounds->waits[w];
+        if (rounds->items[wait->item].lane == AH_PLAN_LANE_COMPUTE)
+            us = fmax(us, compute[(STEADY - wait->back) * rounds->positions + wait->item].finish_us);
+    }
+    return us;
+}
+
+/* Where in the order of its round an item of the clock's timeline stands; of later rounds: behind all, of earlier ones:
+ * before all. */
+static size_t place_of(const struct ah_rounds *rounds, uint32_t norm, const struct ah_replay_item *of)
+{
+    uint32_t item = rounds->of_tile[rounds->first_tile[of->op] + of->tile];
+    int64_t round = (int64_t)of->iteration - rounds->items[item].early;
+    int64_t of_norm = STEADY - rounds->items[norm].early;
+    size_t n = rounds->n_order[AH_PLAN_LANE_D2H], place = 0;
+    if (round != of_norm)
+        return round < of_norm ? 0 : n;
+    while (place < n && rounds->order[AH_PLAN_LANE_D2H][place] != item)
+        place++;
+    return place;
+}
+
+int ah_sums_place(const struct ah_rounds *rounds, const struct ah_plan *plan, struct sums *ret_sums,
+                  struct ah_error *err)
+{
+    struct ah_arena arena = {0};
+    struct ah_replay replay;
+    uint32_t norm = find_norm(rounds, plan);
+    size_t place = rounds->n_order[AH_PLAN_LANE_D2H];
+    int rc = AH_OK;
+    if (norm != AH_ROUNDS_NONE)
+        rc = ah_replay_run(plan, NULL, ITERATIONS, &arena, &replay, err);
+    if (!rc && norm != AH_ROUNDS_NONE) {
+        size_t i = replay.first_of_lane[AH_PLAN_LANE_D2H], end = replay.first_of_lane[AH_PLAN_LANE_D2H + 1];
+        double us = summed_us(rounds, norm, &replay);
+        while (i < end && replay.items[i].start_us < us)
+            i++;
+        if (i < end)
+            place = place_of(rounds, norm, &replay.items[i]);
+    }
+    ah_arena_release(&arena);
+    if (!rc)
+        *ret_sums = (struct sums){.norm = norm, .place = place, .step = INT64_MIN, .skipped = INT64_MIN};
+    return rc;
+}
+
+/* ---- its turn ---- */
+
+bool ah_sums_due(const struct ah_trainer *t, int64_t round, enum round_part part)
+{
+    const struct sums *sums = &t->sums;
+    if (sums->norm == AH_ROUNDS_NONE || t->cursor[AH_PLAN_LANE_D2H] != sums->place ||
+        ah_round_leaves_out(t, sums->norm, part))
+        return false;
+    int64_t step = ah_round_step(t, sums->norm, round);
+    return sums->step != step && sums->skipped != step;
+}
+
+int ah_sums_submit(struct ah_trainer *t, int64_t step, const struct waits *waits, struct ah_error *err)
+{
+    const struct move_indices still = {{0}};
+    const struct ops_of_item ops = ah_queue_extra(t, AH_EXTRA_SUMS, AH_LANE_D2H);
+    t->sums.step = step;
+    return ah_queue_ops(t, &ops, waits, &still, &t->sums.ticket, err);
+}
+
+int ah_sums_advance(struct ah_trainer *t, int64_t round, bool *ret_done, struct ah_error *err)
+{
+    int64_t step = ah_round_step(t, t->sums.norm, round);
+    struct waits waits = {{0}};
+    *ret_done = ah_round_computed(t, t->sums.norm, step, &waits);
+    return *ret_done ? ah_sums_submit(t, step, &waits, err) : AH_OK;
+}
+
+bool ah_sums_skip(struct ah_trainer *t, int64_t round, enum round_part part)
+{
+    if (!ah_sums_due(t, round, part))
+        return false;
+    t->sums.skipped = ah_round_step(t, t->sums.norm, round);
+    return true;
+}

@@ -207,6 +207,58 @@ static void test_trainer__records_lanes(void **state)
     golden_close(&golden);
 }
 
+/* Of each step: when the norm began, and when the last gradients had come down. */
+struct norm_times {
+    const struct ah_plan *plan;
+    uint64_t norm_ns[GOLDEN_STEPS_MAX + 2], sent_ns[GOLDEN_STEPS_MAX + 2];
+};
+
+static void note_norm(void *context, const struct ah_op_record *record)
+{
+    struct norm_times *times = context;
+    if (record->op == SIZE_MAX)
+        return;
+    enum ah_plan_op_kind kind = times->plan->ops[record->op].op;
+    if (kind == AH_PLAN_NORM)
+        times->norm_ns[record->step] = record->start_ns;
+    if (kind == AH_PLAN_SEND_GRADIENTS && record->end_ns > times->sent_ns[record->step])
+        times->sent_ns[record->step] = record->end_ns;
+}
+
+static bool go_on(void *context, const struct ah_step_record *record)
+{
+    (void)context;
+    (void)record;
+    return true;
+}
+
+/* The squares go down before the last gradients, so that the norm does not wait for these. */
+static void test_trainer__sums_overtake_gradients(void **state)
+{
+    static struct norm_times times;
+    struct ah_error err = {0};
+    struct ah_trainer *trainer;
+    (void)state;
+    golden_open(&golden, "llama", AH_FP32);
+    golden.c.job.training.clip = 1;
+    golden_plan_resident(&golden);
+    for (size_t block = 0; block < golden.c.job.n_blocks; block++)
+        golden.c.configs[block].optimizer = AH_OPTIMIZER_HOST;
+    golden.c.choice.knobs.send_behind = 2;
+    assert_true(golden_plan(&golden));
+    times.plan = golden.options.plan;
+    golden.options.device.throttle = (struct ah_device_throttle){.d2h_bytes_per_s = 2e7};
+    CHECK_OK(ah_trainer_open(&trainer, &golden.options, &err), err);
+    const struct ah_observer observer = {.step = go_on, .op = note_norm, .context = &times};
+    CHECK_OK(ah_trainer_run(trainer, 6, &observer, &err), err);
+    for (size_t step = 1; step <= 6; step++) {
+        assert_true(times.norm_ns[step] > 0);
+        assert_true(times.norm_ns[step] < times.sent_ns[step]);
+    }
+    ah_trainer_close(trainer);
+    golden_close(&golden);
+}
+
 static void test_trainer__refuses_other_models_and_data(void **state)
 {
     struct ah_error err = {0};
@@ -234,6 +286,7 @@ int main(void)
         cmocka_unit_test(test_trainer__goes_on_under_another_plan),
         cmocka_unit_test(test_trainer__is_exact_with_slow_lanes),
         cmocka_unit_test(test_trainer__records_lanes),
+        cmocka_unit_test(test_trainer__sums_overtake_gradients),
         cmocka_unit_test(test_trainer__refuses_other_models_and_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

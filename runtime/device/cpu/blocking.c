@@ -17,7 +17,9 @@ enum {
     LARGE_A = 32 << 20,    /* bytes */
     UNIT_M_MOST = 2048,    /* where k is one chunk, and sums are a strip's only */
     SUMS_MOST = 256 << 10, /* elements of a unit whose sums are kept from chunk to chunk */
-    PARTS_PER_THREAD = 4   /* of m that are tried */
+    PARTS_MOST =
+        4, /* of what a unit may have of m, and twice that where it may have twice of n: then some fit */
+    PARTS_PER_THREAD = 4 /* of m that are tried */
 };
 
 /* Cycles for packing 16 x 16 words. */
@@ -78,9 +80,10 @@ struct ah_blocking ah_blocking_of(const struct ah_matmul_shape *shape, const str
     const bool is_large = shape->m * shape->k * ah_dtype_bytes(shape->in) > LARGE_A;
     const uint64_t n_least = ah_blocking_parts(shape->n, is_large ? UNIT_N_FEW : UNIT_N_MOST);
     const uint64_t m_least = ah_blocking_parts(shape->m, UNIT_M_MOST);
+    const uint64_t m_tried = is_large ? 2 * PARTS_MOST : PARTS_MOST;
+    const uint64_t m_most = m_tried * m_least + (uint64_t)PARTS_PER_THREAD * threads;
     for (uint64_t n_parts = n_least; n_parts < n_least + UNIT_N_MOST / AH_TILE_COLUMNS; n_parts++)
-        for (uint64_t m_parts = m_least; m_parts < 4 * m_least + (uint64_t)PARTS_PER_THREAD * threads;
-             m_parts++) {
+        for (uint64_t m_parts = m_least; m_parts < m_most; m_parts++) {
             blocking.unit_n = even_part(shape->n, n_parts, AH_TILE_COLUMNS);
             blocking.unit_m = even_part(shape->m, m_parts, AH_TILE_ROWS);
             double this_cost = cost(shape, kernel, &blocking, threads);

@@ -38,6 +38,18 @@ static void check_shape(const struct ah_matmul_shape *shape, enum ah_tile_level 
     assert_int_equal(blocking.step_k, alone.step_k);
 }
 
+/* Large in every direction: units that keep their sums are few. */
+static void test_blocking__covers_large_shapes(void **state)
+{
+    (void)state;
+    for (uint64_t m = 2048; m <= 1 << 18; m += m / 3)
+        for (uint64_t n = 384; n <= 1 << 18; n += n / 3)
+            for (unsigned threads = 1; threads <= 64; threads *= 4) {
+                const struct ah_matmul_shape shape = {.in = AH_BF16, .m = m, .n = n, .k = 16384};
+                check_shape(&shape, AH_TILE_AMX, threads);
+            }
+}
+
 static void test_blocking__covers_every_shape(void **state)
 {
     uint64_t random = check_seed(5);
@@ -46,13 +58,11 @@ static void test_blocking__covers_every_shape(void **state)
         uint64_t sizes[3];
         for (int j = 0; j < 3; j++)
             sizes[j] = 1 + check_random(&random) % (UINT64_C(1) << check_random(&random) % 18);
-        struct ah_matmul_shape shape = {.form = (enum ah_matmul_form)(check_random(&random) % 3),
-                                        .in = (enum ah_dtype)(check_random(&random) % 2),
-                                        .m = sizes[0],
-                                        .n = sizes[1],
-                                        .k = sizes[2]};
-        check_shape(&shape, (enum ah_tile_level)(check_random(&random) % AH_TILE_LEVELS),
-                    1 + (unsigned)(check_random(&random) % 64));
+        struct ah_matmul_shape shape = {.m = sizes[0], .n = sizes[1], .k = sizes[2]};
+        shape.form = (enum ah_matmul_form)(check_random(&random) % 3);
+        shape.in = (enum ah_dtype)(check_random(&random) % 2);
+        unsigned threads = 1 + (unsigned)(check_random(&random) % 64);
+        check_shape(&shape, (enum ah_tile_level)(check_random(&random) % AH_TILE_LEVELS), threads);
     }
 }
 
@@ -71,6 +81,7 @@ static void test_blocking__leaves_units_for_every_thread(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_blocking__covers_large_shapes),
         cmocka_unit_test(test_blocking__covers_every_shape),
         cmocka_unit_test(test_blocking__leaves_units_for_every_thread),
     };

@@ -47,6 +47,7 @@ ALWAYS = {
     "inputs.machine.name": "a label; the sha256 says which",
     "model.generator": "says who wrote the model",
     "model.name": "a label; the sha256 says which",
+    "model.annotations": "free notes",
     "model.annotations.purpose": "free notes",
     "model.annotations.shape": "free notes",
     "policy": "another one that places and orders blocks so; where alternatives are listed, they tell",

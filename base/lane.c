@@ -33,6 +33,7 @@ enum { QUEUE_DEFAULT = 1024, SPANS_DEFAULT = 1024, NAME_MAX_BYTES = 16, PAYLOAD_
 
 struct lane_slot {
     alignas(PAYLOAD_ALIGN) unsigned char payload[AH_LANE_PAYLOAD_MAX];
+    void (*await)(void *payload);
     void (*run)(void *payload);
     struct ah_lane_wait waits[AH_LANE_WAITS_MAX];
     size_t n_waits;
@@ -158,6 +159,8 @@ static void lane_run(struct ah_lane *lane, struct lane_slot *slot)
     span.ready_ns = ah_threads_now_ns();
     for (size_t i = 0; i < slot->n_waits; i++)
         ah_lane_wait(slot->waits[i].lane, slot->waits[i].ticket);
+    if (slot->await)
+        slot->await(slot->payload);
     atomic_store(&lane->busy, 1);
     span.start_ns = ah_threads_now_ns();
     slot->run(slot->payload);
@@ -216,6 +219,7 @@ static void slot_fill(struct lane_slot *slot, const struct ah_lane_job *job)
         memcpy(slot->payload, job->payload, job->payload_bytes);
     if (job->n_waits)
         memcpy(slot->waits, job->waits, job->n_waits * sizeof *job->waits);
+    slot->await = job->await;
     slot->run = job->run;
     slot->n_waits = job->n_waits;
     slot->tag = job->tag;

@@ -22,19 +22,23 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_C_FLAGS_RELEASE "-O3 -g1 -DNDEBUG")
 
 add_compile_definitions(_GNU_SOURCE AUTOHETE_VERSION="${PROJECT_VERSION}")
+# nvcc's flags are its target's; these are for C, and C++ in the double of CUDA.
+set(in_c $<COMPILE_LANGUAGE:C>)
+set(in_both $<COMPILE_LANGUAGE:C,CXX>)
 # The arithmetic contract: a product and a sum are fused only where the source says fma().
-add_compile_options(-ffp-contract=off -fno-fast-math)
-add_compile_options(-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wstrict-prototypes
-  -Wmissing-prototypes -Wold-style-definition -Wpointer-arith -Wcast-qual -Wwrite-strings -Wundef -Wvla
-  -Wformat=2 -Wdouble-promotion -Wswitch-enum -Wnull-dereference)
+add_compile_options("$<${in_both}:-ffp-contract=off;-fno-fast-math>")
+set(warnings -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wpointer-arith -Wcast-qual -Wwrite-strings
+  -Wundef -Wvla -Wformat=2 -Wdouble-promotion -Wswitch-enum -Wnull-dereference)
+add_compile_options("$<${in_both}:${warnings}>")
+add_compile_options("$<${in_c}:-Wstrict-prototypes;-Wmissing-prototypes;-Wold-style-definition>")
 if(AUTOHETE_WERROR)
-  add_compile_options(-Werror)
+  add_compile_options("$<${in_both}:-Werror>")
 endif()
 if(AUTOHETE_SANITIZE)
-  add_compile_options(-fsanitize=${AUTOHETE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_compile_options("$<${in_both}:-fsanitize=${AUTOHETE_SANITIZE};-fno-sanitize-recover=all;-fno-omit-frame-pointer>")
   add_link_options(-fsanitize=${AUTOHETE_SANITIZE})
   # GCC's flow analysis reports false null dereferences in instrumented code.
-  add_compile_options(-Wno-null-dereference)
+  add_compile_options("$<${in_both}:-Wno-null-dereference>")
 endif()
 
 # ah_room(NAME SOURCES ... LIBS ...): a room's static library. Rooms include each other from the root of the

@@ -14,6 +14,7 @@
 #include "profiler/cycle_internal.h"
 #include "profiler/lanes_internal.h"
 #include "profiler/measure_internal.h"
+#include "runtime/device/algorithm.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -125,12 +126,14 @@ static int prepare_submissions(struct bench *bench, struct ah_error *err)
 static int open_device(const struct ah_measure *measure, unsigned threads, struct bench *bench,
                        struct ah_error *err)
 {
-    const struct ah_device_options options = {.index = measure->options->device_index,
-                                              .compute_threads = threads,
-                                              .host_threads = 1,
-                                              .queue = (uint32_t)bench->n_ops,
-                                              .spans = (uint32_t)bench->n_ops};
-    int rc = ah_device_open(&bench->device, measure->driver, &options, err);
+    struct ah_device_options options = {.index = measure->options->device_index,
+                                        .compute_threads = threads,
+                                        .host_threads = 1,
+                                        .queue = (uint32_t)bench->n_ops,
+                                        .spans = (uint32_t)bench->n_ops};
+    int rc =
+        ah_device_algorithm_table(measure->machine->algorithms, &measure->document->arena, &options, err);
+    rc = rc ? rc : ah_device_open(&bench->device, measure->driver, &options, err);
     rc = rc ? rc : ah_device_prepare(bench->device, bench->cycle.ops, bench->cycle.n_ops, err);
     rc = rc ? rc : ah_device_reserve(bench->device, bench->cycle.arena_bytes, err);
     return rc ? rc : ah_cycle_fill(&bench->cycle, bench->device, err);
@@ -336,6 +339,7 @@ int ah_blocks_measure(struct ah_measure *measure, struct ah_error *err)
     unsigned counts[COUNTS_MAX];
     size_t n = thread_counts(measure, counts);
     int rc = make_room(measure, n * measure->options->job->n_groups, err);
+    rc = rc ? rc : ah_algorithms_measure(measure, err);
     ah_measure_sets(measure, (unsigned)n);
     for (size_t i = 0; i < n && !rc; i++)
         rc = measure_on(measure, counts[i], err);

@@ -12,7 +12,9 @@
 
 #include "base/stats.h"
 #include "profiler/lanes_internal.h"
+#include "profiler/pcie.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { SIZES_MAX = 16, OPS_MAX = 64, SMALLEST = 64 << 10, SIZES_MIN = 3 };
@@ -132,6 +134,26 @@ static int measure_direction(struct ah_measure *measure, struct ah_device *devic
     return rc;
 }
 
+/* Right after copies: a link that idles runs slower. */
+static int keep_pcie(struct ah_measure *measure, const struct ah_device *device, struct ah_error *err)
+{
+    char folder[AH_DEVICE_NAME_MAX + 64];
+    struct ah_machine_pcie pcie;
+    snprintf(folder, sizeof folder, "/sys/bus/pci/devices/%s", device->info.address);
+    if (!device->info.address[0] || !ah_pcie_read(folder, &pcie))
+        return AH_OK;
+    struct ah_machine_pcie *kept = ah_arena_alloc(&measure->document->arena, sizeof *kept);
+    if (!kept)
+        return ah_error_memory(err);
+    *kept = pcie;
+    measure->machine->device.pcie = kept;
+    if (pcie.generation < pcie.max_generation || pcie.width < pcie.max_width)
+        ah_measure_note(measure, "links: PCIe runs at generation %llu x%llu, and %llu x%llu is possible",
+                        (unsigned long long)pcie.generation, (unsigned long long)pcie.width,
+                        (unsigned long long)pcie.max_generation, (unsigned long long)pcie.max_width);
+    return AH_OK;
+}
+
 int ah_links_measure(struct ah_measure *measure, struct ah_error *err)
 {
     uint64_t region = ah_measure_fit(measure, 2 * measure->limits->link_bytes);
@@ -150,6 +172,8 @@ int ah_links_measure(struct ah_measure *measure, struct ah_error *err)
         rc = ah_lanes_fill(device, (struct ah_ref){arena, AH_BF16, 0, 0}, region, stage, err);
     for (int direction = 0; direction < 2 && rc == AH_OK; direction++)
         rc = measure_direction(measure, device, (enum ah_direction)direction, region, err);
+    if (rc == AH_OK)
+        rc = keep_pcie(measure, device, err);
     ah_device_close(device);
     return rc;
 }

@@ -14,10 +14,14 @@
 #include "profiler/lanes_internal.h"
 #include "runtime/device/emulate.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { FORMS = 3, DTYPES = 2, PRODUCTS_MAX = AH_SAMPLER_WIDTH_MAX, ARENA_MAX = 256 << 20 };
+
+/* A product that takes as long fills the device. */
+#define FILLING_S 0.001
 
 struct product {
     struct ah_machine_matmul what;
@@ -71,32 +75,49 @@ static int reserve(struct ah_device *device, uint64_t bytes, struct ah_error *er
               : ah_lanes_fill(device, (struct ah_ref){AH_ARENA_DEVICE, AH_BF16, 0, 0}, bytes, stage, err);
 }
 
-int ah_matmul_fit_shapes(struct ah_measure *measure, struct ah_error *err)
+/* Seconds of a product of cubes, by one thread. */
+static int time_cube(struct ah_measure *measure, uint64_t edge, double *ret_seconds, struct ah_error *err)
 {
-    enum { PROBE = 128, RUNS = 3 };
-    const struct ah_measure_limits *limits = measure->limits;
-    const struct ah_measure_shape cube = {PROBE, PROBE, PROBE};
+    enum { RUNS = 3 };
+    const struct ah_measure_shape cube = {edge, edge, edge};
     const uint64_t place = place_bytes(&cube, 1);
     const struct ah_machine_matmul what = {
-        .dtype = AH_FP32, .form = AH_MATMUL_NN, .m = PROBE, .n = PROBE, .k = PROBE};
+        .dtype = AH_FP32, .form = AH_MATMUL_NN, .m = edge, .n = edge, .k = edge};
     struct ah_device *device = NULL;
     const struct ah_op op = product_op(&what, place);
-    double seconds = 1e-9;
-    int rc = ah_measure_open(measure, 1, 1, false, &device, err);
+    int rc = ah_measure_open(measure, measure->info.kind == AH_DEVICE_CPU, 1, false, &device, err);
     struct ah_lanes_work work = {device, AH_LANE_COMPUTE, &op, 1, 0};
+    if (rc == AH_OK)
+        rc = ah_algorithms_adopt(measure, device, err);
     if (rc == AH_OK)
         rc = ah_device_prepare(device, &op, 1, err);
     if (rc == AH_OK)
         rc = reserve(device, 3 * place, err);
     for (int i = 0; i < RUNS && rc == AH_OK; i++)
-        rc = ah_lanes_run(&work, 1, &seconds, err); /* the last one counts */
+        rc = ah_lanes_run(&work, 1, ret_seconds, err); /* the last one counts */
     ah_device_close(device);
+    return rc;
+}
 
-    double most = limits->product_s / seconds * PROBE * PROBE * PROBE; /* multiplications */
-    measure->n_shapes = limits->n_shapes;
-    for (size_t i = 0; i < limits->n_shapes; i++) {
+int ah_matmul_fit_shapes(struct ah_measure *measure, struct ah_error *err)
+{
+    enum { PROBE = 128, PROBE_MAX = 4096 };
+    const struct ah_measure_limits *limits = measure->limits;
+    uint64_t edge = PROBE;
+    double seconds = 1e-9;
+    int rc = time_cube(measure, edge, &seconds, err);
+    while (!rc && measure->info.kind != AH_DEVICE_CPU && seconds < FILLING_S && edge < PROBE_MAX) {
+        edge *= 2; /* a small product tells nothing of a GPU */
+        rc = time_cube(measure, edge, &seconds, err);
+    }
+
+    bool fast = edge > PROBE && limits->n_fast_shapes > 0;
+    const struct ah_measure_shape *shapes = fast ? limits->fast_shapes : limits->shapes;
+    double most = limits->product_s / seconds * pow((double)edge, 3); /* multiplications */
+    measure->n_shapes = fast ? limits->n_fast_shapes : limits->n_shapes;
+    for (size_t i = 0; i < measure->n_shapes; i++) {
         struct ah_measure_shape *shape = &measure->shapes[i];
-        *shape = limits->shapes[i];
+        *shape = shapes[i];
         while (shape->m > 1 && (double)shape->m * (double)shape->n * (double)shape->k > most)
             shape->m /= 2;
     }

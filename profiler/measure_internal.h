@@ -39,6 +39,9 @@ struct ah_measure_limits {
     double warm_s;   /* longest warm-up of one work */
     struct ah_measure_shape shapes[AH_MEASURE_SHAPES_MAX];
     size_t n_shapes;
+    struct ah_measure_shape
+        fast_shapes[AH_MEASURE_SHAPES_MAX]; /* instead, of a device that small products do not fill */
+    size_t n_fast_shapes;
     double product_s;       /* a slow machine gets products of fewer rows, so that none takes longer */
     unsigned thread_counts; /* 1, ..., all processors: how many of them at most */
     uint64_t memory_bytes;  /* each of two arrays */
@@ -138,6 +141,12 @@ int ah_adam_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_beside_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_disk_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_blocks_measure(struct ah_measure *measure, struct ah_error *err);
+
+/* The document's table of algorithms is that of the device's library; a device without one changes nothing. */
+int ah_algorithms_adopt(struct ah_measure *measure, const struct ah_device *device, struct ah_error *err);
+
+/* Chooses algorithms for those of the job's products that have none, by measuring. */
+int ah_algorithms_measure(struct ah_measure *measure, struct ah_error *err);
 
 int ah_matmul_go_on(struct ah_measure *measure, struct ah_error *err);
 void ah_matmul_release(struct ah_measure *measure); /* after the last go, or a failure */

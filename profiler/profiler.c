@@ -201,15 +201,16 @@ static int probe_device(struct ah_measure *measure, struct ah_error *err)
     return AH_OK;
 }
 
-/* As many threads for each lane as the CPU device takes by itself. */
+/* As many threads for each lane as the CPU device takes by itself; a GPU leaves all to the host lane. */
 static void place_threads(struct ah_measure *measure)
 {
     struct ah_placement placement;
     const struct ah_topology *topology = &measure->topology;
     ah_placement_choose(&placement, topology, 0, 0);
     measure->processors = topology->threads;
-    measure->compute_threads = placement.n_compute;
-    measure->host_threads = placement.n_host;
+    bool shared = measure->info.kind == AH_DEVICE_CPU;
+    measure->compute_threads = shared ? placement.n_compute : 0;
+    measure->host_threads = shared ? placement.n_host : 0;
 }
 
 /* Room for sentences behind those that the document has. */
@@ -258,8 +259,10 @@ static int survey(struct ah_measure *measure, struct ah_error *err)
         return rc;
     measure->available_bytes =
         memory.available_bytes < memory.limit_bytes ? memory.available_bytes : memory.limit_bytes;
-    place_threads(measure);
-    return probe_device(measure, err);
+    rc = probe_device(measure, err);
+    if (!rc)
+        place_threads(measure);
+    return rc;
 }
 
 static int describe(struct ah_measure *measure, struct ah_error *err)
@@ -388,8 +391,8 @@ static struct ah_measure_limits limits_of(const struct ah_profiler_options *opti
 {
     struct ah_measure_limits limits = options->quick ? quick_limits : full_limits;
     if (options->driver && strcmp(options->driver->name, "cpu") != 0) {
-        memcpy(limits.shapes, gpu_shapes, sizeof gpu_shapes);
-        limits.n_shapes = sizeof gpu_shapes / sizeof gpu_shapes[0];
+        memcpy(limits.fast_shapes, gpu_shapes, sizeof gpu_shapes);
+        limits.n_fast_shapes = sizeof gpu_shapes / sizeof gpu_shapes[0];
         limits.link_bytes *= 4;
     }
     return limits;

@@ -4,6 +4,7 @@
  */
 #include "schemas/machine.h"
 
+#include "schemas/algorithms_internal.h"
 #include "schemas/kinds_internal.h"
 
 #include <math.h>
@@ -38,11 +39,11 @@ static const struct ah_field metric_fields[] = {
     {.name = "min", AH_NUMBER_AT(ah_metric, min), .max = RATE_MAX, .about = "Smallest sample."},
     {.name = "max", AH_NUMBER_AT(ah_metric, max), .max = RATE_MAX, .about = "Largest sample."},
     {0}};
-static const struct ah_field_table metric_table = {.name = "metric",
-                                                   .about = "A measured number and its spread.",
-                                                   .bytes = sizeof(struct ah_metric),
-                                                   .fields = metric_fields,
-                                                   .check = metric_check};
+const struct ah_field_table ah_metric_table = {.name = "metric",
+                                               .about = "A measured number and its spread.",
+                                               .bytes = sizeof(struct ah_metric),
+                                               .fields = metric_fields,
+                                               .check = metric_check};
 
 static const struct ah_field host_fields[] = {
     {.name = "cpu_model", AH_TEXT_AT(ah_machine_host, cpu_model), .about = "The processor's name."},
@@ -78,6 +79,20 @@ static const struct ah_field_table host_table = {.name = "host",
                                                  .bytes = sizeof(struct ah_machine_host),
                                                  .fields = host_fields};
 
+#define PCIE(member, most, sentence)                                                                         \
+    {                                                                                                        \
+        .name = #member, AH_COUNT_AT(ah_machine_pcie, member), .min = 1, .max = (most), .about = (sentence)  \
+    }
+static const struct ah_field pcie_fields[] = {PCIE(generation, 64, "Generation that it runs at."),
+                                              PCIE(width, 1024, "Lanes that it uses."),
+                                              PCIE(max_generation, 64, "Highest generation of both ends."),
+                                              PCIE(max_width, 1024, "Most lanes of both ends."),
+                                              {0}};
+static const struct ah_field_table pcie_table = {.name = "pcie",
+                                                 .about = "The device's link to the host, while copies ran.",
+                                                 .bytes = sizeof(struct ah_machine_pcie),
+                                                 .fields = pcie_fields};
+
 static int device_check(const void *group, struct ah_error *err)
 {
     const struct ah_machine_device *device = group;
@@ -101,6 +116,10 @@ static const struct ah_field device_fields[] = {
     {.name = "bf16",
      AH_BOOL_AT(ah_machine_device, bf16),
      .about = "Does it multiply bf16 matrices natively?"},
+    {.name = "pcie",
+     AH_GROUP_AT(ah_machine_device, pcie, &pcie_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "The link that it hangs on."},
     {0}};
 static const struct ah_field_table device_table = {.name = "device",
                                                    .about =
@@ -119,7 +138,7 @@ static const struct ah_field memory_fields[] = {
      .max = 1048576,
      .about = "By how many threads."},
     {.name = "bytes_per_s",
-     AH_GROUP_AT(ah_machine_memory, bytes_per_s, &metric_table),
+     AH_GROUP_AT(ah_machine_memory, bytes_per_s, &ah_metric_table),
      .about = "Bytes read and written, both counted."},
     {0}};
 static const struct ah_field_table memory_table = {.name = "memory",
@@ -133,7 +152,7 @@ static const struct ah_field point_fields[] = {
      .min = 1,
      .max = BYTES_MAX,
      .about = "Size of one copy."},
-    {.name = "us", AH_GROUP_AT(ah_machine_point, us, &metric_table), .about = "Time of one copy."},
+    {.name = "us", AH_GROUP_AT(ah_machine_point, us, &ah_metric_table), .about = "Time of one copy."},
     {0}};
 static const struct ah_field_table point_table = {.name = "point",
                                                   .about = "Copies of one size.",
@@ -148,7 +167,7 @@ static const struct ah_field link_fields[] = {{.name = "direction",
                                                .max = 1e9,
                                                .about = "Fitted: time = latency + bytes / rate."},
                                               {.name = "bytes_per_s",
-                                               AH_GROUP_AT(ah_machine_link, bytes_per_s, &metric_table),
+                                               AH_GROUP_AT(ah_machine_link, bytes_per_s, &ah_metric_table),
                                                .about = "Median: fitted; spread: of the largest size."},
                                               {.name = "fit_error",
                                                AH_NUMBER_AT(ah_machine_link, fit_error),
@@ -177,7 +196,7 @@ static const struct ah_field matmul_fields[] = {
      .max = 1048576,
      .about = "Threads of the host; 0 on a GPU."},
     {.name = "flops_per_s",
-     AH_GROUP_AT(ah_machine_matmul, flops_per_s, &metric_table),
+     AH_GROUP_AT(ah_machine_matmul, flops_per_s, &ah_metric_table),
      .about = "2 m n k / time."},
     {0}};
 static const struct ah_field_table matmul_table = {.name = "matmul",
@@ -201,7 +220,7 @@ static const struct ah_field adam_fields[] = {
      AH_WORD_AT(ah_machine_adam, weight_dtype, ah_words_dtype),
      .about = "Of the weight written in the same pass."},
     {.name = "params_per_s",
-     AH_GROUP_AT(ah_machine_adam, params_per_s, &metric_table),
+     AH_GROUP_AT(ah_machine_adam, params_per_s, &ah_metric_table),
      .about = "Parameters updated."},
     {.name = "bandwidth_share",
      AH_NUMBER_AT(ah_machine_adam, bandwidth_share),
@@ -228,7 +247,7 @@ static const struct ah_field beside_fields[] = {{.name = "part",
                                                  AH_WORD_AT(ah_machine_beside, beside, ah_words_part),
                                                  .about = "The part that works all the time."},
                                                 {.name = "kept",
-                                                 AH_GROUP_AT(ah_machine_beside, kept, &metric_table),
+                                                 AH_GROUP_AT(ah_machine_beside, kept, &ah_metric_table),
                                                  .about = "Share of its solo rate that it keeps."},
                                                 {0}};
 static const struct ah_field_table beside_table = {
@@ -242,7 +261,7 @@ static const struct ah_field backward_fields[] = {
     {.name = "activations",
      AH_WORD_AT(ah_machine_backward, activations, ah_words_activations),
      .about = "What the block kept of its activations."},
-    {.name = "us", AH_GROUP_AT(ah_machine_backward, us, &metric_table), .about = "Time of the pass."},
+    {.name = "us", AH_GROUP_AT(ah_machine_backward, us, &ah_metric_table), .about = "Time of the pass."},
     {0}};
 static const struct ah_field_table backward_table = {.name = "backward",
                                                      .about = "The backward pass, with what it recomputes.",
@@ -285,7 +304,7 @@ static const struct ah_field block_fields[] = {
      .max = 1048576,
      .about = "Threads of the compute lane; 0 on a GPU."},
     {.name = "forward_us",
-     AH_GROUP_AT(ah_machine_block, forward_us, &metric_table),
+     AH_GROUP_AT(ah_machine_block, forward_us, &ah_metric_table),
      .about = "Time of the forward pass; of the head: forward, loss and backward."},
     {.name = "backward",
      AH_GROUPS_AT(ah_machine_block, backward, &backward_table),
@@ -300,13 +319,14 @@ static const struct ah_field_table block_table = {
     .fields = block_fields,
     .check = block_check};
 
-static const struct ah_field disk_fields[] = {{.name = "read_bytes_per_s",
-                                               AH_GROUP_AT(ah_machine_disk, read_bytes_per_s, &metric_table),
-                                               .about = "Reading one large file."},
-                                              {.name = "write_bytes_per_s",
-                                               AH_GROUP_AT(ah_machine_disk, write_bytes_per_s, &metric_table),
-                                               .about = "Writing one, synced."},
-                                              {0}};
+static const struct ah_field disk_fields[] = {
+    {.name = "read_bytes_per_s",
+     AH_GROUP_AT(ah_machine_disk, read_bytes_per_s, &ah_metric_table),
+     .about = "Reading one large file."},
+    {.name = "write_bytes_per_s",
+     AH_GROUP_AT(ah_machine_disk, write_bytes_per_s, &ah_metric_table),
+     .about = "Writing one, synced."},
+    {0}};
 static const struct ah_field_table disk_table = {.name = "disk",
                                                  .about = "The disk that checkpoints go to.",
                                                  .bytes = sizeof(struct ah_machine_disk),
@@ -382,6 +402,10 @@ static const struct ah_field machine_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .max_items = AH_MACHINE_BLOCKS_MAX,
      .about = "Blocks of models that were measured, by threads."},
+    {.name = "algorithms",
+     AH_GROUP_AT(ah_machine, algorithms, &ah_algorithms_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Of the device's matrix products, where a library does them."},
     {.name = "disk",
      AH_GROUP_AT(ah_machine, disk, &disk_table),
      .flags = AH_FIELD_OPTIONAL,

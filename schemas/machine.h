@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "schemas/algorithms.h"
 #include "schemas/vocabulary.h"
 
 #include <stdbool.h>
@@ -39,12 +40,21 @@ struct ah_machine_host {
     uint64_t memlock_bytes; /* RLIMIT_MEMLOCK; memory_bytes where it is unlimited */
 };
 
+/* The link that a device hangs on: as it is, idle links being slowed down, and the most that both ends can. */
+struct ah_machine_pcie {
+    uint64_t generation;
+    uint64_t width; /* lanes */
+    uint64_t max_generation;
+    uint64_t max_width;
+};
+
 struct ah_machine_device {
     enum ah_device_kind kind;
     const char *name;
     uint64_t memory_bytes;  /* what an arena and the reserve may fill together */
     uint64_t reserve_bytes; /* context and library workspace, measured */
     bool bf16;
+    struct ah_machine_pcie *pcie; /* (optional) */
 };
 
 struct ah_machine_memory {
@@ -137,8 +147,9 @@ struct ah_machine {
     size_t n_beside;
     struct ah_machine_block *blocks; /* no program twice with the same threads */
     size_t n_blocks;
-    struct ah_machine_disk *disk; /* (optional) */
-    const char **noise;           /* what was noisy in this run, a sentence each */
+    struct ah_algorithms *algorithms; /* (optional) of a device whose products a library does */
+    struct ah_machine_disk *disk;     /* (optional) */
+    const char **noise;               /* what was noisy in this run, a sentence each */
     size_t n_noise;
     struct ah_text_pair *sources; /* name of a number -> where it comes from */
     size_t n_sources;

@@ -134,6 +134,25 @@ int ah_device_prepare(struct ah_device *device, const struct ah_op *ops, size_t 
     return rc ? rc : check_memory(device, device->arena_bytes[AH_ARENA_DEVICE], err);
 }
 
+int ah_device_algorithms(struct ah_device *device, const struct ah_op *product,
+                         struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
+                         struct ah_error *err)
+{
+    struct ah_operand operands[AH_OP_ARGS];
+    int rc = ah_op_operands(product, operands, err);
+    if (!rc && product->kind != AH_OP_MATMUL)
+        rc = ah_error_set(err, AH_E_USAGE, "op '%s' is no matrix product, it has no algorithms",
+                          ah_op_name(product->kind));
+    if (!rc)
+        rc = check_supported(device, product, err);
+    if (rc)
+        return rc;
+    *ret_n = 0;
+    return device->driver->algorithms
+               ? device->driver->algorithms(device, product, ret_algorithms, max, ret_n, err)
+               : AH_OK;
+}
+
 static int check_lane(const struct ah_submission *submission, struct ah_error *err)
 {
     enum ah_op_kind kind = submission->op->kind;
@@ -269,6 +288,11 @@ int ah_device_drain(struct ah_device *device, struct ah_error *err)
     return first;
 }
 
+struct ah_device_failed ah_device_failed(const struct ah_device *device)
+{
+    return device->failed;
+}
+
 size_t ah_device_spans(struct ah_device *device, struct ah_span_reader *reader, struct ah_span *ret_spans,
                        size_t max)
 {
@@ -291,6 +315,26 @@ struct ah_span_reader ah_device_newest(struct ah_device *device, uint32_t lane, 
 uint64_t ah_device_done(struct ah_device *device, uint32_t lane)
 {
     return lane < AH_DEVICE_LANES ? device->driver->done(device, lane) : 0;
+}
+
+static int cannot_record(const struct ah_device *device, struct ah_error *err)
+{
+    return ah_error_set(err, AH_E_UNSUPPORTED,
+                        "device '%s' does not record what its hardware does; the spans of its lanes say when "
+                        "ops ran",
+                        device->driver->name);
+}
+
+int ah_device_record(struct ah_device *device, struct ah_error *err)
+{
+    return device->driver->record ? device->driver->record(device, err) : cannot_record(device, err);
+}
+
+int ah_device_recorded(struct ah_device *device, struct ah_device_recording *ret_recording,
+                       struct ah_error *err)
+{
+    return device->driver->recorded ? device->driver->recorded(device, ret_recording, err)
+                                    : cannot_record(device, err);
 }
 
 void *ah_device_pointer(struct ah_device *device, struct ah_ref ref)

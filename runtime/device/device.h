@@ -55,7 +55,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AH_DEVICE_ABI = 2, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
+enum { AH_DEVICE_ABI = 4, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
 
 /* Room for lanes in structs that cross the border of a plugin. */
 enum { AH_DEVICE_LANES_MAX = 16 };
@@ -93,6 +93,28 @@ struct ah_span_reader {
     uint64_t lost; /* spans overwritten before they were read, so far */
 };
 
+/* Something that the hardware did for an op: an op is one or several. */
+enum ah_device_activity_kind { AH_ACTIVITY_KERNEL, AH_ACTIVITY_COPY, AH_ACTIVITY_FILL };
+
+struct ah_device_activity {
+    uint32_t lane;
+    uint32_t kind;     /* enum ah_device_activity_kind */
+    uint64_t ticket;   /* of its op; 0: not known */
+    uint64_t bytes;    /* of a copy or a fill */
+    uint64_t start_ns; /* on the host's monotonic clock */
+    uint64_t end_ns;
+    const char *name; /* of a kernel; "": no name */
+};
+
+/* What was recorded between two moments. */
+struct ah_device_recording {
+    const struct ah_device_activity *activities; /* by lane and start */
+    size_t n;
+    uint64_t lost;        /* records beside these that there was no room or no time for */
+    uint64_t overhead_ns; /* that recording itself took, as far as it says */
+    const char *recorder; /* what recorded, with its version: "CUPTI 13.0" */
+};
+
 /* Rates that lanes are slowed to (0: not slowed), so that their ratios to compute are those of another
  * machine: `--emulate`. An op takes at least latency + work / rate; the lane sleeps the rest. `both_kept` is
  * the share of its rate that a copy lane keeps while the other copies. On the host lane AdamW's work is its
@@ -117,9 +139,11 @@ struct ah_device_options {
     uint32_t index;        /* of several devices of one kind */
     uint64_t memory_bytes; /* most of the device arena and reserve_bytes together; 0: what there is */
 
-    /* The machine's table of algorithms, borrowed until the device is closed. A device whose products depend
-     * on it refuses, in prepare, one that the table does not have; one whose products depend on the shape
-     * only, as the CPU's, takes no table. */
+    /* The machine's table of algorithms, and the library that they are of, as a device's info names it; borrowed until
+     * the device is closed. A device with another library refuses them (AH_E_MISMATCH); a product that the table does
+     * not have takes the library's first choice, which depends on product, device and library only. One whose products
+     * depend on the shape only, as the CPU's, takes no table. */
+    const char *library; /* (optional) NULL: any */
     const struct ah_device_algorithm *algorithms;
     size_t n_algorithms;
 
@@ -138,6 +162,10 @@ struct ah_device_info {
     uint64_t locked_bytes; /* of the reserved pinned arena: less than all where the system refused */
     bool bf16;
     bool supports[64]; /* by enum ah_op_kind */
+
+    /* Of an open device: what does its matrix products, with its version; "": none whose algorithms can be chosen. */
+    char library[AH_DEVICE_NAME_MAX];
+    char address[AH_DEVICE_NAME_MAX]; /* on the PCI bus, "0000:17:00.0"; "": none */
 };
 
 struct ah_device_driver {
@@ -171,15 +199,33 @@ struct ah_device_driver {
     size_t (*spans)(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
                     size_t max);
 
+    /* (optional: none to choose from) The algorithms for a product, the library's first choice first; at most `max`. */
+    int (*algorithms)(struct ah_device *device, const struct ah_op *product,
+                      struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
+                      struct ah_error *err);
+
+    /* (optional, both or none: the hardware tells nothing) Recording, as ah_device_record() and ah_device_recorded(). */
+    int (*record)(struct ah_device *device, struct ah_error *err);
+    int (*recorded)(struct ah_device *device, struct ah_device_recording *ret_recording,
+                    struct ah_error *err);
+
     /* Where a host arena lies (on the CPU device: any arena); NULL where the host cannot read it. */
     void *(*address)(struct ah_device *device, enum ah_arena_kind arena);
+};
+
+/* The op that failed first. */
+struct ah_device_failed {
+    bool any;
+    uint32_t lane;
+    uint64_t tag; /* the submitter's */
 };
 
 /* First member of every driver's device object. */
 struct ah_device {
     const struct ah_device_driver *driver;
     struct ah_device_info info;
-    uint64_t reserve_bytes; /* device memory beside the arena, of what is prepared so far */
+    uint64_t reserve_bytes;         /* device memory beside the arena, of what is prepared so far */
+    struct ah_device_failed failed; /* set once, before a wait tells of the failure */
 
     /* device.c's */
     uint64_t memory_bytes; /* as in the options */
@@ -195,7 +241,8 @@ struct ah_device {
     ((uint32_t)(sizeof(struct ah_device_driver) + 1009 * sizeof(struct ah_device) + \
                 10007 * sizeof(struct ah_device_options) + 100003 * sizeof(struct ah_device_info) + \
                 1000003 * sizeof(struct ah_op) + 10000019 * sizeof(struct ah_submission) + \
-                100000007 * sizeof(struct ah_adamw_scalars) + 31 * AH_OP_KINDS + 7 * AH_DEVICE_LANES))
+                100000007 * sizeof(struct ah_adamw_scalars) + 211 * sizeof(struct ah_device_activity) + \
+                2003 * sizeof(struct ah_device_recording) + 31 * AH_OP_KINDS + 7 * AH_DEVICE_LANES))
 /* clang-format on */
 
 /* The CPU device's driver: the reference for every other and the embedded default. */
@@ -215,6 +262,13 @@ int ah_device_open(struct ah_device **ret_device, const struct ah_device_driver 
  * after ah_device_reserve() too, then within what is left of `memory_bytes`. AH_E_UNSUPPORTED for an op this
  * device cannot do, AH_E_CAPACITY. */
 int ah_device_prepare(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err);
+
+/* The algorithms that this device offers for a product, the library's first choice first, to choose from by measuring:
+ * a device opened with one of them in its table takes that one. `ret_n` of them, at most `max`; 0 where there is nothing
+ * to choose. AH_E_USAGE for an op that is no product, AH_E_UNSUPPORTED. */
+int ah_device_algorithms(struct ah_device *device, const struct ah_op *product,
+                         struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
+                         struct ah_error *err);
 
 /* Takes the arenas (sizes by enum ah_arena_kind), which are zeros at first. AH_E_CAPACITY where the device's
  * arena and its reserve_bytes exceed its `memory_bytes`, or the machine has no such memory free, AH_E_MEMORY
@@ -243,6 +297,9 @@ int ah_device_wait_any(struct ah_device *device, const struct ah_wait *waits, si
 /* Waits for every lane. */
 int ah_device_drain(struct ah_device *device, struct ah_error *err);
 
+/* Which op the failure was of that a wait told of; without `any` it was of none, or the driver does not know. */
+struct ah_device_failed ah_device_failed(const struct ah_device *device);
+
 /* Last ticket of `lane` that is done. Never blocks: who polls, polls this. */
 uint64_t ah_device_done(struct ah_device *device, uint32_t lane);
 
@@ -253,6 +310,18 @@ size_t ah_device_spans(struct ah_device *device, struct ah_span_reader *reader, 
 
 /* A reader that begins with the newest `n` ops of `lane` that are done. */
 struct ah_span_reader ah_device_newest(struct ah_device *device, uint32_t lane, uint64_t n);
+
+/* From now on the device records what its hardware does for the ops that are submitted: kernels, copies and fills. Costs
+ * time; before it, and after ah_device_recorded(), nothing. Submitter's thread. AH_E_UNSUPPORTED where the device has no
+ * recorder; AH_E_MISSING, AH_E_MEMORY, AH_E_FAILED (another profiler has it, for one): then nothing is recorded, and the
+ * device is as it was. AH_E_USAGE: it records already. */
+int ah_device_record(struct ah_device *device, struct ah_error *err);
+
+/* Ends the recording: waits for every lane first. What was recorded is *borrowed* until the device records again or is
+ * closed. Submitter's thread. Errors as ah_device_record(): nothing is known of the hardware, the device is as it was.
+ * AH_E_USAGE where it does not record. */
+int ah_device_recorded(struct ah_device *device, struct ah_device_recording *ret_recording,
+                       struct ah_error *err);
 
 /* Pointer to an operand where the host can read it, else NULL; also NULL outside the arena. */
 void *ah_device_pointer(struct ah_device *device, struct ah_ref ref);

@@ -350,7 +350,7 @@ static int size_job(struct sizes *s)
                            .training = *training,
                            .n_blocks = s->plan->n_blocks,
                            .tokens = tokens,
-                           .input_bytes = tokens * AH_JOB_TOKEN_BYTES,
+                           .input_bytes = ah_job_input_bytes(tokens),
                            .weight_bytes = ah_dtype_bytes(training->dtype),
                            .gradient_bytes = ah_dtype_bytes(training->dtype),
                            .state_bytes =

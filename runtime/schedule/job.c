@@ -236,7 +236,7 @@ static void size_job(struct ah_job *job)
     job->state_bytes =
         2 * ah_dtype_bytes(training->state_dtype) + (training->dtype == AH_BF16 ? sizeof(float) : 0);
     job->residual_bytes = job->tokens * model->width * job->weight_bytes;
-    job->input_bytes = job->tokens * AH_JOB_TOKEN_BYTES;
+    job->input_bytes = ah_job_input_bytes(job->tokens);
     job->constant_bytes = (rope ? training->seq * model->head_dim * sizeof(float) : 0) +
                           (uint64_t)job->n_blocks * sizeof(double) + AH_JOB_SCALARS_BYTES;
 }

@@ -43,6 +43,12 @@ enum { AH_JOB_SCALARS_BYTES = 256 };
 /* Of job.input_bytes, a token: itself, target, position, document, row of a table; mask. */
 enum { AH_JOB_TOKEN_BYTES = 5 * sizeof(uint32_t) + 1 };
 
+/* Of a micro-batch: whole words, as the next one lies behind it. */
+static inline uint64_t ah_job_input_bytes(uint64_t tokens)
+{
+    return (tokens * AH_JOB_TOKEN_BYTES + sizeof(uint32_t) - 1) / sizeof(uint32_t) * sizeof(uint32_t);
+}
+
 /* Sizes of the flat vectors count padding as docs/layout.md defines it; `parameters` does not. */
 struct ah_job_group {
     const char *name; /* "embedding", "layer", "layer_windowed", "head"; then, of a group without backward,

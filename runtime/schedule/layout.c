@@ -48,6 +48,7 @@ static size_t layout_cut(struct ah_layout_memory *memory, char *base, size_t ten
         {&memory->keys, tensors, sizeof *memory->keys},
         {&memory->busy, tensors, sizeof *memory->busy},
         {&memory->placed, tensors, sizeof *memory->placed},
+        {&memory->orders, LAYOUT_WAYS * tensors, sizeof *memory->orders},
         {&memory->row, (tensors + 63) / 64, sizeof *memory->row},
         {&memory->ending_next, tensors, sizeof *memory->ending_next},
         {&memory->ending, positions, sizeof *memory->ending},

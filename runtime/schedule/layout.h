@@ -8,7 +8,7 @@
  *
  * Saved activations nest: the last one made is the first one gone. They are a stack, and a stack has no holes. So
  * persistent tensors come first, then the stack, then the others around each other, above the stack where they meet
- * it, in the best of a few fixed ways. Stacked tensors that do not nest are placed too, with holes.
+ * it, in the best of a few fixed orders and of what mending them gives. Stacked tensors that do not nest are placed too, with holes.
  *
  * `live` is a lower bound for every layout: the largest sum of bytes live at one position. All bytes are counted as
  * rounded up to AH_LAYOUT_ALIGN.

@@ -24,7 +24,7 @@ enum fit_manner {
 static const struct fit_way {
     enum fit_order order;
     enum fit_manner manner;
-} fit_ways[] = {
+} fit_ways[LAYOUT_WAYS] = {
     {FIT_BY_BEGIN, FIT_HIGH}, {FIT_LONGEST, FIT_HIGH}, {FIT_LARGEST, FIT_HIGH},
     {FIT_LARGEST, FIT_LOW},   {FIT_LONGEST, FIT_LOW},  {FIT_BY_BEGIN, FIT_LOW},
 };
@@ -196,7 +196,7 @@ static uint64_t fit_gap(const struct ah_layout_memory *memory, uint64_t floor, u
 
 /* ---- one way ---- */
 
-/* The spans in the order of `way`, as keys. */
+/* Puts the spans in the order of `way`. */
 static void fit_order_spans(struct ah_layout_memory *memory, enum fit_order order, uint32_t cut,
                             size_t positions)
 {
@@ -214,17 +214,20 @@ static void fit_order_spans(struct ah_layout_memory *memory, enum fit_order orde
         memory->keys[i] = first << LAYOUT_INDEX_BITS | i;
     }
     ah_layout_sort(memory->keys, memory->n_spans);
+    for (size_t k = 0; k < memory->n_spans; k++)
+        memory->order[k] = memory->keys[k] & LAYOUT_INDEX_MASK;
 }
 
-/* Returns the end of the highest span, or a number >= `limit` as soon as one is there. */
+/* Returns the end of the highest span, or a number >= `limit` as soon as one is there: the culprit. */
 static uint64_t fit_spans(struct ah_layout_memory *memory, enum fit_manner manner, uint64_t ceiling,
                           uint64_t limit)
 {
     uint64_t peak = 0;
     memory->n_placed = 0;
     for (size_t k = 0; k < memory->n_spans && peak < limit; k++) {
-        uint32_t i = memory->keys[k] & LAYOUT_INDEX_MASK;
+        uint32_t i = memory->order[k];
         struct layout_span *span = &memory->spans[i];
+        memory->culprit = k;
         fit_find_meeting(memory, span, memory->row);
         fit_choose_busy(memory, memory->row);
         span->offset = fit_gap(memory, span->floor, manner == FIT_HIGH ? ceiling : 0, span->units);
@@ -290,6 +293,16 @@ static void fit_step(struct ah_layout_memory *memory, size_t p)
         fit_insert(memory, memory->busy, memory->n_busy++, i);
 }
 
+/* Of the spans that live at p, the place of the one that was placed last; the first of all where none lives. */
+static size_t fit_last_at(const struct ah_layout_memory *memory, size_t p)
+{
+    const uint64_t *row = memory->live + p * fit_words(memory);
+    size_t k = memory->n_spans;
+    while (k > 1 && !(row[memory->order[k - 1] / 64] >> (memory->order[k - 1] % 64) & 1))
+        k--;
+    return k ? k - 1 : 0;
+}
+
 /* Returns the highest end of moments and `peak`, or a number >= `limit` as soon as one is there. */
 static uint64_t fit_moments(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
                             size_t positions, uint64_t peak, uint64_t limit)
@@ -306,6 +319,8 @@ static uint64_t fit_moments(struct ah_layout_memory *memory, const struct ah_lay
             end++;
         if (end > first)
             peak = fit_highest(peak, fit_position(memory, memory->top[p], first, end));
+        if (peak >= limit)
+            memory->culprit = fit_last_at(memory, p);
         first = end;
     }
     return peak;
@@ -321,23 +336,52 @@ static void fit_keep(struct ah_layout_memory *memory)
         memory->best[memory->moments[i]] = memory->at[memory->moments[i]];
 }
 
+/* All spans in their order, and moments. What is lower than `lowest` is kept and its height returned. */
+static uint64_t fit_once(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors,
+                         size_t positions, enum fit_manner manner, uint64_t ceiling, uint64_t lowest)
+{
+    uint64_t peak = fit_spans(memory, manner, ceiling, lowest);
+    peak = fit_moments(memory, tensors, positions, peak, lowest);
+    if (peak >= lowest)
+        return lowest;
+    fit_keep(memory);
+    return peak;
+}
+
+/* How often each order is mended: about as much work for many spans as for few. */
+static size_t fit_repairs(const struct ah_layout_memory *memory)
+{
+    enum { PLACED = 1000, MOST = 16 };
+    size_t times = PLACED / (memory->n_spans + 1);
+    return times < MOST ? times : MOST;
+}
+
+/* The span at this place goes to the front. */
+static void fit_prefer(struct ah_layout_memory *memory, size_t at)
+{
+    uint32_t span = memory->order[at];
+    memmove(memory->order + 1, memory->order, at * sizeof *memory->order);
+    memory->order[0] = span;
+}
+
 void ah_layout_fit(struct ah_layout_memory *memory, const struct ah_layout_tensor *tensors, size_t positions,
                    struct layout_heights heights)
 {
+    const uint64_t low_enough = fit_highest(heights.live, heights.enough);
     uint64_t lowest = UINT64_MAX;
-    uint64_t low_enough = fit_highest(heights.live, heights.enough);
     fit_measure_spans(memory, positions);
     fit_mark_live(memory, positions);
     for (size_t i = 0; i < memory->n_spans; i++)
         memory->stack[i] = memory->spans[i].tensor;
     uint32_t cut = ah_layout_cut(memory, tensors, memory->stack, memory->n_spans, positions);
-    for (size_t w = 0; w < sizeof fit_ways / sizeof fit_ways[0] && lowest > low_enough; w++) {
-        fit_order_spans(memory, fit_ways[w].order, cut, positions);
-        uint64_t peak = fit_spans(memory, fit_ways[w].manner, heights.live, lowest);
-        peak = fit_moments(memory, tensors, positions, peak, lowest);
-        if (peak < lowest) {
-            lowest = peak;
-            fit_keep(memory);
-        }
+    for (size_t i = 0; i < LAYOUT_WAYS * (1 + fit_repairs(memory)) && lowest > low_enough; i++) {
+        const struct fit_way *way = &fit_ways[i % LAYOUT_WAYS];
+        memory->order = memory->orders + i % LAYOUT_WAYS * memory->n_spans;
+        if (i < LAYOUT_WAYS)
+            fit_order_spans(memory, way->order, cut, positions);
+        else
+            fit_prefer(memory, memory->culprits[i % LAYOUT_WAYS]);
+        lowest = fit_once(memory, tensors, positions, way->manner, heights.live, lowest);
+        memory->culprits[i % LAYOUT_WAYS] = memory->culprit;
     }
 }

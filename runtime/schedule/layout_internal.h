@@ -20,6 +20,9 @@ struct layout_span {
     uint64_t offset;
 };
 
+/* Ways to place spans (layout_fit.c). */
+enum { LAYOUT_WAYS = 6 };
+
 /* By tensor unless said otherwise. Working arrays have no meaning between calls. */
 struct ah_layout_memory {
     size_t max_tensors, max_positions;
@@ -44,6 +47,11 @@ struct ah_layout_memory {
     uint32_t *busy; /* those that are in the way, lowest first */
     size_t n_busy;
     uint64_t *row; /* bit i is set where span i is met */
+
+    uint32_t *orders; /* by way, LAYOUT_WAYS: spans in the order in which they get an offset */
+    uint32_t *order;  /* that of the layout being tried */
+    size_t culprit;   /* the place in it of what makes that layout too high */
+    size_t culprits[LAYOUT_WAYS];
 
     uint64_t *keys, *sums;            /* working arrays */
     uint32_t *sorted, *stack, *first; /* likewise; `first` and `sums` by position */

@@ -58,10 +58,19 @@ static uint64_t element_bytes(const struct ah_program_context *context, enum ele
     return element == PARTIAL ? 4 : fixed[element];
 }
 
+/* Elements from row to row. A vocabulary is any number: rows of its logits begin at whole lines of memory all the same,
+ * or products on GPUs would read and write them element by element. */
+static uint64_t pitch(const struct ah_program_context *context, const struct tensor_rule *rule)
+{
+    enum { LINE = 64 };
+    uint64_t cols = context->of[rule->cols];
+    return rule->cols == VOCABULARY ? (cols + LINE - 1) / LINE * LINE : cols;
+}
+
 uint64_t ah_program_tensor_bytes(const struct ah_program_context *context, enum tensor tensor)
 {
     const struct tensor_rule *rule = &ah_program_tensor_rules[tensor];
-    return context->of[rule->rows] * context->of[rule->cols] * element_bytes(context, rule->element);
+    return context->of[rule->rows] * pitch(context, rule) * element_bytes(context, rule->element);
 }
 
 /* First column and columns of a part of q over k over v. */
@@ -93,7 +102,7 @@ static void take_tensor(const struct ah_program_context *context, const struct o
         tensor = rule->else_in;
     rule = &ah_program_tensor_rules[tensor];
     uint64_t bytes = element_bytes(context, rule->element);
-    uint64_t width = context->of[rule->cols], first = 0, cols = width;
+    uint64_t width = pitch(context, rule), first = 0, cols = context->of[rule->cols];
     bool moves = span.rows && rule->rows == TOKENS, local = span.rows && rule->rows == CHUNK;
     part_columns(context, operand->part, &first, &cols);
     node->step.place[i] = (uint8_t)tensor;

@@ -142,12 +142,8 @@ static int bind_header(struct ah_binder *b)
 
 static int bind_load(struct ah_binder *b)
 {
-    uint64_t words_bytes = b->places->stride[AH_MOVE_WORDS];
-    int rc =
-        ah_bind_copy(b, b->places->words, AH_MOVE_WORDS, b->places->staging, AH_MOVE_STAGING, words_bytes);
-    return rc ? rc
-              : ah_bind_copy(b, b->places->masks, AH_MOVE_MASK, moved(b->places->staging, words_bytes),
-                             AH_MOVE_STAGING, b->places->stride[AH_MOVE_MASK]);
+    return ah_bind_copy(b, b->places->words, AH_MOVE_WORDS, b->places->staging, AH_MOVE_STAGING,
+                        b->places->stride[AH_MOVE_WORDS]);
 }
 
 /* A copy for each stretch of blocks whose squares the device sums. */

@@ -24,7 +24,7 @@ struct pass {
 
 /* ---- data by name ---- */
 
-enum data_kind { WORDS, MASK, HEADER, ANGLES };
+enum data_kind { WORDS, HEADER, ANGLES };
 
 static const struct data_rule {
     const char *name;
@@ -33,7 +33,7 @@ static const struct data_rule {
 } data_rules[] = {
     {"tokens", WORDS, 0},      {"targets", WORDS, 1},
     {"positions", WORDS, 2},   {"docs", WORDS, 3},
-    {"mask", MASK, 0},         {"loss_scale", HEADER, AH_HEADER_SCALE},
+    {"mask", WORDS, 5},        {"loss_scale", HEADER, AH_HEADER_SCALE},
     {"rope_table", ANGLES, 0}, {"loss_sum", HEADER, AH_HEADER_LOSS},
 };
 enum { WORDS_ROWS = 4 };
@@ -44,12 +44,9 @@ static void place_data(const struct pass *pass, const char *name, struct ah_boun
     const struct data_rule *rule = data_rules;
     while (strcmp(rule->name, name) != 0)
         rule++;
-    const struct ah_ref refs[] = {[WORDS] = places->words,
-                                  [MASK] = places->masks,
-                                  [HEADER] = places->device_headers,
-                                  [ANGLES] = places->angles};
-    const uint8_t moves[] = {
-        [WORDS] = AH_MOVE_WORDS, [MASK] = AH_MOVE_MASK, [HEADER] = AH_MOVE_HEADER, [ANGLES] = AH_MOVE_NONE};
+    const struct ah_ref refs[] = {
+        [WORDS] = places->words, [HEADER] = places->device_headers, [ANGLES] = places->angles};
+    const uint8_t moves[] = {[WORDS] = AH_MOVE_WORDS, [HEADER] = AH_MOVE_HEADER, [ANGLES] = AH_MOVE_NONE};
     uint64_t unit = rule->kind == WORDS ? pass->binder->job->tokens * sizeof(uint32_t) : 1;
     bound->op.arg[arg].offset_bytes += refs[rule->kind].offset_bytes + rule->at * unit;
     bound->move[arg] = moves[rule->kind];

@@ -299,14 +299,12 @@ static int place_data(struct ah_places *places, struct ah_error *err)
     struct cutter cutter = {AH_ARENA_DEVICE, ref.offset_bytes};
     uint64_t angle_bytes =
         job->constant_bytes - AH_JOB_SCALARS_BYTES - (uint64_t)job->n_blocks * sizeof(double);
-    places->stride[AH_MOVE_WORDS] = 5 * job->tokens * sizeof(uint32_t);
-    places->stride[AH_MOVE_MASK] = job->tokens;
+    places->stride[AH_MOVE_WORDS] = job->input_bytes;
     places->stride[AH_MOVE_HEADER] = places->stride[AH_MOVE_STAGING_HEADER] = AH_HEADER_BYTES;
     places->device_headers = cut(&cutter, AH_FP32, AH_JOB_SCALARS_BYTES);
     places->device_sums = cut(&cutter, AH_FP32, job->n_blocks * sizeof(double));
     places->angles = cut(&cutter, AH_FP32, angle_bytes);
     places->words = cut(&cutter, AH_FP32, 2 * places->stride[AH_MOVE_WORDS]);
-    places->masks = cut(&cutter, AH_FP32, 2 * places->stride[AH_MOVE_MASK]);
     return AH_OK;
 }
 

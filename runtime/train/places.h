@@ -7,8 +7,8 @@
  *     headers      2 x AH_HEADER_BYTES: of even and odd steps
  *     sums         a double for each block: squares of its gradient
  *     angles       the table of rotary positions
- *     words        2 slots, each (tokens, targets, positions, docs, rows) of a micro-batch as u32; rows count from 0
- *     masks        2 slots, a byte a token
+ *     words        2 slots, each (tokens, targets, positions, docs, rows) of a micro-batch as u32, then its mask, a byte a
+ *                  token; rows count from 0
  *
  * PINNED: for each block its weights on the host and streamed states (master, m, v); then gradients and new weights in
  * flight, rings or whole vectors; then rows gathered for the device. These are the plan's `pinned_bytes`. Behind them,
@@ -53,7 +53,6 @@ enum ah_move {
     AH_MOVE_WEIGHT_RING,
     AH_MOVE_STATE_RING,
     AH_MOVE_WORDS,          /* slot of the micro-batch on the device */
-    AH_MOVE_MASK,           /* the same */
     AH_MOVE_STAGING,        /* micro-batch in the staging: (step % 4) x micro_batches + its number */
     AH_MOVE_HEADER,         /* on the device */
     AH_MOVE_STAGING_HEADER, /* in the staging */
@@ -104,7 +103,7 @@ struct ah_places {
     uint64_t stride[AH_MOVES];
     uint64_t arena_bytes[AH_ARENA_KINDS];
     struct ah_ref state_ring;
-    struct ah_ref device_headers, device_sums, angles, words, masks;
+    struct ah_ref device_headers, device_sums, angles, words;
     struct ah_ref headers, sums, staging, shelf;
     uint64_t staged_micro_bytes; /* of a micro-batch in the staging; its mask is behind its words */
 };

@@ -131,7 +131,7 @@ int ah_round_load(struct ah_trainer *t, int64_t step, uint64_t micro_batch, uint
     struct move_indices moves = moves_of(t, step, micro_batch);
     struct waits waits = {{0}};
     const struct ops_of_item ops = ah_queue_extra(t, AH_EXTRA_LOAD, AH_LANE_H2D);
-    moves.of[AH_MOVE_WORDS] = moves.of[AH_MOVE_MASK] = *ret_slot;
+    moves.of[AH_MOVE_WORDS] = *ret_slot;
     waits_add(&waits, AH_LANE_COMPUTE, to->used);
     to->step = step;
     to->micro_batch = micro_batch;
@@ -185,7 +185,7 @@ static int before_item(struct ah_trainer *t, uint32_t item, int64_t step, struct
     if (!is_pass(op))
         return AH_OK;
     int rc = ah_round_load(t, step, op->micro_batch, &slot, err);
-    moves->of[AH_MOVE_WORDS] = moves->of[AH_MOVE_MASK] = slot;
+    moves->of[AH_MOVE_WORDS] = slot;
     waits_add(waits, AH_LANE_H2D, t->slots[slot].loaded);
     t->last_slot = slot;
     if (is_head(t, op)) {

@@ -98,6 +98,7 @@ static void tell_op(const struct run *run, uint32_t lane, const struct ah_span *
                                         .lane = lane,
                                         .op = of_plan ? rounds->items[span->tag].op : SIZE_MAX,
                                         .tile = of_plan ? rounds->items[span->tag].tile : 0,
+                                        .ticket = span->ticket,
                                         .ready_ns = span->ready_ns,
                                         .start_ns = span->start_ns,
                                         .end_ns = span->end_ns};
@@ -224,6 +225,22 @@ static int submit_round(struct run *run, int64_t step, bool last)
     return rc;
 }
 
+/* Says of the device's failure where in the training it was. */
+static int place_failure(const struct run *run, int rc)
+{
+    const struct ah_trainer *t = run->t;
+    const struct ah_device_failed failed = ah_device_failed(t->device);
+    if (!rc || !failed.any)
+        return rc;
+    if (failed.tag < t->rounds.n_items) {
+        const struct ah_plan_op *op = &t->options.plan->ops[t->rounds.items[failed.tag].op];
+        const char *block = op->op == AH_PLAN_NORM ? NULL : t->options.plan->blocks[op->block].name;
+        ah_error_prefix(run->err, rc, "'%s'%s%s%s", ah_words_plan_op[op->op], block ? " of block '" : "",
+                        block ? block : "", block ? "'" : "");
+    }
+    return ah_error_prefix(run->err, rc, "after step %" PRIu64, t->steps);
+}
+
 int ah_trainer_run(struct ah_trainer *t, uint64_t steps, const struct ah_observer *observer,
                    struct ah_error *err)
 {
@@ -244,5 +261,5 @@ int ah_trainer_run(struct ah_trainer *t, uint64_t steps, const struct ah_observe
         rc = tell(&run);
     int drained = ah_device_drain(t->device, rc ? NULL : err);
     t->steps = run.before + run.told;
-    return rc ? rc : drained;
+    return place_failure(&run, rc ? rc : drained);
 }

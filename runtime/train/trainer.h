@@ -73,6 +73,7 @@ struct ah_op_record {
     uint32_t lane; /* enum ah_device_lane */
     size_t op;     /* of the plan; SIZE_MAX: of none: data and headers of steps, the loss */
     uint64_t tile;
+    uint64_t ticket;                     /* of its lane */
     uint64_t ready_ns, start_ns, end_ns; /* as in struct ah_span */
 };
 

@@ -80,48 +80,13 @@ static int map_arenas(struct ah_cpu_device *cpu, const uint64_t arena_bytes[AH_A
     return rc;
 }
 
-struct filling {
-    struct ah_region *region;
-    struct ah_pool *pool;
-};
-
-static void touch_piece(void *context, size_t piece, unsigned worker)
-{
-    (void)worker;
-    ah_region_touch(context, piece);
-}
-
-static void fill_region(void *payload)
-{
-    const struct filling *filling = payload;
-    ah_pool_run(filling->pool, touch_piece, filling->region, ah_region_pieces(filling->region));
-}
-
-/* Touches an arena by the threads of the pool that works on it, so that it lies near them. The pool's first thread
- * is a lane for the moment, as tickets of the device's lanes count ops only. */
-static int fill_arena(struct ah_region *region, struct ah_pool *pool, int processor, struct ah_error *err)
-{
-    struct ah_lane *lane;
-    struct ah_lane_options options = {.name = "fill", .cpu = processor, .queue = 1, .spans = 1};
-    struct filling filling = {region, pool};
-    struct ah_lane_job job = {.run = fill_region, .payload = &filling, .payload_bytes = sizeof filling};
-    if (region->bytes == 0)
-        return AH_OK;
-    int rc = ah_lane_new(&lane, &options, err);
-    if (rc)
-        return rc;
-    rc = ah_lane_submit(lane, &job, NULL);
-    ah_lane_free(lane);
-    return rc;
-}
-
 static int fill_arenas(struct ah_cpu_device *cpu, struct ah_error *err)
 {
     const struct ah_placement *placement = &cpu->placement;
-    int rc = fill_arena(&cpu->arenas[AH_ARENA_DEVICE], cpu->lanes[AH_LANE_COMPUTE].pool,
-                        placement->compute[0], err);
+    int rc = ah_region_fill(&cpu->arenas[AH_ARENA_DEVICE], cpu->lanes[AH_LANE_COMPUTE].pool,
+                            placement->compute[0], err);
     for (unsigned arena = AH_ARENA_DEVICE + 1; arena < AH_ARENA_KINDS && !rc; arena++)
-        rc = fill_arena(&cpu->arenas[arena], cpu->lanes[AH_LANE_HOST].pool, placement->host[0], err);
+        rc = ah_region_fill(&cpu->arenas[arena], cpu->lanes[AH_LANE_HOST].pool, placement->host[0], err);
     if (rc)
         return rc;
     ah_region_lock(&cpu->arenas[AH_ARENA_PINNED]);
@@ -317,11 +282,12 @@ static int cpu_prepare(struct ah_device *device, const struct ah_op *ops, size_t
 static void store_failure(struct ah_cpu_task *task, int rc, struct ah_error *why)
 {
     struct ah_cpu_device *cpu = task->device;
-    const char *lane = ah_device_lane_name((uint32_t)(task->lane - cpu->lanes));
-    ah_error_prefix(why, rc, "op '%s' on lane '%s'", ah_op_name(task->op.kind), lane);
+    uint32_t lane = (uint32_t)(task->lane - cpu->lanes);
+    ah_error_prefix(why, rc, "op '%s' on lane '%s'", ah_op_name(task->op.kind), ah_device_lane_name(lane));
     pthread_mutex_lock(&cpu->failure_lock);
     if (!atomic_load(&cpu->failed)) {
         cpu->failure = *why;
+        cpu->common.failed = (struct ah_device_failed){true, lane, task->tag};
         atomic_store(&cpu->failed, true);
     }
     pthread_mutex_unlock(&cpu->failure_lock);
@@ -361,7 +327,7 @@ static int find_product(const struct ah_cpu_device *cpu, const struct ah_op *op,
 static int queue_op(struct ah_cpu_device *cpu, const struct ah_submission *submission, struct ah_error *err)
 {
     struct ah_cpu_lane *lane = &cpu->lanes[submission->lane];
-    struct ah_cpu_task task = {.device = cpu, .lane = lane, .op = *submission->op};
+    struct ah_cpu_task task = {.device = cpu, .lane = lane, .tag = submission->tag, .op = *submission->op};
     struct ah_lane_wait waits[AH_DEVICE_WAITS_MAX];
     int rc = find_product(cpu, submission->op, &task.product, err);
     if (rc)

@@ -47,6 +47,7 @@ struct ah_cpu_task {
     struct ah_cpu_device *device;
     struct ah_cpu_lane *lane;
     struct ah_matmul_product *product; /* of a matrix product */
+    uint64_t tag;
     struct ah_op op;
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/device/host/region.h"
 
+#include "base/lane.h"
 #include "base/units.h"
 
 #include <sys/mman.h>
@@ -45,6 +46,39 @@ void ah_region_touch(const struct ah_region *region, size_t piece)
     uint64_t end = region->bytes - at > PIECE_BYTES ? at + PIECE_BYTES : region->bytes;
     for (; at < end; at += PAGE_BYTES)
         *(volatile unsigned char *)(region->data + at) = 0;
+}
+
+struct filling {
+    struct ah_region *region;
+    struct ah_pool *pool;
+};
+
+static void touch_piece(void *context, size_t piece, unsigned worker)
+{
+    (void)worker;
+    ah_region_touch(context, piece);
+}
+
+static void fill(void *payload)
+{
+    const struct filling *filling = payload;
+    ah_pool_run(filling->pool, touch_piece, filling->region, ah_region_pieces(filling->region));
+}
+
+int ah_region_fill(struct ah_region *region, struct ah_pool *pool, int processor, struct ah_error *err)
+{
+    struct ah_lane *lane;
+    const struct ah_lane_options options = {.name = "fill", .cpu = processor, .queue = 1, .spans = 1};
+    struct filling filling = {region, pool};
+    const struct ah_lane_job job = {.run = fill, .payload = &filling, .payload_bytes = sizeof filling};
+    if (region->bytes == 0)
+        return AH_OK;
+    int rc = ah_lane_new(&lane, &options, err);
+    if (rc)
+        return rc;
+    rc = ah_lane_submit(lane, &job, NULL);
+    ah_lane_free(lane);
+    return rc;
 }
 
 void ah_region_lock(struct ah_region *region)

@@ -7,13 +7,14 @@
  * large regions are mapped by one thread and touched by those that will work on them, piece by piece:
  *
  *     rc = ah_region_map(&region, bytes, err);
- *     ah_pool_run(pool, touch_one, &region, ah_region_pieces(&region));    // ah_region_touch(&region, piece)
+ *     rc = ah_region_fill(&region, pool, processor, err);
  *     ah_region_lock(&region);
  */
 #ifndef AH_RUNTIME_DEVICE_HOST_REGION_H
 #define AH_RUNTIME_DEVICE_HOST_REGION_H
 
 #include "base/error.h"
+#include "base/pool.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -36,6 +37,11 @@ int ah_region_map(struct ah_region *region, uint64_t bytes, struct ah_error *err
  * pieces at the same time. */
 size_t ah_region_pieces(const struct ah_region *region);
 void ah_region_touch(const struct ah_region *region, size_t piece);
+
+/* Touches all of a region, which takes memory for it, by the threads of the pool that will work on it. The pool's first one is
+ * a thread of its own on `processor` (-1: any), gone when this returns: lanes count ops only. Fails where no thread is to
+ * be had. */
+int ah_region_fill(struct ah_region *region, struct ah_pool *pool, int processor, struct ah_error *err);
 
 /* Asks for mlock(2); a refusal is no failure, `locked_bytes` tells. Touched before, as the system would take all
  * the memory on behalf of the calling thread. */

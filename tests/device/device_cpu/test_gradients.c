@@ -10,7 +10,7 @@
  * fails the test.
  */
 #include "runtime/device/device.h"
-#include "tests/support/check.h"
+#include "tests/support/driver.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -162,7 +162,7 @@ static void check_trial(struct trial *t)
     const struct ah_device_options options = {.compute_threads = 2};
     struct ah_device *device;
     struct ah_error err = {0};
-    CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
+    CHECK_OK(ah_device_open(&device, check_readable_driver(), &options, &err), err);
     CHECK_OK(ah_device_prepare(device, &t->forward, 1, &err), err);
     CHECK_OK(ah_device_prepare(device, t->backward, t->n_backward, &err), err);
     CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);

@@ -1,28 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lanes of the CPU device: they work at the same time, in order, wait for each other, are slowed as asked, and
- * stop working after a failure. Nothing here depends on how fast the machine is, but for generous bounds on
- * sleeps.
+ * Lanes of a device: they work at the same time, in order, wait for each other, and stop working after a failure.
+ * Nothing here depends on how fast the machine is. Built for every kind of device (tests/support/driver.h).
  */
 #include "base/threads.h"
 #include "runtime/device/device.h"
-#include "tests/support/check.h"
+#include "tests/support/driver.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
 #define MIB UINT64_C(1048576)
-
-static struct ah_device *open_device(struct ah_device_throttle throttle)
-{
-    struct ah_error err = {0};
-    struct ah_device *device = NULL;
-    struct ah_device_options options = {.throttle = throttle};
-    const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 8 * MIB, 8 * MIB, 8 * MIB};
-    CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
-    CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
-    return device;
-}
 
 static uint64_t submit(struct ah_device *device, uint32_t lane, const struct ah_op *op, struct ah_wait wait)
 {
@@ -45,6 +33,25 @@ static struct ah_op fill(uint32_t arena, uint64_t offset, uint64_t count, float 
 {
     return (struct ah_op){
         .kind = AH_OP_FILL, .arg = {{arena, AH_FP32, offset, 0}}, .u.elements = {count, value, 0}};
+}
+
+/* Prepared, so that the first launch of none of them loads its code while a stream is held up (cuda/warm.c). */
+static struct ah_device *open_device(void)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = NULL;
+    const struct ah_device_options options = {0};
+    const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 8 * MIB, 8 * MIB, 8 * MIB};
+    const struct ah_ref sum = {AH_ARENA_DEVICE, AH_FP32, 0, 0}, ones = {AH_ARENA_DEVICE, AH_FP32, MIB, 0};
+    const struct ah_op ops[] = {
+        fill(AH_ARENA_DEVICE, 0, 1000, 0),
+        fill(AH_ARENA_DEVICE, 0, 10, 0),
+        {.kind = AH_OP_ADD, .arg = {sum, sum, ones}, .u.elements = {4096, 0, 0}},
+    };
+    CHECK_OK(ah_device_open(&device, check_driver(), &options, &err), err);
+    CHECK_OK(ah_device_prepare(device, ops, sizeof ops / sizeof *ops, &err), err);
+    CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
+    return device;
 }
 
 struct gate {
@@ -72,7 +79,7 @@ static int fail_call(void *context, struct ah_error *err)
 static void test_lanes__run_at_the_same_time_and_wait(void **state)
 {
     struct ah_error err = {0};
-    struct ah_device *device = open_device((struct ah_device_throttle){0});
+    struct ah_device *device = open_device();
     struct gate gate = {false, false};
     struct ah_op hold = {.kind = AH_OP_CALL, .u.call = {pass_gate, &gate}};
     struct ah_op up = copy(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB);
@@ -100,7 +107,7 @@ static void test_lanes__keep_the_order_of_a_chain(void **state)
 {
     enum { LOOPS = 200 };
     struct ah_error err = {0};
-    struct ah_device *device = open_device((struct ah_device_throttle){0});
+    struct ah_device *device = open_device();
     struct ah_op host = {.kind = AH_OP_ADD, .u.elements = {4096, 0, 0}};
     struct ah_op compute = host;
     struct ah_op up = copy(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, 16384);
@@ -138,7 +145,7 @@ static void test_lanes__keep_the_order_of_a_chain(void **state)
 static void test_lanes__remember_when(void **state)
 {
     struct ah_error err = {0};
-    struct ah_device *device = open_device((struct ah_device_throttle){0});
+    struct ah_device *device = open_device();
     struct ah_span first[4] = {{0}}, second[4] = {{0}};
     (void)state;
     for (uint64_t i = 0; i < 3; i++) {
@@ -175,7 +182,7 @@ static void test_lanes__tell_times_while_they_run(void **state)
     struct ah_span_reader reader = {.lane = AH_LANE_COMPUTE};
     uint64_t read = 0, last = 0;
     (void)state;
-    CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
+    CHECK_OK(ah_device_open(&device, check_driver(), &options, &err), err);
     CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
     for (int i = 1; i <= OPS; i++) {
         struct ah_span spans[150];
@@ -198,7 +205,7 @@ static void test_lanes__tell_times_while_they_run(void **state)
 static void test_lanes__are_waited_for_together(void **state)
 {
     struct ah_error err = {0};
-    struct ah_device *device = open_device((struct ah_device_throttle){0});
+    struct ah_device *device = open_device();
     struct gate gate = {false, false};
     const struct ah_op held = {.kind = AH_OP_CALL, .u.call = {pass_gate, &gate}};
     const struct ah_op up = copy(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB);
@@ -214,7 +221,7 @@ static void test_lanes__are_waited_for_together(void **state)
     assert_int_equal(ah_device_done(device, AH_LANE_HOST), 0);
     atomic_store(&gate.open, true);
     CHECK_OK(ah_device_wait_any(device, waits, 2, &met, &err), err);
-    assert_int_equal(met, 0);
+    assert_in_range(met, 0, 1); /* both may come between two looks */
     CHECK_OK(ah_device_wait_any(device, &waits[1], 1, &met, &err), err);
     const struct ah_op bad = {.kind = AH_OP_CALL, .u.call = {fail_call, NULL}};
     waits[0].ticket = submit(device, AH_LANE_HOST, &bad, (struct ah_wait){0});
@@ -223,124 +230,31 @@ static void test_lanes__are_waited_for_together(void **state)
     ah_device_close(device);
 }
 
+/* What is submitted behind a failure is skipped on every lane. */
 static void test_lanes__report_a_failure_once_and_for_all(void **state)
 {
     struct ah_error err = {0};
-    struct ah_device *device = open_device((struct ah_device_throttle){0});
-    struct ah_op bad = {.kind = AH_OP_CALL, .u.call = {fail_call, NULL}};
-    struct ah_op after = fill(AH_ARENA_DEVICE, 0, 10, 5);
+    struct ah_device *device = open_device();
+    const struct ah_op bad = {.kind = AH_OP_CALL, .u.call = {fail_call, NULL}};
+    const struct ah_op host = fill(AH_ARENA_PINNED, MIB, 10, 5), compute = fill(AH_ARENA_DEVICE, 0, 10, 5);
+    const struct ah_op down = copy(AH_ARENA_PINNED, AH_ARENA_DEVICE, 0, 40);
     (void)state;
+    assert_false(ah_device_failed(device).any);
     uint64_t failed = submit(device, AH_LANE_HOST, &bad, (struct ah_wait){0});
-    uint64_t skipped = submit(device, AH_LANE_COMPUTE, &after, (struct ah_wait){AH_LANE_HOST, failed});
-    CHECK_FAILS(ah_device_wait(device, AH_LANE_COMPUTE, skipped, &err), err, AH_E_NUMERIC,
+    uint64_t behind = submit(device, AH_LANE_COMPUTE, &compute, (struct ah_wait){AH_LANE_HOST, failed});
+    CHECK_FAILS(ah_device_wait(device, AH_LANE_COMPUTE, behind, &err), err, AH_E_NUMERIC,
                 "op 'call' on lane 'host': loss is not finite");
+    submit(device, AH_LANE_HOST, &host, (struct ah_wait){AH_LANE_COMPUTE, behind});
+    behind = submit(device, AH_LANE_COMPUTE, &compute, (struct ah_wait){AH_LANE_HOST, failed + 1});
+    submit(device, AH_LANE_D2H, &down, (struct ah_wait){AH_LANE_COMPUTE, behind});
     CHECK_FAILS(ah_device_drain(device, &err), err, AH_E_NUMERIC, "op 'call'");
-    const float *value = ah_device_pointer(device, (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 0, 0});
-    assert_true(value[0] == 0);
-    ah_device_close(device);
-}
-
-static double lane_ms(struct ah_device *device, uint32_t lane)
-{
-    struct ah_span spans[64];
-    struct ah_span_reader reader = {.lane = lane};
-    size_t n = ah_device_spans(device, &reader, spans, 64);
-    assert_true(n > 0);
-    return (double)(spans[n - 1].end_ns - spans[0].start_ns) * 1e-6;
-}
-
-/* A copy of 5 MiB in parts of 1 MiB at 100 MiB/s takes 50 ms; never less, and not much more. */
-static void test_lanes__are_slowed_as_asked(void **state)
-{
-    struct ah_error err = {0};
-    struct ah_device *device = open_device(
-        (struct ah_device_throttle){.h2d_bytes_per_s = 100.0 * (double)MIB, .copy_latency_us = 500});
-    (void)state;
-    for (uint64_t i = 0; i < 5; i++) {
-        struct ah_op up = copy(AH_ARENA_DEVICE, AH_ARENA_PINNED, i * MIB, MIB);
-        submit(device, AH_LANE_H2D, &up, (struct ah_wait){0});
-    }
-    CHECK_OK(ah_device_drain(device, &err), err);
-    double ms = lane_ms(device, AH_LANE_H2D);
-    assert_true(ms >= 52.4);
-    assert_true(ms < 200); /* 53 on a quiet machine */
-    ah_device_close(device);
-}
-
-/* Both directions at once keep `both_kept` of their rates. */
-static void test_lanes__share_the_link(void **state)
-{
-    struct ah_error err = {0};
-    double rate = 100.0 * (double)MIB;
-    struct ah_device *device = open_device(
-        (struct ah_device_throttle){.h2d_bytes_per_s = rate, .d2h_bytes_per_s = rate, .both_kept = 0.5});
-    (void)state;
-    for (int i = 0; i < 4; i++) {
-        struct ah_op up = copy(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB);
-        struct ah_op down = copy(AH_ARENA_PINNED, AH_ARENA_DEVICE, 4 * MIB, MIB);
-        submit(device, AH_LANE_H2D, &up, (struct ah_wait){0});
-        submit(device, AH_LANE_D2H, &down, (struct ah_wait){0});
-    }
-    CHECK_OK(ah_device_drain(device, &err), err);
-    assert_true(lane_ms(device, AH_LANE_H2D) >= 65); /* 80 shared, 40 alone; the ends may not be shared */
-    assert_true(lane_ms(device, AH_LANE_D2H) >= 65);
-    ah_device_close(device);
-}
-
-static void test_lanes__slow_host_adam(void **state)
-{
-    struct ah_error err = {0};
-    struct ah_device *device = open_device((struct ah_device_throttle){.host_adam_params_per_s = 1e6});
-    struct ah_op adamw = {.kind = AH_OP_ADAMW, .u.adamw = {.count = 10000}};
-    struct ah_adamw_scalars scalars = {.epsilon = 1, .root_scale = 1, .grad_scale = 1};
-    (void)state;
-    for (uint64_t i = 0; i < 6; i++)
-        adamw.arg[i] = (struct ah_ref){i == 4 ? AH_ARENA_NONE : AH_ARENA_PAGEABLE, AH_FP32, i * MIB, 0};
-    memcpy(ah_device_pointer(device, adamw.arg[5]), &scalars, sizeof scalars);
-    for (int i = 0; i < 3; i++)
-        submit(device, AH_LANE_HOST, &adamw, (struct ah_wait){0});
-    CHECK_OK(ah_device_drain(device, &err), err);
-    assert_true(lane_ms(device, AH_LANE_HOST) >= 29.9);
-    assert_true(lane_ms(device, AH_LANE_HOST) < 120);
-    ah_device_close(device);
-}
-
-static void test_lanes__refuse_memory_that_is_not_there(void **state)
-{
-    struct ah_error err = {0};
-    struct ah_device *device = NULL;
-    struct ah_device_options options = {.index = 1};
-    const struct ah_device_algorithm algorithm = {{0}, {0}};
-    uint64_t arena_bytes[AH_ARENA_KINDS] = {0, MIB, 0, UINT64_C(1) << 50};
-    (void)state;
-    CHECK_FAILS(ah_device_open(&device, ah_device_cpu(), &options, &err), err, AH_E_MISSING, "number 1");
-    options = (struct ah_device_options){.algorithms = &algorithm, .n_algorithms = 1};
-    CHECK_FAILS(ah_device_open(&device, ah_device_cpu(), &options, &err), err, AH_E_USAGE, "no table");
-    assert_null(device);
-    options = (struct ah_device_options){0};
-    CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
-    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "1024.0 TiB");
-    arena_bytes[AH_ARENA_DEVICE] = UINT64_MAX;
-    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "are asked for");
-    arena_bytes[AH_ARENA_DEVICE] = arena_bytes[AH_ARENA_PAGEABLE] = MIB; /* less is to be had */
-    CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
-    assert_non_null(ah_device_pointer(device, (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 0, 0}));
-    ah_device_close(device);
-}
-
-static void test_lanes__describe_themselves(void **state)
-{
-    struct ah_error err = {0};
-    struct ah_device_info info = {0};
-    size_t n = 0;
-    (void)state;
-    CHECK_OK(ah_device_cpu()->probe(&info, 1, &n, &err), err);
-    assert_int_equal(n, 1);
-    assert_int_equal(info.kind, AH_DEVICE_CPU);
-    assert_true(info.memory_bytes > 0 && info.name[0]);
-    assert_true(info.supports[AH_OP_MATMUL] && info.supports[AH_OP_NORM] && info.supports[AH_OP_ADAMW]);
-    struct ah_device *device = open_device((struct ah_device_throttle){0});
-    assert_true(device->info.locked_bytes == 8 * MIB || device->info.locked_bytes == 0);
+    const float *values = ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 0, 0});
+    assert_true(values[0] == 0 && values[MIB / sizeof *values] == 0);
+    assert_int_equal(ah_device_done(device, AH_LANE_D2H), 1);
+    assert_int_equal(ah_device_done(device, AH_LANE_HOST), 2);
+    assert_true(ah_device_failed(device).any);
+    assert_int_equal(ah_device_failed(device).lane, AH_LANE_HOST);
+    assert_int_equal(ah_device_failed(device).tag, 1000 + AH_LANE_HOST);
     ah_device_close(device);
 }
 
@@ -353,11 +267,6 @@ int main(void)
         cmocka_unit_test(test_lanes__tell_times_while_they_run),
         cmocka_unit_test(test_lanes__are_waited_for_together),
         cmocka_unit_test(test_lanes__report_a_failure_once_and_for_all),
-        cmocka_unit_test(test_lanes__are_slowed_as_asked),
-        cmocka_unit_test(test_lanes__share_the_link),
-        cmocka_unit_test(test_lanes__slow_host_adam),
-        cmocka_unit_test(test_lanes__refuse_memory_that_is_not_there),
-        cmocka_unit_test(test_lanes__describe_themselves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

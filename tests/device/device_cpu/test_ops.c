@@ -6,7 +6,7 @@
 #include "base/bf16.h"
 #include "runtime/device/adamw_scalars.h"
 #include "runtime/device/device.h"
-#include "tests/support/check.h"
+#include "tests/support/driver.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static int setup(void **state)
     struct fixture *f = calloc(1, sizeof *f);
     struct ah_device_options options = {.compute_threads = 2, .host_threads = 2};
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, ARENA, ARENA, ARENA};
-    CHECK_OK(ah_device_open(&f->device, ah_device_cpu(), &options, &err), err);
+    CHECK_OK(ah_device_open(&f->device, check_readable_driver(), &options, &err), err);
     CHECK_OK(ah_device_reserve(f->device, arena_bytes, &err), err);
     for (uint32_t arena = 1; arena < AH_ARENA_KINDS; arena++) {
         f->before[arena] = malloc(ARENA);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { THREADS = 4 };
+enum { APART = 64 };
 
 uint64_t op_case_below(uint64_t *random, uint64_t limit)
 {
@@ -16,11 +16,15 @@ uint64_t op_case_below(uint64_t *random, uint64_t limit)
 
 uint64_t op_case_size(uint64_t *random, uint64_t limit)
 {
-    switch (op_case_below(random, 4)) {
+    const uint64_t eights = limit / 8;
+    switch (op_case_below(random, 6)) {
     case 0:
         return 1;
     case 1:
         return 1 + op_case_below(random, limit < 20 ? limit : 20);
+    case 2:
+    case 3:
+        return eights ? 8 * (1 + op_case_below(random, eights)) : limit;
     default:
         return 1 + op_case_below(random, limit);
     }
@@ -34,8 +38,16 @@ struct ah_ref op_case_dense(uint64_t *random)
 struct ah_ref op_case_ref(uint64_t *random, uint64_t width)
 {
     struct ah_ref ref = op_case_dense(random);
-    if (op_case_below(random, 2))
+    switch (op_case_below(random, 4)) {
+    case 0:
         ref.row_stride = width + op_case_below(random, 40);
+        break;
+    case 1:
+        ref.row_stride = (width + 7) / 8 * 8 + 8 * op_case_below(random, 5);
+        break;
+    default:
+        break;
+    }
     return ref;
 }
 
@@ -49,14 +61,15 @@ void op_case_init(struct op_case *ret_case, const struct ah_op *op, uint64_t *ra
     struct ah_error err = {0};
     uint64_t arena_bytes[AH_ARENA_KINDS] = {0};
     *ret_case = (struct op_case){.op = *op, .random = random};
+    const uint64_t apart = op_case_below(random, 2) ? APART : 0;
     CHECK_OK(ah_op_operands(op, ret_case->operands, &err), err);
     for (size_t i = 0; i < AH_OP_ARGS; i++) {
         const struct ah_operand *operand = &ret_case->operands[i];
         if (operand->role == AH_ROLE_NONE)
             continue;
-        ret_case->bytes += operand->align_bytes * op_case_below(random, 40);
-        ret_case->bytes =
-            (ret_case->bytes + operand->align_bytes - 1) / operand->align_bytes * operand->align_bytes;
+        const uint64_t align = apart ? apart : operand->align_bytes;
+        ret_case->bytes += align * op_case_below(random, 40);
+        ret_case->bytes = (ret_case->bytes + align - 1) / align * align;
         ret_case->op.arg[i].offset_bytes = ret_case->bytes;
         ret_case->bytes += operand->bytes;
     }
@@ -172,26 +185,18 @@ static void check_rest(const struct op_case *c, const unsigned char *after)
     free(expected);
 }
 
-static void run_once(const struct op_case *c, enum ah_isa isa, unsigned threads, unsigned char *memory)
+void op_case_run_one(struct op_case *c, unsigned way)
 {
-    struct ah_error err = {0};
-    struct ah_host host = {.isa = isa, .arenas = {[AH_ARENA_DEVICE] = memory}};
-    if (threads > 1)
-        CHECK_OK(ah_pool_new(&host.pool, &(struct ah_pool_options){.threads = threads}, &err), err);
-    memcpy(memory, c->memory, c->bytes);
-    ah_math_run(&host, &c->op);
-    ah_pool_free(host.pool);
+    op_case_run_way(c, way, c->results);
+    check_rest(c, c->results);
 }
 
 void op_case_run(struct op_case *c)
 {
     unsigned char *again = malloc(c->bytes);
-    assert_true(ah_math_does(c->op.kind));
-    run_once(c, AH_ISA_PORTABLE, 1, c->results);
-    check_rest(c, c->results);
-    for (unsigned isa = AH_ISA_PORTABLE; isa <= ah_isa_detect(); isa++) {
-        const unsigned threads = 1 + (unsigned)op_case_below(c->random, THREADS);
-        run_once(c, isa, threads, again);
+    op_case_run_one(c, 0);
+    for (unsigned way = 1; way < op_case_ways(); way++) {
+        op_case_run_way(c, way, again);
         assert_memory_equal(again, c->results, c->bytes);
     }
     free(again);

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { ROUNDS = 300, WIDTH = 300 };
+enum { ROUNDS = 300, WIDTH = 300, WIDE = 5000, MANY = 66000 };
 
 struct element {
     uint32_t kind;
@@ -59,11 +59,14 @@ static void test_activation__reference_has_the_gradients_of_differences(void **s
     }
 }
 
-static struct ah_op random_activation(uint64_t *random, enum ah_op_kind kind)
+/* Of a random size; `many`: more rows than a GPU's grid is high. */
+static struct ah_op random_activation(uint64_t *random, enum ah_op_kind kind, bool many)
 {
     struct ah_op op = {.kind = kind};
-    op.u.rows = (struct ah_op_rows){.rows = op_case_size(random, 60),
-                                    .width = op_case_size(random, WIDTH),
+    op.u.rows = (struct ah_op_rows){.rows = many ? MANY : op_case_size(random, 60),
+                                    .width = many                        ? 1
+                                             : op_case_below(random, 20) ? op_case_size(random, WIDTH)
+                                                                         : op_case_size(random, WIDE),
                                     .kind = (uint32_t)op_case_below(random, 3)};
     return op;
 }
@@ -74,7 +77,7 @@ static void test_activation__forward(void **state)
     (void)state;
     for (int round = 0; round < ROUNDS; round++) {
         struct op_case c;
-        struct ah_op op = random_activation(&random, AH_OP_ACTIVATION);
+        struct ah_op op = random_activation(&random, AH_OP_ACTIVATION, round == 7);
         const bool gated = op.u.rows.kind == AH_ACTIVATION_SILU_GATED;
         for (size_t i = 0; i < (gated ? 3 : 2); i++)
             op.arg[i] = op_case_ref(&random, op.u.rows.width);
@@ -116,7 +119,7 @@ static void test_activation__backward(void **state)
     (void)state;
     for (int round = 0; round < ROUNDS; round++) {
         struct op_case c;
-        struct ah_op op = random_activation(&random, AH_OP_ACTIVATION_BACKWARD);
+        struct ah_op op = random_activation(&random, AH_OP_ACTIVATION_BACKWARD, round == 7);
         const bool gated = op.u.rows.kind == AH_ACTIVATION_SILU_GATED;
         for (size_t i = 0; i < (gated ? 5 : 4); i++)
             if (i != 1 || gated)
@@ -140,7 +143,7 @@ static void test_activation__dx_may_be_dy(void **state)
     (void)state;
     for (int round = 0; round < 60; round++) {
         struct op_case apart;
-        struct ah_op op = random_activation(&random, AH_OP_ACTIVATION_BACKWARD);
+        struct ah_op op = random_activation(&random, AH_OP_ACTIVATION_BACKWARD, false);
         const bool gated = op.u.rows.kind == AH_ACTIVATION_SILU_GATED;
         for (size_t i = 0; i < (gated ? 5 : 4); i++)
             if (i != 1 || gated)

@@ -13,7 +13,7 @@ enum { ROUNDS = 200 };
 static struct ah_op_embed random_embed(uint64_t *random, bool positions)
 {
     struct ah_op_embed embed = {.rows = op_case_size(random, op_case_below(random, 10) ? 60 : 1500),
-                                .width = op_case_size(random, op_case_below(random, 10) ? 60 : 1200),
+                                .width = op_case_size(random, op_case_below(random, 10) ? 60 : 2600),
                                 .vocabulary = op_case_size(random, op_case_below(random, 3) ? 50 : 70000)};
     if (embed.rows * embed.width > 100000)
         embed.width = 1 + embed.width % 20;

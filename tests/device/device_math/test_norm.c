@@ -7,17 +7,17 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { WIDTH = 300, VECTORS = 400, ROUNDS = 300 };
+enum { WIDTH = 300, WIDTH_MAX = 40000, VECTORS = 400, ROUNDS = 300 };
 
 /* One vector in double. */
 struct vector {
     uint64_t width;
     bool layer;
     double epsilon;
-    double x[WIDTH], gain[WIDTH], bias[WIDTH], dy[WIDTH];
+    double x[WIDTH_MAX], gain[WIDTH_MAX], bias[WIDTH_MAX], dy[WIDTH_MAX];
     double mean, scale; /* of forward() */
-    double y[WIDTH];
-    double dx[WIDTH], dgain[WIDTH];
+    double y[WIDTH_MAX];
+    double dx[WIDTH_MAX], dgain[WIDTH_MAX];
 };
 
 static void forward(struct vector *v)
@@ -81,9 +81,22 @@ static void test_norm__reference_has_the_gradients_of_differences(void **state)
     }
 }
 
-/* Sizes of a random norm. */
-static struct ah_op_norm random_norm(uint64_t *random)
+/* Vectors that several warps, or a whole block, of a GPU share; the last are more than it keeps in registers. */
+static struct ah_op_norm wide_norm(uint64_t *random, int round)
 {
+    static const uint64_t widths[] = {1000, 1032, 2048, 4096, 5000, 8192, 8200, 20000, 33000};
+    const uint64_t width = widths[round % 9];
+    return (struct ah_op_norm){.rows = 1 + op_case_below(random, width > 2048 ? 4 : 70),
+                               .width = width,
+                               .kind = (uint32_t)op_case_below(random, 2),
+                               .epsilon = 1e-5f};
+}
+
+/* Sizes of a random norm; every tenth is wide. */
+static struct ah_op_norm random_norm(uint64_t *random, int round)
+{
+    if (round % 10 == 0)
+        return wide_norm(random, round / 10);
     struct ah_op_norm norm = {.width = op_case_size(random, WIDTH),
                               .heads = (uint32_t)op_case_below(random, 5),
                               .kind = (uint32_t)op_case_below(random, 2),
@@ -133,7 +146,7 @@ static void test_norm__forward(void **state)
     (void)state;
     for (int round = 0; round < ROUNDS; round++) {
         struct op_case c;
-        struct ah_op op = {.kind = AH_OP_NORM, .u.norm = random_norm(&random)};
+        struct ah_op op = {.kind = AH_OP_NORM, .u.norm = random_norm(&random, round)};
         const uint64_t row = op.u.norm.width * (op.u.norm.heads ? op.u.norm.heads : 1);
         op.arg[0] = op_case_ref(&random, row);
         op.arg[1] = op_case_ref(&random, row);
@@ -168,7 +181,7 @@ static void set_stats(struct op_case *c)
 static void check_backward(const struct op_case *c)
 {
     static struct vector v;
-    static double dgain[WIDTH], dbias[WIDTH], size[WIDTH];
+    static double dgain[WIDTH_MAX], dbias[WIDTH_MAX], size[WIDTH_MAX];
     const uint64_t heads = heads_of(c), width = c->op.u.norm.width;
     for (uint64_t i = 0; i < width; i++)
         dgain[i] = dbias[i] = size[i] = 0;
@@ -201,7 +214,7 @@ static void test_norm__backward(void **state)
     (void)state;
     for (int round = 0; round < ROUNDS; round++) {
         struct op_case c;
-        struct ah_op op = {.kind = AH_OP_NORM_BACKWARD, .u.norm = random_norm(&random)};
+        struct ah_op op = {.kind = AH_OP_NORM_BACKWARD, .u.norm = random_norm(&random, round)};
         const bool layer = op.u.norm.kind == AH_NORM_LAYER;
         const uint64_t row = op.u.norm.width * (op.u.norm.heads ? op.u.norm.heads : 1);
         const uint64_t wanted = 1 + op_case_below(&random, layer ? 7 : 3); /* bits: dx, dgain, dbias */

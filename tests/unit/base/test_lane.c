@@ -253,6 +253,33 @@ static void test_lane__busy_while_a_job_runs(void **state)
     ah_lane_free(lane);
 }
 
+static void run_nothing(void *payload)
+{
+    (void)payload;
+}
+
+/* What a job awaits is no work of the lane: it is not busy, and the span begins afterwards. */
+static void test_lane__awaits_before_a_job(void **state)
+{
+    (void)state;
+    struct gate gate = {0}, *at = &gate;
+    struct ah_lane_span span;
+    struct ah_lane *lane = new_lane("await", 0, 0);
+    struct ah_lane_job job = {
+        .await = run_gate, .run = run_nothing, .payload = &at, .payload_bytes = sizeof at};
+    assert_int_equal(ah_lane_submit(lane, &job, NULL), AH_OK);
+    while (!atomic_load(&gate.inside))
+        sched_yield();
+    assert_false(ah_lane_busy(lane));
+    assert_int_equal(ah_lane_done(lane), 0);
+    uint64_t opened = ah_threads_now_ns();
+    atomic_store(&gate.open, 1);
+    ah_lane_drain(lane);
+    assert_int_equal(ah_lane_spans(lane, 0, &span, 1), 1);
+    assert_true(span.ready_ns <= opened && span.start_ns >= opened);
+    ah_lane_free(lane);
+}
+
 static void test_lane__names_the_processor_it_cannot_have(void **state)
 {
     (void)state;
@@ -466,6 +493,7 @@ int main(void)
         cmocka_unit_test(test_lane__payload_is_a_copy),
         cmocka_unit_test(test_lane__spans_are_the_newest_jobs),
         cmocka_unit_test(test_lane__busy_while_a_job_runs),
+        cmocka_unit_test(test_lane__awaits_before_a_job),
         cmocka_unit_test(test_lane__names_the_processor_it_cannot_have),
         cmocka_unit_test(test_lane__idle_lanes_use_no_processor),
         cmocka_unit_test(test_lane__random_graphs_keep_their_order),

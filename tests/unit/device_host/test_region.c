@@ -51,6 +51,22 @@ static void test_region__memory_comes_piece_by_piece(void **state)
     ah_region_release(&region);
 }
 
+static void test_region__is_filled_by_a_pool(void **state)
+{
+    (void)state;
+    struct ah_region region;
+    struct ah_pool *pool = NULL;
+    struct ah_error err = {0};
+    const uint64_t pages = 5000;
+    CHECK_OK(ah_pool_new(&pool, &(struct ah_pool_options){.threads = 2}, &err), err);
+    CHECK_OK(ah_region_map(&region, pages * PAGE_BYTES - 7, &err), err);
+    CHECK_OK(ah_region_fill(&region, pool, -1, &err), err);
+    assert_int_equal(resident_pages(&region), pages);
+    ah_region_release(&region);
+    CHECK_OK(ah_region_fill(&region, pool, -1, &err), err);
+    ah_pool_free(pool);
+}
+
 static void test_region__empty_and_impossible(void **state)
 {
     (void)state;
@@ -68,6 +84,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_region__memory_comes_piece_by_piece),
+        cmocka_unit_test(test_region__is_filled_by_a_pool),
         cmocka_unit_test(test_region__empty_and_impossible),
     };
     if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0))

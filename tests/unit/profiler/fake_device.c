@@ -5,6 +5,8 @@
  */
 #include "tests/unit/profiler/fake_device.h"
 
+#include "runtime/device/algorithm.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +99,7 @@ static int fake_open(struct ah_device **ret_device, const struct ah_device_optio
     device->base.driver = fake_device_driver(world);
     device->options = *options;
     device->base.reserve_bytes = UINT64_C(300) << 20;
+    strcpy(device->base.info.library, world->library ? world->library : "");
     bool complete = true;
     for (int i = 0; i < AH_DEVICE_LANES; i++) {
         device->lanes[i].queue = calloc(QUEUE, sizeof *device->lanes[i].queue);
@@ -145,14 +148,33 @@ static double copy_seconds(const struct fake_device *device, uint32_t lane, doub
     return seconds;
 }
 
+/* Threads of a lane: those asked for; a GPU has one processor. */
+static double number_of(uint32_t threads)
+{
+    return threads ? threads : 1;
+}
+
 static double adam_seconds(const struct fake_device *device, uint32_t lane, const struct ah_op *op)
 {
     bool bf16 = op->arg[4].arena != AH_ARENA_NONE;
     bool host = lane == AH_LANE_HOST;
     double limit = host ? device->options.throttle.host_adam_params_per_s : 0;
-    double threads = host ? device->options.host_threads : device->options.compute_threads;
+    double threads = number_of(host ? device->options.host_threads : device->options.compute_threads);
     double rate = world->adam_params_per_s[bf16 ? AH_BF16 : AH_FP32] * threads;
     return (double)op->u.adamw.count / (limit > 0 ? fmin(limit, rate) : rate);
+}
+
+/* How much faster a product is with the algorithm that the table has for it, else with the first one. */
+static double offer_of(const struct fake_device *device, const struct ah_op *op)
+{
+    struct ah_algorithm product, entry;
+    if (!world->library || !ah_device_algorithm_entry(op, &product))
+        return 1;
+    for (size_t i = 0; i < device->options.n_algorithms; i++)
+        if (ah_device_algorithm_entry(&device->options.algorithms[i].product, &entry) &&
+            ah_algorithm_same_product(&entry, &product))
+            return world->offers[device->options.algorithms[i].words[0]];
+    return world->offers[0];
 }
 
 static double op_seconds(const struct fake_device *device, uint32_t lane, const struct ah_op *op,
@@ -165,7 +187,8 @@ static double op_seconds(const struct fake_device *device, uint32_t lane, const 
         return adam_seconds(device, lane, op);
     if (op->kind == AH_OP_MATMUL)
         return 2.0 * (double)product->m * (double)product->n * (double)product->k /
-               (world->matmul_flops_per_s[op->arg[0].dtype] * device->options.compute_threads);
+               (world->matmul_flops_per_s[op->arg[0].dtype] * number_of(device->options.compute_threads) *
+                offer_of(device, op));
     return 1e-6;
 }
 
@@ -319,6 +342,19 @@ static size_t fake_spans(struct ah_device *base, uint32_t lane, uint64_t after, 
     return n;
 }
 
+/* An algorithm's first word is its number. */
+static int fake_algorithms(struct ah_device *base, const struct ah_op *product,
+                           struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
+                           struct ah_error *err)
+{
+    size_t n = 0;
+    (void)base, (void)err;
+    for (; n < max && n < FAKE_OFFERS_MAX && world->offers[n] > 0; n++)
+        ret_algorithms[n] = (struct ah_device_algorithm){.product = *product, .words = {n, 0xabcdef}};
+    *ret_n = n;
+    return AH_OK;
+}
+
 static void *fake_address(struct ah_device *base, enum ah_arena_kind arena)
 {
     struct fake_device *device = (struct fake_device *)base;
@@ -341,6 +377,7 @@ const struct ah_device_driver *fake_device_driver(struct fake_rates *rates)
         .wait_any = fake_wait_any,
         .done = fake_done,
         .spans = fake_spans,
+        .algorithms = fake_algorithms,
         .address = fake_address,
     };
     world = rates;

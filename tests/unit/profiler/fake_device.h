@@ -11,6 +11,8 @@
 
 #include "runtime/device/device.h"
 
+enum { FAKE_OFFERS_MAX = 4 };
+
 struct fake_rates {
     double matmul_flops_per_s[2]; /* by dtype, of one thread; more are as many times faster */
     double link_bytes_per_s[2];   /* by direction */
@@ -20,8 +22,10 @@ struct fake_rates {
     double kept[4][4]; /* [part][beside]; 0 means 1 */
     enum ah_device_kind kind;
     bool no_bf16;
-    int fail_open;   /* an ah_err to fail with; 0: opens */
-    int fail_submit; /* the n-th submit fails; 0: none */
+    const char *library;            /* of products; NULL: none */
+    double offers[FAKE_OFFERS_MAX]; /* how much faster products are with each of its algorithms; 0: no more */
+    int fail_open;                  /* an ah_err to fail with; 0: opens */
+    int fail_submit;                /* the n-th submit fails; 0: none */
 };
 
 /* The driver; its rates are those that *rates holds while devices are opened and run. `rates` is borrowed, by

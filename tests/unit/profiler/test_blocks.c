@@ -3,72 +3,18 @@
  * Blocks of a model on a device whose speed is known (fake_device.h): products at its rate, every other op a
  * microsecond. What a pass must take is added up here from its program.
  */
-#include "profiler/measure_internal.h"
 #include "runtime/schedule/program.h"
-#include "tests/unit/profiler/fake_device.h"
-
-#include "tests/property/schedule/jobs.h"
+#include "tests/unit/profiler/profile_case.h"
 
 #include <math.h>
 
-#define MIB (UINT64_C(1) << 20)
-
-static const struct ah_measure_limits tiny_limits = {
-    .part_s = {[AH_PROFILER_MATMUL] = 0.1, [AH_PROFILER_BLOCKS] = 0.2},
-    .samples_min = 10,
-    .samples_max = 10,
-    .block_s = 0.001,
-    .warm_s = 0.01,
-    .shapes = {{64, 96, 32}},
-    .n_shapes = 1,
-    .product_s = 1,
-    .thread_counts = 2,
-    .memory_bytes = MIB,
-    .link_bytes = MIB,
-    .link_factor = 4,
-    .adam_params = MIB,
-    .adam_kinds = 1,
-    .block_layers = 4,
-    .block_rounds = 3,
-};
-
-struct blocks_case {
-    struct test_job job;
-    struct fake_rates rates;
-    struct ah_profiler_options options;
-    struct ah_document document;
-    struct ah_error err;
-};
-
-/* A profile of products, to add blocks to. */
-static void open_case(struct blocks_case *c, const char *model, struct ah_plan_training training)
+static void open_case(struct profile_case *c, const char *model, struct ah_plan_training training)
 {
-    memset(c, 0, sizeof *c);
-    test_job_open(&c->job, model, training);
-    c->rates.matmul_flops_per_s[AH_FP32] = 2e11;
-    c->rates.matmul_flops_per_s[AH_BF16] = 5e11;
-    c->rates.device_copy_bytes_per_s = 50e9;
-    c->rates.link_bytes_per_s[AH_H2D] = c->rates.link_bytes_per_s[AH_D2H] = 1e10;
-    c->options = (struct ah_profiler_options){
-        .driver = fake_device_driver(&c->rates), .parts = 1u << AH_PROFILER_MATMUL, .job = &c->job.job};
-    CHECK_OK(ah_profiler_run_within(&c->document, &c->options, &tiny_limits, &c->err), c->err);
-    assert_int_equal(c->document.body.machine->n_blocks, 0);
+    profile_case_open(c, model, training,
+                      &(struct fake_rates){.matmul_flops_per_s = {[AH_FP32] = 2e11, [AH_BF16] = 5e11}});
 }
 
-static int extend(struct blocks_case *c)
-{
-    int rc = ah_profiler_extend_within(&c->document, &c->options, &tiny_limits, &c->err);
-    assert_int_equal(fake_device_open_count(), 0);
-    return rc;
-}
-
-static void close_case(struct blocks_case *c)
-{
-    ah_document_release(&c->document);
-    test_job_close(&c->job);
-}
-
-static double expected_us(const struct blocks_case *c, const struct ah_job_group *group, enum ah_pass pass,
+static double expected_us(const struct profile_case *c, const struct ah_job_group *group, enum ah_pass pass,
                           enum ah_activations way, uint64_t threads)
 {
     struct ah_program program;
@@ -85,7 +31,7 @@ static double expected_us(const struct blocks_case *c, const struct ah_job_group
     return us;
 }
 
-static void check_block(const struct blocks_case *c, size_t g, uint64_t threads)
+static void check_block(const struct profile_case *c, size_t g, uint64_t threads)
 {
     const struct ah_job_group *group = &c->job.job.groups[g];
     const struct ah_machine *machine = c->document.body.machine;
@@ -120,11 +66,11 @@ static void test_blocks__have_the_known_speed(void **state)
     (void)state;
     for (size_t i = 0; i < 2; i++)
         for (int dtype = 0; dtype < 2; dtype++) {
-            struct blocks_case c;
+            struct profile_case c;
             struct ah_plan_training training = usual;
             training.dtype = (enum ah_dtype)dtype;
             open_case(&c, models[i], training);
-            CHECK_OK(extend(&c), c.err);
+            CHECK_OK(profile_case_extend(&c), c.err);
             const struct ah_machine *machine = c.document.body.machine;
             uint64_t all = machine->host.threads;
             assert_int_equal(machine->n_blocks, (all > 1 ? 2 : 1) * c.job.job.n_groups);
@@ -132,7 +78,7 @@ static void test_blocks__have_the_known_speed(void **state)
                 check_block(&c, g, 1);
                 check_block(&c, g, all);
             }
-            close_case(&c);
+            profile_case_close(&c);
         }
 }
 
@@ -140,22 +86,22 @@ static void test_blocks__have_the_known_speed(void **state)
 static void test_blocks__are_added_and_replaced(void **state)
 {
     (void)state;
-    struct blocks_case c;
+    struct profile_case c;
     struct ah_buffer text = {0};
     struct ah_document again = {0};
     open_case(&c, "tiny", usual);
-    CHECK_OK(extend(&c), c.err);
+    CHECK_OK(profile_case_extend(&c), c.err);
     struct ah_machine *machine = c.document.body.machine;
     size_t n = machine->n_blocks;
     double before_us = machine->blocks[1].forward_us.median;
     c.rates.matmul_flops_per_s[AH_FP32] /= 2;
-    CHECK_OK(extend(&c), c.err);
+    CHECK_OK(profile_case_extend(&c), c.err);
     assert_int_equal(machine->n_blocks, n);
     assert_true(machine->blocks[1].forward_us.median > 1.5 * before_us);
     struct test_job other;
     test_job_open(&other, "gpt2-124m", usual);
     c.options.job = &other.job;
-    CHECK_OK(extend(&c), c.err);
+    CHECK_OK(profile_case_extend(&c), c.err);
     assert_int_equal(machine->n_blocks, 2 * n);
     CHECK_OK(ah_document_print(&c.document, &text, &c.err), c.err);
     CHECK_OK(ah_document_parse(&again, "machine.json", text.data, text.size, AH_DOCUMENT_MACHINE, &c.err),
@@ -164,7 +110,7 @@ static void test_blocks__are_added_and_replaced(void **state)
     ah_document_release(&again);
     ah_buffer_release(&text);
     test_job_close(&other);
-    close_case(&c);
+    profile_case_close(&c);
 }
 
 /* A document that has as many as it may forgets the oldest. */
@@ -172,21 +118,21 @@ static void test_blocks__oldest_make_room(void **state)
 {
     (void)state;
     static struct ah_machine_block many[AH_MACHINE_BLOCKS_MAX];
-    struct blocks_case c;
+    struct profile_case c;
     open_case(&c, "tiny", usual);
     struct ah_machine *machine = c.document.body.machine;
     for (size_t i = 0; i < AH_MACHINE_BLOCKS_MAX; i++)
         many[i] = (struct ah_machine_block){.group = "old", .program_sha256 = "none", .seq = i};
     machine->blocks = many;
     machine->n_blocks = AH_MACHINE_BLOCKS_MAX;
-    CHECK_OK(extend(&c), c.err);
+    CHECK_OK(profile_case_extend(&c), c.err);
     assert_int_equal(machine->n_blocks, AH_MACHINE_BLOCKS_MAX);
     size_t old = 0;
     while (!strcmp(machine->blocks[old].group, "old"))
         old++;
     assert_true(old < AH_MACHINE_BLOCKS_MAX && machine->blocks[0].seq == AH_MACHINE_BLOCKS_MAX - old);
     check_block(&c, 1, 1);
-    close_case(&c);
+    profile_case_close(&c);
 }
 
 /* What is frozen has no backward; what lies above a trained block has. */
@@ -194,76 +140,76 @@ static void test_blocks__of_a_model_that_is_trained_in_part(void **state)
 {
     (void)state;
     static const char *patterns[] = {"layer.2.*", "head.*"};
-    struct blocks_case c;
+    struct profile_case c;
     struct ah_plan_training training = usual;
     training.trainable = patterns;
     training.n_trainable = 2;
     open_case(&c, "tiny", training);
-    CHECK_OK(extend(&c), c.err);
+    CHECK_OK(profile_case_extend(&c), c.err);
     const struct ah_machine *machine = c.document.body.machine;
     for (size_t i = 0; i < machine->n_blocks; i++) {
         const char *group = machine->blocks[i].group;
         bool none = strstr(group, ".forward") || !strcmp(group, "head");
         assert_int_equal(machine->blocks[i].n_backward, none ? 0 : 3);
     }
-    close_case(&c);
+    profile_case_close(&c);
 }
 
 static void test_blocks__belong_to_this_machine(void **state)
 {
     (void)state;
-    struct blocks_case c;
+    struct profile_case c;
     open_case(&c, "tiny", usual);
     struct ah_machine *machine = c.document.body.machine;
     const struct ah_machine right = *machine;
     machine->host.cpu_model = "another";
-    CHECK_FAILS(extend(&c), c.err, AH_E_MISMATCH, "its processor is another one");
+    CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_MISMATCH, "its processor is another one");
     *machine = right;
     machine->device.name = "another";
-    CHECK_FAILS(extend(&c), c.err, AH_E_MISMATCH, "its device is another one");
+    CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_MISMATCH, "its device is another one");
     *machine = right;
     machine->host.threads++;
-    CHECK_FAILS(extend(&c), c.err, AH_E_MISMATCH, "number of threads");
+    CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_MISMATCH, "number of threads");
     *machine = right;
     machine->origin = AH_MACHINE_SYNTHETIC;
-    CHECK_FAILS(extend(&c), c.err, AH_E_MISMATCH, "not measured");
+    CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_MISMATCH, "not measured");
     *machine = right;
     assert_int_equal(machine->n_blocks, 0);
-    close_case(&c);
+    profile_case_close(&c);
 }
 
 static void test_blocks__must_fit(void **state)
 {
     (void)state;
-    struct blocks_case c;
+    struct profile_case c;
     struct ah_plan_training training = usual;
     training.batch = 1 << 16;
     training.seq = 512;
     open_case(&c, "tiny", training);
-    CHECK_FAILS(extend(&c), c.err, AH_E_CAPACITY, "blocks of 'tiny': one of each kind takes");
+    CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_CAPACITY, "blocks of 'tiny': one of each kind takes");
     assert_int_equal(c.document.body.machine->n_blocks, 0);
-    close_case(&c);
+    profile_case_close(&c);
 }
 
 static void test_blocks__a_fault_leaves_the_document(void **state)
 {
     (void)state;
-    struct blocks_case c;
+    struct profile_case c;
     open_case(&c, "tiny", usual);
-    CHECK_OK(extend(&c), c.err);
+    CHECK_OK(profile_case_extend(&c), c.err);
     const struct ah_machine before = *c.document.body.machine;
     for (int submit = 1; submit < 3000; submit = submit * 3 + 1) {
         c.rates.fail_submit = submit;
         c.options.driver = fake_device_driver(&c.rates);
-        CHECK_FAILS(extend(&c), c.err, AH_E_FAILED, "refuses an op");
+        CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_FAILED, "refuses an op");
         assert_memory_equal(c.document.body.machine, &before, sizeof before);
     }
     atomic_int cancel = 1;
     c.rates.fail_submit = 0;
     c.options.cancel = &cancel;
-    CHECK_FAILS(extend(&c), c.err, AH_E_INTERRUPTED, "interrupted");
+    CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_INTERRUPTED, "interrupted");
     assert_memory_equal(c.document.body.machine, &before, sizeof before);
-    close_case(&c);
+    profile_case_close(&c);
 }
 
 int main(void)

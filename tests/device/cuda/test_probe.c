@@ -1,28 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plugin's source on a double of the CUDA runtime: machines that this one is not.
+ * How the plugin lists GPUs, on a double of the CUDA runtime: machines that this one is not.
  */
-#include "runtime/device/plugin.h"
-#include "tests/device/cuda/cudart_double.h"
+#include "runtime/device/cuda/cuda_internal.h"
+#include "tests/double/cuda/double.h"
 #include "tests/support/check.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-ah_plugin_fn ah_plugin_driver;
+enum { MIB = 1 << 20 };
 
-static int probe(struct ah_device_info *ret_infos, size_t max, size_t *ret_n, struct ah_error *err)
+static struct cuda_double two_devices(void)
 {
-    return ah_plugin_driver()->probe(ret_infos, max, ret_n, err);
+    return (struct cuda_double){
+        .driver_version = CUDART_VERSION,
+        .n = 2,
+        .devices = {{.name = "A100", .memory_bytes = 40 * MIB, .others_bytes = MIB, .major = 8},
+                    {.name = "V100", .memory_bytes = 16 * MIB, .others_bytes = MIB, .major = 7}},
+    };
 }
 
-static void two_devices(void)
+static void be(struct cuda_double settings)
 {
-    cudart = (struct cudart_double){.driver_version = CUDART_VERSION, .n = 2, .current = 1};
-    cudart.devices[0] = (struct double_device){
-        .name = "A100", .memory_bytes = 40u << 20, .free_bytes = 39u << 20, .major = 8};
-    cudart.devices[1] = (struct double_device){
-        .name = "V100", .memory_bytes = 16u << 20, .free_bytes = 15u << 20, .major = 7};
+    cuda_double_set(&settings);
+}
+
+static int current_device(void)
+{
+    int device = -1;
+    assert_int_equal(cudaGetDevice(&device), cudaSuccess);
+    return device;
 }
 
 static void test_probe__describes_devices(void **state)
@@ -31,16 +39,18 @@ static void test_probe__describes_devices(void **state)
     struct ah_device_info infos[2];
     struct ah_error err = {0};
     size_t n = 0;
-    two_devices();
-    CHECK_OK(probe(infos, 2, &n, &err), err);
+    be(two_devices());
+    assert_int_equal(cudaSetDevice(1), cudaSuccess);
+    CHECK_OK(ah_cuda_probe(infos, 2, &n, &err), err);
     assert_int_equal(n, 2);
     assert_string_equal(infos[0].name, "A100");
     assert_string_equal(infos[1].name, "V100");
     assert_true(infos[0].bf16 && !infos[1].bf16);
-    assert_int_equal(infos[0].memory_bytes, 40u << 20);
-    assert_int_equal(infos[1].free_bytes, 15u << 20);
+    assert_int_equal(infos[0].memory_bytes, 40 * MIB);
+    assert_int_equal(infos[1].free_bytes, 15 * MIB);
     assert_int_equal(infos[0].kind, AH_DEVICE_CUDA);
-    assert_int_equal(cudart.current, 1); /* as it was */
+    assert_true(infos[1].supports[AH_OP_MATMUL]);
+    assert_int_equal(current_device(), 1); /* as it was */
 }
 
 static void test_probe__counts_more_than_it_may_describe(void **state)
@@ -49,11 +59,11 @@ static void test_probe__counts_more_than_it_may_describe(void **state)
     struct ah_device_info info;
     struct ah_error err = {0};
     size_t n = 0;
-    two_devices();
-    CHECK_OK(probe(&info, 1, &n, &err), err);
+    be(two_devices());
+    CHECK_OK(ah_cuda_probe(&info, 1, &n, &err), err);
     assert_int_equal(n, 2);
     assert_string_equal(info.name, "A100");
-    CHECK_OK(probe(NULL, 0, &n, &err), err);
+    CHECK_OK(ah_cuda_probe(NULL, 0, &n, &err), err);
     assert_int_equal(n, 2);
 }
 
@@ -66,9 +76,10 @@ static void test_probe__cuts_long_names(void **state)
     size_t n = 0;
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = '\0';
-    two_devices();
-    cudart.devices[0].name = name;
-    CHECK_OK(probe(infos, 2, &n, &err), err);
+    struct cuda_double settings = two_devices();
+    settings.devices[0].name = name;
+    be(settings);
+    CHECK_OK(ah_cuda_probe(infos, 2, &n, &err), err);
     assert_int_equal(strlen(infos[0].name), AH_DEVICE_NAME_MAX - 1);
 }
 
@@ -78,12 +89,13 @@ static void test_probe__a_device_full_of_others_has_nothing_free(void **state)
     struct ah_device_info infos[2];
     struct ah_error err = {0};
     size_t n = 0;
-    two_devices();
-    cudart.devices[0].memory = cudaErrorMemoryAllocation;
-    CHECK_OK(probe(infos, 2, &n, &err), err);
+    struct cuda_double settings = two_devices();
+    settings.devices[0].memory = cudaErrorMemoryAllocation;
+    be(settings);
+    CHECK_OK(ah_cuda_probe(infos, 2, &n, &err), err);
     assert_int_equal(infos[0].free_bytes, 0);
-    assert_int_equal(infos[1].free_bytes, 15u << 20);
-    assert_int_equal(cudart.last, cudaSuccess); /* the next caller must not find this error */
+    assert_int_equal(infos[1].free_bytes, 15 * MIB);
+    assert_int_equal(cudaGetLastError(), cudaSuccess); /* the next caller must not find this error */
 }
 
 static void test_probe__names_the_device_that_fails(void **state)
@@ -92,13 +104,16 @@ static void test_probe__names_the_device_that_fails(void **state)
     struct ah_device_info infos[2];
     struct ah_error err = {0};
     size_t n = 77;
-    two_devices();
-    cudart.devices[1].memory = cudaErrorDevicesUnavailable;
-    CHECK_FAILS(probe(infos, 2, &n, &err), err, AH_E_MISSING, "GPU 1: every GPU is held by another process");
-    two_devices();
-    cudart.devices[1].properties = cudaErrorInvalidValue;
-    CHECK_FAILS(probe(infos, 2, &n, &err), err, AH_E_FAILED,
-                "GPU 1: cudaGetDeviceProperties failed: words of the runtime");
+    struct cuda_double settings = two_devices();
+    settings.devices[1].memory = cudaErrorDevicesUnavailable;
+    be(settings);
+    CHECK_FAILS(ah_cuda_probe(infos, 2, &n, &err), err, AH_E_MISSING,
+                "GPU 1: every GPU is held by another process");
+    settings = two_devices();
+    settings.devices[1].properties = cudaErrorInvalidValue;
+    be(settings);
+    CHECK_FAILS(ah_cuda_probe(infos, 2, &n, &err), err, AH_E_FAILED,
+                "GPU 1: cudaGetDeviceProperties failed: invalid argument");
     assert_int_equal(n, 77); /* results are written on success only */
 }
 
@@ -117,17 +132,15 @@ static void test_probe__says_what_is_missing(void **state)
         {cudaErrorStubLibrary, CUDART_VERSION, AH_E_MISSING, "stub"},
         {cudaErrorSystemDriverMismatch, CUDART_VERSION, AH_E_MISSING, "reboot"},
         {cudaErrorUnknown, CUDART_VERSION, AH_E_MISSING, "does not start"},
-        {cudaErrorInvalidValue, CUDART_VERSION, AH_E_FAILED,
-         "cudaGetDeviceCount failed: words of the runtime"},
+        {cudaErrorInvalidValue, CUDART_VERSION, AH_E_FAILED, "cudaGetDeviceCount failed: invalid argument"},
     };
     unsetenv("CUDA_VISIBLE_DEVICES");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ah_device_info info;
         struct ah_error err = {0};
         size_t n = 0;
-        cudart =
-            (struct cudart_double){.count_error = cases[i].error, .driver_version = cases[i].driver_version};
-        CHECK_FAILS(probe(&info, 1, &n, &err), err, cases[i].code, cases[i].text);
+        be((struct cuda_double){.count_error = cases[i].error, .driver_version = cases[i].driver_version});
+        CHECK_FAILS(ah_cuda_probe(&info, 1, &n, &err), err, cases[i].code, cases[i].text);
     }
 }
 
@@ -137,12 +150,12 @@ static void test_probe__no_device_names_the_variable_that_hides_them(void **stat
     struct ah_device_info info;
     struct ah_error err = {0};
     size_t n = 0;
-    cudart = (struct cudart_double){.count_error = cudaErrorNoDevice, .driver_version = CUDART_VERSION};
+    be((struct cuda_double){.count_error = cudaErrorNoDevice, .driver_version = CUDART_VERSION});
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
-    CHECK_FAILS(probe(&info, 1, &n, &err), err, AH_E_MISSING, "CUDA_VISIBLE_DEVICES is ''");
+    CHECK_FAILS(ah_cuda_probe(&info, 1, &n, &err), err, AH_E_MISSING, "CUDA_VISIBLE_DEVICES is ''");
     unsetenv("CUDA_VISIBLE_DEVICES");
-    cudart.count_error = cudaSuccess; /* no error, and no device */
-    CHECK_FAILS(probe(&info, 1, &n, &err), err, AH_E_MISSING, "finds no GPU");
+    be((struct cuda_double){.driver_version = CUDART_VERSION}); /* no error, and no device */
+    CHECK_FAILS(ah_cuda_probe(&info, 1, &n, &err), err, AH_E_MISSING, "finds no GPU");
 }
 
 int main(void)

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Arenas of a CUDA device: one piece of the GPU's memory, zeroed; two regions of the host's, touched by the threads of the
+ * host lane, which are near the GPU (near.h), so that they lie there; the pinned one is registered with the runtime, which
+ * locks it, so that copies run beside everything else. A pinned arena that cannot be locked is refused: its copies would
+ * hold up the submitter.
+ */
+#include "base/host_memory.h"
+#include "base/units.h"
+#include "runtime/device/cuda/cuda_internal.h"
+#include "runtime/device/cuda/errors.h"
+
+#include <sys/resource.h>
+
+/* ---- the GPU's ---- */
+
+/* How much there is, and what would fit. */
+static int device_refused(const struct ah_cuda_device *cuda, uint64_t bytes, struct ah_error *err)
+{
+    char asked[AH_UNITS_TEXT_MAX], has[AH_UNITS_TEXT_MAX];
+    const uint64_t mib = UINT64_C(1) << 20;
+    size_t free_bytes = 0, total_bytes = 0;
+    if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess)
+        (void)cudaGetLastError();
+    /* What the arena may have, and what is beside it, of which the code of kernels is not taken yet. */
+    uint64_t fits = free_bytes > AH_CUDA_CODE_BYTES
+                        ? (free_bytes - AH_CUDA_CODE_BYTES + cuda->common.reserve_bytes) / mib
+                        : 0;
+    return ah_error_set(
+        err, AH_E_CAPACITY,
+        "device 'cuda:%d': an arena of %s is asked for, and %s of the GPU's memory is free; end what else "
+        "runs on it, or plan with '--device-memory %lluMiB', which fits now",
+        cuda->index, ah_units_print_bytes(asked, bytes), ah_units_print_bytes(has, free_bytes),
+        (unsigned long long)fits);
+}
+
+static int take_device_arena(struct ah_cuda_device *cuda, uint64_t bytes, struct ah_error *err)
+{
+    void *arena = NULL;
+    size_t free_bytes = 0, total_bytes = 0;
+    if (bytes == 0)
+        return AH_OK;
+    cudaError_t rc = cudaMemGetInfo(&free_bytes, &total_bytes);
+    if (rc == cudaSuccess && (free_bytes < AH_CUDA_CODE_BYTES || bytes > free_bytes - AH_CUDA_CODE_BYTES))
+        return device_refused(cuda, bytes, err);
+    if (rc == cudaSuccess)
+        rc = cudaMalloc(&arena, bytes);
+    if (rc == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        return device_refused(cuda, bytes, err);
+    }
+    if (rc != cudaSuccess)
+        return ah_cuda_error(err, rc, "cudaMalloc");
+    cuda->device_arena = arena;
+    return AH_OK;
+}
+
+static int zero_device_arena(const struct ah_cuda_device *cuda, uint64_t bytes, struct ah_error *err)
+{
+    if (bytes == 0)
+        return AH_OK;
+    cudaError_t rc = cudaMemset(cuda->device_arena, 0, bytes);
+    if (rc == cudaSuccess)
+        rc = cudaDeviceSynchronize();
+    return ah_cuda_check(err, rc, "cudaMemset");
+}
+
+/* Zeroed before kernels are tried on it, and once more behind them. */
+static int fill_device_arena(struct ah_cuda_device *cuda, const uint64_t arena_bytes[AH_ARENA_KINDS],
+                             struct ah_error *err)
+{
+    int rc = zero_device_arena(cuda, arena_bytes[AH_ARENA_DEVICE], err);
+    if (!rc)
+        rc = ah_cuda_warm_run(cuda, arena_bytes, err);
+    return rc ? rc : zero_device_arena(cuda, arena_bytes[AH_ARENA_DEVICE], err);
+}
+
+/* ---- the host's ---- */
+
+/* Refuses arenas that the system would only pretend to have. */
+static int check_host_memory(const uint64_t arena_bytes[AH_ARENA_KINDS], struct ah_error *err)
+{
+    struct ah_host_memory memory;
+    uint64_t bytes;
+    int rc = ah_host_memory_read(&memory, NULL, err);
+    if (rc)
+        return rc;
+    if (__builtin_add_overflow(arena_bytes[AH_ARENA_PINNED], arena_bytes[AH_ARENA_PAGEABLE], &bytes))
+        bytes = UINT64_MAX;
+    if (bytes > memory.available_bytes) {
+        char asked[AH_UNITS_TEXT_MAX];
+        char has[AH_UNITS_TEXT_MAX];
+        return ah_error_set(err, AH_E_CAPACITY,
+                            "device 'cuda': arenas of %s are asked for on the host, and this machine has %s "
+                            "free; plan with less "
+                            "'--host-memory'",
+                            ah_units_print_bytes(asked, bytes),
+                            ah_units_print_bytes(has, memory.available_bytes));
+    }
+    return AH_OK;
+}
+
+static int take_region(struct ah_cuda_device *cuda, struct ah_region *region, uint64_t bytes,
+                       struct ah_error *err)
+{
+    int rc = ah_region_map(region, bytes, err);
+    return rc ? rc : ah_region_fill(region, cuda->host_pool, cuda->near.cpus[0], err);
+}
+
+static int pin_refused(const struct ah_region *region, cudaError_t code, struct ah_error *err)
+{
+    char asked[AH_UNITS_TEXT_MAX], limit[AH_UNITS_TEXT_MAX] = "none";
+    struct rlimit lock;
+    if (getrlimit(RLIMIT_MEMLOCK, &lock) == 0 && lock.rlim_cur != RLIM_INFINITY)
+        ah_units_print_bytes(limit, lock.rlim_cur);
+    (void)cudaGetLastError();
+    return ah_error_set(
+        err, AH_E_CAPACITY,
+        "device 'cuda': the driver does not lock %s of the host's memory: %s (cudaHostRegister; the limit "
+        "of 'ulimit -l' is %s); plan for less locked memory, or raise the limit",
+        ah_units_print_bytes(asked, region->bytes), cudaGetErrorString(code), limit);
+}
+
+static int pin_region(struct ah_cuda_device *cuda, struct ah_error *err)
+{
+    struct ah_region *region = &cuda->arenas[AH_ARENA_PINNED];
+    if (region->bytes == 0)
+        return AH_OK;
+    cudaError_t rc = cudaHostRegister(region->data, region->bytes, cudaHostRegisterDefault);
+    if (rc != cudaSuccess)
+        return ah_cuda_error_sticks(rc) ? ah_cuda_error(err, rc, "cudaHostRegister")
+                                        : pin_refused(region, rc, err);
+    cuda->is_registered = true;
+    cuda->common.info.locked_bytes = region->bytes;
+    return AH_OK;
+}
+
+/* ---- of the driver's table ---- */
+
+void ah_cuda_release_arenas(struct ah_cuda_device *cuda)
+{
+    if (cuda->device_arena)
+        (void)cudaFree(cuda->device_arena);
+    if (cuda->is_registered)
+        (void)cudaHostUnregister(cuda->arenas[AH_ARENA_PINNED].data);
+    cuda->device_arena = NULL;
+    cuda->is_registered = false;
+    cuda->common.info.locked_bytes = 0;
+    for (unsigned arena = 0; arena < AH_ARENA_KINDS; arena++)
+        ah_region_release(&cuda->arenas[arena]);
+}
+
+int ah_cuda_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_ARENA_KINDS],
+                    struct ah_error *err)
+{
+    struct ah_cuda_device *cuda = ah_cuda_of(device);
+    int rc = check_host_memory(arena_bytes, err);
+    if (!rc)
+        rc = ah_cuda_check(err, cudaSetDevice(cuda->index), "cudaSetDevice");
+    if (!rc)
+        rc = take_device_arena(cuda, arena_bytes[AH_ARENA_DEVICE], err);
+    for (unsigned arena = AH_ARENA_PINNED; arena < AH_ARENA_KINDS && !rc; arena++)
+        rc = take_region(cuda, &cuda->arenas[arena], arena_bytes[arena], err);
+    if (!rc)
+        rc = pin_region(cuda, err);
+    if (!rc)
+        rc = fill_device_arena(cuda, arena_bytes, err);
+    if (rc) {
+        ah_cuda_release_arenas(cuda);
+        return rc;
+    }
+    cuda->host = (struct ah_host){.isa = ah_isa_detect(), .pool = cuda->host_pool};
+    for (unsigned arena = AH_ARENA_PINNED; arena < AH_ARENA_KINDS; arena++)
+        cuda->host.arenas[arena] = cuda->arenas[arena].data;
+    return AH_OK;
+}
+
+void *ah_cuda_address(struct ah_device *device, enum ah_arena_kind arena)
+{
+    return ah_cuda_of(device)->arenas[arena].data; /* the host cannot read the device's */
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A base lies in the middle of its window. At first the narrowest of several windows is taken; later one that is no more
+ * than three times as wide, or whatever comes once the base is old.
+ */
+#include "runtime/device/cuda/clock.h"
+
+#include "base/threads.h"
+#include "runtime/device/cuda/errors.h"
+
+#include <sched.h>
+
+enum { FIRST_TRIES = 8, PATIENCE_NS = 200 * 1000, ADJUST_NS = 1000 * 1000 * 1000 };
+
+/* Records the base that is not in use; UINT64_MAX: the GPU did not get to it in `patience_ns`. */
+static uint64_t try_base(struct ah_cuda_clock *clock, uint64_t patience_ns, uint64_t *ret_base_ns)
+{
+    cudaEvent_t event = clock->base[!clock->used];
+    uint64_t begin_ns = ah_threads_now_ns(), end_ns = begin_ns;
+    cudaError_t rc = cudaEventRecord(event, clock->stream);
+    if (rc != cudaSuccess)
+        return UINT64_MAX;
+    for (rc = cudaEventQuery(event); rc == cudaErrorNotReady && end_ns - begin_ns < patience_ns;
+         rc = cudaEventQuery(event)) {
+        sched_yield();
+        end_ns = ah_threads_now_ns();
+    }
+    end_ns = ah_threads_now_ns();
+    (void)cudaGetLastError(); /* "not ready" is no failure to tell of later */
+    *ret_base_ns = begin_ns + (end_ns - begin_ns) / 2;
+    return rc == cudaSuccess ? end_ns - begin_ns : UINT64_MAX;
+}
+
+static void take_base(struct ah_cuda_clock *clock, uint64_t base_ns, uint64_t window_ns)
+{
+    clock->used = !clock->used;
+    clock->base_ns = base_ns;
+    clock->window_ns = window_ns;
+}
+
+int ah_cuda_clock_init(struct ah_cuda_clock *clock, struct ah_error *err)
+{
+    enum { SECOND_NS = 1000 * 1000 * 1000 };
+    *clock = (struct ah_cuda_clock){.window_ns = UINT64_MAX};
+    int rc = ah_cuda_check(err, cudaStreamCreateWithFlags(&clock->stream, cudaStreamNonBlocking),
+                           "cudaStreamCreateWithFlags");
+    for (int i = 0; i < 2 && !rc; i++)
+        rc = ah_cuda_check(err, cudaEventCreateWithFlags(&clock->base[i], cudaEventDefault),
+                           "cudaEventCreateWithFlags");
+    for (int i = 0; i < FIRST_TRIES && !rc; i++) {
+        uint64_t base_ns = 0, window_ns = try_base(clock, SECOND_NS, &base_ns);
+        if (window_ns < clock->window_ns)
+            take_base(clock, base_ns, window_ns);
+    }
+    if (!rc && clock->window_ns == UINT64_MAX)
+        rc = ah_error_set(err, AH_E_FAILED, "the GPU does not record events; see 'nvidia-smi' and 'dmesg'");
+    if (rc)
+        ah_cuda_clock_release(clock);
+    return rc;
+}
+
+void ah_cuda_clock_release(struct ah_cuda_clock *clock)
+{
+    for (int i = 0; i < 2; i++)
+        if (clock->base[i])
+            (void)cudaEventDestroy(clock->base[i]);
+    if (clock->stream)
+        (void)cudaStreamDestroy(clock->stream);
+    *clock = (struct ah_cuda_clock){0};
+}
+
+void ah_cuda_clock_adjust(struct ah_cuda_clock *clock)
+{
+    uint64_t base_ns = 0, age_ns = ah_threads_now_ns() - clock->base_ns;
+    if (age_ns < ADJUST_NS)
+        return;
+    uint64_t window_ns = try_base(clock, PATIENCE_NS, &base_ns);
+    if (window_ns == UINT64_MAX || (window_ns / 3 > clock->window_ns && age_ns < 4ull * ADJUST_NS))
+        return;
+    take_base(clock, base_ns, window_ns);
+}
+
+uint64_t ah_cuda_clock_ns(const struct ah_cuda_clock *clock, cudaEvent_t event)
+{
+    float ms = 0;
+    if (cudaEventElapsedTime(&ms, clock->base[clock->used], event) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return 0;
+    }
+    return (uint64_t)((int64_t)clock->base_ns + (int64_t)((double)ms * 1e6));
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CUDA device's object, and what its files share.
+ *
+ *     plugin.c    the table of functions, and the one symbol
+ *     probe.c     which GPUs there are
+ *     device.c    open, prepare, close
+ *     arenas.c    reserve: memory of the GPU, locked and other memory of the host
+ *     lanes.c     submit and wait: what lanes of both kinds have in common
+ *     streams.c   compute, h2d and d2h: a stream each, with events
+ *     dispatch.c  an op onto a stream
+ *     warm.c      kernels loaded before the first op
+ *     recorder.c  what the GPU does for ops, by CUPTI
+ */
+#ifndef AH_RUNTIME_DEVICE_CUDA_CUDA_INTERNAL_H
+#define AH_RUNTIME_DEVICE_CUDA_CUDA_INTERNAL_H
+
+#include "base/threads.h"
+#include "runtime/device/cuda/clock.h"
+#include "runtime/device/cuda/driver_calls.h"
+#include "runtime/device/cuda/near.h"
+#include "runtime/device/cuda/products.h"
+#include "runtime/device/cuda/recorder.h"
+#include "runtime/device/host/host.h"
+#include "runtime/device/host/region.h"
+#include "runtime/device/plugin.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* The first lanes are streams. */
+enum { AH_CUDA_STREAMS = 3 };
+_Static_assert((int)AH_LANE_COMPUTE < AH_CUDA_STREAMS && (int)AH_LANE_H2D < AH_CUDA_STREAMS &&
+                   (int)AH_LANE_D2H < AH_CUDA_STREAMS && (int)AH_LANE_HOST == AH_CUDA_STREAMS,
+               "streams have the first numbers of lanes");
+
+/* An op of a stream: from its submission until its times are read. */
+struct ah_cuda_queued {
+    cudaEvent_t start; /* owned */
+    cudaEvent_t end;   /* owned */
+    bool waited;       /* for others: then `start` is recorded */
+    enum ah_op_kind kind;
+    uint64_t tag;
+    uint64_t queued_ns; /* when all that it need not wait for had been seen to be done */
+};
+
+/* Ticket t is queued in slot (t-1) % capacity, its span in (t-1) % n_spans. The counts change under the device's lock:
+ * timed <= done <= submitted <= timed + capacity. */
+struct ah_cuda_stream {
+    cudaStream_t stream;          /* owned */
+    struct ah_cuda_queued *queue; /* owned */
+    uint64_t capacity;
+    struct ah_span *spans; /* owned; a ring */
+    uint64_t n_spans;
+    uint64_t submitted;
+    uint64_t done;   /* seen to be done */
+    uint64_t timed;  /* their spans are known */
+    uint64_t end_ns; /* of the last one timed */
+};
+
+/* One prepared op of each sort. */
+struct ah_cuda_warm {
+    struct ah_op *ops; /* owned */
+    size_t n, room;
+};
+
+struct ah_cuda_device {
+    struct ah_device common; /* first: what callers hold */
+    int index;
+    uint32_t processors; /* multiprocessors */
+    struct ah_cuda_near near;
+    struct ah_cuda_driver_calls driver;
+    struct ah_cuda_products *products; /* owned */
+    struct ah_cuda_warm warm;          /* until the arenas are there */
+    struct ah_cuda_stream streams[AH_CUDA_STREAMS];
+    struct ah_cuda_recorder *recorder;       /* owned; NULL: nothing is recorded */
+    struct ah_cuda_recorder *recorded;       /* owned; stopped: the last recording */
+    void *workspace;                         /* of kernels; owned */
+    struct ah_cuda_clock clock;              /* under the lock */
+    uint64_t context_bytes;                  /* of the GPU, not to be had */
+    unsigned char *device_arena;             /* owned */
+    struct ah_region arenas[AH_ARENA_KINDS]; /* of the host */
+    bool is_registered;                      /* the pinned one, with the runtime */
+
+    struct ah_lane *host_lane; /* owned */
+    struct ah_pool *host_pool; /* owned */
+    struct ah_host host;
+    uint64_t host_submitted; /* the submitter's */
+    /* Last ticket of the host lane that is done, for streams to wait for: in locked memory of the host, which the GPU
+     * reads. */
+    void *signal;                /* owned */
+    _Atomic uint64_t *host_done; /* in it */
+    CUdeviceptr host_done_address;
+
+    pthread_mutex_t lock;
+
+    /* The first failure; read under its lock, the inner one of the two, once `failed` is set. `lost`: nothing is known of
+     * the streams any more; set after `failed`. */
+    pthread_mutex_t failure_lock;
+    struct ah_error failure;
+    atomic_bool failed;
+    atomic_bool lost;
+};
+
+/* Kept for the code of kernels (device.c). */
+#define AH_CUDA_CODE_BYTES (UINT64_C(64) << 20)
+
+static inline struct ah_cuda_device *ah_cuda_of(struct ah_device *device)
+{
+    return (struct ah_cuda_device *)device;
+}
+
+static inline struct ah_cuda_queued *ah_cuda_queued(const struct ah_cuda_stream *stream, uint64_t ticket)
+{
+    return &stream->queue[(ticket - 1) % stream->capacity];
+}
+
+/* plugin.c: the one symbol of the plugin, AH_PLUGIN_SYMBOL */
+__attribute__((visibility("default"))) ah_plugin_fn ah_plugin_driver;
+
+/* probe.c */
+int ah_cuda_probe(struct ah_device_info *ret_infos, size_t max, size_t *ret_n, struct ah_error *err);
+/* What a GPU is; the caller makes it current and asks for its free memory. */
+int ah_cuda_describe(int index, struct ah_device_info *ret_info, struct cudaDeviceProp *ret_properties,
+                     struct ah_error *err);
+/* How many GPUs there are: at least one. */
+int ah_cuda_count(int *ret_n, struct ah_error *err);
+
+/* device.c */
+int ah_cuda_open(struct ah_device **ret_device, const struct ah_device_options *options,
+                 struct ah_error *err);
+void ah_cuda_close(struct ah_device *device);
+int ah_cuda_prepare(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err);
+int ah_cuda_algorithms(struct ah_device *device, const struct ah_op *product,
+                       struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
+                       struct ah_error *err);
+
+int ah_cuda_record(struct ah_device *device, struct ah_error *err);
+int ah_cuda_recorded(struct ah_device *device, struct ah_device_recording *ret_recording,
+                     struct ah_error *err);
+
+/* arenas.c */
+int ah_cuda_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_ARENA_KINDS],
+                    struct ah_error *err);
+void *ah_cuda_address(struct ah_device *device, enum ah_arena_kind arena);
+void ah_cuda_release_arenas(struct ah_cuda_device *cuda);
+
+/* lanes.c */
+int ah_cuda_submit(struct ah_device *device, const struct ah_submission *submissions, size_t n,
+                   struct ah_error *err);
+int ah_cuda_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err);
+int ah_cuda_wait_any(struct ah_device *device, const struct ah_wait *waits, size_t n, size_t *ret_met,
+                     struct ah_error *err);
+uint64_t ah_cuda_done(struct ah_device *device, uint32_t lane);
+size_t ah_cuda_spans(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
+                     size_t max);
+/* Stores the first failure; later ones change nothing. With or without the lock. */
+struct ah_cuda_culprit {
+    uint32_t lane;
+    enum ah_op_kind kind;
+    uint64_t tag;
+};
+void ah_cuda_fail(struct ah_cuda_device *cuda, const struct ah_cuda_culprit *culprit, int rc,
+                  struct ah_error *why);
+
+/* streams.c */
+int ah_cuda_stream_init(struct ah_cuda_stream *stream, bool first, const struct ah_device_options *options,
+                        struct ah_error *err);
+void ah_cuda_stream_release(struct ah_cuda_stream *stream);
+/* Enqueues an op behind all that it waits for. Waits itself only while the queue is full. */
+void ah_cuda_stream_submit(struct ah_cuda_device *cuda, const struct ah_submission *submission);
+/* Waits until `ticket` is done, or the streams are lost. */
+void ah_cuda_stream_wait(struct ah_cuda_device *cuda, uint32_t lane, uint64_t ticket);
+/* Last ticket that is done. */
+uint64_t ah_cuda_stream_done(struct ah_cuda_device *cuda, uint32_t lane);
+size_t ah_cuda_stream_spans(struct ah_cuda_device *cuda, uint32_t lane, uint64_t after,
+                            struct ah_span *ret_spans, size_t max);
+/* Lets time pass for one who looks again and again since `since_ns`. */
+void ah_cuda_pause(uint64_t since_ns);
+
+/* dispatch.c */
+bool ah_cuda_supports(enum ah_op_kind kind);
+/* Puts the op on the stream of a lane. */
+int ah_cuda_dispatch(struct ah_cuda_device *cuda, uint32_t lane, const struct ah_op *op,
+                     struct ah_error *err);
+
+/* warm.c */
+int ah_cuda_warm_add(struct ah_cuda_device *cuda, const struct ah_op *ops, size_t n, struct ah_error *err);
+/* Leaves the device arena with anything in it. */
+int ah_cuda_warm_run(struct ah_cuda_device *cuda, const uint64_t arena_bytes[AH_ARENA_KINDS],
+                     struct ah_error *err);
+void ah_cuda_warm_release(struct ah_cuda_warm *warm);
+
+#endif

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CUDA device: open, prepare, close.
+ *
+ * MEMORY of the GPU, for people who plan: `memory_bytes` is all that it has, `free_bytes` what was free once the device was
+ * open. `reserve_bytes` is what is taken beside the arena: the context, workspaces of products and kernels, and
+ * AH_CUDA_CODE_BYTES for the code of kernels, which the driver loads when each is first launched (warm.c). The context is
+ * what is not free when all is open: on a GPU that no one else uses that is it exactly, and where others hold memory, too, no
+ * more than CONTEXT_MOST_BYTES of that is counted, since the rest is not ours. So arena and reserve together are what a
+ * process needs of a GPU's memory: with a budget of 12 GiB it would run on a GPU of 12 GiB.
+ *
+ * The device of the calling thread is left current.
+ */
+#include "base/units.h"
+#include "runtime/device/cuda/cuda_internal.h"
+#include "runtime/device/cuda/errors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const uint64_t CONTEXT_MOST_BYTES = UINT64_C(1) << 30;
+
+/* ---- the GPU ---- */
+
+static int check_options(const struct ah_device_options *options, struct ah_error *err)
+{
+    const struct ah_device_throttle *throttle = &options->throttle;
+    if (throttle->h2d_bytes_per_s > 0 || throttle->d2h_bytes_per_s > 0 || throttle->copy_latency_us > 0 ||
+        throttle->host_adam_params_per_s > 0 || throttle->host_bytes_per_s > 0)
+        return ah_error_set(err, AH_E_UNSUPPORTED,
+                            "device 'cuda' does not slow its lanes; emulate machines on the device 'cpu'");
+    return AH_OK;
+}
+
+static int check_index(uint32_t index, struct ah_error *err)
+{
+    int n = 0;
+    int rc = ah_cuda_count(&n, err);
+    if (rc || index < (uint32_t)n)
+        return rc;
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    return ah_error_set(err, AH_E_MISSING,
+                        "there is no device 'cuda:%u': %d %s visible%s%.64s%s; choose 'cuda:0'%s", index, n,
+                        n == 1 ? "GPU is" : "GPUs are", visible ? " (CUDA_VISIBLE_DEVICES is '" : "",
+                        visible ? visible : "", visible ? "')" : "", n > 1 ? " or the next" : "");
+}
+
+static int check_properties(const struct cudaDeviceProp *properties, struct ah_error *err)
+{
+    if (properties->major >= 8)
+        return AH_OK;
+    return ah_error_set(
+        err, AH_E_MISSING,
+        "GPU '%.64s' has compute capability %d.%d, and 8.0 (Ampere) or later is needed; use another "
+        "GPU or the device 'cpu'",
+        properties->name, properties->major, properties->minor);
+}
+
+/* Streams can wait for the host only where the driver lets them wait for a value in memory. */
+static int check_waits(const struct ah_cuda_device *cuda, struct ah_error *err)
+{
+    CUdevice device;
+    int able = 0;
+    CUresult rc = cuda->driver.device_get(&device, cuda->index);
+    if (rc == CUDA_SUCCESS)
+        rc = cuda->driver.device_attribute(&able, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, device);
+    if (rc != CUDA_SUCCESS)
+        return ah_cuda_error(err, (cudaError_t)rc, "cuDeviceGetAttribute");
+    if (!able)
+        return ah_error_set(
+            err, AH_E_MISSING,
+            "the NVIDIA driver offers no stream memory operations (cuStreamWaitValue64) on GPU '%s'; "
+            "upgrade it",
+            cuda->common.info.name);
+    return AH_OK;
+}
+
+/* What context and libraries took, when all else is open. */
+static int measure_context(struct ah_cuda_device *cuda, struct ah_error *err)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    int rc = ah_cuda_check(err, cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+    if (rc)
+        return rc;
+    uint64_t ours = AH_CUDA_KERNEL_WORKSPACE_BYTES + ah_cuda_products_bytes(cuda->products);
+    uint64_t taken = total_bytes > free_bytes + ours ? total_bytes - free_bytes - ours : 0;
+    cuda->common.info.free_bytes = free_bytes;
+    cuda->context_bytes = taken < CONTEXT_MOST_BYTES ? taken : CONTEXT_MOST_BYTES;
+    return AH_OK;
+}
+
+static int open_gpu(struct ah_cuda_device *cuda, const struct ah_device_options *options,
+                    struct ah_error *err)
+{
+    struct cudaDeviceProp properties;
+    int rc = check_index(options->index, err);
+    if (!rc)
+        rc = ah_cuda_describe(cuda->index, &cuda->common.info, &properties, err);
+    if (!rc)
+        rc = check_properties(&properties, err);
+    if (!rc)
+        rc = ah_cuda_check(err, cudaSetDevice(cuda->index), "cudaSetDevice"); /* makes the context */
+    if (!rc)
+        rc = ah_cuda_driver_calls_find(&cuda->driver, err);
+    if (!rc)
+        rc = check_waits(cuda, err);
+    if (rc)
+        return rc;
+    cuda->processors = (uint32_t)properties.multiProcessorCount;
+    snprintf(cuda->common.info.address, sizeof cuda->common.info.address, "%04x:%02x:%02x.0",
+             (unsigned)properties.pciDomainID, (unsigned)properties.pciBusID,
+             (unsigned)properties.pciDeviceID);
+    ah_cuda_near_find(&cuda->near, &(struct ah_cuda_near_options){.address = cuda->common.info.address,
+                                                                  .threads = options->host_threads});
+    return AH_OK;
+}
+
+static int open_products(struct ah_cuda_device *cuda, const struct ah_device_options *options,
+                         struct ah_error *err)
+{
+    int rc = ah_cuda_products_new(&cuda->products, options, err);
+    if (!rc)
+        snprintf(cuda->common.info.library, sizeof cuda->common.info.library, "%s",
+                 ah_cuda_products_library(cuda->products));
+    return rc;
+}
+
+/* ---- lanes ---- */
+
+/* Memory that streams can wait for. */
+static int open_signal(struct ah_cuda_device *cuda, struct ah_error *err)
+{
+    void *address = NULL;
+    int rc = ah_cuda_check(err, cudaHostAlloc(&cuda->signal, sizeof(uint64_t), cudaHostAllocMapped),
+                           "cudaHostAlloc");
+    if (rc)
+        return rc;
+    cuda->host_done = cuda->signal;
+    atomic_store(cuda->host_done, 0);
+    rc = ah_cuda_check(err, cudaHostGetDevicePointer(&address, cuda->signal, 0), "cudaHostGetDevicePointer");
+    cuda->host_done_address = (CUdeviceptr)(uintptr_t)address;
+    return rc;
+}
+
+static int open_host_lane(struct ah_cuda_device *cuda, const struct ah_device_options *options,
+                          struct ah_error *err)
+{
+    const struct ah_lane_options lane = {
+        .name = "host", .cpu = cuda->near.cpus[0], .queue = options->queue, .spans = options->spans};
+    const struct ah_pool_options pool = {.threads = cuda->near.threads, .cpus = cuda->near.cpus};
+    int rc = ah_lane_new(&cuda->host_lane, &lane, err);
+    return rc ? rc : ah_pool_new(&cuda->host_pool, &pool, err);
+}
+
+static int open_lanes(struct ah_cuda_device *cuda, const struct ah_device_options *options,
+                      struct ah_error *err)
+{
+    int rc = open_signal(cuda, err);
+    if (!rc)
+        rc = ah_cuda_check(err, cudaMalloc(&cuda->workspace, AH_CUDA_KERNEL_WORKSPACE_BYTES), "cudaMalloc");
+    for (uint32_t lane = 0; lane < AH_CUDA_STREAMS && !rc; lane++)
+        rc = ah_cuda_stream_init(&cuda->streams[lane], lane == AH_LANE_COMPUTE, options, err);
+    if (!rc)
+        rc = ah_cuda_clock_init(&cuda->clock, err);
+    return rc ? rc : open_host_lane(cuda, options, err);
+}
+
+/* ---- of the driver's table ---- */
+
+static void count_reserve(struct ah_cuda_device *cuda)
+{
+    cuda->common.reserve_bytes = cuda->context_bytes + AH_CUDA_CODE_BYTES + AH_CUDA_KERNEL_WORKSPACE_BYTES +
+                                 ah_cuda_products_bytes(cuda->products);
+}
+
+int ah_cuda_open(struct ah_device **ret_device, const struct ah_device_options *options, struct ah_error *err)
+{
+    int rc = check_options(options, err);
+    if (rc)
+        return rc;
+    struct ah_cuda_device *cuda = calloc(1, sizeof *cuda);
+    if (!cuda)
+        return ah_error_memory(err);
+    pthread_mutex_init(&cuda->lock, NULL);
+    pthread_mutex_init(&cuda->failure_lock, NULL);
+    cuda->common.driver = ah_plugin_driver();
+    cuda->index = (int)options->index;
+    rc = open_gpu(cuda, options, err);
+    if (!rc)
+        rc = open_products(cuda, options, err);
+    if (!rc)
+        rc = open_lanes(cuda, options, err);
+    if (!rc)
+        rc = measure_context(cuda, err);
+    if (rc) {
+        ah_cuda_close(&cuda->common);
+        return rc;
+    }
+    count_reserve(cuda);
+    *ret_device = &cuda->common;
+    return AH_OK;
+}
+
+int ah_cuda_prepare(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err)
+{
+    struct ah_cuda_device *cuda = ah_cuda_of(device);
+    int rc = ah_cuda_check(err, cudaSetDevice(cuda->index), "cudaSetDevice");
+    if (!rc)
+        rc = ah_cuda_products_prepare(cuda->products, ops, n, err);
+    if (!rc)
+        rc = ah_cuda_warm_add(cuda, ops, n, err);
+    count_reserve(cuda);
+    return rc;
+}
+
+int ah_cuda_algorithms(struct ah_device *device, const struct ah_op *product,
+                       struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
+                       struct ah_error *err)
+{
+    struct ah_cuda_device *cuda = ah_cuda_of(device);
+    int rc = ah_cuda_check(err, cudaSetDevice(cuda->index), "cudaSetDevice");
+    return rc ? rc : ah_cuda_products_candidates(cuda->products, product, ret_algorithms, max, ret_n, err);
+}
+
+/* Waits until nothing runs: also of streams that are lost. */
+static void drain(struct ah_cuda_device *cuda)
+{
+    if (cuda->host_lane)
+        ah_lane_drain(cuda->host_lane);
+    for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
+        if (cuda->streams[lane].stream)
+            (void)cudaStreamSynchronize(cuda->streams[lane].stream);
+    (void)cudaDeviceSynchronize(); /* should one of these have failed */
+}
+
+/* ---- recording ---- */
+
+int ah_cuda_record(struct ah_device *device, struct ah_error *err)
+{
+    struct ah_cuda_device *cuda = ah_cuda_of(device);
+    cudaStream_t streams[AH_CUDA_STREAMS];
+    if (cuda->recorder)
+        return ah_error_set(err, AH_E_USAGE, "device 'cuda' records already; end that first");
+    for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
+        streams[lane] = cuda->streams[lane].stream;
+    (void)cudaSetDevice(cuda->index);
+    int rc = ah_cuda_recorder_new(&cuda->recorder, streams, AH_CUDA_STREAMS, err);
+    return rc ? ah_error_prefix(err, rc, "recording kernels and copies") : AH_OK;
+}
+
+int ah_cuda_recorded(struct ah_device *device, struct ah_device_recording *ret_recording,
+                     struct ah_error *err)
+{
+    struct ah_cuda_device *cuda = ah_cuda_of(device);
+    if (!cuda->recorder)
+        return ah_error_set(err, AH_E_USAGE, "device 'cuda' does not record; begin that first");
+    (void)cudaSetDevice(cuda->index);
+    drain(cuda);
+    (void)cudaGetLastError(); /* who waits for the ops is told */
+    ah_cuda_recorder_free(cuda->recorded);
+    cuda->recorded = cuda->recorder;
+    cuda->recorder = NULL;
+    int rc = ah_cuda_recorder_stop(cuda->recorded, ret_recording, err);
+    return rc ? ah_error_prefix(err, rc, "recording kernels and copies") : AH_OK;
+}
+
+/* ---- close ---- */
+
+void ah_cuda_close(struct ah_device *device)
+{
+    struct ah_cuda_device *cuda = ah_cuda_of(device);
+    (void)cudaSetDevice(cuda->index);
+    drain(cuda);
+    ah_cuda_recorder_free(cuda->recorder);
+    ah_cuda_recorder_free(cuda->recorded);
+    ah_lane_free(cuda->host_lane);
+    ah_pool_free(cuda->host_pool);
+    ah_cuda_warm_release(&cuda->warm);
+    ah_cuda_products_free(cuda->products);
+    ah_cuda_clock_release(&cuda->clock);
+    for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
+        ah_cuda_stream_release(&cuda->streams[lane]);
+    ah_cuda_release_arenas(cuda);
+    if (cuda->workspace)
+        (void)cudaFree(cuda->workspace);
+    if (cuda->signal)
+        (void)cudaFreeHost(cuda->signal);
+    (void)cudaGetLastError(); /* what went wrong here is nobody else's */
+    pthread_mutex_destroy(&cuda->lock);
+    pthread_mutex_destroy(&cuda->failure_lock);
+    free(cuda);
+}

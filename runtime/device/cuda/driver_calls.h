@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Driver calls: the functions of libcuda.so.1 that the runtime does not offer. The runtime finds them, so that the
+ * plugin is not linked with the driver and loads where there is none.
+ *
+ *     struct ah_cuda_driver_calls calls;
+ *     rc = ah_cuda_driver_calls_find(&calls, err);
+ *     rc = calls.stream_wait_value(stream, address, 7, CU_STREAM_WAIT_VALUE_GEQ);
+ *
+ * A CUresult has the number of the cudaError_t of the same meaning.
+ */
+#ifndef AH_RUNTIME_DEVICE_CUDA_DRIVER_CALLS_H
+#define AH_RUNTIME_DEVICE_CUDA_DRIVER_CALLS_H
+
+#include "base/error.h"
+
+#include <cudaTypedefs.h>
+
+struct ah_cuda_driver_calls {
+    PFN_cuDeviceGet_v2000 device_get;
+    PFN_cuDeviceGetAttribute_v2000 device_attribute;
+    PFN_cuStreamWaitValue64_v11070 stream_wait_value; /* cuStreamWaitValue64 */
+};
+
+/* AH_E_MISSING where the driver lacks one. */
+int ah_cuda_driver_calls_find(struct ah_cuda_driver_calls *ret_calls, struct ah_error *err);
+
+#endif

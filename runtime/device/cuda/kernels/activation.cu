@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Activation: gelu(x), or silu(x) up, and back. With s the sigmoid:
+ *
+ *   gelu_tanh   x s(z),  z = x (k0 + k1 x^2),  k0 = sqrt(8 / pi), k1 = 0.044715 k0:  (1 + tanh(z / 2)) / 2 = s(z)
+ *   gelu        x P,  P = erfc(-x / sqrt(2)) / 2
+ *   silu        x s(x) up
+ *
+ * Backward, s' = s (1 - s), D the normal density:
+ *
+ *   gelu_tanh   dy (s + x s' (k0 + 3 k1 x^2))
+ *   gelu        dy (P + x D(x))
+ *   silu        dx = dy up (s + x s'),  dup = dy x s
+ *
+ * One pass, every operand once: in bf16, silu moves 6 bytes an element forward and 10 backward. A thread has eight
+ * neighbouring elements, all loads before the first use. Some 25 instructions an element, of which two are of the special
+ * function unit, leave the memory the slowest part.
+ */
+#include "runtime/device/cuda/kernels/elements.cuh"
+
+namespace
+{
+
+enum { THREADS = 256 };
+
+struct task {
+    struct ah_rows y, x, up;    /* forward */
+    struct ah_rows dx, dup, dy; /* backward */
+    uint64_t rows, width;
+    uint32_t kind;
+};
+
+/* 2^x, 0 below 2^-126, and 1 / x, 0 above 2^126: the special function unit's, within 2^-22. */
+#ifdef __CUDACC__
+__device__ inline float power_of_two(float x)
+{
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+}
+
+__device__ inline float reciprocal(float x)
+{
+    float inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
+    return inverse;
+}
+#else
+inline float power_of_two(float x)
+{
+    return x < -126 ? 0.0f : exp2f(x);
+}
+
+inline float reciprocal(float x)
+{
+    return x > 0x1p126f ? 0.0f : 1 / x;
+}
+#endif
+
+/* e^x for x from -128 to 88: x / ln 2 in two parts, the second as a factor. */
+__device__ inline float exponential(float x)
+{
+    const float t = x * 1.44269502f, rest = fmaf(x, 1.92596303e-8f, fmaf(x, 1.44269502f, -t));
+    const float power = power_of_two(t);
+    return fmaf(power, rest * 0.693147182f, power);
+}
+
+/* s = 1 / (1 + e^-x) and 1 - s, neither by a difference that cancels. */
+struct sigmoid {
+    float value, rest;
+};
+
+__device__ inline struct sigmoid sigmoid(float x)
+{
+    const float e = exponential(fminf(88.0f, fmaxf(-128.0f, -x))), value = reciprocal(1.0f + e);
+    const struct sigmoid s = {value, x < 0 ? 1.0f - value : e * value};
+    return s;
+}
+
+__device__ inline float normal_below(float x)
+{
+    return 0.5f * erfcf(-0.707106781f * x);
+}
+
+/* y of eight x, in their place. The kind is the same for all threads: one branch for eight elements. */
+__device__ inline void forward(uint32_t kind, float x[8], const float up[8])
+{
+    if (kind == AH_ACTIVATION_GELU_TANH)
+        for (unsigned j = 0; j < 8; j++)
+            x[j] *= sigmoid(x[j] * fmaf(x[j] * x[j], 0.0713548163f, 1.59576912f)).value;
+    else if (kind == AH_ACTIVATION_GELU)
+        for (unsigned j = 0; j < 8; j++)
+            x[j] *= normal_below(x[j]);
+    else
+        for (unsigned j = 0; j < 8; j++)
+            x[j] = x[j] * sigmoid(x[j]).value * up[j];
+}
+
+/* d y / d x, without up. x^2 stops where s' is 0 long since, so that 0 meets no infinity. */
+__device__ inline float slope_gelu_tanh(float x)
+{
+    const float x2 = fminf(1024.0f, x * x);
+    const struct sigmoid s = sigmoid(x * fmaf(x2, 0.0713548163f, 1.59576912f));
+    return fmaf(x * (s.value * s.rest), fmaf(x2, 0.214064449f, 1.59576912f), s.value);
+}
+
+__device__ inline float slope_gelu(float x)
+{
+    return fmaf(x * expf(-0.5f * (x * x)), 0.398942280f, normal_below(x));
+}
+
+__device__ inline void backward_silu(float x, float *dy, float *up)
+{
+    const struct sigmoid s = sigmoid(x);
+    const float dup = *dy * (x * s.value);
+    *dy = *dy * *up * fmaf(x * s.rest, s.value, s.value);
+    *up = dup;
+}
+
+/* dx and dup of eight, in the place of dy and up. */
+__device__ inline void backward(uint32_t kind, const float x[8], float dy[8], float up[8])
+{
+    if (kind == AH_ACTIVATION_GELU_TANH)
+        for (unsigned j = 0; j < 8; j++)
+            dy[j] *= slope_gelu_tanh(x[j]);
+    else if (kind == AH_ACTIVATION_GELU)
+        for (unsigned j = 0; j < 8; j++)
+            dy[j] *= slope_gelu(x[j]);
+    else
+        for (unsigned j = 0; j < 8; j++)
+            backward_silu(x[j], &dy[j], &up[j]);
+}
+
+template <int D> __global__ void __launch_bounds__(THREADS) activation(struct task t)
+{
+    const uint64_t i = 8 * (static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x), n = t.width - i;
+    if (i >= t.width)
+        return;
+    for (uint64_t row = blockIdx.y; row < t.rows; row += gridDim.y) {
+        struct ah_eight<D> x, up;
+        float a[8], b[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+        ah_load(&x, ah_row<D>(t.x, row, 0), i, n);
+        if (t.up.data) {
+            ah_load(&up, ah_row<D>(t.up, row, 0), i, n);
+            ah_floats(up, b);
+        }
+        ah_floats(x, a);
+        forward(t.kind, a, b);
+        ah_store(ah_row<D>(t.y, row, 0), i, n, a);
+    }
+}
+
+/* dx may lie where dy does: a thread reads its elements before it writes any. */
+template <int D> __global__ void __launch_bounds__(THREADS) activation_backward(struct task t)
+{
+    const uint64_t i = 8 * (static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x), n = t.width - i;
+    if (i >= t.width)
+        return;
+    for (uint64_t row = blockIdx.y; row < t.rows; row += gridDim.y) {
+        struct ah_eight<D> dy, x, up;
+        float a[8], b[8] = {0, 0, 0, 0, 0, 0, 0, 0}, c[8];
+        ah_load(&dy, ah_row<D>(t.dy, row, 0), i, n);
+        ah_load(&x, ah_row<D>(t.x, row, 0), i, n);
+        if (t.up.data) {
+            ah_load(&up, ah_row<D>(t.up, row, 0), i, n);
+            ah_floats(up, b);
+        }
+        ah_floats(dy, a);
+        ah_floats(x, c);
+        backward(t.kind, c, a, b);
+        ah_store(ah_row<D>(t.dx, row, 0), i, n, a);
+        if (t.dup.data)
+            ah_store(ah_row<D>(t.dup, row, 0), i, n, b);
+    }
+}
+
+} // namespace
+
+cudaError_t ah_cuda_activation(const struct ah_cuda_launch *launch)
+{
+    const struct ah_op_rows *op = &launch->op->u.rows;
+    const struct ah_rows_grid shape = ah_rows_grid(op->rows, op->width);
+    struct task t = {};
+    t.y = ah_rows_of(launch, 0, op->width);
+    t.x = ah_rows_of(launch, 1, op->width);
+    t.up = ah_rows_of(launch, 2, op->width);
+    t.rows = op->rows;
+    t.width = op->width;
+    t.kind = op->kind;
+    const struct ah_rows *const operands[] = {&t.x, &t.y, &t.up};
+    const int version = ah_rows_versions(operands, 3, op->width);
+    void (*const kernel)(struct task) = version == AH_BF16   ? activation<AH_BF16>
+                                        : version == AH_FP32 ? activation<AH_FP32>
+                                                             : activation<AH_ANY>;
+    return AH_LAUNCH(kernel, shape.grid, shape.block, 0, launch->stream, t);
+}
+
+cudaError_t ah_cuda_activation_backward(const struct ah_cuda_launch *launch)
+{
+    const struct ah_op_rows *op = &launch->op->u.rows;
+    const struct ah_rows_grid shape = ah_rows_grid(op->rows, op->width);
+    struct task t = {};
+    t.dx = ah_rows_of(launch, 0, op->width);
+    t.dup = ah_rows_of(launch, 1, op->width);
+    t.dy = ah_rows_of(launch, 2, op->width);
+    t.x = ah_rows_of(launch, 3, op->width);
+    t.up = ah_rows_of(launch, 4, op->width);
+    t.rows = op->rows;
+    t.width = op->width;
+    t.kind = op->kind;
+    const struct ah_rows *const operands[] = {&t.x, &t.dx, &t.dup, &t.dy, &t.up};
+    const int version = ah_rows_versions(operands, 5, op->width);
+    void (*const kernel)(struct task) = version == AH_BF16   ? activation_backward<AH_BF16>
+                                        : version == AH_FP32 ? activation_backward<AH_FP32>
+                                                             : activation_backward<AH_ANY>;
+    return AH_LAUNCH(kernel, shape.grid, shape.block, 0, launch->stream, t);
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What forward and backward share on the host's side, and delta (attention.cuh).
+ */
+#include "runtime/device/cuda/kernels/attention.cuh"
+
+#include "schemas/vocabulary.h"
+
+enum { DELTA_WARPS = 8 };
+
+static struct ah_attention_matrix matrix_of(const struct ah_cuda_launch *launch, size_t arg, uint32_t heads)
+{
+    const struct ah_ref *ref = &launch->op->arg[arg];
+    const uint64_t width = static_cast<uint64_t>(heads) * launch->op->u.attention.head_dim;
+    const uint32_t bytes = ref->dtype == AH_BF16 ? 2 : 4;
+    return {static_cast<unsigned char *>(launch->arg[arg]),
+            (ref->row_stride ? ref->row_stride : width) * bytes, bytes};
+}
+
+static void forward_of(struct ah_attention *attention, const struct ah_cuda_launch *launch)
+{
+    attention->out = matrix_of(launch, 0, attention->heads);
+    attention->lse = static_cast<float *>(launch->arg[1]);
+    attention->q = matrix_of(launch, 2, attention->heads);
+    attention->k = matrix_of(launch, 3, attention->kv_heads);
+    attention->v = matrix_of(launch, 4, attention->kv_heads);
+    attention->docs = static_cast<const uint32_t *>(launch->arg[5]);
+}
+
+static void backward_of(struct ah_attention *attention, const struct ah_cuda_launch *launch)
+{
+    attention->dq = matrix_of(launch, 0, attention->heads);
+    attention->dk = matrix_of(launch, 1, attention->kv_heads);
+    attention->dv = matrix_of(launch, 2, attention->kv_heads);
+    attention->dout = matrix_of(launch, 3, attention->heads);
+    attention->q = matrix_of(launch, 4, attention->heads);
+    attention->k = matrix_of(launch, 5, attention->kv_heads);
+    attention->v = matrix_of(launch, 6, attention->kv_heads);
+    attention->out = matrix_of(launch, 7, attention->heads);
+    attention->lse = static_cast<float *>(launch->arg[8]);
+    attention->docs = static_cast<const uint32_t *>(launch->arg[9]);
+    attention->delta = static_cast<float *>(launch->arg[10]);
+}
+
+void ah_attention_of(struct ah_attention *ret_attention, const struct ah_cuda_launch *launch)
+{
+    const struct ah_op_attention *sizes = &launch->op->u.attention;
+    *ret_attention = {};
+    ret_attention->batch = sizes->batch;
+    ret_attention->seq = sizes->seq;
+    ret_attention->heads = sizes->heads;
+    ret_attention->kv_heads = sizes->kv_heads;
+    ret_attention->head_dim = sizes->head_dim;
+    ret_attention->window = sizes->window;
+    ret_attention->group = sizes->heads / sizes->kv_heads;
+    ret_attention->scale = sizes->scale;
+    ret_attention->factor = sizes->scale * AH_ATTENTION_LOG2_E;
+    if (launch->op->kind == AH_OP_ATTENTION)
+        forward_of(ret_attention, launch);
+    else
+        backward_of(ret_attention, launch);
+}
+
+/* Whether 16 bytes of rows can be copied at once; so it is with one that is absent. */
+static bool suits(const struct ah_attention_matrix *matrix)
+{
+    return !matrix->data || (matrix->element_bytes == 2 && matrix->row_bytes % AH_ATTENTION_CHUNK == 0 &&
+                             reinterpret_cast<uintptr_t>(matrix->data) % AH_ATTENTION_CHUNK == 0);
+}
+
+bool ah_attention_suits(const struct ah_attention *attention)
+{
+    const struct ah_attention_matrix *const all[] = {&attention->out, &attention->q,    &attention->k,
+                                                     &attention->v,   &attention->dout, &attention->dq,
+                                                     &attention->dk,  &attention->dv};
+    if (attention->head_dim % 8 || attention->head_dim > AH_ATTENTION_WIDEST || !(attention->scale > 0))
+        return false;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!suits(all[i]))
+            return false;
+    return true;
+}
+
+cudaError_t ah_attention_blocks(uint32_t *ret_blocks, const struct ah_attention *attention, uint32_t heads,
+                                uint32_t rows)
+{
+    const uint64_t blocks =
+        static_cast<uint64_t>(attention->batch) * heads * ah_attention_sets(attention->seq, rows);
+    if (blocks > INT32_MAX || attention->seq > INT32_MAX)
+        return cudaErrorInvalidConfiguration;
+    *ret_blocks = static_cast<uint32_t>(blocks);
+    return cudaSuccess;
+}
+
+/* ---- delta ---- */
+
+static __device__ __forceinline__ float low(uint32_t pair)
+{
+    return __uint_as_float(pair << 16);
+}
+
+static __device__ __forceinline__ float high(uint32_t pair)
+{
+    return __uint_as_float(pair & 0xffff0000u);
+}
+
+static __device__ __forceinline__ float dot_pair(uint32_t a, uint32_t b, float sum)
+{
+    return fmaf(high(a), high(b), fmaf(low(a), low(b), sum));
+}
+
+/* A lane's part of a dot product of two rows of bf16, 16 bytes at a time. */
+static __device__ __forceinline__ float dot_chunks(const unsigned char *a, const unsigned char *b,
+                                                   uint32_t head_dim)
+{
+    float sum = 0;
+    for (uint32_t i = threadIdx.x % AH_ATTENTION_LANES; i < head_dim / 8; i += AH_ATTENTION_LANES) {
+        const uint4 x = reinterpret_cast<const uint4 *>(a)[i], y = reinterpret_cast<const uint4 *>(b)[i];
+        sum = dot_pair(x.x, y.x, sum);
+        sum = dot_pair(x.y, y.y, sum);
+        sum = dot_pair(x.z, y.z, sum);
+        sum = dot_pair(x.w, y.w, sum);
+    }
+    return sum;
+}
+
+/* The same of rows of any type. */
+static __device__ __forceinline__ float dot_elements(const unsigned char *a, uint32_t a_bytes,
+                                                     const unsigned char *b, uint32_t b_bytes,
+                                                     uint32_t head_dim)
+{
+    float sum = 0;
+    for (uint32_t i = threadIdx.x % AH_ATTENTION_LANES; i < head_dim; i += AH_ATTENTION_LANES)
+        sum = fmaf(ah_attention_element(a, a_bytes, i), ah_attention_element(b, b_bytes, i), sum);
+    return sum;
+}
+
+/* A warp does one query of one head; heads follow each other, as they lie. */
+template <bool chunks>
+static __global__ void __launch_bounds__(DELTA_WARPS * 32) delta(const struct ah_attention attention)
+{
+    const uint64_t number =
+        static_cast<uint64_t>(blockIdx.x) * DELTA_WARPS + threadIdx.x / AH_ATTENTION_LANES;
+    const uint64_t token = number / attention.heads;
+    const uint32_t head = static_cast<uint32_t>(number % attention.heads);
+    if (token >= static_cast<uint64_t>(attention.batch) * attention.seq)
+        return;
+    const uint32_t sequence = static_cast<uint32_t>(token / attention.seq),
+                   query = static_cast<uint32_t>(token % attention.seq);
+    const struct ah_attention_matrix &dout = attention.dout, &out = attention.out;
+    const unsigned char *a = ah_attention_row(attention, dout, sequence, query, head);
+    const unsigned char *b = ah_attention_row(attention, out, sequence, query, head);
+    float sum = chunks ? dot_chunks(a, b, attention.head_dim)
+                       : dot_elements(a, dout.element_bytes, b, out.element_bytes, attention.head_dim);
+    for (int step = AH_ATTENTION_LANES / 2; step; step /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    if (threadIdx.x % AH_ATTENTION_LANES == 0)
+        attention.delta[ah_attention_vector(attention, sequence, head) + query] = sum;
+}
+
+cudaError_t ah_attention_delta(const struct ah_attention *attention, cudaStream_t stream)
+{
+    const uint64_t rows = static_cast<uint64_t>(attention->batch) * attention->seq * attention->heads;
+    const uint64_t blocks = (rows + DELTA_WARPS - 1) / DELTA_WARPS;
+    if (blocks > INT32_MAX)
+        return cudaErrorInvalidConfiguration;
+    if (ah_attention_suits(attention))
+        return AH_LAUNCH(delta<true>, static_cast<uint32_t>(blocks), DELTA_WARPS * AH_ATTENTION_LANES, 0,
+                         stream, *attention);
+    return AH_LAUNCH(delta<false>, static_cast<uint32_t>(blocks), DELTA_WARPS * AH_ATTENTION_LANES, 0, stream,
+                     *attention);
+}

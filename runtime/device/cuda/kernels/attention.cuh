@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention's common half: an op as kernels see it, what queries see of keys, and tiles of bf16 in shared memory with
+ * their products. The tensor-core kernels are attention_forward.cu, attention_backward.cu; attention_plain.cu does every
+ * op that they do not.
+ *
+ * HELD AND PASSING. A block holds some rows (queries, or keys) and lets tiles of the other kind pass. Each warp has
+ * 16 * M of the held rows to itself, from their scores to their sums, so that nothing is added across warps:
+ *
+ *     forward        holds q           passing k, v       s = q k^T                     o += p v
+ *     dq             holds q, dout     passing k, v       s = q k^T,  d = dout v^T      dq += (d p) k
+ *     dk and dv      holds k, v        passing q, dout    s = k q^T,  d = v dout^T      dv += p dout,  dk += (d p) q
+ *
+ * Scores leave a product in the layout in which the next one takes its first operand (mma.cuh): p never goes through
+ * shared memory, in dk and dv because the scores are made turned.
+ *
+ * TILES. A row of a tile is D elements, in chunks of 16 bytes. Chunk c of row r lies at chunk c ^ (r % 8) where D is a
+ * multiple of 64, else (of 32) at c ^ (r / 2 % 4): eight rows at one chunk, which is what a load or a store of a quarter
+ * warp touches, lie in different banks. Rows beyond the sequence and columns beyond head_dim are zero.
+ *
+ * head_dim is any multiple of 8 up to D: the next larger D of a table is taken.
+ */
+#ifndef AH_RUNTIME_DEVICE_CUDA_KERNELS_ATTENTION_CUH
+#define AH_RUNTIME_DEVICE_CUDA_KERNELS_ATTENTION_CUH
+
+#include "runtime/device/cuda/kernels/mma.cuh"
+
+#include "runtime/device/cuda/kernels/kernels.h"
+
+#include <math.h>
+
+#define AH_ATTENTION_LOG2_E 0x1.715476p+0f
+#define AH_ATTENTION_LN_2   0x1.62e430p-1f
+
+/* A matrix of heads: (batch * seq, heads, head_dim). */
+struct ah_attention_matrix {
+    unsigned char *data;
+    uint64_t row_bytes; /* from token to token */
+    uint32_t element_bytes;
+};
+
+struct ah_attention {
+    struct ah_attention_matrix out, q, k, v, dout, dq, dk, dv;
+    float *lse;           /* (batch, heads, seq) */
+    float *delta;         /* (batch, heads, seq): sums of dout * out; backward only */
+    const uint32_t *docs; /* (batch, seq); NULL: none */
+    uint32_t batch, seq, heads, kv_heads, head_dim, window;
+    uint32_t group; /* heads / kv_heads */
+    float scale;
+    float factor; /* scale * log2(e): scores are powers of two */
+};
+
+enum { AH_ATTENTION_LANES = 32, AH_ATTENTION_CHUNK = 16, AH_ATTENTION_WIDEST = 256 };
+
+extern "C" {
+
+/* The kernels without tensor cores: any types, any head_dim, any alignment. */
+cudaError_t ah_attention_plain_forward(const struct ah_attention *attention, cudaStream_t stream);
+cudaError_t ah_attention_plain_backward(const struct ah_attention *attention, cudaStream_t stream);
+
+/* The op of a launch; whether tensor cores can do it. */
+void ah_attention_of(struct ah_attention *ret_attention, const struct ah_cuda_launch *launch);
+bool ah_attention_suits(const struct ah_attention *attention);
+
+/* Blocks of a kernel whose blocks have `rows` rows of one of `heads` heads; cudaErrorInvalidConfiguration where no grid
+ * has so many. */
+cudaError_t ah_attention_blocks(uint32_t *ret_blocks, const struct ah_attention *attention, uint32_t heads,
+                                uint32_t rows);
+
+/* Fills attention->delta. */
+cudaError_t ah_attention_delta(const struct ah_attention *attention, cudaStream_t stream);
+
+} /* extern "C" */
+
+/* `n` things in sets of `each`. */
+static inline __host__ __device__ uint32_t ah_attention_sets(uint32_t n, uint32_t each)
+{
+    return n / each + (n % each != 0);
+}
+
+#define AH_ATTENTION_DEVICE static __device__ __forceinline__
+
+AH_ATTENTION_DEVICE unsigned char *ah_attention_row(const struct ah_attention &attention,
+                                                    const struct ah_attention_matrix &matrix,
+                                                    uint32_t sequence, uint32_t row, uint32_t head)
+{
+    return matrix.data + (static_cast<uint64_t>(sequence) * attention.seq + row) * matrix.row_bytes +
+           static_cast<uint64_t>(head) * attention.head_dim * matrix.element_bytes;
+}
+
+/* Element `i` of a row. */
+AH_ATTENTION_DEVICE float ah_attention_element(const unsigned char *row, uint32_t element_bytes, uint32_t i)
+{
+    if (element_bytes == 4)
+        return reinterpret_cast<const float *>(row)[i];
+    return __uint_as_float(static_cast<uint32_t>(reinterpret_cast<const uint16_t *>(row)[i]) << 16);
+}
+
+/* Where the first row of a head lies in what is (batch, heads, seq). */
+AH_ATTENTION_DEVICE uint64_t ah_attention_vector(const struct ah_attention &attention, uint32_t sequence,
+                                                 uint32_t head)
+{
+    return (static_cast<uint64_t>(sequence) * attention.heads + head) * attention.seq;
+}
+
+/* The thread's warp. The shuffle tells the compiler that all its lanes have the same. */
+AH_ATTENTION_DEVICE uint32_t ah_attention_warp(void)
+{
+    return __shfl_sync(0xffffffffu, threadIdx.x / AH_ATTENTION_LANES, 0);
+}
+
+/* What a block that holds queries does. */
+struct ah_attention_task {
+    uint32_t sequence, head;
+    uint32_t query; /* the first */
+};
+
+/* Of block `block`, each of ROWS queries; the longest first. */
+template <uint32_t ROWS>
+AH_ATTENTION_DEVICE struct ah_attention_task ah_attention_task_of(const struct ah_attention &attention,
+                                                                  uint32_t block)
+{
+    const uint32_t blocks = ah_attention_sets(attention.seq, ROWS);
+    return {block / blocks / attention.heads, block / blocks % attention.heads,
+            (blocks - 1 - block % blocks) * ROWS};
+}
+
+/* ---- what queries see: keys from their first one to themselves ---- */
+
+AH_ATTENTION_DEVICE uint32_t ah_attention_window(const struct ah_attention &attention, uint32_t query)
+{
+    return attention.window && query >= attention.window ? query - attention.window + 1 : 0;
+}
+
+AH_ATTENTION_DEVICE uint32_t ah_attention_first(const struct ah_attention &attention, uint32_t sequence,
+                                                uint32_t query)
+{
+    const uint32_t first = ah_attention_window(attention, query);
+    if (!attention.docs)
+        return first;
+    const uint32_t document = attention.docs[static_cast<uint64_t>(sequence) * attention.seq + query];
+    return document > first ? document : first;
+}
+
+/* What the queries of a block see: the least and the largest of their first keys. */
+struct ah_attention_sight {
+    uint32_t least, most;
+};
+
+/* Looks up `n` queries from `query` on, for all threads of the block; queries beyond the sequence see what its last one
+ * does. Leaves their first keys in `first` (shared). Ends with a barrier passed. */
+AH_ATTENTION_DEVICE struct ah_attention_sight ah_attention_look(const struct ah_attention &attention,
+                                                                uint32_t *first, uint32_t sequence,
+                                                                uint32_t query, uint32_t n)
+{
+    struct ah_attention_sight sight = {UINT32_MAX, 0};
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
+        first[i] = ah_attention_first(attention, sequence, min(query + i, attention.seq - 1));
+    __syncthreads();
+    for (uint32_t i = threadIdx.x % AH_ATTENTION_LANES; i < n; i += AH_ATTENTION_LANES) {
+        sight.least = min(sight.least, first[i]);
+        sight.most = max(sight.most, first[i]);
+    }
+    sight.least = __reduce_min_sync(0xffffffffu, sight.least);
+    sight.most = __reduce_max_sync(0xffffffffu, sight.most);
+    return sight;
+}
+
+/* The last query that sees a key up to `key`, for all threads of the block; there is one, as `key` or the sequence's last
+ * token sees itself. `last` (shared) has a word for each warp and belongs to this until the next barrier. */
+AH_ATTENTION_DEVICE uint32_t ah_attention_last(const struct ah_attention &attention, uint32_t *last,
+                                               uint32_t sequence, uint32_t key)
+{
+    uint32_t end = attention.seq - 1, most = min(key, end);
+    if (attention.window && end - most >= attention.window)
+        end = most + attention.window - 1;
+    if (!attention.docs)
+        return end;
+#pragma unroll 8
+    for (uint32_t query = most + threadIdx.x; query <= end; query += blockDim.x)
+        most = ah_attention_first(attention, sequence, query) <= key ? query : most;
+    most = __reduce_max_sync(0xffffffffu, most);
+    if (threadIdx.x % AH_ATTENTION_LANES == 0)
+        last[threadIdx.x / AH_ATTENTION_LANES] = most;
+    __syncthreads();
+    for (uint32_t warp = 0; warp < blockDim.x / AH_ATTENTION_LANES; warp++)
+        most = max(most, last[warp]);
+    return most;
+}
+
+/* ---- tiles of bf16 in shared memory ---- */
+
+template <uint32_t D> struct ah_attention_tile {
+    static_assert(D % 32 == 0, "rows of whole quarters of the banks");
+    static const uint32_t row_bytes = D * 2;
+    static const uint32_t chunks = D / 8;
+    static const uint32_t slots = D > 128  ? 32
+                                  : D > 64 ? 16
+                                  : D > 32 ? 8
+                                           : 4;           /* lanes that share a row's chunks */
+    static const uint32_t variants = D % 64 == 0 ? 4 : 2; /* pairs of chunks that the swizzle mixes */
+};
+
+/* Where chunk `chunk` of row `row` lies in a tile. */
+template <uint32_t D> AH_ATTENTION_DEVICE uint32_t ah_attention_chunk(uint32_t row, uint32_t chunk)
+{
+    const uint32_t swizzle = D % 64 == 0 ? row % 8 : row / 2 % 4;
+    return row * ah_attention_tile<D>::row_bytes + (chunk ^ swizzle) * AH_ATTENTION_CHUNK;
+}
+
+/* From where chunk 0 or 1 of a row lies, `at`, to where the chunk 2 * `pair` further lies: the swizzle turns this into
+ * one exclusive or with what is known at compile time. Tiles lie at multiples of 128 bytes. */
+template <uint32_t D> AH_ATTENTION_DEVICE ah_mma_place ah_attention_pair(ah_mma_place at, uint32_t pair)
+{
+    const uint32_t variants = ah_attention_tile<D>::variants;
+    return (at ^ pair % variants * (2 * AH_ATTENTION_CHUNK)) +
+           pair / variants * variants * (2 * AH_ATTENTION_CHUNK);
+}
+
+/* A lane's share of loading 16 x 16 elements as a, or 16 x 16 turned ones as two b side by side. */
+template <uint32_t D> AH_ATTENTION_DEVICE uint32_t ah_attention_lane_a(void)
+{
+    const uint32_t lane = threadIdx.x % AH_ATTENTION_LANES;
+    return ah_attention_chunk<D>(lane % 16, lane / 16);
+}
+
+/* The same as two b of 16 rows: k along the row. */
+template <uint32_t D> AH_ATTENTION_DEVICE uint32_t ah_attention_lane_b(void)
+{
+    const uint32_t lane = threadIdx.x % AH_ATTENTION_LANES;
+    return ah_attention_chunk<D>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+}
+
+/* Begins to copy `n` rows (those from ROWS on are left out) of the head at `rows` into a tile; rows between become
+ * zero, as do columns from `head_bytes` on. By all of a block's THREADS. */
+template <uint32_t D, uint32_t ROWS, uint32_t THREADS>
+AH_ATTENTION_DEVICE void ah_attention_fetch(struct ah_mma_pipe &pipe, ah_mma_place tile,
+                                            const unsigned char *rows, uint64_t row_bytes, uint32_t n,
+                                            uint32_t head_bytes)
+{
+    const uint32_t slots = ah_attention_tile<D>::slots, step = THREADS / slots;
+    const uint32_t chunk = threadIdx.x % slots, begin = threadIdx.x / slots;
+    const bool inside = chunk * AH_ATTENTION_CHUNK < head_bytes;
+    if (chunk >= ah_attention_tile<D>::chunks)
+        return;
+    const unsigned char *from = rows + begin * row_bytes + chunk * AH_ATTENTION_CHUNK;
+#pragma unroll
+    for (uint32_t pass = 0; pass < (ROWS + step - 1) / step; pass++, from += step * row_bytes) {
+        const uint32_t row = begin + pass * step;
+        const bool there = inside && row < n;
+        if (ROWS % step == 0 || row < ROWS)
+            ah_mma_copy(pipe, tile + ah_attention_chunk<D>(row, chunk), from, there ? AH_ATTENTION_CHUNK : 0);
+    }
+}
+
+/* s = a b^T, k along rows of D: of the warp's rows at `a` and the N rows at `b`. */
+template <uint32_t D, uint32_t M, uint32_t N>
+AH_ATTENTION_DEVICE void ah_attention_multiply(float (&s)[M][N / 8][4], ah_mma_place a, ah_mma_place b)
+{
+    const ah_mma_place at_a = ah_mma_anew(a + ah_attention_lane_a<D>()),
+                       at_b = ah_mma_anew(b + ah_attention_lane_b<D>());
+    const uint32_t step = 16 * ah_attention_tile<D>::row_bytes;
+#pragma unroll
+    for (uint32_t m = 0; m < M; m++)
+#pragma unroll
+        for (uint32_t n = 0; n < N / 8; n++)
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++)
+                s[m][n][i] = 0;
+#pragma unroll
+    for (uint32_t k = 0; k < D / 16; k++) {
+        uint32_t of_a[M][4], of_b[4];
+#pragma unroll
+        for (uint32_t m = 0; m < M; m++)
+            ah_mma_load(of_a[m], ah_attention_pair<D>(at_a, k) + m * step);
+#pragma unroll
+        for (uint32_t n = 0; n < N / 16; n++) {
+            ah_mma_load(of_b, ah_attention_pair<D>(at_b, k) + n * step);
+#pragma unroll
+            for (uint32_t m = 0; m < M; m++) {
+                ah_mma_multiply(s[m][2 * n], of_a[m], of_b[0], of_b[1]);
+                ah_mma_multiply(s[m][2 * n + 1], of_a[m], of_b[2], of_b[3]);
+            }
+        }
+    }
+}
+
+/* Columns 16 * k to 16 * k + 15 of p, rounded, as a. */
+template <uint32_t M, uint32_t N>
+AH_ATTENTION_DEVICE void ah_attention_round(uint32_t (&ret_a)[M][4], const float (&p)[M][N][4], uint32_t k)
+{
+#pragma unroll
+    for (uint32_t m = 0; m < M; m++)
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++)
+            ret_a[m][i] = ah_mma_pair(p[m][2 * k + i / 2][i % 2 * 2], p[m][2 * k + i / 2][i % 2 * 2 + 1]);
+}
+
+/* o += a b, of 16 rows of b, of which a lane loads from `at` on; N pairs of columns' chunks. */
+template <uint32_t D, uint32_t M, uint32_t N>
+AH_ATTENTION_DEVICE void ah_attention_add(float (&o)[M][N * 2][4], const uint32_t (&a)[M][4], ah_mma_place at)
+{
+#pragma unroll
+    for (uint32_t n = 0; n < N; n++) {
+        uint32_t b[4];
+        ah_mma_load_turned(b, ah_attention_pair<D>(at, n));
+#pragma unroll
+        for (uint32_t m = 0; m < M; m++) {
+            ah_mma_multiply(o[m][2 * n], a[m], b[0], b[1]);
+            ah_mma_multiply(o[m][2 * n + 1], a[m], b[2], b[3]);
+        }
+    }
+}
+
+/* o += p b, k along the K rows of b, of which COLUMNS columns from where `b` points; p is rounded. */
+template <uint32_t D, uint32_t M, uint32_t K, uint32_t COLUMNS>
+AH_ATTENTION_DEVICE void ah_attention_accumulate(float (&o)[M][COLUMNS / 8][4], const float (&p)[M][K / 8][4],
+                                                 ah_mma_place b)
+{
+    const ah_mma_place at = ah_mma_anew(b + ah_attention_lane_a<D>());
+#pragma unroll
+    for (uint32_t k = 0; k < K / 16; k++) {
+        uint32_t a[M][4];
+        ah_attention_round<M, K / 8>(a, p, k);
+        ah_attention_add<D, M, COLUMNS / 16>(o, a, at + k * 16 * ah_attention_tile<D>::row_bytes);
+    }
+}
+
+/* ---- rows and columns that a lane has of its warp's scores ---- */
+
+/* Row of elements [m][][2 * half]. */
+AH_ATTENTION_DEVICE uint32_t ah_attention_lane_row(uint32_t m, uint32_t half)
+{
+    return m * 16 + half * 8 + threadIdx.x % AH_ATTENTION_LANES / 4;
+}
+
+/* Column of elements [][n][odd]. */
+AH_ATTENTION_DEVICE uint32_t ah_attention_lane_column(uint32_t n, uint32_t odd)
+{
+    return n * 8 + threadIdx.x % 4 * 2 + odd;
+}
+
+/* Scores of queries in rows from `query` on, keys in columns from `key` on: what is not seen becomes -infinity. `first`
+ * (shared) is of the first row. */
+template <uint32_t M, uint32_t N>
+AH_ATTENTION_DEVICE void ah_attention_mask(float (&s)[M][N / 8][4], const struct ah_attention &attention,
+                                           const uint32_t *first, uint32_t query, uint32_t key)
+{
+#pragma unroll
+    for (uint32_t m = 0; m < M; m++)
+#pragma unroll
+        for (uint32_t half = 0; half < 2; half++) {
+            const uint32_t row = ah_attention_lane_row(m, half), from = first[row];
+            const uint32_t span = min(query + row, attention.seq - 1) - from;
+#pragma unroll
+            for (uint32_t n = 0; n < N / 8; n++)
+#pragma unroll
+                for (uint32_t odd = 0; odd < 2; odd++)
+                    if (key + ah_attention_lane_column(n, odd) - from > span)
+                        s[m][n][2 * half + odd] = -INFINITY;
+        }
+}
+
+/* Stores the warp's sums times a factor of each row as bf16, COLUMNS of them from column `column` on: first into its
+ * own rows of a tile at `tile`, which no other warp uses at these columns, then from there, 16 bytes a lane, to the
+ * `n` rows that there are. */
+template <uint32_t D, uint32_t M, uint32_t COLUMNS>
+AH_ATTENTION_DEVICE void ah_attention_store(const float (&sums)[M][COLUMNS / 8][4],
+                                            const float (&factor)[M][2], unsigned char *tile, uint32_t column,
+                                            unsigned char *rows, uint64_t row_bytes, uint32_t n,
+                                            uint32_t head_bytes)
+{
+    const uint32_t lane = threadIdx.x % AH_ATTENTION_LANES, before = column / 8;
+    const uint32_t slots = ah_attention_tile<COLUMNS>::slots, step = AH_ATTENTION_LANES / slots;
+    __syncwarp();
+#pragma unroll
+    for (uint32_t m = 0; m < M; m++)
+#pragma unroll
+        for (uint32_t i = 0; i < COLUMNS / 4; i++) {
+            const uint32_t chunk = i / 2, half = i % 2;
+            const uint32_t at =
+                ah_attention_chunk<D>(ah_attention_lane_row(m, half), before + chunk) + lane % 4 * 4;
+            *reinterpret_cast<uint32_t *>(tile + at) = ah_mma_pair(
+                sums[m][chunk][2 * half] * factor[m][half], sums[m][chunk][2 * half + 1] * factor[m][half]);
+        }
+    __syncwarp();
+    const uint32_t chunk = lane % slots;
+    if (chunk >= COLUMNS / 8 || (before + chunk) * AH_ATTENTION_CHUNK >= head_bytes)
+        return;
+    for (uint32_t row = lane / slots; row < min(n, M * 16); row += step)
+        *reinterpret_cast<uint4 *>(rows + row * row_bytes + (before + chunk) * AH_ATTENTION_CHUNK) =
+            *reinterpret_cast<const uint4 *>(tile + ah_attention_chunk<D>(row, before + chunk));
+}
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Columns: sums over the rows of a matrix, for the op of that name and for the gradients of norms. No thread of one
+ * column's sum is in another block, so nothing but the sums is written.
+ */
+#ifndef AH_RUNTIME_DEVICE_CUDA_KERNELS_COLUMNS_CUH
+#define AH_RUNTIME_DEVICE_CUDA_KERNELS_COLUMNS_CUH
+
+#include "runtime/device/cuda/kernels/elements.cuh"
+
+/* dst (one row) = sums over `rows` rows of src, in fp32, in an order that follows from rows and width alone. */
+cudaError_t ah_columns_sum(cudaStream_t stream, struct ah_rows dst, struct ah_rows src, uint64_t rows,
+                           uint64_t width);
+
+#endif

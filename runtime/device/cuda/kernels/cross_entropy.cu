@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Cross-entropy: the loss of each row of logits x, and its gradient in their place. With M the largest logit of a row:
+ *
+ *     S = sum exp(x_i - M)                                              (1)
+ *     loss = ln S + (M - x_target)                                      (2)
+ *     gradient_i = exp(x_i - M) (scale / S),  - scale at the target     (3)
+ *
+ * A block has a row, a thread every n-th element, sixteen on their way at once. It finds its largest logit and its sum as
+ * it reads: where a larger one comes, the sum so far is scaled. What fits the processor's shared memory stays there for
+ * (3): on Hopper 56 thousand logits of fp32, so that the row is read once and written once, 8 bytes an element. Of longer
+ * rows the rest is read again, the latest first, as that is still in the second cache.
+ *
+ * Elements are taken one by one, 128 bytes a warp, because rows of an odd vocabulary begin at odd places. How many
+ * THREADS there are follows from the vocabulary alone, and what stays in shared memory changes no bits.
+ */
+#include "runtime/device/cuda/kernels/elements.cuh"
+#include "runtime/device/cuda/kernels/teams.cuh"
+
+#include <float.h>
+
+namespace
+{
+
+enum {
+    FEW = 128,
+    MANY = 1024,
+    MANY_FROM = 8192,
+    AT_ONCE = 16
+}; /* THREADS, the vocabulary from which there are many */
+enum { SHARED_STATIC = 2048, SHARED_DEFAULT = 48 << 10 };
+
+struct task {
+    float *loss;
+    struct ah_rows logits;
+    const uint32_t *targets;
+    const uint8_t *mask; /* NULL: none */
+    const float *scale;
+    uint32_t vocabulary;
+    uint32_t held; /* elements of a row that stay in shared memory */
+};
+
+template <int D> struct logit;
+
+template <> struct logit<AH_FP32> {
+    typedef float type;
+};
+
+template <> struct logit<AH_BF16> {
+    typedef uint16_t type;
+};
+
+__device__ inline float logit_float(float x)
+{
+    return x;
+}
+
+__device__ inline float logit_float(uint16_t x)
+{
+    return ah_bf16_float(x);
+}
+
+__device__ inline void logit_set(float *to, float x)
+{
+    *to = x;
+}
+
+__device__ inline void logit_set(uint16_t *to, float x)
+{
+    *to = static_cast<uint16_t>(ah_bf16_pair(x, 0));
+}
+
+/* The largest of some logits, and the sum of exp(x - most) over them. */
+struct total {
+    float most, sum;
+};
+
+/* Reads the thread's elements; leaves the first ones in shared memory. `most` stays finite, so that logits of -infinity
+ * have exponentials of 0. */
+template <uint32_t THREADS, class T>
+__device__ inline struct total read_row(const struct task *t, const T *row, T *held)
+{
+    struct total total = {-FLT_MAX, 0};
+    for (uint32_t first = threadIdx.x; first < t->vocabulary; first += AT_ONCE * THREADS) {
+        const uint32_t left = t->vocabulary - first, left_held = first < t->held ? t->held - first : 0;
+        const T *const from = row + first;
+        float x[AT_ONCE], most = total.most;
+        for (unsigned k = 0; k < AT_ONCE; k++)
+            x[k] = k * THREADS < left ? logit_float(from[k * THREADS]) : -INFINITY;
+        for (unsigned k = 0; k < AT_ONCE; k++)
+            if (k * THREADS < left_held)
+                logit_set(&held[first + k * THREADS], x[k]);
+        for (unsigned k = 0; k < AT_ONCE; k++)
+            most = fmaxf(most, x[k]);
+        total.sum *= expf(total.most - most);
+        total.most = most;
+        for (unsigned k = 0; k < AT_ONCE; k++)
+            total.sum += expf(x[k] - most);
+    }
+    return total;
+}
+
+/* Over the block. */
+__device__ inline struct total add_threads(struct total mine, float (*partial)[AH_WARPS_MAX])
+{
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    struct total all = {ah_warp_most(mine.most), 0};
+    if (lane == 0)
+        partial[0][warp] = all.most;
+    __syncthreads();
+    all.most = ah_warp_most(lane < warps ? partial[0][lane] : -FLT_MAX);
+    all.sum = ah_team_sum(mine.sum * expf(mine.most - all.most), blockDim.x, partial[1]);
+    return all;
+}
+
+/* (3), the last elements first. */
+template <uint32_t THREADS, class T>
+__device__ inline void write_row(const struct task *t, T *row, const T *held, float most, float scale,
+                                 float rate, uint32_t target)
+{
+    const uint32_t stride = AT_ONCE * THREADS;
+    for (uint32_t group = (t->vocabulary + stride - 1) / stride; group-- > 0;) {
+        const uint32_t first = group * stride + threadIdx.x;
+        const uint32_t left = first < t->vocabulary ? t->vocabulary - first : 0;
+        const uint32_t left_held = first < t->held ? t->held - first : 0;
+        T *const to = row + first;
+        float x[AT_ONCE];
+        for (unsigned k = 0; k < AT_ONCE; k++)
+            x[k] = k * THREADS >= left_held && k * THREADS < left ? logit_float(to[k * THREADS]) : 0.0f;
+        for (unsigned k = 0; k < AT_ONCE; k++)
+            if (k * THREADS < left_held)
+                x[k] = logit_float(held[first + k * THREADS]);
+        for (unsigned k = 0; k < AT_ONCE; k++)
+            x[k] = fmaf(expf(x[k] - most), rate, first + k * THREADS == target ? -scale : 0.0f);
+        for (unsigned k = 0; k < AT_ONCE; k++)
+            if (k * THREADS < left)
+                logit_set(&to[k * THREADS], x[k]);
+    }
+}
+
+template <class T> __device__ inline void clear_row(const struct task *t, T *row)
+{
+    for (uint64_t i = threadIdx.x; i < t->vocabulary; i += blockDim.x)
+        row[i] = T();
+}
+
+template <int D, uint32_t THREADS> __global__ void __launch_bounds__(THREADS) cross_entropy(struct task t)
+{
+    typedef typename logit<D>::type T;
+    AH_DYNAMIC_SHARED(T, held);
+    __shared__ float partial[2][AH_WARPS_MAX];
+    T *const row = reinterpret_cast<T *>(t.logits.data) + blockIdx.x * t.logits.stride;
+    if (t.mask && !t.mask[blockIdx.x]) {
+        clear_row(&t, row);
+        if (threadIdx.x == 0)
+            t.loss[blockIdx.x] = 0;
+        return;
+    }
+    const uint32_t target = t.targets[blockIdx.x];
+    const float logit = logit_float(row[target]);
+    const struct total total = add_threads(read_row<THREADS>(&t, row, held), partial);
+    if (threadIdx.x == 0)
+        t.loss[blockIdx.x] = logf(total.sum) + (total.most - logit);
+    write_row<THREADS>(&t, row, held, total.most, *t.scale, *t.scale / total.sum, target);
+}
+
+typedef void row_kernel(struct task);
+
+/* Bytes of shared memory for rows of `bytes`: all of a row, or what a block may have. */
+cudaError_t shared_for(uint64_t bytes, uint64_t *ret_bytes)
+{
+    int device, most;
+    *ret_bytes = bytes;
+    if (bytes <= SHARED_DEFAULT - SHARED_STATIC)
+        return cudaSuccess;
+    cudaError_t rc = cudaGetDevice(&device);
+    if (!rc)
+        rc = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (!rc && bytes > static_cast<uint64_t>(most) - SHARED_STATIC)
+        *ret_bytes = static_cast<uint64_t>(most) - SHARED_STATIC;
+    return rc;
+}
+
+} // namespace
+
+cudaError_t ah_cuda_cross_entropy(const struct ah_cuda_launch *launch)
+{
+    const struct ah_op_cross_entropy *op = &launch->op->u.cross_entropy;
+    struct task t = {static_cast<float *>(launch->arg[0]),
+                     ah_rows_of(launch, 1, op->vocabulary),
+                     static_cast<const uint32_t *>(launch->arg[2]),
+                     static_cast<const uint8_t *>(launch->arg[3]),
+                     static_cast<const float *>(launch->arg[4]),
+                     static_cast<uint32_t>(op->vocabulary),
+                     0};
+    const uint64_t bytes = t.logits.dtype == AH_BF16 ? 2 : 4;
+    const bool many = op->vocabulary >= MANY_FROM;
+    row_kernel *const kernel = t.logits.dtype == AH_BF16
+                                   ? many ? cross_entropy<AH_BF16, MANY> : cross_entropy<AH_BF16, FEW>
+                               : many ? cross_entropy<AH_FP32, MANY>
+                                      : cross_entropy<AH_FP32, FEW>;
+    uint64_t shared;
+    if (op->rows > INT32_MAX || op->vocabulary > INT32_MAX)
+        return cudaErrorInvalidConfiguration;
+    cudaError_t rc = shared_for(bytes * op->vocabulary, &shared);
+    if (rc)
+        return rc;
+    t.held = static_cast<uint32_t>(shared / bytes);
+    if (shared > SHARED_DEFAULT - SHARED_STATIC)
+        rc = AH_ALLOW_SHARED(kernel, shared);
+    if (!rc)
+        rc = AH_LAUNCH(kernel, dim3(static_cast<unsigned>(op->rows)), dim3(many ? MANY : FEW), shared,
+                       launch->stream, t);
+    return rc;
+}

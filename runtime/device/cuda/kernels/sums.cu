@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sums: the canonical reduction (device/host/reduce.h), to the same bits as on every device, and what clip makes of it.
+ *
+ *   1. leaves   a warp has a leaf of 4096 elements: lane 2 i + h the half h of rows 16 i to 16 i + 15, all loads at once.
+ *               Levels of rows 16 -> 1 are in a lane's registers, the next four between lanes 2, 4, 8 and 16 apart; of
+ *               the lanes of rows, 16 -> 8 is between neighbours, and 8 -> 1 in registers. One pass over src; the leaf
+ *               sums, a two-thousandth of it, go to the workspace.
+ *   2. total    adds leaf sums in double, in flat order, by one block. Sums that need no rounding may be added in any
+ *               order: see exact_step(). Else a thread adds them one after another.
+ *
+ * A vector of more leaves than the workspace holds is summed in several such pairs.
+ */
+#include "runtime/device/cuda/kernels/elements.cuh"
+
+namespace
+{
+
+enum { LEAF = 4096, LEAF_WARPS = 4, ROWS = 16 };
+enum { LEAVES_MAX = AH_CUDA_KERNEL_WORKSPACE_BYTES / sizeof(float) };
+enum { TOTAL_THREADS = 256, TOTAL_WARPS = TOTAL_THREADS / 32, TOTAL_EACH = 8 };
+
+struct task {
+    struct ah_rows src;
+    uint64_t count;
+    uint64_t first;  /* leaf of this pair of kernels */
+    uint64_t leaves; /* of it */
+    float *sums;
+    double *dst;
+    bool squares, accumulate;
+};
+
+/* (1) The lane's eight columns of sixteen rows as their sum. */
+template <int D> __device__ inline void sum_rows(const struct task *t, uint64_t leaf, float ret_sum[8])
+{
+    const unsigned lane = threadIdx.x % 32;
+    const uint64_t begin = leaf * LEAF + lane / 2 * (16 * ROWS) + lane % 2 * 8;
+    struct ah_eight<D> eights[ROWS];
+    float rows[ROWS][8];
+    for (unsigned r = 0; r < ROWS; r++) {
+        const uint64_t i = begin + 16 * r;
+        ah_load(&eights[r], ah_row<D>(t->src, 0, 0), i, i < t->count ? t->count - i : 0);
+    }
+    for (unsigned r = 0; r < ROWS; r++) {
+        ah_floats(eights[r], rows[r]);
+        for (unsigned j = 0; j < 8; j++)
+            rows[r][j] = t->squares ? rows[r][j] * rows[r][j] : rows[r][j];
+    }
+    for (unsigned left = ROWS / 2; left >= 1; left /= 2)
+        for (unsigned r = 0; r < left; r++)
+            for (unsigned j = 0; j < 8; j++)
+                rows[r][j] = rows[2 * r][j] + rows[2 * r + 1][j];
+    for (unsigned j = 0; j < 8; j++)
+        ret_sum[j] = rows[0][j];
+}
+
+template <int D> __device__ inline float leaf_sum(const struct task *t, uint64_t leaf)
+{
+    float sum[8];
+    sum_rows<D>(t, leaf, sum);
+    for (int apart = 2; apart <= 16; apart *= 2)
+        for (unsigned j = 0; j < 8; j++)
+            sum[j] += __shfl_xor_sync(~0u, sum[j], apart);
+    for (unsigned j = 0; j < 8; j++)
+        sum[j] += __shfl_xor_sync(~0u, sum[j], 1);
+    for (unsigned half = 4; half >= 1; half /= 2)
+        for (unsigned j = 0; j < half; j++)
+            sum[j] += sum[j + half];
+    return sum[0];
+}
+
+/* Whole leaves in the versions of a type, the last, short one as any. */
+template <int D> __global__ void __launch_bounds__(32 * LEAF_WARPS) leaves(struct task t)
+{
+    const uint64_t place = static_cast<uint64_t>(blockIdx.x) * LEAF_WARPS + threadIdx.x / 32;
+    const uint64_t leaf = t.first + place;
+    if (place >= t.leaves)
+        return;
+    const float sum = t.count - leaf * LEAF >= LEAF ? leaf_sum<D>(&t, leaf) : leaf_sum<AH_ANY>(&t, leaf);
+    if (threadIdx.x % 32 == 0)
+        t.sums[place] = sum;
+}
+
+/* Over the block, in any order: what is exact needs none. */
+__device__ inline double block_sum(double value, double *shared)
+{
+    for (int bits = 16; bits; bits /= 2)
+        value += __shfl_xor_sync(~0u, value, bits);
+    if (threadIdx.x % 32 == 0)
+        shared[threadIdx.x / 32] = value;
+    __syncthreads();
+    value = 0;
+    for (unsigned warp = 0; warp < TOTAL_WARPS; warp++)
+        value += shared[warp];
+    return value;
+}
+
+/* Whether x is an integer times the unit whose inverse is `inverse`, a power of two. */
+__device__ inline bool is_multiple(double x, double inverse)
+{
+    return trunc(x * inverse) == x * inverse;
+}
+
+/* (2) Adds the block's `mine` to *total where that needs no rounding: where e is such that |total| + sum |x| < 2^e, and
+ * total and every x are integers times 2^(e - 53), every sum of some of them is one of at most 53 bits, so it is exact, and
+ * the order of additions counts for nothing. Else returns false. Leaf sums within 5000 times of each other are mostly
+ * added here: adding one after another takes as long as reading leaves of bf16. */
+__device__ inline bool exact_step(const float *mine, double *total, double (*shared)[TOTAL_WARPS])
+{
+    double sum = 0, size = 0;
+    for (unsigned k = 0; k < TOTAL_EACH; k++) {
+        sum += static_cast<double>(mine[k]);
+        size += fabs(static_cast<double>(mine[k]));
+    }
+    sum = block_sum(sum, shared[0]);
+    size = block_sum(size, shared[1]) + fabs(*total);
+    if (!isfinite(size) || size < 0x1p-200) /* leaf sums are 0, or more than 2^-150: for all threads alike */
+        return false;
+    /* One binade more than the size's own, as that is rounded. */
+    const long long exponent = (__double_as_longlong(size) >> 52) - 1023 + 2;
+    const double inverse = __longlong_as_double((53 - exponent + 1023) << 52);
+    bool exact = is_multiple(*total, inverse);
+    for (unsigned k = 0; k < TOTAL_EACH; k++)
+        exact = exact && is_multiple(static_cast<double>(mine[k]), inverse);
+    if (!__syncthreads_and(exact))
+        return false;
+    *total += sum;
+    return true;
+}
+
+/* The same, one after another. */
+__device__ inline double ordered_step(const float *sums, uint64_t n, double total, double *shared)
+{
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (uint64_t i = 0; i < n; i++)
+            total += static_cast<double>(sums[i]);
+        *shared = total;
+    }
+    __syncthreads();
+    return *shared;
+}
+
+__global__ void __launch_bounds__(TOTAL_THREADS) add_sums(struct task t)
+{
+    __shared__ double shared[2][TOTAL_WARPS];
+    const uint64_t step = TOTAL_THREADS * TOTAL_EACH;
+    double total = t.accumulate ? *t.dst : 0.0;
+    for (uint64_t first = 0; first < t.leaves; first += step) {
+        const uint64_t n = t.leaves - first < step ? t.leaves - first : step;
+        float mine[TOTAL_EACH];
+        for (unsigned k = 0; k < TOTAL_EACH; k++) {
+            const uint64_t i = threadIdx.x + k * TOTAL_THREADS;
+            mine[k] = i < n ? t.sums[first + i] : 0.0f;
+        }
+        if (!exact_step(mine, &total, shared))
+            total = ordered_step(t.sums + first, n, total, &shared[0][0]);
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        *t.dst = total;
+}
+
+/* (1) and (2) of the leaves that t names. */
+cudaError_t add_leaves(cudaStream_t stream, const struct task *t, int version)
+{
+    void (*const kernel)(struct task) = version == AH_BF16   ? leaves<AH_BF16>
+                                        : version == AH_FP32 ? leaves<AH_FP32>
+                                                             : leaves<AH_ANY>;
+    const unsigned blocks = static_cast<unsigned>((t->leaves + LEAF_WARPS - 1) / LEAF_WARPS);
+    cudaError_t rc = AH_LAUNCH(kernel, dim3(blocks), dim3(32 * LEAF_WARPS), 0, stream, *t);
+    return rc ? rc : AH_LAUNCH(add_sums, dim3(1), dim3(TOTAL_THREADS), 0, stream, *t);
+}
+
+cudaError_t run(const struct ah_cuda_launch *launch, bool squares)
+{
+    const struct ah_op_sum *op = &launch->op->u.sum;
+    const uint64_t all = (op->count + LEAF - 1) / LEAF;
+    struct task t = {ah_rows_of(launch, 1, LEAF),
+                     op->count,
+                     0,
+                     0,
+                     static_cast<float *>(launch->workspace),
+                     static_cast<double *>(launch->arg[0]),
+                     squares,
+                     op->accumulate};
+    cudaError_t rc = launch->workspace ? cudaSuccess : cudaErrorInvalidValue;
+    for (; !rc && t.first < all; t.first += t.leaves) {
+        t.leaves = all - t.first < LEAVES_MAX ? all - t.first : static_cast<uint64_t>(LEAVES_MAX);
+        rc = add_leaves(launch->stream, &t, ah_rows_version(&t.src, LEAF, AH_ANY));
+        t.accumulate = true;
+    }
+    return rc;
+}
+
+/* As device/host/clip.c. The factor of a norm that is not finite stays what it was. */
+__global__ void clip(struct ah_adamw_scalars *scalars, const double *sums, uint64_t n, double limit)
+{
+    double total = 0;
+    for (uint64_t i = 0; i < n; i++)
+        total += sums[i];
+    const double norm = sqrt(total), factor = limit / (norm + 1e-6);
+    scalars->grad_norm = static_cast<float>(norm);
+    if (limit > 0 && isfinite(norm))
+        scalars->grad_scale = factor < 1 ? static_cast<float>(factor) : 1.0f;
+}
+
+} // namespace
+
+cudaError_t ah_cuda_sum(const struct ah_cuda_launch *launch)
+{
+    return run(launch, false);
+}
+
+cudaError_t ah_cuda_sum_squares(const struct ah_cuda_launch *launch)
+{
+    return run(launch, true);
+}
+
+cudaError_t ah_cuda_clip(const struct ah_cuda_launch *launch)
+{
+    const struct ah_op_clip *op = &launch->op->u.clip;
+    return AH_LAUNCH(clip, dim3(1), dim3(1), 0, launch->stream,
+                     static_cast<struct ah_adamw_scalars *>(launch->arg[0]),
+                     static_cast<const double *>(launch->arg[1]), op->sums, op->limit);
+}

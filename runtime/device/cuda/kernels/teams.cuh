@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Teams: 2^k threads of a block, neighbours by threadIdx.x, that work on one vector. Blocks are one-dimensional and whole
+ * teams. A sum over a team adds in a fixed tree and comes to all its threads.
+ */
+#ifndef AH_RUNTIME_DEVICE_CUDA_KERNELS_TEAMS_CUH
+#define AH_RUNTIME_DEVICE_CUDA_KERNELS_TEAMS_CUH
+
+#include "runtime/device/cuda/kernels/simt.cuh"
+
+enum { AH_WARPS_MAX = 32 };
+
+/* The smallest power of two that is not less than n, at most `most`, one itself. */
+static inline unsigned ah_team_size(uint64_t n, unsigned most)
+{
+    unsigned size = 1;
+    while (size < n && size < most)
+        size *= 2;
+    return size;
+}
+
+/* Over the first min(team, 32) lanes. */
+static __device__ inline float ah_warp_sum(float value, unsigned team)
+{
+    for (unsigned bits = team < 32 ? team / 2 : 16; bits; bits /= 2)
+        value += __shfl_xor_sync(~0u, value, static_cast<int>(bits));
+    return value;
+}
+
+static __device__ inline float ah_warp_most(float value)
+{
+    for (unsigned bits = 16; bits; bits /= 2)
+        value = fmaxf(value, __shfl_xor_sync(~0u, value, static_cast<int>(bits)));
+    return value;
+}
+
+/* `partial`: shared, a float for each warp of the block. A team larger than a warp waits once, so a second sum needs
+ * another place while threads may still read the first. All threads of the block take part. */
+static __device__ inline float ah_team_sum(float value, unsigned team, float *partial)
+{
+    const unsigned lane = threadIdx.x % 32, warps = team / 32;
+    value = ah_warp_sum(value, team);
+    if (team <= 32)
+        return value;
+    if (lane == 0)
+        partial[threadIdx.x / 32] = value;
+    __syncthreads();
+    value = lane < warps ? partial[threadIdx.x / team * warps + lane] : 0.0f;
+    return ah_warp_sum(value, 32);
+}
+
+#endif

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Lanes of a GPU: compute, h2d and d2h are streams (streams.c); the host lane is a thread and its pool, as on every device
+ * (base/lane.h, host/host.h).
+ *
+ * ORDER
+ * 1. One thread submits. An op is enqueued at once, behind the waits it names, so that over all streams what is enqueued
+ *    is in the order of submission, and every wait is for something submitted before.
+ * 2. A ticket is an event: `end` of its slot, recorded behind the op. The slot is taken again, by the ticket `capacity`
+ *    later, only when the op was seen to be done; a wait for a ticket that was seen to be done is none. So an event that
+ *    is waited for is always the one of that ticket.
+ * 3. A stream waits for another one by that event (cudaStreamWaitEvent); for the host lane by the value of `host_done`
+ *    in locked memory (cuStreamWaitValue64), which the lane raises to the ticket of each op behind it, also where the op
+ *    failed or was skipped. Before an op starts, the host lane's thread looks at the events that it waits for. What a
+ *    stream wrote to the host is seen by who saw its event, what the host wrote by a stream that saw the value.
+ *
+ * NO DEADLOCK
+ * 4. By 1 the oldest op that is not done waits for nothing. Were the streams to share one hardware queue it would still be
+ *    its head, so the order of submission is one in which everything can run; a queue for each, as CUDA has (up to
+ *    CUDA_DEVICE_MAX_CONNECTIONS), only lets them overlap.
+ * 5. The submitter waits only where a lane's queue is full, which then holds older ops. A stream's queue is shorter than
+ *    what the driver takes without waiting inside a call, where it could keep the host lane from looking at events.
+ *
+ * FAILURE
+ * 6. `failed` is set after `failure` is complete, and both once. From then on ops of the host lane are skipped, and of
+ *    streams those that are submitted. What streams hold already cannot be taken back: it runs, behind its waits, on what
+ *    is in the arenas; nothing that it makes is of use, and nobody is told otherwise.
+ * 7. Every wait ends. Streams work on what is enqueued, events are recorded also for ops that were skipped, and `host_done`
+ *    goes on. Where the GPU itself fails, every call tells so from then on (an error that "sticks"): then the streams are
+ *    `lost`, and all their tickets count as done, as the GPU touches nothing any more. The same where an event could not be
+ *    recorded or asked for; close() then waits for the streams themselves.
+ * 8. The op that is named is the one whose call failed, or, where the GPU failed by itself, the oldest that was not seen to
+ *    be done: on compute, if it was busy.
+ *
+ * SPANS are in the order of tickets, and of one lane never overlap: a time that the GPU's clock puts before the end of the
+ * op ahead is moved there. `ready` is the end of the op ahead, or the submission, whichever was later.
+ *
+ * Source: CUDA Runtime API manual, "Event Management", "Stream Management"; CUDA Driver API manual, "Stream Memory
+ * Operations".
+ */
+#include "runtime/device/cuda/cuda_internal.h"
+#include "runtime/device/math/math.h"
+
+/* An op on its way through the host lane. */
+struct host_task {
+    struct ah_cuda_device *cuda;
+    uint64_t ticket, tag;
+    uint64_t after[AH_CUDA_STREAMS]; /* tickets of streams; 0: none */
+    struct ah_op op;
+};
+
+_Static_assert(sizeof(struct host_task) <= AH_LANE_PAYLOAD_MAX, "a task fits a lane's payload");
+
+/* ---- failure ---- */
+
+void ah_cuda_fail(struct ah_cuda_device *cuda, const struct ah_cuda_culprit *culprit, int rc,
+                  struct ah_error *why)
+{
+    ah_error_prefix(why, rc, "op '%s' on lane '%s'", ah_op_name(culprit->kind),
+                    ah_device_lane_name(culprit->lane));
+    pthread_mutex_lock(&cuda->failure_lock);
+    if (!atomic_load(&cuda->failed)) {
+        cuda->failure = *why;
+        cuda->common.failed = (struct ah_device_failed){true, culprit->lane, culprit->tag};
+        atomic_store(&cuda->failed, true);
+    }
+    pthread_mutex_unlock(&cuda->failure_lock);
+}
+
+static int first_failure(struct ah_cuda_device *cuda, struct ah_error *err)
+{
+    if (!atomic_load(&cuda->failed))
+        return AH_OK;
+    pthread_mutex_lock(&cuda->failure_lock);
+    int rc = cuda->failure.code;
+    if (err)
+        *err = cuda->failure;
+    pthread_mutex_unlock(&cuda->failure_lock);
+    return rc;
+}
+
+/* ---- the host lane ---- */
+
+static void await_streams(void *payload)
+{
+    const struct host_task *task = payload;
+    for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
+        if (task->after[lane])
+            ah_cuda_stream_wait(task->cuda, lane, task->after[lane]);
+}
+
+static void run_host_op(void *payload)
+{
+    struct host_task *task = payload;
+    struct ah_cuda_device *cuda = task->cuda;
+    struct ah_error why = {0};
+    int rc = AH_OK;
+    if (!atomic_load(&cuda->failed)) {
+        if (ah_math_does(task->op.kind))
+            ah_math_run(&cuda->host, &task->op);
+        else
+            rc = ah_host_run(&cuda->host, &task->op, &why);
+    }
+    if (rc)
+        ah_cuda_fail(cuda, &(struct ah_cuda_culprit){AH_LANE_HOST, task->op.kind, task->tag}, rc, &why);
+    atomic_store_explicit(cuda->host_done, task->ticket, memory_order_release);
+}
+
+static void host_submit(struct ah_cuda_device *cuda, const struct ah_submission *submission)
+{
+    struct host_task task = {
+        .cuda = cuda, .ticket = ++cuda->host_submitted, .tag = submission->tag, .op = *submission->op};
+    bool any = false;
+    for (uint32_t i = 0; i < submission->n_waits; i++) {
+        struct ah_wait wait = submission->waits[i];
+        if (wait.lane == AH_LANE_HOST || wait.ticket <= task.after[wait.lane])
+            continue;
+        task.after[wait.lane] = wait.ticket;
+        any = true;
+    }
+    const struct ah_lane_job job = {.await = any ? await_streams : NULL,
+                                    .run = run_host_op,
+                                    .payload = &task,
+                                    .payload_bytes = sizeof task,
+                                    .tag = submission->tag};
+    (void)ah_lane_submit(cuda->host_lane, &job,
+                         NULL); /* refuses only what is too large, or waits for itself */
+}
+
+/* ---- of the driver's table ---- */
+
+/* Is it prepared? */
+static int check_prepared(const struct ah_cuda_device *cuda, const struct ah_op *op, struct ah_error *err)
+{
+    if (op->kind != AH_OP_MATMUL || ah_cuda_products_has(cuda->products, op))
+        return AH_OK;
+    return ah_error_set(err, AH_E_USAGE, "op 'matmul': this shape was not prepared");
+}
+
+int ah_cuda_submit(struct ah_device *device, const struct ah_submission *submissions, size_t n,
+                   struct ah_error *err)
+{
+    struct ah_cuda_device *cuda = ah_cuda_of(device);
+    int rc = AH_OK;
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = check_prepared(cuda, submissions[i].op, err);
+    if (rc)
+        return rc;
+    (void)cudaSetDevice(cuda->index); /* of the calling thread; where it fails, the calls behind it do */
+    for (size_t i = 0; i < n; i++) {
+        if (submissions[i].lane == AH_LANE_HOST)
+            host_submit(cuda, &submissions[i]);
+        else
+            ah_cuda_stream_submit(cuda, &submissions[i]);
+    }
+    return AH_OK;
+}
+
+int ah_cuda_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err)
+{
+    struct ah_cuda_device *cuda = ah_cuda_of(device);
+    if (lane == AH_LANE_HOST)
+        ah_lane_wait(cuda->host_lane, ticket);
+    else
+        ah_cuda_stream_wait(cuda, lane, ticket);
+    return first_failure(cuda, err);
+}
+
+uint64_t ah_cuda_done(struct ah_device *device, uint32_t lane)
+{
+    struct ah_cuda_device *cuda = ah_cuda_of(device);
+    if (lane == AH_LANE_HOST)
+        return ah_lane_done(cuda->host_lane);
+    (void)cudaSetDevice(cuda->index);
+    return ah_cuda_stream_done(cuda, lane);
+}
+
+/* Index of the first wait that is met; n: none. */
+static size_t find_met(struct ah_device *device, const struct ah_wait *waits, size_t n)
+{
+    size_t i = 0;
+    while (i < n && ah_cuda_done(device, waits[i].lane) < waits[i].ticket)
+        i++;
+    return i;
+}
+
+int ah_cuda_wait_any(struct ah_device *device, const struct ah_wait *waits, size_t n, size_t *ret_met,
+                     struct ah_error *err)
+{
+    struct ah_cuda_device *cuda = ah_cuda_of(device);
+    uint64_t since_ns = ah_threads_now_ns();
+    size_t met;
+    while ((met = find_met(device, waits, n)) == n)
+        ah_cuda_pause(since_ns);
+    int rc = first_failure(cuda, err);
+    if (!rc)
+        *ret_met = met;
+    return rc;
+}
+
+static size_t host_spans(struct ah_cuda_device *cuda, uint64_t after, struct ah_span *ret_spans, size_t max)
+{
+    enum { AT_ONCE = 64 };
+    struct ah_lane_span some[AT_ONCE];
+    size_t n = 0, found = AT_ONCE;
+    while (n < max && found == AT_ONCE) {
+        found = ah_lane_spans(cuda->host_lane, after, some, max - n < AT_ONCE ? max - n : AT_ONCE);
+        for (size_t i = 0; i < found; i++, n++)
+            ret_spans[n] = (struct ah_span){some[i].ticket, some[i].tag, some[i].ready_ns, some[i].start_ns,
+                                            some[i].end_ns};
+        if (n)
+            after = ret_spans[n - 1].ticket;
+    }
+    return n;
+}
+
+size_t ah_cuda_spans(struct ah_device *device, uint32_t lane, uint64_t after, struct ah_span *ret_spans,
+                     size_t max)
+{
+    struct ah_cuda_device *cuda = ah_cuda_of(device);
+    return lane == AH_LANE_HOST ? host_spans(cuda, after, ret_spans, max)
+                                : ah_cuda_stream_spans(cuda, lane, after, ret_spans, max);
+}

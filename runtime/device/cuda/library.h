@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Library: NVIDIA's shared libraries, opened when they are needed, so that the plugin loads without them.
+ */
+#ifndef AH_RUNTIME_DEVICE_CUDA_LIBRARY_H
+#define AH_RUNTIME_DEVICE_CUDA_LIBRARY_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+
+/* A function of a library, and where the pointer to it goes. */
+struct ah_cuda_symbol {
+    const char *name;
+    void *to; /* address of a pointer to a function */
+};
+
+/* Opens the library `soname` and finds `n` functions of it: by its name, as the loader finds it, else in lib64 or
+ * extras/CUPTI/lib64 of $CUDA_HOME, else of /usr/local/cuda. AH_E_MISSING names what is missing and says how to get it. The library
+ * stays loaded while the process lives: it has threads and handlers of its own. */
+int ah_cuda_library_open(const char *soname, const struct ah_cuda_symbol *symbols, size_t n,
+                         struct ah_error *err);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which GPUs there are, and what keeps them from being used.
+ *
+ * Linked with the static CUDA runtime and never with libcuda.so.1: the runtime loads the driver itself, so the plugin
+ * loads where there is none, and cudaGetDeviceCount() then returns cudaErrorInsufficientDriver.
+ *
+ * Source: CUDA Runtime API manual, "Device Management", "Version Management".
+ */
+#include "runtime/device/cuda/cuda_internal.h"
+#include "runtime/device/cuda/errors.h"
+
+#include <string.h>
+
+int ah_cuda_count(int *ret_n, struct ah_error *err)
+{
+    int n = 0;
+    cudaError_t rc = cudaGetDeviceCount(&n);
+    if (rc == cudaSuccess && n == 0)
+        rc = cudaErrorNoDevice;
+    if (rc == cudaSuccess)
+        *ret_n = n;
+    return ah_cuda_check(err, rc, "cudaGetDeviceCount");
+}
+
+int ah_cuda_describe(int index, struct ah_device_info *ret_info, struct cudaDeviceProp *ret_properties,
+                     struct ah_error *err)
+{
+    int rc = ah_cuda_check(err, cudaGetDeviceProperties(ret_properties, index), "cudaGetDeviceProperties");
+    if (rc)
+        return rc;
+    struct ah_device_info info = {.kind = AH_DEVICE_CUDA};
+    memcpy(info.name, ret_properties->name, sizeof info.name - 1);
+    info.name[strnlen(ret_properties->name, sizeof info.name - 1)] = '\0';
+    info.memory_bytes = ret_properties->totalGlobalMem;
+    info.bf16 = ret_properties->major >= 8; /* matrix units take bf16 from Ampere on */
+    for (unsigned kind = 0; kind < AH_OP_KINDS; kind++)
+        info.supports[kind] = ah_cuda_supports((enum ah_op_kind)kind);
+    *ret_info = info;
+    return AH_OK;
+}
+
+/* Free memory can only be asked of a device with a context. None can be made where others use all memory:
+ * that device is listed, with nothing free. Leaves `index` current. */
+static int find_free_bytes(int index, uint64_t *ret_bytes, struct ah_error *err)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    cudaError_t rc = cudaSetDevice(index);
+    if (rc == cudaSuccess)
+        rc = cudaMemGetInfo(&free_bytes, &total_bytes);
+    if (rc == cudaErrorMemoryAllocation)
+        (void)cudaGetLastError(); /* the runtime would report it again from the next call */
+    else if (rc != cudaSuccess)
+        return ah_cuda_error(err, rc, "cudaMemGetInfo");
+    *ret_bytes = free_bytes;
+    return AH_OK;
+}
+
+static int list_one(int index, struct ah_device_info *ret_info, struct ah_error *err)
+{
+    struct cudaDeviceProp properties;
+    struct ah_device_info info;
+    int rc = ah_cuda_describe(index, &info, &properties, err);
+    if (!rc)
+        rc = find_free_bytes(index, &info.free_bytes, err);
+    if (rc)
+        return ah_error_prefix(err, rc, "GPU %d", index);
+    *ret_info = info;
+    return AH_OK;
+}
+
+int ah_cuda_probe(struct ah_device_info *ret_infos, size_t max, size_t *ret_n, struct ah_error *err)
+{
+    int n = 0, current = 0;
+    int rc = ah_cuda_count(&n, err);
+    if (rc)
+        return rc;
+    bool known = cudaGetDevice(&current) == cudaSuccess;
+    for (int index = 0; index < n && (size_t)index < max && !rc; index++)
+        rc = list_one(index, &ret_infos[index], err);
+    if (known)
+        (void)cudaSetDevice(current);
+    if (!rc)
+        *ret_n = (size_t)n;
+    return rc;
+}

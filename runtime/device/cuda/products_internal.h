@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A product as it is prepared: what products.c looks up and launches, and product.c builds.
+ *
+ * cuBLASLt has columns where op.h has rows: a row-major (m, n) matrix is a column-major (n, m) one at the same place.
+ * So its D is c with n rows and m columns, its A is our b and its B our a; a bias of n elements is one of its rows.
+ *
+ * Most products are one call. One whose epilogue cuBLASLt has not (a bias or an aux in another type than c, say) is
+ * *staged*: rows of c, some at a time, are made in fp32 in a place of the products' own and finished by a kernel
+ * (kernels/epilogue.h). It then has two parts: all steps but the last, and the last.
+ */
+#ifndef AH_RUNTIME_DEVICE_CUDA_PRODUCTS_INTERNAL_H
+#define AH_RUNTIME_DEVICE_CUDA_PRODUCTS_INTERNAL_H
+
+#include "runtime/device/cuda/cublaslt_calls.h"
+#include "runtime/device/cuda/products.h"
+
+#include <library_types.h>
+
+/* What NVIDIA's manual advises for Hopper; enough for splitting K of the shapes that have few tiles. */
+enum { AH_CUDA_PRODUCT_WORKSPACE_BYTES = 32 << 20 };
+
+/* Rows of a step of a staged product are a multiple of this, so that every step begins aligned if the first does. */
+enum { AH_CUDA_PRODUCT_STEP = 64 };
+
+/* All that decides which algorithm a product gets. Without padding: compared as bytes. */
+struct ah_cuda_product_key {
+    uint64_t m, n, k;
+    uint64_t c_pitch, a_pitch, b_pitch, aux_pitch; /* elements from row to row; aux: 0 without */
+    uint32_t form, epilogue;
+    uint32_t in, out;   /* enum ah_dtype of a and b; of c */
+    uint32_t bias, aux; /* enum ah_dtype; 0 without */
+    uint32_t has_aux, accumulates;
+    uint32_t aligned; /* operands begin at multiples of AH_CUDA_PRODUCT_ALIGN, else of their element */
+    uint32_t unused;
+};
+
+struct ah_cuda_product_part {
+    uint64_t rows;
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, d; /* of cuBLASLt's A, B; of C and D */
+    cublasLtMatmulAlgo_t algo;
+};
+
+struct ah_cuda_product {
+    struct ah_cuda_product_key key;
+    bool staged;
+    size_t n_parts;
+    struct ah_cuda_product_part parts[2];
+    uint64_t stage_bytes; /* 0 unless staged */
+};
+
+/* The library on the current GPU, and what algorithms are chosen by. */
+struct ah_cuda_product_maker {
+    struct ah_cublaslt calls;
+    cublasLtHandle_t handle;
+    const struct ah_device_algorithm *algorithms; /* borrowed */
+    size_t n_algorithms;
+    const char *library;
+};
+
+/* The key of a product; `aligned` by its places. */
+struct ah_cuda_product_key ah_cuda_product_key(const struct ah_op *op);
+
+/* Builds a product. AH_E_UNSUPPORTED, AH_E_MISMATCH. The caller releases it. */
+int ah_cuda_product_init(struct ah_cuda_product *product, const struct ah_cuda_product_maker *maker,
+                         const struct ah_cuda_product_key *key, struct ah_error *err);
+void ah_cuda_product_release(struct ah_cuda_product *product, const struct ah_cuda_product_maker *maker);
+
+/* The algorithms for a part, the library's first choice first; none is no error. */
+int ah_cuda_product_offers(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_key *key,
+                           const struct ah_cuda_product_part *part,
+                           cublasLtMatmulHeuristicResult_t *ret_results, int max, int *ret_n,
+                           struct ah_error *err);
+
+#endif

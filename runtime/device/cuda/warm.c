@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Warming: every kernel that the prepared ops need is launched once before the first op is submitted.
+ *
+ * The driver loads a kernel's code when it is first launched. That takes memory, and it may wait until the GPU is idle,
+ * holding what other calls need: with a stream that waits for the host lane, and a host lane that looks at events, neither
+ * would go on. So when the arenas are there, and hold zeros yet, one op of each sort runs on them, and they are zeroed
+ * again. Zeros are sound operands of every op: token 0, position 0, documents that start at 0.
+ *
+ * Two ops are of one sort when they differ in nothing but where their operands lie, as far as kernels can tell. An op that
+ * does not lie within the arenas, or is prepared after them, is not warmed: its first launch loads it.
+ *
+ * Source: CUDA C++ Programming Guide, "Lazy Loading".
+ */
+#include "runtime/device/cuda/cuda_internal.h"
+#include "runtime/device/cuda/errors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGN_BYTES = 256 }; /* what kernels may look at */
+
+static bool same_sort(const struct ah_op *a, const struct ah_op *b)
+{
+    if (a->kind != b->kind || memcmp(&a->u, &b->u, sizeof a->u) != 0)
+        return false;
+    for (size_t i = 0; i < AH_OP_ARGS; i++) {
+        const struct ah_ref *left = &a->arg[i], *right = &b->arg[i];
+        if (left->arena != right->arena || left->dtype != right->dtype ||
+            left->row_stride != right->row_stride ||
+            left->offset_bytes % ALIGN_BYTES != right->offset_bytes % ALIGN_BYTES)
+            return false;
+    }
+    return true;
+}
+
+/* On the compute lane: all its operands are in the GPU's memory. */
+static bool is_compute(const struct ah_op *op)
+{
+    bool any = false;
+    for (size_t i = 0; i < AH_OP_ARGS; i++) {
+        if (op->arg[i].arena != AH_ARENA_NONE && op->arg[i].arena != AH_ARENA_DEVICE)
+            return false;
+        any = any || op->arg[i].arena == AH_ARENA_DEVICE;
+    }
+    return any;
+}
+
+static int add_op(struct ah_cuda_warm *warm, const struct ah_op *op, struct ah_error *err)
+{
+    for (size_t i = 0; i < warm->n; i++)
+        if (same_sort(&warm->ops[i], op))
+            return AH_OK;
+    if (warm->n == warm->room) {
+        size_t room = 2 * warm->room + 64;
+        struct ah_op *ops = realloc(warm->ops, room * sizeof *ops);
+        if (!ops)
+            return ah_error_memory(err);
+        warm->ops = ops;
+        warm->room = room;
+    }
+    warm->ops[warm->n++] = *op;
+    return AH_OK;
+}
+
+int ah_cuda_warm_add(struct ah_cuda_device *cuda, const struct ah_op *ops, size_t n, struct ah_error *err)
+{
+    int rc = AH_OK;
+    for (size_t i = 0; i < n && !cuda->common.is_reserved && !rc; i++)
+        if (is_compute(&ops[i]))
+            rc = add_op(&cuda->warm, &ops[i], err);
+    return rc;
+}
+
+int ah_cuda_warm_run(struct ah_cuda_device *cuda, const uint64_t arena_bytes[AH_ARENA_KINDS],
+                     struct ah_error *err)
+{
+    int rc = AH_OK;
+    for (size_t i = 0; i < cuda->warm.n && !rc; i++) {
+        const struct ah_op *op = &cuda->warm.ops[i];
+        if (ah_op_check(op, arena_bytes, NULL))
+            continue;
+        rc = ah_cuda_dispatch(cuda, AH_LANE_COMPUTE, op, err);
+        if (!rc)
+            rc = ah_cuda_check(err, cudaStreamSynchronize(cuda->streams[AH_LANE_COMPUTE].stream),
+                               "cudaStreamSynchronize");
+        if (rc)
+            ah_error_prefix(err, rc, "op '%s', tried on zeros", ah_op_name(op->kind));
+    }
+    ah_cuda_warm_release(&cuda->warm);
+    return rc;
+}
+
+void ah_cuda_warm_release(struct ah_cuda_warm *warm)
+{
+    free(warm->ops);
+    *warm = (struct ah_cuda_warm){0};
+}

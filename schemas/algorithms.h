@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Algorithms: which of a library's algorithms matrix products take on one GPU. They decide bits, so they are chosen once,
+ * by measuring, stand in the machine's document, go from there into plans, and are part of the numeric signature. A
+ * product that has no entry takes the library's first choice, which depends on the product, the GPU and the library only.
+ */
+#ifndef AH_SCHEMAS_ALGORITHMS_H
+#define AH_SCHEMAS_ALGORITHMS_H
+
+#include "base/error.h"
+#include "base/sha256.h"
+#include "schemas/vocabulary.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ah_metric; /* machine.h */
+
+enum { AH_ALGORITHM_WORDS = 8, AH_ALGORITHM_DIGITS = 16 * AH_ALGORITHM_WORDS, AH_ALGORITHMS_MAX = 4096 };
+
+/* Strides are elements from row to row, of dense operands too. */
+struct ah_algorithm {
+    enum ah_matmul_form form;
+    uint64_t m, n, k;
+    enum ah_dtype dtype;   /* of a and b */
+    enum ah_dtype c_dtype; /* of c, and of the bias */
+    uint64_t a_stride, b_stride, c_stride;
+    bool bias;
+    bool accumulate;
+    const char
+        *words; /* the library's own: eight numbers of 64 bits, AH_ALGORITHM_DIGITS hexadecimal digits */
+    struct ah_metric *us;       /* (optional) its time */
+    struct ah_metric *first_us; /* (optional) that of the library's first choice */
+};
+
+struct ah_algorithms {
+    const char *library; /* "cuBLASLt 13.1.0": to whom the words say something */
+    struct ah_algorithm *products;
+    size_t n_products;
+};
+
+/* Are both of one product? Words and times do not count. */
+bool ah_algorithm_same_product(const struct ah_algorithm *a, const struct ah_algorithm *b);
+
+/* The entry of a product, or NULL. */
+const struct ah_algorithm *ah_algorithms_find(const struct ah_algorithms *algorithms,
+                                              const struct ah_algorithm *product);
+
+/* The sha256, as text, of the library and of the entries in their order, without times. */
+void ah_algorithms_digest(const struct ah_algorithms *algorithms, char ret_text[AH_SHA256_HEX_MAX]);
+
+#endif

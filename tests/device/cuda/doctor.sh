@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# doctor.sh PROGRAM PLUGIN: `autohete doctor` on a double of a GPU says which GPU it is and what records it; where
+# another profiler has CUPTI, that traces would lack its records, and why; the GPU can be used all the same.
+set -euo pipefail
+
+program=$1
+AUTOHETE_PLUGIN_DIR=$(dirname "$2")
+export AUTOHETE_PLUGIN_DIR
+
+expect() { # expect DOUBLE REGEX: what doctor prints, in one line
+    local said
+    said=$(AUTOHETE_CUDA_DOUBLE=$1 "$program" doctor | tr '\n' ' ' | tr -s ' ')
+    grep -qE "$2" <<<"$said" || {
+        echo "with the double '$1', doctor does not say /$2/: $said" >&2
+        exit 1
+    }
+}
+
+expect "" 'device cuda ok interface [0-9]+; cuda:0 [^;]+, 1\.0 GiB; recorded by CUPTI [0-9.]+ '
+expect "" 'can run on this machine.s CPU and GPU'
+expect "profiler=nsys" "device cuda ok .*; 'run --trace' would lack the GPU's own records -> .*CUPTI"
+expect "fail=cudaStreamCreateWithPriority:1:2" 'device cuda note interface [0-9]+; cuda:0 cannot be used: '
+expect "devices=0" 'device cuda absent loaded'

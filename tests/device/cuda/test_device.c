@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The CUDA device opened, given memory and closed, on machines that the double is.
+ */
+#include "tests/device/cuda/open.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct ah_device_options plain = {.queue = 8};
+
+static int be_plain(void **state)
+{
+    const struct cuda_double settings = cuda_double_default();
+    (void)state;
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    cuda_double_set(&settings);
+    return 0;
+}
+
+static void expect_refused(const struct ah_device_options *options, int code, const char *text)
+{
+    struct ah_device *device = NULL;
+    struct ah_error err = {0};
+    CHECK_FAILS(ah_device_open(&device, ah_plugin_driver(), options, &err), err, code, text);
+    assert_null(device);
+    expect_nothing_left();
+}
+
+static void test_device__refuses_by_name(void **state)
+{
+    (void)state;
+    expect_refused(&(struct ah_device_options){.index = 1}, AH_E_MISSING,
+                   "no device 'cuda:1': 1 GPU is visible");
+    setenv("CUDA_VISIBLE_DEVICES", "5", 1);
+    expect_refused(&(struct ah_device_options){.index = 7}, AH_E_MISSING, "CUDA_VISIBLE_DEVICES is '5'");
+    expect_refused(&(struct ah_device_options){.throttle = {.h2d_bytes_per_s = 1}}, AH_E_UNSUPPORTED,
+                   "on the device 'cpu'");
+    struct cuda_double settings = cuda_double_default();
+    settings.devices[0].major = 7;
+    settings.devices[0].minor = 5;
+    cuda_double_set(&settings);
+    expect_refused(&plain, AH_E_MISSING, "compute capability 7.5");
+    settings = cuda_double_default();
+    snprintf(settings.missing[0], sizeof settings.missing[0], "cuStreamWaitValue64");
+    cuda_double_set(&settings);
+    expect_refused(&plain, AH_E_MISSING, "no 'cuStreamWaitValue64' of CUDA 11.7; upgrade");
+    settings = cuda_double_default();
+    settings.count_error = cudaErrorInsufficientDriver;
+    settings.driver_version = 11040;
+    cuda_double_set(&settings);
+    expect_refused(&plain, AH_E_MISSING, "too old: it supports CUDA 11.4");
+}
+
+/* Streams cannot wait for the host. */
+static void test_device__needs_stream_memory_operations(void **state)
+{
+    (void)state;
+    cuda_double_fail("cuDeviceGetAttribute", 1, cudaErrorNotSupported);
+    expect_refused(&plain, AH_E_FAILED, "cuDeviceGetAttribute failed");
+}
+
+static void test_device__describes_itself(void **state)
+{
+    struct cuda_double settings = cuda_double_default();
+    (void)state;
+    settings.devices[0].others_bytes = 100 * MIB;
+    cuda_double_set(&settings);
+    struct ah_device *device = open_device(&plain);
+    assert_int_equal(device->info.kind, AH_DEVICE_CUDA);
+    assert_string_equal(device->info.name, "Double of a GPU");
+    check_text_has(device->info.library, "cuBLASLt");
+    assert_int_equal(strlen(device->info.address), strlen("0000:00:00.0"));
+    assert_int_equal(device->info.memory_bytes, 1024 * MIB);
+    assert_true(device->info.free_bytes <= 924 * MIB);
+    assert_int_equal(device->info.locked_bytes, 4 * MIB);
+    assert_true(device->reserve_bytes >= 100 * MIB && device->reserve_bytes < 512 * MIB);
+    assert_null(ah_device_pointer(device, (struct ah_ref){.arena = AH_ARENA_DEVICE}));
+    assert_non_null(ah_device_pointer(device, (struct ah_ref){.arena = AH_ARENA_PINNED}));
+    assert_non_null(ah_device_pointer(device, (struct ah_ref){.arena = AH_ARENA_PAGEABLE}));
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+static void test_device__begins_with_zeros(void **state)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = open_device(&plain);
+    const struct ah_op down = copy_op(AH_ARENA_PINNED, AH_ARENA_DEVICE, 0, 4 * MIB);
+    unsigned char *pinned = ah_device_pointer(device, (struct ah_ref){.arena = AH_ARENA_PINNED});
+    (void)state;
+    memset(pinned, 1, 4 * MIB);
+    submit_op(device, AH_LANE_D2H, &down, (struct ah_wait){0});
+    CHECK_OK(ah_device_drain(device, &err), err);
+    for (size_t i = 0; i < 4 * MIB; i++)
+        assert_int_equal(pinned[i], 0);
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+/* What is said to fit does. */
+static void test_device__says_what_fits(void **state)
+{
+    struct cuda_double settings = cuda_double_default();
+    uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 100 * MIB, MIB, MIB};
+    unsigned long long budget_mib;
+    struct ah_device *device;
+    struct ah_error err = {0};
+    (void)state;
+    settings.devices[0].memory_bytes = 160 * MIB;
+    settings.devices[0].others_bytes = 50 * MIB;
+    cuda_double_set(&settings);
+    CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &plain, &err), err);
+    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "an arena of 100.0 MiB");
+    const char *budget = strstr(err.text, "--device-memory ");
+    assert_non_null(budget);
+    assert_int_equal(sscanf(budget, "--device-memory %lluMiB", &budget_mib), 1);
+    arena_bytes[AH_ARENA_DEVICE] = budget_mib * MIB - device->reserve_bytes;
+    assert_true(arena_bytes[AH_ARENA_DEVICE] > 40 * MIB);
+    CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
+    ah_device_close(device);
+    CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &plain, &err), err);
+    arena_bytes[AH_ARENA_DEVICE] = UINT64_MAX;
+    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "cuda:0");
+    arena_bytes[AH_ARENA_DEVICE] = MIB;
+    arena_bytes[AH_ARENA_PAGEABLE] = UINT64_C(1) << 50;
+    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "--host-memory");
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+/* Arena and reserve stay within what is given, and nothing is taken when they do not. */
+static void test_device__keeps_a_budget(void **state)
+{
+    struct ah_device_options options = {.memory_bytes = 256 * MIB};
+    const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 256 * MIB, MIB, MIB};
+    struct ah_device *device;
+    struct ah_error err = {0};
+    (void)state;
+    CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &options, &err), err);
+    const size_t before = cuda_double_alive().device_bytes;
+    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "device memory given");
+    assert_int_equal(cuda_double_alive().device_bytes, before);
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+static void test_device__says_why_memory_is_not_locked(void **state)
+{
+    const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, MIB, 2 * MIB, MIB};
+    struct ah_device *device;
+    struct ah_error err = {0};
+    (void)state;
+    CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &plain, &err), err);
+    const size_t before = cuda_double_alive().device_bytes;
+    cuda_double_fail("cudaHostRegister", 1, cudaErrorMemoryAllocation);
+    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "does not lock 2.0 MiB");
+    check_text_has(err.text, "ulimit -l");
+    assert_int_equal(cuda_double_alive().device_bytes, before);
+    CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err); /* none was taken, so all can be now */
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+/* Each on a GPU of its own; threads that wait are nobody's. */
+static void test_device__is_one_of_several(void **state)
+{
+    struct cuda_double settings = cuda_double_default();
+    struct ah_error err = {0};
+    (void)state;
+    settings.n = 2;
+    settings.devices[1].name = "Other";
+    cuda_double_set(&settings);
+    struct ah_device *second = open_device(&(struct ah_device_options){.index = 1, .queue = 8});
+    struct ah_device *first = open_device(&plain);
+    assert_string_equal(second->info.name, "Other");
+    const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1000, 3);
+    const struct ah_op down = copy_op(AH_ARENA_PINNED, AH_ARENA_DEVICE, 0, 4000);
+    for (int i = 0; i < 2; i++) {
+        struct ah_device *device = i ? first : second;
+        uint64_t ticket = submit_op(device, AH_LANE_COMPUTE, &fill, (struct ah_wait){0});
+        submit_op(device, AH_LANE_D2H, &down, (struct ah_wait){AH_LANE_COMPUTE, ticket});
+    }
+    CHECK_OK(ah_device_drain(second, &err), err);
+    CHECK_OK(ah_device_drain(first, &err), err);
+    const float *values = ah_device_pointer(second, (struct ah_ref){.arena = AH_ARENA_PINNED});
+    assert_true(values[999] == 3);
+    ah_device_close(first);
+    ah_device_close(second);
+    expect_nothing_left();
+}
+
+/* One op of each sort is launched before the first is submitted, and leaves nothing. */
+static void test_device__loads_kernels_ahead(void **state)
+{
+    const struct ah_op ops[] = {fill_op(AH_ARENA_DEVICE, 0, 1000, 7), fill_op(AH_ARENA_DEVICE, 4096, 1000, 7),
+                                fill_op(AH_ARENA_DEVICE, 8192, 2000, 7), fill_op(AH_ARENA_PINNED, 0, 1000, 7),
+                                fill_op(AH_ARENA_DEVICE, 64 * MIB, 1001, 7)};
+    const struct ah_op down = copy_op(AH_ARENA_PINNED, AH_ARENA_DEVICE, 0, MIB);
+    const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, MIB, MIB, MIB};
+    struct ah_device *device;
+    struct ah_error err = {0};
+    (void)state;
+    CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &plain, &err), err);
+    CHECK_OK(ah_device_prepare(device, ops, 3, &err), err);
+    CHECK_OK(ah_device_prepare(device, ops, 5, &err), err);
+    assert_int_equal(cuda_double_calls("cudaLaunchKernel"), 0);
+    CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
+    assert_int_equal(cuda_double_calls("cudaLaunchKernel"), 2);
+    CHECK_OK(ah_device_prepare(device, ops, 5, &err), err);
+    assert_int_equal(cuda_double_calls("cudaLaunchKernel"), 2);
+    const float *values = ah_device_pointer(device, (struct ah_ref){.arena = AH_ARENA_PINNED});
+    submit_op(device, AH_LANE_D2H, &down, (struct ah_wait){0});
+    CHECK_OK(ah_device_drain(device, &err), err);
+    for (size_t i = 0; i < MIB / sizeof *values; i++)
+        assert_true(values[i] == 0);
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+static void test_device__wants_products_prepared(void **state)
+{
+    struct ah_op product = {.kind = AH_OP_MATMUL, .u.matmul = {.m = 32, .n = 32, .k = 32}};
+    struct ah_error err = {0};
+    struct ah_device *device = open_device(&plain);
+    (void)state;
+    for (uint64_t i = 0; i < 3; i++)
+        product.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, i * 8192, 0};
+    const struct ah_submission submission = {.lane = AH_LANE_COMPUTE, .op = &product};
+    CHECK_FAILS(ah_device_submit(device, &submission, 1, NULL, &err), err, AH_E_USAGE, "not prepared");
+    assert_int_equal(ah_device_submitted(device, AH_LANE_COMPUTE), 0);
+    const uint64_t before = device->reserve_bytes;
+    CHECK_OK(ah_device_prepare(device, &product, 1, &err), err);
+    assert_true(device->reserve_bytes >= before);
+    CHECK_OK(ah_device_submit(device, &submission, 1, NULL, &err), err);
+    CHECK_OK(ah_device_drain(device, &err), err);
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_device__refuses_by_name, be_plain),
+        cmocka_unit_test_setup(test_device__needs_stream_memory_operations, be_plain),
+        cmocka_unit_test_setup(test_device__describes_itself, be_plain),
+        cmocka_unit_test_setup(test_device__begins_with_zeros, be_plain),
+        cmocka_unit_test_setup(test_device__says_what_fits, be_plain),
+        cmocka_unit_test_setup(test_device__keeps_a_budget, be_plain),
+        cmocka_unit_test_setup(test_device__says_why_memory_is_not_locked, be_plain),
+        cmocka_unit_test_setup(test_device__is_one_of_several, be_plain),
+        cmocka_unit_test_setup(test_device__loads_kernels_ahead, be_plain),
+        cmocka_unit_test_setup(test_device__wants_products_prepared, be_plain),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

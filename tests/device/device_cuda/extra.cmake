@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests of the device's interface once more, for the CUDA plugin on the tests' double of the runtime: the same sources as
+# the CPU device's (tests/support/driver.h). With another plugin in AUTOHETE_PLUGIN_DIR they are tests of a GPU.
+if(TARGET ah_cuda)
+  target_link_libraries(device.cuda.training PRIVATE ah_train ah_device_cpu)
+  foreach(name lanes ops gradients)
+    add_executable(device.cuda.${name} ${PROJECT_SOURCE_DIR}/tests/device/device_cpu/test_${name}.c)
+    target_compile_definitions(device.cuda.${name} PRIVATE CHECK_CUDA)
+    target_link_libraries(device.cuda.${name} PRIVATE ah_test_mirror ah_device ah_test_support PkgConfig::CMOCKA)
+    add_dependencies(device.cuda.${name} ah_cuda)
+    add_test(NAME device.cuda.${name} COMMAND device.cuda.${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(device.cuda.${name} PROPERTIES TIMEOUT 900 LABELS "device;cuda"
+      ENVIRONMENT "AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:ah_cuda>")
+  endforeach()
+  foreach(name trainer recording)
+    add_executable(device.cuda.${name} ${CMAKE_CURRENT_LIST_DIR}/${name}.c)
+    target_link_libraries(device.cuda.${name} PRIVATE ah_train ah_device_cpu ah_test_mirror ah_test_support PkgConfig::CMOCKA)
+    add_dependencies(device.cuda.${name} ah_cuda)
+    add_test(NAME device.cuda.${name} COMMAND device.cuda.${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(device.cuda.${name} PROPERTIES TIMEOUT 900 LABELS "device;cuda;train"
+      ENVIRONMENT "AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:ah_cuda>")
+  endforeach()
+  add_executable(device.cuda.attention ${CMAKE_CURRENT_LIST_DIR}/attention.c
+    ${PROJECT_SOURCE_DIR}/tests/unit/device_math/attention_case.c
+    ${PROJECT_SOURCE_DIR}/tests/unit/device_math/attention_exact.c)
+  target_link_libraries(device.cuda.attention PRIVATE ah_device ah_test_support PkgConfig::CMOCKA ${MATH_LIBRARY})
+  add_dependencies(device.cuda.attention ah_cuda)
+  add_test(NAME device.cuda.attention COMMAND device.cuda.attention WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(device.cuda.attention PROPERTIES TIMEOUT 900 LABELS "device;cuda"
+    ENVIRONMENT "AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:ah_cuda>")
+  # Single ops (op_case.h): the tests of device_math with their references, products against double, sums and AdamW to
+  # the host's bits. Threads of a block go on in a random order, so that a missing barrier shows.
+  foreach(name matmul norm rope activation embed cross_entropy sums adamw)
+    set(source ${PROJECT_SOURCE_DIR}/tests/device/device_math/test_${name}.c)
+    if(NOT EXISTS ${source})
+      set(source ${CMAKE_CURRENT_LIST_DIR}/${name}.c)
+    endif()
+    add_executable(device.cuda.${name} ${source} ${CMAKE_CURRENT_LIST_DIR}/op_ways.c
+      ${PROJECT_SOURCE_DIR}/tests/device/device_math/op_case.c)
+    target_link_libraries(device.cuda.${name} PRIVATE ah_device_host ah_device ah_test_support PkgConfig::CMOCKA ${MATH_LIBRARY})
+    add_dependencies(device.cuda.${name} ah_cuda)
+    add_test(NAME device.cuda.${name} COMMAND device.cuda.${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(device.cuda.${name} PROPERTIES TIMEOUT 900 LABELS "device;cuda"
+      ENVIRONMENT "AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:ah_cuda>;AUTOHETE_CUDA_DOUBLE=order=11")
+  endforeach()
+  # The thread sanitizer has the tests of lanes and of every kind of op once, not of the many sizes of each: it makes a
+  # switch among a block's threads slow.
+  foreach(name lanes ops)
+    set_tests_properties(device.cuda.${name} PROPERTIES LABELS "device;cuda;threads")
+  endforeach()
+endif()

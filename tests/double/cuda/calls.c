@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What every call begins and ends with.
+ *
+ * 1. A code that breaks a device on the hardware (`sticky`) breaks it here, wherever it comes from.
+ * 2. cudaGetLastError() is per thread, and cannot clear what broke the device.
+ */
+#include "tests/double/cuda/double_internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { CALLS_MAX = 128 };
+
+pthread_mutex_t double_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t double_changed = PTHREAD_COND_INITIALIZER;
+
+static struct {
+    const char *names[CALLS_MAX];
+    uint64_t counts[CALLS_MAX];
+    unsigned n;
+    uint64_t all;
+    unsigned misuses;
+    char report[CUDA_DOUBLE_REPORT_MAX];
+} calls;
+
+static cudaError_t broken; /* read without the lock */
+
+static __thread cudaError_t last_error;
+
+static bool sticky(cudaError_t code)
+{
+    static const cudaError_t codes[] = {
+        cudaErrorECCUncorrectable,   cudaErrorIllegalAddress,
+        cudaErrorLaunchTimeout,      cudaErrorAssert,
+        cudaErrorHardwareStackError, cudaErrorIllegalInstruction,
+        cudaErrorMisalignedAddress,  cudaErrorInvalidAddressSpace,
+        cudaErrorInvalidPc,          cudaErrorLaunchFailure,
+        cudaErrorExternalDevice,     cudaErrorNvlinkUncorrectable,
+    };
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+        if (codes[i] == code)
+            return true;
+    return false;
+}
+
+/* Under the lock: the number of this call of that name. */
+static uint64_t count_call(const char *call)
+{
+    unsigned i = 0;
+    calls.all++;
+    while (i < calls.n && strcmp(calls.names[i], call) != 0)
+        i++;
+    if (i == CALLS_MAX)
+        return 0;
+    if (i == calls.n) {
+        calls.names[i] = call;
+        calls.counts[i] = 0;
+        calls.n++;
+    }
+    return ++calls.counts[i];
+}
+
+/* Under the lock. */
+static void lose(cudaError_t code, const char *why)
+{
+    if (double_lost())
+        return;
+    __atomic_store_n(&broken, code, __ATOMIC_RELEASE);
+    (void)snprintf(calls.report, sizeof calls.report, "%s", why);
+    pthread_cond_broadcast(&double_changed);
+}
+
+cudaError_t double_enter(const char *call)
+{
+    struct cuda_double settings = double_settings();
+    pthread_mutex_lock(&double_lock);
+    uint64_t nth = count_call(call);
+    cudaError_t rc = double_lost() ? double_lost() : settings.count_error;
+    for (size_t i = 0; i < CUDA_DOUBLE_FAULTS && !rc; i++) {
+        const struct cuda_double_fault *fault = &settings.faults[i];
+        if (fault->nth && fault->nth == (strcmp(fault->call, "any") == 0  ? calls.all
+                                         : strcmp(fault->call, call) == 0 ? nth
+                                                                          : 0))
+            rc = fault->code;
+    }
+    if (sticky(rc))
+        lose(rc, "a call was told to fail");
+    pthread_mutex_unlock(&double_lock);
+    return rc;
+}
+
+cudaError_t double_leave(cudaError_t code)
+{
+    if (code != cudaSuccess)
+        last_error = code;
+    return code;
+}
+
+cudaError_t double_lost(void)
+{
+    return __atomic_load_n(&broken, __ATOMIC_ACQUIRE);
+}
+
+void double_lose(cudaError_t code, const char *why)
+{
+    pthread_mutex_lock(&double_lock);
+    if (!double_lost())
+        fprintf(stderr, "CUDA double: %s\n", why);
+    lose(code, why);
+    pthread_mutex_unlock(&double_lock);
+}
+
+cudaError_t double_misuse(cudaError_t code, const char *format, ...)
+{
+    va_list arguments;
+    char text[CUDA_DOUBLE_REPORT_MAX];
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "CUDA double: %s\n", text);
+    pthread_mutex_lock(&double_lock);
+    calls.misuses++;
+    memcpy(calls.report, text, sizeof text);
+    pthread_mutex_unlock(&double_lock);
+    return code;
+}
+
+void double_forget_calls(void)
+{
+    pthread_mutex_lock(&double_lock);
+    memset(&calls, 0, sizeof calls);
+    __atomic_store_n(&broken, cudaSuccess, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&double_lock);
+    last_error = cudaSuccess;
+}
+
+/* ---- asked by the program ---- */
+
+cudaError_t CUDARTAPI cudaPeekAtLastError(void)
+{
+    cudaError_t lost = double_lost();
+    return lost ? lost : last_error;
+}
+
+cudaError_t CUDARTAPI cudaGetLastError(void)
+{
+    cudaError_t last = cudaPeekAtLastError();
+    last_error = cudaSuccess;
+    return last;
+}
+
+/* ---- asked by tests ---- */
+
+void cuda_double_fail(const char *call, uint64_t nth, cudaError_t code)
+{
+    (void)double_settings();
+    pthread_mutex_lock(&double_lock);
+    double_add_fault(call, nth, code);
+    pthread_mutex_unlock(&double_lock);
+}
+
+uint64_t cuda_double_calls(const char *call)
+{
+    pthread_mutex_lock(&double_lock);
+    uint64_t n = strcmp(call, "any") == 0 ? calls.all : 0;
+    for (unsigned i = 0; i < calls.n; i++)
+        n += strcmp(calls.names[i], call) == 0 ? calls.counts[i] : 0;
+    pthread_mutex_unlock(&double_lock);
+    return n;
+}
+
+const char *cuda_double_called(unsigned i)
+{
+    pthread_mutex_lock(&double_lock);
+    const char *name = i < calls.n ? calls.names[i] : NULL;
+    pthread_mutex_unlock(&double_lock);
+    return name;
+}
+
+unsigned cuda_double_misuses(void)
+{
+    pthread_mutex_lock(&double_lock);
+    unsigned n = calls.misuses;
+    pthread_mutex_unlock(&double_lock);
+    return n;
+}
+
+void cuda_double_report(char ret_text[CUDA_DOUBLE_REPORT_MAX])
+{
+    pthread_mutex_lock(&double_lock);
+    memcpy(ret_text, calls.report, sizeof calls.report);
+    pthread_mutex_unlock(&double_lock);
+}
+
+struct cuda_double_alive cuda_double_alive(void)
+{
+    return (struct cuda_double_alive){
+        .device_bytes = double_device_bytes(),
+        .pinned_ranges = double_pinned_ranges(),
+        .streams = double_streams(),
+        .events = double_events(),
+    };
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of the double of the CUDA runtime share.
+ *
+ *   calls.c      what every call begins and ends with: counting, faults, the broken device, the last error
+ *   settings.c   what it shall be (double.h)
+ *   devices.c    cudaGetDevice..., versions, limits, names of errors
+ *   memory.c     device memory, pinned ranges
+ *   streams.c    streams and events
+ *   copies.c     copies and fills
+ *   launches.c   kernels; crew.h, emulator.h and fiber.h run them
+ *   driver.c     the driver's own calls
+ *
+ * One lock guards all that is shared; `double_changed` is signalled when something that others wait for may have come.
+ */
+#ifndef AH_TESTS_DOUBLE_CUDA_DOUBLE_INTERNAL_H
+#define AH_TESTS_DOUBLE_CUDA_DOUBLE_INTERNAL_H
+
+#include "tests/double/cuda/double.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+extern pthread_mutex_t double_lock;
+extern pthread_cond_t double_changed;
+
+/* settings.c: in force; made from the environment at the first call. Read under the lock, or by value. */
+struct cuda_double double_settings(void);
+void double_add_fault(const char *call, uint64_t nth, cudaError_t code); /* under the lock */
+
+/* calls.c: every call is
+ *
+ *     cudaError_t rc = double_enter(__func__);
+ *     return double_leave(rc ? rc : what it does);
+ */
+cudaError_t double_enter(const char *call);
+cudaError_t double_leave(cudaError_t code);
+cudaError_t double_lost(void); /* what broke the device; cudaSuccess: it works. Under the lock or not. */
+void double_lose(cudaError_t code, const char *why);
+__attribute__((format(printf, 2, 3))) cudaError_t double_misuse(cudaError_t code, const char *format, ...);
+void double_forget_calls(void);
+
+/* devices.c: the calling thread's. */
+int double_device(void);
+void double_forget_device(void);
+size_t double_shared_bytes(const struct cuda_double_device *device);
+
+/* memory.c: what `bytes` from `place` are. */
+enum double_place { PLACE_UNKNOWN, PLACE_DEVICE, PLACE_PINNED, PLACE_FREED, PLACE_PARTLY };
+enum double_place double_place_of(const void *place, size_t bytes);
+const char *double_place_name(enum double_place place);
+size_t double_device_bytes(void);
+size_t double_pinned_ranges(void);
+
+/* driver.c: whether a stream waits for a value, or will when it gets there. */
+bool double_awaits_values(void);
+
+/* What work is to a profiler. `name` is forever. */
+enum double_activity_kind { ACTIVITY_KERNEL, ACTIVITY_COPY, ACTIVITY_FILL };
+struct double_activity {
+    enum double_activity_kind kind;
+    const char *name; /* of a kernel */
+    size_t bytes;
+    enum cudaMemcpyKind way;
+};
+
+/* Who is told of activities: when one is enqueued, on the caller's thread; then, with what that returned, when it starts
+ * and when it is done. NULL: nobody. A tracer stays where it is forever. */
+struct double_tracer {
+    void *(*enqueued)(const struct double_activity *activity, uint32_t stream);
+    void (*starts)(void *traced);
+    void (*done)(void *traced);
+};
+void double_trace(const struct double_tracer *tracer);
+
+/* streams.c. `run` does the work on the stream's thread; what it returns other than cudaSuccess breaks the device, and
+ * `report`, of CUDA_DOUBLE_REPORT_MAX bytes, says why. The payload is copied, to an address aligned to 64. */
+typedef cudaError_t double_run_fn(void *payload, char *report);
+struct double_work {
+    double_run_fn *run;
+    const void *payload;
+    size_t payload_bytes;
+    const struct double_activity *activity; /* NULL: nothing that a profiler would see */
+};
+cudaError_t double_enqueue(cudaStream_t stream, const struct double_work *work);
+uint32_t double_stream_id(cudaStream_t stream); /* 0: none */
+void double_wait_for_all_streams(void);
+uint64_t double_now_ns(void);
+void double_sleep_us(unsigned us);
+size_t double_streams(void);
+size_t double_events(void);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fiber: a stack of its own to run on, taking turns with others on one thread of the system. Switching makes no system
+ * call. The address and thread sanitizers are told of every switch.
+ *
+ *     struct fiber here = {0}, there;
+ *     fiber_open(&there, body);
+ *     fiber_switch(&here, &there);     runs body() until it switches back
+ *     fiber_close(&there);
+ *
+ * All fibers that switch among each other stay on the thread that opened them. `body` never returns.
+ */
+#ifndef AH_TESTS_DOUBLE_CUDA_FIBER_H
+#define AH_TESTS_DOUBLE_CUDA_FIBER_H
+
+#include <stddef.h>
+
+struct fiber {
+    void *stack_pointer; /* while it does not run */
+    unsigned char *stack;
+    size_t stack_bytes;
+    void (*body)(struct fiber *self);
+    void *fake_stack;      /* of the address sanitizer */
+    void *sanitizer_fiber; /* of the thread sanitizer */
+};
+
+/* Takes a stack with a page at its end that must not be touched; -1 where the system refuses. */
+int fiber_open(struct fiber *fiber, void (*body)(struct fiber *self));
+
+/* Makes an open fiber begin with its body again, whatever it was at. */
+void fiber_restart(struct fiber *fiber);
+
+/* `from` runs on at this place when somebody switches to it. A `from` that was not opened stands for the thread. */
+void fiber_switch(struct fiber *from, struct fiber *to);
+
+void fiber_close(struct fiber *fiber);
+
+#endif

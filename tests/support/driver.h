@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Driver: the device that a test of the interface is compiled for. The same source is built for the CPU device, and with
+ * CHECK_CUDA for the plugin that AUTOHETE_PLUGIN_DIR names: the one on the tests' double, or the real one.
+ */
+#ifndef AH_TESTS_SUPPORT_DRIVER_H
+#define AH_TESTS_SUPPORT_DRIVER_H
+
+#include "runtime/device/plugin.h"
+#include "tests/support/check.h"
+#include "tests/support/mirror.h"
+
+#ifdef CHECK_CUDA
+
+static inline const struct ah_device_driver *check_driver(void)
+{
+    const struct ah_device_driver *driver = NULL;
+    struct ah_error err = {0};
+    CHECK_OK(ah_plugin_load("cuda", &driver, &err), err);
+    return driver;
+}
+
+/* With a device arena that the host can read and write. */
+static inline const struct ah_device_driver *check_readable_driver(void)
+{
+    return mirror_driver(check_driver());
+}
+
+#else
+
+static inline const struct ah_device_driver *check_driver(void)
+{
+    return ah_device_cpu();
+}
+
+static inline const struct ah_device_driver *check_readable_driver(void)
+{
+    return ah_device_cpu();
+}
+
+#endif
+#endif

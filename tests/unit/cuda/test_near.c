@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Machines as their files: two sockets of four cores, two processors each; 0-3 and 8-11 are the first socket's.
+ */
+#include "runtime/device/cuda/near.h"
+#include "tests/support/check.h"
+#include "tests/support/root.h"
+
+#include <stdio.h>
+
+enum { CORES = 8 };
+
+static const char gpu[] = "0000:c1:00.0";
+static const unsigned all[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+static void put_machine(const char *root)
+{
+    for (unsigned cpu = 0; cpu < 2 * CORES; cpu++) {
+        char path[128], siblings[32];
+        snprintf(path, sizeof path, "sys/devices/system/cpu/cpu%u/topology/thread_siblings_list", cpu);
+        snprintf(siblings, sizeof siblings, "%u,%u\n", cpu % CORES, cpu % CORES + CORES);
+        root_put(root, path, siblings);
+    }
+    root_put(root, "sys/bus/pci/devices/0000:c1:00.0/local_cpulist", "4-7,12-15\n");
+}
+
+static struct ah_cuda_near find(const char *root, unsigned threads, const unsigned *cpus, unsigned n)
+{
+    struct ah_cuda_near near;
+    ah_cuda_near_find(&near,
+                      &(struct ah_cuda_near_options){
+                          .address = gpu, .threads = threads, .root = root, .cpus = cpus, .n_cpus = n});
+    return near;
+}
+
+static void expect(const struct ah_cuda_near *near, const int *cpus, unsigned n)
+{
+    assert_int_equal(near->threads, n);
+    for (unsigned i = 0; i < n; i++)
+        assert_int_equal(near->cpus[i], cpus[i]);
+}
+
+static void test_near__takes_cores_of_its_side(void **state)
+{
+    const int three[] = {4, 5, 6}, most[] = {4, 5, 6, 7, 12, 13, 14, 15, 0, 1};
+    put_machine(*state);
+    struct ah_cuda_near near = find(*state, 0, all, 16); /* four cores there, one for who submits */
+    expect(&near, three, 3);
+    near = find(*state, 10, all, 16); /* then second processors, then the other side */
+    expect(&near, most, 10);
+}
+
+static void test_near__takes_what_it_may(void **state)
+{
+    static const unsigned some[] = {2, 5, 13, 14};
+    const int both[] = {5, 14};
+    put_machine(*state);
+    struct ah_cuda_near near = find(*state, 2, some, 4); /* 13 is of 5's core, 14 alone of its own */
+    expect(&near, both, 2);
+    near = find(*state, 0, some, 4);
+    expect(&near, both, 1);
+    static const unsigned far[] = {0, 1, 2};
+    const int two[] = {0, 1};
+    near = find(*state, 0, far, 3); /* none on its side */
+    expect(&near, two, 2);
+}
+
+static void test_near__does_not_pin_more_than_there_are(void **state)
+{
+    put_machine(*state);
+    struct ah_cuda_near near = find(*state, 17, all, 16);
+    assert_int_equal(near.threads, 17);
+    for (unsigned i = 0; i < 17; i++)
+        assert_int_equal(near.cpus[i], -1);
+    near = find(*state, 1u << 30, all, 16);
+    assert_int_equal(near.threads, AH_CUDA_NEAR_MAX);
+}
+
+static void test_near__heeds_a_quota(void **state)
+{
+    const int one[] = {4, 5};
+    put_machine(*state);
+    root_put(*state, "proc/self/cgroup", "0::/\n");
+    root_put(*state, "sys/fs/cgroup/cpu.max", "300000 100000\n");
+    struct ah_cuda_near near = find(*state, 0, all, 16);
+    expect(&near, one, 2);
+}
+
+static void test_near__lives_with_damaged_files(void **state)
+{
+    static const char *const lists[] = {
+        "", "\n", "x", "9999-99999", "7-4", "-3", "1-", "99999999999999999999", "4-7,x"};
+    put_machine(*state);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        root_put(*state, "sys/bus/pci/devices/0000:c1:00.0/local_cpulist", lists[i]);
+        root_put(*state, "sys/devices/system/cpu/cpu3/topology/thread_siblings_list", lists[i]);
+        struct ah_cuda_near near = find(*state, 0, all, 16);
+        assert_true(near.threads >= 1 && near.threads < 16 && near.cpus[0] >= 0);
+    }
+    struct ah_cuda_near near = find("/nowhere", 0, all, 2);
+    const int first[] = {0};
+    expect(&near, first, 1);
+}
+
+static void test_near__knows_this_machine(void **state)
+{
+    (void)state;
+    struct ah_cuda_near near = find(NULL, 0, NULL, 0);
+    assert_true(near.threads >= 1 && near.cpus[0] >= 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_near__takes_cores_of_its_side, root_make, root_remove),
+        cmocka_unit_test_setup_teardown(test_near__takes_what_it_may, root_make, root_remove),
+        cmocka_unit_test_setup_teardown(test_near__does_not_pin_more_than_there_are, root_make, root_remove),
+        cmocka_unit_test_setup_teardown(test_near__heeds_a_quota, root_make, root_remove),
+        cmocka_unit_test_setup_teardown(test_near__lives_with_damaged_files, root_make, root_remove),
+        cmocka_unit_test(test_near__knows_this_machine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

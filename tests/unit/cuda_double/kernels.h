@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Kernels for tests of the emulator (test_emulator.c) and the double of the runtime (test_runtime.c), each enqueued by a
+ * function of C. `out` has a word for each thread, or what the function says.
+ */
+#ifndef AH_TESTS_UNIT_CUDA_DOUBLE_KERNELS_H
+#define AH_TESTS_UNIT_CUDA_DOUBLE_KERNELS_H
+
+#include <cuda_runtime_api.h>
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct kernel_case {
+    dim3 grid;
+    dim3 block;
+    size_t shared_bytes;
+    cudaStream_t stream;
+    unsigned *out;
+};
+
+/* A word a thread: its place in the grid, in a number of its own. */
+cudaError_t kernel_places(const struct kernel_case *c);
+
+/* Every thread's value goes around the block, through shared memory, `rounds` times: out is the value it ends with. */
+cudaError_t kernel_around(const struct kernel_case *c, unsigned rounds);
+
+/* Sums of thread numbers over the block, by shuffles and static shared memory: a word a block. */
+cudaError_t kernel_block_sums(const struct kernel_case *c);
+
+/* Eight words a thread: shuffles of its number, as the test repeats them. */
+cudaError_t kernel_shuffles(const struct kernel_case *c, int width);
+
+/* Five words a thread: ballot, any, all, sum and equals of numbers mod 3, of lanes of one parity each. */
+cudaError_t kernel_votes(const struct kernel_case *c);
+
+/* Lanes of one parity shuffle among themselves in different loops, then meet. */
+cudaError_t kernel_diverges(const struct kernel_case *c);
+
+/* Threads at or above `leaves` return before the barrier; the others count who is left, twice. */
+cudaError_t kernel_returns_early(const struct kernel_case *c, unsigned leaves);
+
+/* What dynamic and static shared memory hold at first: two words a thread; then it is written over. */
+cudaError_t kernel_looks_at_shared(const struct kernel_case *c);
+
+/* Even threads wait at a barrier, odd ones for the lanes that wait there. */
+cudaError_t kernel_sticks(const struct kernel_case *c);
+
+/* Lane 0 waits for lane 1 alone, which waits for all. */
+cudaError_t kernel_disagrees(const struct kernel_case *c);
+
+cudaError_t kernel_traps(const struct kernel_case *c, unsigned thread);
+cudaError_t kernel_misaligned(const struct kernel_case *c);
+cudaError_t kernel_mask_without_itself(const struct kernel_case *c);
+
+/* Every thread adds 1 to out[0], and writes to out[1 + its number in the grid] what was there. */
+cudaError_t kernel_counts(const struct kernel_case *c);
+
+/* Writes `value` to out[0 ... n). */
+cudaError_t kernel_writes(const struct kernel_case *c, unsigned value, unsigned n);
+
+/* Results of intrinsics that tests know: out has 32 words. */
+cudaError_t kernel_intrinsics(const struct kernel_case *c);
+
+cudaError_t kernel_allow_shared(size_t bytes); /* of kernel_looks_at_shared() */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/unit/device_math/attention_checks.h"
+
+#include "tests/support/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+void attention_check_both_types(const struct attention_runner *runner)
+{
+    static const struct attention_shape shape = {1, 70, 4, 2, 40, 0, DOCS_NONE, true, 0};
+    for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++) {
+        struct attention_data d;
+        struct attention_run run;
+        attention_case_data(runner->random, &d, &shape, AH_BF16);
+        attention_case_init(&run, &d, dtype, dtype == AH_FP32 ? AH_BF16 : AH_FP32);
+        runner->both(runner->context, &run);
+        attention_case_check_all(&run, 1e-2, 2e-2);
+        free(run.arena);
+        attention_case_release(&d);
+    }
+}
+
+static void check_scores_of(const struct attention_runner *runner, enum ah_dtype dtype, float size)
+{
+    const struct attention_shape shape = {1, 100, 2, 1, 64, 0, DOCS_NONE, true, size};
+    struct attention_data d;
+    struct attention_run run;
+    attention_case_data(runner->random, &d, &shape, dtype);
+    attention_case_init(&run, &d, dtype, dtype);
+    runner->both(runner->context, &run);
+    const double loose = (double)size * (double)size;
+    attention_case_check(&run, LSE, d.lse, 1e-6, 1e-6);
+    attention_case_check(&run, OUT, d.out, dtype == AH_FP32 ? 1e-6 * loose : 1e-2, 1e-1);
+    attention_case_check(&run, DV, d.dv, dtype == AH_FP32 ? 1e-6 * loose : 1e-2, 1e-1);
+    for (enum attention_place place = DQ; place <= DV; place++)
+        for (uint64_t i = 0; i < attention_exact_rows(&shape) * attention_case_width(&shape, place); i++)
+            assert_true(isfinite(attention_case_get(&run, place, i)));
+    free(run.arena);
+    attention_case_release(&d);
+}
+
+void attention_check_large_scores(const struct attention_runner *runner)
+{
+    for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++)
+        for (float size = 8; size < 300; size *= 6)
+            check_scores_of(runner, dtype, size);
+}
+
+static void check_one_key_of(const struct attention_runner *runner, enum ah_dtype dtype,
+                             const struct attention_shape *shape)
+{
+    struct attention_data d;
+    struct attention_run run;
+    attention_case_data(runner->random, &d, shape, dtype);
+    attention_case_init(&run, &d, dtype, dtype);
+    runner->both(runner->context, &run);
+    for (uint64_t i = 0; i < attention_exact_rows(shape) * attention_case_width(shape, V); i++) {
+        assert_true(attention_case_get(&run, OUT, i) == d.v[i]);
+        check_near(attention_case_get(&run, DV, i), d.dout[i], dtype == AH_FP32 ? 1e-6 : 1e-2);
+        assert_true(fabs(attention_case_get(&run, DQ, i)) < (dtype == AH_FP32 ? 1e-6 : 1e-1));
+    }
+    free(run.arena);
+    attention_case_release(&d);
+}
+
+void attention_check_one_key(const struct attention_runner *runner)
+{
+    static const struct attention_shape shapes[] = {{2, 140, 2, 2, 24, 1, DOCS_NONE, true, 0},
+                                                    {2, 140, 2, 2, 24, 0, DOCS_OWN, true, 0}};
+    for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++)
+        for (size_t i = 0; i < 2; i++)
+            check_one_key_of(runner, dtype, &shapes[i]);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A profile of a device whose speed is known (fake_device.h), to which blocks of a model are added.
+ *
+ *     profile_case_open(&c, "tiny", training, &rates);      products are measured
+ *     CHECK_OK(profile_case_extend(&c), c.err);             blocks, too
+ *     ... c.document.body.machine
+ *     profile_case_close(&c);
+ */
+#ifndef AH_TESTS_UNIT_PROFILER_PROFILE_CASE_H
+#define AH_TESTS_UNIT_PROFILER_PROFILE_CASE_H
+
+#include "profiler/measure_internal.h"
+#include "tests/property/schedule/jobs.h"
+#include "tests/unit/profiler/fake_device.h"
+
+extern const struct ah_measure_limits profile_case_limits; /* as little as is measured at all */
+
+struct profile_case {
+    struct test_job job;
+    struct fake_rates rates; /* the device goes by these as they are */
+    struct ah_profiler_options options;
+    struct ah_document document;
+    struct ah_error err;
+};
+
+void profile_case_open(struct profile_case *ret_case, const char *model, struct ah_plan_training training,
+                       const struct fake_rates *rates);
+
+/* Measures the blocks of options.job onto the document; returns how that ended, with no device left open. */
+int profile_case_extend(struct profile_case *c);
+
+void profile_case_close(struct profile_case *c);
+
+#endif

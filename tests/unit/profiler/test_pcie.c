@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A link as Linux tells it, in folders made for the test.
+ */
+#include "profiler/pcie.h"
+#include "tests/support/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char port[64];   /* a folder */
+static char device[80]; /* in it */
+
+static void put(const char *folder, const char *name, const char *text)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static const char *const names[] = {"current_link_speed", "current_link_width", "max_link_speed",
+                                    "max_link_width"};
+
+static int make_folders(void **state)
+{
+    (void)state;
+    snprintf(port, sizeof port, "/tmp/autohete-pcie-XXXXXX");
+    assert_non_null(mkdtemp(port));
+    snprintf(device, sizeof device, "%s/0000:17:00.0", port);
+    return mkdir(device, 0700);
+}
+
+static int remove_folders(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        char path[160];
+        snprintf(path, sizeof path, "%s/%s", device, names[i]);
+        (void)unlink(path);
+        snprintf(path, sizeof path, "%s/%s", port, names[i]);
+        (void)unlink(path);
+    }
+    return rmdir(device) || rmdir(port);
+}
+
+static void check_pcie(uint64_t generation, uint64_t width, uint64_t max_generation, uint64_t max_width)
+{
+    struct ah_machine_pcie pcie;
+    assert_true(ah_pcie_read(device, &pcie));
+    assert_int_equal(pcie.generation, generation);
+    assert_int_equal(pcie.width, width);
+    assert_int_equal(pcie.max_generation, max_generation);
+    assert_int_equal(pcie.max_width, max_width);
+}
+
+static void test_pcie__is_read(void **state)
+{
+    static const struct {
+        const char *speed;
+        uint64_t generation;
+    } speeds[] = {{"2.5 GT/s PCIe\n", 1},  {"5.0 GT/s PCIe\n", 2},  {"8.0 GT/s PCIe\n", 3},
+                  {"16.0 GT/s PCIe\n", 4}, {"32.0 GT/s PCIe\n", 5}, {"64.0 GT/s PCIe\n", 6}};
+    (void)state;
+    put(device, "current_link_width", "8\n");
+    put(device, "max_link_speed", "64.0 GT/s PCIe\n");
+    put(device, "max_link_width", "16\n");
+    for (size_t i = 0; i < 6; i++) {
+        put(device, "current_link_speed", speeds[i].speed);
+        check_pcie(speeds[i].generation, 8, 6, 16);
+    }
+}
+
+/* The most that both ends can. */
+static void test_pcie__is_limited_by_the_port(void **state)
+{
+    (void)state;
+    put(device, "current_link_speed", "16.0 GT/s PCIe\n");
+    put(device, "current_link_width", "8\n");
+    put(device, "max_link_speed", "32.0 GT/s PCIe\n");
+    put(device, "max_link_width", "16\n");
+    put(port, "max_link_speed", "16.0 GT/s PCIe\n");
+    put(port, "max_link_width", "255\n");
+    check_pcie(4, 8, 4, 16);
+}
+
+static void test_pcie__may_be_unknown(void **state)
+{
+    struct ah_machine_pcie pcie;
+    (void)state;
+    assert_false(ah_pcie_read(device, &pcie));
+    put(device, "current_link_speed", "Unknown\n");
+    put(device, "current_link_width", "0\n");
+    put(device, "max_link_speed", "16.0 GT/s PCIe\n");
+    put(device, "max_link_width", "16\n");
+    assert_false(ah_pcie_read(device, &pcie));
+    assert_false(ah_pcie_read("/there/is/no/such/folder", &pcie));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_pcie__is_read, make_folders, remove_folders),
+        cmocka_unit_test_setup_teardown(test_pcie__is_limited_by_the_port, make_folders, remove_folders),
+        cmocka_unit_test_setup_teardown(test_pcie__may_be_unknown, make_folders, remove_folders),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

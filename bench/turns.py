@@ -13,7 +13,8 @@ import statistics
 import subprocess
 import time
 
-import numpy
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # read when numpy is loaded
+import numpy  # pylint: disable=wrong-import-position
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
 FIRST, LAST = 3, 1  # steps that do not count
@@ -77,31 +78,32 @@ class Program:
 
 
 class Probe:
-    """How fast the machine is just now: a matrix product and a pass over memory, one thread, each at its best of a few."""
+    """How fast the machine is just now: on each core a matrix product and a pass over memory, by one thread."""
 
     def __init__(self):
         self.a = numpy.ones((640, 640), numpy.float32)
-        self.b = numpy.ones(1 << 23, numpy.float32)
+        self.b = numpy.ones(1 << 22, numpy.float32)
+        self.cores = os.sched_getaffinity(0)
 
     @staticmethod
     def seconds(work, times):
-        best = []
+        taken = []
         for _ in range(times):
             start = time.perf_counter()
             work()
-            best.append(time.perf_counter() - start)
-        return statistics.median(best)
+            taken.append(time.perf_counter() - start)
+        return statistics.median(taken)
 
     def __call__(self):
-        """Products per second, passes per second."""
+        """Products and passes per second, by core."""
         def scale():
             self.b *= numpy.float32(1)
-        return 1 / self.seconds(lambda: self.a @ self.a, 7), 1 / self.seconds(scale, 5)
-
-
-def apart(before, after):
-    """The largest difference between two probes, as a share."""
-    return max(abs(x / y - 1) for x, y in zip(before, after))
+        rates = []
+        for core in sorted(self.cores):
+            os.sched_setaffinity(0, {core})
+            rates += [1 / self.seconds(lambda: self.a @ self.a, 9), 1 / self.seconds(scale, 9)]
+        os.sched_setaffinity(0, self.cores)
+        return rates
 
 
 def device_name():

@@ -4,82 +4,33 @@
  */
 #include "cli/diff_plan.h"
 
-#include "base/units.h"
+#include "cli/diff_numbers.h"
 #include "cli/plan_summary.h"
 #include "cli/table.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- numbers ---- */
 
-enum quantity { TIME, RATE, BYTES, COUNT };
-
-struct number {
-    const char *name;
-    const char *key; /* in JSON */
-    enum quantity quantity;
-    double a, b;
-    double more_a, more_b; /* for people, beside what JSON has: the device's reserve */
-};
-
 enum { NUMBERS = 7 };
 
-static void collect_numbers(const struct ah_plan *a, const struct ah_plan *b, struct number numbers[NUMBERS])
+static void collect_numbers(const struct ah_plan *a, const struct ah_plan *b,
+                            struct ah_diff_number numbers[NUMBERS])
 {
-    const struct number all[NUMBERS] = {
-        {"step", "step_us", TIME, a->time.step_us, b->time.step_us, 0, 0},
-        {"tokens/s", "tokens_per_s", RATE, a->tokens_per_s, b->tokens_per_s, 0, 0},
-        {"bound", "bound_us", TIME, a->solver.bound_us, b->solver.bound_us, 0, 0},
-        {"device memory, reserve included", "device_bytes", BYTES, (double)a->memory.device_bytes,
+    const struct ah_diff_number all[NUMBERS] = {
+        {"step", "step_us", AH_DIFF_TIME, a->time.step_us, b->time.step_us, 0, 0},
+        {"tokens/s", "tokens_per_s", AH_DIFF_RATE, a->tokens_per_s, b->tokens_per_s, 0, 0},
+        {"bound", "bound_us", AH_DIFF_TIME, a->solver.bound_us, b->solver.bound_us, 0, 0},
+        {"device memory, reserve included", "device_bytes", AH_DIFF_BYTES, (double)a->memory.device_bytes,
          (double)b->memory.device_bytes, (double)a->memory.reserved_bytes, (double)b->memory.reserved_bytes},
-        {"host memory", "host_bytes", BYTES, (double)a->memory.host_bytes, (double)b->memory.host_bytes, 0,
-         0},
-        {"pinned memory", "pinned_bytes", BYTES, (double)a->memory.pinned_bytes,
+        {"host memory", "host_bytes", AH_DIFF_BYTES, (double)a->memory.host_bytes,
+         (double)b->memory.host_bytes, 0, 0},
+        {"pinned memory", "pinned_bytes", AH_DIFF_BYTES, (double)a->memory.pinned_bytes,
          (double)b->memory.pinned_bytes, 0, 0},
-        {"micro-batches", "micro_batches", COUNT, (double)a->training.micro_batches,
+        {"micro-batches", "micro_batches", AH_DIFF_COUNT, (double)a->training.micro_batches,
          (double)b->training.micro_batches, 0, 0},
     };
     memcpy(numbers, all, sizeof all);
-}
-
-static bool differs(double a, double b)
-{
-    return a < b || a > b;
-}
-
-static const char *print_quantity(char out[AH_UNITS_TEXT_MAX], enum quantity quantity, double value)
-{
-    switch (quantity) {
-    case TIME:
-        return ah_units_print_time(out, value);
-    case BYTES:
-        return ah_units_print_bytes(out, (uint64_t)value);
-    case RATE:
-    case COUNT:
-        break;
-    }
-    snprintf(out, AH_UNITS_TEXT_MAX, "%.0f", value);
-    return out;
-}
-
-static void put_number(struct ah_table *table, const struct number *number)
-{
-    char text[AH_UNITS_TEXT_MAX];
-    double a = number->a + number->more_a, b = number->b + number->more_b;
-    ah_table_cell(table, "%s", number->name);
-    ah_table_cell(table, "%s", print_quantity(text, number->quantity, a));
-    ah_table_cell(table, "->");
-    ah_table_cell(table, "%s", print_quantity(text, number->quantity, b));
-    if (!differs(a, b))
-        ah_table_cell(table, "same");
-    else if (a > 0 && b < 2 * a)
-        ah_table_cell(table, "%+.2f %%", 100 * (b / a - 1));
-    else if (a > 0)
-        ah_table_cell(table, "%.1f x", b / a);
-    else
-        ah_table_cell(table, "%s", "");
 }
 
 /* ---- blocks ---- */
@@ -206,13 +157,9 @@ static void put_orders(struct ah_cli *cli, const struct ah_plan *a, const struct
 
 void ah_diff_plan_text(struct ah_cli *cli, const struct ah_plan *a, const struct ah_plan *b)
 {
-    struct number numbers[NUMBERS];
+    struct ah_diff_number numbers[NUMBERS];
     collect_numbers(a, b, numbers);
-    struct ah_table table = {.arena = &cli->arena, .columns = {"", ">", "", ">", ">"}};
-    for (size_t i = 0; i < NUMBERS; i++)
-        if (!i || differs(numbers[i].a + numbers[i].more_a, numbers[i].b + numbers[i].more_b))
-            put_number(&table, &numbers[i]);
-    ah_table_print(&table, &cli->out, cli->out_style);
+    ah_diff_numbers_put(cli, numbers, NUMBERS);
     char field[AH_SIGNATURE_PATH_MAX];
     if (ah_signature_differs(&a->numeric_signature, &b->numeric_signature, field))
         ah_buffer_printf(&cli->out,
@@ -247,15 +194,10 @@ static void emit_changes(struct ah_emit *emit, const struct ah_plan *a, const st
 
 void ah_diff_plan_json(struct ah_emit *emit, const struct ah_plan *a, const struct ah_plan *b)
 {
-    struct number numbers[NUMBERS];
+    struct ah_diff_number numbers[NUMBERS];
     char field[AH_SIGNATURE_PATH_MAX];
     collect_numbers(a, b, numbers);
-    for (size_t i = 0; i < NUMBERS; i++) {
-        ah_emit_open(emit, numbers[i].key, '{');
-        ah_emit_number(emit, "a", numbers[i].a);
-        ah_emit_number(emit, "b", numbers[i].b);
-        ah_emit_close(emit);
-    }
+    ah_diff_numbers_emit(emit, numbers, NUMBERS);
     ah_emit_bool(emit, "same_signature",
                  !ah_signature_differs(&a->numeric_signature, &b->numeric_signature, field));
     ah_emit_integer(emit, "blocks_changed", count_changed(a, b));

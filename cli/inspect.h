@@ -12,7 +12,9 @@
 #include "cli/emit.h"
 #include "cli/runlog_summary.h"
 #include "cli/table.h"
+#include "schemas/cluster_plan.h"
 #include "schemas/document.h"
+#include "schemas/moves.h"
 #include "schemas/plan.h"
 #include "schemas/signature.h"
 #include "schemas/vocabulary.h"
@@ -25,6 +27,12 @@ void ah_inspect_cluster_text(struct ah_cli *cli, const struct ah_document *docum
 void ah_inspect_cluster_json(struct ah_emit *emit, const struct ah_document *document);
 void ah_inspect_plan_text(struct ah_cli *cli, const struct ah_document *document);
 void ah_inspect_plan_json(struct ah_emit *emit, const struct ah_document *document);
+void ah_inspect_cluster_plan_text(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_cluster_plan_json(struct ah_emit *emit, const struct ah_document *document);
+void ah_inspect_inventory_text(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_inventory_json(struct ah_emit *emit, const struct ah_document *document);
+void ah_inspect_moves_text(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_moves_json(struct ah_emit *emit, const struct ah_document *document);
 void ah_inspect_runlog_text(struct ah_cli *cli, const struct ah_document *document);
 void ah_inspect_runlog_json(struct ah_emit *emit, const struct ah_document *document);
 void ah_inspect_checkpoint_text(struct ah_cli *cli, const struct ah_document *document);
@@ -39,6 +47,12 @@ void ah_inspect_runlog_times(struct ah_emit *emit, const struct ah_runlog_summar
 
 /* The first lines of a plan: how fast, which policy, how good, what is trained. */
 void ah_inspect_plan_headline(struct ah_cli *cli, const struct ah_plan *plan);
+
+/* The first lines of a cluster plan: how fast, how good, what the time goes into. */
+void ah_inspect_cluster_plan_summary(struct ah_cli *cli, const struct ah_cluster_plan *plan);
+
+/* The first lines of moves: of which step, how long, how much from where. */
+void ah_inspect_moves_summary(struct ah_cli *cli, const struct ah_moves *moves);
 
 void ah_inspect_signature_text(struct ah_cli *cli, const struct ah_signature *signature);
 void ah_inspect_signature_json(struct ah_emit *emit, const struct ah_signature *signature);

@@ -55,9 +55,39 @@ static void put_facts(struct ah_cli *cli, const struct ah_machine *machine)
     ah_table_cell(&facts, "device memory");
     ah_table_cell(&facts, "%s, of which %s are reserved", ah_units_print_bytes(a, device->memory_bytes),
                   ah_units_print_bytes(b, device->reserve_bytes));
+    if (device->pcie) {
+        ah_table_cell(&facts, "link");
+        ah_table_cell(&facts, "PCIe %llu x%llu, of %llu x%llu", (unsigned long long)device->pcie->generation,
+                      (unsigned long long)device->pcie->width,
+                      (unsigned long long)device->pcie->max_generation,
+                      (unsigned long long)device->pcie->max_width);
+    }
     ah_table_cell(&facts, "written by");
     ah_table_cell(&facts, "%s", machine->generator);
     ah_table_print(&facts, &cli->out, cli->out_style);
+}
+
+/* Entries without times, as plans have them, have no rates to show. */
+static void put_algorithms(struct ah_cli *cli, const struct ah_machine *machine)
+{
+    const struct ah_algorithms *algorithms = machine->algorithms;
+    char text[AH_UNITS_TEXT_MAX], title[192];
+    struct ah_table table = {.arena = &cli->arena,
+                             .columns = {"dtype", "form", ">m", ">n", ">k", ">time", ">first choice's"}};
+    for (size_t i = 0; algorithms && i < algorithms->n_products; i++) {
+        const struct ah_algorithm *row = &algorithms->products[i];
+        if (!row->us || !row->first_us)
+            continue;
+        ah_table_cell(&table, "%s", ah_words_dtype[row->dtype]);
+        ah_table_cell(&table, "%s", ah_words_matmul_form[row->form]);
+        ah_table_cell(&table, "%llu", (unsigned long long)row->m);
+        ah_table_cell(&table, "%llu", (unsigned long long)row->n);
+        ah_table_cell(&table, "%llu", (unsigned long long)row->k);
+        ah_table_cell(&table, "%s", ah_units_print_time(text, row->us->median));
+        ah_table_cell(&table, "%s", ah_units_print_time(text, row->first_us->median));
+    }
+    snprintf(title, sizeof title, "algorithms of %.128s", algorithms ? algorithms->library : "");
+    ah_inspect_table(cli, title, &table);
 }
 
 static void put_matmul(struct ah_cli *cli, const struct ah_machine *machine)
@@ -199,6 +229,7 @@ void ah_inspect_machine_text(struct ah_cli *cli, const struct ah_document *docum
     const struct ah_machine *machine = document->body.machine;
     put_facts(cli, machine);
     put_matmul(cli, machine);
+    put_algorithms(cli, machine);
     put_memory(cli, machine);
     put_links(cli, machine);
     put_adam(cli, machine);

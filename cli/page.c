@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Where the page's data goes; page/plan.html has it once. */
+/* Where a page's data goes; it has it once. */
 static const char hole[] = "@DATA@";
 
 /* Enough for a frozen order to become steady. */
@@ -23,46 +23,79 @@ static void put_escaped(struct ah_buffer *out, const struct ah_buffer *json)
     ah_buffer_append(out, at, (size_t)(end - at));
 }
 
-static int put_data(struct page *page, struct ah_buffer *out, struct ah_error *err)
+static void put_page(const unsigned char *text, size_t bytes, const struct ah_buffer *json,
+                     struct ah_buffer *out)
 {
-    struct ah_buffer json = {0};
-    page->emit = (struct ah_emit){.out = &json, .one_line = true};
+    const unsigned char *at = memmem(text, bytes, hole, strlen(hole));
+    size_t before = (size_t)(at - text), behind = before + strlen(hole);
+    ah_buffer_append(out, (const char *)text, before);
+    put_escaped(out, json);
+    ah_buffer_append(out, (const char *)text + behind, bytes - behind);
+}
+
+/* The text with the data, to a file or to standard output. */
+static int write_page(struct ah_cli *cli, const char *path, const unsigned char *text, size_t bytes,
+                      const struct ah_buffer *json, struct ah_error *err)
+{
+    struct ah_buffer page = {0};
+    int rc = AH_OK;
+    put_page(text, bytes, json, &page);
+    if (page.failed)
+        rc = ah_error_memory(err);
+    else if (!strcmp(path, "-"))
+        ah_buffer_append(&cli->out, page.data, page.size);
+    else
+        rc = ah_file_write(path, page.data, page.size, err);
+    ah_buffer_release(&page);
+    return rc;
+}
+
+static int put_plan(struct page *page, struct ah_buffer *json, struct ah_error *err)
+{
+    page->emit = (struct ah_emit){.out = json, .one_line = true};
     ah_emit_open(&page->emit, NULL, '{');
     page_put_facts(page);
     int rc = page_put_timeline(page, err);
     ah_emit_close(&page->emit);
-    if (!rc && json.failed)
-        rc = ah_error_memory(err);
-    if (!rc)
-        put_escaped(out, &json);
-    ah_buffer_release(&json);
-    return rc;
+    return !rc && json->failed ? ah_error_memory(err) : rc;
 }
 
-static int put_page(struct page *page, struct ah_buffer *out, struct ah_error *err)
-{
-    const char *text = (const char *)page_text;
-    const char *at = memmem(text, page_text_bytes, hole, strlen(hole));
-    size_t before = (size_t)(at - text), behind = before + strlen(hole);
-    ah_buffer_append(out, text, before);
-    int rc = put_data(page, out, err);
-    ah_buffer_append(out, text + behind, page_text_bytes - behind);
-    return !rc && out->failed ? ah_error_memory(err) : rc;
-}
-
-int ah_page_write(struct ah_cli *cli, const char *path, const struct ah_plan *plan, struct ah_error *err)
+static int write_plan(struct ah_cli *cli, const char *path, const struct ah_plan *plan, struct ah_error *err)
 {
     struct page page = {.plan = plan, .iterations = REPLAY_ITERATIONS, .arena = &cli->arena};
-    struct ah_buffer text = {0};
+    struct ah_buffer json = {0};
     int rc = ah_replay_run(plan, NULL, page.iterations, page.arena, &page.replay, err);
     if (!rc)
         rc = ah_occupancy_measure(plan, page.arena, &page.occupancy, err);
     if (!rc)
-        rc = put_page(&page, &text, err);
-    if (!rc && !strcmp(path, "-"))
-        ah_buffer_append(&cli->out, text.data, text.size);
-    else if (!rc)
-        rc = ah_file_write(path, text.data, text.size, err);
-    ah_buffer_release(&text);
+        rc = put_plan(&page, &json, err);
+    if (!rc)
+        rc = write_page(cli, path, page_plan, page_plan_bytes, &json, err);
+    ah_buffer_release(&json);
     return rc;
+}
+
+/* A cluster plan tells its own timeline: the document is the data. */
+static int write_cluster(struct ah_cli *cli, const char *path, const struct ah_document *document,
+                         struct ah_error *err)
+{
+    struct ah_buffer json = {0};
+    int rc = ah_document_print(document, &json, err);
+    if (!rc)
+        rc = write_page(cli, path, page_cluster, page_cluster_bytes, &json, err);
+    ah_buffer_release(&json);
+    return rc;
+}
+
+int ah_page_write(struct ah_cli *cli, const char *path, const struct ah_document *document,
+                  struct ah_error *err)
+{
+    char name[AH_DOCUMENT_NAME_MAX];
+    if (document->kind == AH_DOCUMENT_PLAN)
+        return write_plan(cli, path, document->body.plan, err);
+    if (document->kind == AH_DOCUMENT_CLUSTER_PLAN)
+        return write_cluster(cli, path, document, err);
+    return ah_error_set(err, AH_E_USAGE, "'--html' makes pages of plans and cluster plans; '%s' is a %s",
+                        ah_document_short_name(cli->arguments.operands[0], name),
+                        ah_document_word(document->kind));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of a plan's page: its fixed text, and the data in its hole.
+ * The parts of pages: fixed texts, and the data in their holes.
  */
 #ifndef AH_CLI_PAGE_INTERNAL_H
 #define AH_CLI_PAGE_INTERNAL_H
@@ -9,9 +9,9 @@
 #include "runtime/schedule/occupancy.h"
 #include "runtime/schedule/replay.h"
 
-/* The page before and behind its data; made by page/embed.cmake. */
-extern const unsigned char page_text[];
-extern const size_t page_text_bytes;
+/* The pages before and behind their data; made by page/embed.cmake. */
+extern const unsigned char page_plan[], page_cluster[];
+extern const size_t page_plan_bytes, page_cluster_bytes;
 
 struct page {
     const struct ah_plan *plan;

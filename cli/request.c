@@ -308,18 +308,21 @@ static int read_technique(const char *word, size_t length, uint32_t *without, st
     return rc;
 }
 
-static int read_without(struct ah_request *request, const struct ah_option_list *lists, struct ah_error *err)
+int ah_request_without(const struct ah_option_list *lists, uint32_t *ret_without, struct ah_error *err)
 {
+    uint32_t without = 0;
     int rc = AH_OK;
     for (size_t i = 0; i < lists->n && !rc; i++) {
         const char *at = lists->items[i];
         for (bool more = true; more && !rc; at++) {
             size_t length = strcspn(at, ",");
-            rc = read_technique(at, length, &request->planner.without, err);
+            rc = read_technique(at, length, &without, err);
             at += length;
             more = *at == ',';
         }
     }
+    if (!rc)
+        *ret_without = without;
     return rc;
 }
 
@@ -376,7 +379,7 @@ int ah_request_init(struct ah_request *ret_request, struct ah_cli *cli,
     if (!rc)
         rc = read_search(request, options, err);
     if (!rc)
-        rc = read_without(request, &options->without, err);
+        rc = ah_request_without(&options->without, &request->planner.without, err);
     if (rc)
         ah_request_release(request);
     else

@@ -89,6 +89,9 @@ int ah_request_init(struct ah_request *ret_request, struct ah_cli *cli,
 int ah_request_training(struct ah_request *request, struct ah_cli *cli,
                         const struct ah_request_options *options, struct ah_error *err);
 
+/* '--without': bit i of `ret_without` is enum ah_technique i. AH_E_USAGE names what is none. */
+int ah_request_without(const struct ah_option_list *lists, uint32_t *ret_without, struct ah_error *err);
+
 void ah_request_release(struct ah_request *request);
 
 /* The index of `word` in a vocabulary of which it is one. */

@@ -8,6 +8,7 @@
 #include "cli/request.h"
 #include "cli/run.h"
 #include "profiler/profiler.h"
+#include "runtime/device/algorithm.h"
 #include "runtime/device/emulate.h"
 #include "runtime/model/config.h"
 #include "runtime/train/persist.h"
@@ -207,31 +208,41 @@ static int open_checkpoints(struct ah_run *run, struct ah_error *err)
 
 /* ---- the trainer ---- */
 
+/* The plan's algorithms are of its own kind of device. */
+static int device_options(struct ah_run *run, struct ah_device_options *ret_options, struct ah_error *err)
+{
+    const struct ah_plan *plan = run->plan;
+    bool planned = run->signature.device == plan->numeric_signature.device;
+    *ret_options =
+        (struct ah_device_options){.index = run->device_index,
+                                   .memory_bytes = plan->memory.device_capacity_bytes,
+                                   .compute_threads = plan->threads ? (uint32_t)plan->threads->compute : 0,
+                                   .host_threads = plan->threads ? (uint32_t)plan->threads->host : 0,
+                                   .throttle = run->throttle};
+    return ah_device_algorithm_table(planned ? plan->algorithms : NULL, &run->cli->arena, ret_options, err);
+}
+
 static int open_trainer(struct ah_run *run, struct ah_error *err)
 {
     const struct ah_plan *plan = run->plan;
     const struct ah_run_settings *settings = &run->settings;
     struct ah_pool *pool = NULL;
-    struct ah_trainer_options options = {
-        .model = &plan->model,
-        .plan = plan,
-        .driver = run->driver,
-        .device = {.index = run->device_index,
-                   .memory_bytes = plan->memory.device_capacity_bytes,
-                   .compute_threads = plan->threads ? (uint32_t)plan->threads->compute : 0,
-                   .host_threads = plan->threads ? (uint32_t)plan->threads->host : 0,
-                   .throttle = run->throttle},
-        .batches = &run->batches,
-        .documents = run->held_out && ah_dataset_facts(run->held_out)->has_docs,
-        .rate = settings->rate,
-        .beta1 = settings->beta1,
-        .beta2 = settings->beta2,
-        .epsilon = settings->epsilon,
-        .weight_decay = settings->weight_decay,
-        .seed = settings->seed,
-        .weights = run->options->weights,
-        .steps_before = run->resumed_step};
-    int rc = ah_pool_new(&pool, &(struct ah_pool_options){0}, err);
+    struct ah_trainer_options options = {.model = &plan->model,
+                                         .plan = plan,
+                                         .driver = run->driver,
+                                         .batches = &run->batches,
+                                         .documents =
+                                             run->held_out && ah_dataset_facts(run->held_out)->has_docs,
+                                         .rate = settings->rate,
+                                         .beta1 = settings->beta1,
+                                         .beta2 = settings->beta2,
+                                         .epsilon = settings->epsilon,
+                                         .weight_decay = settings->weight_decay,
+                                         .seed = settings->seed,
+                                         .weights = run->options->weights,
+                                         .steps_before = run->resumed_step};
+    int rc = device_options(run, &options.device, err);
+    rc = rc ? rc : ah_pool_new(&pool, &(struct ah_pool_options){0}, err);
     if (rc)
         return rc;
     options.pool = pool;

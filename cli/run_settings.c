@@ -111,6 +111,8 @@ static void sign(struct ah_run *run)
                                                    .steps = cosine ? settings->steps : 0};
     run->signature = run->plan->numeric_signature;
     run->signature.device = run->driver == ah_device_cpu() ? AH_DEVICE_CPU : AH_DEVICE_CUDA;
+    if (run->signature.device != run->plan->numeric_signature.device)
+        run->signature.matmul_sha256 = NULL; /* of another device's library */
     run->signature.run = &run->signature_run;
 }
 

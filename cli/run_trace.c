@@ -8,13 +8,16 @@
  */
 #include "cli/run_trace.h"
 
+#include "cli/run_recording.h"
 #include "cli/trace.h"
 #include "runtime/schedule/rounds.h"
+#include "runtime/train/overlap.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { STEPS = 4, WARM_UP = 2, ITERATIONS_MORE = 6, LANES = AH_ROUNDS_LANES, NONE = -1 };
+enum { WORK_MOST = 1 << 18, ROUNDS_BEHIND = 2 };
 
 _Static_assert((int)AH_LANE_COMPUTE == (int)AH_PLAN_LANE_COMPUTE &&
                    (int)AH_LANE_H2D == (int)AH_PLAN_LANE_H2D && (int)AH_LANE_D2H == (int)AH_PLAN_LANE_D2H &&
@@ -31,8 +34,12 @@ struct ah_run_trace {
     size_t data_left;         /* slices that data may still take */
     ptrdiff_t current[LANES]; /* the newest slice of each lane */
     uint64_t current_round[LANES];
-    uint64_t opened; /* the first step that was heard of; 0: none */
-    uint8_t *heard;  /* instances of each item in its round; in the arena */
+    uint64_t opened;              /* the first step that was heard of; 0: none */
+    uint8_t *heard;               /* instances of each item in its round; in the arena */
+    struct ah_overlap_work *work; /* owned; each primitive op of the kept rounds, and of those behind them */
+    size_t n_work;
+    uint64_t work_lost; /* of these, what there was no room for */
+    struct ah_run_recording recording;
 };
 
 /* ---- life ---- */
@@ -45,7 +52,8 @@ static int take_memory(struct ah_run_trace *trace, struct ah_error *err)
     trace->room = rounds * trace->rounds.n_items + trace->data_left;
     trace->slices = ah_arena_array(&trace->arena, trace->room, sizeof *trace->slices);
     trace->heard = ah_arena_array(&trace->arena, trace->rounds.n_items, sizeof *trace->heard);
-    return trace->slices && trace->heard ? AH_OK : ah_error_memory(err);
+    trace->work = calloc(WORK_MOST, sizeof *trace->work);
+    return trace->slices && trace->heard && trace->work ? AH_OK : ah_error_memory(err);
 }
 
 int ah_run_trace_new(struct ah_run_trace **ret_trace, const struct ah_plan *plan,
@@ -73,7 +81,28 @@ void ah_run_trace_free(struct ah_run_trace *trace)
     if (!trace)
         return;
     ah_arena_release(&trace->arena);
+    free(trace->work);
     free(trace);
+}
+
+/* ---- the hardware ---- */
+
+void ah_run_trace_record(struct ah_run_trace *trace, struct ah_device *device, uint64_t steps_before)
+{
+    trace->recording = (struct ah_run_recording){
+        .device = device, .first_step = trace->first, .last_step = trace->first + trace->steps - 1};
+    ah_run_recording_start(&trace->recording, steps_before);
+}
+
+void ah_run_trace_step(struct ah_run_trace *trace, uint64_t step)
+{
+    ah_run_recording_step(&trace->recording, step);
+}
+
+const struct ah_error *ah_run_trace_end(struct ah_run_trace *trace)
+{
+    ah_run_recording_end(&trace->recording);
+    return &trace->recording.why;
 }
 
 /* ---- hearing ---- */
@@ -126,13 +155,28 @@ static bool has_room(struct ah_run_trace *trace, const struct ah_op_record *reco
     return trace->n < trace->room;
 }
 
+static void keep_work(struct ah_run_trace *trace, const struct ah_op_record *record)
+{
+    uint64_t round = record->step;
+    if (round + WARM_UP < trace->first || round >= trace->first + trace->steps + ROUNDS_BEHIND)
+        return;
+    if (trace->n_work == WORK_MOST)
+        trace->work_lost++;
+    else
+        trace->work[trace->n_work++] = (struct ah_overlap_work){
+            (enum ah_plan_lane)record->lane, {(int64_t)record->start_ns, (int64_t)record->end_ns}};
+}
+
 void ah_run_trace_op(struct ah_run_trace *trace, const struct ah_op_record *record)
 {
     ptrdiff_t *current = &trace->current[record->lane];
-    if (!is_kept(trace, record->step))
+    bool kept = is_kept(trace, record->step);
+    keep_work(trace, record);
+    if (!kept)
         return;
     if (*current != NONE && goes_on(trace, &trace->slices[*current], record)) {
         trace->slices[*current].end_ns = (int64_t)record->end_ns;
+        trace->slices[*current].last_ticket = record->ticket;
         return;
     }
     if (!has_room(trace, record))
@@ -143,6 +187,8 @@ void ah_run_trace_op(struct ah_run_trace *trace, const struct ah_op_record *reco
                                                         .tile = record->tile,
                                                         .step = step_of(trace, record),
                                                         .lane = (enum ah_plan_lane)record->lane,
+                                                        .first_ticket = record->ticket,
+                                                        .last_ticket = record->ticket,
                                                         .start_ns = (int64_t)record->start_ns,
                                                         .end_ns = (int64_t)record->end_ns};
 }
@@ -183,6 +229,59 @@ static size_t find_steps(const struct ah_run_trace *trace, struct ah_trace_step 
     return n;
 }
 
+/* From the start of the first step to the end of the last one; empty where there is none. */
+static struct ah_interval window_of(const struct ah_trace_step *steps, size_t n)
+{
+    return n ? (struct ah_interval){steps[0].start_ns, steps[n - 1].end_ns} : (struct ah_interval){0, 0};
+}
+
+static bool begins_in(struct ah_interval window, int64_t ns)
+{
+    return ns >= window.start && ns < window.end;
+}
+
+/* The slice of an op among the first of its lane that `from` has not passed; slices of a lane are in the order of tickets. */
+static const struct ah_trace_slice *slice_of(const struct ah_trace_slice *slices, size_t n, size_t *from,
+                                             const struct ah_device_activity *activity)
+{
+    while (*from < n && (slices[*from].lane != (enum ah_plan_lane)activity->lane ||
+                         slices[*from].last_ticket < activity->ticket))
+        ++*from;
+    bool found = *from < n && activity->ticket && slices[*from].first_ticket <= activity->ticket;
+    return found ? &slices[*from] : NULL;
+}
+
+/* Adds what the hardware did for the ops that are shown, and in the window for none that is known. Of a lane, what begins
+ * before the one before it ended begins there. */
+static int cut_activities(const struct ah_run_trace *trace, struct ah_arena *arena, struct ah_interval window,
+                          struct ah_trace_measured *measured, struct ah_error *err)
+{
+    const struct ah_device_recording *recorded = &trace->recording.recorded;
+    struct ah_trace_activity *shown = ah_arena_array(arena, recorded->n + 1, sizeof *shown);
+    int64_t last_ns = 0;
+    size_t n = 0, from = 0;
+    if (!shown)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < recorded->n; i++) {
+        const struct ah_device_activity *activity = &recorded->activities[i];
+        if (i && activity->lane != activity[-1].lane) {
+            last_ns = 0;
+            from = 0;
+        }
+        const struct ah_trace_slice *slice = slice_of(measured->slices, measured->n_slices, &from, activity);
+        if (!slice && (activity->ticket || !begins_in(window, (int64_t)activity->start_ns)))
+            continue;
+        int64_t start_ns = (int64_t)activity->start_ns - window.start;
+        int64_t end_ns = (int64_t)activity->end_ns - window.start;
+        start_ns = start_ns > last_ns ? start_ns : last_ns;
+        last_ns = end_ns > start_ns ? end_ns : start_ns;
+        shown[n++] = (struct ah_trace_activity){activity, slice, start_ns, last_ns};
+    }
+    measured->activities = shown;
+    measured->n_activities = n;
+    return AH_OK;
+}
+
 /* What begins in the steps, from the zero on. */
 static int cut(const struct ah_run_trace *trace, struct ah_arena *arena,
                struct ah_trace_measured *ret_measured, struct ah_error *err)
@@ -193,19 +292,59 @@ static int cut(const struct ah_run_trace *trace, struct ah_arena *arena,
     if (!steps || !slices)
         return ah_error_memory(err);
     size_t n_steps = find_steps(trace, steps);
-    int64_t zero_ns = n_steps ? steps[0].start_ns : 0, end_ns = n_steps ? steps[n_steps - 1].end_ns : 0;
+    const struct ah_interval window = window_of(steps, n_steps);
     for (size_t i = 0; i < trace->n; i++)
-        if (trace->slices[i].start_ns >= zero_ns && trace->slices[i].start_ns < end_ns) {
+        if (begins_in(window, trace->slices[i].start_ns)) {
             slices[n] = trace->slices[i];
-            slices[n].start_ns -= zero_ns;
-            slices[n++].end_ns -= zero_ns;
+            slices[n].start_ns -= window.start;
+            slices[n++].end_ns -= window.start;
         }
     for (size_t i = 0; i < n_steps; i++) {
-        steps[i].start_ns -= zero_ns;
-        steps[i].end_ns -= zero_ns;
+        steps[i].start_ns -= window.start;
+        steps[i].end_ns -= window.start;
     }
-    *ret_measured = (struct ah_trace_measured){slices, n, steps, n_steps};
-    return AH_OK;
+    *ret_measured =
+        (struct ah_trace_measured){.slices = slices, .n_slices = n, .steps = steps, .n_steps = n_steps};
+    return cut_activities(trace, arena, window, ret_measured, err);
+}
+
+/* When lanes worked: by the hardware where it was recorded, which has none for the host. */
+static size_t list_work(const struct ah_run_trace *trace, struct ah_overlap_work *work)
+{
+    const struct ah_device_recording *recorded = &trace->recording.recorded;
+    size_t n = 0;
+    for (size_t i = 0; i < recorded->n; i++) {
+        const struct ah_device_activity *activity = &recorded->activities[i];
+        work[n++] = (struct ah_overlap_work){(enum ah_plan_lane)activity->lane,
+                                             {(int64_t)activity->start_ns, (int64_t)activity->end_ns}};
+    }
+    for (size_t i = 0; i < trace->n_work; i++)
+        if (!recorded->n || trace->work[i].lane == AH_PLAN_LANE_HOST)
+            work[n++] = trace->work[i];
+    return n;
+}
+
+int ah_run_trace_overlap(const struct ah_run_trace *trace, struct ah_arena *arena,
+                         struct ah_runlog_overlap **ret_overlap, struct ah_error *err)
+{
+    const struct ah_device_recording *recorded = &trace->recording.recorded;
+    struct ah_trace_step *steps = ah_arena_array(arena, trace->steps, sizeof *steps);
+    struct ah_overlap_work *work = ah_arena_array(arena, trace->n_work + recorded->n + 1, sizeof *work);
+    struct ah_runlog_overlap *overlap = ah_arena_alloc(arena, sizeof *overlap);
+    if (!steps || !work || !overlap)
+        return ah_error_memory(err);
+    size_t n_steps = find_steps(trace, steps);
+    *ret_overlap = n_steps ? overlap : NULL;
+    if (!n_steps)
+        return AH_OK;
+    *overlap =
+        (struct ah_runlog_overlap){.source = recorded->n ? AH_RUNLOG_HARDWARE_SAYS : AH_RUNLOG_LANES_SAY,
+                                   .first_step = steps[0].step,
+                                   .steps = n_steps,
+                                   .records = recorded->n,
+                                   .lost = recorded->lost + trace->work_lost,
+                                   .overhead_us = (double)recorded->overhead_ns / 1e3};
+    return ah_overlap_measure(work, list_work(trace, work), window_of(steps, n_steps), arena, overlap, err);
 }
 
 int ah_run_trace_write(const struct ah_run_trace *trace, struct ah_cli *cli, const char *path,

@@ -75,14 +75,15 @@ static void close_about(struct ah_emit *emit)
     ah_emit_close(emit);
 }
 
-static void print_track(struct trace *trace, enum trace_process process, uint64_t track, const char *name)
+static void print_track(struct trace *trace, enum trace_process process, uint64_t track, const char *name,
+                        uint64_t place)
 {
     struct ah_emit emit;
     open_about(trace, &emit, process, track, "thread_name");
     ah_emit_text(&emit, "name", name);
     close_about(&emit);
     open_about(trace, &emit, process, track, "thread_sort_index");
-    ah_emit_integer(&emit, "sort_index", track);
+    ah_emit_integer(&emit, "sort_index", place);
     close_about(&emit);
 }
 
@@ -92,9 +93,19 @@ static void print_process(struct trace *trace, enum trace_process process, const
     open_about(trace, &emit, process, 0, "process_name");
     ah_emit_text(&emit, "name", name);
     close_about(&emit);
-    print_track(trace, process, TRACK_ITERATIONS, process == PROCESS_PREDICTED ? "iterations" : "steps");
+    print_track(trace, process, TRACK_ITERATIONS, process == PROCESS_PREDICTED ? "iterations" : "steps", 0);
     for (size_t lane = 0; lane < TRACE_LANES; lane++)
-        print_track(trace, process, lane + 1, ah_words_plan_lane[lane]);
+        print_track(trace, process, lane + 1, ah_words_plan_lane[lane], 2 * lane + 1);
+}
+
+/* Below each lane what the hardware did for it. */
+static void print_activity_tracks(struct trace *trace)
+{
+    static const char *const names[] = {[AH_PLAN_LANE_COMPUTE] = "compute: kernels",
+                                        [AH_PLAN_LANE_H2D] = "h2d: copies",
+                                        [AH_PLAN_LANE_D2H] = "d2h: copies"};
+    for (size_t lane = 0; lane < sizeof names / sizeof *names; lane++)
+        print_track(trace, PROCESS_MEASURED, TRACK_ACTIVITIES + lane, names[lane], 2 * lane + 2);
 }
 
 static void print_processes(struct trace *trace)
@@ -106,13 +117,15 @@ static void print_processes(struct trace *trace)
     print_process(trace, PROCESS_PREDICTED, trace->measured ? "predicted (simulated)" : name);
     if (trace->measured)
         print_process(trace, PROCESS_MEASURED, "measured");
+    if (trace->measured && trace->measured->n_activities)
+        print_activity_tracks(trace);
 }
 
 /* ---- the file ---- */
 
 static void print_mark(struct trace *trace, const struct mark *mark)
 {
-    bool measured = mark->kind == MARK_STEP || mark->kind == MARK_SLICE;
+    bool measured = mark->kind == MARK_STEP || mark->kind == MARK_SLICE || mark->kind == MARK_ACTIVITY;
     (measured ? ah_trace_print_measured : ah_trace_print_predicted)(trace, mark);
 }
 
@@ -156,7 +169,7 @@ static size_t most_marks(const struct trace *trace)
 {
     const struct ah_trace_measured *measured = trace->measured;
     size_t of_replay = 4 * trace->replay->n_items + trace->iterations;
-    return of_replay + (measured ? measured->n_slices + measured->n_steps : 0);
+    return of_replay + (measured ? measured->n_slices + measured->n_activities + measured->n_steps : 0);
 }
 
 static int collect(struct trace *trace, struct ah_error *err)

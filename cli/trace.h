@@ -12,6 +12,7 @@
 #define AH_CLI_TRACE_H
 
 #include "cli/cli.h"
+#include "runtime/device/device.h"
 #include "runtime/schedule/replay.h"
 
 /* What a lane did, in ns since the measured timeline's zero. */
@@ -20,7 +21,15 @@ struct ah_trace_slice {
     uint64_t tile;
     uint64_t step; /* whose iteration it is of */
     enum ah_plan_lane lane;
+    uint64_t first_ticket, last_ticket; /* of its ops */
     int64_t start_ns, end_ns;
+};
+
+/* A kernel, a copy or a fill, as the device recorded it. Those of a lane are in the order of time and do not overlap. */
+struct ah_trace_activity {
+    const struct ah_device_activity *activity;
+    const struct ah_trace_slice *slice; /* that it is of; NULL: not known */
+    int64_t start_ns, end_ns;           /* as slices */
 };
 
 struct ah_trace_step {
@@ -31,6 +40,8 @@ struct ah_trace_step {
 struct ah_trace_measured {
     const struct ah_trace_slice *slices;
     size_t n_slices;
+    const struct ah_trace_activity *activities; /* (optional) */
+    size_t n_activities;
     const struct ah_trace_step *steps;
     size_t n_steps;
 };

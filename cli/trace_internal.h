@@ -13,7 +13,9 @@
 #include "cli/trace.h"
 #include "runtime/schedule/occupancy.h"
 
+/* Tracks: of iterations, of lanes, then of what the hardware did for each lane. */
 enum { TRACE_NAME_MAX = 192, TRACK_ITERATIONS = 0, TRACE_LANES = AH_PLAN_LANE_HOST + 1 };
+enum { TRACK_ACTIVITIES = TRACE_LANES + 1 };
 enum trace_process { PROCESS_PREDICTED = 1, PROCESS_MEASURED = 2 };
 
 /* In the order in which events of one time stand. */
@@ -22,6 +24,7 @@ enum mark_kind {
     MARK_ITEM,
     MARK_STEP,
     MARK_SLICE,
+    MARK_ACTIVITY,
     MARK_MEMORY,
     MARK_LEAVES,
     MARK_ARRIVES,

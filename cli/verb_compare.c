@@ -3,6 +3,7 @@
  * autohete compare MODEL: every policy at its best setting, in one table; with --measured each trains, too.
  */
 #include "base/units.h"
+#include "cli/compare_cluster.h"
 #include "cli/compare_measured.h"
 #include "cli/devices.h"
 #include "cli/emit.h"
@@ -17,6 +18,8 @@
 
 struct compare_options {
     struct ah_request_options request; /* first: AH_REQUEST_OPTIONS */
+    const char *cluster;
+    const char *tp;
     bool measured;
     struct ah_compare_measured_options measuring;
 };
@@ -25,6 +28,10 @@ struct compare_options {
 
 /* clang-format off */
 static const struct ah_option compare_table[] = {
+    {"cluster", 0, AH_OPTION_FILE, "FILE", NULL, FIELD(cluster),
+     "compare plans for the unequal GPUs of this cluster document instead of one machine"},
+    {"tp", 0, AH_OPTION_WORD, "MODE", ah_words_tp_mode, FIELD(tp),
+     "with --cluster: degrees of tensor parallelism of optimal, as in plan (default asym, as hexiscale has them)"},
     AH_REQUEST_OPTIONS,
     {"measured", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(measured),
      "train with every plan on this machine, in turns, and show what a step took"},
@@ -372,6 +379,12 @@ static int check_options(const struct compare_options *options, struct ah_error 
         if (of_measuring[i].given)
             return ah_error_set(err, AH_E_USAGE, "'--%s' is for training; give '--measured' too",
                                 of_measuring[i].name);
+    if (options->cluster && options->measured)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--measured' trains on one machine and not on '--cluster'; leave one out");
+    if (options->tp && !options->cluster)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--tp' is of plans for a cluster; give the cluster with '--cluster'");
     return AH_OK;
 }
 
@@ -402,6 +415,12 @@ static int compare_run(struct ah_cli *cli, const void *given)
     struct ah_error err = {0};
     const struct compare_options *options = given;
     int rc = check_options(options, &err);
+    if (!rc && options->cluster)
+        return ah_compare_cluster(cli,
+                                  &(struct ah_request_cluster_options){
+                                      .request = &options->request,
+                                      .cluster = options->cluster,
+                                      .tp = options->tp ? options->tp : ah_words_tp_mode[AH_TP_ASYMMETRIC]});
     if (!rc)
         rc = ah_request_init(&request, cli, &options->request, &err);
     if (rc)
@@ -428,12 +447,18 @@ const struct ah_verb ah_verb_compare = {
         "for bit. "
         "Where the machine's document is a profile that emulates another machine, lanes are slowed to its "
         "rates.\n\n"
-        "The options are those of plan, with the same defaults. Exit status 0, whichever policies fit.",
+        "With --cluster the policies are those of plans for clusters, and optimal is at least as fast as "
+        "each "
+        "of them; with --tp symmetric as each but hexiscale, which gives stages degrees of their own.\n\n"
+        "The options are those of plan, with the same defaults but for --tp. Exit status 0, whichever "
+        "policies fit.",
     .syntax = {.options = compare_table, .operands = {AH_OPERAND_FILE, "MODEL", 1, 1, NULL}},
     .options_bytes = sizeof(struct compare_options),
     .examples = {{"compare model.json", "what offloading gains here"},
                  {"compare config.json --machine a100-40g-epyc7713.json --json",
                   "the same numbers for a program"},
+                 {"compare model.json --cluster cluster.json --batch 256",
+                  "what a plan gains on a cluster of unequal GPUs"},
                  {"compare model.json --measured --rounds 11", "whether it comes true"}},
     .run = compare_run,
 };

@@ -3,6 +3,7 @@
  * autohete diff A B: where two documents differ. Exit status like diff(1): 0 same, 1 different, 2 or more
  * trouble.
  */
+#include "cli/diff_cluster_plan.h"
 #include "cli/diff_plan.h"
 #include "cli/emit.h"
 #include "cli/verbs.h"
@@ -17,7 +18,8 @@ struct diff_report {
     struct ah_cli *cli;
     struct ah_emit emit;
 
-    /* Differences of long lists of a plan that are counted instead of printed. */
+    /* Differences of long lists that are counted instead of printed. */
+    const char *(*bulk)(const char *path);
     const char *list;
     size_t n_of_list;
 };
@@ -66,10 +68,10 @@ static void finish_list(struct diff_report *report)
     report->n_of_list = 0;
 }
 
-static void report_plan_text(void *context, const char *path, const char *a, const char *b)
+static void report_counted(void *context, const char *path, const char *a, const char *b)
 {
     struct diff_report *report = context;
-    const char *list = ah_diff_plan_bulk(path);
+    const char *list = report->bulk(path);
     if (report->list != list)
         finish_list(report);
     report->list = list;
@@ -82,12 +84,30 @@ static size_t print_text(struct ah_cli *cli, const struct ah_document *a, const 
 {
     struct diff_report report = {.cli = cli};
     size_t n = ah_document_diff(a, b, NULL, NULL);
-    if (!n || a->kind != AH_DOCUMENT_PLAN)
-        return ah_document_diff(a, b, report_text, &report);
-    ah_diff_plan_text(cli, a->body.plan, b->body.plan);
-    n = ah_document_diff(a, b, report_plan_text, &report);
+    if (n && a->kind == AH_DOCUMENT_PLAN) {
+        ah_diff_plan_text(cli, a->body.plan, b->body.plan);
+        report.bulk = ah_diff_plan_bulk;
+    } else if (n && a->kind == AH_DOCUMENT_CLUSTER_PLAN) {
+        ah_diff_cluster_plan_text(cli, a->body.cluster_plan, b->body.cluster_plan);
+        report.bulk = ah_diff_cluster_plan_bulk;
+    }
+    n = ah_document_diff(a, b, report.bulk ? report_counted : report_text, &report);
     finish_list(&report);
     return n;
+}
+
+/* In planning terms, where there are any. */
+static void print_planning(struct ah_cli *cli, struct ah_emit *emit, const struct ah_document *a,
+                           const struct ah_document *b)
+{
+    if (a->kind != AH_DOCUMENT_PLAN && a->kind != AH_DOCUMENT_CLUSTER_PLAN)
+        return;
+    ah_emit_open(emit, "plan", '{');
+    if (a->kind == AH_DOCUMENT_PLAN)
+        ah_diff_plan_json(emit, a->body.plan, b->body.plan);
+    else
+        ah_diff_cluster_plan_json(emit, &cli->arena, a->body.cluster_plan, b->body.cluster_plan);
+    ah_emit_close(emit);
 }
 
 static size_t print_json(struct ah_cli *cli, const struct ah_document *a, const struct ah_document *b)
@@ -95,11 +115,7 @@ static size_t print_json(struct ah_cli *cli, const struct ah_document *a, const 
     struct diff_report report = {.cli = cli, .emit = {.out = &cli->out}};
     ah_emit_open(&report.emit, NULL, '{');
     ah_emit_text(&report.emit, "kind", ah_document_word(a->kind));
-    if (a->kind == AH_DOCUMENT_PLAN) {
-        ah_emit_open(&report.emit, "plan", '{');
-        ah_diff_plan_json(&report.emit, a->body.plan, b->body.plan);
-        ah_emit_close(&report.emit);
-    }
+    print_planning(cli, &report.emit, a, b);
     ah_emit_open(&report.emit, "differences", '[');
     size_t n = ah_document_diff(a, b, report_json, &report);
     ah_emit_close(&report.emit);
@@ -140,7 +156,9 @@ const struct ah_verb ah_verb_diff = {
         "says what "
         "the change means: step, tokens per second, memory, which blocks do what instead, which lanes' "
         "orders changed; "
-        "of ops, orders and tensors only the number of differences is printed.\n\n"
+        "of ops, orders and tensors only the number of differences is printed. Of cluster plans it says "
+        "which "
+        "GPUs do what instead.\n\n"
         "Exit status: 0 the same, 1 different, 2 or more trouble.",
     .syntax = {.operands = {AH_OPERAND_FILE, "FILE", 2, 2, NULL}},
     .least_trouble = 2,

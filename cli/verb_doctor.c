@@ -170,6 +170,26 @@ static void print_gpus(const struct ah_device_info *infos, size_t n, struct find
     }
 }
 
+/* What only shows when a device is opened: its libraries, what its driver can do, whether it can be recorded. */
+static void try_gpu(const struct ah_device_driver *driver, struct finding *ret)
+{
+    struct ah_device *device = NULL;
+    struct ah_device_recording recording;
+    struct ah_error err = {0};
+    const struct ah_device_options options = {.queue = 1, .host_threads = 1};
+    size_t used = strlen(ret->detail);
+    if (ah_device_open(&device, driver, &options, &err)) {
+        ret->state = STATE_NOTE;
+        say(ret->detail, "interface %d; cuda:0 cannot be used: %s", AH_DEVICE_ABI, err.text);
+    } else if (ah_device_record(device, &err) || ah_device_recorded(device, &recording, &err)) {
+        snprintf(ret->detail + used, DETAIL_MAX - used, "; 'run --trace' would lack the GPU's own records");
+        say(ret->fix, "%s", err.text);
+    } else {
+        snprintf(ret->detail + used, DETAIL_MAX - used, "; recorded by %s", recording.recorder);
+    }
+    ah_device_close(device);
+}
+
 static void check_cuda_plugin(const struct doctor *doctor, struct finding *ret)
 {
     (void)doctor;
@@ -187,6 +207,7 @@ static void check_cuda_plugin(const struct doctor *doctor, struct finding *ret)
         say(ret->detail, "loaded, interface %d; %s", AH_DEVICE_ABI, err.text);
     } else {
         print_gpus(infos, n < DEVICES_MAX ? n : DEVICES_MAX, ret);
+        try_gpu(driver, ret);
     }
 }
 
@@ -273,7 +294,9 @@ static void print_text(struct ah_cli *cli, const struct finding *findings, size_
 {
     const struct ah_style *style = &cli->out_style;
     struct ah_table table = {.arena = &cli->arena, .columns = {"", "", ""}};
+    bool gpu = false;
     for (size_t i = 0; i < n; i++) {
+        gpu = gpu || (strcmp(findings[i].what, "device cuda") == 0 && findings[i].state == STATE_OK);
         ah_table_cell(&table, "%s", findings[i].what);
         ah_table_cell(&table, "%s", state_words[findings[i].state]);
         ah_table_cell(&table, "%s", findings[i].detail);
@@ -285,7 +308,9 @@ static void print_text(struct ah_cli *cli, const struct finding *findings, size_
     }
     ah_table_print(&table, &cli->out, *style);
     ah_buffer_printf(&cli->out, "\n%sautohete " AUTOHETE_VERSION " %s%s\n", style->bold,
-                     ready ? "can run on this machine's CPU" : "cannot run here: something above is missing",
+                     !ready ? "cannot run here: something above is missing"
+                     : gpu  ? "can run on this machine's CPU and GPU"
+                            : "can run on this machine's CPU",
                      style->reset);
 }
 

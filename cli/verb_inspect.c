@@ -23,7 +23,7 @@ struct inspector {
 };
 
 static const struct inspector inspectors[AH_DOCUMENT_KINDS] = {
-#define INSPECTOR(value, name) [value] = {ah_inspect_##name##_text, ah_inspect_##name##_json},
+#define INSPECTOR(value, name, word) [value] = {ah_inspect_##name##_text, ah_inspect_##name##_json},
     AH_DOCUMENTS(INSPECTOR)
 #undef INSPECTOR
 };
@@ -89,16 +89,11 @@ static void print_text(struct ah_cli *cli, const struct ah_document *document)
 static int write_page(struct ah_cli *cli, const char *path, const struct ah_document *document,
                       struct ah_error *err)
 {
-    char name[AH_DOCUMENT_NAME_MAX];
     bool to_stdout = !strcmp(path, "-");
-    if (document->kind != AH_DOCUMENT_PLAN)
-        return ah_error_set(err, AH_E_USAGE, "'--html' makes pages of plans; '%s' is a %s",
-                            ah_document_short_name(cli->arguments.operands[0], name),
-                            ah_document_word(document->kind));
     if (to_stdout && cli->json)
         return ah_error_set(err, AH_E_USAGE,
                             "'--html -' and '--json' both want standard output; give '--html' a file");
-    int rc = ah_page_write(cli, path, document->body.plan, err);
+    int rc = ah_page_write(cli, path, document, err);
     if (!rc && !to_stdout)
         ah_cli_note(cli, "written to %s", path);
     return rc;
@@ -133,7 +128,8 @@ const struct ah_verb ah_verb_inspect = {
         "config.json.\n\n"
         "With --json, a summary for programs: of a model parameters (exact), layers and groups.\n\n"
         "With --html, a plan becomes one page that needs no network: the simulated timeline of two "
-        "iterations, memory over time, what each block does, and how other policies compare.",
+        "iterations, memory over time, what each block does, and how other policies compare; and so does a "
+        "cluster plan: who owns what, the simulated step of every stage, and the memory of each GPU.",
     .syntax = {.options = inspect_table, .operands = {AH_OPERAND_FILE, "FILE", 1, 1, NULL}},
     .options_bytes = sizeof(struct inspect_options),
     .examples = {{"inspect config.json", "how large is this model, and where"},

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "cli/diagnosis.h"
 #include "cli/inspect.h"
+#include "cli/plan_cluster.h"
 #include "cli/plan_summary.h"
 #include "cli/request.h"
 #include "cli/verbs.h"
@@ -18,13 +19,24 @@ struct plan_options {
     struct ah_request_options request; /* first: AH_REQUEST_OPTIONS */
     const char *policy;
     const char *output;
+    const char *cluster;
+    const char *tp;
+    const char *search;
 };
 
 static const struct ah_option plan_table[] = {
     {"output", 'o', AH_OPTION_FILE, "FILE", NULL, offsetof(struct plan_options, output),
      "write the plan to this file and show a summary ('-': the plan to standard output)"},
-    {"policy", 0, AH_OPTION_WORD, "POLICY", ah_words_policy, offsetof(struct plan_options, policy),
-     "plan as this system would (default optimal)"},
+    {"policy", 0, AH_OPTION_WORD, "POLICY", ah_request_words_any_policy,
+     offsetof(struct plan_options, policy), "plan as this system would (default optimal)"},
+    {"cluster", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(struct plan_options, cluster),
+     "plan for the unequal GPUs of this cluster document instead of one machine"},
+    {"tp", 0, AH_OPTION_WORD, "MODE", ah_words_tp_mode, offsetof(struct plan_options, tp),
+     "with --cluster: one degree of tensor parallelism for all types of GPU (symmetric, default), or one for "
+     "each "
+     "type (asym)"},
+    {"search", 0, AH_OPTION_WORD, "HOW", ah_words_cluster_search, offsetof(struct plan_options, search),
+     "with --cluster: change good arrangements (graph), look at all of few GPUs (exact), or both (default)"},
     AH_REQUEST_OPTIONS,
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
@@ -120,6 +132,18 @@ static int plan_run(struct ah_cli *cli, const void *given)
     struct ah_request request;
     struct ah_error err = {0};
     int rc = to_file(options) ? ah_cli_check_writable(options->output, &err) : AH_OK;
+    if (!rc && options->cluster)
+        return ah_plan_cluster(cli,
+                               &(struct ah_request_cluster_options){&options->request, options->cluster,
+                                                                    options->tp, options->policy,
+                                                                    options->search},
+                               options->output);
+    if (!rc)
+        rc = ah_request_cluster_check_machine(options->policy, &err);
+    if (!rc && (options->tp || options->search))
+        rc = ah_error_set(&err, AH_E_USAGE,
+                          "'--%s' is of plans for a cluster; give the cluster with '--cluster'",
+                          options->tp ? "tp" : "search");
     if (!rc)
         rc = ah_request_init(&request, cli, &options->request, &err);
     if (rc)
@@ -152,6 +176,17 @@ const struct ah_verb ah_verb_plan = {
         "profile' wrote; without --machine, the profile of this machine that is kept (of its GPU, else of "
         "its "
         "CPU).\n\n"
+        "With --cluster the plan is a cluster-plan document: pipelines of stages, the blocks that each stage "
+        "holds and "
+        "what it recomputes, the micro-batches that each pipeline takes, and who adds up which gradients, "
+        "simulated to "
+        "be as fast as possible. Micro-batches are chosen unless told; --machine and memory budgets do not "
+        "apply; other systems' policies have degrees of their own, which --tp does not change. --search "
+        "exact "
+        "looks at every arrangement of clusters of up to 12 units of GPUs that could be faster, and proves "
+        "the "
+        "plan "
+        "optimal where it comes to an end; --search graph only improves arrangements.\n\n"
         "Unless told otherwise a step is 8 sequences of 1024 tokens (fewer where the model has fewer "
         "positions) in "
         "one micro-batch, in bf16 where the device has it, with fp32 states and gradients clipped to norm 1. "
@@ -171,8 +206,8 @@ const struct ah_verb ah_verb_plan = {
     .examples = {{"plan config.json -o plan.json", "plan for this machine, from a Hugging Face config"},
                  {"plan model.json --machine rtx4090-64g.json --batch 16 -o plan.json",
                   "plan for another machine"},
-                 {"plan model.json --device-memory 12GiB | autohete inspect -",
-                  "look at a plan without keeping it"},
+                 {"plan model.json --cluster cluster.json --batch 256 -o plan.json",
+                  "plan for a cluster of unequal GPUs"},
                  {"plan model.json --freeze 'embedding.*,layer.0.*' -o plan.json",
                   "leave the embedding and the first layer as they are"}},
     .run = plan_run,

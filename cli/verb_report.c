@@ -6,6 +6,7 @@
 #include "cli/inspect.h"
 #include "cli/verbs.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -124,6 +125,54 @@ static void put_amounts(struct ah_cli *cli, const struct ah_runlog_summary *summ
     ah_inspect_table(cli, "speed and memory", &table);
 }
 
+static void put_share(struct ah_table *table, const char *what, double us, double of_us)
+{
+    char text[AH_UNITS_TEXT_MAX];
+    ah_table_cell(table, "%s", what);
+    ah_table_cell(table, "%s", ah_units_print_time(text, us));
+    ah_table_cell(table, "%.1f %%", of_us > 0 ? 100 * us / of_us : 0);
+}
+
+/* Every moment belongs to one row. */
+static void put_moments(struct ah_cli *cli, const struct ah_runlog_overlap *overlap)
+{
+    struct ah_table table = {.arena = &cli->arena, .columns = {"", ">time", ">share"}};
+    char title[128];
+    snprintf(title, sizeof title, "where the time of %" PRIu64 " %s from %" PRIu64 " on went, %s",
+             overlap->steps, overlap->steps == 1 ? "step" : "steps", overlap->first_step,
+             overlap->source == AH_RUNLOG_HARDWARE_SAYS ? "by kernels and copies" : "by lanes");
+    put_share(&table, "compute works", overlap->compute_us, overlap->total_us);
+    put_share(&table, "copies alone", overlap->copy_us, overlap->total_us);
+    put_share(&table, "the host alone", overlap->host_us, overlap->total_us);
+    put_share(&table, "nothing", overlap->idle_us, overlap->total_us);
+    ah_inspect_table(cli, title, &table);
+}
+
+static void put_overlap(struct ah_cli *cli, const struct ah_runlog_overlap *overlap)
+{
+    struct ah_table table = {
+        .arena = &cli->arena,
+        .columns = {"", ">works", ">share", ">beside compute", ">exposed", ">of its work"}};
+    char text[AH_UNITS_TEXT_MAX];
+    if (!overlap)
+        return;
+    put_moments(cli, overlap);
+    for (size_t i = 0; i < overlap->n_lanes; i++) {
+        const struct ah_runlog_busy *lane = &overlap->lanes[i];
+        if (lane->lane == AH_PLAN_LANE_COMPUTE)
+            continue;
+        put_share(&table, ah_words_plan_lane[lane->lane], lane->busy_us, overlap->total_us);
+        ah_table_cell(&table, "%s", ah_units_print_time(text, lane->busy_us - lane->exposed_us));
+        ah_table_cell(&table, "%s", ah_units_print_time(text, lane->exposed_us));
+        ah_table_cell(&table, "%.1f %%", lane->busy_us > 0 ? 100 * lane->exposed_us / lane->busy_us : 0);
+    }
+    ah_inspect_table(cli, "what other lanes work in these steps", &table);
+    if (overlap->source == AH_RUNLOG_HARDWARE_SAYS || overlap->lost)
+        ah_buffer_printf(&cli->out, "  %s%" PRIu64 " records, %" PRIu64 " lost; recording took %s%s\n",
+                         cli->out_style.dim, overlap->records, overlap->lost,
+                         ah_units_print_time(text, overlap->overhead_us), cli->out_style.reset);
+}
+
 static void print_text(struct ah_cli *cli, const struct ah_runlog *runlog,
                        const struct ah_runlog_summary *summary)
 {
@@ -134,6 +183,7 @@ static void print_text(struct ah_cli *cli, const struct ah_runlog *runlog,
         put_lanes(cli, summary);
         put_amounts(cli, summary);
     }
+    put_overlap(cli, runlog->end ? runlog->end->overlap : NULL);
     ah_inspect_runlog_evaluations(cli, runlog);
 }
 
@@ -257,6 +307,34 @@ static void emit_events(struct ah_emit *emit, const struct ah_runlog *runlog)
     ah_emit_close(emit);
 }
 
+static void emit_overlap(struct ah_emit *emit, const struct ah_runlog_overlap *overlap)
+{
+    if (!overlap)
+        return;
+    ah_emit_open(emit, "overlap", '{');
+    ah_emit_text(emit, "source", ah_words_runlog_source[overlap->source]);
+    ah_emit_integer(emit, "first_step", overlap->first_step);
+    ah_emit_integer(emit, "steps", overlap->steps);
+    ah_emit_number(emit, "total_us", overlap->total_us);
+    ah_emit_number(emit, "compute_us", overlap->compute_us);
+    ah_emit_number(emit, "copy_us", overlap->copy_us);
+    ah_emit_number(emit, "host_us", overlap->host_us);
+    ah_emit_number(emit, "idle_us", overlap->idle_us);
+    ah_emit_open(emit, "lanes", '[');
+    for (size_t i = 0; i < overlap->n_lanes; i++) {
+        ah_emit_open(emit, NULL, '{');
+        ah_emit_text(emit, "lane", ah_words_plan_lane[overlap->lanes[i].lane]);
+        ah_emit_number(emit, "busy_us", overlap->lanes[i].busy_us);
+        ah_emit_number(emit, "exposed_us", overlap->lanes[i].exposed_us);
+        ah_emit_close(emit);
+    }
+    ah_emit_close(emit);
+    ah_emit_integer(emit, "records", overlap->records);
+    ah_emit_integer(emit, "lost", overlap->lost);
+    ah_emit_number(emit, "overhead_us", overlap->overhead_us);
+    ah_emit_close(emit);
+}
+
 static void print_json(struct ah_cli *cli, const struct ah_runlog *runlog,
                        const struct ah_runlog_summary *summary)
 {
@@ -270,6 +348,7 @@ static void print_json(struct ah_cli *cli, const struct ah_runlog *runlog,
     emit_errors(&emit, summary);
     emit_parts(&emit, summary);
     emit_cause(&emit, summary);
+    emit_overlap(&emit, runlog->end ? runlog->end->overlap : NULL);
     emit_events(&emit, runlog);
     ah_emit_close(&emit);
 }
@@ -308,6 +387,8 @@ const struct ah_verb ah_verb_report = {
         "predicted: the step, what every lane worked and for which kind of op, how long compute waited for "
         "each lane; what is more than 5 % off, and where most of the step's difference comes from. Also "
         "tokens per second, memory, losses on held-out data, and how the run ended.\n\n"
+        "The log of a run with --trace also says where the time of the steps that are shown there went: what "
+        "worked at each moment, and how much copies and the host worked while compute did not.\n\n"
         "Times are medians over the steps, at most the last 1024, without those that follow a start, an "
         "evaluation or "
         "a save. A log of a run that was cut off, or still goes on, says what it can.",

@@ -122,6 +122,8 @@ static void on_step(void *context, const struct ah_step_record *record, double s
     running->last_loss = record->loss;
     running->tokens_per_s = step_us > 0 ? (double)record->tokens / step_us * 1e6 : 0;
     ah_run_log_step(&running->log, record, step_us);
+    if (running->trace)
+        ah_run_trace_step(running->trace, record->step);
     if (running->quiet)
         return;
     snprintf(line, sizeof line, "step %*" PRIu64 "/%" PRIu64 "  loss %.4f  %s tokens/s  %s a step",
@@ -192,7 +194,11 @@ static int open_trace(struct running *running, struct ah_error *err)
         options.first_step += TRACE_AFTER;
     int rc = strcmp(running->options->trace, "-") != 0 ? ah_cli_check_writable(running->options->trace, err)
                                                        : AH_OK;
-    return rc ? rc : ah_run_trace_new(&running->trace, run->plan, &options, err);
+    if (!rc)
+        rc = ah_run_trace_new(&running->trace, run->plan, &options, err);
+    if (!rc)
+        ah_run_trace_record(running->trace, ah_trainer_device(run->trainer), run->resumed_step);
+    return rc;
 }
 
 static int open_running(struct running *running, struct ah_error *err)
@@ -237,6 +243,39 @@ static void summarize(struct running *running, const struct ah_runlog_end *end)
     put_line(running);
 }
 
+/* What the trace shows, in one line, and what it cannot show. */
+static void summarize_overlap(struct running *running, const struct ah_runlog_overlap *overlap)
+{
+    char steps[64];
+    if (running->quiet || !overlap)
+        return;
+    snprintf(steps, sizeof steps, overlap->steps > 1 ? "steps %" PRIu64 " to %" PRIu64 : "step %" PRIu64,
+             overlap->first_step, overlap->first_step + overlap->steps - 1);
+    const double percent = 100 / overlap->total_us;
+    ah_buffer_printf(&running->cli->out,
+                     "%s: compute works %.1f %%, copies alone %.1f %%, the host alone %.1f %%, nothing "
+                     "%.1f %%%s\n",
+                     steps, percent * overlap->compute_us, percent * overlap->copy_us,
+                     percent * overlap->host_us, percent * overlap->idle_us,
+                     overlap->source == AH_RUNLOG_HARDWARE_SAYS ? " (kernels and copies, recorded)" : "");
+    put_line(running);
+}
+
+static int end_trace(struct running *running, struct ah_runlog_end *end, struct ah_error *err)
+{
+    if (!running->trace)
+        return AH_OK;
+    const struct ah_error *why = ah_run_trace_end(running->trace);
+    if (why->code && why->code != AH_E_UNSUPPORTED)
+        ah_cli_note(running->cli, "the trace has no kernels and copies: %s", why->text);
+    int rc = ah_run_trace_overlap(running->trace, &running->cli->arena, &end->overlap, err);
+    if (!rc && end->overlap && end->overlap->lost)
+        ah_cli_note(running->cli,
+                    "%" PRIu64 " records of what worked were lost; the trace's shares are too low",
+                    end->overlap->lost);
+    return rc;
+}
+
 static int write_trace(struct running *running, struct ah_error *err)
 {
     if (!running->trace)
@@ -258,7 +297,11 @@ static int close_log(struct running *running, int rc, struct ah_error *err)
                                 .error = rc && rc != AH_E_INTERRUPTED ? err->text : NULL};
     int closed = ah_tally_end(running->run.tally, &running->cli->arena, &end, &own);
     if (!closed)
+        closed = end_trace(running, &end, &own);
+    if (!closed)
         summarize(running, &end);
+    if (!closed)
+        summarize_overlap(running, end.overlap);
     int written = ah_run_log_close(&running->log, &end, closed ? NULL : &own);
     closed = closed ? closed : written;
     if (!rc && closed)

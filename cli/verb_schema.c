@@ -7,7 +7,7 @@
 #include "schemas/document.h"
 
 static const char *const kind_words[] = {
-#define KIND_WORD(value, name) #name,
+#define KIND_WORD(value, name, word) word,
     AH_DOCUMENTS(KIND_WORD)
 #undef KIND_WORD
         NULL,

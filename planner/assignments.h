@@ -1,18 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Assignments: every way to give each block one of its configs, where these are few.
+ * Assignments: ways to give each block one of its configs, to be tried one after the other: all, or those that may be
+ * better than what is known.
+ *
+ *     struct ah_assignments set;
+ *     rc = ah_assignments_init(&set, &vary, &milp, err);           // all
+ *     set.most_us = best_us - milp.base_us;                        // that may be faster
+ *     rc = ah_assignments_try(&set, &trial, &knobs, &list, err);   // any number of times
+ *     ah_assignments_release(&set);
  */
 #ifndef AH_PLANNER_ASSIGNMENTS_H
 #define AH_PLANNER_ASSIGNMENTS_H
 
+#include "planner/milp.h"
+#include "planner/shortlist.h"
 #include "planner/trial.h"
 #include "planner/vary.h"
 
-/* How many there are; UINT64_MAX where they are more than that. */
-uint64_t ah_assignments_count(const struct ah_vary *vary);
+/* What a block may have, the cheapest first, which costs nothing. */
+struct ah_assignments_menu {
+    struct ah_config configs[AH_CONFIGS_MAX];
+    double prices_us[AH_CONFIGS_MAX];
+    size_t n;
+};
 
-/* Tries all of them with these knobs, whatever the trial's work is limited to. */
-int ah_assignments_try(struct ah_trial *trial, const struct ah_vary *vary, const struct ah_knobs *knobs,
-                       struct ah_error *err);
+struct ah_assignments {
+    size_t n_blocks;
+    struct ah_assignments_menu *menus; /* by block; owned */
+    struct ah_config *configs;         /* by block; owned; of walks */
+    double most_us;                    /* what the configs of an assignment may cost in sum */
+};
+
+/* `bound` (optional) has the prices; without it nothing costs anything. */
+int ah_assignments_init(struct ah_assignments *set, const struct ah_vary *vary,
+                        const struct ah_milp_result *bound, struct ah_error *err);
+
+/* How many there are; `most` if not fewer. */
+uint64_t ah_assignments_count(const struct ah_assignments *set, uint64_t most);
+
+/* Tries all of them with these knobs, whatever the trial's work is limited to; the best that fit go to `list`
+ * (optional). */
+int ah_assignments_try(const struct ah_assignments *set, struct ah_trial *trial, const struct ah_knobs *knobs,
+                       struct ah_shortlist *list, struct ah_error *err);
+
+void ah_assignments_release(struct ah_assignments *set);
 
 #endif

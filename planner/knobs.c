@@ -4,7 +4,7 @@
  */
 #include "planner/knobs.h"
 
-enum { RUNGS = 8, STATE_TILES = 4 };
+enum { RUNGS = 9, STATE_TILES = 4 };
 
 struct ah_knobs ah_knobs_first(const struct ah_job *job, enum ah_scheduling scheduling,
                                enum ah_micro_order micro_order)
@@ -63,10 +63,13 @@ struct ah_knobs ah_knobs_leanest(const struct ah_job *job, enum ah_scheduling sc
 
 enum knob { KNOB_SEND, KNOB_FETCH, KNOB_STATES, KNOB_WEIGHTS, KNOB_GRADIENTS, KNOB_TILE, KNOBS };
 
+_Static_assert(KNOBS *RUNGS <= AH_KNOBS_NEIGHBOURS_MAX, "a place for every rung");
+
+/* The first rung is rarely good where blocks are many. */
 static const uint32_t ladders[KNOBS][RUNGS] = {
-    [KNOB_SEND] = {1, 2, 3, 4, 8, 16, 32, 256},       [KNOB_FETCH] = {1, 2, 3, 4, 6, 8, 12, 16},
-    [KNOB_STATES] = {2, 3, 4, 6, 8, 12, 16, 32},      [KNOB_WEIGHTS] = {2, 4, 8, 16, 32, 64, 128, 0},
-    [KNOB_GRADIENTS] = {2, 4, 8, 16, 32, 64, 128, 0}, [KNOB_TILE] = {1, 2, 4, 8, 0, 0, 0, 0},
+    [KNOB_SEND] = {0, 1, 2, 3, 4, 8, 16, 32, 256},       [KNOB_FETCH] = {0, 1, 2, 3, 4, 6, 8, 12, 16},
+    [KNOB_STATES] = {64, 1, 2, 3, 4, 6, 8, 16, 32},      [KNOB_WEIGHTS] = {1, 2, 4, 8, 16, 32, 64, 128, 0},
+    [KNOB_GRADIENTS] = {1, 2, 4, 8, 16, 32, 64, 128, 0}, [KNOB_TILE] = {1, 2, 4, 8, 16, 32},
 };
 
 /* Sets a knob to a rung of its ladder; false: it is there, or there is no such rung. */
@@ -100,61 +103,75 @@ static bool set_knob(const struct ah_job *job, struct ah_knobs *knobs, enum knob
     return !ah_knobs_equal(&before, knobs);
 }
 
+/* Fine tiles take long to simulate, so chance draws coarse ones only. */
 void ah_knobs_shake(const struct ah_job *job, uint64_t random, struct ah_knobs *knobs)
 {
+    enum { COARSE_TILES = 4 };
     enum knob knob = (enum knob)(random % KNOBS);
-    set_knob(job, knobs, knob, ladders[knob][random / KNOBS % RUNGS]);
+    size_t first = job->n_blocks <= AH_FEW_BLOCKS || knob == KNOB_TILE ? 0 : 1;
+    size_t rungs = knob == KNOB_TILE ? COARSE_TILES : RUNGS - first;
+    set_knob(job, knobs, knob, ladders[knob][first + random / KNOBS % rungs]);
 }
 
-size_t ah_knobs_kinds(const struct ah_job *job, const struct ah_knobs *knobs, int orders,
-                      struct ah_knobs ret_kinds[AH_KNOBS_KINDS_MAX])
+/* Whether configs leave a knob anything to decide. */
+static bool is_used(const struct ah_job *job, const struct ah_config *configs, enum knob knob)
+{
+    bool streamed = false, fetched = false, hosted = false;
+    for (size_t i = 0; i < job->n_blocks; i++) {
+        streamed |= configs[i].optimizer == AH_OPTIMIZER_STREAMED;
+        hosted |= configs[i].optimizer == AH_OPTIMIZER_HOST;
+        fetched |= configs[i].weights == AH_WEIGHTS_HOST;
+    }
+    const bool used[KNOBS] = {
+        [KNOB_SEND] = hosted,    [KNOB_FETCH] = fetched,    [KNOB_STATES] = streamed,
+        [KNOB_WEIGHTS] = hosted, [KNOB_GRADIENTS] = hosted, [KNOB_TILE] = hosted || streamed || fetched};
+    return used[knob];
+}
+
+struct ah_knobs ah_knobs_that_count(const struct ah_job *job, const struct ah_config *configs,
+                                    const struct ah_knobs *knobs)
+{
+    struct ah_knobs that_count = *knobs;
+    for (enum knob knob = 0; knob < KNOBS; knob++)
+        if (!is_used(job, configs, knob))
+            set_knob(job, &that_count, knob, ladders[knob][0]);
+    return that_count;
+}
+
+size_t ah_knobs_neighbours(const struct ah_job *job, const struct ah_knobs *knobs,
+                           struct ah_knobs ret_neighbours[AH_KNOBS_NEIGHBOURS_MAX])
 {
     size_t n = 0;
-    for (int order = 0; order < orders; order++) {
-        for (size_t i = 0; i < RUNGS && ladders[KNOB_TILE][i] && n < AH_KNOBS_KINDS_MAX; i++) {
-            ret_kinds[n] = *knobs;
-            ret_kinds[n].micro_order = (enum ah_micro_order)order;
-            set_knob(job, &ret_kinds[n++], KNOB_TILE, ladders[KNOB_TILE][i]);
-        }
+    for (size_t i = 0; i < (size_t)KNOBS * RUNGS; i++) {
+        ret_neighbours[n] = *knobs;
+        n += set_knob(job, &ret_neighbours[n], (enum knob)(i / RUNGS), ladders[i / RUNGS][i % RUNGS]);
     }
     return n;
 }
 
-/* Knobs that say what a system may overlap are not swept where they are its rules. */
-static bool swept(const struct ah_trial *trial, enum knob knob, bool fixed_rules)
+int ah_knobs_climb(struct ah_trial *trial, const struct ah_config *configs, struct ah_knobs *knobs,
+                   double *period_us, struct ah_error *err)
 {
-    bool streamed = false, fetched = false, hosted = false;
-    for (size_t i = 0; i < trial->limits.job->n_blocks; i++) {
-        streamed |= trial->best.configs[i].optimizer == AH_OPTIMIZER_STREAMED;
-        hosted |= trial->best.configs[i].optimizer == AH_OPTIMIZER_HOST;
-        fetched |= trial->best.configs[i].weights == AH_WEIGHTS_HOST;
-    }
-    const bool used[KNOBS] = {[KNOB_SEND] = hosted && !fixed_rules,
-                              [KNOB_FETCH] = fetched && !fixed_rules,
-                              [KNOB_STATES] = streamed,
-                              [KNOB_WEIGHTS] = hosted && !fixed_rules,
-                              [KNOB_GRADIENTS] = hosted && !fixed_rules,
-                              [KNOB_TILE] = hosted || streamed || fetched};
-    return used[knob];
-}
-
-int ah_knobs_sweep(struct ah_trial *trial, bool fixed_rules, struct ah_error *err)
-{
-    bool improved = trial->found;
+    const struct ah_job *job = trial->limits.job;
+    bool improved = true;
     int rc = AH_OK;
     while (improved && !rc) {
         improved = false;
-        for (enum knob knob = 0; knob < KNOBS && !rc; knob++) {
-            for (size_t i = 0; i < RUNGS && !rc && swept(trial, knob, fixed_rules); i++) {
-                struct ah_knobs knobs = trial->best.knobs;
-                enum ah_verdict verdict;
-                if (!set_knob(trial->limits.job, &knobs, knob, ladders[knob][i]))
-                    continue;
-                double before = trial->best.score.period_us;
-                rc = ah_trial_run(trial, trial->best.configs, &knobs, &verdict, err);
-                improved |= !rc && trial->best.score.period_us < before * (1 - 1e-6);
-            }
+        for (size_t i = 0; i < (size_t)KNOBS * RUNGS && !rc; i++) {
+            enum knob knob = (enum knob)(i / RUNGS);
+            struct ah_knobs other = *knobs;
+            enum ah_verdict verdict;
+            if (!is_used(job, configs, knob) || !set_knob(job, &other, knob, ladders[knob][i % RUNGS]))
+                continue;
+            trial->enough_us = *period_us;
+            rc = ah_trial_run(trial, configs, &other, &verdict, err);
+            if (rc || !ah_trial_is_faster(trial, verdict, *period_us))
+                continue;
+            *period_us = trial->last.period_us;
+            *knobs = other;
+            improved = true;
         }
     }
+    trial->enough_us = 0;
     return rc;
 }

@@ -13,6 +13,9 @@
  * are computed without rounding from coefficients that are rounded down once: a faster rate, or more memory,
  * never raises the bound, not by one bit.
  *
+ * PRICES. The sum of what the blocks' configs cost, and of `base_us`, is a bound of each plan with these configs, but for
+ * rounding. The cheapest config of a class costs nothing.
+ *
  * CANDIDATES are counts worth placing, the most promising first. They steer the search and prove nothing.
  *
  *     struct ah_milp_input input = {.job = &job, .costs = &costs, .device_bytes = ..., .host_bytes = ...};
@@ -68,7 +71,9 @@ struct ah_milp_result {
     bool exact;         /* the bound is the optimum over whole counts; else of the linear relaxation */
     double bound_us;
     struct ah_milp_candidate *candidates;
-    size_t n_candidates;              /* may be 0 although feasible: then no whole counts were found */
+    size_t n_candidates; /* may be 0 although feasible: then no whole counts were found */
+    double *prices_us;   /* by class x AH_CONFIGS_MAX + config; INFINITY: not allowed; in the arena */
+    double base_us;
     struct ah_milp_shortage shortage; /* zero where feasible */
 };
 

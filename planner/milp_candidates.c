@@ -273,7 +273,7 @@ static int exclude_used(struct finding *f, struct ah_error *err)
             f->done[j] |= same_config(f->milp, j, column);
         if (!exclude(f, column, &choice))
             continue;
-        int rc = ah_milp_relax(f->milp, &choice, f->arena, &objective, f->values, err);
+        int rc = ah_milp_relax(f->milp, &choice, f->arena, &objective, f->values, NULL, err);
         if (rc)
             return rc;
         if (isinf(objective))

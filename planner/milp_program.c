@@ -18,6 +18,7 @@ struct program {
     struct ah_solver_problem problem;
     double *objective, *upper, *row_lower, *row_upper, *coefficients;
     bool *integer;
+    size_t *row_of; /* by row of the milp: the row of the program; 0: none */
 };
 
 static int allocate(struct program *p, const struct ah_milp *milp, const struct ah_milp_choice *choice,
@@ -30,7 +31,9 @@ static int allocate(struct program *p, const struct ah_milp *milp, const struct 
     p->row_lower = ah_arena_array(arena, rows, sizeof *p->row_lower);
     p->row_upper = ah_arena_array(arena, rows, sizeof *p->row_upper);
     p->coefficients = ah_arena_array(arena, rows * columns, sizeof *p->coefficients);
-    if (!p->objective || !p->upper || !p->integer || !p->row_lower || !p->row_upper || !p->coefficients)
+    p->row_of = ah_arena_array(arena, milp->n_rows, sizeof *p->row_of);
+    if (!p->row_of || !p->objective || !p->upper || !p->integer || !p->row_lower || !p->row_upper ||
+        !p->coefficients)
         return ah_error_memory(err);
     p->problem = (struct ah_solver_problem){.n_columns = columns,
                                             .n_rows = 0,
@@ -60,6 +63,7 @@ static void add_limit(struct program *p, const struct ah_milp *milp, const struc
         return;
     if (whole && milp->rows[row].kind != AH_MILP_CAP)
         limit -= limit * ROUND_MARGIN;
+    p->row_of[row] = p->problem.n_rows; /* classes come first */
     double *values = add_row(p, -INFINITY, limit);
     for (size_t j = 0; j < choice->n_active; j++)
         values[j] = (double)ah_milp_coefficients(milp, row)[choice->active[j]];
@@ -85,12 +89,24 @@ static void fill(struct program *p, const struct ah_milp *milp, const struct ah_
         add_limit(p, milp, choice, i, whole);
 }
 
+/* By row of the milp; 0: the program does without it. */
+static void spread_prices(const struct program *p, const struct ah_milp *milp, const double *prices,
+                          double *ret_prices)
+{
+    for (size_t i = 0; i < milp->n_rows; i++)
+        ret_prices[i] = p->row_of[i] ? prices[p->row_of[i]] : 0;
+}
+
 int ah_milp_relax(const struct ah_milp *milp, const struct ah_milp_choice *choice, struct ah_arena *arena,
-                  double *ret_objective, double *ret_values, struct ah_error *err)
+                  double *ret_objective, double *ret_values, double *ret_prices, struct ah_error *err)
 {
     struct program p = {0};
     struct ah_solver_result result = {.values = ret_values};
     int rc = allocate(&p, milp, choice, arena, err);
+    if (!rc && ret_prices)
+        result.prices = ah_arena_array(arena, milp->n_rows + milp->n_classes, sizeof *result.prices);
+    if (!rc && ret_prices && !result.prices)
+        rc = ah_error_memory(err);
     if (rc)
         return rc;
     fill(&p, milp, choice, false);
@@ -98,6 +114,8 @@ int ah_milp_relax(const struct ah_milp *milp, const struct ah_milp_choice *choic
     if (rc)
         return rc;
     *ret_objective = result.status == AH_SOLVER_OPTIMAL ? result.objective : (double)INFINITY;
+    if (ret_prices && result.status == AH_SOLVER_OPTIMAL)
+        spread_prices(&p, milp, result.prices, ret_prices);
     return AH_OK;
 }
 

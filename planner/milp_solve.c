@@ -24,6 +24,7 @@ struct solving {
     size_t *active;
     int64_t *limits;
     double *values; /* by active column, and the objective */
+    double *prices; /* by row */
     struct ah_milp_best best;
     bool exact;
     struct ah_arena *arena;
@@ -67,7 +68,8 @@ static int begin(struct solving *s, const struct ah_milp_input *input, struct ah
     s->active = ah_arena_array(s->arena, milp->n_columns, sizeof *s->active);
     s->limits = ah_arena_array(s->arena, milp->n_rows, sizeof *s->limits);
     s->values = ah_arena_array(s->arena, milp->n_columns + 1, sizeof *s->values);
-    if (!s->active || !s->limits || !s->values)
+    s->prices = ah_arena_array(s->arena, milp->n_rows, sizeof *s->prices);
+    if (!s->active || !s->limits || !s->values || !s->prices)
         return ah_error_memory(err);
     find_active(s);
     for (size_t i = 0; i < milp->n_rows; i++)
@@ -83,7 +85,7 @@ static int begin(struct solving *s, const struct ah_milp_input *input, struct ah
 
 static int solve_by_relaxation(struct solving *s, double *ret_units, struct ah_error *err)
 {
-    int rc = ah_milp_relax(&s->milp, &s->choice, s->arena, ret_units, s->values, err);
+    int rc = ah_milp_relax(&s->milp, &s->choice, s->arena, ret_units, s->values, s->prices, err);
     return rc || isinf(*ret_units)
                ? rc
                : ah_milp_candidates(&s->milp, &s->choice, s->values, s->arena, &s->best, err);
@@ -91,9 +93,12 @@ static int solve_by_relaxation(struct solving *s, double *ret_units, struct ah_e
 
 static int solve_exactly(struct solving *s, double *ret_units, struct ah_error *err)
 {
+    double relaxed;
     int rc = ah_milp_enumerate(&s->milp, &s->choice, s->arena, &s->best, err);
     *ret_units = s->best.n ? (double)s->best.objective[0] : (double)INFINITY;
-    return rc;
+    return rc || !s->best.n
+               ? rc
+               : ah_milp_relax(&s->milp, &s->choice, s->arena, &relaxed, s->values, s->prices, err);
 }
 
 static double bound_us(double units)
@@ -109,7 +114,7 @@ static int least_of(struct solving *s, enum ah_milp_row_kind kind, double *ret_b
     struct ah_milp_choice choice = s->choice;
     choice.objective = kind;
     if (!s->exact)
-        return ah_milp_relax(&s->milp, &choice, s->arena, ret_bytes, s->values, err);
+        return ah_milp_relax(&s->milp, &choice, s->arena, ret_bytes, s->values, NULL, err);
     struct ah_milp_best best;
     int rc = ah_milp_best_init(&best, &s->milp, 1, s->arena, err);
     rc = rc ? rc : ah_milp_enumerate(&s->milp, &choice, s->arena, &best, err);
@@ -184,7 +189,10 @@ int ah_milp_solve(const struct ah_milp_input *input, struct ah_arena *arena,
         return rc;
     result.feasible = !isinf(units);
     result.bound_us = result.feasible ? bound_us(units) : 0;
-    rc = result.feasible ? keep_candidates(&s, &result, err) : find_shortage(&s, &result.shortage, err);
+    if (result.feasible)
+        rc = ah_milp_prices(&s.milp, s.prices, arena, &result, err);
+    if (!rc)
+        rc = result.feasible ? keep_candidates(&s, &result, err) : find_shortage(&s, &result.shortage, err);
     if (rc == AH_OK)
         *ret_result = result;
     return rc;

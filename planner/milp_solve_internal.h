@@ -6,6 +6,7 @@
  *     milp_enumerate.c   every vector of counts
  *     milp_program.c     the same as a linear or integer program for the solver
  *     milp_candidates.c  whole counts near the optimum of the relaxation
+ *     milp_prices.c      what each config adds to a bound
  */
 #ifndef AH_PLANNER_MILP_SOLVE_INTERNAL_H
 #define AH_PLANNER_MILP_SOLVE_INTERNAL_H
@@ -43,10 +44,14 @@ uint64_t ah_milp_vectors(const struct ah_milp *milp, uint64_t most);
 int ah_milp_enumerate(const struct ah_milp *milp, const struct ah_milp_choice *choice, struct ah_arena *arena,
                       struct ah_milp_best *best, struct ah_error *err);
 
-/* The exact optimum of the linear relaxation in units of the rows (INFINITY: no solution), and its values by active
- * column, with the objective behind them. */
+/* The exact optimum of the linear relaxation in units of the rows (INFINITY: no solution), its values by active column,
+ * with the objective behind them, and (optional) prices by row, about. */
 int ah_milp_relax(const struct ah_milp *milp, const struct ah_milp_choice *choice, struct ah_arena *arena,
-                  double *ret_objective, double *ret_values, struct ah_error *err);
+                  double *ret_objective, double *ret_values, double *ret_prices, struct ah_error *err);
+
+/* Prices of configs (milp.h) from those of rows. */
+int ah_milp_prices(const struct ah_milp *milp, const double *row_prices, struct ah_arena *arena,
+                   struct ah_milp_result *result, struct ah_error *err);
 
 /* Whole counts near the optimum, within a number of nodes; *ret_found: there are some. Unchecked. */
 int ah_milp_round(const struct ah_milp *milp, const struct ah_milp_choice *choice, size_t nodes,

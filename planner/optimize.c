@@ -21,16 +21,17 @@
 #define LADDER_LEAST_BYTES (UINT64_C(1) << 28)
 
 /* Real layouts take more than the relaxation says: counts for smaller budgets are starts, too. */
-enum { TIGHTER = 4, ORDERS = AH_BLOCK_MAJOR + 1 };
+enum { TIGHTER = 4 };
 static const double tighter[TIGHTER] = {1, 0.97, 0.93, 0.85};
 
 /* Of each rung, at the default effort: up to half a second of one core. Fewer blocks have less to try; a plan of many
  * should not take longer. */
-enum { WORK = 2000000, FEW_BLOCKS = 16, MANY_BLOCKS = 64 };
+enum { WORK = 2000000, FEW_BLOCKS = 16, MANY_BLOCKS = 64, RUNS = 32 };
 
 struct effort {
     uint64_t work; /* of each rung, as trials count it */
     uint64_t all_below;
+    size_t runs;
     bool ladder;
 };
 
@@ -41,9 +42,9 @@ static struct effort effort_of(const struct ah_optimize *o)
     uint64_t work =
         WORK / FEW_BLOCKS * (blocks < FEW_BLOCKS ? blocks : FEW_BLOCKS) / (blocks > MANY_BLOCKS ? 4 : 1);
     if (level == AH_EFFORT_QUICK)
-        return (struct effort){work / 4, 2000, false};
+        return (struct effort){work / 4, 2000, 0, false};
     uint64_t more = UINT64_C(1) << 2 * (level - AH_EFFORT_DEFAULT);
-    return (struct effort){work * more, 100000 * more, true};
+    return (struct effort){work * more, 100000 * more, RUNS, true};
 }
 
 static int orders_of(const struct ah_optimize *o)
@@ -192,7 +193,10 @@ static int count(const struct climb *climb, uint64_t device_bytes, struct ah_sea
             rc = solve(o, (uint64_t)((double)device_bytes * tighter[i]), order, climb->arena, &first[i], err);
         if (!rc)
             take(result, first, order);
-        search->n_counts += first->feasible ? TIGHTER : 0;
+        if (rc || !first->feasible)
+            continue;
+        search->n_counts += TIGHTER;
+        search->bounds[order] = first;
     }
     return rc;
 }
@@ -203,7 +207,7 @@ static int search(struct climb *climb, uint64_t device_bytes, struct ah_optimize
 {
     const struct ah_optimize *o = climb->optimize;
     struct effort effort = effort_of(o);
-    struct ah_milp_result counts[ORDERS * TIGHTER] = {0};
+    struct ah_milp_result counts[AH_SEARCH_ORDERS * TIGHTER] = {0};
     struct ah_search search = {.trial = o->trial,
                                .pool = climb->pool,
                                .counts = counts,
@@ -211,6 +215,7 @@ static int search(struct climb *climb, uint64_t device_bytes, struct ah_optimize
                                .scheduling = o->scheduling,
                                .orders = orders_of(o),
                                .work = effort.work,
+                               .runs = effort.runs,
                                .all_below = effort.all_below};
     int rc = count(climb, device_bytes, &search, counts, result, err);
     if (rc || !search.n_counts)

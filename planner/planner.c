@@ -5,6 +5,7 @@
 #include "planner/planner.h"
 
 #include "planner/planner_internal.h"
+#include "runtime/schedule/products.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -47,6 +48,18 @@ static int fill_annotations(const struct ah_planning *p, struct ah_plan *plan, s
     return AH_OK;
 }
 
+/* The machine's algorithms for the job's products, and their name in the signature. */
+static int fill_algorithms(const struct ah_planning *p, struct ah_plan *plan, struct ah_error *err)
+{
+    char digest[AH_SHA256_HEX_MAX];
+    int rc = ah_products_select(&p->job, p->request->machine->algorithms, p->arena, &plan->algorithms, err);
+    if (rc || !plan->algorithms)
+        return rc;
+    ah_algorithms_digest(plan->algorithms, digest);
+    plan->numeric_signature.matmul_sha256 = ah_arena_strdup(p->arena, digest);
+    return plan->numeric_signature.matmul_sha256 ? AH_OK : ah_error_memory(err);
+}
+
 static double tokens_per_s(const struct ah_plan_training *training, double step_us)
 {
     return (double)(training->batch * training->seq) / step_us * 1e6;
@@ -82,7 +95,8 @@ static int fill_plan(struct ah_planning *p, struct ah_plan *ret_plan, struct ah_
         return rc;
     fill_inputs(p, ret_plan);
     fill_results(p, ret_plan);
-    return fill_annotations(p, ret_plan, err);
+    rc = fill_algorithms(p, ret_plan, err);
+    return rc ? rc : fill_annotations(p, ret_plan, err);
 }
 
 /* ---- one policy ---- */

@@ -4,8 +4,9 @@
  *   1. starts (starts.h), one for each of CHAINS chains
  *   2. ROUNDS rounds of annealing with the same share of the work each, split among the chains that are left. After a
  *      round the better half of the chains goes on, colder
- *   3. knobs of the best, one by one
- *   4. where assignments are few: all of them, with the knobs found and some others; again if knobs change then
+ *   3. a climb from what the chains found; of few blocks, 2 and 3 again and again
+ *   4. where blocks or assignments are few: all assignments that may be faster, if these are few, with the knobs found; then a
+ *      climb from the best of them; again where that changes the best
  */
 #include "planner/search.h"
 
@@ -18,7 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHAINS = 8, ROUNDS = 4, LAST_CHAINS = 2 };
+enum { CHAINS = 8, ROUNDS = 4, LAST_CHAINS = 2, LISTED = 32 };
+
+/* Of few blocks there may be many runs, each with a share of the work: how good one ends is chance there, and hardly a
+ * matter of its length. */
+enum { SHARE_OF_RUN = 8 };
 
 /* By round: shares of what a block takes of the period, on average. */
 static const double temperatures[ROUNDS + 1] = {0.12, 0.08, 0.05, 0.03, 0.012};
@@ -33,11 +38,16 @@ struct chain {
 
 struct runner {
     const struct ah_search *search;
+    struct ah_shortlist list;
     struct ah_arena arena;
+    struct ah_assignments sets[AH_SEARCH_ORDERS]; /* by order of micro-batches */
     struct chain chains[CHAINS];
     struct chain *order[CHAINS]; /* the best first */
     size_t n;
     int round;
+    uint64_t work; /* of a run */
+    struct ah_start starts[CHAINS];
+    size_t n_starts;
     atomic_uint_fast64_t evaluations;
     atomic_bool stopped;
 };
@@ -64,7 +74,7 @@ static void run_chain(void *context, size_t i, unsigned worker)
     struct ah_trial *trial = &chain->anneal.trial;
     double share = 1 / (double)trial->limits.job->n_blocks;
     chain->on_caller = !worker;
-    trial->limits.work = trial->spent + 1 + r->search->work / (ROUNDS * r->n);
+    trial->limits.work = trial->spent + 1 + r->work / (ROUNDS * r->n);
     chain->rc = ah_anneal_run(&chain->anneal, share * temperatures[r->round],
                               share * temperatures[r->round + 1], &chain->err);
 }
@@ -109,13 +119,13 @@ static int run_rounds(struct runner *r, struct ah_error *err)
 
 /* ---- chains ---- */
 
-static int open_chains(struct runner *r, struct ah_error *err)
+/* One for each start, with random numbers of this run's own. */
+static int open_chains(struct runner *r, size_t run, struct ah_error *err)
 {
     const struct ah_search *search = r->search;
-    struct ah_start starts[CHAINS];
-    size_t n;
-    int rc = ah_starts_find(search, CHAINS, &r->arena, starts, &n, err);
-    for (size_t i = 0; i < n && !rc; i++) {
+    int rc = AH_OK;
+    r->n = 0;
+    for (size_t i = 0; i < r->n_starts && !rc; i++) {
         struct chain *chain = &r->chains[i];
         struct ah_trial_limits limits = search->trial->limits;
         chain->runner = r;
@@ -123,13 +133,23 @@ static int open_chains(struct runner *r, struct ah_error *err)
         limits.work = 0;
         limits.stop = stop;
         limits.context = chain;
-        rc = ah_anneal_init(&chain->anneal, &limits, search->allowed, i + 1, err);
+        rc = ah_anneal_init(&chain->anneal, &limits, search->allowed, run * CHAINS + i + 1, err);
         r->n += !rc;
         chain->anneal.trial.us_per_byte = search->us_per_byte;
-        rc = rc ? rc : ah_anneal_start(&chain->anneal, starts[i].configs, &starts[i].knobs, err);
+        rc = rc ? rc : ah_anneal_start(&chain->anneal, r->starts[i].configs, &r->starts[i].knobs, err);
         r->order[i] = chain;
     }
     return rc;
+}
+
+static void close_chains(struct runner *r)
+{
+    for (size_t i = 0; i < CHAINS; i++) {
+        if (r->chains[i].runner)
+            ah_anneal_release(&r->chains[i].anneal);
+        r->chains[i] = (struct chain){0};
+    }
+    atomic_store(&r->evaluations, 0);
 }
 
 /* What the chains found, into the search's trial. */
@@ -140,8 +160,10 @@ static int gather(struct runner *r, struct ah_error *err)
     for (size_t i = 0; i < CHAINS && !rc; i++) {
         const struct ah_trial *found = &r->chains[i].anneal.trial;
         enum ah_verdict verdict;
-        if (found->found)
+        if (found->found) {
             rc = ah_trial_run(trial, found->best.configs, &found->best.knobs, &verdict, err);
+            ah_shortlist_take(&r->list, found->best.configs, &found->best.knobs, found->best.score.period_us);
+        }
         trial->evaluations += found->evaluations;
         trial->spent += found->spent;
         if (found->evaluations && found->least_device_bytes < trial->least_device_bytes)
@@ -154,38 +176,88 @@ static int gather(struct runner *r, struct ah_error *err)
 
 /* ---- the rest ---- */
 
-/* All assignments with these knobs and, where that is not too many, with their kinds. */
-static int try_all_with(const struct ah_search *search, const struct ah_vary *vary,
-                        const struct ah_knobs *knobs, struct ah_error *err)
+static int open_sets(struct runner *r, const struct ah_vary *vary, struct ah_error *err)
 {
-    struct ah_knobs kinds[AH_KNOBS_KINDS_MAX];
-    size_t n = ah_knobs_kinds(vary->job, knobs, search->orders, kinds);
-    bool few = ah_assignments_count(vary) <= search->all_below / n;
-    int rc = ah_assignments_try(search->trial, vary, knobs, err);
-    for (size_t i = 0; i < n && few && !rc; i++)
-        rc = ah_assignments_try(search->trial, vary, &kinds[i], err);
+    const struct ah_search *search = r->search;
+    int rc = AH_OK;
+    for (int order = 0; order < search->orders && !rc; order++)
+        rc = ah_assignments_init(&r->sets[order], vary, search->bounds[order], err);
     return rc;
 }
 
-/* Where assignments are few: all of them, again where better knobs follow. */
-static int try_all(const struct ah_search *search, struct ah_error *err)
+static bool are_few(const struct runner *r)
 {
+    const struct ah_assignments *all = &r->sets[0];
+    return all->n_blocks <= AH_FEW_BLOCKS ||
+           ah_assignments_count(all, r->search->all_below) < r->search->all_below;
+}
+
+/* Of each order, what may be faster than the best. */
+static void narrow_sets(struct runner *r)
+{
+    const struct ah_trial *trial = r->search->trial;
+    for (int order = 0; order < r->search->orders; order++) {
+        const struct ah_milp_result *bound = r->search->bounds[order];
+        if (bound && trial->found)
+            r->sets[order].most_us = trial->best.score.period_us - bound->base_us;
+    }
+}
+
+static int try_set(struct runner *r, const struct ah_knobs *knobs, struct ah_error *err)
+{
+    const struct ah_assignments *set = &r->sets[knobs->micro_order];
+    uint64_t most = r->search->all_below;
+    if (ah_assignments_count(set, most) == most)
+        return AH_OK;
+    return ah_assignments_try(set, r->search->trial, knobs, &r->list, err);
+}
+
+/* Again where better knobs follow. */
+static int try_sets(struct runner *r, const struct ah_vary *vary, struct ah_error *err)
+{
+    const struct ah_search *search = r->search;
     struct ah_trial *trial = search->trial;
-    const struct ah_job *job = trial->limits.job;
-    const struct ah_vary vary = {job, search->allowed};
-    bool improved = ah_assignments_count(&vary) <= search->all_below;
-    int rc = AH_OK;
+    int rc = open_sets(r, vary, err);
+    bool improved = !rc && are_few(r);
     for (int round = 0; improved && round < ROUNDS && !rc; round++) {
         double before_us = trial->found ? trial->best.score.period_us : 0;
-        struct ah_knobs knobs = ah_knobs_leanest(job, search->scheduling, AH_MICRO_BATCH_MAJOR);
+        struct ah_knobs knobs = ah_knobs_leanest(vary->job, search->scheduling, AH_MICRO_BATCH_MAJOR);
         if (trial->found)
             knobs = ah_knobs_with_states(&trial->best.knobs);
-        rc = try_all_with(search, &vary, &knobs, err);
-        rc = rc ? rc : ah_knobs_sweep(trial, false, err);
+        narrow_sets(r);
+        rc = try_set(r, &knobs, err);
+        rc = rc ? rc : ah_shortlist_climb(&r->list, trial, vary, search->work, err);
         improved = trial->found && trial->best.score.period_us != before_us &&
                    !ah_knobs_equal(&knobs, &trial->best.knobs);
     }
     return rc;
+}
+
+/* Annealing, and a climb from what was found. */
+static int run_chains(struct runner *r, const struct ah_vary *vary, size_t run, struct ah_error *err)
+{
+    struct ah_trial *trial = r->search->trial;
+    int rc = open_chains(r, run, err);
+    rc = rc ? rc : run_rounds(r, err);
+    rc = rc ? rc : gather(r, err);
+    close_chains(r);
+    if (!rc && trial->found)
+        ah_shortlist_take(&r->list, trial->best.configs, &trial->best.knobs, trial->best.score.period_us);
+    return rc ? rc : ah_shortlist_climb(&r->list, trial, vary, r->work / ROUNDS, err);
+}
+
+static int run_all(struct runner *r, struct ah_error *err)
+{
+    const struct ah_search *search = r->search;
+    const struct ah_vary vary = {search->trial->limits.job, search->allowed};
+    bool many = vary.job->n_blocks <= AH_FEW_BLOCKS && search->runs;
+    size_t runs = many ? search->runs : 1;
+    r->work = many ? search->work / SHARE_OF_RUN : search->work;
+    int rc = ah_shortlist_init(&r->list, vary.job->n_blocks, LISTED, err);
+    rc = rc ? rc : ah_starts_find(search, CHAINS, &r->arena, r->starts, &r->n_starts, err);
+    for (size_t run = 0; run < runs && !rc; run++)
+        rc = run_chains(r, &vary, run, err);
+    return rc ? rc : try_sets(r, &vary, err);
 }
 
 int ah_search_run(const struct ah_search *search, struct ah_error *err)
@@ -194,14 +266,12 @@ int ah_search_run(const struct ah_search *search, struct ah_error *err)
     if (!r)
         return ah_error_memory(err);
     r->search = search;
-    int rc = open_chains(r, err);
-    rc = rc ? rc : run_rounds(r, err);
-    rc = rc ? rc : gather(r, err);
-    for (size_t i = 0; i < CHAINS; i++)
-        if (r->chains[i].runner)
-            ah_anneal_release(&r->chains[i].anneal);
+    int rc = run_all(r, err);
+    close_chains(r);
+    for (int order = 0; order < AH_SEARCH_ORDERS; order++)
+        ah_assignments_release(&r->sets[order]);
+    ah_shortlist_release(&r->list);
     ah_arena_release(&r->arena);
     free(r);
-    rc = rc ? rc : ah_knobs_sweep(search->trial, false, err);
-    return rc ? rc : try_all(search, err);
+    return rc;
 }

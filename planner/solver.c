@@ -117,6 +117,12 @@ static void read_values(struct session *s, double (*value)(glp_prob *, int))
         s->result->values[j] = value(s->glpk, (int)j + 1);
 }
 
+static void read_prices(struct session *s)
+{
+    for (size_t i = 0; s->result->prices && i < s->problem->n_rows; i++)
+        s->result->prices[i] = -glp_get_row_dual(s->glpk, (int)i + 1);
+}
+
 static int relax(struct session *s)
 {
     glp_smcp parameters;
@@ -136,6 +142,7 @@ static int relax(struct session *s)
         s->result->status = AH_SOLVER_OPTIMAL;
         s->result->objective = glp_get_obj_val(s->glpk);
         read_values(s, glp_get_col_prim);
+        read_prices(s);
         return 0;
     }
     s->result->status = status == GLP_UNBND ? AH_SOLVER_UNBOUNDED : AH_SOLVER_INFEASIBLE;

@@ -44,6 +44,9 @@ struct ah_solver_result {
     enum ah_solver_status status;
     double objective; /* where optimal or feasible */
     double *values;   /* by column; the caller's array, written where optimal or feasible */
+    double *
+        prices; /* (optional) by row; the caller's array: what the objective falls by for one more of its limit, written
+                         where relax is optimal. Rounded */
 };
 
 struct ah_solver_limits {

@@ -8,6 +8,8 @@
  */
 #include "planner/trial.h"
 
+#include "planner/knobs.h"
+
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -36,8 +38,10 @@ static uint64_t mix(uint64_t hash, uint64_t word)
 }
 
 static uint64_t hash_choice(const struct ah_trial *trial, const struct ah_config *configs,
-                            const struct ah_knobs *k)
+                            const struct ah_knobs *knobs)
 {
+    const struct ah_knobs that_count = ah_knobs_that_count(trial->limits.job, configs, knobs),
+                          *k = &that_count;
     const uint64_t words[] = {
         k->tile_elements,       k->micro_order,       k->fetch_ahead,        k->send_behind,
         k->host_gradient_tiles, k->host_weight_tiles, k->device_state_tiles, k->updates_after_backward,
@@ -271,6 +275,12 @@ int ah_trial_run(struct ah_trial *trial, const struct ah_config *configs, const 
     seen->live_bytes = trial->last_live_bytes;
     seen->over_bytes = trial->last_over_bytes;
     return rc;
+}
+
+bool ah_trial_is_faster(const struct ah_trial *trial, enum ah_verdict verdict, double period_us)
+{
+    bool fits = verdict != AH_TRIAL_EXHAUSTED && verdict != AH_TRIAL_TOO_BIG && !trial->last_over_bytes;
+    return fits && trial->last.period_us > 0 && trial->last.period_us < period_us * (1 - 1e-6);
 }
 
 bool ah_trial_is_spent(const struct ah_trial *trial)

@@ -82,6 +82,9 @@ int ah_trial_run(struct ah_trial *trial, const struct ah_config *configs, const 
 /* New limits, less or more: what was tried before may be tried again, the best is forgotten where it does not fit. */
 void ah_trial_limit(struct ah_trial *trial, uint64_t device_bytes, uint64_t work);
 
+/* Whether what was run last fits and is faster than this; `verdict` is what that run gave. */
+bool ah_trial_is_faster(const struct ah_trial *trial, enum ah_verdict verdict, double period_us);
+
 bool ah_trial_is_spent(const struct ah_trial *trial);
 
 void ah_trial_release(struct ah_trial *trial);

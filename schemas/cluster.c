@@ -37,6 +37,11 @@ static const struct ah_field gpu_fields[] = {
     {.name = "flops_origin",
      AH_WORD_AT(ah_cluster_gpu, flops_origin, origin_words),
      .about = "Measured, or the peak of a data sheet."},
+    {.name = "memory_bytes_per_s",
+     AH_NUMBER_AT(ah_cluster_gpu, memory_bytes_per_s),
+     .flags = AH_FIELD_OPTIONAL,
+     .max = RATE_MAX,
+     .about = "Of the GPU's own memory; 0: unknown."},
     {.name = "machine_sha256",
      AH_TEXT_AT(ah_cluster_gpu, machine_sha256),
      .form = AH_TEXT_SHA256,
@@ -76,6 +81,16 @@ static const struct ah_field node_fields[] = {
      .min = 1,
      .max = AH_FIELD_COUNT_MAX,
      .about = "Memory of the host."},
+    {.name = "host_memory_bytes_per_s",
+     AH_NUMBER_AT(ah_cluster_node, host_memory_bytes_per_s),
+     .flags = AH_FIELD_OPTIONAL,
+     .max = RATE_MAX,
+     .about = "Of that memory, as AdamW on all cores reaches it; 0: unknown, nothing is kept there."},
+    {.name = "host_link_bytes_per_s",
+     AH_NUMBER_AT(ah_cluster_node, host_link_bytes_per_s),
+     .flags = AH_FIELD_OPTIONAL,
+     .max = RATE_MAX,
+     .about = "Between the host and each GPU, each way; 0: unknown, nothing is kept there."},
     {.name = "disk_bytes_per_s",
      AH_NUMBER_AT(ah_cluster_node, disk_bytes_per_s),
      .flags = AH_FIELD_OPTIONAL,
@@ -114,6 +129,45 @@ static const struct ah_field_table pair_table = {
     .about = "Two nodes not connected at the lower of their NIC rates.",
     .bytes = sizeof(struct ah_cluster_pair),
     .fields = pair_fields};
+
+static const struct ah_field time_fields[] = {
+    {.name = "model_sha256",
+     AH_TEXT_AT(ah_cluster_time, model_sha256),
+     .form = AH_TEXT_SHA256,
+     .about = "Of the model."},
+    {.name = "group",
+     AH_TEXT_AT(ah_cluster_time, group),
+     .form = AH_TEXT_NAME,
+     .about = "Group of its blocks."},
+    {.name = "gpu", AH_TEXT_AT(ah_cluster_time, gpu), .form = AH_TEXT_NAME, .about = "Type of GPU."},
+    {.name = "tp", AH_COUNT_AT(ah_cluster_time, tp), .min = 1, .max = 1024, .about = "GPUs that share it."},
+    {.name = "sequences",
+     AH_COUNT_AT(ah_cluster_time, sequences),
+     .min = 1,
+     .max = 16777216,
+     .about = "Sequences of the micro-batch."},
+    {.name = "seq",
+     AH_COUNT_AT(ah_cluster_time, seq),
+     .min = 1,
+     .max = 268435456,
+     .about = "Tokens of a sequence."},
+    {.name = "dtype", AH_WORD_AT(ah_cluster_time, dtype, ah_words_dtype), .about = "Of weights."},
+    {.name = "activations",
+     AH_WORD_AT(ah_cluster_time, activations, ah_words_activations),
+     .about = "What backward makes again."},
+    {.name = "forward_us",
+     AH_NUMBER_AT(ah_cluster_time, forward_us),
+     .max = 1e15,
+     .about = "Forward, with what the GPUs tell each other."},
+    {.name = "backward_us",
+     AH_NUMBER_AT(ah_cluster_time, backward_us),
+     .max = 1e15,
+     .about = "Backward, the same; of the head: 0 where forward has both."},
+    {0}};
+static const struct ah_field_table time_table = {.name = "time",
+                                                 .about = "Measured passes of a block over a micro-batch.",
+                                                 .bytes = sizeof(struct ah_cluster_time),
+                                                 .fields = time_fields};
 
 static const struct ah_field cloud_fields[] = {{.name = "node_bytes_per_s",
                                                 AH_NUMBER_AT(ah_cluster_cloud, node_bytes_per_s),
@@ -169,10 +223,32 @@ static bool same_pair(const struct ah_cluster_pair *p, const struct ah_cluster_p
            (strcmp(p->a, q->b) == 0 && strcmp(p->b, q->a) == 0);
 }
 
+static bool same_time(const struct ah_cluster_time *p, const struct ah_cluster_time *q)
+{
+    return strcmp(p->model_sha256, q->model_sha256) == 0 && strcmp(p->group, q->group) == 0 &&
+           strcmp(p->gpu, q->gpu) == 0 && p->tp == q->tp && p->sequences == q->sequences &&
+           p->seq == q->seq && p->dtype == q->dtype && p->activations == q->activations;
+}
+
+static int check_times(const struct ah_cluster *cluster, struct ah_error *err)
+{
+    for (size_t i = 0; i < cluster->n_times; i++) {
+        if (!find_gpu(cluster, cluster->times[i].gpu))
+            return ah_meaning_fail_item(err, "times", i, "gpu", "'%s' is not the name of any of gpus",
+                                        cluster->times[i].gpu);
+        for (size_t j = 0; j < i; j++)
+            if (same_time(&cluster->times[i], &cluster->times[j]))
+                return ah_meaning_fail_item(err, "times", i, NULL, "measures the same as times[%zu]", j);
+    }
+    return AH_OK;
+}
+
 static int cluster_check(const void *group, struct ah_error *err)
 {
     const struct ah_cluster *cluster = group;
     int rc = check_nodes(cluster, err);
+    if (!rc)
+        rc = check_times(cluster, err);
     for (size_t i = 0; i < cluster->n_pairs && !rc; i++) {
         const struct ah_cluster_pair *pair = &cluster->pairs[i];
         const char *missing = !find_node(cluster, pair->a) ? "a" : !find_node(cluster, pair->b) ? "b" : NULL;
@@ -210,6 +286,11 @@ static const struct ah_field cluster_fields[] = {AH_FIELD_HEAD(ah_cluster, kind_
                                                   .flags = AH_FIELD_OPTIONAL,
                                                   .max_items = 4096,
                                                   .about = "Links that differ from what the nodes say."},
+                                                 {.name = "times",
+                                                  AH_GROUPS_AT(ah_cluster, times, &time_table),
+                                                  .flags = AH_FIELD_OPTIONAL,
+                                                  .max_items = 4096,
+                                                  .about = "Measured passes of blocks."},
                                                  {.name = "cloud",
                                                   AH_GROUP_AT(ah_cluster, cloud, &cloud_table),
                                                   .flags = AH_FIELD_OPTIONAL,
@@ -234,6 +315,20 @@ const struct ah_cluster_gpu *ah_cluster_gpu_of(const struct ah_cluster *cluster,
                                                const struct ah_cluster_node *node)
 {
     return find_gpu(cluster, node->gpu);
+}
+
+struct ah_cluster_link ah_cluster_link_of(const struct ah_cluster *cluster, size_t a, size_t b)
+{
+    const struct ah_cluster_node *p = &cluster->nodes[a], *q = &cluster->nodes[b];
+    if (a == b)
+        return (struct ah_cluster_link){p->intra_bytes_per_s, p->intra_latency_us};
+    const struct ah_cluster_pair nodes = {.a = p->id, .b = q->id};
+    for (size_t i = 0; i < cluster->n_pairs; i++)
+        if (same_pair(&cluster->pairs[i], &nodes))
+            return (struct ah_cluster_link){cluster->pairs[i].bytes_per_s, cluster->pairs[i].latency_us};
+    return (struct ah_cluster_link){
+        p->nic_bytes_per_s < q->nic_bytes_per_s ? p->nic_bytes_per_s : q->nic_bytes_per_s,
+        p->nic_latency_us > q->nic_latency_us ? p->nic_latency_us : q->nic_latency_us};
 }
 
 uint64_t ah_cluster_gpus(const struct ah_cluster *cluster)

@@ -22,6 +22,8 @@ struct ah_cluster_gpu {
     uint64_t reserved_bytes;
     double flops_per_s; /* bf16 matrix products */
     enum ah_flops_origin flops_origin;
+    double
+        memory_bytes_per_s; /* of the GPU's own memory; 0: unknown, ops that only move bytes cost nothing */
     const char *machine_sha256; /* (optional) of the machine document that profiled it */
 };
 
@@ -34,9 +36,12 @@ struct ah_cluster_node {
     double nic_bytes_per_s; /* out of and into the node */
     double nic_latency_us;
     uint64_t host_memory_bytes;
-    double disk_bytes_per_s; /* 0: no local disk */
-    const char *zone;        /* (optional) */
-    bool spot;               /* may be taken away */
+    double host_memory_bytes_per_s; /* of that memory, as AdamW on all cores reaches it, and */
+    double
+        host_link_bytes_per_s; /* from the host to each GPU, and back; 0: unknown, nothing is on the host */
+    double disk_bytes_per_s;   /* 0: no local disk */
+    const char *zone;          /* (optional) */
+    bool spot;                 /* may be taken away */
 };
 
 /* Where two nodes are not connected at the lower of their NIC rates. */
@@ -44,6 +49,20 @@ struct ah_cluster_pair {
     const char *a, *b; /* node ids */
     double bytes_per_s;
     double latency_us;
+};
+
+/* Measured passes of a block over one micro-batch, on `tp` GPUs of a type that share it. */
+struct ah_cluster_time {
+    const char *model_sha256; /* ah_document_digest() of the model */
+    const char *group;        /* of its blocks: "embedding", "layer", "head" */
+    const char *gpu;          /* name of a type */
+    uint64_t tp;
+    uint64_t sequences; /* of the micro-batch */
+    uint64_t seq;
+    enum ah_dtype dtype;
+    enum ah_activations activations;
+    double forward_us; /* with what the GPUs tell each other */
+    double backward_us;
 };
 
 struct ah_cluster_cloud {
@@ -60,6 +79,8 @@ struct ah_cluster {
     size_t n_nodes;
     struct ah_cluster_pair *pairs;
     size_t n_pairs;
+    struct ah_cluster_time *times; /* no two of the same thing */
+    size_t n_times;
     struct ah_cluster_cloud *cloud; /* (optional) storage that outlives nodes */
     struct ah_text_pair *sources;
     size_t n_sources;
@@ -70,6 +91,13 @@ struct ah_cluster {
 /* The type of a node; never NULL in a document that was read. */
 const struct ah_cluster_gpu *ah_cluster_gpu_of(const struct ah_cluster *cluster,
                                                const struct ah_cluster_node *node);
+
+/* The rate from node `a` to node `b`, and the latency: of their pair, of the two NICs, or inside the node. */
+struct ah_cluster_link {
+    double bytes_per_s;
+    double latency_us;
+};
+struct ah_cluster_link ah_cluster_link_of(const struct ah_cluster *cluster, size_t a, size_t b);
 
 /* GPUs in all, and the sum of their rates. */
 uint64_t ah_cluster_gpus(const struct ah_cluster *cluster);

@@ -21,7 +21,7 @@ struct kind_row {
 };
 
 static const struct kind_row kind_rows[AH_DOCUMENT_KINDS] = {
-#define KIND_ROW(value, name) [value] = {#name, &ah_kind_##name},
+#define KIND_ROW(value, name, word) [value] = {word, &ah_kind_##name},
     AH_DOCUMENTS(KIND_ROW)
 #undef KIND_ROW
 };
@@ -102,7 +102,8 @@ static int find_kind(struct reading *reading, const cJSON *tree, enum ah_documen
         cJSON_IsString(word) ? ah_document_kind_of(word->valuestring) : AH_DOCUMENT_ANY;
     if (kind == AH_DOCUMENT_ANY)
         return shape_fail_value(reading, "kind", word,
-                                "is not one of model, machine, cluster, plan, runlog, checkpoint");
+                                "is not one of model, machine, cluster, plan, cluster-plan, inventory, "
+                                "moves, runlog, checkpoint");
     if (reading->expected != AH_DOCUMENT_ANY && kind != reading->expected) {
         char what[64];
         snprintf(what, sizeof what, "where a %s is expected", ah_document_word(reading->expected));

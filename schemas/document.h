@@ -26,15 +26,20 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* value, name in C, the word of `kind` */
 #define AH_DOCUMENTS(X)                                                                                      \
-    X(AH_DOCUMENT_MODEL, model)                                                                              \
-    X(AH_DOCUMENT_MACHINE, machine)                                                                          \
-    X(AH_DOCUMENT_CLUSTER, cluster)                                                                          \
-    X(AH_DOCUMENT_PLAN, plan) X(AH_DOCUMENT_RUNLOG, runlog) X(AH_DOCUMENT_CHECKPOINT, checkpoint)
+    X(AH_DOCUMENT_MODEL, model, "model")                                                                     \
+    X(AH_DOCUMENT_MACHINE, machine, "machine")                                                               \
+    X(AH_DOCUMENT_CLUSTER, cluster, "cluster")                                                               \
+    X(AH_DOCUMENT_PLAN, plan, "plan")                                                                        \
+    X(AH_DOCUMENT_CLUSTER_PLAN, cluster_plan, "cluster-plan")                                                \
+    X(AH_DOCUMENT_INVENTORY, inventory, "inventory")                                                         \
+    X(AH_DOCUMENT_MOVES, moves, "moves")                                                                     \
+    X(AH_DOCUMENT_RUNLOG, runlog, "runlog") X(AH_DOCUMENT_CHECKPOINT, checkpoint, "checkpoint")
 
 enum ah_document_kind {
     AH_DOCUMENT_ANY,
-#define AH_DOCUMENT_VALUE(value, name) value,
+#define AH_DOCUMENT_VALUE(value, name, word) value,
     AH_DOCUMENTS(AH_DOCUMENT_VALUE)
 #undef AH_DOCUMENT_VALUE
         AH_DOCUMENT_KINDS
@@ -53,6 +58,9 @@ struct ah_document {
         struct ah_machine *machine;
         struct ah_cluster *cluster;
         struct ah_plan *plan;
+        struct ah_cluster_plan *cluster_plan;
+        struct ah_inventory *inventory;
+        struct ah_moves *moves;
         struct ah_runlog *runlog;
         struct ah_checkpoint *checkpoint;
     } body;

@@ -28,7 +28,7 @@ struct ah_kind {
 
 enum { AH_KIND_LIMIT_BYTES = 16 << 20, AH_KIND_RUNLOG_LIMIT_BYTES = 64 << 20 };
 
-#define AH_KIND_DECLARE(value, name) extern const struct ah_kind ah_kind_##name;
+#define AH_KIND_DECLARE(value, name, word) extern const struct ah_kind ah_kind_##name;
 AH_DOCUMENTS(AH_KIND_DECLARE)
 #undef AH_KIND_DECLARE
 

@@ -4,6 +4,7 @@
  */
 #include "schemas/plan.h"
 
+#include "schemas/algorithms_internal.h"
 #include "schemas/kinds_internal.h"
 #include "schemas/model_internal.h"
 #include "schemas/plan_internal.h"
@@ -321,6 +322,10 @@ static const struct ah_field plan_fields[] = {
     {.name = "numeric_signature",
      AH_GROUP_AT(ah_plan, numeric_signature, &ah_signature_table),
      .about = "What a plan knows of what decides the run's bits."},
+    {.name = "algorithms",
+     AH_GROUP_AT(ah_plan, algorithms, &ah_algorithms_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Of the model's matrix products, from the machine."},
     WORDS(ah_plan, policy, ah_words_policy, "How the configs were chosen."),
     WORDS(ah_plan, scheduling, ah_words_scheduling, "How lanes order their ops."),
     WORDS(ah_plan, micro_batch_order, ah_words_micro_order, "Which loop is the outer one."),

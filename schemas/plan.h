@@ -21,6 +21,7 @@
 #define AH_SCHEMAS_PLAN_H
 
 #include "base/error.h"
+#include "schemas/algorithms.h"
 #include "schemas/model.h"
 #include "schemas/signature.h"
 #include "schemas/vocabulary.h"
@@ -225,6 +226,8 @@ struct ah_plan {
     struct ah_model model; /* the one that `inputs` names: whoever runs the plan needs nothing else */
     struct ah_plan_training training;
     struct ah_signature numeric_signature;
+    struct ah_algorithms
+        *algorithms; /* (optional) of the model's products, where the machine has such a table */
     enum ah_policy policy;
     enum ah_scheduling scheduling;
     enum ah_micro_order micro_batch_order;

@@ -48,6 +48,22 @@ int ah_plan_check_solver(const void *group, struct ah_error *err)
     return AH_OK;
 }
 
+/* The signature has the digest of the table; both or neither. */
+static int check_algorithms(const struct ah_plan *plan, struct ah_error *err)
+{
+    const char *told = plan->numeric_signature.matmul_sha256;
+    char digest[AH_SHA256_HEX_MAX];
+    if (!plan->algorithms)
+        return told ? ah_meaning_fail(err, "numeric_signature.matmul_sha256",
+                                      "is of algorithms, which are missing")
+                    : AH_OK;
+    ah_algorithms_digest(plan->algorithms, digest);
+    if (!told || strcmp(told, digest) != 0)
+        return ah_meaning_fail(err, "numeric_signature.matmul_sha256", "is not that of algorithms, %s",
+                               digest);
+    return AH_OK;
+}
+
 static int check_signature(const struct ah_plan *plan, struct ah_error *err)
 {
     const struct ah_plan_training *training = &plan->training;
@@ -179,6 +195,8 @@ int ah_plan_check(const void *group, struct ah_error *err)
         return ah_meaning_fail(err, "staging.tile_elements", "%" PRIu64 " is not a multiple of %d",
                                plan->staging.tile_elements, AH_PLAN_TILE_UNIT);
     int rc = check_signature(plan, err);
+    if (!rc)
+        rc = check_algorithms(plan, err);
     if (!rc)
         rc = check_blocks(plan, err);
     if (!rc)

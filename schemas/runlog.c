@@ -208,6 +208,43 @@ static const struct ah_field_table save_table = {.name = "save",
         .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT, .min = (least), .max = (most), .about = (sentence) \
     }
 
+static const struct ah_field busy_fields[] = {
+    {.name = "lane", AH_WORD_AT(ah_runlog_busy, lane, ah_words_plan_lane), .about = "Which."},
+    US(ah_runlog_busy, busy_us, "Time in which it worked."),
+    US(ah_runlog_busy, exposed_us, "Of that, while compute did not work; of compute 0."),
+    {0}};
+static const struct ah_field_table busy_table = {.name = "busy",
+                                                 .about = "How long a lane worked.",
+                                                 .bytes = sizeof(struct ah_runlog_busy),
+                                                 .fields = busy_fields};
+
+const char *const ah_words_runlog_source[] = {"lanes", "hardware", NULL};
+
+static const struct ah_field overlap_fields[] = {
+    {.name = "source",
+     AH_WORD_AT(ah_runlog_overlap, source, ah_words_runlog_source),
+     .about = "What says so: when lanes ran their ops, or kernels and copies as the device recorded them."},
+    {.name = "first_step",
+     AH_COUNT_AT(ah_runlog_overlap, first_step),
+     .min = 1,
+     .max = STEP_MAX,
+     .about = "The first of the steps."},
+    {.name = "steps", AH_COUNT_AT(ah_runlog_overlap, steps), .min = 1, .max = STEP_MAX, .about = "How many."},
+    US(ah_runlog_overlap, total_us, "Their time."),
+    US(ah_runlog_overlap, compute_us, "In which compute worked."),
+    US(ah_runlog_overlap, copy_us, "In which compute did not work, and copies did."),
+    US(ah_runlog_overlap, host_us, "In which the host alone worked."),
+    US(ah_runlog_overlap, idle_us, "In which nothing worked."),
+    {.name = "lanes", AH_GROUPS_AT(ah_runlog_overlap, lanes, &busy_table), .about = "Each lane's share."},
+    BYTES(ah_runlog_overlap, records, "Kernels and copies that the device recorded."),
+    BYTES(ah_runlog_overlap, lost, "Records beside these that could not be kept: shares are too low."),
+    US(ah_runlog_overlap, overhead_us, "Time that recording took, as far as it says."),
+    {0}};
+static const struct ah_field_table overlap_table = {.name = "overlap",
+                                                    .about = "Where the time of some steps went.",
+                                                    .bytes = sizeof(struct ah_runlog_overlap),
+                                                    .fields = overlap_fields};
+
 static const struct ah_field end_fields[] = {
     LINE(end_words),
     STEP(ah_runlog_end, 0, "The last step that was done."),
@@ -221,6 +258,10 @@ static const struct ah_field end_fields[] = {
     MEDIAN(predicted_step_us, 0, US_MAX, "What the plan said of it."),
     MEDIAN(step_error, -1, AH_FIELD_NUMBER_MAX, "Median over prediction, less 1."),
     EXPOSED_AND_PARTS(ah_runlog_end),
+    {.name = "overlap",
+     AH_GROUP_AT(ah_runlog_end, overlap, &overlap_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Of the steps that a trace shows: where their time went."},
     {0}};
 static const struct ah_rule end_rules[] = {
     {"reason", "failed", AH_RULE_REQUIRES, "error", NULL, "is missing; a run that failed says why"}, {0}};

@@ -73,6 +73,31 @@ struct ah_runlog_save {
     uint64_t bytes;
 };
 
+/* How long a lane worked, and how much of that while compute did not. */
+struct ah_runlog_busy {
+    enum ah_plan_lane lane;
+    double busy_us;
+    double exposed_us; /* of compute: 0 */
+};
+
+/* What it is known from: when lanes ran their ops, or what the device recorded of its hardware. */
+enum ah_runlog_source { AH_RUNLOG_LANES_SAY, AH_RUNLOG_HARDWARE_SAYS };
+
+extern const char *const ah_words_runlog_source[];
+
+/* Where the time of some steps went: a moment is of compute where it works, else of copies, else of the host, else of
+ * nobody. The four add up to `total_us`. */
+struct ah_runlog_overlap {
+    enum ah_runlog_source source;
+    uint64_t first_step, steps;
+    double total_us;
+    double compute_us, copy_us, host_us, idle_us;
+    struct ah_runlog_busy *lanes;
+    size_t n_lanes;
+    uint64_t records, lost; /* of the hardware; those that could not be kept */
+    double overhead_us;     /* that recording took, in all */
+};
+
 enum ah_runlog_reason { AH_RUNLOG_DONE, AH_RUNLOG_INTERRUPTED, AH_RUNLOG_FAILED };
 
 struct ah_runlog_end {
@@ -88,6 +113,7 @@ struct ah_runlog_end {
     struct ah_plan_exposed *exposed_us;
     struct ah_runlog_part *parts;
     size_t n_parts;
+    struct ah_runlog_overlap *overlap; /* (optional) of the steps that --trace shows */
 };
 
 enum { AH_RUNLOG_MEDIAN_STEPS = 1024 };

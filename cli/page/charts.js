@@ -32,8 +32,6 @@ function boundTile(plan) {
     `no plan is faster than ${time(plan.bound_us)}`);
 }
 
-const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
-
 function drawHeadline(plan) {
   const memory = plan.memory;
   const reserve = memory.reserved_bytes ? `, ${bytes(memory.reserved_bytes)} of it reserve` : "";

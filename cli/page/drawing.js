@@ -243,16 +243,13 @@ class TimelineDrawing {
   }
 
   ticks() {
-    const step = niceStep(this.view.to - this.view.from, Math.max(2, this.width / 120));
-    const [unit, name] = step >= 1e5 ? [1e6, "s"] : step >= 100 ? [1e3, "ms"] : [1, "µs"];
-    const decimals = Math.max(0, Math.ceil(-Math.log10(step / unit) - 1e-9));
     const parts = [];
-    for (let at = Math.ceil(this.view.from / step) * step; at <= this.view.to; at += step) {
+    for (const [at, text] of timeTicks(this.view, this.width)) {
       const x = this.x(at);
       parts.push(svg("line", { class: "grid", x1: x, x2: x, y1: LANES_TOP, y2: this.height }));
       if (x > 16 && x < this.width - 24) {
         parts.push(svg(
-          "text", { x, y: this.axisTop + 14, "text-anchor": "middle" }, `${(at / unit).toFixed(decimals)} ${name}`));
+          "text", { x, y: this.axisTop + 14, "text-anchor": "middle" }, text));
       }
     }
     return parts;

@@ -38,6 +38,7 @@ function percent(share) {
   return `${(100 * share).toFixed(near ? 1 : 0)} %`;
 }
 const words = (name) => name.replaceAll("_", " ");
+const plural = (n, word) => n === 1 ? `1 ${word}` : `${n} ${word}${word.endsWith("ch") ? "es" : "s"}`;
 
 // A step of 1, 2 or 5 times a power of `base` (in units of `unit`) of which about `wanted` fit into `span`.
 function niceStep(span, wanted, base = 10, unit = 1) {
@@ -45,6 +46,17 @@ function niceStep(span, wanted, base = 10, unit = 1) {
   const power = base ** Math.floor(Math.log(rough) / Math.log(base) + 1e-9);
   const factors = base === 10 ? [1, 2, 5, 10] : [1, 2];
   return unit * power * factors.find((f) => f * power >= rough * 0.999);
+}
+
+// [µs, "20 ms"] of the marks on an axis of time that shows `view` in so many pixels.
+function timeTicks(view, width) {
+  const step = niceStep(view.to - view.from, Math.max(2, width / 120));
+  const [unit, name] = step >= 1e5 ? [1e6, "s"] : step >= 100 ? [1e3, "ms"] : [1, "µs"];
+  const decimals = Math.max(0, Math.ceil(-Math.log10(step / unit) - 1e-9));
+  const ticks = [];
+  for (let at = Math.ceil(view.from / step) * step; at <= view.to; at += step)
+    ticks.push([at, `${(at / unit).toFixed(decimals)} ${name}`]);
+  return ticks;
 }
 
 // heads: texts, ">" first aligns to the right. rows: lists of texts.

@@ -5,8 +5,12 @@ set_tests_properties(tools.plan_checker PROPERTIES LABELS tools TIMEOUT 120)
 add_test(NAME tools.oracle COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/test_oracle.py)
 set_tests_properties(tools.oracle PROPERTIES LABELS tools TIMEOUT 120)
 # Plans of random models, each checked by the rules: none of the scheduler's own code decides whether it is right.
+set(random_plans 60)
+if(AUTOHETE_SANITIZE)
+  set(random_plans 15)
+endif()
 add_test(NAME property.schedule.plans COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/random_plans.py
-  --program $<TARGET_FILE:autohete> --plans 60)
+  --program $<TARGET_FILE:autohete> --plans ${random_plans})
 set_tests_properties(property.schedule.plans PROPERTIES LABELS "property;schedule" TIMEOUT 300)
 add_custom_target(property.schedule.plans DEPENDS autohete) # what scripts/test-mutants builds
 # Fields of plans forged, one at a time: check refuses all but those that nobody can know.
@@ -25,8 +29,13 @@ add_test(NAME cli.disturbed_runs COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_D
 set_tests_properties(cli.disturbed_runs PROPERTIES LABELS "cli;train" TIMEOUT 600)
 add_custom_target(cli.disturbed_runs DEPENDS autohete)
 # The reproductions in their quick form: optimal is never slower than the paper's plans, no baseline is faster, and plans
-# without a technique are not faster, but for what quick searches miss: up to 9 % (default ones: up to 7 %).
-foreach(reproduction autohete-paper open-questions)
+# without a technique are not faster, but for what quick searches miss: up to 9 % (default ones: up to 7 %). Sanitizers
+# see the shorter one: it plans with the same code.
+set(reproductions autohete-paper clusters)
+if(NOT AUTOHETE_SANITIZE)
+  list(APPEND reproductions open-questions recovery)
+endif()
+foreach(reproduction IN LISTS reproductions)
   add_test(NAME tools.${reproduction} COMMAND /usr/bin/python3
     ${PROJECT_SOURCE_DIR}/examples/reproduce/${reproduction}/run --autohete $<TARGET_FILE:autohete>
     --quick --effort quick --check --tolerance 0.12)
@@ -50,3 +59,22 @@ set_tests_properties(tools.weights_golden PROPERTIES LABELS "tools;model" TIMEOU
 add_test(NAME tools.tokenize COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/test_tokenize.py)
 add_test(NAME tools.tokenize_library COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/test_tokenize.py library)
 set_tests_properties(tools.tokenize tools.tokenize_library PROPERTIES SKIP_RETURN_CODE 77 LABELS tools TIMEOUT 120)
+# The proof on a GPU, both halves, on the plugin's double.
+if(AUTOHETE_CUDA_DOUBLE AND NOT AUTOHETE_SANITIZE)
+  add_test(NAME tools.gpu_check COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/gpu_check.py
+    --check ${PROJECT_SOURCE_DIR}/scripts/gpu-check --build ${PROJECT_BINARY_DIR} --plugins $<TARGET_FILE_DIR:ah_cuda>)
+  set_tests_properties(tools.gpu_check PROPERTIES LABELS "tools;cuda" TIMEOUT 600)
+endif()
+# The archive for users, of what this folder holds.
+if(NOT AUTOHETE_SANITIZE)
+  add_test(NAME tools.release COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/release.py
+    --release ${PROJECT_SOURCE_DIR}/scripts/release --build ${PROJECT_BINARY_DIR}
+    "$<$<TARGET_EXISTS:autohete_cuda>:--plugin>" COMMAND_EXPAND_LISTS)
+  set_tests_properties(tools.release PROPERTIES LABELS tools TIMEOUT 300)
+endif()
+# Algorithms of products, from a machine's document to the device.
+if(AUTOHETE_CUDA_DOUBLE)
+  add_test(NAME tools.algorithms_in_plans COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/algorithms_in_plans.py
+    --program $<TARGET_FILE:autohete> --plugins $<TARGET_FILE_DIR:ah_cuda>)
+  set_tests_properties(tools.algorithms_in_plans PROPERTIES LABELS "tools;cuda" TIMEOUT 300)
+endif()

@@ -15,6 +15,8 @@ sys.path.insert(0, os.path.join(plans.ROOT, "tests/tools"))
 from small_runs import Runs  # noqa: E402
 
 PREDICTED, MEASURED = "predicted (simulated)", "measured"
+ACTIVITIES = ("compute: kernels", "h2d: copies", "d2h: copies")  # in the order of lanes
+CLOCK_US = 2000
 TRAINING = ("--micro-batches", "2", "--dtype", "fp32")
 KINDS = {"fetch", "forward", "backward", "send_gradients", "norm", "host_adam", "upload", "data"}
 
@@ -29,13 +31,14 @@ def named(events, what):
     return {key(e): e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == what}
 
 
-def tracks(failures, events):
+def tracks(failures, events, recorded):
     """Slices by the names of their process and track; no two of a track at one time, none before 0."""
     processes, threads = named(events, "process_name"), named(events, "thread_name")
     failures.equal(sorted(processes.values()), [MEASURED, PREDICTED], "processes")
     for process, first in ((PREDICTED, "iterations"), (MEASURED, "steps")):
         mine = sorted(name for (pid, _), name in threads.items() if processes[pid] == process)
-        failures.equal(mine, sorted((first,) + plans.LANES), f"{process}: tracks")
+        rows = ACTIVITIES if recorded and process == MEASURED else ()
+        failures.equal(mine, sorted((first,) + plans.LANES + rows), f"{process}: tracks")
     slices = collections.defaultdict(list)
     for event in events:
         if event["ph"] == "X":
@@ -85,14 +88,50 @@ def check_log(failures, slices, log, steps):
         failures.check(drawn > 0.5 * worked, f"{lane}: {drawn} us are drawn, {worked} were worked in a step")
 
 
-def check_whole(failures, folder, plan, name, first, steps):
+def check_activities(failures, slices):
+    """Every kernel and copy is of an op, in whose slice it lies, but for how far two clocks agree; copies have bytes."""
+    for lane, row in zip(plans.LANES, ACTIVITIES):
+        owners = collections.defaultdict(list)
+        for event in slices[MEASURED, lane]:
+            owners[event["name"], event["args"].get("tile"), event["args"]["step"]].append(event)
+        track = slices[MEASURED, row]
+        for event in track:
+            failures.equal(event["cat"], "kernel" if lane == "compute" else "copy", f"{row}: kind")
+            failures.check(lane == "compute" or event["args"]["bytes"] > 0, f"{row}: a copy of nothing")
+            mine = owners[event["args"].get("of"), event["args"].get("tile"), event["args"].get("step")]
+            inside = (e for e in mine if e["ts"] - CLOCK_US <= event["ts"]
+                      and event["ts"] + event["dur"] <= e["ts"] + e["dur"] + CLOCK_US)
+            failures.check(any(inside), f"{row}: {event} is in no slice of its op")
+        seen = {(e["args"]["of"], e["args"].get("tile"), e["args"]["step"]) for e in track if "of" in e["args"]}
+        failures.equal(set(owners) - seen, set(), f"{row}: ops without any")
+
+
+def check_overlap(failures, log, first, steps, recorded):
+    overlap = log[-1]["overlap"]
+    failures.equal((overlap["first_step"], overlap["steps"]), (first, steps), "overlap: steps")
+    failures.equal(overlap["source"], "hardware" if recorded else "lanes", "overlap: source")
+    shares = sum(overlap[key] for key in ("compute_us", "copy_us", "host_us", "idle_us"))
+    failures.near(shares, overlap["total_us"], 0.01, "overlap: shares")
+    lanes = {lane["lane"]: lane for lane in overlap["lanes"]}
+    failures.equal(sorted(lanes), sorted(plans.LANES), "overlap: lanes")
+    failures.near(lanes["compute"]["busy_us"], overlap["compute_us"], 0.001, "overlap: compute")
+    failures.check(all(lane["busy_us"] > 0 for lane in lanes.values()), f"overlap: a lane does nothing: {lanes}")
+    alone = sum(lanes[lane]["exposed_us"] for lane in ("h2d", "d2h", "host"))
+    failures.check(overlap["copy_us"] + overlap["host_us"] <= alone + 0.01, "overlap: more is exposed than lanes say")
+    failures.equal(overlap["records"] > 0, recorded, "overlap: records")
+    failures.equal(overlap["lost"], 0, "overlap: lost")
+
+
+def check_whole(failures, folder, plan, name, first, steps, recorded):
     with open(os.path.join(folder, name), encoding="utf-8") as handle:
         trace = json.load(handle)
     events = trace["traceEvents"]
     failures.equal(trace["otherData"]["simulated"], False, "otherData.simulated")
     times = [ns(e["ts"]) for e in events if e["ph"] != "M"]
     failures.check(times == sorted(times), "events are not in the order of time")
-    slices = tracks(failures, events)
+    slices = tracks(failures, events, recorded)
+    if recorded:
+        check_activities(failures, slices)
     check_steps(failures, slices, PREDICTED, "iterations", "iteration", steps)
     measured = check_steps(failures, slices, MEASURED, "steps", "step", steps)
     failures.equal([e["args"]["step"] for e in measured], list(range(first, first + steps)), "the steps")
@@ -104,31 +143,60 @@ def check_whole(failures, folder, plan, name, first, steps):
     return slices
 
 
-def check_run(failures, runs, folder, steps, first, shown):
+def check_run(failures, runs, folder, steps, first, shown, recorded):
     """A run of so many steps, whose trace has so many from the first on."""
+    device = ("--device", "cuda", "--other-device") if recorded else ()
     plan = runs.plan(("--policy", "stream"), TRAINING)
     with open(os.path.join(folder, plan), encoding="utf-8") as handle:
         document = json.load(handle)
-    runs.run(plan, ["--steps", steps, "--trace", "trace.json", "--log", "log.ndjson"])
-    slices = check_whole(failures, folder, document, "trace.json", first, shown)
+    runs.run(plan, ["--steps", steps, "--trace", "trace.json", "--log", "log.ndjson", *device])
+    slices = check_whole(failures, folder, document, "trace.json", first, shown, recorded)
     log = runs.log("log.ndjson")
+    check_overlap(failures, log, first, shown, recorded)
     os.remove(os.path.join(folder, "log.ndjson"))
+    if recorded:
+        drawn = sum(e["dur"] for e in slices[MEASURED, ACTIVITIES[0]])
+        worked = log[-1]["overlap"]["compute_us"]
+        failures.check(drawn > 0.9 * worked, f"kernels of {drawn} us are drawn, {worked} were recorded")
     if shown > 2:
         check_log(failures, slices, log, list(range(first, first + shown)))
     return {e["cat"] for (process, _), track in slices.items() for e in track if process == MEASURED}
 
 
+def check_unrecorded(failures, runs, folder):
+    """What keeps CUPTI from recording is said, and the trace has lanes alone; what it loses is counted."""
+    plan = runs.plan(("--policy", "stream"), TRAINING)
+    flags = ["--steps", 3, "--trace", "trace.json", "--log", "log.ndjson", "--device", "cuda", "--other-device"]
+    for setting, source, said in (("profiler=Nsight", "lanes", "'Nsight' profiles this process"),
+                                  ("cupti=120800", "lanes", "libcupti.so.13"),
+                                  ("fail=cuptiActivityFlushAll:1:999", "lanes", "cuptiActivityFlushAll"),
+                                  ("drop=7", "hardware", "were lost")):
+        os.environ["AUTOHETE_CUDA_DOUBLE"] = setting
+        done = runs.run(plan, flags)
+        log = runs.log("log.ndjson")
+        os.remove(os.path.join(folder, "log.ndjson"))
+        failures.check(said in " ".join(done.stderr.split()), f"{setting}: {done.stderr}")
+        failures.equal(log[-1]["overlap"]["source"], source, setting)
+        failures.equal(log[-1]["overlap"]["lost"] > 0, setting == "drop=7", f"{setting}: lost")
+        with open(os.path.join(folder, "trace.json"), encoding="utf-8") as handle:
+            tracks(failures, json.load(handle)["traceEvents"], source == "hardware")
+    del os.environ["AUTOHETE_CUDA_DOUBLE"]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", required=True)
-    program = parser.parse_args().program
+    parser.add_argument("--recorded", action="store_true", help="on the device 'cuda', which records kernels and copies")
+    options = parser.parse_args()
     failures = plans.Failures()
     with tempfile.TemporaryDirectory() as folder:
-        runs = Runs(program, folder)
-        kinds = check_run(failures, runs, folder, 12, 5, 4)
-        failures.equal(KINDS - kinds, set(), "kinds of ops that the run lacks")
-        check_run(failures, runs, folder, 3, 1, 3)
-        check_run(failures, runs, folder, 1, 1, 1)
+        runs = Runs(options.program, folder)
+        kinds = check_run(failures, runs, folder, 12, 5, 4, options.recorded)
+        failures.equal(KINDS - (kinds - {"kernel", "copy"}), set(), "kinds of ops that the run lacks")
+        check_run(failures, runs, folder, 3, 1, 3, options.recorded)
+        check_run(failures, runs, folder, 1, 1, 1, options.recorded)
+        if options.recorded:
+            check_unrecorded(failures, runs, folder)
     return failures.finish()
 
 

@@ -63,9 +63,8 @@ static int write_run_trace(void *context, struct ah_error *err)
 
 static int write_page(void *context, struct ah_error *err)
 {
-    (void)context;
     struct ah_cli cli = {0};
-    int rc = ah_page_write(&cli, "-", document.body.plan, err);
+    int rc = ah_page_write(&cli, "-", context, err);
     if (!rc && cli.out.failed)
         rc = ah_error_memory(err);
     if (rc)
@@ -102,7 +101,19 @@ static void test_timeline__a_run_is_heard_without_memory(void **state)
 static void test_timeline__page(void **state)
 {
     (void)state;
-    assert_true(fault_sweep(write_page, NULL, 0) >= 5);
+    assert_true(fault_sweep(write_page, &document, 0) >= 5);
+}
+
+static void test_timeline__page_of_a_cluster(void **state)
+{
+    struct ah_document cluster;
+    struct ah_error err = {0};
+    (void)state;
+    CHECK_OK(ah_document_load(&cluster, "tests/golden/schemas/documents/cluster-plan.json",
+                              AH_DOCUMENT_CLUSTER_PLAN, &err),
+             err);
+    assert_true(fault_sweep(write_page, &cluster, 0) >= 3);
+    ah_document_release(&cluster);
 }
 
 static int load(void **state)
@@ -127,6 +138,7 @@ int main(void)
         cmocka_unit_test(test_timeline__trace_of_a_run),
         cmocka_unit_test(test_timeline__a_run_is_heard_without_memory),
         cmocka_unit_test(test_timeline__page),
+        cmocka_unit_test(test_timeline__page_of_a_cluster),
     };
     return cmocka_run_group_tests(tests, load, release);
 }

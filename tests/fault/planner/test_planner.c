@@ -41,6 +41,7 @@ static void open_sweep(struct sweep *sweep, uint64_t layers)
     sweep->t.model.body.model->layers = layers;
     sweep->t.request.training.batch = 2;
     sweep->t.request.training.seq = 64;
+    sweep->t.request.effort = AH_EFFORT_QUICK;
 }
 
 static void test_planner__plans(void **state)

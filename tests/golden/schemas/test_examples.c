@@ -55,8 +55,9 @@ static void test_examples__are_accepted_and_canonical(void **state)
     (void)state;
     assert_true(check_all("examples/models/*.json") >= 21);
     assert_true(check_all("examples/machines/*.json") >= 3);
-    assert_true(check_all("examples/clusters/*.json") >= 3);
-    assert_true(check_all("tests/golden/schemas/documents/*") >= 6);
+    assert_true(check_all("examples/clusters/*.json") >= 5);
+    assert_true(check_all("examples/recovery/*.json") >= 3);
+    assert_true(check_all("tests/golden/schemas/documents/*") >= 9);
 }
 
 int main(void)

@@ -14,9 +14,9 @@ enum { RUNGS = 3, COMBINATIONS = RUNGS * RUNGS * RUNGS * RUNGS * RUNGS * RUNGS }
 
 static struct ah_knobs combine(const struct ah_job *job, enum ah_micro_order order, int combination)
 {
-    static const uint32_t behind[RUNGS] = {1, 2, 4}, ahead[RUNGS] = {1, 2, 4}, states[RUNGS] = {2, 4, 16},
+    static const uint32_t behind[RUNGS] = {1, 2, 4}, ahead[RUNGS] = {1, 2, 4}, states[RUNGS] = {1, 4, 16},
                           weights[RUNGS] = {2, 16, 0}, gradients[RUNGS] = {2, 16, 0};
-    static const uint64_t tiles[RUNGS] = {1, 4, 8}; /* of a layer */
+    static const uint64_t tiles[RUNGS] = {1, 4, 32}; /* of a layer */
     struct ah_knobs knobs = ah_knobs_first(job, AH_SCHEDULING_PRIORITY, order);
     int rung[6];
     for (int i = 0; i < 6; i++) {
@@ -39,18 +39,21 @@ static double best_of_all(const struct ah_trial_limits *limits, const struct ah_
     const struct ah_job *job = limits->job;
     const struct ah_vary vary = {.job = job};
     struct ah_trial trial;
+    struct ah_assignments all;
     struct ah_error err;
     enum ah_verdict verdict;
     int orders = job->training.micro_batches > 1 ? AH_BLOCK_MAJOR + 1 : AH_MICRO_BATCH_MAJOR + 1;
     CHECK_OK(ah_trial_init(&trial, limits, &err), err);
+    CHECK_OK(ah_assignments_init(&all, &vary, NULL, &err), err);
     CHECK_OK(ah_trial_run(&trial, known->configs, &known->knobs, &verdict, &err), err);
     for (int order = 0; order < orders; order++) {
         for (int i = 0; i < COMBINATIONS; i++) {
             struct ah_knobs knobs = combine(job, (enum ah_micro_order)order, i);
-            CHECK_OK(ah_assignments_try(&trial, &vary, &knobs, &err), err);
+            CHECK_OK(ah_assignments_try(&all, &trial, &knobs, NULL, &err), err);
         }
     }
     double period_us = trial.best.score.period_us;
+    ah_assignments_release(&all);
     ah_trial_release(&trial);
     return period_us;
 }
@@ -58,7 +61,12 @@ static double best_of_all(const struct ah_trial_limits *limits, const struct ah_
 static bool is_small(const struct instance *it)
 {
     const struct ah_vary vary = {.job = &it->job};
-    return ah_assignments_count(&vary) <= 400;
+    struct ah_assignments all;
+    struct ah_error err;
+    CHECK_OK(ah_assignments_init(&all, &vary, NULL, &err), err);
+    bool few = ah_assignments_count(&all, 401) <= 400;
+    ah_assignments_release(&all);
+    return few;
 }
 
 static void test_knobs__equal_enumeration(void **state)

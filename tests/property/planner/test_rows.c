@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Every row against the schedule itself: for random choices of everything, no row says more than what the schedule takes;
- * and the work of each lane, which rows (1) to (4) sum up, is the schedule's own, to the last digits.
+ * and the work of each lane, which rows (1) to (4) sum up, is the schedule's own, to the last digits. Prices at budgets that a
+ * choice just keeps are a bound of it, too.
  */
 #include "planner/milp_internal.h"
 #include "tests/property/planner/instances.h"
@@ -103,10 +104,40 @@ static void check_needs(const struct ah_milp_input *input, const struct ah_confi
                  (unsigned long long)(score->pinned_bytes + score->pageable_bytes));
 }
 
+/* In a budget of what this choice takes, or a bit more. */
+static double priced(struct ah_milp_input input, const struct ah_config *configs,
+                     const struct ah_score *score, double slack)
+{
+    struct ah_arena arena = {0};
+    struct ah_error err = {0};
+    struct ah_milp_result result;
+    input.device_bytes = (uint64_t)((1 + slack) * (double)score->device.peak_bytes);
+    input.host_bytes = (uint64_t)((1 + slack) * (double)(score->pinned_bytes + score->pageable_bytes));
+    CHECK_OK(ah_milp_solve(&input, &arena, &result, &err), err);
+    assert_true(result.feasible);
+    double us = result.base_us;
+    for (size_t block = 0; block < input.job->n_blocks; block++) {
+        const double *prices_us = result.prices_us + result.class_of[block] * (size_t)AH_CONFIGS_MAX;
+        struct ah_config all[AH_CONFIGS_MAX];
+        size_t n = ah_configs(input.job, ah_job_block(input.job, block), all), config = 0;
+        while (memcmp(&all[config], &configs[block], sizeof configs[block]) != 0)
+            config++;
+        double least_us = prices_us[0];
+        for (size_t i = 0; i < n; i++)
+            least_us = fmin(least_us, prices_us[i]);
+        assert_true(least_us == 0);
+        us += prices_us[config];
+    }
+    if (us > score->period_us * CLOSE)
+        fail_msg("priced at %.17g us, the schedule takes %.17g", us, score->period_us);
+    ah_arena_release(&arena);
+    return us;
+}
+
 /* How close the rows come, so that a row that says nothing is noticed: the least ratios are printed and asked for. */
 struct tightness {
-    double time, device, host;
-    size_t n;
+    double time, device, host, priced;
+    size_t n, n_priced;
 };
 
 static void check_choice(struct instance *it, struct ah_schedule *schedule, uint64_t *random,
@@ -139,6 +170,10 @@ static void check_choice(struct instance *it, struct ah_schedule *schedule, uint
     input.most_fetch_ahead = 0;
     input.most_tile_elements = 0;
     check_needs(&input, configs, &score, &knobs);
+    if (instance_below(random, CHOICES))
+        return;
+    tight->priced += priced(input, configs, &score, check_uniform(random)) / score.period_us;
+    tight->n_priced++;
 }
 
 static void test_rows__never_say_more_than_the_schedule(void **state)
@@ -158,8 +193,10 @@ static void test_rows__never_say_more_than_the_schedule(void **state)
         ah_schedule_release(&schedule);
         instance_close(&it);
     }
-    print_message("%zu choices; rows over schedule, mean: time %.3f, device %.3f, host %.3f\n", tight.n,
-                  tight.time / (double)tight.n, tight.device / (double)tight.n, tight.host / (double)tight.n);
+    print_message("%zu choices; rows over schedule, mean: time %.3f, device %.3f, host %.3f, prices %.3f\n",
+                  tight.n, tight.time / (double)tight.n, tight.device / (double)tight.n,
+                  tight.host / (double)tight.n, tight.priced / (double)tight.n_priced);
+    assert_true(tight.priced > 0.5 * (double)tight.n_priced);
     assert_true(tight.n > INSTANCES * CHOICES / 2);
 }
 

@@ -23,7 +23,7 @@ import tempfile
 import jsonschema
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
-KINDS = ["model", "machine", "cluster", "plan", "runlog", "checkpoint"]
+KINDS = ["model", "machine", "cluster", "plan", "cluster-plan", "inventory", "moves", "runlog", "checkpoint"]
 UNKNOWN = "surprise"
 SHARE = 6  # changes tried of each value of a golden document
 EXAMPLE_CHANGES = 40  # and of each example, in all

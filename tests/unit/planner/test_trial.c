@@ -1,55 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "planner/trial.h"
-
-#include "planner/knobs.h"
-#include "tests/property/schedule/jobs.h"
-
-enum { BLOCKS = 8 };
-
-/* Compute is so slow that whatever the other lanes do is hidden behind it, and what device updates take is nothing:
- * choices with equal activations take equally long. */
-struct fixture {
-    struct test_job job;
-    struct ah_costs costs;
-    struct ah_cost_group groups[4];
-    struct ah_knobs knobs;
-    struct ah_trial trial;
-    struct ah_config configs[BLOCKS];
-    struct ah_error err;
-};
-
-static void setup(struct fixture *f, uint64_t device_bytes, uint64_t work)
-{
-    memset(f, 0, sizeof *f);
-    test_job_open(&f->job, "tiny",
-                  (struct ah_plan_training){.batch = 2, .micro_batches = 1, .seq = 64, .dtype = AH_BF16});
-    assert_int_equal(f->job.job.n_blocks, BLOCKS);
-    assert_true(f->job.job.n_groups <= 4);
-    for (size_t g = 0; g < f->job.job.n_groups; g++)
-        f->groups[g] = (struct ah_cost_group){1e6, {2e6, 2.5e6, 3e6}};
-    f->costs = (struct ah_costs){.groups = f->groups,
-                                 .h2d_us_per_byte = 1e-6,
-                                 .d2h_us_per_byte = 1e-6,
-                                 .host_adam_us = 1e-6,
-                                 .host_us_per_byte = 1e-9};
-    f->costs.sharing.weights = (struct ah_plan_lane_weights){1, 1, 1, 1};
-    f->knobs = ah_knobs_first(&f->job.job, AH_SCHEDULING_PRIORITY, AH_MICRO_BATCH_MAJOR);
-    const struct ah_trial_limits limits = {.job = &f->job.job,
-                                           .costs = &f->costs,
-                                           .device_bytes = device_bytes,
-                                           .host_bytes = UINT64_C(1) << 40,
-                                           .work = work};
-    CHECK_OK(ah_trial_init(&f->trial, &limits, &f->err), f->err);
-    for (size_t i = 0; i < BLOCKS; i++)
-        f->configs[i] = (struct ah_config){AH_ACTIVATIONS_KEEP, AH_WEIGHTS_DEVICE, AH_OPTIMIZER_DEVICE,
-                                           AH_ACCUMULATOR_NONE};
-}
-
-static void teardown(struct fixture *f)
-{
-    ah_trial_release(&f->trial);
-    test_job_close(&f->job);
-}
+#include "tests/unit/planner/trials.h"
 
 static enum ah_verdict try_it(struct fixture *f)
 {
@@ -113,8 +63,14 @@ static void test_trial__tries_nothing_twice(void **state)
     assert_int_equal(try_it(&f), AH_TRIAL_SEEN);
     assert_true(f.trial.last.period_us == period);
     assert_int_equal(f.trial.evaluations, evaluations);
+    f.knobs.send_behind++; /* nothing is sent */
+    assert_int_equal(try_it(&f), AH_TRIAL_SEEN);
+    f.configs[2].optimizer = AH_OPTIMIZER_HOST;
+    assert_int_not_equal(try_it(&f), AH_TRIAL_SEEN);
     f.knobs.send_behind++;
     assert_int_not_equal(try_it(&f), AH_TRIAL_SEEN);
+    f.knobs.fetch_ahead++; /* no weights are fetched */
+    assert_int_equal(try_it(&f), AH_TRIAL_SEEN);
     teardown(&f);
 }
 
@@ -169,6 +125,7 @@ static void test_trial__remembers_thousands(void **state)
     (void)state;
     struct fixture f;
     setup(&f, 1, 0); /* nothing fits, so that nothing is evaluated */
+    f.configs[2].optimizer = AH_OPTIMIZER_HOST;
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t i = 0; i < 3000; i++) {
             f.knobs.host_gradient_tiles = i + 1;

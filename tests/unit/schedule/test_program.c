@@ -140,6 +140,37 @@ static void test_program__the_head_goes_by_chunks(void **state)
     test_job_close(&j);
 }
 
+/* An odd vocabulary: rows of logits and of their gradient begin at whole lines, and the vocabulary stays what it is. */
+static void test_program__rows_of_logits_are_aligned(void **state)
+{
+    (void)state;
+    enum { V = 50257, PITCH = 50304, CHUNK = 1024 };
+    struct test_job j;
+    struct ah_error err;
+    struct ah_program program;
+    int strided = 0, found = 0;
+    test_job_open(&j, "gpt2-124m", training(5, 500, AH_BF16));
+    CHECK_OK(ah_program_build(&j.job, test_job_group(&j.job, AH_BLOCK_HEAD), AH_PASS_FORWARD,
+                              AH_ACTIVATIONS_KEEP, &program, &err),
+             err);
+    for (size_t i = 0; i < program.n_ops; i++)
+        for (size_t arg = 0; arg < AH_OP_ARGS; arg++) {
+            strided += program.ops[i].op.arg[arg].row_stride == PITCH;
+            assert_true(program.ops[i].op.arg[arg].row_stride % PITCH == 0);
+        }
+    for (size_t i = 0; i < program.n_places; i++) {
+        const char *name = program.places[i].name ? program.places[i].name : "";
+        bool logits = strcmp(name, "logits") == 0;
+        if (logits || strcmp(name, "d_logits") == 0) {
+            assert_int_equal(program.places[i].bytes, (uint64_t)CHUNK * PITCH * (logits ? 4 : 2));
+            found++;
+        }
+    }
+    assert_int_equal(found, 2);
+    assert_int_equal(strided, 2 * 6); /* head, loss, cast (both), weight, input; of chunks and of the rest */
+    test_job_close(&j);
+}
+
 static void test_program__steps_of_llama(void **state)
 {
     (void)state;
@@ -242,6 +273,7 @@ int main(void)
         cmocka_unit_test(test_program__recompute_costs_a_forward),
         cmocka_unit_test(test_program__windows_count_what_is_seen),
         cmocka_unit_test(test_program__the_head_goes_by_chunks),
+        cmocka_unit_test(test_program__rows_of_logits_are_aligned),
         cmocka_unit_test(test_program__steps_of_llama),
         cmocka_unit_test(test_program__stops_at_the_lowest_trained_tensor),
         cmocka_unit_test(test_program__lists_what_is_saved),

@@ -108,12 +108,27 @@ static const struct refusal refusals[] = {
      "ops[16].tiles: is 1; lanes mention the op 0 times"},
     {"plan.json", "[14, 15, 16]", "[14, 15, 99]", AH_FAULT_MEANING, "lanes.h2d[2]: op 99"},
     {"plan.json", "\"index\": 1", "\"index\": 2", AH_FAULT_MEANING, "blocks[1].index: 2 is not 1"},
+    {"inventory.json", "\"node\": \"desktop-3090\"", "\"node\": \"desktop-3080\"", AH_FAULT_MEANING,
+     "holdings[0].node: 'desktop-3080' is not the id of any of nodes"},
+    {"inventory.json", "\"gpu\": 0", "\"gpu\": 1", AH_FAULT_MEANING, "holdings[0].gpu: 1 does not exist"},
+    {"inventory.json", "\"blocks\": 13", "\"blocks\": 39", AH_FAULT_MEANING,
+     "holdings[0].blocks: goes beyond the model's 38"},
+    {"inventory.json", "\"first_slice\": 1", "\"first_slice\": 2", AH_FAULT_MEANING,
+     "holdings[5].slices: goes beyond the 2 that blocks are cut into"},
+    {"inventory.json", "\"step\": 1150", "\"step\": 1201", AH_FAULT_MEANING,
+     "holdings[1].step: 1201 is after the last one, 1200"},
+    {"inventory.json", "\"medium\": \"storage\"", "\"medium\": \"host\"", AH_FAULT_SHAPE,
+     "holdings[4].node: "},
+    {"moves.json", "\"storage\": 10836421120", "\"storage\": 10836421121", AH_FAULT_MEANING,
+     "bytes.storage: 10836421121 is not the sum of its moves"},
+    {"moves.json", "\"kept\": 0", "\"kept\": 1", AH_FAULT_MEANING, "bytes.needed: "},
     {"model.json", "\"format_version\": \"1.0\"", "\"format_version\": 1", AH_FAULT_SHAPE,
      "format_version: 1 is a number, not the text \"1.0\"; put it in quotes"},
     {"model.json", "\"kv_heads\"", "\"kvheads\"", AH_FAULT_SHAPE,
      "kvheads: is not a known field; did you mean 'kv_heads'?"},
     {"plan.json", "\"kind\": \"plan\"", "\"kind\": \"poem\"", AH_FAULT_SHAPE,
-     "file.json: kind: \"poem\" is not one of model, machine, cluster, plan, runlog, checkpoint"},
+     "file.json: kind: \"poem\" is not one of model, machine, cluster, plan, cluster-plan, inventory, moves, "
+     "runlog, checkpoint"},
     {"plan.json", "\"kind\": \"plan\",", "", AH_FAULT_SHAPE, "file.json: kind: is missing"},
     {"plan.json", "\"1.0\"", "\"1.1\"", AH_FAULT_SHAPE, "format_version: \"1.1\" is newer than 1.0"},
     {"plan.json", "\"1.0\"", "\"2.0\"", AH_FAULT_SHAPE, "format_version: \"2.0\" is newer than 1.0"},
@@ -244,8 +259,8 @@ static void test_document__refuses_what_is_too_large(void **state)
     free(text);
 }
 
-static const char *const names[] = {"model.json", "machine.json",    "cluster.json",
-                                    "plan.json",  "checkpoint.json", "runlog.ndjson"};
+static const char *const names[] = {"model.json",      "machine.json",  "cluster.json", "plan.json",
+                                    "checkpoint.json", "runlog.ndjson", "moves.json",   "inventory.json"};
 
 static void test_document__saves_what_it_loads(void **state)
 {

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Diff of cluster plans in planning terms: what the change means for a step, and which GPUs do what instead, before the
+ * list of fields says where the documents differ.
+ */
+#ifndef AH_CLI_DIFF_CLUSTER_PLAN_H
+#define AH_CLI_DIFF_CLUSTER_PLAN_H
+
+#include "cli/cli.h"
+#include "cli/emit.h"
+#include "schemas/cluster_plan.h"
+
+void ah_diff_cluster_plan_text(struct ah_cli *cli, const struct ah_cluster_plan *a,
+                               const struct ah_cluster_plan *b);
+
+/* Into an object that the caller opened. */
+void ah_diff_cluster_plan_json(struct ah_emit *emit, struct ah_arena *arena, const struct ah_cluster_plan *a,
+                               const struct ah_cluster_plan *b);
+
+/* As ah_diff_plan_bulk(). */
+const char *ah_diff_cluster_plan_bulk(const char *path);
+
+#endif

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/inspect.h"
+
+#include "base/units.h"
+#include "schemas/cluster_plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static void put_headline(struct ah_cli *cli, const struct ah_cluster_plan *plan)
+{
+    char step[AH_UNITS_TEXT_MAX];
+    const struct ah_cluster_plan_predicted *told = &plan->predicted;
+    ah_buffer_printf(&cli->out, "%s%s on %s%s: %s a step, %.0f tokens/s (simulated%s)\n", cli->out_style.bold,
+                     ah_cli_clean(cli, plan->inputs.model.name), ah_cli_clean(cli, plan->inputs.cluster.name),
+                     cli->out_style.reset, ah_units_print_time(step, told->step_us), told->tokens_per_s,
+                     told->estimated ? ", from estimated costs" : "");
+    if (plan->solver.status == AH_PLAN_OPTIMAL)
+        ah_buffer_printf(&cli->out, "optimal: no other plan is simulated faster (proven by enumeration)\n");
+    else if (plan->solver.status == AH_PLAN_WITHIN_GAP)
+        ah_buffer_printf(&cli->out, "at most %.1f %% slower than any plan could be (bound %s)\n",
+                         100 * (plan->solver.objective_us / plan->solver.bound_us - 1),
+                         ah_units_print_time(step, plan->solver.bound_us));
+    else if (plan->policy != AH_CLUSTER_POLICY_OPTIMAL)
+        ah_buffer_printf(&cli->out, "as %s arranges it, at its best setting\n",
+                         ah_words_cluster_policy[plan->policy]);
+    ah_buffer_printf(&cli->out,
+                     "%" PRIu64 " sequence%s of %" PRIu64 " tokens in %" PRIu64
+                     " micro-batch%s, %s, states %s; %s degrees\n",
+                     plan->training.batch, plan->training.batch == 1 ? "" : "s", plan->training.seq,
+                     plan->training.micro_batches, plan->training.micro_batches == 1 ? "" : "es",
+                     ah_words_dtype[plan->training.dtype], ah_words_dtype[plan->training.state_dtype],
+                     plan->tp_mode == AH_TP_SYMMETRIC ? "symmetric" : "asymmetric");
+}
+
+/* "0-3, 8" */
+static void put_ranks(struct ah_buffer *out, const uint64_t *ranks, size_t n)
+{
+    for (size_t i = 0, j; i < n; i = j) {
+        for (j = i + 1; j < n && ranks[j] == ranks[j - 1] + 1; j++)
+            ;
+        ah_buffer_printf(out, "%s%" PRIu64, i ? ", " : "", ranks[i]);
+        if (j > i + 1)
+            ah_buffer_printf(out, "-%" PRIu64, ranks[j - 1]);
+    }
+}
+
+static void cell_ranks(struct ah_table *table, const uint64_t *ranks, size_t n)
+{
+    struct ah_buffer text = {0};
+    put_ranks(&text, ranks, n);
+    if (text.failed)
+        table->failed = true;
+    else
+        ah_table_cell(table, "%s", n ? text.data : "");
+    ah_buffer_release(&text);
+}
+
+/* "30 keep, 2 recompute" */
+static void cell_configs(struct ah_table *table, const struct ah_cluster_plan_stage *stage)
+{
+    uint64_t counts[AH_ACTIVATIONS_RECOMPUTE + 1] = {0};
+    char text[128];
+    size_t at = 0;
+    for (size_t i = 0; i < stage->n_configs; i++)
+        counts[stage->configs[i].activations] += stage->configs[i].blocks;
+    text[0] = '\0';
+    for (size_t i = 0; i <= AH_ACTIVATIONS_RECOMPUTE; i++)
+        if (counts[i])
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s%" PRIu64 " %s", at ? ", " : "", counts[i],
+                                   ah_words_activations[i]);
+    ah_table_cell(table, "%s", text);
+}
+
+static void put_pipelines(struct ah_cli *cli, const struct ah_cluster_plan *plan)
+{
+    char text[AH_UNITS_TEXT_MAX], time[AH_UNITS_TEXT_MAX], heading[128];
+    for (size_t p = 0; p < plan->n_pipelines; p++) {
+        const struct ah_cluster_plan_pipeline *pipeline = &plan->pipelines[p];
+        struct ah_table table = {.arena = &cli->arena,
+                                 .columns = {"stage", "node", "GPUs", "ranks", ">blocks", "activations",
+                                             ">memory", ">of", ">micro-batch", ">busy"}};
+        for (size_t i = 0; i < pipeline->n_stages; i++) {
+            const struct ah_cluster_plan_stage *stage = &pipeline->stages[i];
+            ah_table_cell(&table, "%zu", i);
+            ah_table_cell(&table, "%s", stage->node);
+            ah_table_cell(&table, "%" PRIu64 " %s", stage->tp, stage->gpu);
+            cell_ranks(&table, stage->ranks, stage->n_ranks);
+            ah_table_cell(&table, "%" PRIu64 "-%" PRIu64, stage->first_block,
+                          stage->first_block + stage->blocks - 1);
+            cell_configs(&table, stage);
+            ah_table_cell(&table, "%s", ah_units_print_bytes(text, stage->memory_bytes));
+            ah_table_cell(&table, "%s", ah_units_print_bytes(text, stage->capacity_bytes));
+            ah_table_cell(&table, "%s", ah_units_print_time(text, stage->forward_us + stage->backward_us));
+            ah_table_cell(&table, "%.0f %%", 100 * stage->busy_us / plan->predicted.step_us);
+        }
+        snprintf(heading, sizeof heading, "pipeline %zu: %" PRIu64 " micro-batch%s in %s", p,
+                 pipeline->micro_batches, pipeline->micro_batches == 1 ? "" : "es",
+                 ah_units_print_time(time, pipeline->time_us));
+        ah_inspect_table(cli, heading, &table);
+    }
+}
+
+/* How many blocks of a stage have their weights on the host, or their states as `optimizer` says; "-": none. */
+static void cell_count(struct ah_table *table, const struct ah_cluster_plan_stage *stage, bool weights,
+                       enum ah_optimizer optimizer)
+{
+    uint64_t blocks = 0;
+    for (size_t i = 0; i < stage->n_configs; i++) {
+        const struct ah_cluster_plan_config *config = &stage->configs[i];
+        if (weights ? config->weights == AH_WEIGHTS_HOST : config->optimizer == optimizer)
+            blocks += config->blocks;
+    }
+    if (blocks)
+        ah_table_cell(table, "%" PRIu64, blocks);
+    else
+        ah_table_cell(table, "-");
+}
+
+/* Stages that keep something on their hosts; a table without rows is none. */
+static void put_hosts(struct ah_cli *cli, const struct ah_cluster_plan *plan)
+{
+    struct ah_table table = {.arena = &cli->arena,
+                             .columns = {"pipeline", "stage", "node", ">states updated", ">states streamed",
+                                         ">weights", ">host memory"}};
+    char text[AH_UNITS_TEXT_MAX];
+    for (size_t p = 0; p < plan->n_pipelines; p++)
+        for (size_t i = 0; i < plan->pipelines[p].n_stages; i++) {
+            const struct ah_cluster_plan_stage *stage = &plan->pipelines[p].stages[i];
+            if (!stage->host_bytes)
+                continue;
+            ah_table_cell(&table, "%zu", p);
+            ah_table_cell(&table, "%zu", i);
+            ah_table_cell(&table, "%s", stage->node);
+            cell_count(&table, stage, false, AH_OPTIMIZER_HOST);
+            cell_count(&table, stage, false, AH_OPTIMIZER_STREAMED);
+            cell_count(&table, stage, true, AH_OPTIMIZER_HOST);
+            ah_table_cell(&table, "%s", ah_units_print_bytes(text, stage->host_bytes));
+        }
+    ah_inspect_table(cli, "blocks with something on their host", &table);
+}
+
+static void put_segments(struct ah_cli *cli, const struct ah_cluster_plan *plan)
+{
+    struct ah_table table = {.arena = &cli->arena,
+                             .columns = {"blocks", ">gradients", ">time alone", ">slices", "ranks of each"}};
+    char text[AH_UNITS_TEXT_MAX];
+    for (size_t i = 0; i < plan->n_segments; i++) {
+        const struct ah_cluster_plan_segment *segment = &plan->segments[i];
+        if (segment->tied)
+            ah_table_cell(&table, "tied table");
+        else
+            ah_table_cell(&table, "%" PRIu64 "-%" PRIu64, segment->first_block,
+                          segment->first_block + segment->blocks - 1);
+        ah_table_cell(&table, "%s", ah_units_print_bytes(text, segment->bytes));
+        ah_table_cell(&table, "%s", ah_units_print_time(text, segment->time_us));
+        ah_table_cell(&table, "%zu", segment->n_groups);
+        struct ah_buffer ranks = {0};
+        for (size_t g = 0; g < segment->n_groups && g < 2; g++) {
+            ah_buffer_printf(&ranks, "%s(", g ? " " : "");
+            put_ranks(&ranks, segment->groups[g].ranks, segment->groups[g].n_ranks);
+            ah_buffer_printf(&ranks, ")");
+        }
+        ah_buffer_printf(&ranks, "%s", segment->n_groups > 2 ? " ..." : "");
+        ah_table_cell(&table, "%s", ranks.failed ? "" : ranks.data);
+        table.failed |= ranks.failed;
+        ah_buffer_release(&ranks);
+    }
+    ah_inspect_table(cli, "gradients added up between pipelines", &table);
+}
+
+void ah_inspect_cluster_plan_summary(struct ah_cli *cli, const struct ah_cluster_plan *plan)
+{
+    char pipelines[AH_UNITS_TEXT_MAX], sync[AH_UNITS_TEXT_MAX], update[AH_UNITS_TEXT_MAX];
+    const struct ah_cluster_plan_predicted *told = &plan->predicted;
+    struct ah_buffer line = {0};
+    put_headline(cli, plan);
+    ah_buffer_printf(
+        &line,
+        "%zu pipeline%s: %s, then %s of adding gradients up and %s of update; GPUs wait %.0f %% of "
+        "the pipelines' time; busiest is stage %" PRIu64 " of pipeline %" PRIu64,
+        plan->n_pipelines, plan->n_pipelines == 1 ? "" : "s",
+        ah_units_print_time(pipelines, told->pipelines_us), ah_units_print_time(sync, told->exposed_sync_us),
+        ah_units_print_time(update, told->update_us), 100 * told->bubble, told->bottleneck_stage,
+        told->bottleneck_pipeline);
+    if (plan->n_idle_ranks) {
+        ah_buffer_printf(&line, "; without work: rank%s ", plan->n_idle_ranks == 1 ? "" : "s");
+        put_ranks(&line, plan->idle_ranks, plan->n_idle_ranks);
+    }
+    ah_cli_put_wrapped(cli, &line, 0);
+}
+
+void ah_inspect_cluster_plan_text(struct ah_cli *cli, const struct ah_document *document)
+{
+    const struct ah_cluster_plan *plan = document->body.cluster_plan;
+    ah_inspect_cluster_plan_summary(cli, plan);
+    put_pipelines(cli, plan);
+    put_hosts(cli, plan);
+    put_segments(cli, plan);
+    ah_inspect_pairs(cli, "annotations", plan->annotations, plan->n_annotations);
+}
+
+void ah_inspect_cluster_plan_json(struct ah_emit *emit, const struct ah_document *document)
+{
+    const struct ah_cluster_plan *plan = document->body.cluster_plan;
+    ah_emit_text(emit, "model", plan->inputs.model.name);
+    ah_emit_text(emit, "cluster", plan->inputs.cluster.name);
+    ah_emit_integer(emit, "pipelines", plan->n_pipelines);
+    ah_emit_integer(emit, "idle_gpus", plan->n_idle_ranks);
+    ah_emit_number(emit, "step_us", plan->predicted.step_us);
+    ah_emit_number(emit, "tokens_per_s", plan->predicted.tokens_per_s);
+    ah_emit_number(emit, "exposed_sync_us", plan->predicted.exposed_sync_us);
+    ah_emit_number(emit, "bubble", plan->predicted.bubble);
+    ah_emit_text(emit, "policy", ah_words_cluster_policy[plan->policy]);
+    ah_emit_text(emit, "status", ah_words_plan_status[plan->solver.status]);
+    ah_emit_number(emit, "bound_us", plan->solver.bound_us);
+    ah_emit_number(emit, "gap", plan->solver.gap);
+}

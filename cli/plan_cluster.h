@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * autohete plan MODEL --cluster FILE: a cluster plan instead of a plan.
+ */
+#ifndef AH_CLI_PLAN_CLUSTER_H
+#define AH_CLI_PLAN_CLUSTER_H
+
+#include "cli/request_cluster.h"
+
+/* `output`: NULL or "-" is standard output. Plans, and writes or shows what was found. Returns the exit status. */
+int ah_plan_cluster(struct ah_cli *cli, const struct ah_request_cluster_options *options, const char *output);
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/request_cluster.h"
+
+#include "cli/interrupt.h"
+#include "planner/cluster/away.h"
+#include "planner/restriction.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define WORD(value, word) word,
+const char *const ah_request_words_any_policy[] = {AH_POLICY_WORDS(WORD) AH_CLUSTER_POLICY_OTHERS(WORD) NULL};
+
+static bool is_word(const char *const *words, const char *word)
+{
+    for (size_t i = 0; words[i]; i++)
+        if (!strcmp(words[i], word))
+            return true;
+    return false;
+}
+
+/* `policy` is of the other kind of plans. */
+static int refuse_policy(const char *policy, const char *const *words, const char *why, struct ah_error *err)
+{
+    struct ah_buffer list = {0};
+    ah_options_join(&list, words);
+    int rc = list.failed ? ah_error_memory(err)
+                         : ah_error_set(err, AH_E_USAGE, "'--policy' %s is of plans for %s; take one of %s",
+                                        policy, why, list.data);
+    ah_buffer_release(&list);
+    return rc;
+}
+
+int ah_request_cluster_check_machine(const char *policy, struct ah_error *err)
+{
+    return !policy || is_word(ah_words_policy, policy)
+               ? AH_OK
+               : refuse_policy(policy, ah_words_policy,
+                               "a cluster, which '--cluster' names, and not for one machine", err);
+}
+
+/* What belongs to plans for one machine. */
+static int check_options(const struct ah_request_cluster_options *options, struct ah_error *err)
+{
+    const struct ah_request_options *request = options->request;
+    const struct {
+        const char *name;
+        bool given;
+    } others[] = {{"machine", request->machine != NULL},
+                  {"device-memory", request->device_memory.given},
+                  {"host-memory", request->host_memory.given},
+                  {"scheduling", request->scheduling != NULL}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i].given)
+            return ah_error_set(err, AH_E_USAGE,
+                                "'--%s' is of plans for one machine and not for '--cluster'; leave it out",
+                                others[i].name);
+    if (options->policy && !is_word(ah_words_cluster_policy, options->policy))
+        return refuse_policy(options->policy, ah_words_cluster_policy, "one machine and not for '--cluster'",
+                             err);
+    return AH_OK;
+}
+
+static int load(struct ah_request_cluster *request, struct ah_cli *cli,
+                const struct ah_request_cluster_options *options, struct ah_error *err)
+{
+    const char *model = cli->arguments.operands[0];
+    if (!strcmp(model, "-") && !strcmp(options->cluster, "-"))
+        return ah_error_set(err, AH_E_USAGE,
+                            "standard input ('-') can be the model or the cluster, not both");
+    int rc = ah_document_load(&request->base.model, model, AH_DOCUMENT_MODEL, err);
+    if (!rc)
+        rc = ah_document_load(&request->cluster, options->cluster, AH_DOCUMENT_CLUSTER, err);
+    if (!rc)
+        rc = ah_document_digest(&request->base.model, request->base.model_sha256, err);
+    if (!rc)
+        rc = ah_document_digest(&request->cluster, request->cluster_sha256, err);
+    for (size_t i = 0; i < request->base.model.n_warnings && !rc; i++)
+        ah_cli_note(cli, "%s: warning: %s", model, request->base.model.warnings[i]);
+    return rc;
+}
+
+static int read_training(struct ah_request_cluster *request, struct ah_cli *cli,
+                         const struct ah_request_options *options, struct ah_error *err)
+{
+    request->gpu.device.bf16 = true;
+    request->gpu.device.name = request->cluster.body.cluster->name;
+    request->base.machine.body.machine = &request->gpu;
+    int rc = ah_request_training(&request->base, cli, options, err);
+    request->base.machine.body.machine = NULL;
+    return rc;
+}
+
+static int read_effort(const struct ah_request_options *options, uint32_t *ret_effort, struct ah_error *err)
+{
+    uint64_t effort = options->effort.word ? AH_EFFORT_QUICK : options->effort.value;
+    if (options->effort.given && (!effort || effort > AH_EFFORT_MOST))
+        return ah_error_set(err, AH_E_USAGE, "'--effort' %" PRIu64 " is not one of 1 (quick) to %d", effort,
+                            AH_EFFORT_MOST);
+    *ret_effort = (uint32_t)effort;
+    return AH_OK;
+}
+
+/* Of the techniques, those that plans for clusters have. */
+static int read_without(const struct ah_request_options *options, unsigned *ret_without, struct ah_error *err)
+{
+    static const struct {
+        enum ah_technique technique;
+        enum ah_away_without without;
+    } rows[] = {{AH_TECHNIQUE_HOST_OPTIMIZER, AH_WITHOUT_HOST_OPTIMIZER},
+                {AH_TECHNIQUE_STREAMED, AH_WITHOUT_STREAMED},
+                {AH_TECHNIQUE_HOST_WEIGHTS, AH_WITHOUT_HOST_WEIGHTS}};
+    uint32_t techniques = 0;
+    int rc = ah_request_without(&options->without, &techniques, err);
+    *ret_without = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (techniques >> rows[i].technique & 1) {
+            *ret_without |= rows[i].without;
+            techniques &= ~(UINT32_C(1) << rows[i].technique);
+        }
+    for (unsigned i = 0; i < AH_TECHNIQUES && !rc; i++)
+        if (techniques >> i & 1)
+            rc = ah_error_set(
+                err, AH_E_USAGE,
+                "'--without' %s is of plans for one machine and not for '--cluster', which can do "
+                "without host-weights, host-optimizer and streamed",
+                ah_words_technique[i]);
+    return rc;
+}
+
+static bool went_on(void *context, uint64_t done, uint64_t planned)
+{
+    struct ah_request_cluster *request = context;
+    char what[64];
+    snprintf(what, sizeof what, "%" PRIu64 " of %" PRIu64 " searches", done, planned);
+    ah_terminal_draw(&request->base.progress, (double)done / (double)planned, what);
+    return ah_interrupt_seen();
+}
+
+static unsigned index_or(const char *const *words, const char *word, unsigned otherwise)
+{
+    return word ? ah_request_index(words, word) : otherwise;
+}
+
+int ah_request_cluster_init(struct ah_request_cluster *ret_request, struct ah_cli *cli,
+                            const struct ah_request_cluster_options *options, struct ah_error *err)
+{
+    struct ah_request_cluster *request = ret_request;
+    uint32_t effort = 0;
+    unsigned without = 0;
+    *request = (struct ah_request_cluster){.base.progress = ah_terminal_progress()};
+    int rc = check_options(options, err);
+    rc = rc ? rc : load(request, cli, options, err);
+    rc = rc ? rc : read_training(request, cli, options->request, err);
+    rc = rc ? rc : read_effort(options->request, &effort, err);
+    rc = rc ? rc : read_without(options->request, &without, err);
+    if (rc) {
+        ah_request_cluster_release(request);
+        return rc;
+    }
+    request->planner = (struct ah_cluster_request){
+        .model = request->base.model.body.model,
+        .model_sha256 = request->base.model_sha256,
+        .cluster = request->cluster.body.cluster,
+        .cluster_sha256 = request->cluster_sha256,
+        .training = request->base.planner.training,
+        .any_micro_batches =
+            request->base.planner.any_micro_batches || !options->request->micro_batches.given,
+        .tp_mode = index_or(ah_words_tp_mode, options->tp, AH_TP_SYMMETRIC),
+        .search = index_or(ah_words_cluster_search, options->search, AH_CLUSTER_SEARCH_BOTH),
+        .policy = index_or(ah_words_cluster_policy, options->policy, AH_CLUSTER_POLICY_OPTIMAL),
+        .without = without,
+        .effort = effort,
+        .generator = "autohete " AUTOHETE_VERSION,
+        .progress = went_on,
+        .context = request};
+    ah_interrupt_catch();
+    return AH_OK;
+}
+
+void ah_request_cluster_release(struct ah_request_cluster *request)
+{
+    ah_document_release(&request->base.model);
+    ah_document_release(&request->cluster);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Request for a cluster: what `plan --cluster` and `compare --cluster` are asked for.
+ *
+ *     struct ah_request_cluster request;
+ *     rc = ah_request_cluster_init(&request, cli, &options, err);   // reads the documents, checks the numbers
+ *     rc = ah_cluster_planner_plan(&request.planner, ...);
+ *     ah_request_cluster_release(&request);
+ */
+#ifndef AH_CLI_REQUEST_CLUSTER_H
+#define AH_CLI_REQUEST_CLUSTER_H
+
+#include "cli/request.h"
+#include "planner/cluster/cluster_planner.h"
+
+struct ah_request_cluster_options {
+    const struct ah_request_options *request;
+    const char *cluster; /* file */
+    const char *tp;      /* NULL: symmetric */
+    const char *policy;  /* NULL: optimal */
+    const char *search;  /* NULL: both */
+};
+
+struct ah_request_cluster {
+    struct ah_request base; /* model, training, progress; its machine stands for any GPU of the cluster */
+    struct ah_machine gpu;
+    struct ah_document cluster;
+    char cluster_sha256[AH_DOCUMENT_DIGEST_MAX];
+    struct ah_cluster_request planner; /* borrows the documents */
+};
+
+/* Every policy, of one machine and of clusters. */
+extern const char *const ah_request_words_any_policy[];
+
+/* The model is the first operand. AH_E_USAGE names the option; AH_E_DOCUMENT the file. After a failure there is nothing to
+ * release. While it plans, an interrupt stops it and progress is shown. The request must not move. */
+int ah_request_cluster_init(struct ah_request_cluster *ret_request, struct ah_cli *cli,
+                            const struct ah_request_cluster_options *options, struct ah_error *err);
+
+void ah_request_cluster_release(struct ah_request_cluster *request);
+
+/* Is `policy` one of plans for one machine? AH_E_USAGE: it is of clusters. */
+int ah_request_cluster_check_machine(const char *policy, struct ah_error *err);
+
+#endif

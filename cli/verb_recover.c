@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * autohete recover: nodes of a cluster are lost or new; the plan to go on with, and how the states get there.
+ *
+ * That both documents can be written is asked before the work; the plan is written first.
+ */
+#include "cli/inspect.h"
+#include "cli/interrupt.h"
+#include "cli/verbs.h"
+#include "planner/recovery/recovery.h"
+#include "schemas/document.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+struct recover_options {
+    const char *plan, *cluster, *inventory, *model;
+    const char *output, *moves;
+    const char *sources;
+    struct ah_option_integer horizon, effort, micro_batches;
+};
+
+static const char *const effort_words[] = {"quick", NULL};
+static const char *const auto_words[] = {"auto", NULL};
+
+#define RECOVER_FIELD(name) offsetof(struct recover_options, name)
+static const struct ah_option recover_table[] = {
+    {"plan", 0, AH_OPTION_FILE, "FILE", NULL, RECOVER_FIELD(plan), "the cluster plan that was trained with"},
+    {"cluster", 0, AH_OPTION_FILE, "FILE", NULL, RECOVER_FIELD(cluster), "the cluster as it is now"},
+    {"inventory", 0, AH_OPTION_FILE, "FILE", NULL, RECOVER_FIELD(inventory), "which states are where"},
+    {"model", 0, AH_OPTION_FILE, "FILE", NULL, RECOVER_FIELD(model),
+     "the model that the plan was made for, where the plan does not hold it"},
+    {"output", 'o', AH_OPTION_FILE, "FILE", NULL, RECOVER_FIELD(output), "write the new plan to this file"},
+    {"moves", 0, AH_OPTION_FILE, "FILE", NULL, RECOVER_FIELD(moves), "write the moves to this file"},
+    {"sources", 0, AH_OPTION_WORD, "WORD", ah_words_sources, RECOVER_FIELD(sources),
+     "near: no byte comes from farther than it must (default); fast: from wherever it takes least time"},
+    {"horizon", 0, AH_OPTION_COUNT, "N", NULL, RECOVER_FIELD(horizon),
+     "steps that a plan's speed is weighed over against its moves (default 1000)"},
+    {"micro-batches", 0, AH_OPTION_COUNT, "N|auto", auto_words, RECOVER_FIELD(micro_batches),
+     "of the new plan (default the old plan's); auto: the planner chooses"},
+    {"effort", 0, AH_OPTION_COUNT, "N|quick", effort_words, RECOVER_FIELD(effort),
+     "how long to search, 1 (quick) to 5 (default 2)"},
+    {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
+
+enum { EFFORT_MOST = 5 };
+
+struct recovery {
+    struct ah_document plan, cluster, inventory, model;
+    const struct ah_model *planned; /* the model, of its document or of the plan's */
+    char model_sha256[AH_DOCUMENT_DIGEST_MAX], cluster_sha256[AH_DOCUMENT_DIGEST_MAX];
+    char old_sha256[AH_DOCUMENT_DIGEST_MAX], new_sha256[AH_DOCUMENT_DIGEST_MAX];
+    char inventory_sha256[AH_DOCUMENT_DIGEST_MAX];
+    const char *trainable[1];
+    struct ah_recovery_request request;
+    struct ah_progress progress;
+};
+
+static int check_options(const struct recover_options *options, struct ah_error *err)
+{
+    const struct {
+        const char *name, *value, *what;
+    } needed[] = {{"plan", options->plan, "the old cluster plan"},
+                  {"cluster", options->cluster, "the new cluster"},
+                  {"inventory", options->inventory, "which states are where"},
+                  {"output", options->output, "where the new plan goes"},
+                  {"moves", options->moves, "where the moves go"}};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+        if (!needed[i].value)
+            return ah_error_set(err, AH_E_USAGE, "'--%s' FILE is missing: %s", needed[i].name,
+                                needed[i].what);
+    if (!strcmp(options->output, options->moves))
+        return ah_error_set(err, AH_E_USAGE, "'--output' and '--moves' are the same file, '%s'; give two",
+                            options->output);
+    int rc = strcmp(options->output, "-") ? ah_cli_check_writable(options->output, err) : AH_OK;
+    if (!rc && strcmp(options->moves, "-"))
+        rc = ah_cli_check_writable(options->moves, err);
+    return rc;
+}
+
+static int load_model(struct recovery *r, struct ah_cli *cli, const struct recover_options *options,
+                      struct ah_error *err)
+{
+    const struct ah_model *own = r->plan.body.cluster_plan->model;
+    if (!options->model && !own)
+        return ah_error_set(err, AH_E_USAGE, "plan '%s' does not hold its model; give it with '--model' FILE",
+                            options->plan);
+    if (!options->model) {
+        struct ah_model copy = *own; /* borrowed; a document's body is not const */
+        const struct ah_document document = {.kind = AH_DOCUMENT_MODEL, .body = {.model = &copy}};
+        r->planned = own;
+        return ah_document_digest(&document, r->model_sha256, err);
+    }
+    int rc = ah_document_load(&r->model, options->model, AH_DOCUMENT_MODEL, err);
+    for (size_t i = 0; i < r->model.n_warnings && !rc; i++)
+        ah_cli_note(cli, "%s: warning: %s", options->model, r->model.warnings[i]);
+    r->planned = rc ? NULL : r->model.body.model;
+    return rc ? rc : ah_document_digest(&r->model, r->model_sha256, err);
+}
+
+static int load(struct recovery *r, struct ah_cli *cli, const struct recover_options *options,
+                struct ah_error *err)
+{
+    int rc = ah_document_load(&r->plan, options->plan, AH_DOCUMENT_CLUSTER_PLAN, err);
+    rc = rc ? rc : ah_document_load(&r->cluster, options->cluster, AH_DOCUMENT_CLUSTER, err);
+    rc = rc ? rc : ah_document_load(&r->inventory, options->inventory, AH_DOCUMENT_INVENTORY, err);
+    rc = rc ? rc : load_model(r, cli, options, err);
+    rc = rc ? rc : ah_document_digest(&r->plan, r->old_sha256, err);
+    rc = rc ? rc : ah_document_digest(&r->cluster, r->cluster_sha256, err);
+    return rc ? rc : ah_document_digest(&r->inventory, r->inventory_sha256, err);
+}
+
+static bool went_on(void *context, uint64_t done, uint64_t planned)
+{
+    struct recovery *r = context;
+    char what[64];
+    snprintf(what, sizeof what, "%" PRIu64 " of %" PRIu64 " searches", done, planned);
+    ah_terminal_draw(&r->progress, (double)done / (double)planned, what);
+    return ah_interrupt_seen();
+}
+
+static int read_numbers(struct recovery *r, const struct recover_options *options, struct ah_error *err)
+{
+    struct ah_cluster_request *cluster = &r->request.cluster;
+    uint64_t effort = options->effort.word ? 1 : options->effort.value;
+    uint64_t micro_batches = options->micro_batches.value;
+    if (options->effort.given && (!effort || effort > EFFORT_MOST))
+        return ah_error_set(err, AH_E_USAGE, "'--effort' %" PRIu64 " is not one of 1 (quick) to %d", effort,
+                            EFFORT_MOST);
+    if (options->horizon.given && !options->horizon.value)
+        return ah_error_set(err, AH_E_USAGE, "'--horizon' 0: at least one step has to follow");
+    cluster->effort = (uint32_t)effort;
+    r->request.horizon_steps =
+        options->horizon.given ? options->horizon.value : (uint64_t)AH_RECOVERY_HORIZON;
+    r->request.sources = options->sources && !strcmp(options->sources, ah_words_sources[AH_SOURCES_FAST])
+                             ? AH_SOURCES_FAST
+                             : AH_SOURCES_NEAR;
+    cluster->any_micro_batches = options->micro_batches.word != NULL;
+    if (!options->micro_batches.given || options->micro_batches.word)
+        return AH_OK;
+    if (!micro_batches || cluster->training.batch % micro_batches)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--micro-batches' %" PRIu64 " does not divide the plan's batch of %" PRIu64,
+                            micro_batches, cluster->training.batch);
+    cluster->training.micro_batches = micro_batches;
+    return AH_OK;
+}
+
+static int prepare(struct recovery *r, struct ah_cli *cli, const struct recover_options *options,
+                   struct ah_error *err)
+{
+    int rc = check_options(options, err);
+    rc = rc ? rc : load(r, cli, options, err);
+    if (rc)
+        return rc;
+    const struct ah_cluster_plan *old = r->plan.body.cluster_plan;
+    bool all = !old->training.n_trainable;
+    r->trainable[0] = "*";
+    r->progress = ah_terminal_progress();
+    r->request = (struct ah_recovery_request){
+        .cluster = {.model = r->planned,
+                    .model_sha256 = r->model_sha256,
+                    .cluster = r->cluster.body.cluster,
+                    .cluster_sha256 = r->cluster_sha256,
+                    .training = {.batch = old->training.batch,
+                                 .micro_batches = old->training.micro_batches,
+                                 .seq = old->training.seq,
+                                 .dtype = old->training.dtype,
+                                 .state_dtype = old->training.state_dtype,
+                                 .trainable = all ? r->trainable : old->training.trainable,
+                                 .n_trainable = all ? 1 : old->training.n_trainable},
+                    .tp_mode = old->tp_mode,
+                    .generator = "autohete " AUTOHETE_VERSION,
+                    .progress = went_on,
+                    .context = r},
+        .old_plan = old,
+        .inventory = r->inventory.body.inventory};
+    ah_interrupt_catch();
+    return read_numbers(r, options, err);
+}
+
+static int put(struct ah_cli *cli, const struct ah_document *document, const char *path, struct ah_error *err)
+{
+    return strcmp(path, "-") ? ah_document_save(document, path, err)
+                             : ah_document_print(document, &cli->out, err);
+}
+
+static int deliver(struct ah_cli *cli, const struct recover_options *options, struct recovery *r,
+                   struct ah_cluster_plan *plan, struct ah_moves *moves, struct ah_error *err)
+{
+    const struct ah_document new_plan = {.kind = AH_DOCUMENT_CLUSTER_PLAN, .body = {.cluster_plan = plan}};
+    const struct ah_document list = {.kind = AH_DOCUMENT_MOVES, .body = {.moves = moves}};
+    bool to_stdout = !strcmp(options->output, "-") || !strcmp(options->moves, "-");
+    int rc = ah_document_digest(&new_plan, r->new_sha256, err);
+    moves->inputs.old_plan_sha256 = r->old_sha256;
+    moves->inputs.inventory_sha256 = r->inventory_sha256;
+    moves->inputs.plan_sha256 = r->new_sha256;
+    rc = rc ? rc : put(cli, &new_plan, options->output, err);
+    rc = rc ? rc : put(cli, &list, options->moves, err);
+    if (!rc && cli->json && !to_stdout)
+        rc = ah_document_print(&list, &cli->out, err);
+    else if (!rc && !to_stdout) {
+        ah_inspect_moves_summary(cli, moves);
+        ah_buffer_puts(&cli->out, "\n");
+        ah_inspect_cluster_plan_summary(cli, plan);
+    }
+    if (!rc)
+        ah_cli_note(cli, "written to %s and %s", options->output, options->moves);
+    return rc;
+}
+
+static int recover_run(struct ah_cli *cli, const void *given)
+{
+    const struct recover_options *options = given;
+    struct recovery r = {.plan = {0}};
+    struct ah_cluster_plan plan;
+    struct ah_moves moves;
+    struct ah_cluster_shortage shortage;
+    struct ah_error err = {0};
+    int rc = prepare(&r, cli, options, &err);
+    if (!rc) {
+        rc = ah_recovery_plan(&r.request, &cli->arena, &plan, &moves, &shortage, &err);
+        ah_terminal_erase(&r.progress);
+        if (rc == AH_E_INFEASIBLE && !strncmp(err.text, "holdings", 8))
+            ah_error_prefix(&err, rc, "%s", options->inventory);
+    }
+    if (!rc)
+        rc = deliver(cli, options, &r, &plan, &moves, &err);
+    if (rc == AH_E_INTERRUPTED)
+        ah_cli_nothing_written(&err);
+    ah_document_release(&r.plan);
+    ah_document_release(&r.cluster);
+    ah_document_release(&r.inventory);
+    ah_document_release(&r.model);
+    return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;
+}
+
+const struct ah_verb ah_verb_recover = {
+    .name = "recover",
+    .summary = "go on after nodes of a cluster were lost or added",
+    .description =
+        "Plans how training goes on with other nodes: which cluster plan, and how each of its GPUs gets the "
+        "training states that it needs. The inventory says which states are where; of it, what is on nodes "
+        "of "
+        "the new cluster and in storage can be reached. All states are of one step, the newest of which "
+        "every "
+        "part is left: steps after it are to be done again.\n\n"
+        "Candidates are the old plan with as few changes as the new cluster allows, and the best plan for "
+        "the "
+        "new cluster. Nodes and GPUs that are alike change their places in it so that states stay where they "
+        "are; then the plan with the least time of --horizon steps and the moves before them is taken.\n\n"
+        "What a GPU has already stays. Everything else comes from its node's memory, else its disk, else "
+        "another "
+        "node, else, once, from storage, so that the busiest network card, disk or storage link is done as "
+        "early as possible. With --sources fast nearer places are not preferred. All times are predicted; "
+        "the "
+        "moves document says what the bound is, and how long it would take to get everything from "
+        "storage.\n\n"
+        "Exit status: 0 written, 3 a document is not valid, 4 no step is complete, or no plan fits the new "
+        "cluster, 6 the inventory, the plan and the model do not belong together.",
+    .syntax = {.options = recover_table, .operands = {AH_OPERAND_NONE, NULL, 0, 0, NULL}},
+    .options_bytes = sizeof(struct recover_options),
+    .examples = {{"recover --plan a.json --cluster c.json --inventory i.json -o b.json --moves m.json",
+                  "a node is gone: which plan, and what moves"},
+                 {"inspect m.json", "who gets what from where"}},
+    .run = recover_run,
+};

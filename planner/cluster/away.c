@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/cluster/away.h"
+
+#include <math.h>
+
+enum { RESERVE_PART = 16, BUFFERS = 2 };
+
+#define RESERVE_MOST (UINT64_C(8) << 30)
+
+struct ah_away_host ah_away_share(const struct ah_cluster_node *node)
+{
+    uint64_t reserve = node->host_memory_bytes / RESERVE_PART;
+    if (node->host_link_bytes_per_s <= 0 || node->host_memory_bytes_per_s <= 0)
+        return (struct ah_away_host){0};
+    reserve = reserve < RESERVE_MOST ? reserve : RESERVE_MOST;
+    return (struct ah_away_host){node->host_link_bytes_per_s,
+                                 node->host_memory_bytes_per_s / (double)node->gpus,
+                                 (node->host_memory_bytes - reserve) / node->gpus};
+}
+
+/* A GPU's part of a block, in the letters of the header; l and e as microseconds a byte. */
+struct part {
+    double n, u, w, g, G, z, adam, link, host;
+};
+
+static struct part part_of(const struct ah_away_terms *terms, const struct ah_job_group *group,
+                           uint64_t table_elements)
+{
+    const struct ah_job *job = terms->job;
+    double t = (double)terms->tp;
+    struct part p = {.n = (double)(group->flat_elements + table_elements) / t,
+                     .u = (double)(group->trained_elements + table_elements) / t,
+                     .w = (double)job->weight_bytes,
+                     .g = (double)job->gradient_bytes,
+                     .G = (double)terms->sum_bytes,
+                     .z = (double)job->state_bytes,
+                     .link = 1e6 / terms->host.link_bytes_per_s,
+                     .host = 1e6 / terms->host.memory_bytes_per_s};
+    p.adam = 2 * p.z + p.G + (job->training.dtype == AH_FP32 ? 2 * p.w : p.w);
+    return p;
+}
+
+static uint64_t bytes_of(double bytes)
+{
+    return (uint64_t)ceil(bytes);
+}
+
+static void price_states(const struct ah_away_terms *terms, const struct part *p,
+                         struct ah_instance_block *block)
+{
+    struct ah_instance_away *away = &block->away[AH_AWAY_STATES];
+    bool host = !(terms->without & AH_WITHOUT_HOST_OPTIMIZER);
+    bool streamed = !(terms->without & AH_WITHOUT_STREAMED);
+    double host_us = p->u * fmax(p->link * fmax(p->G, p->w), p->host * (p->adam + p->G + p->w));
+    double streamed_us = p->u * p->z * fmax(p->link, 2 * p->host);
+    if ((!host && !streamed) || p->u <= 0)
+        return;
+    host &= !streamed || host_us <= streamed_us;
+    away->optimizer = host ? AH_OPTIMIZER_HOST : AH_OPTIMIZER_STREAMED;
+    away->update_us = fmax(block->update_us, host ? host_us : streamed_us);
+    away->host_bytes = bytes_of(p->u * (host && terms->job->training.dtype == AH_FP32 ? p->z + p->w : p->z));
+    away->state_bytes = bytes_of(p->n * p->w + p->u * p->G);
+}
+
+static void price_weights(const struct ah_away_terms *terms, const struct part *p,
+                          struct ah_instance_block *block)
+{
+    double fetched = p->n * p->w, added = terms->sums ? p->g + 2 * p->G : 0;
+    double host_us = p->host * (fetched + p->u * (p->g + added));
+    block->away[AH_AWAY_WEIGHTS] =
+        (struct ah_instance_away){.weights = AH_WEIGHTS_HOST,
+                                  .optimizer = AH_OPTIMIZER_HOST,
+                                  .forward_us = fetched * fmax(p->link, p->host),
+                                  .backward_us = fmax(p->link * fmax(fetched, p->u * p->g), host_us),
+                                  .update_us = fmax(block->update_us, p->u * p->adam * p->host),
+                                  .host_bytes = bytes_of(fetched + p->u * (p->z + p->G)),
+                                  .staging_bytes = BUFFERS * bytes_of(fetched + p->u * p->g)};
+}
+
+void ah_away_price(const struct ah_away_terms *terms, const struct ah_job_group *group,
+                   uint64_t table_elements, struct ah_instance_block *block)
+{
+    const unsigned needed = AH_WITHOUT_HOST_OPTIMIZER | AH_WITHOUT_HOST_WEIGHTS;
+    block->away[AH_AWAY_STATES] = (struct ah_instance_away){
+        .optimizer = AH_OPTIMIZER_DEVICE, .update_us = block->update_us, .state_bytes = block->state_bytes};
+    if (!terms->host.memory_bytes)
+        return;
+    const struct part p = part_of(terms, group, table_elements);
+    price_states(terms, &p, block);
+    block->away[AH_AWAY_WEIGHTS] = block->away[AH_AWAY_STATES];
+    if (group->kind == AH_BLOCK_LAYER && p.u > 0 && !(terms->without & needed))
+        price_weights(terms, &p, block);
+}

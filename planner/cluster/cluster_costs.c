@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Of the steps of a block's program, on t GPUs that share it:
+ *
+ *     product     flops / (t x share x rate)      share: 1 of an achieved rate, 0.5 of a peak
+ *     attention   the same, half of that forward, 0.4 backward (planner/pricing_blocks.c has the sources)
+ *     the rest    bytes / (t x 0.8 x rate of the GPU's memory), where the document knows it; else 0
+ *
+ * and of layers 2 all-reduces of the residual stream forward, 2 backward, 2 more where the forward is done again (of the
+ * embedding and the head one each), by rings inside the node. 0.5 and 0.8 are assumptions, made before any comparison:
+ * large transformers reach 40 to 60 % of the peak of matrix products on the GPUs in question (HexiScale's and Megatron-LM's
+ * papers), and copies about 80 % of the data sheet's bandwidth.
+ */
+#include "planner/cluster/cluster_costs.h"
+
+#include "planner/cluster/away.h"
+#include "runtime/schedule/program.h"
+
+#include <math.h>
+#include <string.h>
+
+#define PEAK_SHARE               0.5
+#define MEMORY_SHARE             0.8
+#define ATTENTION_FORWARD_SHARE  0.5
+#define ATTENTION_BACKWARD_SHARE 0.4
+
+/* Halves of a boundary: one that is sent and one that arrives, of outputs and of gradients. */
+enum { BOUNDARY_BUFFERS = 4 };
+
+struct costing {
+    const struct ah_cluster_costs_input *input;
+    struct ah_job job;
+    struct ah_instance *instance;
+    struct ah_instance_kind *kinds;
+    struct ah_instance_class *classes;
+    uint64_t gradient_bytes; /* of an element that is added up */
+    uint64_t table_elements; /* of a tied table */
+    bool estimated;
+};
+
+bool ah_cluster_costs_divides(const struct ah_model *model, uint64_t tp)
+{
+    return model->heads % tp == 0 && model->kv_heads % tp == 0 && model->mlp_width % tp == 0;
+}
+
+/* ---- times of a block ---- */
+
+/* What a block is timed on. */
+struct site {
+    const struct ah_cluster_gpu *gpu;
+    const struct ah_cluster_node *node;
+    uint64_t tp;
+    struct ah_away_host host;
+};
+
+static double memory_us(const struct site *site, double bytes)
+{
+    if (site->gpu->memory_bytes_per_s <= 0)
+        return 0;
+    return 1e6 * bytes / ((double)site->tp * MEMORY_SHARE * site->gpu->memory_bytes_per_s);
+}
+
+static double step_us(const struct site *site, const struct ah_program_step *step)
+{
+    double rate = site->gpu->flops_per_s * (site->gpu->flops_origin == AH_FLOPS_PEAK ? PEAK_SHARE : 1);
+    double moved_us = memory_us(site, (double)step->moved_bytes);
+    if (step->kind == AH_STEP_POINTWISE)
+        return moved_us;
+    if (step->kind == AH_STEP_ATTENTION)
+        rate *= step->backward ? ATTENTION_BACKWARD_SHARE : ATTENTION_FORWARD_SHARE;
+    return fmax(1e6 * step->flops / ((double)site->tp * rate), moved_us);
+}
+
+static double all_reduce_us(const struct costing *c, const struct site *site)
+{
+    double t = (double)site->tp;
+    return 2 * (t - 1) / t * 1e6 * (double)c->job.residual_bytes / site->node->intra_bytes_per_s +
+           2 * (t - 1) * site->node->intra_latency_us;
+}
+
+static double pass_us(const struct costing *c, const struct site *site, const struct ah_job_group *group,
+                      enum ah_pass pass, enum ah_activations way)
+{
+    struct ah_program_step steps[AH_PROGRAM_STEPS_MAX];
+    size_t n = ah_program_steps(&c->job, group, pass, way, steps);
+    bool again = pass == AH_PASS_BACKWARD && way == AH_ACTIVATIONS_RECOMPUTE;
+    double us = 0;
+    for (size_t i = 0; i < n; i++)
+        us += step_us(site, &steps[i]);
+    if (n)
+        us += (group->kind == AH_BLOCK_LAYER ? again ? 4 : 2 : 1) * all_reduce_us(c, site);
+    return us;
+}
+
+/* The part of a group's name that says what its blocks are; NULL: none measured. */
+static const struct ah_cluster_time *find_time(const struct costing *c, const struct site *site,
+                                               const char *group, enum ah_activations way)
+{
+    const struct ah_cluster_costs_input *in = c->input;
+    for (size_t i = 0; i < in->cluster->n_times; i++) {
+        const struct ah_cluster_time *time = &in->cluster->times[i];
+        if (strcmp(time->model_sha256, in->model_sha256) == 0 && strcmp(time->gpu, site->gpu->name) == 0 &&
+            strcmp(time->group, group) == 0 && time->tp == site->tp && time->activations == way &&
+            time->sequences == c->job.training.batch && time->seq == in->training.seq &&
+            time->dtype == in->training.dtype)
+            return time;
+    }
+    return NULL;
+}
+
+/* Recomputation that was not measured costs what the estimate says it costs more. */
+static void time_group(struct costing *c, const struct site *site, const struct ah_job_group *group,
+                       struct ah_instance_block *block)
+{
+    const struct ah_cluster_time *keep = find_time(c, site, group->name, AH_ACTIVATIONS_KEEP);
+    double estimate = pass_us(c, site, group, AH_PASS_BACKWARD, AH_ACTIVATIONS_KEEP);
+    block->forward_us =
+        keep ? keep->forward_us : pass_us(c, site, group, AH_PASS_FORWARD, AH_ACTIVATIONS_KEEP);
+    for (int way = 0; way < AH_INSTANCE_WAYS; way++) {
+        const struct ah_cluster_time *time = find_time(c, site, group->name, (enum ah_activations)way);
+        double us = pass_us(c, site, group, AH_PASS_BACKWARD, (enum ah_activations)way);
+        block->backward_us[way] = time ? time->backward_us : us + (keep ? keep->backward_us - estimate : 0);
+        if (way)
+            block->backward_us[way] = fmax(block->backward_us[way], block->backward_us[way - 1]);
+    }
+    c->estimated |= !keep;
+}
+
+/* ---- sizes of a block ---- */
+
+static uint64_t part(uint64_t bytes, uint64_t tp)
+{
+    return (bytes + tp - 1) / tp;
+}
+
+/* A tied head has a copy of the embedding's table. */
+static uint64_t group_table(const struct costing *c, const struct ah_job_group *group)
+{
+    return group->kind == AH_BLOCK_HEAD ? c->table_elements : 0;
+}
+
+static void size_group(const struct costing *c, const struct site *site, const struct ah_job_group *group,
+                       struct ah_instance_block *block)
+{
+    const struct ah_job *job = &c->job;
+    uint64_t table = group_table(c, group);
+    uint64_t trained = group->trained_elements + table;
+    block->state_bytes = part((group->flat_elements + table) * job->weight_bytes +
+                                  trained * (c->gradient_bytes + job->state_bytes),
+                              site->tp);
+    block->update_us =
+        memory_us(site, (double)(trained * (2 * job->state_bytes + c->gradient_bytes + job->weight_bytes)));
+    for (int way = 0; way < AH_INSTANCE_WAYS; way++) {
+        uint64_t forward = group->forward_work_bytes[way], backward = group->backward_work_bytes[way];
+        block->saved_bytes[way] = part(group->input_bytes + group->saved_bytes[way], site->tp);
+        block->work_bytes[way] =
+            part((forward > backward ? forward : backward) + job->residual_bytes, site->tp) +
+            job->constant_bytes + part(BOUNDARY_BUFFERS * job->residual_bytes, site->tp);
+    }
+}
+
+/* ---- kinds, classes, links ---- */
+
+static bool same_host(const struct ah_away_host *p, const struct ah_away_host *q)
+{
+    return p->memory_bytes == q->memory_bytes &&
+           memcmp(&p->link_bytes_per_s, &q->link_bytes_per_s, sizeof(double)) == 0 &&
+           memcmp(&p->memory_bytes_per_s, &q->memory_bytes_per_s, sizeof(double)) == 0;
+}
+
+static bool same_site(const struct site *p, const struct site *q)
+{
+    return p->gpu == q->gpu && p->tp == q->tp && same_host(&p->host, &q->host) &&
+           memcmp(&p->node->intra_bytes_per_s, &q->node->intra_bytes_per_s, sizeof(double)) == 0 &&
+           memcmp(&p->node->intra_latency_us, &q->node->intra_latency_us, sizeof(double)) == 0;
+}
+
+static int build_kind(struct costing *c, const struct site *site, struct ah_arena *arena,
+                      struct ah_instance_kind *ret_kind, struct ah_error *err)
+{
+    struct ah_instance_block *blocks = ah_arena_array(arena, c->job.n_blocks, sizeof *blocks);
+    if (!blocks)
+        return ah_error_memory(err);
+    const struct ah_away_terms terms = {.job = &c->job,
+                                        .host = site->host,
+                                        .tp = site->tp,
+                                        .sum_bytes = c->gradient_bytes,
+                                        .sums = c->input->training.micro_batches > 1,
+                                        .without = c->input->without};
+    for (size_t g = 0; g < c->job.n_groups; g++) {
+        const struct ah_job_group *group = &c->job.groups[g];
+        struct ah_instance_block block = {0};
+        time_group(c, site, group, &block);
+        size_group(c, site, group, &block);
+        ah_away_price(&terms, group, group_table(c, group), &block);
+        for (size_t b = 0; b < c->job.n_blocks; b++)
+            if (c->job.group_of[b] == g)
+                blocks[b] = block;
+    }
+    *ret_kind =
+        (struct ah_instance_kind){.gpu = site->gpu->name,
+                                  .tp = site->tp,
+                                  .capacity_bytes = site->gpu->memory_bytes - site->gpu->reserved_bytes,
+                                  .blocks = blocks,
+                                  .host_bytes = site->host.memory_bytes};
+    return AH_OK;
+}
+
+static int build_classes(struct costing *c, struct ah_arena *arena, struct ah_error *err)
+{
+    const struct ah_cluster *cluster = c->input->cluster;
+    struct ah_instance *in = c->instance;
+    struct site *sites = ah_arena_array(arena, cluster->n_nodes, sizeof *sites);
+    c->classes = ah_arena_array(arena, cluster->n_nodes, sizeof *c->classes);
+    c->kinds = ah_arena_array(arena, cluster->n_nodes, sizeof *c->kinds);
+    if (!sites || !c->classes || !c->kinds)
+        return ah_error_memory(err);
+    in->kinds = c->kinds;
+    in->classes = c->classes;
+    for (size_t n = 0; n < cluster->n_nodes; n++) {
+        const struct ah_cluster_node *node = &cluster->nodes[n];
+        const struct ah_cluster_gpu *gpu = ah_cluster_gpu_of(cluster, node);
+        struct site site = {gpu, node, c->input->tp[gpu - cluster->gpus], ah_away_share(node)};
+        if (c->input->without & AH_WITHOUT_HOST_OPTIMIZER && c->input->without & AH_WITHOUT_STREAMED)
+            site.host = (struct ah_away_host){0};
+        size_t kind = 0;
+        if (!site.tp || node->gpus < site.tp)
+            continue;
+        while (kind < in->n_kinds && !same_site(&sites[kind], &site))
+            kind++;
+        if (kind == in->n_kinds) {
+            int rc = build_kind(c, &site, arena, &c->kinds[kind], err);
+            if (rc)
+                return rc;
+            sites[in->n_kinds++] = site;
+        }
+        c->classes[in->n_classes++] =
+            (struct ah_instance_class){kind, n, node->gpus / site.tp, node->nic_bytes_per_s};
+    }
+    return AH_OK;
+}
+
+static int build_links(const struct costing *c, struct ah_arena *arena, struct ah_error *err)
+{
+    struct ah_instance *in = c->instance;
+    struct ah_instance_link *links = ah_arena_array(arena, in->n_classes * in->n_classes, sizeof *links);
+    if (in->n_classes && !links)
+        return ah_error_memory(err);
+    for (size_t a = 0; a < in->n_classes; a++)
+        for (size_t b = 0; b < in->n_classes; b++) {
+            struct ah_cluster_link link =
+                ah_cluster_link_of(c->input->cluster, in->classes[a].node, in->classes[b].node);
+            links[a * in->n_classes + b] = (struct ah_instance_link){link.bytes_per_s, link.latency_us};
+        }
+    in->links = links;
+    return AH_OK;
+}
+
+static int build_gradients(const struct costing *c, struct ah_arena *arena, struct ah_error *err)
+{
+    uint64_t *bytes = ah_arena_array(arena, c->job.n_blocks, sizeof *bytes);
+    if (!bytes)
+        return ah_error_memory(err);
+    for (size_t b = 0; b < c->job.n_blocks; b++)
+        bytes[b] = ah_job_block(&c->job, b)->trained_elements * c->gradient_bytes;
+    c->instance->tied_bytes = c->table_elements * c->gradient_bytes;
+    bytes[0] -= c->instance->tied_bytes < bytes[0] ? c->instance->tied_bytes : bytes[0];
+    c->instance->gradient_bytes = bytes;
+    return AH_OK;
+}
+
+int ah_cluster_costs_build(const struct ah_cluster_costs_input *input, struct ah_arena *arena,
+                           struct ah_instance *ret_instance, bool *ret_estimated, struct ah_error *err)
+{
+    struct ah_instance instance = {.micro_batches = input->training.micro_batches};
+    struct costing c = {.input = input, .instance = &instance};
+    struct ah_plan_training one = input->training; /* micro-batch */
+    one.batch /= one.micro_batches;
+    one.micro_batches = 1;
+    int rc = ah_job_init(&c.job, input->model, &one, arena, err);
+    if (rc)
+        return rc;
+    c.gradient_bytes = instance.micro_batches > 1 ? sizeof(float) : c.job.gradient_bytes;
+    c.table_elements = input->model->tied ? input->model->vocabulary * input->model->width : 0;
+    instance.n_blocks = c.job.n_blocks;
+    instance.boundary_bytes = c.job.residual_bytes;
+    rc = build_classes(&c, arena, err);
+    rc = rc ? rc : build_links(&c, arena, err);
+    rc = rc ? rc : build_gradients(&c, arena, err);
+    if (rc)
+        return rc;
+    *ret_instance = instance;
+    *ret_estimated = c.estimated;
+    return AH_OK;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Cluster document: an arrangement in the words of a cluster-plan document.
+ */
+#ifndef AH_PLANNER_CLUSTER_CLUSTER_DOCUMENT_H
+#define AH_PLANNER_CLUSTER_CLUSTER_DOCUMENT_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "planner/cluster/instance.h"
+#include "schemas/cluster.h"
+#include "schemas/cluster_plan.h"
+
+/* Fills pipelines, segments, idle ranks, blocks and what the simulation predicts, in `arena`; names are the cluster's.
+ * `plan->training` is there. AH_E_MEMORY. */
+int ah_cluster_document_fill(const struct ah_cluster *cluster, const struct ah_instance *instance,
+                             const struct ah_arrangement *arrangement, struct ah_arena *arena,
+                             struct ah_cluster_plan *plan, struct ah_error *err);
+
+#endif

@@ -1,0 +1,548 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Settings: a degree for each type of GPU, and a number of micro-batches. All are searched quickly, the best few of them
+ * thoroughly; then, in the order of their quick results, every setting that could still be better is searched to
+ * exhaustion where it is small enough. The bound is the least over the settings: what is not exhausted has the
+ * relaxation's.
+ */
+#include "planner/cluster/cluster_planner.h"
+
+#include "planner/cluster/away.h"
+#include "planner/cluster/cluster_document.h"
+#include "planner/cluster/cluster_policies.h"
+#include "planner/cluster/hunt.h"
+#include "planner/cluster/limits.h"
+#include "planner/cluster/mixed.h"
+#include "planner/cluster/relaxation.h"
+#include "planner/cluster/settings.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    DEGREES = 4, /* 1, 2, 4, 8 */
+    THOROUGH_SETTINGS = 3,
+    EFFORT_DEFAULT = 2,
+    QUICK_EVALUATIONS = 500,
+    THOROUGH_EVALUATIONS = 8000,
+    SHAKING_EVALUATIONS = 40000,
+    LARGE_UNITS = 32,          /* of more, the two above for every eight units */
+    EARLY_EVALUATIONS = 20000, /* of an exhaustion that comes first */
+    EXHAUSTION_EVALUATIONS = 50000,
+    EXHAUSTION_UNITS = 12 /* of more units there are too many sets of pipelines */
+};
+
+/* An arrangement that was found, in the arena. */
+struct found {
+    struct ah_arrangement arrangement;
+    const struct ah_setting *setting;
+    double us; /* INFINITY: none */
+};
+
+const char *const ah_words_cluster_search[] = {"both", "exact", "graph", NULL};
+
+struct planning {
+    const struct ah_cluster_request *request;
+    struct ah_arena *arena;
+    struct ah_setting *settings;
+    size_t n_settings;
+    size_t left_out; /* settings that were not made */
+    double left_out_bound_us;
+    struct found best[AH_CLUSTER_POLICIES]; /* `optimal`: of our own search */
+    uint64_t evaluations;
+    bool exhausted; /* every setting */
+    uint64_t done, planned;
+};
+
+/* ---- what is found ---- */
+
+/* The best of a policy is now this draft: the arena's copy. */
+static int keep(struct planning *p, enum ah_cluster_policy policy, const struct ah_setting *setting,
+                const struct ah_draft *draft, double us, struct ah_error *err)
+{
+    struct ah_stage *stages = ah_arena_array(p->arena, draft->n_stages, sizeof *stages);
+    struct ah_pipeline *pipelines =
+        ah_arena_array(p->arena, draft->arrangement.n_pipelines, sizeof *pipelines);
+    size_t at = 0;
+    if (!stages || !pipelines)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < draft->n_stages; i++)
+        stages[i] = draft->stages[i];
+    for (size_t i = 0; i < draft->arrangement.n_pipelines; i++) {
+        pipelines[i] = draft->arrangement.pipelines[i];
+        pipelines[i].stages = stages + at;
+        at += pipelines[i].n_stages;
+    }
+    p->best[policy] = (struct found){{pipelines, draft->arrangement.n_pipelines}, setting, us};
+    return AH_OK;
+}
+
+static bool go_on(struct planning *p)
+{
+    const struct ah_cluster_request *request = p->request;
+    p->done++;
+    return !request->progress || !request->progress(request->context, p->done, p->planned);
+}
+
+static int fail_interrupted(struct ah_error *err)
+{
+    return ah_error_set(err, AH_E_INTERRUPTED, "interrupted while planning");
+}
+
+static int search(struct planning *p, struct ah_setting *setting, const struct ah_hunt_limits *limits,
+                  double none_above_us, struct ah_hunt_result *ret_result, struct ah_error *err)
+{
+    struct ah_hunt_limits started = *limits;
+    struct ah_draft draft = {0};
+    if (!go_on(p))
+        return fail_interrupted(err);
+    started.start = setting->start.n_pipelines ? &setting->start : NULL;
+    int rc = ah_draft_init(&draft, &setting->instance, err);
+    if (!rc)
+        rc = ah_hunt_run(&setting->instance, &started, none_above_us, &draft, ret_result, err);
+    if (!rc)
+        p->evaluations += ret_result->evaluations;
+    if (!rc && setting->away && !isinf(ret_result->step_us))
+        rc = ah_limits_choose(&setting->instance, &draft.arrangement, &ret_result->step_us, &p->evaluations,
+                              err);
+    if (!rc && ret_result->step_us < p->best[AH_CLUSTER_POLICY_OPTIMAL].us)
+        rc = keep(p, AH_CLUSTER_POLICY_OPTIMAL, setting, &draft, ret_result->step_us, err);
+    ah_draft_release(&draft);
+    return rc;
+}
+
+static int by_quick_result(const void *a, const void *b)
+{
+    const struct ah_setting *p = a, *q = b;
+    if (p->quick_us < q->quick_us || p->quick_us > q->quick_us)
+        return p->quick_us < q->quick_us ? -1 : 1;
+    return (p->index > q->index) - (p->index < q->index);
+}
+
+static int by_bound(const void *a, const void *b)
+{
+    const struct ah_setting *p = a, *q = b;
+    if (p->bound_us < q->bound_us || p->bound_us > q->bound_us)
+        return p->bound_us < q->bound_us ? -1 : 1;
+    return (p->index > q->index) - (p->index < q->index);
+}
+
+/* Orders the settings; what was found stays with its setting. */
+static void sort_settings(struct planning *p, int (*order)(const void *, const void *))
+{
+    size_t index[AH_CLUSTER_POLICIES];
+    for (size_t i = 0; i < AH_CLUSTER_POLICIES; i++)
+        index[i] = p->best[i].setting ? p->best[i].setting->index : SIZE_MAX;
+    qsort(p->settings, p->n_settings, sizeof *p->settings, order);
+    for (size_t s = 0; s < p->n_settings; s++)
+        for (size_t i = 0; i < AH_CLUSTER_POLICIES; i++)
+            if (p->settings[s].index == index[i])
+                p->best[i].setting = &p->settings[s];
+}
+
+static int search_quickly(struct planning *p, struct ah_error *err)
+{
+    const struct ah_hunt_limits limits = {.improvements = QUICK_EVALUATIONS};
+    int rc = AH_OK;
+    sort_settings(p, by_bound);
+    for (size_t i = 0; i < p->n_settings && !rc; i++) {
+        struct ah_hunt_result result;
+        if (p->settings[i].bound_us >= p->best[AH_CLUSTER_POLICY_OPTIMAL].us)
+            continue;
+        rc = search(p, &p->settings[i], &limits, INFINITY, &result, err);
+        if (!rc)
+            p->settings[i].quick_us = result.step_us;
+    }
+    sort_settings(p, by_quick_result);
+    return rc;
+}
+
+/* ---- with hosts ---- */
+
+/* What was found once more, each stage of it with the help of its host. */
+static int use_hosts(struct planning *p, const struct found *found, struct ah_error *err)
+{
+    struct ah_setting *setting = ah_arena_array(p->arena, 1, sizeof *setting);
+    struct ah_draft draft = {0};
+    double us;
+    if (!setting)
+        return ah_error_memory(err);
+    if (isinf(found->us) || found->setting->away || !ah_setting_has_hosts(found->setting))
+        return AH_OK;
+    *setting = *found->setting;
+    setting->away = true;
+    setting->instance.update_limit_us = INFINITY;
+    int rc = ah_draft_init(&draft, &setting->instance, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < found->arrangement.n_pipelines; i++) {
+        const struct ah_pipeline *pipeline = &found->arrangement.pipelines[i];
+        ah_draft_open(&draft);
+        draft.arrangement.pipelines[i].micro_batches = pipeline->micro_batches;
+        for (size_t s = 0; s < pipeline->n_stages; s++) {
+            ah_draft_add(&draft, pipeline->stages[s].class);
+            draft.stages[draft.n_stages - 1] = pipeline->stages[s];
+        }
+    }
+    rc = ah_limits_choose(&setting->instance, &draft.arrangement, &us, &p->evaluations, err);
+    if (!rc && us < p->best[AH_CLUSTER_POLICY_OPTIMAL].us)
+        rc = keep(p, AH_CLUSTER_POLICY_OPTIMAL, setting, &draft, us, err);
+    ah_draft_release(&draft);
+    return rc;
+}
+
+static int use_hosts_for_ours(struct planning *p, struct ah_error *err)
+{
+    const struct found ours = p->best[AH_CLUSTER_POLICY_OPTIMAL];
+    return use_hosts(p, &ours, err);
+}
+
+/* ---- other systems ---- */
+
+/* What a policy makes of a setting, if that is faster than what it made of others. */
+static int ask_policy(struct planning *p, enum ah_cluster_policy policy, struct ah_setting *setting,
+                      struct ah_error *err)
+{
+    const struct ah_cluster_request *request = p->request;
+    const struct ah_instance *instance = &setting->instance;
+    double *rates = ah_arena_array(p->arena, instance->n_kinds, sizeof *rates);
+    struct ah_draft draft = {0};
+    double us = INFINITY;
+    if (!rates)
+        return ah_error_memory(err);
+    for (size_t k = 0; k < instance->n_kinds; k++)
+        for (size_t g = 0; g < request->cluster->n_gpus; g++)
+            if (!strcmp(request->cluster->gpus[g].name, instance->kinds[k].gpu))
+                rates[k] = request->cluster->gpus[g].flops_per_s;
+    const struct ah_cluster_policy_input input = {instance,
+                                                  rates,
+                                                  request->model->width,
+                                                  request->training.seq,
+                                                  request->model->vocabulary,
+                                                  setting->training.batch / setting->training.micro_batches};
+    int rc = ah_draft_init(&draft, instance, err);
+    rc = rc ? rc : ah_cluster_policies_search(&input, policy, p->best[policy].us, &draft, &us, err);
+    if (!rc && us < p->best[policy].us)
+        rc = keep(p, policy, setting, &draft, us, err);
+    if (!rc && !isinf(us) && (!setting->start.n_pipelines || us < setting->start_us)) {
+        setting->start = p->best[policy].arrangement;
+        setting->start_us = us;
+    }
+    ah_draft_release(&draft);
+    return rc;
+}
+
+/* The settings of one number of micro-batches and one degree each, as one of any degrees: for policies that give every
+ * stage its own. NULL in `ret_mixed`: `from` is not the first of them. */
+static int mix_settings(struct planning *p, const struct ah_setting *from, struct ah_setting **ret_mixed,
+                        struct ah_error *err)
+{
+    const struct ah_instance *alike[DEGREES];
+    size_t n = 0;
+    *ret_mixed = NULL;
+    for (size_t i = 0; i < p->n_settings; i++) {
+        const struct ah_setting *setting = &p->settings[i];
+        if (setting->away || !ah_setting_is_symmetric(p->request, setting) ||
+            setting->training.micro_batches != from->training.micro_batches)
+            continue;
+        if (!n && setting != from)
+            return AH_OK;
+        alike[n++] = &setting->instance;
+    }
+    struct ah_setting *mixed = ah_arena_array(p->arena, 1, sizeof *mixed);
+    if (!mixed)
+        return ah_error_memory(err);
+    *mixed = *from;
+    mixed->index = SIZE_MAX;
+    *ret_mixed = mixed;
+    return ah_mixed_build(alike, n, p->arena, &mixed->instance, err);
+}
+
+static int search_policy(struct planning *p, enum ah_cluster_policy policy, struct ah_error *err)
+{
+    bool symmetric = ah_cluster_policies_symmetric(policy);
+    int rc = AH_OK;
+    for (size_t i = 0; i < p->n_settings && !rc; i++) {
+        struct ah_setting *setting = &p->settings[i];
+        if (!go_on(p))
+            return fail_interrupted(err);
+        if (setting->away || !ah_setting_is_symmetric(p->request, setting))
+            continue;
+        rc = symmetric ? AH_OK : mix_settings(p, setting, &setting, err);
+        if (!rc && setting)
+            rc = ask_policy(p, policy, setting, err);
+    }
+    return rc;
+}
+
+/* The other systems' arrangements are candidates of ours, where degrees may be as theirs are. */
+static int search_policies(struct planning *p, struct ah_error *err)
+{
+    struct found *ours = &p->best[AH_CLUSTER_POLICY_OPTIMAL];
+    int rc = AH_OK;
+    for (unsigned policy = 0; policy < AH_CLUSTER_POLICIES && !rc; policy++) {
+        if (policy == AH_CLUSTER_POLICY_OPTIMAL)
+            continue;
+        rc = search_policy(p, policy, err);
+        bool allowed = ah_cluster_policies_symmetric(policy) || p->request->tp_mode == AH_TP_ASYMMETRIC;
+        if (!rc && allowed && p->best[policy].us < ours->us)
+            *ours = p->best[policy];
+        if (!rc && allowed)
+            rc = use_hosts(p, &p->best[policy], err);
+    }
+    return rc;
+}
+
+/* ---- our own ---- */
+
+static int search_thoroughly(struct planning *p, struct ah_error *err)
+{
+    uint32_t effort = p->request->effort ? p->request->effort : EFFORT_DEFAULT;
+    int rc = AH_OK;
+    bool fits_without = false;
+    for (size_t i = 0; i < p->n_settings; i++)
+        fits_without |= !p->settings[i].away && !isinf(p->settings[i].quick_us);
+    /* Without hosts, and with them: where both fit, the former are tried with hosts in the end. */
+    size_t left[] = {THOROUGH_SETTINGS, fits_without ? 1 : THOROUGH_SETTINGS};
+    for (size_t i = 0; i < p->n_settings && !rc; i++) {
+        struct ah_hunt_result result;
+        if (isinf(p->settings[i].quick_us) || p->settings[i].exhausted || !left[p->settings[i].away])
+            continue;
+        left[p->settings[i].away]--;
+        const size_t units = ah_instance_units(&p->settings[i].instance);
+        const uint64_t parts = units > LARGE_UNITS ? units / 8 : 1;
+        const struct ah_hunt_limits limits = {.improvements = parts * (THOROUGH_EVALUATIONS / 4) << effort,
+                                              .shaking = parts * (SHAKING_EVALUATIONS / 4) << effort};
+        rc = search(p, &p->settings[i], &limits, INFINITY, &result, err);
+    }
+    return rc;
+}
+
+static int exhaust(struct planning *p, uint64_t budget, struct ah_error *err)
+{
+    int rc = AH_OK;
+    p->exhausted = p->left_out_bound_us >= p->best[AH_CLUSTER_POLICY_OPTIMAL].us || !p->left_out;
+    for (size_t i = 0; i < p->n_settings && !rc; i++) {
+        struct ah_setting *setting = &p->settings[i];
+        if (setting->away_as_well) /* what it allows is allowed there, too */
+            continue;
+        const double best_us = p->best[AH_CLUSTER_POLICY_OPTIMAL].us;
+        struct ah_hunt_result result = {.exhausted = setting->exhausted || setting->bound_us >= best_us};
+        if (!result.exhausted && ah_instance_units(&setting->instance) <= EXHAUSTION_UNITS) {
+            const struct ah_hunt_limits limits = {.improvements = 1, .exhaustion = budget};
+            rc = search(p, setting, &limits, best_us, &result, err);
+            if (!rc && result.exhausted)
+                setting->bound_us = result.bound_us;
+        }
+        setting->exhausted = result.exhausted;
+        p->exhausted &= result.exhausted;
+    }
+    return rc;
+}
+
+/* ---- the plan ---- */
+
+static enum ah_tp_mode mode_of(const struct ah_cluster_request *request, enum ah_cluster_policy policy)
+{
+    if (policy == AH_CLUSTER_POLICY_OPTIMAL)
+        return request->tp_mode;
+    return ah_cluster_policies_symmetric(policy) ? AH_TP_SYMMETRIC : AH_TP_ASYMMETRIC;
+}
+
+static void describe(const struct planning *p, enum ah_cluster_policy policy, struct ah_cluster_plan *plan)
+{
+    const struct ah_cluster_request *request = p->request;
+    const struct ah_plan_training *training = &p->best[policy].setting->training;
+    *plan = (struct ah_cluster_plan){.generator = request->generator,
+                                     .inputs = {{request->model->name, request->model_sha256},
+                                                {request->cluster->name, request->cluster_sha256}},
+                                     .model = request->model,
+                                     .training = {training->batch, training->micro_batches, training->seq,
+                                                  training->dtype, training->state_dtype, training->trainable,
+                                                  training->n_trainable},
+                                     .tp_mode = mode_of(request, policy),
+                                     .policy = policy};
+}
+
+/* The least bound of all settings, and what that proves. Of another system's plan nothing is. */
+static void certify(const struct planning *p, struct ah_cluster_plan *plan)
+{
+    double bound_us = plan->predicted.step_us;
+    if (plan->policy != AH_CLUSTER_POLICY_OPTIMAL) {
+        plan->solver = (struct ah_plan_solver){
+            .status = AH_PLAN_NO_BOUND, .objective_us = bound_us, .evaluations = p->evaluations};
+        return;
+    }
+    for (size_t i = 0; i < p->n_settings; i++)
+        if (!p->settings[i].away_as_well)
+            bound_us = fmin(bound_us, p->settings[i].bound_us);
+    bound_us = fmin(bound_us, p->left_out_bound_us);
+    if (p->exhausted)
+        bound_us = plan->predicted.step_us;
+    plan->solver =
+        (struct ah_plan_solver){.status = p->exhausted ? AH_PLAN_OPTIMAL : AH_PLAN_WITHIN_GAP,
+                                .objective_us = plan->predicted.step_us,
+                                .bound_us = bound_us,
+                                .gap = (plan->predicted.step_us - bound_us) / plan->predicted.step_us,
+                                .evaluations = p->evaluations};
+}
+
+/* Nothing was found: is that proven by the states alone, or by exhaustion? Where blocks may be away not by that, as only
+ * the first ones of a stage are, and every GPU has an equal share of its host. */
+static int fail(const struct planning *p, struct ah_cluster_shortage *ret_shortage, struct ah_error *err)
+{
+    struct ah_cluster_shortage shortage = {.proven = true};
+    bool hosts = false, any = false;
+    for (size_t i = 0; i < p->n_settings; i++) {
+        double needed, available;
+        if (p->settings[i].away_as_well)
+            continue;
+        ah_relaxation_bytes(&p->settings[i].instance, &needed, &available);
+        shortage.proven &= needed > available;
+        hosts |= p->settings[i].away;
+        if (!any || needed - available < shortage.needed_bytes - shortage.available_bytes) {
+            shortage.needed_bytes = needed;
+            shortage.available_bytes = available;
+        }
+        any = true;
+    }
+    bool short_of_states = shortage.proven;
+    shortage.proven |= p->exhausted && !hosts;
+    *ret_shortage = shortage;
+    if (short_of_states)
+        return ah_error_set(
+            err, AH_E_INFEASIBLE,
+            "'%s' does not fit cluster '%s': weights, gradients and states take %.1f GiB, its %s "
+            "have %.1f GiB",
+            p->request->model->name, p->request->cluster->name, shortage.needed_bytes / 1073741824,
+            hosts ? "GPUs and hosts" : "GPUs", shortage.available_bytes / 1073741824);
+    return ah_error_set(
+        err, shortage.proven ? AH_E_INFEASIBLE : AH_E_NO_PLAN,
+        "no arrangement of cluster '%s' %s for '%s': a GPU's memory is too small for its blocks and "
+        "their activations",
+        p->request->cluster->name, shortage.proven ? "fits" : "was found that fits", p->request->model->name);
+}
+
+/* The settings and their bounds. */
+static int make_settings(struct planning *p, struct ah_error *err)
+{
+    struct ah_settings made;
+    for (size_t i = 0; i < AH_CLUSTER_POLICIES; i++)
+        p->best[i].us = INFINITY;
+    int rc = ah_settings_make(p->request, p->arena, &made, err);
+    if (rc)
+        return rc;
+    p->settings = made.items;
+    p->n_settings = made.n;
+    p->left_out = made.left_out;
+    p->left_out_bound_us = made.left_out_bound_us;
+    for (size_t i = 0; i < made.n && !rc; i++) {
+        made.items[i].quick_us = INFINITY;
+        rc = ah_relaxation_time(&made.items[i].instance, &made.items[i].bound_us, err);
+    }
+    return rc;
+}
+
+static int search_all(struct planning *p, struct ah_error *err)
+{
+    bool exact = p->request->search != AH_CLUSTER_SEARCH_GRAPH;
+    uint32_t effort = p->request->effort ? p->request->effort : EFFORT_DEFAULT;
+    p->planned = (2 + AH_CLUSTER_POLICIES) * p->n_settings + THOROUGH_SETTINGS + 1;
+    int rc = search_policies(p, err);
+    rc = rc ? rc : search_quickly(p, err);
+    if (!rc && exact)
+        rc = exhaust(p, EARLY_EVALUATIONS, err);
+    if (!rc && !p->exhausted && p->request->search != AH_CLUSTER_SEARCH_EXACT)
+        rc = search_thoroughly(p, err);
+    if (!rc && !p->exhausted)
+        rc = use_hosts_for_ours(p, err);
+    if (!rc && !p->exhausted && exact)
+        rc = exhaust(p, (uint64_t)(EXHAUSTION_EVALUATIONS / 4) << effort, err);
+    return rc;
+}
+
+static bool add_annotation(const struct planning *p, const char *key, const char *text,
+                           struct ah_cluster_plan *plan)
+{
+    const char *copy = ah_arena_strdup(p->arena, text);
+    plan->annotations[plan->n_annotations++] = (struct ah_text_pair){key, copy};
+    return copy;
+}
+
+/* Says which settings were not searched, and what was asked to be left out. */
+static int annotate(const struct planning *p, struct ah_cluster_plan *plan, struct ah_error *err)
+{
+    const unsigned without = p->request->without;
+    char text[160];
+    bool done = true;
+    plan->annotations = ah_arena_array(p->arena, 2, sizeof *plan->annotations);
+    if (!plan->annotations)
+        return ah_error_memory(err);
+    if (p->left_out && plan->policy == AH_CLUSTER_POLICY_OPTIMAL) {
+        snprintf(text, sizeof text,
+                 "%zu combinations of degrees were not searched; none of them is faster than %.0f us",
+                 p->left_out, p->left_out_bound_us);
+        done = add_annotation(p, "solver", text, plan);
+    }
+    if (without) {
+        snprintf(text, sizeof text, "%s%s%s", without & AH_WITHOUT_HOST_OPTIMIZER ? ",host-optimizer" : "",
+                 without & AH_WITHOUT_STREAMED ? ",streamed" : "",
+                 without & AH_WITHOUT_HOST_WEIGHTS ? ",host-weights" : "");
+        done &= add_annotation(p, "without", text + 1, plan);
+    }
+    return done ? AH_OK : ah_error_memory(err);
+}
+
+static int deliver(const struct planning *p, enum ah_cluster_policy policy, struct ah_cluster_plan *ret_plan,
+                   struct ah_error *err)
+{
+    const struct found *best = &p->best[policy];
+    struct ah_cluster_plan plan;
+    describe(p, policy, &plan);
+    int rc = ah_cluster_document_fill(p->request->cluster, &best->setting->instance, &best->arrangement,
+                                      p->arena, &plan, err);
+    if (rc)
+        return rc;
+    plan.predicted.estimated = best->setting->estimated;
+    certify(p, &plan);
+    rc = annotate(p, &plan, err);
+    if (rc)
+        return rc;
+    *ret_plan = plan;
+    return AH_OK;
+}
+
+int ah_cluster_planner_plan(const struct ah_cluster_request *request, struct ah_arena *arena,
+                            struct ah_cluster_plan *ret_plan, struct ah_cluster_shortage *ret_shortage,
+                            struct ah_error *err)
+{
+    struct planning p = {.request = request, .arena = arena};
+    int rc = make_settings(&p, err);
+    p.planned = p.n_settings;
+    if (!rc)
+        rc = request->policy == AH_CLUSTER_POLICY_OPTIMAL ? search_all(&p, err)
+                                                          : search_policy(&p, request->policy, err);
+    if (rc)
+        return rc;
+    if (isinf(p.best[request->policy].us))
+        return fail(&p, ret_shortage, err);
+    return deliver(&p, request->policy, ret_plan, err);
+}
+
+int ah_cluster_planner_compare(const struct ah_cluster_request *request, struct ah_arena *arena,
+                               struct ah_cluster_plan *ret_plans[AH_CLUSTER_POLICIES], struct ah_error *err)
+{
+    struct planning p = {.request = request, .arena = arena};
+    struct ah_cluster_plan *plans = ah_arena_array(arena, AH_CLUSTER_POLICIES, sizeof *plans);
+    int rc = plans ? make_settings(&p, err) : ah_error_memory(err);
+    rc = rc ? rc : search_all(&p, err);
+    for (unsigned i = 0; i < AH_CLUSTER_POLICIES && !rc; i++) {
+        ret_plans[i] = isinf(p.best[i].us) ? NULL : &plans[i];
+        if (ret_plans[i])
+            rc = deliver(&p, i, ret_plans[i], err);
+    }
+    return rc;
+}

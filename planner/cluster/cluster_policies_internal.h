@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What policies share: an arrangement to try, and the best one so far.
+ */
+#ifndef AH_PLANNER_CLUSTER_CLUSTER_POLICIES_INTERNAL_H
+#define AH_PLANNER_CLUSTER_CLUSTER_POLICIES_INTERNAL_H
+
+#include "planner/cluster/cluster_policies.h"
+
+struct ah_policy_search {
+    const struct ah_cluster_policy_input *input;
+    const struct ah_instance *instance;
+    struct ah_fits fits;
+    struct ah_draft trial; /* stages with class and blocks, pipelines with micro-batches */
+    struct ah_draft *best;
+    double best_us; /* of `best`, or what is to be beaten */
+    bool found;
+};
+
+/* Time before which no arrangement with these stages, blocks and micro-batches ends; INFINITY where one does not fit.
+ * Stages need not be fitted. */
+double ah_cluster_policies_bound_us(struct ah_policy_search *search,
+                                    const struct ah_arrangement *arrangement);
+
+/* Fits the trial's stages and rehearses it, and keeps it where it is the fastest. */
+int ah_cluster_policies_try(struct ah_policy_search *search, struct ah_error *err);
+
+/* Rated speed of a unit of `class`; of all stages of a pipeline. */
+double ah_cluster_policies_flops(const struct ah_policy_search *search, size_t class);
+double ah_cluster_policies_pipeline_flops(const struct ah_policy_search *search,
+                                          const struct ah_pipeline *pipeline);
+
+/* Work of a block, in no unit that matters: as planners that know operations but no GPUs weigh it. */
+double ah_cluster_policies_work(const struct ah_policy_search *search, size_t block);
+
+/* Is there memory for the states of `d` copies of the model on units of these classes together? */
+bool ah_cluster_policies_can_hold(const struct ah_instance *instance, const size_t *classes, size_t n,
+                                  size_t d);
+
+/* Shares the micro-batches out as `weights` of the trial's pipelines are to each other, at least one each. False: there are
+ * too few. */
+bool ah_cluster_policies_share(struct ah_policy_search *search, const double *weights);
+
+int ah_policy_megatron(struct ah_policy_search *search, struct ah_error *err);
+int ah_policy_whale(struct ah_policy_search *search, struct ah_error *err);
+int ah_policy_metis(struct ah_policy_search *search, struct ah_error *err);
+int ah_policy_hexiscale(struct ah_policy_search *search, struct ah_error *err);
+int ah_policy_autohet(struct ah_policy_search *search, struct ah_error *err);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Remedies for a cluster that has no plan: changes of the request or of the cluster, each of which, alone, was planned and
+ * gives a plan. Each kind is tried in the order of the list, at the least effort: what a quick search finds a long one
+ * finds, too.
+ */
+#ifndef AH_PLANNER_CLUSTER_CLUSTER_REMEDIES_H
+#define AH_PLANNER_CLUSTER_CLUSTER_REMEDIES_H
+
+#include "planner/cluster/cluster_planner.h"
+
+enum ah_cluster_remedy_kind {
+    AH_CLUSTER_REMEDY_WITH,          /* without what was left out (request.without) */
+    AH_CLUSTER_REMEDY_POLICY,        /* `optimal` */
+    AH_CLUSTER_REMEDY_TP,            /* a degree of its own for each type of GPU */
+    AH_CLUSTER_REMEDY_MICRO_BATCHES, /* value: how many; each is smaller */
+    AH_CLUSTER_REMEDY_NODES,         /* value: how many more like `node` */
+    AH_CLUSTER_REMEDY_SEQ,           /* value: tokens; changes the mathematics */
+    AH_CLUSTER_REMEDY_STATE_DTYPE,   /* bf16; changes the mathematics */
+    AH_CLUSTER_REMEDIES
+};
+
+struct ah_cluster_remedy {
+    enum ah_cluster_remedy_kind kind;
+    uint64_t value;
+    const struct ah_cluster_node *node; /* of the request's cluster */
+    double step_us;                     /* of the plan that it gives */
+};
+
+struct ah_cluster_remedies {
+    struct ah_cluster_remedy items[AH_CLUSTER_REMEDIES];
+    size_t n;
+};
+
+/* Of a request that ah_cluster_planner_plan() refused with this shortage. AH_E_INTERRUPTED and AH_E_MEMORY: fewer than
+ * there are may be listed. */
+int ah_cluster_remedies_find(const struct ah_cluster_request *request,
+                             const struct ah_cluster_shortage *shortage,
+                             struct ah_cluster_remedies *ret_remedies, struct ah_error *err);
+
+#endif

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ *   pipeline p ends at     max( alone, what its nodes' NICs carry for all pipelines )                           (1)
+ *   stage i of it is done  that, less the last backwards of the stages before i and what they are sent          (2)
+ *   segments               in their order, each when its owners are done and their NICs are free                (3)
+ *
+ *   even                   when all would end if micro-batches could be shared in fractions, by the formula         (4)
+ *
+ * What is told lies between (1) with (3), and the same with (4) for the end of the pipelines: one of many alike pipelines
+ * that gets faster makes nothing else faster but (4), and only when all of them did, one after another, does (1) follow.
+ *
+ * (2) is too late where earlier stages have a backlog. What (3) leaves out is that transfers of passes and sums wait for
+ * each other.
+ */
+#include "planner/cluster/estimate.h"
+
+#include "planner/cluster/rehearsal.h"
+#include "planner/cluster/segments.h"
+#include "planner/cluster/split.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const double smoothness = 0.8; /* the share of (4) */
+
+struct estimate {
+    const struct ah_instance *instance;
+    const struct ah_arrangement *arrangement;
+    double *numbers; /* owned: all below */
+    double *nic_us;  /* (nodes): what goes out; then, when it is free of sums */
+    double *in_us;   /* (nodes): what comes in */
+    double *done_us; /* (stages): (2); then, when its last sum is done */
+    const struct ah_stage **stages;
+    double pipelines_us, sums_us, update_us;
+};
+
+static size_t node_of(const struct estimate *e, const struct ah_stage *stage)
+{
+    return e->instance->classes[stage->class].node;
+}
+
+static int init(struct estimate *e, struct ah_error *err)
+{
+    size_t nodes = 1, stages = 0;
+    for (size_t c = 0; c < e->instance->n_classes; c++)
+        nodes = e->instance->classes[c].node >= nodes ? e->instance->classes[c].node + 1 : nodes;
+    for (size_t p = 0; p < e->arrangement->n_pipelines; p++)
+        stages += e->arrangement->pipelines[p].n_stages;
+    e->numbers = calloc(2 * nodes + stages + 1, sizeof *e->numbers);
+    e->stages = calloc(stages + 1, sizeof *e->stages);
+    if (!e->numbers || !e->stages)
+        return ah_error_memory(err);
+    e->nic_us = e->numbers;
+    e->in_us = e->nic_us + nodes;
+    e->done_us = e->in_us + nodes;
+    return AH_OK;
+}
+
+/* What one pair of neighbours sends each other in a step. */
+static void load(struct estimate *e, const struct ah_pipeline *pipeline, size_t i)
+{
+    size_t a = node_of(e, &pipeline->stages[i]), b = node_of(e, &pipeline->stages[i + 1]);
+    double bytes = 1e6 * (double)pipeline->micro_batches * (double)e->instance->boundary_bytes;
+    double a_us = bytes / e->instance->classes[pipeline->stages[i].class].nic_bytes_per_s;
+    double b_us = bytes / e->instance->classes[pipeline->stages[i + 1].class].nic_bytes_per_s;
+    if (a == b)
+        return;
+    e->nic_us[a] += a_us;
+    e->in_us[a] += a_us;
+    e->nic_us[b] += b_us;
+    e->in_us[b] += b_us;
+}
+
+static bool alike(const struct ah_pipeline *p, const struct ah_pipeline *q)
+{
+    bool same = p->n_stages == q->n_stages && p->micro_batches == q->micro_batches;
+    for (size_t i = 0; i < p->n_stages && same; i++)
+        same = p->stages[i].class == q->stages[i].class && p->stages[i].end == q->stages[i].end;
+    return same;
+}
+
+/* (1) and (2). */
+static void place(struct estimate *e, const struct ah_pipeline *pipeline, double alone_us, size_t stage)
+{
+    double end_us = alone_us;
+    for (size_t i = 0; i < pipeline->n_stages; i++) {
+        size_t node = node_of(e, &pipeline->stages[i]);
+        if (pipeline->n_stages > 1)
+            end_us = fmax(end_us, fmax(e->nic_us[node], e->in_us[node]));
+    }
+    e->pipelines_us = fmax(e->pipelines_us, end_us);
+    for (size_t i = 0; i < pipeline->n_stages; i++, stage++) {
+        const struct ah_stage *s = &pipeline->stages[i];
+        if (i > 0)
+            end_us -= ah_instance_send_us(e->instance, s->class, s[-1].class);
+        e->stages[stage] = s;
+        e->done_us[stage] = end_us;
+        e->update_us = fmax(e->update_us, s->update_us);
+        end_us -= s->backward_us;
+    }
+}
+
+/* (3) of one segment. */
+static void sum(struct estimate *e, const struct ah_segment *segment)
+{
+    double start_us = 0;
+    for (size_t i = 0; i < segment->n_owners; i++) {
+        const struct ah_stage *stage = e->stages[segment->owners[i]];
+        double done_us = e->done_us[segment->owners[i]];
+        start_us = fmax(start_us, done_us);
+        if (segment->volume_bytes > 0)
+            start_us = fmax(start_us, e->nic_us[node_of(e, stage)]);
+    }
+    for (size_t i = 0; i < segment->n_owners; i++) {
+        const struct ah_stage *stage = e->stages[segment->owners[i]];
+        e->done_us[segment->owners[i]] = start_us + segment->ring_us;
+        if (segment->volume_bytes > 0)
+            e->nic_us[node_of(e, stage)] =
+                start_us + 1e6 * segment->volume_bytes / e->instance->classes[stage->class].nic_bytes_per_s;
+    }
+    e->sums_us = fmax(e->sums_us, start_us + segment->ring_us);
+}
+
+/* Blocks of a stage behind a segment are done before the stage is. */
+static void begin_sums(struct estimate *e, const struct ah_segments *segments)
+{
+    for (size_t c = 0; c < e->instance->n_classes; c++)
+        e->nic_us[e->instance->classes[c].node] = 0;
+    for (size_t s = 0; s < segments->n; s++)
+        sum(e, &segments->items[s]);
+}
+
+static int time_pipelines(struct estimate *e, uint64_t *ret_passes, struct ah_error *err)
+{
+    const struct ah_arrangement *arrangement = e->arrangement;
+    size_t stage = 0;
+    double alone_us = 0;
+    for (size_t p = 0; p < arrangement->n_pipelines; p++)
+        for (size_t i = 0; i + 1 < arrangement->pipelines[p].n_stages; i++)
+            load(e, &arrangement->pipelines[p], i);
+    for (size_t p = 0; p < arrangement->n_pipelines; p++) {
+        const struct ah_pipeline *pipeline = &arrangement->pipelines[p];
+        int rc = AH_OK;
+        if (p == 0 || !alike(pipeline, pipeline - 1)) {
+            rc = ah_pipeline_time(e->instance, pipeline, &alone_us, err);
+            *ret_passes += 2 * pipeline->n_stages * pipeline->micro_batches;
+        }
+        if (rc)
+            return rc;
+        place(e, pipeline, alone_us, stage);
+        stage += pipeline->n_stages;
+    }
+    return AH_OK;
+}
+
+/* (4). */
+static double even_us(const struct estimate *e)
+{
+    double above = (double)e->instance->micro_batches, below = 0;
+    for (size_t p = 0; p < e->arrangement->n_pipelines; p++) {
+        struct ah_pipeline pipeline = e->arrangement->pipelines[p];
+        pipeline.micro_batches = 1;
+        double sum_us = ah_split_formula_us(e->instance, &pipeline);
+        pipeline.micro_batches = 2;
+        double most_us = fmax(ah_split_formula_us(e->instance, &pipeline) - sum_us, 1e-9);
+        above += sum_us / most_us - 1;
+        below += 1 / most_us;
+    }
+    return above / below;
+}
+
+int ah_estimate_time(const struct ah_instance *instance, const struct ah_arrangement *arrangement,
+                     double *ret_us, uint64_t *ret_passes, struct ah_error *err)
+{
+    struct estimate e = {.instance = instance, .arrangement = arrangement};
+    struct ah_segments segments = {0};
+    *ret_passes = 0;
+    int rc = init(&e, err);
+    rc = rc ? rc : time_pipelines(&e, ret_passes, err);
+    if (!rc) {
+        rc = ah_segments_init(&segments, instance, arrangement, err);
+        if (!rc)
+            begin_sums(&e, &segments);
+        ah_segments_release(&segments);
+    }
+    if (!rc)
+        *ret_us = fmax(e.pipelines_us, e.sums_us) + e.update_us - smoothness * (e.pipelines_us - even_us(&e));
+    free(e.numbers);
+    free(e.stages);
+    return rc;
+}

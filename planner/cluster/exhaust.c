@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Exhaustion: every arrangement that could beat the best one.
+ *
+ * A CANDIDATE is a pipeline: a sequence of classes and a split of the blocks. Its cap is the most micro-batches that it
+ * ends with, alone and without contention, before the best time less its update: ah_pipeline_time() never exceeds the
+ * rehearsal, so that an arrangement in which it has more is not better. Candidates with cap 0 are dropped. Then
+ *
+ *   room(R) = the most micro-batches that candidates on the units R take together
+ *           = max over candidates c within R of cap(c) + room(R - units(c))                                       (1)
+ *
+ * for every vector R of units by class (a place in a lattice), and a set of pipelines is extended only while its caps and
+ * the room of the units that remain reach all micro-batches (2). Sets are taken in the order of candidates, so that none
+ * is seen twice. For each set every share of the micro-batches within the caps is rehearsed.
+ *
+ * Where blocks may be away from the device, each of these is rehearsed with every limit on the update that matters
+ * (limits.h). A stage's passes are the shortest under the largest limit, but forward and backward alone need not be; for
+ * the caps such a stage is as fast as if everything fitted, and the pipeline at least as long as its busiest stage and
+ * the path of a micro-batch with the shortest passes (3).
+ */
+#include "planner/cluster/hunt_internal.h"
+
+#include "planner/cluster/limits.h"
+#include "planner/cluster/rehearsal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CANDIDATES_MAX = 400000, LATTICE_MAX = 1 << 16, CLASSES_MAX = 16, STAGES_MAX = 64 };
+
+struct candidate {
+    size_t units;  /* place in the lattice */
+    size_t stages; /* where its stages begin in the pool */
+    size_t n_stages;
+    uint64_t cap;
+};
+
+struct place {
+    uint32_t class, first, end;
+};
+
+struct exhausting {
+    struct ah_hunt *hunt;
+    struct ah_error *err;
+    size_t radix[CLASSES_MAX + 1]; /* weight of each class in a place of the lattice */
+    struct candidate *candidates;
+    size_t n_candidates, candidate_room;
+    struct place *pool;
+    size_t n_places, place_room;
+    size_t *bucket;                     /* (lattice + 1): where the candidates of a place begin */
+    uint64_t *room;                     /* (lattice): (1) */
+    struct ah_stage stages[STAGES_MAX]; /* the candidate in the making */
+    size_t used[CLASSES_MAX];
+    struct ah_draft trial;
+    struct ah_draft timed; /* a copy of it, whose pipelines are ordered */
+    const struct candidate *chosen[STAGES_MAX];
+    size_t n_chosen;
+    bool gave_up;
+};
+
+static bool give_up(struct exhausting *x)
+{
+    x->gave_up |= x->hunt->evaluations >= x->hunt->budget;
+    return x->gave_up;
+}
+
+/* ---- candidates ---- */
+
+static bool may_be_away(const struct ah_instance *instance, const struct ah_stage *stage)
+{
+    return instance->update_limit_us > 0 && ah_instance_kind_of(instance, stage->class)->host_bytes > 0;
+}
+
+/* Makes a fitted stage as fast as if everything fitted. */
+static void relax(const struct ah_instance *instance, struct ah_stage *stage)
+{
+    const struct ah_instance_block *blocks = ah_instance_kind_of(instance, stage->class)->blocks;
+    stage->forward_us = stage->backward_us = stage->update_us = 0;
+    for (size_t b = stage->first; b < stage->end; b++) {
+        stage->forward_us += blocks[b].forward_us;
+        stage->backward_us += blocks[b].backward_us[AH_ACTIVATIONS_KEEP];
+        stage->update_us += blocks[b].update_us;
+    }
+}
+
+/* Fits a stage, or relaxes it (3). Returns forward and backward under the largest limit; INFINITY: no room. */
+static double passes_us(struct exhausting *x, uint64_t in_flight, struct ah_stage *stage)
+{
+    const struct ah_instance *instance = x->hunt->instance;
+    if (may_be_away(instance, stage)) {
+        relax(instance, stage);
+        return ah_fits_us(&x->hunt->fits, stage->class, stage->first, stage->end, in_flight);
+    }
+    return ah_stage_fit(instance, in_flight, stage) ? stage->forward_us + stage->backward_us
+                                                    : (double)INFINITY;
+}
+
+/* (3): fits and relaxes the stages of a pipeline. Returns what it takes at least by their passes; INFINITY: no room. */
+static double least_us(struct exhausting *x, struct ah_pipeline *pipeline)
+{
+    double path_us = 0, busiest_us = 0;
+    for (size_t i = 0; i < pipeline->n_stages; i++) {
+        uint64_t behind = pipeline->n_stages - i, m = pipeline->micro_batches;
+        double us = passes_us(x, m < behind ? m : behind, &pipeline->stages[i]);
+        if (isinf(us))
+            return us;
+        path_us += us;
+        busiest_us = fmax(busiest_us, (double)m * us);
+    }
+    return fmax(path_us, busiest_us) * (1 - 1e-12); /* roundings */
+}
+
+static int in_time(struct exhausting *x, struct ah_pipeline *pipeline, uint64_t micro_batches, bool *ret_is)
+{
+    double update_us = 0, alone_us;
+    *ret_is = false;
+    pipeline->micro_batches = micro_batches;
+    x->hunt->evaluations++;
+    double least = least_us(x, pipeline);
+    for (size_t i = 0; i < pipeline->n_stages && !isinf(least); i++)
+        update_us = fmax(update_us, pipeline->stages[i].update_us);
+    if (least + update_us >= x->hunt->best_us)
+        return AH_OK;
+    int rc = ah_pipeline_time(x->hunt->instance, pipeline, &alone_us, x->err);
+    *ret_is = !rc && alone_us + update_us < x->hunt->best_us;
+    return rc;
+}
+
+/* The largest number of micro-batches in time: both memory and time grow with it. */
+static int find_cap(struct exhausting *x, struct ah_pipeline *pipeline, uint64_t *ret_cap)
+{
+    uint64_t low = 0, high = x->hunt->instance->micro_batches, middle = 1;
+    int rc = AH_OK;
+    while (low < high && !rc) {
+        bool is;
+        rc = in_time(x, pipeline, middle, &is);
+        if (is)
+            low = middle;
+        else
+            high = middle - 1;
+        middle = high - (high - low) / 2;
+    }
+    *ret_cap = low;
+    return rc;
+}
+
+/* The same items with room for `needed`; NULL: out of memory, and nothing changed. */
+static void *grown(void *items, size_t *room, size_t needed, size_t item_bytes)
+{
+    size_t larger = *room ? *room : 1024;
+    while (larger < needed)
+        larger *= 2;
+    if (items && larger == *room)
+        return items;
+    void *moved = realloc(items, larger * item_bytes);
+    if (moved)
+        *room = larger;
+    return moved;
+}
+
+/* Room for one more candidate of `n_stages`. */
+static int make_room(struct exhausting *x, size_t n_stages)
+{
+    struct candidate *candidates =
+        grown(x->candidates, &x->candidate_room, x->n_candidates + 1, sizeof *candidates);
+    if (!candidates)
+        return ah_error_memory(x->err);
+    x->candidates = candidates;
+    struct place *pool = grown(x->pool, &x->place_room, x->n_places + n_stages, sizeof *pool);
+    if (!pool)
+        return ah_error_memory(x->err);
+    x->pool = pool;
+    return AH_OK;
+}
+
+static int add_candidate(struct exhausting *x, size_t n_stages)
+{
+    struct ah_pipeline pipeline = {.stages = x->stages, .n_stages = n_stages};
+    struct candidate candidate = {.stages = x->n_places, .n_stages = n_stages};
+    int rc = find_cap(x, &pipeline, &candidate.cap);
+    if (rc || !candidate.cap)
+        return rc;
+    x->gave_up |= x->n_candidates == CANDIDATES_MAX;
+    rc = make_room(x, n_stages);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < n_stages; i++) {
+        const struct ah_stage *stage = &x->stages[i];
+        candidate.units += x->radix[stage->class];
+        x->pool[x->n_places++] =
+            (struct place){(uint32_t)stage->class, (uint32_t)stage->first, (uint32_t)stage->end};
+    }
+    x->candidates[x->n_candidates++] = candidate;
+    return AH_OK;
+}
+
+/* All splits of the blocks from stage `i` on. */
+static int split_from(struct exhausting *x, size_t i, size_t n_stages)
+{
+    size_t n = x->hunt->instance->n_blocks, first = i ? x->stages[i - 1].end : 0;
+    int rc = AH_OK;
+    x->stages[i].first = first;
+    for (size_t end = i + 1 == n_stages ? n : first + 1; end + n_stages <= n + i + 1 && !rc && !give_up(x);
+         end++) {
+        x->stages[i].end = end;
+        if (isinf(ah_fits_us(&x->hunt->fits, x->stages[i].class, first, end, 1)))
+            break;
+        rc = i + 1 == n_stages ? add_candidate(x, n_stages) : split_from(x, i + 1, n_stages);
+    }
+    return rc;
+}
+
+/* All sequences of classes that go on from stage `i`. */
+static int sequence_from(struct exhausting *x, size_t i)
+{
+    const struct ah_instance *instance = x->hunt->instance;
+    int rc = AH_OK;
+    for (size_t class = 0; class < instance->n_classes && i < instance->n_blocks && !rc; class ++) {
+        if (x->used[class] == instance->classes[class].units || give_up(x))
+            continue;
+        x->used[class]++;
+        x->stages[i].class = class;
+        rc = split_from(x, 0, i + 1);
+        if (!rc)
+            rc = sequence_from(x, i + 1);
+        x->used[class]--;
+    }
+    return rc;
+}
+
+/* ---- the lattice ---- */
+
+static size_t digit(const struct exhausting *x, size_t place, size_t class)
+{
+    return place / x->radix[class] % (x->hunt->instance->classes[class].units + 1);
+}
+
+static bool within(const struct exhausting *x, size_t small, size_t large)
+{
+    for (size_t c = 0; c < x->hunt->instance->n_classes; c++)
+        if (digit(x, small, c) > digit(x, large, c))
+            return false;
+    return true;
+}
+
+static int by_units_and_cap(const void *a, const void *b)
+{
+    const struct candidate *p = a, *q = b;
+    if (p->units != q->units)
+        return p->units < q->units ? -1 : 1;
+    if (p->cap != q->cap)
+        return p->cap > q->cap ? -1 : 1;
+    return (p->stages > q->stages) - (p->stages < q->stages);
+}
+
+static int fill_lattice(struct exhausting *x, size_t lattice)
+{
+    x->bucket = calloc(lattice + 1, sizeof *x->bucket);
+    x->room = calloc(lattice, sizeof *x->room);
+    if (!x->bucket || !x->room)
+        return ah_error_memory(x->err);
+    if (x->n_candidates)
+        qsort(x->candidates, x->n_candidates, sizeof *x->candidates, by_units_and_cap);
+    for (size_t i = 0; i < x->n_candidates; i++)
+        x->bucket[x->candidates[i].units + 1]++;
+    for (size_t place = 0; place < lattice; place++)
+        x->bucket[place + 1] += x->bucket[place];
+    for (size_t place = 1; place < lattice; place++) /* (1) */
+        for (size_t units = 1; units <= place; units++) {
+            if (x->bucket[units] == x->bucket[units + 1] || !within(x, units, place))
+                continue;
+            uint64_t together = x->candidates[x->bucket[units]].cap + x->room[place - units];
+            x->room[place] = together > x->room[place] ? together : x->room[place];
+        }
+    return AH_OK;
+}
+
+/* ---- sets of pipelines ---- */
+
+static int rehearse(struct exhausting *x)
+{
+    double us;
+    int rc;
+    ah_draft_copy(&x->timed, &x->trial);
+    if (x->hunt->instance->update_limit_us > 0) {
+        ah_draft_sort(&x->timed);
+        rc = ah_limits_choose(x->hunt->instance, &x->timed.arrangement, &us, &x->hunt->evaluations, x->err);
+    } else {
+        rc = ah_hunt_time(x->hunt, &x->timed, x->hunt->best_us, &us, x->err);
+    }
+    if (!rc && us < x->hunt->best_us)
+        ah_hunt_keep(x->hunt, &x->timed, us);
+    return rc;
+}
+
+static int rehearse_shares(struct exhausting *x, size_t p, uint64_t left)
+{
+    struct ah_pipeline *pipeline = &x->trial.arrangement.pipelines[p];
+    uint64_t behind = 0, least = 1, cap = x->chosen[p]->cap;
+    int rc = AH_OK;
+    for (size_t i = p + 1; i < x->n_chosen; i++)
+        behind += x->chosen[i]->cap;
+    least = left > behind ? left - behind : 1;
+    if (p + 1 < x->n_chosen) {
+        for (uint64_t m = least; m <= cap && m + (x->n_chosen - p - 1) <= left && !rc && !give_up(x); m++) {
+            pipeline->micro_batches = m;
+            if (ah_pipeline_fit(x->hunt->instance, pipeline))
+                rc = rehearse_shares(x, p + 1, left - m);
+        }
+        return rc;
+    }
+    pipeline->micro_batches = left;
+    if (left > cap || !ah_pipeline_fit(x->hunt->instance, pipeline))
+        return AH_OK;
+    return rehearse(x);
+}
+
+static int rehearse_set(struct exhausting *x)
+{
+    ah_draft_begin(&x->trial);
+    for (size_t c = 0; c < x->n_chosen; c++) {
+        ah_draft_open(&x->trial);
+        for (size_t i = 0; i < x->chosen[c]->n_stages; i++) {
+            const struct place *place = &x->pool[x->chosen[c]->stages + i];
+            ah_draft_add(&x->trial, place->class);
+            x->trial.stages[x->trial.n_stages - 1].first = place->first;
+            x->trial.stages[x->trial.n_stages - 1].end = place->end;
+        }
+    }
+    return rehearse_shares(x, 0, x->hunt->instance->micro_batches);
+}
+
+/* Adds every candidate from `from` on that fits the units `left`, where (2) holds. */
+static int extend(struct exhausting *x, size_t from, size_t left, uint64_t caps)
+{
+    uint64_t all = x->hunt->instance->micro_batches;
+    int rc = AH_OK;
+    if (x->n_chosen && caps >= all)
+        rc = rehearse_set(x);
+    if (x->n_chosen == all || x->n_chosen == STAGES_MAX)
+        return rc;
+    for (size_t i = from; i < x->n_candidates && !rc && !give_up(x); i++) {
+        const struct candidate *candidate = &x->candidates[i];
+        size_t end = x->bucket[candidate->units + 1];
+        if (!within(x, candidate->units, left) ||
+            caps + candidate->cap + x->room[left - candidate->units] < all) {
+            i = end - 1; /* the others of these units have no larger cap */
+            continue;
+        }
+        x->chosen[x->n_chosen++] = candidate;
+        rc = extend(x, i, left - candidate->units, caps + candidate->cap);
+        x->n_chosen--;
+    }
+    return rc;
+}
+
+static size_t set_radix(struct exhausting *x)
+{
+    size_t lattice = 1;
+    for (size_t c = 0; c < x->hunt->instance->n_classes; c++) {
+        x->radix[c] = lattice;
+        lattice *= x->hunt->instance->classes[c].units + 1;
+        if (lattice > LATTICE_MAX)
+            return 0;
+    }
+    return lattice;
+}
+
+int ah_hunt_exhaust(struct ah_hunt *hunt, bool *ret_done, struct ah_error *err)
+{
+    *ret_done = false;
+    if (hunt->instance->n_classes > CLASSES_MAX || ah_instance_units(hunt->instance) > STAGES_MAX)
+        return AH_OK;
+    struct exhausting *x = calloc(1, sizeof *x);
+    if (!x)
+        return ah_error_memory(err);
+    x->hunt = hunt;
+    x->err = err;
+    size_t lattice = set_radix(x);
+    int rc = ah_draft_init(&x->trial, hunt->instance, err);
+    if (!rc)
+        rc = ah_draft_init(&x->timed, hunt->instance, err);
+    if (!rc && lattice)
+        rc = sequence_from(x, 0);
+    if (!rc && lattice && !x->gave_up)
+        rc = fill_lattice(x, lattice);
+    if (!rc && lattice && !x->gave_up)
+        rc = extend(x, 0, lattice - 1, 0);
+    *ret_done = !rc && lattice && !x->gave_up;
+    ah_draft_release(&x->trial);
+    ah_draft_release(&x->timed);
+    free(x->candidates);
+    free(x->pool);
+    free(x->bucket);
+    free(x->room);
+    free(x);
+    return rc;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Hunt: the best arrangement of an instance that it can find, and what is proven of it.
+ *
+ * 1. Starts (starts.c): for every number of pipelines, units dealt out in a few ways, blocks split exactly, micro-batches
+ *    shared.
+ * 2. Improvement (improve.c): from the best starts, one change at a time for as long as the rehearsal gets faster.
+ * 3. Shaking (shake.c): simulated annealing from the ends of 2, for what single improvements do not reach.
+ * 4. Exhaustion (exhaust.c), where the instance is small: every arrangement that could be faster than the best one so
+ *    far is rehearsed. The result is then the optimum of the rehearsed time over all partitions of the units, orders,
+ *    splits and shares of micro-batches.
+ *
+ * Deterministic; the budget is a number of evaluations (a pipeline or an arrangement timed), never a clock.
+ */
+#ifndef AH_PLANNER_CLUSTER_HUNT_H
+#define AH_PLANNER_CLUSTER_HUNT_H
+
+#include "base/error.h"
+#include "planner/cluster/draft.h"
+
+struct ah_hunt_limits {
+    uint64_t improvements;              /* evaluations of 1 and 2 */
+    uint64_t shaking;                   /* of 3; 0: none */
+    uint64_t exhaustion;                /* of 4; 0: none */
+    const struct ah_arrangement *start; /* (optional) borrowed, fitted: one more start */
+};
+
+struct ah_hunt_result {
+    double step_us; /* INFINITY: no arrangement was found */
+    double bound_us;
+    bool exhausted; /* every arrangement was looked at, or proven slower */
+    uint64_t evaluations;
+};
+
+/* Writes the best arrangement into `best`, which was made for `instance`. `none_above_us`: arrangements that take as long
+ * or longer do not interest (INFINITY: all do); then `bound_us` of an exhausted search is at least that. AH_E_MEMORY. */
+int ah_hunt_run(const struct ah_instance *instance, const struct ah_hunt_limits *limits, double none_above_us,
+                struct ah_draft *best, struct ah_hunt_result *ret_result, struct ah_error *err);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the parts of the search share: the best draft so far, and the budget.
+ */
+#ifndef AH_PLANNER_CLUSTER_HUNT_INTERNAL_H
+#define AH_PLANNER_CLUSTER_HUNT_INTERNAL_H
+
+#include "planner/cluster/hunt.h"
+
+enum { AH_HUNT_STARTS = 8 };
+
+/* An arrangement to improve. */
+struct ah_hunt_start {
+    struct ah_draft draft;
+    double us;
+};
+
+struct ah_hunt {
+    const struct ah_instance *instance;
+    struct ah_fits fits;
+    struct ah_draft *best;
+    double best_us;                              /* of `best`, or what is to be beaten */
+    bool found;                                  /* `best` is an arrangement */
+    struct ah_hunt_start starts[AH_HUNT_STARTS]; /* of different numbers of pipelines, the fastest first */
+    size_t n_starts;
+    bool rough; /* arrangements are estimated, not rehearsed */
+    bool exhausting;
+    uint64_t evaluations; /* done */
+    uint64_t budget;      /* stop there */
+};
+
+/* Orders the pipelines of a draft and rehearses or estimates it. INFINITY where one of them alone takes `limit_us` or
+ * longer. */
+int ah_hunt_time(struct ah_hunt *hunt, struct ah_draft *draft, double limit_us, double *ret_us,
+                 struct ah_error *err);
+
+/* Makes `draft` the best one. */
+void ah_hunt_keep(struct ah_hunt *hunt, const struct ah_draft *draft, double us);
+
+/* Puts an arrangement among `starts`, where it is the fastest of its number of pipelines and they are not full of faster
+ * ones. */
+void ah_hunt_add_start(struct ah_hunt *hunt, const struct ah_draft *draft, double us);
+/* Fills `starts`, whose drafts the caller made. */
+int ah_hunt_starts(struct ah_hunt *hunt, struct ah_error *err);
+/* One change at a time for as long as that is faster, or until the hunt's evaluations reach `budget`. */
+int ah_hunt_improve(struct ah_hunt *hunt, struct ah_hunt_start *start, uint64_t budget, struct ah_error *err);
+/* Goes on from `starts`, which were improved and of which there is one. */
+int ah_hunt_shake(struct ah_hunt *hunt, struct ah_error *err);
+
+/* `ret_done`: every arrangement was looked at. */
+int ah_hunt_exhaust(struct ah_hunt *hunt, bool *ret_done, struct ah_error *err);
+
+#endif

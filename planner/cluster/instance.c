@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a stage recomputes and has away. Of its blocks the first r are recomputed, the next s selective; the first h have
+ * their states away, the first w of those their weights. Passes grow with r, s and w, not with h; memory falls as h
+ * grows. For each w therefore:
+ *
+ *   1. h is the largest that keeps the limit of the update and the host's memory, both of which grow with h;
+ *   2. r and s are those of the shortest backward that fits then;
+ *   3. h falls as far as it may with these r and s.
+ *
+ * w goes up until the passes would be longer even if all activations were kept (passes that keep everything do not get
+ * shorter as w grows).
+ */
+#include "planner/cluster/instance.h"
+
+size_t ah_instance_units(const struct ah_instance *instance)
+{
+    size_t units = 0;
+    for (size_t c = 0; c < instance->n_classes; c++)
+        units += instance->classes[c].units;
+    return units;
+}
+
+double ah_instance_send_us(const struct ah_instance *instance, size_t from, size_t to)
+{
+    const struct ah_instance_link *link = &instance->links[from * instance->n_classes + to];
+    uint64_t a = ah_instance_kind_of(instance, from)->tp, b = ah_instance_kind_of(instance, to)->tp;
+    bool inside = instance->classes[from].node == instance->classes[to].node;
+    double bytes = (double)instance->boundary_bytes / (inside ? (double)(a < b ? a : b) : 1);
+    return link->latency_us + 1e6 * bytes / link->bytes_per_s;
+}
+
+enum ah_activations ah_stage_way(const struct ah_stage *stage, size_t block)
+{
+    size_t at = block - stage->first;
+    if (at < stage->recompute)
+        return AH_ACTIVATIONS_RECOMPUTE;
+    return at < stage->recompute + stage->selective ? AH_ACTIVATIONS_SELECTIVE : AH_ACTIVATIONS_KEEP;
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static const struct ah_instance_block *blocks_of(const struct ah_instance *instance,
+                                                 const struct ah_stage *stage)
+{
+    return ah_instance_kind_of(instance, stage->class)->blocks;
+}
+
+const struct ah_instance_away *ah_stage_away(const struct ah_instance *instance, const struct ah_stage *stage,
+                                             size_t block)
+{
+    size_t at = block - stage->first;
+    if (at >= stage->states_away)
+        return NULL;
+    return &blocks_of(instance, stage)[block]
+                .away[at < stage->weights_away ? AH_AWAY_WEIGHTS : AH_AWAY_STATES];
+}
+
+double ah_stage_backward_us(const struct ah_instance *instance, const struct ah_stage *stage, size_t block)
+{
+    const struct ah_instance_away *away = ah_stage_away(instance, stage, block);
+    double us = blocks_of(instance, stage)[block].backward_us[ah_stage_way(stage, block)];
+    return away ? larger(us, away->backward_us) : us;
+}
+
+/* Times and memory of a stage whose treatment is given. */
+static void price(const struct ah_instance *instance, struct ah_stage *stage)
+{
+    const struct ah_instance_block *blocks = blocks_of(instance, stage);
+    uint64_t state = 0, saved = 0, work = 0, staging = 0, host = 0;
+    double forward_us = 0, backward_us = 0, update_us = 0;
+    for (size_t i = stage->first; i < stage->end; i++) {
+        const struct ah_instance_away *away = ah_stage_away(instance, stage, i);
+        enum ah_activations way = ah_stage_way(stage, i);
+        saved += blocks[i].saved_bytes[way];
+        work = blocks[i].work_bytes[way] > work ? blocks[i].work_bytes[way] : work;
+        state += away ? away->state_bytes : blocks[i].state_bytes;
+        host += away ? away->host_bytes : 0;
+        staging = away && away->staging_bytes > staging ? away->staging_bytes : staging;
+        forward_us += away ? larger(blocks[i].forward_us, away->forward_us) : blocks[i].forward_us;
+        backward_us += ah_stage_backward_us(instance, stage, i);
+        update_us += away ? away->update_us : blocks[i].update_us;
+    }
+    stage->forward_us = forward_us;
+    stage->backward_us = backward_us;
+    stage->update_us = update_us;
+    stage->memory_bytes = state + stage->in_flight * saved + work + staging;
+    stage->host_bytes = host;
+}
+
+/* ---- activations ---- */
+
+static bool fits(const struct ah_instance *instance, struct ah_stage *stage)
+{
+    price(instance, stage);
+    return stage->memory_bytes <= ah_instance_kind_of(instance, stage->class)->capacity_bytes;
+}
+
+/* A stage with as few selective blocks as the memory allows for its number of recomputed ones: memory falls as they
+ * grow (but for working memory), so that they can be bisected. False: neither none nor all of the rest fits. */
+static bool fit_selective(const struct ah_instance *instance, struct ah_stage *stage)
+{
+    size_t low = 0, high = stage->end - stage->first - stage->recompute;
+    stage->selective = 0;
+    if (fits(instance, stage))
+        return true;
+    stage->selective = high;
+    if (!fits(instance, stage))
+        return false;
+    while (low < high) {
+        stage->selective = low + (high - low) / 2;
+        if (fits(instance, stage))
+            high = stage->selective;
+        else
+            low = stage->selective + 1;
+    }
+    stage->selective = high;
+    price(instance, stage);
+    return true;
+}
+
+/* Would it be too much even if all were recomputed, in no room? */
+static bool is_hopeless(const struct ah_instance *instance, const struct ah_stage *stage)
+{
+    const struct ah_instance_block *blocks = blocks_of(instance, stage);
+    uint64_t bytes = 0;
+    for (size_t i = stage->first; i < stage->end; i++) {
+        const struct ah_instance_away *away = ah_stage_away(instance, stage, i);
+        bytes += (away ? away->state_bytes : blocks[i].state_bytes) +
+                 stage->in_flight * blocks[i].saved_bytes[AH_ACTIVATIONS_RECOMPUTE];
+    }
+    return bytes > ah_instance_kind_of(instance, stage->class)->capacity_bytes;
+}
+
+/* The shortest backward that fits with what is away, of equals the fewest recomputed. */
+static bool fit_activations(const struct ah_instance *instance, struct ah_stage *stage)
+{
+    struct ah_stage best, next = *stage;
+    bool found = false;
+    if (is_hopeless(instance, stage))
+        return false;
+    for (next.recompute = 0; next.recompute <= next.end - next.first; next.recompute++) {
+        if (!fit_selective(instance, &next))
+            continue;
+        if (!found || next.backward_us < best.backward_us)
+            best = next;
+        found = true;
+        if (!next.selective) /* more recomputed blocks only take longer */
+            break;
+    }
+    if (found)
+        *stage = best;
+    return found;
+}
+
+/* ---- the host ---- */
+
+/* Are the passes of `a` shorter? More than roundings of their sums. */
+static bool is_shorter(const struct ah_stage *a, const struct ah_stage *b)
+{
+    return a->forward_us + a->backward_us < (b->forward_us + b->backward_us) * (1 - 1e-12);
+}
+
+static bool host_suffices(const struct ah_instance *instance, const struct ah_stage *stage)
+{
+    return stage->host_bytes <= ah_instance_kind_of(instance, stage->class)->host_bytes &&
+           stage->update_us <= instance->update_limit_us;
+}
+
+/* The most states away that the host allows beside the weights that are. False: not even theirs. */
+static bool most_away(const struct ah_instance *instance, struct ah_stage *stage)
+{
+    size_t low = stage->weights_away, high = stage->end - stage->first;
+    stage->states_away = low;
+    price(instance, stage);
+    if (low && !host_suffices(instance, stage))
+        return false;
+    while (low < high) {
+        stage->states_away = high - (high - low) / 2;
+        price(instance, stage);
+        if (host_suffices(instance, stage))
+            low = stage->states_away;
+        else
+            high = stage->states_away - 1;
+    }
+    stage->states_away = low;
+    price(instance, stage);
+    return true;
+}
+
+/* As few states away as its treatment of activations allows. */
+static void least_away(const struct ah_instance *instance, struct ah_stage *stage)
+{
+    size_t low = stage->weights_away, high = stage->states_away;
+    while (low < high) {
+        stage->states_away = low + (high - low) / 2;
+        if (fits(instance, stage))
+            high = stage->states_away;
+        else
+            low = stage->states_away + 1;
+    }
+    stage->states_away = high;
+    price(instance, stage);
+}
+
+/* Beats `stage`, where that fits, with the help of the host. */
+static bool fit_away(const struct ah_instance *instance, bool found, struct ah_stage *stage)
+{
+    struct ah_stage next = *stage;
+    next.recompute = next.selective = 0;
+    for (size_t w = 0; w <= stage->end - stage->first; w++) {
+        next.weights_away = w;
+        next.recompute = next.selective = 0;
+        if (!most_away(instance, &next))
+            continue;
+        if (found && !is_shorter(&next, stage))
+            break;
+        if (!fit_activations(instance, &next) || (found && !is_shorter(&next, stage)))
+            continue;
+        least_away(instance, &next);
+        *stage = next;
+        found = true;
+    }
+    return found;
+}
+
+bool ah_stage_fit(const struct ah_instance *instance, uint64_t in_flight, struct ah_stage *stage)
+{
+    struct ah_stage next = *stage;
+    next.in_flight = in_flight;
+    next.states_away = next.weights_away = 0;
+    bool found = fit_activations(instance, &next);
+    bool kept = found && !next.recompute && !next.selective;
+    if (!kept && instance->update_limit_us > 0 && ah_instance_kind_of(instance, stage->class)->host_bytes)
+        found = fit_away(instance, found, &next);
+    if (found)
+        *stage = next;
+    return found;
+}
+
+bool ah_pipeline_fit(const struct ah_instance *instance, struct ah_pipeline *pipeline)
+{
+    for (size_t i = 0; i < pipeline->n_stages; i++) {
+        uint64_t behind = pipeline->n_stages - i;
+        if (!ah_stage_fit(instance, pipeline->micro_batches < behind ? pipeline->micro_batches : behind,
+                          &pipeline->stages[i]))
+            return false;
+    }
+    return true;
+}

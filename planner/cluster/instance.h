@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Instance: a cluster and a training, as numbers that a plan can be timed and searched with. docs/clusters.md has the
+ * mathematics; symbols there are named here.
+ *
+ * A UNIT is the GPUs that share blocks by tensor parallelism: `tp` GPUs of one node. Units of one KIND (type of GPU,
+ * degree) cost the same; units of one CLASS (node) cannot be told apart. An ARRANGEMENT says which units form which
+ * pipelines, which blocks each stage holds, how many of them are recomputed, how many live on the host, and how many
+ * micro-batches each pipeline takes.
+ *
+ * HOMES. Optimizer states of a block may be AWAY, on the host, and then its weights and the sums of its gradients, too.
+ * States that are away cost time only in the update; weights that are away set the pace of a block's passes: each is as
+ * slow as the slowest of its compute, its link and its share of the host (docs/clusters.md). Each GPU has its own link,
+ * and as much of the host's memory and its bandwidth as any other GPU of the node, so that a node is never overfull.
+ *
+ * Times are microseconds, of one micro-batch where they depend on it. Sizes are of one GPU of a unit unless they say
+ * otherwise.
+ */
+#ifndef AH_PLANNER_CLUSTER_INSTANCE_H
+#define AH_PLANNER_CLUSTER_INSTANCE_H
+
+#include "schemas/vocabulary.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { AH_INSTANCE_WAYS = AH_ACTIVATIONS_RECOMPUTE + 1 };
+
+enum ah_instance_away_part { AH_AWAY_STATES, AH_AWAY_WEIGHTS, AH_INSTANCE_AWAYS };
+
+/* A block with its states on the host; or with its weights there, too. What cannot be away is as on the device. */
+struct ah_instance_away {
+    enum ah_weights weights;
+    enum ah_optimizer optimizer;
+    double forward_us, backward_us; /* of a micro-batch at least, for what goes to the host and back */
+    double update_us;               /* not less than on the device */
+    uint64_t state_bytes;           /* on the device; not more than if nothing is away */
+    uint64_t host_bytes;            /* of each GPU's share */
+    uint64_t staging_bytes;         /* for the largest of a stage's blocks; of states that are away: 0 */
+};
+
+/* One block on a unit of one kind, for each way of treating its activations (enum ah_activations). */
+struct ah_instance_block {
+    double forward_us;
+    double backward_us[AH_INSTANCE_WAYS]; /* with what is recomputed; does not fall from way to way */
+    double update_us;
+    uint64_t state_bytes;                   /* weights, gradients, optimizer */
+    uint64_t saved_bytes[AH_INSTANCE_WAYS]; /* of each micro-batch in flight; does not rise from way to way */
+    uint64_t work_bytes[AH_INSTANCE_WAYS];  /* while it computes */
+    struct ah_instance_away away[AH_INSTANCE_AWAYS];
+};
+
+struct ah_instance_kind {
+    const char *gpu; /* name of the type */
+    uint64_t tp;
+    uint64_t capacity_bytes; /* without the reserve */
+    const struct ah_instance_block *blocks;
+    uint64_t host_bytes; /* of a GPU's share of the host; 0: nothing can be away */
+};
+
+struct ah_instance_class {
+    size_t kind;
+    size_t node;
+    size_t units;
+    double nic_bytes_per_s; /* each way, of the node */
+};
+
+struct ah_instance_link {
+    double bytes_per_s;
+    double latency_us;
+};
+
+struct ah_instance {
+    size_t n_blocks;
+    size_t n_kinds, n_classes;
+    const struct ah_instance_kind *kinds;
+    const struct ah_instance_class *classes;
+    const struct ah_instance_link *links; /* (classes, classes) */
+    uint64_t micro_batches;
+    uint64_t boundary_bytes;        /* of a micro-batch between two blocks, all slices */
+    const uint64_t *gradient_bytes; /* by block, all slices: what pipelines add up */
+    uint64_t tied_bytes;            /* of the table that the first and the last block share; 0: none */
+    double update_limit_us;         /* a stage with anything away updates within this; 0: nothing is away */
+};
+
+/* Units in all. */
+size_t ah_instance_units(const struct ah_instance *instance);
+
+static inline const struct ah_instance_kind *ah_instance_kind_of(const struct ah_instance *instance,
+                                                                 size_t class)
+{
+    return &instance->kinds[instance->classes[class].kind];
+}
+
+/* A micro-batch's output, or its gradient, from a unit of class `from` to one of class `to`. */
+double ah_instance_send_us(const struct ah_instance *instance, size_t from, size_t to);
+
+/* ---- arrangements ---- */
+
+struct ah_stage {
+    size_t class;
+    size_t first, end;   /* blocks */
+    size_t recompute;    /* the first so many of them */
+    size_t selective;    /* so many after those */
+    size_t states_away;  /* the first so many of its blocks */
+    size_t weights_away; /* of these the first so many */
+    /* What follows from that: ah_stage_fit(). */
+    double forward_us, backward_us, update_us;
+    uint64_t in_flight;
+    uint64_t memory_bytes, host_bytes;
+};
+
+struct ah_pipeline {
+    struct ah_stage *stages;
+    size_t n_stages;
+    uint64_t micro_batches;
+};
+
+struct ah_arrangement {
+    struct ah_pipeline *pipelines;
+    size_t n_pipelines;
+};
+
+/* How a stage treats the activations of a block of its own. */
+enum ah_activations ah_stage_way(const struct ah_stage *stage, size_t block);
+
+/* What of the block is away; NULL: nothing. */
+const struct ah_instance_away *ah_stage_away(const struct ah_instance *instance, const struct ah_stage *stage,
+                                             size_t block);
+
+/* Backward of the block in that stage. */
+double ah_stage_backward_us(const struct ah_instance *instance, const struct ah_stage *stage, size_t block);
+
+/* Chooses what `stage` (class, blocks) recomputes and what of it is away, so that the memory of GPU and host suffices for
+ * `in_flight` micro-batches, the update keeps the instance's limit where anything is away, and forward and backward are
+ * as short as possible; of equals, the fewest blocks whose weights are away, then the fewest recomputed, then the fewest
+ * whose states are away. False: nothing suffices. */
+bool ah_stage_fit(const struct ah_instance *instance, uint64_t in_flight, struct ah_stage *stage);
+
+/* Fits every stage of a pipeline, stage i of P to min(micro_batches, P - i) in flight. */
+bool ah_pipeline_fit(const struct ah_instance *instance, struct ah_pipeline *pipeline);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/cluster/limits.h"
+
+#include "planner/cluster/rehearsal.h"
+
+#include <math.h>
+
+static bool fit(const struct ah_instance *instance, struct ah_arrangement *arrangement)
+{
+    for (size_t p = 0; p < arrangement->n_pipelines; p++)
+        if (!ah_pipeline_fit(instance, &arrangement->pipelines[p]))
+            return false;
+    return true;
+}
+
+/* The longest update of a stage with anything away; 0: no stage has. */
+static double longest_update_us(const struct ah_arrangement *arrangement)
+{
+    double us = 0;
+    for (size_t p = 0; p < arrangement->n_pipelines; p++)
+        for (size_t i = 0; i < arrangement->pipelines[p].n_stages; i++) {
+            const struct ah_stage *stage = &arrangement->pipelines[p].stages[i];
+            us = stage->states_away ? fmax(us, stage->update_us) : us;
+        }
+    return us;
+}
+
+int ah_limits_choose(const struct ah_instance *instance, struct ah_arrangement *arrangement, double *ret_us,
+                     uint64_t *evaluations, struct ah_error *err)
+{
+    struct ah_instance limited = *instance;
+    double best_us = INFINITY, best_limit_us = 0;
+    for (bool more = true; more && fit(&limited, arrangement);) {
+        struct ah_rehearsal_result result = {0};
+        int rc = ah_rehearsal_run(&limited, arrangement, &result, err);
+        if (rc)
+            return rc;
+        ++*evaluations;
+        if (result.step_us < best_us) {
+            best_us = result.step_us;
+            best_limit_us = limited.update_limit_us;
+        }
+        double longest_us = longest_update_us(arrangement);
+        more = longest_us > 0;
+        limited.update_limit_us = nextafter(longest_us, 0);
+    }
+    limited.update_limit_us = best_limit_us;
+    if (!isinf(best_us))
+        fit(&limited, arrangement);
+    *ret_us = best_us;
+    return AH_OK;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Limits: how long an update may take, chosen for one arrangement.
+ *
+ * States that are away make the update longer and passes shorter, as fewer blocks are recomputed. All stages update at
+ * the end and the slowest counts, so that one limit for all of them says everything: under it each stage takes the
+ * shortest passes (ah_stage_fit()). With a lower limit passes do not get shorter. The limits that matter are the updates
+ * that stages then have: from the instance's limit on, each next one lies just below the longest update of a stage that
+ * has anything away, until none has, or nothing fits.
+ */
+#ifndef AH_PLANNER_CLUSTER_LIMITS_H
+#define AH_PLANNER_CLUSTER_LIMITS_H
+
+#include "base/error.h"
+#include "planner/cluster/instance.h"
+
+/* Leaves the stages of `arrangement` fitted for the limit whose rehearsal is the fastest, of equals the largest limit.
+ * `ret_us`: that rehearsal; INFINITY: nothing fits, and stages are undefined. `evaluations` grows by the rehearsals.
+ * AH_E_MEMORY. */
+int ah_limits_choose(const struct ah_instance *instance, struct ah_arrangement *arrangement, double *ret_us,
+                     uint64_t *evaluations, struct ah_error *err);
+
+#endif

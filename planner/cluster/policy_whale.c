@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whale: grids whose loads follow the rated speed (docs/policies/whale.md).
+ *
+ * 1. Inside a pipeline, units with more memory come first: early stages hold more micro-batches.
+ * 2. A stage gets blocks whose work is to all as its speed to the pipeline's; a pipeline so many micro-batches.
+ * 3. While a stage is above its memory, the fullest stage (peak) gives a block towards the emptiest (valley); the stages
+ *    between pass it on.
+ */
+#include "planner/cluster/cluster_policies_internal.h"
+#include "planner/cluster/grids.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct whale {
+    struct ah_policy_search *search;
+    double *weights; /* (pipelines) */
+};
+
+static uint64_t unit_memory(const struct ah_instance *instance, const struct ah_stage *stage)
+{
+    const struct ah_instance_kind *kind = ah_instance_kind_of(instance, stage->class);
+    return kind->capacity_bytes * kind->tp;
+}
+
+/* 1. Stable. */
+static void sort_by_memory(const struct ah_instance *instance, struct ah_pipeline *pipeline)
+{
+    for (size_t i = 1; i < pipeline->n_stages; i++) {
+        struct ah_stage stage = pipeline->stages[i];
+        size_t at = i;
+        for (; at > 0 && unit_memory(instance, &pipeline->stages[at - 1]) < unit_memory(instance, &stage);
+             at--)
+            pipeline->stages[at] = pipeline->stages[at - 1];
+        pipeline->stages[at] = stage;
+    }
+}
+
+/* 2. A block belongs to the stage in whose share its middle lies; each stage gets one at least. */
+static void split_by_speed(const struct ah_policy_search *search, struct ah_pipeline *pipeline)
+{
+    size_t n = search->instance->n_blocks, block = 0;
+    double all = 0, done = 0, speed = ah_cluster_policies_pipeline_flops(search, pipeline), share = 0;
+    for (size_t b = 0; b < n; b++)
+        all += ah_cluster_policies_work(search, b);
+    for (size_t i = 0; i < pipeline->n_stages; i++) {
+        struct ah_stage *stage = &pipeline->stages[i];
+        size_t last = n - (pipeline->n_stages - i - 1); /* leaves one for each stage behind */
+        share += ah_cluster_policies_flops(search, stage->class) / speed;
+        stage->first = block;
+        do
+            done += ah_cluster_policies_work(search, block++);
+        while (block < last && (i + 1 == pipeline->n_stages ||
+                                done + ah_cluster_policies_work(search, block) / 2 <= share * all));
+        stage->end = block;
+    }
+}
+
+/* Least memory of a stage, all recomputed, as a share of what it has. */
+static double fill(const struct ah_instance *instance, const struct ah_pipeline *pipeline, size_t i)
+{
+    const struct ah_stage *stage = &pipeline->stages[i];
+    const struct ah_instance_kind *kind = ah_instance_kind_of(instance, stage->class);
+    uint64_t behind = pipeline->n_stages - i, bytes = 0, work = 0;
+    uint64_t in_flight = pipeline->micro_batches < behind ? pipeline->micro_batches : behind;
+    for (size_t b = stage->first; b < stage->end; b++) {
+        const struct ah_instance_block *block = &kind->blocks[b];
+        uint64_t needed = block->work_bytes[AH_ACTIVATIONS_RECOMPUTE];
+        bytes += block->state_bytes + in_flight * block->saved_bytes[AH_ACTIVATIONS_RECOMPUTE];
+        work = needed > work ? needed : work;
+    }
+    return (double)(bytes + work) / (double)kind->capacity_bytes;
+}
+
+static double find_peak(const struct ah_instance *instance, const struct ah_pipeline *pipeline,
+                        size_t *ret_peak, size_t *ret_valley)
+{
+    double most = -INFINITY, least = INFINITY;
+    for (size_t i = 0; i < pipeline->n_stages; i++) {
+        double full = fill(instance, pipeline, i);
+        if (full > most)
+            *ret_peak = i;
+        if (full < least)
+            *ret_valley = i;
+        most = fmax(most, full);
+        least = fmin(least, full);
+    }
+    return most;
+}
+
+/* 3. False: it goes on above the memory. */
+static bool shift_by_memory(const struct ah_instance *instance, struct ah_pipeline *pipeline)
+{
+    size_t peak = 0, valley = 0;
+    for (size_t steps = instance->n_blocks * pipeline->n_stages; steps; steps--) {
+        if (find_peak(instance, pipeline, &peak, &valley) <= 1)
+            return true;
+        if (pipeline->stages[peak].end - pipeline->stages[peak].first < 2)
+            return false;
+        for (size_t i = peak; i < valley; i++)
+            pipeline->stages[i + 1].first = --pipeline->stages[i].end;
+        for (size_t i = peak; i > valley; i--)
+            pipeline->stages[i - 1].end = ++pipeline->stages[i].first;
+    }
+    return false;
+}
+
+/* Even if all blocks were spread over these units as their speed is, would that be the fastest? */
+static bool worth(void *context, const struct ah_grid *grid)
+{
+    const struct whale *w = context;
+    const struct ah_instance *instance = w->search->instance;
+    double per_us = 0;
+    if (!ah_cluster_policies_can_hold(instance, grid->classes, grid->pipelines * grid->stages,
+                                      grid->pipelines))
+        return false;
+    for (size_t u = 0; u < grid->pipelines * grid->stages; u++) {
+        const struct ah_instance_block *blocks = ah_instance_kind_of(instance, grid->classes[u])->blocks;
+        double us = 0;
+        for (size_t b = 0; b < instance->n_blocks; b++)
+            us += blocks[b].forward_us + blocks[b].backward_us[AH_ACTIVATIONS_KEEP];
+        per_us += 1 / us;
+    }
+    return (double)instance->micro_batches / per_us < w->search->best_us;
+}
+
+static int visit(void *context, const struct ah_grid *grid, struct ah_error *err)
+{
+    const struct whale *w = context;
+    struct ah_policy_search *search = w->search;
+    struct ah_arrangement *arrangement = &search->trial.arrangement;
+    ah_grid_draft(grid, &search->trial);
+    for (size_t p = 0; p < arrangement->n_pipelines; p++)
+        w->weights[p] = ah_cluster_policies_pipeline_flops(search, &arrangement->pipelines[p]);
+    if (!ah_cluster_policies_share(search, w->weights))
+        return AH_OK;
+    for (size_t p = 0; p < arrangement->n_pipelines; p++) {
+        sort_by_memory(search->instance, &arrangement->pipelines[p]);
+        split_by_speed(search, &arrangement->pipelines[p]);
+        if (!shift_by_memory(search->instance, &arrangement->pipelines[p]))
+            return AH_OK;
+    }
+    return ah_cluster_policies_try(search, err);
+}
+
+int ah_policy_whale(struct ah_policy_search *search, struct ah_error *err)
+{
+    struct whale w = {search, calloc(search->trial.room, sizeof *w.weights)};
+    const struct ah_grids_visitor visitor = {.context = &w, .together = true, .worth = worth, .visit = visit};
+    int rc = w.weights ? ah_grids_visit(search->instance, search->instance->micro_batches, &visitor, err)
+                       : ah_error_memory(err);
+    free(w.weights);
+    return rc;
+}

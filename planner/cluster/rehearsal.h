@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rehearsal: an arrangement on a simulated clock. One forward, one backward (1F1B), with the network's contention.
+ *
+ * Stage i of P runs min(m, P-1-i) forwards, then a forward and a backward in turn, then the remaining backwards. After
+ * each of them it sends, and computes nothing meanwhile; what it is sent arrives beside its computing. Between nodes a
+ * transfer takes its bytes through the NIC of both ends, one after another in the order of their start. When the last
+ * backward of all owners of a segment has passed it, its gradients are added up, highest segment first, beside
+ * everything else but through the same NICs. Then all stages update (the gradient's norm is known only then).
+ *
+ * Invariants, which tests hold:
+ * 1. A stage has at most min(m, P-i) micro-batches between their forward and the end of their backward.
+ * 2. No pipeline ends before ah_pipeline_time(), which is the same without contention, and that not before the path of one
+ *    micro-batch through all stages, nor before the busiest stage is done with its m.
+ * 3. With equal stages and free transfers a pipeline takes (m + P - 1)(forward + backward).
+ */
+#ifndef AH_PLANNER_CLUSTER_REHEARSAL_H
+#define AH_PLANNER_CLUSTER_REHEARSAL_H
+
+#include "base/error.h"
+#include "planner/cluster/instance.h"
+#include "planner/cluster/segments.h"
+
+struct ah_rehearsal_result {
+    double step_us;
+    double pipelines_us; /* end of the last backward of all */
+    double exposed_sync_us;
+    double update_us;
+    double bubble; /* share of pipelines_us in which the units of stages neither compute nor send */
+    size_t busiest_pipeline, busiest_stage;
+    double *pipeline_us; /* (optional) the caller's, by pipeline: end of its last backward */
+    double *busy_us;     /* (optional) the caller's, by stage, pipeline after pipeline */
+    uint64_t *in_flight; /* (optional) the caller's, by stage: most micro-batches seen at once */
+    double *starts_us;   /* (optional) the caller's, by stage: starts of its 2m passes, in its order */
+    double *sums_us;     /* (optional) the caller's, by segment: when its gradients begin to be added up */
+};
+
+/* Times the arrangement, whose stages were fitted. AH_E_MEMORY. */
+int ah_rehearsal_run(const struct ah_instance *instance, const struct ah_arrangement *arrangement,
+                     struct ah_rehearsal_result *result, struct ah_error *err);
+
+/* A pipeline alone, without contention: never more than what ah_rehearsal_run() says. AH_E_MEMORY. */
+int ah_pipeline_time(const struct ah_instance *instance, const struct ah_pipeline *pipeline, double *ret_us,
+                     struct ah_error *err);
+
+#endif

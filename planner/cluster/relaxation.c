@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Let any unit compute any block of any micro-batch, without order, memory or transfers: x(k, b) micro-batches of block
+ * b on the N(k) units of kind k.
+ *
+ *     minimise T  subject to  (1) sum over k of x(k, b) = M for each b   (2) sum over b of t(k, b) x(k, b) <= N(k) T
+ *
+ * Every arrangement gives such x with T = the time until its pipelines end, as a unit works no longer than that. For any
+ * weights w(k) >= 0 with sum of N(k) w(k) = 1, adding the rows (2) up with them gives
+ *
+ *     T >= sum over b of M min over k of w(k) t(k, b)                                                          (3)
+ *
+ * whatever the weights, so that a search for good ones cannot make the bound wrong. With types of proportional speeds
+ * those in proportion to speed are the best; the search goes on from them. Besides, some micro-batch passes every block
+ * one after another (4), and the stage with the longest update of a block updates at the end (5).
+ */
+#include "planner/cluster/relaxation.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { ROUNDS = 60 };
+
+static double block_us(const struct ah_instance *instance, size_t kind, size_t block)
+{
+    const struct ah_instance_block *b = &instance->kinds[kind].blocks[block];
+    return b->forward_us + b->backward_us[AH_ACTIVATIONS_KEEP];
+}
+
+/* (3), once the weights are made to add up. */
+static double dual_us(const struct ah_instance *instance, const double *units, const double *weights)
+{
+    double sum = 0, us = 0;
+    for (size_t k = 0; k < instance->n_kinds; k++)
+        sum += units[k] * weights[k];
+    for (size_t b = 0; b < instance->n_blocks; b++) {
+        double least = INFINITY;
+        for (size_t k = 0; k < instance->n_kinds; k++)
+            if (units[k] > 0)
+                least = fmin(least, weights[k] * block_us(instance, k, b));
+        us += least;
+    }
+    return (double)instance->micro_batches * us / sum;
+}
+
+static double improve_dual(const struct ah_instance *instance, const double *units, double *weights)
+{
+    double best = dual_us(instance, units, weights), step = 0.5;
+    for (int round = 0; round < ROUNDS; round++) {
+        bool better = false;
+        for (size_t i = 0; i < 2 * instance->n_kinds; i++) {
+            double before = weights[i / 2];
+            weights[i / 2] = i % 2 ? before * (1 + step) : before / (1 + step);
+            double us = dual_us(instance, units, weights);
+            if (us > best) {
+                best = us;
+                better = true;
+            } else {
+                weights[i / 2] = before;
+            }
+        }
+        step = better ? step : step / 2;
+    }
+    return best;
+}
+
+/* (4) and (5). */
+static void path_and_update(const struct ah_instance *instance, double *ret_path_us, double *ret_update_us)
+{
+    *ret_path_us = *ret_update_us = 0;
+    for (size_t b = 0; b < instance->n_blocks; b++) {
+        double pass = INFINITY, update = INFINITY;
+        for (size_t k = 0; k < instance->n_kinds; k++) {
+            pass = fmin(pass, block_us(instance, k, b));
+            update = fmin(update, instance->kinds[k].blocks[b].update_us);
+        }
+        *ret_path_us += pass;
+        *ret_update_us = fmax(*ret_update_us, update);
+    }
+}
+
+int ah_relaxation_time(const struct ah_instance *instance, double *ret_us, struct ah_error *err)
+{
+    double path_us, update_us;
+    double *units = calloc(2 * instance->n_kinds, sizeof *units), *weights = units + instance->n_kinds;
+    if (!units)
+        return ah_error_memory(err);
+    for (size_t c = 0; c < instance->n_classes; c++)
+        units[instance->classes[c].kind] += (double)instance->classes[c].units;
+    for (size_t k = 0; k < instance->n_kinds; k++) {
+        double all_us = 0;
+        for (size_t b = 0; b < instance->n_blocks; b++)
+            all_us += block_us(instance, k, b);
+        weights[k] = 1 / fmax(all_us, 1e-9);
+    }
+    path_and_update(instance, &path_us, &update_us);
+    double us = fmax(path_us, improve_dual(instance, units, weights)) + update_us;
+    *ret_us = us * (1 - 1e-12); /* roundings of these sums */
+    free(units);
+    return AH_OK;
+}
+
+static bool has_host(const struct ah_instance *instance, const struct ah_instance_kind *kind)
+{
+    return instance->update_limit_us > 0 && kind->host_bytes > 0;
+}
+
+/* The least bytes of a block on a unit of `kind`: of its GPUs, with those of the host if `hosts`. */
+static double least_bytes(const struct ah_instance *instance, const struct ah_instance_kind *kind,
+                          size_t block, bool hosts)
+{
+    const struct ah_instance_block *b = &kind->blocks[block];
+    double least = (double)b->state_bytes;
+    for (int i = 0; i < AH_INSTANCE_AWAYS && has_host(instance, kind); i++)
+        least = fmin(least, (double)b->away[i].state_bytes + (hosts ? (double)b->away[i].host_bytes : 0));
+    return least * (double)kind->tp;
+}
+
+static void count_bytes(const struct ah_instance *instance, bool hosts, double *ret_needed,
+                        double *ret_available)
+{
+    *ret_needed = *ret_available = 0;
+    for (size_t b = 0; b < instance->n_blocks; b++) {
+        double least = INFINITY;
+        for (size_t k = 0; k < instance->n_kinds; k++)
+            least = fmin(least, least_bytes(instance, &instance->kinds[k], b, hosts));
+        *ret_needed += least;
+    }
+    for (size_t c = 0; c < instance->n_classes; c++) {
+        const struct ah_instance_kind *kind = ah_instance_kind_of(instance, c);
+        double bytes = (double)kind->capacity_bytes;
+        bytes += hosts && has_host(instance, kind) ? (double)kind->host_bytes : 0;
+        *ret_available += (double)instance->classes[c].units * (double)kind->tp * bytes;
+    }
+}
+
+void ah_relaxation_bytes(const struct ah_instance *instance, double *ret_needed, double *ret_available)
+{
+    double needed, available;
+    count_bytes(instance, false, ret_needed, ret_available);
+    count_bytes(instance, true, &needed, &available);
+    if (needed - available > *ret_needed - *ret_available) {
+        *ret_needed = needed;
+        *ret_available = available;
+    }
+}

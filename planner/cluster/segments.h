@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Segments: whose gradients are added up with whose.
+ *
+ * Pipelines cut the blocks at different places. Cut at all of these places, and each piece, a segment, has one owner
+ * in every pipeline. A table that embedding and head share is a segment of its own, owned by the first and the last
+ * stage of every pipeline. A segment is summed by a ring over its owners, ordered by node, so that it leaves each node
+ * once: 2(n-1)/n of its bytes pass each owner, as t slices side by side.
+ */
+#ifndef AH_PLANNER_CLUSTER_SEGMENTS_H
+#define AH_PLANNER_CLUSTER_SEGMENTS_H
+
+#include "base/error.h"
+#include "planner/cluster/instance.h"
+
+struct ah_segment {
+    size_t first, end; /* blocks */
+    bool tied;         /* the shared table, of block 0 */
+    uint64_t bytes;
+    double ring_us;      /* alone on the network */
+    double volume_bytes; /* through the NIC of every node of several, each way */
+    uint32_t *owners;    /* stages, counted through all pipelines, ordered by class */
+    size_t n_owners;
+};
+
+struct ah_segments {
+    struct ah_segment *items; /* highest block first, a tied table last; of at least two owners */
+    size_t n;
+    uint32_t *owners; /* owned: where the items' lists live */
+};
+
+int ah_segments_init(struct ah_segments *ret_segments, const struct ah_instance *instance,
+                     const struct ah_arrangement *arrangement, struct ah_error *err);
+void ah_segments_release(struct ah_segments *segments);
+
+#endif

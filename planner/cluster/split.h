@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Split: which blocks each stage of a pipeline holds, so that
+ *
+ *     (m - 1) max over stages (t + q) + sum over stages (t + q)
+ *
+ * is least: exactly, of all splits whose stages fit their memory. t is forward and backward of the stage, q its sends.
+ */
+#ifndef AH_PLANNER_CLUSTER_SPLIT_H
+#define AH_PLANNER_CLUSTER_SPLIT_H
+
+#include "base/error.h"
+#include "planner/cluster/instance.h"
+
+/* What a unit of each kind takes for each run of blocks with so many micro-batches in flight, remembered. Runs of blocks
+ * that are alike are remembered once, wherever they lie. */
+struct ah_fits {
+    const struct ah_instance *instance; /* borrowed */
+    size_t most_in_flight;
+    double
+        *us; /* owned: (kinds, most_in_flight, blocks, blocks); negative: not asked yet; INFINITY: no room */
+    double *scratch; /* owned: of ah_split_best() */
+    size_t *from;    /* owned: the same */
+    size_t
+        *alike; /* owned: (blocks): the first of the blocks before it that are all like it, on every kind */
+};
+
+int ah_fits_init(struct ah_fits *ret_fits, const struct ah_instance *instance, struct ah_error *err);
+void ah_fits_release(struct ah_fits *fits);
+
+/* Forward and backward of blocks [first, end) on a unit of `class`; INFINITY: no room. */
+double ah_fits_us(struct ah_fits *fits, size_t class, size_t first, size_t end, uint64_t in_flight);
+
+/* Sets first and end of every stage, for the pipeline's micro-batches. False: no split fits. */
+bool ah_split_best(struct ah_fits *fits, struct ah_pipeline *pipeline);
+
+/* (m - 1) max + sum, of a pipeline whose stages are fitted. */
+double ah_split_formula_us(const struct ah_instance *instance, const struct ah_pipeline *pipeline);
+
+#endif

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/recovery/adapt.h"
+
+#include "planner/cluster/cluster_costs.h"
+#include "planner/cluster/cluster_document.h"
+#include "planner/cluster/draft.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct adapting {
+    const struct ah_cluster_request *request;
+    const struct ah_cluster_plan *old;
+    enum ah_adapt_way way;
+    struct ah_instance instance;
+    bool estimated;
+    size_t *left; /* by class: units without work */
+    struct ah_draft draft;
+    struct ah_fits fits;
+    bool *changed; /* by pipeline of the draft: its blocks are to be split */
+};
+
+/* The degree of a type in the old plan; that of the first stage for others. */
+static uint64_t degree_of(const struct ah_cluster_plan *old, const char *gpu)
+{
+    for (size_t p = 0; p < old->n_pipelines; p++)
+        for (size_t i = 0; i < old->pipelines[p].n_stages; i++)
+            if (strcmp(old->pipelines[p].stages[i].gpu, gpu) == 0)
+                return old->pipelines[p].stages[i].tp;
+    return old->pipelines[0].stages[0].tp;
+}
+
+/* Does the old plan keep anything on hosts? */
+static bool uses_hosts(const struct ah_cluster_plan *old)
+{
+    for (size_t p = 0; p < old->n_pipelines; p++)
+        for (size_t i = 0; i < old->pipelines[p].n_stages; i++) {
+            const struct ah_cluster_plan_stage *stage = &old->pipelines[p].stages[i];
+            for (size_t c = 0; c < stage->n_configs; c++)
+                if (stage->configs[c].weights == AH_WEIGHTS_HOST ||
+                    stage->configs[c].optimizer == AH_OPTIMIZER_HOST ||
+                    stage->configs[c].optimizer == AH_OPTIMIZER_STREAMED)
+                    return true;
+        }
+    return false;
+}
+
+static int build(struct adapting *a, struct ah_arena *arena, struct ah_error *err)
+{
+    const struct ah_cluster *cluster = a->request->cluster;
+    uint64_t *tp = ah_arena_array(arena, cluster->n_gpus, sizeof *tp);
+    if (!tp)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < cluster->n_gpus; i++)
+        tp[i] = degree_of(a->old, cluster->gpus[i].name);
+    const struct ah_cluster_costs_input input = {.model = a->request->model,
+                                                 .model_sha256 = a->request->model_sha256,
+                                                 .cluster = cluster,
+                                                 .training = a->request->training,
+                                                 .tp = tp,
+                                                 .without = a->request->without};
+    int rc = ah_cluster_costs_build(&input, arena, &a->instance, &a->estimated, err);
+    if (rc)
+        return rc;
+    a->instance.update_limit_us = uses_hosts(a->old) ? a->old->predicted.update_us : 0;
+    a->left = ah_arena_array(arena, a->instance.n_classes + 1, sizeof *a->left);
+    a->changed = ah_arena_array(arena, a->old->n_pipelines, sizeof *a->changed);
+    if (!a->left || !a->changed)
+        return ah_error_memory(err);
+    for (size_t c = 0; c < a->instance.n_classes; c++)
+        a->left[c] = a->instance.classes[c].units;
+    return AH_OK;
+}
+
+/* ---- stages ---- */
+
+/* The class of the stage's node, if it has a unit left for it; n_classes: none. */
+static size_t same_class(const struct adapting *a, const struct ah_cluster_plan_stage *stage)
+{
+    const struct ah_instance *in = &a->instance;
+    for (size_t c = 0; c < in->n_classes; c++) {
+        const struct ah_instance_kind *kind = ah_instance_kind_of(in, c);
+        if (a->left[c] && strcmp(a->request->cluster->nodes[in->classes[c].node].id, stage->node) == 0 &&
+            strcmp(kind->gpu, stage->gpu) == 0 && kind->tp == stage->tp)
+            return c;
+    }
+    return in->n_classes;
+}
+
+/* Any unit left, of the stage's type if there is one; n_classes: none. */
+static size_t other_class(const struct adapting *a, const struct ah_cluster_plan_stage *stage)
+{
+    const struct ah_instance *in = &a->instance;
+    size_t found = in->n_classes;
+    for (size_t c = in->n_classes; c-- > 0;)
+        if (a->left[c] &&
+            (found == in->n_classes || strcmp(ah_instance_kind_of(in, c)->gpu, stage->gpu) == 0 ||
+             strcmp(ah_instance_kind_of(in, found)->gpu, stage->gpu) != 0))
+            found = c;
+    return found;
+}
+
+/* Who stays keeps a unit before anyone is replaced: `classes` by stage of all pipelines. */
+static void keep_stages(struct adapting *a, size_t *classes)
+{
+    for (size_t p = 0; p < a->old->n_pipelines; p++)
+        for (size_t i = 0; i < a->old->pipelines[p].n_stages; i++, classes++) {
+            *classes = same_class(a, &a->old->pipelines[p].stages[i]);
+            if (*classes < a->instance.n_classes)
+                a->left[*classes]--;
+        }
+}
+
+static bool loses(const struct adapting *a, const struct ah_cluster_plan_pipeline *pipeline,
+                  const size_t *classes)
+{
+    for (size_t i = 0; i < pipeline->n_stages; i++)
+        if (classes[i] == a->instance.n_classes)
+            return true;
+    return false;
+}
+
+static void add_pipeline(struct adapting *a, const struct ah_cluster_plan_pipeline *pipeline, size_t *classes)
+{
+    size_t none = a->instance.n_classes, p = a->draft.arrangement.n_pipelines, stages = a->draft.n_stages;
+    if (a->way == AH_ADAPT_DROP && loses(a, pipeline, classes))
+        return;
+    for (size_t i = 0; i < pipeline->n_stages; i++) {
+        const struct ah_cluster_plan_stage *stage = &pipeline->stages[i];
+        if (classes[i] == none && a->way == AH_ADAPT_REPLACE) {
+            classes[i] = other_class(a, stage);
+            if (classes[i] < none)
+                a->left[classes[i]]--;
+        }
+        if (classes[i] == none) {
+            a->changed[p] = true;
+            continue;
+        }
+        if (a->draft.n_stages == stages)
+            ah_draft_open(&a->draft);
+        ah_draft_add(&a->draft, classes[i]);
+        a->draft.stages[a->draft.n_stages - 1].first = stage->first_block;
+        a->draft.stages[a->draft.n_stages - 1].end = stage->first_block + stage->blocks;
+    }
+    if (a->draft.n_stages == stages)
+        a->changed[p] = false; /* nothing is left of it */
+}
+
+static bool settle(struct adapting *a)
+{
+    struct ah_arrangement *arrangement = &a->draft.arrangement;
+    uint64_t total = a->instance.micro_batches, n = arrangement->n_pipelines;
+    bool fits = n > 0 && n <= total;
+    for (size_t p = 0; p < n && fits; p++)
+        if (a->changed[p]) {
+            arrangement->pipelines[p].micro_batches = (total + n - 1) / n;
+            fits = ah_split_best(&a->fits, &arrangement->pipelines[p]);
+        }
+    return (fits && ah_draft_share(&a->draft)) || ah_draft_finish(&a->draft, &a->fits);
+}
+
+static int arrange(struct adapting *a, bool *ret_fits, struct ah_error *err)
+{
+    size_t n = 1, at = 0;
+    for (size_t p = 0; p < a->old->n_pipelines; p++)
+        n += a->old->pipelines[p].n_stages;
+    size_t *classes = calloc(n, sizeof *classes);
+    if (!classes)
+        return ah_error_memory(err);
+    ah_draft_begin(&a->draft);
+    keep_stages(a, classes);
+    for (size_t p = 0; p < a->old->n_pipelines; p++) {
+        add_pipeline(a, &a->old->pipelines[p], classes + at);
+        at += a->old->pipelines[p].n_stages;
+    }
+    free(classes);
+    *ret_fits = settle(a);
+    ah_draft_sort(&a->draft);
+    return AH_OK;
+}
+
+static int describe(const struct adapting *a, struct ah_arena *arena, struct ah_cluster_plan *ret_plan,
+                    struct ah_error *err)
+{
+    const struct ah_cluster_request *request = a->request;
+    const struct ah_plan_training *training = &request->training;
+    struct ah_cluster_plan plan = {.generator = request->generator,
+                                   .inputs = {{request->model->name, request->model_sha256},
+                                              {request->cluster->name, request->cluster_sha256}},
+                                   .model = request->model,
+                                   .training = {training->batch, training->micro_batches, training->seq,
+                                                training->dtype, training->state_dtype, training->trainable,
+                                                training->n_trainable},
+                                   .tp_mode = a->old->tp_mode};
+    int rc =
+        ah_cluster_document_fill(request->cluster, &a->instance, &a->draft.arrangement, arena, &plan, err);
+    if (rc)
+        return rc;
+    plan.predicted.estimated = a->estimated;
+    plan.solver =
+        (struct ah_plan_solver){.status = AH_PLAN_NO_BOUND, .objective_us = plan.predicted.step_us, .gap = 1};
+    *ret_plan = plan;
+    return AH_OK;
+}
+
+int ah_adapt_plan(const struct ah_cluster_request *request, const struct ah_cluster_plan *old,
+                  enum ah_adapt_way way, struct ah_arena *arena, struct ah_cluster_plan *ret_plan,
+                  bool *ret_fits, struct ah_error *err)
+{
+    struct adapting a = {.request = request, .old = old, .way = way};
+    bool fits = false;
+    int rc = build(&a, arena, err);
+    if (rc || !ah_instance_units(&a.instance)) {
+        *ret_fits = false;
+        return rc;
+    }
+    rc = ah_draft_init(&a.draft, &a.instance, err);
+    rc = rc ? rc : ah_fits_init(&a.fits, &a.instance, err);
+    rc = rc ? rc : arrange(&a, &fits, err);
+    if (!rc && fits)
+        rc = describe(&a, arena, ret_plan, err);
+    if (!rc)
+        *ret_fits = fits;
+    ah_draft_release(&a.draft);
+    ah_fits_release(&a.fits);
+    return rc;
+}

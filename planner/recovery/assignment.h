@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Assignment: every row gets a column of its own so that the sum of their weights is largest. Exactly, by the Hungarian
+ * method (shortest augmenting paths with potentials), in rows^2 x columns steps.
+ */
+#ifndef AH_PLANNER_RECOVERY_ASSIGNMENT_H
+#define AH_PLANNER_RECOVERY_ASSIGNMENT_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+
+/* `weights` (rows, columns), rows <= columns; whole numbers below 2^53 / rows are summed exactly. `ret_column` by row.
+ * Of equally good assignments always the same. AH_E_MEMORY. */
+int ah_assignment_solve(const double *weights, size_t rows, size_t columns, size_t *ret_column,
+                        double *ret_sum, struct ah_error *err);
+
+#endif

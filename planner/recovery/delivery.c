@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * 1. Piece by piece: the largest shards first, each the way that keeps the longest resource on it shortest.
+ * 2. Improvement: pieces on the longest resource are taken off and put back, for as long as that helps.
+ * 3. The program, where it is small enough and 1 and 2 are not proven to be the best.
+ * 4. Settling: a receiver takes a nearer option where that makes nothing longer than T.
+ *
+ * While it works a piece is one shard; those of a bundle that go the same way are joined at the end.
+ */
+#include "planner/recovery/delivery_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CLOSE 1e-9
+enum { IMPROVEMENT_ROUNDS = 200 };
+
+struct loading {
+    const struct ah_delivery *delivery;
+    double *seconds; /* by resource */
+    int *ways;       /* every shard's, bundle after bundle: leader, then the choice of each receiver */
+    int *best_ways;
+    int *trial;     /* of one shard */
+    size_t *way_of; /* by bundle: where its first shard's way begins */
+    size_t n_ways;
+};
+
+const struct ah_delivery_option *ah_delivery_option_of(const struct ah_delivery_bundle *bundle, size_t leader,
+                                                       size_t d, int choice)
+{
+    return choice == AH_DELIVERY_RELAYED ? &bundle->relays[leader * bundle->n_receivers + d]
+                                         : &bundle->receivers[d].options[choice];
+}
+
+bool ah_delivery_allows(const struct ah_delivery_bundle *bundle, size_t leader, size_t d, int choice)
+{
+    if (choice == AH_DELIVERY_RELAYED)
+        return d != leader && bundle->relays && bundle->relays[leader * bundle->n_receivers + d].n_passes;
+    return d == leader || !bundle->once;
+}
+
+/* ---- one shard ---- */
+
+/* Adds `sign` times the shard to the resources of an option; returns the longest of them. */
+static double pass(struct loading *l, const struct ah_delivery_option *option, uint64_t bytes, double sign)
+{
+    double longest = 0;
+    for (size_t i = 0; i < option->n_passes; i++) {
+        size_t r = option->passes[i];
+        l->seconds[r] += sign * (double)bytes / l->delivery->rates[r];
+        longest = fmax(longest, l->seconds[r]);
+    }
+    return longest;
+}
+
+static void load(struct loading *l, const struct ah_delivery_bundle *bundle, const int *way, double sign)
+{
+    for (size_t d = 0; d < bundle->n_receivers; d++)
+        pass(l, ah_delivery_option_of(bundle, (size_t)way[0], d, way[1 + d]), bundle->bytes, sign);
+}
+
+/* The longest resource on a way. */
+static double longest_on(const struct loading *l, const struct ah_delivery_bundle *bundle, const int *way)
+{
+    double longest = 0;
+    for (size_t d = 0; d < bundle->n_receivers; d++) {
+        const struct ah_delivery_option *option =
+            ah_delivery_option_of(bundle, (size_t)way[0], d, way[1 + d]);
+        for (size_t i = 0; i < option->n_passes; i++)
+            longest = fmax(longest, l->seconds[option->passes[i]]);
+    }
+    return longest;
+}
+
+/* Receiver `d` takes the option that keeps the longest resource on it shortest; nearer ones first. */
+static int choose(struct loading *l, const struct ah_delivery_bundle *bundle, size_t leader, size_t d)
+{
+    int best = AH_DELIVERY_RELAYED;
+    double shortest = INFINITY;
+    for (size_t i = 0; i <= bundle->receivers[d].n_options; i++) {
+        int choice = i < bundle->receivers[d].n_options ? (int)i : AH_DELIVERY_RELAYED;
+        if (!ah_delivery_allows(bundle, leader, d, choice))
+            continue;
+        const struct ah_delivery_option *option = ah_delivery_option_of(bundle, leader, d, choice);
+        double longest = pass(l, option, bundle->bytes, 1);
+        pass(l, option, bundle->bytes, -1);
+        if (longest < shortest * (1 - CLOSE)) {
+            shortest = longest;
+            best = choice;
+        }
+    }
+    return best;
+}
+
+/* Loads the shard the best way that is found, and writes it into `way`. */
+static void put(struct loading *l, const struct ah_delivery_bundle *bundle, int *way)
+{
+    double shortest = INFINITY;
+    for (size_t leader = 0; leader < bundle->n_receivers; leader++) {
+        int *trial = l->trial;
+        trial[0] = (int)leader;
+        for (size_t d = 0; d < bundle->n_receivers; d++) {
+            trial[1 + d] = choose(l, bundle, leader, d);
+            pass(l, ah_delivery_option_of(bundle, leader, d, trial[1 + d]), bundle->bytes, 1);
+        }
+        double longest = longest_on(l, bundle, trial);
+        load(l, bundle, trial, -1);
+        if (longest < shortest * (1 - CLOSE)) {
+            shortest = longest;
+            memcpy(way, trial, (1 + bundle->n_receivers) * sizeof *way);
+        }
+    }
+    load(l, bundle, way, 1);
+}
+
+static int *way_at(const struct loading *l, int *ways, size_t b, size_t shard)
+{
+    return ways + l->way_of[b] + shard * (1 + l->delivery->bundles[b].n_receivers);
+}
+
+/* ---- all shards ---- */
+
+static size_t longest_resource(const struct loading *l)
+{
+    size_t longest = l->delivery->n_resources;
+    for (size_t r = 0; r < l->delivery->n_resources; r++)
+        if (l->seconds[r] > 0 && (longest == l->delivery->n_resources || l->seconds[r] > l->seconds[longest]))
+            longest = r;
+    return longest;
+}
+
+static double time_of(struct loading *l, int *ways)
+{
+    const struct ah_delivery *delivery = l->delivery;
+    memset(l->seconds, 0, delivery->n_resources * sizeof *l->seconds);
+    for (size_t b = 0; b < delivery->n_bundles; b++)
+        for (size_t i = 0; i < delivery->bundles[b].count; i++)
+            load(l, &delivery->bundles[b], way_at(l, ways, b, i), 1);
+    size_t r = longest_resource(l);
+    return r < delivery->n_resources ? l->seconds[r] : 0;
+}
+
+/* Bundles by the bytes of a shard for all receivers, the largest first; of equals the first. */
+static size_t next_largest(const struct ah_delivery *delivery, const bool *done)
+{
+    size_t best = delivery->n_bundles;
+    for (size_t b = 0; b < delivery->n_bundles; b++)
+        if (!done[b] &&
+            (best == delivery->n_bundles || delivery->bundles[b].bytes > delivery->bundles[best].bytes))
+            best = b;
+    return best;
+}
+
+static int fill(struct loading *l, struct ah_error *err)
+{
+    const struct ah_delivery *delivery = l->delivery;
+    bool *done = calloc(delivery->n_bundles + 1, sizeof *done);
+    if (!done)
+        return ah_error_memory(err);
+    memset(l->seconds, 0, delivery->n_resources * sizeof *l->seconds);
+    for (size_t k = 0; k < delivery->n_bundles; k++) {
+        size_t b = next_largest(delivery, done);
+        done[b] = true;
+        for (size_t i = 0; i < delivery->bundles[b].count; i++)
+            put(l, &delivery->bundles[b], way_at(l, l->ways, b, i));
+    }
+    free(done);
+    return AH_OK;
+}
+
+static bool is_on(const struct ah_delivery_bundle *bundle, const int *way, size_t resource)
+{
+    for (size_t d = 0; d < bundle->n_receivers; d++) {
+        const struct ah_delivery_option *option =
+            ah_delivery_option_of(bundle, (size_t)way[0], d, way[1 + d]);
+        for (size_t i = 0; i < option->n_passes; i++)
+            if (option->passes[i] == resource)
+                return true;
+    }
+    return false;
+}
+
+/* Takes the shard off and puts it back if that shortens the longest resource on its way. */
+static bool reroute(struct loading *l, const struct ah_delivery_bundle *bundle, int *way, int *old)
+{
+    double before = longest_on(l, bundle, way);
+    memcpy(old, way, (1 + bundle->n_receivers) * sizeof *old);
+    load(l, bundle, way, -1);
+    put(l, bundle, way);
+    if (fmax(longest_on(l, bundle, way), longest_on(l, bundle, old)) < before * (1 - CLOSE))
+        return true;
+    load(l, bundle, way, -1);
+    memcpy(way, old, (1 + bundle->n_receivers) * sizeof *old);
+    load(l, bundle, way, 1);
+    return false;
+}
+
+static void improve(struct loading *l, int *old)
+{
+    const struct ah_delivery *delivery = l->delivery;
+    bool better = true;
+    for (int round = 0; round < IMPROVEMENT_ROUNDS && better; round++) {
+        size_t longest = longest_resource(l);
+        better = false;
+        for (size_t b = 0; b < delivery->n_bundles && longest < delivery->n_resources; b++)
+            for (size_t i = 0; i < delivery->bundles[b].count; i++) {
+                int *way = way_at(l, l->ways, b, i);
+                if (is_on(&delivery->bundles[b], way, longest))
+                    better |= reroute(l, &delivery->bundles[b], way, old);
+            }
+    }
+}
+
+/* Nearer options, as far as nothing takes longer than all does anyway. */
+static void settle(struct loading *l, double time_s)
+{
+    const struct ah_delivery *delivery = l->delivery;
+    for (size_t b = 0; b < delivery->n_bundles; b++) {
+        const struct ah_delivery_bundle *bundle = &delivery->bundles[b];
+        for (size_t i = 0; i < bundle->count; i++) {
+            int *way = way_at(l, l->ways, b, i);
+            for (size_t d = 0; d < bundle->n_receivers; d++) {
+                int was = way[1 + d], last = was == AH_DELIVERY_RELAYED ? 0 : was;
+                pass(l, ah_delivery_option_of(bundle, (size_t)way[0], d, was), bundle->bytes, -1);
+                for (int choice = 0; choice < last; choice++) {
+                    const struct ah_delivery_option *option = &bundle->receivers[d].options[choice];
+                    double longest = pass(l, option, bundle->bytes, 1);
+                    pass(l, option, bundle->bytes, -1);
+                    if (longest <= time_s) {
+                        way[1 + d] = choice;
+                        break;
+                    }
+                }
+                pass(l, ah_delivery_option_of(bundle, (size_t)way[0], d, way[1 + d]), bundle->bytes, 1);
+            }
+        }
+    }
+}
+
+/* ---- the result ---- */
+
+static int compare_ways(const void *a, const void *b, void *bytes)
+{
+    return memcmp(a, b, *(const size_t *)bytes);
+}
+
+/* Shards of a bundle are alike: those that go the same way become neighbours. */
+static void sort_ways(struct loading *l)
+{
+    for (size_t b = 0; b < l->delivery->n_bundles; b++) {
+        size_t bytes = (1 + l->delivery->bundles[b].n_receivers) * sizeof *l->ways;
+        qsort_r(way_at(l, l->ways, b, 0), l->delivery->bundles[b].count, bytes, compare_ways, &bytes);
+    }
+}
+
+static bool same_way(const struct loading *l, size_t b, size_t i)
+{
+    size_t bytes = (1 + l->delivery->bundles[b].n_receivers) * sizeof *l->ways;
+    return memcmp(way_at(l, l->ways, b, i), way_at(l, l->ways, b, i - 1), bytes) == 0;
+}
+
+static int join(struct loading *l, struct ah_arena *arena, struct ah_delivery_result *result,
+                struct ah_error *err)
+{
+    const struct ah_delivery *delivery = l->delivery;
+    size_t n = 0;
+    for (size_t b = 0; b < delivery->n_bundles; b++)
+        for (size_t i = 0; i < delivery->bundles[b].count; i++)
+            n += !i || !same_way(l, b, i);
+    result->pieces = ah_arena_array(arena, n + 1, sizeof *result->pieces);
+    if (!result->pieces)
+        return ah_error_memory(err);
+    for (size_t b = 0; b < delivery->n_bundles; b++) {
+        size_t receivers = delivery->bundles[b].n_receivers;
+        for (size_t i = 0; i < delivery->bundles[b].count; i++) {
+            const int *way = way_at(l, l->ways, b, i);
+            if (i && same_way(l, b, i)) {
+                result->pieces[result->n_pieces - 1].count++;
+                continue;
+            }
+            int *choices = ah_arena_array(arena, receivers, sizeof *choices);
+            if (!choices)
+                return ah_error_memory(err);
+            memcpy(choices, way + 1, receivers * sizeof *choices);
+            result->pieces[result->n_pieces++] = (struct ah_delivery_piece){b, i, 1, (size_t)way[0], choices};
+        }
+    }
+    return AH_OK;
+}
+
+/* ---- all of it ---- */
+
+static int reserve(struct loading *l, struct ah_error *err)
+{
+    const struct ah_delivery *delivery = l->delivery;
+    size_t most = 0;
+    l->way_of = calloc(delivery->n_bundles + 1, sizeof *l->way_of);
+    if (!l->way_of)
+        return ah_error_memory(err);
+    for (size_t b = 0; b < delivery->n_bundles; b++) {
+        size_t width = 1 + delivery->bundles[b].n_receivers;
+        l->way_of[b] = l->n_ways;
+        l->n_ways += width * delivery->bundles[b].count;
+        most = width > most ? width : most;
+    }
+    l->seconds = calloc(delivery->n_resources + 1, sizeof *l->seconds);
+    l->ways = calloc(l->n_ways + 1, sizeof *l->ways);
+    l->best_ways = calloc(l->n_ways + 1, sizeof *l->best_ways);
+    l->trial = calloc(2 * most + 1, sizeof *l->trial);
+    return l->seconds && l->ways && l->best_ways && l->trial ? AH_OK : ah_error_memory(err);
+}
+
+static void release(struct loading *l)
+{
+    free(l->seconds);
+    free(l->ways);
+    free(l->best_ways);
+    free(l->trial);
+    free(l->way_of);
+}
+
+static size_t widest(const struct ah_delivery *delivery)
+{
+    size_t most = 0;
+    for (size_t b = 0; b < delivery->n_bundles; b++)
+        most = delivery->bundles[b].n_receivers > most ? delivery->bundles[b].n_receivers : most;
+    return 1 + most;
+}
+
+/* The program's choices in place of ours, where they take less. */
+static int refine(struct loading *l, const struct ah_delivery_limits *limits, double *time_s, double *bound_s,
+                  struct ah_error *err)
+{
+    const struct ah_delivery *delivery = l->delivery;
+    bool found = false;
+    double bound = 0;
+    int rc = ah_delivery_bound_search(delivery, bound_s, err);
+    if (rc || *time_s <= *bound_s * (1 + CLOSE) || ah_delivery_columns(delivery) > limits->columns)
+        return rc;
+    rc = ah_delivery_program(delivery, limits->nodes, *time_s, l->best_ways, &found, &bound, err);
+    if (rc)
+        return rc;
+    *bound_s = fmax(*bound_s, bound);
+    double theirs = found ? time_of(l, l->best_ways) : (double)INFINITY;
+    if (theirs < *time_s) {
+        memcpy(l->ways, l->best_ways, l->n_ways * sizeof *l->ways);
+        *time_s = theirs;
+    }
+    return AH_OK;
+}
+
+int ah_delivery_solve(const struct ah_delivery *delivery, const struct ah_delivery_limits *limits,
+                      struct ah_arena *arena, struct ah_delivery_result *ret_result, struct ah_error *err)
+{
+    struct loading l = {.delivery = delivery};
+    struct ah_delivery_result result = {.limit = delivery->n_resources};
+    int rc = reserve(&l, err);
+    rc = rc ? rc : fill(&l, err);
+    if (rc)
+        goto out;
+    improve(&l, l.trial + widest(delivery));
+    result.time_s = time_of(&l, l.ways);
+    rc = refine(&l, limits, &result.time_s, &result.bound_s, err);
+    if (rc)
+        goto out;
+    time_of(&l, l.ways);
+    settle(&l, result.time_s);
+    sort_ways(&l);
+    result.time_s = time_of(&l, l.ways);
+    result.bound_s = fmin(result.bound_s, result.time_s);
+    result.limit = longest_resource(&l);
+    rc = join(&l, arena, &result, err);
+    if (!rc)
+        *ret_result = result;
+out:
+    release(&l);
+    return rc;
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Delivery: where each node takes each shard from, so that all of them have theirs as soon as possible. Numbers only;
+ * freight.h makes them from documents.
+ *
+ * THE MODEL. Resources (a NIC's way out and in, a disk, storage) have rates. Equal shards are BUNDLES: a count of shards
+ * of the same size, wanted by the same RECEIVERS, each with the same OPTIONS to get one at first hand: an option is the
+ * list of resources that its bytes pass. Of each shard one receiver, its leader, gets it at first hand and may relay it;
+ * every other receiver gets it at first hand or from the leader, who passes it on as it arrives. All transfers run at the
+ * same time, each at its bytes / T, so that
+ *
+ *     T = max over resources r of (sum of the bytes that pass r) / rate(r)                                        (T)
+ *
+ * is reached, and no schedule of the same choices is faster: (T) is exact for fluid transfers. Latencies are left out.
+ *
+ * THE PROGRAM. With integers y(l) (shards led by receiver l), f(d,s) (shards that d gets at first hand by option s) and
+ * r(l,d) (shards that d gets from l), for each bundle of c shards:
+ *
+ *     sum over l of y(l) = c                                                       (1)
+ *     r(l,d) <= y(l)                                         for l != d            (2)
+ *     sum over s of f(d,s) + sum over l of r(l,d) = c        for each d            (3)
+ *     sum over s of f(d,s) <= y(d)     where shards are to be fetched ONCE         (4)
+ *     bytes through r - rate(r) T <= 0                       for each r            (5)
+ *
+ * Every solution is a choice for every shard and the other way round: of the y(l) shards that l leads, d takes any r(l,d)
+ * from l and the rest at first hand; those are c - sum r(l,d) >= y(d) in all, by (2) and (1).
+ *
+ * THE BOUND. For prices p(r) >= 0 with sum of p(r) rate(r) = 1, T = sum of p(r) rate(r) T >= sum of p(r) bytes through r,
+ * which is at least the sum over all shards of their cheapest choice at these prices. It is evaluated here, whatever gave
+ * the prices.
+ */
+#ifndef AH_PLANNER_RECOVERY_DELIVERY_H
+#define AH_PLANNER_RECOVERY_DELIVERY_H
+
+#include "base/arena.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { AH_DELIVERY_PASSES = 6 };
+
+struct ah_delivery_option {
+    size_t source; /* the caller's */
+    size_t passes[AH_DELIVERY_PASSES];
+    size_t n_passes; /* of a relay 0: it is not allowed */
+};
+
+struct ah_delivery_receiver {
+    const struct ah_delivery_option *options; /* at least one; nearer ones first */
+    size_t n_options;
+};
+
+struct ah_delivery_bundle {
+    uint64_t bytes; /* of each shard */
+    size_t count;
+    const struct ah_delivery_receiver *receivers;
+    size_t n_receivers;
+    const struct ah_delivery_option
+        *relays; /* (receivers, receivers): from, to; NULL where there is one receiver */
+    bool once;   /* at first hand by its leader only; then all relays are allowed */
+};
+
+struct ah_delivery {
+    const double *rates; /* bytes per second, by resource */
+    size_t n_resources;
+    const struct ah_delivery_bundle *bundles;
+    size_t n_bundles;
+};
+
+enum { AH_DELIVERY_RELAYED = -1 };
+
+/* Shards of a bundle that go the same ways. */
+struct ah_delivery_piece {
+    size_t bundle;
+    size_t first, count; /* of its shards */
+    size_t leader;       /* a receiver */
+    int *choices;        /* by receiver: an option, or AH_DELIVERY_RELAYED */
+};
+
+struct ah_delivery_result {
+    struct ah_delivery_piece *pieces; /* by bundle, then first: every shard is in one */
+    size_t n_pieces;
+    double time_s, bound_s;
+    size_t limit; /* the resource that takes so long; n_resources: nothing moves */
+};
+
+struct ah_delivery_limits {
+    size_t columns; /* of the program; larger ones are not solved by it, but piece by piece */
+    size_t nodes;   /* of its search tree */
+};
+
+/* In `arena`. AH_E_MEMORY; AH_E_FAILED as the solver. */
+int ah_delivery_solve(const struct ah_delivery *delivery, const struct ah_delivery_limits *limits,
+                      struct ah_arena *arena, struct ah_delivery_result *ret_result, struct ah_error *err);
+
+#endif

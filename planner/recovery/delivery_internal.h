@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the parts of the delivery's solution share.
+ */
+#ifndef AH_PLANNER_RECOVERY_DELIVERY_INTERNAL_H
+#define AH_PLANNER_RECOVERY_DELIVERY_INTERNAL_H
+
+#include "planner/recovery/delivery.h"
+
+/* The option by which receiver `d` of a piece gets its shards. */
+const struct ah_delivery_option *ah_delivery_option_of(const struct ah_delivery_bundle *bundle, size_t leader,
+                                                       size_t d, int choice);
+
+/* May receiver `d` take option `choice` of shards led by `leader`? */
+bool ah_delivery_allows(const struct ah_delivery_bundle *bundle, size_t leader, size_t d, int choice);
+
+/* What T is at least, at these prices of a byte by resource (not scaled); `cheapest` (optional) gets the bytes through each
+ * resource where every shard goes its cheapest way. */
+double ah_delivery_bound(const struct ah_delivery *delivery, const double *prices, double *cheapest_bytes);
+
+/* A bound without the solver: prices that follow what the cheapest ways overload. AH_E_MEMORY. */
+int ah_delivery_bound_search(const struct ah_delivery *delivery, double *ret_bound_s, struct ah_error *err);
+
+/* Columns of the program. */
+size_t ah_delivery_columns(const struct ah_delivery *delivery);
+
+/* The program's bound, and its choices, where it found some that take less than `below_s`: `ret_ways` gets for every
+ * bundle, one after another, for every shard the leader and then the choice of each receiver. */
+int ah_delivery_program(const struct ah_delivery *delivery, size_t nodes, double below_s, int *ret_ways,
+                        bool *ret_found, double *ret_bound_s, struct ah_error *err);
+
+#endif

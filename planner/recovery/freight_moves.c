@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The list of moves: of each role the shards that it does not keep, as ranges of blocks, slices and kinds from one source.
+ * From the first shard on that is not in a range yet, a range takes the kinds of that block and slice with the same
+ * source, then slices, then blocks for as long as all of them have it.
+ */
+#include "planner/recovery/freight_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct listing {
+    struct ah_freight *f;
+    struct ah_moves *moves;
+    size_t room;
+    struct ah_freight_source *sources; /* by shard, of one role */
+};
+
+static bool same_source(const struct ah_freight_source *a, const struct ah_freight_source *b)
+{
+    return a->there && b->there && a->relayed == b->relayed && a->tier == b->tier && a->medium == b->medium &&
+           a->node == b->node && a->gpu == b->gpu && a->via == b->via;
+}
+
+/* From another GPU or the host of the role's own node. */
+static struct ah_freight_source inside(const struct ah_role *role, enum ah_medium medium, uint64_t gpu,
+                                       bool relayed)
+{
+    return (struct ah_freight_source){.there = true,
+                                      .relayed = relayed,
+                                      .tier = AH_TIER_NODE,
+                                      .medium = medium,
+                                      .node = role->node,
+                                      .gpu = medium == AH_MEDIUM_GPU ? gpu : AH_INVENTORY_NO_GPU};
+}
+
+/* The first role of a node gets what comes from outside, the others get it from that one. */
+static struct ah_freight_source source_of(struct listing *l, size_t r, size_t shard)
+{
+    const struct ah_freight *f = l->f;
+    const struct ah_role *role = &f->roles.items[r];
+    struct ah_freight_view *view = ah_freight_view(f, role->node, shard);
+    if (view->place) {
+        const struct ah_place *place = &f->input->holders->places[view->place - 1];
+        return inside(role, place->medium, place->gpu, false);
+    }
+    if (view->taker) {
+        const struct ah_role *taker = &f->roles.items[view->taker - 1];
+        bool gpu = ah_role_place(taker, f->input->states, shard) == AH_PLACE_GPU;
+        return inside(role, gpu ? AH_MEDIUM_GPU : AH_MEDIUM_HOST, taker->gpu, true);
+    }
+    view->taker = (uint32_t)(r + 1);
+    struct ah_freight_source source = view->by;
+    source.node = source.tier == AH_TIER_DISK ? role->node : source.node;
+    return source;
+}
+
+static void find_sources(struct listing *l, size_t r)
+{
+    const struct ah_freight *f = l->f;
+    const struct ah_role *role = &f->roles.items[r];
+    const struct ah_states *states = f->input->states;
+    memset(l->sources, 0, f->n_shards * sizeof *l->sources);
+    for (size_t shard = 0; shard < f->n_shards; shard++)
+        if (ah_states_bytes(states, shard) && ah_role_needs(role, states, shard) &&
+            !ah_role_kept(role, states, f->input->holders, shard))
+            l->sources[shard] = source_of(l, r, shard);
+}
+
+/* ---- ranges ---- */
+
+struct range {
+    size_t first_row, end_row, first_slice, end_slice;
+    bool kinds[AH_SHARD_KINDS];
+    enum ah_place_of place;
+    struct ah_freight_source source;
+};
+
+static bool fits(const struct listing *l, const struct ah_role *role, const struct range *range, size_t shard)
+{
+    return same_source(&l->sources[shard], &range->source) &&
+           ah_role_place(role, l->f->input->states, shard) == range->place;
+}
+
+static bool slice_fits(const struct listing *l, const struct ah_role *role, const struct range *range,
+                       size_t row, size_t slice)
+{
+    for (unsigned k = 0; k < AH_SHARD_KINDS; k++) {
+        const struct ah_shard shard = {row, slice, (enum ah_shard_kind)k};
+        if (range->kinds[k] && !fits(l, role, range, ah_states_index(l->f->input->states, shard)))
+            return false;
+    }
+    return true;
+}
+
+static bool row_fits(const struct listing *l, const struct ah_role *role, const struct range *range,
+                     size_t row)
+{
+    for (size_t slice = range->first_slice; slice < range->end_slice; slice++)
+        if (!slice_fits(l, role, range, row, slice))
+            return false;
+    return true;
+}
+
+static struct range grow(const struct listing *l, const struct ah_role *role, size_t shard)
+{
+    const struct ah_states *states = l->f->input->states;
+    struct ah_shard at = ah_states_shard(states, shard);
+    struct range range = {.first_row = at.row,
+                          .end_row = at.row + 1,
+                          .first_slice = at.slice,
+                          .end_slice = at.slice + 1,
+                          .place = ah_role_place(role, states, shard),
+                          .source = l->sources[shard]};
+    for (unsigned k = 0; k < AH_SHARD_KINDS; k++) {
+        const struct ah_shard other = {at.row, at.slice, (enum ah_shard_kind)k};
+        range.kinds[k] = fits(l, role, &range, ah_states_index(states, other));
+    }
+    while (range.end_slice < states->slices && slice_fits(l, role, &range, at.row, range.end_slice))
+        range.end_slice++;
+    bool table = at.row == states->n_blocks; /* a range of its own */
+    while (!table && range.end_row < states->n_blocks && row_fits(l, role, &range, range.end_row))
+        range.end_row++;
+    return range;
+}
+
+/* Takes the range's shards off, and counts their bytes. */
+static uint64_t empty(struct listing *l, const struct range *range)
+{
+    const struct ah_states *states = l->f->input->states;
+    uint64_t bytes = 0;
+    for (size_t row = range->first_row; row < range->end_row; row++)
+        for (size_t slice = range->first_slice; slice < range->end_slice; slice++)
+            for (unsigned k = 0; k < AH_SHARD_KINDS; k++) {
+                if (!range->kinds[k])
+                    continue;
+                const struct ah_shard at = {row, slice, (enum ah_shard_kind)k};
+                size_t shard = ah_states_index(states, at);
+                l->sources[shard].there = false;
+                bytes += ah_states_bytes(states, shard);
+            }
+    return bytes;
+}
+
+/* ---- moves ---- */
+
+static struct ah_move *new_move(struct listing *l)
+{
+    struct ah_moves *moves = l->moves;
+    if (moves->n_moves == l->room) {
+        size_t room = l->room ? 2 * l->room : 64;
+        struct ah_move *more = ah_arena_array(l->f->arena, room, sizeof *more);
+        if (!more)
+            return NULL;
+        if (moves->n_moves)
+            memcpy(more, moves->moves, moves->n_moves * sizeof *more);
+        moves->moves = more;
+        l->room = room;
+    }
+    return &moves->moves[moves->n_moves++];
+}
+
+static void count(struct ah_moves_bytes *bytes, enum ah_tier tier, uint64_t moved)
+{
+    uint64_t *const tiers[AH_TIERS] = {&bytes->node, &bytes->disk, &bytes->peer, &bytes->storage};
+    *tiers[tier] += moved;
+}
+
+static bool put_move(struct listing *l, const struct ah_role *role, const struct range *range)
+{
+    const struct ah_freight_input *input = l->f->input;
+    const struct ah_freight_source *source = &range->source;
+    bool tied = range->first_row == input->states->n_blocks;
+    struct ah_move *move = new_move(l);
+    unsigned *kinds = ah_arena_array(l->f->arena, AH_SHARD_KINDS, sizeof *kinds);
+    if (!move || !kinds)
+        return false;
+    *move = (struct ah_move){.rank = role->rank,
+                             .place = range->place,
+                             .first_block = tied ? 0 : range->first_row,
+                             .blocks = range->end_row - range->first_row,
+                             .tied = tied,
+                             .first_slice = range->first_slice,
+                             .slices = range->end_slice - range->first_slice,
+                             .kinds = kinds,
+                             .tier = source->tier,
+                             .medium = source->medium,
+                             .node = source->tier == AH_TIER_STORAGE ? NULL
+                                                                     : input->cluster->nodes[source->node].id,
+                             .gpu = source->gpu,
+                             .via = source->via ? input->cluster->nodes[source->via - 1].id : NULL,
+                             .relayed = source->relayed};
+    for (unsigned k = 0; k < AH_SHARD_KINDS; k++)
+        if (range->kinds[k])
+            kinds[move->n_kinds++] = k;
+    move->bytes = empty(l, range);
+    count(&l->moves->bytes, move->tier, move->bytes);
+    return true;
+}
+
+int ah_freight_list(struct ah_freight *f, struct ah_moves *moves, struct ah_error *err)
+{
+    struct listing l = {.f = f, .moves = moves};
+    l.sources = calloc(f->n_shards + 1, sizeof *l.sources);
+    int rc = l.sources ? AH_OK : ah_error_memory(err);
+    moves->moves = NULL;
+    moves->n_moves = 0;
+    moves->bytes = (struct ah_moves_bytes){0};
+    for (size_t r = 0; r < f->roles.n && !rc; r++) {
+        find_sources(&l, r);
+        for (size_t shard = 0; shard < f->n_shards && !rc; shard++) {
+            if (!l.sources[shard].there)
+                continue;
+            struct range range = grow(&l, &f->roles.items[r], shard);
+            if (!put_move(&l, &f->roles.items[r], &range))
+                rc = ah_error_memory(err);
+        }
+    }
+    free(l.sources);
+    return rc;
+}

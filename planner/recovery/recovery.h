@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Recovery: nodes of a cluster are lost or new; which plan to go on with, and how its GPUs get the training states.
+ * docs/recovery.md has the model.
+ *
+ *     struct ah_recovery_request request = {.cluster = {.model = model, ...}, .old_plan = old, .inventory = ...};
+ *     rc = ah_recovery_plan(&request, &arena, &plan, &moves, &shortage, err);
+ *
+ * The states are of the newest step that is complete. Candidates are the old plan adapted to the new cluster (adapt.h) and
+ * the best plan that the cluster planner finds; each is relabelled (relabel.h), gets its moves (freight.h), and the one
+ * with the least
+ *
+ *     time of a step x horizon + time of the moves
+ *
+ * is taken; of equals the one that changes less. Deterministic.
+ */
+#ifndef AH_PLANNER_RECOVERY_RECOVERY_H
+#define AH_PLANNER_RECOVERY_RECOVERY_H
+
+#include "planner/cluster/cluster_planner.h"
+#include "schemas/cluster_plan.h"
+#include "schemas/inventory.h"
+#include "schemas/moves.h"
+
+enum { AH_RECOVERY_HORIZON = 1000 };
+
+struct ah_recovery_request {
+    struct ah_cluster_request cluster; /* the new one; its training is the old plan's */
+    const struct ah_cluster_plan *old_plan;
+    const struct ah_inventory *inventory;
+    enum ah_sources sources;
+    uint64_t horizon_steps; /* 0: AH_RECOVERY_HORIZON */
+};
+
+/* `ret_plan` and `ret_moves` are in `arena` and the request; of the moves' inputs model and cluster are filled, hashes are
+ * the caller's to add. AH_E_MISMATCH: inventory, plan and model do not belong together. AH_E_INFEASIBLE: no step is
+ * complete ("holdings: ..."), or no plan fits (then, and with AH_E_NO_PLAN, `ret_shortage` is filled). Others as
+ * ah_cluster_planner_plan(). */
+int ah_recovery_plan(const struct ah_recovery_request *request, struct ah_arena *arena,
+                     struct ah_cluster_plan *ret_plan, struct ah_moves *ret_moves,
+                     struct ah_cluster_shortage *ret_shortage, struct ah_error *err);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Roles: what each GPU of a cluster plan needs.
+ *
+ * A role is a rank of a stage: blocks, slices, and whether each kind of each block lives in the GPU's memory or the host's.
+ */
+#ifndef AH_PLANNER_RECOVERY_ROLES_H
+#define AH_PLANNER_RECOVERY_ROLES_H
+
+#include "planner/recovery/holders.h"
+#include "schemas/cluster_plan.h"
+#include "schemas/moves.h"
+
+struct ah_role {
+    uint64_t rank;
+    size_t node;                               /* of the cluster */
+    uint64_t gpu;                              /* of the node */
+    const struct ah_cluster_plan_stage *stage; /* borrowed */
+    size_t first_slice, end_slice;
+};
+
+struct ah_roles {
+    struct ah_role *items; /* by rank */
+    size_t n;
+};
+
+/* In `arena`. AH_E_MISMATCH: a node or a rank that the cluster does not have, or a degree that does not divide the
+ * slices. */
+int ah_roles_init(struct ah_roles *ret_roles, const struct ah_cluster_plan *plan,
+                  const struct ah_cluster *cluster, const struct ah_states *states, struct ah_arena *arena,
+                  struct ah_error *err);
+
+/* Does the role need the shard, if it has bytes? */
+bool ah_role_needs(const struct ah_role *role, const struct ah_states *states, size_t shard);
+
+/* Where. */
+enum ah_place_of ah_role_place(const struct ah_role *role, const struct ah_states *states, size_t shard);
+
+/* The place that already has it there; NULL: none. */
+const struct ah_place *ah_role_kept(const struct ah_role *role, const struct ah_states *states,
+                                    const struct ah_holders *holders, size_t shard);
+
+#endif

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A cluster plan that makes sense:
+ * 1. In each pipeline the stages hold the blocks from 0 on, in order, without gaps, all of them.
+ * 2. The configs of a stage cover its blocks in the same way; no weights on the host with states on the device.
+ * 3. A stage has `tp` ranks; no rank stands twice among stages and idle ranks.
+ * 4. The micro-batches of the pipelines add up to the training's, which divide the batch.
+ * 5. No GPU needs more memory than it has; a stage takes of its host where it keeps states there.
+ * 6. Segments name blocks that exist; the bottleneck is a stage that exists.
+ */
+#include "schemas/cluster_plan.h"
+
+#include "schemas/kinds_internal.h"
+#include "schemas/model_internal.h"
+#include "schemas/plan_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define WORD(value, word) [value] = word,
+const char *const ah_words_tp_mode[] = {AH_TP_MODE_WORDS(WORD) NULL};
+const char *const ah_words_cluster_policy[] = {AH_CLUSTER_POLICY_WORDS(WORD) NULL};
+
+static const char *const kind_words[] = {"cluster-plan", NULL};
+
+enum { BLOCKS_MAX = 10002, RANKS_MAX = 4194304, STAGES_MAX = 65536, PASSES_MAX = 16777216 };
+
+#define COUNT(tag, member, least, most, sentence)                                                            \
+    {                                                                                                        \
+        .name = #member, AH_COUNT_AT(tag, member), .min = (least), .max = (most), .about = (sentence)        \
+    }
+#define BYTES(tag, member, sentence) COUNT(tag, member, 0, AH_FIELD_COUNT_MAX, sentence)
+#define US(tag, member, sentence)                                                                            \
+    {                                                                                                        \
+        .name = #member, AH_NUMBER_AT(tag, member), .max = 1e18, .about = (sentence)                         \
+    }
+#define WORDS(tag, member, list, sentence)                                                                   \
+    {                                                                                                        \
+        .name = #member, AH_WORD_AT(tag, member, list), .about = (sentence)                                  \
+    }
+#define NAME(tag, member, sentence)                                                                          \
+    {                                                                                                        \
+        .name = #member, AH_TEXT_AT(tag, member), .form = AH_TEXT_NAME, .about = (sentence)                  \
+    }
+#define RANKS(tag, member, least, sentence)                                                                  \
+    {                                                                                                        \
+        .name = #member, AH_COUNTS_AT(tag, member), .flags = AH_FIELD_UNIQUE, .min_items = (least),          \
+        .max_items = 65536, .max = RANKS_MAX - 1, .about = (sentence)                                        \
+    }
+#define TABLE(variable, struct_tag, table_name, sentence, function)                                          \
+    static const struct ah_field_table variable##_table = {.name = (table_name),                             \
+                                                           .about = (sentence),                              \
+                                                           .bytes = sizeof(struct struct_tag),               \
+                                                           .fields = variable##_fields,                      \
+                                                           .check = (function)}
+
+static const struct ah_field input_fields[] = {NAME(ah_plan_input, name, "The document's name."),
+                                               {.name = "sha256",
+                                                AH_TEXT_AT(ah_plan_input, sha256),
+                                                .form = AH_TEXT_SHA256,
+                                                .about = "Of its canonical text."},
+                                               {0}};
+TABLE(input, ah_plan_input, "input", "A document that the plan was made from.", NULL);
+
+static const struct ah_field inputs_fields[] = {
+    {.name = "model", AH_GROUP_AT(ah_cluster_plan_inputs, model, &input_table), .about = "The model."},
+    {.name = "cluster", AH_GROUP_AT(ah_cluster_plan_inputs, cluster, &input_table), .about = "The cluster."},
+    {0}};
+TABLE(inputs, ah_cluster_plan_inputs, "inputs", "What the plan was made from.", NULL);
+
+static int training_check(const void *group, struct ah_error *err)
+{
+    const struct ah_cluster_plan_training *training = group;
+    if (training->batch % training->micro_batches)
+        return ah_meaning_fail(err, "micro_batches", "%" PRIu64 " does not divide batch %" PRIu64,
+                               training->micro_batches, training->batch);
+    return AH_OK;
+}
+
+static const struct ah_field training_fields[] = {
+    COUNT(ah_cluster_plan_training, batch, 1, 16777216, "Sequences of a step."),
+    COUNT(ah_cluster_plan_training, micro_batches, 1, 16777216, "Parts that the batch is computed in."),
+    COUNT(ah_cluster_plan_training, seq, 1, 268435456, "Tokens of a sequence."),
+    WORDS(ah_cluster_plan_training, dtype, ah_words_dtype, "Of weights and activations."),
+    WORDS(ah_cluster_plan_training, state_dtype, ah_words_dtype, "Of the optimizer's moments."),
+    {.name = "trainable",
+     AH_TEXTS_AT(ah_cluster_plan_training, trainable),
+     .flags = AH_FIELD_OPTIONAL,
+     .max_items = 4096,
+     .about = "Patterns of tensor names, '!' excludes; absent: all are trained."},
+    {0}};
+TABLE(training, ah_cluster_plan_training, "training", "What is trained, and in which portions.",
+      training_check);
+
+static const struct ah_field config_fields[] = {
+    COUNT(ah_cluster_plan_config, first_block, 0, BLOCKS_MAX - 1, "The lowest block."),
+    COUNT(ah_cluster_plan_config, blocks, 1, BLOCKS_MAX, "How many."),
+    WORDS(ah_cluster_plan_config, activations, ah_words_activations, "What is kept for backward."),
+    WORDS(ah_cluster_plan_config, weights, ah_words_weights, "Where weights live."),
+    WORDS(ah_cluster_plan_config, optimizer, ah_words_optimizer, "Where the optimizer works."),
+    {0}};
+static const struct ah_rule config_rules[] = {
+    {.when = "weights",
+     .is = "host",
+     .then = AH_RULE_IS_NOT,
+     .field = "optimizer",
+     .word = "device",
+     .because = "weights on the host are updated there or streamed"},
+    {0}};
+static const struct ah_field_table config_table = {.name = "config",
+                                                   .about = "Blocks that are treated alike.",
+                                                   .bytes = sizeof(struct ah_cluster_plan_config),
+                                                   .fields = config_fields,
+                                                   .rules = config_rules};
+
+static int check_host(const struct ah_cluster_plan_stage *stage, struct ah_error *err)
+{
+    bool away = false;
+    for (size_t i = 0; i < stage->n_configs; i++)
+        away |= stage->configs[i].optimizer == AH_OPTIMIZER_HOST ||
+                stage->configs[i].optimizer == AH_OPTIMIZER_STREAMED;
+    if (away != (stage->host_bytes > 0))
+        return ah_meaning_fail(err, "host_bytes",
+                               "is %" PRIu64 " where %s of the configs has its optimizer there",
+                               stage->host_bytes, away ? "one" : "none");
+    return AH_OK;
+}
+
+static int stage_check(const void *group, struct ah_error *err)
+{
+    const struct ah_cluster_plan_stage *stage = group;
+    uint64_t next = stage->first_block, end = stage->first_block + stage->blocks;
+    if (stage->n_ranks != stage->tp)
+        return ah_meaning_fail(err, "ranks", "are %zu where tp is %" PRIu64, stage->n_ranks, stage->tp);
+    if (stage->memory_bytes > stage->capacity_bytes)
+        return ah_meaning_fail(err, "memory_bytes", "%" PRIu64 " exceeds capacity_bytes %" PRIu64,
+                               stage->memory_bytes, stage->capacity_bytes);
+    for (size_t i = 0; i < stage->n_configs; i++) {
+        if (stage->configs[i].first_block != next)
+            return ah_meaning_fail_item(err, "configs", i, "first_block", "is not %" PRIu64, next);
+        next += stage->configs[i].blocks;
+    }
+    if (next != end)
+        return ah_meaning_fail(err, "configs", "end at block %" PRIu64 ", the stage at %" PRIu64, next, end);
+    return check_host(stage, err);
+}
+
+static const struct ah_field stage_fields[] = {
+    NAME(ah_cluster_plan_stage, node, "The node."),
+    NAME(ah_cluster_plan_stage, gpu, "Type of its GPUs."),
+    COUNT(ah_cluster_plan_stage, tp, 1, 1024, "GPUs that share the blocks."),
+    RANKS(ah_cluster_plan_stage, ranks, 1, "These GPUs, as the cluster numbers them."),
+    COUNT(ah_cluster_plan_stage, first_block, 0, BLOCKS_MAX - 1, "Its lowest block."),
+    COUNT(ah_cluster_plan_stage, blocks, 1, BLOCKS_MAX, "How many blocks."),
+    {.name = "configs",
+     AH_GROUPS_AT(ah_cluster_plan_stage, configs, &config_table),
+     .min_items = 1,
+     .max_items = BLOCKS_MAX,
+     .about = "What happens to them, run by run."},
+    COUNT(ah_cluster_plan_stage, in_flight, 1, 16777216, "Micro-batches whose activations it holds at most."),
+    BYTES(ah_cluster_plan_stage, memory_bytes, "Of each GPU, reserve included."),
+    BYTES(ah_cluster_plan_stage, capacity_bytes, "Of each GPU."),
+    {.name = "host_bytes",
+     AH_COUNT_AT(ah_cluster_plan_stage, host_bytes),
+     .flags = AH_FIELD_OPTIONAL,
+     .max = AH_FIELD_COUNT_MAX,
+     .about = "Of the node's host, for all its GPUs."},
+    US(ah_cluster_plan_stage, forward_us, "Of a micro-batch."),
+    US(ah_cluster_plan_stage, backward_us, "Of a micro-batch."),
+    US(ah_cluster_plan_stage, send_us, "Output and gradient of the input, of a micro-batch."),
+    US(ah_cluster_plan_stage, busy_us, "Computing and sending, of a step."),
+    {.name = "starts_us",
+     AH_COUNTS_AT(ah_cluster_plan_stage, starts_us),
+     .flags = AH_FIELD_OPTIONAL,
+     .min_items = 2,
+     .max_items = 2 * PASSES_MAX,
+     .max = AH_FIELD_COUNT_MAX,
+     .about = "When its passes start, in its order (one forward, one backward), to the microsecond."},
+    {0}};
+TABLE(stage, ah_cluster_plan_stage, "stage", "GPUs that share a run of blocks.", stage_check);
+
+/* Two passes a micro-batch, one after another. */
+static int pipeline_check(const void *group, struct ah_error *err)
+{
+    const struct ah_cluster_plan_pipeline *pipeline = group;
+    for (size_t i = 0; i < pipeline->n_stages; i++) {
+        const struct ah_cluster_plan_stage *stage = &pipeline->stages[i];
+        if (stage->n_starts_us && stage->n_starts_us != 2 * pipeline->micro_batches)
+            return ah_meaning_fail_item(err, "stages", i, "starts_us",
+                                        "has %zu passes of %" PRIu64 " micro-batches; two each are needed",
+                                        stage->n_starts_us, pipeline->micro_batches);
+        for (size_t k = 1; k < stage->n_starts_us; k++)
+            if (stage->starts_us[k] < stage->starts_us[k - 1])
+                return ah_meaning_fail_item(err, "stages", i, "starts_us", "goes back at item %zu", k);
+    }
+    return AH_OK;
+}
+
+static const struct ah_field pipeline_fields[] = {
+    COUNT(ah_cluster_plan_pipeline, micro_batches, 1, 16777216, "That pass through it."),
+    US(ah_cluster_plan_pipeline, time_us, "Until its last backward."),
+    {.name = "stages",
+     AH_GROUPS_AT(ah_cluster_plan_pipeline, stages, &stage_table),
+     .min_items = 1,
+     .max_items = BLOCKS_MAX,
+     .about = "In the order of the blocks."},
+    {0}};
+TABLE(pipeline, ah_cluster_plan_pipeline, "pipeline", "A copy of the model, and its part of the batch.",
+      pipeline_check);
+
+static const struct ah_field group_fields[] = {
+    RANKS(ah_cluster_plan_group, ranks, 2, "That hold the same slice."), {0}};
+TABLE(group, ah_cluster_plan_group, "group", "Ranks that add a slice of their gradients up.", NULL);
+
+static const struct ah_field segment_fields[] = {
+    COUNT(ah_cluster_plan_segment, first_block, 0, BLOCKS_MAX - 1, "Its lowest block."),
+    COUNT(ah_cluster_plan_segment, blocks, 1, BLOCKS_MAX, "How many blocks."),
+    {.name = "tied",
+     AH_BOOL_AT(ah_cluster_plan_segment, tied),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "It is the table that embedding and head share."},
+    BYTES(ah_cluster_plan_segment, bytes, "Of its gradients, all slices."),
+    US(ah_cluster_plan_segment, start_us, "When adding up begins."),
+    US(ah_cluster_plan_segment, time_us, "Alone on the network."),
+    {.name = "groups",
+     AH_GROUPS_AT(ah_cluster_plan_segment, groups, &group_table),
+     .min_items = 1,
+     .max_items = 4096,
+     .about = "One a slice."},
+    {0}};
+TABLE(segment, ah_cluster_plan_segment, "segment", "Blocks whose gradients the same ranks add up.", NULL);
+
+static const struct ah_field predicted_fields[] = {
+    US(ah_cluster_plan_predicted, step_us, "Of a step, simulated."),
+    US(ah_cluster_plan_predicted, pipelines_us, "Until the last backward of the slowest pipeline."),
+    US(ah_cluster_plan_predicted, exposed_sync_us, "Adding gradients up after that."),
+    US(ah_cluster_plan_predicted, update_us, "The slowest stage's update."),
+    {.name = "bubble",
+     AH_NUMBER_AT(ah_cluster_plan_predicted, bubble),
+     .max = 1,
+     .about = "Share of the pipelines' time in which their GPUs wait."},
+    {.name = "tokens_per_s",
+     AH_NUMBER_AT(ah_cluster_plan_predicted, tokens_per_s),
+     .max = 1e15,
+     .about = "Simulated rate."},
+    COUNT(ah_cluster_plan_predicted, bottleneck_pipeline, 0, 65535, "Whose stage is busy longest."),
+    COUNT(ah_cluster_plan_predicted, bottleneck_stage, 0, BLOCKS_MAX, "That stage."),
+    {.name = "estimated",
+     AH_BOOL_AT(ah_cluster_plan_predicted, estimated),
+     .about = "Some costs were not measured."},
+    {0}};
+TABLE(predicted, ah_cluster_plan_predicted, "predicted", "What the simulation says.", NULL);
+
+static const struct ah_field solver_fields[] = {
+    WORDS(ah_plan_solver, status, ah_words_plan_status, "What is proven."),
+    US(ah_plan_solver, objective_us, "The step."),
+    US(ah_plan_solver, bound_us, "No plan is faster; 0: no bound."),
+    {.name = "gap", AH_NUMBER_AT(ah_plan_solver, gap), .max = 1, .about = "(objective - bound) / objective."},
+    COUNT(ah_plan_solver, evaluations, 0, AH_FIELD_COUNT_MAX, "Pipelines and plans that were timed."),
+    {0}};
+TABLE(solver, ah_plan_solver, "solver", "How good the plan is.", ah_plan_check_solver);
+
+static int check_stages(const struct ah_cluster_plan *plan, size_t p, struct ah_error *err)
+{
+    const struct ah_cluster_plan_pipeline *pipeline = &plan->pipelines[p];
+    uint64_t next = 0;
+    for (size_t i = 0; i < pipeline->n_stages; i++) {
+        if (pipeline->stages[i].first_block != next)
+            return ah_meaning_fail_item(err, "pipelines", p, "stages",
+                                        "stage %zu begins at block %" PRIu64 ", not at %" PRIu64, i,
+                                        pipeline->stages[i].first_block, next);
+        next += pipeline->stages[i].blocks;
+    }
+    if (next != plan->blocks)
+        return ah_meaning_fail_item(err, "pipelines", p, "stages",
+                                    "end at block %" PRIu64 ", the model at %" PRIu64, next, plan->blocks);
+    return AH_OK;
+}
+
+static int compare_ranks(const void *a, const void *b)
+{
+    uint64_t p = *(const uint64_t *)a, q = *(const uint64_t *)b;
+    return (p > q) - (p < q);
+}
+
+static size_t gather_ranks(const struct ah_cluster_plan *plan, uint64_t *ret_ranks)
+{
+    size_t n = 0;
+    for (size_t p = 0; p < plan->n_pipelines; p++)
+        for (size_t i = 0; i < plan->pipelines[p].n_stages; i++) {
+            const struct ah_cluster_plan_stage *stage = &plan->pipelines[p].stages[i];
+            for (size_t r = 0; r < stage->n_ranks; r++, n++)
+                if (ret_ranks)
+                    ret_ranks[n] = stage->ranks[r];
+        }
+    for (size_t r = 0; r < plan->n_idle_ranks; r++, n++)
+        if (ret_ranks)
+            ret_ranks[n] = plan->idle_ranks[r];
+    return n;
+}
+
+static int check_ranks(const struct ah_cluster_plan *plan, struct ah_error *err)
+{
+    size_t n = gather_ranks(plan, NULL);
+    uint64_t *ranks = calloc(n + 1, sizeof *ranks);
+    int rc = AH_OK;
+    if (!ranks)
+        return ah_error_memory(err);
+    gather_ranks(plan, ranks);
+    qsort(ranks, n, sizeof *ranks, compare_ranks);
+    for (size_t i = 1; i < n && !rc; i++)
+        if (ranks[i] == ranks[i - 1])
+            rc = ah_meaning_fail(err, "pipelines", "rank %" PRIu64 " has two places", ranks[i]);
+    free(ranks);
+    return rc;
+}
+
+static int check_segments(const struct ah_cluster_plan *plan, struct ah_error *err)
+{
+    for (size_t i = 0; i < plan->n_segments; i++)
+        if (plan->segments[i].first_block + plan->segments[i].blocks > plan->blocks)
+            return ah_meaning_fail_item(err, "segments", i, "blocks", "goes beyond the model's %" PRIu64,
+                                        plan->blocks);
+    return AH_OK;
+}
+
+static int plan_check(const void *group, struct ah_error *err)
+{
+    const struct ah_cluster_plan *plan = group;
+    const struct ah_cluster_plan_predicted *told = &plan->predicted;
+    uint64_t micro_batches = 0;
+    int rc = AH_OK;
+    if (plan->model && ah_model_blocks(plan->model) != plan->blocks)
+        rc = ah_meaning_fail(err, "blocks", "%" PRIu64 " are not those of the model, %" PRIu64, plan->blocks,
+                             ah_model_blocks(plan->model));
+    for (size_t p = 0; p < plan->n_pipelines && !rc; p++) {
+        micro_batches += plan->pipelines[p].micro_batches;
+        rc = check_stages(plan, p, err);
+    }
+    if (!rc && micro_batches != plan->training.micro_batches)
+        rc = ah_meaning_fail(err, "pipelines", "have %" PRIu64 " micro-batches, training has %" PRIu64,
+                             micro_batches, plan->training.micro_batches);
+    rc = rc ? rc : check_ranks(plan, err);
+    rc = rc ? rc : check_segments(plan, err);
+    if (!rc && (told->bottleneck_pipeline >= plan->n_pipelines ||
+                told->bottleneck_stage >= plan->pipelines[told->bottleneck_pipeline].n_stages))
+        rc = ah_meaning_fail(err, "predicted.bottleneck_stage", "there is no such stage");
+    return rc;
+}
+
+static const struct ah_field plan_fields[] = {
+    AH_FIELD_HEAD(ah_cluster_plan, kind_words),
+    {.name = "inputs",
+     AH_GROUP_AT(ah_cluster_plan, inputs, &inputs_table),
+     .about = "What it was made from."},
+    {.name = "model",
+     AH_GROUP_AT(ah_cluster_plan, model, &ah_model_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "The model, whole."},
+    COUNT(ah_cluster_plan, blocks, 3, BLOCKS_MAX, "Blocks of the model: embedding, layers, head."),
+    {.name = "training",
+     AH_GROUP_AT(ah_cluster_plan, training, &training_table),
+     .about = "What is trained, and in which portions."},
+    WORDS(ah_cluster_plan, tp_mode, ah_words_tp_mode, "Have all types of GPU the same degree?"),
+    WORDS(ah_cluster_plan, policy, ah_words_cluster_policy, "How the GPUs were arranged."),
+    {.name = "pipelines",
+     AH_GROUPS_AT(ah_cluster_plan, pipelines, &pipeline_table),
+     .min_items = 1,
+     .max_items = STAGES_MAX,
+     .about = "Copies of the model that share the batch."},
+    {.name = "segments",
+     AH_GROUPS_AT(ah_cluster_plan, segments, &segment_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .max_items = STAGES_MAX,
+     .about = "Who adds which gradients up; from the highest block down."},
+    RANKS(ah_cluster_plan, idle_ranks, 0, "GPUs without work."),
+    {.name = "predicted",
+     AH_GROUP_AT(ah_cluster_plan, predicted, &predicted_table),
+     .about = "What the simulation says."},
+    {.name = "solver", AH_GROUP_AT(ah_cluster_plan, solver, &solver_table), .about = "How good it is."},
+    AH_FIELD_ANNOTATIONS(ah_cluster_plan),
+    {0}};
+static const struct ah_field_table plan_table = {.name = "cluster-plan",
+                                                 .about =
+                                                     "Who trains which blocks on a cluster of unequal GPUs.",
+                                                 .bytes = sizeof(struct ah_cluster_plan),
+                                                 .fields = plan_fields,
+                                                 .check = plan_check};
+
+const struct ah_kind ah_kind_cluster_plan = {
+    .table = &plan_table, .alternatives = (const struct ah_field_table *const[]){&plan_table, NULL}};

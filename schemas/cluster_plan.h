@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The `cluster-plan` document: who trains which blocks on a cluster of unequal GPUs, and how fast a step will be.
+ *
+ * PIPELINES share the batch, each at its own pace: `micro_batches` of them pass through its stages, which together
+ * hold every block once. A STAGE is `tp` GPUs of one node that share a run of blocks. RANKS number the GPUs of the
+ * cluster document, node after node. SEGMENTS are runs of blocks that the same stages own in all pipelines: their
+ * gradients are summed over `groups`, each a list of ranks that hold the same slice; in a group every rank appears
+ * once. The owners of a tied table are a segment of their own (`tied`).
+ *
+ * No host path or time of day stands in it: equal inputs give equal bytes. Every time in it is simulated.
+ */
+#ifndef AH_SCHEMAS_CLUSTER_PLAN_H
+#define AH_SCHEMAS_CLUSTER_PLAN_H
+
+#include "schemas/plan.h"
+#include "schemas/vocabulary.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* clang-format off */
+#define AH_TP_MODE_WORDS(X) X(AH_TP_SYMMETRIC, "symmetric") X(AH_TP_ASYMMETRIC, "asym")
+/* Other systems' ways to arrange a cluster; `optimal` is this planner's own. */
+#define AH_CLUSTER_POLICY_OTHERS(X)                                                                          \
+    X(AH_CLUSTER_POLICY_MEGATRON, "megatron") X(AH_CLUSTER_POLICY_WHALE, "whale")                            \
+    X(AH_CLUSTER_POLICY_HEXISCALE, "hexiscale") X(AH_CLUSTER_POLICY_METIS, "metis")                          \
+    X(AH_CLUSTER_POLICY_AUTOHET, "autohet")
+#define AH_CLUSTER_POLICY_WORDS(X) X(AH_CLUSTER_POLICY_OPTIMAL, "optimal") AH_CLUSTER_POLICY_OTHERS(X)
+/* clang-format on */
+#define AH_WORD_VALUE(value, word) value,
+enum ah_tp_mode { AH_TP_MODE_WORDS(AH_WORD_VALUE) };
+enum ah_cluster_policy { AH_CLUSTER_POLICY_WORDS(AH_WORD_VALUE) AH_CLUSTER_POLICIES };
+#undef AH_WORD_VALUE
+extern const char *const ah_words_tp_mode[];
+extern const char *const ah_words_cluster_policy[];
+
+struct ah_cluster_plan_inputs {
+    struct ah_plan_input model;
+    struct ah_plan_input cluster;
+};
+
+struct ah_cluster_plan_training {
+    uint64_t batch;         /* sequences of a step */
+    uint64_t micro_batches; /* of all pipelines together; divides batch */
+    uint64_t seq;
+    enum ah_dtype dtype;
+    enum ah_dtype state_dtype;
+    const char **trainable; /* as in plans; none: everything */
+    size_t n_trainable;
+};
+
+/* Blocks of a stage that are treated alike. */
+struct ah_cluster_plan_config {
+    uint64_t first_block;
+    uint64_t blocks;
+    enum ah_activations activations;
+    enum ah_weights weights;
+    enum ah_optimizer optimizer;
+};
+
+struct ah_cluster_plan_stage {
+    const char *node;
+    const char *gpu; /* its type */
+    uint64_t tp;
+    uint64_t *ranks;
+    size_t n_ranks;
+    uint64_t first_block;
+    uint64_t blocks;
+    struct ah_cluster_plan_config *configs;
+    size_t n_configs;
+    uint64_t in_flight;    /* micro-batches whose activations it holds at most */
+    uint64_t memory_bytes; /* of each GPU, reserve included */
+    uint64_t capacity_bytes;
+    uint64_t host_bytes; /* of the node's host, for all its GPUs */
+    double forward_us;   /* of a micro-batch */
+    double backward_us;
+    double send_us;      /* of its output, and of the gradient of its input */
+    double busy_us;      /* of a step: computing, sending */
+    uint64_t *starts_us; /* of its passes, in its order: one forward, one backward, see docs/clusters.md */
+    size_t n_starts_us;  /* two a micro-batch; 0: not told */
+};
+
+struct ah_cluster_plan_pipeline {
+    uint64_t micro_batches;
+    double time_us; /* until the last backward of its last micro-batch */
+    struct ah_cluster_plan_stage *stages;
+    size_t n_stages;
+};
+
+struct ah_cluster_plan_group {
+    uint64_t *ranks;
+    size_t n_ranks;
+};
+
+struct ah_cluster_plan_segment {
+    uint64_t first_block;
+    uint64_t blocks;
+    bool tied;       /* the table that embedding and head share */
+    uint64_t bytes;  /* of its gradients, all slices */
+    double start_us; /* when it begins */
+    double time_us;  /* of the sum, alone on the network */
+    struct ah_cluster_plan_group *groups;
+    size_t n_groups;
+};
+
+struct ah_cluster_plan_predicted {
+    double step_us;
+    double pipelines_us; /* until the last backward of the slowest pipeline */
+    double exposed_sync_us;
+    double update_us;
+    double bubble; /* share of the pipelines' time in which their GPUs wait, on average */
+    double tokens_per_s;
+    uint64_t bottleneck_pipeline; /* whose stage is busy longest */
+    uint64_t bottleneck_stage;
+    bool estimated; /* some costs were not measured */
+};
+
+struct ah_cluster_plan {
+    const char *generator;
+    struct ah_cluster_plan_inputs inputs;
+    const struct ah_model *model; /* (optional) the one that `inputs` names */
+    uint64_t blocks;              /* of the model */
+    struct ah_cluster_plan_training training;
+    enum ah_tp_mode tp_mode;
+    enum ah_cluster_policy policy;
+    struct ah_cluster_plan_pipeline *pipelines;
+    size_t n_pipelines;
+    struct ah_cluster_plan_segment *segments;
+    size_t n_segments;
+    uint64_t *idle_ranks;
+    size_t n_idle_ranks;
+    struct ah_cluster_plan_predicted predicted;
+    struct ah_plan_solver solver;
+    struct ah_text_pair *annotations;
+    size_t n_annotations;
+};
+
+#endif

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Moves that make sense:
+ * 1. Blocks and slices exist; a move of the tied table is of block 0.
+ * 2. No shard comes to a rank twice, and none has more than RANK_MOVES_MAX moves, each pair of which is looked at.
+ * 3. The bytes of a tier are those of its moves, and all tiers and what is kept add up to what is needed.
+ * 4. Ranks do not fall; the bound is not above the time, and gap and speed-up follow from their times.
+ */
+#include "schemas/moves.h"
+
+#include "schemas/kinds_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#define WORD(value, word) [value] = word,
+const char *const ah_words_tier[] = {AH_TIER_WORDS(WORD) NULL};
+const char *const ah_words_sources[] = {AH_SOURCES_WORDS(WORD) NULL};
+const char *const ah_words_place[] = {AH_PLACE_WORDS(WORD) NULL};
+
+static const char *const kind_words[] = {"moves", NULL};
+
+enum { RANKS_MAX = 4194304, MOVES_MAX = 1048576, RANK_MOVES_MAX = 16384 };
+
+#define COUNT(tag, member, least, most, sentence)                                                            \
+    {                                                                                                        \
+        .name = #member, AH_COUNT_AT(tag, member), .min = (least), .max = (most), .about = (sentence)        \
+    }
+#define BYTES(tag, member, sentence) COUNT(tag, member, 0, AH_FIELD_COUNT_MAX, sentence)
+#define US(tag, member, sentence)                                                                            \
+    {                                                                                                        \
+        .name = #member, AH_NUMBER_AT(tag, member), .max = 1e18, .about = (sentence)                         \
+    }
+#define SHA256(tag, member, sentence)                                                                        \
+    {                                                                                                        \
+        .name = #member, AH_TEXT_AT(tag, member), .form = AH_TEXT_SHA256, .about = (sentence)                \
+    }
+
+static const struct ah_field input_fields[] = {
+    {.name = "name", AH_TEXT_AT(ah_plan_input, name), .form = AH_TEXT_NAME, .about = "The document's name."},
+    SHA256(ah_plan_input, sha256, "Of its canonical text."),
+    {0}};
+static const struct ah_field_table input_table = {.name = "input",
+                                                  .about = "A document that the moves were made from.",
+                                                  .bytes = sizeof(struct ah_plan_input),
+                                                  .fields = input_fields};
+
+static const struct ah_field inputs_fields[] = {
+    {.name = "model", AH_GROUP_AT(ah_moves_inputs, model, &input_table), .about = "The model."},
+    {.name = "cluster", AH_GROUP_AT(ah_moves_inputs, cluster, &input_table), .about = "The new cluster."},
+    SHA256(ah_moves_inputs, old_plan_sha256, "Of the old cluster plan."),
+    SHA256(ah_moves_inputs, inventory_sha256, "Of the inventory."),
+    SHA256(ah_moves_inputs, plan_sha256, "Of the new cluster plan."),
+    {0}};
+static const struct ah_field_table inputs_table = {.name = "inputs",
+                                                   .about = "What the moves were made from, and for.",
+                                                   .bytes = sizeof(struct ah_moves_inputs),
+                                                   .fields = inputs_fields};
+
+static const struct ah_field bytes_fields[] = {
+    BYTES(ah_moves_bytes, needed, "By all GPUs together: the sum of the others."),
+    BYTES(ah_moves_bytes, kept, "They have it already."),
+    BYTES(ah_moves_bytes, node, "From host memory or a GPU of the same node."),
+    BYTES(ah_moves_bytes, disk, "From the node's own disk."),
+    BYTES(ah_moves_bytes, peer, "From other nodes."),
+    BYTES(ah_moves_bytes, storage, "From storage."),
+    {0}};
+static const struct ah_field_table bytes_table = {.name = "bytes",
+                                                  .about = "How much gets there how.",
+                                                  .bytes = sizeof(struct ah_moves_bytes),
+                                                  .fields = bytes_fields};
+
+static const struct ah_field predicted_fields[] = {
+    US(ah_moves_predicted, time_us, "Until everything is where it is needed."),
+    US(ah_moves_predicted, bound_us, "No choice of sources takes less."),
+    {.name = "gap",
+     AH_NUMBER_AT(ah_moves_predicted, gap),
+     .max = 1,
+     .about = "(time - bound) / time; 0 where nothing moves."},
+    {.name = "limit",
+     AH_TEXT_AT(ah_moves_predicted, limit),
+     .form = AH_TEXT_LINE,
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "What is busy all that time."},
+    US(ah_moves_predicted, baseline_us, "If all came from storage; 0: there is none."),
+    {.name = "speed_up",
+     AH_NUMBER_AT(ah_moves_predicted, speed_up),
+     .max = 1e18,
+     .about = "baseline / time; 0: there is no storage, or nothing moves."},
+    US(ah_moves_predicted, step_us, "Of the new plan."),
+    COUNT(ah_moves_predicted, lost_steps, 0, AH_FIELD_COUNT_MAX, "To be done again."),
+    {0}};
+
+static bool close_to(double value, double expected)
+{
+    return fabs(value - expected) <= 1e-6 * fmax(fabs(value), fabs(expected)) + 1e-9;
+}
+
+static int predicted_check(const void *group, struct ah_error *err)
+{
+    const struct ah_moves_predicted *told = group;
+    bool moves = told->time_us > 0;
+    if (told->bound_us > told->time_us)
+        return ah_meaning_fail_numbers(err, "bound_us", told->bound_us, "is above time_us", told->time_us);
+    if (!close_to(told->gap, moves ? (told->time_us - told->bound_us) / told->time_us : 0))
+        return ah_meaning_fail(err, "gap", "does not follow from time_us and bound_us");
+    if (!close_to(told->speed_up, moves ? told->baseline_us / told->time_us : 0))
+        return ah_meaning_fail(err, "speed_up", "does not follow from time_us and baseline_us");
+    return AH_OK;
+}
+
+static const struct ah_field_table predicted_table = {.name = "predicted",
+                                                      .about = "What the model of links and disks says.",
+                                                      .bytes = sizeof(struct ah_moves_predicted),
+                                                      .fields = predicted_fields,
+                                                      .check = predicted_check};
+
+static const struct ah_field move_fields[] = {
+    COUNT(ah_move, rank, 0, RANKS_MAX - 1, "The GPU that needs it, as the cluster numbers them."),
+    {.name = "place",
+     AH_WORD_AT(ah_move, place, ah_words_place),
+     .about = "Needed in its own memory, or in its node's host memory."},
+    COUNT(ah_move, first_block, 0, AH_SHARD_BLOCKS_MAX - 1, "The lowest block."),
+    COUNT(ah_move, blocks, 1, AH_SHARD_BLOCKS_MAX, "How many."),
+    {.name = "tied",
+     AH_BOOL_AT(ah_move, tied),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "It is the table that embedding and head share."},
+    COUNT(ah_move, first_slice, 0, AH_SHARD_SLICES_MAX - 1, "The lowest slice."),
+    COUNT(ah_move, slices, 1, AH_SHARD_SLICES_MAX, "How many."),
+    {.name = "kinds",
+     .type = AH_FIELD_WORD,
+     AH_LIST_PLACE(ah_move, kinds, unsigned *),
+     .words = ah_words_shard_kind,
+     .flags = AH_FIELD_UNIQUE,
+     .min_items = 1,
+     .max_items = AH_SHARD_KINDS,
+     .about = "Weights, master copies, first and second moments."},
+    {.name = "tier",
+     AH_WORD_AT(ah_move, tier, ah_words_tier),
+     .about = "The same node's memory, its disk, another node, or storage."},
+    {.name = "medium", AH_WORD_AT(ah_move, medium, ah_words_medium), .about = "That it is read from."},
+    {.name = "node",
+     AH_TEXT_AT(ah_move, node),
+     .form = AH_TEXT_NAME,
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "That it is read from; storage has none."},
+    {.name = "gpu",
+     AH_COUNT_AT(ah_move, gpu),
+     .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT,
+     .max = AH_INVENTORY_NO_GPU - 1,
+     .fallback = AH_INVENTORY_NO_GPU,
+     .about = "Of that node, from 0, where it is read from a GPU's memory."},
+    {.name = "via",
+     AH_TEXT_AT(ah_move, via),
+     .form = AH_TEXT_NAME,
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Of storage: another node that fetches it and passes it on."},
+    {.name = "relayed",
+     AH_BOOL_AT(ah_move, relayed),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "The source receives it itself."},
+    COUNT(ah_move, bytes, 1, AH_FIELD_COUNT_MAX, "All of it."),
+    {0}};
+static const struct ah_rule move_rules[] = {
+    {"tier", "storage", AH_RULE_IS, "medium", "storage", "must be storage where the tier is"},
+    {"medium", "storage", AH_RULE_FORBIDS, "node", NULL, "storage is no node's"},
+    {"via", NULL, AH_RULE_IS, "tier", "storage", "must be storage where another node fetches it from there"},
+    {"medium", "gpu", AH_RULE_REQUIRES, "gpu", NULL, "a GPU's memory is of a GPU"},
+    {0}};
+static const struct ah_field_table move_table = {.name = "move",
+                                                 .about = "Shards that a GPU gets from one place.",
+                                                 .bytes = sizeof(struct ah_move),
+                                                 .fields = move_fields,
+                                                 .rules = move_rules};
+
+static bool overlap(uint64_t a, uint64_t a_items, uint64_t b, uint64_t b_items)
+{
+    return a < b + b_items && b < a + a_items;
+}
+
+static bool share_a_kind(const struct ah_move *a, const struct ah_move *b)
+{
+    for (size_t i = 0; i < a->n_kinds; i++)
+        for (size_t j = 0; j < b->n_kinds; j++)
+            if (a->kinds[i] == b->kinds[j])
+                return true;
+    return false;
+}
+
+static bool same_shard(const struct ah_move *a, const struct ah_move *b)
+{
+    return a->tied == b->tied && overlap(a->first_block, a->blocks, b->first_block, b->blocks) &&
+           overlap(a->first_slice, a->slices, b->first_slice, b->slices) && share_a_kind(a, b);
+}
+
+static int check_move(const struct ah_moves *moves, size_t i, struct ah_error *err)
+{
+    const struct ah_move *move = &moves->moves[i];
+    if (move->first_block + move->blocks > moves->blocks)
+        return ah_meaning_fail_item(err, "moves", i, "blocks", "goes beyond the model's %" PRIu64,
+                                    moves->blocks);
+    if (move->tied && (move->first_block || move->blocks > 1))
+        return ah_meaning_fail_item(err, "moves", i, "tied", "the table is block 0's");
+    if (move->first_slice + move->slices > moves->slices)
+        return ah_meaning_fail_item(err, "moves", i, "slices", "goes beyond the %" PRIu64 " of a block",
+                                    moves->slices);
+    if (i && move->rank < moves->moves[i - 1].rank)
+        return ah_meaning_fail_item(err, "moves", i, "rank", "is below that of the move before");
+    if (i >= RANK_MOVES_MAX && moves->moves[i - RANK_MOVES_MAX].rank == move->rank)
+        return ah_meaning_fail_item(err, "moves", i, "rank", "has more than %d moves", RANK_MOVES_MAX);
+    for (size_t j = i; j > 0 && moves->moves[j - 1].rank == move->rank; j--)
+        if (same_shard(move, &moves->moves[j - 1]))
+            return ah_meaning_fail_item(err, "moves", i, NULL, "brings what moves[%zu] brings", j - 1);
+    return AH_OK;
+}
+
+static int check_bytes(const struct ah_moves *moves, struct ah_error *err)
+{
+    static const char *const fields[AH_TIERS] = {"bytes.node", "bytes.disk", "bytes.peer", "bytes.storage"};
+    const struct ah_moves_bytes *told = &moves->bytes;
+    const uint64_t tiers[AH_TIERS] = {told->node, told->disk, told->peer, told->storage};
+    uint64_t sums[AH_TIERS] = {0};
+    double needed = (double)told->kept;
+    for (size_t i = 0; i < moves->n_moves; i++)
+        sums[moves->moves[i].tier] += moves->moves[i].bytes;
+    for (size_t t = 0; t < AH_TIERS; t++) {
+        needed += (double)tiers[t];
+        if (sums[t] != tiers[t])
+            return ah_meaning_fail(err, fields[t], "%" PRIu64 " is not the sum of its moves, %" PRIu64,
+                                   tiers[t], sums[t]);
+    }
+    if (needed < (double)told->needed || needed > (double)told->needed)
+        return ah_meaning_fail(err, "bytes.needed", "%" PRIu64 " is not the sum of what is kept and moved",
+                               told->needed);
+    return AH_OK;
+}
+
+static int moves_check(const void *group, struct ah_error *err)
+{
+    const struct ah_moves *moves = group;
+    int rc = AH_OK;
+    for (size_t i = 0; i < moves->n_moves && !rc; i++)
+        rc = check_move(moves, i, err);
+    return rc ? rc : check_bytes(moves, err);
+}
+
+static const struct ah_field moves_fields[] = {
+    AH_FIELD_HEAD(ah_moves, kind_words),
+    {.name = "inputs",
+     AH_GROUP_AT(ah_moves, inputs, &inputs_table),
+     .about = "What the moves were made from, and for."},
+    COUNT(ah_moves, blocks, 3, AH_SHARD_BLOCKS_MAX, "Of the model: embedding, layers, head."),
+    COUNT(ah_moves, slices, 1, AH_SHARD_SLICES_MAX, "Equal parts that the states of a block are cut in."),
+    COUNT(ah_moves, step, 0, AH_FIELD_COUNT_MAX, "That all states are of."),
+    {.name = "sources",
+     AH_WORD_AT(ah_moves, sources, ah_words_sources),
+     .about = "No byte comes from farther than it must, or all sources are free and the time is least."},
+    COUNT(ah_moves, horizon_steps, 0, AH_FIELD_COUNT_MAX, "Steps that the plan's speed was weighed over."),
+    {.name = "bytes", AH_GROUP_AT(ah_moves, bytes, &bytes_table), .about = "How much gets there how."},
+    {.name = "predicted",
+     AH_GROUP_AT(ah_moves, predicted, &predicted_table),
+     .about = "What the model of links and disks says."},
+    {.name = "moves",
+     AH_GROUPS_AT(ah_moves, moves, &move_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .max_items = MOVES_MAX,
+     .about = "Who gets what from where."},
+    AH_FIELD_ANNOTATIONS(ah_moves),
+    {0}};
+static const struct ah_field_table moves_table = {
+    .name = "moves",
+    .about = "How training states get to where a new cluster plan needs them.",
+    .bytes = sizeof(struct ah_moves),
+    .fields = moves_fields,
+    .check = moves_check};
+
+const struct ah_kind ah_kind_moves = {
+    .table = &moves_table, .alternatives = (const struct ah_field_table *const[]){&moves_table, NULL}};

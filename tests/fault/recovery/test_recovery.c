@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every allocation of a recovery fails once: an error, no leak.
+ */
+#include "planner/recovery/recovery.h"
+
+#include "planner/recovery/adapt.h"
+#include "planner/recovery/freight.h"
+#include "planner/recovery/relabel.h"
+#include "schemas/document.h"
+#include "tests/support/check.h"
+#include "tests/support/fault.h"
+
+/* All but the search for a new plan, which has a test of its own. */
+static int recover(void *context, struct ah_error *err)
+{
+    const struct ah_recovery_request *request = context;
+    struct ah_arena arena = {0};
+    struct ah_cluster_plan plan;
+    struct ah_moves moves = {0};
+    struct ah_states states;
+    struct ah_holders holders;
+    bool fits = false;
+    const struct ah_cluster_request *cluster = &request->cluster;
+    int rc = ah_states_init(&states, cluster->model, &cluster->training, 2, &arena, err);
+    rc = rc ? rc : ah_holders_init(&holders, request->inventory, cluster->cluster, &states, &arena, err);
+    rc = rc ? rc : ah_adapt_plan(cluster, request->old_plan, AH_ADAPT_REPLACE, &arena, &plan, &fits, err);
+    assert_true(rc || fits);
+    rc = rc ? rc : ah_relabel_plan(cluster->cluster, &states, &holders, &arena, &plan, err);
+    const struct ah_freight_input input = {.cluster = cluster->cluster,
+                                           .states = &states,
+                                           .holders = &holders,
+                                           .plan = &plan,
+                                           .limits = {400, 10}};
+    rc = rc ? rc : ah_freight_plan(&input, &arena, &moves, err);
+    ah_arena_release(&arena);
+    return rc;
+}
+
+static const char text[] =
+    "{\"kind\": \"inventory\", \"format_version\": \"1.0\", \"generator\": \"test\", \"model\": {\"name\": "
+    "\"least\", "
+    "\"sha256\": \"0000000000000000000000000000000000000000000000000000000000000000\"}, \"blocks\": 5, "
+    "\"slices\": 2, \"step\": 9, \"nodes\": [{\"id\": \"desktop-4090\", \"gpus\": 1}], \"holdings\": "
+    "[{\"medium\": \"gpu\", \"node\": \"desktop-4090\", \"gpu\": 0, \"step\": 9, \"first_block\": 0, "
+    "\"blocks\": 3}, "
+    "{\"medium\": \"storage\", \"step\": 9, \"first_block\": 2, \"blocks\": 3}]}";
+
+static void test_recovery__survives_every_failing_allocation(void **state)
+{
+    struct ah_document model, cluster, inventory;
+    struct ah_error err = {0};
+    const char *patterns[] = {"*"};
+    (void)state;
+    CHECK_OK(ah_document_load(&model, "tests/cli/documents/model-least.json", AH_DOCUMENT_MODEL, &err), err);
+    CHECK_OK(
+        ah_document_load(&cluster, "examples/clusters/desktops-4090-3090.json", AH_DOCUMENT_CLUSTER, &err),
+        err);
+    CHECK_OK(ah_document_parse(&inventory, "inventory", text, sizeof text - 1, AH_DOCUMENT_INVENTORY, &err),
+             err);
+    struct ah_cluster_cloud cloud = {1e8, 1e8};
+    cluster.body.cluster->cloud = &cloud;
+    struct ah_cluster_plan_config config = {.blocks = 5};
+    uint64_t ranks[] = {0};
+    struct ah_cluster_plan_stage stage = {.node = "desktop-4090",
+                                          .gpu = "rtx4090",
+                                          .tp = 1,
+                                          .ranks = ranks,
+                                          .n_ranks = 1,
+                                          .blocks = 5,
+                                          .configs = &config,
+                                          .n_configs = 1};
+    struct ah_cluster_plan_pipeline pipeline = {.micro_batches = 2, .stages = &stage, .n_stages = 1};
+    const char *digest = inventory.body.inventory->model.sha256;
+    struct ah_cluster_plan old = {
+        .inputs = {.model = {"least", digest}}, .blocks = 5, .pipelines = &pipeline, .n_pipelines = 1};
+    struct ah_recovery_request request = {
+        .cluster =
+            {.model = model.body.model,
+             .model_sha256 = digest,
+             .cluster = cluster.body.cluster,
+             .cluster_sha256 = "c",
+             .training = {.batch = 2, .micro_batches = 2, .seq = 8, .trainable = patterns, .n_trainable = 1},
+             .effort = 1,
+             .generator = "test"},
+        .old_plan = &old,
+        .inventory = inventory.body.inventory};
+    assert_true(fault_sweep(recover, &request, 0) > 40);
+    ah_document_release(&inventory);
+    ah_document_release(&cluster);
+    ah_document_release(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recovery__survives_every_failing_allocation)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Random instances of clusters, small enough to try everything, and random arrangements of them.
+ */
+#ifndef AH_TESTS_PROPERTY_CLUSTER_INSTANCES_H
+#define AH_TESTS_PROPERTY_CLUSTER_INSTANCES_H
+
+#include "planner/cluster/instance.h"
+#include "tests/support/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_BLOCKS = 10, MOST_KINDS = 3, MOST_CLASSES = 4, MOST_UNITS = 6 };
+
+struct case_instance {
+    struct ah_instance instance;
+    struct ah_instance_kind kinds[MOST_KINDS];
+    struct ah_instance_class classes[MOST_CLASSES];
+    struct ah_instance_block blocks[MOST_KINDS][MOST_BLOCKS];
+    struct ah_instance_link links[MOST_CLASSES * MOST_CLASSES];
+    uint64_t gradient_bytes[MOST_BLOCKS];
+};
+
+static inline uint64_t draw(uint64_t *random, uint64_t below)
+{
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    return *random % below;
+}
+
+static inline double draw_real(uint64_t *random, double low, double high)
+{
+    return low + (high - low) * (double)draw(random, 1000003) / 1000003;
+}
+
+static inline void draw_blocks(struct case_instance *c, uint64_t *random)
+{
+    bool even = draw(random, 2);
+    for (size_t b = 0; b < c->instance.n_blocks; b++) {
+        double work = even ? 5 : draw_real(random, 1, 10);
+        uint64_t state = 10 + draw(random, 30), saved = 4 + draw(random, 12);
+        for (size_t k = 0; k < c->instance.n_kinds; k++) {
+            double us = 100 * work / (1 + (double)k * (even ? 1.5 : draw_real(random, 0, 3)));
+            c->blocks[k][b] = (struct ah_instance_block){.forward_us = us,
+                                                         .backward_us = {2 * us, 2.2 * us, 3 * us},
+                                                         .update_us = draw_real(random, 0, 20),
+                                                         .state_bytes = state / c->kinds[k].tp,
+                                                         .saved_bytes = {2 * saved, saved, saved / 4},
+                                                         .work_bytes = {3, 3, 3}};
+        }
+        c->gradient_bytes[b] = state * 1000;
+    }
+}
+
+static inline void draw_network(struct case_instance *c, uint64_t *random)
+{
+    struct ah_instance *instance = &c->instance;
+    bool fast = draw(random, 2);
+    double mean = fast ? 1000 : 40; /* bytes a microsecond */
+    for (size_t a = 0; a < instance->n_classes; a++)
+        for (size_t b = 0; b <= a; b++) {
+            bool inside = instance->classes[a].node == instance->classes[b].node;
+            double least = 1e6 * mean;
+            if (!inside) {
+                double x = instance->classes[a].nic_bytes_per_s, y = instance->classes[b].nic_bytes_per_s;
+                least = (x < y ? x : y) * draw_real(random, 0.3, 1);
+            }
+            c->links[a * instance->n_classes + b] = c->links[b * instance->n_classes + a] =
+                (struct ah_instance_link){inside ? 8 * least : least, draw_real(random, 0, 5)};
+        }
+}
+
+/* Some kinds of some instances have a host, of any speed; weights that are away come with or without their states. */
+static inline void draw_away(struct case_instance *c, uint64_t *random)
+{
+    static const double limits_us[] = {0, 60, 300, 1e9};
+    c->instance.update_limit_us = limits_us[draw(random, 4)];
+    for (size_t k = 0; k < c->instance.n_kinds; k++) {
+        double pace = draw_real(random, 0.2, 2);
+        c->kinds[k].host_bytes = draw(random, 3) ? 10 + draw(random, 300) : 0;
+        for (size_t b = 0; b < c->instance.n_blocks; b++) {
+            struct ah_instance_block *block = &c->blocks[k][b];
+            struct ah_instance_away states = {.optimizer = AH_OPTIMIZER_STREAMED,
+                                              .update_us = block->update_us + draw_real(random, 0, 60),
+                                              .state_bytes = block->state_bytes / 3,
+                                              .host_bytes = block->state_bytes - block->state_bytes / 3};
+            struct ah_instance_away weights = {.weights = AH_WEIGHTS_HOST,
+                                               .optimizer = AH_OPTIMIZER_HOST,
+                                               .forward_us = pace * 100 * draw_real(random, 0.5, 3),
+                                               .backward_us = pace * 200 * draw_real(random, 0.5, 3),
+                                               .update_us = block->update_us + draw_real(random, 0, 60),
+                                               .host_bytes = block->state_bytes,
+                                               .staging_bytes = 1 + draw(random, 8)};
+            block->away[AH_AWAY_STATES] = states;
+            block->away[AH_AWAY_WEIGHTS] = draw(random, 5) ? weights : states;
+        }
+    }
+}
+
+/* At most `blocks` blocks, `units` units, `micro_batches`. Same numbers, same instance. */
+static inline void draw_instance(struct case_instance *c, uint64_t *random, size_t blocks, size_t units,
+                                 uint64_t micro_batches)
+{
+    struct ah_instance *instance = &c->instance;
+    memset(c, 0, sizeof *c);
+    *instance = (struct ah_instance){.n_blocks = 3 + draw(random, blocks - 2),
+                                     .n_kinds = 1 + draw(random, MOST_KINDS),
+                                     .kinds = c->kinds,
+                                     .classes = c->classes,
+                                     .links = c->links,
+                                     .micro_batches = 1 + draw(random, micro_batches),
+                                     .boundary_bytes = 500 + draw(random, 3000),
+                                     .gradient_bytes = c->gradient_bytes,
+                                     .tied_bytes = draw(random, 3) ? 0 : 20000};
+    instance->n_kinds = instance->n_kinds < units ? instance->n_kinds : units;
+    instance->n_classes = instance->n_kinds;
+    for (size_t k = 0; k < instance->n_kinds; k++)
+        c->kinds[k] = (struct ah_instance_kind){
+            .gpu = "gpu", .tp = UINT64_C(1) << draw(random, 2), .blocks = c->blocks[k]};
+    if (instance->n_classes < units)
+        instance->n_classes += draw(random, 2); /* a second node of some kind */
+    for (size_t n = 0; n < instance->n_classes; n++)
+        c->classes[n] =
+            (struct ah_instance_class){n < instance->n_kinds ? n : draw(random, instance->n_kinds), n, 1,
+                                       1e6 * draw_real(random, 50, 2000)};
+    for (size_t left = draw(random, units - instance->n_classes + 1); left; left--)
+        c->classes[draw(random, instance->n_classes)].units++;
+    draw_blocks(c, random);
+    draw_network(c, random);
+    uint64_t all = 0;
+    for (size_t b = 0; b < instance->n_blocks; b++)
+        all += c->blocks[0][b].state_bytes * c->kinds[0].tp + 2 * c->blocks[0][b].saved_bytes[0];
+    for (size_t k = 0; k < instance->n_kinds; k++)
+        c->kinds[k].capacity_bytes = 20 + all / (1 + draw(random, 4)) / c->kinds[k].tp;
+    if (draw(random, 2))
+        draw_away(c, random);
+    for (size_t k = 0; k < instance->n_kinds && instance->micro_batches % 3 == 0; k++) /* layers alike */
+        for (size_t b = 2; b + 1 < instance->n_blocks; b++)
+            c->blocks[k][b] = c->blocks[k][1];
+}
+
+#endif

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Other systems' arrangements on random instances: whole, within memory, as fast as they say, never faster than our own;
+ * and `megatron` is the best of all its grids, enumerated by itself.
+ *
+ * AH_TEST_INSTANCES: how many instances; 60.
+ */
+#include "planner/cluster/cluster_policies.h"
+#include "planner/cluster/hunt.h"
+#include "planner/cluster/mixed.h"
+#include "planner/cluster/rehearsal.h"
+#include "tests/property/cluster/instances.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { INSTANCES = 60 };
+
+static size_t instances(void)
+{
+    const char *wanted = getenv("AH_TEST_INSTANCES");
+    return wanted ? strtoul(wanted, NULL, 10) : INSTANCES;
+}
+
+/* Slow enough that HexiScale's costs favour higher degrees here and there. */
+static const double rates[2 * MOST_KINDS] = {1e12, 2.5e12, 4e12, 1e12, 2.5e12, 4e12};
+
+static double search(const struct ah_instance *instance, enum ah_cluster_policy policy, struct ah_draft *best)
+{
+    const struct ah_cluster_policy_input input = {instance, rates, 1024, 512, 5000, 1};
+    struct ah_error err = {0};
+    double us;
+    CHECK_OK(ah_draft_init(best, instance, &err), err);
+    CHECK_OK(ah_cluster_policies_search(&input, policy, INFINITY, best, &us, &err), err);
+    return us;
+}
+
+static void check_pipeline(const struct ah_instance *instance, const struct ah_pipeline *pipeline,
+                           size_t *left)
+{
+    size_t next = 0;
+    assert_true(pipeline->micro_batches > 0);
+    for (size_t i = 0; i < pipeline->n_stages; i++) {
+        const struct ah_stage *stage = &pipeline->stages[i];
+        assert_true(stage->first == next && stage->end > next);
+        assert_true(left[stage->class]-- > 0);
+        assert_true(stage->memory_bytes <= ah_instance_kind_of(instance, stage->class)->capacity_bytes);
+        next = stage->end;
+    }
+    assert_int_equal(next, instance->n_blocks);
+}
+
+/* Each unit at most once, all blocks once a pipeline, all micro-batches, and the time that was told. */
+static void check_arrangement(const struct ah_instance *instance, const struct ah_arrangement *arrangement,
+                              double told_us)
+{
+    size_t left[MOST_CLASSES];
+    uint64_t micro_batches = 0;
+    struct ah_rehearsal_result result = {0};
+    struct ah_error err = {0};
+    for (size_t c = 0; c < instance->n_classes; c++)
+        left[c] = instance->classes[c].units;
+    for (size_t p = 0; p < arrangement->n_pipelines; p++) {
+        check_pipeline(instance, &arrangement->pipelines[p], left);
+        micro_batches += arrangement->pipelines[p].micro_batches;
+    }
+    assert_int_equal(micro_batches, instance->micro_batches);
+    CHECK_OK(ah_rehearsal_run(instance, arrangement, &result, &err), err);
+    assert_true(fabs(result.step_us - told_us) <= 1e-9 * told_us);
+}
+
+static double optimum_us(const struct ah_instance *instance)
+{
+    const struct ah_hunt_limits limits = {.improvements = 2000, .exhaustion = 20000000};
+    struct ah_error err = {0};
+    struct ah_hunt_result result;
+    struct ah_draft best;
+    CHECK_OK(ah_draft_init(&best, instance, &err), err);
+    CHECK_OK(ah_hunt_run(instance, &limits, INFINITY, &best, &result, &err), err);
+    assert_true(result.exhausted);
+    ah_draft_release(&best);
+    return result.step_us;
+}
+
+static void test_cluster_policies__arrangements_are_whole(void **state)
+{
+    (void)state;
+    uint64_t random = 0x2545f4914f6cdd1d;
+    size_t found[AH_CLUSTER_POLICIES] = {0}, slower = 0;
+    for (size_t n = 0; n < instances(); n++) {
+        struct case_instance c;
+        draw_instance(&c, &random, 7, 5, 6);
+        c.instance.update_limit_us = 0; /* nothing on the host */
+        double best_us = optimum_us(&c.instance);
+        for (unsigned policy = AH_CLUSTER_POLICY_OPTIMAL + 1; policy < AH_CLUSTER_POLICIES; policy++) {
+            struct ah_draft draft, again;
+            double us = search(&c.instance, policy, &draft);
+            assert_true(us >= best_us * (1 - 1e-9));
+            assert_true(memcmp(&(double){search(&c.instance, policy, &again)}, &us, sizeof us) == 0);
+            if (!isinf(us))
+                check_arrangement(&c.instance, &draft.arrangement, us);
+            found[policy] += !isinf(us);
+            slower += !isinf(us) && us > best_us * 1.01;
+            ah_draft_release(&draft);
+            ah_draft_release(&again);
+        }
+    }
+    for (unsigned policy = AH_CLUSTER_POLICY_OPTIMAL + 1; policy < AH_CLUSTER_POLICIES; policy++) {
+        printf("%s: found in %zu of %zu instances\n", ah_words_cluster_policy[policy], found[policy],
+               instances());
+        assert_true(found[policy] > instances() / 4);
+    }
+    assert_true(slower > instances() / 4);
+}
+
+/* ---- hexiscale, with degrees of its own ---- */
+
+/* The same nodes with units of two GPUs, twice as fast and half as full. */
+static void pair_up(const struct case_instance *c, struct case_instance *pairs)
+{
+    *pairs = *c;
+    pairs->instance.kinds = pairs->kinds;
+    pairs->instance.classes = pairs->classes;
+    for (size_t k = 0; k < c->instance.n_kinds; k++) {
+        pairs->kinds[k].tp = 2;
+        pairs->kinds[k].blocks = pairs->blocks[k];
+        for (size_t b = 0; b < c->instance.n_blocks; b++) {
+            struct ah_instance_block *block = &pairs->blocks[k][b];
+            block->forward_us /= 2;
+            block->state_bytes /= 2;
+            for (size_t way = 0; way < AH_INSTANCE_WAYS; way++)
+                block->backward_us[way] /= 2;
+        }
+    }
+    for (size_t n = 0; n < c->instance.n_classes; n++)
+        pairs->classes[n].units = c->classes[n].units / 2;
+}
+
+static void test_cluster_policies__degrees_share_the_nodes_gpus(void **state)
+{
+    (void)state;
+    uint64_t random = 0xaef17502108ef2d9;
+    size_t found = 0, mixed_degrees = 0;
+    for (size_t n = 0; n < instances(); n++) {
+        struct case_instance c, pairs;
+        struct ah_instance mixed;
+        struct ah_arena arena = {0};
+        struct ah_draft draft;
+        struct ah_error err = {0};
+        size_t gpus[MOST_CLASSES] = {0}, degrees = 0;
+        draw_instance(&c, &random, 10, MOST_UNITS, 8);
+        c.instance.update_limit_us = 0;
+        for (size_t k = 0; k < c.instance.n_kinds; k++)
+            c.kinds[k].tp = 1;
+        pair_up(&c, &pairs);
+        CHECK_OK(ah_mixed_build((const struct ah_instance *[]){&c.instance, &pairs.instance}, 2, &arena,
+                                &mixed, &err),
+                 err);
+        double us = search(&mixed, AH_CLUSTER_POLICY_HEXISCALE, &draft);
+        for (size_t i = 0; i < draft.n_stages && !isinf(us); i++) {
+            const struct ah_instance_class *class = &mixed.classes[draft.stages[i].class];
+            gpus[class->node] += mixed.kinds[class->kind].tp;
+            degrees |= mixed.kinds[class->kind].tp;
+        }
+        for (size_t class = 0; class < c.instance.n_classes; class ++)
+            assert_true(gpus[c.classes[class].node] <= c.classes[class].units);
+        found += !isinf(us);
+        mixed_degrees += degrees == 3;
+        ah_draft_release(&draft);
+        ah_arena_release(&arena);
+    }
+    printf("%zu of %zu instances, %zu with both degrees\n", found, instances(), mixed_degrees);
+    assert_true(found > instances() / 2 && mixed_degrees > 0);
+}
+
+/* ---- megatron ---- */
+
+/* The even stage of block `b`: counted blocks are dealt out `per` by `per`. */
+static size_t even_stage(const struct ah_instance *instance, unsigned counts, size_t per, size_t b)
+{
+    size_t counted = 0;
+    for (size_t i = 0; i <= b; i++)
+        counted += i == 0 ? counts & 1 : i + 1 == instance->n_blocks ? counts >> 1 : 1;
+    return counted ? (counted - 1) / per : 0;
+}
+
+static double grid_us(const struct ah_instance *instance, struct ah_draft *draft, const size_t *units,
+                      size_t d, size_t p, bool rows, unsigned counts)
+{
+    size_t all = instance->n_blocks - 2 + (counts & 1) + (counts >> 1);
+    struct ah_rehearsal_result result = {0};
+    struct ah_error err = {0};
+    if (all % p || instance->micro_batches % d)
+        return INFINITY;
+    ah_draft_begin(draft);
+    for (size_t q = 0; q < d; q++) {
+        ah_draft_open(draft);
+        for (size_t i = 0; i < p; i++) {
+            ah_draft_add(draft, units[rows ? q * p + i : i * d + q]);
+            struct ah_stage *stage = &draft->stages[draft->n_stages - 1];
+            stage->first = SIZE_MAX;
+            for (size_t b = 0; b < instance->n_blocks; b++)
+                if (even_stage(instance, counts, all / p, b) == i) {
+                    stage->first = stage->first == SIZE_MAX ? b : stage->first;
+                    stage->end = b + 1;
+                }
+            if (stage->first == SIZE_MAX)
+                return INFINITY;
+        }
+        draft->arrangement.pipelines[q].micro_batches = instance->micro_batches / d;
+        if (!ah_pipeline_fit(instance, &draft->arrangement.pipelines[q]))
+            return INFINITY;
+    }
+    ah_draft_sort(draft);
+    CHECK_OK(ah_rehearsal_run(instance, &draft->arrangement, &result, &err), err);
+    return result.step_us;
+}
+
+/* The best grid of these units, and of all rows that begin with them. `used`: nodes in the row. */
+static double best_grid_us(const struct ah_instance *instance, struct ah_draft *draft, size_t *units,
+                           size_t n, unsigned used)
+{
+    double best_us = INFINITY;
+    for (size_t d = 1; d <= n; d++)
+        for (unsigned way = 0; n % d == 0 && way < 8; way++)
+            best_us = fmin(best_us, grid_us(instance, draft, units, d, n / d, way & 1, way >> 1));
+    for (size_t c = 0; c < instance->n_classes; c++) {
+        if (used & 1U << c)
+            continue;
+        for (size_t u = 0; u < instance->classes[c].units; u++)
+            units[n + u] = c;
+        best_us = fmin(best_us,
+                       best_grid_us(instance, draft, units, n + instance->classes[c].units, used | 1U << c));
+    }
+    return best_us;
+}
+
+static void test_cluster_policies__megatron_is_the_best_grid(void **state)
+{
+    (void)state;
+    uint64_t random = 0x9e6c63d0876a9a47;
+    size_t found = 0;
+    for (size_t n = 0; n < instances(); n++) {
+        struct case_instance c;
+        struct ah_draft draft, best;
+        struct ah_error err = {0};
+        size_t units[MOST_UNITS];
+        draw_instance(&c, &random, 10, MOST_UNITS, 8);
+        c.instance.update_limit_us = 0; /* nothing on the host */
+        CHECK_OK(ah_draft_init(&draft, &c.instance, &err), err);
+        double us = search(&c.instance, AH_CLUSTER_POLICY_MEGATRON, &best);
+        double grid = best_grid_us(&c.instance, &draft, units, 0, 0);
+        if (isinf(us) != isinf(grid) || (!isinf(us) && fabs(us - grid) > 1e-9 * us))
+            fail_msg("instance %zu: %.3f us, the best grid takes %.3f", n, us, grid);
+        found += !isinf(us);
+        ah_draft_release(&draft);
+        ah_draft_release(&best);
+    }
+    printf("%zu instances, %zu with a grid that fits\n", instances(), found);
+    assert_true(found > instances() / 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cluster_policies__arrangements_are_whole),
+                                       cmocka_unit_test(test_cluster_policies__degrees_share_the_nodes_gpus),
+                                       cmocka_unit_test(test_cluster_policies__megatron_is_the_best_grid)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The split of blocks against all splits: of random sequences of units, the formula's least value, memory included; and
+ * none where none fits.
+ *
+ * AH_TEST_INSTANCES: how many instances; 1000.
+ */
+#include "planner/cluster/split.h"
+#include "tests/property/cluster/instances.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { INSTANCES = 1000 };
+
+/* The least value of the formula over the splits of the stages from `i` on. */
+static double least_us(const struct ah_instance *instance, struct ah_pipeline *pipeline, size_t i,
+                       size_t first)
+{
+    double least = INFINITY;
+    if (i == pipeline->n_stages) {
+        if (first != instance->n_blocks || !ah_pipeline_fit(instance, pipeline))
+            return INFINITY;
+        double most = 0, sum = 0;
+        for (size_t s = 0; s < pipeline->n_stages; s++) {
+            const struct ah_stage *stage = &pipeline->stages[s];
+            double us = stage->forward_us + stage->backward_us;
+            if (s > 0)
+                us += ah_instance_send_us(instance, stage->class, stage[-1].class);
+            if (s + 1 < pipeline->n_stages)
+                us += ah_instance_send_us(instance, stage->class, stage[1].class);
+            most = fmax(most, us);
+            sum += us;
+        }
+        return (double)(pipeline->micro_batches - 1) * most + sum;
+    }
+    for (size_t end = first + 1; end <= instance->n_blocks; end++) {
+        pipeline->stages[i].first = first;
+        pipeline->stages[i].end = end;
+        least = fmin(least, least_us(instance, pipeline, i + 1, end));
+    }
+    return least;
+}
+
+static void test_split__is_the_formulas_least(void **state)
+{
+    (void)state;
+    const char *wanted = getenv("AH_TEST_INSTANCES");
+    size_t instances = wanted ? strtoul(wanted, NULL, 10) : INSTANCES, none = 0, several = 0;
+    uint64_t random = 0x6a09e667f3bcc909;
+    for (size_t n = 0; n < instances; n++) {
+        struct case_instance c;
+        struct ah_fits fits;
+        struct ah_error err = {0};
+        struct ah_stage stages[MOST_UNITS] = {0};
+        struct ah_pipeline pipeline = {.stages = stages};
+        draw_instance(&c, &random, MOST_BLOCKS, MOST_UNITS, 24);
+        for (size_t class = 0; class < c.instance.n_classes; class ++)
+            for (size_t u = 0; u < c.classes[class].units; u++)
+                if (pipeline.n_stages == 0 || draw(&random, 3))
+                    stages[pipeline.n_stages++].class = class;
+        pipeline.micro_batches = c.instance.micro_batches;
+        double expected = least_us(&c.instance, &pipeline, 0, 0);
+        CHECK_OK(ah_fits_init(&fits, &c.instance, &err), err);
+        bool found = ah_split_best(&fits, &pipeline);
+        assert_true(found == !isinf(expected));
+        if (found) {
+            assert_true(ah_pipeline_fit(&c.instance, &pipeline));
+            double us = ah_split_formula_us(&c.instance, &pipeline);
+            if (fabs(us - expected) > 1e-8 * expected)
+                fail_msg("split for %.6f us, the least is %.6f", us, expected);
+        }
+        none += !found;
+        several += found && pipeline.n_stages > 2;
+        ah_fits_release(&fits);
+    }
+    printf("%zu pipelines, %zu of more than two stages, %zu that do not fit\n", instances, several, none);
+    assert_true(several > instances / 8 && (none > 0 || instances < 200));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_split__is_the_formulas_least)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Deliveries of up to 5 shards with up to 4 sources each, against all choices; larger ones piece by piece, against their
+ * bound.
+ *
+ * AH_TEST_INSTANCES: how many; 600.
+ */
+#include "planner/recovery/delivery.h"
+
+#include "tests/support/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NODES = 4, OUT = 0, IN = NODES, DISK = 2 * NODES, STORAGE = 3 * NODES, RESOURCES = 3 * NODES + 1 };
+enum { SHARDS = 5, SOURCES = 4 };
+
+static uint64_t draw(uint64_t *random, uint64_t below)
+{
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    return *random % below;
+}
+
+static size_t number(const char *name, size_t otherwise)
+{
+    const char *text = getenv(name);
+    return text ? strtoul(text, NULL, 10) : otherwise;
+}
+
+/* ---- instances ---- */
+
+struct instance {
+    struct ah_delivery delivery;
+    double rates[RESOURCES];
+    struct ah_delivery_bundle bundles[64];
+    struct ah_delivery_receiver receivers[64][NODES];
+    struct ah_delivery_option options[64][NODES][SOURCES];
+    struct ah_delivery_option relays[64][NODES * NODES];
+    size_t nodes[64][NODES]; /* of receivers */
+};
+
+static struct ah_delivery_option through(size_t source, size_t n, size_t a, size_t b, size_t c)
+{
+    return (struct ah_delivery_option){.source = source, .passes = {a, b, c}, .n_passes = n};
+}
+
+/* A disk of its own, peers' memory or disk, storage: up to SOURCES of them, at least one. */
+static size_t draw_options(uint64_t *random, size_t node, struct ah_delivery_option *out)
+{
+    size_t n = 0, most = 1 + draw(random, SOURCES);
+    if (draw(random, 4) == 0)
+        out[n++] = through(0, 1, DISK + node, 0, 0);
+    for (size_t peer = 0; peer < NODES && n < most; peer++) {
+        if (peer == node || draw(random, 2))
+            continue;
+        out[n++] = draw(random, 3) ? through(1 + peer, 2, OUT + peer, IN + node, 0)
+                                   : through(1 + peer, 3, OUT + peer, IN + node, DISK + peer);
+    }
+    if (!n || n < most)
+        out[n++] = through(9, 2, STORAGE, IN + node, 0);
+    return n;
+}
+
+static void draw_bundle(struct instance *c, size_t b, uint64_t *random, size_t count, size_t receivers)
+{
+    struct ah_delivery_bundle *bundle = &c->bundles[b];
+    size_t first = draw(random, NODES);
+    *bundle = (struct ah_delivery_bundle){.bytes = 1 + draw(random, 1000),
+                                          .count = count,
+                                          .receivers = c->receivers[b],
+                                          .n_receivers = receivers,
+                                          .relays = receivers > 1 ? c->relays[b] : NULL,
+                                          .once = receivers > 1 && draw(random, 3) == 0};
+    for (size_t d = 0; d < receivers; d++) {
+        c->nodes[b][d] = (first + d) % NODES;
+        size_t n = draw_options(random, c->nodes[b][d], c->options[b][d]);
+        c->receivers[b][d] = (struct ah_delivery_receiver){c->options[b][d], n};
+    }
+    for (size_t from = 0; from < receivers; from++)
+        for (size_t to = 0; to < receivers; to++)
+            if (from != to && (bundle->once || draw(random, 4)))
+                c->relays[b][from * receivers + to] =
+                    through(10, 2, OUT + c->nodes[b][from], IN + c->nodes[b][to], 0);
+}
+
+static void draw_instance(struct instance *c, uint64_t *random, size_t shards, size_t most_receivers)
+{
+    memset(c, 0, sizeof *c);
+    for (size_t r = 0; r < RESOURCES; r++)
+        c->rates[r] = (double)(1 + draw(random, 50));
+    c->delivery = (struct ah_delivery){c->rates, RESOURCES, c->bundles, 0};
+    size_t several = 2; /* more would be too many choices to try */
+    for (size_t left = shards; left;) {
+        size_t count = draw(random, 3) && left > 1 ? 2 : 1, receivers = 1 + draw(random, most_receivers);
+        receivers = shards > SHARDS || several >= count ? receivers : 1;
+        several -= receivers > 1 && several >= count ? count : 0;
+        count = shards > SHARDS ? left < 8 ? left : 1 + draw(random, 8) : count;
+        draw_bundle(c, c->delivery.n_bundles++, random, count, receivers);
+        left -= count;
+    }
+}
+
+/* ---- the oracle: all choices ---- */
+
+struct search {
+    const struct ah_delivery *delivery;
+    double bytes[RESOURCES];
+    double best;
+};
+
+static void go_on(struct search *s, size_t b, size_t i);
+
+static double longest(const struct search *s)
+{
+    double most = 0;
+    for (size_t r = 0; r < RESOURCES; r++)
+        most = fmax(most, s->bytes[r] / s->delivery->rates[r]);
+    return most;
+}
+
+static void add(struct search *s, const struct ah_delivery_option *option, double bytes)
+{
+    for (size_t i = 0; i < option->n_passes; i++)
+        s->bytes[option->passes[i]] += bytes;
+}
+
+/* Receiver `d` of shard `i` of bundle `b`, whose leader is given, and everything after it. */
+static void try_receiver(struct search *s, size_t b, size_t i, size_t leader, size_t d)
+{
+    const struct ah_delivery_bundle *bundle = &s->delivery->bundles[b];
+    double bytes = (double)bundle->bytes;
+    if (longest(s) >= s->best)
+        return;
+    if (d == bundle->n_receivers) {
+        go_on(s, b, i + 1);
+        return;
+    }
+    if (d == leader || !bundle->once)
+        for (size_t o = 0; o < bundle->receivers[d].n_options; o++) {
+            add(s, &bundle->receivers[d].options[o], bytes);
+            try_receiver(s, b, i, leader, d + 1);
+            add(s, &bundle->receivers[d].options[o], -bytes);
+        }
+    if (d != leader && bundle->relays[leader * bundle->n_receivers + d].n_passes) {
+        add(s, &bundle->relays[leader * bundle->n_receivers + d], bytes);
+        try_receiver(s, b, i, leader, d + 1);
+        add(s, &bundle->relays[leader * bundle->n_receivers + d], -bytes);
+    }
+}
+
+static void go_on(struct search *s, size_t b, size_t i)
+{
+    if (b < s->delivery->n_bundles && i == s->delivery->bundles[b].count) {
+        b++;
+        i = 0;
+    }
+    if (b == s->delivery->n_bundles) {
+        s->best = fmin(s->best, longest(s));
+        return;
+    }
+    for (size_t leader = 0; leader < s->delivery->bundles[b].n_receivers; leader++)
+        try_receiver(s, b, i, leader, 0);
+}
+
+/* ---- what a result says ---- */
+
+/* Every shard is in one piece, every choice is allowed, and the pieces take the time that is told. */
+static void check_pieces(const struct instance *c, const struct ah_delivery_result *result)
+{
+    struct search s = {.delivery = &c->delivery};
+    size_t at = 0;
+    for (size_t b = 0; b < c->delivery.n_bundles; b++) {
+        const struct ah_delivery_bundle *bundle = &c->bundles[b];
+        for (size_t next = 0; next < bundle->count; at++) {
+            const struct ah_delivery_piece *piece = &result->pieces[at];
+            assert_true(at < result->n_pieces && piece->bundle == b && piece->first == next && piece->count);
+            next += piece->count;
+            for (size_t d = 0; d < bundle->n_receivers; d++) {
+                bool relayed = piece->choices[d] == AH_DELIVERY_RELAYED;
+                assert_true(relayed ? d != piece->leader : d == piece->leader || !bundle->once);
+                const struct ah_delivery_option *option =
+                    relayed ? &bundle->relays[piece->leader * bundle->n_receivers + d]
+                            : &bundle->receivers[d].options[piece->choices[d]];
+                assert_true(option->n_passes > 0);
+                add(&s, option, (double)(bundle->bytes * piece->count));
+            }
+        }
+    }
+    assert_int_equal(at, result->n_pieces);
+    assert_true(fabs(longest(&s) - result->time_s) <= 1e-9 * result->time_s);
+    assert_true(result->bound_s <= result->time_s);
+    assert_true(fabs(s.bytes[result->limit] / c->rates[result->limit] - result->time_s) <=
+                1e-9 * result->time_s);
+}
+
+static struct ah_delivery_result solve(const struct instance *c, size_t columns, struct ah_arena *arena)
+{
+    const struct ah_delivery_limits limits = {columns, 2000};
+    struct ah_delivery_result result;
+    struct ah_error err = {0};
+    CHECK_OK(ah_delivery_solve(&c->delivery, &limits, arena, &result, &err), err);
+    check_pieces(c, &result);
+    return result;
+}
+
+static void test_delivery__is_the_best_of_all_choices(void **state)
+{
+    static struct instance c;
+    size_t instances = number("AH_TEST_INSTANCES", 600), greedy = 0;
+    (void)state;
+    for (size_t i = 0; i < instances; i++) {
+        uint64_t random = 88172645463325252u + 977 * i;
+        struct ah_arena arena = {0};
+        draw_instance(&c, &random, 1 + draw(&random, SHARDS), 2);
+        struct search s = {.delivery = &c.delivery, .best = INFINITY};
+        go_on(&s, 0, 0);
+        struct ah_delivery_result result = solve(&c, 400, &arena);
+        if (fabs(result.time_s - s.best) > 1e-9 * s.best)
+            fail_msg("instance %zu: %.9f s where %.9f s is the least", i, result.time_s, s.best);
+        assert_true(result.bound_s <= s.best * (1 + 1e-12));
+        struct ah_delivery_result piecewise = solve(&c, 0, &arena);
+        assert_true(piecewise.bound_s <= s.best * (1 + 1e-12));
+        greedy += piecewise.time_s > s.best * (1 + 1e-9);
+        ah_arena_release(&arena);
+    }
+    assert_true(greedy > 0 || instances < 600); /* else the program had nothing to do */
+    printf("%zu instances; piece by piece %zu of them take longer than the least\n", instances, greedy);
+}
+
+static void test_delivery__is_near_its_bound_where_shards_are_many(void **state)
+{
+    static struct instance c;
+    double worst = 0, sum = 0;
+    enum { INSTANCES = 20 };
+    (void)state;
+    for (size_t i = 0; i < INSTANCES; i++) {
+        uint64_t random = 362436069362436069u + 7919 * i;
+        struct ah_arena arena = {0};
+        draw_instance(&c, &random, 200, NODES);
+        struct ah_delivery_result result = solve(&c, 0, &arena);
+        double gap = (result.time_s - result.bound_s) / result.time_s;
+        worst = fmax(worst, gap);
+        sum += gap;
+        ah_arena_release(&arena);
+    }
+    printf("piece by piece: above the bound by %.4f on average, at most %.4f\n", sum / INSTANCES, worst);
+    assert_true(worst < 0.1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_delivery__is_the_best_of_all_choices),
+        cmocka_unit_test(test_delivery__is_near_its_bound_where_shards_are_many),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

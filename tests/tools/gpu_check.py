@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Both halves of scripts/gpu-check, on the plugin's double: a folder is packed, every part runs in it and holds, what is
+done is not done again, and a folder without a plugin says so.
+
+    gpu_check.py --check SCRIPT --build FOLDER --plugins FOLDER
+"""
+import argparse
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+
+def call(expected, *words, **variables):
+    environment = {name: value for name, value in os.environ.items() if name != "AUTOHETE_PLUGIN_DIR"}
+    result = subprocess.run(words, check=False, text=True, capture_output=True, env={**environment, **variables})
+    if result.returncode != expected:
+        sys.exit(f"{' '.join(words)}: exit {result.returncode}, expected {expected}\n{result.stdout}\n{result.stderr}")
+    return result
+
+
+def check_results(folder, listed):
+    with open(glob.glob(os.path.join(folder, "results/*.json"))[0], encoding="utf-8") as file:
+        results = json.load(file)
+    assert results["device"] == "Double of a GPU", results["device"]
+    assert list(results["parts"]) == listed, list(results["parts"])
+    for name, part in results["parts"].items():
+        assert part["ok"], (name, part)
+    assert len({row["weights"] for row in results["parts"]["identity"]["rows"]}) == 1
+    return {name: part["seconds"] for name, part in results["parts"].items()}
+
+
+def check_peers(folder, place):
+    """What comparisons do where there is no DeepSpeed and no PyTorch: what they would tell it, and that it is not there."""
+    words = (sys.executable, os.path.join(folder, "gpu/deepspeed_model.py"), os.path.join(folder, "models/gpt-2b.json"),
+             "--batch", "8", "--seq", "1024")
+    config = json.loads(call(0, *words, "--micro-batch", "2", "--config").stdout)
+    assert config["train_batch_size"] == 8 and config["gradient_accumulation_steps"] == 4, config
+    assert config["zero_optimization"]["offload_optimizer"]["device"] == "cpu", config
+    assert "does not divide" in call(2, *words, "--micro-batch", "3", "--config").stderr
+    with open(os.path.join(place, "deepspeed.py"), "w", encoding="utf-8") as file:
+        file.write("raise ImportError('none here')\n")
+    assert "none here" in call(7, *words, PYTHONPATH=place).stderr
+    with open(os.path.join(place, "torch.py"), "w", encoding="utf-8") as file:
+        file.write("raise ImportError('no torch either')\n")
+    words = (words[0], os.path.join(folder, "gpu/torch_model.py"), *words[2:])
+    assert "no torch either" in call(7, *words, PYTHONPATH=place).stderr
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--check", required=True)
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--plugins", required=True)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        folder = os.path.join(place, "packed")
+        call(0, options.check, "--pack", "-o", folder, "--build", options.build, "--plugins", options.plugins)
+        check = os.path.join(folder, "gpu-check")
+        call(1, options.check, "--pack", "-o", os.path.join(place, "other"), "--build", options.build, "--plugins",
+             options.plugins, "--wheels", place)
+        check_peers(folder, place)
+        listed = [line.split()[0] for line in call(0, check, "--list").stdout.splitlines()]
+        assert "no time left" in call(0, check, "--run", "--quick", "--minutes", "1").stdout
+        call(0, check, "--run", "--quick")
+        first = check_results(folder, listed)
+        call(0, check, "--run", "--quick")
+        assert check_results(folder, listed) == first, "parts were done again"
+        call(1, check, "--run", "--quick", "nonsense")
+        for path in glob.glob(os.path.join(folder, "lib/autohete/libautohete_cuda.so")):
+            os.remove(path)
+        assert "libautohete_cuda.so" in call(7, check, "--run", "--quick").stderr
+    return 0
+
+
+sys.exit(main())

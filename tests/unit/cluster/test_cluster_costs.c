@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Costs of Llama-2 7B against what a person calculates: bytes a parameter, flops a token, all-reduces of a layer.
+ */
+#include "planner/cluster/cluster_costs.h"
+
+#include "schemas/document.h"
+#include "tests/support/check.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { SEQ = 4096, LAYERS = 32 };
+
+#define DIGEST "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
+struct costs {
+    struct ah_document model, cluster;
+    struct ah_arena arena;
+    struct ah_instance instance;
+    bool estimated;
+};
+
+static const char *everything[] = {"*"};
+
+static void build(struct costs *c, const char *model, uint64_t tp)
+{
+    struct ah_error err = {0};
+    char path[64];
+    uint64_t degrees[3] = {tp, tp, tp};
+    snprintf(path, sizeof path, "examples/models/%s.json", model);
+    *c = (struct costs){.estimated = false};
+    CHECK_OK(ah_document_load(&c->model, path, AH_DOCUMENT_MODEL, &err), err);
+    CHECK_OK(ah_document_load(&c->cluster, "examples/clusters/cluster-a.json", AH_DOCUMENT_CLUSTER, &err),
+             err);
+    c->cluster.body.cluster->gpus[2].memory_bytes_per_s = 0; /* products and transfers only */
+    const struct ah_cluster_costs_input input = {.model = c->model.body.model,
+                                                 .model_sha256 = DIGEST,
+                                                 .cluster = c->cluster.body.cluster,
+                                                 .training = {.batch = 8,
+                                                              .micro_batches = 8,
+                                                              .seq = SEQ,
+                                                              .dtype = AH_BF16,
+                                                              .trainable = everything,
+                                                              .n_trainable = 1},
+                                                 .tp = degrees};
+    if (input.training.seq > c->model.body.model->max_positions)
+        c->model.body.model->max_positions = SEQ;
+    CHECK_OK(ah_cluster_costs_build(&input, &c->arena, &c->instance, &c->estimated, &err), err);
+}
+
+static void release(struct costs *c)
+{
+    ah_arena_release(&c->arena);
+    ah_document_release(&c->model);
+    ah_document_release(&c->cluster);
+}
+
+/* The kind of the 4090s, which nodes 2 to 4 have. */
+static const struct ah_instance_kind *rtx4090(const struct costs *c)
+{
+    return ah_instance_kind_of(&c->instance, 2);
+}
+
+static void test_cluster_costs__bytes_a_parameter(void **state)
+{
+    (void)state;
+    for (uint64_t tp = 1; tp <= 8; tp *= 2) {
+        struct costs c;
+        build(&c, "llama-2-7b", tp);
+        double parameters = (double)ah_model_parameters(c.model.body.model), states = 0, gradients = 0;
+        assert_int_equal(c.instance.n_blocks, LAYERS + 2);
+        assert_int_equal(c.instance.n_kinds, 3);
+        assert_int_equal(c.instance.n_classes, 5);
+        assert_int_equal(c.instance.classes[0].units, 8 / tp);
+        for (size_t b = 0; b < c.instance.n_blocks; b++) {
+            states += (double)rtx4090(&c)->blocks[b].state_bytes;
+            gradients += (double)c.instance.gradient_bytes[b];
+        }
+        check_near(states * (double)tp, 18 * parameters, 1e-4);
+        check_near(gradients, 4 * parameters, 1e-4);
+        assert_int_equal(c.instance.boundary_bytes, SEQ * 4096 * 2);
+        assert_int_equal(c.instance.tied_bytes, 0);
+        assert_true(c.estimated);
+        release(&c);
+    }
+}
+
+static void test_cluster_costs__flops_and_all_reduces(void **state)
+{
+    (void)state;
+    for (uint64_t tp = 1; tp <= 8; tp *= 8) {
+        struct costs c;
+        build(&c, "llama-2-7b", tp);
+        const struct ah_instance_block *layer = &rtx4090(&c)->blocks[1];
+        const double width = 4096, mlp = 11008, t = (double)tp;
+        double product_flops = 2 * SEQ * (4 * width * width + 3 * width * mlp);
+        double attention_flops = 2 * 2 * SEQ * (SEQ + 1) / 2 * width; /* of the pairs that it sees */
+        double rate = 0.5 * 165.2e12 * t;
+        double reduce_us = 2 * (t - 1) / t * 1e6 * (SEQ * width * 2) / 2e9 + 2 * (t - 1) * 10;
+        double forward_us = 1e6 * (product_flops + attention_flops / 0.5) / rate + 2 * reduce_us;
+        double backward_us = 1e6 * (2 * product_flops + 2.5 * attention_flops / 0.4) / rate + 2 * reduce_us;
+        check_near(layer->forward_us, forward_us, 1e-3);
+        check_near(layer->backward_us[AH_ACTIVATIONS_KEEP], backward_us, 1e-3);
+        /* the last product of the layer is not done again */
+        double again_us = layer->backward_us[AH_ACTIVATIONS_RECOMPUTE] - backward_us;
+        assert_true(again_us > 0.5 * forward_us && again_us <= forward_us * (1 + 1e-9));
+        assert_true(layer->saved_bytes[AH_ACTIVATIONS_RECOMPUTE] >= SEQ * 4096 * 2 / tp);
+        assert_true(layer->saved_bytes[AH_ACTIVATIONS_KEEP] > layer->saved_bytes[AH_ACTIVATIONS_SELECTIVE]);
+        release(&c);
+    }
+}
+
+static void test_cluster_costs__tied_table_is_summed_once(void **state)
+{
+    (void)state;
+    struct costs c;
+    build(&c, "gpt2-124m", 1);
+    const struct ah_model *model = c.model.body.model;
+    uint64_t gradients = c.instance.tied_bytes;
+    for (size_t b = 0; b < c.instance.n_blocks; b++)
+        gradients += c.instance.gradient_bytes[b];
+    assert_int_equal(c.instance.tied_bytes, 4 * model->vocabulary * model->width);
+    check_near((double)gradients, 4 * (double)ah_model_parameters(model), 1e-3);
+    /* the head has a copy */
+    assert_true(rtx4090(&c)->blocks[c.instance.n_blocks - 1].state_bytes >
+                18 * model->vocabulary * model->width);
+    release(&c);
+}
+
+static void test_cluster_costs__divides(void **state)
+{
+    (void)state;
+    const struct ah_model model = {.heads = 32, .kv_heads = 4, .mlp_width = 11008};
+    assert_true(ah_cluster_costs_divides(&model, 1) && ah_cluster_costs_divides(&model, 4));
+    assert_false(ah_cluster_costs_divides(&model, 8));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cluster_costs__bytes_a_parameter),
+                                       cmocka_unit_test(test_cluster_costs__flops_and_all_reduces),
+                                       cmocka_unit_test(test_cluster_costs__tied_table_is_summed_once),
+                                       cmocka_unit_test(test_cluster_costs__divides)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

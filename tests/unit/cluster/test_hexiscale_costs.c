@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * HexiScale's formulas by hand: one GPU, two stages column by column, sums of gradients of unequal degrees.
+ */
+#include "planner/cluster/hexiscale_costs.h"
+#include "tests/support/check.h"
+
+#include <math.h>
+
+enum { GPUS = 4 };
+
+struct fixture {
+    double flops[GPUS], bandwidth[GPUS * GPUS];
+    struct ah_hexiscale_model model;
+};
+
+/* GPUs 0, 1 in one node, 2, 3 in another; the second twice as fast. Width 8, 16 tokens, 32 words, 2 sequences, 4 layers. */
+static void make(struct fixture *f)
+{
+    for (size_t i = 0; i < GPUS; i++) {
+        f->flops[i] = i < 2 ? 1e6 : 2e6;
+        for (size_t j = 0; j < GPUS; j++)
+            f->bandwidth[i * GPUS + j] = i / 2 == j / 2 ? 1e5 : 1e4;
+    }
+    f->model = (struct ah_hexiscale_model){GPUS, f->flops, f->bandwidth, 4, 8, 16, 32, 2};
+}
+
+static const double layer_flops = 96.0 * 2 * 16 * 64 * (1 + 16.0 / 48 + 32.0 / 512);
+static const double residual = 2.0 * 2 * 16 * 8;
+
+static void check(double us, double wanted)
+{
+    if (fabs(us - wanted) > 1e-9 * wanted)
+        fail_msg("%.9g, not %.9g", us, wanted);
+}
+
+static void test_hexiscale_costs__one_stage(void **state)
+{
+    (void)state;
+    struct fixture f;
+    size_t gpus[] = {0, 1}, one[] = {1}, two[] = {2}, layers[] = {4};
+    make(&f);
+    check(ah_hexiscale_pipeline_s(&f.model, &(struct ah_hexiscale_pipeline){gpus, one, layers, 1, 1}, 5),
+          5 * 4 * layer_flops / 1e6);
+    check(ah_hexiscale_pipeline_s(&f.model, &(struct ah_hexiscale_pipeline){gpus, two, layers, 2, 1}, 5),
+          5 * 4 * (layer_flops / 2e6 + 12 * residual / 2e5));
+}
+
+/* Fill and drain: the first stage alone, both, the second alone; the same with fewer micro-batches than stages. */
+static void test_hexiscale_costs__columns(void **state)
+{
+    (void)state;
+    struct fixture f;
+    size_t gpus[] = {0, 2, 1}, tp[] = {1, 1, 1}, layers[] = {1, 2, 1};
+    make(&f);
+    double send = 2 * residual / 1e4;
+    double a = layer_flops / 1e6 + send, b = 2 * layer_flops / 2e6 + send, c = layer_flops / 1e6;
+    const struct ah_hexiscale_pipeline p = {gpus, tp, layers, 3, 3};
+    double all = fmax(a, fmax(b, c));
+    check(ah_hexiscale_pipeline_s(&f.model, &p, 4), a + fmax(a, b) + 2 * all + fmax(b, c) + c);
+    check(ah_hexiscale_pipeline_s(&f.model, &p, 2), a + fmax(a, b) + fmax(b, c) + c);
+    check(ah_hexiscale_pipeline_s(&f.model, &p, 1), a + b + c);
+}
+
+/* A stage of two GPUs and two stages of one: layers 0, 1 go to GPU 2, layers 2, 3 to GPU 3; two slices each. */
+static void test_hexiscale_costs__gradients(void **state)
+{
+    (void)state;
+    struct fixture f;
+    size_t left[] = {0, 1}, left_tp[] = {2}, left_layers[] = {4};
+    size_t right[] = {2, 3}, right_tp[] = {1, 1}, right_layers[] = {2, 2};
+    make(&f);
+    const struct ah_hexiscale_pipeline both[] = {{left, left_tp, left_layers, 2, 1},
+                                                 {right, right_tp, right_layers, 2, 2}};
+    double slowest =
+        fmax(ah_hexiscale_pipeline_s(&f.model, &both[0], 3), ah_hexiscale_pipeline_s(&f.model, &both[1], 3));
+    double slice = 2 * 12 * 64 * 2.0 / (1 * 2 * 1e4);
+    check(ah_hexiscale_step_s(&f.model, both, 2, 3), 1.8 * slowest + 1.1 * 4 * 2 * slice);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_hexiscale_costs__one_stage),
+                                       cmocka_unit_test(test_hexiscale_costs__columns),
+                                       cmocka_unit_test(test_hexiscale_costs__gradients)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

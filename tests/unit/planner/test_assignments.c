@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/assignments.h"
+
+#include "tests/unit/planner/trials.h"
+
+/* Every block has its first two configs. */
+static const uint32_t two_each[BLOCKS] = {3, 3, 3, 3, 3, 3, 3, 3};
+
+/* The first config costs nothing, the second as much as the number of the block. */
+static struct ah_milp_result prices(uint32_t class_of[BLOCKS], double prices_us[BLOCKS * AH_CONFIGS_MAX])
+{
+    for (size_t block = 0; block < BLOCKS; block++) {
+        class_of[block] = (uint32_t)block;
+        prices_us[block * AH_CONFIGS_MAX] = 0;
+        prices_us[block * AH_CONFIGS_MAX + 1] = (double)block;
+    }
+    return (struct ah_milp_result){.n_classes = BLOCKS, .class_of = class_of, .prices_us = prices_us};
+}
+
+static uint64_t count_at(struct ah_assignments *set, double most_us)
+{
+    set->most_us = most_us;
+    return ah_assignments_count(set, 1000);
+}
+
+static void test_assignments__are_counted_by_what_they_cost(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct ah_assignments set;
+    uint32_t class_of[BLOCKS];
+    double prices_us[BLOCKS * AH_CONFIGS_MAX];
+    setup(&f, UINT64_C(1) << 40, 0);
+    const struct ah_vary vary = {.job = &f.job.job, .allowed = two_each};
+    const struct ah_milp_result bound = prices(class_of, prices_us);
+    CHECK_OK(ah_assignments_init(&set, &vary, &bound, &f.err), f.err);
+    assert_int_equal(ah_assignments_count(&set, 1000), 256);
+    assert_int_equal(ah_assignments_count(&set, 200), 200);
+    assert_int_equal(count_at(&set, -0.5), 0);
+    assert_int_equal(count_at(&set, 0), 2); /* the first block's both cost nothing */
+    assert_int_equal(count_at(&set, 1), 4);
+    assert_int_equal(count_at(&set, 3), 10); /* and 2, 3 or 1 + 2 */
+    ah_assignments_release(&set);
+    CHECK_OK(ah_assignments_init(&set, &vary, NULL, &f.err), f.err);
+    assert_int_equal(count_at(&set, 0), 256); /* without prices */
+    ah_assignments_release(&set);
+    teardown(&f);
+}
+
+static void test_assignments__are_tried_whatever_the_work(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct ah_assignments set;
+    struct ah_shortlist list;
+    setup(&f, UINT64_C(1) << 40, 1);
+    const struct ah_vary vary = {.job = &f.job.job, .allowed = two_each};
+    CHECK_OK(ah_shortlist_init(&list, BLOCKS, 4, &f.err), f.err);
+    CHECK_OK(ah_assignments_init(&set, &vary, NULL, &f.err), f.err);
+    CHECK_OK(ah_assignments_try(&set, &f.trial, &f.knobs, &list, &f.err), f.err);
+    assert_true(f.trial.found && list.n > 0);
+    assert_true(f.trial.spent >= 256);
+    assert_int_equal(f.trial.limits.work, 1);
+    ah_assignments_release(&set);
+    ah_shortlist_release(&list);
+    teardown(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_assignments__are_counted_by_what_they_cost),
+        cmocka_unit_test(test_assignments__are_tried_whatever_the_work),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -5,7 +5,7 @@
 #ifndef AH_TESTS_PROPERTY_CLUSTER_INSTANCES_H
 #define AH_TESTS_PROPERTY_CLUSTER_INSTANCES_H
 
-#include "planner/cluster/instance.h"
+#include "planner/cluster/draft.h"
 #include "tests/support/check.h"
 
 #include <stdlib.h>
@@ -139,6 +139,65 @@ static inline void draw_instance(struct case_instance *c, uint64_t *random, size
     for (size_t k = 0; k < instance->n_kinds && instance->micro_batches % 3 == 0; k++) /* layers alike */
         for (size_t b = 2; b + 1 < instance->n_blocks; b++)
             c->blocks[k][b] = c->blocks[k][1];
+}
+
+/* The network between nodes, and inside them. */
+static inline void slow_down(struct case_instance *c, double times)
+{
+    for (size_t i = 0; i < c->instance.n_classes; i++)
+        c->classes[i].nic_bytes_per_s /= times;
+    for (size_t i = 0; i < c->instance.n_classes * c->instance.n_classes; i++)
+        c->links[i].bytes_per_s /= times;
+}
+
+/* The class of every unit, class by class; or in any order. */
+static inline size_t draw_units(const struct ah_instance *in, uint64_t *random, bool any_order,
+                                size_t classes[MOST_UNITS])
+{
+    size_t n = 0;
+    for (size_t class = 0; class < in->n_classes; class ++)
+        for (size_t u = 0; u < in->classes[class].units; u++)
+            classes[n++] = class;
+    for (size_t i = n; any_order && i > 1; i--) {
+        size_t j = draw(random, i), other = classes[j];
+        classes[j] = classes[i - 1];
+        classes[i - 1] = other;
+    }
+    return n;
+}
+
+/* Random pipelines of all units, splits and shares. False: this one does not fit. */
+static inline bool draw_arrangement(const struct ah_instance *in, uint64_t *random, bool any_order,
+                                    struct ah_draft *draft)
+{
+    size_t classes[MOST_UNITS], units = draw_units(in, random, any_order, classes);
+    ah_draft_begin(draft);
+    for (size_t u = 0; u < units; u++) {
+        size_t last = draft->arrangement.n_pipelines - 1;
+        if (!draft->n_stages || !draw(random, 3) ||
+            draft->arrangement.pipelines[last].n_stages == in->n_blocks)
+            ah_draft_open(draft);
+        ah_draft_add(draft, classes[u]);
+    }
+    struct ah_arrangement *plan = &draft->arrangement;
+    if (plan->n_pipelines > in->micro_batches)
+        return false;
+    for (size_t p = 0; p < plan->n_pipelines; p++) {
+        size_t at = 0, n = plan->pipelines[p].n_stages;
+        for (size_t i = 0; i < n; i++) {
+            size_t most = in->n_blocks - at - (n - i - 1);
+            plan->pipelines[p].stages[i].first = at;
+            at = i + 1 == n ? in->n_blocks : at + 1 + draw(random, most);
+            plan->pipelines[p].stages[i].end = at;
+        }
+        plan->pipelines[p].micro_batches = 1;
+    }
+    for (uint64_t left = in->micro_batches - plan->n_pipelines; left; left--)
+        plan->pipelines[draw(random, plan->n_pipelines)].micro_batches++;
+    for (size_t p = 0; p < plan->n_pipelines; p++)
+        if (!ah_pipeline_fit(in, &plan->pipelines[p]))
+            return false;
+    return true;
 }
 
 #endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Estimates beside rehearsals, on random arrangements: exactly its mixture where a pipeline is alone; within 15 % where blocks
+ * and micro-batches are dealt as the search deals them.
+ *
+ * AH_TEST_INSTANCES: how many instances; 1000.
+ */
+#include "planner/cluster/estimate.h"
+#include "planner/cluster/rehearsal.h"
+#include "tests/property/cluster/instances.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { INSTANCES = 1000, MOST_MICRO_BATCHES = 12 };
+
+static size_t instances(void)
+{
+    const char *wanted = getenv("AH_TEST_INSTANCES");
+    return wanted ? strtoul(wanted, NULL, 10) : INSTANCES;
+}
+
+static double estimate_us(const struct ah_draft *draft)
+{
+    struct ah_error err = {0};
+    uint64_t passes;
+    double us;
+    CHECK_OK(ah_estimate_time(draft->instance, &draft->arrangement, &us, &passes, &err), err);
+    return us;
+}
+
+/* A unit on each node, in one pipeline. */
+static bool draw_pipeline(struct case_instance *c, uint64_t *random, struct ah_draft *draft)
+{
+    for (size_t i = 0; i < c->instance.n_classes; i++)
+        c->classes[i].units = 1;
+    return draw_arrangement(&c->instance, random, true, draft) && draft->arrangement.n_pipelines == 1;
+}
+
+/* Four fifths of formula (F), a fifth of what the pipeline takes alone, and the update. */
+static void check_alone(const struct case_instance *c, const struct ah_draft *draft)
+{
+    const struct ah_pipeline *pipeline = &draft->arrangement.pipelines[0];
+    struct ah_error err = {0};
+    double alone_us, update_us = 0, formula_us = ah_split_formula_us(&c->instance, pipeline);
+    CHECK_OK(ah_pipeline_time(&c->instance, pipeline, &alone_us, &err), err);
+    for (size_t i = 0; i < draft->n_stages; i++)
+        update_us = fmax(update_us, draft->stages[i].update_us);
+    double expected_us = 0.2 * alone_us + 0.8 * formula_us + update_us;
+    if (fabs(estimate_us(draft) - expected_us) > 1e-9 * expected_us)
+        fail_msg("estimated %.6f us, alone %.6f, by (F) %.6f", estimate_us(draft), alone_us, formula_us);
+}
+
+static void test_estimate__of_one_pipeline_is_known(void **state)
+{
+    (void)state;
+    uint64_t random = 0xd1342543de82ef95;
+    size_t several = 0;
+    for (size_t n = 0; n < instances();) {
+        struct case_instance c;
+        struct ah_draft draft;
+        struct ah_error err = {0};
+        draw_instance(&c, &random, MOST_BLOCKS, MOST_UNITS, MOST_MICRO_BATCHES);
+        c.instance.tied_bytes = 0;
+        CHECK_OK(ah_draft_init(&draft, &c.instance, &err), err);
+        if (draw_pipeline(&c, &random, &draft)) {
+            check_alone(&c, &draft);
+            several += draft.n_stages > 1;
+            n++;
+        }
+        ah_draft_release(&draft);
+    }
+    assert_true(several > instances() / 4);
+}
+
+/* Eight micro-batches a unit; NICs up to five times slower than in the other tests. */
+static void draw_large(struct case_instance *c, uint64_t *random)
+{
+    draw_instance(c, random, MOST_BLOCKS, MOST_UNITS, MOST_MICRO_BATCHES);
+    c->instance.micro_batches = 8 * ah_instance_units(&c->instance);
+    slow_down(c, draw_real(random, 1, 5));
+}
+
+/* Estimate over rehearsal, of random pipelines with the best splits and shares; 0: they do not fit. */
+static double ratio(struct case_instance *c, uint64_t *random)
+{
+    struct ah_error err = {0};
+    struct ah_draft draft;
+    struct ah_fits fits;
+    struct ah_rehearsal_result result = {0};
+    double ratio = 0;
+    CHECK_OK(ah_draft_init(&draft, &c->instance, &err), err);
+    CHECK_OK(ah_fits_init(&fits, &c->instance, &err), err);
+    if (draw_arrangement(&c->instance, random, true, &draft) && ah_draft_finish(&draft, &fits)) {
+        CHECK_OK(ah_rehearsal_run(&c->instance, &draft.arrangement, &result, &err), err);
+        ratio = estimate_us(&draft) / result.step_us;
+    }
+    ah_fits_release(&fits);
+    ah_draft_release(&draft);
+    return ratio;
+}
+
+static void test_estimate__is_near_the_rehearsal(void **state)
+{
+    (void)state;
+    uint64_t random = 0xda942042e4dd58b5;
+    double least = INFINITY, most = 0, sum = 0;
+    for (size_t n = 0; n < instances();) {
+        struct case_instance c;
+        draw_large(&c, &random);
+        double next = ratio(&c, &random);
+        if (next <= 0)
+            continue;
+        least = fmin(least, next);
+        most = fmax(most, next);
+        sum += next;
+        n++;
+    }
+    printf("%zu arrangements: %.3f to %.3f of the rehearsal, %.4f on average\n", instances(), least, most,
+           sum / (double)instances());
+    assert_true(least > 0.85 && most < 1.15);
+    assert_true(fabs(sum / (double)instances() - 1) < 0.01);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_estimate__of_one_pipeline_is_known),
+                                       cmocka_unit_test(test_estimate__is_near_the_rehearsal)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Estimates of arrangements that are small enough to be timed by hand: numbers (1) to (4) of estimate.c.
+ */
+#include "planner/cluster/estimate.h"
+#include "planner/cluster/rehearsal.h"
+#include "tests/support/check.h"
+
+#include <math.h>
+
+enum { BLOCKS = 2, KINDS = 2, CLASSES = 3, STAGES = 4 };
+
+/* Kind 1 is twice as fast as kind 0. All is free but computing and updates, until a test says otherwise. */
+struct case_cluster {
+    struct ah_instance_block blocks[KINDS][BLOCKS];
+    struct ah_instance_kind kinds[KINDS];
+    struct ah_instance_class classes[CLASSES];
+    struct ah_instance_link links[CLASSES * CLASSES];
+    uint64_t gradient_bytes[BLOCKS];
+    struct ah_instance instance;
+    struct ah_stage stages[STAGES];
+    struct ah_pipeline pipelines[STAGES];
+    struct ah_arrangement arrangement;
+};
+
+static void build(struct case_cluster *c, size_t n_blocks, double forward_us, double backward_us)
+{
+    *c = (struct case_cluster){
+        .kinds = {{.gpu = "slow", .tp = 1, .capacity_bytes = 1, .blocks = c->blocks[0]},
+                  {.gpu = "fast", .tp = 1, .capacity_bytes = 1, .blocks = c->blocks[1]}},
+        .classes = {{0, 0, 2, 1e8}, {0, 1, 2, 1e8}, {1, 2, 2, 1e8}}};
+    for (size_t b = 0; b < n_blocks; b++)
+        for (size_t k = 0; k < KINDS; k++) {
+            double back_us = backward_us / (double)(k + 1);
+            c->blocks[k][b] = (struct ah_instance_block){.forward_us = forward_us / (double)(k + 1),
+                                                         .backward_us = {back_us, back_us, back_us},
+                                                         .update_us = 7};
+        }
+    for (size_t i = 0; i < CLASSES * CLASSES; i++)
+        c->links[i] = (struct ah_instance_link){INFINITY, 0};
+    c->instance = (struct ah_instance){.n_blocks = n_blocks,
+                                       .n_kinds = KINDS,
+                                       .n_classes = CLASSES,
+                                       .kinds = c->kinds,
+                                       .classes = c->classes,
+                                       .links = c->links,
+                                       .gradient_bytes = c->gradient_bytes};
+    c->arrangement.pipelines = c->pipelines;
+}
+
+/* One more pipeline, a stage for every block. */
+static void add(struct case_cluster *c, uint64_t micro_batches, const size_t *classes)
+{
+    size_t n = c->instance.n_blocks;
+    struct ah_stage *stages = c->stages + c->arrangement.n_pipelines * n;
+    for (size_t i = 0; i < n; i++)
+        stages[i] = (struct ah_stage){.class = classes[i], .first = i, .end = i + 1};
+    struct ah_pipeline *pipeline = &c->pipelines[c->arrangement.n_pipelines++];
+    *pipeline = (struct ah_pipeline){stages, n, micro_batches};
+    assert_true(ah_pipeline_fit(&c->instance, pipeline));
+    c->instance.micro_batches += micro_batches;
+}
+
+static void check(const struct case_cluster *c, double expected_us, uint64_t expected_passes)
+{
+    struct ah_error err = {0};
+    uint64_t passes = 0;
+    double us = 0;
+    CHECK_OK(ah_estimate_time(&c->instance, &c->arrangement, &us, &passes, &err), err);
+    if (fabs(us - expected_us) > 1e-9 * expected_us)
+        fail_msg("estimated %.6f us, by hand %.6f", us, expected_us);
+    assert_int_equal(passes, expected_passes);
+}
+
+/* What the estimate is compared with, where that is as easily said. */
+static void check_rehearsal(const struct case_cluster *c, double expected_us)
+{
+    struct ah_error err = {0};
+    struct ah_rehearsal_result result = {0};
+    CHECK_OK(ah_rehearsal_run(&c->instance, &c->arrangement, &result, &err), err);
+    assert_true(fabs(result.step_us - expected_us) <= 1e-9 * expected_us);
+}
+
+/* Equal stages and free transfers: (m + P - 1)(f + b), and the update. */
+static void test_estimate__equal_stages_take_what_the_formula_says(void **state)
+{
+    (void)state;
+    struct case_cluster c;
+    build(&c, 2, 10, 20);
+    add(&c, 5, (size_t[]){0, 1});
+    check(&c, (5 + 2 - 1) * 30 + 7, 20);
+    check_rehearsal(&c, 187);
+}
+
+/* Three alike pipelines of 3 micro-batches of 30 us; one that gets twice as fast ends no step earlier, but could take more:
+ * 9 micro-batches at 1/30 + 1/30 + 1/15 of them a microsecond are done in 67.5. */
+static void test_estimate__falls_with_one_of_many_alike_pipelines(void **state)
+{
+    (void)state;
+    struct case_cluster c;
+    build(&c, 1, 10, 20);
+    for (size_t p = 0; p < 3; p++)
+        add(&c, 3, (size_t[]){0});
+    check(&c, 90 + 7, 6); /* side by side and alike: played once */
+    check_rehearsal(&c, 97);
+    build(&c, 1, 10, 20);
+    add(&c, 3, (size_t[]){0});
+    add(&c, 3, (size_t[]){2});
+    add(&c, 3, (size_t[]){0});
+    check(&c, 0.2 * 90 + 0.8 * 67.5 + 7, 18);
+    check_rehearsal(&c, 97);
+}
+
+/* Two pipelines over the same two NICs, 4 micro-batches each. Alone a pipeline ends at 510: stages of 2 us that send for
+ * 100. The NICs carry 8 times 100 us each way. */
+static void test_estimate__pipelines_wait_for_the_nics_they_share(void **state)
+{
+    (void)state;
+    struct case_cluster c;
+    build(&c, 2, 1, 1);
+    c.instance.boundary_bytes = 10000;
+    c.links[0 * CLASSES + 1] = c.links[1 * CLASSES + 0] = (struct ah_instance_link){1e8, 0};
+    for (size_t p = 0; p < 2; p++)
+        add(&c, 4, (size_t[]){0, 1});
+    check(&c, 0.2 * 800 + 0.8 * 510 + 7, 16);
+}
+
+/* The same inside a node: nothing passes a NIC. */
+static void test_estimate__stages_of_one_node_share_no_nic(void **state)
+{
+    (void)state;
+    struct case_cluster c;
+    build(&c, 2, 1, 1);
+    c.instance.boundary_bytes = 10000;
+    c.links[0] = (struct ah_instance_link){1e8, 0};
+    add(&c, 4, (size_t[]){0, 0});
+    check(&c, 510 + 7, 16);
+    check_rehearsal(&c, 517);
+}
+
+/* Two pipelines that cross, with a micro-batch each and sends of 2 us: both end at 10 + 2 + 30 + 2 + 20 = 64. Sums pass both
+ * NICs at 100 bytes a microsecond, the link at 50. Those of block 1 begin with the end of its last backward, 22 us before that,
+ * and keep the NICs for 80 us; then those of block 0 take 6000 / 50, and latency twice. */
+static void test_estimate__sums_take_turns_behind_their_last_backward(void **state)
+{
+    (void)state;
+    struct case_cluster c;
+    build(&c, 2, 10, 20);
+    c.links[0 * CLASSES + 1] = c.links[1 * CLASSES + 0] = (struct ah_instance_link){5e7, 2};
+    c.gradient_bytes[0] = 6000;
+    c.gradient_bytes[1] = 8000;
+    add(&c, 1, (size_t[]){0, 1});
+    add(&c, 1, (size_t[]){1, 0});
+    check(&c, 42 + 80 + 120 + 4 + 7, 8);
+    check_rehearsal(&c, 42 + 80 + 120 + 4 + 7);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_estimate__equal_stages_take_what_the_formula_says),
+        cmocka_unit_test(test_estimate__falls_with_one_of_many_alike_pipelines),
+        cmocka_unit_test(test_estimate__pipelines_wait_for_the_nics_they_share),
+        cmocka_unit_test(test_estimate__stages_of_one_node_share_no_nic),
+        cmocka_unit_test(test_estimate__sums_take_turns_behind_their_last_backward)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

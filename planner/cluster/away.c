@@ -7,15 +7,14 @@ enum { RESERVE_PART = 16, BUFFERS = 2 };
 
 #define RESERVE_MOST (UINT64_C(8) << 30)
 
-struct ah_away_host ah_away_share(const struct ah_cluster_node *node)
+struct ah_away_host ah_away_share(const struct ah_cluster_node *node, uint64_t gpus)
 {
     uint64_t reserve = node->host_memory_bytes / RESERVE_PART;
     if (node->host_link_bytes_per_s <= 0 || node->host_memory_bytes_per_s <= 0)
         return (struct ah_away_host){0};
     reserve = reserve < RESERVE_MOST ? reserve : RESERVE_MOST;
-    return (struct ah_away_host){node->host_link_bytes_per_s,
-                                 node->host_memory_bytes_per_s / (double)node->gpus,
-                                 (node->host_memory_bytes - reserve) / node->gpus};
+    return (struct ah_away_host){node->host_link_bytes_per_s, node->host_memory_bytes_per_s / (double)gpus,
+                                 (node->host_memory_bytes - reserve) / gpus};
 }
 
 /* A GPU's part of a block, in the letters of the header; l and e as microseconds a byte. */

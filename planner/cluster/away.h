@@ -42,8 +42,8 @@ struct ah_away_host {
     uint64_t memory_bytes; /* 0: nothing can be away */
 };
 
-/* The share of a GPU of `node`; of the host's memory a sixteenth, at most 8 GiB, is not planned with. */
-struct ah_away_host ah_away_share(const struct ah_cluster_node *node);
+/* The share of each of `gpus` GPUs of `node`; of the host's memory a sixteenth, at most 8 GiB, is not planned with. */
+struct ah_away_host ah_away_share(const struct ah_cluster_node *node, uint64_t gpus);
 
 struct ah_away_terms {
     const struct ah_job *job; /* of one micro-batch */

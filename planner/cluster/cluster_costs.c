@@ -206,6 +206,14 @@ static int build_kind(struct costing *c, const struct site *site, struct ah_aren
     return AH_OK;
 }
 
+/* Units of node `n` that work. */
+static uint64_t units_of(const struct costing *c, size_t n, uint64_t tp)
+{
+    uint64_t units = tp ? c->input->cluster->nodes[n].gpus / tp : 0;
+    uint64_t most = c->input->units && c->input->units[n] ? c->input->units[n] : units;
+    return units < most ? units : most;
+}
+
 static int build_classes(struct costing *c, struct ah_arena *arena, struct ah_error *err)
 {
     const struct ah_cluster *cluster = c->input->cluster;
@@ -220,12 +228,14 @@ static int build_classes(struct costing *c, struct ah_arena *arena, struct ah_er
     for (size_t n = 0; n < cluster->n_nodes; n++) {
         const struct ah_cluster_node *node = &cluster->nodes[n];
         const struct ah_cluster_gpu *gpu = ah_cluster_gpu_of(cluster, node);
-        struct site site = {gpu, node, c->input->tp[gpu - cluster->gpus], ah_away_share(node)};
+        struct site site = {.gpu = gpu, .node = node, .tp = c->input->tp[gpu - cluster->gpus]};
+        const uint64_t units = units_of(c, n, site.tp);
+        if (!units)
+            continue;
+        site.host = ah_away_share(node, units * site.tp);
         if (c->input->without & AH_WITHOUT_HOST_OPTIMIZER && c->input->without & AH_WITHOUT_STREAMED)
             site.host = (struct ah_away_host){0};
         size_t kind = 0;
-        if (!site.tp || node->gpus < site.tp)
-            continue;
         while (kind < in->n_kinds && !same_site(&sites[kind], &site))
             kind++;
         if (kind == in->n_kinds) {
@@ -234,8 +244,7 @@ static int build_classes(struct costing *c, struct ah_arena *arena, struct ah_er
                 return rc;
             sites[in->n_kinds++] = site;
         }
-        c->classes[in->n_classes++] =
-            (struct ah_instance_class){kind, n, node->gpus / site.tp, node->nic_bytes_per_s};
+        c->classes[in->n_classes++] = (struct ah_instance_class){kind, n, units, node->nic_bytes_per_s};
     }
     return AH_OK;
 }

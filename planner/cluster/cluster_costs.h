@@ -19,7 +19,8 @@ struct ah_cluster_costs_input {
     const struct ah_cluster *cluster;
     struct ah_plan_training training; /* micro_batches: of all pipelines together */
     const uint64_t *tp;               /* by type of GPU; 0: the type is not used */
-    unsigned without;                 /* enum ah_away_without (away.h) */
+    const uint64_t *units; /* (optional) by node: no more of them work, and share the host; 0: all */
+    unsigned without;      /* enum ah_away_without (away.h) */
 };
 
 /* Can a unit of `tp` GPUs share this model's blocks? */

@@ -15,6 +15,7 @@
 #include "planner/cluster/mixed.h"
 #include "planner/cluster/relaxation.h"
 #include "planner/cluster/settings.h"
+#include "planner/cluster/shares.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -49,8 +50,9 @@ struct planning {
     struct ah_arena *arena;
     struct ah_setting *settings;
     size_t n_settings;
-    size_t left_out; /* settings that were not made */
-    double left_out_bound_us;
+    size_t left_out;          /* settings that were not made */
+    double left_out_bound_us; /* of settings of any kind; INFINITY: there are none */
+    bool all_shares; /* nothing was left out of the settings in which GPUs idle for their host's sake */
     struct found best[AH_CLUSTER_POLICIES]; /* `optimal`: of our own search */
     uint64_t evaluations;
     bool exhausted; /* every setting */
@@ -324,7 +326,7 @@ static int search_thoroughly(struct planning *p, struct ah_error *err)
 static int exhaust(struct planning *p, uint64_t budget, struct ah_error *err)
 {
     int rc = AH_OK;
-    p->exhausted = p->left_out_bound_us >= p->best[AH_CLUSTER_POLICY_OPTIMAL].us || !p->left_out;
+    p->exhausted = p->left_out_bound_us >= p->best[AH_CLUSTER_POLICY_OPTIMAL].us;
     for (size_t i = 0; i < p->n_settings && !rc; i++) {
         struct ah_setting *setting = &p->settings[i];
         if (setting->away_as_well) /* what it allows is allowed there, too */
@@ -433,6 +435,7 @@ static int make_settings(struct planning *p, struct ah_error *err)
     for (size_t i = 0; i < AH_CLUSTER_POLICIES; i++)
         p->best[i].us = INFINITY;
     int rc = ah_settings_make(p->request, p->arena, &made, err);
+    rc = rc ? rc : ah_shares_add(p->request, p->arena, &made, &p->all_shares, err);
     if (rc)
         return rc;
     p->settings = made.items;
@@ -442,6 +445,8 @@ static int make_settings(struct planning *p, struct ah_error *err)
     for (size_t i = 0; i < made.n && !rc; i++) {
         made.items[i].quick_us = INFINITY;
         rc = ah_relaxation_time(&made.items[i].instance, &made.items[i].bound_us, err);
+        if (made.items[i].away && !p->all_shares) /* GPUs that idle make no setting's bound less */
+            p->left_out_bound_us = fmin(p->left_out_bound_us, made.items[i].bound_us);
     }
     return rc;
 }
@@ -478,7 +483,7 @@ static int annotate(const struct planning *p, struct ah_cluster_plan *plan, stru
     const unsigned without = p->request->without;
     char text[160];
     bool done = true;
-    plan->annotations = ah_arena_array(p->arena, 2, sizeof *plan->annotations);
+    plan->annotations = ah_arena_array(p->arena, 3, sizeof *plan->annotations);
     if (!plan->annotations)
         return ah_error_memory(err);
     if (p->left_out && plan->policy == AH_CLUSTER_POLICY_OPTIMAL) {
@@ -487,6 +492,8 @@ static int annotate(const struct planning *p, struct ah_cluster_plan *plan, stru
                  p->left_out, p->left_out_bound_us);
         done = add_annotation(p, "solver", text, plan);
     }
+    if (!p->all_shares && plan->policy == AH_CLUSTER_POLICY_OPTIMAL)
+        done &= add_annotation(p, "shares", "not for every number of GPUs that could share a host", plan);
     if (without) {
         snprintf(text, sizeof text, "%s%s%s", without & AH_WITHOUT_HOST_OPTIMIZER ? ",host-optimizer" : "",
                  without & AH_WITHOUT_STREAMED ? ",streamed" : "",

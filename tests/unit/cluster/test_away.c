@@ -27,8 +27,12 @@ static struct ah_job bf16_job(void)
 static struct ah_instance_block price(const struct ah_job *job, unsigned without, uint64_t tp,
                                       enum ah_block_kind kind)
 {
-    const struct ah_away_terms terms = {
-        .job = job, .host = ah_away_share(&node), .tp = tp, .sum_bytes = 4, .sums = true, .without = without};
+    const struct ah_away_terms terms = {.job = job,
+                                        .host = ah_away_share(&node, node.gpus),
+                                        .tp = tp,
+                                        .sum_bytes = 4,
+                                        .sums = true,
+                                        .without = without};
     const struct ah_job_group group = {
         .kind = kind, .flat_elements = PARAMETERS, .trained_elements = PARAMETERS};
     struct ah_instance_block block = {.update_us = 1, .state_bytes = 18 * PARAMETERS / tp};
@@ -46,15 +50,16 @@ static double us_of(double link_bytes, double memory_bytes)
 static void test_away__shares_of_a_gpu(void **state)
 {
     (void)state;
-    struct ah_away_host host = ah_away_share(&node);
+    struct ah_away_host host = ah_away_share(&node, node.gpus);
     check_near(host.link_bytes_per_s, 20e9, 1e-12);
     check_near(host.memory_bytes_per_s, 25e9, 1e-12);
-    assert_int_equal(host.memory_bytes, 15 * GIB); /* a sixteenth is left out */
+    assert_int_equal(host.memory_bytes, 15 * GIB);                    /* a sixteenth is left out */
+    assert_int_equal(ah_away_share(&node, 2).memory_bytes, 30 * GIB); /* where the others idle */
     struct ah_cluster_node other = node;
     other.host_memory_bytes = 512 * GIB;
-    assert_int_equal(ah_away_share(&other).memory_bytes, 126 * GIB); /* 8 GiB at most */
+    assert_int_equal(ah_away_share(&other, other.gpus).memory_bytes, 126 * GIB); /* 8 GiB at most */
     other.host_link_bytes_per_s = 0;
-    assert_int_equal(ah_away_share(&other).memory_bytes, 0);
+    assert_int_equal(ah_away_share(&other, other.gpus).memory_bytes, 0);
 }
 
 static void test_away__states(void **state)

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Hosts that are short: one more GPU in a node never makes the plan slower, as it may idle and leave its share of the host
+ * to the others. Random clusters of one or two nodes, planned whole, with and without that GPU.
+ *
+ * AH_TEST_INSTANCES: how many clusters; 40.
+ */
+#include "planner/cluster/cluster_planner.h"
+#include "schemas/document.h"
+#include "tests/property/cluster/instances.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#define DIGEST "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define MIB    (UINT64_C(1) << 20)
+
+enum { INSTANCES = 40, NODES = 2, MOST_GPUS = 3 };
+
+static const char *everything[] = {"*"};
+
+static size_t instances(void)
+{
+    const char *wanted = getenv("AH_TEST_INSTANCES");
+    return wanted ? strtoul(wanted, NULL, 10) : INSTANCES;
+}
+
+/* A cluster of the test's own, on types of GPU of its own. */
+struct case_cluster {
+    struct ah_cluster cluster;
+    struct ah_cluster_gpu gpus[NODES];
+    struct ah_cluster_node nodes[NODES];
+};
+
+/* Little memory on GPUs and hosts, and slow ways to these. */
+static void draw_cluster(const struct ah_cluster *like, uint64_t *random, struct case_cluster *c)
+{
+    c->cluster = *like;
+    c->cluster.gpus = c->gpus;
+    c->cluster.nodes = c->nodes;
+    c->cluster.n_nodes = 1 + draw(random, NODES);
+    for (size_t n = 0; n < NODES; n++) {
+        c->gpus[n] = like->gpus[n];
+        c->gpus[n].memory_bytes = c->gpus[n].reserved_bytes + (150 + draw(random, 500)) * MIB;
+        c->nodes[n] = like->nodes[n];
+        c->nodes[n].gpus = 1 + draw(random, MOST_GPUS);
+        c->nodes[n].nic_bytes_per_s *= draw_real(random, 0.1, 4);
+        c->nodes[n].intra_bytes_per_s *= draw_real(random, 0.02, 1);
+        c->nodes[n].host_memory_bytes = (200 + draw(random, 2500)) * MIB;
+        c->nodes[n].host_memory_bytes_per_s *= draw_real(random, 0.05, 1);
+        c->nodes[n].host_link_bytes_per_s *= draw_real(random, 0.2, 1);
+    }
+}
+
+/* Time of a step; INFINITY: nothing fits. */
+static double plan_us(const struct ah_model *model, const struct ah_cluster *cluster, bool *exhausted)
+{
+    const struct ah_cluster_request request = {.model = model,
+                                               .model_sha256 = DIGEST,
+                                               .cluster = cluster,
+                                               .cluster_sha256 = DIGEST,
+                                               .training = {.batch = 8,
+                                                            .micro_batches = 8,
+                                                            .seq = 256,
+                                                            .dtype = AH_BF16,
+                                                            .trainable = everything,
+                                                            .n_trainable = 1},
+                                               .search = AH_CLUSTER_SEARCH_EXACT,
+                                               .generator = "test"};
+    struct ah_arena arena = {0};
+    struct ah_cluster_plan plan;
+    struct ah_cluster_shortage shortage;
+    struct ah_error err = {0};
+    int rc = ah_cluster_planner_plan(&request, &arena, &plan, &shortage, &err);
+    if (rc != AH_E_INFEASIBLE && rc != AH_E_NO_PLAN)
+        CHECK_OK(rc, err);
+    double us = rc ? (double)INFINITY : plan.predicted.step_us;
+    *exhausted = rc || plan.solver.status == AH_PLAN_OPTIMAL;
+    ah_arena_release(&arena);
+    return us;
+}
+
+static void test_shares__one_more_gpu_is_never_slower(void **state)
+{
+    (void)state;
+    struct ah_document model, cluster;
+    struct ah_error err = {0};
+    uint64_t random = 0x9e3779b97f4a7c15;
+    size_t faster = 0, compared = 0;
+    CHECK_OK(ah_document_load(&model, "examples/models/gpt2-124m.json", AH_DOCUMENT_MODEL, &err), err);
+    CHECK_OK(
+        ah_document_load(&cluster, "examples/clusters/desktops-4090-3090.json", AH_DOCUMENT_CLUSTER, &err),
+        err);
+    for (size_t n = 0; n < instances(); n++) {
+        struct case_cluster c;
+        bool before_exhausted, after_exhausted;
+        draw_cluster(cluster.body.cluster, &random, &c);
+        double before_us = plan_us(model.body.model, &c.cluster, &before_exhausted);
+        c.nodes[draw(&random, c.cluster.n_nodes)].gpus++;
+        double after_us = plan_us(model.body.model, &c.cluster, &after_exhausted);
+        if (!before_exhausted || !after_exhausted || isinf(before_us))
+            continue;
+        if (after_us > before_us)
+            fail_msg("cluster %zu: %.3f us, with another GPU %.3f", n, before_us, after_us);
+        compared++;
+        faster += after_us < before_us * 0.999;
+    }
+    printf("%zu clusters of %zu compared, %zu faster with another GPU\n", compared, instances(), faster);
+    assert_true(compared > instances() / 6 && faster);
+    ah_document_release(&cluster);
+    ah_document_release(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shares__one_more_gpu_is_never_slower)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

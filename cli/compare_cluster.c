@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Our own plan is the last row, as in the comparison for one machine.
+ * Our own plan is the last row, as in the comparison for one machine. Other systems' arrangements keep nothing on hosts; where
+ * ours does, the row before says what it would be without.
  */
 #include "cli/compare_cluster.h"
 
@@ -8,13 +9,43 @@
 #include "cli/emit.h"
 #include "cli/inspect.h"
 #include "cli/plan_summary.h"
+#include "planner/cluster/away.h"
 
 #include <inttypes.h>
 
 struct comparison {
     const struct ah_request_cluster *request;
     struct ah_cluster_plan *plans[AH_CLUSTER_POLICIES]; /* NULL: nothing was found that fits */
+    bool on_hosts;                                      /* optimal has blocks there */
+    struct ah_cluster_plan *without_hosts;              /* optimal without; NULL likewise */
 };
+
+static bool uses_hosts(const struct ah_cluster_plan *plan)
+{
+    for (size_t p = 0; p < plan->n_pipelines; p++)
+        for (size_t i = 0; i < plan->pipelines[p].n_stages; i++)
+            if (plan->pipelines[p].stages[i].host_bytes)
+                return true;
+    return false;
+}
+
+static int compare(struct comparison *comparison, struct ah_arena *arena, struct ah_error *err)
+{
+    struct ah_cluster_request without = comparison->request->planner;
+    struct ah_cluster_shortage shortage;
+    int rc = ah_cluster_planner_compare(&without, arena, comparison->plans, err);
+    const struct ah_cluster_plan *best = rc ? NULL : comparison->plans[AH_CLUSTER_POLICY_OPTIMAL];
+    comparison->on_hosts = best && uses_hosts(best);
+    if (!comparison->on_hosts)
+        return rc;
+    struct ah_cluster_plan *plan = ah_arena_array(arena, 1, sizeof *plan);
+    if (!plan)
+        return ah_error_memory(err);
+    without.without = AH_WITHOUT_HOST_OPTIMIZER | AH_WITHOUT_STREAMED | AH_WITHOUT_HOST_WEIGHTS;
+    rc = ah_cluster_planner_plan(&without, arena, plan, &shortage, err);
+    comparison->without_hosts = rc ? NULL : plan;
+    return rc == AH_E_INFEASIBLE || rc == AH_E_NO_PLAN ? AH_OK : rc;
+}
 
 static enum ah_cluster_policy row_policy(size_t row)
 {
@@ -81,6 +112,17 @@ static void put_cells(struct ah_table *table, const struct comparison *compariso
     ah_table_cell(table, "%.0f %%", 100 * plan->predicted.bubble);
 }
 
+static void put_row(struct ah_table *table, const struct comparison *comparison, const char *name,
+                    const struct ah_cluster_plan *plan)
+{
+    ah_table_cell(table, "%s", name);
+    if (plan)
+        put_cells(table, comparison, plan);
+    else
+        for (int i = 0; i < 9; i++)
+            ah_table_cell(table, "%s", i ? "" : "does not fit");
+}
+
 static void print_text(struct ah_cli *cli, const struct comparison *comparison)
 {
     const struct ah_cluster_request *planner = &comparison->request->planner;
@@ -92,6 +134,8 @@ static void print_text(struct ah_cli *cli, const struct comparison *comparison)
         "pipes: pipelines, of so many stages each; tp: GPUs that share a stage's blocks; micro: "
         "micro-batches of the step; idle: GPUs without work; waits: share of the pipelines' time in which "
         "GPUs wait. A policy's numbers are of its best setting; docs/policies says what it may not do.";
+    static const char hosts_legend[] =
+        "Only optimal keeps states or weights on hosts; no hosts: its best plan without.";
     struct ah_buffer batch = {0};
     ah_plan_put_batch(&batch, planner->training.batch, planner->training.seq);
     cli->out.failed = cli->out.failed || batch.failed;
@@ -101,26 +145,27 @@ static void print_text(struct ah_cli *cli, const struct comparison *comparison)
                      cli->out_style.reset);
     ah_buffer_release(&batch);
     for (size_t row = 0; row < AH_CLUSTER_POLICIES; row++) {
-        const struct ah_cluster_plan *plan = comparison->plans[row_policy(row)];
-        ah_table_cell(&table, "%s", ah_words_cluster_policy[row_policy(row)]);
-        if (plan)
-            put_cells(&table, comparison, plan);
-        else
-            for (int i = 0; i < 9; i++)
-                ah_table_cell(&table, "%s", i ? "" : "does not fit");
+        if (row_policy(row) == AH_CLUSTER_POLICY_OPTIMAL && comparison->on_hosts)
+            put_row(&table, comparison, "no hosts", comparison->without_hosts);
+        put_row(&table, comparison, ah_words_cluster_policy[row_policy(row)],
+                comparison->plans[row_policy(row)]);
     }
     ah_table_print(&table, &cli->out, cli->out_style);
     ah_buffer_printf(&cli->out, "\n  %s", cli->out_style.dim);
     ah_terminal_wrap(&cli->out, legend, 2, cli->columns);
+    if (comparison->on_hosts) {
+        ah_buffer_puts(&cli->out, "  ");
+        ah_terminal_wrap(&cli->out, hosts_legend, 2, cli->columns);
+    }
     ah_buffer_puts(&cli->out, cli->out_style.reset);
 }
 
 /* ---- JSON ---- */
 
-static void emit_row(struct ah_emit *emit, const struct comparison *comparison, enum ah_cluster_policy policy)
+static void emit_row(struct ah_emit *emit, const char *key, const struct comparison *comparison,
+                     enum ah_cluster_policy policy, const struct ah_cluster_plan *plan)
 {
-    const struct ah_cluster_plan *plan = comparison->plans[policy];
-    ah_emit_open(emit, NULL, '{');
+    ah_emit_open(emit, key, '{');
     ah_emit_text(emit, "policy", ah_words_cluster_policy[policy]);
     ah_emit_bool(emit, "feasible", plan != NULL);
     if (plan) {
@@ -156,8 +201,11 @@ static void print_json(struct ah_cli *cli, const struct comparison *comparison)
     ah_emit_bool(&emit, "simulated", true);
     ah_emit_open(&emit, "policies", '[');
     for (size_t row = 0; row < AH_CLUSTER_POLICIES; row++)
-        emit_row(&emit, comparison, row_policy(row));
+        emit_row(&emit, NULL, comparison, row_policy(row), comparison->plans[row_policy(row)]);
     ah_emit_close(&emit);
+    ah_emit_bool(&emit, "on_hosts", comparison->on_hosts);
+    if (comparison->on_hosts)
+        emit_row(&emit, "without_hosts", comparison, AH_CLUSTER_POLICY_OPTIMAL, comparison->without_hosts);
     ah_emit_close(&emit);
 }
 
@@ -171,7 +219,7 @@ int ah_compare_cluster(struct ah_cli *cli, const struct ah_request_cluster_optio
     int rc = ah_request_cluster_init(&request, cli, options, &err);
     if (rc)
         return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : ah_cli_fail(cli, &err);
-    rc = ah_cluster_planner_compare(&request.planner, &cli->arena, comparison.plans, &err);
+    rc = compare(&comparison, &cli->arena, &err);
     ah_terminal_erase(&request.base.progress);
     if (!rc && cli->json)
         print_json(cli, &comparison);

@@ -7,8 +7,7 @@
  */
 #include "planner/cluster/cluster_planner.h"
 
-#include "planner/cluster/away.h"
-#include "planner/cluster/cluster_document.h"
+#include "planner/cluster/cluster_planner_internal.h"
 #include "planner/cluster/cluster_policies.h"
 #include "planner/cluster/hunt.h"
 #include "planner/cluster/limits.h"
@@ -17,9 +16,7 @@
 #include "planner/cluster/settings.h"
 #include "planner/cluster/shares.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,34 +33,14 @@ enum {
     EXHAUSTION_UNITS = 12 /* of more units there are too many sets of pipelines */
 };
 
-/* An arrangement that was found, in the arena. */
-struct found {
-    struct ah_arrangement arrangement;
-    const struct ah_setting *setting;
-    double us; /* INFINITY: none */
-};
-
 const char *const ah_words_cluster_search[] = {"both", "exact", "graph", NULL};
-
-struct planning {
-    const struct ah_cluster_request *request;
-    struct ah_arena *arena;
-    struct ah_setting *settings;
-    size_t n_settings;
-    size_t left_out;          /* settings that were not made */
-    double left_out_bound_us; /* of settings of any kind; INFINITY: there are none */
-    bool all_shares; /* nothing was left out of the settings in which GPUs idle for their host's sake */
-    struct found best[AH_CLUSTER_POLICIES]; /* `optimal`: of our own search */
-    uint64_t evaluations;
-    bool exhausted; /* every setting */
-    uint64_t done, planned;
-};
 
 /* ---- what is found ---- */
 
 /* The best of a policy is now this draft: the arena's copy. */
-static int keep(struct planning *p, enum ah_cluster_policy policy, const struct ah_setting *setting,
-                const struct ah_draft *draft, double us, struct ah_error *err)
+static int keep(struct ah_cluster_planning *p, enum ah_cluster_policy policy,
+                const struct ah_setting *setting, const struct ah_draft *draft, double us,
+                struct ah_error *err)
 {
     struct ah_stage *stages = ah_arena_array(p->arena, draft->n_stages, sizeof *stages);
     struct ah_pipeline *pipelines =
@@ -78,11 +55,11 @@ static int keep(struct planning *p, enum ah_cluster_policy policy, const struct 
         pipelines[i].stages = stages + at;
         at += pipelines[i].n_stages;
     }
-    p->best[policy] = (struct found){{pipelines, draft->arrangement.n_pipelines}, setting, us};
+    p->best[policy] = (struct ah_cluster_found){{pipelines, draft->arrangement.n_pipelines}, setting, us};
     return AH_OK;
 }
 
-static bool go_on(struct planning *p)
+static bool go_on(struct ah_cluster_planning *p)
 {
     const struct ah_cluster_request *request = p->request;
     p->done++;
@@ -94,8 +71,9 @@ static int fail_interrupted(struct ah_error *err)
     return ah_error_set(err, AH_E_INTERRUPTED, "interrupted while planning");
 }
 
-static int search(struct planning *p, struct ah_setting *setting, const struct ah_hunt_limits *limits,
-                  double none_above_us, struct ah_hunt_result *ret_result, struct ah_error *err)
+static int search(struct ah_cluster_planning *p, struct ah_setting *setting,
+                  const struct ah_hunt_limits *limits, double none_above_us,
+                  struct ah_hunt_result *ret_result, struct ah_error *err)
 {
     struct ah_hunt_limits started = *limits;
     struct ah_draft draft = {0};
@@ -133,7 +111,7 @@ static int by_bound(const void *a, const void *b)
 }
 
 /* Orders the settings; what was found stays with its setting. */
-static void sort_settings(struct planning *p, int (*order)(const void *, const void *))
+static void sort_settings(struct ah_cluster_planning *p, int (*order)(const void *, const void *))
 {
     size_t index[AH_CLUSTER_POLICIES];
     for (size_t i = 0; i < AH_CLUSTER_POLICIES; i++)
@@ -145,7 +123,7 @@ static void sort_settings(struct planning *p, int (*order)(const void *, const v
                 p->best[i].setting = &p->settings[s];
 }
 
-static int search_quickly(struct planning *p, struct ah_error *err)
+static int search_quickly(struct ah_cluster_planning *p, struct ah_error *err)
 {
     const struct ah_hunt_limits limits = {.improvements = QUICK_EVALUATIONS};
     int rc = AH_OK;
@@ -165,7 +143,8 @@ static int search_quickly(struct planning *p, struct ah_error *err)
 /* ---- with hosts ---- */
 
 /* What was found once more, each stage of it with the help of its host. */
-static int use_hosts(struct planning *p, const struct found *found, struct ah_error *err)
+static int use_hosts(struct ah_cluster_planning *p, const struct ah_cluster_found *found,
+                     struct ah_error *err)
 {
     struct ah_setting *setting = ah_arena_array(p->arena, 1, sizeof *setting);
     struct ah_draft draft = {0};
@@ -180,15 +159,7 @@ static int use_hosts(struct planning *p, const struct found *found, struct ah_er
     int rc = ah_draft_init(&draft, &setting->instance, err);
     if (rc)
         return rc;
-    for (size_t i = 0; i < found->arrangement.n_pipelines; i++) {
-        const struct ah_pipeline *pipeline = &found->arrangement.pipelines[i];
-        ah_draft_open(&draft);
-        draft.arrangement.pipelines[i].micro_batches = pipeline->micro_batches;
-        for (size_t s = 0; s < pipeline->n_stages; s++) {
-            ah_draft_add(&draft, pipeline->stages[s].class);
-            draft.stages[draft.n_stages - 1] = pipeline->stages[s];
-        }
-    }
+    ah_draft_take(&draft, &found->arrangement);
     rc = ah_limits_choose(&setting->instance, &draft.arrangement, &us, &p->evaluations, err);
     if (!rc && us < p->best[AH_CLUSTER_POLICY_OPTIMAL].us)
         rc = keep(p, AH_CLUSTER_POLICY_OPTIMAL, setting, &draft, us, err);
@@ -196,17 +167,17 @@ static int use_hosts(struct planning *p, const struct found *found, struct ah_er
     return rc;
 }
 
-static int use_hosts_for_ours(struct planning *p, struct ah_error *err)
+static int use_hosts_for_ours(struct ah_cluster_planning *p, struct ah_error *err)
 {
-    const struct found ours = p->best[AH_CLUSTER_POLICY_OPTIMAL];
+    const struct ah_cluster_found ours = p->best[AH_CLUSTER_POLICY_OPTIMAL];
     return use_hosts(p, &ours, err);
 }
 
 /* ---- other systems ---- */
 
 /* What a policy makes of a setting, if that is faster than what it made of others. */
-static int ask_policy(struct planning *p, enum ah_cluster_policy policy, struct ah_setting *setting,
-                      struct ah_error *err)
+static int ask_policy(struct ah_cluster_planning *p, enum ah_cluster_policy policy,
+                      struct ah_setting *setting, struct ah_error *err)
 {
     const struct ah_cluster_request *request = p->request;
     const struct ah_instance *instance = &setting->instance;
@@ -239,8 +210,8 @@ static int ask_policy(struct planning *p, enum ah_cluster_policy policy, struct 
 
 /* The settings of one number of micro-batches and one degree each, as one of any degrees: for policies that give every
  * stage its own. NULL in `ret_mixed`: `from` is not the first of them. */
-static int mix_settings(struct planning *p, const struct ah_setting *from, struct ah_setting **ret_mixed,
-                        struct ah_error *err)
+static int mix_settings(struct ah_cluster_planning *p, const struct ah_setting *from,
+                        struct ah_setting **ret_mixed, struct ah_error *err)
 {
     const struct ah_instance *alike[DEGREES];
     size_t n = 0;
@@ -263,7 +234,7 @@ static int mix_settings(struct planning *p, const struct ah_setting *from, struc
     return ah_mixed_build(alike, n, p->arena, &mixed->instance, err);
 }
 
-static int search_policy(struct planning *p, enum ah_cluster_policy policy, struct ah_error *err)
+static int search_policy(struct ah_cluster_planning *p, enum ah_cluster_policy policy, struct ah_error *err)
 {
     bool symmetric = ah_cluster_policies_symmetric(policy);
     int rc = AH_OK;
@@ -281,9 +252,9 @@ static int search_policy(struct planning *p, enum ah_cluster_policy policy, stru
 }
 
 /* The other systems' arrangements are candidates of ours, where degrees may be as theirs are. */
-static int search_policies(struct planning *p, struct ah_error *err)
+static int search_policies(struct ah_cluster_planning *p, struct ah_error *err)
 {
-    struct found *ours = &p->best[AH_CLUSTER_POLICY_OPTIMAL];
+    struct ah_cluster_found *ours = &p->best[AH_CLUSTER_POLICY_OPTIMAL];
     int rc = AH_OK;
     for (unsigned policy = 0; policy < AH_CLUSTER_POLICIES && !rc; policy++) {
         if (policy == AH_CLUSTER_POLICY_OPTIMAL)
@@ -300,7 +271,7 @@ static int search_policies(struct planning *p, struct ah_error *err)
 
 /* ---- our own ---- */
 
-static int search_thoroughly(struct planning *p, struct ah_error *err)
+static int search_thoroughly(struct ah_cluster_planning *p, struct ah_error *err)
 {
     uint32_t effort = p->request->effort ? p->request->effort : EFFORT_DEFAULT;
     int rc = AH_OK;
@@ -323,7 +294,7 @@ static int search_thoroughly(struct planning *p, struct ah_error *err)
     return rc;
 }
 
-static int exhaust(struct planning *p, uint64_t budget, struct ah_error *err)
+static int exhaust(struct ah_cluster_planning *p, uint64_t budget, struct ah_error *err)
 {
     int rc = AH_OK;
     p->exhausted = p->left_out_bound_us >= p->best[AH_CLUSTER_POLICY_OPTIMAL].us;
@@ -345,91 +316,10 @@ static int exhaust(struct planning *p, uint64_t budget, struct ah_error *err)
     return rc;
 }
 
-/* ---- the plan ---- */
-
-static enum ah_tp_mode mode_of(const struct ah_cluster_request *request, enum ah_cluster_policy policy)
-{
-    if (policy == AH_CLUSTER_POLICY_OPTIMAL)
-        return request->tp_mode;
-    return ah_cluster_policies_symmetric(policy) ? AH_TP_SYMMETRIC : AH_TP_ASYMMETRIC;
-}
-
-static void describe(const struct planning *p, enum ah_cluster_policy policy, struct ah_cluster_plan *plan)
-{
-    const struct ah_cluster_request *request = p->request;
-    const struct ah_plan_training *training = &p->best[policy].setting->training;
-    *plan = (struct ah_cluster_plan){.generator = request->generator,
-                                     .inputs = {{request->model->name, request->model_sha256},
-                                                {request->cluster->name, request->cluster_sha256}},
-                                     .model = request->model,
-                                     .training = {training->batch, training->micro_batches, training->seq,
-                                                  training->dtype, training->state_dtype, training->trainable,
-                                                  training->n_trainable},
-                                     .tp_mode = mode_of(request, policy),
-                                     .policy = policy};
-}
-
-/* The least bound of all settings, and what that proves. Of another system's plan nothing is. */
-static void certify(const struct planning *p, struct ah_cluster_plan *plan)
-{
-    double bound_us = plan->predicted.step_us;
-    if (plan->policy != AH_CLUSTER_POLICY_OPTIMAL) {
-        plan->solver = (struct ah_plan_solver){
-            .status = AH_PLAN_NO_BOUND, .objective_us = bound_us, .evaluations = p->evaluations};
-        return;
-    }
-    for (size_t i = 0; i < p->n_settings; i++)
-        if (!p->settings[i].away_as_well)
-            bound_us = fmin(bound_us, p->settings[i].bound_us);
-    bound_us = fmin(bound_us, p->left_out_bound_us);
-    if (p->exhausted)
-        bound_us = plan->predicted.step_us;
-    plan->solver =
-        (struct ah_plan_solver){.status = p->exhausted ? AH_PLAN_OPTIMAL : AH_PLAN_WITHIN_GAP,
-                                .objective_us = plan->predicted.step_us,
-                                .bound_us = bound_us,
-                                .gap = (plan->predicted.step_us - bound_us) / plan->predicted.step_us,
-                                .evaluations = p->evaluations};
-}
-
-/* Nothing was found: is that proven by the states alone, or by exhaustion? Where blocks may be away not by that, as only
- * the first ones of a stage are, and every GPU has an equal share of its host. */
-static int fail(const struct planning *p, struct ah_cluster_shortage *ret_shortage, struct ah_error *err)
-{
-    struct ah_cluster_shortage shortage = {.proven = true};
-    bool hosts = false, any = false;
-    for (size_t i = 0; i < p->n_settings; i++) {
-        double needed, available;
-        if (p->settings[i].away_as_well)
-            continue;
-        ah_relaxation_bytes(&p->settings[i].instance, &needed, &available);
-        shortage.proven &= needed > available;
-        hosts |= p->settings[i].away;
-        if (!any || needed - available < shortage.needed_bytes - shortage.available_bytes) {
-            shortage.needed_bytes = needed;
-            shortage.available_bytes = available;
-        }
-        any = true;
-    }
-    bool short_of_states = shortage.proven;
-    shortage.proven |= p->exhausted && !hosts;
-    *ret_shortage = shortage;
-    if (short_of_states)
-        return ah_error_set(
-            err, AH_E_INFEASIBLE,
-            "'%s' does not fit cluster '%s': weights, gradients and states take %.1f GiB, its %s "
-            "have %.1f GiB",
-            p->request->model->name, p->request->cluster->name, shortage.needed_bytes / 1073741824,
-            hosts ? "GPUs and hosts" : "GPUs", shortage.available_bytes / 1073741824);
-    return ah_error_set(
-        err, shortage.proven ? AH_E_INFEASIBLE : AH_E_NO_PLAN,
-        "no arrangement of cluster '%s' %s for '%s': a GPU's memory is too small for its blocks and "
-        "their activations",
-        p->request->cluster->name, shortage.proven ? "fits" : "was found that fits", p->request->model->name);
-}
+/* ---- all of it ---- */
 
 /* The settings and their bounds. */
-static int make_settings(struct planning *p, struct ah_error *err)
+static int make_settings(struct ah_cluster_planning *p, struct ah_error *err)
 {
     struct ah_settings made;
     for (size_t i = 0; i < AH_CLUSTER_POLICIES; i++)
@@ -451,7 +341,7 @@ static int make_settings(struct planning *p, struct ah_error *err)
     return rc;
 }
 
-static int search_all(struct planning *p, struct ah_error *err)
+static int search_all(struct ah_cluster_planning *p, struct ah_error *err)
 {
     bool exact = p->request->search != AH_CLUSTER_SEARCH_GRAPH;
     uint32_t effort = p->request->effort ? p->request->effort : EFFORT_DEFAULT;
@@ -469,64 +359,11 @@ static int search_all(struct planning *p, struct ah_error *err)
     return rc;
 }
 
-static bool add_annotation(const struct planning *p, const char *key, const char *text,
-                           struct ah_cluster_plan *plan)
-{
-    const char *copy = ah_arena_strdup(p->arena, text);
-    plan->annotations[plan->n_annotations++] = (struct ah_text_pair){key, copy};
-    return copy;
-}
-
-/* Says which settings were not searched, and what was asked to be left out. */
-static int annotate(const struct planning *p, struct ah_cluster_plan *plan, struct ah_error *err)
-{
-    const unsigned without = p->request->without;
-    char text[160];
-    bool done = true;
-    plan->annotations = ah_arena_array(p->arena, 3, sizeof *plan->annotations);
-    if (!plan->annotations)
-        return ah_error_memory(err);
-    if (p->left_out && plan->policy == AH_CLUSTER_POLICY_OPTIMAL) {
-        snprintf(text, sizeof text,
-                 "%zu combinations of degrees were not searched; none of them is faster than %.0f us",
-                 p->left_out, p->left_out_bound_us);
-        done = add_annotation(p, "solver", text, plan);
-    }
-    if (!p->all_shares && plan->policy == AH_CLUSTER_POLICY_OPTIMAL)
-        done &= add_annotation(p, "shares", "not for every number of GPUs that could share a host", plan);
-    if (without) {
-        snprintf(text, sizeof text, "%s%s%s", without & AH_WITHOUT_HOST_OPTIMIZER ? ",host-optimizer" : "",
-                 without & AH_WITHOUT_STREAMED ? ",streamed" : "",
-                 without & AH_WITHOUT_HOST_WEIGHTS ? ",host-weights" : "");
-        done &= add_annotation(p, "without", text + 1, plan);
-    }
-    return done ? AH_OK : ah_error_memory(err);
-}
-
-static int deliver(const struct planning *p, enum ah_cluster_policy policy, struct ah_cluster_plan *ret_plan,
-                   struct ah_error *err)
-{
-    const struct found *best = &p->best[policy];
-    struct ah_cluster_plan plan;
-    describe(p, policy, &plan);
-    int rc = ah_cluster_document_fill(p->request->cluster, &best->setting->instance, &best->arrangement,
-                                      p->arena, &plan, err);
-    if (rc)
-        return rc;
-    plan.predicted.estimated = best->setting->estimated;
-    certify(p, &plan);
-    rc = annotate(p, &plan, err);
-    if (rc)
-        return rc;
-    *ret_plan = plan;
-    return AH_OK;
-}
-
 int ah_cluster_planner_plan(const struct ah_cluster_request *request, struct ah_arena *arena,
                             struct ah_cluster_plan *ret_plan, struct ah_cluster_shortage *ret_shortage,
                             struct ah_error *err)
 {
-    struct planning p = {.request = request, .arena = arena};
+    struct ah_cluster_planning p = {.request = request, .arena = arena};
     int rc = make_settings(&p, err);
     p.planned = p.n_settings;
     if (!rc)
@@ -535,21 +372,21 @@ int ah_cluster_planner_plan(const struct ah_cluster_request *request, struct ah_
     if (rc)
         return rc;
     if (isinf(p.best[request->policy].us))
-        return fail(&p, ret_shortage, err);
-    return deliver(&p, request->policy, ret_plan, err);
+        return ah_cluster_verdict_fail(&p, ret_shortage, err);
+    return ah_cluster_verdict_deliver(&p, request->policy, ret_plan, err);
 }
 
 int ah_cluster_planner_compare(const struct ah_cluster_request *request, struct ah_arena *arena,
                                struct ah_cluster_plan *ret_plans[AH_CLUSTER_POLICIES], struct ah_error *err)
 {
-    struct planning p = {.request = request, .arena = arena};
+    struct ah_cluster_planning p = {.request = request, .arena = arena};
     struct ah_cluster_plan *plans = ah_arena_array(arena, AH_CLUSTER_POLICIES, sizeof *plans);
     int rc = plans ? make_settings(&p, err) : ah_error_memory(err);
     rc = rc ? rc : search_all(&p, err);
     for (unsigned i = 0; i < AH_CLUSTER_POLICIES && !rc; i++) {
         ret_plans[i] = isinf(p.best[i].us) ? NULL : &plans[i];
         if (ret_plans[i])
-            rc = deliver(&p, i, ret_plans[i], err);
+            rc = ah_cluster_verdict_deliver(&p, i, ret_plans[i], err);
     }
     return rc;
 }

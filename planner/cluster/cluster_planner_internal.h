@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the planner's parts share: what was found (cluster_planner.c), and what is said of it (cluster_verdict.c).
+ */
+#ifndef AH_PLANNER_CLUSTER_CLUSTER_PLANNER_INTERNAL_H
+#define AH_PLANNER_CLUSTER_CLUSTER_PLANNER_INTERNAL_H
+
+#include "planner/cluster/cluster_planner.h"
+#include "planner/cluster/settings.h"
+
+/* An arrangement that was found, in the arena. */
+struct ah_cluster_found {
+    struct ah_arrangement arrangement;
+    const struct ah_setting *setting;
+    double us; /* INFINITY: none */
+};
+
+struct ah_cluster_planning {
+    const struct ah_cluster_request *request;
+    struct ah_arena *arena;
+    struct ah_setting *settings;
+    size_t n_settings;
+    size_t left_out;          /* settings that were not made */
+    double left_out_bound_us; /* of settings of any kind; INFINITY: there are none */
+    bool all_shares; /* nothing was left out of the settings in which GPUs idle for their host's sake */
+    struct ah_cluster_found best[AH_CLUSTER_POLICIES]; /* `optimal`: of our own search */
+    uint64_t evaluations;
+    bool exhausted; /* every setting */
+    uint64_t done, planned;
+};
+
+/* The best of a policy, of which there is one, as a document: described, certified, annotated. AH_E_MEMORY. */
+int ah_cluster_verdict_deliver(const struct ah_cluster_planning *p, enum ah_cluster_policy policy,
+                               struct ah_cluster_plan *ret_plan, struct ah_error *err);
+
+/* Nothing was found: AH_E_INFEASIBLE where that is proven, else AH_E_NO_PLAN. */
+int ah_cluster_verdict_fail(const struct ah_cluster_planning *p, struct ah_cluster_shortage *ret_shortage,
+                            struct ah_error *err);
+
+#endif

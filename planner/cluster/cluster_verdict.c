@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Verdict: what is said of what the planner found: the document, the bound that proves how good it is, what was left out;
+ * or that nothing fits, and whether that is proven.
+ */
+#include "planner/cluster/cluster_planner_internal.h"
+
+#include "planner/cluster/away.h"
+#include "planner/cluster/cluster_document.h"
+#include "planner/cluster/cluster_policies.h"
+#include "planner/cluster/relaxation.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static enum ah_tp_mode mode_of(const struct ah_cluster_request *request, enum ah_cluster_policy policy)
+{
+    if (policy == AH_CLUSTER_POLICY_OPTIMAL)
+        return request->tp_mode;
+    return ah_cluster_policies_symmetric(policy) ? AH_TP_SYMMETRIC : AH_TP_ASYMMETRIC;
+}
+
+static void describe(const struct ah_cluster_planning *p, enum ah_cluster_policy policy,
+                     struct ah_cluster_plan *plan)
+{
+    const struct ah_cluster_request *request = p->request;
+    const struct ah_plan_training *training = &p->best[policy].setting->training;
+    *plan = (struct ah_cluster_plan){.generator = request->generator,
+                                     .inputs = {{request->model->name, request->model_sha256},
+                                                {request->cluster->name, request->cluster_sha256}},
+                                     .model = request->model,
+                                     .training = {training->batch, training->micro_batches, training->seq,
+                                                  training->dtype, training->state_dtype, training->trainable,
+                                                  training->n_trainable},
+                                     .tp_mode = mode_of(request, policy),
+                                     .policy = policy};
+}
+
+/* The least bound of all settings, and what that proves. Of another system's plan nothing is. */
+static void certify(const struct ah_cluster_planning *p, struct ah_cluster_plan *plan)
+{
+    double bound_us = plan->predicted.step_us;
+    if (plan->policy != AH_CLUSTER_POLICY_OPTIMAL) {
+        plan->solver = (struct ah_plan_solver){
+            .status = AH_PLAN_NO_BOUND, .objective_us = bound_us, .evaluations = p->evaluations};
+        return;
+    }
+    for (size_t i = 0; i < p->n_settings; i++)
+        if (!p->settings[i].away_as_well)
+            bound_us = fmin(bound_us, p->settings[i].bound_us);
+    bound_us = fmin(bound_us, p->left_out_bound_us);
+    if (p->exhausted)
+        bound_us = plan->predicted.step_us;
+    plan->solver =
+        (struct ah_plan_solver){.status = p->exhausted ? AH_PLAN_OPTIMAL : AH_PLAN_WITHIN_GAP,
+                                .objective_us = plan->predicted.step_us,
+                                .bound_us = bound_us,
+                                .gap = (plan->predicted.step_us - bound_us) / plan->predicted.step_us,
+                                .evaluations = p->evaluations};
+}
+
+static bool add_annotation(const struct ah_cluster_planning *p, const char *key, const char *text,
+                           struct ah_cluster_plan *plan)
+{
+    const char *copy = ah_arena_strdup(p->arena, text);
+    plan->annotations[plan->n_annotations++] = (struct ah_text_pair){key, copy};
+    return copy;
+}
+
+/* Says which settings were not searched, and what was asked to be left out. */
+static int annotate(const struct ah_cluster_planning *p, struct ah_cluster_plan *plan, struct ah_error *err)
+{
+    const unsigned without = p->request->without;
+    char text[160];
+    bool done = true;
+    plan->annotations = ah_arena_array(p->arena, 3, sizeof *plan->annotations);
+    if (!plan->annotations)
+        return ah_error_memory(err);
+    if (p->left_out && plan->policy == AH_CLUSTER_POLICY_OPTIMAL) {
+        snprintf(text, sizeof text,
+                 "%zu combinations of degrees were not searched; none of them is faster than %.0f us",
+                 p->left_out, p->left_out_bound_us);
+        done = add_annotation(p, "solver", text, plan);
+    }
+    if (!p->all_shares && plan->policy == AH_CLUSTER_POLICY_OPTIMAL)
+        done &= add_annotation(p, "shares", "not for every number of GPUs that could share a host", plan);
+    if (without) {
+        snprintf(text, sizeof text, "%s%s%s", without & AH_WITHOUT_HOST_OPTIMIZER ? ",host-optimizer" : "",
+                 without & AH_WITHOUT_STREAMED ? ",streamed" : "",
+                 without & AH_WITHOUT_HOST_WEIGHTS ? ",host-weights" : "");
+        done &= add_annotation(p, "without", text + 1, plan);
+    }
+    return done ? AH_OK : ah_error_memory(err);
+}
+
+int ah_cluster_verdict_deliver(const struct ah_cluster_planning *p, enum ah_cluster_policy policy,
+                               struct ah_cluster_plan *ret_plan, struct ah_error *err)
+{
+    const struct ah_cluster_found *best = &p->best[policy];
+    struct ah_cluster_plan plan;
+    describe(p, policy, &plan);
+    int rc = ah_cluster_document_fill(p->request->cluster, &best->setting->instance, &best->arrangement,
+                                      p->arena, &plan, err);
+    if (rc)
+        return rc;
+    plan.predicted.estimated = best->setting->estimated;
+    certify(p, &plan);
+    rc = annotate(p, &plan, err);
+    if (rc)
+        return rc;
+    *ret_plan = plan;
+    return AH_OK;
+}
+
+/* Nothing was found: is that proven by the states alone, or by exhaustion? Where blocks may be away not by that, as only
+ * the first ones of a stage are, and every GPU has an equal share of its host. */
+int ah_cluster_verdict_fail(const struct ah_cluster_planning *p, struct ah_cluster_shortage *ret_shortage,
+                            struct ah_error *err)
+{
+    struct ah_cluster_shortage shortage = {.proven = true};
+    bool hosts = false, any = false;
+    for (size_t i = 0; i < p->n_settings; i++) {
+        double needed, available;
+        if (p->settings[i].away_as_well)
+            continue;
+        ah_relaxation_bytes(&p->settings[i].instance, &needed, &available);
+        shortage.proven &= needed > available;
+        hosts |= p->settings[i].away;
+        if (!any || needed - available < shortage.needed_bytes - shortage.available_bytes) {
+            shortage.needed_bytes = needed;
+            shortage.available_bytes = available;
+        }
+        any = true;
+    }
+    bool short_of_states = shortage.proven;
+    shortage.proven |= p->exhausted && !hosts;
+    *ret_shortage = shortage;
+    if (short_of_states)
+        return ah_error_set(
+            err, AH_E_INFEASIBLE,
+            "'%s' does not fit cluster '%s': weights, gradients and states take %.1f GiB, its %s "
+            "have %.1f GiB",
+            p->request->model->name, p->request->cluster->name, shortage.needed_bytes / 1073741824,
+            hosts ? "GPUs and hosts" : "GPUs", shortage.available_bytes / 1073741824);
+    return ah_error_set(
+        err, shortage.proven ? AH_E_INFEASIBLE : AH_E_NO_PLAN,
+        "no arrangement of cluster '%s' %s for '%s': a GPU's memory is too small for its blocks and "
+        "their activations",
+        p->request->cluster->name, shortage.proven ? "fits" : "was found that fits", p->request->model->name);
+}

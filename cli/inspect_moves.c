@@ -23,6 +23,9 @@ static void put_times(struct ah_cli *cli, const struct ah_moves *moves)
     if (told->speed_up > 0)
         ah_buffer_printf(&line, "; all from storage would take %s, %.2f times that",
                          ah_units_print_time(baseline, told->baseline_us), told->speed_up);
+    if (told->speed_up > 0 && told->speed_up < 1 && moves->sources == AH_SOURCES_NEAR)
+        ah_buffer_puts(
+            &line, ": nearer places come first, however slow; '--sources fast' takes no longer than that");
     ah_cli_put_wrapped(cli, &line, 0);
 }
 

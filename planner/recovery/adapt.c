@@ -4,7 +4,9 @@
 #include "planner/cluster/cluster_costs.h"
 #include "planner/cluster/cluster_document.h"
 #include "planner/cluster/draft.h"
+#include "planner/cluster/limits.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +20,8 @@ struct adapting {
     struct ah_draft draft;
     struct ah_fits fits;
     bool *changed; /* by pipeline of the draft: its blocks are to be split */
+    struct ah_arena *arena;
+    uint64_t *tp; /* by type of GPU */
 };
 
 /* The degree of a type in the old plan; that of the first stage for others. */
@@ -45,26 +49,32 @@ static bool uses_hosts(const struct ah_cluster_plan *old)
     return false;
 }
 
-static int build(struct adapting *a, struct ah_arena *arena, struct ah_error *err)
+/* The instance in which so many units of each node work; NULL: all. */
+static int build(struct adapting *a, const uint64_t *units, struct ah_error *err)
 {
-    const struct ah_cluster *cluster = a->request->cluster;
-    uint64_t *tp = ah_arena_array(arena, cluster->n_gpus, sizeof *tp);
-    if (!tp)
-        return ah_error_memory(err);
-    for (size_t i = 0; i < cluster->n_gpus; i++)
-        tp[i] = degree_of(a->old, cluster->gpus[i].name);
     const struct ah_cluster_costs_input input = {.model = a->request->model,
                                                  .model_sha256 = a->request->model_sha256,
-                                                 .cluster = cluster,
+                                                 .cluster = a->request->cluster,
                                                  .training = a->request->training,
-                                                 .tp = tp,
+                                                 .tp = a->tp,
+                                                 .units = units,
                                                  .without = a->request->without};
-    int rc = ah_cluster_costs_build(&input, arena, &a->instance, &a->estimated, err);
+    return ah_cluster_costs_build(&input, a->arena, &a->instance, &a->estimated, err);
+}
+
+static int begin(struct adapting *a, struct ah_error *err)
+{
+    const struct ah_cluster *cluster = a->request->cluster;
+    a->tp = ah_arena_array(a->arena, cluster->n_gpus, sizeof *a->tp);
+    if (!a->tp)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < cluster->n_gpus; i++)
+        a->tp[i] = degree_of(a->old, cluster->gpus[i].name);
+    int rc = build(a, NULL, err);
     if (rc)
         return rc;
-    a->instance.update_limit_us = uses_hosts(a->old) ? a->old->predicted.update_us : 0;
-    a->left = ah_arena_array(arena, a->instance.n_classes + 1, sizeof *a->left);
-    a->changed = ah_arena_array(arena, a->old->n_pipelines, sizeof *a->changed);
+    a->left = ah_arena_array(a->arena, a->instance.n_classes + 1, sizeof *a->left);
+    a->changed = ah_arena_array(a->arena, a->old->n_pipelines, sizeof *a->changed);
     if (!a->left || !a->changed)
         return ah_error_memory(err);
     for (size_t c = 0; c < a->instance.n_classes; c++)
@@ -146,6 +156,7 @@ static void add_pipeline(struct adapting *a, const struct ah_cluster_plan_pipeli
         a->changed[p] = false; /* nothing is left of it */
 }
 
+/* Splits what changed, shares micro-batches out and fits. */
 static bool settle(struct adapting *a)
 {
     struct ah_arrangement *arrangement = &a->draft.arrangement;
@@ -157,6 +168,61 @@ static bool settle(struct adapting *a)
             fits = ah_split_best(&a->fits, &arrangement->pipelines[p]);
         }
     return (fits && ah_draft_share(&a->draft)) || ah_draft_finish(&a->draft, &a->fits);
+}
+
+/* Who works, by node, has the host to itself; units that do not are left out of the instance, whose classes stay. */
+static int share_hosts(struct adapting *a, struct ah_error *err)
+{
+    const struct ah_instance *in = &a->instance;
+    uint64_t *units = ah_arena_array(a->arena, a->request->cluster->n_nodes, sizeof *units);
+    if (!units)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < a->draft.n_stages; i++)
+        units[in->classes[a->draft.stages[i].class].node]++;
+    return build(a, units, err);
+}
+
+/* Settles with this limit of the update, and takes that if it is the fastest so far. */
+static int settle_within(struct adapting *a, double limit_us, const struct ah_draft *from,
+                         struct ah_draft *best, double *best_us, struct ah_error *err)
+{
+    uint64_t evaluations = 0;
+    double us = INFINITY;
+    ah_draft_copy(&a->draft, from);
+    ah_fits_release(&a->fits);
+    a->instance.update_limit_us = limit_us;
+    int rc = ah_fits_init(&a->fits, &a->instance, err);
+    if (rc || !settle(a))
+        return rc;
+    a->instance.update_limit_us = limit_us > 0 ? INFINITY : 0;
+    rc = ah_limits_choose(&a->instance, &a->draft.arrangement, &us, &evaluations, err);
+    if (!rc && us < *best_us) {
+        *best_us = us;
+        ah_draft_copy(best, &a->draft);
+    }
+    return rc;
+}
+
+/* Where the old plan has blocks on hosts: with shares and limits as its own, or with any limit. */
+static int settle_best(struct adapting *a, bool *ret_fits, struct ah_error *err)
+{
+    const double limits_us[] = {a->old->predicted.update_us, INFINITY};
+    struct ah_draft from = {0}, best = {0};
+    double best_us = INFINITY;
+    bool hosts = uses_hosts(a->old);
+    int rc = hosts ? share_hosts(a, err) : AH_OK;
+    rc = rc ? rc : ah_draft_init(&from, &a->instance, err);
+    rc = rc ? rc : ah_draft_init(&best, &a->instance, err);
+    if (!rc)
+        ah_draft_copy(&from, &a->draft);
+    for (size_t i = 0; i < (hosts ? sizeof limits_us / sizeof *limits_us : 1) && !rc; i++)
+        rc = settle_within(a, hosts ? limits_us[i] : 0, &from, &best, &best_us, err);
+    *ret_fits = !isinf(best_us);
+    if (!rc && *ret_fits)
+        ah_draft_copy(&a->draft, &best);
+    ah_draft_release(&from);
+    ah_draft_release(&best);
+    return rc;
 }
 
 static int arrange(struct adapting *a, bool *ret_fits, struct ah_error *err)
@@ -174,9 +240,9 @@ static int arrange(struct adapting *a, bool *ret_fits, struct ah_error *err)
         at += a->old->pipelines[p].n_stages;
     }
     free(classes);
-    *ret_fits = settle(a);
+    int rc = settle_best(a, ret_fits, err);
     ah_draft_sort(&a->draft);
-    return AH_OK;
+    return rc;
 }
 
 static int describe(const struct adapting *a, struct ah_arena *arena, struct ah_cluster_plan *ret_plan,
@@ -207,15 +273,14 @@ int ah_adapt_plan(const struct ah_cluster_request *request, const struct ah_clus
                   enum ah_adapt_way way, struct ah_arena *arena, struct ah_cluster_plan *ret_plan,
                   bool *ret_fits, struct ah_error *err)
 {
-    struct adapting a = {.request = request, .old = old, .way = way};
+    struct adapting a = {.request = request, .old = old, .way = way, .arena = arena};
     bool fits = false;
-    int rc = build(&a, arena, err);
+    int rc = begin(&a, err);
     if (rc || !ah_instance_units(&a.instance)) {
         *ret_fits = false;
         return rc;
     }
     rc = ah_draft_init(&a.draft, &a.instance, err);
-    rc = rc ? rc : ah_fits_init(&a.fits, &a.instance, err);
     rc = rc ? rc : arrange(&a, &fits, err);
     if (!rc && fits)
         rc = describe(&a, arena, ret_plan, err);

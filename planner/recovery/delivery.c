@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * 1. Piece by piece: the largest shards first, each the way that keeps the longest resource on it shortest.
- * 2. Improvement: pieces on the longest resource are taken off and put back, for as long as that helps.
+ * 2. Improvement: pieces on the longest resource are taken off and put back, for as long as that helps. The same from the
+ *    plain delivery; the better one goes on.
  * 3. The program, where it is small enough and 1 and 2 are not proven to be the best.
  * 4. Settling: a receiver takes a nearer option where that makes nothing longer than T.
  *
@@ -212,6 +213,40 @@ static void improve(struct loading *l, int *old)
     }
 }
 
+/* All who have a fallback take it, at first hand. */
+static void fall_back(const struct loading *l, int *ways)
+{
+    const struct ah_delivery *delivery = l->delivery;
+    for (size_t b = 0; b < delivery->n_bundles; b++) {
+        const struct ah_delivery_bundle *bundle = &delivery->bundles[b];
+        for (size_t i = 0; i < bundle->count && !bundle->once; i++)
+            for (size_t d = 0; d < bundle->n_receivers; d++)
+                if (bundle->receivers[d].fallback)
+                    way_at(l, ways, b, i)[1 + d] = (int)bundle->receivers[d].fallback - 1;
+    }
+}
+
+/* Improves what is loaded, and the plain delivery; the better of both is in `ways` then. */
+static double improve_both(struct loading *l, int *old)
+{
+    int *first = l->ways;
+    improve(l, old);
+    double first_s = time_of(l, first);
+    memcpy(l->best_ways, first, l->n_ways * sizeof *first);
+    fall_back(l, l->best_ways);
+    l->ways = l->best_ways;
+    time_of(l, l->ways);
+    improve(l, old);
+    double second_s = time_of(l, l->ways);
+    if (second_s < first_s * (1 - CLOSE)) {
+        l->best_ways = first;
+        return second_s;
+    }
+    l->best_ways = l->ways;
+    l->ways = first;
+    return first_s;
+}
+
 /* Nearer options, as far as nothing takes longer than all does anyway. */
 static void settle(struct loading *l, double time_s)
 {
@@ -359,8 +394,7 @@ int ah_delivery_solve(const struct ah_delivery *delivery, const struct ah_delive
     rc = rc ? rc : fill(&l, err);
     if (rc)
         goto out;
-    improve(&l, l.trial + widest(delivery));
-    result.time_s = time_of(&l, l.ways);
+    result.time_s = improve_both(&l, l.trial + widest(delivery));
     rc = refine(&l, limits, &result.time_s, &result.bound_s, err);
     if (rc)
         goto out;

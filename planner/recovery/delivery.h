@@ -25,6 +25,9 @@
  * Every solution is a choice for every shard and the other way round: of the y(l) shards that l leads, d takes any r(l,d)
  * from l and the rest at first hand; those are c - sum r(l,d) >= y(d) in all, by (2) and (1).
  *
+ * THE PLAIN DELIVERY. Where every receiver of every bundle has a `fallback`, and none is to be fetched once, the result is
+ * never slower than if all of them took it, however far the search comes.
+ *
  * THE BOUND. For prices p(r) >= 0 with sum of p(r) rate(r) = 1, T = sum of p(r) rate(r) T >= sum of p(r) bytes through r,
  * which is at least the sum over all shards of their cheapest choice at these prices. It is evaluated here, whatever gave
  * the prices.
@@ -50,6 +53,7 @@ struct ah_delivery_option {
 struct ah_delivery_receiver {
     const struct ah_delivery_option *options; /* at least one; nearer ones first */
     size_t n_options;
+    size_t fallback; /* 1 + the option of a plain delivery; 0: it has none */
 };
 
 struct ah_delivery_bundle {

@@ -176,7 +176,10 @@ static int put_receivers(struct ah_freight *f, size_t shard, const size_t *nodes
             break;
         }
         memcpy(options, scratch, n * sizeof *options);
-        receivers[d] = (struct ah_delivery_receiver){options, n};
+        receivers[d] = (struct ah_delivery_receiver){.options = options, .n_options = n};
+        for (size_t i = 0; i < n && f->input->sources == AH_SOURCES_FAST; i++)
+            if (options[i].source == FROM_STORAGE)
+                receivers[d].fallback = i + 1;
     }
     free(scratch);
     bundle->receivers = receivers;

@@ -78,7 +78,7 @@ static void draw_bundle(struct instance *c, size_t b, uint64_t *random, size_t c
     for (size_t d = 0; d < receivers; d++) {
         c->nodes[b][d] = (first + d) % NODES;
         size_t n = draw_options(random, c->nodes[b][d], c->options[b][d]);
-        c->receivers[b][d] = (struct ah_delivery_receiver){c->options[b][d], n};
+        c->receivers[b][d] = (struct ah_delivery_receiver){.options = c->options[b][d], .n_options = n};
     }
     for (size_t from = 0; from < receivers; from++)
         for (size_t to = 0; to < receivers; to++)
@@ -251,11 +251,52 @@ static void test_delivery__is_near_its_bound_where_shards_are_many(void **state)
     assert_true(worst < 0.1);
 }
 
+/* Everyone's last option is storage, over a link of the node's own, and the one before by way of another node's, whose own
+ * shards come over that; nothing is fetched once. Returns what all from storage takes. */
+static double make_plain(struct instance *c, uint64_t *random)
+{
+    struct search s = {.delivery = &c->delivery};
+    for (size_t b = 0; b < c->delivery.n_bundles; b++) {
+        struct ah_delivery_bundle *bundle = &c->bundles[b];
+        bundle->once = false;
+        for (size_t d = 0; d < bundle->n_receivers; d++) {
+            struct ah_delivery_receiver *receiver = &c->receivers[b][d];
+            struct ah_delivery_option *options = c->options[b][d];
+            size_t node = c->nodes[b][d], via = (node + 1 + draw(random, NODES - 1)) % NODES;
+            receiver->n_options = receiver->fallback = receiver->n_options < 2 ? 2 : receiver->n_options;
+            options[receiver->n_options - 2] = (struct ah_delivery_option){
+                .source = 9, .passes = {DISK + via, STORAGE, IN + via, OUT + via, IN + node}, .n_passes = 5};
+            options[receiver->n_options - 1] = through(9, 3, DISK + node, STORAGE, IN + node);
+            add(&s, &options[receiver->n_options - 1], (double)(bundle->bytes * bundle->count));
+        }
+    }
+    return longest(&s);
+}
+
+static void test_delivery__is_never_slower_than_the_plain_one(void **state)
+{
+    static struct instance c;
+    size_t instances = number("AH_TEST_INSTANCES", 600);
+    (void)state;
+    for (size_t i = 0; i < instances; i++) {
+        uint64_t random = 521288629546311u + 104729 * i;
+        struct ah_arena arena = {0};
+        draw_instance(&c, &random, 1 + draw(&random, 12), 2);
+        c.rates[STORAGE] *= (double)(1 + draw(&random, 10));
+        double plain_s = make_plain(&c, &random);
+        struct ah_delivery_result result = solve(&c, 0, &arena);
+        if (result.time_s > plain_s * (1 + 1e-12))
+            fail_msg("instance %zu: %.9f s, all from storage %.9f s", i, result.time_s, plain_s);
+        ah_arena_release(&arena);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_delivery__is_the_best_of_all_choices),
         cmocka_unit_test(test_delivery__is_near_its_bound_where_shards_are_many),
+        cmocka_unit_test(test_delivery__is_never_slower_than_the_plain_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include "schemas/inventory.h"
 
 #include "schemas/kinds_internal.h"
+#include "schemas/rows_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -18,27 +19,19 @@ const char *const ah_words_shard_kind[] = {AH_SHARD_KIND_WORDS(WORD) NULL};
 
 static const char *const kind_words[] = {"inventory", NULL};
 
-#define COUNT(tag, member, least, most, sentence)                                                            \
-    {                                                                                                        \
-        .name = #member, AH_COUNT_AT(tag, member), .min = (least), .max = (most), .about = (sentence)        \
-    }
 #define STEP_MAX AH_FIELD_COUNT_MAX
 
-static const struct ah_field model_fields[] = {
-    {.name = "name", AH_TEXT_AT(ah_plan_input, name), .form = AH_TEXT_NAME, .about = "Its name."},
-    {.name = "sha256",
-     AH_TEXT_AT(ah_plan_input, sha256),
-     .form = AH_TEXT_SHA256,
-     .about = "Of its canonical text."},
-    {0}};
+static const struct ah_field model_fields[] = {AH_ROW_NAME(ah_plan_input, name, "Its name."),
+                                               AH_ROW_SHA256(ah_plan_input, sha256, "Of its canonical text."),
+                                               {0}};
 static const struct ah_field_table model_table = {.name = "input",
                                                   .about = "The model that is trained.",
                                                   .bytes = sizeof(struct ah_plan_input),
                                                   .fields = model_fields};
 
 static const struct ah_field node_fields[] = {
-    {.name = "id", AH_TEXT_AT(ah_inventory_node, id), .form = AH_TEXT_NAME, .about = "Name of the node."},
-    COUNT(ah_inventory_node, gpus, 1, AH_INVENTORY_NO_GPU, "How many GPUs it has."),
+    AH_ROW_NAME(ah_inventory_node, id, "Name of the node."),
+    AH_ROW_COUNT(ah_inventory_node, gpus, 1, AH_INVENTORY_NO_GPU, "How many GPUs it has."),
     {0}};
 static const struct ah_field_table node_table = {.name = "node",
                                                  .about = "A node that the inventory was made on.",
@@ -60,9 +53,9 @@ static const struct ah_field holding_fields[] = {
      .max = AH_INVENTORY_NO_GPU - 1,
      .fallback = AH_INVENTORY_NO_GPU,
      .about = "Of a GPU's memory: which of the node's, from 0."},
-    COUNT(ah_inventory_holding, step, 0, STEP_MAX, "After which the states were so."),
-    COUNT(ah_inventory_holding, first_block, 0, AH_SHARD_BLOCKS_MAX - 1, "The lowest block."),
-    COUNT(ah_inventory_holding, blocks, 1, AH_SHARD_BLOCKS_MAX, "How many."),
+    AH_ROW_COUNT(ah_inventory_holding, step, 0, STEP_MAX, "After which the states were so."),
+    AH_ROW_COUNT(ah_inventory_holding, first_block, 0, AH_SHARD_BLOCKS_MAX - 1, "The lowest block."),
+    AH_ROW_COUNT(ah_inventory_holding, blocks, 1, AH_SHARD_BLOCKS_MAX, "How many."),
     {.name = "first_slice",
      AH_COUNT_AT(ah_inventory_holding, first_slice),
      .flags = AH_FIELD_OPTIONAL,
@@ -170,9 +163,10 @@ static int inventory_check(const void *group, struct ah_error *err)
 static const struct ah_field inventory_fields[] = {
     AH_FIELD_HEAD(ah_inventory, kind_words),
     {.name = "model", AH_GROUP_AT(ah_inventory, model, &model_table), .about = "The model that is trained."},
-    COUNT(ah_inventory, blocks, 3, AH_SHARD_BLOCKS_MAX, "Of the model: embedding, layers, head."),
-    COUNT(ah_inventory, slices, 1, AH_SHARD_SLICES_MAX, "Equal parts that the states of a block are cut in."),
-    COUNT(ah_inventory, step, 0, STEP_MAX, "The last one that training finished."),
+    AH_ROW_COUNT(ah_inventory, blocks, 3, AH_SHARD_BLOCKS_MAX, "Of the model: embedding, layers, head."),
+    AH_ROW_COUNT(ah_inventory, slices, 1, AH_SHARD_SLICES_MAX,
+                 "Equal parts that the states of a block are cut in."),
+    AH_ROW_COUNT(ah_inventory, step, 0, STEP_MAX, "The last one that training finished."),
     {.name = "nodes",
      AH_GROUPS_AT(ah_inventory, nodes, &node_table),
      .min_items = 1,

@@ -9,6 +9,7 @@
 #include "schemas/moves.h"
 
 #include "schemas/kinds_internal.h"
+#include "schemas/rows_internal.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -21,26 +22,12 @@ const char *const ah_words_place[] = {AH_PLACE_WORDS(WORD) NULL};
 
 static const char *const kind_words[] = {"moves", NULL};
 
+#define US_MAX 1e18
 enum { RANKS_MAX = 4194304, MOVES_MAX = 1048576, RANK_MOVES_MAX = 16384 };
 
-#define COUNT(tag, member, least, most, sentence)                                                            \
-    {                                                                                                        \
-        .name = #member, AH_COUNT_AT(tag, member), .min = (least), .max = (most), .about = (sentence)        \
-    }
-#define BYTES(tag, member, sentence) COUNT(tag, member, 0, AH_FIELD_COUNT_MAX, sentence)
-#define US(tag, member, sentence)                                                                            \
-    {                                                                                                        \
-        .name = #member, AH_NUMBER_AT(tag, member), .max = 1e18, .about = (sentence)                         \
-    }
-#define SHA256(tag, member, sentence)                                                                        \
-    {                                                                                                        \
-        .name = #member, AH_TEXT_AT(tag, member), .form = AH_TEXT_SHA256, .about = (sentence)                \
-    }
-
-static const struct ah_field input_fields[] = {
-    {.name = "name", AH_TEXT_AT(ah_plan_input, name), .form = AH_TEXT_NAME, .about = "The document's name."},
-    SHA256(ah_plan_input, sha256, "Of its canonical text."),
-    {0}};
+static const struct ah_field input_fields[] = {AH_ROW_NAME(ah_plan_input, name, "The document's name."),
+                                               AH_ROW_SHA256(ah_plan_input, sha256, "Of its canonical text."),
+                                               {0}};
 static const struct ah_field_table input_table = {.name = "input",
                                                   .about = "A document that the moves were made from.",
                                                   .bytes = sizeof(struct ah_plan_input),
@@ -49,9 +36,9 @@ static const struct ah_field_table input_table = {.name = "input",
 static const struct ah_field inputs_fields[] = {
     {.name = "model", AH_GROUP_AT(ah_moves_inputs, model, &input_table), .about = "The model."},
     {.name = "cluster", AH_GROUP_AT(ah_moves_inputs, cluster, &input_table), .about = "The new cluster."},
-    SHA256(ah_moves_inputs, old_plan_sha256, "Of the old cluster plan."),
-    SHA256(ah_moves_inputs, inventory_sha256, "Of the inventory."),
-    SHA256(ah_moves_inputs, plan_sha256, "Of the new cluster plan."),
+    AH_ROW_SHA256(ah_moves_inputs, old_plan_sha256, "Of the old cluster plan."),
+    AH_ROW_SHA256(ah_moves_inputs, inventory_sha256, "Of the inventory."),
+    AH_ROW_SHA256(ah_moves_inputs, plan_sha256, "Of the new cluster plan."),
     {0}};
 static const struct ah_field_table inputs_table = {.name = "inputs",
                                                    .about = "What the moves were made from, and for.",
@@ -59,12 +46,12 @@ static const struct ah_field_table inputs_table = {.name = "inputs",
                                                    .fields = inputs_fields};
 
 static const struct ah_field bytes_fields[] = {
-    BYTES(ah_moves_bytes, needed, "By all GPUs together: the sum of the others."),
-    BYTES(ah_moves_bytes, kept, "They have it already."),
-    BYTES(ah_moves_bytes, node, "From host memory or a GPU of the same node."),
-    BYTES(ah_moves_bytes, disk, "From the node's own disk."),
-    BYTES(ah_moves_bytes, peer, "From other nodes."),
-    BYTES(ah_moves_bytes, storage, "From storage."),
+    AH_ROW_BYTES(ah_moves_bytes, needed, "By all GPUs together: the sum of the others."),
+    AH_ROW_BYTES(ah_moves_bytes, kept, "They have it already."),
+    AH_ROW_BYTES(ah_moves_bytes, node, "From host memory or a GPU of the same node."),
+    AH_ROW_BYTES(ah_moves_bytes, disk, "From the node's own disk."),
+    AH_ROW_BYTES(ah_moves_bytes, peer, "From other nodes."),
+    AH_ROW_BYTES(ah_moves_bytes, storage, "From storage."),
     {0}};
 static const struct ah_field_table bytes_table = {.name = "bytes",
                                                   .about = "How much gets there how.",
@@ -72,8 +59,8 @@ static const struct ah_field_table bytes_table = {.name = "bytes",
                                                   .fields = bytes_fields};
 
 static const struct ah_field predicted_fields[] = {
-    US(ah_moves_predicted, time_us, "Until everything is where it is needed."),
-    US(ah_moves_predicted, bound_us, "No choice of sources takes less."),
+    AH_ROW_US(ah_moves_predicted, time_us, US_MAX, "Until everything is where it is needed."),
+    AH_ROW_US(ah_moves_predicted, bound_us, US_MAX, "No choice of sources takes less."),
     {.name = "gap",
      AH_NUMBER_AT(ah_moves_predicted, gap),
      .max = 1,
@@ -83,13 +70,13 @@ static const struct ah_field predicted_fields[] = {
      .form = AH_TEXT_LINE,
      .flags = AH_FIELD_OPTIONAL,
      .about = "What is busy all that time."},
-    US(ah_moves_predicted, baseline_us, "If all came from storage; 0: there is none."),
+    AH_ROW_US(ah_moves_predicted, baseline_us, US_MAX, "If all came from storage; 0: there is none."),
     {.name = "speed_up",
      AH_NUMBER_AT(ah_moves_predicted, speed_up),
      .max = 1e18,
      .about = "baseline / time; 0: there is no storage, or nothing moves."},
-    US(ah_moves_predicted, step_us, "Of the new plan."),
-    COUNT(ah_moves_predicted, lost_steps, 0, AH_FIELD_COUNT_MAX, "To be done again."),
+    AH_ROW_US(ah_moves_predicted, step_us, US_MAX, "Of the new plan."),
+    AH_ROW_COUNT(ah_moves_predicted, lost_steps, 0, AH_FIELD_COUNT_MAX, "To be done again."),
     {0}};
 
 static bool close_to(double value, double expected)
@@ -117,18 +104,18 @@ static const struct ah_field_table predicted_table = {.name = "predicted",
                                                       .check = predicted_check};
 
 static const struct ah_field move_fields[] = {
-    COUNT(ah_move, rank, 0, RANKS_MAX - 1, "The GPU that needs it, as the cluster numbers them."),
+    AH_ROW_COUNT(ah_move, rank, 0, RANKS_MAX - 1, "The GPU that needs it, as the cluster numbers them."),
     {.name = "place",
      AH_WORD_AT(ah_move, place, ah_words_place),
      .about = "Needed in its own memory, or in its node's host memory."},
-    COUNT(ah_move, first_block, 0, AH_SHARD_BLOCKS_MAX - 1, "The lowest block."),
-    COUNT(ah_move, blocks, 1, AH_SHARD_BLOCKS_MAX, "How many."),
+    AH_ROW_COUNT(ah_move, first_block, 0, AH_SHARD_BLOCKS_MAX - 1, "The lowest block."),
+    AH_ROW_COUNT(ah_move, blocks, 1, AH_SHARD_BLOCKS_MAX, "How many."),
     {.name = "tied",
      AH_BOOL_AT(ah_move, tied),
      .flags = AH_FIELD_OPTIONAL,
      .about = "It is the table that embedding and head share."},
-    COUNT(ah_move, first_slice, 0, AH_SHARD_SLICES_MAX - 1, "The lowest slice."),
-    COUNT(ah_move, slices, 1, AH_SHARD_SLICES_MAX, "How many."),
+    AH_ROW_COUNT(ah_move, first_slice, 0, AH_SHARD_SLICES_MAX - 1, "The lowest slice."),
+    AH_ROW_COUNT(ah_move, slices, 1, AH_SHARD_SLICES_MAX, "How many."),
     {.name = "kinds",
      .type = AH_FIELD_WORD,
      AH_LIST_PLACE(ah_move, kinds, unsigned *),
@@ -161,7 +148,7 @@ static const struct ah_field move_fields[] = {
      AH_BOOL_AT(ah_move, relayed),
      .flags = AH_FIELD_OPTIONAL,
      .about = "The source receives it itself."},
-    COUNT(ah_move, bytes, 1, AH_FIELD_COUNT_MAX, "All of it."),
+    AH_ROW_COUNT(ah_move, bytes, 1, AH_FIELD_COUNT_MAX, "All of it."),
     {0}};
 static const struct ah_rule move_rules[] = {
     {"tier", "storage", AH_RULE_IS, "medium", "storage", "must be storage where the tier is"},
@@ -251,13 +238,15 @@ static const struct ah_field moves_fields[] = {
     {.name = "inputs",
      AH_GROUP_AT(ah_moves, inputs, &inputs_table),
      .about = "What the moves were made from, and for."},
-    COUNT(ah_moves, blocks, 3, AH_SHARD_BLOCKS_MAX, "Of the model: embedding, layers, head."),
-    COUNT(ah_moves, slices, 1, AH_SHARD_SLICES_MAX, "Equal parts that the states of a block are cut in."),
-    COUNT(ah_moves, step, 0, AH_FIELD_COUNT_MAX, "That all states are of."),
+    AH_ROW_COUNT(ah_moves, blocks, 3, AH_SHARD_BLOCKS_MAX, "Of the model: embedding, layers, head."),
+    AH_ROW_COUNT(ah_moves, slices, 1, AH_SHARD_SLICES_MAX,
+                 "Equal parts that the states of a block are cut in."),
+    AH_ROW_COUNT(ah_moves, step, 0, AH_FIELD_COUNT_MAX, "That all states are of."),
     {.name = "sources",
      AH_WORD_AT(ah_moves, sources, ah_words_sources),
      .about = "No byte comes from farther than it must, or all sources are free and the time is least."},
-    COUNT(ah_moves, horizon_steps, 0, AH_FIELD_COUNT_MAX, "Steps that the plan's speed was weighed over."),
+    AH_ROW_COUNT(ah_moves, horizon_steps, 0, AH_FIELD_COUNT_MAX,
+                 "Steps that the plan's speed was weighed over."),
     {.name = "bytes", AH_GROUP_AT(ah_moves, bytes, &bytes_table), .about = "How much gets there how."},
     {.name = "predicted",
      AH_GROUP_AT(ah_moves, predicted, &predicted_table),

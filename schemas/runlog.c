@@ -6,6 +6,7 @@
 #include "schemas/runlog.h"
 
 #include "schemas/kinds_internal.h"
+#include "schemas/rows_internal.h"
 #include "schemas/signature_internal.h"
 #include "schemas/writer_internal.h"
 
@@ -35,23 +36,16 @@ _Static_assert(sizeof ah_words_runlog_op / sizeof *ah_words_runlog_op == AH_RUNL
     {                                                                                                        \
         .name = "line", .type = AH_FIELD_CONST, .words = (word_list), .about = "What this line is."          \
     }
-#define US(tag, member, sentence)                                                                            \
-    {                                                                                                        \
-        .name = #member, AH_NUMBER_AT(tag, member), .max = US_MAX, .about = (sentence)                       \
-    }
-#define BYTES(tag, member, sentence)                                                                         \
-    {                                                                                                        \
-        .name = #member, AH_COUNT_AT(tag, member), .max = BYTES_MAX, .about = (sentence)                     \
-    }
 #define STEP(tag, least, sentence)                                                                           \
     {                                                                                                        \
         .name = "step", AH_COUNT_AT(tag, step), .min = (least), .max = STEP_MAX, .about = (sentence)         \
     }
 
-static const struct ah_field exposed_fields[] = {US(ah_plan_exposed, h2d, "For copies to the device."),
-                                                 US(ah_plan_exposed, d2h, "For copies from it."),
-                                                 US(ah_plan_exposed, host, "For the host."),
-                                                 {0}};
+static const struct ah_field exposed_fields[] = {
+    AH_ROW_US(ah_plan_exposed, h2d, US_MAX, "For copies to the device."),
+    AH_ROW_US(ah_plan_exposed, d2h, US_MAX, "For copies from it."),
+    AH_ROW_US(ah_plan_exposed, host, US_MAX, "For the host."),
+    {0}};
 static const struct ah_field_table exposed_table = {.name = "exposed_us",
                                                     .about = "Time that compute waits for each lane.",
                                                     .bytes = sizeof(struct ah_plan_exposed),
@@ -62,7 +56,7 @@ static const struct ah_field part_fields[] = {
      AH_WORD_AT(ah_runlog_part, op, ah_words_runlog_op),
      .about = "Kind of op; data: what no plan mentions, batches and headers of steps."},
     {.name = "lane", AH_WORD_AT(ah_runlog_part, lane, ah_words_plan_lane), .about = "Where it works."},
-    US(ah_runlog_part, us, "Time of all its ops in a step."),
+    AH_ROW_US(ah_runlog_part, us, US_MAX, "Time of all its ops in a step."),
     {0}};
 static const struct ah_field_table part_table = {.name = "part",
                                                  .about = "What ops of a kind take in a step.",
@@ -80,17 +74,17 @@ static const struct ah_field_table part_table = {.name = "part",
     }
 
 static const struct ah_field predicted_fields[] = {
-    US(ah_runlog_predicted, step_us, "Time of a step."),
-    US(ah_runlog_predicted, compute_us, "Of the compute lane."),
-    US(ah_runlog_predicted, h2d_us, "Of the lane to the device."),
-    US(ah_runlog_predicted, d2h_us, "Of the lane from the device."),
-    US(ah_runlog_predicted, host_us, "Of the host lane."),
+    AH_ROW_US(ah_runlog_predicted, step_us, US_MAX, "Time of a step."),
+    AH_ROW_US(ah_runlog_predicted, compute_us, US_MAX, "Of the compute lane."),
+    AH_ROW_US(ah_runlog_predicted, h2d_us, US_MAX, "Of the lane to the device."),
+    AH_ROW_US(ah_runlog_predicted, d2h_us, US_MAX, "Of the lane from the device."),
+    AH_ROW_US(ah_runlog_predicted, host_us, US_MAX, "Of the host lane."),
     {.name = "tokens_per_s",
      AH_NUMBER_AT(ah_runlog_predicted, tokens_per_s),
      .max = 1e15,
      .about = "Tokens trained per second."},
-    BYTES(ah_runlog_predicted, device_bytes, "Highest offset of the device arena."),
-    BYTES(ah_runlog_predicted, host_bytes, "Host memory."),
+    AH_ROW_BYTES(ah_runlog_predicted, device_bytes, "Highest offset of the device arena."),
+    AH_ROW_BYTES(ah_runlog_predicted, host_bytes, "Host memory."),
     EXPOSED_AND_PARTS(ah_runlog_predicted),
     {0}};
 static const struct ah_field_table predicted_table = {.name = "predicted",
@@ -104,7 +98,7 @@ static const struct ah_field_table predicted_table = {.name = "predicted",
          AH_TEXT_AT(ah_runlog, plan_sha256),                                                                 \
          .form = AH_TEXT_SHA256,                                                                             \
          .about = "Of the plan that ran."},                                                                  \
-        {.name = "model", AH_TEXT_AT(ah_runlog, model), .form = AH_TEXT_NAME, .about = "The model's name."}, \
+        AH_ROW_NAME(ah_runlog, model, "The model's name."),                                                  \
         {.name = "device", AH_TEXT_AT(ah_runlog, device), .about = "The device's own name."},                \
         {.name = "policy",                                                                                   \
          AH_TEXT_AT(ah_runlog, policy),                                                                      \
@@ -150,7 +144,7 @@ static const struct ah_field step_fields[] = {
      .min = -AH_FIELD_NUMBER_MAX,
      .max = AH_FIELD_NUMBER_MAX,
      .about = "Mean over the unmasked tokens of the batch."},
-    BYTES(ah_runlog_step, tokens, "Loss-bearing tokens of the step."),
+    AH_ROW_BYTES(ah_runlog_step, tokens, "Loss-bearing tokens of the step."),
     {.name = "lr", AH_NUMBER_AT(ah_runlog_step, lr), .max = 1e3, .about = "Learning rate."},
     {.name = "grad_norm",
      AH_NUMBER_AT(ah_runlog_step, grad_norm),
@@ -158,19 +152,19 @@ static const struct ah_field step_fields[] = {
      .max = AH_FIELD_NUMBER_MAX,
      .fallback = AH_RUNLOG_NO_NORM,
      .about = "Norm of the gradient before clipping."},
-    US(ah_runlog_step, step_us, "Time of the step."),
+    AH_ROW_US(ah_runlog_step, step_us, US_MAX, "Time of the step."),
     {.name = "tokens_per_s",
      AH_NUMBER_AT(ah_runlog_step, tokens_per_s),
      .max = 1e15,
      .about = "Loss-bearing tokens per second."},
-    US(ah_runlog_step, compute_us, "Time that the compute lane worked."),
-    US(ah_runlog_step, h2d_us, "Time that the lane to the device worked."),
-    US(ah_runlog_step, d2h_us, "Time that the lane from the device worked."),
-    US(ah_runlog_step, host_us, "Time that the host lane worked."),
+    AH_ROW_US(ah_runlog_step, compute_us, US_MAX, "Time that the compute lane worked."),
+    AH_ROW_US(ah_runlog_step, h2d_us, US_MAX, "Time that the lane to the device worked."),
+    AH_ROW_US(ah_runlog_step, d2h_us, US_MAX, "Time that the lane from the device worked."),
+    AH_ROW_US(ah_runlog_step, host_us, US_MAX, "Time that the host lane worked."),
     COPIED(h2d_bytes, "Copied to the device."),
     COPIED(d2h_bytes, "Copied from the device."),
-    BYTES(ah_runlog_step, device_peak_bytes, "Highest offset touched in the device arena."),
-    BYTES(ah_runlog_step, host_peak_bytes, "Highest host memory in use."),
+    AH_ROW_BYTES(ah_runlog_step, device_peak_bytes, "Highest offset touched in the device arena."),
+    AH_ROW_BYTES(ah_runlog_step, host_peak_bytes, "Highest host memory in use."),
     {0}};
 static const struct ah_field_table step_table = {.name = "step",
                                                  .about = "A step that was done.",
@@ -185,7 +179,7 @@ static const struct ah_field evaluation_fields[] = {
      .min = -AH_FIELD_NUMBER_MAX,
      .max = AH_FIELD_NUMBER_MAX,
      .about = "Mean over the unmasked tokens held out."},
-    BYTES(ah_runlog_evaluation, tokens, "Loss-bearing tokens held out."),
+    AH_ROW_BYTES(ah_runlog_evaluation, tokens, "Loss-bearing tokens held out."),
     {0}};
 static const struct ah_field_table evaluation_table = {.name = "evaluation",
                                                        .about = "Loss on held-out data.",
@@ -194,8 +188,8 @@ static const struct ah_field_table evaluation_table = {.name = "evaluation",
 
 static const struct ah_field save_fields[] = {LINE(save_words),
                                               STEP(ah_runlog_save, 0, "Steps done before it."),
-                                              US(ah_runlog_save, us, "Time it took."),
-                                              BYTES(ah_runlog_save, bytes, "Written in all."),
+                                              AH_ROW_US(ah_runlog_save, us, US_MAX, "Time it took."),
+                                              AH_ROW_BYTES(ah_runlog_save, bytes, "Written in all."),
                                               {0}};
 static const struct ah_field_table save_table = {.name = "save",
                                                  .about = "A checkpoint that was written.",
@@ -210,8 +204,8 @@ static const struct ah_field_table save_table = {.name = "save",
 
 static const struct ah_field busy_fields[] = {
     {.name = "lane", AH_WORD_AT(ah_runlog_busy, lane, ah_words_plan_lane), .about = "Which."},
-    US(ah_runlog_busy, busy_us, "Time in which it worked."),
-    US(ah_runlog_busy, exposed_us, "Of that, while compute did not work; of compute 0."),
+    AH_ROW_US(ah_runlog_busy, busy_us, US_MAX, "Time in which it worked."),
+    AH_ROW_US(ah_runlog_busy, exposed_us, US_MAX, "Of that, while compute did not work; of compute 0."),
     {0}};
 static const struct ah_field_table busy_table = {.name = "busy",
                                                  .about = "How long a lane worked.",
@@ -230,15 +224,15 @@ static const struct ah_field overlap_fields[] = {
      .max = STEP_MAX,
      .about = "The first of the steps."},
     {.name = "steps", AH_COUNT_AT(ah_runlog_overlap, steps), .min = 1, .max = STEP_MAX, .about = "How many."},
-    US(ah_runlog_overlap, total_us, "Their time."),
-    US(ah_runlog_overlap, compute_us, "In which compute worked."),
-    US(ah_runlog_overlap, copy_us, "In which compute did not work, and copies did."),
-    US(ah_runlog_overlap, host_us, "In which the host alone worked."),
-    US(ah_runlog_overlap, idle_us, "In which nothing worked."),
+    AH_ROW_US(ah_runlog_overlap, total_us, US_MAX, "Their time."),
+    AH_ROW_US(ah_runlog_overlap, compute_us, US_MAX, "In which compute worked."),
+    AH_ROW_US(ah_runlog_overlap, copy_us, US_MAX, "In which compute did not work, and copies did."),
+    AH_ROW_US(ah_runlog_overlap, host_us, US_MAX, "In which the host alone worked."),
+    AH_ROW_US(ah_runlog_overlap, idle_us, US_MAX, "In which nothing worked."),
     {.name = "lanes", AH_GROUPS_AT(ah_runlog_overlap, lanes, &busy_table), .about = "Each lane's share."},
-    BYTES(ah_runlog_overlap, records, "Kernels and copies that the device recorded."),
-    BYTES(ah_runlog_overlap, lost, "Records beside these that could not be kept: shares are too low."),
-    US(ah_runlog_overlap, overhead_us, "Time that recording took, as far as it says."),
+    AH_ROW_BYTES(ah_runlog_overlap, records, "Kernels and copies that the device recorded."),
+    AH_ROW_BYTES(ah_runlog_overlap, lost, "Records beside these that could not be kept: shares are too low."),
+    AH_ROW_US(ah_runlog_overlap, overhead_us, US_MAX, "Time that recording took, as far as it says."),
     {0}};
 static const struct ah_field_table overlap_table = {.name = "overlap",
                                                     .about = "Where the time of some steps went.",

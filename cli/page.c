@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "cli/page_internal.h"
+#include "schemas/cluster_plan.h"
 
 #include <string.h>
 
@@ -75,12 +76,15 @@ static int write_plan(struct ah_cli *cli, const char *path, const struct ah_plan
     return rc;
 }
 
-/* A cluster plan tells its own timeline: the document is the data. */
+/* A cluster plan tells its own timeline: the document is the data, without the programs of ranks, which nothing draws. */
 static int write_cluster(struct ah_cli *cli, const char *path, const struct ah_document *document,
                          struct ah_error *err)
 {
+    struct ah_cluster_plan drawn = *document->body.cluster_plan;
+    struct ah_document data = {.kind = AH_DOCUMENT_CLUSTER_PLAN, .body = {.cluster_plan = &drawn}};
     struct ah_buffer json = {0};
-    int rc = ah_document_print(document, &json, err);
+    drawn.n_programs = 0;
+    int rc = ah_document_print(&data, &json, err);
     if (!rc)
         rc = write_page(cli, path, page_cluster, page_cluster_bytes, &json, err);
     ah_buffer_release(&json);

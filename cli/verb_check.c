@@ -10,6 +10,7 @@
 #include "cli/verbs.h"
 #include "planner/verify.h"
 #include "runtime/schedule/check.h"
+#include "schemas/cluster_plan.h"
 #include "schemas/document.h"
 
 struct check_options {
@@ -121,6 +122,19 @@ static void check_valid(struct check *check, const char *name, const struct ah_d
         list_unverified(check);
 }
 
+/* Each rank's program as a plan of its own. */
+static int check_programs(const struct ah_cluster_plan *plan, const char *name, struct ah_error *err)
+{
+    for (size_t i = 0; i < plan->n_programs; i++) {
+        int rc = ah_plan_check_model(&plan->programs[i], err);
+        if (!rc)
+            rc = ah_schedule_check(&plan->programs[i], err);
+        if (rc)
+            return ah_error_prefix(err, rc, "%s: programs[%zu]", name, i);
+    }
+    return AH_OK;
+}
+
 /* What a reader cannot see: whether everything that the plan says follows from the rest of it, and from its inputs. */
 static int check_plan(const struct check *check, const char *name, const struct ah_plan *plan,
                       struct ah_error *err)
@@ -149,6 +163,8 @@ static void check_file(struct check *check, const char *name)
     int rc = ah_document_load(&document, name, AH_DOCUMENT_ANY, &err);
     if (!rc && document.kind == AH_DOCUMENT_PLAN)
         rc = check_plan(check, ah_document_short_name(name, shortened), document.body.plan, &err);
+    if (!rc && document.kind == AH_DOCUMENT_CLUSTER_PLAN)
+        rc = check_programs(document.body.cluster_plan, ah_document_short_name(name, shortened), &err);
     ah_emit_open(&check->emit, NULL, '{');
     ah_emit_text(&check->emit, "file", name);
     ah_emit_bool(&check->emit, "valid", rc == AH_OK);

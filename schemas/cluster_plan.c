@@ -7,6 +7,8 @@
  * 4. The micro-batches of the pipelines add up to the training's, which divide the batch.
  * 5. No GPU needs more memory than it has; a stage takes of its host where it keeps states there.
  * 6. Segments name blocks that exist; the bottleneck is a stage that exists.
+ * 7. A stage's program, where there are programs, is a part of the same model and training: of its blocks, degree, place and
+ *    micro-batches; it takes no more memory than the stage says.
  */
 #include "schemas/cluster_plan.h"
 
@@ -16,6 +18,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define WORD(value, word) [value] = word,
 const char *const ah_words_tp_mode[] = {AH_TP_MODE_WORDS(WORD) NULL};
@@ -60,13 +63,13 @@ static const struct ah_field input_fields[] = {NAME(ah_plan_input, name, "The do
                                                 .form = AH_TEXT_SHA256,
                                                 .about = "Of its canonical text."},
                                                {0}};
-TABLE(input, ah_plan_input, "input", "A document that the plan was made from.", NULL);
+TABLE(input, ah_plan_input, "cluster_input", "A document that the plan was made from.", NULL);
 
 static const struct ah_field inputs_fields[] = {
     {.name = "model", AH_GROUP_AT(ah_cluster_plan_inputs, model, &input_table), .about = "The model."},
     {.name = "cluster", AH_GROUP_AT(ah_cluster_plan_inputs, cluster, &input_table), .about = "The cluster."},
     {0}};
-TABLE(inputs, ah_cluster_plan_inputs, "inputs", "What the plan was made from.", NULL);
+TABLE(inputs, ah_cluster_plan_inputs, "cluster_inputs", "What the plan was made from.", NULL);
 
 static int training_check(const void *group, struct ah_error *err)
 {
@@ -89,7 +92,7 @@ static const struct ah_field training_fields[] = {
      .max_items = 4096,
      .about = "Patterns of tensor names, '!' excludes; absent: all are trained."},
     {0}};
-TABLE(training, ah_cluster_plan_training, "training", "What is trained, and in which portions.",
+TABLE(training, ah_cluster_plan_training, "cluster_training", "What is trained, and in which portions.",
       training_check);
 
 static const struct ah_field config_fields[] = {
@@ -168,6 +171,11 @@ static const struct ah_field stage_fields[] = {
     US(ah_cluster_plan_stage, forward_us, "Of a micro-batch."),
     US(ah_cluster_plan_stage, backward_us, "Of a micro-batch."),
     US(ah_cluster_plan_stage, send_us, "Output and gradient of the input, of a micro-batch."),
+    {.name = "update_us",
+     AH_NUMBER_AT(ah_cluster_plan_stage, update_us),
+     .flags = AH_FIELD_OPTIONAL,
+     .max = 1e15,
+     .about = "Its own update."},
     US(ah_cluster_plan_stage, busy_us, "Computing and sending, of a step."),
     {.name = "starts_us",
      AH_COUNTS_AT(ah_cluster_plan_stage, starts_us),
@@ -176,6 +184,11 @@ static const struct ah_field stage_fields[] = {
      .max_items = 2 * PASSES_MAX,
      .max = AH_FIELD_COUNT_MAX,
      .about = "When its passes start, in its order (one forward, one backward), to the microsecond."},
+    {.name = "program",
+     AH_COUNT_AT(ah_cluster_plan_stage, program),
+     .flags = AH_FIELD_OPTIONAL,
+     .max = STAGES_MAX,
+     .about = "What each of its ranks does: an index into programs."},
     {0}};
 TABLE(stage, ah_cluster_plan_stage, "stage", "GPUs that share a run of blocks.", stage_check);
 
@@ -258,7 +271,7 @@ static const struct ah_field solver_fields[] = {
     {.name = "gap", AH_NUMBER_AT(ah_plan_solver, gap), .max = 1, .about = "(objective - bound) / objective."},
     COUNT(ah_plan_solver, evaluations, 0, AH_FIELD_COUNT_MAX, "Pipelines and plans that were timed."),
     {0}};
-TABLE(solver, ah_plan_solver, "solver", "How good the plan is.", ah_plan_check_solver);
+TABLE(solver, ah_plan_solver, "cluster_solver", "How good the plan is.", ah_plan_check_solver);
 
 static int check_stages(const struct ah_cluster_plan *plan, size_t p, struct ah_error *err)
 {
@@ -324,6 +337,43 @@ static int check_segments(const struct ah_cluster_plan *plan, struct ah_error *e
     return AH_OK;
 }
 
+/* What of a stage's program is not the stage's; NULL: nothing. */
+static const char *wrong_program(const struct ah_cluster_plan *plan, size_t p, size_t i)
+{
+    const struct ah_cluster_plan_pipeline *pipeline = &plan->pipelines[p];
+    const struct ah_cluster_plan_stage *stage = &pipeline->stages[i];
+    const struct ah_plan *program = &plan->programs[stage->program];
+    const struct ah_plan_part *part = program->part;
+    const uint64_t sequences = plan->training.batch / plan->training.micro_batches;
+    if (strcmp(program->inputs.model.sha256, plan->inputs.model.sha256) != 0)
+        return "is of another model";
+    if (!part || part->first_block != stage->first_block || part->blocks != stage->blocks)
+        return "has other blocks";
+    if (part->tp != stage->tp || part->stage != i || part->stages != pipeline->n_stages)
+        return "has another place";
+    if (program->training.micro_batches != pipeline->micro_batches ||
+        program->training.batch != sequences * pipeline->micro_batches ||
+        program->training.seq != plan->training.seq || program->training.dtype != plan->training.dtype ||
+        program->training.state_dtype != plan->training.state_dtype)
+        return "trains something else";
+    if (program->memory.device_bytes + program->memory.reserved_bytes > stage->memory_bytes)
+        return "takes more than the stage's memory_bytes";
+    return NULL;
+}
+
+static int check_programs(const struct ah_cluster_plan *plan, struct ah_error *err)
+{
+    for (size_t p = 0; p < plan->n_pipelines && plan->n_programs; p++)
+        for (size_t i = 0; i < plan->pipelines[p].n_stages; i++) {
+            uint64_t program = plan->pipelines[p].stages[i].program;
+            const char *wrong = program < plan->n_programs ? wrong_program(plan, p, i) : "does not exist";
+            if (wrong)
+                return ah_meaning_fail_item(err, "pipelines", p, "stages",
+                                            "stage %zu: its program %" PRIu64 " %s", i, program, wrong);
+        }
+    return AH_OK;
+}
+
 static int plan_check(const void *group, struct ah_error *err)
 {
     const struct ah_cluster_plan *plan = group;
@@ -342,6 +392,7 @@ static int plan_check(const void *group, struct ah_error *err)
                              micro_batches, plan->training.micro_batches);
     rc = rc ? rc : check_ranks(plan, err);
     rc = rc ? rc : check_segments(plan, err);
+    rc = rc ? rc : check_programs(plan, err);
     if (!rc && (told->bottleneck_pipeline >= plan->n_pipelines ||
                 told->bottleneck_stage >= plan->pipelines[told->bottleneck_pipeline].n_stages))
         rc = ah_meaning_fail(err, "predicted.bottleneck_stage", "there is no such stage");
@@ -374,6 +425,11 @@ static const struct ah_field plan_fields[] = {
      .max_items = STAGES_MAX,
      .about = "Who adds which gradients up; from the highest block down."},
     RANKS(ah_cluster_plan, idle_ranks, 0, "GPUs without work."),
+    {.name = "programs",
+     AH_GROUPS_AT(ah_cluster_plan, programs, &ah_plan_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .max_items = STAGES_MAX,
+     .about = "The plan of one rank each; times are those of the rank alone."},
     {.name = "predicted",
      AH_GROUP_AT(ah_cluster_plan, predicted, &predicted_table),
      .about = "What the simulation says."},

@@ -77,9 +77,11 @@ struct ah_cluster_plan_stage {
     double forward_us;   /* of a micro-batch */
     double backward_us;
     double send_us;      /* of its output, and of the gradient of its input */
+    double update_us;    /* of its own */
     double busy_us;      /* of a step: computing, sending */
     uint64_t *starts_us; /* of its passes, in its order: one forward, one backward, see docs/clusters.md */
     size_t n_starts_us;  /* two a micro-batch; 0: not told */
+    uint64_t program;    /* what each of its ranks does, of `programs` */
 };
 
 struct ah_cluster_plan_pipeline {
@@ -129,6 +131,8 @@ struct ah_cluster_plan {
     size_t n_pipelines;
     struct ah_cluster_plan_segment *segments;
     size_t n_segments;
+    struct ah_plan *programs; /* one of each distinct rank program; its `part` says of which blocks */
+    size_t n_programs;        /* 0: not told */
     uint64_t *idle_ranks;
     size_t n_idle_ranks;
     struct ah_cluster_plan_predicted predicted;

@@ -89,6 +89,15 @@ static const struct ah_field training_fields[] = {
     {0}};
 TABLE(training, ah_plan_training, "training", "What is trained, and in which portions.");
 
+static const struct ah_field part_fields[] = {
+    COUNT(ah_plan_part, first_block, 0, 10001, "The model's block that is block 0 here."),
+    COUNT(ah_plan_part, blocks, 1, 10002, "How many blocks."),
+    COUNT(ah_plan_part, tp, 1, 1024, "Ranks that share each block."),
+    COUNT(ah_plan_part, stage, 0, 10001, "Its place in the pipeline."),
+    COUNT(ah_plan_part, stages, 1, 10002, "Stages of the pipeline."),
+    {0}};
+TABLE(part, ah_plan_part, "part", "What of the model a rank of a pipeline has.");
+
 static const struct ah_field threads_fields[] = {
     COUNT(ah_plan_threads, compute, 0, 1048576, "Cores of the compute lane; 0 on a GPU."),
     COUNT(ah_plan_threads, host, 1, 1048576, "Cores of the host lane."),
@@ -141,7 +150,8 @@ static const struct ah_field sharing_fields[] = {{.name = "weights",
 TABLE(sharing, ah_plan_sharing, "sharing", "What lanes slow each other down by.");
 
 static const struct ah_field block_fields[] = {
-    COUNT(ah_plan_block, index, 0, 10001, "Its place: 0 is the embedding, the last one the head."),
+    COUNT(ah_plan_block, index, 0, 10001,
+          "Its place: of a whole model 0 is the embedding, the last one the head."),
     {.name = "name", AH_TEXT_AT(ah_plan_block, name), .form = AH_TEXT_NAME, .about = "Its name."},
     {.name = "group",
      AH_TEXT_AT(ah_plan_block, group),
@@ -319,6 +329,10 @@ static const struct ah_field plan_fields[] = {
     {.name = "inputs", AH_GROUP_AT(ah_plan, inputs, &inputs_table), .about = "What the plan was made from."},
     {.name = "model", AH_GROUP_AT(ah_plan, model, &ah_model_table), .about = "The model, whole."},
     {.name = "training", AH_GROUP_AT(ah_plan, training, &training_table), .about = "What is trained."},
+    {.name = "part",
+     AH_GROUP_AT(ah_plan, part, &part_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Of a rank that has some of it."},
     {.name = "numeric_signature",
      AH_GROUP_AT(ah_plan, numeric_signature, &ah_signature_table),
      .about = "What a plan knows of what decides the run's bits."},
@@ -337,7 +351,7 @@ static const struct ah_field plan_fields[] = {
     {.name = "sharing", AH_GROUP_AT(ah_plan, sharing, &sharing_table), .about = "What lanes share."},
     {.name = "blocks",
      AH_GROUPS_AT(ah_plan, blocks, &block_table),
-     .min_items = 3,
+     .min_items = 1,
      .max_items = 10002,
      .about = "The config of every block."},
     {.name = "memory", AH_GROUP_AT(ah_plan, memory, &memory_table), .about = "Memory that it needs."},
@@ -358,7 +372,7 @@ static const struct ah_field plan_fields[] = {
     {.name = "arena", AH_GROUP_AT(ah_plan, arena, &arena_table), .about = "The layout of the device arena."},
     AH_FIELD_ANNOTATIONS(ah_plan),
     {0}};
-static const struct ah_field_table plan_table = {
+const struct ah_field_table ah_plan_table = {
     .name = "plan",
     .about = "Everything that one rank's training step does, decided beforehand.",
     .bytes = sizeof(struct ah_plan),
@@ -366,4 +380,4 @@ static const struct ah_field_table plan_table = {
     .check = ah_plan_check};
 
 const struct ah_kind ah_kind_plan = {
-    .table = &plan_table, .alternatives = (const struct ah_field_table *const[]){&plan_table, NULL}};
+    .table = &ah_plan_table, .alternatives = (const struct ah_field_table *const[]){&ah_plan_table, NULL}};

@@ -15,6 +15,9 @@
  * issued at or after the first head op of iteration r comes first, then what is issued before that of iteration
  * r + 1. How ops wait for each other: docs/planning.md.
  *
+ * A PART is one rank's share of a model that a pipeline of several trains (docs/clusters.md): blocks and sizes of its plan
+ * are the rank's own.
+ *
  * No host name, path or time of day stands in a plan: equal inputs give equal bytes.
  */
 #ifndef AH_SCHEMAS_PLAN_H
@@ -46,6 +49,7 @@
     X(AH_PLAN_SEND_GRADIENTS, "send_gradients") X(AH_PLAN_ACCUMULATE, "accumulate") X(AH_PLAN_NORM, "norm")  \
     X(AH_PLAN_HOST_ADAM, "host_adam") X(AH_PLAN_DEVICE_ADAM, "device_adam") X(AH_PLAN_UPLOAD, "upload")      \
     X(AH_PLAN_STATES_IN, "states_in") X(AH_PLAN_STATES_OUT, "states_out") X(AH_PLAN_GATHER, "gather")        \
+    X(AH_PLAN_SEND_OUTPUT, "send_output") X(AH_PLAN_SEND_INPUT_GRADIENT, "send_input_gradient")              \
     X(AH_PLAN_COLLECTIVE, "collective")
 #define AH_PLAN_LANE_WORDS(X)                                                                                \
     X(AH_PLAN_LANE_COMPUTE, "compute") X(AH_PLAN_LANE_H2D, "h2d") X(AH_PLAN_LANE_D2H, "d2h")                 \
@@ -91,6 +95,15 @@ struct ah_plan_training {
     double clip;            /* 0: none */
     const char **trainable; /* patterns of tensor names, "!" excludes, the last match counts */
     size_t n_trainable;
+};
+
+/* Which share of the model a rank has. Its stage runs one forward and one backward in turn, as many forwards ahead as
+ * stages follow; batch and micro-batches are those of its pipeline. */
+struct ah_plan_part {
+    uint64_t first_block; /* of the model: block 0 of the plan */
+    uint64_t blocks;
+    uint64_t tp; /* ranks that share each block */
+    uint64_t stage, stages;
 };
 
 /* Cores of the host given to lanes; compute 0 on a GPU. */
@@ -225,6 +238,7 @@ struct ah_plan {
     struct ah_plan_inputs inputs;
     struct ah_model model; /* the one that `inputs` names: whoever runs the plan needs nothing else */
     struct ah_plan_training training;
+    struct ah_plan_part *part; /* (optional) NULL: all blocks, one rank */
     struct ah_signature numeric_signature;
     struct ah_algorithms
         *algorithms; /* (optional) of the model's products, where the machine has such a table */
@@ -249,6 +263,13 @@ struct ah_plan {
     struct ah_text_pair *annotations;
     size_t n_annotations;
 };
+
+/* Blocks of the whole model, and which of them is block 0 of the plan. */
+uint64_t ah_plan_model_blocks(const struct ah_plan *plan);
+uint64_t ah_plan_first_block(const struct ah_plan *plan);
+
+/* Is block `block` of the plan the model's head? */
+bool ah_plan_is_head(const struct ah_plan *plan, uint64_t block);
 
 /* Is `model` the one that `inputs` names? AH_E_MISMATCH; AH_E_MEMORY. Reading does not ask, whoever runs or checks a plan
  * does. */

@@ -6,6 +6,7 @@
  *    positions, 0 to positions - 1, and an op's position is one of its own.
  * 3. No tensor ends beyond device_bytes, and arena and reserve fit the capacity together.
  * 4. The signature repeats what training says.
+ * 5. Blocks are those of the model, or of the part, which ends at the model's head in the last stage alone.
  * That no two live tensors overlap, and that orders cannot deadlock, is checked where a plan is compiled.
  */
 #include "schemas/plan_internal.h"
@@ -111,9 +112,50 @@ static int check_op(const struct ah_plan *plan, size_t i, struct ah_error *err)
     return rc ? rc : check_position(plan, i, "due_before", op->due_before, err);
 }
 
+uint64_t ah_plan_model_blocks(const struct ah_plan *plan)
+{
+    return plan->part ? ah_model_blocks(&plan->model) : plan->n_blocks;
+}
+
+uint64_t ah_plan_first_block(const struct ah_plan *plan)
+{
+    return plan->part ? plan->part->first_block : 0;
+}
+
+bool ah_plan_is_head(const struct ah_plan *plan, uint64_t block)
+{
+    return ah_plan_first_block(plan) + block + 1 == ah_plan_model_blocks(plan);
+}
+
+static int check_part(const struct ah_plan *plan, struct ah_error *err)
+{
+    const struct ah_plan_part *part = plan->part;
+    if (!part)
+        return plan->n_blocks >= 3
+                   ? AH_OK
+                   : ah_meaning_fail(err, "blocks", "are %zu; a model has embedding, layers, head",
+                                     plan->n_blocks);
+    const uint64_t blocks = ah_model_blocks(&plan->model), end = part->first_block + part->blocks;
+    if (part->blocks != plan->n_blocks)
+        return ah_meaning_fail(err, "part.blocks", "is %" PRIu64 "; blocks has %zu", part->blocks,
+                               plan->n_blocks);
+    if (part->stage >= part->stages)
+        return ah_meaning_fail(err, "part.stage", "is %" PRIu64 " of %" PRIu64 " stages", part->stage,
+                               part->stages);
+    if (end > blocks || (part->stage == 0) != (part->first_block == 0) ||
+        (part->stage + 1 == part->stages) != (end == blocks))
+        return ah_meaning_fail(err, "part.first_block",
+                               "stage %" PRIu64 " of %" PRIu64 " does not have blocks %" PRIu64 " to %" PRIu64
+                               " of a model of %" PRIu64,
+                               part->stage, part->stages, part->first_block, end - 1, blocks);
+    if (plan->micro_batch_order != AH_MICRO_BATCH_MAJOR)
+        return ah_meaning_fail(err, "micro_batch_order", "is not micro_batch_major, as parts need it");
+    return AH_OK;
+}
+
 static int check_blocks(const struct ah_plan *plan, struct ah_error *err)
 {
-    int rc = AH_OK;
+    int rc = check_part(plan, err);
     for (size_t i = 0; i < plan->n_blocks && !rc; i++)
         if (plan->blocks[i].index != i)
             rc = ah_meaning_fail_item(err, "blocks", i, "index", "%" PRIu64 " is not %zu",

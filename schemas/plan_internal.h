@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What must hold between the fields of a plan (plan_check.c), for its tables (plan.c).
+ * What must hold between the fields of a plan (plan_check.c), for its tables (plan.c); and the table of a plan document, for
+ * the documents that hold some.
  */
 #ifndef AH_SCHEMAS_PLAN_INTERNAL_H
 #define AH_SCHEMAS_PLAN_INTERNAL_H
 
 #include "base/error.h"
+#include "schemas/field.h"
+
+extern const struct ah_field_table ah_plan_table; /* of struct ah_plan */
 
 int ah_plan_check(const void *plan, struct ah_error *err);
 int ah_plan_check_memory(const void *memory, struct ah_error *err);

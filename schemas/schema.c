@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { TABLES_MAX = 32 };
+enum { TABLES_MAX = 64 }; /* more than any document has: a test looks for references to nothing */
 
 /* The tables of a document, each once, in the order in which they are met. */
 struct tables {

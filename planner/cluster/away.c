@@ -17,6 +17,16 @@ struct ah_away_host ah_away_share(const struct ah_cluster_node *node, uint64_t g
                                  (node->host_memory_bytes - reserve) / gpus};
 }
 
+uint64_t ah_away_tile_elements(const struct ah_job *job, uint64_t tp)
+{
+    uint64_t most = 1;
+    for (size_t g = 0; g < job->n_groups; g++)
+        most = job->groups[g].trained_elements > most ? job->groups[g].trained_elements : most;
+    most = (most + tp - 1) / tp;
+    most = most < AH_AWAY_TILE_ELEMENTS_MAX ? most : AH_AWAY_TILE_ELEMENTS_MAX;
+    return (most + AH_PLAN_TILE_UNIT - 1) / AH_PLAN_TILE_UNIT * AH_PLAN_TILE_UNIT;
+}
+
 /* A GPU's part of a block, in the letters of the header; l and e as microseconds a byte. */
 struct part {
     double n, u, w, g, G, z, adam, link, host;

@@ -45,6 +45,13 @@ struct ah_away_host {
 /* The share of each of `gpus` GPUs of `node`; of the host's memory a sixteenth, at most 8 GiB, is not planned with. */
 struct ah_away_host ah_away_share(const struct ah_cluster_node *node, uint64_t gpus);
 
+/* Vectors move in tiles, through rings of them: of states that visit the device, and on the host of gradients that arrived
+ * and of weights that are to leave. */
+enum { AH_AWAY_TILE_ELEMENTS_MAX = 1 << 20, AH_AWAY_STATE_TILES = 2, AH_AWAY_HOST_TILES = 4 };
+
+/* A rank's tile: the largest vector of the job, if that is not much. `tp`: ranks that share what the job has whole. */
+uint64_t ah_away_tile_elements(const struct ah_job *job, uint64_t tp);
+
 struct ah_away_terms {
     const struct ah_job *job; /* of one micro-batch */
     struct ah_away_host host;

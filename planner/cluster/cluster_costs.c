@@ -14,6 +14,7 @@
 #include "planner/cluster/cluster_costs.h"
 
 #include "planner/cluster/away.h"
+#include "runtime/schedule/layout.h"
 #include "runtime/schedule/program.h"
 
 #include <math.h>
@@ -128,9 +129,11 @@ static void time_group(struct costing *c, const struct site *site, const struct 
 
 /* ---- sizes of a block ---- */
 
+/* A rank's share of what lies in one piece. */
 static uint64_t part(uint64_t bytes, uint64_t tp)
 {
-    return (bytes + tp - 1) / tp;
+    uint64_t each = (bytes + tp - 1) / tp;
+    return (each + AH_LAYOUT_ALIGN - 1) / AH_LAYOUT_ALIGN * AH_LAYOUT_ALIGN;
 }
 
 /* A tied head has a copy of the embedding's table. */
@@ -139,23 +142,45 @@ static uint64_t group_table(const struct costing *c, const struct ah_job_group *
     return group->kind == AH_BLOCK_HEAD ? c->table_elements : 0;
 }
 
+/* Tiles of states that visit the device, where some may. */
+static uint64_t ring_bytes(const struct costing *c, const struct site *site)
+{
+    uint64_t element = c->job.state_bytes + c->job.weight_bytes;
+    return site->host.memory_bytes ? AH_AWAY_STATE_TILES * ah_away_tile_elements(&c->job, site->tp) * element
+                                   : 0;
+}
+
+/* Scratch of a pass, the residual stream's gradient, what arrives and leaves, and what is always there. */
+static uint64_t work_bytes(const struct costing *c, const struct site *site, uint64_t scratch,
+                           uint64_t gradient)
+{
+    const struct ah_job *job = &c->job;
+    return part(scratch, site->tp) + part(gradient, site->tp) +
+           (1 + BOUNDARY_BUFFERS) * part(job->residual_bytes, site->tp) +
+           part(2 * job->input_bytes + job->constant_bytes, 1) + ring_bytes(c, site);
+}
+
+/* With several micro-batches the gradient of one is a vector before it is added to the sum. The head's forward does its
+ * backward. */
 static void size_group(const struct costing *c, const struct site *site, const struct ah_job_group *group,
                        struct ah_instance_block *block)
 {
     const struct ah_job *job = &c->job;
     uint64_t table = group_table(c, group);
     uint64_t trained = group->trained_elements + table;
-    block->state_bytes = part((group->flat_elements + table) * job->weight_bytes +
-                                  trained * (c->gradient_bytes + job->state_bytes),
-                              site->tp);
+    uint64_t one = c->instance->micro_batches > 1 ? trained * job->gradient_bytes : 0;
+    block->state_bytes = part((group->flat_elements + table) * job->weight_bytes, site->tp) +
+                         part(trained * c->gradient_bytes, site->tp) +
+                         part(trained * job->state_bytes, site->tp);
     block->update_us =
         memory_us(site, (double)(trained * (2 * job->state_bytes + c->gradient_bytes + job->weight_bytes)));
     for (int way = 0; way < AH_INSTANCE_WAYS; way++) {
-        uint64_t forward = group->forward_work_bytes[way], backward = group->backward_work_bytes[way];
-        block->saved_bytes[way] = part(group->input_bytes + group->saved_bytes[way], site->tp);
-        block->work_bytes[way] =
-            part((forward > backward ? forward : backward) + job->residual_bytes, site->tp) +
-            job->constant_bytes + part(BOUNDARY_BUFFERS * job->residual_bytes, site->tp);
+        uint64_t forward = work_bytes(c, site, group->forward_work_bytes[way],
+                                      group->kind == AH_BLOCK_HEAD ? one : 0),
+                 backward = work_bytes(c, site, group->backward_work_bytes[way], one);
+        block->saved_bytes[way] =
+            part(group->input_bytes, site->tp) + part(group->saved_bytes[way], site->tp);
+        block->work_bytes[way] = forward > backward ? forward : backward;
     }
 }
 
@@ -181,6 +206,8 @@ static int build_kind(struct costing *c, const struct site *site, struct ah_aren
     struct ah_instance_block *blocks = ah_arena_array(arena, c->job.n_blocks, sizeof *blocks);
     if (!blocks)
         return ah_error_memory(err);
+    const uint64_t rings = AH_AWAY_HOST_TILES * ah_away_tile_elements(&c->job, site->tp) *
+                           (c->gradient_bytes + c->job.weight_bytes);
     const struct ah_away_terms terms = {.job = &c->job,
                                         .host = site->host,
                                         .tp = site->tp,
@@ -197,12 +224,12 @@ static int build_kind(struct costing *c, const struct site *site, struct ah_aren
             if (c->job.group_of[b] == g)
                 blocks[b] = block;
     }
-    *ret_kind =
-        (struct ah_instance_kind){.gpu = site->gpu->name,
-                                  .tp = site->tp,
-                                  .capacity_bytes = site->gpu->memory_bytes - site->gpu->reserved_bytes,
-                                  .blocks = blocks,
-                                  .host_bytes = site->host.memory_bytes};
+    *ret_kind = (struct ah_instance_kind){
+        .gpu = site->gpu->name,
+        .tp = site->tp,
+        .capacity_bytes = site->gpu->memory_bytes - site->gpu->reserved_bytes,
+        .blocks = blocks,
+        .host_bytes = site->host.memory_bytes > rings ? site->host.memory_bytes - rings : 0};
     return AH_OK;
 }
 

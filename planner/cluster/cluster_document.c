@@ -83,7 +83,8 @@ static bool put_stage(struct filling *f, const struct ah_pipeline *pipeline, siz
                                           .capacity_bytes = gpu->memory_bytes,
                                           .host_bytes = kind->tp * stage->host_bytes,
                                           .forward_us = stage->forward_us,
-                                          .backward_us = stage->backward_us};
+                                          .backward_us = stage->backward_us,
+                                          .update_us = stage->update_us};
     if (!out->ranks)
         return false;
     for (uint64_t r = 0; r < kind->tp; r++)

@@ -12,6 +12,7 @@
 #include "planner/cluster/hunt.h"
 #include "planner/cluster/limits.h"
 #include "planner/cluster/mixed.h"
+#include "planner/cluster/programs.h"
 #include "planner/cluster/relaxation.h"
 #include "planner/cluster/settings.h"
 #include "planner/cluster/shares.h"
@@ -359,6 +360,21 @@ static int search_all(struct ah_cluster_planning *p, struct ah_error *err)
     return rc;
 }
 
+/* What each rank does. */
+static int add_programs(const struct ah_cluster_planning *p, enum ah_cluster_policy policy,
+                        struct ah_cluster_plan *plan, struct ah_error *err)
+{
+    const struct ah_cluster_found *best = &p->best[policy];
+    struct ah_programs_input input = {.model = p->request->model,
+                                      .cluster = p->request->cluster,
+                                      .training = p->request->training,
+                                      .instance = &best->setting->instance,
+                                      .arrangement = &best->arrangement,
+                                      .estimated = best->setting->estimated};
+    input.training.micro_batches = plan->training.micro_batches;
+    return ah_programs_fill(&input, p->arena, plan, err);
+}
+
 int ah_cluster_planner_plan(const struct ah_cluster_request *request, struct ah_arena *arena,
                             struct ah_cluster_plan *ret_plan, struct ah_cluster_shortage *ret_shortage,
                             struct ah_error *err)
@@ -373,7 +389,8 @@ int ah_cluster_planner_plan(const struct ah_cluster_request *request, struct ah_
         return rc;
     if (isinf(p.best[request->policy].us))
         return ah_cluster_verdict_fail(&p, ret_shortage, err);
-    return ah_cluster_verdict_deliver(&p, request->policy, ret_plan, err);
+    rc = ah_cluster_verdict_deliver(&p, request->policy, ret_plan, err);
+    return rc ? rc : add_programs(&p, request->policy, ret_plan, err);
 }
 
 int ah_cluster_planner_compare(const struct ah_cluster_request *request, struct ah_arena *arena,

@@ -3,7 +3,7 @@
  * A pipeline alone: every pass starts when its stage is free and its input there, and nothing else is waited for.
  */
 #include "planner/cluster/rehearsal.h"
-#include "planner/cluster/schedule_internal.h"
+#include "runtime/schedule/turns.h"
 
 #include <stdlib.h>
 

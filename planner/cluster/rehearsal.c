@@ -11,7 +11,7 @@
 #include "planner/cluster/rehearsal.h"
 
 #include "planner/cluster/race.h"
-#include "planner/cluster/schedule_internal.h"
+#include "runtime/schedule/turns.h"
 
 #include <math.h>
 #include <stdlib.h>

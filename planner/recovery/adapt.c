@@ -5,6 +5,7 @@
 #include "planner/cluster/cluster_document.h"
 #include "planner/cluster/draft.h"
 #include "planner/cluster/limits.h"
+#include "planner/cluster/programs.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -266,7 +267,13 @@ static int describe(const struct adapting *a, struct ah_arena *arena, struct ah_
     plan.solver =
         (struct ah_plan_solver){.status = AH_PLAN_NO_BOUND, .objective_us = plan.predicted.step_us, .gap = 1};
     *ret_plan = plan;
-    return AH_OK;
+    const struct ah_programs_input programs = {.model = request->model,
+                                               .cluster = request->cluster,
+                                               .training = *training,
+                                               .instance = &a->instance,
+                                               .arrangement = &a->draft.arrangement,
+                                               .estimated = a->estimated};
+    return ah_programs_fill(&programs, arena, ret_plan, err);
 }
 
 int ah_adapt_plan(const struct ah_cluster_request *request, const struct ah_cluster_plan *old,

@@ -13,7 +13,7 @@ static int check_names(const struct ah_plan *plan, struct ah_error *err)
 {
     for (size_t i = 0; i < plan->n_blocks; i++) {
         char name[AH_NAME_MAX];
-        ah_name_block(plan->n_blocks, i, name);
+        ah_name_block(ah_names_of_plan(plan), i, name);
         if (strcmp(plan->blocks[i].name, name) != 0)
             return ah_error_set(err, AH_E_DOCUMENT, "blocks[%zu].name: is '%.80s'; '%s' %s", i,
                                 plan->blocks[i].name, name, source);

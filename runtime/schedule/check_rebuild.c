@@ -196,7 +196,7 @@ static int compare_tensor(const struct rebuild *r, size_t i)
     const struct ah_plan_tensor *stated = &r->plan->arena.tensors[i];
     const struct ah_layout_tensor *derived = &r->compiled.tensors[i];
     char name[AH_NAME_MAX];
-    ah_name_tensor(r->plan->n_blocks, derived, r->compiled.names[i], name);
+    ah_name_tensor(ah_names_of_plan(r->plan), derived, r->compiled.names[i], name);
     if (strcmp(stated->name, name) != 0)
         return ah_error_set(r->err, AH_E_DOCUMENT, "arena.tensors[%zu].name: is '%.80s'; '%s' %s", i,
                             stated->name, name, r->source);

@@ -166,7 +166,7 @@ static void learn_tensor(struct sizes *s, const struct ah_plan_tensor *tensor)
 {
     struct ah_tensor_name name;
     uint64_t number;
-    if (!ah_name_read(s->job->n_blocks, tensor->name, &name, &number))
+    if (!ah_name_read(ah_names_of_plan(s->plan), tensor->name, &name, &number))
         return;
     struct ah_job *job = s->job;
     struct ah_job_group *group = group_of(s, name.block);
@@ -349,6 +349,8 @@ static int size_job(struct sizes *s)
     *job = (struct ah_job){.model = &s->out->model,
                            .training = *training,
                            .n_blocks = s->plan->n_blocks,
+                           .part = {.blocks = s->plan->n_blocks, .tp = 1, .stages = 1},
+                           .has_head = true,
                            .tokens = tokens,
                            .input_bytes = ah_job_input_bytes(tokens),
                            .weight_bytes = ah_dtype_bytes(training->dtype),
@@ -377,6 +379,18 @@ static int learn_times(struct sizes *s, struct ah_arena *arena)
     out->costs.h2d_latency_us = copies.us_a_tile;
     out->costs.h2d_us_per_byte = copies.us_a_byte;
     return AH_OK;
+}
+
+int ah_check_part(const struct ah_plan *plan, struct ah_arena *arena, struct ah_check_job *ret_job,
+                  struct ah_error *err)
+{
+    *ret_job = (struct ah_check_job){0};
+    struct sizes s = {.plan = plan, .out = ret_job, .job = &ret_job->job, .err = err};
+    struct ah_error cause = {0};
+    int rc = ah_job_init_part(s.job, &plan->model, &plan->training, plan->part, arena, &cause);
+    if (rc && rc != AH_E_MEMORY)
+        return ah_error_set(err, AH_E_DOCUMENT, "part: %s", cause.text);
+    return rc ? ah_error_memory(err) : learn_times(&s, arena);
 }
 
 int ah_check_sizes(const struct ah_plan *plan, struct ah_arena *arena, struct ah_check_job *ret_job,

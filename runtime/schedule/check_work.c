@@ -19,7 +19,7 @@ enum { OP_KINDS = AH_PLAN_COLLECTIVE + 1, WAYS = 4, NO_OP = UINT32_MAX };
 
 static bool makes_gradient(const struct ah_plan *plan, const struct ah_plan_op *op)
 {
-    bool head = op->block + 1 == plan->n_blocks;
+    bool head = ah_plan_is_head(plan, op->block);
     return plan->blocks[op->block].optimizer != AH_OPTIMIZER_NONE &&
            (op->op == AH_PLAN_BACKWARD || (head && op->op == AH_PLAN_FORWARD));
 }
@@ -81,15 +81,15 @@ static int check_rates(const struct ah_plan *plan, const struct ah_job *job, str
         const struct ah_job_group *group = ah_job_block(job, op->block);
         bool rated =
             op->op == AH_PLAN_HOST_ADAM || op->op == AH_PLAN_DEVICE_ADAM || op->op == AH_PLAN_ACCUMULATE;
-        if (!rated || group->trained_elements < group->flat_elements || !group->parameters)
+        if (!rated || group->trained_elements < group->flat_elements || !group->trained_parameters)
             continue;
         double *each = &us_each[op->op][way_of(plan, op)];
-        double us = op->us / (double)group->parameters;
+        double us = op->us / (double)group->trained_parameters;
         if (*each > 0 && !ah_check_near(us, *each))
-            return ah_error_set(err, AH_E_DOCUMENT,
-                                "ops[%zu].us: is %.17g for %" PRIu64
-                                " parameters; at the rate of others, %.17g",
-                                i, op->us, group->parameters, *each * (double)group->parameters);
+            return ah_error_set(
+                err, AH_E_DOCUMENT,
+                "ops[%zu].us: is %.17g for %" PRIu64 " parameters; at the rate of others, %.17g", i, op->us,
+                group->trained_parameters, *each * (double)group->trained_parameters);
         *each = us;
     }
     return AH_OK;

@@ -34,8 +34,23 @@ bool ah_compile_trained(const struct compile *c, size_t block)
 
 bool ah_compile_gradient_here(const struct compile *c, enum ah_plan_op_kind kind, size_t block)
 {
-    bool head = block + 1 == c->n_blocks;
+    bool head = ah_job_is_head(c->job, block);
     return ah_compile_trained(c, block) && (kind == AH_PLAN_BACKWARD || (head && kind == AH_PLAN_FORWARD));
+}
+
+bool ah_compile_sends_output(const struct compile *c)
+{
+    return c->job->part.stage + 1 < c->job->part.stages;
+}
+
+bool ah_compile_sends_gradient(const struct compile *c)
+{
+    return c->job->part.stage;
+}
+
+bool ah_compile_added_up_first(const struct compile *c, size_t block)
+{
+    return c->job->is_part && c->configs[block].weights == AH_WEIGHTS_DEVICE;
 }
 
 bool ah_compile_sums_on(const struct compile *c, size_t block, enum ah_accumulator where)
@@ -98,7 +113,13 @@ uint32_t ah_compile_backward(const struct compile *c, size_t block, size_t micro
 
 uint32_t ah_compile_gradient(const struct compile *c, size_t block, size_t micro_batch)
 {
-    return base_position(c, block + 1 < c->n_blocks, block, micro_batch);
+    return base_position(c, !ah_job_is_head(c->job, block), block, micro_batch);
+}
+
+uint32_t ah_compile_send(const struct compile *c, enum ah_plan_op_kind kind, size_t micro_batch)
+{
+    uint32_t place = c->send_of[kind == AH_PLAN_SEND_INPUT_GRADIENT][micro_batch];
+    return (uint32_t)c->ops[c->base[place]].position;
 }
 
 uint32_t ah_compile_distance(const struct compile *c, uint32_t from, uint32_t to)
@@ -165,20 +186,21 @@ enum {
 
 static int compile_grow(struct compile *c, struct ah_compile_memory *m, struct ah_error *err)
 {
-    size_t cells = c->n_blocks * c->micro_batches;
-    size_t ops = cells * OPS_A_MICRO_BATCH + c->n_blocks * OPS_A_BLOCK + 1;
+    size_t cells = c->n_blocks * c->micro_batches, sends = 2 * c->micro_batches;
+    size_t ops = cells * OPS_A_MICRO_BATCH + c->n_blocks * OPS_A_BLOCK + sends + 1;
     size_t updates = device_updates(c);
-    size_t tensors = cells * TENSORS_A_MICRO_BATCH + c->n_blocks * TENSORS_A_BLOCK + updates + TENSORS_MORE;
+    size_t tensors = (cells + c->micro_batches) * TENSORS_A_MICRO_BATCH + c->n_blocks * TENSORS_A_BLOCK +
+                     updates + TENSORS_MORE;
     int rc = ah_grow(&m->ops, ops, sizeof *c->ops, err);
     rc = rc ? rc : ah_grow(&m->last_position, ops, sizeof *c->last_position, err);
-    rc = rc ? rc : ah_grow(&m->compute, 2 * cells + updates, sizeof *c->compute, err);
+    rc = rc ? rc : ah_grow(&m->compute, 2 * cells + sends + updates, sizeof *c->compute, err);
     rc = rc ? rc : ah_grow(&m->tensors, tensors, sizeof *c->tensors, err);
     rc = rc ? rc : ah_grow(&m->names, tensors, sizeof *c->names, err);
-    rc = rc ? rc : ah_grow(&m->base, 2 * cells, sizeof *c->base, err);
-    rc = rc ? rc : ah_grow(&m->base_end_us, 4 * cells, sizeof *c->base_end_us, err);
-    rc = rc ? rc : ah_grow(&m->base_of, 2 * cells, sizeof **c->base_of, err);
+    rc = rc ? rc : ah_grow(&m->base, 2 * cells + sends, sizeof *c->base, err);
+    rc = rc ? rc : ah_grow(&m->base_end_us, 4 * cells + 2 * sends, sizeof *c->base_end_us, err);
+    rc = rc ? rc : ah_grow(&m->base_of, 2 * cells + sends, sizeof **c->base_of, err);
     rc = rc ? rc : ah_grow(&m->attached, 2 * updates, sizeof *c->attached, err);
-    rc = rc ? rc : ah_grow(&m->count, 2 * cells + 1, sizeof *c->count, err);
+    rc = rc ? rc : ah_grow(&m->count, 2 * cells + sends + 1, sizeof *c->count, err);
     return rc ? rc : ah_grow(&m->blocks, 2 * c->n_blocks, sizeof *c->waiting, err);
 }
 
@@ -194,6 +216,8 @@ static void compile_begin(struct compile *c, struct ah_compile_memory *m)
     c->base_end_us = m->base_end_us.items;
     c->base_of[0] = m->base_of.items;
     c->base_of[1] = c->base_of[0] + cells;
+    c->send_of[0] = c->base_of[1] + cells;
+    c->send_of[1] = c->send_of[0] + c->micro_batches;
     c->attached = m->attached.items;
     c->sorted = c->attached + device_updates(c);
     c->count = m->count.items;
@@ -208,6 +232,8 @@ static int compile_check(const struct compile *c, struct ah_error *err)
     if (!c->knobs->tile_elements || c->knobs->tile_elements % AH_PLAN_TILE_UNIT)
         return ah_error_set(err, AH_E_USAGE, "tiles of %" PRIu64 " elements: give a multiple of %d",
                             c->knobs->tile_elements, AH_PLAN_TILE_UNIT);
+    if (c->knobs->micro_order == AH_BLOCK_MAJOR && c->job->part.stages > 1)
+        return ah_error_set(err, AH_E_USAGE, "a stage of a pipeline goes micro-batch by micro-batch");
     for (size_t block = 0; block < c->n_blocks; block++) {
         struct ah_config allowed[AH_CONFIGS_MAX];
         bool as_before = block && c->job->group_of[block] == c->job->group_of[block - 1] &&
@@ -236,8 +262,8 @@ int ah_compile(struct ah_compile_memory *memory, const struct ah_job *job, const
                         .out = ret_compiled,
                         .n_blocks = job->n_blocks,
                         .micro_batches = job->training.micro_batches,
-                        .clip = job->training.clip > 0};
-    c.late_updates = c.clip || c.knobs->updates_after_backward;
+                        .clip = job->training.clip > 0 && ah_job_trains(job)};
+    c.late_updates = c.clip || c.knobs->updates_after_backward || job->is_part;
     int rc = compile_check(&c, err);
     if (!rc)
         rc = compile_grow(&c, memory, err);

@@ -24,7 +24,8 @@ struct compile {
     struct ah_compiled *out;
     size_t n_blocks, micro_batches;
     bool clip;
-    bool late_updates; /* no update before the last gradient of the iteration */
+    bool
+        late_updates; /* no update before the last gradient of the iteration, of a part before its last send */
 
     struct ah_plan_op *ops;
     size_t n_ops;
@@ -32,9 +33,10 @@ struct compile {
     size_t n_compute;
     uint32_t *last_position; /* by op of the compute lane */
 
-    uint32_t *base;      /* forward and backward ops in order */
+    uint32_t *base;      /* forward and backward ops in order, and sends */
     double *base_end_us; /* of two iterations */
     size_t n_base;
+    uint32_t *send_of[2];   /* place in base of sends of outputs, of gradients: by micro_batch */
     uint32_t *base_of[2];   /* place in base of forward, backward: by micro_batch * n_blocks + block */
     uint32_t last_gradient; /* place in base of the last op that makes a gradient */
     struct compile_attached *attached, *sorted;
@@ -62,6 +64,11 @@ bool ah_compile_trained(const struct compile *c, size_t block);
 /* Does this op make a gradient of trained parameters? */
 bool ah_compile_gradient_here(const struct compile *c, enum ah_plan_op_kind kind, size_t block);
 
+/* Of a stage: output to the next one, gradient of its input to the one before (or word that it is done, where none below
+ * is trained). */
+bool ah_compile_sends_output(const struct compile *c);
+bool ah_compile_sends_gradient(const struct compile *c);
+
 /* What summing and norm add to such an op. */
 double ah_compile_gradient_us(const struct compile *c, size_t block, size_t micro_batch);
 
@@ -77,10 +84,16 @@ uint32_t ah_compile_forward(const struct compile *c, size_t block, size_t micro_
 uint32_t ah_compile_backward(const struct compile *c, size_t block, size_t micro_batch);
 uint32_t ah_compile_gradient(const struct compile *c, size_t block, size_t micro_batch);
 
+/* Position of a stage's send of this kind. */
+uint32_t ah_compile_send(const struct compile *c, enum ah_plan_op_kind kind, size_t micro_batch);
+
 /* Positions from one to another, going up the circle: 1 to positions. */
 uint32_t ah_compile_distance(const struct compile *c, uint32_t from, uint32_t to);
 uint32_t ah_compile_before(const struct compile *c, uint32_t position, uint32_t distance);
 uint32_t ah_compile_after(const struct compile *c, uint32_t position, uint32_t distance);
+
+/* Of a part: the block's gradients stay on the device until its passes are done. */
+bool ah_compile_added_up_first(const struct compile *c, size_t block);
 
 /* Is the sum of several micro-batches' gradients kept, and where? */
 bool ah_compile_sums_on(const struct compile *c, size_t block, enum ah_accumulator where);

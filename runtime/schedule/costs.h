@@ -16,7 +16,8 @@ struct ah_cost_group {
 };
 
 struct ah_costs {
-    struct ah_cost_group *groups; /* by group of the job */
+    struct ah_cost_group *groups;            /* by group of the job */
+    double send_output_us, send_gradient_us; /* of a stage of a pipeline, of a micro-batch */
     double h2d_latency_us, h2d_us_per_byte;
     double d2h_latency_us, d2h_us_per_byte;
 

@@ -24,7 +24,7 @@ static int emit_blocks(struct emit *e)
         const struct ah_job_group *group = ah_job_block(job, i);
         const struct ah_config *config = &e->choice->configs[i];
         char name[AH_NAME_MAX];
-        ah_name_block(job->n_blocks, i, name);
+        ah_name_block(ah_names_of_job(job), i, name);
         e->plan->blocks[i] = (struct ah_plan_block){.index = i,
                                                     .name = ah_arena_strdup(e->arena, name),
                                                     .group = ah_arena_strdup(e->arena, group->name),
@@ -110,7 +110,7 @@ static char *tensor_name(const struct emit *e, const struct ah_layout_tensor *te
                          struct ah_tensor_name name)
 {
     char text[AH_NAME_MAX];
-    ah_name_tensor(e->m->job->n_blocks, tensor, name, text);
+    ah_name_tensor(ah_names_of_job(e->m->job), tensor, name, text);
     return ah_arena_strdup(e->arena, text);
 }
 

@@ -32,12 +32,13 @@ struct build {
 };
 
 static const uint8_t lane_of[] = {
-    [AH_PLAN_FETCH] = AH_PLAN_LANE_H2D,        [AH_PLAN_FORWARD] = AH_PLAN_LANE_COMPUTE,
-    [AH_PLAN_BACKWARD] = AH_PLAN_LANE_COMPUTE, [AH_PLAN_SEND_GRADIENTS] = AH_PLAN_LANE_D2H,
-    [AH_PLAN_ACCUMULATE] = AH_PLAN_LANE_HOST,  [AH_PLAN_NORM] = AH_PLAN_LANE_HOST,
-    [AH_PLAN_HOST_ADAM] = AH_PLAN_LANE_HOST,   [AH_PLAN_DEVICE_ADAM] = AH_PLAN_LANE_COMPUTE,
-    [AH_PLAN_UPLOAD] = AH_PLAN_LANE_H2D,       [AH_PLAN_STATES_IN] = AH_PLAN_LANE_H2D,
-    [AH_PLAN_STATES_OUT] = AH_PLAN_LANE_D2H,   [AH_PLAN_GATHER] = AH_PLAN_LANE_HOST,
+    [AH_PLAN_FETCH] = AH_PLAN_LANE_H2D,           [AH_PLAN_FORWARD] = AH_PLAN_LANE_COMPUTE,
+    [AH_PLAN_BACKWARD] = AH_PLAN_LANE_COMPUTE,    [AH_PLAN_SEND_GRADIENTS] = AH_PLAN_LANE_D2H,
+    [AH_PLAN_ACCUMULATE] = AH_PLAN_LANE_HOST,     [AH_PLAN_NORM] = AH_PLAN_LANE_HOST,
+    [AH_PLAN_HOST_ADAM] = AH_PLAN_LANE_HOST,      [AH_PLAN_DEVICE_ADAM] = AH_PLAN_LANE_COMPUTE,
+    [AH_PLAN_UPLOAD] = AH_PLAN_LANE_H2D,          [AH_PLAN_STATES_IN] = AH_PLAN_LANE_H2D,
+    [AH_PLAN_STATES_OUT] = AH_PLAN_LANE_D2H,      [AH_PLAN_GATHER] = AH_PLAN_LANE_HOST,
+    [AH_PLAN_SEND_OUTPUT] = AH_PLAN_LANE_COMPUTE, [AH_PLAN_SEND_INPUT_GRADIENT] = AH_PLAN_LANE_COMPUTE,
     [AH_PLAN_COLLECTIVE] = AH_SCHEDULE_LANES,
 };
 
@@ -326,8 +327,9 @@ static void fetch_edges(struct build *b, uint64_t block)
     uint32_t update = adam != ITEMS_NONE ? adam : first_op(b, AH_PLAN_STATES_OUT, block);
     for (uint32_t op = first_op(b, AH_PLAN_FETCH, block); op != ITEMS_NONE; op = b->next[op]) {
         const struct ah_plan_op *fetch = &b->it->ops[op];
-        if (fetches_rows(b, fetch))
-            wait_for(b, op, find_op(b, AH_PLAN_GATHER, block, fetch->micro_batch));
+        uint32_t gather = find_op(b, AH_PLAN_GATHER, block, fetch->micro_batch);
+        if (gather != ITEMS_NONE && fetches_rows(b, fetch))
+            wait_for(b, op, gather);
         else if (fetch->bytes / b->it->weight_bytes == trained_elements(b, block))
             wait_for(b, op, update);
         else

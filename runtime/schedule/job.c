@@ -111,12 +111,14 @@ static uint32_t *find_slot(const struct group_index *index, const struct ah_job 
     return &index->slots[at];
 }
 
-static void make_groups(struct ah_job *job, const bool *windowed, const uint32_t *trained,
+/* `windowed`, `trained`, `lowest`: by block of the model. */
+static void make_groups(struct ah_job *job, const bool *windowed, const uint32_t *trained, size_t lowest,
                         const struct group_index *index)
 {
     for (size_t block = 0; block < job->n_blocks; block++) {
-        struct key key = {ah_model_block_kind(job->model, block), windowed[block], block >= job->lowest,
-                          block > job->lowest, trained[block]};
+        size_t at = job->part.first_block + block;
+        struct key key = {ah_model_block_kind(job->model, at), windowed[at], at >= lowest, at > lowest,
+                          trained[at]};
         uint32_t *slot = find_slot(index, job, &key);
         if (!*slot) {
             job->groups[job->n_groups] = (struct ah_job_group){.kind = key.kind,
@@ -204,12 +206,26 @@ static int size_group(const struct ah_job *job, struct ah_job_group *group, stru
     return AH_OK;
 }
 
+/* A tied head that is not with the embedding. */
+static void copy_table(const struct ah_job *job, struct ah_job_group *head)
+{
+    uint64_t elements = job->model->vocabulary * job->model->width;
+    head->flat_elements += elements;
+    if (!job->table_trained)
+        return;
+    head->trained_elements += elements;
+    head->trained_parameters += elements;
+}
+
 static int size_groups(struct ah_job *job, struct ah_arena *arena, struct ah_error *err)
 {
     double total = 0;
     for (size_t i = 0; i < job->n_groups; i++)
         size_vectors(job, &job->groups[i]);
     int rc = name_groups(job, arena, err);
+    for (size_t i = 0; i < job->n_groups && job->model->tied && job->part.first_block; i++)
+        if (job->groups[i].kind == AH_BLOCK_HEAD)
+            copy_table(job, &job->groups[i]);
     for (size_t i = 0; i < job->n_groups && !rc; i++) {
         rc = size_group(job, &job->groups[i], err);
         total += group_bytes(job, &job->groups[i]);
@@ -241,19 +257,27 @@ static void size_job(struct ah_job *job)
                           (uint64_t)job->n_blocks * sizeof(double) + AH_JOB_SCALARS_BYTES;
 }
 
-static size_t lowest_trained(const struct ah_job *job, const uint32_t *trained)
+static size_t lowest_trained(size_t n_blocks, const uint32_t *trained)
 {
     size_t block = 0;
-    while (block + 1 < job->n_blocks && !trained[block])
+    while (block + 1 < n_blocks && !trained[block])
         block++;
     return block;
 }
 
-/* Which layers have the window, in one pass over the list. */
-static void mark_windows(const struct ah_job *job, bool *windowed)
+/* The lowest block of the part whose backward runs, of a model's. */
+static size_t lowest_of_part(const struct ah_job *job, size_t lowest)
 {
-    const struct ah_model *model = job->model;
-    for (size_t block = 1; block + 1 < job->n_blocks; block++)
+    size_t first = job->part.first_block;
+    if (lowest <= first)
+        return 0;
+    return lowest - first < job->n_blocks ? lowest - first : job->n_blocks;
+}
+
+/* Which layers have the window, in one pass over the list. */
+static void mark_windows(const struct ah_model *model, bool *windowed)
+{
+    for (size_t block = 1; block + 1 < ah_model_blocks(model); block++)
         windowed[block] = model->window && !model->n_window_layers;
     for (size_t i = 0; model->window && i < model->n_window_layers; i++)
         if (model->window_layers[i] < model->layers)
@@ -262,7 +286,7 @@ static void mark_windows(const struct ah_job *job, bool *windowed)
 
 static int init_groups(struct ah_job *job, struct ah_arena *arena, struct ah_error *err)
 {
-    size_t n = job->n_blocks, slots = 1;
+    size_t n = ah_model_blocks(job->model), slots = 1;
     while (slots < 2 * n)
         slots *= 2;
     struct ah_arena memory = {0};
@@ -279,10 +303,12 @@ static int init_groups(struct ah_job *job, struct ah_arena *arena, struct ah_err
     rc = ah_trainable_match(job->model, job->training.trainable, job->training.n_trainable, trained, err);
     if (rc)
         goto done;
-    job->lowest = lowest_trained(job, trained);
-    mark_windows(job, windowed);
+    size_t lowest = lowest_trained(n, trained);
+    job->table_trained = trained[0] & 1;
+    job->lowest = lowest_of_part(job, lowest);
+    mark_windows(job->model, windowed);
     job->groups = groups;
-    make_groups(job, windowed, trained, &index);
+    make_groups(job, windowed, trained, lowest, &index);
     job->groups = ah_arena_array(arena, job->n_groups, sizeof *groups);
     rc = job->groups ? AH_OK : ah_error_memory(err);
     if (!rc)
@@ -292,10 +318,48 @@ done:
     return rc;
 }
 
+/* ---- ranks that share blocks ---- */
+
+static void share(const struct ah_job *job, uint64_t *amount)
+{
+    *amount = *amount / job->part.tp + (*amount % job->part.tp != 0);
+}
+
+/* What each of `tp` ranks has of everything that was sized whole. */
+static void share_job(struct ah_job *job)
+{
+    share(job, &job->residual_bytes);
+    for (size_t i = 0; i < job->n_groups; i++) {
+        struct ah_job_group *group = &job->groups[i];
+        uint64_t *const amounts[] = {&group->parameters,    &group->trained_parameters,
+                                     &group->flat_elements, &group->trained_elements,
+                                     &group->input_bytes,   &group->gathered_bytes};
+        for (size_t k = 0; k < sizeof amounts / sizeof *amounts; k++)
+            share(job, amounts[k]);
+        for (int way = 0; way < AH_ACTIVATIONS_WAYS; way++) {
+            share(job, &group->saved_bytes[way]);
+            share(job, &group->forward_work_bytes[way]);
+            share(job, &group->backward_work_bytes[way]);
+        }
+    }
+}
+
 int ah_job_init(struct ah_job *ret_job, const struct ah_model *model, const struct ah_plan_training *training,
                 struct ah_arena *arena, struct ah_error *err)
 {
-    struct ah_job job = {.model = model, .training = *training, .n_blocks = ah_model_blocks(model)};
+    return ah_job_init_part(ret_job, model, training, NULL, arena, err);
+}
+
+int ah_job_init_part(struct ah_job *ret_job, const struct ah_model *model,
+                     const struct ah_plan_training *training, const struct ah_plan_part *part,
+                     struct ah_arena *arena, struct ah_error *err)
+{
+    const uint64_t blocks = ah_model_blocks(model);
+    const struct ah_plan_part whole = {.blocks = blocks, .tp = 1, .stages = 1};
+    struct ah_job job = {
+        .model = model, .training = *training, .is_part = part, .part = part ? *part : whole};
+    job.n_blocks = job.part.blocks;
+    job.has_head = job.part.first_block + job.n_blocks == blocks;
     int rc = check_training(model, training, err);
     if (rc)
         return rc;
@@ -305,9 +369,19 @@ int ah_job_init(struct ah_job *ret_job, const struct ah_model *model, const stru
         rc = init_groups(&job, arena, err);
     if (!rc)
         rc = size_groups(&job, arena, err);
+    if (!rc && job.part.tp > 1)
+        share_job(&job);
     if (!rc)
         *ret_job = job;
     return rc;
+}
+
+bool ah_job_trains(const struct ah_job *job)
+{
+    size_t group = 0;
+    while (group < job->n_groups && !job->groups[group].trained_elements)
+        group++;
+    return group < job->n_groups;
 }
 
 size_t ah_job_tensor_name(const struct ah_job *job, size_t block, const char *tensor, char *ret_name,

@@ -18,6 +18,10 @@
  * SIZES come from what the blocks compute (program.h), MICRO-BATCH by micro-batch. With several, each micro-batch's
  * gradient is a vector of `gradient_bytes` an element before it is added to a sum of fp32; neither is counted here.
  *
+ * A PART (ah_job_init_part()) is what one rank of a pipeline has: a run of blocks, numbered from 0, each shared by `tp`
+ * ranks. Sizes are of one rank, 1/tp of the whole rounded up, its activations split along the sequence. A tied head
+ * without the embedding has a copy of the table.
+ *
  * TRAINABLE: patterns (trainable.h). An empty list trains nothing, which is an error.
  *
  *     struct ah_job job;
@@ -84,9 +88,13 @@ struct ah_job {
     size_t n_groups;
     uint32_t *group_of; /* by block */
     size_t n_blocks;
-    size_t lowest;         /* lowest block whose backward runs */
-    uint64_t tokens;       /* of a micro-batch */
-    uint64_t chunk_tokens; /* of the head: a power of two, at least 64; a micro-batch may be smaller */
+    bool is_part;
+    struct ah_plan_part part; /* of a whole model: all blocks, one rank, one stage */
+    bool has_head;            /* the last block is the model's */
+    bool table_trained;       /* the embedding's, whoever has it */
+    size_t lowest;            /* lowest block whose backward runs; n_blocks: none does */
+    uint64_t tokens;          /* of a micro-batch */
+    uint64_t chunk_tokens;    /* of the head: a power of two, at least 64; a micro-batch may be smaller */
     uint64_t
         residual_bytes;   /* tokens x width in the training's dtype: the residual stream, and its gradient */
     uint64_t input_bytes; /* tokens, targets, mask, positions of a micro-batch on the device */
@@ -102,6 +110,26 @@ struct ah_job {
  * or more. */
 int ah_job_init(struct ah_job *ret_job, const struct ah_model *model, const struct ah_plan_training *training,
                 struct ah_arena *arena, struct ah_error *err);
+
+/* The same for one rank of a pipeline; `part` must name blocks that the model has. NULL: the whole model. */
+int ah_job_init_part(struct ah_job *ret_job, const struct ah_model *model,
+                     const struct ah_plan_training *training, const struct ah_plan_part *part,
+                     struct ah_arena *arena, struct ah_error *err);
+
+/* Forward of this block does its backward, too. */
+static inline bool ah_job_is_head(const struct ah_job *job, size_t block)
+{
+    return job->has_head && block + 1 == job->n_blocks;
+}
+
+/* Is anything trained here? Of a whole model always. */
+bool ah_job_trains(const struct ah_job *job);
+
+/* The head uses the embedding's own table. */
+static inline bool ah_job_shares_table(const struct ah_job *job)
+{
+    return job->model->tied && job->has_head && !job->part.first_block;
+}
 
 static inline const struct ah_job_group *ah_job_block(const struct ah_job *job, size_t block)
 {

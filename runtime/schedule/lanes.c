@@ -5,7 +5,9 @@
  * 1. An op's destination on the device is live from the position after `issue_after`; a gradient that is sent is live
  *    up to the position before `due_before`.
  * 2. New weights of a block are due at its first forward. Nothing that uses them is issued before its update is.
- * 3. Weights on the host are fetched for each use, unless the use before is so near that the fetch would have been
+ * 3. A part's gradients are added up over pipelines on the device, after its passes, and sent then; where weights are on
+ *    the host they leave as they are made, and are added up there.
+ * 4. Weights on the host are fetched for each use, unless the use before is so near that the fetch would have been
  *    issued by then: then they stay.
  */
 #include "runtime/schedule/compile_internal.h"
@@ -155,12 +157,12 @@ static void fetches(struct compile *c, size_t block)
 {
     if (c->configs[block].weights != AH_WEIGHTS_HOST)
         return;
-    if (block) {
+    if (ah_job_block(c->job, block)->kind != AH_BLOCK_EMBEDDING) {
         fetch_layer(c, block);
         return;
     }
     gather_rows(c, block);
-    if (c->job->model->tied)
+    if (ah_job_shares_table(c->job))
         fetch_table(c);
 }
 
@@ -180,7 +182,7 @@ static uint32_t send_due(const struct compile *c, size_t block, uint32_t made)
 /* Where a gradient begins to be made: a tied table's in the head. */
 static uint32_t gradient_begins(const struct compile *c, size_t block, size_t micro_batch)
 {
-    bool tied = !block && c->job->model->tied;
+    bool tied = !block && ah_job_shares_table(c->job);
     return tied ? ah_compile_forward(c, c->n_blocks - 1, micro_batch)
                 : ah_compile_gradient(c, block, micro_batch);
 }
@@ -190,7 +192,8 @@ static void send(struct compile *c, size_t block, size_t micro_batch, uint64_t e
 {
     const struct ah_job_group *group = ah_job_block(c->job, block);
     uint64_t bytes = group->trained_elements * element_bytes;
-    uint32_t made = ah_compile_gradient(c, block, micro_batch);
+    uint32_t made = ah_compile_added_up_first(c, block) ? c->last_gradient_position
+                                                        : ah_compile_gradient(c, block, micro_batch);
     uint32_t due = send_due(c, block, made);
     struct ah_plan_op *op = lane_op(c, AH_PLAN_SEND_GRADIENTS, AH_PLAN_LANE_D2H, block, made, due);
     op->micro_batch = micro_batch;

@@ -8,28 +8,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-void ah_name_block(size_t n_blocks, size_t block, char ret_name[AH_NAME_MAX])
+void ah_name_block(struct ah_name_blocks blocks, size_t block, char ret_name[AH_NAME_MAX])
 {
-    if (!block)
+    size_t at = blocks.first + block;
+    if (!at)
         snprintf(ret_name, AH_NAME_MAX, "embedding");
-    else if (block + 1 == n_blocks)
+    else if (at + 1 == blocks.of_model)
         snprintf(ret_name, AH_NAME_MAX, "head");
     else
-        snprintf(ret_name, AH_NAME_MAX, "layer.%zu", block - 1);
+        snprintf(ret_name, AH_NAME_MAX, "layer.%zu", at - 1);
 }
 
 static const char *const labels[AH_TENSOR_LABELS] = {
-    [AH_TENSOR_WEIGHTS] = "weights",
-    [AH_TENSOR_FETCHED] = "fetched",
-    [AH_TENSOR_STATES] = "states",
-    [AH_TENSOR_INPUT] = "input",
-    [AH_TENSOR_SAVED] = "saved",
-    [AH_TENSOR_GRADIENT] = "gradient",
-    [AH_TENSOR_SUM] = "gradient_sum",
-    [AH_TENSOR_SCRATCH] = "scratch",
-    [AH_TENSOR_RESIDUAL_GRADIENT] = "residual_gradient",
-    [AH_TENSOR_STATE_RING] = "state_ring",
-    [AH_TENSOR_TOKENS] = "tokens",
+    [AH_TENSOR_WEIGHTS] = "weights",       [AH_TENSOR_FETCHED] = "fetched",
+    [AH_TENSOR_STATES] = "states",         [AH_TENSOR_INPUT] = "input",
+    [AH_TENSOR_SAVED] = "saved",           [AH_TENSOR_OUTPUT] = "output",
+    [AH_TENSOR_GRADIENT] = "gradient",     [AH_TENSOR_SUM] = "gradient_sum",
+    [AH_TENSOR_SCRATCH] = "scratch",       [AH_TENSOR_RESIDUAL_GRADIENT] = "residual_gradient",
+    [AH_TENSOR_STATE_RING] = "state_ring", [AH_TENSOR_TOKENS] = "tokens",
 };
 
 static bool is_of_all_blocks(unsigned label)
@@ -37,11 +33,11 @@ static bool is_of_all_blocks(unsigned label)
     return label == AH_TENSOR_STATE_RING || label == AH_TENSOR_TOKENS;
 }
 
-void ah_name_tensor(size_t n_blocks, const struct ah_layout_tensor *tensor, struct ah_tensor_name name,
-                    char ret_name[AH_NAME_MAX])
+void ah_name_tensor(struct ah_name_blocks blocks, const struct ah_layout_tensor *tensor,
+                    struct ah_tensor_name name, char ret_name[AH_NAME_MAX])
 {
     char owner[AH_NAME_MAX];
-    ah_name_block(n_blocks, name.block, owner);
+    ah_name_block(blocks, name.block, owner);
     if (is_of_all_blocks(name.label))
         snprintf(ret_name, AH_NAME_MAX, "%s", labels[name.label]);
     else if (tensor->persistent)
@@ -52,7 +48,7 @@ void ah_name_tensor(size_t n_blocks, const struct ah_layout_tensor *tensor, stru
         snprintf(ret_name, AH_NAME_MAX, "%.40s.%s.%u", owner, labels[name.label], name.micro_batch);
 }
 
-/* The block that `text` begins with; moves behind it and its dot. */
+/* The block of the model that `text` begins with; moves behind it and its dot. */
 static bool read_owner(size_t n_blocks, const char **text, uint32_t *ret_block)
 {
     static const char embedding[] = "embedding.", head[] = "head.", layer[] = "layer.";
@@ -77,10 +73,14 @@ static bool read_owner(size_t n_blocks, const char **text, uint32_t *ret_block)
     return true;
 }
 
-bool ah_name_read(size_t n_blocks, const char *text, struct ah_tensor_name *ret_name, uint64_t *ret_number)
+bool ah_name_read(struct ah_name_blocks blocks, const char *text, struct ah_tensor_name *ret_name,
+                  uint64_t *ret_number)
 {
-    uint32_t block = 0;
-    bool owned = read_owner(n_blocks, &text, &block);
+    uint32_t block = (uint32_t)blocks.first; /* of tensors of all blocks */
+    bool owned = read_owner(blocks.of_model, &text, &block);
+    if (block < blocks.first)
+        return false;
+    block -= (uint32_t)blocks.first;
     size_t length = strcspn(text, ".");
     for (unsigned label = 0; label < AH_TENSOR_LABELS; label++) {
         if (strncmp(labels[label], text, length) != 0 || labels[label][length] ||

@@ -6,6 +6,7 @@
 #ifndef AH_RUNTIME_SCHEDULE_NAMES_H
 #define AH_RUNTIME_SCHEDULE_NAMES_H
 
+#include "runtime/schedule/job.h"
 #include "runtime/schedule/layout.h"
 
 #include <stdbool.h>
@@ -19,6 +20,7 @@ enum ah_tensor_label {
     AH_TENSOR_STATES,
     AH_TENSOR_INPUT,
     AH_TENSOR_SAVED,
+    AH_TENSOR_OUTPUT, /* of a stage, until it is sent */
     AH_TENSOR_GRADIENT,
     AH_TENSOR_SUM,
     AH_TENSOR_SCRATCH,
@@ -34,14 +36,31 @@ struct ah_tensor_name {
     uint32_t micro_batch;
 };
 
+/* Blocks are numbered as in a plan, and named as in its model. */
+struct ah_name_blocks {
+    size_t of_model;
+    size_t first; /* the model's block that is block 0 */
+};
+
+static inline struct ah_name_blocks ah_names_of_plan(const struct ah_plan *plan)
+{
+    return (struct ah_name_blocks){ah_plan_model_blocks(plan), ah_plan_first_block(plan)};
+}
+
+static inline struct ah_name_blocks ah_names_of_job(const struct ah_job *job)
+{
+    return (struct ah_name_blocks){ah_model_blocks(job->model), job->part.first_block};
+}
+
 /* Room for each name: */
 enum { AH_NAME_MAX = 96 };
-void ah_name_block(size_t n_blocks, size_t block, char ret_name[AH_NAME_MAX]);
-void ah_name_tensor(size_t n_blocks, const struct ah_layout_tensor *tensor, struct ah_tensor_name name,
-                    char ret_name[AH_NAME_MAX]);
+void ah_name_block(struct ah_name_blocks blocks, size_t block, char ret_name[AH_NAME_MAX]);
+void ah_name_tensor(struct ah_name_blocks blocks, const struct ah_layout_tensor *tensor,
+                    struct ah_tensor_name name, char ret_name[AH_NAME_MAX]);
 
 /* The label and block of a name; `ret_number` is what follows the label: a micro-batch, a position, or 0. False: it is
  * none of these names. */
-bool ah_name_read(size_t n_blocks, const char *text, struct ah_tensor_name *ret_name, uint64_t *ret_number);
+bool ah_name_read(struct ah_name_blocks blocks, const char *text, struct ah_tensor_name *ret_name,
+                  uint64_t *ret_number);
 
 #endif

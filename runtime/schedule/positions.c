@@ -2,7 +2,8 @@
  *
  * Positions: the compute order of an iteration.
  *
- * 1. Forward up and backward down, micro-batch by micro-batch or block by block; the head's op does both.
+ * 1. Forward up and backward down, micro-batch by micro-batch or block by block; the head's op does both. A stage of a
+ *    pipeline goes on as many forwards ahead of its backwards as stages follow it (turns.h), and sends in between.
  * 2. Updates on the device stand between them. A block's `device` update follows its last gradient, or, where
  *    updates wait for the norm, the last gradient of all (blocks from below).
  * 3. Streamed updates are spread as their states can arrive: one copy after the other over the link, from the
@@ -10,49 +11,78 @@
  *    the compute op that runs when it arrives, at the latest just before the block's weights are used (or fetched).
  */
 #include "runtime/schedule/compile_internal.h"
+#include "runtime/schedule/turns.h"
 
 #include <string.h>
 
 /* ---- forward and backward ---- */
 
-static void base_push(struct compile *c, enum ah_plan_op_kind kind, size_t block, size_t micro_batch)
+/* At the end of the order so far; `us` if nobody knows better. */
+static struct ah_plan_op *base_append(struct compile *c, enum ah_plan_op_kind kind, size_t block,
+                                      size_t micro_batch, double us)
 {
     uint32_t op = ah_compile_op(c, kind, AH_PLAN_LANE_COMPUTE, block, micro_batch);
-    struct ah_plan_op *it = &c->ops[op];
-    const struct ah_cost_group *costs = &c->costs->groups[c->job->group_of[block]];
-    enum ah_activations activations = c->configs[block].activations;
-    it->us = kind == AH_PLAN_FORWARD ? costs->forward_us : costs->backward_us[activations];
-    if (ah_compile_gradient_here(c, kind, block))
-        it->us += ah_compile_gradient_us(c, block, micro_batch);
-    if (c->base_us)
-        it->us = c->base_us[c->n_base];
-    c->base[c->n_base] = op;
-    c->base_of[kind == AH_PLAN_BACKWARD][micro_batch * c->n_blocks + block] = (uint32_t)c->n_base;
-    c->n_base++;
+    c->ops[op].us = c->base_us ? c->base_us[c->n_base] : us;
+    c->base[c->n_base++] = op;
+    return &c->ops[op];
 }
 
-static void base_backward(struct compile *c, size_t micro_batch)
+static void base_push(struct compile *c, enum ah_plan_op_kind kind, size_t block, size_t micro_batch)
 {
-    for (size_t block = c->n_blocks - 1; block-- > c->job->lowest;)
+    const struct ah_cost_group *costs = &c->costs->groups[c->job->group_of[block]];
+    enum ah_activations activations = c->configs[block].activations;
+    double us = kind == AH_PLAN_FORWARD ? costs->forward_us : costs->backward_us[activations];
+    if (ah_compile_gradient_here(c, kind, block))
+        us += ah_compile_gradient_us(c, block, micro_batch);
+    c->base_of[kind == AH_PLAN_BACKWARD][micro_batch * c->n_blocks + block] = (uint32_t)c->n_base;
+    (void)base_append(c, kind, block, micro_batch, us);
+}
+
+/* The lowest block but a head, whose forward is all. */
+static size_t below_head(const struct compile *c)
+{
+    return c->n_blocks - c->job->has_head;
+}
+
+static void base_send(struct compile *c, enum ah_plan_op_kind kind, size_t block, size_t micro_batch,
+                      double us)
+{
+    bool empty = kind == AH_PLAN_SEND_INPUT_GRADIENT && !ah_job_block(c->job, 0)->input_gradient;
+    c->send_of[kind == AH_PLAN_SEND_INPUT_GRADIENT][micro_batch] = (uint32_t)c->n_base;
+    base_append(c, kind, block, micro_batch, us)->bytes = empty ? 0 : c->job->residual_bytes;
+}
+
+static void forward_pass(struct compile *c, size_t micro_batch)
+{
+    for (size_t block = 0; block < c->n_blocks; block++)
+        base_push(c, AH_PLAN_FORWARD, block, micro_batch);
+    if (ah_compile_sends_output(c))
+        base_send(c, AH_PLAN_SEND_OUTPUT, c->n_blocks - 1, micro_batch, c->costs->send_output_us);
+}
+
+static void backward_pass(struct compile *c, size_t micro_batch)
+{
+    for (size_t block = below_head(c); block-- > c->job->lowest;)
         base_push(c, AH_PLAN_BACKWARD, block, micro_batch);
+    if (ah_compile_sends_gradient(c))
+        base_send(c, AH_PLAN_SEND_INPUT_GRADIENT, 0, micro_batch, c->costs->send_gradient_us);
 }
 
 static void base_order(struct compile *c)
 {
-    size_t n = c->n_blocks;
+    const struct ah_plan_part *part = &c->job->part;
     size_t micro_batches = c->micro_batches;
     if (c->knobs->micro_order == AH_MICRO_BATCH_MAJOR) {
-        for (size_t m = 0; m < micro_batches; m++) {
-            for (size_t block = 0; block < n; block++)
-                base_push(c, AH_PLAN_FORWARD, block, m);
-            base_backward(c, m);
+        for (size_t k = 0; k < 2 * micro_batches; k++) {
+            struct ah_turn turn = ah_turn_of(part->stage, part->stages, micro_batches, k);
+            (turn.backward ? backward_pass : forward_pass)(c, turn.micro_batch);
         }
         return;
     }
-    for (size_t block = 0; block < n; block++)
+    for (size_t block = 0; block < c->n_blocks; block++)
         for (size_t m = 0; m < micro_batches; m++)
             base_push(c, AH_PLAN_FORWARD, block, m);
-    for (size_t block = n - 1; block-- > c->job->lowest;)
+    for (size_t block = below_head(c); block-- > c->job->lowest;)
         for (size_t m = 0; m < micro_batches; m++)
             base_push(c, AH_PLAN_BACKWARD, block, m);
 }
@@ -60,7 +90,7 @@ static void base_order(struct compile *c)
 /* Place in `base` of the op that makes a block's gradient in its last micro-batch. */
 static uint32_t base_gradient(const struct compile *c, size_t block)
 {
-    return c->base_of[block + 1 < c->n_blocks][(c->micro_batches - 1) * c->n_blocks + block];
+    return c->base_of[!ah_job_is_head(c->job, block)][(c->micro_batches - 1) * c->n_blocks + block];
 }
 
 /* ---- updates on the device ---- */
@@ -70,9 +100,12 @@ static void attach(struct compile *c, size_t after, uint32_t op)
     c->attached[c->n_attached++] = (struct compile_attached){(uint32_t)(after % c->n_base), op};
 }
 
+/* Of a part the end of its passes: then gradients are added up over pipelines. */
 static uint32_t last_gradient(const struct compile *c)
 {
     uint32_t last = 0;
+    if (c->job->is_part)
+        return (uint32_t)c->n_base - 1;
     for (size_t block = c->job->lowest; block < c->n_blocks; block++)
         if (ah_compile_trained(c, block) && base_gradient(c, block) > last)
             last = base_gradient(c, block);

@@ -14,6 +14,14 @@ _Static_assert((int)AH_ROUNDS_RINGS == (int)AH_RINGS && (int)AH_ROUNDS_LANES == 
 
 /* ---- from the document ---- */
 
+static bool trains(const struct ah_plan *plan)
+{
+    size_t block = 0;
+    while (block < plan->n_blocks && plan->blocks[block].optimizer == AH_OPTIMIZER_NONE)
+        block++;
+    return block < plan->n_blocks;
+}
+
 int ah_reading_iteration(const struct ah_plan *plan, struct ah_grow *compute_memory,
                          struct ah_iteration *ret_iteration, struct ah_error *err)
 {
@@ -41,7 +49,7 @@ int ah_reading_iteration(const struct ah_plan *plan, struct ah_grow *compute_mem
                               .micro_batches = plan->training.micro_batches,
                               .weight_bytes = bf16 ? 2 : 4,
                               .state_bytes = (bf16 ? 4U : 0U) + (bf16_states ? 4U : 8U),
-                              .clip = plan->training.clip > 0,
+                              .clip = plan->training.clip > 0 && trains(plan),
                               .places = {[AH_RING_HOST_GRADIENTS] = plan->staging.host_gradient_tiles,
                                          [AH_RING_HOST_WEIGHTS] = plan->staging.host_weight_tiles,
                                          [AH_RING_DEVICE_STATES] = plan->staging.device_state_tiles},

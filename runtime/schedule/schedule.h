@@ -66,7 +66,7 @@ struct ah_choice {
     const struct ah_config *configs; /* by block */
     struct ah_knobs knobs;
     const struct ah_costs *costs;
-    const double *base_us; /* (optional) of forward and backward ops in compute order, in place of costs */
+    const double *base_us; /* (optional) of forward, backward and sends in compute order, in place of costs */
     double
         enough_us; /* (optional) a dispatch that takes longer by a per cent is not frozen: its own period will do */
     uint64_t enough_bytes; /* (optional) a layout of no more is not improved */

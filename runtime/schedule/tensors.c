@@ -5,11 +5,15 @@
  * 1. A block's input lives from the op that makes it to the last that reads it: its backward, or its forward where it
  *    has none. What it saves lives from its forward to its backward. In this order they nest: a stack. Block-major,
  *    the micro-batches of a block are one tensor.
+ *    What a stage of a pipeline is sent may arrive from the moment that allows its sender to go so far: the input of
+ *    micro-batch j when the gradient of j - w - 2 was sent to it, the gradient of j when the output of j + w - 1 was and
+ *    that of j - 2 was used, w forwards being ahead of the backwards (turns.h). Its output lives until it is sent.
  * 2. Scratch lives at one position.
  * 3. Host: what the link touches is pinned (weights, streamed states, tiles or vectors in flight), what only host Adam
  *    touches is pageable (its states, sums of gradients).
  */
 #include "runtime/schedule/compile_internal.h"
+#include "runtime/schedule/turns.h"
 
 /* ---- activations ---- */
 
@@ -17,9 +21,38 @@ struct part {
     size_t first, last; /* micro-batches that are one tensor */
 };
 
+/* Gradients that were sent to a stage and are not used yet: one more makes its sender wait. */
+enum { WAITING = 2 };
+
+/* Rule 1: of what another stage sends. */
+static uint32_t input_arrives(const struct compile *c, size_t micro_batch)
+{
+    size_t behind = ah_turn_ahead(c->job->part.stage, c->job->part.stages, c->micro_batches) + 2;
+    return micro_batch >= behind ? ah_compile_send(c, AH_PLAN_SEND_INPUT_GRADIENT, micro_batch - behind) : 0;
+}
+
+/* The last reader of a micro-batch's residual gradient: whom it is sent to, or the lowest backward. */
+static uint32_t residual_ends(const struct compile *c, size_t micro_batch)
+{
+    if (ah_compile_sends_gradient(c) && ah_job_block(c->job, 0)->input_gradient)
+        return ah_compile_send(c, AH_PLAN_SEND_INPUT_GRADIENT, micro_batch);
+    return ah_job_is_head(c->job, c->job->lowest) ? ah_compile_forward(c, c->job->lowest, micro_batch)
+                                                  : ah_compile_backward(c, c->job->lowest, micro_batch);
+}
+
+static uint32_t gradient_arrives(const struct compile *c, size_t micro_batch)
+{
+    size_t ahead = ah_turn_ahead(c->job->part.stage, c->job->part.stages, c->micro_batches);
+    size_t last = micro_batch + ahead - 1;
+    uint32_t sent =
+        ah_compile_send(c, AH_PLAN_SEND_OUTPUT, last < c->micro_batches ? last : c->micro_batches - 1);
+    uint32_t taken = micro_batch >= WAITING ? residual_ends(c, micro_batch - WAITING) : 0;
+    return sent > taken ? sent : taken;
+}
+
 static uint32_t made_by(const struct compile *c, size_t block, size_t micro_batch)
 {
-    return ah_compile_forward(c, block - 1, micro_batch);
+    return block ? ah_compile_forward(c, block - 1, micro_batch) : input_arrives(c, micro_batch);
 }
 
 static uint32_t last_reader(const struct compile *c, size_t block, size_t micro_batch)
@@ -28,23 +61,29 @@ static uint32_t last_reader(const struct compile *c, size_t block, size_t micro_
     return backward == COMPILE_NONE ? ah_compile_forward(c, block, micro_batch) : backward;
 }
 
+/* Is what was made last gone first? Not where forwards go ahead of the backwards. */
+static bool nests(const struct compile *c)
+{
+    return !c->job->is_part;
+}
+
 static void stack_block(struct compile *c, size_t block, struct part part)
 {
     const struct ah_job_group *group = ah_job_block(c->job, block);
     uint64_t times = part.last - part.first + 1;
     bool backward = ah_compile_backward(c, block, part.first) != COMPILE_NONE;
-    if (block)
+    if (group->input_bytes) {
         ah_compile_tensor(c, AH_TENSOR_INPUT, AH_CLASS_ACTIVATIONS, block, part.first,
                           group->input_bytes * times, made_by(c, block, part.first),
                           last_reader(c, block, part.last));
-    if (block)
-        c->tensors[c->n_tensors - 1].stacked = backward;
+        c->tensors[c->n_tensors - 1].stacked = backward && nests(c);
+    }
     uint64_t saved = group->saved_bytes[c->configs[block].activations] * times;
     if (!saved || !backward)
         return;
     ah_compile_tensor(c, AH_TENSOR_SAVED, AH_CLASS_ACTIVATIONS, block, part.first, saved,
                       ah_compile_forward(c, block, part.first), ah_compile_backward(c, block, part.last));
-    c->tensors[c->n_tensors - 1].stacked = true;
+    c->tensors[c->n_tensors - 1].stacked = nests(c);
 }
 
 static void activations(struct compile *c)
@@ -56,18 +95,24 @@ static void activations(struct compile *c)
             stack_block(c, block, by_block ? (struct part){0, c->micro_batches - 1} : (struct part){p, p});
 }
 
-/* From the head down to the lowest backward. */
+/* From the head, or from where it arrives, down. */
 static void residual_gradient(struct compile *c)
 {
-    size_t head = c->n_blocks - 1;
+    size_t top = c->n_blocks - 1, n = c->micro_batches;
     bool by_block = c->knobs->micro_order == AH_BLOCK_MAJOR;
-    size_t n = c->micro_batches;
-    for (size_t m = 0; m < (by_block ? 1 : n); m++) {
-        uint32_t to = c->job->lowest == head ? ah_compile_forward(c, head, by_block ? n - 1 : m)
-                                             : ah_compile_backward(c, c->job->lowest, by_block ? n - 1 : m);
-        ah_compile_tensor(c, AH_TENSOR_RESIDUAL_GRADIENT, AH_CLASS_ACTIVATIONS, head, m,
-                          c->job->residual_bytes * (by_block ? n : 1), ah_compile_forward(c, head, m), to);
-    }
+    for (size_t m = 0; m < (by_block ? 1 : n) && c->job->lowest < c->n_blocks; m++)
+        ah_compile_tensor(c, AH_TENSOR_RESIDUAL_GRADIENT, AH_CLASS_ACTIVATIONS, top, m,
+                          c->job->residual_bytes * (by_block ? n : 1),
+                          c->job->has_head ? ah_compile_forward(c, top, m) : gradient_arrives(c, m),
+                          residual_ends(c, by_block ? n - 1 : m));
+}
+
+static void outputs(struct compile *c)
+{
+    for (size_t m = 0; m < c->micro_batches && ah_compile_sends_output(c); m++)
+        ah_compile_tensor(c, AH_TENSOR_OUTPUT, AH_CLASS_ACTIVATIONS, c->n_blocks - 1, m,
+                          c->job->residual_bytes, ah_compile_forward(c, c->n_blocks - 1, m),
+                          ah_compile_send(c, AH_PLAN_SEND_OUTPUT, m));
 }
 
 static void scratch(struct compile *c)
@@ -132,6 +177,7 @@ void ah_compile_tensors(struct compile *c)
     stays(c);
     activations(c);
     residual_gradient(c);
+    outputs(c);
     scratch(c);
 }
 
@@ -189,7 +235,7 @@ static bool gradients_flow(const struct compile *c)
     if (!c->late_updates)
         return true;
     for (size_t block = c->job->lowest; block < c->n_blocks; block++)
-        if (c->configs[block].optimizer == AH_OPTIMIZER_HOST &&
+        if (c->configs[block].optimizer == AH_OPTIMIZER_HOST && !ah_compile_added_up_first(c, block) &&
             !ah_compile_sums_on(c, block, AH_ACCUMULATOR_HOST))
             return false;
     return true;

@@ -40,7 +40,8 @@ static int read_tensors(struct ah_places *places, struct ah_arena *arena, struct
     memset(places->first_tensor, 0xff, cells * sizeof *places->first_tensor);
     for (size_t i = from->n_tensors; i-- > 0;) {
         struct ah_places_tensor *tensor = &places->tensors[i];
-        if (!ah_name_read(places->plan->n_blocks, from->tensors[i].name, &tensor->name, &tensor->number))
+        if (!ah_name_read(ah_names_of_plan(places->plan), from->tensors[i].name, &tensor->name,
+                          &tensor->number))
             return ah_error_set(err, AH_E_DOCUMENT, "arena.tensors[%zu].name: '%.80s' is no name of a tensor",
                                 i, from->tensors[i].name);
         uint32_t *first = first_tensor(places, tensor->name.label, tensor->name.block);
@@ -72,7 +73,7 @@ int ah_places_find(const struct ah_places *places, const struct ah_places_query 
         return AH_OK;
     }
     char name[AH_NAME_MAX];
-    ah_name_block(places->plan->n_blocks, query->block, name);
+    ah_name_block(ah_names_of_plan(places->plan), query->block, name);
     return ah_error_set(err, AH_E_MISMATCH,
                         "the plan's arena has no tensor of %" PRIu64 " bytes for '%s' at position %" PRIu64
                         "; plan for this model and training",

@@ -13,6 +13,18 @@
 
 /* ---- what the plan must fit ---- */
 
+static int check_whole(const struct ah_trainer *t, struct ah_error *err)
+{
+    const struct ah_plan_part *part = t->options.plan->part;
+    if (!part)
+        return AH_OK;
+    return ah_error_set(
+        err, AH_E_UNSUPPORTED,
+        "the plan is the part of one rank, stage %" PRIu64 " of %" PRIu64
+        " of a pipeline: what ranks send each other is not run yet; run a plan of the whole model",
+        part->stage, part->stages);
+}
+
 static int check_batches(const struct ah_trainer *t, struct ah_error *err)
 {
     const struct ah_batches_options *batches = &t->options.batches->options;
@@ -170,7 +182,8 @@ int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_opt
     t->lanes = options->plan->lanes;
     t->steps = options->steps_before;
     t->documents = options->documents || ah_dataset_facts(options->batches->options.data)->has_docs;
-    int rc = check_batches(t, err);
+    int rc = check_whole(t, err);
+    rc = rc ? rc : check_batches(t, err);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
         rc = parts[i](t, err);
     if (rc)

@@ -10,6 +10,7 @@
 #include "schemas/document.h"
 #include "tests/support/check.h"
 
+#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,6 +32,45 @@ static void test_schema__equals_the_committed_file(void **state)
     }
 }
 
+static void check_references(const cJSON *tree, const cJSON *definitions)
+{
+    static const char prefix[] = "#/$defs/";
+    const cJSON *item;
+    cJSON_ArrayForEach(item, tree)
+    {
+        if (item->string && !strcmp(item->string, "$ref")) {
+            assert_memory_equal(item->valuestring, prefix, sizeof prefix - 1);
+            if (!cJSON_GetObjectItemCaseSensitive(definitions, item->valuestring + sizeof prefix - 1))
+                fail_msg("%s is not defined", item->valuestring);
+        }
+        check_references(item, definitions);
+    }
+}
+
+/* What is referred to is defined, and nothing twice. */
+static void test_schema__defines_what_it_refers_to(void **state)
+{
+    (void)state;
+    for (int kind = AH_DOCUMENT_ANY + 1; kind < AH_DOCUMENT_KINDS; kind++) {
+        struct ah_buffer printed = {0};
+        struct ah_error err = {0};
+        CHECK_OK(ah_document_schema((enum ah_document_kind)kind, &printed, &err), err);
+        cJSON *tree = cJSON_Parse(printed.data);
+        assert_non_null(tree);
+        const cJSON *definitions = cJSON_GetObjectItemCaseSensitive(tree, "$defs"), *item, *other;
+        check_references(tree, definitions);
+        cJSON_ArrayForEach(item, definitions)
+        {
+            for (other = item->next; other; other = other->next)
+                if (!strcmp(item->string, other->string))
+                    fail_msg("%s: '%s' is defined twice", ah_document_word((enum ah_document_kind)kind),
+                             item->string);
+        }
+        cJSON_Delete(tree);
+        ah_buffer_release(&printed);
+    }
+}
+
 static void test_schema__has_no_schema_of_nothing(void **state)
 {
     struct ah_buffer out = {0};
@@ -44,6 +84,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schema__equals_the_committed_file),
+        cmocka_unit_test(test_schema__defines_what_it_refers_to),
         cmocka_unit_test(test_schema__has_no_schema_of_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
  *
  *     static struct test_case c;
  *     test_case_open(&c, &seed);          // a small model, costs whose lanes are about as busy
+ *     test_case_part(&c, &seed);          // (optional) of that model, a stage of a pipeline
  *     test_case_choose(&c, &seed);        // a valid config for every block, and knobs
  *     ah_schedule_evaluate(&schedule, &c.choice, ...);
  *     test_case_close(&c);
@@ -23,6 +24,7 @@ struct test_case {
     struct ah_model model;
     struct ah_model_rope rope;
     const char *patterns[TEST_PATTERNS_MAX];
+    struct ah_plan_part part; /* if the job is one */
     struct ah_arena arena;
     struct ah_job job;
     struct ah_cost_group groups[TEST_GROUPS_MAX];
@@ -61,6 +63,18 @@ static inline void test_case_model(struct test_case *c, uint64_t layers, uint64_
                                  .tied = tied};
 }
 
+/* A stage of so many: a run of blocks that ends with the head where it is the last. */
+static inline struct ah_plan_part test_case_stage(const struct test_case *c, uint64_t *seed)
+{
+    uint64_t blocks = ah_model_blocks(&c->model), stages = 1 + test_below(seed, blocks < 5 ? blocks : 5);
+    uint64_t stage = test_below(seed, stages), first = 0, end = blocks;
+    if (stage > 0)
+        first = stage + test_below(seed, blocks - stages + 1);
+    if (stage + 1 < stages)
+        end = first + 1 + test_below(seed, blocks - first - (stages - 1 - stage));
+    return (struct ah_plan_part){first, end - first, 1 + test_below(seed, 3), stage, stages};
+}
+
 static inline void test_case_job(struct test_case *c, struct ah_plan_training training, size_t n_patterns)
 {
     struct ah_error err = {0};
@@ -74,7 +88,7 @@ static inline void test_case_job(struct test_case *c, struct ah_plan_training tr
  * `copy_us`, its update on the host `adam_us`. */
 static inline void test_case_costs(struct test_case *c, double forward_us, double copy_us, double adam_us)
 {
-    const struct ah_job_group *layer = ah_job_block(&c->job, 1);
+    const struct ah_job_group *layer = ah_job_block(&c->job, c->job.n_blocks / 2);
     double parameters = (double)layer->parameters;
     for (size_t g = 0; g < c->job.n_groups; g++) {
         double times = (double)c->job.groups[g].parameters / parameters;
@@ -144,6 +158,27 @@ static inline void test_case_open(struct test_case *c, uint64_t *seed)
     test_case_sharing(c, seed);
 }
 
+/* The job becomes that of the part, which is set, and costs fit it. */
+static inline void test_case_cut(struct test_case *c, uint64_t micro_batches, uint64_t *seed)
+{
+    struct ah_plan_training training = c->job.training;
+    struct ah_error err = {0};
+    training.micro_batches = micro_batches;
+    CHECK_OK(ah_job_init_part(&c->job, &c->model, &training, &c->part, &c->arena, &err), err);
+    test_case_costs(c, 50 + 300 * check_uniform(seed), 20 + 500 * check_uniform(seed),
+                    20 + 900 * check_uniform(seed));
+    test_case_sharing(c, seed);
+    c->costs.send_output_us = 50 * check_uniform(seed);
+    c->costs.send_gradient_us = 50 * check_uniform(seed);
+}
+
+static inline void test_case_part(struct test_case *c, uint64_t *seed)
+{
+    static const uint64_t micro_batches[] = {1, 2, 3, 6};
+    c->part = test_case_stage(c, seed);
+    test_case_cut(c, micro_batches[test_below(seed, 4)], seed);
+}
+
 /* A valid config for every block; sometimes few different ones, as plans have them. */
 static inline void test_case_configs(struct test_case *c, uint64_t *seed)
 {
@@ -157,20 +192,20 @@ static inline void test_case_configs(struct test_case *c, uint64_t *seed)
 
 static inline void test_case_knobs(struct test_case *c, uint64_t *seed)
 {
-    const struct ah_job_group *layer = ah_job_block(&c->job, 1);
+    const struct ah_job_group *layer = ah_job_block(&c->job, c->job.n_blocks / 2);
     uint64_t tiles = 1 + test_below(seed, 6);
     uint64_t unit = AH_PLAN_TILE_UNIT;
-    c->choice.knobs =
-        (struct ah_knobs){.tile_elements = (layer->flat_elements / tiles + unit) / unit * unit,
-                          .micro_order = test_below(seed, 2) ? AH_BLOCK_MAJOR : AH_MICRO_BATCH_MAJOR,
-                          .fetch_ahead = (uint32_t)test_below(seed, 5),
-                          .send_behind = (uint32_t)test_below(seed, 5),
-                          .host_gradient_tiles = (uint32_t)test_below(seed, 12),
-                          .host_weight_tiles = (uint32_t)test_below(seed, 12),
-                          .device_state_tiles = 1 + (uint32_t)test_below(seed, 6),
-                          .updates_after_backward = !test_below(seed, 4),
-                          .step_ends = !test_below(seed, 4),
-                          .scheduling = test_below(seed, 4) ? AH_SCHEDULING_PRIORITY : AH_SCHEDULING_FIFO};
+    c->choice.knobs = (struct ah_knobs){
+        .tile_elements = (layer->flat_elements / tiles + unit) / unit * unit,
+        .micro_order = test_below(seed, 2) && !c->job.is_part ? AH_BLOCK_MAJOR : AH_MICRO_BATCH_MAJOR,
+        .fetch_ahead = (uint32_t)test_below(seed, 5),
+        .send_behind = (uint32_t)test_below(seed, 5),
+        .host_gradient_tiles = (uint32_t)test_below(seed, 12),
+        .host_weight_tiles = (uint32_t)test_below(seed, 12),
+        .device_state_tiles = 1 + (uint32_t)test_below(seed, 6),
+        .updates_after_backward = !test_below(seed, 4),
+        .step_ends = !test_below(seed, 4),
+        .scheduling = test_below(seed, 4) ? AH_SCHEDULING_PRIORITY : AH_SCHEDULING_FIFO};
 }
 
 static inline void test_case_choose(struct test_case *c, uint64_t *seed)
@@ -203,6 +238,11 @@ static inline void test_case_emit(const struct test_case *c, struct ah_schedule 
                                                    .clip = c->job.training.clip},
                              .policy = AH_POLICY_OPTIMAL,
                              .tokens_per_s = 1};
+    if (c->job.is_part) {
+        plan->part = ah_arena_alloc(&ret_document->arena, sizeof *plan->part);
+        assert_non_null(plan->part);
+        *plan->part = c->part;
+    }
     ret_document->body.plan = plan;
     CHECK_OK(ah_schedule_emit(schedule, &c->choice, &ret_document->arena, plan, &err), err);
     plan->memory.device_capacity_bytes = plan->memory.device_bytes;

@@ -21,6 +21,8 @@ static void open_case(struct drawn *d, uint64_t *seed)
 {
     struct ah_error err = {0};
     test_case_open(&d->c, seed);
+    if (!test_below(seed, 3))
+        test_case_part(&d->c, seed);
     d->schedule = (struct ah_schedule){0};
     CHECK_OK(ah_schedule_init(&d->schedule, &d->c.job, &err), err);
 }
@@ -151,6 +153,15 @@ static void check_held_over(const struct ah_plan *plan, const struct ah_plan_op 
         check_held(plan, op, label, from + i);
 }
 
+static void check_pass(const struct ah_plan *plan, const struct ah_plan_op *op, uint64_t p)
+{
+    bool embedding = ah_plan_first_block(plan) + op->block == 0;
+    if (op->op == AH_PLAN_FORWARD || !embedding) /* backward of the embedding does not read its tables */
+        check_held(plan, op, plan->blocks[op->block].weights ? "fetched" : "weights", p);
+    if (!embedding)
+        check_held(plan, op, "input", p);
+}
+
 /* What each op touches is there when it runs. */
 static void check_lives(const struct ah_plan *plan)
 {
@@ -159,11 +170,13 @@ static void check_lives(const struct ah_plan *plan)
         const struct ah_plan_op *op = &plan->ops[plan->lanes.compute[p]];
         if (op->op == AH_PLAN_DEVICE_ADAM)
             check_held(plan, op, "gradient", p);
-        else if (op->op == AH_PLAN_FORWARD ||
-                 op->block) /* backward of the embedding does not read its tables */
-            check_held(plan, op, plan->blocks[op->block].weights ? "fetched" : "weights", p);
-        if (op->op != AH_PLAN_DEVICE_ADAM && op->block)
-            check_held(plan, op, "input", p);
+        else if (op->op == AH_PLAN_SEND_OUTPUT)
+            check_held(plan, op, "output", p);
+        else if (op->op == AH_PLAN_SEND_INPUT_GRADIENT && op->bytes)
+            check_held(plan, &(struct ah_plan_op){.op = op->op, .block = plan->n_blocks - 1},
+                       "residual_gradient", p);
+        else if (op->op != AH_PLAN_SEND_INPUT_GRADIENT)
+            check_pass(plan, op, p);
     }
     for (size_t i = 0; i < plan->n_ops; i++) {
         const struct ah_plan_op *op = &plan->ops[i];

@@ -195,6 +195,15 @@ static inline void timeline_check_positions(const struct timeline *t)
     free(tile);
 }
 
+/* Is anything? Of a stage of a pipeline maybe not. */
+static inline bool timeline_trains(const struct timeline *t)
+{
+    for (uint64_t block = 0; block < t->plan->n_blocks; block++)
+        if (t->plan->blocks[block].optimizer != AH_OPTIMIZER_NONE)
+            return true;
+    return false;
+}
+
 /* Rules 3 to 5, of a block. */
 static inline void timeline_check_gradients(const struct timeline *t, uint64_t block)
 {
@@ -216,7 +225,7 @@ static inline void timeline_check_gradients(const struct timeline *t, uint64_t b
         if (!t->plan->staging.host_gradient_tiles)
             timeline_waits(t, send, before, "rule 4, one place");
     }
-    if (!(t->plan->training.clip > 0))
+    if (!(t->plan->training.clip > 0) || !timeline_trains(t))
         return;
     assert_true(norm != TIMELINE_NONE);
     timeline_waits(t, norm, sum, "rule 5, norm");
@@ -243,7 +252,7 @@ static inline void timeline_check_weights(const struct timeline *t, uint64_t blo
         const struct ah_plan_op *user = &t->plan->ops[t->plan->lanes.compute[it->due_before]];
         if (it->op == AH_PLAN_GATHER)
             timeline_all_wait(t, op, update, "rule 7, gather");
-        else if (!block && !user->block)
+        else if (!block && !user->block && timeline_first(t, AH_PLAN_GATHER, 0) != TIMELINE_NONE)
             timeline_waits(t, op, timeline_find(t, AH_PLAN_GATHER, 0, it->micro_batch), "rule 7, rows");
         else if (strstr(t->plan->blocks[block].group, ".partial"))
             timeline_all_wait(t, op, update, "rule 7, fetch of a vector cut otherwise");

@@ -3,6 +3,7 @@
 #include "tests/support/check.h"
 
 enum { BLOCKS = 5 };
+static const struct ah_name_blocks of_all = {.of_model = BLOCKS};
 
 static void test_names__are_read_as_they_are_written(void **state)
 {
@@ -15,13 +16,34 @@ static void test_names__are_read_as_they_are_written(void **state)
             struct ah_tensor_name read;
             uint64_t number;
             char text[AH_NAME_MAX];
-            ah_name_tensor(BLOCKS, &tensor, name, text);
-            assert_true(ah_name_read(BLOCKS, text, &read, &number));
+            ah_name_tensor(of_all, &tensor, name, text);
+            assert_true(ah_name_read(of_all, text, &read, &number));
             assert_int_equal(read.label, label);
             assert_int_equal(read.block, name.block);
             assert_int_equal(number, whole ? 0 : 7);
         }
     }
+}
+
+/* Of a part, whose block 0 is the model's block 2. */
+static void test_names__are_those_of_the_model(void **state)
+{
+    const struct ah_name_blocks blocks = {.of_model = BLOCKS, .first = 2};
+    struct ah_tensor_name read;
+    uint64_t number;
+    char text[AH_NAME_MAX];
+    (void)state;
+    ah_name_block(blocks, 0, text);
+    assert_string_equal(text, "layer.1");
+    ah_name_block(blocks, 2, text);
+    assert_string_equal(text, "head");
+    assert_true(ah_name_read(blocks, "head.saved.3", &read, &number));
+    assert_int_equal(read.block, 2);
+    assert_int_equal(number, 3);
+    assert_true(ah_name_read(blocks, "tokens", &read, &number));
+    assert_int_equal(read.block, 0);
+    assert_false(ah_name_read(blocks, "layer.0.weights", &read, &number));
+    assert_false(ah_name_read(blocks, "embedding.weights", &read, &number));
 }
 
 static void test_names__others_are_not_read(void **state)
@@ -35,7 +57,7 @@ static void test_names__others_are_not_read(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct ah_tensor_name name;
         uint64_t number;
-        assert_false(ah_name_read(BLOCKS, texts[i], &name, &number));
+        assert_false(ah_name_read(of_all, texts[i], &name, &number));
     }
 }
 
@@ -43,6 +65,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names__are_read_as_they_are_written),
+        cmocka_unit_test(test_names__are_those_of_the_model),
         cmocka_unit_test(test_names__others_are_not_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The order in which a stage works: 1F1B, as numbers.
+ * Turns: the order in which a stage of a pipeline works. One forward, one backward (1F1B), as numbers.
  */
-#ifndef AH_PLANNER_CLUSTER_SCHEDULE_INTERNAL_H
-#define AH_PLANNER_CLUSTER_SCHEDULE_INTERNAL_H
+#ifndef AH_RUNTIME_SCHEDULE_TURNS_H
+#define AH_RUNTIME_SCHEDULE_TURNS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* How many forwards stage `i` of `n_stages` does before its first backward is due. */
+static inline uint64_t ah_turn_ahead(size_t i, size_t n_stages, uint64_t m)
+{
+    return n_stages - 1 - i < m ? n_stages - 1 - i : m;
+}
 
 struct ah_turn {
     bool backward;
@@ -17,8 +23,7 @@ struct ah_turn {
 /* What stage `i` of `n_stages` does as its k-th of 2m passes. */
 static inline struct ah_turn ah_turn_of(size_t i, size_t n_stages, uint64_t m, uint64_t k)
 {
-    uint64_t warm = n_stages - 1 - i;
-    warm = warm < m ? warm : m;
+    uint64_t warm = ah_turn_ahead(i, n_stages, m);
     if (k < warm)
         return (struct ah_turn){false, k};
     k -= warm;

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Programs: what each rank of an arrangement does, as a plan of its own. Stages that do the same, of the same blocks, on
+ * GPUs that cost the same, with neighbours as near, have one program.
+ *
+ * A program is compiled, laid out and dispatched by what makes plans for one machine (runtime/schedule). Its times are those of
+ * the rank alone: when it may begin a pass, and when gradients are added up, is in the cluster plan.
+ */
+#ifndef AH_PLANNER_CLUSTER_PROGRAMS_H
+#define AH_PLANNER_CLUSTER_PROGRAMS_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "planner/cluster/instance.h"
+#include "schemas/cluster.h"
+#include "schemas/cluster_plan.h"
+
+struct ah_programs_input {
+    const struct ah_model *model;
+    const struct ah_cluster *cluster;
+    struct ah_plan_training training; /* micro_batches: of all pipelines together */
+    const struct ah_instance *instance;
+    const struct ah_arrangement *arrangement;
+    bool estimated;
+};
+
+/* Fills `programs` of a filled plan, and which of them each stage has. AH_E_CAPACITY: laid out, a rank needs more memory than
+ * its GPU or its share of the host has, which the message says. */
+int ah_programs_fill(const struct ah_programs_input *input, struct ah_arena *arena,
+                     struct ah_cluster_plan *plan, struct ah_error *err);
+
+#endif

@@ -169,6 +169,41 @@ static void put_segments(struct ah_cli *cli, const struct ah_cluster_plan *plan)
     ah_inspect_table(cli, "gradients added up between pipelines", &table);
 }
 
+static size_t count_ranks(const struct ah_cluster_plan *plan, size_t program)
+{
+    size_t n = 0;
+    for (size_t p = 0; p < plan->n_pipelines; p++)
+        for (size_t i = 0; i < plan->pipelines[p].n_stages; i++)
+            if (plan->pipelines[p].stages[i].program == program)
+                n += plan->pipelines[p].stages[i].n_ranks;
+    return n;
+}
+
+/* What the plans of the ranks say; a table without rows is none. */
+static void put_programs(struct ah_cli *cli, const struct ah_cluster_plan *plan)
+{
+    struct ah_table table = {.arena = &cli->arena,
+                             .columns = {">program", ">ranks", ">blocks", ">laid out", ">on the host",
+                                         ">step alone", ">waits for link and host"}};
+    char text[AH_UNITS_TEXT_MAX];
+    for (size_t i = 0; i < plan->n_programs; i++) {
+        const struct ah_plan *program = &plan->programs[i];
+        const struct ah_plan_memory *memory = &program->memory;
+        const struct ah_plan_exposed *exposed = &program->time.exposed_us;
+        uint64_t first = ah_plan_first_block(program);
+        ah_table_cell(&table, "%zu", i);
+        ah_table_cell(&table, "%zu", count_ranks(plan, i));
+        ah_table_cell(&table, "%" PRIu64 "-%" PRIu64, first, first + program->n_blocks - 1);
+        ah_table_cell(&table, "%s",
+                      ah_units_print_bytes(text, memory->device_bytes + memory->reserved_bytes));
+        ah_table_cell(&table, "%s",
+                      memory->host_bytes ? ah_units_print_bytes(text, memory->host_bytes) : "-");
+        ah_table_cell(&table, "%s", ah_units_print_time(text, program->time.step_us));
+        ah_table_cell(&table, "%s", ah_units_print_time(text, exposed->h2d + exposed->d2h + exposed->host));
+    }
+    ah_inspect_table(cli, "what each rank does, a plan of its own", &table);
+}
+
 void ah_inspect_cluster_plan_summary(struct ah_cli *cli, const struct ah_cluster_plan *plan)
 {
     char pipelines[AH_UNITS_TEXT_MAX], sync[AH_UNITS_TEXT_MAX], update[AH_UNITS_TEXT_MAX];
@@ -197,6 +232,7 @@ void ah_inspect_cluster_plan_text(struct ah_cli *cli, const struct ah_document *
     put_pipelines(cli, plan);
     put_hosts(cli, plan);
     put_segments(cli, plan);
+    put_programs(cli, plan);
     ah_inspect_pairs(cli, "annotations", plan->annotations, plan->n_annotations);
 }
 
@@ -207,6 +243,7 @@ void ah_inspect_cluster_plan_json(struct ah_emit *emit, const struct ah_document
     ah_emit_text(emit, "cluster", plan->inputs.cluster.name);
     ah_emit_integer(emit, "pipelines", plan->n_pipelines);
     ah_emit_integer(emit, "idle_gpus", plan->n_idle_ranks);
+    ah_emit_integer(emit, "programs", plan->n_programs);
     ah_emit_number(emit, "step_us", plan->predicted.step_us);
     ah_emit_number(emit, "tokens_per_s", plan->predicted.tokens_per_s);
     ah_emit_number(emit, "exposed_sync_us", plan->predicted.exposed_sync_us);

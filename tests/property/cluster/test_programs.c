@@ -54,7 +54,7 @@ struct instance {
 };
 
 struct seen {
-    size_t plans, programs, away[AH_OPTIMIZER_STREAMED + 1], weights, shared, again, frozen;
+    size_t plans, programs, away[AH_OPTIMIZER_NONE + 1], weights, shared, again, frozen;
     double longest, shortest, sum;
     size_t n;
 };

@@ -62,9 +62,9 @@ static const char *const ids[NODES] = {"n0", "n1", "n2", "n3", "n4", "n5"};
 static inline void draw_hosts(struct instance *c, size_t n_nodes, uint64_t *random)
 {
     for (size_t g = 0; g < 2; g++)
-        c->gpus[g].memory_bytes = (2 + draw(random, 6)) * 30000;
+        c->gpus[g].memory_bytes = (2 + draw(random, 6)) * 80000;
     for (size_t i = 0; i < n_nodes; i++) {
-        c->nodes[i].host_memory_bytes = (2 + draw(random, 10)) * 150000;
+        c->nodes[i].host_memory_bytes = (4 + draw(random, 10)) * 300000;
         c->nodes[i].host_memory_bytes_per_s = 1e8 * (double)(1 + draw(random, 20));
         c->nodes[i].host_link_bytes_per_s = 1e7 * (double)(1 + draw(random, 20));
     }

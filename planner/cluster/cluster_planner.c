@@ -7,6 +7,7 @@
  */
 #include "planner/cluster/cluster_planner.h"
 
+#include "planner/cluster/certificate.h"
 #include "planner/cluster/cluster_planner_internal.h"
 #include "planner/cluster/cluster_policies.h"
 #include "planner/cluster/hunt.h"
@@ -31,7 +32,8 @@ enum {
     LARGE_UNITS = 32,          /* of more, the two above for every eight units */
     EARLY_EVALUATIONS = 20000, /* of an exhaustion that comes first */
     EXHAUSTION_EVALUATIONS = 50000,
-    EXHAUSTION_UNITS = 12 /* of more units there are too many sets of pipelines */
+    CERTIFICATE_STEPS = 120000000, /* of more than LARGE_UNITS twice as many */
+    EXHAUSTION_UNITS = 12          /* of more units there are too many sets of pipelines */
 };
 
 const char *const ah_words_cluster_search[] = {"both", "exact", "graph", NULL};
@@ -305,7 +307,7 @@ static int exhaust(struct ah_cluster_planning *p, uint64_t budget, struct ah_err
             continue;
         const double best_us = p->best[AH_CLUSTER_POLICY_OPTIMAL].us;
         struct ah_hunt_result result = {.exhausted = setting->exhausted || setting->bound_us >= best_us};
-        if (!result.exhausted && ah_instance_units(&setting->instance) <= EXHAUSTION_UNITS) {
+        if (budget && !result.exhausted && ah_instance_units(&setting->instance) <= EXHAUSTION_UNITS) {
             const struct ah_hunt_limits limits = {.improvements = 1, .exhaustion = budget};
             rc = search(p, setting, &limits, best_us, &result, err);
             if (!rc && result.exhausted)
@@ -315,6 +317,24 @@ static int exhaust(struct ah_cluster_planning *p, uint64_t budget, struct ah_err
         p->exhausted &= result.exhausted;
     }
     return rc;
+}
+
+/* Raises the bounds of settings that were not exhausted. That may prove that nothing is faster. */
+static int raise_bounds(struct ah_cluster_planning *p, struct ah_error *err)
+{
+    const uint32_t effort = p->request->effort ? p->request->effort : EFFORT_DEFAULT;
+    const double best_us = p->best[AH_CLUSTER_POLICY_OPTIMAL].us;
+    uint64_t steps = (uint64_t)(CERTIFICATE_STEPS / 4) << effort;
+    if (isinf(best_us))
+        return AH_OK;
+    for (size_t i = 0; i < p->n_settings; i++)
+        if (ah_instance_units(&p->settings[i].instance) > LARGE_UNITS) {
+            steps *= 2;
+            break;
+        }
+    int rc =
+        ah_certificate_raise(p->settings, p->n_settings, fmin(best_us, p->left_out_bound_us), steps, err);
+    return rc ? rc : exhaust(p, 0, err);
 }
 
 /* ---- all of it ---- */
@@ -357,6 +377,8 @@ static int search_all(struct ah_cluster_planning *p, struct ah_error *err)
         rc = use_hosts_for_ours(p, err);
     if (!rc && !p->exhausted && exact)
         rc = exhaust(p, (uint64_t)(EXHAUSTION_EVALUATIONS / 4) << effort, err);
+    if (!rc && !p->exhausted && exact)
+        rc = raise_bounds(p, err);
     return rc;
 }
 

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Let s(i) = f + g + q be the passes and sends of stage i for one micro-batch, A(i) the sum of s before it, R(i) behind
+ * it, and n = min(m, P - i). Stage i begins when the first micro-batch has come through the stages before it, and when it
+ * has sent its last gradient that one has their backwards before it, so that a pipeline takes
+ *
+ *     T  >=  A(i) + m s(i) + what i waits in between                                                           (1)
+ *
+ * From its first forward to its first backward it does n forwards, but the first micro-batch has R(i) behind it; from its
+ * last forward to its last backward it does n - 1 other backwards, and the last micro-batch has R(i) behind it. With f
+ * and g together with the send that follows, it waits at least
+ *
+ *     max(0, R(i) - (n - 1) f)  and  max(0, R(i) - (n - 1) g)                                                  (2)
+ *
+ * both, if m > n, as the last forward then comes after the first backward; else the longer of them. Where blocks may be
+ * away only f + g is known, from below; m (f + g) grows faster than the sum of (2) falls, which then is at least
+ *
+ *     max(0, 2 R(i) - (n - 1) (f + g))                                                                         (3)
+ *
+ * SUMS. Where there are several pipelines, no gradient of stage i is added up before its last backward starts, at E(i) >=
+ * forwards before i + m s(i) + waits - g; then its segments come one after another, and its first block when that
+ * backward is done:
+ *
+ *     T  >=  E(i) + sum over its bytes of their time,   T >= E(i) + g + the same of its first block            (4)
+ *
+ * The owners of a block are all inside one node, or the ring leaves the node of each of them. Where it does, all bytes of
+ * a pipeline's stages on one kind pass the NICs of its nodes, the first at E of the last of these stages:
+ *
+ *     T  >=  E(last of kind k) + bytes on kind k x time of a byte through all NICs of kind k                   (5)
+ *
+ * Nothing here assumes that nobody else uses the network.
+ *
+ * SEARCH. Stages are put together from the last one on, since memory depends on how many are behind. A LABEL of the
+ * blocks from x on, held by j stages, has their price, R, the SLACK: how much s all stages before may have together by (1)
+ * of the stages so far, and the ends by (5). Labels are compared by these; where there are too many, two become one that is
+ * as good as both (6), which may only make a pipeline look cheaper. What the blocks before x cost at least ends labels
+ * early: in time on the fastest kind, in price with stages that only keep their pace.
+ */
+#include "planner/cluster/compositions.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LABELS_MAX = 256,
+    ALIKE_MOST = 8,  /* labels that are compared with each other */
+    ALIKE_FEW = 4,   /* the same, of more units than MANY_UNITS */
+    ALIKE_WHOLE = 6, /* the same, of one composition */
+    MANY_UNITS = 32,
+    ARRAYS = 4
+};
+
+#define ROUNDED (1 - 1e-12)
+
+static inline double smaller(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static inline double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* Of ends: a kind without stages so far; one that (5) cannot rule out any more. */
+#define NO_STAGE 0.0
+#define NO_RISK  (-1.0)
+
+struct ah_composition_label {
+    double price, behind_us, slack_us;
+    double ends_us[AH_COMPOSITIONS_KINDS];
+    size_t place; /* labels of different places are not compared: of `found`, or which needed kinds it has */
+    uint8_t units[AH_COMPOSITIONS_KINDS];
+};
+
+/* ---- what is known of kinds and blocks ---- */
+
+static void look_at_links(const struct ah_instance *instance, size_t a, struct ah_composition_kind *kind)
+{
+    for (size_t b = 0; b < instance->n_classes; b++) {
+        const double us = 1e6 / instance->links[a * instance->n_classes + b].bytes_per_s;
+        const double tp =
+            fmin((double)ah_instance_kind_of(instance, a)->tp, (double)ah_instance_kind_of(instance, b)->tp);
+        if (instance->classes[b].units < (a == b ? 2 : 1))
+            continue;
+        kind->send_us = fmin(kind->send_us,
+                             fmin(ah_instance_send_us(instance, a, b), ah_instance_send_us(instance, b, a)));
+        if (instance->classes[a].node == instance->classes[b].node)
+            kind->inside_us = fmin(kind->inside_us, us / tp);
+        else
+            kind->between_us = fmin(kind->between_us, us);
+    }
+}
+
+static void look_at_kind(const struct ah_instance *instance, size_t k, struct ah_composition_kind *kind)
+{
+    double nic_bytes_per_s = 0, nodes = 0;
+    *kind = (struct ah_composition_kind){.send_us = INFINITY, .inside_us = INFINITY, .between_us = INFINITY};
+    for (size_t c = 0; c < instance->n_classes; c++) {
+        const struct ah_instance_class *class = &instance->classes[c];
+        if (class->kind != k || !class->units)
+            continue;
+        kind->units += class->units;
+        kind->class = c;
+        kind->units_of_node = class->units > kind->units_of_node ? class->units : kind->units_of_node;
+        nic_bytes_per_s = fmax(nic_bytes_per_s, class->nic_bytes_per_s);
+        nodes++;
+        look_at_links(instance, c, kind);
+    }
+    kind->may_be_away = instance->update_limit_us > 0 && instance->kinds[k].host_bytes > 0;
+    kind->nics_us = fmin(1e6 / nic_bytes_per_s, kind->between_us) / fmax(nodes, 1);
+}
+
+static void add_up_blocks(struct ah_compositions *c)
+{
+    const struct ah_instance *in = c->instance;
+    for (size_t b = 0; b < in->n_blocks; b++) {
+        double least = INFINITY, least_forward = INFINITY;
+        for (size_t k = 0; k < c->n_kinds; k++) {
+            const struct ah_instance_block *block = &in->kinds[k].blocks[b];
+            double *forward = c->forward_us + k * (in->n_blocks + 1);
+            forward[b + 1] = forward[b] + block->forward_us;
+            if (!c->kinds[k].units)
+                continue;
+            least = fmin(least, block->forward_us + block->backward_us[AH_ACTIVATIONS_KEEP]);
+            least_forward = fmin(least_forward, block->forward_us);
+        }
+        c->path_us[b + 1] = c->path_us[b] + least;
+        c->path_forward_us[b + 1] = c->path_forward_us[b] + least_forward;
+        c->gradient_bytes[b + 1] = c->gradient_bytes[b] + (double)in->gradient_bytes[b];
+    }
+}
+
+int ah_compositions_init(struct ah_compositions *ret_compositions, const struct ah_instance *instance,
+                         struct ah_error *err)
+{
+    size_t n = instance->n_blocks + 1, units = ah_instance_units(instance);
+    struct ah_compositions c = {.instance = instance,
+                                .n_kinds = instance->n_kinds,
+                                .alike = units > MANY_UNITS ? ALIKE_FEW : ALIKE_MOST,
+                                .most_stages = units < instance->n_blocks ? units : instance->n_blocks};
+    int rc = ah_fits_init(&c.fits, instance, err);
+    if (rc)
+        return rc;
+    c.numbers = calloc((instance->n_kinds + ARRAYS) * n, sizeof *c.numbers);
+    c.labels = malloc(2 * n * LABELS_MAX * sizeof *c.labels);
+    c.n_labels = calloc(2 * n, sizeof *c.n_labels);
+    if (!c.numbers || !c.labels || !c.n_labels) {
+        ah_compositions_release(&c);
+        return ah_error_memory(err);
+    }
+    c.path_us = c.numbers;
+    c.path_forward_us = c.path_us + n;
+    c.gradient_bytes = c.path_forward_us + n;
+    c.least = c.gradient_bytes + n;
+    c.forward_us = c.least + n;
+    for (size_t k = 0; k < c.n_kinds; k++)
+        look_at_kind(instance, k, &c.kinds[k]);
+    add_up_blocks(&c);
+    *ret_compositions = c;
+    return AH_OK;
+}
+
+void ah_compositions_release(struct ah_compositions *compositions)
+{
+    if (!compositions)
+        return;
+    ah_fits_release(&compositions->fits);
+    free(compositions->numbers);
+    free(compositions->labels);
+    free(compositions->n_labels);
+    *compositions = (struct ah_compositions){0};
+}
+
+/* ---- labels ---- */
+
+static bool has_stage(const struct ah_composition_label *label, size_t kind)
+{
+    return label->ends_us[kind] < NO_STAGE || label->ends_us[kind] > NO_STAGE;
+}
+
+static bool dominates(size_t n_kinds, const struct ah_composition_label *a,
+                      const struct ah_composition_label *b)
+{
+    if (a->place != b->place || a->price > b->price || a->behind_us > b->behind_us ||
+        a->slack_us < b->slack_us)
+        return false;
+    for (size_t k = 0; k < n_kinds; k++)
+        if (a->ends_us[k] > b->ends_us[k] || (!has_stage(a, k) && has_stage(b, k)))
+            return false;
+    return true;
+}
+
+/* (6). */
+static void merge(size_t n_kinds, struct ah_composition_label *label,
+                  const struct ah_composition_label *other)
+{
+    if (other->price < label->price) {
+        label->price = other->price;
+        memcpy(label->units, other->units, sizeof label->units);
+    }
+    label->behind_us = smaller(label->behind_us, other->behind_us);
+    label->slack_us = larger(label->slack_us, other->slack_us);
+    for (size_t k = 0; k < n_kinds; k++)
+        label->ends_us[k] = has_stage(label, k) == has_stage(other, k)
+                                ? smaller(label->ends_us[k], other->ends_us[k])
+                                : NO_RISK;
+}
+
+/* How different they are, in parts of what may be. */
+static double distance(const struct ah_composition_wish *wish, const struct ah_composition_label *a,
+                       const struct ah_composition_label *b)
+{
+    double us = fabs(a->behind_us - b->behind_us) +
+                fabs(smaller(a->slack_us, wish->within_us) - smaller(b->slack_us, wish->within_us));
+    return us / wish->within_us + fabs(a->price - b->price) / larger(wish->below, 1);
+}
+
+struct pricing {
+    struct ah_compositions *c;
+    const struct ah_composition_wish *wish;
+    struct ah_composition *found;
+    uint64_t in_flight; /* n of the stage to come */
+    size_t j;           /* stages, with the one to come */
+};
+
+static void insert(struct pricing *p, size_t first, const struct ah_composition_label *label)
+{
+    struct ah_compositions *c = p->c;
+    const size_t at = (p->j & 1) * (c->instance->n_blocks + 1) + first, count = c->n_labels[at];
+    struct ah_composition_label *labels = c->labels + at * LABELS_MAX;
+    size_t kept = 0, alike = 0, nearest = SIZE_MAX;
+    for (size_t i = 0; i < count; i++)
+        if (dominates(c->n_kinds, &labels[i], label))
+            return;
+    for (size_t i = 0; i < count; i++) {
+        if (dominates(c->n_kinds, label, &labels[i]))
+            continue;
+        if (kept < i)
+            labels[kept] = labels[i];
+        if (labels[kept].place == label->place) {
+            alike++;
+            if (nearest == SIZE_MAX ||
+                distance(p->wish, label, &labels[kept]) < distance(p->wish, label, &labels[nearest]))
+                nearest = kept;
+        }
+        kept++;
+    }
+    if (kept < LABELS_MAX && alike < (p->wish->found ? ALIKE_WHOLE : c->alike))
+        labels[kept++] = *label;
+    else if (nearest != SIZE_MAX)
+        merge(c->n_kinds, &labels[nearest], label);
+    else
+        c->overflow = true;
+    c->n_labels[at] = kept;
+}
+
+/* ---- stages ---- */
+
+/* A stage to put before others. */
+struct step {
+    size_t kind, first, end;
+    double forward_us, backward_us; /* with the sends that follow */
+};
+
+/* (2), or (3). */
+static double waits_us(const struct pricing *p, const struct step *s, double behind_us)
+{
+    const double others = (double)(p->in_flight - 1);
+    const bool apart = p->wish->micro_batches > p->in_flight;
+    double first_us = larger(0, behind_us - others * s->forward_us);
+    double last_us = larger(0, behind_us - others * s->backward_us);
+    if (p->c->kinds[s->kind].may_be_away)
+        return apart ? larger(0, 2 * behind_us - others * (s->forward_us + s->backward_us)) : 0;
+    return apart ? first_us + last_us : larger(first_us, last_us);
+}
+
+/* (4) and (5). `busy_us`: m s(i) and the waits. */
+static bool adds_up(const struct pricing *p, const struct step *s, double busy_us,
+                    struct ah_composition_label *label)
+{
+    const struct ah_compositions *c = p->c;
+    const struct ah_composition_kind *kind = &c->kinds[s->kind];
+    const struct ah_composition_sums *sums = &p->wish->sums;
+    const bool together = sums->together >> s->kind & 1;
+    const double *bytes = c->gradient_bytes;
+    double last_us = c->path_forward_us[s->first] + busy_us - s->backward_us; /* E */
+    double byte_us =
+        sums->volume * (together ? smaller(kind->inside_us, kind->between_us) : kind->between_us);
+    double all_us = bytes[s->end] > bytes[s->first] ? (bytes[s->end] - bytes[s->first]) * byte_us : 0;
+    double one_us =
+        bytes[s->first + 1] > bytes[s->first] ? (bytes[s->first + 1] - bytes[s->first]) * byte_us : 0;
+    double *end_us = &label->ends_us[s->kind];
+    if (last_us + all_us > p->wish->within_us ||
+        last_us + (kind->may_be_away ? 0 : s->backward_us) + one_us > p->wish->within_us)
+        return false;
+    if (together || *end_us < 0)
+        return true;
+    byte_us = sums->volume * kind->nics_us;
+    *end_us = (has_stage(label, s->kind) ? *end_us : last_us) + (bytes[s->end] - bytes[s->first]) * byte_us;
+    if (*end_us > p->wish->within_us)
+        return false;
+    if (*end_us + bytes[s->first] * byte_us <= p->wish->within_us)
+        *end_us = NO_RISK;
+    return true;
+}
+
+static bool is_whole(const struct pricing *p, const struct ah_composition_label *label)
+{
+    for (size_t k = 0; k < p->c->n_kinds; k++)
+        if (p->wish->sums.needed >> k & 1 && !label->units[k])
+            return false;
+    return true;
+}
+
+static void take(const struct pricing *p, const struct ah_composition_label *label)
+{
+    if (!is_whole(p, label))
+        return;
+    if (p->wish->found)
+        p->wish->found[label->place] = p->wish->micro_batches;
+    if (label->price < p->found->price) {
+        p->found->price = label->price;
+        memcpy(p->found->units, label->units, sizeof label->units);
+    }
+}
+
+static void prepend(struct pricing *p, const struct ah_composition_label *from, const struct step *s)
+{
+    const struct ah_compositions *c = p->c;
+    const struct ah_composition_wish *wish = p->wish;
+    const double limit = wish->found ? wish->below : smaller(wish->below, p->found->price);
+    if (from->price + wish->prices[s->kind] + c->least[s->first] >= limit)
+        return;
+    const double stage_us = s->forward_us + s->backward_us;
+    const double busy_us = (double)wish->micro_batches * stage_us + waits_us(p, s, from->behind_us);
+    const double slack_us = smaller(from->slack_us - stage_us, wish->within_us - busy_us); /* (1) */
+    if (slack_us < c->path_us[s->first] * ROUNDED)
+        return;
+    struct ah_composition_label next = *from;
+    next.price += wish->prices[s->kind];
+    next.behind_us += stage_us;
+    next.slack_us = slack_us;
+    if (wish->sums.volume > 0 && !adds_up(p, s, busy_us, &next))
+        return;
+    if (wish->found && next.units[s->kind] == c->kinds[s->kind].units)
+        return;
+    next.units[s->kind]++;
+    next.place = wish->found ? next.place + wish->radix[s->kind]
+                             : next.place | (wish->sums.needed & UINT32_C(1) << s->kind);
+    if (s->first)
+        insert(p, s->first, &next);
+    else
+        take(p, &next);
+}
+
+/* Puts every stage that ends at `end` before the labels there. */
+static void prepend_all(struct pricing *p, size_t end, double pace_us)
+{
+    struct ah_compositions *c = p->c;
+    const size_t at = ((p->j - 1) & 1) * (c->instance->n_blocks + 1) + end;
+    for (size_t k = 0; k < c->n_kinds && c->n_labels[at]; k++) {
+        const double *forward = c->forward_us + k * (c->instance->n_blocks + 1);
+        const double down_us = p->j > 1 ? c->kinds[k].send_us : 0;
+        for (size_t first = end; first-- > 0 && c->kinds[k].units;) {
+            double us = ah_fits_us(&c->fits, c->kinds[k].class, first, end, p->in_flight);
+            double forward_us = forward[end] - forward[first];
+            const struct step s = {k, first, end, forward_us + down_us,
+                                   us - forward_us + (first ? c->kinds[k].send_us : 0)};
+            c->steps++;
+            if (us > pace_us)
+                break;
+            c->steps += c->n_labels[at];
+            for (size_t l = 0; l < c->n_labels[at]; l++)
+                prepend(p, &c->labels[at * LABELS_MAX + l], &s);
+        }
+    }
+    c->n_labels[at] = 0;
+}
+
+/* Least price of units for the first blocks, each of which only keeps its pace. */
+static void find_least(struct ah_compositions *c, const struct ah_composition_wish *wish, double pace_us)
+{
+    c->least[0] = 0;
+    for (size_t x = 1; x <= c->instance->n_blocks; x++) {
+        c->least[x] = INFINITY;
+        for (size_t k = 0; k < c->n_kinds; k++)
+            for (size_t y = x; y-- > 0 && c->kinds[k].units;) {
+                c->steps++;
+                if (ah_fits_us(&c->fits, c->kinds[k].class, y, x, 1) > pace_us)
+                    break;
+                c->least[x] = smaller(c->least[x], c->least[y] + wish->prices[k]);
+            }
+    }
+}
+
+void ah_compositions_cheapest(struct ah_compositions *compositions, const struct ah_composition_wish *wish,
+                              struct ah_composition *ret_composition)
+{
+    struct ah_compositions *c = compositions;
+    const size_t n = c->instance->n_blocks;
+    const double pace_us = wish->within_us / (double)wish->micro_batches;
+    struct pricing p = {.c = c, .wish = wish, .found = ret_composition};
+    *ret_composition = (struct ah_composition){.price = INFINITY};
+    c->overflow = false;
+    find_least(c, wish, pace_us);
+    if (c->least[n] + wish->base >= wish->below)
+        return;
+    memset(c->n_labels, 0, 2 * (n + 1) * sizeof *c->n_labels);
+    c->labels[n * LABELS_MAX] = (struct ah_composition_label){.price = wish->base, .slack_us = INFINITY};
+    c->n_labels[n] = 1;
+    for (p.j = 1; p.j <= c->most_stages; p.j++) {
+        p.in_flight = wish->micro_batches < p.j ? wish->micro_batches : p.j;
+        for (size_t end = n; end > 0; end--)
+            prepend_all(&p, end, pace_us);
+    }
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Compositions: of all pipelines that could do m micro-batches in a given time, the one whose units cost least, where a
+ * unit of each kind has a price. It is what the bound by grouping asks for (grouping.h).
+ *
+ * Pipelines are cut down to what every rehearsal of them takes, whatever else goes on, so that none that could end in time
+ * is missed; some that are found could not.
+ */
+#ifndef AH_PLANNER_CLUSTER_COMPOSITIONS_H
+#define AH_PLANNER_CLUSTER_COMPOSITIONS_H
+
+#include "base/error.h"
+#include "planner/cluster/split.h"
+
+enum { AH_COMPOSITIONS_KINDS = 8 };
+
+/* What is known of a kind whatever the arrangement; no units, where there are none of it. */
+struct ah_composition_kind {
+    size_t units;
+    size_t class;         /* one of its classes that has units */
+    size_t units_of_node; /* of the node that has the most */
+    bool may_be_away;
+    double send_us;    /* to any other unit, at least */
+    double inside_us;  /* to add up a byte of gradients inside a node, at least; INFINITY: there is no way */
+    double between_us; /* the same with another node */
+    double nics_us;    /* for a byte through the NICs of all its nodes, one after another */
+};
+
+struct ah_compositions {
+    const struct ah_instance *instance; /* borrowed */
+    struct ah_fits fits;
+    struct ah_composition_kind kinds[AH_COMPOSITIONS_KINDS];
+    size_t n_kinds; /* of the instance */
+    size_t most_stages;
+    size_t alike;            /* labels that are kept apart */
+    double *numbers;         /* owned: where the arrays below live */
+    double *forward_us;      /* (kinds, blocks + 1): of the first blocks */
+    double *path_us;         /* (blocks + 1): forward and backward, each on the kind that is fastest */
+    double *path_forward_us; /* (blocks + 1) */
+    double *gradient_bytes;  /* (blocks + 1) */
+    double *least;           /* (blocks + 1): price of units for the first blocks, of the last question */
+    struct ah_composition_label *labels; /* owned: two layers, in each a few for every block */
+    size_t *n_labels;                    /* owned: (2, blocks + 1) */
+    bool overflow;                       /* the last question had more compositions than there was room for */
+    uint64_t steps;                      /* done: a measure of work */
+};
+
+/* How gradients are added up in the arrangements that are asked for. Kinds are bits. */
+struct ah_composition_sums {
+    double volume;     /* bytes that pass an owner, of each byte, at least; 0: there is one pipeline */
+    uint32_t together; /* kinds whose blocks may have all their owners inside one node */
+    uint32_t needed;   /* kinds that every pipeline has units of */
+};
+
+struct ah_composition_wish {
+    double within_us; /* until all is added up */
+    uint64_t micro_batches;
+    const double *prices; /* by kind, >= 0 */
+    double base;          /* price of the pipeline itself */
+    double below;         /* pipelines of this price or more do not interest */
+    struct ah_composition_sums sums;
+    const size_t *radix; /* (optional) by kind: not the cheapest, but every composition interests ... */
+    uint64_t *found;     /* ... and is told here: micro_batches, at the sum of the radices of its units */
+};
+
+struct ah_composition {
+    double price; /* INFINITY: none */
+    uint8_t units[AH_COMPOSITIONS_KINDS];
+};
+
+/* Of at most AH_COMPOSITIONS_KINDS kinds and UINT8_MAX blocks. AH_E_MEMORY. */
+int ah_compositions_init(struct ah_compositions *ret_compositions, const struct ah_instance *instance,
+                         struct ah_error *err);
+void ah_compositions_release(struct ah_compositions *compositions);
+
+/* The price is no more than that of any pipeline that can be rehearsed within the time. */
+void ah_compositions_cheapest(struct ah_compositions *compositions, const struct ah_composition_wish *wish,
+                              struct ah_composition *ret_composition);
+
+#endif

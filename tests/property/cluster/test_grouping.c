@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The bound by grouping against the optimum, which exhaustion finds (test_exhaust.c compares that with all plans): no step
+ * longer than the optimum is proven, and what is proven is closer to it than the relaxation.
+ *
+ * AH_TEST_INSTANCES: how many instances; 400.
+ */
+#include "planner/cluster/certificate.h"
+#include "planner/cluster/grouping.h"
+#include "planner/cluster/hunt.h"
+#include "planner/cluster/relaxation.h"
+#include "tests/property/cluster/instances.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { INSTANCES = 400, HALVES = 12 };
+
+#define STEPS UINT64_C(20000000)
+
+struct tally {
+    size_t instances, closer, proven;
+    double relaxed_gap, grouped_gap;
+};
+
+/* INFINITY: nothing fits. */
+static double optimum_of(const struct ah_instance *in)
+{
+    const struct ah_hunt_limits whole = {.improvements = 3000, .exhaustion = 20000000};
+    struct ah_error err = {0};
+    struct ah_hunt_result result;
+    struct ah_draft best;
+    CHECK_OK(ah_draft_init(&best, in, &err), err);
+    CHECK_OK(ah_hunt_run(in, &whole, INFINITY, &best, &result, &err), err);
+    assert_true(result.exhausted);
+    ah_draft_release(&best);
+    return result.step_us;
+}
+
+static bool proves(struct ah_grouping *grouping, double step_us)
+{
+    uint64_t steps = STEPS;
+    bool does;
+    struct ah_error err = {0};
+    CHECK_OK(ah_grouping_proves(grouping, step_us, &steps, &does, &err), err);
+    return does;
+}
+
+/* Two settings like this one, of which a bound is known already: the other's is raised as far as that, and no further. */
+static void check_certificate(const struct ah_instance *in, double relaxed_us, double optimum_us)
+{
+    struct ah_setting settings[] = {{.instance = *in, .bound_us = relaxed_us},
+                                    {.instance = *in, .bound_us = relaxed_us}};
+    struct ah_error err = {0};
+    CHECK_OK(ah_certificate_raise(settings, 2, 2 * optimum_us, STEPS, &err), err);
+    assert_true(settings[0].bound_us <= optimum_us * (1 + 1e-6) &&
+                settings[1].bound_us <= settings[0].bound_us);
+    assert_true(settings[0].bound_us >= relaxed_us && settings[1].bound_us >= relaxed_us);
+    settings[0].bound_us = relaxed_us;
+    CHECK_OK(ah_certificate_raise(settings, 1, fmin(1.001 * relaxed_us, optimum_us), STEPS, &err), err);
+    assert_true(settings[0].bound_us <= fmin(1.001 * relaxed_us, optimum_us));
+}
+
+static void check(const struct ah_instance *in, double optimum_us, struct tally *tally)
+{
+    struct ah_grouping grouping;
+    struct ah_error err = {0};
+    double relaxed_us;
+    bool can;
+    CHECK_OK(ah_relaxation_time(in, &relaxed_us, &err), err);
+    CHECK_OK(ah_grouping_init(&grouping, in, &can, &err), err);
+    assert_true(can);
+    if (proves(&grouping, optimum_us * (1 + 1e-6)))
+        fail_msg("a step of %.6f us is said to be too short, but there is one", optimum_us);
+    double low = 0, high = optimum_us * (1 + 1e-6);
+    for (int i = 0; i < HALVES; i++) {
+        double middle = (low + high) / 2;
+        *(proves(&grouping, middle) ? &low : &high) = middle;
+    }
+    tally->instances++;
+    tally->closer += low > relaxed_us;
+    tally->proven += low > 0.995 * optimum_us;
+    tally->relaxed_gap += 1 - relaxed_us / optimum_us;
+    tally->grouped_gap += 1 - fmax(low, relaxed_us) / optimum_us;
+    ah_grouping_release(&grouping);
+    if (tally->instances % 8 == 0)
+        check_certificate(in, relaxed_us, optimum_us);
+}
+
+static void test_grouping__is_below_the_optimum(void **state)
+{
+    (void)state;
+    const char *wanted = getenv("AH_TEST_INSTANCES");
+    size_t instances = wanted ? strtoul(wanted, NULL, 10) : INSTANCES;
+    uint64_t random = 0x853c49e6748fea9b;
+    struct tally tally = {0};
+    while (tally.instances < instances) {
+        struct case_instance c;
+        draw_instance(&c, &random, 7, MOST_UNITS, 9);
+        for (size_t b = 0; b < c.instance.n_blocks && tally.instances % 2; b++) /* sums that matter */
+            c.gradient_bytes[b] *= 10;
+        double optimum_us = optimum_of(&c.instance);
+        if (!isinf(optimum_us))
+            check(&c.instance, optimum_us, &tally);
+    }
+    double n = (double)tally.instances;
+    printf("%zu instances: on average the relaxation is %.1f %% below the optimum, grouping %.1f %%; closer "
+           "for %zu, "
+           "within 0.5 %% for %zu\n",
+           tally.instances, 100 * tally.relaxed_gap / n, 100 * tally.grouped_gap / n, tally.closer,
+           tally.proven);
+    assert_true(tally.grouped_gap < 0.7 * tally.relaxed_gap);
+    assert_true(tally.closer > tally.instances / 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_grouping__is_below_the_optimum)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

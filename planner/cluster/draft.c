@@ -240,15 +240,51 @@ bool ah_draft_mend(struct ah_draft *draft, struct ah_fits *fits)
     return ah_draft_share(draft);
 }
 
+/* Is a split of one pipeline one of the other, too: are its stages of the same kinds, with the same sends? */
+static bool splits_alike(const struct ah_instance *instance, const struct ah_pipeline *p,
+                         const struct ah_pipeline *q)
+{
+    bool alike = p->n_stages == q->n_stages;
+    for (size_t i = 0; i < p->n_stages && alike; i++) {
+        const struct ah_stage *a = &p->stages[i], *b = &q->stages[i];
+        alike = instance->classes[a->class].kind == instance->classes[b->class].kind;
+        if (a->class == b->class && (i == 0 || a[-1].class == b[-1].class))
+            continue;
+        if (i > 0)
+            alike &= ah_instance_send_us(instance, a[-1].class, a->class) ==
+                         ah_instance_send_us(instance, b[-1].class, b->class) &&
+                     ah_instance_send_us(instance, a->class, a[-1].class) ==
+                         ah_instance_send_us(instance, b->class, b[-1].class);
+    }
+    return alike;
+}
+
+/* Takes the split of one of the pipelines before, which were split for as many micro-batches. */
+static bool split_as_before(struct ah_draft *draft, size_t p)
+{
+    struct ah_pipeline *pipeline = &draft->arrangement.pipelines[p];
+    for (size_t q = p; q-- > 0;) {
+        const struct ah_pipeline *before = &draft->arrangement.pipelines[q];
+        if (!splits_alike(draft->instance, pipeline, before))
+            continue;
+        for (size_t i = 0; i < pipeline->n_stages; i++) {
+            pipeline->stages[i].first = before->stages[i].first;
+            pipeline->stages[i].end = before->stages[i].end;
+        }
+        pipeline->micro_batches = before->micro_batches;
+        return true;
+    }
+    return false;
+}
+
 bool ah_draft_finish(struct ah_draft *draft, struct ah_fits *fits)
 {
     struct ah_arrangement *arrangement = &draft->arrangement;
     uint64_t total = draft->instance->micro_batches, n = arrangement->n_pipelines;
     if (!n || n > total)
         return false;
-    for (size_t p = 0; p < n; p++) {
-        if (!ah_draft_split(draft, p, (total + n - 1) / n, fits))
+    for (size_t p = 0; p < n; p++)
+        if (!split_as_before(draft, p) && !ah_draft_split(draft, p, (total + n - 1) / n, fits))
             return false;
-    }
     return ah_draft_share(draft);
 }

@@ -1,22 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Starts: D pipelines for every D, from units in order of speed.
+ * Starts: D pipelines for every D, of sets of units. The sets: all units; all without the slowest types (of few units: without
+ * the slowest ones, whatever their type); and where links make islands, the fastest of these. The pipelines:
  *
- *   rows    the units one after another, node by node, in runs of equal speed: pipelines of like units
- *   snake   forth and back over the pipelines, so that each has a like share of every type
+ *   rows     the units one after another by speed, node by node, in runs of equal speed: pipelines of like units
+ *   snake    forth and back over the pipelines, so that each has a like share of every type
  *
- * and in each pipeline the stages by memory, or by speed, the largest first: early stages hold more micro-batches. All
- * units work, or the slowest types do not (of few units: the slowest ones do not, whatever their type).
+ * and in each pipeline the stages by memory, or by speed, the largest first: early stages hold more micro-batches. Where links
+ * make islands, also
+ *
+ *   places   as snake, but along one route through all nodes: a like share of every island
+ *   near     a cut of the graph whose edges are rates: fast links stay inside pipelines, which send activations        (1)
+ *   far      a cut whose edges are times: slow links stay inside pipelines, sums of gradients go over fast ones        (2)
+ *
+ * and the stages' orders improved along fast links (route.c); or all pipelines along the one route, forth or back, so that what
+ * holds the same blocks in different pipelines stands on one island.
  */
 #include "planner/cluster/hunt_internal.h"
 
+#include "planner/cluster/islands.h"
+#include "planner/cluster/multilevel.h"
+#include "planner/cluster/route.h"
+
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct unit {
     size_t class;
     double speed;
     uint64_t capacity_bytes; /* of all its GPUs */
+    double copies;           /* of the model that its memory holds the states of */
+    size_t place;            /* of its class on one route through all */
+    size_t turn;             /* its own among those that work, along that route */
 };
 
 static double speed(const struct ah_instance *instance, size_t kind)
@@ -44,43 +60,103 @@ static int by_memory(const void *a, const void *b)
     return by_speed(a, b);
 }
 
-enum way { ROWS, SNAKE, WAYS };
-
-enum { FEW_UNITS = 8, MANY_UNITS = 32 };
-
-/* Which pipeline of `n` the i-th unit goes to; `before` is the speed of those before it, of all. */
-static size_t pipeline_of(enum way way, size_t i, size_t n, double before)
+static int by_place(const void *a, const void *b)
 {
-    if (way == ROWS) {
-        size_t p = (size_t)(before * (double)n + 1e-9);
-        return p < n ? p : n - 1;
-    }
-    return i / n % 2 ? n - 1 - i % n : i % n;
+    const struct unit *p = a, *q = b;
+    return (p->place > q->place) - (p->place < q->place);
 }
 
+static int by_place_backwards(const void *a, const void *b)
+{
+    return by_place(b, a);
+}
+
+enum way { ROWS, SNAKE, PLACES, NEAR, FAR, WAYS };
+
+enum { FEW_UNITS = 8, MANY_UNITS = 32, MOST_ISLANDS = 4 };
+
+/* Units to deal out. All arrays have room for all units of the instance. */
 struct dealing {
-    struct unit *units; /* by speed */
+    const struct ah_instance *instance;
+    struct unit *all;   /* by speed */
+    struct unit *units; /* that work, by speed */
     struct unit *row;   /* of one pipeline */
-    size_t n_units;     /* that work */
-    double speed;       /* of these together */
+    size_t n_all, n_units;
+    double speed;            /* of those that work together */
+    size_t *part;            /* which pipeline each is in */
+    size_t *classes;         /* of one pipeline */
+    size_t *islands;         /* by class */
+    double *numbers;         /* of cuts: weights, memory, edges */
+    struct ah_islands links; /* no levels: links are much alike */
 };
 
-static void deal(const struct dealing *d, enum way way, size_t n, int (*order)(const void *, const void *),
-                 struct ah_draft *draft)
+/* (1) or (2), by the time that it takes to send an activation forth and a gradient back. */
+static double edge(const struct ah_instance *instance, enum way way, size_t a, size_t b)
+{
+    double us = ah_instance_send_us(instance, a, b) + ah_instance_send_us(instance, b, a);
+    return way == FAR ? us : 1 / fmax(us, 1e-9);
+}
+
+static int cut(struct dealing *d, enum way way, size_t n, struct ah_error *err)
+{
+    double *weights = d->numbers, *memory = weights + d->n_units, *edges = memory + d->n_units;
+    const struct ah_multilevel_problem problem = {{d->n_units, weights, edges}, memory};
+    struct ah_multilevel_measure measure;
+    for (size_t u = 0; u < d->n_units; u++) {
+        weights[u] = d->units[u].speed;
+        memory[u] = d->units[u].copies;
+        for (size_t v = 0; v < d->n_units; v++)
+            edges[u * d->n_units + v] = edge(d->instance, way, d->units[u].class, d->units[v].class);
+    }
+    return ah_multilevel_cut(&problem, n, d->part, &measure, err);
+}
+
+/* Which of `n` pipelines each unit goes to. */
+static int choose_parts(struct dealing *d, enum way way, size_t n, struct ah_error *err)
+{
+    double before = 0; /* speed of the units before, as a share */
+    if (way >= NEAR)
+        return cut(d, way, n, err);
+    for (size_t i = 0; i < d->n_units; before += d->units[i++].speed / d->speed) {
+        size_t p = (size_t)(before * (double)n + 1e-9), turn = way == SNAKE ? i : d->units[i].turn;
+        if (way == ROWS)
+            d->part[i] = p < n ? p : n - 1;
+        else
+            d->part[i] = turn / n % 2 ? n - 1 - turn % n : turn % n;
+    }
+    return AH_OK;
+}
+
+/* Orders of stages. */
+struct order {
+    int (*compare)(const void *, const void *);
+    bool along; /* then improved along fast links */
+};
+
+enum { ORDERS = 2, LINKED_ORDERS = 4 };
+
+static const struct order orders[ORDERS] = {{by_memory, false}, {by_speed, false}};
+static const struct order linked_orders[LINKED_ORDERS] = {
+    {by_memory, true}, {by_speed, true}, {by_place, false}, {by_place_backwards, false}};
+
+static void deal(const struct dealing *d, size_t n, const struct order *order, struct ah_draft *draft)
 {
     ah_draft_begin(draft);
     for (size_t p = 0; p < n; p++) {
         size_t in_row = 0;
-        double before = 0;
-        for (size_t i = 0; i < d->n_units; before += d->units[i++].speed / d->speed)
-            if (pipeline_of(way, i, n, before) == p)
+        for (size_t i = 0; i < d->n_units && in_row < d->instance->n_blocks; i++)
+            if (d->part[i] == p)
                 d->row[in_row++] = d->units[i];
         if (!in_row)
             continue;
-        qsort(d->row, in_row, sizeof *d->row, order);
+        qsort(d->row, in_row, sizeof *d->row, order->compare);
+        for (size_t i = 0; i < in_row; i++)
+            d->classes[i] = d->row[i].class;
+        if (order->along)
+            ah_route_improve(d->instance, d->classes, in_row);
         ah_draft_open(draft);
         for (size_t i = 0; i < in_row; i++)
-            ah_draft_add(draft, d->row[i].class);
+            ah_draft_add(draft, d->classes[i]);
     }
 }
 
@@ -104,49 +180,120 @@ void ah_hunt_add_start(struct ah_hunt *hunt, const struct ah_draft *draft, doubl
     hunt->n_starts += !replaces && n < AH_HUNT_STARTS;
 }
 
-static int try_ways(struct ah_hunt *hunt, const struct dealing *d, size_t n, struct ah_draft *draft,
+static int try_start(struct ah_hunt *hunt, struct ah_draft *draft, struct ah_error *err)
+{
+    double us;
+    hunt->evaluations++;
+    if (!ah_draft_finish(draft, &hunt->fits))
+        return AH_OK;
+    int rc = ah_hunt_time(hunt, draft, INFINITY, &us, err);
+    if (!rc && !isinf(us))
+        ah_hunt_add_start(hunt, draft, us);
+    return rc;
+}
+
+static int try_ways(struct ah_hunt *hunt, struct dealing *d, size_t n, struct ah_draft *draft,
                     struct ah_error *err)
 {
-    int (*const orders[])(const void *, const void *) = {by_memory, by_speed};
+    const bool linked = d->links.n_levels > 0;
+    enum way end = !linked ? PLACES : n < d->n_units ? WAYS : NEAR;
     int rc = AH_OK;
-    for (int i = 0; i < 2 * WAYS && !rc; i++) {
-        double us;
-        deal(d, (enum way)(i / 2), n, orders[i % 2], draft);
-        hunt->evaluations++;
-        if (!ah_draft_finish(draft, &hunt->fits))
-            continue;
-        rc = ah_hunt_time(hunt, draft, INFINITY, &us, err);
-        if (!rc && !isinf(us))
-            ah_hunt_add_start(hunt, draft, us);
+    for (enum way way = ROWS; way < (n > 1 ? end : SNAKE) && !rc; way++) {
+        rc = choose_parts(d, way, n, err);
+        for (size_t i = 0; i < (linked ? LINKED_ORDERS : ORDERS) && !rc; i++) {
+            deal(d, n, linked ? &linked_orders[i] : &orders[i], draft);
+            rc = try_start(hunt, draft, err);
+        }
     }
     return rc;
 }
 
+static double copies_of(const struct ah_instance *instance, const struct ah_instance_kind *kind)
+{
+    double states = 0, bytes = (double)kind->capacity_bytes;
+    for (size_t b = 0; b < instance->n_blocks; b++)
+        states += (double)kind->blocks[b].state_bytes;
+    if (instance->update_limit_us > 0)
+        bytes += (double)kind->host_bytes;
+    return bytes / fmax(states, 1);
+}
+
+static void release(struct dealing *d)
+{
+    free(d->all);
+    free(d->part);
+    free(d->numbers);
+    ah_islands_release(&d->links);
+}
+
+/* One route through all classes, from the most memory on. */
+static void find_places(struct dealing *d)
+{
+    size_t n = 0;
+    memcpy(d->row, d->all, d->n_all * sizeof *d->row);
+    qsort(d->row, d->n_all, sizeof *d->row, by_memory);
+    for (size_t i = 0; i < d->n_all; i++)
+        if (!i || d->row[i].class != d->row[i - 1].class)
+            d->classes[n++] = d->row[i].class;
+    ah_route_improve(d->instance, d->classes, n);
+    for (size_t i = 0; i < d->n_all; i++)
+        for (size_t at = 0; at < n; at++)
+            if (d->classes[at] == d->all[i].class)
+                d->all[i].place = at;
+}
+
+/* Turns of the units that work, and their speed. */
+static void weigh(struct dealing *d)
+{
+    d->speed = 0;
+    for (size_t i = 0; i < d->n_units; i++) {
+        d->speed += d->units[i].speed;
+        d->units[i].turn = 0;
+        for (size_t j = 0; j < d->n_units; j++) /* ties: in their order */
+            d->units[i].turn += by_place(&d->units[j], &d->units[i]) < (j < i);
+    }
+}
+
 static int fill(const struct ah_instance *instance, struct dealing *ret_dealing, struct ah_error *err)
 {
-    struct dealing d = {0};
     size_t n = ah_instance_units(instance);
-    d.units = calloc(2 * n, sizeof *d.units);
-    if (!d.units)
+    struct dealing d = {.instance = instance};
+    d.all = calloc(3 * n, sizeof *d.all);
+    d.part = calloc(2 * n + instance->n_classes, sizeof *d.part);
+    d.numbers = calloc(n * (n + 2), sizeof *d.numbers);
+    if (!d.all || !d.part || !d.numbers) {
+        release(&d);
         return ah_error_memory(err);
+    }
+    d.units = d.all + n;
     d.row = d.units + n;
+    d.classes = d.part + n;
+    d.islands = d.classes + n;
     for (size_t c = 0; c < instance->n_classes; c++)
         for (size_t u = 0; u < instance->classes[c].units; u++) {
             const struct ah_instance_kind *kind = ah_instance_kind_of(instance, c);
-            d.units[d.n_units++] =
-                (struct unit){c, speed(instance, instance->classes[c].kind), kind->capacity_bytes * kind->tp};
+            d.all[d.n_all++] = (struct unit){.class = c,
+                                             .speed = speed(instance, instance->classes[c].kind),
+                                             .capacity_bytes = kind->capacity_bytes * kind->tp,
+                                             .copies = copies_of(instance, kind)};
         }
-    qsort(d.units, d.n_units, sizeof *d.units, by_speed);
+    qsort(d.all, d.n_all, sizeof *d.all, by_speed);
+    int rc = ah_islands_init(&d.links, instance, err);
+    if (rc)
+        release(&d);
+    else if (d.links.n_levels)
+        find_places(&d);
     *ret_dealing = d;
-    return AH_OK;
+    return rc;
 }
 
 /* May the units from `n` on do nothing? */
-static bool may_end(const struct ah_instance *instance, const struct dealing *d, size_t n, size_t all)
+static bool may_end(const struct dealing *d, size_t n)
 {
-    if (n == all || all <= FEW_UNITS)
+    const struct ah_instance_class *classes = d->instance->classes;
+    if (n == d->n_all || d->n_all <= FEW_UNITS)
         return true;
-    return instance->classes[d->units[n - 1].class].kind != instance->classes[d->units[n].class].kind;
+    return classes[d->all[n - 1].class].kind != classes[d->all[n].class].kind;
 }
 
 /* May `units` be `n` pipelines? Of many units only numbers of pipelines for some even number of stages are tried. */
@@ -158,27 +305,79 @@ static bool interests(size_t units, size_t n, size_t n_blocks)
     return units <= MANY_UNITS || n == (units + stages - 1) / stages || n == units / stages;
 }
 
+/* All numbers of pipelines of the units that work. */
+static int try_set(struct ah_hunt *hunt, struct dealing *d, struct ah_draft *draft, struct ah_error *err)
+{
+    int rc = AH_OK;
+    weigh(d);
+    for (size_t n = 1; n <= d->n_units && n <= d->instance->micro_batches && !rc; n++)
+        if (interests(d->n_units, n, d->instance->n_blocks))
+            rc = try_ways(hunt, d, n, draft, err);
+    return rc;
+}
+
+static int try_fastest_units(struct ah_hunt *hunt, struct dealing *d, struct ah_draft *draft,
+                             struct ah_error *err)
+{
+    int rc = AH_OK;
+    for (size_t used = d->n_all; used > 0 && !rc; used--) {
+        if (!may_end(d, used))
+            continue;
+        d->n_units = used;
+        memcpy(d->units, d->all, used * sizeof *d->units);
+        rc = try_set(hunt, d, draft, err);
+    }
+    return rc;
+}
+
+/* Takes the units of the fastest of `n` islands that were not taken yet to the others that work. */
+static void take_island(struct dealing *d, size_t n, bool *taken)
+{
+    size_t best = n;
+    double most = -1;
+    for (size_t island = 0; island < n; island++) {
+        double sum = 0;
+        for (size_t i = 0; i < d->n_all; i++)
+            sum += d->islands[d->all[i].class] == island ? d->all[i].speed : 0;
+        if (!taken[island] && sum > most) {
+            most = sum;
+            best = island;
+        }
+    }
+    taken[best] = true;
+    d->n_units = 0;
+    for (size_t i = 0; i < d->n_all; i++)
+        if (taken[d->islands[d->all[i].class]])
+            d->units[d->n_units++] = d->all[i];
+}
+
+static int try_islands(struct ah_hunt *hunt, struct dealing *d, struct ah_draft *draft, struct ah_error *err)
+{
+    bool *taken = calloc(d->instance->n_classes, sizeof *taken);
+    int rc = taken ? AH_OK : ah_error_memory(err);
+    for (size_t level = 0; level < d->links.n_levels && !rc; level++) {
+        size_t n = ah_islands_at(&d->links, level, d->islands);
+        memset(taken, 0, d->instance->n_classes * sizeof *taken);
+        for (size_t i = 0; i + 1 < n && i < MOST_ISLANDS && !rc; i++) {
+            take_island(d, n, taken);
+            rc = try_set(hunt, d, draft, err);
+        }
+    }
+    free(taken);
+    return rc;
+}
+
 int ah_hunt_starts(struct ah_hunt *hunt, struct ah_error *err)
 {
-    const struct ah_instance *instance = hunt->instance;
     struct dealing d = {0};
     struct ah_draft draft = {0};
-    int rc = fill(instance, &d, err);
+    int rc = fill(hunt->instance, &d, err);
     if (rc)
         return rc;
-    rc = ah_draft_init(&draft, instance, err);
-    for (size_t all = d.n_units, used = all; used > 0 && !rc; used--) {
-        if (!may_end(instance, &d, used, all))
-            continue;
-        d.n_units = used;
-        d.speed = 0;
-        for (size_t i = 0; i < used; i++)
-            d.speed += d.units[i].speed;
-        for (size_t n = 1; n <= used && n <= instance->micro_batches && !rc; n++)
-            if (interests(used, n, instance->n_blocks))
-                rc = try_ways(hunt, &d, n, &draft, err);
-    }
-    free(d.units);
+    rc = ah_draft_init(&draft, hunt->instance, err);
+    rc = rc ? rc : try_fastest_units(hunt, &d, &draft, err);
+    rc = rc ? rc : try_islands(hunt, &d, &draft, err);
+    release(&d);
     ah_draft_release(&draft);
     return rc;
 }

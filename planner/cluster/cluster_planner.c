@@ -32,8 +32,10 @@ enum {
     LARGE_UNITS = 32,          /* of more, the two above for every eight units */
     EARLY_EVALUATIONS = 20000, /* of an exhaustion that comes first */
     EXHAUSTION_EVALUATIONS = 50000,
-    CERTIFICATE_STEPS = 120000000, /* of more than LARGE_UNITS twice as many */
-    EXHAUSTION_UNITS = 12          /* of more units there are too many sets of pipelines */
+    CERTIFICATE_STEPS = 10000000, /* more do not help few units much; of more units ... */
+    CERTIFICATE_UNITS = 24,
+    CERTIFICATE_FACTOR = 24, /* ... so many times as many */
+    EXHAUSTION_UNITS = 12    /* of more units there are too many sets of pipelines */
 };
 
 const char *const ah_words_cluster_search[] = {"both", "exact", "graph", NULL};
@@ -328,8 +330,8 @@ static int raise_bounds(struct ah_cluster_planning *p, struct ah_error *err)
     if (isinf(best_us))
         return AH_OK;
     for (size_t i = 0; i < p->n_settings; i++)
-        if (ah_instance_units(&p->settings[i].instance) > LARGE_UNITS) {
-            steps *= 2;
+        if (ah_instance_units(&p->settings[i].instance) > CERTIFICATE_UNITS) {
+            steps *= CERTIFICATE_FACTOR;
             break;
         }
     int rc =

@@ -22,14 +22,6 @@ struct filling {
     double *sums_us;   /* of the segments */
 };
 
-static size_t count_stages(const struct ah_arrangement *arrangement)
-{
-    size_t n = 0;
-    for (size_t p = 0; p < arrangement->n_pipelines; p++)
-        n += arrangement->pipelines[p].n_stages;
-    return n;
-}
-
 static size_t count_passes(const struct ah_arrangement *arrangement)
 {
     size_t n = 0;
@@ -220,7 +212,7 @@ int ah_cluster_document_fill(const struct ah_cluster *cluster, const struct ah_i
 {
     struct filling f = {
         .cluster = cluster, .instance = instance, .arrangement = arrangement, .arena = arena, .plan = plan};
-    if (!reserve(&f, count_stages(arrangement)))
+    if (!reserve(&f, ah_arrangement_stages(arrangement)))
         return ah_error_memory(err);
     struct ah_rehearsal_result result = {
         .pipeline_us = f.pipeline_us, .busy_us = f.busy_us, .starts_us = f.starts_us, .sums_us = f.sums_us};

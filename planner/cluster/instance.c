@@ -30,6 +30,14 @@ double ah_instance_send_us(const struct ah_instance *instance, size_t from, size
     return link->latency_us + 1e6 * bytes / link->bytes_per_s;
 }
 
+size_t ah_arrangement_stages(const struct ah_arrangement *arrangement)
+{
+    size_t n = 0;
+    for (size_t p = 0; p < arrangement->n_pipelines; p++)
+        n += arrangement->pipelines[p].n_stages;
+    return n;
+}
+
 enum ah_activations ah_stage_way(const struct ah_stage *stage, size_t block)
 {
     size_t at = block - stage->first;

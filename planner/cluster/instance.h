@@ -122,6 +122,9 @@ struct ah_arrangement {
     size_t n_pipelines;
 };
 
+/* Stages of all pipelines. */
+size_t ah_arrangement_stages(const struct ah_arrangement *arrangement);
+
 /* How a stage treats the activations of a block of its own. */
 enum ah_activations ah_stage_way(const struct ah_stage *stage, size_t block);
 

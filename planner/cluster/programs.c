@@ -260,14 +260,6 @@ static int make_program(struct program *p, struct ah_plan *ret_plan)
 
 /* ---- all stages ---- */
 
-static size_t count_stages(const struct ah_arrangement *arrangement)
-{
-    size_t n = 0;
-    for (size_t p = 0; p < arrangement->n_pipelines; p++)
-        n += arrangement->pipelines[p].n_stages;
-    return n;
-}
-
 static int fill_stage(struct filling *f, const struct ah_pipeline *pipeline, size_t i, struct role *roles,
                       uint64_t *ret_program)
 {
@@ -295,7 +287,7 @@ int ah_programs_fill(const struct ah_programs_input *input, struct ah_arena *are
 {
     struct filling f = {input, arena, plan, err};
     const struct ah_arrangement *arrangement = input->arrangement;
-    size_t stages = count_stages(arrangement);
+    size_t stages = ah_arrangement_stages(arrangement);
     struct role *roles = ah_arena_array(arena, stages, sizeof *roles);
     plan->programs = ah_arena_array(arena, stages, sizeof *plan->programs);
     plan->n_programs = 0;

@@ -6,6 +6,7 @@ foreach(case IN LISTS cases)
   cmake_path(GET case STEM name)
   add_custom_target(cli.${name} DEPENDS autohete)
   add_test(NAME cli.${name}
-    COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/run.py --program $<TARGET_FILE:autohete> ${case})
+    COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/run.py --program $<TARGET_FILE:autohete>
+      $<$<BOOL:${AUTOHETE_SANITIZE}>:--short> ${case} COMMAND_EXPAND_LISTS)
   set_tests_properties(cli.${name} PROPERTIES LABELS cli TIMEOUT 900)
 endforeach()

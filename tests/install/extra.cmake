@@ -8,5 +8,5 @@ if(TARGET autohete AND NOT AUTOHETE_SANITIZE)
   endif()
   add_test(NAME install.starts_without_cuda
     COMMAND ${CMAKE_CURRENT_LIST_DIR}/starts_without_cuda.sh ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR} ${with_plugin})
-  set_tests_properties(install.starts_without_cuda PROPERTIES LABELS install TIMEOUT 120)
+  set_tests_properties(install.starts_without_cuda PROPERTIES LABELS install TIMEOUT 900)
 endif()

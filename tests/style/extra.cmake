@@ -3,5 +3,5 @@
 foreach(check direction headers licence finished names length format scripts symbols globals links)
   add_test(NAME style.${check}
     COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/style.py ${check} --build ${PROJECT_BINARY_DIR})
-  set_tests_properties(style.${check} PROPERTIES LABELS style TIMEOUT 120)
+  set_tests_properties(style.${check} PROPERTIES LABELS style TIMEOUT 900)
 endforeach()

@@ -6,7 +6,7 @@
  * 2. With more device memory, at budgets of 256 MiB doubled again and again, no period rises.
  * 3. No period is below the work of a lane, or below the bound.
  *
- * AH_TEST_PAIRS: how many pairs; 8.
+ * AH_TEST_PAIRS: how many pairs; 5.
  */
 #include "planner/optimize.h"
 #include "tests/property/planner/instances.h"
@@ -106,7 +106,7 @@ static void test_monotone__faster_rates_are_never_slower(void **state)
 {
     (void)state;
     const char *wanted = getenv("AH_TEST_PAIRS");
-    int pairs = wanted ? atoi(wanted) : 8, planned = 0, equal = 0, slower = 0;
+    int pairs = wanted ? atoi(wanted) : 5, planned = 0, equal = 0, slower = 0;
     double worst = 1;
     uint64_t random = check_seed(20261122);
     for (int i = 0; i < pairs;) {

@@ -3,7 +3,7 @@
  * Every remedy, followed: infeasible requests on the example machines, and random small ones. What a diagnosis says is
  * needed is held against planning with one byte less.
  *
- * AH_TEST_REMEDIES: how many random requests; 12.
+ * AH_TEST_REMEDIES: how many random requests; 8.
  */
 #include "tests/property/planner/requests.h"
 
@@ -199,7 +199,7 @@ static void test_remedies__work_for_small_requests(void **state)
     const char *wanted = getenv("AH_TEST_REMEDIES");
     uint64_t random = check_seed(20261121);
     size_t followed[AH_REMEDIES] = {0}, diagnosed = 0, helped = 0;
-    for (int rest = wanted ? atoi(wanted) : 12; rest > 0; rest--) {
+    for (int rest = wanted ? atoi(wanted) : 8; rest > 0; rest--) {
         struct test_request t;
         test_request_open(&t, below(&random, 2) ? "tiny" : "gpt2-124m", machines[below(&random, 3)]);
         uint64_t reserve = t.request.machine->device.reserve_bytes;

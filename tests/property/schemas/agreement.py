@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our reader and Python's jsonschema agree, document for document, on what has the right shape.
 
-    agreement.py DRIVER [--all] [--keep DIR]      --all: every change of every sample, some 70,000 documents
+    agreement.py DRIVER [--changes N] [--all] [--keep DIR]    --all: every change of every sample, some 70,000 documents
 
 Every field of every sample document is changed in many ways (wrong type, null, removed, unknown field added, out
 of range, fraction, huge, wrong word, empty text, ...), and some documents in several places at once. For each,
@@ -25,8 +25,6 @@ import jsonschema
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 KINDS = ["model", "machine", "cluster", "plan", "cluster-plan", "inventory", "moves", "runlog", "checkpoint"]
 UNKNOWN = "surprise"
-SHARE = 6  # changes tried of each value of a golden document
-EXAMPLE_CHANGES = 40  # and of each example, in all
 
 REPLACEMENTS = [
     None, True, False, 0, 1, -1, 1.0, 1.5, -0.0, 1e3, 1e-7, 2**53 - 1, 2**53, -(2**53), 2**63, 1e300, -1e300, 1e17,
@@ -174,6 +172,8 @@ def run_line_document(header, line):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("driver")
+    parser.add_argument("--changes", type=int, default=4, metavar="N",
+                        help="of each value of a golden document; of examples 5 N in all")
     parser.add_argument("--all", action="store_true", help="every change, not a random share")
     parser.add_argument("--keep", help="write documents that the two disagree on here")
     options = parser.parse_args()
@@ -190,11 +190,11 @@ def main():
 
     cases = []  # (kind, document, text)
     for kind, document, golden in every:
-        variants = list(mutations(kind, document, generator, None if options.all else SHARE))
+        variants = list(mutations(kind, document, generator, None if options.all else options.changes))
         if not golden and not options.all:
-            variants = generator.sample(variants, min(EXAMPLE_CHANGES, len(variants)))
-        variants += [optional_removed(document, generator) for _ in range(10)]
-        variants += [one_mutation(kind, one_mutation(kind, document, generator), generator) for _ in range(20)]
+            variants = generator.sample(variants, min(5 * options.changes, len(variants)))
+        variants += [optional_removed(document, generator) for _ in range(options.changes)]
+        variants += [one_mutation(kind, one_mutation(kind, document, generator), generator) for _ in range(2 * options.changes)]
         for variant in [document] + variants:
             if kind == "runlog" and "line" in document:
                 text = run_line_document(header, variant)

@@ -54,12 +54,12 @@ double ah_cluster_policies_bound_us(struct ah_policy_search *search, const struc
 int ah_cluster_policies_try(struct ah_policy_search *search, struct ah_error *err)
 {
     struct ah_arrangement *arrangement = &search->trial.arrangement;
-    struct ah_rehearsal_result result = {0};
+    struct ah_rehearsal_result result = {.limit_us = isinf(search->best_us) ? 0 : search->best_us};
     if (ah_cluster_policies_bound_us(search, arrangement) >= search->best_us)
         return AH_OK;
     for (size_t p = 0; p < arrangement->n_pipelines; p++) {
         double alone_us;
-        if (!ah_pipeline_fit(search->instance, &arrangement->pipelines[p]))
+        if (!ah_fits_pipeline(&search->fits, &arrangement->pipelines[p]))
             return AH_OK;
         int rc = ah_pipeline_time(search->instance, &arrangement->pipelines[p], &alone_us, err);
         if (rc || alone_us >= search->best_us)

@@ -170,30 +170,30 @@ static void weigh(const struct ah_draft *draft, size_t p)
 
 /* Gives a pipeline one more. Until there are as many as stages, more are in flight with it; where these do not fit, it gets
  * no more. Returns how many it took. */
-static uint64_t give(const struct ah_draft *draft, size_t p)
+static uint64_t give(const struct ah_draft *draft, size_t p, struct ah_fits *fits)
 {
     struct ah_pipeline *pipeline = &draft->arrangement.pipelines[p];
     draft->shares[p].next_us += draft->shares[p].more_us;
     if (pipeline->micro_batches++ >= pipeline->n_stages)
         return 1;
-    if (ah_pipeline_fit(draft->instance, pipeline)) {
+    if (ah_fits_pipeline(fits, pipeline)) {
         weigh(draft, p);
         return 1;
     }
     pipeline->micro_batches--;
-    ah_pipeline_fit(draft->instance, pipeline);
+    ah_fits_pipeline(fits, pipeline);
     draft->shares[p].next_us = INFINITY;
     return 0;
 }
 
-bool ah_draft_share(struct ah_draft *draft)
+bool ah_draft_share(struct ah_draft *draft, struct ah_fits *fits)
 {
     const struct ah_arrangement *arrangement = &draft->arrangement;
     if (!arrangement->n_pipelines || arrangement->n_pipelines > draft->instance->micro_batches)
         return false;
     for (size_t p = 0; p < arrangement->n_pipelines; p++) {
         arrangement->pipelines[p].micro_batches = 1;
-        if (!ah_pipeline_fit(draft->instance, &arrangement->pipelines[p]))
+        if (!ah_fits_pipeline(fits, &arrangement->pipelines[p]))
             return false;
         weigh(draft, p);
     }
@@ -204,7 +204,7 @@ bool ah_draft_share(struct ah_draft *draft)
                 first = p;
         if (isinf(draft->shares[first].next_us))
             return false;
-        left -= give(draft, first);
+        left -= give(draft, first, fits);
     }
     return true;
 }
@@ -237,7 +237,7 @@ bool ah_draft_mend(struct ah_draft *draft, struct ah_fits *fits)
     for (size_t p = 0; p < n; p++)
         if (!ah_draft_covers(draft, p) && !ah_draft_split(draft, p, (total + n - 1) / n, fits))
             return false;
-    return ah_draft_share(draft);
+    return ah_draft_share(draft, fits);
 }
 
 /* Is a split of one pipeline one of the other, too: are its stages of the same kinds, with the same sends? */
@@ -286,5 +286,5 @@ bool ah_draft_finish(struct ah_draft *draft, struct ah_fits *fits)
     for (size_t p = 0; p < n; p++)
         if (!split_as_before(draft, p) && !ah_draft_split(draft, p, (total + n - 1) / n, fits))
             return false;
-    return ah_draft_share(draft);
+    return ah_draft_share(draft, fits);
 }

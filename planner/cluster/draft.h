@@ -67,6 +67,6 @@ bool ah_draft_covers(const struct ah_draft *draft, size_t p);
 bool ah_draft_mend(struct ah_draft *draft, struct ah_fits *fits);
 
 /* Shares micro-batches out and fits; the blocks stay. */
-bool ah_draft_share(struct ah_draft *draft);
+bool ah_draft_share(struct ah_draft *draft, struct ah_fits *fits);
 
 #endif

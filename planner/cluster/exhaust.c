@@ -92,8 +92,8 @@ static double passes_us(struct exhausting *x, uint64_t in_flight, struct ah_stag
         relax(instance, stage);
         return ah_fits_us(&x->hunt->fits, stage->class, stage->first, stage->end, in_flight);
     }
-    return ah_stage_fit(instance, in_flight, stage) ? stage->forward_us + stage->backward_us
-                                                    : (double)INFINITY;
+    return ah_fits_stage(&x->hunt->fits, in_flight, stage) ? stage->forward_us + stage->backward_us
+                                                           : (double)INFINITY;
 }
 
 /* (3): fits and relaxes the stages of a pipeline. Returns what it takes at least by their passes; INFINITY: no room. */
@@ -305,13 +305,13 @@ static int rehearse_shares(struct exhausting *x, size_t p, uint64_t left)
     if (p + 1 < x->n_chosen) {
         for (uint64_t m = least; m <= cap && m + (x->n_chosen - p - 1) <= left && !rc && !give_up(x); m++) {
             pipeline->micro_batches = m;
-            if (ah_pipeline_fit(x->hunt->instance, pipeline))
+            if (ah_fits_pipeline(&x->hunt->fits, pipeline))
                 rc = rehearse_shares(x, p + 1, left - m);
         }
         return rc;
     }
     pipeline->micro_batches = left;
-    if (left > cap || !ah_pipeline_fit(x->hunt->instance, pipeline))
+    if (left > cap || !ah_fits_pipeline(&x->hunt->fits, pipeline))
         return AH_OK;
     return rehearse(x);
 }

@@ -26,7 +26,7 @@ static int rehearse(struct ah_hunt *hunt, struct ah_draft *draft, double limit_u
                     struct ah_error *err)
 {
     const struct ah_arrangement *arrangement = &draft->arrangement;
-    struct ah_rehearsal_result result = {0};
+    struct ah_rehearsal_result result = {.limit_us = isinf(limit_us) ? 0 : limit_us};
     double alone_us;
     for (size_t p = 0; p < arrangement->n_pipelines; p++) {
         hunt->evaluations++;

@@ -70,7 +70,7 @@ static int shift_block(struct improving *m, size_t p, size_t i, bool back, bool 
             continue;
         pipeline->stages[i].end += back ? (size_t)-1 : 1;
         pipeline->stages[i + 1].first = pipeline->stages[i].end;
-        fits = ah_pipeline_fit(m->hunt->instance, pipeline);
+        fits = ah_fits_pipeline(&m->hunt->fits, pipeline);
     }
     return judge(m, fits);
 }
@@ -99,7 +99,7 @@ static int move_micro_batches(struct improving *m)
             continue;
         from->micro_batches--;
         to->micro_batches++;
-        rc = judge(m, ah_pipeline_fit(m->hunt->instance, from) && ah_pipeline_fit(m->hunt->instance, to));
+        rc = judge(m, ah_fits_pipeline(&m->hunt->fits, from) && ah_fits_pipeline(&m->hunt->fits, to));
     }
     return rc;
 }

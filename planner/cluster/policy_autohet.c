@@ -217,7 +217,7 @@ static bool split(struct autohet *a)
             pipeline->stages[i].end = arrangement->pipelines[q].stages[i].end;
         }
     }
-    return ah_draft_share(&a->search->trial);
+    return ah_draft_share(&a->search->trial, &a->search->fits);
 }
 
 /* What its planner would expect: the slowest group by the formula. */

@@ -319,7 +319,7 @@ static bool fits(const struct hexiscale *h, const struct ah_hexiscale_pipeline *
     struct ah_draft *trial = &h->search->trial;
     ah_draft_begin(trial);
     add_to_trial(h, p, micro_batches);
-    return ah_pipeline_fit(h->search->instance, &trial->arrangement.pipelines[0]);
+    return ah_fits_pipeline(&h->search->fits, &trial->arrangement.pipelines[0]);
 }
 
 /* ---- 1 and 5: the search ---- */
@@ -412,7 +412,8 @@ static int rehearse(struct hexiscale *h)
             h->shares[p] = 1;
             add_to_trial(h, &h->best.pipelines[p], 1);
         }
-        if (even ? !ah_cluster_policies_share(search, h->shares) : !ah_draft_share(&search->trial))
+        if (even ? !ah_cluster_policies_share(search, h->shares)
+                 : !ah_draft_share(&search->trial, &search->fits))
             continue;
         int rc = ah_cluster_policies_try(search, h->err);
         if (rc)

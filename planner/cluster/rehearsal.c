@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One race of things that may start next: of each stage its pass or its send, of the segments those whose owners all
- * come to them. The one that can start earliest does; ties: the lower stage, stages before segments.
+ * What a stage does depends on its inputs alone, but for NICs. So each goes on by itself until it needs an input that is
+ * not there, or a NIC; and there is a race of what does: of each stage its send to another node, of the segments those
+ * whose owners all come to them. The one that can start earliest does; ties: the lower stage, stages before segments.
  *
  * Invariants:
- * 1. What starts never starts before what started earlier in the loop: starts never go back, so that transfers pass a
- *    NIC in the order of their start.
+ * 1. When one of the race starts, every stage has gone as far as it can. So what starts never starts before what started
+ *    earlier: transfers pass a NIC in the order of their start.
  * 2. The segments of a stage wait in its queue in the order of all segments, so that no two stages wait for each other.
+ * 3. From the start of a pass on, the step takes at least the rest: the stage's own passes and sends, the way of the last
+ *    gradient through the stages before, the sums of the first blocks (every pipeline has an owner of them, and they come
+ *    last), and the slowest update. Where that is too late for the caller, nothing more is played.
  */
 #include "planner/cluster/rehearsal.h"
 
@@ -16,18 +20,26 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define LIMIT_MARGIN 1e-9 /* for roundings of (3) */
+
 struct lane {
     const struct ah_pipeline *pipeline;
     const struct ah_stage *stage;
     size_t index; /* in its pipeline */
-    uint64_t next;
-    bool sending; /* what pass `next` - 1 made */
+    size_t node;
+    double nic_us;       /* its NIC, for a send to another node */
+    double sends_us[2];  /* forward, backward; 0: it sends nothing */
+    uint64_t next;       /* of 2m passes */
+    struct ah_turn made; /* the pass before that */
+    struct lane *to;     /* where that is to be sent, to another node; NULL: nothing is */
+    bool called;         /* among those that may go on */
     double free_us, busy_us;
+    double rest_us; /* (3), at the start of its next pass */
     double last_us; /* start of its last backward; negative: not yet */
     double sync_free_us;
     size_t front;      /* of its segments, counted in the list of all */
     double *starts_us; /* (2m); NULL: nobody asks */
-    double *outputs;   /* (m): when an output arrived at the next stage; negative: not yet */
+    double *outputs;   /* (m): when an output arrived at the next stage; INFINITY: not yet */
     double *gradients; /* (m): the same of a gradient, at the stage before */
     uint64_t in_flight, most_in_flight;
 };
@@ -42,9 +54,12 @@ struct rehearsal {
     double *cells;
     double *out_us, *in_us; /* (nodes): when a NIC is free */
     bool *summed;           /* (segments) */
+    uint32_t *called;       /* (lanes): those that may go on */
+    size_t n_called;
     struct ah_race race; /* (lanes, segments): when they can start; too early where a NIC was taken since */
     double sync_us;      /* the last end of a segment */
-    uint64_t left;       /* passes, sends and segments to come */
+    double limit_us;     /* of (3); INFINITY: none */
+    bool late;           /* it was exceeded */
 };
 
 static double later(double a, double b)
@@ -87,28 +102,65 @@ static void find_front(struct rehearsal *r, size_t lane)
     r->lanes[lane].front = s;
 }
 
+/* Of the first blocks, and of a table that goes with them. */
+static double last_sums_us(const struct ah_segments *segments)
+{
+    double us = 0;
+    for (size_t s = 0; s < segments->n; s++)
+        us += segments->items[s].first == 0 ? segments->items[s].ring_us : 0;
+    return us;
+}
+
+/* (3), with the sends. */
+static void set_rests(struct rehearsal *r)
+{
+    double update_us = 0, behind_us = 0;
+    for (size_t i = 0; i < r->n_lanes; i++)
+        update_us = later(update_us, r->lanes[i].stage->update_us);
+    for (size_t i = 0; i < r->n_lanes; i++) {
+        struct lane *lane = &r->lanes[i];
+        const struct ah_stage *stage = lane->stage;
+        double passes_us = stage->forward_us + stage->backward_us + lane->sends_us[0] + lane->sends_us[1];
+        behind_us = lane->index ? behind_us : update_us + last_sums_us(&r->segments);
+        lane->rest_us = behind_us + (double)lane->pipeline->micro_batches * passes_us;
+        behind_us += stage->backward_us + lane->sends_us[1];
+    }
+}
+
+static void set_sends(const struct ah_instance *instance, struct lane *lane)
+{
+    const size_t class = lane->stage->class;
+    lane->node = instance->classes[class].node;
+    lane->nic_us = 1e6 * (double)instance->boundary_bytes / instance->classes[class].nic_bytes_per_s;
+    if (lane->index + 1 < lane->pipeline->n_stages)
+        lane->sends_us[0] = ah_instance_send_us(instance, class, lane->stage[1].class);
+    if (lane->index > 0)
+        lane->sends_us[1] = ah_instance_send_us(instance, class, lane->stage[-1].class);
+}
+
 static void set_lanes(struct rehearsal *r, size_t n_cells)
 {
     double *cells = r->cells, *starts_us = r->result->starts_us;
     for (size_t i = 0; i < n_cells; i++)
-        cells[i] = -1;
+        cells[i] = INFINITY;
     for (size_t p = 0; p < r->arrangement->n_pipelines; p++) {
         const struct ah_pipeline *pipeline = &r->arrangement->pipelines[p];
         uint64_t m = pipeline->micro_batches;
-        for (size_t i = 0; i < pipeline->n_stages; i++, cells += 2 * m)
-            r->lanes[r->n_lanes++] =
-                (struct lane){.pipeline = pipeline,
-                              .starts_us = starts_us ? starts_us + (cells - r->cells) : NULL,
-                              .stage = &pipeline->stages[i],
-                              .index = i,
-                              .last_us = -1,
-                              .outputs = cells,
-                              .gradients = cells + m};
-        r->left += 2 * m * pipeline->n_stages + 2 * m * (pipeline->n_stages - 1);
+        for (size_t i = 0; i < pipeline->n_stages; i++, cells += 2 * m) {
+            struct lane *lane = &r->lanes[r->n_lanes++];
+            *lane = (struct lane){.pipeline = pipeline,
+                                  .starts_us = starts_us ? starts_us + (cells - r->cells) : NULL,
+                                  .stage = &pipeline->stages[i],
+                                  .index = i,
+                                  .last_us = -1,
+                                  .outputs = cells,
+                                  .gradients = cells + m};
+            set_sends(r->instance, lane);
+        }
     }
-    r->left += r->segments.n;
     for (size_t i = 0; i < r->n_lanes; i++)
         find_front(r, i);
+    set_rests(r);
 }
 
 static void release(struct rehearsal *r)
@@ -119,6 +171,7 @@ static void release(struct rehearsal *r)
     free(r->out_us);
     free(r->in_us);
     free(r->summed);
+    free(r->called);
     ah_race_release(&r->race);
 }
 
@@ -134,7 +187,8 @@ static int init(struct rehearsal *r, struct ah_error *err)
     r->out_us = calloc(nodes, sizeof *r->out_us);
     r->in_us = calloc(nodes, sizeof *r->in_us);
     r->summed = calloc(r->segments.n + 1, sizeof *r->summed);
-    if (!r->lanes || !r->cells || !r->out_us || !r->in_us || !r->summed) {
+    r->called = calloc(lanes, sizeof *r->called);
+    if (!r->lanes || !r->cells || !r->out_us || !r->in_us || !r->summed || !r->called) {
         release(r);
         return ah_error_memory(err);
     }
@@ -148,72 +202,71 @@ static int init(struct rehearsal *r, struct ah_error *err)
 
 /* ---- passes and sends ---- */
 
-static struct ah_turn turn_of(const struct lane *lane, uint64_t k)
-{
-    return ah_turn_of(lane->index, lane->pipeline->n_stages, lane->pipeline->micro_batches, k);
-}
-
-/* The lane that the last pass sends to, by its distance; 0: it sends nothing. */
-static int target(const struct lane *lane, struct ah_turn turn)
+/* The lane that a pass sends to; NULL: it sends nothing. */
+static struct lane *target(struct lane *lane, struct ah_turn turn)
 {
     if (turn.backward)
-        return lane->index > 0 ? -1 : 0;
-    return lane->index + 1 < lane->pipeline->n_stages ? 1 : 0;
+        return lane->index > 0 ? lane - 1 : NULL;
+    return lane->index + 1 < lane->pipeline->n_stages ? lane + 1 : NULL;
 }
 
-/* When the lane can go on; INFINITY: not known yet, or done. */
-static double lane_start(const struct rehearsal *r, const struct lane *lane)
+/* When the input of a pass is there. */
+static double arrived_us(const struct lane *lane, struct ah_turn turn)
 {
-    if (lane->sending) {
-        const struct lane *to = lane + target(lane, turn_of(lane, lane->next - 1));
-        size_t a = r->instance->classes[lane->stage->class].node;
-        size_t b = r->instance->classes[to->stage->class].node;
-        return a == b ? lane->free_us : later(lane->free_us, later(r->out_us[a], r->in_us[b]));
-    }
-    if (lane->next == 2 * lane->pipeline->micro_batches)
-        return INFINITY;
-    struct ah_turn turn = turn_of(lane, lane->next);
-    double arrived = 0;
-    if (!turn.backward && lane->index > 0)
-        arrived = lane[-1].outputs[turn.micro_batch];
-    else if (turn.backward && lane->index + 1 < lane->pipeline->n_stages)
-        arrived = lane[1].gradients[turn.micro_batch];
-    return arrived < 0 ? (double)INFINITY : later(lane->free_us, arrived);
+    if (turn.backward)
+        return lane->index + 1 < lane->pipeline->n_stages ? lane[1].gradients[turn.micro_batch] : 0;
+    return lane->index > 0 ? lane[-1].outputs[turn.micro_batch] : 0;
 }
 
-static void send(struct rehearsal *r, struct lane *lane, double start)
+static void call(struct rehearsal *r, struct lane *lane)
 {
-    struct ah_turn turn = turn_of(lane, lane->next - 1);
-    const struct lane *to = lane + target(lane, turn);
-    const struct ah_instance_class *a = &r->instance->classes[lane->stage->class];
-    const struct ah_instance_class *b = &r->instance->classes[to->stage->class];
-    double us = ah_instance_send_us(r->instance, lane->stage->class, to->stage->class);
-    if (a->node != b->node) {
-        r->out_us[a->node] = start + 1e6 * (double)r->instance->boundary_bytes / a->nic_bytes_per_s;
-        r->in_us[b->node] = start + 1e6 * (double)r->instance->boundary_bytes / b->nic_bytes_per_s;
-    }
-    lane->free_us = start + us;
-    lane->busy_us += us;
-    lane->sending = false;
-    (turn.backward ? lane->gradients : lane->outputs)[turn.micro_batch] = lane->free_us;
+    if (!lane->called)
+        r->called[r->n_called++] = (uint32_t)(lane - r->lanes);
+    lane->called = true;
 }
 
-static void compute(struct lane *lane, double start)
+static void compute(struct rehearsal *r, struct lane *lane, struct ah_turn turn, double start)
 {
+    double us = turn.backward ? lane->stage->backward_us : lane->stage->forward_us;
+    r->late |= start + lane->rest_us > r->limit_us;
     if (lane->starts_us)
         lane->starts_us[lane->next] = start;
-    struct ah_turn turn = turn_of(lane, lane->next++);
-    double us = turn.backward ? lane->stage->backward_us : lane->stage->forward_us;
+    lane->next++;
+    lane->made = turn;
     lane->free_us = start + us;
     lane->busy_us += us;
-    lane->sending = target(lane, turn) != 0;
+    lane->rest_us -= us + lane->sends_us[turn.backward];
     if (!turn.backward)
         lane->in_flight++;
     lane->most_in_flight = lane->in_flight > lane->most_in_flight ? lane->in_flight : lane->most_in_flight;
     if (turn.backward)
         lane->in_flight--;
-    if (lane->next == 2 * lane->pipeline->micro_batches)
-        lane->last_us = start;
+}
+
+/* What the last pass made. */
+static void send(struct rehearsal *r, struct lane *lane, struct lane *to, double start)
+{
+    double us = lane->sends_us[lane->made.backward];
+    lane->free_us = start + us;
+    lane->busy_us += us;
+    (lane->made.backward ? lane->gradients : lane->outputs)[lane->made.micro_batch] = lane->free_us;
+    call(r, to);
+}
+
+/* When a send to another node can start. */
+static double send_start(const struct rehearsal *r, const struct lane *lane)
+{
+    return later(lane->free_us, later(r->out_us[lane->node], r->in_us[lane->to->node]));
+}
+
+static void send_away(struct rehearsal *r, struct lane *lane, double start)
+{
+    struct lane *to = lane->to;
+    r->out_us[lane->node] = start + lane->nic_us;
+    r->in_us[to->node] = start + to->nic_us;
+    lane->to = NULL;
+    send(r, lane, to, start);
+    call(r, lane);
 }
 
 /* ---- segments ---- */
@@ -265,11 +318,11 @@ static void sum(struct rehearsal *r, size_t s, double start)
 
 /* ---- the loop ---- */
 
-/* When a lane, or behind the lanes a segment, can start. */
+/* When a lane's send, or behind the lanes a segment, can start. */
 static double start_of(const struct rehearsal *r, size_t thing)
 {
     if (thing < r->n_lanes)
-        return lane_start(r, &r->lanes[thing]);
+        return r->lanes[thing].to ? send_start(r, &r->lanes[thing]) : (double)INFINITY;
     return r->summed[thing - r->n_lanes] ? (double)INFINITY : segment_start(r, thing - r->n_lanes);
 }
 
@@ -279,21 +332,40 @@ static void enter(struct rehearsal *r, size_t thing)
         ah_race_set(&r->race, thing, start_of(r, thing));
 }
 
-/* A lane goes on; its neighbours may have waited for that, or its segment for its last backward. */
-static void go_lane(struct rehearsal *r, size_t i, double start)
+/* As far as the lane can go by itself. */
+static void advance(struct rehearsal *r, struct lane *lane)
 {
-    struct lane *lane = &r->lanes[i];
-    if (lane->sending)
-        send(r, lane, start);
-    else
-        compute(lane, start);
-    enter(r, i);
-    if (lane->index > 0)
-        enter(r, i - 1);
-    if (lane->index + 1 < lane->pipeline->n_stages)
-        enter(r, i + 1);
-    if (lane->last_us >= 0)
-        enter(r, r->n_lanes + lane->front);
+    const uint64_t passes = 2 * lane->pipeline->micro_batches;
+    while (lane->next < passes && !lane->to) {
+        struct ah_turn turn =
+            ah_turn_of(lane->index, lane->pipeline->n_stages, lane->pipeline->micro_batches, lane->next);
+        double arrived = arrived_us(lane, turn);
+        if (isinf(arrived))
+            return;
+        double start = later(lane->free_us, arrived);
+        struct lane *to = target(lane, turn);
+        compute(r, lane, turn, start);
+        if (lane->next == passes) {
+            lane->last_us = start;
+            enter(r, r->n_lanes + lane->front);
+        }
+        if (to && to->node != lane->node) {
+            lane->to = to;
+            enter(r, (size_t)(lane - r->lanes));
+        } else if (to) {
+            send(r, lane, to, lane->free_us);
+        }
+    }
+}
+
+/* (1) */
+static void advance_all(struct rehearsal *r)
+{
+    while (r->n_called && !r->late) {
+        struct lane *lane = &r->lanes[r->called[--r->n_called]];
+        lane->called = false;
+        advance(r, lane);
+    }
 }
 
 static void go_segment(struct rehearsal *r, size_t s, double start)
@@ -307,20 +379,25 @@ static void go_segment(struct rehearsal *r, size_t s, double start)
 
 static void go(struct rehearsal *r)
 {
-    for (size_t i = 0; i < r->n_lanes; i++)
-        enter(r, i);
-    while (r->left) {
+    for (size_t i = r->n_lanes; i-- > 0;)
+        call(r, &r->lanes[i]);
+    advance_all(r);
+    for (;;) {
         size_t first = ah_race_first(&r->race);
+        if (r->late || isinf(r->race.us[first]))
+            return;
         double start = start_of(r, first);
         if (start > r->race.us[first]) { /* a NIC was taken meanwhile */
             ah_race_set(&r->race, first, start);
             continue;
         }
-        r->left--;
-        if (first < r->n_lanes)
-            go_lane(r, first, start);
-        else
+        if (first >= r->n_lanes) {
             go_segment(r, first - r->n_lanes, start);
+            continue;
+        }
+        send_away(r, &r->lanes[first], start);
+        advance_all(r);
+        enter(r, first);
     }
 }
 
@@ -351,12 +428,15 @@ static void tell(const struct rehearsal *r, struct ah_rehearsal_result *result)
     result->bubble = 1 - busy_us / ((double)r->n_lanes * result->pipelines_us);
     result->exposed_sync_us = later(r->sync_us - result->pipelines_us, 0);
     result->step_us = result->pipelines_us + result->exposed_sync_us + result->update_us;
+    if (r->late)
+        result->step_us = INFINITY;
 }
 
 int ah_rehearsal_run(const struct ah_instance *instance, const struct ah_arrangement *arrangement,
                      struct ah_rehearsal_result *result, struct ah_error *err)
 {
     struct rehearsal r = {.instance = instance, .arrangement = arrangement, .result = result};
+    r.limit_us = result->limit_us > 0 ? result->limit_us * (1 + LIMIT_MARGIN) : (double)INFINITY;
     int rc = init(&r, err);
     if (rc)
         return rc;

@@ -23,6 +23,9 @@
 
 struct ah_rehearsal_result {
     double step_us;
+    double
+        limit_us; /* (optional) the caller's: longer steps do not interest, and may be INFINITY in a result of
+                      * which nothing else holds; 0: all do */
     double pipelines_us; /* end of the last backward of all */
     double exposed_sync_us;
     double update_us;

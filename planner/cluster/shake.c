@@ -194,7 +194,7 @@ static bool finish(struct shaking *s)
         if (!ah_draft_covers(draft, p) && !ah_draft_split(draft, p, share, &s->hunt->fits))
             return false;
     }
-    return ah_draft_share(draft);
+    return ah_draft_share(draft, &s->hunt->fits);
 }
 
 static bool change(struct shaking *s)
@@ -214,11 +214,11 @@ static bool change(struct shaking *s)
         if (!draw(s, 3))
             imitate_some(s);
         if (way == 4)
-            return ah_draft_share(&s->trial);
+            return ah_draft_share(&s->trial, &s->hunt->fits);
     }
     bool fits = true;
     for (size_t p = 0; p < s->trial.arrangement.n_pipelines && fits; p++)
-        fits = ah_pipeline_fit(s->hunt->instance, &s->trial.arrangement.pipelines[p]);
+        fits = ah_fits_pipeline(&s->hunt->fits, &s->trial.arrangement.pipelines[p]);
     return fits;
 }
 

@@ -29,10 +29,11 @@ int ah_fits_init(struct ah_fits *ret_fits, const struct ah_instance *instance, s
     struct ah_fits fits = {.instance = instance, .most_in_flight = units < n ? units : n};
     size_t cells = instance->n_kinds * fits.most_in_flight * n * n;
     fits.us = malloc(cells * sizeof *fits.us);
+    fits.stages = malloc(cells * sizeof *fits.stages); /* where it is not used it costs nothing */
     fits.scratch = malloc((n + 1) * (n + 1) * sizeof *fits.scratch);
     fits.from = malloc((n + 1) * (n + 1) * sizeof *fits.from);
     fits.alike = calloc(n, sizeof *fits.alike);
-    if (!fits.us || !fits.scratch || !fits.from || !fits.alike) {
+    if (!fits.us || !fits.stages || !fits.scratch || !fits.from || !fits.alike) {
         ah_fits_release(&fits);
         return ah_error_memory(err);
     }
@@ -49,26 +50,67 @@ void ah_fits_release(struct ah_fits *fits)
     if (!fits)
         return;
     free(fits->us);
+    free(fits->stages);
     free(fits->scratch);
     free(fits->from);
     free(fits->alike);
     *fits = (struct ah_fits){0};
 }
 
-double ah_fits_us(struct ah_fits *fits, size_t class, size_t first, size_t end, uint64_t in_flight)
+/* ---- what is remembered ---- */
+
+/* Where that is of a run, beginning at `of_kind`. */
+static inline size_t run_at(const struct ah_fits *fits, size_t of_kind, size_t first, size_t end)
+{
+    size_t n = fits->instance->n_blocks, alike = fits->alike[end - 1];
+    size_t back = alike <= first ? first - alike : 0;
+    return of_kind + (first - back) * n + end - back - 1;
+}
+
+static size_t kind_at(const struct ah_fits *fits, size_t class, uint64_t in_flight)
 {
     size_t n = fits->instance->n_blocks, kind = fits->instance->classes[class].kind;
-    size_t back = fits->alike[end - 1] <= first ? first - fits->alike[end - 1] : 0;
-    first -= back;
-    end -= back;
-    double *us = &fits->us[((kind * fits->most_in_flight + in_flight - 1) * n + first) * n + end - 1];
-    if (*us < 0) {
-        struct ah_stage stage = {.class = class, .first = first, .end = end};
-        bool fit = ah_stage_fit(fits->instance, in_flight, &stage);
-        *us = fit ? stage.forward_us + stage.backward_us : (double)INFINITY;
-    }
-    return *us;
+    return (kind * fits->most_in_flight + in_flight - 1) * n * n;
 }
+
+static double learn_us(struct ah_fits *fits, size_t at, size_t class, size_t first, size_t end,
+                       uint64_t in_flight)
+{
+    struct ah_stage *stage = &fits->stages[at];
+    *stage = (struct ah_stage){.class = class, .first = first, .end = end};
+    bool fit = ah_stage_fit(fits->instance, in_flight, stage);
+    return fits->us[at] = fit ? stage->forward_us + stage->backward_us : (double)INFINITY;
+}
+
+double ah_fits_us(struct ah_fits *fits, size_t class, size_t first, size_t end, uint64_t in_flight)
+{
+    size_t at = run_at(fits, kind_at(fits, class, in_flight), first, end);
+    return fits->us[at] < 0 ? learn_us(fits, at, class, first, end, in_flight) : fits->us[at];
+}
+
+bool ah_fits_stage(struct ah_fits *fits, uint64_t in_flight, struct ah_stage *stage)
+{
+    const struct ah_stage asked = *stage;
+    if (isinf(ah_fits_us(fits, asked.class, asked.first, asked.end, in_flight)))
+        return false;
+    *stage = fits->stages[run_at(fits, kind_at(fits, asked.class, in_flight), asked.first, asked.end)];
+    stage->class = asked.class;
+    stage->first = asked.first;
+    stage->end = asked.end;
+    return true;
+}
+
+bool ah_fits_pipeline(struct ah_fits *fits, struct ah_pipeline *pipeline)
+{
+    for (size_t i = 0; i < pipeline->n_stages; i++) {
+        uint64_t behind = pipeline->n_stages - i, m = pipeline->micro_batches;
+        if (!ah_fits_stage(fits, m < behind ? m : behind, &pipeline->stages[i]))
+            return false;
+    }
+    return true;
+}
+
+/* ---- splits ---- */
 
 static double stage_send_us(const struct ah_instance *instance, const struct ah_pipeline *pipeline, size_t i)
 {
@@ -102,10 +144,32 @@ struct splitting {
     double sum_us;
 };
 
-static double cell_us(struct splitting *s, size_t i, size_t first, size_t end)
+/* A stage of it. */
+struct splitting_stage {
+    size_t class, of_kind;
+    uint64_t in_flight;
+    double send_us;
+};
+
+static struct splitting_stage stage_of(const struct splitting *s, size_t i)
 {
     uint64_t behind = s->pipeline->n_stages - i, m = s->pipeline->micro_batches;
-    return ah_fits_us(s->fits, s->pipeline->stages[i].class, first, end, m < behind ? m : behind);
+    struct splitting_stage stage = {.class = s->pipeline->stages[i].class,
+                                    .in_flight = m < behind ? m : behind};
+    stage.of_kind = kind_at(s->fits, stage.class, stage.in_flight);
+    stage.send_us = stage_send_us(s->fits->instance, s->pipeline, i);
+    return stage;
+}
+
+/* c of (1). */
+static inline double cell_us(const struct splitting *s, const struct splitting_stage *stage, size_t first,
+                             size_t end)
+{
+    size_t at = run_at(s->fits, stage->of_kind, first, end);
+    double us = s->fits->us[at];
+    if (us < 0)
+        us = learn_us(s->fits, at, stage->class, first, end, stage->in_flight);
+    return us + stage->send_us;
 }
 
 /* (1). False: nothing within the limit. */
@@ -118,11 +182,11 @@ static bool least_sum(struct splitting *s)
         least[x] = x ? (double)INFINITY : 0;
     for (size_t i = 1; i <= n_stages; i++) {
         double *row = least + i * (n + 1), *before = row - (n + 1);
-        double send_us = stage_send_us(s->fits->instance, s->pipeline, i - 1);
+        const struct splitting_stage stage = stage_of(s, i - 1);
         for (size_t x = 0; x <= n; x++) {
             row[x] = INFINITY;
             for (size_t y = x; y-- > i - 1 && x + n_stages <= n + i;) {
-                double us = cell_us(s, i - 1, y, x) + send_us;
+                double us = cell_us(s, &stage, y, x);
                 if (us > s->limit_us) { /* (3) */
                     s->next_us = us < s->next_us ? us : s->next_us;
                     break;
@@ -158,11 +222,11 @@ static double least_limit(struct splitting *s)
         longest[x] = x ? (double)INFINITY : 0;
     for (size_t i = 1; i <= n_stages; i++) {
         double *row = longest + i * (n + 1), *before = row - (n + 1);
-        double send_us = stage_send_us(s->fits->instance, s->pipeline, i - 1);
+        const struct splitting_stage stage = stage_of(s, i - 1);
         for (size_t x = 0; x <= n; x++) {
             row[x] = INFINITY;
             for (size_t y = x; y-- > i - 1 && x + n_stages <= n + i;) {
-                double us = cell_us(s, i - 1, y, x) + send_us;
+                double us = cell_us(s, &stage, y, x);
                 if (us >= row[x])
                     break;
                 row[x] = fmin(row[x], fmax(before[y], us));

@@ -12,15 +12,16 @@
 #include "base/error.h"
 #include "planner/cluster/instance.h"
 
-/* What a unit of each kind takes for each run of blocks with so many micro-batches in flight, remembered. Runs of blocks
- * that are alike are remembered once, wherever they lie. */
+/* What a unit of each kind takes for each run of blocks with so many micro-batches in flight, and how it treats them,
+ * remembered. Runs of blocks that are alike are remembered once, wherever they lie. */
 struct ah_fits {
     const struct ah_instance *instance; /* borrowed */
     size_t most_in_flight;
     double
         *us; /* owned: (kinds, most_in_flight, blocks, blocks); negative: not asked yet; INFINITY: no room */
-    double *scratch; /* owned: of ah_split_best() */
-    size_t *from;    /* owned: the same */
+    struct ah_stage *stages; /* owned: likewise, fitted; where `us` is known and finite */
+    double *scratch;         /* owned: of ah_split_best() */
+    size_t *from;            /* owned: the same */
     size_t
         *alike; /* owned: (blocks): the first of the blocks before it that are all like it, on every kind */
 };
@@ -30,6 +31,10 @@ void ah_fits_release(struct ah_fits *fits);
 
 /* Forward and backward of blocks [first, end) on a unit of `class`; INFINITY: no room. */
 double ah_fits_us(struct ah_fits *fits, size_t class, size_t first, size_t end, uint64_t in_flight);
+
+/* ah_stage_fit() and ah_pipeline_fit(). */
+bool ah_fits_stage(struct ah_fits *fits, uint64_t in_flight, struct ah_stage *stage);
+bool ah_fits_pipeline(struct ah_fits *fits, struct ah_pipeline *pipeline);
 
 /* Sets first and end of every stage, for the pipeline's micro-batches. False: no split fits. */
 bool ah_split_best(struct ah_fits *fits, struct ah_pipeline *pipeline);

@@ -168,7 +168,7 @@ static bool settle(struct adapting *a)
             arrangement->pipelines[p].micro_batches = (total + n - 1) / n;
             fits = ah_split_best(&a->fits, &arrangement->pipelines[p]);
         }
-    return (fits && ah_draft_share(&a->draft)) || ah_draft_finish(&a->draft, &a->fits);
+    return (fits && ah_draft_share(&a->draft, &a->fits)) || ah_draft_finish(&a->draft, &a->fits);
 }
 
 /* Who works, by node, has the host to itself; units that do not are left out of the instance, whose classes stay. */

@@ -160,6 +160,46 @@ static void test_rehearsal__equals_the_oracle(void **state)
     assert_true(several > instances() / 4 && recomputing && states && weights);
 }
 
+/* Told of a limit, a rehearsal says the same, or that it is longer; and that soon, where it is much longer. */
+static void check_limits(const struct ah_instance *in, const struct ah_arrangement *arrangement,
+                         size_t *early)
+{
+    static const double parts[] = {0.2, 0.9, 0.999, 1, 1.001};
+    struct ah_rehearsal_result whole = {0};
+    struct ah_error err = {0};
+    CHECK_OK(ah_rehearsal_run(in, arrangement, &whole, &err), err);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        struct ah_rehearsal_result result = {.limit_us = parts[i] * whole.step_us};
+        CHECK_OK(ah_rehearsal_run(in, arrangement, &result, &err), err);
+        if (isinf(result.step_us))
+            assert_true(parts[i] < 1);
+        else
+            assert_true(result.step_us <= whole.step_us && result.step_us >= whole.step_us);
+        *early += parts[i] > 0.5 && isinf(result.step_us);
+    }
+}
+
+static void test_rehearsal__a_limit_only_hides_what_is_longer(void **state)
+{
+    (void)state;
+    uint64_t random = 0xbb67ae8584caa73b;
+    size_t early = 0;
+    for (size_t n = 0; n < instances();) {
+        struct case_instance c;
+        struct ah_draft draft;
+        struct ah_error err = {0};
+        draw_instance(&c, &random, MOST_BLOCKS, MOST_UNITS, MOST_MICRO_BATCHES);
+        CHECK_OK(ah_draft_init(&draft, &c.instance, &err), err);
+        if (draw_arrangement(&c.instance, &random, false, &draft)) {
+            check_limits(&c.instance, &draft.arrangement, &early);
+            n++;
+        }
+        ah_draft_release(&draft);
+    }
+    printf("%zu of %zu too long ones ended early\n", early, 2 * instances());
+    assert_true(early > instances()); /* of two each */
+}
+
 /* NICs so slow that most transfers wait for others, and pipelines that cross them in any order: what can start first does,
  * whatever could have started before its NIC was taken. */
 static void test_rehearsal__transfers_pass_in_the_order_of_their_start(void **state)
@@ -234,6 +274,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rehearsal__equals_the_oracle),
+        cmocka_unit_test(test_rehearsal__a_limit_only_hides_what_is_longer),
         cmocka_unit_test(test_rehearsal__transfers_pass_in_the_order_of_their_start),
         cmocka_unit_test(test_rehearsal__formula_of_equal_stages)};
     return cmocka_run_group_tests(tests, NULL, NULL);

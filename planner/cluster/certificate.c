@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-enum { HALVES = 4, FEW_STEPS = 1000000 };
+enum { HALVES = 6, FEW_STEPS = 1000000 };
 
 static bool is_open(const struct ah_setting *setting, double lowest_us)
 {

@@ -259,7 +259,7 @@ static int build_classes(struct costing *c, struct ah_arena *arena, struct ah_er
         const uint64_t units = units_of(c, n, site.tp);
         if (!units)
             continue;
-        site.host = ah_away_share(node, units * site.tp);
+        site.host = ah_away_share(node, (c->input->alone ? 1 : units) * site.tp);
         if (c->input->without & AH_WITHOUT_HOST_OPTIMIZER && c->input->without & AH_WITHOUT_STREAMED)
             site.host = (struct ah_away_host){0};
         size_t kind = 0;

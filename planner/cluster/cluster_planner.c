@@ -302,7 +302,7 @@ static int search_thoroughly(struct ah_cluster_planning *p, struct ah_error *err
 static int exhaust(struct ah_cluster_planning *p, uint64_t budget, struct ah_error *err)
 {
     int rc = AH_OK;
-    p->exhausted = p->left_out_bound_us >= p->best[AH_CLUSTER_POLICY_OPTIMAL].us;
+    p->exhausted = ah_cluster_planning_left_out_us(p) >= p->best[AH_CLUSTER_POLICY_OPTIMAL].us;
     for (size_t i = 0; i < p->n_settings && !rc; i++) {
         struct ah_setting *setting = &p->settings[i];
         if (setting->away_as_well) /* what it allows is allowed there, too */
@@ -321,6 +321,24 @@ static int exhaust(struct ah_cluster_planning *p, uint64_t budget, struct ah_err
     return rc;
 }
 
+double ah_cluster_planning_left_out_us(const struct ah_cluster_planning *p)
+{
+    double least_us = p->left_out_bound_us;
+    for (size_t i = 0; i < p->n_favoured; i++)
+        least_us = fmin(least_us, p->favoured[i].bound_us);
+    return least_us;
+}
+
+/* First of the favoured settings, as none that one of them bounds is faster than that. */
+static int raise_favoured(struct ah_cluster_planning *p, double most_us, uint64_t steps, struct ah_error *err)
+{
+    int rc = ah_certificate_raise(p->favoured, p->n_favoured, most_us, steps, err);
+    for (size_t i = 0; i < p->n_settings && !rc; i++)
+        if (p->settings[i].favoured)
+            p->settings[i].bound_us = fmax(p->settings[i].bound_us, p->settings[i].favoured->bound_us);
+    return rc;
+}
+
 /* Raises the bounds of settings that were not exhausted. That may prove that nothing is faster. */
 static int raise_bounds(struct ah_cluster_planning *p, struct ah_error *err)
 {
@@ -334,8 +352,12 @@ static int raise_bounds(struct ah_cluster_planning *p, struct ah_error *err)
             steps *= CERTIFICATE_FACTOR;
             break;
         }
-    int rc =
-        ah_certificate_raise(p->settings, p->n_settings, fmin(best_us, p->left_out_bound_us), steps, err);
+    if (p->n_favoured)
+        steps /= 2;
+    int rc = raise_favoured(p, fmin(best_us, p->left_out_bound_us), steps, err);
+    rc = rc ? rc
+            : ah_certificate_raise(p->settings, p->n_settings,
+                                   fmin(best_us, ah_cluster_planning_left_out_us(p)), steps, err);
     return rc ? rc : exhaust(p, 0, err);
 }
 
@@ -348,19 +370,21 @@ static int make_settings(struct ah_cluster_planning *p, struct ah_error *err)
     for (size_t i = 0; i < AH_CLUSTER_POLICIES; i++)
         p->best[i].us = INFINITY;
     int rc = ah_settings_make(p->request, p->arena, &made, err);
-    rc = rc ? rc : ah_shares_add(p->request, p->arena, &made, &p->all_shares, err);
+    rc = rc ? rc : ah_shares_add(p->request, p->arena, &made, err);
     if (rc)
         return rc;
     p->settings = made.items;
     p->n_settings = made.n;
     p->left_out = made.left_out;
     p->left_out_bound_us = made.left_out_bound_us;
+    p->favoured = made.favoured;
+    p->n_favoured = made.n_favoured;
     for (size_t i = 0; i < made.n && !rc; i++) {
         made.items[i].quick_us = INFINITY;
         rc = ah_relaxation_time(&made.items[i].instance, &made.items[i].bound_us, err);
-        if (made.items[i].away && !p->all_shares) /* GPUs that idle make no setting's bound less */
-            p->left_out_bound_us = fmin(p->left_out_bound_us, made.items[i].bound_us);
     }
+    for (size_t i = 0; i < made.n_favoured && !rc; i++)
+        rc = ah_relaxation_time(&made.favoured[i].instance, &made.favoured[i].bound_us, err);
     return rc;
 }
 

@@ -48,7 +48,7 @@ static void certify(const struct ah_cluster_planning *p, struct ah_cluster_plan 
     for (size_t i = 0; i < p->n_settings; i++)
         if (!p->settings[i].away_as_well)
             bound_us = fmin(bound_us, p->settings[i].bound_us);
-    bound_us = fmin(bound_us, p->left_out_bound_us);
+    bound_us = fmin(bound_us, ah_cluster_planning_left_out_us(p));
     if (p->exhausted)
         bound_us = plan->predicted.step_us;
     plan->solver =
@@ -82,7 +82,7 @@ static int annotate(const struct ah_cluster_planning *p, struct ah_cluster_plan 
                  p->left_out, p->left_out_bound_us);
         done = add_annotation(p, "solver", text, plan);
     }
-    if (!p->all_shares && plan->policy == AH_CLUSTER_POLICY_OPTIMAL)
+    if (p->n_favoured && plan->policy == AH_CLUSTER_POLICY_OPTIMAL)
         done &= add_annotation(p, "shares", "not for every number of GPUs that could share a host", plan);
     if (without) {
         snprintf(text, sizeof text, "%s%s%s", without & AH_WITHOUT_HOST_OPTIMIZER ? ",host-optimizer" : "",

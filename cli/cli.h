@@ -41,7 +41,7 @@ struct ah_example {
     const char *purpose;
 };
 
-enum { AH_VERB_EXAMPLES = 4 };
+enum { AH_VERB_EXAMPLES = 6 };
 
 struct ah_verb {
     const char *name;

@@ -279,7 +279,7 @@ int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan
     ah_interrupt_catch();
     int rc = check_words(options, err);
     if (!rc)
-        rc = ah_plan_check_model(plan, err);
+        rc = ah_document_check_model(&plan->model, plan->inputs.model.sha256, err);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
         rc = ah_interrupt_seen() ? ah_error_set(err, AH_E_INTERRUPTED, "interrupted; nothing was trained")
                                  : parts[i](ret_run, err);

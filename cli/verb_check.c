@@ -8,6 +8,7 @@
 #include "cli/assertion.h"
 #include "cli/emit.h"
 #include "cli/verbs.h"
+#include "planner/cluster/cluster_verify.h"
 #include "planner/verify.h"
 #include "runtime/schedule/check.h"
 #include "schemas/cluster_plan.h"
@@ -15,23 +16,29 @@
 
 struct check_options {
     struct ah_option_list assertions;
-    const char *model, *machine;
+    const char *model, *machine, *cluster;
 };
 
 static const struct ah_option check_table[] = {
     {"assert", 0, AH_OPTION_TEXTS, "'PATH OP VALUE'", NULL, offsetof(struct check_options, assertions),
      "fail (exit 8) unless this holds in every file"},
     {"model", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(struct check_options, model),
-     "the model that plans were made for; with --machine"},
+     "the model that plans were made for; with --machine or --cluster"},
     {"machine", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(struct check_options, machine),
      "the machine that plans were made for; with --model"},
+    {"cluster", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(struct check_options, cluster),
+     "the cluster that cluster plans were made for; with --model"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
-/* What plans were made from, where it is given. */
-struct check_inputs {
-    struct ah_document model, machine;
-    char model_sha256[AH_DOCUMENT_DIGEST_MAX], machine_sha256[AH_DOCUMENT_DIGEST_MAX];
+/* A document that plans were made from. */
+struct check_input {
+    struct ah_document document;
+    char sha256[AH_DOCUMENT_DIGEST_MAX];
     bool given;
+};
+
+struct check_inputs {
+    struct check_input model, machine, cluster;
 };
 
 struct check {
@@ -84,12 +91,16 @@ static bool check_assertions(struct check *check, const char *name, const struct
 }
 
 /* What nobody has looked at, so that nobody believes otherwise: docs/planning.md, "What check proves". */
-static void list_unverified(struct check *check)
+static void list_unverified(struct check *check, enum ah_document_kind kind)
 {
-    static const char *const parts[] = {"solver.evaluations", "alternatives", "names of inputs", NULL};
-    static const char *const more[] = {"sizes and times of model and machine (--model, --machine)",
-                                       "solver.bound_us", "budgets", NULL};
-    const char *const *lists[] = {check->inputs.given ? NULL : more, parts};
+    static const char *const plan[] = {"solver.evaluations", "alternatives", "names of inputs", NULL};
+    static const char *const plan_more[] = {"sizes and times of model and machine (--model, --machine)",
+                                            "solver.bound_us", "budgets", NULL};
+    static const char *const cluster[] = {"solver", "names of inputs", NULL};
+    static const char *const cluster_more[] = {"what is not in programs (--model, --cluster)", NULL};
+    const bool one = kind == AH_DOCUMENT_PLAN;
+    const bool given = one ? check->inputs.machine.given : check->inputs.cluster.given;
+    const char *const *lists[] = {given ? NULL : one ? plan_more : cluster_more, one ? plan : cluster};
     const char *between = "  not verified: ";
     ah_emit_open(&check->emit, "not_verified", '[');
     for (size_t i = 0; i < 2; i++) {
@@ -118,21 +129,40 @@ static void check_valid(struct check *check, const char *name, const struct ah_d
     if (hold && !check->cli->json)
         ah_buffer_printf(&check->cli->out, "%s: ok, a %s document\n", ah_cli_clean(check->cli, name),
                          ah_document_word(document->kind));
-    if (hold && document->kind == AH_DOCUMENT_PLAN)
-        list_unverified(check);
+    if (hold && (document->kind == AH_DOCUMENT_PLAN || document->kind == AH_DOCUMENT_CLUSTER_PLAN))
+        list_unverified(check, document->kind);
 }
 
 /* Each rank's program as a plan of its own. */
-static int check_programs(const struct ah_cluster_plan *plan, const char *name, struct ah_error *err)
+static int check_programs(const struct ah_cluster_plan *plan, struct ah_error *err)
 {
     for (size_t i = 0; i < plan->n_programs; i++) {
-        int rc = ah_plan_check_model(&plan->programs[i], err);
+        const struct ah_plan *program = &plan->programs[i];
+        int rc = ah_document_check_model(&program->model, program->inputs.model.sha256, err);
         if (!rc)
-            rc = ah_schedule_check(&plan->programs[i], err);
+            rc = ah_schedule_check(program, err);
         if (rc)
-            return ah_error_prefix(err, rc, "%s: programs[%zu]", name, i);
+            return ah_error_prefix(err, rc, "programs[%zu]", i);
     }
     return AH_OK;
+}
+
+static int check_cluster_plan(const struct check *check, const char *name, const struct ah_cluster_plan *plan,
+                              struct ah_error *err)
+{
+    const struct check_inputs *inputs = &check->inputs;
+    const struct ah_cluster_verify_inputs given = {
+        .model = inputs->model.document.body.model,
+        .model_sha256 = inputs->model.sha256,
+        .cluster = inputs->cluster.document.body.cluster,
+        .cluster_sha256 = inputs->cluster.sha256,
+    };
+    int rc = plan->model ? ah_document_check_model(plan->model, plan->inputs.model.sha256, err) : AH_OK;
+    if (!rc)
+        rc = check_programs(plan, err);
+    if (!rc && inputs->cluster.given)
+        rc = ah_cluster_verify(plan, &given, err);
+    return rc ? ah_error_prefix(err, rc, "%s", name) : AH_OK;
 }
 
 /* What a reader cannot see: whether everything that the plan says follows from the rest of it, and from its inputs. */
@@ -140,17 +170,17 @@ static int check_plan(const struct check *check, const char *name, const struct 
                       struct ah_error *err)
 {
     const struct ah_verify_inputs inputs = {
-        .model = check->inputs.model.body.model,
-        .model_sha256 = check->inputs.model_sha256,
-        .machine = check->inputs.machine.body.machine,
-        .machine_sha256 = check->inputs.machine_sha256,
+        .model = check->inputs.model.document.body.model,
+        .model_sha256 = check->inputs.model.sha256,
+        .machine = check->inputs.machine.document.body.machine,
+        .machine_sha256 = check->inputs.machine.sha256,
     };
-    int rc = ah_plan_check_model(plan, err);
+    int rc = ah_document_check_model(&plan->model, plan->inputs.model.sha256, err);
     if (!rc)
         rc = ah_schedule_check(plan, err);
     if (!rc)
         rc = ah_verify_policy(plan, err);
-    if (!rc && check->inputs.given)
+    if (!rc && check->inputs.machine.given)
         rc = ah_verify_inputs(plan, &inputs, err);
     return rc ? ah_error_prefix(err, rc, "%s", name) : AH_OK;
 }
@@ -164,7 +194,8 @@ static void check_file(struct check *check, const char *name)
     if (!rc && document.kind == AH_DOCUMENT_PLAN)
         rc = check_plan(check, ah_document_short_name(name, shortened), document.body.plan, &err);
     if (!rc && document.kind == AH_DOCUMENT_CLUSTER_PLAN)
-        rc = check_programs(document.body.cluster_plan, ah_document_short_name(name, shortened), &err);
+        rc = check_cluster_plan(check, ah_document_short_name(name, shortened), document.body.cluster_plan,
+                                &err);
     ah_emit_open(&check->emit, NULL, '{');
     ah_emit_text(&check->emit, "file", name);
     ah_emit_bool(&check->emit, "valid", rc == AH_OK);
@@ -195,27 +226,36 @@ static int read_assertions(struct ah_cli *cli, const struct check_options *optio
     return AH_OK;
 }
 
+static int read_input(const char *file, enum ah_document_kind kind, struct check_input *input,
+                      struct ah_error *err)
+{
+    if (!file)
+        return AH_OK;
+    input->given = true;
+    int rc = ah_document_load(&input->document, file, kind, err);
+    return rc ? rc : ah_document_digest(&input->document, input->sha256, err);
+}
+
 static int read_inputs(const struct check_options *options, struct check_inputs *inputs, struct ah_error *err)
 {
-    inputs->given = options->model && options->machine;
-    if (!options->model != !options->machine)
-        return ah_error_set(err, AH_E_USAGE,
-                            "'--%s' says half of what a plan was made from; give '--%s', too",
-                            options->model ? "model" : "machine", options->model ? "machine" : "model");
-    if (!inputs->given)
-        return AH_OK;
-    int rc = ah_document_load(&inputs->model, options->model, AH_DOCUMENT_MODEL, err);
+    const bool on_something = options->machine || options->cluster;
+    if (!options->model != !on_something)
+        return ah_error_set(err, AH_E_USAGE, "'--%s' says half of what a plan was made from; give %s, too",
+                            options->model     ? "model"
+                            : options->machine ? "machine"
+                                               : "cluster",
+                            options->model ? "'--machine' or '--cluster'" : "'--model'");
+    int rc = read_input(options->model, AH_DOCUMENT_MODEL, &inputs->model, err);
     if (!rc)
-        rc = ah_document_load(&inputs->machine, options->machine, AH_DOCUMENT_MACHINE, err);
-    if (!rc)
-        rc = ah_document_digest(&inputs->model, inputs->model_sha256, err);
-    return rc ? rc : ah_document_digest(&inputs->machine, inputs->machine_sha256, err);
+        rc = read_input(options->machine, AH_DOCUMENT_MACHINE, &inputs->machine, err);
+    return rc ? rc : read_input(options->cluster, AH_DOCUMENT_CLUSTER, &inputs->cluster, err);
 }
 
 static void release_inputs(struct check_inputs *inputs)
 {
-    ah_document_release(&inputs->model);
-    ah_document_release(&inputs->machine);
+    ah_document_release(&inputs->model.document);
+    ah_document_release(&inputs->machine.document);
+    ah_document_release(&inputs->cluster.document);
 }
 
 static int check_run(struct ah_cli *cli, const void *options)
@@ -253,14 +293,16 @@ const struct ah_verb ah_verb_check = {
         "Of a plan everything is made again that follows from the rest of it: ops and tensors of its blocks, "
         "memory, orders, times, and what is said of them. With --model and --machine, what it was made from, "
         "sizes, times and bound are made from those. What even then nobody can say without planning again "
-        "is listed as not verified.\n\n"
+        "is listed as not verified. Of a cluster plan every rank's program is checked as such a plan; with "
+        "--model and --cluster all but the search itself is made again: memory, times, sums, programs.\n\n"
         "An assertion is a path as diff and errors print it (layers, time.step_us, blocks[3].optimizer; for "
         "a "
         "Hugging Face config, the names of the model document), one of < <= > >= == !=, and a number, true, "
         "false or a word; a number of bytes may have a unit. A field that the document leaves out is its "
         "default; where it has none, no assertion about it holds. It may be given many times.\n\n"
         "Exit status: 0 all is well, 3 a document is not valid, else 2 an assertion makes no sense for a "
-        "document, else 6 a plan was made from another model or machine, else 8 an assertion failed.",
+        "document, else 6 a plan was made from another model, machine or cluster, else 8 an assertion "
+        "failed.",
     .syntax = {.options = check_table, .operands = {AH_OPERAND_FILE, "FILE", 1, UINT32_MAX, NULL}},
     .options_bytes = sizeof(struct check_options),
     .examples = {{"check plan.json --assert 'time.step_us<=250000'",
@@ -268,6 +310,8 @@ const struct ah_verb ah_verb_check = {
                  {"check plan.json --assert 'memory.device_bytes<=22GiB'", "the plan fits a 24 GB card"},
                  {"check plan.json --model model.json --machine machine.json",
                   "everything that planning it from these would say again"},
+                 {"check cluster-plan.json --model model.json --cluster cluster.json",
+                  "the same of a plan for a cluster"},
                  {"check examples/*/*.json", "everything in a folder"}},
     .run = check_run,
 };

@@ -318,6 +318,19 @@ int ah_document_digest(const struct ah_document *document, char ret_digest[AH_DO
     return rc;
 }
 
+int ah_document_check_model(const struct ah_model *model, const char *stated_sha256, struct ah_error *err)
+{
+    struct ah_model copy = *model;
+    const struct ah_document document = {.kind = AH_DOCUMENT_MODEL, .body = {.model = &copy}};
+    char digest[AH_DOCUMENT_DIGEST_MAX];
+    int rc = ah_document_digest(&document, digest, err);
+    if (rc || !strcmp(digest, stated_sha256))
+        return rc;
+    return ah_error_set(err, AH_E_MISMATCH,
+                        "model: its sha256 is %s, inputs.model.sha256 says %s; it was edited: plan again",
+                        digest, stated_sha256);
+}
+
 int ah_document_schema(enum ah_document_kind kind, struct ah_buffer *out, struct ah_error *err)
 {
     const struct ah_kind *row = ah_document_kind(kind);

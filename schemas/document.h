@@ -99,6 +99,10 @@ enum { AH_DOCUMENT_DIGEST_MAX = 65 };
 int ah_document_digest(const struct ah_document *document, char ret_digest[AH_DOCUMENT_DIGEST_MAX],
                        struct ah_error *err);
 
+/* Is `model`, which stands in a plan, the one that the plan's inputs name? AH_E_MISMATCH; AH_E_MEMORY. Reading does not
+ * ask, whoever runs or checks a plan does. */
+int ah_document_check_model(const struct ah_model *model, const char *stated_sha256, struct ah_error *err);
+
 /* The JSON Schema (2020-12) of a kind. */
 int ah_document_schema(enum ah_document_kind kind, struct ah_buffer *out, struct ah_error *err);
 

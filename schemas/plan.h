@@ -271,8 +271,4 @@ uint64_t ah_plan_first_block(const struct ah_plan *plan);
 /* Is block `block` of the plan the model's head? */
 bool ah_plan_is_head(const struct ah_plan *plan, uint64_t block);
 
-/* Is `model` the one that `inputs` names? AH_E_MISMATCH; AH_E_MEMORY. Reading does not ask, whoever runs or checks a plan
- * does. */
-int ah_plan_check_model(const struct ah_plan *plan, struct ah_error *err);
-
 #endif

@@ -245,16 +245,3 @@ int ah_plan_check(const void *group, struct ah_error *err)
         rc = check_lanes(plan, err);
     return rc ? rc : check_arena(plan, err);
 }
-
-int ah_plan_check_model(const struct ah_plan *plan, struct ah_error *err)
-{
-    struct ah_model model = plan->model;
-    const struct ah_document document = {.kind = AH_DOCUMENT_MODEL, .body = {.model = &model}};
-    char digest[AH_DOCUMENT_DIGEST_MAX];
-    int rc = ah_document_digest(&document, digest, err);
-    if (rc || !strcmp(digest, plan->inputs.model.sha256))
-        return rc;
-    return ah_error_set(err, AH_E_MISMATCH,
-                        "model: its sha256 is %s, inputs.model.sha256 says %s; it was edited: plan again",
-                        digest, plan->inputs.model.sha256);
-}

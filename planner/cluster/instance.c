@@ -74,8 +74,7 @@ double ah_stage_backward_us(const struct ah_instance *instance, const struct ah_
     return away ? larger(us, away->backward_us) : us;
 }
 
-/* Times and memory of a stage whose treatment is given. */
-static void price(const struct ah_instance *instance, struct ah_stage *stage)
+void ah_stage_price(const struct ah_instance *instance, struct ah_stage *stage)
 {
     const struct ah_instance_block *blocks = blocks_of(instance, stage);
     uint64_t state = 0, saved = 0, work = 0, staging = 0, host = 0;
@@ -103,7 +102,7 @@ static void price(const struct ah_instance *instance, struct ah_stage *stage)
 
 static bool fits(const struct ah_instance *instance, struct ah_stage *stage)
 {
-    price(instance, stage);
+    ah_stage_price(instance, stage);
     return stage->memory_bytes <= ah_instance_kind_of(instance, stage->class)->capacity_bytes;
 }
 
@@ -126,7 +125,7 @@ static bool fit_selective(const struct ah_instance *instance, struct ah_stage *s
             low = stage->selective + 1;
     }
     stage->selective = high;
-    price(instance, stage);
+    ah_stage_price(instance, stage);
     return true;
 }
 
@@ -183,19 +182,19 @@ static bool most_away(const struct ah_instance *instance, struct ah_stage *stage
 {
     size_t low = stage->weights_away, high = stage->end - stage->first;
     stage->states_away = low;
-    price(instance, stage);
+    ah_stage_price(instance, stage);
     if (low && !host_suffices(instance, stage))
         return false;
     while (low < high) {
         stage->states_away = high - (high - low) / 2;
-        price(instance, stage);
+        ah_stage_price(instance, stage);
         if (host_suffices(instance, stage))
             low = stage->states_away;
         else
             high = stage->states_away - 1;
     }
     stage->states_away = low;
-    price(instance, stage);
+    ah_stage_price(instance, stage);
     return true;
 }
 
@@ -211,7 +210,7 @@ static void least_away(const struct ah_instance *instance, struct ah_stage *stag
             low = stage->states_away + 1;
     }
     stage->states_away = high;
-    price(instance, stage);
+    ah_stage_price(instance, stage);
 }
 
 /* Beats `stage`, where that fits, with the help of the host. */

@@ -135,6 +135,9 @@ const struct ah_instance_away *ah_stage_away(const struct ah_instance *instance,
 /* Backward of the block in that stage. */
 double ah_stage_backward_us(const struct ah_instance *instance, const struct ah_stage *stage, size_t block);
 
+/* Times and memory of a stage whose class, blocks, treatment and micro-batches in flight are given. */
+void ah_stage_price(const struct ah_instance *instance, struct ah_stage *stage);
+
 /* Chooses what `stage` (class, blocks) recomputes and what of it is away, so that the memory of GPU and host suffices for
  * `in_flight` micro-batches, the update keeps the instance's limit where anything is away, and forward and backward are
  * as short as possible; of equals, the fewest blocks whose weights are away, then the fewest recomputed, then the fewest

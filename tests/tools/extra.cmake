@@ -22,6 +22,15 @@ add_test(NAME property.schedule.forgeries COMMAND /usr/bin/python3 ${CMAKE_CURRE
   --program $<TARGET_FILE:autohete> --plans ${forged_plans})
 set_tests_properties(property.schedule.forgeries PROPERTIES LABELS "property;schedule" TIMEOUT 900)
 add_custom_target(property.schedule.forgeries DEPENDS autohete)
+# The same of cluster plans and what they were made from.
+set(forged_cluster_plans --cases 3 --each 1 --most 60)
+if(AUTOHETE_SANITIZE)
+  set(forged_cluster_plans --cases 1 --each 1 --most 30)
+endif()
+add_test(NAME property.cluster.forgeries COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/forged_cluster_plans.py
+  --program $<TARGET_FILE:autohete> ${forged_cluster_plans})
+set_tests_properties(property.cluster.forgeries PROPERTIES LABELS "property;cluster" TIMEOUT 900)
+add_custom_target(property.cluster.forgeries DEPENDS autohete)
 # Whole runs killed at random moments and gone on with, under other plans too (AH_TEST_KILLS: how many times).
 add_test(NAME property.train.killed_runs COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/killed_runs.py
   --program $<TARGET_FILE:autohete>)

@@ -8,6 +8,7 @@
  */
 #include "planner/cluster/cluster_costs.h"
 #include "planner/cluster/cluster_planner.h"
+#include "planner/cluster/cluster_verify.h"
 #include "planner/cluster/grouping.h"
 #include "planner/cluster/hunt.h"
 #include "planner/cluster/relaxation.h"
@@ -86,6 +87,9 @@ static double plan_us(const struct ah_model *model, const struct ah_cluster *clu
     if (rc != AH_E_INFEASIBLE && rc != AH_E_NO_PLAN)
         CHECK_OK(rc, err);
     double us = rc ? (double)INFINITY : plan.predicted.step_us;
+    const struct ah_cluster_verify_inputs inputs = {model, DIGEST, cluster, DIGEST};
+    if (!rc)
+        CHECK_OK(ah_cluster_verify(&plan, &inputs, &err), err);
     *exhausted = rc || plan.solver.status == AH_PLAN_OPTIMAL;
     ah_arena_release(&arena);
     return us;

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the plan decided becomes an arrangement again; it is priced, described as the planner describes what it found, and
+ * compared with the plan, field by field.
+ *
+ * Of each node with a host, a plan does not say how many of its GPUs share it: the number is the largest with which all
+ * stages on that node are what the plan says, if there is one.
+ */
+#include "planner/cluster/cluster_verify.h"
+
+#include "planner/cluster/away.h"
+#include "planner/cluster/cluster_costs.h"
+#include "planner/cluster/cluster_document.h"
+#include "planner/cluster/mixed.h"
+#include "planner/cluster/programs.h"
+#include "schemas/document.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEGREES_MAX = 64 };
+
+struct verify {
+    const struct ah_cluster_plan *plan;
+    const struct ah_cluster_verify_inputs *inputs;
+    struct ah_arena *arena;
+    struct ah_error *err;
+    struct ah_plan_training training;
+    const char *everything[1];
+    uint64_t degrees[DEGREES_MAX]; /* ascending: those of the stages */
+    size_t n_degrees;
+    bool mixed;      /* a type has several */
+    uint64_t *tp;    /* by type of GPU; of those without work, any */
+    uint64_t *units; /* by node: how many share its host */
+    struct ah_instance instance;
+    bool estimated;
+    struct ah_arrangement arrangement;
+};
+
+static int check_input(const struct verify *v, const char *what, const char *stated, const char *given)
+{
+    if (!strcmp(stated, given))
+        return AH_OK;
+    return ah_error_set(v->err, AH_E_MISMATCH,
+                        "inputs.%s.sha256: is %s; the %s that was given has %s; give the one that the plan "
+                        "was made from, or plan again",
+                        what, stated, what, given);
+}
+
+/* ---- what was decided ---- */
+
+static void read_training(struct verify *v)
+{
+    const struct ah_cluster_plan_training *training = &v->plan->training;
+    const bool all = !training->n_trainable;
+    v->training =
+        (struct ah_plan_training){.batch = training->batch,
+                                  .micro_batches = training->micro_batches,
+                                  .seq = training->seq,
+                                  .dtype = training->dtype,
+                                  .state_dtype = training->state_dtype,
+                                  .clip = v->plan->n_programs ? v->plan->programs[0].training.clip : 0,
+                                  .trainable = all ? v->everything : training->trainable,
+                                  .n_trainable = all ? 1 : training->n_trainable};
+}
+
+static unsigned read_without(const struct ah_cluster_plan *plan)
+{
+    static const struct {
+        const char *word;
+        unsigned without;
+    } words[] = {{"host-optimizer", AH_WITHOUT_HOST_OPTIMIZER},
+                 {"streamed", AH_WITHOUT_STREAMED},
+                 {"host-weights", AH_WITHOUT_HOST_WEIGHTS}};
+    unsigned without = 0;
+    for (size_t i = 0; i < plan->n_annotations; i++)
+        for (size_t w = 0; w < sizeof words / sizeof *words; w++)
+            if (!strcmp(plan->annotations[i].key, "without") &&
+                strstr(plan->annotations[i].value, words[w].word))
+                without |= words[w].without;
+    return without;
+}
+
+/* In ascending order, each once. */
+static bool add_degree(struct verify *v, uint64_t tp)
+{
+    size_t at = 0;
+    while (at < v->n_degrees && v->degrees[at] < tp)
+        at++;
+    if (at < v->n_degrees && v->degrees[at] == tp)
+        return true;
+    if (v->n_degrees == DEGREES_MAX)
+        return false;
+    memmove(&v->degrees[at + 1], &v->degrees[at], (v->n_degrees - at) * sizeof *v->degrees);
+    v->degrees[at] = tp;
+    v->n_degrees++;
+    return true;
+}
+
+static size_t node_of(const struct ah_cluster *cluster, const char *id)
+{
+    size_t n = 0;
+    while (n < cluster->n_nodes && strcmp(cluster->nodes[n].id, id) != 0)
+        n++;
+    return n;
+}
+
+static int read_stage_degree(struct verify *v, size_t p, size_t i)
+{
+    const struct ah_cluster *cluster = v->inputs->cluster;
+    const struct ah_cluster_plan_stage *stage = &v->plan->pipelines[p].stages[i];
+    size_t n = node_of(cluster, stage->node);
+    if (n == cluster->n_nodes)
+        return ah_error_set(v->err, AH_E_DOCUMENT, "pipelines[%zu].stages[%zu].node: the cluster has no '%s'",
+                            p, i, stage->node);
+    size_t gpu = (size_t)(ah_cluster_gpu_of(cluster, &cluster->nodes[n]) - cluster->gpus);
+    if (!ah_cluster_costs_divides(v->inputs->model, stage->tp) || stage->tp > cluster->nodes[n].gpus ||
+        !add_degree(v, stage->tp))
+        return ah_error_set(v->err, AH_E_DOCUMENT,
+                            "pipelines[%zu].stages[%zu].tp: %" PRIu64
+                            " GPUs of node '%s' cannot share blocks of this model",
+                            p, i, stage->tp, stage->node);
+    v->mixed |= v->tp[gpu] && v->tp[gpu] != stage->tp;
+    v->tp[gpu] = stage->tp;
+    return AH_OK;
+}
+
+static int read_degrees(struct verify *v)
+{
+    const struct ah_cluster *cluster = v->inputs->cluster;
+    v->tp = ah_arena_array(v->arena, cluster->n_gpus, sizeof *v->tp);
+    v->units = ah_arena_array(v->arena, cluster->n_nodes, sizeof *v->units);
+    if (!v->tp || !v->units)
+        return ah_error_memory(v->err);
+    for (size_t p = 0; p < v->plan->n_pipelines; p++)
+        for (size_t i = 0; i < v->plan->pipelines[p].n_stages; i++) {
+            int rc = read_stage_degree(v, p, i);
+            if (rc)
+                return rc;
+        }
+    for (size_t g = 0; g < cluster->n_gpus; g++)
+        if (!v->tp[g])
+            v->tp[g] = v->degrees[0];
+    return AH_OK;
+}
+
+/* ---- the instance ---- */
+
+static int build(struct verify *v, const uint64_t *tp, struct ah_instance *ret_instance)
+{
+    const struct ah_cluster_costs_input input = {.model = v->inputs->model,
+                                                 .model_sha256 = v->inputs->model_sha256,
+                                                 .cluster = v->inputs->cluster,
+                                                 .training = v->training,
+                                                 .tp = tp,
+                                                 .units = v->units,
+                                                 .without = read_without(v->plan)};
+    struct ah_error cause = {0};
+    bool estimated = false;
+    int rc = ah_cluster_costs_build(&input, v->arena, ret_instance, &estimated, &cause);
+    v->estimated |= estimated;
+    if (rc && rc != AH_E_MEMORY)
+        return ah_error_set(v->err, AH_E_DOCUMENT, "training: no plan is made for that: %s", cause.text);
+    return rc ? ah_error_memory(v->err) : AH_OK;
+}
+
+static int build_mixed(struct verify *v)
+{
+    struct ah_instance instances[DEGREES_MAX];
+    const struct ah_instance *all[DEGREES_MAX];
+    uint64_t *tp = ah_arena_array(v->arena, v->inputs->cluster->n_gpus, sizeof *tp);
+    if (!tp)
+        return ah_error_memory(v->err);
+    for (size_t d = 0; d < v->n_degrees; d++) {
+        for (size_t g = 0; g < v->inputs->cluster->n_gpus; g++)
+            tp[g] = v->degrees[d];
+        int rc = build(v, tp, &instances[d]);
+        if (rc)
+            return rc;
+        all[d] = &instances[d];
+    }
+    return ah_mixed_build(all, v->n_degrees, v->arena, &v->instance, v->err);
+}
+
+static int build_instance(struct verify *v)
+{
+    return v->mixed ? build_mixed(v) : build(v, v->tp, &v->instance);
+}
+
+/* ---- the arrangement ---- */
+
+static size_t class_of(const struct verify *v, const struct ah_cluster_plan_stage *stage)
+{
+    size_t node = node_of(v->inputs->cluster, stage->node), c = 0;
+    while (c < v->instance.n_classes &&
+           (v->instance.classes[c].node != node || ah_instance_kind_of(&v->instance, c)->tp != stage->tp))
+        c++;
+    return c;
+}
+
+/* What is away are the first blocks of a stage; of those, some have nothing that could be. */
+static void read_config(const struct ah_cluster_plan_config *config, struct ah_stage *stage)
+{
+    if (config->activations == AH_ACTIVATIONS_RECOMPUTE)
+        stage->recompute += config->blocks;
+    else if (config->activations == AH_ACTIVATIONS_SELECTIVE)
+        stage->selective += config->blocks;
+    const size_t end = config->first_block + config->blocks - stage->first;
+    if (config->weights != AH_WEIGHTS_DEVICE)
+        stage->weights_away = end;
+    if (config->weights != AH_WEIGHTS_DEVICE || config->optimizer != AH_OPTIMIZER_DEVICE)
+        stage->states_away = end;
+}
+
+/* False: its node has no such unit. */
+static bool read_stage(const struct verify *v, const struct ah_cluster_plan_pipeline *pipeline, size_t i,
+                       struct ah_stage *ret_stage)
+{
+    const struct ah_cluster_plan_stage *from = &pipeline->stages[i];
+    const uint64_t behind = pipeline->n_stages - i;
+    struct ah_stage stage = {.class = class_of(v, from),
+                             .first = from->first_block,
+                             .end = from->first_block + from->blocks,
+                             .in_flight =
+                                 pipeline->micro_batches < behind ? pipeline->micro_batches : behind};
+    for (size_t c = 0; c < from->n_configs; c++)
+        read_config(&from->configs[c], &stage);
+    if (stage.class == v->instance.n_classes)
+        return false;
+    ah_stage_price(&v->instance, &stage);
+    *ret_stage = stage;
+    return true;
+}
+
+/* Is the stage as the plan says, with so many of its node's GPUs at the host? */
+static bool is_as_stated(const struct ah_stage *stage, const struct ah_cluster_plan_stage *stated)
+{
+    return stage->update_us == stated->update_us && stage->forward_us == stated->forward_us &&
+           stage->backward_us == stated->backward_us;
+}
+
+/* Lowers `units` of nodes whose stages are not as stated, by one; 1 for those that no number explains. Returns how many were
+ * lowered. */
+static size_t lower_units(struct verify *v, const uint64_t *used)
+{
+    size_t lowered = 0;
+    for (size_t n = 0; n < v->inputs->cluster->n_nodes; n++) {
+        bool explained = true;
+        for (size_t p = 0; p < v->plan->n_pipelines; p++)
+            for (size_t i = 0; i < v->plan->pipelines[p].n_stages; i++) {
+                struct ah_stage stage;
+                const struct ah_cluster_plan_stage *stated = &v->plan->pipelines[p].stages[i];
+                if (node_of(v->inputs->cluster, stated->node) == n)
+                    explained &=
+                        read_stage(v, &v->plan->pipelines[p], i, &stage) && is_as_stated(&stage, stated);
+            }
+        if (explained || v->units[n] <= used[n])
+            continue;
+        v->units[n]--;
+        lowered++;
+    }
+    return lowered;
+}
+
+static int find_units(struct verify *v)
+{
+    const struct ah_cluster *cluster = v->inputs->cluster;
+    uint64_t *used = ah_arena_array(v->arena, cluster->n_nodes, sizeof *used);
+    if (!used)
+        return ah_error_memory(v->err);
+    for (size_t p = 0; p < v->plan->n_pipelines; p++)
+        for (size_t i = 0; i < v->plan->pipelines[p].n_stages; i++)
+            used[node_of(cluster, v->plan->pipelines[p].stages[i].node)]++;
+    for (size_t n = 0; n < cluster->n_nodes; n++) {
+        const struct ah_cluster_gpu *gpu = ah_cluster_gpu_of(cluster, &cluster->nodes[n]);
+        v->units[n] = v->mixed ? 0 : cluster->nodes[n].gpus / v->tp[gpu - cluster->gpus];
+    }
+    int rc = build_instance(v);
+    while (!rc && !v->mixed && lower_units(v, used))
+        rc = build_instance(v);
+    return rc;
+}
+
+static int check_room(const struct verify *v, const struct ah_stage *stage, size_t p, size_t i)
+{
+    const struct ah_instance_kind *kind = ah_instance_kind_of(&v->instance, stage->class);
+    if (stage->memory_bytes <= kind->capacity_bytes &&
+        (!stage->states_away || stage->host_bytes <= kind->host_bytes))
+        return AH_OK;
+    return ah_error_set(v->err, AH_E_DOCUMENT,
+                        "pipelines[%zu].stages[%zu]: its blocks do not fit: each GPU needs %" PRIu64
+                        " of %" PRIu64 " bytes, and %" PRIu64 " of %" PRIu64 " bytes of the host",
+                        p, i, stage->memory_bytes, kind->capacity_bytes, stage->host_bytes, kind->host_bytes);
+}
+
+static int arrange(struct verify *v)
+{
+    v->arrangement.n_pipelines = v->plan->n_pipelines;
+    v->arrangement.pipelines =
+        ah_arena_array(v->arena, v->plan->n_pipelines, sizeof *v->arrangement.pipelines);
+    if (!v->arrangement.pipelines)
+        return ah_error_memory(v->err);
+    for (size_t p = 0; p < v->plan->n_pipelines; p++) {
+        const struct ah_cluster_plan_pipeline *from = &v->plan->pipelines[p];
+        struct ah_pipeline *to = &v->arrangement.pipelines[p];
+        *to = (struct ah_pipeline){ah_arena_array(v->arena, from->n_stages, sizeof *to->stages),
+                                   from->n_stages, from->micro_batches};
+        if (!to->stages)
+            return ah_error_memory(v->err);
+        for (size_t i = 0; i < from->n_stages; i++) {
+            if (!read_stage(v, from, i, &to->stages[i]))
+                return ah_error_set(v->err, AH_E_DOCUMENT,
+                                    "pipelines[%zu].stages[%zu]: node '%s' has no %" PRIu64 " GPUs for it", p,
+                                    i, from->stages[i].node, from->stages[i].tp);
+            int rc = check_room(v, &to->stages[i], p, i);
+            if (rc)
+                return rc;
+        }
+    }
+    return AH_OK;
+}
+
+/* ---- ranks ---- */
+
+/* Of a stage: `renamed` says what its ranks are called in the plan, where they must be of its node. */
+static int rename_stage(const struct verify *v, const struct ah_cluster_plan *again, size_t p, size_t i,
+                        uint64_t *renamed)
+{
+    const struct ah_cluster *cluster = v->inputs->cluster;
+    const struct ah_cluster_plan_stage *stated = &v->plan->pipelines[p].stages[i];
+    const struct ah_cluster_plan_stage *stage = &again->pipelines[p].stages[i];
+    const size_t node = node_of(cluster, stage->node);
+    uint64_t first = 0;
+    for (size_t n = 0; n < node; n++)
+        first += cluster->nodes[n].gpus;
+    for (size_t r = 0; r < stage->n_ranks; r++) {
+        if (stated->ranks[r] < first || stated->ranks[r] >= first + cluster->nodes[node].gpus)
+            return ah_error_set(v->err, AH_E_DOCUMENT,
+                                "pipelines[%zu].stages[%zu].ranks[%zu]: is %" PRIu64
+                                "; node '%s' has %" PRIu64 " to %" PRIu64,
+                                p, i, r, stated->ranks[r], stage->node, first,
+                                first + cluster->nodes[node].gpus - 1);
+        renamed[stage->ranks[r]] = stated->ranks[r];
+        stage->ranks[r] = stated->ranks[r];
+    }
+    return AH_OK;
+}
+
+/* GPUs of a node have any order: `again` takes the plan's. */
+static int take_ranks(const struct verify *v, struct ah_cluster_plan *again)
+{
+    const uint64_t n_ranks = ah_cluster_gpus(v->inputs->cluster);
+    uint64_t *renamed = ah_arena_array(v->arena, n_ranks, sizeof *renamed);
+    bool *works = ah_arena_array(v->arena, n_ranks, sizeof *works);
+    if (!renamed || !works)
+        return ah_error_memory(v->err);
+    for (uint64_t rank = 0; rank < n_ranks; rank++)
+        renamed[rank] = n_ranks;
+    for (size_t p = 0; p < again->n_pipelines; p++)
+        for (size_t i = 0; i < again->pipelines[p].n_stages; i++) {
+            int rc = rename_stage(v, again, p, i, renamed);
+            if (rc)
+                return rc;
+        }
+    for (uint64_t rank = 0; rank < n_ranks; rank++)
+        if (renamed[rank] < n_ranks)
+            works[renamed[rank]] = true;
+    for (size_t s = 0; s < again->n_segments; s++)
+        for (size_t g = 0; g < again->segments[s].n_groups; g++)
+            for (size_t r = 0; r < again->segments[s].groups[g].n_ranks; r++)
+                again->segments[s].groups[g].ranks[r] = renamed[again->segments[s].groups[g].ranks[r]];
+    again->n_idle_ranks = 0;
+    for (uint64_t rank = 0; rank < n_ranks; rank++)
+        if (!works[rank])
+            again->idle_ranks[again->n_idle_ranks++] = rank;
+    return AH_OK;
+}
+
+/* ---- the comparison ---- */
+
+struct comparison {
+    struct ah_error *err;
+    bool differ;
+};
+
+static void report(void *context, const char *path, const char *a, const char *b)
+{
+    struct comparison *comparison = context;
+    if (!comparison->differ)
+        ah_error_set(comparison->err, AH_E_DOCUMENT, "%s: is %s; of this model on this cluster it is %s",
+                     path, *a ? a : "absent", *b ? b : "absent");
+    comparison->differ = true;
+}
+
+static int compare(const struct verify *v, struct ah_cluster_plan *again)
+{
+    struct ah_cluster_plan stated = *v->plan;
+    const struct ah_document a = {.kind = AH_DOCUMENT_CLUSTER_PLAN, .body.cluster_plan = &stated};
+    const struct ah_document b = {.kind = AH_DOCUMENT_CLUSTER_PLAN, .body.cluster_plan = again};
+    struct comparison comparison = {.err = v->err};
+    size_t n = ah_document_diff(&a, &b, report, &comparison);
+    if (n == SIZE_MAX)
+        return ah_error_memory(v->err);
+    return n ? AH_E_DOCUMENT : AH_OK;
+}
+
+/* What the plan leaves out is left out. */
+static void leave_out(const struct verify *v, struct ah_cluster_plan *again)
+{
+    for (size_t p = 0; p < again->n_pipelines; p++)
+        for (size_t i = 0; i < again->pipelines[p].n_stages; i++) {
+            const struct ah_cluster_plan_stage *stated = &v->plan->pipelines[p].stages[i];
+            if (!stated->n_starts_us)
+                again->pipelines[p].stages[i].n_starts_us = 0;
+        }
+}
+
+static int describe(struct verify *v)
+{
+    struct ah_cluster_plan again = *v->plan;
+    again.n_idle_ranks = 0;
+    int rc =
+        ah_cluster_document_fill(v->inputs->cluster, &v->instance, &v->arrangement, v->arena, &again, v->err);
+    if (rc)
+        return rc;
+    again.predicted.estimated = v->estimated;
+    again.solver.objective_us = again.predicted.step_us;
+    const struct ah_programs_input programs = {.model = v->inputs->model,
+                                               .cluster = v->inputs->cluster,
+                                               .training = v->training,
+                                               .instance = &v->instance,
+                                               .arrangement = &v->arrangement,
+                                               .estimated = v->estimated};
+    if (v->plan->n_programs)
+        rc = ah_programs_fill(&programs, v->arena, &again, v->err);
+    rc = rc ? rc : take_ranks(v, &again);
+    if (rc)
+        return rc;
+    leave_out(v, &again);
+    return compare(v, &again);
+}
+
+int ah_cluster_verify(const struct ah_cluster_plan *plan, const struct ah_cluster_verify_inputs *inputs,
+                      struct ah_error *err)
+{
+    struct ah_arena arena = {0};
+    struct verify v = {.plan = plan, .inputs = inputs, .arena = &arena, .err = err, .everything = {"*"}};
+    int rc = check_input(&v, "model", plan->inputs.model.sha256, inputs->model_sha256);
+    if (!rc)
+        rc = check_input(&v, "cluster", plan->inputs.cluster.sha256, inputs->cluster_sha256);
+    if (!rc) {
+        read_training(&v);
+        rc = read_degrees(&v);
+    }
+    if (!rc)
+        rc = find_units(&v);
+    if (!rc)
+        rc = arrange(&v);
+    if (!rc)
+        rc = describe(&v);
+    ah_arena_release(&arena);
+    return rc;
+}

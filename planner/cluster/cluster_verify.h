@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Cluster verify: a cluster plan made again from its model, its cluster and what it decided.
+ *
+ *     const struct ah_cluster_verify_inputs inputs = {model, model_sha256, cluster, cluster_sha256};
+ *     rc = ah_cluster_verify(plan, &inputs, err);
+ *
+ * Taken as decided: pipelines, the node, degree, blocks and configs of each stage, micro-batches, ranks. Everything else
+ * must be what they give on that cluster: memory, times, starts, sums and their groups, programs, the predicted step.
+ * Not verified even then: `solver`, which takes planning again, and names of inputs.
+ */
+#ifndef AH_PLANNER_CLUSTER_CLUSTER_VERIFY_H
+#define AH_PLANNER_CLUSTER_CLUSTER_VERIFY_H
+
+#include "base/error.h"
+#include "schemas/cluster.h"
+#include "schemas/cluster_plan.h"
+#include "schemas/model.h"
+
+struct ah_cluster_verify_inputs {
+    const struct ah_model *model;
+    const char *model_sha256; /* ah_document_digest() */
+    const struct ah_cluster *cluster;
+    const char *cluster_sha256;
+};
+
+/* `plan` was read from a document. AH_E_MISMATCH: it was made from other documents. AH_E_DOCUMENT: the sentence begins with
+ * the place in the plan. AH_E_MEMORY. */
+int ah_cluster_verify(const struct ah_cluster_plan *plan, const struct ah_cluster_verify_inputs *inputs,
+                      struct ah_error *err);
+
+#endif

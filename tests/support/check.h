@@ -35,6 +35,9 @@
         check_text_has((err).text, (part));                                                                  \
     } while (0)
 
+/* How many of so many cases a test tries: all, or with $AH_TEST_SHORT (under sanitizers) a sixth, at least one. */
+size_t check_share(size_t cases);
+
 /* Fails the test unless `text` contains `part`. */
 void check_text_has(const char *text, const char *part);
 

@@ -162,7 +162,7 @@ static void test_policies__find_the_best_of_small_families(void **state)
         {"gpt2-124m", "rtx4090-64g", 3, 1400, 700, 4, 4, 512},
         {"tiny", "rtx4090-64g", 3, 501, 0, 2, 1, 64},
     };
-    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
+    for (size_t i = 0; i < check_share(sizeof requests / sizeof *requests); i++)
         check_request(&requests[i], true);
 }
 
@@ -174,7 +174,7 @@ static void test_policies__find_the_best_of_24_blocks(void **state)
         {"gpt2-355m", "rtx4090-64g", 22, 5000, 0, 8, 1, 1024},
         {"gpt-10b", "a100-40g-epyc7713", 22, 0, 0, 8, 1, 1024},
     };
-    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
+    for (size_t i = 0; i < check_share(sizeof requests / sizeof *requests); i++)
         check_request(&requests[i], false);
 }
 

@@ -293,7 +293,8 @@ static int search_thoroughly(struct ah_cluster_planning *p, struct ah_error *err
         const size_t units = ah_instance_units(&p->settings[i].instance);
         const uint64_t parts = units > LARGE_UNITS ? units / 8 : 1;
         const struct ah_hunt_limits limits = {.improvements = parts * (THOROUGH_EVALUATIONS / 4) << effort,
-                                              .shaking = parts * (SHAKING_EVALUATIONS / 4) << effort};
+                                              .shaking = parts * (SHAKING_EVALUATIONS / 4) << effort,
+                                              .packed_us = p->best[AH_CLUSTER_POLICY_OPTIMAL].us};
         rc = search(p, &p->settings[i], &limits, INFINITY, &result, err);
     }
     return rc;

@@ -15,12 +15,20 @@
 #include "base/error.h"
 #include "planner/cluster/compositions.h"
 
+/* Units of each kind that could be a pipeline of so many micro-batches. */
+struct ah_grouping_column {
+    double micro_batches;
+    uint8_t units[AH_COMPOSITIONS_KINDS];
+};
+
 struct ah_grouping {
     const struct ah_instance *instance; /* borrowed */
     struct ah_compositions compositions;
     double update_us;                   /* the longest, at least */
-    struct ah_grouping_column *columns; /* owned: pipelines that were found */
+    struct ah_grouping_column *columns; /* owned: pipelines that were found, of the last case */
     size_t n_columns;
+    struct ah_grouping_column *found; /* in `columns`: the first of all cases of all questions */
+    size_t n_found;
     double units[AH_COMPOSITIONS_KINDS]; /* there are, by kind */
     double prices
         [AH_COMPOSITIONS_KINDS]; /* of a unit, in micro-batches: of the last question, and for the next one */

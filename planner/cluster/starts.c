@@ -15,11 +15,15 @@
  *
  * and the stages' orders improved along fast links (route.c); or all pipelines along the one route, forth or back, so that what
  * holds the same blocks in different pipelines stands on one island.
+ *
+ * Packed starts (packing.h) say how many units of each kind each pipeline has; they are taken from as few nodes as is simple,
+ * and stages ordered as above.
  */
 #include "planner/cluster/hunt_internal.h"
 
 #include "planner/cluster/islands.h"
 #include "planner/cluster/multilevel.h"
+#include "planner/cluster/packing.h"
 #include "planner/cluster/route.h"
 
 #include <math.h>
@@ -192,6 +196,18 @@ static int try_start(struct ah_hunt *hunt, struct ah_draft *draft, struct ah_err
     return rc;
 }
 
+static int try_orders(struct ah_hunt *hunt, struct dealing *d, size_t n, struct ah_draft *draft,
+                      struct ah_error *err)
+{
+    const bool linked = d->links.n_levels > 0;
+    int rc = AH_OK;
+    for (size_t i = 0; i < (linked ? LINKED_ORDERS : ORDERS) && !rc; i++) {
+        deal(d, n, linked ? &linked_orders[i] : &orders[i], draft);
+        rc = try_start(hunt, draft, err);
+    }
+    return rc;
+}
+
 static int try_ways(struct ah_hunt *hunt, struct dealing *d, size_t n, struct ah_draft *draft,
                     struct ah_error *err)
 {
@@ -200,10 +216,7 @@ static int try_ways(struct ah_hunt *hunt, struct dealing *d, size_t n, struct ah
     int rc = AH_OK;
     for (enum way way = ROWS; way < (n > 1 ? end : SNAKE) && !rc; way++) {
         rc = choose_parts(d, way, n, err);
-        for (size_t i = 0; i < (linked ? LINKED_ORDERS : ORDERS) && !rc; i++) {
-            deal(d, n, linked ? &linked_orders[i] : &orders[i], draft);
-            rc = try_start(hunt, draft, err);
-        }
+        rc = rc ? rc : try_orders(hunt, d, n, draft, err);
     }
     return rc;
 }
@@ -379,5 +392,80 @@ int ah_hunt_starts(struct ah_hunt *hunt, struct ah_error *err)
     rc = rc ? rc : try_islands(hunt, &d, &draft, err);
     release(&d);
     ah_draft_release(&draft);
+    return rc;
+}
+
+/* ---- packed ---- */
+
+struct packed {
+    struct ah_hunt *hunt;
+    struct dealing dealing;
+    struct ah_draft draft;
+    size_t *left; /* (classes): units that are in no pipeline yet */
+};
+
+/* The node that `needed` units of a kind are taken from: of those that have as many the one with the fewest, else the one
+ * with the most. */
+static size_t choose_class(const struct packed *s, size_t kind, size_t needed)
+{
+    const struct ah_instance *instance = s->hunt->instance;
+    size_t best = instance->n_classes;
+    for (size_t c = 0; c < instance->n_classes; c++) {
+        if (instance->classes[c].kind != kind || !s->left[c])
+            continue;
+        bool enough = s->left[c] >= needed;
+        if (best == instance->n_classes ||
+            (s->left[best] >= needed ? enough && s->left[c] < s->left[best] : s->left[c] > s->left[best]))
+            best = c;
+    }
+    return best;
+}
+
+/* Puts so many units of a class, which has them, into a pipeline. */
+static void put(struct packed *s, size_t class, size_t n, size_t pipeline)
+{
+    struct dealing *d = &s->dealing;
+    s->left[class] -= n;
+    for (size_t i = 0; i < d->n_units && n; i++)
+        if (d->units[i].class == class && d->part[i] == SIZE_MAX) {
+            d->part[i] = pipeline;
+            n--;
+        }
+}
+
+static int try_packed(void *context, const uint8_t (*units)[AH_COMPOSITIONS_KINDS], size_t n,
+                      struct ah_error *err)
+{
+    struct packed *s = context;
+    const struct ah_instance *instance = s->hunt->instance;
+    for (size_t c = 0; c < instance->n_classes; c++)
+        s->left[c] = instance->classes[c].units;
+    for (size_t i = 0; i < s->dealing.n_units; i++)
+        s->dealing.part[i] = SIZE_MAX;
+    for (size_t p = 0; p < n; p++)
+        for (size_t k = 0; k < instance->n_kinds; k++)
+            for (size_t needed = units[p][k]; needed;) {
+                size_t class = choose_class(s, k, needed);
+                size_t taken = s->left[class] < needed ? s->left[class] : needed;
+                put(s, class, taken, p);
+                needed -= taken;
+            }
+    return try_orders(s->hunt, &s->dealing, n, &s->draft, err);
+}
+
+int ah_hunt_packed_starts(struct ah_hunt *hunt, double step_us, struct ah_error *err)
+{
+    struct packed s = {.hunt = hunt};
+    int rc = fill(hunt->instance, &s.dealing, err);
+    if (rc)
+        return rc;
+    s.dealing.n_units = s.dealing.n_all;
+    memcpy(s.dealing.units, s.dealing.all, s.dealing.n_all * sizeof *s.dealing.all);
+    s.left = calloc(hunt->instance->n_classes, sizeof *s.left);
+    rc = s.left ? ah_draft_init(&s.draft, hunt->instance, err) : ah_error_memory(err);
+    rc = rc ? rc : ah_packing_each(hunt->instance, step_us, try_packed, &s, err);
+    ah_draft_release(&s.draft);
+    free(s.left);
+    release(&s.dealing);
     return rc;
 }

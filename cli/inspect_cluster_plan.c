@@ -5,7 +5,11 @@
 #include "schemas/cluster_plan.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+
+/* What is less, as a share, is not worth a word. */
+static const double noticed = 0.005;
 
 static void put_headline(struct ah_cli *cli, const struct ah_cluster_plan *plan)
 {
@@ -204,6 +208,23 @@ static void put_programs(struct ah_cli *cli, const struct ah_cluster_plan *plan)
     ah_inspect_table(cli, "what each rank does, a plan of its own", &table);
 }
 
+static bool differ(double us, double other_us)
+{
+    return fabs(us - other_us) > noticed * other_us;
+}
+
+/* Where what ranks were given to do takes another time than what plans are searched by. */
+static void put_concert(struct ah_buffer *line, const struct ah_cluster_plan_predicted *told)
+{
+    char step[AH_UNITS_TEXT_MAX], period[AH_UNITS_TEXT_MAX];
+    if (told->programs_us <= 0 ||
+        (!differ(told->programs_us, told->step_us) && !differ(told->programs_period_us, told->step_us)))
+        return;
+    ah_buffer_printf(line, "; programs of all ranks, played together, take %s, and %s behind other steps",
+                     ah_units_print_time(step, told->programs_us),
+                     ah_units_print_time(period, told->programs_period_us));
+}
+
 void ah_inspect_cluster_plan_summary(struct ah_cli *cli, const struct ah_cluster_plan *plan)
 {
     char pipelines[AH_UNITS_TEXT_MAX], sync[AH_UNITS_TEXT_MAX], update[AH_UNITS_TEXT_MAX];
@@ -218,6 +239,7 @@ void ah_inspect_cluster_plan_summary(struct ah_cli *cli, const struct ah_cluster
         ah_units_print_time(pipelines, told->pipelines_us), ah_units_print_time(sync, told->exposed_sync_us),
         ah_units_print_time(update, told->update_us), 100 * told->bubble, told->bottleneck_stage,
         told->bottleneck_pipeline);
+    put_concert(&line, told);
     if (plan->n_idle_ranks) {
         ah_buffer_printf(&line, "; without work: rank%s ", plan->n_idle_ranks == 1 ? "" : "s");
         put_ranks(&line, plan->idle_ranks, plan->n_idle_ranks);
@@ -245,6 +267,10 @@ void ah_inspect_cluster_plan_json(struct ah_emit *emit, const struct ah_document
     ah_emit_integer(emit, "idle_gpus", plan->n_idle_ranks);
     ah_emit_integer(emit, "programs", plan->n_programs);
     ah_emit_number(emit, "step_us", plan->predicted.step_us);
+    if (plan->n_programs) {
+        ah_emit_number(emit, "programs_us", plan->predicted.programs_us);
+        ah_emit_number(emit, "programs_period_us", plan->predicted.programs_period_us);
+    }
     ah_emit_number(emit, "tokens_per_s", plan->predicted.tokens_per_s);
     ah_emit_number(emit, "exposed_sync_us", plan->predicted.exposed_sync_us);
     ah_emit_number(emit, "bubble", plan->predicted.bubble);

@@ -9,6 +9,7 @@
 #include "cli/emit.h"
 #include "cli/verbs.h"
 #include "planner/cluster/cluster_verify.h"
+#include "planner/cluster/concert.h"
 #include "planner/verify.h"
 #include "runtime/schedule/check.h"
 #include "schemas/cluster_plan.h"
@@ -133,7 +134,7 @@ static void check_valid(struct check *check, const char *name, const struct ah_d
         list_unverified(check, document->kind);
 }
 
-/* Each rank's program as a plan of its own. */
+/* Each rank's program as a plan of its own, and all of them together. */
 static int check_programs(const struct ah_cluster_plan *plan, struct ah_error *err)
 {
     for (size_t i = 0; i < plan->n_programs; i++) {
@@ -144,7 +145,7 @@ static int check_programs(const struct ah_cluster_plan *plan, struct ah_error *e
         if (rc)
             return ah_error_prefix(err, rc, "programs[%zu]", i);
     }
-    return AH_OK;
+    return ah_concert_check(plan, err);
 }
 
 static int check_cluster_plan(const struct check *check, const char *name, const struct ah_cluster_plan *plan,
@@ -293,8 +294,10 @@ const struct ah_verb ah_verb_check = {
         "Of a plan everything is made again that follows from the rest of it: ops and tensors of its blocks, "
         "memory, orders, times, and what is said of them. With --model and --machine, what it was made from, "
         "sizes, times and bound are made from those. What even then nobody can say without planning again "
-        "is listed as not verified. Of a cluster plan every rank's program is checked as such a plan; with "
-        "--model and --cluster all but the search itself is made again: memory, times, sums, programs.\n\n"
+        "is listed as not verified. Of a cluster plan every rank's program is checked as such a plan, and "
+        "all "
+        "are played together; with --model and --cluster all but the search itself is made again: memory, "
+        "times, sums, programs.\n\n"
         "An assertion is a path as diff and errors print it (layers, time.step_us, blocks[3].optimizer; for "
         "a "
         "Hugging Face config, the names of the model document), one of < <= > >= == !=, and a number, true, "

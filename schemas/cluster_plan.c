@@ -189,6 +189,11 @@ static const struct ah_field stage_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .max = STAGES_MAX,
      .about = "What each of its ranks does: an index into programs."},
+    {.name = "nic_bytes_per_s",
+     AH_NUMBER_AT(ah_cluster_plan_stage, nic_bytes_per_s),
+     .flags = AH_FIELD_OPTIONAL,
+     .max = 1e18,
+     .about = "Of its node's network interface, each way."},
     {0}};
 TABLE(stage, ah_cluster_plan_stage, "stage", "GPUs that share a run of blocks.", stage_check);
 
@@ -248,6 +253,16 @@ static const struct ah_field predicted_fields[] = {
     US(ah_cluster_plan_predicted, pipelines_us, "Until the last backward of the slowest pipeline."),
     US(ah_cluster_plan_predicted, exposed_sync_us, "Adding gradients up after that."),
     US(ah_cluster_plan_predicted, update_us, "The slowest stage's update."),
+    {.name = "programs_us",
+     AH_NUMBER_AT(ah_cluster_plan_predicted, programs_us),
+     .flags = AH_FIELD_OPTIONAL,
+     .max = 1e18,
+     .about = "Of a step of all programs, played together."},
+    {.name = "programs_period_us",
+     AH_NUMBER_AT(ah_cluster_plan_predicted, programs_period_us),
+     .flags = AH_FIELD_OPTIONAL,
+     .max = 1e18,
+     .about = "Of a step behind others, likewise."},
     {.name = "bubble",
      AH_NUMBER_AT(ah_cluster_plan_predicted, bubble),
      .max = 1,

@@ -76,12 +76,13 @@ struct ah_cluster_plan_stage {
     uint64_t host_bytes; /* of the node's host, for all its GPUs */
     double forward_us;   /* of a micro-batch */
     double backward_us;
-    double send_us;      /* of its output, and of the gradient of its input */
-    double update_us;    /* of its own */
-    double busy_us;      /* of a step: computing, sending */
-    uint64_t *starts_us; /* of its passes, in its order: one forward, one backward, see docs/clusters.md */
-    size_t n_starts_us;  /* two a micro-batch; 0: not told */
-    uint64_t program;    /* what each of its ranks does, of `programs` */
+    double send_us;         /* of its output, and of the gradient of its input */
+    double update_us;       /* of its own */
+    double busy_us;         /* of a step: computing, sending */
+    uint64_t *starts_us;    /* of its passes, in its order: one forward, one backward, see docs/clusters.md */
+    size_t n_starts_us;     /* two a micro-batch; 0: not told */
+    uint64_t program;       /* what each of its ranks does, of `programs` */
+    double nic_bytes_per_s; /* of the node, each way; 0: not told */
 };
 
 struct ah_cluster_plan_pipeline {
@@ -112,7 +113,9 @@ struct ah_cluster_plan_predicted {
     double pipelines_us; /* until the last backward of the slowest pipeline */
     double exposed_sync_us;
     double update_us;
-    double bubble; /* share of the pipelines' time in which their GPUs wait, on average */
+    double bubble;             /* share of the pipelines' time in which their GPUs wait, on average */
+    double programs_us;        /* a step of all programs, played together; 0: not told */
+    double programs_period_us; /* the same, of a step behind others */
     double tokens_per_s;
     uint64_t bottleneck_pipeline; /* whose stage is busy longest */
     uint64_t bottleneck_stage;

@@ -299,7 +299,7 @@ static int build_gradients(const struct costing *c, struct ah_arena *arena, stru
         return ah_error_memory(err);
     for (size_t b = 0; b < c->job.n_blocks; b++)
         bytes[b] = ah_job_block(&c->job, b)->trained_elements * c->gradient_bytes;
-    c->instance->tied_bytes = c->table_elements * c->gradient_bytes;
+    c->instance->tied_bytes = c->job.table_trained ? c->table_elements * c->gradient_bytes : 0;
     bytes[0] -= c->instance->tied_bytes < bytes[0] ? c->instance->tied_bytes : bytes[0];
     c->instance->gradient_bytes = bytes;
     return AH_OK;

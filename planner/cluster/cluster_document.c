@@ -63,20 +63,22 @@ static bool put_stage(struct filling *f, const struct ah_pipeline *pipeline, siz
     const struct ah_instance_kind *kind = ah_instance_kind_of(f->instance, stage->class);
     size_t node = f->instance->classes[stage->class].node;
     const struct ah_cluster_gpu *gpu = ah_cluster_gpu_of(f->cluster, &f->cluster->nodes[node]);
-    *out = (struct ah_cluster_plan_stage){.node = f->cluster->nodes[node].id,
-                                          .gpu = gpu->name,
-                                          .tp = kind->tp,
-                                          .n_ranks = kind->tp,
-                                          .ranks = ah_arena_array(f->arena, kind->tp, sizeof(uint64_t)),
-                                          .first_block = stage->first,
-                                          .blocks = stage->end - stage->first,
-                                          .in_flight = stage->in_flight,
-                                          .memory_bytes = stage->memory_bytes + gpu->reserved_bytes,
-                                          .capacity_bytes = gpu->memory_bytes,
-                                          .host_bytes = kind->tp * stage->host_bytes,
-                                          .forward_us = stage->forward_us,
-                                          .backward_us = stage->backward_us,
-                                          .update_us = stage->update_us};
+    *out =
+        (struct ah_cluster_plan_stage){.node = f->cluster->nodes[node].id,
+                                       .gpu = gpu->name,
+                                       .tp = kind->tp,
+                                       .n_ranks = kind->tp,
+                                       .ranks = ah_arena_array(f->arena, kind->tp, sizeof(uint64_t)),
+                                       .first_block = stage->first,
+                                       .blocks = stage->end - stage->first,
+                                       .in_flight = stage->in_flight,
+                                       .memory_bytes = stage->memory_bytes + gpu->reserved_bytes,
+                                       .capacity_bytes = gpu->memory_bytes,
+                                       .host_bytes = kind->tp * stage->host_bytes,
+                                       .forward_us = stage->forward_us,
+                                       .backward_us = stage->backward_us,
+                                       .update_us = stage->update_us,
+                                       .nic_bytes_per_s = f->instance->classes[stage->class].nic_bytes_per_s};
     if (!out->ranks)
         return false;
     for (uint64_t r = 0; r < kind->tp; r++)

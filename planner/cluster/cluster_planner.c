@@ -10,6 +10,7 @@
 #include "planner/cluster/certificate.h"
 #include "planner/cluster/cluster_planner_internal.h"
 #include "planner/cluster/cluster_policies.h"
+#include "planner/cluster/concert.h"
 #include "planner/cluster/hunt.h"
 #include "planner/cluster/limits.h"
 #include "planner/cluster/mixed.h"
@@ -409,7 +410,7 @@ static int search_all(struct ah_cluster_planning *p, struct ah_error *err)
     return rc;
 }
 
-/* What each rank does. */
+/* What each rank does, and all of them together. */
 static int add_programs(const struct ah_cluster_planning *p, enum ah_cluster_policy policy,
                         struct ah_cluster_plan *plan, struct ah_error *err)
 {
@@ -421,7 +422,8 @@ static int add_programs(const struct ah_cluster_planning *p, enum ah_cluster_pol
                                       .arrangement = &best->arrangement,
                                       .estimated = best->setting->estimated};
     input.training.micro_batches = plan->training.micro_batches;
-    return ah_programs_fill(&input, p->arena, plan, err);
+    int rc = ah_programs_fill(&input, p->arena, plan, err);
+    return rc ? rc : ah_concert_predict(plan, err);
 }
 
 int ah_cluster_planner_plan(const struct ah_cluster_request *request, struct ah_arena *arena,

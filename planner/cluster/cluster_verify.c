@@ -11,6 +11,7 @@
 #include "planner/cluster/away.h"
 #include "planner/cluster/cluster_costs.h"
 #include "planner/cluster/cluster_document.h"
+#include "planner/cluster/concert.h"
 #include "planner/cluster/mixed.h"
 #include "planner/cluster/programs.h"
 #include "schemas/document.h"
@@ -434,6 +435,7 @@ static int describe(struct verify *v)
                                                .estimated = v->estimated};
     if (v->plan->n_programs)
         rc = ah_programs_fill(&programs, v->arena, &again, v->err);
+    rc = rc ? rc : ah_concert_predict(&again, v->err);
     rc = rc ? rc : take_ranks(v, &again);
     if (rc)
         return rc;

@@ -14,6 +14,7 @@
  */
 #include "planner/cluster/rehearsal.h"
 
+#include "planner/cluster/nics.h"
 #include "planner/cluster/race.h"
 #include "runtime/schedule/turns.h"
 
@@ -52,9 +53,9 @@ struct rehearsal {
     struct lane *lanes;
     size_t n_lanes;
     double *cells;
-    double *out_us, *in_us; /* (nodes): when a NIC is free */
-    bool *summed;           /* (segments) */
-    uint32_t *called;       /* (lanes): those that may go on */
+    struct ah_nics nics;
+    bool *summed;     /* (segments) */
+    uint32_t *called; /* (lanes): those that may go on */
     size_t n_called;
     struct ah_race race; /* (lanes, segments): when they can start; too early where a NIC was taken since */
     double sync_us;      /* the last end of a segment */
@@ -131,7 +132,8 @@ static void set_sends(const struct ah_instance *instance, struct lane *lane)
 {
     const size_t class = lane->stage->class;
     lane->node = instance->classes[class].node;
-    lane->nic_us = 1e6 * (double)instance->boundary_bytes / instance->classes[class].nic_bytes_per_s;
+    lane->nic_us =
+        ah_nics_pass_us((double)instance->boundary_bytes, instance->classes[class].nic_bytes_per_s);
     if (lane->index + 1 < lane->pipeline->n_stages)
         lane->sends_us[0] = ah_instance_send_us(instance, class, lane->stage[1].class);
     if (lane->index > 0)
@@ -168,8 +170,7 @@ static void release(struct rehearsal *r)
     ah_segments_release(&r->segments);
     free(r->lanes);
     free(r->cells);
-    free(r->out_us);
-    free(r->in_us);
+    ah_nics_release(&r->nics);
     free(r->summed);
     free(r->called);
     ah_race_release(&r->race);
@@ -184,15 +185,12 @@ static int init(struct rehearsal *r, struct ah_error *err)
         return rc;
     r->lanes = calloc(lanes, sizeof *r->lanes);
     r->cells = calloc(cells, sizeof *r->cells);
-    r->out_us = calloc(nodes, sizeof *r->out_us);
-    r->in_us = calloc(nodes, sizeof *r->in_us);
     r->summed = calloc(r->segments.n + 1, sizeof *r->summed);
     r->called = calloc(lanes, sizeof *r->called);
-    if (!r->lanes || !r->cells || !r->out_us || !r->in_us || !r->summed || !r->called) {
-        release(r);
-        return ah_error_memory(err);
-    }
-    rc = ah_race_init(&r->race, lanes + r->segments.n, err);
+    if (!r->lanes || !r->cells || !r->summed || !r->called)
+        rc = ah_error_memory(err);
+    rc = rc ? rc : ah_nics_init(&r->nics, nodes, err);
+    rc = rc ? rc : ah_race_init(&r->race, lanes + r->segments.n, err);
     if (rc)
         release(r);
     else
@@ -256,14 +254,13 @@ static void send(struct rehearsal *r, struct lane *lane, struct lane *to, double
 /* When a send to another node can start. */
 static double send_start(const struct rehearsal *r, const struct lane *lane)
 {
-    return later(lane->free_us, later(r->out_us[lane->node], r->in_us[lane->to->node]));
+    return later(lane->free_us, ah_nics_free_us(&r->nics, lane->node, lane->to->node));
 }
 
 static void send_away(struct rehearsal *r, struct lane *lane, double start)
 {
     struct lane *to = lane->to;
-    r->out_us[lane->node] = start + lane->nic_us;
-    r->in_us[to->node] = start + to->nic_us;
+    ah_nics_take(&r->nics, lane->node, start + lane->nic_us, to->node, start + to->nic_us);
     lane->to = NULL;
     send(r, lane, to, start);
     call(r, lane);
@@ -292,7 +289,7 @@ static double segment_start(const struct rehearsal *r, size_t s)
             return INFINITY;
         start = later(start, later(lane->sync_free_us, passed_us(r, lane, segment)));
         if (segment->volume_bytes > 0)
-            start = later(start, later(r->out_us[node], r->in_us[node]));
+            start = later(start, ah_nics_free_us(&r->nics, node, node));
     }
     return start;
 }
@@ -310,9 +307,10 @@ static void sum(struct rehearsal *r, size_t s, double start)
         const struct ah_instance_class *class = &r->instance->classes[lane->stage->class];
         lane->sync_free_us = end;
         find_front(r, segment->owners[i]);
-        if (segment->volume_bytes > 0)
-            r->out_us[class->node] = r->in_us[class->node] =
-                start + 1e6 * segment->volume_bytes / class->nic_bytes_per_s;
+        if (segment->volume_bytes > 0) {
+            double until = start + ah_nics_pass_us(segment->volume_bytes, class->nic_bytes_per_s);
+            ah_nics_take(&r->nics, class->node, until, class->node, until);
+        }
     }
 }
 

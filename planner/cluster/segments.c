@@ -50,7 +50,7 @@ static size_t find_owners(const struct ah_arrangement *arrangement, size_t block
 static void price(const struct ah_instance *instance, const struct owner *owners, struct ah_segment *segment)
 {
     size_t n = segment->n_owners;
-    double volume = 2 * (double)(n - 1) / (double)n * (double)segment->bytes;
+    double volume = ah_segment_volume(n, segment->bytes);
     double slowest_us = 0, latency_us = 0;
     bool leaves = false;
     for (size_t i = 0; i < n; i++) {
@@ -79,7 +79,7 @@ static void add(struct building *b, const struct ah_segment *given, size_t other
 {
     struct ah_segment segment = *given;
     segment.n_owners = find_owners(b->arrangement, segment.first, other, b->owners);
-    if (segment.n_owners < 2)
+    if (segment.n_owners < 2 || !segment.bytes)
         return;
     price(b->instance, b->owners, &segment);
     segment.owners = b->segments.owners + b->used;

@@ -24,10 +24,17 @@ struct ah_segment {
 };
 
 struct ah_segments {
-    struct ah_segment *items; /* highest block first, a tied table last; of at least two owners */
+    struct ah_segment *
+        items; /* highest block first, a tied table last; of at least two owners, who train something of it */
     size_t n;
     uint32_t *owners; /* owned: where the items' lists live */
 };
+
+/* What passes each of `n` owners, each way. */
+static inline double ah_segment_volume(size_t n, uint64_t bytes)
+{
+    return 2 * (double)(n - 1) / (double)n * (double)bytes;
+}
 
 int ah_segments_init(struct ah_segments *ret_segments, const struct ah_instance *instance,
                      const struct ah_arrangement *arrangement, struct ah_error *err);

@@ -3,6 +3,7 @@
 
 #include "planner/cluster/cluster_costs.h"
 #include "planner/cluster/cluster_document.h"
+#include "planner/cluster/concert.h"
 #include "planner/cluster/draft.h"
 #include "planner/cluster/limits.h"
 #include "planner/cluster/programs.h"
@@ -273,7 +274,8 @@ static int describe(const struct adapting *a, struct ah_arena *arena, struct ah_
                                                .instance = &a->instance,
                                                .arrangement = &a->draft.arrangement,
                                                .estimated = a->estimated};
-    return ah_programs_fill(&programs, arena, ret_plan, err);
+    rc = ah_programs_fill(&programs, arena, ret_plan, err);
+    return rc ? rc : ah_concert_predict(ret_plan, err);
 }
 
 int ah_adapt_plan(const struct ah_cluster_request *request, const struct ah_cluster_plan *old,

@@ -286,6 +286,7 @@ int ah_compile(struct ah_compile_memory *memory, const struct ah_job *job, const
                                                     .weight_bytes = job->weight_bytes,
                                                     .state_bytes = job->state_bytes,
                                                     .clip = c.clip,
+                                                    .is_part = job->is_part,
                                                     .head = c.head};
     uint64_t *places = ret_compiled->iteration.places;
     places[AH_RING_HOST_GRADIENTS] = ret_compiled->staging.host_gradient_tiles;

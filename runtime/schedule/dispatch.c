@@ -86,19 +86,21 @@ static void load_edges(struct ah_dispatch_memory *m, const struct ah_items *item
     }
 }
 
-static void share_lanes(struct ah_dispatch_memory *m, const struct ah_plan_sharing *sharing)
+void ah_dispatch_share(const struct ah_plan_sharing *sharing,
+                       struct ah_share_demand ret_demands[AH_SCHEDULE_LANES],
+                       double ret_capacity[AH_SHARE_RESOURCES])
 {
     const struct ah_plan_lane_weights *w = &sharing->weights;
     const double weights[AH_SCHEDULE_LANES] = {w->compute, w->h2d, w->d2h, w->host};
     for (size_t lane = 0; lane < AH_SCHEDULE_LANES; lane++)
-        m->demands[lane] = (struct ah_share_demand){.weight = weights[lane]};
+        ret_demands[lane] = (struct ah_share_demand){.weight = weights[lane]};
     for (size_t i = 0; i < sharing->n_resources; i++) {
         const struct ah_plan_resource *resource = &sharing->resources[i];
-        m->demands[AH_PLAN_LANE_COMPUTE].amount[i] = resource->compute;
-        m->demands[AH_PLAN_LANE_H2D].amount[i] = resource->h2d;
-        m->demands[AH_PLAN_LANE_D2H].amount[i] = resource->d2h;
-        m->demands[AH_PLAN_LANE_HOST].amount[i] = resource->host;
-        m->capacity[i] = 1;
+        ret_demands[AH_PLAN_LANE_COMPUTE].amount[i] = resource->compute;
+        ret_demands[AH_PLAN_LANE_H2D].amount[i] = resource->h2d;
+        ret_demands[AH_PLAN_LANE_D2H].amount[i] = resource->d2h;
+        ret_demands[AH_PLAN_LANE_HOST].amount[i] = resource->host;
+        ret_capacity[i] = 1;
     }
 }
 
@@ -111,7 +113,7 @@ int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_run *run
         return rc;
     load_items(memory, run);
     load_edges(memory, items);
-    share_lanes(memory, run->sharing);
+    ah_dispatch_share(run->sharing, memory->demands, memory->capacity);
     rc = ah_priority_set(&memory->priority_memory, run->iteration, items, memory->duration.items,
                          memory->priority.items, err);
     if (rc)

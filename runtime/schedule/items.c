@@ -199,6 +199,13 @@ static void wait_for(struct build *b, uint32_t v, uint32_t u)
         edge(b, tile_item(b, v, tile), tile_item(b, u, tile));
 }
 
+/* Op v waits for all of op u. */
+static void wait_for_all(struct build *b, uint32_t v, uint32_t u)
+{
+    if (v != ITEMS_NONE && u != ITEMS_NONE)
+        edge(b, tile_item(b, v, 0), last_item(b, u));
+}
+
 /* Rule 2, and tiles in rising order. */
 static void position_edges(struct build *b)
 {
@@ -263,6 +270,40 @@ static int norm_edges(struct build *b)
     return AH_OK;
 }
 
+/* Of a block whose weights are on the host, the op by which its gradients are there; none: they are on the device. */
+static uint32_t arrival(const struct build *b, uint64_t block)
+{
+    bool on_host = first_op(b, AH_PLAN_HOST_ADAM, block) != ITEMS_NONE &&
+                   first_op(b, AH_PLAN_UPLOAD, block) == ITEMS_NONE;
+    uint32_t sum = find_op(b, AH_PLAN_ACCUMULATE, block, b->it->micro_batches - 1);
+    if (!on_host)
+        return ITEMS_NONE;
+    return sum != ITEMS_NONE ? sum : first_op(b, AH_PLAN_SEND_GRADIENTS, block);
+}
+
+/* Rule 10. */
+static void arrival_edges(struct build *b)
+{
+    for (uint64_t from = 0; from < b->it->n_blocks && b->it->is_part; from++) {
+        uint32_t arrived = arrival(b, from);
+        for (uint64_t block = 0; block < b->it->n_blocks && arrived != ITEMS_NONE; block++) {
+            wait_for_all(b, first_op(b, AH_PLAN_DEVICE_ADAM, block), arrived);
+            wait_for_all(b, first_op(b, AH_PLAN_HOST_ADAM, block), arrived);
+            if (first_op(b, AH_PLAN_UPLOAD, block) != ITEMS_NONE)
+                wait_for_all(b, first_op(b, AH_PLAN_SEND_GRADIENTS, block), arrived);
+        }
+    }
+}
+
+/* How many pairs these are at most. */
+static size_t count_arrivals(const struct ah_iteration *it)
+{
+    size_t n[AH_PLAN_COLLECTIVE + 1] = {0};
+    for (size_t op = 0; op < it->n_ops && it->is_part; op++)
+        n[it->ops[op].op]++;
+    return n[AH_PLAN_HOST_ADAM] * (n[AH_PLAN_DEVICE_ADAM] + n[AH_PLAN_HOST_ADAM] + n[AH_PLAN_UPLOAD]);
+}
+
 /* Rule 6: states of each block, and all copies in the order of their use, from the head on. */
 static void streamed_edges(struct build *b)
 {
@@ -294,13 +335,6 @@ static void streamed_edges(struct build *b)
             edge(b, item, before);
         before = item;
     }
-}
-
-/* Op v waits for all of op u. */
-static void wait_for_all(struct build *b, uint32_t v, uint32_t u)
-{
-    if (v != ITEMS_NONE && u != ITEMS_NONE)
-        edge(b, tile_item(b, v, 0), last_item(b, u));
 }
 
 /* Elements of a block's trained vector, from what is copied of them; 0: no copies. */
@@ -368,6 +402,7 @@ static int all_edges(struct build *b)
 {
     position_edges(b);
     (void)reuse_edges(b, true);
+    arrival_edges(b);
     int rc = norm_edges(b);
     for (uint64_t block = 0; block < b->it->n_blocks && !rc; block++) {
         rc = host_update_edges(b, block);
@@ -451,7 +486,7 @@ static int grow_all(struct ah_items_memory *m, struct build *b)
     if (reuses == REUSES_MAX)
         return ah_error_set(b->err, AH_E_DOCUMENT,
                             "ops: fetch and send_gradients meet at one position too often; plan again");
-    b->max_pairs = EDGES_AN_ITEM * tiles + 4 * b->it->n_blocks + reuses;
+    b->max_pairs = EDGES_AN_ITEM * tiles + 4 * b->it->n_blocks + reuses + count_arrivals(b->it);
     rc = rc ? rc : ah_grow(&m->op, tiles, sizeof *b->items.op, b->err);
     rc = rc ? rc : ah_grow(&m->issue, tiles, sizeof *b->items.issue, b->err);
     rc = rc ? rc : ah_grow(&m->first_tile, b->it->n_ops + 1, sizeof *b->items.first_tile, b->err);

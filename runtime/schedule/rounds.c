@@ -50,6 +50,7 @@ int ah_reading_iteration(const struct ah_plan *plan, struct ah_grow *compute_mem
                               .weight_bytes = bf16 ? 2 : 4,
                               .state_bytes = (bf16 ? 4U : 0U) + (bf16_states ? 4U : 8U),
                               .clip = plan->training.clip > 0 && trains(plan),
+                              .is_part = plan->part != NULL,
                               .places = {[AH_RING_HOST_GRADIENTS] = plan->staging.host_gradient_tiles,
                                          [AH_RING_HOST_WEIGHTS] = plan->staging.host_weight_tiles,
                                          [AH_RING_DEVICE_STATES] = plan->staging.device_state_tiles},
@@ -271,4 +272,24 @@ int ah_rounds_read(const struct ah_plan *plan, struct ah_arena *arena, struct ah
     ah_priority_release(&r.priority_memory);
     ah_items_release(&r.items_memory);
     return rc;
+}
+
+/* ---- speeds ---- */
+
+void ah_rounds_speeds(const struct ah_plan_sharing *sharing, unsigned running,
+                      double ret_speeds[AH_ROUNDS_LANES])
+{
+    struct ah_share_demand demands[AH_SCHEDULE_LANES];
+    double capacity[AH_SHARE_RESOURCES], speeds[AH_SCHEDULE_LANES];
+    uint8_t limits[AH_SCHEDULE_LANES];
+    const struct ah_share_demand *parts[AH_SCHEDULE_LANES];
+    size_t n = 0;
+    ah_dispatch_share(sharing, demands, capacity);
+    for (size_t lane = 0; lane < AH_SCHEDULE_LANES; lane++)
+        if (running >> lane & 1)
+            parts[n++] = &demands[lane];
+    ah_share_fill(parts, n, capacity, sharing->n_resources, speeds, limits);
+    n = 0;
+    for (size_t lane = 0; lane < AH_SCHEDULE_LANES; lane++)
+        ret_speeds[lane] = running >> lane & 1 ? speeds[n++] : 1;
 }

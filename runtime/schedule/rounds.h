@@ -81,4 +81,8 @@ struct ah_rounds {
 int ah_rounds_read(const struct ah_plan *plan, struct ah_arena *arena, struct ah_rounds *ret_rounds,
                    struct ah_error *err);
 
+/* How fast each lane of `running` (a bit each) works, in shares of its full speed, while all of these do and no other. */
+void ah_rounds_speeds(const struct ah_plan_sharing *sharing, unsigned running,
+                      double ret_speeds[AH_ROUNDS_LANES]);
+
 #endif

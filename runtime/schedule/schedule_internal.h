@@ -34,6 +34,7 @@ struct ah_iteration {
     size_t n_blocks;
     uint64_t micro_batches;
     bool clip;
+    bool is_part;
     uint64_t places[AH_RINGS]; /* of each ring; 0: none */
     uint32_t head;             /* position of the first head op */
     uint64_t weight_bytes;     /* of an element of a weight, or of one micro-batch's gradient */
@@ -114,6 +115,11 @@ struct ah_run {
     size_t iterations;   /* of ah_dispatch_run(), at least 3 */
     bool whole;          /* to the end; else only as far as what is said below about runs needs it */
 };
+
+/* What lanes ask of the resources that they share, whose capacity is 1. */
+void ah_dispatch_share(const struct ah_plan_sharing *sharing,
+                       struct ah_share_demand ret_demands[AH_SCHEDULE_LANES],
+                       double ret_capacity[AH_SHARE_RESOURCES]);
 
 /* Readies runs of up to so many iterations. */
 int ah_dispatch_load(struct ah_dispatch_memory *memory, const struct ah_run *run, size_t iterations,

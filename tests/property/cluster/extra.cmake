@@ -3,6 +3,7 @@
 if(AUTOHETE_SANITIZE)
   set_tests_properties(property.cluster.shares PROPERTIES ENVIRONMENT AH_TEST_INSTANCES=8)
   set_tests_properties(property.cluster.programs PROPERTIES ENVIRONMENT AH_TEST_INSTANCES=12)
+  set_tests_properties(property.cluster.concert PROPERTIES ENVIRONMENT AH_TEST_INSTANCES=8)
   set_tests_properties(property.cluster.grouping PROPERTIES ENVIRONMENT AH_TEST_INSTANCES=40)
   set_tests_properties(property.cluster.packing PROPERTIES ENVIRONMENT AH_TEST_INSTANCES=6)
 endif()

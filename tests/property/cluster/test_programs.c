@@ -10,48 +10,13 @@
  *
  * AH_TEST_INSTANCES: how many clusters; 40.
  */
-#include "planner/cluster/cluster_planner.h"
 #include "runtime/schedule/check.h"
-#include "schemas/document.h"
-#include "tests/support/check.h"
+#include "tests/property/cluster/planned.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { INSTANCES = 40, NODES = 4, MODELS = 3 };
-
-static const char *const models[MODELS] = {
-    "\"family\": \"llama\", \"layers\": 6, \"width\": 64, \"heads\": 4, \"kv_heads\": 4, \"head_dim\": 16, "
-    "\"mlp_width\": 160, \"vocabulary\": 200, \"max_positions\": 64, \"position\": \"rope\", \"rope\": "
-    "{\"theta\": 10000}, "
-    "\"norm\": \"rms\", \"norm_epsilon\": 1e-05, \"activation\": \"silu_gated\", \"tied\": true",
-    "\"family\": \"llama\", \"layers\": 9, \"width\": 32, \"heads\": 2, \"kv_heads\": 2, \"head_dim\": 16, "
-    "\"mlp_width\": 96, \"vocabulary\": 90, \"max_positions\": 64, \"position\": \"rope\", \"rope\": "
-    "{\"theta\": 10000}, "
-    "\"norm\": \"rms\", \"norm_epsilon\": 1e-05, \"activation\": \"silu_gated\", \"tied\": false",
-    "\"family\": \"gpt2\", \"layers\": 4, \"width\": 48, \"heads\": 4, \"kv_heads\": 4, \"head_dim\": 12, "
-    "\"mlp_width\": 192, \"vocabulary\": 128, \"max_positions\": 64, \"position\": \"learned\", \"norm\": "
-    "\"layer\", "
-    "\"norm_epsilon\": 1e-05, \"activation\": \"gelu_tanh\", \"tied\": true, \"qkv_bias\": true, "
-    "\"attention_output_bias\": true, "
-    "\"mlp_bias\": true",
-};
-static const char *const everything[] = {"*"}, *const upper[] = {"*", "!embedding.*", "!layer.0.*",
-                                                                 "!layer.1.*"};
-static const char *const ids[NODES] = {"n0", "n1", "n2", "n3"};
-
-struct instance {
-    struct ah_document model;
-    char sha256[AH_DOCUMENT_DIGEST_MAX];
-    struct ah_cluster_gpu gpus[2];
-    struct ah_cluster_node nodes[NODES];
-    struct ah_cluster cluster;
-    struct ah_cluster_request request;
-    struct ah_arena arena;
-    struct ah_cluster_plan plan;
-};
+enum { INSTANCES = 40 };
 
 struct seen {
     size_t plans, programs, away[AH_OPTIMIZER_NONE + 1], weights, shared, again, frozen;
@@ -59,88 +24,9 @@ struct seen {
     size_t n;
 };
 
-/* ---- instances ---- */
-
-static void draw_model(struct instance *c, uint64_t *random)
-{
-    char text[1024];
-    struct ah_error err = {0};
-    int n = snprintf(text, sizeof text,
-                     "{\"kind\": \"model\", \"format_version\": \"1.0\", \"generator\": \"test\", \"name\": "
-                     "\"small\", %s}",
-                     models[check_random(random) % MODELS]);
-    CHECK_OK(ah_document_parse(&c->model, "model", text, (size_t)n, AH_DOCUMENT_MODEL, &err), err);
-    CHECK_OK(ah_document_digest(&c->model, c->sha256, &err), err);
-}
-
-static double some(uint64_t *random, double least, double most)
-{
-    return least * pow(most / least, check_uniform(random));
-}
-
-static void draw_cluster(struct instance *c, uint64_t *random)
-{
-    size_t n = 1 + check_random(random) % NODES;
-    bool hosts = check_random(random) % 3 > 0;
-    for (size_t g = 0; g < 2; g++)
-        c->gpus[g] = (struct ah_cluster_gpu){.name = g ? "b" : "a",
-                                             .memory_bytes = (uint64_t)some(random, 3e5, 3e6),
-                                             .reserved_bytes = 1000,
-                                             .memory_bytes_per_s = some(random, 1e9, 1e10),
-                                             .flops_per_s = some(random, 1e10, 1e11)};
-    for (size_t i = 0; i < n; i++)
-        c->nodes[i] = (struct ah_cluster_node){.id = ids[i],
-                                               .gpu = check_random(random) % 2 ? "a" : "b",
-                                               .gpus = 1 + check_random(random) % 4,
-                                               .intra_bytes_per_s = 1e9,
-                                               .nic_bytes_per_s = some(random, 1e7, 1e9),
-                                               .host_memory_bytes = (uint64_t)some(random, 1e7, 1e8),
-                                               .host_memory_bytes_per_s = hosts ? some(random, 1e8, 1e10) : 0,
-                                               .host_link_bytes_per_s = hosts ? some(random, 1e8, 1e9) : 0};
-    c->cluster = (struct ah_cluster){
-        .generator = "test", .name = "random", .gpus = c->gpus, .n_gpus = 2, .nodes = c->nodes, .n_nodes = n};
-}
-
-/* False: nothing was found that fits. */
-static bool begin(struct instance *c, uint64_t *random)
-{
-    struct ah_error err = {0};
-    struct ah_cluster_shortage shortage;
-    *c = (struct instance){0};
-    draw_model(c, random);
-    draw_cluster(c, random);
-    bool frozen = check_random(random) % 4 == 0;
-    uint64_t m = UINT64_C(1) << check_random(random) % 4;
-    c->request = (struct ah_cluster_request){
-        .model = c->model.body.model,
-        .model_sha256 = c->sha256,
-        .cluster = &c->cluster,
-        .cluster_sha256 = c->sha256,
-        .training = {.batch = 8,
-                     .micro_batches = m,
-                     .seq = 16,
-                     .dtype = check_random(random) % 3 ? AH_BF16 : AH_FP32,
-                     .trainable = (const char **)(uintptr_t)(frozen ? upper : everything),
-                     .n_trainable = frozen ? 4 : 1},
-        .tp_mode = check_random(random) % 2 ? AH_TP_SYMMETRIC : AH_TP_ASYMMETRIC,
-        .effort = 1,
-        .generator = "test"};
-    int rc = ah_cluster_planner_plan(&c->request, &c->arena, &c->plan, &shortage, &err);
-    if (rc == AH_E_INFEASIBLE || rc == AH_E_NO_PLAN)
-        return false;
-    CHECK_OK(rc, err);
-    return true;
-}
-
-static void end(struct instance *c)
-{
-    ah_document_release(&c->model);
-    ah_arena_release(&c->arena);
-}
-
 /* ---- rule 1 ---- */
 
-static void check_document(const struct instance *c)
+static void check_document(const struct planned *c)
 {
     struct ah_document document = {.kind = AH_DOCUMENT_CLUSTER_PLAN}, again;
     struct ah_cluster_plan plan = c->plan;
@@ -185,7 +71,7 @@ static void check_configs(const struct ah_cluster_plan_stage *stage, const struc
     }
 }
 
-static void check_memory(const struct instance *c, const struct ah_cluster_plan_stage *stage,
+static void check_memory(const struct planned *c, const struct ah_cluster_plan_stage *stage,
                          const struct ah_plan *program)
 {
     const struct ah_plan_memory *memory = &program->memory;
@@ -200,7 +86,7 @@ static void check_memory(const struct instance *c, const struct ah_cluster_plan_
 }
 
 /* The programs of two stages, exchanged. */
-static void check_mistaken(const struct instance *c)
+static void check_mistaken(const struct planned *c)
 {
     struct ah_cluster_plan_stage *stages[2] = {NULL};
     for (size_t p = 0; p < c->plan.n_pipelines; p++)
@@ -262,7 +148,7 @@ static void check_time(const struct ah_cluster_plan_stage *stage, const struct a
 
 /* ---- all ---- */
 
-static void check_plan(const struct instance *c, struct seen *seen)
+static void check_plan(const struct planned *c, struct seen *seen)
 {
     check_document(c);
     check_mistaken(c);
@@ -287,10 +173,11 @@ static void test_programs__are_what_stages_do(void **state)
     uint64_t random = check_seed(2);
     (void)state;
     for (size_t i = 0; i < instances; i++) {
-        static struct instance c;
-        if (begin(&c, &random))
+        static struct planned c;
+        planned_draw(&c, &random);
+        if (planned_plan(&c))
             check_plan(&c, &seen);
-        end(&c);
+        planned_release(&c);
     }
     print_message(
         "%zu clusters, %zu plans, %zu programs; blocks: %zu updated on the host, %zu streamed, %zu with "
@@ -310,29 +197,30 @@ static void test_programs__are_what_stages_do(void **state)
 /* Rule 3 for real sizes. */
 static void check_example(const char *model, double *longest)
 {
-    static struct instance c;
+    static struct planned c;
     struct ah_document cluster;
     struct ah_cluster_shortage shortage;
     struct ah_error err = {0};
     struct seen seen = {.shortest = INFINITY};
-    c = (struct instance){0};
+    c = (struct planned){0};
     CHECK_OK(ah_document_load(&c.model, model, AH_DOCUMENT_MODEL, &err), err);
     CHECK_OK(ah_document_digest(&c.model, c.sha256, &err), err);
     CHECK_OK(
         ah_document_load(&cluster, "examples/clusters/desktops-4090-3090.json", AH_DOCUMENT_CLUSTER, &err),
         err);
-    c.request = (struct ah_cluster_request){.model = c.model.body.model,
-                                            .model_sha256 = c.sha256,
-                                            .cluster = cluster.body.cluster,
-                                            .cluster_sha256 = c.sha256,
-                                            .training = {.batch = 16,
-                                                         .micro_batches = 8,
-                                                         .seq = 1024,
-                                                         .dtype = AH_BF16,
-                                                         .trainable = (const char **)(uintptr_t)everything,
-                                                         .n_trainable = 1},
-                                            .effort = 1,
-                                            .generator = "test"};
+    c.request =
+        (struct ah_cluster_request){.model = c.model.body.model,
+                                    .model_sha256 = c.sha256,
+                                    .cluster = cluster.body.cluster,
+                                    .cluster_sha256 = c.sha256,
+                                    .training = {.batch = 16,
+                                                 .micro_batches = 8,
+                                                 .seq = 1024,
+                                                 .dtype = AH_BF16,
+                                                 .trainable = (const char **)(uintptr_t)planned_everything,
+                                                 .n_trainable = 1},
+                                    .effort = 1,
+                                    .generator = "test"};
     CHECK_OK(ah_cluster_planner_plan(&c.request, &c.arena, &c.plan, &shortage, &err), err);
     for (size_t p = 0; p < c.plan.n_pipelines; p++)
         for (size_t i = 0; i < c.plan.pipelines[p].n_stages; i++)
@@ -341,7 +229,7 @@ static void check_example(const char *model, double *longest)
     assert_true(seen.n > 0);
     *longest = fmax(*longest, fmax(seen.longest, 1 / seen.shortest));
     ah_document_release(&cluster);
-    end(&c);
+    planned_release(&c);
 }
 
 static void test_programs__take_as_long_as_stages_are_taken_to(void **state)

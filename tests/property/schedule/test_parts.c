@@ -12,6 +12,7 @@
  */
 #include "runtime/schedule/schedule.h"
 #include "tests/property/schedule/choices.h"
+#include "tests/property/schedule/messages.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -98,28 +99,12 @@ static void close_pipeline(size_t n)
 
 static const struct ah_plan_op *op_at(const struct stage *s, size_t position)
 {
-    return &s->plan->ops[s->plan->lanes.compute[position]];
+    return messages_op(s->plan, position);
 }
 
-/* Where a stage does this; SIZE_MAX: nowhere. */
 static size_t find(const struct stage *s, enum ah_plan_op_kind kind, uint64_t block, uint64_t micro_batch)
 {
-    for (size_t p = 0; p < s->plan->lanes.n_compute; p++)
-        if (op_at(s, p)->op == kind && op_at(s, p)->block == block && op_at(s, p)->micro_batch == micro_batch)
-            return p;
-    return SIZE_MAX;
-}
-
-/* The last position at which this stage touches the gradient that it was sent. */
-static size_t gradient_used(const struct stage *s, uint64_t micro_batch)
-{
-    size_t used = SIZE_MAX;
-    for (size_t p = 0; p < s->plan->lanes.n_compute; p++)
-        if (op_at(s, p)->micro_batch == micro_batch &&
-            (op_at(s, p)->op == AH_PLAN_BACKWARD ||
-             (op_at(s, p)->op == AH_PLAN_SEND_INPUT_GRADIENT && op_at(s, p)->bytes)))
-            used = p;
-    return used;
+    return messages_find(s->plan, kind, block, micro_batch);
 }
 
 static bool nothing_trained(const struct stage *s)
@@ -158,50 +143,20 @@ static double ready_us(size_t n, size_t i)
     }
     if (us >= 0 && op->op == AH_PLAN_SEND_INPUT_GRADIENT && op->micro_batch >= WAITING && op->bytes) {
         const struct stage *before = &stages[i - 1];
-        size_t used = gradient_used(before, op->micro_batch - WAITING);
+        size_t used = messages_gradient_used(before->plan, op->micro_batch - WAITING);
         if (used != SIZE_MAX)
             us = used < before->at ? fmax(us, before->end_us[used]) : -1;
     }
     return us < 0 ? us : fmax(us, s->free_us);
 }
 
-/* Does the tensor of this name live at all positions that run between two times? */
-static void check_lives(const struct stage *s, const char *label, uint64_t block, uint64_t micro_batch,
-                        double from_us, double to_us)
-{
-    char name[96];
-    snprintf(name, sizeof name, "%s.%s.%llu", s->plan->blocks[block].name, label,
-             (unsigned long long)micro_batch);
-    const struct ah_plan_tensor *tensor = NULL;
-    for (size_t t = 0; t < s->plan->arena.n_tensors; t++)
-        if (strcmp(s->plan->arena.tensors[t].name, name) == 0)
-            tensor = &s->plan->arena.tensors[t];
-    if (!tensor)
-        fail_msg("there is no '%s'", name);
-    for (size_t p = 0; p < s->plan->lanes.n_compute; p++)
-        if (s->end_us[p] > from_us && s->start_us[p] < to_us && (p < tensor->from || p > tensor->to))
-            fail_msg("'%s' is used at position %zu; it lives from %llu to %llu", name, p,
-                     (unsigned long long)tensor->from, (unsigned long long)tensor->to);
-}
-
 /* Rule 2. */
 static void check_messages(size_t n)
 {
-    for (size_t i = 0; i + 1 < n; i++) {
-        const struct stage *s = &stages[i], *next = &stages[i + 1];
-        for (uint64_t m = 0; m < s->plan->training.micro_batches; m++) {
-            size_t output = find(s, AH_PLAN_SEND_OUTPUT, s->plan->n_blocks - 1, m);
-            size_t gradient = find(next, AH_PLAN_SEND_INPUT_GRADIENT, 0, m), used = gradient_used(s, m);
-            size_t backward = find(next, AH_PLAN_BACKWARD, 0, m), forward = find(next, AH_PLAN_FORWARD, 0, m);
-            double input_until = next->end_us[backward != SIZE_MAX ? backward : forward];
-            size_t made = find(s, AH_PLAN_FORWARD, s->plan->n_blocks - 1, m);
-            check_lives(s, "output", s->plan->n_blocks - 1, m, s->start_us[made], s->end_us[output]);
-            check_lives(next, "input", 0, m, s->start_us[output], input_until);
-            if (used != SIZE_MAX)
-                check_lives(s, "residual_gradient", s->plan->n_blocks - 1, m, next->start_us[gradient],
-                            s->end_us[used]);
-        }
-    }
+    struct messages_stage sent[STAGES_MOST];
+    for (size_t i = 0; i < n; i++)
+        sent[i] = (struct messages_stage){stages[i].plan, 1, stages[i].start_us, stages[i].end_us};
+    messages_check(sent, n);
 }
 
 /* Rule 3. */

@@ -233,6 +233,25 @@ static inline void timeline_check_gradients(const struct timeline *t, uint64_t b
     timeline_all_wait(t, timeline_first(t, AH_PLAN_DEVICE_ADAM, block), norm, "rule 5, device_adam");
 }
 
+/* Rule 10, of a block's gradients. */
+static inline void timeline_check_arrival(const struct timeline *t, uint64_t block)
+{
+    const struct ah_plan_block *it = &t->plan->blocks[block];
+    uint64_t n = t->plan->training.micro_batches;
+    if (!t->plan->part || it->weights != AH_WEIGHTS_HOST || it->optimizer != AH_OPTIMIZER_HOST)
+        return;
+    uint32_t arrived = n > 1 && it->accumulator == AH_ACCUMULATOR_HOST
+                           ? timeline_find(t, AH_PLAN_ACCUMULATE, block, n - 1)
+                           : timeline_first(t, AH_PLAN_SEND_GRADIENTS, block);
+    for (uint64_t b = 0; b < t->plan->n_blocks; b++) {
+        timeline_all_wait(t, timeline_first(t, AH_PLAN_DEVICE_ADAM, b), arrived, "rule 10, device_adam");
+        timeline_all_wait(t, timeline_first(t, AH_PLAN_HOST_ADAM, b), arrived, "rule 10, host_adam");
+        if (t->plan->blocks[b].weights == AH_WEIGHTS_DEVICE)
+            timeline_all_wait(t, timeline_first(t, AH_PLAN_SEND_GRADIENTS, b), arrived,
+                              "rule 10, send_gradients");
+    }
+}
+
 /* Rules 6, 7 and 9, of a block. */
 static inline void timeline_check_weights(const struct timeline *t, uint64_t block)
 {
@@ -352,6 +371,7 @@ static inline void timeline_check(const struct timeline *t)
     timeline_check_positions(t);
     for (uint64_t block = 0; block < t->plan->n_blocks; block++) {
         timeline_check_gradients(t, block);
+        timeline_check_arrival(t, block);
         timeline_check_weights(t, block);
     }
     timeline_check_state_order(t);

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One race of all that may happen next. What ends goes before what starts at the same instant, as it comes first in the
+ * race; what may start is looked at again whenever something that it waits for has ended.
+ */
+#include "planner/cluster/concert_internal.h"
+
+#include "planner/cluster/segments.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static size_t start_of_player(const struct concert *c, size_t player)
+{
+    return c->n_players + c->n_sums + player;
+}
+
+static size_t start_of_sum(const struct concert *c, size_t sum)
+{
+    return 2 * c->n_players + c->n_sums + sum;
+}
+
+void ah_concert_wake(struct concert *c, size_t player)
+{
+    ah_race_set(&c->race, start_of_player(c, player), c->now_us);
+}
+
+/* ---- the gate ---- */
+
+void ah_concert_is_before_gate(struct concert *c, uint32_t step)
+{
+    if (--c->gate[step] == 0)
+        for (size_t i = 0; i < c->n_players; i++)
+            ah_concert_wake(c, i);
+}
+
+/* ---- sums ---- */
+
+static void is_final(struct concert *c, uint32_t sum, uint32_t step)
+{
+    if (sum != CONCERT_NONE && --c->sums[sum].left[step] == 0)
+        ah_race_set(&c->race, start_of_sum(c, sum), c->now_us);
+}
+
+void ah_concert_gradient_is_final(struct concert *c, size_t player, uint32_t block, uint32_t step)
+{
+    uint64_t of_model = c->players[player].stage->first_block + block;
+    is_final(c, c->sum_of[of_model], step);
+    if (!of_model || of_model + 1 == c->plan->blocks)
+        is_final(c, c->tied, step);
+}
+
+/* When a sum can start, if nothing ends before; INFINITY: not then. */
+static double sum_start_us(const struct concert *c, size_t sum)
+{
+    const struct sum *s = &c->sums[sum];
+    double us = c->now_us;
+    if (s->works || s->step == AH_CONCERT_STEPS || s->left[s->step])
+        return INFINITY;
+    for (size_t i = 0; i < s->n_owners; i++) {
+        const struct player *p = &c->players[s->owners[i]];
+        if (p->segments[p->front] != sum)
+            return INFINITY;
+        if (s->volume_bytes > 0)
+            us = fmax(us, ah_nics_free_us(&c->nics, p->node, p->node));
+    }
+    return us;
+}
+
+static void start_sum(struct concert *c, size_t sum)
+{
+    struct sum *s = &c->sums[sum];
+    double us = sum_start_us(c, sum);
+    if (us > c->now_us) {
+        ah_race_set(&c->race, start_of_sum(c, sum), us);
+        return;
+    }
+    ah_race_set(&c->race, start_of_sum(c, sum), INFINITY);
+    s->works = true;
+    s->start_us = c->now_us;
+    s->end_us = c->now_us + s->segment->time_us;
+    ah_race_set(&c->race, c->n_players + sum, s->end_us);
+    for (size_t i = 0; i < s->n_owners && s->volume_bytes > 0; i++) {
+        const struct player *p = &c->players[s->owners[i]];
+        double until_us = c->now_us + ah_nics_pass_us(s->volume_bytes, p->stage->nic_bytes_per_s);
+        ah_nics_take(&c->nics, p->node, until_us, p->node, until_us);
+    }
+}
+
+static void end_sum(struct concert *c, size_t sum)
+{
+    struct sum *s = &c->sums[sum];
+    const struct ah_concert_span span = {
+        .sum = true, .of = sum, .step = s->step, .start_us = s->start_us, .end_us = c->now_us};
+    if (c->listener)
+        c->listener->tell(c->listener->context, &span);
+    ah_race_set(&c->race, c->n_players + sum, INFINITY);
+    c->ends_us[s->step] = c->now_us;
+    c->left--;
+    s->works = false;
+    for (size_t i = 0; i < s->n_owners; i++) {
+        struct player *p = &c->players[s->owners[i]];
+        p->front = (p->front + 1) % p->n_segments;
+        ah_race_set(&c->race, start_of_sum(c, p->segments[p->front]), c->now_us);
+    }
+    ah_concert_is_before_gate(c, s->step++);
+}
+
+/* ---- set up ---- */
+
+static int read_scores(struct concert *c, struct ah_error *err)
+{
+    c->scores = ah_arena_array(c->arena, c->plan->n_programs, sizeof *c->scores);
+    if (!c->scores)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < c->plan->n_programs; i++) {
+        int rc = ah_concert_read(&c->plan->programs[i], c->arena, &c->scores[i], err);
+        if (rc)
+            return ah_error_prefix(err, rc, "programs[%zu]", i);
+    }
+    return AH_OK;
+}
+
+/* The first stage of the same node. */
+static size_t node_of(const struct concert *c, size_t player)
+{
+    size_t node = 0;
+    while (node < player && strcmp(c->players[node].stage->node, c->players[player].stage->node) != 0)
+        node++;
+    return node;
+}
+
+static int place_players(struct concert *c, struct ah_error *err)
+{
+    for (size_t p = 0; p < c->plan->n_pipelines; p++)
+        c->n_players += c->plan->pipelines[p].n_stages;
+    c->players = ah_arena_array(c->arena, c->n_players, sizeof *c->players);
+    if (!c->players)
+        return ah_error_memory(err);
+    size_t at = 0;
+    for (size_t p = 0; p < c->plan->n_pipelines; p++)
+        for (size_t i = 0; i < c->plan->pipelines[p].n_stages; i++, at++) {
+            struct player *player = &c->players[at];
+            player->stage = &c->plan->pipelines[p].stages[i];
+            player->score = &c->scores[player->stage->program];
+            player->node = node_of(c, at);
+            if (player->stage->nic_bytes_per_s <= 0)
+                return ah_error_set(err, AH_E_DOCUMENT,
+                                    "pipelines[%zu].stages[%zu].nic_bytes_per_s: is missing", p, i);
+            int rc = ah_concert_begin(c, at, err);
+            if (rc)
+                return rc;
+            c->left += AH_CONCERT_STEPS * player->score->counted;
+            for (size_t step = 0; step < AH_CONCERT_STEPS; step++)
+                c->gate[step] += player->score->before_gate;
+        }
+    return AH_OK;
+}
+
+static uint32_t player_of(const struct concert *c, uint64_t rank)
+{
+    for (uint32_t i = 0; i < c->n_players; i++)
+        for (size_t r = 0; r < c->players[i].stage->n_ranks; r++)
+            if (c->players[i].stage->ranks[r] == rank)
+                return i;
+    return CONCERT_NONE;
+}
+
+/* Owners by the ranks of one slice. */
+static int place_sum(struct concert *c, size_t at, struct ah_error *err)
+{
+    const struct ah_cluster_plan_segment *segment = &c->plan->segments[at];
+    struct sum *s = &c->sums[at];
+    *s = (struct sum){.segment = segment,
+                      .n_owners = segment->groups[0].n_ranks,
+                      .owners = ah_arena_array(c->arena, segment->groups[0].n_ranks, sizeof *s->owners)};
+    if (!s->owners)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < s->n_owners; i++) {
+        s->owners[i] = player_of(c, segment->groups[0].ranks[i]);
+        if (s->owners[i] == CONCERT_NONE)
+            return ah_error_set(err, AH_E_DOCUMENT, "segments[%zu].groups[0].ranks: %" PRIu64 " has no stage",
+                                at, segment->groups[0].ranks[i]);
+        if (c->players[s->owners[i]].node != c->players[s->owners[0]].node)
+            s->volume_bytes = ah_segment_volume(s->n_owners, segment->bytes);
+        c->players[s->owners[i]].n_segments++;
+    }
+    if (segment->tied)
+        c->tied = (uint32_t)at;
+    for (uint64_t b = 0; b < segment->blocks && !segment->tied; b++)
+        c->sum_of[segment->first_block + b] = (uint32_t)at;
+    s->each = c->plan->n_pipelines * (segment->tied ? 2 : segment->blocks);
+    for (size_t step = 0; step < AH_CONCERT_STEPS; step++)
+        s->left[step] = s->each;
+    return AH_OK;
+}
+
+static int list_segments(struct concert *c, struct ah_error *err)
+{
+    for (size_t i = 0; i < c->n_players; i++) {
+        struct player *p = &c->players[i];
+        p->segments = ah_arena_array(c->arena, p->n_segments + 1, sizeof *p->segments);
+        if (!p->segments)
+            return ah_error_memory(err);
+    }
+    for (size_t s = 0; s < c->n_sums; s++)
+        for (size_t i = 0; i < c->sums[s].n_owners; i++) {
+            struct player *p = &c->players[c->sums[s].owners[i]];
+            p->segments[p->front++] = (uint32_t)s;
+        }
+    for (size_t i = 0; i < c->n_players; i++)
+        c->players[i].front = 0;
+    return AH_OK;
+}
+
+static int place_sums(struct concert *c, struct ah_error *err)
+{
+    c->n_sums = c->plan->n_segments;
+    c->tied = CONCERT_NONE;
+    c->sums = ah_arena_array(c->arena, c->n_sums + 1, sizeof *c->sums);
+    c->sum_of = ah_arena_array(c->arena, c->plan->blocks, sizeof *c->sum_of);
+    if (!c->sums || !c->sum_of)
+        return ah_error_memory(err);
+    memset(c->sum_of, 0xff, c->plan->blocks * sizeof *c->sum_of);
+    c->left += AH_CONCERT_STEPS * c->n_sums;
+    for (size_t step = 0; step < AH_CONCERT_STEPS; step++)
+        c->gate[step] += c->n_sums;
+    for (size_t s = 0; s < c->n_sums; s++) {
+        int rc = place_sum(c, s, err);
+        if (rc)
+            return rc;
+    }
+    return list_segments(c, err);
+}
+
+/* Of a micro-batch between two stages, all slices. */
+static double boundary_bytes(const struct ah_cluster_plan *plan)
+{
+    const struct ah_cluster_plan_training *training = &plan->training;
+    double tokens = (double)(training->batch / training->micro_batches * training->seq);
+    return tokens * (double)plan->programs[0].model.width * (training->dtype == AH_BF16 ? 2 : 4);
+}
+
+static int prepare(struct concert *c, struct ah_error *err)
+{
+    if (!c->plan->n_programs)
+        return ah_error_set(err, AH_E_DOCUMENT, "programs: there are none to play");
+    c->boundary_bytes = boundary_bytes(c->plan);
+    int rc = read_scores(c, err);
+    rc = rc ? rc : place_players(c, err);
+    rc = rc ? rc : place_sums(c, err);
+    rc = rc ? rc : ah_nics_init(&c->nics, c->n_players, err);
+    return rc ? rc : ah_race_init(&c->race, 2 * (c->n_players + c->n_sums), err);
+}
+
+/* ---- the loop ---- */
+
+static void go(struct concert *c, size_t thing)
+{
+    const size_t things[] = {c->n_players, c->n_sums, c->n_players, c->n_sums};
+    static void (*const does[])(struct concert *, size_t) = {ah_concert_end_items, end_sum,
+                                                             ah_concert_start_items, start_sum};
+    size_t i = 0;
+    while (thing >= things[i])
+        thing -= things[i++];
+    does[i](c, thing);
+}
+
+static int play(struct concert *c, struct ah_error *err)
+{
+    for (size_t i = 0; i < c->n_players; i++)
+        ah_concert_wake(c, i);
+    while (c->left) {
+        size_t first = ah_race_first(&c->race);
+        if (isinf(c->race.us[first]))
+            return ah_error_set(
+                err, AH_E_DOCUMENT,
+                "programs: they wait for each other and cannot be played together; plan again");
+        c->now_us = c->race.us[first];
+        go(c, first);
+    }
+    return AH_OK;
+}
+
+int ah_concert_play(const struct ah_cluster_plan *plan, const struct ah_concert_listener *listener,
+                    struct ah_concert_result *ret_result, struct ah_error *err)
+{
+    struct ah_arena arena = {0};
+    struct concert c = {.plan = plan, .listener = listener, .arena = &arena};
+    int rc = prepare(&c, err);
+    rc = rc ? rc : play(&c, err);
+    if (!rc)
+        *ret_result = (struct ah_concert_result){.step_us = c.ends_us[0],
+                                                 .period_us = c.ends_us[AH_CONCERT_STEPS - 1] -
+                                                              c.ends_us[AH_CONCERT_STEPS - 2],
+                                                 .held = c.held};
+    ah_race_release(&c.race);
+    ah_nics_release(&c.nics);
+    ah_arena_release(&arena);
+    return rc;
+}

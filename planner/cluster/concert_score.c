@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A program as others see it: which of its items they wait for, and which wait for them.
+ *
+ * 1. Gradients of a block are final where the last micro-batch's are made; where they are added up on the host, when the last tile
+ *    is there (of one micro-batch: when it arrived). Of a block without gradients, when backward passed it, as far as it goes.
+ * 2. Before the gate are the passes with their sends, and gradients on their way to the host while passes go on. Behind it are
+ *    updates, and gradients that leave for them.
+ */
+#include "planner/cluster/concert_internal.h"
+#include "runtime/schedule/turns.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+struct reading {
+    struct score *score;
+    const struct ah_plan *plan;
+    const struct ah_plan_part *part;
+    bool trains; /* some backward runs */
+};
+
+static const struct ah_plan_op *op_of(const struct reading *r, uint32_t item)
+{
+    return &r->plan->ops[r->score->rounds.items[item].op];
+}
+
+static bool on_host(const struct reading *r, uint64_t block)
+{
+    return r->plan->blocks[block].weights == AH_WEIGHTS_HOST;
+}
+
+/* ---- messages ---- */
+
+static bool touches_gradient(const struct ah_plan_op *op)
+{
+    return op->op == AH_PLAN_BACKWARD || (op->op == AH_PLAN_SEND_INPUT_GRADIENT && op->bytes);
+}
+
+static unsigned message_marks(const struct reading *r, const struct ah_plan_op *op)
+{
+    bool before = r->part->stage > 0, behind = r->part->stage + 1 < r->part->stages;
+    bool top = op->block + 1 == r->plan->n_blocks;
+    unsigned marks = 0;
+    if (op->op == AH_PLAN_FORWARD && !op->block && before)
+        marks |= MARK_INPUT;
+    if (op->op == AH_PLAN_FORWARD && !op->block && behind && !r->trains && op->micro_batch > r->score->ahead)
+        marks |= MARK_WORD;
+    if (behind && ((op->op == AH_PLAN_BACKWARD && top) || op->op == AH_PLAN_SEND_INPUT_GRADIENT))
+        marks |= MARK_GRADIENT;
+    if (op->op == AH_PLAN_SEND_OUTPUT)
+        marks |= MARK_SENDS_OUTPUT;
+    if (op->op == AH_PLAN_SEND_INPUT_GRADIENT)
+        marks |= MARK_SENDS_GRADIENT;
+    if (op->op == AH_PLAN_SEND_INPUT_GRADIENT && op->bytes && op->micro_batch >= CONCERT_WAITING)
+        marks |= MARK_PLACE;
+    return marks;
+}
+
+/* The last use of every gradient that is sent here. */
+static void mark_freed_places(const struct reading *r)
+{
+    struct score *s = r->score;
+    uint64_t micro_batch = UINT64_MAX;
+    for (uint32_t p = s->rounds.positions; p-- > 0 && r->part->stage + 1 < r->part->stages;) {
+        const struct ah_plan_op *op = op_of(r, p);
+        if (!touches_gradient(op) || op->micro_batch == micro_batch)
+            continue;
+        micro_batch = op->micro_batch;
+        s->marks[p] |= MARK_FREES_PLACE;
+        s->frees_places = true;
+    }
+}
+
+/* ---- the gate ---- */
+
+static const uint16_t gate_of[AH_PLAN_COLLECTIVE + 1] = {
+    [AH_PLAN_FORWARD] = MARK_BEFORE_GATE,     [AH_PLAN_BACKWARD] = MARK_BEFORE_GATE,
+    [AH_PLAN_SEND_OUTPUT] = MARK_BEFORE_GATE, [AH_PLAN_SEND_INPUT_GRADIENT] = MARK_BEFORE_GATE,
+    [AH_PLAN_ACCUMULATE] = MARK_BEFORE_GATE,  [AH_PLAN_SEND_GRADIENTS] = MARK_BEHIND_GATE,
+    [AH_PLAN_DEVICE_ADAM] = MARK_BEHIND_GATE, [AH_PLAN_HOST_ADAM] = MARK_BEHIND_GATE,
+};
+
+static unsigned gate_marks(const struct reading *r, const struct ah_plan_op *op)
+{
+    return op->op == AH_PLAN_SEND_GRADIENTS && on_host(r, op->block) ? MARK_BEFORE_GATE : gate_of[op->op];
+}
+
+static int mark_items(const struct reading *r, struct ah_error *err)
+{
+    struct score *s = r->score;
+    for (uint32_t i = 0; i < s->rounds.n_items; i++) {
+        const struct ah_rounds_item *item = &s->rounds.items[i];
+        const struct ah_plan_op *op = op_of(r, i);
+        if (item->of_before)
+            return ah_error_set(err, AH_E_DOCUMENT, "ops[%" PRIu32 "]: updates when its step is over",
+                                item->op);
+        unsigned marks = message_marks(r, op) | gate_marks(r, op) | (item->wraps ? MARK_NEXT_STEP : 0);
+        s->marks[i] = (uint16_t)marks;
+        s->duration_us[i] = op->us / (double)op->tiles;
+        s->before_gate += (marks & MARK_BEFORE_GATE) != 0;
+        s->counted += !item->wraps;
+    }
+    mark_freed_places(r);
+    s->marks[s->rounds.positions - 1] |= MARK_ENDS_STEP;
+    return AH_OK;
+}
+
+/* ---- final gradients ---- */
+
+static uint32_t last_tile(const struct reading *r, uint32_t op)
+{
+    const struct ah_rounds *rounds = &r->score->rounds;
+    return rounds->of_tile[rounds->first_tile[op] + r->plan->ops[op].tiles - 1];
+}
+
+/* By block: the item that the last micro-batch's gradient is made by, or, `arrivals`, brought to the host by. */
+static void find_last(const struct reading *r, bool arrivals, uint32_t *items)
+{
+    for (uint32_t i = 0; i < r->plan->n_ops; i++) {
+        const struct ah_plan_op *op = &r->plan->ops[i];
+        bool head = op->op == AH_PLAN_FORWARD && ah_plan_is_head(r->plan, op->block);
+        bool made = op->op == AH_PLAN_BACKWARD || head;
+        bool arrives =
+            op->op == AH_PLAN_ACCUMULATE || (op->op == AH_PLAN_SEND_GRADIENTS && on_host(r, op->block) &&
+                                             r->plan->blocks[op->block].accumulator != AH_ACCUMULATOR_HOST);
+        if ((arrivals ? arrives : made) && op->micro_batch + 1 == r->plan->training.micro_batches)
+            items[op->block] = last_tile(r, i);
+    }
+}
+
+/* The last pass, or what it sends. */
+static uint32_t last_pass(const struct reading *r)
+{
+    uint32_t p = r->score->rounds.positions - 1;
+    while (p && !(r->score->marks[p] & MARK_BEFORE_GATE))
+        p--;
+    return p;
+}
+
+static int find_final(const struct reading *r, struct ah_arena *arena, struct ah_error *err)
+{
+    struct score *s = r->score;
+    size_t n = r->plan->n_blocks;
+    uint32_t *items = ah_arena_array(arena, n, sizeof *items);
+    if (!items)
+        return ah_error_memory(err);
+    memset(items, 0xff, n * sizeof *items);
+    find_last(r, false, items);
+    uint32_t above = last_pass(r);
+    for (size_t b = n; b-- > 0;) {
+        items[b] = items[b] == CONCERT_NONE ? above : items[b];
+        above = items[b];
+    }
+    find_last(r, true, items);
+    for (size_t b = 0; b < n; b++) {
+        s->next_final[b] = s->first_final[items[b]];
+        s->first_final[items[b]] = (uint32_t)b;
+    }
+    return AH_OK;
+}
+
+/* ---- all of it ---- */
+
+static int reserve(struct score *s, size_t n_blocks, struct ah_arena *arena, struct ah_error *err)
+{
+    size_t n = s->rounds.n_items;
+    s->duration_us = ah_arena_array(arena, n, sizeof *s->duration_us);
+    s->marks = ah_arena_array(arena, n, sizeof *s->marks);
+    s->first_final = ah_arena_array(arena, n, sizeof *s->first_final);
+    s->next_final = ah_arena_array(arena, n_blocks, sizeof *s->next_final);
+    if (!s->duration_us || !s->marks || !s->first_final || !s->next_final)
+        return ah_error_memory(err);
+    memset(s->first_final, 0xff, n * sizeof *s->first_final);
+    return AH_OK;
+}
+
+static bool trains(const struct ah_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_ops; i++)
+        if (plan->ops[i].op == AH_PLAN_BACKWARD)
+            return true;
+    return ah_plan_is_head(plan, plan->n_blocks - 1);
+}
+
+int ah_concert_read(const struct ah_plan *program, struct ah_arena *arena, struct score *ret_score,
+                    struct ah_error *err)
+{
+    *ret_score = (struct score){.plan = program, .micro_batches = program->training.micro_batches};
+    const struct reading r = {
+        .score = ret_score, .plan = program, .part = program->part, .trains = trains(program)};
+    int rc = r.part ? AH_OK : ah_error_set(err, AH_E_DOCUMENT, "part: is missing");
+    rc = rc ? rc : ah_rounds_read(program, arena, &ret_score->rounds, err);
+    rc = rc ? rc : reserve(ret_score, program->n_blocks, arena, err);
+    if (rc)
+        return rc;
+    ret_score->ahead = ah_turn_ahead(r.part->stage, r.part->stages, ret_score->micro_batches);
+    rc = mark_items(&r, err);
+    rc = rc ? rc : find_final(&r, arena, err);
+    for (unsigned set = 0; set < CONCERT_SETS; set++)
+        ah_rounds_speeds(&program->sharing, set, ret_score->speeds[set]);
+    return rc;
+}

@@ -7,7 +7,8 @@
  * 2. The document says what the concert takes; who changes it is found out.
  * 3. With nothing away the step is the rehearsal's, to rounding, but for gradients that wait for a place. No step is
  *    shorter than the busiest stage or the way of a micro-batch.
- * 4. The program of a rank that is alone is played as the simulator plays it.
+ * 4. Nothing is added up that nobody trains.
+ * 5. The program of a rank that is alone is played as the simulator plays it.
  *
  * AH_TEST_INSTANCES: how many clusters; 40.
  */
@@ -153,6 +154,8 @@ static void check_plan(struct planned *c, struct seen *seen, uint64_t *random)
     played_open(&played, &c->plan);
     played_check(&played);
     check_claims(c);
+    for (size_t i = 0; i < c->plan.n_segments; i++)
+        assert_true(c->plan.segments[i].bytes);
     compare(c, &played, seen);
     seen->plans++;
     seen->pipelines += c->plan.n_pipelines;
@@ -195,7 +198,7 @@ static void test_concert__starts_what_can_start(void **state)
     assert_true(seen.waited && seen.held && seen.asymmetric && seen.equal > instances / 4 && seen.away > 5);
 }
 
-/* ---- rule 4 ---- */
+/* ---- rule 5 ---- */
 
 static size_t compare_with_replay(const struct ah_cluster_plan *plan)
 {

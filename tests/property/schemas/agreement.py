@@ -231,7 +231,7 @@ def main():
     for kind in KINDS:
         good, meaning, shape = counts[kind]
         print(f"{kind:<11} {good:6} good {meaning:6} wrong in meaning {shape:6} wrong in shape")
-        if good < 5 * options.changes or shape < 50 * options.changes:
+        if good < 5 * options.changes or shape < 40 * options.changes:
             print(f"{kind}: too few documents to prove anything")
             disagreements += 1
     print(f"{len(cases)} documents, {disagreements} disagreements")

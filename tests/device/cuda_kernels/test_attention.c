@@ -92,7 +92,7 @@ static void test_attention__equals_straight_loops(void **state)
         {1, 70, 2, 1, 256, 0, DOCS_NONE, true, 0},   {1, 97, 1, 1, 200, 20, DOCS_ASCENDING, true, 0},
         {1, 100, 2, 2, 80, 0, DOCS_NONE, true, 0},   {1, 300, 1, 1, 24, 130, DOCS_ASCENDING, true, 0},
     };
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (size_t i = 0; i < check_share(sizeof shapes / sizeof *shapes); i++)
         check_shape(*state, &shapes[i], AH_BF16);
 }
 
@@ -104,7 +104,7 @@ static void test_attention__equals_straight_loops_without_tensor_cores(void **st
         {1, 40, 2, 1, 300, 0, DOCS_NONE, true, 0}, {1, 65, 1, 1, 1, 0, DOCS_NONE, false, 0},
         {1, 130, 2, 2, 12, 5, DOCS_ANY, true, 0},
     };
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (size_t i = 0; i < check_share(sizeof shapes / sizeof *shapes); i++)
         for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++)
             if (dtype == AH_FP32 || shapes[i].head_dim % 8)
                 check_shape(*state, &shapes[i], dtype);
@@ -114,7 +114,7 @@ static void test_attention__equals_straight_loops_at_random(void **state)
 {
     static const uint32_t heads[][2] = {{1, 1}, {4, 4}, {4, 2}, {6, 1}, {3, 1}};
     struct fixture *f = *state;
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < (int)check_share(ROUNDS); i++) {
         const uint32_t *pair = heads[check_random(&f->random) % 5];
         const uint32_t windows[] = {0, 0, 1, 5, 64, 1 + (uint32_t)(check_random(&f->random) % 100)};
         const struct attention_shape shape = {
@@ -250,7 +250,7 @@ static void test_attention__has_the_same_bits_in_any_order(void **state)
     any_order.order = check_random(&f->random) | 1;
     any_order.threads = THREADS;
     small.devices[0].shared_bytes = 99 << 10;
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (size_t i = 0; i < check_share(sizeof shapes / sizeof *shapes); i++)
         for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++) {
             struct attention_data d;
             struct attention_run run;

@@ -164,7 +164,7 @@ static void test_ops__copy(void **state)
                                        {AH_LANE_COMPUTE, AH_ARENA_DEVICE, AH_ARENA_DEVICE},
                                        {AH_LANE_HOST, AH_ARENA_PAGEABLE, AH_ARENA_PINNED}};
     struct fixture *f = *state;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
         const uint32_t *way = ways[round % 5];
         struct ah_op op = {.kind = AH_OP_COPY};
         op.u.copy.bytes = round % 3 ? random_count(f, 400000) : (1 << 20) + below(f, 1000);
@@ -201,7 +201,7 @@ static void random_rows(struct fixture *f, struct ah_op *op, size_t operands)
 static void test_ops__fill(void **state)
 {
     struct fixture *f = *state;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
         uint32_t lane = random_lane(f);
         struct ah_op op = {.kind = AH_OP_FILL, .arg = {place(f, arena_for(lane), random_dtype(f), 0)}};
         op.u.elements.value = 1.25f;
@@ -252,7 +252,7 @@ static void test_ops__cast_add_accumulate(void **state)
 static void test_ops__column_sum(void **state)
 {
     struct fixture *f = *state;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
         uint32_t lane = random_lane(f);
         struct ah_op op = {.kind = AH_OP_COLUMN_SUM};
         uint64_t width = op.u.rows.width = 1 + below(f, 700);
@@ -278,7 +278,7 @@ static void test_ops__column_sum(void **state)
 static void test_ops__sum_squares(void **state)
 {
     struct fixture *f = *state;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
         uint32_t lane = random_lane(f);
         struct ah_op op = {.kind = AH_OP_SUM_SQUARES};
         uint64_t n = op.u.sum.count = random_count(f, 120000);
@@ -337,7 +337,7 @@ static void test_ops__adamw(void **state)
     struct fixture *f = *state;
     struct ah_adamw_scalars scalars;
     ah_adamw_scalars_init(&scalars, &settings);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
         uint32_t lane = random_lane(f);
         uint32_t arena = arena_for(lane);
         enum ah_dtype state_dtype = random_dtype(f);

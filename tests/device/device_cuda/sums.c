@@ -91,7 +91,7 @@ static void test_sums__have_the_bits_of_the_host(void **state)
 {
     uint64_t random = check_seed(71);
     (void)state;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
         uint64_t count = op_case_size(&random, COUNT);
         if (op_case_below(&random, 3) == 0)
             count = AH_REDUCE_LEAF * (1 + op_case_below(&random, 12)) + op_case_below(&random, 3) - 1;
@@ -120,7 +120,7 @@ static void test_sums__of_columns(void **state)
 {
     uint64_t random = check_seed(73);
     (void)state;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
         struct op_case c;
         struct ah_op op = {.kind = AH_OP_COLUMN_SUM};
         const uint64_t width = op_case_size(&random, op_case_below(&random, 10) ? 200 : 20000);
@@ -173,7 +173,7 @@ static void test_sums__clip(void **state)
 {
     uint64_t random = check_seed(74);
     (void)state;
-    for (int round = 0; round < ROUNDS; round++)
+    for (int round = 0; round < (int)check_share(ROUNDS); round++)
         run_clip(&random, 1 + op_case_below(&random, 40), round % 5 ? 3 * check_uniform(&random) : 0, 0);
     run_clip(&random, 10, 1, (double)INFINITY);
     run_clip(&random, 10, 1, -1e9);

@@ -75,7 +75,7 @@ static void test_activation__forward(void **state)
 {
     uint64_t random = check_seed(42);
     (void)state;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
         struct op_case c;
         struct ah_op op = random_activation(&random, AH_OP_ACTIVATION, round == 7);
         const bool gated = op.u.rows.kind == AH_ACTIVATION_SILU_GATED;
@@ -117,7 +117,7 @@ static void test_activation__backward(void **state)
 {
     uint64_t random = check_seed(43);
     (void)state;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
         struct op_case c;
         struct ah_op op = random_activation(&random, AH_OP_ACTIVATION_BACKWARD, round == 7);
         const bool gated = op.u.rows.kind == AH_ACTIVATION_SILU_GATED;

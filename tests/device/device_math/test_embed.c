@@ -44,7 +44,7 @@ static void test_embed__rows_by_token_and_position(void **state)
 {
     uint64_t random = check_seed(51);
     (void)state;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
         struct op_case c;
         struct ah_op op = {.kind = AH_OP_EMBED, .u.embed = random_embed(&random, round % 2)};
         const struct ah_op_embed *embed = &op.u.embed;
@@ -75,7 +75,7 @@ static void test_embed__gather(void **state)
 {
     uint64_t random = check_seed(52);
     (void)state;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
         struct op_case c;
         struct ah_op op = {.kind = AH_OP_GATHER, .u.embed = random_embed(&random, false)};
         op.arg[0] = op_case_dense(&random);
@@ -122,7 +122,7 @@ static void test_embed__backward_adds_to_both_tables(void **state)
 {
     uint64_t random = check_seed(53);
     (void)state;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
         struct op_case c;
         const uint64_t wanted = 1 + op_case_below(&random, 3); /* bits: tokens, positions */
         struct ah_op op = {.kind = AH_OP_EMBED_BACKWARD, .u.embed = random_embed(&random, wanted & 2)};

@@ -190,9 +190,8 @@ static int place_sum(struct concert *c, size_t at, struct ah_error *err)
         c->tied = (uint32_t)at;
     for (uint64_t b = 0; b < segment->blocks && !segment->tied; b++)
         c->sum_of[segment->first_block + b] = (uint32_t)at;
-    s->each = c->plan->n_pipelines * (segment->tied ? 2 : segment->blocks);
     for (size_t step = 0; step < AH_CONCERT_STEPS; step++)
-        s->left[step] = s->each;
+        s->left[step] = c->plan->n_pipelines * (segment->tied ? 2 : segment->blocks);
     return AH_OK;
 }
 

@@ -72,9 +72,8 @@ struct sum {
     const struct ah_cluster_plan_segment *segment;
     uint32_t *owners; /* players */
     size_t n_owners;
-    double volume_bytes; /* through the NICs of all owners; 0: it leaves no node */
-    uint64_t each;       /* gradients of a step that it waits for */
-    uint64_t left[AH_CONCERT_STEPS];
+    double volume_bytes;             /* through the NICs of all owners; 0: it leaves no node */
+    uint64_t left[AH_CONCERT_STEPS]; /* blocks of its owners whose gradients are not final */
     uint32_t step;
     bool works;
     double start_us, end_us;

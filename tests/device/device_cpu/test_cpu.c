@@ -6,6 +6,7 @@
 #include "runtime/device/device.h"
 #include "tests/support/check.h"
 
+#include <math.h>
 #include <string.h>
 
 #define MIB UINT64_C(1048576)
@@ -70,22 +71,40 @@ static double lane_ms(struct ah_device *device, uint32_t lane)
     return (double)(spans[n - 1].end_ns - spans[0].start_ns) * 1e-6;
 }
 
-/* A copy of 5 MiB in parts of 1 MiB at 100 MiB/s takes 50 ms; never less, and not much more. */
-static void test_cpu__lanes_are_slowed_as_asked(void **state)
+/* Times are never less than asked, and in the best of some tries not much more, as others may work on the machine. */
+enum { TRIES = 20 };
+
+static void check_times(double (*run)(void), double least_ms, double most_ms)
+{
+    double best_ms = INFINITY;
+    for (int i = 0; i < TRIES && best_ms >= most_ms; i++) {
+        double ms = run();
+        assert_true(ms >= least_ms);
+        best_ms = fmin(best_ms, ms);
+    }
+    assert_true(best_ms < most_ms);
+}
+
+/* A copy of 5 MiB in parts of 1 MiB. */
+static double copy_slowly(void)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_device(
         (struct ah_device_throttle){.h2d_bytes_per_s = 100.0 * (double)MIB, .copy_latency_us = 500});
-    (void)state;
     for (uint64_t i = 0; i < 5; i++) {
         struct ah_op up = copy(AH_ARENA_DEVICE, AH_ARENA_PINNED, i * MIB, MIB);
         submit(device, AH_LANE_H2D, &up);
     }
     CHECK_OK(ah_device_drain(device, &err), err);
     double ms = lane_ms(device, AH_LANE_H2D);
-    assert_true(ms >= 52.4);
-    assert_true(ms < 200); /* 53 on a quiet machine */
     ah_device_close(device);
+    return ms;
+}
+
+static void test_cpu__lanes_are_slowed_as_asked(void **state)
+{
+    (void)state;
+    check_times(copy_slowly, 52.4, 100); /* 52.5 are asked for */
 }
 
 /* Both directions at once keep `both_kept` of their rates. */
@@ -108,22 +127,28 @@ static void test_cpu__lanes_share_the_link(void **state)
     ah_device_close(device);
 }
 
-static void test_cpu__slows_host_adam(void **state)
+/* 30000 parameters at 1 M a second. */
+static double update_slowly(void)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_device((struct ah_device_throttle){.host_adam_params_per_s = 1e6});
     struct ah_op adamw = {.kind = AH_OP_ADAMW, .u.adamw = {.count = 10000}};
     struct ah_adamw_scalars scalars = {.epsilon = 1, .root_scale = 1, .grad_scale = 1};
-    (void)state;
     for (uint64_t i = 0; i < 6; i++)
         adamw.arg[i] = (struct ah_ref){i == 4 ? AH_ARENA_NONE : AH_ARENA_PAGEABLE, AH_FP32, i * MIB, 0};
     memcpy(ah_device_pointer(device, adamw.arg[5]), &scalars, sizeof scalars);
     for (int i = 0; i < 3; i++)
         submit(device, AH_LANE_HOST, &adamw);
     CHECK_OK(ah_device_drain(device, &err), err);
-    assert_true(lane_ms(device, AH_LANE_HOST) >= 29.9);
-    assert_true(lane_ms(device, AH_LANE_HOST) < 120);
+    double ms = lane_ms(device, AH_LANE_HOST);
     ah_device_close(device);
+    return ms;
+}
+
+static void test_cpu__slows_host_adam(void **state)
+{
+    (void)state;
+    check_times(update_slowly, 29.9, 60);
 }
 
 static void test_cpu__refuses_memory_that_is_not_there(void **state)

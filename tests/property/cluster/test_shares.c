@@ -18,6 +18,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #define DIGEST "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define MIB    (UINT64_C(1) << 20)
@@ -224,9 +225,54 @@ static void test_shares__what_bounds_all_numbers_is_below_their_optimum(void **s
     ah_document_release(&model);
 }
 
+/* Six GPUs in either node, so that most numbers of them are left out. */
+static void draw_many(const struct ah_cluster *like, struct case_cluster *c)
+{
+    c->cluster = *like;
+    memcpy(c->gpus, like->gpus, sizeof c->gpus);
+    memcpy(c->nodes, like->nodes, sizeof c->nodes);
+    c->cluster.gpus = c->gpus;
+    c->cluster.nodes = c->nodes;
+    for (size_t n = 0; n < NODES; n++) {
+        c->gpus[n].memory_bytes = c->gpus[n].reserved_bytes + 700 * MIB;
+        c->nodes[n].gpus = 6;
+    }
+}
+
+/* A plan's bound is not above what those that were left out prove when they are favoured, nor far below it. */
+static void test_shares__a_plan_is_bounded_by_those_left_out(void **state)
+{
+    (void)state;
+    struct ah_document model, document;
+    struct ah_error err = {0};
+    struct ah_arena arena = {0};
+    struct ah_cluster_plan plan;
+    struct ah_cluster_shortage shortage;
+    struct ah_settings settings;
+    struct case_cluster c;
+    CHECK_OK(ah_document_load(&model, "examples/models/gpt2-355m.json", AH_DOCUMENT_MODEL, &err), err);
+    CHECK_OK(
+        ah_document_load(&document, "examples/clusters/desktops-4090-3090.json", AH_DOCUMENT_CLUSTER, &err),
+        err);
+    draw_many(document.body.cluster, &c);
+    struct ah_cluster_request request = request_of(model.body.model, &c.cluster);
+    request.search = AH_CLUSTER_SEARCH_BOTH;
+    request.effort = 1;
+    CHECK_OK(ah_cluster_planner_plan(&request, &arena, &plan, &shortage, &err), err);
+    CHECK_OK(ah_settings_make(&request, &arena, &settings, &err), err);
+    CHECK_OK(ah_shares_add(&request, &arena, &settings, &err), err);
+    assert_true(settings.n_favoured == 1 && plan.solver.status == AH_PLAN_WITHIN_GAP);
+    assert_true(proves(&settings.favoured[0].instance, 0.98 * plan.solver.bound_us));
+    assert_false(proves(&settings.favoured[0].instance, 1.1 * plan.solver.bound_us));
+    ah_arena_release(&arena);
+    ah_document_release(&document);
+    ah_document_release(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shares__a_plan_is_bounded_by_those_left_out),
         cmocka_unit_test(test_shares__one_more_gpu_is_never_slower),
         cmocka_unit_test(test_shares__what_bounds_all_numbers_is_below_their_optimum)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,10 +33,10 @@ enum {
     LARGE_UNITS = 32,          /* of more, the two above for every eight units */
     EARLY_EVALUATIONS = 20000, /* of an exhaustion that comes first */
     EXHAUSTION_EVALUATIONS = 50000,
-    CERTIFICATE_STEPS = 10000000, /* more do not help few units much; of more units ... */
+    CERTIFICATE_STEPS = 60000000, /* fewer leave a gap on twelve units; of more than these ... */
     CERTIFICATE_UNITS = 24,
-    CERTIFICATE_FACTOR = 24, /* ... so many times as many */
-    EXHAUSTION_UNITS = 12    /* of more units there are too many sets of pipelines */
+    CERTIFICATE_FACTOR = 4, /* ... so many times as many */
+    EXHAUSTION_UNITS = 12   /* of more units there are too many sets of pipelines */
 };
 
 const char *const ah_words_cluster_search[] = {"both", "exact", "graph", NULL};

@@ -55,9 +55,8 @@ static uint64_t bytes_of(double bytes)
 }
 
 static void price_states(const struct ah_away_terms *terms, const struct part *p,
-                         struct ah_instance_block *block)
+                         const struct ah_instance_block *block, struct ah_instance_away *away)
 {
-    struct ah_instance_away *away = &block->away[AH_AWAY_STATES];
     bool host = !(terms->without & AH_WITHOUT_HOST_OPTIMIZER);
     bool streamed = !(terms->without & AH_WITHOUT_STREAMED);
     double host_us = p->u * fmax(p->link * fmax(p->G, p->w), p->host * (p->adam + p->G + p->w));
@@ -72,31 +71,29 @@ static void price_states(const struct ah_away_terms *terms, const struct part *p
 }
 
 static void price_weights(const struct ah_away_terms *terms, const struct part *p,
-                          struct ah_instance_block *block)
+                          const struct ah_instance_block *block, struct ah_instance_away *away)
 {
     double fetched = p->n * p->w, added = terms->sums ? p->g + 2 * p->G : 0;
     double host_us = p->host * (fetched + p->u * (p->g + added));
-    block->away[AH_AWAY_WEIGHTS] =
-        (struct ah_instance_away){.weights = AH_WEIGHTS_HOST,
-                                  .optimizer = AH_OPTIMIZER_HOST,
-                                  .forward_us = fetched * fmax(p->link, p->host),
-                                  .backward_us = fmax(p->link * fmax(fetched, p->u * p->g), host_us),
-                                  .update_us = fmax(block->update_us, p->u * p->adam * p->host),
-                                  .host_bytes = bytes_of(fetched + p->u * (p->z + p->G)),
-                                  .staging_bytes = BUFFERS * bytes_of(fetched + p->u * p->g)};
+    *away = (struct ah_instance_away){.weights = AH_WEIGHTS_HOST,
+                                      .optimizer = AH_OPTIMIZER_HOST,
+                                      .forward_us = fetched * fmax(p->link, p->host),
+                                      .backward_us = fmax(p->link * fmax(fetched, p->u * p->g), host_us),
+                                      .update_us = fmax(block->update_us, p->u * p->adam * p->host),
+                                      .host_bytes = bytes_of(fetched + p->u * (p->z + p->G)),
+                                      .staging_bytes = BUFFERS * bytes_of(fetched + p->u * p->g)};
 }
 
 void ah_away_price(const struct ah_away_terms *terms, const struct ah_job_group *group,
-                   uint64_t table_elements, struct ah_instance_block *block)
+                   uint64_t table_elements, const struct ah_instance_block *block,
+                   struct ah_instance_away ret_away[AH_INSTANCE_AWAYS])
 {
     const unsigned needed = AH_WITHOUT_HOST_OPTIMIZER | AH_WITHOUT_HOST_WEIGHTS;
-    block->away[AH_AWAY_STATES] = (struct ah_instance_away){
-        .optimizer = AH_OPTIMIZER_DEVICE, .update_us = block->update_us, .state_bytes = block->state_bytes};
-    if (!terms->host.memory_bytes)
-        return;
     const struct part p = part_of(terms, group, table_elements);
-    price_states(terms, &p, block);
-    block->away[AH_AWAY_WEIGHTS] = block->away[AH_AWAY_STATES];
+    ret_away[AH_AWAY_STATES] = (struct ah_instance_away){
+        .optimizer = AH_OPTIMIZER_DEVICE, .update_us = block->update_us, .state_bytes = block->state_bytes};
+    price_states(terms, &p, block, &ret_away[AH_AWAY_STATES]);
+    ret_away[AH_AWAY_WEIGHTS] = ret_away[AH_AWAY_STATES];
     if (group->kind == AH_BLOCK_LAYER && p.u > 0 && !(terms->without & needed))
-        price_weights(terms, &p, block);
+        price_weights(terms, &p, block, &ret_away[AH_AWAY_WEIGHTS]);
 }

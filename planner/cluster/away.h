@@ -2,7 +2,7 @@
  *
  * Away: what a block costs whose optimizer states live on the host, or its weights, too.
  *
- * Each GPU of a node has a link to the host of its own, and an equal share of the host's memory and of its bandwidth e,
+ * Each GPU of a node that works has a link to the host of its own, and an equal share of its memory and of its bandwidth e,
  * which everything that passes through that memory draws on. Of a GPU's part of a block, with n parameters of w bytes, of
  * which u are trained, with gradients of g bytes a micro-batch, sums of G bytes and states of z bytes (the master, where
  * the weight is not it, and two moments), over a link of l bytes a second each way:
@@ -61,8 +61,9 @@ struct ah_away_terms {
     unsigned without;   /* enum ah_away_without */
 };
 
-/* Fills `away` of `block`, whose other fields are filled. `table_elements`: trained beside the group's own. */
+/* Of a block of `group` that takes what `block` says on the device. `table_elements`: trained beside the group's own. */
 void ah_away_price(const struct ah_away_terms *terms, const struct ah_job_group *group,
-                   uint64_t table_elements, struct ah_instance_block *block);
+                   uint64_t table_elements, const struct ah_instance_block *block,
+                   struct ah_instance_away ret_away[AH_INSTANCE_AWAYS]);
 
 #endif

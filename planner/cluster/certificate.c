@@ -55,7 +55,8 @@ int ah_certificate_raise(struct ah_setting *settings, size_t n, double most_us, 
         if (is_open(&settings[i], lowest_us))
             rc = raise_one(&settings[i], lowest_us, HALVES, &left, err);
         steps -= part - left;
-        lowest_us = fmin(lowest_us, settings[i].bound_us);
+        if (!settings[i].away_as_well)
+            lowest_us = fmin(lowest_us, settings[i].bound_us);
     }
     return rc;
 }

@@ -51,7 +51,8 @@ struct site {
     const struct ah_cluster_gpu *gpu;
     const struct ah_cluster_node *node;
     uint64_t tp;
-    struct ah_away_host host;
+    struct ah_away_host host; /* all of it */
+    uint64_t sharers;         /* at most */
 };
 
 static double memory_us(const struct site *site, double bytes)
@@ -206,39 +207,95 @@ static int build_kind(struct costing *c, const struct site *site, struct ah_aren
     struct ah_instance_block *blocks = ah_arena_array(arena, c->job.n_blocks, sizeof *blocks);
     if (!blocks)
         return ah_error_memory(err);
-    const uint64_t rings = AH_AWAY_HOST_TILES * ah_away_tile_elements(&c->job, site->tp) *
-                           (c->gradient_bytes + c->job.weight_bytes);
-    const struct ah_away_terms terms = {.job = &c->job,
-                                        .host = site->host,
-                                        .tp = site->tp,
-                                        .sum_bytes = c->gradient_bytes,
-                                        .sums = c->input->training.micro_batches > 1,
-                                        .without = c->input->without};
     for (size_t g = 0; g < c->job.n_groups; g++) {
         const struct ah_job_group *group = &c->job.groups[g];
         struct ah_instance_block block = {0};
         time_group(c, site, group, &block);
         size_group(c, site, group, &block);
-        ah_away_price(&terms, group, group_table(c, group), &block);
         for (size_t b = 0; b < c->job.n_blocks; b++)
             if (c->job.group_of[b] == g)
                 blocks[b] = block;
     }
-    *ret_kind = (struct ah_instance_kind){
-        .gpu = site->gpu->name,
-        .tp = site->tp,
-        .capacity_bytes = site->gpu->memory_bytes - site->gpu->reserved_bytes,
-        .blocks = blocks,
-        .host_bytes = site->host.memory_bytes > rings ? site->host.memory_bytes - rings : 0};
+    *ret_kind =
+        (struct ah_instance_kind){.gpu = site->gpu->name,
+                                  .tp = site->tp,
+                                  .capacity_bytes = site->gpu->memory_bytes - site->gpu->reserved_bytes,
+                                  .blocks = blocks};
     return AH_OK;
 }
 
-/* Units of node `n` that work. */
-static uint64_t units_of(const struct costing *c, size_t n, uint64_t tp)
+/* The host as a unit has it that shares it with so many. */
+static int build_host(const struct costing *c, const struct site *site, uint64_t sharers,
+                      const struct ah_instance_block *blocks, struct ah_arena *arena,
+                      struct ah_instance_host *ret_host, struct ah_error *err)
 {
-    uint64_t units = tp ? c->input->cluster->nodes[n].gpus / tp : 0;
-    uint64_t most = c->input->units && c->input->units[n] ? c->input->units[n] : units;
-    return units < most ? units : most;
+    struct ah_instance_away *away = ah_arena_array(arena, c->job.n_blocks * AH_INSTANCE_AWAYS, sizeof *away);
+    const uint64_t rings = AH_AWAY_HOST_TILES * ah_away_tile_elements(&c->job, site->tp) *
+                           (c->gradient_bytes + c->job.weight_bytes);
+    const struct ah_away_terms terms = {.job = &c->job,
+                                        .host = ah_away_share(site->node, sharers * site->tp),
+                                        .tp = site->tp,
+                                        .sum_bytes = c->gradient_bytes,
+                                        .sums = c->input->training.micro_batches > 1,
+                                        .without = c->input->without};
+    if (!away)
+        return ah_error_memory(err);
+    for (size_t b = 0; b < c->job.n_blocks; b++) {
+        const struct ah_job_group *group = ah_job_block(&c->job, b);
+        ah_away_price(&terms, group, group_table(c, group), &blocks[b], away + b * AH_INSTANCE_AWAYS);
+    }
+    *ret_host = (struct ah_instance_host){
+        terms.host.memory_bytes > rings ? terms.host.memory_bytes - rings : 0, away};
+    return AH_OK;
+}
+
+static int build_hosts(const struct costing *c, const struct site *site, struct ah_arena *arena,
+                       struct ah_instance_kind *kind, struct ah_error *err)
+{
+    if (!site->host.memory_bytes)
+        return AH_OK;
+    struct ah_instance_host *hosts = ah_arena_array(arena, site->sharers, sizeof *hosts);
+    if (!hosts)
+        return ah_error_memory(err);
+    for (uint64_t s = 0; s < site->sharers; s++) {
+        int rc = build_host(c, site, s + 1, kind->blocks, arena, &hosts[s], err);
+        if (rc)
+            return rc;
+    }
+    kind->hosts = hosts;
+    kind->n_hosts = site->sharers;
+    return AH_OK;
+}
+
+static struct site site_of(const struct costing *c, const struct ah_cluster_node *node)
+{
+    const struct ah_cluster_gpu *gpu = ah_cluster_gpu_of(c->input->cluster, node);
+    const unsigned neither = AH_WITHOUT_HOST_OPTIMIZER | AH_WITHOUT_STREAMED;
+    struct site site = {.gpu = gpu, .node = node, .tp = c->input->tp[gpu - c->input->cluster->gpus]};
+    if ((c->input->without & neither) != neither)
+        site.host = ah_away_share(node, 1);
+    if (site.tp)
+        site.sharers = (node->gpus + site.tp - 1) / site.tp; /* some may be of another degree */
+    return site;
+}
+
+/* The kind of a unit there, made where there is none like it. */
+static int find_kind(struct costing *c, const struct site *site, struct site *sites, struct ah_arena *arena,
+                     size_t *ret_kind, struct ah_error *err)
+{
+    struct ah_instance *in = c->instance;
+    size_t kind = 0;
+    while (kind < in->n_kinds && !same_site(&sites[kind], site))
+        kind++;
+    if (kind == in->n_kinds) {
+        int rc = build_kind(c, site, arena, &c->kinds[kind], err);
+        if (rc)
+            return rc;
+        sites[in->n_kinds++] = *site;
+    }
+    sites[kind].sharers = site->sharers > sites[kind].sharers ? site->sharers : sites[kind].sharers;
+    *ret_kind = kind;
+    return AH_OK;
 }
 
 static int build_classes(struct costing *c, struct ah_arena *arena, struct ah_error *err)
@@ -252,28 +309,19 @@ static int build_classes(struct costing *c, struct ah_arena *arena, struct ah_er
         return ah_error_memory(err);
     in->kinds = c->kinds;
     in->classes = c->classes;
-    for (size_t n = 0; n < cluster->n_nodes; n++) {
+    int rc = AH_OK;
+    for (size_t n = 0; n < cluster->n_nodes && !rc; n++) {
         const struct ah_cluster_node *node = &cluster->nodes[n];
-        const struct ah_cluster_gpu *gpu = ah_cluster_gpu_of(cluster, node);
-        struct site site = {.gpu = gpu, .node = node, .tp = c->input->tp[gpu - cluster->gpus]};
-        const uint64_t units = units_of(c, n, site.tp);
-        if (!units)
+        const struct site site = site_of(c, node);
+        if (!site.tp || node->gpus < site.tp)
             continue;
-        site.host = ah_away_share(node, (c->input->alone ? 1 : units) * site.tp);
-        if (c->input->without & AH_WITHOUT_HOST_OPTIMIZER && c->input->without & AH_WITHOUT_STREAMED)
-            site.host = (struct ah_away_host){0};
-        size_t kind = 0;
-        while (kind < in->n_kinds && !same_site(&sites[kind], &site))
-            kind++;
-        if (kind == in->n_kinds) {
-            int rc = build_kind(c, &site, arena, &c->kinds[kind], err);
-            if (rc)
-                return rc;
-            sites[in->n_kinds++] = site;
-        }
-        c->classes[in->n_classes++] = (struct ah_instance_class){kind, n, units, node->nic_bytes_per_s};
+        struct ah_instance_class *class = &c->classes[in->n_classes++];
+        *class = (struct ah_instance_class){0, n, node->gpus / site.tp, node->nic_bytes_per_s};
+        rc = find_kind(c, &site, sites, arena, &class->kind, err);
     }
-    return AH_OK;
+    for (size_t k = 0; k < in->n_kinds && !rc; k++)
+        rc = build_hosts(c, &sites[k], arena, &c->kinds[k], err);
+    return rc;
 }
 
 static int build_links(const struct costing *c, struct ah_arena *arena, struct ah_error *err)

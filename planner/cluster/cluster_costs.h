@@ -19,9 +19,7 @@ struct ah_cluster_costs_input {
     const struct ah_cluster *cluster;
     struct ah_plan_training training; /* micro_batches: of all pipelines together */
     const uint64_t *tp;               /* by type of GPU; 0: the type is not used */
-    const uint64_t *units; /* (optional) by node: no more of them work, and share the host; 0: all */
-    bool alone;            /* every unit has its host as if it were alone there: more than it can have */
-    unsigned without;      /* enum ah_away_without (away.h) */
+    unsigned without;                 /* enum ah_away_without (away.h) */
 };
 
 /* Can a unit of `tp` GPUs share this model's blocks? */

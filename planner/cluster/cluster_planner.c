@@ -17,7 +17,6 @@
 #include "planner/cluster/programs.h"
 #include "planner/cluster/relaxation.h"
 #include "planner/cluster/settings.h"
-#include "planner/cluster/shares.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,6 +25,7 @@
 enum {
     DEGREES = 4, /* 1, 2, 4, 8 */
     THOROUGH_SETTINGS = 3,
+    AWAY_SETTINGS = 2, /* of these, where blocks may be away but need not */
     EFFORT_DEFAULT = 2,
     QUICK_EVALUATIONS = 500,
     THOROUGH_EVALUATIONS = 8000,
@@ -36,8 +36,12 @@ enum {
     CERTIFICATE_STEPS = 60000000, /* fewer leave a gap on twelve units; of more than these ... */
     CERTIFICATE_UNITS = 24,
     CERTIFICATE_FACTOR = 4, /* ... so many times as many */
-    EXHAUSTION_UNITS = 12   /* of more units there are too many sets of pipelines */
+    EXHAUSTION_UNITS = 12,  /* of more units there are too many sets of pipelines */
+    SHORTER_UPDATES = 4
 };
+
+#define SHORTER_UPDATE 0.75
+#define FAR_BEHIND     1.3
 
 const char *const ah_words_cluster_search[] = {"both", "exact", "graph", NULL};
 
@@ -62,6 +66,7 @@ static int keep(struct ah_cluster_planning *p, enum ah_cluster_policy policy,
         at += pipelines[i].n_stages;
     }
     p->best[policy] = (struct ah_cluster_found){{pipelines, draft->arrangement.n_pipelines}, setting, us};
+    ah_arrangement_share(&setting->instance, &p->best[policy].arrangement);
     return AH_OK;
 }
 
@@ -75,6 +80,58 @@ static bool go_on(struct ah_cluster_planning *p)
 static int fail_interrupted(struct ah_error *err)
 {
     return ah_error_set(err, AH_E_INTERRUPTED, "interrupted while planning");
+}
+
+/* The longest update of a stage with anything away; 0: no stage has. */
+static double longest_update_us(const struct ah_draft *draft)
+{
+    double us = 0;
+    for (size_t i = 0; i < draft->n_stages; i++)
+        us = draft->stages[i].states_away ? fmax(us, draft->stages[i].update_us) : us;
+    return us;
+}
+
+/* The longest update that it would have without a limit. */
+static double first_limit_us(const struct ah_instance *instance, const struct ah_draft *draft,
+                             struct ah_draft *scratch)
+{
+    ah_draft_copy(scratch, draft);
+    for (size_t p = 0; p < scratch->arrangement.n_pipelines; p++)
+        if (!ah_pipeline_fit(instance, &scratch->arrangement.pipelines[p]))
+            return 0;
+    return longest_update_us(scratch);
+}
+
+/* Goes on from what was found while no update may be longer than there; then with shorter ones, briefly. A search looks at one
+ * limit only, and under a high one prefers short passes to a short update. */
+static int search_within(struct ah_cluster_planning *p, const struct ah_setting *setting,
+                         const struct ah_hunt_limits *limits, struct ah_draft *draft, double *step_us,
+                         struct ah_error *err)
+{
+    const struct ah_hunt_limits brief = {.improvements = limits->improvements};
+    struct ah_instance limited = setting->instance;
+    struct ah_hunt_limits now = *limits;
+    struct ah_draft found = {0};
+    int rc = ah_draft_init(&found, &limited, err);
+    if (!rc)
+        limited.update_limit_us = first_limit_us(&setting->instance, draft, &found);
+    for (int worse = 0; !rc && worse < SHORTER_UPDATES && limited.update_limit_us > 0;) {
+        struct ah_hunt_result result;
+        now.start = worse ? NULL : &draft->arrangement;
+        rc = ah_hunt_run(&limited, &now, INFINITY, &found, &result, err);
+        p->evaluations += rc ? 0 : result.evaluations;
+        bool better = !rc && result.step_us < *step_us;
+        worse = better ? 0 : worse + 1;
+        if (better) {
+            *step_us = result.step_us;
+            ah_draft_copy(draft, &found);
+        }
+        now = better ? *limits : brief;
+        limited.update_limit_us =
+            better ? longest_update_us(draft) : limited.update_limit_us * SHORTER_UPDATE;
+    }
+    ah_draft_release(&found);
+    return rc;
 }
 
 static int search(struct ah_cluster_planning *p, struct ah_setting *setting,
@@ -91,9 +148,8 @@ static int search(struct ah_cluster_planning *p, struct ah_setting *setting,
         rc = ah_hunt_run(&setting->instance, &started, none_above_us, &draft, ret_result, err);
     if (!rc)
         p->evaluations += ret_result->evaluations;
-    if (!rc && setting->away && !isinf(ret_result->step_us))
-        rc = ah_limits_choose(&setting->instance, &draft.arrangement, &ret_result->step_us, &p->evaluations,
-                              err);
+    if (!rc && setting->away && limits->shaking && !isinf(ret_result->step_us))
+        rc = search_within(p, setting, &started, &draft, &ret_result->step_us, err);
     if (!rc && ret_result->step_us < p->best[AH_CLUSTER_POLICY_OPTIMAL].us)
         rc = keep(p, AH_CLUSTER_POLICY_OPTIMAL, setting, &draft, ret_result->step_us, err);
     ah_draft_release(&draft);
@@ -277,34 +333,45 @@ static int search_policies(struct ah_cluster_planning *p, struct ah_error *err)
 
 /* ---- our own ---- */
 
-static int search_thoroughly(struct ah_cluster_planning *p, struct ah_error *err)
+/* The best `most` settings by their quick results, of those in which blocks may be away or not; but not those that are far
+ * behind another. */
+static int search_best(struct ah_cluster_planning *p, bool away, size_t most, struct ah_error *err)
 {
-    uint32_t effort = p->request->effort ? p->request->effort : EFFORT_DEFAULT;
+    const uint32_t effort = p->request->effort ? p->request->effort : EFFORT_DEFAULT;
     int rc = AH_OK;
-    bool fits_without = false;
-    for (size_t i = 0; i < p->n_settings; i++)
-        fits_without |= !p->settings[i].away && !isinf(p->settings[i].quick_us);
-    /* Without hosts, and with them: where both fit, the former are tried with hosts in the end. */
-    size_t left[] = {THOROUGH_SETTINGS, fits_without ? 1 : THOROUGH_SETTINGS};
-    for (size_t i = 0; i < p->n_settings && !rc; i++) {
+    for (size_t i = 0, n = 0; i < p->n_settings && n < most && !rc; i++) {
+        struct ah_setting *setting = &p->settings[i];
+        const double best_us = p->best[AH_CLUSTER_POLICY_OPTIMAL].us;
         struct ah_hunt_result result;
-        if (isinf(p->settings[i].quick_us) || p->settings[i].exhausted || !left[p->settings[i].away])
+        if (isinf(setting->quick_us) || setting->exhausted || setting->away != away ||
+            (away && n && setting->quick_us > FAR_BEHIND * best_us))
             continue;
-        left[p->settings[i].away]--;
-        const size_t units = ah_instance_units(&p->settings[i].instance);
+        n++;
+        const size_t units = ah_instance_units(&setting->instance);
         const uint64_t parts = units > LARGE_UNITS ? units / 8 : 1;
         const struct ah_hunt_limits limits = {.improvements = parts * (THOROUGH_EVALUATIONS / 4) << effort,
                                               .shaking = parts * (SHAKING_EVALUATIONS / 4) << effort,
-                                              .packed_us = p->best[AH_CLUSTER_POLICY_OPTIMAL].us};
-        rc = search(p, &p->settings[i], &limits, INFINITY, &result, err);
+                                              .packed_us = best_us};
+        rc = search(p, setting, &limits, INFINITY, &result, err);
     }
     return rc;
+}
+
+/* Without hosts, what is found once more with them, then with hosts from the beginning. */
+static int search_thoroughly(struct ah_cluster_planning *p, struct ah_error *err)
+{
+    bool fits_without = false;
+    for (size_t i = 0; i < p->n_settings; i++)
+        fits_without |= !p->settings[i].away && !isinf(p->settings[i].quick_us);
+    int rc = search_best(p, false, THOROUGH_SETTINGS, err);
+    rc = rc ? rc : use_hosts_for_ours(p, err);
+    return rc ? rc : search_best(p, true, fits_without ? AWAY_SETTINGS : THOROUGH_SETTINGS, err);
 }
 
 static int exhaust(struct ah_cluster_planning *p, uint64_t budget, struct ah_error *err)
 {
     int rc = AH_OK;
-    p->exhausted = ah_cluster_planning_left_out_us(p) >= p->best[AH_CLUSTER_POLICY_OPTIMAL].us;
+    p->exhausted = p->left_out_bound_us >= p->best[AH_CLUSTER_POLICY_OPTIMAL].us;
     for (size_t i = 0; i < p->n_settings && !rc; i++) {
         struct ah_setting *setting = &p->settings[i];
         if (setting->away_as_well) /* what it allows is allowed there, too */
@@ -323,24 +390,6 @@ static int exhaust(struct ah_cluster_planning *p, uint64_t budget, struct ah_err
     return rc;
 }
 
-double ah_cluster_planning_left_out_us(const struct ah_cluster_planning *p)
-{
-    double least_us = p->left_out_bound_us;
-    for (size_t i = 0; i < p->n_favoured; i++)
-        least_us = fmin(least_us, p->favoured[i].bound_us);
-    return least_us;
-}
-
-/* First of the favoured settings, as none that one of them bounds is faster than that. */
-static int raise_favoured(struct ah_cluster_planning *p, double most_us, uint64_t steps, struct ah_error *err)
-{
-    int rc = ah_certificate_raise(p->favoured, p->n_favoured, most_us, steps, err);
-    for (size_t i = 0; i < p->n_settings && !rc; i++)
-        if (p->settings[i].favoured)
-            p->settings[i].bound_us = fmax(p->settings[i].bound_us, p->settings[i].favoured->bound_us);
-    return rc;
-}
-
 /* Raises the bounds of settings that were not exhausted. That may prove that nothing is faster. */
 static int raise_bounds(struct ah_cluster_planning *p, struct ah_error *err)
 {
@@ -354,12 +403,8 @@ static int raise_bounds(struct ah_cluster_planning *p, struct ah_error *err)
             steps *= CERTIFICATE_FACTOR;
             break;
         }
-    if (p->n_favoured)
-        steps /= 2;
-    int rc = raise_favoured(p, fmin(best_us, p->left_out_bound_us), steps, err);
-    rc = rc ? rc
-            : ah_certificate_raise(p->settings, p->n_settings,
-                                   fmin(best_us, ah_cluster_planning_left_out_us(p)), steps, err);
+    int rc =
+        ah_certificate_raise(p->settings, p->n_settings, fmin(best_us, p->left_out_bound_us), steps, err);
     return rc ? rc : exhaust(p, 0, err);
 }
 
@@ -372,21 +417,16 @@ static int make_settings(struct ah_cluster_planning *p, struct ah_error *err)
     for (size_t i = 0; i < AH_CLUSTER_POLICIES; i++)
         p->best[i].us = INFINITY;
     int rc = ah_settings_make(p->request, p->arena, &made, err);
-    rc = rc ? rc : ah_shares_add(p->request, p->arena, &made, err);
     if (rc)
         return rc;
     p->settings = made.items;
     p->n_settings = made.n;
     p->left_out = made.left_out;
     p->left_out_bound_us = made.left_out_bound_us;
-    p->favoured = made.favoured;
-    p->n_favoured = made.n_favoured;
     for (size_t i = 0; i < made.n && !rc; i++) {
         made.items[i].quick_us = INFINITY;
         rc = ah_relaxation_time(&made.items[i].instance, &made.items[i].bound_us, err);
     }
-    for (size_t i = 0; i < made.n_favoured && !rc; i++)
-        rc = ah_relaxation_time(&made.favoured[i].instance, &made.favoured[i].bound_us, err);
     return rc;
 }
 
@@ -401,7 +441,7 @@ static int search_all(struct ah_cluster_planning *p, struct ah_error *err)
         rc = exhaust(p, EARLY_EVALUATIONS, err);
     if (!rc && !p->exhausted && p->request->search != AH_CLUSTER_SEARCH_EXACT)
         rc = search_thoroughly(p, err);
-    if (!rc && !p->exhausted)
+    if (!rc && !p->exhausted && p->request->search == AH_CLUSTER_SEARCH_EXACT)
         rc = use_hosts_for_ours(p, err);
     if (!rc && !p->exhausted && exact)
         rc = exhaust(p, (uint64_t)(EXHAUSTION_EVALUATIONS / 4) << effort, err);

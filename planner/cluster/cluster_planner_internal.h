@@ -20,18 +20,13 @@ struct ah_cluster_planning {
     struct ah_arena *arena;
     struct ah_setting *settings;
     size_t n_settings;
-    size_t left_out;             /* settings that were not made */
-    double left_out_bound_us;    /* of these; INFINITY: there are none */
-    struct ah_setting *favoured; /* bounds of settings in which GPUs idle for their host's sake */
-    size_t n_favoured;           /* 0: none of those was left out */
+    size_t left_out;                                   /* settings that were not made */
+    double left_out_bound_us;                          /* of these; INFINITY: there are none */
     struct ah_cluster_found best[AH_CLUSTER_POLICIES]; /* `optimal`: of our own search */
     uint64_t evaluations;
     bool exhausted; /* every setting */
     uint64_t done, planned;
 };
-
-/* The least bound of settings that were not made; INFINITY: there are none. */
-double ah_cluster_planning_left_out_us(const struct ah_cluster_planning *p);
 
 /* The best of a policy, of which there is one, as a document: described, certified, annotated. AH_E_MEMORY. */
 int ah_cluster_verdict_deliver(const struct ah_cluster_planning *p, enum ah_cluster_policy policy,

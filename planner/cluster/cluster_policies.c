@@ -31,8 +31,8 @@ static double pipeline_bound_us(struct ah_policy_search *search, const struct ah
     for (size_t i = 0; i < pipeline->n_stages; i++) {
         const struct ah_stage *stage = &pipeline->stages[i];
         uint64_t behind = pipeline->n_stages - i;
-        double us =
-            ah_fits_us(&search->fits, stage->class, stage->first, stage->end, m < behind ? m : behind);
+        const struct ah_fits_unit unit = {stage->class, stage->sharers, m < behind ? m : behind};
+        double us = ah_fits_us(&search->fits, &unit, stage->first, stage->end);
         if (i + 1 < pipeline->n_stages)
             us += ah_instance_send_us(search->instance, stage->class, stage[1].class);
         if (i > 0)

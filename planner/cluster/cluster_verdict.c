@@ -48,7 +48,7 @@ static void certify(const struct ah_cluster_planning *p, struct ah_cluster_plan 
     for (size_t i = 0; i < p->n_settings; i++)
         if (!p->settings[i].away_as_well)
             bound_us = fmin(bound_us, p->settings[i].bound_us);
-    bound_us = fmin(bound_us, ah_cluster_planning_left_out_us(p));
+    bound_us = fmin(bound_us, p->left_out_bound_us);
     if (p->exhausted)
         bound_us = plan->predicted.step_us;
     plan->solver =
@@ -73,7 +73,7 @@ static int annotate(const struct ah_cluster_planning *p, struct ah_cluster_plan 
     const unsigned without = p->request->without;
     char text[160];
     bool done = true;
-    plan->annotations = ah_arena_array(p->arena, 3, sizeof *plan->annotations);
+    plan->annotations = ah_arena_array(p->arena, 2, sizeof *plan->annotations);
     if (!plan->annotations)
         return ah_error_memory(err);
     if (p->left_out && plan->policy == AH_CLUSTER_POLICY_OPTIMAL) {
@@ -82,8 +82,6 @@ static int annotate(const struct ah_cluster_planning *p, struct ah_cluster_plan 
                  p->left_out, p->left_out_bound_us);
         done = add_annotation(p, "solver", text, plan);
     }
-    if (p->n_favoured && plan->policy == AH_CLUSTER_POLICY_OPTIMAL)
-        done &= add_annotation(p, "shares", "not for every number of GPUs that could share a host", plan);
     if (without) {
         snprintf(text, sizeof text, "%s%s%s", without & AH_WITHOUT_HOST_OPTIMIZER ? ",host-optimizer" : "",
                  without & AH_WITHOUT_STREAMED ? ",streamed" : "",
@@ -113,7 +111,7 @@ int ah_cluster_verdict_deliver(const struct ah_cluster_planning *p, enum ah_clus
 }
 
 /* Nothing was found: is that proven by the states alone, or by exhaustion? Where blocks may be away not by that, as only
- * the first ones of a stage are, and every GPU has an equal share of its host. */
+ * the first ones of a stage are, and every GPU that works has an equal share of its host. */
 int ah_cluster_verdict_fail(const struct ah_cluster_planning *p, struct ah_cluster_shortage *ret_shortage,
                             struct ah_error *err)
 {

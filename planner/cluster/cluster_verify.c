@@ -2,9 +2,6 @@
  *
  * What the plan decided becomes an arrangement again; it is priced, described as the planner describes what it found, and
  * compared with the plan, field by field.
- *
- * Of each node with a host, a plan does not say how many of its GPUs share it: the number is the largest with which all
- * stages on that node are what the plan says, if there is one.
  */
 #include "planner/cluster/cluster_verify.h"
 
@@ -31,9 +28,8 @@ struct verify {
     const char *everything[1];
     uint64_t degrees[DEGREES_MAX]; /* ascending: those of the stages */
     size_t n_degrees;
-    bool mixed;      /* a type has several */
-    uint64_t *tp;    /* by type of GPU; of those without work, any */
-    uint64_t *units; /* by node: how many share its host */
+    bool mixed;   /* a type has several */
+    uint64_t *tp; /* by type of GPU; of those without work, any */
     struct ah_instance instance;
     bool estimated;
     struct ah_arrangement arrangement;
@@ -131,8 +127,7 @@ static int read_degrees(struct verify *v)
 {
     const struct ah_cluster *cluster = v->inputs->cluster;
     v->tp = ah_arena_array(v->arena, cluster->n_gpus, sizeof *v->tp);
-    v->units = ah_arena_array(v->arena, cluster->n_nodes, sizeof *v->units);
-    if (!v->tp || !v->units)
+    if (!v->tp)
         return ah_error_memory(v->err);
     for (size_t p = 0; p < v->plan->n_pipelines; p++)
         for (size_t i = 0; i < v->plan->pipelines[p].n_stages; i++) {
@@ -155,7 +150,6 @@ static int build(struct verify *v, const uint64_t *tp, struct ah_instance *ret_i
                                                  .cluster = v->inputs->cluster,
                                                  .training = v->training,
                                                  .tp = tp,
-                                                 .units = v->units,
                                                  .without = read_without(v->plan)};
     struct ah_error cause = {0};
     bool estimated = false;
@@ -229,97 +223,94 @@ static bool read_stage(const struct verify *v, const struct ah_cluster_plan_pipe
         read_config(&from->configs[c], &stage);
     if (stage.class == v->instance.n_classes)
         return false;
-    ah_stage_price(&v->instance, &stage);
     *ret_stage = stage;
     return true;
-}
-
-/* Is the stage as the plan says, with so many of its node's GPUs at the host? */
-static bool is_as_stated(const struct ah_stage *stage, const struct ah_cluster_plan_stage *stated)
-{
-    return stage->update_us == stated->update_us && stage->forward_us == stated->forward_us &&
-           stage->backward_us == stated->backward_us;
-}
-
-/* Lowers `units` of nodes whose stages are not as stated, by one; 1 for those that no number explains. Returns how many were
- * lowered. */
-static size_t lower_units(struct verify *v, const uint64_t *used)
-{
-    size_t lowered = 0;
-    for (size_t n = 0; n < v->inputs->cluster->n_nodes; n++) {
-        bool explained = true;
-        for (size_t p = 0; p < v->plan->n_pipelines; p++)
-            for (size_t i = 0; i < v->plan->pipelines[p].n_stages; i++) {
-                struct ah_stage stage;
-                const struct ah_cluster_plan_stage *stated = &v->plan->pipelines[p].stages[i];
-                if (node_of(v->inputs->cluster, stated->node) == n)
-                    explained &=
-                        read_stage(v, &v->plan->pipelines[p], i, &stage) && is_as_stated(&stage, stated);
-            }
-        if (explained || v->units[n] <= used[n])
-            continue;
-        v->units[n]--;
-        lowered++;
-    }
-    return lowered;
-}
-
-static int find_units(struct verify *v)
-{
-    const struct ah_cluster *cluster = v->inputs->cluster;
-    uint64_t *used = ah_arena_array(v->arena, cluster->n_nodes, sizeof *used);
-    if (!used)
-        return ah_error_memory(v->err);
-    for (size_t p = 0; p < v->plan->n_pipelines; p++)
-        for (size_t i = 0; i < v->plan->pipelines[p].n_stages; i++)
-            used[node_of(cluster, v->plan->pipelines[p].stages[i].node)]++;
-    for (size_t n = 0; n < cluster->n_nodes; n++) {
-        const struct ah_cluster_gpu *gpu = ah_cluster_gpu_of(cluster, &cluster->nodes[n]);
-        v->units[n] = v->mixed ? 0 : cluster->nodes[n].gpus / v->tp[gpu - cluster->gpus];
-    }
-    int rc = build_instance(v);
-    while (!rc && !v->mixed && lower_units(v, used))
-        rc = build_instance(v);
-    return rc;
 }
 
 static int check_room(const struct verify *v, const struct ah_stage *stage, size_t p, size_t i)
 {
     const struct ah_instance_kind *kind = ah_instance_kind_of(&v->instance, stage->class);
-    if (stage->memory_bytes <= kind->capacity_bytes &&
-        (!stage->states_away || stage->host_bytes <= kind->host_bytes))
+    const uint64_t host_bytes = kind->n_hosts ? kind->hosts[stage->sharers - 1].bytes : 0;
+    if (stage->memory_bytes <= kind->capacity_bytes && stage->host_bytes <= host_bytes)
         return AH_OK;
     return ah_error_set(v->err, AH_E_DOCUMENT,
                         "pipelines[%zu].stages[%zu]: its blocks do not fit: each GPU needs %" PRIu64
                         " of %" PRIu64 " bytes, and %" PRIu64 " of %" PRIu64 " bytes of the host",
-                        p, i, stage->memory_bytes, kind->capacity_bytes, stage->host_bytes, kind->host_bytes);
+                        p, i, stage->memory_bytes, kind->capacity_bytes, stage->host_bytes, host_bytes);
+}
+
+static int read_pipeline(struct verify *v, size_t p)
+{
+    const struct ah_cluster_plan_pipeline *from = &v->plan->pipelines[p];
+    struct ah_pipeline *to = &v->arrangement.pipelines[p];
+    *to = (struct ah_pipeline){ah_arena_array(v->arena, from->n_stages, sizeof *to->stages), from->n_stages,
+                               from->micro_batches};
+    if (!to->stages)
+        return ah_error_memory(v->err);
+    for (size_t i = 0; i < from->n_stages; i++)
+        if (!read_stage(v, from, i, &to->stages[i]))
+            return ah_error_set(v->err, AH_E_DOCUMENT,
+                                "pipelines[%zu].stages[%zu]: node '%s' has no %" PRIu64 " GPUs for it", p, i,
+                                from->stages[i].node, from->stages[i].tp);
+    return AH_OK;
+}
+
+/* Has every node as many GPUs as its stages say, and a host where they say that? */
+static int check_nodes(const struct verify *v)
+{
+    const struct ah_cluster *cluster = v->inputs->cluster;
+    uint64_t *gpus = ah_arena_array(v->arena, cluster->n_nodes, sizeof *gpus);
+    if (!gpus)
+        return ah_error_memory(v->err);
+    for (size_t p = 0; p < v->arrangement.n_pipelines; p++)
+        for (size_t i = 0; i < v->arrangement.pipelines[p].n_stages; i++) {
+            const struct ah_stage *stage = &v->arrangement.pipelines[p].stages[i];
+            const struct ah_instance_kind *kind = ah_instance_kind_of(&v->instance, stage->class);
+            const size_t n = v->instance.classes[stage->class].node;
+            gpus[n] += kind->tp;
+            if (gpus[n] > cluster->nodes[n].gpus)
+                return ah_error_set(v->err, AH_E_DOCUMENT,
+                                    "pipelines[%zu].stages[%zu]: with those before it this is %" PRIu64
+                                    " GPUs of node '%s', which has %" PRIu64,
+                                    p, i, gpus[n], cluster->nodes[n].id, cluster->nodes[n].gpus);
+            if (stage->states_away && !kind->n_hosts)
+                return ah_error_set(
+                    v->err, AH_E_DOCUMENT,
+                    "pipelines[%zu].stages[%zu].configs: blocks are on the host of node '%s', "
+                    "of which the cluster says no rates, or which the plan does without",
+                    p, i, cluster->nodes[n].id);
+        }
+    return AH_OK;
+}
+
+static int price(struct verify *v)
+{
+    for (size_t p = 0; p < v->arrangement.n_pipelines; p++)
+        for (size_t i = 0; i < v->arrangement.pipelines[p].n_stages; i++) {
+            struct ah_stage *stage = &v->arrangement.pipelines[p].stages[i];
+            ah_stage_price(&v->instance, stage);
+            int rc = check_room(v, stage, p, i);
+            if (rc)
+                return rc;
+        }
+    return AH_OK;
 }
 
 static int arrange(struct verify *v)
 {
+    int rc = AH_OK;
     v->arrangement.n_pipelines = v->plan->n_pipelines;
     v->arrangement.pipelines =
         ah_arena_array(v->arena, v->plan->n_pipelines, sizeof *v->arrangement.pipelines);
     if (!v->arrangement.pipelines)
         return ah_error_memory(v->err);
-    for (size_t p = 0; p < v->plan->n_pipelines; p++) {
-        const struct ah_cluster_plan_pipeline *from = &v->plan->pipelines[p];
-        struct ah_pipeline *to = &v->arrangement.pipelines[p];
-        *to = (struct ah_pipeline){ah_arena_array(v->arena, from->n_stages, sizeof *to->stages),
-                                   from->n_stages, from->micro_batches};
-        if (!to->stages)
-            return ah_error_memory(v->err);
-        for (size_t i = 0; i < from->n_stages; i++) {
-            if (!read_stage(v, from, i, &to->stages[i]))
-                return ah_error_set(v->err, AH_E_DOCUMENT,
-                                    "pipelines[%zu].stages[%zu]: node '%s' has no %" PRIu64 " GPUs for it", p,
-                                    i, from->stages[i].node, from->stages[i].tp);
-            int rc = check_room(v, &to->stages[i], p, i);
-            if (rc)
-                return rc;
-        }
-    }
-    return AH_OK;
+    for (size_t p = 0; p < v->plan->n_pipelines && !rc; p++)
+        rc = read_pipeline(v, p);
+    rc = rc ? rc : check_nodes(v);
+    if (rc)
+        return rc;
+    ah_arrangement_share(&v->instance, &v->arrangement);
+    return price(v);
 }
 
 /* ---- ranks ---- */
@@ -456,7 +447,7 @@ int ah_cluster_verify(const struct ah_cluster_plan *plan, const struct ah_cluste
         rc = read_degrees(&v);
     }
     if (!rc)
-        rc = find_units(&v);
+        rc = build_instance(&v);
     if (!rc)
         rc = arrange(&v);
     if (!rc)

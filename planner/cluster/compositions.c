@@ -108,7 +108,7 @@ static void look_at_kind(const struct ah_instance *instance, size_t k, struct ah
         nodes++;
         look_at_links(instance, c, kind);
     }
-    kind->may_be_away = instance->update_limit_us > 0 && instance->kinds[k].host_bytes > 0;
+    kind->may_be_away = ah_instance_has_host(instance, k);
     kind->nics_us = fmin(1e6 / nic_bytes_per_s, kind->between_us) / fmax(nodes, 1);
 }
 
@@ -364,7 +364,8 @@ static void prepend_all(struct pricing *p, size_t end, double pace_us)
         const double *forward = c->forward_us + k * (c->instance->n_blocks + 1);
         const double down_us = p->j > 1 ? c->kinds[k].send_us : 0;
         for (size_t first = end; first-- > 0 && c->kinds[k].units;) {
-            double us = ah_fits_us(&c->fits, c->kinds[k].class, first, end, p->in_flight);
+            const struct ah_fits_unit unit = {c->kinds[k].class, 1, p->in_flight};
+            double us = ah_fits_us(&c->fits, &unit, first, end);
             double forward_us = forward[end] - forward[first];
             const struct step s = {k, first, end, forward_us + down_us,
                                    us - forward_us + (first ? c->kinds[k].send_us : 0)};
@@ -388,7 +389,8 @@ static void find_least(struct ah_compositions *c, const struct ah_composition_wi
         for (size_t k = 0; k < c->n_kinds; k++)
             for (size_t y = x; y-- > 0 && c->kinds[k].units;) {
                 c->steps++;
-                if (ah_fits_us(&c->fits, c->kinds[k].class, y, x, 1) > pace_us)
+                const struct ah_fits_unit unit = {c->kinds[k].class, 1, 1};
+                if (ah_fits_us(&c->fits, &unit, y, x) > pace_us)
                     break;
                 c->least[x] = smaller(c->least[x], c->least[y] + wish->prices[k]);
             }

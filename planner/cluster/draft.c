@@ -229,25 +229,47 @@ bool ah_draft_covers(const struct ah_draft *draft, size_t p)
     return at == draft->instance->n_blocks;
 }
 
+void ah_draft_count_sharers(struct ah_draft *draft)
+{
+    if (draft->instance->update_limit_us > 0)
+        ah_arrangement_share(draft->instance, &draft->arrangement);
+}
+
+void ah_draft_change_shared(struct ah_draft *draft)
+{
+    const struct ah_instance *instance = draft->instance;
+    memcpy(draft->scratch, draft->stages, draft->n_stages * sizeof *draft->scratch);
+    ah_draft_count_sharers(draft);
+    for (size_t i = 0; i < draft->n_stages; i++) {
+        struct ah_stage *stage = &draft->stages[i];
+        if (stage->sharers != draft->scratch[i].sharers &&
+            ah_instance_has_host(instance, instance->classes[stage->class].kind))
+            stage->end = 0;
+    }
+}
+
 bool ah_draft_mend(struct ah_draft *draft, struct ah_fits *fits)
 {
     uint64_t total = draft->instance->micro_batches, n = draft->arrangement.n_pipelines;
     if (!n || n > total)
         return false;
+    ah_draft_change_shared(draft);
     for (size_t p = 0; p < n; p++)
         if (!ah_draft_covers(draft, p) && !ah_draft_split(draft, p, (total + n - 1) / n, fits))
             return false;
     return ah_draft_share(draft, fits);
 }
 
-/* Is a split of one pipeline one of the other, too: are its stages of the same kinds, with the same sends? */
+/* Is a split of one pipeline one of the other, too: are its stages of the same kinds, with the same shares of hosts, and the
+ * same sends? */
 static bool splits_alike(const struct ah_instance *instance, const struct ah_pipeline *p,
                          const struct ah_pipeline *q)
 {
     bool alike = p->n_stages == q->n_stages;
     for (size_t i = 0; i < p->n_stages && alike; i++) {
         const struct ah_stage *a = &p->stages[i], *b = &q->stages[i];
-        alike = instance->classes[a->class].kind == instance->classes[b->class].kind;
+        alike =
+            instance->classes[a->class].kind == instance->classes[b->class].kind && a->sharers == b->sharers;
         if (a->class == b->class && (i == 0 || a[-1].class == b[-1].class))
             continue;
         if (i > 0)
@@ -283,6 +305,7 @@ bool ah_draft_finish(struct ah_draft *draft, struct ah_fits *fits)
     uint64_t total = draft->instance->micro_batches, n = arrangement->n_pipelines;
     if (!n || n > total)
         return false;
+    ah_draft_count_sharers(draft);
     for (size_t p = 0; p < n; p++)
         if (!split_as_before(draft, p) && !ah_draft_split(draft, p, (total + n - 1) / n, fits))
             return false;

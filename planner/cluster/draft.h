@@ -63,10 +63,16 @@ bool ah_draft_finish(struct ah_draft *draft, struct ah_fits *fits);
 /* Do the stages of pipeline `p` hold all blocks, one after another? */
 bool ah_draft_covers(const struct ah_draft *draft, size_t p);
 
-/* The same, but blocks of pipelines whose stages cover them one after another stay: a changed stage has `end` 0. */
+/* The same, but blocks of pipelines whose stages cover them one after another stay, if as many units share their hosts as
+ * before. A changed stage has `end` 0. */
 bool ah_draft_mend(struct ah_draft *draft, struct ah_fits *fits);
 
-/* Shares micro-batches out and fits; the blocks stay. */
+/* Counts who shares hosts, where blocks may be away. Blocks stay; or a stage is changed that shares its host with another
+ * number of units than before. */
+void ah_draft_count_sharers(struct ah_draft *draft);
+void ah_draft_change_shared(struct ah_draft *draft);
+
+/* Shares micro-batches out and fits, once sharers are counted; the blocks stay. */
 bool ah_draft_share(struct ah_draft *draft, struct ah_fits *fits);
 
 #endif

@@ -16,7 +16,8 @@
  * Where blocks may be away from the device, each of these is rehearsed with every limit on the update that matters
  * (limits.h). A stage's passes are the shortest under the largest limit, but forward and backward alone need not be; for
  * the caps such a stage is as fast as if everything fitted, and the pipeline at least as long as its busiest stage and
- * the path of a micro-batch with the shortest passes (3).
+ * the path of a micro-batch with the shortest passes (3), for whatever number of units that could share its host with
+ * those of its pipeline (4). How many do follows from the set.
  */
 #include "planner/cluster/hunt_internal.h"
 
@@ -69,7 +70,19 @@ static bool give_up(struct exhausting *x)
 
 static bool may_be_away(const struct ah_instance *instance, const struct ah_stage *stage)
 {
-    return instance->update_limit_us > 0 && ah_instance_kind_of(instance, stage->class)->host_bytes > 0;
+    return ah_instance_has_host(instance, instance->classes[stage->class].kind);
+}
+
+/* (4). */
+static double shared_us(struct exhausting *x, uint64_t in_flight, const struct ah_stage *stage)
+{
+    const struct ah_instance *instance = x->hunt->instance;
+    struct ah_fits_unit unit = {stage->class, x->used[stage->class], in_flight};
+    const size_t most = may_be_away(instance, stage) ? instance->classes[stage->class].units : unit.sharers;
+    double least_us = INFINITY;
+    for (; unit.sharers <= most; unit.sharers++)
+        least_us = fmin(least_us, ah_fits_us(&x->hunt->fits, &unit, stage->first, stage->end));
+    return least_us;
 }
 
 /* Makes a fitted stage as fast as if everything fitted. */
@@ -90,7 +103,7 @@ static double passes_us(struct exhausting *x, uint64_t in_flight, struct ah_stag
     const struct ah_instance *instance = x->hunt->instance;
     if (may_be_away(instance, stage)) {
         relax(instance, stage);
-        return ah_fits_us(&x->hunt->fits, stage->class, stage->first, stage->end, in_flight);
+        return shared_us(x, in_flight, stage);
     }
     return ah_fits_stage(&x->hunt->fits, in_flight, stage) ? stage->forward_us + stage->backward_us
                                                            : (double)INFINITY;
@@ -204,7 +217,7 @@ static int split_from(struct exhausting *x, size_t i, size_t n_stages)
     for (size_t end = i + 1 == n_stages ? n : first + 1; end + n_stages <= n + i + 1 && !rc && !give_up(x);
          end++) {
         x->stages[i].end = end;
-        if (isinf(ah_fits_us(&x->hunt->fits, x->stages[i].class, first, end, 1)))
+        if (isinf(shared_us(x, 1, &x->stages[i])))
             break;
         rc = i + 1 == n_stages ? add_candidate(x, n_stages) : split_from(x, i + 1, n_stages);
     }
@@ -328,6 +341,7 @@ static int rehearse_set(struct exhausting *x)
             x->trial.stages[x->trial.n_stages - 1].end = place->end;
         }
     }
+    ah_arrangement_share(x->hunt->instance, &x->trial.arrangement);
     return rehearse_shares(x, 0, x->hunt->instance->micro_batches);
 }
 

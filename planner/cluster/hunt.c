@@ -2,12 +2,14 @@
 #include "planner/cluster/hunt_internal.h"
 
 #include "planner/cluster/estimate.h"
+#include "planner/cluster/limits.h"
 #include "planner/cluster/rehearsal.h"
 #include "planner/cluster/relaxation.h"
 
 #include <math.h>
 
 enum {
+    LIMITED_UNITS = 16,     /* of more units limits are chosen in the end */
     ROUGH_UNITS = 32,       /* of more units arrangements are estimated first */
     REHEARSED_PASSES = 32,  /* take as long as an evaluation of a small instance */
     ESTIMATED_PASSES = 128, /* the same */
@@ -22,6 +24,14 @@ static uint64_t passes_of(const struct ah_arrangement *arrangement)
     return passes;
 }
 
+static bool is_away(const struct ah_draft *draft)
+{
+    for (size_t i = 0; i < draft->n_stages; i++)
+        if (draft->stages[i].states_away)
+            return true;
+    return false;
+}
+
 static int rehearse(struct ah_hunt *hunt, struct ah_draft *draft, double limit_us, double *ret_us,
                     struct ah_error *err)
 {
@@ -34,11 +44,19 @@ static int rehearse(struct ah_hunt *hunt, struct ah_draft *draft, double limit_u
         if (rc || alone_us >= limit_us)
             return rc;
     }
-    hunt->evaluations += hunt->exhausting ? 1 : 1 + passes_of(arrangement) / REHEARSED_PASSES;
+    const uint64_t cost = hunt->exhausting ? 1 : 1 + passes_of(arrangement) / REHEARSED_PASSES;
+    hunt->evaluations += cost;
     ah_draft_sort(draft);
     int rc = ah_rehearsal_run(hunt->instance, arrangement, &result, err);
-    if (!rc)
-        *ret_us = result.step_us;
+    if (rc)
+        return rc;
+    *ret_us = result.step_us;
+    if (result.step_us >= limit_us || isinf(result.step_us) || !hunt->limits || !is_away(draft))
+        return AH_OK;
+    uint64_t rehearsals = 0;
+    ah_draft_copy(&hunt->limited, draft);
+    rc = ah_limits_choose(hunt->instance, &hunt->limited.arrangement, ret_us, &rehearsals, err);
+    hunt->evaluations += rehearsals * cost;
     return rc;
 }
 
@@ -68,6 +86,7 @@ static int make_starts(struct ah_hunt *hunt, struct ah_error *err)
     int rc = AH_OK;
     for (size_t i = 0; i < AH_HUNT_STARTS && !rc; i++)
         rc = ah_draft_init(&hunt->starts[i].draft, hunt->instance, err);
+    rc = rc ? rc : ah_draft_init(&hunt->limited, hunt->instance, err);
     return rc;
 }
 
@@ -123,6 +142,19 @@ static int add_given(struct ah_hunt *hunt, const struct ah_arrangement *start, s
     return rc;
 }
 
+/* Where blocks may be away: each with the limit on its update that suits it best. */
+static int choose_limits(struct ah_hunt *hunt, struct ah_error *err)
+{
+    int rc = AH_OK;
+    for (size_t i = 0; i < hunt->n_starts && !rc; i++) {
+        ah_draft_sort(&hunt->starts[i].draft);
+        rc = ah_limits_choose(hunt->instance, &hunt->starts[i].draft.arrangement, &hunt->starts[i].us,
+                              &hunt->evaluations, err);
+    }
+    sort_starts(hunt);
+    return rc;
+}
+
 /* Steps 1 to 3. */
 static int search(struct ah_hunt *hunt, const struct ah_hunt_limits *limits, struct ah_error *err)
 {
@@ -132,12 +164,15 @@ static int search(struct ah_hunt *hunt, const struct ah_hunt_limits *limits, str
         rc = add_given(hunt, limits->start, err);
     if (!rc && limits->packed_us > 0)
         rc = ah_hunt_packed_starts(hunt, limits->packed_us, err);
+    hunt->limits = ah_instance_units(hunt->instance) <= LIMITED_UNITS;
     rc = rc ? rc : improve_starts(hunt, err);
     hunt->budget = hunt->evaluations + limits->shaking;
     if (!rc && hunt->n_starts)
         rc = ah_hunt_shake(hunt, err);
     if (!rc && rough)
         rc = confirm(hunt, limits->shaking / 2, err);
+    if (!rc && hunt->instance->update_limit_us > 0)
+        rc = choose_limits(hunt, err);
     if (!rc && hunt->n_starts && hunt->starts[0].us < hunt->best_us)
         ah_hunt_keep(hunt, &hunt->starts[0].draft, hunt->starts[0].us);
     return rc;
@@ -147,6 +182,7 @@ static void release(struct ah_hunt *hunt)
 {
     for (size_t i = 0; i < AH_HUNT_STARTS; i++)
         ah_draft_release(&hunt->starts[i].draft);
+    ah_draft_release(&hunt->limited);
     ah_fits_release(&hunt->fits);
 }
 

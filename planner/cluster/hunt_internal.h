@@ -25,12 +25,15 @@ struct ah_hunt {
     size_t n_starts;
     bool rough; /* arrangements are estimated, not rehearsed */
     bool exhausting;
-    uint64_t evaluations; /* done */
-    uint64_t budget;      /* stop there */
+    bool limits;             /* on updates are chosen for every arrangement */
+    struct ah_draft limited; /* with them */
+    uint64_t evaluations;    /* done */
+    uint64_t budget;         /* stop there */
 };
 
 /* Orders the pipelines of a draft and rehearses or estimates it. INFINITY where one of them alone takes `limit_us` or
- * longer. */
+ * longer. Where limits on updates are chosen it is the time with the best of them; the draft stays as it is with the
+ * instance's. */
 int ah_hunt_time(struct ah_hunt *hunt, struct ah_draft *draft, double limit_us, double *ret_us,
                  struct ah_error *err);
 

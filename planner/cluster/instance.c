@@ -30,12 +30,44 @@ double ah_instance_send_us(const struct ah_instance *instance, size_t from, size
     return link->latency_us + 1e6 * bytes / link->bytes_per_s;
 }
 
+bool ah_instance_has_host(const struct ah_instance *instance, size_t kind)
+{
+    return instance->update_limit_us > 0 && instance->kinds[kind].n_hosts &&
+           instance->kinds[kind].hosts[0].bytes;
+}
+
 size_t ah_arrangement_stages(const struct ah_arrangement *arrangement)
 {
     size_t n = 0;
     for (size_t p = 0; p < arrangement->n_pipelines; p++)
         n += arrangement->pipelines[p].n_stages;
     return n;
+}
+
+/* GPUs of a node that work. */
+static uint64_t working(const struct ah_instance *instance, const struct ah_arrangement *arrangement,
+                        size_t node)
+{
+    uint64_t gpus = 0;
+    for (size_t p = 0; p < arrangement->n_pipelines; p++)
+        for (size_t i = 0; i < arrangement->pipelines[p].n_stages; i++) {
+            size_t class = arrangement->pipelines[p].stages[i].class;
+            gpus += instance->classes[class].node == node ? ah_instance_kind_of(instance, class)->tp : 0;
+        }
+    return gpus;
+}
+
+void ah_arrangement_share(const struct ah_instance *instance, struct ah_arrangement *arrangement)
+{
+    for (size_t c = 0; c < instance->n_classes; c++) {
+        const uint64_t tp = ah_instance_kind_of(instance, c)->tp;
+        const size_t sharers =
+            (size_t)((working(instance, arrangement, instance->classes[c].node) + tp - 1) / tp);
+        for (size_t p = 0; p < arrangement->n_pipelines; p++)
+            for (size_t i = 0; i < arrangement->pipelines[p].n_stages; i++)
+                if (arrangement->pipelines[p].stages[i].class == c)
+                    arrangement->pipelines[p].stages[i].sharers = sharers;
+    }
 }
 
 enum ah_activations ah_stage_way(const struct ah_stage *stage, size_t block)
@@ -51,6 +83,13 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
+/* Its share, of a kind that has hosts. */
+static const struct ah_instance_host *host_of(const struct ah_instance *instance,
+                                              const struct ah_stage *stage)
+{
+    return &ah_instance_kind_of(instance, stage->class)->hosts[stage->sharers - 1];
+}
+
 static const struct ah_instance_block *blocks_of(const struct ah_instance *instance,
                                                  const struct ah_stage *stage)
 {
@@ -63,8 +102,9 @@ const struct ah_instance_away *ah_stage_away(const struct ah_instance *instance,
     size_t at = block - stage->first;
     if (at >= stage->states_away)
         return NULL;
-    return &blocks_of(instance, stage)[block]
-                .away[at < stage->weights_away ? AH_AWAY_WEIGHTS : AH_AWAY_STATES];
+    return &host_of(instance, stage)
+                ->away[block * AH_INSTANCE_AWAYS +
+                       (at < stage->weights_away ? AH_AWAY_WEIGHTS : AH_AWAY_STATES)];
 }
 
 double ah_stage_backward_us(const struct ah_instance *instance, const struct ah_stage *stage, size_t block)
@@ -100,20 +140,43 @@ void ah_stage_price(const struct ah_instance *instance, struct ah_stage *stage)
 
 /* ---- activations ---- */
 
-static bool fits(const struct ah_instance *instance, struct ah_stage *stage)
+/* Bytes of a GPU of the stage that are more than while a block computes; `ret_work`: those. As in ah_stage_price(), without
+ * its times. */
+static uint64_t lying_bytes(const struct ah_instance *instance, const struct ah_stage *stage,
+                            uint64_t *ret_work)
 {
-    ah_stage_price(instance, stage);
-    return stage->memory_bytes <= ah_instance_kind_of(instance, stage->class)->capacity_bytes;
+    const struct ah_instance_block *block = blocks_of(instance, stage) + stage->first;
+    const struct ah_instance_away *away =
+        stage->states_away ? host_of(instance, stage)->away + stage->first * AH_INSTANCE_AWAYS : NULL;
+    uint64_t state = 0, saved = 0, work = 0, staging = 0;
+    for (size_t at = 0; at < stage->end - stage->first; at++, block++) {
+        const enum ah_activations way = ah_stage_way(stage, stage->first + at);
+        saved += block->saved_bytes[way];
+        work = block->work_bytes[way] > work ? block->work_bytes[way] : work;
+        if (!away || at >= stage->states_away) {
+            state += block->state_bytes;
+            continue;
+        }
+        const struct ah_instance_away *of =
+            away + at * AH_INSTANCE_AWAYS + (at < stage->weights_away ? AH_AWAY_WEIGHTS : AH_AWAY_STATES);
+        state += of->state_bytes;
+        staging = of->staging_bytes > staging ? of->staging_bytes : staging;
+    }
+    *ret_work = work + staging;
+    return state + stage->in_flight * saved;
 }
 
-/* A stage with as few selective blocks as the memory allows for its number of recomputed ones: memory falls as they
- * grow (but for working memory), so that they can be bisected. False: neither none nor all of the rest fits. */
+static bool fits(const struct ah_instance *instance, const struct ah_stage *stage)
+{
+    uint64_t work, lying = lying_bytes(instance, stage, &work);
+    return lying + work <= ah_instance_kind_of(instance, stage->class)->capacity_bytes;
+}
+
+/* As few selective blocks as the memory allows for the number of recomputed ones, where it does not allow none: memory falls
+ * as they grow (but for what computing takes), so that they can be bisected. False: not even all of the rest fits. */
 static bool fit_selective(const struct ah_instance *instance, struct ah_stage *stage)
 {
     size_t low = 0, high = stage->end - stage->first - stage->recompute;
-    stage->selective = 0;
-    if (fits(instance, stage))
-        return true;
     stage->selective = high;
     if (!fits(instance, stage))
         return false;
@@ -125,21 +188,27 @@ static bool fit_selective(const struct ah_instance *instance, struct ah_stage *s
             low = stage->selective + 1;
     }
     stage->selective = high;
-    ah_stage_price(instance, stage);
     return true;
 }
 
-/* Would it be too much even if all were recomputed, in no room? */
-static bool is_hopeless(const struct ah_instance *instance, const struct ah_stage *stage)
+/* Fewer recomputed blocks do not fit even if the rest is selective and computing takes no room. More than there are: nor do
+ * all. */
+static size_t least_recompute(const struct ah_instance *instance, const struct ah_stage *stage)
 {
-    const struct ah_instance_block *blocks = blocks_of(instance, stage);
-    uint64_t bytes = 0;
-    for (size_t i = stage->first; i < stage->end; i++) {
-        const struct ah_instance_away *away = ah_stage_away(instance, stage, i);
-        bytes += (away ? away->state_bytes : blocks[i].state_bytes) +
-                 stage->in_flight * blocks[i].saved_bytes[AH_ACTIVATIONS_RECOMPUTE];
+    const uint64_t room = ah_instance_kind_of(instance, stage->class)->capacity_bytes;
+    const size_t n = stage->end - stage->first;
+    struct ah_stage next = *stage;
+    size_t low = 0, high = n + 1;
+    while (low < high) {
+        uint64_t work;
+        next.recompute = (low + high) / 2 < n ? (low + high) / 2 : n;
+        next.selective = n - next.recompute;
+        if (lying_bytes(instance, &next, &work) <= room)
+            high = next.recompute;
+        else
+            low = next.recompute + 1;
     }
-    return bytes > ah_instance_kind_of(instance, stage->class)->capacity_bytes;
+    return low;
 }
 
 /* The shortest backward that fits with what is away, of equals the fewest recomputed. */
@@ -147,16 +216,20 @@ static bool fit_activations(const struct ah_instance *instance, struct ah_stage 
 {
     struct ah_stage best, next = *stage;
     bool found = false;
-    if (is_hopeless(instance, stage))
-        return false;
-    for (next.recompute = 0; next.recompute <= next.end - next.first; next.recompute++) {
-        if (!fit_selective(instance, &next))
-            continue;
+    for (next.recompute = least_recompute(instance, stage); next.recompute <= next.end - next.first;
+         next.recompute++) {
+        next.selective = 0;
+        ah_stage_price(instance, &next);
+        if (found && next.backward_us >= best.backward_us) /* more recomputed blocks only take longer */
+            break;
+        if (!fits(instance, &next)) {
+            if (!fit_selective(instance, &next))
+                continue;
+            ah_stage_price(instance, &next);
+        }
         if (!found || next.backward_us < best.backward_us)
             best = next;
         found = true;
-        if (!next.selective) /* more recomputed blocks only take longer */
-            break;
     }
     if (found)
         *stage = best;
@@ -173,7 +246,7 @@ static bool is_shorter(const struct ah_stage *a, const struct ah_stage *b)
 
 static bool host_suffices(const struct ah_instance *instance, const struct ah_stage *stage)
 {
-    return stage->host_bytes <= ah_instance_kind_of(instance, stage->class)->host_bytes &&
+    return stage->host_bytes <= host_of(instance, stage)->bytes &&
            stage->update_us <= instance->update_limit_us;
 }
 
@@ -241,7 +314,8 @@ bool ah_stage_fit(const struct ah_instance *instance, uint64_t in_flight, struct
     next.states_away = next.weights_away = 0;
     bool found = fit_activations(instance, &next);
     bool kept = found && !next.recompute && !next.selective;
-    if (!kept && instance->update_limit_us > 0 && ah_instance_kind_of(instance, stage->class)->host_bytes)
+    if (!kept && ah_instance_has_host(instance, instance->classes[stage->class].kind) &&
+        host_of(instance, stage)->bytes)
         found = fit_away(instance, found, &next);
     if (found)
         *stage = next;

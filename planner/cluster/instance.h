@@ -11,7 +11,9 @@
  * HOMES. Optimizer states of a block may be AWAY, on the host, and then its weights and the sums of its gradients, too.
  * States that are away cost time only in the update; weights that are away set the pace of a block's passes: each is as
  * slow as the slowest of its compute, its link and its share of the host (docs/clusters.md). Each GPU has its own link,
- * and as much of the host's memory and its bandwidth as any other GPU of the node, so that a node is never overfull.
+ * and as much of the host's memory and its bandwidth as any other GPU of the node THAT WORKS, so that a node is never
+ * overfull, and one that idles takes nothing from the others. How many share a host follows from the arrangement, all
+ * pipelines of it: ah_arrangement_share().
  *
  * Times are microseconds, of one micro-batch where they depend on it. Sizes are of one GPU of a unit unless they say
  * otherwise.
@@ -29,7 +31,8 @@ enum { AH_INSTANCE_WAYS = AH_ACTIVATIONS_RECOMPUTE + 1 };
 
 enum ah_instance_away_part { AH_AWAY_STATES, AH_AWAY_WEIGHTS, AH_INSTANCE_AWAYS };
 
-/* A block with its states on the host; or with its weights there, too. What cannot be away is as on the device. */
+/* A block with its states on the host; or with its weights there, too. What cannot be away is as on the device. None of
+ * it grows as fewer share the host, but for `host_bytes`, by no more than a share does from two to one. */
 struct ah_instance_away {
     enum ah_weights weights;
     enum ah_optimizer optimizer;
@@ -48,7 +51,12 @@ struct ah_instance_block {
     uint64_t state_bytes;                   /* weights, gradients, optimizer */
     uint64_t saved_bytes[AH_INSTANCE_WAYS]; /* of each micro-batch in flight; does not rise from way to way */
     uint64_t work_bytes[AH_INSTANCE_WAYS];  /* while it computes */
-    struct ah_instance_away away[AH_INSTANCE_AWAYS];
+};
+
+/* The host of a unit that shares it with so many like itself. */
+struct ah_instance_host {
+    uint64_t bytes;                      /* a GPU's share; 0: nothing can be away */
+    const struct ah_instance_away *away; /* (blocks, AH_INSTANCE_AWAYS) */
 };
 
 struct ah_instance_kind {
@@ -56,7 +64,8 @@ struct ah_instance_kind {
     uint64_t tp;
     uint64_t capacity_bytes; /* without the reserve */
     const struct ah_instance_block *blocks;
-    uint64_t host_bytes; /* of a GPU's share of the host; 0: nothing can be away */
+    const struct ah_instance_host *hosts; /* by how many units share it, from one on */
+    size_t n_hosts;                       /* as many as there may be; 0: nothing can be away */
 };
 
 struct ah_instance_class {
@@ -93,6 +102,9 @@ static inline const struct ah_instance_kind *ah_instance_kind_of(const struct ah
     return &instance->kinds[instance->classes[class].kind];
 }
 
+/* Could blocks be away from a unit of `kind`, were it alone on its host, and does the instance allow that? */
+bool ah_instance_has_host(const struct ah_instance *instance, size_t kind);
+
 /* A micro-batch's output, or its gradient, from a unit of class `from` to one of class `to`. */
 double ah_instance_send_us(const struct ah_instance *instance, size_t from, size_t to);
 
@@ -100,6 +112,7 @@ double ah_instance_send_us(const struct ah_instance *instance, size_t from, size
 
 struct ah_stage {
     size_t class;
+    size_t sharers; /* of its host, itself included, as if all were of its degree: ah_arrangement_share() */
     size_t first, end;   /* blocks */
     size_t recompute;    /* the first so many of them */
     size_t selective;    /* so many after those */
@@ -125,6 +138,10 @@ struct ah_arrangement {
 /* Stages of all pipelines. */
 size_t ah_arrangement_stages(const struct ah_arrangement *arrangement);
 
+/* Sets the sharers of all stages. Of a node on whose host g GPUs draw, a unit of t has ceil(g / t). Whatever is fitted where
+ * blocks may be away needs them. */
+void ah_arrangement_share(const struct ah_instance *instance, struct ah_arrangement *arrangement);
+
 /* How a stage treats the activations of a block of its own. */
 enum ah_activations ah_stage_way(const struct ah_stage *stage, size_t block);
 
@@ -135,10 +152,10 @@ const struct ah_instance_away *ah_stage_away(const struct ah_instance *instance,
 /* Backward of the block in that stage. */
 double ah_stage_backward_us(const struct ah_instance *instance, const struct ah_stage *stage, size_t block);
 
-/* Times and memory of a stage whose class, blocks, treatment and micro-batches in flight are given. */
+/* Times and memory of a stage whose class, sharers, blocks, treatment and micro-batches in flight are given. */
 void ah_stage_price(const struct ah_instance *instance, struct ah_stage *stage);
 
-/* Chooses what `stage` (class, blocks) recomputes and what of it is away, so that the memory of GPU and host suffices for
+/* Chooses what `stage` (class, sharers, blocks) recomputes and what of it is away, so that the memory of GPU and host suffices for
  * `in_flight` micro-batches, the update keeps the instance's limit where anything is away, and forward and backward are
  * as short as possible; of equals, the fewest blocks whose weights are away, then the fewest recomputed, then the fewest
  * whose states are away. False: nothing suffices. */

@@ -13,6 +13,19 @@ static bool fit(const struct ah_instance *instance, struct ah_arrangement *arran
     return true;
 }
 
+/* The same, after it was fitted for a higher limit: what a stage did under that is still its best where it keeps this one. */
+static bool lower(const struct ah_instance *instance, struct ah_arrangement *arrangement)
+{
+    for (size_t p = 0; p < arrangement->n_pipelines; p++)
+        for (size_t i = 0; i < arrangement->pipelines[p].n_stages; i++) {
+            struct ah_stage *stage = &arrangement->pipelines[p].stages[i];
+            if (stage->states_away && stage->update_us > instance->update_limit_us &&
+                !ah_stage_fit(instance, stage->in_flight, stage))
+                return false;
+        }
+    return true;
+}
+
 /* The longest update of a stage with anything away; 0: no stage has. */
 static double longest_update_us(const struct ah_arrangement *arrangement)
 {
@@ -30,7 +43,8 @@ int ah_limits_choose(const struct ah_instance *instance, struct ah_arrangement *
 {
     struct ah_instance limited = *instance;
     double best_us = INFINITY, best_limit_us = 0;
-    for (bool more = true; more && fit(&limited, arrangement);) {
+    ah_arrangement_share(instance, arrangement);
+    for (bool more = fit(&limited, arrangement); more; more = more && lower(&limited, arrangement)) {
         struct ah_rehearsal_result result = {0};
         int rc = ah_rehearsal_run(&limited, arrangement, &result, err);
         if (rc)

@@ -47,11 +47,12 @@ static double least_stage_us(struct ah_policy_search *search, const struct ah_gr
     double least_us = INFINITY;
     for (size_t i = 0; i < grid->stages; i++) {
         uint64_t behind = grid->stages - i;
+        const struct ah_fits_unit unit = {class, 1, m < behind ? m : behind};
         size_t first, end;
         if (!even_first(search->instance, counts, grid->stages, i, &first) ||
             !even_first(search->instance, counts, grid->stages, i + 1, &end) || first >= end)
             return INFINITY;
-        least_us = fmin(least_us, ah_fits_us(&search->fits, class, first, end, m < behind ? m : behind));
+        least_us = fmin(least_us, ah_fits_us(&search->fits, &unit, first, end));
     }
     return least_us;
 }

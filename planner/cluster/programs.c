@@ -30,6 +30,7 @@ struct role {
     struct ah_plan_part part;
     uint64_t micro_batches;
     uint64_t kind;
+    uint64_t sharers; /* of its host; 0: it has none */
     uint64_t recompute, selective, states_away, weights_away;
     double send_output_us, send_gradient_us;
 };
@@ -58,6 +59,7 @@ static struct role role_of(const struct filling *f, const struct ah_pipeline *pi
                                  .stages = pipeline->n_stages},
                         .micro_batches = pipeline->micro_batches,
                         .kind = in->classes[stage->class].kind,
+                        .sharers = ah_instance_kind_of(in, stage->class)->n_hosts ? stage->sharers : 0,
                         .recompute = stage->recompute,
                         .selective = stage->selective,
                         .states_away = stage->states_away,
@@ -276,7 +278,8 @@ static int fill_stage(struct filling *f, const struct ah_pipeline *pipeline, siz
     const struct ah_instance_class *class = &f->in->instance->classes[stage->class];
     struct program program = {
         .f = f, .stage = stage, .node = &f->in->cluster->nodes[class->node], .role = role};
-    program.host = ah_away_share(program.node, class->units * role.part.tp);
+    if (role.sharers)
+        program.host = ah_away_share(program.node, role.sharers * role.part.tp);
     int rc = make_program(&program, &plan->programs[at]);
     plan->n_programs += !rc;
     return rc;

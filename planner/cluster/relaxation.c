@@ -100,20 +100,28 @@ int ah_relaxation_time(const struct ah_instance *instance, double *ret_us, struc
     return AH_OK;
 }
 
-static bool has_host(const struct ah_instance *instance, const struct ah_instance_kind *kind)
+/* The least bytes of a block on a unit of kind `k`: of its GPUs, with those of the host if `hosts`. */
+static double least_bytes(const struct ah_instance *instance, size_t k, size_t block, bool hosts)
 {
-    return instance->update_limit_us > 0 && kind->host_bytes > 0;
+    const struct ah_instance_kind *kind = &instance->kinds[k];
+    double least = (double)kind->blocks[block].state_bytes;
+    for (size_t h = 0; h < kind->n_hosts && ah_instance_has_host(instance, k); h++)
+        for (int i = 0; i < AH_INSTANCE_AWAYS; i++) {
+            const struct ah_instance_away *away = &kind->hosts[h].away[block * AH_INSTANCE_AWAYS + (size_t)i];
+            least = fmin(least, (double)away->state_bytes + (hosts ? (double)away->host_bytes : 0));
+        }
+    return least * (double)kind->tp;
 }
 
-/* The least bytes of a block on a unit of `kind`: of its GPUs, with those of the host if `hosts`. */
-static double least_bytes(const struct ah_instance *instance, const struct ah_instance_kind *kind,
-                          size_t block, bool hosts)
+/* The most bytes of a host that units of a class have together, however many work. */
+static double host_bytes(const struct ah_instance *instance, size_t class)
 {
-    const struct ah_instance_block *b = &kind->blocks[block];
-    double least = (double)b->state_bytes;
-    for (int i = 0; i < AH_INSTANCE_AWAYS && has_host(instance, kind); i++)
-        least = fmin(least, (double)b->away[i].state_bytes + (hosts ? (double)b->away[i].host_bytes : 0));
-    return least * (double)kind->tp;
+    const struct ah_instance_kind *kind = ah_instance_kind_of(instance, class);
+    double most = 0;
+    for (size_t u = 0; u < instance->classes[class].units; u++)
+        if (ah_instance_has_host(instance, instance->classes[class].kind))
+            most = fmax(most, (double)(u + 1) * (double)kind->tp * (double)kind->hosts[u].bytes);
+    return most;
 }
 
 static void count_bytes(const struct ah_instance *instance, bool hosts, double *ret_needed,
@@ -123,14 +131,13 @@ static void count_bytes(const struct ah_instance *instance, bool hosts, double *
     for (size_t b = 0; b < instance->n_blocks; b++) {
         double least = INFINITY;
         for (size_t k = 0; k < instance->n_kinds; k++)
-            least = fmin(least, least_bytes(instance, &instance->kinds[k], b, hosts));
+            least = fmin(least, least_bytes(instance, k, b, hosts));
         *ret_needed += least;
     }
     for (size_t c = 0; c < instance->n_classes; c++) {
         const struct ah_instance_kind *kind = ah_instance_kind_of(instance, c);
-        double bytes = (double)kind->capacity_bytes;
-        bytes += hosts && has_host(instance, kind) ? (double)kind->host_bytes : 0;
-        *ret_available += (double)instance->classes[c].units * (double)kind->tp * bytes;
+        double units = (double)instance->classes[c].units * (double)kind->tp;
+        *ret_available += units * (double)kind->capacity_bytes + (hosts ? host_bytes(instance, c) : 0);
     }
 }
 

@@ -247,7 +247,7 @@ bool ah_setting_is_symmetric(const struct ah_cluster_request *request, const str
 bool ah_setting_has_hosts(const struct ah_setting *setting)
 {
     for (size_t k = 0; k < setting->instance.n_kinds; k++)
-        if (setting->instance.kinds[k].host_bytes)
+        if (setting->instance.kinds[k].n_hosts)
             return true;
     return false;
 }

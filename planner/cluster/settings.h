@@ -24,16 +24,13 @@ struct ah_setting {
     struct ah_arrangement start; /* the best of other systems here; no pipelines: none */
     double start_us;
     size_t index;
-    struct ah_setting *favoured; /* in the arena: what bounds this one, too (shares.h); NULL: there is none */
 };
 
 struct ah_settings {
     struct ah_setting *items; /* in the arena */
     size_t n;
     size_t left_out;
-    double left_out_bound_us;    /* none of those left out is faster; INFINITY: there are none */
-    struct ah_setting *favoured; /* in the arena: bounds of numbers of units that were left out (shares.h) */
-    size_t n_favoured;           /* 0: none were */
+    double left_out_bound_us; /* none of those left out is faster; INFINITY: there are none */
 };
 
 /* All settings that a request allows. AH_E_USAGE: there are none; AH_E_DOCUMENT: of the training. */

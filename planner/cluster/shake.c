@@ -189,6 +189,7 @@ static bool finish(struct shaking *s)
     uint64_t total = draft->instance->micro_batches;
     if (!n || n > total)
         return false;
+    ah_draft_change_shared(draft);
     for (size_t p = 0; p < n; p++) {
         uint64_t share = draw(s, 2) ? (total + n - 1) / n : 1 + draw(s, total - n + 1);
         if (!ah_draft_covers(draft, p) && !ah_draft_split(draft, p, share, &s->hunt->fits))
@@ -213,6 +214,7 @@ static bool change(struct shaking *s)
         change_blocks(s);
         if (!draw(s, 3))
             imitate_some(s);
+        ah_draft_count_sharers(&s->trial);
         if (way == 4)
             return ah_draft_share(&s->trial, &s->hunt->fits);
     }

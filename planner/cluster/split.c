@@ -16,29 +16,41 @@
 
 static bool are_alike(const struct ah_instance *instance, size_t a, size_t b)
 {
-    for (size_t k = 0; k < instance->n_kinds; k++) /* the struct has no padding */
-        if (memcmp(&instance->kinds[k].blocks[a], &instance->kinds[k].blocks[b],
-                   sizeof(struct ah_instance_block)) != 0)
+    for (size_t k = 0; k < instance->n_kinds; k++) { /* the structs have no padding */
+        const struct ah_instance_kind *kind = &instance->kinds[k];
+        if (memcmp(&kind->blocks[a], &kind->blocks[b], sizeof kind->blocks[a]) != 0)
             return false;
+        for (size_t h = 0; h < kind->n_hosts; h++)
+            if (memcmp(kind->hosts[h].away + a * AH_INSTANCE_AWAYS,
+                       kind->hosts[h].away + b * AH_INSTANCE_AWAYS,
+                       AH_INSTANCE_AWAYS * sizeof *kind->hosts[h].away) != 0)
+                return false;
+    }
     return true;
+}
+
+static size_t tables_of(const struct ah_instance *instance, size_t kind)
+{
+    return ah_instance_has_host(instance, kind) ? instance->kinds[kind].n_hosts : 1;
 }
 
 int ah_fits_init(struct ah_fits *ret_fits, const struct ah_instance *instance, struct ah_error *err)
 {
-    size_t n = instance->n_blocks, units = ah_instance_units(instance);
+    size_t n = instance->n_blocks, units = ah_instance_units(instance), tables = 0;
     struct ah_fits fits = {.instance = instance, .most_in_flight = units < n ? units : n};
-    size_t cells = instance->n_kinds * fits.most_in_flight * n * n;
-    fits.us = malloc(cells * sizeof *fits.us);
-    fits.stages = malloc(cells * sizeof *fits.stages); /* where it is not used it costs nothing */
+    for (size_t k = 0; k < instance->n_kinds; k++)
+        tables += tables_of(instance, k);
+    fits.tables = calloc(tables, sizeof *fits.tables);
+    fits.first_table = calloc(instance->n_kinds + 1, sizeof *fits.first_table);
     fits.scratch = malloc((n + 1) * (n + 1) * sizeof *fits.scratch);
     fits.from = malloc((n + 1) * (n + 1) * sizeof *fits.from);
     fits.alike = calloc(n, sizeof *fits.alike);
-    if (!fits.us || !fits.stages || !fits.scratch || !fits.from || !fits.alike) {
+    if (!fits.tables || !fits.first_table || !fits.scratch || !fits.from || !fits.alike) {
         ah_fits_release(&fits);
         return ah_error_memory(err);
     }
-    for (size_t i = 0; i < cells; i++)
-        fits.us[i] = -1;
+    for (size_t k = 0; k < instance->n_kinds; k++)
+        fits.first_table[k + 1] = fits.first_table[k] + tables_of(instance, k);
     for (size_t b = 1; b < n; b++)
         fits.alike[b] = are_alike(instance, b - 1, b) ? fits.alike[b - 1] : b;
     *ret_fits = fits;
@@ -49,8 +61,13 @@ void ah_fits_release(struct ah_fits *fits)
 {
     if (!fits)
         return;
-    free(fits->us);
-    free(fits->stages);
+    size_t tables = fits->tables && fits->first_table ? fits->first_table[fits->instance->n_kinds] : 0;
+    for (size_t i = 0; i < tables; i++) {
+        free(fits->tables[i].us);
+        free(fits->tables[i].stages);
+    }
+    free(fits->tables);
+    free(fits->first_table);
     free(fits->scratch);
     free(fits->from);
     free(fits->alike);
@@ -59,42 +76,79 @@ void ah_fits_release(struct ah_fits *fits)
 
 /* ---- what is remembered ---- */
 
-/* Where that is of a run, beginning at `of_kind`. */
-static inline size_t run_at(const struct ah_fits *fits, size_t of_kind, size_t first, size_t end)
+/* Without memory it stays empty. */
+static void make_table(const struct ah_fits *fits, struct ah_fits_table *table)
+{
+    size_t n = fits->instance->n_blocks, cells = fits->most_in_flight * n * n;
+    table->us = malloc(cells * sizeof *table->us);
+    table->stages = malloc(cells * sizeof *table->stages); /* where it is not used it costs nothing */
+    if (!table->us || !table->stages) {
+        free(table->us);
+        free(table->stages);
+        *table = (struct ah_fits_table){0};
+        return;
+    }
+    for (size_t i = 0; i < cells; i++)
+        table->us[i] = -1;
+}
+
+static struct ah_fits_table *table_of(const struct ah_fits *fits, const struct ah_fits_unit *unit)
+{
+    size_t kind = fits->instance->classes[unit->class].kind, first = fits->first_table[kind];
+    bool several = fits->first_table[kind + 1] - first > 1;
+    struct ah_fits_table *table = &fits->tables[several ? first + unit->sharers - 1 : first];
+    if (!table->us)
+        make_table(fits, table);
+    return table;
+}
+
+/* Where that is of a run. */
+static inline size_t run_at(const struct ah_fits *fits, uint64_t in_flight, size_t first, size_t end)
 {
     size_t n = fits->instance->n_blocks, alike = fits->alike[end - 1];
     size_t back = alike <= first ? first - alike : 0;
-    return of_kind + (first - back) * n + end - back - 1;
+    return (in_flight - 1) * n * n + (first - back) * n + end - back - 1;
 }
 
-static size_t kind_at(const struct ah_fits *fits, size_t class, uint64_t in_flight)
+static double fit_run(const struct ah_fits *fits, const struct ah_fits_unit *unit, size_t first, size_t end,
+                      struct ah_stage *ret_stage)
 {
-    size_t n = fits->instance->n_blocks, kind = fits->instance->classes[class].kind;
-    return (kind * fits->most_in_flight + in_flight - 1) * n * n;
+    *ret_stage =
+        (struct ah_stage){.class = unit->class, .sharers = unit->sharers, .first = first, .end = end};
+    return ah_stage_fit(fits->instance, unit->in_flight, ret_stage)
+               ? ret_stage->forward_us + ret_stage->backward_us
+               : (double)INFINITY;
 }
 
-static double learn_us(struct ah_fits *fits, size_t at, size_t class, size_t first, size_t end,
-                       uint64_t in_flight)
+static inline double run_us(const struct ah_fits *fits, const struct ah_fits_table *table,
+                            const struct ah_fits_unit *unit, size_t first, size_t end)
 {
-    struct ah_stage *stage = &fits->stages[at];
-    *stage = (struct ah_stage){.class = class, .first = first, .end = end};
-    bool fit = ah_stage_fit(fits->instance, in_flight, stage);
-    return fits->us[at] = fit ? stage->forward_us + stage->backward_us : (double)INFINITY;
+    struct ah_stage forgotten;
+    if (!table->us)
+        return fit_run(fits, unit, first, end, &forgotten);
+    size_t at = run_at(fits, unit->in_flight, first, end);
+    if (table->us[at] < 0)
+        table->us[at] = fit_run(fits, unit, first, end, &table->stages[at]);
+    return table->us[at];
 }
 
-double ah_fits_us(struct ah_fits *fits, size_t class, size_t first, size_t end, uint64_t in_flight)
+double ah_fits_us(struct ah_fits *fits, const struct ah_fits_unit *unit, size_t first, size_t end)
 {
-    size_t at = run_at(fits, kind_at(fits, class, in_flight), first, end);
-    return fits->us[at] < 0 ? learn_us(fits, at, class, first, end, in_flight) : fits->us[at];
+    return run_us(fits, table_of(fits, unit), unit, first, end);
 }
 
 bool ah_fits_stage(struct ah_fits *fits, uint64_t in_flight, struct ah_stage *stage)
 {
     const struct ah_stage asked = *stage;
-    if (isinf(ah_fits_us(fits, asked.class, asked.first, asked.end, in_flight)))
+    const struct ah_fits_unit unit = {asked.class, asked.sharers, in_flight};
+    const struct ah_fits_table *table = table_of(fits, &unit);
+    if (!table->us)
+        return ah_stage_fit(fits->instance, in_flight, stage);
+    if (isinf(run_us(fits, table, &unit, asked.first, asked.end)))
         return false;
-    *stage = fits->stages[run_at(fits, kind_at(fits, asked.class, in_flight), asked.first, asked.end)];
+    *stage = table->stages[run_at(fits, in_flight, asked.first, asked.end)];
     stage->class = asked.class;
+    stage->sharers = asked.sharers;
     stage->first = asked.first;
     stage->end = asked.end;
     return true;
@@ -146,18 +200,18 @@ struct splitting {
 
 /* A stage of it. */
 struct splitting_stage {
-    size_t class, of_kind;
-    uint64_t in_flight;
+    struct ah_fits_unit unit;
+    const struct ah_fits_table *table;
     double send_us;
 };
 
 static struct splitting_stage stage_of(const struct splitting *s, size_t i)
 {
+    const struct ah_stage *from = &s->pipeline->stages[i];
     uint64_t behind = s->pipeline->n_stages - i, m = s->pipeline->micro_batches;
-    struct splitting_stage stage = {.class = s->pipeline->stages[i].class,
-                                    .in_flight = m < behind ? m : behind};
-    stage.of_kind = kind_at(s->fits, stage.class, stage.in_flight);
-    stage.send_us = stage_send_us(s->fits->instance, s->pipeline, i);
+    struct splitting_stage stage = {.unit = {from->class, from->sharers, m < behind ? m : behind},
+                                    .send_us = stage_send_us(s->fits->instance, s->pipeline, i)};
+    stage.table = table_of(s->fits, &stage.unit);
     return stage;
 }
 
@@ -165,11 +219,7 @@ static struct splitting_stage stage_of(const struct splitting *s, size_t i)
 static inline double cell_us(const struct splitting *s, const struct splitting_stage *stage, size_t first,
                              size_t end)
 {
-    size_t at = run_at(s->fits, stage->of_kind, first, end);
-    double us = s->fits->us[at];
-    if (us < 0)
-        us = learn_us(s->fits, at, stage->class, first, end, stage->in_flight);
-    return us + stage->send_us;
+    return run_us(s->fits, stage->table, &stage->unit, first, end) + stage->send_us;
 }
 
 /* (1). False: nothing within the limit. */

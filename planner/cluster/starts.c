@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Starts: D pipelines for every D, of sets of units. The sets: all units; all without the slowest types (of few units: without
- * the slowest ones, whatever their type); and where links make islands, the fastest of these. The pipelines:
+ * the slowest ones, whatever their type); where links make islands, the fastest of these; and where blocks may be away, a few
+ * units of each node, which have more of its host each. The pipelines:
  *
  *   rows     the units one after another by speed, node by node, in runs of equal speed: pipelines of like units
  *   snake    forth and back over the pipelines, so that each has a like share of every type
  *
- * and in each pipeline the stages by memory, or by speed, the largest first: early stages hold more micro-batches. Where links
- * make islands, also
+ * and in each pipeline the stages by memory, or by speed, the largest first: early stages hold more micro-batches; if nothing
+ * fits so, with the second of them last, as the first and the last stage hold tables. Where links make islands, also
  *
  *   places   as snake, but along one route through all nodes: a like share of every island
  *   near     a cut of the graph whose edges are rates: fast links stay inside pipelines, which send activations        (1)
@@ -34,7 +35,8 @@ struct unit {
     size_t class;
     double speed;
     uint64_t capacity_bytes; /* of all its GPUs */
-    double copies;           /* of the model that its memory holds the states of */
+    double host_bytes;       /* of its share of the host, for all of them */
+    double copies;           /* of the model that its memory, with that, holds the states of */
     size_t place;            /* of its class on one route through all */
     size_t turn;             /* its own among those that work, along that route */
 };
@@ -64,6 +66,22 @@ static int by_memory(const void *a, const void *b)
     return by_speed(a, b);
 }
 
+static int by_copies(const void *a, const void *b)
+{
+    const struct unit *p = a, *q = b;
+    if (p->copies < q->copies || p->copies > q->copies)
+        return p->copies > q->copies ? -1 : 1;
+    return by_speed(a, b);
+}
+
+static int by_host(const void *a, const void *b)
+{
+    const struct unit *p = a, *q = b;
+    if (p->host_bytes < q->host_bytes || p->host_bytes > q->host_bytes)
+        return p->host_bytes > q->host_bytes ? -1 : 1;
+    return by_memory(a, b);
+}
+
 static int by_place(const void *a, const void *b)
 {
     const struct unit *p = a, *q = b;
@@ -77,7 +95,7 @@ static int by_place_backwards(const void *a, const void *b)
 
 enum way { ROWS, SNAKE, PLACES, NEAR, FAR, WAYS };
 
-enum { FEW_UNITS = 8, MANY_UNITS = 32, MOST_ISLANDS = 4 };
+enum { FEW_UNITS = 8, WAYS_MOST = 27, MANY_UNITS = 32, MOST_ISLANDS = 4 };
 
 /* Units to deal out. All arrays have room for all units of the instance. */
 struct dealing {
@@ -92,6 +110,7 @@ struct dealing {
     size_t *islands;         /* by class */
     double *numbers;         /* of cuts: weights, memory, edges */
     struct ah_islands links; /* no levels: links are much alike */
+    bool at_last;            /* nothing fitted so far */
 };
 
 /* (1) or (2), by the time that it takes to send an activation forth and a gradient back. */
@@ -135,13 +154,25 @@ static int choose_parts(struct dealing *d, enum way way, size_t n, struct ah_err
 struct order {
     int (*compare)(const void *, const void *);
     bool along; /* then improved along fast links */
+    bool ends;  /* then the second goes to the end */
 };
 
-enum { ORDERS = 2, LINKED_ORDERS = 4 };
+enum { ORDERS = 4, LINKED_ORDERS = 6, AWAY_ORDERS = 2 };
 
-static const struct order orders[ORDERS] = {{by_memory, false}, {by_speed, false}};
+/* The last of each where blocks may be away. */
+static const struct order orders[ORDERS] = {
+    {by_memory, false, false}, {by_speed, false, false}, {by_copies, false, false}, {by_host, false, true}};
 static const struct order linked_orders[LINKED_ORDERS] = {
-    {by_memory, true}, {by_speed, true}, {by_place, false}, {by_place_backwards, false}};
+    {by_memory, true, false},           {by_speed, true, false},  {by_place, false, false},
+    {by_place_backwards, false, false}, {by_copies, true, false}, {by_host, false, true}};
+
+static void put_second_last(struct unit *row, size_t n)
+{
+    struct unit second = row[n > 1];
+    for (size_t i = 1; i + 1 < n; i++)
+        row[i] = row[i + 1];
+    row[n - 1] = n > 1 ? second : row[n - 1];
+}
 
 static void deal(const struct dealing *d, size_t n, const struct order *order, struct ah_draft *draft)
 {
@@ -154,6 +185,8 @@ static void deal(const struct dealing *d, size_t n, const struct order *order, s
         if (!in_row)
             continue;
         qsort(d->row, in_row, sizeof *d->row, order->compare);
+        if (d->at_last || order->ends)
+            put_second_last(d->row, in_row);
         for (size_t i = 0; i < in_row; i++)
             d->classes[i] = d->row[i].class;
         if (order->along)
@@ -199,10 +232,13 @@ static int try_start(struct ah_hunt *hunt, struct ah_draft *draft, struct ah_err
 static int try_orders(struct ah_hunt *hunt, struct dealing *d, size_t n, struct ah_draft *draft,
                       struct ah_error *err)
 {
-    const bool linked = d->links.n_levels > 0;
+    const bool linked = d->links.n_levels > 0 && !d->at_last;
+    const struct order *tried = linked ? linked_orders : orders;
+    const bool away = d->instance->update_limit_us > 0;
+    const size_t all = linked ? LINKED_ORDERS : ORDERS, n_orders = away ? all : all - AWAY_ORDERS;
     int rc = AH_OK;
-    for (size_t i = 0; i < (linked ? LINKED_ORDERS : ORDERS) && !rc; i++) {
-        deal(d, n, linked ? &linked_orders[i] : &orders[i], draft);
+    for (size_t i = 0; i < n_orders && !rc; i++) {
+        deal(d, n, &tried[i], draft);
         rc = try_start(hunt, draft, err);
     }
     return rc;
@@ -219,16 +255,6 @@ static int try_ways(struct ah_hunt *hunt, struct dealing *d, size_t n, struct ah
         rc = rc ? rc : try_orders(hunt, d, n, draft, err);
     }
     return rc;
-}
-
-static double copies_of(const struct ah_instance *instance, const struct ah_instance_kind *kind)
-{
-    double states = 0, bytes = (double)kind->capacity_bytes;
-    for (size_t b = 0; b < instance->n_blocks; b++)
-        states += (double)kind->blocks[b].state_bytes;
-    if (instance->update_limit_us > 0)
-        bytes += (double)kind->host_bytes;
-    return bytes / fmax(states, 1);
 }
 
 static void release(struct dealing *d)
@@ -255,12 +281,37 @@ static void find_places(struct dealing *d)
                 d->all[i].place = at;
 }
 
-/* Turns of the units that work, and their speed. */
+/* Units of `class` among those that work. */
+static size_t count_working(const struct dealing *d, size_t class)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < d->n_units; i++)
+        n += d->units[i].class == class;
+    return n;
+}
+
+/* How much memory of GPUs and hosts a unit of those that work has. */
+static void measure_memory(const struct dealing *d, struct unit *unit)
+{
+    const struct ah_instance *instance = d->instance;
+    const struct ah_instance_kind *kind = ah_instance_kind_of(instance, unit->class);
+    const double tp = (double)kind->tp;
+    double states = 0;
+    for (size_t b = 0; b < instance->n_blocks; b++)
+        states += tp * (double)kind->blocks[b].state_bytes;
+    unit->host_bytes = 0;
+    if (ah_instance_has_host(instance, instance->classes[unit->class].kind))
+        unit->host_bytes = tp * (double)kind->hosts[count_working(d, unit->class) - 1].bytes;
+    unit->copies = (tp * (double)kind->capacity_bytes + unit->host_bytes) / fmax(states, 1);
+}
+
+/* Memory and turns of the units that work, and their speed. */
 static void weigh(struct dealing *d)
 {
     d->speed = 0;
     for (size_t i = 0; i < d->n_units; i++) {
         d->speed += d->units[i].speed;
+        measure_memory(d, &d->units[i]);
         d->units[i].turn = 0;
         for (size_t j = 0; j < d->n_units; j++) /* ties: in their order */
             d->units[i].turn += by_place(&d->units[j], &d->units[i]) < (j < i);
@@ -287,8 +338,7 @@ static int fill(const struct ah_instance *instance, struct dealing *ret_dealing,
             const struct ah_instance_kind *kind = ah_instance_kind_of(instance, c);
             d.all[d.n_all++] = (struct unit){.class = c,
                                              .speed = speed(instance, instance->classes[c].kind),
-                                             .capacity_bytes = kind->capacity_bytes * kind->tp,
-                                             .copies = copies_of(instance, kind)};
+                                             .capacity_bytes = kind->capacity_bytes * kind->tp};
         }
     qsort(d.all, d.n_all, sizeof *d.all, by_speed);
     int rc = ah_islands_init(&d.links, instance, err);
@@ -380,6 +430,63 @@ static int try_islands(struct ah_hunt *hunt, struct dealing *d, struct ah_draft 
     return rc;
 }
 
+/* Classes whose host blocks may be on: one fewer of one of them, as an odometer runs back; or of many at most half as many of
+ * each as the most of any. False: that would be none. */
+static bool next_sharers(const struct ah_instance *instance, bool few, size_t *sharers)
+{
+    size_t most = 0;
+    for (size_t c = 0; c < instance->n_classes && few; c++) {
+        if (ah_instance_has_host(instance, instance->classes[c].kind) && sharers[c] > 1) {
+            sharers[c]--;
+            return true;
+        }
+        sharers[c] = instance->classes[c].units;
+    }
+    for (size_t c = 0; c < instance->n_classes && !few; c++)
+        if (ah_instance_has_host(instance, instance->classes[c].kind) && sharers[c] > most)
+            most = sharers[c];
+    for (size_t c = 0; c < instance->n_classes && most > 1; c++)
+        if (ah_instance_has_host(instance, instance->classes[c].kind) && sharers[c] > most / 2)
+            sharers[c] = most / 2;
+    return most > 1;
+}
+
+/* In how many ways one to all of each may work, or more than WAYS_MOST. */
+static size_t count_ways(const struct ah_instance *instance)
+{
+    size_t ways = 1;
+    for (size_t c = 0; c < instance->n_classes && ways <= WAYS_MOST; c++)
+        if (ah_instance_has_host(instance, instance->classes[c].kind))
+            ways *= instance->classes[c].units <= WAYS_MOST ? instance->classes[c].units : WAYS_MOST + 1;
+    return ways;
+}
+
+static int try_sharers(struct ah_hunt *hunt, struct dealing *d, struct ah_draft *draft, struct ah_error *err)
+{
+    const struct ah_instance *instance = d->instance;
+    const bool few = count_ways(instance) <= WAYS_MOST;
+    size_t *sharers = calloc(instance->n_classes, sizeof *sharers);
+    int rc = sharers ? AH_OK : ah_error_memory(err);
+    for (size_t c = 0; c < instance->n_classes && !rc; c++)
+        sharers[c] = instance->classes[c].units;
+    while (!rc && next_sharers(instance, few, sharers)) {
+        d->n_units = 0;
+        for (size_t i = 0; i < d->n_all; i++)
+            if (count_working(d, d->all[i].class) < sharers[d->all[i].class])
+                d->units[d->n_units++] = d->all[i];
+        rc = try_set(hunt, d, draft, err);
+    }
+    free(sharers);
+    return rc;
+}
+
+static int try_sets(struct ah_hunt *hunt, struct dealing *d, struct ah_draft *draft, struct ah_error *err)
+{
+    int rc = try_fastest_units(hunt, d, draft, err);
+    rc = rc ? rc : try_islands(hunt, d, draft, err);
+    return rc ? rc : try_sharers(hunt, d, draft, err);
+}
+
 int ah_hunt_starts(struct ah_hunt *hunt, struct ah_error *err)
 {
     struct dealing d = {0};
@@ -388,8 +495,10 @@ int ah_hunt_starts(struct ah_hunt *hunt, struct ah_error *err)
     if (rc)
         return rc;
     rc = ah_draft_init(&draft, hunt->instance, err);
-    rc = rc ? rc : try_fastest_units(hunt, &d, &draft, err);
-    rc = rc ? rc : try_islands(hunt, &d, &draft, err);
+    rc = rc ? rc : try_sets(hunt, &d, &draft, err);
+    d.at_last = !hunt->n_starts;
+    if (!rc && d.at_last)
+        rc = try_sets(hunt, &d, &draft, err);
     release(&d);
     ah_draft_release(&draft);
     return rc;

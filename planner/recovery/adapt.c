@@ -51,15 +51,13 @@ static bool uses_hosts(const struct ah_cluster_plan *old)
     return false;
 }
 
-/* The instance in which so many units of each node work; NULL: all. */
-static int build(struct adapting *a, const uint64_t *units, struct ah_error *err)
+static int build(struct adapting *a, struct ah_error *err)
 {
     const struct ah_cluster_costs_input input = {.model = a->request->model,
                                                  .model_sha256 = a->request->model_sha256,
                                                  .cluster = a->request->cluster,
                                                  .training = a->request->training,
                                                  .tp = a->tp,
-                                                 .units = units,
                                                  .without = a->request->without};
     return ah_cluster_costs_build(&input, a->arena, &a->instance, &a->estimated, err);
 }
@@ -72,7 +70,7 @@ static int begin(struct adapting *a, struct ah_error *err)
         return ah_error_memory(err);
     for (size_t i = 0; i < cluster->n_gpus; i++)
         a->tp[i] = degree_of(a->old, cluster->gpus[i].name);
-    int rc = build(a, NULL, err);
+    int rc = build(a, err);
     if (rc)
         return rc;
     a->left = ah_arena_array(a->arena, a->instance.n_classes + 1, sizeof *a->left);
@@ -164,24 +162,13 @@ static bool settle(struct adapting *a)
     struct ah_arrangement *arrangement = &a->draft.arrangement;
     uint64_t total = a->instance.micro_batches, n = arrangement->n_pipelines;
     bool fits = n > 0 && n <= total;
+    ah_draft_count_sharers(&a->draft);
     for (size_t p = 0; p < n && fits; p++)
         if (a->changed[p]) {
             arrangement->pipelines[p].micro_batches = (total + n - 1) / n;
             fits = ah_split_best(&a->fits, &arrangement->pipelines[p]);
         }
     return (fits && ah_draft_share(&a->draft, &a->fits)) || ah_draft_finish(&a->draft, &a->fits);
-}
-
-/* Who works, by node, has the host to itself; units that do not are left out of the instance, whose classes stay. */
-static int share_hosts(struct adapting *a, struct ah_error *err)
-{
-    const struct ah_instance *in = &a->instance;
-    uint64_t *units = ah_arena_array(a->arena, a->request->cluster->n_nodes, sizeof *units);
-    if (!units)
-        return ah_error_memory(err);
-    for (size_t i = 0; i < a->draft.n_stages; i++)
-        units[in->classes[a->draft.stages[i].class].node]++;
-    return build(a, units, err);
 }
 
 /* Settles with this limit of the update, and takes that if it is the fastest so far. */
@@ -205,15 +192,14 @@ static int settle_within(struct adapting *a, double limit_us, const struct ah_dr
     return rc;
 }
 
-/* Where the old plan has blocks on hosts: with shares and limits as its own, or with any limit. */
+/* Where the old plan has blocks on hosts: with limits as its own, or with any limit. */
 static int settle_best(struct adapting *a, bool *ret_fits, struct ah_error *err)
 {
     const double limits_us[] = {a->old->predicted.update_us, INFINITY};
     struct ah_draft from = {0}, best = {0};
     double best_us = INFINITY;
     bool hosts = uses_hosts(a->old);
-    int rc = hosts ? share_hosts(a, err) : AH_OK;
-    rc = rc ? rc : ah_draft_init(&from, &a->instance, err);
+    int rc = ah_draft_init(&from, &a->instance, err);
     rc = rc ? rc : ah_draft_init(&best, &a->instance, err);
     if (!rc)
         ah_draft_copy(&from, &a->draft);

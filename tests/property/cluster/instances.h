@@ -11,13 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BLOCKS = 10, MOST_KINDS = 3, MOST_CLASSES = 4, MOST_UNITS = 6 };
+enum { MOST_BLOCKS = 10, MOST_KINDS = 3, MOST_CLASSES = 4, MOST_UNITS = 6, MOST_SHARERS = 32 };
 
 struct case_instance {
     struct ah_instance instance;
     struct ah_instance_kind kinds[MOST_KINDS];
     struct ah_instance_class classes[MOST_CLASSES];
     struct ah_instance_block blocks[MOST_KINDS][MOST_BLOCKS];
+    struct ah_instance_host hosts[MOST_KINDS][MOST_SHARERS];
+    struct ah_instance_away away[MOST_KINDS][MOST_SHARERS][MOST_BLOCKS * AH_INSTANCE_AWAYS];
     struct ah_instance_link links[MOST_CLASSES * MOST_CLASSES];
     uint64_t gradient_bytes[MOST_BLOCKS];
 };
@@ -72,30 +74,61 @@ static inline void draw_network(struct case_instance *c, uint64_t *random)
         }
 }
 
+/* Of block `b`, for every number of sharers: from some number on the host is slower than the link. */
+static inline void draw_block_away(struct case_instance *c, uint64_t *random, size_t k, size_t b, double pace,
+                                   double slower)
+{
+    const struct ah_instance_block *block = &c->blocks[k][b];
+    const struct ah_instance_away states = {.optimizer = AH_OPTIMIZER_STREAMED,
+                                            .update_us = draw_real(random, 0, 60),
+                                            .state_bytes = block->state_bytes / 3,
+                                            .host_bytes = block->state_bytes - block->state_bytes / 3};
+    const struct ah_instance_away weights = {.weights = AH_WEIGHTS_HOST,
+                                             .optimizer = AH_OPTIMIZER_HOST,
+                                             .forward_us = pace * 100 * draw_real(random, 0.5, 3),
+                                             .backward_us = pace * 200 * draw_real(random, 0.5, 3),
+                                             .update_us = draw_real(random, 0, 60),
+                                             .host_bytes = block->state_bytes,
+                                             .staging_bytes = 1 + draw(random, 8)};
+    const bool may = draw(random, 5);
+    for (size_t s = 0; s < MOST_SHARERS; s++) {
+        struct ah_instance_away *away = &c->away[k][s][b * AH_INSTANCE_AWAYS];
+        double times = slower * (double)(s + 1) > 1 ? slower * (double)(s + 1) : 1;
+        away[AH_AWAY_STATES] = states;
+        away[AH_AWAY_WEIGHTS] = may ? weights : states;
+        for (int i = 0; i < AH_INSTANCE_AWAYS; i++) {
+            away[i].forward_us *= times;
+            away[i].backward_us *= times;
+            away[i].update_us = block->update_us + away[i].update_us * times;
+        }
+    }
+}
+
 /* Some kinds of some instances have a host, of any speed; weights that are away come with or without their states. */
 static inline void draw_away(struct case_instance *c, uint64_t *random)
 {
     static const double limits_us[] = {0, 60, 300, 1e9};
     c->instance.update_limit_us = limits_us[draw(random, 4)];
     for (size_t k = 0; k < c->instance.n_kinds; k++) {
-        double pace = draw_real(random, 0.2, 2);
-        c->kinds[k].host_bytes = draw(random, 3) ? 10 + draw(random, 300) : 0;
-        for (size_t b = 0; b < c->instance.n_blocks; b++) {
-            struct ah_instance_block *block = &c->blocks[k][b];
-            struct ah_instance_away states = {.optimizer = AH_OPTIMIZER_STREAMED,
-                                              .update_us = block->update_us + draw_real(random, 0, 60),
-                                              .state_bytes = block->state_bytes / 3,
-                                              .host_bytes = block->state_bytes - block->state_bytes / 3};
-            struct ah_instance_away weights = {.weights = AH_WEIGHTS_HOST,
-                                               .optimizer = AH_OPTIMIZER_HOST,
-                                               .forward_us = pace * 100 * draw_real(random, 0.5, 3),
-                                               .backward_us = pace * 200 * draw_real(random, 0.5, 3),
-                                               .update_us = block->update_us + draw_real(random, 0, 60),
-                                               .host_bytes = block->state_bytes,
-                                               .staging_bytes = 1 + draw(random, 8)};
-            block->away[AH_AWAY_STATES] = states;
-            block->away[AH_AWAY_WEIGHTS] = draw(random, 5) ? weights : states;
-        }
+        double pace = draw_real(random, 0.2, 2), slower = draw_real(random, 0.1, 1.2);
+        uint64_t bytes = (10 + draw(random, 300)) * (1 + draw(random, 3));
+        c->kinds[k].hosts = c->hosts[k];
+        c->kinds[k].n_hosts = draw(random, 4) ? MOST_SHARERS : 0;
+        for (size_t s = 0; s < MOST_SHARERS; s++)
+            c->hosts[k][s] = (struct ah_instance_host){bytes / (s + 1), c->away[k][s]};
+        for (size_t b = 0; b < c->instance.n_blocks; b++)
+            draw_block_away(c, random, k, b, pace, slower);
+    }
+}
+
+/* The blocks from the third on, but for the last, become like the second. */
+static inline void make_layers_alike(struct case_instance *c, size_t k)
+{
+    for (size_t b = 2; b + 1 < c->instance.n_blocks; b++) {
+        c->blocks[k][b] = c->blocks[k][1];
+        for (size_t s = 0; s < MOST_SHARERS; s++)
+            for (size_t i = 0; i < AH_INSTANCE_AWAYS; i++)
+                c->away[k][s][b * AH_INSTANCE_AWAYS + i] = c->away[k][s][AH_INSTANCE_AWAYS + i];
     }
 }
 
@@ -136,9 +169,8 @@ static inline void draw_instance(struct case_instance *c, uint64_t *random, size
         c->kinds[k].capacity_bytes = 20 + all / (1 + draw(random, 4)) / c->kinds[k].tp;
     if (draw(random, 2))
         draw_away(c, random);
-    for (size_t k = 0; k < instance->n_kinds && instance->micro_batches % 3 == 0; k++) /* layers alike */
-        for (size_t b = 2; b + 1 < instance->n_blocks; b++)
-            c->blocks[k][b] = c->blocks[k][1];
+    for (size_t k = 0; k < instance->n_kinds && instance->micro_batches % 3 == 0; k++)
+        make_layers_alike(c, k);
 }
 
 /* The network between nodes, and inside them. */
@@ -194,6 +226,7 @@ static inline bool draw_arrangement(const struct ah_instance *in, uint64_t *rand
     }
     for (uint64_t left = in->micro_batches - plan->n_pipelines; left; left--)
         plan->pipelines[draw(random, plan->n_pipelines)].micro_batches++;
+    ah_arrangement_share(in, plan);
     for (size_t p = 0; p < plan->n_pipelines; p++)
         if (!ah_pipeline_fit(in, &plan->pipelines[p]))
             return false;

@@ -43,6 +43,30 @@ static inline const struct oracle *oracle_of(const struct ah_instance *in)
     return &o;
 }
 
+/* What is away of a block on the host of `s`, as it is shared. */
+static inline const struct ah_instance_away *oracle_away(const struct ah_instance *in,
+                                                         const struct ah_stage *s, size_t block)
+{
+    const struct ah_instance_host *host = &in->kinds[in->classes[s->class].kind].hosts[s->sharers - 1];
+    return &host->away[2 * block + (block - s->first < s->weights_away)];
+}
+
+/* Every GPU that works draws on its node's host, in the order of pipelines or not. */
+static inline void oracle_share(const struct ah_instance *in, struct ah_arrangement *plan)
+{
+    uint64_t gpus[MOST_CLASSES] = {0};
+    for (size_t p = 0; p < plan->n_pipelines; p++)
+        for (size_t i = 0; i < plan->pipelines[p].n_stages; i++) {
+            const struct ah_instance_class *class = &in->classes[plan->pipelines[p].stages[i].class];
+            gpus[class->node] += in->kinds[class->kind].tp;
+        }
+    for (size_t p = 0; p < plan->n_pipelines; p++)
+        for (size_t i = 0; i < plan->pipelines[p].n_stages; i++) {
+            const struct ah_instance_class *class = &in->classes[plan->pipelines[p].stages[i].class];
+            plan->pipelines[p].stages[i].sharers = gpus[class->node] / in->kinds[class->kind].tp;
+        }
+}
+
 static inline double oracle_pass(const struct oracle *o, const struct ah_stage *s, size_t from, bool backward)
 {
     const struct ah_instance_block *blocks = o->in->kinds[o->in->classes[s->class].kind].blocks;
@@ -52,7 +76,7 @@ static inline double oracle_pass(const struct oracle *o, const struct ah_stage *
         int way = at < s->recompute ? 2 : at < s->recompute + s->selective ? 1 : 0;
         double compute = backward ? blocks[b].backward_us[way] : blocks[b].forward_us, paced = 0;
         if (at < s->states_away) {
-            const struct ah_instance_away *away = &blocks[b].away[at < s->weights_away];
+            const struct ah_instance_away *away = oracle_away(o->in, s, b);
             paced = backward ? away->backward_us : away->forward_us;
         }
         us += fmax(compute, paced);
@@ -243,7 +267,7 @@ static inline double oracle_update(const struct ah_instance *in, const struct ah
     double us = 0;
     for (size_t b = s->first; b < s->end; b++) {
         size_t at = b - s->first;
-        us += at < s->states_away ? blocks[b].away[at < s->weights_away].update_us : blocks[b].update_us;
+        us += at < s->states_away ? oracle_away(in, s, b)->update_us : blocks[b].update_us;
     }
     return us;
 }
@@ -297,15 +321,17 @@ static inline bool oracle_suffices(const struct ah_instance *in, uint64_t in_fli
             bytes += block->state_bytes;
             continue;
         }
-        const struct ah_instance_away *away = &block->away[at < s->weights_away];
+        const struct ah_instance_away *away = oracle_away(in, s, b);
         bytes += away->state_bytes;
         host += away->host_bytes;
         staging = away->staging_bytes > staging ? away->staging_bytes : staging;
     }
     if (bytes + work + staging > kind->capacity_bytes)
         return false;
-    return !s->states_away || (kind->host_bytes && host <= kind->host_bytes && in->update_limit_us > 0 &&
-                               oracle_update(in, s) <= in->update_limit_us);
+    if (!s->states_away)
+        return true;
+    uint64_t share = kind->n_hosts ? kind->hosts[s->sharers - 1].bytes : 0;
+    return share && host <= share && in->update_limit_us > 0 && oracle_update(in, s) <= in->update_limit_us;
 }
 
 /* Sets what a stage recomputes and has away for the shortest passes: of equals the fewest weights away, then the fewest
@@ -313,7 +339,7 @@ static inline bool oracle_suffices(const struct ah_instance *in, uint64_t in_fli
 static inline bool oracle_fit(const struct ah_instance *in, uint64_t in_flight, struct ah_stage *s)
 {
     const struct oracle *o = oracle_of(in);
-    bool away = in->kinds[in->classes[s->class].kind].host_bytes && in->update_limit_us > 0;
+    bool away = in->kinds[in->classes[s->class].kind].n_hosts && in->update_limit_us > 0;
     size_t n = s->end - s->first, most = away ? n : 0;
     double best = INFINITY;
     struct ah_stage next = *s;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The search against trying everything: on small random clusters, every set of pipelines, every order of units, every
- * split of blocks and every share of micro-batches is simulated by the oracle, with every limit on the update. An exhausted
- * search finds that optimum; no bound is above it.
+ * split of blocks and every share of micro-batches is simulated by the oracle, with every limit on the update, and hosts
+ * shared by the units that work. An exhausted search finds that optimum; no bound is above it.
  *
  * AH_TEST_INSTANCES: how many instances; 60.
  */
@@ -35,7 +35,8 @@ struct all {
     size_t left[MOST_CLASSES];
     struct ah_pipeline chosen[MOST_UNITS];
     size_t n_chosen;
-    struct menu (*menus)[MOST_BLOCKS][MOST_BLOCKS + 1][MOST_UNITS + 1]; /* (classes): first, end, in flight */
+    /* (classes): sharers, first, end, in flight */
+    struct menu (*menus)[MOST_UNITS + 1][MOST_BLOCKS][MOST_BLOCKS + 1][MOST_UNITS + 1];
     uint64_t plans, limits;
     bool count_only;
     double best_us;
@@ -65,7 +66,8 @@ static bool choose(struct all *all, struct ah_arrangement *plan, double limit_us
         for (size_t i = 0; i < plan->pipelines[p].n_stages; i++) {
             struct ah_stage *stage = &plan->pipelines[p].stages[i];
             uint64_t behind = plan->pipelines[p].n_stages - i, m = plan->pipelines[p].micro_batches;
-            struct menu *menu = &all->menus[stage->class][stage->first][stage->end][m < behind ? m : behind];
+            struct menu *menu =
+                &all->menus[stage->class][stage->sharers][stage->first][stage->end][m < behind ? m : behind];
             size_t at = 0;
             if (!menu->made)
                 make_menu(all->in, *stage, m < behind ? m : behind, menu);
@@ -132,6 +134,7 @@ static void try_plan(struct all *all)
     if (all->count_only)
         return;
     double limit_us = INFINITY, longest_us;
+    oracle_share(all->in, &plan);
     for (bool more = true; more && choose(all, &plan, limit_us, &longest_us);) {
         all->best_us = fmin(all->best_us, oracle_step_us(all->in, &plan));
         all->limits++;

@@ -69,6 +69,7 @@ static void test_limits__are_hardly_ever_worse_than_no_rule(void **state)
         c.instance.update_limit_us = INFINITY;
         draw_pipeline(&c.instance, &random, &pipeline);
         struct free_choice f = {&c.instance, {&pipeline, 1}, INFINITY};
+        oracle_share(&c.instance, &f.plan);
         fitted = pipeline;
         fitted.stages = chosen;
         memcpy(chosen, stages, sizeof chosen);

@@ -3,7 +3,7 @@
  * Packed pipelines: no more units than there are, as many pipelines as were asked for, the same ones every time; and searches
  * that begin with them, too, against those that do not, with the same budgets: random clusters of up to 30 units.
  *
- * AH_TEST_INSTANCES: how many clusters; 30.
+ * AH_TEST_INSTANCES: how many clusters; 100.
  */
 #include "planner/cluster/hunt.h"
 #include "planner/cluster/packing.h"
@@ -12,7 +12,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { INSTANCES = 30, UNITS = 30, MICRO_BATCHES = 128 };
+enum { INSTANCES = 100, UNITS = 30, MICRO_BATCHES = 128 };
 
 struct visits {
     const struct ah_instance *instance;

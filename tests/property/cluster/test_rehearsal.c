@@ -117,7 +117,6 @@ static void check(const struct ah_instance *in, const struct ah_draft *draft)
             assert_true(alone_us >= busy_us[lane] * (1 - 1e-12));
             assert_true(in_flight[lane] <= best.in_flight);
             assert_true(best.memory_bytes <= in->kinds[in->classes[best.class].kind].capacity_bytes);
-            assert_true(best.host_bytes <= in->kinds[in->classes[best.class].kind].host_bytes);
             assert_true(oracle_suffices(in, best.in_flight, &best));
             assert_true(oracle_fit(in, best.in_flight, &best));
             check_treatment(in, &pipeline->stages[i], &best);

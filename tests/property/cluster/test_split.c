@@ -53,7 +53,10 @@ static void check_fits(const struct ah_instance *instance, struct ah_fits *fits,
     for (size_t i = 0; i < other.n_stages; i++) /* the struct has no padding */
         assert_memory_equal(&stages[i], &pipeline->stages[i], sizeof *stages);
     for (size_t b = 0; b < instance->n_blocks; b++) {
-        struct ah_stage one = {.class = stages[0].class, .first = b, .end = b + 1}, again = one;
+        struct ah_stage one = stages[0], again;
+        one.first = b;
+        one.end = b + 1;
+        again = one;
         assert_true(ah_stage_fit(instance, 1, &one) == ah_fits_stage(fits, 1, &again));
         assert_memory_equal(&one, &again, sizeof one);
     }
@@ -77,6 +80,7 @@ static void test_split__is_the_formulas_least(void **state)
                 if (pipeline.n_stages == 0 || draw(&random, 3))
                     stages[pipeline.n_stages++].class = class;
         pipeline.micro_batches = c.instance.micro_batches;
+        ah_arrangement_share(&c.instance, &(struct ah_arrangement){&pipeline, 1});
         double expected = least_us(&c.instance, &pipeline, 0, 0);
         CHECK_OK(ah_fits_init(&fits, &c.instance, &err), err);
         bool found = ah_split_best(&fits, &pipeline);

@@ -23,9 +23,12 @@ static struct ah_job bf16_job(void)
         .training = {.dtype = AH_BF16}, .weight_bytes = 2, .gradient_bytes = 2, .state_bytes = 12};
 }
 
+struct priced {
+    struct ah_instance_away away[AH_INSTANCE_AWAYS];
+};
+
 /* A layer of all trained parameters, on `tp` GPUs; on the device its update takes 1 us. */
-static struct ah_instance_block price(const struct ah_job *job, unsigned without, uint64_t tp,
-                                      enum ah_block_kind kind)
+static struct priced price(const struct ah_job *job, unsigned without, uint64_t tp, enum ah_block_kind kind)
 {
     const struct ah_away_terms terms = {.job = job,
                                         .host = ah_away_share(&node, node.gpus),
@@ -35,9 +38,10 @@ static struct ah_instance_block price(const struct ah_job *job, unsigned without
                                         .without = without};
     const struct ah_job_group group = {
         .kind = kind, .flat_elements = PARAMETERS, .trained_elements = PARAMETERS};
-    struct ah_instance_block block = {.update_us = 1, .state_bytes = 18 * PARAMETERS / tp};
-    ah_away_price(&terms, &group, 0, &block);
-    return block;
+    const struct ah_instance_block block = {.update_us = 1, .state_bytes = 18 * PARAMETERS / tp};
+    struct priced priced;
+    ah_away_price(&terms, &group, 0, &block, priced.away);
+    return priced;
 }
 
 /* Nanoseconds a byte, of each parameter: 1 / 20 over the link, 1 / 25 through the share of the memory. */
@@ -66,7 +70,7 @@ static void test_away__states(void **state)
 {
     (void)state;
     struct ah_job job = bf16_job();
-    struct ah_instance_block block = price(&job, 0, 1, AH_BLOCK_LAYER);
+    struct priced block = price(&job, 0, 1, AH_BLOCK_LAYER);
     const struct ah_instance_away *away = &block.away[AH_AWAY_STATES];
     assert_int_equal(away->optimizer, AH_OPTIMIZER_STREAMED); /* 24 bytes through memory instead of 36 */
     assert_int_equal(away->weights, AH_WEIGHTS_DEVICE);
@@ -85,7 +89,7 @@ static void test_away__weights(void **state)
 {
     (void)state;
     struct ah_job job = bf16_job();
-    struct ah_instance_block block = price(&job, 0, 1, AH_BLOCK_LAYER);
+    struct priced block = price(&job, 0, 1, AH_BLOCK_LAYER);
     const struct ah_instance_away *away = &block.away[AH_AWAY_WEIGHTS];
     assert_int_equal(away->weights, AH_WEIGHTS_HOST);
     assert_int_equal(away->optimizer, AH_OPTIMIZER_HOST);
@@ -103,7 +107,7 @@ static void test_away__fp32(void **state)
     (void)state;
     struct ah_job job = {
         .training = {.dtype = AH_FP32}, .weight_bytes = 4, .gradient_bytes = 4, .state_bytes = 8};
-    struct ah_instance_block block = price(&job, AH_WITHOUT_STREAMED, 1, AH_BLOCK_LAYER);
+    struct priced block = price(&job, AH_WITHOUT_STREAMED, 1, AH_BLOCK_LAYER);
     const struct ah_instance_away *away = &block.away[AH_AWAY_STATES];
     check_near(away->update_us, us_of(4, 16 + 4 + 8 + 8), 1e-12);
     assert_int_equal(away->host_bytes, 12 * PARAMETERS);
@@ -116,15 +120,15 @@ static void test_away__what_cannot_be(void **state)
 {
     (void)state;
     struct ah_job job = bf16_job();
-    struct ah_instance_block head = price(&job, 0, 1, AH_BLOCK_HEAD);
+    struct priced head = price(&job, 0, 1, AH_BLOCK_HEAD);
     assert_int_equal(head.away[AH_AWAY_WEIGHTS].weights, AH_WEIGHTS_DEVICE);
     assert_int_equal(head.away[AH_AWAY_WEIGHTS].state_bytes, 6 * PARAMETERS);
-    struct ah_instance_block kept = price(&job, AH_WITHOUT_HOST_WEIGHTS, 1, AH_BLOCK_LAYER);
+    struct priced kept = price(&job, AH_WITHOUT_HOST_WEIGHTS, 1, AH_BLOCK_LAYER);
     assert_int_equal(kept.away[AH_AWAY_WEIGHTS].weights, AH_WEIGHTS_DEVICE);
     kept = price(&job, AH_WITHOUT_HOST_OPTIMIZER | AH_WITHOUT_STREAMED, 1, AH_BLOCK_LAYER);
     for (int i = 0; i < AH_INSTANCE_AWAYS; i++) {
         assert_int_equal(kept.away[i].optimizer, AH_OPTIMIZER_DEVICE);
-        assert_int_equal(kept.away[i].state_bytes, kept.state_bytes);
+        assert_int_equal(kept.away[i].state_bytes, 18 * PARAMETERS);
         check_near(kept.away[i].update_us, 1, 1e-12);
     }
 }

@@ -4,6 +4,7 @@
  */
 #include "planner/cluster/cluster_costs.h"
 
+#include "planner/cluster/away.h"
 #include "schemas/document.h"
 #include "tests/support/check.h"
 
@@ -128,6 +129,58 @@ static void test_cluster_costs__tied_table_is_summed_once(void **state)
     release(&c);
 }
 
+/* Of a host of 8 GPUs, u units of t have what ah_away_share() says of u t GPUs, but for the rings of tiles. */
+static void test_cluster_costs__hosts_of_those_that_work(void **state)
+{
+    (void)state;
+    for (uint64_t tp = 1; tp <= 4; tp *= 2) {
+        struct costs c;
+        build(&c, "llama-2-7b", tp);
+        const struct ah_instance_kind *kind = rtx4090(&c);
+        const struct ah_cluster_node *node = &c.cluster.body.cluster->nodes[2];
+        assert_int_equal(kind->n_hosts, node->gpus / tp);
+        for (size_t u = 1; u <= kind->n_hosts; u++) {
+            const struct ah_away_host share = ah_away_share(node, u * tp);
+            const struct ah_instance_host *host = &kind->hosts[u - 1];
+            const struct ah_instance_away *layer = &host->away[1 * AH_INSTANCE_AWAYS + AH_AWAY_WEIGHTS];
+            double parameters = (double)layer->host_bytes / 18;
+            assert_int_equal(share.memory_bytes - host->bytes,
+                             AH_AWAY_HOST_TILES * (uint64_t)AH_AWAY_TILE_ELEMENTS_MAX * (4 + 2));
+            check_near(layer->forward_us,
+                       1e6 * 2 * parameters / fmin(share.link_bytes_per_s, share.memory_bytes_per_s), 1e-6);
+        }
+        release(&c);
+    }
+}
+
+/* Nodes that differ in how many GPUs they have are of one kind, whose hosts are there for the larger one. */
+static void test_cluster_costs__a_kind_is_that_of_all_alike_nodes(void **state)
+{
+    (void)state;
+    struct costs c;
+    build(&c, "llama-2-7b", 1);
+    c.cluster.body.cluster->nodes[2].gpus = 3;
+    c.cluster.body.cluster->nodes[4].gpus = 12;
+    struct ah_error err = {0};
+    const uint64_t degrees[3] = {1, 1, 1};
+    const struct ah_cluster_costs_input input = {.model = c.model.body.model,
+                                                 .model_sha256 = DIGEST,
+                                                 .cluster = c.cluster.body.cluster,
+                                                 .training = {.batch = 8,
+                                                              .micro_batches = 8,
+                                                              .seq = SEQ,
+                                                              .dtype = AH_BF16,
+                                                              .trainable = everything,
+                                                              .n_trainable = 1},
+                                                 .tp = degrees};
+    CHECK_OK(ah_cluster_costs_build(&input, &c.arena, &c.instance, &c.estimated, &err), err);
+    assert_int_equal(c.instance.n_kinds, 3);
+    assert_int_equal(rtx4090(&c)->n_hosts, 12);
+    assert_int_equal(c.instance.classes[2].units, 3);
+    assert_int_equal(c.instance.classes[4].units, 12);
+    release(&c);
+}
+
 static void test_cluster_costs__divides(void **state)
 {
     (void)state;
@@ -138,9 +191,12 @@ static void test_cluster_costs__divides(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cluster_costs__bytes_a_parameter),
-                                       cmocka_unit_test(test_cluster_costs__flops_and_all_reduces),
-                                       cmocka_unit_test(test_cluster_costs__tied_table_is_summed_once),
-                                       cmocka_unit_test(test_cluster_costs__divides)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cluster_costs__bytes_a_parameter),
+        cmocka_unit_test(test_cluster_costs__flops_and_all_reduces),
+        cmocka_unit_test(test_cluster_costs__tied_table_is_summed_once),
+        cmocka_unit_test(test_cluster_costs__hosts_of_those_that_work),
+        cmocka_unit_test(test_cluster_costs__a_kind_is_that_of_all_alike_nodes),
+        cmocka_unit_test(test_cluster_costs__divides)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,12 +3,18 @@
  * Settings that a few steps prove to be no faster than `most_us` are done. Then one after the other: is it proven to take
  * the lowest bound of those before? If not, its own is looked for between the one that it had and that, by halves, and is
  * the lowest from there on. Each has half of the steps that are left.
+ *
+ * Where blocks may be away and there are few numbers of units that could share hosts, a time is proven to be too short for
+ * each of them: an arrangement is one of the instance in which just as many have just its shares. Of more numbers, it is
+ * proven for units that have their hosts to themselves.
  */
 #include "planner/cluster/certificate.h"
 
 #include "planner/cluster/grouping.h"
+#include "planner/cluster/sharers.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 enum { HALVES = 6, FEW_STEPS = 1000000 };
 
@@ -17,23 +23,88 @@ static bool is_open(const struct ah_setting *setting, double lowest_us)
     return !setting->away_as_well && !setting->exhausted && setting->bound_us < lowest_us;
 }
 
+/* What is to be proven of a setting. */
+struct proof {
+    struct ah_sharers_fixed fixed[AH_SHARERS_FEW];
+    struct ah_grouping groupings[AH_SHARERS_FEW];
+    size_t n_fixed, n;
+};
+
+static void release(struct proof *proof)
+{
+    for (size_t i = 0; i < proof->n; i++)
+        ah_grouping_release(&proof->groupings[i]);
+    for (size_t i = 0; i < proof->n_fixed; i++)
+        ah_sharers_release(&proof->fixed[i]);
+    proof->n = proof->n_fixed = 0;
+}
+
+static int add(struct proof *proof, const struct ah_instance *instance, bool *ret_can, struct ah_error *err)
+{
+    int rc = ah_grouping_init(&proof->groupings[proof->n], instance, ret_can, err);
+    proof->n += !rc && *ret_can;
+    return rc;
+}
+
+/* For each number of units. */
+static int add_all(struct proof *proof, const struct ah_instance *instance, bool *ret_can,
+                   struct ah_error *err)
+{
+    size_t *units = calloc(instance->n_classes, sizeof *units);
+    bool more = units;
+    int rc = units ? AH_OK : ah_error_memory(err);
+    for (size_t c = 0; c < instance->n_classes && more; c++)
+        units[c] = instance->classes[c].units;
+    for (*ret_can = true; more && *ret_can && !rc; more = !rc && ah_sharers_next(instance, units)) {
+        struct ah_sharers_fixed *fixed = &proof->fixed[proof->n_fixed];
+        rc = ah_sharers_fix(fixed, instance, units, err);
+        proof->n_fixed += !rc;
+        rc = rc ? rc : add(proof, &fixed->instance, ret_can, err);
+    }
+    free(units);
+    return rc;
+}
+
+static int init(struct proof *proof, const struct ah_instance *instance, bool *ret_can, struct ah_error *err)
+{
+    const size_t ways = ah_sharers_ways(instance);
+    int rc = AH_OK;
+    *ret_can = false;
+    if (ways > 1 && ways <= AH_SHARERS_FEW)
+        rc = add_all(proof, instance, ret_can, err);
+    if (rc || *ret_can)
+        return rc;
+    release(proof);
+    return add(proof, instance, ret_can, err);
+}
+
+static int prove(struct proof *proof, double step_us, uint64_t *steps, bool *ret_does, struct ah_error *err)
+{
+    int rc = AH_OK;
+    *ret_does = true;
+    for (size_t i = 0; i < proof->n && *ret_does && !rc; i++)
+        rc = ah_grouping_proves(&proof->groupings[i], step_us, steps, ret_does, err);
+    return rc;
+}
+
 static int raise_one(struct ah_setting *setting, double most_us, int halves, uint64_t *steps,
                      struct ah_error *err)
 {
-    struct ah_grouping grouping;
-    bool can, does = false;
-    int rc = ah_grouping_init(&grouping, &setting->instance, &can, err);
-    if (rc || !can)
-        return rc;
-    rc = ah_grouping_proves(&grouping, most_us, steps, &does, err);
+    struct proof *proof = calloc(1, sizeof *proof);
+    bool can = false, does = false;
+    int rc = proof ? init(proof, &setting->instance, &can, err) : ah_error_memory(err);
+    if (!rc && can)
+        rc = prove(proof, most_us, steps, &does, err);
     double low = does ? most_us : setting->bound_us, high = most_us;
-    for (int i = 0; i < halves && !rc && !does; i++) {
+    for (int i = 0; i < halves && !rc && can && !does; i++) {
         bool half;
         double middle = low + (high - low) / 2;
-        rc = ah_grouping_proves(&grouping, middle, steps, &half, err);
+        rc = prove(proof, middle, steps, &half, err);
         *(half ? &low : &high) = middle;
     }
-    ah_grouping_release(&grouping);
+    if (proof)
+        release(proof);
+    free(proof);
     if (!rc)
         setting->bound_us = low;
     return rc;

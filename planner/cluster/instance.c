@@ -114,34 +114,7 @@ double ah_stage_backward_us(const struct ah_instance *instance, const struct ah_
     return away ? larger(us, away->backward_us) : us;
 }
 
-void ah_stage_price(const struct ah_instance *instance, struct ah_stage *stage)
-{
-    const struct ah_instance_block *blocks = blocks_of(instance, stage);
-    uint64_t state = 0, saved = 0, work = 0, staging = 0, host = 0;
-    double forward_us = 0, backward_us = 0, update_us = 0;
-    for (size_t i = stage->first; i < stage->end; i++) {
-        const struct ah_instance_away *away = ah_stage_away(instance, stage, i);
-        enum ah_activations way = ah_stage_way(stage, i);
-        saved += blocks[i].saved_bytes[way];
-        work = blocks[i].work_bytes[way] > work ? blocks[i].work_bytes[way] : work;
-        state += away ? away->state_bytes : blocks[i].state_bytes;
-        host += away ? away->host_bytes : 0;
-        staging = away && away->staging_bytes > staging ? away->staging_bytes : staging;
-        forward_us += away ? larger(blocks[i].forward_us, away->forward_us) : blocks[i].forward_us;
-        backward_us += ah_stage_backward_us(instance, stage, i);
-        update_us += away ? away->update_us : blocks[i].update_us;
-    }
-    stage->forward_us = forward_us;
-    stage->backward_us = backward_us;
-    stage->update_us = update_us;
-    stage->memory_bytes = state + stage->in_flight * saved + work + staging;
-    stage->host_bytes = host;
-}
-
-/* ---- activations ---- */
-
-/* Bytes of a GPU of the stage that are more than while a block computes; `ret_work`: those. As in ah_stage_price(), without
- * its times. */
+/* Bytes of a GPU of the stage that are more than while a block computes; `ret_work`: those. */
 static uint64_t lying_bytes(const struct ah_instance *instance, const struct ah_stage *stage,
                             uint64_t *ret_work)
 {
@@ -165,6 +138,27 @@ static uint64_t lying_bytes(const struct ah_instance *instance, const struct ah_
     *ret_work = work + staging;
     return state + stage->in_flight * saved;
 }
+
+void ah_stage_price(const struct ah_instance *instance, struct ah_stage *stage)
+{
+    const struct ah_instance_block *blocks = blocks_of(instance, stage);
+    uint64_t host = 0, work, lying = lying_bytes(instance, stage, &work);
+    double forward_us = 0, backward_us = 0, update_us = 0;
+    for (size_t i = stage->first; i < stage->end; i++) {
+        const struct ah_instance_away *away = ah_stage_away(instance, stage, i);
+        host += away ? away->host_bytes : 0;
+        forward_us += away ? larger(blocks[i].forward_us, away->forward_us) : blocks[i].forward_us;
+        backward_us += ah_stage_backward_us(instance, stage, i);
+        update_us += away ? away->update_us : blocks[i].update_us;
+    }
+    stage->forward_us = forward_us;
+    stage->backward_us = backward_us;
+    stage->update_us = update_us;
+    stage->memory_bytes = lying + work;
+    stage->host_bytes = host;
+}
+
+/* ---- activations ---- */
 
 static bool fits(const struct ah_instance *instance, const struct ah_stage *stage)
 {
@@ -222,7 +216,7 @@ static bool fit_activations(const struct ah_instance *instance, struct ah_stage 
         ah_stage_price(instance, &next);
         if (found && next.backward_us >= best.backward_us) /* more recomputed blocks only take longer */
             break;
-        if (!fits(instance, &next)) {
+        if (next.memory_bytes > ah_instance_kind_of(instance, next.class)->capacity_bytes) {
             if (!fit_selective(instance, &next))
                 continue;
             ah_stage_price(instance, &next);

@@ -26,6 +26,7 @@
 #include "planner/cluster/multilevel.h"
 #include "planner/cluster/packing.h"
 #include "planner/cluster/route.h"
+#include "planner/cluster/sharers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -95,7 +96,7 @@ static int by_place_backwards(const void *a, const void *b)
 
 enum way { ROWS, SNAKE, PLACES, NEAR, FAR, WAYS };
 
-enum { FEW_UNITS = 8, WAYS_MOST = 27, MANY_UNITS = 32, MOST_ISLANDS = 4 };
+enum { FEW_UNITS = 8, MANY_UNITS = 32, MOST_ISLANDS = 4 };
 
 /* Units to deal out. All arrays have room for all units of the instance. */
 struct dealing {
@@ -430,46 +431,14 @@ static int try_islands(struct ah_hunt *hunt, struct dealing *d, struct ah_draft 
     return rc;
 }
 
-/* Classes whose host blocks may be on: one fewer of one of them, as an odometer runs back; or of many at most half as many of
- * each as the most of any. False: that would be none. */
-static bool next_sharers(const struct ah_instance *instance, bool few, size_t *sharers)
-{
-    size_t most = 0;
-    for (size_t c = 0; c < instance->n_classes && few; c++) {
-        if (ah_instance_has_host(instance, instance->classes[c].kind) && sharers[c] > 1) {
-            sharers[c]--;
-            return true;
-        }
-        sharers[c] = instance->classes[c].units;
-    }
-    for (size_t c = 0; c < instance->n_classes && !few; c++)
-        if (ah_instance_has_host(instance, instance->classes[c].kind) && sharers[c] > most)
-            most = sharers[c];
-    for (size_t c = 0; c < instance->n_classes && most > 1; c++)
-        if (ah_instance_has_host(instance, instance->classes[c].kind) && sharers[c] > most / 2)
-            sharers[c] = most / 2;
-    return most > 1;
-}
-
-/* In how many ways one to all of each may work, or more than WAYS_MOST. */
-static size_t count_ways(const struct ah_instance *instance)
-{
-    size_t ways = 1;
-    for (size_t c = 0; c < instance->n_classes && ways <= WAYS_MOST; c++)
-        if (ah_instance_has_host(instance, instance->classes[c].kind))
-            ways *= instance->classes[c].units <= WAYS_MOST ? instance->classes[c].units : WAYS_MOST + 1;
-    return ways;
-}
-
 static int try_sharers(struct ah_hunt *hunt, struct dealing *d, struct ah_draft *draft, struct ah_error *err)
 {
     const struct ah_instance *instance = d->instance;
-    const bool few = count_ways(instance) <= WAYS_MOST;
     size_t *sharers = calloc(instance->n_classes, sizeof *sharers);
     int rc = sharers ? AH_OK : ah_error_memory(err);
     for (size_t c = 0; c < instance->n_classes && !rc; c++)
         sharers[c] = instance->classes[c].units;
-    while (!rc && next_sharers(instance, few, sharers)) {
+    while (!rc && ah_sharers_next(instance, sharers)) {
         d->n_units = 0;
         for (size_t i = 0; i < d->n_all; i++)
             if (count_working(d, d->all[i].class) < sharers[d->all[i].class])

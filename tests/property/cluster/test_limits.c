@@ -69,10 +69,10 @@ static void test_limits__are_hardly_ever_worse_than_no_rule(void **state)
         c.instance.update_limit_us = INFINITY;
         draw_pipeline(&c.instance, &random, &pipeline);
         struct free_choice f = {&c.instance, {&pipeline, 1}, INFINITY};
-        oracle_share(&c.instance, &f.plan);
         fitted = pipeline;
         fitted.stages = chosen;
         memcpy(chosen, stages, sizeof chosen);
+        oracle_share(&c.instance, &f.plan);
         struct ah_arrangement plan = {&fitted, 1};
         CHECK_OK(ah_limits_choose(&c.instance, &plan, &us, &evaluations, &err), err);
         try_all(&f, 0);

@@ -7,6 +7,7 @@
  *
  * AH_TEST_INSTANCES: how many clusters; 40.
  */
+#include "planner/cluster/certificate.h"
 #include "planner/cluster/cluster_planner.h"
 #include "planner/cluster/cluster_verify.h"
 #include "planner/cluster/grouping.h"
@@ -231,8 +232,14 @@ static bool proves(const struct ah_instance *instance, double step_us)
     return does;
 }
 
-static void check_bound(const struct ah_setting *setting, size_t *compared, size_t *closer)
+struct tally {
+    size_t compared, above_relaxation, above_alone;
+};
+
+/* With each unit alone on its host, and as the numbers of units that share it are. */
+static void check_bound(const struct ah_setting *setting, struct tally *tally)
 {
+    struct ah_setting raised = *setting;
     struct ah_error err = {0};
     double relaxed_us, us = optimum_us(&setting->instance);
     if (isinf(us))
@@ -240,8 +247,13 @@ static void check_bound(const struct ah_setting *setting, size_t *compared, size
     if (proves(&setting->instance, us * (1 + 1e-6)))
         fail_msg("a step of %.6f us is said to be too short, but there is one", us);
     CHECK_OK(ah_relaxation_time(&setting->instance, &relaxed_us, &err), err);
-    ++*compared;
-    *closer += proves(&setting->instance, 1.01 * relaxed_us);
+    raised.bound_us = relaxed_us;
+    CHECK_OK(ah_certificate_raise(&raised, 1, 2 * us, 10000000, &err), err);
+    if (raised.bound_us > us * (1 + 1e-6))
+        fail_msg("the bound is %.6f us, the optimum %.6f", raised.bound_us, us);
+    tally->compared++;
+    tally->above_relaxation += raised.bound_us > 1.01 * relaxed_us;
+    tally->above_alone += !proves(&setting->instance, raised.bound_us * (1 - 1e-6));
 }
 
 static void test_shares__the_bound_is_below_the_optimum(void **state)
@@ -250,7 +262,7 @@ static void test_shares__the_bound_is_below_the_optimum(void **state)
     struct ah_document model, cluster;
     struct ah_error err = {0};
     uint64_t random = 0xa54ff53a5f1d36f1;
-    size_t compared = 0, closer = 0;
+    struct tally tally = {0};
     CHECK_OK(ah_document_load(&model, "examples/models/gpt2-124m.json", AH_DOCUMENT_MODEL, &err), err);
     CHECK_OK(
         ah_document_load(&cluster, "examples/clusters/desktops-4090-3090.json", AH_DOCUMENT_CLUSTER, &err),
@@ -265,14 +277,54 @@ static void test_shares__the_bound_is_below_the_optimum(void **state)
         CHECK_OK(ah_settings_make(&request, &arena, &settings, &err), err);
         for (size_t i = 0; i < settings.n; i++)
             if (settings.items[i].away && settings.items[i].tp[0] == 1)
-                check_bound(&settings.items[i], &compared, &closer);
+                check_bound(&settings.items[i], &tally);
         ah_arena_release(&arena);
     }
-    printf("%zu optima of %zu clusters, %zu bounds above the relaxation\n", compared, 3 * instances(),
-           closer);
+    printf("%zu optima of %zu clusters; %zu bounds above the relaxation, %zu above that of units alone\n",
+           tally.compared, 3 * instances(), tally.above_relaxation, tally.above_alone);
     if (!getenv("AH_TEST_INSTANCES"))
-        assert_true(compared > instances() / 2 && closer > compared / 2);
+        assert_true(tally.compared > instances() / 2 && tally.above_relaxation > tally.compared / 2 &&
+                    tally.above_alone);
     ah_document_release(&cluster);
+    ah_document_release(&model);
+}
+
+/* Six GPUs in either node: more numbers of them than are bounded one by one. The plan's bound is that of units alone. */
+static void test_shares__a_plan_has_its_bound(void **state)
+{
+    (void)state;
+    struct ah_document model, document;
+    struct ah_error err = {0};
+    struct ah_arena arena = {0};
+    struct ah_cluster_plan plan;
+    struct ah_cluster_shortage shortage;
+    struct ah_settings settings;
+    struct case_cluster c;
+    uint64_t random = 1;
+    CHECK_OK(ah_document_load(&model, "examples/models/gpt2-355m.json", AH_DOCUMENT_MODEL, &err), err);
+    CHECK_OK(
+        ah_document_load(&document, "examples/clusters/desktops-4090-3090.json", AH_DOCUMENT_CLUSTER, &err),
+        err);
+    draw_cluster(document.body.cluster, &random, TYPES, TYPES, &c);
+    c.cluster.n_nodes = TYPES;
+    for (size_t n = 0; n < TYPES; n++) {
+        c.nodes[n] = document.body.cluster->nodes[n];
+        c.nodes[n].gpus = 6;
+        c.gpus[n].memory_bytes = c.gpus[n].reserved_bytes + 700 * MIB;
+    }
+    struct ah_cluster_request request = request_of(model.body.model, &c.cluster);
+    request.search = AH_CLUSTER_SEARCH_BOTH;
+    request.effort = 1;
+    CHECK_OK(ah_cluster_planner_plan(&request, &arena, &plan, &shortage, &err), err);
+    CHECK_OK(ah_settings_make(&request, &arena, &settings, &err), err);
+    const struct ah_setting *alone = settings.items;
+    while (!alone->away || alone->tp[0] > 1)
+        alone++;
+    assert_true(plan.solver.status == AH_PLAN_WITHIN_GAP);
+    assert_true(proves(&alone->instance, 0.98 * plan.solver.bound_us));
+    assert_false(proves(&alone->instance, 1.1 * plan.solver.bound_us));
+    ah_arena_release(&arena);
+    ah_document_release(&document);
     ah_document_release(&model);
 }
 
@@ -280,6 +332,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_shares__one_more_gpu_is_never_slower),
                                        cmocka_unit_test(test_shares__the_optimum_is_the_least_of_all_numbers),
-                                       cmocka_unit_test(test_shares__the_bound_is_below_the_optimum)};
+                                       cmocka_unit_test(test_shares__the_bound_is_below_the_optimum),
+                                       cmocka_unit_test(test_shares__a_plan_has_its_bound)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,8 +50,17 @@ static void check_fits(const struct ah_instance *instance, struct ah_fits *fits,
     struct ah_pipeline other = {stages, pipeline->n_stages, pipeline->micro_batches};
     memcpy(stages, pipeline->stages, pipeline->n_stages * sizeof *stages);
     assert_true(ah_pipeline_fit(instance, pipeline) && ah_fits_pipeline(fits, &other));
-    for (size_t i = 0; i < other.n_stages; i++) /* the struct has no padding */
+    for (size_t i = 0; i < other.n_stages; i++) { /* the struct has no padding */
         assert_memory_equal(&stages[i], &pipeline->stages[i], sizeof *stages);
+        for (size_t sharers = 1; sharers <= instance->classes[stages[i].class].units; sharers++) {
+            struct ah_stage stage = stages[i], again;
+            stage.sharers = sharers;
+            again = stage;
+            assert_true(ah_stage_fit(instance, stages[i].in_flight, &stage) ==
+                        ah_fits_stage(fits, stages[i].in_flight, &again));
+            assert_memory_equal(&stage, &again, sizeof stage);
+        }
+    }
     for (size_t b = 0; b < instance->n_blocks; b++) {
         struct ah_stage one = stages[0], again;
         one.first = b;

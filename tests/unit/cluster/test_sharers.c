@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Numbers of units that share hosts: all of few, halves of more; and an instance in which they are fixed.
+ */
+#include "planner/cluster/sharers.h"
+
+#include "tests/support/check.h"
+
+#include <string.h>
+
+enum { CLASSES = 3, MOST = 10 };
+
+/* Two nodes of one kind, with hosts, and one of another without. */
+struct fixture {
+    struct ah_instance instance;
+    struct ah_instance_kind kinds[2];
+    struct ah_instance_class classes[CLASSES];
+    struct ah_instance_block blocks[2];
+    struct ah_instance_host hosts[MOST];
+};
+
+static void make(struct fixture *f, size_t first, size_t second)
+{
+    *f = (struct fixture){
+        .instance = {.n_blocks = 1, .n_kinds = 2, .n_classes = CLASSES, .update_limit_us = 1}};
+    for (size_t s = 0; s < MOST; s++)
+        f->hosts[s].bytes = 1000 / (s + 1);
+    for (size_t k = 0; k < 2; k++)
+        f->kinds[k] = (struct ah_instance_kind){.tp = 1, .blocks = &f->blocks[k]};
+    f->kinds[0].hosts = f->hosts;
+    f->kinds[0].n_hosts = MOST;
+    f->classes[0] = (struct ah_instance_class){.kind = 0, .node = 0, .units = first};
+    f->classes[1] = (struct ah_instance_class){.kind = 1, .node = 1, .units = 4};
+    f->classes[2] = (struct ah_instance_class){.kind = 0, .node = 2, .units = second};
+    f->instance.kinds = f->kinds;
+    f->instance.classes = f->classes;
+}
+
+static void test_sharers__are_all_of_few(void **state)
+{
+    (void)state;
+    struct fixture f;
+    bool seen[3][9] = {{false}};
+    size_t units[CLASSES] = {3, 4, 9}, n = 1;
+    make(&f, 3, 9);
+    assert_int_equal(ah_sharers_ways(&f.instance), 27);
+    for (seen[2][8] = true; ah_sharers_next(&f.instance, units); n++) {
+        assert_int_equal(units[1], 4);
+        assert_false(seen[units[0] - 1][units[2] - 1]);
+        seen[units[0] - 1][units[2] - 1] = true;
+    }
+    assert_int_equal(n, 27);
+}
+
+static void test_sharers__are_halves_of_more(void **state)
+{
+    (void)state;
+    static const size_t halves[][CLASSES] = {{3, 4, 5}, {2, 4, 2}, {1, 4, 1}};
+    struct fixture f;
+    size_t units[CLASSES] = {3, 4, 10};
+    make(&f, 3, 10);
+    assert_int_equal(ah_sharers_ways(&f.instance), AH_SHARERS_FEW + 1);
+    for (size_t i = 0; i < sizeof halves / sizeof *halves; i++) {
+        assert_true(ah_sharers_next(&f.instance, units));
+        assert_memory_equal(units, halves[i], sizeof units);
+    }
+    assert_false(ah_sharers_next(&f.instance, units));
+}
+
+static void test_sharers__have_one_share_where_they_are_fixed(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct ah_sharers_fixed fixed;
+    struct ah_error err = {0};
+    make(&f, 3, 9);
+    CHECK_OK(ah_sharers_fix(&fixed, &f.instance, (const size_t[]){2, 4, 5}, &err), err);
+    assert_int_equal(fixed.instance.n_kinds, 3);
+    assert_int_equal(ah_instance_units(&fixed.instance), 11);
+    assert_int_equal(ah_instance_kind_of(&fixed.instance, 0)->hosts[0].bytes, 500);
+    assert_int_equal(ah_instance_kind_of(&fixed.instance, 1)->n_hosts, 0);
+    assert_int_equal(ah_instance_kind_of(&fixed.instance, 2)->hosts[0].bytes, 200);
+    ah_sharers_release(&fixed);
+    CHECK_OK(ah_sharers_fix(&fixed, &f.instance, (const size_t[]){2, 4, 2}, &err), err);
+    assert_int_equal(fixed.instance.n_kinds, 2);
+    ah_sharers_release(&fixed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sharers__are_all_of_few),
+                                       cmocka_unit_test(test_sharers__are_halves_of_more),
+                                       cmocka_unit_test(test_sharers__have_one_share_where_they_are_fixed)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

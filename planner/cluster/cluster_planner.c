@@ -41,6 +41,7 @@ enum {
 };
 
 #define SHORTER_UPDATE 0.75
+#define WORTH_MORE     (1 - 1e-3) /* the same search once more */
 #define FAR_BEHIND     1.3
 
 const char *const ah_words_cluster_search[] = {"both", "exact", "graph", NULL};
@@ -121,12 +122,12 @@ static int search_within(struct ah_cluster_planning *p, const struct ah_setting 
         rc = ah_hunt_run(&limited, &now, INFINITY, &found, &result, err);
         p->evaluations += rc ? 0 : result.evaluations;
         bool better = !rc && result.step_us < *step_us;
-        worse = better ? 0 : worse + 1;
+        worse = !rc && result.step_us < *step_us * WORTH_MORE ? 0 : worse + 1;
         if (better) {
             *step_us = result.step_us;
             ah_draft_copy(draft, &found);
         }
-        now = better ? *limits : brief;
+        now = worse ? brief : *limits;
         limited.update_limit_us =
             better ? longest_update_us(draft) : limited.update_limit_us * SHORTER_UPDATE;
     }

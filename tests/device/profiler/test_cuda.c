@@ -20,6 +20,8 @@
 #define BLOCK_S  0.0005
 #endif
 
+enum { TRIES = 6 };
+
 static const struct ah_measure_limits least = {
     .part_s = {[AH_PROFILER_MATMUL] = 0.1,
                [AH_PROFILER_MEMORY] = 0.05,
@@ -99,6 +101,25 @@ static void check_algorithms(const struct ah_machine *machine, struct test_job *
     }
 }
 
+/* Again, and longer, where noise hid a link (copy times that no line fits are left out), or that two lanes work at the same
+ * time: the measurement is a short one. */
+static void profile(struct ah_document *ret_document, const struct ah_profiler_options *options)
+{
+    struct ah_measure_limits limits = least;
+    struct ah_error err = {0};
+    int rc = AH_E_FAILED;
+    for (int tries = 0;
+         tries < TRIES && (rc == AH_E_FAILED || (!rc && ret_document->body.machine->n_links < 2)); tries++) {
+        if (!rc)
+            ah_document_release(ret_document);
+        *ret_document = (struct ah_document){0};
+        rc = ah_profiler_run_within(ret_document, options, &limits, &err);
+        limits.part_s[AH_PROFILER_LINKS] *= 2;
+        limits.part_s[AH_PROFILER_BESIDE] *= 2;
+    }
+    CHECK_OK(rc, err);
+}
+
 static void test_cuda__is_profiled(void **state)
 {
     struct test_job job;
@@ -109,7 +130,7 @@ static void test_cuda__is_profiled(void **state)
     small_job(&job);
     const struct ah_profiler_options options = {
         .driver = driver, .parts = (1u << AH_PROFILER_DISK) - 1, .job = &job.job};
-    CHECK_OK(ah_profiler_run_within(&document, &options, &least, &err), err);
+    profile(&document, &options);
     CHECK_OK(ah_profiler_extend_within(&document, &options, &least, &err), err);
     CHECK_OK(ah_document_print(&document, &text, &err), err);
     CHECK_OK(ah_document_parse(&again, "machine.json", text.data, text.size, AH_DOCUMENT_MACHINE, &err), err);

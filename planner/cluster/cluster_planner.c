@@ -83,15 +83,6 @@ static int fail_interrupted(struct ah_error *err)
     return ah_error_set(err, AH_E_INTERRUPTED, "interrupted while planning");
 }
 
-/* The longest update of a stage with anything away; 0: no stage has. */
-static double longest_update_us(const struct ah_draft *draft)
-{
-    double us = 0;
-    for (size_t i = 0; i < draft->n_stages; i++)
-        us = draft->stages[i].states_away ? fmax(us, draft->stages[i].update_us) : us;
-    return us;
-}
-
 /* The longest update that it would have without a limit. */
 static double first_limit_us(const struct ah_instance *instance, const struct ah_draft *draft,
                              struct ah_draft *scratch)
@@ -100,7 +91,7 @@ static double first_limit_us(const struct ah_instance *instance, const struct ah
     for (size_t p = 0; p < scratch->arrangement.n_pipelines; p++)
         if (!ah_pipeline_fit(instance, &scratch->arrangement.pipelines[p]))
             return 0;
-    return longest_update_us(scratch);
+    return ah_limits_longest_us(&scratch->arrangement);
 }
 
 /* Goes on from what was found while no update may be longer than there; then with shorter ones, briefly. A search looks at one
@@ -129,7 +120,7 @@ static int search_within(struct ah_cluster_planning *p, const struct ah_setting 
         }
         now = worse ? brief : *limits;
         limited.update_limit_us =
-            better ? longest_update_us(draft) : limited.update_limit_us * SHORTER_UPDATE;
+            better ? ah_limits_longest_us(&draft->arrangement) : limited.update_limit_us * SHORTER_UPDATE;
     }
     ah_draft_release(&found);
     return rc;

@@ -24,14 +24,6 @@ static uint64_t passes_of(const struct ah_arrangement *arrangement)
     return passes;
 }
 
-static bool is_away(const struct ah_draft *draft)
-{
-    for (size_t i = 0; i < draft->n_stages; i++)
-        if (draft->stages[i].states_away)
-            return true;
-    return false;
-}
-
 static int rehearse(struct ah_hunt *hunt, struct ah_draft *draft, double limit_us, double *ret_us,
                     struct ah_error *err)
 {
@@ -51,7 +43,8 @@ static int rehearse(struct ah_hunt *hunt, struct ah_draft *draft, double limit_u
     if (rc)
         return rc;
     *ret_us = result.step_us;
-    if (result.step_us >= limit_us || isinf(result.step_us) || !hunt->limits || !is_away(draft))
+    if (result.step_us >= limit_us || isinf(result.step_us) || !hunt->limits ||
+        ah_limits_longest_us(arrangement) <= 0)
         return AH_OK;
     uint64_t rehearsals = 0;
     ah_draft_copy(&hunt->limited, draft);

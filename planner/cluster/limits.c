@@ -26,8 +26,7 @@ static bool lower(const struct ah_instance *instance, struct ah_arrangement *arr
     return true;
 }
 
-/* The longest update of a stage with anything away; 0: no stage has. */
-static double longest_update_us(const struct ah_arrangement *arrangement)
+double ah_limits_longest_us(const struct ah_arrangement *arrangement)
 {
     double us = 0;
     for (size_t p = 0; p < arrangement->n_pipelines; p++)
@@ -54,7 +53,7 @@ int ah_limits_choose(const struct ah_instance *instance, struct ah_arrangement *
             best_us = result.step_us;
             best_limit_us = limited.update_limit_us;
         }
-        double longest_us = longest_update_us(arrangement);
+        double longest_us = ah_limits_longest_us(arrangement);
         more = longest_us > 0;
         limited.update_limit_us = nextafter(longest_us, 0);
     }

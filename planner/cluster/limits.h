@@ -14,6 +14,9 @@
 #include "base/error.h"
 #include "planner/cluster/instance.h"
 
+/* The longest update of a stage with anything away; 0: no stage has. */
+double ah_limits_longest_us(const struct ah_arrangement *arrangement);
+
 /* Leaves the stages of `arrangement` fitted for the limit whose rehearsal is the fastest, of equals the largest limit.
  * `ret_us`: that rehearsal; INFINITY: nothing fits, and stages are undefined. `evaluations` grows by the rehearsals.
  * AH_E_MEMORY. */

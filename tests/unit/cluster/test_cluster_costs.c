@@ -24,17 +24,11 @@ struct costs {
 
 static const char *everything[] = {"*"};
 
-static void build(struct costs *c, const char *model, uint64_t tp)
+/* The instance of the documents as they are. */
+static void price(struct costs *c, uint64_t tp)
 {
     struct ah_error err = {0};
-    char path[64];
-    uint64_t degrees[3] = {tp, tp, tp};
-    snprintf(path, sizeof path, "examples/models/%s.json", model);
-    *c = (struct costs){.estimated = false};
-    CHECK_OK(ah_document_load(&c->model, path, AH_DOCUMENT_MODEL, &err), err);
-    CHECK_OK(ah_document_load(&c->cluster, "examples/clusters/cluster-a.json", AH_DOCUMENT_CLUSTER, &err),
-             err);
-    c->cluster.body.cluster->gpus[2].memory_bytes_per_s = 0; /* products and transfers only */
+    const uint64_t degrees[3] = {tp, tp, tp};
     const struct ah_cluster_costs_input input = {.model = c->model.body.model,
                                                  .model_sha256 = DIGEST,
                                                  .cluster = c->cluster.body.cluster,
@@ -48,6 +42,19 @@ static void build(struct costs *c, const char *model, uint64_t tp)
     if (input.training.seq > c->model.body.model->max_positions)
         c->model.body.model->max_positions = SEQ;
     CHECK_OK(ah_cluster_costs_build(&input, &c->arena, &c->instance, &c->estimated, &err), err);
+}
+
+static void build(struct costs *c, const char *model, uint64_t tp)
+{
+    struct ah_error err = {0};
+    char path[64];
+    snprintf(path, sizeof path, "examples/models/%s.json", model);
+    *c = (struct costs){.estimated = false};
+    CHECK_OK(ah_document_load(&c->model, path, AH_DOCUMENT_MODEL, &err), err);
+    CHECK_OK(ah_document_load(&c->cluster, "examples/clusters/cluster-a.json", AH_DOCUMENT_CLUSTER, &err),
+             err);
+    c->cluster.body.cluster->gpus[2].memory_bytes_per_s = 0; /* products and transfers only */
+    price(c, tp);
 }
 
 static void release(struct costs *c)
@@ -161,19 +168,7 @@ static void test_cluster_costs__a_kind_is_that_of_all_alike_nodes(void **state)
     build(&c, "llama-2-7b", 1);
     c.cluster.body.cluster->nodes[2].gpus = 3;
     c.cluster.body.cluster->nodes[4].gpus = 12;
-    struct ah_error err = {0};
-    const uint64_t degrees[3] = {1, 1, 1};
-    const struct ah_cluster_costs_input input = {.model = c.model.body.model,
-                                                 .model_sha256 = DIGEST,
-                                                 .cluster = c.cluster.body.cluster,
-                                                 .training = {.batch = 8,
-                                                              .micro_batches = 8,
-                                                              .seq = SEQ,
-                                                              .dtype = AH_BF16,
-                                                              .trainable = everything,
-                                                              .n_trainable = 1},
-                                                 .tp = degrees};
-    CHECK_OK(ah_cluster_costs_build(&input, &c.arena, &c.instance, &c.estimated, &err), err);
+    price(&c, 1);
     assert_int_equal(c.instance.n_kinds, 3);
     assert_int_equal(rtx4090(&c)->n_hosts, 12);
     assert_int_equal(c.instance.classes[2].units, 3);

@@ -313,3 +313,32 @@ int ah_file_write(const char *path, const void *bytes, size_t size, struct ah_er
         return write_in_place(open(real, O_WRONLY | O_CLOEXEC), path, bytes, size, err);
     return replace(path, real, &about, bytes, size, err);
 }
+
+/* What writing to `path` replaces: `real`, in the folder that `ret_folder` is of; false where it replaces nothing. */
+static bool replaced(const char *path, char real[PATH_MAX], struct stat *ret_folder)
+{
+    char folder[PATH_MAX];
+    struct stat about;
+    int fd;
+    if (snprintf(real, PATH_MAX, "%s", path) >= PATH_MAX || resolve(real, &fd))
+        return false;
+    if (fd >= 0)
+        close(fd);
+    folder_of(real, folder);
+    return fd < 0 && (stat(real, &about) || S_ISREG(about.st_mode)) && !stat(folder, ret_folder);
+}
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+bool ah_file_same(const char *a, const char *b)
+{
+    char real_a[PATH_MAX], real_b[PATH_MAX];
+    struct stat folder_a, folder_b;
+    return replaced(a, real_a, &folder_a) && replaced(b, real_b, &folder_b) &&
+           folder_a.st_dev == folder_b.st_dev && folder_a.st_ino == folder_b.st_ino &&
+           !strcmp(name_of(real_a), name_of(real_b));
+}

@@ -11,6 +11,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Appends the whole of `path` to `ret_bytes`. AH_E_IO for a missing file, a directory, or one larger than
@@ -24,5 +25,9 @@ int ah_file_read(const char *path, size_t limit_bytes, struct ah_buffer *ret_byt
  * be a symbolic link (its target is replaced) or a device or pipe (written in place, so a failure leaves half).
  * A process killed while it writes leaves its temporary file, ".autohete-PID-N.tmp", which may be deleted. */
 int ah_file_write(const char *path, const void *bytes, size_t size, struct ah_error *err);
+
+/* Is what is written to `a` overwritten by what is written to `b`? Two names of one file are; a device or a pipe takes
+ * both. */
+bool ah_file_same(const char *a, const char *b);
 
 #endif

@@ -59,6 +59,14 @@ bool ah_isa_has_avx512_bf16(void)
     return ah_isa_detect() == AH_ISA_AVX512 && has(cpuid(7, 1).eax, bit_AVX512BF16);
 }
 
+bool ah_isa_has_fast_avx512_bf16(void)
+{
+    unsigned most, ebx, ecx, edx;
+    bool intel = __get_cpuid(0, &most, &ebx, &ecx, &edx) && ebx == signature_INTEL_ebx &&
+                 ecx == signature_INTEL_ecx && edx == signature_INTEL_edx;
+    return ah_isa_has_avx512_bf16() && !intel;
+}
+
 bool ah_isa_has_amx_bf16(void)
 {
     enum { BIT_AMX_BF16 = 1 << 22, BIT_AMX_TILE = 1 << 24 }; /* leaf 7, EDX */
@@ -78,6 +86,11 @@ enum ah_isa ah_isa_detect(void)
 }
 
 bool ah_isa_has_avx512_bf16(void)
+{
+    return false;
+}
+
+bool ah_isa_has_fast_avx512_bf16(void)
 {
     return false;
 }

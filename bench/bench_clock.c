@@ -10,6 +10,7 @@
  */
 #include "base/stats.h"
 #include "base/threads.h"
+#include "bench/options.h"
 #include "runtime/device/virtual/clock.h"
 
 #include <stdio.h>
@@ -124,16 +125,6 @@ static void print_row(const char *name, double *ns, size_t rounds, size_t n_ops)
            stats.mad / 1e3, stats.min / 1e3, stats.median / (double)n_ops);
 }
 
-static size_t option(int argc, char **argv, const char *name, size_t fallback, size_t max)
-{
-    for (int i = 1; i + 1 < argc; i++)
-        if (!strcmp(argv[i], name)) {
-            size_t value = strtoull(argv[i + 1], NULL, 10);
-            return value < 1 ? 1 : value > max ? max : value;
-        }
-    return fallback;
-}
-
 int main(int argc, char **argv)
 {
     static double priority_ns[ROUNDS_MAX];
@@ -143,8 +134,8 @@ int main(int argc, char **argv)
     const double dram_bytes_per_s[] = {170e9};
     const enum ah_clock_rule rules[LANES] = {AH_CLOCK_FROZEN, AH_CLOCK_PRIORITY, AH_CLOCK_PRIORITY,
                                              AH_CLOCK_PRIORITY};
-    uint32_t blocks = (uint32_t)option(argc, argv, "--blocks", 96, 100000);
-    size_t rounds = option(argc, argv, "--rounds", 200, ROUNDS_MAX);
+    uint32_t blocks = (uint32_t)bench_option(argc, argv, "--blocks", 96, 100000);
+    size_t rounds = bench_option(argc, argv, "--rounds", 200, ROUNDS_MAX);
     struct plan plan = {0};
     build(&plan, blocks);
     plan.graph = (struct ah_clock_graph){.n_ops = plan.graph.n_ops,

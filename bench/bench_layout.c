@@ -7,23 +7,13 @@
  */
 #include "base/stats.h"
 #include "base/threads.h"
+#include "bench/options.h"
 #include "tests/property/schedule/lifetimes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { ROUNDS_MAX = 1000 };
-
-static size_t option(int argc, char **argv, const char *name, size_t fallback, size_t max)
-{
-    for (int i = 1; i + 1 < argc; i++)
-        if (!strcmp(argv[i], name)) {
-            size_t value = strtoull(argv[i + 1], NULL, 10);
-            return value < 1 ? 1 : value > max ? max : value;
-        }
-    return fallback;
-}
 
 static void measure(struct ah_layout *layout, const struct lifetimes *it, size_t rounds)
 {
@@ -59,8 +49,8 @@ int main(int argc, char **argv)
 {
     static const uint32_t shares[][2] = {{0, 0}, {2, 2}, {4, 4}, {2, 4}};
     struct ah_layout layout = {0};
-    uint32_t blocks = (uint32_t)option(argc, argv, "--blocks", 96, 256);
-    size_t rounds = option(argc, argv, "--rounds", 100, ROUNDS_MAX);
+    uint32_t blocks = (uint32_t)bench_option(argc, argv, "--blocks", 96, 256);
+    size_t rounds = bench_option(argc, argv, "--rounds", 100, ROUNDS_MAX);
     for (uint32_t micro_batches = 1; micro_batches <= 4; micro_batches += 3)
         for (int block_major = 0; block_major < (micro_batches > 1 ? 2 : 1); block_major++)
             for (int gradients = 0; gradients < LIFETIMES_GRADIENTS; gradients++)

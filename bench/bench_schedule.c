@@ -10,6 +10,7 @@
  */
 #include "base/stats.h"
 #include "base/threads.h"
+#include "bench/options.h"
 #include "runtime/schedule/schedule_internal.h"
 
 #include <stdio.h>
@@ -229,22 +230,12 @@ static void measure(struct workload *w, size_t row, size_t rounds)
     ah_schedule_release(&schedule);
 }
 
-static size_t option(int argc, char **argv, const char *name, size_t fallback, size_t max)
-{
-    for (int i = 1; i + 1 < argc; i++)
-        if (!strcmp(argv[i], name)) {
-            size_t value = strtoull(argv[i + 1], NULL, 10);
-            return value < 1 ? 1 : value > max ? max : value;
-        }
-    return fallback;
-}
-
 int main(int argc, char **argv)
 {
     static struct workload w;
-    size_t blocks = option(argc, argv, "--blocks", 96, 1000);
-    size_t tiles = option(argc, argv, "--tiles", 4, 64);
-    size_t rounds = option(argc, argv, "--rounds", 200, ROUNDS_MAX);
+    size_t blocks = bench_option(argc, argv, "--blocks", 96, 1000);
+    size_t tiles = bench_option(argc, argv, "--tiles", 4, 64);
+    size_t rounds = bench_option(argc, argv, "--rounds", 200, ROUNDS_MAX);
     for (int clip = 0; clip < 2; clip++) {
         open_workload(&w, blocks, tiles, clip);
         for (size_t row = 0; row < sizeof rows / sizeof rows[0]; row++)

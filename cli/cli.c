@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
+#include "base/file.h"
 #include "cli/emit.h"
 #include "cli/help.h"
 #include "schemas/nearest.h"
@@ -99,6 +100,15 @@ int ah_cli_check_writable(const char *path, struct ah_error *err)
     if (access(folder, W_OK | X_OK) != 0)
         return ah_error_set(err, AH_E_IO, "%s: no file can be made there: %s", path, strerror(errno));
     return AH_OK;
+}
+
+int ah_cli_check_apart(const char *option, const char *path, const char *other_option, const char *other_path,
+                       struct ah_error *err)
+{
+    if (!ah_file_same(path, other_path))
+        return AH_OK;
+    return ah_error_set(err, AH_E_USAGE, "'%s' and '%s' are the same file, '%s'; give two", option,
+                        other_option, path);
 }
 
 void ah_cli_nothing_written(struct ah_error *err)

@@ -6,23 +6,14 @@
 
 #include "cli/plan_summary.h"
 
-/* Releases `text`. */
-static void put_sentence(struct ah_emit *emit, const char *key, struct ah_buffer *text)
-{
-    if (text->failed)
-        emit->out->failed = true;
-    ah_emit_text(emit, key, text->data);
-    ah_buffer_release(text);
-}
-
 static void put_sentences(struct ah_emit *emit, const struct ah_plan *plan)
 {
     struct ah_buffer text = {0};
     struct ah_plan_lane_times times = ah_plan_lane_times(plan);
     ah_plan_put_bottleneck(&text, plan->time.step_us, &times);
-    put_sentence(emit, "bottleneck", &text);
+    ah_emit_buffer(emit, "bottleneck", &text);
     ah_plan_put_quality(&text, &plan->solver);
-    put_sentence(emit, "quality", &text);
+    ah_emit_buffer(emit, "quality", &text);
 }
 
 static void put_about(struct ah_emit *emit, const struct ah_plan *plan)

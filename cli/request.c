@@ -58,15 +58,22 @@ static int load_documents(struct ah_request *request, struct ah_cli *cli, const 
 
 /* ---- training ---- */
 
-/* A number that was given, or the default; 1 to 2^53 - 1. */
-static int read_count(const char *option, const struct ah_option_integer *given, uint64_t otherwise,
-                      uint64_t *ret_value, struct ah_error *err)
+struct count {
+    const char *option;
+    uint64_t otherwise, most;
+};
+
+/* A number that was given, or the default: from 1 to the most that a plan holds. */
+static int read_count(const struct count *count, const struct ah_option_integer *given, uint64_t *ret_value,
+                      struct ah_error *err)
 {
-    *ret_value = given->given ? given->value : otherwise;
-    if (*ret_value && *ret_value < UINT64_C(1) << 53)
-        return AH_OK;
-    return ah_error_set(err, AH_E_USAGE, "'--%s': %" PRIu64 " is out of range; give %s", option, *ret_value,
-                        *ret_value ? "less than 2^53" : "1 or more");
+    *ret_value = given->given ? given->value : count->otherwise;
+    if (!*ret_value)
+        return ah_error_set(err, AH_E_USAGE, "'--%s': 0 is out of range; give 1 or more", count->option);
+    if (*ret_value > count->most)
+        return ah_error_set(err, AH_E_USAGE, "'--%s': %" PRIu64 " is out of range; give at most %" PRIu64,
+                            count->option, *ret_value, count->most);
+    return AH_OK;
 }
 
 static int check_division(const struct ah_plan_training *training, struct ah_error *err)
@@ -91,15 +98,18 @@ static int read_sizes(struct ah_request *request, struct ah_cli *cli,
 {
     struct ah_plan_training *training = &request->planner.training;
     const struct ah_model *model = request->model.body.model;
-    uint64_t seq = model->max_positions < SEQ_DEFAULT ? model->max_positions : SEQ_DEFAULT;
-    int rc = read_count("batch", &options->batch, BATCH_DEFAULT, &training->batch, err);
+    const struct count batch = {"batch", BATCH_DEFAULT, AH_BATCH_MAX};
+    const struct count micro_batches = {"micro-batches", 1, AH_BATCH_MAX};
+    const struct count seq = {"seq", model->max_positions < SEQ_DEFAULT ? model->max_positions : SEQ_DEFAULT,
+                              AH_SEQ_MAX};
+    int rc = read_count(&batch, &options->batch, &training->batch, err);
     if (!rc)
-        rc = read_count("seq", &options->seq, seq, &training->seq, err);
+        rc = read_count(&seq, &options->seq, &training->seq, err);
     request->planner.any_micro_batches = options->micro_batches.word != NULL;
     if (request->planner.any_micro_batches)
         training->micro_batches = 1;
     else if (!rc)
-        rc = read_count("micro-batches", &options->micro_batches, 1, &training->micro_batches, err);
+        rc = read_count(&micro_batches, &options->micro_batches, &training->micro_batches, err);
     if (!rc && model->position == AH_POSITION_LEARNED && training->seq > model->max_positions)
         rc = ah_error_set(err, AH_E_USAGE,
                           "'--seq' %" PRIu64 ": the model '%s' has %" PRIu64
@@ -124,6 +134,9 @@ static int read_numbers(struct ah_request *request, const struct ah_request_opti
     if (options->state_dtype)
         training->state_dtype = ah_request_index(ah_words_dtype, options->state_dtype);
     training->clip = options->clip.given ? options->clip.value : clip_default;
+    if (training->clip > AH_CLIP_MAX)
+        return ah_error_set(err, AH_E_USAGE, "'--clip' %g is above %g; 'none' does not clip", training->clip,
+                            AH_CLIP_MAX);
     if (training->dtype == AH_BF16 && !machine->device.bf16)
         return ah_error_set(err, AH_E_USAGE,
                             "'--dtype' bf16: the device '%s' has no bf16; use '--dtype fp32'",
@@ -289,11 +302,10 @@ static int check_reserve(const struct ah_machine *machine, uint64_t device_bytes
 
 static int read_technique(const char *word, size_t length, uint32_t *without, struct ah_error *err)
 {
-    for (unsigned i = 0; i < AH_TECHNIQUES; i++) {
-        if (strlen(ah_words_technique[i]) == length && !strncmp(word, ah_words_technique[i], length)) {
-            *without |= UINT32_C(1) << i;
-            return AH_OK;
-        }
+    const enum ah_technique technique = ah_restriction_technique(word, length);
+    if (technique != AH_TECHNIQUES) {
+        *without |= UINT32_C(1) << technique;
+        return AH_OK;
     }
     char name[40];
     snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name), word);
@@ -326,20 +338,28 @@ int ah_request_without(const struct ah_option_list *lists, uint32_t *ret_without
     return rc;
 }
 
+int ah_request_effort(const struct ah_option_integer *option, uint32_t *ret_effort, struct ah_error *err)
+{
+    uint64_t effort = option->word ? AH_EFFORT_QUICK : option->value;
+    if (option->given && (!effort || effort > AH_EFFORT_MOST))
+        return ah_error_set(err, AH_E_USAGE, "'--effort' %" PRIu64 " is not one of 1 (quick) to %d", effort,
+                            AH_EFFORT_MOST);
+    *ret_effort = (uint32_t)effort;
+    return AH_OK;
+}
+
 static int read_search(struct ah_request *request, const struct ah_request_options *options,
                        struct ah_error *err)
 {
     struct ah_plan_request *planner = &request->planner;
     const struct ah_machine *machine = request->machine.body.machine;
-    uint64_t effort = options->effort.word ? AH_EFFORT_QUICK : options->effort.value;
-    if (options->effort.given && (!effort || effort > AH_EFFORT_MOST))
-        return ah_error_set(err, AH_E_USAGE, "'--effort' %" PRIu64 " is not one of 1 (quick) to %d", effort,
-                            AH_EFFORT_MOST);
-    planner->effort = (uint32_t)effort;
+    int rc = ah_request_effort(&options->effort, &planner->effort, err);
+    if (rc)
+        return rc;
     if (options->scheduling)
         planner->scheduling = ah_request_index(ah_words_scheduling, options->scheduling);
-    int rc = read_budget("device", &options->device_memory, machine->device.memory_bytes,
-                         &planner->device_bytes, err);
+    rc = read_budget("device", &options->device_memory, machine->device.memory_bytes, &planner->device_bytes,
+                     err);
     if (!rc && options->device_memory.given)
         rc = check_reserve(machine, planner->device_bytes, err);
     if (!rc)

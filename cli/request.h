@@ -92,6 +92,9 @@ int ah_request_training(struct ah_request *request, struct ah_cli *cli,
 /* '--without': bit i of `ret_without` is enum ah_technique i. AH_E_USAGE names what is none. */
 int ah_request_without(const struct ah_option_list *lists, uint32_t *ret_without, struct ah_error *err);
 
+/* '--effort': 1 to AH_EFFORT_MOST; 0 where it is not given. AH_E_USAGE: it is none. */
+int ah_request_effort(const struct ah_option_integer *option, uint32_t *ret_effort, struct ah_error *err);
+
 void ah_request_release(struct ah_request *request);
 
 /* The index of `word` in a vocabulary of which it is one. */

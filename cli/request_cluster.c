@@ -92,35 +92,14 @@ static int read_training(struct ah_request_cluster *request, struct ah_cli *cli,
     return rc;
 }
 
-static int read_effort(const struct ah_request_options *options, uint32_t *ret_effort, struct ah_error *err)
-{
-    uint64_t effort = options->effort.word ? AH_EFFORT_QUICK : options->effort.value;
-    if (options->effort.given && (!effort || effort > AH_EFFORT_MOST))
-        return ah_error_set(err, AH_E_USAGE, "'--effort' %" PRIu64 " is not one of 1 (quick) to %d", effort,
-                            AH_EFFORT_MOST);
-    *ret_effort = (uint32_t)effort;
-    return AH_OK;
-}
-
 /* Of the techniques, those that plans for clusters have. */
 static int read_without(const struct ah_request_options *options, unsigned *ret_without, struct ah_error *err)
 {
-    static const struct {
-        enum ah_technique technique;
-        enum ah_away_without without;
-    } rows[] = {{AH_TECHNIQUE_HOST_OPTIMIZER, AH_WITHOUT_HOST_OPTIMIZER},
-                {AH_TECHNIQUE_STREAMED, AH_WITHOUT_STREAMED},
-                {AH_TECHNIQUE_HOST_WEIGHTS, AH_WITHOUT_HOST_WEIGHTS}};
     uint32_t techniques = 0;
     int rc = ah_request_without(&options->without, &techniques, err);
-    *ret_without = 0;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (techniques >> rows[i].technique & 1) {
-            *ret_without |= rows[i].without;
-            techniques &= ~(UINT32_C(1) << rows[i].technique);
-        }
+    *ret_without = ah_away_without(techniques);
     for (unsigned i = 0; i < AH_TECHNIQUES && !rc; i++)
-        if (techniques >> i & 1)
+        if (techniques >> i & 1 && !ah_away_without(UINT32_C(1) << i))
             rc = ah_error_set(
                 err, AH_E_USAGE,
                 "'--without' %s is of plans for one machine and not for '--cluster', which can do "
@@ -129,12 +108,11 @@ static int read_without(const struct ah_request_options *options, unsigned *ret_
     return rc;
 }
 
-static bool went_on(void *context, uint64_t done, uint64_t planned)
+bool ah_request_cluster_searched(void *progress, uint64_t done, uint64_t planned)
 {
-    struct ah_request_cluster *request = context;
     char what[64];
     snprintf(what, sizeof what, "%" PRIu64 " of %" PRIu64 " searches", done, planned);
-    ah_terminal_draw(&request->base.progress, (double)done / (double)planned, what);
+    ah_terminal_draw(progress, (double)done / (double)planned, what);
     return ah_interrupt_seen();
 }
 
@@ -153,7 +131,7 @@ int ah_request_cluster_init(struct ah_request_cluster *ret_request, struct ah_cl
     int rc = check_options(options, err);
     rc = rc ? rc : load(request, cli, options, err);
     rc = rc ? rc : read_training(request, cli, options->request, err);
-    rc = rc ? rc : read_effort(options->request, &effort, err);
+    rc = rc ? rc : ah_request_effort(&options->request->effort, &effort, err);
     rc = rc ? rc : read_without(options->request, &without, err);
     if (rc) {
         ah_request_cluster_release(request);
@@ -173,8 +151,8 @@ int ah_request_cluster_init(struct ah_request_cluster *ret_request, struct ah_cl
         .without = without,
         .effort = effort,
         .generator = "autohete " AUTOHETE_VERSION,
-        .progress = went_on,
-        .context = request};
+        .progress = ah_request_cluster_searched,
+        .context = &request->base.progress};
     ah_interrupt_catch();
     return AH_OK;
 }

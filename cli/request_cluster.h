@@ -39,6 +39,9 @@ int ah_request_cluster_init(struct ah_request_cluster *ret_request, struct ah_cl
 
 void ah_request_cluster_release(struct ah_request_cluster *request);
 
+/* What planners of clusters call while they search: draws a struct ah_progress; true: interrupted. */
+bool ah_request_cluster_searched(void *progress, uint64_t done, uint64_t planned);
+
 /* Is `policy` one of plans for one machine? AH_E_USAGE: it is of clusters. */
 int ah_request_cluster_check_machine(const char *policy, struct ah_error *err);
 

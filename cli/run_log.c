@@ -15,45 +15,74 @@
 /* ---- lines ---- */
 
 /* Of a line that did not fit into a file, nothing stays; a device or a pipe cannot be cut. */
-static void fail_line(struct ah_run_log *log, int reason)
+static void fail_line(struct ah_run_log_outlet *outlet, int reason)
 {
-    int uncut = log->descriptor == STDOUT_FILENO || ftruncate(log->descriptor, log->whole_bytes);
+    int uncut = outlet->descriptor == STDOUT_FILENO || ftruncate(outlet->descriptor, outlet->whole_bytes);
     (void)uncut;
-    ah_error_set(&log->failure, AH_E_IO, "the run log '%s' cannot be written: %s", log->path,
+    ah_error_set(&outlet->failure, AH_E_IO, "the run log '%s' cannot be written: %s", outlet->path,
                  strerror(reason));
 }
 
-/* What was printed, if it was. A reader of standard output that went away is no failure. */
-static void write_line(struct ah_run_log *log, int rc, const struct ah_error *err)
+/* A reader of standard output that went away is no failure. */
+static bool is_open(const struct ah_run_log *log, const struct ah_run_log_outlet *outlet)
 {
-    if (!log->failure.code && rc)
-        log->failure = *err;
-    int failed = log->failure.code ? 0 : ah_cli_write(log->descriptor, log->line.data, log->line.size);
-    if (failed == EPIPE && log->descriptor == STDOUT_FILENO)
+    bool unread = outlet->descriptor == STDOUT_FILENO && log->run->cli->out_closed;
+    return outlet->descriptor >= 0 && !outlet->failure.code && !unread;
+}
+
+static bool is_wanted(const struct ah_run_log *log)
+{
+    for (size_t i = 0; i < log->n_outlets; i++)
+        if (is_open(log, &log->outlets[i]))
+            return true;
+    return false;
+}
+
+static void write_outlet(struct ah_run_log *log, struct ah_run_log_outlet *outlet)
+{
+    int failed = ah_cli_write(outlet->descriptor, log->line.data, log->line.size);
+    if (failed == EPIPE && outlet->descriptor == STDOUT_FILENO)
         log->run->cli->out_closed = true;
     else if (failed)
-        fail_line(log, failed);
-    log->whole_bytes += (off_t)log->line.size;
+        fail_line(outlet, failed);
+    outlet->whole_bytes += (off_t)log->line.size;
+}
+
+/* What was printed, if it was. */
+static void write_line(struct ah_run_log *log, int rc, const struct ah_error *err)
+{
+    for (size_t i = 0; i < log->n_outlets; i++) {
+        if (!log->outlets[i].failure.code && rc)
+            log->outlets[i].failure = *err;
+        if (is_open(log, &log->outlets[i]))
+            write_outlet(log, &log->outlets[i]);
+    }
     ah_buffer_clear(&log->line);
 }
 
-static bool is_open(const struct ah_run_log *log)
+/* AH_OK: none. */
+static int first_failure(const struct ah_run_log *log, struct ah_error *err)
 {
-    return log->path && !log->failure.code && !log->run->cli->out_closed;
+    for (size_t i = 0; i < log->n_outlets; i++)
+        if (log->outlets[i].failure.code) {
+            if (err)
+                *err = log->outlets[i].failure;
+            return log->outlets[i].failure.code;
+        }
+    return AH_OK;
 }
 
 /* ---- the header ---- */
 
-static int open_file(struct ah_run_log *log, struct ah_error *err)
+static int open_outlet(struct ah_run_log *log, const char *path, struct ah_error *err)
 {
-    if (!strcmp(log->path, "-")) {
-        log->descriptor = STDOUT_FILENO;
-        return AH_OK;
-    }
-    log->descriptor = open(log->path, O_WRONLY | O_CREAT | O_CLOEXEC | O_TRUNC, 0666);
-    if (log->descriptor >= 0)
-        return AH_OK;
-    return ah_error_set(err, AH_E_IO, "the run log '%s' cannot be written: %s", log->path, strerror(errno));
+    struct ah_run_log_outlet outlet = {.path = path, .descriptor = STDOUT_FILENO};
+    if (strcmp(path, "-") != 0)
+        outlet.descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_TRUNC, 0666);
+    if (outlet.descriptor < 0)
+        return ah_error_set(err, AH_E_IO, "the run log '%s' cannot be written: %s", path, strerror(errno));
+    log->outlets[log->n_outlets++] = outlet;
+    return AH_OK;
 }
 
 static void write_header(struct ah_run_log *log)
@@ -94,18 +123,19 @@ int ah_run_log_check(const char *path, bool resumes, struct ah_error *err)
     return ah_cli_check_writable(path, err);
 }
 
-int ah_run_log_open(struct ah_run_log *ret_log, struct ah_run *run, const char *path, struct ah_error *err)
+int ah_run_log_open(struct ah_run_log *ret_log, struct ah_run *run, const char *path, bool shown,
+                    struct ah_error *err)
 {
-    *ret_log = (struct ah_run_log){
-        .run = run, .path = path, .descriptor = -1, .facts = ah_trainer_facts(run->trainer)};
-    if (!path)
-        return AH_OK;
-    int rc = open_file(ret_log, err);
-    if (!rc)
-        write_header(ret_log);
-    if (!rc && ret_log->failure.code)
-        *err = ret_log->failure;
-    return rc ? rc : ret_log->failure.code;
+    int rc = AH_OK;
+    *ret_log = (struct ah_run_log){.run = run, .facts = ah_trainer_facts(run->trainer)};
+    if (path)
+        rc = open_outlet(ret_log, path, err);
+    if (!rc && shown && (!path || strcmp(path, "-") != 0))
+        rc = open_outlet(ret_log, "-", err);
+    if (rc || !ret_log->n_outlets)
+        return rc;
+    write_header(ret_log);
+    return first_failure(ret_log, err);
 }
 
 /* ---- what happens ---- */
@@ -130,7 +160,7 @@ void ah_run_log_step(struct ah_run_log *log, const struct ah_step_record *record
         .d2h_bytes = record->d2h_bytes,
         .device_peak_bytes = touched[AH_ARENA_DEVICE],
         .host_peak_bytes = touched[AH_ARENA_PINNED] + touched[AH_ARENA_PAGEABLE]};
-    if (is_open(log))
+    if (is_wanted(log))
         write_line(log, ah_runlog_print_step(&step, &log->line, &err), &err);
 }
 
@@ -138,7 +168,7 @@ void ah_run_log_evaluation(struct ah_run_log *log, uint64_t step, double loss, u
 {
     struct ah_error err = {0};
     const struct ah_runlog_evaluation evaluation = {.step = step, .loss = loss, .tokens = tokens};
-    if (is_open(log))
+    if (is_wanted(log))
         write_line(log, ah_runlog_print_evaluation(&evaluation, &log->line, &err), &err);
 }
 
@@ -160,25 +190,27 @@ static uint64_t checkpoint_bytes(const char *folder)
 void ah_run_log_save(struct ah_run_log *log, uint64_t step, double us, const char *path)
 {
     struct ah_error err = {0};
-    if (!is_open(log))
+    if (!is_wanted(log))
         return;
     const struct ah_runlog_save save = {.step = step, .us = us, .bytes = checkpoint_bytes(path)};
     write_line(log, ah_runlog_print_save(&save, &log->line, &err), &err);
 }
 
+static void close_outlet(struct ah_run_log_outlet *outlet)
+{
+    if (outlet->descriptor > STDERR_FILENO && close(outlet->descriptor) && !outlet->failure.code)
+        ah_error_set(&outlet->failure, AH_E_IO, "the run log '%s' cannot be written: %s", outlet->path,
+                     strerror(errno));
+    outlet->descriptor = -1;
+}
+
 int ah_run_log_close(struct ah_run_log *log, const struct ah_runlog_end *end, struct ah_error *err)
 {
     struct ah_error own = {0};
-    if (!log->path)
-        return AH_OK;
-    if (is_open(log) && end)
+    if (end && is_wanted(log))
         write_line(log, ah_runlog_print_end(end, &log->line, &own), &own);
-    if (log->descriptor > STDERR_FILENO && close(log->descriptor) && !log->failure.code)
-        ah_error_set(&log->failure, AH_E_IO, "the run log '%s' cannot be written: %s", log->path,
-                     strerror(errno));
-    log->descriptor = -1;
+    for (size_t i = 0; i < log->n_outlets; i++)
+        close_outlet(&log->outlets[i]);
     ah_buffer_release(&log->line);
-    if (log->failure.code && err)
-        *err = log->failure;
-    return log->failure.code;
+    return first_failure(log, err);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run log: the lines of a run, written as it goes: to a file, or to standard output. After each line the file is as a
- * reader wants it, whatever happens next.
+ * Run log: the lines of a run, written as it goes: to a file, to standard output, or to both. After each line the file is
+ * as a reader wants it, whatever happens next. Where one of the two cannot be written any more, the other goes on.
  *
  *     rc = ah_run_log_check(path, resumes, err);        // before the run is opened
- *     rc = ah_run_log_open(&log, &run, path, err);      // NULL path: no log; the header is written at once
+ *     rc = ah_run_log_open(&log, &run, path, shown, err);   // the header is written at once
  *     ah_run_log_step(&log, &record, step_us); ...
  *     rc = ah_run_log_close(&log, &end, err);           // says so, too, where a line before could not be written
  */
@@ -17,21 +17,28 @@
 
 #include <sys/types.h>
 
+struct ah_run_log_outlet {
+    const char *path;        /* borrowed; "-": standard output */
+    int descriptor;          /* -1: closed */
+    off_t whole_bytes;       /* before the line that is being written */
+    struct ah_error failure; /* the first one */
+};
+
 struct ah_run_log {
     struct ah_run *run;
-    const char *path;      /* NULL: no log */
-    int descriptor;        /* -1: none */
+    struct ah_run_log_outlet outlets[2];
+    size_t n_outlets;      /* 0: no log */
     struct ah_buffer line; /* the one that is being written */
-    off_t whole_bytes;     /* before it */
     struct ah_trainer_facts facts;
-    struct ah_error failure; /* the first one */
 };
 
 /* Can it be written? AH_E_USAGE: a run that is gone on with does not write over a file. AH_E_IO. */
 int ah_run_log_check(const char *path, bool resumes, struct ah_error *err);
 
-/* `path` "-": standard output. AH_E_IO. */
-int ah_run_log_open(struct ah_run_log *ret_log, struct ah_run *run, const char *path, struct ah_error *err);
+/* `path` (optional) is borrowed until the log is closed; "-": standard output. `shown`: also on standard output.
+ * AH_E_IO. */
+int ah_run_log_open(struct ah_run_log *ret_log, struct ah_run *run, const char *path, bool shown,
+                    struct ah_error *err);
 
 void ah_run_log_step(struct ah_run_log *log, const struct ah_step_record *record, double step_us);
 void ah_run_log_evaluation(struct ah_run_log *log, uint64_t step, double loss, uint64_t tokens);

@@ -6,7 +6,9 @@
 #include "cli/request.h"
 #include "cli/run.h"
 #include "schemas/checkpoint.h"
+#include "schemas/field.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +40,12 @@ static uint64_t count_of(const struct ah_option_integer *given, uint64_t otherwi
     return given->given ? given->value : otherwise;
 }
 
+/* Updates are computed in fp32: what is 1 there would make moments of nothing. */
+static bool is_decay(double beta)
+{
+    return beta >= 0 && (float)beta < 1;
+}
+
 /* "0.9,0.95" */
 static int read_betas(const char *text, struct ah_run_settings *settings, struct ah_error *err)
 {
@@ -45,11 +53,28 @@ static int read_betas(const char *text, struct ah_run_settings *settings, struct
     double beta1 = strtod(text, &end), beta2 = -1;
     if (*end == ',')
         beta2 = strtod(end + 1, &end);
-    if (*end || !(beta1 >= 0 && beta1 < 1) || !(beta2 >= 0 && beta2 < 1))
+    if (*end || !is_decay(beta1) || !is_decay(beta2))
         return ah_error_set(err, AH_E_USAGE,
-                            "'--betas' '%s' are not two numbers from 0 to below 1; write 0.9,0.95", text);
+                            "'--betas' '%s' are not two numbers from 0 to below 1, as fp32 has them; write "
+                            "0.9,0.95",
+                            text);
     settings->beta1 = beta1;
     settings->beta2 = beta2;
+    return AH_OK;
+}
+
+/* What checkpoints and run logs say of the run has to be what they can hold. */
+static int check_counts(const struct ah_run_settings *settings, struct ah_error *err)
+{
+    const struct {
+        const char *option;
+        uint64_t value;
+    } counts[] = {
+        {"steps", settings->steps}, {"warmup", settings->rate.warmup_steps}, {"seed", settings->seed}};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if ((double)counts[i].value > AH_FIELD_COUNT_MAX)
+            return ah_error_set(err, AH_E_USAGE, "'--%s' %" PRIu64 " is out of range; give less than 2^53",
+                                counts[i].option, counts[i].value);
     return AH_OK;
 }
 
@@ -60,8 +85,8 @@ static int check(const struct ah_run_settings *settings, struct ah_error *err)
     if (settings->rate.lr > 1000)
         return ah_error_set(err, AH_E_USAGE, "'--lr' %g is above 1000; common rates are 1e-5 to 1e-3",
                             settings->rate.lr);
-    if (!(settings->epsilon > 0) || settings->epsilon > 1)
-        return ah_error_set(err, AH_E_USAGE, "'--epsilon' %g is not above 0 and at most 1",
+    if (!((float)settings->epsilon > 0) || settings->epsilon > 1)
+        return ah_error_set(err, AH_E_USAGE, "'--epsilon' %g is not above 0, as fp32 has it, and at most 1",
                             settings->epsilon);
     if (settings->weight_decay > 1000)
         return ah_error_set(err, AH_E_USAGE, "'--weight-decay' %g is above 1000", settings->weight_decay);
@@ -126,6 +151,8 @@ int ah_run_settle(struct ah_run *run, struct ah_error *err)
     int rc = run->options->betas ? read_betas(run->options->betas, &run->settings, err) : AH_OK;
     if (!rc)
         rc = check(&run->settings, err);
+    if (!rc)
+        rc = check_counts(&run->settings, err);
     if (!rc)
         sign(run);
     return rc;

@@ -34,7 +34,7 @@ static const struct ah_option profile_table[] = {
     {"output", 'o', AH_OPTION_FILE, "FILE", NULL, offsetof(struct profile_options, output),
      "write the document here, not into the cache ('-': to standard output)"},
     {"device", 0, AH_OPTION_TEXT, "DEVICE", ah_devices_words, offsetof(struct profile_options, device),
-     "the device to measure, with an index where there are several (cuda:1)"},
+     "the device to measure (default cpu), with an index where there are several (cuda:1)"},
     {"emulate", 0, AH_OPTION_FILE, "MACHINE", NULL, offsetof(struct profile_options, emulate),
      "slow the copy lanes and the host lane to the ratios of this machine document"},
     {"quick", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct profile_options, quick),

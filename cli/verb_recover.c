@@ -6,9 +6,11 @@
  */
 #include "cli/inspect.h"
 #include "cli/interrupt.h"
+#include "cli/request_cluster.h"
 #include "cli/verbs.h"
 #include "planner/recovery/recovery.h"
 #include "schemas/document.h"
+#include "schemas/field.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,9 +22,6 @@ struct recover_options {
     const char *sources;
     struct ah_option_integer horizon, effort, micro_batches;
 };
-
-static const char *const effort_words[] = {"quick", NULL};
-static const char *const auto_words[] = {"auto", NULL};
 
 #define RECOVER_FIELD(name) offsetof(struct recover_options, name)
 static const struct ah_option recover_table[] = {
@@ -37,13 +36,11 @@ static const struct ah_option recover_table[] = {
      "near: no byte comes from farther than it must (default); fast: from wherever it takes least time"},
     {"horizon", 0, AH_OPTION_COUNT, "N", NULL, RECOVER_FIELD(horizon),
      "steps that a plan's speed is weighed over against its moves (default 1000)"},
-    {"micro-batches", 0, AH_OPTION_COUNT, "N|auto", auto_words, RECOVER_FIELD(micro_batches),
+    {"micro-batches", 0, AH_OPTION_COUNT, "N|auto", ah_request_words_auto, RECOVER_FIELD(micro_batches),
      "of the new plan (default the old plan's); auto: the planner chooses"},
-    {"effort", 0, AH_OPTION_COUNT, "N|quick", effort_words, RECOVER_FIELD(effort),
+    {"effort", 0, AH_OPTION_COUNT, "N|quick", ah_request_words_quick, RECOVER_FIELD(effort),
      "how long to search, 1 (quick) to 5 (default 2)"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
-
-enum { EFFORT_MOST = 5 };
 
 struct recovery {
     struct ah_document plan, cluster, inventory, model;
@@ -55,6 +52,16 @@ struct recovery {
     struct ah_recovery_request request;
     struct ah_progress progress;
 };
+
+/* Of the documents that are read, how many are '-'. */
+static int count_standard_input(const struct recover_options *options)
+{
+    const char *const inputs[] = {options->plan, options->cluster, options->inventory, options->model};
+    int n = 0;
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        n += inputs[i] && !strcmp(inputs[i], "-");
+    return n;
+}
 
 static int check_options(const struct recover_options *options, struct ah_error *err)
 {
@@ -69,10 +76,11 @@ static int check_options(const struct recover_options *options, struct ah_error 
         if (!needed[i].value)
             return ah_error_set(err, AH_E_USAGE, "'--%s' FILE is missing: %s", needed[i].name,
                                 needed[i].what);
-    if (!strcmp(options->output, options->moves))
-        return ah_error_set(err, AH_E_USAGE, "'--output' and '--moves' are the same file, '%s'; give two",
-                            options->output);
-    int rc = strcmp(options->output, "-") ? ah_cli_check_writable(options->output, err) : AH_OK;
+    if (count_standard_input(options) > 1)
+        return ah_error_set(err, AH_E_USAGE, "standard input ('-') can be only one of the documents");
+    int rc = ah_cli_check_apart("--output", options->output, "--moves", options->moves, err);
+    if (!rc && strcmp(options->output, "-"))
+        rc = ah_cli_check_writable(options->output, err);
     if (!rc && strcmp(options->moves, "-"))
         rc = ah_cli_check_writable(options->moves, err);
     return rc;
@@ -110,26 +118,18 @@ static int load(struct recovery *r, struct ah_cli *cli, const struct recover_opt
     return rc ? rc : ah_document_digest(&r->inventory, r->inventory_sha256, err);
 }
 
-static bool went_on(void *context, uint64_t done, uint64_t planned)
-{
-    struct recovery *r = context;
-    char what[64];
-    snprintf(what, sizeof what, "%" PRIu64 " of %" PRIu64 " searches", done, planned);
-    ah_terminal_draw(&r->progress, (double)done / (double)planned, what);
-    return ah_interrupt_seen();
-}
-
 static int read_numbers(struct recovery *r, const struct recover_options *options, struct ah_error *err)
 {
     struct ah_cluster_request *cluster = &r->request.cluster;
-    uint64_t effort = options->effort.word ? 1 : options->effort.value;
     uint64_t micro_batches = options->micro_batches.value;
-    if (options->effort.given && (!effort || effort > EFFORT_MOST))
-        return ah_error_set(err, AH_E_USAGE, "'--effort' %" PRIu64 " is not one of 1 (quick) to %d", effort,
-                            EFFORT_MOST);
+    int rc = ah_request_effort(&options->effort, &cluster->effort, err);
+    if (rc)
+        return rc;
     if (options->horizon.given && !options->horizon.value)
         return ah_error_set(err, AH_E_USAGE, "'--horizon' 0: at least one step has to follow");
-    cluster->effort = (uint32_t)effort;
+    if (options->horizon.given && (double)options->horizon.value > AH_FIELD_COUNT_MAX)
+        return ah_error_set(err, AH_E_USAGE, "'--horizon' %" PRIu64 " is out of range; give less than 2^53",
+                            options->horizon.value);
     r->request.horizon_steps =
         options->horizon.given ? options->horizon.value : (uint64_t)AH_RECOVERY_HORIZON;
     r->request.sources = options->sources && !strcmp(options->sources, ah_words_sources[AH_SOURCES_FAST])
@@ -171,8 +171,8 @@ static int prepare(struct recovery *r, struct ah_cli *cli, const struct recover_
                                  .n_trainable = all ? 1 : old->training.n_trainable},
                     .tp_mode = old->tp_mode,
                     .generator = "autohete " AUTOHETE_VERSION,
-                    .progress = went_on,
-                    .context = r},
+                    .progress = ah_request_cluster_searched,
+                    .context = &r->progress},
         .old_plan = old,
         .inventory = r->inventory.body.inventory};
     ah_interrupt_catch();
@@ -196,7 +196,8 @@ static int deliver(struct ah_cli *cli, const struct recover_options *options, st
     moves->inputs.inventory_sha256 = r->inventory_sha256;
     moves->inputs.plan_sha256 = r->new_sha256;
     rc = rc ? rc : put(cli, &new_plan, options->output, err);
-    rc = rc ? rc : put(cli, &list, options->moves, err);
+    if (!rc && (rc = put(cli, &list, options->moves, err)) && strcmp(options->output, "-"))
+        ah_error_prefix(err, rc, "the new plan is in %s, but its moves are not written", options->output);
     if (!rc && cli->json && !to_stdout)
         rc = ah_document_print(&list, &cli->out, err);
     else if (!rc && !to_stdout) {
@@ -257,7 +258,7 @@ const struct ah_verb ah_verb_recover = {
         "moves document says what the bound is, and how long it would take to get everything from "
         "storage.\n\n"
         "Exit status: 0 written, 3 a document is not valid, 4 no step is complete, or no plan fits the new "
-        "cluster, 6 the inventory, the plan and the model do not belong together.",
+        "cluster, 5 no plan was found, 6 the inventory, the plan and the model do not belong together.",
     .syntax = {.options = recover_table, .operands = {AH_OPERAND_NONE, NULL, 0, 0, NULL}},
     .options_bytes = sizeof(struct recover_options),
     .examples = {{"recover --plan a.json --cluster c.json --inventory i.json -o b.json --moves m.json",

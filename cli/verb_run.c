@@ -2,7 +2,8 @@
  *
  * autohete run PLAN: trains.
  *
- * What is printed: on a terminal a line that moves, and one line now and then; with --json, or --log -, the run log.
+ * What is printed: on a terminal a line that moves, and one line now and then; with --json, or --log -, the run log
+ * alone; with --trace - the trace alone.
  */
 #include "base/units.h"
 #include "cli/devices.h"
@@ -70,7 +71,7 @@ struct running {
     struct ah_run_log log;
     struct ah_run_trace *trace; /* NULL: none */
     struct ah_progress progress;
-    bool quiet;             /* standard output is the log's */
+    bool quiet;             /* standard output is the log's, or the trace's */
     struct ah_error unsaid; /* why lines could not be printed */
     double last_loss, tokens_per_s;
 };
@@ -201,19 +202,37 @@ static int open_trace(struct running *running, struct ah_error *err)
     return rc;
 }
 
+/* Standard output is for people, for the log, or for the trace. */
+static int share_output(struct running *running, struct ah_error *err)
+{
+    const struct run_options *options = running->options;
+    const bool log = options->log && !strcmp(options->log, "-");
+    const bool trace = options->trace && !strcmp(options->trace, "-");
+    if (trace && (log || running->cli->json))
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--trace -' and '%s' both want standard output; give '--trace' a file",
+                            log ? "--log -" : "--json");
+    running->quiet = log || trace || running->cli->json;
+    return options->log && options->trace
+               ? ah_cli_check_apart("--log", options->log, "--trace", options->trace, err)
+               : AH_OK;
+}
+
 static int open_running(struct running *running, struct ah_error *err)
 {
     const struct run_options *options = running->options;
-    const char *path = options->log ? options->log : running->cli->json ? "-" : NULL;
-    running->quiet = path && !strcmp(path, "-");
-    int rc = ah_document_load(&running->plan, running->cli->arguments.operands[0], AH_DOCUMENT_PLAN, err);
-    if (!rc && path)
-        rc = ah_run_log_check(path, options->run.resume != NULL, err);
+    int rc = share_output(running, err);
+    if (!rc)
+        rc = ah_document_load(&running->plan, running->cli->arguments.operands[0], AH_DOCUMENT_PLAN, err);
+    if (!rc && options->log)
+        rc = ah_run_log_check(options->log, options->run.resume != NULL, err);
     if (!rc)
         rc = ah_run_open(&running->run, running->cli, running->plan.body.plan, &options->run, err);
     if (!rc && options->trace)
         rc = open_trace(running, err);
-    return rc ? rc : ah_run_log_open(&running->log, &running->run, path, err);
+    if (!rc)
+        rc = ah_run_log_open(&running->log, &running->run, options->log, running->cli->json, err);
+    return rc;
 }
 
 static int go(struct running *running, struct ah_error *err)
@@ -335,7 +354,7 @@ static int run_run(struct ah_cli *cli, const void *given)
         ah_error_memory(&err);
         return ah_cli_fail(cli, &err);
     }
-    *running = (struct running){.cli = cli, .options = given, .log = {.descriptor = -1}};
+    *running = (struct running){.cli = cli, .options = given};
     int rc = open_running(running, &err);
     if (!rc)
         rc = train(running, &err);

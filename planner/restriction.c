@@ -12,6 +12,31 @@ const char *const ah_words_technique[] = {
 #undef WORD
         NULL};
 
+enum ah_technique ah_restriction_technique(const char *name, size_t length)
+{
+    unsigned t = 0;
+    while (t < AH_TECHNIQUES &&
+           (strlen(ah_words_technique[t]) != length || strncmp(name, ah_words_technique[t], length) != 0))
+        t++;
+    return t;
+}
+
+uint32_t ah_restriction_read(const struct ah_text_pair *annotations, size_t n)
+{
+    uint32_t without = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *at = annotations[i].value;
+        while (!strcmp(annotations[i].key, "without") && *at) {
+            size_t length = strcspn(at, ",");
+            enum ah_technique technique = ah_restriction_technique(at, length);
+            if (technique != AH_TECHNIQUES)
+                without |= UINT32_C(1) << technique;
+            at += length + (at[length] == ',');
+        }
+    }
+    return without;
+}
+
 enum {
     FIELD_ACTIVATIONS,
     FIELD_WEIGHTS,

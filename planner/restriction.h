@@ -43,6 +43,12 @@ enum ah_technique {
 
 extern const char *const ah_words_technique[];
 
+/* The technique of that name, of `length` characters; AH_TECHNIQUES: none. */
+enum ah_technique ah_restriction_technique(const char *name, size_t length);
+
+/* What a plan was asked to do without, by its annotation "without"; unknown words are not the planner's. */
+uint32_t ah_restriction_read(const struct ah_text_pair *annotations, size_t n);
+
 /* Zero restricts nothing. */
 struct ah_restriction {
     const uint32_t *allowed; /* by block: bit i allows the i-th of ah_configs(); in the arena; NULL: all */

@@ -23,55 +23,38 @@ struct verify {
     struct ah_error *err;
 };
 
-/* ---- the request ---- */
-
-static int check_input(const struct verify *v, const char *what, const char *stated, const char *given)
+int ah_verify_input(const char *what, const struct ah_plan_input *stated, const char *given_sha256,
+                    struct ah_error *err)
 {
-    if (!strcmp(stated, given))
+    if (!strcmp(stated->sha256, given_sha256))
         return AH_OK;
-    return ah_error_set(v->err, AH_E_MISMATCH,
+    return ah_error_set(err, AH_E_MISMATCH,
                         "inputs.%s.sha256: is %s; the %s that was given has %s; give the one that the plan "
                         "was made from, or plan again",
-                        what, stated, what, given);
+                        what, stated->sha256, what, given_sha256);
 }
 
-/* The techniques that the plan was asked to do without; unknown words are not the planner's. */
-static uint32_t read_without(const struct ah_plan *plan)
-{
-    uint32_t without = 0;
-    for (size_t i = 0; i < plan->n_annotations; i++) {
-        const char *at = plan->annotations[i].value;
-        if (strcmp(plan->annotations[i].key, "without") != 0)
-            continue;
-        while (*at) {
-            size_t length = strcspn(at, ",");
-            for (unsigned t = 0; t < AH_TECHNIQUES; t++)
-                if (strlen(ah_words_technique[t]) == length && !strncmp(at, ah_words_technique[t], length))
-                    without |= UINT32_C(1) << t;
-            at += length + (at[length] == ',');
-        }
-    }
-    return without;
-}
+/* ---- the request ---- */
 
 static int make_request(struct verify *v)
 {
     const struct ah_plan *plan = v->plan;
-    int rc = check_input(v, "model", plan->inputs.model.sha256, v->inputs->model_sha256);
+    int rc = ah_verify_input("model", &plan->inputs.model, v->inputs->model_sha256, v->err);
     if (!rc)
-        rc = check_input(v, "machine", plan->inputs.machine.sha256, v->inputs->machine_sha256);
+        rc = ah_verify_input("machine", &plan->inputs.machine, v->inputs->machine_sha256, v->err);
     if (rc)
         return rc;
-    v->request = (struct ah_plan_request){.model = v->inputs->model,
-                                          .model_sha256 = v->inputs->model_sha256,
-                                          .machine = v->inputs->machine,
-                                          .machine_sha256 = v->inputs->machine_sha256,
-                                          .training = plan->training,
-                                          .device_bytes = plan->memory.device_capacity_bytes,
-                                          .host_bytes = plan->memory.host_capacity_bytes,
-                                          .policy = plan->policy,
-                                          .scheduling = plan->scheduling,
-                                          .without = read_without(plan)};
+    v->request =
+        (struct ah_plan_request){.model = v->inputs->model,
+                                 .model_sha256 = v->inputs->model_sha256,
+                                 .machine = v->inputs->machine,
+                                 .machine_sha256 = v->inputs->machine_sha256,
+                                 .training = plan->training,
+                                 .device_bytes = plan->memory.device_capacity_bytes,
+                                 .host_bytes = plan->memory.host_capacity_bytes,
+                                 .policy = plan->policy,
+                                 .scheduling = plan->scheduling,
+                                 .without = ah_restriction_read(plan->annotations, plan->n_annotations)};
     struct ah_error cause = {0};
     rc = ah_planning_init(&v->planning, &v->request, &v->arena, &cause);
     if (rc && rc != AH_E_MEMORY)

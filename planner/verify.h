@@ -23,6 +23,10 @@ struct ah_verify_inputs {
     const char *machine_sha256;
 };
 
+/* Is the document that was given, of that sha256, the one that a plan states as its `what`? If not, AH_E_MISMATCH. */
+int ah_verify_input(const char *what, const struct ah_plan_input *stated, const char *given_sha256,
+                    struct ah_error *err);
+
 /* `plan` passed ah_schedule_check(). AH_E_DOCUMENT: the policy does not make such plans; AH_E_MEMORY. */
 int ah_verify_policy(const struct ah_plan *plan, struct ah_error *err);
 

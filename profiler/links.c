@@ -4,9 +4,10 @@
  *
  *     time = latency + bytes / rate
  *
- * fitted to the medians with relative errors weighing equally (ah_stats_fit_line). Copies follow each other
- * on a busy lane and walk through regions larger than they are, so that a copy does not meet the last one's
- * data. All sizes of one direction take turns in one set of rounds.
+ * fitted to the medians with relative errors weighing equally (ah_stats_fit_line). Where noise makes large copies look
+ * faster than small ones, the rate is that of the largest copy, without a latency. Copies follow each other on a busy
+ * lane and walk through regions larger than they are, so that a copy does not meet the last one's data. All sizes of
+ * one direction take turns in one set of rounds.
  */
 #include "profiler/measure_internal.h"
 
@@ -14,6 +15,7 @@
 #include "profiler/lanes_internal.h"
 #include "profiler/pcie.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -88,12 +90,34 @@ static struct ah_metric fitted_metric(const struct ah_sampler_series *largest, u
     return metric;
 }
 
-static int keep(struct ah_measure *measure, enum ah_direction direction, const struct sweep *sweep,
-                struct ah_error *err)
+/* The line of `link`, and its slope in us a byte; 0 where a copy seems to take no time. */
+static double fit(struct ah_measure *measure, struct ah_machine_link *link)
 {
     double bytes[SIZES_MAX];
     double us[SIZES_MAX];
     double slope;
+    size_t n = link->n_points;
+    for (size_t i = 0; i < n; i++) {
+        bytes[i] = (double)link->points[i].bytes;
+        us[i] = link->points[i].us.median;
+        if (!(us[i] > 0))
+            return 0;
+    }
+    if (ah_stats_fit_line(bytes, us, n, &link->latency_us, &slope, &link->fit_error) == 0 && slope > 0)
+        return slope;
+    ah_measure_note(measure, "%s: no line fits the copy times, the rate is that of copies of %llu KiB",
+                    ah_words_direction[link->direction],
+                    (unsigned long long)(link->points[n - 1].bytes >> 10));
+    slope = us[n - 1] / bytes[n - 1];
+    link->latency_us = link->fit_error = 0;
+    for (size_t i = 0; i < n; i++)
+        link->fit_error = fmax(link->fit_error, fabs(slope * bytes[i] - us[i]) / us[i]);
+    return slope;
+}
+
+static int keep(struct ah_measure *measure, enum ah_direction direction, const struct sweep *sweep,
+                struct ah_error *err)
+{
     struct ah_machine_link link = {.direction = direction, .n_points = sweep->n};
     link.points = ah_arena_array(&measure->document->arena, sweep->n, sizeof *link.points);
     if (!link.points)
@@ -101,13 +125,12 @@ static int keep(struct ah_measure *measure, enum ah_direction direction, const s
     for (size_t i = 0; i < sweep->n; i++) {
         link.points[i] =
             (struct ah_machine_point){sweep->bytes[i], ah_sampler_metric(&sweep->series[i], 1e6)};
-        bytes[i] = (double)sweep->bytes[i];
-        us[i] = link.points[i].us.median;
         ah_measure_judge(measure, &sweep->series[i], "%s of %llu KiB", ah_words_direction[direction],
                          (unsigned long long)(sweep->bytes[i] >> 10));
     }
-    if (ah_stats_fit_line(bytes, us, sweep->n, &link.latency_us, &slope, &link.fit_error) || !(slope > 0)) {
-        ah_measure_note(measure, "%s: no line fits the copy times, the link is left out",
+    double slope = fit(measure, &link);
+    if (!(slope > 0)) {
+        ah_measure_note(measure, "%s: a copy seems to take no time, the link is left out",
                         ah_words_direction[direction]);
         return AH_OK;
     }

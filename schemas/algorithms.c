@@ -4,6 +4,7 @@
 #include "schemas/algorithms_internal.h"
 #include "schemas/kinds_internal.h"
 #include "schemas/machine.h"
+#include "schemas/rows_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,31 +31,22 @@ static int algorithm_check(const void *group, struct ah_error *err)
 }
 
 static const struct ah_field algorithm_fields[] = {
-    {.name = "form",
-     AH_WORD_AT(ah_algorithm, form, ah_words_matmul_form),
-     .about = "Which operand lies turned."},
+    AH_ROW_WORD(ah_algorithm, form, ah_words_matmul_form, "Which operand lies turned."),
     SIZE(m, "Rows of c."),
     SIZE(n, "Columns of c."),
     SIZE(k, "Length of the sums."),
-    {.name = "dtype", AH_WORD_AT(ah_algorithm, dtype, ah_words_dtype), .about = "Of a and b."},
-    {.name = "c_dtype", AH_WORD_AT(ah_algorithm, c_dtype, ah_words_dtype), .about = "Of c, and of the bias."},
+    AH_ROW_WORD(ah_algorithm, dtype, ah_words_dtype, "Of a and b."),
+    AH_ROW_WORD(ah_algorithm, c_dtype, ah_words_dtype, "Of c, and of the bias."),
     SIZE(a_stride, "Elements from row to row of a."),
     SIZE(b_stride, "Elements from row to row of b."),
     SIZE(c_stride, "Elements from row to row of c."),
     {.name = "bias", AH_BOOL_AT(ah_algorithm, bias), .about = "Is a bias added?"},
     {.name = "accumulate", AH_BOOL_AT(ah_algorithm, accumulate), .about = "Is it added to what c holds?"},
-    {.name = "words",
-     AH_TEXT_AT(ah_algorithm, words),
-     .form = AH_TEXT_NAME,
-     .about = "The library's own: eight numbers of 64 bits, in hexadecimal."},
+    AH_ROW_NAME(ah_algorithm, words, "The library's own: eight numbers of 64 bits, in hexadecimal."),
     TIME(us, "Its time."),
     TIME(first_us, "The time of the library's first choice."),
     {0}};
-static const struct ah_field_table algorithm_table = {.name = "algorithm",
-                                                      .about = "The algorithm that a matrix product takes.",
-                                                      .bytes = sizeof(struct ah_algorithm),
-                                                      .fields = algorithm_fields,
-                                                      .check = algorithm_check};
+AH_TABLE(algorithm, ah_algorithm, "algorithm", "The algorithm that a matrix product takes.", algorithm_check);
 
 static int algorithms_check(const void *group, struct ah_error *err)
 {

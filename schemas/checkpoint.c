@@ -2,6 +2,7 @@
 #include "schemas/checkpoint.h"
 
 #include "schemas/kinds_internal.h"
+#include "schemas/rows_internal.h"
 #include "schemas/signature_internal.h"
 
 #include <string.h>
@@ -15,16 +16,10 @@ static const struct ah_field file_fields[] = {
      AH_TEXT_AT(ah_checkpoint_file, name),
      .form = AH_TEXT_FILE,
      .about = "Its name in the checkpoint's folder."},
-    {.name = "bytes", AH_COUNT_AT(ah_checkpoint_file, bytes), .max = BYTES_MAX, .about = "Its size."},
-    {.name = "sha256",
-     AH_TEXT_AT(ah_checkpoint_file, sha256),
-     .form = AH_TEXT_SHA256,
-     .about = "Of its content."},
+    AH_ROW_COUNT(ah_checkpoint_file, bytes, 0, BYTES_MAX, "Its size."),
+    AH_ROW_SHA256(ah_checkpoint_file, sha256, "Of its content."),
     {0}};
-static const struct ah_field_table file_table = {.name = "file",
-                                                 .about = "A file of the checkpoint.",
-                                                 .bytes = sizeof(struct ah_checkpoint_file),
-                                                 .fields = file_fields};
+AH_TABLE(file, ah_checkpoint_file, "file", "A file of the checkpoint.", NULL);
 
 static const struct ah_field tensor_fields[] = {
     {.name = "name", AH_TEXT_AT(ah_checkpoint_tensor, name), .about = "As the file spells it."},
@@ -32,9 +27,7 @@ static const struct ah_field tensor_fields[] = {
      AH_TEXT_AT(ah_checkpoint_tensor, file),
      .form = AH_TEXT_FILE,
      .about = "The safetensors file."},
-    {.name = "dtype",
-     AH_WORD_AT(ah_checkpoint_tensor, dtype, ah_words_dtype),
-     .about = "Type of its elements."},
+    AH_ROW_WORD(ah_checkpoint_tensor, dtype, ah_words_dtype, "Type of its elements."),
     {.name = "shape",
      AH_COUNTS_AT(ah_checkpoint_tensor, shape),
      .min = 1,
@@ -43,42 +36,21 @@ static const struct ah_field tensor_fields[] = {
      .max_items = 8,
      .about = "Its extents, row-major."},
     {0}};
-static const struct ah_field_table tensor_table = {.name = "tensor",
-                                                   .about = "A weight.",
-                                                   .bytes = sizeof(struct ah_checkpoint_tensor),
-                                                   .fields = tensor_fields};
+AH_TABLE(tensor, ah_checkpoint_tensor, "tensor", "A weight.", NULL);
 
 static const struct ah_field state_fields[] = {
-    {.name = "block", AH_COUNT_AT(ah_checkpoint_state, block), .max = 10001, .about = "Index of the block."},
+    AH_ROW_COUNT(ah_checkpoint_state, block, 0, 10001, "Index of the block."),
     {.name = "file",
      AH_TEXT_AT(ah_checkpoint_state, file),
      .form = AH_TEXT_FILE,
      .about = "Where its states are."},
-    {.name = "count",
-     AH_COUNT_AT(ah_checkpoint_state, count),
-     .min = 1,
-     .max = BYTES_MAX,
-     .about = "Elements of the flat vector."},
-    {.name = "state_dtype",
-     AH_WORD_AT(ah_checkpoint_state, state_dtype, ah_words_dtype),
-     .about = "Type of the moments."},
-    {.name = "master_offset_bytes",
-     AH_COUNT_AT(ah_checkpoint_state, master_offset_bytes),
-     .max = BYTES_MAX,
-     .about = "Master weights, fp32."},
-    {.name = "m_offset_bytes",
-     AH_COUNT_AT(ah_checkpoint_state, m_offset_bytes),
-     .max = BYTES_MAX,
-     .about = "First moment."},
-    {.name = "v_offset_bytes",
-     AH_COUNT_AT(ah_checkpoint_state, v_offset_bytes),
-     .max = BYTES_MAX,
-     .about = "Second moment."},
+    AH_ROW_COUNT(ah_checkpoint_state, count, 1, BYTES_MAX, "Elements of the flat vector."),
+    AH_ROW_WORD(ah_checkpoint_state, state_dtype, ah_words_dtype, "Type of the moments."),
+    AH_ROW_COUNT(ah_checkpoint_state, master_offset_bytes, 0, BYTES_MAX, "Master weights, fp32."),
+    AH_ROW_COUNT(ah_checkpoint_state, m_offset_bytes, 0, BYTES_MAX, "First moment."),
+    AH_ROW_COUNT(ah_checkpoint_state, v_offset_bytes, 0, BYTES_MAX, "Second moment."),
     {0}};
-static const struct ah_field_table state_table = {.name = "state",
-                                                  .about = "The optimizer's states of a block.",
-                                                  .bytes = sizeof(struct ah_checkpoint_state),
-                                                  .fields = state_fields};
+AH_TABLE(state, ah_checkpoint_state, "state", "The optimizer's states of a block.", NULL);
 
 static const struct ah_checkpoint_file *find_file(const struct ah_checkpoint *checkpoint, const char *name)
 {
@@ -153,18 +125,10 @@ static const struct ah_field checkpoint_fields[] = {
      .form = AH_TEXT_SHA256,
      .flags = AH_FIELD_OPTIONAL | AH_FIELD_ASIDE,
      .about = "Of what this document says without it."},
-    {.name = "step", AH_COUNT_AT(ah_checkpoint, step), .max = BYTES_MAX, .about = "Steps done."},
-    {.name = "cursor",
-     AH_COUNT_AT(ah_checkpoint, cursor),
-     .max = BYTES_MAX,
-     .about = "Sequences of the data set consumed."},
-    {.name = "tokens",
-     AH_COUNT_AT(ah_checkpoint, tokens),
-     .max = BYTES_MAX,
-     .about = "Loss-bearing tokens so far."},
-    {.name = "numeric_signature",
-     AH_GROUP_AT(ah_checkpoint, numeric_signature, &ah_signature_table),
-     .about = "What the run's bits depend on."},
+    AH_ROW_COUNT(ah_checkpoint, step, 0, BYTES_MAX, "Steps done."),
+    AH_ROW_COUNT(ah_checkpoint, cursor, 0, BYTES_MAX, "Sequences of the data set consumed."),
+    AH_ROW_COUNT(ah_checkpoint, tokens, 0, BYTES_MAX, "Loss-bearing tokens so far."),
+    AH_ROW_GROUP(ah_checkpoint, numeric_signature, &ah_signature_table, "What the run's bits depend on."),
     {.name = "files",
      AH_GROUPS_AT(ah_checkpoint, files, &file_table),
      .min_items = 1,
@@ -182,12 +146,8 @@ static const struct ah_field checkpoint_fields[] = {
      .about = "The optimizer's states, by block."},
     AH_FIELD_ANNOTATIONS(ah_checkpoint),
     {0}};
-static const struct ah_field_table checkpoint_table = {
-    .name = "checkpoint",
-    .about = "The manifest of a checkpoint: written last, so that a folder with it is whole.",
-    .bytes = sizeof(struct ah_checkpoint),
-    .fields = checkpoint_fields,
-    .check = checkpoint_check};
+AH_TABLE(checkpoint, ah_checkpoint, "checkpoint",
+         "The manifest of a checkpoint: written last, so that a folder with it is whole.", checkpoint_check);
 
 const struct ah_kind ah_kind_checkpoint = {
     .table = &checkpoint_table,

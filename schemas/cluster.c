@@ -2,6 +2,7 @@
 #include "schemas/cluster.h"
 
 #include "schemas/kinds_internal.h"
+#include "schemas/rows_internal.h"
 
 #include <string.h>
 
@@ -19,24 +20,15 @@ static int gpu_check(const void *group, struct ah_error *err)
 }
 
 static const struct ah_field gpu_fields[] = {
-    {.name = "name", AH_TEXT_AT(ah_cluster_gpu, name), .form = AH_TEXT_NAME, .about = "Name of the type."},
-    {.name = "memory_bytes",
-     AH_COUNT_AT(ah_cluster_gpu, memory_bytes),
-     .min = 1,
-     .max = AH_FIELD_COUNT_MAX,
-     .about = "Memory of one GPU."},
-    {.name = "reserved_bytes",
-     AH_COUNT_AT(ah_cluster_gpu, reserved_bytes),
-     .max = AH_FIELD_COUNT_MAX,
-     .about = "Context and library workspace."},
+    AH_ROW_NAME(ah_cluster_gpu, name, "Name of the type."),
+    AH_ROW_COUNT(ah_cluster_gpu, memory_bytes, 1, AH_FIELD_COUNT_MAX, "Memory of one GPU."),
+    AH_ROW_COUNT(ah_cluster_gpu, reserved_bytes, 0, AH_FIELD_COUNT_MAX, "Context and library workspace."),
     {.name = "flops_per_s",
      AH_NUMBER_AT(ah_cluster_gpu, flops_per_s),
      .flags = AH_FIELD_ABOVE,
      .max = RATE_MAX,
      .about = "bf16 matrix products."},
-    {.name = "flops_origin",
-     AH_WORD_AT(ah_cluster_gpu, flops_origin, origin_words),
-     .about = "Measured, or the peak of a data sheet."},
+    AH_ROW_WORD(ah_cluster_gpu, flops_origin, origin_words, "Measured, or the peak of a data sheet."),
     {.name = "memory_bytes_per_s",
      AH_NUMBER_AT(ah_cluster_gpu, memory_bytes_per_s),
      .flags = AH_FIELD_OPTIONAL,
@@ -48,39 +40,25 @@ static const struct ah_field gpu_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .about = "Of the machine document that profiled it."},
     {0}};
-static const struct ah_field_table gpu_table = {.name = "gpu",
-                                                .about = "A type of GPU.",
-                                                .bytes = sizeof(struct ah_cluster_gpu),
-                                                .fields = gpu_fields,
-                                                .check = gpu_check};
+AH_TABLE(gpu, ah_cluster_gpu, "gpu", "A type of GPU.", gpu_check);
 
 static const struct ah_field node_fields[] = {
-    {.name = "id", AH_TEXT_AT(ah_cluster_node, id), .form = AH_TEXT_NAME, .about = "Name of the node."},
-    {.name = "gpu", AH_TEXT_AT(ah_cluster_node, gpu), .form = AH_TEXT_NAME, .about = "Type of its GPUs."},
-    {.name = "gpus", AH_COUNT_AT(ah_cluster_node, gpus), .min = 1, .max = 1024, .about = "How many."},
+    AH_ROW_NAME(ah_cluster_node, id, "Name of the node."),
+    AH_ROW_NAME(ah_cluster_node, gpu, "Type of its GPUs."),
+    AH_ROW_COUNT(ah_cluster_node, gpus, 1, 1024, "How many."),
     {.name = "intra_bytes_per_s",
      AH_NUMBER_AT(ah_cluster_node, intra_bytes_per_s),
      .flags = AH_FIELD_ABOVE,
      .max = RATE_MAX,
      .about = "Between two GPUs of the node."},
-    {.name = "intra_latency_us",
-     AH_NUMBER_AT(ah_cluster_node, intra_latency_us),
-     .max = 1e9,
-     .about = "Of such a transfer."},
+    AH_ROW_NUMBER(ah_cluster_node, intra_latency_us, 1e9, "Of such a transfer."),
     {.name = "nic_bytes_per_s",
      AH_NUMBER_AT(ah_cluster_node, nic_bytes_per_s),
      .flags = AH_FIELD_ABOVE,
      .max = RATE_MAX,
      .about = "Out of the node, and into it."},
-    {.name = "nic_latency_us",
-     AH_NUMBER_AT(ah_cluster_node, nic_latency_us),
-     .max = 1e9,
-     .about = "Of such a transfer."},
-    {.name = "host_memory_bytes",
-     AH_COUNT_AT(ah_cluster_node, host_memory_bytes),
-     .min = 1,
-     .max = AH_FIELD_COUNT_MAX,
-     .about = "Memory of the host."},
+    AH_ROW_NUMBER(ah_cluster_node, nic_latency_us, 1e9, "Of such a transfer."),
+    AH_ROW_COUNT(ah_cluster_node, host_memory_bytes, 1, AH_FIELD_COUNT_MAX, "Memory of the host."),
     {.name = "host_memory_bytes_per_s",
      AH_NUMBER_AT(ah_cluster_node, host_memory_bytes_per_s),
      .flags = AH_FIELD_OPTIONAL,
@@ -106,68 +84,34 @@ static const struct ah_field node_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .about = "May it be taken away?"},
     {0}};
-static const struct ah_field_table node_table = {.name = "node",
-                                                 .about = "A host and its GPUs, all of one type.",
-                                                 .bytes = sizeof(struct ah_cluster_node),
-                                                 .fields = node_fields};
+AH_TABLE(node, ah_cluster_node, "node", "A host and its GPUs, all of one type.", NULL);
 
 static const struct ah_field pair_fields[] = {
-    {.name = "a", AH_TEXT_AT(ah_cluster_pair, a), .form = AH_TEXT_NAME, .about = "A node."},
-    {.name = "b", AH_TEXT_AT(ah_cluster_pair, b), .form = AH_TEXT_NAME, .about = "Another node."},
+    AH_ROW_NAME(ah_cluster_pair, a, "A node."),
+    AH_ROW_NAME(ah_cluster_pair, b, "Another node."),
     {.name = "bytes_per_s",
      AH_NUMBER_AT(ah_cluster_pair, bytes_per_s),
      .flags = AH_FIELD_ABOVE,
      .max = RATE_MAX,
      .about = "Between them, each way."},
-    {.name = "latency_us",
-     AH_NUMBER_AT(ah_cluster_pair, latency_us),
-     .max = 1e9,
-     .about = "Of such a transfer."},
+    AH_ROW_NUMBER(ah_cluster_pair, latency_us, 1e9, "Of such a transfer."),
     {0}};
-static const struct ah_field_table pair_table = {
-    .name = "pair",
-    .about = "Two nodes not connected at the lower of their NIC rates.",
-    .bytes = sizeof(struct ah_cluster_pair),
-    .fields = pair_fields};
+AH_TABLE(pair, ah_cluster_pair, "pair", "Two nodes not connected at the lower of their NIC rates.", NULL);
 
 static const struct ah_field time_fields[] = {
-    {.name = "model_sha256",
-     AH_TEXT_AT(ah_cluster_time, model_sha256),
-     .form = AH_TEXT_SHA256,
-     .about = "Of the model."},
-    {.name = "group",
-     AH_TEXT_AT(ah_cluster_time, group),
-     .form = AH_TEXT_NAME,
-     .about = "Group of its blocks."},
-    {.name = "gpu", AH_TEXT_AT(ah_cluster_time, gpu), .form = AH_TEXT_NAME, .about = "Type of GPU."},
-    {.name = "tp", AH_COUNT_AT(ah_cluster_time, tp), .min = 1, .max = 1024, .about = "GPUs that share it."},
-    {.name = "sequences",
-     AH_COUNT_AT(ah_cluster_time, sequences),
-     .min = 1,
-     .max = 16777216,
-     .about = "Sequences of the micro-batch."},
-    {.name = "seq",
-     AH_COUNT_AT(ah_cluster_time, seq),
-     .min = 1,
-     .max = 268435456,
-     .about = "Tokens of a sequence."},
-    {.name = "dtype", AH_WORD_AT(ah_cluster_time, dtype, ah_words_dtype), .about = "Of weights."},
-    {.name = "activations",
-     AH_WORD_AT(ah_cluster_time, activations, ah_words_activations),
-     .about = "What backward makes again."},
-    {.name = "forward_us",
-     AH_NUMBER_AT(ah_cluster_time, forward_us),
-     .max = 1e15,
-     .about = "Forward, with what the GPUs tell each other."},
-    {.name = "backward_us",
-     AH_NUMBER_AT(ah_cluster_time, backward_us),
-     .max = 1e15,
-     .about = "Backward, the same; of the head: 0 where forward has both."},
+    AH_ROW_SHA256(ah_cluster_time, model_sha256, "Of the model."),
+    AH_ROW_NAME(ah_cluster_time, group, "Group of its blocks."),
+    AH_ROW_NAME(ah_cluster_time, gpu, "Type of GPU."),
+    AH_ROW_COUNT(ah_cluster_time, tp, 1, 1024, "GPUs that share it."),
+    AH_ROW_COUNT(ah_cluster_time, sequences, 1, 16777216, "Sequences of the micro-batch."),
+    AH_ROW_COUNT(ah_cluster_time, seq, 1, 268435456, "Tokens of a sequence."),
+    AH_ROW_WORD(ah_cluster_time, dtype, ah_words_dtype, "Of weights."),
+    AH_ROW_WORD(ah_cluster_time, activations, ah_words_activations, "What backward makes again."),
+    AH_ROW_NUMBER(ah_cluster_time, forward_us, 1e15, "Forward, with what the GPUs tell each other."),
+    AH_ROW_NUMBER(ah_cluster_time, backward_us, 1e15,
+                  "Backward, the same; of the head: 0 where forward has both."),
     {0}};
-static const struct ah_field_table time_table = {.name = "time",
-                                                 .about = "Measured passes of a block over a micro-batch.",
-                                                 .bytes = sizeof(struct ah_cluster_time),
-                                                 .fields = time_fields};
+AH_TABLE(time, ah_cluster_time, "time", "Measured passes of a block over a micro-batch.", NULL);
 
 static const struct ah_field cloud_fields[] = {{.name = "node_bytes_per_s",
                                                 AH_NUMBER_AT(ah_cluster_cloud, node_bytes_per_s),
@@ -180,10 +124,7 @@ static const struct ah_field cloud_fields[] = {{.name = "node_bytes_per_s",
                                                 .max = RATE_MAX,
                                                 .about = "All nodes together."},
                                                {0}};
-static const struct ah_field_table cloud_table = {.name = "cloud",
-                                                  .about = "Storage that outlives the nodes.",
-                                                  .bytes = sizeof(struct ah_cluster_cloud),
-                                                  .fields = cloud_fields};
+AH_TABLE(cloud, ah_cluster_cloud, "cloud", "Storage that outlives the nodes.", NULL);
 
 static const struct ah_cluster_gpu *find_gpu(const struct ah_cluster *cluster, const char *name)
 {
@@ -301,12 +242,8 @@ static const struct ah_field cluster_fields[] = {AH_FIELD_HEAD(ah_cluster, kind_
                                                   .about = "Where numbers come from."},
                                                  AH_FIELD_ANNOTATIONS(ah_cluster),
                                                  {0}};
-static const struct ah_field_table cluster_table = {
-    .name = "cluster",
-    .about = "Nodes with GPUs of unequal kinds, and the network between them.",
-    .bytes = sizeof(struct ah_cluster),
-    .fields = cluster_fields,
-    .check = cluster_check};
+AH_TABLE(cluster, ah_cluster, "cluster", "Nodes with GPUs of unequal kinds, and the network between them.",
+         cluster_check);
 
 const struct ah_kind ah_kind_cluster = {
     .table = &cluster_table, .alternatives = (const struct ah_field_table *const[]){&cluster_table, NULL}};

@@ -15,6 +15,7 @@
 #include "schemas/kinds_internal.h"
 #include "schemas/model_internal.h"
 #include "schemas/plan_internal.h"
+#include "schemas/rows_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -28,48 +29,23 @@ static const char *const kind_words[] = {"cluster-plan", NULL};
 
 enum { BLOCKS_MAX = 10002, RANKS_MAX = 4194304, STAGES_MAX = 65536, PASSES_MAX = 16777216 };
 
-#define COUNT(tag, member, least, most, sentence)                                                            \
-    {                                                                                                        \
-        .name = #member, AH_COUNT_AT(tag, member), .min = (least), .max = (most), .about = (sentence)        \
-    }
-#define BYTES(tag, member, sentence) COUNT(tag, member, 0, AH_FIELD_COUNT_MAX, sentence)
-#define US(tag, member, sentence)                                                                            \
-    {                                                                                                        \
-        .name = #member, AH_NUMBER_AT(tag, member), .max = 1e18, .about = (sentence)                         \
-    }
-#define WORDS(tag, member, list, sentence)                                                                   \
-    {                                                                                                        \
-        .name = #member, AH_WORD_AT(tag, member, list), .about = (sentence)                                  \
-    }
-#define NAME(tag, member, sentence)                                                                          \
-    {                                                                                                        \
-        .name = #member, AH_TEXT_AT(tag, member), .form = AH_TEXT_NAME, .about = (sentence)                  \
-    }
+#define US_MAX 1e18
 #define RANKS(tag, member, least, sentence)                                                                  \
     {                                                                                                        \
         .name = #member, AH_COUNTS_AT(tag, member), .flags = AH_FIELD_UNIQUE, .min_items = (least),          \
         .max_items = 65536, .max = RANKS_MAX - 1, .about = (sentence)                                        \
     }
-#define TABLE(variable, struct_tag, table_name, sentence, function)                                          \
-    static const struct ah_field_table variable##_table = {.name = (table_name),                             \
-                                                           .about = (sentence),                              \
-                                                           .bytes = sizeof(struct struct_tag),               \
-                                                           .fields = variable##_fields,                      \
-                                                           .check = (function)}
 
-static const struct ah_field input_fields[] = {NAME(ah_plan_input, name, "The document's name."),
-                                               {.name = "sha256",
-                                                AH_TEXT_AT(ah_plan_input, sha256),
-                                                .form = AH_TEXT_SHA256,
-                                                .about = "Of its canonical text."},
+static const struct ah_field input_fields[] = {AH_ROW_NAME(ah_plan_input, name, "The document's name."),
+                                               AH_ROW_SHA256(ah_plan_input, sha256, "Of its canonical text."),
                                                {0}};
-TABLE(input, ah_plan_input, "cluster_input", "A document that the plan was made from.", NULL);
+AH_TABLE(input, ah_plan_input, "cluster_input", "A document that the plan was made from.", NULL);
 
 static const struct ah_field inputs_fields[] = {
-    {.name = "model", AH_GROUP_AT(ah_cluster_plan_inputs, model, &input_table), .about = "The model."},
-    {.name = "cluster", AH_GROUP_AT(ah_cluster_plan_inputs, cluster, &input_table), .about = "The cluster."},
+    AH_ROW_GROUP(ah_cluster_plan_inputs, model, &input_table, "The model."),
+    AH_ROW_GROUP(ah_cluster_plan_inputs, cluster, &input_table, "The cluster."),
     {0}};
-TABLE(inputs, ah_cluster_plan_inputs, "cluster_inputs", "What the plan was made from.", NULL);
+AH_TABLE(inputs, ah_cluster_plan_inputs, "cluster_inputs", "What the plan was made from.", NULL);
 
 static int training_check(const void *group, struct ah_error *err)
 {
@@ -81,26 +57,27 @@ static int training_check(const void *group, struct ah_error *err)
 }
 
 static const struct ah_field training_fields[] = {
-    COUNT(ah_cluster_plan_training, batch, 1, 16777216, "Sequences of a step."),
-    COUNT(ah_cluster_plan_training, micro_batches, 1, 16777216, "Parts that the batch is computed in."),
-    COUNT(ah_cluster_plan_training, seq, 1, 268435456, "Tokens of a sequence."),
-    WORDS(ah_cluster_plan_training, dtype, ah_words_dtype, "Of weights and activations."),
-    WORDS(ah_cluster_plan_training, state_dtype, ah_words_dtype, "Of the optimizer's moments."),
+    AH_ROW_COUNT(ah_cluster_plan_training, batch, 1, AH_BATCH_MAX, "Sequences of a step."),
+    AH_ROW_COUNT(ah_cluster_plan_training, micro_batches, 1, AH_BATCH_MAX,
+                 "Parts that the batch is computed in."),
+    AH_ROW_COUNT(ah_cluster_plan_training, seq, 1, AH_SEQ_MAX, "Tokens of a sequence."),
+    AH_ROW_WORD(ah_cluster_plan_training, dtype, ah_words_dtype, "Of weights and activations."),
+    AH_ROW_WORD(ah_cluster_plan_training, state_dtype, ah_words_dtype, "Of the optimizer's moments."),
     {.name = "trainable",
      AH_TEXTS_AT(ah_cluster_plan_training, trainable),
      .flags = AH_FIELD_OPTIONAL,
      .max_items = 4096,
      .about = "Patterns of tensor names, '!' excludes; absent: all are trained."},
     {0}};
-TABLE(training, ah_cluster_plan_training, "cluster_training", "What is trained, and in which portions.",
-      training_check);
+AH_TABLE(training, ah_cluster_plan_training, "cluster_training", "What is trained, and in which portions.",
+         training_check);
 
 static const struct ah_field config_fields[] = {
-    COUNT(ah_cluster_plan_config, first_block, 0, BLOCKS_MAX - 1, "The lowest block."),
-    COUNT(ah_cluster_plan_config, blocks, 1, BLOCKS_MAX, "How many."),
-    WORDS(ah_cluster_plan_config, activations, ah_words_activations, "What is kept for backward."),
-    WORDS(ah_cluster_plan_config, weights, ah_words_weights, "Where weights live."),
-    WORDS(ah_cluster_plan_config, optimizer, ah_words_optimizer, "Where the optimizer works."),
+    AH_ROW_COUNT(ah_cluster_plan_config, first_block, 0, BLOCKS_MAX - 1, "The lowest block."),
+    AH_ROW_COUNT(ah_cluster_plan_config, blocks, 1, BLOCKS_MAX, "How many."),
+    AH_ROW_WORD(ah_cluster_plan_config, activations, ah_words_activations, "What is kept for backward."),
+    AH_ROW_WORD(ah_cluster_plan_config, weights, ah_words_weights, "Where weights live."),
+    AH_ROW_WORD(ah_cluster_plan_config, optimizer, ah_words_optimizer, "Where the optimizer works."),
     {0}};
 static const struct ah_rule config_rules[] = {
     {.when = "weights",
@@ -149,34 +126,36 @@ static int stage_check(const void *group, struct ah_error *err)
 }
 
 static const struct ah_field stage_fields[] = {
-    NAME(ah_cluster_plan_stage, node, "The node."),
-    NAME(ah_cluster_plan_stage, gpu, "Type of its GPUs."),
-    COUNT(ah_cluster_plan_stage, tp, 1, 1024, "GPUs that share the blocks."),
+    AH_ROW_NAME(ah_cluster_plan_stage, node, "The node."),
+    AH_ROW_NAME(ah_cluster_plan_stage, gpu, "Type of its GPUs."),
+    AH_ROW_COUNT(ah_cluster_plan_stage, tp, 1, 1024, "GPUs that share the blocks."),
     RANKS(ah_cluster_plan_stage, ranks, 1, "These GPUs, as the cluster numbers them."),
-    COUNT(ah_cluster_plan_stage, first_block, 0, BLOCKS_MAX - 1, "Its lowest block."),
-    COUNT(ah_cluster_plan_stage, blocks, 1, BLOCKS_MAX, "How many blocks."),
+    AH_ROW_COUNT(ah_cluster_plan_stage, first_block, 0, BLOCKS_MAX - 1, "Its lowest block."),
+    AH_ROW_COUNT(ah_cluster_plan_stage, blocks, 1, BLOCKS_MAX, "How many blocks."),
     {.name = "configs",
      AH_GROUPS_AT(ah_cluster_plan_stage, configs, &config_table),
      .min_items = 1,
      .max_items = BLOCKS_MAX,
      .about = "What happens to them, run by run."},
-    COUNT(ah_cluster_plan_stage, in_flight, 1, 16777216, "Micro-batches whose activations it holds at most."),
-    BYTES(ah_cluster_plan_stage, memory_bytes, "Of each GPU, reserve included."),
-    BYTES(ah_cluster_plan_stage, capacity_bytes, "Of each GPU."),
+    AH_ROW_COUNT(ah_cluster_plan_stage, in_flight, 1, 16777216,
+                 "Micro-batches whose activations it holds at most."),
+    AH_ROW_BYTES(ah_cluster_plan_stage, memory_bytes, "Of each GPU, reserve included."),
+    AH_ROW_BYTES(ah_cluster_plan_stage, capacity_bytes, "Of each GPU."),
     {.name = "host_bytes",
      AH_COUNT_AT(ah_cluster_plan_stage, host_bytes),
      .flags = AH_FIELD_OPTIONAL,
      .max = AH_FIELD_COUNT_MAX,
      .about = "Of the node's host, for all its GPUs."},
-    US(ah_cluster_plan_stage, forward_us, "Of a micro-batch."),
-    US(ah_cluster_plan_stage, backward_us, "Of a micro-batch."),
-    US(ah_cluster_plan_stage, send_us, "Output and gradient of the input, of a micro-batch."),
+    AH_ROW_NUMBER(ah_cluster_plan_stage, forward_us, US_MAX, "Of a micro-batch."),
+    AH_ROW_NUMBER(ah_cluster_plan_stage, backward_us, US_MAX, "Of a micro-batch."),
+    AH_ROW_NUMBER(ah_cluster_plan_stage, send_us, US_MAX,
+                  "Output and gradient of the input, of a micro-batch."),
     {.name = "update_us",
      AH_NUMBER_AT(ah_cluster_plan_stage, update_us),
      .flags = AH_FIELD_OPTIONAL,
      .max = 1e15,
      .about = "Its own update."},
-    US(ah_cluster_plan_stage, busy_us, "Computing and sending, of a step."),
+    AH_ROW_NUMBER(ah_cluster_plan_stage, busy_us, US_MAX, "Computing and sending, of a step."),
     {.name = "starts_us",
      AH_COUNTS_AT(ah_cluster_plan_stage, starts_us),
      .flags = AH_FIELD_OPTIONAL,
@@ -195,7 +174,7 @@ static const struct ah_field stage_fields[] = {
      .max = 1e18,
      .about = "Of its node's network interface, each way."},
     {0}};
-TABLE(stage, ah_cluster_plan_stage, "stage", "GPUs that share a run of blocks.", stage_check);
+AH_TABLE(stage, ah_cluster_plan_stage, "stage", "GPUs that share a run of blocks.", stage_check);
 
 /* Two passes a micro-batch, one after another. */
 static int pipeline_check(const void *group, struct ah_error *err)
@@ -215,78 +194,74 @@ static int pipeline_check(const void *group, struct ah_error *err)
 }
 
 static const struct ah_field pipeline_fields[] = {
-    COUNT(ah_cluster_plan_pipeline, micro_batches, 1, 16777216, "That pass through it."),
-    US(ah_cluster_plan_pipeline, time_us, "Until its last backward."),
+    AH_ROW_COUNT(ah_cluster_plan_pipeline, micro_batches, 1, 16777216, "That pass through it."),
+    AH_ROW_NUMBER(ah_cluster_plan_pipeline, time_us, US_MAX, "Until its last backward."),
     {.name = "stages",
      AH_GROUPS_AT(ah_cluster_plan_pipeline, stages, &stage_table),
      .min_items = 1,
      .max_items = BLOCKS_MAX,
      .about = "In the order of the blocks."},
     {0}};
-TABLE(pipeline, ah_cluster_plan_pipeline, "pipeline", "A copy of the model, and its part of the batch.",
-      pipeline_check);
+AH_TABLE(pipeline, ah_cluster_plan_pipeline, "pipeline", "A copy of the model, and its part of the batch.",
+         pipeline_check);
 
 static const struct ah_field group_fields[] = {
     RANKS(ah_cluster_plan_group, ranks, 2, "That hold the same slice."), {0}};
-TABLE(group, ah_cluster_plan_group, "group", "Ranks that add a slice of their gradients up.", NULL);
+AH_TABLE(group, ah_cluster_plan_group, "group", "Ranks that add a slice of their gradients up.", NULL);
 
 static const struct ah_field segment_fields[] = {
-    COUNT(ah_cluster_plan_segment, first_block, 0, BLOCKS_MAX - 1, "Its lowest block."),
-    COUNT(ah_cluster_plan_segment, blocks, 1, BLOCKS_MAX, "How many blocks."),
+    AH_ROW_COUNT(ah_cluster_plan_segment, first_block, 0, BLOCKS_MAX - 1, "Its lowest block."),
+    AH_ROW_COUNT(ah_cluster_plan_segment, blocks, 1, BLOCKS_MAX, "How many blocks."),
     {.name = "tied",
      AH_BOOL_AT(ah_cluster_plan_segment, tied),
      .flags = AH_FIELD_OPTIONAL,
      .about = "It is the table that embedding and head share."},
-    BYTES(ah_cluster_plan_segment, bytes, "Of its gradients, all slices."),
-    US(ah_cluster_plan_segment, start_us, "When adding up begins."),
-    US(ah_cluster_plan_segment, time_us, "Alone on the network."),
+    AH_ROW_BYTES(ah_cluster_plan_segment, bytes, "Of its gradients, all slices."),
+    AH_ROW_NUMBER(ah_cluster_plan_segment, start_us, US_MAX, "When adding up begins."),
+    AH_ROW_NUMBER(ah_cluster_plan_segment, time_us, US_MAX, "Alone on the network."),
     {.name = "groups",
      AH_GROUPS_AT(ah_cluster_plan_segment, groups, &group_table),
      .min_items = 1,
      .max_items = 4096,
      .about = "One a slice."},
     {0}};
-TABLE(segment, ah_cluster_plan_segment, "segment", "Blocks whose gradients the same ranks add up.", NULL);
+AH_TABLE(segment, ah_cluster_plan_segment, "segment", "Blocks whose gradients the same ranks add up.", NULL);
 
 static const struct ah_field predicted_fields[] = {
-    US(ah_cluster_plan_predicted, step_us, "Of a step, simulated."),
-    US(ah_cluster_plan_predicted, pipelines_us, "Until the last backward of the slowest pipeline."),
-    US(ah_cluster_plan_predicted, exposed_sync_us, "Adding gradients up after that."),
-    US(ah_cluster_plan_predicted, update_us, "The slowest stage's update."),
+    AH_ROW_NUMBER(ah_cluster_plan_predicted, step_us, US_MAX, "Of a step, simulated."),
+    AH_ROW_NUMBER(ah_cluster_plan_predicted, pipelines_us, US_MAX,
+                  "Until the last backward of the slowest pipeline."),
+    AH_ROW_NUMBER(ah_cluster_plan_predicted, exposed_sync_us, US_MAX, "Adding gradients up after that."),
+    AH_ROW_NUMBER(ah_cluster_plan_predicted, update_us, US_MAX, "The slowest stage's update."),
     {.name = "programs_us",
      AH_NUMBER_AT(ah_cluster_plan_predicted, programs_us),
      .flags = AH_FIELD_OPTIONAL,
-     .max = 1e18,
+     .max = US_MAX,
      .about = "Of a step of all programs, played together."},
     {.name = "programs_period_us",
      AH_NUMBER_AT(ah_cluster_plan_predicted, programs_period_us),
      .flags = AH_FIELD_OPTIONAL,
-     .max = 1e18,
+     .max = US_MAX,
      .about = "Of a step behind others, likewise."},
-    {.name = "bubble",
-     AH_NUMBER_AT(ah_cluster_plan_predicted, bubble),
-     .max = 1,
-     .about = "Share of the pipelines' time in which their GPUs wait."},
-    {.name = "tokens_per_s",
-     AH_NUMBER_AT(ah_cluster_plan_predicted, tokens_per_s),
-     .max = 1e15,
-     .about = "Simulated rate."},
-    COUNT(ah_cluster_plan_predicted, bottleneck_pipeline, 0, 65535, "Whose stage is busy longest."),
-    COUNT(ah_cluster_plan_predicted, bottleneck_stage, 0, BLOCKS_MAX, "That stage."),
+    AH_ROW_NUMBER(ah_cluster_plan_predicted, bubble, 1,
+                  "Share of the pipelines' time in which their GPUs wait."),
+    AH_ROW_NUMBER(ah_cluster_plan_predicted, tokens_per_s, 1e15, "Simulated rate."),
+    AH_ROW_COUNT(ah_cluster_plan_predicted, bottleneck_pipeline, 0, 65535, "Whose stage is busy longest."),
+    AH_ROW_COUNT(ah_cluster_plan_predicted, bottleneck_stage, 0, BLOCKS_MAX, "That stage."),
     {.name = "estimated",
      AH_BOOL_AT(ah_cluster_plan_predicted, estimated),
      .about = "Some costs were not measured."},
     {0}};
-TABLE(predicted, ah_cluster_plan_predicted, "predicted", "What the simulation says.", NULL);
+AH_TABLE(predicted, ah_cluster_plan_predicted, "predicted", "What the simulation says.", NULL);
 
 static const struct ah_field solver_fields[] = {
-    WORDS(ah_plan_solver, status, ah_words_plan_status, "What is proven."),
-    US(ah_plan_solver, objective_us, "The step."),
-    US(ah_plan_solver, bound_us, "No plan is faster; 0: no bound."),
-    {.name = "gap", AH_NUMBER_AT(ah_plan_solver, gap), .max = 1, .about = "(objective - bound) / objective."},
-    COUNT(ah_plan_solver, evaluations, 0, AH_FIELD_COUNT_MAX, "Pipelines and plans that were timed."),
+    AH_ROW_WORD(ah_plan_solver, status, ah_words_plan_status, "What is proven."),
+    AH_ROW_NUMBER(ah_plan_solver, objective_us, US_MAX, "The step."),
+    AH_ROW_NUMBER(ah_plan_solver, bound_us, US_MAX, "No plan is faster; 0: no bound."),
+    AH_ROW_NUMBER(ah_plan_solver, gap, 1, "(objective - bound) / objective."),
+    AH_ROW_COUNT(ah_plan_solver, evaluations, 0, AH_FIELD_COUNT_MAX, "Pipelines and plans that were timed."),
     {0}};
-TABLE(solver, ah_plan_solver, "cluster_solver", "How good the plan is.", ah_plan_check_solver);
+AH_TABLE(solver, ah_plan_solver, "cluster_solver", "How good the plan is.", ah_plan_check_solver);
 
 static int check_stages(const struct ah_cluster_plan *plan, size_t p, struct ah_error *err)
 {
@@ -416,19 +391,15 @@ static int plan_check(const void *group, struct ah_error *err)
 
 static const struct ah_field plan_fields[] = {
     AH_FIELD_HEAD(ah_cluster_plan, kind_words),
-    {.name = "inputs",
-     AH_GROUP_AT(ah_cluster_plan, inputs, &inputs_table),
-     .about = "What it was made from."},
+    AH_ROW_GROUP(ah_cluster_plan, inputs, &inputs_table, "What it was made from."),
     {.name = "model",
      AH_GROUP_AT(ah_cluster_plan, model, &ah_model_table),
      .flags = AH_FIELD_OPTIONAL,
      .about = "The model, whole."},
-    COUNT(ah_cluster_plan, blocks, 3, BLOCKS_MAX, "Blocks of the model: embedding, layers, head."),
-    {.name = "training",
-     AH_GROUP_AT(ah_cluster_plan, training, &training_table),
-     .about = "What is trained, and in which portions."},
-    WORDS(ah_cluster_plan, tp_mode, ah_words_tp_mode, "Have all types of GPU the same degree?"),
-    WORDS(ah_cluster_plan, policy, ah_words_cluster_policy, "How the GPUs were arranged."),
+    AH_ROW_COUNT(ah_cluster_plan, blocks, 3, BLOCKS_MAX, "Blocks of the model: embedding, layers, head."),
+    AH_ROW_GROUP(ah_cluster_plan, training, &training_table, "What is trained, and in which portions."),
+    AH_ROW_WORD(ah_cluster_plan, tp_mode, ah_words_tp_mode, "Have all types of GPU the same degree?"),
+    AH_ROW_WORD(ah_cluster_plan, policy, ah_words_cluster_policy, "How the GPUs were arranged."),
     {.name = "pipelines",
      AH_GROUPS_AT(ah_cluster_plan, pipelines, &pipeline_table),
      .min_items = 1,
@@ -445,18 +416,12 @@ static const struct ah_field plan_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .max_items = STAGES_MAX,
      .about = "The plan of one rank each; times are those of the rank alone."},
-    {.name = "predicted",
-     AH_GROUP_AT(ah_cluster_plan, predicted, &predicted_table),
-     .about = "What the simulation says."},
-    {.name = "solver", AH_GROUP_AT(ah_cluster_plan, solver, &solver_table), .about = "How good it is."},
+    AH_ROW_GROUP(ah_cluster_plan, predicted, &predicted_table, "What the simulation says."),
+    AH_ROW_GROUP(ah_cluster_plan, solver, &solver_table, "How good it is."),
     AH_FIELD_ANNOTATIONS(ah_cluster_plan),
     {0}};
-static const struct ah_field_table plan_table = {.name = "cluster-plan",
-                                                 .about =
-                                                     "Who trains which blocks on a cluster of unequal GPUs.",
-                                                 .bytes = sizeof(struct ah_cluster_plan),
-                                                 .fields = plan_fields,
-                                                 .check = plan_check};
+AH_TABLE(plan, ah_cluster_plan, "cluster-plan", "Who trains which blocks on a cluster of unequal GPUs.",
+         plan_check);
 
 const struct ah_kind ah_kind_cluster_plan = {
     .table = &plan_table, .alternatives = (const struct ah_field_table *const[]){&plan_table, NULL}};

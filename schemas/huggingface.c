@@ -343,6 +343,9 @@ static int convert_heads(struct conversion *conversion)
                               : config->heads;
     model->heads = config->heads;
     model->kv_heads = config->kv_heads ? config->kv_heads : kv_default;
+    if (kv_absent && config->heads % kv_default)
+        return refuse(conversion, "num_key_value_heads",
+                      "is missing, and the family's default does not divide num_attention_heads");
     model->head_dim = config->head_dim;
     if (model->head_dim)
         return AH_OK;

@@ -24,24 +24,17 @@ static const char *const kind_words[] = {"inventory", NULL};
 static const struct ah_field model_fields[] = {AH_ROW_NAME(ah_plan_input, name, "Its name."),
                                                AH_ROW_SHA256(ah_plan_input, sha256, "Of its canonical text."),
                                                {0}};
-static const struct ah_field_table model_table = {.name = "input",
-                                                  .about = "The model that is trained.",
-                                                  .bytes = sizeof(struct ah_plan_input),
-                                                  .fields = model_fields};
+AH_TABLE(model, ah_plan_input, "input", "The model that is trained.", NULL);
 
 static const struct ah_field node_fields[] = {
     AH_ROW_NAME(ah_inventory_node, id, "Name of the node."),
     AH_ROW_COUNT(ah_inventory_node, gpus, 1, AH_INVENTORY_NO_GPU, "How many GPUs it has."),
     {0}};
-static const struct ah_field_table node_table = {.name = "node",
-                                                 .about = "A node that the inventory was made on.",
-                                                 .bytes = sizeof(struct ah_inventory_node),
-                                                 .fields = node_fields};
+AH_TABLE(node, ah_inventory_node, "node", "A node that the inventory was made on.", NULL);
 
 static const struct ah_field holding_fields[] = {
-    {.name = "medium",
-     AH_WORD_AT(ah_inventory_holding, medium, ah_words_medium),
-     .about = "A GPU's memory, a node's host memory or disk, or storage that outlives the nodes."},
+    AH_ROW_WORD(ah_inventory_holding, medium, ah_words_medium,
+                "A GPU's memory, a node's host memory or disk, or storage that outlives the nodes."),
     {.name = "node",
      AH_TEXT_AT(ah_inventory_holding, node),
      .form = AH_TEXT_NAME,
@@ -162,7 +155,7 @@ static int inventory_check(const void *group, struct ah_error *err)
 
 static const struct ah_field inventory_fields[] = {
     AH_FIELD_HEAD(ah_inventory, kind_words),
-    {.name = "model", AH_GROUP_AT(ah_inventory, model, &model_table), .about = "The model that is trained."},
+    AH_ROW_GROUP(ah_inventory, model, &model_table, "The model that is trained."),
     AH_ROW_COUNT(ah_inventory, blocks, 3, AH_SHARD_BLOCKS_MAX, "Of the model: embedding, layers, head."),
     AH_ROW_COUNT(ah_inventory, slices, 1, AH_SHARD_SLICES_MAX,
                  "Equal parts that the states of a block are cut in."),
@@ -179,12 +172,8 @@ static const struct ah_field inventory_fields[] = {
      .about = "What is where."},
     AH_FIELD_ANNOTATIONS(ah_inventory),
     {0}};
-static const struct ah_field_table inventory_table = {
-    .name = "inventory",
-    .about = "Which training states are where, after nodes of a cluster were lost.",
-    .bytes = sizeof(struct ah_inventory),
-    .fields = inventory_fields,
-    .check = inventory_check};
+AH_TABLE(inventory, ah_inventory, "inventory",
+         "Which training states are where, after nodes of a cluster were lost.", inventory_check);
 
 const struct ah_kind ah_kind_inventory = {.table = &inventory_table,
                                           .alternatives =

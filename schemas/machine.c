@@ -6,6 +6,7 @@
 
 #include "schemas/algorithms_internal.h"
 #include "schemas/kinds_internal.h"
+#include "schemas/rows_internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -27,17 +28,11 @@ static int metric_check(const void *group, struct ah_error *err)
 }
 
 static const struct ah_field metric_fields[] = {
-    {.name = "n",
-     AH_COUNT_AT(ah_metric, n),
-     .max = 1e9,
-     .about = "Samples; 0: not measured here, see sources."},
-    {.name = "median", AH_NUMBER_AT(ah_metric, median), .max = RATE_MAX, .about = "Median of the samples."},
-    {.name = "mad",
-     AH_NUMBER_AT(ah_metric, mad),
-     .max = RATE_MAX,
-     .about = "Median absolute deviation from the median."},
-    {.name = "min", AH_NUMBER_AT(ah_metric, min), .max = RATE_MAX, .about = "Smallest sample."},
-    {.name = "max", AH_NUMBER_AT(ah_metric, max), .max = RATE_MAX, .about = "Largest sample."},
+    AH_ROW_COUNT(ah_metric, n, 0, 1e9, "Samples; 0: not measured here, see sources."),
+    AH_ROW_NUMBER(ah_metric, median, RATE_MAX, "Median of the samples."),
+    AH_ROW_NUMBER(ah_metric, mad, RATE_MAX, "Median absolute deviation from the median."),
+    AH_ROW_NUMBER(ah_metric, min, RATE_MAX, "Smallest sample."),
+    AH_ROW_NUMBER(ah_metric, max, RATE_MAX, "Largest sample."),
     {0}};
 const struct ah_field_table ah_metric_table = {.name = "metric",
                                                .about = "A measured number and its spread.",
@@ -48,50 +43,24 @@ const struct ah_field_table ah_metric_table = {.name = "metric",
 static const struct ah_field host_fields[] = {
     {.name = "cpu_model", AH_TEXT_AT(ah_machine_host, cpu_model), .about = "The processor's name."},
     {.name = "isa", AH_TEXT_AT(ah_machine_host, isa), .about = "Widest vector set used."},
-    {.name = "sockets", AH_COUNT_AT(ah_machine_host, sockets), .min = 1, .max = 1024, .about = "Processors."},
-    {.name = "numa_nodes",
-     AH_COUNT_AT(ah_machine_host, numa_nodes),
-     .min = 1,
-     .max = 4096,
-     .about = "Memory nodes."},
-    {.name = "cores",
-     AH_COUNT_AT(ah_machine_host, cores),
-     .min = 1,
-     .max = 1048576,
-     .about = "Physical cores."},
-    {.name = "threads",
-     AH_COUNT_AT(ah_machine_host, threads),
-     .min = 1,
-     .max = 1048576,
-     .about = "Hardware threads that a process may use."},
-    {.name = "memory_bytes",
-     AH_COUNT_AT(ah_machine_host, memory_bytes),
-     .min = 1,
-     .max = BYTES_MAX,
-     .about = "The kernel's total, or what a control group allows."},
-    {.name = "memlock_bytes",
-     AH_COUNT_AT(ah_machine_host, memlock_bytes),
-     .max = BYTES_MAX,
-     .about = "How much memory may be locked; all of it where that is unlimited."},
+    AH_ROW_COUNT(ah_machine_host, sockets, 1, 1024, "Processors."),
+    AH_ROW_COUNT(ah_machine_host, numa_nodes, 1, 4096, "Memory nodes."),
+    AH_ROW_COUNT(ah_machine_host, cores, 1, 1048576, "Physical cores."),
+    AH_ROW_COUNT(ah_machine_host, threads, 1, 1048576, "Hardware threads that a process may use."),
+    AH_ROW_COUNT(ah_machine_host, memory_bytes, 1, BYTES_MAX,
+                 "The kernel's total, or what a control group allows."),
+    AH_ROW_COUNT(ah_machine_host, memlock_bytes, 0, BYTES_MAX,
+                 "How much memory may be locked; all of it where that is unlimited."),
     {0}};
-static const struct ah_field_table host_table = {.name = "host",
-                                                 .about = "The host: processors and memory.",
-                                                 .bytes = sizeof(struct ah_machine_host),
-                                                 .fields = host_fields};
+AH_TABLE(host, ah_machine_host, "host", "The host: processors and memory.", NULL);
 
-#define PCIE(member, most, sentence)                                                                         \
-    {                                                                                                        \
-        .name = #member, AH_COUNT_AT(ah_machine_pcie, member), .min = 1, .max = (most), .about = (sentence)  \
-    }
-static const struct ah_field pcie_fields[] = {PCIE(generation, 64, "Generation that it runs at."),
-                                              PCIE(width, 1024, "Lanes that it uses."),
-                                              PCIE(max_generation, 64, "Highest generation of both ends."),
-                                              PCIE(max_width, 1024, "Most lanes of both ends."),
-                                              {0}};
-static const struct ah_field_table pcie_table = {.name = "pcie",
-                                                 .about = "The device's link to the host, while copies ran.",
-                                                 .bytes = sizeof(struct ah_machine_pcie),
-                                                 .fields = pcie_fields};
+static const struct ah_field pcie_fields[] = {
+    AH_ROW_COUNT(ah_machine_pcie, generation, 1, 64, "Generation that it runs at."),
+    AH_ROW_COUNT(ah_machine_pcie, width, 1, 1024, "Lanes that it uses."),
+    AH_ROW_COUNT(ah_machine_pcie, max_generation, 1, 64, "Highest generation of both ends."),
+    AH_ROW_COUNT(ah_machine_pcie, max_width, 1, 1024, "Most lanes of both ends."),
+    {0}};
+AH_TABLE(pcie, ah_machine_pcie, "pcie", "The device's link to the host, while copies ran.", NULL);
 
 static int device_check(const void *group, struct ah_error *err)
 {
@@ -102,17 +71,11 @@ static int device_check(const void *group, struct ah_error *err)
 }
 
 static const struct ah_field device_fields[] = {
-    {.name = "kind", AH_WORD_AT(ah_machine_device, kind, ah_words_device_kind), .about = "Kind of device."},
+    AH_ROW_WORD(ah_machine_device, kind, ah_words_device_kind, "Kind of device."),
     {.name = "name", AH_TEXT_AT(ah_machine_device, name), .about = "The device's own name."},
-    {.name = "memory_bytes",
-     AH_COUNT_AT(ah_machine_device, memory_bytes),
-     .min = 1,
-     .max = BYTES_MAX,
-     .about = "What an arena and the reserve may fill together."},
-    {.name = "reserve_bytes",
-     AH_COUNT_AT(ah_machine_device, reserve_bytes),
-     .max = BYTES_MAX,
-     .about = "Context and library workspace."},
+    AH_ROW_COUNT(ah_machine_device, memory_bytes, 1, BYTES_MAX,
+                 "What an arena and the reserve may fill together."),
+    AH_ROW_COUNT(ah_machine_device, reserve_bytes, 0, BYTES_MAX, "Context and library workspace."),
     {.name = "bf16",
      AH_BOOL_AT(ah_machine_device, bf16),
      .about = "Does it multiply bf16 matrices natively?"},
@@ -121,116 +84,58 @@ static const struct ah_field device_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .about = "The link that it hangs on."},
     {0}};
-static const struct ah_field_table device_table = {.name = "device",
-                                                   .about =
-                                                       "The accelerator, or the CPU standing in for one.",
-                                                   .bytes = sizeof(struct ah_machine_device),
-                                                   .fields = device_fields,
-                                                   .check = device_check};
+AH_TABLE(device, ah_machine_device, "device", "The accelerator, or the CPU standing in for one.",
+         device_check);
 
 static const struct ah_field memory_fields[] = {
-    {.name = "pattern",
-     AH_WORD_AT(ah_machine_memory, pattern, ah_words_memory_pattern),
-     .about = "What was done to memory."},
-    {.name = "threads",
-     AH_COUNT_AT(ah_machine_memory, threads),
-     .min = 1,
-     .max = 1048576,
-     .about = "By how many threads."},
-    {.name = "bytes_per_s",
-     AH_GROUP_AT(ah_machine_memory, bytes_per_s, &ah_metric_table),
-     .about = "Bytes read and written, both counted."},
+    AH_ROW_WORD(ah_machine_memory, pattern, ah_words_memory_pattern, "What was done to memory."),
+    AH_ROW_COUNT(ah_machine_memory, threads, 1, 1048576, "By how many threads."),
+    AH_ROW_GROUP(ah_machine_memory, bytes_per_s, &ah_metric_table, "Bytes read and written, both counted."),
     {0}};
-static const struct ah_field_table memory_table = {.name = "memory",
-                                                   .about = "Bandwidth of host memory.",
-                                                   .bytes = sizeof(struct ah_machine_memory),
-                                                   .fields = memory_fields};
+AH_TABLE(memory, ah_machine_memory, "memory", "Bandwidth of host memory.", NULL);
 
 static const struct ah_field point_fields[] = {
-    {.name = "bytes",
-     AH_COUNT_AT(ah_machine_point, bytes),
-     .min = 1,
-     .max = BYTES_MAX,
-     .about = "Size of one copy."},
-    {.name = "us", AH_GROUP_AT(ah_machine_point, us, &ah_metric_table), .about = "Time of one copy."},
+    AH_ROW_COUNT(ah_machine_point, bytes, 1, BYTES_MAX, "Size of one copy."),
+    AH_ROW_GROUP(ah_machine_point, us, &ah_metric_table, "Time of one copy."),
     {0}};
-static const struct ah_field_table point_table = {.name = "point",
-                                                  .about = "Copies of one size.",
-                                                  .bytes = sizeof(struct ah_machine_point),
-                                                  .fields = point_fields};
+AH_TABLE(point, ah_machine_point, "point", "Copies of one size.", NULL);
 
-static const struct ah_field link_fields[] = {{.name = "direction",
-                                               AH_WORD_AT(ah_machine_link, direction, ah_words_direction),
-                                               .about = "h2d: host to device; d2h: device to host."},
-                                              {.name = "latency_us",
-                                               AH_NUMBER_AT(ah_machine_link, latency_us),
-                                               .max = 1e9,
-                                               .about = "Fitted: time = latency + bytes / rate."},
-                                              {.name = "bytes_per_s",
-                                               AH_GROUP_AT(ah_machine_link, bytes_per_s, &ah_metric_table),
-                                               .about = "Median: fitted; spread: of the largest size."},
-                                              {.name = "fit_error",
-                                               AH_NUMBER_AT(ah_machine_link, fit_error),
-                                               .max = RATE_MAX,
-                                               .about = "Worst relative residual of the fit."},
-                                              {.name = "points",
-                                               AH_GROUPS_AT(ah_machine_link, points, &point_table),
-                                               .flags = AH_FIELD_OPTIONAL,
-                                               .about = "What was fitted."},
-                                              {0}};
-static const struct ah_field_table link_table = {.name = "link",
-                                                 .about = "Copies between host and device, one way alone.",
-                                                 .bytes = sizeof(struct ah_machine_link),
-                                                 .fields = link_fields};
+static const struct ah_field link_fields[] = {
+    AH_ROW_WORD(ah_machine_link, direction, ah_words_direction, "h2d: host to device; d2h: device to host."),
+    AH_ROW_NUMBER(ah_machine_link, latency_us, 1e9, "Fitted: time = latency + bytes / rate."),
+    AH_ROW_GROUP(ah_machine_link, bytes_per_s, &ah_metric_table,
+                 "Median: fitted; spread: of the largest size."),
+    AH_ROW_NUMBER(ah_machine_link, fit_error, RATE_MAX, "Worst relative residual of the fit."),
+    {.name = "points",
+     AH_GROUPS_AT(ah_machine_link, points, &point_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "What was fitted."},
+    {0}};
+AH_TABLE(link, ah_machine_link, "link", "Copies between host and device, one way alone.", NULL);
 
 static const struct ah_field matmul_fields[] = {
-    {.name = "dtype", AH_WORD_AT(ah_machine_matmul, dtype, ah_words_dtype), .about = "Type of both factors."},
-    {.name = "form",
-     AH_WORD_AT(ah_machine_matmul, form, ah_words_matmul_form),
-     .about = "Which factor is transposed."},
-    {.name = "m", AH_COUNT_AT(ah_machine_matmul, m), .min = 1, .max = 1e9, .about = "Rows of the result."},
-    {.name = "n", AH_COUNT_AT(ah_machine_matmul, n), .min = 1, .max = 1e9, .about = "Columns of the result."},
-    {.name = "k", AH_COUNT_AT(ah_machine_matmul, k), .min = 1, .max = 1e9, .about = "Length of each sum."},
-    {.name = "threads",
-     AH_COUNT_AT(ah_machine_matmul, threads),
-     .max = 1048576,
-     .about = "Threads of the host; 0 on a GPU."},
-    {.name = "flops_per_s",
-     AH_GROUP_AT(ah_machine_matmul, flops_per_s, &ah_metric_table),
-     .about = "2 m n k / time."},
+    AH_ROW_WORD(ah_machine_matmul, dtype, ah_words_dtype, "Type of both factors."),
+    AH_ROW_WORD(ah_machine_matmul, form, ah_words_matmul_form, "Which factor is transposed."),
+    AH_ROW_COUNT(ah_machine_matmul, m, 1, 1e9, "Rows of the result."),
+    AH_ROW_COUNT(ah_machine_matmul, n, 1, 1e9, "Columns of the result."),
+    AH_ROW_COUNT(ah_machine_matmul, k, 1, 1e9, "Length of each sum."),
+    AH_ROW_COUNT(ah_machine_matmul, threads, 0, 1048576, "Threads of the host; 0 on a GPU."),
+    AH_ROW_GROUP(ah_machine_matmul, flops_per_s, &ah_metric_table, "2 m n k / time."),
     {0}};
-static const struct ah_field_table matmul_table = {.name = "matmul",
-                                                   .about = "Matrix products of one shape.",
-                                                   .bytes = sizeof(struct ah_machine_matmul),
-                                                   .fields = matmul_fields};
+AH_TABLE(matmul, ah_machine_matmul, "matmul", "Matrix products of one shape.", NULL);
 
 static const struct ah_field adam_fields[] = {
-    {.name = "side", AH_WORD_AT(ah_machine_adam, side, ah_words_side), .about = "Where the update runs."},
-    {.name = "threads",
-     AH_COUNT_AT(ah_machine_adam, threads),
-     .max = 1048576,
-     .about = "Threads of the host; 0 on a GPU."},
-    {.name = "state_dtype",
-     AH_WORD_AT(ah_machine_adam, state_dtype, ah_words_dtype),
-     .about = "Of the moments."},
-    {.name = "gradient_dtype",
-     AH_WORD_AT(ah_machine_adam, gradient_dtype, ah_words_dtype),
-     .about = "Of the gradient."},
-    {.name = "weight_dtype",
-     AH_WORD_AT(ah_machine_adam, weight_dtype, ah_words_dtype),
-     .about = "Of the weight written in the same pass."},
-    {.name = "params_per_s",
-     AH_GROUP_AT(ah_machine_adam, params_per_s, &ah_metric_table),
-     .about = "Parameters updated."},
-    {.name = "bandwidth_share",
-     AH_NUMBER_AT(ah_machine_adam, bandwidth_share),
-     .max = 100,
-     .about = "Bytes moved per second over the best in-place scale bandwidth of the same run; 0: unknown."},
+    AH_ROW_WORD(ah_machine_adam, side, ah_words_side, "Where the update runs."),
+    AH_ROW_COUNT(ah_machine_adam, threads, 0, 1048576, "Threads of the host; 0 on a GPU."),
+    AH_ROW_WORD(ah_machine_adam, state_dtype, ah_words_dtype, "Of the moments."),
+    AH_ROW_WORD(ah_machine_adam, gradient_dtype, ah_words_dtype, "Of the gradient."),
+    AH_ROW_WORD(ah_machine_adam, weight_dtype, ah_words_dtype, "Of the weight written in the same pass."),
+    AH_ROW_GROUP(ah_machine_adam, params_per_s, &ah_metric_table, "Parameters updated."),
+    AH_ROW_NUMBER(
+        ah_machine_adam, bandwidth_share, 100,
+        "Bytes moved per second over the best in-place scale bandwidth of the same run; 0: unknown."),
     {0}};
-static const struct ah_field_table adam_table = {.name = "adam",
-                                                 .about = "Speed of the optimizer's update.",
-                                                 .bytes = sizeof(struct ah_machine_adam),
-                                                 .fields = adam_fields};
+AH_TABLE(adam, ah_machine_adam, "adam", "Speed of the optimizer's update.", NULL);
 
 static int beside_check(const void *group, struct ah_error *err)
 {
@@ -240,33 +145,20 @@ static int beside_check(const void *group, struct ah_error *err)
     return AH_OK;
 }
 
-static const struct ah_field beside_fields[] = {{.name = "part",
-                                                 AH_WORD_AT(ah_machine_beside, part, ah_words_part),
-                                                 .about = "The part whose rate is measured."},
-                                                {.name = "beside",
-                                                 AH_WORD_AT(ah_machine_beside, beside, ah_words_part),
-                                                 .about = "The part that works all the time."},
-                                                {.name = "kept",
-                                                 AH_GROUP_AT(ah_machine_beside, kept, &ah_metric_table),
-                                                 .about = "Share of its solo rate that it keeps."},
-                                                {0}};
-static const struct ah_field_table beside_table = {
-    .name = "beside",
-    .about = "While one part works, what another keeps of its rate.",
-    .bytes = sizeof(struct ah_machine_beside),
-    .fields = beside_fields,
-    .check = beside_check};
+static const struct ah_field beside_fields[] = {
+    AH_ROW_WORD(ah_machine_beside, part, ah_words_part, "The part whose rate is measured."),
+    AH_ROW_WORD(ah_machine_beside, beside, ah_words_part, "The part that works all the time."),
+    AH_ROW_GROUP(ah_machine_beside, kept, &ah_metric_table, "Share of its solo rate that it keeps."),
+    {0}};
+AH_TABLE(beside, ah_machine_beside, "beside", "While one part works, what another keeps of its rate.",
+         beside_check);
 
 static const struct ah_field backward_fields[] = {
-    {.name = "activations",
-     AH_WORD_AT(ah_machine_backward, activations, ah_words_activations),
-     .about = "What the block kept of its activations."},
-    {.name = "us", AH_GROUP_AT(ah_machine_backward, us, &ah_metric_table), .about = "Time of the pass."},
+    AH_ROW_WORD(ah_machine_backward, activations, ah_words_activations,
+                "What the block kept of its activations."),
+    AH_ROW_GROUP(ah_machine_backward, us, &ah_metric_table, "Time of the pass."),
     {0}};
-static const struct ah_field_table backward_table = {.name = "backward",
-                                                     .about = "The backward pass, with what it recomputes.",
-                                                     .bytes = sizeof(struct ah_machine_backward),
-                                                     .fields = backward_fields};
+AH_TABLE(backward, ah_machine_backward, "backward", "The backward pass, with what it recomputes.", NULL);
 
 static int block_check(const void *group, struct ah_error *err)
 {
@@ -280,57 +172,30 @@ static int block_check(const void *group, struct ah_error *err)
 }
 
 static const struct ah_field block_fields[] = {
-    {.name = "group",
-     AH_TEXT_AT(ah_machine_block, group),
-     .form = AH_TEXT_NAME,
-     .about = "Which blocks of the model, for people."},
-    {.name = "program_sha256",
-     AH_TEXT_AT(ah_machine_block, program_sha256),
-     .form = AH_TEXT_SHA256,
-     .about = "Digest of all that the block computes, sizes and types included; not of the model's name."},
-    {.name = "dtype", AH_WORD_AT(ah_machine_block, dtype, ah_words_dtype), .about = "Of its weights."},
-    {.name = "sequences",
-     AH_COUNT_AT(ah_machine_block, sequences),
-     .min = 1,
-     .max = UINT32_MAX,
-     .about = "Of a micro-batch."},
-    {.name = "seq",
-     AH_COUNT_AT(ah_machine_block, seq),
-     .min = 1,
-     .max = UINT32_MAX,
-     .about = "Tokens of a sequence."},
-    {.name = "threads",
-     AH_COUNT_AT(ah_machine_block, threads),
-     .max = 1048576,
-     .about = "Threads of the compute lane; 0 on a GPU."},
-    {.name = "forward_us",
-     AH_GROUP_AT(ah_machine_block, forward_us, &ah_metric_table),
-     .about = "Time of the forward pass; of the head: forward, loss and backward."},
+    AH_ROW_NAME(ah_machine_block, group, "Which blocks of the model, for people."),
+    AH_ROW_SHA256(
+        ah_machine_block, program_sha256,
+        "Digest of all that the block computes, sizes and types included; not of the model's name."),
+    AH_ROW_WORD(ah_machine_block, dtype, ah_words_dtype, "Of its weights."),
+    AH_ROW_COUNT(ah_machine_block, sequences, 1, UINT32_MAX, "Of a micro-batch."),
+    AH_ROW_COUNT(ah_machine_block, seq, 1, UINT32_MAX, "Tokens of a sequence."),
+    AH_ROW_COUNT(ah_machine_block, threads, 0, 1048576, "Threads of the compute lane; 0 on a GPU."),
+    AH_ROW_GROUP(ah_machine_block, forward_us, &ah_metric_table,
+                 "Time of the forward pass; of the head: forward, loss and backward."),
     {.name = "backward",
      AH_GROUPS_AT(ah_machine_block, backward, &backward_table),
      .flags = AH_FIELD_OPTIONAL,
      .max_items = 3,
      .about = "The backward pass under each config of activations."},
     {0}};
-static const struct ah_field_table block_table = {
-    .name = "block",
-    .about = "Passes of a model's blocks over a micro-batch, as a training step has them.",
-    .bytes = sizeof(struct ah_machine_block),
-    .fields = block_fields,
-    .check = block_check};
+AH_TABLE(block, ah_machine_block, "block",
+         "Passes of a model's blocks over a micro-batch, as a training step has them.", block_check);
 
 static const struct ah_field disk_fields[] = {
-    {.name = "read_bytes_per_s",
-     AH_GROUP_AT(ah_machine_disk, read_bytes_per_s, &ah_metric_table),
-     .about = "Reading one large file."},
-    {.name = "write_bytes_per_s",
-     AH_GROUP_AT(ah_machine_disk, write_bytes_per_s, &ah_metric_table),
-     .about = "Writing one, synced."},
+    AH_ROW_GROUP(ah_machine_disk, read_bytes_per_s, &ah_metric_table, "Reading one large file."),
+    AH_ROW_GROUP(ah_machine_disk, write_bytes_per_s, &ah_metric_table, "Writing one, synced."),
     {0}};
-static const struct ah_field_table disk_table = {.name = "disk",
-                                                 .about = "The disk that checkpoints go to.",
-                                                 .bytes = sizeof(struct ah_machine_disk),
-                                                 .fields = disk_fields};
+AH_TABLE(disk, ah_machine_disk, "disk", "The disk that checkpoints go to.", NULL);
 
 static int machine_check(const void *group, struct ah_error *err)
 {
@@ -362,16 +227,15 @@ static const struct ah_field machine_fields[] = {
      .flags = AH_FIELD_LABEL,
      .form = AH_TEXT_NAME,
      .about = "Short name of the machine."},
-    {.name = "origin",
-     AH_WORD_AT(ah_machine, origin, origin_words),
-     .about = "measured on the machine, or synthetic: put together from the sources named."},
+    AH_ROW_WORD(ah_machine, origin, origin_words,
+                "measured on the machine, or synthetic: put together from the sources named."),
     {.name = "emulates",
      AH_TEXT_AT(ah_machine, emulates),
      .form = AH_TEXT_NAME,
      .flags = AH_FIELD_OPTIONAL,
      .about = "The machine whose ratios lanes were slowed to while this was measured."},
-    {.name = "host", AH_GROUP_AT(ah_machine, host, &host_table), .about = "The host."},
-    {.name = "device", AH_GROUP_AT(ah_machine, device, &device_table), .about = "The device."},
+    AH_ROW_GROUP(ah_machine, host, &host_table, "The host."),
+    AH_ROW_GROUP(ah_machine, device, &device_table, "The device."),
     {.name = "memory",
      AH_GROUPS_AT(ah_machine, memory, &memory_table),
      .flags = AH_FIELD_OPTIONAL,

@@ -28,22 +28,16 @@ enum { RANKS_MAX = 4194304, MOVES_MAX = 1048576, RANK_MOVES_MAX = 16384 };
 static const struct ah_field input_fields[] = {AH_ROW_NAME(ah_plan_input, name, "The document's name."),
                                                AH_ROW_SHA256(ah_plan_input, sha256, "Of its canonical text."),
                                                {0}};
-static const struct ah_field_table input_table = {.name = "input",
-                                                  .about = "A document that the moves were made from.",
-                                                  .bytes = sizeof(struct ah_plan_input),
-                                                  .fields = input_fields};
+AH_TABLE(input, ah_plan_input, "input", "A document that the moves were made from.", NULL);
 
 static const struct ah_field inputs_fields[] = {
-    {.name = "model", AH_GROUP_AT(ah_moves_inputs, model, &input_table), .about = "The model."},
-    {.name = "cluster", AH_GROUP_AT(ah_moves_inputs, cluster, &input_table), .about = "The new cluster."},
+    AH_ROW_GROUP(ah_moves_inputs, model, &input_table, "The model."),
+    AH_ROW_GROUP(ah_moves_inputs, cluster, &input_table, "The new cluster."),
     AH_ROW_SHA256(ah_moves_inputs, old_plan_sha256, "Of the old cluster plan."),
     AH_ROW_SHA256(ah_moves_inputs, inventory_sha256, "Of the inventory."),
     AH_ROW_SHA256(ah_moves_inputs, plan_sha256, "Of the new cluster plan."),
     {0}};
-static const struct ah_field_table inputs_table = {.name = "inputs",
-                                                   .about = "What the moves were made from, and for.",
-                                                   .bytes = sizeof(struct ah_moves_inputs),
-                                                   .fields = inputs_fields};
+AH_TABLE(inputs, ah_moves_inputs, "inputs", "What the moves were made from, and for.", NULL);
 
 static const struct ah_field bytes_fields[] = {
     AH_ROW_BYTES(ah_moves_bytes, needed, "By all GPUs together: the sum of the others."),
@@ -53,29 +47,21 @@ static const struct ah_field bytes_fields[] = {
     AH_ROW_BYTES(ah_moves_bytes, peer, "From other nodes."),
     AH_ROW_BYTES(ah_moves_bytes, storage, "From storage."),
     {0}};
-static const struct ah_field_table bytes_table = {.name = "bytes",
-                                                  .about = "How much gets there how.",
-                                                  .bytes = sizeof(struct ah_moves_bytes),
-                                                  .fields = bytes_fields};
+AH_TABLE(bytes, ah_moves_bytes, "bytes", "How much gets there how.", NULL);
 
 static const struct ah_field predicted_fields[] = {
-    AH_ROW_US(ah_moves_predicted, time_us, US_MAX, "Until everything is where it is needed."),
-    AH_ROW_US(ah_moves_predicted, bound_us, US_MAX, "No choice of sources takes less."),
-    {.name = "gap",
-     AH_NUMBER_AT(ah_moves_predicted, gap),
-     .max = 1,
-     .about = "(time - bound) / time; 0 where nothing moves."},
+    AH_ROW_NUMBER(ah_moves_predicted, time_us, US_MAX, "Until everything is where it is needed."),
+    AH_ROW_NUMBER(ah_moves_predicted, bound_us, US_MAX, "No choice of sources takes less."),
+    AH_ROW_NUMBER(ah_moves_predicted, gap, 1, "(time - bound) / time; 0 where nothing moves."),
     {.name = "limit",
      AH_TEXT_AT(ah_moves_predicted, limit),
      .form = AH_TEXT_LINE,
      .flags = AH_FIELD_OPTIONAL,
      .about = "What is busy all that time."},
-    AH_ROW_US(ah_moves_predicted, baseline_us, US_MAX, "If all came from storage; 0: there is none."),
-    {.name = "speed_up",
-     AH_NUMBER_AT(ah_moves_predicted, speed_up),
-     .max = 1e18,
-     .about = "baseline / time; 0: there is no storage, or nothing moves."},
-    AH_ROW_US(ah_moves_predicted, step_us, US_MAX, "Of the new plan."),
+    AH_ROW_NUMBER(ah_moves_predicted, baseline_us, US_MAX, "If all came from storage; 0: there is none."),
+    AH_ROW_NUMBER(ah_moves_predicted, speed_up, 1e18,
+                  "baseline / time; 0: there is no storage, or nothing moves."),
+    AH_ROW_NUMBER(ah_moves_predicted, step_us, US_MAX, "Of the new plan."),
     AH_ROW_COUNT(ah_moves_predicted, lost_steps, 0, AH_FIELD_COUNT_MAX, "To be done again."),
     {0}};
 
@@ -97,17 +83,12 @@ static int predicted_check(const void *group, struct ah_error *err)
     return AH_OK;
 }
 
-static const struct ah_field_table predicted_table = {.name = "predicted",
-                                                      .about = "What the model of links and disks says.",
-                                                      .bytes = sizeof(struct ah_moves_predicted),
-                                                      .fields = predicted_fields,
-                                                      .check = predicted_check};
+AH_TABLE(predicted, ah_moves_predicted, "predicted", "What the model of links and disks says.",
+         predicted_check);
 
 static const struct ah_field move_fields[] = {
     AH_ROW_COUNT(ah_move, rank, 0, RANKS_MAX - 1, "The GPU that needs it, as the cluster numbers them."),
-    {.name = "place",
-     AH_WORD_AT(ah_move, place, ah_words_place),
-     .about = "Needed in its own memory, or in its node's host memory."},
+    AH_ROW_WORD(ah_move, place, ah_words_place, "Needed in its own memory, or in its node's host memory."),
     AH_ROW_COUNT(ah_move, first_block, 0, AH_SHARD_BLOCKS_MAX - 1, "The lowest block."),
     AH_ROW_COUNT(ah_move, blocks, 1, AH_SHARD_BLOCKS_MAX, "How many."),
     {.name = "tied",
@@ -124,10 +105,8 @@ static const struct ah_field move_fields[] = {
      .min_items = 1,
      .max_items = AH_SHARD_KINDS,
      .about = "Weights, master copies, first and second moments."},
-    {.name = "tier",
-     AH_WORD_AT(ah_move, tier, ah_words_tier),
-     .about = "The same node's memory, its disk, another node, or storage."},
-    {.name = "medium", AH_WORD_AT(ah_move, medium, ah_words_medium), .about = "That it is read from."},
+    AH_ROW_WORD(ah_move, tier, ah_words_tier, "The same node's memory, its disk, another node, or storage."),
+    AH_ROW_WORD(ah_move, medium, ah_words_medium, "That it is read from."),
     {.name = "node",
      AH_TEXT_AT(ah_move, node),
      .form = AH_TEXT_NAME,
@@ -235,22 +214,17 @@ static int moves_check(const void *group, struct ah_error *err)
 
 static const struct ah_field moves_fields[] = {
     AH_FIELD_HEAD(ah_moves, kind_words),
-    {.name = "inputs",
-     AH_GROUP_AT(ah_moves, inputs, &inputs_table),
-     .about = "What the moves were made from, and for."},
+    AH_ROW_GROUP(ah_moves, inputs, &inputs_table, "What the moves were made from, and for."),
     AH_ROW_COUNT(ah_moves, blocks, 3, AH_SHARD_BLOCKS_MAX, "Of the model: embedding, layers, head."),
     AH_ROW_COUNT(ah_moves, slices, 1, AH_SHARD_SLICES_MAX,
                  "Equal parts that the states of a block are cut in."),
     AH_ROW_COUNT(ah_moves, step, 0, AH_FIELD_COUNT_MAX, "That all states are of."),
-    {.name = "sources",
-     AH_WORD_AT(ah_moves, sources, ah_words_sources),
-     .about = "No byte comes from farther than it must, or all sources are free and the time is least."},
+    AH_ROW_WORD(ah_moves, sources, ah_words_sources,
+                "No byte comes from farther than it must, or all sources are free and the time is least."),
     AH_ROW_COUNT(ah_moves, horizon_steps, 0, AH_FIELD_COUNT_MAX,
                  "Steps that the plan's speed was weighed over."),
-    {.name = "bytes", AH_GROUP_AT(ah_moves, bytes, &bytes_table), .about = "How much gets there how."},
-    {.name = "predicted",
-     AH_GROUP_AT(ah_moves, predicted, &predicted_table),
-     .about = "What the model of links and disks says."},
+    AH_ROW_GROUP(ah_moves, bytes, &bytes_table, "How much gets there how."),
+    AH_ROW_GROUP(ah_moves, predicted, &predicted_table, "What the model of links and disks says."),
     {.name = "moves",
      AH_GROUPS_AT(ah_moves, moves, &move_table),
      .flags = AH_FIELD_OPTIONAL,
@@ -258,12 +232,8 @@ static const struct ah_field moves_fields[] = {
      .about = "Who gets what from where."},
     AH_FIELD_ANNOTATIONS(ah_moves),
     {0}};
-static const struct ah_field_table moves_table = {
-    .name = "moves",
-    .about = "How training states get to where a new cluster plan needs them.",
-    .bytes = sizeof(struct ah_moves),
-    .fields = moves_fields,
-    .check = moves_check};
+AH_TABLE(moves, ah_moves, "moves", "How training states get to where a new cluster plan needs them.",
+         moves_check);
 
 const struct ah_kind ah_kind_moves = {
     .table = &moves_table, .alternatives = (const struct ah_field_table *const[]){&moves_table, NULL}};

@@ -8,6 +8,7 @@
 #include "schemas/kinds_internal.h"
 #include "schemas/model_internal.h"
 #include "schemas/plan_internal.h"
+#include "schemas/rows_internal.h"
 #include "schemas/signature_internal.h"
 
 #define WORD(value, word) [value] = word,
@@ -24,14 +25,7 @@ static const char *const kind_words[] = {"plan", NULL};
 enum { OPS_MAX = 1000000 };
 
 #define COUNT_MAX AH_FIELD_COUNT_MAX
-#define BYTES(tag, member, sentence)                                                                         \
-    {                                                                                                        \
-        .name = #member, AH_COUNT_AT(tag, member), .max = COUNT_MAX, .about = (sentence)                     \
-    }
-#define COUNT(tag, member, least, most, sentence)                                                            \
-    {                                                                                                        \
-        .name = #member, AH_COUNT_AT(tag, member), .min = (least), .max = (most), .about = (sentence)        \
-    }
+#define US_MAX    1e15
 #define OPTIONAL_COUNT(tag, member, most, sentence)                                                          \
     {                                                                                                        \
         .name = #member, AH_COUNT_AT(tag, member), .flags = AH_FIELD_OPTIONAL, .max = (most),                \
@@ -42,93 +36,72 @@ enum { OPS_MAX = 1000000 };
         .name = #member, AH_COUNT_AT(tag, member), .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT,         \
         .max = OPS_MAX - 1, .fallback = (double)AH_PLAN_NOWHERE, .about = (sentence)                         \
     }
-#define US(tag, member, sentence)                                                                            \
-    {                                                                                                        \
-        .name = #member, AH_NUMBER_AT(tag, member), .max = 1e15, .about = (sentence)                         \
-    }
-#define WORDS(tag, member, list, sentence)                                                                   \
-    {                                                                                                        \
-        .name = #member, AH_WORD_AT(tag, member, list), .about = (sentence)                                  \
-    }
-#define TABLE(variable, struct_tag, table_name, sentence)                                                    \
-    static const struct ah_field_table variable##_table = {.name = (table_name),                             \
-                                                           .about = (sentence),                              \
-                                                           .bytes = sizeof(struct struct_tag),               \
-                                                           .fields = variable##_fields}
 
-static const struct ah_field input_fields[] = {
-    {.name = "name", AH_TEXT_AT(ah_plan_input, name), .form = AH_TEXT_NAME, .about = "The document's name."},
-    {.name = "sha256",
-     AH_TEXT_AT(ah_plan_input, sha256),
-     .form = AH_TEXT_SHA256,
-     .about = "Of its canonical text."},
-    {0}};
-TABLE(input, ah_plan_input, "input", "A document that the plan was made from.");
+static const struct ah_field input_fields[] = {AH_ROW_NAME(ah_plan_input, name, "The document's name."),
+                                               AH_ROW_SHA256(ah_plan_input, sha256, "Of its canonical text."),
+                                               {0}};
+AH_TABLE(input, ah_plan_input, "input", "A document that the plan was made from.", NULL);
 
 static const struct ah_field inputs_fields[] = {
-    {.name = "model", AH_GROUP_AT(ah_plan_inputs, model, &input_table), .about = "The model."},
-    {.name = "machine", AH_GROUP_AT(ah_plan_inputs, machine, &input_table), .about = "The machine."},
+    AH_ROW_GROUP(ah_plan_inputs, model, &input_table, "The model."),
+    AH_ROW_GROUP(ah_plan_inputs, machine, &input_table, "The machine."),
     {0}};
-TABLE(inputs, ah_plan_inputs, "inputs", "What the plan was made from.");
+AH_TABLE(inputs, ah_plan_inputs, "inputs", "What the plan was made from.", NULL);
 
 static const struct ah_field training_fields[] = {
-    COUNT(ah_plan_training, batch, 1, 16777216, "Sequences of a step."),
-    COUNT(ah_plan_training, micro_batches, 1, 16777216, "Parts that a batch is computed in."),
-    COUNT(ah_plan_training, seq, 1, 268435456, "Tokens of a sequence."),
-    WORDS(ah_plan_training, dtype, ah_words_dtype, "Of weights and activations."),
-    WORDS(ah_plan_training, state_dtype, ah_words_dtype, "Of the optimizer's moments."),
-    {.name = "clip",
-     AH_NUMBER_AT(ah_plan_training, clip),
-     .max = 1e30,
-     .about = "Largest norm of the gradient; 0: not clipped."},
+    AH_ROW_COUNT(ah_plan_training, batch, 1, AH_BATCH_MAX, "Sequences of a step."),
+    AH_ROW_COUNT(ah_plan_training, micro_batches, 1, AH_BATCH_MAX, "Parts that a batch is computed in."),
+    AH_ROW_COUNT(ah_plan_training, seq, 1, AH_SEQ_MAX, "Tokens of a sequence."),
+    AH_ROW_WORD(ah_plan_training, dtype, ah_words_dtype, "Of weights and activations."),
+    AH_ROW_WORD(ah_plan_training, state_dtype, ah_words_dtype, "Of the optimizer's moments."),
+    AH_ROW_NUMBER(ah_plan_training, clip, AH_CLIP_MAX, "Largest norm of the gradient; 0: not clipped."),
     {.name = "trainable",
      AH_TEXTS_AT(ah_plan_training, trainable),
      .min_items = 1,
      .max_items = 1024,
      .about = "Patterns of trained tensors; ! excludes, the last match counts."},
     {0}};
-TABLE(training, ah_plan_training, "training", "What is trained, and in which portions.");
+AH_TABLE(training, ah_plan_training, "training", "What is trained, and in which portions.", NULL);
 
 static const struct ah_field part_fields[] = {
-    COUNT(ah_plan_part, first_block, 0, 10001, "The model's block that is block 0 here."),
-    COUNT(ah_plan_part, blocks, 1, 10002, "How many blocks."),
-    COUNT(ah_plan_part, tp, 1, 1024, "Ranks that share each block."),
-    COUNT(ah_plan_part, stage, 0, 10001, "Its place in the pipeline."),
-    COUNT(ah_plan_part, stages, 1, 10002, "Stages of the pipeline."),
+    AH_ROW_COUNT(ah_plan_part, first_block, 0, 10001, "The model's block that is block 0 here."),
+    AH_ROW_COUNT(ah_plan_part, blocks, 1, 10002, "How many blocks."),
+    AH_ROW_COUNT(ah_plan_part, tp, 1, 1024, "Ranks that share each block."),
+    AH_ROW_COUNT(ah_plan_part, stage, 0, 10001, "Its place in the pipeline."),
+    AH_ROW_COUNT(ah_plan_part, stages, 1, 10002, "Stages of the pipeline."),
     {0}};
-TABLE(part, ah_plan_part, "part", "What of the model a rank of a pipeline has.");
+AH_TABLE(part, ah_plan_part, "part", "What of the model a rank of a pipeline has.", NULL);
 
 static const struct ah_field threads_fields[] = {
-    COUNT(ah_plan_threads, compute, 0, 1048576, "Cores of the compute lane; 0 on a GPU."),
-    COUNT(ah_plan_threads, host, 1, 1048576, "Cores of the host lane."),
+    AH_ROW_COUNT(ah_plan_threads, compute, 0, 1048576, "Cores of the compute lane; 0 on a GPU."),
+    AH_ROW_COUNT(ah_plan_threads, host, 1, 1048576, "Cores of the host lane."),
     {0}};
-TABLE(threads, ah_plan_threads, "threads", "Cores of the host given to lanes.");
+AH_TABLE(threads, ah_plan_threads, "threads", "Cores of the host given to lanes.", NULL);
 
 static const struct ah_field staging_fields[] = {
-    {.name = "tile_elements",
-     AH_COUNT_AT(ah_plan_staging, tile_elements),
-     .min = AH_PLAN_TILE_UNIT,
-     .max = COUNT_MAX,
-     .about = "Elements of a tile of a flat vector; a multiple of 4096."},
-    COUNT(ah_plan_staging, host_gradient_tiles, 0, 65536,
-          "Gradients that arrived, to be consumed; 0: whole."),
-    COUNT(ah_plan_staging, host_weight_tiles, 0, 65536, "Weights that host Adam wrote; 0: whole vectors."),
-    COUNT(ah_plan_staging, device_state_tiles, 0, 65536, "Optimizer states visiting the device."),
+    AH_ROW_COUNT(ah_plan_staging, tile_elements, AH_PLAN_TILE_UNIT, COUNT_MAX,
+                 "Elements of a tile of a flat vector; a multiple of 4096."),
+    AH_ROW_COUNT(ah_plan_staging, host_gradient_tiles, 0, 65536,
+                 "Gradients that arrived, to be consumed; 0: whole."),
+    AH_ROW_COUNT(ah_plan_staging, host_weight_tiles, 0, 65536,
+                 "Weights that host Adam wrote; 0: whole vectors."),
+    AH_ROW_COUNT(ah_plan_staging, device_state_tiles, 0, 65536, "Optimizer states visiting the device."),
     {0}};
-TABLE(staging, ah_plan_staging, "staging", "Tiles, and rings of them between host and device.");
+AH_TABLE(staging, ah_plan_staging, "staging", "Tiles, and rings of them between host and device.", NULL);
 
 #define SHARE(tag, member, least, sentence)                                                                  \
     {                                                                                                        \
         .name = #member, AH_NUMBER_AT(tag, member), .min = (least), .max = 1e6, .about = (sentence)          \
     }
 static const struct ah_field resource_fields[] = {
-    {.name = "name", AH_TEXT_AT(ah_plan_resource, name), .form = AH_TEXT_NAME, .about = "Its name."},
+    AH_ROW_NAME(ah_plan_resource, name, "Its name."),
     SHARE(ah_plan_resource, compute, 0, "Asked by the compute lane."),
     SHARE(ah_plan_resource, h2d, 0, "Asked by copies to the device."),
     SHARE(ah_plan_resource, d2h, 0, "Asked by copies from it."),
     SHARE(ah_plan_resource, host, 0, "Asked by the host lane."),
     {0}};
-TABLE(resource, ah_plan_resource, "resource", "What lanes ask of a resource, as shares of its capacity.");
+AH_TABLE(resource, ah_plan_resource, "resource", "What lanes ask of a resource, as shares of its capacity.",
+         NULL);
 
 static const struct ah_field lane_weights_fields[] = {
     SHARE(ah_plan_lane_weights, compute, 1e-6, "Of the compute lane."),
@@ -136,31 +109,29 @@ static const struct ah_field lane_weights_fields[] = {
     SHARE(ah_plan_lane_weights, d2h, 1e-6, "Of copies from it."),
     SHARE(ah_plan_lane_weights, host, 1e-6, "Of the host lane."),
     {0}};
-TABLE(lane_weights, ah_plan_lane_weights, "lane_weights", "Speeds at a contended resource are as these.");
+AH_TABLE(lane_weights, ah_plan_lane_weights, "lane_weights", "Speeds at a contended resource are as these.",
+         NULL);
 
-static const struct ah_field sharing_fields[] = {{.name = "weights",
-                                                  AH_GROUP_AT(ah_plan_sharing, weights, &lane_weights_table),
-                                                  .about = "Which lane gives way more."},
-                                                 {.name = "resources",
-                                                  AH_GROUPS_AT(ah_plan_sharing, resources, &resource_table),
-                                                  .flags = AH_FIELD_OPTIONAL,
-                                                  .max_items = 16,
-                                                  .about = "What lanes share."},
-                                                 {0}};
-TABLE(sharing, ah_plan_sharing, "sharing", "What lanes slow each other down by.");
+static const struct ah_field sharing_fields[] = {
+    AH_ROW_GROUP(ah_plan_sharing, weights, &lane_weights_table, "Which lane gives way more."),
+    {.name = "resources",
+     AH_GROUPS_AT(ah_plan_sharing, resources, &resource_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .max_items = 16,
+     .about = "What lanes share."},
+    {0}};
+AH_TABLE(sharing, ah_plan_sharing, "sharing", "What lanes slow each other down by.", NULL);
 
 static const struct ah_field block_fields[] = {
-    COUNT(ah_plan_block, index, 0, 10001,
-          "Its place: of a whole model 0 is the embedding, the last one the head."),
-    {.name = "name", AH_TEXT_AT(ah_plan_block, name), .form = AH_TEXT_NAME, .about = "Its name."},
-    {.name = "group",
-     AH_TEXT_AT(ah_plan_block, group),
-     .form = AH_TEXT_NAME,
-     .about = "Blocks of one group cost the same."},
-    COUNT(ah_plan_block, parameters, 0, COUNT_MAX, "Parameters that it owns."),
-    WORDS(ah_plan_block, activations, ah_words_activations, "What happens to its activations."),
-    WORDS(ah_plan_block, weights, ah_words_weights, "Where its weights live."),
-    WORDS(ah_plan_block, optimizer, ah_words_optimizer, "Where its optimizer states live and are updated."),
+    AH_ROW_COUNT(ah_plan_block, index, 0, 10001,
+                 "Its place: of a whole model 0 is the embedding, the last one the head."),
+    AH_ROW_NAME(ah_plan_block, name, "Its name."),
+    AH_ROW_NAME(ah_plan_block, group, "Blocks of one group cost the same."),
+    AH_ROW_COUNT(ah_plan_block, parameters, 0, COUNT_MAX, "Parameters that it owns."),
+    AH_ROW_WORD(ah_plan_block, activations, ah_words_activations, "What happens to its activations."),
+    AH_ROW_WORD(ah_plan_block, weights, ah_words_weights, "Where its weights live."),
+    AH_ROW_WORD(ah_plan_block, optimizer, ah_words_optimizer,
+                "Where its optimizer states live and are updated."),
     {.name = "accumulator",
      AH_WORD_AT(ah_plan_block, accumulator, ah_words_accumulator),
      .flags = AH_FIELD_OPTIONAL,
@@ -178,75 +149,64 @@ static const struct ah_field_table block_table = {.name = "block",
                                                   .rules = block_rules};
 
 static const struct ah_field by_class_fields[] = {
-    BYTES(ah_plan_by_class, weights, "Weights."),
-    BYTES(ah_plan_by_class, gradients, "Gradients and accumulators."),
-    BYTES(ah_plan_by_class, optimizer, "Optimizer states."),
-    BYTES(ah_plan_by_class, activations, "Activations."),
-    BYTES(ah_plan_by_class, staging, "Rings."),
-    BYTES(ah_plan_by_class, workspace, "Scratch of operations."),
+    AH_ROW_BYTES(ah_plan_by_class, weights, "Weights."),
+    AH_ROW_BYTES(ah_plan_by_class, gradients, "Gradients and accumulators."),
+    AH_ROW_BYTES(ah_plan_by_class, optimizer, "Optimizer states."),
+    AH_ROW_BYTES(ah_plan_by_class, activations, "Activations."),
+    AH_ROW_BYTES(ah_plan_by_class, staging, "Rings."),
+    AH_ROW_BYTES(ah_plan_by_class, workspace, "Scratch of operations."),
     {0}};
-TABLE(by_class, ah_plan_by_class, "by_class", "What fills the device arena at its peak.");
+AH_TABLE(by_class, ah_plan_by_class, "by_class", "What fills the device arena at its peak.", NULL);
 
 static const struct ah_field memory_fields[] = {
-    BYTES(ah_plan_memory, device_bytes, "Highest offset of the device arena."),
-    BYTES(ah_plan_memory, device_capacity_bytes, "What arena and reserve may fill together."),
-    BYTES(ah_plan_memory, reserved_bytes, "Beside the arena: context and library workspace."),
-    BYTES(ah_plan_memory, host_bytes, "Pinned and pageable together."),
-    BYTES(ah_plan_memory, host_capacity_bytes, "What they may fill."),
-    BYTES(ah_plan_memory, pinned_bytes, "Locked: tiles in flight, weights on the host."),
-    BYTES(ah_plan_memory, pageable_bytes, "Masters and moments on the host."),
-    {.name = "by_class",
-     AH_GROUP_AT(ah_plan_memory, by_class, &by_class_table),
-     .about = "What fills the device arena."},
+    AH_ROW_BYTES(ah_plan_memory, device_bytes, "Highest offset of the device arena."),
+    AH_ROW_BYTES(ah_plan_memory, device_capacity_bytes, "What arena and reserve may fill together."),
+    AH_ROW_BYTES(ah_plan_memory, reserved_bytes, "Beside the arena: context and library workspace."),
+    AH_ROW_BYTES(ah_plan_memory, host_bytes, "Pinned and pageable together."),
+    AH_ROW_BYTES(ah_plan_memory, host_capacity_bytes, "What they may fill."),
+    AH_ROW_BYTES(ah_plan_memory, pinned_bytes, "Locked: tiles in flight, weights on the host."),
+    AH_ROW_BYTES(ah_plan_memory, pageable_bytes, "Masters and moments on the host."),
+    AH_ROW_GROUP(ah_plan_memory, by_class, &by_class_table, "What fills the device arena."),
     {0}};
-static const struct ah_field_table memory_table = {.name = "memory",
-                                                   .about = "Memory that the plan needs.",
-                                                   .bytes = sizeof(struct ah_plan_memory),
-                                                   .fields = memory_fields,
-                                                   .check = ah_plan_check_memory};
+AH_TABLE(memory, ah_plan_memory, "memory", "Memory that the plan needs.", ah_plan_check_memory);
 
-static const struct ah_field exposed_fields[] = {US(ah_plan_exposed, h2d, "For copies to the device."),
-                                                 US(ah_plan_exposed, d2h, "For copies from it."),
-                                                 US(ah_plan_exposed, host, "For the host."),
-                                                 {0}};
-TABLE(exposed, ah_plan_exposed, "exposed_us", "Time that compute waits for each lane.");
+static const struct ah_field exposed_fields[] = {
+    AH_ROW_NUMBER(ah_plan_exposed, h2d, US_MAX, "For copies to the device."),
+    AH_ROW_NUMBER(ah_plan_exposed, d2h, US_MAX, "For copies from it."),
+    AH_ROW_NUMBER(ah_plan_exposed, host, US_MAX, "For the host."),
+    {0}};
+AH_TABLE(exposed, ah_plan_exposed, "exposed_us", "Time that compute waits for each lane.", NULL);
 
 static const struct ah_field time_fields[] = {
-    US(ah_plan_time, step_us, "Period: steady-state time of an iteration."),
-    US(ah_plan_time, compute_us, "Work of the compute lane."),
-    US(ah_plan_time, h2d_us, "Work of the lane to the device."),
-    US(ah_plan_time, d2h_us, "Work of the lane from the device."),
-    US(ah_plan_time, host_us, "Work of the host lane."),
-    {.name = "exposed_us",
-     AH_GROUP_AT(ah_plan_time, exposed_us, &exposed_table),
-     .about = "Time that compute waits."},
+    AH_ROW_NUMBER(ah_plan_time, step_us, US_MAX, "Period: steady-state time of an iteration."),
+    AH_ROW_NUMBER(ah_plan_time, compute_us, US_MAX, "Work of the compute lane."),
+    AH_ROW_NUMBER(ah_plan_time, h2d_us, US_MAX, "Work of the lane to the device."),
+    AH_ROW_NUMBER(ah_plan_time, d2h_us, US_MAX, "Work of the lane from the device."),
+    AH_ROW_NUMBER(ah_plan_time, host_us, US_MAX, "Work of the host lane."),
+    AH_ROW_GROUP(ah_plan_time, exposed_us, &exposed_table, "Time that compute waits."),
     {.name = "estimated",
      AH_BOOL_AT(ah_plan_time, estimated),
      .flags = AH_FIELD_OPTIONAL,
      .about = "Some costs were not measured on the machine."},
     {0}};
-TABLE(time, ah_plan_time, "time", "What the plan predicts.");
+AH_TABLE(time, ah_plan_time, "time", "What the plan predicts.", NULL);
 
 static const struct ah_field solver_fields[] = {
-    WORDS(ah_plan_solver, status, ah_words_plan_status, "What is proven of the plan."),
-    US(ah_plan_solver, objective_us, "Period of the plan."),
-    US(ah_plan_solver, bound_us, "No plan is faster; 0: no bound."),
-    {.name = "gap", AH_NUMBER_AT(ah_plan_solver, gap), .max = 1, .about = "(objective - bound) / objective."},
-    COUNT(ah_plan_solver, evaluations, 0, COUNT_MAX, "Candidates that were laid out and scored."),
+    AH_ROW_WORD(ah_plan_solver, status, ah_words_plan_status, "What is proven of the plan."),
+    AH_ROW_NUMBER(ah_plan_solver, objective_us, US_MAX, "Period of the plan."),
+    AH_ROW_NUMBER(ah_plan_solver, bound_us, US_MAX, "No plan is faster; 0: no bound."),
+    AH_ROW_NUMBER(ah_plan_solver, gap, 1, "(objective - bound) / objective."),
+    AH_ROW_COUNT(ah_plan_solver, evaluations, 0, COUNT_MAX, "Candidates that were laid out and scored."),
     {0}};
-static const struct ah_field_table solver_table = {.name = "solver",
-                                                   .about = "How good the plan is.",
-                                                   .bytes = sizeof(struct ah_plan_solver),
-                                                   .fields = solver_fields,
-                                                   .check = ah_plan_check_solver};
+AH_TABLE(solver, ah_plan_solver, "solver", "How good the plan is.", ah_plan_check_solver);
 
 static const struct ah_field alternative_fields[] = {
-    WORDS(ah_plan_alternative, policy, ah_words_policy, "Its policy."),
+    AH_ROW_WORD(ah_plan_alternative, policy, ah_words_policy, "Its policy."),
     {.name = "feasible", AH_BOOL_AT(ah_plan_alternative, feasible), .about = "Does it fit?"},
     {.name = "step_us",
      AH_NUMBER_AT(ah_plan_alternative, step_us),
      .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT | AH_FIELD_ABOVE,
-     .max = 1e15,
+     .max = US_MAX,
      .about = "Its period."},
     {0}};
 static const struct ah_rule alternative_rules[] = {
@@ -260,9 +220,9 @@ static const struct ah_field_table alternative_table = {.name = "alternative",
                                                         .rules = alternative_rules};
 
 static const struct ah_field op_fields[] = {
-    WORDS(ah_plan_op, op, ah_words_plan_op, "What is done."),
-    WORDS(ah_plan_op, lane, ah_words_plan_lane, "Which lane does it."),
-    COUNT(ah_plan_op, block, 0, 10001, "For which block."),
+    AH_ROW_WORD(ah_plan_op, op, ah_words_plan_op, "What is done."),
+    AH_ROW_WORD(ah_plan_op, lane, ah_words_plan_lane, "Which lane does it."),
+    AH_ROW_COUNT(ah_plan_op, block, 0, 10001, "For which block."),
     OPTIONAL_COUNT(ah_plan_op, micro_batch, 16777216, "For which micro-batch."),
     POSITION(ah_plan_op, position, "Compute position of an op of the compute lane, of its first tile."),
     POSITION(ah_plan_op, issue_after, "It starts after this compute position is done."),
@@ -275,7 +235,7 @@ static const struct ah_field op_fields[] = {
      .fallback = 1,
      .about = "Equal parts that it is done in."},
     OPTIONAL_COUNT(ah_plan_op, bytes, COUNT_MAX, "Bytes over the link, all tiles."),
-    US(ah_plan_op, us, "Predicted time, all tiles."),
+    AH_ROW_NUMBER(ah_plan_op, us, US_MAX, "Predicted time, all tiles."),
     {0}};
 #define OTHER_LANE(name)                                                                                     \
     {"lane", name, AH_RULE_FORBIDS, "position", NULL, "belongs to ops of the compute lane"},                 \
@@ -303,61 +263,60 @@ static const struct ah_field_table op_table = {.name = "op",
         .max = OPS_MAX - 1, .max_items = OPS_MAX, .about = "Indices into ops in order, one for each tile."   \
     }
 static const struct ah_field lanes_fields[] = {LANE(compute), LANE(h2d), LANE(d2h), LANE(host), {0}};
-TABLE(lanes, ah_plan_lanes, "lanes", "The frozen order of each lane.");
+AH_TABLE(lanes, ah_plan_lanes, "lanes", "The frozen order of each lane.", NULL);
 
 static const struct ah_field tensor_fields[] = {
     {.name = "name", AH_TEXT_AT(ah_plan_tensor, name), .about = "What it holds."},
-    BYTES(ah_plan_tensor, offset_bytes, "Where it begins in the arena."),
-    COUNT(ah_plan_tensor, bytes, 1, COUNT_MAX, "Its size."),
-    COUNT(ah_plan_tensor, from, 0, COUNT_MAX, "First compute position at which it is live."),
-    COUNT(ah_plan_tensor, to, 0, COUNT_MAX, "Last one; below from: in the next iteration."),
+    AH_ROW_BYTES(ah_plan_tensor, offset_bytes, "Where it begins in the arena."),
+    AH_ROW_COUNT(ah_plan_tensor, bytes, 1, COUNT_MAX, "Its size."),
+    AH_ROW_COUNT(ah_plan_tensor, from, 0, COUNT_MAX, "First compute position at which it is live."),
+    AH_ROW_COUNT(ah_plan_tensor, to, 0, COUNT_MAX, "Last one; below from: in the next iteration."),
     {0}};
-TABLE(tensor, ah_plan_tensor, "tensor", "A place in the device arena.");
+AH_TABLE(tensor, ah_plan_tensor, "tensor", "A place in the device arena.", NULL);
 
 static const struct ah_field arena_fields[] = {
-    COUNT(ah_plan_arena, positions, 1, OPS_MAX, "Compute positions of an iteration."),
+    AH_ROW_COUNT(ah_plan_arena, positions, 1, OPS_MAX, "Compute positions of an iteration."),
     {.name = "tensors",
      AH_GROUPS_AT(ah_plan_arena, tensors, &tensor_table),
      .min_items = 1,
      .max_items = OPS_MAX,
      .about = "Every tensor of the device arena."},
     {0}};
-TABLE(arena, ah_plan_arena, "arena", "The layout of the device arena.");
+AH_TABLE(arena, ah_plan_arena, "arena", "The layout of the device arena.", NULL);
 
 static const struct ah_field plan_fields[] = {
     AH_FIELD_HEAD(ah_plan, kind_words),
-    {.name = "inputs", AH_GROUP_AT(ah_plan, inputs, &inputs_table), .about = "What the plan was made from."},
-    {.name = "model", AH_GROUP_AT(ah_plan, model, &ah_model_table), .about = "The model, whole."},
-    {.name = "training", AH_GROUP_AT(ah_plan, training, &training_table), .about = "What is trained."},
+    AH_ROW_GROUP(ah_plan, inputs, &inputs_table, "What the plan was made from."),
+    AH_ROW_GROUP(ah_plan, model, &ah_model_table, "The model, whole."),
+    AH_ROW_GROUP(ah_plan, training, &training_table, "What is trained."),
     {.name = "part",
      AH_GROUP_AT(ah_plan, part, &part_table),
      .flags = AH_FIELD_OPTIONAL,
      .about = "Of a rank that has some of it."},
-    {.name = "numeric_signature",
-     AH_GROUP_AT(ah_plan, numeric_signature, &ah_signature_table),
-     .about = "What a plan knows of what decides the run's bits."},
+    AH_ROW_GROUP(ah_plan, numeric_signature, &ah_signature_table,
+                 "What a plan knows of what decides the run's bits."),
     {.name = "algorithms",
      AH_GROUP_AT(ah_plan, algorithms, &ah_algorithms_table),
      .flags = AH_FIELD_OPTIONAL,
      .about = "Of the model's matrix products, from the machine."},
-    WORDS(ah_plan, policy, ah_words_policy, "How the configs were chosen."),
-    WORDS(ah_plan, scheduling, ah_words_scheduling, "How lanes order their ops."),
-    WORDS(ah_plan, micro_batch_order, ah_words_micro_order, "Which loop is the outer one."),
+    AH_ROW_WORD(ah_plan, policy, ah_words_policy, "How the configs were chosen."),
+    AH_ROW_WORD(ah_plan, scheduling, ah_words_scheduling, "How lanes order their ops."),
+    AH_ROW_WORD(ah_plan, micro_batch_order, ah_words_micro_order, "Which loop is the outer one."),
     {.name = "threads",
      AH_GROUP_AT(ah_plan, threads, &threads_table),
      .flags = AH_FIELD_OPTIONAL,
      .about = "Cores of the lanes."},
-    {.name = "staging", AH_GROUP_AT(ah_plan, staging, &staging_table), .about = "Rings of tiles."},
-    {.name = "sharing", AH_GROUP_AT(ah_plan, sharing, &sharing_table), .about = "What lanes share."},
+    AH_ROW_GROUP(ah_plan, staging, &staging_table, "Rings of tiles."),
+    AH_ROW_GROUP(ah_plan, sharing, &sharing_table, "What lanes share."),
     {.name = "blocks",
      AH_GROUPS_AT(ah_plan, blocks, &block_table),
      .min_items = 1,
      .max_items = 10002,
      .about = "The config of every block."},
-    {.name = "memory", AH_GROUP_AT(ah_plan, memory, &memory_table), .about = "Memory that it needs."},
-    {.name = "time", AH_GROUP_AT(ah_plan, time, &time_table), .about = "What it predicts."},
-    {.name = "solver", AH_GROUP_AT(ah_plan, solver, &solver_table), .about = "How good it is."},
-    {.name = "tokens_per_s", AH_NUMBER_AT(ah_plan, tokens_per_s), .max = 1e15, .about = "Predicted rate."},
+    AH_ROW_GROUP(ah_plan, memory, &memory_table, "Memory that it needs."),
+    AH_ROW_GROUP(ah_plan, time, &time_table, "What it predicts."),
+    AH_ROW_GROUP(ah_plan, solver, &solver_table, "How good it is."),
+    AH_ROW_NUMBER(ah_plan, tokens_per_s, 1e15, "Predicted rate."),
     {.name = "alternatives",
      AH_GROUPS_AT(ah_plan, alternatives, &alternative_table),
      .flags = AH_FIELD_OPTIONAL,
@@ -368,8 +327,8 @@ static const struct ah_field plan_fields[] = {
      .min_items = 1,
      .max_items = OPS_MAX,
      .about = "Everything that is done in an iteration."},
-    {.name = "lanes", AH_GROUP_AT(ah_plan, lanes, &lanes_table), .about = "The order of each lane."},
-    {.name = "arena", AH_GROUP_AT(ah_plan, arena, &arena_table), .about = "The layout of the device arena."},
+    AH_ROW_GROUP(ah_plan, lanes, &lanes_table, "The order of each lane."),
+    AH_ROW_GROUP(ah_plan, arena, &arena_table, "The layout of the device arena."),
     AH_FIELD_ANNOTATIONS(ah_plan),
     {0}};
 const struct ah_field_table ah_plan_table = {

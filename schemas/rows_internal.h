@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rows of field tables that many documents have: a required member under its own name, with its limits and a sentence.
+ * And their tables.
  *
  *     static const struct ah_field bytes_fields[] = {AH_ROW_BYTES(ah_moves_bytes, needed, "All of them."), {0}};
+ *     AH_TABLE(bytes, ah_moves_bytes, "bytes", "How much gets there how.", NULL);
  */
 #ifndef AH_SCHEMAS_ROWS_INTERNAL_H
 #define AH_SCHEMAS_ROWS_INTERNAL_H
@@ -16,8 +18,8 @@
     }
 #define AH_ROW_BYTES(tag, member, sentence) AH_ROW_COUNT(tag, member, 0, AH_FIELD_COUNT_MAX, sentence)
 
-/* A double; microseconds are up to `most`. */
-#define AH_ROW_US(tag, member, most, sentence)                                                               \
+/* A double, from 0. */
+#define AH_ROW_NUMBER(tag, member, most, sentence)                                                           \
     {                                                                                                        \
         .name = #member, AH_NUMBER_AT(tag, member), .max = (most), .about = (sentence)                       \
     }
@@ -31,5 +33,23 @@
     {                                                                                                        \
         .name = #member, AH_TEXT_AT(tag, member), .form = AH_TEXT_SHA256, .about = (sentence)                \
     }
+
+/* An enum; a struct in place. */
+#define AH_ROW_WORD(tag, member, list, sentence)                                                             \
+    {                                                                                                        \
+        .name = #member, AH_WORD_AT(tag, member, list), .about = (sentence)                                  \
+    }
+#define AH_ROW_GROUP(tag, member, of, sentence)                                                              \
+    {                                                                                                        \
+        .name = #member, AH_GROUP_AT(tag, member, of), .about = (sentence)                                   \
+    }
+
+/* The table `variable`_table of `variable`_fields. `function`: its check, or NULL. */
+#define AH_TABLE(variable, tag, table_name, sentence, function)                                              \
+    static const struct ah_field_table variable##_table = {.name = (table_name),                             \
+                                                           .about = (sentence),                              \
+                                                           .bytes = sizeof(struct tag),                      \
+                                                           .fields = variable##_fields,                      \
+                                                           .check = (function)}
 
 #endif

@@ -42,26 +42,19 @@ _Static_assert(sizeof ah_words_runlog_op / sizeof *ah_words_runlog_op == AH_RUNL
     }
 
 static const struct ah_field exposed_fields[] = {
-    AH_ROW_US(ah_plan_exposed, h2d, US_MAX, "For copies to the device."),
-    AH_ROW_US(ah_plan_exposed, d2h, US_MAX, "For copies from it."),
-    AH_ROW_US(ah_plan_exposed, host, US_MAX, "For the host."),
+    AH_ROW_NUMBER(ah_plan_exposed, h2d, US_MAX, "For copies to the device."),
+    AH_ROW_NUMBER(ah_plan_exposed, d2h, US_MAX, "For copies from it."),
+    AH_ROW_NUMBER(ah_plan_exposed, host, US_MAX, "For the host."),
     {0}};
-static const struct ah_field_table exposed_table = {.name = "exposed_us",
-                                                    .about = "Time that compute waits for each lane.",
-                                                    .bytes = sizeof(struct ah_plan_exposed),
-                                                    .fields = exposed_fields};
+AH_TABLE(exposed, ah_plan_exposed, "exposed_us", "Time that compute waits for each lane.", NULL);
 
 static const struct ah_field part_fields[] = {
-    {.name = "op",
-     AH_WORD_AT(ah_runlog_part, op, ah_words_runlog_op),
-     .about = "Kind of op; data: what no plan mentions, batches and headers of steps."},
-    {.name = "lane", AH_WORD_AT(ah_runlog_part, lane, ah_words_plan_lane), .about = "Where it works."},
-    AH_ROW_US(ah_runlog_part, us, US_MAX, "Time of all its ops in a step."),
+    AH_ROW_WORD(ah_runlog_part, op, ah_words_runlog_op,
+                "Kind of op; data: what no plan mentions, batches and headers of steps."),
+    AH_ROW_WORD(ah_runlog_part, lane, ah_words_plan_lane, "Where it works."),
+    AH_ROW_NUMBER(ah_runlog_part, us, US_MAX, "Time of all its ops in a step."),
     {0}};
-static const struct ah_field_table part_table = {.name = "part",
-                                                 .about = "What ops of a kind take in a step.",
-                                                 .bytes = sizeof(struct ah_runlog_part),
-                                                 .fields = part_fields};
+AH_TABLE(part, ah_runlog_part, "part", "What ops of a kind take in a step.", NULL);
 
 #define EXPOSED_AND_PARTS(tag)                                                                               \
     {.name = "exposed_us",                                                                                   \
@@ -74,23 +67,17 @@ static const struct ah_field_table part_table = {.name = "part",
     }
 
 static const struct ah_field predicted_fields[] = {
-    AH_ROW_US(ah_runlog_predicted, step_us, US_MAX, "Time of a step."),
-    AH_ROW_US(ah_runlog_predicted, compute_us, US_MAX, "Of the compute lane."),
-    AH_ROW_US(ah_runlog_predicted, h2d_us, US_MAX, "Of the lane to the device."),
-    AH_ROW_US(ah_runlog_predicted, d2h_us, US_MAX, "Of the lane from the device."),
-    AH_ROW_US(ah_runlog_predicted, host_us, US_MAX, "Of the host lane."),
-    {.name = "tokens_per_s",
-     AH_NUMBER_AT(ah_runlog_predicted, tokens_per_s),
-     .max = 1e15,
-     .about = "Tokens trained per second."},
+    AH_ROW_NUMBER(ah_runlog_predicted, step_us, US_MAX, "Time of a step."),
+    AH_ROW_NUMBER(ah_runlog_predicted, compute_us, US_MAX, "Of the compute lane."),
+    AH_ROW_NUMBER(ah_runlog_predicted, h2d_us, US_MAX, "Of the lane to the device."),
+    AH_ROW_NUMBER(ah_runlog_predicted, d2h_us, US_MAX, "Of the lane from the device."),
+    AH_ROW_NUMBER(ah_runlog_predicted, host_us, US_MAX, "Of the host lane."),
+    AH_ROW_NUMBER(ah_runlog_predicted, tokens_per_s, 1e15, "Tokens trained per second."),
     AH_ROW_BYTES(ah_runlog_predicted, device_bytes, "Highest offset of the device arena."),
     AH_ROW_BYTES(ah_runlog_predicted, host_bytes, "Host memory."),
     EXPOSED_AND_PARTS(ah_runlog_predicted),
     {0}};
-static const struct ah_field_table predicted_table = {.name = "predicted",
-                                                      .about = "What the plan said.",
-                                                      .bytes = sizeof(struct ah_runlog_predicted),
-                                                      .fields = predicted_fields};
+AH_TABLE(predicted, ah_runlog_predicted, "predicted", "What the plan said.", NULL);
 
 #define HEADER_FIELDS                                                                                        \
     AH_FIELD_HEAD(ah_runlog, kind_words),                                                                    \
@@ -127,8 +114,7 @@ static const struct ah_field_table predicted_table = {.name = "predicted",
         AH_FIELD_ANNOTATIONS(ah_runlog)
 
 static const struct ah_field header_fields[] = {HEADER_FIELDS, {0}};
-static const struct ah_field_table header_table = {
-    .name = "header", .about = "The first line.", .bytes = sizeof(struct ah_runlog), .fields = header_fields};
+AH_TABLE(header, ah_runlog, "header", "The first line.", NULL);
 
 #define COPIED(member, sentence)                                                                             \
     {                                                                                                        \
@@ -145,31 +131,25 @@ static const struct ah_field step_fields[] = {
      .max = AH_FIELD_NUMBER_MAX,
      .about = "Mean over the unmasked tokens of the batch."},
     AH_ROW_BYTES(ah_runlog_step, tokens, "Loss-bearing tokens of the step."),
-    {.name = "lr", AH_NUMBER_AT(ah_runlog_step, lr), .max = 1e3, .about = "Learning rate."},
+    AH_ROW_NUMBER(ah_runlog_step, lr, 1e3, "Learning rate."),
     {.name = "grad_norm",
      AH_NUMBER_AT(ah_runlog_step, grad_norm),
      .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT,
      .max = AH_FIELD_NUMBER_MAX,
      .fallback = AH_RUNLOG_NO_NORM,
      .about = "Norm of the gradient before clipping."},
-    AH_ROW_US(ah_runlog_step, step_us, US_MAX, "Time of the step."),
-    {.name = "tokens_per_s",
-     AH_NUMBER_AT(ah_runlog_step, tokens_per_s),
-     .max = 1e15,
-     .about = "Loss-bearing tokens per second."},
-    AH_ROW_US(ah_runlog_step, compute_us, US_MAX, "Time that the compute lane worked."),
-    AH_ROW_US(ah_runlog_step, h2d_us, US_MAX, "Time that the lane to the device worked."),
-    AH_ROW_US(ah_runlog_step, d2h_us, US_MAX, "Time that the lane from the device worked."),
-    AH_ROW_US(ah_runlog_step, host_us, US_MAX, "Time that the host lane worked."),
+    AH_ROW_NUMBER(ah_runlog_step, step_us, US_MAX, "Time of the step."),
+    AH_ROW_NUMBER(ah_runlog_step, tokens_per_s, 1e15, "Loss-bearing tokens per second."),
+    AH_ROW_NUMBER(ah_runlog_step, compute_us, US_MAX, "Time that the compute lane worked."),
+    AH_ROW_NUMBER(ah_runlog_step, h2d_us, US_MAX, "Time that the lane to the device worked."),
+    AH_ROW_NUMBER(ah_runlog_step, d2h_us, US_MAX, "Time that the lane from the device worked."),
+    AH_ROW_NUMBER(ah_runlog_step, host_us, US_MAX, "Time that the host lane worked."),
     COPIED(h2d_bytes, "Copied to the device."),
     COPIED(d2h_bytes, "Copied from the device."),
     AH_ROW_BYTES(ah_runlog_step, device_peak_bytes, "Highest offset touched in the device arena."),
     AH_ROW_BYTES(ah_runlog_step, host_peak_bytes, "Highest host memory in use."),
     {0}};
-static const struct ah_field_table step_table = {.name = "step",
-                                                 .about = "A step that was done.",
-                                                 .bytes = sizeof(struct ah_runlog_step),
-                                                 .fields = step_fields};
+AH_TABLE(step, ah_runlog_step, "step", "A step that was done.", NULL);
 
 static const struct ah_field evaluation_fields[] = {
     LINE(evaluation_words),
@@ -181,20 +161,14 @@ static const struct ah_field evaluation_fields[] = {
      .about = "Mean over the unmasked tokens held out."},
     AH_ROW_BYTES(ah_runlog_evaluation, tokens, "Loss-bearing tokens held out."),
     {0}};
-static const struct ah_field_table evaluation_table = {.name = "evaluation",
-                                                       .about = "Loss on held-out data.",
-                                                       .bytes = sizeof(struct ah_runlog_evaluation),
-                                                       .fields = evaluation_fields};
+AH_TABLE(evaluation, ah_runlog_evaluation, "evaluation", "Loss on held-out data.", NULL);
 
 static const struct ah_field save_fields[] = {LINE(save_words),
                                               STEP(ah_runlog_save, 0, "Steps done before it."),
-                                              AH_ROW_US(ah_runlog_save, us, US_MAX, "Time it took."),
+                                              AH_ROW_NUMBER(ah_runlog_save, us, US_MAX, "Time it took."),
                                               AH_ROW_BYTES(ah_runlog_save, bytes, "Written in all."),
                                               {0}};
-static const struct ah_field_table save_table = {.name = "save",
-                                                 .about = "A checkpoint that was written.",
-                                                 .bytes = sizeof(struct ah_runlog_save),
-                                                 .fields = save_fields};
+AH_TABLE(save, ah_runlog_save, "save", "A checkpoint that was written.", NULL);
 
 #define MEDIAN(member, least, most, sentence)                                                                \
     {                                                                                                        \
@@ -203,46 +177,35 @@ static const struct ah_field_table save_table = {.name = "save",
     }
 
 static const struct ah_field busy_fields[] = {
-    {.name = "lane", AH_WORD_AT(ah_runlog_busy, lane, ah_words_plan_lane), .about = "Which."},
-    AH_ROW_US(ah_runlog_busy, busy_us, US_MAX, "Time in which it worked."),
-    AH_ROW_US(ah_runlog_busy, exposed_us, US_MAX, "Of that, while compute did not work; of compute 0."),
+    AH_ROW_WORD(ah_runlog_busy, lane, ah_words_plan_lane, "Which."),
+    AH_ROW_NUMBER(ah_runlog_busy, busy_us, US_MAX, "Time in which it worked."),
+    AH_ROW_NUMBER(ah_runlog_busy, exposed_us, US_MAX, "Of that, while compute did not work; of compute 0."),
     {0}};
-static const struct ah_field_table busy_table = {.name = "busy",
-                                                 .about = "How long a lane worked.",
-                                                 .bytes = sizeof(struct ah_runlog_busy),
-                                                 .fields = busy_fields};
+AH_TABLE(busy, ah_runlog_busy, "busy", "How long a lane worked.", NULL);
 
 const char *const ah_words_runlog_source[] = {"lanes", "hardware", NULL};
 
 static const struct ah_field overlap_fields[] = {
-    {.name = "source",
-     AH_WORD_AT(ah_runlog_overlap, source, ah_words_runlog_source),
-     .about = "What says so: when lanes ran their ops, or kernels and copies as the device recorded them."},
-    {.name = "first_step",
-     AH_COUNT_AT(ah_runlog_overlap, first_step),
-     .min = 1,
-     .max = STEP_MAX,
-     .about = "The first of the steps."},
-    {.name = "steps", AH_COUNT_AT(ah_runlog_overlap, steps), .min = 1, .max = STEP_MAX, .about = "How many."},
-    AH_ROW_US(ah_runlog_overlap, total_us, US_MAX, "Their time."),
-    AH_ROW_US(ah_runlog_overlap, compute_us, US_MAX, "In which compute worked."),
-    AH_ROW_US(ah_runlog_overlap, copy_us, US_MAX, "In which compute did not work, and copies did."),
-    AH_ROW_US(ah_runlog_overlap, host_us, US_MAX, "In which the host alone worked."),
-    AH_ROW_US(ah_runlog_overlap, idle_us, US_MAX, "In which nothing worked."),
+    AH_ROW_WORD(ah_runlog_overlap, source, ah_words_runlog_source,
+                "What says so: when lanes ran their ops, or kernels and copies as the device recorded them."),
+    AH_ROW_COUNT(ah_runlog_overlap, first_step, 1, STEP_MAX, "The first of the steps."),
+    AH_ROW_COUNT(ah_runlog_overlap, steps, 1, STEP_MAX, "How many."),
+    AH_ROW_NUMBER(ah_runlog_overlap, total_us, US_MAX, "Their time."),
+    AH_ROW_NUMBER(ah_runlog_overlap, compute_us, US_MAX, "In which compute worked."),
+    AH_ROW_NUMBER(ah_runlog_overlap, copy_us, US_MAX, "In which compute did not work, and copies did."),
+    AH_ROW_NUMBER(ah_runlog_overlap, host_us, US_MAX, "In which the host alone worked."),
+    AH_ROW_NUMBER(ah_runlog_overlap, idle_us, US_MAX, "In which nothing worked."),
     {.name = "lanes", AH_GROUPS_AT(ah_runlog_overlap, lanes, &busy_table), .about = "Each lane's share."},
     AH_ROW_BYTES(ah_runlog_overlap, records, "Kernels and copies that the device recorded."),
     AH_ROW_BYTES(ah_runlog_overlap, lost, "Records beside these that could not be kept: shares are too low."),
-    AH_ROW_US(ah_runlog_overlap, overhead_us, US_MAX, "Time that recording took, as far as it says."),
+    AH_ROW_NUMBER(ah_runlog_overlap, overhead_us, US_MAX, "Time that recording took, as far as it says."),
     {0}};
-static const struct ah_field_table overlap_table = {.name = "overlap",
-                                                    .about = "Where the time of some steps went.",
-                                                    .bytes = sizeof(struct ah_runlog_overlap),
-                                                    .fields = overlap_fields};
+AH_TABLE(overlap, ah_runlog_overlap, "overlap", "Where the time of some steps went.", NULL);
 
 static const struct ah_field end_fields[] = {
     LINE(end_words),
     STEP(ah_runlog_end, 0, "The last step that was done."),
-    {.name = "reason", AH_WORD_AT(ah_runlog_end, reason, reason_words), .about = "Why the run ended."},
+    AH_ROW_WORD(ah_runlog_end, reason, reason_words, "Why the run ended."),
     {.name = "error",
      AH_TEXT_AT(ah_runlog_end, error),
      .flags = AH_FIELD_OPTIONAL,
@@ -283,8 +246,7 @@ static const struct ah_field runlog_fields[] = {HEADER_FIELDS,
                                                  .flags = AH_FIELD_OPTIONAL,
                                                  .about = "How it ended."},
                                                 {0}};
-static const struct ah_field_table runlog_table = {
-    .name = "runlog", .about = "What a run did.", .bytes = sizeof(struct ah_runlog), .fields = runlog_fields};
+AH_TABLE(runlog, ah_runlog, "runlog", "What a run did.", NULL);
 
 /* The kinds of line after the header, in the order in which lines of one step stand. */
 struct line_kind {

@@ -15,6 +15,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The most that documents hold of a batch (and of its micro-batches), of a sequence, and of the norm of a gradient. */
+enum { AH_BATCH_MAX = 16777216, AH_SEQ_MAX = 268435456 };
+#define AH_CLIP_MAX 1e30
+
 /* What a plan does not know: chosen when a run begins. */
 struct ah_signature_run {
     uint64_t seed;

@@ -7,6 +7,20 @@ enum { RESERVE_PART = 16, BUFFERS = 2 };
 
 #define RESERVE_MOST (UINT64_C(8) << 30)
 
+const struct ah_away_technique ah_away_techniques[AH_AWAY_TECHNIQUES] = {
+    {AH_TECHNIQUE_HOST_OPTIMIZER, AH_WITHOUT_HOST_OPTIMIZER},
+    {AH_TECHNIQUE_STREAMED, AH_WITHOUT_STREAMED},
+    {AH_TECHNIQUE_HOST_WEIGHTS, AH_WITHOUT_HOST_WEIGHTS}};
+
+unsigned ah_away_without(uint32_t techniques)
+{
+    unsigned without = 0;
+    for (size_t i = 0; i < AH_AWAY_TECHNIQUES; i++)
+        if (techniques >> ah_away_techniques[i].technique & 1)
+            without |= ah_away_techniques[i].without;
+    return without;
+}
+
 struct ah_away_host ah_away_share(const struct ah_cluster_node *node, uint64_t gpus)
 {
     uint64_t reserve = node->host_memory_bytes / RESERVE_PART;

@@ -25,6 +25,7 @@
 #define AH_PLANNER_CLUSTER_AWAY_H
 
 #include "planner/cluster/instance.h"
+#include "planner/restriction.h"
 #include "runtime/schedule/job.h"
 #include "schemas/cluster.h"
 
@@ -34,6 +35,16 @@ enum ah_away_without {
     AH_WITHOUT_STREAMED = 2,
     AH_WITHOUT_HOST_WEIGHTS = 4
 };
+enum { AH_AWAY_TECHNIQUES = 3 };
+
+/* The techniques that these are, in the order in which a plan names them. */
+extern const struct ah_away_technique {
+    enum ah_technique technique;
+    enum ah_away_without without;
+} ah_away_techniques[AH_AWAY_TECHNIQUES];
+
+/* Of techniques, a bit each (planner/restriction.h), those that a cluster's plan has. */
+unsigned ah_away_without(uint32_t techniques);
 
 /* Of one GPU. */
 struct ah_away_host {

@@ -208,6 +208,18 @@ static bool reserve(struct filling *f, size_t n_stages)
     return true;
 }
 
+struct ah_cluster_plan ah_cluster_document_begin(const struct ah_cluster_request *request,
+                                                 const struct ah_plan_training *training)
+{
+    return (struct ah_cluster_plan){.generator = request->generator,
+                                    .inputs = {{request->model->name, request->model_sha256},
+                                               {request->cluster->name, request->cluster_sha256}},
+                                    .model = request->model,
+                                    .training = {training->batch, training->micro_batches, training->seq,
+                                                 training->dtype, training->state_dtype, training->trainable,
+                                                 training->n_trainable}};
+}
+
 int ah_cluster_document_fill(const struct ah_cluster *cluster, const struct ah_instance *instance,
                              const struct ah_arrangement *arrangement, struct ah_arena *arena,
                              struct ah_cluster_plan *plan, struct ah_error *err)

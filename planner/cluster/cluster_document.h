@@ -7,9 +7,14 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "planner/cluster/cluster_planner.h"
 #include "planner/cluster/instance.h"
 #include "schemas/cluster.h"
 #include "schemas/cluster_plan.h"
+
+/* A plan that answers `request`, trained like this: what it is made from, and nothing else yet. Borrows all. */
+struct ah_cluster_plan ah_cluster_document_begin(const struct ah_cluster_request *request,
+                                                 const struct ah_plan_training *training);
 
 /* Fills pipelines, segments, idle ranks, blocks and what the simulation predicts, in `arena`; names are the cluster's.
  * `plan->training` is there. AH_E_MEMORY. */

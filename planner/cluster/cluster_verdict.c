@@ -20,22 +20,6 @@ static enum ah_tp_mode mode_of(const struct ah_cluster_request *request, enum ah
     return ah_cluster_policies_symmetric(policy) ? AH_TP_SYMMETRIC : AH_TP_ASYMMETRIC;
 }
 
-static void describe(const struct ah_cluster_planning *p, enum ah_cluster_policy policy,
-                     struct ah_cluster_plan *plan)
-{
-    const struct ah_cluster_request *request = p->request;
-    const struct ah_plan_training *training = &p->best[policy].setting->training;
-    *plan = (struct ah_cluster_plan){.generator = request->generator,
-                                     .inputs = {{request->model->name, request->model_sha256},
-                                                {request->cluster->name, request->cluster_sha256}},
-                                     .model = request->model,
-                                     .training = {training->batch, training->micro_batches, training->seq,
-                                                  training->dtype, training->state_dtype, training->trainable,
-                                                  training->n_trainable},
-                                     .tp_mode = mode_of(request, policy),
-                                     .policy = policy};
-}
-
 /* The least bound of all settings, and what that proves. Of another system's plan nothing is. */
 static void certify(const struct ah_cluster_planning *p, struct ah_cluster_plan *plan)
 {
@@ -83,9 +67,11 @@ static int annotate(const struct ah_cluster_planning *p, struct ah_cluster_plan 
         done = add_annotation(p, "solver", text, plan);
     }
     if (without) {
-        snprintf(text, sizeof text, "%s%s%s", without & AH_WITHOUT_HOST_OPTIMIZER ? ",host-optimizer" : "",
-                 without & AH_WITHOUT_STREAMED ? ",streamed" : "",
-                 without & AH_WITHOUT_HOST_WEIGHTS ? ",host-weights" : "");
+        int length = 0;
+        for (size_t i = 0; i < AH_AWAY_TECHNIQUES; i++)
+            if (without & ah_away_techniques[i].without)
+                length += snprintf(text + length, sizeof text - (size_t)length, ",%s",
+                                   ah_words_technique[ah_away_techniques[i].technique]);
         done &= add_annotation(p, "without", text + 1, plan);
     }
     return done ? AH_OK : ah_error_memory(err);
@@ -95,8 +81,9 @@ int ah_cluster_verdict_deliver(const struct ah_cluster_planning *p, enum ah_clus
                                struct ah_cluster_plan *ret_plan, struct ah_error *err)
 {
     const struct ah_cluster_found *best = &p->best[policy];
-    struct ah_cluster_plan plan;
-    describe(p, policy, &plan);
+    struct ah_cluster_plan plan = ah_cluster_document_begin(p->request, &best->setting->training);
+    plan.tp_mode = mode_of(p->request, policy);
+    plan.policy = policy;
     int rc = ah_cluster_document_fill(p->request->cluster, &best->setting->instance, &best->arrangement,
                                       p->arena, &plan, err);
     if (rc)

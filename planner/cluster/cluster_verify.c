@@ -11,6 +11,8 @@
 #include "planner/cluster/concert.h"
 #include "planner/cluster/mixed.h"
 #include "planner/cluster/programs.h"
+#include "planner/restriction.h"
+#include "planner/verify.h"
 #include "schemas/document.h"
 
 #include <inttypes.h>
@@ -35,16 +37,6 @@ struct verify {
     struct ah_arrangement arrangement;
 };
 
-static int check_input(const struct verify *v, const char *what, const char *stated, const char *given)
-{
-    if (!strcmp(stated, given))
-        return AH_OK;
-    return ah_error_set(v->err, AH_E_MISMATCH,
-                        "inputs.%s.sha256: is %s; the %s that was given has %s; give the one that the plan "
-                        "was made from, or plan again",
-                        what, stated, what, given);
-}
-
 /* ---- what was decided ---- */
 
 static void read_training(struct verify *v)
@@ -60,23 +52,6 @@ static void read_training(struct verify *v)
                                   .clip = v->plan->n_programs ? v->plan->programs[0].training.clip : 0,
                                   .trainable = all ? v->everything : training->trainable,
                                   .n_trainable = all ? 1 : training->n_trainable};
-}
-
-static unsigned read_without(const struct ah_cluster_plan *plan)
-{
-    static const struct {
-        const char *word;
-        unsigned without;
-    } words[] = {{"host-optimizer", AH_WITHOUT_HOST_OPTIMIZER},
-                 {"streamed", AH_WITHOUT_STREAMED},
-                 {"host-weights", AH_WITHOUT_HOST_WEIGHTS}};
-    unsigned without = 0;
-    for (size_t i = 0; i < plan->n_annotations; i++)
-        for (size_t w = 0; w < sizeof words / sizeof *words; w++)
-            if (!strcmp(plan->annotations[i].key, "without") &&
-                strstr(plan->annotations[i].value, words[w].word))
-                without |= words[w].without;
-    return without;
 }
 
 /* In ascending order, each once. */
@@ -145,12 +120,13 @@ static int read_degrees(struct verify *v)
 
 static int build(struct verify *v, const uint64_t *tp, struct ah_instance *ret_instance)
 {
-    const struct ah_cluster_costs_input input = {.model = v->inputs->model,
-                                                 .model_sha256 = v->inputs->model_sha256,
-                                                 .cluster = v->inputs->cluster,
-                                                 .training = v->training,
-                                                 .tp = tp,
-                                                 .without = read_without(v->plan)};
+    const struct ah_cluster_costs_input input = {
+        .model = v->inputs->model,
+        .model_sha256 = v->inputs->model_sha256,
+        .cluster = v->inputs->cluster,
+        .training = v->training,
+        .tp = tp,
+        .without = ah_away_without(ah_restriction_read(v->plan->annotations, v->plan->n_annotations))};
     struct ah_error cause = {0};
     bool estimated = false;
     int rc = ah_cluster_costs_build(&input, v->arena, ret_instance, &estimated, &cause);
@@ -439,9 +415,9 @@ int ah_cluster_verify(const struct ah_cluster_plan *plan, const struct ah_cluste
 {
     struct ah_arena arena = {0};
     struct verify v = {.plan = plan, .inputs = inputs, .arena = &arena, .err = err, .everything = {"*"}};
-    int rc = check_input(&v, "model", plan->inputs.model.sha256, inputs->model_sha256);
+    int rc = ah_verify_input("model", &plan->inputs.model, inputs->model_sha256, err);
     if (!rc)
-        rc = check_input(&v, "cluster", plan->inputs.cluster.sha256, inputs->cluster_sha256);
+        rc = ah_verify_input("cluster", &plan->inputs.cluster, inputs->cluster_sha256, err);
     if (!rc) {
         read_training(&v);
         rc = read_degrees(&v);

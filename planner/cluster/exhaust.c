@@ -28,6 +28,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A step that leads nowhere takes a fraction of the time of an evaluation. */
+enum { IDLE_STEPS = 16 };
+
 enum { CANDIDATES_MAX = 400000, LATTICE_MAX = 1 << 16, CLASSES_MAX = 16, STAGES_MAX = 64 };
 
 struct candidate {
@@ -53,6 +56,8 @@ struct exhausting {
     uint64_t *room;                     /* (lattice): (1) */
     struct ah_stage stages[STAGES_MAX]; /* the candidate in the making */
     size_t used[CLASSES_MAX];
+    size_t longest[CLASSES_MAX]; /* blocks of a stage of the class, at most */
+    uint64_t idle;               /* steps that led to no candidate */
     struct ah_draft trial;
     struct ah_draft timed; /* a copy of it, whose pipelines are ordered */
     const struct candidate *chosen[STAGES_MAX];
@@ -62,7 +67,7 @@ struct exhausting {
 
 static bool give_up(struct exhausting *x)
 {
-    x->gave_up |= x->hunt->evaluations >= x->hunt->budget;
+    x->gave_up |= x->hunt->evaluations >= x->hunt->budget || x->idle / IDLE_STEPS >= x->hunt->budget;
     return x->gave_up;
 }
 
@@ -208,19 +213,49 @@ static int add_candidate(struct exhausting *x, size_t n_stages)
     return AH_OK;
 }
 
+/* The most blocks that a stage of a class can have, alone in its pipeline: what fits from one block on fits from the
+ * next. */
+static size_t longest_of(struct exhausting *x, size_t class)
+{
+    const size_t n = x->hunt->instance->n_blocks;
+    struct ah_stage stage = {.class = class, .end = 1};
+    size_t longest = 0;
+    x->used[class] = 1;
+    for (; stage.first < n; stage.first++) {
+        stage.end = stage.end > stage.first ? stage.end : stage.first + 1;
+        while (stage.end <= n && !isinf(shared_us(x, 1, &stage)))
+            stage.end++;
+        longest = stage.end - 1 - stage.first > longest ? stage.end - 1 - stage.first : longest;
+    }
+    x->used[class] = 0;
+    return longest;
+}
+
+/* Blocks that stages from `i` on can have. */
+static size_t reach(const struct exhausting *x, size_t i, size_t n_stages)
+{
+    size_t blocks = 0;
+    for (; i < n_stages; i++)
+        blocks += x->longest[x->stages[i].class];
+    return blocks;
+}
+
 /* All splits of the blocks from stage `i` on. */
 static int split_from(struct exhausting *x, size_t i, size_t n_stages)
 {
-    size_t n = x->hunt->instance->n_blocks, first = i ? x->stages[i - 1].end : 0;
+    const size_t n = x->hunt->instance->n_blocks, first = i ? x->stages[i - 1].end : 0,
+                 before = x->n_candidates, behind = reach(x, i + 1, n_stages);
+    size_t end = i + 1 == n_stages ? n : first + 1;
     int rc = AH_OK;
+    end = end + behind < n ? n - behind : end;
     x->stages[i].first = first;
-    for (size_t end = i + 1 == n_stages ? n : first + 1; end + n_stages <= n + i + 1 && !rc && !give_up(x);
-         end++) {
+    for (; end + n_stages <= n + i + 1 && !rc && !give_up(x); end++) {
         x->stages[i].end = end;
         if (isinf(shared_us(x, 1, &x->stages[i])))
             break;
         rc = i + 1 == n_stages ? add_candidate(x, n_stages) : split_from(x, i + 1, n_stages);
     }
+    x->idle += x->n_candidates == before;
     return rc;
 }
 
@@ -395,6 +430,8 @@ int ah_hunt_exhaust(struct ah_hunt *hunt, bool *ret_done, struct ah_error *err)
     int rc = ah_draft_init(&x->trial, hunt->instance, err);
     if (!rc)
         rc = ah_draft_init(&x->timed, hunt->instance, err);
+    for (size_t class = 0; class < hunt->instance->n_classes && !rc && lattice; class ++)
+        x->longest[class] = longest_of(x, class);
     if (!rc && lattice)
         rc = sequence_from(x, 0);
     if (!rc && lattice && !x->gave_up)

@@ -238,14 +238,8 @@ static int describe(const struct adapting *a, struct ah_arena *arena, struct ah_
 {
     const struct ah_cluster_request *request = a->request;
     const struct ah_plan_training *training = &request->training;
-    struct ah_cluster_plan plan = {.generator = request->generator,
-                                   .inputs = {{request->model->name, request->model_sha256},
-                                              {request->cluster->name, request->cluster_sha256}},
-                                   .model = request->model,
-                                   .training = {training->batch, training->micro_batches, training->seq,
-                                                training->dtype, training->state_dtype, training->trainable,
-                                                training->n_trainable},
-                                   .tp_mode = a->old->tp_mode};
+    struct ah_cluster_plan plan = ah_cluster_document_begin(request, training);
+    plan.tp_mode = a->old->tp_mode;
     int rc =
         ah_cluster_document_fill(request->cluster, &a->instance, &a->draft.arrangement, arena, &plan, err);
     if (rc)

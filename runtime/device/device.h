@@ -311,10 +311,10 @@ size_t ah_device_spans(struct ah_device *device, struct ah_span_reader *reader, 
 /* A reader that begins with the newest `n` ops of `lane` that are done. */
 struct ah_span_reader ah_device_newest(struct ah_device *device, uint32_t lane, uint64_t n);
 
-/* From now on the device records what its hardware does for the ops that are submitted: kernels, copies and fills. Costs
- * time; before it, and after ah_device_recorded(), nothing. Submitter's thread. AH_E_UNSUPPORTED where the device has no
- * recorder; AH_E_MISSING, AH_E_MEMORY, AH_E_FAILED (another profiler has it, for one): then nothing is recorded, and the
- * device is as it was. AH_E_USAGE: it records already. */
+/* From now on the device records what its hardware does for the ops that are submitted: kernels, copies and fills. Waits
+ * for every lane first. Costs time; before it, and after ah_device_recorded(), nothing. Submitter's thread. AH_E_UNSUPPORTED
+ * where the device has no recorder; AH_E_MISSING, AH_E_MEMORY, AH_E_FAILED (another profiler has it, for one): then nothing is
+ * recorded, and the device is as it was. AH_E_USAGE: it records already. */
 int ah_device_record(struct ah_device *device, struct ah_error *err);
 
 /* Ends the recording: waits for every lane first. What was recorded is *borrowed* until the device records again or is

@@ -256,7 +256,7 @@ static int check_vectors(struct sizes *s)
     return rc;
 }
 
-/* Rule 3. Whether the head has a table of its own shows in its parameters. */
+/* Rule 3. */
 static int check_rows(struct sizes *s)
 {
     struct ah_job *job = s->job;
@@ -280,7 +280,6 @@ static int check_rows(struct sizes *s)
                             "ops: rows of %" PRIu64 " bytes are fetched; those of a micro-batch have %" PRIu64
                             ", %" PRIu64 " with positions",
                             gathered, job->residual_bytes, job->residual_bytes + positions_bytes);
-    s->out->model.tied = blocks[job->n_blocks - 1].parameters <= 2 * width;
     return AH_OK;
 }
 
@@ -346,6 +345,7 @@ static int size_job(struct sizes *s)
         return ah_error_set(s->err, AH_E_DOCUMENT,
                             "training.batch: a micro-batch has 2^32 tokens or more, %" PRIu64, tokens);
     bool bf16 = training->dtype == AH_BF16;
+    s->out->model.tied = s->plan->model.tied;
     *job = (struct ah_job){.model = &s->out->model,
                            .training = *training,
                            .n_blocks = s->plan->n_blocks,

@@ -10,6 +10,12 @@ size_t check_share(size_t cases)
     return getenv("AH_TEST_SHORT") ? (cases + 5) / 6 : cases;
 }
 
+size_t check_instances(size_t usual)
+{
+    const char *wanted = getenv("AH_TEST_INSTANCES");
+    return wanted ? strtoul(wanted, NULL, 10) : usual;
+}
+
 void check_text_has(const char *text, const char *part)
 {
     if (!strstr(text, part))
@@ -30,14 +36,18 @@ uint64_t check_seed(uint64_t fallback)
     return seed ? seed : 1;
 }
 
+uint64_t check_draw(uint64_t *state, uint64_t below)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state % below;
+}
+
 uint64_t check_random(uint64_t *state)
 {
-    uint64_t x = *state;
-    x ^= x << 13;
-    x ^= x >> 7;
-    x ^= x << 17;
-    *state = x;
-    return x * 0x2545F4914F6CDD1DULL;
+    (void)check_draw(state, 1);
+    return *state * 0x2545F4914F6CDD1DULL;
 }
 
 double check_uniform(uint64_t *state)

@@ -38,6 +38,9 @@
 /* How many of so many cases a test tries: all, or with $AH_TEST_SHORT (under sanitizers) a sixth, at least one. */
 size_t check_share(size_t cases);
 
+/* How many cases a random test draws: $AH_TEST_INSTANCES, else `usual`. */
+size_t check_instances(size_t usual);
+
 /* Fails the test unless `text` contains `part`. */
 void check_text_has(const char *text, const char *part);
 
@@ -50,5 +53,8 @@ uint64_t check_seed(uint64_t fallback);
 /* A small generator for test data (xorshift), and a uniform double in [0, 1). */
 uint64_t check_random(uint64_t *state);
 double check_uniform(uint64_t *state);
+
+/* The plain xorshift: a number below `below`. */
+uint64_t check_draw(uint64_t *state, uint64_t below);
 
 #endif

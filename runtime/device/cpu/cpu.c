@@ -180,7 +180,7 @@ static int open_lanes(struct ah_cpu_device *cpu, const struct ah_device_options 
         rc = open_pooled_lane(&cpu->lanes[AH_LANE_HOST], &host, placement->host, placement->n_host, err);
     if (!rc)
         rc = open_copy_lanes(cpu, options, err);
-    cpu->workspace = (struct ah_workspace){.level = ah_tile_detect(), .threads = placement->n_compute};
+    cpu->workspace = (struct ah_workspace){.level = ah_tile_choose(), .threads = placement->n_compute};
     if (!rc)
         rc = ah_matmul_new_at(&cpu->matmul, placement->n_compute, cpu->workspace.level, err);
     return rc;

@@ -63,7 +63,7 @@ int ah_matmul_new_at(struct ah_matmul **ret_matmul, unsigned threads, enum ah_ti
 
 int ah_matmul_new(struct ah_matmul **ret_matmul, unsigned threads, struct ah_error *err)
 {
-    return ah_matmul_new_at(ret_matmul, threads, ah_tile_detect(), err);
+    return ah_matmul_new_at(ret_matmul, threads, ah_tile_choose(), err);
 }
 
 struct ah_matmul_product *ah_matmul_find(const struct ah_matmul *matmul, const struct ah_matmul_shape *shape)

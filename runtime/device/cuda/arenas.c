@@ -4,6 +4,12 @@
  * host lane, which are near the GPU (near.h), so that they lie there; the pinned one is registered with the runtime, which
  * locks it, so that copies run beside everything else. A pinned arena that cannot be locked is refused: its copies would
  * hold up the submitter.
+ *
+ * PIECES. Drivers from 580 on lock less than 512 GiB in one call, whatever is free. Where the first piece is refused, pieces
+ * of half the size are tried; where a later one is, that was all that can be locked. What crosses from one piece into the
+ * next is two copies (dispatch.c): the runtime refuses one.
+ *
+ * Source: github.com/NVIDIA/open-gpu-kernel-modules, pull request 1234.
  */
 #include "base/host_memory.h"
 #include "base/units.h"
@@ -14,6 +20,15 @@
 
 /* ---- the GPU's ---- */
 
+/* Of what is kept for the code of kernels, what no kernel has taken yet, with `free_bytes` free now: those of prepared
+ * products are loaded. */
+static uint64_t code_bytes_left(const struct ah_cuda_device *cuda, uint64_t free_bytes)
+{
+    const uint64_t others = free_bytes + ah_cuda_products_bytes(cuda->products);
+    const uint64_t loaded = cuda->common.info.free_bytes > others ? cuda->common.info.free_bytes - others : 0;
+    return loaded < AH_CUDA_CODE_BYTES ? AH_CUDA_CODE_BYTES - loaded : 0;
+}
+
 /* How much there is, and what would fit. */
 static int device_refused(const struct ah_cuda_device *cuda, uint64_t bytes, struct ah_error *err)
 {
@@ -22,10 +37,9 @@ static int device_refused(const struct ah_cuda_device *cuda, uint64_t bytes, str
     size_t free_bytes = 0, total_bytes = 0;
     if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess)
         (void)cudaGetLastError();
-    /* What the arena may have, and what is beside it, of which the code of kernels is not taken yet. */
-    uint64_t fits = free_bytes > AH_CUDA_CODE_BYTES
-                        ? (free_bytes - AH_CUDA_CODE_BYTES + cuda->common.reserve_bytes) / mib
-                        : 0;
+    /* What the arena may have, and what is beside it. */
+    const uint64_t code = code_bytes_left(cuda, free_bytes);
+    uint64_t fits = free_bytes > code ? (free_bytes - code + cuda->common.reserve_bytes) / mib : 0;
     return ah_error_set(
         err, AH_E_CAPACITY,
         "device 'cuda:%d': an arena of %s is asked for, and %s of the GPU's memory is free; end what else "
@@ -41,7 +55,8 @@ static int take_device_arena(struct ah_cuda_device *cuda, uint64_t bytes, struct
     if (bytes == 0)
         return AH_OK;
     cudaError_t rc = cudaMemGetInfo(&free_bytes, &total_bytes);
-    if (rc == cudaSuccess && (free_bytes < AH_CUDA_CODE_BYTES || bytes > free_bytes - AH_CUDA_CODE_BYTES))
+    const uint64_t code = code_bytes_left(cuda, free_bytes);
+    if (rc == cudaSuccess && (free_bytes < code || bytes > free_bytes - code))
         return device_refused(cuda, bytes, err);
     if (rc == cudaSuccess)
         rc = cudaMalloc(&arena, bytes);
@@ -121,16 +136,46 @@ static int pin_refused(const struct ah_region *region, cudaError_t code, struct 
         ah_units_print_bytes(asked, region->bytes), cudaGetErrorString(code), limit);
 }
 
+/* The pieces before `end`. */
+static void unpin_pieces(const struct ah_region *region, uint64_t piece_bytes, uint64_t end)
+{
+    for (uint64_t at = 0; at < end; at += piece_bytes)
+        (void)cudaHostUnregister(region->data + at);
+}
+
+/* All pieces or none. `ret_bytes`: how far it came. */
+static cudaError_t pin_pieces(const struct ah_region *region, uint64_t piece_bytes, uint64_t *ret_bytes)
+{
+    cudaError_t rc = cudaSuccess;
+    uint64_t at = 0;
+    while (at < region->bytes) {
+        const uint64_t left = region->bytes - at;
+        rc = cudaHostRegister(region->data + at, left < piece_bytes ? left : piece_bytes,
+                              cudaHostRegisterDefault);
+        if (rc != cudaSuccess)
+            break;
+        at += piece_bytes;
+    }
+    if (rc != cudaSuccess)
+        unpin_pieces(region, piece_bytes, at);
+    *ret_bytes = at;
+    return rc;
+}
+
 static int pin_region(struct ah_cuda_device *cuda, struct ah_error *err)
 {
-    struct ah_region *region = &cuda->arenas[AH_ARENA_PINNED];
-    if (region->bytes == 0)
-        return AH_OK;
-    cudaError_t rc = cudaHostRegister(region->data, region->bytes, cudaHostRegisterDefault);
+    const struct ah_region *region = &cuda->arenas[AH_ARENA_PINNED];
+    uint64_t pages = (region->bytes + AH_REGION_ALIGN_BYTES - 1) / AH_REGION_ALIGN_BYTES, locked = 0;
+    cudaError_t rc = pages ? pin_pieces(region, pages * AH_REGION_ALIGN_BYTES, &locked) : cudaSuccess;
+    while (rc != cudaSuccess && !ah_cuda_error_sticks(rc) && locked == 0 && pages > 1) {
+        (void)cudaGetLastError();
+        pages = (pages + 1) / 2;
+        rc = pin_pieces(region, pages * AH_REGION_ALIGN_BYTES, &locked);
+    }
     if (rc != cudaSuccess)
         return ah_cuda_error_sticks(rc) ? ah_cuda_error(err, rc, "cudaHostRegister")
                                         : pin_refused(region, rc, err);
-    cuda->is_registered = true;
+    cuda->piece_bytes = pages * AH_REGION_ALIGN_BYTES;
     cuda->common.info.locked_bytes = region->bytes;
     return AH_OK;
 }
@@ -141,10 +186,10 @@ void ah_cuda_release_arenas(struct ah_cuda_device *cuda)
 {
     if (cuda->device_arena)
         (void)cudaFree(cuda->device_arena);
-    if (cuda->is_registered)
-        (void)cudaHostUnregister(cuda->arenas[AH_ARENA_PINNED].data);
+    if (cuda->piece_bytes)
+        unpin_pieces(&cuda->arenas[AH_ARENA_PINNED], cuda->piece_bytes, cuda->arenas[AH_ARENA_PINNED].bytes);
     cuda->device_arena = NULL;
-    cuda->is_registered = false;
+    cuda->piece_bytes = 0;
     cuda->common.info.locked_bytes = 0;
     for (unsigned arena = 0; arena < AH_ARENA_KINDS; arena++)
         ah_region_release(&cuda->arenas[arena]);

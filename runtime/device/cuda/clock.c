@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A base lies in the middle of its window. At first the narrowest of several windows is taken; later one that is no more
- * than three times as wide, or whatever comes once the base is old.
+ * A base lies in the middle of its window. At first the narrowest of several windows is taken, of more of them on a
+ * busy machine, where this thread or the GPU's answer comes late; later one that is no more than three times as wide,
+ * or whatever comes once the base is old.
  */
 #include "runtime/device/cuda/clock.h"
 
@@ -10,7 +11,7 @@
 
 #include <sched.h>
 
-enum { FIRST_TRIES = 8, PATIENCE_NS = 200 * 1000, ADJUST_NS = 1000 * 1000 * 1000 };
+enum { FIRST_TRIES = 8, BUSY_TRIES = 64, PATIENCE_NS = 200 * 1000, ADJUST_NS = 1000 * 1000 * 1000 };
 
 /* Records the base that is not in use; UINT64_MAX: the GPU did not get to it in `patience_ns`. */
 static uint64_t try_base(struct ah_cuda_clock *clock, uint64_t patience_ns, uint64_t *ret_base_ns)
@@ -47,7 +48,7 @@ int ah_cuda_clock_init(struct ah_cuda_clock *clock, struct ah_error *err)
     for (int i = 0; i < 2 && !rc; i++)
         rc = ah_cuda_check(err, cudaEventCreateWithFlags(&clock->base[i], cudaEventDefault),
                            "cudaEventCreateWithFlags");
-    for (int i = 0; i < FIRST_TRIES && !rc; i++) {
+    for (int i = 0; !rc && i < (clock->window_ns > PATIENCE_NS ? BUSY_TRIES : FIRST_TRIES); i++) {
         uint64_t base_ns = 0, window_ns = try_base(clock, SECOND_NS, &base_ns);
         if (window_ns < clock->window_ns)
             take_base(clock, base_ns, window_ns);

@@ -80,7 +80,7 @@ struct ah_cuda_device {
     uint64_t context_bytes;                  /* of the GPU, not to be had */
     unsigned char *device_arena;             /* owned */
     struct ah_region arenas[AH_ARENA_KINDS]; /* of the host */
-    bool is_registered;                      /* the pinned one, with the runtime */
+    uint64_t piece_bytes; /* the pinned one is registered in pieces of so many; 0: it is not */
 
     struct ah_lane *host_lane; /* owned */
     struct ah_pool *host_pool; /* owned */

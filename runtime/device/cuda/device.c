@@ -5,8 +5,9 @@
  * MEMORY of the GPU, for people who plan: `memory_bytes` is all that it has, `free_bytes` what was free once the device was
  * open. `reserve_bytes` is what is taken beside the arena: the context, workspaces of products and kernels, and
  * AH_CUDA_CODE_BYTES for the code of kernels, which the driver loads when each is first launched (warm.c). The context is
- * what is not free when all is open: on a GPU that no one else uses that is it exactly, and where others hold memory, too, no
- * more than CONTEXT_MOST_BYTES of that is counted, since the rest is not ours. So arena and reserve together are what a
+ * what is not free when all is open, in whole steps of CONTEXT_STEP_BYTES: some pages more in one process than in another
+ * shall not keep a plan that was made for the one from the other. Where others hold memory, too, no more than
+ * CONTEXT_MOST_BYTES of that is counted, since the rest is not ours. So arena and reserve together are what a
  * process needs of a GPU's memory: with a budget of 12 GiB it would run on a GPU of 12 GiB.
  *
  * The device of the calling thread is left current.
@@ -18,7 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const uint64_t CONTEXT_MOST_BYTES = UINT64_C(1) << 30;
+static const uint64_t CONTEXT_MOST_BYTES = UINT64_C(1) << 30, CONTEXT_STEP_BYTES = UINT64_C(32) << 20;
 
 /* ---- the GPU ---- */
 
@@ -85,6 +86,7 @@ static int measure_context(struct ah_cuda_device *cuda, struct ah_error *err)
     uint64_t ours = AH_CUDA_KERNEL_WORKSPACE_BYTES + ah_cuda_products_bytes(cuda->products);
     uint64_t taken = total_bytes > free_bytes + ours ? total_bytes - free_bytes - ours : 0;
     cuda->common.info.free_bytes = free_bytes;
+    taken = (taken + CONTEXT_STEP_BYTES - 1) / CONTEXT_STEP_BYTES * CONTEXT_STEP_BYTES;
     cuda->context_bytes = taken < CONTEXT_MOST_BYTES ? taken : CONTEXT_MOST_BYTES;
     return AH_OK;
 }
@@ -244,6 +246,8 @@ int ah_cuda_record(struct ah_device *device, struct ah_error *err)
     for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
         streams[lane] = cuda->streams[lane].stream;
     (void)cudaSetDevice(cuda->index);
+    drain(cuda); /* CUPTI takes memory, for which the driver may wait for streams that wait for the host */
+    (void)cudaGetLastError(); /* who waits for the ops is told */
     int rc = ah_cuda_recorder_new(&cuda->recorder, streams, AH_CUDA_STREAMS, err);
     return rc ? ah_error_prefix(err, rc, "recording kernels and copies") : AH_OK;
 }

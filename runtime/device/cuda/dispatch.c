@@ -41,12 +41,27 @@ static void *place(const struct ah_cuda_device *cuda, struct ah_ref ref)
     return ref.arena == AH_ARENA_NONE ? NULL : arena + ref.offset_bytes;
 }
 
+/* Of the host's end of a copy, `at` bytes in: how many lie before the end of their piece (arenas.c). */
+static uint64_t piece_rest(const struct ah_cuda_device *cuda, struct ah_ref host, uint64_t at)
+{
+    if (host.arena != AH_ARENA_PINNED || !cuda->piece_bytes)
+        return UINT64_MAX;
+    return cuda->piece_bytes - (host.offset_bytes + at) % cuda->piece_bytes;
+}
+
 static int copy_over_link(const struct ah_cuda_device *cuda, uint32_t lane, const struct ah_op *op,
                           struct ah_error *err)
 {
     enum cudaMemcpyKind way = lane == AH_LANE_H2D ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
-    cudaError_t rc = cudaMemcpyAsync(place(cuda, op->arg[0]), place(cuda, op->arg[1]), op->u.copy.bytes, way,
-                                     cuda->streams[lane].stream);
+    struct ah_ref to = op->arg[0], from = op->arg[1], host = lane == AH_LANE_H2D ? from : to;
+    cudaError_t rc = cudaSuccess;
+    for (uint64_t left = op->u.copy.bytes, bytes; left > 0 && rc == cudaSuccess; left -= bytes) {
+        uint64_t rest = piece_rest(cuda, host, op->u.copy.bytes - left);
+        bytes = left < rest ? left : rest;
+        rc = cudaMemcpyAsync(place(cuda, to), place(cuda, from), bytes, way, cuda->streams[lane].stream);
+        to.offset_bytes += bytes;
+        from.offset_bytes += bytes;
+    }
     return ah_cuda_check(err, rc, "cudaMemcpyAsync");
 }
 

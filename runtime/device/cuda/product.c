@@ -15,8 +15,6 @@
 
 #include <string.h>
 
-enum { OFFERS_ASKED = 16 };
-
 static const char *const form_names[] = {[AH_MATMUL_NN] = "nn", [AH_MATMUL_NT] = "nt", [AH_MATMUL_TN] = "tn"};
 
 static uint64_t element_bytes(uint32_t dtype)
@@ -68,12 +66,14 @@ struct ah_cuda_product_key ah_cuda_product_key(const struct ah_op *op)
 }
 
 /* cuBLASLt's epilogues read a bias of c's type, and write an aux of c's type with rows that are a multiple of 8
- * elements apart. */
+ * elements apart. Places that are not aligned they are not asked for: there were kernels that read a bias eight elements
+ * at a time whatever the descriptor said, and what they do then breaks the device. */
 static bool library_has_epilogue(const struct ah_cuda_product_key *key)
 {
     if (key->epilogue == AH_EPILOGUE_NONE)
         return true;
-    return key->bias == key->out && (!key->has_aux || (key->aux == key->out && key->aux_pitch % 8 == 0));
+    return key->aligned && key->bias == key->out &&
+           (!key->has_aux || (key->aux == key->out && key->aux_pitch % 8 == 0));
 }
 
 static cublasLtEpilogue_t epilogue_of(const struct ah_cuda_product_key *key)
@@ -113,7 +113,7 @@ static cublasStatus_t make_desc(const struct ah_cublaslt *calls, const struct ah
     const cublasOperation_t op_a = key->form == AH_MATMUL_NT ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t op_b = key->form == AH_MATMUL_TN ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasLtEpilogue_t epilogue = epilogue_of(key);
-    const uintptr_t place = key->aligned ? AH_CUDA_PRODUCT_ALIGN : element_bytes(key->out);
+    const uintptr_t place = AH_CUDA_PRODUCT_ALIGN;
     const int32_t type = type_of(key->out);
     const int64_t aux_pitch = (int64_t)key->aux_pitch;
     const struct setting settings[] = {
@@ -160,6 +160,7 @@ static int make_part(const struct ah_cuda_product_maker *maker, const struct ah_
     status = make_layouts(&maker->calls, key, staged, part);
     if (status != CUBLAS_STATUS_SUCCESS)
         return ah_cublaslt_error(&maker->calls, status, "cublasLtMatrixLayoutCreate", err);
+    part->d_align = staged || key->aligned ? AH_CUDA_PRODUCT_ALIGN : (uint32_t)element_bytes(key->out);
     return AH_OK;
 }
 
@@ -175,19 +176,18 @@ static void release_part(const struct ah_cuda_product_maker *maker, struct ah_cu
 }
 
 static cublasStatus_t prefer(const struct ah_cublaslt *calls, const struct ah_cuda_product_key *key,
-                             cublasLtMatmulPreference_t preference)
+                             const struct ah_cuda_product_part *part, cublasLtMatmulPreference_t preference)
 {
     const size_t workspace_bytes = AH_CUDA_PRODUCT_WORKSPACE_BYTES;
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const uint32_t in_align = key->aligned ? AH_CUDA_PRODUCT_ALIGN : (uint32_t)element_bytes(key->in);
-    const uint32_t out_align = key->aligned ? AH_CUDA_PRODUCT_ALIGN : (uint32_t)element_bytes(key->out);
     const struct setting settings[] = {
         {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes, sizeof workspace_bytes},
         {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &in_align, sizeof in_align},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &in_align, sizeof in_align},
-        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &out_align, sizeof out_align},
-        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &out_align, sizeof out_align},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &part->d_align, sizeof part->d_align},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &part->d_align, sizeof part->d_align},
     };
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
     for (size_t i = 0; i < sizeof settings / sizeof settings[0] && status == CUBLAS_STATUS_SUCCESS; i++)
@@ -218,7 +218,7 @@ static bool is_refusal(const struct ah_cuda_product_key *key, cublasStatus_t sta
 
 int ah_cuda_product_offers(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_key *key,
                            const struct ah_cuda_product_part *part,
-                           cublasLtMatmulHeuristicResult_t *ret_results, int max, int *ret_n,
+                           cublasLtMatmulHeuristicResult_t ret_results[AH_CUDA_PRODUCT_OFFERS], int *ret_n,
                            struct ah_error *err)
 {
     const struct ah_cublaslt *calls = &maker->calls;
@@ -227,11 +227,11 @@ int ah_cuda_product_offers(const struct ah_cuda_product_maker *maker, const stru
     int n = 0;
     cublasStatus_t status = calls->preference_create(&preference);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = prefer(calls, key, preference);
+        status = prefer(calls, key, part, preference);
     if (status == CUBLAS_STATUS_SUCCESS) {
         call = "cublasLtMatmulAlgoGetHeuristic";
         status = calls->heuristic(maker->handle, part->desc, part->a, part->b, part->d, part->d, preference,
-                                  max, ret_results, &n);
+                                  AH_CUDA_PRODUCT_OFFERS, ret_results, &n);
         if (is_refusal(key, status)) {
             status = CUBLAS_STATUS_SUCCESS;
             n = 0;
@@ -243,6 +243,15 @@ int ah_cuda_product_offers(const struct ah_cuda_product_maker *maker, const stru
         return ah_cublaslt_error(calls, status, call, err);
     *ret_n = keep_usable(ret_results, n);
     return AH_OK;
+}
+
+bool ah_cuda_product_takes(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_part *part,
+                           const cublasLtMatmulAlgo_t *algo)
+{
+    cublasLtMatmulHeuristicResult_t result = {0};
+    cublasStatus_t status =
+        maker->calls.algo_check(maker->handle, part->desc, part->a, part->b, part->d, part->d, algo, &result);
+    return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= AH_CUDA_PRODUCT_WORKSPACE_BYTES;
 }
 
 /* The table's entry for the product, or NULL. Tables are of aligned operands. */
@@ -262,12 +271,9 @@ static int take_entry(const struct ah_cuda_product_maker *maker, const struct ah
                       const struct ah_device_algorithm *entry, struct ah_cuda_product_part *part,
                       struct ah_error *err)
 {
-    cublasLtMatmulHeuristicResult_t result = {0};
     _Static_assert(sizeof part->algo == sizeof entry->words, "an algorithm is eight words");
     memcpy(&part->algo, entry->words, sizeof part->algo);
-    cublasStatus_t status = maker->calls.algo_check(maker->handle, part->desc, part->a, part->b, part->d,
-                                                    part->d, &part->algo, &result);
-    if (status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= AH_CUDA_PRODUCT_WORKSPACE_BYTES)
+    if (ah_cuda_product_takes(maker, part, &part->algo))
         return AH_OK;
     return ah_error_set(
         err, AH_E_MISMATCH,
@@ -285,9 +291,9 @@ static int choose(const struct ah_cuda_product_maker *maker, const struct ah_cud
     *ret_found = true;
     if (entry)
         return take_entry(maker, key, entry, part, err);
-    cublasLtMatmulHeuristicResult_t results[OFFERS_ASKED];
+    cublasLtMatmulHeuristicResult_t results[AH_CUDA_PRODUCT_OFFERS];
     int n = 0;
-    int rc = ah_cuda_product_offers(maker, key, part, results, OFFERS_ASKED, &n, err);
+    int rc = ah_cuda_product_offers(maker, key, part, results, &n, err);
     *ret_found = n > 0;
     if (!rc && n > 0)
         part->algo = results[0].algo;

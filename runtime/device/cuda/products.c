@@ -316,31 +316,41 @@ uint64_t ah_cuda_products_bytes(const struct ah_cuda_products *products)
     return products->workspace_bytes + products->stage_bytes;
 }
 
+/* Offers that a table may have: what its entry would be refused for is none. */
+static size_t keep_offers(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_part *part,
+                          const cublasLtMatmulHeuristicResult_t *results, int n, const struct ah_op *op,
+                          struct ah_device_algorithm *ret_algorithms, size_t max)
+{
+    size_t kept = 0;
+    for (int i = 0; i < n && kept < max; i++) {
+        if (!ah_cuda_product_takes(maker, part, &results[i].algo))
+            continue;
+        ret_algorithms[kept].product = *op;
+        memcpy(ret_algorithms[kept].words, &results[i].algo, sizeof ret_algorithms[kept].words);
+        kept++;
+    }
+    return kept;
+}
+
 int ah_cuda_products_candidates(struct ah_cuda_products *products, const struct ah_op *op,
                                 struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
                                 struct ah_error *err)
 {
-    enum { OFFERS_MAX = 64 };
-    cublasLtMatmulHeuristicResult_t results[OFFERS_MAX];
+    const struct ah_cuda_product_maker *maker = &products->maker;
+    cublasLtMatmulHeuristicResult_t results[AH_CUDA_PRODUCT_OFFERS];
     struct ah_cuda_product product;
     int n = 0;
     struct ah_cuda_product_key key = ah_cuda_product_key(op);
     key.aligned = true;
-    int rc = ah_cuda_product_init(&product, &products->maker, &key, err);
+    int rc = ah_cuda_product_init(&product, maker, &key, err);
     if (rc)
         return rc;
-    if (!product.staged && max > 0)
-        rc = ah_cuda_product_offers(&products->maker, &key, &product.parts[0], results,
-                                    (int)(max < OFFERS_MAX ? max : OFFERS_MAX), &n, err);
-    ah_cuda_product_release(&product, &products->maker);
-    if (rc)
-        return rc;
-    for (int i = 0; i < n; i++) {
-        ret_algorithms[i].product = *op;
-        memcpy(ret_algorithms[i].words, &results[i].algo, sizeof ret_algorithms[i].words);
-    }
-    *ret_n = (size_t)n;
-    return AH_OK;
+    if (!product.staged)
+        rc = ah_cuda_product_offers(maker, &key, &product.parts[0], results, &n, err);
+    if (!rc)
+        *ret_n = keep_offers(maker, &product.parts[0], results, n, op, ret_algorithms, max);
+    ah_cuda_product_release(&product, maker);
+    return rc;
 }
 
 const char *ah_cuda_products_library(const struct ah_cuda_products *products)

@@ -5,9 +5,10 @@
  * cuBLASLt has columns where op.h has rows: a row-major (m, n) matrix is a column-major (n, m) one at the same place.
  * So its D is c with n rows and m columns, its A is our b and its B our a; a bias of n elements is one of its rows.
  *
- * Most products are one call. One whose epilogue cuBLASLt has not (a bias or an aux in another type than c, say) is
- * *staged*: rows of c, some at a time, are made in fp32 in a place of the products' own and finished by a kernel
- * (kernels/epilogue.h). It then has two parts: all steps but the last, and the last.
+ * Most products are one call. One whose epilogue cuBLASLt has not (a bias or an aux in another type than c, say), or is
+ * not trusted with (operands that are not aligned), is *staged*: rows of c, some at a time, are made in fp32 in a place of
+ * the products' own and finished by a kernel (kernels/epilogue.h). It then has two parts: all steps but the last, and the
+ * last.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_PRODUCTS_INTERNAL_H
 #define AH_RUNTIME_DEVICE_CUDA_PRODUCTS_INTERNAL_H
@@ -19,6 +20,9 @@
 
 /* What NVIDIA's manual advises for Hopper; enough for splitting K of the shapes that have few tiles. */
 enum { AH_CUDA_PRODUCT_WORKSPACE_BYTES = 32 << 20 };
+
+/* What the library is always asked for: which of its offers is the first may depend on how many are wanted. */
+enum { AH_CUDA_PRODUCT_OFFERS = 16 };
 
 /* Rows of a step of a staged product are a multiple of this, so that every step begins aligned if the first does. */
 enum { AH_CUDA_PRODUCT_STEP = 64 };
@@ -39,6 +43,7 @@ struct ah_cuda_product_part {
     uint64_t rows;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, d; /* of cuBLASLt's A, B; of C and D */
+    uint32_t d_align;               /* C and D begin at multiples of so many bytes */
     cublasLtMatmulAlgo_t algo;
 };
 
@@ -70,7 +75,11 @@ void ah_cuda_product_release(struct ah_cuda_product *product, const struct ah_cu
 /* The algorithms for a part, the library's first choice first; none is no error. */
 int ah_cuda_product_offers(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_key *key,
                            const struct ah_cuda_product_part *part,
-                           cublasLtMatmulHeuristicResult_t *ret_results, int max, int *ret_n,
+                           cublasLtMatmulHeuristicResult_t ret_results[AH_CUDA_PRODUCT_OFFERS], int *ret_n,
                            struct ah_error *err);
+
+/* Whether the library takes the algorithm for a part: what a table's entry must pass. */
+bool ah_cuda_product_takes(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_part *part,
+                           const cublasLtMatmulAlgo_t *algo);
 
 #endif

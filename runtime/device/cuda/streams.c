@@ -17,8 +17,8 @@
 
 /* A stream's hardware queue holds about a thousand launches and events, and a call that finds it full waits inside the
  * driver, where it may keep others from looking at their events. An op is two to eight of them: up to three waits, two
- * events, three kernels; a product that is made in steps is more. */
-enum { QUEUE_MOST = 128, SPANS_DEFAULT = 1024 };
+ * events, three kernels. A product that is made in steps is dozens, for which a quarter of the thousand is left. */
+enum { QUEUE_MOST = 96, SPANS_DEFAULT = 1024 };
 
 enum { SPIN_NS = 50 * 1000, SLEEP_LEAST_NS = 20 * 1000, SLEEP_MOST_NS = 200 * 1000 };
 

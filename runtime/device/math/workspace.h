@@ -4,7 +4,7 @@
  * (tile/tile.h), and packs what it multiplies: each thread in memory of its own, which is made when ops are prepared,
  * as nothing is allocated while they run. Other ops of this room need none.
  *
- *     struct ah_workspace workspace = {.level = ah_tile_detect(), .threads = ah_pool_threads(pool)};
+ *     struct ah_workspace workspace = {.level = ah_tile_choose(), .threads = ah_pool_threads(pool)};
  *     rc = ah_workspace_prepare(&workspace, &op, err);
  *     host.workspace = &workspace;
  *     ah_math_run(&host, &op);

@@ -88,6 +88,10 @@ enum ah_tile_level {
 /* The highest level of this processor and system. Asks the system for the use of AMX, once for the process. */
 enum ah_tile_level ah_tile_detect(void);
 
+/* The level that products take here: the fastest. Where AVX-512-BF16 is the highest but no faster than fp32, it is
+ * AH_TILE_AVX512, so that bf16 has the bits of processors without it. */
+enum ah_tile_level ah_tile_choose(void);
+
 /* The kernel for operands of `in` at a level. */
 const struct ah_tile_kernel *ah_tile_kernel(enum ah_tile_level level, enum ah_dtype in);
 

@@ -31,6 +31,12 @@ enum ah_tile_level ah_tile_detect(void)
     return level;
 }
 
+enum ah_tile_level ah_tile_choose(void)
+{
+    enum ah_tile_level level = ah_tile_detect();
+    return level == AH_TILE_AVX512_BF16 && !ah_isa_has_fast_avx512_bf16() ? AH_TILE_AVX512 : level;
+}
+
 const struct ah_tile_kernel *ah_tile_kernel(enum ah_tile_level level, enum ah_dtype in)
 {
     static const struct ah_tile_kernel *const kernels[AH_TILE_LEVELS][2] = {
@@ -46,6 +52,11 @@ const struct ah_tile_kernel *ah_tile_kernel(enum ah_tile_level level, enum ah_dt
 #else
 
 enum ah_tile_level ah_tile_detect(void)
+{
+    return AH_TILE_PORTABLE;
+}
+
+enum ah_tile_level ah_tile_choose(void)
 {
     return AH_TILE_PORTABLE;
 }

@@ -9,6 +9,14 @@
 
 static const struct ah_device_options plain = {.queue = 8};
 
+static struct ah_op product_op(void)
+{
+    struct ah_op product = {.kind = AH_OP_MATMUL, .u.matmul = {.m = 32, .n = 32, .k = 32}};
+    for (uint64_t i = 0; i < 3; i++)
+        product.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, i * 8192, 0};
+    return product;
+}
+
 static int be_plain(void **state)
 {
     const struct cuda_double settings = cuda_double_default();
@@ -129,6 +137,29 @@ static void test_device__says_what_fits(void **state)
     expect_nothing_left();
 }
 
+/* Arena and reserve together may be all that there is, though kernels of products took some of the reserve before. */
+static void test_device__gives_what_the_reserve_leaves(void **state)
+{
+    struct cuda_double settings = cuda_double_default();
+    const struct ah_op product = product_op(), fill = fill_op(AH_ARENA_DEVICE, 0, 1025, 0);
+    uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 0, MIB, MIB};
+    struct ah_device *device;
+    struct ah_error err = {0};
+    (void)state;
+    settings.kernel_bytes = 20 * MIB;
+    cuda_double_set(&settings);
+    CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &plain, &err), err);
+    CHECK_OK(ah_device_prepare(device, &product, 1, &err), err);
+    CHECK_OK(ah_device_prepare(device, &fill, 1, &err), err);
+    arena_bytes[AH_ARENA_DEVICE] = device->info.memory_bytes - device->reserve_bytes + 1;
+    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY,
+                "of the GPU's memory is free");
+    arena_bytes[AH_ARENA_DEVICE]--;
+    CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
 /* Arena and reserve stay within what is given, and nothing is taken when they do not. */
 static void test_device__keeps_a_budget(void **state)
 {
@@ -143,6 +174,26 @@ static void test_device__keeps_a_budget(void **state)
     assert_int_equal(cuda_double_alive().device_bytes, before);
     ah_device_close(device);
     expect_nothing_left();
+}
+
+/* Some pages more of a context than when a plan was made change nothing. */
+static void test_device__has_a_reserve_in_steps(void **state)
+{
+    struct cuda_double settings = cuda_double_default();
+    struct ah_device *device;
+    struct ah_error err = {0};
+    uint64_t reserves[3];
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        settings.devices[0].others_bytes = (i < 2 ? 100 + 6 * i : 140) * MIB;
+        cuda_double_set(&settings);
+        CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &plain, &err), err);
+        reserves[i] = device->reserve_bytes;
+        ah_device_close(device);
+        expect_nothing_left();
+    }
+    assert_int_equal(reserves[1], reserves[0]);
+    assert_in_range(reserves[2], reserves[0] + MIB, reserves[0] + 64 * MIB);
 }
 
 static void test_device__says_why_memory_is_not_locked(void **state)
@@ -162,6 +213,55 @@ static void test_device__says_why_memory_is_not_locked(void **state)
     expect_nothing_left();
 }
 
+/* As much as the driver locks at once is locked piece by piece, and a copy may lie in two of them. */
+static void test_device__locks_in_pieces(void **state)
+{
+    enum { BYTES = 4000 };
+    struct cuda_double settings = cuda_double_default();
+    const uint64_t half = 2 * MIB - BYTES / 2;
+    const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, half, BYTES);
+    struct ah_op down = copy_op(AH_ARENA_PINNED, AH_ARENA_DEVICE, half, BYTES);
+    struct ah_error err = {0};
+    (void)state;
+    settings.devices[0].pin_bytes = 3 * MIB;
+    cuda_double_set(&settings);
+    struct ah_device *device = open_device(&plain);
+    assert_int_equal(device->info.locked_bytes, 4 * MIB);
+    assert_int_equal(cuda_double_alive().pinned_ranges, 3); /* two of the arena, and the signal */
+    unsigned char *from = ah_device_pointer(device, up.arg[1]);
+    for (size_t i = 0; i < BYTES; i++)
+        from[i] = (unsigned char)(i * 7);
+    uint64_t ticket = submit_op(device, AH_LANE_H2D, &up, (struct ah_wait){0});
+    down.arg[0].offset_bytes = 2 * MIB - 1;
+    submit_op(device, AH_LANE_D2H, &down, (struct ah_wait){AH_LANE_H2D, ticket});
+    CHECK_OK(ah_device_drain(device, &err), err);
+    const unsigned char *to = ah_device_pointer(device, down.arg[0]);
+    for (size_t i = 0; i < BYTES; i++)
+        assert_int_equal(to[i], (unsigned char)(i * 7));
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+/* The first piece is locked and the second is not: none stays locked. */
+static void test_device__locks_all_pieces_or_none(void **state)
+{
+    struct cuda_double settings = cuda_double_default();
+    const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, MIB, 4 * MIB, MIB};
+    struct ah_device *device;
+    struct ah_error err = {0};
+    (void)state;
+    settings.devices[0].pin_bytes = 3 * MIB;
+    cuda_double_set(&settings);
+    CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &plain, &err), err);
+    cuda_double_fail("cudaHostRegister", 3, cudaErrorMemoryAllocation);
+    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "does not lock 4.0 MiB");
+    assert_int_equal(cuda_double_calls("cudaHostRegister"), 3);
+    assert_int_equal(cuda_double_alive().pinned_ranges, 1);
+    CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
 /* Each on a GPU of its own; threads that wait are nobody's. */
 static void test_device__is_one_of_several(void **state)
 {
@@ -175,9 +275,13 @@ static void test_device__is_one_of_several(void **state)
     struct ah_device *first = open_device(&plain);
     assert_string_equal(second->info.name, "Other");
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1000, 3);
-    const struct ah_op down = copy_op(AH_ARENA_PINNED, AH_ARENA_DEVICE, 0, 4000);
+    const struct ah_op down = copy_op(AH_ARENA_PINNED, AH_ARENA_DEVICE, 0, 4000), product = product_op();
+    const struct ah_submission multiply = {.lane = AH_LANE_COMPUTE, .op = &product};
+    CHECK_OK(ah_device_prepare(first, &product, 1, &err), err);
+    CHECK_OK(ah_device_prepare(second, &product, 1, &err), err);
     for (int i = 0; i < 2; i++) {
         struct ah_device *device = i ? first : second;
+        CHECK_OK(ah_device_submit(device, &multiply, 1, NULL, &err), err);
         uint64_t ticket = submit_op(device, AH_LANE_COMPUTE, &fill, (struct ah_wait){0});
         submit_op(device, AH_LANE_D2H, &down, (struct ah_wait){AH_LANE_COMPUTE, ticket});
     }
@@ -220,12 +324,10 @@ static void test_device__loads_kernels_ahead(void **state)
 
 static void test_device__wants_products_prepared(void **state)
 {
-    struct ah_op product = {.kind = AH_OP_MATMUL, .u.matmul = {.m = 32, .n = 32, .k = 32}};
+    const struct ah_op product = product_op();
     struct ah_error err = {0};
     struct ah_device *device = open_device(&plain);
     (void)state;
-    for (uint64_t i = 0; i < 3; i++)
-        product.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, i * 8192, 0};
     const struct ah_submission submission = {.lane = AH_LANE_COMPUTE, .op = &product};
     CHECK_FAILS(ah_device_submit(device, &submission, 1, NULL, &err), err, AH_E_USAGE, "not prepared");
     assert_int_equal(ah_device_submitted(device, AH_LANE_COMPUTE), 0);
@@ -246,8 +348,12 @@ int main(void)
         cmocka_unit_test_setup(test_device__describes_itself, be_plain),
         cmocka_unit_test_setup(test_device__begins_with_zeros, be_plain),
         cmocka_unit_test_setup(test_device__says_what_fits, be_plain),
+        cmocka_unit_test_setup(test_device__gives_what_the_reserve_leaves, be_plain),
         cmocka_unit_test_setup(test_device__keeps_a_budget, be_plain),
+        cmocka_unit_test_setup(test_device__has_a_reserve_in_steps, be_plain),
         cmocka_unit_test_setup(test_device__says_why_memory_is_not_locked, be_plain),
+        cmocka_unit_test_setup(test_device__locks_in_pieces, be_plain),
+        cmocka_unit_test_setup(test_device__locks_all_pieces_or_none, be_plain),
         cmocka_unit_test_setup(test_device__is_one_of_several, be_plain),
         cmocka_unit_test_setup(test_device__loads_kernels_ahead, be_plain),
         cmocka_unit_test_setup(test_device__wants_products_prepared, be_plain),

@@ -105,6 +105,13 @@ static void expect_lane(struct ah_device *device, const struct ah_device_recordi
         assert_int_equal(seen, n_ops);
 }
 
+static int sleep_a_while(void *context, struct ah_error *err)
+{
+    (void)context, (void)err;
+    ah_threads_sleep_until_ns(ah_threads_now_ns() + 50 * 1000 * 1000);
+    return AH_OK;
+}
+
 static size_t count(const struct ah_device_recording *recording, uint32_t lane, uint64_t ticket)
 {
     size_t n = 0;
@@ -163,6 +170,26 @@ static void test_recorder__tells_when(void **state)
     expect_lane(device, &recording, AH_LANE_D2H, 1, LOOPS, AH_ACTIVITY_COPY);
     for (size_t i = 0; i < recording.n; i++)
         assert_true(recording.activities[i].end_ns - recording.activities[i].start_ns >= 1000 * DELAY_US);
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+/* Begun while a stream waits for the host, which CUPTI's memory would wait for, too. */
+static void test_recorder__begins_when_all_is_done(void **state)
+{
+    struct ah_device_recording recording;
+    struct ah_error err = {0};
+    const struct ah_op hold = {.kind = AH_OP_CALL, .u.call = {sleep_a_while, NULL}},
+                       fill = fill_op(AH_ARENA_DEVICE, 0, 512, 1);
+    (void)state;
+    be_plain();
+    struct ah_device *device = open_prepared();
+    const struct ah_wait held = {AH_LANE_HOST, submit_op(device, AH_LANE_HOST, &hold, (struct ah_wait){0})};
+    (void)submit_op(device, AH_LANE_COMPUTE, &fill, held);
+    CHECK_OK(ah_device_record(device, &err), err);
+    (void)work(device);
+    CHECK_OK(ah_device_recorded(device, &recording, &err), err);
+    assert_int_equal(recording.lost, 0);
     ah_device_close(device);
     expect_nothing_left();
 }
@@ -383,6 +410,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recorder__tells_what_each_op_did),
         cmocka_unit_test(test_recorder__tells_when),
+        cmocka_unit_test(test_recorder__begins_when_all_is_done),
         cmocka_unit_test(test_recorder__works_again),
         cmocka_unit_test(test_recorder__counts_what_is_lost),
         cmocka_unit_test(test_recorder__knows_lanes_by_their_streams),

@@ -6,6 +6,8 @@
 
 #include <pthread.h>
 
+enum { SLACK_NS = 5000000 }; /* of a clock that is read on a busy machine */
+
 static const struct ah_device_options plain = {.queue = 8};
 static const struct ah_wait none = {0};
 
@@ -30,7 +32,7 @@ static struct ah_span span_of(struct ah_device *device, uint32_t lane, uint64_t 
 /* Copies both ways at once; what one waits for is over before it starts; all within what the host saw. */
 static void test_streams__have_spans_of_the_gpus_clock(void **state)
 {
-    enum { DELAY_US = 20000, SLACK_NS = 5000000 };
+    enum { DELAY_US = 20000 };
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB);
     const struct ah_op down = copy_op(AH_ARENA_PINNED, AH_ARENA_DEVICE, 2 * MIB, MIB);
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1000, 1);
@@ -50,7 +52,7 @@ static void test_streams__have_spans_of_the_gpus_clock(void **state)
     const struct ah_span work = span_of(device, AH_LANE_COMPUTE, 1), last = span_of(device, AH_LANE_D2H, 2);
     assert_true(first_up.end_ns - first_up.start_ns >= DELAY_US * UINT64_C(1000) - SLACK_NS);
     assert_true(first_up.start_ns < first_down.end_ns && first_down.start_ns < first_up.end_ns);
-    assert_true(work.start_ns + SLACK_NS / 5 >= first_up.end_ns);
+    assert_true(work.start_ns + SLACK_NS >= first_up.end_ns);
     assert_true(last.ready_ns >= first_down.end_ns && last.start_ns >= last.ready_ns);
     assert_true(first_up.start_ns >= begin_ns && last.end_ns <= end_ns + SLACK_NS);
     ah_device_close(device);
@@ -75,7 +77,7 @@ static void test_streams__let_the_host_wait(void **state)
     assert_true(kept[0] == 3 && kept[999] == 3);
     assert_int_equal(ah_device_done(device, AH_LANE_D2H), 1);
     const struct ah_span copied = span_of(device, AH_LANE_D2H, 1), waited = span_of(device, AH_LANE_HOST, 1);
-    assert_true(waited.start_ns + 1000000 >= copied.end_ns && waited.ready_ns < waited.start_ns);
+    assert_true(waited.start_ns + SLACK_NS >= copied.end_ns && waited.ready_ns < waited.start_ns);
     ah_device_close(device);
     expect_nothing_left();
 }
@@ -95,7 +97,7 @@ static void test_streams__keep_time_for_long(void **state)
         CHECK_OK(ah_device_drain(device, &err), err);
         const struct ah_span span = span_of(device, AH_LANE_COMPUTE, i);
         assert_true(span.ready_ns >= last_ns && span.ready_ns >= begin_ns);
-        assert_true(span.end_ns <= ah_threads_now_ns() + 1000000);
+        assert_true(span.end_ns <= ah_threads_now_ns() + SLACK_NS);
         last_ns = span.end_ns;
         ah_threads_sleep_until_ns(ah_threads_now_ns() + 60 * 1000000);
     }

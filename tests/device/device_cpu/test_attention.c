@@ -83,7 +83,7 @@ static void run_ops(struct ah_device *device, const struct ah_op ops[2])
 static void run_alone(unsigned char *arena, const struct ah_op ops[2])
 {
     struct ah_error err = {0};
-    struct ah_workspace workspace = {.level = ah_tile_detect(), .threads = 1};
+    struct ah_workspace workspace = {.level = ah_tile_choose(), .threads = 1};
     struct ah_host host = {.isa = ah_isa_detect(), .workspace = &workspace};
     host.arenas[AH_ARENA_DEVICE] = arena;
     for (int i = 0; i < 2; i++) {

@@ -43,6 +43,17 @@ if(TARGET ah_cuda)
     set_tests_properties(device.cuda.${name} PROPERTIES TIMEOUT 900 LABELS "device;cuda"
       ENVIRONMENT "AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:ah_cuda>;AUTOHETE_CUDA_DOUBLE=order=11")
   endforeach()
+  # The same once more with what nvcc made of the kernels (tests/double/cuda/ptx): matrix instructions, copies in the
+  # background and approximations as GPUs have them, and shared memory watched for missing barriers.
+  if(TARGET autohete_cuda_ptx)
+    get_target_property(code autohete_cuda_ptx AUTOHETE_FOLDER)
+    foreach(name norm rope activation embed cross_entropy sums adamw attention ops gradients)
+      add_custom_target(device.cuda.ptx_${name} DEPENDS device.cuda.${name} autohete_cuda_ptx)
+      add_test(NAME device.cuda.ptx_${name} COMMAND device.cuda.${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+      set_tests_properties(device.cuda.ptx_${name} PROPERTIES TIMEOUT 900 LABELS "device;cuda"
+        ENVIRONMENT "AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:ah_cuda>;AUTOHETE_CUDA_DOUBLE=code=${code};AH_TEST_SHORT=1")
+    endforeach()
+  endif()
   # The thread sanitizer has the tests of lanes and of every kind of op once, not of the many sizes of each: it makes a
   # switch among a block's threads slow.
   foreach(name lanes ops)

@@ -11,28 +11,17 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* Two lanes must be seen working at the same time, in what a sanitizer makes of both. */
-#if defined(__SANITIZE_ADDRESS__)
-#define BESIDE_S 2
-#define BLOCK_S  0.02
-#else
-#define BESIDE_S 0.1
-#define BLOCK_S  0.0005
-#endif
-
-enum { TRIES = 6 };
-
 static const struct ah_measure_limits least = {
     .part_s = {[AH_PROFILER_MATMUL] = 0.1,
                [AH_PROFILER_MEMORY] = 0.05,
                [AH_PROFILER_LINKS] = 0.1,
                [AH_PROFILER_ADAM] = 0.1,
-               [AH_PROFILER_BESIDE] = BESIDE_S,
+               [AH_PROFILER_BESIDE] = 0.1,
                [AH_PROFILER_BLOCKS] = 0.1},
     .samples_min = 2,
     .samples_max = 2,
     .blocks = 1,
-    .block_s = BLOCK_S,
+    .block_s = 0.0005,
     .warm_s = 0.001,
     .shapes = {{16, 32, 32}},
     .n_shapes = 1,
@@ -101,25 +90,6 @@ static void check_algorithms(const struct ah_machine *machine, struct test_job *
     }
 }
 
-/* Again, and longer, where noise hid a link (copy times that no line fits are left out), or that two lanes work at the same
- * time: the measurement is a short one. */
-static void profile(struct ah_document *ret_document, const struct ah_profiler_options *options)
-{
-    struct ah_measure_limits limits = least;
-    struct ah_error err = {0};
-    int rc = AH_E_FAILED;
-    for (int tries = 0;
-         tries < TRIES && (rc == AH_E_FAILED || (!rc && ret_document->body.machine->n_links < 2)); tries++) {
-        if (!rc)
-            ah_document_release(ret_document);
-        *ret_document = (struct ah_document){0};
-        rc = ah_profiler_run_within(ret_document, options, &limits, &err);
-        limits.part_s[AH_PROFILER_LINKS] *= 2;
-        limits.part_s[AH_PROFILER_BESIDE] *= 2;
-    }
-    CHECK_OK(rc, err);
-}
-
 static void test_cuda__is_profiled(void **state)
 {
     struct test_job job;
@@ -130,7 +100,7 @@ static void test_cuda__is_profiled(void **state)
     small_job(&job);
     const struct ah_profiler_options options = {
         .driver = driver, .parts = (1u << AH_PROFILER_DISK) - 1, .job = &job.job};
-    profile(&document, &options);
+    CHECK_OK(ah_profiler_run_within(&document, &options, &least, &err), err);
     CHECK_OK(ah_profiler_extend_within(&document, &options, &least, &err), err);
     CHECK_OK(ah_document_print(&document, &text, &err), err);
     CHECK_OK(ah_document_parse(&again, "machine.json", text.data, text.size, AH_DOCUMENT_MACHINE, &err), err);

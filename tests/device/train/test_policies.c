@@ -4,6 +4,7 @@
  * a third of what resident takes. Whatever machine a plan was made for, the CPU device runs it, to the same bits.
  */
 #include "tests/golden/train/policies.h"
+#include "tests/support/documents.h"
 
 static struct golden golden;
 static struct golden_result first, other;
@@ -35,10 +36,8 @@ static void test_policies__give_the_same_bits(void **state)
     static const char *const names[] = {"gpt2", "llama", "mistral-documents", "qwen2", "qwen3"};
     uint64_t ran[AH_POLICIES] = {0};
     struct ah_document machine;
-    struct ah_error err = {0};
     (void)state;
-    CHECK_OK(ah_document_load(&machine, "examples/machines/rtx4090-64g.json", AH_DOCUMENT_MACHINE, &err),
-             err);
+    load_document(&machine, "examples/machines/rtx4090-64g.json", AH_DOCUMENT_MACHINE);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         run_policies(names[i], i % 2 ? AH_BF16 : AH_FP32, machine.body.machine, ran);
     for (int policy = 0; policy < AH_POLICIES; policy++)

@@ -97,6 +97,7 @@ cudaError_t CUDARTAPI cudaMemcpyAsync(void *to, const void *from, size_t bytes, 
 cudaError_t CUDARTAPI cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     cudaError_t rc = double_enter(__func__);
+    rc = rc ? rc : double_idle(__func__);
     rc = rc ? rc : copy(to, from, bytes, kind, NULL, true);
     if (!rc)
         double_wait_for_all_streams();
@@ -112,5 +113,6 @@ cudaError_t CUDARTAPI cudaMemsetAsync(void *to, int value, size_t bytes, cudaStr
 cudaError_t CUDARTAPI cudaMemset(void *to, int value, size_t bytes)
 {
     cudaError_t rc = double_enter(__func__);
+    rc = rc ? rc : double_idle(__func__);
     return double_leave(rc ? rc : fill(to, value, bytes, NULL));
 }

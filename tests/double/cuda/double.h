@@ -12,8 +12,8 @@
  * MISUSE that hardware punishes late, seldom or by being slow is refused here, with a sentence on stderr: copies between
  * places that are not what their kind says, not inside an allocation, freed or not pinned; events and streams that are
  * none; waiting for an event that was never recorded; launches beyond the limits of the hardware; a kernel's first launch,
- * which loads its code and may wait for all streams, while one of them waits for a value of the host; streams that wait
- * for the default stream.
+ * which loads its code and may wait for all streams, while one of them waits for a value of the host, and whatever takes or
+ * gives memory, for the same reason; streams that wait for the default stream.
  *
  * Tests linked with it say here what it shall be. Programs that load the plugin take it from the environment:
  *
@@ -21,10 +21,13 @@
  *
  *     memory=SIZE, others=SIZE       what each device has, and what of it others use (KiB, MiB, GiB)
  *     devices=N, processors=N, capability=8.0, driver=13000
+ *     kernel=SIZE                    what the code of a kernel takes of the device's memory, at its first launch; 256KiB
  *     shared=SIZE                    what a block may have of shared memory: 99KiB on GPUs of 8.6 and 8.9
  *     copy_delay_us=N, kernel_delay_us=N     before each
  *     threads=N                      that share the blocks of a launch, at most 8; 2 if not told
  *     order=SEED                     threads of a block go on in a random order
+ *     code=FOLDER                    kernels run from the files that nvcc made of them (ptx/ptx.h), not from their source
+ *     counts=FILE                    what they did is appended to that file at the program's end
  *     fail=CALL:N:CODE               the Nth call of that name (`any`: of all) returns CODE; may be given again
  *     missing=SYMBOL                 the driver has no such function; may be given again
  *     profiler=NAME                  has CUPTI already
@@ -54,6 +57,7 @@ struct cuda_double_device {
     size_t others_bytes;
     int major, minor;
     int processors;
+    size_t pin_bytes;       /* the driver locks at most so many in one call; 0: as many as are asked for */
     size_t shared_bytes;    /* shared memory that a block may have at most; 0: as much as there is, 227 KiB */
     cudaError_t properties; /* what cudaGetDeviceProperties() of it returns */
     cudaError_t memory;     /* what cudaMemGetInfo() of it returns */
@@ -72,8 +76,12 @@ struct cuda_double {
     struct cuda_double_device devices[CUDA_DOUBLE_DEVICES];
     unsigned copy_delay_us;
     unsigned kernel_delay_us;
+    size_t
+        kernel_bytes; /* of the device's memory, that the code of each kernel takes at its first launch there */
     unsigned threads;
     uint64_t order;
+    char code[1024]; /* a folder; "": kernels run from their source */
+    char counts[1024];
     struct cuda_double_fault faults[CUDA_DOUBLE_FAULTS];
     char missing[CUDA_DOUBLE_FAULTS][CUDA_DOUBLE_NAME_MAX];
     char profiler[CUDA_DOUBLE_NAME_MAX]; /* that has CUPTI already; "": none */
@@ -85,7 +93,8 @@ struct cuda_double {
 /* One device of 1 GiB and 4 processors, changed by what the environment says. */
 struct cuda_double cuda_double_default(void);
 
-/* What it is from now on. Calls are counted from 0, the calling thread's device is 0, and nothing has failed. */
+/* What it is from now on. Calls are counted from 0, the calling thread's device is 0, no kernel's code is loaded, and nothing
+ * has failed. */
 void cuda_double_set(const struct cuda_double *settings);
 
 /* Adds a fault to the settings; counting goes on from where it is. */

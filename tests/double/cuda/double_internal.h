@@ -50,10 +50,17 @@ enum double_place { PLACE_UNKNOWN, PLACE_DEVICE, PLACE_PINNED, PLACE_FREED, PLAC
 enum double_place double_place_of(const void *place, size_t bytes);
 const char *double_place_name(enum double_place place);
 size_t double_device_bytes(void);
+bool double_take_code(const struct cuda_double *settings, int device); /* under the lock, as the next */
+void double_forget_code(void);
 size_t double_pinned_ranges(void);
 
-/* driver.c: whether a stream waits for a value, or will when it gets there. */
+/* launches.c */
+void double_forget_kernels(void);
+
+/* driver.c: whether a stream waits for a value, or will when it gets there; misuse, where one does, of a call for which the
+ * driver may wait until the GPU is idle, while the host that would write the value waits for the driver. */
 bool double_awaits_values(void);
+cudaError_t double_idle(const char *call);
 
 /* What work is to a profiler. `name` is forever. */
 enum double_activity_kind { ACTIVITY_KERNEL, ACTIVITY_COPY, ACTIVITY_FILL };
@@ -82,6 +89,8 @@ struct double_work {
     size_t payload_bytes;
     const struct double_activity *activity; /* NULL: nothing that a profiler would see */
 };
+/* Misuse where the stream is of another device, with which `what` does not go. */
+cudaError_t double_check_device(cudaStream_t stream, int device, const char *what);
 cudaError_t double_enqueue(cudaStream_t stream, const struct double_work *work);
 uint32_t double_stream_id(cudaStream_t stream); /* 0: none */
 void double_wait_for_all_streams(void);

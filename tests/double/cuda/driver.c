@@ -18,6 +18,14 @@ bool double_awaits_values(void)
     return __atomic_load_n(&waits_enqueued, __ATOMIC_ACQUIRE) > 0;
 }
 
+cudaError_t double_idle(const char *call)
+{
+    if (double_lost() || !double_awaits_values())
+        return cudaSuccess;
+    return double_misuse(cudaErrorNotPermitted,
+                         "%s while a stream waits for the host: the driver may wait for an idle GPU", call);
+}
+
 struct value {
     uint64_t *place;
     uint64_t value;

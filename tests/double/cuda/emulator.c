@@ -13,6 +13,7 @@
  */
 #include "tests/double/cuda/emulator.h"
 #include "tests/double/cuda/fiber.h"
+#include "tests/double/cuda/ptx/ptx.h"
 
 #include <link.h>
 #include <stdio.h>
@@ -402,6 +403,8 @@ static struct worker *this_worker(void)
 
 enum emulator_result emulator_run(const struct emulator_launch *launch, char *ret_report)
 {
+    if (launch->code)
+        return ptx_run(launch, ret_report);
     struct worker *w = this_worker();
     if (!w) {
         (void)snprintf(ret_report, EMULATOR_REPORT_MAX, "kernel '%.200s': no memory to run it", launch->name);

@@ -78,11 +78,16 @@ struct emulator_votes emulator_barrier(bool vote);
 /* Ends the launch as failed; `why` goes into the report. */
 __attribute__((noreturn)) void emulator_trap(const char *why);
 
+struct ptx_kernel;
+
 /* A launch, ready to run. */
 struct emulator_launch {
     const char *name;
     void (*run)(const void *arguments); /* one thread of the kernel */
     const void *arguments;
+    const struct ptx_kernel *code; /* that is run instead (ptx/ptx.h); NULL: none */
+    const void *parameters;        /* of it */
+    size_t parameters_bytes;
     dim3 grid;
     dim3 block;
     size_t shared_bytes;

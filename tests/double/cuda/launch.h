@@ -20,6 +20,9 @@ struct launch {
     void (*run)(const void *arguments); /* one thread */
     const void *arguments;              /* copied */
     size_t arguments_bytes;
+    const void *
+        parameters; /* the same, as GPUs take them: each at a multiple of its alignment; copied; NULL: no kernel */
+    size_t parameters_bytes;
     dim3 grid;
     dim3 block;
     size_t shared_bytes;

@@ -9,8 +9,10 @@
 #include "tests/double/cuda/double_internal.h"
 #include "tests/double/cuda/emulator.h"
 #include "tests/double/cuda/launch.h"
+#include "tests/double/cuda/ptx/ptx.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SHARED_DEFAULT = 48 << 10, KERNELS_MAX = 256 };
@@ -22,36 +24,48 @@ enum {
     SHARED_OF_SYSTEM = 1 << 10
 };
 
-/* What cudaFuncSetAttribute() allowed. Under the lock. */
+/* What cudaFuncSetAttribute() allowed, on the device that was current. Under the lock. */
 static struct {
     const void *kernel;
+    int device;
     size_t shared_bytes;
 } allowed[KERNELS_MAX];
+
+/* The place of a kernel among those that were allowed more, or of the next one. Under the lock. */
+static size_t find_allowed(const void *kernel, int device)
+{
+    size_t i = 0;
+    while (i < KERNELS_MAX && allowed[i].kernel &&
+           (allowed[i].kernel != kernel || allowed[i].device != device))
+        i++;
+    return i;
+}
 
 static size_t shared_limit(const void *kernel)
 {
     size_t bytes = SHARED_DEFAULT;
+    const int device = double_device();
     pthread_mutex_lock(&double_lock);
-    for (size_t i = 0; i < KERNELS_MAX && allowed[i].kernel; i++)
-        if (allowed[i].kernel == kernel && allowed[i].shared_bytes > bytes)
-            bytes = allowed[i].shared_bytes;
+    const size_t i = find_allowed(kernel, device);
+    if (i < KERNELS_MAX && allowed[i].shared_bytes > bytes)
+        bytes = allowed[i].shared_bytes;
     pthread_mutex_unlock(&double_lock);
     return bytes;
 }
 
 static cudaError_t allow(const void *kernel, int bytes)
 {
-    size_t i = 0;
     const struct cuda_double settings = double_settings();
-    const size_t most = double_shared_bytes(&settings.devices[double_device()]);
+    const int device = double_device();
+    const size_t most = double_shared_bytes(&settings.devices[device]);
     if (bytes < 0 || (size_t)bytes > most)
         return double_misuse(cudaErrorInvalidValue,
                              "a kernel is allowed %d bytes of shared memory; there are %zu", bytes, most);
     pthread_mutex_lock(&double_lock);
-    while (i < KERNELS_MAX && allowed[i].kernel && allowed[i].kernel != kernel)
-        i++;
+    const size_t i = find_allowed(kernel, device);
     if (i < KERNELS_MAX) {
         allowed[i].kernel = kernel;
+        allowed[i].device = device;
         allowed[i].shared_bytes = (size_t)bytes;
     }
     pthread_mutex_unlock(&double_lock);
@@ -85,6 +99,8 @@ cudaError_t CUDARTAPI cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n, cons
 
 struct work {
     struct launch launch;
+    const struct ptx_kernel *code;
+    _Alignas(64) unsigned char parameters[LAUNCH_ARGUMENTS_MAX];
     _Alignas(64) unsigned char arguments[LAUNCH_ARGUMENTS_MAX];
 };
 
@@ -103,6 +119,9 @@ static cudaError_t run(void *payload, char *report)
         .name = work->launch.name,
         .run = work->launch.run,
         .arguments = work->arguments,
+        .code = work->code,
+        .parameters = work->parameters,
+        .parameters_bytes = work->launch.parameters_bytes,
         .grid = work->launch.grid,
         .block = work->launch.block,
         .shared_bytes = work->launch.shared_bytes,
@@ -125,27 +144,97 @@ static const char *wrong_launch(const struct launch *launch)
         return "has more blocks than a grid may (2^31 - 1 along x, 65535 along y and z)";
     if (launch->shared_bytes > shared_limit(launch->kernel))
         return "asks for more shared memory than it was allowed (48 KiB, or AH_ALLOW_SHARED)";
-    if (launch->arguments_bytes > LAUNCH_ARGUMENTS_MAX)
+    if (launch->arguments_bytes > LAUNCH_ARGUMENTS_MAX || launch->parameters_bytes > LAUNCH_ARGUMENTS_MAX)
         return "has more than 4096 bytes of arguments";
     return NULL;
 }
 
-/* Kernels that were launched: their code is there. Under the lock. */
-static const void *loaded[KERNELS_MAX];
+/* Kernels that were launched on a device: their code is there. Under the lock. */
+static struct {
+    const void *kernel;
+    int device;
+} loaded[KERNELS_MAX];
 
-/* False where the first launch would load the code, while a stream waits for the host. */
-static bool can_load(const void *kernel)
+void double_forget_kernels(void)
 {
+    pthread_mutex_lock(&double_lock);
+    memset(loaded, 0, sizeof loaded);
+    memset(allowed, 0, sizeof allowed);
+    double_forget_code();
+    pthread_mutex_unlock(&double_lock);
+}
+
+/* The first launch loads the code: that takes memory, and must not be while a stream waits for the host. */
+static cudaError_t load(const struct launch *launch)
+{
+    const struct cuda_double settings = double_settings();
     const bool awaits = double_awaits_values();
+    const int device = double_device();
+    bool has_room = true;
     size_t i = 0;
     pthread_mutex_lock(&double_lock);
-    while (i < KERNELS_MAX && loaded[i] && loaded[i] != kernel)
+    while (i < KERNELS_MAX && loaded[i].kernel &&
+           (loaded[i].kernel != launch->kernel || loaded[i].device != device))
         i++;
-    const bool first = i < KERNELS_MAX && !loaded[i];
+    const bool first = i < KERNELS_MAX && !loaded[i].kernel;
     if (first && !awaits)
-        loaded[i] = kernel;
+        has_room = double_take_code(&settings, device);
+    if (first && !awaits && has_room) {
+        loaded[i].kernel = launch->kernel;
+        loaded[i].device = device;
+    }
     pthread_mutex_unlock(&double_lock);
-    return !first || !awaits;
+    if (first && awaits)
+        return double_misuse(cudaErrorNotPermitted,
+                             "kernel '%.200s' is launched for the first time while a stream waits for the "
+                             "host: loading its code may wait for that stream",
+                             launch->name);
+    return has_room ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+static void write_counts(void)
+{
+    struct cuda_double settings = double_settings();
+    if (ptx_counts(settings.counts))
+        fprintf(stderr, "CUDA double: %s cannot be written\n", settings.counts);
+}
+
+static void count_once(void)
+{
+    struct cuda_double settings = double_settings();
+    if (settings.counts[0])
+        (void)atexit(write_counts);
+}
+
+/* What nvcc made of the kernel, where that is run. Libraries' kernels have no parameters, and no code. */
+static cudaError_t find_code(const struct launch *launch, const struct ptx_kernel **ret_code)
+{
+    char report[EMULATOR_REPORT_MAX];
+    struct cuda_double settings = double_settings();
+    const bool wanted = settings.code[0] && launch->parameters;
+    static pthread_once_t counted = PTHREAD_ONCE_INIT;
+    if (wanted)
+        (void)pthread_once(&counted, count_once);
+    *ret_code = wanted ? ptx_find(settings.code, launch->kernel, report) : NULL;
+    if (wanted && !*ret_code)
+        return double_misuse(cudaErrorInvalidDeviceFunction, "kernel '%.200s': %.600s", launch->name, report);
+    return cudaSuccess;
+}
+
+/* Of a kernel whose code is known: static and dynamic shared memory share the limit. */
+static cudaError_t check_shared(const struct launch *launch, const struct ptx_kernel *code)
+{
+    const struct cuda_double settings = double_settings();
+    const size_t fixed = code ? ptx_static_shared_bytes(code) : 0;
+    const size_t most = shared_limit(launch->kernel) > SHARED_DEFAULT
+                            ? double_shared_bytes(&settings.devices[double_device()])
+                            : (size_t)SHARED_DEFAULT;
+    if (fixed + launch->shared_bytes <= most)
+        return cudaSuccess;
+    return double_misuse(cudaErrorInvalidValue,
+                         "kernel '%.200s' has %zu bytes of static and asks for %zu of dynamic shared memory; "
+                         "both together may be %zu",
+                         launch->name, fixed, launch->shared_bytes, most);
 }
 
 static cudaError_t enqueue(const struct launch *launch, cudaStream_t stream)
@@ -157,15 +246,17 @@ static cudaError_t enqueue(const struct launch *launch, cudaStream_t stream)
             "kernel '%.200s', grid (%u, %u, %u), block (%u, %u, %u), %zu bytes of shared memory: it %s",
             launch->name, launch->grid.x, launch->grid.y, launch->grid.z, launch->block.x, launch->block.y,
             launch->block.z, launch->shared_bytes, wrong);
-    if (!can_load(launch->kernel))
-        return double_misuse(
-            cudaErrorNotPermitted,
-            "kernel '%.200s' is launched for the first time while a stream waits for the host: "
-            "loading its code may wait for that stream",
-            launch->name);
+    cudaError_t rc = load(launch);
     struct work work;
     memset(&work, 0, sizeof work);
+    if (!rc)
+        rc = find_code(launch, &work.code);
+    rc = rc ? rc : check_shared(launch, work.code);
+    if (rc)
+        return rc;
     work.launch = *launch;
+    if (launch->parameters)
+        memcpy(work.parameters, launch->parameters, launch->parameters_bytes);
     memcpy(work.arguments, launch->arguments, launch->arguments_bytes);
     const struct double_activity kernel = {.kind = ACTIVITY_KERNEL, .name = launch->name};
     return double_enqueue(
@@ -176,5 +267,6 @@ static cudaError_t enqueue(const struct launch *launch, cudaStream_t stream)
 cudaError_t launch_enqueue(const struct launch *launch, cudaStream_t stream)
 {
     cudaError_t rc = double_enter("cudaLaunchKernel");
+    rc = rc ? rc : double_check_device(stream, double_device(), "a launch");
     return double_leave(rc ? rc : enqueue(launch, stream));
 }

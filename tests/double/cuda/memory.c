@@ -3,7 +3,8 @@
  * Device memory and pinned ranges of the host.
  *
  * 1. Every allocation begins at a multiple of ALIGN and counts in multiples of it against its device's memory.
- * 2. What is freed is remembered, as long as there is room, so that who uses it is told so.
+ * 2. The code of kernels is never freed, and is nobody's allocation.
+ * 3. What is freed is remembered, as long as there is room, so that who uses it is told so.
  */
 #include "tests/double/cuda/double_internal.h"
 #include "tests/double/cuda/emulator.h"
@@ -23,6 +24,7 @@ struct range {
 
 static struct range ranges[RANGES_MAX];
 static size_t n_ranges;
+static size_t code_bytes[CUDA_DOUBLE_DEVICES];
 
 static size_t rounded(size_t bytes)
 {
@@ -37,6 +39,26 @@ static size_t used_bytes(int device)
         if (ranges[i].place == PLACE_DEVICE && (device < 0 || ranges[i].device == device))
             bytes += rounded(ranges[i].bytes);
     return bytes;
+}
+
+static size_t free_bytes_of(const struct cuda_double *settings, int device)
+{
+    const struct cuda_double_device *own = &settings->devices[device];
+    const size_t used = own->others_bytes + code_bytes[device] + used_bytes(device);
+    return own->memory_bytes > used ? own->memory_bytes - used : 0;
+}
+
+bool double_take_code(const struct cuda_double *settings, int device)
+{
+    if (settings->kernel_bytes > free_bytes_of(settings, device))
+        return false;
+    code_bytes[device] += settings->kernel_bytes;
+    return true;
+}
+
+void double_forget_code(void)
+{
+    memset(code_bytes, 0, sizeof code_bytes);
 }
 
 static bool overlap(const struct range *range, const unsigned char *begin, size_t bytes)
@@ -114,13 +136,19 @@ size_t double_pinned_ranges(void)
     return n;
 }
 
+/* Of calls that take or give memory: the driver may wait for all streams ("Implicit Synchronization"). */
+static cudaError_t enter(const char *call)
+{
+    cudaError_t rc = double_enter(call);
+    return rc ? rc : double_idle(call);
+}
+
 /* ---- device memory ---- */
 
 static cudaError_t take(void **ret_place, size_t bytes)
 {
     struct cuda_double settings = double_settings();
     int device = double_device();
-    const struct cuda_double_device *own = &settings.devices[device];
     if (!ret_place)
         return cudaErrorInvalidValue;
     if (!bytes) {
@@ -129,7 +157,7 @@ static cudaError_t take(void **ret_place, size_t bytes)
     }
     void *place = NULL;
     pthread_mutex_lock(&double_lock);
-    size_t free_bytes = own->memory_bytes - own->others_bytes - used_bytes(device);
+    size_t free_bytes = free_bytes_of(&settings, device);
     if (bytes <= free_bytes && rounded(bytes) <= free_bytes && !posix_memalign(&place, ALIGN, bytes)) {
         struct range *range = new_range(place, bytes);
         if (range)
@@ -145,7 +173,7 @@ static cudaError_t take(void **ret_place, size_t bytes)
 
 cudaError_t CUDARTAPI cudaMalloc(void **place, size_t bytes)
 {
-    cudaError_t rc = double_enter(__func__);
+    cudaError_t rc = enter(__func__);
     return double_leave(rc ? rc : take(place, bytes));
 }
 
@@ -169,7 +197,7 @@ static cudaError_t give_back(void *place, enum double_place kind)
 /* A device that is broken gives its memory back like any other, for the sake of who looks for leaks. */
 cudaError_t CUDARTAPI cudaFree(void *place)
 {
-    cudaError_t rc = double_enter(__func__);
+    cudaError_t rc = enter(__func__);
     bool lost = double_lost() != cudaSuccess;
     cudaError_t freed = !rc || lost ? give_back(place, PLACE_DEVICE) : cudaSuccess;
     return double_leave(rc ? rc : freed);
@@ -183,7 +211,7 @@ cudaError_t CUDARTAPI cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     rc = rc ? rc : own->memory;
     if (!rc) {
         pthread_mutex_lock(&double_lock);
-        *free_bytes = own->memory_bytes - own->others_bytes - used_bytes(double_device());
+        *free_bytes = free_bytes_of(&settings, double_device());
         pthread_mutex_unlock(&double_lock);
         *total_bytes = own->memory_bytes;
     }
@@ -212,8 +240,11 @@ static cudaError_t pin(void *place, size_t bytes, bool ours)
 
 cudaError_t CUDARTAPI cudaHostRegister(void *place, size_t bytes, unsigned flags)
 {
-    cudaError_t rc = double_enter(__func__);
+    cudaError_t rc = enter(__func__);
+    const size_t most = double_settings().devices[double_device()].pin_bytes;
     (void)flags;
+    if (!rc && most && bytes > most)
+        rc = cudaErrorMemoryAllocation;
     return double_leave(rc ? rc : pin(place, bytes, false));
 }
 
@@ -233,7 +264,7 @@ static cudaError_t unpin(void *place)
 
 cudaError_t CUDARTAPI cudaHostUnregister(void *place)
 {
-    cudaError_t rc = double_enter(__func__);
+    cudaError_t rc = enter(__func__);
     cudaError_t done = !rc || double_lost() ? unpin(place) : cudaSuccess;
     return double_leave(rc ? rc : done);
 }
@@ -254,20 +285,20 @@ static cudaError_t take_pinned(void **ret_place, size_t bytes)
 
 cudaError_t CUDARTAPI cudaHostAlloc(void **place, size_t bytes, unsigned flags)
 {
-    cudaError_t rc = double_enter(__func__);
+    cudaError_t rc = enter(__func__);
     (void)flags;
     return double_leave(rc ? rc : take_pinned(place, bytes));
 }
 
 cudaError_t CUDARTAPI cudaMallocHost(void **place, size_t bytes)
 {
-    cudaError_t rc = double_enter(__func__);
+    cudaError_t rc = enter(__func__);
     return double_leave(rc ? rc : take_pinned(place, bytes));
 }
 
 cudaError_t CUDARTAPI cudaFreeHost(void *place)
 {
-    cudaError_t rc = double_enter(__func__);
+    cudaError_t rc = enter(__func__);
     cudaError_t freed = !rc || double_lost() ? give_back(place, PLACE_PINNED) : cudaSuccess;
     return double_leave(rc ? rc : freed);
 }

@@ -89,7 +89,7 @@ static void set(struct cuda_double *settings, char *item)
                    {"threads", &settings->threads},
                    {"cupti", &settings->cupti_version},
                    {"drop", &settings->drop}};
-    char copy[256];
+    char copy[1024];
     (void)snprintf(copy, sizeof copy, "%s", item);
     char *value = strchr(item, '=');
     if (!value)
@@ -100,12 +100,18 @@ static void set(struct cuda_double *settings, char *item)
             *numbers[i].number = (unsigned)parse_size(value, copy);
             return;
         }
-    if (strcmp(item, "devices") == 0)
+    if (strcmp(item, "kernel") == 0)
+        settings->kernel_bytes = parse_size(value, copy);
+    else if (strcmp(item, "devices") == 0)
         settings->n = (int)parse_size(value, copy);
     else if (strcmp(item, "driver") == 0)
         settings->driver_version = (int)parse_size(value, copy);
     else if (strcmp(item, "profiler") == 0)
         (void)snprintf(settings->profiler, sizeof settings->profiler, "%s", value);
+    else if (strcmp(item, "code") == 0)
+        (void)snprintf(settings->code, sizeof settings->code, "%s", value);
+    else if (strcmp(item, "counts") == 0)
+        (void)snprintf(settings->counts, sizeof settings->counts, "%s", value);
     else if (strcmp(item, "order") == 0)
         settings->order = parse_size(value, copy);
     else if (strcmp(item, "fail") == 0 || strcmp(item, "missing") == 0)
@@ -116,7 +122,8 @@ static void set(struct cuda_double *settings, char *item)
 
 struct cuda_double cuda_double_default(void)
 {
-    struct cuda_double settings = {.driver_version = CUDART_VERSION, .n = 1, .threads = 2};
+    struct cuda_double settings = {
+        .driver_version = CUDART_VERSION, .n = 1, .threads = 2, .kernel_bytes = 256 << 10};
     for (int i = 0; i < CUDA_DOUBLE_DEVICES; i++)
         settings.devices[i] = (struct cuda_double_device){
             .name = "Double of a GPU", .memory_bytes = 1 << 30, .major = 9, .processors = 4};
@@ -160,6 +167,7 @@ void cuda_double_set(const struct cuda_double *settings)
     (void)pthread_once(&once, take_environment);
     double_forget_calls();
     double_forget_device();
+    double_forget_kernels();
     pthread_mutex_lock(&double_lock);
     in_force = *settings;
     pthread_mutex_unlock(&double_lock);

@@ -12,6 +12,7 @@
 #include "tests/double/cuda/launch.h"
 
 #include <cuda_runtime_api.h>
+#include <string.h>
 #include <vector_functions.h>
 
 #undef __global__
@@ -39,6 +40,15 @@
 #define AH_DYNAMIC_SHARED(type, name)                                                                        \
     type *const name = reinterpret_cast<type *>(static_cast<void *>(emulator_self->block->shared))
 
+/* Puts a parameter behind others, as a kernel's code finds it. */
+template <class T> inline void ah_simt_put(unsigned char *places, size_t *n, const T &value)
+{
+    const size_t at = (*n + alignof(T) - 1) / alignof(T) * alignof(T);
+    *n = at + sizeof value;
+    if (*n <= LAUNCH_ARGUMENTS_MAX)
+        memcpy(places + at, &value, sizeof value);
+}
+
 /* A launch's arguments, copied when it is enqueued. */
 template <class... P>
 inline cudaError_t ah_simt_launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 block,
@@ -46,12 +56,18 @@ inline cudaError_t ah_simt_launch(const char *name, void (*kernel)(P...), dim3 g
                                   typename ah_simt_value<P>::type... arguments)
 {
     auto thread = [=] { kernel(arguments...); };
+    alignas(64) unsigned char parameters[LAUNCH_ARGUMENTS_MAX];
+    size_t parameters_bytes = 0;
+    const int each[] = {0, (ah_simt_put(parameters, &parameters_bytes, arguments), 0)...};
+    (void)each;
     struct launch launch = {};
     launch.name = name;
     launch.kernel = reinterpret_cast<const void *>(kernel);
     launch.run = [](const void *closure) { (*static_cast<decltype(thread) const *>(closure))(); };
     launch.arguments = &thread;
     launch.arguments_bytes = sizeof thread;
+    launch.parameters = parameters;
+    launch.parameters_bytes = parameters_bytes;
     launch.grid = grid;
     launch.block = block;
     launch.shared_bytes = shared_bytes;

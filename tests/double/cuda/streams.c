@@ -27,6 +27,7 @@ struct work {
 struct CUstream_st {
     unsigned mark;
     uint32_t id;
+    int device;
     pthread_t thread;
     struct work *first, **end;
     uint64_t enqueued, finished;
@@ -42,6 +43,7 @@ struct record {
 struct CUevent_st {
     unsigned mark;
     unsigned flags;
+    int device;
     struct record *record; /* NULL: never recorded */
 };
 
@@ -132,6 +134,7 @@ static cudaError_t open_stream(struct CUstream_st **ret_stream)
         return cudaErrorMemoryAllocation;
     stream->mark = MARK;
     stream->id = __atomic_add_fetch(&n_stream_ids, 1, __ATOMIC_RELAXED);
+    stream->device = double_device();
     stream->end = &stream->first;
     if (pthread_create(&stream->thread, NULL, run_stream, stream)) {
         free(stream);
@@ -158,6 +161,17 @@ static struct CUstream_st *stream_of(cudaStream_t handle)
         (void)double_misuse(cudaErrorInvalidResourceHandle,
                             "a stream is used that was destroyed or never created");
     return found;
+}
+
+cudaError_t double_check_device(cudaStream_t handle, int device, const char *what)
+{
+    const struct CUstream_st *stream = handle ? stream_of(handle) : NULL;
+    if (!handle || (stream && stream->device == device))
+        return cudaSuccess;
+    if (!stream)
+        return cudaErrorInvalidResourceHandle;
+    return double_misuse(cudaErrorInvalidResourceHandle, "%s of GPU %d and a stream of GPU %d", what, device,
+                         stream->device);
 }
 
 uint32_t double_stream_id(cudaStream_t handle)
@@ -348,6 +362,7 @@ static cudaError_t create_event(cudaEvent_t *ret_event, unsigned flags)
         return cudaErrorMemoryAllocation;
     event->mark = MARK;
     event->flags = flags;
+    event->device = double_device();
     pthread_mutex_lock(&double_lock);
     n_events++;
     pthread_mutex_unlock(&double_lock);
@@ -443,6 +458,8 @@ static cudaError_t record_event(cudaEvent_t event, cudaStream_t stream)
 cudaError_t CUDARTAPI cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     cudaError_t rc = double_enter(__func__);
+    if (!rc && event)
+        rc = double_check_device(stream, event->device, "an event");
     return double_leave(rc ? rc : record_event(event, stream));
 }
 

@@ -7,29 +7,12 @@
 #include "cli/inspect.h"
 #include "cli/verbs.h"
 #include "runtime/schedule/check.h"
-#include "tests/support/check.h"
 #include "tests/support/fault.h"
+#include "tests/support/tiny_plan.h"
 
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
-
-static const char path[] = "tests/cli/documents/plan-tiny.json";
-
-static int load(void **state)
-{
-    static struct ah_document document;
-    struct ah_error err = {0};
-    CHECK_OK(ah_document_load(&document, path, AH_DOCUMENT_PLAN, &err), err);
-    *state = &document;
-    return 0;
-}
-
-static int unload(void **state)
-{
-    ah_document_release(*state);
-    return 0;
-}
 
 static struct ah_cli plain_cli(void)
 {
@@ -94,7 +77,7 @@ static int simulate(void *context, struct ah_error *err)
     char options[256] = {0};
     struct ah_cli cli = plain_cli();
     (void)context;
-    cli.arguments = (struct ah_arguments){.operands = (const char *[]){path}, .n_operands = 1};
+    cli.arguments = (struct ah_arguments){.operands = (const char *[]){TINY_PLAN}, .n_operands = 1};
     int status = ah_verb_simulate.run(&cli, options);
     int rc = finish(&cli, err);
     return status ? ah_error_memory(err) : rc;
@@ -122,22 +105,26 @@ static int fail_with_remedies(void *context, struct ah_error *err)
 
 static void test_plans__text(void **state)
 {
-    assert_true(fault_sweep(print_text, *state, 0) >= 10);
+    (void)state;
+    assert_true(fault_sweep(print_text, &tiny_document, 0) >= 10);
 }
 
 static void test_plans__json(void **state)
 {
-    assert_true(fault_sweep(print_json, *state, 0) >= 3);
+    (void)state;
+    assert_true(fault_sweep(print_json, &tiny_document, 0) >= 3);
 }
 
 static void test_plans__difference(void **state)
 {
-    assert_true(fault_sweep(print_difference, *state, 0) >= 5);
+    (void)state;
+    assert_true(fault_sweep(print_difference, &tiny_document, 0) >= 5);
 }
 
 static void test_plans__check(void **state)
 {
-    assert_true(fault_sweep(check_plan, *state, 0) >= 10);
+    (void)state;
+    assert_true(fault_sweep(check_plan, &tiny_document, 0) >= 10);
 }
 
 /* Without standard error: what verbs say there is not what is tested. */
@@ -169,12 +156,9 @@ static void test_plans__diagnosis(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_plans__text, load, unload),
-        cmocka_unit_test_setup_teardown(test_plans__json, load, unload),
-        cmocka_unit_test_setup_teardown(test_plans__difference, load, unload),
-        cmocka_unit_test_setup_teardown(test_plans__check, load, unload),
-        cmocka_unit_test(test_plans__simulation),
-        cmocka_unit_test(test_plans__diagnosis),
+        cmocka_unit_test(test_plans__text),       cmocka_unit_test(test_plans__json),
+        cmocka_unit_test(test_plans__difference), cmocka_unit_test(test_plans__check),
+        cmocka_unit_test(test_plans__simulation), cmocka_unit_test(test_plans__diagnosis),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, tiny_plan_load, tiny_plan_release);
 }

@@ -4,7 +4,7 @@
  */
 #include "cli/run.h"
 #include "cli/verbs.h"
-#include "tests/support/check.h"
+#include "tests/support/documents.h"
 #include "tests/support/fault.h"
 #include "tests/support/root.h"
 
@@ -57,7 +57,6 @@ static void make_model(const char *path)
 static void make(struct folder *f, const char *root)
 {
     char text[TEXT_BYTES + 1] = {0};
-    struct ah_error err = {0};
     for (size_t i = 0; i < TEXT_BYTES; i++)
         text[i] = (char)('a' + i * i % 23);
     root_put(root, "text.txt", text);
@@ -82,7 +81,7 @@ static void make(struct folder *f, const char *root)
                          "--save",   f->saved, NULL};
     assert_int_equal(command(plan), 0);
     assert_int_equal(command(run), 0);
-    CHECK_OK(ah_document_load(&f->document, f->plan, AH_DOCUMENT_PLAN, &err), err);
+    load_document(&f->document, f->plan, AH_DOCUMENT_PLAN);
 }
 
 static void release(struct folder *f)

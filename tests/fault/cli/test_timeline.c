@@ -5,33 +5,35 @@
 #include "cli/page.h"
 #include "cli/run_trace.h"
 #include "cli/trace.h"
-#include "schemas/document.h"
-#include "tests/support/check.h"
 #include "tests/support/fault.h"
+#include "tests/support/tiny_plan.h"
 
-static struct ah_document document;
+static int finish(struct ah_cli *cli, int rc, struct ah_error *err)
+{
+    if (!rc && cli->out.failed)
+        rc = ah_error_memory(err);
+    if (rc)
+        assert_int_equal(cli->out.size, 0);
+    ah_buffer_release(&cli->out);
+    ah_arena_release(&cli->arena);
+    return rc;
+}
 
 static int write_trace(void *context, struct ah_error *err)
 {
     (void)context;
     struct ah_cli cli = {0};
     struct ah_replay replay;
-    int rc = ah_replay_run(document.body.plan, NULL, 4, &cli.arena, &replay, err);
+    int rc = ah_replay_run(tiny_plan(), NULL, 4, &cli.arena, &replay, err);
     if (!rc)
-        rc = ah_trace_write(&cli, "-", document.body.plan, &replay, err);
-    if (!rc && cli.out.failed)
-        rc = ah_error_memory(err);
-    if (rc)
-        assert_int_equal(cli.out.size, 0);
-    ah_buffer_release(&cli.out);
-    ah_arena_release(&cli.arena);
-    return rc;
+        rc = ah_trace_write(&cli, "-", tiny_plan(), &replay, err);
+    return finish(&cli, rc, err);
 }
 
 /* A step that was done. */
 static void tell_step(struct ah_run_trace *trace)
 {
-    const struct ah_plan *plan = document.body.plan;
+    const struct ah_plan *plan = tiny_plan();
     for (size_t op = 0; op < plan->n_ops; op++)
         ah_run_trace_op(trace, &(struct ah_op_record){.step = 1,
                                                       .lane = (uint32_t)plan->ops[op].lane,
@@ -45,33 +47,20 @@ static int write_run_trace(void *context, struct ah_error *err)
     (void)context;
     struct ah_cli cli = {0};
     struct ah_run_trace *trace = NULL;
-    int rc =
-        ah_run_trace_new(&trace, document.body.plan, &(struct ah_run_trace_options){.first_step = 1}, err);
+    int rc = ah_run_trace_new(&trace, tiny_plan(), &(struct ah_run_trace_options){.first_step = 1}, err);
     if (!rc) {
         tell_step(trace);
         rc = ah_run_trace_write(trace, &cli, "-", err);
     }
-    if (!rc && cli.out.failed)
-        rc = ah_error_memory(err);
-    if (rc)
-        assert_int_equal(cli.out.size, 0);
     ah_run_trace_free(trace);
-    ah_buffer_release(&cli.out);
-    ah_arena_release(&cli.arena);
-    return rc;
+    return finish(&cli, rc, err);
 }
 
 static int write_page(void *context, struct ah_error *err)
 {
     struct ah_cli cli = {0};
     int rc = ah_page_write(&cli, "-", context, err);
-    if (!rc && cli.out.failed)
-        rc = ah_error_memory(err);
-    if (rc)
-        assert_int_equal(cli.out.size, 0);
-    ah_buffer_release(&cli.out);
-    ah_arena_release(&cli.arena);
-    return rc;
+    return finish(&cli, rc, err);
 }
 
 static void test_timeline__trace(void **state)
@@ -91,7 +80,7 @@ static void test_timeline__a_run_is_heard_without_memory(void **state)
     struct ah_run_trace *trace;
     struct ah_error err = {0};
     (void)state;
-    CHECK_OK(ah_run_trace_new(&trace, document.body.plan, &(struct ah_run_trace_options){0}, &err), err);
+    CHECK_OK(ah_run_trace_new(&trace, tiny_plan(), &(struct ah_run_trace_options){0}, &err), err);
     fault_count();
     tell_step(trace);
     assert_int_equal(fault_count(), 0);
@@ -101,34 +90,16 @@ static void test_timeline__a_run_is_heard_without_memory(void **state)
 static void test_timeline__page(void **state)
 {
     (void)state;
-    assert_true(fault_sweep(write_page, &document, 0) >= 5);
+    assert_true(fault_sweep(write_page, &tiny_document, 0) >= 5);
 }
 
 static void test_timeline__page_of_a_cluster(void **state)
 {
     struct ah_document cluster;
-    struct ah_error err = {0};
     (void)state;
-    CHECK_OK(ah_document_load(&cluster, "tests/golden/schemas/documents/cluster-plan.json",
-                              AH_DOCUMENT_CLUSTER_PLAN, &err),
-             err);
+    load_document(&cluster, "tests/golden/schemas/documents/cluster-plan.json", AH_DOCUMENT_CLUSTER_PLAN);
     assert_true(fault_sweep(write_page, &cluster, 0) >= 3);
     ah_document_release(&cluster);
-}
-
-static int load(void **state)
-{
-    (void)state;
-    struct ah_error err = {0};
-    CHECK_OK(ah_document_load(&document, "tests/cli/documents/plan-tiny.json", AH_DOCUMENT_PLAN, &err), err);
-    return 0;
-}
-
-static int release(void **state)
-{
-    (void)state;
-    ah_document_release(&document);
-    return 0;
 }
 
 int main(void)
@@ -140,5 +111,5 @@ int main(void)
         cmocka_unit_test(test_timeline__page),
         cmocka_unit_test(test_timeline__page_of_a_cluster),
     };
-    return cmocka_run_group_tests(tests, load, release);
+    return cmocka_run_group_tests(tests, tiny_plan_load, tiny_plan_release);
 }

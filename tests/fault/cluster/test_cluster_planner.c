@@ -3,11 +3,8 @@
  * Every allocation of a cluster plan fails once: an error, or the same plan, as there need not be memory to remember how
  * stages were fitted; no leak.
  */
-#include "planner/cluster/cluster_planner.h"
-
-#include "schemas/document.h"
-#include "tests/support/check.h"
 #include "tests/support/fault.h"
+#include "tests/support/least_cluster.h"
 
 struct sweep {
     struct ah_cluster_request request;
@@ -31,27 +28,14 @@ static int plan(void *context, struct ah_error *err)
 
 static void test_cluster_planner__survives_every_failing_allocation(void **state)
 {
-    struct ah_document model, cluster;
+    static struct least_cluster least;
     struct ah_error err = {0};
-    const char *patterns[] = {"*"};
     (void)state;
-    CHECK_OK(ah_document_load(&model, "tests/cli/documents/model-least.json", AH_DOCUMENT_MODEL, &err), err);
-    CHECK_OK(
-        ah_document_load(&cluster, "examples/clusters/desktops-4090-3090.json", AH_DOCUMENT_CLUSTER, &err),
-        err);
-    struct sweep sweep = {
-        .request = {
-            .model = model.body.model,
-            .model_sha256 = "m",
-            .cluster = cluster.body.cluster,
-            .cluster_sha256 = "c",
-            .training = {.batch = 2, .micro_batches = 2, .seq = 8, .trainable = patterns, .n_trainable = 1},
-            .effort = 1,
-            .generator = "test"}};
+    least_cluster_open(&least);
+    struct sweep sweep = {.request = least.request};
     CHECK_OK(plan(&sweep, &err), err);
     assert_true(fault_sweep(plan, &sweep, 1) > 50);
-    ah_document_release(&cluster);
-    ah_document_release(&model);
+    least_cluster_close(&least);
 }
 
 int main(void)

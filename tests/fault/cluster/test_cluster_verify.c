@@ -4,12 +4,8 @@
  */
 #include "planner/cluster/cluster_verify.h"
 
-#include "planner/cluster/cluster_planner.h"
-#include "schemas/document.h"
-#include "tests/support/check.h"
 #include "tests/support/fault.h"
-
-#define SHA256 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#include "tests/support/least_cluster.h"
 
 struct verifying {
     struct ah_cluster_plan plan;
@@ -26,31 +22,20 @@ static int verify(void *context, struct ah_error *err)
 
 static void test_cluster_verify__survives_every_failing_allocation(void **state)
 {
-    struct ah_document model, cluster;
+    static struct least_cluster least;
     struct ah_error err = {0};
     struct ah_arena arena = {0};
     struct ah_cluster_shortage shortage;
     struct verifying v;
-    const char *patterns[] = {"*"};
     (void)state;
-    CHECK_OK(ah_document_load(&model, "tests/cli/documents/model-least.json", AH_DOCUMENT_MODEL, &err), err);
-    CHECK_OK(
-        ah_document_load(&cluster, "examples/clusters/desktops-4090-3090.json", AH_DOCUMENT_CLUSTER, &err),
-        err);
-    const struct ah_cluster_request request = {
-        .model = model.body.model,
-        .model_sha256 = SHA256,
-        .cluster = cluster.body.cluster,
-        .cluster_sha256 = SHA256,
-        .training = {.batch = 2, .micro_batches = 2, .seq = 8, .trainable = patterns, .n_trainable = 1},
-        .effort = 1,
-        .generator = "test"};
-    CHECK_OK(ah_cluster_planner_plan(&request, &arena, &v.plan, &shortage, &err), err);
-    v.inputs = (struct ah_cluster_verify_inputs){model.body.model, SHA256, cluster.body.cluster, SHA256};
+    least_cluster_open(&least);
+    const struct ah_cluster_request *request = &least.request;
+    CHECK_OK(ah_cluster_planner_plan(request, &arena, &v.plan, &shortage, &err), err);
+    v.inputs =
+        (struct ah_cluster_verify_inputs){request->model, LEAST_SHA256, request->cluster, LEAST_SHA256};
     assert_true(fault_sweep(verify, &v, 0) > 20);
     ah_arena_release(&arena);
-    ah_document_release(&cluster);
-    ah_document_release(&model);
+    least_cluster_close(&least);
 }
 
 int main(void)

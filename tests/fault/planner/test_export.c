@@ -4,8 +4,7 @@
  */
 #include "planner/export.h"
 
-#include "schemas/document.h"
-#include "tests/support/check.h"
+#include "tests/support/documents.h"
 #include "tests/support/fault.h"
 
 #define PATH "tests/cli/documents/plan.json"
@@ -38,9 +37,8 @@ static int export_and_print(void *context, struct ah_error *err)
 static void test_export__survives_every_failing_allocation(void **state)
 {
     struct ah_document document;
-    struct ah_error err = {0};
     (void)state;
-    CHECK_OK(ah_document_load(&document, PATH, AH_DOCUMENT_PLAN, &err), err);
+    load_document(&document, PATH, AH_DOCUMENT_PLAN);
     for (unsigned target = 0; ah_words_export_target[target]; target++) {
         struct job job = {document.body.plan, (enum ah_export_target)target};
         assert_true(fault_sweep(export_and_print, &job, 0) > 4);

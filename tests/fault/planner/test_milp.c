@@ -5,6 +5,7 @@
 #include "planner/milp.h"
 #include "planner/pricing.h"
 #include "tests/property/schedule/jobs.h"
+#include "tests/support/documents.h"
 #include "tests/support/fault.h"
 
 struct setting {
@@ -49,10 +50,8 @@ static int weigh(void *context, struct ah_error *err)
 
 static void open_setting(struct setting *s, const char *model)
 {
-    struct ah_error err = {0};
     memset(s, 0, sizeof *s);
-    CHECK_OK(ah_document_load(&s->machine, "examples/machines/rtx4090-64g.json", AH_DOCUMENT_MACHINE, &err),
-             err);
+    load_document(&s->machine, "examples/machines/rtx4090-64g.json", AH_DOCUMENT_MACHINE);
     test_job_open(&s->job, model,
                   (struct ah_plan_training){
                       .batch = 8, .micro_batches = 1, .seq = 256, .dtype = AH_BF16, .state_dtype = AH_FP32});

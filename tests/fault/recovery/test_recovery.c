@@ -7,9 +7,8 @@
 #include "planner/recovery/adapt.h"
 #include "planner/recovery/freight.h"
 #include "planner/recovery/relabel.h"
-#include "schemas/document.h"
-#include "tests/support/check.h"
 #include "tests/support/fault.h"
+#include "tests/support/least_cluster.h"
 
 struct sweep {
     struct ah_recovery_request request;
@@ -51,7 +50,7 @@ static int recover(void *context, struct ah_error *err)
 static const char text[] =
     "{\"kind\": \"inventory\", \"format_version\": \"1.0\", \"generator\": \"test\", \"model\": {\"name\": "
     "\"least\", "
-    "\"sha256\": \"0000000000000000000000000000000000000000000000000000000000000000\"}, \"blocks\": 5, "
+    "\"sha256\": \"" LEAST_SHA256 "\"}, \"blocks\": 5, "
     "\"slices\": 2, \"step\": 9, \"nodes\": [{\"id\": \"desktop-4090\", \"gpus\": 1}], \"holdings\": "
     "[{\"medium\": \"gpu\", \"node\": \"desktop-4090\", \"gpu\": 0, \"step\": 9, \"first_block\": 0, "
     "\"blocks\": 3}, "
@@ -59,18 +58,15 @@ static const char text[] =
 
 static void test_recovery__survives_every_failing_allocation(void **state)
 {
-    struct ah_document model, cluster, inventory;
+    static struct least_cluster least;
+    struct ah_document inventory;
     struct ah_error err = {0};
-    const char *patterns[] = {"*"};
     (void)state;
-    CHECK_OK(ah_document_load(&model, "tests/cli/documents/model-least.json", AH_DOCUMENT_MODEL, &err), err);
-    CHECK_OK(
-        ah_document_load(&cluster, "examples/clusters/desktops-4090-3090.json", AH_DOCUMENT_CLUSTER, &err),
-        err);
+    least_cluster_open(&least);
     CHECK_OK(ah_document_parse(&inventory, "inventory", text, sizeof text - 1, AH_DOCUMENT_INVENTORY, &err),
              err);
     struct ah_cluster_cloud cloud = {1e8, 1e8};
-    cluster.body.cluster->cloud = &cloud;
+    least.cluster.body.cluster->cloud = &cloud;
     struct ah_cluster_plan_config config = {.blocks = 5};
     uint64_t ranks[] = {0};
     struct ah_cluster_plan_stage stage = {.node = "desktop-4090",
@@ -82,27 +78,14 @@ static void test_recovery__survives_every_failing_allocation(void **state)
                                           .configs = &config,
                                           .n_configs = 1};
     struct ah_cluster_plan_pipeline pipeline = {.micro_batches = 2, .stages = &stage, .n_stages = 1};
-    const char *digest = inventory.body.inventory->model.sha256;
     struct ah_cluster_plan old = {
-        .inputs = {.model = {"least", digest}}, .blocks = 5, .pipelines = &pipeline, .n_pipelines = 1};
-    struct sweep sweep = {.request = {.cluster = {.model = model.body.model,
-                                                  .model_sha256 = digest,
-                                                  .cluster = cluster.body.cluster,
-                                                  .cluster_sha256 = "c",
-                                                  .training = {.batch = 2,
-                                                               .micro_batches = 2,
-                                                               .seq = 8,
-                                                               .trainable = patterns,
-                                                               .n_trainable = 1},
-                                                  .effort = 1,
-                                                  .generator = "test"},
-                                      .old_plan = &old,
-                                      .inventory = inventory.body.inventory}};
+        .inputs = {.model = {"least", LEAST_SHA256}}, .blocks = 5, .pipelines = &pipeline, .n_pipelines = 1};
+    struct sweep sweep = {
+        .request = {.cluster = least.request, .old_plan = &old, .inventory = inventory.body.inventory}};
     CHECK_OK(recover(&sweep, &err), err);
     assert_true(fault_sweep(recover, &sweep, 1) > 40);
     ah_document_release(&inventory);
-    ah_document_release(&cluster);
-    ah_document_release(&model);
+    least_cluster_close(&least);
 }
 
 int main(void)

@@ -2,8 +2,7 @@
  *
  * Every allocation of every reader and writer fails once: an error, no leak, no crash, never a wrong success.
  */
-#include "schemas/document.h"
-#include "tests/support/check.h"
+#include "tests/support/documents.h"
 #include "tests/support/fault.h"
 
 #include <stdint.h>
@@ -123,10 +122,8 @@ static int look_up(void *context, struct ah_error *err)
 static void test_document__survives_them_in_lookup(void **state)
 {
     struct ah_document plan;
-    struct ah_error err = {0};
     (void)state;
-    CHECK_OK(ah_document_load(&plan, "tests/golden/schemas/documents/plan.json", AH_DOCUMENT_PLAN, &err),
-             err);
+    load_document(&plan, "tests/golden/schemas/documents/plan.json", AH_DOCUMENT_PLAN);
     fault_sweep(look_up, &plan, 1);
     ah_document_release(&plan);
 }

@@ -5,6 +5,7 @@
  * library's. Not built with sanitizers, which have functions of their own in these places.
  */
 #include "tests/golden/train/policies.h"
+#include "tests/support/documents.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -117,9 +118,7 @@ static void print_to_buffer(void)
 static void parse_document(void)
 {
     struct ah_document document;
-    struct ah_error err = {0};
-    CHECK_OK(ah_document_load(&document, "tests/golden/train/llama/config.json", AH_DOCUMENT_MODEL, &err),
-             err);
+    load_document(&document, "tests/golden/train/llama/config.json", AH_DOCUMENT_MODEL);
     ah_document_release(&document);
 }
 
@@ -188,10 +187,8 @@ static void test_allocations__are_none_between_steps(void **state)
                  {"qwen2", AH_BF16, AH_FP32},        {"qwen3", AH_FP32, AH_FP32}};
     uint64_t seed = check_seed(8), plans = 0, policies = 0;
     struct ah_document machine;
-    struct ah_error err = {0};
     (void)state;
-    CHECK_OK(ah_document_load(&machine, "examples/machines/rtx4090-64g.json", AH_DOCUMENT_MACHINE, &err),
-             err);
+    load_document(&machine, "examples/machines/rtx4090-64g.json", AH_DOCUMENT_MACHINE);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         golden_open_as(&golden, cases[i].name, cases[i].dtype, cases[i].state_dtype);
         for (int policy = 0; policy < AH_POLICIES; policy++) {

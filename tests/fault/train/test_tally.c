@@ -3,15 +3,12 @@
  * Every allocation of a tally fails once, and hearing allocates nothing.
  */
 #include "runtime/train/tally.h"
-#include "schemas/document.h"
-#include "tests/support/check.h"
 #include "tests/support/fault.h"
-
-static struct ah_document document;
+#include "tests/support/tiny_plan.h"
 
 static void tell_steps(struct ah_tally *tally, uint64_t steps)
 {
-    const struct ah_plan *plan = document.body.plan;
+    const struct ah_plan *plan = tiny_plan();
     for (uint64_t step = 1; step <= steps; step++) {
         for (size_t op = 0; op < plan->n_ops; op++)
             for (uint64_t tile = 0; tile < plan->ops[op].tiles; tile++)
@@ -32,9 +29,9 @@ static int tally_all(void *context, struct ah_error *err)
     struct ah_runlog_predicted predicted;
     struct ah_runlog_end end = {0};
     (void)context;
-    int rc = ah_tally_predict(document.body.plan, &arena, &predicted, err);
+    int rc = ah_tally_predict(tiny_plan(), &arena, &predicted, err);
     if (!rc)
-        rc = ah_tally_new(&tally, document.body.plan, err);
+        rc = ah_tally_new(&tally, tiny_plan(), err);
     if (!rc) {
         ah_tally_begin(tally, 1);
         tell_steps(tally, 5);
@@ -56,27 +53,12 @@ static void test_tally__hears_without_memory(void **state)
     struct ah_tally *tally;
     struct ah_error err = {0};
     (void)state;
-    CHECK_OK(ah_tally_new(&tally, document.body.plan, &err), err);
+    CHECK_OK(ah_tally_new(&tally, tiny_plan(), &err), err);
     fault_count();
     ah_tally_begin(tally, 1);
     tell_steps(tally, 2 * AH_RUNLOG_MEDIAN_STEPS);
     assert_int_equal(fault_count(), 0);
     ah_tally_free(tally);
-}
-
-static int load(void **state)
-{
-    (void)state;
-    struct ah_error err = {0};
-    CHECK_OK(ah_document_load(&document, "tests/cli/documents/plan-tiny.json", AH_DOCUMENT_PLAN, &err), err);
-    return 0;
-}
-
-static int release(void **state)
-{
-    (void)state;
-    ah_document_release(&document);
-    return 0;
 }
 
 int main(void)
@@ -85,5 +67,5 @@ int main(void)
         cmocka_unit_test(test_tally__fails_cleanly),
         cmocka_unit_test(test_tally__hears_without_memory),
     };
-    return cmocka_run_group_tests(tests, load, release);
+    return cmocka_run_group_tests(tests, tiny_plan_load, tiny_plan_release);
 }

@@ -15,6 +15,7 @@
 #include "runtime/schedule/flat.h"
 #include "runtime/train/trainer.h"
 #include "tests/property/schedule/choices.h"
+#include "tests/support/documents.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,7 +139,7 @@ static inline void golden_open_folder(struct golden *g, const char *folder, enum
     memset(g, 0, sizeof *g);
     snprintf(g->folder, sizeof g->folder, "%s", folder);
     snprintf(path, sizeof path, "%s/config.json", g->folder);
-    CHECK_OK(ah_document_load(&g->model, path, AH_DOCUMENT_MODEL, &err), err);
+    load_document(&g->model, path, AH_DOCUMENT_MODEL);
     snprintf(path, sizeof path, "%s/training.json", g->folder);
     CHECK_OK(ah_file_read(path, 1 << 20, &text, &err), err);
     g->text = calloc(text.size + 1, 1);
@@ -219,6 +220,17 @@ static inline void golden_plan_resident(struct golden *g)
     }
     g->c.choice.knobs = (struct ah_knobs){.tile_elements = AH_PLAN_TILE_UNIT};
     assert_true(golden_plan(g));
+}
+
+/* The next config for each block, by its kind's turn, so that plans go through all of them. */
+static inline void golden_choose_next(struct golden *g, uint64_t *turn)
+{
+    struct ah_config options[AH_CONFIGS_MAX];
+    for (size_t block = 0; block < g->c.job.n_blocks; block++) {
+        const struct ah_job_group *group = ah_job_block(&g->c.job, block);
+        size_t n = ah_configs(&g->c.job, group, options);
+        g->c.configs[block] = options[turn[group->kind]++ % n];
+    }
 }
 
 /* A config for each block by chance, and knobs. */

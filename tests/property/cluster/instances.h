@@ -24,25 +24,17 @@ struct case_instance {
     uint64_t gradient_bytes[MOST_BLOCKS];
 };
 
-static inline uint64_t draw(uint64_t *random, uint64_t below)
-{
-    *random ^= *random << 13;
-    *random ^= *random >> 7;
-    *random ^= *random << 17;
-    return *random % below;
-}
-
 static inline double draw_real(uint64_t *random, double low, double high)
 {
-    return low + (high - low) * (double)draw(random, 1000003) / 1000003;
+    return low + (high - low) * (double)check_draw(random, 1000003) / 1000003;
 }
 
 static inline void draw_blocks(struct case_instance *c, uint64_t *random)
 {
-    bool even = draw(random, 2);
+    bool even = check_draw(random, 2);
     for (size_t b = 0; b < c->instance.n_blocks; b++) {
         double work = even ? 5 : draw_real(random, 1, 10);
-        uint64_t state = 10 + draw(random, 30), saved = 4 + draw(random, 12);
+        uint64_t state = 10 + check_draw(random, 30), saved = 4 + check_draw(random, 12);
         for (size_t k = 0; k < c->instance.n_kinds; k++) {
             double us = 100 * work / (1 + (double)k * (even ? 1.5 : draw_real(random, 0, 3)));
             c->blocks[k][b] = (struct ah_instance_block){.forward_us = us,
@@ -59,7 +51,7 @@ static inline void draw_blocks(struct case_instance *c, uint64_t *random)
 static inline void draw_network(struct case_instance *c, uint64_t *random)
 {
     struct ah_instance *instance = &c->instance;
-    bool fast = draw(random, 2);
+    bool fast = check_draw(random, 2);
     double mean = fast ? 1000 : 40; /* bytes a microsecond */
     for (size_t a = 0; a < instance->n_classes; a++)
         for (size_t b = 0; b <= a; b++) {
@@ -89,8 +81,8 @@ static inline void draw_block_away(struct case_instance *c, uint64_t *random, si
                                              .backward_us = pace * 200 * draw_real(random, 0.5, 3),
                                              .update_us = draw_real(random, 0, 60),
                                              .host_bytes = block->state_bytes,
-                                             .staging_bytes = 1 + draw(random, 8)};
-    const bool may = draw(random, 5);
+                                             .staging_bytes = 1 + check_draw(random, 8)};
+    const bool may = check_draw(random, 5);
     for (size_t s = 0; s < MOST_SHARERS; s++) {
         struct ah_instance_away *away = &c->away[k][s][b * AH_INSTANCE_AWAYS];
         double times = slower * (double)(s + 1) > 1 ? slower * (double)(s + 1) : 1;
@@ -108,12 +100,12 @@ static inline void draw_block_away(struct case_instance *c, uint64_t *random, si
 static inline void draw_away(struct case_instance *c, uint64_t *random)
 {
     static const double limits_us[] = {0, 60, 300, 1e9};
-    c->instance.update_limit_us = limits_us[draw(random, 4)];
+    c->instance.update_limit_us = limits_us[check_draw(random, 4)];
     for (size_t k = 0; k < c->instance.n_kinds; k++) {
         double pace = draw_real(random, 0.2, 2), slower = draw_real(random, 0.1, 1.2);
-        uint64_t bytes = (10 + draw(random, 300)) * (1 + draw(random, 3));
+        uint64_t bytes = (10 + check_draw(random, 300)) * (1 + check_draw(random, 3));
         c->kinds[k].hosts = c->hosts[k];
-        c->kinds[k].n_hosts = draw(random, 4) ? MOST_SHARERS : 0;
+        c->kinds[k].n_hosts = check_draw(random, 4) ? MOST_SHARERS : 0;
         for (size_t s = 0; s < MOST_SHARERS; s++)
             c->hosts[k][s] = (struct ah_instance_host){bytes / (s + 1), c->away[k][s]};
         for (size_t b = 0; b < c->instance.n_blocks; b++)
@@ -138,36 +130,36 @@ static inline void draw_instance(struct case_instance *c, uint64_t *random, size
 {
     struct ah_instance *instance = &c->instance;
     memset(c, 0, sizeof *c);
-    *instance = (struct ah_instance){.n_blocks = 3 + draw(random, blocks - 2),
-                                     .n_kinds = 1 + draw(random, MOST_KINDS),
+    *instance = (struct ah_instance){.n_blocks = 3 + check_draw(random, blocks - 2),
+                                     .n_kinds = 1 + check_draw(random, MOST_KINDS),
                                      .kinds = c->kinds,
                                      .classes = c->classes,
                                      .links = c->links,
-                                     .micro_batches = 1 + draw(random, micro_batches),
-                                     .boundary_bytes = 500 + draw(random, 3000),
+                                     .micro_batches = 1 + check_draw(random, micro_batches),
+                                     .boundary_bytes = 500 + check_draw(random, 3000),
                                      .gradient_bytes = c->gradient_bytes,
-                                     .tied_bytes = draw(random, 3) ? 0 : 20000};
+                                     .tied_bytes = check_draw(random, 3) ? 0 : 20000};
     instance->n_kinds = instance->n_kinds < units ? instance->n_kinds : units;
     instance->n_classes = instance->n_kinds;
     for (size_t k = 0; k < instance->n_kinds; k++)
         c->kinds[k] = (struct ah_instance_kind){
-            .gpu = "gpu", .tp = UINT64_C(1) << draw(random, 2), .blocks = c->blocks[k]};
+            .gpu = "gpu", .tp = UINT64_C(1) << check_draw(random, 2), .blocks = c->blocks[k]};
     if (instance->n_classes < units)
-        instance->n_classes += draw(random, 2); /* a second node of some kind */
+        instance->n_classes += check_draw(random, 2); /* a second node of some kind */
     for (size_t n = 0; n < instance->n_classes; n++)
         c->classes[n] =
-            (struct ah_instance_class){n < instance->n_kinds ? n : draw(random, instance->n_kinds), n, 1,
-                                       1e6 * draw_real(random, 50, 2000)};
-    for (size_t left = draw(random, units - instance->n_classes + 1); left; left--)
-        c->classes[draw(random, instance->n_classes)].units++;
+            (struct ah_instance_class){n < instance->n_kinds ? n : check_draw(random, instance->n_kinds), n,
+                                       1, 1e6 * draw_real(random, 50, 2000)};
+    for (size_t left = check_draw(random, units - instance->n_classes + 1); left; left--)
+        c->classes[check_draw(random, instance->n_classes)].units++;
     draw_blocks(c, random);
     draw_network(c, random);
     uint64_t all = 0;
     for (size_t b = 0; b < instance->n_blocks; b++)
         all += c->blocks[0][b].state_bytes * c->kinds[0].tp + 2 * c->blocks[0][b].saved_bytes[0];
     for (size_t k = 0; k < instance->n_kinds; k++)
-        c->kinds[k].capacity_bytes = 20 + all / (1 + draw(random, 4)) / c->kinds[k].tp;
-    if (draw(random, 2))
+        c->kinds[k].capacity_bytes = 20 + all / (1 + check_draw(random, 4)) / c->kinds[k].tp;
+    if (check_draw(random, 2))
         draw_away(c, random);
     for (size_t k = 0; k < instance->n_kinds && instance->micro_batches % 3 == 0; k++)
         make_layers_alike(c, k);
@@ -191,7 +183,7 @@ static inline size_t draw_units(const struct ah_instance *in, uint64_t *random, 
         for (size_t u = 0; u < in->classes[class].units; u++)
             classes[n++] = class;
     for (size_t i = n; any_order && i > 1; i--) {
-        size_t j = draw(random, i), other = classes[j];
+        size_t j = check_draw(random, i), other = classes[j];
         classes[j] = classes[i - 1];
         classes[i - 1] = other;
     }
@@ -206,7 +198,7 @@ static inline bool draw_arrangement(const struct ah_instance *in, uint64_t *rand
     ah_draft_begin(draft);
     for (size_t u = 0; u < units; u++) {
         size_t last = draft->arrangement.n_pipelines - 1;
-        if (!draft->n_stages || !draw(random, 3) ||
+        if (!draft->n_stages || !check_draw(random, 3) ||
             draft->arrangement.pipelines[last].n_stages == in->n_blocks)
             ah_draft_open(draft);
         ah_draft_add(draft, classes[u]);
@@ -219,13 +211,13 @@ static inline bool draw_arrangement(const struct ah_instance *in, uint64_t *rand
         for (size_t i = 0; i < n; i++) {
             size_t most = in->n_blocks - at - (n - i - 1);
             plan->pipelines[p].stages[i].first = at;
-            at = i + 1 == n ? in->n_blocks : at + 1 + draw(random, most);
+            at = i + 1 == n ? in->n_blocks : at + 1 + check_draw(random, most);
             plan->pipelines[p].stages[i].end = at;
         }
         plan->pipelines[p].micro_batches = 1;
     }
     for (uint64_t left = in->micro_batches - plan->n_pipelines; left; left--)
-        plan->pipelines[draw(random, plan->n_pipelines)].micro_batches++;
+        plan->pipelines[check_draw(random, plan->n_pipelines)].micro_batches++;
     ah_arrangement_share(in, plan);
     for (size_t p = 0; p < plan->n_pipelines; p++)
         if (!ah_pipeline_fit(in, &plan->pipelines[p]))

@@ -6,10 +6,10 @@
  * AH_TEST_INSTANCES: how many instances; 60.
  */
 #include "planner/cluster/cluster_policies.h"
-#include "planner/cluster/hunt.h"
 #include "planner/cluster/mixed.h"
 #include "planner/cluster/rehearsal.h"
 #include "tests/property/cluster/instances.h"
+#include "tests/property/cluster/optimum.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,8 +18,7 @@ enum { INSTANCES = 60 };
 
 static size_t instances(void)
 {
-    const char *wanted = getenv("AH_TEST_INSTANCES");
-    return wanted ? strtoul(wanted, NULL, 10) : INSTANCES;
+    return check_instances(INSTANCES);
 }
 
 /* Slow enough that HexiScale's costs favour higher degrees here and there. */
@@ -69,19 +68,6 @@ static void check_arrangement(const struct ah_instance *instance, const struct a
     assert_true(fabs(result.step_us - told_us) <= 1e-9 * told_us);
 }
 
-static double optimum_us(const struct ah_instance *instance)
-{
-    const struct ah_hunt_limits limits = {.improvements = 2000, .exhaustion = 20000000};
-    struct ah_error err = {0};
-    struct ah_hunt_result result;
-    struct ah_draft best;
-    CHECK_OK(ah_draft_init(&best, instance, &err), err);
-    CHECK_OK(ah_hunt_run(instance, &limits, INFINITY, &best, &result, &err), err);
-    assert_true(result.exhausted);
-    ah_draft_release(&best);
-    return result.step_us;
-}
-
 static void test_cluster_policies__arrangements_are_whole(void **state)
 {
     (void)state;
@@ -91,7 +77,7 @@ static void test_cluster_policies__arrangements_are_whole(void **state)
         struct case_instance c;
         draw_instance(&c, &random, 7, 5, 6);
         c.instance.update_limit_us = 0; /* nothing on the host */
-        double best_us = optimum_us(&c.instance);
+        double best_us = find_optimum_us(&c.instance);
         for (unsigned policy = AH_CLUSTER_POLICY_OPTIMAL + 1; policy < AH_CLUSTER_POLICIES; policy++) {
             struct ah_draft draft, again;
             double us = search(&c.instance, policy, &draft);

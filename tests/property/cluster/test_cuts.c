@@ -18,12 +18,12 @@ struct graph {
 
 static void draw_graph(struct graph *g, uint64_t *random)
 {
-    size_t n = 2 + draw(random, MOST_VERTICES - 1);
+    size_t n = 2 + check_draw(random, MOST_VERTICES - 1);
     g->graph = (struct ah_cut_graph){n, g->weights, g->edges};
     for (size_t v = 0; v < n; v++) {
-        g->weights[v] = draw(random, 2) ? 1 : 2;
+        g->weights[v] = check_draw(random, 2) ? 1 : 2;
         for (size_t u = 0; u <= v; u++)
-            g->edges[u * n + v] = g->edges[v * n + u] = draw(random, 3) ? draw_real(random, 0, 1) : 5;
+            g->edges[u * n + v] = g->edges[v * n + u] = check_draw(random, 3) ? draw_real(random, 0, 1) : 5;
     }
 }
 
@@ -72,7 +72,7 @@ static void test_cuts__are_near_the_least(void **state)
         size_t part[MOST_VERTICES];
         double heaviest, cut, all = 0;
         draw_graph(&g, &random);
-        size_t k = 1 + draw(&random, g.graph.n < 4 ? g.graph.n : 4);
+        size_t k = 1 + check_draw(&random, g.graph.n < 4 ? g.graph.n : 4);
         CHECK_OK(ah_cuts_find(&g.graph, k, part, &err), err);
         assert_true(judge(&g, k, part, &heaviest, &cut));
         for (size_t v = 0; v < g.graph.n; v++)

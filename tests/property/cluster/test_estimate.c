@@ -16,8 +16,7 @@ enum { INSTANCES = 1000, MOST_MICRO_BATCHES = 12 };
 
 static size_t instances(void)
 {
-    const char *wanted = getenv("AH_TEST_INSTANCES");
-    return wanted ? strtoul(wanted, NULL, 10) : INSTANCES;
+    return check_instances(INSTANCES);
 }
 
 static double estimate_us(const struct ah_draft *draft)

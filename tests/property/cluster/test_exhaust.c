@@ -266,8 +266,7 @@ static void check_instance(struct case_instance *c, double optimum_us, struct ta
 static void test_exhaust__finds_the_optimum(void **state)
 {
     (void)state;
-    const char *wanted = getenv("AH_TEST_INSTANCES");
-    size_t instances = wanted ? strtoul(wanted, NULL, 10) : INSTANCES;
+    size_t instances = check_instances(INSTANCES);
     uint64_t random = 0x9e3779b97f4a7c15;
     struct tally tally = {.heuristic_worst = 1};
     while (tally.instances < instances) {

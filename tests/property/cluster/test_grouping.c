@@ -7,9 +7,9 @@
  */
 #include "planner/cluster/certificate.h"
 #include "planner/cluster/grouping.h"
-#include "planner/cluster/hunt.h"
 #include "planner/cluster/relaxation.h"
 #include "tests/property/cluster/instances.h"
+#include "tests/property/cluster/optimum.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,20 +22,6 @@ struct tally {
     size_t instances, closer, proven;
     double relaxed_gap, grouped_gap;
 };
-
-/* INFINITY: nothing fits. */
-static double optimum_of(const struct ah_instance *in)
-{
-    const struct ah_hunt_limits whole = {.improvements = 3000, .exhaustion = 20000000};
-    struct ah_error err = {0};
-    struct ah_hunt_result result;
-    struct ah_draft best;
-    CHECK_OK(ah_draft_init(&best, in, &err), err);
-    CHECK_OK(ah_hunt_run(in, &whole, INFINITY, &best, &result, &err), err);
-    assert_true(result.exhausted);
-    ah_draft_release(&best);
-    return result.step_us;
-}
 
 static bool proves(struct ah_grouping *grouping, double step_us)
 {
@@ -90,8 +76,7 @@ static void check(const struct ah_instance *in, double optimum_us, struct tally 
 static void test_grouping__is_below_the_optimum(void **state)
 {
     (void)state;
-    const char *wanted = getenv("AH_TEST_INSTANCES");
-    size_t instances = wanted ? strtoul(wanted, NULL, 10) : INSTANCES;
+    size_t instances = check_instances(INSTANCES);
     uint64_t random = 0x853c49e6748fea9b;
     struct tally tally = {0};
     while (tally.instances < instances) {
@@ -99,7 +84,7 @@ static void test_grouping__is_below_the_optimum(void **state)
         draw_instance(&c, &random, 7, MOST_UNITS, 9);
         for (size_t b = 0; b < c.instance.n_blocks && tally.instances % 2; b++) /* sums that matter */
             c.gradient_bytes[b] *= 10;
-        double optimum_us = optimum_of(&c.instance);
+        double optimum_us = find_optimum_us(&c.instance);
         if (!isinf(optimum_us))
             check(&c.instance, optimum_us, &tally);
     }

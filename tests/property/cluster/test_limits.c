@@ -44,7 +44,7 @@ static void draw_pipeline(const struct ah_instance *in, uint64_t *random, struct
     size_t units = in->classes[0].units + (in->n_classes > 1 ? in->classes[1].units : 0);
     pipeline->n_stages = units > 1 ? STAGES : 1;
     pipeline->micro_batches = in->micro_batches;
-    size_t cut = 1 + draw(random, in->n_blocks - 1);
+    size_t cut = 1 + check_draw(random, in->n_blocks - 1);
     pipeline->stages[0] = (struct ah_stage){.end = pipeline->n_stages > 1 ? cut : in->n_blocks};
     pipeline->stages[1] = (struct ah_stage){.class = in->n_classes > 1, .first = cut, .end = in->n_blocks};
 }
@@ -52,8 +52,7 @@ static void draw_pipeline(const struct ah_instance *in, uint64_t *random, struct
 static void test_limits__are_hardly_ever_worse_than_no_rule(void **state)
 {
     (void)state;
-    const char *wanted = getenv("AH_TEST_INSTANCES");
-    size_t instances = wanted ? strtoul(wanted, NULL, 10) : INSTANCES;
+    size_t instances = check_instances(INSTANCES);
     size_t equal = 0, within_1 = 0, helped = 0;
     double worst = 1;
     uint64_t random = 0x3c6ef372fe94f82b;

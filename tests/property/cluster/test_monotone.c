@@ -5,9 +5,9 @@
  *
  * AH_TEST_INSTANCES: how many instances; 40.
  */
-#include "planner/cluster/hunt.h"
 #include "planner/cluster/rehearsal.h"
 #include "tests/property/cluster/instances.h"
+#include "tests/property/cluster/optimum.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,21 +16,7 @@ enum { INSTANCES = 40 };
 
 static size_t instances(void)
 {
-    const char *wanted = getenv("AH_TEST_INSTANCES");
-    return wanted ? strtoul(wanted, NULL, 10) : INSTANCES;
-}
-
-static double optimum_us(const struct ah_instance *instance)
-{
-    const struct ah_hunt_limits limits = {.improvements = 20000, .exhaustion = 20000000};
-    struct ah_error err = {0};
-    struct ah_hunt_result result;
-    struct ah_draft best;
-    CHECK_OK(ah_draft_init(&best, instance, &err), err);
-    CHECK_OK(ah_hunt_run(instance, &limits, INFINITY, &best, &result, &err), err);
-    assert_true(result.exhausted);
-    ah_draft_release(&best);
-    return result.step_us;
+    return check_instances(INSTANCES);
 }
 
 static void test_monotone__more_is_never_slower(void **state)
@@ -41,11 +27,11 @@ static void test_monotone__more_is_never_slower(void **state)
     for (size_t n = 0; n < instances(); n++) {
         struct case_instance c;
         draw_instance(&c, &random, 6, 4, 6);
-        double before_us = optimum_us(&c.instance);
-        c.classes[draw(&random, c.instance.n_classes)].units++;
-        double more_us = optimum_us(&c.instance);
-        c.kinds[draw(&random, c.instance.n_kinds)].capacity_bytes *= 2;
-        double larger_us = optimum_us(&c.instance);
+        double before_us = find_optimum_us(&c.instance);
+        c.classes[check_draw(&random, c.instance.n_classes)].units++;
+        double more_us = find_optimum_us(&c.instance);
+        c.kinds[check_draw(&random, c.instance.n_kinds)].capacity_bytes *= 2;
+        double larger_us = find_optimum_us(&c.instance);
         if (more_us > before_us || larger_us > more_us)
             fail_msg("%.3f us, with another unit %.3f, then with more memory %.3f", before_us, more_us,
                      larger_us);
@@ -94,7 +80,7 @@ static void test_monotone__equal_units_get_the_symmetric_plan(void **state)
         do
             draw_instance(&c, &random, 6, 4, 8);
         while (c.instance.n_classes > 1);
-        double best_us = optimum_us(&c.instance), least_us = INFINITY;
+        double best_us = find_optimum_us(&c.instance), least_us = INFINITY;
         size_t units = c.classes[0].units;
         for (size_t pipelines = 1; pipelines <= units; pipelines++)
             if (units % pipelines == 0)

@@ -20,13 +20,13 @@ struct graph {
 /* Vertices on islands, fast inside; memory for all parts, or hardly. */
 static void draw_graph(struct graph *g, size_t n, size_t k, uint64_t *random)
 {
-    size_t islands = 1 + draw(random, 4), island[MOST_LARGE];
-    double enough = draw(random, 3) ? 3 : 1.2;
+    size_t islands = 1 + check_draw(random, 4), island[MOST_LARGE];
+    double enough = check_draw(random, 3) ? 3 : 1.2;
     g->problem =
-        (struct ah_multilevel_problem){{n, g->weights, g->edges}, draw(random, 4) ? g->memory : NULL};
+        (struct ah_multilevel_problem){{n, g->weights, g->edges}, check_draw(random, 4) ? g->memory : NULL};
     for (size_t v = 0; v < n; v++) {
-        island[v] = draw(random, islands);
-        g->weights[v] = (double)(1 + draw(random, 3));
+        island[v] = check_draw(random, islands);
+        g->weights[v] = (double)(1 + check_draw(random, 3));
         g->memory[v] = enough * (double)k / (double)n * draw_real(random, 0.5, 1.5);
         for (size_t u = 0; u <= v; u++)
             g->edges[u * n + v] = g->edges[v * n + u] = island[u] == island[v] ? 5 : draw_real(random, 0, 1);
@@ -86,8 +86,8 @@ static void test_multilevel__parts_are_as_told(void **state)
     for (size_t i = 0; i < LARGE; i++) {
         struct ah_error err = {0};
         struct ah_multilevel_measure told, again;
-        size_t part[MOST_LARGE], other[MOST_LARGE], n = 10 + draw(&random, MOST_LARGE - 9);
-        size_t k = 1 + draw(&random, MOST_PARTS);
+        size_t part[MOST_LARGE], other[MOST_LARGE], n = 10 + check_draw(&random, MOST_LARGE - 9);
+        size_t k = 1 + check_draw(&random, MOST_PARTS);
         draw_graph(&g, n, k, &random);
         CHECK_OK(ah_multilevel_cut(&g.problem, k, part, &told, &err), err);
         check_cover(part, n, k);
@@ -134,8 +134,8 @@ static void test_multilevel__is_near_the_least_cut(void **state)
     for (size_t i = 0; i < SMALL; i++) {
         struct ah_error err = {0};
         struct ah_multilevel_measure told;
-        size_t part[MOST_SMALL], n = 2 + draw(&random, MOST_SMALL - 1);
-        size_t k = 1 + draw(&random, n < 3 ? n : n < 8 ? 4 - (n == 3) : 3);
+        size_t part[MOST_SMALL], n = 2 + check_draw(&random, MOST_SMALL - 1);
+        size_t k = 1 + check_draw(&random, n < 3 ? n : n < 8 ? 4 - (n == 3) : 3);
         draw_graph(&g, n, k, &random);
         CHECK_OK(ah_multilevel_cut(&g.problem, k, part, &told, &err), err);
         double best = least_cut(&g, k);
@@ -164,17 +164,17 @@ static void test_multilevel__refinement_never_ends_worse(void **state)
     for (size_t i = 0; i < LARGE; i++) {
         struct ah_cutting c;
         struct ah_error err = {0};
-        size_t n = 8 + draw(&random, MOST_LARGE - 7), k = 2 + draw(&random, MOST_PARTS - 1);
+        size_t n = 8 + check_draw(&random, MOST_LARGE - 7), k = 2 + check_draw(&random, MOST_PARTS - 1);
         draw_graph(&g, n, k, &random);
         CHECK_OK(ah_cuts_reserve(&c, &g.problem.graph, k, &err), err);
         c.memories = g.problem.memory;
         c.limit = 1.1 * ah_cuts_mean(&c);
         for (size_t v = 0; v < n; v++)
-            c.part[v] = v < k ? v : draw(&random, k);
+            c.part[v] = v < k ? v : check_draw(&random, k);
         ah_refine_count(&c);
         for (size_t moves = 0; moves < 10; moves++) {
             double before = judge(&g, k, c.part).cut;
-            size_t v = draw(&random, n), to = draw(&random, k);
+            size_t v = check_draw(&random, n), to = check_draw(&random, k);
             if (to == c.part[v] || c.count[c.part[v]] == 1)
                 continue;
             double gain = ah_refine_gain(&c, v, to);
@@ -199,7 +199,7 @@ static void test_multilevel__levels_keep_all_weight(void **state)
     for (size_t i = 0; i < LARGE; i++) {
         struct ah_error err = {0};
         struct ah_cut_level coarse;
-        size_t n = 2 + draw(&random, MOST_LARGE - 1);
+        size_t n = 2 + check_draw(&random, MOST_LARGE - 1);
         double members[MOST_LARGE], weight[MOST_LARGE] = {0}, memory[MOST_LARGE] = {0},
                                     cap = 2 + draw_real(&random, 0, 5);
         draw_graph(&g, n, 1, &random);

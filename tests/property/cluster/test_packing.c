@@ -69,8 +69,7 @@ static struct visits pack(const struct ah_instance *in, double step_us)
 static void test_packing__starts_better_searches(void **state)
 {
     (void)state;
-    const char *wanted = getenv("AH_TEST_INSTANCES");
-    size_t instances = wanted ? strtoul(wanted, NULL, 10) : INSTANCES, better = 0, worse = 0, packs = 0;
+    size_t instances = check_instances(INSTANCES), better = 0, worse = 0, packs = 0;
     uint64_t random = 0x853c49e6748fea9b;
     for (size_t n = 0; n < instances;) {
         struct case_instance c;
@@ -88,7 +87,7 @@ static void test_packing__starts_better_searches(void **state)
     }
     printf("%zu clusters: %zu packs, %zu searches end better with them, %zu worse\n", instances, packs,
            better, worse);
-    if (!wanted)
+    if (instances >= INSTANCES)
         assert_true(better > 2 * worse && better >= instances / 6);
 }
 

@@ -12,6 +12,7 @@
  */
 #include "runtime/schedule/check.h"
 #include "tests/property/cluster/planned.h"
+#include "tests/support/documents.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -167,8 +168,7 @@ static void check_plan(const struct planned *c, struct seen *seen)
 
 static void test_programs__are_what_stages_do(void **state)
 {
-    const char *wanted = getenv("AH_TEST_INSTANCES");
-    size_t instances = wanted ? strtoul(wanted, NULL, 10) : INSTANCES;
+    size_t instances = check_instances(INSTANCES);
     struct seen seen = {.shortest = INFINITY};
     uint64_t random = check_seed(2);
     (void)state;
@@ -187,7 +187,7 @@ static void test_programs__are_what_stages_do(void **state)
         instances, seen.plans, seen.programs, seen.away[AH_OPTIMIZER_HOST], seen.away[AH_OPTIMIZER_STREAMED],
         seen.weights, seen.again, seen.frozen, seen.shared, seen.shortest, seen.longest,
         seen.sum / (double)seen.n);
-    if (wanted)
+    if (instances < INSTANCES)
         return;
     assert_true(2 * seen.plans > instances && seen.programs > seen.plans);
     assert_true(seen.away[AH_OPTIMIZER_HOST] && seen.away[AH_OPTIMIZER_STREAMED] && seen.weights &&
@@ -203,11 +203,9 @@ static void check_example(const char *model, double *longest)
     struct ah_error err = {0};
     struct seen seen = {.shortest = INFINITY};
     c = (struct planned){0};
-    CHECK_OK(ah_document_load(&c.model, model, AH_DOCUMENT_MODEL, &err), err);
+    load_document(&c.model, model, AH_DOCUMENT_MODEL);
     CHECK_OK(ah_document_digest(&c.model, c.sha256, &err), err);
-    CHECK_OK(
-        ah_document_load(&cluster, "examples/clusters/desktops-4090-3090.json", AH_DOCUMENT_CLUSTER, &err),
-        err);
+    load_document(&cluster, "examples/clusters/desktops-4090-3090.json", AH_DOCUMENT_CLUSTER);
     c.request =
         (struct ah_cluster_request){.model = c.model.body.model,
                                     .model_sha256 = c.sha256,

@@ -126,8 +126,7 @@ static void check(const struct ah_instance *in, const struct ah_draft *draft)
 
 static size_t instances(void)
 {
-    const char *wanted = getenv("AH_TEST_INSTANCES");
-    return wanted ? strtoul(wanted, NULL, 10) : INSTANCES;
+    return check_instances(INSTANCES);
 }
 
 static void test_rehearsal__equals_the_oracle(void **state)
@@ -238,8 +237,8 @@ static void test_rehearsal__formula_of_equal_stages(void **state)
         struct ah_instance_kind kind = {.gpu = "gpu", .tp = 1, .capacity_bytes = 1000, .blocks = blocks};
         struct ah_instance_class class = {0, 0, MOST_UNITS, 1e9};
         struct ah_instance_link link = {INFINITY, 0};
-        size_t stages = 1 + draw(&random, MOST_UNITS), each = 1;
-        uint64_t m = 1 + draw(&random, 40);
+        size_t stages = 1 + check_draw(&random, MOST_UNITS), each = 1;
+        uint64_t m = 1 + check_draw(&random, 40);
         for (size_t b = 0; b < MOST_BLOCKS; b++)
             blocks[b] = (struct ah_instance_block){.forward_us = forward, .backward_us = {backward, 99, 99}};
         struct ah_instance in = {.n_blocks = stages * each,

@@ -32,8 +32,8 @@ static void draw_islands(struct network *n, size_t nodes, uint64_t *random)
                                        .links = n->links,
                                        .boundary_bytes = 1000};
     for (size_t a = 0; a < nodes; a++) {
-        far[a] = draw(random, 2);
-        near[a] = 2 * far[a] + draw(random, 2);
+        far[a] = check_draw(random, 2);
+        near[a] = 2 * far[a] + check_draw(random, 2);
         n->classes[a] = (struct ah_instance_class){0, a, 1, 1e9};
         for (size_t b = 0; b <= a; b++) {
             double hops = a == b ? 0 : near[a] == near[b] ? 1 : far[a] == far[b] ? 2 : 3;
@@ -67,11 +67,11 @@ static void test_route__is_near_the_least(void **state)
     size_t least = 0;
     for (size_t i = 0; i < CASES; i++) {
         struct network n;
-        size_t nodes = 2 + draw(&random, NODES - 1), classes[2 * NODES], each[NODES], count[NODES] = {0},
-               at = 0;
+        size_t nodes = 2 + check_draw(&random, NODES - 1), classes[2 * NODES], each[NODES],
+               count[NODES] = {0}, at = 0;
         draw_islands(&n, nodes, &random);
         for (size_t c = 0; c < nodes; c++)
-            for (size_t units = 1 + draw(&random, 2); units; units--)
+            for (size_t units = 1 + check_draw(&random, 2); units; units--)
                 classes[at++] = c;
         for (size_t c = 0; c < nodes; c++)
             each[c] = c;
@@ -124,7 +124,7 @@ static void test_islands__are_what_fast_links_reach(void **state)
         struct network n;
         struct ah_islands islands;
         struct ah_error err = {0};
-        size_t island[MOST_NODES], before = 1, nodes = 1 + draw(&random, MOST_NODES);
+        size_t island[MOST_NODES], before = 1, nodes = 1 + check_draw(&random, MOST_NODES);
         draw_islands(&n, nodes, &random);
         CHECK_OK(ah_islands_init(&islands, &n.instance, &err), err);
         for (size_t level = 0; level < islands.n_levels; level++) {

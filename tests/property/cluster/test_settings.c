@@ -7,8 +7,7 @@
 
 #include "planner/cluster/cluster_costs.h"
 #include "planner/cluster/relaxation.h"
-#include "schemas/document.h"
-#include "tests/support/check.h"
+#include "tests/support/documents.h"
 
 #include <math.h>
 #include <string.h>
@@ -30,8 +29,8 @@ static void setup(struct fixture *f, enum ah_tp_mode mode)
 {
     struct ah_error err = {0};
     memset(f, 0, sizeof *f);
-    CHECK_OK(ah_document_load(&f->model, "examples/models/llama-2-7b.json", AH_DOCUMENT_MODEL, &err), err);
-    CHECK_OK(ah_document_load(&f->cluster, "examples/clusters/mix-128.json", AH_DOCUMENT_CLUSTER, &err), err);
+    load_document(&f->model, "examples/models/llama-2-7b.json", AH_DOCUMENT_MODEL);
+    load_document(&f->cluster, "examples/clusters/mix-128.json", AH_DOCUMENT_CLUSTER);
     assert_int_equal(f->cluster.body.cluster->n_gpus, TYPES);
     f->request = (struct ah_cluster_request){.model = f->model.body.model,
                                              .model_sha256 = DIGEST,

@@ -11,11 +11,11 @@
 #include "planner/cluster/cluster_planner.h"
 #include "planner/cluster/cluster_verify.h"
 #include "planner/cluster/grouping.h"
-#include "planner/cluster/hunt.h"
 #include "planner/cluster/relaxation.h"
 #include "planner/cluster/settings.h"
-#include "schemas/document.h"
 #include "tests/property/cluster/instances.h"
+#include "tests/property/cluster/optimum.h"
+#include "tests/support/documents.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -30,8 +30,7 @@ static const char *everything[] = {"*"};
 
 static size_t instances(void)
 {
-    const char *wanted = getenv("AH_TEST_INSTANCES");
-    return wanted ? strtoul(wanted, NULL, 10) : INSTANCES;
+    return check_instances(INSTANCES);
 }
 
 /* A cluster of the test's own, on types of GPU of its own. */
@@ -49,10 +48,10 @@ static void draw_cluster(const struct ah_cluster *like, uint64_t *random, size_t
     c->cluster = *like;
     c->cluster.gpus = c->gpus;
     c->cluster.nodes = c->nodes;
-    c->cluster.n_nodes = 1 + draw(random, nodes);
+    c->cluster.n_nodes = 1 + check_draw(random, nodes);
     for (size_t g = 0; g < TYPES; g++) {
         c->gpus[g] = like->gpus[g];
-        c->gpus[g].memory_bytes = c->gpus[g].reserved_bytes + (150 + draw(random, 500)) * MIB;
+        c->gpus[g].memory_bytes = c->gpus[g].reserved_bytes + (150 + check_draw(random, 500)) * MIB;
     }
     for (size_t n = 0; n < NODES; n++) {
         c->nodes[n] = like->nodes[n % TYPES];
@@ -60,12 +59,12 @@ static void draw_cluster(const struct ah_cluster *like, uint64_t *random, size_t
         c->nodes[n].gpus = 1;
         c->nodes[n].nic_bytes_per_s *= draw_real(random, 0.1, 4);
         c->nodes[n].intra_bytes_per_s *= draw_real(random, 0.02, 1);
-        c->nodes[n].host_memory_bytes = (200 + draw(random, 2500)) * MIB;
+        c->nodes[n].host_memory_bytes = (200 + check_draw(random, 2500)) * MIB;
         c->nodes[n].host_memory_bytes_per_s *= draw_real(random, 0.05, 1);
         c->nodes[n].host_link_bytes_per_s *= draw_real(random, 0.2, 1);
     }
-    for (size_t left = draw(random, gpus - c->cluster.n_nodes + 1); left; left--)
-        c->nodes[draw(random, c->cluster.n_nodes)].gpus++;
+    for (size_t left = check_draw(random, gpus - c->cluster.n_nodes + 1); left; left--)
+        c->nodes[check_draw(random, c->cluster.n_nodes)].gpus++;
 }
 
 static struct ah_cluster_request request_of(const struct ah_model *model, const struct ah_cluster *cluster)
@@ -108,19 +107,16 @@ static void test_shares__one_more_gpu_is_never_slower(void **state)
 {
     (void)state;
     struct ah_document model, cluster;
-    struct ah_error err = {0};
     uint64_t random = 0x9e3779b97f4a7c15;
     size_t faster = 0, compared = 0;
-    CHECK_OK(ah_document_load(&model, "examples/models/gpt2-124m.json", AH_DOCUMENT_MODEL, &err), err);
-    CHECK_OK(
-        ah_document_load(&cluster, "examples/clusters/desktops-4090-3090.json", AH_DOCUMENT_CLUSTER, &err),
-        err);
+    load_document(&model, "examples/models/gpt2-124m.json", AH_DOCUMENT_MODEL);
+    load_document(&cluster, "examples/clusters/desktops-4090-3090.json", AH_DOCUMENT_CLUSTER);
     for (size_t n = 0; n < instances(); n++) {
         struct case_cluster c;
         bool before_exhausted, after_exhausted;
         draw_cluster(cluster.body.cluster, &random, NODES, MOST_GPUS, &c);
         double before_us = plan_us(model.body.model, &c.cluster, &before_exhausted);
-        c.nodes[draw(&random, c.cluster.n_nodes)].gpus++;
+        c.nodes[check_draw(&random, c.cluster.n_nodes)].gpus++;
         double after_us = plan_us(model.body.model, &c.cluster, &after_exhausted);
         if (!before_exhausted || !after_exhausted || isinf(before_us))
             continue;
@@ -130,26 +126,13 @@ static void test_shares__one_more_gpu_is_never_slower(void **state)
         faster += after_us < before_us * 0.999;
     }
     printf("%zu clusters of %zu compared, %zu faster with another GPU\n", compared, instances(), faster);
-    if (!getenv("AH_TEST_INSTANCES"))
+    if (instances() >= INSTANCES)
         assert_true(compared > instances() / 6 && faster);
     ah_document_release(&cluster);
     ah_document_release(&model);
 }
 
 /* ---- the optimum ---- */
-
-static double optimum_us(const struct ah_instance *instance)
-{
-    const struct ah_hunt_limits whole = {.improvements = 300, .exhaustion = 20000000};
-    struct ah_hunt_result result;
-    struct ah_draft best;
-    struct ah_error err = {0};
-    CHECK_OK(ah_draft_init(&best, instance, &err), err);
-    CHECK_OK(ah_hunt_run(instance, &whole, INFINITY, &best, &result, &err), err);
-    assert_true(result.exhausted);
-    ah_draft_release(&best);
-    return result.step_us;
-}
 
 /* So many units of each class, which have the host of so many even where some of them idle. */
 static double fixed_us(const struct ah_instance *instance, const size_t units[MOST_CLASSES])
@@ -173,7 +156,7 @@ static double fixed_us(const struct ah_instance *instance, const size_t units[MO
         classes[c].kind = c;
         classes[c].units = units[c];
     }
-    return optimum_us(&fixed);
+    return find_optimum_us(&fixed);
 }
 
 /* The least of all numbers of units from class `c` on. */
@@ -202,18 +185,18 @@ static void test_shares__the_optimum_is_the_least_of_all_numbers(void **state)
             draw_instance(&c, &random, 6, MOST_UNITS, 5);
             draw_away(&c, &random);
             for (size_t k = 0; k < c.instance.n_kinds; k++)
-                c.kinds[k].capacity_bytes /= 2 + draw(&random, 3);
+                c.kinds[k].capacity_bytes /= 2 + check_draw(&random, 3);
         } while (ah_instance_units(&c.instance) == c.instance.n_classes);
         for (size_t k = 0; k < c.instance.n_classes; k++)
             all[k] = c.classes[k].units;
-        double shared_us = optimum_us(&c.instance), fixed = least_us(&c.instance, 0, units);
+        double shared_us = find_optimum_us(&c.instance), fixed = least_us(&c.instance, 0, units);
         if (shared_us < fixed || shared_us > fixed)
             fail_msg("the optimum is %.6f us, of fixed shares %.6f", shared_us, fixed);
         idle += fixed_us(&c.instance, all) > shared_us;
         fits += !isinf(shared_us);
     }
     printf("%zu instances, %zu fit, in %zu units idle for their host's sake\n", instances(), fits, idle);
-    if (!getenv("AH_TEST_INSTANCES"))
+    if (instances() >= INSTANCES)
         assert_true(idle && fits > instances() / 3);
 }
 
@@ -241,7 +224,7 @@ static void check_bound(const struct ah_setting *setting, struct tally *tally)
 {
     struct ah_setting raised = *setting;
     struct ah_error err = {0};
-    double relaxed_us, us = optimum_us(&setting->instance);
+    double relaxed_us, us = find_optimum_us(&setting->instance);
     if (isinf(us))
         return;
     if (proves(&setting->instance, us * (1 + 1e-6)))
@@ -263,10 +246,8 @@ static void test_shares__the_bound_is_below_the_optimum(void **state)
     struct ah_error err = {0};
     uint64_t random = 0xa54ff53a5f1d36f1;
     struct tally tally = {0};
-    CHECK_OK(ah_document_load(&model, "examples/models/gpt2-124m.json", AH_DOCUMENT_MODEL, &err), err);
-    CHECK_OK(
-        ah_document_load(&cluster, "examples/clusters/desktops-4090-3090.json", AH_DOCUMENT_CLUSTER, &err),
-        err);
+    load_document(&model, "examples/models/gpt2-124m.json", AH_DOCUMENT_MODEL);
+    load_document(&cluster, "examples/clusters/desktops-4090-3090.json", AH_DOCUMENT_CLUSTER);
     for (size_t n = 0; n < 3 * instances(); n++) {
         struct case_cluster c;
         struct ah_arena arena = {0};
@@ -282,7 +263,7 @@ static void test_shares__the_bound_is_below_the_optimum(void **state)
     }
     printf("%zu optima of %zu clusters; %zu bounds above the relaxation, %zu above that of units alone\n",
            tally.compared, 3 * instances(), tally.above_relaxation, tally.above_alone);
-    if (!getenv("AH_TEST_INSTANCES"))
+    if (instances() >= INSTANCES)
         assert_true(tally.compared > instances() / 2 && tally.above_relaxation > tally.compared / 2 &&
                     tally.above_alone);
     ah_document_release(&cluster);
@@ -301,10 +282,8 @@ static void test_shares__a_plan_has_its_bound(void **state)
     struct ah_settings settings;
     struct case_cluster c;
     uint64_t random = 1;
-    CHECK_OK(ah_document_load(&model, "examples/models/gpt2-355m.json", AH_DOCUMENT_MODEL, &err), err);
-    CHECK_OK(
-        ah_document_load(&document, "examples/clusters/desktops-4090-3090.json", AH_DOCUMENT_CLUSTER, &err),
-        err);
+    load_document(&model, "examples/models/gpt2-355m.json", AH_DOCUMENT_MODEL);
+    load_document(&document, "examples/clusters/desktops-4090-3090.json", AH_DOCUMENT_CLUSTER);
     draw_cluster(document.body.cluster, &random, TYPES, TYPES, &c);
     c.cluster.n_nodes = TYPES;
     for (size_t n = 0; n < TYPES; n++) {

@@ -74,8 +74,7 @@ static void check_fits(const struct ah_instance *instance, struct ah_fits *fits,
 static void test_split__is_the_formulas_least(void **state)
 {
     (void)state;
-    const char *wanted = getenv("AH_TEST_INSTANCES");
-    size_t instances = wanted ? strtoul(wanted, NULL, 10) : INSTANCES, none = 0, several = 0;
+    size_t instances = check_instances(INSTANCES), none = 0, several = 0;
     uint64_t random = 0x6a09e667f3bcc909;
     for (size_t n = 0; n < instances; n++) {
         struct case_instance c;
@@ -86,7 +85,7 @@ static void test_split__is_the_formulas_least(void **state)
         draw_instance(&c, &random, MOST_BLOCKS, MOST_UNITS, 24);
         for (size_t class = 0; class < c.instance.n_classes; class ++)
             for (size_t u = 0; u < c.classes[class].units; u++)
-                if (pipeline.n_stages == 0 || draw(&random, 3))
+                if (pipeline.n_stages == 0 || check_draw(&random, 3))
                     stages[pipeline.n_stages++].class = class;
         pipeline.micro_batches = c.instance.micro_batches;
         ah_arrangement_share(&c.instance, &(struct ah_arrangement){&pipeline, 1});

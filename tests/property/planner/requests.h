@@ -12,8 +12,7 @@
 #define AH_TESTS_PROPERTY_PLANNER_REQUESTS_H
 
 #include "planner/planner.h"
-#include "schemas/document.h"
-#include "tests/support/check.h"
+#include "tests/support/documents.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,20 +31,11 @@ struct test_request {
     struct ah_error err;
 };
 
-static inline void test_request_load(struct ah_document *document, const char *folder, const char *name,
-                                     enum ah_document_kind kind)
-{
-    char path[128];
-    struct ah_error err = {0};
-    snprintf(path, sizeof path, "examples/%s/%s.json", folder, name);
-    CHECK_OK(ah_document_load(document, path, kind, &err), err);
-}
-
 static inline void test_request_open(struct test_request *t, const char *model, const char *machine)
 {
     memset(t, 0, sizeof *t);
-    test_request_load(&t->model, "models", model, AH_DOCUMENT_MODEL);
-    test_request_load(&t->machine, "machines", machine, AH_DOCUMENT_MACHINE);
+    load_example(&t->model, AH_DOCUMENT_MODEL, model);
+    load_example(&t->machine, AH_DOCUMENT_MACHINE, machine);
     t->request = (struct ah_plan_request){
         .model = t->model.body.model,
         .model_sha256 = test_sha256,

@@ -5,8 +5,7 @@
  */
 #include "planner/export.h"
 
-#include "schemas/document.h"
-#include "tests/support/check.h"
+#include "tests/support/documents.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -107,7 +106,7 @@ static void test_export__never_asks_for_more_device_memory_than_the_plan(void **
     uint64_t seed = check_seed(20261121);
     size_t exact = 0;
     (void)state;
-    CHECK_OK(ah_document_load(&document, PATH, AH_DOCUMENT_PLAN, &err), err);
+    load_document(&document, PATH, AH_DOCUMENT_PLAN);
     for (size_t round = 0; round < ROUNDS; round++) {
         struct ah_plan_block blocks[LAYERS_MAX + 2];
         struct ah_plan plan = *document.body.plan;

@@ -72,8 +72,7 @@ static bool is_small(const struct instance *it)
 static void test_knobs__equal_enumeration(void **state)
 {
     (void)state;
-    const char *wanted = getenv("AH_TEST_INSTANCES");
-    int instances = wanted ? atoi(wanted) : 12, planned = 0, equal = 0;
+    int instances = (int)check_instances(12), planned = 0, equal = 0;
     double worst = 1;
     uint64_t random = check_seed(20261124);
     for (int i = 0; i < instances;) {

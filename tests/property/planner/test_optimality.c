@@ -163,8 +163,7 @@ static void check_instance(const struct instance *it, uint64_t *random, struct t
 static void test_optimize__equals_brute_force(void **state)
 {
     (void)state;
-    const char *wanted = getenv("AH_TEST_INSTANCES");
-    int instances = wanted ? atoi(wanted) : 60;
+    int instances = (int)check_instances(60);
     uint64_t random = check_seed(20261121);
     struct tally tally = {0};
     for (int i = 0; i < instances;) {

@@ -96,8 +96,7 @@ static bool open_instance(struct instance *it, uint64_t *random, struct ah_trial
 static void test_search__finds_the_best_of_small_instances(void **state)
 {
     (void)state;
-    const char *wanted = getenv("AH_TEST_INSTANCES");
-    int instances = wanted ? atoi(wanted) : 24, found = 0, equal = 0;
+    int instances = (int)check_instances(24), found = 0, equal = 0;
     double worst = 1;
     uint64_t random = check_seed(20261121);
     for (int i = 0; i < instances;) {

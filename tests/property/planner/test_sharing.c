@@ -5,8 +5,7 @@
  */
 #include "planner/pricing_internal.h"
 #include "runtime/device/virtual/clock.h"
-#include "schemas/document.h"
-#include "tests/support/check.h"
+#include "tests/support/documents.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -94,10 +93,7 @@ static void test_sharing__example_machines(void **state)
     static const char *const machines[] = {"a100-40g-epyc7713", "rtx4090-64g", "h200-16c-128g"};
     for (size_t i = 0; i < sizeof machines / sizeof machines[0]; i++) {
         struct ah_document document = {0};
-        struct ah_error err = {0};
-        char path[128];
-        snprintf(path, sizeof path, "examples/machines/%s.json", machines[i]);
-        CHECK_OK(ah_document_load(&document, path, AH_DOCUMENT_MACHINE, &err), err);
+        load_example(&document, AH_DOCUMENT_MACHINE, machines[i]);
         double difference = worst(document.body.machine, false);
         if (difference > 1e-6)
             fail_msg("%s: %g", machines[i], difference);

@@ -21,14 +21,6 @@
 
 enum { NODES = 6, HOLDINGS = 512, SLICES = 2, LAST_STEP = 90 };
 
-static inline uint64_t draw(uint64_t *random, uint64_t below)
-{
-    *random ^= *random << 13;
-    *random ^= *random >> 7;
-    *random ^= *random << 17;
-    return *random % below;
-}
-
 /* ---- instances ---- */
 
 struct instance {
@@ -62,32 +54,32 @@ static const char *const ids[NODES] = {"n0", "n1", "n2", "n3", "n4", "n5"};
 static inline void draw_hosts(struct instance *c, size_t n_nodes, uint64_t *random)
 {
     for (size_t g = 0; g < 2; g++)
-        c->gpus[g].memory_bytes = (2 + draw(random, 6)) * 80000;
+        c->gpus[g].memory_bytes = (2 + check_draw(random, 6)) * 80000;
     for (size_t i = 0; i < n_nodes; i++) {
-        c->nodes[i].host_memory_bytes = (4 + draw(random, 10)) * 300000;
-        c->nodes[i].host_memory_bytes_per_s = 1e8 * (double)(1 + draw(random, 20));
-        c->nodes[i].host_link_bytes_per_s = 1e7 * (double)(1 + draw(random, 20));
+        c->nodes[i].host_memory_bytes = (4 + check_draw(random, 10)) * 300000;
+        c->nodes[i].host_memory_bytes_per_s = 1e8 * (double)(1 + check_draw(random, 20));
+        c->nodes[i].host_link_bytes_per_s = 1e7 * (double)(1 + check_draw(random, 20));
     }
 }
 
 static inline void draw_cluster(struct instance *c, uint64_t *random, bool hosts)
 {
-    size_t n = 2 + draw(random, hosts ? 2 : NODES - 2);
+    size_t n = 2 + check_draw(random, hosts ? 2 : NODES - 2);
     for (size_t g = 0; g < 2; g++)
         c->gpus[g] = (struct ah_cluster_gpu){.name = g ? "b" : "a",
-                                             .memory_bytes = (2 + draw(random, 5)) * 200000,
-                                             .flops_per_s = 1e9 * (double)(1 + draw(random, 3))};
+                                             .memory_bytes = (2 + check_draw(random, 5)) * 200000,
+                                             .flops_per_s = 1e9 * (double)(1 + check_draw(random, 3))};
     for (size_t i = 0; i < n; i++)
         c->nodes[i] = (struct ah_cluster_node){.id = ids[i],
-                                               .gpu = draw(random, 2) ? "a" : "b",
-                                               .gpus = 1 + draw(random, 2),
+                                               .gpu = check_draw(random, 2) ? "a" : "b",
+                                               .gpus = 1 + check_draw(random, 2),
                                                .intra_bytes_per_s = 1e9,
-                                               .nic_bytes_per_s = 1e7 * (double)(1 + draw(random, 3)),
+                                               .nic_bytes_per_s = 1e7 * (double)(1 + check_draw(random, 3)),
                                                .host_memory_bytes = 1000000000,
-                                               .disk_bytes_per_s = 1e6 * (double)draw(random, 4)};
+                                               .disk_bytes_per_s = 1e6 * (double)check_draw(random, 4)};
     if (hosts)
         draw_hosts(c, n, random);
-    double storage = 1e6 * (double)(1 + draw(random, 40));
+    double storage = 1e6 * (double)(1 + check_draw(random, 40));
     c->cloud = (struct ah_cluster_cloud){storage, 2 * storage};
     c->cluster = (struct ah_cluster){.generator = "test",
                                      .name = "before",

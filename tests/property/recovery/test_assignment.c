@@ -11,14 +11,6 @@
 
 enum { ROWS = 6, COLUMNS = 7, INSTANCES = 400 };
 
-static uint64_t draw(uint64_t *random, uint64_t below)
-{
-    *random ^= *random << 13;
-    *random ^= *random >> 7;
-    *random ^= *random << 17;
-    return *random % below;
-}
-
 static double best_of(const double *weights, size_t rows, size_t columns, size_t row, unsigned used)
 {
     double best = row == rows ? 0 : -INFINITY;
@@ -34,13 +26,13 @@ static void test_assignment__is_the_best_of_all(void **state)
     (void)state;
     for (uint64_t i = 0; i < INSTANCES; i++) {
         uint64_t random = 2463534242u + 31 * i;
-        size_t rows = 1 + draw(&random, ROWS), columns = rows + draw(&random, COLUMNS - rows + 1);
+        size_t rows = 1 + check_draw(&random, ROWS), columns = rows + check_draw(&random, COLUMNS - rows + 1);
         double weights[ROWS * COLUMNS], sum, again = 0;
         size_t column[ROWS];
         struct ah_error err = {0};
         unsigned used = 0;
         for (size_t k = 0; k < rows * columns; k++)
-            weights[k] = draw(&random, 3) ? (double)draw(&random, 20) : 0;
+            weights[k] = check_draw(&random, 3) ? (double)check_draw(&random, 20) : 0;
         CHECK_OK(ah_assignment_solve(weights, rows, columns, column, &sum, &err), err);
         for (size_t r = 0; r < rows; r++) {
             assert_true(column[r] < columns && !(used & 1U << column[r]));

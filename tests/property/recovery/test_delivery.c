@@ -17,20 +17,6 @@
 enum { NODES = 4, OUT = 0, IN = NODES, DISK = 2 * NODES, STORAGE = 3 * NODES, RESOURCES = 3 * NODES + 1 };
 enum { SHARDS = 5, SOURCES = 4 };
 
-static uint64_t draw(uint64_t *random, uint64_t below)
-{
-    *random ^= *random << 13;
-    *random ^= *random >> 7;
-    *random ^= *random << 17;
-    return *random % below;
-}
-
-static size_t number(const char *name, size_t otherwise)
-{
-    const char *text = getenv(name);
-    return text ? strtoul(text, NULL, 10) : otherwise;
-}
-
 /* ---- instances ---- */
 
 struct instance {
@@ -51,14 +37,14 @@ static struct ah_delivery_option through(size_t source, size_t n, size_t a, size
 /* A disk of its own, peers' memory or disk, storage: up to SOURCES of them, at least one. */
 static size_t draw_options(uint64_t *random, size_t node, struct ah_delivery_option *out)
 {
-    size_t n = 0, most = 1 + draw(random, SOURCES);
-    if (draw(random, 4) == 0)
+    size_t n = 0, most = 1 + check_draw(random, SOURCES);
+    if (check_draw(random, 4) == 0)
         out[n++] = through(0, 1, DISK + node, 0, 0);
     for (size_t peer = 0; peer < NODES && n < most; peer++) {
-        if (peer == node || draw(random, 2))
+        if (peer == node || check_draw(random, 2))
             continue;
-        out[n++] = draw(random, 3) ? through(1 + peer, 2, OUT + peer, IN + node, 0)
-                                   : through(1 + peer, 3, OUT + peer, IN + node, DISK + peer);
+        out[n++] = check_draw(random, 3) ? through(1 + peer, 2, OUT + peer, IN + node, 0)
+                                         : through(1 + peer, 3, OUT + peer, IN + node, DISK + peer);
     }
     if (!n || n < most)
         out[n++] = through(9, 2, STORAGE, IN + node, 0);
@@ -68,13 +54,13 @@ static size_t draw_options(uint64_t *random, size_t node, struct ah_delivery_opt
 static void draw_bundle(struct instance *c, size_t b, uint64_t *random, size_t count, size_t receivers)
 {
     struct ah_delivery_bundle *bundle = &c->bundles[b];
-    size_t first = draw(random, NODES);
-    *bundle = (struct ah_delivery_bundle){.bytes = 1 + draw(random, 1000),
+    size_t first = check_draw(random, NODES);
+    *bundle = (struct ah_delivery_bundle){.bytes = 1 + check_draw(random, 1000),
                                           .count = count,
                                           .receivers = c->receivers[b],
                                           .n_receivers = receivers,
                                           .relays = receivers > 1 ? c->relays[b] : NULL,
-                                          .once = receivers > 1 && draw(random, 3) == 0};
+                                          .once = receivers > 1 && check_draw(random, 3) == 0};
     for (size_t d = 0; d < receivers; d++) {
         c->nodes[b][d] = (first + d) % NODES;
         size_t n = draw_options(random, c->nodes[b][d], c->options[b][d]);
@@ -82,7 +68,7 @@ static void draw_bundle(struct instance *c, size_t b, uint64_t *random, size_t c
     }
     for (size_t from = 0; from < receivers; from++)
         for (size_t to = 0; to < receivers; to++)
-            if (from != to && (bundle->once || draw(random, 4)))
+            if (from != to && (bundle->once || check_draw(random, 4)))
                 c->relays[b][from * receivers + to] =
                     through(10, 2, OUT + c->nodes[b][from], IN + c->nodes[b][to], 0);
 }
@@ -91,14 +77,15 @@ static void draw_instance(struct instance *c, uint64_t *random, size_t shards, s
 {
     memset(c, 0, sizeof *c);
     for (size_t r = 0; r < RESOURCES; r++)
-        c->rates[r] = (double)(1 + draw(random, 50));
+        c->rates[r] = (double)(1 + check_draw(random, 50));
     c->delivery = (struct ah_delivery){c->rates, RESOURCES, c->bundles, 0};
     size_t several = 2; /* more would be too many choices to try */
     for (size_t left = shards; left;) {
-        size_t count = draw(random, 3) && left > 1 ? 2 : 1, receivers = 1 + draw(random, most_receivers);
+        size_t count = check_draw(random, 3) && left > 1 ? 2 : 1,
+               receivers = 1 + check_draw(random, most_receivers);
         receivers = shards > SHARDS || several >= count ? receivers : 1;
         several -= receivers > 1 && several >= count ? count : 0;
-        count = shards > SHARDS ? left < 8 ? left : 1 + draw(random, 8) : count;
+        count = shards > SHARDS ? left < 8 ? left : 1 + check_draw(random, 8) : count;
         draw_bundle(c, c->delivery.n_bundles++, random, count, receivers);
         left -= count;
     }
@@ -210,12 +197,12 @@ static struct ah_delivery_result solve(const struct instance *c, size_t columns,
 static void test_delivery__is_the_best_of_all_choices(void **state)
 {
     static struct instance c;
-    size_t instances = number("AH_TEST_INSTANCES", 600), greedy = 0;
+    size_t instances = check_instances(600), greedy = 0;
     (void)state;
     for (size_t i = 0; i < instances; i++) {
         uint64_t random = 88172645463325252u + 977 * i;
         struct ah_arena arena = {0};
-        draw_instance(&c, &random, 1 + draw(&random, SHARDS), 2);
+        draw_instance(&c, &random, 1 + check_draw(&random, SHARDS), 2);
         struct search s = {.delivery = &c.delivery, .best = INFINITY};
         go_on(&s, 0, 0);
         struct ah_delivery_result result = solve(&c, 400, &arena);
@@ -262,7 +249,7 @@ static double make_plain(struct instance *c, uint64_t *random)
         for (size_t d = 0; d < bundle->n_receivers; d++) {
             struct ah_delivery_receiver *receiver = &c->receivers[b][d];
             struct ah_delivery_option *options = c->options[b][d];
-            size_t node = c->nodes[b][d], via = (node + 1 + draw(random, NODES - 1)) % NODES;
+            size_t node = c->nodes[b][d], via = (node + 1 + check_draw(random, NODES - 1)) % NODES;
             receiver->n_options = receiver->fallback = receiver->n_options < 2 ? 2 : receiver->n_options;
             options[receiver->n_options - 2] = (struct ah_delivery_option){
                 .source = 9, .passes = {DISK + via, STORAGE, IN + via, OUT + via, IN + node}, .n_passes = 5};
@@ -276,13 +263,13 @@ static double make_plain(struct instance *c, uint64_t *random)
 static void test_delivery__is_never_slower_than_the_plain_one(void **state)
 {
     static struct instance c;
-    size_t instances = number("AH_TEST_INSTANCES", 600);
+    size_t instances = check_instances(600);
     (void)state;
     for (size_t i = 0; i < instances; i++) {
         uint64_t random = 521288629546311u + 104729 * i;
         struct ah_arena arena = {0};
-        draw_instance(&c, &random, 1 + draw(&random, 12), 2);
-        c.rates[STORAGE] *= (double)(1 + draw(&random, 10));
+        draw_instance(&c, &random, 1 + check_draw(&random, 12), 2);
+        c.rates[STORAGE] *= (double)(1 + check_draw(&random, 10));
         double plain_s = make_plain(&c, &random);
         struct ah_delivery_result result = solve(&c, 0, &arena);
         if (result.time_s > plain_s * (1 + 1e-12))

@@ -11,8 +11,7 @@ enum { INSTANCES = 16 };
 
 static size_t instances(void)
 {
-    const char *text = getenv("AH_TEST_INSTANCES");
-    return text ? strtoul(text, NULL, 10) : INSTANCES;
+    return check_instances(INSTANCES);
 }
 
 static bool has_away(const struct ah_cluster_plan *plan, bool weights)
@@ -76,11 +75,11 @@ static void test_hosts__needs_are_met_where_the_plan_keeps_them(void **state)
         uint64_t random = 88172645463325252u + 7919 * i;
         if (begin(&c, &random, true)) {
             hold_live(&c, LAST_STEP);
-            hold_stages(&c, 80, draw(&random, 2) ? AH_MEDIUM_HOST : AH_MEDIUM_DISK);
-            hold_in_storage(&c, draw(&random, 2) ? LAST_STEP : 80);
+            hold_stages(&c, 80, check_draw(&random, 2) ? AH_MEDIUM_HOST : AH_MEDIUM_DISK);
+            hold_in_storage(&c, check_draw(&random, 2) ? LAST_STEP : 80);
             hold_in_storage(&c, 60);
-            lose(&c, 1U << draw(&random, c.cluster.n_nodes));
-            c.request.sources = draw(&random, 2) ? AH_SOURCES_NEAR : AH_SOURCES_FAST;
+            lose(&c, 1U << check_draw(&random, c.cluster.n_nodes));
+            c.request.sources = check_draw(&random, 2) ? AH_SOURCES_NEAR : AH_SOURCES_FAST;
             if (recover(&c, &r)) {
                 done++;
                 away += has_away(&r.plan, false);

@@ -10,8 +10,7 @@ enum { INSTANCES = 30 };
 
 static size_t instances(void)
 {
-    const char *text = getenv("AH_TEST_INSTANCES");
-    return text ? strtoul(text, NULL, 10) : INSTANCES;
+    return check_instances(INSTANCES);
 }
 
 static void test_recovery__meets_every_need_once(void **state)
@@ -26,12 +25,12 @@ static void test_recovery__meets_every_need_once(void **state)
             end(&c);
             continue;
         }
-        hold_stages(&c, LAST_STEP, draw(&random, 2) ? AH_MEDIUM_GPU : AH_MEDIUM_DISK);
-        hold_stages(&c, 80, draw(&random, 2) ? AH_MEDIUM_HOST : AH_MEDIUM_DISK);
-        hold_in_storage(&c, draw(&random, 2) ? 80 : 70);
+        hold_stages(&c, LAST_STEP, check_draw(&random, 2) ? AH_MEDIUM_GPU : AH_MEDIUM_DISK);
+        hold_stages(&c, 80, check_draw(&random, 2) ? AH_MEDIUM_HOST : AH_MEDIUM_DISK);
+        hold_in_storage(&c, check_draw(&random, 2) ? 80 : 70);
         hold_in_storage(&c, 60);
-        lose(&c, (unsigned)draw(&random, (1U << c.cluster.n_nodes) - 1));
-        c.request.sources = draw(&random, 2) ? AH_SOURCES_NEAR : AH_SOURCES_FAST;
+        lose(&c, (unsigned)check_draw(&random, (1U << c.cluster.n_nodes) - 1));
+        c.request.sources = check_draw(&random, 2) ? AH_SOURCES_NEAR : AH_SOURCES_FAST;
         if (recover(&c, &r)) {
             uint64_t newest = LAST_STEP;
             while (!is_complete(&c, newest))
@@ -95,7 +94,7 @@ static void test_recovery__takes_from_storage_what_no_node_has(void **state)
         if (begin(&c, &random, false) && c.cluster.n_nodes > 2) {
             hold_stages(&c, LAST_STEP, AH_MEDIUM_GPU);
             hold_in_storage(&c, LAST_STEP);
-            lose(&c, 1U << draw(&random, c.cluster.n_nodes));
+            lose(&c, 1U << check_draw(&random, c.cluster.n_nodes));
             if (recover(&c, &r)) {
                 uint64_t missing = missing_bytes(&c, LAST_STEP);
                 assert_int_equal(r.moves.bytes.storage, missing);

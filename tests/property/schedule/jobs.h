@@ -11,10 +11,8 @@
 #define AH_TESTS_PROPERTY_SCHEDULE_JOBS_H
 
 #include "runtime/schedule/job.h"
-#include "schemas/document.h"
-#include "tests/support/check.h"
+#include "tests/support/documents.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const char *const test_models[] = {
@@ -33,11 +31,8 @@ struct test_job {
 
 static inline void test_job_model(struct test_job *ret_job, const char *model)
 {
-    char path[128];
-    struct ah_error err = {0};
-    snprintf(path, sizeof path, "examples/models/%s.json", model);
     *ret_job = (struct test_job){0};
-    CHECK_OK(ah_document_load(&ret_job->document, path, AH_DOCUMENT_MODEL, &err), err);
+    load_example(&ret_job->document, AH_DOCUMENT_MODEL, model);
 }
 
 /* Everything is trained where `training` has no patterns. */

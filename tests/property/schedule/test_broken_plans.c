@@ -5,8 +5,7 @@
  */
 #include "runtime/schedule/check.h"
 #include "runtime/schedule/replay.h"
-#include "schemas/document.h"
-#include "tests/support/check.h"
+#include "tests/support/documents.h"
 
 #include <math.h>
 #include <string.h>
@@ -176,7 +175,7 @@ static void test_broken_plans__are_refused_or_run(void **state)
     struct ah_buffer text = {0};
     struct ah_error err = {0};
     struct counts counts = {0};
-    CHECK_OK(ah_document_load(&document, "tests/cli/documents/plan-tiny.json", AH_DOCUMENT_PLAN, &err), err);
+    load_document(&document, "tests/cli/documents/plan-tiny.json", AH_DOCUMENT_PLAN);
     CHECK_OK(ah_document_print(&document, &text, &err), err);
     for (size_t i = 0; i < PLANS; i++)
         try_plan(text.data, text.size, &random, &counts);

@@ -49,12 +49,7 @@ static void hold_up(void *context, const struct hooked_op *op)
 /* The next config for each block, so that plans go through all of them; knobs by chance. Rings are small. */
 static void choose(struct golden *g, uint64_t *turn, uint64_t *seed)
 {
-    struct ah_config options[AH_CONFIGS_MAX];
-    for (size_t block = 0; block < g->c.job.n_blocks; block++) {
-        const struct ah_job_group *group = ah_job_block(&g->c.job, block);
-        size_t n = ah_configs(&g->c.job, group, options);
-        g->c.configs[block] = options[turn[group->kind]++ % n];
-    }
+    golden_choose_next(g, turn);
     do {
         test_case_knobs(&g->c, seed);
         g->c.choice.knobs.tile_elements = AH_PLAN_TILE_UNIT;

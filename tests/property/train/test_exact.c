@@ -13,6 +13,7 @@
 #include "tests/support/hooked.h"
 
 #include "base/threads.h"
+#include "tests/support/documents.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -153,12 +154,7 @@ static void hold_up(void *context, const struct hooked_op *op)
 /* The next config for each block, so that plans go through all of them; knobs by chance. */
 static void plan_next(struct golden *g, uint64_t *turn, uint64_t *seed)
 {
-    struct ah_config options[AH_CONFIGS_MAX];
-    for (size_t block = 0; block < g->c.job.n_blocks; block++) {
-        const struct ah_job_group *group = ah_job_block(&g->c.job, block);
-        size_t n = ah_configs(&g->c.job, group, options);
-        g->c.configs[block] = options[turn[group->kind]++ % n];
-    }
+    golden_choose_next(g, turn);
     do {
         test_case_knobs(&g->c, seed);
         g->c.choice.knobs.tile_elements = AH_PLAN_TILE_UNIT;
@@ -228,10 +224,8 @@ static void test_exact__plans_give_the_same_bits_on_lanes_held_up(void **state)
         {"mistral-documents", AH_BF16, AH_BF16}, {"qwen2-frozen-tensors", AH_FP32, AH_FP32}};
     uint64_t seed = check_seed(40);
     struct ah_document machine;
-    struct ah_error err = {0};
     (void)state;
-    CHECK_OK(ah_document_load(&machine, "examples/machines/rtx4090-64g.json", AH_DOCUMENT_MACHINE, &err),
-             err);
+    load_document(&machine, "examples/machines/rtx4090-64g.json", AH_DOCUMENT_MACHINE);
     for (size_t i = 0; i < sizeof signatures / sizeof *signatures; i++)
         run_signature(&signatures[i], machine.body.machine, &seed);
     ah_document_release(&machine);

@@ -390,6 +390,22 @@ static void test_file__readers_never_see_half(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, enter_folder, leave_folder)
 
+static void test_file__same_by_every_name(void **state)
+{
+    (void)state;
+    char here[PATH_MAX], whole[PATH_MAX + 8];
+    put("one", "");
+    assert_int_equal(symlink("one", "link") | symlink("none", "away") | mkdir("deep", 0777), 0);
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(whole, sizeof whole, "%s/one", here);
+    assert_true(ah_file_same("one", "./one") && ah_file_same("one", whole) &&
+                ah_file_same("link", "deep/../one"));
+    assert_true(ah_file_same("none", "away") && ah_file_same("new", "./new")); /* neither is there */
+    assert_false(ah_file_same("one", "two") || ah_file_same("one", "deep/one") ||
+                 ah_file_same("one", "nowhere/one"));
+    assert_false(ah_file_same("/dev/null", "/dev/null") || ah_file_same("/dev/stdout", "/dev/stdout"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -406,6 +422,7 @@ int main(void)
         TEST(test_file__descriptors_are_written_in_place),
         TEST(test_file__redirected_output_keeps_its_place),
         TEST(test_file__readers_never_see_half),
+        TEST(test_file__same_by_every_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -133,11 +133,21 @@ static void test_away__what_cannot_be(void **state)
     }
 }
 
+static void test_away__techniques(void **state)
+{
+    const uint32_t keep = UINT32_C(1) << AH_TECHNIQUE_KEEP, streamed = UINT32_C(1) << AH_TECHNIQUE_STREAMED;
+    const uint32_t weights = UINT32_C(1) << AH_TECHNIQUE_HOST_WEIGHTS;
+    (void)state;
+    assert_int_equal(ah_away_without(keep | streamed), AH_WITHOUT_STREAMED);
+    assert_int_equal(ah_away_without(weights | UINT32_C(1) << AH_TECHNIQUE_HOST_OPTIMIZER),
+                     AH_WITHOUT_HOST_WEIGHTS | AH_WITHOUT_HOST_OPTIMIZER);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_away__shares_of_a_gpu), cmocka_unit_test(test_away__states),
-        cmocka_unit_test(test_away__weights), cmocka_unit_test(test_away__fp32),
-        cmocka_unit_test(test_away__what_cannot_be)};
+        cmocka_unit_test(test_away__weights),         cmocka_unit_test(test_away__fp32),
+        cmocka_unit_test(test_away__what_cannot_be),  cmocka_unit_test(test_away__techniques)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

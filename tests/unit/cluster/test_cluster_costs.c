@@ -5,8 +5,7 @@
 #include "planner/cluster/cluster_costs.h"
 
 #include "planner/cluster/away.h"
-#include "schemas/document.h"
-#include "tests/support/check.h"
+#include "tests/support/documents.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -46,13 +45,9 @@ static void price(struct costs *c, uint64_t tp)
 
 static void build(struct costs *c, const char *model, uint64_t tp)
 {
-    struct ah_error err = {0};
-    char path[64];
-    snprintf(path, sizeof path, "examples/models/%s.json", model);
     *c = (struct costs){.estimated = false};
-    CHECK_OK(ah_document_load(&c->model, path, AH_DOCUMENT_MODEL, &err), err);
-    CHECK_OK(ah_document_load(&c->cluster, "examples/clusters/cluster-a.json", AH_DOCUMENT_CLUSTER, &err),
-             err);
+    load_example(&c->model, AH_DOCUMENT_MODEL, model);
+    load_example(&c->cluster, AH_DOCUMENT_CLUSTER, "cluster-a");
     c->cluster.body.cluster->gpus[2].memory_bytes_per_s = 0; /* products and transfers only */
     price(c, tp);
 }

@@ -207,6 +207,36 @@ static void test_runtime__memory_is_counted_and_ends(void **state)
     assert_int_equal(cuda_double_alive().device_bytes, there);
 }
 
+static size_t free_now(void)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    assert_int_equal(cudaMemGetInfo(&free_bytes, &total_bytes), cudaSuccess);
+    return free_bytes;
+}
+
+/* Of each kernel once, at its first launch, and it stays; where there is no room for it, that launch fails. */
+static void test_runtime__code_takes_memory(void **state)
+{
+    enum { CODE = 1 << 18 };
+    struct scene *s = *state;
+    struct cuda_double settings = cuda_double_default();
+    const struct kernel_case places = {{1, 1, 1}, {32, 1, 1}, 0, s->streams[1], s->device};
+    unsigned *rest = NULL;
+    settings.kernel_bytes = CODE;
+    cuda_double_set(&settings);
+    const size_t before = free_now();
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(write_words(s, s->streams[1], i), cudaSuccess);
+        assert_int_equal(free_now(), before - CODE);
+    }
+    assert_int_equal(cudaMalloc((void **)&rest, before - CODE - CODE / 2), cudaSuccess);
+    assert_int_equal(kernel_places(&places), cudaErrorMemoryAllocation);
+    assert_int_equal(cudaFree(rest), cudaSuccess);
+    assert_int_equal(kernel_places(&places), cudaSuccess);
+    assert_int_equal(free_now(), before - (size_t)(2 * CODE));
+    assert_int_equal(cudaStreamSynchronize(s->streams[1]), cudaSuccess);
+}
+
 static cudaError_t copy_up(const struct scene *s, void *to, const void *from, size_t bytes)
 {
     return cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, s->streams[0]);
@@ -270,6 +300,23 @@ static void test_runtime__refuses_events_and_streams_that_are_none(void **state)
     assert_int_equal(cudaStreamSynchronize(stream), cudaErrorInvalidResourceHandle);
 }
 
+/* A launch is of the device that is current, an event of the one where it was made. */
+static void test_runtime__refuses_streams_of_another_device(void **state)
+{
+    struct scene *s = *state;
+    struct cuda_double settings = cuda_double_default();
+    settings.n = 2;
+    cuda_double_set(&settings);
+    assert_int_equal(write_words(s, s->streams[0], 1), cudaSuccess);
+    assert_int_equal(cudaSetDevice(1), cudaSuccess);
+    assert_int_equal(write_words(s, s->streams[0], 1), cudaErrorInvalidResourceHandle);
+    expect_misuse(0, "a launch of GPU 1 and a stream of GPU 0");
+    cudaEvent_t event = new_event(cudaEventDefault);
+    assert_int_equal(cudaEventRecord(event, s->streams[0]), cudaErrorInvalidResourceHandle);
+    expect_misuse(1, "an event of GPU 1 and a stream of GPU 0");
+    assert_int_equal(cudaEventDestroy(event), cudaSuccess);
+}
+
 static void test_runtime__refuses_launches_beyond_the_hardware(void **state)
 {
     struct scene *s = *state;
@@ -298,7 +345,7 @@ static void test_runtime__refuses_launches_beyond_the_hardware(void **state)
     assert_int_equal(cudaStreamSynchronize(s->streams[0]), cudaSuccess);
 }
 
-/* Its code would be loaded then, which may wait for the stream. */
+/* Its code would be loaded then, which may wait for the stream, as may what takes memory. */
 static void test_runtime__refuses_a_first_launch_while_a_stream_waits_for_the_host(void **state)
 {
     struct scene *s = *state;
@@ -314,6 +361,13 @@ static void test_runtime__refuses_a_first_launch_while_a_stream_waits_for_the_ho
     assert_int_equal(write_words(s, s->streams[1], 2), cudaSuccess);
     assert_int_equal(kernel_places(&places), cudaErrorNotPermitted);
     expect_misuse(0, "launched for the first time while a stream waits for the host");
+    void *more = NULL;
+    assert_int_equal(cudaMalloc(&more, 64), cudaErrorNotPermitted);
+    expect_misuse(1, "cudaMalloc while a stream waits for the host");
+    assert_int_equal(cudaHostAlloc(&more, 64, cudaHostAllocDefault), cudaErrorNotPermitted);
+    expect_misuse(2, "cudaHostAlloc while a stream waits for the host");
+    assert_int_equal(cudaMemset(s->device, 0, 64), cudaErrorNotPermitted);
+    expect_misuse(3, "cudaMemset while a stream waits for the host");
     __atomic_store_n(word, 1, __ATOMIC_RELEASE);
     assert_int_equal(cudaStreamSynchronize(s->streams[0]), cudaSuccess);
     assert_int_equal(kernel_places(&places), cudaSuccess);
@@ -366,7 +420,8 @@ static void test_runtime__reads_the_environment(void **state)
 {
     (void)state;
     setenv("AUTOHETE_CUDA_DOUBLE",
-           "memory=3MiB,others=1KiB,devices=2,copy_delay_us=5,order=9,fail=any:4:719,missing=cuDeviceGet,"
+           "memory=3MiB,others=1KiB,kernel=2KiB,devices=2,copy_delay_us=5,order=9,fail=any:4:719,missing="
+           "cuDeviceGet,"
            "capability=8.6",
            1);
     const struct cuda_double settings = cuda_double_default();
@@ -375,6 +430,7 @@ static void test_runtime__reads_the_environment(void **state)
     assert_int_equal(settings.devices[1].memory_bytes, 3 << 20);
     assert_int_equal(settings.devices[0].others_bytes, 1 << 10);
     assert_int_equal(settings.devices[0].major * 10 + settings.devices[0].minor, 86);
+    assert_int_equal(settings.kernel_bytes, 2 << 10);
     assert_int_equal(settings.copy_delay_us, 5);
     assert_int_equal(settings.order, 9);
     assert_string_equal(settings.faults[0].call, "any");
@@ -394,9 +450,11 @@ int main(void)
         TEST(events_measure_time),
         TEST(a_stream_waits_for_a_value_and_writes_one),
         TEST(memory_is_counted_and_ends),
+        TEST(code_takes_memory),
         TEST(refuses_copies_of_the_wrong_memory),
         TEST(pins_memory_once_and_while_it_is_used),
         TEST(refuses_events_and_streams_that_are_none),
+        TEST(refuses_streams_of_another_device),
         TEST(refuses_launches_beyond_the_hardware),
         TEST(refuses_a_first_launch_while_a_stream_waits_for_the_host),
         TEST(fails_the_call_that_it_is_told_to),

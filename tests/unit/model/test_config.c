@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/model/config.h"
 
-#include "schemas/document.h"
-#include "tests/support/check.h"
+#include "tests/support/documents.h"
 #include "tests/support/root.h"
 
 #include <dirent.h>
@@ -24,7 +23,7 @@ static void check_example(const char *path)
     struct ah_buffer out = {0};
     struct ah_error err = {0};
     char digest[AH_DOCUMENT_DIGEST_MAX], digest_again[AH_DOCUMENT_DIGEST_MAX];
-    CHECK_OK(ah_document_load(&model, path, AH_DOCUMENT_MODEL, &err), err);
+    load_document(&model, path, AH_DOCUMENT_MODEL);
     CHECK_OK(ah_config_print(model.body.model, AH_BF16, &out, &err), err);
     parse(&again, out.data);
     CHECK_OK(ah_document_digest(&model, digest, &err), err);

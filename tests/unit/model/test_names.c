@@ -6,8 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/file.h"
-#include "schemas/document.h"
-#include "tests/support/check.h"
+#include "tests/support/documents.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,12 +17,6 @@ static const char *const models[] = {
     "examples/models/gpt2-124m.json",    "examples/models/llama-3-8b.json", "examples/models/mistral-7b.json",
     "examples/models/qwen2.5-0.5b.json", "examples/models/qwen3-0.6b.json",
 };
-
-static void load(struct ah_document *ret_document, const char *path)
-{
-    struct ah_error err = {0};
-    CHECK_OK(ah_document_load(ret_document, path, AH_DOCUMENT_MODEL, &err), err);
-}
 
 static void check_block(const struct ah_model *model, uint64_t block)
 {
@@ -52,7 +45,7 @@ static void test_names__cover_every_tensor_once(void **state)
     (void)state;
     for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
         struct ah_document document;
-        load(&document, models[m]);
+        load_document(&document, models[m], AH_DOCUMENT_MODEL);
         for (uint64_t block = 0; block < ah_model_blocks(document.body.model); block++)
             check_block(document.body.model, block);
         struct ah_model untied = *document.body.model;
@@ -81,7 +74,7 @@ static void test_names__are_those_of_the_library(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ah_document document;
         struct ah_names_part parts[AH_NAMES_PARTS_MAX];
-        load(&document, cases[i].model);
+        load_document(&document, cases[i].model, AH_DOCUMENT_MODEL);
         size_t n = ah_names_parts(document.body.model, cases[i].block, parts);
         assert_true(cases[i].part < n);
         assert_string_equal(parts[cases[i].part].name, cases[i].name);

@@ -5,8 +5,7 @@
  */
 #include "planner/export.h"
 
-#include "schemas/document.h"
-#include "tests/support/check.h"
+#include "tests/support/documents.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -249,9 +248,8 @@ static void check_one(const struct expectation *expected, struct ah_plan plan)
 static void test_export__says_what_the_target_can_do_and_names_the_rest(void **state)
 {
     struct ah_document document;
-    struct ah_error err = {0};
     (void)state;
-    CHECK_OK(ah_document_load(&document, PATH, AH_DOCUMENT_PLAN, &err), err);
+    load_document(&document, PATH, AH_DOCUMENT_PLAN);
     for (size_t i = 0; i < sizeof expectations / sizeof *expectations; i++)
         check_one(&expectations[i], *document.body.plan);
     ah_document_release(&document);
@@ -265,7 +263,7 @@ static void test_export__a_comment_stays_on_its_line(void **state)
     struct ah_export export;
     struct ah_error err = {0};
     (void)state;
-    CHECK_OK(ah_document_load(&document, PATH, AH_DOCUMENT_PLAN, &err), err);
+    load_document(&document, PATH, AH_DOCUMENT_PLAN);
     document.body.plan->inputs.model.name = "x\nrm -rf /";
     CHECK_OK(ah_export_plan(document.body.plan, AH_EXPORT_MEGATRON, &arena, &export, &err), err);
     ah_export_print(&export, &out);

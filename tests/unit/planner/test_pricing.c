@@ -6,6 +6,7 @@
 
 #include "runtime/schedule/program.h"
 #include "tests/property/schedule/jobs.h"
+#include "tests/support/documents.h"
 
 #include <math.h>
 
@@ -19,10 +20,8 @@ struct pricing_case {
 static void open_case(struct pricing_case *c, const char *machine, const char *model, enum ah_dtype dtype,
                       uint64_t micro_batches)
 {
-    char path[128];
     memset(c, 0, sizeof *c);
-    snprintf(path, sizeof path, "examples/machines/%s.json", machine);
-    CHECK_OK(ah_document_load(&c->machine, path, AH_DOCUMENT_MACHINE, &c->err), c->err);
+    load_example(&c->machine, AH_DOCUMENT_MACHINE, machine);
     test_job_open(
         &c->job, model,
         (struct ah_plan_training){

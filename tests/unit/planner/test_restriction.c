@@ -154,6 +154,17 @@ static void test_restriction__nothing_left(void **state)
     ah_arena_release(&f.arena);
 }
 
+static void test_restriction__is_read_from_annotations(void **state)
+{
+    const struct ah_text_pair annotations[] = {
+        {"solver", "keep"}, {"without", "streamed,unheard-of,tiles"}, {"without", "host-weights,keepsake"}};
+    (void)state;
+    assert_int_equal(ah_restriction_read(annotations, 3), UINT32_C(1) << AH_TECHNIQUE_STREAMED |
+                                                              UINT32_C(1) << AH_TECHNIQUE_TILES |
+                                                              UINT32_C(1) << AH_TECHNIQUE_HOST_WEIGHTS);
+    assert_int_equal(ah_restriction_read(NULL, 0), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -161,6 +172,7 @@ int main(void)
         cmocka_unit_test(test_restriction__none_restricts_nothing),
         cmocka_unit_test(test_restriction__orders),
         cmocka_unit_test(test_restriction__nothing_left),
+        cmocka_unit_test(test_restriction__is_read_from_annotations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

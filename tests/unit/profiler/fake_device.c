@@ -139,7 +139,8 @@ static double copy_seconds(const struct fake_device *device, uint32_t lane, doub
         return bytes / world->device_copy_bytes_per_s;
     int direction = lane == AH_LANE_H2D ? AH_H2D : AH_D2H;
     double limit = lane == AH_LANE_H2D ? throttle->h2d_bytes_per_s : throttle->d2h_bytes_per_s;
-    double seconds = bytes / world->link_bytes_per_s[direction];
+    double noise_s = bytes < 4 << 20 ? world->noise_s : 0;
+    double seconds = bytes / world->link_bytes_per_s[direction] + noise_s;
     *ret_latency_s = world->link_latency_s[direction];
     if (limit > 0 && throttle->copy_latency_us * 1e-6 + bytes / limit > *ret_latency_s + seconds) {
         *ret_latency_s = throttle->copy_latency_us * 1e-6;

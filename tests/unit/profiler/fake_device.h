@@ -17,6 +17,7 @@ struct fake_rates {
     double matmul_flops_per_s[2]; /* by dtype, of one thread; more are as many times faster */
     double link_bytes_per_s[2];   /* by direction */
     double link_latency_s[2];
+    double noise_s;              /* that copies of less than 4 MiB take longer */
     double adam_params_per_s[2]; /* by dtype of the weight, of one thread */
     double device_copy_bytes_per_s;
     double kept[4][4]; /* [part][beside]; 0 means 1 */

@@ -4,8 +4,7 @@
  */
 #include "planner/recovery/adapt.h"
 
-#include "schemas/document.h"
-#include "tests/support/check.h"
+#include "tests/support/documents.h"
 
 #include <string.h>
 
@@ -45,10 +44,8 @@ static void make_request(struct fixture *f)
 /* Pipeline 0: stages on a and b; pipeline 1: one stage on c. The new cluster has the nodes of a mask. */
 static void begin(struct fixture *f, unsigned there)
 {
-    struct ah_error err = {0};
     memset(f, 0, sizeof *f);
-    CHECK_OK(ah_document_load(&f->model, "tests/cli/documents/model-least.json", AH_DOCUMENT_MODEL, &err),
-             err);
+    load_document(&f->model, "tests/cli/documents/model-least.json", AH_DOCUMENT_MODEL);
     f->gpu = (struct ah_cluster_gpu){.name = "g", .memory_bytes = 1 << 30, .flops_per_s = 1e12};
     f->cluster = (struct ah_cluster){.name = "x", .gpus = &f->gpu, .n_gpus = 1, .nodes = f->nodes};
     for (size_t n = 0; n < 3; n++)

@@ -5,8 +5,7 @@
 #include "planner/recovery/states.h"
 
 #include "runtime/schedule/job.h"
-#include "schemas/document.h"
-#include "tests/support/check.h"
+#include "tests/support/documents.h"
 
 static const char *const patterns[] = {"*"};
 
@@ -49,7 +48,7 @@ static void check_model(const char *path, enum ah_dtype dtype, enum ah_dtype sta
     struct ah_error err = {0};
     struct ah_states states;
     struct ah_plan_training training = training_of(dtype, state_dtype);
-    CHECK_OK(ah_document_load(&model, path, AH_DOCUMENT_MODEL, &err), err);
+    load_document(&model, path, AH_DOCUMENT_MODEL);
     CHECK_OK(ah_states_init(&states, model.body.model, &training, slices, &arena, &err), err);
     uint64_t elements = elements_of(model.body.model, &training, &arena);
     assert_true(elements >= ah_model_parameters(model.body.model));

@@ -3,8 +3,7 @@
  * A plan with blocks of every kind, and what makes it one that cannot be run.
  */
 #include "runtime/schedule/check.h"
-#include "schemas/document.h"
-#include "tests/support/check.h"
+#include "tests/support/documents.h"
 
 #include <string.h>
 
@@ -12,8 +11,7 @@ static const char path[] = "tests/cli/documents/plan-tiny.json";
 
 static struct ah_plan *load(struct ah_document *document)
 {
-    struct ah_error err = {0};
-    CHECK_OK(ah_document_load(document, path, AH_DOCUMENT_PLAN, &err), err);
+    load_document(document, path, AH_DOCUMENT_PLAN);
     return document->body.plan;
 }
 

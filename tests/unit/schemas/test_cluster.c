@@ -3,8 +3,7 @@
  * The example clusters are those published with HexiScale: their peaks add up to what the paper compares with.
  */
 #include "schemas/cluster.h"
-#include "schemas/document.h"
-#include "tests/support/check.h"
+#include "tests/support/documents.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,11 +17,8 @@ static void test_cluster__examples_have_the_published_sums(void **state)
     } rows[] = {{"cluster-a", 40, 5060}, {"cluster-b", 32, 4912.8}, {"cluster-c", 56, 9744}};
     (void)state;
     for (size_t i = 0; i < 3; i++) {
-        char path[64];
         struct ah_document document;
-        struct ah_error err = {0};
-        snprintf(path, sizeof path, "examples/clusters/%s.json", rows[i].name);
-        CHECK_OK(ah_document_load(&document, path, AH_DOCUMENT_CLUSTER, &err), err);
+        load_example(&document, AH_DOCUMENT_CLUSTER, rows[i].name);
         const struct ah_cluster *cluster = document.body.cluster;
         assert_string_equal(cluster->name, rows[i].name);
         assert_int_equal(ah_cluster_gpus(cluster), rows[i].gpus);

@@ -240,7 +240,8 @@ static void test_huggingface__refuses_by_name_what_changes_the_model(void **stat
                   "n_head: does not divide the width");
     check_refused(FAMILY("qwen3", ",\"num_key_value_heads\":2,\"head_dim\":null"),
                   "head_dim: null has no meaning in qwen3");
-    check_refused(FAMILY("mistral", ""), "num_key_value_heads: 8 does not divide the 4 heads");
+    check_refused(FAMILY("mistral", ""),
+                  "num_key_value_heads: is missing, and the family's default does not divide");
     check_refused(
         "{\"model_type\":\"llama\",\"hidden_size\":1048576,\"num_hidden_layers\":10000,\"num_attention_"
         "heads\":1,"
@@ -293,7 +294,7 @@ static void test_huggingface__windows_follow_the_family(void **state)
     assert_int_equal(document.body.model->window, 4096);
     assert_int_equal(document.body.model->n_window_layers, 2);
     ah_document_release(&document);
-    check_refused(FAMILY("qwen3", ",\"layer_types\":[\"full_attention\"]"),
+    check_refused(FAMILY("qwen3", ",\"num_key_value_heads\":2,\"layer_types\":[\"full_attention\"]"),
                   "layer_types: does not have one entry");
     check_refused(
         FAMILY("qwen3",

@@ -3,11 +3,10 @@
  * Run logs line by line, and the numeric signature that they carry.
  */
 #include "base/file.h"
-#include "schemas/document.h"
 #include "schemas/plan.h"
 #include "schemas/runlog.h"
 #include "schemas/signature.h"
-#include "tests/support/check.h"
+#include "tests/support/documents.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +16,7 @@
 static struct ah_document loaded(void)
 {
     struct ah_document document;
-    struct ah_error err = {0};
-    CHECK_OK(ah_document_load(&document, PATH, AH_DOCUMENT_ANY, &err), err);
+    load_document(&document, PATH, AH_DOCUMENT_ANY);
     assert_int_equal(document.kind, AH_DOCUMENT_RUNLOG);
     return document;
 }
@@ -159,11 +157,9 @@ static void check_differs(const struct ah_signature *a, const struct ah_signatur
 static void test_signature__names_the_first_field_that_differs(void **state)
 {
     struct ah_document log = loaded(), plan;
-    struct ah_error err = {0};
     const char *patterns[] = {"*", "!embedding.*"};
     (void)state;
-    CHECK_OK(ah_document_load(&plan, "tests/golden/schemas/documents/plan.json", AH_DOCUMENT_PLAN, &err),
-             err);
+    load_document(&plan, "tests/golden/schemas/documents/plan.json", AH_DOCUMENT_PLAN);
     struct ah_signature a = log.body.runlog->numeric_signature;
     struct ah_signature b = plan.body.plan->numeric_signature;
     check_differs(&a, &b, NULL); /* the plan does not know the run */

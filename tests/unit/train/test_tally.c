@@ -3,23 +3,15 @@
  * Steps of a run that never was: which of them count, and what is known of ops.
  */
 #include "runtime/train/tally.h"
-#include "schemas/document.h"
-#include "tests/support/check.h"
+#include "tests/support/tiny_plan.h"
 
 #include <stdlib.h>
-
-static struct ah_document document;
-
-static const struct ah_plan *plan(void)
-{
-    return document.body.plan;
-}
 
 static struct ah_tally *begun(uint64_t now_ns)
 {
     struct ah_tally *tally;
     struct ah_error err = {0};
-    CHECK_OK(ah_tally_new(&tally, plan(), &err), err);
+    CHECK_OK(ah_tally_new(&tally, tiny_plan(), &err), err);
     ah_tally_begin(tally, now_ns);
     return tally;
 }
@@ -96,13 +88,13 @@ static void test_tally__forgets_what_is_before_its_window(void **state)
 
 static void tell(struct ah_tally *tally, uint64_t number, size_t op, uint64_t tile, uint64_t us)
 {
-    const struct ah_op_record record = {.step = number,
-                                        .lane =
-                                            (uint32_t)(op == SIZE_MAX ? AH_LANE_D2H : plan()->ops[op].lane),
-                                        .op = op,
-                                        .tile = tile,
-                                        .start_ns = 1000000 * number,
-                                        .end_ns = 1000000 * number + 1000 * us};
+    const struct ah_op_record record = {
+        .step = number,
+        .lane = (uint32_t)(op == SIZE_MAX ? AH_LANE_D2H : tiny_plan()->ops[op].lane),
+        .op = op,
+        .tile = tile,
+        .start_ns = 1000000 * number,
+        .end_ns = 1000000 * number + 1000 * us};
     ah_tally_op(tally, &record);
 }
 
@@ -111,7 +103,7 @@ static void tell(struct ah_tally *tally, uint64_t number, size_t op, uint64_t ti
 static void test_tally__knows_times_of_ops(void **state)
 {
     struct ah_tally *tally = begun(0);
-    double *us = calloc(plan()->n_ops, sizeof *us);
+    double *us = calloc(tiny_plan()->n_ops, sizeof *us);
     (void)state;
     assert_non_null(us);
     for (uint64_t number = 1; number <= 2 * AH_TALLY_OP_STEPS; number++) {
@@ -124,7 +116,7 @@ static void test_tally__knows_times_of_ops(void **state)
     ah_tally_op_us(tally, us);
     check_near(us[1], 23, 1e-9);
     check_near(us[2], 9, 1e-9);
-    check_near(us[0], plan()->ops[0].us, 0);
+    check_near(us[0], tiny_plan()->ops[0].us, 0);
     free(us);
     ah_tally_free(tally);
 }
@@ -153,21 +145,6 @@ static void test_tally__keeps_data_apart(void **state)
     ah_tally_free(tally);
 }
 
-static int load(void **state)
-{
-    (void)state;
-    struct ah_error err = {0};
-    CHECK_OK(ah_document_load(&document, "tests/cli/documents/plan-tiny.json", AH_DOCUMENT_PLAN, &err), err);
-    return 0;
-}
-
-static int release(void **state)
-{
-    (void)state;
-    ah_document_release(&document);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,5 +155,5 @@ int main(void)
         cmocka_unit_test(test_tally__knows_times_of_ops),
         cmocka_unit_test(test_tally__keeps_data_apart),
     };
-    return cmocka_run_group_tests(tests, load, release);
+    return cmocka_run_group_tests(tests, tiny_plan_load, tiny_plan_release);
 }

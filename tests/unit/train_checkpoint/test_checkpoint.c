@@ -2,7 +2,7 @@
 #include "runtime/train/checkpoint/checkpoint.h"
 
 #include "schemas/checkpoint.h"
-#include "tests/support/check.h"
+#include "tests/support/documents.h"
 #include "tests/support/root.h"
 #include "tests/support/training.h"
 
@@ -80,11 +80,10 @@ static void test_checkpoint__says_where_everything_is(void **state)
 {
     struct training run;
     struct ah_document manifest;
-    struct ah_error err = {0};
     training_init(&run,
                   &(struct training_options){.dtype = AH_BF16, .state_dtype = AH_BF16, .file_bytes = 20000});
     save(&run, *state, 3);
-    CHECK_OK(ah_document_load(&manifest, in(*state, "checkpoint.json"), AH_DOCUMENT_CHECKPOINT, &err), err);
+    load_document(&manifest, in(*state, "checkpoint.json"), AH_DOCUMENT_CHECKPOINT);
     const struct ah_checkpoint *body = manifest.body.checkpoint;
     assert_int_equal(body->n_states, TRAINING_BLOCKS);
     assert_true(body->n_files > 5);

@@ -241,17 +241,25 @@ static __global__ void __launch_bounds__(THREADS) forward(const struct ah_attent
 /* ---- backward ---- */
 
 /* Reads lse and delta of 64 queries; of queries beyond the sequence, of its last one. Whoever needed those before has
- * passed a barrier since. */
-static __device__ void read_queries(struct plain_shared &shared, const struct ah_attention &attention,
-                                    uint32_t sequence, uint32_t head, uint32_t query)
+ * passed a barrier since; whoever needs these passes one. */
+static __device__ void read_sums(struct plain_shared &shared, const struct ah_attention &attention,
+                                 uint32_t sequence, uint32_t head, uint32_t query)
 {
     const uint64_t vector = ah_attention_vector(attention, sequence, head);
     for (uint32_t i = threadIdx.x; i < TILE; i += THREADS) {
         const uint32_t at = min(query + i, attention.seq - 1);
         shared.lse[i] = attention.lse[vector + at] * AH_ATTENTION_LOG2_E;
         shared.delta[i] = attention.delta[vector + at];
-        shared.first[i] = ah_attention_first(attention, sequence, at);
     }
+}
+
+/* These and first, with a barrier passed. */
+static __device__ void read_queries(struct plain_shared &shared, const struct ah_attention &attention,
+                                    uint32_t sequence, uint32_t head, uint32_t query)
+{
+    read_sums(shared, attention, sequence, head, query);
+    for (uint32_t i = threadIdx.x; i < TILE; i += THREADS)
+        shared.first[i] = ah_attention_first(attention, sequence, min(query + i, attention.seq - 1));
     __syncthreads();
 }
 
@@ -262,10 +270,10 @@ static __global__ void __launch_bounds__(THREADS) backward_queries(const struct 
     const uint32_t end = min(task.row + TILE, attention.seq), kv_head = task.head / attention.group;
     const struct plain_rows q = rows_of(attention, attention.q, task.sequence, task.row, task.head);
     const struct plain_rows dout = rows_of(attention, attention.dout, task.sequence, task.row, task.head);
+    read_sums(shared, attention, task.sequence, task.head, task.row);
     const struct ah_attention_sight sight =
         ah_attention_look(attention, shared.first, task.sequence, task.row, TILE);
     float o[EACH][OWN] = {}, s[EACH][EACH], d[EACH][EACH];
-    read_queries(shared, attention, task.sequence, task.head, task.row);
     for (uint32_t key = sight.least / TILE * TILE; key < end; key += TILE) {
         const struct plain_rows k = rows_of(attention, attention.k, task.sequence, key, kv_head);
         multiply(s, shared, q, k);

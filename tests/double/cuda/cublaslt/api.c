@@ -12,6 +12,9 @@
  *     0  sixteen sums along K, then a tree; needs operands, and rows of them, at multiples of 16 bytes
  *     1  K in ascending order
  *     2  K in four parts, their sums in the workspace, added in the end; needs the reduction scheme COMPUTE_TYPE
+ *     3  is offered, and refused by cublasLtMatmulAlgoCheck()
+ *
+ * Among what is offered, and first, is a result whose state is no success: nothing else of it is valid.
  *
  * In fp32 without "pedantic" operands lose 13 bits, as in TF32.
  *
@@ -28,12 +31,13 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { ALGORITHMS = 3, ALIGN = 16 };
+enum { ALGORITHMS = 3, REFUSED = ALGORITHMS, ALIGN = 16, WORKSPACE_ALIGN = 256 };
 
 enum mark { MARK_HANDLE = 0x48414e44, MARK_DESC, MARK_LAYOUT, MARK_PREFERENCE, MARK_ALGORITHM };
 
 struct cublasLtContext {
     uint64_t mark;
+    int device; /* that was current when it was made: its only one */
 };
 
 struct preference {
@@ -109,6 +113,8 @@ EXPORT cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
     void *object = NULL;
     cublasStatus_t status = make(__func__, sizeof **handle, MARK_HANDLE, &object);
     *handle = object;
+    if (status == CUBLAS_STATUS_SUCCESS)
+        (*handle)->device = double_device();
     return status == CUBLAS_STATUS_SUCCESS ? status : CUBLAS_STATUS_NOT_INITIALIZED;
 }
 
@@ -281,7 +287,8 @@ static cublasStatus_t read_problem(cublasLtHandle_t handle, cublasLtMatmulDesc_t
 {
     const struct desc *given = (const void *)desc;
     const struct layout *layouts[] = {(const void *)a, (const void *)b, (const void *)c, (const void *)d};
-    if (!handle || handle->mark != MARK_HANDLE || !given || given->mark != MARK_DESC)
+    if (!handle || handle->mark != MARK_HANDLE || handle->device != double_device() || !given ||
+        given->mark != MARK_DESC)
         return CUBLAS_STATUS_INVALID_VALUE;
     for (size_t i = 0; i < 4; i++)
         if (!is_layout(layouts[i]))
@@ -331,8 +338,20 @@ static bool place_is_aligned(const void *place, uint64_t bytes)
     return (uintptr_t)place % bytes == 0;
 }
 
+/* Whether no kernel could read elements at the places that are preferred. */
+static bool splits_elements(const struct problem *problem, const struct preference *preference)
+{
+    const cudaDataType_t types[] = {problem->a.type, problem->b.type, problem->d.type, problem->d.type};
+    for (size_t i = 0; i < 4; i++)
+        if (preference->align[i] < type_bytes(types[i]))
+            return true;
+    return false;
+}
+
 static bool offers(const struct problem *problem, const struct preference *preference, uint64_t number)
 {
+    if (splits_elements(problem, preference))
+        return false;
     if (number == 0) {
         for (size_t i = 0; i < 4; i++)
             if (preference->align[i] < ALIGN)
@@ -360,11 +379,13 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
     if (status == CUBLAS_STATUS_SUCCESS && (asked < 1 || !prefer || prefer->mark != MARK_PREFERENCE))
         status = CUBLAS_STATUS_INVALID_VALUE;
     /* Which of its two refusals an epilogue meets, the manual leaves open. */
-    if (status == CUBLAS_STATUS_SUCCESS && has_aux(&problem) && !place_is_aligned(problem.desc.aux, ALIGN))
+    if (status == CUBLAS_STATUS_SUCCESS && has_aux(&problem) &&
+        (problem.d.type == CUDA_R_32F || !place_is_aligned(problem.desc.aux, ALIGN)))
         status = CUBLAS_STATUS_INVALID_VALUE;
     if (status != CUBLAS_STATUS_SUCCESS)
         return status;
-    for (uint64_t number = 0; number < ALGORITHMS && n < asked; number++) {
+    results[n++] = (cublasLtMatmulHeuristicResult_t){.state = CUBLAS_STATUS_NOT_SUPPORTED};
+    for (uint64_t number = 0; number <= REFUSED && n < asked; number++) {
         if (!offers(&problem, prefer, number))
             continue;
         const cublasLtMatmulAlgo_t algo = {{MARK_ALGORITHM, number, kind_of(&problem)}};
@@ -374,7 +395,7 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
                                                          .wavesCount = 1};
     }
     *ret_n = n;
-    return n ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 static bool is_algorithm_for(const cublasLtMatmulAlgo_t *algo, const struct problem *problem)
@@ -403,6 +424,31 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtM
     return CUBLAS_STATUS_SUCCESS;
 }
 
+static bool is_on_device(const void *place, uint64_t bytes)
+{
+    return double_place_of(place, bytes) == PLACE_DEVICE;
+}
+
+static bool holds(const void *place, const struct layout *layout)
+{
+    return is_on_device(place, ((layout->columns - 1) * (uint64_t)layout->ld + layout->rows) *
+                                   type_bytes(layout->type));
+}
+
+/* The hardware would only know that an address is nobody's. */
+static bool places_exist(const struct product *product)
+{
+    const struct problem *problem = &product->problem;
+    const struct layout aux = {
+        .type = problem->d.type, .rows = problem->m, .columns = problem->n, .ld = problem->desc.aux_ld};
+    const uint64_t workspace_bytes = workspace_of(problem, product->number);
+    return holds(product->a, &problem->a) && holds(product->b, &problem->b) &&
+           holds(product->d, &problem->d) && (!has_aux(problem) || holds(problem->desc.aux, &aux)) &&
+           (!has_bias(problem) ||
+            is_on_device(problem->desc.bias, problem->m * type_bytes(problem->d.type))) &&
+           (!workspace_bytes || is_on_device(product->workspace, workspace_bytes));
+}
+
 static bool places_fit(const struct product *product)
 {
     const struct problem *problem = &product->problem;
@@ -414,7 +460,7 @@ static bool places_fit(const struct product *product)
         return false;
     return place_is_aligned(product->a, in) && place_is_aligned(product->b, in) &&
            place_is_aligned(product->d, out) &&
-           (!has_bias(problem) || place_is_aligned(problem->desc.bias, out));
+           (!has_bias(problem) || place_is_aligned(problem->desc.bias, ALIGN));
 }
 
 EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
@@ -435,9 +481,10 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     if (!is_algorithm_for(algo, &product.problem) || c != d)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     product.number = algo->data[1];
+    product.kind = kind_of(&product.problem);
     product.workspace = workspace;
     if (workspace_of(&product.problem, product.number) > workspace_bytes ||
-        !place_is_aligned(workspace, ALIGN) || !places_fit(&product))
+        !place_is_aligned(workspace, WORKSPACE_ALIGN) || !places_fit(&product) || !places_exist(&product))
         return CUBLAS_STATUS_INVALID_VALUE;
     return product_enqueue(&product, stream) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
                                                             : CUBLAS_STATUS_EXECUTION_FAILED;

@@ -40,6 +40,7 @@ struct problem {
 struct product {
     struct problem problem;
     uint64_t number;
+    uint64_t kind; /* of problems that have kernels of their own */
     const void *a, *b, *c;
     void *d;
     float alpha, beta;

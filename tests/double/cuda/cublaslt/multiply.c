@@ -8,6 +8,7 @@
 #include "launch.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,6 +134,30 @@ static void multiply(const struct product *product)
     free(b);
 }
 
+enum { KERNELS_MAX = 128 };
+
+/* Kernels that products were given, of each algorithm and kind of problem one. */
+static struct {
+    uint64_t number, kind;
+    bool taken;
+} kernels[KERNELS_MAX];
+static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Stands for the code that a product is done by. */
+static const void *kernel_of(const struct product *product)
+{
+    size_t i = 0;
+    pthread_mutex_lock(&kernels_lock);
+    while (i + 1 < KERNELS_MAX && kernels[i].taken &&
+           (kernels[i].number != product->number || kernels[i].kind != product->kind))
+        i++;
+    kernels[i].number = product->number;
+    kernels[i].kind = product->kind;
+    kernels[i].taken = true;
+    pthread_mutex_unlock(&kernels_lock);
+    return &kernels[i];
+}
+
 /* One thread of a kernel, so that the double of the runtime keeps stream order, records it and times it as any other. */
 static void run(const void *product)
 {
@@ -143,7 +168,7 @@ cudaError_t product_enqueue(const struct product *product, cudaStream_t stream)
 {
     const struct launch launch = {
         .name = "cublasLtMatmul",
-        .kernel = (const void *)(uintptr_t)run,
+        .kernel = kernel_of(product),
         .run = run,
         .arguments = product,
         .arguments_bytes = sizeof *product,

@@ -6,8 +6,8 @@
  * It is as CUPTI's manual says, and no kinder: one subscriber; records only of kinds that are enabled; the op of an activity
  * only where the call that enqueued it is recorded, too; records go into buffers of the user's, of all streams and kinds in
  * the order in which they are ready; a buffer is handed back when it is full or flushed, and records that find none are
- * dropped and counted. What works with CUPTI by luck is misuse: enabling without a subscriber or buffers, leaving with kinds
- * enabled.
+ * dropped and counted. What works with CUPTI by luck is misuse: enabling without a subscriber or buffers, or
+ * while a stream waits for the host (it takes memory, for which the driver may wait), leaving with kinds enabled.
  *
  * Source: cupti_activity.h and cupti_callbacks.h of CUDA 13.0.
  */
@@ -320,7 +320,9 @@ static CUptiResult set_kind(CUpti_ActivityKind kind, bool on)
 
 EXPORT CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind)
 {
-    return fails(__func__) ? CUPTI_ERROR_UNKNOWN : set_kind(kind, true);
+    if (fails(__func__))
+        return CUPTI_ERROR_UNKNOWN;
+    return double_idle(__func__) ? CUPTI_ERROR_INVALID_OPERATION : set_kind(kind, true);
 }
 
 /* Told to fail it does what it is asked for, since the double has no other way to end. */

@@ -3,19 +3,24 @@
 """Tokens/s of DeepSpeed's ZeRO-Offload training a model on one GPU: what plans under a limit are compared with.
 
     deepspeed_model.py MODEL.json --batch N --seq N [--micro-batch N] [--recompute] [--memory-gib X] [--warmup 3] [--steps 5]
+                       [--compile layers|none] [--device cuda]
     deepspeed_model.py MODEL.json --batch N --seq N --config
 
-The model of torch_model.py, not compiled, in bf16. ZeRO stage 2: weights and activations on the GPU, gradients sent to the
-host, fp32 masters and moments there, DeepSpeed's own AdamW for processors, gradients clipped to norm 1 as plans do.
---micro-batch cuts the batch, gradients are accumulated; --recompute keeps of a layer only its input; --memory-gib is the
-most that PyTorch may take of the GPU. --config prints what DeepSpeed is told and needs neither it nor a GPU.
+The model of torch_model.py in bf16, its layers compiled. ZeRO stage 2: bf16 weights and activations on the GPU, gradients
+sent to the host, fp32 masters and moments there, DeepSpeed's own AdamW for processors, gradients clipped to norm 1 as plans
+do: the precision of a bf16 plan. --micro-batch cuts the batch, gradients are accumulated; --recompute keeps of a layer only
+its input; --memory-gib is the most that PyTorch may take of the GPU (its context is not counted, a plan's is). --config
+prints what DeepSpeed is told and needs neither it nor a GPU.
+
+DeepSpeed compiles its AdamW on first use, with g++ and ninja; nvcc and a network are not needed for it. One process has
+nobody to talk to, but its collectives want a port of this machine.
 
 Prints one line of JSON. Exit status 7: DeepSpeed is not there; 5: the GPU's memory does not suffice.
 """
 import argparse
 import json
 import os
-import statistics
+import socket
 import sys
 
 from shape import Shape
@@ -33,6 +38,8 @@ def read_options():
     parser.add_argument("--memory-gib", type=float)
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--compile", choices=("layers", "none"), default="layers")
+    parser.add_argument("--device", default="cuda")
     parser.add_argument("--config", action="store_true")
     options = parser.parse_args()
     options.micro_batch = options.micro_batch or options.batch
@@ -49,58 +56,69 @@ def config_of(options):
                                   "offload_optimizer": {"device": "cpu", "pin_memory": True}}}
 
 
-def recompute_layers(model):
-    """What torch.utils.checkpoint does to a function, to each layer."""
+def wrap_layers(model, options, torch):
+    """Compiled as one function that all layers share; recomputed from their input."""
     from torch.utils.checkpoint import checkpoint
 
     for layer in model.layers:
-        forward = layer.forward
-        layer.forward = lambda x, angles, forward=forward: checkpoint(forward, x, angles, use_reentrant=False)
+        forward = torch.compile(layer.forward) if options.compile == "layers" else layer.forward
+        if options.recompute:
+            layer.forward = lambda x, angles, forward=forward: checkpoint(forward, x, angles, use_reentrant=False)
+        else:
+            layer.forward = forward
+    if options.compile == "layers":
+        model.loss = torch.compile(model.loss)
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return str(one.getsockname()[1])
 
 
 def make_engine(options, deepspeed, torch):
     """One process, whose collectives have nobody to talk to."""
     from deepspeed.ops.adam import DeepSpeedCPUAdam
-    from torch_model import Model
+    from torch_model import Model, choose_attention
 
     for name, value in (("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1"), ("MASTER_ADDR", "127.0.0.1"),
-                        ("MASTER_PORT", "29511")):
+                        ("MASTER_PORT", free_port())):
         os.environ.setdefault(name, value)
-    if options.memory_gib:
-        whole = torch.cuda.get_device_properties(0).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(1.0, options.memory_gib * 2 ** 30 / whole), 0)
+    shape = Shape(options.model, options.micro_batch, options.seq)
+    if options.device == "cuda":
+        choose_attention(shape)
+        if options.memory_gib:
+            whole = torch.cuda.get_device_properties(0).total_memory
+            torch.cuda.set_per_process_memory_fraction(min(1.0, options.memory_gib * 2 ** 30 / whole), 0)
     torch.manual_seed(1)
     torch.set_default_dtype(torch.bfloat16)
-    with torch.device("cuda"):
-        model = Model(Shape(options.model, options.micro_batch, options.seq))
+    with torch.device(options.device):
+        model = Model(shape)
     torch.set_default_dtype(torch.float32)
-    if options.recompute:
-        recompute_layers(model)
+    wrap_layers(model, options, torch)
     adamw = DeepSpeedCPUAdam(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, adamw_mode=True)
     engine, *_ = deepspeed.initialize(model=model, optimizer=adamw, config=config_of(options))
     return engine
 
 
 def train(options, deepspeed, torch):
+    from torch_model import Clock, summary
+
     engine = make_engine(options, deepspeed, torch)
-    tokens = torch.randint(0, 256, (options.batch, options.seq + 1), device="cuda")
-    times = []
+    tokens = torch.randint(0, 256, (options.batch, options.seq + 1), device=options.device)
+    clock, times = Clock(options.device), []
     for step in range(options.warmup + options.steps):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
+        clock.begin()
         for part in tokens.split(options.micro_batch):
             loss = engine(part[:, :-1], part[:, 1:])
             engine.backward(loss)
             engine.step()
-        end.record()
-        torch.cuda.synchronize()
+        us = clock.end()
         if step >= options.warmup:
-            times.append(begin.elapsed_time(end) * 1000)
-    middle = statistics.median(times)
-    return {"tokens_per_s": round(1e6 * options.batch * options.seq / middle, 1), "step_us": round(middle),
-            "mad_us": round(statistics.median(abs(each - middle) for each in times)), "steps": len(times),
-            "device_bytes": torch.cuda.max_memory_reserved(), "last_loss": round(loss.item(), 4),
-            "versions": f"torch {torch.__version__}, deepspeed {deepspeed.__version__}"}
+            times.append(us)
+    return {**summary(times, options), "compiled": options.compile, "last_loss": round(loss.item(), 4),
+            "versions": f"torch {torch.__version__}, deepspeed {deepspeed.__version__}",
+            "device_bytes": torch.cuda.max_memory_reserved() if options.device == "cuda" else 0}
 
 
 def main():
@@ -116,7 +134,9 @@ def main():
         return MISSING
     try:
         print(json.dumps(train(options, deepspeed, torch)))
-    except torch.cuda.OutOfMemoryError as error:
+    except RuntimeError as error:  # also where a compiler wraps what the allocator raised
+        if "out of memory" not in str(error):
+            raise
         print(f"deepspeed_model: {str(error).splitlines()[0]}", file=sys.stderr)
         return NO_MEMORY
     return 0

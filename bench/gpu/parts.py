@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of gpu-check --run, most valuable first: (name, what it shows, function of a Bench).
+"""The parts of gpu-check --run, most valuable first: (name, what it shows, the seconds without which it is not begun,
+function of a Bench).
 
 A part returns {"ok": whether it holds, "rows": [...] for the table, "missing": what could not be done and why}. Where it
 does several things it keeps what is done in bench.kept(name), so that one that was cut off goes on where it was.
@@ -17,13 +18,19 @@ import time
 POLICIES = ("optimal", "zero-offload", "stream", "autohete-paper", "stronghold", "patrickstar")
 FIRST, LAST = 3, 1  # steps of a run that fill and empty the lanes are not counted
 STEPS = 10
-OFFLOADED = (("gpt-2b", 12), ("gpt-4b", 24), ("gpt-6b", 40))  # models, and GiB of device memory
-# Micro-batches and whether layers are recomputed; later ones are for what does not fit otherwise, or not as fast.
-DEEPSPEED_WAYS = ((8, False), (8, True), (4, False), (4, True), (2, False))
-DEEPSPEED_SECONDS = 150  # of one setting: it compiles, allocates, and trains a few steps
+SMALL_HOST_BYTES, PROFILE_HOST_BYTES = 12 << 30, 36 << 30  # PyTorch; arrays of 2 GiB are at most a sixteenth of what is free
+# Models, GiB of device memory, GiB on the host that the hungriest policy takes, and ways to order lanes that are compared.
+OFFLOADED = {"2b": ("gpt-2b", 12, 36, ("fifo", "dynamic")), "4b": ("gpt-4b", 24, 68, ("fifo", "dynamic")),
+             "6b": ("gpt-6b", 40, 104, ())}
+# Micro-batches and whether layers are recomputed, fastest first: recomputing costs a third of the GPU's time, which is the
+# smaller part of a step, and another micro-batch sends and sums all gradients once more.
+DEEPSPEED_WAYS = ((8, False), (8, True), (4, True), (2, True))
+DEEPSPEED_SECONDS = 220  # of one setting: it compiles, allocates, and trains a few steps
 TEST_SECONDS = 150  # of a test program; one that hangs shall not keep the others from running
-SANITIZED = ("attention", "norm", "cross_entropy", "embed", "sums")  # tests of kernels that have shared memory
-SANITIZER_SECONDS = 90  # of one of them under compute-sanitizer, which slows kernels much
+SANITIZED = ("attention", "norm", "cross_entropy")  # tests of kernels that have shared memory
+# Errors that calls return are looked at by the program itself, and libraries ask for what need not be there.
+SANITIZER_FLAGS = {"memcheck": ("--report-api-errors", "no")}
+SANITIZER_SECONDS = 60  # of one of them under compute-sanitizer, which slows kernels much
 
 # Dense bf16 products, from the data sheets, in operations a second.
 PEAKS = (("H200", 989e12), ("H100 80GB HBM3", 989e12), ("H100", 756e12), ("A100", 312e12), ("RTX 4090", 165e12))
@@ -126,9 +133,11 @@ def sanitizer(bench):
     wanted += [("racecheck", name, [bench.path("tests", name)]) for name in SANITIZED if name not in bench.left_out]
     wanted += [("synccheck", name, [bench.path("tests", name)]) for name in SANITIZED[:1] if name not in bench.left_out]
     rows, ok, stopped = [], True, []
+    bench.forget_log("sanitizer")
     for tool, what, words in wanted:
-        result = bench.call([program, "--tool", tool, "--error-exitcode", "99", *words],
-                            seconds=min(bench.seconds_left(), SANITIZER_SECONDS), folder=bench.folder)
+        result = bench.call([program, "--tool", tool, "--error-exitcode", "99", *SANITIZER_FLAGS.get(tool, ()), *words],
+                            seconds=min(bench.seconds_left(), SANITIZER_SECONDS * (2 if what == "a training step" else 1)),
+                            folder=bench.folder)
         if result.returncode == 124:
             stopped.append(f"{tool} of {what}")
         ok = ok and result.returncode in (0, 124)
@@ -138,7 +147,8 @@ def sanitizer(bench):
         if result.returncode not in (0, 124):
             rows[-1]["output"] = "\n".join(lines)[-2000:]
     missing = {"missing": f"stopped, as they took too long: {', '.join(stopped)}"} if stopped else {}
-    return {"ok": ok and rows[0]["exit"] == 0, "rows": rows, **missing}
+    trained = bench.trained("sanitizer")  # not so where the tool ends well without having run anything
+    return {"ok": ok and rows[0]["exit"] == 0 and trained, "rows": rows, **missing}
 
 
 # ---- speed ----
@@ -147,6 +157,7 @@ def profile(bench):
     """What the machine can do; other parts plan with it."""
     if bench.quick:
         return {"ok": True, "rows": [], "missing": "--quick plans with a machine that is in the folder"}
+    bench.bring(PROFILE_HOST_BYTES)
     result = bench.program("profile", "--device", "cuda:0", "-o", bench.out("machine.json"), "--json")
     if result.returncode:
         return {"ok": False, "rows": [{"says": result.stderr.strip()}]}
@@ -167,12 +178,33 @@ def measured(bench, run):
     steps = run["steps"][FIRST:-LAST] or run["steps"]
     us = [step["step_us"] for step in steps]
     middle = statistics.median(us)
+    planned = run["plan"]["memory"]["device_bytes"] + run["plan"]["memory"]["reserved_bytes"]
+    taken = {} if run["gpu_bytes"] is None else {"gpu_bytes": run["gpu_bytes"], "gpu_of_planned": round(run["gpu_bytes"] / planned, 4)}
     tokens = statistics.median(step["tokens"] for step in steps)
     return {"tokens_per_s": round(1e6 * tokens / middle, 1), "step_us": round(middle),
             "mad_us": round(statistics.median(abs(each - middle) for each in us)),
             "predicted_us": round(run["plan"]["time"]["step_us"]),
-            "error": round(run["plan"]["time"]["step_us"] / middle - 1, 4), "steps": len(us),
-            "device_bytes": run["plan"]["memory"]["device_bytes"], "host_bytes": run["plan"]["memory"]["host_bytes"]}
+            "error": round(run["plan"]["time"]["step_us"] / middle - 1, 4), "steps": len(us), "other_s": round(run["other_s"], 1),
+            "device_bytes": run["plan"]["memory"]["device_bytes"], "host_bytes": run["plan"]["memory"]["host_bytes"],
+            "peak_as_planned": all(step["device_peak_bytes"] == run["plan"]["memory"]["device_bytes"] for step in steps), **taken}
+
+
+LONG_COPIES_BYTES = 1 << 28  # of a step; below, latency is what is seen
+
+
+def kept_rates(machine, run):
+    """Shares of the rates that the profile saw of links alone, and of the predicted speed of host Adam."""
+    steps = run["steps"][FIRST:-LAST] or run["steps"]
+    alone = {link["direction"]: link["bytes_per_s"]["median"] for link in machine.get("links", [])}
+    kept = {}
+    for way in ("h2d", "d2h"):
+        us = statistics.median(step[f"{way}_us"] for step in steps)
+        n_bytes = statistics.median(step[f"{way}_bytes"] for step in steps)
+        if way in alone and us and n_bytes >= LONG_COPIES_BYTES:
+            kept[f"{way}_kept"] = round(n_bytes / us * 1e6 / alone[way], 3)
+    begin, end = run["log"][0].get("predicted", {}), run["log"][-1]
+    predicted, took = (sum(part["us"] for part in line.get("parts", []) if part["op"] == "host_adam") for line in (begin, end))
+    return {**kept, **({"host_adam_kept": round(predicted / took, 3)} if predicted and took else {})}
 
 
 def peak_of(device):
@@ -191,6 +223,7 @@ def resident(name, seq, batch):
         row = {"who": "autohete", "model": shape.name, "batch": shape.batch, "seq": shape.seq,
                **measured(bench, bench.train(title, bench.steps))}
         rows = [row]
+        bench.bring(SMALL_HOST_BYTES)
         torch = bench.kept(title) or bench.torch(shape)
         if "tokens_per_s" in torch:
             bench.keep(title, torch)
@@ -212,7 +245,10 @@ def train_under(bench, shape, title, flags):
     """A row of a plan's speed, and whether it is for good; what goes wrong with one plan does not keep the others back."""
     try:
         plan = bench.plan(shape, title, *flags, *shape.flags())
-        return (measured(bench, bench.train(title, bench.steps)) if plan else {"no plan": True}), True
+        if not plan:
+            return {"no plan": True}, True
+        run = bench.train(title, bench.steps)
+        return {**measured(bench, run), **kept_rates(bench.document(shape), run)}, True
     except RuntimeError as error:
         return {"failed": str(error)[-300:]}, False
 
@@ -224,16 +260,17 @@ def compared(kept):
             for row in kept.values()]
 
 
-def offload(name, cap_gib):
+def offload(name, cap_gib, host_gib, ways):
     def part(bench):
         """Tokens a second under a limit of device memory, by each policy, and by each way to order lanes."""
+        bench.bring(host_gib << 30)
         shape = bench.shape(name, 8, 1024)
         title = f"offload-{name}"
         kept = bench.kept(title)
         missing = bench.measure_blocks(shape)
         cap = ["--device-memory", bench.cap(cap_gib)]
         wanted = [(policy, ["--policy", policy, *cap]) for policy in bench.policies] + [("uncapped", ["--policy", "resident"])]
-        wanted += [(f"optimal, {way}", ["--policy", "optimal", "--scheduling", way, *cap]) for way in ("fifo", "dynamic")]
+        wanted += [(f"optimal, {way}", ["--policy", "optimal", "--scheduling", way, *cap]) for way in ways]
         longest, failed = 0, []
         for what, flags in wanted:
             if what in kept:
@@ -265,48 +302,56 @@ def beside_deepspeed(kept, own):
     return rows
 
 
-def deepspeed(bench):
-    """DeepSpeed's own ZeRO-Offload under the same limits, at each setting until one needs nothing cut or recomputed."""
-    rows, failed = [], []
-    for name, cap_gib in OFFLOADED:
+def ways_of(kept):
+    """Settings to try: none behind one that fits."""
+    for micro_batch, recomputed in DEEPSPEED_WAYS:
+        what = f"micro-batch {micro_batch}{', recompute' if recomputed else ''}"
+        if any("tokens_per_s" in row for row in kept.values()):
+            return
+        if what not in kept:
+            yield what, micro_batch, ["--recompute"] if recomputed else []
+
+
+def deepspeed(name, cap_gib, *_):
+    def part(bench):
+        """DeepSpeed's own ZeRO-Offload under the same limit, at the first setting that fits."""
         shape = bench.shape(name, 8, 1024)
-        title = f"deepspeed-{name}"
-        kept = bench.kept(title)
-        for micro_batch, recomputed in DEEPSPEED_WAYS:
-            what = f"micro-batch {micro_batch}{', recompute' if recomputed else ''}"
-            if what in kept or "tokens_per_s" in next(iter(kept.values()), {}):
-                continue
-            if bench.seconds_left() < DEEPSPEED_SECONDS and not bench.quick:
-                return {"ok": True, "rows": rows + failed, "again": True, "missing": f"no time for {name}, {what}"}
-            row = bench.deepspeed(shape, "--micro-batch", min(micro_batch, shape.batch), "--memory-gib", cap_gib,
-                                  *(["--recompute"] if recomputed else []))
+        kept, failed, cut = bench.kept(f"deepspeed-{name}"), [], {}
+        for what, micro_batch, flags in ways_of(kept):
+            if bench.seconds_left() < DEEPSPEED_SECONDS / 2 and not bench.quick:
+                cut = {"again": True, "missing": f"no time for {what}"}
+                break
+            row = bench.deepspeed(shape, "--micro-batch", min(micro_batch, shape.batch), "--memory-gib", cap_gib, *flags)
             if "absent" in row:
-                return {"ok": True, "rows": rows, "missing": f"DeepSpeed is not there: {row['absent']}"}
+                cut = {"missing": f"DeepSpeed is not there: {row['absent']}"}
+                break
             row = {"who": "DeepSpeed", "model": name, "GiB": cap_gib, "setting": what, **row}
             if "failed" in row:
                 failed.append(row)
-            else:
-                kept[what] = row
-                bench.keep(title, kept)
-        rows += beside_deepspeed(kept, bench.kept(f"offload-{name}"))
-    return {"ok": not failed, "rows": rows + failed}
+                break
+            kept[what] = row
+            bench.keep(f"deepspeed-{name}", kept)
+        return {"ok": not failed, "rows": beside_deepspeed(kept, bench.kept(f"offload-{name}")) + failed, **cut}
+    return part
 
 
 PARTS = (
-    ("operations", "every op against the references, lanes, a trainer beside the CPU's", operations),
-    ("identity", "twenty plans give the same bits", identity),
-    ("resume", "killed and resumed", resume),
-    ("profile", "links, products, AdamW, and each beside the others", profile),
-    ("resident-1.5b", "GPT-2 1.5B, sequence 1024, beside PyTorch", resident("gpt2-1.5b", 1024, 8)),
-    ("offload-2b", "2B in 12 GiB, by each policy", offload(*OFFLOADED[0])),
-    ("resident-7b", "Llama-2 7B's layers, sequence 4096, beside PyTorch", resident("llama-2-7b", 4096, 2)),
-    ("offload-4b", "4B in 24 GiB, by each policy", offload(*OFFLOADED[1])),
-    ("sanitizer", "compute-sanitizer on a small case", sanitizer),
-    ("offload-6b", "6B in 40 GiB, by each policy", offload(*OFFLOADED[2])),
-    ("resident-7b-1024", "Llama-2 7B's layers, sequence 1024, beside PyTorch", resident("llama-2-7b", 1024, 8)),
-    ("deepspeed", "ZeRO-Offload by DeepSpeed, beside plans under the same limits", deepspeed),
+    ("operations", "every op against the references, lanes, a trainer beside the CPU's", 90, operations),
+    ("profile", "links, products, AdamW, and each beside the others", 180, profile),
+    ("identity", "twenty plans give the same bits", 60, identity),
+    ("resume", "killed and resumed", 60, resume),
+    ("resident-1.5b", "GPT-2 1.5B, sequence 1024, beside PyTorch", 200, resident("gpt2-1.5b", 1024, 8)),
+    ("offload-2b", "2B in 12 GiB, by each policy", 120, offload(*OFFLOADED["2b"])),
+    ("resident-7b", "Llama-2 7B's layers, sequence 4096, beside PyTorch", 200, resident("llama-2-7b", 4096, 2)),
+    ("deepspeed-2b", "ZeRO-Offload by DeepSpeed, 2B in 12 GiB", 150, deepspeed(*OFFLOADED["2b"])),
+    ("offload-4b", "4B in 24 GiB, by each policy", 120, offload(*OFFLOADED["4b"])),
+    ("sanitizer", "compute-sanitizer on a small case", 90, sanitizer),
+    ("resident-7b-1024", "Llama-2 7B's layers, sequence 1024, beside PyTorch", 200, resident("llama-2-7b", 1024, 8)),
+    ("offload-6b", "6B in 40 GiB, by each policy", 120, offload(*OFFLOADED["6b"])),
+    ("deepspeed-4b", "ZeRO-Offload by DeepSpeed, 4B in 24 GiB", 150, deepspeed(*OFFLOADED["4b"])),
+    ("deepspeed-6b", "ZeRO-Offload by DeepSpeed, 6B in 40 GiB", 150, deepspeed(*OFFLOADED["6b"])),
 )
 
 
 def listed():
-    return [(name, what) for name, what, _ in PARTS]
+    return [(name, what) for name, what, *_ in PARTS]

@@ -14,26 +14,46 @@ import time
 import traceback
 
 import deepspeed_model
+import memory
 import pack
 import parts
+import verdict
 from shape import Shape
+from watch import Watch
 
-PART_SECONDS, LEAST_SECONDS, CUT_SECONDS = 460, 90, 5
+PART_SECONDS, CUT_SECONDS = 460, 5
+PIPE_SECONDS = 10  # for what a program that was ended had written
 MISSING, FAILED = 7, 1
-# Where the toolkit's libraries may lie besides where the loader and the plugin look; PyTorch brings them, too.
-LOOKED_AT = (os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "lib64"), "/usr/local/cuda/lib64")
-TOOLKIT = ("/usr/local/cuda/lib", "/usr/local/cuda/targets/x86_64-linux/lib", "/usr/local/cuda-*/lib64")
-LIBRARY = "libcublasLt.so.13"
+DOCTOR_SECONDS = 180  # the first program that opens a GPU waits until its driver has woken it
+HOST_MARGIN_BYTES = 3 << 30  # beside a plan's arenas
+DEEPSPEED_STATE_BYTES, DEEPSPEED_OTHER_BYTES = 16, 6 << 30  # of a parameter, on the host: master, moments, gradient
+# Libraries that the plugin opens: the folder in CUDA_HOME where it looks, and where they may lie besides there and where
+# the loader looks; PyTorch brings them, too.
+LIBRARIES = {"libcublasLt.so.13": "lib64", "libcupti.so.13": "extras/CUPTI/lib64"}
+TOOLKIT = ("/usr/local/cuda", "/usr/local/cuda-*")
+IN_TOOLKIT = ("lib", "lib64", "targets/x86_64-linux/lib", "extras/CUPTI/lib64")
 
 
-def folder_of_libraries():
-    """Where the toolkit's libraries are if not where they are looked for anyway; or None."""
-    if any(os.path.exists(os.path.join(place, LIBRARY)) for place in LOOKED_AT):
-        return None
+def python_folders():
+    """Where the python3 that has PyTorch looks for packages."""
     found = subprocess.run(["python3", "-c", "import sys; print(*sys.path, sep='\\n')"], check=False, text=True,
-                           capture_output=True).stdout.split("\n")
-    places = [*TOOLKIT, *(os.path.join(place, "nvidia/*/lib") for place in found if place)]
-    paths = [path for place in places for path in sorted(glob.glob(os.path.join(place, LIBRARY)))]
+                           capture_output=True)
+    return [place for place in found.stdout.split("\n") if place]
+
+
+def usual_folder_of(library, toolkits):
+    """Where the plugin looks anyway, in the first two toolkits; or None."""
+    places = (os.path.join(place, inside) for place in toolkits[:2] for inside in LIBRARIES.values())
+    return next((place for place in places if os.path.exists(os.path.join(place, library))), None)
+
+
+def folder_of(library, toolkits, packages):
+    """Where a library of the toolkit is, if not where the plugin looks anyway; or None."""
+    if usual_folder_of(library, toolkits):
+        return None
+    places = [os.path.join(place, inside) for place in toolkits for inside in IN_TOOLKIT]
+    places += [os.path.join(place, "nvidia/*/lib") for place in packages]
+    paths = [path for place in places for path in sorted(glob.glob(os.path.join(place, library)))]
     return os.path.dirname(paths[0]) if paths else None
 
 
@@ -50,13 +70,24 @@ class Bench:
         self.device = ""
         self.environment = {**os.environ, "AUTOHETE_PLUGIN_DIR": self.path("lib/autohete"), "NO_COLOR": "1",
                             "XDG_CACHE_HOME": self.out("cache")}
-        libraries = folder_of_libraries()
-        if libraries:
-            os.makedirs(self.fresh("toolkit"))
-            os.symlink(libraries, self.out("toolkit/lib64"))
-            self.environment["CUDA_HOME"] = self.out("toolkit")
+        self.brought, self.most_bytes = [], float("inf")
+        self.link_toolkit()
 
     # ---- places ----
+
+    def link_toolkit(self):
+        """A toolkit's folder as the plugin expects it, where the machine has its libraries elsewhere."""
+        shutil.rmtree(self.out("toolkit"), ignore_errors=True)
+        packages, toolkits = python_folders(), (os.environ.get("CUDA_HOME") or TOOLKIT[0], *TOOLKIT)
+        found = {library: folder_of(library, toolkits, packages) for library in LIBRARIES}
+        if not any(found.values()):
+            return
+        self.environment["CUDA_HOME"] = self.out("toolkit")  # in place of the machine's: with all that is there, too
+        for library, inside in LIBRARIES.items():
+            place = found[library] or usual_folder_of(library, toolkits)
+            if place:
+                os.makedirs(os.path.dirname(self.out(f"toolkit/{inside}")), exist_ok=True)
+                os.symlink(place, self.out(f"toolkit/{inside}"))
 
     def path(self, *names):
         return os.path.join(self.folder, *names)
@@ -80,6 +111,35 @@ class Bench:
     def keep(self, name, what):
         write_json(self.out(f"kept-{name}.json"), what)
 
+    def forget(self, part):
+        """What a part kept: its files are named after its first word, then a shape whose name has the second."""
+        first, second = (part.split("-") + [""])[:2]
+        for path in glob.glob(self.out(f"kept-{first}-*{second}*.json")):
+            os.remove(path)
+
+    def state(self):
+        """What was done before."""
+        if not os.path.exists(self.out("state.json")):
+            return {}
+        with open(self.out("state.json"), encoding="utf-8") as file:
+            return json.load(file)
+
+    # ---- the host's memory ----
+
+    def bring(self, wanted_bytes):
+        """Lets come what comes only as it is used (memory.py). What came no more once is not waited for again."""
+        wanted_bytes = min(int(wanted_bytes), self.most_bytes)
+        if self.quick or memory.available_bytes() >= wanted_bytes:
+            return
+        seconds = min(120, self.seconds_left() - 20)
+        result = self.call(["python3", self.path("gpu/memory.py"), wanted_bytes, "--seconds", seconds], seconds + 60)
+        row = json.loads(result.stdout) if result.stdout else {"why": f"it was ended: {last_line(result.stderr)}"}
+        if not row.get("complete", False) and row.get("seconds", 0) < seconds:
+            self.most_bytes = min(self.most_bytes, row.get("after_bytes") or memory.available_bytes())
+        self.brought.append({"wanted_bytes": wanted_bytes, **row})
+        print(f"\nhost memory: {gib(wanted_bytes)} wanted, {gib(row.get('before_bytes', 0))} available before, "
+              f"{gib(row.get('after_bytes', 0))} after {row.get('seconds', 0)} s: {row['why']}", flush=True)
+
     # ---- the program ----
 
     def seconds_left(self):
@@ -95,7 +155,10 @@ class Bench:
                 output, errors = process.communicate(timeout=seconds)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
-                output, errors = process.communicate()
+                try:
+                    output, errors = process.communicate(timeout=PIPE_SECONDS)
+                except subprocess.TimeoutExpired:  # what it started in another session still holds the pipes
+                    output, errors = "", ""
                 return subprocess.CompletedProcess(words, 124, output, f"{errors}\nwas stopped after {seconds:.0f} s")
         return subprocess.CompletedProcess(words, process.returncode, output, errors)
 
@@ -121,6 +184,14 @@ class Bench:
         if os.path.exists(self.out(f"{name}.ndjson")):
             os.remove(self.out(f"{name}.ndjson"))
 
+    def trained(self, name):
+        """Whether the log of a training has a step."""
+        try:
+            with open(self.out(f"{name}.ndjson"), encoding="utf-8") as file:
+                return any(json.loads(line).get("line") == "step" for line in file)
+        except (FileNotFoundError, ValueError):  # ended before its first step
+            return False
+
     def start_training(self, name, steps, *flags):
         words = [str(word) for word in self.training_words(name, steps, *flags)]
         self.forget_log(name)
@@ -128,17 +199,22 @@ class Bench:
             return subprocess.Popen(words, stdout=log, stderr=log, env=self.environment)
 
     def train(self, name, steps, *flags):
-        """Steps of the log, their losses, and the plan."""
+        """Lines of the log, losses, the plan, seconds beside the steps, and the GPU's memory as the driver counts it."""
         self.forget_log(name)
-        result = self.call(self.training_words(name, steps, *flags))
+        with open(self.out(f"{name}.json"), encoding="utf-8") as file:
+            plan = json.load(file)
+        self.bring(plan["memory"]["host_bytes"] + HOST_MARGIN_BYTES)
+        begun = time.monotonic()
+        with Watch() as watch:
+            result = self.call(self.training_words(name, steps, *flags))
         if result.returncode:
             raise RuntimeError(f"run {name}: {result.stderr.strip()[-1500:]}")
         with open(self.out(f"{name}.ndjson"), encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]
-        with open(self.out(f"{name}.json"), encoding="utf-8") as file:
-            plan = json.load(file)
         done = [line for line in lines if line.get("line") == "step"]
-        return {"steps": done, "losses": [line["loss"] for line in done], "plan": plan}
+        other_s = time.monotonic() - begun - sum(line["step_us"] for line in done) / 1e6
+        return {"steps": done, "losses": [line["loss"] for line in done], "plan": plan, "log": lines, "other_s": other_s,
+                "gpu_bytes": watch.grown_bytes}
 
     # ---- shapes and machines ----
 
@@ -172,11 +248,26 @@ class Bench:
         if self.quick:
             return self.path("machines/rtx4090-64g.json")
         own = self.out(f"machine-{shape.name}-{shape.batch}-{shape.seq}.json")
-        if os.path.exists(own):
-            return own
-        if not os.path.exists(self.out("machine.json")):
-            self.check(self.program("profile", "--quick", "--device", "cuda:0", "-o", self.out("machine.json")))
-        return self.out("machine.json")
+        if not os.path.exists(own):
+            own = self.out("machine.json")
+        if not os.path.exists(own):
+            self.check(self.program("profile", "--quick", "--device", "cuda:0", "-o", own))
+        self.count_host_memory(own)
+        return own
+
+    @staticmethod
+    def count_host_memory(path):
+        """A machine whose memory came after it was measured has what came."""
+        with open(path, encoding="utf-8") as file:
+            document = json.load(file)
+        total_bytes = memory.usable_bytes()
+        if document["host"]["memory_bytes"] < total_bytes:
+            document["host"]["memory_bytes"] = total_bytes
+            write_json(path, document)
+
+    def document(self, shape):
+        with open(self.machine(shape), encoding="utf-8") as file:
+            return json.load(file)
 
     def measure_blocks(self, shape):
         """For predictions; without them plans are made from what the machine does alone. Returns why there are none, or None."""
@@ -197,21 +288,17 @@ class Bench:
             raise RuntimeError(result.stderr.strip())
 
     def memory_bytes(self):
-        with open(self.machine(self.small()), encoding="utf-8") as file:
-            return json.load(file)["device"]["memory_bytes"]
+        return self.document(self.small())["device"]["memory_bytes"]
 
     def torch(self, shape):
         """What PyTorch reaches; why there is no number; or `absent`: it is not there."""
         if self.quick:
             return {"missing": "--quick leaves PyTorch out"}
         result = self.call(["python3", self.path("gpu/torch_model.py"), shape.path, "--batch", shape.batch, "--seq", shape.seq],
-                           environment=os.environ)
-        lines = result.stdout.strip().splitlines()
+                           environment=python_environment())
         if result.returncode == MISSING:
             return {"absent": last_line(result.stderr)}
-        if result.returncode or not lines:
-            return {"missing": f"PyTorch: {last_line(result.stderr)}"}
-        return json.loads(lines[-1])
+        return last_document(result.stdout) or {"missing": f"PyTorch: {last_line(result.stderr)}"}
 
     def carried_packages(self):
         """The folder of the Python packages that were packed, installed on first use; or None."""
@@ -226,18 +313,51 @@ class Bench:
     def deepspeed(self, shape, *flags):
         """What DeepSpeed reaches; why there is no number; or `absent`: it is not there."""
         packages = [place for place in (self.carried_packages(), os.environ.get("PYTHONPATH")) if place]
+        self.bring(DEEPSPEED_STATE_BYTES * shape.parameters() + DEEPSPEED_OTHER_BYTES)
+        for lock in glob.glob(self.out("extensions/*/lock")):
+            os.remove(lock)  # of a compilation that was ended, for which all others would wait
         result = self.call(["python3", self.path("gpu/deepspeed_model.py"), shape.path, "--batch", shape.batch, "--seq",
-                            shape.seq, *flags], environment={**os.environ, "PYTHONPATH": os.pathsep.join(packages)})
-        lines = result.stdout.strip().splitlines()
+                            shape.seq, *flags], seconds=min(self.seconds_left(), parts.DEEPSPEED_SECONDS),
+                           environment={**python_environment(), "PYTHONPATH": os.pathsep.join(packages),
+                                        "TORCH_EXTENSIONS_DIR": self.out("extensions")})
         if result.returncode == deepspeed_model.MISSING:
             return {"absent": last_line(result.stderr)}
         if result.returncode == deepspeed_model.NO_MEMORY:
             return {"fits": False}
-        return json.loads(lines[-1]) if lines and not result.returncode else {"failed": last_line(result.stderr)}
+        return last_document(result.stdout) or {"failed": last_line(result.stderr)}
+
+
+def gib(n_bytes):
+    return f"{n_bytes / 2 ** 30:.1f} GiB"
+
+
+def python_environment():
+    """With what lies beside python3 on the path: ninja, which packages that compile need, is often there only."""
+    found = subprocess.run(["python3", "-c", "import sys; print(sys.executable)"], check=False, text=True, capture_output=True)
+    return {**os.environ, "PATH": os.pathsep.join([os.path.dirname(found.stdout.strip()), os.environ.get("PATH", "")])}
+
+
+def hold_gpus():
+    """Files of the GPUs, open: a driver puts a GPU that nobody has open to sleep, and waking it takes seconds."""
+    held = []
+    for path in glob.glob("/dev/nvidia[0-9]*"):
+        try:
+            held.append(os.open(path, os.O_RDWR))
+        except OSError:
+            continue
+    return held
 
 
 def last_line(text):
     return (text.strip().splitlines() or ["no output"])[-1]
+
+
+def last_document(text):
+    """Of what a program printed, which may be between lines of its libraries; or None."""
+    for line in reversed(text.splitlines()):
+        if line.startswith("{"):
+            return json.loads(line)
+    return None
 
 
 def write_json(path, what):
@@ -249,7 +369,7 @@ def write_json(path, what):
 
 def find_device(bench):
     """The name of cuda:0; what keeps it from being used ends the run."""
-    bench.deadline = time.monotonic() + 60
+    bench.deadline = time.monotonic() + DOCTOR_SECONDS
     result = bench.program("doctor", "--json")
     checks = {check["what"]: check for check in json.loads(result.stdout)["checks"]} if result.stdout else {}
     cuda = checks.get("device cuda", {"state": "absent", "detail": result.stderr.strip()})
@@ -260,20 +380,25 @@ def find_device(bench):
     return found.group(1)
 
 
-def show(name, what, result):
-    rows = result["rows"]
-    print(f"\n## {name}: {what}: {'ok' if result['ok'] else 'FAILED'}, {result['seconds']} s")
-    if result.get("missing"):
-        print(f"   not done: {result['missing']}")
+def show_rows(title, rows):
+    """A table."""
+    print(title)
     columns = list(dict.fromkeys(column for row in rows for column in row if column != "output"))
     cells = [columns] + [[str(row.get(column, "")) for column in columns] for row in rows]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
     for line in cells if rows else []:
         print("   " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
-    for row in rows:
+    sys.stdout.flush()
+
+
+def show(name, what, result):
+    title = f"\n## {name}: {what}: {'ok' if result['ok'] else 'FAILED'}, {result['seconds']} s"
+    if result.get("missing"):
+        title += f"\n   not done: {result['missing']}"
+    show_rows(title, result["rows"])
+    for row in result["rows"]:
         if row.get("output"):
             print(row["output"], file=sys.stderr)
-    sys.stdout.flush()
 
 
 def do_part(bench, function, end):
@@ -293,11 +418,14 @@ def about_machine():
     """What results are of, besides the device's name."""
     words = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,memory.used,clocks.sm,pcie.link.gen.max,"
              "pcie.link.width.max", "--format=csv,noheader"]
-    program = shutil.which(words[0])
-    gpu = subprocess.run(words, check=False, text=True, capture_output=True, timeout=30).stdout.strip() if program else ""
-    with open("/proc/meminfo", encoding="utf-8") as file:
-        memory = file.readline().split()[1]
-    return {"gpu": gpu, "kernel": os.uname().release, "host_kib": int(memory), "processors": os.cpu_count()}
+    gpu = ""
+    if shutil.which(words[0]):
+        try:
+            gpu = subprocess.run(words, check=False, text=True, capture_output=True, timeout=30).stdout.strip()
+        except subprocess.TimeoutExpired:
+            gpu = f"{words[0]} did not answer"
+    return {"gpu": gpu, "kernel": os.uname().release, "host_kib": memory.meminfo()["MemTotal"] >> 10,
+            "processors": os.cpu_count()}
 
 
 def write_archive(bench, path):
@@ -331,27 +459,38 @@ def failed(done, name):
 def run(folder, options):
     bench = Bench(folder, options.quick)
     end = time.monotonic() + 60 * options.minutes
+    held = hold_gpus()
+    memory.be_ended_first(500)
     unknown = set(options.parts) - {name for name, _ in parts.listed()}
     if unknown:
         raise SystemExit(f"gpu-check: there is no part '{sorted(unknown)[0]}'; --list names them")
     bench.device = find_device(bench)
-    state_path = bench.out("state.json")
-    state = {} if options.again or not os.path.exists(state_path) else json.load(open(state_path, encoding="utf-8"))
+    state = bench.state()
     if state.setdefault("device", bench.device) != bench.device:
         raise SystemExit(f"gpu-check: '{bench.path('results')}' is of '{state['device']}', this is '{bench.device}'; move it away")
     state.setdefault("quick", options.quick)
     state["machine"] = about_machine()
+    print(f"{bench.device}; host memory: {gib(memory.available_bytes())} of {gib(memory.usable_bytes())} available", flush=True)
     done = state.setdefault("parts", {})
+    for name in (options.parts or list(done)) if options.again else []:
+        done.pop(name, None)
+        bench.forget(name)
     # Those that failed before come last, so that they take no time from what was never tried; one that was cut off does not.
-    for name, what, function in sorted(parts.PARTS, key=lambda part: failed(done, part[0])):
+    for name, what, least_s, function in sorted(parts.PARTS, key=lambda part: failed(done, part[0])):
         if options.parts and name not in options.parts:
             continue
         if to_do(done, name):
-            if end - time.monotonic() < LEAST_SECONDS:
+            if end - time.monotonic() < least_s:
                 print(f"\n## {name}: {what}: no time left")
                 continue
             done[name] = do_part(bench, function, end)
+            state.setdefault("host_memory", []).extend(bench.brought)
+            bench.brought = []
             write(bench, state, options)
         show(name, what, done[name])
+    state["verdict"] = verdict.rows(done)
+    show_rows(f"\n## what must hold{' (--quick: these speeds mean nothing)' if bench.quick else ''}", state["verdict"])
     print(f"\nwritten to {write(bench, state, options)}")
+    for file in held:
+        os.close(file)
     return 0 if all(result["ok"] for result in done.values()) else FAILED

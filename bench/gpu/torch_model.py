@@ -2,19 +2,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens/s of PyTorch training a model on a GPU: what `autohete run` is compared with.
 
-    torch_model.py MODEL.json --batch N --seq N [--warmup 5] [--steps 10] [--eager]
+    torch_model.py MODEL.json --batch N --seq N [--warmup 5] [--steps 20] [--compile layers|whole|none] [--device cuda]
 
-The model's layers from torch primitives, compiled as a whole; attention is scaled_dot_product_attention, the optimizer
-fused AdamW, weights fp32 with bf16 autocast, gradients not clipped: the arithmetic of a bf16 plan made with --clip none.
-Compilation is in the steps that are not counted. Prints one line of JSON. Exit status 7: PyTorch is not there.
+The model's layers from torch primitives. Its precision is of one class with that of a bf16 plan made with --clip none: fp32
+weights and moments that AdamW (fused) updates, products and attention of bf16 values summed in fp32, a bf16 residual stream,
+norms and the loss computed in fp32, nothing recomputed, gradients not clipped. What differs: autocast rounds the weights to
+bf16 in each pass where a plan keeps rounded ones, and their gradients become fp32 where a plan's stay bf16, which
+AdamW's own arithmetic does not see; of a step it is some percent of memory traffic, and PyTorch has no fused way without it.
+
+`layers` compiles a layer once for all of them, and the head with its loss: half a minute where `whole`, one graph of all
+layers, takes minutes and can fuse a layer's last sum with the next one's norm only. Attention is the fastest at this shape
+of those that scaled_dot_product_attention has (flash, cuDNN), forward and backward, tried first. Compilation is in the
+steps that are not counted. Prints one line of JSON. Exit status 7: PyTorch is not there; 5: the GPU's memory does not
+suffice.
 """
 import argparse
 import json
 import math
 import statistics
 import sys
+import time
 
 from shape import Shape
+
+MISSING, NO_MEMORY = 7, 5
 
 try:
     import torch
@@ -24,7 +35,7 @@ except ImportError as error:
     if __name__ != "__main__":
         raise
     print(f"torch_model: {error}; install PyTorch", file=sys.stderr)
-    sys.exit(7)
+    sys.exit(MISSING)
 
 
 class Rms(nn.Module):
@@ -100,43 +111,118 @@ class Model(nn.Module):
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02 / math.sqrt(1 + len(self.layers) / 8))
 
-    def forward(self, tokens, targets):
+    def embed(self, tokens):
         x = self.table(tokens)
-        angles = self.angles
         if self.positions is not None:
-            x, angles = x + self.positions.weight[:tokens.shape[1]], None
+            x = x + self.positions.weight[:tokens.shape[1]]
+        return x.to(torch.bfloat16)
+
+    def loss(self, x, targets):
+        return functional.cross_entropy(self.head(self.norm(x)).flatten(0, 1).float(), targets.flatten())
+
+    def forward(self, tokens, targets):
+        x = self.embed(tokens)
+        angles = None if self.positions is not None else self.angles
         for layer in self.layers:
             x = layer(x, angles)
-        return functional.cross_entropy(self.head(self.norm(x)).flatten(0, 1).float(), targets.flatten())
+        return self.loss(x, targets)
+
+
+def compile_model(model, way):
+    if way == "whole":
+        model.compile()
+    if way == "layers":
+        for layer in model.layers:
+            layer.compile()
+        model.loss = torch.compile(model.loss)
+
+
+class Clock:
+    """Microseconds between begin() and end(), by the device's own time where it has one."""
+
+    def __init__(self, device):
+        self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if device == "cuda" else None
+
+    def begin(self):
+        self.begun = time.perf_counter()
+        if self.events:
+            self.events[0].record()
+
+    def end(self):
+        if not self.events:
+            return (time.perf_counter() - self.begun) * 1e6
+        self.events[1].record()
+        torch.cuda.synchronize()
+        return self.events[0].elapsed_time(self.events[1]) * 1e3
+
+
+def time_attention(shape):
+    """Of forward and backward, the fastest of a few, in microseconds."""
+    clock, times = Clock("cuda"), []
+    q, k, v = (torch.randn(shape.batch, heads, shape.seq, shape.get("head_dim"), device="cuda", dtype=torch.bfloat16,
+                           requires_grad=True) for heads in (shape.get("heads"), shape.get("kv_heads"), shape.get("kv_heads")))
+    for _ in range(8):
+        clock.begin()
+        out = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+        out.backward(out)
+        times.append(clock.end())
+    return min(times[3:])
+
+
+def choose_attention(shape):
+    """Leaves only the fastest kernel enabled, or all where none takes this shape. Returns its name, and microseconds of each."""
+    cuda = torch.backends.cuda
+    enable = {"flash": cuda.enable_flash_sdp, "cudnn": cuda.enable_cudnn_sdp}
+    times = {}
+    for name in enable:
+        for each, switch in enable.items():
+            switch(each == name)
+        cuda.enable_mem_efficient_sdp(False)
+        cuda.enable_math_sdp(False)
+        try:
+            times[name] = time_attention(shape)
+        except RuntimeError:  # this one does not take this shape, or is not built in
+            continue
+    best = min(times, key=times.get, default="the default")
+    for name, switch in enable.items():
+        switch(name == best or not times)
+    cuda.enable_mem_efficient_sdp(not times)
+    cuda.enable_math_sdp(not times)
+    return best, {name: round(us) for name, us in times.items()}
+
+
+def summary(times, options):
+    middle = statistics.median(times)
+    return {"tokens_per_s": round(1e6 * options.batch * options.seq / middle, 1), "step_us": round(middle),
+            "mad_us": round(statistics.median(abs(each - middle) for each in times)), "steps": len(times)}
 
 
 def train(options):
     shape = Shape(options.model, options.batch, options.seq)
     torch.manual_seed(1)
-    torch.set_float32_matmul_precision("high")
-    with torch.device("cuda"):
+    begun = time.monotonic()
+    attention, attention_us = choose_attention(shape) if options.device == "cuda" else ("the default", {})
+    with torch.device(options.device):
         model = Model(shape)
-    loss_of = model if options.eager else torch.compile(model)
+    compile_model(model, options.compile)
     adamw = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-    tokens = torch.randint(0, 256, (options.batch, options.seq + 1), device="cuda")
-    times = []
+    tokens = torch.randint(0, 256, (options.batch, options.seq + 1), device=options.device)
+    clock, times = Clock(options.device), []
     for step in range(options.warmup + options.steps):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        with torch.autocast("cuda", dtype=torch.bfloat16):
-            loss = loss_of(tokens[:, :-1], tokens[:, 1:])
+        clock.begin()
+        with torch.autocast(options.device, dtype=torch.bfloat16):
+            loss = model(tokens[:, :-1], tokens[:, 1:])
         loss.backward()
         adamw.step()
         adamw.zero_grad(set_to_none=True)
-        end.record()
-        torch.cuda.synchronize()
+        us = clock.end()
+        if step == 0:
+            ready = round(time.monotonic() - begun, 1)
         if step >= options.warmup:
-            times.append(begin.elapsed_time(end) * 1000)
-    middle = statistics.median(times)
-    return {"tokens_per_s": round(1e6 * options.batch * options.seq / middle, 1), "step_us": round(middle),
-            "mad_us": round(statistics.median(abs(each - middle) for each in times)), "steps": len(times),
-            "device_bytes": torch.cuda.max_memory_allocated(), "last_loss": round(loss.item(), 4),
-            "versions": f"torch {torch.__version__}"}
+            times.append(us)
+    return {**summary(times, options), "ready_s": ready, "compiled": options.compile, "attention": attention,
+            "attention_us": attention_us, "last_loss": round(loss.item(), 4), "versions": f"torch {torch.__version__}",
+            "device_bytes": torch.cuda.max_memory_allocated() if options.device == "cuda" else 0}
 
 
 def main():
@@ -145,9 +231,16 @@ def main():
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--seq", type=int, required=True)
     parser.add_argument("--warmup", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--eager", action="store_true")
-    print(json.dumps(train(parser.parse_args())))
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--compile", choices=("layers", "whole", "none"), default="layers")
+    parser.add_argument("--device", default="cuda")
+    try:
+        print(json.dumps(train(parser.parse_args())))
+    except RuntimeError as error:
+        if "out of memory" not in str(error):
+            raise
+        print(f"torch_model: {str(error).splitlines()[0]}", file=sys.stderr)
+        return NO_MEMORY
     return 0
 
 

@@ -72,10 +72,18 @@ set_tests_properties(tools.weights_golden PROPERTIES LABELS "tools;model" TIMEOU
 add_test(NAME tools.tokenize COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/test_tokenize.py)
 add_test(NAME tools.tokenize_library COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/test_tokenize.py library)
 set_tests_properties(tools.tokenize tools.tokenize_library PROPERTIES SKIP_RETURN_CODE 77 LABELS tools TIMEOUT 900)
-# The proof on a GPU, both halves, on the plugin's double.
+# The proof on a GPU: what it does beside its parts; both halves, on the plugin's double.
+add_test(NAME tools.gpu_parts COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/gpu_parts.py)
+set_tests_properties(tools.gpu_parts PROPERTIES LABELS tools TIMEOUT 300)
 if(AUTOHETE_CUDA_DOUBLE AND NOT AUTOHETE_SANITIZE)
+  set(code)
+  if(TARGET autohete_cuda_ptx)
+    get_target_property(folder autohete_cuda_ptx AUTOHETE_FOLDER)
+    set(code --code ${folder})
+  endif()
   add_test(NAME tools.gpu_check COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/gpu_check.py
-    --check ${PROJECT_SOURCE_DIR}/scripts/gpu-check --build ${PROJECT_BINARY_DIR} --plugins $<TARGET_FILE_DIR:ah_cuda>)
+    --check ${PROJECT_SOURCE_DIR}/scripts/gpu-check --build ${PROJECT_BINARY_DIR} --plugins $<TARGET_FILE_DIR:ah_cuda>
+    ${code})
   set_tests_properties(tools.gpu_check PROPERTIES LABELS "tools;cuda" TIMEOUT 900)
 endif()
 # The archive for users, of what this folder holds.

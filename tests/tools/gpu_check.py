@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Both halves of scripts/gpu-check, on the plugin's double: a folder is packed, every part runs in it and holds, what is
-done is not done again, and a folder without a plugin says so.
+done is not done again, and a folder without a plugin says so. Trainings run once more with nvcc's own code.
 
-    gpu_check.py --check SCRIPT --build FOLDER --plugins FOLDER
+    gpu_check.py --check SCRIPT --build FOLDER --plugins FOLDER [--code FOLDER]
 """
 import argparse
 import glob
@@ -29,6 +29,9 @@ def check_results(folder, listed):
     assert list(results["parts"]) == listed, list(results["parts"])
     for name, part in results["parts"].items():
         assert part["ok"], (name, part)
+    holds = {row["point"]: row["holds"] for row in results["verdict"]}
+    assert holds["operations within tolerance, losses track the CPU's"] == "yes", holds
+    assert holds["highest device offset as planned"] == holds["plans bit-identical"] == holds["resume exact"] == "yes", holds
     assert len({row["weights"] for row in results["parts"]["identity"]["rows"]}) == 1
     return {name: part["seconds"] for name, part in results["parts"].items()}
 
@@ -55,6 +58,7 @@ def main():
     parser.add_argument("--check", required=True)
     parser.add_argument("--build", required=True)
     parser.add_argument("--plugins", required=True)
+    parser.add_argument("--code", help="what nvcc made of the kernels, for the double's PTX machine")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         folder = os.path.join(place, "packed")
@@ -65,10 +69,29 @@ def main():
         check_peers(folder, place)
         listed = [line.split()[0] for line in call(0, check, "--list").stdout.splitlines()]
         assert "no time left" in call(0, check, "--run", "--quick", "--minutes", "1").stdout
+        lock = os.path.join(folder, "results/quick/extensions/cpu_adam/lock")
+        os.makedirs(os.path.dirname(lock))
+        with open(lock, "w", encoding="utf-8"):
+            pass
         call(0, check, "--run", "--quick")
+        assert not os.path.exists(lock), "the lock of a compilation that was ended would be waited for"
         first = check_results(folder, listed)
         call(0, check, "--run", "--quick")
         assert check_results(folder, listed) == first, "parts were done again"
+        kept = os.path.join(folder, "results/quick/kept-offload-gpt-2b.json")
+        before = os.path.getmtime(kept)
+        call(0, check, "--run", "--quick", "--again", "offload-2b")
+        second = check_results(folder, listed[:5] + listed[6:] + ["offload-2b"])
+        assert before < os.path.getmtime(kept), "what a part kept was not measured again"
+        assert {**second, "offload-2b": 0} == {**first, "offload-2b": 0}, "other parts were done again, or forgotten"
+        if options.code:
+            counts = os.path.join(place, "counts")
+            call(0, check, "--run", "--quick", "--again", "identity", "resume",
+                 AUTOHETE_CUDA_DOUBLE=f"code={options.code},counts={counts}")
+            with open(counts, encoding="utf-8") as file:
+                assert "attend" in file.read(), "nvcc's code did not run"
+            parts = listed[:5] + listed[6:] + ["offload-2b"]
+            check_results(folder, [part for part in parts if part not in ("identity", "resume")] + ["identity", "resume"])
         call(1, check, "--run", "--quick", "nonsense")
         for path in glob.glob(os.path.join(folder, "lib/autohete/libautohete_cuda.so")):
             os.remove(path)

@@ -1,0 +1,252 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What gpu-check --run does beside its parts, without a device: memory that comes only as it is used, limits of control
+groups, the verdict on results, where the toolkit's libraries are, which settings DeepSpeed is tried with.
+
+    gpu_parts.py
+"""
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../../bench/gpu"))
+
+import memory  # noqa: E402
+import parts  # noqa: E402
+import results  # noqa: E402
+import verdict  # noqa: E402
+import watch  # noqa: E402
+
+GIB = 1 << 30
+
+
+class FakeHost:
+    """A machine of `total` bytes that gets `growth` more, up to `most`, each second in which less than `low` is free."""
+
+    def __init__(self, total, most, growth, low=2 * GIB, used=GIB):
+        self.total, self.most, self.growth, self.low, self.used = total, most, growth, low, used
+        self.at, self.least, self.taken = 0.0, total, 0
+
+    def available_bytes(self):
+        return self.total - self.used - self.taken
+
+    def total_bytes(self):
+        return self.total
+
+    def now(self):
+        return self.at
+
+    def pass_time(self, seconds):
+        self.at += seconds
+        if self.available_bytes() < self.low:
+            self.total = min(self.most, self.total + int(self.growth * seconds))
+
+    sleep = pass_time
+
+    def take(self, n_bytes):
+        assert 4 * n_bytes <= self.available_bytes() - memory.floor_of(self.total), "a step is small beside what is left"
+        self.taken += n_bytes
+        self.least = min(self.least, self.available_bytes())
+        self.pass_time(n_bytes / (4 * GIB))
+
+
+def check_bring():
+    there = FakeHost(128 * GIB, 128 * GIB, 0)
+    found = memory.bring(there, 100 * GIB, 120)
+    assert there.taken == 0 and found["complete"] and found["why"] == "it is there", found
+    for growth in (8 * GIB, GIB):  # a second
+        grows = FakeHost(8 * GIB, 128 * GIB, growth)
+        found = memory.bring(grows, 64 * GIB, 240)
+        assert found["complete"] and found["after_bytes"] >= 64 * GIB and found["before_bytes"] == 7 * GIB, found
+        assert grows.least >= GIB // 4, grows.least
+    stays = FakeHost(24 * GIB, 24 * GIB, 0)
+    found = memory.bring(stays, 64 * GIB, 120)
+    assert not found["complete"] and found["why"].startswith("no more came") and found["seconds"] < 30, found
+    assert stays.least >= memory.floor_of(24 * GIB) and abs(found["after_bytes"] - 23 * GIB) < GIB, found
+    little = FakeHost(GIB, GIB, 0, used=GIB // 2)
+    memory.bring(little, 64 * GIB, 120)
+    assert little.least >= GIB // 4
+    slow = memory.bring(FakeHost(8 * GIB, 128 * GIB, GIB // 8), 64 * GIB, 60)
+    assert not slow["complete"] and slow["why"] == "60 s were over", slow
+
+
+def check_take():
+    """What is taken is really there, and goes back with the program."""
+    code = ("import memory; host = memory.Host(); host.take(3 << 26); "
+            "print(int(open('/proc/self/statm').read().split()[1]) * 4096 > 3 << 26)")
+    words = [sys.executable, "-c", code]
+    assert subprocess.run(words, check=True, text=True, capture_output=True,
+                          env={**os.environ, "PYTHONPATH": sys.path[0]}).stdout.strip() == "True"
+    result = subprocess.run([sys.executable, memory.__file__, "1000000"], check=True, text=True, capture_output=True)
+    assert '"why": "it is there"' in result.stdout, result.stdout
+
+
+def write(root, path, text):
+    os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+    with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def check_groups(root):
+    write(root, "proc/meminfo", "MemTotal: 1000000 kB\nMemAvailable: 800000 kB\n")
+    assert memory.available_bytes(root) == 800000 * 1024
+    write(root, "proc/self/cgroup", "0::/a/b\n")
+    write(root, "sys/fs/cgroup/a/b/memory.max", "max\n")
+    write(root, "sys/fs/cgroup/a/b/memory.current", "5\n")
+    write(root, "sys/fs/cgroup/a/memory.max", "1000\n")
+    write(root, "sys/fs/cgroup/a/memory.current", "300\n")
+    assert memory.available_bytes(root) == 700
+    write(root, "proc/self/cgroup", "9:memory,cpu:/c\n0::/\n")
+    write(root, "sys/fs/cgroup/memory/c/memory.limit_in_bytes", "900\n")
+    write(root, "sys/fs/cgroup/memory/c/memory.usage_in_bytes", "850\n")
+    assert memory.available_bytes(root) == 50
+
+
+def check_toolkit(root):
+    """Libraries are found where the plugin does not look, in toolkits and in Python's packages, in this order."""
+    blas, cupti = "libcublasLt.so.13", "libcupti.so.13"
+    toolkits, packages = [os.path.join(root, name) for name in ("home", "usual", "usual-13.0")], [os.path.join(root, "packages")]
+    assert results.folder_of(blas, toolkits, packages) is None
+    write(root, f"packages/nvidia/cu13/lib/{blas}", "")
+    assert results.folder_of(blas, toolkits, packages) == os.path.join(root, "packages/nvidia/cu13/lib")
+    write(root, f"usual-13.0/targets/x86_64-linux/lib/{blas}", "")
+    assert results.folder_of(blas, toolkits, packages) == os.path.join(root, "usual-13.0/targets/x86_64-linux/lib")
+    write(root, f"usual/extras/CUPTI/lib64/{cupti}", "")
+    assert results.folder_of(cupti, toolkits, packages) is None, "the plugin looks there itself"
+
+
+def check_links(root):
+    """A toolkit's folder in place of the machine's has what that has, too."""
+    blas, cupti = "libcublasLt.so.13", "libcupti.so.13"
+    write(root, f"home/lib64/{blas}", "")
+    write(root, f"packages/nvidia/cu13/lib/{cupti}", "")
+    before, folders, os.environ["CUDA_HOME"] = os.environ.get("CUDA_HOME"), results.python_folders, os.path.join(root, "home")
+    results.python_folders, results.TOOLKIT = lambda: [os.path.join(root, "packages")], (os.path.join(root, "usual"),)
+    home = results.Bench(root, True).environment["CUDA_HOME"]
+    assert os.path.exists(os.path.join(home, "lib64", blas)), home
+    assert os.path.exists(os.path.join(home, "extras/CUPTI/lib64", cupti)), home
+    results.python_folders = folders
+    os.environ.pop("CUDA_HOME")
+    if before:
+        os.environ["CUDA_HOME"] = before
+
+
+class Sanitized(results.Bench):
+    """A bench whose trainings and tests are programs of the system."""
+
+    step = "true"
+
+    def plan(self, *_):
+        return {}
+
+    def training_words(self, name, *_):
+        return ["sh", "-c", f"{self.step} >{self.out(name)}.ndjson"]
+
+
+def check_sanitizer(root):
+    """It has passed where it ended well and a step was trained; errors that calls return are not asked for."""
+    write(root, "bin/compute-sanitizer", '#!/bin/sh\necho "$@" >>' + root + '/asked\n'
+          'while [ "$1" != sh ]; do [ $# -gt 1 ] || exit 0; shift; done\nexec "$@"\n')
+    os.chmod(os.path.join(root, "bin/compute-sanitizer"), 0o755)
+    os.symlink(os.path.join(HERE, "../../examples/models"), os.path.join(root, "models"))
+    before, os.environ["PATH"] = os.environ["PATH"], os.path.join(root, "bin") + os.pathsep + os.environ["PATH"]
+    bench = Sanitized(root, True)
+    bench.deadline = time.monotonic() + 60
+    for bench.step, passes in (('echo \'{"line": "step"}\'', True), ("true", False), ('echo \'{"line"\'', False)):
+        result = parts.sanitizer(bench)
+        assert result["ok"] == passes, (bench.step, result)
+    with open(os.path.join(root, "asked"), encoding="utf-8") as file:
+        asked = file.read().splitlines()
+    assert all(("--report-api-errors no" in line) == ("memcheck" in line) for line in asked), asked
+    os.environ["PATH"] = before
+
+
+def check_watch(root):
+    """What is there before is not the program's; without nvidia-smi nothing is said."""
+    write(root, "nvidia-smi", f"#!/bin/sh\ncat {root}/used\n")
+    os.chmod(os.path.join(root, "nvidia-smi"), 0o755)
+    before, watch.EVERY_S = os.environ["PATH"], 0.02
+    for path, expected in ((root + os.pathsep + before, 700 << 20), (root + "/none", None)):
+        os.environ["PATH"] = path
+        write(root, "used", "300\n9\n")
+        with watch.Watch() as seen:
+            for used in ("1000\n9\n", "", "400\n9\n"):
+                write(root, "used", used)
+                time.sleep(0.3)
+        assert seen.grown_bytes == expected, seen.grown_bytes
+    os.environ["PATH"] = before
+
+
+def check_ended(root):
+    """A program that takes too long is ended, though what it started elsewhere holds its output."""
+    bench, results.PIPE_SECONDS = results.Bench(root, True), 1
+    begun = time.monotonic()
+    result = bench.call(["sh", "-c", "setsid sleep 20 & exec sleep 20"], seconds=1)
+    assert result.returncode == 124 and "was stopped after 1 s" in result.stderr, result
+    assert time.monotonic() - begun < 15
+
+
+def check_ways():
+    tried = [what for what, _, _ in parts.ways_of({})]
+    assert tried[0] == "micro-batch 8" and len(tried) == len(parts.DEEPSPEED_WAYS), tried
+    kept = {}
+    for what, _, _ in parts.ways_of(kept):
+        kept[what] = {"tokens_per_s": 1.0} if "recompute" in what else {"fits": False}
+    assert list(kept) == ["micro-batch 8", "micro-batch 8, recompute"], kept
+    assert not list(parts.ways_of(kept))
+
+
+def trained(what, tokens_per_s, **more):
+    return {"what": what, "tokens_per_s": tokens_per_s, "error": 0.05, "peak_as_planned": True, "h2d_kept": 0.9, **more}
+
+
+def check_verdict():
+    speeds = (("optimal", 200, 1.0), ("zero-offload", 100, 2.0), ("stronghold", 160, 1.25), ("uncapped", 400, 0.5))
+    done = {"operations": {"ok": True, "rows": [{"test": "ops", "passed": True}]},
+            "sanitizer": {"ok": True, "rows": [], "missing": "compute-sanitizer is not installed"},
+            "resident-1.5b": {"ok": True, "rows": [{"who": "autohete", "model": "gpt2", "seq": 1024, "tokens_per_s": 5, "error": -0.2,
+                                                    "peak_as_planned": True, "times_torch": 1.1, "mfu": 0.49}]},
+            "offload-2b": {"ok": True, "rows": [trained(what, speed, optimal_is=ratio, gpu_of_planned=1.01)
+                                               for what, speed, ratio in speeds]},
+            "deepspeed-2b": {"ok": True, "rows": [{"who": "autohete, optimal", "times_deepspeed": 2.5}]}}
+    found = {row["point"]: (row["holds"], row["found"]) for row in verdict.rows(done)}
+    holds = {point: holds for point, (holds, _) in found.items()}
+    assert holds["operations within tolerance, losses track the CPU's"] == "yes", found
+    assert holds["plans bit-identical"] == holds["compute-sanitizer clean"] == "open", found
+    assert holds["resident, gpt2, sequence 1024: PyTorch's speed, MFU of 0.5"] == "no", found
+    assert holds["optimal against zero-offload, aim 1.85"] == "yes", found
+    assert holds["optimal against stronghold, aim 1.32"] == "no", found
+    assert holds["optimal against patrickstar, aim 1.63"] == "open", found
+    assert found["share of resident speed kept under the limit"][1] == "2b: 0.500", found
+    assert holds["optimal faster than DeepSpeed's ZeRO-Offload"] == "yes", found
+    assert holds["step time within 10 % of the prediction"] == "no", found
+    assert found["step time within 10 % of the prediction"][1].startswith("4 of 5"), found
+    assert holds["h2d at 85 % of what was measured alone"] == "yes", found
+    assert holds["d2h at 85 % of what was measured alone"] == "open", found
+    assert holds["the driver counts no more than arena and reserve"] == "no", found
+
+
+def main():
+    check_bring()
+    check_take()
+    check_ways()
+    check_verdict()
+    with tempfile.TemporaryDirectory() as root:
+        check_groups(root)
+    with tempfile.TemporaryDirectory() as root:
+        check_toolkit(root)
+    with tempfile.TemporaryDirectory() as root:
+        check_links(root)
+    with tempfile.TemporaryDirectory() as root:
+        check_sanitizer(root)
+    with tempfile.TemporaryDirectory() as root:
+        check_watch(root)
+    with tempfile.TemporaryDirectory() as root:
+        check_ended(root)
+    return 0
+
+
+sys.exit(main())

@@ -158,6 +158,52 @@ static void test_items__take_and_give_places(void **state)
     ah_items_release(&w.memory);
 }
 
+/* The middle block's weights on the host: they are fetched as soon as their copy is behind. */
+enum { FETCH = UPLOAD, ELEMENTS = 1000 };
+
+static void write_fetched(struct written *w, uint64_t fetched)
+{
+    write_iteration(w);
+    other_op(w, FETCH, AH_PLAN_FETCH, AH_PLAN_LANE_H2D, BACKWARD_0, FORWARD_1);
+    w->ops[SEND].bytes = ELEMENTS * w->iteration.weight_bytes;
+    w->ops[FETCH].bytes = fetched * w->iteration.weight_bytes;
+}
+
+/* Where more is fetched than trained, as many tiles are cut otherwise. */
+static void test_items__fetch_what_is_updated(void **state)
+{
+    (void)state;
+    static struct written w;
+    write_fetched(&w, ELEMENTS);
+    build(&w);
+    for (size_t tile = 0; tile < 2; tile++) {
+        assert_true(waits(&w, item(&w, FETCH, tile), item(&w, ADAM, tile), 0));
+        assert_false(waits(&w, item(&w, FETCH, tile), item(&w, ADAM, !tile), 0));
+    }
+    ah_items_release(&w.memory);
+    write_fetched(&w, ELEMENTS + 1);
+    build(&w);
+    assert_true(waits(&w, item(&w, FETCH, 0), item(&w, ADAM, 1), 0));
+    assert_false(waits(&w, item(&w, FETCH, 0), item(&w, ADAM, 0), 0));
+    ah_items_release(&w.memory);
+}
+
+/* What is fetched after the last position of a gradient's copy may lie in its place. */
+static void test_items__fetch_into_a_place_that_is_left(void **state)
+{
+    (void)state;
+    static struct written w;
+    write_fetched(&w, ELEMENTS);
+    build(&w); /* the copy is due at FORWARD_0, the position behind */
+    assert_true(waits(&w, item(&w, FETCH, 0), item(&w, SEND, 1), 0));
+    ah_items_release(&w.memory);
+    write_fetched(&w, ELEMENTS);
+    w.ops[SEND].due_before = FORWARD_1;
+    build(&w);
+    assert_false(waits(&w, item(&w, FETCH, 0), item(&w, SEND, 1), 0));
+    ah_items_release(&w.memory);
+}
+
 /* The middle block streamed: its update stands behind BACKWARD_0 in two tiles, one of them in the next iteration. */
 enum {
     STREAMED_UPDATE = SEND,
@@ -223,6 +269,8 @@ int main(void)
         cmocka_unit_test(test_items__wait_for_the_latest),
         cmocka_unit_test(test_items__all_of_what_is_cut_otherwise),
         cmocka_unit_test(test_items__take_and_give_places),
+        cmocka_unit_test(test_items__fetch_what_is_updated),
+        cmocka_unit_test(test_items__fetch_into_a_place_that_is_left),
         cmocka_unit_test(test_items__states_visit_the_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

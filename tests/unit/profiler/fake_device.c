@@ -14,8 +14,9 @@
 enum { QUEUE = 8192 };
 
 struct fake_job {
+    double late_s;    /* before it starts */
     double work_s;    /* time it takes by itself after its latency */
-    double latency_s; /* left of what no neighbour stretches */
+    double latency_s; /* left of what no neighbour stretches, being late included */
     double left_s;    /* of work_s */
     uint64_t tag;
     struct ah_wait wait; /* ticket 0: none */
@@ -193,6 +194,14 @@ static double op_seconds(const struct fake_device *device, uint32_t lane, const 
     return 1e-6;
 }
 
+static bool others_have_work(const struct fake_device *device, uint32_t lane)
+{
+    bool found = false;
+    for (uint32_t other = 0; other < AH_DEVICE_LANES; other++)
+        found = found || (other != lane && device->lanes[other].queued);
+    return found;
+}
+
 static int submit_one(struct fake_device *device, const struct ah_submission *submission,
                       struct ah_error *err)
 {
@@ -204,7 +213,11 @@ static int submit_one(struct fake_device *device, const struct ah_submission *su
     double latency_s = 0;
     double seconds = op_seconds(device, submission->lane, submission->op, &latency_s);
     struct ah_wait wait = submission->n_waits ? submission->waits[0] : (struct ah_wait){0, 0};
-    lane->queue[lane->queued++] = (struct fake_job){seconds, latency_s, seconds, submission->tag, wait};
+    bool late =
+        submission->lane == AH_LANE_HOST && lane->queued == 1 && others_have_work(device, submission->lane);
+    double late_s = late ? world->late_s : 0;
+    lane->queue[lane->queued++] =
+        (struct fake_job){late_s, seconds, latency_s + late_s, seconds, submission->tag, wait};
     lane->submitted++;
     return AH_OK;
 }
@@ -245,12 +258,12 @@ static double speed_of(const struct fake_device *device, uint32_t lane)
 
 static void finish_head(struct fake_device *device, struct fake_lane *lane)
 {
-    uint64_t begin_ns = (uint64_t)llround(lane->ready_s * 1e9);
+    const struct fake_job *job = &lane->queue[lane->taken];
     lane->spans[lane->n_spans % QUEUE] = (struct ah_span){
         .ticket = lane->n_spans + 1,
-        .tag = lane->queue[lane->taken].tag,
-        .ready_ns = begin_ns,
-        .start_ns = begin_ns,
+        .tag = job->tag,
+        .ready_ns = (uint64_t)llround(lane->ready_s * 1e9),
+        .start_ns = (uint64_t)llround((lane->ready_s + job->late_s) * 1e9),
         .end_ns = (uint64_t)llround(device->now_s * 1e9),
     };
     lane->n_spans++;

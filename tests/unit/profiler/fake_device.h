@@ -21,6 +21,7 @@ struct fake_rates {
     double adam_params_per_s[2]; /* by dtype of the weight, of one thread */
     double device_copy_bytes_per_s;
     double kept[4][4]; /* [part][beside]; 0 means 1 */
+    double late_s;     /* that the host's second op waits for a processor where another lane is busy */
     enum ah_device_kind kind;
     bool no_bf16;
     const char *library;            /* of products; NULL: none */

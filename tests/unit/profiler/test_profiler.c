@@ -246,6 +246,21 @@ static void test_profiler__rates_a_link_that_no_line_fits(void **state)
     ah_document_release(&document);
 }
 
+/* A lane that gets a processor only when the other one is done runs again for longer. */
+static void test_profiler__lanes_meet_in_the_end(void **state)
+{
+    (void)state;
+    struct ah_error err;
+    struct fake_rates rates = known_rates();
+    struct ah_document document = {0};
+    struct ah_profiler_options options = options_of(&rates, PART(MATMUL) | PART(LINKS) | PART(BESIDE));
+    rates.matmul_flops_per_s[AH_BF16] = 5e8; /* a block is few products, so that there may be more of them */
+    rates.late_s = 50 * tiny.block_s;
+    CHECK_OK(ah_profiler_run_within(&document, &options, &tiny, &err), err);
+    check_beside(document.body.machine, &rates);
+    ah_document_release(&document);
+}
+
 static void test_profiler__emulates_the_ratios(void **state)
 {
     (void)state;
@@ -497,6 +512,7 @@ int main(void)
         cmocka_unit_test(test_profiler__finds_the_known_adam),
         cmocka_unit_test(test_profiler__a_gpu_has_no_threads),
         cmocka_unit_test(test_profiler__rates_a_link_that_no_line_fits),
+        cmocka_unit_test(test_profiler__lanes_meet_in_the_end),
         cmocka_unit_test(test_profiler__emulates_the_ratios),
         cmocka_unit_test(test_profiler__says_where_emulation_falls_short),
         cmocka_unit_test(test_profiler__names_what_emulation_lacks),

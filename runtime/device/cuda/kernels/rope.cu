@@ -18,7 +18,7 @@ enum { THREADS = 256, HEADS = 4 };
 
 struct task {
     struct ah_rows x;
-    const float *table;
+    struct ah_rows table;      /* of each position a cosine and a sine for each pair */
     const uint32_t *positions; /* NULL: row % seq */
     uint64_t rows, seq;
     unsigned heads, half;
@@ -33,14 +33,21 @@ struct angles {
 };
 
 template <int D>
-__device__ inline void angles_load(struct angles *ret_angles, const struct task *t, const float *pairs,
+__device__ inline void angles_load(struct angles *ret_angles, const struct task *t, uint64_t position,
                                    unsigned p)
 {
+    constexpr int TABLE = D == AH_ANY ? D : static_cast<int>(AH_FP32);
     const float sign = t->inverse ? -1.0f : 1.0f;
+    const uint64_t left = 2 * (t->half - p);
+    struct ah_eight<TABLE> low, high;
+    float pairs[16];
+    ah_load(&low, ah_row<TABLE>(t->table, position, 0), 2 * p, left);
+    ah_load(&high, ah_row<TABLE>(t->table, position, 0), 2 * p + 8, left > 8 ? left - 8 : 0);
+    ah_floats(low, pairs);
+    ah_floats(high, pairs + 8);
     for (unsigned j = 0; j < 8; j++) {
-        const bool exists = D != AH_ANY || p + j < t->half;
-        ret_angles->cosine[j] = exists ? pairs[2 * (p + j)] : 0.0f;
-        ret_angles->sine[j] = exists ? sign * pairs[2 * (p + j) + 1] : 0.0f;
+        ret_angles->cosine[j] = pairs[2 * j];
+        ret_angles->sine[j] = sign * pairs[2 * j + 1];
     }
 }
 
@@ -92,7 +99,7 @@ template <int D> __global__ void __launch_bounds__(THREADS) rope(struct task t)
     if (row >= t.rows)
         return;
     const uint64_t position = t.positions ? t.positions[row] : row % t.seq;
-    angles_load<D>(&angles, &t, t.table + position * 2 * t.half, p);
+    angles_load<D>(&angles, &t, position, p);
     turn_heads<D>(&t, &angles, row, first, p);
 }
 
@@ -104,7 +111,7 @@ cudaError_t ah_cuda_rope(const struct ah_cuda_launch *launch)
     const uint64_t width = static_cast<uint64_t>(op->heads) * op->head_dim;
     const unsigned half = op->head_dim / 2, eights = (half + 7) / 8, lanes = (op->heads + HEADS - 1) / HEADS;
     const struct task t = {ah_rows_of(launch, 0, width),
-                           static_cast<const float *>(launch->arg[1]),
+                           ah_rows_of(launch, 1, 2 * half),
                            static_cast<const uint32_t *>(launch->arg[2]),
                            op->rows,
                            op->seq,
@@ -114,7 +121,8 @@ cudaError_t ah_cuda_rope(const struct ah_cuda_launch *launch)
                            lanes,
                            op->inverse};
     const uint64_t blocks = (op->rows * lanes * eights + THREADS - 1) / THREADS;
-    const int version = ah_rows_version(&t.x, half, AH_ANY);
+    const bool aligned = ah_rows_version(&t.table, half, AH_ANY) == AH_FP32;
+    const int version = aligned ? ah_rows_version(&t.x, half, AH_ANY) : static_cast<int>(AH_ANY);
     void (*const kernel)(struct task) = version == AH_BF16   ? rope<AH_BF16>
                                         : version == AH_FP32 ? rope<AH_FP32>
                                                              : rope<AH_ANY>;

@@ -124,31 +124,42 @@ __device__ inline void part_write(const struct part<X, DY> *p, const struct task
     }
 }
 
+/* The places of a team in shared memory: the first elements of all eights, then the second ones and so on. They are so
+ * far apart, from each other and from the next team's, that neither those who write an element of many eights nor those
+ * who read the eight of a few meet in a bank. */
+__host__ __device__ inline unsigned eights_apart(unsigned team)
+{
+    return EIGHTS * team + 4;
+}
+
+__host__ __device__ inline unsigned teams_apart(unsigned team)
+{
+    return 8 * eights_apart(team) + team;
+}
+
 /* Adds what the block's teams have, and writes a row of partial sums. */
 __device__ inline void add_teams(const struct task *t, const float sums[EIGHTS][8], float *shared, float *row)
 {
     const unsigned lane = threadIdx.x & (t->team - 1), teams = blockDim.x / t->team,
-                   columns = 8 * EIGHTS * t->team;
-    float *mine = shared + threadIdx.x / t->team * columns;
+                   columns = 8 * EIGHTS * t->team, apart = eights_apart(t->team);
+    float *mine = shared + threadIdx.x / t->team * teams_apart(t->team);
     __syncthreads();
     for (unsigned k = 0; k < EIGHTS; k++)
         for (unsigned j = 0; j < 8; j++)
-            mine[j * EIGHTS * t->team + lane + k * t->team] = sums[k][j];
+            mine[j * apart + lane + k * t->team] = sums[k][j];
     __syncthreads();
-    for (unsigned c = threadIdx.x; c < columns; c += blockDim.x) {
-        const unsigned eights = EIGHTS * t->team;
-        const uint64_t i = 8 * static_cast<uint64_t>(c % eights) + c / eights;
+    for (unsigned i = threadIdx.x; i < columns && i < t->width; i += blockDim.x) {
+        const float *of_teams = shared + i % 8 * apart + i / 8;
         float sum = 0;
         for (unsigned team = 0; team < teams; team++)
-            sum += shared[team * columns + c];
-        if (i < t->width)
-            row[i] = sum;
+            sum += of_teams[team * teams_apart(t->team)];
+        row[i] = sum;
     }
 }
 
 template <int X, int DY, bool LAYER> __global__ void __launch_bounds__(THREADS) norm_group(struct task t)
 {
-    AH_DYNAMIC_SHARED(float, shared); /* (threads, 16) */
+    AH_DYNAMIC_SHARED(float, shared); /* teams_apart() floats a team */
     __shared__ float partial[2][2][AH_WARPS_MAX];
     const unsigned lane = threadIdx.x & (t.team - 1), teams = blockDim.x / t.team;
     const uint64_t begin = static_cast<uint64_t>(blockIdx.x) * AH_OP_NORM_GROUP + threadIdx.x / t.team;
@@ -271,7 +282,8 @@ cudaError_t run_groups(cudaStream_t stream, struct task *t, uint64_t groups)
     const unsigned all = AH_OP_NORM_GROUP * t->team,
                    threads = all < THREADS ? all : static_cast<unsigned>(THREADS);
     group_kernel *const kernel = t->mean ? kernel_of<true>(t) : kernel_of<false>(t);
-    return AH_LAUNCH(kernel, grid, dim3(threads), 8 * EIGHTS * threads * sizeof(float), stream, *t);
+    const size_t shared_bytes = threads / t->team * teams_apart(t->team) * sizeof(float);
+    return AH_LAUNCH(kernel, grid, dim3(threads), shared_bytes, stream, *t);
 }
 
 /* Operand `arg` from its partial sums, where it is wanted. */

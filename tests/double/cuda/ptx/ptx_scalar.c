@@ -145,6 +145,8 @@ static uint64_t reversed(uint64_t value)
     X(sqrt_f64, "sqrt.rn.f64", of_f64(sqrt(f64(a))))
 
 #define INTEGERS(X)                                                                                          \
+    X(add_s16, "add.s16", (uint16_t)(a + b))                                                                 \
+    X(mul_s16, "mul.lo.s16", (uint16_t)(a * b))                                                              \
     X(add_s32, "add.s32", s32((int64_t)(a + b)))                                                             \
     X(sub_s32, "sub.s32", s32((int64_t)(a - b)))                                                             \
     X(mul_s32, "mul.lo.s32", s32((int64_t)(a * b)))                                                          \
@@ -199,6 +201,7 @@ static uint64_t reversed(uint64_t value)
     X(cvta_global, "cvta.to.global.u64", a)                                                                  \
     X(cvt_u64_u32, "cvt.u64.u32", (uint32_t)a)                                                               \
     X(cvt_u32_u64, "cvt.u32.u64", (uint32_t)a)                                                               \
+    X(cvt_u16_u32, "cvt.u16.u32", (uint16_t)a)                                                               \
     X(cvt_u32_u16, "cvt.u32.u16", (uint16_t)a)                                                               \
     X(cvt_f32_s32, "cvt.rn.f32.s32", ptx_of_f32((float)(int32_t)a))                                          \
     X(cvt_f32_u64, "cvt.rn.f32.u64", ptx_of_f32((float)a))                                                   \

@@ -21,16 +21,7 @@ static void fill_inputs(const struct ah_planning *p, struct ah_plan *plan)
     plan->inputs.machine = (struct ah_plan_input){request->machine->name, request->machine_sha256};
     plan->model = *request->model;
     plan->training = p->training;
-    plan->numeric_signature = (struct ah_signature){.model_sha256 = request->model_sha256,
-                                                    .trainable = p->training.trainable,
-                                                    .n_trainable = p->training.n_trainable,
-                                                    .dtype = p->training.dtype,
-                                                    .state_dtype = p->training.state_dtype,
-                                                    .batch = p->training.batch,
-                                                    .micro_batches = p->training.micro_batches,
-                                                    .seq = p->training.seq,
-                                                    .clip = p->training.clip,
-                                                    .device = request->machine->device.kind};
+    plan->numeric_signature = ah_plan_signature(plan, request->machine->device.kind);
     plan->policy = request->policy;
 }
 

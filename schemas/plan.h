@@ -271,4 +271,8 @@ uint64_t ah_plan_first_block(const struct ah_plan *plan);
 /* Is block `block` of the plan the model's head? */
 bool ah_plan_is_head(const struct ah_plan *plan, uint64_t block);
 
+/* What a plan's inputs and training say of the bits of its runs on a device of that kind, but for the digest of its
+ * algorithms. Borrows from the plan. */
+struct ah_signature ah_plan_signature(const struct ah_plan *plan, enum ah_device_kind device);
+
 #endif

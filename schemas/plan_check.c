@@ -68,17 +68,8 @@ static int check_algorithms(const struct ah_plan *plan, struct ah_error *err)
 static int check_signature(const struct ah_plan *plan, struct ah_error *err)
 {
     const struct ah_plan_training *training = &plan->training;
+    const struct ah_signature told = ah_plan_signature(plan, plan->numeric_signature.device);
     char path[AH_SIGNATURE_PATH_MAX];
-    struct ah_signature told = {.model_sha256 = plan->inputs.model.sha256,
-                                .trainable = training->trainable,
-                                .n_trainable = training->n_trainable,
-                                .dtype = training->dtype,
-                                .state_dtype = training->state_dtype,
-                                .batch = training->batch,
-                                .micro_batches = training->micro_batches,
-                                .seq = training->seq,
-                                .clip = training->clip,
-                                .device = plan->numeric_signature.device};
     if (training->batch % training->micro_batches)
         return ah_meaning_fail(err, "training.micro_batches", "%" PRIu64 " does not divide batch %" PRIu64,
                                training->micro_batches, training->batch);
@@ -125,6 +116,21 @@ uint64_t ah_plan_first_block(const struct ah_plan *plan)
 bool ah_plan_is_head(const struct ah_plan *plan, uint64_t block)
 {
     return ah_plan_first_block(plan) + block + 1 == ah_plan_model_blocks(plan);
+}
+
+struct ah_signature ah_plan_signature(const struct ah_plan *plan, enum ah_device_kind device)
+{
+    const struct ah_plan_training *training = &plan->training;
+    return (struct ah_signature){.model_sha256 = plan->inputs.model.sha256,
+                                 .trainable = training->trainable,
+                                 .n_trainable = training->n_trainable,
+                                 .dtype = training->dtype,
+                                 .state_dtype = training->state_dtype,
+                                 .batch = training->batch,
+                                 .micro_batches = training->micro_batches,
+                                 .seq = training->seq,
+                                 .clip = training->clip,
+                                 .device = device};
 }
 
 static int check_part(const struct ah_plan *plan, struct ah_error *err)

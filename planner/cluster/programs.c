@@ -189,15 +189,7 @@ static void fill_plan(const struct program *p, const struct ah_cluster_gpu *gpu,
     plan->training = *training;
     *part = p->role.part;
     plan->part = part;
-    plan->numeric_signature = (struct ah_signature){.model_sha256 = of->inputs.model.sha256,
-                                                    .trainable = training->trainable,
-                                                    .n_trainable = training->n_trainable,
-                                                    .dtype = training->dtype,
-                                                    .state_dtype = training->state_dtype,
-                                                    .batch = training->batch,
-                                                    .micro_batches = training->micro_batches,
-                                                    .seq = training->seq,
-                                                    .device = AH_DEVICE_CUDA};
+    plan->numeric_signature = ah_plan_signature(plan, AH_DEVICE_CUDA);
     plan->policy = AH_POLICY_OPTIMAL;
     plan->memory.device_capacity_bytes = gpu->memory_bytes;
     plan->memory.reserved_bytes = gpu->reserved_bytes;

@@ -276,13 +276,10 @@ static bool finds_place(const struct ah_trainer *t, uint32_t item)
 {
     const struct ah_rounds_item *it = &t->rounds.items[item];
     for (int i = 0; i < AH_ROUNDS_RINGS; i++) {
-        const struct ring *ring = &t->rings[i];
         if (!it->takes[i])
             continue;
-        if (ring->taken == ring->given + ring->places)
-            return false;
-        const struct ring_place *place = &ring->free[ring->taken % ring->places];
-        if (!is_done(t, place->lane, place->ticket))
+        const struct ring_place *place = ah_round_place(t, i);
+        if (!place || !is_done(t, place->lane, place->ticket))
             return false;
     }
     return true;

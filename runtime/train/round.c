@@ -59,16 +59,21 @@ bool ah_round_computed(const struct ah_trainer *t, uint32_t item, int64_t step, 
     return collect_waits_of(t, item, step, 1u << AH_PLAN_LANE_COMPUTE, waits);
 }
 
+const struct ring_place *ah_round_place(const struct ah_trainer *t, int ring)
+{
+    const struct ring *of = &t->rings[ring];
+    return of->taken == of->given + of->places ? NULL : &of->free[of->taken % of->places];
+}
+
 static bool collect_places(const struct ah_trainer *t, uint32_t item, struct waits *waits)
 {
     const struct ah_rounds_item *it = &t->rounds.items[item];
     for (int i = 0; i < AH_ROUNDS_RINGS; i++) {
-        const struct ring *ring = &t->rings[i];
         if (!it->takes[i])
             continue;
-        if (ring->taken == ring->given + ring->places)
+        const struct ring_place *place = ah_round_place(t, i);
+        if (!place)
             return false;
-        const struct ring_place *place = &ring->free[ring->taken % ring->places];
         if (place->ticket)
             waits_add(waits, place->lane, place->ticket);
     }

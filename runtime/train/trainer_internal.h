@@ -154,6 +154,8 @@ int ah_round_after(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t t
 void ah_round_count(struct ah_trainer *t, int64_t round);
 /* Of what an item waits for on compute: false: something is still to be submitted. */
 bool ah_round_computed(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits);
+/* The place that the next taker of a ring gets; NULL: all are taken. */
+const struct ring_place *ah_round_place(const struct ah_trainer *t, int ring);
 void ah_round_reset(struct ah_trainer *t);
 int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, struct ah_error *err);
 int ah_round_load(struct ah_trainer *t, int64_t step, uint64_t micro_batch, uint32_t *ret_slot,

@@ -53,16 +53,16 @@ if(TARGET ah_cuda)
       set_tests_properties(device.cuda.ptx_${name} PROPERTIES TIMEOUT 900 LABELS "device;cuda"
         ENVIRONMENT "AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:ah_cuda>;AUTOHETE_CUDA_DOUBLE=code=${code};AH_TEST_SHORT=1")
     endforeach()
-  endif()
-  # What kernels ask of memory; a sanitizer changes nothing about it.
-  if(TARGET autohete_cuda_ptx AND NOT AUTOHETE_SANITIZE)
-    set(programs device.cuda.norm device.cuda.rope device.cuda.cross_entropy device.cuda.embed device.cuda.attention)
-    list(TRANSFORM programs REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE files)
-    add_custom_target(device.cuda.ptx_counts DEPENDS ${programs} autohete_cuda_ptx)
-    add_test(NAME device.cuda.ptx_counts COMMAND /usr/bin/python3 ${PROJECT_SOURCE_DIR}/tests/tools/kernel_counts.py
-      --code ${code} ${files} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-    set_tests_properties(device.cuda.ptx_counts PROPERTIES TIMEOUT 900 LABELS "device;cuda"
-      ENVIRONMENT "AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:ah_cuda>")
+    # What kernels ask of memory; a sanitizer changes nothing about it.
+    if(NOT AUTOHETE_SANITIZE)
+      set(programs device.cuda.norm device.cuda.rope device.cuda.cross_entropy device.cuda.embed device.cuda.attention)
+      list(TRANSFORM programs REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE files)
+      add_custom_target(device.cuda.ptx_counts DEPENDS ${programs} autohete_cuda_ptx)
+      add_test(NAME device.cuda.ptx_counts COMMAND /usr/bin/python3 ${PROJECT_SOURCE_DIR}/tests/tools/kernel_counts.py
+        --code ${code} ${files} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+      set_tests_properties(device.cuda.ptx_counts PROPERTIES TIMEOUT 900 LABELS "device;cuda"
+        ENVIRONMENT "AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:ah_cuda>")
+    endif()
   endif()
   # The thread sanitizer has the tests of lanes and of every kind of op once, not of the many sizes of each: it makes a
   # switch among a block's threads slow.

@@ -68,17 +68,28 @@ int ah_cli_flush(struct ah_cli *cli, struct ah_error *err)
     return AH_OK;
 }
 
-void ah_cli_note(struct ah_cli *cli, const char *format, ...)
+/* A line on standard error behind its label, which alone has a colour. */
+static void put_labelled(const struct ah_cli *cli, const char *colour, const char *label, const char *text)
+{
+    fprintf(stderr, "%s%s%s %s\n", colour, label, cli->err_style.reset, text);
+}
+
+void ah_cli_tell(struct ah_cli *cli, enum ah_cli_label label, const char *format, ...)
 {
     if (cli->json)
         return;
+    const struct {
+        const char *colour, *label;
+    } labels[] = {[AH_CLI_NOTE] = {cli->err_style.bold, "note:"},
+                  [AH_CLI_WARNING] = {cli->err_style.yellow, "warning:"},
+                  [AH_CLI_WROTE] = {cli->err_style.green, "wrote"}};
     char text[AH_ERROR_TEXT_MAX];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     ah_terminal_clean(text);
-    fprintf(stderr, "autohete: %s\n", text);
+    put_labelled(cli, labels[label].colour, labels[label].label, text);
 }
 
 int ah_cli_check_writable(const char *path, struct ah_error *err)
@@ -172,7 +183,7 @@ static void print_error(const struct ah_cli *cli, const struct ah_error *err, in
         print_json_error(&safe, status, details);
         return;
     }
-    fprintf(stderr, "%sautohete:%s %s\n", cli->err_style.red, cli->err_style.reset, safe.text);
+    put_labelled(cli, cli->err_style.red, "error:", safe.text);
     if (!details)
         return;
     struct ah_buffer lines = {0};

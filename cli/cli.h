@@ -7,7 +7,7 @@
  * what it said and turns errors into exit statuses. The rules of output:
  *
  *   1. Data goes to `out` and from there to standard output; everything else to standard error.
- *   2. An error is one line, `autohete: <sentence>`, or with --json one line of JSON, on standard error.
+ *   2. An error is one line, `error: <sentence>`, or with --json one line of JSON, on standard error.
  *   3. Standard output that cannot be written (a full disk) is an error; a reader that went away is not.
  *   4. Control characters of documents and file names never reach a terminal.
  *
@@ -101,8 +101,15 @@ int ah_cli_check_apart(const char *option, const char *path, const char *other_o
 /* Appends "; nothing was written" to a sentence that does not say so. */
 void ah_cli_nothing_written(struct ah_error *err);
 
-/* A remark for the person on standard error, `autohete: <sentence>`; nothing with --json. */
-void ah_cli_note(struct ah_cli *cli, const char *format, ...) AH_PRINTF(2, 3);
+/* The first word of a line on standard error. An error has its own: ah_cli_fail(). */
+enum ah_cli_label {
+    AH_CLI_NOTE,    /* `note: <sentence>` */
+    AH_CLI_WARNING, /* `warning: <sentence>`: what the person asked for may not be what they want */
+    AH_CLI_WROTE,   /* `wrote <files>` */
+};
+
+/* Prints a line for the person on standard error; nothing with --json. */
+void ah_cli_tell(struct ah_cli *cli, enum ah_cli_label label, const char *format, ...) AH_PRINTF(3, 4);
 
 /* A copy of `text`, in the arena, that is safe on a terminal; "" when out of memory, which `out` then knows. */
 const char *ah_cli_clean(struct ah_cli *cli, const char *text);

@@ -17,7 +17,7 @@ static int deliver(struct ah_cli *cli, const char *output, struct ah_cluster_pla
     else if (!rc)
         ah_inspect_cluster_plan_summary(cli, plan);
     if (!rc)
-        ah_cli_note(cli, "written to %s", output);
+        ah_cli_tell(cli, AH_CLI_WROTE, "%s", output);
     return rc;
 }
 

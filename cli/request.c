@@ -52,7 +52,7 @@ static int load_documents(struct ah_request *request, struct ah_cli *cli, const 
     if (!rc)
         rc = ah_document_digest(&request->machine, request->machine_sha256, err);
     for (size_t i = 0; i < request->model.n_warnings && !rc; i++)
-        ah_cli_note(cli, "%s: warning: %s", model, request->model.warnings[i]);
+        ah_cli_tell(cli, AH_CLI_WARNING, "%s: %s", model, request->model.warnings[i]);
     return rc;
 }
 
@@ -118,7 +118,8 @@ static int read_sizes(struct ah_request *request, struct ah_cli *cli,
     if (!rc)
         rc = check_division(training, err);
     if (!rc && training->seq > model->max_positions)
-        ah_cli_note(cli, "'--seq' %" PRIu64 " is more than the %" PRIu64 " positions that '%s' was made for",
+        ah_cli_tell(cli, AH_CLI_WARNING,
+                    "'--seq' %" PRIu64 " is more than the %" PRIu64 " positions that '%s' was made for",
                     training->seq, model->max_positions, model->name);
     return rc;
 }

@@ -77,7 +77,7 @@ static int load(struct ah_request_cluster *request, struct ah_cli *cli,
     if (!rc)
         rc = ah_document_digest(&request->cluster, request->cluster_sha256, err);
     for (size_t i = 0; i < request->base.model.n_warnings && !rc; i++)
-        ah_cli_note(cli, "%s: warning: %s", model, request->base.model.warnings[i]);
+        ah_cli_tell(cli, AH_CLI_WARNING, "%s: %s", model, request->base.model.warnings[i]);
     return rc;
 }
 

@@ -123,7 +123,7 @@ static void check_valid(struct check *check, const char *name, const struct ah_d
     ah_emit_open(&check->emit, "warnings", '[');
     for (size_t i = 0; i < document->n_warnings; i++) {
         ah_emit_text(&check->emit, NULL, document->warnings[i]);
-        ah_cli_note(check->cli, "%s: warning: %s", name, document->warnings[i]);
+        ah_cli_tell(check->cli, AH_CLI_WARNING, "%s: %s", name, document->warnings[i]);
     }
     ah_emit_close(&check->emit);
     bool hold = check_assertions(check, name, document);

@@ -80,11 +80,11 @@ static void report(struct ah_cli *cli, const struct ah_export *export)
         struct ah_buffer line = {0};
         ah_export_print_loss(&export->losses[i], &line);
         if (!line.failed)
-            ah_cli_note(cli, "lost: %s", line.data);
+            ah_cli_tell(cli, AH_CLI_NOTE, "lost: %s", line.data);
         ah_buffer_release(&line);
     }
     for (size_t i = 0; i < export->n_notes; i++)
-        ah_cli_note(cli, "note: %s", export->notes[i]);
+        ah_cli_tell(cli, AH_CLI_NOTE, "%s", export->notes[i]);
 }
 
 /* To the file that was asked for, else to standard output. */

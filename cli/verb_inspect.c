@@ -95,7 +95,7 @@ static int write_page(struct ah_cli *cli, const char *path, const struct ah_docu
                             "'--html -' and '--json' both want standard output; give '--html' a file");
     int rc = ah_page_write(cli, path, document, err);
     if (!rc && !to_stdout)
-        ah_cli_note(cli, "written to %s", path);
+        ah_cli_tell(cli, AH_CLI_WROTE, "%s", path);
     return rc;
 }
 

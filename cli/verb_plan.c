@@ -89,7 +89,7 @@ static int deliver(struct ah_cli *cli, const struct plan_options *options, struc
     else if (!rc)
         print_summary(cli, plan);
     if (!rc)
-        ah_cli_note(cli, "written to %s", options->output);
+        ah_cli_tell(cli, AH_CLI_WROTE, "%s", options->output);
     return rc;
 }
 

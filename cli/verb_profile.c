@@ -183,9 +183,9 @@ static int show(struct profile *profile, struct ah_error *err)
         return ah_document_print(&profile->measured, &cli->out, err);
     ah_inspect_machine_text(cli, &profile->measured);
     if (profile->path)
-        ah_cli_note(cli, "written to %s", profile->path);
+        ah_cli_tell(cli, AH_CLI_WROTE, "%s", profile->path);
     else
-        ah_cli_note(cli, "not kept, since it emulates another machine; -o FILE keeps it");
+        ah_cli_tell(cli, AH_CLI_NOTE, "not kept, since it emulates another machine; -o FILE keeps it");
     return AH_OK;
 }
 

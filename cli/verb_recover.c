@@ -101,7 +101,7 @@ static int load_model(struct recovery *r, struct ah_cli *cli, const struct recov
     }
     int rc = ah_document_load(&r->model, options->model, AH_DOCUMENT_MODEL, err);
     for (size_t i = 0; i < r->model.n_warnings && !rc; i++)
-        ah_cli_note(cli, "%s: warning: %s", options->model, r->model.warnings[i]);
+        ah_cli_tell(cli, AH_CLI_WARNING, "%s: %s", options->model, r->model.warnings[i]);
     r->planned = rc ? NULL : r->model.body.model;
     return rc ? rc : ah_document_digest(&r->model, r->model_sha256, err);
 }
@@ -206,7 +206,7 @@ static int deliver(struct ah_cli *cli, const struct recover_options *options, st
         ah_inspect_cluster_plan_summary(cli, plan);
     }
     if (!rc)
-        ah_cli_note(cli, "written to %s and %s", options->output, options->moves);
+        ah_cli_tell(cli, AH_CLI_WROTE, "%s and %s", options->output, options->moves);
     return rc;
 }
 

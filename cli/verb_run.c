@@ -175,7 +175,7 @@ static void on_saved(void *context, uint64_t step, double us, const struct ah_ch
     ah_run_log_save(&running->log, step, us, saved->path);
     ah_terminal_erase(&running->progress);
     if (saved->warning[0])
-        ah_cli_note(running->cli, "%s", saved->warning);
+        ah_cli_tell(running->cli, AH_CLI_WARNING, "%s", saved->warning);
     if (running->quiet)
         return;
     ah_buffer_printf(&running->cli->out, "saved after step %" PRIu64 ": %s, in %s\n", step,
@@ -286,10 +286,10 @@ static int end_trace(struct running *running, struct ah_runlog_end *end, struct 
         return AH_OK;
     const struct ah_error *why = ah_run_trace_end(running->trace);
     if (why->code && why->code != AH_E_UNSUPPORTED)
-        ah_cli_note(running->cli, "the trace has no kernels and copies: %s", why->text);
+        ah_cli_tell(running->cli, AH_CLI_WARNING, "the trace has no kernels and copies: %s", why->text);
     int rc = ah_run_trace_overlap(running->trace, &running->cli->arena, &end->overlap, err);
     if (!rc && end->overlap && end->overlap->lost)
-        ah_cli_note(running->cli,
+        ah_cli_tell(running->cli, AH_CLI_WARNING,
                     "%" PRIu64 " records of what worked were lost; the trace's shares are too low",
                     end->overlap->lost);
     return rc;
@@ -301,7 +301,7 @@ static int write_trace(struct running *running, struct ah_error *err)
         return AH_OK;
     int rc = ah_run_trace_write(running->trace, running->cli, running->options->trace, err);
     if (!rc && strcmp(running->options->trace, "-") != 0)
-        ah_cli_note(running->cli, "trace written to %s; open it in ui.perfetto.dev or chrome://tracing",
+        ah_cli_tell(running->cli, AH_CLI_WROTE, "%s; open it in ui.perfetto.dev or chrome://tracing",
                     running->options->trace);
     return rc;
 }
@@ -333,7 +333,7 @@ static int train(struct running *running, struct ah_error *err)
     const struct ah_run_settings *settings = &running->run.settings;
     struct ah_error own = {0};
     if (running->run.position.step >= settings->steps)
-        ah_cli_note(running->cli, "all %" PRIu64 " steps are done already%s", settings->steps,
+        ah_cli_tell(running->cli, AH_CLI_NOTE, "all %" PRIu64 " steps are done already%s", settings->steps,
                     settings->rate.schedule == AH_RATE_CONSTANT ? "; give more with --steps" : "");
     int rc = close_log(running, go(running, err), err);
     if (!rc || rc == AH_E_INTERRUPTED) {

@@ -305,8 +305,7 @@ static int simulate_run(struct ah_cli *cli, const void *given)
     else if (!rc && !only_trace)
         print_text(cli, &simulation);
     if (!rc && options->trace && !only_trace)
-        ah_cli_note(cli, "trace written to %s; open it in ui.perfetto.dev or chrome://tracing",
-                    options->trace);
+        ah_cli_tell(cli, AH_CLI_WROTE, "%s; open it in ui.perfetto.dev or chrome://tracing", options->trace);
     ah_document_release(&document);
     return rc ? ah_cli_fail(cli, &err) : 0;
 }

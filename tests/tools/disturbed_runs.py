@@ -60,7 +60,7 @@ def test_signals__once(runs, _):
         status, err, log = stopped(runs, [number], ["--save", out])
         step = max(runs.steps(log))
         require(status == 130, f"{number}: ended with {status}")
-        require(err == f"autohete: interrupted after step {step}; saved: go on with --resume '{out}'\n", err)
+        require(err == f"error: interrupted after step {step}; saved: go on with --resume '{out}'\n", err)
         require([path.name for path in runs.checkpoints(out)] == [f"step-{step:08d}"], "saved something else")
         end = runs.log(log)[-1]
         require((end["line"], end["reason"], end["step"]) == ("end", "interrupted", step), end)
@@ -81,7 +81,7 @@ def test_signals__while_evaluating(runs, _):
 def test_signals__without_a_folder(runs, _):
     status, err, log = stopped(runs, [signal.SIGINT], [])
     require(status == 130, f"ended with {status}")
-    require(err == f"autohete: interrupted after step {max(runs.steps(log))}; nothing was saved (--save DIR would)\n", err)
+    require(err == f"error: interrupted after step {max(runs.steps(log))}; nothing was saved (--save DIR would)\n", err)
 
 
 def test_signals__twice(runs, rng):
@@ -142,7 +142,7 @@ def refused(runs, out, file, what):
                            "--log", log]))], cwd=runs.folder, capture_output=True, text=True, check=False)
     told = f"{file}, {what}: exit {done.returncode}, {done.stderr!r}"
     require(done.returncode in (3, 6), told)
-    require(done.stderr.startswith("autohete: ") and done.stderr.count("\n") == 1 and not done.stdout, told)
+    require(done.stderr.startswith("error: ") and done.stderr.count("\n") == 1 and not done.stdout, told)
     require(not (runs.folder / log).exists(), f"{told}: began a log")
     if done.returncode == 3:
         require("step-00000004" in done.stderr and re.search("the newest before it is '.*step-00000002'", done.stderr), told)
@@ -188,7 +188,7 @@ def test_data__change_while_they_are_used(runs, _):
         newest = runs.checkpoints(out)[-1]
         runs.write("text.txt", before)
         require(process.returncode == 6, f"{name}: exit {process.returncode}, {err!r}")
-        require(re.fullmatch(r"autohete: text\.txt: changed after it was checked.*; the checkpoint "
+        require(re.fullmatch(r"error: text\.txt: changed after it was checked.*; the checkpoint "
                              rf"'{out}/{newest.name}' is as it was\n", err), err)
         require(not runs.broken(newest) and runs.log(log)[-1]["reason"] == "failed", f"{name}: lost something")
         runs.run(runs.plan(STREAM, BF16), ["--resume", out, "--save", out, "--steps", int(newest.name[5:]) + 1])
@@ -219,7 +219,7 @@ def test_folder__of_a_run_that_goes_on(runs, _):
     done = runs.run(runs.plan(STREAM, BF16), ["--steps", 3, "--save", out], status=1)
     process.kill()
     process.wait()
-    require(re.fullmatch(rf"autohete: {out}: .*another run.*\n", done.stderr), done.stderr)
+    require(re.fullmatch(rf"error: {out}: .*another run.*\n", done.stderr), done.stderr)
     runs.run(runs.plan(STREAM, BF16), ["--steps", 3, "--save", out])
 
 

@@ -22,6 +22,9 @@
 void ah_inspect_model_text(struct ah_cli *cli, const struct ah_document *document);
 void ah_inspect_model_json(struct ah_emit *emit, const struct ah_document *document);
 void ah_inspect_machine_text(struct ah_cli *cli, const struct ah_document *document);
+
+/* The machine, its best rates, and the blocks that were measured: a screen. */
+void ah_inspect_machine_summary(struct ah_cli *cli, const struct ah_document *document);
 void ah_inspect_machine_json(struct ah_emit *emit, const struct ah_document *document);
 void ah_inspect_cluster_text(struct ah_cli *cli, const struct ah_document *document);
 void ah_inspect_cluster_json(struct ah_emit *emit, const struct ah_document *document);

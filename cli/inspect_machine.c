@@ -240,6 +240,50 @@ void ah_inspect_machine_text(struct ah_cli *cli, const struct ah_document *docum
     ah_inspect_pairs(cli, "sources", machine->sources, machine->n_sources);
 }
 
+static void put_rate(struct ah_table *table, const char *what, const char *rate, double value)
+{
+    if (!(value > 0))
+        return;
+    ah_table_cell(table, "%s", what);
+    ah_table_cell(table, "%s", rate);
+}
+
+/* A rate that the document does not have is left out. */
+static void put_rates(struct ah_cli *cli, const struct ah_machine *machine)
+{
+    const struct ah_machine_disk *disk = machine->disk;
+    const double fp32 = ah_machine_matmul_flops_per_s(machine, AH_FP32);
+    const double bf16 = ah_machine_matmul_flops_per_s(machine, AH_BF16);
+    const double h2d = ah_machine_link_bytes_per_s(machine, AH_H2D);
+    const double d2h = ah_machine_link_bytes_per_s(machine, AH_D2H);
+    const double adam = ah_machine_adam_params_per_s(machine, AH_HOST, AH_FP32);
+    char text[AH_UNITS_TEXT_MAX], rate[AH_UNITS_TEXT_MAX + 16];
+    struct ah_table table = ah_inspect_facts(cli);
+    put_rate(&table, "products fp32", ah_units_print_flops(text, fp32), fp32);
+    put_rate(&table, "products bf16", ah_units_print_flops(text, bf16), bf16);
+    put_rate(&table, "host to device", ah_units_print_rate(text, h2d), h2d);
+    put_rate(&table, "device to host", ah_units_print_rate(text, d2h), d2h);
+    snprintf(rate, sizeof rate, "%s params/s", ah_units_print_count(text, adam));
+    put_rate(&table, "host AdamW", rate, adam);
+    put_rate(&table, "disk reads", ah_units_print_rate(text, disk ? disk->read_bytes_per_s.median : 0),
+             disk ? disk->read_bytes_per_s.median : 0);
+    put_rate(&table, "disk writes", ah_units_print_rate(text, disk ? disk->write_bytes_per_s.median : 0),
+             disk ? disk->write_bytes_per_s.median : 0);
+    ah_table_print(&table, &cli->out, cli->out_style);
+}
+
+void ah_inspect_machine_summary(struct ah_cli *cli, const struct ah_document *document)
+{
+    const struct ah_machine *machine = document->body.machine;
+    put_facts(cli, machine);
+    put_rates(cli, machine);
+    if (machine->n_blocks)
+        put_blocks(cli, machine);
+    if (machine->n_noise)
+        ah_buffer_printf(&cli->out, "\n%zu remarks on noise and every measurement: profile -v, or inspect\n",
+                         machine->n_noise);
+}
+
 /* A rate that the document does not have is left out. */
 static void emit_rate(struct ah_emit *emit, const char *key, double rate)
 {

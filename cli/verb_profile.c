@@ -28,6 +28,7 @@ struct profile_options {
     const char *device;
     const char *emulate;
     bool quick;
+    bool verbose;
 };
 
 static const struct ah_option profile_table[] = {
@@ -39,6 +40,8 @@ static const struct ah_option profile_table[] = {
      "slow the copy lanes and the host lane to the ratios of this machine document"},
     {"quick", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct profile_options, quick),
      "fewer shapes and samples: under 20 seconds instead of under 3 minutes"},
+    {"verbose", 'v', AH_OPTION_FLAG, NULL, NULL, offsetof(struct profile_options, verbose),
+     "show every measurement, as 'inspect' does"},
     {"model", 0, AH_OPTION_FILE, "MODEL", NULL, offsetof(struct profile_options, model),
      "measure the blocks of this model, too, as steps of training have them, and add them to the profile "
      "that is kept"},
@@ -181,7 +184,8 @@ static int show(struct profile *profile, struct ah_error *err)
     struct ah_cli *cli = profile->cli;
     if (cli->json || to_stdout(profile->options))
         return ah_document_print(&profile->measured, &cli->out, err);
-    ah_inspect_machine_text(cli, &profile->measured);
+    (profile->options->verbose ? ah_inspect_machine_text : ah_inspect_machine_summary)(cli,
+                                                                                       &profile->measured);
     if (profile->path)
         ah_cli_tell(cli, AH_CLI_WROTE, "%s", profile->path);
     else

@@ -92,6 +92,11 @@ static void put_lanes(struct ah_cli *cli, const struct ah_runlog_summary *summar
         }
     }
     ah_inspect_table(cli, "what lanes work in a step", &table);
+}
+
+/* What the mark means, below the tables that may have it. */
+static void put_marks(struct ah_cli *cli, const struct ah_runlog_summary *summary)
+{
     if (summary->step_us.is_measured && summary->step_us.is_predicted)
         ah_buffer_printf(&cli->out, "  %s! more than %.0f %% off%s\n", cli->out_style.dim,
                          100 * AH_RUNLOG_SUMMARY_OFF, cli->out_style.reset);
@@ -174,16 +179,19 @@ static void put_overlap(struct ah_cli *cli, const struct ah_runlog_overlap *over
 }
 
 static void print_text(struct ah_cli *cli, const struct ah_runlog *runlog,
-                       const struct ah_runlog_summary *summary)
+                       const struct ah_runlog_summary *summary, bool verbose)
 {
     put_headline(cli, runlog, summary);
     ah_inspect_runlog_facts(cli, runlog);
     if (summary->step_us.is_measured || summary->step_us.is_predicted) {
         put_step(cli, summary);
-        put_lanes(cli, summary);
+        if (verbose)
+            put_lanes(cli, summary);
+        put_marks(cli, summary);
         put_amounts(cli, summary);
     }
-    put_overlap(cli, runlog->end ? runlog->end->overlap : NULL);
+    if (verbose)
+        put_overlap(cli, runlog->end ? runlog->end->overlap : NULL);
     ah_inspect_runlog_evaluations(cli, runlog);
 }
 
@@ -364,17 +372,28 @@ static int load(struct ah_document *document, const char *path, struct ah_error 
     return rc;
 }
 
+struct report_options {
+    bool verbose;
+};
+
+static const struct ah_option report_table[] = {
+    {"verbose", 'v', AH_OPTION_FLAG, NULL, NULL, offsetof(struct report_options, verbose),
+     "what every lane worked, op by op, and where the time of traced steps went, too"},
+    {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
+
 static int report_run(struct ah_cli *cli, const void *options)
 {
+    const struct report_options *given = options;
     struct ah_document document = {0};
     struct ah_runlog_summary summary;
     struct ah_error err = {0};
-    (void)options;
     int rc = load(&document, cli->arguments.operands[0], &err);
     if (!rc)
         rc = ah_runlog_summary_init(&summary, document.body.runlog, &cli->arena, &err);
-    if (!rc)
-        (cli->json ? print_json : print_text)(cli, document.body.runlog, &summary);
+    if (!rc && cli->json)
+        print_json(cli, document.body.runlog, &summary);
+    else if (!rc)
+        print_text(cli, document.body.runlog, &summary, given->verbose);
     ah_document_release(&document);
     return rc ? ah_cli_fail(cli, &err) : 0;
 }
@@ -384,16 +403,20 @@ const struct ah_verb ah_verb_report = {
     .summary = "show a run's measurements beside its predictions",
     .description =
         "Reads the log of a run (run --log) and shows where the time of a step went, beside what the plan "
-        "predicted: the step, what every lane worked and for which kind of op, how long compute waited for "
-        "each lane; what is more than 5 % off, and where most of the step's difference comes from. Also "
-        "tokens per second, memory, losses on held-out data, and how the run ended.\n\n"
-        "The log of a run with --trace also says where the time of the steps that are shown there went: what "
+        "predicted: the step, how long compute worked and waited for each lane; what is more than 5 % off, "
+        "and "
+        "where most of the step's difference comes from; tokens per second, memory, losses on held-out data, "
+        "and how the run ended. With --verbose also what every lane worked for each kind of op.\n\n"
+        "With --verbose the log of a run with --trace also says where the time of the steps that are shown "
+        "there went: what "
         "worked at each moment, and how much copies and the host worked while compute did not.\n\n"
         "Times are medians over the steps, at most the last 1024, without those that follow a start, an "
         "evaluation or "
         "a save. A log of a run that was cut off, or still goes on, says what it can.",
-    .syntax = {.operands = {AH_OPERAND_FILE, "RUNLOG", 1, 1, NULL}},
+    .syntax = {.options = report_table, .operands = {AH_OPERAND_FILE, "RUNLOG", 1, 1, NULL}},
+    .options_bytes = sizeof(struct report_options),
     .examples = {{"report run.ndjson", "did the prediction come true, and if not, where"},
+                 {"report run.ndjson -v", "lane by lane and op by op"},
                  {"report run.ndjson --json | jq .errors", "the same for a program"}},
     .run = report_run,
 };

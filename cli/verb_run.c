@@ -61,7 +61,7 @@ static const struct ah_option run_table[] = {
 
 enum { TRACE_AFTER = 4, TRACE_STEPS = 4 };
 
-enum { LINES = 20 }; /* of steps, in a whole run */
+enum { LINES = 10 }; /* of steps, in a whole run */
 
 struct running {
     struct ah_cli *cli;

@@ -115,7 +115,7 @@ struct ah_run {
     char saved_path[PATH_MAX];
 };
 
-/* Opens everything that the options name. Texts live in cli->arena. AH_E_MISMATCH: plan, data, device and checkpoint do not
+/* Opens everything that the options name. `plan` is proven (proof.h), or was made in this process. Texts live in cli->arena. AH_E_MISMATCH: plan, data, device and checkpoint do not
  * belong together. `ret_run` is to be closed after a failure, too. It must not move. */
 int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan *plan,
                 const struct ah_run_options *options, struct ah_error *err);

@@ -248,6 +248,8 @@ static int open_trainer(struct ah_run *run, struct ah_error *err)
     options.pool = pool;
     rc = ah_trainer_open(&run->trainer, &options, err);
     ah_pool_free(pool);
+    if (rc == AH_E_CAPACITY) /* the plan's memory and threads are those of another machine, or were edited */
+        rc = ah_error_prefix(err, AH_E_MISMATCH, "the plan does not fit this device; plan again here");
     return rc;
 }
 
@@ -278,8 +280,6 @@ int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan
     *ret_run = (struct ah_run){.cli = cli, .options = options, .plan = plan};
     ah_interrupt_catch();
     int rc = check_words(options, err);
-    if (!rc)
-        rc = ah_document_check_model(&plan->model, plan->inputs.model.sha256, err);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
         rc = ah_interrupt_seen() ? ah_error_set(err, AH_E_INTERRUPTED, "interrupted; nothing was trained")
                                  : parts[i](ret_run, err);

@@ -7,6 +7,7 @@
  */
 #include "cli/assertion.h"
 #include "cli/emit.h"
+#include "cli/proof.h"
 #include "cli/verbs.h"
 #include "planner/cluster/cluster_verify.h"
 #include "planner/cluster/concert.h"
@@ -176,11 +177,7 @@ static int check_plan(const struct check *check, const char *name, const struct 
         .machine = check->inputs.machine.document.body.machine,
         .machine_sha256 = check->inputs.machine.sha256,
     };
-    int rc = ah_document_check_model(&plan->model, plan->inputs.model.sha256, err);
-    if (!rc)
-        rc = ah_schedule_check(plan, err);
-    if (!rc)
-        rc = ah_verify_policy(plan, err);
+    int rc = ah_proof_plan(plan, err);
     if (!rc && check->inputs.machine.given)
         rc = ah_verify_inputs(plan, &inputs, err);
     return rc ? ah_error_prefix(err, rc, "%s", name) : AH_OK;

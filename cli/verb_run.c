@@ -7,6 +7,7 @@
  */
 #include "base/units.h"
 #include "cli/devices.h"
+#include "cli/proof.h"
 #include "cli/run_log.h"
 #include "cli/run_trace.h"
 #include "cli/verbs.h"
@@ -218,12 +219,29 @@ static int share_output(struct running *running, struct ah_error *err)
                : AH_OK;
 }
 
+/* A rank's program of a cluster plan is a plan, too. */
+static int check_whole(const struct ah_plan *plan, const char *path, struct ah_error *err)
+{
+    char shortened[AH_DOCUMENT_NAME_MAX];
+    if (!plan->part)
+        return AH_OK;
+    return ah_error_set(
+        err, AH_E_UNSUPPORTED,
+        "%s: is the part of one rank, stage %" PRIu64 " of %" PRIu64
+        " of a cluster plan, and what ranks send each other is not run yet. 'simulate', 'inspect', "
+        "'check' and 'diff' take it; to train, plan for one machine with '--machine'",
+        ah_document_short_name(path, shortened), plan->part->stage, plan->part->stages);
+}
+
 static int open_running(struct running *running, struct ah_error *err)
 {
     const struct run_options *options = running->options;
+    const char *path = running->cli->arguments.operands[0];
     int rc = share_output(running, err);
     if (!rc)
-        rc = ah_document_load(&running->plan, running->cli->arguments.operands[0], AH_DOCUMENT_PLAN, err);
+        rc = ah_proof_load(&running->plan, path, "run", err);
+    if (!rc)
+        rc = check_whole(running->plan.body.plan, path, err);
     if (!rc && options->log)
         rc = ah_run_log_check(options->log, options->run.resume != NULL, err);
     if (!rc)

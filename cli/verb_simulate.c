@@ -9,6 +9,7 @@
 #include "cli/emit.h"
 #include "cli/inspect.h"
 #include "cli/plan_summary.h"
+#include "cli/proof.h"
 #include "cli/trace.h"
 #include "cli/verbs.h"
 #include "runtime/schedule/replay.h"
@@ -291,7 +292,7 @@ static int simulate_run(struct ah_cli *cli, const void *given)
     struct ah_document document = {0};
     struct simulation simulation = {0};
     struct ah_error err = {0};
-    int rc = ah_document_load(&document, cli->arguments.operands[0], AH_DOCUMENT_PLAN, &err);
+    int rc = ah_proof_load(&document, cli->arguments.operands[0], "simulate", &err);
     simulation.plan = document.body.plan;
     if (!rc) {
         rc = simulate(&simulation, &cli->arena, &err);

@@ -36,6 +36,15 @@ add_test(NAME property.train.killed_runs COMMAND /usr/bin/python3 ${CMAKE_CURREN
   --program $<TARGET_FILE:autohete>)
 set_tests_properties(property.train.killed_runs PROPERTIES LABELS "property;train" TIMEOUT 900)
 add_custom_target(property.train.killed_runs DEPENDS autohete)
+# Plans edited at random and run: refused, or the same bits (500 edits see every kind of field: AH_TEST_SEED, --edits).
+set(edited_plans 120)
+if(AUTOHETE_SANITIZE)
+  set(edited_plans 15)
+endif()
+add_test(NAME property.train.edited_plans COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/edited_plans.py
+  --program $<TARGET_FILE:autohete> --edits ${edited_plans})
+set_tests_properties(property.train.edited_plans PROPERTIES LABELS "property;train" TIMEOUT 900)
+add_custom_target(property.train.edited_plans DEPENDS autohete)
 # Runs disturbed from outside: signals, damaged checkpoints, data that change, a terminal.
 add_test(NAME cli.disturbed_runs COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/disturbed_runs.py
   --program $<TARGET_FILE:autohete>)

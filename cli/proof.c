@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/proof.h"
+
+#include "planner/verify.h"
+#include "runtime/schedule/check.h"
+
+#include <string.h>
+
+int ah_proof_plan(const struct ah_plan *plan, struct ah_error *err)
+{
+    struct ah_error own = {0};
+    int rc = ah_document_check_model(&plan->model, plan->inputs.model.sha256, &own);
+    rc = rc ? rc : ah_schedule_check(plan, &own);
+    rc = rc ? rc : ah_verify_policy(plan, &own);
+    /* What was asked of a planner is refused as a request (AH_E_USAGE); here the plan asks. */
+    if (rc && rc != AH_E_MEMORY && rc != AH_E_MISMATCH)
+        rc = AH_E_DOCUMENT;
+    return rc ? ah_error_set(err, rc, "%s", own.text) : AH_OK;
+}
+
+/* Another kind of document than a plan. */
+static int refuse_kind(enum ah_document_kind kind, const char *verb, struct ah_error *err)
+{
+    if (kind == AH_DOCUMENT_CLUSTER_PLAN)
+        return ah_error_set(
+            err, AH_E_DOCUMENT,
+            "is a plan for a cluster, and '%s' takes plans for one machine: cluster plans are "
+            "simulated while they are planned and are not run yet. 'inspect' shows the simulated "
+            "step, 'check', 'diff' and 'recover' take it, too; for one machine, plan with "
+            "'--machine' instead of '--cluster'",
+            verb);
+    return ah_error_set(err, AH_E_DOCUMENT, "kind: \"%s\" where a plan is expected", ah_document_word(kind));
+}
+
+static int prove(const struct ah_plan *plan, struct ah_error *err)
+{
+    struct ah_error own = {0};
+    int rc = ah_proof_plan(plan, &own);
+    if (!rc || rc == AH_E_MEMORY || strstr(own.text, "plan again"))
+        return rc ? ah_error_set(err, rc, "%s", own.text) : AH_OK;
+    return ah_error_set(
+        err, rc, "%s; the plan was edited, or another version of autohete made it: plan again", own.text);
+}
+
+int ah_proof_load(struct ah_document *ret_document, const char *path, const char *verb, struct ah_error *err)
+{
+    char shortened[AH_DOCUMENT_NAME_MAX];
+    struct ah_document document = {0};
+    int rc = ah_document_load(&document, path, AH_DOCUMENT_ANY, err);
+    if (rc)
+        return rc;
+    rc = document.kind == AH_DOCUMENT_PLAN ? prove(document.body.plan, err)
+                                           : refuse_kind(document.kind, verb, err);
+    if (!rc) {
+        *ret_document = document;
+        return AH_OK;
+    }
+    ah_document_release(&document);
+    return ah_error_prefix(err, rc, "%s", ah_document_short_name(path, shortened));
+}

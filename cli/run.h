@@ -109,9 +109,10 @@ struct ah_run {
     struct ah_checkpoint_job job;
     struct ah_checkpoints *checkpoints; /* NULL: nothing is saved */
     struct ah_checkpoint_position position;
-    uint64_t resumed_step; /* 0: from the start */
-    char resumed_path[PATH_MAX];
-    uint64_t saved_step; /* UINT64_MAX: none in this run */
+    struct ah_checkpoints_found found; /* what it goes on from; zeroed: from the start */
+    const char *warning;               /* (optional) of a damaged checkpoint; in cli->arena */
+    uint64_t resumed_step;             /* 0: from the start */
+    uint64_t saved_step;               /* UINT64_MAX: none in this run */
     char saved_path[PATH_MAX];
 };
 

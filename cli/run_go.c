@@ -143,7 +143,7 @@ static int between(struct ah_run *run, const struct ah_run_listener *listener, s
 static int fail(const struct ah_run *run, int rc, struct ah_error *err)
 {
     size_t length = strlen(err->text);
-    const char *path = run->saved_path[0] ? run->saved_path : run->resumed_path;
+    const char *path = run->saved_path[0] ? run->saved_path : run->found.path;
     if (rc == AH_E_NUMERIC)
         length += (size_t)snprintf(err->text + length, sizeof err->text - length,
                                    "; begin again with a lower --lr");

@@ -93,7 +93,10 @@ static void write_header(struct ah_run_log *log)
     char sha256[AH_DOCUMENT_DIGEST_MAX] = "";
     struct ah_error err = {0};
     struct ah_runlog_predicted predicted = {0};
-    const struct ah_runlog header = {.generator = "autohete " AUTOHETE_VERSION,
+    struct ah_text_pair warning = {"warning", run->warning};
+    const struct ah_runlog header = {.annotations = &warning,
+                                     .n_annotations = run->warning ? 1 : 0,
+                                     .generator = "autohete " AUTOHETE_VERSION,
                                      .plan_sha256 = sha256,
                                      .model = plan.inputs.model.name,
                                      .device = ah_trainer_device(run->trainer)->info.name,

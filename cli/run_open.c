@@ -152,20 +152,21 @@ static int open_all_data(struct ah_run *run, struct ah_error *err)
 
 /* ---- checkpoints ---- */
 
-/* The settings of the run that is gone on with. */
+/* The settings of the run that is gone on with. What a resume has found already is not looked for again. */
 static int read_manifest(struct ah_run *run, struct ah_error *err)
 {
-    char *path = run->resumed_path, *manifest = NULL;
+    struct ah_checkpoints_found *found = &run->found;
+    char *manifest = NULL;
     struct ah_buffer name = {0};
     if (!run->options->resume)
         return AH_OK;
-    int rc = ah_checkpoints_find(run->options->resume, path, err);
-    if (!rc && !path[0])
+    int rc = found->path[0] ? AH_OK : ah_checkpoints_find(run->options->resume, found, err);
+    if (!rc && !found->path[0])
         rc = ah_error_set(err, AH_E_IO, "'%s' has no checkpoint yet; leave out --resume to begin",
                           run->options->resume);
     if (rc)
         return rc;
-    ah_buffer_printf(&name, "%s/" AH_CHECKPOINT_MANIFEST, path);
+    ah_buffer_printf(&name, "%s/" AH_CHECKPOINT_MANIFEST, found->path);
     manifest = name.failed ? NULL : ah_arena_strdup(&run->cli->arena, name.data);
     ah_buffer_release(&name);
     return manifest ? ah_document_load(&run->from, manifest, AH_DOCUMENT_CHECKPOINT, err)
@@ -198,12 +199,13 @@ static int open_checkpoints(struct ah_run *run, struct ah_error *err)
     run->saved_step = UINT64_MAX;
     int rc = AH_OK;
     if (run->from.body.checkpoint) {
-        rc = ah_checkpoint_check_signature(&run->from, run->resumed_path, &run->signature, err);
+        rc = ah_checkpoint_check_signature(&run->from, run->found.path, &run->signature, err);
         run->resumed_step = run->from.body.checkpoint->step;
     }
     if (rc || !run->options->save)
         return rc;
-    return ah_checkpoints_open(&run->checkpoints, &run->job, run->options->save, run->resumed_step, err);
+    run->found.step = run->resumed_step;
+    return ah_checkpoints_open(&run->checkpoints, &run->job, run->options->save, &run->found, err);
 }
 
 /* ---- the trainer ---- */
@@ -264,25 +266,56 @@ static int resume(struct ah_run *run, struct ah_error *err)
     if (!run->options->resume)
         return AH_OK;
     const struct ah_checkpoint_sink sink = ah_persist_sink(run->trainer);
-    int rc = ah_checkpoints_resume(&run->job, &sink, run->options->resume, &run->position, err);
+    int rc = ah_checkpoints_resume(&run->job, &sink, &run->found, &run->position, err);
     if (!rc && run->position.step != run->resumed_step)
-        rc = ah_error_set(err, AH_E_MISMATCH, "'%s' has got another checkpoint meanwhile; run again",
-                          run->options->resume);
+        rc = ah_error_set(err, AH_E_MISMATCH, "'%s' became another checkpoint meanwhile; run again",
+                          run->found.path);
+    return rc;
+}
+
+/* Steps are lost: the person is told, and so is the log. */
+static void warn_of_damage(struct ah_run *run)
+{
+    const struct ah_checkpoints_found *found = &run->found;
+    char shown[AH_DOCUMENT_NAME_MAX], text[AH_ERROR_TEXT_MAX];
+    uint64_t lost = found->newest_step - run->resumed_step;
+    snprintf(
+        text, sizeof text,
+        "%.500s; goes on from '%s', the newest that is whole: %" PRIu64 " step%s lost, to be trained again",
+        found->damaged.text, ah_document_short_name(found->path, shown), lost, lost == 1 ? " is" : "s are");
+    run->warning = ah_arena_strdup(&run->cli->arena, text);
+    ah_cli_tell(run->cli, AH_CLI_NOTE, "%s", text);
+}
+
+static int open_parts(struct ah_run *run, struct ah_error *err)
+{
+    static int (*const parts[])(struct ah_run *, struct ah_error *) = {
+        find_device,   read_manifest,    open_all_data, ah_run_settle, open_batches, make_config,
+        read_emulated, open_checkpoints, open_trainer,  resume,        open_tally};
+    int rc = AH_OK;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
+        rc = ah_interrupt_seen() ? ah_error_set(err, AH_E_INTERRUPTED, "interrupted; nothing was trained")
+                                 : parts[i](run, err);
     return rc;
 }
 
 int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan *plan,
                 const struct ah_run_options *options, struct ah_error *err)
 {
-    static int (*const parts[])(struct ah_run *, struct ah_error *) = {
-        find_device,   read_manifest,    open_all_data, ah_run_settle, open_batches, make_config,
-        read_emulated, open_checkpoints, open_trainer,  resume,        open_tally};
     *ret_run = (struct ah_run){.cli = cli, .options = options, .plan = plan};
     ah_interrupt_catch();
     int rc = check_words(options, err);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
-        rc = ah_interrupt_seen() ? ah_error_set(err, AH_E_INTERRUPTED, "interrupted; nothing was trained")
-                                 : parts[i](ret_run, err);
+    if (!rc)
+        rc = open_parts(ret_run, err);
+    if (rc == AH_E_DOCUMENT &&
+        ret_run->found.again) { /* an older checkpoint has other steps: all over again */
+        const struct ah_checkpoints_found found = ret_run->found;
+        ah_run_close(ret_run);
+        *ret_run = (struct ah_run){.cli = cli, .options = options, .plan = plan, .found = found};
+        rc = open_parts(ret_run, err);
+    }
+    if (!rc && ret_run->found.damaged.code)
+        warn_of_damage(ret_run);
     return rc;
 }
 

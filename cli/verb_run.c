@@ -49,7 +49,7 @@ static const struct ah_option run_table[] = {
     {"keep", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.keep),
      "keep so many of the newest checkpoints (default 2; 0: all)"},
     {"resume", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.resume),
-     "go on from the newest checkpoint in this folder, or from this one; what is not given is as before"},
+     "go on from the newest whole checkpoint in this folder, or from this one; what is not given is as before"},
     {"log", 0, AH_OPTION_FILE, "FILE", NULL, FIELD(log), "write the run log here, a line a step ('-': standard output)"},
     {"trace", 0, AH_OPTION_FILE, "FILE", NULL, FIELD(trace),
      "write the measured timeline of a few steps beside the predicted one, for Perfetto or chrome://tracing"},
@@ -386,19 +386,21 @@ static int run_run(struct ah_cli *cli, const void *given)
 const struct ah_verb ah_verb_run = {
     .name = "run",
     .summary = "train, as a plan says",
-    .description = "Trains the plan's model on the plan's device: takes exactly the memory that the plan "
-                   "gives, and overlaps "
-                   "compute, copies and the host's updates in the plan's orders. Losses and weights depend "
-                   "on model, training, "
-                   "data and seed only, bit for bit, whatever the plan offloads or recomputes.\n\n"
-                   "Data are token files as llm.c and nanoGPT write them, or plain text, whose bytes are "
-                   "tokens. Weights come "
-                   "from a Hugging Face folder or are fresh; checkpoints have them under the same names.\n\n"
-                   "An interrupt (Ctrl-C) finishes the steps under way, saves where --save says, and exits "
-                   "with 130; a second "
-                   "one ends at once, and the checkpoint before is valid. With --resume the run goes on to "
-                   "the same final "
-                   "weights, under this or any other plan of the same numeric signature.",
+    .description =
+        "Trains the plan's model on the plan's device: takes exactly the memory that the plan "
+        "gives, and overlaps "
+        "compute, copies and the host's updates in the plan's orders. Losses and weights depend "
+        "on model, training, "
+        "data and seed only, bit for bit, whatever the plan offloads or recomputes.\n\n"
+        "Data are token files as llm.c and nanoGPT write them, or plain text, whose bytes are "
+        "tokens. Weights come "
+        "from a Hugging Face folder or are fresh; checkpoints have them under the same names.\n\n"
+        "An interrupt (Ctrl-C) finishes the steps under way, saves where --save says, and exits "
+        "with 130; a second "
+        "one ends at once, and the checkpoint before is valid. With --resume the run goes on to "
+        "the same final "
+        "weights, under this or any other plan of the same numeric signature. If the newest checkpoint "
+        "is damaged, the newest one whose files all have their sha256 is taken, with a warning.",
     .syntax = {.options = run_table, .operands = {AH_OPERAND_FILE, "PLAN", 1, 1, NULL}},
     .options_bytes = sizeof(struct run_options),
     .examples = {{"run plan.json --data corpus.txt --steps 200", "train on plain text"},

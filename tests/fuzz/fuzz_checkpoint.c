@@ -46,12 +46,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char path[PATH_MAX];
     struct ah_error err = {0};
     struct ah_checkpoint_position position;
+    struct ah_checkpoints_found found;
     enter();
     path_of("/checkpoint.json", path);
     FILE *file = fopen(path, "wb");
     training_require(file && fwrite(data, 1, size, file) == size && !fclose(file), "cannot write");
     training_wrong(&run, 3); /* forgets */
-    int rc = ah_checkpoints_resume(&run.job, &run.sink, folder, &position, &err);
+    int rc = training_resume(&run, folder, &found, &position, &err);
     if (rc)
         training_require(err.text[0] && !strchr(err.text, '\n') && err.code == rc, "not one sentence");
     else

@@ -16,7 +16,7 @@
 #include "base/bf16.h"
 #include "runtime/schedule/flat.h"
 #include "runtime/schedule/trainable.h"
-#include "runtime/train/checkpoint/checkpoint.h"
+#include "runtime/train/checkpoint/checkpoints.h"
 #include "schemas/document.h"
 
 #include <stdio.h>
@@ -234,6 +234,23 @@ static inline const char *training_wrong(struct training *run, uint64_t step)
                              (unsigned long long)at);
             }
     return run->wrong;
+}
+
+/* What `--resume path` does: finds, loads, and starts over with an older one where the newest turns out damaged. */
+static inline int training_resume(struct training *run, const char *path,
+                                  struct ah_checkpoints_found *ret_found,
+                                  struct ah_checkpoint_position *ret_position, struct ah_error *err)
+{
+    int rc = ah_checkpoints_find(path, ret_found, err);
+    if (!rc && !ret_found->path[0])
+        rc = ah_error_set(err, AH_E_IO, "%s has no checkpoint in it", path);
+    if (!rc)
+        rc = ah_checkpoints_resume(&run->job, &run->sink, ret_found, ret_position, err);
+    if (rc == AH_E_DOCUMENT && ret_found->again) {
+        training_wrong(run, 0); /* forgets */
+        rc = ah_checkpoints_resume(&run->job, &run->sink, ret_found, ret_position, err);
+    }
+    return rc;
 }
 
 static inline void training_release(struct training *run)

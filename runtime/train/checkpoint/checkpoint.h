@@ -93,6 +93,10 @@ int ah_checkpoint_save(const struct ah_checkpoint_job *job, const struct ah_chec
 int ah_checkpoint_check_signature(const struct ah_document *manifest, const char *path,
                                   const struct ah_signature *signature, struct ah_error *err);
 
+/* Does every file of the checkpoint at `path` have the size and sha256 of its manifest? Reads all of it. AH_E_DOCUMENT names
+ * the file that differs; AH_E_IO, AH_E_MEMORY. */
+int ah_checkpoint_verify(const char *path, struct ah_error *err);
+
 /* Reads `path` in this order: the manifest, the signature, presence and size of each file, the checksums of what is
  * not states, states (hashed while they are handed out), weights. After a failure what was handed out is void.
  * AH_E_MISMATCH names the field of the signature that differs. AH_E_DOCUMENT names the file that is missing, has

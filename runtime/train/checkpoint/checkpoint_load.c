@@ -43,6 +43,14 @@ static int check_plan(struct load *load)
     return rc ? rc : ah_states_check(&load->states, load->manifest->body.checkpoint, path, load->err);
 }
 
+static int check_file(const struct load *load, const char *name)
+{
+    char sha256[AH_SHA256_HEX_MAX];
+    uint64_t bytes;
+    int rc = ah_stream_digest(load->folder, name, load->scratch, SCRATCH_BYTES, &bytes, sha256, load->err);
+    return rc ? rc : check_digest(load, name, sha256);
+}
+
 static bool holds_states(const struct ah_checkpoint *manifest, const char *name)
 {
     for (size_t i = 0; i < manifest->n_states; i++)
@@ -56,16 +64,9 @@ static int check_others(const struct load *load)
 {
     const struct ah_checkpoint *manifest = load->manifest->body.checkpoint;
     int rc = AH_OK;
-    for (size_t i = 0; i < manifest->n_files && !rc; i++) {
-        char sha256[AH_SHA256_HEX_MAX];
-        uint64_t bytes;
-        const char *name = manifest->files[i].name;
-        if (holds_states(manifest, name))
-            continue;
-        rc = ah_stream_digest(load->folder, name, load->scratch, SCRATCH_BYTES, &bytes, sha256, load->err);
-        if (!rc)
-            rc = check_digest(load, name, sha256);
-    }
+    for (size_t i = 0; i < manifest->n_files && !rc; i++)
+        if (!holds_states(manifest, manifest->files[i].name))
+            rc = check_file(load, manifest->files[i].name);
     return rc;
 }
 
@@ -115,6 +116,25 @@ int ah_checkpoint_check_signature(const struct ah_document *manifest, const char
                                   const struct ah_signature *signature, struct ah_error *err)
 {
     return ah_manifest_check_signature(manifest, path, signature, err);
+}
+
+int ah_checkpoint_verify(const char *path, struct ah_error *err)
+{
+    struct ah_document manifest = {0};
+    struct load load = {.folder = path, .manifest = &manifest, .err = err};
+    int rc = ah_manifest_load(&manifest, path, err);
+    if (rc)
+        return rc;
+    rc = ah_manifest_check_files(&manifest, path, err);
+    if (!rc) {
+        load.scratch = malloc(SCRATCH_BYTES);
+        rc = load.scratch ? AH_OK : ah_error_memory(err);
+    }
+    for (size_t i = 0; i < manifest.body.checkpoint->n_files && !rc; i++)
+        rc = check_file(&load, manifest.body.checkpoint->files[i].name);
+    free(load.scratch);
+    ah_document_release(&manifest);
+    return rc;
 }
 
 int ah_checkpoint_load(const struct ah_checkpoint_job *job, const struct ah_checkpoint_sink *sink,

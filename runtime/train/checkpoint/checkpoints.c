@@ -21,22 +21,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define DAMAGED_ENDING ".damaged"
+
 struct ah_checkpoints {
     const struct ah_checkpoint_job *job; /* borrowed */
     char folder[PATH_MAX];
-    int lock; /* descriptor of the folder */
+    int lock;  /* descriptor of the folder */
+    bool made; /* the folder was made for this run: it goes if it stays empty */
 };
 
 /* ---- opening ---- */
 
-static int make_folder(const char *folder, struct ah_error *err)
+static int make_folder(struct ah_checkpoints *checkpoints, struct ah_error *err)
 {
+    const char *folder = checkpoints->folder;
     char path[PATH_MAX], parent[PATH_MAX];
     snprintf(path, sizeof path, "%s", folder);
     for (size_t end = strlen(path); end > 1 && path[end - 1] == '/'; end--)
         path[end - 1] = '\0';
     if (mkdir(path, 0777))
         return errno == EEXIST ? AH_OK : ah_stream_fail(err, folder, "made");
+    checkpoints->made = true;
     ah_stream_parent(path, parent);
     return ah_stream_sync_folder(parent, err);
 }
@@ -69,18 +74,28 @@ static int remove_leftovers(const struct ah_checkpoints *checkpoints, const stru
     return rc;
 }
 
+/* Is step `step` one of those that were found damaged? They were looked for in the same folder. */
+static bool is_damaged(const struct ah_checkpoints *checkpoints, const struct ah_checkpoints_found *found,
+                       uint64_t step)
+{
+    struct stat ours, theirs;
+    return found->damaged.code && step > found->step && step <= found->newest_step &&
+           !fstat(checkpoints->lock, &ours) && !stat(found->folder, &theirs) &&
+           ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+}
+
 /* Is there nothing that saving could run into or that `keep` could take from another run? What is no checkpoint is not
  * looked at, as it is never removed. */
-static int check_steps(const struct ah_checkpoints *checkpoints, const struct ah_steps *steps, uint64_t step,
-                       struct ah_error *err)
+static int check_steps(const struct ah_checkpoints *checkpoints, const struct ah_steps *steps,
+                       const struct ah_checkpoints_found *found, struct ah_error *err)
 {
     const char *folder = checkpoints->folder;
     int rc = AH_OK;
-    if (steps->n && steps->items[0] > step)
+    if (steps->n && steps->items[0] > found->step && !is_damaged(checkpoints, found, steps->items[0]))
         return ah_stream_say(err, AH_E_MISMATCH, folder,
                              "has a checkpoint of step %" PRIu64 ", and this run is at step %" PRIu64
                              "; go on from that, or save into another folder",
-                             steps->items[0], step);
+                             steps->items[0], found->step);
     for (size_t i = 0; i < steps->n && !rc; i++) {
         struct ah_document manifest;
         char path[PATH_MAX];
@@ -96,17 +111,49 @@ static int check_steps(const struct ah_checkpoints *checkpoints, const struct ah
     return rc;
 }
 
-static int open_folder(struct ah_checkpoints *checkpoints, uint64_t step, struct ah_error *err)
+/* Gives a damaged checkpoint a name that no step has: step-N.damaged, or with a number where that is taken. */
+static int set_aside(const struct ah_checkpoints *checkpoints, uint64_t step, struct ah_error *err)
+{
+    char path[PATH_MAX], aside[PATH_MAX], ending[sizeof DAMAGED_ENDING + 16] = DAMAGED_ENDING;
+    int rc = ah_steps_path(checkpoints->folder, step, "", path, err);
+    for (unsigned n = 2; !rc; n++) {
+        rc = ah_steps_path(checkpoints->folder, step, ending, aside, err);
+        if (rc || rename(path, aside) == 0)
+            return rc;
+        if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR)
+            return ah_stream_fail(err, path, "renamed");
+        snprintf(ending, sizeof ending, DAMAGED_ENDING "-%u", n);
+    }
+    return rc;
+}
+
+static int set_damaged_aside(const struct ah_checkpoints *checkpoints, const struct ah_steps *steps,
+                             const struct ah_checkpoints_found *found, struct ah_error *err)
+{
+    bool moved = false;
+    int rc = AH_OK;
+    for (size_t i = 0; i < steps->n && !rc; i++)
+        if (is_damaged(checkpoints, found, steps->items[i])) {
+            rc = set_aside(checkpoints, steps->items[i], err);
+            moved = true;
+        }
+    return rc || !moved ? rc : ah_stream_sync_folder(checkpoints->folder, err);
+}
+
+static int open_folder(struct ah_checkpoints *checkpoints, const struct ah_checkpoints_found *found,
+                       struct ah_error *err)
 {
     struct ah_arena arena = {0};
     struct ah_steps steps = {0};
-    int rc = make_folder(checkpoints->folder, err);
+    int rc = make_folder(checkpoints, err);
     if (!rc)
         rc = lock_folder(checkpoints, err);
     if (!rc)
         rc = ah_steps_list(checkpoints->folder, &arena, &steps, err);
     if (!rc)
-        rc = check_steps(checkpoints, &steps, step, err);
+        rc = check_steps(checkpoints, &steps, found, err);
+    if (!rc)
+        rc = set_damaged_aside(checkpoints, &steps, found, err);
     if (!rc)
         rc = remove_leftovers(checkpoints, &steps, err);
     ah_arena_release(&arena);
@@ -114,7 +161,7 @@ static int open_folder(struct ah_checkpoints *checkpoints, uint64_t step, struct
 }
 
 int ah_checkpoints_open(struct ah_checkpoints **ret_checkpoints, const struct ah_checkpoint_job *job,
-                        const char *folder, uint64_t step, struct ah_error *err)
+                        const char *folder, const struct ah_checkpoints_found *found, struct ah_error *err)
 {
     struct ah_checkpoints *checkpoints = calloc(1, sizeof *checkpoints);
     if (!checkpoints)
@@ -122,7 +169,7 @@ int ah_checkpoints_open(struct ah_checkpoints **ret_checkpoints, const struct ah
     checkpoints->job = job;
     checkpoints->lock = -1;
     int rc = snprintf(checkpoints->folder, PATH_MAX, "%s", folder) < PATH_MAX
-                 ? open_folder(checkpoints, step, err)
+                 ? open_folder(checkpoints, found, err)
                  : ah_stream_say(err, AH_E_IO, folder, "the name is too long; choose a shorter one");
     if (rc)
         ah_checkpoints_close(checkpoints);
@@ -135,6 +182,8 @@ void ah_checkpoints_close(struct ah_checkpoints *checkpoints)
 {
     if (!checkpoints)
         return;
+    if (checkpoints->made)
+        (void)rmdir(checkpoints->folder); /* fails where it has something in it */
     if (checkpoints->lock >= 0)
         close(checkpoints->lock);
     free(checkpoints);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding: the newest, or an error. An older one is never taken in its place, since a run that goes on from it would
- * lose steps that somebody believes saved; the sentence names it instead.
+ * Finding: the newest checkpoint that is whole. Where the newest is damaged, an older one counts as whole only if every
+ * file has its sha256, and the result says what was passed over, so that nobody loses steps without knowing. A file that
+ * cannot be read for another reason (permissions, a network that is away) is no damage: the run ends, and the sentence
+ * names the checkpoint before.
  */
 #include "runtime/train/checkpoint/checkpoints.h"
 #include "runtime/train/checkpoint/steps_internal.h"
@@ -32,24 +34,60 @@ static int add_older(const char *folder, uint64_t step, int rc, struct ah_error 
     return rc;
 }
 
-static int find_newest(const char *folder, char *ret_path, struct ah_error *err)
+/* The newest below `found->newest_step` whose files all have their sha256; false: there is none, and `found` is as it
+ * was. `steps` are those of its folder. */
+static bool take_older(struct ah_checkpoints_found *found, const struct ah_steps *steps,
+                       const struct ah_error *damaged)
+{
+    char path[PATH_MAX];
+    for (size_t i = 0; i < steps->n; i++) {
+        if (steps->items[i] >= found->newest_step ||
+            ah_steps_check(found->folder, steps->items[i], NULL, NULL) ||
+            ah_steps_path(found->folder, steps->items[i], "", path, NULL) || ah_checkpoint_verify(path, NULL))
+            continue;
+        snprintf(found->path, sizeof found->path, "%s", path);
+        found->step = steps->items[i];
+        found->damaged = *damaged;
+        return true;
+    }
+    return false;
+}
+
+/* `damaged` says what is wrong with the newest. Returns AH_OK, or its code where nothing replaces it. */
+static int replace(struct ah_checkpoints_found *found, const struct ah_error *damaged, struct ah_error *err)
 {
     struct ah_arena arena = {0};
     struct ah_steps steps = {0};
-    int rc = ah_steps_list(folder, &arena, &steps, err);
-    ret_path[0] = '\0';
+    int rc = ah_steps_list(found->folder, &arena, &steps, err);
+    if (!rc && !take_older(found, &steps, damaged))
+        rc = ah_error_set(err, damaged->code, "%s; no older checkpoint beside it is whole", damaged->text);
+    ah_arena_release(&arena);
+    return rc;
+}
+
+static int find_newest(struct ah_checkpoints_found *found, struct ah_error *err)
+{
+    struct ah_arena arena = {0};
+    struct ah_steps steps = {0};
+    struct ah_error damaged = {0};
+    int rc = ah_steps_list(found->folder, &arena, &steps, err);
     if (!rc && steps.n) {
-        rc = ah_steps_check(folder, steps.items[0], NULL, err);
+        found->newest_step = found->step = steps.items[0];
+        rc = ah_steps_check(found->folder, steps.items[0], NULL, &damaged);
         if (!rc)
-            rc = ah_steps_path(folder, steps.items[0], "", ret_path, err);
-        else if (rc != AH_E_MEMORY)
-            add_older(folder, steps.items[0], rc, err);
+            rc = ah_steps_path(found->folder, steps.items[0], "", found->path, err);
+        else if (rc == AH_E_DOCUMENT)
+            rc = replace(found, &damaged, err);
+        else {
+            ah_error_set(err, rc, "%s", damaged.text);
+            rc = rc == AH_E_MEMORY ? rc : add_older(found->folder, steps.items[0], rc, err);
+        }
     }
     ah_arena_release(&arena);
     return rc;
 }
 
-int ah_checkpoints_find(const char *path, char *ret_path, struct ah_error *err)
+int ah_checkpoints_find(const char *path, struct ah_checkpoints_found *ret_found, struct ah_error *err)
 {
     char manifest[PATH_MAX];
     struct stat about;
@@ -62,28 +100,39 @@ int ah_checkpoints_find(const char *path, char *ret_path, struct ah_error *err)
                    : ah_stream_fail(err, path, "read");
     if (!S_ISDIR(about.st_mode))
         return ah_stream_say(err, AH_E_IO, path, "is no folder; name a folder of checkpoints, or one");
-    if (lstat(manifest, &about))
-        return find_newest(path, ret_path, err);
-    snprintf(ret_path, PATH_MAX, "%s", path);
+    *ret_found = (struct ah_checkpoints_found){0};
+    if (lstat(manifest, &about)) {
+        snprintf(ret_found->folder, PATH_MAX, "%s", path);
+        return find_newest(ret_found, err);
+    }
+    snprintf(ret_found->path, PATH_MAX, "%s", path);
     return AH_OK;
 }
 
-int ah_checkpoints_resume(const struct ah_checkpoint_job *job, const struct ah_checkpoint_sink *sink,
-                          const char *path, struct ah_checkpoint_position *ret_position, struct ah_error *err)
+/* Adds to `err` the one before a checkpoint that was named itself, or that could not be read. */
+static int name_older(const struct ah_checkpoints_found *found, int rc, struct ah_error *err)
 {
-    char found[PATH_MAX], folder[PATH_MAX];
+    char folder[PATH_MAX];
     uint64_t step;
-    int rc = ah_checkpoints_find(path, found, err);
-    if (rc)
-        return rc;
-    if (!found[0])
-        return ah_stream_say(err, AH_E_IO, path, "has no checkpoint in it; name another folder");
-    rc = ah_checkpoint_load(job, sink, found, ret_position, err);
-    const char *slash = strrchr(found, '/');
-    bool damaged = rc == AH_E_DOCUMENT || rc == AH_E_IO || rc == AH_E_NUMERIC;
-    if (damaged && ah_steps_parse(slash ? slash + 1 : found, "", &step)) {
-        ah_stream_parent(found, folder);
+    const char *slash = strrchr(found->path, '/');
+    if (ah_steps_parse(slash ? slash + 1 : found->path, "", &step)) {
+        ah_stream_parent(found->path, folder);
         add_older(folder, step, rc, err);
     }
     return rc;
+}
+
+int ah_checkpoints_resume(const struct ah_checkpoint_job *job, const struct ah_checkpoint_sink *sink,
+                          struct ah_checkpoints_found *found, struct ah_checkpoint_position *ret_position,
+                          struct ah_error *err)
+{
+    struct ah_error own = {0};
+    found->again = false;
+    int rc = ah_checkpoint_load(job, sink, found->path, ret_position, &own);
+    if (rc == AH_E_DOCUMENT && found->folder[0] && !found->damaged.code && !replace(found, &own, NULL))
+        found->again = true;
+    if (rc)
+        ah_error_set(err, rc, "%s", own.text);
+    bool named = rc == AH_E_DOCUMENT || rc == AH_E_IO || rc == AH_E_NUMERIC;
+    return named && !found->again ? name_older(found, rc, err) : rc;
 }

@@ -11,7 +11,7 @@
 #include <limits.h>
 #include <stdbool.h>
 
-enum { AH_STEPS_NAME_MAX = 32 };
+enum { AH_STEPS_NAME_MAX = 48 };
 
 struct ah_steps {
     size_t n;

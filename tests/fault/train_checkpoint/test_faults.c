@@ -41,7 +41,8 @@ static int save(struct scene *scene, uint64_t step, struct ah_error *err)
 {
     struct ah_checkpoints *checkpoints = NULL;
     struct ah_checkpoints_saved saved;
-    int rc = ah_checkpoints_open(&checkpoints, &scene->run.job, scene->folder, step - 1, err);
+    const struct ah_checkpoints_found from = {.step = step - 1};
+    int rc = ah_checkpoints_open(&checkpoints, &scene->run.job, scene->folder, &from, err);
     if (!rc)
         rc = ah_checkpoints_save(checkpoints, training_at(&scene->run, step), &scene->run.source, 1, &saved,
                                  err);
@@ -52,7 +53,8 @@ static int save(struct scene *scene, uint64_t step, struct ah_error *err)
 static int resume(struct scene *scene, struct ah_checkpoint_position *position, struct ah_error *err)
 {
     training_wrong(&scene->run, 1); /* forgets */
-    return ah_checkpoints_resume(&scene->run.job, &scene->run.sink, scene->folder, position, err);
+    struct ah_checkpoints_found found;
+    return training_resume(&scene->run, scene->folder, &found, position, err);
 }
 
 static unsigned leftovers(const char *folder)

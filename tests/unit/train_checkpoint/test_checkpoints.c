@@ -14,6 +14,7 @@ struct scene {
     struct training run;
     struct ah_checkpoints *checkpoints;
     struct ah_checkpoints_saved saved;
+    struct ah_checkpoints_found found;
     char folder[PATH_MAX];
     struct ah_error err;
 };
@@ -33,7 +34,8 @@ static void end(struct scene *scene)
 
 static int try_open(struct scene *scene, uint64_t step)
 {
-    return ah_checkpoints_open(&scene->checkpoints, &scene->run.job, scene->folder, step, &scene->err);
+    const struct ah_checkpoints_found from = {.step = step};
+    return ah_checkpoints_open(&scene->checkpoints, &scene->run.job, scene->folder, &from, &scene->err);
 }
 
 static void reopen(struct scene *scene, uint64_t step)
@@ -55,8 +57,7 @@ static void expect(struct scene *scene, const char *path, uint64_t step)
 {
     struct ah_checkpoint_position position = {0};
     training_wrong(&scene->run, step); /* forgets what a failure handed out */
-    CHECK_OK(ah_checkpoints_resume(&scene->run.job, &scene->run.sink, path, &position, &scene->err),
-             scene->err);
+    CHECK_OK(training_resume(&scene->run, path, &scene->found, &position, &scene->err), scene->err);
     assert_int_equal(position.step, step);
     assert_int_equal(position.cursor, 8 * step);
     assert_int_equal(position.tokens, 127 * step);
@@ -66,7 +67,7 @@ static void expect(struct scene *scene, const char *path, uint64_t step)
 static int resume(struct scene *scene, const char *path)
 {
     struct ah_checkpoint_position position;
-    return ah_checkpoints_resume(&scene->run.job, &scene->run.sink, path, &position, &scene->err);
+    return training_resume(&scene->run, path, &scene->found, &position, &scene->err);
 }
 
 static int there(const struct scene *scene, const char *name)
@@ -108,51 +109,123 @@ static void test_checkpoints__the_newest_is_found_the_oldest_go(void **state)
 static void test_checkpoints__none_yet_is_told_apart(void **state)
 {
     struct scene scene;
-    char found[PATH_MAX];
+    struct ah_checkpoints_found found;
     begin(&scene, state);
-    CHECK_FAILS(ah_checkpoints_find(scene.folder, found, &scene.err), scene.err, AH_E_IO, "does not exist");
+    CHECK_FAILS(ah_checkpoints_find(scene.folder, &found, &scene.err), scene.err, AH_E_IO, "does not exist");
     reopen(&scene, 0);
     root_put(scene.folder, "step-00000003.tmp/checkpoint.json.part", "");
-    CHECK_OK(ah_checkpoints_find(scene.folder, found, &scene.err), scene.err);
-    assert_string_equal(found, "");
+    CHECK_OK(ah_checkpoints_find(scene.folder, &found, &scene.err), scene.err);
+    assert_string_equal(found.path, "");
     CHECK_FAILS(resume(&scene, scene.folder), scene.err, AH_E_IO, "has no checkpoint in it");
     root_put(*state, "file", "");
     snprintf(scene.folder, sizeof scene.folder, "%s/file", (char *)*state);
-    CHECK_FAILS(ah_checkpoints_find(scene.folder, found, &scene.err), scene.err, AH_E_IO, "is no folder");
+    CHECK_FAILS(ah_checkpoints_find(scene.folder, &found, &scene.err), scene.err, AH_E_IO, "is no folder");
     end(&scene);
 }
 
-/* Damage is an error that names the one before; nothing older is taken silently. */
-static void test_checkpoints__damage_names_the_one_before(void **state)
+/* Step 1 is whole, step 2 has another byte where its size is right, step 3 is damaged by `command`. */
+static void save_damaged(struct scene *scene, const char *command)
 {
-    static const char *const commands[] = {
-        "rm step-00000003/checkpoint.json",
-        "truncate -s 100 step-00000003/checkpoint.json",
-        "truncate -s -1 step-00000003/states.bin",
-        "rm step-00000003/config.json",
-        "printf x | dd of=step-00000003/states.bin bs=1 seek=5000 conv=notrunc status=none",
-        "printf x | dd of=step-00000003/model.safetensors bs=1 seek=9000 conv=notrunc status=none",
-        "sed -i 's/\"step\": 3/\"step\": 4/' step-00000003/checkpoint.json",
-    };
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+    char text[PATH_MAX + 256];
+    reopen(scene, 0);
+    for (uint64_t step = 1; step <= 3; step++)
+        save(scene, step, 0);
+    snprintf(
+        text, sizeof text,
+        "cd '%s' && printf x | dd of=step-00000002/states.bin bs=1 seek=5000 conv=notrunc status=none && %s",
+        scene->folder, command);
+    assert_int_equal(system(text), 0);
+    ah_checkpoints_close(scene->checkpoints);
+    scene->checkpoints = NULL;
+}
+
+static const char *const damages[] = {
+    "rm step-00000003/checkpoint.json",
+    "truncate -s 100 step-00000003/checkpoint.json",
+    "truncate -s -1 step-00000003/states.bin",
+    "rm step-00000003/config.json",
+    "printf x | dd of=step-00000003/states.bin bs=1 seek=5000 conv=notrunc status=none",
+    "printf x | dd of=step-00000003/model.safetensors bs=1 seek=9000 conv=notrunc status=none",
+    "sed -i 's/\"step\": 3/\"step\": 4/' step-00000003/checkpoint.json",
+};
+
+/* An older one is taken only if all its bytes are right, and what is wrong with the newest is said. A damaged one that is
+ * named itself has no substitute. */
+static void test_checkpoints__older_whole_ones_replace_damaged_ones(void **state)
+{
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         struct scene scene;
-        char command[PATH_MAX + 256], path[PATH_MAX + 64];
+        char command[PATH_MAX + 64], path[PATH_MAX + 64];
         begin(&scene, state);
-        reopen(&scene, 0);
-        for (uint64_t step = 1; step <= 3; step++)
-            save(&scene, step, 0);
-        snprintf(command, sizeof command, "rm '%s'/step-00000002/states.bin", scene.folder);
-        assert_int_equal(system(command), 0); /* not whole either */
-        snprintf(command, sizeof command, "cd '%s' && %s", scene.folder, commands[i]);
+        save_damaged(&scene, damages[i]);
+        expect(&scene, scene.folder, 1);
+        check_text_has(scene.found.damaged.text, "step-00000003");
+        assert_int_equal(scene.found.newest_step, 3);
+        assert_int_equal(scene.found.step, 1);
+        assert_int_not_equal(resume(&scene, below(&scene, "step-00000003", path)), AH_OK);
+        assert_false(scene.found.again);
+        CHECK_FAILS(resume(&scene, below(&scene, "step-00000002", path)), scene.err, AH_E_DOCUMENT,
+                    "step-00000002/states.bin: its sha256 is not that of the manifest");
+        snprintf(command, sizeof command, "rm -r '%s'/step-00000001", scene.folder);
         assert_int_equal(system(command), 0);
         CHECK_FAILS(resume(&scene, scene.folder), scene.err, AH_E_DOCUMENT, "step-00000003");
-        check_text_has(scene.err.text, "; the newest before it is '");
-        check_text_has(scene.err.text, "/step-00000001'");
-        expect(&scene, below(&scene, "step-00000001", path), 1);
         snprintf(command, sizeof command, "rm -r '%s'", scene.folder);
         assert_int_equal(system(command), 0);
         end(&scene);
     }
+}
+
+/* What is not damage, but cannot be read, is for a person to mend: no steps are given up for it. */
+static void test_checkpoints__unreadable_ones_are_not_replaced(void **state)
+{
+    struct scene scene;
+    char path[PATH_MAX + 64];
+    begin(&scene, state);
+    reopen(&scene, 0);
+    save(&scene, 1, 0);
+    root_put(scene.folder, "step-00000002/x", "");
+    assert_int_equal(symlink("checkpoint.json", below(&scene, "step-00000002/checkpoint.json", path)), 0);
+    CHECK_FAILS(resume(&scene, scene.folder), scene.err, AH_E_IO, "; the newest before it is '");
+    check_text_has(scene.err.text, "/step-00000001'");
+    end(&scene);
+}
+
+/* Saving goes on where the damaged ones were; they keep their files under another name. */
+static void test_checkpoints__damaged_ones_are_set_aside(void **state)
+{
+    struct scene scene;
+    begin(&scene, state);
+    save_damaged(&scene, damages[4]);
+    root_put(scene.folder, "step-00000003.damaged/states.bin", "of another day");
+    expect(&scene, scene.folder, 1);
+    CHECK_FAILS(try_open(&scene, 1), scene.err, AH_E_MISMATCH, "has a checkpoint of step 3");
+    CHECK_OK(ah_checkpoints_open(&scene.checkpoints, &scene.run.job, scene.folder, &scene.found, &scene.err),
+             scene.err);
+    assert_true(there(&scene, "step-00000002.damaged/states.bin"));
+    assert_true(there(&scene, "step-00000003.damaged-2/states.bin"));
+    assert_false(there(&scene, "step-00000003") || there(&scene, "step-00000002"));
+    save(&scene, 3, 1);
+    expect(&scene, scene.folder, 3);
+    assert_int_equal(scene.found.damaged.code, AH_OK);
+    assert_true(there(&scene, "step-00000002.damaged/states.bin"));
+    end(&scene);
+}
+
+/* A folder that a run made and did not save into goes with it; one that was there stays. */
+static void test_checkpoints__no_empty_folder_is_left(void **state)
+{
+    struct scene scene;
+    begin(&scene, state);
+    reopen(&scene, 0);
+    assert_true(there(&scene, "."));
+    ah_checkpoints_close(scene.checkpoints);
+    scene.checkpoints = NULL;
+    assert_false(there(&scene, "."));
+    assert_int_equal(mkdir(scene.folder, 0777), 0);
+    reopen(&scene, 0);
+    reopen(&scene, 0);
+    assert_true(there(&scene, "."));
+    end(&scene);
 }
 
 static void test_checkpoints__later_steps_and_other_runs_are_not_saved_over(void **state)
@@ -180,8 +253,8 @@ static void test_checkpoints__one_run_at_a_time(void **state)
     struct ah_checkpoints *second = NULL;
     begin(&scene, state);
     reopen(&scene, 0);
-    CHECK_FAILS(ah_checkpoints_open(&second, &scene.run.job, scene.folder, 0, &scene.err), scene.err, AH_E_IO,
-                "another run saves into it");
+    CHECK_FAILS(ah_checkpoints_open(&second, &scene.run.job, scene.folder, &scene.found, &scene.err),
+                scene.err, AH_E_IO, "another run saves into it");
     reopen(&scene, 0);
     end(&scene);
 }
@@ -256,7 +329,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_checkpoints__the_newest_is_found_the_oldest_go),
         IN_FOLDER(test_checkpoints__none_yet_is_told_apart),
-        IN_FOLDER(test_checkpoints__damage_names_the_one_before),
+        IN_FOLDER(test_checkpoints__older_whole_ones_replace_damaged_ones),
+        IN_FOLDER(test_checkpoints__unreadable_ones_are_not_replaced),
+        IN_FOLDER(test_checkpoints__damaged_ones_are_set_aside),
+        IN_FOLDER(test_checkpoints__no_empty_folder_is_left),
         IN_FOLDER(test_checkpoints__later_steps_and_other_runs_are_not_saved_over),
         IN_FOLDER(test_checkpoints__one_run_at_a_time),
         IN_FOLDER(test_checkpoints__remove_only_what_is_theirs),

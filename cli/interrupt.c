@@ -6,21 +6,26 @@
 
 static atomic_int interrupted;
 
-/* A second one, of either kind, ends the process. */
+/* A second SIGINT or SIGTERM ends the process. A second SIGHUP does not: the kernel and the shell may both send one when a
+ * terminal goes, and the save that the first one asked for is to end. */
 static void on_interrupt(int signal_number)
 {
     (void)signal_number;
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
+    signal(SIGHUP, SIG_IGN);
     atomic_store(&interrupted, 1);
 }
 
 const atomic_int *ah_interrupt_catch(void)
 {
     const struct sigaction action = {.sa_handler = on_interrupt};
+    struct sigaction before;
     if (!ah_interrupt_seen()) {
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);
+        if (sigaction(SIGHUP, NULL, &before) || before.sa_handler != SIG_IGN) /* nohup stays nohup */
+            sigaction(SIGHUP, &action, NULL);
     }
     return &interrupted;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Interrupt: the first SIGINT or SIGTERM asks a verb to stop, a second one ends the process.
+ * Interrupt: the first SIGINT, SIGTERM or SIGHUP asks a verb to stop; a second SIGINT or SIGTERM ends the process. A SIGHUP
+ * that is ignored from the start, as under nohup, stays ignored.
  */
 #ifndef AH_CLI_INTERRUPT_H
 #define AH_CLI_INTERRUPT_H

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_log.h"
 
+#include "cli/run_log_keep.h"
+#include "cli/run_log_read.h"
 #include "schemas/checkpoint.h"
 #include "schemas/machine.h"
 
@@ -48,14 +50,18 @@ static void write_outlet(struct ah_run_log *log, struct ah_run_log_outlet *outle
     outlet->whole_bytes += (off_t)log->line.size;
 }
 
-/* What was printed, if it was. */
+/* What was printed, if it was. A failure is said at once, since a run may go on for days without its log. */
 static void write_line(struct ah_run_log *log, int rc, const struct ah_error *err)
 {
     for (size_t i = 0; i < log->n_outlets; i++) {
-        if (!log->outlets[i].failure.code && rc)
-            log->outlets[i].failure = *err;
-        if (is_open(log, &log->outlets[i]))
-            write_outlet(log, &log->outlets[i]);
+        struct ah_run_log_outlet *outlet = &log->outlets[i];
+        bool failed = outlet->failure.code != 0;
+        if (!failed && rc)
+            outlet->failure = *err;
+        if (is_open(log, outlet) && (log->begun || !outlet->goes_on))
+            write_outlet(log, outlet);
+        if (!failed && outlet->failure.code && log->begun)
+            ah_cli_note(log->run->cli, "%s; training goes on without it", outlet->failure.text);
     }
     ah_buffer_clear(&log->line);
 }
@@ -74,13 +80,25 @@ static int first_failure(const struct ah_run_log *log, struct ah_error *err)
 
 /* ---- the header ---- */
 
-static int open_outlet(struct ah_run_log *log, const char *path, struct ah_error *err)
+static int open_outlet(struct ah_run_log *log, const char *path, const struct ah_run_log_kept *kept,
+                       struct ah_error *err)
 {
     struct ah_run_log_outlet outlet = {.path = path, .descriptor = STDOUT_FILENO};
     if (strcmp(path, "-") != 0)
-        outlet.descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_TRUNC, 0666);
+        outlet.descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (kept->bytes ? 0 : O_TRUNC), 0666);
     if (outlet.descriptor < 0)
         return ah_error_set(err, AH_E_IO, "the run log '%s' cannot be written: %s", path, strerror(errno));
+    outlet.whole_bytes = (off_t)kept->bytes;
+    outlet.goes_on = kept->bytes > 0;
+    if (outlet.goes_on && (ftruncate(outlet.descriptor, outlet.whole_bytes) ||
+                           lseek(outlet.descriptor, outlet.whole_bytes, SEEK_SET) < 0))
+        fail_line(&outlet, errno);
+    if (kept->lacks_newline && is_open(log, &outlet)) {
+        int failed = ah_cli_write(outlet.descriptor, "\n", 1);
+        outlet.whole_bytes++;
+        if (failed)
+            fail_line(&outlet, failed);
+    }
     log->outlets[log->n_outlets++] = outlet;
     return AH_OK;
 }
@@ -112,29 +130,40 @@ static void write_header(struct ah_run_log *log)
     if (!rc)
         rc = ah_runlog_print_header(&header, &log->line, &err);
     write_line(log, rc, &err);
+    log->begun = true;
 }
 
 int ah_run_log_check(const char *path, bool resumes, struct ah_error *err)
 {
     struct stat about;
+    struct ah_run_log_text text;
     if (!strcmp(path, "-"))
         return AH_OK;
-    if (resumes && stat(path, &about) == 0 && S_ISREG(about.st_mode))
-        return ah_error_set(err, AH_E_USAGE,
-                            "'--log' '%s' is there, from the run before this one goes on; give another name",
-                            path);
-    return ah_cli_check_writable(path, err);
+    if (!resumes || stat(path, &about) || !S_ISREG(about.st_mode))
+        return ah_cli_check_writable(path, err);
+    int rc = ah_run_log_read(path, &text, err);
+    if (rc)
+        return rc == AH_E_MEMORY
+                   ? rc
+                   : ah_error_set(
+                         err, AH_E_USAGE,
+                         "'--log' '%s' is there and is no run log that could go on; give another name", path);
+    ah_document_release(&text.document);
+    return access(path, W_OK)
+               ? ah_error_set(err, AH_E_IO, "the run log '%s' cannot be written: %s", path, strerror(errno))
+               : AH_OK;
 }
 
 int ah_run_log_open(struct ah_run_log *ret_log, struct ah_run *run, const char *path, bool shown,
                     struct ah_error *err)
 {
-    int rc = AH_OK;
+    struct ah_run_log_kept kept = {0};
     *ret_log = (struct ah_run_log){.run = run, .facts = ah_trainer_facts(run->trainer)};
-    if (path)
-        rc = open_outlet(ret_log, path, err);
+    int rc = path && run->options->resume ? ah_run_log_keep(run, path, &kept, err) : AH_OK;
+    if (!rc && path && !kept.complete)
+        rc = open_outlet(ret_log, path, &kept, err);
     if (!rc && shown && (!path || strcmp(path, "-") != 0))
-        rc = open_outlet(ret_log, "-", err);
+        rc = open_outlet(ret_log, "-", &(struct ah_run_log_kept){0}, err);
     if (rc || !ret_log->n_outlets)
         return rc;
     write_header(ret_log);
@@ -197,6 +226,10 @@ void ah_run_log_save(struct ah_run_log *log, uint64_t step, double us, const cha
         return;
     const struct ah_runlog_save save = {.step = step, .us = us, .bytes = checkpoint_bytes(path)};
     write_line(log, ah_runlog_print_save(&save, &log->line, &err), &err);
+    for (size_t i = 0; i < log->n_outlets;
+         i++) /* so that a log is not behind the checkpoint after a power failure */
+        if (log->outlets[i].descriptor > STDERR_FILENO)
+            (void)fsync(log->outlets[i].descriptor);
 }
 
 static void close_outlet(struct ah_run_log_outlet *outlet)

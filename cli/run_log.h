@@ -21,6 +21,7 @@ struct ah_run_log_outlet {
     const char *path;        /* borrowed; "-": standard output */
     int descriptor;          /* -1: closed */
     off_t whole_bytes;       /* before the line that is being written */
+    bool goes_on;            /* it has its header, from the run before this one */
     struct ah_error failure; /* the first one */
 };
 
@@ -28,15 +29,17 @@ struct ah_run_log {
     struct ah_run *run;
     struct ah_run_log_outlet outlets[2];
     size_t n_outlets;      /* 0: no log */
+    bool begun;            /* its header is written */
     struct ah_buffer line; /* the one that is being written */
     struct ah_trainer_facts facts;
 };
 
-/* Can it be written? AH_E_USAGE: a run that is gone on with does not write over a file. AH_E_IO. */
+/* Can it be written? A resumed run goes on with a log that is there, cut or not. AH_E_USAGE: the file that is there is no
+ * run log. AH_E_IO. */
 int ah_run_log_check(const char *path, bool resumes, struct ah_error *err);
 
 /* `path` (optional) is borrowed until the log is closed; "-": standard output. `shown`: also on standard output.
- * AH_E_IO. */
+ * A resumed run goes on with the log that is there (run_log_keep.h). AH_E_MISMATCH: it is the log of another run. AH_E_IO. */
 int ah_run_log_open(struct ah_run_log *ret_log, struct ah_run *run, const char *path, bool shown,
                     struct ah_error *err);
 

@@ -4,6 +4,7 @@
  */
 #include "base/units.h"
 #include "cli/inspect.h"
+#include "cli/run_log_read.h"
 #include "cli/verbs.h"
 
 #include <inttypes.h>
@@ -343,13 +344,16 @@ static void emit_overlap(struct ah_emit *emit, const struct ah_runlog_overlap *o
     ah_emit_close(emit);
 }
 
-static void print_json(struct ah_cli *cli, const struct ah_runlog *runlog,
+static void print_json(struct ah_cli *cli, const struct ah_run_log_text *text,
                        const struct ah_runlog_summary *summary)
 {
+    const struct ah_runlog *runlog = text->document.body.runlog;
     struct ah_emit emit = {.out = &cli->out};
     ah_emit_open(&emit, NULL, '{');
     ah_inspect_runlog_head(&emit, runlog);
     ah_emit_text(&emit, "failure", runlog->end ? runlog->end->error : NULL);
+    if (text->cut_bytes)
+        ah_emit_integer(&emit, "cut_bytes", text->cut_bytes);
     ah_emit_integer(&emit, "median_of_steps", summary->steps);
     emit_side(&emit, summary, true);
     emit_side(&emit, summary, false);
@@ -359,17 +363,6 @@ static void print_json(struct ah_cli *cli, const struct ah_runlog *runlog,
     emit_overlap(&emit, runlog->end ? runlog->end->overlap : NULL);
     emit_events(&emit, runlog);
     ah_emit_close(&emit);
-}
-
-/* Read as any kind, since a document of another kind read line by line would be refused for its layout. */
-static int load(struct ah_document *document, const char *path, struct ah_error *err)
-{
-    char name[AH_DOCUMENT_NAME_MAX];
-    int rc = ah_document_load(document, path, AH_DOCUMENT_ANY, err);
-    if (!rc && document->kind != AH_DOCUMENT_RUNLOG)
-        rc = ah_error_set(err, AH_E_DOCUMENT, "'%s' is a %s where a runlog is expected",
-                          ah_document_short_name(path, name), ah_document_word(document->kind));
-    return rc;
 }
 
 struct report_options {
@@ -384,17 +377,24 @@ static const struct ah_option report_table[] = {
 static int report_run(struct ah_cli *cli, const void *options)
 {
     const struct report_options *given = options;
-    struct ah_document document = {0};
+    const char *path = cli->arguments.operands[0];
+    char name[AH_DOCUMENT_NAME_MAX];
+    struct ah_run_log_text text;
     struct ah_runlog_summary summary;
     struct ah_error err = {0};
-    int rc = load(&document, cli->arguments.operands[0], &err);
+    int rc = ah_run_log_read(path, &text, &err);
+    if (!rc && !text.begun)
+        rc = ah_run_log_not_begun(path, &err);
     if (!rc)
-        rc = ah_runlog_summary_init(&summary, document.body.runlog, &cli->arena, &err);
+        rc = ah_runlog_summary_init(&summary, text.document.body.runlog, &cli->arena, &err);
+    if (!rc && text.cut_bytes)
+        ah_cli_tell(cli, AH_CLI_NOTE, "%s: its last line is cut after %" PRIu64 " bytes and is left out",
+                    ah_document_short_name(path, name), text.cut_bytes);
     if (!rc && cli->json)
-        print_json(cli, document.body.runlog, &summary);
+        print_json(cli, &text, &summary);
     else if (!rc)
-        print_text(cli, document.body.runlog, &summary, given->verbose);
-    ah_document_release(&document);
+        print_text(cli, text.document.body.runlog, &summary, given->verbose);
+    ah_document_release(&text.document);
     return rc ? ah_cli_fail(cli, &err) : 0;
 }
 
@@ -412,7 +412,9 @@ const struct ah_verb ah_verb_report = {
         "worked at each moment, and how much copies and the host worked while compute did not.\n\n"
         "Times are medians over the steps, at most the last 1024, without those that follow a start, an "
         "evaluation or "
-        "a save. A log of a run that was cut off, or still goes on, says what it can.",
+        "a save. A log of a run that was cut off, or still goes on, says what it can; a last line that is "
+        "cut is "
+        "left out, and said so.",
     .syntax = {.options = report_table, .operands = {AH_OPERAND_FILE, "RUNLOG", 1, 1, NULL}},
     .options_bytes = sizeof(struct report_options),
     .examples = {{"report run.ndjson", "did the prediction come true, and if not, where"},

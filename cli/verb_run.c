@@ -50,7 +50,8 @@ static const struct ah_option run_table[] = {
      "keep so many of the newest checkpoints (default 2; 0: all)"},
     {"resume", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.resume),
      "go on from the newest whole checkpoint in this folder, or from this one; what is not given is as before"},
-    {"log", 0, AH_OPTION_FILE, "FILE", NULL, FIELD(log), "write the run log here, a line a step ('-': standard output)"},
+    {"log", 0, AH_OPTION_FILE, "FILE", NULL, FIELD(log),
+     "write the run log here, a line a step ('-': standard output); with --resume, go on with the one that is there"},
     {"trace", 0, AH_OPTION_FILE, "FILE", NULL, FIELD(trace),
      "write the measured timeline of a few steps beside the predicted one, for Perfetto or chrome://tracing"},
     {"retime", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(run.retime),
@@ -353,14 +354,17 @@ static int train(struct running *running, struct ah_error *err)
     if (running->run.position.step >= settings->steps)
         ah_cli_tell(running->cli, AH_CLI_NOTE, "all %" PRIu64 " steps are done already%s", settings->steps,
                     settings->rate.schedule == AH_RATE_CONSTANT ? "; give more with --steps" : "");
-    int rc = close_log(running, go(running, err), err);
-    if (!rc || rc == AH_E_INTERRUPTED) {
+    int trained = go(running, err);
+    int rc = close_log(running, trained, err);
+    if (!trained || trained == AH_E_INTERRUPTED) { /* a log that cannot be written costs no trace */
         int written = write_trace(running, &own);
         if (!written && running->unsaid.code)
             own = running->unsaid;
     }
     if (!rc && own.code)
         *err = own;
+    else if (rc && own.code)
+        ah_cli_note(running->cli, "%s", own.text);
     return rc ? rc : own.code;
 }
 
@@ -395,7 +399,8 @@ const struct ah_verb ah_verb_run = {
         "Data are token files as llm.c and nanoGPT write them, or plain text, whose bytes are "
         "tokens. Weights come "
         "from a Hugging Face folder or are fresh; checkpoints have them under the same names.\n\n"
-        "An interrupt (Ctrl-C) finishes the steps under way, saves where --save says, and exits "
+        "An interrupt (Ctrl-C; also SIGTERM and SIGHUP) finishes the steps under way, saves where --save "
+        "says, and exits "
         "with 130; a second "
         "one ends at once, and the checkpoint before is valid. With --resume the run goes on to "
         "the same final "

@@ -270,6 +270,7 @@ struct lines {
     size_t n[LINE_KINDS];
     size_t room[LINE_KINDS];
     uint64_t last_step; /* one before the first until a step was read */
+    uint64_t at_bytes;  /* where the line that is being read begins */
 };
 
 /* Room for one more item of a kind; items move when the array grows, which the arena allows for (twice). */
@@ -333,6 +334,10 @@ static int read_line(struct lines *lines, const struct ah_reader_path *path, con
     int rc = ah_reader_group(lines->reader, path, line_kinds[kind].table, tree, item);
     if (rc)
         return rc;
+    if (kind == 0)
+        ((struct ah_runlog_step *)item)->at_bytes = lines->at_bytes;
+    if (kind == LINE_KINDS - 1)
+        ((struct ah_runlog_end *)item)->at_bytes = lines->at_bytes;
     *ret_fault = AH_FAULT_MEANING;
     const struct ah_field *step = ah_field_find(line_kinds[kind].table, "step");
     uint64_t number = *(const uint64_t *)ah_field_place(step, item);
@@ -385,6 +390,7 @@ static int runlog_parse(struct ah_reader *reader, const struct ah_json_source *s
     for (const char *at = source->text; at < end && !rc; line.first_line++) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         line.text = at;
+        lines.at_bytes = (uint64_t)(at - source->text);
         line.size = (size_t)((newline ? newline : end) - at);
         rc = read_one(&lines, &line, at == source->text, ret_fault);
         at = newline ? newline + 1 : end;

@@ -4,7 +4,8 @@
  *
  * The first line is the header, with the document's kind; then come lines of steps, evaluations and saves in
  * the order in which they happened, and one end line when the run ended itself. A log that stops between
- * lines (killed run) is valid without its end; half a line is refused with its place.
+ * lines (killed run) is valid without its end; half a line is refused with its place (`report` and a resumed run leave
+ * out a last line that is cut).
  * Lane times are measured in that run; `predicted` is what the plan said. PARTS split the time that lanes work in a step by
  * kind of op; those of `predicted` add up to its lanes.
  *
@@ -59,6 +60,7 @@ struct ah_runlog_step {
     uint64_t h2d_bytes, d2h_bytes;              /* copied; 0: not known */
     uint64_t device_peak_bytes;
     uint64_t host_peak_bytes;
+    uint64_t at_bytes; /* where the line begins in the text that was read; no field */
 };
 
 struct ah_runlog_evaluation {
@@ -114,6 +116,7 @@ struct ah_runlog_end {
     struct ah_runlog_part *parts;
     size_t n_parts;
     struct ah_runlog_overlap *overlap; /* (optional) of the steps that --trace shows */
+    uint64_t at_bytes;                 /* as that of a step */
 };
 
 enum { AH_RUNLOG_MEDIAN_STEPS = 1024 };

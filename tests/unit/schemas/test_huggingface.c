@@ -323,6 +323,37 @@ static void test_huggingface__warns_once_of_each_key_without_effect(void **state
     ah_document_release(&document);
 }
 
+/* Keys that files on the hub have: what transformers' base class, generation and common tools write. */
+static void test_huggingface__common_keys_without_effect_need_no_word(void **state)
+{
+    static const char base[] =
+        ",\"chunk_size_feed_forward\":0,\"pruned_heads\":{},\"torchscript\":false,\"use_bfloat16\":false,"
+        "\"tie_encoder_decoder\":false,\"finetuning_task\":null,\"problem_type\":null,\"prefix\":null,"
+        "\"tokenizer_class\":\"PreTrainedTokenizerFast\",\"max_length\":20,\"do_sample\":false,\"top_p\":1.0,"
+        "\"temperature\":1.0,\"repetition_penalty\":1.0,\"num_beams\":1,\"max_sequence_length\":2048,"
+        "\"_attn_implementation_autoset\":true,\"unsloth_fixed\":true,\"gradient_checkpointing\":false,"
+        "\"sep_token_id\":null,\"per_layer_config\":{},\"rope_interleaved\":false";
+    static const char gpt2[] =
+        "{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":4,\"n_positions\":32,"
+        "\"vocab_size\":100,\"resid_pdrop\":0,\"embd_pdrop\":0,\"attn_pdrop\":0,"
+        "\"reorder_and_upcast_attn\":%s,\"scale_attn_by_inverse_layer_idx\":false}";
+    char text[2048];
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        if (i < 2)
+            snprintf(text, sizeof text, gpt2, i ? "true" : "false");
+        else
+            snprintf(text, sizeof text, LLAMA("%s"), base);
+        struct ah_document document = parsed(text);
+        if (document.n_warnings)
+            fail_msg("'%s'", document.warnings[0]);
+        ah_document_release(&document);
+    }
+    check_refused(LLAMA(",\"pruned_heads\":{\"0\":[1]}"), "pruned_heads: this setting changes the model");
+    check_refused(LLAMA(",\"per_layer_config\":{\"0\":{\"head_dim\":8}}"), "per_layer_config: this setting");
+    check_refused(LLAMA(",\"rope_interleaved\":true"), "rope_interleaved: this setting changes the model");
+}
+
 static void test_huggingface__names_come_from_the_path(void **state)
 {
     static const char *const rows[][2] = {
@@ -371,6 +402,7 @@ int main(void)
         cmocka_unit_test(test_huggingface__refuses_by_name_what_changes_the_model),
         cmocka_unit_test(test_huggingface__windows_follow_the_family),
         cmocka_unit_test(test_huggingface__warns_once_of_each_key_without_effect),
+        cmocka_unit_test(test_huggingface__common_keys_without_effect_need_no_word),
         cmocka_unit_test(test_huggingface__names_come_from_the_path),
         cmocka_unit_test(test_huggingface__prints_a_model_of_ours),
     };

@@ -44,8 +44,8 @@ int ah_cache_find(struct ah_arena *arena, const char **ret_path, struct ah_error
         }
     }
     return ah_error_set(err, AH_E_USAGE,
-                        "no profile of this machine is kept; run 'autohete profile' once, or name a machine "
-                        "with '--machine FILE'");
+                        "no profile found for this machine; run 'autohete profile' once (3 minutes, with "
+                        "'--quick' 20 seconds), or plan from estimates for another: '--machine rtx4090-64g'");
 }
 
 int ah_cache_make_folder(const char *path, struct ah_error *err)

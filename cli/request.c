@@ -40,13 +40,11 @@ static int load_documents(struct ah_request *request, struct ah_cli *cli, const 
     if (machine && !strcmp(model, "-") && !strcmp(machine, "-"))
         return ah_error_set(err, AH_E_USAGE,
                             "standard input ('-') can be the model or the machine, not both");
-    int rc = AH_OK;
-    if (!machine)
+    int rc = ah_input_load(&request->model, model, AH_DOCUMENT_MODEL, err);
+    if (!rc && !machine)
         rc = ah_cache_find(&cli->arena, &machine, err);
     if (!rc)
-        rc = ah_document_load(&request->model, model, AH_DOCUMENT_MODEL, err);
-    if (!rc)
-        rc = ah_document_load(&request->machine, machine, AH_DOCUMENT_MACHINE, err);
+        rc = ah_input_load(&request->machine, machine, AH_DOCUMENT_MACHINE, err);
     if (!rc)
         rc = ah_document_digest(&request->model, request->model_sha256, err);
     if (!rc)

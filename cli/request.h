@@ -14,6 +14,7 @@
 #define AH_CLI_REQUEST_H
 
 #include "cli/cli.h"
+#include "cli/input.h"
 #include "planner/planner.h"
 #include "schemas/document.h"
 
@@ -42,8 +43,8 @@ extern const char *const ah_request_words_quick[];
 /* Rows of a table of options whose struct begins with a struct ah_request_options. */
 /* clang-format off */
 #define AH_REQUEST_OPTIONS                                                                                   \
-    {"machine", 0, AH_OPTION_FILE, "FILE", NULL, AH_REQUEST_FIELD(machine),                                  \
-     "the machine document to plan for; without it, the profile of this machine that is kept"},              \
+    {"machine", 0, AH_OPTION_FILE, "MACHINE", ah_input_machines, AH_REQUEST_FIELD(machine),                      \
+     "the machine to plan for (default this one, as 'autohete profile' measured it): a document, or built in"},  \
     {"batch", 0, AH_OPTION_COUNT, "N", NULL, AH_REQUEST_FIELD(batch), "sequences of a step (default 8)"},     \
     {"micro-batches", 0, AH_OPTION_COUNT, "N|auto", ah_request_words_auto, AH_REQUEST_FIELD(micro_batches),  \
      "equal parts that the batch is computed in, one after another (default 1); auto: the planner chooses"},  \

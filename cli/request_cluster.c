@@ -69,9 +69,9 @@ static int load(struct ah_request_cluster *request, struct ah_cli *cli,
     if (!strcmp(model, "-") && !strcmp(options->cluster, "-"))
         return ah_error_set(err, AH_E_USAGE,
                             "standard input ('-') can be the model or the cluster, not both");
-    int rc = ah_document_load(&request->base.model, model, AH_DOCUMENT_MODEL, err);
+    int rc = ah_input_load(&request->base.model, model, AH_DOCUMENT_MODEL, err);
     if (!rc)
-        rc = ah_document_load(&request->cluster, options->cluster, AH_DOCUMENT_CLUSTER, err);
+        rc = ah_input_load(&request->cluster, options->cluster, AH_DOCUMENT_CLUSTER, err);
     if (!rc)
         rc = ah_document_digest(&request->base.model, request->base.model_sha256, err);
     if (!rc)

@@ -4,6 +4,7 @@
  */
 #include "base/topology.h"
 #include "cli/devices.h"
+#include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/request.h"
 #include "cli/run.h"
@@ -92,7 +93,7 @@ static int read_emulated(struct ah_run *run, struct ah_error *err)
         take_rates(run, run->options->emulated);
     if (run->options->emulated || !path)
         return AH_OK;
-    int rc = ah_document_load(&run->emulated, path, AH_DOCUMENT_MACHINE, err);
+    int rc = ah_input_load(&run->emulated, path, AH_DOCUMENT_MACHINE, err);
     if (rc)
         return rc;
     const struct ah_machine *machine = run->emulated.body.machine;

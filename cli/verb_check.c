@@ -7,6 +7,7 @@
  */
 #include "cli/assertion.h"
 #include "cli/emit.h"
+#include "cli/input.h"
 #include "cli/proof.h"
 #include "cli/verbs.h"
 #include "planner/cluster/cluster_verify.h"
@@ -188,7 +189,7 @@ static void check_file(struct check *check, const char *name)
     char shortened[AH_DOCUMENT_NAME_MAX];
     struct ah_document document = {0};
     struct ah_error err = {0};
-    int rc = ah_document_load(&document, name, AH_DOCUMENT_ANY, &err);
+    int rc = ah_input_load(&document, name, AH_DOCUMENT_ANY, &err);
     if (!rc && document.kind == AH_DOCUMENT_PLAN)
         rc = check_plan(check, ah_document_short_name(name, shortened), document.body.plan, &err);
     if (!rc && document.kind == AH_DOCUMENT_CLUSTER_PLAN)
@@ -230,7 +231,7 @@ static int read_input(const char *file, enum ah_document_kind kind, struct check
     if (!file)
         return AH_OK;
     input->given = true;
-    int rc = ah_document_load(&input->document, file, kind, err);
+    int rc = ah_input_load(&input->document, file, kind, err);
     return rc ? rc : ah_document_digest(&input->document, input->sha256, err);
 }
 
@@ -287,7 +288,8 @@ const struct ah_verb ah_verb_check = {
         "it "
         "says what is wrong, with file and path, a line each on standard error, as for every warning and "
         "every "
-        "assertion that fails. A model may also be a Hugging Face config.json.\n\n"
+        "assertion that fails. A model may also be a Hugging Face config.json, or the "
+        "folder it lies in.\n\n"
         "Of a plan everything is made again that follows from the rest of it: ops and tensors of its blocks, "
         "memory, orders, times, and what is said of them. With --model and --machine, what it was made from, "
         "sizes, times and bound are made from those. What even then nobody can say without planning again "

@@ -28,8 +28,8 @@ struct compare_options {
 
 /* clang-format off */
 static const struct ah_option compare_table[] = {
-    {"cluster", 0, AH_OPTION_FILE, "FILE", NULL, FIELD(cluster),
-     "compare plans for the unequal GPUs of this cluster document instead of one machine"},
+    {"cluster", 0, AH_OPTION_FILE, "CLUSTER", ah_input_clusters, FIELD(cluster),
+     "compare plans for the unequal GPUs of this cluster instead of one machine: a document, or built in"},
     {"tp", 0, AH_OPTION_WORD, "MODE", ah_words_tp_mode, FIELD(tp),
      "with --cluster: degrees of tensor parallelism of optimal, as in plan (default asym, as hexiscale has them)"},
     AH_REQUEST_OPTIONS,
@@ -455,8 +455,7 @@ const struct ah_verb ah_verb_compare = {
     .syntax = {.options = compare_table, .operands = {AH_OPERAND_FILE, "MODEL", 1, 1, NULL}},
     .options_bytes = sizeof(struct compare_options),
     .examples = {{"compare model.json", "what offloading gains here"},
-                 {"compare config.json --machine a100-40g-epyc7713.json --json",
-                  "the same numbers for a program"},
+                 {"compare llama-2-7b --machine a100-40g-epyc7713 --json", "the same numbers for a program"},
                  {"compare model.json --cluster cluster.json --batch 256",
                   "what a plan gains on a cluster of unequal GPUs"},
                  {"compare model.json --measured --rounds 11", "whether it comes true"}},

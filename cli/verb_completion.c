@@ -68,7 +68,7 @@ static void bash_option_value(struct ah_buffer *out, const struct ah_verb *verb,
     if (option->words) {
         ah_buffer_puts(out, "words='");
         put_words(out, option->words);
-        ah_buffer_puts(out, "'");
+        ah_buffer_printf(out, "'%s", option->kind == AH_OPTION_FILE ? " files=1" : "");
     } else if (option->kind == AH_OPTION_FILE) {
         ah_buffer_puts(out, "files=1");
     } else {
@@ -134,21 +134,23 @@ static void write_bash(const struct ah_cli *cli, struct ah_buffer *out)
         ah_buffer_puts(out, "        ");
         bash_operands(cli, out, *verb);
     }
-    ah_buffer_puts(out, "                esac\n"
-                        "                ;;\n"
-                        "            esac\n"
-                        "            ;;\n"
-                        "        esac\n"
-                        "    fi\n"
-                        "    COMPREPLY=()\n"
-                        "    if [[ $files ]]; then\n"
-                        "        compopt -o filenames 2>/dev/null\n"
-                        "        mapfile -t COMPREPLY < <(compgen -f -- \"$current\")\n"
-                        "    elif [[ $words ]]; then\n"
-                        "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
-                        "    fi\n"
-                        "}\n"
-                        "complete -F _autohete autohete\n");
+    ah_buffer_puts(out,
+                   "                esac\n"
+                   "                ;;\n"
+                   "            esac\n"
+                   "            ;;\n"
+                   "        esac\n"
+                   "    fi\n"
+                   "    COMPREPLY=()\n"
+                   "    if [[ $files ]]; then\n"
+                   "        compopt -o filenames 2>/dev/null\n"
+                   "        mapfile -t COMPREPLY < <(compgen -f -- \"$current\"; compgen -W \"$words\" -- "
+                   "\"$current\")\n"
+                   "    elif [[ $words ]]; then\n"
+                   "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
+                   "    fi\n"
+                   "}\n"
+                   "complete -F _autohete autohete\n");
 }
 
 /* '(-o --output)'{-o,--output}'[help]:FILE:_files' */
@@ -169,7 +171,11 @@ static void zsh_option(struct ah_buffer *out, const struct ah_verb *verb, const 
         put_quoted(out, option->value, "[]:'");
         ah_buffer_puts(out, ":");
     }
-    if (option->words) {
+    if (option->words && option->kind == AH_OPTION_FILE) {
+        ah_buffer_puts(out, "{_files; compadd ");
+        put_words(out, option->words);
+        ah_buffer_puts(out, "}");
+    } else if (option->words) {
         ah_buffer_puts(out, "(");
         put_words(out, option->words);
         ah_buffer_puts(out, ")");

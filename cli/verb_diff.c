@@ -6,6 +6,7 @@
 #include "cli/diff_cluster_plan.h"
 #include "cli/diff_plan.h"
 #include "cli/emit.h"
+#include "cli/input.h"
 #include "cli/verbs.h"
 #include "schemas/document.h"
 
@@ -134,8 +135,8 @@ static int diff_run(struct ah_cli *cli, const void *options)
     int status = 0;
     if (!strcmp(names[0], "-") && !strcmp(names[1], "-"))
         ah_error_set(&err, AH_E_USAGE, "standard input ('-') can be only one of the two");
-    else if (!ah_document_load(&a, names[0], AH_DOCUMENT_ANY, &err) &&
-             !ah_document_load(&b, names[1], AH_DOCUMENT_ANY, &err) && a.kind != b.kind)
+    else if (!ah_input_load(&a, names[0], AH_DOCUMENT_ANY, &err) &&
+             !ah_input_load(&b, names[1], AH_DOCUMENT_ANY, &err) && a.kind != b.kind)
         ah_error_set(&err, AH_E_DOCUMENT, "%s: a %s document cannot be compared with the %s document %s",
                      names[1], ah_document_word(b.kind), ah_document_word(a.kind), names[0]);
     if (err.code)

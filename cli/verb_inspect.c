@@ -2,6 +2,7 @@
  *
  * autohete inspect FILE: any document, for people or as a summary for programs.
  */
+#include "cli/input.h"
 #include "cli/inspect.h"
 #include "cli/page.h"
 #include "cli/verbs.h"
@@ -104,7 +105,7 @@ static int inspect_run(struct ah_cli *cli, const void *given)
     const struct inspect_options *options = given;
     struct ah_document document = {0};
     struct ah_error err = {0};
-    int rc = ah_document_load(&document, cli->arguments.operands[0], AH_DOCUMENT_ANY, &err);
+    int rc = ah_input_load(&document, cli->arguments.operands[0], AH_DOCUMENT_ANY, &err);
     if (!rc && options->html)
         rc = write_page(cli, options->html, &document, &err);
     if (!rc && cli->json)
@@ -125,14 +126,14 @@ const struct ah_verb ah_verb_inspect = {
         "a step will be and how far that is from the bound, what limits it, what each block does and where "
         "memory "
         "goes; and likewise clusters, run logs and checkpoints. A model may also be a Hugging Face "
-        "config.json.\n\n"
+        "config.json, the folder it lies in, or a built-in name; a checkpoint may be its folder.\n\n"
         "With --json, a summary for programs: of a model parameters (exact), layers and groups.\n\n"
         "With --html, a plan becomes one page that needs no network: the simulated timeline of two "
         "iterations, memory over time, what each block does, and how other policies compare; and so does a "
         "cluster plan: who owns what, the simulated step of every stage, and the memory of each GPU.",
     .syntax = {.options = inspect_table, .operands = {AH_OPERAND_FILE, "FILE", 1, 1, NULL}},
     .options_bytes = sizeof(struct inspect_options),
-    .examples = {{"inspect config.json", "how large is this model, and where"},
+    .examples = {{"inspect Qwen2.5-0.5B/", "how large is this model, and where"},
                  {"inspect machine.json", "what was measured, and how sure it is"},
                  {"inspect plan.json --html plan.html", "a plan in the browser"}},
     .run = inspect_run,

@@ -29,8 +29,8 @@ static const struct ah_option plan_table[] = {
      "write the plan to this file and show a summary ('-': the plan to standard output)"},
     {"policy", 0, AH_OPTION_WORD, "POLICY", ah_request_words_any_policy,
      offsetof(struct plan_options, policy), "plan as this system would (default optimal)"},
-    {"cluster", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(struct plan_options, cluster),
-     "plan for the unequal GPUs of this cluster document instead of one machine"},
+    {"cluster", 0, AH_OPTION_FILE, "CLUSTER", ah_input_clusters, offsetof(struct plan_options, cluster),
+     "plan for the unequal GPUs of this cluster instead of one machine: a document, or built in"},
     {"tp", 0, AH_OPTION_WORD, "MODE", ah_words_tp_mode, offsetof(struct plan_options, tp),
      "with --cluster: one degree of tensor parallelism for all types of GPU (symmetric, default), or one for "
      "each "
@@ -172,10 +172,11 @@ const struct ah_verb ah_verb_plan = {
         "step will be, how much faster any plan could be at most, and writes all of it as a plan document. "
         "The "
         "same inputs give the same bytes.\n\n"
-        "MODEL is a model document or a Hugging Face config.json. The machine is a document that 'autohete "
-        "profile' wrote; without --machine, the profile of this machine that is kept (of its GPU, else of "
-        "its "
-        "CPU).\n\n"
+        "MODEL is the folder of a Hugging Face model, its config.json, a model document, or the name of a "
+        "built-in model (llama-2-7b, qwen2.5-0.5b, gpt2-124m, ...). The machine is a document that 'autohete "
+        "profile' wrote, or the name of a built-in one, whose times are estimates; without --machine, the "
+        "profile of this machine (of its GPU, else of its CPU). A file or folder is taken before a built-in "
+        "document of that name; a name that does not exist is answered with those that do.\n\n"
         "With --cluster the plan is a cluster-plan document: pipelines of stages, the blocks that each stage "
         "holds and "
         "what it recomputes, the micro-batches that each pipeline takes, and who adds up which gradients, "
@@ -203,9 +204,10 @@ const struct ah_verb ah_verb_plan = {
         "each alone; nothing is written. With --json these stand in the error's object.",
     .syntax = {.options = plan_table, .operands = {AH_OPERAND_FILE, "MODEL", 1, 1, NULL}},
     .options_bytes = sizeof(struct plan_options),
-    .examples = {{"plan config.json -o plan.json", "plan for this machine, from a Hugging Face config"},
-                 {"plan model.json --machine rtx4090-64g.json --batch 16 -o plan.json",
-                  "plan for another machine"},
+    .examples = {{"plan Qwen2.5-0.5B/ -o plan.json",
+                  "plan for this machine, from a Hugging Face model's folder"},
+                 {"plan llama-2-7b --machine rtx4090-64g --batch 16 -o plan.json",
+                  "plan for a machine that is not here"},
                  {"plan model.json --cluster cluster.json --batch 256 -o plan.json",
                   "plan for a cluster of unequal GPUs"},
                  {"plan model.json --freeze 'embedding.*,layer.0.*' -o plan.json",

@@ -11,6 +11,7 @@
  */
 #include "cli/cache.h"
 #include "cli/devices.h"
+#include "cli/input.h"
 #include "cli/inspect.h"
 #include "cli/interrupt.h"
 #include "cli/request.h"
@@ -36,8 +37,8 @@ static const struct ah_option profile_table[] = {
      "write the document here, not into the cache ('-': to standard output)"},
     {"device", 0, AH_OPTION_TEXT, "DEVICE", ah_devices_words, offsetof(struct profile_options, device),
      "the device to measure (default cpu), with an index where there are several (cuda:1)"},
-    {"emulate", 0, AH_OPTION_FILE, "MACHINE", NULL, offsetof(struct profile_options, emulate),
-     "slow the copy lanes and the host lane to the ratios of this machine document"},
+    {"emulate", 0, AH_OPTION_FILE, "MACHINE", ah_input_machines, offsetof(struct profile_options, emulate),
+     "slow the copy lanes and the host lane to the ratios of this machine: a document, or built in"},
     {"quick", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct profile_options, quick),
      "fewer shapes and samples: under 20 seconds instead of under 3 minutes"},
     {"verbose", 'v', AH_OPTION_FLAG, NULL, NULL, offsetof(struct profile_options, verbose),
@@ -128,7 +129,7 @@ static int read_job(struct profile *profile, struct ah_error *err)
     struct ah_device_info infos[DEVICES_MAX] = {0};
     struct ah_request *request = &profile->request;
     size_t n = 0;
-    int rc = ah_document_load(&request->model, profile->options->model, AH_DOCUMENT_MODEL, err);
+    int rc = ah_input_load(&request->model, profile->options->model, AH_DOCUMENT_MODEL, err);
     rc = rc ? rc : profile->driver->probe(infos, DEVICES_MAX, &n, err);
     if (rc)
         return rc;
@@ -167,7 +168,7 @@ static int run(struct profile *profile, struct ah_error *err)
     int rc = check_options(options, err);
     rc = rc ? rc : ah_devices_find(options->device, &profile->driver, &profile->index, err);
     if (!rc && options->emulate)
-        rc = ah_document_load(&profile->emulated, options->emulate, AH_DOCUMENT_MACHINE, err);
+        rc = ah_input_load(&profile->emulated, options->emulate, AH_DOCUMENT_MACHINE, err);
     if (!rc && options->model)
         rc = read_job(profile, err);
     if (!rc)
@@ -230,9 +231,8 @@ const struct ah_verb ah_verb_profile = {
     .options_bytes = sizeof(struct profile_options),
     .examples = {{"profile", "measure, keep, show"},
                  {"profile --quick -o machine.json", "a rough profile into a file"},
-                 {"profile --emulate examples/machines/a100-40g-epyc7713.json -o slow.json",
-                  "behave like an A100 node in small"},
-                 {"profile --model examples/models/tiny.json --batch 8 --seq 256",
+                 {"profile --emulate a100-40g-epyc7713 -o slow.json", "behave like an A100 node in small"},
+                 {"profile --model tiny --batch 8 --seq 256",
                   "add the blocks of a model to the profile that is kept"}},
     .run = profile_run,
 };

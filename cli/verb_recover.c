@@ -4,6 +4,7 @@
  *
  * That both documents can be written is asked before the work; the plan is written first.
  */
+#include "cli/input.h"
 #include "cli/inspect.h"
 #include "cli/interrupt.h"
 #include "cli/request_cluster.h"
@@ -99,7 +100,7 @@ static int load_model(struct recovery *r, struct ah_cli *cli, const struct recov
         r->planned = own;
         return ah_document_digest(&document, r->model_sha256, err);
     }
-    int rc = ah_document_load(&r->model, options->model, AH_DOCUMENT_MODEL, err);
+    int rc = ah_input_load(&r->model, options->model, AH_DOCUMENT_MODEL, err);
     for (size_t i = 0; i < r->model.n_warnings && !rc; i++)
         ah_cli_tell(cli, AH_CLI_WARNING, "%s: %s", options->model, r->model.warnings[i]);
     r->planned = rc ? NULL : r->model.body.model;
@@ -110,7 +111,7 @@ static int load(struct recovery *r, struct ah_cli *cli, const struct recover_opt
                 struct ah_error *err)
 {
     int rc = ah_document_load(&r->plan, options->plan, AH_DOCUMENT_CLUSTER_PLAN, err);
-    rc = rc ? rc : ah_document_load(&r->cluster, options->cluster, AH_DOCUMENT_CLUSTER, err);
+    rc = rc ? rc : ah_input_load(&r->cluster, options->cluster, AH_DOCUMENT_CLUSTER, err);
     rc = rc ? rc : ah_document_load(&r->inventory, options->inventory, AH_DOCUMENT_INVENTORY, err);
     rc = rc ? rc : load_model(r, cli, options, err);
     rc = rc ? rc : ah_document_digest(&r->plan, r->old_sha256, err);

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# Writes the documents in FOLDER/models, machines and clusters as a C table (input_internal.h).
+#   cmake -DFOLDER=<examples> -DOUTPUT=builtin.c -P builtin.cmake
+set(arrays "")
+set(rows "")
+set(lists "")
+foreach(kind model machine cluster)
+  string(TOUPPER ${kind} word)
+  file(GLOB paths ${FOLDER}/${kind}s/*.json)
+  list(SORT paths)
+  set(names "")
+  foreach(path IN LISTS paths)
+    cmake_path(GET path STEM LAST_ONLY name)
+    string(MAKE_C_IDENTIFIER "${kind}_${name}" symbol)
+    file(READ ${path} bytes HEX)
+    string(REGEX REPLACE "(................................)" "\\1\n" bytes "${bytes}")
+    string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+    string(APPEND arrays "static const unsigned char ${symbol}[] = {\n${bytes}};\n")
+    string(APPEND rows "    {AH_DOCUMENT_${word}, \"${name}\", ${symbol}, sizeof ${symbol}},\n")
+    string(APPEND names "\"${name}\", ")
+  endforeach()
+  string(APPEND lists "const char *const ah_input_${kind}s[] = {${names}NULL};\n")
+endforeach()
+file(WRITE ${OUTPUT} "#include \"cli/input.h\"\n#include \"cli/input_internal.h\"\n"
+  "${arrays}${lists}const struct ah_input_builtin ah_input_builtins[] = {\n${rows}    {0}};\n")

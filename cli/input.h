@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Input: what a word of the command line names, where a model, a machine or a cluster may stand.
+ *
+ *     -                 standard input
+ *     folder            the config.json in it: a model as Hugging Face saves it
+ *     file              a document
+ *     rtx4090-64g       a built-in document: the files of examples/models, machines and clusters are part of the
+ *                       program, each under its name without `.json`
+ *
+ * A file or folder of that name is taken before a built-in document; a word with a slash is never built in.
+ */
+#ifndef AH_CLI_INPUT_H
+#define AH_CLI_INPUT_H
+
+#include "schemas/document.h"
+
+/* The names that are built in, NULL-terminated. */
+extern const char *const ah_input_models[];
+extern const char *const ah_input_machines[];
+extern const char *const ah_input_clusters[];
+
+/* Reads the document that `word` names, as ah_document_load() does. AH_DOCUMENT_ANY: a folder may also be a checkpoint,
+ * whose manifest is read. AH_E_DOCUMENT says which names are built in where there is no such file. */
+int ah_input_load(struct ah_document *ret_document, const char *word, enum ah_document_kind expected,
+                  struct ah_error *err);
+
+#endif

@@ -123,6 +123,14 @@ static void put_row(struct ah_table *table, const struct comparison *comparison,
             ah_table_cell(table, "%s", i ? "" : "does not fit");
 }
 
+static bool any_estimated(const struct comparison *comparison)
+{
+    bool any = false;
+    for (size_t i = 0; i < AH_CLUSTER_POLICIES; i++)
+        any = any || (comparison->plans[i] && comparison->plans[i]->predicted.estimated);
+    return any;
+}
+
 static void print_text(struct ah_cli *cli, const struct comparison *comparison)
 {
     const struct ah_cluster_request *planner = &comparison->request->planner;
@@ -136,14 +144,14 @@ static void print_text(struct ah_cli *cli, const struct comparison *comparison)
         "GPUs wait. A policy's numbers are of its best setting; docs/policies says what it may not do.";
     static const char hosts_legend[] =
         "Only optimal keeps states or weights on hosts; no hosts: its best plan without.";
-    struct ah_buffer batch = {0};
-    ah_plan_put_batch(&batch, planner->training.batch, planner->training.seq);
-    cli->out.failed = cli->out.failed || batch.failed;
-    ah_buffer_printf(&cli->out, "%s%s on %s: %s, %s (simulated)%s\n\n", cli->out_style.bold,
-                     ah_cli_clean(cli, planner->model->name), ah_cli_clean(cli, planner->cluster->name),
-                     batch.failed ? "" : batch.data, ah_words_dtype[planner->training.dtype],
-                     cli->out_style.reset);
-    ah_buffer_release(&batch);
+    struct ah_buffer line = {0};
+    ah_buffer_printf(&line, "%s%s on %s: ", cli->out_style.bold, ah_cli_clean(cli, planner->model->name),
+                     ah_cli_clean(cli, planner->cluster->name));
+    ah_plan_put_batch(&line, planner->training.batch, planner->training.seq);
+    ah_buffer_printf(&line, ", %s (simulated%s)%s", ah_words_dtype[planner->training.dtype],
+                     any_estimated(comparison) ? ", from estimated costs" : "", cli->out_style.reset);
+    ah_cli_put_wrapped(cli, &line, 0);
+    ah_buffer_puts(&cli->out, "\n");
     for (size_t row = 0; row < AH_CLUSTER_POLICIES; row++) {
         if (row_policy(row) == AH_CLUSTER_POLICY_OPTIMAL && comparison->on_hosts)
             put_row(&table, comparison, "no hosts", comparison->without_hosts);

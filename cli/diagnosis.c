@@ -96,7 +96,7 @@ static const char *const remedy_words[AH_REMEDIES] = {
 static const char *remark(const struct ah_remedy *remedy)
 {
     if (remedy->changes_mathematics)
-        return "changes the mathematics";
+        return "changes the numerical results";
     if (remedy->beyond_machine)
         return "more than this machine has";
     return remedy->kind == AH_REMEDY_MICRO_BATCHES ? "rounds sums of gradients in other places" : "";

@@ -56,7 +56,7 @@ static bool changes_mathematics(const struct ah_cluster_remedy *remedy)
 static const char *remark(const struct ah_cluster_remedy *remedy)
 {
     if (changes_mathematics(remedy))
-        return "changes the mathematics";
+        return "changes the numerical results";
     if (remedy->kind == AH_CLUSTER_REMEDY_NODES)
         return "more than this cluster has";
     return remedy->kind == AH_CLUSTER_REMEDY_MICRO_BATCHES ? "rounds sums of gradients in other places" : "";

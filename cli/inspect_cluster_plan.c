@@ -22,8 +22,8 @@ static void put_headline(struct ah_cli *cli, const struct ah_cluster_plan *plan)
     if (plan->solver.status == AH_PLAN_OPTIMAL)
         ah_buffer_printf(&cli->out, "optimal: no other plan is simulated faster (proven by enumeration)\n");
     else if (plan->solver.status == AH_PLAN_WITHIN_GAP)
-        ah_buffer_printf(&cli->out, "at most %.1f %% slower than any plan could be (bound %s)\n",
-                         100 * (plan->solver.objective_us / plan->solver.bound_us - 1),
+        ah_buffer_printf(&cli->out, "within %.1f %% of the best possible step (bound %s)\n",
+                         fmax(100 * (plan->solver.objective_us / plan->solver.bound_us - 1), 0.1),
                          ah_units_print_time(step, plan->solver.bound_us));
     else if (plan->policy != AH_CLUSTER_POLICY_OPTIMAL)
         ah_buffer_printf(&cli->out, "as %s arranges it, at its best setting\n",

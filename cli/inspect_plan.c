@@ -39,7 +39,8 @@ static void put_estimated(struct ah_buffer *out, const struct ah_plan *plan)
 {
     if (plan->time.estimated)
         ah_buffer_puts(out,
-                       "Some times are estimates: the machine's document has none measured of these blocks.");
+                       "Times are estimates: the machine's document has no measured times of these blocks; "
+                       "'autohete profile --model' on that machine adds them.");
 }
 
 void ah_inspect_plan_headline(struct ah_cli *cli, const struct ah_plan *plan)
@@ -47,10 +48,12 @@ void ah_inspect_plan_headline(struct ah_cli *cli, const struct ah_plan *plan)
     static void (*const lines[])(struct ah_buffer *, const struct ah_plan *) = {put_policy, put_training,
                                                                                 put_estimated};
     char text[AH_UNITS_TEXT_MAX];
-    struct ah_buffer *out = &cli->out;
-    ah_buffer_printf(out, "%s%s on %s: %s a step, %.0f tokens/s%s (predicted)\n", cli->out_style.bold,
+    struct ah_buffer headline = {0};
+    ah_buffer_printf(&headline, "%s%s on %s: %s a step, %.0f tokens/s%s (%s)", cli->out_style.bold,
                      ah_cli_clean(cli, plan->inputs.model.name), ah_cli_clean(cli, plan->inputs.machine.name),
-                     ah_units_print_time(text, plan->time.step_us), plan->tokens_per_s, cli->out_style.reset);
+                     ah_units_print_time(text, plan->time.step_us), plan->tokens_per_s, cli->out_style.reset,
+                     ah_plan_predicted(plan->time.estimated));
+    ah_cli_put_wrapped(cli, &headline, 0);
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         struct ah_buffer line = {0};
         lines[i](&line, plan);
@@ -102,7 +105,10 @@ static void put_alternatives(struct ah_cli *cli, const struct ah_plan *plan)
         else
             ah_table_cell(&table, "%s", "");
     }
-    ah_inspect_table(cli, "other policies (predicted)", &table);
+    ah_inspect_table(cli,
+                     plan->time.estimated ? "other policies (predicted from estimates)"
+                                          : "other policies (predicted)",
+                     &table);
 }
 
 void ah_inspect_plan_text(struct ah_cli *cli, const struct ah_document *document)

@@ -66,7 +66,7 @@ static const struct strip {
     {"activations",
      activations_of,
      ".sr",
-     {"kept", "selective: what is cheap is computed again", "recompute: all is computed again"}},
+     {"kept", "selective: recompute cheap operations only", "recompute: all operations again"}},
     {"weights", weights_of, ".h", {"on the device", "on the host, fetched for each use"}},
     {"optimizer",
      optimizer_of,

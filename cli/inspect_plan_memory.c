@@ -23,7 +23,7 @@ static const char *print_of(char out[2 * AH_UNITS_TEXT_MAX], const struct memory
     char used[AH_UNITS_TEXT_MAX];
     char there[AH_UNITS_TEXT_MAX];
     ah_units_print_bytes(used, row->bytes);
-    if (row->total)
+    if (row->total && row->capacity_bytes)
         snprintf(out, (size_t)2 * AH_UNITS_TEXT_MAX, "%s of %s", used,
                  ah_units_print_bytes(there, row->capacity_bytes));
     else
@@ -59,6 +59,8 @@ static size_t device_rows(const struct ah_plan_memory *memory, struct memory_row
 static size_t host_rows(const struct ah_plan_memory *memory, struct memory_row rows[ROWS_MAX])
 {
     uint64_t capacity = memory->host_capacity_bytes;
+    if (!memory->host_bytes && !capacity) /* a program of a cluster plan that leaves nothing on the host */
+        return 0;
     rows[0] = (struct memory_row){"host", memory->host_bytes, capacity, true};
     if (!memory->host_bytes)
         return 1;

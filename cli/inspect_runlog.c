@@ -62,15 +62,20 @@ static void put_row(struct ah_table *table, const char *what, const struct ah_ru
     ah_table_cell(table, "%s", us->is_predicted ? ah_units_print_time(text, us->predicted) : "-");
 }
 
-static void put_times(struct ah_cli *cli, const struct ah_runlog_summary *summary)
+static void put_times(struct ah_cli *cli, const struct ah_runlog *runlog,
+                      const struct ah_runlog_summary *summary)
 {
+    bool estimated = runlog->predicted && runlog->predicted->estimated;
     struct ah_table table = {.arena = &cli->arena, .columns = {"", ">measured", ">spread", ">predicted"}};
     if (!summary->steps)
         return;
     put_row(&table, "step", &summary->step_us);
     for (size_t lane = 0; lane < AH_RUNLOG_LANES; lane++)
         put_row(&table, ah_words_plan_lane[lane], &summary->lane_us[lane]);
-    ah_inspect_table(cli, "time of a step and of its lanes", &table);
+    ah_inspect_table(cli,
+                     estimated ? "time of a step and of its lanes (predicted from estimates)"
+                               : "time of a step and of its lanes",
+                     &table);
 }
 
 void ah_inspect_runlog_evaluations(struct ah_cli *cli, const struct ah_runlog *runlog)
@@ -96,7 +101,7 @@ void ah_inspect_runlog_text(struct ah_cli *cli, const struct ah_document *docume
         return;
     }
     ah_inspect_runlog_facts(cli, runlog);
-    put_times(cli, &summary);
+    put_times(cli, runlog, &summary);
     ah_inspect_runlog_evaluations(cli, runlog);
     ah_inspect_signature_text(cli, &runlog->numeric_signature);
 }

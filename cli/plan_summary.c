@@ -4,6 +4,7 @@
 #include "base/units.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 struct ah_plan_lane_times ah_plan_lane_times(const struct ah_plan *plan)
@@ -151,23 +152,14 @@ void ah_plan_put_bottleneck(struct ah_buffer *out, double step_us, const struct 
     put_waits(out, &shares, only_compute ? " and waits " : "; of the step compute waits ", shares.named);
 }
 
-/* "4.3 %"; what is less than printed is said to be less. */
-static void put_excess(struct ah_buffer *out, double excess)
-{
-    if (excess < 0.0005)
-        ah_buffer_puts(out, "less than 0.1 %");
-    else
-        ah_buffer_printf(out, "at most %.1f %%", 100 * excess);
-}
-
 void ah_plan_put_quality(struct ah_buffer *out, const struct ah_plan_solver *solver)
 {
     char text[AH_UNITS_TEXT_MAX];
     if (solver->status == AH_PLAN_OPTIMAL) {
         ah_buffer_puts(out, "proven optimal: no plan is faster");
     } else if (solver->status == AH_PLAN_WITHIN_GAP && solver->bound_us > 0) {
-        put_excess(out, solver->objective_us / solver->bound_us - 1);
-        ah_buffer_printf(out, " slower than any plan could be (bound %s)",
+        double excess = solver->objective_us / solver->bound_us - 1;
+        ah_buffer_printf(out, "within %.1f %% of the best possible step (bound %s)", fmax(100 * excess, 0.1),
                          ah_units_print_time(text, solver->bound_us));
     } else {
         ah_buffer_puts(out, "how close to the best is not known: there is no bound");
@@ -180,6 +172,11 @@ void ah_plan_put_batch(struct ah_buffer *out, uint64_t batch, uint64_t seq)
 {
     ah_buffer_printf(out, "%" PRIu64 " sequence%s of %" PRIu64 " token%s", batch, batch == 1 ? "" : "s", seq,
                      seq == 1 ? "" : "s");
+}
+
+const char *ah_plan_predicted(bool estimated)
+{
+    return estimated ? "predicted from estimates" : "predicted";
 }
 
 uint64_t ah_plan_device_bytes(const struct ah_plan *plan)

@@ -26,12 +26,14 @@ struct ah_plan_lane_times ah_plan_lane_times(const struct ah_plan *plan);
  * sentence says so. */
 void ah_plan_put_bottleneck(struct ah_buffer *out, double step_us, const struct ah_plan_lane_times *times);
 
-/* How far from the best: "at most 1.9 % slower than any plan could be (bound 4.74 s)". What is slower by how much is the
- * plan's step; `gap` of the document is the same distance as a share of the plan's step, a smaller number. */
+/* How far from the best: "within 1.9 % of the best possible step (bound 4.74 s)". The percentage is of the bound; `gap` of the document is the same distance as a share of the plan's step, a smaller number. */
 void ah_plan_put_quality(struct ah_buffer *out, const struct ah_plan_solver *solver);
 
 /* "8 sequences of 1024 tokens", "1 sequence of 1 token". */
 void ah_plan_put_batch(struct ah_buffer *out, uint64_t batch, uint64_t seq);
+
+/* "predicted", or "predicted from estimates": how times of a plan are called wherever they are shown. */
+const char *ah_plan_predicted(bool estimated);
 
 /* What a plan takes of the device, its reserve included: what --device-memory limits. In documents and JSON
  * `device_bytes` is the arena alone, with `reserved_bytes` beside it. */

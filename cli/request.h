@@ -53,7 +53,7 @@ extern const char *const ah_request_words_quick[];
     {"dtype", 0, AH_OPTION_WORD, "DTYPE", ah_words_dtype, AH_REQUEST_FIELD(dtype),                           \
      "numbers of weights and activations (default bf16 where the device has it)"},                            \
     {"state-dtype", 0, AH_OPTION_WORD, "DTYPE", ah_words_dtype, AH_REQUEST_FIELD(state_dtype),               \
-     "numbers of the optimizer's moments (default fp32); bf16 takes less memory and is other mathematics"},         \
+     "numbers of the optimizer's moments (default fp32); bf16 takes less memory and changes the numerical results"},         \
     {"clip", 0, AH_OPTION_REAL, "X|none", ah_request_words_none, AH_REQUEST_FIELD(clip),                     \
      "limit of the norm of all gradients (default 1); none: no clipping, which is faster"},            \
     {"freeze", 0, AH_OPTION_TEXTS, "PATTERNS", NULL, AH_REQUEST_FIELD(freeze),                               \

@@ -15,6 +15,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 struct compare_options {
     struct ah_request_options request; /* first: AH_REQUEST_OPTIONS */
@@ -82,11 +83,17 @@ static void feasible_cells(struct ah_table *table, const struct ah_comparison *r
     ah_table_cell(table, "%s", ah_units_print_bytes(text, row->host_bytes));
 }
 
-static void infeasible_cells(struct ah_table *table, int cells)
+/* Under "device" and "host": by how much that memory is short, where it is and that is known. */
+static void infeasible_cells(struct ah_table *table, const struct ah_comparison *row, int cells)
 {
+    char text[AH_UNITS_TEXT_MAX];
     ah_table_cell(table, "%s", "does not fit");
-    for (int i = 1; i < cells; i++)
-        ah_table_cell(table, "%s", "");
+    for (int i = 1; i < cells; i++) {
+        const char *side = table->columns[i + 1] + 1; /* behind the mark of alignment */
+        bool is_short = row->resource && row->short_bytes && !strncmp(row->resource, side, strlen(side));
+        ah_table_cell(table, "%s%s", is_short ? ah_units_print_bytes(text, row->short_bytes) : "",
+                      is_short ? " short" : "");
+    }
 }
 
 static bool any_feasible(const struct ah_comparison *rows)
@@ -94,6 +101,14 @@ static bool any_feasible(const struct ah_comparison *rows)
     bool any = false;
     for (size_t i = 0; i < AH_POLICIES; i++)
         any = any || rows[i].feasible;
+    return any;
+}
+
+static bool any_estimated(const struct ah_comparison *rows)
+{
+    bool any = false;
+    for (size_t i = 0; i < AH_POLICIES; i++)
+        any = any || (rows[i].feasible && rows[i].plan->time.estimated);
     return any;
 }
 
@@ -135,19 +150,18 @@ static void print_settings(struct ah_cli *cli, const struct ah_comparison *rows)
 static void put_headline(struct ah_cli *cli, const struct ah_request *request, const char *how)
 {
     const struct ah_plan_training *training = &request->planner.training;
-    struct ah_buffer batch = {0};
-    ah_plan_put_batch(&batch, training->batch, training->seq);
-    cli->out.failed = cli->out.failed || batch.failed;
-    ah_buffer_printf(&cli->out, "%s%s on %s: %s", cli->out_style.bold,
+    struct ah_buffer line = {0};
+    ah_buffer_printf(&line, "%s%s on %s: ", cli->out_style.bold,
                      ah_cli_clean(cli, request->planner.model->name),
-                     ah_cli_clean(cli, request->planner.machine->name), batch.failed ? "" : batch.data);
-    ah_buffer_release(&batch);
+                     ah_cli_clean(cli, request->planner.machine->name));
+    ah_plan_put_batch(&line, training->batch, training->seq);
     if (request->planner.any_micro_batches)
-        ah_buffer_puts(&cli->out, " in any micro-batches");
+        ah_buffer_puts(&line, " in any micro-batches");
     else if (training->micro_batches > 1)
-        ah_buffer_printf(&cli->out, " in %" PRIu64 " micro-batches", training->micro_batches);
-    ah_buffer_printf(&cli->out, ", %s (%s)%s\n\n", ah_words_dtype[training->dtype], how,
-                     cli->out_style.reset);
+        ah_buffer_printf(&line, " in %" PRIu64 " micro-batches", training->micro_batches);
+    ah_buffer_printf(&line, ", %s (%s)%s", ah_words_dtype[training->dtype], how, cli->out_style.reset);
+    ah_cli_put_wrapped(cli, &line, 0);
+    ah_buffer_puts(&cli->out, "\n");
 }
 
 static void put_reserve(struct ah_cli *cli, uint64_t reserve_bytes)
@@ -163,7 +177,7 @@ static void print_predicted(struct ah_cli *cli, const struct comparison *compari
     const struct ah_comparison *rows = comparison->rows;
     double best_us = optimal_us(rows);
     uint64_t reserve_bytes = comparison->request->planner.machine->device.reserve_bytes;
-    put_headline(cli, comparison->request, "predicted");
+    put_headline(cli, comparison->request, ah_plan_predicted(any_estimated(rows)));
     struct ah_table table = {.arena = &cli->arena,
                              .columns = {"policy", ">step", ">tokens/s", ">to optimal", ">device", ">host"},
                              .indent = 2};
@@ -172,7 +186,7 @@ static void print_predicted(struct ah_cli *cli, const struct comparison *compari
         if (rows[i].feasible)
             feasible_cells(&table, &rows[i], reserve_bytes, best_us);
         else
-            infeasible_cells(&table, FEASIBLE_CELLS);
+            infeasible_cells(&table, &rows[i], FEASIBLE_CELLS);
     }
     ah_table_print(&table, &cli->out, cli->out_style);
     if (any_feasible(rows))
@@ -255,7 +269,7 @@ static void print_measured(struct ah_cli *cli, const struct comparison *comparis
         if (row->feasible)
             measured_cells(&table, row, &measurement->policies[row->policy]);
         else
-            infeasible_cells(&table, MEASURED_CELLS);
+            infeasible_cells(&table, row, MEASURED_CELLS);
     }
     ah_table_print(&table, &cli->out, cli->out_style);
     if (!any_feasible(comparison->rows))
@@ -342,6 +356,7 @@ static void print_json(struct ah_cli *cli, const struct comparison *comparison)
     ah_emit_integer(&emit, "seq", planner->training.seq);
     ah_emit_text(&emit, "dtype", ah_words_dtype[planner->training.dtype]);
     ah_emit_bool(&emit, "simulated", !comparison->measurement);
+    ah_emit_bool(&emit, "estimated", any_estimated(comparison->rows));
     if (comparison->measurement)
         emit_method(&emit, comparison->measurement);
     ah_emit_open(&emit, "policies", '[');

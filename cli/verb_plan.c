@@ -62,8 +62,9 @@ static void put_memory(struct ah_cli *cli, const struct ah_plan *plan)
     if (memory->reserved_bytes)
         ah_buffer_printf(&line, ", of which %s are the device's reserve",
                          ah_units_print_bytes(used, memory->reserved_bytes));
-    ah_buffer_printf(&line, "; host memory %s of %s", ah_units_print_bytes(used, memory->host_bytes),
-                     ah_units_print_bytes(there, memory->host_capacity_bytes));
+    if (memory->host_capacity_bytes)
+        ah_buffer_printf(&line, "; host memory %s of %s", ah_units_print_bytes(used, memory->host_bytes),
+                         ah_units_print_bytes(there, memory->host_capacity_bytes));
     ah_cli_put_wrapped(cli, &line, 0);
 }
 

@@ -4,6 +4,7 @@
  */
 #include "base/units.h"
 #include "cli/inspect.h"
+#include "cli/plan_summary.h"
 #include "cli/run_log_read.h"
 #include "cli/verbs.h"
 
@@ -28,7 +29,8 @@ static void put_headline(struct ah_cli *cli, const struct ah_runlog *runlog,
     else
         ah_buffer_puts(&cli->out, "no step was done");
     if (step->is_predicted)
-        ah_buffer_printf(&cli->out, ", %s predicted", ah_units_print_time(text, step->predicted));
+        ah_buffer_printf(&cli->out, ", %s %s", ah_units_print_time(text, step->predicted),
+                         ah_plan_predicted(runlog->predicted->estimated));
     if (ah_runlog_summary_has_error(step))
         ah_buffer_printf(&cli->out, " (%s)", ah_runlog_summary_print_error(text, step));
     ah_buffer_printf(&cli->out, "%s\n", cli->out_style.reset);
@@ -351,6 +353,7 @@ static void print_json(struct ah_cli *cli, const struct ah_run_log_text *text,
     struct ah_emit emit = {.out = &cli->out};
     ah_emit_open(&emit, NULL, '{');
     ah_inspect_runlog_head(&emit, runlog);
+    ah_emit_bool(&emit, "estimated", runlog->predicted && runlog->predicted->estimated);
     ah_emit_text(&emit, "failure", runlog->end ? runlog->end->error : NULL);
     if (text->cut_bytes)
         ah_emit_integer(&emit, "cut_bytes", text->cut_bytes);

@@ -7,6 +7,7 @@
  */
 #include "base/units.h"
 #include "cli/devices.h"
+#include "cli/plan_summary.h"
 #include "cli/proof.h"
 #include "cli/run_log.h"
 #include "cli/run_trace.h"
@@ -97,10 +98,11 @@ static void begin(struct running *running)
     char text[AH_UNITS_TEXT_MAX];
     if (running->quiet)
         return;
-    ah_buffer_printf(&cli->out, "%s%s%s on %s, policy %s: %s a step predicted\n", cli->out_style.bold,
+    ah_buffer_printf(&cli->out, "%s%s%s on %s, policy %s: %s a step %s\n", cli->out_style.bold,
                      ah_cli_clean(cli, run->plan->inputs.model.name), cli->out_style.reset,
                      ah_cli_clean(cli, ah_trainer_device(run->trainer)->info.name),
-                     ah_words_policy[run->plan->policy], ah_units_print_time(text, run->plan->time.step_us));
+                     ah_words_policy[run->plan->policy], ah_units_print_time(text, run->plan->time.step_us),
+                     ah_plan_predicted(run->plan->time.estimated));
     ah_buffer_printf(&cli->out, "data: %s tokens, ", ah_units_print_count(text, (double)data->tokens));
     ah_buffer_printf(&cli->out, "%" PRIu64 " steps an epoch; ", ah_batches_steps(&run->batches));
     if (run->resumed_step)
@@ -275,9 +277,10 @@ static void summarize(struct running *running, const struct ah_runlog_end *end)
     char measured[AH_UNITS_TEXT_MAX], predicted[AH_UNITS_TEXT_MAX];
     if (running->quiet || !(end->median_step_us > 0))
         return;
-    ah_buffer_printf(&running->cli->out, "a step took %s (median), %s predicted: %+.1f %%\n",
+    ah_buffer_printf(&running->cli->out, "a step took %s (median), %s %s: %+.1f %%\n",
                      ah_units_print_time(measured, end->median_step_us),
-                     ah_units_print_time(predicted, end->predicted_step_us), 100 * end->step_error);
+                     ah_units_print_time(predicted, end->predicted_step_us),
+                     ah_plan_predicted(running->run.plan->time.estimated), 100 * end->step_error);
     put_line(running);
 }
 

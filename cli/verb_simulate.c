@@ -123,6 +123,20 @@ static const char *kind_word(unsigned kind)
 
 /* ---- for people ---- */
 
+/* The first step differs from a steady one by what a step before it would have left to it. */
+static void put_first_step(struct ah_cli *cli, const struct ah_replay *replay)
+{
+    char text[AH_UNITS_TEXT_MAX];
+    const double alike = 0.001;
+    double more = replay->period_us > 0 ? replay->first_us / replay->period_us - 1 : 0;
+    if (fabs(more) < alike)
+        ah_buffer_puts(&cli->out, "; the first step takes as long\n");
+    else
+        ah_buffer_printf(&cli->out, "; the first step takes %s, as no step before it %s\n",
+                         ah_units_print_time(text, replay->first_us),
+                         more < 0 ? "left updates to do" : "copied anything ahead for it");
+}
+
 static void put_steps(struct ah_cli *cli, const struct simulation *simulation)
 {
     char text[AH_UNITS_TEXT_MAX];
@@ -132,14 +146,14 @@ static void put_steps(struct ah_cli *cli, const struct simulation *simulation)
     ah_buffer_printf(&cli->out, "%s%s on %s, simulated: %s a step", cli->out_style.bold,
                      ah_cli_clean(cli, plan->inputs.model.name), ah_cli_clean(cli, plan->inputs.machine.name),
                      ah_units_print_time(text, simulation->replay.period_us));
-    ah_buffer_printf(&cli->out, "%s\n", cli->out_style.reset);
+    ah_buffer_printf(&cli->out, "%s%s\n", plan->time.estimated ? " (from estimates)" : "",
+                     cli->out_style.reset);
     if (agrees(simulation))
         ah_buffer_puts(&cli->out, "as the plan says");
     else
         ah_buffer_printf(&cli->out, "%sthe plan says %s, %+.2g %% off%s", cli->out_style.yellow,
                          ah_units_print_time(text, stated_us), 100 * off, cli->out_style.reset);
-    ah_buffer_printf(&cli->out, "; the first step, from an idle machine, takes %s\n",
-                     ah_units_print_time(text, simulation->replay.first_us));
+    put_first_step(cli, &simulation->replay);
 }
 
 static double idle_without_reason(const struct ah_replay_lane *lane)
@@ -272,6 +286,7 @@ static void print_json(struct ah_cli *cli, const struct simulation *simulation)
     ah_emit_number(&emit, "step_us", replay->period_us);
     ah_emit_number(&emit, "plan_step_us", simulation->plan->time.step_us);
     ah_emit_bool(&emit, "agrees", agrees(simulation));
+    ah_emit_bool(&emit, "estimated", simulation->plan->time.estimated);
     ah_emit_number(&emit, "first_step_us", replay->first_us);
     ah_emit_integer(&emit, "iterations", simulation->iterations);
     ah_emit_open(&emit, "exposed_us", '{');

@@ -75,6 +75,10 @@ static const struct ah_field predicted_fields[] = {
     AH_ROW_NUMBER(ah_runlog_predicted, tokens_per_s, 1e15, "Tokens trained per second."),
     AH_ROW_BYTES(ah_runlog_predicted, device_bytes, "Highest offset of the device arena."),
     AH_ROW_BYTES(ah_runlog_predicted, host_bytes, "Host memory."),
+    {.name = "estimated",
+     AH_BOOL_AT(ah_runlog_predicted, estimated),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Some costs were not measured on the machine."},
     EXPOSED_AND_PARTS(ah_runlog_predicted),
     {0}};
 AH_TABLE(predicted, ah_runlog_predicted, "predicted", "What the plan said.", NULL);

@@ -41,6 +41,7 @@ struct ah_runlog_predicted {
     double tokens_per_s;
     uint64_t device_bytes;
     uint64_t host_bytes;
+    bool estimated;                     /* some costs were not measured on the machine */
     struct ah_plan_exposed *exposed_us; /* (optional) time that compute waits for each lane */
     struct ah_runlog_part *parts;       /* (optional) */
     size_t n_parts;

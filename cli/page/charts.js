@@ -18,17 +18,18 @@ function headlineTile(name, number, note, drawing) {
 }
 
 function memoryTile(name, used, beside, all, note) {
+  if (!all) return headlineTile(name, used + beside ? bytes(used + beside) : "none", "no limit was given");
   const share = percent((used + beside) / all);
   return headlineTile(name, bytes(used + beside), `${share} of ${bytes(all)}${note}`,
     all > 0 ? meter(used, beside, all, `${name}: ${share} used`) : null);
 }
 
 function boundTile(plan) {
-  const name = "Slower than any plan could be";
+  const name = "Distance from the best possible step";
   if (plan.status === "optimal") return headlineTile(name, "0 %", "proven optimal");
   if (plan.status !== "within_gap" || !(plan.bound_us > 0)) return headlineTile(name, "–", "this plan has no bound");
   const excess = plan.step_us / plan.bound_us - 1;
-  return headlineTile(name, excess < 0.0005 ? "< 0.1 %" : `≤ ${(100 * excess).toFixed(1)} %`,
+  return headlineTile(name, `within ${Math.max(100 * excess, 0.1).toFixed(1)} %`,
     `no plan is faster than ${time(plan.bound_us)}`);
 }
 
@@ -73,7 +74,7 @@ const STRIPS = [
     field: "activations",
     name: "Activations",
     prefix: "c-",
-    values: { keep: "kept", selective: "cheap parts recomputed", recompute: "recomputed" }
+    values: { keep: "kept", selective: "cheap operations recomputed", recompute: "recomputed" }
   },
   {
     field: "weights",

@@ -53,6 +53,7 @@ int ah_tally_predict(const struct ah_plan *plan, struct ah_arena *arena,
                                             .tokens_per_s = plan->tokens_per_s,
                                             .device_bytes = plan->memory.device_bytes,
                                             .host_bytes = plan->memory.host_bytes,
+                                            .estimated = time->estimated,
                                             .exposed_us = exposed};
     int rc = predict_parts(plan, arena, &predicted, err);
     if (!rc)

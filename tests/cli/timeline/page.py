@@ -225,7 +225,7 @@ def check_policies(failures, plan, page):
 def check_words(failures, page):
     failures.check("simulated" in page["text"].lower()[:60], "the top of the page does not say simulated")
     failures.check(
-        "slower than any plan could be" in page["text"].lower(), "the page does not say how far the bound is"
+        "distance from the best possible step" in page["text"].lower(), "the page does not say how far the bound is"
     )
     failures.check(HOSTILE in page["text"], "text of the document is not shown as it is")
     failures.equal(page["images"], 0, "elements made from text")

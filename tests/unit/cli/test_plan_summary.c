@@ -84,11 +84,11 @@ static void test_plan_summary__says_how_good_a_plan_is(void **state)
     } cases[] = {
         {{.status = AH_PLAN_OPTIMAL, .bound_us = 5, .objective_us = 5}, "proven optimal: no plan is faster"},
         {{.status = AH_PLAN_WITHIN_GAP, .bound_us = 1.56e6, .objective_us = 2.61e6, .gap = 0.402},
-         "at most 67.3 % slower than any plan could be (bound 1.56 s)"},
+         "within 67.3 % of the best possible step (bound 1.56 s)"},
         {{.status = AH_PLAN_WITHIN_GAP, .bound_us = 999.9, .objective_us = 1000, .gap = 0.0001},
-         "less than 0.1 % slower than any plan could be (bound 1.00 ms)"},
+         "within 0.1 % of the best possible step (bound 1.00 ms)"},
         {{.status = AH_PLAN_WITHIN_GAP, .bound_us = 1000, .objective_us = 1000, .gap = 0},
-         "less than 0.1 % slower than any plan could be (bound 1.00 ms)"},
+         "within 0.1 % of the best possible step (bound 1.00 ms)"},
         {{.status = AH_PLAN_NO_BOUND}, "how close to the best is not known: there is no bound"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

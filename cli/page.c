@@ -61,9 +61,11 @@ static int put_plan(struct page *page, struct ah_buffer *json, struct ah_error *
     return !rc && json->failed ? ah_error_memory(err) : rc;
 }
 
-static int write_plan(struct ah_cli *cli, const char *path, const struct ah_plan *plan, struct ah_error *err)
+static int write_plan(struct ah_cli *cli, const char *path, const struct ah_plan *plan,
+                      const struct ah_plan_prospects *prospects, struct ah_error *err)
 {
-    struct page page = {.plan = plan, .iterations = REPLAY_ITERATIONS, .arena = &cli->arena};
+    struct page page = {
+        .plan = plan, .prospects = prospects, .iterations = REPLAY_ITERATIONS, .arena = &cli->arena};
     struct ah_buffer json = {0};
     int rc = ah_replay_run(plan, NULL, page.iterations, page.arena, &page.replay, err);
     if (!rc)
@@ -92,11 +94,11 @@ static int write_cluster(struct ah_cli *cli, const char *path, const struct ah_d
 }
 
 int ah_page_write(struct ah_cli *cli, const char *path, const struct ah_document *document,
-                  struct ah_error *err)
+                  const struct ah_plan_prospects *prospects, struct ah_error *err)
 {
     char name[AH_DOCUMENT_NAME_MAX];
     if (document->kind == AH_DOCUMENT_PLAN)
-        return write_plan(cli, path, document->body.plan, err);
+        return write_plan(cli, path, document->body.plan, prospects, err);
     if (document->kind == AH_DOCUMENT_CLUSTER_PLAN)
         return write_cluster(cli, path, document, err);
     return ah_error_set(err, AH_E_USAGE, "'--html' makes pages of plans and cluster plans; '%s' is a %s",

@@ -7,17 +7,19 @@
  * document. All that is drawn is drawn by the page's own script. Every number on it that a clock made says that it is
  * simulated.
  *
- *     rc = ah_page_write(cli, "plan.html", &document, &err);
+ *     rc = ah_page_write(cli, "plan.html", &document, NULL, &err);
  */
 #ifndef AH_CLI_PAGE_H
 #define AH_CLI_PAGE_H
 
 #include "cli/cli.h"
+#include "cli/plan_prospects.h"
 #include "schemas/document.h"
 
-/* Writes the page of the operand's document to `path` (`-`: standard output, through cli->out). AH_E_USAGE: it is no plan.
+/* Writes the page of the operand's document to `path` (`-`: standard output, through cli->out), with what `prospects`
+ * (optional) found about a plan. AH_E_USAGE: it is no plan.
  * AH_E_DOCUMENT: the plan cannot run. AH_E_IO names the path, where nothing was changed. */
 int ah_page_write(struct ah_cli *cli, const char *path, const struct ah_document *document,
-                  struct ah_error *err);
+                  const struct ah_plan_prospects *prospects, struct ah_error *err);
 
 #endif

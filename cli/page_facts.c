@@ -10,6 +10,8 @@ static void put_sentences(struct ah_emit *emit, const struct ah_plan *plan)
 {
     struct ah_buffer text = {0};
     struct ah_plan_lane_times times = ah_plan_lane_times(plan);
+    ah_plan_put_cause(&text, plan);
+    ah_emit_buffer(emit, "cause", &text);
     ah_plan_put_bottleneck(&text, plan->time.step_us, &times);
     ah_emit_buffer(emit, "bottleneck", &text);
     ah_plan_put_quality(&text, &plan->solver);
@@ -127,4 +129,6 @@ void page_put_facts(struct page *page)
     put_blocks(emit, page->plan);
     put_ops(emit, page->plan);
     put_alternatives(emit, page->plan);
+    if (page->prospects)
+        ah_plan_prospects_emit(emit, page->prospects);
 }

@@ -6,6 +6,7 @@
 #define AH_CLI_PAGE_INTERNAL_H
 
 #include "cli/emit.h"
+#include "cli/plan_prospects.h"
 #include "runtime/schedule/occupancy.h"
 #include "runtime/schedule/replay.h"
 
@@ -15,6 +16,7 @@ extern const size_t page_plan_bytes, page_cluster_bytes;
 
 struct page {
     const struct ah_plan *plan;
+    const struct ah_plan_prospects *prospects; /* (optional) */
     struct ah_replay replay;
     size_t iterations; /* of the replay */
     struct ah_occupancy occupancy;

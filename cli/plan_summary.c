@@ -2,6 +2,7 @@
 #include "cli/plan_summary.h"
 
 #include "base/units.h"
+#include "planner/prospects.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -150,6 +151,42 @@ void ah_plan_put_bottleneck(struct ah_buffer *out, double step_us, const struct 
             100 * shares.busy[AH_PLAN_LANE_COMPUTE]);
     }
     put_waits(out, &shares, only_compute ? " and waits " : "; of the step compute waits ", shares.named);
+}
+
+struct part {
+    size_t n;
+    const char *one, *many; /* what one block does, what several do */
+};
+
+/* "10 of 23 blocks stream their states, 9 keep ...": the first part that is there names all blocks. */
+static void put_parts(struct ah_buffer *out, const struct part *parts, size_t n, size_t all)
+{
+    const char *before = "";
+    for (size_t i = 0; i < n; i++) {
+        if (!parts[i].n)
+            continue;
+        ah_buffer_printf(out, "%s%zu", before, parts[i].n);
+        if (!*before)
+            ah_buffer_printf(out, " of %zu blocks", all);
+        ah_buffer_printf(out, " %s", parts[i].n == 1 ? parts[i].one : parts[i].many);
+        before = ", ";
+    }
+    if (!*before)
+        ah_buffer_puts(out, "Everything stays on the device and nothing is recomputed");
+    ah_buffer_puts(out, ".");
+}
+
+void ah_plan_put_cause(struct ah_buffer *out, const struct ah_plan *plan)
+{
+    const struct ah_prospect_blocks blocks = ah_prospects_count(plan);
+    const struct part parts[] = {
+        {blocks.streamed, "streams its states", "stream their states"},
+        {blocks.optimizer_host, "is updated on the host", "are updated on the host"},
+        {blocks.weights_host, "keeps its weights on the host", "keep their weights on the host"},
+        {blocks.recompute, "recomputes its activations", "recompute their activations"},
+        {blocks.selective, "recomputes cheap operations only", "recompute cheap operations only"},
+    };
+    put_parts(out, parts, sizeof parts / sizeof *parts, blocks.all);
 }
 
 void ah_plan_put_quality(struct ah_buffer *out, const struct ah_plan_solver *solver)

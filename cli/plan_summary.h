@@ -26,7 +26,12 @@ struct ah_plan_lane_times ah_plan_lane_times(const struct ah_plan *plan);
  * sentence says so. */
 void ah_plan_put_bottleneck(struct ah_buffer *out, double step_us, const struct ah_plan_lane_times *times);
 
-/* How far from the best: "within 1.9 % of the best possible step (bound 4.74 s)". The percentage is of the bound; `gap` of the document is the same distance as a share of the plan's step, a smaller number. */
+/* What the plan does because not everything fits, in a sentence: "10 of 23 blocks stream their states, 9 are
+ * updated on the host, 15 recompute their activations." */
+void ah_plan_put_cause(struct ah_buffer *out, const struct ah_plan *plan);
+
+/* How far from the best: "within 1.9 % of the best possible step (bound 4.74 s)". The percentage is of the bound; `gap`
+ * of the document is the same distance as a share of the plan's step, a smaller number. */
 void ah_plan_put_quality(struct ah_buffer *out, const struct ah_plan_solver *solver);
 
 /* "8 sequences of 1024 tokens", "1 sequence of 1 token". */

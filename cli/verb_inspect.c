@@ -94,7 +94,7 @@ static int write_page(struct ah_cli *cli, const char *path, const struct ah_docu
     if (to_stdout && cli->json)
         return ah_error_set(err, AH_E_USAGE,
                             "'--html -' and '--json' both want standard output; give '--html' a file");
-    int rc = ah_page_write(cli, path, document, err);
+    int rc = ah_page_write(cli, path, document, NULL, err);
     if (!rc && !to_stdout)
         ah_cli_tell(cli, AH_CLI_WROTE, "%s", path);
     return rc;

@@ -8,7 +8,9 @@
 #include "base/units.h"
 #include "cli/diagnosis.h"
 #include "cli/inspect.h"
+#include "cli/page.h"
 #include "cli/plan_cluster.h"
+#include "cli/plan_prospects.h"
 #include "cli/plan_summary.h"
 #include "cli/request.h"
 #include "cli/verbs.h"
@@ -22,6 +24,9 @@ struct plan_options {
     const char *cluster;
     const char *tp;
     const char *search;
+    const char *html;
+    const char *sweep;
+    bool explain;
 };
 
 static const struct ah_option plan_table[] = {
@@ -38,6 +43,15 @@ static const struct ah_option plan_table[] = {
     {"search", 0, AH_OPTION_WORD, "HOW", ah_words_cluster_search, offsetof(struct plan_options, search),
      "with --cluster: change good arrangements (graph), look at all of few GPUs (exact), or both (default)"},
     AH_REQUEST_OPTIONS,
+    {"explain", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct plan_options, explain),
+     "say what limits the plan, and plan again with more memory and with faster links to show what each "
+     "brings"},
+    {"sweep", 0, AH_OPTION_TEXT, "WHAT[=LIST]", ah_plan_prospects_words, offsetof(struct plan_options, sweep),
+     "plan for a ladder of device-memory, batch or seq, or for the values of a list (batch=1,2,4), and show "
+     "a "
+     "table"},
+    {"html", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(struct plan_options, html),
+     "write the plan as a page, too, with what --explain and --sweep found"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
 static bool to_file(const struct plan_options *options)
@@ -78,36 +92,100 @@ static void print_summary(struct ah_cli *cli, const struct ah_plan *plan)
     put_memory(cli, plan);
 }
 
-static int deliver(struct ah_cli *cli, const struct plan_options *options, struct ah_plan *plan,
-                   struct ah_error *err)
+/* ---- with --explain or --sweep ---- */
+
+static void print_found_json(struct ah_cli *cli, const struct ah_request *request, const struct ah_plan *plan,
+                             const struct ah_plan_prospects *prospects)
 {
-    if (!to_file(options))
-        return print_document(cli, plan, err);
-    const struct ah_document document = {.kind = AH_DOCUMENT_PLAN, .body = {.plan = plan}};
-    int rc = ah_document_save(&document, options->output, err);
-    if (!rc && cli->json)
-        rc = print_document(cli, plan, err);
-    else if (!rc)
+    const struct ah_plan_training *training = plan ? &plan->training : &request->planner.training;
+    struct ah_emit emit = {.out = &cli->out};
+    ah_emit_open(&emit, NULL, '{');
+    ah_emit_text(&emit, "model", request->planner.model->name);
+    ah_emit_text(&emit, "machine", request->planner.machine->name);
+    ah_emit_text(&emit, "policy", ah_words_policy[request->planner.policy]);
+    ah_emit_integer(&emit, "batch", training->batch);
+    ah_emit_integer(&emit, "seq", training->seq);
+    ah_emit_text(&emit, "dtype", ah_words_dtype[training->dtype]);
+    ah_emit_bool(&emit, "simulated", true);
+    if (plan) {
+        ah_emit_bool(&emit, "estimated", plan->time.estimated);
+        ah_emit_number(&emit, "step_us", plan->time.step_us);
+        ah_emit_number(&emit, "tokens_per_s", plan->tokens_per_s);
+    }
+    ah_plan_prospects_emit(&emit, prospects);
+    ah_emit_close(&emit);
+}
+
+static void print_found(struct ah_cli *cli, const struct ah_request *request, const struct ah_plan *plan,
+                        const struct ah_plan_prospects *prospects)
+{
+    if (cli->json) {
+        print_found_json(cli, request, plan, prospects);
+        return;
+    }
+    if (plan)
         print_summary(cli, plan);
-    if (!rc)
+    ah_plan_prospects_put(cli, prospects);
+}
+
+/* ---- the plan ---- */
+
+static int print_plan(struct ah_cli *cli, const struct plan_options *options, struct ah_plan *plan,
+                      struct ah_error *err)
+{
+    if (cli->json || !to_file(options))
+        return print_document(cli, plan, err);
+    print_summary(cli, plan);
+    return AH_OK;
+}
+
+static int deliver(struct ah_cli *cli, const struct plan_options *options, const struct ah_request *request,
+                   const struct ah_plan_prospects *prospects, struct ah_plan *plan, struct ah_error *err)
+{
+    const struct ah_document document = {.kind = AH_DOCUMENT_PLAN, .body = {.plan = plan}};
+    int rc = to_file(options) ? ah_document_save(&document, options->output, err) : AH_OK;
+    if (!rc && (prospects->explain || prospects->sweep))
+        print_found(cli, request, plan, prospects);
+    else if (!rc)
+        rc = print_plan(cli, options, plan, err);
+    if (!rc && options->html)
+        rc = ah_page_write(cli, options->html, &document, prospects, err);
+    if (!rc && to_file(options))
         ah_cli_tell(cli, AH_CLI_WROTE, "%s", options->output);
+    if (!rc && options->html)
+        ah_cli_tell(cli, AH_CLI_WROTE, "%s", options->html);
     return rc;
 }
 
+/* There is no plan: where the request was swept, what was found on the way; then why, and what helps. */
+static int fail(struct ah_cli *cli, const struct ah_request *request,
+                const struct ah_plan_prospects *prospects, const struct ah_diagnosis *diagnosis,
+                const struct ah_error *err)
+{
+    const struct ah_diagnosis_view view = {.diagnosis = diagnosis, .request = &request->planner};
+    if (prospects->n_points)
+        print_found(cli, request, NULL, prospects);
+    return ah_diagnosis_fail(cli, &view, err);
+}
+
 /* Returns the exit status. */
-static int plan_request(struct ah_cli *cli, const struct plan_options *options, struct ah_request *request)
+static int plan_request(struct ah_cli *cli, const struct plan_options *options, struct ah_request *request,
+                        struct ah_plan_prospects *prospects)
 {
     struct ah_plan plan = {0};
     struct ah_diagnosis diagnosis = {0};
-    struct ah_error err = {0};
-    int rc = ah_planner_plan(&request->planner, &cli->arena, &plan, &diagnosis, &err);
+    struct ah_error err = {0}, why = {0};
+    int rc = ah_planner_plan(&request->planner, &cli->arena, &plan, &diagnosis, &why);
+    bool none = rc == AH_E_INFEASIBLE || rc == AH_E_NO_PLAN;
+    if (rc && !none)
+        err = why;
+    else
+        rc = ah_plan_prospects_find(prospects, &request->planner, none ? NULL : &plan, &err);
     ah_terminal_erase(&request->progress);
-    if (rc == AH_E_INFEASIBLE || rc == AH_E_NO_PLAN) {
-        const struct ah_diagnosis_view view = {.diagnosis = &diagnosis, .request = &request->planner};
-        return ah_diagnosis_fail(cli, &view, &err);
-    }
+    if (!rc && none)
+        return fail(cli, request, prospects, &diagnosis, &why);
     if (!rc)
-        rc = deliver(cli, options, &plan, &err);
+        rc = deliver(cli, options, request, prospects, &plan, &err);
     if (rc == AH_E_INTERRUPTED)
         ah_cli_nothing_written(&err);
     return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;
@@ -127,12 +205,67 @@ static int check_scheduling(const struct ah_plan_request *request, const struct 
         options->request.scheduling, options->policy);
 }
 
+/* What cannot stand together, and what is of machines or of clusters only. */
+static int check_options(const struct plan_options *options, struct ah_error *err)
+{
+    const struct {
+        const char *name;
+        bool given;
+    } of_machines[] = {{"explain", options->explain}, {"sweep", options->sweep}, {"html", options->html}};
+    bool found = options->explain || options->sweep;
+    for (size_t i = 0; i < sizeof of_machines / sizeof *of_machines && options->cluster; i++)
+        if (of_machines[i].given)
+            return ah_error_set(err, AH_E_USAGE, "'--%s' is for plans of one machine%s", of_machines[i].name,
+                                options->html ? "; 'autohete inspect PLAN --html FILE' makes the page of a "
+                                                "cluster plan"
+                                              : "; leave it or '--cluster' out");
+    if (options->html && !strcmp(options->html, "-"))
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--html -': standard output is the plan's or its summary's; give a file");
+    if (found && options->output && !to_file(options))
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--output -' and '--%s' both want standard output; give '--output' a file",
+                            options->explain ? "explain" : "sweep");
+    if (options->html && to_file(options))
+        return ah_cli_check_apart("--html", options->html, "--output", options->output, err);
+    return AH_OK;
+}
+
+static int check_files(const struct plan_options *options, struct ah_error *err)
+{
+    int rc = check_options(options, err);
+    rc = !rc && to_file(options) ? ah_cli_check_writable(options->output, err) : rc;
+    return !rc && options->html ? ah_cli_check_writable(options->html, err) : rc;
+}
+
+static int plan_machine(struct ah_cli *cli, const struct plan_options *options,
+                        struct ah_plan_prospects *prospects)
+{
+    struct ah_request request;
+    struct ah_error err = {0};
+    int rc = ah_request_init(&request, cli, &options->request, &err);
+    if (rc)
+        return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : ah_cli_fail(cli, &err);
+    if (options->policy)
+        request.planner.policy = ah_request_index(ah_words_policy, options->policy);
+    if (check_scheduling(&request.planner, options, &err)) {
+        ah_request_release(&request);
+        return ah_cli_fail_usage(cli, &err);
+    }
+    request.planner.alternatives =
+        request.planner.policy == AH_POLICY_OPTIMAL && request.planner.effort != AH_EFFORT_QUICK;
+    int status = plan_request(cli, options, &request, prospects);
+    ah_request_release(&request);
+    return status;
+}
+
 static int plan_run(struct ah_cli *cli, const void *given)
 {
     const struct plan_options *options = given;
-    struct ah_request request;
+    struct ah_plan_prospects prospects = {0};
     struct ah_error err = {0};
-    int rc = to_file(options) ? ah_cli_check_writable(options->output, &err) : AH_OK;
+    int rc = ah_plan_prospects_parse(&prospects, options->explain, options->sweep, &err);
+    rc = rc ? rc : check_files(options, &err);
     if (!rc && options->cluster)
         return ah_plan_cluster(cli,
                                &(struct ah_request_cluster_options){&options->request, options->cluster,
@@ -145,20 +278,10 @@ static int plan_run(struct ah_cli *cli, const void *given)
         rc = ah_error_set(&err, AH_E_USAGE,
                           "'--%s' is of plans for a cluster; give the cluster with '--cluster'",
                           options->tp ? "tp" : "search");
-    if (!rc)
-        rc = ah_request_init(&request, cli, &options->request, &err);
     if (rc)
         return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : ah_cli_fail(cli, &err);
-    if (options->policy)
-        request.planner.policy = ah_request_index(ah_words_policy, options->policy);
-    if (check_scheduling(&request.planner, options, &err)) {
-        ah_request_release(&request);
-        return ah_cli_fail_usage(cli, &err);
-    }
-    request.planner.alternatives =
-        request.planner.policy == AH_POLICY_OPTIMAL && request.planner.effort != AH_EFFORT_QUICK;
-    int status = plan_request(cli, options, &request);
-    ah_request_release(&request);
+    int status = plan_machine(cli, options, &prospects);
+    ah_plan_prospects_release(&prospects);
     return status;
 }
 
@@ -178,6 +301,20 @@ const struct ah_verb ah_verb_plan = {
         "profile' wrote, or the name of a built-in one, whose times are estimates; without --machine, the "
         "profile of this machine (of its GPU, else of its CPU). A file or folder is taken before a built-in "
         "document of that name; a name that does not exist is answered with those that do.\n\n"
+        "With --explain it says what limits the plan, and what one GiB more device memory, twice the "
+        "bandwidth "
+        "of the link to the device, of that to the host, and of both, and twice the host memory would bring: "
+        "each "
+        "is planned as the request is, with that one change of the machine. With --sweep it plans for "
+        "several "
+        "device "
+        "memories, batches or sequences, of its own choice or of a list, each as the request is, and shows a "
+        "table; "
+        "what does not fit says which resource is short. Device memories may be more than the machine has. "
+        "With "
+        "either, standard output has the tables (with --json one object), and the plan goes to -o only. "
+        "--html "
+        "writes the page that inspect --html makes, with these tables on it.\n\n"
         "With --cluster the plan is a cluster-plan document: pipelines of stages, the blocks that each stage "
         "holds and "
         "what it recomputes, the micro-batches that each pipeline takes, and who adds up which gradients, "
@@ -209,6 +346,9 @@ const struct ah_verb ah_verb_plan = {
                   "plan for this machine, from a Hugging Face model's folder"},
                  {"plan llama-2-7b --machine rtx4090-64g --batch 16 -o plan.json",
                   "plan for a machine that is not here"},
+                 {"plan llama-2-7b --machine rtx4090-64g --explain --html plan.html",
+                  "see what limits the plan and what would make it faster"},
+                 {"plan Qwen2.5-0.5B/ --sweep batch", "see what other batches would bring"},
                  {"plan model.json --cluster cluster.json --batch 256 -o plan.json",
                   "plan for a cluster of unequal GPUs"},
                  {"plan model.json --freeze 'embedding.*,layer.0.*' -o plan.json",

@@ -99,7 +99,7 @@ static int no_plan(struct ah_planning *p, bool others_proven, struct ah_diagnosi
     struct ah_diagnosis diagnosis;
     ah_shortage_find(p, &diagnosis);
     diagnosis.proven = diagnosis.proven && others_proven;
-    int rc = ah_remedies_find(p, &diagnosis, err);
+    int rc = p->request->no_remedies ? AH_OK : ah_remedies_find(p, &diagnosis, err);
     if (rc)
         return rc;
     *ret_diagnosis = diagnosis;

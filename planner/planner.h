@@ -43,6 +43,7 @@ struct ah_plan_request {
         without; /* bit i: without enum ah_technique i, whatever the policy; the plan's annotations say so */
     uint32_t effort;       /* 0: AH_EFFORT_DEFAULT */
     bool alternatives;     /* plan the other policies too and list them */
+    bool no_remedies;      /* where there is no plan: do not look for changes that help */
     const char *generator; /* of the plan document */
 
     /* (optional) Called now and then with the evaluations done and planned; true stops with AH_E_INTERRUPTED. */

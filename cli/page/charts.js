@@ -46,6 +46,7 @@ function drawHeadline(plan) {
       memoryTile("Device memory", memory.device_bytes, memory.reserved_bytes, memory.device_capacity_bytes, reserve),
       memoryTile("Host memory", memory.host_bytes, 0, memory.host_capacity_bytes,
         `, ${bytes(memory.pinned_bytes)} of it pinned`));
+  byId("cause").textContent = plan.cause;
   byId("bottleneck").textContent = (plan.bottleneck || "").replaceAll(" %", "\u00a0%");
 }
 

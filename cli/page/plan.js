@@ -11,6 +11,7 @@ drawWaitTable(plan);
 drawMemoryTable(plan, timeline.peak);
 drawBlocks(plan);
 drawPolicies(plan);
+drawProspects(plan);
 window.addEventListener("resize", () => {
   timeline.resize();
   drawBlocks(plan);

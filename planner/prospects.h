@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Prospects: what the same request would come to with one thing changed, each really planned. `plan --explain` asks what
+ * more memory or faster links would bring; `plan --sweep` plans a ladder of device memories, batches or sequences.
+ *
+ *     struct ah_prospect rows[AH_PROSPECTS_EXPLAINED];
+ *     rc = ah_prospects_explain(&request, rows, err);
+ *
+ *     rc = ah_prospects_ladder(&request, AH_PROSPECT_BATCH, values, &n, err);     // or values of the user's
+ *     for each value: rc = ah_prospects_plan(&request, (struct ah_prospect_change){AH_PROSPECT_BATCH, value}, &row, err);
+ *
+ * A row says what `plan` finds with that change and the request's effort; no remedies are looked for. More memory than
+ * the machine has is planned on a copy of the machine that has it. Deterministic, as the planner is.
+ */
+#ifndef AH_PLANNER_PROSPECTS_H
+#define AH_PLANNER_PROSPECTS_H
+
+#include "planner/planner.h"
+
+/* The first AH_PROSPECTS_EXPLAINED are the rows of ah_prospects_explain(), in this order. */
+enum ah_prospect_kind {
+    AH_PROSPECT_UNCHANGED,
+    AH_PROSPECT_MORE_DEVICE_MEMORY, /* value: bytes, one GiB more */
+    AH_PROSPECT_H2D,              /* twice the bandwidth of the link from the host to the device; value: 2 */
+    AH_PROSPECT_D2H,              /* back */
+    AH_PROSPECT_LINKS,            /* both ways */
+    AH_PROSPECT_MORE_HOST_MEMORY, /* value: bytes, twice what the request may use, or what the host has */
+    AH_PROSPECTS_EXPLAINED,
+    AH_PROSPECT_DEVICE_MEMORY = AH_PROSPECTS_EXPLAINED, /* value: bytes, the reserve included */
+    AH_PROSPECT_BATCH,
+    AH_PROSPECT_SEQ,
+};
+
+struct ah_prospect_change {
+    enum ah_prospect_kind kind;
+    uint64_t value;
+};
+
+/* How many blocks do what. */
+struct ah_prospect_blocks {
+    size_t all;
+    size_t recompute, selective; /* activations */
+    size_t weights_host;
+    size_t optimizer_host, streamed;
+};
+
+struct ah_prospect {
+    struct ah_prospect_change change;
+    bool as_asked; /* the change changes nothing */
+    bool beyond_machine;
+    bool feasible;
+    double step_us, tokens_per_s;
+    uint64_t micro_batches;
+    uint64_t device_bytes; /* the reserve included */
+    uint64_t host_bytes;
+    struct ah_prospect_blocks blocks;
+    bool proven;          /* infeasible: no plan exists; else none was found */
+    const char *resource; /* infeasible: what is short; static */
+    uint64_t short_bytes; /* infeasible; 0: unknown */
+    bool at_least;        /* short_bytes: any plan lacks as much */
+};
+
+/* AH_E_USAGE: the value makes no sense for the request; the sentence names it. Infeasible is a result, not an error. */
+int ah_prospects_plan(const struct ah_plan_request *request, struct ah_prospect_change change,
+                      struct ah_prospect *ret_row, struct ah_error *err);
+
+int ah_prospects_explain(const struct ah_plan_request *request,
+                         struct ah_prospect ret_rows[AH_PROSPECTS_EXPLAINED], struct ah_error *err);
+
+/* Values worth planning, rising, with the request's own among them. Device memory: from just below the least that a
+ * quick search fits into up to what a plan takes that has all it wants. Batch, seq: from an eighth to four times the
+ * request's. AH_E_NO_PLAN: nothing fits, however much device memory there is. */
+enum { AH_PROSPECTS_LADDER_MAX = 16 };
+int ah_prospects_ladder(const struct ah_plan_request *request, enum ah_prospect_kind kind,
+                        uint64_t ret_values[AH_PROSPECTS_LADDER_MAX], size_t *ret_n, struct ah_error *err);
+
+/* What the plan's blocks do. */
+struct ah_prospect_blocks ah_prospects_count(const struct ah_plan *plan);
+
+#endif

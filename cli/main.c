@@ -12,6 +12,7 @@ static const struct ah_verb *const verbs[] = {
     &ah_verb_inspect,
     &ah_verb_simulate,
     &ah_verb_compare,
+    &ah_verb_cluster,
     &ah_verb_recover,
     &ah_verb_run,
     &ah_verb_report,

@@ -10,6 +10,7 @@
 extern const struct ah_verb ah_verb_profile;
 extern const struct ah_verb ah_verb_plan;
 extern const struct ah_verb ah_verb_inspect;
+extern const struct ah_verb ah_verb_cluster;
 extern const struct ah_verb ah_verb_recover;
 extern const struct ah_verb ah_verb_simulate;
 extern const struct ah_verb ah_verb_run;

@@ -89,9 +89,7 @@ struct adam_types {
 
 static double adam_bytes(const struct adam_types *types)
 {
-    size_t weight = types->weight == AH_BF16 ? ah_dtype_bytes(AH_BF16) : 0;
-    return (double)(2 * sizeof(float) + 4 * ah_dtype_bytes(types->state) + ah_dtype_bytes(types->gradient) +
-                    weight);
+    return ah_machine_adam_bytes(types->state, types->gradient, types->weight);
 }
 
 static struct adam_types measured_types(const struct ah_machine_adam *adam)

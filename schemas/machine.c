@@ -327,6 +327,12 @@ double ah_machine_adam_params_per_s(const struct ah_machine *machine, enum ah_si
     return best;
 }
 
+double ah_machine_adam_bytes(enum ah_dtype state, enum ah_dtype gradient, enum ah_dtype weight)
+{
+    size_t working = weight == AH_BF16 ? ah_dtype_bytes(AH_BF16) : 0;
+    return (double)(2 * sizeof(float) + 4 * ah_dtype_bytes(state) + ah_dtype_bytes(gradient) + working);
+}
+
 const struct ah_machine_block *ah_machine_find_block(const struct ah_machine *machine,
                                                      const char *program_sha256, uint64_t threads)
 {

@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * autohete cluster A.json B.json --link 10Gbit: a cluster document from machine profiles, a node with one GPU for each.
+ *
+ * What a profile says is taken over as it is: memory, reserve, bf16 products, AdamW on the host, the link between host and
+ * GPU. What profiles do not say, the network, comes from the options. `sources` of the document names where each number
+ * comes from.
+ */
+#include "base/units.h"
+#include "cli/inspect.h"
+#include "cli/verbs.h"
+#include "schemas/cluster.h"
+#include "schemas/field.h"
+#include "schemas/machine.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { NODES_MAX = 4096, TYPES_MAX = 64 };
+
+/* The share of an Ethernet line rate that TCP's payload gets: 1448 of 1538 bytes a frame. The share of its memory's
+ * bandwidth that AdamW on a GPU reaches, as costs of clusters assume it (docs/clusters.md). */
+static const double line_share = 0.94, gpu_memory_share = 0.8;
+static const double latency_default_us = 50;
+
+struct cluster_options {
+    const char *output;
+    const char *link;
+    struct ah_option_real latency;
+    const char *name;
+};
+
+#define CLUSTER_FIELD(name) offsetof(struct cluster_options, name)
+static const struct ah_option cluster_table[] = {
+    {"link", 0, AH_OPTION_TEXT, "RATE", NULL, CLUSTER_FIELD(link),
+     "the network of every node: a line rate (10Gbit, of which 94 % are taken as reached) or what was "
+     "measured "
+     "(1.1GB/s)"},
+    {"latency", 0, AH_OPTION_REAL, "US", NULL, CLUSTER_FIELD(latency),
+     "microseconds of a message between two nodes (default 50, assumed of TCP over Ethernet)"},
+    {"name", 0, AH_OPTION_TEXT, "NAME", NULL, CLUSTER_FIELD(name),
+     "of the cluster (default the names of its machines)"},
+    {"output", 'o', AH_OPTION_FILE, "FILE", NULL, CLUSTER_FIELD(output),
+     "write the document to this file and show it ('-': the document to standard output)"},
+    {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
+
+/* ---- the command line ---- */
+
+/* `[NODE=][Nx]FILE` */
+struct group {
+    const char *node; /* NULL: the machine's name */
+    uint64_t count;
+    const char *path;
+    struct ah_document machine;
+    char sha256[AH_DOCUMENT_DIGEST_MAX];
+    const char *gpu; /* name of its type */
+};
+
+/* "2x" at the beginning: how many characters; 0: it is none. */
+static size_t read_count(const char *text, uint64_t *ret_count)
+{
+    size_t digits = strspn(text, "0123456789");
+    if (!digits || digits > 4 || text[digits] != 'x' || !text[digits + 1])
+        return 0;
+    *ret_count = 0;
+    for (size_t i = 0; i < digits; i++)
+        *ret_count = *ret_count * 10 + (uint64_t)(text[i] - '0');
+    return digits + 1;
+}
+
+static bool is_there(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+/* A file that is there is taken by its whole name. */
+static int read_operand(struct ah_cli *cli, const char *text, struct group *ret_group, struct ah_error *err)
+{
+    struct group group = {.count = 1, .path = text};
+    const char *equals = strchr(text, '=');
+    if (is_there(text) || !strcmp(text, "-")) {
+        *ret_group = group;
+        return AH_OK;
+    }
+    if (equals && !memchr(text, '/', (size_t)(equals - text))) {
+        char *node = ah_arena_strdup(&cli->arena, text);
+        if (!node)
+            return ah_error_memory(err);
+        node[equals - text] = '\0';
+        if (!ah_field_fits_text(AH_TEXT_NAME, node))
+            return ah_error_set(err, AH_E_USAGE,
+                                "'%s': '%s' is no name of a node; take letters, digits and . _ + -", text,
+                                node);
+        group.node = node;
+        group.path = equals + 1;
+    }
+    if (!is_there(group.path))
+        group.path += read_count(group.path, &group.count);
+    if (!group.count)
+        return ah_error_set(err, AH_E_USAGE, "'%s': 0 nodes are none; leave it out", text);
+    *ret_group = group;
+    return AH_OK;
+}
+
+/* "10Gbit", "2.5 Gbit/s": a line rate; else bytes a second. */
+static int read_link(const char *text, double *ret_bytes_per_s, bool *ret_line, struct ah_error *err)
+{
+    char number[48];
+    uint64_t bits;
+    const char *unit = strstr(text, "bit"), *end = unit ? unit + strlen("bit") : NULL;
+    *ret_line = unit != NULL;
+    if (!unit && ah_units_parse_rate(text, ret_bytes_per_s, err) == AH_OK)
+        return *ret_bytes_per_s > 0 ? AH_OK : ah_error_set(err, AH_E_USAGE, "'--link' %s is no link", text);
+    if (unit && (size_t)(unit - text) < sizeof number &&
+        (!*end || !strcmp(end, "/s") || !strcmp(end, "ps"))) {
+        snprintf(number, sizeof number, "%.*s", (int)(unit - text), text);
+        if (ah_units_parse_count(number, &bits, err) == AH_OK && bits >= 8) {
+            *ret_bytes_per_s = (double)bits / 8 * line_share;
+            return AH_OK;
+        }
+    }
+    return ah_error_set(err, AH_E_USAGE,
+                        "'--link' %s is not a rate; give the network's line rate as '10Gbit', or what was "
+                        "measured as '1.1GB/s'",
+                        text);
+}
+
+/* ---- what profiles say ---- */
+
+static int fail_missing(const struct group *group, const char *what, struct ah_error *err)
+{
+    char name[AH_DOCUMENT_NAME_MAX];
+    return ah_error_set(err, AH_E_DOCUMENT, "%s: %s; measure the machine again with 'autohete profile'",
+                        ah_document_short_name(group->path, name), what);
+}
+
+/* The most bytes a second that AdamW moved on that side. */
+static double adam_bytes_per_s(const struct ah_machine *machine, enum ah_side side)
+{
+    double most = 0;
+    for (size_t i = 0; i < machine->n_adam; i++) {
+        const struct ah_machine_adam *adam = &machine->adam[i];
+        if (adam->side == side)
+            most = fmax(most, adam->params_per_s.median * ah_machine_adam_bytes(adam->state_dtype,
+                                                                                adam->gradient_dtype,
+                                                                                adam->weight_dtype));
+    }
+    return most;
+}
+
+static double link_bytes_per_s(const struct ah_machine *machine)
+{
+    return fmin(ah_machine_link_bytes_per_s(machine, AH_H2D), ah_machine_link_bytes_per_s(machine, AH_D2H));
+}
+
+static double link_latency_us(const struct ah_machine *machine)
+{
+    double most = 0;
+    for (size_t i = 0; i < machine->n_links; i++)
+        most = fmax(most, machine->links[i].latency_us);
+    return most;
+}
+
+static int load(struct group *group, struct ah_error *err)
+{
+    char name[AH_DOCUMENT_NAME_MAX];
+    int rc = ah_document_load(&group->machine, group->path, AH_DOCUMENT_MACHINE, err);
+    rc = rc ? rc : ah_document_digest(&group->machine, group->sha256, err);
+    if (rc)
+        return rc;
+    const struct ah_machine *machine = group->machine.body.machine;
+    if (machine->device.kind != AH_DEVICE_CUDA)
+        return ah_error_set(
+            err, AH_E_DOCUMENT,
+            "%s: is the profile of a CPU; nodes of clusters have GPUs: profile with '--device "
+            "cuda'",
+            ah_document_short_name(group->path, name));
+    if (!(ah_machine_matmul_flops_per_s(machine, AH_BF16) > 0))
+        return fail_missing(group, "matmul: there is no bf16 product, and clusters train in bf16", err);
+    if (!(link_bytes_per_s(machine) > 0))
+        return fail_missing(group, "links: h2d and d2h are needed, each with a rate", err);
+    return AH_OK;
+}
+
+/* ---- the document ---- */
+
+struct making {
+    struct ah_cli *cli;
+    struct group *groups;
+    size_t n_groups;
+    double nic_bytes_per_s, latency_us;
+    struct ah_cluster cluster;
+};
+
+static char *number_name(struct ah_arena *arena, const char *base, uint64_t number)
+{
+    char text[200];
+    snprintf(text, sizeof text, "%.100s-%" PRIu64, base, number);
+    return ah_arena_strdup(arena, text);
+}
+
+static bool gpu_is_named(const struct ah_cluster *cluster, const char *name)
+{
+    bool named = false;
+    for (size_t i = 0; i < cluster->n_gpus; i++)
+        named = named || !strcmp(cluster->gpus[i].name, name);
+    return named;
+}
+
+/* The type of the group's GPU: that of a group before it with the same profile, or a new one. */
+static int add_gpu(struct making *making, struct group *group, struct ah_error *err)
+{
+    struct ah_cluster *cluster = &making->cluster;
+    const struct ah_machine *machine = group->machine.body.machine;
+    for (size_t i = 0; i < cluster->n_gpus; i++)
+        if (!strcmp(cluster->gpus[i].machine_sha256, group->sha256)) {
+            group->gpu = cluster->gpus[i].name;
+            return AH_OK;
+        }
+    if (cluster->n_gpus == TYPES_MAX)
+        return ah_error_set(err, AH_E_USAGE, "more than %d different machines; a cluster has at most that",
+                            TYPES_MAX);
+    const char *name = machine->name;
+    for (uint64_t i = 2; name && gpu_is_named(cluster, name); i++)
+        name = number_name(&making->cli->arena, machine->name, i);
+    if (!name)
+        return ah_error_memory(err);
+    group->gpu = name;
+    cluster->gpus[cluster->n_gpus++] =
+        (struct ah_cluster_gpu){.name = name,
+                                .memory_bytes = machine->device.memory_bytes,
+                                .reserved_bytes = machine->device.reserve_bytes,
+                                .flops_per_s = ah_machine_matmul_flops_per_s(machine, AH_BF16),
+                                .flops_origin = AH_FLOPS_MEASURED,
+                                .memory_bytes_per_s = adam_bytes_per_s(machine, AH_DEVICE) / gpu_memory_share,
+                                .machine_sha256 = group->sha256};
+    return AH_OK;
+}
+
+static const char *base_of(const struct group *group)
+{
+    return group->node ? group->node : group->machine.body.machine->name;
+}
+
+/* How many nodes of all groups go by this name. */
+static uint64_t nodes_named(const struct making *making, const char *base)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < making->n_groups; i++)
+        n += strcmp(base_of(&making->groups[i]), base) ? 0 : making->groups[i].count;
+    return n;
+}
+
+/* The first number that no node before it has. */
+static const char *next_id(const struct making *making, const char *base)
+{
+    struct ah_arena *arena = &making->cli->arena;
+    const struct ah_cluster *cluster = &making->cluster;
+    const char *id = nodes_named(making, base) == 1 ? base : number_name(arena, base, 0);
+    bool taken = true;
+    for (uint64_t i = 0; id && taken; i++) {
+        taken = false;
+        for (size_t k = 0; k < cluster->n_nodes; k++)
+            taken = taken || !strcmp(cluster->nodes[k].id, id);
+        id = taken ? number_name(arena, base, i) : id;
+    }
+    return id;
+}
+
+static int add_nodes(struct making *making, const struct group *group, struct ah_error *err)
+{
+    struct ah_cluster *cluster = &making->cluster;
+    const struct ah_machine *machine = group->machine.body.machine;
+    double host = adam_bytes_per_s(machine, AH_HOST), link = link_bytes_per_s(machine);
+    for (uint64_t i = 0; i < group->count; i++) {
+        const char *id = next_id(making, base_of(group));
+        if (!id)
+            return ah_error_memory(err);
+        cluster->nodes[cluster->n_nodes++] = (struct ah_cluster_node){
+            .id = id,
+            .gpu = group->gpu,
+            .gpus = 1,
+            .intra_bytes_per_s = link,
+            .intra_latency_us = link_latency_us(machine),
+            .nic_bytes_per_s = making->nic_bytes_per_s,
+            .nic_latency_us = making->latency_us,
+            .host_memory_bytes = machine->host.memory_bytes,
+            .host_memory_bytes_per_s = host,
+            .host_link_bytes_per_s = host > 0 ? link : 0,
+            .disk_bytes_per_s = machine->disk ? machine->disk->read_bytes_per_s.median : 0};
+    }
+    return AH_OK;
+}
+
+/* "the profiles; rtx4090-64g is synthetic: estimated, not measured" */
+static int profiles_source(struct making *making, const char **ret_text, struct ah_error *err)
+{
+    struct ah_buffer text = {0};
+    const char *before = "; estimated, not measured: ";
+    ah_buffer_puts(&text, "the machines' profiles");
+    for (size_t i = 0; i < making->n_groups; i++) {
+        const struct ah_machine *machine = making->groups[i].machine.body.machine;
+        if (machine->origin != AH_MACHINE_SYNTHETIC)
+            continue;
+        ah_buffer_printf(&text, "%s%s", before, machine->name);
+        before = ", ";
+    }
+    *ret_text = text.failed ? NULL : ah_arena_strdup(&making->cli->arena, text.data);
+    ah_buffer_release(&text);
+    return *ret_text ? AH_OK : ah_error_memory(err);
+}
+
+static int fill_sources(struct making *making, bool line, bool latency_given, struct ah_error *err)
+{
+    const char *profiles;
+    int rc = profiles_source(making, &profiles, err);
+    const struct ah_text_pair pairs[] = {
+        {"gpus", profiles},
+        {"gpus.memory_bytes_per_s", "derived: what AdamW moves on the GPU, which is taken to be 80 % of it"},
+        {"nodes.host_link_bytes_per_s", "the profiles' links, the slower direction"},
+        {"nodes.host_memory_bytes_per_s", "the profiles' AdamW on the host"},
+        {"nodes.intra_bytes_per_s",
+         "the link to the host; each node has one GPU, so that plans do not use it"},
+        {"nodes.nic_bytes_per_s", line ? "'--link', a line rate: 94 % of it" : "'--link', as it was given"},
+        {"nodes.nic_latency_us", latency_given ? "'--latency'" : "assumed: TCP over Ethernet"}};
+    struct ah_text_pair *copy = ah_arena_alloc(&making->cli->arena, sizeof pairs);
+    if (rc || !copy)
+        return rc ? rc : ah_error_memory(err);
+    memcpy(copy, pairs, sizeof pairs);
+    making->cluster.sources = copy;
+    making->cluster.n_sources = sizeof pairs / sizeof *pairs;
+    return AH_OK;
+}
+
+/* "rtx4090-64g+rtx3090-64g", cut where it becomes long. */
+static int name_cluster(struct making *making, const char *given, struct ah_error *err)
+{
+    char text[100];
+    size_t used = 0;
+    if (given && !ah_field_fits_text(AH_TEXT_NAME, given))
+        return ah_error_set(err, AH_E_USAGE, "'--name' %s: take letters, digits and . _ + -, at most 128",
+                            given);
+    for (size_t i = 0; i < making->cluster.n_gpus && used < sizeof text; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? "+" : "",
+                                 making->cluster.gpus[i].name);
+    making->cluster.name = given ? given : ah_arena_strdup(&making->cli->arena, text);
+    return making->cluster.name ? AH_OK : ah_error_memory(err);
+}
+
+static int make(struct making *making, struct ah_error *err)
+{
+    struct ah_arena *arena = &making->cli->arena;
+    struct ah_cluster *cluster = &making->cluster;
+    uint64_t nodes = 0;
+    int rc = AH_OK;
+    for (size_t i = 0; i < making->n_groups && !rc; i++) {
+        rc = load(&making->groups[i], err);
+        nodes += making->groups[i].count;
+    }
+    if (!rc && nodes > NODES_MAX)
+        rc = ah_error_set(err, AH_E_USAGE, "%" PRIu64 " nodes: a cluster has at most %d", nodes, NODES_MAX);
+    if (rc)
+        return rc;
+    cluster->gpus = ah_arena_array(arena, TYPES_MAX, sizeof *cluster->gpus);
+    cluster->nodes = ah_arena_array(arena, nodes, sizeof *cluster->nodes);
+    if (!cluster->gpus || !cluster->nodes)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < making->n_groups && !rc; i++) {
+        rc = add_gpu(making, &making->groups[i], err);
+        rc = rc ? rc : add_nodes(making, &making->groups[i], err);
+    }
+    return rc;
+}
+
+/* ---- the verb ---- */
+
+/* The text is read back before it is written, as every reader would: no document leaves that 'check' refuses. */
+static int deliver(struct ah_cli *cli, const char *output, struct ah_cluster *cluster, struct ah_error *err)
+{
+    const struct ah_document document = {.kind = AH_DOCUMENT_CLUSTER, .body = {.cluster = cluster}};
+    struct ah_document read = {0};
+    struct ah_buffer text = {0};
+    bool to_file = output && strcmp(output, "-") != 0;
+    int rc = ah_document_print(&document, &text, err);
+    rc = rc ? rc : ah_document_parse(&read, "the cluster", text.data, text.size, AH_DOCUMENT_CLUSTER, err);
+    if (!rc && to_file)
+        rc = ah_document_save(&document, output, err);
+    if (!rc && (!to_file || cli->json))
+        ah_buffer_append(&cli->out, text.data, text.size);
+    else if (!rc)
+        ah_inspect_cluster_text(cli, &document);
+    if (!rc && to_file)
+        ah_cli_tell(cli, AH_CLI_WROTE, "%s", output);
+    ah_document_release(&read);
+    ah_buffer_release(&text);
+    return rc;
+}
+
+static int read_options(struct making *making, const struct cluster_options *options, bool *ret_line,
+                        struct ah_error *err)
+{
+    struct ah_cli *cli = making->cli;
+    int rc = AH_OK;
+    if (!options->link)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--link' RATE is missing: how fast the network between the nodes is, such as "
+                            "'--link 10Gbit'");
+    making->latency_us = options->latency.given ? options->latency.value : latency_default_us;
+    making->n_groups = cli->arguments.n_operands;
+    making->groups = ah_arena_array(&cli->arena, making->n_groups, sizeof *making->groups);
+    if (!making->groups)
+        return ah_error_memory(err);
+    rc = read_link(options->link, &making->nic_bytes_per_s, ret_line, err);
+    for (size_t i = 0; i < making->n_groups && !rc; i++)
+        rc = read_operand(cli, cli->arguments.operands[i], &making->groups[i], err);
+    for (size_t i = 0; i < making->n_groups && !rc; i++)
+        for (size_t j = 0; j < i && !rc; j++)
+            if (!strcmp(making->groups[i].path, "-") && !strcmp(making->groups[j].path, "-"))
+                rc = ah_error_set(err, AH_E_USAGE, "standard input ('-') can be only one of the machines");
+    return rc;
+}
+
+static int cluster_run(struct ah_cli *cli, const void *given)
+{
+    const struct cluster_options *options = given;
+    struct making making = {.cli = cli, .cluster = {.generator = "autohete " AUTOHETE_VERSION}};
+    struct ah_error err = {0};
+    bool line = false;
+    int rc = read_options(&making, options, &line, &err);
+    if (!rc && options->output && strcmp(options->output, "-") != 0)
+        rc = ah_cli_check_writable(options->output, &err);
+    rc = rc ? rc : make(&making, &err);
+    rc = rc ? rc : name_cluster(&making, options->name, &err);
+    rc = rc ? rc : fill_sources(&making, line, options->latency.given, &err);
+    rc = rc ? rc : deliver(cli, options->output, &making.cluster, &err);
+    for (size_t i = 0; i < making.n_groups && making.groups; i++)
+        ah_document_release(&making.groups[i].machine);
+    return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;
+}
+
+const struct ah_verb ah_verb_cluster = {
+    .name = "cluster",
+    .summary = "make a cluster document from profiles of machines",
+    .description =
+        "Writes the cluster document that plan --cluster needs: a node with one GPU for every MACHINE, which "
+        "is a "
+        "machine document that 'autohete profile' wrote on that machine. Memory, reserve, bf16 products, "
+        "AdamW on "
+        "the host and the link between host and GPU are what the profile says; sources in the document names "
+        "where "
+        "each number comes from, and which profiles are estimates.\n\n"
+        "MACHINE is [NODE=][Nx]FILE: 2xdesktop.json is two nodes of that machine, left=desktop.json calls "
+        "its node "
+        "'left'. Nodes go by the machine's name unless told, and are numbered where several have the "
+        "same.\n\n"
+        "--link is the network of every node, out of it and into it. Nodes with several GPUs, networks that "
+        "differ, "
+        "zones and measured times of blocks are written into the document by hand (autohete schema cluster).",
+    .syntax = {.options = cluster_table, .operands = {AH_OPERAND_FILE, "MACHINE", 1, UINT32_MAX, NULL}},
+    .options_bytes = sizeof(struct cluster_options),
+    .examples = {{"cluster desktop-a.json desktop-b.json --link 10Gbit -o cluster.json",
+                  "two desktops on one cable"},
+                 {"cluster big=a100.json 3xdesktop.json --link 1.1GB/s --latency 30 -o cluster.json",
+                  "a server and three desktops, the network as measured"}},
+    .run = cluster_run,
+};

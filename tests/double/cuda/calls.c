@@ -75,6 +75,7 @@ static void lose(cudaError_t code, const char *why)
 cudaError_t double_enter(const char *call)
 {
     struct cuda_double settings = double_settings();
+    bool hangs = false;
     pthread_mutex_lock(&double_lock);
     uint64_t nth = count_call(call);
     cudaError_t rc = double_lost() ? double_lost() : settings.count_error;
@@ -82,12 +83,16 @@ cudaError_t double_enter(const char *call)
         const struct cuda_double_fault *fault = &settings.faults[i];
         if (fault->nth && fault->nth == (strcmp(fault->call, "any") == 0  ? calls.all
                                          : strcmp(fault->call, call) == 0 ? nth
-                                                                          : 0))
+                                                                          : 0)) {
             rc = fault->code;
+            hangs = fault->hangs;
+        }
     }
     if (sticky(rc))
         lose(rc, "a call was told to fail");
     pthread_mutex_unlock(&double_lock);
+    while (hangs)
+        double_sleep_us(1000000);
     return rc;
 }
 

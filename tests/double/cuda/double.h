@@ -29,15 +29,19 @@
  *     code=FOLDER                    kernels run from the files that nvcc made of them (ptx/ptx.h), not from their source
  *     counts=FILE                    what they did is appended to that file at the program's end
  *     fail=CALL:N:CODE               the Nth call of that name (`any`: of all) returns CODE; may be given again
+ *     fail=CALL:N:hang               the Nth call of that name never returns
+ *     skip=KERNEL                    launches that name their kernel so do nothing (`kernel` is what most call it): results are wrong
  *     missing=SYMBOL                 the driver has no such function; may be given again
  *     profiler=NAME                  has CUPTI already
  *     cupti=VERSION, drop=N          CUPTI's version; of N records it loses one
+ *     cublaslt=VERSION               cuBLASLt's version, 130100 for 13.1.0
  */
 #ifndef AH_TESTS_DOUBLE_CUDA_DOUBLE_H
 #define AH_TESTS_DOUBLE_CUDA_DOUBLE_H
 
 #include <cuda_runtime_api.h>
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -67,6 +71,7 @@ struct cuda_double_fault {
     char call[CUDA_DOUBLE_NAME_MAX];
     uint64_t nth; /* from 1; 0: none */
     cudaError_t code;
+    bool hangs; /* it never returns */
 };
 
 struct cuda_double {
@@ -86,6 +91,8 @@ struct cuda_double {
     char missing[CUDA_DOUBLE_FAULTS][CUDA_DOUBLE_NAME_MAX];
     char profiler[CUDA_DOUBLE_NAME_MAX]; /* that has CUPTI already; "": none */
     unsigned cupti_version;              /* 0: that of its headers */
+    unsigned cublaslt_version;           /* 0: that of its headers */
+    char skip[CUDA_DOUBLE_NAME_MAX];     /* kernels with this in their name do nothing; "": none */
     unsigned drop;                       /* of so many records CUPTI loses one; 0: none */
     unsigned cupti_buffer_bytes;         /* it uses of a buffer; 0: all */
 };

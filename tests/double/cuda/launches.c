@@ -129,7 +129,8 @@ static cudaError_t run(void *payload, char *report)
         .next_block = &next_block,
     };
     double_sleep_us(settings.kernel_delay_us);
-    return double_lost() ? cudaSuccess : codes[crew_run(&launch, settings.threads, report)];
+    const bool skipped = settings.skip[0] && strstr(work->launch.name, settings.skip);
+    return skipped || double_lost() ? cudaSuccess : codes[crew_run(&launch, settings.threads, report)];
 }
 
 /* NULL, or what no hardware would run. */

@@ -44,7 +44,8 @@ static void parse_fault(struct cuda_double_fault *ret_fault, char *text, const c
     *nth++ = *code++ = '\0';
     (void)snprintf(ret_fault->call, sizeof ret_fault->call, "%s", text);
     ret_fault->nth = parse_size(nth, item);
-    ret_fault->code = (cudaError_t)parse_size(code, item);
+    ret_fault->hangs = strcmp(code, "hang") == 0;
+    ret_fault->code = ret_fault->hangs ? cudaErrorUnknown : (cudaError_t)parse_size(code, item);
 }
 
 static void set_device(struct cuda_double *settings, const char *key, const char *value, const char *item)
@@ -88,6 +89,7 @@ static void set(struct cuda_double *settings, char *item)
                    {"kernel_delay_us", &settings->kernel_delay_us},
                    {"threads", &settings->threads},
                    {"cupti", &settings->cupti_version},
+                   {"cublaslt", &settings->cublaslt_version},
                    {"drop", &settings->drop}};
     char copy[1024];
     (void)snprintf(copy, sizeof copy, "%s", item);
@@ -108,6 +110,8 @@ static void set(struct cuda_double *settings, char *item)
         settings->driver_version = (int)parse_size(value, copy);
     else if (strcmp(item, "profiler") == 0)
         (void)snprintf(settings->profiler, sizeof settings->profiler, "%s", value);
+    else if (strcmp(item, "skip") == 0)
+        (void)snprintf(settings->skip, sizeof settings->skip, "%s", value);
     else if (strcmp(item, "code") == 0)
         (void)snprintf(settings->code, sizeof settings->code, "%s", value);
     else if (strcmp(item, "counts") == 0)

@@ -2,7 +2,7 @@
 """The folder that gpu-check --pack writes.
 
     gpu-check, gpu/      this program
-    bin/autohete         finds its libraries in ../lib (DT_RPATH) and the plugin in ../lib/autohete
+    bin/                 autohete, and programs that ask the device; they find its libraries in ../lib (DT_RPATH) and the plugin in ../lib/autohete
     lib/                 what the program needs beside the C library
     lib/autohete/        the plugin
     tests/               programs that test a device through the plugin, and the files that they read
@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 
-MOST_BYTES = 60 << 20
+MOST_BYTES = 48 << 20  # it may have to travel beside the sources, in 64 MiB
 # Of the C library, and what only the machine that has it can give.
 LEFT_OUT = ("linux-vdso.", "ld-linux", "libc.so.", "libm.so.", "libdl.so.", "librt.so.", "libpthread.so.", "libgcc_s.so.")
 # Programs that need nothing but a plugin in AUTOHETE_PLUGIN_DIR, most telling first.
@@ -23,6 +23,7 @@ TESTS = ("ops", "matmul", "attention", "gradients", "norm", "rope", "activation"
          "lanes", "trainer", "recording")
 MODELS = ("tiny", "gpt2-1.5b", "llama-2-7b", "gpt-2b", "gpt-4b", "gpt-6b")
 MACHINES = ("rtx4090-64g",)
+PROGRAMS = ("bench_contact", "bench_kernels")  # that ask the device through its interface
 # DT_RPATH, not DT_RUNPATH: it is looked at for what libraries need, too.
 RPATH = ("-DCMAKE_BUILD_RPATH=$ORIGIN/../lib", "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags")
 
@@ -30,8 +31,8 @@ RPATH = ("-DCMAKE_BUILD_RPATH=$ORIGIN/../lib", "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--d
 def build(root, folder):
     """The program, the tests and the plugin, with a relative path to their libraries."""
     subprocess.run(["cmake", "-G", "Ninja", "-S", root, "-B", folder, "-DCMAKE_BUILD_TYPE=Release", "-DAUTOHETE_TESTS=ON",
-                    "-DAUTOHETE_CUDA=ON", *RPATH], check=True, stdout=sys.stderr)
-    targets = ["autohete", "autohete_cuda", *(f"device.cuda.{name}" for name in TESTS)]
+                    "-DAUTOHETE_BENCH=ON", "-DAUTOHETE_CUDA=ON", *RPATH], check=True, stdout=sys.stderr)
+    targets = ["autohete", "autohete_cuda", *PROGRAMS, *(f"device.cuda.{name}" for name in TESTS)]
     subprocess.run(["cmake", "--build", folder, "--target", *targets], check=True, stdout=sys.stderr)
 
 
@@ -54,6 +55,7 @@ def copy(source, target):
 
 def copy_programs(build_folder, folder):
     programs = [(os.path.join(build_folder, "cli/autohete"), "bin/autohete")]
+    programs += [(os.path.join(build_folder, "bench", name), f"bin/{name}") for name in PROGRAMS]
     programs += [(os.path.join(build_folder, "tests", f"device.cuda.{name}"), f"tests/{name}") for name in TESTS]
     libraries = {}
     for source, target in programs:

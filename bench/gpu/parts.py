@@ -9,13 +9,16 @@ import glob
 import hashlib
 import json
 import os
-import shutil
 import signal
 import statistics
 import subprocess
 import time
 
+from kernels import kernels
+from smoke import NOT_SUPPORTED, sanitizer_program, smoke
+
 POLICIES = ("optimal", "zero-offload", "stream", "autohete-paper", "stronghold", "patrickstar")
+TRACE_STEPS, TRACE_SECONDS = 2, 60
 FIRST, LAST = 3, 1  # steps of a run that fill and empty the lanes are not counted
 STEPS = 10
 SMALL_HOST_BYTES, PROFILE_HOST_BYTES = 12 << 30, 36 << 30  # PyTorch; arrays of 2 GiB are at most a sixteenth of what is free
@@ -26,7 +29,9 @@ OFFLOADED = {"2b": ("gpt-2b", 12, 36, ("fifo", "dynamic")), "4b": ("gpt-4b", 24,
 # smaller part of a step, and another micro-batch sends and sums all gradients once more.
 DEEPSPEED_WAYS = ((8, False), (8, True), (4, True), (2, True))
 DEEPSPEED_SECONDS = 220  # of one setting: it compiles, allocates, and trains a few steps
-TEST_SECONDS = 150  # of a test program; one that hangs shall not keep the others from running
+TEST_SECONDS = 30  # of a test program; one that hangs shall not keep the others from running
+HANGS_MOST = 2  # test programs that hang, and the part ends: the GPU may not answer any more
+HUNG = 124
 SANITIZED = ("attention", "norm", "cross_entropy")  # tests of kernels that have shared memory
 # Errors that calls return are looked at by the program itself, and libraries ask for what need not be there.
 SANITIZER_FLAGS = {"memcheck": ("--report-api-errors", "no")}
@@ -40,18 +45,22 @@ PEAKS = (("H200", 989e12), ("H100 80GB HBM3", 989e12), ("H100", 756e12), ("A100"
 
 def operations(bench):
     """Every test program of the device's interface, on the plugin."""
-    rows, ok = [], True
+    rows, ok, hangs = [], True, 0
     for name in sorted(os.listdir(bench.path("tests")), key=lambda name: (name == "trainer", name)):
         program = bench.path("tests", name)
         if not os.access(program, os.X_OK) or os.path.isdir(program) or name in bench.left_out:
             continue
+        if hangs == HANGS_MOST:
+            return {"ok": False, "rows": rows, "missing": f"{name} and what comes after it: {hangs} tests hung"}
         begun = time.monotonic()
-        result = bench.call([program], seconds=min(bench.seconds_left(), TEST_SECONDS), folder=bench.folder)
+        result = bench.call([program], seconds=min(bench.seconds_left(), bench.test_seconds), folder=bench.folder)
         passed = result.returncode == 0
+        hangs += result.returncode == HUNG
         ok = ok and passed
         rows.append({"test": name, "passed": passed, "seconds": round(time.monotonic() - begun, 1)})
         if not passed:
             rows[-1]["output"] = (result.stdout + result.stderr)[-2000:]
+        bench.tell(rows)
     return {"ok": ok and bool(rows), "rows": rows}
 
 
@@ -124,8 +133,8 @@ def resume(bench):
 
 def sanitizer(bench):
     """A step of a small model under compute-sanitizer's memcheck; tests of our own kernels under what finds missing barriers."""
-    program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    if not os.access(program, os.X_OK):
+    program = sanitizer_program()
+    if not program:
         return {"ok": True, "rows": [], "missing": "compute-sanitizer is not installed"}
     shape = bench.small()
     bench.plan(shape, "sanitizer", "--policy", "optimal", *shape.flags())
@@ -138,12 +147,15 @@ def sanitizer(bench):
         result = bench.call([program, "--tool", tool, "--error-exitcode", "99", *SANITIZER_FLAGS.get(tool, ()), *words],
                             seconds=min(bench.seconds_left(), SANITIZER_SECONDS * (2 if what == "a training step" else 1)),
                             folder=bench.folder)
+        if result.returncode not in (0, 99) and NOT_SUPPORTED.search(result.stdout + result.stderr):
+            return {"ok": True, "rows": rows, "missing": f"{tool} is not supported here"}
         if result.returncode == 124:
             stopped.append(f"{tool} of {what}")
         ok = ok and result.returncode in (0, 124)
         lines = (result.stdout + result.stderr).strip().splitlines()
         rows.append({"tool": tool, "of": what, "exit": result.returncode,
                      "says": ([line for line in lines if "SUMMARY" in line] or lines or [""])[-1]})
+        bench.tell(rows)
         if result.returncode not in (0, 124):
             rows[-1]["output"] = "\n".join(lines)[-2000:]
     missing = {"missing": f"stopped, as they took too long: {', '.join(stopped)}"} if stopped else {}
@@ -211,6 +223,18 @@ def peak_of(device):
     return next((peak for name, peak in PEAKS if name in device), None)
 
 
+def traced(bench, title):
+    """Two steps once more, with a timeline; those that were timed have none."""
+    path = bench.out(f"trace-{title}.json")
+    if bench.seconds_left() < TRACE_SECONDS and not bench.quick:
+        return {"trace": "no time"}
+    try:
+        bench.train(title, TRACE_STEPS, "--trace", bench.fresh_file(path))
+    except RuntimeError as error:
+        return {"trace": str(error)[-200:]}
+    return {"trace": os.path.relpath(path, bench.folder)}
+
+
 def resident(name, seq, batch):
     def part(bench):
         """Tokens a second of training that needs no offload, beside PyTorch, compiled, with fused attention and AdamW."""
@@ -223,6 +247,8 @@ def resident(name, seq, batch):
         row = {"who": "autohete", "model": shape.name, "batch": shape.batch, "seq": shape.seq,
                **measured(bench, bench.train(title, bench.steps))}
         rows = [row]
+        bench.tell(rows)
+        row.update(traced(bench, title))
         bench.bring(SMALL_HOST_BYTES)
         torch = bench.kept(title) or bench.torch(shape)
         if "tokens_per_s" in torch:
@@ -248,7 +274,8 @@ def train_under(bench, shape, title, flags):
         if not plan:
             return {"no plan": True}, True
         run = bench.train(title, bench.steps)
-        return {**measured(bench, run), **kept_rates(bench.document(shape), run)}, True
+        bits = hashlib.sha256(json.dumps(run["losses"]).encode()).hexdigest()[:12]
+        return {**measured(bench, run), **kept_rates(bench.document(shape), run), "losses": bits, "last_loss": run["losses"][-1]}, True
     except RuntimeError as error:
         return {"failed": str(error)[-300:]}, False
 
@@ -258,6 +285,12 @@ def compared(kept):
     best = kept.get("optimal", {}).get("tokens_per_s")
     return [{**row, **({"optimal_is": round(best / row["tokens_per_s"], 3)} if best and "tokens_per_s" in row else {})}
             for row in kept.values()]
+
+
+def same_losses(rows):
+    """Whether all plans gave the same losses, to the last bit, where several are known: they have one numeric signature."""
+    bits = [row["losses"] for row in rows if "losses" in row]
+    return len(set(bits)) <= 1
 
 
 def offload(name, cap_gib, host_gib, ways):
@@ -285,7 +318,10 @@ def offload(name, cap_gib, host_gib, ways):
             else:
                 failed.append({"what": what, **row})
             longest = max(longest, time.monotonic() - begun)
-        return {"ok": not failed and "tokens_per_s" in kept.get("optimal", {}), "rows": compared(kept) + failed,
+            bench.tell(compared(kept) + failed)
+        same = same_losses(kept.values())
+        missing = missing if same else "losses differ between plans: see the column 'losses'"
+        return {"ok": same and not failed and "tokens_per_s" in kept.get("optimal", {}), "rows": compared(kept) + failed,
                 **({"missing": missing} if missing else {})}
     return part
 
@@ -335,13 +371,34 @@ def deepspeed(name, cap_gib, *_):
     return part
 
 
+def fsdp(name, cap_gib, *_):
+    def part(bench):
+        """PyTorch's FSDP2 with CPU offload under the same limit: a peer that is there wherever PyTorch is."""
+        shape = bench.shape(name, 8, 1024)
+        row = bench.fsdp(shape, "--memory-gib", cap_gib)
+        if "absent" in row:
+            return {"ok": True, "rows": [], "missing": f"PyTorch is not there: {row['absent']}"}
+        rows = [{"who": "PyTorch FSDP2, CPU offload", "model": name, "GiB": cap_gib, **row}]
+        own = bench.kept(f"offload-{shape.name}").get("optimal", {}) or bench.kept(f"offload-{name}").get("optimal", {})
+        if "tokens_per_s" in own:
+            rows.append({"who": "autohete, optimal", "tokens_per_s": own["tokens_per_s"], "step_us": own["step_us"]})
+        if "tokens_per_s" in own and "tokens_per_s" in row:
+            rows[-1]["times_fsdp"] = round(own["tokens_per_s"] / row["tokens_per_s"], 3)
+        return {"ok": "failed" not in row, "rows": rows}
+    return part
+
+
 PARTS = (
+    ("smoke", "in the first minute, whatever could waste the rest", 20, smoke),
+    ("kernels", "each kernel and product at real shapes, beside PyTorch's, rows against fp64", 20, kernels),
+    ("resident-1.5b", "GPT-2 1.5B, sequence 1024, beside PyTorch, with a trace", 200, resident("gpt2-1.5b", 1024, 8)),
+    ("resident-1.5b-4096", "the same at sequence 4096", 200, resident("gpt2-1.5b", 4096, 2)),
     ("operations", "every op against the references, lanes, a trainer beside the CPU's", 90, operations),
     ("profile", "links, products, AdamW, and each beside the others", 180, profile),
+    ("offload-2b", "2B in 12 GiB, by each policy, losses compared", 120, offload(*OFFLOADED["2b"])),
     ("identity", "twenty plans give the same bits", 60, identity),
     ("resume", "killed and resumed", 60, resume),
-    ("resident-1.5b", "GPT-2 1.5B, sequence 1024, beside PyTorch", 200, resident("gpt2-1.5b", 1024, 8)),
-    ("offload-2b", "2B in 12 GiB, by each policy", 120, offload(*OFFLOADED["2b"])),
+    ("fsdp-2b", "FSDP2 with CPU offload, 2B in 12 GiB", 150, fsdp(*OFFLOADED["2b"])),
     ("resident-7b", "Llama-2 7B's layers, sequence 4096, beside PyTorch", 200, resident("llama-2-7b", 4096, 2)),
     ("deepspeed-2b", "ZeRO-Offload by DeepSpeed, 2B in 12 GiB", 150, deepspeed(*OFFLOADED["2b"])),
     ("offload-4b", "4B in 24 GiB, by each policy", 120, offload(*OFFLOADED["4b"])),

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the parts in a packed folder, keeps what they say, and prints it as tables."""
+import contextlib
+import ctypes
 import datetime
 import glob
 import json
@@ -10,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 import traceback
 
@@ -17,14 +20,17 @@ import deepspeed_model
 import memory
 import pack
 import parts
+import smoke
 import verdict
 from shape import Shape
 from watch import Watch
 
 PART_SECONDS, CUT_SECONDS = 460, 5
+ITEM_SECONDS = 20  # of an item of the first parts; an item that takes longer hangs
 PIPE_SECONDS = 10  # for what a program that was ended had written
-MISSING, FAILED = 7, 1
-DOCTOR_SECONDS = 180  # the first program that opens a GPU waits until its driver has woken it
+MISSING, FAILED, HUNG = 7, 1, 124
+DOCTOR_ITEMS = 3  # items' times: the first program that opens a GPU waits until its driver has woken it
+DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 HOST_MARGIN_BYTES = 3 << 30  # beside a plan's arenas
 DEEPSPEED_STATE_BYTES, DEEPSPEED_OTHER_BYTES = 16, 6 << 30  # of a parameter, on the host: master, moments, gradient
 # Libraries that the plugin opens: the folder in CUDA_HOME where it looks, and where they may lie besides there and where
@@ -60,11 +66,13 @@ def folder_of(library, toolkits, packages):
 class Bench:
     """What parts work with: the program, the folder, the time that is left."""
 
-    def __init__(self, folder, quick):
-        self.folder, self.quick = folder, quick
+    def __init__(self, folder, quick, item_seconds=ITEM_SECONDS):
+        self.folder, self.quick, self.item_seconds = folder, quick, item_seconds
+        self.tell = lambda rows: None  # a part calls it with all its rows whenever there is one more
         self.steps = 2 if quick else parts.STEPS
         self.identical_plans = 4 if quick else 20
         self.policies = parts.POLICIES[:2] if quick else parts.POLICIES
+        self.test_seconds = min(parts.TEST_SECONDS, 1.5 * item_seconds)
         self.left_out = set(pack.TESTS) - {"adamw", "cross_entropy"} if quick else set()
         self.deadline = 0
         self.device = ""
@@ -101,12 +109,15 @@ class Bench:
         shutil.rmtree(self.out(name), ignore_errors=True)
         return self.out(name)
 
+    @staticmethod
+    def fresh_file(path):
+        """A place where nothing is yet."""
+        if os.path.exists(path):
+            os.remove(path)
+        return path
+
     def kept(self, name):
-        try:
-            with open(self.out(f"kept-{name}.json"), encoding="utf-8") as file:
-                return json.load(file)
-        except FileNotFoundError:
-            return {}
+        return read_json(self.out(f"kept-{name}.json"))
 
     def keep(self, name, what):
         write_json(self.out(f"kept-{name}.json"), what)
@@ -119,10 +130,12 @@ class Bench:
 
     def state(self):
         """What was done before."""
-        if not os.path.exists(self.out("state.json")):
-            return {}
-        with open(self.out("state.json"), encoding="utf-8") as file:
-            return json.load(file)
+        return read_json(self.out("state.json"))
+
+    def forget_measurements(self):
+        """Profiles, and the blocks of models: of another driver, or another library."""
+        for path in glob.glob(self.out("machine*.json")):
+            os.remove(path)
 
     # ---- the host's memory ----
 
@@ -145,30 +158,61 @@ class Bench:
     def seconds_left(self):
         return max(self.deadline - time.monotonic(), 1)
 
-    def call(self, words, seconds=None, folder=None, environment=None):
+    def start(self, words, **more):
+        """A program in a group of its own, which ends where this one does."""
+        return subprocess.Popen([str(word) for word in words], text=True, start_new_session=True, preexec_fn=end_with_parent,
+                                **more)
+
+    def call(self, words, seconds=None, folder=None, environment=None, watch=None):
         """Runs a program; one that takes too long is ended, with all that it started."""
         seconds = seconds or self.seconds_left()
-        words = [str(word) for word in words]
-        with subprocess.Popen(words, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder,
-                              env=environment or self.environment, start_new_session=True) as process:
+        with self.start(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder,
+                        env=environment or self.environment) as process:
             try:
-                output, errors = process.communicate(timeout=seconds)
+                with watch.of(process) if watch else contextlib.nullcontext():
+                    output, errors = process.communicate(timeout=seconds)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 try:
                     output, errors = process.communicate(timeout=PIPE_SECONDS)
                 except subprocess.TimeoutExpired:  # what it started in another session still holds the pipes
                     output, errors = "", ""
-                return subprocess.CompletedProcess(words, 124, output, f"{errors}\nwas stopped after {seconds:.0f} s")
+                return subprocess.CompletedProcess(words, HUNG, output, f"{errors}\nwas stopped after {seconds:.0f} s")
         return subprocess.CompletedProcess(words, process.returncode, output, errors)
+
+    def stream(self, words, heard, seconds, silence, environment=None):
+        """Runs a program that prints documents, one a line; heard() gets each as it comes. One that says nothing for
+        `silence` seconds, or takes longer than `seconds`, is ended. Returns (exit status, its last words)."""
+        end, last, errors = time.monotonic() + seconds, [time.monotonic()], []
+
+        def listen():
+            for line in process.stdout:
+                last[0] = time.monotonic()
+                if line.startswith("{"):
+                    heard(json.loads(line))
+
+        with self.start(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment or self.environment) as process:
+            threads = [threading.Thread(target=listen, daemon=True),
+                       threading.Thread(target=lambda: errors.extend(process.stderr), daemon=True)]
+            for thread in threads:
+                thread.start()
+            while process.poll() is None and time.monotonic() < min(end, last[0] + silence):
+                time.sleep(0.05)
+            hung = process.poll() is None
+            if hung:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            for thread in threads:
+                thread.join(PIPE_SECONDS)
+        return HUNG if hung else process.returncode, last_line("".join(errors))
 
     def program(self, *words):
         return self.call([self.path("bin/autohete"), *words])
 
-    def plan(self, shape, name, *flags):
+    def plan(self, shape, name, *flags, machine=None):
         """The plan as JSON, or None where there is none."""
         output = self.out(f"{name}.json")
-        result = self.program("plan", shape.path, "--machine", self.machine(shape), "-o", output, *flags)
+        result = self.program("plan", shape.path, "--machine", machine or self.machine(shape), "-o", output, *flags)
         if result.returncode in (4, 5):
             return None
         if result.returncode:
@@ -184,19 +228,23 @@ class Bench:
         if os.path.exists(self.out(f"{name}.ndjson")):
             os.remove(self.out(f"{name}.ndjson"))
 
+    def log_of(self, name):
+        """Lines of a training's log."""
+        with open(self.out(f"{name}.ndjson"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
     def trained(self, name):
         """Whether the log of a training has a step."""
         try:
-            with open(self.out(f"{name}.ndjson"), encoding="utf-8") as file:
-                return any(json.loads(line).get("line") == "step" for line in file)
+            return any(line.get("line") == "step" for line in self.log_of(name))
         except (FileNotFoundError, ValueError):  # ended before its first step
             return False
 
     def start_training(self, name, steps, *flags):
-        words = [str(word) for word in self.training_words(name, steps, *flags)]
+        words = self.training_words(name, steps, *flags)
         self.forget_log(name)
         with open(self.out(f"{name}.stderr"), "w", encoding="utf-8") as log:
-            return subprocess.Popen(words, stdout=log, stderr=log, env=self.environment)
+            return self.start(words, stdout=log, stderr=log, env=self.environment)
 
     def train(self, name, steps, *flags):
         """Lines of the log, losses, the plan, seconds beside the steps, and the GPU's memory as the driver counts it."""
@@ -205,16 +253,15 @@ class Bench:
             plan = json.load(file)
         self.bring(plan["memory"]["host_bytes"] + HOST_MARGIN_BYTES)
         begun = time.monotonic()
-        with Watch() as watch:
-            result = self.call(self.training_words(name, steps, *flags))
+        watch = Watch(self.out(f"{name}.ndjson")) if steps > parts.FIRST else None
+        result = self.call(self.training_words(name, steps, *flags), watch=watch)
         if result.returncode:
             raise RuntimeError(f"run {name}: {result.stderr.strip()[-1500:]}")
-        with open(self.out(f"{name}.ndjson"), encoding="utf-8") as file:
-            lines = [json.loads(line) for line in file]
+        lines = self.log_of(name)
         done = [line for line in lines if line.get("line") == "step"]
         other_s = time.monotonic() - begun - sum(line["step_us"] for line in done) / 1e6
         return {"steps": done, "losses": [line["loss"] for line in done], "plan": plan, "log": lines, "other_s": other_s,
-                "gpu_bytes": watch.grown_bytes}
+                "gpu_bytes": watch.grown_bytes if watch else None}
 
     # ---- shapes and machines ----
 
@@ -287,6 +334,10 @@ class Bench:
         if result.returncode:
             raise RuntimeError(result.stderr.strip())
 
+    @staticmethod
+    def python_environment():
+        return python_environment()
+
     def memory_bytes(self):
         return self.document(self.small())["device"]["memory_bytes"]
 
@@ -299,6 +350,18 @@ class Bench:
         if result.returncode == MISSING:
             return {"absent": last_line(result.stderr)}
         return last_document(result.stdout) or {"missing": f"PyTorch: {last_line(result.stderr)}"}
+
+    def fsdp(self, shape, *flags):
+        """What PyTorch's FSDP2 reaches with states on the host; why there is no number; or `absent`."""
+        self.bring(DEEPSPEED_STATE_BYTES * shape.parameters() + DEEPSPEED_OTHER_BYTES)
+        words = ["--device", "cpu", "--compile", "none", "--steps", 2, "--warmup", 1] if self.quick else []
+        result = self.call(["python3", self.path("gpu/fsdp_model.py"), shape.path, "--batch", shape.batch, "--seq", shape.seq,
+                            *flags, *words], min(self.seconds_left(), parts.DEEPSPEED_SECONDS), environment=python_environment())
+        if result.returncode == MISSING:
+            return {"absent": last_line(result.stderr)}
+        if result.returncode == deepspeed_model.NO_MEMORY:
+            return {"fits": False}
+        return last_document(result.stdout) or {"failed": last_line(result.stderr)}
 
     def carried_packages(self):
         """The folder of the Python packages that were packed, installed on first use; or None."""
@@ -360,6 +423,20 @@ def last_document(text):
     return None
 
 
+def end_with_parent():
+    """Between fork and exec: the kernel ends this program when the one that started it ends, killed or not."""
+    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
+
+
+def read_json(path):
+    """{} where there is none, or where a machine that stopped left half of it."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
 def write_json(path, what):
     with open(path + ".new", "w", encoding="utf-8") as file:
         json.dump(what, file, indent=2)
@@ -368,21 +445,45 @@ def write_json(path, what):
 
 
 def find_device(bench):
-    """The name of cuda:0; what keeps it from being used ends the run."""
-    bench.deadline = time.monotonic() + DOCTOR_SECONDS
+    """The name of cuda:0, or None, and versions of what results depend on. doctor also tries the recorder; where that is
+    what fails, the device itself may still work."""
+    seconds = DOCTOR_ITEMS * bench.item_seconds
+    bench.deadline = time.monotonic() + seconds
     result = bench.program("doctor", "--json")
-    checks = {check["what"]: check for check in json.loads(result.stdout)["checks"]} if result.stdout else {}
-    cuda = checks.get("device cuda", {"state": "absent", "detail": result.stderr.strip()})
+    try:
+        checks = {check["what"]: check for check in json.loads(result.stdout)["checks"]}
+    except ValueError:
+        checks = {}
+    cuda = checks.get("device cuda", {"state": "absent", "detail": f"doctor: {last_line(result.stderr)}"})
     found = re.search(r"cuda:0 (.+?), [0-9.]+ [KMGT]iB", cuda["detail"])
-    if cuda["state"] != "ok" or not found:
+    name = found.group(1) if cuda["state"] == "ok" and found else None
+    ok, about = smoke.contact(bench, bench.item_seconds, "about")
+    if not name:
         print(f"gpu-check: {cuda['detail']}; {cuda.get('fix', 'see autohete doctor')}", file=sys.stderr)
-        sys.exit(MISSING)
-    return found.group(1)
+    if not name and not ok:
+        print(f"gpu-check: {about['says']}", file=sys.stderr)
+    recorder = re.search(r"recorded by ([^;]+)", cuda["detail"])
+    module = re.search(r"Kernel Module\s+(?:for \S+\s+)?([0-9.]+)", smoke.read("/proc/driver/nvidia/version"))
+    versions = {"driver": module and module.group(1), "library": about.get("library"),
+                "recorder": recorder and recorder.group(1)}
+    return name or (about["device"] if ok else None), {what: version for what, version in versions.items() if version}
+
+
+def show_line(row):
+    """A row that has more to say than a table's column holds."""
+    print(f"   {row['item']}: {row['holds']}, {row['seconds']} s {row['says']}".rstrip())
+    if row["found"]:
+        print(f"      {json.dumps(row['found'])}")
+    sys.stdout.flush()
 
 
 def show_rows(title, rows):
     """A table."""
     print(title)
+    if rows and "found" in rows[0] and "item" in rows[0]:
+        for row in rows:
+            show_line(row)
+        return
     columns = list(dict.fromkeys(column for row in rows for column in row if column != "output"))
     cells = [columns] + [[str(row.get(column, "")) for column in columns] for row in rows]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
@@ -391,11 +492,12 @@ def show_rows(title, rows):
     sys.stdout.flush()
 
 
-def show(name, what, result):
+def show(name, what, result, told=False):
+    """A part. Items that were told of as they came are not shown again."""
     title = f"\n## {name}: {what}: {'ok' if result['ok'] else 'FAILED'}, {result['seconds']} s"
     if result.get("missing"):
         title += f"\n   not done: {result['missing']}"
-    show_rows(title, result["rows"])
+    show_rows(title, [] if told and all("item" in row for row in result["rows"]) else result["rows"])
     for row in result["rows"]:
         if row.get("output"):
             print(row["output"], file=sys.stderr)
@@ -437,14 +539,28 @@ def write_archive(bench, path):
     os.replace(path + ".new", path)
 
 
-def write(bench, state, options):
+def try_to_write(what, path, function, *arguments):
+    """A disk that is full takes the file, not the run: what was found is printed, too."""
+    try:
+        function(*arguments)
+    except OSError as error:
+        print(f"gpu-check: {what} '{path}' was not written: {error.strerror}", file=sys.stderr, flush=True)
+
+
+def write_state(bench, state, options):
     """The results so far, so that a run that is ended keeps what was done. Returns where."""
     slug = re.sub(r"[^a-z0-9]+", "-", bench.device.lower()).strip("-")
     output = options.output or bench.path("results", f"{slug}-{datetime.date.today().isoformat()}.json")
-    write_json(bench.out("state.json"), state)
-    write_json(output, state)
+    for path in (bench.out("state.json"), output):
+        try_to_write("file", path, write_json, path, state)
+    return output
+
+
+def write(bench, state, options):
+    """Also what another folder goes on with."""
+    output = write_state(bench, state, options)
     if options.archive:
-        write_archive(bench, options.archive)
+        try_to_write("archive", options.archive, write_archive, bench, options.archive)
     return output
 
 
@@ -456,38 +572,88 @@ def failed(done, name):
     return name in done and not done[name]["ok"] and not done[name].get("again")
 
 
-def run(folder, options):
-    bench = Bench(folder, options.quick)
-    end = time.monotonic() + 60 * options.minutes
-    held = hold_gpus()
-    memory.be_ended_first(500)
+def note_versions(bench, state, versions):
+    """Under another driver or library, what was measured before is no more what plans may be made from."""
+    before = state.get("versions", {})
+    changed = [f"{what} {before[what]} -> {now}" for what, now in versions.items() if before.get(what, now) != now]
+    if changed:
+        print(f"changed: {', '.join(changed)}; the profile is measured again", flush=True)
+        state.setdefault("changes", []).extend(changed)
+        state["parts"].pop("profile", None)
+        bench.forget_measurements()
+    state["versions"] = {**before, **versions}
+
+
+def run_part(bench, state, part, options, end):
+    """Does a part; each of its rows is kept as soon as it is known."""
+    name, what, _, function = part
+    done, shown = state["parts"], []
+
+    def tell(rows):
+        done[name] = {"ok": False, "again": True, "rows": rows, "missing": "it was cut off", "seconds": 0}
+        write_state(bench, state, options)
+        for row in rows[len(shown):]:
+            shown.append(row)
+            if "item" in row:
+                show_line(row)
+            else:
+                print(f"   {json.dumps({name: value for name, value in row.items() if name != 'output'})}")
+        sys.stdout.flush()
+
+    bench.tell = tell
+    done[name] = do_part(bench, function, end)
+    state.setdefault("host_memory", []).extend(bench.brought)
+    bench.brought = []
+    write(bench, state, options)
+    show(name, what, done[name], told=bool(shown))
+
+
+def check_parts(options):
     unknown = set(options.parts) - {name for name, _ in parts.listed()}
     if unknown:
         raise SystemExit(f"gpu-check: there is no part '{sorted(unknown)[0]}'; --list names them")
-    bench.device = find_device(bench)
+
+
+def begin(bench, options):
+    """The state to go on with, and whether there is a device."""
     state = bench.state()
-    if state.setdefault("device", bench.device) != bench.device:
+    name, versions = find_device(bench)
+    bench.device = name or state.get("device", "no device")
+    if name and state.setdefault("device", name) != name:
         raise SystemExit(f"gpu-check: '{bench.path('results')}' is of '{state['device']}', this is '{bench.device}'; move it away")
     state.setdefault("quick", options.quick)
-    state["machine"] = about_machine()
-    print(f"{bench.device}; host memory: {gib(memory.available_bytes())} of {gib(memory.usable_bytes())} available", flush=True)
     done = state.setdefault("parts", {})
-    for name in (options.parts or list(done)) if options.again else []:
-        done.pop(name, None)
-        bench.forget(name)
+    state["machine"] = about_machine()
+    note_versions(bench, state, versions)
+    print(f"{bench.device}; host memory: {gib(memory.available_bytes())} of {gib(memory.usable_bytes())} available", flush=True)
+    for part in (options.parts or list(done)) if options.again else []:
+        done.pop(part, None)
+        bench.forget(part)
+    return state, name is not None
+
+
+def run(folder, options):
+    check_parts(options)
+    bench = Bench(folder, options.quick, options.item_seconds)
+    end = time.monotonic() + 60 * options.minutes
+    held = hold_gpus()
+    memory.be_ended_first(500)
+    state, there = begin(bench, options)
+    done = state["parts"]
+    if not there:  # what can be said of the machine says why
+        run_part(bench, state, parts.PARTS[0], options, end)
+        return MISSING
     # Those that failed before come last, so that they take no time from what was never tried; one that was cut off does not.
-    for name, what, least_s, function in sorted(parts.PARTS, key=lambda part: failed(done, part[0])):
+    for part in sorted(parts.PARTS, key=lambda part: failed(done, part[0])):
+        name, what, least_s, _ = part
         if options.parts and name not in options.parts:
             continue
-        if to_do(done, name):
-            if end - time.monotonic() < least_s:
-                print(f"\n## {name}: {what}: no time left")
-                continue
-            done[name] = do_part(bench, function, end)
-            state.setdefault("host_memory", []).extend(bench.brought)
-            bench.brought = []
-            write(bench, state, options)
-        show(name, what, done[name])
+        if to_do(done, name) and end - time.monotonic() < least_s:
+            print(f"\n## {name}: {what}: no time left")
+        elif to_do(done, name):
+            run_part(bench, state, part, options, end)
+        else:
+            show(name, what, done[name])
     state["verdict"] = verdict.rows(done)
     show_rows(f"\n## what must hold{' (--quick: these speeds mean nothing)' if bench.quick else ''}", state["verdict"])
     print(f"\nwritten to {write(bench, state, options)}")

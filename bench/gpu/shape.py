@@ -45,6 +45,8 @@ class Shape:
         self.name = path.rsplit("/", 1)[-1].removesuffix(".json")
         self.document = read_model(path, self.name)
         self.path, self.batch, self.seq = path, batch, seq
+        if self.document.get("position") == "learned":  # longer than the model's own: a larger table
+            self.document["max_positions"] = max(self.document["max_positions"], seq)
 
     def get(self, field):
         return self.document.get(field)

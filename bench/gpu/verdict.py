@@ -10,7 +10,8 @@ import statistics
 PAPER = (("zero-offload", 1.85), ("patrickstar", 1.63), ("stronghold", 1.32))  # one GPU, means over models
 OTHERS = ("stream", "autohete-paper", "optimal, fifo", "optimal, dynamic")
 LEAST_MFU, MOST_ERROR, LEAST_KEPT = 0.5, 0.10, 0.85
-CORRECT = (("operations", "operations within tolerance, losses track the CPU's"), ("identity", "plans bit-identical"),
+CORRECT = (("smoke", "first contact: pins, queues, ops, losses, memcheck"), ("kernels", "rows of each kernel near double"),
+           ("operations", "operations within tolerance, losses track the CPU's"), ("identity", "plans bit-identical"),
            ("resume", "resume exact"), ("sanitizer", "compute-sanitizer clean"))
 
 
@@ -27,7 +28,8 @@ def correct(done, name, point):
     result = done.get(name)
     if not result or not result["rows"]:
         return row(point, None, result.get("missing", "") if result else "")
-    passed = sum(each.get("passed", each.get("exit", 0) == 0) for each in result["rows"])
+    passed = sum(each["holds"] == "yes" if "holds" in each else each.get("passed", each.get("exit", 0) == 0)
+                 for each in result["rows"])
     found = f"{passed} of {len(result['rows'])}" + (f"; not done: {result['missing']}" if result.get("missing") else "")
     return row(point, result["ok"], found)
 
@@ -59,6 +61,23 @@ def share_kept(done):
     found = [f"{name[8:]}: {best[name]['tokens_per_s'] / free[name]['tokens_per_s']:.3f}" for name in best
              if "tokens_per_s" in best[name] and "tokens_per_s" in free.get(name, {})]
     return {"point": "share of resident speed kept under the limit", "holds": "", "found": ", ".join(found)}
+
+
+def same_losses(done):
+    """At size: of each model, all plans."""
+    found = {}
+    for name, each in rows_of(done, "offload-"):
+        if "losses" in each:
+            found.setdefault(name[8:], []).append(each["losses"])
+    text = ", ".join(f"{name}: {len(bits)} plans, {len(set(bits))} sequence{'s' if len(set(bits)) > 1 else ''} of losses"
+                     for name, bits in found.items())
+    return row("losses of all policies identical at size", all(len(set(bits)) == 1 for bits in found.values()) if found else None, text)
+
+
+def beside_fsdp(done):
+    found = [(name, each["times_fsdp"]) for name, each in rows_of(done, "fsdp-") if "times_fsdp" in each]
+    return row("optimal faster than PyTorch's FSDP2 with CPU offload", min(ratio for _, ratio in found) > 1 if found else None,
+               ", ".join(f"{name[5:]}: {ratio} x" for name, ratio in found))
 
 
 def beside_deepspeed(done):
@@ -100,5 +119,5 @@ def kept(done, what):
 def rows(done):
     found = [correct(done, name, point) for name, point in CORRECT] + list(resident(done))
     found += [against(done, what, aim) for what, aim in PAPER] + [against(done, what, 1.0) for what in OTHERS]
-    found += [share_kept(done), beside_deepspeed(done), predicted(done), peaks(done), taken(done)]
+    found += [same_losses(done), share_kept(done), beside_fsdp(done), beside_deepspeed(done), predicted(done), peaks(done), taken(done)]
     return found + [kept(done, what) for what in ("h2d_kept", "d2h_kept", "host_adam_kept")]

@@ -2,15 +2,22 @@
 """How much of the GPU's memory a program takes as the driver counts it: the arena, the reserve, and what nobody plans, such
 as page tables of locked host memory.
 
-    with Watch() as watch:
-        run()
-    watch.grown_bytes    # None where there is no nvidia-smi
+    watch = Watch("log.ndjson")
+    with watch.of(process):
+        process.wait()
+    watch.grown_bytes    # None where there is no nvidia-smi, or the program ended before its first step
+
+nvidia-smi holds locks of the driver, so it never runs beside a step that is timed: the program is stopped after its first
+step, which does not count, asked for, and goes on. The step that is stopped does not count either (FIRST in parts.py).
 """
+import contextlib
+import os
+import signal
 import subprocess
 import threading
 
 WORDS = ("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits")
-EVERY_S, ANSWER_S = 2, 20
+EVERY_S, ANSWER_S = 0.05, 8
 
 
 def used_bytes():
@@ -23,26 +30,43 @@ def used_bytes():
 
 
 class Watch:
-    """Looks every EVERY_S while it is entered."""
+    """Looks once, after the first step that the log tells of."""
 
-    def __init__(self):
-        self.grown_bytes = None
+    def __init__(self, log):
+        self.log, self.grown_bytes = log, None
         self.before = used_bytes()
         self.over = threading.Event()
-        self.thread = threading.Thread(target=self.look)
 
-    def look(self):
+    def has_step(self):
+        try:
+            with open(self.log, encoding="utf-8") as file:
+                return any('"line":"step"' in line.replace(" ", "") for line in file)
+        except OSError:
+            return False
+
+    def look(self, process):
         while not self.over.wait(EVERY_S):
+            if self.has_step():
+                break
+        if self.over.is_set() or process.poll() is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):  # it ended just now
+            os.kill(process.pid, signal.SIGSTOP)
+        try:
             now = used_bytes()
-            if now is not None:
-                self.grown_bytes = max(self.grown_bytes or 0, now - self.before)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGCONT)
+        self.grown_bytes = None if now is None else now - self.before
 
-    def __enter__(self):
+    @contextlib.contextmanager
+    def of(self, process):
+        thread = threading.Thread(target=self.look, args=(process,))
         if self.before is not None:
-            self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.over.set()
-        if self.before is not None:
-            self.thread.join()
+            thread.start()
+        try:
+            yield
+        finally:
+            self.over.set()
+            if thread.is_alive():
+                thread.join()

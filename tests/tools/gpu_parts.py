@@ -17,6 +17,7 @@ sys.path.insert(0, os.path.join(HERE, "../../bench/gpu"))
 import memory  # noqa: E402
 import parts  # noqa: E402
 import results  # noqa: E402
+import smoke  # noqa: E402
 import verdict  # noqa: E402
 import watch  # noqa: E402
 
@@ -165,19 +166,85 @@ def check_sanitizer(root):
 
 
 def check_watch(root):
-    """What is there before is not the program's; without nvidia-smi nothing is said."""
-    write(root, "nvidia-smi", f"#!/bin/sh\ncat {root}/used\n")
+    """Asked once, after the first step, while the program is stopped; what is there before is not the program's; without
+    nvidia-smi nothing is said."""
+    log, before = os.path.join(root, "log"), os.environ["PATH"]
+    write(root, "nvidia-smi", f"#!/bin/sh\necho asked >>{root}/asked\n[ -e {log} ] && ps -o state= -p $(cat {root}/pid) >>{root}/states\n"
+          f"cat {root}/used\n")
     os.chmod(os.path.join(root, "nvidia-smi"), 0o755)
-    before, watch.EVERY_S = os.environ["PATH"], 0.02
+    program = f"echo $$ >{root}/pid; sleep 0.3; printf '1000\\n9\\n' >{root}/used; echo '{{\"line\": \"step\"}}' >{log}; sleep 0.5"
     for path, expected in ((root + os.pathsep + before, 700 << 20), (root + "/none", None)):
         os.environ["PATH"] = path
         write(root, "used", "300\n9\n")
-        with watch.Watch() as seen:
-            for used in ("1000\n9\n", "", "400\n9\n"):
-                write(root, "used", used)
-                time.sleep(0.3)
+        seen = watch.Watch(log)
+        os.environ["PATH"] = path if expected else before
+        bench = results.Bench(root, True)
+        assert bench.call(["sh", "-c", program], watch=seen, seconds=20).returncode == 0
         assert seen.grown_bytes == expected, seen.grown_bytes
+        os.remove(log)
     os.environ["PATH"] = before
+    with open(os.path.join(root, "states"), encoding="utf-8") as file:
+        assert [line.strip() for line in file] == ["T"], "nvidia-smi ran beside a step"
+    with open(os.path.join(root, "asked"), encoding="utf-8") as file:
+        assert len(file.readlines()) == 2, "once before, once after the first step"
+
+
+def check_stream(root):
+    """Lines come as they are printed; what says nothing for long is ended; it ends with the program that started it."""
+    bench, heard = results.Bench(root, True), []
+    begun = time.monotonic()
+    status, _ = bench.stream(["sh", "-c", "echo '{\"a\": 1}'; echo no document; sleep 20"], heard.append, 30, 0.5)
+    assert status == results.HUNG and heard == [{"a": 1}] and time.monotonic() - begun < 15, (status, heard)
+    status, why = bench.stream(["sh", "-c", "echo broken >&2; exit 3"], heard.append, 30, 10)
+    assert (status, why) == (3, "broken"), (status, why)
+    code = f"import results; results.Bench('{root}', True).start(['sh', '-c', 'echo $$ >{root}/child; exec sleep 60']); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE,
+                          env={**os.environ, "PYTHONPATH": sys.path[0]}) as parent:
+        child = ""
+        while not child.strip():
+            time.sleep(0.05)
+            child = smoke.read(os.path.join(root, "child"))
+        parent.kill()
+    time.sleep(0.3)
+    assert not os.path.exists(f"/proc/{child.strip()}") or " Z " in smoke.read(f"/proc/{child.strip()}/stat"), "it runs on"
+
+
+class Hanging(results.Bench):
+    """A bench whose test programs hang."""
+
+    def call(self, words, *_, **__):
+        return subprocess.CompletedProcess(words, results.HUNG, "", "was stopped")
+
+
+def check_hangs(root):
+    """After two tests that hang the part ends, and says what it left out."""
+    for name in ("a", "b", "c", "d"):
+        write(root, f"tests/{name}", "")
+        os.chmod(os.path.join(root, f"tests/{name}"), 0o755)
+    bench, told = Hanging(root, True), []
+    bench.left_out, bench.deadline, bench.tell = set(), time.monotonic() + 60, lambda rows: told.append(len(rows))
+    found = parts.operations(bench)
+    assert not found["ok"] and len(found["rows"]) == parts.HANGS_MOST == 2 and "c" in found["missing"], found
+    assert told == [1, 2], told
+    assert parts.TEST_SECONDS <= 30
+
+
+def check_versions(root):
+    """Another driver or library, and what was measured is measured again; what is not known changes nothing."""
+    bench = results.Bench(root, True)
+    state = {"parts": {"profile": {"ok": True}, "smoke": {"ok": True}}}
+    for versions, profiled in (({"driver": "580.1", "library": "cuBLASLt 13.1.0"}, True), ({"driver": "580.1"}, True),
+                               ({"driver": "580.1", "library": "cuBLASLt 13.2.0"}, False)):
+        write(root, "results/quick/machine.json", "{}")
+        results.note_versions(bench, state, versions)
+        assert ("profile" in state["parts"]) == os.path.exists(bench.out("machine.json")) == profiled, (versions, state)
+    assert state["versions"]["library"] == "cuBLASLt 13.2.0" and "smoke" in state["parts"], state
+    assert state["changes"] == ["library cuBLASLt 13.1.0 -> cuBLASLt 13.2.0"], state
+
+
+def check_losses():
+    assert parts.same_losses([{"losses": "a"}, {"losses": "a"}, {"no plan": True}]) and parts.same_losses([])
+    assert not parts.same_losses([{"losses": "a"}, {"losses": "b"}])
 
 
 def check_ended(root):
@@ -234,6 +301,7 @@ def main():
     check_take()
     check_ways()
     check_verdict()
+    check_losses()
     with tempfile.TemporaryDirectory() as root:
         check_groups(root)
     with tempfile.TemporaryDirectory() as root:
@@ -242,10 +310,9 @@ def main():
         check_links(root)
     with tempfile.TemporaryDirectory() as root:
         check_sanitizer(root)
-    with tempfile.TemporaryDirectory() as root:
-        check_watch(root)
-    with tempfile.TemporaryDirectory() as root:
-        check_ended(root)
+    for check in (check_watch, check_ended, check_stream, check_hangs, check_versions):
+        with tempfile.TemporaryDirectory() as root:
+            check(root)
     return 0
 
 

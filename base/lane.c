@@ -275,6 +275,27 @@ int ah_lane_busy(const struct ah_lane *lane)
     return atomic_load(&lane->busy);
 }
 
+void ah_lane_head(struct ah_lane *lane, struct ah_lane_head *ret_head, void *ret_payload, size_t bytes)
+{
+    pthread_mutex_lock(&lane->mutex);
+    *ret_head = (struct ah_lane_head){.submitted = lane->submitted, .done = atomic_load(&lane->done)};
+    if (ret_head->submitted > ret_head->done) {
+        const struct lane_slot *slot = &lane->slots[ret_head->done % lane->capacity];
+        ret_head->any = true;
+        ret_head->tag = slot->tag;
+        ret_head->n_waits = slot->n_waits;
+        memcpy(ret_head->waits, slot->waits, slot->n_waits * sizeof *slot->waits);
+        if (bytes)
+            memcpy(ret_payload, slot->payload, bytes < sizeof slot->payload ? bytes : sizeof slot->payload);
+    }
+    pthread_mutex_unlock(&lane->mutex);
+}
+
+uint64_t ah_lane_cpu_ns(const struct ah_lane *lane)
+{
+    return ah_threads_cpu_ns(lane->thread);
+}
+
 size_t ah_lane_spans(struct ah_lane *lane, uint64_t after, struct ah_lane_span *ret_spans, size_t max)
 {
     pthread_mutex_lock(&lane->mutex);

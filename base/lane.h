@@ -24,6 +24,7 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -89,6 +90,22 @@ uint64_t ah_lane_done(const struct ah_lane *lane);
 
 /* True while a job of the lane is between start and end: what a throttle shares a link by. */
 int ah_lane_busy(const struct ah_lane *lane);
+
+/* What a lane is at: for whoever must say why nothing happens. */
+struct ah_lane_head {
+    uint64_t submitted, done;
+    bool any; /* a job is next, or runs: ticket done + 1; the rest describes it */
+    uint64_t tag;
+    size_t n_waits;
+    struct ah_lane_wait waits[AH_LANE_WAITS_MAX];
+};
+
+/* `ret_payload` (optional) gets the first `bytes` of the job's payload; no job of the lane may write there. Never blocks for
+ * long: no lane holds its lock while it works or waits. */
+void ah_lane_head(struct ah_lane *lane, struct ah_lane_head *ret_head, void *ret_payload, size_t bytes);
+
+/* Processor time that the lane's thread has used, in nanoseconds: grows while a job computes, stands still while it waits. */
+uint64_t ah_lane_cpu_ns(const struct ah_lane *lane);
 
 /* Copies the spans of jobs finished after ticket `after`, oldest first, at most `max`; returns how many. Those
  * that the ring has no longer are left out: then the first ticket is not after + 1. At any time. */

@@ -244,6 +244,14 @@ void ah_pool_run(struct ah_pool *pool, ah_pool_fn *fn, void *context, size_t chu
         pool_round(pool, run_part, &part, (uint32_t)(chunks - part.first));
 }
 
+uint64_t ah_pool_cpu_ns(const struct ah_pool *pool)
+{
+    uint64_t ns = 0;
+    for (unsigned i = 0; pool && i < pool->started; i++)
+        ns += ah_threads_cpu_ns(pool->workers[i].thread);
+    return ns;
+}
+
 void ah_pool_free(struct ah_pool *pool)
 {
     if (!pool)

@@ -18,6 +18,7 @@
 #include "base/error.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct ah_pool;
 
@@ -41,6 +42,9 @@ unsigned ah_pool_threads(const struct ah_pool *pool);
  * inside a chunk. A NULL pool runs everything on the caller. Workers compute as ah_threads_use_ieee() says; a
  * caller that is not a lane's thread sees to its own arithmetic. */
 void ah_pool_run(struct ah_pool *pool, ah_pool_fn *fn, void *context, size_t chunks);
+
+/* Processor time that the workers have used, without the caller's; 0 for a NULL pool. */
+uint64_t ah_pool_cpu_ns(const struct ah_pool *pool);
 
 /* Ends and joins the workers. NULL is fine. */
 void ah_pool_free(struct ah_pool *pool);

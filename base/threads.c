@@ -108,3 +108,12 @@ int ah_threads_start(pthread_t *ret_thread, const char *name, int cpu, struct ah
     *ret_thread = thread;
     return AH_OK;
 }
+
+uint64_t ah_threads_cpu_ns(pthread_t thread)
+{
+    clockid_t clock;
+    struct timespec used;
+    if (pthread_getcpuclockid(thread, &clock) || clock_gettime(clock, &used))
+        return 0;
+    return (uint64_t)used.tv_sec * 1000000000 + (uint64_t)used.tv_nsec;
+}

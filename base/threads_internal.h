@@ -9,6 +9,7 @@
 #include "base/error.h"
 
 #include <pthread.h>
+#include <stdint.h>
 
 /* What a thread does. */
 struct ah_threads_body {
@@ -20,5 +21,8 @@ struct ah_threads_body {
  * to the program's own threads. `body` is borrowed until the thread has ended. */
 int ah_threads_start(pthread_t *ret_thread, const char *name, int cpu, struct ah_threads_body *body,
                      struct ah_error *err);
+
+/* Processor time that a thread has used; 0 where the system does not say. */
+uint64_t ah_threads_cpu_ns(pthread_t thread);
 
 #endif

@@ -44,6 +44,7 @@ struct ah_run_options {
         *emulated; /* (optional) a profile that emulates, in place of the file `emulate` */
     bool retime;
     bool other_device;
+    struct ah_option_real stall_after;
 };
 
 extern const char *const ah_run_words_schedule[];

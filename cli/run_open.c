@@ -8,6 +8,7 @@
 #include "cli/interrupt.h"
 #include "cli/request.h"
 #include "cli/run.h"
+#include "cli/stall.h"
 #include "profiler/profiler.h"
 #include "runtime/device/algorithm.h"
 #include "runtime/device/emulate.h"
@@ -75,6 +76,7 @@ static int measure_ratios(struct ah_run *run, const struct ah_machine *machine, 
                                                 .device_index = run->device_index,
                                                 .quick = true,
                                                 .parts = 1u << AH_PROFILER_MATMUL,
+                                                .watch = ah_stall_watch(run->cli, &run->options->stall_after),
                                                 .cancel = ah_interrupt_catch()};
     int rc = ah_profiler_run(&here, &options, err);
     if (!rc)
@@ -221,7 +223,8 @@ static int device_options(struct ah_run *run, struct ah_device_options *ret_opti
                                    .memory_bytes = plan->memory.device_capacity_bytes,
                                    .compute_threads = plan->threads ? (uint32_t)plan->threads->compute : 0,
                                    .host_threads = plan->threads ? (uint32_t)plan->threads->host : 0,
-                                   .throttle = run->throttle};
+                                   .throttle = run->throttle,
+                                   .watch = ah_stall_watch(run->cli, &run->options->stall_after)};
     return ah_device_algorithm_table(planned ? plan->algorithms : NULL, &run->cli->arena, ret_options, err);
 }
 

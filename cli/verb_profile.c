@@ -15,6 +15,7 @@
 #include "cli/inspect.h"
 #include "cli/interrupt.h"
 #include "cli/request.h"
+#include "cli/stall.h"
 #include "cli/verbs.h"
 #include "profiler/profiler.h"
 
@@ -30,6 +31,7 @@ struct profile_options {
     const char *emulate;
     bool quick;
     bool verbose;
+    struct ah_option_real stall_after;
 };
 
 static const struct ah_option profile_table[] = {
@@ -55,6 +57,7 @@ static const struct ah_option profile_table[] = {
     {"dtype", 0, AH_OPTION_WORD, "DTYPE", ah_words_dtype, AH_REQUEST_FIELD(dtype),
      "with --model: as of 'plan'"},
     {"freeze", 0, AH_OPTION_TEXTS, "PATTERNS", NULL, AH_REQUEST_FIELD(freeze), "with --model: as of 'plan'"},
+    AH_STALL_OPTION(offsetof(struct profile_options, stall_after)),
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
 struct profile {
@@ -153,6 +156,8 @@ static int measure(struct profile *profile, struct ah_error *err)
                                           .job = &profile->job,
                                           .progress = show_progress,
                                           .progress_context = &progress,
+                                          .watch =
+                                              ah_stall_watch(profile->cli, &profile->options->stall_after),
                                           .cancel = ah_interrupt_catch()};
     int rc = profile->base ? ah_document_load(&profile->measured, profile->base, AH_DOCUMENT_MACHINE, err)
                            : ah_profiler_run(&profile->measured, &options, err);

@@ -11,6 +11,7 @@
 #include "cli/proof.h"
 #include "cli/run_log.h"
 #include "cli/run_trace.h"
+#include "cli/stall.h"
 #include "cli/verbs.h"
 
 #include <inttypes.h>
@@ -59,6 +60,7 @@ static const struct ah_option run_table[] = {
      "after the first steps, derive the orders again from the times that were measured; results stay"},
     {"other-device", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(run.other_device),
      "run a plan that was made for another kind of device"},
+    AH_STALL_OPTION(FIELD(run.stall_after)),
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 /* clang-format on */
 

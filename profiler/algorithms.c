@@ -96,7 +96,8 @@ static int open_rank(struct choosing *choosing, size_t rank, struct ah_error *er
     struct ah_device_options options = {.index = choosing->measure->options->device_index,
                                         .algorithms = table,
                                         .queue = AH_LANES_REPEATS_MAX,
-                                        .spans = AH_LANES_REPEATS_MAX};
+                                        .spans = AH_LANES_REPEATS_MAX,
+                                        .watch = choosing->measure->options->watch};
     const uint64_t bytes = 4 * choosing->place_bytes;
     const struct ah_ref all = {AH_ARENA_DEVICE, AH_BF16, 0, 0};
     const struct ah_ref stage = {AH_ARENA_PINNED, AH_BF16, 0, 0};

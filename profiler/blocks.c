@@ -130,7 +130,8 @@ static int open_device(const struct ah_measure *measure, unsigned threads, struc
                                         .compute_threads = threads,
                                         .host_threads = 1,
                                         .queue = (uint32_t)bench->n_ops,
-                                        .spans = (uint32_t)bench->n_ops};
+                                        .spans = (uint32_t)bench->n_ops,
+                                        .watch = measure->options->watch};
     int rc =
         ah_device_algorithm_table(measure->machine->algorithms, &measure->document->arena, &options, err);
     rc = rc ? rc : ah_device_open(&bench->device, measure->driver, &options, err);

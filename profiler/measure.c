@@ -155,6 +155,7 @@ int ah_measure_open(const struct ah_measure *measure, unsigned compute_threads, 
         .host_threads = host_threads,
         .queue = AH_LANES_REPEATS_MAX,
         .spans = AH_LANES_REPEATS_MAX,
+        .watch = measure->options->watch,
     };
     if (throttled)
         options.throttle = measure->throttle;

@@ -68,8 +68,9 @@ struct ah_profiler_options {
                                        else /tmp. The file has no name there and is gone whatever happens. */
     ah_profiler_progress *progress; /* (optional) */
     void *progress_context;
-    const struct ah_log *log; /* (optional) borrowed; hears each sentence of `noise` as it is found */
-    const atomic_int *cancel; /* (optional) set to non-zero, by a signal handler say: stop soon */
+    struct ah_device_watch watch; /* of every device that is opened */
+    const struct ah_log *log;     /* (optional) borrowed; hears each sentence of `noise` as it is found */
+    const atomic_int *cancel;     /* (optional) set to non-zero, by a signal handler say: stop soon */
 };
 
 /* Measures and builds the document; it passes the reader's checks. AH_E_INTERRUPTED after `cancel`;

@@ -6,6 +6,7 @@
 #include "runtime/device/device.h"
 
 #include "base/units.h"
+#include "runtime/device/watch.h"
 
 #include <string.h>
 
@@ -70,6 +71,11 @@ int ah_device_open(struct ah_device **ret_device, const struct ah_device_driver 
     if (rc)
         return rc;
     device->memory_bytes = options->memory_bytes;
+    rc = ah_device_watcher_new(device, &options->watch, err);
+    if (rc) {
+        driver->close(device);
+        return rc;
+    }
     *ret_device = device;
     return AH_OK;
 }
@@ -236,7 +242,9 @@ int ah_device_submit(struct ah_device *device, const struct ah_submission *submi
             return n == 1 ? rc : ah_error_prefix(err, rc, "submission %zu of %zu", i + 1, n);
         last[submissions[i].lane]++;
     }
+    ah_device_watch_enter(device, AH_WAITING_TO_SUBMIT, 0, n);
     int rc = n ? device->driver->submit(device, submissions, n, err) : AH_OK;
+    ah_device_watch_leave(device);
     if (rc)
         return rc;
     last_tickets(device, last);
@@ -258,10 +266,18 @@ static int check_given(const struct ah_device *device, struct ah_wait wait, stru
                         (unsigned long long)wait.ticket, ah_device_lane_name(wait.lane));
 }
 
+static int wait_watched(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err)
+{
+    ah_device_watch_enter(device, AH_WAITING_FOR_TICKET, lane, ticket);
+    int rc = device->driver->wait(device, lane, ticket, err);
+    ah_device_watch_leave(device);
+    return rc;
+}
+
 int ah_device_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err)
 {
     int rc = check_given(device, (struct ah_wait){lane, ticket}, err);
-    return rc ? rc : device->driver->wait(device, lane, ticket, err);
+    return rc ? rc : wait_watched(device, lane, ticket, err);
 }
 
 int ah_device_wait_any(struct ah_device *device, const struct ah_wait *waits, size_t n, size_t *ret_met,
@@ -275,14 +291,17 @@ int ah_device_wait_any(struct ah_device *device, const struct ah_wait *waits, si
         if (rc)
             return rc;
     }
-    return device->driver->wait_any(device, waits, n, ret_met, err);
+    ah_device_watch_enter(device, AH_WAITING_FOR_ANY, waits[0].lane, n);
+    int rc = device->driver->wait_any(device, waits, n, ret_met, err);
+    ah_device_watch_leave(device);
+    return rc;
 }
 
 int ah_device_drain(struct ah_device *device, struct ah_error *err)
 {
     int first = AH_OK;
     for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++) {
-        int rc = device->driver->wait(device, lane, ah_device_submitted(device, lane), first ? NULL : err);
+        int rc = wait_watched(device, lane, ah_device_submitted(device, lane), first ? NULL : err);
         first = first ? first : rc;
     }
     return first;
@@ -327,14 +346,23 @@ static int cannot_record(const struct ah_device *device, struct ah_error *err)
 
 int ah_device_record(struct ah_device *device, struct ah_error *err)
 {
-    return device->driver->record ? device->driver->record(device, err) : cannot_record(device, err);
+    if (!device->driver->record)
+        return cannot_record(device, err);
+    ah_device_watch_enter(device, AH_WAITING_TO_RECORD, 0, 0);
+    int rc = device->driver->record(device, err);
+    ah_device_watch_leave(device);
+    return rc;
 }
 
 int ah_device_recorded(struct ah_device *device, struct ah_device_recording *ret_recording,
                        struct ah_error *err)
 {
-    return device->driver->recorded ? device->driver->recorded(device, ret_recording, err)
-                                    : cannot_record(device, err);
+    if (!device->driver->recorded)
+        return cannot_record(device, err);
+    ah_device_watch_enter(device, AH_WAITING_TO_RECORD, 0, 0);
+    int rc = device->driver->recorded(device, ret_recording, err);
+    ah_device_watch_leave(device);
+    return rc;
 }
 
 void *ah_device_pointer(struct ah_device *device, struct ah_ref ref)
@@ -348,6 +376,13 @@ void *ah_device_pointer(struct ah_device *device, struct ah_ref ref)
 
 void ah_device_close(struct ah_device *device)
 {
-    if (device)
-        device->driver->close(device);
+    if (!device)
+        return;
+    if (device->watcher) {
+        ah_device_watch_enter(device, AH_WAITING_TO_CLOSE, 0, 0);
+        device->driver->drain(device);
+        ah_device_watch_leave(device);
+        ah_device_watcher_free(device);
+    }
+    device->driver->close(device);
 }

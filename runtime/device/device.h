@@ -28,6 +28,10 @@
  * complete so that nobody hangs, and every wait reports the first failure with the op's name. Close the
  * device.
  *
+ * A STALL is neither: nothing fails, and nothing ends. Where the options say how long that may last, a thread of its own
+ * watches (watch.h), says what each lane is at, and tells the program, whose last act that should be: who waits inside a
+ * vendor's driver cannot be called back.
+ *
  * A DRIVER is a const table of functions, one per kind of device. The CPU's is linked in; CUDA's comes from a
  * plugin (plugin.h). It begins with two numbers: what functions and fields mean, and how the structs that cross
  * that border lie in memory; with either of another build it is refused. The functions ah_device_*() check what
@@ -55,7 +59,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AH_DEVICE_ABI = 4, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
+enum { AH_DEVICE_ABI = 5, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
 
 /* Room for lanes in structs that cross the border of a plugin. */
 enum { AH_DEVICE_LANES_MAX = 16 };
@@ -135,6 +139,20 @@ struct ah_device_algorithm {
     uint64_t words[8];    /* the library's own, as the device that measured it wrote them */
 };
 
+/* What to do when the device stalls. */
+struct ah_device_watch {
+    double patience_s; /* without a completed op while something waits; 0: nobody watches */
+
+    /* Called once, on the watching thread, with AH_E_STALLED and one sentence on every lane. It should end the process:
+     * closing the device may wait for ever. When it returns, everyone goes on waiting. */
+    void (*stalled)(void *context, const struct ah_error *why);
+    void *context;
+
+    /* (optional) What the submitter calls the op with this tag: "'forward' of block 'layer.3'"; "": nothing. */
+    void (*name)(const void *context, uint64_t tag, char *ret_name, size_t room);
+    const void *name_context;
+};
+
 struct ah_device_options {
     uint32_t index;        /* of several devices of one kind */
     uint64_t memory_bytes; /* most of the device arena and reserve_bytes together; 0: what there is */
@@ -152,6 +170,18 @@ struct ah_device_options {
     uint32_t queue;           /* ops a lane's queue holds; 0: 1024 */
     uint32_t spans;           /* finished ops a lane remembers, the oldest overwritten; 0: 1024 */
     struct ah_device_throttle throttle;
+    struct ah_device_watch watch;
+};
+
+/* What a lane is at. */
+struct ah_device_head {
+    uint64_t submitted, done; /* tickets; `done` as far as anyone has seen */
+    bool any;                 /* an op is next, or runs: ticket done + 1; the rest describes it */
+    enum ah_op_kind kind;
+    uint64_t tag;
+    uint32_t n_waits;
+    struct ah_wait waits[AH_DEVICE_WAITS_MAX]; /* met or not */
+    const char *note; /* what holds it up beside its waits, or why nothing is known of it; NULL: nothing */
 };
 
 struct ah_device_info {
@@ -209,6 +239,13 @@ struct ah_device_driver {
     int (*recorded)(struct ah_device *device, struct ah_device_recording *ret_recording,
                     struct ah_error *err);
 
+    /* (optional, all three or none: the device is not watched) For a thread that watches, while others wait: neither
+     * may block, nor call what could. `pulse` changes whenever something moved: an op was done, or one that runs on the
+     * host's processors used them. `drain` waits until nothing runs, whatever failed; then `close` does not wait. */
+    uint64_t (*pulse)(struct ah_device *device);
+    void (*head)(struct ah_device *device, uint32_t lane, struct ah_device_head *ret_head);
+    void (*drain)(struct ah_device *device);
+
     /* Where a host arena lies (on the CPU device: any arena); NULL where the host cannot read it. */
     void *(*address)(struct ah_device *device, enum ah_arena_kind arena);
 };
@@ -232,6 +269,12 @@ struct ah_device {
     uint64_t arena_bytes[AH_ARENA_KINDS];
     bool is_reserved;
     uint64_t submitted[AH_DEVICE_LANES_MAX]; /* last ticket of each lane; used atomically */
+
+    /* watch.h's; the counts are used atomically */
+    struct ah_device_watcher *watcher; /* owned; NULL: nobody watches */
+    uint32_t waiting;                  /* calls that wait now */
+    uint64_t waited;                   /* calls that have waited */
+    uint64_t wait_what;                /* what the last of them waits for */
 };
 
 /* A number that changes with the size of any struct that crosses a plugin's border, and with the kinds of ops and
@@ -242,7 +285,7 @@ struct ah_device {
                 10007 * sizeof(struct ah_device_options) + 100003 * sizeof(struct ah_device_info) + \
                 1000003 * sizeof(struct ah_op) + 10000019 * sizeof(struct ah_submission) + \
                 100000007 * sizeof(struct ah_adamw_scalars) + 211 * sizeof(struct ah_device_activity) + \
-                2003 * sizeof(struct ah_device_recording) + 31 * AH_OP_KINDS + 7 * AH_DEVICE_LANES))
+                2003 * sizeof(struct ah_device_recording) + 401 * sizeof(struct ah_device_head) + 31 * AH_OP_KINDS + 7 * AH_DEVICE_LANES))
 /* clang-format on */
 
 /* The CPU device's driver: the reference for every other and the embedded default. */

@@ -12,6 +12,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 struct run {
@@ -225,19 +226,29 @@ static int submit_round(struct run *run, int64_t step, bool last)
     return rc;
 }
 
+void ah_run_name(const void *context, uint64_t tag, char *ret_name, size_t room)
+{
+    const struct ah_trainer *t = context;
+    ret_name[0] = '\0';
+    if (tag >= t->rounds.n_items)
+        return;
+    const struct ah_plan_op *op = &t->options.plan->ops[t->rounds.items[tag].op];
+    const char *block = op->op == AH_PLAN_NORM ? NULL : t->options.plan->blocks[op->block].name;
+    snprintf(ret_name, room, "'%s'%s%s%s", ah_words_plan_op[op->op], block ? " of block '" : "",
+             block ? block : "", block ? "'" : "");
+}
+
 /* Says of the device's failure where in the training it was. */
 static int place_failure(const struct run *run, int rc)
 {
     const struct ah_trainer *t = run->t;
     const struct ah_device_failed failed = ah_device_failed(t->device);
+    char name[AH_ERROR_TEXT_MAX / 2];
     if (!rc || !failed.any)
         return rc;
-    if (failed.tag < t->rounds.n_items) {
-        const struct ah_plan_op *op = &t->options.plan->ops[t->rounds.items[failed.tag].op];
-        const char *block = op->op == AH_PLAN_NORM ? NULL : t->options.plan->blocks[op->block].name;
-        ah_error_prefix(run->err, rc, "'%s'%s%s%s", ah_words_plan_op[op->op], block ? " of block '" : "",
-                        block ? block : "", block ? "'" : "");
-    }
+    ah_run_name(t, failed.tag, name, sizeof name);
+    if (name[0])
+        ah_error_prefix(run->err, rc, "%s", name);
     return ah_error_prefix(run->err, rc, "after step %" PRIu64, t->steps);
 }
 

@@ -120,6 +120,8 @@ static int prepare_device(struct ah_trainer *t, struct ah_error *err)
 static int open_device(struct ah_trainer *t, struct ah_error *err)
 {
     struct ah_device_options options = t->options.device;
+    options.watch.name = ah_run_name;
+    options.watch.name_context = t;
     if (!options.spans)
         options.spans = (uint32_t)(4 * t->bound.n_ops + 1024);
     int rc = ah_device_open(&t->device, t->options.driver, &options, err);

@@ -189,6 +189,8 @@ int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct
 /* run.c */
 int ah_run_stage(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
                  uint64_t *ret_bearing, struct ah_error *err);
+/* What the op with this tag is, "'forward' of block 'layer.3'"; "" for those that no plan mentions. `context` is the trainer. */
+void ah_run_name(const void *context, uint64_t tag, char *ret_name, size_t room);
 struct ah_ref ah_run_header(const struct ah_trainer *t, int64_t step, uint64_t offset_bytes);
 
 #endif

@@ -203,13 +203,18 @@ static int open_parts(struct ah_cpu_device *cpu, const struct ah_device_options 
     return rc;
 }
 
-static void cpu_close(struct ah_device *device)
+static void cpu_drain(struct ah_device *device)
 {
     struct ah_cpu_device *cpu = cpu_of(device);
-    /* Lanes wait for each other's tickets: all must be empty before the first ends. */
     for (unsigned lane = 0; lane < AH_DEVICE_LANES; lane++)
         if (cpu->lanes[lane].lane)
             ah_lane_drain(cpu->lanes[lane].lane);
+}
+
+static void cpu_close(struct ah_device *device)
+{
+    struct ah_cpu_device *cpu = cpu_of(device);
+    cpu_drain(device); /* lanes wait for each other's tickets: all must be empty before the first ends */
     for (unsigned lane = 0; lane < AH_DEVICE_LANES; lane++) {
         ah_lane_free(cpu->lanes[lane].lane);
         ah_pool_free(cpu->lanes[lane].pool);
@@ -414,6 +419,38 @@ static size_t cpu_spans(struct ah_device *device, uint32_t lane, uint64_t after,
     return n;
 }
 
+/* A lane that an emulation slows sleeps while it is busy: that is progress. */
+static uint64_t cpu_pulse(struct ah_device *device)
+{
+    uint64_t pulse = 0;
+    for (unsigned i = 0; i < AH_DEVICE_LANES; i++) {
+        const struct ah_cpu_lane *lane = &cpu_of(device)->lanes[i];
+        const bool slowed =
+            lane->throttle.work_per_s > 0 || lane->throttle.latency_ns > 0 || lane->bytes_per_s > 0;
+        pulse += ah_lane_done(lane->lane);
+        if (ah_lane_busy(lane->lane))
+            pulse += slowed ? ah_threads_now_ns() : ah_lane_cpu_ns(lane->lane) + ah_pool_cpu_ns(lane->pool);
+    }
+    return pulse;
+}
+
+static void cpu_head(struct ah_device *device, uint32_t lane, struct ah_device_head *ret_head)
+{
+    struct ah_cpu_device *cpu = cpu_of(device);
+    struct ah_lane_head head;
+    struct ah_cpu_task task;
+    ah_lane_head(cpu->lanes[lane].lane, &head, &task, sizeof task);
+    *ret_head = (struct ah_device_head){.submitted = head.submitted, .done = head.done, .any = head.any};
+    if (!head.any)
+        return;
+    ret_head->kind = task.op.kind;
+    ret_head->tag = task.tag;
+    for (size_t i = 0; i < head.n_waits; i++)
+        for (uint32_t other = 0; other < AH_DEVICE_LANES; other++)
+            if (cpu->lanes[other].lane == head.waits[i].lane)
+                ret_head->waits[ret_head->n_waits++] = (struct ah_wait){other, head.waits[i].ticket};
+}
+
 static void *cpu_address(struct ah_device *device, enum ah_arena_kind arena)
 {
     return cpu_of(device)->arenas[arena].data;
@@ -435,6 +472,9 @@ const struct ah_device_driver *ah_device_cpu(void)
         .wait_any = cpu_wait_any,
         .done = cpu_done,
         .spans = cpu_spans,
+        .pulse = cpu_pulse,
+        .head = cpu_head,
+        .drain = cpu_drain,
         .address = cpu_address,
     };
     return &driver;

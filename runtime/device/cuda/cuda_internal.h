@@ -9,6 +9,7 @@
  *     lanes.c     submit and wait: what lanes of both kinds have in common
  *     streams.c   compute, h2d and d2h: a stream each, with events
  *     dispatch.c  an op onto a stream
+ *     stalls.c    what lanes are at, where nothing moves
  *     warm.c      kernels loaded before the first op
  *     recorder.c  what the GPU does for ops, by CUPTI
  */
@@ -34,6 +35,16 @@ _Static_assert((int)AH_LANE_COMPUTE < AH_CUDA_STREAMS && (int)AH_LANE_H2D < AH_C
                    (int)AH_LANE_D2H < AH_CUDA_STREAMS && (int)AH_LANE_HOST == AH_CUDA_STREAMS,
                "streams have the first numbers of lanes");
 
+/* An op on its way through the host lane: the payload of a lane's job. */
+struct ah_cuda_host_task {
+    struct ah_cuda_device *cuda;
+    uint64_t ticket, tag;
+    uint64_t after[AH_CUDA_STREAMS]; /* tickets of streams; 0: none */
+    struct ah_op op;
+};
+
+_Static_assert(sizeof(struct ah_cuda_host_task) <= AH_LANE_PAYLOAD_MAX, "a task fits a lane's payload");
+
 /* An op of a stream: from its submission until its times are read. */
 struct ah_cuda_queued {
     cudaEvent_t start; /* owned */
@@ -41,6 +52,8 @@ struct ah_cuda_queued {
     bool waited;       /* for others: then `start` is recorded */
     enum ah_op_kind kind;
     uint64_t tag;
+    uint32_t n_waits;
+    struct ah_wait waits[AH_DEVICE_WAITS_MAX];
     uint64_t queued_ns; /* when all that it need not wait for had been seen to be done */
 };
 
@@ -52,10 +65,10 @@ struct ah_cuda_stream {
     uint64_t capacity;
     struct ah_span *spans; /* owned; a ring */
     uint64_t n_spans;
-    uint64_t submitted;
-    uint64_t done;   /* seen to be done */
-    uint64_t timed;  /* their spans are known */
-    uint64_t end_ns; /* of the last one timed */
+    _Atomic uint64_t submitted; /* these two are read without the lock, too, by who watches */
+    _Atomic uint64_t done;      /* seen to be done */
+    uint64_t timed;             /* their spans are known */
+    uint64_t end_ns;            /* of the last one timed */
 };
 
 /* One prepared op of each sort. */
@@ -94,6 +107,10 @@ struct ah_cuda_device {
 
     pthread_mutex_t lock;
 
+    /* For who watches (stalls.c): the stream's lane whose op the submitter is enqueueing, inside the driver; or
+     * AH_CUDA_STREAMS. */
+    _Atomic uint32_t enqueueing;
+
     /* The first failure; read under its lock, the inner one of the two, once `failed` is set. `lost`: nothing is known of
      * the streams any more; set after `failed`. */
     pthread_mutex_t failure_lock;
@@ -130,6 +147,7 @@ int ah_cuda_count(int *ret_n, struct ah_error *err);
 int ah_cuda_open(struct ah_device **ret_device, const struct ah_device_options *options,
                  struct ah_error *err);
 void ah_cuda_close(struct ah_device *device);
+void ah_cuda_drain(struct ah_device *device);
 int ah_cuda_prepare(struct ah_device *device, const struct ah_op *ops, size_t n, struct ah_error *err);
 int ah_cuda_algorithms(struct ah_device *device, const struct ah_op *product,
                        struct ah_device_algorithm *ret_algorithms, size_t max, size_t *ret_n,
@@ -175,8 +193,13 @@ void ah_cuda_stream_wait(struct ah_cuda_device *cuda, uint32_t lane, uint64_t ti
 uint64_t ah_cuda_stream_done(struct ah_cuda_device *cuda, uint32_t lane);
 size_t ah_cuda_stream_spans(struct ah_cuda_device *cuda, uint32_t lane, uint64_t after,
                             struct ah_span *ret_spans, size_t max);
-/* Lets time pass for one who looks again and again since `since_ns`. */
-void ah_cuda_pause(uint64_t since_ns);
+/* Lets time pass for one who looks again and again since `since_ns`. Who waits for long looks at all streams, so that what
+ * they complete is seen (stalls.c). */
+void ah_cuda_pause(struct ah_cuda_device *cuda, uint64_t since_ns);
+
+/* stalls.c */
+uint64_t ah_cuda_pulse(struct ah_device *device);
+void ah_cuda_head(struct ah_device *device, uint32_t lane, struct ah_device_head *ret_head);
 
 /* dispatch.c */
 bool ah_cuda_supports(enum ah_op_kind kind);

@@ -187,6 +187,7 @@ int ah_cuda_open(struct ah_device **ret_device, const struct ah_device_options *
     pthread_mutex_init(&cuda->failure_lock, NULL);
     cuda->common.driver = ah_plugin_driver();
     cuda->index = (int)options->index;
+    atomic_store(&cuda->enqueueing, AH_CUDA_STREAMS);
     rc = open_gpu(cuda, options, err);
     if (!rc)
         rc = open_products(cuda, options, err);
@@ -269,6 +270,14 @@ int ah_cuda_recorded(struct ah_device *device, struct ah_device_recording *ret_r
 }
 
 /* ---- close ---- */
+
+void ah_cuda_drain(struct ah_device *device)
+{
+    struct ah_cuda_device *cuda = ah_cuda_of(device);
+    (void)cudaSetDevice(cuda->index);
+    drain(cuda);
+    (void)cudaGetLastError();
+}
 
 void ah_cuda_close(struct ah_device *device)
 {

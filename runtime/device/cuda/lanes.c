@@ -41,16 +41,6 @@
 #include "runtime/device/cuda/cuda_internal.h"
 #include "runtime/device/math/math.h"
 
-/* An op on its way through the host lane. */
-struct host_task {
-    struct ah_cuda_device *cuda;
-    uint64_t ticket, tag;
-    uint64_t after[AH_CUDA_STREAMS]; /* tickets of streams; 0: none */
-    struct ah_op op;
-};
-
-_Static_assert(sizeof(struct host_task) <= AH_LANE_PAYLOAD_MAX, "a task fits a lane's payload");
-
 /* ---- failure ---- */
 
 void ah_cuda_fail(struct ah_cuda_device *cuda, const struct ah_cuda_culprit *culprit, int rc,
@@ -83,7 +73,7 @@ static int first_failure(struct ah_cuda_device *cuda, struct ah_error *err)
 
 static void await_streams(void *payload)
 {
-    const struct host_task *task = payload;
+    const struct ah_cuda_host_task *task = payload;
     for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
         if (task->after[lane])
             ah_cuda_stream_wait(task->cuda, lane, task->after[lane]);
@@ -91,7 +81,7 @@ static void await_streams(void *payload)
 
 static void run_host_op(void *payload)
 {
-    struct host_task *task = payload;
+    struct ah_cuda_host_task *task = payload;
     struct ah_cuda_device *cuda = task->cuda;
     struct ah_error why = {0};
     int rc = AH_OK;
@@ -108,7 +98,7 @@ static void run_host_op(void *payload)
 
 static void host_submit(struct ah_cuda_device *cuda, const struct ah_submission *submission)
 {
-    struct host_task task = {
+    struct ah_cuda_host_task task = {
         .cuda = cuda, .ticket = ++cuda->host_submitted, .tag = submission->tag, .op = *submission->op};
     bool any = false;
     for (uint32_t i = 0; i < submission->n_waits; i++) {
@@ -191,7 +181,7 @@ int ah_cuda_wait_any(struct ah_device *device, const struct ah_wait *waits, size
     uint64_t since_ns = ah_threads_now_ns();
     size_t met;
     while ((met = find_met(device, waits, n)) == n)
-        ah_cuda_pause(since_ns);
+        ah_cuda_pause(cuda, since_ns);
     int rc = first_failure(cuda, err);
     if (!rc)
         *ret_met = met;

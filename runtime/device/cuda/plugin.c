@@ -21,6 +21,9 @@ static const struct ah_device_driver driver = {
     .algorithms = ah_cuda_algorithms,
     .record = ah_cuda_record,
     .recorded = ah_cuda_recorded,
+    .pulse = ah_cuda_pulse,
+    .head = ah_cuda_head,
+    .drain = ah_cuda_drain,
     .address = ah_cuda_address,
 };
 

@@ -20,7 +20,12 @@
  * events, three kernels. A product that is made in steps is dozens, for which a quarter of the thousand is left. */
 enum { QUEUE_MOST = 96, SPANS_DEFAULT = 1024 };
 
-enum { SPIN_NS = 50 * 1000, SLEEP_LEAST_NS = 20 * 1000, SLEEP_MOST_NS = 200 * 1000 };
+enum {
+    SPIN_NS = 50 * 1000,
+    SLEEP_LEAST_NS = 20 * 1000,
+    SLEEP_MOST_NS = 200 * 1000,
+    LONG_NS = 50 * 1000 * 1000
+};
 
 static uint64_t max_of(uint64_t a, uint64_t b)
 {
@@ -137,9 +142,11 @@ uint64_t ah_cuda_stream_done(struct ah_cuda_device *cuda, uint32_t lane)
     return done;
 }
 
-void ah_cuda_pause(uint64_t since_ns)
+void ah_cuda_pause(struct ah_cuda_device *cuda, uint64_t since_ns)
 {
     uint64_t now_ns = ah_threads_now_ns(), waited_ns = now_ns - since_ns;
+    if (waited_ns > LONG_NS)
+        look_at_all(cuda);
     if (waited_ns < SPIN_NS) {
         sched_yield();
         return;
@@ -156,7 +163,7 @@ void ah_cuda_stream_wait(struct ah_cuda_device *cuda, uint32_t lane, uint64_t ti
     uint64_t since_ns = ah_threads_now_ns();
     (void)cudaSetDevice(cuda->index); /* of the calling thread; where it fails, looking fails too */
     while (ah_cuda_stream_done(cuda, lane) < ticket)
-        ah_cuda_pause(since_ns);
+        ah_cuda_pause(cuda, since_ns);
 }
 
 /* ---- times ---- */
@@ -273,6 +280,10 @@ void ah_cuda_stream_submit(struct ah_cuda_device *cuda, const struct ah_submissi
     queued->waited = false;
     queued->kind = submission->op->kind;
     queued->tag = submission->tag;
+    queued->n_waits = submission->n_waits;
+    for (uint32_t i = 0; i < submission->n_waits; i++)
+        queued->waits[i] = submission->waits[i];
+    atomic_store_explicit(&cuda->enqueueing, submission->lane, memory_order_relaxed);
     ah_cuda_recorder_begin(cuda->recorder, submission->lane, ticket);
     queued->queued_ns = ah_threads_now_ns();
     int rc = atomic_load(&cuda->failed) ? AH_OK : enqueue_op(cuda, submission, queued, &why);
@@ -288,6 +299,7 @@ void ah_cuda_stream_submit(struct ah_cuda_device *cuda, const struct ah_submissi
             atomic_store(&cuda->lost, true);
         }
     }
+    atomic_store_explicit(&cuda->enqueueing, AH_CUDA_STREAMS, memory_order_relaxed);
     pthread_mutex_lock(&cuda->lock);
     stream->submitted = ticket;
     pthread_mutex_unlock(&cuda->lock);

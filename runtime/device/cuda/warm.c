@@ -14,6 +14,7 @@
  */
 #include "runtime/device/cuda/cuda_internal.h"
 #include "runtime/device/cuda/errors.h"
+#include "runtime/device/watch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -80,10 +81,12 @@ int ah_cuda_warm_run(struct ah_cuda_device *cuda, const uint64_t arena_bytes[AH_
         const struct ah_op *op = &cuda->warm.ops[i];
         if (ah_op_check(op, arena_bytes, NULL))
             continue;
+        ah_device_watch_enter(&cuda->common, AH_WAITING_TO_WARM, AH_LANE_COMPUTE, (uint64_t)op->kind);
         rc = ah_cuda_dispatch(cuda, AH_LANE_COMPUTE, op, err);
         if (!rc)
             rc = ah_cuda_check(err, cudaStreamSynchronize(cuda->streams[AH_LANE_COMPUTE].stream),
                                "cudaStreamSynchronize");
+        ah_device_watch_leave(&cuda->common);
         if (rc)
             ah_error_prefix(err, rc, "op '%s', tried on zeros", ah_op_name(op->kind));
     }

@@ -27,6 +27,9 @@ static struct {
 
 static cudaError_t broken; /* read without the lock */
 
+static bool goes_on; /* nothing hangs any more; under the lock */
+static __thread bool hangs;
+
 static __thread cudaError_t last_error;
 
 static bool sticky(cudaError_t code)
@@ -72,10 +75,51 @@ static void lose(cudaError_t code, const char *why)
     pthread_cond_broadcast(&double_changed);
 }
 
+/* Work hangs in its stream, the caller goes on. */
+static bool enqueues(const char *call)
+{
+    static const char *const names[] = {"cudaMemcpyAsync",     "cudaMemsetAsync",     "cudaLaunchKernel",
+                                        "cudaStreamWaitEvent", "cuStreamWaitValue64", "cudaEventRecord"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i], call) == 0)
+            return true;
+    return false;
+}
+
+bool double_hangs(void)
+{
+    const bool now = hangs;
+    hangs = false;
+    return now;
+}
+
+void double_hang(void)
+{
+    pthread_mutex_lock(&double_lock);
+    while (!goes_on)
+        pthread_cond_wait(&double_changed, &double_lock);
+    pthread_mutex_unlock(&double_lock);
+}
+
+void cuda_double_go_on(void)
+{
+    pthread_mutex_lock(&double_lock);
+    goes_on = true;
+    pthread_cond_broadcast(&double_changed);
+    pthread_mutex_unlock(&double_lock);
+}
+
+static bool told_to_hang(const struct cuda_double *settings, const char *call, uint64_t nth)
+{
+    bool told = false;
+    for (size_t i = 0; i < CUDA_DOUBLE_FAULTS; i++)
+        told = told || (settings->hangs[i].nth == nth && strcmp(settings->hangs[i].call, call) == 0);
+    return told;
+}
+
 cudaError_t double_enter(const char *call)
 {
     struct cuda_double settings = double_settings();
-    bool hangs = false;
     pthread_mutex_lock(&double_lock);
     uint64_t nth = count_call(call);
     cudaError_t rc = double_lost() ? double_lost() : settings.count_error;
@@ -83,16 +127,15 @@ cudaError_t double_enter(const char *call)
         const struct cuda_double_fault *fault = &settings.faults[i];
         if (fault->nth && fault->nth == (strcmp(fault->call, "any") == 0  ? calls.all
                                          : strcmp(fault->call, call) == 0 ? nth
-                                                                          : 0)) {
+                                                                          : 0))
             rc = fault->code;
-            hangs = fault->hangs;
-        }
     }
     if (sticky(rc))
         lose(rc, "a call was told to fail");
+    const bool hangs = !goes_on && told_to_hang(&settings, call, nth);
     pthread_mutex_unlock(&double_lock);
-    while (hangs)
-        double_sleep_us(1000000);
+    if (hangs && !enqueues(call) && double_hangs())
+        double_hang();
     return rc;
 }
 
@@ -136,6 +179,7 @@ void double_forget_calls(void)
 {
     pthread_mutex_lock(&double_lock);
     memset(&calls, 0, sizeof calls);
+    goes_on = false;
     __atomic_store_n(&broken, cudaSuccess, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&double_lock);
     last_error = cudaSuccess;

@@ -29,7 +29,9 @@
  *     code=FOLDER                    kernels run from the files that nvcc made of them (ptx/ptx.h), not from their source
  *     counts=FILE                    what they did is appended to that file at the program's end
  *     fail=CALL:N:CODE               the Nth call of that name (`any`: of all) returns CODE; may be given again
- *     fail=CALL:N:hang               the Nth call of that name never returns
+ *     hang=CALL:N                    the Nth call of that name does not come back; of one that enqueues work, the work
+ *                                    never ends. May be given again
+ *     channel=N                      a stream holds so many pieces of work; who enqueues one more waits
  *     skip=KERNEL                    launches that name their kernel so do nothing (`kernel` is what most call it): results are wrong
  *     missing=SYMBOL                 the driver has no such function; may be given again
  *     profiler=NAME                  has CUPTI already
@@ -71,7 +73,6 @@ struct cuda_double_fault {
     char call[CUDA_DOUBLE_NAME_MAX];
     uint64_t nth; /* from 1; 0: none */
     cudaError_t code;
-    bool hangs; /* it never returns */
 };
 
 struct cuda_double {
@@ -88,6 +89,8 @@ struct cuda_double {
     char code[1024]; /* a folder; "": kernels run from their source */
     char counts[1024];
     struct cuda_double_fault faults[CUDA_DOUBLE_FAULTS];
+    struct cuda_double_fault hangs[CUDA_DOUBLE_FAULTS]; /* without a code */
+    unsigned channel;                                   /* 0: as many as there are */
     char missing[CUDA_DOUBLE_FAULTS][CUDA_DOUBLE_NAME_MAX];
     char profiler[CUDA_DOUBLE_NAME_MAX]; /* that has CUPTI already; "": none */
     unsigned cupti_version;              /* 0: that of its headers */
@@ -106,6 +109,14 @@ void cuda_double_set(const struct cuda_double *settings);
 
 /* Adds a fault to the settings; counting goes on from where it is. */
 void cuda_double_fail(const char *call, uint64_t nth, cudaError_t code);
+
+/* Adds a hang to the settings, or changes a number of them; counting goes on from where it is. */
+void cuda_double_hang(const char *call, uint64_t nth);
+void cuda_double_narrow(unsigned channel);
+void cuda_double_delay(unsigned copy_delay_us);
+
+/* Lets everything go on that hangs, and nothing hang any more, until the next cuda_double_set(). */
+void cuda_double_go_on(void);
 
 /* Calls of that name so far; `any`: all. The i-th name that was called, NULL behind the last. */
 uint64_t cuda_double_calls(const char *call);

@@ -35,6 +35,9 @@ void double_add_fault(const char *call, uint64_t nth, cudaError_t code); /* unde
  */
 cudaError_t double_enter(const char *call);
 cudaError_t double_leave(cudaError_t code);
+bool double_hangs(
+    void); /* whether the calling thread's last call was told to hang, and leaves that to its work; once */
+void double_hang(void);        /* until cuda_double_go_on() */
 cudaError_t double_lost(void); /* what broke the device; cudaSuccess: it works. Under the lock or not. */
 void double_lose(cudaError_t code, const char *why);
 __attribute__((format(printf, 2, 3))) cudaError_t double_misuse(cudaError_t code, const char *format, ...);

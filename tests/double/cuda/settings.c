@@ -44,8 +44,18 @@ static void parse_fault(struct cuda_double_fault *ret_fault, char *text, const c
     *nth++ = *code++ = '\0';
     (void)snprintf(ret_fault->call, sizeof ret_fault->call, "%s", text);
     ret_fault->nth = parse_size(nth, item);
-    ret_fault->hangs = strcmp(code, "hang") == 0;
-    ret_fault->code = ret_fault->hangs ? cudaErrorUnknown : (cudaError_t)parse_size(code, item);
+    ret_fault->code = (cudaError_t)parse_size(code, item);
+}
+
+/* CALL:N */
+static void parse_hang(struct cuda_double_fault *ret_hang, char *text, const char *item)
+{
+    char *nth = strchr(text, ':');
+    if (!nth)
+        refuse(item);
+    *nth++ = '\0';
+    (void)snprintf(ret_hang->call, sizeof ret_hang->call, "%s", text);
+    ret_hang->nth = parse_size(nth, item);
 }
 
 static void set_device(struct cuda_double *settings, const char *key, const char *value, const char *item)
@@ -73,6 +83,10 @@ static void set_list(struct cuda_double *settings, const char *key, char *value,
         while (i + 1 < CUDA_DOUBLE_FAULTS && settings->faults[i].nth)
             i++;
         parse_fault(&settings->faults[i], value, item);
+    } else if (strcmp(key, "hang") == 0) {
+        while (i + 1 < CUDA_DOUBLE_FAULTS && settings->hangs[i].nth)
+            i++;
+        parse_hang(&settings->hangs[i], value, item);
     } else {
         while (i + 1 < CUDA_DOUBLE_FAULTS && settings->missing[i][0])
             i++;
@@ -90,6 +104,7 @@ static void set(struct cuda_double *settings, char *item)
                    {"threads", &settings->threads},
                    {"cupti", &settings->cupti_version},
                    {"cublaslt", &settings->cublaslt_version},
+                   {"channel", &settings->channel},
                    {"drop", &settings->drop}};
     char copy[1024];
     (void)snprintf(copy, sizeof copy, "%s", item);
@@ -118,7 +133,7 @@ static void set(struct cuda_double *settings, char *item)
         (void)snprintf(settings->counts, sizeof settings->counts, "%s", value);
     else if (strcmp(item, "order") == 0)
         settings->order = parse_size(value, copy);
-    else if (strcmp(item, "fail") == 0 || strcmp(item, "missing") == 0)
+    else if (strcmp(item, "fail") == 0 || strcmp(item, "hang") == 0 || strcmp(item, "missing") == 0)
         set_list(settings, item, value, copy);
     else
         set_device(settings, item, value, copy);
@@ -164,6 +179,34 @@ void double_add_fault(const char *call, uint64_t nth, cudaError_t code)
     in_force.faults[i].nth = nth;
     in_force.faults[i].code = code;
     (void)snprintf(in_force.faults[i].call, sizeof in_force.faults[i].call, "%s", call);
+}
+
+void cuda_double_hang(const char *call, uint64_t nth)
+{
+    size_t i = 0;
+    (void)double_settings();
+    pthread_mutex_lock(&double_lock);
+    while (i + 1 < CUDA_DOUBLE_FAULTS && in_force.hangs[i].nth)
+        i++;
+    in_force.hangs[i].nth = nth;
+    (void)snprintf(in_force.hangs[i].call, sizeof in_force.hangs[i].call, "%s", call);
+    pthread_mutex_unlock(&double_lock);
+}
+
+void cuda_double_narrow(unsigned channel)
+{
+    (void)double_settings();
+    pthread_mutex_lock(&double_lock);
+    in_force.channel = channel;
+    pthread_mutex_unlock(&double_lock);
+}
+
+void cuda_double_delay(unsigned copy_delay_us)
+{
+    (void)double_settings();
+    pthread_mutex_lock(&double_lock);
+    in_force.copy_delay_us = copy_delay_us;
+    pthread_mutex_unlock(&double_lock);
 }
 
 void cuda_double_set(const struct cuda_double *settings)

@@ -21,6 +21,7 @@ struct work {
     double_run_fn *run;
     const struct double_tracer *tracer;
     void *traced; /* NULL: nobody wants to know */
+    bool hangs;
     _Alignas(WORK_ALIGN) unsigned char payload[];
 };
 
@@ -111,6 +112,8 @@ static void *run_stream(void *argument)
     struct CUstream_st *stream = argument;
     char report[CUDA_DOUBLE_REPORT_MAX] = "";
     for (struct work *work; (work = take_work(stream)); free(work)) {
+        if (work->hangs)
+            double_hang();
         if (work->traced)
             work->tracer->starts(work->traced);
         cudaError_t rc = work->run(work->payload, report);
@@ -198,13 +201,17 @@ static struct work *new_work(const struct CUstream_st *stream, const struct doub
 
 cudaError_t double_enqueue(cudaStream_t handle, const struct double_work *wanted)
 {
+    const unsigned channel = double_settings().channel;
     struct CUstream_st *stream = stream_of(handle);
     if (!stream)
         return cudaErrorInvalidResourceHandle;
     struct work *work = new_work(stream, wanted);
     if (!work)
         return cudaErrorMemoryAllocation;
+    work->hangs = double_hangs();
     pthread_mutex_lock(&double_lock);
+    while (channel && stream->enqueued - stream->finished >= channel)
+        pthread_cond_wait(&double_changed, &double_lock);
     *stream->end = work;
     stream->end = &work->next;
     stream->enqueued++;

@@ -71,6 +71,7 @@ static void test_error__exit_statuses(void **state)
         {AH_E_INTERRUPTED, 130, "interrupted"},
         {AH_E_CAPACITY, 1, "capacity"},
         {AH_E_UNSUPPORTED, 7, "unsupported"},
+        {AH_E_STALLED, 7, "stalled"},
     };
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
         assert_int_equal(ah_error_exit_status(expected[i].code), expected[i].exit_status);

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What lanes are at, for the thread that watches (runtime/device/watch.h). It may run while another thread is inside the
+ * driver and never comes back, perhaps with the device's lock held. So:
+ * 1. No call of CUDA is made here, and the lock is only tried for.
+ * 2. `done` of a stream is what was seen to be done. Who waits for long looks at every stream (ah_cuda_pause), so it is
+ *    all that is done, unless that thread is held inside the driver, which is then said.
+ */
+#include "runtime/device/cuda/cuda_internal.h"
+
+uint64_t ah_cuda_pulse(struct ah_device *device)
+{
+    struct ah_cuda_device *cuda = ah_cuda_of(device);
+    uint64_t pulse = ah_lane_done(cuda->host_lane);
+    for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
+        pulse += atomic_load(&cuda->streams[lane].done) + atomic_load(&cuda->streams[lane].submitted);
+    if (ah_lane_busy(cuda->host_lane))
+        pulse += ah_lane_cpu_ns(cuda->host_lane) + ah_pool_cpu_ns(cuda->host_pool);
+    return pulse;
+}
+
+static bool try_lock(struct ah_cuda_device *cuda)
+{
+    enum { TRIES = 100, PAUSE_NS = 1000 * 1000 };
+    for (int i = 0; i < TRIES; i++) {
+        if (!pthread_mutex_trylock(&cuda->lock))
+            return true;
+        ah_threads_sleep_until_ns(ah_threads_now_ns() + PAUSE_NS);
+    }
+    return false;
+}
+
+static void stream_head(struct ah_cuda_device *cuda, uint32_t lane, struct ah_device_head *ret_head)
+{
+    const struct ah_cuda_stream *stream = &cuda->streams[lane];
+    ret_head->submitted = atomic_load(&stream->submitted);
+    ret_head->done = atomic_load(&stream->done);
+    if (!try_lock(cuda)) {
+        ret_head->note = "the driver holds the thread that asks what is done";
+        return;
+    }
+    ret_head->submitted = stream->submitted;
+    ret_head->done = stream->done;
+    ret_head->any = ret_head->done < ret_head->submitted;
+    if (ret_head->any) {
+        const struct ah_cuda_queued *queued = ah_cuda_queued(stream, ret_head->done + 1);
+        ret_head->kind = queued->kind;
+        ret_head->tag = queued->tag;
+        ret_head->n_waits = queued->n_waits;
+        for (uint32_t i = 0; i < queued->n_waits; i++)
+            ret_head->waits[i] = queued->waits[i];
+    }
+    pthread_mutex_unlock(&cuda->lock);
+    if (atomic_load(&cuda->enqueueing) == lane)
+        ret_head->note = "the driver holds the thread that enqueues the next op";
+}
+
+static void host_head(struct ah_cuda_device *cuda, struct ah_device_head *ret_head)
+{
+    struct ah_lane_head head;
+    struct ah_cuda_host_task task;
+    ah_lane_head(cuda->host_lane, &head, &task, sizeof task);
+    ret_head->submitted = head.submitted;
+    ret_head->done = head.done;
+    ret_head->any = head.any;
+    if (!head.any)
+        return;
+    ret_head->kind = task.op.kind;
+    ret_head->tag = task.tag;
+    for (uint32_t lane = 0; lane < AH_CUDA_STREAMS; lane++)
+        if (task.after[lane])
+            ret_head->waits[ret_head->n_waits++] = (struct ah_wait){lane, task.after[lane]};
+}
+
+void ah_cuda_head(struct ah_device *device, uint32_t lane, struct ah_device_head *ret_head)
+{
+    *ret_head = (struct ah_device_head){0};
+    if (lane == AH_LANE_HOST)
+        host_head(ah_cuda_of(device), ret_head);
+    else
+        stream_head(ah_cuda_of(device), lane, ret_head);
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every kind of wait of a GPU, hanging: the watch says which lane holds the others up, and why. When it was told, the
+ * double goes on, so that the device can be closed.
+ */
+#include "tests/device/cuda/open.h"
+
+static const struct ah_wait none = {0};
+
+struct told {
+    atomic_uint n;
+    struct ah_error why;
+    struct gate *gate; /* to open; NULL: the double goes on */
+};
+
+static void stalled(void *context, const struct ah_error *why)
+{
+    struct told *told = context;
+    told->why = *why;
+    atomic_fetch_add(&told->n, 1);
+    if (told->gate)
+        atomic_store(&told->gate->open, true);
+    cuda_double_go_on();
+}
+
+static struct ah_device *open_watched(struct told *told, double patience_s)
+{
+    const struct ah_device_options options = {
+        .queue = 8, .watch = {.patience_s = patience_s, .stalled = stalled, .context = told}};
+    const struct cuda_double settings = cuda_double_default();
+    *told = (struct told){0};
+    cuda_double_set(&settings);
+    return open_device(&options);
+}
+
+/* From now on, the next call of that name. */
+static void hang_next(const char *call)
+{
+    cuda_double_hang(call, cuda_double_calls(call) + 1);
+}
+
+static void expect_told(const struct told *told, const char *const texts[])
+{
+    assert_int_equal(atomic_load(&told->n), 1);
+    assert_int_equal(told->why.code, AH_E_STALLED);
+    for (; *texts; texts++)
+        if (!strstr(told->why.text, *texts))
+            fail_msg("'%s' is not in: %s", *texts, told->why.text);
+}
+
+/* fill on compute, copied down, which the host adds to. */
+static void submit_chain(struct ah_device *device)
+{
+    const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1025, 3);
+    const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
+    const struct ah_op down = copy_op(AH_ARENA_PINNED, AH_ARENA_DEVICE, 0, 4000);
+    const struct ah_op keep = copy_op(AH_ARENA_PAGEABLE, AH_ARENA_PINNED, 0, 4000);
+    submit_op(device, AH_LANE_H2D, &up, none);
+    submit_op(device, AH_LANE_COMPUTE, &fill, (struct ah_wait){AH_LANE_H2D, 1});
+    submit_op(device, AH_LANE_D2H, &down, (struct ah_wait){AH_LANE_COMPUTE, 1});
+    submit_op(device, AH_LANE_HOST, &keep, (struct ah_wait){AH_LANE_D2H, 1});
+}
+
+static void expect_chain_stalls(const char *call, const char *const texts[])
+{
+    struct told told;
+    struct ah_error err = {0};
+    struct ah_device *device = open_watched(&told, 0.3);
+    hang_next(call);
+    submit_chain(device);
+    CHECK_OK(ah_device_wait(device, AH_LANE_HOST, 1, &err), err);
+    expect_told(&told, texts);
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+static void test_stalls__of_a_copy(void **state)
+{
+    (void)state;
+    expect_chain_stalls("cudaMemcpyAsync",
+                        (const char *[]){"while the program waits for op 1 of lane 'host'",
+                                         "; h2d: 0 of 1 done, op 1 'copy' has begun and does not end",
+                                         "; compute: 0 of 1 done, op 1 'fill' waits for op 1 of h2d",
+                                         "; d2h: 0 of 1 done, op 1 'copy' waits for op 1 of compute",
+                                         "; host: 0 of 1 done, op 1 'copy' waits for op 1 of d2h", NULL});
+}
+
+static void test_stalls__of_a_kernel(void **state)
+{
+    (void)state;
+    expect_chain_stalls("cudaLaunchKernel",
+                        (const char *[]){"; compute: 0 of 1 done, op 1 'fill' has begun and does not end",
+                                         "; h2d: 1 of 1 done;",
+                                         "; host: 0 of 1 done, op 1 'copy' waits for op 1 of d2h", NULL});
+}
+
+/* An event that was never recorded on the GPU: its op is not seen to end. */
+static void test_stalls__of_an_event(void **state)
+{
+    (void)state;
+    expect_chain_stalls("cudaEventRecord",
+                        (const char *[]){"; h2d: 0 of 1 done, op 1 'copy' has begun and does not end", NULL});
+}
+
+/* A stream that does not see that what it waits for is there: all its waits are met. */
+static void test_stalls__of_a_wait_for_an_event(void **state)
+{
+    struct gate gate = {false};
+    struct told told;
+    struct ah_error err = {0};
+    const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1025, 3);
+    const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
+    (void)state;
+    struct ah_device *device = open_watched(&told, 0.3);
+    submit_gate(device, &gate);
+    submit_op(device, AH_LANE_H2D, &up, (struct ah_wait){AH_LANE_HOST, 1});
+    hang_next("cudaStreamWaitEvent");
+    submit_op(device, AH_LANE_COMPUTE, &fill, (struct ah_wait){AH_LANE_H2D, 1});
+    atomic_store(&gate.open, true);
+    CHECK_OK(ah_device_drain(device, &err), err);
+    expect_told(&told, (const char *[]){"; compute: 0 of 1 done, op 1 'fill' has begun and does not end",
+                                        "; h2d: 1 of 1 done;", NULL});
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+/* The same of the value in the host's memory. */
+static void test_stalls__of_a_value_of_the_host(void **state)
+{
+    struct gate gate = {false};
+    struct told told;
+    struct ah_error err = {0};
+    const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
+    (void)state;
+    struct ah_device *device = open_watched(&told, 0.3);
+    submit_gate(device, &gate);
+    hang_next("cuStreamWaitValue64");
+    submit_op(device, AH_LANE_H2D, &up, (struct ah_wait){AH_LANE_HOST, 1});
+    atomic_store(&gate.open, true);
+    CHECK_OK(ah_device_drain(device, &err), err);
+    expect_told(&told, (const char *[]){"; h2d: 0 of 1 done, op 1 'copy' has begun and does not end",
+                                        "; host: 1 of 1 done", NULL});
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+/* A channel that is full keeps the submitter inside the driver. */
+static void test_stalls__of_a_full_channel(void **state)
+{
+    struct told told;
+    struct ah_error err = {0};
+    const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
+    (void)state;
+    struct ah_device *device = open_watched(&told, 0.3);
+    cuda_double_narrow(4);
+    hang_next("cudaMemcpyAsync");
+    for (int i = 0; i < 4; i++)
+        submit_op(device, AH_LANE_H2D, &up, none);
+    CHECK_OK(ah_device_drain(device, &err), err);
+    expect_told(&told,
+                (const char *[]){"while the program submits 1 op;",
+                                 "; h2d: 0 of 2 done, op 1 'copy' has begun and does not end: the driver "
+                                 "holds the thread that enqueues the next op;",
+                                 NULL});
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+/* Our own queue is full: the submitter waits outside the driver. */
+static void test_stalls__of_a_full_queue(void **state)
+{
+    struct told told;
+    struct ah_error err = {0};
+    const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
+    (void)state;
+    struct ah_device *device = open_watched(&told, 0.3);
+    hang_next("cudaMemcpyAsync");
+    for (int i = 0; i < 9; i++)
+        submit_op(device, AH_LANE_H2D, &up, none);
+    CHECK_OK(ah_device_drain(device, &err), err);
+    expect_told(&told, (const char *[]){
+                           "while the program submits 1 op; ",
+                           "; h2d: 0 of 8 done, op 1 'copy' has begun and does not end; d2h: 0 of 0", NULL});
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+/* A call that asks what is done, and does not come back. */
+static void test_stalls__of_a_question(void **state)
+{
+    struct told told;
+    struct ah_error err = {0};
+    const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
+    (void)state;
+    struct ah_device *device = open_watched(&told, 0.3);
+    submit_op(device, AH_LANE_H2D, &up, none);
+    hang_next("cudaEventQuery");
+    CHECK_OK(ah_device_wait(device, AH_LANE_H2D, 1, &err), err);
+    expect_told(&told, (const char *[]){
+                           "; h2d: 0 of 1 done, the driver holds the thread that asks what is done;", NULL});
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+static void test_stalls__of_a_synchronization(void **state)
+{
+    struct told told;
+    (void)state;
+    struct ah_device *device = open_watched(&told, 0.3);
+    hang_next("cudaStreamSynchronize");
+    ah_device_close(device);
+    expect_told(
+        &told, (const char *[]){"while the program waits for all lanes, to close the device; compute: 0 of 0",
+                                NULL});
+    expect_nothing_left();
+}
+
+/* An op of the host lane that neither works nor ends. */
+static int sleep_until_told(void *context, struct ah_error *err)
+{
+    struct told *told = context;
+    (void)err;
+    while (!atomic_load(&told->n))
+        ah_threads_sleep_until_ns(ah_threads_now_ns() + UINT64_C(1000000000));
+    return AH_OK;
+}
+
+static void test_stalls__of_the_host_lane(void **state)
+{
+    struct told told;
+    struct ah_error err = {0};
+    const struct ah_op call = {.kind = AH_OP_CALL, .u.call = {sleep_until_told, &told}};
+    const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
+    (void)state;
+    struct ah_device *device = open_watched(&told, 0.3);
+    submit_op(device, AH_LANE_HOST, &call, none);
+    submit_op(device, AH_LANE_H2D, &up, (struct ah_wait){AH_LANE_HOST, 1});
+    CHECK_OK(ah_device_drain(device, &err), err);
+    expect_told(&told, (const char *[]){"; h2d: 0 of 1 done, op 1 'copy' waits for op 1 of host",
+                                        "; host: 0 of 1 done, op 1 'call' has begun and does not end", NULL});
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+static void test_stalls__of_a_kernel_that_is_tried_on_zeros(void **state)
+{
+    const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 4 * MIB, 4 * MIB, 4 * MIB};
+    const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1025, 0);
+    const struct cuda_double settings = cuda_double_default();
+    struct told told = {0};
+    const struct ah_device_options options = {
+        .watch = {.patience_s = 0.3, .stalled = stalled, .context = &told}};
+    struct ah_device *device = NULL;
+    struct ah_error err = {0};
+    (void)state;
+    cuda_double_set(&settings);
+    CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &options, &err), err);
+    CHECK_OK(ah_device_prepare(device, &fill, 1, &err), err);
+    hang_next("cudaLaunchKernel");
+    CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
+    expect_told(&told, (const char *[]){"while the program tries op 'fill' on zeros; ", NULL});
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+/* An op of the host lane that works longer than the patience, and copies that take long, one after another, while the
+ * program waits for something else. */
+static int work_for_long(void *context, struct ah_error *err)
+{
+    const uint64_t end_ns = ah_threads_now_ns() + UINT64_C(3500000000);
+    (void)context, (void)err;
+    while (ah_threads_now_ns() < end_ns)
+        ;
+    return AH_OK;
+}
+
+static void test_stalls__are_not_ops_that_take_long(void **state)
+{
+    struct told told;
+    struct ah_error err = {0};
+    const struct ah_op call = {.kind = AH_OP_CALL, .u.call = {work_for_long, NULL}};
+    const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
+    const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1025, 3);
+    (void)state;
+    struct ah_device *device = open_watched(&told, 1.5);
+    submit_op(device, AH_LANE_HOST, &call, none);
+    submit_op(device, AH_LANE_COMPUTE, &fill, (struct ah_wait){AH_LANE_HOST, 1});
+    CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, 1, &err), err);
+    cuda_double_delay(600000);
+    for (int i = 0; i < 6; i++)
+        submit_op(device, AH_LANE_H2D, &up, none);
+    submit_op(device, AH_LANE_COMPUTE, &fill, (struct ah_wait){AH_LANE_H2D, 6});
+    CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, 2, &err), err);
+    if (atomic_load(&told.n))
+        fail_msg("%s", told.why.text);
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stalls__of_a_copy),
+        cmocka_unit_test(test_stalls__of_a_kernel),
+        cmocka_unit_test(test_stalls__of_an_event),
+        cmocka_unit_test(test_stalls__of_a_wait_for_an_event),
+        cmocka_unit_test(test_stalls__of_a_value_of_the_host),
+        cmocka_unit_test(test_stalls__of_a_full_channel),
+        cmocka_unit_test(test_stalls__of_a_full_queue),
+        cmocka_unit_test(test_stalls__of_a_question),
+        cmocka_unit_test(test_stalls__of_a_synchronization),
+        cmocka_unit_test(test_stalls__of_the_host_lane),
+        cmocka_unit_test(test_stalls__of_a_kernel_that_is_tried_on_zeros),
+        cmocka_unit_test(test_stalls__are_not_ops_that_take_long),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

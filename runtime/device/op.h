@@ -46,11 +46,13 @@
  *                                                        adds to the tables, at least one; tokens and scratch
  *                                                        with dtable, else absent
  *   gather              dst, table, tokens               rows of a host table
- *   cross_entropy       loss, logits*, targets, mask?, scale
+ *   cross_entropy       loss, logits*, targets, mask?, scale, gradient*?
  *                                                        loss: fp32 of each row, 0 where masked; logits become
  *                                                        their gradient times scale: one fp32, 1 / unmasked tokens
  *                                                        of the batch, in an arena so that orders can be replayed
- *                                                        with another mask
+ *                                                        with another mask. With fp32 logits the gradient may go
+ *                                                        to a bf16 place of its own, with the bits that a cast of
+ *                                                        the fp32 gradient has; logits are then left undefined
  *   sum                 dst (one double), src            the canonical reduction of a vector or a tile of it
  *   sum_squares         dst (one double), src            the same of squares
  *   clip                scalars, sums                    grad_scale from the norm of all blocks

@@ -86,7 +86,8 @@ static const struct operand_rule operand_rules[AH_OP_KINDS][AH_OP_ARGS] = {
                              {"logits", INOUT, FREE, MATRIX, {ROWS, VOCABULARY}, REQUIRED, 0},
                              {"targets", IN, WORD, DENSE, {ROWS}, REQUIRED, 0},
                              {"mask", IN, BYTE, DENSE, {ROWS}, OPTIONAL, 0},
-                             {"scale", IN, FP32, DENSE, {ONE}, REQUIRED, 0}},
+                             {"scale", IN, FP32, DENSE, {ONE}, REQUIRED, 0},
+                             {"gradient", OUT, FREE, MATRIX, {ROWS, VOCABULARY}, OPTIONAL, 0}},
     [AH_OP_SUM] = {{"dst", OUT, DOUBLE, DENSE, {ONE}, REQUIRED, 0}, {"src", IN, FREE, DENSE, {COUNT}, REQUIRED, 0}},
     [AH_OP_SUM_SQUARES] = {{"dst", OUT, DOUBLE, DENSE, {ONE}, REQUIRED, 0},
                            {"src", IN, FREE, DENSE, {COUNT}, REQUIRED, 0}},
@@ -265,6 +266,8 @@ static void sizes_cross_entropy(const struct ah_op *op, struct op_sizes *sizes)
 {
     sizes->of[ROWS] = op->u.cross_entropy.rows;
     sizes->of[VOCABULARY] = op->u.cross_entropy.vocabulary;
+    if (ah_op_table_has(op, 5) && (op->arg[1].dtype != AH_FP32 || op->arg[5].dtype != AH_BF16))
+        sizes->wrong = "a gradient beside the logits is bf16, and the logits are fp32";
 }
 
 static void sizes_sum(const struct ah_op *op, struct op_sizes *sizes)

@@ -149,10 +149,10 @@ static const struct step_rule layer_backward[] = {
 static const struct step_rule head_forward[] = {
     NORM_STEP(T(HEAD_NORM), T(INPUT), HEAD_STATS, "norm"),
     {"head", AH_OP_MATMUL, AH_MATMUL_NT, .chunked = true, .arg = {T(LOGITS), T(HEAD_NORM), W("head.weight")}},
-    {"cross_entropy", AH_OP_CROSS_ENTROPY, .chunked = true,
+    {"cross_entropy", AH_OP_CROSS_ENTROPY, .when = BF16, .chunked = true,
+     .arg = {T(LOSS), T(LOGITS), T(TARGETS), T(MASK), T(LOSS_SCALE), T_IF(D_LOGITS)}},
+    {"cross_entropy", AH_OP_CROSS_ENTROPY, .unless = BF16, .chunked = true,
      .arg = {T(LOSS), T(LOGITS), T(TARGETS), T(MASK), T(LOSS_SCALE)}},
-    {"cross_entropy.cast", AH_OP_CAST, .when = BF16, .chunked = true, .backward = true,
-     .arg = {T(D_LOGITS), T(LOGITS)}},
     {"head.weight", AH_OP_MATMUL, AH_MATMUL_TN, .when = SUMMED, .chunked = true, .adds = true, .backward = true,
      .arg = {T(TABLE_SUM), T(D_LOGITS), T(HEAD_NORM)}},
     {"head.weight", AH_OP_MATMUL, AH_MATMUL_TN, .unless = SUMMED, .chunked = true, .adds = true, .backward = true,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cross-entropy: the loss of each row of logits, and its gradient in their place. Arithmetic: cross_entropy.inc.
+ * Cross-entropy: the loss of each row of logits, and its gradient, in their place or beside them. Arithmetic:
+ * cross_entropy.inc.
  */
 #include "runtime/device/math/kernels_internal.h"
 
@@ -18,11 +19,14 @@ static void run_rows(const void *context, uint64_t begin, uint64_t end)
 void ah_cross_entropy_run(const struct ah_host *host, const struct ah_op *op)
 {
     const struct ah_op_cross_entropy *sizes = &op->u.cross_entropy;
+    const struct ah_math_matrix logits = ah_math_matrix(host, op, 1, sizes->vocabulary);
+    const struct ah_math_matrix beside = ah_math_matrix(host, op, 5, sizes->vocabulary);
     const struct task task = {
         .args =
             {
                 .loss = ah_host_operand(host, op, 0),
-                .logits = ah_math_matrix(host, op, 1, sizes->vocabulary),
+                .logits = logits,
+                .gradient = beside.data ? beside : logits,
                 .targets = ah_host_operand(host, op, 2),
                 .mask = ah_host_operand(host, op, 3),
                 .scale = ah_host_operand(host, op, 4),

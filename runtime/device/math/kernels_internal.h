@@ -48,7 +48,7 @@ struct ah_activation_args {
 
 struct ah_cross_entropy_args {
     float *loss;
-    struct ah_math_matrix logits;
+    struct ah_math_matrix logits, gradient; /* gradient: the same as logits, or bf16 where logits are fp32 */
     const uint32_t *targets;
     const uint8_t *mask; /* NULL: every row counts */
     const float *scale;

@@ -2,6 +2,7 @@
  *
  * Cross-entropy against its definition in double, whose gradient is held to central differences.
  */
+#include "base/bf16.h"
 #include "tests/device/device_math/op_case.h"
 
 #include <math.h>
@@ -56,6 +57,7 @@ static void test_cross_entropy__reference_has_the_gradients_of_differences(void 
 static void check_row(const struct op_case *c, uint64_t r, bool masked)
 {
     static struct row row;
+    const size_t to = c->operands[5].role ? 5 : 1;
     const double scale = op_case_input(c, 4, 0, 0);
     row.n = c->op.u.cross_entropy.vocabulary;
     row.target = op_case_word(c, 2, r);
@@ -67,7 +69,7 @@ static void check_row(const struct op_case *c, uint64_t r, bool masked)
         const double g = masked ? 0 : gradient(&row, i) * scale;
         const double inexact =
             row.p[i] * (1 + fabs(log(row.p[i] + 1e-30)) / 16) + (i == row.target ? 0.2 : 1e-30);
-        op_case_check(c, 1, r, i, g, masked ? 0 : 1e-6 * inexact * scale);
+        op_case_check(c, to, r, i, g, masked ? 0 : 1e-6 * inexact * scale);
     }
 }
 
@@ -80,8 +82,12 @@ static void run_round(uint64_t *random, uint64_t rows, uint64_t vocabulary, doub
     op.arg[1] = op_case_ref(random, vocabulary);
     if (op_case_below(random, 2))
         op.arg[3] = op_case_fp32();
+    if (op.arg[1].dtype == AH_FP32 && op_case_below(random, 2)) {
+        op.arg[5] = op_case_ref(random, vocabulary);
+        op.arg[5].dtype = AH_BF16;
+    }
     op_case_init(&c, &op, random);
-    c.width[1] = vocabulary;
+    c.width[1] = c.width[5] = vocabulary;
     op_case_fill(&c, 1, -spread, spread / 2);
     op_case_fill_words(&c, 2, vocabulary);
     op_case_fill_bytes(&c, 3);
@@ -101,6 +107,61 @@ static void test_cross_entropy__loss_and_gradient(void **state)
                   round % 3 ? 5 : 60);
     run_round(&random, 2, 50257, 8);
     run_round(&random, 2, VOCABULARY, 8);
+}
+
+/* The same rows in `beside`, whose gradient goes beside the logits. */
+static void copy_inputs(struct op_case *beside, const struct op_case *within)
+{
+    const struct ah_op_cross_entropy *sizes = &within->op.u.cross_entropy;
+    const size_t whole[] = {2, 3, 4};
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        memcpy(beside->memory + beside->op.arg[whole[i]].offset_bytes,
+               within->memory + within->op.arg[whole[i]].offset_bytes, within->operands[whole[i]].bytes);
+    for (uint64_t r = 0; r < sizes->rows; r++)
+        for (uint64_t i = 0; i < sizes->vocabulary; i++)
+            op_case_set(beside, 1, r, i, op_case_input(within, 1, r, i));
+}
+
+/* A gradient beside the logits has the bits of the one in their place, rounded once. */
+static void check_beside(uint64_t *random, uint64_t rows, uint64_t vocabulary)
+{
+    struct op_case within, beside;
+    struct ah_op op = {.kind = AH_OP_CROSS_ENTROPY,
+                       .u.cross_entropy = {.rows = rows, .vocabulary = vocabulary}};
+    for (size_t i = 0; i < 5; i++)
+        op.arg[i] = op_case_fp32();
+    op_case_init(&within, &op, random);
+    op.arg[1].row_stride = vocabulary + op_case_below(random, 3);
+    op.arg[5] = op_case_ref(random, vocabulary);
+    op.arg[5].dtype = AH_BF16;
+    op_case_init(&beside, &op, random);
+    within.width[1] = beside.width[1] = beside.width[5] = vocabulary;
+    op_case_fill(&within, 1, -20, 20);
+    op_case_fill_words(&within, 2, vocabulary);
+    op_case_fill_bytes(&within, 3);
+    op_case_set(&within, 4, 0, 0, 1.0 / 3);
+    copy_inputs(&beside, &within);
+    op_case_run(&within);
+    op_case_run(&beside);
+    for (uint64_t r = 0; r < rows; r++) {
+        assert_true(op_case_result(&beside, 0, 0, r) == op_case_result(&within, 0, 0, r));
+        for (uint64_t i = 0; i < vocabulary; i++) {
+            const float whole = (float)op_case_result(&within, 1, r, i);
+            assert_true(op_case_result(&beside, 5, r, i) ==
+                        (double)ah_bf16_to_fp32(ah_bf16_from_fp32(whole)));
+        }
+    }
+    op_case_release(&within);
+    op_case_release(&beside);
+}
+
+static void test_cross_entropy__a_gradient_beside_the_logits_has_the_same_bits(void **state)
+{
+    uint64_t random = check_seed(65);
+    (void)state;
+    for (int round = 0; round < (int)check_share(40); round++)
+        check_beside(&random, op_case_size(&random, 9), op_case_size(&random, round % 10 ? 300 : 9000));
+    check_beside(&random, 1, 70000); /* more than a GPU's block holds */
 }
 
 /* Where the target's logit is far above the others nothing is lost; an undefined one makes the loss so. */
@@ -165,6 +226,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cross_entropy__reference_has_the_gradients_of_differences),
         cmocka_unit_test(test_cross_entropy__loss_and_gradient),
+        cmocka_unit_test(test_cross_entropy__a_gradient_beside_the_logits_has_the_same_bits),
         cmocka_unit_test(test_cross_entropy__edges),
         cmocka_unit_test(test_cross_entropy__logits_of_minus_infinity),
     };

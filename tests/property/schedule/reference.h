@@ -282,8 +282,9 @@ static inline void ref_cross_entropy(const struct reference *r)
             sum += exp(*ref_element(r, 1, i, s->vocabulary, j));
         *ref_element(r, 0, i, 1, 0) = log(sum) - *ref_element(r, 1, i, s->vocabulary, target);
         for (uint64_t j = 0; j < s->vocabulary; j++) {
-            double *logit = ref_element(r, 1, i, s->vocabulary, j);
-            *logit = (exp(*logit) / sum - (j == target)) * r->data->loss_scale;
+            const double *logit = ref_element(r, 1, i, s->vocabulary, j);
+            *ref_element(r, ref_has(r, 5) ? 5 : 1, i, s->vocabulary, j) =
+                (exp(*logit) / sum - (j == target)) * r->data->loss_scale;
         }
     }
 }

@@ -87,6 +87,9 @@ static const struct row rows[] = {
      {{"dst", OUT, 30}, {"table", IN, 110}, {"tokens", IN, 12}}},
     {{.kind = AH_OP_CROSS_ENTROPY, .u.cross_entropy = {.rows = 3, .vocabulary = 11}}, "fbfff",
      {{"loss", OUT, 12}, {"logits", BOTH, 66}, {"targets", IN, 12}, {"mask", IN, 3}, {"scale", IN, 4}}},
+    {{.kind = AH_OP_CROSS_ENTROPY, .u.cross_entropy = {.rows = 3, .vocabulary = 11}}, "fffffb",
+     {{"loss", OUT, 12}, {"logits", BOTH, 132}, {"targets", IN, 12}, {"mask", IN, 3}, {"scale", IN, 4},
+      {"gradient", OUT, 66}}},
     {{.kind = AH_OP_SUM, .u.sum = {.count = 13}}, "ff", {{"dst", OUT, 8}, {"src", IN, 52}}},
     {{.kind = AH_OP_SUM_SQUARES, .u.sum = {.count = 13}}, "fb", {{"dst", OUT, 8}, {"src", IN, 26}}},
     {{.kind = AH_OP_SUM_SQUARES, .u.sum = {.count = 13, .first_element = 8192, .accumulate = true}}, "fb",
@@ -186,7 +189,7 @@ static void test_op__wants_every_operand(void **state)
                 if (op.kind != AH_OP_MATMUL && op.kind != AH_OP_ACTIVATION_BACKWARD &&
                     !strcmp(optional[k], rows[i].operands[j].name))
                     may_miss = true;
-            if (op.kind == AH_OP_MATMUL && j == 4)
+            if ((op.kind == AH_OP_MATMUL && j == 4) || (op.kind == AH_OP_CROSS_ENTROPY && j == 5))
                 may_miss = true;
             op.arg[j].arena = AH_ARENA_NONE;
             if (may_miss)
@@ -346,6 +349,22 @@ static void test_op__matmul_has_aux_with_gelu_only(void **state)
     for (size_t i = 0; i < 5; i++)
         op.arg[i].dtype = i == 4 ? AH_BF16 : AH_FP32;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "aux in fp32");
+}
+
+static void test_op__only_fp32_logits_have_a_gradient_beside_them_in_bf16(void **state)
+{
+    struct ah_error err = {0};
+    (void)state;
+    for (size_t logits = AH_FP32; logits <= AH_BF16; logits++)
+        for (size_t gradient = AH_FP32; gradient <= AH_BF16; gradient++) {
+            struct ah_op op = spread(row_of(AH_OP_CROSS_ENTROPY) + 1);
+            op.arg[1].dtype = (uint32_t)logits;
+            op.arg[5].dtype = (uint32_t)gradient;
+            if (logits == AH_FP32 && gradient == AH_BF16)
+                CHECK_OK(ah_op_check(&op, arenas, &err), err);
+            else
+                CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "beside the logits is bf16");
+        }
 }
 
 static void test_op__refuses_what_no_form_uses(void **state)
@@ -629,6 +648,7 @@ int main(void)
         cmocka_unit_test(test_op__moves_each_operand_once),
         cmocka_unit_test(test_op__sums_go_on_at_leaves),
         cmocka_unit_test(test_op__matmul_has_aux_with_gelu_only),
+        cmocka_unit_test(test_op__only_fp32_logits_have_a_gradient_beside_them_in_bf16),
         cmocka_unit_test(test_op__refuses_what_no_form_uses),
         cmocka_unit_test(test_op__refuses_sizes_that_wrap),
         cmocka_unit_test(test_op__refuses_dtypes),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cross-entropy: the loss of each row of logits x, and its gradient in their place. With M the largest logit of a row:
+ * Cross-entropy: the loss of each row of logits x, and its gradient in their place, or in bf16 beside fp32 logits, which
+ * then are only read. With M the largest logit of a row:
  *
  *     S = sum exp(x_i - M)                                              (1)
  *     loss = ln S + (M - x_target)                                      (2)
@@ -8,8 +9,8 @@
  *
  * A block has a row, a thread every n-th element, sixteen on their way at once. It finds its largest logit and its sum as
  * it reads: where a larger one comes, the sum so far is scaled. What fits the processor's shared memory stays there for
- * (3): on Hopper 56 thousand logits of fp32, so that the row is read once and written once, 8 bytes an element. Of longer
- * rows the rest is read again, the latest first, as that is still in the second cache.
+ * (3): on Hopper 56 thousand logits of fp32, so that the row is read once and written once, 8 bytes an element, 6 with a
+ * gradient in bf16. Of longer rows the rest is read again, the latest first, as that is still in the second cache.
  *
  * Elements are taken one by one, 128 bytes a warp, because rows of an odd vocabulary begin at odd places. How many
  * THREADS there are follows from the vocabulary alone, and what stays in shared memory changes no bits.
@@ -32,7 +33,7 @@ enum { SHARED_STATIC = 2048, SHARED_DEFAULT = 48 << 10 };
 
 struct task {
     float *loss;
-    struct ah_rows logits;
+    struct ah_rows logits, gradient; /* gradient: the same as logits, or beside them */
     const uint32_t *targets;
     const uint8_t *mask; /* NULL: none */
     const float *scale;
@@ -114,19 +115,20 @@ __device__ inline struct total add_threads(struct total mine, float (*partial)[A
 }
 
 /* (3), the last elements first. */
-template <uint32_t THREADS, class T>
-__device__ inline void write_row(const struct task *t, T *row, const T *held, float most, float scale,
-                                 float rate, uint32_t target)
+template <uint32_t THREADS, class T, class G>
+__device__ inline void write_row(const struct task *t, const T *row, G *gradient, const T *held, float most,
+                                 float scale, float rate, uint32_t target)
 {
     const uint32_t stride = AT_ONCE * THREADS;
     for (uint32_t group = (t->vocabulary + stride - 1) / stride; group-- > 0;) {
         const uint32_t first = group * stride + threadIdx.x;
         const uint32_t left = first < t->vocabulary ? t->vocabulary - first : 0;
         const uint32_t left_held = first < t->held ? t->held - first : 0;
-        T *const to = row + first;
+        const T *const from = row + first;
+        G *const to = gradient + first;
         float x[AT_ONCE];
         for (unsigned k = 0; k < AT_ONCE; k++)
-            x[k] = k * THREADS >= left_held && k * THREADS < left ? logit_float(to[k * THREADS]) : 0.0f;
+            x[k] = k * THREADS >= left_held && k * THREADS < left ? logit_float(from[k * THREADS]) : 0.0f;
         for (unsigned k = 0; k < AT_ONCE; k++)
             if (k * THREADS < left_held)
                 x[k] = logit_float(held[first + k * THREADS]);
@@ -144,14 +146,17 @@ template <class T> __device__ inline void clear_row(const struct task *t, T *row
         row[i] = T();
 }
 
-template <int D, uint32_t THREADS> __global__ void __launch_bounds__(THREADS) cross_entropy(struct task t)
+template <int D, int TO, uint32_t THREADS>
+__global__ void __launch_bounds__(THREADS) cross_entropy(struct task t)
 {
     typedef typename logit<D>::type T;
+    typedef typename logit<TO>::type G;
     AH_DYNAMIC_SHARED(T, held);
     __shared__ float partial[2][AH_WARPS_MAX];
-    T *const row = reinterpret_cast<T *>(t.logits.data) + blockIdx.x * t.logits.stride;
+    const T *const row = reinterpret_cast<const T *>(t.logits.data) + blockIdx.x * t.logits.stride;
+    G *const gradient = reinterpret_cast<G *>(t.gradient.data) + blockIdx.x * t.gradient.stride;
     if (t.mask && !t.mask[blockIdx.x]) {
-        clear_row(&t, row);
+        clear_row(&t, gradient);
         if (threadIdx.x == 0)
             t.loss[blockIdx.x] = 0;
         return;
@@ -161,10 +166,18 @@ template <int D, uint32_t THREADS> __global__ void __launch_bounds__(THREADS) cr
     const struct total total = add_threads(read_row<THREADS>(&t, row, held), partial);
     if (threadIdx.x == 0)
         t.loss[blockIdx.x] = logf(total.sum) + (total.most - logit);
-    write_row<THREADS>(&t, row, held, total.most, *t.scale, *t.scale / total.sum, target);
+    write_row<THREADS>(&t, row, gradient, held, total.most, *t.scale, *t.scale / total.sum, target);
 }
 
 typedef void row_kernel(struct task);
+
+template <uint32_t THREADS> row_kernel *kernel_of(const struct task *t)
+{
+    if (t->logits.dtype == AH_BF16)
+        return cross_entropy<AH_BF16, AH_BF16, THREADS>;
+    return t->gradient.dtype == AH_BF16 ? cross_entropy<AH_FP32, AH_BF16, THREADS>
+                                        : cross_entropy<AH_FP32, AH_FP32, THREADS>;
+}
 
 /* Bytes of shared memory for rows of `bytes`: all of a row, or what a block may have. */
 cudaError_t shared_for(uint64_t bytes, uint64_t *ret_bytes)
@@ -188,6 +201,7 @@ cudaError_t ah_cuda_cross_entropy(const struct ah_cuda_launch *launch)
     const struct ah_op_cross_entropy *op = &launch->op->u.cross_entropy;
     struct task t = {static_cast<float *>(launch->arg[0]),
                      ah_rows_of(launch, 1, op->vocabulary),
+                     ah_rows_of(launch, launch->arg[5] ? 5 : 1, op->vocabulary),
                      static_cast<const uint32_t *>(launch->arg[2]),
                      static_cast<const uint8_t *>(launch->arg[3]),
                      static_cast<const float *>(launch->arg[4]),
@@ -195,10 +209,7 @@ cudaError_t ah_cuda_cross_entropy(const struct ah_cuda_launch *launch)
                      0};
     const uint64_t bytes = t.logits.dtype == AH_BF16 ? 2 : 4;
     const bool many = op->vocabulary >= MANY_FROM;
-    row_kernel *const kernel = t.logits.dtype == AH_BF16
-                                   ? many ? cross_entropy<AH_BF16, MANY> : cross_entropy<AH_BF16, FEW>
-                               : many ? cross_entropy<AH_FP32, MANY>
-                                      : cross_entropy<AH_FP32, FEW>;
+    row_kernel *const kernel = many ? kernel_of<MANY>(&t) : kernel_of<FEW>(&t);
     uint64_t shared;
     if (op->rows > INT32_MAX || op->vocabulary > INT32_MAX)
         return cudaErrorInvalidConfiguration;

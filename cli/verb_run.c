@@ -369,7 +369,7 @@ static int train(struct running *running, struct ah_error *err)
     if (!rc && own.code)
         *err = own;
     else if (rc && own.code)
-        ah_cli_note(running->cli, "%s", own.text);
+        ah_cli_tell(running->cli, AH_CLI_WARNING, "%s", own.text);
     return rc ? rc : own.code;
 }
 

@@ -50,7 +50,8 @@ static int set_aside(const struct ah_run *run, const char *path, const char *why
     }
     if (unlink(path))
         return ah_error_set(err, AH_E_IO, "the run log '%s' cannot be renamed: %s", path, strerror(errno));
-    ah_cli_tell(run->cli, AH_CLI_WARNING, "the run log '%s' %s; it is kept as '%s', and a new one begins", path, why, aside);
+    ah_cli_tell(run->cli, AH_CLI_WARNING, "the run log '%s' %s; it is kept as '%s', and a new one begins",
+                path, why, aside);
     return AH_OK;
 }
 

@@ -15,9 +15,10 @@ static void end_process(void *context, const struct ah_error *why)
         fputs("\r\033[K", stderr); /* over the line of progress */
     int status = ah_cli_fail(cli, why);
     ah_cli_tell(
-        cli, "this process ends, since nothing can be called back from a device that does not answer; what "
-             "was saved is whole. 'dmesg' and 'nvidia-smi' may know more; '--stall-after' says how long to "
-             "wait");
+        cli, AH_CLI_NOTE,
+        "this process ends, since nothing can be called back from a device that does not answer; what "
+        "was saved is whole. 'dmesg' and 'nvidia-smi' may know more; '--stall-after' says how long to "
+        "wait");
     fflush(stderr);
     _exit(status);
 }

@@ -136,10 +136,10 @@ def same_manifest(before, after):
 
 
 def refused(runs, out, file, what):
-    """A run from a damaged checkpoint: names what is damaged and the one before it, and touches nothing."""
+    """A run from a damaged checkpoint that is named: says what is damaged and the one before it, and touches nothing."""
     log = runs.fresh("log")
-    done = subprocess.run([runs.program, *map(str, runs.words(runs.plan(STREAM, BF16), ["--resume", out, "--save", out,
-                           "--log", log]))], cwd=runs.folder, capture_output=True, text=True, check=False)
+    done = subprocess.run([runs.program, *map(str, runs.words(runs.plan(STREAM, BF16), ["--resume", f"{out}/step-00000004",
+                           "--save", out, "--log", log]))], cwd=runs.folder, capture_output=True, text=True, check=False)
     told = f"{file}, {what}: exit {done.returncode}, {done.stderr!r}"
     require(done.returncode in (3, 6), told)
     require(done.stderr.startswith("error: ") and done.stderr.count("\n") == 1 and not done.stdout, told)
@@ -148,12 +148,22 @@ def refused(runs, out, file, what):
         require("step-00000004" in done.stderr and re.search("the newest before it is '.*step-00000002'", done.stderr), told)
 
 
+def passed_over(runs, out, file, what, wanted):
+    """A run from the newest in the folder: says what is damaged, goes on from the one before, and ends with the same bits."""
+    new = runs.fresh("new")
+    done = runs.run(runs.plan(STREAM, BF16), ["--resume", out, "--save", new])
+    told = f"{file}, {what}: {done.stderr!r}"
+    require(done.stderr.count("\n") == 1 and "step-00000004" in done.stderr, told)
+    require(re.search("; goes on from '.*step-00000002', the newest that is whole: 2 steps are lost", done.stderr), told)
+    require(runs.digests(runs.checkpoints(new)[-1])["states.bin"] == wanted, f"{told}: other bits")
+
+
 def test_damage__every_file(runs, rng):
     out = runs.fresh("out")
     runs.run(runs.plan(RESIDENT, BF16), ["--steps", 4, "--save", out, "--save-every", 2])
     newest, before = runs.checkpoints(out)[-1], everything(runs, out)
     require(sorted(before[newest]) == ["checkpoint.json", "config.json", "model.safetensors", "states.bin"], before)
-    tried = 0
+    tried, wanted = 0, runs.digests(newest)["states.bin"]
     for path in sorted(newest.iterdir()):
         content = path.read_bytes()
         for what, damaged in damages(content, rng):
@@ -161,9 +171,11 @@ def test_damage__every_file(runs, rng):
                 continue
             path.write_bytes(damaged)
             refused(runs, out, path.name, what)
+            passed_over(runs, out, path.name, what, wanted)
             tried += 1
         path.unlink()
         refused(runs, out, path.name, "missing")
+        passed_over(runs, out, path.name, "missing", wanted)
         path.write_bytes(content)
     require(everything(runs, out) == before and not runs.leftovers(out), "something was changed")
     runs.run(runs.plan(STREAM, BF16), ["--steps", 4, "--resume", f"{out}/step-00000002", "--save", runs.fresh("out")])

@@ -87,6 +87,28 @@ static int find_newest(struct ah_checkpoints_found *found, struct ah_error *err)
     return rc;
 }
 
+/* Adds to `err` the one before a checkpoint that was named itself, or that could not be read. */
+static int name_older(const struct ah_checkpoints_found *found, int rc, struct ah_error *err)
+{
+    char folder[PATH_MAX];
+    uint64_t step;
+    const char *slash = strrchr(found->path, '/');
+    if (ah_steps_parse(slash ? slash + 1 : found->path, "", &step)) {
+        ah_stream_parent(found->path, folder);
+        add_older(folder, step, rc, err);
+    }
+    return rc;
+}
+
+/* A checkpoint that was named itself has a manifest that can be read. */
+static int take_named(struct ah_checkpoints_found *found, struct ah_error *err)
+{
+    struct ah_document manifest = {0};
+    int rc = ah_manifest_load(&manifest, found->path, err);
+    ah_document_release(&manifest);
+    return rc == AH_E_DOCUMENT ? name_older(found, rc, err) : rc;
+}
+
 int ah_checkpoints_find(const char *path, struct ah_checkpoints_found *ret_found, struct ah_error *err)
 {
     char manifest[PATH_MAX];
@@ -101,25 +123,14 @@ int ah_checkpoints_find(const char *path, struct ah_checkpoints_found *ret_found
     if (!S_ISDIR(about.st_mode))
         return ah_stream_say(err, AH_E_IO, path, "is no folder; name a folder of checkpoints, or one");
     *ret_found = (struct ah_checkpoints_found){0};
-    if (lstat(manifest, &about)) {
+    const char *slash = strrchr(path, '/');
+    uint64_t step;
+    if (lstat(manifest, &about) && !ah_steps_parse(slash ? slash + 1 : path, "", &step)) {
         snprintf(ret_found->folder, PATH_MAX, "%s", path);
         return find_newest(ret_found, err);
     }
     snprintf(ret_found->path, PATH_MAX, "%s", path);
-    return AH_OK;
-}
-
-/* Adds to `err` the one before a checkpoint that was named itself, or that could not be read. */
-static int name_older(const struct ah_checkpoints_found *found, int rc, struct ah_error *err)
-{
-    char folder[PATH_MAX];
-    uint64_t step;
-    const char *slash = strrchr(found->path, '/');
-    if (ah_steps_parse(slash ? slash + 1 : found->path, "", &step)) {
-        ah_stream_parent(found->path, folder);
-        add_older(folder, step, rc, err);
-    }
-    return rc;
+    return take_named(ret_found, err);
 }
 
 int ah_checkpoints_resume(const struct ah_checkpoint_job *job, const struct ah_checkpoint_sink *sink,

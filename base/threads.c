@@ -11,6 +11,9 @@
 #include <time.h>
 
 enum { NS_PER_S = 1000000000 };
+enum {
+    STACK_BYTES = 1 << 20
+}; /* of a thread at least: libraries give 128 KiB (musl), or what the shell's limit says */
 enum { MASK_SETS = 8 }; /* of 1024 processors each: the most Linux is built for */
 
 uint64_t ah_threads_now_ns(void)
@@ -71,9 +74,12 @@ static void *thread_main(void *context)
 static int start_pinned(pthread_t *ret_thread, int cpu, struct ah_threads_body *body)
 {
     pthread_attr_t attributes;
+    size_t stack_bytes = 0;
     int rc = pthread_attr_init(&attributes);
     if (rc)
         return rc;
+    if (!pthread_attr_getstacksize(&attributes, &stack_bytes) && stack_bytes < STACK_BYTES)
+        (void)pthread_attr_setstacksize(&attributes, STACK_BYTES); /* else it gets the smaller one */
     if (cpu >= MASK_SETS * CPU_SETSIZE)
         rc = EINVAL;
     else if (cpu >= 0) {

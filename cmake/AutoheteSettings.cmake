@@ -41,11 +41,18 @@ if(AUTOHETE_SANITIZE)
   add_compile_options("$<${in_both}:-Wno-null-dereference>")
 endif()
 
+# No function of a room has more than this on the stack, so that 256 KiB of stack do for every verb (cli.small-stack).
+set(frame_flag "")
+if(NOT AUTOHETE_SANITIZE AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+  set(frame_flag "$<${in_c}:-Wframe-larger-than=98304>") # bytes; unoptimised and instrumented code has larger frames
+endif()
+
 # ah_room(NAME SOURCES ... LIBS ...): a room's static library. Rooms include each other from the root of the
 # tree ("base/error.h"); which room may use which is in LIBS here and held by tests/style.
 function(ah_room name)
   cmake_parse_arguments(ROOM "" "" "SOURCES;LIBS;PRIVATE_LIBS" ${ARGN})
   add_library(ah_${name} STATIC ${ROOM_SOURCES})
   target_include_directories(ah_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_compile_options(ah_${name} PRIVATE ${frame_flag})
   target_link_libraries(ah_${name} PUBLIC ${ROOM_LIBS} PRIVATE ${ROOM_PRIVATE_LIBS})
 endfunction()

@@ -30,6 +30,13 @@ struct candidate {
     size_t n_offers;
 };
 
+/* The products that have an offer of a rank, and that offer. */
+struct ranked {
+    struct ah_device_algorithm table[AH_SAMPLER_WIDTH_MAX];
+    struct ah_op ops[AH_SAMPLER_WIDTH_MAX];
+    size_t n;
+};
+
 struct choosing {
     struct ah_measure *measure;
     struct candidate *items; /* owned */
@@ -37,6 +44,7 @@ struct choosing {
     size_t ranks;         /* most offers of a product */
     uint64_t place_bytes; /* of each of four operands */
     struct ah_device *device;
+    struct ranked *ranked; /* owned, as the device borrows its table */
 };
 
 /* ---- what there is to choose ---- */
@@ -88,32 +96,39 @@ static int list_offers(struct choosing *choosing, struct ah_error *err)
 
 /* ---- measuring ---- */
 
-/* A device whose table has each product's offer of this rank. */
-static int open_rank(struct choosing *choosing, size_t rank, struct ah_error *err)
+static int open_device(struct choosing *choosing, const struct ranked *ranked, struct ah_error *err)
 {
-    struct ah_device_algorithm table[AH_SAMPLER_WIDTH_MAX];
-    struct ah_op ops[AH_SAMPLER_WIDTH_MAX];
-    struct ah_device_options options = {.index = choosing->measure->options->device_index,
-                                        .algorithms = table,
-                                        .queue = AH_LANES_REPEATS_MAX,
-                                        .spans = AH_LANES_REPEATS_MAX,
-                                        .watch = choosing->measure->options->watch};
+    const struct ah_device_options options = {.index = choosing->measure->options->device_index,
+                                              .algorithms = ranked->table,
+                                              .n_algorithms = ranked->n,
+                                              .queue = AH_LANES_REPEATS_MAX,
+                                              .spans = AH_LANES_REPEATS_MAX,
+                                              .watch = choosing->measure->options->watch};
     const uint64_t bytes = 4 * choosing->place_bytes;
     const struct ah_ref all = {AH_ARENA_DEVICE, AH_BF16, 0, 0};
     const struct ah_ref stage = {AH_ARENA_PINNED, AH_BF16, 0, 0};
-    for (size_t i = 0; i < choosing->n; i++)
-        if (rank < choosing->items[i].n_offers) {
-            ops[options.n_algorithms] = choosing->items[i].op;
-            table[options.n_algorithms++] = choosing->items[i].offers[rank];
-        }
     int rc = ah_device_open(&choosing->device, choosing->measure->driver, &options, err);
-    rc = rc ? rc : ah_device_prepare(choosing->device, ops, options.n_algorithms, err);
+    rc = rc ? rc : ah_device_prepare(choosing->device, ranked->ops, ranked->n, err);
     rc = rc ? rc
             : ah_device_reserve(choosing->device,
                                 (uint64_t[AH_ARENA_KINDS]){
                                     [AH_ARENA_DEVICE] = bytes, [AH_ARENA_PINNED] = AH_LANES_STAGE_BYTES},
                                 err);
     return rc ? rc : ah_lanes_fill(choosing->device, all, bytes, stage, err);
+}
+
+/* A device whose table has each product's offer of this rank. */
+static int open_rank(struct choosing *choosing, size_t rank, struct ah_error *err)
+{
+    struct ranked *ranked = choosing->ranked = calloc(1, sizeof *ranked);
+    if (!ranked)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < choosing->n; i++)
+        if (rank < choosing->items[i].n_offers) {
+            ranked->ops[ranked->n] = choosing->items[i].op;
+            ranked->table[ranked->n++] = choosing->items[i].offers[rank];
+        }
+    return open_device(choosing, ranked, err);
 }
 
 static int measure_rank(struct choosing *choosing, size_t rank, struct ah_error *err)
@@ -140,6 +155,8 @@ static int measure_rank(struct choosing *choosing, size_t rank, struct ah_error 
             choosing->items[i].series[rank] = series[at++];
     ah_device_close(choosing->device);
     choosing->device = NULL;
+    free(choosing->ranked);
+    choosing->ranked = NULL;
     free(series);
     return rc;
 }

@@ -5,6 +5,8 @@
  */
 #include "profiler/lanes_internal.h"
 
+#include <stdlib.h>
+
 #include <string.h>
 
 /* The next op, after `wait` (NULL: none). */
@@ -41,9 +43,11 @@ static int check_repeats(uint64_t repeats, struct ah_error *err)
 int ah_lanes_run(void *context, uint64_t repeats, double *ret_seconds, struct ah_error *err)
 {
     struct ah_lanes_work *work = context;
-    struct ah_span spans[AH_LANES_REPEATS_MAX];
     uint64_t ticket = 0;
     int rc = check_repeats(repeats, err);
+    struct ah_span *spans = rc ? NULL : malloc(repeats * sizeof *spans);
+    if (!rc && !spans)
+        rc = ah_error_memory(err);
     for (uint64_t i = 0; rc == AH_OK && i < repeats; i++)
         rc = submit_next(work, NULL, &ticket, err);
     if (rc == AH_OK)
@@ -52,6 +56,7 @@ int ah_lanes_run(void *context, uint64_t repeats, double *ret_seconds, struct ah
         rc = read_spans(work, repeats, spans, err);
     if (rc == AH_OK)
         *ret_seconds = (double)(spans[repeats - 1].end_ns - spans[0].start_ns) * 1e-9;
+    free(spans);
     return rc;
 }
 
@@ -127,18 +132,24 @@ int ah_lanes_run_both(struct ah_lanes_work *const works[2], const uint64_t repea
                       double ret_seconds_each[2], struct ah_error *err)
 {
     uint64_t tickets[2] = {0, 0};
-    struct ah_span of_lane[2][AH_LANES_REPEATS_MAX];
-    struct ah_span *const spans[2] = {of_lane[0], of_lane[1]};
     int rc = check_repeats(repeats[0], err);
     if (rc == AH_OK)
         rc = check_repeats(repeats[1], err);
-    if (rc == AH_OK)
-        rc = submit_both(works, repeats, tickets, err);
+    struct ah_span *all = rc ? NULL : malloc((repeats[0] + repeats[1]) * sizeof *all);
+    if (rc == AH_OK && !all)
+        rc = ah_error_memory(err);
+    if (rc != AH_OK)
+        return rc;
+    struct ah_span *const spans[2] = {all, all + repeats[0]};
+    rc = submit_both(works, repeats, tickets, err);
     for (int lane = 0; lane < 2 && rc == AH_OK; lane++)
         rc = ah_device_wait(works[lane]->device, works[lane]->lane, tickets[lane], err);
     for (int lane = 0; lane < 2 && rc == AH_OK; lane++)
         rc = read_spans(works[lane], repeats[lane], spans[lane], err); /* not those of meet() */
-    return rc ? rc : judge_both(spans, repeats, ret_seconds_each, err);
+    if (rc == AH_OK)
+        rc = judge_both(spans, repeats, ret_seconds_each, err);
+    free(all);
+    return rc;
 }
 
 /* bf16 numbers of magnitude 2^-8 to 1 with random signs and mantissas; read as fp32, two of them are one such

@@ -34,7 +34,7 @@ enum ah_pass { AH_PASS_FORWARD, AH_PASS_BACKWARD };
 
 enum ah_step_kind { AH_STEP_MATMUL, AH_STEP_ATTENTION, AH_STEP_POINTWISE };
 
-enum { AH_PROGRAM_STEPS_MAX = 96 };
+enum { AH_PROGRAM_STEPS_MAX = 64 }; /* programs lie on the stack */
 
 /* One primitive of a pass, as a cost model sees it. */
 struct ah_program_step {

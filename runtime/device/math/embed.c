@@ -21,7 +21,7 @@ enum {
     GROUP = 64,       /* rows of a run that are added before they meet the others */
     DIGIT_BITS = 8,
     DIGITS = 1 << DIGIT_BITS,
-    POSITIONS = 64 /* of a piece: a strip of each fits the second cache */
+    POSITIONS = 16 /* of a piece: a strip of each, 32 KiB, lies on the stack of a thread */
 };
 
 struct embed {

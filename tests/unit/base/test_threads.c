@@ -130,6 +130,37 @@ static void test_threads__arithmetic_is_not_inherited(void **state)
     ah_lane_free(lane);
 }
 
+static void job_stack(void *payload)
+{
+    pthread_attr_t attributes;
+    assert_int_equal(pthread_getattr_np(pthread_self(), &attributes), 0);
+    pthread_attr_getstacksize(&attributes, *(size_t **)payload);
+    pthread_attr_destroy(&attributes);
+}
+
+/* Where the library or the shell's limit gives threads 128 KiB, ours have a MiB all the same. */
+static void test_threads__stacks_are_large_enough_everywhere(void **state)
+{
+    (void)state;
+    size_t bytes = 0, *bytes_at = &bytes;
+    struct ah_lane *lane = NULL;
+    pthread_attr_t before, small;
+    assert_int_equal(pthread_getattr_default_np(&before), 0);
+    assert_int_equal(pthread_attr_init(&small), 0);
+    assert_int_equal(pthread_attr_setstacksize(&small, 128 << 10), 0);
+    assert_int_equal(pthread_setattr_default_np(&small), 0);
+    int rc = ah_lane_new(&lane, &(struct ah_lane_options){.cpu = -1}, NULL);
+    assert_int_equal(pthread_setattr_default_np(&before), 0);
+    pthread_attr_destroy(&before);
+    pthread_attr_destroy(&small);
+    assert_int_equal(rc, AH_OK);
+    struct ah_lane_job job = {.run = job_stack, .payload = &bytes_at, .payload_bytes = sizeof bytes_at};
+    assert_int_equal(ah_lane_submit(lane, &job, NULL), AH_OK);
+    ah_lane_wait(lane, 1);
+    assert_true(bytes >= 1 << 20);
+    ah_lane_free(lane);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +168,7 @@ int main(void)
         cmocka_unit_test(test_threads__cpus_are_the_affinity_mask),
         cmocka_unit_test(test_threads__pin),
         cmocka_unit_test(test_threads__arithmetic_is_not_inherited),
+        cmocka_unit_test(test_threads__stacks_are_large_enough_everywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

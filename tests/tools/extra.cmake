@@ -4,6 +4,9 @@ add_test(NAME tools.plan_checker COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_D
 set_tests_properties(tools.plan_checker PROPERTIES LABELS tools TIMEOUT 900)
 add_test(NAME tools.oracle COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/test_oracle.py)
 set_tests_properties(tools.oracle PROPERTIES LABELS tools TIMEOUT 900)
+# bench/predictions where the machine is never quiet.
+add_test(NAME tools.predictions COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/test_predictions.py)
+set_tests_properties(tools.predictions PROPERTIES LABELS tools TIMEOUT 300)
 # Plans of random models, each checked by the rules: none of the scheduler's own code decides whether it is right.
 set(random_plans 40)
 if(AUTOHETE_SANITIZE)

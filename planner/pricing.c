@@ -184,16 +184,26 @@ static uint64_t host_threads_up_to(const struct ah_machine *machine, uint64_t mo
     return best;
 }
 
-static uint64_t fastest_host_threads(const struct ah_machine *machine)
+/* The fastest count measured for host Adam that is at most `most`; 0: none. */
+static uint64_t fastest_host_threads(const struct ah_machine *machine, uint64_t most)
 {
     const struct ah_machine_adam *best = NULL;
     for (size_t i = 0; i < machine->n_adam; i++) {
         const struct ah_machine_adam *adam = &machine->adam[i];
-        if (adam->side == AH_HOST && adam->params_per_s.median > 0 &&
+        if (adam->side == AH_HOST && adam->params_per_s.median > 0 && adam->threads <= most &&
             (!best || adam_us_per_byte(adam) < adam_us_per_byte(best)))
             best = adam;
     }
     return best ? best->threads : 0;
+}
+
+/* Beside a GPU a core is kept for the thread that enqueues. A machine document that knows of no count below all cores says
+ * nothing better than what it has; a run then takes a thread less (cuda/near.h). */
+static uint64_t host_threads_beside_gpu(const struct ah_machine *machine)
+{
+    const uint64_t cores = machine->host.cores;
+    const uint64_t host = fastest_host_threads(machine, cores > 1 ? cores - 1 : 1);
+    return host ? host : fastest_host_threads(machine, UINT64_MAX);
 }
 
 /* The next smaller count measured for products; 0: none. */
@@ -220,7 +230,7 @@ size_t ah_pricing_thread_splits(const struct ah_machine *machine, struct ah_plan
 {
     size_t n = 0;
     if (!is_cpu(machine)) {
-        uint64_t host = fastest_host_threads(machine);
+        uint64_t host = host_threads_beside_gpu(machine);
         if (host && machine->n_matmul && max)
             ret_splits[n++] = (struct ah_plan_threads){0, host};
         return n;

@@ -149,10 +149,19 @@ static int measure_side(struct ah_measure *measure, enum ah_side side, unsigned 
     return rc;
 }
 
+/* Beside a GPU one core enqueues (cuda/near.h). */
+static unsigned most_threads(const struct ah_measure *measure)
+{
+    const unsigned cores = measure->topology.cores;
+    if (measure->info.kind == AH_DEVICE_CPU)
+        return measure->processors;
+    return cores > 1 ? cores - 1 : 1;
+}
+
 int ah_adam_measure(struct ah_measure *measure, struct ah_error *err)
 {
     unsigned counts[AH_MEASURE_COUNTS_MAX];
-    size_t n = ah_measure_threads(measure, counts);
+    size_t n = ah_measure_threads(measure, most_threads(measure), counts);
     struct ah_machine *machine = measure->machine;
     machine->adam = ah_arena_array(&measure->document->arena, measure->limits->adam_kinds * (n + 1),
                                    sizeof *machine->adam);

@@ -238,7 +238,7 @@ int ah_matmul_measure(struct ah_measure *measure, struct ah_error *err)
     products->place = place;
     products->places = places_of(place, measure->goes);
     if (!measure->options->emulate && measure->info.kind == AH_DEVICE_CPU)
-        n = ah_measure_threads(measure, counts);
+        n = ah_measure_threads(measure, measure->processors, counts);
     ah_measure_sets(measure, 2);
     struct ah_sampler sampler = ah_measure_sampler(measure, "matrix products: warm-up");
 

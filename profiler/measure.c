@@ -131,14 +131,15 @@ static unsigned power_below(unsigned count)
     return power;
 }
 
-size_t ah_measure_threads(const struct ah_measure *measure, unsigned ret_counts[AH_MEASURE_COUNTS_MAX])
+size_t ah_measure_threads(const struct ah_measure *measure, unsigned largest,
+                          unsigned ret_counts[AH_MEASURE_COUNTS_MAX])
 {
     unsigned most = measure->limits->thread_counts;
     unsigned falling[AH_MEASURE_COUNTS_MAX];
     size_t n = 0;
     if (most > AH_MEASURE_COUNTS_MAX)
         most = AH_MEASURE_COUNTS_MAX;
-    for (unsigned count = measure->processors; count > 1 && n + 1 < most; count = power_below(count))
+    for (unsigned count = largest; count > 1 && n + 1 < most; count = power_below(count))
         falling[n++] = count;
     falling[n++] = 1;
     for (size_t i = 0; i < n; i++)

@@ -115,10 +115,11 @@ void ah_measure_judge(struct ah_measure *measure, const struct ah_sampler_series
                       ...) AH_PRINTF(3, 4);
 void ah_measure_conclude(struct ah_measure *measure);
 
-/* Thread counts worth measuring, ascending: 1, powers of two, all processors; where that are more than
- * limits->thread_counts, 1 and the largest ones. Returns how many are in `ret_counts`. */
+/* Thread counts worth measuring, ascending: 1, powers of two, `largest`; where that are more than limits->thread_counts, 1
+ * and the largest ones. Returns how many are in `ret_counts`. */
 enum { AH_MEASURE_COUNTS_MAX = 8 };
-size_t ah_measure_threads(const struct ah_measure *measure, unsigned ret_counts[AH_MEASURE_COUNTS_MAX]);
+size_t ah_measure_threads(const struct ah_measure *measure, unsigned largest,
+                          unsigned ret_counts[AH_MEASURE_COUNTS_MAX]);
 
 /* Opens the device with these threads and, when `throttled`, the throttle; its arenas are yet to be reserved. */
 int ah_measure_open(const struct ah_measure *measure, unsigned compute_threads, unsigned host_threads,

@@ -44,7 +44,7 @@ static int measure_patterns(struct ah_measure *measure, struct ah_bandwidth *ban
 int ah_memory_measure(struct ah_measure *measure, struct ah_error *err)
 {
     unsigned counts[AH_MEASURE_COUNTS_MAX];
-    size_t n = ah_measure_threads(measure, counts);
+    size_t n = ah_measure_threads(measure, measure->processors, counts);
     struct ah_machine *machine = measure->machine;
     machine->memory = ah_arena_array(&measure->document->arena, n * PATTERNS, sizeof *machine->memory);
     if (!machine->memory)

@@ -167,8 +167,12 @@ struct ah_device_options {
 
     uint32_t compute_threads; /* CPU: cores of the compute lane; 0: three quarters, leaving at least one */
     uint32_t host_threads;    /* cores of the host lane; 0: what compute leaves, at least one */
-    uint32_t queue;           /* ops a lane's queue holds; 0: 1024 */
-    uint32_t spans;           /* finished ops a lane remembers, the oldest overwritten; 0: 1024 */
+    bool
+        pin_submitter; /* GPUs: the thread that calls reserve submits, and is pinned to a core of its own until it
+                                 closes the device; host_threads is then at most all cores but one. The process's
+                                 affinity mask is the frame; threads started in between inherit the pin. */
+    uint32_t queue; /* ops a lane's queue holds; 0: 1024 */
+    uint32_t spans; /* finished ops a lane remembers, the oldest overwritten; 0: 1024 */
     struct ah_device_throttle throttle;
     struct ah_device_watch watch;
 };

@@ -120,6 +120,7 @@ static int prepare_device(struct ah_trainer *t, struct ah_error *err)
 static int open_device(struct ah_trainer *t, struct ah_error *err)
 {
     struct ah_device_options options = t->options.device;
+    options.pin_submitter = true;
     options.watch.name = ah_run_name;
     options.watch.name_context = t;
     if (!options.spans)

@@ -5,6 +5,10 @@
  * locks it, so that copies run beside everything else. A pinned arena that cannot be locked is refused: its copies would
  * hold up the submitter.
  *
+ * ORDER. The pinned arena is taken before the GPU's, since its page tables lie in the GPU's memory (with pages of 4 KiB about
+ * 2 MiB for each GiB): what they take is then missing when the arena is asked for, and is said there, instead of where the
+ * first kernel is loaded.
+ *
  * PIECES. Drivers from 580 on lock less than 512 GiB in one call, whatever is free. Where the first piece is refused, pieces
  * of half the size are tried; where a later one is, that was all that can be locked. What crosses from one piece into the
  * next is two copies (dispatch.c): the runtime refuses one.
@@ -202,12 +206,12 @@ int ah_cuda_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_AREN
     int rc = check_host_memory(arena_bytes, err);
     if (!rc)
         rc = ah_cuda_check(err, cudaSetDevice(cuda->index), "cudaSetDevice");
-    if (!rc)
-        rc = take_device_arena(cuda, arena_bytes[AH_ARENA_DEVICE], err);
     for (unsigned arena = AH_ARENA_PINNED; arena < AH_ARENA_KINDS && !rc; arena++)
         rc = take_region(cuda, &cuda->arenas[arena], arena_bytes[arena], err);
     if (!rc)
         rc = pin_region(cuda, err);
+    if (!rc)
+        rc = take_device_arena(cuda, arena_bytes[AH_ARENA_DEVICE], err);
     if (!rc)
         rc = fill_device_arena(cuda, arena_bytes, err);
     if (rc) {
@@ -217,6 +221,7 @@ int ah_cuda_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_AREN
     cuda->host = (struct ah_host){.isa = ah_isa_detect(), .pool = cuda->host_pool};
     for (unsigned arena = AH_ARENA_PINNED; arena < AH_ARENA_KINDS; arena++)
         cuda->host.arenas[arena] = cuda->arenas[arena].data;
+    ah_cuda_near_enter(&cuda->near, &cuda->unpinned);
     return AH_OK;
 }
 

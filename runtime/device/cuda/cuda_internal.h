@@ -82,6 +82,7 @@ struct ah_cuda_device {
     int index;
     uint32_t processors; /* multiprocessors */
     struct ah_cuda_near near;
+    struct ah_cuda_near_mask unpinned; /* what the submitter might use before it was pinned */
     struct ah_cuda_driver_calls driver;
     struct ah_cuda_products *products; /* owned */
     struct ah_cuda_warm warm;          /* until the arenas are there */

@@ -113,7 +113,8 @@ static int open_gpu(struct ah_cuda_device *cuda, const struct ah_device_options 
              (unsigned)properties.pciDomainID, (unsigned)properties.pciBusID,
              (unsigned)properties.pciDeviceID);
     ah_cuda_near_find(&cuda->near, &(struct ah_cuda_near_options){.address = cuda->common.info.address,
-                                                                  .threads = options->host_threads});
+                                                                  .threads = options->host_threads,
+                                                                  .submitter = options->pin_submitter});
     return AH_OK;
 }
 
@@ -284,6 +285,7 @@ void ah_cuda_close(struct ah_device *device)
     struct ah_cuda_device *cuda = ah_cuda_of(device);
     (void)cudaSetDevice(cuda->index);
     drain(cuda);
+    ah_cuda_near_leave(&cuda->unpinned);
     ah_cuda_recorder_free(cuda->recorder);
     ah_cuda_recorder_free(cuda->recorded);
     ah_lane_free(cuda->host_lane);

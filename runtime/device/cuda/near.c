@@ -9,6 +9,7 @@
 #include "base/threads.h"
 
 #include <limits.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,13 +116,54 @@ static unsigned default_threads(unsigned cores, const char *root)
     return cores > 1 ? cores - 1 : 1;
 }
 
+/* All cores, near or far. */
+static unsigned count_all_cores(const struct candidate *candidates, unsigned n)
+{
+    unsigned cores = 0;
+    for (unsigned i = 0; i < n; i++)
+        cores += candidates[i].rank == 0;
+    return cores;
+}
+
+/* The nearest processor that the first `threads` leave free, on a core of its own if there is one. */
+static int find_submitter(const struct candidate *candidates, unsigned n, unsigned threads)
+{
+    for (unsigned i = threads; i < n; i++)
+        if (candidates[i].rank == 0)
+            return candidates[i].cpu;
+    return threads < n ? candidates[threads].cpu : -1;
+}
+
 void ah_cuda_near_find(struct ah_cuda_near *ret_near, const struct ah_cuda_near_options *options)
 {
     struct candidate candidates[AH_CUDA_NEAR_MAX];
     unsigned n = find_candidates(candidates, options, options->root ? options->root : "");
     unsigned threads =
         options->threads ? options->threads : default_threads(count_cores(candidates, n), options->root);
+    const unsigned cores = count_all_cores(candidates, n);
+    if (options->submitter && threads >= cores)
+        threads = cores > 1 ? cores - 1 : 1;
     ret_near->threads = threads < AH_CUDA_NEAR_MAX ? threads : AH_CUDA_NEAR_MAX;
     for (unsigned i = 0; i < ret_near->threads; i++)
         ret_near->cpus[i] = ret_near->threads <= n ? candidates[i].cpu : -1;
+    ret_near->submitter = options->submitter ? find_submitter(candidates, n, ret_near->threads) : -1;
+}
+
+void ah_cuda_near_enter(const struct ah_cuda_near *near, struct ah_cuda_near_mask *ret_before)
+{
+    struct ah_cuda_near_mask before = {0};
+    *ret_before = before;
+    if (near->submitter >= 0 && sched_getaffinity(0, sizeof before.bits, (cpu_set_t *)before.bits) == 0 &&
+        ah_threads_pin(near->submitter) == AH_OK)
+        *ret_before = before;
+}
+
+void ah_cuda_near_leave(struct ah_cuda_near_mask *before)
+{
+    bool any = false;
+    for (size_t i = 0; i < sizeof before->bits / sizeof before->bits[0]; i++)
+        any = any || before->bits[i];
+    if (any)
+        (void)sched_setaffinity(0, sizeof before->bits, (const cpu_set_t *)before->bits);
+    *before = (struct ah_cuda_near_mask){0};
 }

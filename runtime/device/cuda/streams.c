@@ -17,8 +17,9 @@
 
 /* A stream's hardware queue holds about a thousand launches and events, and a call that finds it full waits inside the
  * driver, where it may keep others from looking at their events. An op is two to eight of them: up to three waits, two
- * events, three kernels. A product that is made in steps is dozens, for which a quarter of the thousand is left. */
-enum { QUEUE_MOST = 96, SPANS_DEFAULT = 1024 };
+ * events, three kernels. A product that is made in steps is dozens, for which a quarter of the thousand is left. A copy is
+ * four of them: a wait, two events, the copy; copy lanes run far ahead, so they hold more. */
+enum { QUEUE_MOST = 96, COPY_QUEUE_MOST = 192, SPANS_DEFAULT = 1024 };
 
 enum {
     SPIN_NS = 50 * 1000,
@@ -38,7 +39,8 @@ int ah_cuda_stream_init(struct ah_cuda_stream *stream, bool first, const struct 
                         struct ah_error *err)
 {
     int least = 0, greatest = 0;
-    stream->capacity = options->queue && options->queue < QUEUE_MOST ? options->queue : QUEUE_MOST;
+    const uint64_t most = first ? QUEUE_MOST : COPY_QUEUE_MOST;
+    stream->capacity = options->queue && options->queue < most ? options->queue : most;
     stream->n_spans = options->spans ? options->spans : SPANS_DEFAULT;
     stream->queue = calloc(stream->capacity, sizeof *stream->queue);
     stream->spans = calloc(stream->n_spans, sizeof *stream->spans);

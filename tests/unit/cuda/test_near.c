@@ -86,6 +86,37 @@ static void test_near__heeds_a_quota(void **state)
     expect(&near, one, 2);
 }
 
+static struct ah_cuda_near find_beside(const char *root, unsigned threads, unsigned n)
+{
+    struct ah_cuda_near near;
+    ah_cuda_near_find(
+        &near,
+        &(struct ah_cuda_near_options){
+            .address = gpu, .threads = threads, .submitter = true, .root = root, .cpus = all, .n_cpus = n});
+    return near;
+}
+
+static void test_near__keeps_a_core_for_the_submitter(void **state)
+{
+    const int three[] = {4, 5, 6}, four[] = {4, 5, 6, 7}, seven[] = {4, 5, 6, 7, 12, 13, 14};
+    put_machine(*state);
+    struct ah_cuda_near near = find_beside(*state, 0, 16);
+    expect(&near, three, 3);
+    assert_int_equal(near.submitter, 7);
+    near =
+        find_beside(*state, 4, 16); /* the near cores are taken: one of the other side, no second processor */
+    expect(&near, four, 4);
+    assert_int_equal(near.submitter, 0);
+    near = find_beside(*state, 16, 16); /* at most all cores but one */
+    expect(&near, seven, 7);
+    assert_int_equal(near.submitter, 0);
+    near = find_beside(*state, 5, 1); /* one core is all there is */
+    assert_int_equal(near.threads, 1);
+    assert_int_equal(near.submitter, -1);
+    near = find(*state, 16, all, 16);
+    assert_int_equal(near.submitter, -1);
+}
+
 static void test_near__lives_with_damaged_files(void **state)
 {
     static const char *const lists[] = {
@@ -116,6 +147,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_near__takes_what_it_may, root_make, root_remove),
         cmocka_unit_test_setup_teardown(test_near__does_not_pin_more_than_there_are, root_make, root_remove),
         cmocka_unit_test_setup_teardown(test_near__heeds_a_quota, root_make, root_remove),
+        cmocka_unit_test_setup_teardown(test_near__keeps_a_core_for_the_submitter, root_make, root_remove),
         cmocka_unit_test_setup_teardown(test_near__lives_with_damaged_files, root_make, root_remove),
         cmocka_unit_test(test_near__knows_this_machine),
     };

@@ -250,10 +250,18 @@ static void test_pricing__splits_cores(void **state)
     assert_int_equal(ah_pricing_thread_splits(&machine, splits, AH_PRICING_SPLITS_MAX), 0);
     machine.n_adam = 4;
     machine.device.kind = AH_DEVICE_CUDA;
+    machine.host.cores = 8;
     adam[2].params_per_s.median = 2e9;
     assert_int_equal(ah_pricing_thread_splits(&machine, splits, AH_PRICING_SPLITS_MAX), 1);
     assert_int_equal(splits[0].compute, 0);
     assert_int_equal(splits[0].host, 4);
+    adam[3].params_per_s.median = 4e9; /* all cores are fastest, but one enqueues */
+    assert_int_equal(ah_pricing_thread_splits(&machine, splits, AH_PRICING_SPLITS_MAX), 1);
+    assert_int_equal(splits[0].host, 4);
+    adam[0] = adam[3]; /* nothing else is known */
+    machine.n_adam = 1;
+    assert_int_equal(ah_pricing_thread_splits(&machine, splits, AH_PRICING_SPLITS_MAX), 1);
+    assert_int_equal(splits[0].host, 8);
 }
 
 /* Rates of a CPU are those of the threads that the lane has. */

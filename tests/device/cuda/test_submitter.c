@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The thread that submits: its processor, how far ahead it gets, and the order in which it takes memory.
+ */
+#include "tests/device/cuda/open.h"
+
+static const struct ah_wait none = {0};
+
+/* Its own processor, which the host lane has not, until the device is closed. */
+static void test_submitter__has_a_processor(void **state)
+{
+    const struct ah_device_options options = {.pin_submitter = true};
+    const struct cuda_double settings = cuda_double_default();
+    unsigned before[1024], during[1024], after[1024];
+    const unsigned n = ah_threads_cpus(before, 1024);
+    (void)state;
+    cuda_double_set(&settings);
+    struct ah_device *device = open_device(&options);
+    const unsigned n_during = ah_threads_cpus(during, 1024);
+    ah_device_close(device);
+    assert_int_equal(n_during, n > 1 ? 1 : n);
+    assert_int_equal(ah_threads_cpus(after, 1024), n);
+    assert_memory_equal(before, after, n * sizeof before[0]);
+    device = open_device(&(struct ah_device_options){0}); /* who does not ask stays where it is */
+    assert_int_equal(ah_threads_cpus(during, 1024), n);
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+static int note_processors(void *context, struct ah_error *err)
+{
+    unsigned *cpu = context, cpus[1024];
+    (void)err;
+    *cpu = ah_threads_cpus(cpus, 1024) == 1 ? cpus[0] : UINT32_MAX;
+    return AH_OK;
+}
+
+static void test_submitter__is_not_where_the_host_lane_is(void **state)
+{
+    const struct ah_device_options options = {.pin_submitter = true, .host_threads = 1024};
+    const struct cuda_double settings = cuda_double_default();
+    unsigned host = UINT32_MAX, mine[1024];
+    const struct ah_op call = {.kind = AH_OP_CALL, .u.call = {note_processors, &host}};
+    struct ah_error err = {0};
+    (void)state;
+    if (ah_threads_cpus(mine, 1024) < 2)
+        skip();
+    cuda_double_set(&settings);
+    struct ah_device *device = open_device(&options);
+    submit_op(device, AH_LANE_HOST, &call, none);
+    CHECK_OK(ah_device_drain(device, &err), err);
+    assert_int_equal(ah_threads_cpus(mine, 1024), 1);
+    assert_int_not_equal(host, UINT32_MAX);
+    assert_int_not_equal(host, mine[0]);
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+/* Nothing of a copy lane's first 192 ops is done, and the submitter goes on. */
+static void test_submitter__gets_192_copies_ahead(void **state)
+{
+    const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
+    const struct cuda_double settings = cuda_double_default();
+    struct gate gate = {false};
+    struct ah_error err = {0};
+    (void)state;
+    cuda_double_set(&settings);
+    struct ah_device *device = open_device(&(struct ah_device_options){0});
+    const struct ah_wait held = {AH_LANE_HOST, submit_gate(device, &gate)};
+    for (int i = 0; i < 192; i++)
+        submit_op(device, AH_LANE_H2D, &up, held);
+    assert_int_equal(ah_device_done(device, AH_LANE_H2D), 0);
+    atomic_store(&gate.open, true);
+    CHECK_OK(ah_device_drain(device, &err), err);
+    assert_int_equal(ah_device_done(device, AH_LANE_H2D), 192);
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+/* Page tables of pinned memory lie on the GPU: where the host's memory cannot be pinned, no arena was asked for. */
+static void test_submitter__pins_before_it_takes_the_arena(void **state)
+{
+    const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 4 * MIB, 4 * MIB, 4 * MIB};
+    const struct cuda_double settings = cuda_double_default();
+    struct ah_device *device = NULL;
+    struct ah_error err = {0};
+    (void)state;
+    cuda_double_set(&settings);
+    CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &(struct ah_device_options){0}, &err), err);
+    const uint64_t before = cuda_double_calls("cudaMalloc");
+    cuda_double_fail("cudaHostRegister", cuda_double_calls("cudaHostRegister") + 1, cudaErrorIllegalAddress);
+    assert_int_not_equal(ah_device_reserve(device, arena_bytes, &err), AH_OK);
+    assert_int_equal(cuda_double_calls("cudaMalloc"), before);
+    ah_device_close(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_submitter__has_a_processor),
+        cmocka_unit_test(test_submitter__is_not_where_the_host_lane_is),
+        cmocka_unit_test(test_submitter__gets_192_copies_ahead),
+        cmocka_unit_test(test_submitter__pins_before_it_takes_the_arena),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

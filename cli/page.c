@@ -34,9 +34,8 @@ static void put_page(const unsigned char *text, size_t bytes, const struct ah_bu
     ah_buffer_append(out, (const char *)text + behind, bytes - behind);
 }
 
-/* The text with the data, to a file or to standard output. */
-static int write_page(struct ah_cli *cli, const char *path, const unsigned char *text, size_t bytes,
-                      const struct ah_buffer *json, struct ah_error *err)
+int page_write_text(struct ah_cli *cli, const char *path, const unsigned char *text, size_t bytes,
+                    const struct ah_buffer *json, struct ah_error *err)
 {
     struct ah_buffer page = {0};
     int rc = AH_OK;
@@ -73,7 +72,7 @@ static int write_plan(struct ah_cli *cli, const char *path, const struct ah_plan
     if (!rc)
         rc = put_plan(&page, &json, err);
     if (!rc)
-        rc = write_page(cli, path, page_plan, page_plan_bytes, &json, err);
+        rc = page_write_text(cli, path, page_plan, page_plan_bytes, &json, err);
     ah_buffer_release(&json);
     return rc;
 }
@@ -88,7 +87,7 @@ static int write_cluster(struct ah_cli *cli, const char *path, const struct ah_d
     drawn.n_programs = 0;
     int rc = ah_document_print(&data, &json, err);
     if (!rc)
-        rc = write_page(cli, path, page_cluster, page_cluster_bytes, &json, err);
+        rc = page_write_text(cli, path, page_cluster, page_cluster_bytes, &json, err);
     ah_buffer_release(&json);
     return rc;
 }

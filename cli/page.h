@@ -4,7 +4,7 @@
  *
  * A page is a constant (cli/page/, joined and embedded at build time by page/embed.cmake) with a hole for data, as JSON.
  * Of a plan: its numbers, two steady iterations of its replay, and what the device arena holds. Of a cluster plan: the
- * document. All that is drawn is drawn by the page's own script. Every number on it that a clock made says that it is
+ * document. Of two plans: what each says, and what differs. All that is drawn is drawn by the page's own script. Every number on it that a clock made says that it is
  * simulated.
  *
  *     rc = ah_page_write(cli, "plan.html", &document, NULL, &err);
@@ -21,5 +21,9 @@
  * AH_E_DOCUMENT: the plan cannot run. AH_E_IO names the path, where nothing was changed. */
 int ah_page_write(struct ah_cli *cli, const char *path, const struct ah_document *document,
                   const struct ah_plan_prospects *prospects, struct ah_error *err);
+
+/* Writes the page of what differs between two plans, the operands. Errors as above. */
+int ah_page_write_diff(struct ah_cli *cli, const char *path, const struct ah_plan *a, const struct ah_plan *b,
+                       struct ah_error *err);
 
 #endif

@@ -120,13 +120,18 @@ static void put_words(struct ah_emit *emit, const struct ah_plan *plan)
     ah_emit_close(emit);
 }
 
+void page_put_plan(struct ah_emit *emit, const struct ah_plan *plan)
+{
+    put_about(emit, plan);
+    put_memory(emit, &plan->memory);
+    put_blocks(emit, plan);
+}
+
 void page_put_facts(struct page *page)
 {
     struct ah_emit *emit = &page->emit;
-    put_about(emit, page->plan);
-    put_memory(emit, &page->plan->memory);
+    page_put_plan(emit, page->plan);
     put_words(emit, page->plan);
-    put_blocks(emit, page->plan);
     put_ops(emit, page->plan);
     put_alternatives(emit, page->plan);
     if (page->prospects)

@@ -11,8 +11,12 @@
 #include "runtime/schedule/replay.h"
 
 /* The pages before and behind their data; made by page/embed.cmake. */
-extern const unsigned char page_plan[], page_cluster[];
-extern const size_t page_plan_bytes, page_cluster_bytes;
+extern const unsigned char page_plan[], page_cluster[], page_diff[];
+extern const size_t page_plan_bytes, page_cluster_bytes, page_diff_bytes;
+
+/* The page `text` with its data, to a file or to standard output (`-`). */
+int page_write_text(struct ah_cli *cli, const char *path, const unsigned char *text, size_t bytes,
+                    const struct ah_buffer *json, struct ah_error *err);
 
 struct page {
     const struct ah_plan *plan;
@@ -23,6 +27,9 @@ struct page {
     struct ah_arena *arena;
     struct ah_emit emit;
 };
+
+/* What a plan says of itself: inputs, training, times, memory, blocks. */
+void page_put_plan(struct ah_emit *emit, const struct ah_plan *plan);
 
 /* "facts": all but the timeline. */
 void page_put_facts(struct page *page);

@@ -7,6 +7,7 @@
 #include "cli/diff_plan.h"
 #include "cli/emit.h"
 #include "cli/input.h"
+#include "cli/page.h"
 #include "cli/verbs.h"
 #include "schemas/document.h"
 
@@ -125,22 +126,62 @@ static size_t print_json(struct ah_cli *cli, const struct ah_document *a, const 
     return n;
 }
 
-static int diff_run(struct ah_cli *cli, const void *options)
+struct diff_options {
+    const char *html;
+};
+
+static const struct ah_option diff_table[] = {
+    {"html", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(struct diff_options, html),
+     "write what changed between two plans as one page with blocks, memory and times, instead of text"},
+    {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
+
+static int load(struct ah_cli *cli, struct ah_document *a, struct ah_document *b, struct ah_error *err)
 {
-    (void)options;
     const char *const *names = cli->arguments.operands;
+    if (!strcmp(names[0], "-") && !strcmp(names[1], "-"))
+        return ah_error_set(err, AH_E_USAGE, "standard input ('-') can be only one of the two");
+    int rc = ah_input_load(a, names[0], AH_DOCUMENT_ANY, err);
+    rc = rc ? rc : ah_input_load(b, names[1], AH_DOCUMENT_ANY, err);
+    if (!rc && a->kind != b->kind)
+        rc = ah_error_set(err, AH_E_DOCUMENT, "%s: a %s document cannot be compared with the %s document %s",
+                          names[1], ah_document_word(b->kind), ah_document_word(a->kind), names[0]);
+    return rc;
+}
+
+static int write_page(struct ah_cli *cli, const char *path, const struct ah_document *a,
+                      const struct ah_document *b, struct ah_error *err)
+{
+    const char *const *names = cli->arguments.operands;
+    if (a->kind != AH_DOCUMENT_PLAN)
+        return ah_error_set(err, AH_E_USAGE, "'--html' makes pages of two plans; these are %s documents",
+                            ah_document_word(a->kind));
+    if (!strcmp(path, "-") && cli->json)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--html -' and '--json' both want standard output; give '--html' a file");
+    for (int i = 0; i < 2; i++) {
+        int rc = ah_cli_check_apart("--html", path, "FILE", names[i], err);
+        if (rc)
+            return rc;
+    }
+    int rc = ah_page_write_diff(cli, path, a->body.plan, b->body.plan, err);
+    if (!rc && strcmp(path, "-") != 0)
+        ah_cli_tell(cli, AH_CLI_WROTE, "%s", path);
+    return rc;
+}
+
+static int diff_run(struct ah_cli *cli, const void *given)
+{
+    const struct diff_options *options = given;
     struct ah_document a = {0};
     struct ah_document b = {0};
     struct ah_error err = {0};
-    int status = 0;
-    if (!strcmp(names[0], "-") && !strcmp(names[1], "-"))
-        ah_error_set(&err, AH_E_USAGE, "standard input ('-') can be only one of the two");
-    else if (!ah_input_load(&a, names[0], AH_DOCUMENT_ANY, &err) &&
-             !ah_input_load(&b, names[1], AH_DOCUMENT_ANY, &err) && a.kind != b.kind)
-        ah_error_set(&err, AH_E_DOCUMENT, "%s: a %s document cannot be compared with the %s document %s",
-                     names[1], ah_document_word(b.kind), ah_document_word(a.kind), names[0]);
-    if (err.code)
+    int status = 0, rc = load(cli, &a, &b, &err);
+    if (!rc && options->html)
+        rc = write_page(cli, options->html, &a, &b, &err);
+    if (rc)
         status = ah_cli_fail(cli, &err);
+    else if (options->html && !cli->json)
+        status = ah_document_diff(&a, &b, NULL, NULL) ? 1 : 0;
     else
         status = (cli->json ? print_json(cli, &a, &b) : print_text(cli, &a, &b)) ? 1 : 0;
     ah_document_release(&a);
@@ -160,10 +201,14 @@ const struct ah_verb ah_verb_diff = {
         "of ops, orders and tensors only the number of differences is printed. Of cluster plans it says "
         "which "
         "GPUs do what instead.\n\n"
+        "With --html the change of two plans is one page that needs no network: numbers, blocks, memory by "
+        "class and lanes, before and after; no text is printed.\n\n"
         "Exit status: 0 the same, 1 different, 2 or more trouble.",
-    .syntax = {.operands = {AH_OPERAND_FILE, "FILE", 2, 2, NULL}},
+    .syntax = {.options = diff_table, .operands = {AH_OPERAND_FILE, "FILE", 2, 2, NULL}},
+    .options_bytes = sizeof(struct diff_options),
     .least_trouble = 2,
     .examples = {{"diff old-plan.json new-plan.json", "what changed between two plans"},
+                 {"diff old-plan.json new-plan.json --html change.html", "the same in the browser"},
                  {"diff yesterday.json today.json", "how the machine's numbers moved"}},
     .run = diff_run,
 };

@@ -9,6 +9,7 @@
 #include "cli/request.h"
 #include "cli/run.h"
 #include "cli/stall.h"
+#include "planner/planner.h"
 #include "profiler/profiler.h"
 #include "runtime/device/algorithm.h"
 #include "runtime/device/emulate.h"
@@ -54,17 +55,24 @@ static int find_device(struct ah_run *run, struct ah_error *err)
                         planned, name);
 }
 
-/* A profile that emulates says itself what it was slowed to. */
-static void take_rates(struct ah_run *run, const struct ah_machine *machine)
+static void set_rates(struct ah_run *run, const struct ah_plan_emulated *emulated)
 {
-    double adam = ah_machine_adam_params_per_s(machine, AH_HOST, run->plan->training.dtype);
-    run->throttle =
-        (struct ah_device_throttle){.h2d_bytes_per_s = ah_machine_link_bytes_per_s(machine, AH_H2D),
-                                    .d2h_bytes_per_s = ah_machine_link_bytes_per_s(machine, AH_D2H),
-                                    .copy_latency_us = machine->n_links ? machine->links[0].latency_us : 0,
-                                    .both_kept = ah_machine_kept(machine, AH_PART_H2D, AH_PART_D2H),
-                                    .host_adam_params_per_s = adam,
-                                    .host_bytes_per_s = 28 * adam};
+    run->throttle = (struct ah_device_throttle){.h2d_bytes_per_s = emulated->h2d_bytes_per_s,
+                                                .d2h_bytes_per_s = emulated->d2h_bytes_per_s,
+                                                .copy_latency_us = emulated->copy_latency_us,
+                                                .both_kept = emulated->both_kept,
+                                                .host_adam_params_per_s = emulated->host_adam_params_per_s,
+                                                .host_bytes_per_s = 28 * emulated->host_adam_params_per_s};
+}
+
+/* A profile that emulates says itself what it was slowed to. */
+static int take_rates(struct ah_run *run, const struct ah_machine *machine, struct ah_error *err)
+{
+    struct ah_plan_emulated *emulated = NULL;
+    int rc = ah_planner_emulated(machine, run->plan->training.dtype, &run->cli->arena, &emulated, err);
+    if (!rc && emulated)
+        set_rates(run, emulated);
+    return rc;
 }
 
 /* The ratios of another machine, to what this one's products reach now. */
@@ -91,18 +99,34 @@ static int measure_ratios(struct ah_run *run, const struct ah_machine *machine, 
 static int read_emulated(struct ah_run *run, struct ah_error *err)
 {
     const char *path = run->options->emulate;
+    const struct ah_plan_emulated *planned = run->plan->inputs.emulated;
     if (run->options->emulated)
-        take_rates(run, run->options->emulated);
-    if (run->options->emulated || !path)
+        return take_rates(run, run->options->emulated, err);
+    if (!path && planned)
+        ah_cli_note(
+            run->cli,
+            "the plan is for a machine that emulates '%s'; without '--emulate %s' lanes are not slowed, and "
+            "its prediction does not hold",
+            planned->name, planned->name);
+    if (!path)
         return AH_OK;
     int rc = ah_input_load(&run->emulated, path, AH_DOCUMENT_MACHINE, err);
     if (rc)
         return rc;
     const struct ah_machine *machine = run->emulated.body.machine;
-    if (!machine->emulates)
-        return measure_ratios(run, machine, err);
-    take_rates(run, machine);
-    return AH_OK;
+    if (machine->emulates)
+        return take_rates(run, machine, err);
+    if (planned && !strcmp(planned->name, machine->name)) {
+        set_rates(run, planned);
+        return AH_OK;
+    }
+    ah_cli_note(
+        run->cli,
+        "'--emulate' %s: the plan is for %s%s%s, so its prediction does not hold; plan with a profile that "
+        "'autohete profile --emulate %s -o FILE' wrote",
+        path, planned ? "a machine that emulates '" : "a machine that emulates none",
+        planned ? planned->name : "", planned ? "'" : "", path);
+    return measure_ratios(run, machine, err);
 }
 
 /* ---- data ---- */

@@ -25,6 +25,26 @@ static void fill_inputs(const struct ah_planning *p, struct ah_plan *plan)
     plan->policy = request->policy;
 }
 
+int ah_planner_emulated(const struct ah_machine *machine, enum ah_dtype dtype, struct ah_arena *arena,
+                        struct ah_plan_emulated **ret_emulated, struct ah_error *err)
+{
+    *ret_emulated = NULL;
+    if (!machine->emulates)
+        return AH_OK;
+    struct ah_plan_emulated *emulated = ah_arena_alloc(arena, sizeof *emulated);
+    if (!emulated)
+        return ah_error_memory(err);
+    *emulated = (struct ah_plan_emulated){
+        .name = machine->emulates,
+        .h2d_bytes_per_s = ah_machine_link_bytes_per_s(machine, AH_H2D),
+        .d2h_bytes_per_s = ah_machine_link_bytes_per_s(machine, AH_D2H),
+        .copy_latency_us = machine->n_links ? machine->links[0].latency_us : 0,
+        .both_kept = fmin(ah_machine_kept(machine, AH_PART_H2D, AH_PART_D2H), 1),
+        .host_adam_params_per_s = ah_machine_adam_params_per_s(machine, AH_HOST, dtype)};
+    *ret_emulated = emulated;
+    return AH_OK;
+}
+
 /* What the plan was asked to do without. */
 static int fill_annotations(const struct ah_planning *p, struct ah_plan *plan, struct ah_error *err)
 {
@@ -87,6 +107,9 @@ static int fill_plan(struct ah_planning *p, struct ah_plan *ret_plan, struct ah_
     fill_inputs(p, ret_plan);
     fill_results(p, ret_plan);
     rc = fill_algorithms(p, ret_plan, err);
+    rc = rc ? rc
+            : ah_planner_emulated(p->request->machine, p->training.dtype, p->arena,
+                                  &ret_plan->inputs.emulated, err);
     return rc ? rc : fill_annotations(p, ret_plan, err);
 }
 

@@ -118,6 +118,10 @@ struct ah_comparison {
 
 enum { AH_POLICIES = AH_POLICY_OPTIMAL + 1 };
 
+/* What a profile that emulates a machine was slowed to, in arena; NULL where it emulates none. AH_E_MEMORY. */
+int ah_planner_emulated(const struct ah_machine *machine, enum ah_dtype dtype, struct ah_arena *arena,
+                        struct ah_plan_emulated **ret_emulated, struct ah_error *err);
+
 /* Every policy at its best setting, in the order of enum ah_policy. */
 int ah_planner_compare(const struct ah_plan_request *request, struct ah_arena *arena,
                        struct ah_comparison ret_rows[AH_POLICIES], struct ah_error *err);

@@ -94,6 +94,25 @@ static bool same_sharing(const struct ah_plan_sharing *a, const struct ah_plan_s
     return same;
 }
 
+/* Rates are copied, never computed, so equal ones are equal in every bit. */
+static int check_emulated(struct verify *v)
+{
+    const struct ah_plan_emulated *stated = v->plan->inputs.emulated;
+    struct ah_plan_emulated *given = NULL;
+    int rc = ah_planner_emulated(v->inputs->machine, v->plan->training.dtype, &v->arena, &given, v->err);
+    if (rc)
+        return rc;
+    bool same = !stated == !given;
+    if (stated && given)
+        same = !strcmp(stated->name, given->name) && stated->h2d_bytes_per_s == given->h2d_bytes_per_s &&
+               stated->d2h_bytes_per_s == given->d2h_bytes_per_s &&
+               stated->copy_latency_us == given->copy_latency_us && stated->both_kept == given->both_kept &&
+               stated->host_adam_params_per_s == given->host_adam_params_per_s;
+    return same ? AH_OK
+                : ah_error_set(v->err, AH_E_DOCUMENT,
+                               "inputs.emulated: is not what the machine's document says it emulates");
+}
+
 static int check_machine(struct verify *v)
 {
     const struct ah_plan *plan = v->plan;
@@ -114,7 +133,7 @@ static int check_machine(struct verify *v)
                             plan->time.estimated ? "true" : "false", v->costs->estimated ? "true" : "false");
     if (!same_sharing(&plan->sharing, &v->costs->sharing))
         return ah_error_set(v->err, AH_E_DOCUMENT, "sharing: is not what the machine's measurements say");
-    return AH_OK;
+    return check_emulated(v);
 }
 
 /* ---- what models say ---- */

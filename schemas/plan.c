@@ -42,9 +42,24 @@ static const struct ah_field input_fields[] = {AH_ROW_NAME(ah_plan_input, name, 
                                                {0}};
 AH_TABLE(input, ah_plan_input, "input", "A document that the plan was made from.", NULL);
 
+static const struct ah_field emulated_fields[] = {
+    AH_ROW_NAME(ah_plan_emulated, name, "The machine that was emulated."),
+    AH_ROW_NUMBER(ah_plan_emulated, h2d_bytes_per_s, 1e15, "Copies to the device."),
+    AH_ROW_NUMBER(ah_plan_emulated, d2h_bytes_per_s, 1e15, "Copies from the device."),
+    AH_ROW_NUMBER(ah_plan_emulated, copy_latency_us, US_MAX, "Of a copy."),
+    AH_ROW_NUMBER(ah_plan_emulated, both_kept, 1,
+                  "Share of its rate that a copy keeps beside one the other way."),
+    AH_ROW_NUMBER(ah_plan_emulated, host_adam_params_per_s, 1e15, "The host's AdamW."),
+    {0}};
+AH_TABLE(emulated, ah_plan_emulated, "emulated", "What lanes were slowed to.", NULL);
+
 static const struct ah_field inputs_fields[] = {
     AH_ROW_GROUP(ah_plan_inputs, model, &input_table, "The model."),
     AH_ROW_GROUP(ah_plan_inputs, machine, &input_table, "The machine."),
+    {.name = "emulated",
+     AH_GROUP_AT(ah_plan_inputs, emulated, &emulated_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Of a machine's profile that emulates another: what its lanes were slowed to."},
     {0}};
 AH_TABLE(inputs, ah_plan_inputs, "inputs", "What the plan was made from.", NULL);
 

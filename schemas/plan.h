@@ -81,9 +81,19 @@ struct ah_plan_input {
     const char *name;
     const char *sha256;
 };
+
+/* The rates that lanes were slowed to when the machine was measured: what `run --emulate` sets again. */
+struct ah_plan_emulated {
+    const char *name; /* of the machine that was emulated */
+    double h2d_bytes_per_s, d2h_bytes_per_s;
+    double copy_latency_us;
+    double both_kept;
+    double host_adam_params_per_s;
+};
 struct ah_plan_inputs {
     struct ah_plan_input model;
     struct ah_plan_input machine;
+    struct ah_plan_emulated *emulated; /* (optional) NULL: the machine emulates none */
 };
 
 struct ah_plan_training {

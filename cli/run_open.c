@@ -103,8 +103,8 @@ static int read_emulated(struct ah_run *run, struct ah_error *err)
     if (run->options->emulated)
         return take_rates(run, run->options->emulated, err);
     if (!path && planned)
-        ah_cli_note(
-            run->cli,
+        ah_cli_tell(
+            run->cli, AH_CLI_WARNING,
             "the plan is for a machine that emulates '%s'; without '--emulate %s' lanes are not slowed, and "
             "its prediction does not hold",
             planned->name, planned->name);
@@ -120,8 +120,8 @@ static int read_emulated(struct ah_run *run, struct ah_error *err)
         set_rates(run, planned);
         return AH_OK;
     }
-    ah_cli_note(
-        run->cli,
+    ah_cli_tell(
+        run->cli, AH_CLI_WARNING,
         "'--emulate' %s: the plan is for %s%s%s, so its prediction does not hold; plan with a profile that "
         "'autohete profile --emulate %s -o FILE' wrote",
         path, planned ? "a machine that emulates '" : "a machine that emulates none",

@@ -27,8 +27,9 @@ static struct {
 
 static cudaError_t broken; /* read without the lock */
 
-static bool goes_on; /* nothing hangs any more; under the lock */
-static __thread bool hangs;
+static bool goes_on;               /* nothing hangs any more; under the lock */
+static __thread uint64_t nth_call; /* the number of the thread's last call, of its name */
+static __thread bool hangs_next;   /* its work does */
 
 static __thread cudaError_t last_error;
 
@@ -62,7 +63,7 @@ static uint64_t count_call(const char *call)
         calls.counts[i] = 0;
         calls.n++;
     }
-    return ++calls.counts[i];
+    return nth_call = ++calls.counts[i];
 }
 
 /* Under the lock. */
@@ -73,6 +74,25 @@ static void lose(cudaError_t code, const char *why)
     __atomic_store_n(&broken, code, __ATOMIC_RELEASE);
     (void)snprintf(calls.report, sizeof calls.report, "%s", why);
     pthread_cond_broadcast(&double_changed);
+}
+
+static cudaError_t enter(const char *call)
+{
+    struct cuda_double settings = double_settings();
+    pthread_mutex_lock(&double_lock);
+    uint64_t nth = count_call(call);
+    cudaError_t rc = double_lost() ? double_lost() : settings.count_error;
+    for (size_t i = 0; i < CUDA_DOUBLE_FAULTS && !rc; i++) {
+        const struct cuda_double_fault *fault = &settings.faults[i];
+        if (fault->nth && fault->nth == (strcmp(fault->call, "any") == 0  ? calls.all
+                                         : strcmp(fault->call, call) == 0 ? nth
+                                                                          : 0))
+            rc = fault->code;
+    }
+    if (sticky(rc))
+        lose(rc, "a call was told to fail");
+    pthread_mutex_unlock(&double_lock);
+    return rc;
 }
 
 /* Work hangs in its stream, the caller goes on. */
@@ -88,8 +108,8 @@ static bool enqueues(const char *call)
 
 bool double_hangs(void)
 {
-    const bool now = hangs;
-    hangs = false;
+    const bool now = hangs_next;
+    hangs_next = false;
     return now;
 }
 
@@ -109,32 +129,20 @@ void cuda_double_go_on(void)
     pthread_mutex_unlock(&double_lock);
 }
 
-static bool told_to_hang(const struct cuda_double *settings, const char *call, uint64_t nth)
+static bool told_to_hang(const char *call, uint64_t nth)
 {
+    const struct cuda_double settings = double_settings();
     bool told = false;
     for (size_t i = 0; i < CUDA_DOUBLE_FAULTS; i++)
-        told = told || (settings->hangs[i].nth == nth && strcmp(settings->hangs[i].call, call) == 0);
+        told = told || (settings.hangs[i].nth == nth && strcmp(settings.hangs[i].call, call) == 0);
     return told;
 }
 
 cudaError_t double_enter(const char *call)
 {
-    struct cuda_double settings = double_settings();
-    pthread_mutex_lock(&double_lock);
-    uint64_t nth = count_call(call);
-    cudaError_t rc = double_lost() ? double_lost() : settings.count_error;
-    for (size_t i = 0; i < CUDA_DOUBLE_FAULTS && !rc; i++) {
-        const struct cuda_double_fault *fault = &settings.faults[i];
-        if (fault->nth && fault->nth == (strcmp(fault->call, "any") == 0  ? calls.all
-                                         : strcmp(fault->call, call) == 0 ? nth
-                                                                          : 0))
-            rc = fault->code;
-    }
-    if (sticky(rc))
-        lose(rc, "a call was told to fail");
-    const bool hangs = !goes_on && told_to_hang(&settings, call, nth);
-    pthread_mutex_unlock(&double_lock);
-    if (hangs && !enqueues(call) && double_hangs())
+    const cudaError_t rc = enter(call);
+    hangs_next = told_to_hang(call, nth_call);
+    if (hangs_next && !enqueues(call) && double_hangs())
         double_hang();
     return rc;
 }

@@ -27,11 +27,11 @@
  *     threads=N                      that share the blocks of a launch, at most 8; 2 if not told
  *     order=SEED                     threads of a block go on in a random order
  *     code=FOLDER                    kernels run from the files that nvcc made of them (ptx/ptx.h), not from their source
- *     counts=FILE                    what they did is appended to that file at the program's end
- *     fail=CALL:N:CODE               the Nth call of that name (`any`: of all) returns CODE; may be given again
  *     hang=CALL:N                    the Nth call of that name does not come back; of one that enqueues work, the work
  *                                    never ends. May be given again
  *     channel=N                      a stream holds so many pieces of work; who enqueues one more waits
+ *     counts=FILE                    what they did is appended to that file at the program's end
+ *     fail=CALL:N:CODE               the Nth call of that name (`any`: of all) returns CODE; may be given again
  *     skip=KERNEL                    launches that name their kernel so do nothing (`kernel` is what most call it): results are wrong
  *     missing=SYMBOL                 the driver has no such function; may be given again
  *     profiler=NAME                  has CUPTI already

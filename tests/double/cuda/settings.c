@@ -100,11 +100,11 @@ static void set(struct cuda_double *settings, char *item)
         const char *key;
         unsigned *number;
     } numbers[] = {{"copy_delay_us", &settings->copy_delay_us},
+                   {"channel", &settings->channel},
                    {"kernel_delay_us", &settings->kernel_delay_us},
                    {"threads", &settings->threads},
                    {"cupti", &settings->cupti_version},
                    {"cublaslt", &settings->cublaslt_version},
-                   {"channel", &settings->channel},
                    {"drop", &settings->drop}};
     char copy[1024];
     (void)snprintf(copy, sizeof copy, "%s", item);

@@ -126,7 +126,7 @@ struct contact {
     atomic_bool gate;   /* open: the host's op may end */
     atomic_int rc;      /* of the submitter */
     struct ah_error err;
-    unsigned seconds;
+    double seconds;
 };
 
 static int pass_gate(void *context, struct ah_error *err)
@@ -150,9 +150,9 @@ static void print_lanes(const struct contact *contact, const char *what)
 static void *watch(void *context)
 {
     struct contact *contact = context;
-    sleep(contact->seconds);
-    printf("{\"ok\": false, \"why\": \"hangs: after %u s the device is %s, the gate is %s", contact->seconds,
-           atomic_load(&contact->opened) ? "open" : "not open yet",
+    ah_threads_sleep_until_ns(ah_threads_now_ns() + (uint64_t)(contact->seconds * 1e9));
+    printf("{\"ok\": false, \"why\": \"hangs: after %.1f s the device is %s, the gate is %s",
+           contact->seconds, atomic_load(&contact->opened) ? "open" : "not open yet",
            atomic_load(&contact->gate) ? "open" : "closed");
     /* What is submitted is known without asking the driver, which may hang, too. */
     for (uint32_t lane = 0; lane < AH_DEVICE_LANES && atomic_load(&contact->opened); lane++)
@@ -220,7 +220,7 @@ static double look(const struct contact *contact)
     return (double)longest_ns / 1e3;
 }
 
-static int queue(unsigned seconds)
+static int queue(double seconds)
 {
     static const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 4 * MIB, 4 * MIB, 4096};
     struct contact contact = {.seconds = seconds};
@@ -258,7 +258,7 @@ int main(int n, char **arguments)
     if (strcmp(what, "pin") == 0 && n == 3)
         return pin(arguments[2]);
     if (strcmp(what, "queue") == 0 && n <= 3)
-        return queue(n == 3 ? (unsigned)atoi(arguments[2]) : WATCHDOG_S);
+        return queue(n == 3 ? strtod(arguments[2], NULL) : WATCHDOG_S);
     fprintf(stderr, "usage: bench_contact about | pin BYTES | queue [SECONDS]\n");
     return 2;
 }

@@ -2,12 +2,12 @@
 """Part `kernels` of gpu-check: each kernel and product at the shapes of real models, rows of it against double, its time
 beside PyTorch's at the same shape.
 
-bench_kernels says a line before and a line behind each kernel. One that says nothing for SILENCE_SECONDS hangs, or broke the
+bench_kernels says a line before and a line behind each kernel. One that says nothing for 8 s hangs, or broke the
 device: it is ended, and what comes after goes on in another process. After two the part ends.
 """
 import time
 
-PART_SECONDS, OWN_SHARE, SILENCE_SECONDS = 60, 0.6, 8
+PART_ITEMS, OWN_SHARE, SILENCE_ITEMS = 3, 0.6, 0.4  # of the time of an item: a minute in all, and 8 s
 HANGS_MOST, HUNG = 2, 124
 
 
@@ -32,7 +32,7 @@ def measure(bench, names, rows, end):
                 bench.tell(rows)
 
         status, why = bench.stream([bench.path("bin/bench_kernels"), *names], heard, end - time.monotonic(),
-                                   min(SILENCE_SECONDS, bench.item_seconds))
+                                   SILENCE_ITEMS * bench.item_seconds)
         if not now:  # all was done, or what it could not even begin
             return None if not names else f"{', '.join(names)}: {why}"
         hung = status == HUNG and time.monotonic() < end
@@ -68,7 +68,7 @@ def compare(bench, rows, seconds):
 def kernels(bench):
     """The part."""
     begun = time.monotonic()
-    bench.deadline = min(bench.deadline, begun + PART_SECONDS)
+    bench.deadline = min(bench.deadline, begun + PART_ITEMS * bench.item_seconds)
     rows, names = [], names_of(bench)
     if not names:
         return {"ok": False, "rows": [], "missing": "bench_kernels names no kernels"}

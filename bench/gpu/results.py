@@ -78,6 +78,8 @@ class Bench:
         self.device = ""
         self.environment = {**os.environ, "AUTOHETE_PLUGIN_DIR": self.path("lib/autohete"), "NO_COLOR": "1",
                             "XDG_CACHE_HOME": self.out("cache")}
+        if quick:
+            self.environment["AH_TEST_SHORT"] = "1"
         self.brought, self.most_bytes = [], float("inf")
         self.link_toolkit()
 
@@ -516,14 +518,14 @@ def do_part(bench, function, end):
     return result
 
 
-def about_machine():
+def about_machine(seconds):
     """What results are of, besides the device's name."""
     words = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,memory.used,clocks.sm,pcie.link.gen.max,"
              "pcie.link.width.max", "--format=csv,noheader"]
     gpu = ""
     if shutil.which(words[0]):
         try:
-            gpu = subprocess.run(words, check=False, text=True, capture_output=True, timeout=30).stdout.strip()
+            gpu = subprocess.run(words, check=False, text=True, capture_output=True, timeout=seconds).stdout.strip()
         except subprocess.TimeoutExpired:
             gpu = f"{words[0]} did not answer"
     return {"gpu": gpu, "kernel": os.uname().release, "host_kib": memory.meminfo()["MemTotal"] >> 10,
@@ -623,7 +625,7 @@ def begin(bench, options):
         raise SystemExit(f"gpu-check: '{bench.path('results')}' is of '{state['device']}', this is '{bench.device}'; move it away")
     state.setdefault("quick", options.quick)
     done = state.setdefault("parts", {})
-    state["machine"] = about_machine()
+    state["machine"] = about_machine(min(smoke.SMI_SECONDS, bench.item_seconds))
     note_versions(bench, state, versions)
     print(f"{bench.device}; host memory: {gib(memory.available_bytes())} of {gib(memory.usable_bytes())} available", flush=True)
     for part in (options.parts or list(done)) if options.again else []:

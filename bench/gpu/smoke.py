@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Part `smoke` of gpu-check: in its first minute, whatever could waste the rest.
 
-Each item has a time limit of its own, is ended where it hangs, and its row is written before the next one begins. An item
-that cannot be shown on this machine is `open`: only what was shown to be wrong fails the part.
+Each item has a time limit of its own, is ended where it hangs, and its row is written before the next one begins. After one
+that hung the others have less time, so that all are tried within the part's minute. An item that cannot be shown on this machine is `open`: only what was shown to be wrong fails the part.
 
     ITEMS    (item, function of a Bench and the seconds it has; returns (ok, dict of what was found))
 
@@ -18,7 +18,8 @@ import time
 
 import memory
 
-PART_SECONDS, ITEM_SECONDS, LEAST_SECONDS = 60, 20, 2
+PART_ITEMS = 3  # items' times, in all: a minute
+AFTER_HANG, LEAST_SECONDS = 0.4, 1
 SMI_SECONDS = 8
 STEPS, NEAR = 3, 4e-3  # of a training; how far its losses may be from the CPU's, which sums in another order
 SMI = (("name", "driver_version", "memory.total", "memory.used", "ecc.mode.current", "mig.mode.current", "persistence_mode"),
@@ -100,7 +101,8 @@ def contact(bench, seconds, *words):
     for line in result.stdout.splitlines():
         if line.startswith("{"):
             found = json.loads(line)
-            return found.pop("ok"), ({**found, "says": found.pop("why")} if "why" in found else found)
+            why = found.pop("why", "")
+            return found.pop("ok"), {**found, **({"says": why} if why else {})}
     return False, {"says": "hangs: ended after its time" if result.returncode == 124 else said(result)}
 
 
@@ -125,17 +127,20 @@ def pinning(gib):
 
 
 def queue(bench, seconds):
-    return contact(bench, seconds, "queue", max(int(seconds) - 3, 2))
+    """Its own watchdog speaks before its time is over."""
+    return contact(bench, seconds, "queue", 0.75 * seconds)
 
 
-def operations(bench, seconds):
-    """Every kind of op once against the reference."""
-    result = bench.call([bench.path("tests", "ops")], seconds, folder=bench.folder)
-    if result.returncode == 124:
-        return False, {"says": "hangs: ended after its time", "output": (result.stdout + result.stderr)[-1500:]}
-    if result.returncode:
-        return False, {"says": f"exit {result.returncode}", "output": (result.stdout + result.stderr)[-1500:]}
-    return True, {"tests": len(re.findall(r"\[ +OK \]", result.stdout + result.stderr))}
+def tested(name):
+    """By a test program that the folder carries."""
+    def item(bench, seconds):
+        result = bench.call([bench.path("tests", name)], seconds, folder=bench.folder)
+        output = result.stdout + result.stderr
+        if result.returncode == 0:
+            return True, {"tests": len(re.findall(r"\[ +OK \]", output))}
+        says = "hangs: ended after its time" if result.returncode == 124 else f"exit {result.returncode}"
+        return False, {"says": says, "output": output[-1500:]}
+    return item
 
 
 def losses_on(bench, seconds, device_name, *flags):
@@ -184,8 +189,9 @@ def memcheck(bench, seconds):
     return False, {"says": summary, "output": output[-1500:]}
 
 
+# Every kind of op once against the CPU device; attention on tensor cores, which those ops are not, against straight loops.
 ITEMS = (("driver", driver), ("host", host), ("packages", packages), ("device", device), ("pin 1 GiB", pinning(1)),
-         ("operations", operations), ("queue", queue), ("training", training), ("pin 8 GiB", pinning(8)),
+         ("operations", tested("ops")), ("attention", tested("attention")), ("queue", queue), ("training", training), ("pin 8 GiB", pinning(8)),
          ("pin 32 GiB", pinning(32)), ("memcheck of attention", memcheck))
 
 
@@ -199,7 +205,7 @@ def told(item, ok, seconds, found):
 
 def smoke(bench):
     """The part."""
-    bench.deadline = min(bench.deadline, time.monotonic() + PART_SECONDS)
+    bench.deadline = min(bench.deadline, time.monotonic() + PART_ITEMS * bench.item_seconds)
     rows, hangs = [], []
     for item, function in ITEMS:
         begun, left = time.monotonic(), bench.deadline - time.monotonic()
@@ -207,7 +213,7 @@ def smoke(bench):
             rows.append(told(item, None, 0, {"says": "no time left"}))
         else:
             try:
-                ok, found = function(bench, min(left, bench.item_seconds or ITEM_SECONDS))
+                ok, found = function(bench, min(left, bench.item_seconds * (AFTER_HANG if hangs else 1)))
             except Exception as error:  # whatever an item does, the others are done
                 ok, found = False, {"says": f"{type(error).__name__}: {error}"}
             rows.append(told(item, ok, time.monotonic() - begun, dict(found)))

@@ -87,7 +87,7 @@ set_tests_properties(tools.tokenize tools.tokenize_library PROPERTIES SKIP_RETUR
 # The proof on a GPU: what it does beside its parts; both halves, on the plugin's double.
 add_test(NAME tools.gpu_parts COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/gpu_parts.py)
 set_tests_properties(tools.gpu_parts PROPERTIES LABELS tools TIMEOUT 300)
-if(AUTOHETE_CUDA_DOUBLE AND NOT AUTOHETE_SANITIZE)
+if(AUTOHETE_CUDA_DOUBLE AND AUTOHETE_BENCH AND NOT AUTOHETE_SANITIZE)
   set(code)
   if(TARGET autohete_cuda_ptx)
     get_target_property(folder autohete_cuda_ptx AUTOHETE_FOLDER)
@@ -97,6 +97,11 @@ if(AUTOHETE_CUDA_DOUBLE AND NOT AUTOHETE_SANITIZE)
     --check ${PROJECT_SOURCE_DIR}/scripts/gpu-check --build ${PROJECT_BINARY_DIR} --plugins $<TARGET_FILE_DIR:ah_cuda>
     ${code})
   set_tests_properties(tools.gpu_check PROPERTIES LABELS "tools;cuda" TIMEOUT 900)
+  # What its first minutes leave when something fails, one of each kind; scripts/test-long tries all.
+  add_test(NAME tools.gpu_failures COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/gpu_failures.py
+    --check ${PROJECT_SOURCE_DIR}/scripts/gpu-check --build ${PROJECT_BINARY_DIR} --plugins $<TARGET_FILE_DIR:ah_cuda>)
+  set_tests_properties(tools.gpu_failures PROPERTIES LABELS "tools;cuda" TIMEOUT 900)
+  add_custom_target(tools.gpu_failures DEPENDS autohete ah_cuda bench_contact bench_kernels) # what scripts/test-mutants builds
 endif()
 # The archive for users, of what this folder holds.
 if(NOT AUTOHETE_SANITIZE)

@@ -77,17 +77,43 @@ static int write_plan(struct ah_cli *cli, const char *path, const struct ah_plan
     return rc;
 }
 
-/* A cluster plan tells its own timeline: the document is the data, without the programs of ranks, which nothing draws. */
+/* What the page says of the programs of ranks. */
+static void put_programs(struct ah_emit *emit, const struct ah_cluster_plan *plan)
+{
+    ah_emit_open(emit, "programs", '[');
+    for (size_t i = 0; i < plan->n_programs; i++) {
+        const struct ah_plan *program = &plan->programs[i];
+        ah_emit_open(emit, NULL, '{');
+        ah_emit_number(emit, "step_us", program->time.step_us);
+        ah_emit_integer(emit, "host_bytes", program->memory.host_bytes);
+        ah_emit_integer(emit, "host_capacity_bytes", program->memory.host_capacity_bytes);
+        page_put_classes(emit, &program->memory);
+        page_put_lanes(emit, program);
+        ah_emit_close(emit);
+    }
+    ah_emit_close(emit);
+}
+
+/* A cluster plan tells its own timeline: the document is data, without the programs of ranks, of which sums are enough. */
 static int write_cluster(struct ah_cli *cli, const char *path, const struct ah_document *document,
                          struct ah_error *err)
 {
     struct ah_cluster_plan drawn = *document->body.cluster_plan;
     struct ah_document data = {.kind = AH_DOCUMENT_CLUSTER_PLAN, .body = {.cluster_plan = &drawn}};
-    struct ah_buffer json = {0};
+    struct ah_buffer text = {0}, json = {0};
+    struct ah_emit emit = {.out = &json, .one_line = true};
     drawn.n_programs = 0;
-    int rc = ah_document_print(&data, &json, err);
+    int rc = ah_document_print(&data, &text, err);
+    if (!rc) {
+        ah_emit_open(&emit, NULL, '{');
+        ah_emit_json(&emit, "plan", text.data);
+        put_programs(&emit, document->body.cluster_plan);
+        ah_emit_close(&emit);
+        rc = json.failed ? ah_error_memory(err) : AH_OK;
+    }
     if (!rc)
         rc = page_write_text(cli, path, page_cluster, page_cluster_bytes, &json, err);
+    ah_buffer_release(&text);
     ah_buffer_release(&json);
     return rc;
 }

@@ -31,6 +31,12 @@ struct page {
 /* What a plan says of itself: inputs, training, times, memory, blocks. */
 void page_put_plan(struct ah_emit *emit, const struct ah_plan *plan);
 
+/* "classes": bytes of the device at its fullest, by class, with what lies between tensors and the reserve. */
+void page_put_classes(struct ah_emit *emit, const struct ah_plan_memory *memory);
+
+/* "lanes": [lane, works, compute waits for it] */
+void page_put_lanes(struct ah_emit *emit, const struct ah_plan *plan);
+
 /* "facts": all but the timeline. */
 void page_put_facts(struct page *page);
 

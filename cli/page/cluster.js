@@ -108,6 +108,7 @@ drawHead(plan);
 drawOwners(plan);
 const timeline = drawTimeline(plan);
 drawMemory(plan);
+drawPrograms(plan);
 byId("footer").textContent = `${plan.generator}; model ${plan.inputs.model.sha256.slice(0, 12)}, cluster ` +
   `${plan.inputs.cluster.sha256.slice(0, 12)}. Every time on this page is simulated; none was measured on this cluster.`;
 window.addEventListener("resize", () => timeline.resize());

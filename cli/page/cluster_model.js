@@ -38,7 +38,8 @@ function rankRange(ranks) {
 const ranksName = (ranks) => `${ranks.length === 1 ? "rank" : "ranks"} ${rankRange(ranks)}`;
 
 function readCluster(text) {
-  const plan = { segments: [], idle_ranks: [], ...JSON.parse(text) };  // empty lists are left out
+  const data = JSON.parse(text);
+  const plan = { segments: [], idle_ranks: [], ...data.plan, programs: data.programs };  // empty lists are left out
   plan.gpus = [];
   plan.stages = [];
   plan.pipelines.forEach((pipeline, p) => pipeline.stages.forEach((stage, index) => {

@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page of two plans: numbers, blocks and memory, before and after. Data: cli/page_changes.c.
 
-const CLASSES = ["weights", "gradients", "optimizer", "activations", "staging", "workspace", "gaps", "reserve"];
-const CLASS_WORDS = {
-  optimizer: "optimizer states",
-  gaps: "between tensors",
-  reserve: "reserve of the device"
-};
 const SIDES = [["a", "before"], ["b", "after"]];
 const BLOCK_FIELDS = ["name", "group", "parameters", "activations", "weights", "optimizer", "accumulator"];
 
@@ -96,32 +90,18 @@ function drawChanges(data) {
 
 // ---- memory and time ----
 
-function stack(plan, most) {
-  const share = (n) => `${(100 * n / most).toFixed(3)}%`;
-  const label = CLASSES.map((name) => `${CLASS_WORDS[name] || name} ${bytes(plan.classes[name])}`).join(", ");
-  return html("div", { class: "stack", role: "img", "aria-label": label }, ...CLASSES.map((name) => html("div", {
-    class: `f-${name}`,
-    style: `width: ${share(plan.classes[name])}`,
-    "data-class": name,
-    "data-bytes": plan.classes[name]
-  })));
-}
-
 function drawMemory({ a, b }) {
-  const total = (plan) => CLASSES.reduce((sum, name) => sum + plan.classes[name], 0);
-  const most = Math.max(total(a), total(b), 1);
+  const most = Math.max(classTotal(a), classTotal(b), 1);
   const shown = CLASSES.filter((name) => a.classes[name] || b.classes[name]);
   byId("memory").replaceChildren(
     ...[[a, "before"], [b, "after"]].flatMap(
       ([plan, name]) => [html("p", { class: "side" },
-                           `${name}: ${bytes(total(plan))} of ${bytes(plan.memory.device_capacity_bytes)}`),
+                           `${name}: ${bytes(classTotal(plan))} of ${bytes(plan.memory.device_capacity_bytes)}`),
         stack(plan, most)]),
-    html("ul", { class: "legend" },
-      ...shown.map(
-        (name) => html("li", {}, html("span", { class: `swatch f-${name}` }), CLASS_WORDS[name] || name))));
+    classLegend([a, b]));
   byId("memory-table")
     .replaceChildren(table(["class", ">before", ">after", ">change"],
-      shown.map((name) => [CLASS_WORDS[name] || name, bytes(a.classes[name]), bytes(b.classes[name]),
+      shown.map((name) => [className(name), bytes(a.classes[name]), bytes(b.classes[name]),
                   change(a.classes[name], b.classes[name])]),
       "Device memory by class"));
 }

@@ -35,6 +35,12 @@ return {
   memory: all("[data-memory]").map((row) => ({ stage: row.dataset.memory,
     rail: row.querySelector(".rail").getBoundingClientRect().width,
     used: row.querySelector(".used").getBoundingClientRect().width })),
+  classes: all("[data-classes]").map((row) => ({ stage: row.dataset.classes,
+    parts: Object.fromEntries(all(".stack div", row).map((part) => [part.dataset.class, +part.dataset.bytes])),
+    width: row.querySelector(".stack").getBoundingClientRect().width,
+    used: all(".stack div", row).reduce((sum, part) => sum + part.getBoundingClientRect().width, 0) })),
+  hosts: all("#host-table tbody tr").map((row) => [...row.cells].map((cell) => cell.textContent)),
+  ranks: all("#rank-table tbody tr").map((row) => [...row.cells].map((cell) => cell.textContent)),
   text: document.body.innerText, images: all("img, b").length, scripts: all("script").length,
   resources: performance.getEntriesByType("resource").map((entry) => entry.name),
   overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
@@ -119,6 +125,25 @@ def check_memory(failures, plan, page):
         failures.near(row["used"], wanted, PIXELS, f"memory of stage {row['stage']}")
 
 
+def check_programs(failures, plan, page):
+    stages, programs = stages_of(plan), plan.get("programs", [])
+    if not programs:
+        failures.equal([page["classes"], page["hosts"], page["ranks"]], [[], [], []], "what programs would say")
+        return
+    failures.equal([row["stage"] for row in page["classes"]], list(stages), "rows of classes")
+    for row in page["classes"]:
+        memory = programs[stages[row["stage"]][0].get("program", 0)]["memory"]
+        parts, total = row["parts"], memory["device_bytes"] + memory.get("reserved_bytes", 0)
+        for name, size in memory["by_class"].items():
+            failures.equal(parts[name], size, f"{name} of stage {row['stage']}")
+        failures.equal(sum(parts.values()), total, f"all classes of stage {row['stage']}")
+        failures.check(0 < row["used"] <= row["width"] + PIXELS, f"bar of stage {row['stage']}")
+    on_hosts = [stage["node"] for stage, _ in stages.values() if stage.get("host_bytes")]
+    failures.equal([row[0] for row in page["hosts"]], on_hosts, "nodes with something on their hosts")
+    wanted = [stage["node"] for stage, _ in stages.values()] + [""] * bool(plan.get("idle_ranks"))
+    failures.equal([row[1] for row in page["ranks"]], wanted, "nodes of ranks")
+
+
 def check_words(failures, plan, page):
     failures.check("simulated" in page["text"].lower()[:60], "the top of the page does not say simulated")
     failures.check(pages.HOSTILE in page["text"], "text of the document is not shown as it is")
@@ -179,6 +204,7 @@ def check_page(failures, program, folder, browser, name, plan):
             failures.check("does not say when passes start" in page["text"], "the page says nothing of the timeline")
         check_owners(failures, plan, page)
         check_memory(failures, plan, page)
+        check_programs(failures, plan, page)
         check_words(failures, plan, page)
         browser.shot(look)
     browser.screen(1280, 900)
@@ -213,9 +239,11 @@ def main():
             del stage["starts_us"]
         several = made(options.program, folder, "tiny", "mix-a100-h800-h20", "--batch", "64")
         failures.check(len(several["pipelines"]) > 1, "the plan has one pipeline: choose another")
+        hosts = made(options.program, folder, "llama-2-7b", "desktops-4090-3090", "--batch", "8", "--seq", "512")
+        failures.check(any(stage.get("host_bytes") for stage, _ in stages_of(hosts).values()), "nothing is on hosts")
         browser = pages.Browser(folder, options.shots)
         try:
-            for name, plan in {"golden": golden, "silent": silent, "several": several}.items():
+            for name, plan in {"golden": golden, "silent": silent, "several": several, "hosts": hosts}.items():
                 before = len(failures.texts)
                 check_page(failures, options.program, folder, browser, name, plan)
                 failures.texts[before:] = [f"{name}: {text}" for text in failures.texts[before:]]

@@ -334,10 +334,20 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* Two entries of folders for one file. */
+static bool linked(const char *a, const char *b)
+{
+    struct stat about_a, about_b;
+    return !stat(a, &about_a) && !stat(b, &about_b) && S_ISREG(about_a.st_mode) &&
+           about_a.st_dev == about_b.st_dev && about_a.st_ino == about_b.st_ino;
+}
+
 bool ah_file_same(const char *a, const char *b)
 {
     char real_a[PATH_MAX], real_b[PATH_MAX];
     struct stat folder_a, folder_b;
+    if (linked(a, b))
+        return true;
     return replaced(a, real_a, &folder_a) && replaced(b, real_b, &folder_b) &&
            folder_a.st_dev == folder_b.st_dev && folder_a.st_ino == folder_b.st_ino &&
            !strcmp(name_of(real_a), name_of(real_b));

@@ -26,8 +26,8 @@ int ah_file_read(const char *path, size_t limit_bytes, struct ah_buffer *ret_byt
  * A process killed while it writes leaves its temporary file, ".autohete-PID-N.tmp", which may be deleted. */
 int ah_file_write(const char *path, const void *bytes, size_t size, struct ah_error *err);
 
-/* Is what is written to `a` overwritten by what is written to `b`? Two names of one file are; a device or a pipe takes
- * both. */
+/* Are `a` and `b` names of one file, so that writing to one may change the other? Links of both kinds count, and names of
+ * files that are not there yet; devices and pipes are no files. */
 bool ah_file_same(const char *a, const char *b);
 
 #endif

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
-#include "base/file.h"
 #include "cli/emit.h"
 #include "cli/help.h"
+#include "cli/outputs.h"
 #include "schemas/nearest.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { VERBS_MAX = 32 };
@@ -90,36 +88,6 @@ void ah_cli_tell(struct ah_cli *cli, enum ah_cli_label label, const char *format
     va_end(args);
     ah_terminal_clean(text);
     put_labelled(cli, labels[label].colour, labels[label].label, text);
-}
-
-int ah_cli_check_writable(const char *path, struct ah_error *err)
-{
-    char folder[PATH_MAX];
-    struct stat about;
-    const char *slash = strrchr(path, '/');
-    size_t length = slash ? (size_t)(slash - path) + 1 : 1;
-    if (length >= sizeof folder)
-        return ah_error_set(err, AH_E_IO, "%.64s...: the name is too long", path);
-    memcpy(folder, slash ? path : ".", length);
-    folder[length] = '\0';
-    if (stat(path, &about) == 0) {
-        if (S_ISDIR(about.st_mode))
-            return ah_error_set(err, AH_E_IO, "%s: is a folder; name a file in it", path);
-        if (!S_ISREG(about.st_mode))
-            return AH_OK; /* a device or a pipe is written in place */
-    }
-    if (access(folder, W_OK | X_OK) != 0)
-        return ah_error_set(err, AH_E_IO, "%s: no file can be made there: %s", path, strerror(errno));
-    return AH_OK;
-}
-
-int ah_cli_check_apart(const char *option, const char *path, const char *other_option, const char *other_path,
-                       struct ah_error *err)
-{
-    if (!ah_file_same(path, other_path))
-        return AH_OK;
-    return ah_error_set(err, AH_E_USAGE, "'%s' and '%s' are the same file, '%s'; give two", option,
-                        other_option, path);
 }
 
 void ah_cli_nothing_written(struct ah_error *err)
@@ -226,10 +194,13 @@ static int run_verb(struct ah_cli *cli, const char *const *words)
     if (ah_options_parse(&cli->verb->syntax, words, &cli->arena, options, &cli->arguments, &err))
         return ah_cli_fail_usage(cli, &err);
     cli->json = cli->arguments.json;
-    if (!cli->arguments.help)
-        return cli->verb->run(cli, options);
-    ah_help_verb(cli, cli->verb);
-    return 0;
+    if (cli->arguments.help) {
+        ah_help_verb(cli, cli->verb);
+        return 0;
+    }
+    if (ah_outputs_check(&cli->verb->syntax, &cli->arguments, options, &err))
+        return ah_cli_fail_usage(cli, &err);
+    return cli->verb->run(cli, options);
 }
 
 static void print_version(struct ah_cli *cli)

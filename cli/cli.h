@@ -91,13 +91,6 @@ int ah_cli_fail_with(struct ah_cli *cli, const struct ah_error *err, const struc
 /* ah_cli_fail() of the command line itself (AH_E_USAGE), with the way to the help. */
 int ah_cli_fail_usage(struct ah_cli *cli, const struct ah_error *err);
 
-/* Can a file be made at `path`? Asked before long work. AH_E_IO says why not. */
-int ah_cli_check_writable(const char *path, struct ah_error *err);
-
-/* Are two outputs, each with the name of its option ("--log"), two files? AH_E_USAGE says that they are one. */
-int ah_cli_check_apart(const char *option, const char *path, const char *other_option, const char *other_path,
-                       struct ah_error *err);
-
 /* Appends "; nothing was written" to a sentence that does not say so. */
 void ah_cli_nothing_written(struct ah_error *err);
 

@@ -70,7 +70,7 @@ static void put_syntax(struct ah_buffer *out, const struct ah_option_syntax *syn
         else
             ah_buffer_printf(out, "[--%s", option->name);
         ah_buffer_printf(out, "%s%s]%s ", option->value ? "\t" : "", option->value ? option->value : "",
-                         option->kind == AH_OPTION_TEXTS ? "..." : "");
+                         ah_options_repeats(option) ? "..." : "");
     }
     ah_buffer_puts(out, "[--json]");
     const struct ah_operands *operands = &syntax->operands;

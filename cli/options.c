@@ -49,7 +49,19 @@ static size_t list_length(const char *const *words)
 
 bool ah_options_list_words(const struct ah_option *option)
 {
-    return option->words && option->kind != AH_OPTION_COUNT && option->kind != AH_OPTION_REAL;
+    return option->words && option->kind != AH_OPTION_COUNT && option->kind != AH_OPTION_REAL &&
+           option->kind != AH_OPTION_OUTPUT;
+}
+
+bool ah_options_is_path(const struct ah_option *option)
+{
+    return option->kind == AH_OPTION_FILE || option->kind == AH_OPTION_FILES ||
+           option->kind == AH_OPTION_OUTPUT || option->kind == AH_OPTION_FOLDER;
+}
+
+bool ah_options_repeats(const struct ah_option *option)
+{
+    return option->kind == AH_OPTION_TEXTS || option->kind == AH_OPTION_FILES;
 }
 
 void ah_options_join(struct ah_buffer *out, const char *const *words)
@@ -189,7 +201,8 @@ static int option_store(struct option_reader *reader, const struct option_found 
                                   void *) = {
         [AH_OPTION_FLAG] = store_flag,   [AH_OPTION_TEXT] = store_text,   [AH_OPTION_FILE] = store_text,
         [AH_OPTION_BYTES] = store_bytes, [AH_OPTION_COUNT] = store_count, [AH_OPTION_REAL] = store_real,
-        [AH_OPTION_WORD] = store_word,   [AH_OPTION_TEXTS] = store_texts,
+        [AH_OPTION_WORD] = store_word,   [AH_OPTION_TEXTS] = store_texts, [AH_OPTION_FILES] = store_texts,
+        [AH_OPTION_OUTPUT] = store_text, [AH_OPTION_FOLDER] = store_text,
     };
     return setters[found->row->kind](reader, found, text, (char *)found->target + found->row->offset);
 }

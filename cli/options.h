@@ -28,14 +28,17 @@
 #include <stdint.h>
 
 enum ah_option_kind {
-    AH_OPTION_FLAG,  /* field: bool */
-    AH_OPTION_TEXT,  /* field: const char *, not empty */
-    AH_OPTION_FILE,  /* field: const char *, not empty; completes to files */
-    AH_OPTION_BYTES, /* field: struct ah_option_integer; "12GiB" */
-    AH_OPTION_COUNT, /* field: struct ah_option_integer; "8", "1.5k", or one of `words` */
-    AH_OPTION_REAL,  /* field: struct ah_option_real; "0.5", not negative, or one of `words` */
-    AH_OPTION_WORD,  /* field: const char *, one of `words` */
-    AH_OPTION_TEXTS, /* field: struct ah_option_list; may be given many times */
+    AH_OPTION_FLAG, /* field: bool */
+    AH_OPTION_TEXT, /* field: const char *, not empty */
+    AH_OPTION_FILE, /* field: const char *, not empty; a file or folder that is read */
+    AH_OPTION_FILES, /* field: struct ah_option_list; files, folders or patterns that are read; may be given many times */
+    AH_OPTION_OUTPUT, /* field: const char *, not empty; a file that is written; `words`: what it replaces (outputs.h) */
+    AH_OPTION_FOLDER, /* field: const char *, not empty; a folder that is written into */
+    AH_OPTION_BYTES,  /* field: struct ah_option_integer; "12GiB" */
+    AH_OPTION_COUNT,  /* field: struct ah_option_integer; "8", "1.5k", or one of `words` */
+    AH_OPTION_REAL,   /* field: struct ah_option_real; "0.5", not negative, or one of `words` */
+    AH_OPTION_WORD,   /* field: const char *, one of `words` */
+    AH_OPTION_TEXTS,  /* field: struct ah_option_list; may be given many times */
 };
 
 /* Numbers tell a 0 that was given from none. `word`: given in place of a number, from the row's `words`. */
@@ -105,7 +108,12 @@ extern const struct ah_option ah_options_common[];
 int ah_options_parse(const struct ah_option_syntax *syntax, const char *const *words, struct ah_arena *arena,
                      void *ret_options, struct ah_arguments *ret_arguments, struct ah_error *err);
 
-/* Does help list the row's words? Those of a number stand in the name of its value: "N|auto". */
+/* Is the value the name of a file or folder? May the option be given many times? */
+bool ah_options_is_path(const struct ah_option *option);
+bool ah_options_repeats(const struct ah_option *option);
+
+/* Does help list the row's words? Those of a number stand in the name of its value: "N|auto"; those of an output are not the
+ * user's to write. */
 bool ah_options_list_words(const struct ah_option *option);
 
 /* Appends "cpu, cuda". */

@@ -55,7 +55,7 @@ extern const char *const ah_run_words_format[];
 /* Rows of a table of options whose struct begins with a struct ah_run_options: what is trained on, and where. */
 /* clang-format off */
 #define AH_RUN_DATA_OPTIONS                                                                                  \
-    {"data", 0, AH_OPTION_TEXTS, "PATH", NULL, AH_RUN_FIELD(data),                                            \
+    {"data", 0, AH_OPTION_FILES, "PATH", NULL, AH_RUN_FIELD(data),                                            \
      "train on this: a file of tokens or text, a folder of them, or a pattern; may be given many times"},    \
     {"data-format", 0, AH_OPTION_WORD, "FORMAT", ah_run_words_format, AH_RUN_FIELD(data_format),              \
      "what the files are (default auto: each tells by its content and name)"},                               \

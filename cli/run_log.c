@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- lines ---- */
@@ -134,14 +133,12 @@ static void write_header(struct ah_run_log *log)
     log->begun = true;
 }
 
-int ah_run_log_check(const char *path, bool resumes, struct ah_error *err)
+int ah_run_log_check(const char *path, struct ah_error *err)
 {
     struct stat about;
     struct ah_run_log_text text;
-    if (!strcmp(path, "-"))
+    if (!strcmp(path, "-") || stat(path, &about) || !S_ISREG(about.st_mode))
         return AH_OK;
-    if (!resumes || stat(path, &about) || !S_ISREG(about.st_mode))
-        return ah_cli_check_writable(path, err);
     int rc = ah_run_log_read(path, &text, err);
     if (rc)
         return rc == AH_E_MEMORY

@@ -3,7 +3,7 @@
  * Run log: the lines of a run, written as it goes: to a file, to standard output, or to both. After each line the file is
  * as a reader wants it, whatever happens next. Where one of the two cannot be written any more, the other goes on.
  *
- *     rc = ah_run_log_check(path, resumes, err);        // before the run is opened
+ *     rc = ah_run_log_check(path, err);                 // of a resumed run, before it is opened
  *     rc = ah_run_log_open(&log, &run, path, shown, err);   // the header is written at once
  *     ah_run_log_step(&log, &record, step_us); ...
  *     rc = ah_run_log_close(&log, &end, err);           // says so, too, where a line before could not be written
@@ -34,9 +34,9 @@ struct ah_run_log {
     struct ah_trainer_facts facts;
 };
 
-/* Can it be written? A resumed run goes on with a log that is there, cut or not. AH_E_USAGE: the file that is there is no
- * run log. AH_E_IO. */
-int ah_run_log_check(const char *path, bool resumes, struct ah_error *err);
+/* Can a resumed run go on with the log that is there, cut or not? AH_E_USAGE: the file that is there is no run log.
+ * AH_E_IO. */
+int ah_run_log_check(const char *path, struct ah_error *err);
 
 /* `path` (optional) is borrowed until the log is closed; "-": standard output. `shown`: also on standard output.
  * A resumed run goes on with the log that is there (run_log_keep.h). AH_E_MISMATCH: it is the log of another run. AH_E_IO. */

@@ -6,8 +6,10 @@
  * GPU. What profiles do not say, the network, comes from the options. `sources` of the document names where each number
  * comes from.
  */
+#include "base/file.h"
 #include "base/units.h"
 #include "cli/inspect.h"
+#include "cli/outputs.h"
 #include "cli/verbs.h"
 #include "schemas/cluster.h"
 #include "schemas/field.h"
@@ -31,7 +33,10 @@ struct cluster_options {
     const char *link;
     struct ah_option_real latency;
     const char *name;
+    bool force;
 };
+
+static const char *const replaced_clusters[] = {"cluster", NULL};
 
 #define CLUSTER_FIELD(name) offsetof(struct cluster_options, name)
 static const struct ah_option cluster_table[] = {
@@ -43,8 +48,10 @@ static const struct ah_option cluster_table[] = {
      "microseconds of a message between two nodes (default 50, assumed of TCP over Ethernet)"},
     {"name", 0, AH_OPTION_TEXT, "NAME", NULL, CLUSTER_FIELD(name),
      "of the cluster (default the names of its machines)"},
-    {"output", 'o', AH_OPTION_FILE, "FILE", NULL, CLUSTER_FIELD(output),
-     "write the document to this file and show it ('-': the document to standard output)"},
+    {"output", 'o', AH_OPTION_OUTPUT, "FILE", replaced_clusters, CLUSTER_FIELD(output),
+     "write the document to this file and show it ('-': the document to standard output); a cluster "
+     "that is there is replaced"},
+    AH_OUTPUT_FORCE_ROW(struct cluster_options),
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
 /* ---- the command line ---- */
@@ -430,8 +437,12 @@ static int cluster_run(struct ah_cli *cli, const void *given)
     struct ah_error err = {0};
     bool line = false;
     int rc = read_options(&making, options, &line, &err);
-    if (!rc && options->output && strcmp(options->output, "-") != 0)
-        rc = ah_cli_check_writable(options->output, &err);
+    for (size_t i = 0; i < making.n_groups && !rc && options->output; i++)
+        if (ah_file_same(options->output, making.groups[i].path))
+            rc = ah_error_set(&err, AH_E_USAGE,
+                              "'--output' '%s' would overwrite a machine that is read; give "
+                              "another name",
+                              options->output);
     rc = rc ? rc : make(&making, &err);
     rc = rc ? rc : name_cluster(&making, options->name, &err);
     rc = rc ? rc : fill_sources(&making, line, options->latency.given, &err);

@@ -36,7 +36,7 @@ static const struct ah_option compare_table[] = {
     AH_REQUEST_OPTIONS,
     {"measured", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(measured),
      "train with every plan on this machine, in turns, and show what a step took"},
-    {"data", 0, AH_OPTION_TEXTS, "PATH", NULL, FIELD(measuring.data),
+    {"data", 0, AH_OPTION_FILES, "PATH", NULL, FIELD(measuring.data),
      "train on this, as run does (default made-up tokens)"},
     {"data-format", 0, AH_OPTION_WORD, "FORMAT", ah_run_words_format, FIELD(measuring.data_format),
      "what the files are (default auto: each tells by its content and name)"},

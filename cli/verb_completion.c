@@ -55,6 +55,12 @@ static void bash_option_name(struct ah_buffer *out, const struct ah_verb *verb,
     ah_buffer_printf(out, "--%s ", option->name);
 }
 
+/* Words that its value may be; those of an output say what it replaces. */
+static const char *const *words_of(const struct ah_option *option)
+{
+    return option->kind == AH_OPTION_OUTPUT ? NULL : option->words;
+}
+
 /* The case of the word before the cursor: an option that takes a value. */
 static void bash_option_value(struct ah_buffer *out, const struct ah_verb *verb,
                               const struct ah_option *option)
@@ -65,11 +71,11 @@ static void bash_option_value(struct ah_buffer *out, const struct ah_verb *verb,
     if (option->letter)
         ah_buffer_printf(out, " | %s:-%c", verb->name, option->letter);
     ah_buffer_puts(out, ") ");
-    if (option->words) {
+    if (words_of(option)) {
         ah_buffer_puts(out, "words='");
-        put_words(out, option->words);
-        ah_buffer_printf(out, "'%s", option->kind == AH_OPTION_FILE ? " files=1" : "");
-    } else if (option->kind == AH_OPTION_FILE) {
+        put_words(out, words_of(option));
+        ah_buffer_printf(out, "'%s", ah_options_is_path(option) ? " files=1" : "");
+    } else if (ah_options_is_path(option)) {
         ah_buffer_puts(out, "files=1");
     } else {
         ah_buffer_puts(out, ":");
@@ -158,7 +164,7 @@ static void zsh_option(struct ah_buffer *out, const struct ah_verb *verb, const 
 {
     (void)verb;
     ah_buffer_puts(out, " \\\n                ");
-    const char *repeats = option->kind == AH_OPTION_TEXTS ? "*" : "";
+    const char *repeats = ah_options_repeats(option) ? "*" : "";
     if (option->letter)
         ah_buffer_printf(out, "'(-%c --%s)'{-%c%s,--%s%s}'[", option->letter, option->name, option->letter,
                          option->value ? "+" : "", option->name, option->value ? "=" : "");
@@ -171,16 +177,16 @@ static void zsh_option(struct ah_buffer *out, const struct ah_verb *verb, const 
         put_quoted(out, option->value, "[]:'");
         ah_buffer_puts(out, ":");
     }
-    if (option->words && option->kind == AH_OPTION_FILE) {
+    if (ah_options_is_path(option) && words_of(option)) {
         ah_buffer_puts(out, "{_files; compadd ");
-        put_words(out, option->words);
+        put_words(out, words_of(option));
         ah_buffer_puts(out, "}");
+    } else if (ah_options_is_path(option)) {
+        ah_buffer_puts(out, "_files");
     } else if (option->words) {
         ah_buffer_puts(out, "(");
         put_words(out, option->words);
         ah_buffer_puts(out, ")");
-    } else if (option->kind == AH_OPTION_FILE) {
-        ah_buffer_puts(out, "_files");
     }
     ah_buffer_puts(out, "'");
 }
@@ -246,13 +252,13 @@ static void fish_option(struct ah_buffer *out, const struct ah_verb *verb, const
                      option->name);
     if (option->letter)
         ah_buffer_printf(out, " -s %c", option->letter);
-    if (option->kind == AH_OPTION_FILE)
+    if (ah_options_is_path(option))
         ah_buffer_puts(out, " -r -F");
     else if (option->value)
         ah_buffer_puts(out, " -x");
-    if (option->words) {
+    if (words_of(option)) {
         ah_buffer_puts(out, " -a '");
-        put_words(out, option->words);
+        put_words(out, words_of(option));
         ah_buffer_puts(out, "'");
     }
     ah_buffer_puts(out, " -d '");

@@ -7,6 +7,7 @@
 #include "cli/diff_plan.h"
 #include "cli/emit.h"
 #include "cli/input.h"
+#include "cli/outputs.h"
 #include "cli/page.h"
 #include "cli/verbs.h"
 #include "schemas/document.h"
@@ -128,11 +129,15 @@ static size_t print_json(struct ah_cli *cli, const struct ah_document *a, const 
 
 struct diff_options {
     const char *html;
+    bool force;
 };
 
+static const char *const replaced_pages[] = {AH_OUTPUT_PAGE, NULL};
+
 static const struct ah_option diff_table[] = {
-    {"html", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(struct diff_options, html),
+    {"html", 0, AH_OPTION_OUTPUT, "FILE", replaced_pages, offsetof(struct diff_options, html),
      "write what changed between two plans as one page with blocks, memory and times, instead of text"},
+    AH_OUTPUT_FORCE_ROW(struct diff_options),
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
 static int load(struct ah_cli *cli, struct ah_document *a, struct ah_document *b, struct ah_error *err)
@@ -158,11 +163,6 @@ static int write_page(struct ah_cli *cli, const char *path, const struct ah_docu
     if (!strcmp(path, "-") && cli->json)
         return ah_error_set(err, AH_E_USAGE,
                             "'--html -' and '--json' both want standard output; give '--html' a file");
-    for (int i = 0; i < 2; i++) {
-        int rc = ah_cli_check_apart("--html", path, "FILE", names[i], err);
-        if (rc)
-            return rc;
-    }
     int rc = ah_page_write_diff(cli, path, a->body.plan, b->body.plan, err);
     if (!rc && strcmp(path, "-") != 0)
         ah_cli_tell(cli, AH_CLI_WROTE, "%s", path);

@@ -8,6 +8,7 @@
  */
 #include "base/file.h"
 #include "cli/emit.h"
+#include "cli/outputs.h"
 #include "cli/verbs.h"
 #include "planner/export.h"
 #include "schemas/document.h"
@@ -17,16 +18,20 @@
 struct export_options {
     const char *to;
     const char *output;
+    bool force;
     bool strict;
 };
+
+static const char *const replaced_exports[] = {AH_OUTPUT_EXPORT, NULL};
 
 static const struct ah_option export_table[] = {
     {"to", 0, AH_OPTION_WORD, "TARGET", ah_words_export_target, offsetof(struct export_options, to),
      "whose configuration to write"},
     {"strict", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct export_options, strict),
      "fail (exit 1) and write nothing if the target cannot do all that the plan says"},
-    {"output", 'o', AH_OPTION_FILE, "FILE", NULL, offsetof(struct export_options, output),
-     "write the configuration to this file ('-': to standard output)"},
+    {"output", 'o', AH_OPTION_OUTPUT, "FILE", replaced_exports, offsetof(struct export_options, output),
+     "write the configuration to this file ('-': to standard output); an exported one is replaced"},
+    AH_OUTPUT_FORCE_ROW(struct export_options),
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
 static int find_target(const char *word, enum ah_export_target *ret_target, struct ah_error *err)

@@ -4,6 +4,7 @@
  */
 #include "cli/input.h"
 #include "cli/inspect.h"
+#include "cli/outputs.h"
 #include "cli/page.h"
 #include "cli/verbs.h"
 
@@ -11,11 +12,15 @@
 
 struct inspect_options {
     const char *html;
+    bool force;
 };
 
+static const char *const replaced_pages[] = {AH_OUTPUT_PAGE, NULL};
+
 static const struct ah_option inspect_table[] = {
-    {"html", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(struct inspect_options, html),
-     "of a plan, write a page for a browser to this file ('-': to standard output)"},
+    {"html", 0, AH_OPTION_OUTPUT, "FILE", replaced_pages, offsetof(struct inspect_options, html),
+     "of a plan, write a page for a browser to this file ('-': to standard output); such a page is replaced"},
+    AH_OUTPUT_FORCE_ROW(struct inspect_options),
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
 struct inspector {

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "cli/diagnosis.h"
 #include "cli/inspect.h"
+#include "cli/outputs.h"
 #include "cli/page.h"
 #include "cli/plan_cluster.h"
 #include "cli/plan_prospects.h"
@@ -21,6 +22,7 @@ struct plan_options {
     struct ah_request_options request; /* first: AH_REQUEST_OPTIONS */
     const char *policy;
     const char *output;
+    bool force;
     const char *cluster;
     const char *tp;
     const char *search;
@@ -29,9 +31,14 @@ struct plan_options {
     bool explain;
 };
 
+static const char *const replaced_plans[] = {"plan", "cluster-plan", NULL};
+static const char *const replaced_pages[] = {AH_OUTPUT_PAGE, NULL};
+
 static const struct ah_option plan_table[] = {
-    {"output", 'o', AH_OPTION_FILE, "FILE", NULL, offsetof(struct plan_options, output),
-     "write the plan to this file and show a summary ('-': the plan to standard output)"},
+    {"output", 'o', AH_OPTION_OUTPUT, "FILE", replaced_plans, offsetof(struct plan_options, output),
+     "write the plan to this file and show a summary ('-': the plan to standard output); a plan that is "
+     "there is replaced"},
+    AH_OUTPUT_FORCE_ROW(struct plan_options),
     {"policy", 0, AH_OPTION_WORD, "POLICY", ah_request_words_any_policy,
      offsetof(struct plan_options, policy), "plan as this system would (default optimal)"},
     {"cluster", 0, AH_OPTION_FILE, "CLUSTER", ah_input_clusters, offsetof(struct plan_options, cluster),
@@ -50,7 +57,7 @@ static const struct ah_option plan_table[] = {
      "plan for a ladder of device-memory, batch or seq, or for the values of a list (batch=1,2,4), and show "
      "a "
      "table"},
-    {"html", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(struct plan_options, html),
+    {"html", 0, AH_OPTION_OUTPUT, "FILE", replaced_pages, offsetof(struct plan_options, html),
      "write the plan as a page, too, with what --explain and --sweep found"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
@@ -226,16 +233,7 @@ static int check_options(const struct plan_options *options, struct ah_error *er
         return ah_error_set(err, AH_E_USAGE,
                             "'--output -' and '--%s' both want standard output; give '--output' a file",
                             options->explain ? "explain" : "sweep");
-    if (options->html && to_file(options))
-        return ah_cli_check_apart("--html", options->html, "--output", options->output, err);
     return AH_OK;
-}
-
-static int check_files(const struct plan_options *options, struct ah_error *err)
-{
-    int rc = check_options(options, err);
-    rc = !rc && to_file(options) ? ah_cli_check_writable(options->output, err) : rc;
-    return !rc && options->html ? ah_cli_check_writable(options->html, err) : rc;
 }
 
 static int plan_machine(struct ah_cli *cli, const struct plan_options *options,
@@ -265,15 +263,14 @@ static int plan_run(struct ah_cli *cli, const void *given)
     struct ah_plan_prospects prospects = {0};
     struct ah_error err = {0};
     int rc = ah_plan_prospects_parse(&prospects, options->explain, options->sweep, &err);
-    rc = rc ? rc : check_files(options, &err);
+    rc = rc ? rc : check_options(options, &err);
     if (!rc && options->cluster)
         return ah_plan_cluster(cli,
                                &(struct ah_request_cluster_options){&options->request, options->cluster,
                                                                     options->tp, options->policy,
                                                                     options->search},
                                options->output);
-    if (!rc)
-        rc = ah_request_cluster_check_machine(options->policy, &err);
+    int rc = ah_request_cluster_check_machine(options->policy, &err);
     if (!rc && (options->tp || options->search))
         rc = ah_error_set(&err, AH_E_USAGE,
                           "'--%s' is of plans for a cluster; give the cluster with '--cluster'",

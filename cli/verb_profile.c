@@ -14,6 +14,7 @@
 #include "cli/input.h"
 #include "cli/inspect.h"
 #include "cli/interrupt.h"
+#include "cli/outputs.h"
 #include "cli/request.h"
 #include "cli/stall.h"
 #include "cli/verbs.h"
@@ -27,6 +28,7 @@ struct profile_options {
     const char *model;
     const char *onto;
     const char *output;
+    bool force;
     const char *device;
     const char *emulate;
     bool quick;
@@ -34,9 +36,13 @@ struct profile_options {
     struct ah_option_real stall_after;
 };
 
+static const char *const replaced_machines[] = {"machine", NULL};
+
 static const struct ah_option profile_table[] = {
-    {"output", 'o', AH_OPTION_FILE, "FILE", NULL, offsetof(struct profile_options, output),
-     "write the document here, not into the cache ('-': to standard output)"},
+    {"output", 'o', AH_OPTION_OUTPUT, "FILE", replaced_machines, offsetof(struct profile_options, output),
+     "write the document here, not into the cache ('-': to standard output); a profile that is there is "
+     "replaced"},
+    AH_OUTPUT_FORCE_ROW(struct profile_options),
     {"device", 0, AH_OPTION_TEXT, "DEVICE", ah_devices_words, offsetof(struct profile_options, device),
      "the device to measure (default cpu), with an index where there are several (cuda:1)"},
     {"emulate", 0, AH_OPTION_FILE, "MACHINE", ah_input_machines, offsetof(struct profile_options, emulate),
@@ -117,7 +123,7 @@ static int choose_path(struct profile *profile, struct ah_error *err)
         profile->path = options->onto;
     else
         rc = choose_cached(profile, err);
-    return rc ? rc : ah_cli_check_writable(profile->path, err);
+    return rc ? rc : ah_outputs_check_writable(profile->path, err);
 }
 
 static void show_progress(void *context, double fraction, const char *what)

@@ -2,11 +2,12 @@
  *
  * autohete recover: nodes of a cluster are lost or new; the plan to go on with, and how the states get there.
  *
- * That both documents can be written is asked before the work; the plan is written first.
+ * The plan is written before the moves.
  */
 #include "cli/input.h"
 #include "cli/inspect.h"
 #include "cli/interrupt.h"
+#include "cli/outputs.h"
 #include "cli/request_cluster.h"
 #include "cli/verbs.h"
 #include "planner/recovery/recovery.h"
@@ -20,9 +21,13 @@
 struct recover_options {
     const char *plan, *cluster, *inventory, *model;
     const char *output, *moves;
+    bool force;
     const char *sources;
     struct ah_option_integer horizon, effort, micro_batches;
 };
+
+static const char *const replaced_plans[] = {"cluster-plan", NULL};
+static const char *const replaced_moves[] = {"moves", NULL};
 
 #define RECOVER_FIELD(name) offsetof(struct recover_options, name)
 static const struct ah_option recover_table[] = {
@@ -31,8 +36,11 @@ static const struct ah_option recover_table[] = {
     {"inventory", 0, AH_OPTION_FILE, "FILE", NULL, RECOVER_FIELD(inventory), "which states are where"},
     {"model", 0, AH_OPTION_FILE, "FILE", NULL, RECOVER_FIELD(model),
      "the model that the plan was made for, where the plan does not hold it"},
-    {"output", 'o', AH_OPTION_FILE, "FILE", NULL, RECOVER_FIELD(output), "write the new plan to this file"},
-    {"moves", 0, AH_OPTION_FILE, "FILE", NULL, RECOVER_FIELD(moves), "write the moves to this file"},
+    {"output", 'o', AH_OPTION_OUTPUT, "FILE", replaced_plans, RECOVER_FIELD(output),
+     "write the new plan to this file; a cluster plan that is there is replaced"},
+    {"moves", 0, AH_OPTION_OUTPUT, "FILE", replaced_moves, RECOVER_FIELD(moves),
+     "write the moves to this file; moves that are there are replaced"},
+    AH_OUTPUT_FORCE_ROW(struct recover_options),
     {"sources", 0, AH_OPTION_WORD, "WORD", ah_words_sources, RECOVER_FIELD(sources),
      "near: no byte comes from farther than it must (default); fast: from wherever it takes least time"},
     {"horizon", 0, AH_OPTION_COUNT, "N", NULL, RECOVER_FIELD(horizon),
@@ -79,12 +87,7 @@ static int check_options(const struct recover_options *options, struct ah_error 
                                 needed[i].what);
     if (count_standard_input(options) > 1)
         return ah_error_set(err, AH_E_USAGE, "standard input ('-') can be only one of the documents");
-    int rc = ah_cli_check_apart("--output", options->output, "--moves", options->moves, err);
-    if (!rc && strcmp(options->output, "-"))
-        rc = ah_cli_check_writable(options->output, err);
-    if (!rc && strcmp(options->moves, "-"))
-        rc = ah_cli_check_writable(options->moves, err);
-    return rc;
+    return AH_OK;
 }
 
 static int load_model(struct recovery *r, struct ah_cli *cli, const struct recover_options *options,

@@ -7,6 +7,7 @@
  */
 #include "base/units.h"
 #include "cli/devices.h"
+#include "cli/outputs.h"
 #include "cli/plan_summary.h"
 #include "cli/proof.h"
 #include "cli/run_log.h"
@@ -22,14 +23,18 @@ struct run_options {
     struct ah_run_options run; /* first: AH_RUN_DATA_OPTIONS */
     const char *log;
     const char *trace;
+    bool force;
 };
 
 #define FIELD(name) offsetof(struct run_options, name)
 
+static const char *const replaced_logs[] = {"runlog", NULL};
+static const char *const replaced_traces[] = {AH_OUTPUT_TRACE, NULL};
+
 /* clang-format off */
 static const struct ah_option run_table[] = {
     AH_RUN_DATA_OPTIONS,
-    {"valid", 0, AH_OPTION_TEXTS, "PATH", NULL, FIELD(run.valid), "measure the loss on this too, held out"},
+    {"valid", 0, AH_OPTION_FILES, "PATH", NULL, FIELD(run.valid), "measure the loss on this too, held out"},
     {"valid-every", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.valid_every),
      "every so many steps, and before the first one (default: at the end)"},
     {"steps", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.steps),
@@ -45,17 +50,18 @@ static const struct ah_option run_table[] = {
      "of matrices, never of biases and norms (default 0.1)"},
     {"weights", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.weights),
      "begin with these: safetensors as Hugging Face names them; without, with fresh ones"},
-    {"save", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.save),
+    {"save", 0, AH_OPTION_FOLDER, "DIR", NULL, FIELD(run.save),
      "save checkpoints into this folder: at the end, when interrupted, and as --save-every says"},
     {"save-every", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.save_every), "save every so many steps, too"},
     {"keep", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.keep),
      "keep so many of the newest checkpoints (default 2; 0: all)"},
     {"resume", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.resume),
      "go on from the newest whole checkpoint in this folder, or from this one; what is not given is as before"},
-    {"log", 0, AH_OPTION_FILE, "FILE", NULL, FIELD(log),
+    {"log", 0, AH_OPTION_OUTPUT, "FILE", replaced_logs, FIELD(log), 
      "write the run log here, a line a step ('-': standard output); with --resume, go on with the one that is there"},
-    {"trace", 0, AH_OPTION_FILE, "FILE", NULL, FIELD(trace),
+    {"trace", 0, AH_OPTION_OUTPUT, "FILE", replaced_traces, FIELD(trace),
      "write the measured timeline of a few steps beside the predicted one, for Perfetto or chrome://tracing"},
+    AH_OUTPUT_FORCE_ROW(struct run_options),
     {"retime", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(run.retime),
      "after the first steps, derive the orders again from the times that were measured; results stay"},
     {"other-device", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(run.other_device),
@@ -199,10 +205,7 @@ static int open_trace(struct running *running, struct ah_error *err)
     struct ah_run_trace_options options = {.first_step = run->resumed_step + 1, .steps = TRACE_STEPS};
     if (left >= TRACE_AFTER + TRACE_STEPS)
         options.first_step += TRACE_AFTER;
-    int rc = strcmp(running->options->trace, "-") != 0 ? ah_cli_check_writable(running->options->trace, err)
-                                                       : AH_OK;
-    if (!rc)
-        rc = ah_run_trace_new(&running->trace, run->plan, &options, err);
+    int rc = ah_run_trace_new(&running->trace, run->plan, &options, err);
     if (!rc)
         ah_run_trace_record(running->trace, ah_trainer_device(run->trainer), run->resumed_step);
     return rc;
@@ -219,9 +222,7 @@ static int share_output(struct running *running, struct ah_error *err)
                             "'--trace -' and '%s' both want standard output; give '--trace' a file",
                             log ? "--log -" : "--json");
     running->quiet = log || trace || running->cli->json;
-    return options->log && options->trace
-               ? ah_cli_check_apart("--log", options->log, "--trace", options->trace, err)
-               : AH_OK;
+    return AH_OK;
 }
 
 /* A rank's program of a cluster plan is a plan, too. */
@@ -247,8 +248,8 @@ static int open_running(struct running *running, struct ah_error *err)
         rc = ah_proof_load(&running->plan, path, "run", err);
     if (!rc)
         rc = check_whole(running->plan.body.plan, path, err);
-    if (!rc && options->log)
-        rc = ah_run_log_check(options->log, options->run.resume != NULL, err);
+    if (!rc && options->log && options->run.resume)
+        rc = ah_run_log_check(options->log, err);
     if (!rc)
         rc = ah_run_open(&running->run, running->cli, running->plan.body.plan, &options->run, err);
     if (!rc && options->trace)

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "cli/emit.h"
 #include "cli/inspect.h"
+#include "cli/outputs.h"
 #include "cli/plan_summary.h"
 #include "cli/proof.h"
 #include "cli/trace.h"
@@ -22,11 +23,15 @@ enum { ITERATIONS = 4, ITERATIONS_UNSTEADY = 10, OP_KINDS = AH_PLAN_COLLECTIVE +
 
 struct simulate_options {
     const char *trace;
+    bool force;
 };
 
+static const char *const replaced_traces[] = {AH_OUTPUT_TRACE, NULL};
+
 static const struct ah_option simulate_table[] = {
-    {"trace", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(struct simulate_options, trace),
+    {"trace", 0, AH_OPTION_OUTPUT, "FILE", replaced_traces, offsetof(struct simulate_options, trace),
      "write the timeline as Chrome trace events, for Perfetto or chrome://tracing"},
+    AH_OUTPUT_FORCE_ROW(struct simulate_options),
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
 struct simulation {

@@ -224,7 +224,7 @@ class Bench:
 
     def training_words(self, name, steps, *flags):
         return [self.path("bin/autohete"), "run", self.out(f"{name}.json"), "--data", self.path("text.txt"), "--device", "cuda:0",
-                "--steps", steps, "--lr", "1e-4", "--schedule", "constant", "--log", self.out(f"{name}.ndjson"), *flags]
+                "--steps", steps, "--lr", "1e-4", "--schedule", "constant", "--log", self.out(f"{name}.ndjson"), "--force", *flags]
 
     def forget_log(self, name):
         if os.path.exists(self.out(f"{name}.ndjson")):

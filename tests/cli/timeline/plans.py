@@ -23,6 +23,16 @@ REQUESTS = {
 }
 
 
+# More tiles than a page draws one by one.
+MANY_TILES = {
+    "many-tiles": (
+        "gpt-22b",
+        "a100-40g-epyc7713",
+        ["--policy", "stream", "--batch", "12", "--micro-batches", "12", "--seq", "512", "--effort", "quick"],
+    ),
+}
+
+
 class Failures:
     def __init__(self):
         self.texts = []
@@ -65,7 +75,7 @@ def deep_model(folder):
 
 def make(program, folder, name):
     """The path of a plan, and its document."""
-    model, machine, options = REQUESTS[name]
+    model, machine, options = (REQUESTS | MANY_TILES)[name]
     model = deep_model(folder) if model == "deep" else os.path.join(ROOT, f"examples/models/{model}.json")
     path = os.path.join(folder, f"{name}.plan.json")
     run(
@@ -80,21 +90,6 @@ def make(program, folder, name):
     )
     with open(path, encoding="utf-8") as handle:
         return path, json.load(handle)
-
-
-def refine(path, plan, least):
-    """Cuts tiles that the host and the link work on until there are so many, and writes the plan."""
-    kinds = ("fetch", "upload", "send_gradients", "host_adam", "accumulate")
-    fine = {i for i, op in enumerate(plan["ops"]) if op["op"] in kinds}
-    times = 1 + least // max(1, sum(plan["ops"][i].get("tiles", 1) for i in fine))
-    for i in fine:
-        plan["ops"][i]["tiles"] = plan["ops"][i].get("tiles", 1) * times
-    for lane in LANES[1:]:
-        plan["lanes"][lane] = [op for op in plan["lanes"].get(lane, []) for _ in range(times if op in fine else 1)]
-    for ring in ("host_gradient_tiles", "host_weight_tiles"):
-        plan["staging"][ring] = plan["staging"].get(ring, 0) * times
-    with open(path, "w", encoding="utf-8") as handle:
-        json.dump(plan, handle)
 
 
 # ---- what is in the arena ----

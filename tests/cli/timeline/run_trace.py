@@ -149,7 +149,7 @@ def check_run(failures, runs, folder, steps, first, shown, recorded):
     plan = runs.plan(("--policy", "stream"), TRAINING)
     with open(os.path.join(folder, plan), encoding="utf-8") as handle:
         document = json.load(handle)
-    runs.run(plan, ["--steps", steps, "--trace", "trace.json", "--log", "log.ndjson", *device])
+    runs.run(plan, ["--steps", steps, "--trace", "trace.json", "--force", "--log", "log.ndjson", *device])
     slices = check_whole(failures, folder, document, "trace.json", first, shown, recorded)
     log = runs.log("log.ndjson")
     check_overlap(failures, log, first, shown, recorded)
@@ -166,7 +166,7 @@ def check_run(failures, runs, folder, steps, first, shown, recorded):
 def check_unrecorded(failures, runs, folder):
     """What keeps CUPTI from recording is said, and the trace has lanes alone; what it loses is counted."""
     plan = runs.plan(("--policy", "stream"), TRAINING)
-    flags = ["--steps", 3, "--trace", "trace.json", "--log", "log.ndjson", "--device", "cuda", "--other-device"]
+    flags = ["--steps", 3, "--trace", "trace.json", "--force", "--log", "log.ndjson", "--device", "cuda", "--other-device"]
     for setting, source, said in (("profiler=Nsight", "lanes", "'Nsight' profiles this process"),
                                   ("cupti=120800", "lanes", "libcupti.so.13"),
                                   ("fail=cuptiActivityFlushAll:1:999", "lanes", "cuptiActivityFlushAll"),

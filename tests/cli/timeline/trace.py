@@ -20,7 +20,7 @@ def ns(us):
 
 def read(program, folder, path):
     trace = os.path.join(folder, "trace.json")
-    said = json.loads(plans.run(program, "simulate", path, "--trace", trace, "--json"))
+    said = json.loads(plans.run(program, "simulate", path, "--trace", trace, "--force", "--json"))
     with open(trace, encoding="utf-8") as handle:
         return said, json.load(handle)
 

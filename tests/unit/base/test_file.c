@@ -400,6 +400,8 @@ static void test_file__same_by_every_name(void **state)
     snprintf(whole, sizeof whole, "%s/one", here);
     assert_true(ah_file_same("one", "./one") && ah_file_same("one", whole) &&
                 ah_file_same("link", "deep/../one"));
+    assert_int_equal(link("one", "hard"), 0);
+    assert_true(ah_file_same("one", "hard") && ah_file_same("hard", "link"));
     assert_true(ah_file_same("none", "away") && ah_file_same("new", "./new")); /* neither is there */
     assert_false(ah_file_same("one", "two") || ah_file_same("one", "deep/one") ||
                  ah_file_same("one", "nowhere/one"));

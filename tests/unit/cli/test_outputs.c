@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/outputs.h"
+#include "tests/support/check.h"
+#include "tests/support/root.h"
+
+#include <unistd.h>
+
+struct sample {
+    const char *model, *output, *log, *save;
+    struct ah_option_list data;
+    bool force;
+};
+
+static const char *const plans[] = {"plan", NULL};
+static const char *const logs[] = {"runlog", NULL};
+
+static const struct ah_option table[] = {
+    {"model", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(struct sample, model), "read"},
+    {"data", 0, AH_OPTION_FILES, "PATH", NULL, offsetof(struct sample, data), "read"},
+    {"save", 0, AH_OPTION_FOLDER, "DIR", NULL, offsetof(struct sample, save), "written into"},
+    {"output", 'o', AH_OPTION_OUTPUT, "FILE", plans, offsetof(struct sample, output), "written"},
+    {"log", 0, AH_OPTION_OUTPUT, "FILE", logs, offsetof(struct sample, log), "written"},
+    AH_OUTPUT_FORCE_ROW(struct sample),
+    {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
+
+static const struct ah_option_syntax syntax = {table, {AH_OPERAND_FILE, "PLAN", 1, 1, NULL}};
+
+/* In a folder of its own: files that are read, of the kinds that are written, and of none. */
+static int enter(void **state)
+{
+    assert_int_equal(root_make(state) | chdir(*state), 0);
+    root_put(".", "p.json", "{\"kind\": \"plan\"}");
+    root_put(".", "old.json", "{\n  \"kind\": \"plan\"\n}");
+    root_put(".", "log.ndjson", "{\"kind\":\"runlog\"}");
+    root_put(".", "a.bin", "a");
+    root_put(".", "a.bin.docs", "a");
+    root_put(".", "text.c", "int \"kind\":\"plan\";");
+    root_put("deep", "b.bin", "b");
+    root_put("deep", "log.ndjson", "{\"kind\":\"runlog\"}");
+    root_put(".", "empty", "");
+    return link("a.bin", "hard") | symlink("a.bin", "soft");
+}
+
+static int leave(void **state)
+{
+    return chdir("/") | root_remove(state);
+}
+
+static int check(struct sample sample, const char *data, struct ah_error *err)
+{
+    const char *operand = "p.json";
+    const struct ah_arguments arguments = {.operands = &operand, .n_operands = 1};
+    if (data)
+        sample.data = (struct ah_option_list){&data, 1};
+    return ah_outputs_check(&syntax, &arguments, &sample, err);
+}
+
+static void test_outputs__never_what_is_read(void **state)
+{
+    const struct {
+        struct sample sample;
+        const char *data, *said;
+    } refused[] = {
+        {{.output = "./p.json", .force = true},
+         NULL,
+         "'--output' './p.json' would overwrite the PLAN that is read"},
+        {{.log = "a.bin", .force = true}, "a.bin", "would overwrite what '--data' reads"},
+        {{.log = "hard", .force = true}, "a.bin", "would overwrite what '--data' reads"},
+        {{.log = "soft", .force = true}, "a.bin", "would overwrite what '--data' reads"},
+        {{.log = "a.bin.docs", .force = true},
+         "a.bin",
+         "would overwrite 'a.bin.docs', part of what '--data' reads"},
+        {{.log = "new.mask", .force = true},
+         "new",
+         "would overwrite 'new.mask', part of what '--data' reads"},
+        {{.log = "a.bin", .force = true}, "*.bin", "part of what '--data' reads"},
+        {{.log = "deep/b.bin", .force = true}, "deep", "part of what '--data' reads"},
+        {{.log = "deep/log.ndjson", .force = true}, "deep", "part of what '--data' reads"},
+        {{.log = "deep/b.bin", .model = "deep", .force = true}, NULL, "part of what '--model' reads"},
+        {{.output = "new", .model = "new", .force = true}, NULL, "would overwrite what '--model' reads"},
+        {{.output = "new", .log = "deep/../new", .force = true},
+         NULL,
+         "are the same file, 'deep/../new'; give two"},
+        {{.log = "new", .save = "./new", .force = true}, NULL, "'--save' and '--log' are the same file"},
+        {{.save = "a.bin", .force = true}, "a.bin", "'--save' 'a.bin' would overwrite"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        struct ah_error err = {0};
+        CHECK_FAILS(check(refused[i].sample, refused[i].data, &err), err, AH_E_USAGE, refused[i].said);
+    }
+}
+
+static void test_outputs__replaces_its_own_kind(void **state)
+{
+    const struct {
+        struct sample sample;
+        const char *said; /* NULL: fine */
+    } rows[] = {
+        {{.output = "old.json"}, NULL},
+        {{.output = "new", .log = "empty"}, NULL},
+        {{.output = "-", .log = "-"}, NULL},
+        {{.output = "/dev/null", .log = "/dev/null"}, NULL},
+        {{.log = "deep/log.ndjson", .model = "deep", .force = true}, NULL},
+        {{.output = "text.c"}, "is there and holds no plan; give another name, or replace it with '--force'"},
+        {{.output = "text.c", .force = true}, NULL},
+        {{.output = "log.ndjson"}, "holds no plan"},
+        {{.log = "old.json"}, "holds no runlog"},
+        {{.log = "log.ndjson"}, "is there from an earlier run"},
+        {{.log = "log.ndjson", .force = true}, NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct ah_error err = {0};
+        int rc = check(rows[i].sample, NULL, &err);
+        if (rows[i].said)
+            CHECK_FAILS(rc, err, AH_E_USAGE, rows[i].said);
+        else
+            CHECK_OK(rc, err);
+    }
+}
+
+static void test_outputs__can_be_written(void **state)
+{
+    struct ah_error err = {0};
+    (void)state;
+    CHECK_FAILS(check((struct sample){.log = "nowhere/log"}, NULL, &err), err, AH_E_IO,
+                "nowhere/log: no file can be made");
+    CHECK_FAILS(check((struct sample){.log = "deep", .force = true}, NULL, &err), err, AH_E_IO,
+                "deep: is a folder");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_outputs__never_what_is_read),
+        cmocka_unit_test(test_outputs__replaces_its_own_kind),
+        cmocka_unit_test(test_outputs__can_be_written),
+    };
+    return cmocka_run_group_tests(tests, enter, leave);
+}

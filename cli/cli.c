@@ -74,7 +74,7 @@ static void put_labelled(const struct ah_cli *cli, const char *colour, const cha
 
 void ah_cli_tell(struct ah_cli *cli, enum ah_cli_label label, const char *format, ...)
 {
-    if (cli->json)
+    if (cli->json || (cli->arguments.quiet && label != AH_CLI_WARNING))
         return;
     const struct {
         const char *colour, *label;
@@ -194,6 +194,12 @@ static int run_verb(struct ah_cli *cli, const char *const *words)
     if (ah_options_parse(&cli->verb->syntax, words, &cli->arena, options, &cli->arguments, &err))
         return ah_cli_fail_usage(cli, &err);
     cli->json = cli->arguments.json;
+    if (cli->arguments.color) {
+        cli->out_style = ah_terminal_style_when(STDOUT_FILENO, cli->arguments.color);
+        cli->err_style = ah_terminal_style_when(STDERR_FILENO, cli->arguments.color);
+    }
+    if (cli->arguments.quiet || cli->arguments.no_progress)
+        ah_terminal_no_progress();
     if (cli->arguments.help) {
         ah_help_verb(cli, cli->verb);
         return 0;

@@ -101,7 +101,7 @@ enum ah_cli_label {
     AH_CLI_WROTE,   /* `wrote <files>` */
 };
 
-/* Prints a line for the person on standard error; nothing with --json. */
+/* Prints a line for the person on standard error; nothing with --json, and with --quiet only warnings. */
 void ah_cli_tell(struct ah_cli *cli, enum ah_cli_label label, const char *format, ...) AH_PRINTF(3, 4);
 
 /* A copy of `text`, in the arena, that is safe on a terminal; "" when out of memory, which `out` then knows. */

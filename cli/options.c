@@ -17,9 +17,17 @@
 
 enum { OPTIONS_MAX = 64 };
 
+static const char *const color_words[] = {"auto", "always", "never", NULL};
+
 const struct ah_option ah_options_common[] = {
     {"json", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct ah_arguments, json),
      "print JSON, errors included, for other programs"},
+    {"quiet", 'q', AH_OPTION_FLAG, NULL, NULL, offsetof(struct ah_arguments, quiet),
+     "print only what was asked for, warnings and errors: no progress, no summary of what was written"},
+    {"color", 0, AH_OPTION_WORD, "WHEN", color_words, offsetof(struct ah_arguments, color),
+     "colours (default auto: on a terminal, unless NO_COLOR is set)"},
+    {"no-progress", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct ah_arguments, no_progress),
+     "no line that moves on a terminal"},
     {"help", 'h', AH_OPTION_FLAG, NULL, NULL, offsetof(struct ah_arguments, help), "explain this verb"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 

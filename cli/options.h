@@ -95,11 +95,13 @@ struct ah_option_syntax {
 struct ah_arguments {
     bool json;
     bool help;
+    bool quiet, no_progress;
+    const char *color;     /* NULL: auto */
     const char **operands; /* in arena; the texts are those of argv */
     size_t n_operands;
 };
 
-/* The rows of `json` and `help`: fields of struct ah_arguments. */
+/* The rows of these: fields of struct ah_arguments. */
 extern const struct ah_option ah_options_common[];
 
 /* Reads `words` (NULL-terminated, without program and verb) into the zeroed struct `ret_options` and into

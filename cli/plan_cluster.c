@@ -14,7 +14,7 @@ static int deliver(struct ah_cli *cli, const char *output, struct ah_cluster_pla
     int rc = ah_document_save(&document, output, err);
     if (!rc && cli->json)
         rc = ah_document_print(&document, &cli->out, err);
-    else if (!rc)
+    else if (!rc && !cli->arguments.quiet)
         ah_inspect_cluster_plan_summary(cli, plan);
     if (!rc)
         ah_cli_tell(cli, AH_CLI_WROTE, "%s", output);

@@ -18,11 +18,16 @@ static bool can_steer(int fd)
     return isatty(fd) && term && *term && strcmp(term, "dumb") != 0;
 }
 
+static const struct ah_style plain = {"", "", "", "", "", ""};
+static const struct ah_style colours = {"\033[1m", "\033[2m", "\033[31m", "\033[33m", "\033[32m", "\033[0m"};
+
+struct ah_style ah_terminal_style_when(int fd, const char *when)
+{
+    return !strcmp(when, "always") ? colours : !strcmp(when, "never") ? plain : ah_terminal_style(fd);
+}
+
 struct ah_style ah_terminal_style(int fd)
 {
-    static const struct ah_style plain = {"", "", "", "", "", ""};
-    static const struct ah_style colours = {"\033[1m",  "\033[2m",  "\033[31m",
-                                            "\033[33m", "\033[32m", "\033[0m"};
     const char *no_color = getenv("NO_COLOR");
     return can_steer(fd) && !(no_color && *no_color) ? colours : plain;
 }
@@ -103,9 +108,31 @@ const char *ah_terminal_bar(char *out, double fraction, size_t columns, bool poi
     return out;
 }
 
+static bool progress_off;
+
+void ah_terminal_no_progress(void)
+{
+    progress_off = true;
+}
+
+/* The bytes of `line` that fit into `columns`, up to the end of a word. */
+static int whole_words(const char *line, size_t columns)
+{
+    size_t bytes = 0, words = 0;
+    for (size_t column = 0; line[bytes] && column < columns; column++) {
+        do
+            bytes++;
+        while (((unsigned char)line[bytes] & 0xc0) == 0x80);
+        if (line[bytes] == ' ' || !line[bytes])
+            words = bytes;
+    }
+    return (int)words;
+}
+
 struct ah_progress ah_terminal_progress(void)
 {
-    return (struct ah_progress){.shown = can_steer(STDERR_FILENO), .start_ns = ah_threads_now_ns()};
+    return (struct ah_progress){.shown = !progress_off && can_steer(STDERR_FILENO),
+                                .start_ns = ah_threads_now_ns()};
 }
 
 /* "3 s left", "1:05 left"; empty while too little is done to tell. */
@@ -128,7 +155,6 @@ void ah_terminal_draw(struct ah_progress *progress, double fraction, const char 
         return;
     progress->drawn_ns = now_ns;
     char line[LINE_MAX_BYTES];
-    int columns = (int)ah_terminal_columns(STDERR_FILENO) - 1;
     double elapsed_s = (double)(now_ns - progress->start_ns) * 1e-9;
     if (fraction < 0) {
         snprintf(line, sizeof line, "%.0f s  %s", elapsed_s, what);
@@ -139,7 +165,7 @@ void ah_terminal_draw(struct ah_progress *progress, double fraction, const char 
         snprintf(line, sizeof line, "[%s] %3.0f %%  %-12s %s",
                  ah_terminal_bar(bar, fraction, BAR_COLUMNS, true), fraction * 100, left, what);
     }
-    fprintf(stderr, "\r\033[K%.*s", columns < LINE_MAX_BYTES ? columns : LINE_MAX_BYTES, line);
+    fprintf(stderr, "\r\033[K%.*s", whole_words(line, ah_terminal_columns(STDERR_FILENO) - 1), line);
     fflush(stderr);
 }
 

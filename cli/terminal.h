@@ -26,6 +26,9 @@ struct ah_style {
 
 struct ah_style ah_terminal_style(int fd);
 
+/* `when`: "always", "never", or as ah_terminal_style() says. */
+struct ah_style ah_terminal_style_when(int fd, const char *when);
+
 /* Replaces what could steer a terminal (control characters, C1 controls in UTF-8, marks of direction) by '?', in place. */
 void ah_terminal_clean(char *text);
 
@@ -49,6 +52,9 @@ struct ah_progress {
 };
 
 struct ah_progress ah_terminal_progress(void);
+
+/* From here on no progress line is shown in this process. */
+void ah_terminal_no_progress(void);
 
 /* `fraction` of the work is done; below 0: nobody knows how much there is, so time passed is shown. Draws at most ten
  * times a second. */

@@ -23,7 +23,7 @@ static void each_option(struct ah_buffer *out, const struct ah_verb *verb, optio
 
 static void put_words(struct ah_buffer *out, const char *const *words)
 {
-    for (size_t i = 0; words[i]; i++)
+    for (size_t i = 0; words && words[i]; i++)
         ah_buffer_printf(out, "%s%s", i ? " " : "", words[i]);
 }
 

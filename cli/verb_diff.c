@@ -156,7 +156,6 @@ static int load(struct ah_cli *cli, struct ah_document *a, struct ah_document *b
 static int write_page(struct ah_cli *cli, const char *path, const struct ah_document *a,
                       const struct ah_document *b, struct ah_error *err)
 {
-    const char *const *names = cli->arguments.operands;
     if (a->kind != AH_DOCUMENT_PLAN)
         return ah_error_set(err, AH_E_USAGE, "'--html' makes pages of two plans; these are %s documents",
                             ah_document_word(a->kind));

@@ -142,7 +142,8 @@ static int print_plan(struct ah_cli *cli, const struct plan_options *options, st
 {
     if (cli->json || !to_file(options))
         return print_document(cli, plan, err);
-    print_summary(cli, plan);
+    if (!cli->arguments.quiet)
+        print_summary(cli, plan);
     return AH_OK;
 }
 
@@ -270,7 +271,7 @@ static int plan_run(struct ah_cli *cli, const void *given)
                                                                     options->tp, options->policy,
                                                                     options->search},
                                options->output);
-    int rc = ah_request_cluster_check_machine(options->policy, &err);
+    rc = rc ? rc : ah_request_cluster_check_machine(options->policy, &err);
     if (!rc && (options->tp || options->search))
         rc = ah_error_set(&err, AH_E_USAGE,
                           "'--%s' is of plans for a cluster; give the cluster with '--cluster'",

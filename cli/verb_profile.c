@@ -196,8 +196,10 @@ static int show(struct profile *profile, struct ah_error *err)
     struct ah_cli *cli = profile->cli;
     if (cli->json || to_stdout(profile->options))
         return ah_document_print(&profile->measured, &cli->out, err);
-    (profile->options->verbose ? ah_inspect_machine_text : ah_inspect_machine_summary)(cli,
-                                                                                       &profile->measured);
+    if (profile->options->verbose)
+        ah_inspect_machine_text(cli, &profile->measured);
+    else if (!cli->arguments.quiet || !profile->path)
+        ah_inspect_machine_summary(cli, &profile->measured);
     if (profile->path)
         ah_cli_tell(cli, AH_CLI_WROTE, "%s", profile->path);
     else

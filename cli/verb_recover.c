@@ -204,7 +204,7 @@ static int deliver(struct ah_cli *cli, const struct recover_options *options, st
         ah_error_prefix(err, rc, "the new plan is in %s, but its moves are not written", options->output);
     if (!rc && cli->json && !to_stdout)
         rc = ah_document_print(&list, &cli->out, err);
-    else if (!rc && !to_stdout) {
+    else if (!rc && !to_stdout && !cli->arguments.quiet) {
         ah_inspect_moves_summary(cli, moves);
         ah_buffer_puts(&cli->out, "\n");
         ah_inspect_cluster_plan_summary(cli, plan);

@@ -221,7 +221,7 @@ static int share_output(struct running *running, struct ah_error *err)
         return ah_error_set(err, AH_E_USAGE,
                             "'--trace -' and '%s' both want standard output; give '--trace' a file",
                             log ? "--log -" : "--json");
-    running->quiet = log || trace || running->cli->json;
+    running->quiet = log || trace || running->cli->json || running->cli->arguments.quiet;
     return AH_OK;
 }
 

@@ -24,6 +24,21 @@ int ah_program_block_init(struct ah_program_block *ret_block, const struct ah_jo
 
 /* ---- places ---- */
 
+static void put_gate_up(const struct ah_program_context *context, struct ah_program_place *places)
+{
+    static const char name[] = "mlp.gate_up.weight";
+    if (!(context->features & PACKED))
+        return;
+    const size_t gate = ah_flat_find(&context->flat, "mlp.gate.weight");
+    const uint64_t element = ah_dtype_bytes(context->job->training.dtype);
+    const struct ah_flat_tensor *first = &context->flat.tensors[gate];
+    const uint64_t bytes = 2 * first->elements * element;
+    places[PLACE_GATE_UP] = (struct ah_program_place){name, AH_HOME_WEIGHTS, bytes, first->first * element};
+    if (context->features & PACKED_GRADIENT)
+        places[PLACE_GATE_UP_GRADIENT] =
+            (struct ah_program_place){name, AH_HOME_GRADIENTS, bytes, first->trained_first * element};
+}
+
 static void put_parameters(const struct ah_program_context *context, struct ah_program_place *places)
 {
     const uint64_t element = ah_dtype_bytes(context->job->training.dtype);
@@ -36,6 +51,7 @@ static void put_parameters(const struct ah_program_context *context, struct ah_p
                 (struct ah_program_place){tensor->tensor.name, AH_HOME_GRADIENTS, tensor->elements * element,
                                           tensor->trained_first * element};
     }
+    put_gate_up(context, places);
     if (!context->table.n)
         return;
     const struct ah_flat_tensor *table = &context->table.tensors[0];

@@ -27,7 +27,9 @@ enum feature {
     QK_NORM = 4,
     TIED = 8,
     BF16 = 16,
-    SUMMED = 32 /* bf16 and several chunks: the gradient of the head's table is summed up in fp32 */
+    SUMMED = 32,          /* bf16 and several chunks: the gradient of the head's table is summed up in fp32 */
+    PACKED = 64,          /* gate's and up's weights follow each other without a gap: one matrix */
+    PACKED_GRADIENT = 128 /* their gradients do, too: both are trained */
 };
 
 /* The sizes shapes are made of. */
@@ -45,6 +47,7 @@ enum size_name {
     KV_HEADS,
     HEAD_DIM,
     MLP_WIDTH,
+    GATE_UP_WIDTH,
     VOCABULARY,
     NORM_STATS, /* 2 of a layer norm (mean, 1/deviation), else 1 */
     SIZES
@@ -53,7 +56,7 @@ enum size_name {
 enum element {
     ACT,     /* the training's dtype */
     F32,     /* fp32 */
-    PARTIAL, /* fp32 where two products are added up in it (gated), else as ACT */
+    PARTIAL, /* fp32 where two products are added up in it (gated, not packed), else as ACT */
     U32,
     U8,
     F64
@@ -83,11 +86,11 @@ enum tensor {
     T_MIDDLE,
     T_NORM2,
     T_STATS2,
-    T_GATE,
+    T_GATE_UP,
     T_UP,
     T_PRODUCT,
     T_D_PRODUCT,
-    T_D_UP,
+    T_D_GATE_UP,
     T_D_NORM2,
     T_D_MLP,
     T_D_ATTENDED,
@@ -109,12 +112,12 @@ struct tensor_rule {
     enum ah_program_home home; /* SCRATCH: scratch or saved */
     enum element element;
     enum size_name rows, cols;
-    uint32_t only_with; /* (optional) without this feature, `else_in` is meant, at the same columns */
+    uint32_t only_with; /* (optional) without this feature, `else_in` is meant: the same part of it */
     enum tensor else_in;
 };
 
 /* Columns of a tensor. */
-enum part { WHOLE, PART_Q, PART_K, PART_QK, PART_V, PARTS };
+enum part { WHOLE, PART_Q, PART_K, PART_QK, PART_V, PART_GATE, PART_UP, PARTS };
 
 enum operand_kind { NOTHING, TENSOR, WEIGHT, WEIGHT_GRADIENT, OP_SCRATCH };
 
@@ -124,6 +127,7 @@ struct operand_rule {
     enum part part;
     bool optional; /* the op does without; an output then is left out where nothing needs it */
     const char *parameter;
+    bool and_up; /* of "mlp.gate.weight": with the one behind it, as rows of one matrix */
 };
 
 struct step_rule {
@@ -184,12 +188,14 @@ struct ah_program_block {
     bool saved[AH_ACTIVATIONS_WAYS][TENSORS];
 };
 
-/* Indices of places: tensors, then weights and gradients of the block's parameters, those of the embedding's table
- * in a tied head, then scratch of ops in their order. */
+/* Indices of places: tensors, then weights and gradients of the block's parameters, those of gate and up together, those
+ * of the embedding's table in a tied head, then scratch of ops in their order. */
 enum {
     PLACE_WEIGHTS = TENSORS,
     PLACE_GRADIENTS = PLACE_WEIGHTS + AH_MODEL_TENSORS_MAX,
-    PLACE_TABLE = PLACE_GRADIENTS + AH_MODEL_TENSORS_MAX,
+    PLACE_GATE_UP = PLACE_GRADIENTS + AH_MODEL_TENSORS_MAX,
+    PLACE_GATE_UP_GRADIENT,
+    PLACE_TABLE,
     PLACE_TABLE_GRADIENT,
     PLACE_SCRATCH
 };

@@ -16,6 +16,18 @@ static uint32_t features_of(const struct ah_job *job, bool summed)
            (model->tied ? TIED : 0u) | (job->training.dtype == AH_BF16 ? BF16 : 0u) | (summed ? SUMMED : 0u);
 }
 
+/* Whether gate and up can be one matrix, and their gradients. */
+static uint32_t packing_of(const struct ah_flat *flat)
+{
+    const size_t gate = ah_flat_find(flat, "mlp.gate.weight"), up = ah_flat_find(flat, "mlp.up.weight");
+    if (gate == flat->n || up == flat->n)
+        return 0;
+    const struct ah_flat_tensor *first = &flat->tensors[gate], *second = &flat->tensors[up];
+    if (first->first + first->elements != second->first)
+        return 0;
+    return PACKED | (first->trained && second->trained ? PACKED_GRADIENT : 0u);
+}
+
 void ah_program_context_init(struct ah_program_context *ret_context, const struct ah_job *job,
                              const struct ah_job_group *group)
 {
@@ -43,9 +55,11 @@ void ah_program_context_init(struct ah_program_context *ret_context, const struc
                [KV_HEADS] = model->kv_heads,
                [HEAD_DIM] = model->head_dim,
                [MLP_WIDTH] = model->mlp_width,
+               [GATE_UP_WIDTH] = 2 * model->mlp_width,
                [VOCABULARY] = model->vocabulary,
                [NORM_STATS] = model->norm == AH_MODEL_NORM_LAYER ? 2 : 1},
     };
+    ret_context->features |= packing_of(&ret_context->flat);
     if (group->kind == AH_BLOCK_HEAD && model->tied)
         ret_context->table = ah_flat_of(model, AH_BLOCK_EMBEDDING, ah_job_block(job, 0)->trained);
 }
@@ -53,7 +67,8 @@ void ah_program_context_init(struct ah_program_context *ret_context, const struc
 static uint64_t element_bytes(const struct ah_program_context *context, enum element element)
 {
     static const uint64_t fixed[] = {[F32] = 4, [U32] = 4, [U8] = 1, [F64] = 8};
-    if (element == ACT || (element == PARTIAL && !(context->features & GATED)))
+    const bool adds = (context->features & GATED) && !(context->features & PACKED);
+    if (element == ACT || (element == PARTIAL && !adds))
         return ah_dtype_bytes(context->job->training.dtype);
     return element == PARTIAL ? 4 : fixed[element];
 }
@@ -73,15 +88,15 @@ uint64_t ah_program_tensor_bytes(const struct ah_program_context *context, enum 
     return context->of[rule->rows] * pitch(context, rule) * element_bytes(context, rule->element);
 }
 
-/* First column and columns of a part of q over k over v. */
+/* First column and columns of a part of q over k over v, or of gate over up: of up alone without a gate. */
 static void part_columns(const struct ah_program_context *context, enum part part, uint64_t *first,
                          uint64_t *cols)
 {
-    const uint64_t query = context->of[Q_WIDTH], key = context->of[KV_WIDTH];
-    const uint64_t columns[PARTS][2] = {[PART_Q] = {0, query},
-                                        [PART_K] = {query, key},
-                                        [PART_QK] = {0, query + key},
-                                        [PART_V] = {query + key, key}};
+    const uint64_t query = context->of[Q_WIDTH], key = context->of[KV_WIDTH], mlp = context->of[MLP_WIDTH];
+    const uint64_t columns[PARTS][2] = {
+        [PART_Q] = {0, query},        [PART_K] = {query, key},
+        [PART_QK] = {0, query + key}, [PART_V] = {query + key, key},
+        [PART_GATE] = {0, mlp},       [PART_UP] = {context->features & GATED ? mlp : 0, mlp}};
     if (part == WHOLE)
         return;
     *first = columns[part][0];
@@ -128,8 +143,10 @@ static bool take_parameter(const struct ah_program_context *context, const struc
     size_t place = table      ? (gradient ? PLACE_TABLE_GRADIENT : PLACE_TABLE)
                    : gradient ? PLACE_GRADIENTS + at
                               : PLACE_WEIGHTS + at;
+    if (operand->and_up)
+        place = gradient ? PLACE_GATE_UP_GRADIENT : PLACE_GATE_UP;
     node->step.place[i] = (uint8_t)place;
-    node->shape[i] = (struct shape){tensor->tensor.rows, tensor->tensor.cols};
+    node->shape[i] = (struct shape){tensor->tensor.rows * (operand->and_up ? 2 : 1), tensor->tensor.cols};
     node->step.op.arg[i] = (struct ah_ref){.arena = AH_ARENA_DEVICE, .dtype = context->job->training.dtype};
     return true;
 }
@@ -273,7 +290,8 @@ static void need_inputs(const struct node *node, bool *needed)
 /* What a block is for: what it hands on, the loss, and gradients of what is trained. */
 static void need_results(const struct ah_program_context *context, bool *needed)
 {
-    needed[T_OUTPUT] = needed[T_LOSS_SUM] = needed[PLACE_TABLE_GRADIENT] = true;
+    needed[T_OUTPUT] = needed[T_LOSS_SUM] = true;
+    needed[PLACE_TABLE_GRADIENT] = needed[PLACE_GATE_UP_GRADIENT] = true;
     needed[T_GRADIENT] = context->group->input_gradient;
     for (size_t i = 0; i < AH_MODEL_TENSORS_MAX; i++)
         needed[PLACE_GRADIENTS + i] = true;

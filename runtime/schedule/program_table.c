@@ -10,7 +10,9 @@
  *    would see its operand before it is rounded.
  * 4. q and k are turned in place (their rotation back needs only their gradient); with q/k norms, whose backward
  *    reads what they were before, normed and turned q and k are a tensor of their own.
- * 5. The head makes the gradient of its norm's output in the place of that output, chunk by chunk, when the chunk's
+ * 5. Gate and up lie beside each other in one matrix, as q, k and v do. Where their weights do, too (no biases, no
+ *    padding between them), one product makes both; where both are trained, one makes both gradients.
+ * 6. The head makes the gradient of its norm's output in the place of that output, chunk by chunk, when the chunk's
  *    other product has read it.
  */
 #include "runtime/schedule/program_internal.h"
@@ -40,12 +42,12 @@ const struct tensor_rule ah_program_tensor_rules[TENSORS] = {
     [T_MIDDLE] = {"middle", AH_HOME_SCRATCH, ACT, TOKENS, WIDTH, 0, 0},
     [T_NORM2] = {"mlp_norm", AH_HOME_SCRATCH, ACT, TOKENS, WIDTH, 0, 0},
     [T_STATS2] = {"mlp_norm.stats", AH_HOME_SCRATCH, F32, TOKENS, NORM_STATS, 0, 0},
-    [T_GATE] = {"gate", AH_HOME_SCRATCH, ACT, TOKENS, MLP_WIDTH, 0, 0},
+    [T_GATE_UP] = {"gate_up", AH_HOME_SCRATCH, ACT, TOKENS, GATE_UP_WIDTH, GATED, T_UP},
     [T_UP] = {"up", AH_HOME_SCRATCH, ACT, TOKENS, MLP_WIDTH, 0, 0},
     [T_PRODUCT] = {"activation", AH_HOME_SCRATCH, ACT, TOKENS, MLP_WIDTH, 0, 0},
 
     [T_D_PRODUCT] = {"d_activation", AH_HOME_SCRATCH, ACT, TOKENS, MLP_WIDTH, 0, 0},
-    [T_D_UP] = {"d_up", AH_HOME_SCRATCH, ACT, TOKENS, MLP_WIDTH, GATED, T_D_PRODUCT},
+    [T_D_GATE_UP] = {"d_gate_up", AH_HOME_SCRATCH, ACT, TOKENS, GATE_UP_WIDTH, GATED, T_D_PRODUCT},
     [T_D_NORM2] = {"d_mlp_norm", AH_HOME_SCRATCH, PARTIAL, TOKENS, WIDTH, 0, 0},
     [T_D_MLP] = {"d_middle", AH_HOME_SCRATCH, ACT, TOKENS, WIDTH, 0, 0},
     [T_D_ATTENDED] = {"d_attended", AH_HOME_SCRATCH, ACT, TOKENS, Q_WIDTH, 0, 0},
@@ -71,20 +73,23 @@ const struct tensor_rule ah_program_tensor_rules[TENSORS] = {
 #define W_IF(name)        {.kind = WEIGHT, .parameter = name, .optional = true}
 #define G(name)           {.kind = WEIGHT_GRADIENT, .parameter = name}
 #define G_IF(name)        {.kind = WEIGHT_GRADIENT, .parameter = name, .optional = true}
+#define W_GATE_UP         {.kind = WEIGHT, .parameter = "mlp.gate.weight", .and_up = true}
+#define G_GATE_UP         {.kind = WEIGHT_GRADIENT, .parameter = "mlp.gate.weight", .and_up = true}
 #define SCRATCH           {.kind = OP_SCRATCH}
 
-/* What stands in many rows: a projection y = x w^T + b, and its backward. */
-#define PROJECT(y, x, w) \
-    {w, AH_OP_MATMUL, AH_MATMUL_NT, .arg = {T(y), T(x), W(w ".weight"), W_IF(w ".bias")}}
+/* What stands in many rows: a projection y = x w^T + b, and its backward; not in blocks with the feature `except`. */
+#define PROJECT(y, x, w, except) \
+    {w, AH_OP_MATMUL, AH_MATMUL_NT, .unless = except, .arg = {y, T(x), W(w ".weight"), W_IF(w ".bias")}}
 #define PROJECT_BIAS(dy, w) \
-    {w ".bias", AH_OP_COLUMN_SUM, .backward = true, .arg = {G(w ".bias"), T(dy)}}
-#define PROJECT_WEIGHT(dy, x, w) \
-    {w ".weight", AH_OP_MATMUL, AH_MATMUL_TN, .backward = true, .arg = {G(w ".weight"), T(dy), T(x)}}
-#define PROJECT_INPUT(dx, dy, w) \
-    {w ".input", AH_OP_MATMUL, AH_MATMUL_NN, .backward = true, .arg = {T(dx), T(dy), W(w ".weight")}}
-#define PROJECT_INPUT_ONTO(dx, dy, w) \
-    {w ".input", AH_OP_MATMUL, AH_MATMUL_NN, .adds = true, .backward = true, \
-     .arg = {T(dx), T(dy), W(w ".weight")}}
+    {w ".bias", AH_OP_COLUMN_SUM, .backward = true, .arg = {G(w ".bias"), dy}}
+#define PROJECT_WEIGHT(dy, x, w, except) \
+    {w ".weight", AH_OP_MATMUL, AH_MATMUL_TN, .unless = except, .backward = true, \
+     .arg = {G(w ".weight"), dy, T(x)}}
+#define PROJECT_INPUT(dx, dy, w, except) \
+    {w ".input", AH_OP_MATMUL, AH_MATMUL_NN, .unless = except, .backward = true, .arg = {dx, dy, W(w ".weight")}}
+#define PROJECT_INPUT_ONTO(dx, dy, w, except) \
+    {w ".input", AH_OP_MATMUL, AH_MATMUL_NN, .unless = except, .adds = true, .backward = true, \
+     .arg = {dx, dy, W(w ".weight")}}
 #define NORM_STEP(y, x, stats, w) \
     {w, AH_OP_NORM, .cheap = true, .arg = {y, x, W(w ".weight"), W_IF(w ".bias"), T(stats)}}
 #define NORM_BACKWARD(dx, dy, x, stats, w) \
@@ -93,43 +98,50 @@ const struct tensor_rule ah_program_tensor_rules[TENSORS] = {
 
 static const struct step_rule layer_forward[] = {
     NORM_STEP(T(NORM1), T(INPUT), STATS1, "attention_norm"),
-    PROJECT(QKV, NORM1, "attention.qkv"),
+    PROJECT(T(QKV), NORM1, "attention.qkv", 0),
     NORM_STEP(PART(QK, Q), PART(QKV, Q), STATS_Q, "attention.q_norm"),
     NORM_STEP(PART(QK, K), PART(QKV, K), STATS_K, "attention.k_norm"),
     {"attention.rope", AH_OP_ROPE, .when = ROPE, .cheap = true,
      .arg = {PART(QK, QK), T(ROPE_TABLE), T(POSITIONS)}},
     {"attention", AH_OP_ATTENTION,
      .arg = {T(ATTENDED), T(LSE), PART(QK, Q), PART(QK, K), PART(QKV, V), T(DOCS)}},
-    PROJECT(MIDDLE, ATTENDED, "attention.output"),
+    PROJECT(T(MIDDLE), ATTENDED, "attention.output", 0),
     {"attention.residual", AH_OP_ADD, .arg = {T(MIDDLE), T(INPUT), T(MIDDLE)}},
     NORM_STEP(T(NORM2), T(MIDDLE), STATS2, "mlp_norm"),
-    PROJECT(GATE, NORM2, "mlp.gate"),
-    PROJECT(UP, NORM2, "mlp.up"),
-    {"mlp.activation", AH_OP_ACTIVATION, .when = GATED, .cheap = true, .arg = {T(PRODUCT), T(GATE), T(UP)}},
+    {"mlp.gate_up", AH_OP_MATMUL, AH_MATMUL_NT, .when = PACKED, .arg = {T(GATE_UP), T(NORM2), W_GATE_UP}},
+    PROJECT(PART(GATE_UP, GATE), NORM2, "mlp.gate", PACKED),
+    PROJECT(PART(GATE_UP, UP), NORM2, "mlp.up", PACKED),
+    {"mlp.activation", AH_OP_ACTIVATION, .when = GATED, .cheap = true,
+     .arg = {T(PRODUCT), PART(GATE_UP, GATE), PART(GATE_UP, UP)}},
     {"mlp.activation", AH_OP_ACTIVATION, .unless = GATED, .cheap = true, .arg = {T(PRODUCT), T(UP)}},
-    PROJECT(OUTPUT, PRODUCT, "mlp.down"),
+    PROJECT(T(OUTPUT), PRODUCT, "mlp.down", 0),
     {"mlp.residual", AH_OP_ADD, .arg = {T(OUTPUT), T(MIDDLE), T(OUTPUT)}},
     {0}};
 
 static const struct step_rule layer_backward[] = {
-    PROJECT_BIAS(GRADIENT, "mlp.down"),
-    PROJECT_WEIGHT(GRADIENT, PRODUCT, "mlp.down"),
-    PROJECT_INPUT(D_PRODUCT, GRADIENT, "mlp.down"),
+    PROJECT_BIAS(T(GRADIENT), "mlp.down"),
+    PROJECT_WEIGHT(T(GRADIENT), PRODUCT, "mlp.down", 0),
+    PROJECT_INPUT(PART(D_GATE_UP, GATE), T(GRADIENT), "mlp.down", 0),
     {"mlp.activation.input", AH_OP_ACTIVATION_BACKWARD, .when = GATED, .backward = true,
-     .arg = {T(D_PRODUCT), T(D_UP), T(D_PRODUCT), T(GATE), T(UP)}},
+     .arg = {PART(D_GATE_UP, GATE), PART(D_GATE_UP, UP), PART(D_GATE_UP, GATE), PART(GATE_UP, GATE),
+             PART(GATE_UP, UP)}},
     {"mlp.activation.input", AH_OP_ACTIVATION_BACKWARD, .unless = GATED, .backward = true,
      .arg = {T(D_PRODUCT), NO, T(D_PRODUCT), T(UP)}},
-    PROJECT_BIAS(D_PRODUCT, "mlp.gate"),
-    PROJECT_WEIGHT(D_PRODUCT, NORM2, "mlp.gate"),
-    PROJECT_BIAS(D_UP, "mlp.up"),
-    PROJECT_WEIGHT(D_UP, NORM2, "mlp.up"),
-    PROJECT_INPUT(D_NORM2, D_PRODUCT, "mlp.gate"),
-    PROJECT_INPUT_ONTO(D_NORM2, D_UP, "mlp.up"),
+    {"mlp.gate_up.weight", AH_OP_MATMUL, AH_MATMUL_TN, .when = PACKED_GRADIENT, .backward = true,
+     .arg = {G_GATE_UP, T(D_GATE_UP), T(NORM2)}},
+    PROJECT_BIAS(PART(D_GATE_UP, GATE), "mlp.gate"),
+    PROJECT_WEIGHT(PART(D_GATE_UP, GATE), NORM2, "mlp.gate", PACKED_GRADIENT),
+    PROJECT_BIAS(PART(D_GATE_UP, UP), "mlp.up"),
+    PROJECT_WEIGHT(PART(D_GATE_UP, UP), NORM2, "mlp.up", PACKED_GRADIENT),
+    {"mlp.gate_up.input", AH_OP_MATMUL, AH_MATMUL_NN, .when = PACKED, .backward = true,
+     .arg = {T(D_NORM2), T(D_GATE_UP), W_GATE_UP}},
+    PROJECT_INPUT(T(D_NORM2), PART(D_GATE_UP, GATE), "mlp.gate", PACKED),
+    PROJECT_INPUT_ONTO(T(D_NORM2), PART(D_GATE_UP, UP), "mlp.up", PACKED),
     NORM_BACKWARD(T_IF(D_MLP), T(D_NORM2), T(MIDDLE), STATS2, "mlp_norm"),
     {"mlp.residual.input", AH_OP_ADD, .backward = true, .arg = {T(GRADIENT), T(GRADIENT), T(D_MLP)}},
-    PROJECT_BIAS(GRADIENT, "attention.output"),
-    PROJECT_WEIGHT(GRADIENT, ATTENDED, "attention.output"),
-    PROJECT_INPUT(D_ATTENDED, GRADIENT, "attention.output"),
+    PROJECT_BIAS(T(GRADIENT), "attention.output"),
+    PROJECT_WEIGHT(T(GRADIENT), ATTENDED, "attention.output", 0),
+    PROJECT_INPUT(T(D_ATTENDED), T(GRADIENT), "attention.output", 0),
     {"attention.input", AH_OP_ATTENTION_BACKWARD, .backward = true,
      .arg = {PART(D_QK, Q), PART(D_QK, K), PART(D_QKV, V), T(D_ATTENDED), PART(QK, Q), PART(QK, K),
              PART(QKV, V), T(ATTENDED), T(LSE), T(DOCS), SCRATCH}},
@@ -137,9 +149,9 @@ static const struct step_rule layer_backward[] = {
      .arg = {PART(D_QK, QK), T(ROPE_TABLE), T(POSITIONS)}},
     NORM_BACKWARD(PART_IF(D_QKV, Q), PART(D_QK, Q), PART(QKV, Q), STATS_Q, "attention.q_norm"),
     NORM_BACKWARD(PART_IF(D_QKV, K), PART(D_QK, K), PART(QKV, K), STATS_K, "attention.k_norm"),
-    PROJECT_BIAS(D_QKV, "attention.qkv"),
-    PROJECT_WEIGHT(D_QKV, NORM1, "attention.qkv"),
-    PROJECT_INPUT(D_NORM1, D_QKV, "attention.qkv"),
+    PROJECT_BIAS(T(D_QKV), "attention.qkv"),
+    PROJECT_WEIGHT(T(D_QKV), NORM1, "attention.qkv", 0),
+    PROJECT_INPUT(T(D_NORM1), T(D_QKV), "attention.qkv", 0),
     NORM_BACKWARD(T_IF(D_ATTENTION), T(D_NORM1), T(INPUT), STATS1, "attention_norm"),
     {"attention.residual.input", AH_OP_ADD, .backward = true,
      .arg = {T(GRADIENT), T(GRADIENT), T(D_ATTENTION)}},

@@ -57,8 +57,8 @@ static void test_job__scratch_of_llama(void **state)
     assert_int_equal(layer->forward_work_bytes[AH_ACTIVATIONS_KEEP], 0);
     /* The widest moment of the MLP: middle, gate, up and their product. */
     assert_int_equal(layer->forward_work_bytes[AH_ACTIVATIONS_RECOMPUTE], t * (2 * h + 6 * f));
-    /* Gradients of gate and up, and the sum in fp32 of what they hand down. */
-    assert_int_equal(layer->backward_work_bytes[AH_ACTIVATIONS_KEEP], t * (4 * f + 4 * h));
+    /* Gradients of gate and up, and what they hand down. */
+    assert_int_equal(layer->backward_work_bytes[AH_ACTIVATIONS_KEEP], t * (4 * f + 2 * h));
     assert_int_equal(layer->input_bytes, t * 2 * h);
     /* One chunk: norm's output and statistics, logits and their gradient, loss. */
     const struct ah_job_group *head = test_job_group(&j.job, AH_BLOCK_HEAD);

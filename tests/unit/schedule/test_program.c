@@ -181,8 +181,7 @@ static void test_program__steps_of_llama(void **state)
         {"attention.output", AH_STEP_MATMUL, AH_MATMUL_NT, T, H, H, 1},
         {"attention.residual", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
         {"mlp_norm", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
-        {"mlp.gate", AH_STEP_MATMUL, AH_MATMUL_NT, T, F, H, 1},
-        {"mlp.up", AH_STEP_MATMUL, AH_MATMUL_NT, T, F, H, 1},
+        {"mlp.gate_up", AH_STEP_MATMUL, AH_MATMUL_NT, T, 2 * F, H, 1},
         {"mlp.activation", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
         {"mlp.down", AH_STEP_MATMUL, AH_MATMUL_NT, T, H, F, 1},
         {"mlp.residual", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
@@ -191,10 +190,8 @@ static void test_program__steps_of_llama(void **state)
         {"mlp.down.weight", AH_STEP_MATMUL, AH_MATMUL_TN, H, F, T, 1},
         {"mlp.down.input", AH_STEP_MATMUL, AH_MATMUL_NN, T, F, H, 1},
         {"mlp.activation.input", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
-        {"mlp.gate.weight", AH_STEP_MATMUL, AH_MATMUL_TN, F, H, T, 1},
-        {"mlp.up.weight", AH_STEP_MATMUL, AH_MATMUL_TN, F, H, T, 1},
-        {"mlp.gate.input", AH_STEP_MATMUL, AH_MATMUL_NN, T, H, F, 1},
-        {"mlp.up.input", AH_STEP_MATMUL, AH_MATMUL_NN, T, H, F, 1},
+        {"mlp.gate_up.weight", AH_STEP_MATMUL, AH_MATMUL_TN, 2 * F, H, T, 1},
+        {"mlp.gate_up.input", AH_STEP_MATMUL, AH_MATMUL_NN, T, H, 2 * F, 1},
         {"mlp_norm.input", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
         {"mlp.residual.input", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
         {"attention.output.weight", AH_STEP_MATMUL, AH_MATMUL_TN, H, H, T, 1},
@@ -210,12 +207,46 @@ static void test_program__steps_of_llama(void **state)
     test_job_open(&j, "llama-3-8b", training(2, 64, AH_BF16));
     check_steps(&j.job, AH_BLOCK_LAYER, AH_PASS_FORWARD, forward, sizeof forward / sizeof forward[0]);
     check_steps(&j.job, AH_BLOCK_LAYER, AH_PASS_BACKWARD, backward, sizeof backward / sizeof backward[0]);
-    /* A product moves its operands once: bf16, and fp32 where two are added up. */
+    /* A product moves its operands once. */
     struct ah_program_step steps[AH_PROGRAM_STEPS_MAX];
     ah_program_steps(&j.job, test_job_group(&j.job, AH_BLOCK_LAYER), AH_PASS_BACKWARD, AH_ACTIVATIONS_KEEP,
                      steps);
-    assert_int_equal(steps[5].moved_bytes, 2 * T * F + 2 * F * H + 4 * T * H);
-    assert_int_equal(steps[6].moved_bytes, 2 * T * F + 2 * F * H + 2 * 4 * T * H);
+    assert_int_equal(steps[4].moved_bytes, 2 * (T * 2 * F + 2 * F * H + T * H));
+    test_job_close(&j);
+}
+
+/* Biases lie between the weights of gate and up, so each has products of its own; input gradients are added in fp32. */
+static void test_program__gate_and_up_with_biases_are_two_products(void **state)
+{
+    (void)state;
+    enum { H = 4096, F = 14336, T = 64 };
+    static const struct expected_step expected[] = {
+        {"mlp.gate.bias", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+        {"mlp.gate.weight", AH_STEP_MATMUL, AH_MATMUL_TN, F, H, T, 1},
+        {"mlp.up.bias", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
+        {"mlp.up.weight", AH_STEP_MATMUL, AH_MATMUL_TN, F, H, T, 1},
+        {"mlp.gate.input", AH_STEP_MATMUL, AH_MATMUL_NN, T, H, F, 1},
+        {"mlp.up.input", AH_STEP_MATMUL, AH_MATMUL_NN, T, H, F, 1},
+    };
+    struct ah_program_step steps[AH_PROGRAM_STEPS_MAX];
+    struct test_job j;
+    test_job_model(&j, "llama-3-8b");
+    j.document.body.model->mlp_bias = true;
+    test_job_start(&j, training(1, T, AH_BF16));
+    ah_program_steps(&j.job, test_job_group(&j.job, AH_BLOCK_LAYER), AH_PASS_FORWARD, AH_ACTIVATIONS_KEEP,
+                     steps);
+    assert_string_equal(steps[7].name, "mlp.gate");
+    assert_string_equal(steps[8].name, "mlp.up");
+    ah_program_steps(&j.job, test_job_group(&j.job, AH_BLOCK_LAYER), AH_PASS_BACKWARD, AH_ACTIVATIONS_KEEP,
+                     steps);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        assert_string_equal(steps[4 + i].name, expected[i].name);
+        assert_int_equal(steps[4 + i].m, expected[i].m);
+        assert_int_equal(steps[4 + i].n, expected[i].n);
+        assert_int_equal(steps[4 + i].k, expected[i].k);
+    }
+    assert_int_equal(steps[8].moved_bytes, 2 * T * F + 2 * F * H + 4 * T * H);
+    assert_int_equal(steps[9].moved_bytes, 2 * T * F + 2 * F * H + 2 * 4 * T * H);
     test_job_close(&j);
 }
 
@@ -250,7 +281,7 @@ static void test_program__lists_what_is_saved(void **state)
     const struct ah_job_group *layer = test_job_group(&j.job, AH_BLOCK_LAYER);
     size_t n = ah_program_saved(&j.job, layer, tensors);
     uint64_t end[AH_ACTIVATIONS_WAYS] = {0};
-    assert_int_equal(n, 14);
+    assert_int_equal(n, 13);
     for (size_t i = 0; i < n; i++)
         for (int way = 0; way < AH_ACTIVATIONS_WAYS; way++) {
             if (!tensors[i].saved[way])
@@ -273,6 +304,7 @@ int main(void)
         cmocka_unit_test(test_program__the_head_goes_by_chunks),
         cmocka_unit_test(test_program__rows_of_logits_are_aligned),
         cmocka_unit_test(test_program__steps_of_llama),
+        cmocka_unit_test(test_program__gate_and_up_with_biases_are_two_products),
         cmocka_unit_test(test_program__stops_at_the_lowest_trained_tensor),
         cmocka_unit_test(test_program__lists_what_is_saved),
     };

@@ -77,18 +77,18 @@ static bool is_due(uint64_t step, uint64_t every, bool at_end)
 
 static int evaluate(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
 {
-    double loss;
+    struct ah_trainer_evaluation evaluation;
     if (!run->held_out)
         return AH_OK;
-    int rc = ah_trainer_evaluate(run->trainer, &run->held_out_batches, ah_interrupt_catch(), &loss, err);
+    int rc =
+        ah_trainer_evaluate(run->trainer, &run->held_out_batches, ah_interrupt_catch(), &evaluation, err);
     if (rc == AH_E_INTERRUPTED) /* the run ends where it is told so */
         return AH_OK;
-    const struct ah_dataset_facts *facts = ah_dataset_facts(run->held_out);
-    if (!rc && !isfinite(loss))
+    if (!rc && !isfinite(evaluation.loss))
         rc = ah_error_set(err, AH_E_NUMERIC, "the held-out loss after step %" PRIu64 " is not finite",
                           run->position.step);
     if (!rc && listener->evaluated)
-        listener->evaluated(listener->context, run->position.step, loss, facts->unmasked);
+        listener->evaluated(listener->context, run->position.step, evaluation.loss, evaluation.tokens);
     return rc;
 }
 

@@ -92,7 +92,7 @@ static int evaluate_batch(struct ah_trainer *t, struct ah_batches *held_out, uin
 }
 
 int ah_trainer_evaluate(struct ah_trainer *t, struct ah_batches *held_out, const atomic_int *cancel,
-                        double *ret_loss, struct ah_error *err)
+                        struct ah_trainer_evaluation *ret_evaluation, struct ah_error *err)
 {
     double sum = 0;
     uint64_t tokens = 0;
@@ -107,6 +107,6 @@ int ah_trainer_evaluate(struct ah_trainer *t, struct ah_batches *held_out, const
                  ? ah_error_set(err, AH_E_INTERRUPTED, "the evaluation was interrupted")
                  : evaluate_batch(t, held_out, batch, &sum, &tokens, err);
     if (!rc)
-        *ret_loss = tokens ? sum / (double)tokens : 0;
+        *ret_evaluation = (struct ah_trainer_evaluation){tokens ? sum / (double)tokens : 0, tokens};
     return rc;
 }

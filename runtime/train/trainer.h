@@ -11,7 +11,7 @@
  *     struct ah_trainer *trainer;
  *     rc = ah_trainer_open(&trainer, &options, err);
  *     rc = ah_trainer_run(trainer, 100, &(struct ah_observer){.step = on_step, .context = log}, err);
- *     rc = ah_trainer_evaluate(trainer, &held_out, NULL, &loss, err);
+ *     rc = ah_trainer_evaluate(trainer, &held_out, NULL, &evaluation, err);
  *     rc = ah_weights_save(model, &(struct ah_weights_source){ah_trainer_give, trainer}, ...);
  *     ah_trainer_close(trainer);
  *
@@ -103,10 +103,15 @@ int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_opt
 int ah_trainer_run(struct ah_trainer *trainer, uint64_t steps, const struct ah_observer *observer,
                    struct ah_error *err);
 
+struct ah_trainer_evaluation {
+    double loss;     /* mean over `tokens` */
+    uint64_t tokens; /* that bear loss: not masked, and not the first of a document */
+};
+
 /* Mean loss over all loss-bearing tokens of held-out batches, of the plan's batch and seq. AH_E_INTERRUPTED once `cancel`
  * (optional) is not 0. After that, and after errors of the data, the trainer still trains and can be saved. */
 int ah_trainer_evaluate(struct ah_trainer *trainer, struct ah_batches *held_out, const atomic_int *cancel,
-                        double *ret_loss, struct ah_error *err);
+                        struct ah_trainer_evaluation *ret_evaluation, struct ah_error *err);
 
 /* Periods on the virtual clock, with times as measured: of the orders so far, and of those derived from these times. */
 struct ah_trainer_retimed {

@@ -303,7 +303,7 @@ static inline double golden_loss_of(struct golden *g, struct ah_trainer *trainer
 {
     struct ah_error err = {0};
     struct ah_batches batches;
-    double loss;
+    struct ah_trainer_evaluation evaluation;
     CHECK_OK(ah_batches_init(&batches,
                              &(struct ah_batches_options){.data = data,
                                                           .seq = g->c.job.training.seq,
@@ -311,9 +311,9 @@ static inline double golden_loss_of(struct golden *g, struct ah_trainer *trainer
                                                           .held_out = true},
                              &err),
              err);
-    CHECK_OK(ah_trainer_evaluate(trainer, &batches, NULL, &loss, &err), err);
+    CHECK_OK(ah_trainer_evaluate(trainer, &batches, NULL, &evaluation, &err), err);
     ah_batches_release(&batches);
-    return loss;
+    return evaluation.loss;
 }
 
 /* The same of the training data. */

@@ -21,9 +21,11 @@ def read(folder, name):
     path = os.path.join(folder, name)
     with open(path, "rb") as file:
         content = file.read()
-    magic, version, count = struct.unpack_from("<3i", content)
-    code = {(20240520, 1): "H", (20240801, 7): "I"}[magic, version]
-    tokens = struct.unpack(f"<{count}{code}", content[1024:])
+    magic, version, width, count, vocabulary, align = struct.unpack_from("<8sIIQQQ", content)
+    assert magic == b"AHTOKENS" and version == 1 and content[40:64] == bytes(24)
+    assert vocabulary > 1 << 16 if width == 4 else vocabulary <= 1 << 16
+    assert not align or count % align == 0
+    tokens = struct.unpack(f"<{count}{'H' if width == 2 else 'I'}", content[64:])
     mask = None
     if os.path.exists(path + ".mask"):
         with open(path + ".mask", "rb") as file:
@@ -130,6 +132,53 @@ class Plain(Case):
         self.refuse("no text to train on", self.lines({"text": ""}), "--bytes")
         self.refuse("nothing is left to hold out", self.lines({"text": "a"}), "--bytes", "--val", "0.1")
         self.refuse("'256' is no token", self.lines({"text": "a"}), "--bytes", "--end", "256")
+
+    def test_input_that_is_not_utf8(self):
+        latin, utf16 = os.path.join(self.root, "latin.txt"), os.path.join(self.root, "utf16.jsonl")
+        with open(latin, "wb") as file:
+            file.write("one\ntwo\ncaf\xe9\n".encode("latin-1"))
+        with open(utf16, "wb") as file:
+            file.write('{"text": "a"}\n'.encode("utf-16"))
+        self.refuse("latin.txt:3: byte 3 of the line is 0xe9, which is not UTF-8; convert the file, for example with "
+                    "'iconv -f LATIN1 -t UTF-8'", latin, "--bytes")
+        self.refuse("utf16.jsonl:1: byte 0 of the line is 0xff, which is not UTF-8; convert the file, for example with "
+                    "'iconv -f UTF-16", utf16, "--bytes")
+        half = self.put("data.jsonl", '{"text": "a"}\n{"prompt": "x\\ud83d", "completion": "y"}\n')
+        self.refuse("data.jsonl:2: character 1 of 'prompt' is \\ud83d, half of a character", half, "--bytes")
+        self.refuse("data.jsonl:1: character 0 of 'content' is \\udc00, half", self.put(
+            "data.jsonl", '{"messages": [{"role": "user", "content": "\\udc00"}]}\n'), "--bytes")
+        self.make(self.put("data.jsonl", '\ufeff{"text": "\\ud83d\\ude00"}\n'), "--bytes")
+        self.assertEqual(bytes(read(self.out, "train-00000.bin")[0]).decode(), "\U0001f600")
+
+    def test_aligned(self):
+        said = self.make(self.lines({"prompt": "aaa", "completion": "bb"}, {"prompt": "c", "completion": "d"},
+                                    {"prompt": "ee", "completion": "f"}, {"prompt": "g", "completion": "h" * 9},
+                                    {"prompt": "i" * 9, "completion": "j"}), "--bytes", "--align", "8")
+        tokens, mask, docs = read(self.out, "train-00000.bin")
+        self.assertEqual(bytes(tokens), b"ghhhhhhh" b"aaabbcd\0" b"eef" + bytes(5))
+        self.assertEqual(mask, [0] + [1] * 7 + [0] * 3 + [1] * 2 + [0, 1] + [0] * 3 + [1] + [0] * 5)
+        self.assertEqual(docs, [0, 8, 13, 16])
+        self.assertIn("train: aligned to 8: 25.0 % padding; 1 examples were longer and are cut, 1 dropped, 3 learned "
+                      "tokens lost", said)
+
+    def test_aligned_text_goes_on(self):
+        said = self.make(self.lines({"text": "abcdefghij"}), "--bytes", "--align", "4")
+        tokens, mask, docs = read(self.out, "train-00000.bin")
+        self.assertEqual(bytes(tokens), b"abcd" b"defg" b"ghij")
+        self.assertIsNone(mask)
+        self.assertEqual(docs, [0, 4, 8])
+        self.assertNotIn("lost", said)
+
+    def test_aligned_shards_hold_whole_sequences(self):
+        self.make(self.lines(*({"prompt": "a", "completion": "b" * n} for n in (5, 1, 6, 7, 2, 3))), "--bytes",
+                  "--align", "8", "--shard-tokens", "20")
+        shards = [read(self.out, name) for name in sorted(os.listdir(self.out)) if name.endswith(".bin")]
+        self.assertEqual([len(tokens) for tokens, _, _ in shards], [16, 16, 8][:len(shards)])
+        self.assertEqual(sum(sum(mask) for _, mask, _ in shards), 24)
+
+    def test_aligned_refusals(self):
+        self.refuse("all 1 examples are longer than '--align' 4", self.lines({"prompt": "aaaaa", "completion": "b"}),
+                    "--bytes", "--align", "4")
 
     def test_keeps_what_is_there(self):
         self.make(self.lines({"text": "first"}), "--bytes")

@@ -37,10 +37,23 @@ static int check_enough(const struct ah_batches_options *options, uint64_t sampl
                             "; give more data, or a smaller batch or sequence",
                             path, facts->tokens, facts->files, facts->files == 1 ? "file" : "files",
                             options->batch, options->seq, options->batch * options->seq + 1);
+    if (facts->align && options->seq % facts->align)
+        return ah_error_set(err, AH_E_USAGE,
+                            "%s: its examples are aligned to sequences of %" PRIu64
+                            " tokens, but the plan's have %" PRIu64 "; plan with '--seq %" PRIu64
+                            "', or make the data again with '--align %" PRIu64 "'",
+                            path, facts->align, options->seq, facts->align, options->seq);
     if (!facts->unmasked)
         return ah_error_set(err, AH_E_DOCUMENT,
                             "%s.mask: no token bears loss, all are 0; 1 marks a token to learn", path);
     return AH_OK;
+}
+
+uint64_t ah_batches_samples(const struct ah_dataset *data, uint64_t seq, bool held_out)
+{
+    const struct ah_dataset_facts *facts = ah_dataset_facts(data);
+    const uint64_t targets = facts->tokens - 1;
+    return targets / seq + ((held_out || facts->align) && targets % seq);
 }
 
 int ah_batches_init(struct ah_batches *ret_batches, const struct ah_batches_options *options,
@@ -49,10 +62,8 @@ int ah_batches_init(struct ah_batches *ret_batches, const struct ah_batches_opti
     int rc = check_options(options, err);
     if (rc)
         return rc;
-    const uint64_t targets = ah_dataset_facts(options->data)->tokens - 1;
-    struct ah_batches batches = {.options = *options, .samples = targets / options->seq};
-    if (options->held_out && targets % options->seq)
-        batches.samples++;
+    struct ah_batches batches = {
+        .options = *options, .samples = ah_batches_samples(options->data, options->seq, options->held_out)};
     rc = check_enough(options, batches.samples, err);
     if (rc)
         return rc;
@@ -68,7 +79,7 @@ int ah_batches_init(struct ah_batches *ret_batches, const struct ah_batches_opti
     return AH_OK;
 }
 
-/* Tokens of a sample, seq+1 but for the end of held-out data: what is missing is padding. */
+/* Tokens of a sample: seq+1, fewer at the end of held-out or aligned data, where the rest is padding. */
 static int read_sample(struct ah_batches *batches, uint64_t sample, struct ah_error *err)
 {
     const size_t wanted = (size_t)batches->options.seq + 1;

@@ -27,6 +27,9 @@
  * padding (mask 0, token and target 0, valid positions), so that each of its tokens is predicted exactly once and any
  * amount of it is enough.
  *
+ * ALIGNED DATA (ah_dataset_facts.align) hold whole sequences, each with whole examples and padding. So the last
+ * sequence is a sample too, with one row of padding where the next one would begin; seq must be a multiple of align.
+ *
  *     struct ah_batches batches;
  *     rc = ah_batches_init(&batches, &(struct ah_batches_options){.data = data, .seq = 1024, .batch = 32, .seed = 1}, err);
  *     for (micro-batch m of rows sequences)
@@ -70,7 +73,10 @@ struct ah_batches_rows {
     uint32_t *docs;      /* (optional) */
 };
 
-/* AH_E_USAGE: a seq or batch of 0, or of 2^32 rows or more; data shorter than one batch, with the tokens there are and
+/* Samples of an epoch, for a seq of at least 1. */
+uint64_t ah_batches_samples(const struct ah_dataset *data, uint64_t seq, bool held_out);
+
+/* AH_E_USAGE: a seq or batch of 0, or of 2^32 rows or more, or not the one that the data are aligned to; data shorter than one batch, with the tokens there are and
  * those a batch needs; held-out data of fewer than 2 tokens. AH_E_DOCUMENT: nothing in the data bears loss.
  * AH_E_MEMORY. Nothing is allocated afterwards. */
 int ah_batches_init(struct ah_batches *ret_batches, const struct ah_batches_options *options,

@@ -58,13 +58,15 @@ static int add_file(struct ah_dataset *data, const char *path, const struct ah_d
         return ah_error_memory(err);
     int rc = ah_source_find(tokens, entry->file.path, err);
     if (!rc)
-        rc = ah_format_find(&format, &data->sources, tokens, options->format, err);
+        rc = ah_format_find(&format, &data->sources, tokens, options, err);
     if (!rc)
         rc = find_companion(data, entry, AH_DATASET_MASK, err);
     if (!rc)
         rc = find_companion(data, entry, AH_DATASET_DOCS, err);
     entry->file.format = format.format;
     entry->file.token_bytes = format.token_bytes;
+    entry->file.by_values = format.by_values;
+    entry->file.align = format.align;
     entry->file.tokens = format.tokens;
     entry->file.first_token = data->facts.tokens;
     entry->offset_bytes = format.offset_bytes;
@@ -93,6 +95,29 @@ static int check_alike(const struct ah_dataset *data, enum ah_dataset_part part,
         without->file.path, without->file.path, endings[part], with->parts[part].path);
 }
 
+/* Text beside token files means that one of them was named by mistake; sequences end in one way for the whole stream. */
+static int check_one_kind(struct ah_dataset *data, struct ah_error *err)
+{
+    const struct ah_dataset_file *first = &data->entries[0].file;
+    for (size_t i = 1; i < data->facts.files; i++) {
+        const struct ah_dataset_file *file = &data->entries[i].file;
+        bool text = file->format == AH_DATASET_BYTES;
+        if (text != (first->format == AH_DATASET_BYTES))
+            return ah_error_set(err, AH_E_DOCUMENT,
+                                "'%s' holds tokens, but '%s' is text; train on one kind, or make token files "
+                                "of the text with 'autohete-tokenize'",
+                                text ? first->path : file->path, text ? file->path : first->path);
+        if (file->align != first->align)
+            return ah_error_set(err, AH_E_DOCUMENT,
+                                "the examples of '%s' are aligned to sequences of %" PRIu64
+                                " tokens, those of '%s' to %" PRIu64
+                                " (0: not at all); make them again with one '--align'",
+                                first->path, first->align, file->path, file->align);
+    }
+    data->facts.align = first->align;
+    return AH_OK;
+}
+
 static int add_files(struct ah_dataset *data, const struct ah_paths *paths,
                      const struct ah_dataset_options *options, struct ah_error *err)
 {
@@ -104,7 +129,8 @@ static int add_files(struct ah_dataset *data, const struct ah_paths *paths,
         if (rc)
             return rc;
     }
-    int rc = check_alike(data, AH_DATASET_MASK, err);
+    int rc = check_one_kind(data, err);
+    rc = rc ? rc : check_alike(data, AH_DATASET_MASK, err);
     return rc ? rc : check_alike(data, AH_DATASET_DOCS, err);
 }
 

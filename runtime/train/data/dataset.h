@@ -2,17 +2,20 @@
  *
  * Data set: one stream of tokens out of one file or several, with what bears loss and where documents begin.
  *
- * FILES. A path is a file; a folder: its `.bin` files, or where it has none its `.txt` files, in the order of their
- * names; or, where nothing of that name exists, a pattern of glob(7). Paths count in the order given, and the stream
- * is their files one after another. docs/data.md describes what a file may be:
+ * FILES. A path is a file; a folder: its token files (`.bin`, `.u16`, `.u32`), or where it has none its `.txt` files,
+ * in the order of their names; or, where nothing of that name exists, a pattern of glob(7). Paths count in the order
+ * given, and the stream is their files one after another. docs/data.md describes what a file may be:
  *
- *     llmc    256 int32 of header (magic 20240520, version 1, count), then u16; or (20240801, 7, count), then u32
- *     u16     tokens and nothing else, as nanoGPT writes them
- *     u32     the same with four bytes
- *     bytes   plain text; a token is a byte, so the vocabulary is 256
+ *     autohete  64 bytes of header (format.c), then tokens of 2 or 4 bytes
+ *     llmc      256 int32 of header (magic 20240520, version 1, count), then u16; or (20240801, 7, count), then u32
+ *     u16       tokens and nothing else, as nanoGPT writes them
+ *     u32       the same with four bytes
+ *     bytes     plain text; a token is a byte, so the vocabulary is 256
  *
- * Which one is decided by the magic, then by the name: `.bin` without a magic is u16, `.txt` is bytes, and any other
- * name is bytes if no byte is 0. What is none of these is refused, never guessed; an option decides for all files.
+ * Which one is decided by the magic, then by the name: `.u16` and `.u32` say it, `.bin` without a magic is taken where
+ * its values leave one width, and any other name is text, whose bytes are tokens only where the vocabulary is 256.
+ * What is none of these, or could be two, is refused, never guessed; an option decides for all files. Text beside
+ * token files is refused.
  *
  * FILE.mask has a u8 for each token: 0, nothing is learned from predicting it, or 1. FILE.docs has a u64 for each
  * document that begins in the file: the place of its first token, increasing. Either all files have such a file or
@@ -53,7 +56,8 @@ enum { AH_DATASET_OPEN_FILES = 48 };
     X(AH_DATASET_LLMC, "llmc", "llm.c token shard")                                                          \
     X(AH_DATASET_U16, "u16", "raw 16-bit tokens")                                                            \
     X(AH_DATASET_U32, "u32", "raw 32-bit tokens")                                                            \
-    X(AH_DATASET_BYTES, "bytes", "plain text")
+    X(AH_DATASET_BYTES, "bytes", "plain text")                                                               \
+    X(AH_DATASET_HEADED, "autohete", "token file of autohete")
 
 enum ah_dataset_format {
 #define AH_DATASET_FORMAT_VALUE(value, word, text) value,
@@ -81,6 +85,7 @@ struct ah_dataset_facts {
     uint64_t tokens;    /* of all files */
     uint64_t documents; /* that begin in it, the one at its first token included; 1 without any boundary */
     uint64_t unmasked;  /* with mask 1, all without .mask; the first of a document among them bears no loss */
+    uint64_t align;     /* examples were aligned to sequences of so many tokens; 0: they were not */
     size_t files;
     bool has_mask; /* some token has mask 0 */
     bool has_docs; /* a document begins behind the first token: without, positions and docs need no operand */
@@ -91,6 +96,8 @@ struct ah_dataset_file {
     const char *path; /* in the data set */
     enum ah_dataset_format format;
     unsigned token_bytes; /* 1, 2 or 4 */
+    bool by_values;       /* nothing said the width; the other one would not fit the vocabulary */
+    uint64_t align;       /* as facts have it */
     uint64_t first_token; /* of the stream */
     uint64_t tokens;      /* at least 1 */
 };

@@ -5,6 +5,7 @@
  *     "autohete data 1\n", number of files, .mask there (0, 1), .docs there (0, 1)
  *     for each file: bytes of a token, a document begins at its start (0, 1), tokens, offsets in .docs,
  *         then the digests of its leaves (scan_internal.h): tokens without header, .mask, .docs
+ *     where examples are aligned: the sequence that they are aligned to, since an epoch then has one sample more
  */
 #include "runtime/train/data/dataset_internal.h"
 #include "runtime/train/data/scan_internal.h"
@@ -51,7 +52,7 @@ static int refuse(const struct ah_dataset *data, const struct ah_dataset_entry *
         return ah_error_set(err, AH_E_DOCUMENT,
                             "%s: byte %" PRIu64
                             " is 0, so it is not plain text, and its name does not say what "
-                            "it is; say it with '--data-format llmc', 'u16', 'u32' or 'bytes'",
+                            "it is; say it with '--data-format u16', 'u32' or 'bytes'",
                             path, scan->bad);
     if (scan->rule == AH_SCAN_MASK)
         return ah_error_set(err, AH_E_DOCUMENT,
@@ -147,6 +148,8 @@ int ah_dataset_check(struct ah_dataset *data, const struct ah_dataset_options *o
         data->facts.unmasked = data->facts.tokens;
     data->facts.has_mask = data->facts.unmasked < data->facts.tokens;
     data->facts.has_docs = data->facts.documents > 1;
+    if (data->facts.align)
+        ah_sha256_update(&hash, &data->facts.align, sizeof data->facts.align);
     ah_sha256_finish(&hash, digest);
     ah_sha256_hex(digest, data->facts.sha256);
     return AH_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Format: what a data file holds, by its first bytes, its size and its name, in this order. What is none of the kinds
- * is refused by saying what it looks like.
+ * Format: what a data file holds, by its first bytes, its size and its name, in this order. What is none of the kinds,
+ * or could be two of them, is refused with a sentence that says what it looks like and what to do.
  */
 #ifndef AH_RUNTIME_TRAIN_DATA_FORMAT_INTERNAL_H
 #define AH_RUNTIME_TRAIN_DATA_FORMAT_INTERNAL_H
@@ -11,6 +11,7 @@
 #include "runtime/train/data/source_internal.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct ah_format {
@@ -18,13 +19,20 @@ struct ah_format {
     unsigned token_bytes;
     uint64_t offset_bytes; /* of the first token */
     uint64_t tokens;       /* at least 1 */
-    bool only_text;        /* bytes by no more than the lack of a better name: none of them may be 0 */
+    uint64_t align;        /* examples were aligned to sequences of so many tokens; 0: they were not */
+    bool only_text;        /* nobody said that these bytes are tokens, so none of them may be 0 */
+    bool by_values;        /* the width is the only one that fits the vocabulary */
 };
 
-/* `wanted` other than AH_DATASET_AUTO is taken as it is, and only checked. AH_E_DOCUMENT; the errors of
+/* options->format other than AH_DATASET_AUTO is taken as it is, and only checked. AH_E_DOCUMENT; the errors of
  * ah_source_read(). */
 int ah_format_find(struct ah_format *ret_format, struct ah_sources *sources, struct ah_source *source,
-                   enum ah_dataset_format wanted, struct ah_error *err);
+                   const struct ah_dataset_options *options, struct ah_error *err);
+
+/* What the first bytes of a file look like. */
+bool ah_format_is_utf16(const void *bytes, size_t size);
+bool ah_format_is_text(const void *bytes, size_t size);
+bool ah_format_is_int64(const void *bytes, size_t size);
 
 /* `path` ends in `ending`, in upper or lower case. */
 bool ah_format_ends(const char *path, const char *ending);

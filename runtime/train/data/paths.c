@@ -17,8 +17,8 @@
 /* Names of data that are kept apart. Training on them by naming their folder would go unnoticed. */
 static const char *const held_out_words[] = {"val", "valid", "validation", "test", "eval", "heldout"};
 
-/* In a folder: the first ending that some file has. */
-static const char *const folder_endings[] = {".bin", ".txt"};
+static const char *const token_endings[] = {".bin", ".u16", ".u32", NULL};
+static const char *const text_endings[] = {".txt", NULL};
 
 /* Appends `folder`/`name`, or `name` alone. */
 static int append(struct ah_paths *paths, const char *folder, const char *name, struct ah_error *err)
@@ -88,13 +88,21 @@ static int check_unmixed(const struct ah_paths *paths, size_t first, const char 
         folder, example, folder);
 }
 
-static int append_ending(struct ah_paths *paths, DIR *open, const char *folder, const char *ending,
-                         struct ah_error *err)
+static bool ends_in(const char *name, const char *const *endings)
+{
+    for (; *endings; endings++)
+        if (ah_format_ends(name, *endings))
+            return true;
+    return false;
+}
+
+static int append_endings(struct ah_paths *paths, DIR *open, const char *folder, const char *const *endings,
+                          struct ah_error *err)
 {
     int rc = AH_OK;
     rewinddir(open);
     for (struct dirent *entry = readdir(open); entry && !rc; entry = readdir(open))
-        if (entry->d_name[0] != '.' && ah_format_ends(entry->d_name, ending))
+        if (entry->d_name[0] != '.' && ends_in(entry->d_name, endings))
             rc = append(paths, folder, entry->d_name, err);
     return rc;
 }
@@ -105,14 +113,21 @@ static int find_in_folder(struct ah_paths *paths, const char *folder, struct ah_
     DIR *open = opendir(folder);
     if (!open)
         return ah_error_set(err, AH_E_IO, "%s: the folder cannot be read: %s", folder, strerror(errno));
-    int rc = AH_OK;
-    for (size_t i = 0; !rc && paths->count == first && i < sizeof folder_endings / sizeof *folder_endings;
-         i++)
-        rc = append_ending(paths, open, folder, folder_endings[i], err);
+    int rc = append_endings(paths, open, folder, token_endings, err);
+    size_t text = paths->count;
+    if (!rc)
+        rc = append_endings(paths, open, folder, text_endings, err);
     closedir(open);
     if (!rc && paths->count == first)
         rc = ah_error_set(err, AH_E_USAGE,
-                          "%s: the folder holds no .bin and no .txt file; name the data files", folder);
+                          "%s: the folder holds no .bin, .u16, .u32 or .txt file; name the data files",
+                          folder);
+    if (!rc && text > first && paths->count > text)
+        rc =
+            ah_error_set(err, AH_E_USAGE,
+                         "%s: holds '%s', a token file, and '%s', text; name the files, or a pattern such as "
+                         "'%s/*.bin'",
+                         folder, paths->items[first], paths->items[text], folder);
     sort_from(paths, first);
     return rc ? rc : check_unmixed(paths, first, folder, err);
 }

@@ -23,6 +23,7 @@ struct stream {
     char paths[FILES_MOST][PATH_MAX + 64];
     const char *list[FILES_MOST];
     size_t files;
+    bool text;
 };
 
 static size_t write_tokens(char *bytes, const uint32_t *tokens, size_t n, int kind)
@@ -36,13 +37,13 @@ static size_t write_tokens(char *bytes, const uint32_t *tokens, size_t n, int ki
     return header + n * width;
 }
 
-/* One more file: kind 0 text, 1 raw, 2 and 3 shards. */
+/* One more file: kind 0 text, which is never beside the others, 1 raw, 2 and 3 shards. */
 static void add_file(struct stream *stream, const char *root, uint64_t *random, bool has_mask, bool has_docs)
 {
-    static const char *const endings[] = {".txt", ".bin", ".bin", ""};
+    static const char *const endings[] = {".txt", ".u16", ".bin", ""};
     char bytes[1024 + 4 * TOKENS_MOST], path[64];
     uint64_t docs[TOKENS_MOST];
-    int kind = (int)(check_random(random) % 4);
+    int kind = stream->text ? 0 : 1 + (int)(check_random(random) % 3);
     size_t n = 1 + check_random(random) % TOKENS_MOST, n_docs = 0, at = stream->n;
     uint64_t rarity = 1 + check_random(random) % 60;
     for (size_t i = 0; i < n; i++) {
@@ -132,11 +133,15 @@ static void test_batches__equal_the_definition(void **state)
         struct ah_dataset *data = NULL;
         bool has_mask = check_random(&random) % 2, has_docs = check_random(&random) % 2;
         stream.n = stream.files = 0;
+        stream.text = check_random(&random) % 4 == 0;
         snprintf(folder, sizeof folder, "%s/%d", (char *)*state, i);
         for (uint64_t files = 1 + check_random(&random) % FILES_MOST; files; files--)
             add_file(&stream, folder, &random, has_mask, has_docs);
-        const struct ah_dataset_options options = {
-            .paths = stream.list, .n_paths = stream.files, .vocabulary = 60000};
+        const struct ah_dataset_options options = {.paths = stream.list,
+                                                   .n_paths = stream.files,
+                                                   .vocabulary = 60000,
+                                                   .format =
+                                                       stream.text ? AH_DATASET_BYTES : AH_DATASET_AUTO};
         CHECK_OK(ah_dataset_open(&data, &options, &err), err);
         uint64_t documents = 0, unmasked = 0;
         for (size_t k = 0; k < stream.n; k++) {

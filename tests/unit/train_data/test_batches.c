@@ -95,6 +95,39 @@ static void test_batches__the_example_of_the_page(void **state)
     ah_dataset_close(data);
 }
 
+/* Aligned data: the last sequence is a sample, too, and the row behind it is padding; no sequence is cut. */
+static void test_batches__aligned_sequences(void **state)
+{
+    struct ah_batches batches;
+    struct rows rows;
+    struct ah_error err = {0};
+    char file[64 + 16] = "AHTOKENS";
+    const uint32_t words[] = {1, 2, 8, 0, 256, 0, 4, 0};
+    memcpy(file + 8, words, sizeof words);
+    memcpy(file + 64, "Q\0A\0.\0.\0q\0a\0b\0c", 15);
+    root_put_bytes(*state, "a.bin", file, sizeof file);
+    root_put_bytes(*state, "a.bin.mask", "\0\1\0\0\0\1\1\1", 8);
+    root_put_bytes(*state, "a.bin.docs", (const uint64_t[]){0, 4}, 16);
+    struct ah_dataset *data = open_data(*state, "a.bin");
+    start(&batches, &(struct ah_batches_options){.data = data, .seq = 4, .batch = 2, .seed = 1});
+    assert_int_equal(batches.samples, 2);
+    assert_int_equal(fill(&batches, 0, 2, &rows, 0), 4);
+    size_t first = rows.tokens[0] == 'Q' ? 0 : 4;
+    check_text_column(rows.tokens + first, "QA..");
+    check_mask(rows.mask + first, "1000");
+    check_text_column(rows.tokens + 4 - first, "qabc");
+    check_mask(rows.mask + 4 - first, "1110");
+    ah_batches_release(&batches);
+    start(&batches, &(struct ah_batches_options){.data = data, .seq = 8, .batch = 1});
+    assert_int_equal(batches.samples, 1);
+    ah_batches_release(&batches);
+    CHECK_FAILS(
+        ah_batches_init(&batches, &(struct ah_batches_options){.data = data, .seq = 6, .batch = 1}, &err),
+        err, AH_E_USAGE,
+        "its examples are aligned to sequences of 4 tokens, but the plan's have 6; plan with");
+    ah_dataset_close(data);
+}
+
 /* 26 letters are 5 samples of 5; a batch of 2 reaches into the next epoch; z is a target only. */
 static void test_batches__every_target_once_an_epoch(void **state)
 {
@@ -246,6 +279,7 @@ int main(void)
         IN_FOLDER(test_batches__the_example_of_the_page), IN_FOLDER(test_batches__every_target_once_an_epoch),
         IN_FOLDER(test_batches__the_cursor_is_all),       IN_FOLDER(test_batches__held_out_data),
         IN_FOLDER(test_batches__nothing_bears_loss),      IN_FOLDER(test_batches__refuses_too_little),
+        IN_FOLDER(test_batches__aligned_sequences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

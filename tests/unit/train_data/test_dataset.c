@@ -91,6 +91,21 @@ static void put_shard(const char *root, const char *path, int32_t magic, int32_t
     root_put_bytes(root, path, file, sizeof header + bytes);
 }
 
+/* Our own header, as docs/data.md has it. */
+struct own {
+    uint32_t version, token_bytes;
+    uint64_t tokens, vocabulary, align;
+};
+
+static void put_own(const char *root, const char *path, const struct own *own, const void *tokens,
+                    size_t bytes)
+{
+    char file[2048] = "AHTOKENS";
+    memcpy(file + 8, own, sizeof *own);
+    memcpy(file + 64, tokens, bytes);
+    root_put_bytes(root, path, file, 64 + bytes);
+}
+
 /* ---- kinds ---- */
 
 static void test_dataset__kinds_of_files(void **state)
@@ -99,7 +114,10 @@ static void test_dataset__kinds_of_files(void **state)
     put_shard(*state, "b.bin", 20240801, 7, 5, five, sizeof five);
     put_shard(*state, "shard", 20240520, 1, 5, five_u16, sizeof five_u16);
     root_put_bytes(*state, "c.bin", five_u16, sizeof five_u16);
+    root_put_bytes(*state, "c.u16", five_u16, sizeof five_u16);
     root_put_bytes(*state, "d.u32", five, sizeof five);
+    put_own(*state, "own2.bin", &(struct own){1, 2, 5, 50257, 0}, five_u16, sizeof five_u16);
+    put_own(*state, "own4", &(struct own){1, 4, 5, 50257, 5}, five, sizeof five);
     root_put(*state, "e.txt", "AB\nC");
     root_put(*state, "README", "AB\nC");
     root_put_bytes(*state, "zero.TXT", "A\0\377", 3);
@@ -118,9 +136,14 @@ static void test_dataset__kinds_of_files(void **state)
         {"c.bin", AH_DATASET_AUTO, AH_DATASET_U16, 2, five, 5},
         {"c.bin", AH_DATASET_U16, AH_DATASET_U16, 2, five, 5},
         {"d.u32", AH_DATASET_U32, AH_DATASET_U32, 4, five, 5},
-        {"e.txt", AH_DATASET_AUTO, AH_DATASET_BYTES, 1, text, 4},
-        {"README", AH_DATASET_AUTO, AH_DATASET_BYTES, 1, text, 4},
-        {"zero.TXT", AH_DATASET_AUTO, AH_DATASET_BYTES, 1, zero, 3},
+        {"d.u32", AH_DATASET_AUTO, AH_DATASET_U32, 4, five, 5},
+        {"c.u16", AH_DATASET_AUTO, AH_DATASET_U16, 2, five, 5},
+        {"own2.bin", AH_DATASET_AUTO, AH_DATASET_HEADED, 2, five, 5},
+        {"own4", AH_DATASET_AUTO, AH_DATASET_HEADED, 4, five, 5},
+        {"own4", AH_DATASET_HEADED, AH_DATASET_HEADED, 4, five, 5},
+        {"e.txt", AH_DATASET_BYTES, AH_DATASET_BYTES, 1, text, 4},
+        {"README", AH_DATASET_BYTES, AH_DATASET_BYTES, 1, text, 4},
+        {"zero.TXT", AH_DATASET_BYTES, AH_DATASET_BYTES, 1, zero, 3},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct opened opened = prepared(*state, 50257, cases[i].wanted);
@@ -135,6 +158,138 @@ static void test_dataset__kinds_of_files(void **state)
         ah_dataset_close(opened.data);
     }
     ah_dataset_close(NULL);
+}
+
+/* Each trap that would train on something else than the tokens that the user means. */
+static void test_dataset__text_and_widths_are_not_guessed(void **state)
+{
+    uint64_t wide[32];
+    uint16_t same[32];
+    for (int i = 0; i < 32; i++)
+        wide[i] = same[i] = (uint16_t)(1000 + 7 * i);
+    root_put(*state, "book.txt", "text that is no tokens");
+    root_put(*state, "book.bin", "text that is no tokens, and long enough to be known as text by its bytes");
+    root_put_bytes(*state, "mark.txt", "\377\376a\0", 4);
+    root_put_bytes(*state, "no-mark.txt", "t\0e\0x\0t\0 \0o\0", 12);
+    root_put_bytes(*state, "int64.bin", wide, sizeof wide);
+    root_put_bytes(*state, "int64.u32", wide, sizeof wide);
+    root_put_bytes(*state, "both.bin", five, sizeof five);
+    root_put_bytes(*state, "narrow.bin", same, sizeof same);
+    root_put_bytes(*state, "narrow.u16", same, sizeof same);
+    root_put_bytes(*state, "array", "\x93NUMPY\1\0v\0", 10);
+    root_put_bytes(*state, "table", "PAR1....", 8);
+    root_put_bytes(*state, "packed", "\x1f\x8b\x08\0", 4);
+    put_shard(*state, "shard.bin", 20240520, 1, 5, five_u16, sizeof five_u16);
+    put_own(*state, "own.bin", &(struct own){1, 2, 5, 50257, 0}, five_u16, sizeof five_u16);
+    put_own(*state, "bytes.bin", &(struct own){1, 2, 5, 256, 0}, five_u16, sizeof five_u16);
+    root_put_bytes(*state, "mixed/a.u16", five_u16, sizeof five_u16);
+    root_put(*state, "mixed/a.txt", "text");
+    static const struct {
+        const char *path;
+        enum ah_dataset_format format;
+        uint64_t vocabulary;
+        const char *text; /* NULL: it is taken */
+    } cases[] = {
+        {"book.txt", AH_DATASET_AUTO, 50257,
+         "is text, and bytes are tokens only of a model whose vocabulary is 256"},
+        {"book.txt", AH_DATASET_AUTO, 50257, "book.txt -o FOLDER --tokenizer FOLDER-OF-THE-MODEL'"},
+        {"book.txt", AH_DATASET_AUTO, 255, "this one's is 255"},
+        {"book.txt", AH_DATASET_AUTO, 256, NULL},
+        {"book.txt", AH_DATASET_BYTES, 50257, NULL},
+        {"book.bin", AH_DATASET_AUTO, 50257, "looks like text, and its name like tokens"},
+        {"mark.txt", AH_DATASET_AUTO, 256, "is UTF-16 text; convert it with 'iconv"},
+        {"no-mark.txt", AH_DATASET_AUTO, 256, "is UTF-16 text"},
+        {"int64.bin", AH_DATASET_AUTO, 50257, "holds 64-bit numbers"},
+        {"int64.bin", AH_DATASET_U32, 50257, "holds 64-bit numbers"},
+        {"int64.bin", AH_DATASET_U16, 50257, "holds 64-bit numbers"},
+        {"int64.u32", AH_DATASET_AUTO, 50257, "holds 64-bit numbers"},
+        {"both.bin", AH_DATASET_AUTO, 50257, "may hold 16-bit or 32-bit tokens, and nothing says which"},
+        {"both.bin", AH_DATASET_U32, 50257, NULL},
+        {"both.bin", AH_DATASET_AUTO, 151936, NULL},
+        {"narrow.bin", AH_DATASET_AUTO, 50257, NULL},
+        {"narrow.bin", AH_DATASET_AUTO, 151936, "16 bits cannot hold its vocabulary of 151936"},
+        {"narrow.u16", AH_DATASET_AUTO, 151936, "cannot be those of a vocabulary of 151936 (above 65536)"},
+        {"narrow.bin", AH_DATASET_U16, 65537, "cannot be those of a vocabulary of 65537 (above 65536)"},
+        {"narrow.bin", AH_DATASET_U16, 65536, NULL},
+        {"shard.bin", AH_DATASET_AUTO, 65537, "cannot be those of a vocabulary of 65537"},
+        {"shard.bin", AH_DATASET_U16, 65536, "has a header that says what it is"},
+        {"own.bin", AH_DATASET_U16, 65536, "has a header that says what it is"},
+        {"own.bin", AH_DATASET_AUTO, 50256, "was made with a vocabulary of 50257, but the model's has 50256"},
+        {"own.bin", AH_DATASET_AUTO, 151936, NULL},
+        {"bytes.bin", AH_DATASET_AUTO, 50257, "its tokens are bytes (vocabulary 256)"},
+        {"bytes.bin", AH_DATASET_HEADED, 50257, NULL},
+        {"array", AH_DATASET_AUTO, 50257, "is a NumPy array by its first bytes; write it with 'array.astype"},
+        {"table", AH_DATASET_AUTO, 50257, "is a Parquet table by its first bytes"},
+        {"packed", AH_DATASET_AUTO, 50257, "is compressed (gzip) by its first bytes; unpack it"},
+        {"mixed", AH_DATASET_AUTO, 50257, "a.u16', a token file, and '"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct opened opened = prepared(*state, cases[i].vocabulary, cases[i].format);
+        int rc = open_one(&opened, *state, cases[i].path);
+        if (cases[i].text)
+            check_text_has(opened.err.text, cases[i].text);
+        assert_int_equal(rc, !cases[i].text                   ? AH_OK
+                             : strcmp(cases[i].path, "mixed") ? AH_E_DOCUMENT
+                                                              : AH_E_USAGE);
+        if (!rc)
+            assert_int_equal(ah_dataset_file(opened.data, 0)->by_values,
+                             cases[i].format == AH_DATASET_AUTO && (!strcmp(cases[i].path, "both.bin") ||
+                                                                    !strcmp(cases[i].path, "narrow.bin")));
+        ah_dataset_close(opened.data);
+    }
+    struct opened opened = prepared(*state, 256, AH_DATASET_AUTO);
+    const char *both[] = {"book.txt", "bytes.bin"};
+    put_own(*state, "bytes.bin", &(struct own){1, 2, 5, 256, 0}, "a\0b\0c\0d\0e", 10);
+    CHECK_FAILS(open_paths(&opened, *state, both, 2), opened.err, AH_E_DOCUMENT,
+                "bytes.bin' holds tokens, but '");
+}
+
+/* Our header: every field is looked at; and what stands before the tokens is no part of the identity. */
+static void test_dataset__own_header(void **state)
+{
+    static const struct {
+        struct own own;
+        size_t bytes;
+        const char *text;
+    } cases[] = {
+        {{2, 2, 5, 50257, 0}, 10, "is of a version that is not known"},
+        {{1, 3, 5, 50257, 0}, 10, "a header with values that nothing writes"},
+        {{1, 2, 4, 50257, 0}, 10, "another number of tokens than its header says; it is cut off"},
+        {{1, 2, 5, 50257, 0}, 9, "another number of tokens"},
+        {{1, 2, 0, 50257, 0}, 0, "another number of tokens"},
+        {{1, 2, 5, 65537, 0}, 10, "a vocabulary in its header that its tokens cannot hold"},
+        {{1, 2, 5, 0, 0}, 10, "a vocabulary in its header"},
+        {{1, 2, 5, 50257, 2}, 10, "a last sequence that is not whole"},
+    };
+    struct opened opened;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        opened = prepared(*state, 70000, AH_DATASET_AUTO);
+        put_own(*state, "a.bin", &cases[i].own, five_u16, cases[i].bytes);
+        CHECK_FAILS(open_one(&opened, *state, "a.bin"), opened.err, AH_E_DOCUMENT, cases[i].text);
+    }
+    root_put_bytes(*state, "short.bin", "AHTOKENS\1", 12);
+    CHECK_FAILS(open_one(&opened, *state, "short.bin"), opened.err, AH_E_DOCUMENT,
+                "ends within the 64 bytes");
+    char identity[4][AH_SHA256_HEX_MAX];
+    static const char *const names[] = {"raw.u16", "shard.bin", "own.bin", "aligned.bin"};
+    root_put_bytes(*state, "raw.u16", five_u16, sizeof five_u16);
+    put_shard(*state, "shard.bin", 20240520, 1, 5, five_u16, sizeof five_u16);
+    put_own(*state, "own.bin", &(struct own){1, 2, 5, 50257, 0}, five_u16, sizeof five_u16);
+    put_own(*state, "aligned.bin", &(struct own){1, 2, 5, 50257, 5}, five_u16, sizeof five_u16);
+    for (int i = 0; i < 4; i++) {
+        opened = prepared(*state, 50257, AH_DATASET_AUTO);
+        CHECK_OK(open_one(&opened, *state, names[i]), opened.err);
+        memcpy(identity[i], ah_dataset_facts(opened.data)->sha256, sizeof identity[i]);
+        assert_int_equal(ah_dataset_facts(opened.data)->align, i == 3 ? 5 : 0);
+        ah_dataset_close(opened.data);
+        opened.data = NULL;
+    }
+    assert_string_equal(identity[0], identity[1]);
+    assert_string_equal(identity[0], identity[2]);
+    assert_string_not_equal(identity[0], identity[3]);
+    const char *both[] = {"own.bin", "aligned.bin"};
+    CHECK_FAILS(open_paths(&opened, *state, both, 2), opened.err, AH_E_DOCUMENT,
+                "aligned to sequences of 0 tokens");
 }
 
 static void test_dataset__refuses_by_name(void **state)
@@ -175,11 +330,11 @@ static void test_dataset__refuses_by_name(void **state)
         {"tokens.bin", AH_DATASET_LLMC, AH_E_DOCUMENT, "does not begin like an llm.c shard"},
         {"empty.txt", AH_DATASET_AUTO, AH_E_DOCUMENT, "empty.txt: is empty"},
         {"image", AH_DATASET_AUTO, AH_E_DOCUMENT, "byte 4 is 0, so it is not plain text"},
-        {"x.jsonl", AH_DATASET_AUTO, AH_E_DOCUMENT, "is lines of JSON by its name; make a data set of it"},
+        {"x.jsonl", AH_DATASET_AUTO, AH_E_DOCUMENT, "is lines of JSON by its name; make token files of it"},
         {"x.bin.gz", AH_DATASET_AUTO, AH_E_DOCUMENT, "is compressed by its name; unpack it"},
         {"absent.bin", AH_DATASET_AUTO, AH_E_IO, "absent.bin: cannot be read: No such file"},
         {"absent*.bin", AH_DATASET_AUTO, AH_E_IO, "no file matches this pattern"},
-        {"folder", AH_DATASET_AUTO, AH_E_USAGE, "holds no .bin and no .txt file"},
+        {"folder", AH_DATASET_AUTO, AH_E_USAGE, "holds no .bin, .u16, .u32 or .txt file"},
         {"fold*", AH_DATASET_AUTO, AH_E_IO, "is not a regular file"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -200,19 +355,19 @@ static void test_dataset__tokens_beyond_the_vocabulary(void **state)
     static uint16_t many[1200000];
     root_put_bytes(*state, "a.bin", five_u16, sizeof five_u16);
     put_shard(*state, "b.bin", 20240801, 7, 5, five, sizeof five);
-    root_put(*state, "c.txt", "abcz");
+    root_put_bytes(*state, "c.u16", "a\0b\0c\0z", 8);
     many[900000] = 500;
     many[900001] = 600;
     many[1199999] = 600;
-    root_put_bytes(*state, "many.bin", many, sizeof many);
+    root_put_bytes(*state, "many.u16", many, sizeof many);
     static const struct {
         const char *path;
         uint64_t vocabulary; /* enough; one less is not */
         const char *text;
     } cases[] = {{"a.bin", 50257, "a.bin: token 3 is 50256, but the vocabulary of the model is 50256"},
                  {"b.bin", 50257, "b.bin: token 3 is 50256,"},
-                 {"c.txt", 'z' + 1, "c.txt: token 3 is 122, but the vocabulary of the model is 122"},
-                 {"many.bin", 601, "many.bin: token 900001 is 600,"}};
+                 {"c.u16", 'z' + 1, "c.u16: token 3 is 122, but the vocabulary of the model is 122"},
+                 {"many.u16", 601, "many.u16: token 900001 is 600,"}};
     struct ah_pool *pool = NULL;
     struct ah_error err = {0};
     CHECK_OK(ah_pool_new(&pool, &(struct ah_pool_options){.threads = 3}, &err), err);
@@ -238,9 +393,9 @@ static void test_dataset__folders_and_patterns(void **state)
     root_put(*state, "d/notes.md", "x");
     root_put_bytes(*state, "bins/2.bin", "c\0d\0", 4);
     root_put_bytes(*state, "bins/10.bin", "a\0b\0", 4);
+    root_put(*state, "bins/info.md", "x");
     root_put_bytes(*state, "bins/10.bin.mask", "\1\1", 2);
     root_put_bytes(*state, "bins/2.bin.mask", "\1\0", 2);
-    root_put(*state, "bins/info.txt", "x");
     root_put(*state, "[x]", "abcd");
     static const uint32_t abcd[] = {'a', 'b', 'c', 'd', 'a', 'b', 'c', 'd'};
     static const char *const all[] = {"d", "bins/", "d/*.txt", "d/[ab].t?t", "bins/*.bin*", "[x]"};
@@ -674,6 +829,8 @@ int main(void)
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, root_make, root_remove)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_dataset__kinds_of_files),
+        IN_FOLDER(test_dataset__text_and_widths_are_not_guessed),
+        IN_FOLDER(test_dataset__own_header),
         IN_FOLDER(test_dataset__refuses_by_name),
         IN_FOLDER(test_dataset__tokens_beyond_the_vocabulary),
         IN_FOLDER(test_dataset__folders_and_patterns),

@@ -25,6 +25,7 @@ struct ah_run_options {
     struct ah_option_list valid;
     const char *data_format;
     struct ah_option_integer steps;
+    struct ah_option_real epochs; /* in place of steps */
     struct ah_option_real lr;
     const char *schedule;
     struct ah_option_integer warmup;
@@ -56,7 +57,7 @@ extern const char *const ah_run_words_format[];
 /* clang-format off */
 #define AH_RUN_DATA_OPTIONS                                                                                  \
     {"data", 0, AH_OPTION_FILES, "PATH", NULL, AH_RUN_FIELD(data),                                            \
-     "train on this: a file of tokens or text, a folder of them, or a pattern; may be given many times"},    \
+     "train on this: a file of tokens, a folder of them, or a pattern; may be given many times"},    \
     {"data-format", 0, AH_OPTION_WORD, "FORMAT", ah_run_words_format, AH_RUN_FIELD(data_format),              \
      "what the files are (default auto: each tells by its content and name)"},                               \
     {"device", 0, AH_OPTION_TEXT, "DEVICE", ah_devices_words, AH_RUN_FIELD(device),                           \

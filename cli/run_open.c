@@ -26,10 +26,13 @@
 static int check_words(const struct ah_run_options *options, struct ah_error *err)
 {
     if (!options->data.n)
-        return ah_error_set(err, AH_E_USAGE, "'--data' is missing: a file of tokens or text to train on");
+        return ah_error_set(err, AH_E_USAGE, "'--data' is missing: a file of tokens to train on");
     if (options->weights && options->resume)
         return ah_error_set(err, AH_E_USAGE,
                             "'--weights' and '--resume' both say what to begin with; leave one out");
+    if (options->steps.given && options->epochs.given)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--steps' and '--epochs' both say how long the run is; leave one out");
     if (!options->save && (options->save_every.given || options->keep.given))
         return ah_error_set(err, AH_E_USAGE, "'--%s' needs '--save' DIR, where checkpoints go",
                             options->save_every.given ? "save-every" : "keep");

@@ -13,14 +13,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS_DEFAULT = 100, WARMUP_MOST = 100, WARMUP_SHARE = 10, KEEP_DEFAULT = 2 };
+enum { STEPS_DEFAULT = 100, KEEP_DEFAULT = 2 };
 
-#define LR_DEFAULT           3e-4
-#define BETA1_DEFAULT        0.9
-#define BETA2_DEFAULT        0.95
-#define EPSILON_DEFAULT      1e-8
-#define WEIGHT_DECAY_DEFAULT 0.1
-#define FLOOR                0.1
+/* What differs between runs from fresh weights and from given ones; docs/running.md says why. */
+static const struct defaults {
+    double lr, weight_decay;
+    uint64_t warmup_percent, warmup_most;
+} from_fresh = {3e-4, 0.1, 10, 100}, fine_tuning = {1e-5, 0, 3, UINT64_MAX};
+
+#define BETA1_DEFAULT   0.9
+#define BETA2_DEFAULT   0.95
+#define EPSILON_DEFAULT 1e-8
+#define FLOOR           0.1
 
 const char *const ah_run_words_schedule[] = {
     [AH_RATE_CONSTANT] = "constant", [AH_RATE_COSINE] = "cosine", NULL};
@@ -82,6 +86,11 @@ static int check(const struct ah_run_settings *settings, struct ah_error *err)
 {
     if (!settings->steps)
         return ah_error_set(err, AH_E_USAGE, "'--steps' 0 trains nothing; give at least 1");
+    if (settings->rate.warmup_steps > settings->steps)
+        return ah_error_set(err, AH_E_USAGE,
+                            "the warm-up of %" PRIu64 " steps is longer than the run of %" PRIu64
+                            ", whose rate would never be reached; give a shorter '--warmup'",
+                            settings->rate.warmup_steps, settings->steps);
     if (settings->rate.lr > 1000)
         return ah_error_set(err, AH_E_USAGE, "'--lr' %g is above 1000; common rates are 1e-5 to 1e-3",
                             settings->rate.lr);
@@ -93,18 +102,39 @@ static int check(const struct ah_run_settings *settings, struct ah_error *err)
     return AH_OK;
 }
 
-/* What the options do not say is as before. */
+/* Fine-tuning gets at least one step of warm-up; a short run from fresh weights gets none. */
+static uint64_t default_warmup(const struct defaults *defaults, uint64_t steps)
+{
+    uint64_t warmup = (steps / 100) * defaults->warmup_percent + steps % 100 * defaults->warmup_percent / 100;
+    if (defaults == &fine_tuning && steps > 1 && !warmup)
+        return 1;
+    return warmup < defaults->warmup_most ? warmup : defaults->warmup_most;
+}
+
+/* Steps that go through the data so many times: batch after batch, the last one begun. */
+static int read_epochs(const struct ah_run *run, struct ah_run_settings *settings, struct ah_error *err)
+{
+    const double epochs = run->options->epochs.value;
+    const uint64_t samples = ah_batches_samples(run->data, run->plan->training.seq, false);
+    const double steps = ceil(epochs * (double)samples / (double)run->plan->training.batch);
+    if (!(epochs > 0) || steps > AH_FIELD_COUNT_MAX)
+        return ah_error_set(err, AH_E_USAGE, "'--epochs' %g is not a number of epochs; give one above 0",
+                            epochs);
+    settings->steps = steps > 1 ? (uint64_t)steps : 1;
+    return AH_OK;
+}
+
+/* What the options do not say is as before. settings->steps is there. */
 static void read_numbers(const struct ah_run_options *options, const struct ah_signature_run *before,
                          struct ah_run_settings *settings)
 {
+    const struct defaults *defaults = options->weights ? &fine_tuning : &from_fresh;
     bool cosine = options->schedule ? !strcmp(options->schedule, "cosine")
                                     : !before || !strcmp(before->schedule, "cosine");
-    settings->steps = count_of(&options->steps, before && before->steps ? before->steps : STEPS_DEFAULT);
-    uint64_t warmup =
-        settings->steps / WARMUP_SHARE < WARMUP_MOST ? settings->steps / WARMUP_SHARE : WARMUP_MOST;
+    uint64_t warmup = default_warmup(defaults, settings->steps);
     settings->rate =
         (struct ah_rate){.schedule = cosine ? AH_RATE_COSINE : AH_RATE_CONSTANT,
-                         .lr = real_of(&options->lr, before ? before->lr : LR_DEFAULT),
+                         .lr = real_of(&options->lr, before ? before->lr : defaults->lr),
                          .floor = FLOOR,
                          .warmup_steps = count_of(&options->warmup, before ? before->warmup_steps : warmup),
                          .steps = settings->steps};
@@ -112,7 +142,7 @@ static void read_numbers(const struct ah_run_options *options, const struct ah_s
     settings->beta2 = before ? before->beta2 : BETA2_DEFAULT;
     settings->epsilon = real_of(&options->epsilon, before ? before->epsilon : EPSILON_DEFAULT);
     settings->weight_decay =
-        real_of(&options->weight_decay, before ? before->weight_decay : WEIGHT_DECAY_DEFAULT);
+        real_of(&options->weight_decay, before ? before->weight_decay : defaults->weight_decay);
     settings->seed = count_of(&options->seed, before ? before->seed : 0);
     settings->save_every = count_of(&options->save_every, 0);
     settings->valid_every = count_of(&options->valid_every, 0);
@@ -144,15 +174,21 @@ static void sign(struct ah_run *run)
 int ah_run_settle(struct ah_run *run, struct ah_error *err)
 {
     const struct ah_checkpoint *from = run->from.body.checkpoint;
-    read_numbers(run->options, from ? from->numeric_signature.run : NULL, &run->settings);
-    if (from && !from->numeric_signature.run->steps && !run->options->schedule && !run->options->steps.given)
+    const struct ah_signature_run *before = from ? from->numeric_signature.run : NULL;
+    const struct ah_run_options *options = run->options;
+    run->settings.steps = count_of(&options->steps, before && before->steps ? before->steps : STEPS_DEFAULT);
+    int rc = options->epochs.given ? read_epochs(run, &run->settings, err) : AH_OK;
+    if (rc)
+        return rc;
+    read_numbers(options, before, &run->settings);
+    if (from && !before->steps && !options->schedule && !options->steps.given && !options->epochs.given)
         return ah_error_set(err, AH_E_USAGE,
                             "'--steps' is missing: a run of constant rate goes on to as many as you say");
-    int rc = run->options->betas ? read_betas(run->options->betas, &run->settings, err) : AH_OK;
-    if (!rc)
-        rc = check(&run->settings, err);
+    rc = options->betas ? read_betas(options->betas, &run->settings, err) : AH_OK;
     if (!rc)
         rc = check_counts(&run->settings, err);
+    if (!rc)
+        rc = check(&run->settings, err);
     if (!rc)
         sign(run);
     return rc;

@@ -39,15 +39,17 @@ static const struct ah_option run_table[] = {
      "every so many steps, and before the first one (default: at the end)"},
     {"steps", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.steps),
      "steps of the whole run, those before --resume included (default 100)"},
-    {"lr", 0, AH_OPTION_REAL, "X", NULL, FIELD(run.lr), "highest learning rate (default 3e-4)"},
+    {"epochs", 0, AH_OPTION_REAL, "X", NULL, FIELD(run.epochs),
+     "times that the whole run goes through the data, in place of --steps; 0.5 is half of them"},
+    {"lr", 0, AH_OPTION_REAL, "X", NULL, FIELD(run.lr), "highest learning rate (default 3e-4; with --weights 1e-5)"},
     {"schedule", 0, AH_OPTION_WORD, "WORD", ah_run_words_schedule, FIELD(run.schedule),
      "of the learning rate after the warm-up (default cosine, which ends at a tenth)"},
     {"warmup", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.warmup),
-     "steps in which the rate rises (default a tenth of all, at most 100)"},
+     "steps in which the rate rises (default a tenth of all, at most 100; with --weights 3 %)"},
     {"betas", 0, AH_OPTION_TEXT, "B1,B2", NULL, FIELD(run.betas), "decays of AdamW's moments (default 0.9,0.95)"},
     {"epsilon", 0, AH_OPTION_REAL, "X", NULL, FIELD(run.epsilon), "of AdamW (default 1e-8)"},
     {"weight-decay", 0, AH_OPTION_REAL, "X", NULL, FIELD(run.weight_decay),
-     "of matrices, never of biases and norms (default 0.1)"},
+     "of matrices, never of biases and norms (default 0.1; with --weights 0)"},
     {"weights", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.weights),
      "begin with these: safetensors as Hugging Face names them; without, with fresh ones"},
     {"save", 0, AH_OPTION_FOLDER, "DIR", NULL, FIELD(run.save),
@@ -98,6 +100,40 @@ static void put_line(struct running *running)
     ah_buffer_clear(&running->cli->out);
 }
 
+/* The rate and the decay; defaults of fine-tuning are named as such, with those of fresh weights beside them. */
+static void say_learning(struct running *running)
+{
+    const struct ah_run_options *options = &running->options->run;
+    const struct ah_run_settings *settings = &running->run.settings;
+    struct ah_buffer *out = &running->cli->out;
+    ah_buffer_printf(out,
+                     "learning rate %g (%s, warm-up %" PRIu64 " of %" PRIu64 " steps), weight decay %g\n",
+                     settings->rate.lr, ah_run_words_schedule[settings->rate.schedule],
+                     settings->rate.warmup_steps, settings->steps, settings->weight_decay);
+    if (options->weights && !(options->lr.given && options->weight_decay.given && options->warmup.given))
+        ah_buffer_printf(out, "fine-tuning defaults: %s%s%s; they differ from those of fresh weights\n",
+                         options->lr.given ? "" : "--lr 1e-5 (not 3e-4) ",
+                         options->weight_decay.given ? "" : "--weight-decay 0 (not 0.1) ",
+                         options->warmup.given ? "" : "--warmup of 3 % (not 10 %)");
+}
+
+/* Widths that nothing but the values said. */
+static void say_widths(struct running *running, const struct ah_dataset *data)
+{
+    for (size_t i = 0; data && i < ah_dataset_facts(data)->files; i++) {
+        const struct ah_dataset_file *file = ah_dataset_file(data, i);
+        if (!file->by_values)
+            continue;
+        ah_buffer_printf(
+            &running->cli->out,
+            "%s: taken as %u-bit tokens, the only width that fits the vocabulary ('--data-format "
+            "%s' says so)\n",
+            ah_cli_clean(running->cli, file->path), 8 * file->token_bytes,
+            ah_dataset_format_word(file->format));
+        return;
+    }
+}
+
 static void begin(struct running *running)
 {
     struct ah_cli *cli = running->cli;
@@ -118,6 +154,9 @@ static void begin(struct running *running)
     else
         ah_buffer_printf(&cli->out, "%s\n",
                          run->options->weights ? "begins with given weights" : "begins with fresh weights");
+    say_learning(running);
+    say_widths(running, run->data);
+    say_widths(running, run->held_out);
     put_line(running);
 }
 
@@ -176,7 +215,8 @@ static void on_evaluated(void *context, uint64_t step, double loss, uint64_t tok
     ah_run_log_evaluation(&running->log, step, loss, tokens);
     if (running->quiet)
         return;
-    ah_buffer_printf(&running->cli->out, "held-out loss after step %" PRIu64 ": %.4f\n", step, loss);
+    ah_buffer_printf(&running->cli->out, "held-out loss after step %" PRIu64 ": %.4f (%" PRIu64 " tokens)\n",
+                     step, loss, tokens);
     put_line(running);
 }
 
@@ -268,6 +308,9 @@ static int go(struct running *running, struct ah_error *err)
                                              .saved = on_saved,
                                              .context = running};
     begin(running);
+    if (!running->options->run.save)
+        ah_cli_tell(running->cli, AH_CLI_NOTE,
+                    "without --save DIR nothing is kept: the trained weights are lost at the end");
     running->progress = ah_terminal_progress();
     int rc = ah_run_go(&running->run, &listener, err);
     ah_terminal_erase(&running->progress);
@@ -371,6 +414,8 @@ static int train(struct running *running, struct ah_error *err)
         *err = own;
     else if (rc && own.code)
         ah_cli_tell(running->cli, AH_CLI_WARNING, "%s", own.text);
+    if (!rc && !running->options->run.save && running->run.position.step > running->run.resumed_step)
+        ah_cli_tell(running->cli, AH_CLI_NOTE, "nothing was kept of this run: --save DIR keeps the weights");
     return rc ? rc : own.code;
 }
 
@@ -402,8 +447,8 @@ const struct ah_verb ah_verb_run = {
         "compute, copies and the host's updates in the plan's orders. Losses and weights depend "
         "on model, training, "
         "data and seed only, bit for bit, whatever the plan offloads or recomputes.\n\n"
-        "Data are token files as llm.c and nanoGPT write them, or plain text, whose bytes are "
-        "tokens. Weights come "
+        "Data are token files as autohete-tokenize, llm.c and nanoGPT write them; text only for a "
+        "model whose vocabulary is 256, where bytes are tokens. Weights come "
         "from a Hugging Face folder or are fresh; checkpoints have them under the same names.\n\n"
         "An interrupt (Ctrl-C; also SIGTERM and SIGHUP) finishes the steps under way, saves where --save "
         "says, and exits "
@@ -414,8 +459,9 @@ const struct ah_verb ah_verb_run = {
         "is damaged, the newest one whose files all have their sha256 is taken, with a warning.",
     .syntax = {.options = run_table, .operands = {AH_OPERAND_FILE, "PLAN", 1, 1, NULL}},
     .options_bytes = sizeof(struct run_options),
-    .examples = {{"run plan.json --data corpus.txt --steps 200", "train on plain text"},
-                 {"run plan.json --data train.bin --valid val.bin --weights llama-2-7b --lr 1e-5 --save out",
+    .examples = {{"run plan.json --data corpus.txt --steps 200",
+                  "train a model of bytes (vocabulary 256) on text"},
+                 {"run plan.json --data train.bin --valid val.bin --weights llama-2-7b --epochs 2 --save out",
                   "fine-tune and save"},
                  {"run plan.json --data train.bin --save out --resume out", "go on where it stopped"},
                  {"run plan.json --data train.bin --json | jq '.loss // empty'", "losses, as they come"}},

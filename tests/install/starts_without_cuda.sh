@@ -26,6 +26,9 @@ plugin=$root/prefix/lib/autohete/libautohete_cuda.so
 for file in man/man1/autohete.1 autohete/schemas/plan.schema.json bash-completion/completions/autohete; do
     [ -f "$root/prefix/share/$file" ] || fail "share/$file was not installed"
 done
+printf 'text' >"$root/text"
+"$root/prefix/bin/autohete-tokenize" "$root/text" -o "$root/tokens" --bytes >/dev/null ||
+    fail "bin/autohete-tokenize was not installed, or does not run"
 if [ "$with_plugin" = plugin ]; then
     [ -f "$plugin" ] || fail "lib/autohete/libautohete_cuda.so was not installed"
 fi

@@ -107,7 +107,8 @@ struct ah_run {
     struct ah_tally *tally; /* of all its steps */
     double *op_us;          /* of the plan's ops, measured; in cli->arena */
     bool retimed;
-    struct ah_buffer config; /* config.json beside saved weights */
+    struct ah_buffer config;         /* config.json beside saved weights */
+    struct ah_companions companions; /* and what else stands there */
     struct ah_checkpoint_job job;
     struct ah_checkpoints *checkpoints; /* NULL: nothing is saved */
     struct ah_checkpoint_position position;

@@ -203,18 +203,24 @@ static int read_manifest(struct ah_run *run, struct ah_error *err)
                     : ah_error_memory(err);
 }
 
-/* The config.json that goes beside saved weights: that of given ones, else one made from the model. */
-static int make_config(struct ah_run *run, struct ah_error *err)
+static int check_resumed(struct ah_run *run, struct ah_error *err)
 {
-    const struct ah_run_options *options = run->options;
+    if (!run->from.body.checkpoint)
+        return AH_OK;
+    run->resumed_step = run->from.body.checkpoint->step;
+    return ah_checkpoint_check_signature(&run->from, run->found.path, &run->signature, err);
+}
+
+/* The config.json that goes beside saved weights: that of the folder that the run begins with, else one made from the
+ * model. */
+static int make_config(struct ah_run *run, const char *folder, struct ah_error *err)
+{
     struct ah_buffer path = {0};
     int rc = AH_OK;
-    if (!options->save)
-        return AH_OK;
-    ah_buffer_printf(&path, "%s/config.json", options->weights ? options->weights : "");
+    ah_buffer_printf(&path, "%s/config.json", folder ? folder : "");
     if (path.failed)
         rc = ah_error_memory(err);
-    else if (options->weights && access(path.data, R_OK) == 0)
+    else if (folder && access(path.data, R_OK) == 0)
         rc = ah_config_adopt(&run->plan->model, path.data, run->plan->training.dtype, &run->config, err);
     else
         rc = ah_config_print(&run->plan->model, run->plan->training.dtype, &run->config, err);
@@ -222,18 +228,27 @@ static int make_config(struct ah_run *run, struct ah_error *err)
     return rc;
 }
 
+/* What else each saved folder gets: from the weights' folder, or from the checkpoint that the run goes on from. */
+static int read_beside(struct ah_run *run, struct ah_error *err)
+{
+    const char *folder = run->options->weights  ? run->options->weights
+                         : run->options->resume ? run->found.path
+                                                : NULL;
+    if (!run->options->save)
+        return AH_OK;
+    int rc = make_config(run, folder, err);
+    return rc || !folder ? rc : ah_companions_read(&run->companions, folder, err);
+}
+
 static int open_checkpoints(struct ah_run *run, struct ah_error *err)
 {
-    run->job = (struct ah_checkpoint_job){
-        .model = &run->plan->model, .signature = &run->signature, .config = run->config.data};
+    run->job = (struct ah_checkpoint_job){.model = &run->plan->model,
+                                          .signature = &run->signature,
+                                          .config = run->config.data,
+                                          .companions = &run->companions};
     run->saved_step = UINT64_MAX;
-    int rc = AH_OK;
-    if (run->from.body.checkpoint) {
-        rc = ah_checkpoint_check_signature(&run->from, run->found.path, &run->signature, err);
-        run->resumed_step = run->from.body.checkpoint->step;
-    }
-    if (rc || !run->options->save)
-        return rc;
+    if (!run->options->save)
+        return AH_OK;
     run->found.step = run->resumed_step;
     return ah_checkpoints_open(&run->checkpoints, &run->job, run->options->save, &run->found, err);
 }
@@ -321,8 +336,8 @@ static void warn_of_damage(struct ah_run *run)
 static int open_parts(struct ah_run *run, struct ah_error *err)
 {
     static int (*const parts[])(struct ah_run *, struct ah_error *) = {
-        find_device,   read_manifest,    open_all_data, ah_run_settle, open_batches, make_config,
-        read_emulated, open_checkpoints, open_trainer,  resume,        open_tally};
+        find_device, read_manifest, open_all_data,    ah_run_settle, open_batches, check_resumed,
+        read_beside, read_emulated, open_checkpoints, open_trainer,  resume,       open_tally};
     int rc = AH_OK;
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
         rc = ah_interrupt_seen() ? ah_error_set(err, AH_E_INTERRUPTED, "interrupted; nothing was trained")
@@ -360,6 +375,7 @@ void ah_run_close(struct ah_run *run)
     ah_dataset_close(run->held_out);
     ah_dataset_close(run->data);
     ah_buffer_release(&run->config);
+    ah_companions_release(&run->companions);
     ah_document_release(&run->emulated);
     ah_document_release(&run->from);
 }

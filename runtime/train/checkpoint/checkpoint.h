@@ -22,6 +22,7 @@
 
 #include "base/error.h"
 #include "runtime/model/weights.h"
+#include "runtime/train/checkpoint/companions.h"
 #include "schemas/document.h"
 #include "schemas/model.h"
 #include "schemas/signature.h"
@@ -36,7 +37,8 @@
 struct ah_checkpoint_job {
     const struct ah_model *model;
     const struct ah_signature *signature; /* with its `run`; says also what is trained and in which dtypes */
-    const char *config;  /* (optional) saving: text of the config.json put beside the weights */
+    const char *config; /* (optional) saving: text of the config.json put beside the weights */
+    const struct ah_companions *companions; /* (optional) saving: files put beside them as they are */
     uint64_t file_bytes; /* data of one file at most, but for what is larger alone; 0: 5e9 */
 };
 

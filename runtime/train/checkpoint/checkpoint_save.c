@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Saving: mark, states, weights, manifest; sync, rename, sync. A kill anywhere before the rename leaves PATH.tmp, which
+ * Saving: mark, states, weights, companions, manifest; sync, rename, sync. A kill anywhere before the rename leaves PATH.tmp, which
  * is known by its mark; after it, a checkpoint. States are hashed as they are written. Weights are written out of order
  * (weights.h), so they are read once more.
  */
@@ -146,7 +146,7 @@ static int add_tensors(struct save *save, const struct ah_safetensors *weights)
 static int add_weights(struct save *save, const struct ah_safetensors *weights)
 {
     int rc = add_tensors(save, weights);
-    size_t room = save->states.n_files + weights->n_files + FILES_BESIDE;
+    size_t room = save->states.n_files + weights->n_files + FILES_BESIDE + AH_COMPANIONS_MAX;
     struct ah_checkpoint_file *files = ah_arena_array(&save->manifest.arena, room, sizeof *files);
     if (!files)
         return ah_error_memory(save->err);
@@ -173,6 +173,31 @@ static int write_weights(struct save *save)
     if (!rc)
         rc = add_weights(save, &weights);
     ah_safetensors_release(&weights);
+    return rc;
+}
+
+static int write_companion(struct save *save, const struct ah_companion *companion)
+{
+    struct ah_stream stream;
+    char sha256[AH_SHA256_HEX_MAX];
+    const size_t bytes = companion->bytes.size;
+    int rc = ah_stream_create(&stream, save->folder, companion->name, bytes, save->err);
+    if (rc)
+        return rc;
+    if (bytes)
+        rc = ah_stream_write(&stream, companion->bytes.data, bytes, save->err);
+    if (!rc)
+        rc = ah_stream_finish(&stream, sha256, save->err);
+    ah_stream_abandon(&stream);
+    return rc ? rc : add_file(save, companion->name, bytes, sha256);
+}
+
+static int write_companions(struct save *save)
+{
+    const struct ah_companions *companions = save->job->companions;
+    int rc = AH_OK;
+    for (size_t i = 0; companions && i < companions->n && !rc; i++)
+        rc = write_companion(save, &companions->items[i]);
     return rc;
 }
 
@@ -221,6 +246,8 @@ static int write_all(struct save *save)
         rc = write_states(save);
     if (!rc)
         rc = write_weights(save);
+    if (!rc)
+        rc = write_companions(save);
     if (!rc)
         rc = write_manifest(save);
     if (!rc)

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Every name that a save gives, its temporary ones (base/file.h) included. The first two are the marks. */
+/* Every name that a save gives beside companions, its temporary ones (base/file.h) included. The first two are the marks. */
 static const char *const names_of_saves[] = {AH_LEFTOVER_MARK,
                                              AH_CHECKPOINT_MANIFEST,
                                              "states.bin",
@@ -69,6 +69,8 @@ int ah_leftover_list(const char *folder, struct ah_arena *arena, struct ah_lefto
 static size_t kind_of(const char *name)
 {
     size_t i = 0;
+    if (ah_companions_has_name(name))
+        return MARKS; /* any that is no mark */
     while (i < NAMES && fnmatch(names_of_saves[i], name, 0) != 0)
         i++;
     return i;

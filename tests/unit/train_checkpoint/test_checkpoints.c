@@ -283,6 +283,8 @@ static void test_checkpoints__remove_only_what_is_theirs(void **state)
     root_put(scene.folder, "step-00000010.tmp/checkpoint.json.part", "");
     root_put(scene.folder, "step-00000010.tmp/states-00001-of-00002.bin", "x");
     root_put(scene.folder, "step-00000010.tmp/.autohete-12-0.tmp", "x");
+    root_put(scene.folder, "step-00000010.tmp/tokenizer.json", "x");
+    root_put(scene.folder, "step-00000010.tmp/chat_template.jinja", "x");
     assert_int_equal(mkdir(below(&scene, "step-00000012.tmp", path), 0777), 0);
     reopen(&scene, 0);
     for (size_t i = 0; i < sizeof stay / sizeof stay[0]; i++)

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Companions: the files that other programs need beside weights to use a model: tokenizer, chat template, settings of
+ * generation. Training reads none of them; each saved folder gets them, byte for byte.
+ *
+ *     struct ah_companions companions = {0};
+ *     rc = ah_companions_read(&companions, "Qwen2.5-0.5B", err);
+ *     job.companions = &companions;
+ *     ah_companions_release(&companions);
+ *
+ * They are held in memory for as long as a run lasts, since the folder that they came from may be a checkpoint that is
+ * removed meanwhile.
+ */
+#ifndef AH_RUNTIME_TRAIN_CHECKPOINT_COMPANIONS_H
+#define AH_RUNTIME_TRAIN_CHECKPOINT_COMPANIONS_H
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { AH_COMPANIONS_MAX = 16 };
+
+struct ah_companion {
+    const char *name; /* without a folder; static */
+    struct ah_buffer bytes;
+};
+
+struct ah_companions {
+    size_t n;
+    struct ah_companion items[AH_COMPANIONS_MAX];
+};
+
+/* Reads those that `folder` has; none is fine. AH_E_IO: one cannot be read, or is larger than 256 MiB. `ret_companions`
+ * is empty before, and to be released after a failure, too. */
+int ah_companions_read(struct ah_companions *ret_companions, const char *folder, struct ah_error *err);
+
+/* Is `name` that of a companion? */
+bool ah_companions_has_name(const char *name);
+
+void ah_companions_release(struct ah_companions *companions);
+
+#endif

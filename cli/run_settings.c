@@ -82,15 +82,21 @@ static int check_counts(const struct ah_run_settings *settings, struct ah_error 
     return AH_OK;
 }
 
-static int check(const struct ah_run_settings *settings, struct ah_error *err)
+/* Of a run that is gone on with, the warm-up was right before, and may end early. */
+static int check_warmup(const struct ah_run_settings *settings, struct ah_error *err)
 {
-    if (!settings->steps)
-        return ah_error_set(err, AH_E_USAGE, "'--steps' 0 trains nothing; give at least 1");
     if (settings->rate.warmup_steps > settings->steps)
         return ah_error_set(err, AH_E_USAGE,
                             "the warm-up of %" PRIu64 " steps is longer than the run of %" PRIu64
                             ", whose rate would never be reached; give a shorter '--warmup'",
                             settings->rate.warmup_steps, settings->steps);
+    return AH_OK;
+}
+
+static int check(const struct ah_run_settings *settings, struct ah_error *err)
+{
+    if (!settings->steps)
+        return ah_error_set(err, AH_E_USAGE, "'--steps' 0 trains nothing; give at least 1");
     if (settings->rate.lr > 1000)
         return ah_error_set(err, AH_E_USAGE, "'--lr' %g is above 1000; common rates are 1e-5 to 1e-3",
                             settings->rate.lr);
@@ -189,6 +195,8 @@ int ah_run_settle(struct ah_run *run, struct ah_error *err)
         rc = check_counts(&run->settings, err);
     if (!rc)
         rc = check(&run->settings, err);
+    if (!rc && (!before || options->warmup.given))
+        rc = check_warmup(&run->settings, err);
     if (!rc)
         sign(run);
     return rc;

@@ -211,7 +211,7 @@ static int check_resumed(struct ah_run *run, struct ah_error *err)
     return ah_checkpoint_check_signature(&run->from, run->found.path, &run->signature, err);
 }
 
-/* The config.json that goes beside saved weights: that of the folder that the run begins with, else one made from the
+/* The config.json that goes beside saved weights: that of given weights, else one made from the
  * model. */
 static int make_config(struct ah_run *run, const char *folder, struct ah_error *err)
 {
@@ -236,7 +236,7 @@ static int read_beside(struct ah_run *run, struct ah_error *err)
                                                 : NULL;
     if (!run->options->save)
         return AH_OK;
-    int rc = make_config(run, folder, err);
+    int rc = make_config(run, run->options->weights, err);
     return rc || !folder ? rc : ah_companions_read(&run->companions, folder, err);
 }
 

@@ -59,7 +59,7 @@ static int write_run_trace(void *context, struct ah_error *err)
 static int write_page(void *context, struct ah_error *err)
 {
     struct ah_cli cli = {0};
-    int rc = ah_page_write(&cli, "-", context, err);
+    int rc = ah_page_write(&cli, "-", context, NULL, err);
     return finish(&cli, rc, err);
 }
 

@@ -54,9 +54,9 @@ static void test_host__thread_counts(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ah_measure_limits limits = {.thread_counts = cases[i].most};
-        struct ah_measure measure = {.limits = &limits, .processors = cases[i].processors};
+        const struct ah_measure measure = {.limits = &limits};
         unsigned counts[AH_MEASURE_COUNTS_MAX];
-        size_t n = ah_measure_threads(&measure, counts);
+        size_t n = ah_measure_threads(&measure, cases[i].processors, counts);
         for (size_t j = 0; j < n; j++)
             assert_int_equal(counts[j], cases[i].expected[j]);
         assert_int_equal(n < 5 ? cases[i].expected[n] : 0, 0);

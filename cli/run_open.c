@@ -330,7 +330,7 @@ static void warn_of_damage(struct ah_run *run)
         "%.500s; goes on from '%s', the newest that is whole: %" PRIu64 " step%s lost, to be trained again",
         found->damaged.text, ah_document_short_name(found->path, shown), lost, lost == 1 ? " is" : "s are");
     run->warning = ah_arena_strdup(&run->cli->arena, text);
-    ah_cli_tell(run->cli, AH_CLI_NOTE, "%s", text);
+    ah_cli_tell(run->cli, AH_CLI_WARNING, "%s", text);
 }
 
 static int open_parts(struct ah_run *run, struct ah_error *err)

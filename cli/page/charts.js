@@ -29,7 +29,7 @@ function boundTile(plan) {
   if (plan.status === "optimal") return headlineTile(name, "0 %", "proven optimal");
   if (plan.status !== "within_gap" || !(plan.bound_us > 0)) return headlineTile(name, "–", "this plan has no bound");
   const excess = plan.step_us / plan.bound_us - 1;
-  return headlineTile(name, `within ${Math.max(100 * excess, 0.1).toFixed(1)} %`,
+  return headlineTile(name, `${Math.max(100 * excess, 0.1).toFixed(1)} %`,
     `no plan is faster than ${time(plan.bound_us)}`);
 }
 

@@ -259,6 +259,7 @@ static void put_rates(struct ah_cli *cli, const struct ah_machine *machine)
     const double adam = ah_machine_adam_params_per_s(machine, AH_HOST, AH_FP32);
     char text[AH_UNITS_TEXT_MAX], rate[AH_UNITS_TEXT_MAX + 16];
     struct ah_table table = ah_inspect_facts(cli);
+    ah_buffer_puts(&cli->out, "\n");
     put_rate(&table, "products fp32", ah_units_print_flops(text, fp32), fp32);
     put_rate(&table, "products bf16", ah_units_print_flops(text, bf16), bf16);
     put_rate(&table, "host to device", ah_units_print_rate(text, h2d), h2d);

@@ -87,6 +87,7 @@ set_tests_properties(tools.tokenize tools.tokenize_library PROPERTIES SKIP_RETUR
 # The proof on a GPU: what it does beside its parts; both halves, on the plugin's double.
 add_test(NAME tools.gpu_parts COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/gpu_parts.py)
 set_tests_properties(tools.gpu_parts PROPERTIES LABELS tools TIMEOUT 300)
+add_custom_target(tools.gpu_parts) # what scripts/test-mutants builds
 if(AUTOHETE_CUDA_DOUBLE AND AUTOHETE_BENCH AND NOT AUTOHETE_SANITIZE)
   set(code)
   if(TARGET autohete_cuda_ptx)

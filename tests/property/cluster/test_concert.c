@@ -10,13 +10,13 @@
  * 4. Nothing is added up that nobody trains.
  * 5. The program of a rank that is alone is played as the simulator plays it.
  *
- * AH_TEST_INSTANCES: how many clusters; 50.
+ * AH_TEST_INSTANCES: how many clusters; 120.
  */
 #include "runtime/schedule/replay.h"
 #include "tests/property/cluster/planned.h"
 #include "tests/property/cluster/played.h"
 
-enum { INSTANCES = 50 };
+enum { INSTANCES = 120 };
 
 struct seen {
     size_t plans, pipelines, equal, held, away, waited, asymmetric, sums, frozen, overlapping;

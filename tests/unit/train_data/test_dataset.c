@@ -267,7 +267,7 @@ static void test_dataset__own_header(void **state)
         put_own(*state, "a.bin", &cases[i].own, five_u16, cases[i].bytes);
         CHECK_FAILS(open_one(&opened, *state, "a.bin"), opened.err, AH_E_DOCUMENT, cases[i].text);
     }
-    root_put_bytes(*state, "short.bin", "AHTOKENS\1", 12);
+    root_put_bytes(*state, "short.bin", "AHTOKENS\1\0\0", 12); /* and the end of the string */
     CHECK_FAILS(open_one(&opened, *state, "short.bin"), opened.err, AH_E_DOCUMENT,
                 "ends within the 64 bytes");
     char identity[4][AH_SHA256_HEX_MAX];

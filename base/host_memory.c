@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <unistd.h>
 
 enum { LINE_MAX_BYTES = 256 };
 
@@ -51,4 +52,16 @@ int ah_host_memory_read(struct ah_host_memory *ret_memory, const char *root, str
         lesser(lesser(memory.available_bytes, group.memory_free_bytes), memory.usable_bytes);
     *ret_memory = memory;
     return AH_OK;
+}
+
+uint64_t ah_host_memory_resident(void)
+{
+    uint64_t pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (!file)
+        return 0;
+    if (fscanf(file, "%*u %" SCNu64, &pages) != 1)
+        pages = 0;
+    fclose(file);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }

@@ -24,4 +24,7 @@ struct ah_host_memory {
  * (a captured machine). AH_E_IO where the kernel's total cannot be read. */
 int ah_host_memory_read(struct ah_host_memory *ret_memory, const char *root, struct ah_error *err);
 
+/* Memory that this process holds now, its code and libraries included; 0 where the kernel does not say. */
+uint64_t ah_host_memory_resident(void);
+
 #endif

@@ -31,6 +31,16 @@ static const char *print_of(char out[2 * AH_UNITS_TEXT_MAX], const struct memory
     return out;
 }
 
+/* The totals, and what takes anything; returns how many. */
+static size_t keep(const struct memory_row *all, size_t n_all, struct memory_row *ret_rows)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_all; i++)
+        if (all[i].bytes || all[i].total)
+            ret_rows[n++] = all[i];
+    return n;
+}
+
 static size_t device_rows(const struct ah_plan_memory *memory, struct memory_row rows[ROWS_MAX])
 {
     const struct ah_plan_by_class *by_class = &memory->by_class;
@@ -49,24 +59,24 @@ static size_t device_rows(const struct ah_plan_memory *memory, struct memory_row
          false},
         {"  reserve", memory->reserved_bytes, capacity, false},
     };
-    size_t n = 0;
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (all[i].bytes || all[i].total)
-            rows[n++] = all[i];
-    return n;
+    return keep(all, sizeof all / sizeof all[0], rows);
 }
 
 static size_t host_rows(const struct ah_plan_memory *memory, struct memory_row rows[ROWS_MAX])
 {
-    uint64_t capacity = memory->host_capacity_bytes;
-    if (!memory->host_bytes && !capacity) /* a program of a cluster plan that leaves nothing on the host */
+    uint64_t bytes = memory->host_bytes + memory->process_bytes;
+    /* A CPU device may have all the rest: then no limit of the host's is worth a bar. */
+    bool limited = memory->host_capacity_bytes > memory->process_bytes;
+    uint64_t capacity = limited ? memory->host_capacity_bytes : 0;
+    if (!bytes && !capacity) /* a program of a cluster plan that leaves nothing on the host */
         return 0;
-    rows[0] = (struct memory_row){"host", memory->host_bytes, capacity, true};
-    if (!memory->host_bytes)
-        return 1;
-    rows[1] = (struct memory_row){"  pinned", memory->pinned_bytes, capacity, false};
-    rows[2] = (struct memory_row){"  pageable", memory->pageable_bytes, capacity, false};
-    return 3;
+    const struct memory_row all[] = {
+        {"host", bytes, capacity, true},
+        {"  pinned", memory->pinned_bytes, capacity, false},
+        {"  pageable", memory->pageable_bytes, capacity, false},
+        {"  process", memory->process_bytes, capacity, false},
+    };
+    return keep(all, sizeof all / sizeof all[0], rows);
 }
 
 static void put_row(struct ah_table *table, const struct memory_row *row, size_t columns)
@@ -83,7 +93,7 @@ static void put_row(struct ah_table *table, const struct memory_row *row, size_t
 void ah_inspect_plan_memory(struct ah_cli *cli, const struct ah_plan *plan)
 {
     enum { OTHER_COLUMNS = 56 };
-    struct memory_row rows[ROWS_MAX + 3];
+    struct memory_row rows[ROWS_MAX + 4];
     size_t n = device_rows(&plan->memory, rows);
     n += host_rows(&plan->memory, rows + n);
     size_t columns =

@@ -52,6 +52,7 @@ static void put_memory(struct ah_emit *emit, const struct ah_plan_memory *memory
     ah_emit_integer(emit, "reserved_bytes", memory->reserved_bytes);
     ah_emit_integer(emit, "host_bytes", memory->host_bytes);
     ah_emit_integer(emit, "host_capacity_bytes", memory->host_capacity_bytes);
+    ah_emit_integer(emit, "process_bytes", memory->process_bytes);
     ah_emit_integer(emit, "pinned_bytes", memory->pinned_bytes);
     ah_emit_integer(emit, "pageable_bytes", memory->pageable_bytes);
     ah_emit_close(emit);

@@ -221,6 +221,11 @@ uint64_t ah_plan_device_bytes(const struct ah_plan *plan)
     return plan->memory.device_bytes + plan->memory.reserved_bytes;
 }
 
+uint64_t ah_plan_host_bytes(const struct ah_plan *plan)
+{
+    return plan->memory.host_bytes + plan->memory.process_bytes;
+}
+
 /* ---- blocks ---- */
 
 bool ah_plan_same_config(const struct ah_plan_block *a, const struct ah_plan_block *b)

@@ -44,6 +44,9 @@ const char *ah_plan_predicted(bool estimated);
  * `device_bytes` is the arena alone, with `reserved_bytes` beside it. */
 uint64_t ah_plan_device_bytes(const struct ah_plan *plan);
 
+/* What a plan takes of the host, the process itself included: what --host-memory limits. */
+uint64_t ah_plan_host_bytes(const struct ah_plan *plan);
+
 /* Do two blocks do the same? */
 bool ah_plan_same_config(const struct ah_plan_block *a, const struct ah_plan_block *b);
 

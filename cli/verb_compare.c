@@ -68,9 +68,9 @@ static double optimal_us(const struct ah_comparison *rows)
     return 0;
 }
 
-/* Of the device what --device-memory limits: the reserve included, as in every other view. */
-static void feasible_cells(struct ah_table *table, const struct ah_comparison *row, uint64_t reserve_bytes,
-                           double best_us)
+/* What --device-memory and --host-memory limit: the reserve and the process included, as in every other view. */
+static void feasible_cells(struct ah_table *table, const struct ah_comparison *row,
+                           const struct ah_machine *machine, double best_us)
 {
     char text[AH_UNITS_TEXT_MAX];
     ah_table_cell(table, "%s", ah_units_print_time(text, row->step_us));
@@ -79,8 +79,8 @@ static void feasible_cells(struct ah_table *table, const struct ah_comparison *r
         ah_table_cell(table, "%.2f x", row->step_us / best_us);
     else
         ah_table_cell(table, "%s", "");
-    ah_table_cell(table, "%s", ah_units_print_bytes(text, row->device_bytes + reserve_bytes));
-    ah_table_cell(table, "%s", ah_units_print_bytes(text, row->host_bytes));
+    ah_table_cell(table, "%s", ah_units_print_bytes(text, row->device_bytes + machine->device.reserve_bytes));
+    ah_table_cell(table, "%s", ah_units_print_bytes(text, row->host_bytes + machine->host.process_bytes));
 }
 
 /* Under "device" and "host": by how much that memory is short, where it is and that is known. */
@@ -164,19 +164,24 @@ static void put_headline(struct ah_cli *cli, const struct ah_request *request, c
     ah_buffer_puts(&cli->out, "\n");
 }
 
-static void put_reserve(struct ah_cli *cli, uint64_t reserve_bytes)
+static void put_reserve(struct ah_cli *cli, const struct ah_machine *machine)
 {
     char text[AH_UNITS_TEXT_MAX];
-    if (reserve_bytes)
+    if (machine->device.reserve_bytes)
         ah_buffer_printf(&cli->out, "  %sdevice: with the reserve of %s that the device keeps%s\n",
-                         cli->out_style.dim, ah_units_print_bytes(text, reserve_bytes), cli->out_style.reset);
+                         cli->out_style.dim, ah_units_print_bytes(text, machine->device.reserve_bytes),
+                         cli->out_style.reset);
+    if (machine->host.process_bytes)
+        ah_buffer_printf(&cli->out, "  %shost: with the %s that the process takes for itself%s\n",
+                         cli->out_style.dim, ah_units_print_bytes(text, machine->host.process_bytes),
+                         cli->out_style.reset);
 }
 
 static void print_predicted(struct ah_cli *cli, const struct comparison *comparison)
 {
     const struct ah_comparison *rows = comparison->rows;
     double best_us = optimal_us(rows);
-    uint64_t reserve_bytes = comparison->request->planner.machine->device.reserve_bytes;
+    const struct ah_machine *machine = comparison->request->planner.machine;
     put_headline(cli, comparison->request, ah_plan_predicted(any_estimated(rows)));
     struct ah_table table = {.arena = &cli->arena,
                              .columns = {"policy", ">step", ">tokens/s", ">to optimal", ">device", ">host"},
@@ -184,13 +189,13 @@ static void print_predicted(struct ah_cli *cli, const struct comparison *compari
     for (size_t i = 0; i < AH_POLICIES; i++) {
         ah_table_cell(&table, "%s", ah_words_policy[rows[i].policy]);
         if (rows[i].feasible)
-            feasible_cells(&table, &rows[i], reserve_bytes, best_us);
+            feasible_cells(&table, &rows[i], machine, best_us);
         else
             infeasible_cells(&table, &rows[i], FEASIBLE_CELLS);
     }
     ah_table_print(&table, &cli->out, cli->out_style);
     if (any_feasible(rows))
-        put_reserve(cli, reserve_bytes);
+        put_reserve(cli, machine);
 }
 
 /* ---- measured ---- */
@@ -319,6 +324,7 @@ static void emit_row(struct ah_emit *emit, const struct comparison *comparison,
         ah_emit_number(emit, "tokens_per_s", row->tokens_per_s);
         ah_emit_integer(emit, "device_bytes", row->device_bytes);
         ah_emit_integer(emit, "reserved_bytes", comparison->request->planner.machine->device.reserve_bytes);
+        ah_emit_integer(emit, "process_bytes", comparison->request->planner.machine->host.process_bytes);
         ah_emit_integer(emit, "host_bytes", row->host_bytes);
         ah_emit_integer(emit, "micro_batches", row->micro_batches);
         ah_emit_text(emit, "setting", row->setting);

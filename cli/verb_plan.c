@@ -83,8 +83,9 @@ static void put_memory(struct ah_cli *cli, const struct ah_plan *plan)
     if (memory->reserved_bytes)
         ah_buffer_printf(&line, ", of which %s are the device's reserve",
                          ah_units_print_bytes(used, memory->reserved_bytes));
-    if (memory->host_capacity_bytes)
-        ah_buffer_printf(&line, "; host memory %s of %s", ah_units_print_bytes(used, memory->host_bytes),
+    if (memory->host_capacity_bytes > memory->process_bytes)
+        ah_buffer_printf(&line, "; host memory %s of %s",
+                         ah_units_print_bytes(used, ah_plan_host_bytes(plan)),
                          ah_units_print_bytes(there, memory->host_capacity_bytes));
     ah_cli_put_wrapped(cli, &line, 0);
 }

@@ -83,6 +83,7 @@ static void fill_results(const struct ah_planning *p, struct ah_plan *plan)
     plan->memory.device_capacity_bytes = p->device_capacity_bytes;
     plan->memory.reserved_bytes = p->reserve_bytes;
     plan->memory.host_capacity_bytes = p->host_capacity_bytes;
+    plan->memory.process_bytes = p->process_bytes;
     plan->solver = (struct ah_plan_solver){.status = bound <= 0                        ? AH_PLAN_NO_BOUND
                                                      : bound >= objective * (1 - 1e-6) ? AH_PLAN_OPTIMAL
                                                                                        : AH_PLAN_WITHIN_GAP,

@@ -24,7 +24,7 @@ struct ah_planning {
     struct ah_restriction restriction;
     const char *without; /* its words, with commas between; in the arena; NULL: nothing */
     uint64_t device_capacity_bytes, reserve_bytes;
-    uint64_t host_capacity_bytes;
+    uint64_t host_capacity_bytes, process_bytes;
     struct ah_split splits[AH_PRICING_SPLITS_MAX];
     size_t n_splits;
     const struct ah_split *winner; /* NULL: nothing found */

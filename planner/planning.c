@@ -20,7 +20,10 @@ uint64_t ah_planning_host_budget(const struct ah_machine *machine, uint64_t memo
     uint64_t kept = memory_bytes / 16 < 8 * GIB ? memory_bytes / 16 : 8 * GIB;
     if (machine->device.kind == AH_DEVICE_CPU)
         kept += device_capacity_bytes; /* the device's arena lies in the same memory */
-    return memory_bytes > kept ? memory_bytes - kept : 0;
+    uint64_t budget = memory_bytes > kept ? memory_bytes - kept : 0;
+    uint64_t process =
+        machine->host.process_bytes; /* there in any case: what is kept for the system has room for it */
+    return budget > process ? budget : process;
 }
 
 static int init_budgets(struct ah_planning *p, struct ah_error *err)
@@ -46,6 +49,12 @@ static int init_budgets(struct ah_planning *p, struct ah_error *err)
         return ah_error_set(err, AH_E_USAGE,
                             "'--host-memory' %" PRIu64 " is more than the %" PRIu64 " bytes of machine '%s'",
                             p->host_capacity_bytes, host, machine->name);
+    p->process_bytes = machine->host.process_bytes;
+    if (p->host_capacity_bytes < p->process_bytes)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--host-memory' %" PRIu64 " is less than the %" PRIu64
+                            " bytes that the process takes for itself; give more",
+                            p->host_capacity_bytes, p->process_bytes);
     return AH_OK;
 }
 
@@ -69,7 +78,7 @@ static int init_splits(struct ah_planning *p, struct ah_error *err)
         struct ah_trial_limits limits = {.job = &p->job,
                                          .costs = &split->costs,
                                          .device_bytes = p->device_capacity_bytes - p->reserve_bytes,
-                                         .host_bytes = p->host_capacity_bytes,
+                                         .host_bytes = p->host_capacity_bytes - p->process_bytes,
                                          .restriction = p->without ? &p->restriction : NULL,
                                          .stop = stop,
                                          .context = p};

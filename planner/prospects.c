@@ -150,7 +150,7 @@ static void take_plan(struct ah_prospect *row, const struct ah_plan *plan)
     row->tokens_per_s = plan->tokens_per_s;
     row->micro_batches = plan->training.micro_batches;
     row->device_bytes = plan->memory.device_bytes + plan->memory.reserved_bytes;
-    row->host_bytes = plan->memory.host_bytes;
+    row->host_bytes = plan->memory.host_bytes + plan->memory.process_bytes;
     row->blocks = ah_prospects_count(plan);
 }
 

@@ -57,7 +57,7 @@ static void tried_needs(const struct ah_planning *p, struct sides *sides)
     for (size_t i = 0; i < p->n_splits; i++) {
         const struct ah_trial *trial = &p->splits[i].trial;
         take_tried(&sides->device, trial->least_device_bytes, p->reserve_bytes);
-        take_tried(&sides->host, trial->least_host_bytes, 0);
+        take_tried(&sides->host, trial->least_host_bytes, p->process_bytes);
     }
 }
 

@@ -128,6 +128,10 @@ static int check_machine(struct verify *v)
         return ah_error_set(v->err, AH_E_DOCUMENT,
                             "memory.reserved_bytes: is %" PRIu64 "; the machine's device keeps %" PRIu64,
                             plan->memory.reserved_bytes, machine->device.reserve_bytes);
+    if (plan->memory.process_bytes != machine->host.process_bytes)
+        return ah_error_set(v->err, AH_E_DOCUMENT,
+                            "memory.process_bytes: is %" PRIu64 "; a run on this machine takes %" PRIu64,
+                            plan->memory.process_bytes, machine->host.process_bytes);
     if (plan->time.estimated != v->costs->estimated)
         return ah_error_set(v->err, AH_E_DOCUMENT, "time.estimated: is %s; of this machine it is %s",
                             plan->time.estimated ? "true" : "false", v->costs->estimated ? "true" : "false");

@@ -92,6 +92,8 @@ static int time_cube(struct ah_measure *measure, uint64_t edge, double *ret_seco
     if (rc == AH_OK)
         rc = ah_device_prepare(device, &op, 1, err);
     if (rc == AH_OK)
+        ah_host_weigh(measure);
+    if (rc == AH_OK)
         rc = reserve(device, 3 * place, err);
     for (int i = 0; i < RUNS && rc == AH_OK; i++)
         rc = ah_lanes_run(&work, 1, ret_seconds, err); /* the last one counts */

@@ -159,6 +159,10 @@ int ah_matmul_fit_shapes(struct ah_measure *measure, struct ah_error *err);
 /* Fills `host`, `device` and `name` of the document; needs measure->info. */
 int ah_host_describe(struct ah_measure *measure, struct ah_error *err);
 
+/* Notes what a run takes beside its arenas: what this process holds now, and a save. Called with a device open and
+ * prepared, before arenas are taken. */
+void ah_host_weigh(struct ah_measure *measure);
+
 /* "Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz" -> "intel-xeon-gold-6148": lower case, words that every model
  * has left out, at most `size` bytes with the NUL. */
 void ah_host_slug(const char *model, char *ret_slug, size_t size);

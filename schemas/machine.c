@@ -51,6 +51,11 @@ static const struct ah_field host_fields[] = {
                  "The kernel's total, or what a control group allows."),
     AH_ROW_COUNT(ah_machine_host, memlock_bytes, 0, BYTES_MAX,
                  "How much memory may be locked; all of it where that is unlimited."),
+    {.name = "process_bytes",
+     AH_COUNT_AT(ah_machine_host, process_bytes),
+     .flags = AH_FIELD_OPTIONAL,
+     .max = BYTES_MAX,
+     .about = "What a run takes beside its arenas: code, libraries, the driver, a save."},
     {0}};
 AH_TABLE(host, ah_machine_host, "host", "The host: processors and memory.", NULL);
 

@@ -38,6 +38,8 @@ struct ah_machine_host {
     uint64_t threads;       /* that this process may use */
     uint64_t memory_bytes;  /* the kernel's total, or what a control group allows */
     uint64_t memlock_bytes; /* RLIMIT_MEMLOCK; memory_bytes where it is unlimited */
+    uint64_t
+        process_bytes; /* what a run takes beside its arenas, libraries and a save included; 0: unknown */
 };
 
 /* The link that a device hangs on: as it is, idle links being slowed down, and the most that both ends can. */

@@ -187,6 +187,7 @@ struct ah_plan_memory {
     uint64_t reserved_bytes; /* beside the arena: context, library workspace */
     uint64_t host_bytes;     /* pinned + pageable */
     uint64_t host_capacity_bytes;
+    uint64_t process_bytes; /* the run itself on the host: code, libraries, a save; 0: not counted */
     uint64_t pinned_bytes;
     uint64_t pageable_bytes;
     struct ah_plan_by_class by_class; /* of the device arena at its peak */

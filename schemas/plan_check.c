@@ -34,9 +34,12 @@ int ah_plan_check_memory(const void *group, struct ah_error *err)
         return ah_meaning_fail(err, "host_bytes",
                                "%" PRIu64 " is not the sum of pinned_bytes and pageable_bytes",
                                memory->host_bytes);
-    if (memory->host_bytes > memory->host_capacity_bytes)
-        return ah_meaning_fail(err, "host_bytes", "%" PRIu64 " exceeds host_capacity_bytes %" PRIu64,
-                               memory->host_bytes, memory->host_capacity_bytes);
+    if (memory->process_bytes > memory->host_capacity_bytes ||
+        memory->host_bytes > memory->host_capacity_bytes - memory->process_bytes)
+        return ah_meaning_fail(err, "host_bytes",
+                               "%" PRIu64 " and process_bytes %" PRIu64
+                               " exceed host_capacity_bytes %" PRIu64,
+                               memory->host_bytes, memory->process_bytes, memory->host_capacity_bytes);
     return AH_OK;
 }
 

@@ -44,7 +44,8 @@ function drawHeadline(plan) {
         "Tokens per second, simulated", count(plan.tokens_per_s), `${plural(plan.batch, "sequence")} of ${plural(plan.seq, "token")} a step`),
       boundTile(plan),
       memoryTile("Device memory", memory.device_bytes, memory.reserved_bytes, memory.device_capacity_bytes, reserve),
-      memoryTile("Host memory", memory.host_bytes, 0, memory.host_capacity_bytes,
+      memoryTile("Host memory", memory.host_bytes, memory.process_bytes,
+        memory.host_capacity_bytes > memory.process_bytes ? memory.host_capacity_bytes : 0,
         `, ${bytes(memory.pinned_bytes)} of it pinned`));
   byId("cause").textContent = plan.cause;
   byId("bottleneck").textContent = (plan.bottleneck || "").replaceAll(" %", "\u00a0%");

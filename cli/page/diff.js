@@ -28,6 +28,7 @@ function tile(name, print, before, after) {
 
 function drawNumbers({ a, b, diff }) {
   const used = (plan) => plan.memory.device_bytes + plan.memory.reserved_bytes;
+  const host = (plan) => plan.memory.host_bytes + plan.memory.process_bytes;
   byId("title").textContent = a.model === b.model && a.machine === b.machine ?
     `${b.model} on ${b.machine}` :
     `${a.model} on ${a.machine} → ${b.model} on ${b.machine}`;
@@ -37,7 +38,7 @@ function drawNumbers({ a, b, diff }) {
   byId("headline")
     .replaceChildren(tile("Tokens per second, simulated", count, a.tokens_per_s, b.tokens_per_s),
       tile("Time of a step, simulated", time, a.step_us, b.step_us), tile("Device memory", bytes, used(a), used(b)),
-      tile("Host memory", bytes, a.memory.host_bytes, b.memory.host_bytes));
+      tile("Host memory", bytes, host(a), host(b)));
   const gain = b.tokens_per_s / a.tokens_per_s;
   byId("verdict").textContent = Math.abs(gain - 1) < 0.0005 ?
     "Both plans train as many tokens a second." :

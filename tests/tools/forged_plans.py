@@ -71,7 +71,7 @@ KEPT = {
     "sharing.resources[].name": "of the machine", "sharing.resources[].compute": "of the machine",
     "sharing.resources[].h2d": "of the machine", "sharing.resources[].d2h": "of the machine",
     "sharing.resources[].host": "of the machine",
-    "memory.reserved_bytes": "of the machine",
+    "memory.reserved_bytes": "of the machine", "memory.process_bytes": "of the machine",
     "time.estimated": "of the machine",
     "blocks[].group": "whether a layer has a window is the model's",
     "blocks[].activations": "of the model: what a way saves, where no other block shows it",

@@ -91,8 +91,8 @@ class Rules:
             self.report("memory.device_bytes: with reserved_bytes it is above the capacity")
         if memory["pinned_bytes"] + memory["pageable_bytes"] != memory["host_bytes"]:
             self.report("memory.host_bytes: is not the sum of pinned_bytes and pageable_bytes")
-        if memory["host_bytes"] > memory["host_capacity_bytes"]:
-            self.report("memory.host_bytes: is above the capacity")
+        if memory["host_bytes"] + memory.get("process_bytes", 0) > memory["host_capacity_bytes"]:
+            self.report("memory.host_bytes: with process_bytes it is above the capacity")
         sums = [sum(t.end - t.offset for t in reserve[p]) for p in range(self.positions)]
         fullest = sums.index(max(sums))
         for name, told in memory["by_class"].items():

@@ -7,10 +7,27 @@
 #include "tests/support/check.h"
 #include "tests/support/root.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static const uint64_t gib = 1ULL << 30;
+
+static void test_host_memory__resident_grows_with_what_is_touched(void **state)
+{
+    (void)state;
+    enum { BYTES = 32 << 20 };
+    uint64_t before = ah_host_memory_resident();
+    unsigned char *bytes = malloc(BYTES);
+    assert_non_null(bytes);
+    memset(bytes, 1, BYTES);
+    uint64_t after = ah_host_memory_resident();
+    assert_int_equal(bytes[BYTES / 2], 1);
+    free(bytes);
+    assert_true(before > 0);
+    assert_true(after >= before + BYTES);
+    assert_true(after < before + 4 * (uint64_t)BYTES);
+}
 
 static struct ah_host_memory read_memory(const char *root)
 {
@@ -184,6 +201,7 @@ int main(void)
         TEST(test_host_memory__damaged_limits_do_not_count),
         TEST(test_host_memory__no_total_is_an_error),
         TEST(test_host_memory__this_machine),
+        cmocka_unit_test(test_host_memory__resident_grows_with_what_is_touched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,6 +43,30 @@ static void test_planning__leaves_memory_to_the_system(void **state)
     assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 9 * TEST_GIB), 6 * TEST_GIB);
     assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 15 * TEST_GIB), 0);
     assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 16 * TEST_GIB), 0);
+    machine.host.process_bytes = 15 << 20; /* is there whatever the device takes */
+    assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 16 * TEST_GIB), 15 << 20);
+    assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 9 * TEST_GIB), 6 * TEST_GIB);
+}
+
+static void test_planning__the_process_takes_of_the_host(void **state)
+{
+    (void)state;
+    enum { PROCESS = 15 << 20 };
+    struct test_request t;
+    struct ah_planning p;
+    test_request_open(&t, "tiny", "a100-40g-epyc7713");
+    struct ah_machine machine = *t.request.machine;
+    machine.host.process_bytes = PROCESS;
+    t.request.machine = &machine;
+    t.request.host_bytes = PROCESS - 1;
+    CHECK_FAILS(ah_planning_init(&p, &t.request, &t.arena, &t.err), t.err, AH_E_USAGE,
+                "is less than the 15728640 bytes that the process takes");
+    t.request.host_bytes = 5 * TEST_GIB;
+    CHECK_OK(ah_planning_init(&p, &t.request, &t.arena, &t.err), t.err);
+    assert_int_equal(p.host_capacity_bytes, 5 * TEST_GIB);
+    assert_int_equal(p.splits[0].trial.limits.host_bytes, 5 * TEST_GIB - PROCESS);
+    ah_planning_release(&p);
+    test_request_close(&t);
 }
 
 static void test_planning__finds_the_fastest_split(void **state)
@@ -143,6 +167,7 @@ static void test_planning__gives_up_half_built(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_planning__takes_what_the_machine_has),
+                                       cmocka_unit_test(test_planning__the_process_takes_of_the_host),
                                        cmocka_unit_test(test_planning__leaves_memory_to_the_system),
                                        cmocka_unit_test(test_planning__finds_the_fastest_split),
                                        cmocka_unit_test(test_planning__chooses_among_splits),

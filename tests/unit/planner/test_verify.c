@@ -86,6 +86,11 @@ static void less_reserve(struct ah_plan *plan)
     plan->memory.reserved_bytes -= 256;
 }
 
+static void more_process(struct ah_plan *plan)
+{
+    plan->memory.process_bytes += 256;
+}
+
 static void more_than_there_is(struct ah_plan *plan)
 {
     plan->memory.device_capacity_bytes *= 1000;
@@ -148,6 +153,7 @@ static void test_verify__inputs_know_what_plans_cannot(void **state)
         {another_machine, AH_E_MISMATCH, "inputs.machine.sha256: is fedc"},
         {another_device, AH_E_DOCUMENT, "numeric_signature.device: is 'cpu'; the machine's is 'cuda'"},
         {less_reserve, AH_E_DOCUMENT, "memory.reserved_bytes: is "},
+        {more_process, AH_E_DOCUMENT, "memory.process_bytes: is 256; a run on this machine takes 0"},
         {more_than_there_is, AH_E_DOCUMENT, "training, memory: no plan is made for that"},
         {as_if_measured, AH_E_DOCUMENT, "time.estimated: is false"},
         {other_threads, AH_E_DOCUMENT, "threads: "},

@@ -67,7 +67,7 @@ static void measure(struct ah_runlog_pair *pair, const struct steps *steps, size
     pair->spread = stats.median > 0 ? stats.mad / stats.median : 0;
 }
 
-static void measure_bytes(struct ah_runlog_pair *pair, const struct steps *steps, size_t offset)
+static void measure_count(struct ah_runlog_pair *pair, const struct steps *steps, size_t offset)
 {
     for (size_t i = 0; i < steps->n; i++)
         steps->sorted[i] = (double)*(const uint64_t *)((const char *)steps->items[i] + offset);
@@ -106,11 +106,20 @@ static void measure_all(struct ah_runlog_summary *summary, const struct ah_runlo
     measure(&summary->tokens_per_s, steps, offsetof(struct ah_runlog_step, tokens_per_s));
     for (size_t lane = 0; lane < AH_RUNLOG_LANES; lane++)
         measure(&summary->lane_us[lane], steps, lanes[lane]);
-    measure_bytes(&summary->copied_bytes[AH_PLAN_LANE_H2D], steps,
+    measure_count(&summary->copied_bytes[AH_PLAN_LANE_H2D], steps,
                   offsetof(struct ah_runlog_step, h2d_bytes));
-    measure_bytes(&summary->copied_bytes[AH_PLAN_LANE_D2H], steps,
+    measure_count(&summary->copied_bytes[AH_PLAN_LANE_D2H], steps,
                   offsetof(struct ah_runlog_step, d2h_bytes));
     measure_peaks(summary, runlog);
+}
+
+/* A prediction counts all tokens of a step, a log those that have a loss: fewer where there are masks. */
+static double share_of_tokens(const struct ah_runlog_predicted *predicted, const struct steps *steps)
+{
+    double all = predicted->tokens_per_s * predicted->step_us * 1e-6;
+    struct ah_runlog_pair tokens = {0};
+    measure_count(&tokens, steps, offsetof(struct ah_runlog_step, tokens));
+    return tokens.is_measured && tokens.measured < all - 0.5 ? tokens.measured / all : 1;
 }
 
 static void predict_all(struct ah_runlog_summary *summary, const struct ah_runlog_predicted *predicted)
@@ -120,7 +129,7 @@ static void predict_all(struct ah_runlog_summary *summary, const struct ah_runlo
     predict(&summary->lane_us[AH_PLAN_LANE_H2D], predicted->h2d_us);
     predict(&summary->lane_us[AH_PLAN_LANE_D2H], predicted->d2h_us);
     predict(&summary->lane_us[AH_PLAN_LANE_HOST], predicted->host_us);
-    predict(&summary->tokens_per_s, predicted->tokens_per_s);
+    predict(&summary->tokens_per_s, predicted->tokens_per_s * summary->tokens_share);
     predict(&summary->device_bytes, (double)predicted->device_bytes);
     predict(&summary->host_bytes, (double)predicted->host_bytes);
 }
@@ -224,6 +233,7 @@ int ah_runlog_summary_init(struct ah_runlog_summary *ret_summary, const struct a
     if (rc)
         return rc;
     measure_all(&summary, runlog, &steps);
+    summary.tokens_share = runlog->predicted ? share_of_tokens(runlog->predicted, &steps) : 1;
     if (runlog->predicted)
         predict_all(&summary, runlog->predicted);
     set_both_waits(&summary, runlog);

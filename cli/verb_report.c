@@ -131,6 +131,10 @@ static void put_amounts(struct ah_cli *cli, const struct ah_runlog_summary *summ
     put_amount(&table, "copied to the device", &summary->copied_bytes[AH_PLAN_LANE_H2D], print_bytes);
     put_amount(&table, "copied from the device", &summary->copied_bytes[AH_PLAN_LANE_D2H], print_bytes);
     ah_inspect_table(cli, "speed and memory", &table);
+    if (summary->tokens_share < 1)
+        ah_buffer_printf(&cli->out,
+                         "  %sonly tokens with a loss count: %.0f %% of all in the median step%s\n",
+                         cli->out_style.dim, 100 * summary->tokens_share, cli->out_style.reset);
 }
 
 static void put_share(struct ah_table *table, const char *what, double us, double of_us)
@@ -233,6 +237,8 @@ static void emit_side(struct ah_emit *emit, const struct ah_runlog_summary *summ
     }
     ah_emit_number(emit, "idle_us", value_of(&summary->waits_us[AH_PLAN_LANE_COMPUTE], measured));
     ah_emit_number(emit, "tokens_per_s", value_of(&summary->tokens_per_s, measured));
+    if (!measured)
+        ah_emit_number(emit, "tokens_share", summary->tokens_share);
     emit_bytes(emit, "device_bytes", &summary->device_bytes, measured);
     emit_bytes(emit, "host_bytes", &summary->host_bytes, measured);
     emit_bytes(emit, "h2d_bytes", &summary->copied_bytes[AH_PLAN_LANE_H2D], measured);

@@ -2,9 +2,9 @@
  *
  * autohete export PLAN --to TARGET: a plan as another system's configuration, and a report of what that loses.
  *
- * The configuration goes to standard output or to a file; the report to standard error, a line a loss. With
- * --json one object {target, config, lost, notes} says both. With --strict a loss is an error, and nothing is
- * written.
+ * The configuration goes to standard output or to a file; the report to standard error, a line a loss. With --json
+ * one object {target, version, plan_sha256, config, lost, notes} says both. With --strict a loss is an error, and
+ * nothing is written.
  */
 #include "base/file.h"
 #include "cli/emit.h"
@@ -50,6 +50,7 @@ static void emit_losses(struct ah_emit *emit, const struct ah_export *export)
     ah_emit_open(emit, "lost", '[');
     for (size_t i = 0; i < export->n_losses; i++) {
         ah_emit_open(emit, NULL, '{');
+        ah_emit_text(emit, "effect", ah_words_export_effect[export->losses[i].effect]);
         ah_emit_text(emit, "field", export->losses[i].field);
         ah_emit_text(emit, "blocks", export->losses[i].blocks);
         ah_emit_text(emit, "plan", export->losses[i].plan);
@@ -68,6 +69,8 @@ static int emit_all(struct ah_buffer *out, const struct ah_export *export, struc
         return ah_error_memory(err);
     ah_emit_open(&emit, NULL, '{');
     ah_emit_text(&emit, "target", ah_words_export_target[export->target]);
+    ah_emit_text(&emit, "version", export->version);
+    ah_emit_text(&emit, "plan_sha256", export->plan_sha256);
     ah_emit_json(&emit, "config", config.data);
     emit_losses(&emit, export);
     ah_emit_open(&emit, "notes", '[');
@@ -79,17 +82,25 @@ static int emit_all(struct ah_buffer *out, const struct ah_export *export, struc
     return AH_OK;
 }
 
+/* Tells the line and releases it. */
+static void tell(struct ah_cli *cli, struct ah_buffer *line)
+{
+    if (!line->failed)
+        ah_cli_tell(cli, AH_CLI_NOTE, "%s", line->data);
+    ah_buffer_release(line);
+}
+
 static void report(struct ah_cli *cli, const struct ah_export *export)
 {
+    struct ah_buffer line = {0};
     for (size_t i = 0; i < export->n_losses; i++) {
-        struct ah_buffer line = {0};
         ah_export_print_loss(&export->losses[i], &line);
-        if (!line.failed)
-            ah_cli_tell(cli, AH_CLI_NOTE, "lost: %s", line.data);
-        ah_buffer_release(&line);
+        tell(cli, &line);
     }
     for (size_t i = 0; i < export->n_notes; i++)
         ah_cli_tell(cli, AH_CLI_NOTE, "%s", export->notes[i]);
+    ah_export_print_origin(export, &line);
+    tell(cli, &line);
 }
 
 /* To the file that was asked for, else to standard output. */
@@ -112,11 +123,13 @@ static int write_config(struct ah_cli *cli, const struct ah_export *export, cons
     return rc;
 }
 
-static int export_plan(struct ah_cli *cli, const struct export_options *options, const struct ah_plan *plan,
-                       enum ah_export_target target, struct ah_error *err)
+static int export_plan(struct ah_cli *cli, const struct export_options *options,
+                       const struct ah_document *document, enum ah_export_target target, struct ah_error *err)
 {
     struct ah_export export;
-    int rc = ah_export_plan(plan, target, &cli->arena, &export, err);
+    char digest[AH_DOCUMENT_DIGEST_MAX];
+    int rc = ah_document_digest(document, digest, err);
+    rc = rc ? rc : ah_export_plan(document->body.plan, digest, target, &cli->arena, &export, err);
     if (rc)
         return rc;
     report(cli, &export);
@@ -140,7 +153,7 @@ static int export_run(struct ah_cli *cli, const void *given)
         return ah_cli_fail_usage(cli, &err);
     rc = ah_document_load(&document, cli->arguments.operands[0], AH_DOCUMENT_PLAN, &err);
     if (!rc)
-        rc = export_plan(cli, options, document.body.plan, target, &err);
+        rc = export_plan(cli, options, &document, target, &err);
     int status = rc ? ah_cli_fail(cli, &err) : 0;
     ah_document_release(&document);
     return status;
@@ -154,11 +167,12 @@ const struct ah_verb ah_verb_export = {
         "of a "
         "plan. They have one switch or one share where a plan decides for every block, so most of a plan is "
         "rounded: to what needs no more device memory, where the target has such a setting.\n\n"
-        "Every decision that the target will not follow is a line on standard error, with its blocks and "
-        "with "
-        "what the target does instead, and a comment in the configuration where that has comments. What a "
-        "plan "
-        "does not hold (learning rate, data, the model's shape) is a note.\n\n"
+        "Every decision that the target will not follow is a line on standard error, with its blocks, with "
+        "what the target does instead and what that changes, and a comment in the configuration where that "
+        "has comments. First come the losses that decide whether the configuration is of use: it may not fit "
+        "(the target needs more memory than the plan); then other results, other speed, and that nothing "
+        "limits its memory. What a plan does not hold (learning rate, data, the model's shape) is a note, "
+        "and so are the target's version that the settings were checked against, and the plan's digest.\n\n"
         "Exit status: 0 written, 1 with --strict and a loss, 3 not a valid plan.",
     .syntax = {.options = export_table, .operands = {AH_OPERAND_FILE, "PLAN", 1, 1, NULL}},
     .options_bytes = sizeof(struct export_options),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/units.h"
 #include "planner/export_internal.h"
+#include "runtime/schedule/names.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,16 +12,23 @@ const char *const ah_words_export_target[] = {
 #undef TARGET_WORD
         NULL};
 
+const char *const ah_words_export_effect[] = {
+#define EFFECT_WORD(value, word, text) #word,
+    AH_EXPORT_EFFECTS(EFFECT_WORD)
+#undef EFFECT_WORD
+        NULL};
+
 typedef void target_writer(struct ah_export_draft *draft);
 
-/* What a target is called in sentences, and how it is written. */
+/* What a target is called in sentences, the version that knows every setting by its name, and how it is written. */
 static const struct {
     const char *name;
+    const char *version;
     target_writer *write;
 } targets[] = {
-    [AH_EXPORT_DEEPSPEED] = {"DeepSpeed", ah_export_deepspeed},
-    [AH_EXPORT_MEGATRON] = {"Megatron", ah_export_megatron},
-    [AH_EXPORT_TORCHTITAN] = {"torchtitan", ah_export_torchtitan},
+    [AH_EXPORT_DEEPSPEED] = {"DeepSpeed", "DeepSpeed 0.17.6", ah_export_deepspeed},
+    [AH_EXPORT_MEGATRON] = {"Megatron", "Megatron-LM core 0.14.0", ah_export_megatron},
+    [AH_EXPORT_TORCHTITAN] = {"torchtitan", "torchtitan 0.2.2", ah_export_torchtitan},
 };
 
 bool ah_export_weights_host(const struct ah_plan_block *block)
@@ -115,7 +123,7 @@ static const char *keep(struct ah_export_draft *draft, struct ah_buffer *out)
     return text;
 }
 
-/* "1-2, 5" */
+/* "layer.0-1, layer.4" */
 static const char *name_blocks(struct ah_export_draft *draft, ah_export_block_test *test)
 {
     const struct ah_plan *plan = draft->plan;
@@ -125,35 +133,40 @@ static const char *name_blocks(struct ah_export_draft *draft, ah_export_block_te
             end++;
         if (end == i)
             continue;
-        ah_buffer_printf(&out, "%s%zu", out.size ? ", " : "", i);
-        if (end - i > 1)
-            ah_buffer_printf(&out, "-%zu", end - 1);
+        ah_buffer_puts(&out, out.size ? ", " : "");
+        ah_name_range(ah_names_of_plan(plan), i, end, &out);
     }
     return keep(draft, &out);
 }
 
-void ah_export_lose(struct ah_export_draft *draft, const char *field, ah_export_block_test *test,
-                    const char *plan, const char *instead)
+/* Behind all losses that change as much or more. */
+void ah_export_lose(struct ah_export_draft *draft, enum ah_export_effect effect, const char *field,
+                    ah_export_block_test *test, const char *plan, const char *instead)
 {
     struct ah_export *export = draft->export;
     const char *blocks = test ? name_blocks(draft, test) : NULL;
+    size_t at = export->n_losses;
     if (test && (!blocks || !*blocks))
         return;
-    if (export->n_losses == AH_EXPORT_LOSSES_MAX)
+    if (at == AH_EXPORT_LOSSES_MAX) {
         draft->failed = true;
-    else
-        export->losses[export->n_losses++] = (struct ah_export_loss){field, blocks, plan, instead};
+        return;
+    }
+    for (; at && export->losses[at - 1].effect > effect; at--)
+        export->losses[at] = export->losses[at - 1];
+    export->losses[at] = (struct ah_export_loss){effect, field, blocks, plan, instead};
+    export->n_losses++;
 }
 
 /* The same with the target's name before `instead`. */
-static void lose(struct ah_export_draft *draft, const char *field, ah_export_block_test *test,
-                 const char *plan, const char *instead)
+static void lose(struct ah_export_draft *draft, enum ah_export_effect effect, const char *field,
+                 ah_export_block_test *test, const char *plan, const char *instead)
 {
     struct ah_buffer out = {0};
     ah_buffer_printf(&out, "%s %s", targets[draft->export->target].name, instead);
     const char *text = keep(draft, &out);
     if (text)
-        ah_export_lose(draft, field, test, plan, text);
+        ah_export_lose(draft, effect, field, test, plan, text);
 }
 
 double ah_export_host_share(const struct ah_export_sums *sums)
@@ -175,8 +188,9 @@ static void lose_frozen(struct ah_export_draft *draft)
         ah_buffer_printf(&out, "%s '%s'", i ? "," : "", training->trainable[i]);
     const char *text = keep(draft, &out);
     if (text)
-        lose(draft, "training.trainable", NULL, text,
-             "has no setting for it: set requires_grad of the others to False in the model's code");
+        lose(draft, AH_EXPORT_MEMORY, "training.trainable", NULL, text,
+             "trains every tensor, with gradients and states of each, unless the model's code sets "
+             "requires_grad of the others to False");
 }
 
 static void lose_memory(struct ah_export_draft *draft)
@@ -190,20 +204,22 @@ static void lose_memory(struct ah_export_draft *draft)
     ah_buffer_printf(&out, "takes %s of the device and %s of the host, never more", device, host);
     const char *text = keep(draft, &out);
     if (text)
-        lose(draft, "memory", NULL, text, "allocates as it goes and takes no limit");
+        lose(draft, AH_EXPORT_LIMIT, "memory", NULL, text, "allocates as it goes and takes no limit");
 }
 
 void ah_export_lose_common(struct ah_export_draft *draft)
 {
     const struct ah_plan *plan = draft->plan;
-    lose(draft, "blocks.optimizer", streamed, "states visit the device for their update",
+    lose(draft, AH_EXPORT_SPEED, "blocks.optimizer", streamed, "states visit the device for their update",
          "updates these on the host");
     lose_frozen(draft);
     if (plan->micro_batch_order == AH_BLOCK_MAJOR && plan->training.micro_batches > 1)
-        lose(draft, "micro_batch_order", NULL, "each block does all micro-batches before the next block",
+        lose(draft, AH_EXPORT_SPEED, "micro_batch_order", NULL,
+             "each block does all micro-batches before the next block",
              "does one micro-batch after the other");
     if (plan->lanes.n_h2d || plan->lanes.n_d2h || plan->lanes.n_host)
-        lose(draft, "lanes", NULL, "freezes the order of copies and host updates, across iterations",
+        lose(draft, AH_EXPORT_SPEED, "lanes", NULL,
+             "freezes the order of copies and host updates, across iterations",
              "has an order of its own, and ends every step before the next");
     if (plan->lanes.n_h2d || plan->lanes.n_d2h || plan->lanes.n_host || draft->sums.layers_recompute ||
         draft->sums.layers_selective)
@@ -244,10 +260,11 @@ static struct ah_export_sums sum_plan(const struct ah_plan *plan)
     return sums;
 }
 
-int ah_export_plan(const struct ah_plan *plan, enum ah_export_target target, struct ah_arena *arena,
-                   struct ah_export *ret_export, struct ah_error *err)
+int ah_export_plan(const struct ah_plan *plan, const char *plan_sha256, enum ah_export_target target,
+                   struct ah_arena *arena, struct ah_export *ret_export, struct ah_error *err)
 {
-    *ret_export = (struct ah_export){.target = target, .plan = plan};
+    *ret_export = (struct ah_export){
+        .target = target, .plan = plan, .plan_sha256 = plan_sha256, .version = targets[target].version};
     struct ah_export_draft draft = {
         .plan = plan, .sums = sum_plan(plan), .export = ret_export, .arena = arena};
     targets[target].write(&draft);

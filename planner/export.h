@@ -5,11 +5,12 @@
  * A plan decides for every block; DeepSpeed, Megatron and torchtitan have one switch for all, or one share. Export
  * sets each switch so that the target needs no more device memory than the plan wherever it has such a setting,
  * and lists every decision that the target will not follow (a LOSS): which blocks, what the plan says, what
- * the target does instead. What a plan does not hold at all (learning rate, data, the model's shape) is not
- * a loss; notes name it. Every setting and its source: docs/export.md.
+ * the target does instead, and what that changes. The losses that decide whether the export is of use come first. What
+ * a plan does not hold at all (learning rate, data, the model's shape) is not a loss; notes name it. Every setting, its
+ * source and the version that it was checked against: docs/export.md.
  *
  *     struct ah_export export;
- *     rc = ah_export_plan(plan, AH_EXPORT_MEGATRON, arena, &export, err);
+ *     rc = ah_export_plan(plan, digest, AH_EXPORT_MEGATRON, arena, &export, err);
  *     ah_export_print(&export, &out);       // the target's file
  *
  * Pure: no files, no state; equal plans give equal bytes.
@@ -56,10 +57,27 @@ struct ah_export_setting {
     const char *text;
 };
 
+/* What a loss changes, in the order in which losses are told. X(value, word, what a person reads). */
+#define AH_EXPORT_EFFECTS(X)                                                                                 \
+    X(AH_EXPORT_MEMORY, memory, "may not fit")                                                               \
+    X(AH_EXPORT_RESULT, result, "other results")                                                             \
+    X(AH_EXPORT_SPEED, speed, "other speed")                                                                 \
+    X(AH_EXPORT_LIMIT, limit, "no limit")
+
+enum ah_export_effect {
+#define AH_EXPORT_EFFECT_VALUE(value, word, text) value,
+    AH_EXPORT_EFFECTS(AH_EXPORT_EFFECT_VALUE)
+#undef AH_EXPORT_EFFECT_VALUE
+};
+
+/* "memory", ...; NULL-terminated, indexed by effect. */
+extern const char *const ah_words_export_effect[];
+
 /* One decision of the plan that the target does not follow. */
 struct ah_export_loss {
+    enum ah_export_effect effect;
     const char *field;   /* of the plan: "blocks.optimizer", "memory", ... */
-    const char *blocks;  /* "1-2, 5": indices of the blocks concerned; NULL: the plan as a whole */
+    const char *blocks;  /* "layer.0-1, layer.4": the blocks concerned; NULL: the plan as a whole */
     const char *plan;    /* what the plan says, a clause */
     const char *instead; /* what the target does, a clause that begins with its name */
 };
@@ -69,6 +87,8 @@ enum { AH_EXPORT_SETTINGS_MAX = 24, AH_EXPORT_LOSSES_MAX = 16, AH_EXPORT_NOTES_M
 struct ah_export {
     enum ah_export_target target;
     const struct ah_plan *plan; /* borrowed */
+    const char *plan_sha256;    /* borrowed */
+    const char *version; /* "Megatron-LM core 0.14.0": what the settings were checked against; static */
     struct ah_export_setting settings[AH_EXPORT_SETTINGS_MAX];
     size_t n_settings;
     struct ah_export_loss losses[AH_EXPORT_LOSSES_MAX];
@@ -77,11 +97,14 @@ struct ah_export {
     size_t n_notes;
 };
 
-/* Fills `ret_export`; texts in `arena`, `plan` stays borrowed. AH_E_MEMORY only. */
-int ah_export_plan(const struct ah_plan *plan, enum ah_export_target target, struct ah_arena *arena,
-                   struct ah_export *ret_export, struct ah_error *err);
+/* Fills `ret_export`; texts in `arena`; `plan` and its digest stay borrowed. AH_E_MEMORY only. */
+int ah_export_plan(const struct ah_plan *plan, const char *plan_sha256, enum ah_export_target target,
+                   struct ah_arena *arena, struct ah_export *ret_export, struct ah_error *err);
 
-/* Appends "blocks 1-2: <plan>; <instead>", one line without its end. */
+/* Appends "written for Megatron-LM core 0.14.0 from the plan with digest 0a1b...", one line without its end. */
+void ah_export_print_origin(const struct ah_export *export, struct ah_buffer *out);
+
+/* Appends "lost (may not fit): layer.0-1: <plan>; <instead>", one line without its end. */
 void ah_export_print_loss(const struct ah_export_loss *loss, struct ah_buffer *out);
 
 /* Appends what the target reads: JSON, a bash array of arguments, TOML; with losses and notes as comments where

@@ -30,7 +30,8 @@ static void put_weights(struct ah_export_draft *draft)
                           sums->device_weights + 2 * sums->largest_host_weight);
     ah_export_add_integer(draft, "zero_optimization.stage3_max_reuse_distance", sums->device_weights);
     ah_export_add_integer(draft, "zero_optimization.stage3_prefetch_bucket_size", sums->largest_host_weight);
-    ah_export_lose(draft, "blocks.weights", ah_export_weights_device, "weights stay on the device",
+    ah_export_lose(draft, AH_EXPORT_SPEED, "blocks.weights", ah_export_weights_device,
+                   "weights stay on the device",
                    "DeepSpeed keeps every weight on the host, and on the device what "
                    "stage3_max_live_parameters leaves there");
 }
@@ -46,7 +47,8 @@ static void put_optimizers(struct ah_export_draft *draft)
     ah_export_add_number(draft, "zero_optimization.offload_optimizer.ratio", share);
     ah_export_add_integer(draft, "zero_optimization.sub_group_size", sums->largest_block);
     if (!sums->host_first)
-        ah_export_lose(draft, "blocks.optimizer", ah_export_optimizer_host, "optimizer on the host",
+        ah_export_lose(draft, AH_EXPORT_SPEED, "blocks.optimizer", ah_export_optimizer_host,
+                       "optimizer on the host",
                        "DeepSpeed offloads the same share of the parameters, but the first ones");
 }
 
@@ -71,13 +73,15 @@ void ah_export_deepspeed(struct ah_export_draft *draft)
 {
     put_batch(draft);
     put_zero(draft);
-    ah_export_lose(draft, "blocks.activations", ah_export_recomputes, "recomputed from the block's input",
+    ah_export_lose(draft, AH_EXPORT_MEMORY, "blocks.activations", ah_export_recomputes,
+                   "recomputed from the block's input",
                    "DeepSpeed has no setting for it: checkpoint these blocks in the model's code");
-    ah_export_lose(draft, "blocks.activations", ah_export_selective,
+    ah_export_lose(draft, AH_EXPORT_MEMORY, "blocks.activations", ah_export_selective,
                    "norms, rope and the MLP's product are recomputed",
                    "DeepSpeed has no setting for it: checkpoint these parts in the model's code");
     if (draft->plan->training.state_dtype != AH_FP32)
-        ah_export_lose(draft, "training.state_dtype", NULL, "moments are bf16, rounded stochastically",
+        ah_export_lose(draft, AH_EXPORT_MEMORY, "training.state_dtype", NULL,
+                       "moments are bf16, rounded stochastically",
                        "DeepSpeed keeps fp32 moments: 4 bytes a parameter more");
     ah_export_add_note(draft,
                        "the model's shape comes from the model that is given to deepspeed.initialize()");

@@ -48,8 +48,8 @@ void ah_export_add_flag(struct ah_export_draft *draft, const char *path);
 void ah_export_add_note(struct ah_export_draft *draft, const char *note);
 
 /* Where `test` (NULL: the plan as a whole) holds for no block, nothing is lost. */
-void ah_export_lose(struct ah_export_draft *draft, const char *field, ah_export_block_test *test,
-                    const char *plan, const char *instead);
+void ah_export_lose(struct ah_export_draft *draft, enum ah_export_effect effect, const char *field,
+                    ah_export_block_test *test, const char *plan, const char *instead);
 
 /* host_parameters / trained_parameters, rounded up to six digits, so that no fewer are meant. */
 double ah_export_host_share(const struct ah_export_sums *sums);

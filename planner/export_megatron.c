@@ -29,10 +29,10 @@ static void put_recompute(struct ah_export_draft *draft)
     ah_export_add_text(draft, "recompute-granularity", "full");
     ah_export_add_text(draft, "recompute-method", "block");
     ah_export_add_integer(draft, "recompute-num-layers", layers);
-    ah_export_lose(draft, "blocks.activations", ah_export_selective,
+    ah_export_lose(draft, AH_EXPORT_SPEED, "blocks.activations", ah_export_selective,
                    "norms, rope and the MLP's product are recomputed", "Megatron recomputes whole layers");
     if (!sums->saving_first)
-        ah_export_lose(draft, "blocks.activations", ah_export_saves_less, "recomputed",
+        ah_export_lose(draft, AH_EXPORT_SPEED, "blocks.activations", ah_export_saves_less, "recomputed",
                        "Megatron recomputes as many layers, but the first ones");
 }
 
@@ -47,8 +47,8 @@ static void put_optimizer(struct ah_export_draft *draft)
     if (small_states) {
         ah_export_add_text(draft, "exp-avg-dtype", "bf16");
         ah_export_add_text(draft, "exp-avg-sq-dtype", "bf16");
-        ah_export_lose(draft, "training.state_dtype", NULL, "bf16 moments are rounded stochastically",
-                       "Megatron rounds them to nearest");
+        ah_export_lose(draft, AH_EXPORT_RESULT, "training.state_dtype", NULL,
+                       "bf16 moments are rounded stochastically", "Megatron rounds them to nearest");
     }
     if (!sums->host_parameters)
         return;
@@ -56,7 +56,8 @@ static void put_optimizer(struct ah_export_draft *draft)
     ah_export_add_number(draft, "optimizer-offload-fraction", ah_export_host_share(sums));
     ah_export_add_flag(draft, "overlap-cpu-optimizer-d2h-h2d");
     if (!sums->host_first)
-        ah_export_lose(draft, "blocks.optimizer", ah_export_optimizer_host, "optimizer on the host",
+        ah_export_lose(draft, AH_EXPORT_SPEED, "blocks.optimizer", ah_export_optimizer_host,
+                       "optimizer on the host",
                        "Megatron offloads the same share of the parameters, but the first ones");
 }
 
@@ -70,9 +71,11 @@ void ah_export_megatron(struct ah_export_draft *draft)
     put_batch(draft);
     put_recompute(draft);
     put_optimizer(draft);
-    ah_export_lose(draft, "blocks.weights", ah_export_weights_host, "weights on the host, fetched before use",
+    ah_export_lose(draft, AH_EXPORT_MEMORY, "blocks.weights", ah_export_weights_host,
+                   "weights on the host, fetched before use",
                    "Megatron keeps all weights on the device: it needs more memory than the plan");
-    ah_export_lose(draft, "blocks.accumulator", sums_on_host, "gradients of micro-batches summed on the host",
+    ah_export_lose(draft, AH_EXPORT_MEMORY, "blocks.accumulator", sums_on_host,
+                   "gradients of micro-batches summed on the host",
                    "Megatron sums them on the device, in fp32");
     ah_export_add_note(draft, "the model's shape (hidden size, heads, query groups, ffn, positions, tying) "
                               "takes arguments of its own");

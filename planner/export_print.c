@@ -114,23 +114,32 @@ static void put_comment(struct ah_buffer *out, const char *text)
     ah_buffer_puts(out, "\n");
 }
 
+/* Writes the line as a comment and empties it. */
+static void end_comment(struct ah_buffer *out, struct ah_buffer *line)
+{
+    out->failed = out->failed || line->failed;
+    if (!line->failed)
+        put_comment(out, line->data);
+    ah_buffer_clear(line);
+}
+
 static void put_comments(const struct ah_export *export, struct ah_buffer *out)
 {
     struct ah_buffer line = {0};
     ah_buffer_printf(&line, "autohete export --to %s: '%s' on '%s', policy %s",
                      ah_words_export_target[export->target], export->plan->inputs.model.name,
                      export->plan->inputs.machine.name, ah_words_policy[export->plan->policy]);
-    for (size_t i = 0; i <= export->n_losses + export->n_notes && !line.failed; i++) {
-        put_comment(out, line.data);
-        ah_buffer_clear(&line);
-        if (i < export->n_losses) {
-            ah_buffer_puts(&line, "lost: ");
-            ah_export_print_loss(&export->losses[i], &line);
-        } else if (i < export->n_losses + export->n_notes) {
-            ah_buffer_printf(&line, "note: %s", export->notes[i - export->n_losses]);
-        }
+    end_comment(out, &line);
+    ah_export_print_origin(export, &line);
+    end_comment(out, &line);
+    for (size_t i = 0; i < export->n_losses; i++) {
+        ah_export_print_loss(&export->losses[i], &line);
+        end_comment(out, &line);
     }
-    out->failed = out->failed || line.failed;
+    for (size_t i = 0; i < export->n_notes; i++) {
+        ah_buffer_printf(&line, "note: %s", export->notes[i]);
+        end_comment(out, &line);
+    }
     ah_buffer_release(&line);
 }
 
@@ -171,12 +180,21 @@ static void print_toml(const struct ah_export *export, struct ah_buffer *out)
     }
 }
 
+void ah_export_print_origin(const struct ah_export *export, struct ah_buffer *out)
+{
+    ah_buffer_printf(out, "written for %s from the plan with digest %s", export->version,
+                     export->plan_sha256);
+}
+
 void ah_export_print_loss(const struct ah_export_loss *loss, struct ah_buffer *out)
 {
-    if (loss->blocks)
-        ah_buffer_printf(out, "block%s %s: ", strpbrk(loss->blocks, "-,") ? "s" : "", loss->blocks);
-    else
-        ah_buffer_puts(out, "the plan ");
+    static const char *const effects[] = {
+#define EFFECT_TEXT(value, word, text) [value] = (text),
+        AH_EXPORT_EFFECTS(EFFECT_TEXT)
+#undef EFFECT_TEXT
+    };
+    ah_buffer_printf(out, "lost (%s): %s", effects[loss->effect], loss->blocks ? loss->blocks : "the plan ");
+    ah_buffer_puts(out, loss->blocks ? ": " : "");
     ah_buffer_printf(out, "%s; %s", loss->plan, loss->instead);
 }
 

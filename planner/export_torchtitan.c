@@ -46,7 +46,8 @@ static void put_every_nth(struct ah_export_draft *draft)
     if (n > 1)
         ah_export_add_text(draft, "activation_checkpoint.selective_ac_option", text);
     if (!every_nth(draft->plan, n))
-        ah_export_lose(draft, "blocks.activations", ah_export_recomputes, "recomputed, other layers not",
+        ah_export_lose(draft, AH_EXPORT_SPEED, "blocks.activations", ah_export_recomputes,
+                       "recomputed, other layers not",
                        n > 1 ? "torchtitan recomputes every n-th layer, at least as many"
                              : "torchtitan recomputes all layers");
 }
@@ -56,7 +57,7 @@ static void put_selective(struct ah_export_draft *draft)
     const struct ah_export_sums *sums = &draft->sums;
     ah_export_add_text(draft, "activation_checkpoint.mode", "selective");
     ah_export_add_text(draft, "activation_checkpoint.selective_ac_option", "op");
-    ah_export_lose(draft, "blocks.activations", ah_export_selective,
+    ah_export_lose(draft, AH_EXPORT_SPEED, "blocks.activations", ah_export_selective,
                    "norms, rope and the MLP's product are recomputed",
                    sums->layers_selective < sums->layers
                        ? "torchtitan recomputes these and every other matrix product, in all layers"
@@ -74,12 +75,12 @@ static void put_activations(struct ah_export_draft *draft)
         put_every_nth(draft);
     } else {
         ah_export_add_text(draft, "activation_checkpoint.mode", "full");
-        ah_export_lose(draft, "blocks.activations", ah_export_selective,
+        ah_export_lose(draft, AH_EXPORT_SPEED, "blocks.activations", ah_export_selective,
                        "norms, rope and the MLP's product are recomputed",
                        "torchtitan recomputes all layers");
         if (sums->layers_recompute + sums->layers_selective < sums->layers)
-            ah_export_lose(draft, "blocks.activations", ah_export_recomputes, "recomputed, other layers not",
-                           "torchtitan recomputes all layers");
+            ah_export_lose(draft, AH_EXPORT_SPEED, "blocks.activations", ah_export_recomputes,
+                           "recomputed, other layers not", "torchtitan recomputes all layers");
     }
 }
 
@@ -88,19 +89,28 @@ static bool resident(const struct ah_plan_block *block)
     return ah_export_weights_device(block) || ah_export_optimizer_device(block);
 }
 
+static bool offloaded(const struct ah_plan_block *block)
+{
+    return ah_export_weights_host(block) || ah_export_optimizer_host(block);
+}
+
 void ah_export_torchtitan(struct ah_export_draft *draft)
 {
     bool offload = draft->sums.host_parameters || draft->sums.largest_host_weight;
     put_training(draft, offload);
     put_activations(draft);
     if (offload) {
-        ah_export_lose(draft, "blocks.weights", resident, "weights, or optimizer too, stay on the device",
+        ah_export_lose(draft, AH_EXPORT_MEMORY, "blocks.weights", offloaded,
+                       "weights, or optimizer alone, on the host",
+                       "torchtitan offloads under FSDP alone, which takes two processes or more: one GPU by "
+                       "itself has no offload");
+        ah_export_lose(draft, AH_EXPORT_SPEED, "blocks.weights", resident,
+                       "weights, or optimizer too, stay on the device",
                        "torchtitan offloads weights, gradients and states of all blocks or of none");
-        ah_export_add_note(draft,
-                           "enable_cpu_offload is FSDP's: with one process torchtitan may leave it off");
     }
     if (draft->plan->training.state_dtype != AH_FP32)
-        ah_export_lose(draft, "training.state_dtype", NULL, "moments are bf16, rounded stochastically",
+        ah_export_lose(draft, AH_EXPORT_MEMORY, "training.state_dtype", NULL,
+                       "moments are bf16, rounded stochastically",
                        "torchtitan keeps moments in the weights' fp32");
     ah_export_add_note(draft, "the model's shape comes from model.name and model.flavor");
 }

@@ -19,6 +19,20 @@ void ah_name_block(struct ah_name_blocks blocks, size_t block, char ret_name[AH_
         snprintf(ret_name, AH_NAME_MAX, "layer.%zu", at - 1);
 }
 
+void ah_name_range(struct ah_name_blocks blocks, size_t first, size_t end, struct ah_buffer *out)
+{
+    size_t layers_end = blocks.of_model - 1 - blocks.first; /* the head's number */
+    for (size_t i = first, next; i < end; i = next) {
+        char name[AH_NAME_MAX];
+        bool layer = blocks.first + i && i < layers_end;
+        next = !layer ? i + 1 : end < layers_end ? end : layers_end;
+        ah_name_block(blocks, i, name);
+        ah_buffer_printf(out, "%s%s", i > first ? ", " : "", name);
+        if (next - i > 1)
+            ah_buffer_printf(out, "-%zu", blocks.first + next - 2);
+    }
+}
+
 static const char *const labels[AH_TENSOR_LABELS] = {
     [AH_TENSOR_WEIGHTS] = "weights",       [AH_TENSOR_FETCHED] = "fetched",
     [AH_TENSOR_STATES] = "states",         [AH_TENSOR_INPUT] = "input",

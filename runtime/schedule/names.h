@@ -6,6 +6,7 @@
 #ifndef AH_RUNTIME_SCHEDULE_NAMES_H
 #define AH_RUNTIME_SCHEDULE_NAMES_H
 
+#include "base/buffer.h"
 #include "runtime/schedule/job.h"
 #include "runtime/schedule/layout.h"
 
@@ -55,6 +56,10 @@ static inline struct ah_name_blocks ah_names_of_job(const struct ah_job *job)
 /* Room for each name: */
 enum { AH_NAME_MAX = 96 };
 void ah_name_block(struct ah_name_blocks blocks, size_t block, char ret_name[AH_NAME_MAX]);
+
+/* Appends the blocks from `first` to before `end`: "embedding, layer.0-6", "layer.7", "layer.8-11, head". */
+void ah_name_range(struct ah_name_blocks blocks, size_t first, size_t end, struct ah_buffer *out);
+
 void ah_name_tensor(struct ah_name_blocks blocks, const struct ah_layout_tensor *tensor,
                     struct ah_tensor_name name, char ret_name[AH_NAME_MAX]);
 

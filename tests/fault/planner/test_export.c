@@ -21,7 +21,7 @@ static int export_and_print(void *context, struct ah_error *err)
     struct ah_buffer text = {0};
     struct ah_buffer settings = {0};
     struct ah_export export;
-    int rc = ah_export_plan(job->plan, job->target, &arena, &export, err);
+    int rc = ah_export_plan(job->plan, "digest", job->target, &arena, &export, err);
     if (!rc) {
         ah_export_print(&export, &text);
         ah_export_print_settings(&export, &settings);

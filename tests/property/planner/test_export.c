@@ -115,7 +115,7 @@ static void test_export__never_asks_for_more_device_memory_than_the_plan(void **
         for (unsigned target = 0; ah_words_export_target[target]; target++) {
             struct ah_arena arena = {0};
             struct ah_export export;
-            CHECK_OK(ah_export_plan(&plan, (enum ah_export_target)target, &arena, &export, &err), err);
+            CHECK_OK(ah_export_plan(&plan, "", (enum ah_export_target)target, &arena, &export, &err), err);
             check_memory(&export, &totals);
             assert_int_equal(export.n_losses == 0, totals.resident);
             exact += export.n_losses == 0;

@@ -29,7 +29,7 @@ struct expectation {
     struct shape shape;
     enum ah_export_target target;
     const char *settings;           /* all of them, as compact JSON; without the batch, which all have */
-    const char *losses[FIELDS_MAX]; /* "field blocks", in order; up to NULL */
+    const char *losses[FIELDS_MAX]; /* "effect: field blocks", in order; up to NULL */
 };
 
 #define KEEP                "kkkkkkkk"
@@ -81,34 +81,34 @@ static const struct expectation expectations[] = {
      {BLOCKS_ARE(KEEP, DEVICE, HOST), .copies = true},
      AH_EXPORT_DEEPSPEED,
      DS "\"stage\":2," OVERLAP "\"offload_optimizer\":{\"device\":\"cpu\",\"pin_memory\":true}}}",
-     {"lanes", "memory"}},
+     {"speed: lanes", "limit: memory"}},
     {"a share of optimizers is stage 3, and of the first blocks",
      {BLOCKS_ARE(KEEP, DEVICE, "hhdddddd"), .copies = true},
      AH_EXPORT_DEEPSPEED,
      DS
      "\"stage\":3," OVERLAP
      "\"offload_optimizer\":{\"device\":\"cpu\",\"pin_memory\":true,\"ratio\":0.25},\"sub_group_size\":100}}",
-     {"lanes", "memory"}},
+     {"speed: lanes", "limit: memory"}},
     {"the last blocks' optimizers become the first ones'",
      {BLOCKS_ARE(KEEP, DEVICE, "dddddhhh"), .copies = true},
      AH_EXPORT_DEEPSPEED,
      DS "\"stage\":3," OVERLAP "\"offload_optimizer\":{\"device\":\"cpu\",\"pin_memory\":true,\"ratio\":0."
         "375},\"sub_group_size\":100}}",
-     {"blocks.optimizer 5-7", "lanes", "memory"}},
+     {"speed: blocks.optimizer layer.4-5, head", "speed: lanes", "limit: memory"}},
     {"a share is of what is trained; visiting states are named",
      {BLOCKS_ARE(KEEP, DEVICE, "nhhsdddd"), .copies = true, .trainable = "layer.*"},
      AH_EXPORT_MEGATRON,
      MEGATRON ",\"use-distributed-optimizer\":true,\"use-precision-aware-optimizer\":true,"
               "\"optimizer-cpu-offload\":true,\"optimizer-offload-fraction\":0.428572,"
               "\"overlap-cpu-optimizer-d2h-h2d\":true}",
-     {"blocks.optimizer 3", "training.trainable", "lanes", "memory"}},
+     {"memory: training.trainable", "speed: blocks.optimizer layer.2", "speed: lanes", "limit: memory"}},
     {"weights on the host are stage 3",
      {BLOCKS_ARE(KEEP, "dhhddddd", HOST), .copies = true},
      AH_EXPORT_DEEPSPEED,
      DS "\"stage\":3," OVERLAP "\"offload_optimizer\":{\"device\":\"cpu\",\"pin_memory\":true},"
         "\"offload_param\":{\"device\":\"cpu\",\"pin_memory\":true},\"stage3_max_live_parameters\":800,"
         "\"stage3_max_reuse_distance\":600,\"stage3_prefetch_bucket_size\":100}}",
-     {"blocks.weights 0, 3-7", "lanes", "memory"}},
+     {"speed: blocks.weights embedding, layer.2-5, head", "speed: lanes", "limit: memory"}},
     {"Megatron cannot fetch weights",
      {BLOCKS_ARE("krrkkkkk", "dhhddddd", HOST), .copies = true},
      AH_EXPORT_MEGATRON,
@@ -116,70 +116,72 @@ static const struct expectation expectations[] = {
               "\"use-distributed-optimizer\":true,\"use-precision-aware-optimizer\":true,"
               "\"optimizer-cpu-offload\":true,\"optimizer-offload-fraction\":1,"
               "\"overlap-cpu-optimizer-d2h-h2d\":true}",
-     {"blocks.weights 1-2", "lanes", "memory"}},
+     {"memory: blocks.weights layer.0-1", "speed: lanes", "limit: memory"}},
     {"Megatron recomputes the first layers",
      {BLOCKS_ARE("kkrkrkkk", DEVICE, DEVICE)},
      AH_EXPORT_MEGATRON,
      MEGATRON
      ",\"recompute-granularity\":\"full\",\"recompute-method\":\"block\",\"recompute-num-layers\":2}",
-     {"blocks.activations 2, 4", "memory"}},
+     {"speed: blocks.activations layer.1, layer.3", "limit: memory"}},
     {"Megatron recomputes selective layers whole",
      {BLOCKS_ARE("krskkkkk", DEVICE, DEVICE)},
      AH_EXPORT_MEGATRON,
      MEGATRON
      ",\"recompute-granularity\":\"full\",\"recompute-method\":\"block\",\"recompute-num-layers\":2}",
-     {"blocks.activations 2", "memory"}},
+     {"speed: blocks.activations layer.1", "limit: memory"}},
     {"DeepSpeed leaves activations to the model",
      {BLOCKS_ARE("krrsskkk", DEVICE, DEVICE)},
      AH_EXPORT_DEEPSPEED,
      DS "\"stage\":0}}",
-     {"blocks.activations 1-2", "blocks.activations 3-4", "memory"}},
+     {"memory: blocks.activations layer.0-1", "memory: blocks.activations layer.2-3", "limit: memory"}},
     {"torchtitan: every third layer, exactly",
      {BLOCKS_ARE("kkkrkkrk", DEVICE, DEVICE)},
      AH_EXPORT_TORCHTITAN,
      TITAN "false},\"activation_checkpoint\":{\"mode\":\"selective\",\"selective_ac_option\":\"3\"}}",
-     {"memory"}},
+     {"limit: memory"}},
     {"torchtitan: as many layers, but others",
      {BLOCKS_ARE("krrkkkkk", DEVICE, DEVICE)},
      AH_EXPORT_TORCHTITAN,
      TITAN "false},\"activation_checkpoint\":{\"mode\":\"selective\",\"selective_ac_option\":\"3\"}}",
-     {"blocks.activations 1-2", "memory"}},
+     {"speed: blocks.activations layer.0-1", "limit: memory"}},
     {"torchtitan: more than half is all",
      {BLOCKS_ARE("krrrrkkk", DEVICE, DEVICE)},
      AH_EXPORT_TORCHTITAN,
      TITAN "false},\"activation_checkpoint\":{\"mode\":\"full\"}}",
-     {"blocks.activations 1-4", "memory"}},
+     {"speed: blocks.activations layer.0-3", "limit: memory"}},
     {"torchtitan: all is all",
      {BLOCKS_ARE("krrrrrrk", DEVICE, DEVICE)},
      AH_EXPORT_TORCHTITAN,
      TITAN "false},\"activation_checkpoint\":{\"mode\":\"full\"}}",
-     {"memory"}},
+     {"limit: memory"}},
     {"torchtitan: selective by operation",
      {BLOCKS_ARE("kssssssk", DEVICE, DEVICE)},
      AH_EXPORT_TORCHTITAN,
      TITAN "false},\"activation_checkpoint\":{\"mode\":\"selective\",\"selective_ac_option\":\"op\"}}",
-     {"blocks.activations 1-6", "memory"}},
+     {"speed: blocks.activations layer.0-5", "limit: memory"}},
     {"torchtitan: a mixture recomputes all",
      {BLOCKS_ARE("krsskkkk", DEVICE, DEVICE)},
      AH_EXPORT_TORCHTITAN,
      TITAN "false},\"activation_checkpoint\":{\"mode\":\"full\"}}",
-     {"blocks.activations 2-3", "blocks.activations 1", "memory"}},
+     {"speed: blocks.activations layer.1-2", "speed: blocks.activations layer.0", "limit: memory"}},
     {"torchtitan offloads all or nothing",
      {BLOCKS_ARE(KEEP, DEVICE, "hhdddddd"), .copies = true, .bf16_states = true, .block_major = true},
      AH_EXPORT_TORCHTITAN,
      TITAN "true},\"activation_checkpoint\":{\"mode\":\"none\"}}",
-     {"blocks.weights 0-7", "training.state_dtype", "micro_batch_order", "lanes", "memory"}},
+     {"memory: blocks.weights embedding, layer.0", "memory: training.state_dtype",
+      "speed: blocks.weights embedding, layer.0-5, head", "speed: micro_batch_order", "speed: lanes",
+      "limit: memory"}},
     {"bf16 states have arguments of Megatron, and none of DeepSpeed",
      {BLOCKS_ARE(KEEP, DEVICE, DEVICE), .bf16_states = true},
      AH_EXPORT_MEGATRON,
      MEGATRON ",\"use-distributed-optimizer\":true,\"use-precision-aware-optimizer\":true,"
               "\"exp-avg-dtype\":\"bf16\",\"exp-avg-sq-dtype\":\"bf16\"}",
-     {"training.state_dtype"}},
+     {"result: training.state_dtype"}},
     {"bf16 states have arguments of Megatron, and none of DeepSpeed",
      {BLOCKS_ARE(KEEP, DEVICE, DEVICE), .bf16_states = true},
      AH_EXPORT_DEEPSPEED,
      DS "\"stage\":0}}",
-     {"training.state_dtype"}},
+     {"memory: training.state_dtype"}},
 };
 
 static unsigned letter(const char *letters, char c)
@@ -216,8 +218,8 @@ static void check_losses(const struct ah_export *export, const struct expectatio
     for (; n < export->n_losses && expected->losses[n]; n++) {
         char told[200];
         const struct ah_export_loss *loss = &export->losses[n];
-        snprintf(told, sizeof told, "%s%s%s", loss->field, loss->blocks ? " " : "",
-                 loss->blocks ? loss->blocks : "");
+        snprintf(told, sizeof told, "%s: %s%s%s", ah_words_export_effect[loss->effect], loss->field,
+                 loss->blocks ? " " : "", loss->blocks ? loss->blocks : "");
         if (strcmp(told, expected->losses[n]) != 0)
             fail_msg("%s: loss %zu is '%s', not '%s'", expected->what, n, told, expected->losses[n]);
     }
@@ -235,7 +237,7 @@ static void check_one(const struct expectation *expected, struct ah_plan plan)
     struct ah_export export;
     struct ah_error err = {0};
     shape_plan(&plan, blocks, &expected->shape, &trainable);
-    CHECK_OK(ah_export_plan(&plan, expected->target, &arena, &export, &err), err);
+    CHECK_OK(ah_export_plan(&plan, "", expected->target, &arena, &export, &err), err);
     ah_export_print_settings(&export, &settings);
     if (strcmp(settings.data, expected->settings) != 0)
         fail_msg("%s: %s\nexpected %s", expected->what, settings.data, expected->settings);
@@ -265,9 +267,12 @@ static void test_export__a_comment_stays_on_its_line(void **state)
     (void)state;
     load_document(&document, PATH, AH_DOCUMENT_PLAN);
     document.body.plan->inputs.model.name = "x\nrm -rf /";
-    CHECK_OK(ah_export_plan(document.body.plan, AH_EXPORT_MEGATRON, &arena, &export, &err), err);
+    CHECK_OK(ah_export_plan(document.body.plan, "0a1b", AH_EXPORT_MEGATRON, &arena, &export, &err), err);
     ah_export_print(&export, &out);
     check_text_has(out.data, "'x?rm -rf /'");
+    check_text_has(
+        out.data,
+        "\n# written for Megatron-LM core 0.14.0 from the plan with digest 0a1b\n# lost (may not fit): ");
     ah_buffer_release(&out);
     ah_arena_release(&arena);
     ah_document_release(&document);

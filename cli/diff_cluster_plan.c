@@ -8,6 +8,7 @@
 
 #include "cli/diff_numbers.h"
 #include "cli/table.h"
+#include "runtime/schedule/names.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -60,13 +61,14 @@ static size_t count_ranks(const struct ah_cluster_plan *plan)
     return n;
 }
 
-/* "blocks 0-9 (3 recompute) with 1 more GPU, 32 micro-batches" */
-static void put_role(struct ah_buffer *out, const struct ah_cluster_plan_pipeline *pipeline,
+/* "embedding, layer.0-8 (3 recompute) on 2 GPUs, 32 micro-batches" */
+static void put_role(struct ah_buffer *out, const struct ah_cluster_plan *plan,
+                     const struct ah_cluster_plan_pipeline *pipeline,
                      const struct ah_cluster_plan_stage *stage)
 {
     const char *comma = " (";
-    ah_buffer_printf(out, stage->blocks == 1 ? "block %" PRIu64 : "blocks %" PRIu64 "-%" PRIu64,
-                     stage->first_block, stage->first_block + stage->blocks - 1);
+    ah_name_range((struct ah_name_blocks){.of_model = plan->blocks}, stage->first_block,
+                  stage->first_block + stage->blocks, out);
     for (size_t i = 0; i < stage->n_configs; i++) {
         const struct ah_cluster_plan_config *config = &stage->configs[i];
         if (config->activations == AH_ACTIVATIONS_KEEP && config->weights == AH_WEIGHTS_DEVICE &&
@@ -97,7 +99,7 @@ static bool take_roles(const struct ah_cluster_plan *plan, struct ah_arena *aren
         for (size_t i = 0; i < plan->pipelines[p].n_stages; i++) {
             const struct ah_cluster_plan_stage *stage = &plan->pipelines[p].stages[i];
             struct ah_buffer text = {0};
-            put_role(&text, &plan->pipelines[p], stage);
+            put_role(&text, plan, &plan->pipelines[p], stage);
             const char *role = text.failed ? NULL : ah_arena_strdup(arena, text.data);
             ah_buffer_release(&text);
             for (size_t r = 0; r < stage->n_ranks && role; r++)

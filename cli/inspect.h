@@ -66,6 +66,9 @@ void ah_inspect_heading(struct ah_cli *cli, const char *heading);
 /* A table of what and value, to be filled with pairs of cells. */
 struct ah_table ah_inspect_facts(struct ah_cli *cli);
 
+/* A cell "embedding, layer.0-8": blocks of a model that has `of_model`, named as plans of machines name them. */
+void ah_inspect_cell_blocks(struct ah_table *table, uint64_t of_model, uint64_t first, uint64_t blocks);
+
 /* A table below its heading; nothing where it has no rows. */
 void ah_inspect_table(struct ah_cli *cli, const char *heading, struct ah_table *table);
 

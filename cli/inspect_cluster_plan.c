@@ -82,7 +82,7 @@ static void put_pipelines(struct ah_cli *cli, const struct ah_cluster_plan *plan
     for (size_t p = 0; p < plan->n_pipelines; p++) {
         const struct ah_cluster_plan_pipeline *pipeline = &plan->pipelines[p];
         struct ah_table table = {.arena = &cli->arena,
-                                 .columns = {"stage", "node", "GPUs", "ranks", ">blocks", "activations",
+                                 .columns = {"stage", "node", "GPUs", "ranks", "blocks", "activations",
                                              ">memory", ">of", ">micro-batch", ">busy"}};
         for (size_t i = 0; i < pipeline->n_stages; i++) {
             const struct ah_cluster_plan_stage *stage = &pipeline->stages[i];
@@ -90,8 +90,7 @@ static void put_pipelines(struct ah_cli *cli, const struct ah_cluster_plan *plan
             ah_table_cell(&table, "%s", stage->node);
             ah_table_cell(&table, "%" PRIu64 " %s", stage->tp, stage->gpu);
             cell_ranks(&table, stage->ranks, stage->n_ranks);
-            ah_table_cell(&table, "%" PRIu64 "-%" PRIu64, stage->first_block,
-                          stage->first_block + stage->blocks - 1);
+            ah_inspect_cell_blocks(&table, plan->blocks, stage->first_block, stage->blocks);
             cell_configs(&table, stage);
             ah_table_cell(&table, "%s", ah_units_print_bytes(text, stage->memory_bytes));
             ah_table_cell(&table, "%s", ah_units_print_bytes(text, stage->capacity_bytes));
@@ -154,8 +153,7 @@ static void put_segments(struct ah_cli *cli, const struct ah_cluster_plan *plan)
         if (segment->tied)
             ah_table_cell(&table, "tied table");
         else
-            ah_table_cell(&table, "%" PRIu64 "-%" PRIu64, segment->first_block,
-                          segment->first_block + segment->blocks - 1);
+            ah_inspect_cell_blocks(&table, plan->blocks, segment->first_block, segment->blocks);
         ah_table_cell(&table, "%s", ah_units_print_bytes(text, segment->bytes));
         ah_table_cell(&table, "%s", ah_units_print_time(text, segment->time_us));
         ah_table_cell(&table, "%zu", segment->n_groups);
@@ -187,17 +185,16 @@ static size_t count_ranks(const struct ah_cluster_plan *plan, size_t program)
 static void put_programs(struct ah_cli *cli, const struct ah_cluster_plan *plan)
 {
     struct ah_table table = {.arena = &cli->arena,
-                             .columns = {">program", ">ranks", ">blocks", ">laid out", ">on the host",
+                             .columns = {">program", ">ranks", "blocks", ">laid out", ">on the host",
                                          ">step alone", ">waits for link and host"}};
     char text[AH_UNITS_TEXT_MAX];
     for (size_t i = 0; i < plan->n_programs; i++) {
         const struct ah_plan *program = &plan->programs[i];
         const struct ah_plan_memory *memory = &program->memory;
         const struct ah_plan_exposed *exposed = &program->time.exposed_us;
-        uint64_t first = ah_plan_first_block(program);
         ah_table_cell(&table, "%zu", i);
         ah_table_cell(&table, "%zu", count_ranks(plan, i));
-        ah_table_cell(&table, "%" PRIu64 "-%" PRIu64, first, first + program->n_blocks - 1);
+        ah_inspect_cell_blocks(&table, plan->blocks, ah_plan_first_block(program), program->n_blocks);
         ah_table_cell(&table, "%s",
                       ah_units_print_bytes(text, memory->device_bytes + memory->reserved_bytes));
         ah_table_cell(&table, "%s",

@@ -30,7 +30,7 @@ void ah_inspect_inventory_text(struct ah_cli *cli, const struct ah_document *doc
     const struct ah_inventory *inventory = document->body.inventory;
     struct ah_table facts = ah_inspect_facts(cli);
     struct ah_table table = {.arena = &cli->arena,
-                             .columns = {"medium", "node", ">GPU", ">step", ">blocks", ">slices", "kinds"}};
+                             .columns = {"medium", "node", ">GPU", ">step", "blocks", ">slices", "kinds"}};
     ah_table_cell(&facts, "states of");
     ah_table_cell(&facts, "%s, %" PRIu64 " blocks in %" PRIu64 " slices", inventory->model.name,
                   inventory->blocks, inventory->slices);
@@ -48,7 +48,7 @@ void ah_inspect_inventory_text(struct ah_cli *cli, const struct ah_document *doc
         else
             ah_table_cell(&table, "%" PRIu64, holding->gpu);
         ah_table_cell(&table, "%" PRIu64, holding->step);
-        cell_range(&table, holding->first_block, holding->first_block + holding->blocks);
+        ah_inspect_cell_blocks(&table, inventory->blocks, holding->first_block, holding->blocks);
         cell_range(&table, holding->first_slice, ah_inventory_slices_end(inventory, holding));
         cell_kinds(&table, holding->kinds, holding->n_kinds);
     }

@@ -74,7 +74,7 @@ static void put_moves(struct ah_cli *cli, const struct ah_moves *moves)
 {
     struct ah_table table = {
         .arena = &cli->arena,
-        .columns = {">rank", "into", ">blocks", ">slices", "kinds", "tier", "from", ">bytes"}};
+        .columns = {">rank", "into", "blocks", ">slices", "kinds", "tier", "from", ">bytes"}};
     char text[AH_UNITS_TEXT_MAX];
     for (size_t i = 0; i < moves->n_moves; i++) {
         const struct ah_move *move = &moves->moves[i];
@@ -83,8 +83,7 @@ static void put_moves(struct ah_cli *cli, const struct ah_moves *moves)
         if (move->tied)
             ah_table_cell(&table, "tied table");
         else
-            ah_table_cell(&table, "%" PRIu64 "-%" PRIu64, move->first_block,
-                          move->first_block + move->blocks - 1);
+            ah_inspect_cell_blocks(&table, moves->blocks, move->first_block, move->blocks);
         ah_table_cell(&table, "%" PRIu64 "-%" PRIu64, move->first_slice,
                       move->first_slice + move->slices - 1);
         cell_kinds(&table, move);

@@ -7,6 +7,7 @@
 #include "cli/outputs.h"
 #include "cli/page.h"
 #include "cli/verbs.h"
+#include "runtime/schedule/names.h"
 
 #include <string.h>
 
@@ -42,6 +43,17 @@ void ah_inspect_heading(struct ah_cli *cli, const char *heading)
 struct ah_table ah_inspect_facts(struct ah_cli *cli)
 {
     return (struct ah_table){.arena = &cli->arena, .columns = {"", ""}};
+}
+
+void ah_inspect_cell_blocks(struct ah_table *table, uint64_t of_model, uint64_t first, uint64_t blocks)
+{
+    struct ah_buffer text = {0};
+    ah_name_range((struct ah_name_blocks){.of_model = of_model}, first, first + blocks, &text);
+    if (text.failed)
+        table->failed = true;
+    else
+        ah_table_cell(table, "%s", text.data ? text.data : "");
+    ah_buffer_release(&text);
 }
 
 void ah_inspect_table(struct ah_cli *cli, const char *heading, struct ah_table *table)

@@ -4,6 +4,8 @@
  */
 #include "planner/restriction.h"
 
+#include "runtime/schedule/names.h"
+
 #include <string.h>
 
 const char *const ah_words_technique[] = {
@@ -101,13 +103,15 @@ int ah_restriction_init(struct ah_restriction *ret_restriction, const struct ah_
         if (!allowed)
             return ah_error_memory(err);
         for (size_t block = 0; block < job->n_blocks; block++) {
+            char name[AH_NAME_MAX];
             allowed[block] = allowed_of_group(job, ah_job_block(job, block), without);
-            if (!allowed[block])
-                return ah_error_set(
-                    err, AH_E_USAGE,
-                    "without all of these, block %zu ('%s') is left with nothing that it could "
-                    "do; leave one of them out",
-                    block, ah_job_block(job, block)->name);
+            if (allowed[block])
+                continue;
+            ah_name_block(ah_names_of_job(job), block, name);
+            return ah_error_set(
+                err, AH_E_USAGE,
+                "without all of these, '%s' is left with nothing that it could do; leave one of them out",
+                name);
         }
         restriction.allowed = allowed;
     }

@@ -61,7 +61,7 @@ function drawOwners(plan) {
   byId("stage-table").replaceChildren(table(
     [">pipeline", ">stage", "node", "GPUs", "ranks", "blocks", "configs", ">memory", ">forward", ">backward", ">busy"],
     plan.stages.map((stage) => [`${stage.pipeline}`, `${stage.index}`, stage.node, gpuName(stage), rankRange(stage.ranks),
-      `${stage.first_block}–${lastBlock(stage)}`,
+      blockRange(plan, stage),
       stage.configs.map((config) => `${config.blocks} ${configWords(config)}`).join("; "),
       `${bytes(stage.memory_bytes)} of ${bytes(stage.capacity_bytes)}`, time(stage.forward_us), time(stage.backward_us),
       percent(stage.busy_us / plan.predicted.step_us)]), "Stages"));
@@ -78,7 +78,7 @@ function drawTimeline(plan) {
     legendItem("k-send_gradients", "gradients added up"), legendItem("k-device_adam", "update"));
   byId("sum-table").replaceChildren(plan.segments.length ?
     table(["blocks", ">gradients", ">start", ">time alone", ">slices", "ranks of the first"],
-      plan.segments.map((segment) => [segment.tied ? "tied table" : `${segment.first_block}–${lastBlock(segment)}`,
+      plan.segments.map((segment) => [segment.tied ? "tied table" : blockRange(plan, segment),
         bytes(segment.bytes), time(segment.start_us), time(segment.time_us), `${segment.groups.length}`,
         rankRange([...segment.groups[0].ranks].sort((a, b) => a - b))]), "Sums") :
     html("p", { class: "muted" }, "One pipeline: nothing is added up."));

@@ -22,7 +22,15 @@ function readPasses(stage, pipeline) {
 }
 
 const lastBlock = (run) => run.first_block + run.blocks - 1;
-const blockRange = (run) => run.blocks === 1 ? `block ${run.first_block}` : `blocks ${run.first_block}–${lastBlock(run)}`;
+
+// "embedding, layer.0–6": blocks are named as in plans of machines.
+function blockRange(plan, run) {
+  const head = plan.blocks - 1, last = lastBlock(run);
+  const first = Math.max(run.first_block, 1), end = Math.min(last, head - 1);
+  const names = run.first_block === 0 ? ["embedding"] : [];
+  if (first <= end) names.push(first < end ? `layer.${first - 1}–${end - 1}` : `layer.${first - 1}`);
+  return [...names, ...(last === head ? ["head"] : [])].join(", ");
+}
 
 // "0–3, 8"
 function rankRange(ranks) {
@@ -67,10 +75,10 @@ function configWords(config) {
 function stageLines(plan, stage) {
   return [
     [`${gpuName(stage)} of ${stage.node}`],
-    [`${stageName(stage)}: ${blockRange(stage)}, ${ranksName(stage.ranks)}`],
+    [`${stageName(stage)}: ${blockRange(plan, stage)}, ${ranksName(stage.ranks)}`],
     [`${time(stage.forward_us)} forward, ${time(stage.backward_us)} backward of a micro-batch`],
     [`works ${percent(stage.busy_us / plan.predicted.step_us)} of the step`],
-    ...stage.configs.map((config) => [`${blockRange(config)}: ${configWords(config)}`]),
+    ...stage.configs.map((config) => [`${blockRange(plan, config)}: ${configWords(config)}`]),
     [`${bytes(stage.memory_bytes)} of ${bytes(stage.capacity_bytes)} of each GPU`]
   ];
 }

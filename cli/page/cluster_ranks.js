@@ -33,7 +33,7 @@ function drawRanks(plan) {
   const share = (us, program) => us > 0 ? percent(us / program.step_us) : "–";
   const rows = plan.stages.map((stage) => {
     const { program } = stage;
-    return [rankRange(stage.ranks), stage.node, stage.gpu, stageName(stage), `${stage.first_block}–${lastBlock(stage)}`,
+    return [rankRange(stage.ranks), stage.node, stage.gpu, stageName(stage), blockRange(plan, stage),
       ...program.lanes.map(([, busy]) => share(busy, program)),
       share(program.lanes.reduce((sum, [, , exposed]) => sum + exposed, 0), program)];
   });

@@ -70,7 +70,7 @@ class ClusterTimeline {
   }
 
   sumBar(segment) {
-    const what = segment.tied ? "the tied table" : blockRange(segment);
+    const what = segment.tied ? "the tied table" : blockRange(this.plan, segment);
     return this.bar("k-send_gradients", segment.start_us, segment.start_us + segment.time_us, segment.top, () => [
       [`gradients of ${what}`],
       [`${bytes(segment.bytes)} in ${plural(segment.groups.length, "slice")}, between ` +

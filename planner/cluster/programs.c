@@ -9,6 +9,7 @@
 #include "planner/cluster/programs.h"
 
 #include "planner/cluster/away.h"
+#include "runtime/schedule/names.h"
 #include "runtime/schedule/schedule.h"
 
 #include <inttypes.h>
@@ -202,20 +203,20 @@ static int check_room(const struct program *p, const struct ah_plan *plan)
 {
     const struct ah_plan_memory *memory = &plan->memory;
     uint64_t room = memory->device_capacity_bytes - memory->reserved_bytes;
-    if (memory->device_bytes > room)
-        return ah_error_set(p->f->err, AH_E_CAPACITY,
-                            "node '%s', blocks %" PRIu64 " to %" PRIu64 ": laid out they take %" PRIu64
-                            " bytes of a GPU that has %" PRIu64,
-                            p->node->id, p->role.part.first_block,
-                            p->role.part.first_block + p->role.part.blocks - 1, memory->device_bytes, room);
-    if (memory->host_bytes > memory->host_capacity_bytes)
-        return ah_error_set(p->f->err, AH_E_CAPACITY,
-                            "node '%s', blocks %" PRIu64 " to %" PRIu64 ": they take %" PRIu64
-                            " bytes of the host, of which a GPU's share is %" PRIu64,
-                            p->node->id, p->role.part.first_block,
-                            p->role.part.first_block + p->role.part.blocks - 1, memory->host_bytes,
-                            memory->host_capacity_bytes);
-    return AH_OK;
+    bool device = memory->device_bytes > room;
+    if (!device && memory->host_bytes <= memory->host_capacity_bytes)
+        return AH_OK;
+    struct ah_buffer blocks = {0};
+    ah_name_range(ah_names_of_plan(plan), 0, plan->n_blocks, &blocks);
+    int rc = blocks.failed ? ah_error_memory(p->f->err)
+                           : ah_error_set(p->f->err, AH_E_CAPACITY,
+                                          "node '%s', %s: %s %" PRIu64 " bytes of %s %" PRIu64, p->node->id,
+                                          blocks.data, device ? "laid out they take" : "they take",
+                                          device ? memory->device_bytes : memory->host_bytes,
+                                          device ? "a GPU that has" : "the host, of which a GPU's share is",
+                                          device ? room : memory->host_capacity_bytes);
+    ah_buffer_release(&blocks);
+    return rc;
 }
 
 static int evaluate(const struct program *p, struct ah_plan *ret_plan)

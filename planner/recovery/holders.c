@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/recovery/holders.h"
 
+#include "runtime/schedule/names.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,11 +138,11 @@ static int fail(const struct gathering *g, struct ah_error *err)
     struct ah_shard shard = ah_states_shard(g->states, first_missing(g, step));
     const struct ah_inventory_holding *had = who_had(g, shard, step);
     const char *by = !had ? NULL : had->node ? had->node : "storage";
-    char what[96], remedy[256];
+    char what[AH_NAME_MAX], remedy[256];
     if (shard.row == g->states->n_blocks)
         snprintf(what, sizeof what, "the tied table");
     else
-        snprintf(what, sizeof what, "block %zu", shard.row);
+        ah_name_block((struct ah_name_blocks){.of_model = g->states->n_blocks}, shard.row, what);
     if (!by)
         snprintf(remedy, sizeof remedy, "add a holding of it, or of a whole older step");
     else

@@ -328,8 +328,11 @@ static int check_room(const struct sizes *s)
 {
     for (size_t block = 0; block < s->job->n_blocks; block++) {
         const char *wrong = wrong_room(s, block);
-        if (wrong)
-            return ah_error_set(s->err, AH_E_DOCUMENT, "arena.tensors: block %zu: %s", block, wrong);
+        char name[AH_NAME_MAX];
+        if (!wrong)
+            continue;
+        ah_name_block(ah_names_of_job(s->job), block, name);
+        return ah_error_set(s->err, AH_E_DOCUMENT, "arena.tensors: '%s': %s", name, wrong);
     }
     return AH_OK;
 }

@@ -125,6 +125,16 @@ def check_memory(failures, plan, page):
         failures.near(row["used"], wanted, PIXELS, f"memory of stage {row['stage']}")
 
 
+def names_of(plan, run):
+    """'embedding, layer.0–6', one name at a time and then as a range."""
+    blocks = range(run["first_block"], run["first_block"] + run["blocks"])
+    layers = [block - 1 for block in blocks if 0 < block < plan["blocks"] - 1]
+    names = ["embedding"] * (0 in blocks)
+    if layers:
+        names.append(f"layer.{layers[0]}" + f"–{layers[-1]}" * (len(layers) > 1))
+    return ", ".join(names + ["head"] * (plan["blocks"] - 1 in blocks))
+
+
 def check_programs(failures, plan, page):
     stages, programs = stages_of(plan), plan.get("programs", [])
     if not programs:
@@ -142,6 +152,8 @@ def check_programs(failures, plan, page):
     failures.equal([row[0] for row in page["hosts"]], on_hosts, "nodes with something on their hosts")
     wanted = [stage["node"] for stage, _ in stages.values()] + [""] * bool(plan.get("idle_ranks"))
     failures.equal([row[1] for row in page["ranks"]], wanted, "nodes of ranks")
+    blocks = [names_of(plan, stage) for stage, _ in stages.values()] + [""] * bool(plan.get("idle_ranks"))
+    failures.equal([row[4] for row in page["ranks"]], blocks, "blocks of ranks")
 
 
 def check_words(failures, plan, page):

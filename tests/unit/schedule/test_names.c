@@ -46,6 +46,34 @@ static void test_names__are_those_of_the_model(void **state)
     assert_false(ah_name_read(blocks, "embedding.weights", &read, &number));
 }
 
+/* A range goes over the numbers of layers, and names embedding and head beside them. */
+static void test_names__ranges_count_layers(void **state)
+{
+    static const struct {
+        struct ah_name_blocks blocks;
+        size_t first, end;
+        const char *text;
+    } ranges[] = {
+        {{BLOCKS, 0}, 0, BLOCKS, "embedding, layer.0-2, head"},
+        {{BLOCKS, 0}, 0, 1, "embedding"},
+        {{BLOCKS, 0}, 0, 2, "embedding, layer.0"},
+        {{BLOCKS, 0}, 1, 3, "layer.0-1"},
+        {{BLOCKS, 0}, 3, 4, "layer.2"},
+        {{BLOCKS, 0}, 2, BLOCKS, "layer.1-2, head"},
+        {{BLOCKS, 0}, 4, BLOCKS, "head"},
+        {{BLOCKS, 2}, 0, 3, "layer.1-2, head"},
+        {{BLOCKS, 2}, 1, 2, "layer.2"},
+        {{2, 0}, 0, 2, "embedding, head"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        struct ah_buffer text = {0};
+        ah_name_range(ranges[i].blocks, ranges[i].first, ranges[i].end, &text);
+        assert_string_equal(text.data, ranges[i].text);
+        ah_buffer_release(&text);
+    }
+}
+
 static void test_names__others_are_not_read(void **state)
 {
     (void)state;
@@ -66,6 +94,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names__are_read_as_they_are_written),
         cmocka_unit_test(test_names__are_those_of_the_model),
+        cmocka_unit_test(test_names__ranges_count_layers),
         cmocka_unit_test(test_names__others_are_not_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

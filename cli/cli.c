@@ -119,6 +119,27 @@ void ah_cli_put_wrapped(struct ah_cli *cli, struct ah_buffer *text, size_t inden
     ah_buffer_release(text);
 }
 
+void ah_cli_fit(struct ah_cli *cli, size_t mark, size_t indent)
+{
+    if (!cli->table_columns || cli->out.failed || cli->out.size == mark)
+        return;
+    char *text = ah_arena_strdup(&cli->arena, cli->out.data + mark);
+    if (!text) {
+        cli->out.failed = true;
+        return;
+    }
+    cli->out.size = mark;
+    for (char *end; *text; text = end + 1) {
+        end = strchr(text, '\n');
+        if (!end) {
+            ah_buffer_puts(&cli->out, text);
+            return;
+        }
+        *end = '\0';
+        ah_terminal_wrap(&cli->out, text, indent, cli->table_columns);
+    }
+}
+
 static int exit_status(const struct ah_cli *cli, int code)
 {
     int status = ah_error_exit_status(code);
@@ -309,7 +330,8 @@ int ah_cli_main(const struct ah_verb *const *verbs, int argc, char **argv)
                          .json = asks_for_json(verbs, words),
                          .out_style = ah_terminal_style(STDOUT_FILENO),
                          .err_style = ah_terminal_style(STDERR_FILENO),
-                         .columns = ah_terminal_columns(STDOUT_FILENO)};
+                         .columns = ah_terminal_columns(STDOUT_FILENO),
+                         .table_columns = ah_terminal_table_columns(STDOUT_FILENO)};
     int status = run_words(&cli, words);
     struct ah_error err = {0};
     if (ah_cli_flush(&cli, &err)) {

@@ -62,7 +62,8 @@ struct ah_cli {
     struct ah_buffer out;               /* standard output, written at the end or by ah_cli_flush() */
     struct ah_style out_style;
     struct ah_style err_style;
-    size_t columns; /* of standard output */
+    size_t columns;       /* that sentences may take on standard output */
+    size_t table_columns; /* that tables may take there; 0, as many as they need, where it is no terminal */
     bool json;
     bool out_closed; /* the reader of standard output went away: say nothing more there */
 };
@@ -109,6 +110,10 @@ const char *ah_cli_clean(struct ah_cli *cli, const char *text);
 
 /* Appends `text` to `out`, indented and broken at the width of the terminal; releases it. */
 void ah_cli_put_wrapped(struct ah_cli *cli, struct ah_buffer *text, size_t indent);
+
+/* Breaks the lines that `out` was given since it had `mark` bytes, between words, where they would not fit a terminal; what
+ * goes on is indented. Does nothing where standard output is none: there a line stays a line. */
+void ah_cli_fit(struct ah_cli *cli, size_t mark, size_t indent);
 
 /* Writes all of it, waiting where the descriptor would block. Returns 0 or an errno. */
 int ah_cli_write(int fd, const char *bytes, size_t size);

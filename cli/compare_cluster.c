@@ -158,7 +158,7 @@ static void print_text(struct ah_cli *cli, const struct comparison *comparison)
         put_row(&table, comparison, ah_words_cluster_policy[row_policy(row)],
                 comparison->plans[row_policy(row)]);
     }
-    ah_table_print(&table, &cli->out, cli->out_style);
+    ah_table_print(&table, &cli->out, cli->out_style, cli->table_columns);
     ah_buffer_printf(&cli->out, "\n  %s", cli->out_style.dim);
     ah_terminal_wrap(&cli->out, legend, 2, cli->columns);
     if (comparison->on_hosts) {

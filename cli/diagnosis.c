@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- remedies as words ---- */
 
@@ -124,7 +125,7 @@ static void put_text(const struct ah_cli *cli, const void *context, struct ah_bu
         ah_buffer_puts(out, "This was planned and works:\n");
     else
         ah_buffer_puts(out, "Each of these, alone, was planned and works:\n");
-    ah_table_print(&table, out, cli->err_style);
+    ah_table_print(&table, out, cli->err_style, ah_terminal_table_columns(STDERR_FILENO));
     ah_arena_release(&arena);
 }
 

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <unistd.h>
 
 enum { TEXT_MAX = 320 };
 
@@ -79,7 +80,7 @@ static void put_text(const struct ah_cli *cli, const void *context, struct ah_bu
         ah_buffer_puts(out, "This was planned and works:\n");
     else
         ah_buffer_puts(out, "Each of these, alone, was planned and works:\n");
-    ah_table_print(&table, out, cli->err_style);
+    ah_table_print(&table, out, cli->err_style, ah_terminal_table_columns(STDERR_FILENO));
     ah_arena_release(&arena);
 }
 

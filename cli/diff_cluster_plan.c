@@ -162,7 +162,7 @@ static void put_ranks(struct ah_cli *cli, const struct roles *roles)
         ah_table_cell(&table, "->");
         ah_table_cell(&table, "%s", roles->b[first]);
     }
-    ah_table_print(&table, &cli->out, cli->out_style);
+    ah_table_print(&table, &cli->out, cli->out_style, cli->table_columns);
 }
 
 void ah_diff_cluster_plan_text(struct ah_cli *cli, const struct ah_cluster_plan *a,

@@ -53,7 +53,7 @@ void ah_diff_numbers_put(struct ah_cli *cli, const struct ah_diff_number *number
     for (size_t i = 0; i < n; i++)
         if (!i || ah_diff_differs(numbers[i].a + numbers[i].more_a, numbers[i].b + numbers[i].more_b))
             put_number(&table, &numbers[i]);
-    ah_table_print(&table, &cli->out, cli->out_style);
+    ah_table_print(&table, &cli->out, cli->out_style, cli->table_columns);
 }
 
 void ah_diff_numbers_emit(struct ah_emit *emit, const struct ah_diff_number *numbers, size_t n)

@@ -110,7 +110,7 @@ static void put_blocks(struct ah_cli *cli, const struct ah_plan *a, const struct
         ah_table_cell(&table, "->");
         change_cell(&table, &b->blocks[first], &a->blocks[first]);
     }
-    ah_table_print(&table, &cli->out, cli->out_style);
+    ah_table_print(&table, &cli->out, cli->out_style, cli->table_columns);
 }
 
 /* ---- orders ---- */

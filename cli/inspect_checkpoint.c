@@ -32,7 +32,7 @@ static void put_facts(struct ah_cli *cli, const struct ah_checkpoint *checkpoint
                   checkpoint->n_files, checkpoint->n_files == 1 ? "" : "s");
     ah_table_cell(&facts, "written by");
     ah_table_cell(&facts, "%s", checkpoint->generator);
-    ah_table_print(&facts, &cli->out, cli->out_style);
+    ah_table_print(&facts, &cli->out, cli->out_style, cli->table_columns);
 }
 
 static void put_files(struct ah_cli *cli, const struct ah_checkpoint *checkpoint)

@@ -24,7 +24,7 @@ static void put_facts(struct ah_cli *cli, const struct ah_cluster *cluster)
     }
     ah_table_cell(&facts, "written by");
     ah_table_cell(&facts, "%s", cluster->generator);
-    ah_table_print(&facts, &cli->out, cli->out_style);
+    ah_table_print(&facts, &cli->out, cli->out_style, cli->table_columns);
 }
 
 static void put_gpus(struct ah_cli *cli, const struct ah_cluster *cluster)

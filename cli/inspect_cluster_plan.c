@@ -15,6 +15,7 @@ static void put_headline(struct ah_cli *cli, const struct ah_cluster_plan *plan)
 {
     char step[AH_UNITS_TEXT_MAX];
     const struct ah_cluster_plan_predicted *told = &plan->predicted;
+    size_t mark = cli->out.size;
     ah_buffer_printf(&cli->out, "%s%s on %s%s: %s a step, %.0f tokens/s (simulated%s)\n", cli->out_style.bold,
                      ah_cli_clean(cli, plan->inputs.model.name), ah_cli_clean(cli, plan->inputs.cluster.name),
                      cli->out_style.reset, ah_units_print_time(step, told->step_us), told->tokens_per_s,
@@ -35,6 +36,7 @@ static void put_headline(struct ah_cli *cli, const struct ah_cluster_plan *plan)
                      plan->training.micro_batches, plan->training.micro_batches == 1 ? "" : "es",
                      ah_words_dtype[plan->training.dtype], ah_words_dtype[plan->training.state_dtype],
                      plan->tp_mode == AH_TP_SYMMETRIC ? "symmetric" : "asymmetric");
+    ah_cli_fit(cli, mark, 0);
 }
 
 /* "0-3, 8" */

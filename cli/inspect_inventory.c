@@ -38,7 +38,7 @@ void ah_inspect_inventory_text(struct ah_cli *cli, const struct ah_document *doc
     ah_table_cell(&facts, "%" PRIu64, inventory->step);
     ah_table_cell(&facts, "nodes");
     ah_table_cell(&facts, "%zu", inventory->n_nodes);
-    ah_table_print(&facts, &cli->out, cli->out_style);
+    ah_table_print(&facts, &cli->out, cli->out_style, cli->table_columns);
     for (size_t i = 0; i < inventory->n_holdings; i++) {
         const struct ah_inventory_holding *holding = &inventory->holdings[i];
         ah_table_cell(&table, "%s", ah_words_medium[holding->medium]);

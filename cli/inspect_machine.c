@@ -64,7 +64,7 @@ static void put_facts(struct ah_cli *cli, const struct ah_machine *machine)
     }
     ah_table_cell(&facts, "written by");
     ah_table_cell(&facts, "%s", machine->generator);
-    ah_table_print(&facts, &cli->out, cli->out_style);
+    ah_table_print(&facts, &cli->out, cli->out_style, cli->table_columns);
 }
 
 /* Entries without times, as plans have them, have no rates to show. */
@@ -270,7 +270,7 @@ static void put_rates(struct ah_cli *cli, const struct ah_machine *machine)
              disk ? disk->read_bytes_per_s.median : 0);
     put_rate(&table, "disk writes", ah_units_print_rate(text, disk ? disk->write_bytes_per_s.median : 0),
              disk ? disk->write_bytes_per_s.median : 0);
-    ah_table_print(&table, &cli->out, cli->out_style);
+    ah_table_print(&table, &cli->out, cli->out_style, cli->table_columns);
 }
 
 void ah_inspect_machine_summary(struct ah_cli *cli, const struct ah_document *document)

@@ -94,7 +94,7 @@ static void put_facts(struct ah_cli *cli, const struct ah_model *model)
     ah_table_cell(&facts, "%" PRIu64, model->vocabulary);
     put_positions(&facts, model);
     put_extras(&facts, model);
-    ah_table_print(&facts, &cli->out, cli->out_style);
+    ah_table_print(&facts, &cli->out, cli->out_style, cli->table_columns);
 }
 
 /* Bytes of `parameters` in each way of keeping them. */
@@ -133,11 +133,13 @@ static void put_training(struct ah_cli *cli, uint64_t parameters)
 {
     char bf16[AH_UNITS_TEXT_MAX];
     char fp32[AH_UNITS_TEXT_MAX];
+    size_t mark = cli->out.size;
     ah_buffer_printf(&cli->out,
                      "\nTraining keeps %s in bf16 (weight, fp32 master, m, v), %s in fp32 (weight, m, v),\n"
                      "and besides these gradients and activations.\n",
                      ah_units_print_bytes(bf16, parameters * (BF16_BYTES + FP32_BYTES + MOMENTS_BYTES)),
                      ah_units_print_bytes(fp32, parameters * (FP32_BYTES + MOMENTS_BYTES)));
+    ah_cli_fit(cli, mark, 0);
 }
 
 void ah_inspect_model_text(struct ah_cli *cli, const struct ah_document *document)

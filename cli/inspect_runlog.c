@@ -50,7 +50,7 @@ void ah_inspect_runlog_facts(struct ah_cli *cli, const struct ah_runlog *runlog)
     }
     ah_table_cell(&facts, "written by");
     ah_table_cell(&facts, "%s", runlog->generator);
-    ah_table_print(&facts, &cli->out, cli->out_style);
+    ah_table_print(&facts, &cli->out, cli->out_style, cli->table_columns);
 }
 
 static void put_row(struct ah_table *table, const char *what, const struct ah_runlog_pair *us)

@@ -77,6 +77,11 @@ size_t ah_terminal_columns(int fd)
                                         : size.ws_col;
 }
 
+size_t ah_terminal_table_columns(int fd)
+{
+    return isatty(fd) ? ah_terminal_columns(fd) : 0;
+}
+
 void ah_terminal_wrap(struct ah_buffer *out, const char *text, size_t indent, size_t columns)
 {
     size_t column = indent;

@@ -38,6 +38,9 @@ size_t ah_terminal_width(const char *text);
 /* Columns of the terminal at `fd`, 40 to 160; 80 where it is none. */
 size_t ah_terminal_columns(int fd);
 
+/* The same for tables: 0 where it is no terminal, so that a program reads each row as one line. */
+size_t ah_terminal_table_columns(int fd);
+
 /* Appends `text` and a newline, broken between words before `columns`; the first line is at column `indent` already. */
 void ah_terminal_wrap(struct ah_buffer *out, const char *text, size_t indent, size_t columns);
 

@@ -105,6 +105,7 @@ static void list_unverified(struct check *check, enum ah_document_kind kind)
     const bool given = one ? check->inputs.machine.given : check->inputs.cluster.given;
     const char *const *lists[] = {given ? NULL : one ? plan_more : cluster_more, one ? plan : cluster};
     const char *between = "  not verified: ";
+    size_t mark = check->cli->out.size;
     ah_emit_open(&check->emit, "not_verified", '[');
     for (size_t i = 0; i < 2; i++) {
         for (const char *const *part = lists[i]; part && *part; part++) {
@@ -115,8 +116,10 @@ static void list_unverified(struct check *check, enum ah_document_kind kind)
         }
     }
     ah_emit_close(&check->emit);
-    if (!check->cli->json)
-        ah_buffer_printf(&check->cli->out, "\n");
+    if (check->cli->json)
+        return;
+    ah_buffer_puts(&check->cli->out, "\n");
+    ah_cli_fit(check->cli, mark, 4);
 }
 
 static void check_valid(struct check *check, const char *name, const struct ah_document *document)

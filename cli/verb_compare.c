@@ -193,7 +193,7 @@ static void print_predicted(struct ah_cli *cli, const struct comparison *compari
         else
             infeasible_cells(&table, &rows[i], FEASIBLE_CELLS);
     }
-    ah_table_print(&table, &cli->out, cli->out_style);
+    ah_table_print(&table, &cli->out, cli->out_style, cli->table_columns);
     if (any_feasible(rows))
         put_reserve(cli, machine);
 }
@@ -276,7 +276,7 @@ static void print_measured(struct ah_cli *cli, const struct comparison *comparis
         else
             infeasible_cells(&table, row, MEASURED_CELLS);
     }
-    ah_table_print(&table, &cli->out, cli->out_style);
+    ah_table_print(&table, &cli->out, cli->out_style, cli->table_columns);
     if (!any_feasible(comparison->rows))
         return;
     put_method(cli, measurement);

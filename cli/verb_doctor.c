@@ -306,7 +306,7 @@ static void print_text(struct ah_cli *cli, const struct finding *findings, size_
             ah_table_cell(&table, "-> %s", findings[i].fix);
         }
     }
-    ah_table_print(&table, &cli->out, *style);
+    ah_table_print(&table, &cli->out, *style, cli->table_columns);
     ah_buffer_printf(&cli->out, "\n%sautohete " AUTOHETE_VERSION " %s%s\n", style->bold,
                      !ready ? "cannot run here: something above is missing"
                      : gpu  ? "can run on this machine's CPU and GPU"

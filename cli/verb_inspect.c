@@ -62,7 +62,7 @@ void ah_inspect_table(struct ah_cli *cli, const char *heading, struct ah_table *
         return;
     table->indent = 2;
     ah_inspect_heading(cli, heading);
-    ah_table_print(table, &cli->out, cli->out_style);
+    ah_table_print(table, &cli->out, cli->out_style, cli->table_columns);
 }
 
 void ah_inspect_pairs(struct ah_cli *cli, const char *heading, const struct ah_text_pair *pairs, size_t n)
@@ -70,9 +70,11 @@ void ah_inspect_pairs(struct ah_cli *cli, const char *heading, const struct ah_t
     if (!n)
         return;
     ah_inspect_heading(cli, heading);
+    size_t mark = cli->out.size;
     for (size_t i = 0; i < n; i++)
         ah_buffer_printf(&cli->out, "  %s: %s\n", ah_cli_clean(cli, pairs[i].key),
                          ah_cli_clean(cli, pairs[i].value));
+    ah_cli_fit(cli, mark, 4);
 }
 
 void ah_inspect_list(struct ah_cli *cli, const char *heading, const char *const *texts, size_t n)
@@ -80,8 +82,10 @@ void ah_inspect_list(struct ah_cli *cli, const char *heading, const char *const 
     if (!n)
         return;
     ah_inspect_heading(cli, heading);
+    size_t mark = cli->out.size;
     for (size_t i = 0; i < n; i++)
         ah_buffer_printf(&cli->out, "  %s\n", ah_cli_clean(cli, texts[i]));
+    ah_cli_fit(cli, mark, 4);
 }
 
 static void print_summary(struct ah_cli *cli, const struct ah_document *document)

@@ -146,6 +146,7 @@ static void put_steps(struct ah_cli *cli, const struct simulation *simulation)
 {
     char text[AH_UNITS_TEXT_MAX];
     const struct ah_plan *plan = simulation->plan;
+    size_t mark = cli->out.size;
     double stated_us = plan->time.step_us;
     double off = stated_us > 0 ? simulation->replay.period_us / stated_us - 1 : 0;
     ah_buffer_printf(&cli->out, "%s%s on %s, simulated: %s a step", cli->out_style.bold,
@@ -159,6 +160,7 @@ static void put_steps(struct ah_cli *cli, const struct simulation *simulation)
         ah_buffer_printf(&cli->out, "%sthe plan says %s, %+.2g %% off%s", cli->out_style.yellow,
                          ah_units_print_time(text, stated_us), 100 * off, cli->out_style.reset);
     put_first_step(cli, &simulation->replay);
+    ah_cli_fit(cli, mark, 0);
 }
 
 static double idle_without_reason(const struct ah_replay_lane *lane)

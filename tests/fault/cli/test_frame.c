@@ -38,7 +38,7 @@ static int print_table(void *context, struct ah_error *err)
     struct ah_table table = {.arena = &arena, .columns = {"a", ">b"}};
     for (int i = 0; i < 200; i++)
         ah_table_cell(&table, "%d", i);
-    ah_table_print(&table, &out, (struct ah_style){"", "", "", "", "", ""});
+    ah_table_print(&table, &out, (struct ah_style){"", "", "", "", "", ""}, 0);
     int rc = out.failed ? ah_error_memory(err) : AH_OK;
     ah_buffer_release(&out);
     ah_arena_release(&arena);

@@ -47,7 +47,7 @@ static void test_terminal__table_aligns(void **state)
     const char *const cells[] = {"\xc3\xa9", "7", "", "long name", "12345", "see\033"};
     for (size_t i = 0; i < 6; i++)
         ah_table_cell(&table, "%s", cells[i]);
-    ah_table_print(&table, &out, plain);
+    ah_table_print(&table, &out, plain, 0);
     assert_string_equal(out.data, " name       count  note\n"
                                   " \xc3\xa9              7\n"
                                   " long name  12345  see?\n");
@@ -61,13 +61,76 @@ static void test_terminal__table_without_headings_or_rows(void **state)
     struct ah_arena arena = {0};
     struct ah_buffer out = {0};
     struct ah_table table = {.arena = &arena, .columns = {"", ""}};
-    ah_table_print(&table, &out, plain);
+    ah_table_print(&table, &out, plain, 0);
     assert_int_equal(out.size, 0);
     ah_table_cell(&table, "a");
     ah_table_cell(&table, "%d", 5);
-    ah_table_print(&table, &out, plain);
+    ah_table_print(&table, &out, plain, 0);
     assert_string_equal(out.data, "a  5\n");
     ah_buffer_release(&out);
+    ah_arena_release(&arena);
+}
+
+static void check_table(struct ah_table *table, size_t columns, const char *expected)
+{
+    struct ah_buffer out = {0};
+    ah_table_print(table, &out, plain, columns);
+    assert_string_equal(out.data, expected);
+    ah_buffer_release(&out);
+}
+
+/* Headings give way first, then text, then numbers part from their units; without a width nothing does. */
+static void test_terminal__table_wraps_at_its_width(void **state)
+{
+    (void)state;
+    struct ah_arena arena = {0};
+    struct ah_table table = {.arena = &arena, .columns = {"what", ">waits for data", "why"}, .indent = 1};
+    const char *const cells[] = {"a", "1.15 s", "one and two", "b", "-", "three"};
+    for (size_t i = 0; i < 6; i++)
+        ah_table_cell(&table, "%s", cells[i]);
+    const char *const whole = " what  waits for data  why\n"
+                              " a             1.15 s  one and two\n"
+                              " b                  -  three\n";
+    check_table(&table, 0, whole);
+    check_table(&table, 34, whole);
+    check_table(&table, 33,
+                " what  waits for  why\n"
+                "            data\n"
+                " a        1.15 s  one and two\n"
+                " b             -  three\n");
+    check_table(&table, 22,
+                " what   waits  why\n"
+                "          for\n"
+                "         data\n"
+                " a     1.15 s  one and\n"
+                "               two\n"
+                " b          -  three\n");
+    check_table(&table, 19,
+                " what  waits  why\n"
+                "         for\n"
+                "        data\n"
+                " a      1.15  one\n"
+                "           s  and\n"
+                "              two\n"
+                " b         -  three\n");
+    ah_arena_release(&arena);
+}
+
+static void test_terminal__table_cuts_a_digest_last(void **state)
+{
+    (void)state;
+    struct ah_arena arena = {0};
+    struct ah_table table = {.arena = &arena, .columns = {"file", "digest"}};
+    ah_table_cell(&table, "model");
+    ah_table_cell(&table, "0123456789abcdef0123456789abcdef");
+    check_table(&table, 27,
+                "file   digest\n"
+                "model  0123456789abcdef0123\n"
+                "       456789abcdef\n");
+    check_table(&table, 5,
+                "file   digest\n"
+                "model  0123456789abcdef\n"
+                "       0123456789abcdef\n");
     ah_arena_release(&arena);
 }
 
@@ -78,6 +141,8 @@ int main(void)
         cmocka_unit_test(test_terminal__width_counts_code_points),
         cmocka_unit_test(test_terminal__table_aligns),
         cmocka_unit_test(test_terminal__table_without_headings_or_rows),
+        cmocka_unit_test(test_terminal__table_wraps_at_its_width),
+        cmocka_unit_test(test_terminal__table_cuts_a_digest_last),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

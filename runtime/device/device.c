@@ -115,6 +115,12 @@ int ah_device_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_AR
     return AH_OK;
 }
 
+uint64_t ah_device_beside_bytes(const struct ah_device *device)
+{
+    const uint64_t measured = device->info.beside_bytes;
+    return measured > device->reserve_bytes ? measured : device->reserve_bytes;
+}
+
 static int check_supported(const struct ah_device *device, const struct ah_op *op, struct ah_error *err)
 {
     if ((unsigned)op->kind < AH_OP_KINDS && !device->info.supports[op->kind])

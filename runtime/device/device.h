@@ -59,7 +59,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AH_DEVICE_ABI = 5, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
+enum { AH_DEVICE_ABI = 6, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
 
 /* Room for lanes in structs that cross the border of a plugin. */
 enum { AH_DEVICE_LANES_MAX = 16 };
@@ -177,6 +177,14 @@ struct ah_device_options {
     struct ah_device_watch watch;
 };
 
+/* Matrix products that are prepared. Where the library lacks one, it is made in steps, which is slower: rows of fp32 sums,
+ * each finished by a kernel. */
+struct ah_device_products {
+    uint32_t n;
+    uint32_t in_steps;
+    char first[AH_DEVICE_NAME_MAX]; /* of those in steps: "bias_gelu nn 4096x3072x768 bf16"; "": none */
+};
+
 /* What a lane is at. */
 struct ah_device_head {
     uint64_t submitted, done; /* tickets; `done` as far as anyone has seen */
@@ -200,6 +208,11 @@ struct ah_device_info {
     /* Of an open device: what does its matrix products, with its version; "": none whose algorithms can be chosen. */
     char library[AH_DEVICE_NAME_MAX];
     char address[AH_DEVICE_NAME_MAX]; /* on the PCI bus, "0000:17:00.0"; "": none */
+    struct ah_device_products products;
+
+    /* Device memory beside the arena, measured once arenas are reserved and kernels are loaded: context, code, workspace,
+     * page tables. 0: not measured. The device's `reserve_bytes` is what was reckoned with before. */
+    uint64_t beside_bytes;
 };
 
 struct ah_device_driver {
@@ -369,6 +382,9 @@ int ah_device_record(struct ah_device *device, struct ah_error *err);
  * AH_E_USAGE where it does not record. */
 int ah_device_recorded(struct ah_device *device, struct ah_device_recording *ret_recording,
                        struct ah_error *err);
+
+/* Device memory beside the arena: what was measured, and no less than what was reckoned with. */
+uint64_t ah_device_beside_bytes(const struct ah_device *device);
 
 /* Pointer to an operand where the host can read it, else NULL; also NULL outside the arena. */
 void *ah_device_pointer(struct ah_device *device, struct ah_ref ref);

@@ -79,15 +79,20 @@ struct ah_submission {
     const struct ah_wait *waits; /* copied */
     const struct ah_op *op;      /* copied */
     uint64_t tag;                /* the submitter's, kept in the span */
+
+    /* The op's own time is not wanted: the device may tell one time for it and the next op of the array, which is of the
+     * same lane and tag, and waits for nothing. One span then has the ticket of the last op that is joined. */
+    bool joins;
 };
 
-/* When an op ran, on the host's monotonic clock. */
+/* When an op ran, or several that were joined, on the host's monotonic clock. */
 struct ah_span {
-    uint64_t ticket;
+    uint64_t ticket;   /* of the last of them */
     uint64_t tag;      /* the submitter's */
     uint64_t ready_ns; /* at the head of its lane */
     uint64_t start_ns; /* its waits were met */
     uint64_t end_ns;
+    uint64_t joined; /* ops before `ticket` that the span is of, too */
 };
 
 /* Where someone reads the spans of a lane. Zeros but for the lane: from its first op on. */

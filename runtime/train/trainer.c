@@ -223,6 +223,11 @@ struct ah_trainer_facts ah_trainer_facts(const struct ah_trainer *t)
     return facts;
 }
 
+void ah_trainer_time_ops(struct ah_trainer *t)
+{
+    t->times_ops = true;
+}
+
 struct ah_device *ah_trainer_device(struct ah_trainer *t)
 {
     return t->device;

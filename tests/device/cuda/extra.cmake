@@ -3,7 +3,7 @@
 # tests here are of the same sources on the double of CUDA.
 # The thread sanitizer has no time for trainings; what lanes do in one, they do in the tests of streams and faults.
 if(TARGET device.cuda.training)
-  set_tests_properties(device.cuda.training PROPERTIES LABELS "device;cuda")
+  set_tests_properties(device.cuda.training device.cuda.groups PROPERTIES LABELS "device;cuda")
 endif()
 if(AUTOHETE_CUDA_DOUBLE)
   add_custom_target(device.cuda.doctor DEPENDS autohete ah_cuda)

@@ -12,6 +12,7 @@
 #include "base/stats.h"
 #include "base/threads.h"
 #include "runtime/device/plugin.h"
+#include "runtime/device/tryout.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -54,12 +55,18 @@ static int about(void)
 {
     struct ah_error err = {0};
     struct ah_device *device = NULL;
-    if (open_device(&device, NULL, &err))
+    char products[AH_TRYOUT_TEXT_MAX];
+    int rc = open_device(&device, NULL, &err);
+    rc = rc ? rc : ah_device_tryout(device, &err);
+    if (rc) {
+        ah_device_close(device);
         return refuse(&err);
+    }
     printf("{\"ok\": true, \"device\": \"%s\", \"memory_bytes\": %llu, \"free_bytes\": %llu, \"library\": "
-           "\"%s\", \"address\": \"%s\"}\n",
+           "\"%s\", \"address\": \"%s\", \"beside_bytes\": %llu, \"products\": \"%s\"}\n",
            device->info.name, (unsigned long long)device->info.memory_bytes,
-           (unsigned long long)device->info.free_bytes, device->info.library, device->info.address);
+           (unsigned long long)device->info.free_bytes, device->info.library, device->info.address,
+           (unsigned long long)device->info.beside_bytes, ah_device_print_products(&device->info, products));
     ah_device_close(device);
     return 0;
 }

@@ -113,9 +113,10 @@ struct ah_run {
     struct ah_checkpoints *checkpoints; /* NULL: nothing is saved */
     struct ah_checkpoint_position position;
     struct ah_checkpoints_found found; /* what it goes on from; zeroed: from the start */
-    const char *warning;               /* (optional) of a damaged checkpoint; in cli->arena */
-    uint64_t resumed_step;             /* 0: from the start */
-    uint64_t saved_step;               /* UINT64_MAX: none in this run */
+    struct ah_text_pair remarks[3]; /* on a damaged checkpoint, on the device; for the log; in cli->arena */
+    size_t n_remarks;
+    uint64_t resumed_step; /* 0: from the start */
+    uint64_t saved_step;   /* UINT64_MAX: none in this run */
     char saved_path[PATH_MAX];
 };
 

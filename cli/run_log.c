@@ -112,9 +112,8 @@ static void write_header(struct ah_run_log *log)
     char sha256[AH_DOCUMENT_DIGEST_MAX] = "";
     struct ah_error err = {0};
     struct ah_runlog_predicted predicted = {0};
-    struct ah_text_pair warning = {"warning", run->warning};
-    const struct ah_runlog header = {.annotations = &warning,
-                                     .n_annotations = run->warning ? 1 : 0,
+    const struct ah_runlog header = {.annotations = run->remarks,
+                                     .n_annotations = run->n_remarks,
                                      .generator = "autohete " AUTOHETE_VERSION,
                                      .plan_sha256 = sha256,
                                      .model = plan.inputs.model.name,

@@ -8,6 +8,7 @@
 #include "cli/interrupt.h"
 #include "cli/request.h"
 #include "cli/run.h"
+#include "cli/run_device.h"
 #include "cli/stall.h"
 #include "planner/planner.h"
 #include "profiler/profiler.h"
@@ -329,7 +330,9 @@ static void warn_of_damage(struct ah_run *run)
         text, sizeof text,
         "%.500s; goes on from '%s', the newest that is whole: %" PRIu64 " step%s lost, to be trained again",
         found->damaged.text, ah_document_short_name(found->path, shown), lost, lost == 1 ? " is" : "s are");
-    run->warning = ah_arena_strdup(&run->cli->arena, text);
+    const char *kept = ah_arena_strdup(&run->cli->arena, text);
+    if (kept)
+        run->remarks[run->n_remarks++] = (struct ah_text_pair){"warning", kept};
     ah_cli_tell(run->cli, AH_CLI_WARNING, "%s", text);
 }
 
@@ -362,7 +365,7 @@ int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan
     }
     if (!rc && ret_run->found.damaged.code)
         warn_of_damage(ret_run);
-    return rc;
+    return rc ? rc : ah_run_device_remark(ret_run, err);
 }
 
 void ah_run_close(struct ah_run *run)

@@ -15,6 +15,7 @@
 #include "cli/verbs.h"
 #include "runtime/device/device.h"
 #include "runtime/device/plugin.h"
+#include "runtime/device/tryout.h"
 #include "schemas/document.h"
 #include "schemas/machine.h"
 
@@ -170,22 +171,46 @@ static void print_gpus(const struct ah_device_info *infos, size_t n, struct find
     }
 }
 
-/* What only shows when a device is opened: its libraries, what its driver can do, whether it can be recorded. */
+/* Its library's products, and what its memory holds beside an arena. */
+static int try_products(struct ah_device *device, struct finding *ret, struct ah_error *err)
+{
+    char text[AH_TRYOUT_TEXT_MAX], bytes[AH_UNITS_TEXT_MAX];
+    const size_t used = strlen(ret->detail);
+    int rc = ah_device_tryout(device, err);
+    if (rc)
+        return rc;
+    snprintf(ret->detail + used, DETAIL_MAX - used, "; %s of its memory are taken beside an arena; %s",
+             ah_units_print_bytes(bytes, device->info.beside_bytes),
+             ah_device_print_products(&device->info, text));
+    if (device->info.products.in_steps)
+        say(ret->fix, "for the products: install the cuBLAS of CUDA 13 or later");
+    return AH_OK;
+}
+
+static void try_recorder(struct ah_device *device, struct finding *ret)
+{
+    struct ah_device_recording recording;
+    struct ah_error err = {0};
+    const size_t used = strlen(ret->detail), fixed = strlen(ret->fix);
+    if (!ah_device_record(device, &err) && !ah_device_recorded(device, &recording, &err)) {
+        snprintf(ret->detail + used, DETAIL_MAX - used, "; recorded by %s", recording.recorder);
+        return;
+    }
+    snprintf(ret->detail + used, DETAIL_MAX - used, "; 'run --trace' would lack the GPU's own records");
+    snprintf(ret->fix + fixed, DETAIL_MAX - fixed, "%s%s", fixed ? "; " : "", err.text);
+}
+
+/* What only shows when a device is opened and used. */
 static void try_gpu(const struct ah_device_driver *driver, struct finding *ret)
 {
     struct ah_device *device = NULL;
-    struct ah_device_recording recording;
     struct ah_error err = {0};
     const struct ah_device_options options = {.queue = 1, .host_threads = 1};
-    size_t used = strlen(ret->detail);
-    if (ah_device_open(&device, driver, &options, &err)) {
+    if (ah_device_open(&device, driver, &options, &err) || try_products(device, ret, &err)) {
         ret->state = STATE_NOTE;
         say(ret->detail, "interface %d; cuda:0 cannot be used: %s", AH_DEVICE_ABI, err.text);
-    } else if (ah_device_record(device, &err) || ah_device_recorded(device, &recording, &err)) {
-        snprintf(ret->detail + used, DETAIL_MAX - used, "; 'run --trace' would lack the GPU's own records");
-        say(ret->fix, "%s", err.text);
     } else {
-        snprintf(ret->detail + used, DETAIL_MAX - used, "; recorded by %s", recording.recorder);
+        try_recorder(device, ret);
     }
     ah_device_close(device);
 }

@@ -245,6 +245,7 @@ static int open_trace(struct running *running, struct ah_error *err)
     struct ah_run_trace_options options = {.first_step = run->resumed_step + 1, .steps = TRACE_STEPS};
     if (left >= TRACE_AFTER + TRACE_STEPS)
         options.first_step += TRACE_AFTER;
+    ah_trainer_time_ops(run->trainer);
     int rc = ah_run_trace_new(&running->trace, run->plan, &options, err);
     if (!rc)
         ah_run_trace_record(running->trace, ah_trainer_device(run->trainer), run->resumed_step);

@@ -144,8 +144,9 @@ static int open_device(const struct ah_measure *measure, unsigned threads, struc
 static void keep_reserve(struct ah_measure *measure, const struct ah_device *device)
 {
     uint64_t *most = &measure->machine->device.reserve_bytes;
-    if (device->reserve_bytes > *most)
-        *most = device->reserve_bytes;
+    const uint64_t bytes = ah_device_beside_bytes(device);
+    if (bytes > *most)
+        *most = bytes;
 }
 
 /* One cycle to warm up, and another one that tells how many make a sample; `ret_seconds` is what that takes. */

@@ -177,8 +177,8 @@ static void keep_reserve(struct ah_measure *measure, const struct ah_products *p
 {
     uint64_t *most = &measure->machine->device.reserve_bytes;
     for (size_t i = 0; i < AH_MEASURE_COUNTS_MAX; i++)
-        if (products->devices[i] && products->devices[i]->reserve_bytes > *most)
-            *most = products->devices[i]->reserve_bytes;
+        if (products->devices[i] && ah_device_beside_bytes(products->devices[i]) > *most)
+            *most = ah_device_beside_bytes(products->devices[i]);
 }
 
 /* The throttle follows from the products just measured. */

@@ -81,6 +81,7 @@ class Bench:
         if quick:
             self.environment["AH_TEST_SHORT"] = "1"
         self.brought, self.most_bytes = [], float("inf")
+        self.remarks = {}  # warnings of trainings, and the first that had each
         self.link_toolkit()
 
     # ---- places ----
@@ -235,6 +236,13 @@ class Bench:
         with open(self.out(f"{name}.ndjson"), encoding="utf-8") as file:
             return [json.loads(line) for line in file]
 
+    def keep_remarks(self, name, header):
+        """What a training warned of and wrote into its log: products that cuBLASLt lacks, memory beside the arena. Each once."""
+        for text in header.get("annotations", {}).values():
+            if text not in self.remarks:
+                self.remarks[text] = name
+                print(f"\nwarning: {name}: {text}", flush=True)
+
     def trained(self, name):
         """Whether the log of a training has a step."""
         try:
@@ -260,6 +268,7 @@ class Bench:
         if result.returncode:
             raise RuntimeError(f"run {name}: {result.stderr.strip()[-1500:]}")
         lines = self.log_of(name)
+        self.keep_remarks(name, lines[0])
         done = [line for line in lines if line.get("line") == "step"]
         other_s = time.monotonic() - begun - sum(line["step_us"] for line in done) / 1e6
         return {"steps": done, "losses": [line["loss"] for line in done], "plan": plan, "log": lines, "other_s": other_s,
@@ -606,6 +615,7 @@ def run_part(bench, state, part, options, end):
     done[name] = do_part(bench, function, end)
     state.setdefault("host_memory", []).extend(bench.brought)
     bench.brought = []
+    state.setdefault("remarks", {}).update(bench.remarks)
     write(bench, state, options)
     show(name, what, done[name], told=bool(shown))
 

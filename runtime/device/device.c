@@ -115,6 +115,12 @@ int ah_device_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_AR
     return AH_OK;
 }
 
+uint64_t ah_device_beside_bytes(const struct ah_device *device)
+{
+    const uint64_t measured = device->info.beside_bytes;
+    return measured > device->reserve_bytes ? measured : device->reserve_bytes;
+}
+
 static int check_supported(const struct ah_device *device, const struct ah_op *op, struct ah_error *err)
 {
     if ((unsigned)op->kind < AH_OP_KINDS && !device->info.supports[op->kind])
@@ -225,6 +231,19 @@ static int check_submission(const struct ah_device *device, const struct ah_subm
     return rc ? rc : check_waits(submission, last, err);
 }
 
+/* A device records nothing behind an op that joins: the op that ends what is joined has to come at once. */
+static int check_joins(const struct ah_submission *submission, const struct ah_submission *next,
+                       struct ah_error *err)
+{
+    if (!submission->joins ||
+        (next && next->lane == submission->lane && next->tag == submission->tag && !next->n_waits))
+        return AH_OK;
+    return ah_error_set(
+        err, AH_E_USAGE,
+        "op '%s': joins an op behind it that is not there, or is of another lane or tag, or waits",
+        ah_op_name(submission->op->kind));
+}
+
 static void last_tickets(const struct ah_device *device, uint64_t ret_last[AH_DEVICE_LANES])
 {
     for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++)
@@ -238,6 +257,7 @@ int ah_device_submit(struct ah_device *device, const struct ah_submission *submi
     last_tickets(device, last);
     for (size_t i = 0; i < n; i++) {
         int rc = check_submission(device, &submissions[i], last, err);
+        rc = rc ? rc : check_joins(&submissions[i], i + 1 < n ? &submissions[i + 1] : NULL, err);
         if (rc)
             return n == 1 ? rc : ah_error_prefix(err, rc, "submission %zu of %zu", i + 1, n);
         last[submissions[i].lane]++;
@@ -320,7 +340,11 @@ size_t ah_device_spans(struct ah_device *device, struct ah_span_reader *reader, 
     size_t n = device->driver->spans(device, reader->lane, reader->seen, ret_spans, max);
     if (n == 0)
         return 0;
-    reader->lost += ret_spans[n - 1].ticket - reader->seen - n;
+    uint64_t told = n;
+    for (size_t i = 0; i < n; i++)
+        told += ret_spans[i].joined;
+    const uint64_t passed = ret_spans[n - 1].ticket - reader->seen;
+    reader->lost += passed > told ? passed - told : 0; /* less: it began within what was joined */
     reader->seen = ret_spans[n - 1].ticket;
     return n;
 }

@@ -59,7 +59,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AH_DEVICE_ABI = 5, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
+enum { AH_DEVICE_ABI = 6, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
 
 /* Room for lanes in structs that cross the border of a plugin. */
 enum { AH_DEVICE_LANES_MAX = 16 };
@@ -79,15 +79,20 @@ struct ah_submission {
     const struct ah_wait *waits; /* copied */
     const struct ah_op *op;      /* copied */
     uint64_t tag;                /* the submitter's, kept in the span */
+
+    /* The op's own time is not wanted: the device may tell one time for it and the next op of the array, which is of the
+     * same lane and tag, and waits for nothing. One span then has the ticket of the last op that is joined. */
+    bool joins;
 };
 
-/* When an op ran, on the host's monotonic clock. */
+/* When an op ran, or several that were joined, on the host's monotonic clock. */
 struct ah_span {
-    uint64_t ticket;
+    uint64_t ticket;   /* of the last of them */
     uint64_t tag;      /* the submitter's */
     uint64_t ready_ns; /* at the head of its lane */
     uint64_t start_ns; /* its waits were met */
     uint64_t end_ns;
+    uint64_t joined; /* ops before `ticket` that the span is of, too */
 };
 
 /* Where someone reads the spans of a lane. Zeros but for the lane: from its first op on. */
@@ -177,6 +182,14 @@ struct ah_device_options {
     struct ah_device_watch watch;
 };
 
+/* Matrix products that are prepared. Where the library lacks one, it is made in steps, which is slower: rows of fp32 sums,
+ * each finished by a kernel. */
+struct ah_device_products {
+    uint32_t n;
+    uint32_t in_steps;
+    char first[AH_DEVICE_NAME_MAX]; /* of those in steps: "bias_gelu nn 4096x3072x768 bf16"; "": none */
+};
+
 /* What a lane is at. */
 struct ah_device_head {
     uint64_t submitted, done; /* tickets; `done` as far as anyone has seen */
@@ -200,6 +213,11 @@ struct ah_device_info {
     /* Of an open device: what does its matrix products, with its version; "": none whose algorithms can be chosen. */
     char library[AH_DEVICE_NAME_MAX];
     char address[AH_DEVICE_NAME_MAX]; /* on the PCI bus, "0000:17:00.0"; "": none */
+    struct ah_device_products products;
+
+    /* Device memory beside the arena, measured once arenas are reserved and kernels are loaded: context, code, workspace,
+     * page tables. 0: not measured. The device's `reserve_bytes` is what was reckoned with before. */
+    uint64_t beside_bytes;
 };
 
 struct ah_device_driver {
@@ -369,6 +387,9 @@ int ah_device_record(struct ah_device *device, struct ah_error *err);
  * AH_E_USAGE where it does not record. */
 int ah_device_recorded(struct ah_device *device, struct ah_device_recording *ret_recording,
                        struct ah_error *err);
+
+/* Device memory beside the arena: what was measured, and no less than what was reckoned with. */
+uint64_t ah_device_beside_bytes(const struct ah_device *device);
 
 /* Pointer to an operand where the host can read it, else NULL; also NULL outside the arena. */
 void *ah_device_pointer(struct ah_device *device, struct ah_ref ref);

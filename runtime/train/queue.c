@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Queue: bound ops become submissions: operands move, waits become tickets, and an array at a time goes to the device.
+ *
+ * TIMES are wanted of items, not of each of their ops: the ops of an item are joined, as far as they are in one array, unless
+ * the trainer was told to time every op.
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -50,6 +53,8 @@ int ah_queue_ops(struct ah_trainer *t, const struct ops_of_item *ops, const stru
                 return rc;
         }
         size_t at = queue->n++;
+        if (!first && at > 0 && !t->times_ops)
+            queue->submissions[at - 1].joins = true;
         move_op(t, &t->bound.ops[i], moves, &queue->ops[at]);
         queue->submissions[at] =
             (struct ah_submission){.lane = ops->lane,

@@ -216,11 +216,16 @@ static void touch(const struct ah_trainer *t, const struct ah_bound_op *bound, u
 
 struct ah_trainer_facts ah_trainer_facts(const struct ah_trainer *t)
 {
-    struct ah_trainer_facts facts = {.steps = t->steps, .reserve_bytes = t->device->reserve_bytes};
+    struct ah_trainer_facts facts = {.steps = t->steps, .reserve_bytes = ah_device_beside_bytes(t->device)};
     memcpy(facts.arena_bytes, t->places.arena_bytes, sizeof facts.arena_bytes);
     for (size_t i = 0; i < t->bound.n_ops; i++)
         touch(t, &t->bound.ops[i], facts.touched_bytes);
     return facts;
+}
+
+void ah_trainer_time_ops(struct ah_trainer *t)
+{
+    t->times_ops = true;
 }
 
 struct ah_device *ah_trainer_device(struct ah_trainer *t)

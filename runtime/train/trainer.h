@@ -73,7 +73,7 @@ struct ah_op_record {
     uint32_t lane; /* enum ah_device_lane */
     size_t op;     /* of the plan; SIZE_MAX: of none: data and headers of steps, the loss */
     uint64_t tile;
-    uint64_t ticket;                     /* of its lane */
+    uint64_t ticket;                     /* of its lane; of several, the last */
     uint64_t ready_ns, start_ns, end_ns; /* as in struct ah_span */
 };
 
@@ -83,7 +83,7 @@ struct ah_observer {
     bool (*step)(void *context, const struct ah_step_record *record);
     void *context;
     /* (optional) Told of each primitive op that is done, before the record of its step; of a lane in their order. An op of
-     * the plan is several of them. */
+     * the plan is several of them, of which some may be told of together (ah_trainer_time_ops()). */
     void (*op)(void *context, const struct ah_op_record *record);
 };
 
@@ -97,6 +97,10 @@ struct ah_trainer_facts {
 /* AH_E_MISMATCH: the plan is not of this model, training or data. Errors of the device, of weights, of memory. */
 int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_options *options,
                     struct ah_error *err);
+
+/* From now on the observer hears of each primitive op by itself, on every device. Otherwise a device may tell of ops of an item
+ * that follow each other as of one, which costs it less. */
+void ah_trainer_time_ops(struct ah_trainer *trainer);
 
 /* Does `steps` steps, fewer where the observer (optional) says stop, and drains. AH_E_NUMERIC: the loss of a step is not
  * finite. Errors of data and device. */

@@ -82,6 +82,7 @@ struct ah_trainer {
     struct ah_bound bound;
     struct ah_device *device;
     bool documents;
+    bool times_ops; /* each by itself; else items */
     uint64_t steps; /* done, those before included */
 
     struct queue queue;

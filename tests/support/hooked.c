@@ -119,8 +119,8 @@ static size_t hooked_spans(struct ah_device *device, uint32_t lane, uint64_t aft
         bool whole = parts[0].ticket % PARTS == 1;
         after = (parts[0].ticket + PARTS - 2) / PARTS + (whole ? 1 : 0);
         if (whole)
-            ret_spans[n++] = (struct ah_span){after, parts[0].tag, parts[0].ready_ns, parts[0].start_ns,
-                                              parts[PARTS - 1].end_ns};
+            ret_spans[n++] = (struct ah_span){
+                after, parts[0].tag, parts[0].ready_ns, parts[0].start_ns, parts[PARTS - 1].end_ns, 0};
     }
     return n;
 }

@@ -411,8 +411,8 @@ static size_t cpu_spans(struct ah_device *device, uint32_t lane, uint64_t after,
         found = ah_lane_spans(cpu_of(device)->lanes[lane].lane, after, some,
                               max - n < AT_ONCE ? max - n : AT_ONCE);
         for (size_t i = 0; i < found; i++, n++)
-            ret_spans[n] = (struct ah_span){some[i].ticket, some[i].tag, some[i].ready_ns, some[i].start_ns,
-                                            some[i].end_ns};
+            ret_spans[n] = (struct ah_span){some[i].ticket,   some[i].tag,    some[i].ready_ns,
+                                            some[i].start_ns, some[i].end_ns, 0};
         if (n)
             after = ret_spans[n - 1].ticket;
     }

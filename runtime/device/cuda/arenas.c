@@ -9,6 +9,10 @@
  * 2 MiB for each GiB): what they take is then missing when the arena is asked for, and is said there, instead of where the
  * first kernel is loaded.
  *
+ * MEASURED. When the arenas are there and every kernel has run once, nothing takes memory of the GPU any more. What is gone
+ * by then besides the arena, since the device was opened, is added to the context that was measured then: `beside_bytes`.
+ * What other processes take or give back in between is counted, too.
+ *
  * PIECES. Drivers from 580 on lock less than 512 GiB in one call, whatever is free. Where the first piece is refused, pieces
  * of half the size are tried; where a later one is, that was all that can be locked. What crosses from one piece into the
  * next is two copies (dispatch.c): the runtime refuses one.
@@ -20,6 +24,7 @@
 #include "runtime/device/cuda/cuda_internal.h"
 #include "runtime/device/cuda/errors.h"
 
+#include <stdio.h>
 #include <sys/resource.h>
 
 /* ---- the GPU's ---- */
@@ -84,6 +89,36 @@ static int zero_device_arena(const struct ah_cuda_device *cuda, uint64_t bytes, 
     return ah_cuda_check(err, rc, "cudaMemset");
 }
 
+/* What the GPU's memory holds beside the arena. */
+static int measure_beside(struct ah_cuda_device *cuda, uint64_t arena_bytes, struct ah_error *err)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    int rc = ah_cuda_check(err, cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+    const uint64_t gone = cuda->common.info.free_bytes > free_bytes + arena_bytes
+                              ? cuda->common.info.free_bytes - free_bytes - arena_bytes
+                              : 0;
+    if (!rc)
+        cuda->common.info.beside_bytes = cuda->context_bytes + AH_CUDA_KERNEL_WORKSPACE_BYTES + gone;
+    return rc;
+}
+
+/* The arena fitted, and kernels' code did not any more: the plan must leave more. */
+static int code_refused(const struct ah_cuda_device *cuda, uint64_t arena_bytes, struct ah_error *err)
+{
+    char arena[AH_UNITS_TEXT_MAX], reckoned[AH_UNITS_TEXT_MAX], why[AH_ERROR_TEXT_MAX];
+    const uint64_t mib = UINT64_C(1) << 20;
+    const uint64_t taken = arena_bytes + cuda->common.reserve_bytes;
+    const uint64_t fits = taken > AH_CUDA_CODE_BYTES ? (taken - AH_CUDA_CODE_BYTES) / mib : 0;
+    snprintf(why, sizeof why, "%s", err ? err->text : "");
+    return ah_error_set(
+        err, AH_E_CAPACITY,
+        "device 'cuda:%d': an arena of %s leaves no room for the code of all kernels, for which %s beside it "
+        "were reckoned (%.200s); plan with '--device-memory %lluMiB' or less, or profile again, which "
+        "measures it",
+        cuda->index, ah_units_print_bytes(arena, arena_bytes),
+        ah_units_print_bytes(reckoned, cuda->common.reserve_bytes), why, (unsigned long long)fits);
+}
+
 /* Zeroed before kernels are tried on it, and once more behind them. */
 static int fill_device_arena(struct ah_cuda_device *cuda, const uint64_t arena_bytes[AH_ARENA_KINDS],
                              struct ah_error *err)
@@ -91,7 +126,10 @@ static int fill_device_arena(struct ah_cuda_device *cuda, const uint64_t arena_b
     int rc = zero_device_arena(cuda, arena_bytes[AH_ARENA_DEVICE], err);
     if (!rc)
         rc = ah_cuda_warm_run(cuda, arena_bytes, err);
-    return rc ? rc : zero_device_arena(cuda, arena_bytes[AH_ARENA_DEVICE], err);
+    if (rc == AH_E_CAPACITY)
+        rc = code_refused(cuda, arena_bytes[AH_ARENA_DEVICE], err);
+    rc = rc ? rc : zero_device_arena(cuda, arena_bytes[AH_ARENA_DEVICE], err);
+    return rc ? rc : measure_beside(cuda, arena_bytes[AH_ARENA_DEVICE], err);
 }
 
 /* ---- the host's ---- */

@@ -50,6 +50,7 @@ struct ah_cuda_queued {
     cudaEvent_t start; /* owned */
     cudaEvent_t end;   /* owned */
     bool waited;       /* for others: then `start` is recorded */
+    bool joins;        /* the next op: `end` is not recorded */
     enum ah_op_kind kind;
     uint64_t tag;
     uint32_t n_waits;
@@ -57,14 +58,14 @@ struct ah_cuda_queued {
     uint64_t queued_ns; /* when all that it need not wait for had been seen to be done */
 };
 
-/* Ticket t is queued in slot (t-1) % capacity, its span in (t-1) % n_spans. The counts change under the device's lock:
- * timed <= done <= submitted <= timed + capacity. */
+/* Ticket t is queued in slot (t-1) % capacity. The counts change under the device's lock: timed <= done <= submitted <=
+ * timed + capacity; `timed` and `done` are ends of groups (streams.c). The k-th span, from 0, is in k % n_spans. */
 struct ah_cuda_stream {
     cudaStream_t stream;          /* owned */
     struct ah_cuda_queued *queue; /* owned */
     uint64_t capacity;
     struct ah_span *spans; /* owned; a ring */
-    uint64_t n_spans;
+    uint64_t n_spans, spans_made;
     _Atomic uint64_t submitted; /* these two are read without the lock, too, by who watches */
     _Atomic uint64_t done;      /* seen to be done */
     uint64_t timed;             /* their spans are known */
@@ -186,6 +187,9 @@ void ah_cuda_fail(struct ah_cuda_device *cuda, const struct ah_cuda_culprit *cul
 int ah_cuda_stream_init(struct ah_cuda_stream *stream, bool first, const struct ah_device_options *options,
                         struct ah_error *err);
 void ah_cuda_stream_release(struct ah_cuda_stream *stream);
+/* The last ticket of the group that `ticket` is in; the newest one where that group has no end yet. Under the lock, or by the
+ * submitter. */
+uint64_t ah_cuda_stream_group_end(const struct ah_cuda_stream *stream, uint64_t ticket);
 /* Enqueues an op behind all that it waits for. Waits itself only while the queue is full. */
 void ah_cuda_stream_submit(struct ah_cuda_device *cuda, const struct ah_submission *submission);
 /* Waits until `ticket` is done, or the streams are lost. */

@@ -10,6 +10,9 @@
  * CONTEXT_MOST_BYTES of that is counted, since the rest is not ours. So arena and reserve together are what a
  * process needs of a GPU's memory: with a budget of 12 GiB it would run on a GPU of 12 GiB.
  *
+ * That is a reckoning, made before kernels are loaded and host memory is locked. Once both are done, what is really taken
+ * beside the arena is measured (arenas.c): `beside_bytes`.
+ *
  * The device of the calling thread is left current.
  */
 #include "base/units.h"
@@ -213,6 +216,7 @@ int ah_cuda_prepare(struct ah_device *device, const struct ah_op *ops, size_t n,
         rc = ah_cuda_products_prepare(cuda->products, ops, n, err);
     if (!rc)
         rc = ah_cuda_warm_add(cuda, ops, n, err);
+    cuda->common.info.products = ah_cuda_products_count(cuda->products);
     count_reserve(cuda);
     return rc;
 }

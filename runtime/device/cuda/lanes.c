@@ -196,8 +196,8 @@ static size_t host_spans(struct ah_cuda_device *cuda, uint64_t after, struct ah_
     while (n < max && found == AT_ONCE) {
         found = ah_lane_spans(cuda->host_lane, after, some, max - n < AT_ONCE ? max - n : AT_ONCE);
         for (size_t i = 0; i < found; i++, n++)
-            ret_spans[n] = (struct ah_span){some[i].ticket, some[i].tag, some[i].ready_ns, some[i].start_ns,
-                                            some[i].end_ns};
+            ret_spans[n] = (struct ah_span){some[i].ticket,   some[i].tag,    some[i].ready_ns,
+                                            some[i].start_ns, some[i].end_ns, 0};
         if (n)
             after = ret_spans[n - 1].ticket;
     }

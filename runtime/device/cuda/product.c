@@ -13,6 +13,7 @@
  */
 #include "runtime/device/cuda/products_internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *const form_names[] = {[AH_MATMUL_NN] = "nn", [AH_MATMUL_NT] = "nt", [AH_MATMUL_TN] = "tn"};
@@ -63,6 +64,16 @@ struct ah_cuda_product_key ah_cuda_product_key(const struct ah_op *op)
         .accumulates = matmul->accumulate,
         .aligned = is_aligned(op),
     };
+}
+
+void ah_cuda_product_print(const struct ah_cuda_product_key *key, char ret_text[AH_DEVICE_NAME_MAX])
+{
+    static const char *const epilogues[] = {
+        [AH_EPILOGUE_NONE] = "", [AH_EPILOGUE_BIAS] = "bias ", [AH_EPILOGUE_BIAS_GELU] = "bias_gelu "};
+    snprintf(ret_text, AH_DEVICE_NAME_MAX, "%s%s %llux%llux%llu %s%s", epilogues[key->epilogue],
+             form_names[key->form], (unsigned long long)key->m, (unsigned long long)key->n,
+             (unsigned long long)key->k, key->in == AH_FP32 ? "fp32" : "bf16",
+             key->aligned ? "" : ", not aligned");
 }
 
 /* cuBLASLt's epilogues read a bias of c's type, and write an aux of c's type with rows that are a multiple of 8

@@ -113,16 +113,21 @@ static struct ah_cuda_product *new_slot(struct ah_cuda_products *products)
     return &products->list[products->n];
 }
 
-static int add(struct ah_cuda_products *products, const struct ah_cuda_product_key *key, struct ah_error *err)
+static int add(struct ah_cuda_products *products, const struct ah_cuda_product_key *key, bool asked,
+               struct ah_error *err)
 {
-    if (find(products, key))
+    struct ah_cuda_product *product = find(products, key);
+    if (product) {
+        product->asked = product->asked || asked;
         return AH_OK;
-    struct ah_cuda_product *product = new_slot(products);
+    }
+    product = new_slot(products);
     if (!product)
         return ah_error_memory(err);
     int rc = ah_cuda_product_init(product, &products->maker, key, err);
     if (rc)
         return rc;
+    product->asked = asked;
     rc = grow(&products->workspace, &products->workspace_bytes, AH_CUDA_PRODUCT_WORKSPACE_BYTES, "workspace",
               err);
     rc = rc ? rc
@@ -302,13 +307,26 @@ int ah_cuda_products_prepare(struct ah_cuda_products *products, const struct ah_
         if (ops[i].kind != AH_OP_MATMUL)
             continue;
         struct ah_cuda_product_key key = ah_cuda_product_key(&ops[i]);
-        int rc = add(products, &key, err);
+        int rc = add(products, &key, true, err);
         key.aligned = true;
-        rc = rc ? rc : add(products, &key, err);
+        rc = rc ? rc : add(products, &key, false, err);
         if (rc)
             return rc;
     }
     return warm(products, before, err);
+}
+
+struct ah_device_products ah_cuda_products_count(const struct ah_cuda_products *products)
+{
+    struct ah_device_products count = {0};
+    for (size_t i = 0; i < products->n; i++) {
+        const struct ah_cuda_product *product = &products->list[i];
+        if (product->asked && product->staged && !count.in_steps)
+            ah_cuda_product_print(&product->key, count.first);
+        count.n += product->asked;
+        count.in_steps += product->asked && product->staged;
+    }
+    return count;
 }
 
 uint64_t ah_cuda_products_bytes(const struct ah_cuda_products *products)

@@ -50,6 +50,9 @@ int ah_cuda_products_prepare(struct ah_cuda_products *products, const struct ah_
 /* Device memory that is held. */
 uint64_t ah_cuda_products_bytes(const struct ah_cuda_products *products);
 
+/* Those that ops asked for, and which of them are made in steps. */
+struct ah_device_products ah_cuda_products_count(const struct ah_cuda_products *products);
+
 /* Whether the product is prepared. */
 bool ah_cuda_products_has(const struct ah_cuda_products *products, const struct ah_op *op);
 

@@ -50,6 +50,7 @@ struct ah_cuda_product_part {
 struct ah_cuda_product {
     struct ah_cuda_product_key key;
     bool staged;
+    bool asked; /* an op has this very key; others are prepared for operands that a plan moves */
     size_t n_parts;
     struct ah_cuda_product_part parts[2];
     uint64_t stage_bytes; /* 0 unless staged */
@@ -66,6 +67,9 @@ struct ah_cuda_product_maker {
 
 /* The key of a product; `aligned` by its places. */
 struct ah_cuda_product_key ah_cuda_product_key(const struct ah_op *op);
+
+/* "bias_gelu nn 4096x3072x768 bf16". */
+void ah_cuda_product_print(const struct ah_cuda_product_key *key, char ret_text[AH_DEVICE_NAME_MAX]);
 
 /* Builds a product. AH_E_UNSUPPORTED, AH_E_MISMATCH. The caller releases it. */
 int ah_cuda_product_init(struct ah_cuda_product *product, const struct ah_cuda_product_maker *maker,

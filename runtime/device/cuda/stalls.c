@@ -49,6 +49,8 @@ static void stream_head(struct ah_cuda_device *cuda, uint32_t lane, struct ah_de
         ret_head->n_waits = queued->n_waits;
         for (uint32_t i = 0; i < queued->n_waits; i++)
             ret_head->waits[i] = queued->waits[i];
+        if (ah_cuda_stream_group_end(stream, ret_head->done + 1) > ret_head->done + 1)
+            ret_head->note = "it, or an op behind it that is timed with it";
     }
     pthread_mutex_unlock(&cuda->lock);
     if (atomic_load(&cuda->enqueueing) == lane)

@@ -2,9 +2,15 @@
  *
  * Streams: the lanes compute, h2d and d2h. lanes.c has the invariants.
  *
- * EVENTS. Each op records its end; one that waited for others also its start, behind the waits. One that did not wait
- * started when the op before it ended or when it was submitted, whichever was later. So an op costs one event, and two
- * where lanes meet.
+ * GROUPS. An event costs the GPU about a microsecond, so ops whose own times nobody wants share theirs (`joins`).
+ * 1. A lane's tickets are cut into groups: an op that joins is in the group of the next one. Only a group's first op waits.
+ * 2. A group records its end behind its last op, in that op's slot; where its first op waited for others, also its start,
+ *    behind the waits, in that op's slot. A group that did not wait started when the one before it ended or when it was
+ *    submitted, whichever was later. So a group costs one event, and two where lanes meet.
+ * 3. A ticket is done when the end of its group is seen; who waits for it waits for that event.
+ * 4. Nothing is submitted to another lane while a group is open, and the submitter waits for nothing before it has closed it:
+ *    a group that is longer than the queue is cut. So no wait is ever for an end that was not recorded.
+ * 5. An op that does not join has an event of its own, as has every op while activities are recorded.
  *
  * TIMES. What events say is read when somebody asks for spans, or when a queue's slot is needed again, never earlier:
  * an event that is over keeps its time.
@@ -78,6 +84,24 @@ void ah_cuda_stream_release(struct ah_cuda_stream *stream)
     *stream = (struct ah_cuda_stream){0};
 }
 
+/* ---- groups ---- */
+
+uint64_t ah_cuda_stream_group_end(const struct ah_cuda_stream *stream, uint64_t ticket)
+{
+    while (ticket < stream->submitted && ah_cuda_queued(stream, ticket)->joins)
+        ticket++;
+    return ticket;
+}
+
+/* Under the lock: the next group that is not seen to be done; 0: there is none, or it has no end yet. */
+static uint64_t next_end(const struct ah_cuda_stream *stream)
+{
+    if (stream->done == stream->submitted)
+        return 0;
+    uint64_t ticket = ah_cuda_stream_group_end(stream, stream->done + 1);
+    return ah_cuda_queued(stream, ticket)->joins ? 0 : ticket;
+}
+
 /* ---- what is done ---- */
 
 /* Under the lock: the lane whose op was running when an error came that no call of ours made. */
@@ -112,16 +136,16 @@ static void lose_streams(struct ah_cuda_device *cuda, uint32_t seen, cudaError_t
 static void look(struct ah_cuda_device *cuda, uint32_t lane)
 {
     struct ah_cuda_stream *stream = &cuda->streams[lane];
-    while (stream->done < stream->submitted) {
+    for (uint64_t end; (end = next_end(stream)) != 0;) {
         cudaError_t rc = cudaSuccess;
         if (!atomic_load(&cuda->lost))
-            rc = cudaEventQuery(ah_cuda_queued(stream, stream->done + 1)->end);
+            rc = cudaEventQuery(ah_cuda_queued(stream, end)->end);
         if (rc == cudaErrorNotReady) {
             (void)cudaGetLastError(); /* no failure to tell of later */
             return;
         }
         if (rc == cudaSuccess)
-            stream->done++;
+            stream->done = end;
         else
             lose_streams(cuda, lane, rc);
     }
@@ -170,20 +194,22 @@ void ah_cuda_stream_wait(struct ah_cuda_device *cuda, uint32_t lane, uint64_t ti
 
 /* ---- times ---- */
 
-/* Under the lock: the span of the op behind the last one whose times are known. */
+/* Under the lock: the span of the group behind the last one whose times are known. It is done. */
 static void time_next(struct ah_cuda_device *cuda, struct ah_cuda_stream *stream)
 {
     const struct ah_cuda_queued *queued = ah_cuda_queued(stream, stream->timed + 1);
-    struct ah_span span = {.ticket = stream->timed + 1, .tag = queued->tag};
+    const uint64_t ticket = ah_cuda_stream_group_end(stream, stream->timed + 1);
+    const struct ah_cuda_queued *last = ah_cuda_queued(stream, ticket);
+    struct ah_span span = {.ticket = ticket, .tag = queued->tag, .joined = ticket - stream->timed - 1};
     bool lost = atomic_load(&cuda->lost);
     span.ready_ns = max_of(stream->end_ns, queued->queued_ns);
     span.start_ns = span.ready_ns;
     if (queued->waited && !lost)
         span.start_ns = max_of(span.start_ns, ah_cuda_clock_ns(&cuda->clock, queued->start));
-    span.end_ns = lost ? span.start_ns : max_of(span.start_ns, ah_cuda_clock_ns(&cuda->clock, queued->end));
-    stream->spans[stream->timed % stream->n_spans] = span;
+    span.end_ns = lost ? span.start_ns : max_of(span.start_ns, ah_cuda_clock_ns(&cuda->clock, last->end));
+    stream->spans[stream->spans_made++ % stream->n_spans] = span;
     stream->end_ns = span.end_ns;
-    stream->timed++;
+    stream->timed = ticket;
 }
 
 /* Under the lock. */
@@ -191,6 +217,21 @@ static void adjust_clock(struct ah_cuda_device *cuda)
 {
     if (!atomic_load(&cuda->lost))
         ah_cuda_clock_adjust(&cuda->clock);
+}
+
+/* Under the lock: the first span behind a ticket, of those that are remembered. */
+static uint64_t find_span(const struct ah_cuda_stream *stream, uint64_t after)
+{
+    uint64_t low = stream->spans_made > stream->n_spans ? stream->spans_made - stream->n_spans : 0;
+    uint64_t high = stream->spans_made;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (stream->spans[middle % stream->n_spans].ticket <= after)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 size_t ah_cuda_stream_spans(struct ah_cuda_device *cuda, uint32_t lane, uint64_t after,
@@ -203,9 +244,8 @@ size_t ah_cuda_stream_spans(struct ah_cuda_device *cuda, uint32_t lane, uint64_t
     while (stream->timed < stream->done)
         time_next(cuda, stream);
     adjust_clock(cuda);
-    uint64_t overwritten = stream->timed > stream->n_spans ? stream->timed - stream->n_spans : 0;
-    uint64_t first = max_of(after, overwritten);
-    size_t n = first >= stream->timed ? 0 : (size_t)(stream->timed - first);
+    const uint64_t first = find_span(stream, after);
+    size_t n = (size_t)(stream->spans_made - first);
     n = n < max ? n : max;
     for (size_t i = 0; i < n; i++)
         ret_spans[i] = stream->spans[(first + i) % stream->n_spans];
@@ -215,12 +255,42 @@ size_t ah_cuda_stream_spans(struct ah_cuda_device *cuda, uint32_t lane, uint64_t
 
 /* ---- submission ---- */
 
+/* Nothing tells any more when what was enqueued is done. */
+static void lose_events(struct ah_cuda_device *cuda, const struct ah_cuda_culprit *culprit, int rc,
+                        struct ah_error *why)
+{
+    ah_cuda_fail(cuda, culprit, rc, why);
+    atomic_store(&cuda->lost, true);
+}
+
+/* Records an end behind the newest op, if its group has none. */
+static void close_group(struct ah_cuda_device *cuda, uint32_t lane)
+{
+    struct ah_cuda_stream *stream = &cuda->streams[lane];
+    struct ah_error why = {0};
+    if (!stream->submitted)
+        return;
+    struct ah_cuda_queued *newest = ah_cuda_queued(stream, stream->submitted);
+    if (!newest->joins)
+        return;
+    int rc = atomic_load(&cuda->lost)
+                 ? AH_OK
+                 : ah_cuda_check(&why, cudaEventRecord(newest->end, stream->stream), "cudaEventRecord");
+    if (rc)
+        lose_events(cuda, &(struct ah_cuda_culprit){lane, newest->kind, newest->tag}, rc, &why);
+    pthread_mutex_lock(&cuda->lock);
+    newest->joins = false;
+    pthread_mutex_unlock(&cuda->lock);
+}
+
 /* A slot for the next ticket. */
 static struct ah_cuda_queued *take_slot(struct ah_cuda_device *cuda, uint32_t lane, uint64_t *ret_ticket)
 {
     struct ah_cuda_stream *stream = &cuda->streams[lane];
     uint64_t ticket = stream->submitted + 1; /* the submitter's own number: nobody else changes it */
     if (ticket > stream->capacity) {
+        if (ah_cuda_stream_group_end(stream, ticket - stream->capacity) == stream->submitted)
+            close_group(cuda, lane);
         ah_cuda_stream_wait(cuda, lane, ticket - stream->capacity);
         pthread_mutex_lock(&cuda->lock);
         while (stream->timed + stream->capacity < ticket)
@@ -251,9 +321,10 @@ static int enqueue_wait(struct ah_cuda_device *cuda, uint32_t lane, struct ah_wa
     if (ah_cuda_stream_done(cuda, wait.lane) >= wait.ticket)
         return AH_OK;
     *ret_waits = true;
-    return ah_cuda_check(
-        err, cudaStreamWaitEvent(stream, ah_cuda_queued(&cuda->streams[wait.lane], wait.ticket)->end, 0),
-        "cudaStreamWaitEvent");
+    const struct ah_cuda_stream *other = &cuda->streams[wait.lane];
+    const uint64_t end = ah_cuda_stream_group_end(other, wait.ticket);
+    return ah_cuda_check(err, cudaStreamWaitEvent(stream, ah_cuda_queued(other, end)->end, 0),
+                         "cudaStreamWaitEvent");
 }
 
 static int enqueue_op(struct ah_cuda_device *cuda, const struct ah_submission *submission,
@@ -280,6 +351,7 @@ void ah_cuda_stream_submit(struct ah_cuda_device *cuda, const struct ah_submissi
     uint64_t ticket;
     struct ah_cuda_queued *queued = take_slot(cuda, submission->lane, &ticket);
     queued->waited = false;
+    queued->joins = submission->joins && !cuda->recorder;
     queued->kind = submission->op->kind;
     queued->tag = submission->tag;
     queued->n_waits = submission->n_waits;
@@ -294,12 +366,10 @@ void ah_cuda_stream_submit(struct ah_cuda_device *cuda, const struct ah_submissi
         look_at_all(cuda); /* an earlier op may have failed, which is what the call told of */
         ah_cuda_fail(cuda, &culprit, rc, &why);
     }
-    if (!atomic_load(&cuda->lost)) {
+    if (!queued->joins && !atomic_load(&cuda->lost)) {
         rc = ah_cuda_check(&why, cudaEventRecord(queued->end, stream->stream), "cudaEventRecord");
-        if (rc) { /* nothing would tell when it is done */
-            ah_cuda_fail(cuda, &culprit, rc, &why);
-            atomic_store(&cuda->lost, true);
-        }
+        if (rc)
+            lose_events(cuda, &culprit, rc, &why);
     }
     atomic_store_explicit(&cuda->enqueueing, AH_CUDA_STREAMS, memory_order_relaxed);
     pthread_mutex_lock(&cuda->lock);

@@ -3,7 +3,7 @@
 # tests here are of the same sources on the double of CUDA.
 # The thread sanitizer has no time for trainings; what lanes do in one, they do in the tests of streams and faults.
 if(TARGET device.cuda.training)
-  set_tests_properties(device.cuda.training PROPERTIES LABELS "device;cuda")
+  set_tests_properties(device.cuda.training device.cuda.groups PROPERTIES LABELS "device;cuda")
 endif()
 if(AUTOHETE_CUDA_DOUBLE)
   add_custom_target(device.cuda.doctor DEPENDS autohete ah_cuda)
@@ -14,6 +14,10 @@ if(AUTOHETE_CUDA_DOUBLE)
   add_test(NAME device.cuda.stall COMMAND ${CMAKE_CURRENT_LIST_DIR}/stall.sh $<TARGET_FILE:autohete> $<TARGET_FILE:ah_cuda>
     ${PROJECT_SOURCE_DIR})
   set_tests_properties(device.cuda.stall PROPERTIES TIMEOUT 300 LABELS "device;cuda")
+  add_custom_target(device.cuda.said DEPENDS autohete ah_cuda)
+  add_test(NAME device.cuda.said COMMAND ${CMAKE_CURRENT_LIST_DIR}/remarks.sh $<TARGET_FILE:autohete> $<TARGET_FILE:ah_cuda>
+    ${PROJECT_SOURCE_DIR})
+  set_tests_properties(device.cuda.said PROPERTIES TIMEOUT 300 LABELS "device;cuda")
 endif()
 if(TARGET autohete_cuda)
   add_executable(device.cuda.plugin ${CMAKE_CURRENT_LIST_DIR}/plugin.c)

@@ -3,6 +3,7 @@
 # the CPU device's (tests/support/driver.h). With another plugin in AUTOHETE_PLUGIN_DIR they are tests of a GPU.
 if(TARGET ah_cuda)
   target_link_libraries(device.cuda.training PRIVATE ah_train ah_device_cpu)
+  target_link_libraries(device.cuda.groups PRIVATE ah_train ah_device_cpu)
   foreach(name lanes ops gradients)
     add_executable(device.cuda.${name} ${PROJECT_SOURCE_DIR}/tests/device/device_cpu/test_${name}.c)
     target_compile_definitions(device.cuda.${name} PRIVATE CHECK_CUDA)

@@ -22,6 +22,7 @@
  *     memory=SIZE, others=SIZE       what each device has, and what of it others use (KiB, MiB, GiB)
  *     devices=N, processors=N, capability=8.0, driver=13000
  *     kernel=SIZE                    what the code of a kernel takes of the device's memory, at its first launch; 256KiB
+ *     pages=SIZE                     what page tables of locked host memory take of it, for each MiB; 0 if not told
  *     shared=SIZE                    what a block may have of shared memory: 99KiB on GPUs of 8.6 and 8.9
  *     copy_delay_us=N, kernel_delay_us=N     before each
  *     threads=N                      that share the blocks of a launch, at most 8; 2 if not told
@@ -37,6 +38,7 @@
  *     profiler=NAME                  has CUPTI already
  *     cupti=VERSION, drop=N          CUPTI's version; of N records it loses one
  *     cublaslt=VERSION               cuBLASLt's version, 130100 for 13.1.0
+ *     plain=1                        cuBLASLt has no products with epilogues
  */
 #ifndef AH_TESTS_DOUBLE_CUDA_DOUBLE_H
 #define AH_TESTS_DOUBLE_CUDA_DOUBLE_H
@@ -84,6 +86,7 @@ struct cuda_double {
     unsigned kernel_delay_us;
     size_t
         kernel_bytes; /* of the device's memory, that the code of each kernel takes at its first launch there */
+    size_t page_bytes; /* of the device's memory, for each MiB of locked memory of the host */
     unsigned threads;
     uint64_t order;
     char code[1024]; /* a folder; "": kernels run from their source */
@@ -95,6 +98,7 @@ struct cuda_double {
     char profiler[CUDA_DOUBLE_NAME_MAX]; /* that has CUPTI already; "": none */
     unsigned cupti_version;              /* 0: that of its headers */
     unsigned cublaslt_version;           /* 0: that of its headers */
+    unsigned plain;                      /* 1: it has no epilogues */
     char skip[CUDA_DOUBLE_NAME_MAX];     /* kernels with this in their name do nothing; "": none */
     unsigned drop;                       /* of so many records CUPTI loses one; 0: none */
     unsigned cupti_buffer_bytes;         /* it uses of a buffer; 0: all */

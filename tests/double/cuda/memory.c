@@ -41,10 +41,20 @@ static size_t used_bytes(int device)
     return bytes;
 }
 
+/* Of page tables, in the memory of every device. */
+static size_t table_bytes(const struct cuda_double *settings)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < n_ranges; i++)
+        if (ranges[i].place == PLACE_PINNED)
+            bytes += ranges[i].bytes / (1 << 20) * settings->page_bytes;
+    return bytes;
+}
+
 static size_t free_bytes_of(const struct cuda_double *settings, int device)
 {
     const struct cuda_double_device *own = &settings->devices[device];
-    const size_t used = own->others_bytes + code_bytes[device] + used_bytes(device);
+    const size_t used = own->others_bytes + code_bytes[device] + table_bytes(settings) + used_bytes(device);
     return own->memory_bytes > used ? own->memory_bytes - used : 0;
 }
 

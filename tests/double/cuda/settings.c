@@ -105,6 +105,7 @@ static void set(struct cuda_double *settings, char *item)
                    {"threads", &settings->threads},
                    {"cupti", &settings->cupti_version},
                    {"cublaslt", &settings->cublaslt_version},
+                   {"plain", &settings->plain},
                    {"drop", &settings->drop}};
     char copy[1024];
     (void)snprintf(copy, sizeof copy, "%s", item);
@@ -119,6 +120,8 @@ static void set(struct cuda_double *settings, char *item)
         }
     if (strcmp(item, "kernel") == 0)
         settings->kernel_bytes = parse_size(value, copy);
+    else if (strcmp(item, "pages") == 0)
+        settings->page_bytes = parse_size(value, copy);
     else if (strcmp(item, "devices") == 0)
         settings->n = (int)parse_size(value, copy);
     else if (strcmp(item, "driver") == 0)

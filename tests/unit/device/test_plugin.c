@@ -29,7 +29,7 @@ static void test_plugin__says_what_is_wrong(void **state)
         int code;
         const char *text;
     } rows[] = {
-        {"other_abi", AH_E_MISMATCH, "device interface 6, this program has 5"},
+        {"other_abi", AH_E_MISMATCH, "device interface 7, this program has 6"},
         {"other_layout", AH_E_MISMATCH, "has structs of layout"},
         {"no_symbol", AH_E_MISMATCH, "no symbol 'ah_plugin_driver'"},
         {"no_driver", AH_E_MISSING, "no driver to offer"},

@@ -380,6 +380,8 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
     if (status == CUBLAS_STATUS_SUCCESS && (asked < 1 || !prefer || prefer->mark != MARK_PREFERENCE))
         status = CUBLAS_STATUS_INVALID_VALUE;
     /* Which of its two refusals an epilogue meets, the manual leaves open. */
+    if (status == CUBLAS_STATUS_SUCCESS && double_settings().plain && has_bias(&problem))
+        status = CUBLAS_STATUS_NOT_SUPPORTED;
     if (status == CUBLAS_STATUS_SUCCESS && has_aux(&problem) &&
         (problem.d.type == CUDA_R_32F || !place_is_aligned(problem.desc.aux, ALIGN)))
         status = CUBLAS_STATUS_INVALID_VALUE;

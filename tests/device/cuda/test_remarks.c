@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the CUDA device says of itself once it is in use: products that its library lacks, and the memory that is taken beside
+ * the arena.
+ */
+#include "runtime/device/tryout.h"
+#include "tests/device/cuda/open.h"
+
+#include <stdio.h>
+
+static const struct ah_device_options plain = {.queue = 8};
+
+static struct ah_device *try_out(const struct cuda_double *settings)
+{
+    struct ah_device *device = NULL;
+    struct ah_error err = {0};
+    cuda_double_set(settings);
+    CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &plain, &err), err);
+    assert_int_equal(device->info.beside_bytes, 0);
+    CHECK_OK(ah_device_tryout(device, &err), err);
+    return device;
+}
+
+static void test_remarks__products_that_are_made_in_steps_are_counted(void **state)
+{
+    struct cuda_double settings = cuda_double_default();
+    char text[AH_TRYOUT_TEXT_MAX];
+    (void)state;
+    struct ah_device *device = try_out(&settings);
+    assert_int_equal(device->info.products.n, 6);
+    assert_int_equal(device->info.products.in_steps, 0);
+    assert_string_equal(device->info.products.first, "");
+    check_text_has(ah_device_print_products(&device->info, text), "has all 6 matrix products");
+    ah_device_close(device);
+    settings.plain = 1;
+    device = try_out(&settings);
+    assert_int_equal(device->info.products.n, 6);
+    assert_int_equal(device->info.products.in_steps, 2);
+    assert_string_equal(device->info.products.first, "bias nn 512x512x512 bf16");
+    check_text_has(ah_device_print_products(&device->info, text),
+                   "lacks 2 of 6 matrix products (first: bias nn 512x512x512 bf16)");
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+/* Code of kernels, of the library's, too, and page tables of locked memory: each is seen to the byte. */
+static void test_remarks__memory_beside_the_arena_is_measured(void **state)
+{
+    struct cuda_double settings = cuda_double_default();
+    uint64_t beside[3];
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        settings.kernel_bytes = i == 1 ? MIB : 0;
+        settings.page_bytes = i == 2 ? 3 * MIB : 0;
+        struct ah_device *device = try_out(&settings);
+        beside[i] = device->info.beside_bytes;
+        assert_true(ah_device_beside_bytes(device) >= beside[i]);
+        assert_true(ah_device_beside_bytes(device) >= device->reserve_bytes);
+        ah_device_close(device);
+    }
+    assert_true(beside[0] > 32 * MIB); /* the workspace of products, for one */
+    assert_true(beside[1] >= beside[0] + 3 * MIB && beside[1] % MIB == beside[0] % MIB);
+    assert_int_equal(beside[2], beside[0] + 3 * MIB); /* a MiB is locked */
+    expect_nothing_left();
+}
+
+/* More code than was reckoned with: said where it is more, refused where there is no room for it. */
+static void test_remarks__code_beyond_the_reserve(void **state)
+{
+    struct cuda_double settings = cuda_double_default();
+    const struct ah_op fills[] = {fill_op(AH_ARENA_DEVICE, 0, 1025, 0)};
+    uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 0, MIB, MIB};
+    struct ah_device *device = NULL;
+    struct ah_error err = {0};
+    unsigned long long budget_mib = 0;
+    (void)state;
+    settings.kernel_bytes = 40 * MIB;
+    cuda_double_set(&settings);
+    CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &plain, &err), err);
+    CHECK_OK(ah_device_prepare(device, fills, 1, &err), err);
+    const uint64_t fits = device->info.memory_bytes - device->reserve_bytes;
+    arena_bytes[AH_ARENA_DEVICE] = fits;
+    CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "no room for the code");
+    const char *budget = strstr(err.text, "--device-memory ");
+    assert_non_null(budget);
+    assert_int_equal(sscanf(budget, "--device-memory %lluMiB", &budget_mib), 1);
+    assert_int_equal(device->info.beside_bytes, 0);
+    arena_bytes[AH_ARENA_DEVICE] = budget_mib * MIB - device->reserve_bytes;
+    CHECK_OK(ah_device_prepare(device, fills, 1, &err), err);
+    CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
+    assert_true(device->info.beside_bytes > device->reserve_bytes);
+    assert_int_equal(ah_device_beside_bytes(device), device->info.beside_bytes);
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_remarks__products_that_are_made_in_steps_are_counted),
+        cmocka_unit_test(test_remarks__memory_beside_the_arena_is_measured),
+        cmocka_unit_test(test_remarks__code_beyond_the_reserve),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

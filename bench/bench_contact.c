@@ -2,12 +2,12 @@
  *
  * First contact with a GPU: what can be asked of it before anything is trained. scripts/gpu-check runs it.
  *
- *     bench_contact about              the device, its memory, the library that multiplies
+ *     bench_contact about              the device, its memory, the library that multiplies; then whether it works
  *     bench_contact pin BYTES          lock so much of the host's memory, and copy 64 MiB from it and to it
  *     bench_contact queue [SECONDS]    fill every lane behind an op of the host that does not end, look at the lanes, let
  *                                      it end; after SECONDS (15) a watchdog says what each lane had submitted and done
  *
- * Prints one line of JSON: "ok", and "why" where it is not. Exit status 1: not ok.
+ * Prints lines of JSON: "ok", and "why" where it is not. Exit status 1: not ok.
  */
 #include "base/stats.h"
 #include "base/threads.h"
@@ -51,24 +51,27 @@ static int open_device(struct ah_device **ret_device, const uint64_t arena_bytes
 
 /* ---- about ---- */
 
+/* Two lines: who it is stands there whatever the attempt to use it comes to. */
 static int about(void)
 {
     struct ah_error err = {0};
     struct ah_device *device = NULL;
     char products[AH_TRYOUT_TEXT_MAX];
     int rc = open_device(&device, NULL, &err);
-    rc = rc ? rc : ah_device_tryout(device, &err);
-    if (rc) {
-        ah_device_close(device);
+    if (rc)
         return refuse(&err);
-    }
     printf("{\"ok\": true, \"device\": \"%s\", \"memory_bytes\": %llu, \"free_bytes\": %llu, \"library\": "
-           "\"%s\", \"address\": \"%s\", \"beside_bytes\": %llu, \"products\": \"%s\"}\n",
+           "\"%s\", \"address\": \"%s\"}\n",
            device->info.name, (unsigned long long)device->info.memory_bytes,
-           (unsigned long long)device->info.free_bytes, device->info.library, device->info.address,
-           (unsigned long long)device->info.beside_bytes, ah_device_print_products(&device->info, products));
+           (unsigned long long)device->info.free_bytes, device->info.library, device->info.address);
+    fflush(stdout);
+    rc = ah_device_tryout(device, &err);
+    if (!rc)
+        printf("{\"ok\": true, \"beside_bytes\": %llu, \"products\": \"%s\"}\n",
+               (unsigned long long)device->info.beside_bytes,
+               ah_device_print_products(&device->info, products));
     ah_device_close(device);
-    return 0;
+    return rc ? refuse(&err) : 0;
 }
 
 /* ---- pin ---- */

@@ -224,10 +224,13 @@ static int make_up_data(struct measuring *m, struct ah_made_up_tokens *tokens, s
 static int measure(struct measuring *m, struct ah_error *err)
 {
     struct ah_made_up_tokens tokens = {0};
+    struct ah_device_keep keep = {0};
+    m->options.keep_pinned = &keep;
     int rc = m->options.data.n ? AH_OK : make_up_data(m, &tokens, err);
     m->progress = ah_terminal_progress();
     if (!rc)
         rc = take_turns(m, err);
+    ah_device_keep_release(&keep);
     ah_terminal_erase(&m->progress);
     ah_made_up_tokens_release(&tokens);
     return rc ? rc : summarise(m, err);

@@ -46,6 +46,7 @@ struct ah_run_options {
     bool retime;
     bool other_device;
     struct ah_option_real stall_after;
+    struct ah_device_keep *keep_pinned; /* (optional) of runs one after another; borrowed */
 };
 
 extern const char *const ah_run_words_schedule[];

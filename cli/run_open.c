@@ -267,6 +267,7 @@ static int device_options(struct ah_run *run, struct ah_device_options *ret_opti
                                    .compute_threads = plan->threads ? (uint32_t)plan->threads->compute : 0,
                                    .host_threads = plan->threads ? (uint32_t)plan->threads->host : 0,
                                    .throttle = run->throttle,
+                                   .keep = run->options->keep_pinned,
                                    .watch = ah_stall_watch(run->cli, &run->options->stall_after)};
     return ah_device_algorithm_table(planned ? plan->algorithms : NULL, &run->cli->arena, ret_options, err);
 }

@@ -477,7 +477,7 @@ def find_device(bench):
     module = re.search(r"Kernel Module\s+(?:for \S+\s+)?([0-9.]+)", smoke.read("/proc/driver/nvidia/version"))
     versions = {"driver": module and module.group(1), "library": about.get("library"),
                 "recorder": recorder and recorder.group(1)}
-    return name or (about["device"] if ok else None), {what: version for what, version in versions.items() if version}
+    return name or about.get("device"), {what: version for what, version in versions.items() if version}
 
 
 def show_line(row):

@@ -96,14 +96,15 @@ def packages(bench, seconds):
 
 
 def contact(bench, seconds, *words):
-    """bench_contact, which prints one document."""
+    """bench_contact. What it said before it hung or failed is kept."""
     result = bench.call([bench.path("bin/bench_contact"), *words], seconds)
+    found = {}
     for line in result.stdout.splitlines():
         if line.startswith("{"):
-            found = json.loads(line)
-            why = found.pop("why", "")
-            return found.pop("ok"), {**found, **({"says": why} if why else {})}
-    return False, {"says": "hangs: ended after its time" if result.returncode == 124 else said(result)}
+            found.update(json.loads(line))
+    why = "hangs: ended after its time" if result.returncode == 124 else found.pop("why", "") or said(result)
+    ok = found.pop("ok", False) and result.returncode == 0
+    return ok, found if ok else {**found, "says": why}
 
 
 def device(bench, seconds):

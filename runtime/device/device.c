@@ -410,3 +410,10 @@ void ah_device_close(struct ah_device *device)
     }
     device->driver->close(device);
 }
+
+void ah_device_keep_release(struct ah_device_keep *keep)
+{
+    if (keep->memory)
+        keep->release(keep->memory);
+    *keep = (struct ah_device_keep){0};
+}

@@ -59,7 +59,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AH_DEVICE_ABI = 6, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
+enum { AH_DEVICE_ABI = 7, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
 
 /* Room for lanes in structs that cross the border of a plugin. */
 enum { AH_DEVICE_LANES_MAX = 16 };
@@ -158,6 +158,13 @@ struct ah_device_watch {
     const void *name_context;
 };
 
+/* Locked memory of the host that outlives a device, since locking takes seconds for each 10 GiB: of devices that are opened one
+ * after another with the same one, each leaves it to the next. Zeroed before the first. */
+struct ah_device_keep {
+    void *memory; /* NULL: none; the driver's own */
+    void (*release)(void *memory);
+};
+
 struct ah_device_options {
     uint32_t index;        /* of several devices of one kind */
     uint64_t memory_bytes; /* most of the device arena and reserve_bytes together; 0: what there is */
@@ -180,6 +187,7 @@ struct ah_device_options {
     uint32_t spans; /* finished ops a lane remembers, the oldest overwritten; 0: 1024 */
     struct ah_device_throttle throttle;
     struct ah_device_watch watch;
+    struct ah_device_keep *keep; /* (optional) GPUs: borrowed until the device is closed */
 };
 
 /* Matrix products that are prepared. Where the library lacks one, it is made in steps, which is slower: rows of fp32 sums,
@@ -398,5 +406,8 @@ const char *ah_device_lane_name(uint32_t lane);
 
 /* Drains and frees; NULL is fine. */
 void ah_device_close(struct ah_device *device);
+
+/* Once the last device is closed. */
+void ah_device_keep_release(struct ah_device_keep *keep);
 
 #endif

@@ -132,7 +132,7 @@ CASES = (
     Case("nvidia-smi hangs", prepare=program("nvidia-smi", "sleep 100\n"), path="path", status=1, free=(), driver="no"),
     # Calls and kernels that fail, or lie.
     Case("locking is refused", "fail=cudaHostRegister:1:2,fail=cudaHostRegister:3:2", usual=True, status=1, pin_1_GiB="no",
-         pin_8_GiB="no", operations="no", free=("pin 32 GiB", "queue", "training", "attention"), kernels=False),
+         pin_8_GiB="no", operations="no", device="no", free=("pin 32 GiB", "queue", "training", "attention"), kernels=False),
     Case("a kernel breaks the device", "fail=cudaLaunchKernel:3:700", status=1, training="no", free=("operations", "attention", "queue"),
          kernels=False),
     Case("memory has errors", "fail=cudaMemcpyAsync:2:214", status=1, training="no", pin_1_GiB="no", free=DEVICE, kernels=False),

@@ -2,8 +2,8 @@
  *
  * Arenas of a CUDA device: one piece of the GPU's memory, zeroed; two regions of the host's, touched by the threads of the
  * host lane, which are near the GPU (near.h), so that they lie there; the pinned one is registered with the runtime, which
- * locks it, so that copies run beside everything else. A pinned arena that cannot be locked is refused: its copies would
- * hold up the submitter.
+ * locks it (pinned.c), so that copies run beside everything else. A pinned arena that cannot be locked is refused: its
+ * copies would hold up the submitter.
  *
  * ORDER. The pinned arena is taken before the GPU's, since its page tables lie in the GPU's memory (with pages of 4 KiB about
  * 2 MiB for each GiB): what they take is then missing when the arena is asked for, and is said there, instead of where the
@@ -12,12 +12,6 @@
  * MEASURED. When the arenas are there and every kernel has run once, nothing takes memory of the GPU any more. What is gone
  * by then besides the arena, since the device was opened, is added to the context that was measured then: `beside_bytes`.
  * What other processes take or give back in between is counted, too.
- *
- * PIECES. Drivers from 580 on lock less than 512 GiB in one call, whatever is free. Where the first piece is refused, pieces
- * of half the size are tried; where a later one is, that was all that can be locked. What crosses from one piece into the
- * next is two copies (dispatch.c): the runtime refuses one.
- *
- * Source: github.com/NVIDIA/open-gpu-kernel-modules, pull request 1234.
  */
 #include "base/host_memory.h"
 #include "base/units.h"
@@ -25,15 +19,14 @@
 #include "runtime/device/cuda/errors.h"
 
 #include <stdio.h>
-#include <sys/resource.h>
 
 /* ---- the GPU's ---- */
 
 /* Of what is kept for the code of kernels, what no kernel has taken yet, with `free_bytes` free now: those of prepared
- * products are loaded. */
+ * products are loaded. Page tables of locked memory are no code. */
 static uint64_t code_bytes_left(const struct ah_cuda_device *cuda, uint64_t free_bytes)
 {
-    const uint64_t others = free_bytes + ah_cuda_products_bytes(cuda->products);
+    const uint64_t others = free_bytes + ah_cuda_products_bytes(cuda->products) + cuda->pinning.table_bytes;
     const uint64_t loaded = cuda->common.info.free_bytes > others ? cuda->common.info.free_bytes - others : 0;
     return loaded < AH_CUDA_CODE_BYTES ? AH_CUDA_CODE_BYTES - loaded : 0;
 }
@@ -135,14 +128,14 @@ static int fill_device_arena(struct ah_cuda_device *cuda, const uint64_t arena_b
 /* ---- the host's ---- */
 
 /* Refuses arenas that the system would only pretend to have. */
-static int check_host_memory(const uint64_t arena_bytes[AH_ARENA_KINDS], struct ah_error *err)
+static int check_host_memory(uint64_t pinned_bytes, uint64_t pageable_bytes, struct ah_error *err)
 {
     struct ah_host_memory memory;
     uint64_t bytes;
     int rc = ah_host_memory_read(&memory, NULL, err);
     if (rc)
         return rc;
-    if (__builtin_add_overflow(arena_bytes[AH_ARENA_PINNED], arena_bytes[AH_ARENA_PAGEABLE], &bytes))
+    if (__builtin_add_overflow(pinned_bytes, pageable_bytes, &bytes))
         bytes = UINT64_MAX;
     if (bytes > memory.available_bytes) {
         char asked[AH_UNITS_TEXT_MAX];
@@ -157,69 +150,24 @@ static int check_host_memory(const uint64_t arena_bytes[AH_ARENA_KINDS], struct 
     return AH_OK;
 }
 
-static int take_region(struct ah_cuda_device *cuda, struct ah_region *region, uint64_t bytes,
-                       struct ah_error *err)
+/* The pinned one may be there already, from a device before; if it is in the other's way, it goes. */
+static int find_host_memory(struct ah_cuda_device *cuda, const uint64_t arena_bytes[AH_ARENA_KINDS],
+                            struct ah_error *err)
 {
+    const uint64_t pinned_bytes = arena_bytes[AH_ARENA_PINNED],
+                   pageable_bytes = arena_bytes[AH_ARENA_PAGEABLE];
+    const bool kept = ah_cuda_pinned_resume(cuda, pinned_bytes);
+    int rc = check_host_memory(kept ? 0 : pinned_bytes, pageable_bytes, err);
+    if (rc != AH_E_CAPACITY || !ah_cuda_pinned_forget(cuda))
+        return rc;
+    return check_host_memory(pinned_bytes, pageable_bytes, err);
+}
+
+static int take_pageable(struct ah_cuda_device *cuda, uint64_t bytes, struct ah_error *err)
+{
+    struct ah_region *region = &cuda->arenas[AH_ARENA_PAGEABLE];
     int rc = ah_region_map(region, bytes, err);
     return rc ? rc : ah_region_fill(region, cuda->host_pool, cuda->near.cpus[0], err);
-}
-
-static int pin_refused(const struct ah_region *region, cudaError_t code, struct ah_error *err)
-{
-    char asked[AH_UNITS_TEXT_MAX], limit[AH_UNITS_TEXT_MAX] = "none";
-    struct rlimit lock;
-    if (getrlimit(RLIMIT_MEMLOCK, &lock) == 0 && lock.rlim_cur != RLIM_INFINITY)
-        ah_units_print_bytes(limit, lock.rlim_cur);
-    (void)cudaGetLastError();
-    return ah_error_set(
-        err, AH_E_CAPACITY,
-        "device 'cuda': the driver does not lock %s of the host's memory: %s (cudaHostRegister; the limit "
-        "of 'ulimit -l' is %s); plan for less locked memory, or raise the limit",
-        ah_units_print_bytes(asked, region->bytes), cudaGetErrorString(code), limit);
-}
-
-/* The pieces before `end`. */
-static void unpin_pieces(const struct ah_region *region, uint64_t piece_bytes, uint64_t end)
-{
-    for (uint64_t at = 0; at < end; at += piece_bytes)
-        (void)cudaHostUnregister(region->data + at);
-}
-
-/* All pieces or none. `ret_bytes`: how far it came. */
-static cudaError_t pin_pieces(const struct ah_region *region, uint64_t piece_bytes, uint64_t *ret_bytes)
-{
-    cudaError_t rc = cudaSuccess;
-    uint64_t at = 0;
-    while (at < region->bytes) {
-        const uint64_t left = region->bytes - at;
-        rc = cudaHostRegister(region->data + at, left < piece_bytes ? left : piece_bytes,
-                              cudaHostRegisterDefault);
-        if (rc != cudaSuccess)
-            break;
-        at += piece_bytes;
-    }
-    if (rc != cudaSuccess)
-        unpin_pieces(region, piece_bytes, at);
-    *ret_bytes = at;
-    return rc;
-}
-
-static int pin_region(struct ah_cuda_device *cuda, struct ah_error *err)
-{
-    const struct ah_region *region = &cuda->arenas[AH_ARENA_PINNED];
-    uint64_t pages = (region->bytes + AH_REGION_ALIGN_BYTES - 1) / AH_REGION_ALIGN_BYTES, locked = 0;
-    cudaError_t rc = pages ? pin_pieces(region, pages * AH_REGION_ALIGN_BYTES, &locked) : cudaSuccess;
-    while (rc != cudaSuccess && !ah_cuda_error_sticks(rc) && locked == 0 && pages > 1) {
-        (void)cudaGetLastError();
-        pages = (pages + 1) / 2;
-        rc = pin_pieces(region, pages * AH_REGION_ALIGN_BYTES, &locked);
-    }
-    if (rc != cudaSuccess)
-        return ah_cuda_error_sticks(rc) ? ah_cuda_error(err, rc, "cudaHostRegister")
-                                        : pin_refused(region, rc, err);
-    cuda->piece_bytes = pages * AH_REGION_ALIGN_BYTES;
-    cuda->common.info.locked_bytes = region->bytes;
-    return AH_OK;
 }
 
 /* ---- of the driver's table ---- */
@@ -228,26 +176,22 @@ void ah_cuda_release_arenas(struct ah_cuda_device *cuda)
 {
     if (cuda->device_arena)
         (void)cudaFree(cuda->device_arena);
-    if (cuda->piece_bytes)
-        unpin_pieces(&cuda->arenas[AH_ARENA_PINNED], cuda->piece_bytes, cuda->arenas[AH_ARENA_PINNED].bytes);
     cuda->device_arena = NULL;
-    cuda->piece_bytes = 0;
-    cuda->common.info.locked_bytes = 0;
-    for (unsigned arena = 0; arena < AH_ARENA_KINDS; arena++)
-        ah_region_release(&cuda->arenas[arena]);
+    ah_cuda_pinned_leave(cuda);
+    ah_region_release(&cuda->arenas[AH_ARENA_PAGEABLE]);
 }
 
 int ah_cuda_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_ARENA_KINDS],
                     struct ah_error *err)
 {
     struct ah_cuda_device *cuda = ah_cuda_of(device);
-    int rc = check_host_memory(arena_bytes, err);
+    int rc = ah_cuda_check(err, cudaSetDevice(cuda->index), "cudaSetDevice");
     if (!rc)
-        rc = ah_cuda_check(err, cudaSetDevice(cuda->index), "cudaSetDevice");
-    for (unsigned arena = AH_ARENA_PINNED; arena < AH_ARENA_KINDS && !rc; arena++)
-        rc = take_region(cuda, &cuda->arenas[arena], arena_bytes[arena], err);
+        rc = find_host_memory(cuda, arena_bytes, err);
     if (!rc)
-        rc = pin_region(cuda, err);
+        rc = ah_cuda_pinned_take(cuda, arena_bytes[AH_ARENA_PINNED], err);
+    if (!rc)
+        rc = take_pageable(cuda, arena_bytes[AH_ARENA_PAGEABLE], err);
     if (!rc)
         rc = take_device_arena(cuda, arena_bytes[AH_ARENA_DEVICE], err);
     if (!rc)

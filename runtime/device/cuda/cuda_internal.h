@@ -5,7 +5,8 @@
  *     plugin.c    the table of functions, and the one symbol
  *     probe.c     which GPUs there are
  *     device.c    open, prepare, close
- *     arenas.c    reserve: memory of the GPU, locked and other memory of the host
+ *     arenas.c    reserve: memory of the GPU and of the host
+ *     pinned.c    what of the host's is locked, and may outlive the device
  *     lanes.c     submit and wait: what lanes of both kinds have in common
  *     streams.c   compute, h2d and d2h: a stream each, with events
  *     dispatch.c  an op onto a stream
@@ -78,6 +79,21 @@ struct ah_cuda_warm {
     size_t n, room;
 };
 
+/* How the pinned arena is locked. Zeroed: it is not. */
+struct ah_cuda_pinning {
+    uint64_t bytes;       /* the arena's, or more */
+    uint64_t piece_bytes; /* registered in pieces of this size */
+    uint64_t table_bytes; /* of the GPU's memory, for its page tables */
+};
+
+/* What outlives a device on a GPU. The numbers are 0 before the first. */
+struct ah_cuda_kept {
+    int index; /* of the GPU */
+    uint64_t free_bytes, context_bytes;
+    struct ah_region region; /* empty while a device has it */
+    struct ah_cuda_pinning pinning;
+};
+
 struct ah_cuda_device {
     struct ah_device common; /* first: what callers hold */
     int index;
@@ -95,7 +111,8 @@ struct ah_cuda_device {
     uint64_t context_bytes;                  /* of the GPU, not to be had */
     unsigned char *device_arena;             /* owned */
     struct ah_region arenas[AH_ARENA_KINDS]; /* of the host */
-    uint64_t piece_bytes; /* the pinned one is registered in pieces of so many; 0: it is not */
+    struct ah_cuda_pinning pinning;          /* of the pinned one */
+    struct ah_cuda_kept *kept;               /* borrowed; NULL: nothing outlives the device */
 
     struct ah_lane *host_lane; /* owned */
     struct ah_pool *host_pool; /* owned */
@@ -164,6 +181,16 @@ int ah_cuda_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_AREN
                     struct ah_error *err);
 void *ah_cuda_address(struct ah_device *device, enum ah_arena_kind arena);
 void ah_cuda_release_arenas(struct ah_cuda_device *cuda);
+
+/* pinned.c: what outlives devices on that GPU; of another GPU it is given back first. NULL: no memory for it. */
+struct ah_cuda_kept *ah_cuda_kept_find(struct ah_device_keep *keep, int index);
+/* Takes the pinned arena from what is kept: true where that is large enough. Then _take() zeroes it, else it maps and locks a
+ * new one. _forget() gives back all that is locked, and says whether anything was. */
+bool ah_cuda_pinned_resume(struct ah_cuda_device *cuda, uint64_t bytes);
+int ah_cuda_pinned_take(struct ah_cuda_device *cuda, uint64_t bytes, struct ah_error *err);
+bool ah_cuda_pinned_forget(struct ah_cuda_device *cuda);
+/* Leaves the pinned arena to the next device, or gives it back. */
+void ah_cuda_pinned_leave(struct ah_cuda_device *cuda);
 
 /* lanes.c */
 int ah_cuda_submit(struct ah_device *device, const struct ah_submission *submissions, size_t n,

@@ -83,6 +83,12 @@ static int check_waits(const struct ah_cuda_device *cuda, struct ah_error *err)
 static int measure_context(struct ah_cuda_device *cuda, struct ah_error *err)
 {
     size_t free_bytes = 0, total_bytes = 0;
+    struct ah_cuda_kept *kept = cuda->kept;
+    if (kept && kept->free_bytes) { /* code and locked memory have come to it since */
+        cuda->common.info.free_bytes = kept->free_bytes;
+        cuda->context_bytes = kept->context_bytes;
+        return AH_OK;
+    }
     int rc = ah_cuda_check(err, cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
     if (rc)
         return rc;
@@ -91,6 +97,10 @@ static int measure_context(struct ah_cuda_device *cuda, struct ah_error *err)
     cuda->common.info.free_bytes = free_bytes;
     taken = (taken + CONTEXT_STEP_BYTES - 1) / CONTEXT_STEP_BYTES * CONTEXT_STEP_BYTES;
     cuda->context_bytes = taken < CONTEXT_MOST_BYTES ? taken : CONTEXT_MOST_BYTES;
+    if (kept) {
+        kept->free_bytes = cuda->common.info.free_bytes;
+        kept->context_bytes = cuda->context_bytes;
+    }
     return AH_OK;
 }
 
@@ -191,6 +201,7 @@ int ah_cuda_open(struct ah_device **ret_device, const struct ah_device_options *
     pthread_mutex_init(&cuda->failure_lock, NULL);
     cuda->common.driver = ah_plugin_driver();
     cuda->index = (int)options->index;
+    cuda->kept = options->keep ? ah_cuda_kept_find(options->keep, cuda->index) : NULL;
     atomic_store(&cuda->enqueueing, AH_CUDA_STREAMS);
     rc = open_gpu(cuda, options, err);
     if (!rc)

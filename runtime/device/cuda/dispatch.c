@@ -44,9 +44,9 @@ static void *place(const struct ah_cuda_device *cuda, struct ah_ref ref)
 /* Of the host's end of a copy, `at` bytes in: how many lie before the end of their piece (arenas.c). */
 static uint64_t piece_rest(const struct ah_cuda_device *cuda, struct ah_ref host, uint64_t at)
 {
-    if (host.arena != AH_ARENA_PINNED || !cuda->piece_bytes)
+    if (host.arena != AH_ARENA_PINNED || !cuda->pinning.piece_bytes)
         return UINT64_MAX;
-    return cuda->piece_bytes - (host.offset_bytes + at) % cuda->piece_bytes;
+    return cuda->pinning.piece_bytes - (host.offset_bytes + at) % cuda->pinning.piece_bytes;
 }
 
 static int copy_over_link(const struct ah_cuda_device *cuda, uint32_t lane, const struct ah_op *op,

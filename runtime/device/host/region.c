@@ -4,6 +4,7 @@
 #include "base/lane.h"
 #include "base/units.h"
 
+#include <string.h>
 #include <sys/mman.h>
 
 enum { PIECE_BYTES = 8 << 20, PAGE_BYTES = 4096 };
@@ -44,6 +45,10 @@ void ah_region_touch(const struct ah_region *region, size_t piece)
 {
     uint64_t at = (uint64_t)piece * PIECE_BYTES;
     uint64_t end = region->bytes - at > PIECE_BYTES ? at + PIECE_BYTES : region->bytes;
+    if (region->used) {
+        memset(region->data + at, 0, end - at);
+        return;
+    }
     for (; at < end; at += PAGE_BYTES)
         *(volatile unsigned char *)(region->data + at) = 0;
 }

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/pool.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,7 @@ struct ah_region {
     void *mapping; /* what to unmap */
     uint64_t mapping_bytes;
     uint64_t locked_bytes; /* held in memory by mlock(2) */
+    bool used;             /* not zeros any more: touching a piece zeroes it */
 };
 
 /* Takes address space, no memory yet. 0 bytes: an empty region. AH_E_MEMORY where there is no such space. */

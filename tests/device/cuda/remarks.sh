@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # remarks.sh PROGRAM PLUGIN ROOT: where cuBLASLt lacks products, or the GPU's memory holds more beside the arena than the plan
 # leaves, `run` warns with numbers before the first step and writes it into the run log, and `doctor` says it. Otherwise
-# there is no word of it.
+# there is no word of it. `compare --measured`, which trains many plans in one process, locks memory as often as a plan needs
+# more of it than those before.
 set -euo pipefail
 
 program=$1
@@ -46,3 +47,8 @@ head -n 1 log.ndjson | grep -qE "\"memory\": ?\".*$taken" || fail "no memory in 
 said=$(AUTOHETE_CUDA_DOUBLE=plain=1 "$program" doctor | tr '\n' ' ' | tr -s ' ')
 grep -qE "device cuda ok .*; [0-9.]+ MiB of its memory are taken beside an arena; cuBLASLt [0-9.]+ $lacks.* -> .*cuBLAS" <<<"$said" ||
     fail "doctor says: $said"
+
+# 14 turns, of which seven are a plan's first.
+AUTOHETE_CUDA_DOUBLE=fail=cudaHostRegister:8:2 "$program" compare model.json --machine "$root/examples/machines/rtx4090-64g.json" \
+    --batch 4 --seq 32 --effort quick --device-memory 700MiB --device cuda:0 --measured --rounds 2 --steps 1 >said.txt 2>&1 ||
+    fail "compare --measured locks memory again and again: $(cat said.txt)"

@@ -2,6 +2,7 @@
  *
  * Opening a run: cheap checks first, so that what is wrong is known before weights are made or a long file is read.
  */
+#include "base/file.h"
 #include "base/topology.h"
 #include "cli/devices.h"
 #include "cli/input.h"
@@ -23,6 +24,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { CONFIG_BYTES_MAX = 1 << 24 };
 
 static int check_words(const struct ah_run_options *options, struct ah_error *err)
 {
@@ -212,24 +215,30 @@ static int check_resumed(struct ah_run *run, struct ah_error *err)
     return ah_checkpoint_check_signature(&run->from, run->found.path, &run->signature, err);
 }
 
-/* The config.json that goes beside saved weights: that of given weights, else one made from the
- * model. */
-static int make_config(struct ah_run *run, const char *folder, struct ah_error *err)
+/* The config.json that goes beside saved weights: that of given weights, with the plan's dtype; that of a checkpoint as
+ * it is, unread, since whether it is damaged is for ah_checkpoints_resume() to find; else one made from the model. */
+static int make_config(struct ah_run *run, struct ah_error *err)
 {
+    const struct ah_model *model = &run->plan->model;
+    const enum ah_dtype dtype = run->plan->training.dtype;
+    const char *folder = run->options->weights ? run->options->weights : run->found.path;
     struct ah_buffer path = {0};
     int rc = AH_OK;
-    ah_buffer_printf(&path, "%s/config.json", folder ? folder : "");
+    ah_buffer_printf(&path, "%s/config.json", folder);
     if (path.failed)
         rc = ah_error_memory(err);
-    else if (folder && access(path.data, R_OK) == 0)
-        rc = ah_config_adopt(&run->plan->model, path.data, run->plan->training.dtype, &run->config, err);
+    else if (!folder[0] || access(path.data, R_OK) != 0)
+        rc = ah_config_print(model, dtype, &run->config, err);
+    else if (run->options->weights)
+        rc = ah_config_adopt(model, path.data, dtype, &run->config, err);
     else
-        rc = ah_config_print(&run->plan->model, run->plan->training.dtype, &run->config, err);
+        rc = ah_file_read(path.data, CONFIG_BYTES_MAX, &run->config, err);
     ah_buffer_release(&path);
     return rc;
 }
 
-/* What else each saved folder gets: from the weights' folder, or from the checkpoint that the run goes on from. */
+/* What each saved folder gets beside weights: from the weights' folder, or from the checkpoint that the run goes on
+ * from, so that a run that was interrupted leaves the same files as one that was not. */
 static int read_beside(struct ah_run *run, struct ah_error *err)
 {
     const char *folder = run->options->weights  ? run->options->weights
@@ -237,7 +246,7 @@ static int read_beside(struct ah_run *run, struct ah_error *err)
                                                 : NULL;
     if (!run->options->save)
         return AH_OK;
-    int rc = make_config(run, run->options->weights, err);
+    int rc = make_config(run, err);
     return rc || !folder ? rc : ah_companions_read(&run->companions, folder, err);
 }
 

@@ -309,7 +309,7 @@ static int go(struct running *running, struct ah_error *err)
                                              .saved = on_saved,
                                              .context = running};
     begin(running);
-    if (!running->options->run.save)
+    if (!running->options->run.save && running->run.position.step < running->run.settings.steps)
         ah_cli_tell(running->cli, AH_CLI_NOTE,
                     "without --save DIR nothing is kept: the trained weights are lost at the end");
     running->progress = ah_terminal_progress();

@@ -37,9 +37,11 @@ static int check_words(const struct ah_run_options *options, struct ah_error *er
     if (options->steps.given && options->epochs.given)
         return ah_error_set(err, AH_E_USAGE,
                             "'--steps' and '--epochs' both say how long the run is; leave one out");
-    if (!options->save && (options->save_every.given || options->keep.given))
+    if (!options->save && (options->save_every.given || options->keep.given || options->tokenizer))
         return ah_error_set(err, AH_E_USAGE, "'--%s' needs '--save' DIR, where checkpoints go",
-                            options->save_every.given ? "save-every" : "keep");
+                            options->save_every.given ? "save-every"
+                            : options->keep.given     ? "keep"
+                                                      : "tokenizer");
     if (!options->valid.n && options->valid_every.given)
         return ah_error_set(err, AH_E_USAGE, "'--valid-every' needs '--valid' FILE, the data held out");
     return AH_OK;
@@ -237,17 +239,24 @@ static int make_config(struct ah_run *run, struct ah_error *err)
     return rc;
 }
 
-/* What each saved folder gets beside weights: from the weights' folder, or from the checkpoint that the run goes on
- * from, so that a run that was interrupted leaves the same files as one that was not. */
+/* What each saved folder gets beside weights: from the folder of --tokenizer, else of the weights, else from the
+ * checkpoint that the run goes on from, so that an interrupted run leaves the same files as one that was not. */
 static int read_beside(struct ah_run *run, struct ah_error *err)
 {
-    const char *folder = run->options->weights  ? run->options->weights
-                         : run->options->resume ? run->found.path
-                                                : NULL;
-    if (!run->options->save)
+    const struct ah_run_options *options = run->options;
+    const char *folder = options->tokenizer ? options->tokenizer
+                         : options->weights ? options->weights
+                         : options->resume  ? run->found.path
+                                            : NULL;
+    if (!options->save)
         return AH_OK;
     int rc = make_config(run, err);
-    return rc || !folder ? rc : ah_companions_read(&run->companions, folder, err);
+    if (!rc && folder)
+        rc = ah_companions_read(&run->companions, folder, err);
+    if (!rc && options->tokenizer && !ah_companions_has_tokenizer(&run->companions))
+        rc = ah_error_set(err, AH_E_IO,
+                          "'--tokenizer' '%s' has no tokenizer; name a folder with a tokenizer.json", folder);
+    return rc;
 }
 
 static int open_checkpoints(struct ah_run *run, struct ah_error *err)

@@ -52,6 +52,8 @@ static const struct ah_option run_table[] = {
      "of matrices, never of biases and norms (default 0.1; with --weights 0)"},
     {"weights", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.weights),
      "begin with these: safetensors as Hugging Face names them; without, with fresh ones"},
+    {"tokenizer", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.tokenizer),
+     "save this folder's tokenizer in each checkpoint (default: that of --weights, or of the checkpoint resumed)"},
     {"save", 0, AH_OPTION_FOLDER, "DIR", NULL, FIELD(run.save),
      "save checkpoints into this folder: at the end, when interrupted, and as --save-every says"},
     {"save-every", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.save_every), "save every so many steps, too"},
@@ -300,6 +302,22 @@ static int open_running(struct running *running, struct ah_error *err)
     return rc;
 }
 
+/* What the person will miss once training is over. A vocabulary of bytes needs no tokenizer. */
+static void tell_of_saving(const struct running *running)
+{
+    const struct ah_run *run = &running->run;
+    if (run->position.step >= run->settings.steps)
+        return;
+    if (!running->options->run.save)
+        ah_cli_tell(running->cli, AH_CLI_NOTE,
+                    "without --save DIR nothing is kept: the trained weights are lost at the end");
+    else if (run->plan->model.vocabulary != AH_DATASET_BYTE_VOCABULARY &&
+             !ah_companions_has_tokenizer(&run->companions))
+        ah_cli_tell(
+            running->cli, AH_CLI_NOTE,
+            "checkpoints get no tokenizer, which other programs need to use them; --tokenizer DIR adds one");
+}
+
 static int go(struct running *running, struct ah_error *err)
 {
     const struct ah_run_listener listener = {.step = on_step,
@@ -309,9 +327,7 @@ static int go(struct running *running, struct ah_error *err)
                                              .saved = on_saved,
                                              .context = running};
     begin(running);
-    if (!running->options->run.save && running->run.position.step < running->run.settings.steps)
-        ah_cli_tell(running->cli, AH_CLI_NOTE,
-                    "without --save DIR nothing is kept: the trained weights are lost at the end");
+    tell_of_saving(running);
     running->progress = ah_terminal_progress();
     int rc = ah_run_go(&running->run, &listener, err);
     ah_terminal_erase(&running->progress);

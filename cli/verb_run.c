@@ -5,6 +5,7 @@
  * What is printed: on a terminal a line that moves, and one line now and then; with --json, or --log -, the run log
  * alone; with --trace - the trace alone.
  */
+#include "base/stats.h"
 #include "base/units.h"
 #include "cli/devices.h"
 #include "cli/outputs.h"
@@ -78,6 +79,14 @@ enum { TRACE_AFTER = 4, TRACE_STEPS = 4 };
 
 enum { LINES = 10 }; /* of steps, in a whole run */
 
+enum { STEADY = 32 }; /* steps whose median a line shows */
+
+/* What the last steps took. One step says little: the last before a save has nothing of the next one beside it. */
+struct steady {
+    uint64_t n; /* that came; the last STEADY are kept */
+    double us[STEADY], tokens_per_s[STEADY];
+};
+
 struct running {
     struct ah_cli *cli;
     const struct run_options *options;
@@ -88,7 +97,7 @@ struct running {
     struct ah_progress progress;
     bool quiet;             /* standard output is the log's, or the trace's */
     struct ah_error unsaid; /* why lines could not be printed */
-    double last_loss, tokens_per_s;
+    struct steady steady;
 };
 
 /* ---- what people see ---- */
@@ -168,13 +177,27 @@ static bool is_shown(const struct running *running, uint64_t step)
     return step == running->run.resumed_step + 1 || step == steps || step % every == 0;
 }
 
+static void put_steady(struct steady *steady, double us, double tokens)
+{
+    const size_t at = steady->n++ % STEADY;
+    steady->us[at] = us;
+    steady->tokens_per_s[at] = us > 0 ? tokens / us * 1e6 : 0;
+}
+
+static double median_of(const struct steady *steady, const double values[STEADY])
+{
+    double sorted[STEADY];
+    memcpy(sorted, values, sizeof sorted);
+    return ah_stats_of(sorted, steady->n < STEADY ? steady->n : STEADY).median;
+}
+
 static void on_step(void *context, const struct ah_step_record *record, double step_us)
 {
     struct running *running = context;
     char rate[AH_UNITS_TEXT_MAX], time[AH_UNITS_TEXT_MAX], line[160];
     uint64_t steps = running->run.settings.steps;
-    running->last_loss = record->loss;
-    running->tokens_per_s = step_us > 0 ? (double)record->tokens / step_us * 1e6 : 0;
+    const struct steady *steady = &running->steady;
+    put_steady(&running->steady, step_us, (double)record->tokens);
     ah_run_log_step(&running->log, record, step_us);
     if (running->trace)
         ah_run_trace_step(running->trace, record->step);
@@ -182,7 +205,8 @@ static void on_step(void *context, const struct ah_step_record *record, double s
         return;
     snprintf(line, sizeof line, "step %*" PRIu64 "/%" PRIu64 "  loss %.4f  %s tokens/s  %s a step",
              snprintf(NULL, 0, "%" PRIu64, steps), record->step, steps, record->loss,
-             ah_units_print_count(rate, running->tokens_per_s), ah_units_print_time(time, step_us));
+             ah_units_print_count(rate, median_of(steady, steady->tokens_per_s)),
+             ah_units_print_time(time, median_of(steady, steady->us)));
     if (is_shown(running, record->step)) {
         ah_buffer_printf(&running->cli->out, "%s\n", line);
         put_line(running);

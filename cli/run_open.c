@@ -20,9 +20,11 @@
 #include "schemas/checkpoint.h"
 #include "schemas/machine.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { CONFIG_BYTES_MAX = 1 << 24 };
@@ -45,6 +47,30 @@ static int check_words(const struct ah_run_options *options, struct ah_error *er
     if (!options->valid.n && options->valid_every.given)
         return ah_error_set(err, AH_E_USAGE, "'--valid-every' needs '--valid' FILE, the data held out");
     return AH_OK;
+}
+
+/* A folder of checkpoints is none of weights, but has them; names on the hub are no folders. */
+static int check_weights(struct ah_run *run, struct ah_error *err)
+{
+    const char *folder = run->options->weights;
+    struct ah_checkpoints_found found;
+    struct stat about;
+    char shown[AH_DOCUMENT_NAME_MAX];
+    if (!folder)
+        return AH_OK;
+    if (stat(folder, &about)) {
+        int rc = ah_error_set(err, AH_E_IO, "%s: cannot be read: %s", ah_document_short_name(folder, shown),
+                              strerror(errno));
+        ah_input_add_hub(folder, err);
+        return rc;
+    }
+    if (!S_ISDIR(about.st_mode) || ah_checkpoints_find(folder, &found, NULL) || !found.folder[0] ||
+        !found.path[0])
+        return AH_OK;
+    return ah_error_set(
+        err, AH_E_IO,
+        "%s: is a folder of checkpoints, each of which is a model's folder; name one, such as '%s'",
+        ah_document_short_name(folder, shown), found.path);
 }
 
 /* ---- the device ---- */
@@ -209,12 +235,37 @@ static int read_manifest(struct ah_run *run, struct ah_error *err)
                     : ah_error_memory(err);
 }
 
+/* What differs most often, in words of the command line, with the way on; `err` has a sentence for all else. */
+static int say_what_differs(const struct ah_run *run, struct ah_error *err)
+{
+    const struct ah_signature *before = &run->from.body.checkpoint->numeric_signature;
+    char field[AH_SIGNATURE_PATH_MAX], shown[AH_DOCUMENT_NAME_MAX];
+    const char *path = ah_document_short_name(run->found.path, shown);
+    if (!ah_signature_differs(before, &run->signature, field))
+        return AH_E_MISMATCH;
+    if (!strcmp(field, "run.data_sha256"))
+        return ah_error_set(
+            err, AH_E_MISMATCH,
+            "%s: was trained on other data than '%s'; name its data with --data, or begin a new "
+            "run from its weights: --weights %s",
+            path, run->options->data.items[0], path);
+    if (!strcmp(field, "run.steps") && before->run->steps)
+        return ah_error_set(
+            err, AH_E_MISMATCH,
+            "%s: is of a run of %" PRIu64 " steps, over which its learning rate falls, and cannot "
+            "become one of %" PRIu64 "; leave out --steps and --epochs, or begin a new run from its "
+            "weights: --weights %s",
+            path, before->run->steps, run->settings.steps, path);
+    return AH_E_MISMATCH;
+}
+
 static int check_resumed(struct ah_run *run, struct ah_error *err)
 {
     if (!run->from.body.checkpoint)
         return AH_OK;
     run->resumed_step = run->from.body.checkpoint->step;
-    return ah_checkpoint_check_signature(&run->from, run->found.path, &run->signature, err);
+    int rc = ah_checkpoint_check_signature(&run->from, run->found.path, &run->signature, err);
+    return rc == AH_E_MISMATCH ? say_what_differs(run, err) : rc;
 }
 
 /* The config.json that goes beside saved weights: that of given weights, with the plan's dtype; that of a checkpoint as
@@ -357,8 +408,9 @@ static void warn_of_damage(struct ah_run *run)
 static int open_parts(struct ah_run *run, struct ah_error *err)
 {
     static int (*const parts[])(struct ah_run *, struct ah_error *) = {
-        find_device, read_manifest, open_all_data,    ah_run_settle, open_batches, check_resumed,
-        read_beside, read_emulated, open_checkpoints, open_trainer,  resume,       open_tally};
+        check_weights, find_device,   read_manifest, open_all_data, ah_run_settle,
+        open_batches,  check_resumed, read_beside,   read_emulated, open_checkpoints,
+        open_trainer,  resume,        open_tally};
     int rc = AH_OK;
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
         rc = ah_interrupt_seen() ? ah_error_set(err, AH_E_INTERRUPTED, "interrupted; nothing was trained")

@@ -472,10 +472,15 @@ static int run_run(struct ah_cli *cli, const void *given)
     int rc = open_running(running, &err);
     if (!rc)
         rc = train(running, &err);
+    const bool saved = running->run.saved_path[0];
     ah_run_log_close(&running->log, NULL, NULL);
     ah_run_trace_free(running->trace);
     ah_run_close(&running->run);
     ah_document_release(&running->plan);
+    if (rc == AH_E_INTERRUPTED && saved && !cli->json) { /* as it was told to: nothing failed */
+        ah_cli_tell(cli, AH_CLI_NOTE, "%s", err.text);
+        return ah_error_exit_status(rc);
+    }
     return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;
 }
 

@@ -114,6 +114,25 @@ static int load_folder(struct ah_document *ret_document, const char *word, enum 
                              ah_document_short_name(word, shortened));
 }
 
+void ah_input_add_hub(const char *word, struct ah_error *err)
+{
+    const char *slash = strchr(word, '/');
+    char organisation[PATH_MAX];
+    struct stat about;
+    if (!err || !slash || slash == word || !slash[1] || strchr(slash + 1, '/') || *word == '.' ||
+        *word == '~' || ends_with_json(word) || slash - word >= PATH_MAX)
+        return;
+    snprintf(organisation, sizeof organisation, "%.*s", (int)(slash - word), word);
+    if (stat(organisation, &about) == 0) /* a folder here, in which the file is not */
+        return;
+    const size_t used = strlen(err->text);
+    snprintf(err->text + used, sizeof err->text - used,
+             "; nothing is fetched from the Hugging Face hub: hf download %s --local-dir %s brings the "
+             "model, then "
+             "name '%s'",
+             word, slash + 1, slash + 1);
+}
+
 int ah_input_load(struct ah_document *ret_document, const char *word, enum ah_document_kind expected,
                   struct ah_error *err)
 {
@@ -130,5 +149,7 @@ int ah_input_load(struct ah_document *ret_document, const char *word, enum ah_do
     int rc = ah_document_load(ret_document, word, expected, err);
     if (rc == AH_E_DOCUMENT && !there && plain)
         add_builtin_names(word, expected, err);
+    if (rc == AH_E_DOCUMENT && !there && models)
+        ah_input_add_hub(word, err);
     return rc;
 }

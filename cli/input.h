@@ -25,4 +25,8 @@ extern const char *const ah_input_clusters[];
 int ah_input_load(struct ah_document *ret_document, const char *word, enum ah_document_kind expected,
                   struct ah_error *err);
 
+/* Adds to the sentence about a `word` that is no file how to fetch it, where it looks like the name of a model on the Hugging
+ * Face hub (ORGANISATION/MODEL). */
+void ah_input_add_hub(const char *word, struct ah_error *err);
+
 #endif

@@ -281,8 +281,8 @@ void ah_inspect_machine_summary(struct ah_cli *cli, const struct ah_document *do
     if (machine->n_blocks)
         put_blocks(cli, machine);
     if (machine->n_noise)
-        ah_buffer_printf(&cli->out, "\n%zu remarks on noise and every measurement: profile -v, or inspect\n",
-                         machine->n_noise);
+        ah_buffer_printf(&cli->out, "\n%zu remark%s on noise and every measurement: profile -v, or inspect\n",
+                         machine->n_noise, machine->n_noise == 1 ? "" : "s");
 }
 
 /* A rate that the document does not have is left out. */

@@ -297,13 +297,24 @@ static int read_short(struct option_reader *reader, const char *word)
     return option_store(reader, &found, "");
 }
 
+/* The shell spreads a pattern without quotes: all but its first file become operands. */
+static bool takes_patterns(const struct ah_option *options)
+{
+    for (; options && options->name; options++)
+        if (options->kind == AH_OPTION_FILES && !strcmp(options->name, "data"))
+            return true;
+    return false;
+}
+
 static int check_operands(struct option_reader *reader)
 {
     const struct ah_operands *operands = &reader->syntax->operands;
     const struct ah_arguments *arguments = reader->arguments;
     if (arguments->n_operands > operands->max)
-        return ah_error_set(reader->err, AH_E_USAGE, "'%s' is one argument too many",
-                            arguments->operands[operands->max]);
+        return ah_error_set(
+            reader->err, AH_E_USAGE, "'%s' is one argument too many%s", arguments->operands[operands->max],
+            takes_patterns(reader->syntax->options) ? "; a pattern needs quotes, as in --data 'train-*'"
+                                                    : "");
     if (arguments->n_operands < operands->min)
         return ah_error_set(reader->err, AH_E_USAGE, "%s is missing", operands->name);
     for (size_t i = 0; operands->kind == AH_OPERAND_WORD && i < arguments->n_operands; i++) {

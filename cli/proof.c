@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/proof.h"
 
+#include "cli/input.h"
 #include "planner/verify.h"
 #include "runtime/schedule/check.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 int ah_proof_plan(const struct ah_plan *plan, struct ah_error *err)
 {
@@ -29,7 +34,23 @@ static int refuse_kind(enum ah_document_kind kind, const char *verb, struct ah_e
             "step, 'check', 'diff' and 'recover' take it, too; for one machine, plan with "
             "'--machine' instead of '--cluster'",
             verb);
-    return ah_error_set(err, AH_E_DOCUMENT, "kind: \"%s\" where a plan is expected", ah_document_word(kind));
+    return ah_error_set(err, AH_E_DOCUMENT, "kind: \"%s\" where a plan is expected%s", ah_document_word(kind),
+                        kind == AH_DOCUMENT_MODEL ? "; 'autohete plan' makes one from it" : "");
+}
+
+/* Is it a model's folder, or the name of a built-in model? */
+static bool names_model(const char *path)
+{
+    char config[PATH_MAX];
+    struct stat about;
+    bool named = false;
+    for (size_t i = 0; ah_input_models[i]; i++)
+        named = named || strcmp(path, ah_input_models[i]) == 0;
+    if (stat(path, &about))
+        return named;
+    return S_ISDIR(about.st_mode) &&
+           snprintf(config, sizeof config, "%s/config.json", path) < (int)sizeof config &&
+           access(config, F_OK) == 0;
 }
 
 static int prove(const struct ah_plan *plan, struct ah_error *err)
@@ -46,6 +67,12 @@ int ah_proof_load(struct ah_document *ret_document, const char *path, const char
 {
     char shortened[AH_DOCUMENT_NAME_MAX];
     struct ah_document document = {0};
+    const char *name = ah_document_short_name(path, shortened);
+    if (names_model(path))
+        return ah_error_set(
+            err, AH_E_DOCUMENT,
+            "'%s' is a model, and '%s' takes a plan; make one first: autohete plan %s -o plan.json", name,
+            verb, name);
     int rc = ah_document_load(&document, path, AH_DOCUMENT_ANY, err);
     if (rc)
         return rc;
@@ -56,5 +83,5 @@ int ah_proof_load(struct ah_document *ret_document, const char *path, const char
         return AH_OK;
     }
     ah_document_release(&document);
-    return ah_error_prefix(err, rc, "%s", ah_document_short_name(path, shortened));
+    return ah_error_prefix(err, rc, "%s", name);
 }

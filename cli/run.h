@@ -34,6 +34,7 @@ struct ah_run_options {
     struct ah_option_real weight_decay;
     struct ah_option_integer seed;
     const char *weights;
+    const char *tokenizer;
     const char *save;
     struct ah_option_integer save_every;
     struct ah_option_integer valid_every;

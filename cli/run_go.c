@@ -156,10 +156,20 @@ static int fail(const struct ah_run *run, int rc, struct ah_error *err)
 static int say_interrupted(const struct ah_run *run, struct ah_error *err)
 {
     uint64_t step = run->position.step;
+    const struct ah_run_options *options = run->options;
+    if (run->saved_path[0] && options->resume && !strcmp(options->resume, options->save))
+        return ah_error_set(err, AH_E_INTERRUPTED,
+                            "interrupted after step %" PRIu64 "; saved: the same command goes on", step);
     if (run->saved_path[0])
         return ah_error_set(err, AH_E_INTERRUPTED,
-                            "interrupted after step %" PRIu64 "; saved: go on with --resume '%s'", step,
-                            run->options->save);
+                            "interrupted after step %" PRIu64
+                            "; saved: the same command with --resume '%s'%s%s%s "
+                            "goes on",
+                            step, options->save, options->weights || options->resume ? " in place of --" : "",
+                            options->weights  ? "weights"
+                            : options->resume ? "resume "
+                                              : "",
+                            options->resume ? options->resume : "");
     if (step == run->resumed_step)
         return ah_error_set(err, AH_E_INTERRUPTED, "interrupted before its first step; nothing was trained");
     return ah_error_set(err, AH_E_INTERRUPTED,

@@ -2,6 +2,7 @@
  *
  * Opening a run: cheap checks first, so that what is wrong is known before weights are made or a long file is read.
  */
+#include "base/file.h"
 #include "base/topology.h"
 #include "cli/devices.h"
 #include "cli/input.h"
@@ -19,10 +20,14 @@
 #include "schemas/checkpoint.h"
 #include "schemas/machine.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+enum { CONFIG_BYTES_MAX = 1 << 24 };
 
 static int check_words(const struct ah_run_options *options, struct ah_error *err)
 {
@@ -34,12 +39,38 @@ static int check_words(const struct ah_run_options *options, struct ah_error *er
     if (options->steps.given && options->epochs.given)
         return ah_error_set(err, AH_E_USAGE,
                             "'--steps' and '--epochs' both say how long the run is; leave one out");
-    if (!options->save && (options->save_every.given || options->keep.given))
+    if (!options->save && (options->save_every.given || options->keep.given || options->tokenizer))
         return ah_error_set(err, AH_E_USAGE, "'--%s' needs '--save' DIR, where checkpoints go",
-                            options->save_every.given ? "save-every" : "keep");
+                            options->save_every.given ? "save-every"
+                            : options->keep.given     ? "keep"
+                                                      : "tokenizer");
     if (!options->valid.n && options->valid_every.given)
         return ah_error_set(err, AH_E_USAGE, "'--valid-every' needs '--valid' FILE, the data held out");
     return AH_OK;
+}
+
+/* A folder of checkpoints is none of weights, but has them; names on the hub are no folders. */
+static int check_weights(struct ah_run *run, struct ah_error *err)
+{
+    const char *folder = run->options->weights;
+    struct ah_checkpoints_found found;
+    struct stat about;
+    char shown[AH_DOCUMENT_NAME_MAX];
+    if (!folder)
+        return AH_OK;
+    if (stat(folder, &about)) {
+        int rc = ah_error_set(err, AH_E_IO, "%s: cannot be read: %s", ah_document_short_name(folder, shown),
+                              strerror(errno));
+        ah_input_add_hub(folder, err);
+        return rc;
+    }
+    if (!S_ISDIR(about.st_mode) || ah_checkpoints_find(folder, &found, NULL) || !found.folder[0] ||
+        !found.path[0])
+        return AH_OK;
+    return ah_error_set(
+        err, AH_E_IO,
+        "%s: is a folder of checkpoints, each of which is a model's folder; name one, such as '%s'",
+        ah_document_short_name(folder, shown), found.path);
 }
 
 /* ---- the device ---- */
@@ -204,41 +235,79 @@ static int read_manifest(struct ah_run *run, struct ah_error *err)
                     : ah_error_memory(err);
 }
 
+/* What differs most often, in words of the command line, with the way on; `err` has a sentence for all else. */
+static int say_what_differs(const struct ah_run *run, struct ah_error *err)
+{
+    const struct ah_signature *before = &run->from.body.checkpoint->numeric_signature;
+    char field[AH_SIGNATURE_PATH_MAX], shown[AH_DOCUMENT_NAME_MAX];
+    const char *path = ah_document_short_name(run->found.path, shown);
+    if (!ah_signature_differs(before, &run->signature, field))
+        return AH_E_MISMATCH;
+    if (!strcmp(field, "run.data_sha256"))
+        return ah_error_set(
+            err, AH_E_MISMATCH,
+            "%s: was trained on other data than '%s'; name its data with --data, or begin a new "
+            "run from its weights: --weights %s",
+            path, run->options->data.items[0], path);
+    if (!strcmp(field, "run.steps") && before->run->steps)
+        return ah_error_set(
+            err, AH_E_MISMATCH,
+            "%s: is of a run of %" PRIu64 " steps, over which its learning rate falls, and cannot "
+            "become one of %" PRIu64 "; leave out --steps and --epochs, or begin a new run from its "
+            "weights: --weights %s",
+            path, before->run->steps, run->settings.steps, path);
+    return AH_E_MISMATCH;
+}
+
 static int check_resumed(struct ah_run *run, struct ah_error *err)
 {
     if (!run->from.body.checkpoint)
         return AH_OK;
     run->resumed_step = run->from.body.checkpoint->step;
-    return ah_checkpoint_check_signature(&run->from, run->found.path, &run->signature, err);
+    int rc = ah_checkpoint_check_signature(&run->from, run->found.path, &run->signature, err);
+    return rc == AH_E_MISMATCH ? say_what_differs(run, err) : rc;
 }
 
-/* The config.json that goes beside saved weights: that of given weights, else one made from the
- * model. */
-static int make_config(struct ah_run *run, const char *folder, struct ah_error *err)
+/* The config.json that goes beside saved weights: that of given weights, with the plan's dtype; that of a checkpoint as
+ * it is, unread, since whether it is damaged is for ah_checkpoints_resume() to find; else one made from the model. */
+static int make_config(struct ah_run *run, struct ah_error *err)
 {
+    const struct ah_model *model = &run->plan->model;
+    const enum ah_dtype dtype = run->plan->training.dtype;
+    const char *folder = run->options->weights ? run->options->weights : run->found.path;
     struct ah_buffer path = {0};
     int rc = AH_OK;
-    ah_buffer_printf(&path, "%s/config.json", folder ? folder : "");
+    ah_buffer_printf(&path, "%s/config.json", folder);
     if (path.failed)
         rc = ah_error_memory(err);
-    else if (folder && access(path.data, R_OK) == 0)
-        rc = ah_config_adopt(&run->plan->model, path.data, run->plan->training.dtype, &run->config, err);
+    else if (!folder[0] || access(path.data, R_OK) != 0)
+        rc = ah_config_print(model, dtype, &run->config, err);
+    else if (run->options->weights)
+        rc = ah_config_adopt(model, path.data, dtype, &run->config, err);
     else
-        rc = ah_config_print(&run->plan->model, run->plan->training.dtype, &run->config, err);
+        rc = ah_file_read(path.data, CONFIG_BYTES_MAX, &run->config, err);
     ah_buffer_release(&path);
     return rc;
 }
 
-/* What else each saved folder gets: from the weights' folder, or from the checkpoint that the run goes on from. */
+/* What each saved folder gets beside weights: from the folder of --tokenizer, else of the weights, else from the
+ * checkpoint that the run goes on from, so that an interrupted run leaves the same files as one that was not. */
 static int read_beside(struct ah_run *run, struct ah_error *err)
 {
-    const char *folder = run->options->weights  ? run->options->weights
-                         : run->options->resume ? run->found.path
-                                                : NULL;
-    if (!run->options->save)
+    const struct ah_run_options *options = run->options;
+    const char *folder = options->tokenizer ? options->tokenizer
+                         : options->weights ? options->weights
+                         : options->resume  ? run->found.path
+                                            : NULL;
+    if (!options->save)
         return AH_OK;
-    int rc = make_config(run, run->options->weights, err);
-    return rc || !folder ? rc : ah_companions_read(&run->companions, folder, err);
+    int rc = make_config(run, err);
+    if (!rc && folder)
+        rc = ah_companions_read(&run->companions, folder, err);
+    if (!rc && options->tokenizer && !ah_companions_has_tokenizer(&run->companions))
+        rc = ah_error_set(err, AH_E_IO,
+                          "'--tokenizer' '%s' has no tokenizer; name a folder with a tokenizer.json", folder);
+    return rc;
 }
 
 static int open_checkpoints(struct ah_run *run, struct ah_error *err)
@@ -340,8 +409,9 @@ static void warn_of_damage(struct ah_run *run)
 static int open_parts(struct ah_run *run, struct ah_error *err)
 {
     static int (*const parts[])(struct ah_run *, struct ah_error *) = {
-        find_device, read_manifest, open_all_data,    ah_run_settle, open_batches, check_resumed,
-        read_beside, read_emulated, open_checkpoints, open_trainer,  resume,       open_tally};
+        check_weights, find_device,   read_manifest, open_all_data, ah_run_settle,
+        open_batches,  check_resumed, read_beside,   read_emulated, open_checkpoints,
+        open_trainer,  resume,        open_tally};
     int rc = AH_OK;
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
         rc = ah_interrupt_seen() ? ah_error_set(err, AH_E_INTERRUPTED, "interrupted; nothing was trained")

@@ -13,6 +13,7 @@
 #include "cli/libraries.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
+#include "profiler/load.h"
 #include "runtime/device/device.h"
 #include "runtime/device/plugin.h"
 #include "runtime/device/tryout.h"
@@ -236,6 +237,20 @@ static void check_cuda_plugin(const struct doctor *doctor, struct finding *ret)
     }
 }
 
+static void say_noise(const char *path, const struct ah_machine *machine, struct finding *ret)
+{
+    double taken;
+    unsigned processors;
+    say(ret->detail, "%s, %zu remark%s on noise", path, machine->n_noise, machine->n_noise == 1 ? "" : "s");
+    if (!ah_load_disturbed(machine->noise, machine->n_noise, &taken, &processors))
+        return;
+    const size_t used = strlen(ret->detail);
+    snprintf(ret->detail + used, DETAIL_MAX - used,
+             "; other programs or the hypervisor took up to %.1f of %u processors while it was measured",
+             taken, processors);
+    say(ret->fix, "close other programs, then autohete profile");
+}
+
 /* The profile kept for this machine: there, valid, and how noisy. */
 static void check_profile(const struct doctor *doctor, struct finding *ret)
 {
@@ -254,7 +269,7 @@ static void check_profile(const struct doctor *doctor, struct finding *ret)
         say(ret->detail, "%s", err.text);
         say(ret->fix, "autohete profile");
     } else {
-        say(ret->detail, "%s, %zu remarks on noise", path, profile.body.machine->n_noise);
+        say_noise(path, profile.body.machine, ret);
     }
     ah_document_release(&profile);
 }

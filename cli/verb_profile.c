@@ -18,6 +18,7 @@
 #include "cli/request.h"
 #include "cli/stall.h"
 #include "cli/verbs.h"
+#include "profiler/load.h"
 #include "profiler/profiler.h"
 
 #include <string.h>
@@ -191,6 +192,19 @@ static int run(struct profile *profile, struct ah_error *err)
     return rc;
 }
 
+/* Spreads do not show a load that was there all the time. */
+static void warn_of_load(struct ah_cli *cli, const struct ah_machine *machine)
+{
+    double taken;
+    unsigned processors;
+    if (ah_load_disturbed(machine->noise, machine->n_noise, &taken, &processors))
+        ah_cli_tell(cli, AH_CLI_WARNING,
+                    "other programs or the hypervisor took up to %.1f of %u processors while this was "
+                    "measured, so plans made from it "
+                    "expect steps to be slower than they are; profile again without them",
+                    taken, processors);
+}
+
 static int show(struct profile *profile, struct ah_error *err)
 {
     struct ah_cli *cli = profile->cli;
@@ -204,6 +218,7 @@ static int show(struct profile *profile, struct ah_error *err)
         ah_cli_tell(cli, AH_CLI_WROTE, "%s", profile->path);
     else
         ah_cli_tell(cli, AH_CLI_NOTE, "not kept, since it emulates another machine; -o FILE keeps it");
+    warn_of_load(cli, profile->measured.body.machine);
     return AH_OK;
 }
 
@@ -229,7 +244,9 @@ const struct ah_verb ah_verb_profile = {
     .description =
         "Measures matrix products, host memory, copies each way, AdamW on the host, all of these beside each "
         "other, and the disk, and writes a machine document: what plans are computed from. Every number is a "
-        "median with its spread; what was noisy is said. Close other programs first.\n\n"
+        "median with its spread; what was noisy is said. Close other programs first: what they take of the "
+        "processors lowers every "
+        "rate, and is warned of.\n\n"
         "Without -o the document is kept in ~/.cache/autohete, where other verbs find it. With --json the "
         "document "
         "is printed too, instead of tables.\n\n"

@@ -5,6 +5,7 @@
  * What is printed: on a terminal a line that moves, and one line now and then; with --json, or --log -, the run log
  * alone; with --trace - the trace alone.
  */
+#include "base/stats.h"
 #include "base/units.h"
 #include "cli/devices.h"
 #include "cli/outputs.h"
@@ -52,6 +53,8 @@ static const struct ah_option run_table[] = {
      "of matrices, never of biases and norms (default 0.1; with --weights 0)"},
     {"weights", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.weights),
      "begin with these: safetensors as Hugging Face names them; without, with fresh ones"},
+    {"tokenizer", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.tokenizer),
+     "save this folder's tokenizer in each checkpoint (default: that of --weights, or of the checkpoint resumed)"},
     {"save", 0, AH_OPTION_FOLDER, "DIR", NULL, FIELD(run.save),
      "save checkpoints into this folder: at the end, when interrupted, and as --save-every says"},
     {"save-every", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.save_every), "save every so many steps, too"},
@@ -76,6 +79,14 @@ enum { TRACE_AFTER = 4, TRACE_STEPS = 4 };
 
 enum { LINES = 10 }; /* of steps, in a whole run */
 
+enum { STEADY = 32 }; /* steps whose median a line shows */
+
+/* What the last steps took. One step says little: the last before a save has nothing of the next one beside it. */
+struct steady {
+    uint64_t n; /* that came; the last STEADY are kept */
+    double us[STEADY], tokens_per_s[STEADY];
+};
+
 struct running {
     struct ah_cli *cli;
     const struct run_options *options;
@@ -86,7 +97,7 @@ struct running {
     struct ah_progress progress;
     bool quiet;             /* standard output is the log's, or the trace's */
     struct ah_error unsaid; /* why lines could not be printed */
-    double last_loss, tokens_per_s;
+    struct steady steady;
 };
 
 /* ---- what people see ---- */
@@ -166,13 +177,27 @@ static bool is_shown(const struct running *running, uint64_t step)
     return step == running->run.resumed_step + 1 || step == steps || step % every == 0;
 }
 
+static void put_steady(struct steady *steady, double us, double tokens)
+{
+    const size_t at = steady->n++ % STEADY;
+    steady->us[at] = us;
+    steady->tokens_per_s[at] = us > 0 ? tokens / us * 1e6 : 0;
+}
+
+static double median_of(const struct steady *steady, const double values[STEADY])
+{
+    double sorted[STEADY];
+    memcpy(sorted, values, sizeof sorted);
+    return ah_stats_of(sorted, steady->n < STEADY ? steady->n : STEADY).median;
+}
+
 static void on_step(void *context, const struct ah_step_record *record, double step_us)
 {
     struct running *running = context;
     char rate[AH_UNITS_TEXT_MAX], time[AH_UNITS_TEXT_MAX], line[160];
     uint64_t steps = running->run.settings.steps;
-    running->last_loss = record->loss;
-    running->tokens_per_s = step_us > 0 ? (double)record->tokens / step_us * 1e6 : 0;
+    const struct steady *steady = &running->steady;
+    put_steady(&running->steady, step_us, (double)record->tokens);
     ah_run_log_step(&running->log, record, step_us);
     if (running->trace)
         ah_run_trace_step(running->trace, record->step);
@@ -180,7 +205,8 @@ static void on_step(void *context, const struct ah_step_record *record, double s
         return;
     snprintf(line, sizeof line, "step %*" PRIu64 "/%" PRIu64 "  loss %.4f  %s tokens/s  %s a step",
              snprintf(NULL, 0, "%" PRIu64, steps), record->step, steps, record->loss,
-             ah_units_print_count(rate, running->tokens_per_s), ah_units_print_time(time, step_us));
+             ah_units_print_count(rate, median_of(steady, steady->tokens_per_s)),
+             ah_units_print_time(time, median_of(steady, steady->us)));
     if (is_shown(running, record->step)) {
         ah_buffer_printf(&running->cli->out, "%s\n", line);
         put_line(running);
@@ -300,6 +326,22 @@ static int open_running(struct running *running, struct ah_error *err)
     return rc;
 }
 
+/* What the person will miss once training is over. A vocabulary of bytes needs no tokenizer. */
+static void tell_of_saving(const struct running *running)
+{
+    const struct ah_run *run = &running->run;
+    if (run->position.step >= run->settings.steps)
+        return;
+    if (!running->options->run.save)
+        ah_cli_tell(running->cli, AH_CLI_NOTE,
+                    "without --save DIR nothing is kept: the trained weights are lost at the end");
+    else if (run->plan->model.vocabulary != AH_DATASET_BYTE_VOCABULARY &&
+             !ah_companions_has_tokenizer(&run->companions))
+        ah_cli_tell(
+            running->cli, AH_CLI_NOTE,
+            "checkpoints get no tokenizer, which other programs need to use them; --tokenizer DIR adds one");
+}
+
 static int go(struct running *running, struct ah_error *err)
 {
     const struct ah_run_listener listener = {.step = on_step,
@@ -309,9 +351,7 @@ static int go(struct running *running, struct ah_error *err)
                                              .saved = on_saved,
                                              .context = running};
     begin(running);
-    if (!running->options->run.save)
-        ah_cli_tell(running->cli, AH_CLI_NOTE,
-                    "without --save DIR nothing is kept: the trained weights are lost at the end");
+    tell_of_saving(running);
     running->progress = ah_terminal_progress();
     int rc = ah_run_go(&running->run, &listener, err);
     ah_terminal_erase(&running->progress);
@@ -432,10 +472,15 @@ static int run_run(struct ah_cli *cli, const void *given)
     int rc = open_running(running, &err);
     if (!rc)
         rc = train(running, &err);
+    const bool saved = running->run.saved_path[0];
     ah_run_log_close(&running->log, NULL, NULL);
     ah_run_trace_free(running->trace);
     ah_run_close(&running->run);
     ah_document_release(&running->plan);
+    if (rc == AH_E_INTERRUPTED && saved && !cli->json) { /* as it was told to: nothing failed */
+        ah_cli_tell(cli, AH_CLI_NOTE, "%s", err.text);
+        return ah_error_exit_status(rc);
+    }
     return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;
 }
 

@@ -15,6 +15,12 @@
 #define NOISY_STEAL 0.02
 #define NOISY_LOAD  0.10
 
+/* A sentence of `noise`, written and read back here. */
+#define SENTENCE " meanwhile other processes used %.2f of %u processors, the hypervisor took %.2f"
+#define READ_IT  "%*[^:]: meanwhile other processes used %lf of %u processors, the hypervisor took %lf"
+
+#define DISTURBED 0.10 /* of all processors */
+
 bool ah_load_parse(const char *text, double ticks_per_s, struct ah_load *ret_load)
 {
     unsigned long long user, nice, system, idle, iowait, irq, softirq, steal = 0;
@@ -75,8 +81,21 @@ bool ah_load_noise(const struct ah_load *before, const struct ah_load *after, un
     double others = ah_load_others(before, after, processors);
     if (stolen < NOISY_STEAL && others < NOISY_LOAD)
         return false;
-    snprintf(ret_text, size,
-             "%s: meanwhile other processes used %.2f of %u processors, the hypervisor took %.2f", what,
-             others, processors, stolen);
+    snprintf(ret_text, size, "%s:" SENTENCE, what, others, processors, stolen);
     return true;
+}
+
+bool ah_load_disturbed(const char *const *sentences, size_t n, double *ret_taken, unsigned *ret_processors)
+{
+    double most = 0;
+    for (size_t i = 0; i < n; i++) {
+        double others, stolen;
+        unsigned processors;
+        if (sscanf(sentences[i], READ_IT, &others, &processors, &stolen) != 3 || !processors ||
+            others + stolen < DISTURBED * processors || others + stolen <= most)
+            continue;
+        most = *ret_taken = others + stolen;
+        *ret_processors = processors;
+    }
+    return most > 0;
 }

@@ -236,6 +236,18 @@ const char *ah_document_short_name(const char *name, char out[AH_DOCUMENT_NAME_M
     return out;
 }
 
+/* A text, a script or weights in place of a document: that is what is wrong with them, not their first byte. */
+static void say_no_json(const char *text, size_t size, struct ah_error *err)
+{
+    size_t at = 0;
+    while (at < size && strchr(" \t\r\n", text[at]))
+        at++;
+    if (!err || at >= size || strchr("{[\"-0123456789", text[at]))
+        return;
+    const size_t used = strlen(err->text);
+    snprintf(err->text + used, sizeof err->text - used, "; this is no JSON document");
+}
+
 int ah_document_parse(struct ah_document *ret_document, const char *name, const char *text, size_t size,
                       enum ah_document_kind expected, struct ah_error *err)
 {
@@ -248,6 +260,8 @@ int ah_document_parse(struct ah_document *ret_document, const char *name, const 
         *ret_document = reading.document;
         return AH_OK;
     }
+    if (rc == AH_E_DOCUMENT)
+        say_no_json(text, size, err);
     ah_arena_release(&reading.document.arena);
     *ret_document = (struct ah_document){.fault = rc == AH_E_MEMORY ? AH_FAULT_NONE : reading.document.fault};
     return rc;

@@ -60,7 +60,7 @@ def test_signals__once(runs, _):
         status, err, log = stopped(runs, [number], ["--save", out])
         step = max(runs.steps(log))
         require(status == 130, f"{number}: ended with {status}")
-        require(err == f"error: interrupted after step {step}; saved: go on with --resume '{out}'\n", err)
+        require(err == f"note: interrupted after step {step}; saved: the same command with --resume '{out}' goes on\n", err)
         require([path.name for path in runs.checkpoints(out)] == [f"step-{step:08d}"], "saved something else")
         end = runs.log(log)[-1]
         require((end["line"], end["reason"], end["step"]) == ("end", "interrupted", step), end)

@@ -123,15 +123,49 @@ class Plain(Case):
         self.assertEqual(len(read(self.out, "val-00000.bin")[0]), 15)
 
     def test_refusals(self):
-        self.refuse("data.jsonl:3: has neither 'text'", self.lines({"text": "a"}, {"tekst": "b"}), "--bytes")
+        self.refuse("data.jsonl:3: has 'tekst', but neither 'text'", self.lines({"text": "a"}, {"tekst": "b"}), "--bytes")
         self.refuse("data.jsonl:1: 'text' is no text", self.lines({"text": 5}), "--bytes")
-        self.refuse("data.jsonl:1: is no object", self.lines([1]), "--bytes")
-        self.refuse("data.jsonl:1: Expecting", self.put("data.jsonl", "{text}\n"), "--bytes")
-        self.refuse("data.jsonl:1: 'content' is no text", self.lines({"messages": [{"role": "user"}]}), "--bytes")
-        self.refuse("absent", os.path.join(self.root, "absent.txt"), "--bytes")
+        self.refuse("data.jsonl:1: is no JSON object", self.lines(1), "--bytes")
+        self.refuse("data.jsonl:1: is an array; each line holds one object: jq -c '.[]' FILE", self.lines([1]), "--bytes")
+        self.refuse("data.jsonl:1:2: is no JSON: Expecting property name enclosed in double quotes\n",
+                    self.put("data.jsonl", "{text}\n"), "--bytes")
+        for begin in "{", "[":
+            self.refuse("; each line holds one whole object: jq -c . FILE >FILE.jsonl writes them so",
+                        self.put("data.json", begin + "\n  1"), "--bytes")
+        self.refuse("data.jsonl:1: has a message without 'content', but with 'role'; each is",
+                    self.lines({"messages": [{"role": "user"}]}), "--bytes")
+        self.refuse("data.jsonl:1: 'content' is no text", self.lines({"messages": [{"role": "user", "content": 1}]}),
+                    "--bytes")
+        self.refuse("absent.txt: no such file or directory\n", os.path.join(self.root, "absent.txt"), "--bytes")
         self.refuse("no text to train on", self.lines({"text": ""}), "--bytes")
         self.refuse("nothing is left to hold out", self.lines({"text": "a"}), "--bytes", "--val", "0.1")
         self.refuse("'256' is no token", self.lines({"text": "a"}), "--bytes", "--end", "256")
+        self.assertFalse(os.path.exists(self.out))
+
+    def test_what_others_write(self):
+        turns = [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]
+        for record in {"conversations": turns}, {"messages": turns}, turns[0]:
+            self.refuse("docs/data.md has a line of jq that converts 'from' and 'value'", self.lines(record), "--bytes")
+
+    def test_nothing_learned_is_warned_of(self):
+        asks, answers = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
+        result = self.run_script(self.lines({"messages": [asks, answers]}, {"messages": [asks]}, {"text": ""}), "--bytes")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("warning: nothing is learned from 1 of 3 documents: they have no completion, or no message whose "
+                      "role is 'assistant'\n", result.stderr)
+        self.assertIn("train: 29 tokens, 2 of them learned, 2 documents,", result.stdout)
+
+    def test_tokenizer_that_is_not_there(self):
+        for name in "./nowhere", "/nowhere", "a/b/c", "nowhere/":
+            self.refuse(f"{name}: does not exist; name a tokenizer.json, its folder, or a model on the hub",
+                        self.lines({"text": "a"}), "--tokenizer", name)
+
+    def test_help_says_what_each_option_is(self):
+        said = subprocess.run([sys.executable, SCRIPT, "--help"], capture_output=True, text=True, check=True,
+                              env={**os.environ, "COLUMNS": "80"}).stdout
+        self.assertIn("--bytes               bytes as tokens, for models whose vocabulary is 256", said)
+        self.assertIn("the model's folder that has it, or a", said)
+        self.assertLessEqual(max(map(len, said.splitlines())), 80)
 
     def test_input_that_is_not_utf8(self):
         latin, utf16 = os.path.join(self.root, "latin.txt"), os.path.join(self.root, "utf16.jsonl")
@@ -158,8 +192,8 @@ class Plain(Case):
         self.assertEqual(bytes(tokens), b"ghhhhhhh" b"aaabbcd\0" b"eef" + bytes(5))
         self.assertEqual(mask, [0] + [1] * 7 + [0] * 3 + [1] * 2 + [0, 1] + [0] * 3 + [1] + [0] * 5)
         self.assertEqual(docs, [0, 8, 13, 16])
-        self.assertIn("train: aligned to 8: 25.0 % padding; 1 examples were longer and are cut, 1 dropped, 3 learned "
-                      "tokens lost", said)
+        self.assertIn("train: aligned to 8: 25.0 % padding; 1 longer example cut, 1 dropped, 3 learned tokens "
+                      "lost", said)
 
     def test_aligned_text_goes_on(self):
         said = self.make(self.lines({"text": "abcdefghij"}), "--bytes", "--align", "4")
@@ -177,7 +211,7 @@ class Plain(Case):
         self.assertEqual(sum(sum(mask) for _, mask, _ in shards), 24)
 
     def test_aligned_refusals(self):
-        self.refuse("all 1 examples are longer than '--align' 4", self.lines({"prompt": "aaaaa", "completion": "b"}),
+        self.refuse("the only example is longer than '--align' 4", self.lines({"prompt": "aaaaa", "completion": "b"}),
                     "--bytes", "--align", "4")
 
     def test_keeps_what_is_there(self):

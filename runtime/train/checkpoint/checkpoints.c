@@ -94,8 +94,8 @@ static int check_steps(const struct ah_checkpoints *checkpoints, const struct ah
     if (steps->n && steps->items[0] > found->step && !is_damaged(checkpoints, found, steps->items[0]))
         return ah_stream_say(err, AH_E_MISMATCH, folder,
                              "has a checkpoint of step %" PRIu64 ", and this run is at step %" PRIu64
-                             "; go on from that, or save into another folder",
-                             steps->items[0], found->step);
+                             "; go on from that with '--resume %s', or save into another folder",
+                             steps->items[0], found->step, folder);
     for (size_t i = 0; i < steps->n && !rc; i++) {
         struct ah_document manifest;
         char path[PATH_MAX];

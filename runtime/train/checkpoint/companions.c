@@ -10,19 +10,13 @@
 
 enum { BYTES_MAX = 256 << 20 };
 
-static const char *const names[] = {"tokenizer.json",
-                                    "tokenizer.model",
-                                    "tokenizer_config.json",
-                                    "special_tokens_map.json",
-                                    "vocab.json",
-                                    "vocab.txt",
-                                    "merges.txt",
-                                    "added_tokens.json",
-                                    "chat_template.jinja",
-                                    "chat_template.json",
-                                    "generation_config.json"};
+/* A model's tokenizer has at least one of the first TOKENIZERS. */
+static const char *const names[] = {"tokenizer.json",     "tokenizer.model",       "vocab.json",
+                                    "vocab.txt",          "tokenizer_config.json", "special_tokens_map.json",
+                                    "merges.txt",         "added_tokens.json",     "chat_template.jinja",
+                                    "chat_template.json", "generation_config.json"};
 
-enum { NAMES = sizeof names / sizeof names[0] };
+enum { NAMES = sizeof names / sizeof names[0], TOKENIZERS = 4 };
 _Static_assert((int)NAMES <= (int)AH_COMPANIONS_MAX, "each name has a place");
 
 bool ah_companions_has_name(const char *name)
@@ -30,6 +24,15 @@ bool ah_companions_has_name(const char *name)
     for (size_t i = 0; i < NAMES; i++)
         if (strcmp(name, names[i]) == 0)
             return true;
+    return false;
+}
+
+bool ah_companions_has_tokenizer(const struct ah_companions *companions)
+{
+    for (size_t i = 0; i < companions->n; i++)
+        for (size_t k = 0; k < TOKENIZERS; k++)
+            if (strcmp(companions->items[i].name, names[k]) == 0)
+                return true;
     return false;
 }
 

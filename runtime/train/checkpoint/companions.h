@@ -36,6 +36,9 @@ struct ah_companions {
  * is empty before, and to be released after a failure, too. */
 int ah_companions_read(struct ah_companions *ret_companions, const char *folder, struct ah_error *err);
 
+/* Has one of them what turns text into tokens: tokenizer.json, tokenizer.model, vocab.json or vocab.txt? */
+bool ah_companions_has_tokenizer(const struct ah_companions *companions);
+
 /* Is `name` that of a companion? */
 bool ah_companions_has_name(const char *name);
 

@@ -48,7 +48,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AH_DATASET_OPEN_FILES = 48 };
+enum { AH_DATASET_OPEN_FILES = 48, AH_DATASET_BYTE_VOCABULARY = 256 };
 
 /* value, word on the command line, what it is */
 #define AH_DATASET_FORMATS(X)                                                                                \

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { HEADER_INTS = 256, HEADER_BYTES = 4 * HEADER_INTS, BYTE_VOCABULARY = 256, OWN_VERSION = 1 };
+enum { HEADER_INTS = 256, HEADER_BYTES = 4 * HEADER_INTS, OWN_VERSION = 1 };
 
 #define OWN_MAGIC      "AHTOKENS"
 #define U16_VOCABULARY (UINT64_C(1) << 16)
@@ -211,7 +211,7 @@ static int check_vocabulary(const struct candidate *file, uint64_t theirs, struc
                             "%s: was made with a vocabulary of %" PRIu64 ", but the model's has %" PRIu64
                             "; make it again with the model's tokenizer",
                             file->source->path, theirs, ours);
-    if (theirs == BYTE_VOCABULARY && ours != BYTE_VOCABULARY)
+    if (theirs == AH_DATASET_BYTE_VOCABULARY && ours != AH_DATASET_BYTE_VOCABULARY)
         return ah_error_set(
             err, AH_E_DOCUMENT,
             "%s: its tokens are bytes (vocabulary 256), but the model's vocabulary is %" PRIu64
@@ -360,7 +360,7 @@ static int take_text(struct ah_format *ret_format, const struct candidate *file,
             "%s: byte %zu is 0, so it is not plain text, and its name does not say what it is; "
             "say it with '--data-format u16', 'u32' or 'bytes'",
             path, (size_t)((const char *)memchr(file->head, 0, file->size) - (const char *)file->head));
-    if (file->options->vocabulary != BYTE_VOCABULARY)
+    if (file->options->vocabulary != AH_DATASET_BYTE_VOCABULARY)
         return ah_error_set(err, AH_E_DOCUMENT,
                             "%s: is text, and bytes are tokens only of a model whose vocabulary is 256; this "
                             "one's is %" PRIu64 ": make token files with " COMMAND

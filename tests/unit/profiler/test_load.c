@@ -88,6 +88,26 @@ static void test_load__reads_this_machine(void **state)
     assert_true(after.total_s >= before.total_s);
 }
 
+static void test_load__sentences_tell_of_a_disturbance(void **state)
+{
+    (void)state;
+    char text[160] = "";
+    struct ah_load before = load_of(before_text, 0);
+    struct ah_load after = load_of("cpu 1500 0 100 2400 0 0 0 20 0 0", 1);
+    double taken = 0;
+    unsigned processors = 0;
+    assert_true(ah_load_noise(&before, &after, 2, "links", text, sizeof text));
+    const char *const sentences[] = {"matmul: 3 of 8 spread by more than 3 % (MAD / median): nn 4 %",
+                                     "memory: meanwhile other processes used 0.11 of 2 processors, the "
+                                     "hypervisor took 0.00",
+                                     text};
+    assert_true(ah_load_disturbed(sentences, 3, &taken, &processors));
+    check_near(taken, 0.51, 0.02);
+    assert_int_equal(processors, 2);
+    assert_false(ah_load_disturbed(sentences, 2, &taken, &processors));
+    assert_false(ah_load_disturbed(NULL, 0, &taken, &processors));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -96,6 +116,7 @@ int main(void)
         cmocka_unit_test(test_load__own_work_is_not_others),
         cmocka_unit_test(test_load__others_and_steal_are_named),
         cmocka_unit_test(test_load__short_windows_are_not_judged),
+        cmocka_unit_test(test_load__sentences_tell_of_a_disturbance),
         cmocka_unit_test(test_load__reads_this_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

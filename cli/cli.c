@@ -66,10 +66,17 @@ int ah_cli_flush(struct ah_cli *cli, struct ah_error *err)
     return AH_OK;
 }
 
-/* A line on standard error behind its label, which alone has a colour. */
+/* A line on standard error behind its label, which alone has a colour; broken between words on a terminal. */
 static void put_labelled(const struct ah_cli *cli, const char *colour, const char *label, const char *text)
 {
-    fprintf(stderr, "%s%s%s %s\n", colour, label, cli->err_style.reset, text);
+    const size_t columns = ah_terminal_table_columns(STDERR_FILENO);
+    struct ah_buffer lines = {0};
+    if (columns)
+        ah_terminal_wrap(&lines, text, strlen(label) + 1, columns);
+    const bool wrapped = columns && !lines.failed;
+    fprintf(stderr, "%s%s%s %s%s", colour, label, cli->err_style.reset, wrapped ? lines.data : text,
+            wrapped ? "" : "\n");
+    ah_buffer_release(&lines);
 }
 
 void ah_cli_tell(struct ah_cli *cli, enum ah_cli_label label, const char *format, ...)

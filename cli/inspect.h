@@ -43,7 +43,8 @@ void ah_inspect_checkpoint_json(struct ah_emit *emit, const struct ah_document *
 
 /* What report shows of a run log, too: what ran, how it went and ended; the last evaluations. Of JSON the first fields, and
  * the times of one side, into an object that the caller opened. */
-void ah_inspect_runlog_facts(struct ah_cli *cli, const struct ah_runlog *runlog);
+void ah_inspect_runlog_facts(struct ah_cli *cli, const struct ah_runlog *runlog,
+                             const struct ah_runlog_summary *summary);
 void ah_inspect_runlog_evaluations(struct ah_cli *cli, const struct ah_runlog *runlog);
 void ah_inspect_runlog_head(struct ah_emit *emit, const struct ah_runlog *runlog);
 void ah_inspect_runlog_times(struct ah_emit *emit, const struct ah_runlog_summary *summary, bool measured);

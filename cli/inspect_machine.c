@@ -43,8 +43,9 @@ static void put_facts(struct ah_cli *cli, const struct ah_machine *machine)
         ah_table_cell(&facts, "%s: lanes were slowed to its ratios", machine->emulates);
     }
     ah_table_cell(&facts, "host");
-    ah_table_cell(&facts, "%s, %llu cores, %llu threads, %llu NUMA node%s, %s", host->cpu_model,
-                  (unsigned long long)host->cores, (unsigned long long)host->threads,
+    ah_table_cell(&facts, "%s, %llu core%s, %llu thread%s, %llu NUMA node%s, %s", host->cpu_model,
+                  (unsigned long long)host->cores, host->cores == 1 ? "" : "s",
+                  (unsigned long long)host->threads, host->threads == 1 ? "" : "s",
                   (unsigned long long)host->numa_nodes, host->numa_nodes == 1 ? "" : "s", host->isa);
     ah_table_cell(&facts, "host memory");
     ah_table_cell(&facts, "%s, of which %s may be locked", ah_units_print_bytes(a, host->memory_bytes),

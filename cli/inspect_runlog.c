@@ -19,7 +19,8 @@ static const char *end_of(const struct ah_runlog *runlog)
     return runlog->end ? reasons[runlog->end->reason] : "cut off, or still running";
 }
 
-void ah_inspect_runlog_facts(struct ah_cli *cli, const struct ah_runlog *runlog)
+void ah_inspect_runlog_facts(struct ah_cli *cli, const struct ah_runlog *runlog,
+                             const struct ah_runlog_summary *summary)
 {
     char text[AH_UNITS_TEXT_MAX];
     struct ah_table facts = ah_inspect_facts(cli);
@@ -40,13 +41,13 @@ void ah_inspect_runlog_facts(struct ah_cli *cli, const struct ah_runlog *runlog)
         ah_table_cell(&facts, "loss");
         ah_table_cell(&facts, "%.6g -> %.6g", runlog->steps[0].loss, last->loss);
         ah_table_cell(&facts, "tokens");
-        ah_table_cell(&facts, "%s/s at the last step", ah_units_print_count(text, last->tokens_per_s));
+        ah_table_cell(&facts, "%s/s (median)", ah_units_print_count(text, summary->tokens_per_s.measured));
     }
     if (runlog->n_saves) {
         const struct ah_runlog_save *last = &runlog->saves[runlog->n_saves - 1];
         ah_table_cell(&facts, "saved");
-        ah_table_cell(&facts, "%zu times, the last at step %" PRIu64 " with %s", runlog->n_saves, last->step,
-                      ah_units_print_bytes(text, last->bytes));
+        ah_table_cell(&facts, "%zu time%s, the last at step %" PRIu64 " with %s", runlog->n_saves,
+                      runlog->n_saves == 1 ? "" : "s", last->step, ah_units_print_bytes(text, last->bytes));
     }
     ah_table_cell(&facts, "written by");
     ah_table_cell(&facts, "%s", runlog->generator);
@@ -100,7 +101,7 @@ void ah_inspect_runlog_text(struct ah_cli *cli, const struct ah_document *docume
         cli->out.failed = true;
         return;
     }
-    ah_inspect_runlog_facts(cli, runlog);
+    ah_inspect_runlog_facts(cli, runlog, &summary);
     put_times(cli, runlog, &summary);
     ah_inspect_runlog_evaluations(cli, runlog);
     ah_inspect_signature_text(cli, &runlog->numeric_signature);

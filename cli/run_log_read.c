@@ -67,7 +67,7 @@ int ah_run_log_read(const char *path, struct ah_run_log_text *ret_text, struct a
     ah_buffer_release(&bytes);
     if (!rc && ret_text->begun && ret_text->document.kind != AH_DOCUMENT_RUNLOG) {
         char name[AH_DOCUMENT_NAME_MAX];
-        rc = ah_error_set(err, AH_E_DOCUMENT, "'%s' is a %s where a runlog is expected",
+        rc = ah_error_set(err, AH_E_DOCUMENT, "'%s' is a %s where a run log is expected",
                           ah_document_short_name(path, name), ah_document_word(ret_text->document.kind));
         ah_document_release(&ret_text->document);
     }

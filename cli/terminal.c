@@ -10,6 +10,10 @@
 #include <unistd.h>
 
 enum { COLUMNS_DEFAULT = 80, COLUMNS_LEAST = 40, COLUMNS_MOST = 160 };
+
+#define LEFT_FROM  0.05 /* of the work: before that its time is not told */
+#define REMEMBERED 0.5  /* of the time that passed: how far back an estimate counts */
+
 enum { BAR_COLUMNS = 20, LINE_MAX_BYTES = 512, REDRAW_NS = 100 * 1000 * 1000 };
 
 static bool can_steer(int fd)
@@ -140,13 +144,24 @@ struct ah_progress ah_terminal_progress(void)
                                 .start_ns = ah_threads_now_ns()};
 }
 
+double ah_terminal_left_s(struct ah_progress *progress, double elapsed_s, double fraction)
+{
+    if (fraction < LEFT_FROM || fraction >= 1)
+        return -1;
+    const double whole_s = elapsed_s / fraction, passed_s = elapsed_s - progress->judged_s;
+    const double weight = progress->whole_s > 0 ? passed_s / (passed_s + elapsed_s * REMEMBERED) : 1;
+    progress->whole_s += weight * (whole_s - progress->whole_s);
+    progress->judged_s = elapsed_s;
+    return progress->whole_s > elapsed_s ? progress->whole_s - elapsed_s : 0;
+}
+
 /* "3 s left", "1:05 left"; empty while too little is done to tell. */
-static void print_left(char out[32], double elapsed_s, double fraction)
+static void print_left(char out[32], double seconds)
 {
     out[0] = '\0';
-    if (fraction < 0.05 || fraction >= 1)
+    if (seconds < 0)
         return;
-    long left_s = (long)(elapsed_s / fraction * (1 - fraction) + 0.5);
+    long left_s = (long)(seconds + 0.5);
     if (left_s < 60)
         snprintf(out, 32, "%ld s left", left_s);
     else
@@ -166,7 +181,7 @@ void ah_terminal_draw(struct ah_progress *progress, double fraction, const char 
     } else {
         char bar[BAR_COLUMNS + 1];
         char left[32];
-        print_left(left, elapsed_s, fraction);
+        print_left(left, ah_terminal_left_s(progress, elapsed_s, fraction));
         snprintf(line, sizeof line, "[%s] %3.0f %%  %-12s %s",
                  ah_terminal_bar(bar, fraction, BAR_COLUMNS, true), fraction * 100, left, what);
     }

@@ -52,6 +52,8 @@ struct ah_progress {
     bool shown;        /* standard error is a terminal */
     uint64_t start_ns; /* of the whole work */
     uint64_t drawn_ns; /* when last drawn */
+    double whole_s;    /* what all of it will take, smoothed; 0: nobody knows yet */
+    double judged_s;   /* when that was last said, from the start */
 };
 
 struct ah_progress ah_terminal_progress(void);
@@ -62,6 +64,10 @@ void ah_terminal_no_progress(void);
 /* `fraction` of the work is done; below 0: nobody knows how much there is, so time passed is shown. Draws at most ten
  * times a second. */
 void ah_terminal_draw(struct ah_progress *progress, double fraction, const char *what);
+
+/* Seconds left after `elapsed_s`, by the share done; below 0 while too little is done to tell. Parts of the work are not
+ * equally fast: what was said before counts, so that the number does not jump. */
+double ah_terminal_left_s(struct ah_progress *progress, double elapsed_s, double fraction);
 
 /* Removes the line; draws again when told to. */
 void ah_terminal_erase(struct ah_progress *progress);

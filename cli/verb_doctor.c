@@ -62,8 +62,9 @@ static void check_processor(const struct doctor *doctor, struct finding *ret)
         say(ret->detail, "%s", doctor->topology_error->text);
         return;
     }
-    say(ret->detail, "%s, %u cores, %u threads, %s%s%s", topology->cpu_model, topology->cores,
-        topology->threads, ah_isa_name(topology->isa), topology->avx512_bf16 ? ", avx512_bf16" : "",
+    say(ret->detail, "%s, %u core%s, %u thread%s, %s%s%s", topology->cpu_model, topology->cores,
+        topology->cores == 1 ? "" : "s", topology->threads, topology->threads == 1 ? "" : "s",
+        ah_isa_name(topology->isa), topology->avx512_bf16 ? ", avx512_bf16" : "",
         topology->amx_bf16 ? ", amx_bf16" : "");
     if (topology->isa == AH_ISA_PORTABLE) {
         ret->state = STATE_NOTE;
@@ -230,7 +231,8 @@ static void check_cuda_plugin(const struct doctor *doctor, struct finding *ret)
             "with a GPU: apt-get install nvidia-cuda-toolkit (Debian's non-free), then build again");
     } else if (driver->probe(infos, DEVICES_MAX, &n, &err)) {
         ret->state = STATE_ABSENT;
-        say(ret->detail, "loaded, interface %d; %s", AH_DEVICE_ABI, err.text);
+        say(ret->detail, "no GPU can be used, though the plugin for them is here (interface %d): %s",
+            AH_DEVICE_ABI, err.text);
     } else {
         print_gpus(infos, n < DEVICES_MAX ? n : DEVICES_MAX, ret);
         try_gpu(driver, ret);

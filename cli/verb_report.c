@@ -189,7 +189,7 @@ static void print_text(struct ah_cli *cli, const struct ah_runlog *runlog,
                        const struct ah_runlog_summary *summary, bool verbose)
 {
     put_headline(cli, runlog, summary);
-    ah_inspect_runlog_facts(cli, runlog);
+    ah_inspect_runlog_facts(cli, runlog, summary);
     if (summary->step_us.is_measured || summary->step_us.is_predicted) {
         put_step(cli, summary);
         if (verbose)

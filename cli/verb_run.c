@@ -117,10 +117,10 @@ static void say_learning(struct running *running)
     const struct ah_run_options *options = &running->options->run;
     const struct ah_run_settings *settings = &running->run.settings;
     struct ah_buffer *out = &running->cli->out;
-    ah_buffer_printf(out,
-                     "learning rate %g (%s, warm-up %" PRIu64 " of %" PRIu64 " steps), weight decay %g\n",
-                     settings->rate.lr, ah_run_words_schedule[settings->rate.schedule],
-                     settings->rate.warmup_steps, settings->steps, settings->weight_decay);
+    ah_buffer_printf(
+        out, "learning rate %g (%s, warm-up %" PRIu64 " of %" PRIu64 " step%s), weight decay %g\n",
+        settings->rate.lr, ah_run_words_schedule[settings->rate.schedule], settings->rate.warmup_steps,
+        settings->steps, settings->steps == 1 ? "" : "s", settings->weight_decay);
     if (options->weights && !(options->lr.given && options->weight_decay.given && options->warmup.given))
         ah_buffer_printf(out, "fine-tuning defaults: %s%s%s; they differ from those of fresh weights\n",
                          options->lr.given ? "" : "--lr 1e-5 (not 3e-4) ",
@@ -159,7 +159,8 @@ static void begin(struct running *running)
                      ah_words_policy[run->plan->policy], ah_units_print_time(text, run->plan->time.step_us),
                      ah_plan_predicted(run->plan->time.estimated));
     ah_buffer_printf(&cli->out, "data: %s tokens, ", ah_units_print_count(text, (double)data->tokens));
-    ah_buffer_printf(&cli->out, "%" PRIu64 " steps an epoch; ", ah_batches_steps(&run->batches));
+    ah_buffer_printf(&cli->out, "%" PRIu64 " step%s an epoch; ", ah_batches_steps(&run->batches),
+                     ah_batches_steps(&run->batches) == 1 ? "" : "s");
     if (run->resumed_step)
         ah_buffer_printf(&cli->out, "goes on after step %" PRIu64 "\n", run->resumed_step);
     else
@@ -168,6 +169,7 @@ static void begin(struct running *running)
     say_learning(running);
     say_widths(running, run->data);
     say_widths(running, run->held_out);
+    ah_cli_fit(cli, 0, 2);
     put_line(running);
 }
 
@@ -386,6 +388,7 @@ static void summarize_overlap(struct running *running, const struct ah_runlog_ov
                      steps, percent * overlap->compute_us, percent * overlap->copy_us,
                      percent * overlap->host_us, percent * overlap->idle_us,
                      overlap->source == AH_RUNLOG_HARDWARE_SAYS ? " (kernels and copies, recorded)" : "");
+    ah_cli_fit(running->cli, 0, 2);
     put_line(running);
 }
 
@@ -442,7 +445,8 @@ static int train(struct running *running, struct ah_error *err)
     const struct ah_run_settings *settings = &running->run.settings;
     struct ah_error own = {0};
     if (running->run.position.step >= settings->steps)
-        ah_cli_tell(running->cli, AH_CLI_NOTE, "all %" PRIu64 " steps are done already%s", settings->steps,
+        ah_cli_tell(running->cli, AH_CLI_NOTE, "all %" PRIu64 " step%s done already%s", settings->steps,
+                    settings->steps == 1 ? " is" : "s are",
                     settings->rate.schedule == AH_RATE_CONSTANT ? "; give more with --steps" : "");
     int trained = go(running, err);
     int rc = close_log(running, trained, err);

@@ -262,7 +262,8 @@ def test_terminal__progress(runs, _):
     status, shown = on_terminal(runs, ["--steps", 30])
     require(status == 0, f"ended with {status}")
     require(re.search(r"\r\x1b\[K\[#+\.*\] +\d+ % .* left .*step +\d+/30", shown), f"no progress in {shown!r}")
-    stays = [line.split("\x1b[K")[-1] for line in shown.split("\r\n")]
+    whole = re.sub(r"\r\n +", " ", shown)  # sentences that were broken at its width
+    stays = [line.split("\x1b[K")[-1] for line in whole.split("\r\n")]
     require(len([line for line in stays if re.match(r"step +\d+/30  loss \d\.\d{4}  ", line)]) >= 10, stays)
     require(stays[-1] == "" and "nothing was kept" in stays[-2] and "%" in stays[-3], f"ends with {stays[-3:]}")
     piped = runs.run(runs.plan(RESIDENT, BF16), ["--steps", 30])

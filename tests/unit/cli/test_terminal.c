@@ -36,6 +36,34 @@ static void test_terminal__width_counts_code_points(void **state)
     assert_int_equal(ah_terminal_width("\xc3\xa9t\xc3\xa9"), 3);
 }
 
+/* A part of the work that is slower than the rest: 8 % of it take 2 s, then nothing for 3 s, then all goes on as before. */
+static void test_terminal__left_does_not_jump(void **state)
+{
+    (void)state;
+    struct ah_progress progress = {0};
+    assert_true(ah_terminal_left_s(&progress, 1, 0.04) < 0);
+    double before = ah_terminal_left_s(&progress, 2, 0.08);
+    check_near(before, 23, 0.01);
+    for (int i = 1; i <= 300; i++) {
+        const double elapsed_s = 2 + 0.1 * i, stopped_s = elapsed_s < 5 ? elapsed_s - 2 : 3;
+        const double left = ah_terminal_left_s(&progress, elapsed_s, 0.04 * (elapsed_s - stopped_s));
+        if (left < 0)
+            break;
+        assert_true(left - before < 1.0 && before - left < 1.0);
+        before = left;
+    }
+    assert_true(before < 4);
+}
+
+static void test_terminal__left_counts_down_at_a_steady_rate(void **state)
+{
+    (void)state;
+    struct ah_progress progress = {0};
+    for (int percent = 5; percent < 100; percent++)
+        check_near(ah_terminal_left_s(&progress, 0.6 * percent, percent / 100.0), 60 - 0.6 * percent, 1e-6);
+    assert_true(ah_terminal_left_s(&progress, 60, 1) < 0);
+}
+
 static const struct ah_style plain = {"", "", "", "", "", ""};
 
 static void test_terminal__table_aligns(void **state)
@@ -139,6 +167,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_terminal__cleans_what_steers),
         cmocka_unit_test(test_terminal__width_counts_code_points),
+        cmocka_unit_test(test_terminal__left_does_not_jump),
+        cmocka_unit_test(test_terminal__left_counts_down_at_a_steady_rate),
         cmocka_unit_test(test_terminal__table_aligns),
         cmocka_unit_test(test_terminal__table_without_headings_or_rows),
         cmocka_unit_test(test_terminal__table_wraps_at_its_width),

@@ -2,10 +2,10 @@
 """The folder that gpu-check --pack writes.
 
     gpu-check, gpu/      this program
-    bin/                 autohete, and programs that ask the device; they find its libraries in ../lib (DT_RPATH) and the plugin in ../lib/autohete
+    bin/                 autohete, programs that ask the device, and TEST_PROGRAM, which tests it; they find its libraries in ../lib (DT_RPATH) and the plugin in ../lib/autohete
     lib/                 what the program needs beside the C library
     lib/autohete/        the plugin
-    tests/               programs that test a device through the plugin, and the files that they read
+    tests/               files that tests of the device read
     models/, machines/, text.txt
     wheels/              Python packages, if any were given
 """
@@ -18,7 +18,8 @@ import sys
 MOST_BYTES = 48 << 20  # it may have to travel beside the sources, in 64 MiB
 # Of the C library, and what only the machine that has it can give.
 LEFT_OUT = ("linux-vdso.", "ld-linux", "libc.so.", "libm.so.", "libdl.so.", "librt.so.", "libpthread.so.", "libgcc_s.so.")
-# Programs that need nothing but a plugin in AUTOHETE_PLUGIN_DIR, most telling first.
+# Of a program that needs nothing but a plugin in AUTOHETE_PLUGIN_DIR: its tests, by the module, most telling first.
+TEST_PROGRAM = "device.device_cuda"
 TESTS = ("ops", "matmul", "attention", "gradients", "norm", "rope", "activation", "embed", "cross_entropy", "sums", "adamw",
          "lanes", "trainer", "recording")
 MODELS = ("tiny", "gpt2-1.5b", "llama-2-7b", "gpt-2b", "gpt-4b", "gpt-6b")
@@ -32,7 +33,7 @@ def build(root, folder):
     """The program, the tests and the plugin, with a relative path to their libraries."""
     subprocess.run(["cmake", "-G", "Ninja", "-S", root, "-B", folder, "-DCMAKE_BUILD_TYPE=Release", "-DAUTOHETE_TESTS=ON",
                     "-DAUTOHETE_BENCH=ON", "-DAUTOHETE_CUDA=ON", *RPATH], check=True, stdout=sys.stderr)
-    targets = ["autohete", "autohete_cuda", *PROGRAMS, *(f"device.cuda.{name}" for name in TESTS)]
+    targets = ["autohete", "autohete_cuda", *PROGRAMS, TEST_PROGRAM]
     subprocess.run(["cmake", "--build", folder, "--target", *targets], check=True, stdout=sys.stderr)
 
 
@@ -56,7 +57,7 @@ def copy(source, target):
 def copy_programs(build_folder, folder):
     programs = [(os.path.join(build_folder, "cli/autohete"), "bin/autohete")]
     programs += [(os.path.join(build_folder, "bench", name), f"bin/{name}") for name in PROGRAMS]
-    programs += [(os.path.join(build_folder, "tests", f"device.cuda.{name}"), f"tests/{name}") for name in TESTS]
+    programs += [(os.path.join(build_folder, "tests", TEST_PROGRAM), f"bin/{TEST_PROGRAM}")]
     libraries = {}
     for source, target in programs:
         if not os.path.exists(source):

@@ -44,16 +44,13 @@ PEAKS = (("H200", 989e12), ("H100 80GB HBM3", 989e12), ("H100", 756e12), ("A100"
 # ---- correctness ----
 
 def operations(bench):
-    """Every test program of the device's interface, on the plugin."""
+    """Every test of the device's interface, on the plugin."""
     rows, ok, hangs = [], True, 0
-    for name in sorted(os.listdir(bench.path("tests")), key=lambda name: (name == "trainer", name)):
-        program = bench.path("tests", name)
-        if not os.access(program, os.X_OK) or os.path.isdir(program) or name in bench.left_out:
-            continue
+    for name in bench.tests:
         if hangs == HANGS_MOST:
             return {"ok": False, "rows": rows, "missing": f"{name} and what comes after it: {hangs} tests hung"}
         begun = time.monotonic()
-        result = bench.call([program], seconds=min(bench.seconds_left(), bench.test_seconds), folder=bench.folder)
+        result = bench.call(bench.test(name), seconds=min(bench.seconds_left(), bench.test_seconds), folder=bench.folder)
         passed = result.returncode == 0
         hangs += result.returncode == HUNG
         ok = ok and passed
@@ -139,8 +136,8 @@ def sanitizer(bench):
     shape = bench.small()
     bench.plan(shape, "sanitizer", "--policy", "optimal", *shape.flags())
     wanted = [("memcheck", "a training step", bench.training_words("sanitizer", 1))]
-    wanted += [("racecheck", name, [bench.path("tests", name)]) for name in SANITIZED if name not in bench.left_out]
-    wanted += [("synccheck", name, [bench.path("tests", name)]) for name in SANITIZED[:1] if name not in bench.left_out]
+    wanted += [("racecheck", name, bench.test(name)) for name in SANITIZED if name in bench.tests]
+    wanted += [("synccheck", name, bench.test(name)) for name in SANITIZED[:1] if name in bench.tests]
     rows, ok, stopped = [], True, []
     bench.forget_log("sanitizer")
     for tool, what, words in wanted:

@@ -135,7 +135,7 @@ def queue(bench, seconds):
 def tested(name):
     """By a test program that the folder carries."""
     def item(bench, seconds):
-        result = bench.call([bench.path("tests", name)], seconds, folder=bench.folder)
+        result = bench.call(bench.test(name), seconds, folder=bench.folder)
         output = result.stdout + result.stderr
         if result.returncode == 0:
             return True, {"tests": len(re.findall(r"\[ +OK \]", output))}
@@ -178,7 +178,7 @@ def memcheck(bench, seconds):
     if not program:
         return None, {"says": "compute-sanitizer is not installed"}
     result = bench.call([program, "--tool", "memcheck", "--error-exitcode", "99", "--report-api-errors", "no",
-                         bench.path("tests/attention")], seconds, folder=bench.folder)
+                         *bench.test("attention")], seconds, folder=bench.folder)
     output = result.stdout + result.stderr
     summary = ([line for line in output.splitlines() if "SUMMARY" in line] or [said(result)])[-1]
     if result.returncode == 0:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Drives a fuzz target without libFuzzer: replays the corpus and a bounded, deterministic number of mutations of each
- * file. That is what CI runs. AH_FUZZ_MUTATIONS: how many of each file; 2000.
+ * file. That is what CI runs. AH_TEST_SCALE: as in tests/support/check.h.
  */
 #include "base/file.h"
 
@@ -17,8 +17,8 @@ enum { MUTATIONS = 2000 };
 
 static int mutations(void)
 {
-    const char *wanted = getenv("AH_FUZZ_MUTATIONS");
-    return wanted ? atoi(wanted) : MUTATIONS;
+    const char *scale = getenv("AH_TEST_SCALE");
+    return (int)(MUTATIONS * (scale ? strtod(scale, NULL) : 0.1));
 }
 
 static uint64_t random_next(uint64_t *state)

@@ -6,7 +6,6 @@ if(TARGET autohete AND NOT AUTOHETE_SANITIZE)
   else()
     set(with_plugin no-plugin)
   endif()
-  add_test(NAME install.starts_without_cuda
+  ah_test_script(install.starts_without_cuda LABELS install
     COMMAND ${CMAKE_CURRENT_LIST_DIR}/starts_without_cuda.sh ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR} ${with_plugin})
-  set_tests_properties(install.starts_without_cuda PROPERTIES LABELS install TIMEOUT 900)
 endif()

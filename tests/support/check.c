@@ -5,15 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t check_share(size_t cases)
+size_t check_scaled(size_t full)
 {
-    return getenv("AH_TEST_SHORT") ? (cases + 5) / 6 : cases;
-}
-
-size_t check_instances(size_t usual)
-{
-    const char *wanted = getenv("AH_TEST_INSTANCES");
-    return wanted ? strtoul(wanted, NULL, 10) : usual;
+    const char *text = getenv("AH_TEST_SCALE");
+    double scaled = ceil((double)full * (text ? strtod(text, NULL) : 0.1));
+    return scaled > 1 ? (size_t)scaled : 1;
 }
 
 void check_text_has(const char *text, const char *part)

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by all tests: cmocka with what it needs included, and a few checks of our own.
+ * Shared by all tests: cmocka with what it needs included, cases that register themselves, and a few checks of ours.
  *
- *     static void test_units__reads_gib(void **state) { ... CHECK_OK(ah_units_parse_bytes("1GiB", &n, &err),
- * err); } int main(void) { const struct CMUnitTest tests[] = {...}; return cmocka_run_group_tests(tests,
- * NULL, NULL); }
+ *     TEST(units, reads_gib)                        // in test_units.c of tests/unit/base
+ *     {
+ *         CHECK_OK(ah_units_parse_bytes("1GiB", &n, &err), err);
+ *     }
+ *     TEST_IN(file, is_replaced, root_make, root_remove) { ... *state is what root_make left there ... }
+ *
+ * All cases of a room and kind are one program, which runs them all, or those that are named:
+ *
+ *     build/test/tests/unit.base units              // a module
+ *     build/test/tests/unit.base units.reads_gib    // one case, which CTest knows as unit.base.units.reads_gib
  */
 #ifndef AH_TESTS_SUPPORT_CHECK_H
 #define AH_TESTS_SUPPORT_CHECK_H
@@ -17,6 +24,31 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+
+/* A case of `module`, the file's name without test_. CMake reads these lines: tests/CMakeLists.txt. */
+#define TEST(module, behaviour) TEST_IN(module, behaviour, NULL, NULL)
+
+/* The same between cmocka's fixture functions, either of which may be NULL. */
+#define TEST_IN(module, behaviour, set_up, tear_down)                                                        \
+    static void test_##module##__##behaviour(void **state);                                                  \
+    __attribute__((constructor)) static void register_##module##__##behaviour(void)                          \
+    {                                                                                                        \
+        static struct check_case entry = {                                                                   \
+            NULL, {#module "." #behaviour, test_##module##__##behaviour, set_up, tear_down, NULL}};          \
+        check_register(&entry);                                                                              \
+    }                                                                                                        \
+    static void test_##module##__##behaviour(__attribute__((unused)) void **state)
+
+struct check_case {
+    struct check_case *next;
+    struct CMUnitTest test;
+};
+
+/* Before main(): adds a case, which must stay. */
+void check_register(struct check_case *entry);
+
+/* Ends the case: it cannot run here. A program that was to run it alone exits with 77. */
+void check_skip(const char *reason);
 
 /* The call returns AH_OK, else its error text is shown. */
 #define CHECK_OK(call, err)                                                                                  \
@@ -35,11 +67,8 @@
         check_text_has((err).text, (part));                                                                  \
     } while (0)
 
-/* How many of so many cases a test tries: all, or with $AH_TEST_SHORT (under sanitizers) a sixth, at least one. */
-size_t check_share(size_t cases);
-
-/* How many cases a random test draws: $AH_TEST_INSTANCES, else `usual`. */
-size_t check_instances(size_t usual);
+/* How many of `full` random cases to try: $AH_TEST_SCALE times as many, a tenth where it is not set, at least one. */
+size_t check_scaled(size_t full);
 
 /* Fails the test unless `text` contains `part`. */
 void check_text_has(const char *text, const char *part);

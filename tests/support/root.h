@@ -2,7 +2,7 @@
  *
  * A machine as its files: a folder that stands for /, with the files of /proc and /sys that a test writes.
  *
- *     cmocka_unit_test_setup_teardown(test_x, root_make, root_remove)     // *state is the folder's path
+ *     TEST_IN(module, behaviour, root_make, root_remove)     // *state is the folder's path
  *     root_put(*state, "proc/self/cgroup", "0::/\n");
  */
 #ifndef AH_TESTS_SUPPORT_ROOT_H

@@ -53,7 +53,8 @@ def main():
                     print(f"skipped: {part} {name}: {reason}")
             else:
                 passed += 1
-    for seconds, part, name in sorted(times, reverse=True)[:10]:
+    print("\nThe slowest tests")
+    for seconds, part, name in sorted(times, reverse=True)[:20]:
         print(f"{part + ': ' + name:<48} {seconds:8.1f} s")
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed or not passed else 0

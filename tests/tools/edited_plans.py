@@ -30,6 +30,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 from forged_plans import WORDS, field_of  # noqa: E402
+from scale import scaled  # noqa: E402
 from small_runs import Runs  # noqa: E402
 
 STEPS = 10  # --retime derives orders again after 8
@@ -217,7 +218,7 @@ def facts(plan):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", required=True)
-    parser.add_argument("--edits", type=int, default=500)
+    parser.add_argument("--edits", type=int, default=scaled(120))
     parser.add_argument("--seed", type=int, default=int(os.environ.get("AH_TEST_SEED", "1")))
     args = parser.parse_args()
     print(f"AH_TEST_SEED={args.seed}")

@@ -20,6 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 from forged_plans import ROOT, WORDS, Checker, draw, field_of  # noqa: E402
+from scale import scaled  # noqa: E402
 
 WORDS.update(tp_mode=("symmetric", "asym"), policy=("optimal", "megatron", "whale", "hexiscale", "metis", "autohet"))
 
@@ -80,9 +81,9 @@ def recover_plan(program, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
-    parser.add_argument("--cases", type=int, default=len(CASES))
-    parser.add_argument("--each", type=int, default=3)
-    parser.add_argument("--most", type=int, default=100000, help="forgeries of a plan, drawn by chance")
+    parser.add_argument("--cases", type=int, default=min(len(CASES), scaled(3)))
+    parser.add_argument("--each", type=int, default=1)
+    parser.add_argument("--most", type=int, default=max(30, scaled(60)), help="forgeries of a plan, drawn by chance")
     parser.add_argument("--seed", type=int, default=int(os.environ.get("AH_TEST_SEED", "1")))
     args = parser.parse_args()
     print(f"AH_TEST_SEED={args.seed}")

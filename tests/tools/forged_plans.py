@@ -23,6 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 from random_plans import NO_PLAN, draw_flags, draw_model, machines  # noqa: E402
+from scale import scaled  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = (("gpt-4b", "gpt-4b", "a100-40g-epyc7713"), ("llama-2-7b", "llama-2-7b", "rtx4090-64g"),
@@ -261,7 +262,7 @@ def report_together(checker, plan, inputs, lines):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", required=True)
-    parser.add_argument("--plans", type=int, default=8)
+    parser.add_argument("--plans", type=int, default=scaled(6))
     parser.add_argument("--each", type=int, default=6)
     parser.add_argument("--seed", type=int, default=int(os.environ.get("AH_TEST_SEED", "1")))
     args = parser.parse_args()

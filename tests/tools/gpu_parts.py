@@ -218,11 +218,8 @@ class Hanging(results.Bench):
 
 def check_hangs(root):
     """After two tests that hang the part ends, and says what it left out."""
-    for name in ("a", "b", "c", "d"):
-        write(root, f"tests/{name}", "")
-        os.chmod(os.path.join(root, f"tests/{name}"), 0o755)
     bench, told = Hanging(root, True), []
-    bench.left_out, bench.deadline, bench.tell = set(), time.monotonic() + 60, lambda rows: told.append(len(rows))
+    bench.tests, bench.deadline, bench.tell = ("a", "b", "c", "d"), time.monotonic() + 60, lambda rows: told.append(len(rows))
     found = parts.operations(bench)
     assert not found["ok"] and len(found["rows"]) == parts.HANGS_MOST == 2 and "c" in found["missing"], found
     assert told == [1, 2], told

@@ -3,7 +3,7 @@
 """Runs tests of the CUDA plugin on the PTX machine, which counts what the kernels ask of memory, and checks that they ask
 for no more than they need: where there is no GPU to time, a kernel is judged by this.
 
-    kernel_counts.py --code FOLDER PROGRAM ...
+    kernel_counts.py --code FOLDER --program PROGRAM TEST ...
 
 A kernel for any type and alignment (its template's first argument is -1) takes elements one by one and is left out.
 Of the others shared memory is asked in as few turns as the words allow, and kernels of bf16, and attention, touch few
@@ -32,12 +32,12 @@ def short(name):
     return re.sub(r"^_ZN?(\d+_GLOBAL__N__[0-9a-f]+_\d+_(\w+?)_cu_[0-9a-f]{8})?\d*", lambda m: f"{m.group(2) or ''} ", name)
 
 
-def count(program, code, path, counts):
+def count(words, code, path, counts):
     settings = f"code={code},counts={path}"
-    run = subprocess.run([program], env={**os.environ, "AUTOHETE_CUDA_DOUBLE": settings, "AH_TEST_SHORT": "1"},
+    run = subprocess.run(words, env={**os.environ, "AUTOHETE_CUDA_DOUBLE": settings},
                          capture_output=True, text=True, check=False)
     if run.returncode:
-        sys.exit(f"{program} fails:\n{run.stdout[-2000:]}{run.stderr[-2000:]}")
+        sys.exit(f"{' '.join(words)} fails:\n{run.stdout[-2000:]}{run.stderr[-2000:]}")
     with open(path, encoding="utf-8") as lines:
         for line in lines:
             name, *words = line.split()
@@ -58,12 +58,13 @@ def excesses(name, of):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--code", required=True)
-    parser.add_argument("programs", nargs="+", metavar="PROGRAM")
+    parser.add_argument("--program", required=True)
+    parser.add_argument("tests", nargs="+", metavar="TEST")
     args = parser.parse_args()
     counts, broken = collections.defaultdict(collections.Counter), 0
     with tempfile.TemporaryDirectory() as folder:
-        for program in args.programs:
-            count(program, args.code, os.path.join(folder, "counts"), counts)
+        for test in args.tests:
+            count([args.program, test], args.code, os.path.join(folder, "counts"), counts)
     judged = [name for name in counts if first_argument(name) != ANY and counts[name]["warps"]]
     for name in judged:
         for word, times, least in excesses(name, counts[name]):

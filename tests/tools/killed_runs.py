@@ -25,6 +25,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 from small_runs import Runs  # noqa: E402
+from scale import scaled  # noqa: E402
 
 STEPS = 24
 MOMENTS = ("opening", "saving", "anywhere", "saving", "anywhere")
@@ -147,7 +148,7 @@ def live(runs, rng, number, seen, most):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
-    parser.add_argument("--kills", type=int, default=int(os.environ.get("AH_TEST_KILLS", "10")))
+    parser.add_argument("--kills", type=int, default=scaled(10))
     parser.add_argument("--seed", type=int, default=int(os.environ.get("AH_TEST_SEED", "1")))
     options = parser.parse_args()
     print(f"AH_TEST_SEED={options.seed}")

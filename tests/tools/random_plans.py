@@ -22,6 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 import plan_checker  # noqa: E402
+from scale import scaled  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICIES = ["optimal"] * 4 + ["zero-offload", "patrickstar", "stronghold", "stream", "autohete-paper", "resident"]
@@ -107,7 +108,7 @@ def own_check(program, paths):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", required=True)
-    parser.add_argument("--plans", type=int, default=60)
+    parser.add_argument("--plans", type=int, default=scaled(40))
     parser.add_argument("--random", type=int, default=6)
     parser.add_argument("--seed", type=int, default=int(os.environ.get("AH_TEST_SEED", "1")))
     args = parser.parse_args()

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the golden cases of training through the trainer and compares each run with what float64 gave.
 
-    train_oracle.py --program build/tests/golden.train.cases
+    train_oracle.py --program build/tests/golden.train
 """
 import argparse
 import os
@@ -20,8 +20,8 @@ def main():
     parser.add_argument("--program", required=True)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as runs:
-        environment = {**os.environ, "AH_TRAIN_RUNS": runs, "AH_TRAIN_PLANS": "0"}
-        done = subprocess.run([os.path.abspath(options.program)], env=environment, check=False,
+        environment = {**os.environ, "AH_TRAIN_RUNS": runs}
+        done = subprocess.run([os.path.abspath(options.program), "cases"], env=environment, check=False,
                               cwd=os.path.join(GOLDEN, "..", "..", ".."), capture_output=True, text=True)
         if done.returncode:
             print(done.stdout + done.stderr)

@@ -20,9 +20,8 @@ static const struct ah_device_driver *load(void)
     return driver;
 }
 
-static void test_plugin__has_this_abi(void **state)
+TEST(plugin, has_this_abi)
 {
-    (void)state;
     const struct ah_device_driver *driver = load();
     assert_int_equal(driver->abi, AH_DEVICE_ABI);
     assert_int_equal(driver->layout, AH_DEVICE_LAYOUT);
@@ -39,9 +38,8 @@ static void check_device(const struct ah_device_info *info)
 }
 
 /* With a GPU, its description; without, a sentence that says what is missing and what to do. */
-static void test_plugin__lists_gpus_or_says_why_not(void **state)
+TEST(plugin, lists_gpus_or_says_why_not)
 {
-    (void)state;
     static struct ah_device_info infos[DEVICES];
     struct ah_error err = {0};
     size_t n = 0;
@@ -63,9 +61,8 @@ static void test_plugin__lists_gpus_or_says_why_not(void **state)
 }
 
 /* Where there is no such device, opening it says the same as listing, or how many there are. */
-static void test_plugin__does_not_open_what_is_not_there(void **state)
+TEST(plugin, does_not_open_what_is_not_there)
 {
-    (void)state;
     const struct ah_device_options options = {.index = DEVICES};
     struct ah_device *device = NULL;
     struct ah_error err = {0};
@@ -73,14 +70,4 @@ static void test_plugin__does_not_open_what_is_not_there(void **state)
     print_message("%s\n", err.text);
     assert_true(err.text[0]);
     assert_null(device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plugin__has_this_abi),
-        cmocka_unit_test(test_plugin__lists_gpus_or_says_why_not),
-        cmocka_unit_test(test_plugin__does_not_open_what_is_not_there),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,9 +35,8 @@ static void expect_refused(const struct ah_device_options *options, int code, co
     expect_nothing_left();
 }
 
-static void test_device__refuses_by_name(void **state)
+TEST_IN(device, refuses_by_name, be_plain, NULL)
 {
-    (void)state;
     expect_refused(&(struct ah_device_options){.index = 1}, AH_E_MISSING,
                    "no device 'cuda:1': 1 GPU is visible");
     setenv("CUDA_VISIBLE_DEVICES", "5", 1);
@@ -61,17 +60,15 @@ static void test_device__refuses_by_name(void **state)
 }
 
 /* Streams cannot wait for the host. */
-static void test_device__needs_stream_memory_operations(void **state)
+TEST_IN(device, needs_stream_memory_operations, be_plain, NULL)
 {
-    (void)state;
     cuda_double_fail("cuDeviceGetAttribute", 1, cudaErrorNotSupported);
     expect_refused(&plain, AH_E_FAILED, "cuDeviceGetAttribute failed");
 }
 
-static void test_device__describes_itself(void **state)
+TEST_IN(device, describes_itself, be_plain, NULL)
 {
     struct cuda_double settings = cuda_double_default();
-    (void)state;
     settings.devices[0].others_bytes = 100 * MIB;
     cuda_double_set(&settings);
     struct ah_device *device = open_device(&plain);
@@ -90,13 +87,12 @@ static void test_device__describes_itself(void **state)
     expect_nothing_left();
 }
 
-static void test_device__begins_with_zeros(void **state)
+TEST_IN(device, begins_with_zeros, be_plain, NULL)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_device(&plain);
     const struct ah_op down = copy_op(AH_ARENA_PINNED, AH_ARENA_DEVICE, 0, 4 * MIB);
     unsigned char *pinned = ah_device_pointer(device, (struct ah_ref){.arena = AH_ARENA_PINNED});
-    (void)state;
     memset(pinned, 1, 4 * MIB);
     submit_op(device, AH_LANE_D2H, &down, (struct ah_wait){0});
     CHECK_OK(ah_device_drain(device, &err), err);
@@ -107,14 +103,13 @@ static void test_device__begins_with_zeros(void **state)
 }
 
 /* What is said to fit does. */
-static void test_device__says_what_fits(void **state)
+TEST_IN(device, says_what_fits, be_plain, NULL)
 {
     struct cuda_double settings = cuda_double_default();
     uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 100 * MIB, MIB, MIB};
     unsigned long long budget_mib;
     struct ah_device *device;
     struct ah_error err = {0};
-    (void)state;
     settings.devices[0].memory_bytes = 160 * MIB;
     settings.devices[0].others_bytes = 50 * MIB;
     cuda_double_set(&settings);
@@ -138,14 +133,13 @@ static void test_device__says_what_fits(void **state)
 }
 
 /* Arena and reserve together may be all that there is, though kernels of products took some of the reserve before. */
-static void test_device__gives_what_the_reserve_leaves(void **state)
+TEST_IN(device, gives_what_the_reserve_leaves, be_plain, NULL)
 {
     struct cuda_double settings = cuda_double_default();
     const struct ah_op product = product_op(), fill = fill_op(AH_ARENA_DEVICE, 0, 1025, 0);
     uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 0, MIB, MIB};
     struct ah_device *device;
     struct ah_error err = {0};
-    (void)state;
     settings.kernel_bytes = 20 * MIB;
     cuda_double_set(&settings);
     CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &plain, &err), err);
@@ -161,13 +155,12 @@ static void test_device__gives_what_the_reserve_leaves(void **state)
 }
 
 /* Arena and reserve stay within what is given, and nothing is taken when they do not. */
-static void test_device__keeps_a_budget(void **state)
+TEST_IN(device, keeps_a_budget, be_plain, NULL)
 {
     struct ah_device_options options = {.memory_bytes = 256 * MIB};
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 256 * MIB, MIB, MIB};
     struct ah_device *device;
     struct ah_error err = {0};
-    (void)state;
     CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &options, &err), err);
     const size_t before = cuda_double_alive().device_bytes;
     CHECK_FAILS(ah_device_reserve(device, arena_bytes, &err), err, AH_E_CAPACITY, "device memory given");
@@ -177,13 +170,12 @@ static void test_device__keeps_a_budget(void **state)
 }
 
 /* Some pages more of a context than when a plan was made change nothing. */
-static void test_device__has_a_reserve_in_steps(void **state)
+TEST_IN(device, has_a_reserve_in_steps, be_plain, NULL)
 {
     struct cuda_double settings = cuda_double_default();
     struct ah_device *device;
     struct ah_error err = {0};
     uint64_t reserves[3];
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         settings.devices[0].others_bytes = (i < 2 ? 100 + 6 * i : 140) * MIB;
         cuda_double_set(&settings);
@@ -196,12 +188,11 @@ static void test_device__has_a_reserve_in_steps(void **state)
     assert_in_range(reserves[2], reserves[0] + MIB, reserves[0] + 64 * MIB);
 }
 
-static void test_device__says_why_memory_is_not_locked(void **state)
+TEST_IN(device, says_why_memory_is_not_locked, be_plain, NULL)
 {
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, MIB, 2 * MIB, MIB};
     struct ah_device *device;
     struct ah_error err = {0};
-    (void)state;
     CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &plain, &err), err);
     const size_t before = cuda_double_alive().device_bytes;
     cuda_double_fail("cudaHostRegister", 1, cudaErrorMemoryAllocation);
@@ -214,7 +205,7 @@ static void test_device__says_why_memory_is_not_locked(void **state)
 }
 
 /* As much as the driver locks at once is locked piece by piece, and a copy may lie in two of them. */
-static void test_device__locks_in_pieces(void **state)
+TEST_IN(device, locks_in_pieces, be_plain, NULL)
 {
     enum { BYTES = 4000 };
     struct cuda_double settings = cuda_double_default();
@@ -222,7 +213,6 @@ static void test_device__locks_in_pieces(void **state)
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, half, BYTES);
     struct ah_op down = copy_op(AH_ARENA_PINNED, AH_ARENA_DEVICE, half, BYTES);
     struct ah_error err = {0};
-    (void)state;
     settings.devices[0].pin_bytes = 3 * MIB;
     cuda_double_set(&settings);
     struct ah_device *device = open_device(&plain);
@@ -243,13 +233,12 @@ static void test_device__locks_in_pieces(void **state)
 }
 
 /* The first piece is locked and the second is not: none stays locked. */
-static void test_device__locks_all_pieces_or_none(void **state)
+TEST_IN(device, locks_all_pieces_or_none, be_plain, NULL)
 {
     struct cuda_double settings = cuda_double_default();
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, MIB, 4 * MIB, MIB};
     struct ah_device *device;
     struct ah_error err = {0};
-    (void)state;
     settings.devices[0].pin_bytes = 3 * MIB;
     cuda_double_set(&settings);
     CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &plain, &err), err);
@@ -263,11 +252,10 @@ static void test_device__locks_all_pieces_or_none(void **state)
 }
 
 /* Each on a GPU of its own; threads that wait are nobody's. */
-static void test_device__is_one_of_several(void **state)
+TEST_IN(device, is_one_of_several, be_plain, NULL)
 {
     struct cuda_double settings = cuda_double_default();
     struct ah_error err = {0};
-    (void)state;
     settings.n = 2;
     settings.devices[1].name = "Other";
     cuda_double_set(&settings);
@@ -295,7 +283,7 @@ static void test_device__is_one_of_several(void **state)
 }
 
 /* One op of each sort is launched before the first is submitted, and leaves nothing. */
-static void test_device__loads_kernels_ahead(void **state)
+TEST_IN(device, loads_kernels_ahead, be_plain, NULL)
 {
     const struct ah_op ops[] = {fill_op(AH_ARENA_DEVICE, 0, 1000, 7), fill_op(AH_ARENA_DEVICE, 4096, 1000, 7),
                                 fill_op(AH_ARENA_DEVICE, 8192, 2000, 7), fill_op(AH_ARENA_PINNED, 0, 1000, 7),
@@ -304,7 +292,6 @@ static void test_device__loads_kernels_ahead(void **state)
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, MIB, MIB, MIB};
     struct ah_device *device;
     struct ah_error err = {0};
-    (void)state;
     CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &plain, &err), err);
     CHECK_OK(ah_device_prepare(device, ops, 3, &err), err);
     CHECK_OK(ah_device_prepare(device, ops, 5, &err), err);
@@ -322,12 +309,11 @@ static void test_device__loads_kernels_ahead(void **state)
     expect_nothing_left();
 }
 
-static void test_device__wants_products_prepared(void **state)
+TEST_IN(device, wants_products_prepared, be_plain, NULL)
 {
     const struct ah_op product = product_op();
     struct ah_error err = {0};
     struct ah_device *device = open_device(&plain);
-    (void)state;
     const struct ah_submission submission = {.lane = AH_LANE_COMPUTE, .op = &product};
     CHECK_FAILS(ah_device_submit(device, &submission, 1, NULL, &err), err, AH_E_USAGE, "not prepared");
     assert_int_equal(ah_device_submitted(device, AH_LANE_COMPUTE), 0);
@@ -338,25 +324,4 @@ static void test_device__wants_products_prepared(void **state)
     CHECK_OK(ah_device_drain(device, &err), err);
     ah_device_close(device);
     expect_nothing_left();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_device__refuses_by_name, be_plain),
-        cmocka_unit_test_setup(test_device__needs_stream_memory_operations, be_plain),
-        cmocka_unit_test_setup(test_device__describes_itself, be_plain),
-        cmocka_unit_test_setup(test_device__begins_with_zeros, be_plain),
-        cmocka_unit_test_setup(test_device__says_what_fits, be_plain),
-        cmocka_unit_test_setup(test_device__gives_what_the_reserve_leaves, be_plain),
-        cmocka_unit_test_setup(test_device__keeps_a_budget, be_plain),
-        cmocka_unit_test_setup(test_device__has_a_reserve_in_steps, be_plain),
-        cmocka_unit_test_setup(test_device__says_why_memory_is_not_locked, be_plain),
-        cmocka_unit_test_setup(test_device__locks_in_pieces, be_plain),
-        cmocka_unit_test_setup(test_device__locks_all_pieces_or_none, be_plain),
-        cmocka_unit_test_setup(test_device__is_one_of_several, be_plain),
-        cmocka_unit_test_setup(test_device__loads_kernels_ahead, be_plain),
-        cmocka_unit_test_setup(test_device__wants_products_prepared, be_plain),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

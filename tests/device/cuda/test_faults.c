@@ -152,30 +152,17 @@ static void fail_each(cudaError_t code)
         fail_msg("%zu names, %d of %d calls told of", n, (int)told, (int)all);
 }
 
-static void test_faults__of_calls_are_survived(void **state)
+TEST(faults, of_calls_are_survived)
 {
-    (void)state;
     fail_each(cudaErrorInvalidValue);
 }
 
-static void test_faults__of_memory_are_survived(void **state)
+TEST(faults, of_memory_are_survived)
 {
-    (void)state;
     fail_each(cudaErrorMemoryAllocation);
 }
 
-static void test_faults__of_the_gpu_are_survived(void **state)
+TEST(faults, of_the_gpu_are_survived)
 {
-    (void)state;
     fail_each(cudaErrorECCUncorrectable);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_faults__of_calls_are_survived),
-        cmocka_unit_test(test_faults__of_memory_are_survived),
-        cmocka_unit_test(test_faults__of_the_gpu_are_survived),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,13 +35,12 @@ static void submit_group(struct ah_device *device, size_t n, struct ah_wait wait
     CHECK_OK(ah_device_submit(device, submissions, n, NULL, &err), err);
 }
 
-static void test_groups__have_an_event_and_a_span(void **state)
+TEST(groups, have_an_event_and_a_span)
 {
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, 2 * MIB, 4000);
     struct ah_span_reader reader = {.lane = AH_LANE_COMPUTE};
     struct ah_span span;
     struct ah_error err = {0};
-    (void)state;
     struct ah_device *device = open_slow(20000);
     const uint64_t before = cuda_double_calls("cudaEventRecord");
     submit_op(device, AH_LANE_H2D, &up, (struct ah_wait){0});
@@ -62,13 +61,12 @@ static void test_groups__have_an_event_and_a_span(void **state)
 }
 
 /* Who waits for an op in the middle gets what it wrote; so does the host lane. */
-static void test_groups__are_waited_for_in_the_middle(void **state)
+TEST(groups, are_waited_for_in_the_middle)
 {
     const struct ah_op down = copy_op(AH_ARENA_PINNED, AH_ARENA_DEVICE, 8192, 4000);
     const struct ah_op keep = copy_op(AH_ARENA_PAGEABLE, AH_ARENA_PINNED, 8192, 4000);
     struct cuda_double settings = cuda_double_default();
     struct ah_error err = {0};
-    (void)state;
     settings.kernel_delay_us = 2000;
     cuda_double_set(&settings);
     struct ah_device *device = open_device(&plain);
@@ -83,13 +81,12 @@ static void test_groups__are_waited_for_in_the_middle(void **state)
 }
 
 /* Longer than the queue: cut, and nobody waits for ever; what is told covers every op once. */
-static void test_groups__may_be_longer_than_the_queue(void **state)
+TEST(groups, may_be_longer_than_the_queue)
 {
     struct ah_span spans[64];
     struct ah_span_reader reader = {.lane = AH_LANE_COMPUTE};
     struct ah_error err = {0};
     uint64_t told = 0, last_ns = 0;
-    (void)state;
     struct ah_device *device = open_slow(0);
     submit_group(device, 3 * QUEUE, (struct ah_wait){0});
     submit_group(device, 2, (struct ah_wait){0});
@@ -108,13 +105,12 @@ static void test_groups__may_be_longer_than_the_queue(void **state)
     expect_nothing_left();
 }
 
-static void test_groups__are_none_while_activities_are_recorded(void **state)
+TEST(groups, are_none_while_activities_are_recorded)
 {
     struct ah_device_recording recording;
     struct ah_span spans[8];
     struct ah_span_reader reader = {.lane = AH_LANE_COMPUTE};
     struct ah_error err = {0};
-    (void)state;
     struct ah_device *device = open_slow(0);
     CHECK_OK(ah_device_record(device, &err), err);
     submit_group(device, 4, (struct ah_wait){0});
@@ -124,13 +120,12 @@ static void test_groups__are_none_while_activities_are_recorded(void **state)
     expect_nothing_left();
 }
 
-static void test_groups__refuse_what_does_not_follow(void **state)
+TEST(groups, refuse_what_does_not_follow)
 {
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1000, 1);
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, 2 * MIB, 4000);
     const struct ah_wait wait = {AH_LANE_H2D, 0};
     struct ah_error err = {0};
-    (void)state;
     struct ah_device *device = open_slow(0);
     const struct ah_submission joins = {.lane = AH_LANE_COMPUTE, .op = &fill, .joins = true};
     const struct ah_submission others[] = {
@@ -183,13 +178,12 @@ static void train(const struct golden *golden, bool every_op, struct heard *hear
 }
 
 /* At most two events for what is told: the start of an item that waited, and its end. Some more set the clock. */
-static void test_groups__of_a_training_are_its_items(void **state)
+TEST(groups, of_a_training_are_its_items)
 {
     enum { CLOCK = 16 };
     static struct heard items, ops;
     struct golden golden;
     uint64_t seed = 7;
-    (void)state;
     golden_open(&golden, "gpt2", AH_FP32);
     golden.options.driver = ah_plugin_driver();
     golden_plan_random(&golden, &seed);
@@ -207,17 +201,4 @@ static void test_groups__of_a_training_are_its_items(void **state)
         assert_true(a->busy_ns[AH_LANE_COMPUTE] > 0 && a->end_ns > 0);
     }
     golden_close(&golden);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_groups__have_an_event_and_a_span),
-        cmocka_unit_test(test_groups__are_waited_for_in_the_middle),
-        cmocka_unit_test(test_groups__may_be_longer_than_the_queue),
-        cmocka_unit_test(test_groups__are_none_while_activities_are_recorded),
-        cmocka_unit_test(test_groups__refuse_what_does_not_follow),
-        cmocka_unit_test(test_groups__of_a_training_are_its_items),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

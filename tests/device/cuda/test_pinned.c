@@ -35,14 +35,13 @@ static bool is_zero(const unsigned char *bytes, uint64_t n)
 }
 
 /* A smaller arena finds what a larger one left, in zeros; one that is larger still is locked anew. */
-static void test_pinned__is_locked_once(void **state)
+TEST(pinned, is_locked_once)
 {
     static const struct {
         uint64_t bytes, registered;
     } turns[] = {{8 * MIB, 1}, {4 * MIB, 1}, {8 * MIB, 1}, {0, 1}, {7 * MIB, 1}, {16 * MIB, 2}, {8 * MIB, 2}};
     struct cuda_double settings = cuda_double_default();
     struct ah_device_keep keep = {0};
-    (void)state;
     cuda_double_set(&settings);
     for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
         struct ah_device *device = open_with(&keep, 0, turns[i].bytes, MIB, AH_OK);
@@ -61,10 +60,9 @@ static void test_pinned__is_locked_once(void **state)
     expect_nothing_left();
 }
 
-static void test_pinned__nothing_outlives_a_device_without_a_keep(void **state)
+TEST(pinned, nothing_outlives_a_device_without_a_keep)
 {
     struct cuda_double settings = cuda_double_default();
-    (void)state;
     cuda_double_set(&settings);
     for (unsigned turn = 1; turn <= 2; turn++) {
         ah_device_close(open_with(NULL, 0, 8 * MIB, MIB, AH_OK));
@@ -74,11 +72,10 @@ static void test_pinned__nothing_outlives_a_device_without_a_keep(void **state)
 }
 
 /* In pieces, as drivers lock much of it: all of them stay, all of them go. */
-static void test_pinned__pieces_are_kept(void **state)
+TEST(pinned, pieces_are_kept)
 {
     struct cuda_double settings = cuda_double_default();
     struct ah_device_keep keep = {0};
-    (void)state;
     settings.devices[0].pin_bytes = 2 * MIB;
     cuda_double_set(&settings);
     ah_device_close(open_with(&keep, 0, 7 * MIB, MIB, AH_OK));
@@ -92,12 +89,11 @@ static void test_pinned__pieces_are_kept(void **state)
 }
 
 /* What a plan may use is the same, whether its memory was locked before or not. */
-static void test_pinned__page_tables_are_no_part_of_the_context(void **state)
+TEST(pinned, page_tables_are_no_part_of_the_context)
 {
     struct cuda_double settings = cuda_double_default();
     struct ah_device_keep keep = {0};
     uint64_t reserved[2], beside[2];
-    (void)state;
     settings.page_bytes = 5 * MIB; /* 40 MiB of tables for 8 MiB of memory */
     cuda_double_set(&settings);
     for (unsigned turn = 0; turn < 2; turn++) {
@@ -113,11 +109,10 @@ static void test_pinned__page_tables_are_no_part_of_the_context(void **state)
     expect_nothing_left();
 }
 
-static void test_pinned__another_gpu_locks_its_own(void **state)
+TEST(pinned, another_gpu_locks_its_own)
 {
     struct cuda_double settings = cuda_double_default();
     struct ah_device_keep keep = {0};
-    (void)state;
     settings.n = 2;
     settings.devices[1] = settings.devices[0];
     cuda_double_set(&settings);
@@ -130,11 +125,10 @@ static void test_pinned__another_gpu_locks_its_own(void **state)
 }
 
 /* Kept memory must not be what a plan lacks: it goes before anything is refused. */
-static void test_pinned__goes_where_host_memory_is_short(void **state)
+TEST(pinned, goes_where_host_memory_is_short)
 {
     struct cuda_double settings = cuda_double_default();
     struct ah_device_keep keep = {0};
-    (void)state;
     cuda_double_set(&settings);
     ah_device_close(open_with(&keep, 0, 8 * MIB, MIB, AH_OK));
     assert_non_null(keep.memory);
@@ -145,12 +139,11 @@ static void test_pinned__goes_where_host_memory_is_short(void **state)
 }
 
 /* Of a device that failed nothing is known: its memory is given back. */
-static void test_pinned__a_lost_device_leaves_nothing(void **state)
+TEST(pinned, a_lost_device_leaves_nothing)
 {
     struct cuda_double settings = cuda_double_default();
     struct ah_device_keep keep = {0};
     struct ah_error err = {0};
-    (void)state;
     cuda_double_set(&settings);
     struct ah_device *device = open_with(&keep, 0, 8 * MIB, MIB, AH_OK);
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB);
@@ -160,18 +153,4 @@ static void test_pinned__a_lost_device_leaves_nothing(void **state)
     ah_device_close(device);
     assert_int_equal(cuda_double_alive().pinned_ranges, 0);
     ah_device_keep_release(&keep);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pinned__is_locked_once),
-        cmocka_unit_test(test_pinned__nothing_outlives_a_device_without_a_keep),
-        cmocka_unit_test(test_pinned__pieces_are_kept),
-        cmocka_unit_test(test_pinned__page_tables_are_no_part_of_the_context),
-        cmocka_unit_test(test_pinned__another_gpu_locks_its_own),
-        cmocka_unit_test(test_pinned__goes_where_host_memory_is_short),
-        cmocka_unit_test(test_pinned__a_lost_device_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

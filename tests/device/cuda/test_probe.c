@@ -33,9 +33,8 @@ static int current_device(void)
     return device;
 }
 
-static void test_probe__describes_devices(void **state)
+TEST(probe, describes_devices)
 {
-    (void)state;
     struct ah_device_info infos[2];
     struct ah_error err = {0};
     size_t n = 0;
@@ -53,9 +52,8 @@ static void test_probe__describes_devices(void **state)
     assert_int_equal(current_device(), 1); /* as it was */
 }
 
-static void test_probe__counts_more_than_it_may_describe(void **state)
+TEST(probe, counts_more_than_it_may_describe)
 {
-    (void)state;
     struct ah_device_info info;
     struct ah_error err = {0};
     size_t n = 0;
@@ -67,9 +65,8 @@ static void test_probe__counts_more_than_it_may_describe(void **state)
     assert_int_equal(n, 2);
 }
 
-static void test_probe__cuts_long_names(void **state)
+TEST(probe, cuts_long_names)
 {
-    (void)state;
     char name[AH_DEVICE_NAME_MAX + 60];
     struct ah_device_info infos[2];
     struct ah_error err = {0};
@@ -83,9 +80,8 @@ static void test_probe__cuts_long_names(void **state)
     assert_int_equal(strlen(infos[0].name), AH_DEVICE_NAME_MAX - 1);
 }
 
-static void test_probe__a_device_full_of_others_has_nothing_free(void **state)
+TEST(probe, a_device_full_of_others_has_nothing_free)
 {
-    (void)state;
     struct ah_device_info infos[2];
     struct ah_error err = {0};
     size_t n = 0;
@@ -98,9 +94,8 @@ static void test_probe__a_device_full_of_others_has_nothing_free(void **state)
     assert_int_equal(cudaGetLastError(), cudaSuccess); /* the next caller must not find this error */
 }
 
-static void test_probe__names_the_device_that_fails(void **state)
+TEST(probe, names_the_device_that_fails)
 {
-    (void)state;
     struct ah_device_info infos[2];
     struct ah_error err = {0};
     size_t n = 77;
@@ -117,9 +112,8 @@ static void test_probe__names_the_device_that_fails(void **state)
     assert_int_equal(n, 77); /* results are written on success only */
 }
 
-static void test_probe__says_what_is_missing(void **state)
+TEST(probe, says_what_is_missing)
 {
-    (void)state;
     static const struct {
         cudaError_t error;
         int driver_version;
@@ -144,9 +138,8 @@ static void test_probe__says_what_is_missing(void **state)
     }
 }
 
-static void test_probe__no_device_names_the_variable_that_hides_them(void **state)
+TEST(probe, no_device_names_the_variable_that_hides_them)
 {
-    (void)state;
     struct ah_device_info info;
     struct ah_error err = {0};
     size_t n = 0;
@@ -156,18 +149,4 @@ static void test_probe__no_device_names_the_variable_that_hides_them(void **stat
     unsetenv("CUDA_VISIBLE_DEVICES");
     be((struct cuda_double){.driver_version = CUDART_VERSION}); /* no error, and no device */
     CHECK_FAILS(ah_cuda_probe(&info, 1, &n, &err), err, AH_E_MISSING, "finds no GPU");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_probe__describes_devices),
-        cmocka_unit_test(test_probe__counts_more_than_it_may_describe),
-        cmocka_unit_test(test_probe__cuts_long_names),
-        cmocka_unit_test(test_probe__a_device_full_of_others_has_nothing_free),
-        cmocka_unit_test(test_probe__names_the_device_that_fails),
-        cmocka_unit_test(test_probe__says_what_is_missing),
-        cmocka_unit_test(test_probe__no_device_names_the_variable_that_hides_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -278,28 +278,24 @@ static void check_cases(const struct product_case *cases, size_t n)
     ah_cuda_products_free(products);
 }
 
-static void test_products__multiply(void **state)
+TEST_IN(products, multiply, start, finish)
 {
-    (void)state;
     check_cases(plain_cases, sizeof plain_cases / sizeof plain_cases[0]);
 }
 
-static void test_products__finish(void **state)
+TEST_IN(products, finish, start, finish)
 {
-    (void)state;
     check_cases(epilogue_cases, sizeof epilogue_cases / sizeof epilogue_cases[0]);
 }
 
-static void test_products__lie_anywhere(void **state)
+TEST_IN(products, lie_anywhere, start, finish)
 {
-    (void)state;
     check_cases(place_cases, sizeof place_cases / sizeof place_cases[0]);
 }
 
 /* What lies between rows stays as it was. */
-static void test_products__leave_gaps_alone(void **state)
+TEST_IN(products, leave_gaps_alone, start, finish)
 {
-    (void)state;
     struct ah_cuda_products *products = open_products(&(struct ah_device_options){0});
     struct stand stand;
     struct ah_error err;
@@ -317,9 +313,8 @@ static void test_products__leave_gaps_alone(void **state)
     ah_cuda_products_free(products);
 }
 
-static void test_products__are_prepared_once(void **state)
+TEST_IN(products, are_prepared_once, start, finish)
 {
-    (void)state;
     struct ah_cuda_products *products = open_products(&(struct ah_device_options){0});
     struct stand stand;
     struct ah_error err;
@@ -335,12 +330,11 @@ static void test_products__are_prepared_once(void **state)
 }
 
 /* A run makes nothing and takes nothing. */
-static void test_products__run_without_making_anything(void **state)
+TEST_IN(products, run_without_making_anything, start, finish)
 {
     static const char *const makers[] = {"cudaMalloc", "cublasLtMatrixLayoutCreate",
                                          "cublasLtMatmulDescCreate", "cublasLtMatmulPreferenceCreate",
                                          "cublasLtMatmulAlgoGetHeuristic"};
-    (void)state;
     struct ah_cuda_products *products = open_products(&(struct ah_device_options){0});
     for (size_t i = 0; i < 5; i++) {
         struct stand stand;
@@ -379,7 +373,7 @@ static void bits_with(const struct ah_device_options *options, const struct prod
 }
 
 /* Each algorithm has bits of its own, the same every time; without a table the first one is taken. */
-static void test_products__take_the_algorithm_of_the_table(void **state)
+TEST_IN(products, take_the_algorithm_of_the_table, start, finish)
 {
     enum { M = 24, N = 40, K = 200, OFFERS = 8 };
     const struct product_case it = {AH_MATMUL_NT, M, N,  K, AH_BF16, AH_FP32, AH_EPILOGUE_NONE, 0,
@@ -389,7 +383,6 @@ static void test_products__take_the_algorithm_of_the_table(void **state)
     struct stand stand;
     struct ah_error err;
     size_t n = 0;
-    (void)state;
     struct ah_cuda_products *products = open_products(&(struct ah_device_options){0});
     set_up(&stand, &it);
     CHECK_OK(ah_cuda_products_candidates(products, &stand.op, offers, OFFERS, &n, &err), err);
@@ -409,13 +402,12 @@ static void test_products__take_the_algorithm_of_the_table(void **state)
     assert_memory_equal(bits[OFFERS], bits[0], sizeof again);
 }
 
-static void test_products__refuse_a_table_of_another_library(void **state)
+TEST_IN(products, refuse_a_table_of_another_library, start, finish)
 {
     struct ah_cuda_products *products = NULL;
     struct ah_device_algorithm entry = {.words = {1, 2, 3}};
     struct stand stand;
     struct ah_error err;
-    (void)state;
     CHECK_FAILS(
         ah_cuda_products_new(&products, &(struct ah_device_options){.library = "cuBLASLt 12.0.1"}, &err), err,
         AH_E_MISMATCH, "cuBLASLt 12.0.1");
@@ -429,13 +421,12 @@ static void test_products__refuse_a_table_of_another_library(void **state)
     ah_cuda_products_free(products);
 }
 
-static void test_products__say_that_memory_is_short(void **state)
+TEST_IN(products, say_that_memory_is_short, start, finish)
 {
     struct cuda_double settings = cuda_double_default();
     struct ah_cuda_products *products = open_products(&(struct ah_device_options){0});
     struct stand stand;
     struct ah_error err;
-    (void)state;
     settings.devices[0].memory_bytes = 16 << 20;
     cuda_double_set(&settings);
     set_up(&stand, &plain_cases[0]);
@@ -460,7 +451,7 @@ static int whole_life(const struct ah_op *op, const struct stand *stand, struct 
 }
 
 /* The nth call of each function fails, until there is no nth one. Of some the failure is none of ours: giving back. */
-static void test_products__survive_each_call_failing(void **state)
+TEST_IN(products, survive_each_call_failing, start, finish)
 {
     static const struct {
         const char *call;
@@ -478,7 +469,6 @@ static void test_products__survive_each_call_failing(void **state)
         {"cudaMalloc", false}, /* warming up does without */
     };
     static const size_t picked[] = {2, 4, 5}; /* whole, staged as the library refuses, staged */
-    (void)state;
     for (size_t c = 0; c < sizeof calls / sizeof calls[0]; c++)
         for (size_t p = 0; p < sizeof picked / sizeof picked[0]; p++) {
             uint64_t n = 1;
@@ -499,21 +489,4 @@ static void test_products__survive_each_call_failing(void **state)
             assert_true(n > 2);
         }
     (void)start(NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_products__multiply, start, finish),
-        cmocka_unit_test_setup_teardown(test_products__finish, start, finish),
-        cmocka_unit_test_setup_teardown(test_products__lie_anywhere, start, finish),
-        cmocka_unit_test_setup_teardown(test_products__leave_gaps_alone, start, finish),
-        cmocka_unit_test_setup_teardown(test_products__are_prepared_once, start, finish),
-        cmocka_unit_test_setup_teardown(test_products__run_without_making_anything, start, finish),
-        cmocka_unit_test_setup_teardown(test_products__take_the_algorithm_of_the_table, start, finish),
-        cmocka_unit_test_setup_teardown(test_products__refuse_a_table_of_another_library, start, finish),
-        cmocka_unit_test_setup_teardown(test_products__say_that_memory_is_short, start, finish),
-        cmocka_unit_test_setup_teardown(test_products__survive_each_call_failing, start, finish),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

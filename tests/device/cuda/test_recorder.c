@@ -120,12 +120,11 @@ static size_t count(const struct ah_device_recording *recording, uint32_t lane, 
     return n;
 }
 
-static void test_recorder__tells_what_each_op_did(void **state)
+TEST(recorder, tells_what_each_op_did)
 {
     struct ah_device_recording recording;
     struct ah_error err = {0};
     struct cuda_double settings = cuda_double_default();
-    (void)state;
     be(&settings);
     struct ah_device *device = open_prepared();
     const float expected = work(device);
@@ -153,12 +152,11 @@ static void test_recorder__tells_what_each_op_did(void **state)
 }
 
 /* Recorded from the first op on: spans of all are there. */
-static void test_recorder__tells_when(void **state)
+TEST(recorder, tells_when)
 {
     struct ah_device_recording recording;
     struct ah_error err = {0};
     struct cuda_double settings = cuda_double_default();
-    (void)state;
     settings.copy_delay_us = settings.kernel_delay_us = DELAY_US;
     be(&settings);
     struct ah_device *device = open_prepared();
@@ -175,13 +173,12 @@ static void test_recorder__tells_when(void **state)
 }
 
 /* Begun while a stream waits for the host, which CUPTI's memory would wait for, too. */
-static void test_recorder__begins_when_all_is_done(void **state)
+TEST(recorder, begins_when_all_is_done)
 {
     struct ah_device_recording recording;
     struct ah_error err = {0};
     const struct ah_op hold = {.kind = AH_OP_CALL, .u.call = {sleep_a_while, NULL}},
                        fill = fill_op(AH_ARENA_DEVICE, 0, 512, 1);
-    (void)state;
     be_plain();
     struct ah_device *device = open_prepared();
     const struct ah_wait held = {AH_LANE_HOST, submit_op(device, AH_LANE_HOST, &hold, (struct ah_wait){0})};
@@ -194,12 +191,11 @@ static void test_recorder__begins_when_all_is_done(void **state)
     expect_nothing_left();
 }
 
-static void test_recorder__works_again(void **state)
+TEST(recorder, works_again)
 {
     struct ah_device_recording recording;
     struct ah_error err = {0};
     size_t first = 0;
-    (void)state;
     be_plain();
     struct ah_device *device = open_prepared();
     CHECK_FAILS(ah_device_recorded(device, &recording, &err), err, AH_E_USAGE, "does not record");
@@ -217,12 +213,11 @@ static void test_recorder__works_again(void **state)
 }
 
 /* Buffers of a few records: more than there are. */
-static void test_recorder__counts_what_is_lost(void **state)
+TEST(recorder, counts_what_is_lost)
 {
     struct ah_device_recording all, some;
     struct ah_error err = {0};
     struct cuda_double settings = cuda_double_default();
-    (void)state;
     for (int i = 0; i < 2; i++) {
         settings.cupti_buffer_bytes = i ? 300 : 0;
         be(&settings);
@@ -242,13 +237,12 @@ static void test_recorder__counts_what_is_lost(void **state)
 }
 
 /* Records of ops that were dropped: the stream still tells the lane. */
-static void test_recorder__knows_lanes_by_their_streams(void **state)
+TEST(recorder, knows_lanes_by_their_streams)
 {
     struct ah_device_recording recording;
     struct ah_error err = {0};
     size_t unknown = 0;
     struct cuda_double settings = cuda_double_default();
-    (void)state;
     settings.drop = 3;
     be(&settings);
     struct ah_device *device = open_prepared();
@@ -269,11 +263,10 @@ static void test_recorder__knows_lanes_by_their_streams(void **state)
     expect_nothing_left();
 }
 
-static void test_recorder__says_why_it_cannot(void **state)
+TEST(recorder, says_why_it_cannot)
 {
     struct ah_error err = {0};
     struct cuda_double settings = cuda_double_default();
-    (void)state;
     snprintf(settings.profiler, sizeof settings.profiler, "Nsight Systems");
     be(&settings);
     struct ah_device *device = open_prepared();
@@ -293,11 +286,10 @@ static void test_recorder__says_why_it_cannot(void **state)
     expect_nothing_left();
 }
 
-static void test_recorder__is_one_of_a_process(void **state)
+TEST(recorder, is_one_of_a_process)
 {
     struct ah_device_recording recording;
     struct ah_error err = {0};
-    (void)state;
     be_plain();
     struct ah_device *first = open_prepared(), *second = open_prepared();
     CHECK_OK(ah_device_record(first, &err), err);
@@ -338,11 +330,10 @@ static uint64_t record_with_fault(const char *call, uint64_t nth, float expected
 }
 
 /* Each call of CUPTI fails, the first, a middle and the last one. */
-static void test_recorder__calls_that_fail_change_nothing(void **state)
+TEST(recorder, calls_that_fail_change_nothing)
 {
     const char *names[NAMES_MAX];
     size_t n = 0;
-    (void)state;
     be_plain();
     struct ah_device *device = open_prepared();
     const float expected = work(device);
@@ -365,12 +356,11 @@ static void test_recorder__calls_that_fail_change_nothing(void **state)
 }
 
 /* The GPU is lost while it is recorded: the ops say so, and everything ends. */
-static void test_recorder__survives_the_loss_of_the_gpu(void **state)
+TEST(recorder, survives_the_loss_of_the_gpu)
 {
     struct ah_device_recording recording;
     struct ah_error err = {0};
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 512, 1);
-    (void)state;
     be_plain();
     struct ah_device *device = open_prepared();
     CHECK_OK(ah_device_record(device, &err), err);
@@ -385,7 +375,7 @@ static void test_recorder__survives_the_loss_of_the_gpu(void **state)
     expect_nothing_left();
 }
 
-static void test_recorder__names_are_readable(void **state)
+TEST(recorder, names_are_readable)
 {
     static const char *const names[][2] = {
         {"nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NNT", "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NNT"},
@@ -399,26 +389,7 @@ static void test_recorder__names_are_readable(void **state)
         {"", ""},
     };
     struct ah_arena arena = {0};
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         assert_string_equal(ah_cuda_records_name(&arena, names[i][0]), names[i][1]);
     ah_arena_release(&arena);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recorder__tells_what_each_op_did),
-        cmocka_unit_test(test_recorder__tells_when),
-        cmocka_unit_test(test_recorder__begins_when_all_is_done),
-        cmocka_unit_test(test_recorder__works_again),
-        cmocka_unit_test(test_recorder__counts_what_is_lost),
-        cmocka_unit_test(test_recorder__knows_lanes_by_their_streams),
-        cmocka_unit_test(test_recorder__says_why_it_cannot),
-        cmocka_unit_test(test_recorder__is_one_of_a_process),
-        cmocka_unit_test(test_recorder__calls_that_fail_change_nothing),
-        cmocka_unit_test(test_recorder__survives_the_loss_of_the_gpu),
-        cmocka_unit_test(test_recorder__names_are_readable),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,11 +21,10 @@ static struct ah_device *try_out(const struct cuda_double *settings)
     return device;
 }
 
-static void test_remarks__products_that_are_made_in_steps_are_counted(void **state)
+TEST(remarks, products_that_are_made_in_steps_are_counted)
 {
     struct cuda_double settings = cuda_double_default();
     char text[AH_TRYOUT_TEXT_MAX];
-    (void)state;
     struct ah_device *device = try_out(&settings);
     assert_int_equal(device->info.products.n, 6);
     assert_int_equal(device->info.products.in_steps, 0);
@@ -44,11 +43,10 @@ static void test_remarks__products_that_are_made_in_steps_are_counted(void **sta
 }
 
 /* Code of kernels, of the library's, too, and page tables of locked memory: each is seen to the byte. */
-static void test_remarks__memory_beside_the_arena_is_measured(void **state)
+TEST(remarks, memory_beside_the_arena_is_measured)
 {
     struct cuda_double settings = cuda_double_default();
     uint64_t beside[3];
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         settings.kernel_bytes = i == 1 ? MIB : 0;
         settings.page_bytes = i == 2 ? 3 * MIB : 0;
@@ -65,7 +63,7 @@ static void test_remarks__memory_beside_the_arena_is_measured(void **state)
 }
 
 /* More code than was reckoned with: said where it is more, refused where there is no room for it. */
-static void test_remarks__code_beyond_the_reserve(void **state)
+TEST(remarks, code_beyond_the_reserve)
 {
     struct cuda_double settings = cuda_double_default();
     const struct ah_op fills[] = {fill_op(AH_ARENA_DEVICE, 0, 1025, 0)};
@@ -73,7 +71,6 @@ static void test_remarks__code_beyond_the_reserve(void **state)
     struct ah_device *device = NULL;
     struct ah_error err = {0};
     unsigned long long budget_mib = 0;
-    (void)state;
     settings.kernel_bytes = 40 * MIB;
     cuda_double_set(&settings);
     CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &plain, &err), err);
@@ -92,14 +89,4 @@ static void test_remarks__code_beyond_the_reserve(void **state)
     assert_int_equal(ah_device_beside_bytes(device), device->info.beside_bytes);
     ah_device_close(device);
     expect_nothing_left();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_remarks__products_that_are_made_in_steps_are_counted),
-        cmocka_unit_test(test_remarks__memory_beside_the_arena_is_measured),
-        cmocka_unit_test(test_remarks__code_beyond_the_reserve),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,9 +74,8 @@ static void expect_chain_stalls(const char *call, const char *const texts[])
     expect_nothing_left();
 }
 
-static void test_stalls__of_a_copy(void **state)
+TEST(stalls, of_a_copy)
 {
-    (void)state;
     expect_chain_stalls("cudaMemcpyAsync",
                         (const char *[]){"while the program waits for op 1 of lane 'host'",
                                          "; h2d: 0 of 1 done, op 1 'copy' has begun and does not end",
@@ -85,9 +84,8 @@ static void test_stalls__of_a_copy(void **state)
                                          "; host: 0 of 1 done, op 1 'copy' waits for op 1 of d2h", NULL});
 }
 
-static void test_stalls__of_a_kernel(void **state)
+TEST(stalls, of_a_kernel)
 {
-    (void)state;
     expect_chain_stalls("cudaLaunchKernel",
                         (const char *[]){"; compute: 0 of 1 done, op 1 'fill' has begun and does not end",
                                          "; h2d: 1 of 1 done;",
@@ -95,22 +93,20 @@ static void test_stalls__of_a_kernel(void **state)
 }
 
 /* An event that was never recorded on the GPU: its op is not seen to end. */
-static void test_stalls__of_an_event(void **state)
+TEST(stalls, of_an_event)
 {
-    (void)state;
     expect_chain_stalls("cudaEventRecord",
                         (const char *[]){"; h2d: 0 of 1 done, op 1 'copy' has begun and does not end", NULL});
 }
 
 /* A stream that does not see that what it waits for is there: all its waits are met. */
-static void test_stalls__of_a_wait_for_an_event(void **state)
+TEST(stalls, of_a_wait_for_an_event)
 {
     struct gate gate = {false};
     struct told told;
     struct ah_error err = {0};
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1025, 3);
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
-    (void)state;
     struct ah_device *device = open_watched(&told, 0.3);
     submit_gate(device, &gate);
     submit_op(device, AH_LANE_H2D, &up, (struct ah_wait){AH_LANE_HOST, 1});
@@ -125,13 +121,12 @@ static void test_stalls__of_a_wait_for_an_event(void **state)
 }
 
 /* The same of the value in the host's memory. */
-static void test_stalls__of_a_value_of_the_host(void **state)
+TEST(stalls, of_a_value_of_the_host)
 {
     struct gate gate = {false};
     struct told told;
     struct ah_error err = {0};
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
-    (void)state;
     struct ah_device *device = open_watched(&told, 0.3);
     submit_gate(device, &gate);
     hang_next("cuStreamWaitValue64");
@@ -145,12 +140,11 @@ static void test_stalls__of_a_value_of_the_host(void **state)
 }
 
 /* A channel that is full keeps the submitter inside the driver. */
-static void test_stalls__of_a_full_channel(void **state)
+TEST(stalls, of_a_full_channel)
 {
     struct told told;
     struct ah_error err = {0};
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
-    (void)state;
     struct ah_device *device = open_watched(&told, 0.3);
     cuda_double_narrow(4);
     hang_next("cudaMemcpyAsync");
@@ -167,12 +161,11 @@ static void test_stalls__of_a_full_channel(void **state)
 }
 
 /* Our own queue is full: the submitter waits outside the driver. */
-static void test_stalls__of_a_full_queue(void **state)
+TEST(stalls, of_a_full_queue)
 {
     struct told told;
     struct ah_error err = {0};
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
-    (void)state;
     struct ah_device *device = open_watched(&told, 0.3);
     hang_next("cudaMemcpyAsync");
     for (int i = 0; i < 9; i++)
@@ -186,12 +179,11 @@ static void test_stalls__of_a_full_queue(void **state)
 }
 
 /* A call that asks what is done, and does not come back. */
-static void test_stalls__of_a_question(void **state)
+TEST(stalls, of_a_question)
 {
     struct told told;
     struct ah_error err = {0};
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
-    (void)state;
     struct ah_device *device = open_watched(&told, 0.3);
     submit_op(device, AH_LANE_H2D, &up, none);
     hang_next("cudaEventQuery");
@@ -202,10 +194,9 @@ static void test_stalls__of_a_question(void **state)
     expect_nothing_left();
 }
 
-static void test_stalls__of_a_synchronization(void **state)
+TEST(stalls, of_a_synchronization)
 {
     struct told told;
-    (void)state;
     struct ah_device *device = open_watched(&told, 0.3);
     hang_next("cudaStreamSynchronize");
     ah_device_close(device);
@@ -225,13 +216,12 @@ static int sleep_until_told(void *context, struct ah_error *err)
     return AH_OK;
 }
 
-static void test_stalls__of_the_host_lane(void **state)
+TEST(stalls, of_the_host_lane)
 {
     struct told told;
     struct ah_error err = {0};
     const struct ah_op call = {.kind = AH_OP_CALL, .u.call = {sleep_until_told, &told}};
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
-    (void)state;
     struct ah_device *device = open_watched(&told, 0.3);
     submit_op(device, AH_LANE_HOST, &call, none);
     submit_op(device, AH_LANE_H2D, &up, (struct ah_wait){AH_LANE_HOST, 1});
@@ -242,7 +232,7 @@ static void test_stalls__of_the_host_lane(void **state)
     expect_nothing_left();
 }
 
-static void test_stalls__of_a_kernel_that_is_tried_on_zeros(void **state)
+TEST(stalls, of_a_kernel_that_is_tried_on_zeros)
 {
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 4 * MIB, 4 * MIB, 4 * MIB};
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1025, 0);
@@ -252,7 +242,6 @@ static void test_stalls__of_a_kernel_that_is_tried_on_zeros(void **state)
         .watch = {.patience_s = 0.3, .stalled = stalled, .context = &told}};
     struct ah_device *device = NULL;
     struct ah_error err = {0};
-    (void)state;
     cuda_double_set(&settings);
     CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &options, &err), err);
     CHECK_OK(ah_device_prepare(device, &fill, 1, &err), err);
@@ -274,14 +263,13 @@ static int work_for_long(void *context, struct ah_error *err)
     return AH_OK;
 }
 
-static void test_stalls__are_not_ops_that_take_long(void **state)
+TEST(stalls, are_not_ops_that_take_long)
 {
     struct told told;
     struct ah_error err = {0};
     const struct ah_op call = {.kind = AH_OP_CALL, .u.call = {work_for_long, NULL}};
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1025, 3);
-    (void)state;
     struct ah_device *device = open_watched(&told, 1.5);
     submit_op(device, AH_LANE_HOST, &call, none);
     submit_op(device, AH_LANE_COMPUTE, &fill, (struct ah_wait){AH_LANE_HOST, 1});
@@ -295,23 +283,4 @@ static void test_stalls__are_not_ops_that_take_long(void **state)
         fail_msg("%s", told.why.text);
     ah_device_close(device);
     expect_nothing_left();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stalls__of_a_copy),
-        cmocka_unit_test(test_stalls__of_a_kernel),
-        cmocka_unit_test(test_stalls__of_an_event),
-        cmocka_unit_test(test_stalls__of_a_wait_for_an_event),
-        cmocka_unit_test(test_stalls__of_a_value_of_the_host),
-        cmocka_unit_test(test_stalls__of_a_full_channel),
-        cmocka_unit_test(test_stalls__of_a_full_queue),
-        cmocka_unit_test(test_stalls__of_a_question),
-        cmocka_unit_test(test_stalls__of_a_synchronization),
-        cmocka_unit_test(test_stalls__of_the_host_lane),
-        cmocka_unit_test(test_stalls__of_a_kernel_that_is_tried_on_zeros),
-        cmocka_unit_test(test_stalls__are_not_ops_that_take_long),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,14 +30,13 @@ static struct ah_span span_of(struct ah_device *device, uint32_t lane, uint64_t 
 }
 
 /* Copies both ways at once; what one waits for is over before it starts; all within what the host saw. */
-static void test_streams__have_spans_of_the_gpus_clock(void **state)
+TEST(streams, have_spans_of_the_gpus_clock)
 {
     enum { DELAY_US = 20000 };
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB);
     const struct ah_op down = copy_op(AH_ARENA_PINNED, AH_ARENA_DEVICE, 2 * MIB, MIB);
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1000, 1);
     struct ah_error err = {0};
-    (void)state;
     be(DELAY_US);
     struct ah_device *device = open_device(&plain);
     const uint64_t begin_ns = ah_threads_now_ns();
@@ -60,13 +59,12 @@ static void test_streams__have_spans_of_the_gpus_clock(void **state)
 }
 
 /* However long the GPU takes. */
-static void test_streams__let_the_host_wait(void **state)
+TEST(streams, let_the_host_wait)
 {
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1000, 3);
     const struct ah_op down = copy_op(AH_ARENA_PINNED, AH_ARENA_DEVICE, 0, 4000);
     const struct ah_op keep = copy_op(AH_ARENA_PAGEABLE, AH_ARENA_PINNED, 0, 4000);
     struct ah_error err = {0};
-    (void)state;
     be(20000);
     struct ah_device *device = open_device(&plain);
     submit_op(device, AH_LANE_COMPUTE, &fill, none);
@@ -83,12 +81,11 @@ static void test_streams__let_the_host_wait(void **state)
 }
 
 /* A base is set anew while time goes on, and spans stay in order. */
-static void test_streams__keep_time_for_long(void **state)
+TEST(streams, keep_time_for_long)
 {
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1000, 1);
     struct ah_error err = {0};
     uint64_t last_ns = 0;
-    (void)state;
     be(0);
     struct ah_device *device = open_device(&plain);
     for (uint64_t i = 1; i <= 24; i++) {
@@ -114,12 +111,11 @@ static void *open_later(void *context)
 }
 
 /* A full queue holds up the submitter and nobody else, whatever it waits for. */
-static void test_streams__wait_where_a_queue_is_full(void **state)
+TEST(streams, wait_where_a_queue_is_full)
 {
     struct gate gate = {false};
     struct ah_error err = {0};
     pthread_t opener;
-    (void)state;
     be(0);
     struct ah_device *device = open_device(&(struct ah_device_options){.queue = 3});
     const uint64_t held = submit_gate(device, &gate);
@@ -140,14 +136,13 @@ static void test_streams__wait_where_a_queue_is_full(void **state)
 }
 
 /* As many as a queue takes: each one's span is its own, though none is over when the last comes. */
-static void test_streams__keep_apart_what_is_queued(void **state)
+TEST(streams, keep_apart_what_is_queued)
 {
     enum { QUEUE = 6 };
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1000, 1);
     struct gate gate = {false};
     struct ah_error err = {0};
     struct ah_span spans[QUEUE + 1];
-    (void)state;
     be(0);
     struct ah_device *device = open_device(&(struct ah_device_options){.queue = QUEUE});
     const struct ah_wait held = {AH_LANE_HOST, submit_gate(device, &gate)};
@@ -171,14 +166,13 @@ static void test_streams__keep_apart_what_is_queued(void **state)
 }
 
 /* The op that runs is named, or those it may be; everything that waits, on host and GPU, ends. */
-static void test_streams__name_what_ran_when_the_gpu_failed(void **state)
+TEST(streams, name_what_ran_when_the_gpu_failed)
 {
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1000, 1),
                        up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB);
     const struct ah_op host = fill_op(AH_ARENA_PINNED, 0, 1000, 7);
     struct gate gate = {false};
     struct ah_error err = {0};
-    (void)state;
     be(0);
     struct ah_device *device = open_device(&plain);
     const uint64_t held = submit_gate(device, &gate);
@@ -202,12 +196,11 @@ static void test_streams__name_what_ran_when_the_gpu_failed(void **state)
 }
 
 /* A launch that is refused is that op's failure; what is behind it is skipped, and tickets go on. */
-static void test_streams__name_an_op_that_is_not_launched(void **state)
+TEST(streams, name_an_op_that_is_not_launched)
 {
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1000, 1),
                        down = copy_op(AH_ARENA_PINNED, AH_ARENA_DEVICE, 0, 4000);
     struct ah_error err = {0};
-    (void)state;
     be(0);
     struct ah_device *device = open_device(&plain);
     const uint64_t before = cuda_double_calls("cudaLaunchKernel");
@@ -227,13 +220,12 @@ static void test_streams__name_an_op_that_is_not_launched(void **state)
 }
 
 /* A launch that tells of an earlier op's error does not take the blame. */
-static void test_streams__do_not_blame_the_next_launch(void **state)
+TEST(streams, do_not_blame_the_next_launch)
 {
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB),
                        fill = fill_op(AH_ARENA_DEVICE, 0, 1000, 1);
     struct gate gate = {false};
     struct ah_error err = {0};
-    (void)state;
     be(0);
     struct ah_device *device = open_device(&plain);
     submit_op(device, AH_LANE_H2D, &up, (struct ah_wait){AH_LANE_HOST, submit_gate(device, &gate)});
@@ -246,19 +238,4 @@ static void test_streams__do_not_blame_the_next_launch(void **state)
     atomic_store(&gate.open, true);
     ah_device_close(device);
     expect_nothing_left();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams__have_spans_of_the_gpus_clock),
-        cmocka_unit_test(test_streams__let_the_host_wait),
-        cmocka_unit_test(test_streams__keep_time_for_long),
-        cmocka_unit_test(test_streams__wait_where_a_queue_is_full),
-        cmocka_unit_test(test_streams__keep_apart_what_is_queued),
-        cmocka_unit_test(test_streams__name_what_ran_when_the_gpu_failed),
-        cmocka_unit_test(test_streams__name_an_op_that_is_not_launched),
-        cmocka_unit_test(test_streams__do_not_blame_the_next_launch),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

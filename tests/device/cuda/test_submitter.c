@@ -7,13 +7,12 @@
 static const struct ah_wait none = {0};
 
 /* Its own processor, which the host lane has not, until the device is closed. */
-static void test_submitter__has_a_processor(void **state)
+TEST(submitter, has_a_processor)
 {
     const struct ah_device_options options = {.pin_submitter = true};
     const struct cuda_double settings = cuda_double_default();
     unsigned before[1024], during[1024], after[1024];
     const unsigned n = ah_threads_cpus(before, 1024);
-    (void)state;
     cuda_double_set(&settings);
     struct ah_device *device = open_device(&options);
     const unsigned n_during = ah_threads_cpus(during, 1024);
@@ -35,16 +34,15 @@ static int note_processors(void *context, struct ah_error *err)
     return AH_OK;
 }
 
-static void test_submitter__is_not_where_the_host_lane_is(void **state)
+TEST(submitter, is_not_where_the_host_lane_is)
 {
     const struct ah_device_options options = {.pin_submitter = true, .host_threads = 1024};
     const struct cuda_double settings = cuda_double_default();
     unsigned host = UINT32_MAX, mine[1024];
     const struct ah_op call = {.kind = AH_OP_CALL, .u.call = {note_processors, &host}};
     struct ah_error err = {0};
-    (void)state;
     if (ah_threads_cpus(mine, 1024) < 2)
-        skip();
+        check_skip("one processor");
     cuda_double_set(&settings);
     struct ah_device *device = open_device(&options);
     submit_op(device, AH_LANE_HOST, &call, none);
@@ -57,13 +55,12 @@ static void test_submitter__is_not_where_the_host_lane_is(void **state)
 }
 
 /* Nothing of a copy lane's first 192 ops is done, and the submitter goes on. */
-static void test_submitter__gets_192_copies_ahead(void **state)
+TEST(submitter, gets_192_copies_ahead)
 {
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
     const struct cuda_double settings = cuda_double_default();
     struct gate gate = {false};
     struct ah_error err = {0};
-    (void)state;
     cuda_double_set(&settings);
     struct ah_device *device = open_device(&(struct ah_device_options){0});
     const struct ah_wait held = {AH_LANE_HOST, submit_gate(device, &gate)};
@@ -78,13 +75,12 @@ static void test_submitter__gets_192_copies_ahead(void **state)
 }
 
 /* Page tables of pinned memory lie on the GPU: where the host's memory cannot be pinned, no arena was asked for. */
-static void test_submitter__pins_before_it_takes_the_arena(void **state)
+TEST(submitter, pins_before_it_takes_the_arena)
 {
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 4 * MIB, 4 * MIB, 4 * MIB};
     const struct cuda_double settings = cuda_double_default();
     struct ah_device *device = NULL;
     struct ah_error err = {0};
-    (void)state;
     cuda_double_set(&settings);
     CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &(struct ah_device_options){0}, &err), err);
     const uint64_t before = cuda_double_calls("cudaMalloc");
@@ -92,15 +88,4 @@ static void test_submitter__pins_before_it_takes_the_arena(void **state)
     assert_int_not_equal(ah_device_reserve(device, arena_bytes, &err), AH_OK);
     assert_int_equal(cuda_double_calls("cudaMalloc"), before);
     ah_device_close(device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_submitter__has_a_processor),
-        cmocka_unit_test(test_submitter__is_not_where_the_host_lane_is),
-        cmocka_unit_test(test_submitter__gets_192_copies_ahead),
-        cmocka_unit_test(test_submitter__pins_before_it_takes_the_arena),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,24 +119,21 @@ static int close_golden(void **state)
     return 0;
 }
 
-static void test_training__survives_calls_that_fail(void **state)
+TEST_IN(training, survives_calls_that_fail, open_golden, close_golden)
 {
-    (void)state;
     fail_some(cudaErrorInvalidValue, false);
     fail_some(cudaErrorInvalidValue, true);
 }
 
-static void test_training__survives_the_loss_of_the_gpu(void **state)
+TEST_IN(training, survives_the_loss_of_the_gpu, open_golden, close_golden)
 {
-    (void)state;
     fail_some(cudaErrorLaunchFailure, true);
 }
 
 /* The error says where in the training it was. */
-static void test_training__names_step_op_and_block(void **state)
+TEST_IN(training, names_step_op_and_block, open_golden, close_golden)
 {
     struct ah_error err = {0};
-    (void)state;
     be_plain();
     CHECK_OK(train(&expected, &err), err);
     const uint64_t launches = cuda_double_calls("cudaLaunchKernel");
@@ -146,14 +143,4 @@ static void test_training__names_step_op_and_block(void **state)
     check_text_has(err.text, "after step ");
     check_text_has(err.text, "' of block '");
     check_text_has(err.text, "' on lane 'compute': ");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_training__survives_calls_that_fail),
-        cmocka_unit_test(test_training__survives_the_loss_of_the_gpu),
-        cmocka_unit_test(test_training__names_step_op_and_block),
-    };
-    return cmocka_run_group_tests(tests, open_golden, close_golden);
 }

@@ -82,7 +82,7 @@ static void check_shape(struct fixture *f, const struct attention_shape *shape, 
 
 /* Each row of the tables, with few and with many tiles; windows of which the last query that sees a tile of keys is the
  * first of a tile. */
-static void test_attention__equals_straight_loops(void **state)
+TEST_IN(attention, equals_straight_loops, setup, teardown)
 {
     static const struct attention_shape shapes[] = {
         {1, 1, 1, 1, 8, 0, DOCS_NONE, false, 0},     {2, 70, 2, 1, 32, 0, DOCS_ASCENDING, true, 0},
@@ -92,29 +92,29 @@ static void test_attention__equals_straight_loops(void **state)
         {1, 70, 2, 1, 256, 0, DOCS_NONE, true, 0},   {1, 97, 1, 1, 200, 20, DOCS_ASCENDING, true, 0},
         {1, 100, 2, 2, 80, 0, DOCS_NONE, true, 0},   {1, 300, 1, 1, 24, 130, DOCS_ASCENDING, true, 0},
     };
-    for (size_t i = 0; i < check_share(sizeof shapes / sizeof *shapes); i++)
+    for (size_t i = 0; i < check_scaled(sizeof shapes / sizeof *shapes); i++)
         check_shape(*state, &shapes[i], AH_BF16);
 }
 
 /* Operands that tensor cores do not take: fp32, heads that no copy of 16 bytes begins with, wide heads. */
-static void test_attention__equals_straight_loops_without_tensor_cores(void **state)
+TEST_IN(attention, equals_straight_loops_without_tensor_cores, setup, teardown)
 {
     static const struct attention_shape shapes[] = {
         {1, 150, 4, 2, 64, 0, DOCS_NONE, true, 0}, {2, 70, 2, 1, 33, 20, DOCS_ASCENDING, true, 0},
         {1, 40, 2, 1, 300, 0, DOCS_NONE, true, 0}, {1, 65, 1, 1, 1, 0, DOCS_NONE, false, 0},
         {1, 130, 2, 2, 12, 5, DOCS_ANY, true, 0},
     };
-    for (size_t i = 0; i < check_share(sizeof shapes / sizeof *shapes); i++)
+    for (size_t i = 0; i < check_scaled(sizeof shapes / sizeof *shapes); i++)
         for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++)
             if (dtype == AH_FP32 || shapes[i].head_dim % 8)
                 check_shape(*state, &shapes[i], dtype);
 }
 
-static void test_attention__equals_straight_loops_at_random(void **state)
+TEST_IN(attention, equals_straight_loops_at_random, setup, teardown)
 {
     static const uint32_t heads[][2] = {{1, 1}, {4, 4}, {4, 2}, {6, 1}, {3, 1}};
     struct fixture *f = *state;
-    for (int i = 0; i < (int)check_share(ROUNDS); i++) {
+    for (int i = 0; i < (int)check_scaled(ROUNDS); i++) {
         const uint32_t *pair = heads[check_random(&f->random) % 5];
         const uint32_t windows[] = {0, 0, 1, 5, 64, 1 + (uint32_t)(check_random(&f->random) % 100)};
         const struct attention_shape shape = {
@@ -136,14 +136,14 @@ static void run_both(void *fixture, struct attention_run *run)
     do_both(fixture, run);
 }
 
-static void test_attention__takes_both_types_at_once(void **state)
+TEST_IN(attention, takes_both_types_at_once, setup, teardown)
 {
     struct fixture *f = *state;
     attention_check_both_types(&(struct attention_runner){run_both, f, &f->random});
 }
 
 /* Heads of whole 16 bytes that do not lie at multiples of 16. */
-static void test_attention__takes_any_alignment(void **state)
+TEST_IN(attention, takes_any_alignment, setup, teardown)
 {
     static const struct attention_shape shape = {1, 70, 4, 2, 40, 0, DOCS_NONE, true, 0};
     struct fixture *f = *state;
@@ -161,14 +161,14 @@ static void test_attention__takes_any_alignment(void **state)
     attention_case_release(&d);
 }
 
-static void test_attention__bears_large_scores(void **state)
+TEST_IN(attention, bears_large_scores, setup, teardown)
 {
     struct fixture *f = *state;
     attention_check_large_scores(&(struct attention_runner){run_both, f, &f->random});
 }
 
 /* Scores so low that 2^-lse is infinite, in a sequence that ends within a tile: rows beyond it weigh nothing. */
-static void test_attention__bears_low_scores(void **state)
+TEST_IN(attention, bears_low_scores, setup, teardown)
 {
     const struct attention_shape shape = {1, 70, 2, 2, 64, 1, DOCS_NONE, true, 30};
     struct fixture *f = *state;
@@ -191,7 +191,7 @@ static void test_attention__bears_low_scores(void **state)
     }
 }
 
-static void test_attention__of_one_key_is_its_value(void **state)
+TEST_IN(attention, of_one_key_is_its_value, setup, teardown)
 {
     struct fixture *f = *state;
     attention_check_one_key(&(struct attention_runner){run_both, f, &f->random});
@@ -199,7 +199,7 @@ static void test_attention__of_one_key_is_its_value(void **state)
 
 /* Tiles before the first key that a block's queries see, and queries after the last that sees a block's keys, are not
  * read: NaN there reaches nobody. Windows of 64 tokens, documents of 64. */
-static void test_attention__skips_what_is_not_seen(void **state)
+TEST_IN(attention, skips_what_is_not_seen, setup, teardown)
 {
     static const struct attention_shape shapes[] = {{1, 320, 1, 1, 32, 64, DOCS_NONE, true, 0},
                                                     {1, 320, 1, 1, 32, 0, DOCS_TILES, true, 0}};
@@ -240,7 +240,7 @@ static void check_bits(struct fixture *f, const struct attention_run *first,
 }
 
 /* Whatever order threads and blocks run in, and on GPUs with less shared memory, for which there are shorter tiles. */
-static void test_attention__has_the_same_bits_in_any_order(void **state)
+TEST_IN(attention, has_the_same_bits_in_any_order, setup, teardown)
 {
     static const struct attention_shape shapes[] = {{2, 150, 4, 2, 64, 0, DOCS_NONE, true, 0},
                                                     {1, 137, 2, 1, 128, 60, DOCS_ASCENDING, true, 0},
@@ -250,7 +250,7 @@ static void test_attention__has_the_same_bits_in_any_order(void **state)
     any_order.order = check_random(&f->random) | 1;
     any_order.threads = THREADS;
     small.devices[0].shared_bytes = 99 << 10;
-    for (size_t i = 0; i < check_share(sizeof shapes / sizeof *shapes); i++)
+    for (size_t i = 0; i < check_scaled(sizeof shapes / sizeof *shapes); i++)
         for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++) {
             struct attention_data d;
             struct attention_run run;
@@ -266,7 +266,7 @@ static void test_attention__has_the_same_bits_in_any_order(void **state)
 }
 
 /* A sequence does not know of those beside it: plans may cut a batch as they like. */
-static void test_attention__has_the_same_bits_for_a_sequence_alone(void **state)
+TEST_IN(attention, has_the_same_bits_for_a_sequence_alone, setup, teardown)
 {
     static const struct attention_shape shape = {2, 130, 2, 1, 64, 70, DOCS_ASCENDING, false, 0};
     static const enum attention_place results[] = {OUT, DQ, DK, DV};
@@ -288,31 +288,4 @@ static void test_attention__has_the_same_bits_for_a_sequence_alone(void **state)
         free(one.arena);
         attention_case_release(&d);
     }
-}
-
-/* The thread sanitizer makes switching among a block's threads slow and sees only what happens between blocks: it has
- * the one test that runs several at a time. */
-#if defined(__SANITIZE_THREAD__)
-static const char filter[] = "*_in_any_order";
-#else
-static const char filter[] = "*";
-#endif
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention__equals_straight_loops),
-        cmocka_unit_test(test_attention__equals_straight_loops_without_tensor_cores),
-        cmocka_unit_test(test_attention__equals_straight_loops_at_random),
-        cmocka_unit_test(test_attention__takes_both_types_at_once),
-        cmocka_unit_test(test_attention__takes_any_alignment),
-        cmocka_unit_test(test_attention__bears_large_scores),
-        cmocka_unit_test(test_attention__bears_low_scores),
-        cmocka_unit_test(test_attention__of_one_key_is_its_value),
-        cmocka_unit_test(test_attention__skips_what_is_not_seen),
-        cmocka_unit_test(test_attention__has_the_same_bits_in_any_order),
-        cmocka_unit_test(test_attention__has_the_same_bits_for_a_sequence_alone),
-    };
-    cmocka_set_test_filter(filter);
-    return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -147,39 +147,27 @@ static void check_kind(struct machine *m, size_t chosen)
     assert_true(done > CASES / 2);
 }
 
-static void test_elementwise__copies_bytes(void **state)
+TEST_IN(elementwise, copies_bytes, set_up, tear_down)
 {
     check_kind(*state, 0);
 }
 
-static void test_elementwise__fills(void **state)
+TEST_IN(elementwise, fills, set_up, tear_down)
 {
     check_kind(*state, 1);
 }
 
-static void test_elementwise__casts_all_bits_as_the_host_does(void **state)
+TEST_IN(elementwise, casts_all_bits_as_the_host_does, set_up, tear_down)
 {
     check_kind(*state, 2);
 }
 
-static void test_elementwise__adds(void **state)
+TEST_IN(elementwise, adds, set_up, tear_down)
 {
     check_kind(*state, 3);
 }
 
-static void test_elementwise__accumulates(void **state)
+TEST_IN(elementwise, accumulates, set_up, tear_down)
 {
     check_kind(*state, 4);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_elementwise__copies_bytes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_elementwise__fills, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_elementwise__casts_all_bits_as_the_host_does, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_elementwise__adds, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_elementwise__accumulates, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,9 +40,8 @@ static long faults_of_this_thread(void)
 
 /* Whoever reserves a device's arenas does not take their memory: it would lie near the wrong processor. After reserve there is no
  * page left to fault on. */
-static void test_arenas__are_touched_by_the_pools(void **state)
+TEST(arenas, are_touched_by_the_pools)
 {
-    (void)state;
     struct ah_device *device = NULL;
     struct ah_error err = {0};
     struct ah_device_options options = {0};
@@ -57,14 +56,4 @@ static void test_arenas__are_touched_by_the_pools(void **state)
         assert_int_equal(resident_pages(ah_device_pointer(device, (struct ah_ref){arena, AH_FP32, 0, 0})),
                          ARENA_PAGES);
     ah_device_close(device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_arenas__are_touched_by_the_pools),
-    };
-    if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0))
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

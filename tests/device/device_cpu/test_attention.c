@@ -93,11 +93,10 @@ static void run_alone(unsigned char *arena, const struct ah_op ops[2])
     ah_workspace_release(&workspace);
 }
 
-static void test_attention__has_the_same_bits_for_any_threads(void **state)
+TEST(attention, has_the_same_bits_for_any_threads)
 {
     struct ah_op ops[2];
     unsigned char *expected = malloc(ARENA);
-    (void)state;
     make_ops(ops);
     fill(expected);
     run_alone(expected, ops);
@@ -114,12 +113,11 @@ static void test_attention__has_the_same_bits_for_any_threads(void **state)
     free(expected);
 }
 
-static void test_attention__must_be_prepared(void **state)
+TEST(attention, must_be_prepared)
 {
     struct ah_error err = {0};
     struct ah_op ops[2];
     struct ah_device *device = open_device(2, 0);
-    (void)state;
     make_ops(ops);
     CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
     const struct ah_submission forward = {.lane = AH_LANE_COMPUTE, .op = &ops[0]};
@@ -136,12 +134,11 @@ static void test_attention__must_be_prepared(void **state)
 }
 
 /* Its workspace is one for a device: the host lane leaves it to the compute lane. */
-static void test_attention__is_the_compute_lanes(void **state)
+TEST(attention, is_the_compute_lanes)
 {
     struct ah_error err = {0};
     struct ah_op ops[2];
     struct ah_device *device = open_device(1, 0);
-    (void)state;
     make_ops(ops);
     CHECK_OK(ah_device_prepare(device, ops, 2, &err), err);
     CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
@@ -156,11 +153,10 @@ static void test_attention__is_the_compute_lanes(void **state)
     ah_device_close(device);
 }
 
-static void test_attention__reserve_is_known_after_prepare(void **state)
+TEST(attention, reserve_is_known_after_prepare)
 {
     struct ah_error err = {0};
     struct ah_op ops[2];
-    (void)state;
     make_ops(ops);
     struct ah_device *device = open_device(2, 0);
     CHECK_OK(ah_device_prepare(device, ops, 2, &err), err);
@@ -174,12 +170,11 @@ static void test_attention__reserve_is_known_after_prepare(void **state)
     ah_device_close(device);
 }
 
-static void test_attention__takes_no_memory_while_it_runs(void **state)
+TEST(attention, takes_no_memory_while_it_runs)
 {
     struct ah_error err = {0};
     struct ah_op ops[2];
     struct ah_device *device = open_device(2, 0);
-    (void)state;
     make_ops(ops);
     CHECK_OK(ah_device_prepare(device, ops, 2, &err), err);
     CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
@@ -191,16 +186,4 @@ static void test_attention__takes_no_memory_while_it_runs(void **state)
     assert_int_equal(now.uordblks, held.uordblks);
     assert_int_equal(now.hblkhd, held.hblkhd);
     ah_device_close(device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention__has_the_same_bits_for_any_threads),
-        cmocka_unit_test(test_attention__must_be_prepared),
-        cmocka_unit_test(test_attention__is_the_compute_lanes),
-        cmocka_unit_test(test_attention__reserve_is_known_after_prepare),
-        cmocka_unit_test(test_attention__takes_no_memory_while_it_runs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

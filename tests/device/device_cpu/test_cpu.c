@@ -41,7 +41,7 @@ static int fail_call(void *context, struct ah_error *err)
 }
 
 /* Here what waits for an op that fails has not started. */
-static void test_cpu__skips_what_waits_for_a_failure(void **state)
+TEST(cpu, skips_what_waits_for_a_failure)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_device((struct ah_device_throttle){0});
@@ -49,7 +49,6 @@ static void test_cpu__skips_what_waits_for_a_failure(void **state)
     const struct ah_op after = {
         .kind = AH_OP_FILL, .arg = {{.arena = AH_ARENA_DEVICE}}, .u.elements = {10, 5, 0}};
     const struct ah_wait wait = {AH_LANE_HOST, 1};
-    (void)state;
     submit(device, AH_LANE_HOST, &bad);
     CHECK_OK(ah_device_submit(
                  device,
@@ -101,20 +100,18 @@ static double copy_slowly(void)
     return ms;
 }
 
-static void test_cpu__lanes_are_slowed_as_asked(void **state)
+TEST(cpu, lanes_are_slowed_as_asked)
 {
-    (void)state;
     check_times(copy_slowly, 52.4, 100); /* 52.5 are asked for */
 }
 
 /* Both directions at once keep `both_kept` of their rates. */
-static void test_cpu__lanes_share_the_link(void **state)
+TEST(cpu, lanes_share_the_link)
 {
     struct ah_error err = {0};
     double rate = 100.0 * (double)MIB;
     struct ah_device *device = open_device(
         (struct ah_device_throttle){.h2d_bytes_per_s = rate, .d2h_bytes_per_s = rate, .both_kept = 0.5});
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct ah_op up = copy(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB);
         struct ah_op down = copy(AH_ARENA_PINNED, AH_ARENA_DEVICE, 4 * MIB, MIB);
@@ -145,20 +142,18 @@ static double update_slowly(void)
     return ms;
 }
 
-static void test_cpu__slows_host_adam(void **state)
+TEST(cpu, slows_host_adam)
 {
-    (void)state;
     check_times(update_slowly, 29.9, 60);
 }
 
-static void test_cpu__refuses_memory_that_is_not_there(void **state)
+TEST(cpu, refuses_memory_that_is_not_there)
 {
     struct ah_error err = {0};
     struct ah_device *device = NULL;
     struct ah_device_options options = {.index = 1};
     const struct ah_device_algorithm algorithm = {{0}, {0}};
     uint64_t arena_bytes[AH_ARENA_KINDS] = {0, MIB, 0, UINT64_C(1) << 50};
-    (void)state;
     CHECK_FAILS(ah_device_open(&device, ah_device_cpu(), &options, &err), err, AH_E_MISSING, "number 1");
     options = (struct ah_device_options){.algorithms = &algorithm, .n_algorithms = 1};
     CHECK_FAILS(ah_device_open(&device, ah_device_cpu(), &options, &err), err, AH_E_USAGE, "no table");
@@ -174,12 +169,11 @@ static void test_cpu__refuses_memory_that_is_not_there(void **state)
     ah_device_close(device);
 }
 
-static void test_cpu__describes_itself(void **state)
+TEST(cpu, describes_itself)
 {
     struct ah_error err = {0};
     struct ah_device_info info = {0};
     size_t n = 0;
-    (void)state;
     CHECK_OK(ah_device_cpu()->probe(&info, 1, &n, &err), err);
     assert_int_equal(n, 1);
     assert_int_equal(info.kind, AH_DEVICE_CPU);
@@ -188,17 +182,4 @@ static void test_cpu__describes_itself(void **state)
     struct ah_device *device = open_device((struct ah_device_throttle){0});
     assert_true(device->info.locked_bytes == 8 * MIB || device->info.locked_bytes == 0);
     ah_device_close(device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cpu__skips_what_waits_for_a_failure),
-        cmocka_unit_test(test_cpu__lanes_are_slowed_as_asked),
-        cmocka_unit_test(test_cpu__lanes_share_the_link),
-        cmocka_unit_test(test_cpu__slows_host_adam),
-        cmocka_unit_test(test_cpu__refuses_memory_that_is_not_there),
-        cmocka_unit_test(test_cpu__describes_itself),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -201,10 +201,16 @@ static struct ah_op product(enum ah_matmul_form form, uint64_t m, uint64_t n, ui
         .kind = AH_OP_MATMUL, .arg = {here, a, b}, .u.matmul = {.form = form, .m = m, .n = n, .k = k}};
 }
 
-static void test_gradients__of_products(void **state)
+static int seed(void **state)
+{
+    (void)state;
+    random_state = check_seed(12);
+    return 0;
+}
+
+TEST_IN(gradients, of_products, seed, NULL)
 {
     enum { M = 9, N = 14, K = 11 };
-    (void)state;
     for (int form = AH_MATMUL_NN; form <= AH_MATMUL_TN; form++) {
         struct trial *t = new_trial(0.5);
         struct ah_op op = product((enum ah_matmul_form)form, M, N, K, here, here);
@@ -228,19 +234,17 @@ static void test_gradients__of_products(void **state)
 }
 
 /* Both inputs have the gradient of the sum. */
-static void test_gradients__of_sums(void **state)
+TEST_IN(gradients, of_sums, seed, NULL)
 {
     struct trial *t = new_trial(0.5);
-    (void)state;
     forward(t, (struct ah_op){.kind = AH_OP_ADD, .arg = {here, here, here}, .u.elements = {.count = 100}});
     differentiate(t, 1, t->dy, -1, 1);
     differentiate(t, 2, t->dy, -1, 1);
     check_trial(t);
 }
 
-static void test_gradients__of_norms(void **state)
+TEST_IN(gradients, of_norms, seed, NULL)
 {
-    (void)state;
     for (int kind = AH_NORM_RMS; kind <= AH_NORM_LAYER; kind++)
         for (uint32_t heads = 1; heads <= 3; heads += 2) {
             struct trial *t = new_trial(1e-2);
@@ -275,11 +279,10 @@ static void fill_angles(struct trial *t, unsigned char *arena, uint64_t *random)
 }
 
 /* In place: the gradient turns back where it is. */
-static void test_gradients__of_rope(void **state)
+TEST_IN(gradients, of_rope, seed, NULL)
 {
     struct trial *t = new_trial(0.5);
     const struct ah_op_rope sizes = {.rows = 12, .heads = 3, .head_dim = 10, .table_rows = 6, .seq = 6};
-    (void)state;
     const struct ah_op *y =
         forward(t, (struct ah_op){.kind = AH_OP_ROPE, .arg = {here, here}, .u.rope = sizes});
     struct ah_op back = {.kind = AH_OP_ROPE, .arg = {t->dy, y->arg[1]}, .u.rope = sizes};
@@ -302,13 +305,12 @@ static void fill_documents(struct trial *t, unsigned char *arena, uint64_t *rand
     }
 }
 
-static void test_gradients__of_attention(void **state)
+TEST_IN(gradients, of_attention, seed, NULL)
 {
     static const struct {
         uint32_t kv_heads, window;
         bool documents;
     } cases[] = {{4, 0, false}, {2, 0, false}, {1, 3, false}, {2, 5, true}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct trial *t = new_trial(2e-2);
         const struct ah_ref docs = cases[i].documents ? here : (struct ah_ref){0};
@@ -335,9 +337,8 @@ static void test_gradients__of_attention(void **state)
     }
 }
 
-static void test_gradients__of_activations(void **state)
+TEST_IN(gradients, of_activations, seed, NULL)
 {
-    (void)state;
     for (uint32_t kind = AH_ACTIVATION_GELU_TANH; kind <= AH_ACTIVATION_SILU_GATED; kind++) {
         struct trial *t = new_trial(1e-2);
         const struct ah_op_rows sizes = {.rows = 20, .width = 30, .kind = kind};
@@ -366,11 +367,10 @@ static void fill_tokens(struct trial *t, unsigned char *arena, uint64_t *random)
 }
 
 /* Backward adds: the tables of gradients begin as zeros, as arenas do. */
-static void test_gradients__of_embeddings(void **state)
+TEST_IN(gradients, of_embeddings, seed, NULL)
 {
     struct trial *t = new_trial(0.5);
     const struct ah_op_embed sizes = {.rows = 24, .width = 10, .vocabulary = 15, .positions = 9, .seq = 8};
-    (void)state;
     const struct ah_op *y =
         forward(t, (struct ah_op){.kind = AH_OP_EMBED, .arg = {here, here, here, here}, .u.embed = sizes});
     const struct ah_op *g = backward(t, (struct ah_op){.kind = AH_OP_EMBED_BACKWARD,
@@ -398,10 +398,9 @@ static void fill_targets(struct trial *t, unsigned char *arena, uint64_t *random
 }
 
 /* Forward and backward in one: logits become their gradient. */
-static void test_gradients__of_the_loss(void **state)
+TEST_IN(gradients, of_the_loss, seed, NULL)
 {
     struct trial *t = new_trial(1e-2);
-    (void)state;
     const struct ah_op *y = forward(t, (struct ah_op){.kind = AH_OP_CROSS_ENTROPY,
                                                       .arg = {here, here, here, here, here},
                                                       .u.cross_entropy = {.rows = 20, .vocabulary = 50}});
@@ -410,34 +409,21 @@ static void test_gradients__of_the_loss(void **state)
     check_trial(t);
 }
 
-/* Runs last. */
-static void test_gradients__are_of_every_op(void **state)
+TEST_IN(gradients, are_of_every_op, seed, NULL)
 {
     static const enum ah_op_kind without[] = {AH_OP_COPY,   AH_OP_FILL, AH_OP_CAST,        AH_OP_ACCUMULATE,
                                               AH_OP_GATHER, AH_OP_SUM,  AH_OP_SUM_SQUARES, AH_OP_CLIP,
                                               AH_OP_ADAMW,  AH_OP_CALL};
-    (void)state;
+    static const CMUnitTestFunction others[] = {
+        test_gradients__of_products,   test_gradients__of_sums,      test_gradients__of_norms,
+        test_gradients__of_rope,       test_gradients__of_attention, test_gradients__of_activations,
+        test_gradients__of_embeddings, test_gradients__of_the_loss,
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        others[i](state);
     for (size_t i = 0; i < sizeof without / sizeof *without; i++)
         tried[without[i]] = true;
     for (unsigned kind = 0; kind < AH_OP_KINDS; kind++)
         if (!tried[kind])
             fail_msg("no gradient of '%s' was tried", ah_op_name((enum ah_op_kind)kind));
-}
-
-static int seed(void **state)
-{
-    (void)state;
-    random_state = check_seed(12);
-    return 0;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients__of_products),    cmocka_unit_test(test_gradients__of_sums),
-        cmocka_unit_test(test_gradients__of_norms),       cmocka_unit_test(test_gradients__of_rope),
-        cmocka_unit_test(test_gradients__of_attention),   cmocka_unit_test(test_gradients__of_activations),
-        cmocka_unit_test(test_gradients__of_embeddings),  cmocka_unit_test(test_gradients__of_the_loss),
-        cmocka_unit_test(test_gradients__are_of_every_op)};
-    return cmocka_run_group_tests(tests, seed, NULL);
 }

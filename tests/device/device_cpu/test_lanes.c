@@ -83,7 +83,7 @@ static int fail_call(void *context, struct ah_error *err)
 }
 
 /* While the host lane is held, the other lanes finish work that does not wait for it; what waits does not start. */
-static void test_lanes__run_at_the_same_time_and_wait(void **state)
+TEST(lanes, run_at_the_same_time_and_wait)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_device();
@@ -92,7 +92,6 @@ static void test_lanes__run_at_the_same_time_and_wait(void **state)
     struct ah_op up = copy(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB);
     struct ah_op compute = fill(AH_ARENA_DEVICE, 4 * MIB, 1000, 2);
     struct ah_op down = copy(AH_ARENA_PINNED, AH_ARENA_DEVICE, 4 * MIB, 4000);
-    (void)state;
     uint64_t held = submit(device, AH_LANE_HOST, &hold, (struct ah_wait){0});
     uint64_t waiting = submit(device, AH_LANE_COMPUTE, &compute, (struct ah_wait){AH_LANE_HOST, held});
     uint64_t last = submit(device, AH_LANE_D2H, &down, (struct ah_wait){AH_LANE_COMPUTE, waiting});
@@ -110,7 +109,7 @@ static void test_lanes__run_at_the_same_time_and_wait(void **state)
 }
 
 /* A ring of dependent ops over all lanes: every value passes through all of them. */
-static void test_lanes__keep_the_order_of_a_chain(void **state)
+TEST(lanes, keep_the_order_of_a_chain)
 {
     enum { LOOPS = 200 };
     struct ah_error err = {0};
@@ -121,7 +120,6 @@ static void test_lanes__keep_the_order_of_a_chain(void **state)
     struct ah_op down = copy(AH_ARENA_PINNED, AH_ARENA_DEVICE, 0, 16384);
     struct ah_op ones = fill(AH_ARENA_PINNED, MIB, 4096, 1);
     struct ah_op device_ones = fill(AH_ARENA_DEVICE, MIB, 4096, 1);
-    (void)state;
     for (uint64_t i = 0; i < 3; i++) {
         host.arg[i] = (struct ah_ref){AH_ARENA_PINNED, AH_FP32, i == 2 ? MIB : 0, 0};
         compute.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, i == 2 ? MIB : 0, 0};
@@ -149,12 +147,11 @@ static void test_lanes__keep_the_order_of_a_chain(void **state)
     ah_device_close(device);
 }
 
-static void test_lanes__remember_when(void **state)
+TEST(lanes, remember_when)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_device();
     struct ah_span first[4] = {{0}}, second[4] = {{0}};
-    (void)state;
     for (uint64_t i = 0; i < 3; i++) {
         struct ah_op compute = fill(AH_ARENA_DEVICE, i * MIB, 100000, 2);
         struct ah_op down = copy(AH_ARENA_PINNED, AH_ARENA_DEVICE, i * MIB, MIB);
@@ -178,7 +175,7 @@ static void test_lanes__remember_when(void **state)
 }
 
 /* Spans are read while the lane works: each once and in order, or counted as lost. */
-static void test_lanes__tell_times_while_they_run(void **state)
+TEST(lanes, tell_times_while_they_run)
 {
     enum { OPS = 3000 };
     struct ah_error err = {0};
@@ -188,7 +185,6 @@ static void test_lanes__tell_times_while_they_run(void **state)
     const struct ah_op op = fill(AH_ARENA_DEVICE, 0, 1000, 1);
     struct ah_span_reader reader = {.lane = AH_LANE_COMPUTE};
     uint64_t read = 0, last = 0;
-    (void)state;
     CHECK_OK(ah_device_open(&device, check_driver(), &options, &err), err);
     CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
     for (int i = 1; i <= OPS; i++) {
@@ -209,7 +205,7 @@ static void test_lanes__tell_times_while_they_run(void **state)
 }
 
 /* Of lanes that are held up, the one that comes first. */
-static void test_lanes__are_waited_for_together(void **state)
+TEST(lanes, are_waited_for_together)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_device();
@@ -219,7 +215,6 @@ static void test_lanes__are_waited_for_together(void **state)
     struct ah_wait waits[] = {{AH_LANE_HOST, 1}, {AH_LANE_COMPUTE, 1}, {AH_LANE_H2D, 1}};
     const struct ah_op after = fill(AH_ARENA_DEVICE, 0, 10, 5);
     size_t met = 77;
-    (void)state;
     submit(device, AH_LANE_HOST, &held, (struct ah_wait){0});
     submit(device, AH_LANE_COMPUTE, &after, (struct ah_wait){AH_LANE_HOST, 1});
     submit(device, AH_LANE_H2D, &up, (struct ah_wait){0});
@@ -238,14 +233,13 @@ static void test_lanes__are_waited_for_together(void **state)
 }
 
 /* What is submitted behind a failure is skipped on every lane. */
-static void test_lanes__report_a_failure_once_and_for_all(void **state)
+TEST(lanes, report_a_failure_once_and_for_all)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_device();
     const struct ah_op bad = {.kind = AH_OP_CALL, .u.call = {fail_call, NULL}};
     const struct ah_op host = fill(AH_ARENA_PINNED, MIB, 10, 5), compute = fill(AH_ARENA_DEVICE, 0, 10, 5);
     const struct ah_op down = copy(AH_ARENA_PINNED, AH_ARENA_DEVICE, 0, 40);
-    (void)state;
     assert_false(ah_device_failed(device).any);
     uint64_t failed = submit(device, AH_LANE_HOST, &bad, (struct ah_wait){0});
     uint64_t behind = submit(device, AH_LANE_COMPUTE, &compute, (struct ah_wait){AH_LANE_HOST, failed});
@@ -263,17 +257,4 @@ static void test_lanes__report_a_failure_once_and_for_all(void **state)
     assert_int_equal(ah_device_failed(device).lane, AH_LANE_HOST);
     assert_int_equal(ah_device_failed(device).tag, 1000 + AH_LANE_HOST);
     ah_device_close(device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lanes__run_at_the_same_time_and_wait),
-        cmocka_unit_test(test_lanes__keep_the_order_of_a_chain),
-        cmocka_unit_test(test_lanes__remember_when),
-        cmocka_unit_test(test_lanes__tell_times_while_they_run),
-        cmocka_unit_test(test_lanes__are_waited_for_together),
-        cmocka_unit_test(test_lanes__report_a_failure_once_and_for_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -199,7 +199,7 @@ static void check_case(struct fixture *f, const struct ah_op *op)
     free(before);
 }
 
-static void test_matmul__equals_double_precision(void **state)
+TEST_IN(matmul, equals_double_precision, setup, teardown)
 {
     struct fixture *f = *state;
     unsigned forms[3] = {0};
@@ -212,7 +212,7 @@ static void test_matmul__equals_double_precision(void **state)
 }
 
 /* Several tiles and groups in each direction. */
-static void test_matmul__of_many_tiles(void **state)
+TEST_IN(matmul, of_many_tiles, setup, teardown)
 {
     struct fixture *f = *state;
     for (uint32_t form = AH_MATMUL_NN; form <= AH_MATMUL_TN; form++)
@@ -227,7 +227,7 @@ static void test_matmul__of_many_tiles(void **state)
 }
 
 /* c, a and b as parts of wider matrices give the bits of dense ones. */
-static void test_matmul__of_parts_of_wider_matrices(void **state)
+TEST_IN(matmul, of_parts_of_wider_matrices, setup, teardown)
 {
     struct fixture *f = *state;
     struct ah_device *device = f->devices[1];
@@ -255,7 +255,7 @@ static void test_matmul__of_parts_of_wider_matrices(void **state)
     }
 }
 
-static void test_matmul__must_be_prepared(void **state)
+TEST_IN(matmul, must_be_prepared, setup, teardown)
 {
     struct fixture *f = *state;
     struct ah_error err = {0};
@@ -280,7 +280,7 @@ static unsigned count_threads(void)
 }
 
 /* Lanes and pools only. */
-static void test_matmul__starts_no_threads_and_takes_no_memory(void **state)
+TEST_IN(matmul, starts_no_threads_and_takes_no_memory, setup, teardown)
 {
     struct fixture *f = *state;
     struct ah_op op = {.kind = AH_OP_MATMUL,
@@ -299,7 +299,7 @@ static void test_matmul__starts_no_threads_and_takes_no_memory(void **state)
     assert_int_equal(count_threads(), before);
 }
 
-static void test_matmul__reserve_is_known_after_prepare(void **state)
+TEST_IN(matmul, reserve_is_known_after_prepare, setup, teardown)
 {
     struct fixture *f = *state;
     struct ah_error err = {0};
@@ -311,17 +311,4 @@ static void test_matmul__reserve_is_known_after_prepare(void **state)
     CHECK_OK(ah_device_prepare(f->devices[0], &op, 1, &err), err);
     assert_int_equal(f->devices[0]->reserve_bytes, reserve);
     assert_true(reserve < UINT64_C(64) << 20);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matmul__equals_double_precision),
-        cmocka_unit_test(test_matmul__of_many_tiles),
-        cmocka_unit_test(test_matmul__of_parts_of_wider_matrices),
-        cmocka_unit_test(test_matmul__must_be_prepared),
-        cmocka_unit_test(test_matmul__starts_no_threads_and_takes_no_memory),
-        cmocka_unit_test(test_matmul__reserve_is_known_after_prepare),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
 }

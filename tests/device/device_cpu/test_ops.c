@@ -156,7 +156,7 @@ static enum ah_dtype random_dtype(struct fixture *f)
     return (enum ah_dtype)below(f, 2);
 }
 
-static void test_ops__copy(void **state)
+TEST_IN(ops, copy, setup, teardown)
 {
     static const uint32_t ways[][3] = {{AH_LANE_H2D, AH_ARENA_DEVICE, AH_ARENA_PINNED},
                                        {AH_LANE_D2H, AH_ARENA_PINNED, AH_ARENA_DEVICE},
@@ -164,7 +164,7 @@ static void test_ops__copy(void **state)
                                        {AH_LANE_COMPUTE, AH_ARENA_DEVICE, AH_ARENA_DEVICE},
                                        {AH_LANE_HOST, AH_ARENA_PAGEABLE, AH_ARENA_PINNED}};
     struct fixture *f = *state;
-    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
+    for (int round = 0; round < (int)check_scaled(ROUNDS); round++) {
         const uint32_t *way = ways[round % 5];
         struct ah_op op = {.kind = AH_OP_COPY};
         op.u.copy.bytes = round % 3 ? random_count(f, 400000) : (1 << 20) + below(f, 1000);
@@ -198,10 +198,10 @@ static void random_rows(struct fixture *f, struct ah_op *op, size_t operands)
             op->arg[i].row_stride = op->u.elements.count + below(f, 60);
 }
 
-static void test_ops__fill(void **state)
+TEST_IN(ops, fill, setup, teardown)
 {
     struct fixture *f = *state;
-    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
+    for (int round = 0; round < (int)check_scaled(ROUNDS); round++) {
         uint32_t lane = random_lane(f);
         struct ah_op op = {.kind = AH_OP_FILL, .arg = {place(f, arena_for(lane), random_dtype(f), 0)}};
         op.u.elements.value = 1.25f;
@@ -213,7 +213,7 @@ static void test_ops__fill(void **state)
     }
 }
 
-static void test_ops__cast_add_accumulate(void **state)
+TEST_IN(ops, cast_add_accumulate, setup, teardown)
 {
     static const enum ah_op_kind kinds[] = {AH_OP_CAST, AH_OP_ADD, AH_OP_ACCUMULATE};
     struct fixture *f = *state;
@@ -249,10 +249,10 @@ static void test_ops__cast_add_accumulate(void **state)
     }
 }
 
-static void test_ops__column_sum(void **state)
+TEST_IN(ops, column_sum, setup, teardown)
 {
     struct fixture *f = *state;
-    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
+    for (int round = 0; round < (int)check_scaled(ROUNDS); round++) {
         uint32_t lane = random_lane(f);
         struct ah_op op = {.kind = AH_OP_COLUMN_SUM};
         uint64_t width = op.u.rows.width = 1 + below(f, 700);
@@ -275,10 +275,10 @@ static void test_ops__column_sum(void **state)
     }
 }
 
-static void test_ops__sum_squares(void **state)
+TEST_IN(ops, sum_squares, setup, teardown)
 {
     struct fixture *f = *state;
-    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
+    for (int round = 0; round < (int)check_scaled(ROUNDS); round++) {
         uint32_t lane = random_lane(f);
         struct ah_op op = {.kind = AH_OP_SUM_SQUARES};
         uint64_t n = op.u.sum.count = random_count(f, 120000);
@@ -294,7 +294,7 @@ static void test_ops__sum_squares(void **state)
     }
 }
 
-static void test_ops__clip(void **state)
+TEST_IN(ops, clip, setup, teardown)
 {
     struct fixture *f = *state;
     struct ah_adamw_scalars scalars = {.grad_scale = 1};
@@ -330,14 +330,14 @@ static void check_adamw(struct fixture *f, const struct ah_op *op, const struct 
     }
 }
 
-static void test_ops__adamw(void **state)
+TEST_IN(ops, adamw, setup, teardown)
 {
     static const struct ah_adamw_settings settings = {
         .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8, .weight_decay = 0.1, .step = 2, .seed = 3};
     struct fixture *f = *state;
     struct ah_adamw_scalars scalars;
     ah_adamw_scalars_init(&scalars, &settings);
-    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
+    for (int round = 0; round < (int)check_scaled(ROUNDS); round++) {
         uint32_t lane = random_lane(f);
         uint32_t arena = arena_for(lane);
         enum ah_dtype state_dtype = random_dtype(f);
@@ -377,7 +377,7 @@ static int count_call(void *context, struct ah_error *err)
     return AH_OK;
 }
 
-static void test_ops__call(void **state)
+TEST_IN(ops, call, setup, teardown)
 {
     struct fixture *f = *state;
     int calls = 0;
@@ -385,19 +385,4 @@ static void test_ops__call(void **state)
     run(f, AH_LANE_HOST, &op);
     run(f, AH_LANE_HOST, &op);
     assert_int_equal(calls, 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ops__copy),
-        cmocka_unit_test(test_ops__fill),
-        cmocka_unit_test(test_ops__cast_add_accumulate),
-        cmocka_unit_test(test_ops__column_sum),
-        cmocka_unit_test(test_ops__sum_squares),
-        cmocka_unit_test(test_ops__clip),
-        cmocka_unit_test(test_ops__adamw),
-        cmocka_unit_test(test_ops__call),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -72,12 +72,11 @@ static const struct ah_op down = {.kind = AH_OP_COPY,
                                   .arg = {{AH_ARENA_PINNED, AH_FP32, 0, 0}, {AH_ARENA_DEVICE, AH_FP32, 0, 0}},
                                   .u.copy = {MIB}};
 
-static void test_stalls__of_an_op_that_sleeps(void **state)
+TEST(stalls, of_an_op_that_sleeps)
 {
     struct told told = {0};
     struct ah_error err = {0};
     const struct ah_op call = {.kind = AH_OP_CALL, .u.call = {sleep_until_told, &told}};
-    (void)state;
     struct ah_device *device = open_watched(&told, 0.3, 0);
     submit(device, AH_LANE_HOST, &call, (struct ah_wait){0});
     submit(device, AH_LANE_H2D, &up, (struct ah_wait){AH_LANE_HOST, 1});
@@ -92,12 +91,11 @@ static void test_stalls__of_an_op_that_sleeps(void **state)
         "of 0 done; host: 0 of 1 done, op 1 'call' has begun and does not end");
 }
 
-static void test_stalls__are_not_ops_that_work(void **state)
+TEST(stalls, are_not_ops_that_work)
 {
     struct told told = {0};
     struct ah_error err = {0};
     const struct ah_op call = {.kind = AH_OP_CALL, .u.call = {work_for_long, NULL}};
-    (void)state;
     struct ah_device *device = open_watched(&told, 0.5, 0);
     submit(device, AH_LANE_HOST, &call, (struct ah_wait){0});
     submit(device, AH_LANE_H2D, &up, (struct ah_wait){AH_LANE_HOST, 1});
@@ -107,11 +105,10 @@ static void test_stalls__are_not_ops_that_work(void **state)
 }
 
 /* A copy of a second and a half, of which the lane sleeps nearly all. */
-static void test_stalls__are_not_lanes_that_are_slowed(void **state)
+TEST(stalls, are_not_lanes_that_are_slowed)
 {
     struct told told = {0};
     struct ah_error err = {0};
-    (void)state;
     struct ah_device *device = open_watched(&told, 0.5, MIB / 1.5);
     submit(device, AH_LANE_D2H, &down, (struct ah_wait){0});
     const uint64_t begin_ns = ah_threads_now_ns();
@@ -119,14 +116,4 @@ static void test_stalls__are_not_lanes_that_are_slowed(void **state)
     assert_true(ah_threads_now_ns() - begin_ns > UINT64_C(1000000000));
     ah_device_close(device);
     assert_int_equal(atomic_load(&told.n), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stalls__of_an_op_that_sleeps),
-        cmocka_unit_test(test_stalls__are_not_ops_that_work),
-        cmocka_unit_test(test_stalls__are_not_lanes_that_are_slowed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

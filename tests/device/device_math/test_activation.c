@@ -51,10 +51,9 @@ static double slope(const struct element *e)
     }
 }
 
-static void test_activation__reference_has_the_gradients_of_differences(void **state)
+TEST(activation, reference_has_the_gradients_of_differences)
 {
     uint64_t random = check_seed(41);
-    (void)state;
     for (int round = 0; round < 3000; round++) {
         struct element e = {(uint32_t)round % 3, 16 * check_uniform(&random) - 8,
                             4 * check_uniform(&random) - 2};
@@ -74,11 +73,10 @@ static struct ah_op random_activation(uint64_t *random, enum ah_op_kind kind, bo
     return op;
 }
 
-static void test_activation__forward(void **state)
+TEST(activation, forward)
 {
     uint64_t random = check_seed(42);
-    (void)state;
-    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
+    for (int round = 0; round < (int)check_scaled(ROUNDS); round++) {
         struct op_case c;
         struct ah_op op = random_activation(&random, AH_OP_ACTIVATION, round == 7);
         const bool gated = op.u.rows.kind == AH_ACTIVATION_SILU_GATED;
@@ -116,11 +114,10 @@ static void check_backward(const struct op_case *c)
         }
 }
 
-static void test_activation__backward(void **state)
+TEST(activation, backward)
 {
     uint64_t random = check_seed(43);
-    (void)state;
-    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
+    for (int round = 0; round < (int)check_scaled(ROUNDS); round++) {
         struct op_case c;
         struct ah_op op = random_activation(&random, AH_OP_ACTIVATION_BACKWARD, round == 7);
         const bool gated = op.u.rows.kind == AH_ACTIVATION_SILU_GATED;
@@ -140,10 +137,9 @@ static void test_activation__backward(void **state)
 }
 
 /* dx where dy was gives what it gives elsewhere. */
-static void test_activation__dx_may_be_dy(void **state)
+TEST(activation, dx_may_be_dy)
 {
     uint64_t random = check_seed(44);
-    (void)state;
     for (int round = 0; round < 60; round++) {
         struct op_case apart;
         struct ah_op op = random_activation(&random, AH_OP_ACTIVATION_BACKWARD, false);
@@ -172,12 +168,11 @@ static void test_activation__dx_may_be_dy(void **state)
 }
 
 /* Far from zero nothing overflows on the way. */
-static void test_activation__far_from_zero(void **state)
+TEST(activation, far_from_zero)
 {
     static const double far[] = {40, 100, 1e4, 1e20, 3e38};
     uint64_t random = check_seed(45);
     struct op_case c, back;
-    (void)state;
     for (uint32_t kind = 0; kind < 3; kind++) {
         const bool gated = kind == AH_ACTIVATION_SILU_GATED;
         struct ah_op op = {.kind = AH_OP_ACTIVATION, .u.rows = {.rows = 1, .width = 10, .kind = kind}};
@@ -207,16 +202,4 @@ static void test_activation__far_from_zero(void **state)
         op_case_release(&c);
         op_case_release(&back);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_activation__reference_has_the_gradients_of_differences),
-        cmocka_unit_test(test_activation__forward),
-        cmocka_unit_test(test_activation__backward),
-        cmocka_unit_test(test_activation__dx_may_be_dy),
-        cmocka_unit_test(test_activation__far_from_zero),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,11 +36,10 @@ static double gradient(const struct row *row, uint64_t i)
     return row->p[i] - (i == row->target ? 1 : 0);
 }
 
-static void test_cross_entropy__reference_has_the_gradients_of_differences(void **state)
+TEST(cross_entropy, reference_has_the_gradients_of_differences)
 {
     static struct row row, still;
     uint64_t random = check_seed(61);
-    (void)state;
     for (int round = 0; round < 60; round++) {
         row.n = op_case_size(&random, 30);
         row.target = op_case_below(&random, row.n);
@@ -98,11 +97,10 @@ static void run_round(uint64_t *random, uint64_t rows, uint64_t vocabulary, doub
     op_case_release(&c);
 }
 
-static void test_cross_entropy__loss_and_gradient(void **state)
+TEST(cross_entropy, loss_and_gradient)
 {
     uint64_t random = check_seed(62);
-    (void)state;
-    for (int round = 0; round < (int)check_share(ROUNDS); round++)
+    for (int round = 0; round < (int)check_scaled(ROUNDS); round++)
         run_round(&random, op_case_size(&random, 20), op_case_size(&random, round % 10 ? 300 : 5000),
                   round % 3 ? 5 : 60);
     run_round(&random, 2, 50257, 8);
@@ -155,23 +153,21 @@ static void check_beside(uint64_t *random, uint64_t rows, uint64_t vocabulary)
     op_case_release(&beside);
 }
 
-static void test_cross_entropy__a_gradient_beside_the_logits_has_the_same_bits(void **state)
+TEST(cross_entropy, a_gradient_beside_the_logits_has_the_same_bits)
 {
     uint64_t random = check_seed(65);
-    (void)state;
-    for (int round = 0; round < (int)check_share(40); round++)
+    for (int round = 0; round < (int)check_scaled(40); round++)
         check_beside(&random, op_case_size(&random, 9), op_case_size(&random, round % 10 ? 300 : 9000));
     check_beside(&random, 1, 70000); /* more than a GPU's block holds */
 }
 
 /* Where the target's logit is far above the others nothing is lost; an undefined one makes the loss so. */
-static void test_cross_entropy__edges(void **state)
+TEST(cross_entropy, edges)
 {
     enum { N = 40 };
     uint64_t random = check_seed(63);
     struct op_case c;
     struct ah_op op = {.kind = AH_OP_CROSS_ENTROPY, .u.cross_entropy = {.rows = 3, .vocabulary = N}};
-    (void)state;
     for (size_t i = 0; i < 5; i++)
         if (i != 3)
             op.arg[i] = op_case_fp32();
@@ -198,13 +194,12 @@ static void test_cross_entropy__edges(void **state)
 }
 
 /* Tokens that cannot be, whole blocks of them, have no part in anything. */
-static void test_cross_entropy__logits_of_minus_infinity(void **state)
+TEST(cross_entropy, logits_of_minus_infinity)
 {
     enum { N = 5000, POSSIBLE = 4100 };
     uint64_t random = check_seed(64);
     struct op_case c;
     struct ah_op op = {.kind = AH_OP_CROSS_ENTROPY, .u.cross_entropy = {.rows = 1, .vocabulary = N}};
-    (void)state;
     for (size_t i = 0; i < 5; i++)
         if (i != 3)
             op.arg[i] = op_case_fp32();
@@ -219,16 +214,4 @@ static void test_cross_entropy__logits_of_minus_infinity(void **state)
     for (uint64_t i = 0; i < N; i++)
         op_case_check(&c, 1, 0, i, (i < POSSIBLE ? 0 : 1.0 / (N - POSSIBLE)) - (i == target ? 1 : 0), 1e-7);
     op_case_release(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cross_entropy__reference_has_the_gradients_of_differences),
-        cmocka_unit_test(test_cross_entropy__loss_and_gradient),
-        cmocka_unit_test(test_cross_entropy__a_gradient_beside_the_logits_has_the_same_bits),
-        cmocka_unit_test(test_cross_entropy__edges),
-        cmocka_unit_test(test_cross_entropy__logits_of_minus_infinity),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,11 +40,10 @@ static void add_positions(struct ah_op *op, uint64_t *random)
         op->u.embed.seq = 1 + op_case_below(random, op->u.embed.positions);
 }
 
-static void test_embed__rows_by_token_and_position(void **state)
+TEST(embed, rows_by_token_and_position)
 {
     uint64_t random = check_seed(51);
-    (void)state;
-    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
+    for (int round = 0; round < (int)check_scaled(ROUNDS); round++) {
         struct op_case c;
         struct ah_op op = {.kind = AH_OP_EMBED, .u.embed = random_embed(&random, round % 2)};
         const struct ah_op_embed *embed = &op.u.embed;
@@ -71,11 +70,10 @@ static void test_embed__rows_by_token_and_position(void **state)
     }
 }
 
-static void test_embed__gather(void **state)
+TEST(embed, gather)
 {
     uint64_t random = check_seed(52);
-    (void)state;
-    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
+    for (int round = 0; round < (int)check_scaled(ROUNDS); round++) {
         struct op_case c;
         struct ah_op op = {.kind = AH_OP_GATHER, .u.embed = random_embed(&random, false)};
         op.arg[0] = op_case_dense(&random);
@@ -118,11 +116,10 @@ static void check_table(const struct op_case *c, size_t table, uint64_t rows)
     free(size);
 }
 
-static void test_embed__backward_adds_to_both_tables(void **state)
+TEST(embed, backward_adds_to_both_tables)
 {
     uint64_t random = check_seed(53);
-    (void)state;
-    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
+    for (int round = 0; round < (int)check_scaled(ROUNDS); round++) {
         struct op_case c;
         const uint64_t wanted = 1 + op_case_below(&random, 3); /* bits: tokens, positions */
         struct ah_op op = {.kind = AH_OP_EMBED_BACKWARD, .u.embed = random_embed(&random, wanted & 2)};
@@ -148,14 +145,4 @@ static void test_embed__backward_adds_to_both_tables(void **state)
             check_table(&c, 1, embed->positions);
         op_case_release(&c);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_embed__rows_by_token_and_position),
-        cmocka_unit_test(test_embed__gather),
-        cmocka_unit_test(test_embed__backward_adds_to_both_tables),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

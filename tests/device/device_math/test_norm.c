@@ -58,11 +58,10 @@ static double loss(void *context)
     return sum;
 }
 
-static void test_norm__reference_has_the_gradients_of_differences(void **state)
+TEST(norm, reference_has_the_gradients_of_differences)
 {
     static struct vector v;
     uint64_t random = check_seed(21);
-    (void)state;
     for (int round = 0; round < 40; round++) {
         v.width = op_case_size(&random, 40);
         v.layer = round % 2;
@@ -140,11 +139,10 @@ static void check_forward(const struct op_case *c)
     }
 }
 
-static void test_norm__forward(void **state)
+TEST(norm, forward)
 {
     uint64_t random = check_seed(22);
-    (void)state;
-    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
+    for (int round = 0; round < (int)check_scaled(ROUNDS); round++) {
         struct op_case c;
         struct ah_op op = {.kind = AH_OP_NORM, .u.norm = random_norm(&random, round)};
         const uint64_t row = op.u.norm.width * (op.u.norm.heads ? op.u.norm.heads : 1);
@@ -208,11 +206,10 @@ static void check_backward(const struct op_case *c)
     }
 }
 
-static void test_norm__backward(void **state)
+TEST(norm, backward)
 {
     uint64_t random = check_seed(23);
-    (void)state;
-    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
+    for (int round = 0; round < (int)check_scaled(ROUNDS); round++) {
         struct op_case c;
         struct ah_op op = {.kind = AH_OP_NORM_BACKWARD, .u.norm = random_norm(&random, round)};
         const bool layer = op.u.norm.kind == AH_NORM_LAYER;
@@ -239,14 +236,4 @@ static void test_norm__backward(void **state)
         check_backward(&c);
         op_case_release(&c);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_norm__reference_has_the_gradients_of_differences),
-        cmocka_unit_test(test_norm__forward),
-        cmocka_unit_test(test_norm__backward),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,11 +42,10 @@ static void check_row(const struct op_case *c, uint64_t row)
         }
 }
 
-static void test_rope__turns_every_head(void **state)
+TEST(rope, turns_every_head)
 {
     uint64_t random = check_seed(31);
-    (void)state;
-    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
+    for (int round = 0; round < (int)check_scaled(ROUNDS); round++) {
         struct op_case c;
         const struct ah_op op = random_rope(&random);
         op_case_init(&c, &op, &random);
@@ -63,7 +62,7 @@ static void test_rope__turns_every_head(void **state)
 }
 
 /* With the cosine and sine of real angles, forward and inverse give x again, and lengths stay. */
-static void test_rope__inverse_turns_back(void **state)
+TEST(rope, inverse_turns_back)
 {
     enum { ROWS = 7, HEADS = 2, DIM = 36 };
     uint64_t random = check_seed(32);
@@ -71,7 +70,6 @@ static void test_rope__inverse_turns_back(void **state)
     struct ah_op op = {
         .kind = AH_OP_ROPE,
         .u.rope = {.rows = ROWS, .heads = HEADS, .head_dim = DIM, .table_rows = ROWS, .seq = ROWS}};
-    (void)state;
     op.arg[0] = op.arg[1] = op_case_fp32();
     op_case_init(&c, &op, &random);
     c.width[0] = HEADS * DIM;
@@ -100,13 +98,4 @@ static void test_rope__inverse_turns_back(void **state)
             op_case_check(&back, 0, row, i, op_case_input(&c, 0, row, i), 1e-6);
     op_case_release(&c);
     op_case_release(&back);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rope__turns_every_head),
-        cmocka_unit_test(test_rope__inverse_turns_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,16 +80,9 @@ static void check_model(const char *model, enum ah_dtype dtype)
     test_job_close(&job);
 }
 
-static void test_blocks__of_the_cpu_device(void **state)
+TEST(blocks, of_the_cpu_device)
 {
-    (void)state;
     check_model("tiny", AH_FP32);
     check_model("gpt2-124m", AH_FP32);
     check_model("qwen3-0.6b", AH_BF16);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_blocks__of_the_cpu_device)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,13 +90,12 @@ static void check_algorithms(const struct ah_machine *machine, struct test_job *
     }
 }
 
-static void test_cuda__is_profiled(void **state)
+TEST_IN(cuda, is_profiled, load, NULL)
 {
     struct test_job job;
     struct ah_error err = {0};
     struct ah_document document = {0}, again = {0};
     struct ah_buffer text = {0};
-    (void)state;
     small_job(&job);
     const struct ah_profiler_options options = {
         .driver = driver, .parts = (1u << AH_PROFILER_DISK) - 1, .job = &job.job};
@@ -111,10 +110,4 @@ static void test_cuda__is_profiled(void **state)
     ah_document_release(&document);
     ah_buffer_release(&text);
     test_job_close(&job);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cuda__is_profiled)};
-    return cmocka_run_group_tests(tests, load, NULL);
 }

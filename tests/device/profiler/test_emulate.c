@@ -75,9 +75,8 @@ static double compute_rate(void)
     return rate;
 }
 
-static void test_emulate__lanes_show_the_targets_ratios(void **state)
+TEST(emulate, lanes_show_the_targets_ratios)
 {
-    (void)state;
     struct ah_machine_matmul product = {.dtype = AH_FP32, .threads = 1};
     struct ah_machine_link links[] = {
         {.direction = AH_H2D, .latency_us = 5, .bytes_per_s = {.median = 25e9}},
@@ -98,10 +97,4 @@ static void test_emulate__lanes_show_the_targets_ratios(void **state)
     if (worst > 0.05)
         worst = worst_error(&target);
     assert_true(worst <= 0.05);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_emulate__lanes_show_the_targets_ratios)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

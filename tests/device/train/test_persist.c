@@ -65,7 +65,7 @@ static void train_in_two(struct golden *g, const char *path, uint64_t *seed)
     ah_trainer_close(trainer);
 }
 
-static void test_persist__goes_on_to_the_same_bits(void **state)
+TEST_IN(persist, goes_on_to_the_same_bits, root_make, root_remove)
 {
     static const struct {
         const char *name;
@@ -91,12 +91,4 @@ static void test_persist__goes_on_to_the_same_bits(void **state)
         assert_memory_equal(first.weights, other.weights, first.n_values * sizeof *first.weights);
         golden_close(&golden);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_persist__goes_on_to_the_same_bits, root_make, root_remove),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,12 +31,11 @@ static void run_policies(const char *name, enum ah_dtype dtype, const struct ah_
     golden_close(&golden);
 }
 
-static void test_policies__give_the_same_bits(void **state)
+TEST(policies, give_the_same_bits)
 {
     static const char *const names[] = {"gpt2", "llama", "mistral-documents", "qwen2", "qwen3"};
     uint64_t ran[AH_POLICIES] = {0};
     struct ah_document machine;
-    (void)state;
     load_document(&machine, "examples/machines/rtx4090-64g.json", AH_DOCUMENT_MACHINE);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         run_policies(names[i], i % 2 ? AH_BF16 : AH_FP32, machine.body.machine, ran);
@@ -44,12 +43,4 @@ static void test_policies__give_the_same_bits(void **state)
         if (!ran[policy])
             fail_msg("policy '%s' has not run", ah_words_policy[policy]);
     ah_document_release(&machine);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_policies__give_the_same_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,12 +96,11 @@ static double check_steps(struct ah_trainer *trainer)
     return waited_us;
 }
 
-static void test_tally__adds_up_what_lanes_did(void **state)
+TEST(tally, adds_up_what_lanes_did)
 {
     static const char *const names[] = {"gpt2", "llama", "qwen3"};
     uint64_t seed = check_seed(4);
     unsigned waited = 0;
-    (void)state;
     for (int i = 0; i < 9; i++) {
         struct ah_trainer *trainer;
         struct ah_error err = {0};
@@ -114,12 +113,4 @@ static void test_tally__adds_up_what_lanes_did(void **state)
         golden_close(&golden);
     }
     assert_true(waited > 4);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tally__adds_up_what_lanes_did),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,10 +16,9 @@ static void expect_equal(const struct golden_result *a, const struct golden_resu
 }
 
 /* Each of the arenas is touched up to what the plan says and no further. */
-static void test_trainer__touches_what_the_plan_gives(void **state)
+TEST(trainer, touches_what_the_plan_gives)
 {
     uint64_t seed = check_seed(3);
-    (void)state;
     for (int i = 0; i < 12; i++) {
         struct ah_trainer *trainer;
         struct ah_error err = {0};
@@ -40,11 +39,10 @@ static void test_trainer__touches_what_the_plan_gives(void **state)
 }
 
 /* By every plan the same, and the weights stay. */
-static void test_trainer__evaluates_between_steps(void **state)
+TEST(trainer, evaluates_between_steps)
 {
     static const char *const names[] = {"gpt2", "llama-masked", "mistral-documents", "qwen3"};
     uint64_t seed = check_seed(11);
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct ah_error err = {0};
         struct ah_trainer *trainer;
@@ -78,13 +76,12 @@ static bool stop_at_third(void *context, const struct ah_step_record *record)
     return record->step < 3;
 }
 
-static void test_trainer__stops_when_told_and_goes_on(void **state)
+TEST(trainer, stops_when_told_and_goes_on)
 {
     struct ah_error err = {0};
     struct ah_trainer *trainer;
     const struct ah_observer stopping = {.step = stop_at_third, .context = &other},
                              going = {.step = golden_keep_record, .context = &other};
-    (void)state;
     golden_open(&golden, "llama", AH_FP32);
     golden_plan_resident(&golden);
     ah_trainer_close(golden_start(&golden, &first));
@@ -123,10 +120,9 @@ static void copy_vectors(struct golden *g, struct ah_trainer *from, struct ah_tr
     }
 }
 
-static void test_trainer__goes_on_under_another_plan(void **state)
+TEST(trainer, goes_on_under_another_plan)
 {
     uint64_t seed = check_seed(5);
-    (void)state;
     for (int i = 0; i < 8; i++) {
         struct ah_error err = {0};
         struct ah_trainer *before, *after;
@@ -157,10 +153,9 @@ static void test_trainer__goes_on_under_another_plan(void **state)
 }
 
 /* Slow lanes and more threads change what waits for what, not the bits. */
-static void test_trainer__is_exact_with_slow_lanes(void **state)
+TEST(trainer, is_exact_with_slow_lanes)
 {
     uint64_t seed = check_seed(17);
-    (void)state;
     golden_open(&golden, "gpt2-untied-odd", AH_FP32);
     golden.steps = 8;
     golden_plan_resident(&golden);
@@ -181,10 +176,9 @@ static void test_trainer__is_exact_with_slow_lanes(void **state)
 }
 
 /* Lanes have worked, and links have moved what the plan says and the trainer's own numbers. */
-static void test_trainer__records_lanes(void **state)
+TEST(trainer, records_lanes)
 {
     uint64_t planned[2] = {0};
-    (void)state;
     golden_open(&golden, "llama", AH_FP32);
     golden_plan_resident(&golden);
     for (size_t block = 0; block < golden.c.job.n_blocks; block++)
@@ -234,12 +228,11 @@ static bool go_on(void *context, const struct ah_step_record *record)
 
 /* The squares go down before the last gradients, so that the norm does not wait for these. Were it to wait, it would in every
  * step; a busy machine may make it late in one. */
-static void test_trainer__sums_overtake_gradients(void **state)
+TEST(trainer, sums_overtake_gradients)
 {
     static struct norm_times times;
     struct ah_error err = {0};
     struct ah_trainer *trainer;
-    (void)state;
     golden_open(&golden, "llama", AH_FP32);
     golden.c.job.training.clip = 1;
     golden_plan_resident(&golden);
@@ -262,11 +255,10 @@ static void test_trainer__sums_overtake_gradients(void **state)
     golden_close(&golden);
 }
 
-static void test_trainer__refuses_other_models_and_data(void **state)
+TEST(trainer, refuses_other_models_and_data)
 {
     struct ah_error err = {0};
     struct ah_trainer *trainer;
-    (void)state;
     golden_open(&golden, "llama", AH_FP32);
     golden_plan_resident(&golden);
     golden.model.body.model->mlp_width += 8;
@@ -278,19 +270,4 @@ static void test_trainer__refuses_other_models_and_data(void **state)
     golden.options.device.memory_bytes = golden.options.plan->memory.device_bytes - 1;
     CHECK_FAILS(ah_trainer_open(&trainer, &golden.options, &err), err, AH_E_CAPACITY, "device memory");
     golden_close(&golden);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trainer__touches_what_the_plan_gives),
-        cmocka_unit_test(test_trainer__evaluates_between_steps),
-        cmocka_unit_test(test_trainer__stops_when_told_and_goes_on),
-        cmocka_unit_test(test_trainer__goes_on_under_another_plan),
-        cmocka_unit_test(test_trainer__is_exact_with_slow_lanes),
-        cmocka_unit_test(test_trainer__records_lanes),
-        cmocka_unit_test(test_trainer__sums_overtake_gradients),
-        cmocka_unit_test(test_trainer__refuses_other_models_and_data),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,3 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-target_link_options(fault.base.threads PRIVATE LINKER:--wrap=pthread_create)
-target_link_options(fault.base.file PRIVATE LINKER:--wrap=fsync)
+target_link_options(fault.base PRIVATE LINKER:--wrap=pthread_create,--wrap=fsync)

@@ -103,9 +103,8 @@ static int use_topology(void *context, struct ah_error *err)
     return rc;
 }
 
-static void test_allocations__each_fails_once(void **state)
+TEST(allocations, each_fails_once)
 {
-    (void)state;
     char path[] = "/tmp/autohete-fault-XXXXXX", synthetic[] = "pack:1 core:2 pu:2";
     int fd = mkstemp(path);
     assert_true(fd >= 0 && write(fd, "text", 4) == 4);
@@ -121,9 +120,8 @@ static void test_allocations__each_fails_once(void **state)
     unlink(path);
 }
 
-static void test_allocations__none_in_running_and_submitting(void **state)
+TEST(allocations, none_in_running_and_submitting)
 {
-    (void)state;
     struct ah_error err = {0};
     struct ah_pool *pool = NULL;
     struct ah_lane *lane = NULL;
@@ -145,9 +143,8 @@ static void test_allocations__none_in_running_and_submitting(void **state)
     ah_pool_free(pool);
 }
 
-static void test_allocations__none_in_statistics_and_hashes(void **state)
+TEST(allocations, none_in_statistics_and_hashes)
 {
-    (void)state;
     static double samples[5000];
     struct ah_sha256 hash;
     unsigned char digest[AH_SHA256_BYTES];
@@ -160,14 +157,4 @@ static void test_allocations__none_in_statistics_and_hashes(void **state)
     ah_sha256_finish(&hash, digest);
     assert_int_equal(fault_count(), 0);
     assert_true(stats.median == 2499.5);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_allocations__each_fails_once),
-        cmocka_unit_test(test_allocations__none_in_running_and_submitting),
-        cmocka_unit_test(test_allocations__none_in_statistics_and_hashes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,9 +45,8 @@ static unsigned entries(const char *path)
     return n - 2; /* . and .. */
 }
 
-static void test_file__syncs_that_fail(void **state)
+TEST(file, syncs_that_fail)
 {
-    (void)state;
     char folder[] = "/tmp/autohete-sync-XXXXXX", path[64];
     struct ah_error err = {0};
     assert_non_null(mkdtemp(folder));
@@ -67,12 +66,4 @@ static void test_file__syncs_that_fail(void **state)
     assert_int_equal(entries(folder), 1);
     unlink(path);
     rmdir(folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_file__syncs_that_fail),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,9 +22,8 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
     return ++calls == failing ? EAGAIN : __real_pthread_create(thread, attributes, run, context);
 }
 
-static void test_threads__a_worker_that_does_not_start(void **state)
+TEST(threads, a_worker_that_does_not_start)
 {
-    (void)state;
     for (failing = 1; failing <= 3; failing++) {
         struct ah_error err = {0};
         struct ah_pool *pool = NULL;
@@ -37,9 +36,8 @@ static void test_threads__a_worker_that_does_not_start(void **state)
     }
 }
 
-static void test_threads__a_lane_that_does_not_start(void **state)
+TEST(threads, a_lane_that_does_not_start)
 {
-    (void)state;
     struct ah_error err = {0};
     struct ah_lane *lane = NULL;
     calls = 0;
@@ -47,13 +45,4 @@ static void test_threads__a_lane_that_does_not_start(void **state)
     CHECK_FAILS(ah_lane_new(&lane, &(struct ah_lane_options){.name = "d2h", .cpu = -1}, &err), err,
                 AH_E_FAILED, "'d2h'");
     assert_null(lane);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads__a_worker_that_does_not_start),
-        cmocka_unit_test(test_threads__a_lane_that_does_not_start),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,37 +79,22 @@ static int print_texts(void *context, struct ah_error *err)
     return rc;
 }
 
-static void test_frame__options(void **state)
+TEST(frame, options)
 {
-    (void)state;
     assert_true(fault_sweep(read_options, NULL, 0) >= 1);
 }
 
-static void test_frame__table(void **state)
+TEST(frame, table)
 {
-    (void)state;
     assert_true(fault_sweep(print_table, NULL, 0) >= 2);
 }
 
-static void test_frame__json(void **state)
+TEST(frame, json)
 {
-    (void)state;
     assert_true(fault_sweep(emit_object, NULL, 0) >= 2);
 }
 
-static void test_frame__texts(void **state)
+TEST(frame, texts)
 {
-    (void)state;
     assert_true(fault_sweep(print_texts, NULL, 0) >= 5);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_frame__options),
-        cmocka_unit_test(test_frame__table),
-        cmocka_unit_test(test_frame__json),
-        cmocka_unit_test(test_frame__texts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,27 +103,23 @@ static int fail_with_remedies(void *context, struct ah_error *err)
     return finish(&cli, err);
 }
 
-static void test_plans__text(void **state)
+TEST_IN(plans, text, tiny_plan_load, tiny_plan_release)
 {
-    (void)state;
     assert_true(fault_sweep(print_text, &tiny_document, 0) >= 10);
 }
 
-static void test_plans__json(void **state)
+TEST_IN(plans, json, tiny_plan_load, tiny_plan_release)
 {
-    (void)state;
     assert_true(fault_sweep(print_json, &tiny_document, 0) >= 3);
 }
 
-static void test_plans__difference(void **state)
+TEST_IN(plans, difference, tiny_plan_load, tiny_plan_release)
 {
-    (void)state;
     assert_true(fault_sweep(print_difference, &tiny_document, 0) >= 5);
 }
 
-static void test_plans__check(void **state)
+TEST_IN(plans, check, tiny_plan_load, tiny_plan_release)
 {
-    (void)state;
     assert_true(fault_sweep(check_plan, &tiny_document, 0) >= 10);
 }
 
@@ -141,24 +137,12 @@ static void quietly(int (*run)(void *, struct ah_error *), int may_succeed, size
     assert_true(n >= least);
 }
 
-static void test_plans__simulation(void **state)
+TEST_IN(plans, simulation, tiny_plan_load, tiny_plan_release)
 {
-    (void)state;
     quietly(simulate, 0, 20);
 }
 
-static void test_plans__diagnosis(void **state)
+TEST_IN(plans, diagnosis, tiny_plan_load, tiny_plan_release)
 {
-    (void)state;
     quietly(fail_with_remedies, 1, 3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plans__text),       cmocka_unit_test(test_plans__json),
-        cmocka_unit_test(test_plans__difference), cmocka_unit_test(test_plans__check),
-        cmocka_unit_test(test_plans__simulation), cmocka_unit_test(test_plans__diagnosis),
-    };
-    return cmocka_run_group_tests(tests, tiny_plan_load, tiny_plan_release);
 }

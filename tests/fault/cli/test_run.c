@@ -136,21 +136,12 @@ static void sweep(void **state, int (*run)(void *, struct ah_error *), size_t le
     release(&f);
 }
 
-static void test_run__opens_from_the_start(void **state)
+TEST_IN(run, opens_from_the_start, root_make, root_remove)
 {
     sweep(state, open_from_the_start, 50);
 }
 
-static void test_run__opens_from_a_checkpoint(void **state)
+TEST_IN(run, opens_from_a_checkpoint, root_make, root_remove)
 {
     sweep(state, open_from_a_checkpoint, 50);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_run__opens_from_the_start, root_make, root_remove),
-        cmocka_unit_test_setup_teardown(test_run__opens_from_a_checkpoint, root_make, root_remove),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,23 +63,20 @@ static int write_page(void *context, struct ah_error *err)
     return finish(&cli, rc, err);
 }
 
-static void test_timeline__trace(void **state)
+TEST_IN(timeline, trace, tiny_plan_load, tiny_plan_release)
 {
-    (void)state;
     assert_true(fault_sweep(write_trace, NULL, 0) >= 5);
 }
 
-static void test_timeline__trace_of_a_run(void **state)
+TEST_IN(timeline, trace_of_a_run, tiny_plan_load, tiny_plan_release)
 {
-    (void)state;
     assert_true(fault_sweep(write_run_trace, NULL, 0) >= 5);
 }
 
-static void test_timeline__a_run_is_heard_without_memory(void **state)
+TEST_IN(timeline, a_run_is_heard_without_memory, tiny_plan_load, tiny_plan_release)
 {
     struct ah_run_trace *trace;
     struct ah_error err = {0};
-    (void)state;
     CHECK_OK(ah_run_trace_new(&trace, tiny_plan(), &(struct ah_run_trace_options){0}, &err), err);
     fault_count();
     tell_step(trace);
@@ -87,29 +84,15 @@ static void test_timeline__a_run_is_heard_without_memory(void **state)
     ah_run_trace_free(trace);
 }
 
-static void test_timeline__page(void **state)
+TEST_IN(timeline, page, tiny_plan_load, tiny_plan_release)
 {
-    (void)state;
     assert_true(fault_sweep(write_page, &tiny_document, 0) >= 5);
 }
 
-static void test_timeline__page_of_a_cluster(void **state)
+TEST_IN(timeline, page_of_a_cluster, tiny_plan_load, tiny_plan_release)
 {
     struct ah_document cluster;
-    (void)state;
     load_document(&cluster, "tests/golden/schemas/documents/cluster-plan.json", AH_DOCUMENT_CLUSTER_PLAN);
     assert_true(fault_sweep(write_page, &cluster, 0) >= 3);
     ah_document_release(&cluster);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_timeline__trace),
-        cmocka_unit_test(test_timeline__trace_of_a_run),
-        cmocka_unit_test(test_timeline__a_run_is_heard_without_memory),
-        cmocka_unit_test(test_timeline__page),
-        cmocka_unit_test(test_timeline__page_of_a_cluster),
-    };
-    return cmocka_run_group_tests(tests, tiny_plan_load, tiny_plan_release);
 }

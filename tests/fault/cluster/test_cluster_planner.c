@@ -26,21 +26,13 @@ static int plan(void *context, struct ah_error *err)
     return rc;
 }
 
-static void test_cluster_planner__survives_every_failing_allocation(void **state)
+TEST(cluster_planner, survives_every_failing_allocation)
 {
     static struct least_cluster least;
     struct ah_error err = {0};
-    (void)state;
     least_cluster_open(&least);
     struct sweep sweep = {.request = least.request};
     CHECK_OK(plan(&sweep, &err), err);
     assert_true(fault_sweep(plan, &sweep, 1) > 50);
     least_cluster_close(&least);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cluster_planner__survives_every_failing_allocation)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,14 +20,13 @@ static int verify(void *context, struct ah_error *err)
     return rc;
 }
 
-static void test_cluster_verify__survives_every_failing_allocation(void **state)
+TEST(cluster_verify, survives_every_failing_allocation)
 {
     static struct least_cluster least;
     struct ah_error err = {0};
     struct ah_arena arena = {0};
     struct ah_cluster_shortage shortage;
     struct verifying v;
-    (void)state;
     least_cluster_open(&least);
     const struct ah_cluster_request *request = &least.request;
     CHECK_OK(ah_cluster_planner_plan(request, &arena, &v.plan, &shortage, &err), err);
@@ -36,11 +35,4 @@ static void test_cluster_verify__survives_every_failing_allocation(void **state)
     assert_true(fault_sweep(verify, &v, 0) > 20);
     ah_arena_release(&arena);
     least_cluster_close(&least);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cluster_verify__survives_every_failing_allocation)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,20 +23,13 @@ static int raise_bound(void *context, struct ah_error *err)
     return rc;
 }
 
-static void test_grouping__survives_every_failing_allocation(void **state)
+TEST(grouping, survives_every_failing_allocation)
 {
     struct case_instance c;
     uint64_t random = 0x853c49e6748fea9b;
-    (void)state;
     draw_instance(&c, &random, 7, MOST_UNITS, 9);
     struct sweep sweep = {.instance = c.instance};
     struct ah_error err = {0};
     CHECK_OK(raise_bound(&sweep, &err), err);
     assert_true(sweep.bound_us > 1 && fault_sweep(raise_bound, &sweep, 1) > 8);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_grouping__survives_every_failing_allocation)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,21 +41,19 @@ static int run_loop(struct ah_device *device, const struct ah_op *ops, struct ah
     return rc ? rc : ah_device_drain(device, err);
 }
 
-static void test_open__fails_cleanly(void **state)
+TEST(open, fails_cleanly)
 {
-    (void)state;
     size_t allocations = fault_sweep(open_and_prepare, NULL, 0);
     assert_true(allocations > 10);
 }
 
-static void test_open__nothing_allocates_after_reserve(void **state)
+TEST(open, nothing_allocates_after_reserve)
 {
     struct ah_error err = {0};
     struct ah_device *device = NULL;
     struct ah_device_options options = {.compute_threads = 2};
     struct ah_op ops[2] = {{.kind = AH_OP_MATMUL, .u.matmul = {.m = 150, .n = 40, .k = 33}},
                            {.kind = AH_OP_COPY, .u.copy = {1000}}};
-    (void)state;
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = 1 << 20, [AH_ARENA_PINNED] = 1 << 20};
     for (uint64_t i = 0; i < 3; i++)
         ops[0].arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, i << 16, 0};
@@ -68,13 +66,4 @@ static void test_open__nothing_allocates_after_reserve(void **state)
     CHECK_OK(run_loop(device, ops, &err), err);
     assert_int_equal(fault_count(), 0);
     ah_device_close(device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open__fails_cleanly),
-        cmocka_unit_test(test_open__nothing_allocates_after_reserve),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

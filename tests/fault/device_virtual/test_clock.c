@@ -24,15 +24,13 @@ static int grow_and_run(void *context, struct ah_error *err)
     return rc;
 }
 
-static void test_clock__out_of_memory_is_an_error(void **state)
+TEST(clock, out_of_memory_is_an_error)
 {
-    (void)state;
     assert_int_equal(fault_sweep(grow_and_run, NULL, 0), 2);
 }
 
-static void test_clock__a_run_allocates_nothing(void **state)
+TEST(clock, a_run_allocates_nothing)
 {
-    (void)state;
     struct ah_error err = {0};
     struct ah_clock clock = {0};
     struct ah_clock_result result;
@@ -42,13 +40,4 @@ static void test_clock__a_run_allocates_nothing(void **state)
     CHECK_OK(ah_clock_reserve(&clock, &graph, 1, &err), err); /* there is room already */
     assert_int_equal(fault_count(), 0);
     ah_clock_release(&clock);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clock__out_of_memory_is_an_error),
-        cmocka_unit_test(test_clock__a_run_allocates_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

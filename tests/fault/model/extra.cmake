@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-target_link_options(fault.model.weights PRIVATE
+target_link_options(fault.model PRIVATE
   LINKER:--wrap=pread,--wrap=pwrite,--wrap=fsync,--wrap=close,--wrap=fallocate)

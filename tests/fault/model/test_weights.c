@@ -175,7 +175,7 @@ static void set(struct scene *scene, const char *folder, uint64_t shard_bytes)
 
 /* ---- tests ---- */
 
-static void test_weights__survive_every_failing_allocation(void **state)
+TEST_IN(weights, survive_every_failing_allocation, root_make, root_remove)
 {
     const uint64_t limits[] = {0, 4000};
     for (size_t i = 0; i < 2; i++) {
@@ -204,7 +204,7 @@ static int miss(void *context, struct ah_error *err)
     return rc == AH_E_MISMATCH ? AH_OK : rc;
 }
 
-static void test_weights__survive_them_while_refusing(void **state)
+TEST_IN(weights, survive_them_while_refusing, root_make, root_remove)
 {
     struct scene scene;
     struct ah_error err = {0};
@@ -247,7 +247,7 @@ static unsigned sweep(int (*run)(void *, struct ah_error *), struct scene *scene
     }
 }
 
-static void test_weights__survive_every_failing_call(void **state)
+TEST_IN(weights, survive_every_failing_call, root_make, root_remove)
 {
     const uint64_t limits[] = {0, 4000};
     for (size_t i = 0; i < 2; i++) {
@@ -264,7 +264,7 @@ static void test_weights__survive_every_failing_call(void **state)
     }
 }
 
-static void test_weights__report_what_closing_finds_out(void **state)
+TEST_IN(weights, report_what_closing_finds_out, root_make, root_remove)
 {
     struct scene scene;
     struct ah_error err = {0};
@@ -279,7 +279,7 @@ static void test_weights__report_what_closing_finds_out(void **state)
 }
 
 /* A file system that cannot reserve or sync is no reason to fail; interrupted and short calls go on. */
-static void test_weights__go_on_where_they_can(void **state)
+TEST_IN(weights, go_on_where_they_can, root_make, root_remove)
 {
     static const struct {
         enum call call;
@@ -301,18 +301,4 @@ static void test_weights__go_on_where_they_can(void **state)
     CHECK_OK(save(&scene, &err), err);
     CHECK_OK(load(&scene, &err), err);
     ah_document_release(&scene.model);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, root_make, root_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_weights__survive_every_failing_allocation),
-        IN_FOLDER(test_weights__survive_them_while_refusing),
-        IN_FOLDER(test_weights__survive_every_failing_call),
-        IN_FOLDER(test_weights__report_what_closing_finds_out),
-        IN_FOLDER(test_weights__go_on_where_they_can),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,20 +34,13 @@ static int export_and_print(void *context, struct ah_error *err)
     return rc;
 }
 
-static void test_export__survives_every_failing_allocation(void **state)
+TEST(export, survives_every_failing_allocation)
 {
     struct ah_document document;
-    (void)state;
     load_document(&document, PATH, AH_DOCUMENT_PLAN);
     for (unsigned target = 0; ah_words_export_target[target]; target++) {
         struct job job = {document.body.plan, (enum ah_export_target)target};
         assert_true(fault_sweep(export_and_print, &job, 0) > 4);
     }
     ah_document_release(&document);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_export__survives_every_failing_allocation)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

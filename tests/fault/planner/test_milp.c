@@ -63,9 +63,8 @@ static void close_setting(struct setting *s)
     ah_document_release(&s->machine);
 }
 
-static void test_milp__survives_every_failing_allocation(void **state)
+TEST(milp, survives_every_failing_allocation)
 {
-    (void)state;
     static const char *const models[] = {"tiny", "gpt2-124m"}; /* exact, relaxed */
     for (size_t i = 0; i < 2; i++) {
         struct setting s;
@@ -77,10 +76,4 @@ static void test_milp__survives_every_failing_allocation(void **state)
         assert_true(fault_sweep(weigh, &s, 0) > 0);
         close_setting(&s);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_milp__survives_every_failing_allocation)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,39 +44,28 @@ static void open_sweep(struct sweep *sweep, uint64_t layers)
     sweep->t.request.effort = AH_EFFORT_QUICK;
 }
 
-static void test_planner__plans(void **state)
+TEST(planner, plans)
 {
-    (void)state;
     struct sweep sweep = {.plan = plan};
     open_sweep(&sweep, 1);
     assert_true(fault_sweep(run, &sweep, 0) > 50);
     test_request_close(&sweep.t);
 }
 
-static void test_planner__compares(void **state)
+TEST(planner, compares)
 {
-    (void)state;
     struct sweep sweep = {.plan = compare};
     open_sweep(&sweep, 1);
     assert_true(fault_sweep(run, &sweep, 0) > 100);
     test_request_close(&sweep.t);
 }
 
-static void test_planner__diagnoses(void **state)
+TEST(planner, diagnoses)
 {
-    (void)state;
     struct sweep sweep = {.plan = plan};
     open_sweep(&sweep, 1);
     sweep.t.request.device_bytes = sweep.t.request.machine->device.reserve_bytes + TEST_MIB;
     sweep.t.request.policy = AH_POLICY_STREAM; /* few settings: a diagnosis plans many times */
     assert_true(fault_sweep(run, &sweep, 0) > 100);
     test_request_close(&sweep.t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_planner__plans),
-                                       cmocka_unit_test(test_planner__compares),
-                                       cmocka_unit_test(test_planner__diagnoses)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

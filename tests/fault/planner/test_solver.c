@@ -89,9 +89,8 @@ static int clear(void **state)
     return 0;
 }
 
-static void test_solver__exact_needs_no_simplex(void **state)
+TEST_IN(solver, exact_needs_no_simplex, clear, NULL)
 {
-    (void)state;
     struct ah_solver_result result = {0};
     struct ah_error err = {0};
     fails.simplex = GLP_EFAIL;
@@ -102,9 +101,8 @@ static void test_solver__exact_needs_no_simplex(void **state)
     assert_int_equal(result.status, AH_SOLVER_INFEASIBLE); /* none found, which proves nothing */
 }
 
-static void test_solver__starts_again_from_another_basis(void **state)
+TEST_IN(solver, starts_again_from_another_basis, clear, NULL)
 {
-    (void)state;
     struct ah_solver_result result = {0};
     struct ah_error err = {0};
     fails.exact = GLP_ESING;
@@ -119,9 +117,8 @@ static void test_solver__starts_again_from_another_basis(void **state)
 }
 
 /* A status that says neither optimal nor infeasible is no proof of anything. */
-static void test_solver__takes_no_status_for_another(void **state)
+TEST_IN(solver, takes_no_status_for_another, clear, NULL)
 {
-    (void)state;
     struct ah_solver_result result = {0};
     struct ah_error err = {0};
     fails.status = GLP_UNDEF;
@@ -130,9 +127,8 @@ static void test_solver__takes_no_status_for_another(void **state)
     CHECK_FAILS(solve(false, &result, &err), err, AH_E_FAILED, "code");
 }
 
-static void test_solver__comes_back_and_works_again(void **state)
+TEST_IN(solver, comes_back_and_works_again, clear, NULL)
 {
-    (void)state;
     struct ah_solver_result result = {0};
     struct ah_error err = {0};
     int *const all[] = {&fails.simplex, &fails.exact, &fails.intopt};
@@ -149,15 +145,4 @@ static void test_solver__comes_back_and_works_again(void **state)
     CHECK_FAILS(solve(true, &result, &err), err, AH_E_FAILED, "code");
     fails.init_env = 2;
     CHECK_FAILS(solve(true, &result, &err), err, AH_E_MEMORY, "memory");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_solver__exact_needs_no_simplex, clear),
-        cmocka_unit_test_setup(test_solver__starts_again_from_another_basis, clear),
-        cmocka_unit_test_setup(test_solver__takes_no_status_for_another, clear),
-        cmocka_unit_test_setup(test_solver__comes_back_and_works_again, clear),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

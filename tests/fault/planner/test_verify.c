@@ -19,9 +19,8 @@ static int verify_policy(void *context, struct ah_error *err)
     return ah_verify_policy(&t->plan, err);
 }
 
-static void test_verify__without_memory(void **state)
+TEST(verify, without_memory)
 {
-    (void)state;
     struct test_request t;
     test_request_open(&t, "tiny", "rtx4090-64g");
     t.request.training.seq = 64;
@@ -30,12 +29,4 @@ static void test_verify__without_memory(void **state)
     assert_true(fault_sweep(verify_inputs, &t, 0) > 20);
     assert_true(fault_sweep(verify_policy, &t, 0) >= 1);
     test_request_close(&t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verify__without_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,9 +42,8 @@ static int profile(void *context, struct ah_error *err)
     return rc;
 }
 
-static void test_profiler__every_allocation_fails_once(void **state)
+TEST(profiler, every_allocation_fails_once)
 {
-    (void)state;
     struct fake_rates rates = {
         .matmul_flops_per_s = {1e9, 1e9},
         .link_bytes_per_s = {1e10, 1e10},
@@ -82,9 +81,8 @@ static int extend(void *context, struct ah_error *err)
     return rc;
 }
 
-static void test_profiler__every_allocation_of_an_extension_fails_once(void **state)
+TEST(profiler, every_allocation_of_an_extension_fails_once)
 {
-    (void)state;
     struct extension extension = {.rates = {.matmul_flops_per_s = {1e6, 1e6}, /* one cycle is a sample */
                                             .link_bytes_per_s = {1e10, 1e10},
                                             .device_copy_bytes_per_s = 1e10}};
@@ -106,18 +104,7 @@ static int build_only_succeeds_with_memory(void *context, struct ah_error *err)
     return rc;
 }
 
-static void test_profiler__arrays_need_their_memory(void **state)
+TEST(profiler, arrays_need_their_memory)
 {
-    (void)state;
     assert_true(fault_sweep(build_only_succeeds_with_memory, NULL, 0) >= 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_profiler__every_allocation_fails_once),
-        cmocka_unit_test(test_profiler__every_allocation_of_an_extension_fails_once),
-        cmocka_unit_test(test_profiler__arrays_need_their_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,12 +56,11 @@ static const char text[] =
     "\"blocks\": 3}, "
     "{\"medium\": \"storage\", \"step\": 9, \"first_block\": 2, \"blocks\": 3}]}";
 
-static void test_recovery__survives_every_failing_allocation(void **state)
+TEST(recovery, survives_every_failing_allocation)
 {
     static struct least_cluster least;
     struct ah_document inventory;
     struct ah_error err = {0};
-    (void)state;
     least_cluster_open(&least);
     CHECK_OK(ah_document_parse(&inventory, "inventory", text, sizeof text - 1, AH_DOCUMENT_INVENTORY, &err),
              err);
@@ -86,10 +85,4 @@ static void test_recovery__survives_every_failing_allocation(void **state)
     assert_true(fault_sweep(recover, &sweep, 1) > 40);
     ah_document_release(&inventory);
     least_cluster_close(&least);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recovery__survives_every_failing_allocation)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,17 +22,10 @@ static int init(void *context, struct ah_error *err)
     return rc;
 }
 
-static void test_job__survives_every_failing_allocation(void **state)
+TEST(job, survives_every_failing_allocation)
 {
-    (void)state;
     struct test_job j;
     test_job_model(&j, "tiny");
     assert_true(fault_sweep(init, &j, 0) >= 2);
     test_job_close(&j);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_job__survives_every_failing_allocation)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

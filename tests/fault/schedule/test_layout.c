@@ -24,15 +24,13 @@ static int grow_and_place(void *context, struct ah_error *err)
     return rc;
 }
 
-static void test_layout__out_of_memory_is_an_error(void **state)
+TEST(layout, out_of_memory_is_an_error)
 {
-    (void)state;
     assert_int_equal(fault_sweep(grow_and_place, NULL, 0), 2);
 }
 
-static void test_layout__placing_allocates_nothing(void **state)
+TEST(layout, placing_allocates_nothing)
 {
-    (void)state;
     struct ah_layout layout = {0};
     struct ah_layout_result result;
     struct ah_layout_tensor tensors[] = {given[0], given[1], given[2]};
@@ -44,13 +42,4 @@ static void test_layout__placing_allocates_nothing(void **state)
     CHECK_OK(ah_layout_reserve(&layout, 2, 4, &err), err); /* there is room already */
     assert_int_equal(fault_count(), 0);
     ah_layout_release(&layout);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layout__out_of_memory_is_an_error),
-        cmocka_unit_test(test_layout__placing_allocates_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,9 +47,8 @@ static int evaluate_emit_replay(void *context, struct ah_error *err)
     return rc;
 }
 
-static void test_schedule__survives_every_failing_allocation(void **state)
+TEST(schedule, survives_every_failing_allocation)
 {
-    (void)state;
     static struct test_case c;
     make_case(&c);
     assert_true(fault_sweep(evaluate_emit_replay, &c, 0) > 60);
@@ -76,18 +75,16 @@ static int grow_again(void *context, struct ah_error *err)
     return rc;
 }
 
-static void test_schedule__works_on_after_a_failure(void **state)
+TEST(schedule, works_on_after_a_failure)
 {
-    (void)state;
     static struct test_case c;
     make_case(&c);
     assert_true(fault_sweep(grow_again, &c, 0) > 60);
     test_case_close(&c);
 }
 
-static void test_schedule__evaluating_again_allocates_nothing(void **state)
+TEST(schedule, evaluating_again_allocates_nothing)
 {
-    (void)state;
     static struct test_case c;
     struct ah_schedule schedule = {0};
     struct ah_error err = {0};
@@ -101,14 +98,4 @@ static void test_schedule__evaluating_again_allocates_nothing(void **state)
     assert_int_equal(fault_count(), 0);
     ah_schedule_release(&schedule);
     test_case_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schedule__survives_every_failing_allocation),
-        cmocka_unit_test(test_schedule__works_on_after_a_failure),
-        cmocka_unit_test(test_schedule__evaluating_again_allocates_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

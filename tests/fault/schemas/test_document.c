@@ -47,9 +47,8 @@ static int round_trip(void *context, struct ah_error *err)
     return rc;
 }
 
-static void test_document__survives_every_failing_allocation(void **state)
+TEST(document, survives_every_failing_allocation)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
         char path[128];
         snprintf(path, sizeof path, "%s", paths[i]);
@@ -67,9 +66,8 @@ static int schema(void *context, struct ah_error *err)
     return rc;
 }
 
-static void test_document__survives_them_in_schemas(void **state)
+TEST(document, survives_them_in_schemas)
 {
-    (void)state;
     for (int i = AH_DOCUMENT_ANY + 1; i < AH_DOCUMENT_KINDS; i++) {
         enum ah_document_kind kind = (enum ah_document_kind)i;
         assert_true(fault_sweep(schema, &kind, 0) > 2);
@@ -89,7 +87,7 @@ static int refused(void *context, struct ah_error *err)
     return rc == AH_E_DOCUMENT ? AH_OK : rc;
 }
 
-static void test_document__survives_them_while_refusing(void **state)
+TEST(document, survives_them_while_refusing)
 {
     static const char *const texts[] = {
         "{\"kind\":\"plan\",\"kind\":\"plan\"}",
@@ -104,7 +102,6 @@ static void test_document__survives_them_while_refusing(void **state)
         "\"m\":1,\"n\":1,"
         "\"o\":1,\"p\":1,\"q\":1,\"q\":1}",
     };
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         char text[512];
         snprintf(text, sizeof text, "%s", texts[i]);
@@ -119,22 +116,10 @@ static int look_up(void *context, struct ah_error *err)
     return rc == AH_E_USAGE ? AH_OK : rc;
 }
 
-static void test_document__survives_them_in_lookup(void **state)
+TEST(document, survives_them_in_lookup)
 {
     struct ah_document plan;
-    (void)state;
     load_document(&plan, "tests/golden/schemas/documents/plan.json", AH_DOCUMENT_PLAN);
     fault_sweep(look_up, &plan, 1);
     ah_document_release(&plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_document__survives_every_failing_allocation),
-        cmocka_unit_test(test_document__survives_them_in_schemas),
-        cmocka_unit_test(test_document__survives_them_while_refusing),
-        cmocka_unit_test(test_document__survives_them_in_lookup),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,9 +134,8 @@ static void start_thread(void)
     pthread_join(thread, NULL);
 }
 
-static void test_allocations__of_libraries_are_counted(void **state)
+TEST(allocations, of_libraries_are_counted)
 {
-    (void)state;
     assert_true(counted_by(print_to_buffer) > 0); /* the C library's own */
     assert_true(counted_by(parse_document) > 10); /* cJSON's */
     assert_true(counted_by(start_thread) > 0);
@@ -177,7 +176,7 @@ static void watch_plan(struct golden *g, uint64_t *plans)
     ++*plans;
 }
 
-static void test_allocations__are_none_between_steps(void **state)
+TEST(allocations, are_none_between_steps)
 {
     static const struct {
         const char *name; /* clipped or not, one micro-batch or several, with documents and masks */
@@ -187,7 +186,6 @@ static void test_allocations__are_none_between_steps(void **state)
                  {"qwen2", AH_BF16, AH_FP32},        {"qwen3", AH_FP32, AH_FP32}};
     uint64_t seed = check_seed(8), plans = 0, policies = 0;
     struct ah_document machine;
-    (void)state;
     load_document(&machine, "examples/machines/rtx4090-64g.json", AH_DOCUMENT_MACHINE);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         golden_open_as(&golden, cases[i].name, cases[i].dtype, cases[i].state_dtype);
@@ -208,13 +206,4 @@ static void test_allocations__are_none_between_steps(void **state)
     }
     ah_document_release(&machine);
     assert_int_equal(policies, (UINT64_C(1) << AH_POLICIES) - 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_allocations__of_libraries_are_counted),
-        cmocka_unit_test(test_allocations__are_none_between_steps),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

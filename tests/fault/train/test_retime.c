@@ -23,12 +23,11 @@ static int retime(void *context, struct ah_error *err)
 }
 
 /* Whatever failed, the trainer goes on. */
-static void test_retime__survives_failed_allocations(void **state)
+TEST(retime, survives_failed_allocations)
 {
     static struct retiming retiming;
     uint64_t seed = check_seed(37);
     struct ah_error err = {0};
-    (void)state;
     golden_open(&golden, "llama", AH_FP32);
     golden_plan_random(&golden, &seed);
     CHECK_OK(ah_trainer_open(&retiming.trainer, &golden.options, &err), err);
@@ -38,12 +37,4 @@ static void test_retime__survives_failed_allocations(void **state)
     fault_sweep(retime, &retiming, 1);
     ah_trainer_close(retiming.trainer);
     golden_close(&golden);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_retime__survives_failed_allocations),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,30 +42,19 @@ static int tally_all(void *context, struct ah_error *err)
     return rc;
 }
 
-static void test_tally__fails_cleanly(void **state)
+TEST_IN(tally, fails_cleanly, tiny_plan_load, tiny_plan_release)
 {
-    (void)state;
     assert_true(fault_sweep(tally_all, NULL, 0) >= 5);
 }
 
-static void test_tally__hears_without_memory(void **state)
+TEST_IN(tally, hears_without_memory, tiny_plan_load, tiny_plan_release)
 {
     struct ah_tally *tally;
     struct ah_error err = {0};
-    (void)state;
     CHECK_OK(ah_tally_new(&tally, tiny_plan(), &err), err);
     fault_count();
     ah_tally_begin(tally, 1);
     tell_steps(tally, 2 * AH_RUNLOG_MEDIAN_STEPS);
     assert_int_equal(fault_count(), 0);
     ah_tally_free(tally);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tally__fails_cleanly),
-        cmocka_unit_test(test_tally__hears_without_memory),
-    };
-    return cmocka_run_group_tests(tests, tiny_plan_load, tiny_plan_release);
 }

@@ -14,10 +14,9 @@ static void plan_random(struct golden *g, bool dynamic, uint64_t *seed)
         g->plan.body.plan->scheduling = AH_SCHEDULING_DYNAMIC;
 }
 
-static void test_trainer__allocates_nothing_in_its_loop(void **state)
+TEST(trainer, allocates_nothing_in_its_loop)
 {
     uint64_t seed = check_seed(23);
-    (void)state;
     golden_open(&golden, "gpt2-untied-odd", AH_BF16);
     for (int plan = 0; plan < 16; plan++) {
         struct ah_error err = {0};
@@ -43,23 +42,13 @@ static int open_and_close(void *context, struct ah_error *err)
     return rc;
 }
 
-static void test_trainer__survives_failed_allocations(void **state)
+TEST(trainer, survives_failed_allocations)
 {
     uint64_t seed = check_seed(29);
-    (void)state;
     golden_open(&golden, "qwen2", AH_FP32);
     for (int dynamic = 0; dynamic < 2; dynamic++) {
         plan_random(&golden, dynamic, &seed);
         fault_sweep(open_and_close, &golden, 1);
     }
     golden_close(&golden);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trainer__allocates_nothing_in_its_loop),
-        cmocka_unit_test(test_trainer__survives_failed_allocations),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

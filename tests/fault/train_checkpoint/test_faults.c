@@ -121,7 +121,7 @@ static unsigned sweep(struct scene *scene, const char *name, int reason)
     }
 }
 
-static void test_faults__of_every_call_leave_a_checkpoint(void **state)
+TEST_IN(faults, of_every_call_leave_a_checkpoint, root_make, root_remove)
 {
     static const struct {
         const char *name;
@@ -149,7 +149,7 @@ static const char *noted(const char *line)
 }
 
 /* A crash of the machine keeps what was synced only. */
-static void test_faults__of_power_find_everything_synced(void **state)
+TEST_IN(faults, of_power_find_everything_synced, root_make, root_remove)
 {
     static const char *const files[] = {"states.bin", "model.safetensors", "checkpoint.json.part"};
     struct scene scene;
@@ -174,7 +174,7 @@ static void test_faults__of_power_find_everything_synced(void **state)
 }
 
 /* Closing tells of a full disk on some file systems: an error, or nothing was lost. */
-static void test_faults__of_closing_lose_nothing(void **state)
+TEST_IN(faults, of_closing_lose_nothing, root_make, root_remove)
 {
     struct scene scene;
     begin(&scene, state, 0);
@@ -188,7 +188,7 @@ static void test_faults__of_closing_lose_nothing(void **state)
     training_release(&scene.run);
 }
 
-static void test_faults__of_reading_are_named(void **state)
+TEST_IN(faults, of_reading_are_named, root_make, root_remove)
 {
     static const char *const names[] = {"pread", "open", "opendir"};
     struct scene scene;
@@ -215,7 +215,7 @@ static void test_faults__of_reading_are_named(void **state)
     training_release(&scene.run);
 }
 
-static void test_faults__interruptions_are_nothing(void **state)
+TEST_IN(faults, interruptions_are_nothing, root_make, root_remove)
 {
     static const char *const names[] = {"pwrite", "write", "fallocate", "fsync", "pread", "close"};
     struct scene scene;
@@ -248,7 +248,7 @@ static int save_first(void *context, struct ah_error *err)
     return rc;
 }
 
-static void test_faults__of_every_allocation(void **state)
+TEST_IN(faults, of_every_allocation, root_make, root_remove)
 {
     struct scene scene;
     struct ah_error err = {0};
@@ -268,7 +268,7 @@ static int refuse(void *context, struct ah_error *err)
     return rc == AH_E_MEMORY ? rc : AH_OK;
 }
 
-static void test_faults__of_allocations_while_refusing(void **state)
+TEST_IN(faults, of_allocations_while_refusing, root_make, root_remove)
 {
     struct scene scene;
     struct ah_error err = {0};
@@ -277,20 +277,4 @@ static void test_faults__of_allocations_while_refusing(void **state)
     scene.run.chosen.seed++;
     fault_sweep(refuse, &scene, 1);
     training_release(&scene.run);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, root_make, root_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_faults__of_every_call_leave_a_checkpoint),
-        IN_FOLDER(test_faults__of_power_find_everything_synced),
-        IN_FOLDER(test_faults__of_closing_lose_nothing),
-        IN_FOLDER(test_faults__of_reading_are_named),
-        IN_FOLDER(test_faults__interruptions_are_nothing),
-        IN_FOLDER(test_faults__of_every_allocation),
-        IN_FOLDER(test_faults__of_allocations_while_refusing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,7 +120,7 @@ static int put_data(void **state)
     return rc;
 }
 
-static void test_data__each_allocation_fails_once(void **state)
+TEST_IN(data, each_allocation_fails_once, put_data, root_remove)
 {
     assert_true(fault_sweep(use_data, *state, 0) >= 10);
 }
@@ -136,7 +136,7 @@ static unsigned descriptors(void)
     return n;
 }
 
-static void test_data__each_system_call_fails_once(void **state)
+TEST_IN(data, each_system_call_fails_once, put_data, root_remove)
 {
     for (failure = FAILS; failure <= SHORT; failure++) {
         const unsigned before = descriptors();
@@ -162,7 +162,7 @@ static void test_data__each_system_call_fails_once(void **state)
     }
 }
 
-static void test_data__filling_allocates_nothing(void **state)
+TEST_IN(data, filling_allocates_nothing, put_data, root_remove)
 {
     char path[PATH_MAX];
     const char *paths[] = {path};
@@ -181,14 +181,4 @@ static void test_data__filling_allocates_nothing(void **state)
     assert_int_equal(fault_count(), 0);
     ah_batches_release(&batches);
     ah_dataset_close(data);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_data__each_allocation_fails_once, put_data, root_remove),
-        cmocka_unit_test_setup_teardown(test_data__each_system_call_fails_once, put_data, root_remove),
-        cmocka_unit_test_setup_teardown(test_data__filling_allocates_nothing, put_data, root_remove),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

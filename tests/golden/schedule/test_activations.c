@@ -91,9 +91,8 @@ static void print_family(struct ah_buffer *out, size_t family)
     test_job_close(&j);
 }
 
-static void test_activations__page_says_what_is_saved(void **state)
+TEST(activations, page_says_what_is_saved)
 {
-    (void)state;
     struct ah_buffer file = {0}, tables = {0}, whole = {0};
     struct ah_error err = {0};
     CHECK_OK(ah_file_read(page, 1 << 20, &file, &err), err);
@@ -114,10 +113,4 @@ static void test_activations__page_says_what_is_saved(void **state)
     ah_buffer_release(&file);
     ah_buffer_release(&tables);
     ah_buffer_release(&whole);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_activations__page_says_what_is_saved)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

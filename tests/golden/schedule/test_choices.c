@@ -64,9 +64,8 @@ static uint64_t digest_job(uint64_t digest, uint64_t *seed)
     return digest;
 }
 
-static void test_choices__mean_what_they_meant(void **state)
+TEST(choices, mean_what_they_meant)
 {
-    (void)state;
     size_t other = 0;
     for (uint64_t row = 0; row < ROWS; row++) {
         uint64_t seed = 1000 + row, digest = UINT64_C(14695981039346656037);
@@ -77,10 +76,4 @@ static void test_choices__mean_what_they_meant(void **state)
         other += digest != expected[row];
     }
     assert_int_equal(other, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_choices__mean_what_they_meant)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,18 +50,11 @@ static size_t check_all(const char *pattern)
     return n;
 }
 
-static void test_examples__are_accepted_and_canonical(void **state)
+TEST(examples, are_accepted_and_canonical)
 {
-    (void)state;
     assert_true(check_all("examples/models/*.json") >= 21);
     assert_true(check_all("examples/machines/*.json") >= 3);
     assert_true(check_all("examples/clusters/*.json") >= 5);
     assert_true(check_all("examples/recovery/*.json") >= 3);
     assert_true(check_all("tests/golden/schemas/documents/*") >= 9);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_examples__are_accepted_and_canonical)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

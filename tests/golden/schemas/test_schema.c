@@ -14,9 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void test_schema__equals_the_committed_file(void **state)
+TEST(schema, equals_the_committed_file)
 {
-    (void)state;
     for (int kind = AH_DOCUMENT_ANY + 1; kind < AH_DOCUMENT_KINDS; kind++) {
         char path[64];
         struct ah_buffer committed = {0};
@@ -48,9 +47,8 @@ static void check_references(const cJSON *tree, const cJSON *definitions)
 }
 
 /* What is referred to is defined, and nothing twice. */
-static void test_schema__defines_what_it_refers_to(void **state)
+TEST(schema, defines_what_it_refers_to)
 {
-    (void)state;
     for (int kind = AH_DOCUMENT_ANY + 1; kind < AH_DOCUMENT_KINDS; kind++) {
         struct ah_buffer printed = {0};
         struct ah_error err = {0};
@@ -71,21 +69,10 @@ static void test_schema__defines_what_it_refers_to(void **state)
     }
 }
 
-static void test_schema__has_no_schema_of_nothing(void **state)
+TEST(schema, has_no_schema_of_nothing)
 {
     struct ah_buffer out = {0};
     struct ah_error err = {0};
-    (void)state;
     CHECK_FAILS(ah_document_schema(AH_DOCUMENT_ANY, &out, &err), err, AH_E_USAGE, "one kind");
     ah_buffer_release(&out);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schema__equals_the_committed_file),
-        cmocka_unit_test(test_schema__defines_what_it_refers_to),
-        cmocka_unit_test(test_schema__has_no_schema_of_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Golden cases under many plans: all plans of a case give the same bits. With $AH_TRAIN_RUNS, a folder, each case writes
- * its run there, for tests/tools/oracle.py --compare (tests/tools/train_oracle.py does both). $AH_TRAIN_PLANS: how many
- * plans by chance.
+ * its run there, for tests/tools/oracle.py --compare, and no other plans are tried (tests/tools/train_oracle.py
+ * does both).
  */
 #include "runtime/model/safetensors.h"
 #include "runtime/schedule/rounds.h"
@@ -173,8 +173,7 @@ static void expect_same(const struct golden *g)
 
 static uint64_t how_many(void)
 {
-    const char *text = getenv("AH_TRAIN_PLANS");
-    return text ? strtoull(text, NULL, 10) : 4;
+    return getenv("AH_TRAIN_RUNS") ? 0 : check_scaled(4);
 }
 
 /* What plans by chance had, so that equality is never that of equal plans. */
@@ -231,29 +230,18 @@ static void run_case(const char *name, enum ah_dtype dtype, bool writes, uint64_
     golden_close(&golden);
 }
 
-static void test_cases__all_plans_give_the_same_bits(void **state)
+TEST(cases, all_plans_give_the_same_bits)
 {
     uint64_t seed = check_seed(20261121);
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         run_case(names[i], AH_FP32, true, how_many(), &seed);
     expect_all_seen();
 }
 
-static void test_cases__all_plans_give_the_same_bits_in_bf16(void **state)
+TEST(cases, all_plans_give_the_same_bits_in_bf16)
 {
     uint64_t seed = check_seed(7);
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         run_case(names[i], AH_BF16, false, how_many(), &seed);
     expect_all_seen();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases__all_plans_give_the_same_bits),
-        cmocka_unit_test(test_cases__all_plans_give_the_same_bits_in_bf16),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

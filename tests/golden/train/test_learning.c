@@ -102,13 +102,12 @@ static void losses_of(const struct golden_result *result, double ret_losses[STEP
         ret_losses[i] = result->records[i].loss;
 }
 
-static void test_learning__is_that_of_pytorch_and_bf16_follows(void **state)
+TEST(learning, is_that_of_pytorch_and_bf16_follows)
 {
     static struct learned learned, narrow;
     static double expected[STEPS + 1], losses[STEPS], narrow_losses[STEPS];
     struct ah_buffer text = {0};
     struct ah_error err = {0};
-    (void)state;
     CHECK_OK(ah_file_read("tests/golden/text/expected.json", 1 << 20, &text, &err), err);
     ah_buffer_append(&text, "", 1);
     learn(AH_FP32, &fp32, &learned);
@@ -125,12 +124,4 @@ static void test_learning__is_that_of_pytorch_and_bf16_follows(void **state)
     assert_true(expect_near("loss in bf16", narrow_losses, losses, STEPS, BF16_LOSS) < BF16_MEAN);
     expect_near("held-out loss in bf16", narrow.held_out, learned.held_out, learned.n, BF16_HELD_OUT);
     ah_buffer_release(&text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_learning__is_that_of_pytorch_and_bf16_follows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

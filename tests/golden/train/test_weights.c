@@ -38,7 +38,7 @@ static void expect_same_file(struct golden *g, struct ah_trainer *trainer, enum 
     rmdir(folder);
 }
 
-static void test_weights__come_back_through_any_plan(void **state)
+TEST(weights, come_back_through_any_plan)
 {
     static const struct {
         const char *name;
@@ -49,7 +49,6 @@ static void test_weights__come_back_through_any_plan(void **state)
                  {"qwen3", AH_FP32, AH_FP32}, {"qwen3-layer-types", AH_BF16, AH_FP32}};
     uint64_t seed = check_seed(31);
     struct ah_error err = {0};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         golden_open(&golden, cases[i].name, cases[i].dtype);
         for (int plan = 0; plan < 6; plan++) {
@@ -61,12 +60,4 @@ static void test_weights__come_back_through_any_plan(void **state)
         }
         golden_close(&golden);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weights__come_back_through_any_plan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,11 +44,10 @@ static void expect_set(const struct ah_interval *set, size_t n, const bool *mome
     assert_int_equal(ah_intervals_length(set, n), length);
 }
 
-static void test_intervals__are_what_bits_say(void **state)
+TEST(intervals, are_what_bits_say)
 {
     uint64_t seed = check_seed(71);
     size_t most_both = 0;
-    (void)state;
     for (int round = 0; round < ROUNDS; round++) {
         struct ah_interval a[MOST], b[MOST], both[2 * MOST];
         bool in_a[MOMENTS], in_b[MOMENTS], in_both[MOMENTS];
@@ -64,10 +63,4 @@ static void test_intervals__are_what_bits_say(void **state)
         most_both = n_both > most_both ? n_both : most_both;
     }
     assert_true(most_both >= 4);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_intervals__are_what_bits_say)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,9 +41,8 @@ static size_t random_samples(uint64_t *seed, double *x)
     return n;
 }
 
-static void test_stats__equals_the_definition(void **state)
+TEST(stats, equals_the_definition)
 {
-    (void)state;
     uint64_t seed = check_seed(21);
     for (int round = 0; round < ROUNDS; round++) {
         double x[N_MAX], original[N_MAX], deviation[N_MAX];
@@ -62,9 +61,8 @@ static void test_stats__equals_the_definition(void **state)
 }
 
 /* The share of samples below the percentile p is p, within one sample; it grows with p. */
-static void test_stats__percentile_splits_samples(void **state)
+TEST(stats, percentile_splits_samples)
 {
-    (void)state;
     uint64_t seed = check_seed(22);
     for (int round = 0; round < ROUNDS; round++) {
         double x[N_MAX];
@@ -94,9 +92,8 @@ static double cost(const double *x, const double *y, size_t n, double intercept,
 }
 
 /* No line near the fitted one, with an intercept that is not negative, is better; the function is convex. */
-static void test_stats__line_is_the_best(void **state)
+TEST(stats, line_is_the_best)
 {
-    (void)state;
     uint64_t seed = check_seed(23);
     for (int round = 0; round < ROUNDS; round++) {
         double x[30], y[30], intercept, slope, worst, naive_worst = 0;
@@ -119,14 +116,4 @@ static void test_stats__line_is_the_best(void **state)
             naive_worst = fmax(naive_worst, fabs(intercept + slope * x[i] - y[i]) / y[i]);
         check_near(worst, naive_worst, 1e-12);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stats__equals_the_definition),
-        cmocka_unit_test(test_stats__percentile_splits_samples),
-        cmocka_unit_test(test_stats__line_is_the_best),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

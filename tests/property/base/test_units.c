@@ -24,9 +24,8 @@ static const struct {
 } units[] = {{"B", 1}, {"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
              {"", 1},  {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
 
-static void test_units__bare_numbers_are_exact(void **state)
+TEST(units, bare_numbers_are_exact)
 {
-    (void)state;
     uint64_t seed = check_seed(31);
     for (int round = 0; round < ROUNDS; round++) {
         struct ah_error err = {0};
@@ -41,9 +40,8 @@ static void test_units__bare_numbers_are_exact(void **state)
 }
 
 /* A decimal fraction times its unit, rounded to nearest, as strtod() reads it. */
-static void test_units__fractions_round_to_nearest(void **state)
+TEST(units, fractions_round_to_nearest)
 {
-    (void)state;
     uint64_t seed = check_seed(32);
     for (int round = 0; round < ROUNDS; round++) {
         struct ah_error err = {0};
@@ -60,9 +58,8 @@ static void test_units__fractions_round_to_nearest(void **state)
 }
 
 /* What is printed reads back as the same number, within half of its last digit. */
-static void test_units__printed_sizes_read_back(void **state)
+TEST(units, printed_sizes_read_back)
 {
-    (void)state;
     uint64_t seed = check_seed(33);
     for (int round = 0; round < ROUNDS; round++) {
         struct ah_error err = {0};
@@ -78,14 +75,4 @@ static void test_units__printed_sizes_read_back(void **state)
         if (point && !strstr(text, "TB")) /* three digits before the point at most */
             assert_true(point - text <= 3);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_units__bare_numbers_are_exact),
-        cmocka_unit_test(test_units__fractions_round_to_nearest),
-        cmocka_unit_test(test_units__printed_sizes_read_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,8 +2,6 @@
  *
  * Other systems' arrangements on random instances: whole, within memory, as fast as they say, never faster than our own;
  * and `megatron` is the best of all its grids, enumerated by itself.
- *
- * AH_TEST_INSTANCES: how many instances; 60.
  */
 #include "planner/cluster/cluster_policies.h"
 #include "planner/cluster/mixed.h"
@@ -14,11 +12,11 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { INSTANCES = 60 };
+enum { INSTANCES = 600 };
 
 static size_t instances(void)
 {
-    return check_instances(INSTANCES);
+    return check_scaled(INSTANCES);
 }
 
 /* Slow enough that HexiScale's costs favour higher degrees here and there. */
@@ -68,9 +66,8 @@ static void check_arrangement(const struct ah_instance *instance, const struct a
     assert_true(fabs(result.step_us - told_us) <= 1e-9 * told_us);
 }
 
-static void test_cluster_policies__arrangements_are_whole(void **state)
+TEST(cluster_policies, arrangements_are_whole)
 {
-    (void)state;
     uint64_t random = 0x2545f4914f6cdd1d;
     size_t found[AH_CLUSTER_POLICIES] = {0}, slower = 0;
     for (size_t n = 0; n < instances(); n++) {
@@ -122,9 +119,8 @@ static void pair_up(const struct case_instance *c, struct case_instance *pairs)
         pairs->classes[n].units = c->classes[n].units / 2;
 }
 
-static void test_cluster_policies__degrees_share_the_nodes_gpus(void **state)
+TEST(cluster_policies, degrees_share_the_nodes_gpus)
 {
-    (void)state;
     uint64_t random = 0xaef17502108ef2d9;
     size_t found = 0, mixed_degrees = 0;
     for (size_t n = 0; n < instances(); n++) {
@@ -221,9 +217,8 @@ static double best_grid_us(const struct ah_instance *instance, struct ah_draft *
     return best_us;
 }
 
-static void test_cluster_policies__megatron_is_the_best_grid(void **state)
+TEST(cluster_policies, megatron_is_the_best_grid)
 {
-    (void)state;
     uint64_t random = 0x9e6c63d0876a9a47;
     size_t found = 0;
     for (size_t n = 0; n < instances(); n++) {
@@ -244,12 +239,4 @@ static void test_cluster_policies__megatron_is_the_best_grid(void **state)
     }
     printf("%zu instances, %zu with a grid that fits\n", instances(), found);
     assert_true(found > instances() / 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cluster_policies__arrangements_are_whole),
-                                       cmocka_unit_test(test_cluster_policies__degrees_share_the_nodes_gpus),
-                                       cmocka_unit_test(test_cluster_policies__megatron_is_the_best_grid)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,14 +9,12 @@
  *    shorter than the busiest stage or the way of a micro-batch.
  * 4. Nothing is added up that nobody trains.
  * 5. The program of a rank that is alone is played as the simulator plays it.
- *
- * AH_TEST_INSTANCES: how many clusters; 120.
  */
 #include "runtime/schedule/replay.h"
 #include "tests/property/cluster/planned.h"
 #include "tests/property/cluster/played.h"
 
-enum { INSTANCES = 120 };
+enum { INSTANCES = 1200 };
 
 struct seen {
     size_t plans, pipelines, equal, held, away, waited, asymmetric, sums, frozen, overlapping;
@@ -169,12 +167,11 @@ static void check_plan(struct planned *c, struct seen *seen, uint64_t *random)
     check_disturbed(c, seen, random);
 }
 
-static void test_concert__starts_what_can_start(void **state)
+TEST(concert, starts_what_can_start)
 {
-    size_t instances = check_instances(INSTANCES);
+    size_t instances = check_scaled(INSTANCES);
     struct seen seen = {.least = INFINITY};
     uint64_t random = check_seed(12);
-    (void)state;
     for (size_t i = 0; i < instances; i++) {
         static struct planned c;
         draw(&c, &random);
@@ -191,8 +188,6 @@ static void test_concert__starts_what_can_start(void **state)
         instances, seen.plans, seen.pipelines, seen.sums, seen.frozen, seen.waited, seen.asymmetric,
         seen.equal, seen.held, seen.overlapping, seen.away, seen.least, seen.most,
         seen.sum / (double)seen.away);
-    if (instances < INSTANCES)
-        return;
     assert_true(2 * seen.plans > instances && seen.pipelines > seen.plans && seen.sums && seen.frozen);
     assert_true(seen.waited && seen.held && seen.asymmetric && seen.equal > instances / 4 && seen.away > 5);
 }
@@ -224,11 +219,10 @@ static size_t compare_with_replay(const struct ah_cluster_plan *plan)
     return n;
 }
 
-static void test_concert__plays_a_rank_alone_as_the_simulator_does(void **state)
+TEST(concert, plays_a_rank_alone_as_the_simulator_does)
 {
     uint64_t random = check_seed(8);
     size_t away = 0, shared = 0, compared = 0;
-    (void)state;
     for (size_t i = 0; i < 30; i++) {
         static struct planned c;
         planned_draw(&c, &random);
@@ -243,12 +237,4 @@ static void test_concert__plays_a_rank_alone_as_the_simulator_does(void **state)
     }
     print_message("%zu items, %zu plans with something away, %zu share a host\n", compared, away, shared);
     assert_true(compared > 500 && away > 1 && shared > 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_concert__starts_what_can_start),
-        cmocka_unit_test(test_concert__plays_a_rank_alone_as_the_simulator_does)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

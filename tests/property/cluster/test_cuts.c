@@ -61,9 +61,8 @@ static double least_cut(const struct graph *g, size_t k, double limit)
     return least;
 }
 
-static void test_cuts__are_near_the_least(void **state)
+TEST(cuts, are_near_the_least)
 {
-    (void)state;
     uint64_t random = 0xd1342543de82ef95;
     size_t least = 0;
     for (size_t i = 0; i < GRAPHS; i++) {
@@ -87,9 +86,8 @@ static void test_cuts__are_near_the_least(void **state)
 }
 
 /* Four pairs of neighbours: fast links inside parts, or, where edges weigh the inverse, across. */
-static void test_cuts__keep_heavy_edges(void **state)
+TEST(cuts, keep_heavy_edges)
 {
-    (void)state;
     double weights[8], edges[64], inverse[64];
     size_t part[8];
     struct ah_error err = {0};
@@ -104,11 +102,4 @@ static void test_cuts__keep_heavy_edges(void **state)
     CHECK_OK(ah_cuts_find(&(struct ah_cut_graph){8, weights, inverse}, 4, part, &err), err);
     for (size_t v = 0; v < 8; v += 2)
         assert_int_not_equal(part[v], part[v + 1]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cuts__are_near_the_least),
-                                       cmocka_unit_test(test_cuts__keep_heavy_edges)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

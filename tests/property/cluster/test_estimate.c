@@ -2,8 +2,6 @@
  *
  * Estimates beside rehearsals, on random arrangements: exactly its mixture where a pipeline is alone; within 15 % where blocks
  * and micro-batches are dealt as the search deals them.
- *
- * AH_TEST_INSTANCES: how many instances; 1000.
  */
 #include "planner/cluster/estimate.h"
 #include "planner/cluster/rehearsal.h"
@@ -12,11 +10,11 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { INSTANCES = 1000, MOST_MICRO_BATCHES = 12 };
+enum { INSTANCES = 10000, MOST_MICRO_BATCHES = 12 };
 
 static size_t instances(void)
 {
-    return check_instances(INSTANCES);
+    return check_scaled(INSTANCES);
 }
 
 static double estimate_us(const struct ah_draft *draft)
@@ -50,9 +48,8 @@ static void check_alone(const struct case_instance *c, const struct ah_draft *dr
         fail_msg("estimated %.6f us, alone %.6f, by (F) %.6f", estimate_us(draft), alone_us, formula_us);
 }
 
-static void test_estimate__of_one_pipeline_is_known(void **state)
+TEST(estimate, of_one_pipeline_is_known)
 {
-    (void)state;
     uint64_t random = 0xd1342543de82ef95;
     size_t several = 0;
     for (size_t n = 0; n < instances();) {
@@ -99,9 +96,8 @@ static double ratio(struct case_instance *c, uint64_t *random)
     return ratio;
 }
 
-static void test_estimate__is_near_the_rehearsal(void **state)
+TEST(estimate, is_near_the_rehearsal)
 {
-    (void)state;
     uint64_t random = 0xda942042e4dd58b5;
     double least = INFINITY, most = 0, sum = 0;
     for (size_t n = 0; n < instances();) {
@@ -119,11 +115,4 @@ static void test_estimate__is_near_the_rehearsal(void **state)
            sum / (double)instances());
     assert_true(least > 0.85 && most < 1.15);
     assert_true(fabs(sum / (double)instances() - 1) < 0.01);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_estimate__of_one_pipeline_is_known),
-                                       cmocka_unit_test(test_estimate__is_near_the_rehearsal)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,8 +3,6 @@
  * The search against trying everything: on small random clusters, every set of pipelines, every order of units, every
  * split of blocks and every share of micro-batches is simulated by the oracle, with every limit on the update, and hosts
  * shared by the units that work. An exhausted search finds that optimum; no bound is above it.
- *
- * AH_TEST_INSTANCES: how many instances; 60.
  */
 #include "planner/cluster/hunt.h"
 #include "planner/cluster/relaxation.h"
@@ -12,7 +10,7 @@
 
 #include <stdio.h>
 
-enum { INSTANCES = 60, PIPELINES_MAX = 20000, PLANS_MAX = 60000, MENU_MAX = 40 };
+enum { INSTANCES = 600, PIPELINES_MAX = 20000, PLANS_MAX = 60000, MENU_MAX = 40 };
 
 /* What a stage does under each limit on the update, from the largest on: every treatment was looked at. */
 struct menu {
@@ -263,10 +261,9 @@ static void check_instance(struct case_instance *c, double optimum_us, struct ta
     ah_draft_release(&best);
 }
 
-static void test_exhaust__finds_the_optimum(void **state)
+TEST(exhaust, finds_the_optimum)
 {
-    (void)state;
-    size_t instances = check_instances(INSTANCES);
+    size_t instances = check_scaled(INSTANCES);
     uint64_t random = 0x9e3779b97f4a7c15;
     struct tally tally = {.heuristic_worst = 1};
     while (tally.instances < instances) {
@@ -288,10 +285,4 @@ static void test_exhaust__finds_the_optimum(void **state)
            tally.instances, (unsigned long long)tally.plans, tally.infeasible, tally.several, tally.uneven,
            tally.away, tally.heuristic_within_1, tally.heuristic_worst, 100 * tally.gap_worst);
     assert_true(tally.several && tally.uneven && tally.away && tally.infeasible < instances / 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_exhaust__finds_the_optimum)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

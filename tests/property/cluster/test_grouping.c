@@ -2,8 +2,6 @@
  *
  * The bound by grouping against the optimum, which exhaustion finds (test_exhaust.c compares that with all plans): no step
  * longer than the optimum is proven, and what is proven is closer to it than the relaxation.
- *
- * AH_TEST_INSTANCES: how many instances; 400.
  */
 #include "planner/cluster/certificate.h"
 #include "planner/cluster/grouping.h"
@@ -14,7 +12,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { INSTANCES = 400, HALVES = 12 };
+enum { INSTANCES = 4000, HALVES = 12 };
 
 #define STEPS UINT64_C(20000000)
 
@@ -73,10 +71,9 @@ static void check(const struct ah_instance *in, double optimum_us, struct tally 
         check_certificate(in, relaxed_us, optimum_us);
 }
 
-static void test_grouping__is_below_the_optimum(void **state)
+TEST(grouping, is_below_the_optimum)
 {
-    (void)state;
-    size_t instances = check_instances(INSTANCES);
+    size_t instances = check_scaled(INSTANCES);
     uint64_t random = 0x853c49e6748fea9b;
     struct tally tally = {0};
     while (tally.instances < instances) {
@@ -96,10 +93,4 @@ static void test_grouping__is_below_the_optimum(void **state)
            tally.proven);
     assert_true(tally.grouped_gap < 0.7 * tally.relaxed_gap);
     assert_true(tally.closer > tally.instances / 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_grouping__is_below_the_optimum)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,15 +3,13 @@
  * One limit on all updates against no rule at all: pipelines of one or two stages, every treatment of either stage with every
  * treatment of the other simulated by the oracle. The chosen limit is never below that, hardly ever above it, and never
  * slower than the same pipeline with nothing away.
- *
- * AH_TEST_INSTANCES: how many pipelines; 120.
  */
 #include "planner/cluster/limits.h"
 #include "tests/property/cluster/oracle.h"
 
 #include <stdio.h>
 
-enum { INSTANCES = 120, BLOCKS = 5, STAGES = 2 };
+enum { INSTANCES = 1200, BLOCKS = 5, STAGES = 2 };
 
 struct free_choice {
     const struct ah_instance *in;
@@ -49,10 +47,9 @@ static void draw_pipeline(const struct ah_instance *in, uint64_t *random, struct
     pipeline->stages[1] = (struct ah_stage){.class = in->n_classes > 1, .first = cut, .end = in->n_blocks};
 }
 
-static void test_limits__are_hardly_ever_worse_than_no_rule(void **state)
+TEST(limits, are_hardly_ever_worse_than_no_rule)
 {
-    (void)state;
-    size_t instances = check_instances(INSTANCES);
+    size_t instances = check_scaled(INSTANCES);
     size_t equal = 0, within_1 = 0, helped = 0;
     double worst = 1;
     uint64_t random = 0x3c6ef372fe94f82b;
@@ -94,10 +91,4 @@ static void test_limits__are_hardly_ever_worse_than_no_rule(void **state)
         "faster for having hosts\n",
         instances, equal, within_1, worst, helped);
     assert_true(equal >= instances * 99 / 100 && helped > instances / 8);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_limits__are_hardly_ever_worse_than_no_rule)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,9 +144,8 @@ static double predict_s(const struct run *run, double *ret_sync_s)
     return result.step_us / 1e6;
 }
 
-static void test_measured_runs__are_predicted(void **state)
+TEST(measured_runs, are_predicted)
 {
-    (void)state;
     double sum = 0;
     size_t n = sizeof runs / sizeof *runs;
     printf("%-62s %10s %10s %10s %8s\n", "OPT-350M on", "measured", "predicted", "of it sync", "error");
@@ -159,10 +158,4 @@ static void test_measured_runs__are_predicted(void **state)
     }
     printf("mean absolute error: %.1f %%\n", 100 * sum / (double)n);
     assert_true(sum / (double)n < 0.15);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_measured_runs__are_predicted)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,8 +2,6 @@
  *
  * What more resources do to the optimum of small clusters: another unit never makes it slower, as units may idle; nor does
  * more memory. And a cluster of equal units gets at least the best symmetric grid.
- *
- * AH_TEST_INSTANCES: how many instances; 40.
  */
 #include "planner/cluster/rehearsal.h"
 #include "tests/property/cluster/instances.h"
@@ -12,16 +10,15 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { INSTANCES = 40 };
+enum { INSTANCES = 400 };
 
 static size_t instances(void)
 {
-    return check_instances(INSTANCES);
+    return check_scaled(INSTANCES);
 }
 
-static void test_monotone__more_is_never_slower(void **state)
+TEST(monotone, more_is_never_slower)
 {
-    (void)state;
     uint64_t random = 0x853c49e6748fea9b;
     size_t faster = 0, fits_now = 0;
     for (size_t n = 0; n < instances(); n++) {
@@ -70,9 +67,8 @@ static double grid_us(const struct ah_instance *instance, size_t pipelines, size
     return fits ? result.step_us : (double)INFINITY;
 }
 
-static void test_monotone__equal_units_get_the_symmetric_plan(void **state)
+TEST(monotone, equal_units_get_the_symmetric_plan)
 {
-    (void)state;
     uint64_t random = 0xda942042e4dd58b5;
     size_t equal = 0, compared = 0;
     for (size_t n = 0; n < instances(); n++) {
@@ -91,11 +87,4 @@ static void test_monotone__equal_units_get_the_symmetric_plan(void **state)
     }
     printf("%zu instances with a symmetric grid, which is the optimum in %zu\n", compared, equal);
     assert_true(equal > 0 && compared > equal);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_monotone__more_is_never_slower),
-                                       cmocka_unit_test(test_monotone__equal_units_get_the_symmetric_plan)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

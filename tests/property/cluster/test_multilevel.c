@@ -77,9 +77,8 @@ static void check_cover(const size_t *part, size_t n, size_t k)
         assert_true(count[q] > 0);
 }
 
-static void test_multilevel__parts_are_as_told(void **state)
+TEST(multilevel, parts_are_as_told)
 {
-    (void)state;
     uint64_t random = 0x853c49e6748fea9b;
     size_t within = 0;
     static struct graph g;
@@ -124,9 +123,8 @@ static double least_cut(const struct graph *g, size_t k)
     return least;
 }
 
-static void test_multilevel__is_near_the_least_cut(void **state)
+TEST(multilevel, is_near_the_least_cut)
 {
-    (void)state;
     uint64_t random = 0xda3e39cb94b95bdb;
     size_t least = 0, possible = 0, missed = 0;
     double worst = 1;
@@ -156,9 +154,8 @@ static void test_multilevel__is_near_the_least_cut(void **state)
     assert_true(missed <= possible / 20);
 }
 
-static void test_multilevel__refinement_never_ends_worse(void **state)
+TEST(multilevel, refinement_never_ends_worse)
 {
-    (void)state;
     uint64_t random = 0x2545f4914f6cdd1d;
     static struct graph g;
     for (size_t i = 0; i < LARGE; i++) {
@@ -191,9 +188,8 @@ static void test_multilevel__refinement_never_ends_worse(void **state)
     }
 }
 
-static void test_multilevel__levels_keep_all_weight(void **state)
+TEST(multilevel, levels_keep_all_weight)
 {
-    (void)state;
     uint64_t random = 0x14057b7ef767814f;
     static struct graph g;
     for (size_t i = 0; i < LARGE; i++) {
@@ -230,9 +226,8 @@ static void test_multilevel__levels_keep_all_weight(void **state)
 }
 
 /* Two islands of twelve, and a matching that joins nothing across them. */
-static void test_multilevel__pairs_have_heavy_edges(void **state)
+TEST(multilevel, pairs_have_heavy_edges)
 {
-    (void)state;
     enum { N = 24 };
     double weights[N], members[N], edges[N * N];
     struct ah_error err = {0};
@@ -250,14 +245,4 @@ static void test_multilevel__pairs_have_heavy_edges(void **state)
             assert_true(fine.coarser[u] != fine.coarser[v] || u % 2 == v % 2);
     free(coarse.numbers);
     free(fine.coarser);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_multilevel__parts_are_as_told),
-                                       cmocka_unit_test(test_multilevel__is_near_the_least_cut),
-                                       cmocka_unit_test(test_multilevel__refinement_never_ends_worse),
-                                       cmocka_unit_test(test_multilevel__levels_keep_all_weight),
-                                       cmocka_unit_test(test_multilevel__pairs_have_heavy_edges)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

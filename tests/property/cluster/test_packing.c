@@ -2,8 +2,6 @@
  *
  * Packed pipelines: no more units than there are, as many pipelines as were asked for, the same ones every time; and searches
  * that begin with them, too, against those that do not, with the same budgets: random clusters of up to 30 units.
- *
- * AH_TEST_INSTANCES: how many clusters; 100.
  */
 #include "planner/cluster/hunt.h"
 #include "planner/cluster/packing.h"
@@ -66,10 +64,9 @@ static struct visits pack(const struct ah_instance *in, double step_us)
     return visits;
 }
 
-static void test_packing__starts_better_searches(void **state)
+TEST(packing, starts_better_searches)
 {
-    (void)state;
-    size_t instances = check_instances(INSTANCES), better = 0, worse = 0, packs = 0;
+    size_t instances = check_scaled(INSTANCES), better = 0, worse = 0, packs = 0;
     uint64_t random = 0x853c49e6748fea9b;
     for (size_t n = 0; n < instances;) {
         struct case_instance c;
@@ -89,10 +86,4 @@ static void test_packing__starts_better_searches(void **state)
            better, worse);
     if (instances >= INSTANCES)
         assert_true(better > 2 * worse && better >= instances / 6);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_packing__starts_better_searches)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,8 +7,6 @@
  *    A plan whose stage names another program is refused.
  * 3. Alone, with nothing away, a step takes m passes with their sends, and the update: exactly. With states or weights away,
  *    where vectors are many tiles, within 5 % of what the stage is taken to (docs/clusters.md).
- *
- * AH_TEST_INSTANCES: how many clusters; 40.
  */
 #include "runtime/schedule/check.h"
 #include "tests/property/cluster/planned.h"
@@ -17,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INSTANCES = 40 };
+enum { INSTANCES = 400 };
 
 struct seen {
     size_t plans, programs, away[AH_OPTIMIZER_NONE + 1], weights, shared, again, frozen;
@@ -166,12 +164,11 @@ static void check_plan(const struct planned *c, struct seen *seen)
         }
 }
 
-static void test_programs__are_what_stages_do(void **state)
+TEST(programs, are_what_stages_do)
 {
-    size_t instances = check_instances(INSTANCES);
+    size_t instances = check_scaled(INSTANCES);
     struct seen seen = {.shortest = INFINITY};
     uint64_t random = check_seed(2);
-    (void)state;
     for (size_t i = 0; i < instances; i++) {
         static struct planned c;
         planned_draw(&c, &random);
@@ -187,8 +184,6 @@ static void test_programs__are_what_stages_do(void **state)
         instances, seen.plans, seen.programs, seen.away[AH_OPTIMIZER_HOST], seen.away[AH_OPTIMIZER_STREAMED],
         seen.weights, seen.again, seen.frozen, seen.shared, seen.shortest, seen.longest,
         seen.sum / (double)seen.n);
-    if (instances < INSTANCES)
-        return;
     assert_true(2 * seen.plans > instances && seen.programs > seen.plans);
     assert_true(seen.away[AH_OPTIMIZER_HOST] && seen.away[AH_OPTIMIZER_STREAMED] && seen.weights &&
                 seen.again && seen.frozen && seen.shared);
@@ -230,21 +225,13 @@ static void check_example(const char *model, double *longest)
     planned_release(&c);
 }
 
-static void test_programs__take_as_long_as_stages_are_taken_to(void **state)
+TEST(programs, take_as_long_as_stages_are_taken_to)
 {
     static const char *const examples[] = {"examples/models/gpt-4b.json", "examples/models/llama-2-7b.json",
                                            "examples/models/llama-3-8b.json"};
     double longest = 0;
-    (void)state;
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
         check_example(examples[i], &longest);
     print_message("programs with something away are at most %.2f %% off\n", 100 * (longest - 1));
     assert_true(longest < 1.05);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_programs__are_what_stages_do),
-                                       cmocka_unit_test(test_programs__take_as_long_as_stages_are_taken_to)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

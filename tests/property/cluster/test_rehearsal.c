@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The simulated step, on random arrangements: equal to the oracle's; never below what must take time; memory as planned.
- *
- * AH_TEST_INSTANCES: how many instances; 400.
  */
 #include "planner/cluster/rehearsal.h"
 #include "planner/cluster/relaxation.h"
@@ -10,7 +8,7 @@
 
 #include <stdio.h>
 
-enum { INSTANCES = 400, MOST_MICRO_BATCHES = 12 };
+enum { INSTANCES = 4000, MOST_MICRO_BATCHES = 12 };
 
 static double path_us(const struct ah_instance *in, const struct ah_pipeline *pipeline)
 {
@@ -126,12 +124,11 @@ static void check(const struct ah_instance *in, const struct ah_draft *draft)
 
 static size_t instances(void)
 {
-    return check_instances(INSTANCES);
+    return check_scaled(INSTANCES);
 }
 
-static void test_rehearsal__equals_the_oracle(void **state)
+TEST(rehearsal, equals_the_oracle)
 {
-    (void)state;
     uint64_t random = 0x2545f4914f6cdd1d;
     size_t recomputing = 0, several = 0, states = 0, weights = 0;
     for (size_t n = 0; n < instances();) {
@@ -177,9 +174,8 @@ static void check_limits(const struct ah_instance *in, const struct ah_arrangeme
     }
 }
 
-static void test_rehearsal__a_limit_only_hides_what_is_longer(void **state)
+TEST(rehearsal, a_limit_only_hides_what_is_longer)
 {
-    (void)state;
     uint64_t random = 0xbb67ae8584caa73b;
     size_t early = 0;
     for (size_t n = 0; n < instances();) {
@@ -200,9 +196,8 @@ static void test_rehearsal__a_limit_only_hides_what_is_longer(void **state)
 
 /* NICs so slow that most transfers wait for others, and pipelines that cross them in any order: what can start first does,
  * whatever could have started before its NIC was taken. */
-static void test_rehearsal__transfers_pass_in_the_order_of_their_start(void **state)
+TEST(rehearsal, transfers_pass_in_the_order_of_their_start)
 {
-    (void)state;
     uint64_t random = 0x9e3779b97f4a7c15;
     for (size_t n = 0; n < 4 * instances();) { /* about one in a hundred depends on it */
         struct case_instance c;
@@ -226,9 +221,8 @@ static void test_rehearsal__transfers_pass_in_the_order_of_their_start(void **st
 }
 
 /* (m + P - 1)(forward + backward) where all stages are equal and transfers are free. */
-static void test_rehearsal__formula_of_equal_stages(void **state)
+TEST(rehearsal, formula_of_equal_stages)
 {
-    (void)state;
     uint64_t random = 88172645463325252;
     struct ah_instance_block blocks[MOST_BLOCKS];
     uint64_t gradients[MOST_BLOCKS] = {0};
@@ -266,14 +260,4 @@ static void test_rehearsal__formula_of_equal_stages(void **state)
         assert_true(fabs(alone_us - expected) <= 1e-9 * expected);
         assert_true(fabs(ah_split_formula_us(&in, &pipeline) - expected) <= 1e-9 * expected);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rehearsal__equals_the_oracle),
-        cmocka_unit_test(test_rehearsal__a_limit_only_hides_what_is_longer),
-        cmocka_unit_test(test_rehearsal__transfers_pass_in_the_order_of_their_start),
-        cmocka_unit_test(test_rehearsal__formula_of_equal_stages)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

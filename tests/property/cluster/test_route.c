@@ -60,9 +60,8 @@ static double least_us(const struct network *n, size_t *classes, size_t count, s
     return least;
 }
 
-static void test_route__is_near_the_least(void **state)
+TEST(route, is_near_the_least)
 {
-    (void)state;
     uint64_t random = 0x9e3779b97f4a7c15;
     size_t least = 0;
     for (size_t i = 0; i < CASES; i++) {
@@ -92,9 +91,8 @@ static void test_route__is_near_the_least(void **state)
     assert_true(least >= CASES * 9 / 10);
 }
 
-static void test_route__stays_where_links_are_alike(void **state)
+TEST(route, stays_where_links_are_alike)
 {
-    (void)state;
     struct network n;
     uint64_t random = 1;
     size_t classes[] = {3, 1, 1, 0, 2};
@@ -115,9 +113,8 @@ static void flood(const struct network *n, size_t from, double least, bool *reac
             flood(n, c, least, reached);
 }
 
-static void test_islands__are_what_fast_links_reach(void **state)
+TEST(route, islands_are_what_fast_links_reach)
 {
-    (void)state;
     uint64_t random = 0xbf58476d1ce4e5b9;
     size_t levels = 0;
     for (size_t i = 0; i < CASES; i++) {
@@ -145,12 +142,4 @@ static void test_islands__are_what_fast_links_reach(void **state)
         ah_islands_release(&islands);
     }
     assert_true(levels > CASES / 4);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_route__is_near_the_least),
-                                       cmocka_unit_test(test_route__stays_where_links_are_alike),
-                                       cmocka_unit_test(test_islands__are_what_fast_links_reach)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

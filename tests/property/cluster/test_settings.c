@@ -83,9 +83,8 @@ static double bound_of(const struct fixture *f, const uint64_t *tp, uint64_t mic
     return bound_us;
 }
 
-static void test_settings__what_is_left_out_is_not_faster_than_told(void **state)
+TEST(settings, what_is_left_out_is_not_faster_than_told)
 {
-    (void)state;
     struct fixture f;
     size_t left_out = 0, searched = 0;
     double least_us = INFINITY;
@@ -110,9 +109,8 @@ static void test_settings__what_is_left_out_is_not_faster_than_told(void **state
     teardown(&f);
 }
 
-static void test_settings__symmetric_ones_are_all_there(void **state)
+TEST(settings, symmetric_ones_are_all_there)
 {
-    (void)state;
     struct fixture f;
     setup(&f, AH_TP_SYMMETRIC);
     for (unsigned degree = 0; degree < DEGREES; degree++)
@@ -125,12 +123,4 @@ static void test_settings__symmetric_ones_are_all_there(void **state)
     assert_int_equal(f.settings.left_out, 0);
     assert_true(isinf(f.settings.left_out_bound_us));
     teardown(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_settings__what_is_left_out_is_not_faster_than_told),
-        cmocka_unit_test(test_settings__symmetric_ones_are_all_there)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,8 +2,6 @@
  *
  * The split of blocks against all splits: of random sequences of units, the formula's least value, memory included; and
  * none where none fits. What is remembered of stages is what fitting them says.
- *
- * AH_TEST_INSTANCES: how many instances; 1000.
  */
 #include "planner/cluster/split.h"
 #include "tests/property/cluster/instances.h"
@@ -12,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { INSTANCES = 1000 };
+enum { INSTANCES = 10000 };
 
 /* The least value of the formula over the splits of the stages from `i` on. */
 static double least_us(const struct ah_instance *instance, struct ah_pipeline *pipeline, size_t i,
@@ -71,10 +69,9 @@ static void check_fits(const struct ah_instance *instance, struct ah_fits *fits,
     }
 }
 
-static void test_split__is_the_formulas_least(void **state)
+TEST(split, is_the_formulas_least)
 {
-    (void)state;
-    size_t instances = check_instances(INSTANCES), none = 0, several = 0;
+    size_t instances = check_scaled(INSTANCES), none = 0, several = 0;
     uint64_t random = 0x6a09e667f3bcc909;
     for (size_t n = 0; n < instances; n++) {
         struct case_instance c;
@@ -105,10 +102,4 @@ static void test_split__is_the_formulas_least(void **state)
     }
     printf("%zu pipelines, %zu of more than two stages, %zu that do not fit\n", instances, several, none);
     assert_true(several > instances / 8 && (none > 0 || instances < 200));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_split__is_the_formulas_least)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,9 +90,8 @@ static void compare(const struct sites *s, const size_t *classes, size_t pipelin
 }
 
 /* Sums are small, activations large: a pipeline on each island. */
-static void test_starts__keep_pipelines_on_islands(void **state)
+TEST(starts, keep_pipelines_on_islands)
 {
-    (void)state;
     static struct sites s;
     for (size_t shift = 0; shift < NODES; shift++) {
         size_t classes[ISLANDS * 4];
@@ -104,9 +103,8 @@ static void test_starts__keep_pipelines_on_islands(void **state)
 }
 
 /* There is memory for one copy: a pipeline that crosses from one island to the other once. */
-static void test_starts__cross_seldom(void **state)
+TEST(starts, cross_seldom)
 {
-    (void)state;
     static struct sites s;
     for (size_t shift = 0; shift < 4; shift++) {
         make(&s, 2, 1, 3, shift);
@@ -116,9 +114,8 @@ static void test_starts__cross_seldom(void **state)
 }
 
 /* Pipelines that are alike but for their nodes are split alike, and only these. */
-static void test_starts__alike_pipelines_are_split_alike(void **state)
+TEST(starts, alike_pipelines_are_split_alike)
 {
-    (void)state;
     static struct sites s;
     struct ah_error err = {0};
     struct ah_draft draft;
@@ -146,12 +143,4 @@ static void test_starts__alike_pipelines_are_split_alike(void **state)
     }
     ah_fits_release(&fits);
     ah_draft_release(&draft);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_starts__keep_pipelines_on_islands),
-                                       cmocka_unit_test(test_starts__cross_seldom),
-                                       cmocka_unit_test(test_starts__alike_pipelines_are_split_alike)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

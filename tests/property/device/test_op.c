@@ -41,12 +41,11 @@ static struct ah_ref random_ref(uint64_t *random, enum ah_dtype dtype, uint64_t 
     return ref;
 }
 
-static void test_op__judges_overlap_by_rows(void **state)
+TEST(op, judges_overlap_by_rows)
 {
     static const uint64_t arenas[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = ROOM};
     uint64_t random = check_seed(17);
     unsigned exact[2] = {0}, interleaved = 0;
-    (void)state;
     for (int round = 0; round < ROUNDS; round++) {
         struct ah_error err = {0};
         unsigned char marks[ROOM] = {0};
@@ -77,12 +76,4 @@ static void test_op__judges_overlap_by_rows(void **state)
                        op.arg[1].offset_bytes < op.arg[0].offset_bytes + operands[0].bytes;
     }
     assert_true(exact[false] > ROUNDS / 10 && exact[true] > ROUNDS / 10 && interleaved > ROUNDS / 100);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_op__judges_overlap_by_rows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -167,11 +167,10 @@ static void check_gaps(const struct matrix *c)
             assert_int_equal(c->data[i], 0xff);
 }
 
-static void test_matmul__equals_the_sum_whatever_strides_and_threads(void **state)
+TEST(matmul, equals_the_sum_whatever_strides_and_threads)
 {
     uint64_t random = check_seed(2024);
     unsigned seen[AH_TILE_LEVELS][2][3] = {0};
-    (void)state;
     for (int i = 0; i < CASES; i++) {
         struct product p = random_product(&random);
         struct matrix c = run(&p, 1);
@@ -197,10 +196,9 @@ static void test_matmul__equals_the_sum_whatever_strides_and_threads(void **stat
 }
 
 /* GPT-2's sizes in small: several units, chunks and steps in every direction. */
-static void test_matmul__of_many_units(void **state)
+TEST(matmul, of_many_units)
 {
     uint64_t random = check_seed(11);
-    (void)state;
     for (int i = 0; i < 6 && CASES > 100; i++) {
         struct product p = {.level = ah_tile_detect(),
                             .shape = {.form = (enum ah_matmul_form)(i % 3),
@@ -223,13 +221,4 @@ static void test_matmul__of_many_units(void **state)
         free(p.b.data);
         free(p.before.data);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matmul__equals_the_sum_whatever_strides_and_threads),
-        cmocka_unit_test(test_matmul__of_many_units),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

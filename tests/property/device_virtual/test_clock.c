@@ -300,21 +300,18 @@ static void each_run_satisfies_the_invariants(enum style style, uint64_t fallbac
     ah_clock_release(&clock);
 }
 
-static void test_clock__exact_runs_satisfy_the_invariants(void **state)
+TEST(clock, exact_runs_satisfy_the_invariants)
 {
-    (void)state;
     each_run_satisfies_the_invariants(STYLE_EXACT, 11);
 }
 
-static void test_clock__shared_runs_satisfy_the_invariants(void **state)
+TEST(clock, shared_runs_satisfy_the_invariants)
 {
-    (void)state;
     each_run_satisfies_the_invariants(STYLE_SHARED, 12);
 }
 
-static void test_clock__frozen_replay_gives_the_same_bits(void **state)
+TEST(clock, frozen_replay_gives_the_same_bits)
 {
-    (void)state;
     uint64_t seed = check_seed(13);
     struct ah_clock clock = {0};
     for (int i = 0; i < GRAPHS; i++) {
@@ -341,9 +338,8 @@ static void test_clock__frozen_replay_gives_the_same_bits(void **state)
 }
 
 /* Without sharing, in frozen lanes: exact, since times are made of max and + only. */
-static void test_clock__a_faster_op_never_hurts(void **state)
+TEST(clock, a_faster_op_never_hurts)
 {
-    (void)state;
     uint64_t seed = check_seed(14);
     struct ah_clock clock = {0};
     struct ah_clock other = {0};
@@ -366,9 +362,8 @@ static void test_clock__a_faster_op_never_hurts(void **state)
 }
 
 /* Powers of two scale without rounding: every time scales by exactly that much. */
-static void test_clock__times_scale_with_durations(void **state)
+TEST(clock, times_scale_with_durations)
 {
-    (void)state;
     uint64_t seed = check_seed(15);
     struct ah_clock clock = {0};
     struct ah_clock other = {0};
@@ -415,9 +410,8 @@ static bool waits_for(const struct ah_clock_graph *graph, uint32_t from, uint32_
 }
 
 /* A random edge is added: the clock fails if and only if there is a cycle, and names an op on one. */
-static void test_clock__finds_cycles_and_only_cycles(void **state)
+TEST(clock, finds_cycles_and_only_cycles)
 {
-    (void)state;
     uint64_t seed = check_seed(16);
     struct ah_clock clock = {0};
     int cycles = 0;
@@ -445,17 +439,4 @@ static void test_clock__finds_cycles_and_only_cycles(void **state)
     }
     assert_true(cycles > GRAPHS / 4 && cycles < GRAPHS);
     ah_clock_release(&clock);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clock__exact_runs_satisfy_the_invariants),
-        cmocka_unit_test(test_clock__shared_runs_satisfy_the_invariants),
-        cmocka_unit_test(test_clock__frozen_replay_gives_the_same_bits),
-        cmocka_unit_test(test_clock__a_faster_op_never_hurts),
-        cmocka_unit_test(test_clock__times_scale_with_durations),
-        cmocka_unit_test(test_clock__finds_cycles_and_only_cycles),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,9 +151,8 @@ static void check_needed(struct ah_clock *clock, struct ah_clock_course course, 
             check_same(&result.spans[at], &all[at]);
 }
 
-static void test_clock_iterations__are_what_is_written_out(void **state)
+TEST(clock_iterations, are_what_is_written_out)
 {
-    (void)state;
     static struct graph g;
     static struct written w;
     static struct ah_clock_span all[MAX_INSTANCES];
@@ -193,9 +192,8 @@ static void test_clock_iterations__are_what_is_written_out(void **state)
 }
 
 /* Courses of a loaded graph do not remember each other. */
-static void test_clock_iterations__run_again_as_before(void **state)
+TEST(clock_iterations, run_again_as_before)
 {
-    (void)state;
     static struct graph g;
     static struct ah_clock_span before[MAX_INSTANCES];
     uint64_t seed = check_seed(32);
@@ -218,13 +216,4 @@ static void test_clock_iterations__run_again_as_before(void **state)
             check_same(&result.spans[at], &before[at]);
     }
     ah_clock_release(&clock);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clock_iterations__are_what_is_written_out),
-        cmocka_unit_test(test_clock_iterations__run_again_as_before),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

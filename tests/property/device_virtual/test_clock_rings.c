@@ -285,9 +285,8 @@ static size_t check_rings(const struct graph *g, const struct ah_clock_result *r
     return waited;
 }
 
-static void test_clock__rings_run_as_the_obvious_simulator_does(void **state)
+TEST(clock_rings, run_as_the_obvious_simulator_does)
 {
-    (void)state;
     uint64_t seed = check_seed(21);
     struct ah_clock clock = {0};
     size_t stuck = 0, waited = 0;
@@ -317,9 +316,8 @@ static void test_clock__rings_run_as_the_obvious_simulator_does(void **state)
     ah_clock_release(&clock);
 }
 
-static void test_clock__rings_replay_frozen_to_the_bit(void **state)
+TEST(clock_rings, replay_frozen_to_the_bit)
 {
-    (void)state;
     uint64_t seed = check_seed(22);
     struct ah_clock clock = {0}, fresh = {0};
     size_t waited = 0;
@@ -350,13 +348,4 @@ static void test_clock__rings_replay_frozen_to_the_bit(void **state)
     assert_true(waited > GRAPHS);
     ah_clock_release(&fresh);
     ah_clock_release(&clock);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clock__rings_run_as_the_obvious_simulator_does),
-        cmocka_unit_test(test_clock__rings_replay_frozen_to_the_bit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

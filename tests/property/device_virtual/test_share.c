@@ -71,9 +71,8 @@ static void check_fair(const struct instance *it, const double *speeds, const ui
     }
 }
 
-static void test_share__speeds_are_max_min_fair(void **state)
+TEST(share, speeds_are_max_min_fair)
 {
-    (void)state;
     uint64_t seed = check_seed(20240801);
     size_t limited = 0;
     for (int c = 0; c < CASES; c++) {
@@ -88,9 +87,8 @@ static void test_share__speeds_are_max_min_fair(void **state)
     assert_true(limited > CASES); /* the cases do contend */
 }
 
-static void test_share__speeds_equal_those_of_bisection(void **state)
+TEST(share, speeds_equal_those_of_bisection)
 {
-    (void)state;
     uint64_t seed = check_seed(20240802);
     for (int c = 0; c < CASES; c++) {
         const struct instance *it = draw(&seed);
@@ -105,9 +103,8 @@ static void test_share__speeds_equal_those_of_bisection(void **state)
 }
 
 /* Amounts from the smallest to the largest that the clock admits, side by side. */
-static void test_share__extreme_amounts_keep_speeds_positive(void **state)
+TEST(share, extreme_amounts_keep_speeds_positive)
 {
-    (void)state;
     uint64_t seed = check_seed(20240803);
     const double amounts[] = {0, 1e-300, 1e-20, 1e-6, 1, 1e6};
     for (int c = 0; c < CASES; c++) {
@@ -127,9 +124,8 @@ static void test_share__extreme_amounts_keep_speeds_positive(void **state)
 
 /* Two resources asked alike and, but for the last bits, equally large: rounding must not make the rest of the
  * second, for which one part asks next to nothing, negative. */
-static void test_share__nearly_equal_resources_keep_speeds_positive(void **state)
+TEST(share, nearly_equal_resources_keep_speeds_positive)
 {
-    (void)state;
     uint64_t seed = check_seed(20240804);
     for (int c = 0; c < CASES; c++) {
         struct ah_share_demand demands[8] = {{.amount = {0, 1e-20}}};
@@ -145,15 +141,4 @@ static void test_share__nearly_equal_resources_keep_speeds_positive(void **state
         for (size_t i = 0; i < 8; i++)
             assert_true(speeds[i] > 0.1 && speeds[i] <= 1);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_share__speeds_are_max_min_fair),
-        cmocka_unit_test(test_share__speeds_equal_those_of_bisection),
-        cmocka_unit_test(test_share__extreme_amounts_keep_speeds_positive),
-        cmocka_unit_test(test_share__nearly_equal_resources_keep_speeds_positive),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,9 +39,8 @@ static void check_same(const struct ah_buffer *a, const struct ah_buffer *b)
     assert_memory_equal(a->data, b->data, a->size);
 }
 
-static void test_determinism__plans_in_between_change_nothing(void **state)
+TEST(determinism, plans_in_between_change_nothing)
 {
-    (void)state;
     struct ah_buffer first[REQUESTS];
     for (size_t i = 0; i < REQUESTS; i++)
         first[i] = text_of(i);
@@ -69,9 +68,8 @@ static void *work(void *context)
     return NULL;
 }
 
-static void test_determinism__threads_change_nothing(void **state)
+TEST(determinism, threads_change_nothing)
 {
-    (void)state;
     struct worker workers[2] = {{.first = 0}, {.first = 2}};
     pthread_t threads[2];
     for (size_t i = 0; i < 2; i++)
@@ -83,11 +81,4 @@ static void test_determinism__threads_change_nothing(void **state)
         ah_buffer_release(&workers[0].texts[i]);
         ah_buffer_release(&workers[1].texts[i]);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_determinism__plans_in_between_change_nothing),
-                                       cmocka_unit_test(test_determinism__threads_change_nothing)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,13 +99,12 @@ static void check_memory(const struct ah_export *export, const struct totals *to
         assert_true(kept_layers(export, totals) <= totals->keep);
 }
 
-static void test_export__never_asks_for_more_device_memory_than_the_plan(void **state)
+TEST(export, never_asks_for_more_device_memory_than_the_plan)
 {
     struct ah_document document;
     struct ah_error err = {0};
     uint64_t seed = check_seed(20261121);
     size_t exact = 0;
-    (void)state;
     load_document(&document, PATH, AH_DOCUMENT_PLAN);
     for (size_t round = 0; round < ROUNDS; round++) {
         struct ah_plan_block blocks[LAYERS_MAX + 2];
@@ -125,11 +124,4 @@ static void test_export__never_asks_for_more_device_memory_than_the_plan(void **
     assert_true(exact > 30); /* both sides were met */
     assert_true(exact < 2 * (size_t)ROUNDS);
     ah_document_release(&document);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_export__never_asks_for_more_device_memory_than_the_plan)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

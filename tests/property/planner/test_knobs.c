@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Plans of three blocks against all assignments with all combinations of knobs, each knob on three rungs of its ladder.
- *
- * AH_TEST_INSTANCES: how many; 12.
  */
 #include "planner/assignments.h"
 #include "planner/optimize.h"
@@ -69,10 +67,9 @@ static bool is_small(const struct instance *it)
     return few;
 }
 
-static void test_knobs__equal_enumeration(void **state)
+TEST(knobs, equal_enumeration)
 {
-    (void)state;
-    int instances = (int)check_instances(12), planned = 0, equal = 0;
+    int instances = (int)check_scaled(12), planned = 0, equal = 0;
     double worst = 1;
     uint64_t random = check_seed(20261124);
     for (int i = 0; i < instances;) {
@@ -103,10 +100,4 @@ static void test_knobs__equal_enumeration(void **state)
     print_message("%d planned, %d of them the best of all knobs, at worst %.3f %% above\n", planned, equal,
                   (worst - 1) * 100);
     assert_true(worst <= 1.005 && equal * 10 >= planned * 9);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_knobs__equal_enumeration)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

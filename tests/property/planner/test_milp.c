@@ -97,9 +97,8 @@ static void try_all(const struct ah_milp_input *input, struct ah_schedule *sched
     }
 }
 
-static void test_milp__never_beaten_by_a_schedule(void **state)
+TEST(milp, never_beaten_by_a_schedule)
 {
-    (void)state;
     uint64_t random = check_seed(31);
     size_t feasible = 0, infeasible = 0;
     double gap = 0;
@@ -225,9 +224,8 @@ static void check_candidates(const struct ah_milp *milp, const struct ah_milp_re
     }
 }
 
-static void test_milp__is_the_least_of_all_counts(void **state)
+TEST(milp, is_the_least_of_all_counts)
 {
-    (void)state;
     uint64_t random = check_seed(32);
     size_t feasible = 0, infeasible = 0, vectors = 0;
     for (int i = 0; i < SMALL; i++) {
@@ -307,9 +305,8 @@ static double cbc_bound_us(const struct ah_milp *milp, struct ah_arena *arena, b
     return found;
 }
 
-static void test_milp__agrees_with_cbc(void **state)
+TEST(milp, agrees_with_cbc)
 {
-    (void)state;
     uint64_t random = check_seed(33);
     size_t feasible = 0, relaxed = 0, infeasible = 0;
     for (int i = 0; i < LARGE; i++) {
@@ -368,9 +365,8 @@ static struct ah_costs cheaper(const struct ah_costs *costs, struct ah_cost_grou
     return ret;
 }
 
-static void test_milp__monotone_to_the_bit(void **state)
+TEST(milp, monotone_to_the_bit)
 {
-    (void)state;
     uint64_t random = check_seed(34);
     size_t falls = 0, exact = 0, both = 0;
     for (int i = 0; i < PAIRS; i++) {
@@ -429,9 +425,8 @@ static void check_alone(const struct ah_milp_input *input, uint64_t bytes, bool 
     ++*n;
 }
 
-static void test_milp__says_how_much_is_short(void **state)
+TEST(milp, says_how_much_is_short)
 {
-    (void)state;
     uint64_t random = check_seed(35);
     size_t device = 0, host = 0, both = 0;
     for (int i = 0; i < PAIRS; i++) {
@@ -466,9 +461,8 @@ static void test_milp__says_how_much_is_short(void **state)
 
 /* ---- the same again ---- */
 
-static void test_milp__same_input_same_result(void **state)
+TEST(milp, same_input_same_result)
 {
-    (void)state;
     uint64_t random = check_seed(36);
     struct instance it;
     while (!instance_open(&it, &random, 12))
@@ -488,17 +482,4 @@ static void test_milp__same_input_same_result(void **state)
     for (size_t block = 0; block < it.job.n_blocks; block++)
         assert_int_equal(a.class_of[block], it.job.group_of[block]);
     instance_close(&it);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_milp__never_beaten_by_a_schedule),
-        cmocka_unit_test(test_milp__is_the_least_of_all_counts),
-        cmocka_unit_test(test_milp__agrees_with_cbc),
-        cmocka_unit_test(test_milp__monotone_to_the_bit),
-        cmocka_unit_test(test_milp__says_how_much_is_short),
-        cmocka_unit_test(test_milp__same_input_same_result),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,8 +5,6 @@
  * 1. The bound never rises, not by one bit. The emitted period, which is a search's, never rises by more than 1 %.
  * 2. With more device memory, at budgets of 256 MiB doubled again and again, no period rises.
  * 3. No period is below the work of a lane, or below the bound.
- *
- * AH_TEST_PAIRS: how many pairs; 5.
  */
 #include "planner/optimize.h"
 #include "tests/property/planner/instances.h"
@@ -102,11 +100,9 @@ static uint64_t device_between(const struct instance *it, double share)
     return low + (uint64_t)(share * 1.2 * (double)(high - low));
 }
 
-static void test_monotone__faster_rates_are_never_slower(void **state)
+TEST(monotone, faster_rates_are_never_slower)
 {
-    (void)state;
-    const char *wanted = getenv("AH_TEST_PAIRS");
-    int pairs = wanted ? atoi(wanted) : (int)check_share(5), planned = 0, equal = 0, slower = 0;
+    int pairs = (int)check_scaled(5), planned = 0, equal = 0, slower = 0;
     double worst = 1;
     uint64_t random = check_seed(20261122);
     for (int i = 0; i < pairs;) {
@@ -141,15 +137,14 @@ static void test_monotone__faster_rates_are_never_slower(void **state)
     assert_true(planned > pairs / 2 && equal <= planned / 2);
 }
 
-static void test_monotone__more_device_memory_is_never_slower(void **state)
+TEST(monotone, more_device_memory_is_never_slower)
 {
-    (void)state;
     static const struct {
         const char *model, *machine;
         uint64_t layers;
     } cases[] = {
         {"gpt2-124m", "rtx4090-64g", 12}, {"gpt2-355m", "a100-40g-epyc7713", 6}, {"tiny", "rtx4090-64g", 6}};
-    for (size_t i = 0; i < check_share(sizeof cases / sizeof *cases); i++) {
+    for (size_t i = 0; i < check_scaled(sizeof cases / sizeof *cases); i++) {
         double before = 0;
         size_t planned = 0;
         for (uint64_t device = 256 * TEST_MIB; device <= 16 * TEST_GIB; device *= 2) {
@@ -174,11 +169,4 @@ static void test_monotone__more_device_memory_is_never_slower(void **state)
         }
         assert_true(planned >= 4);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_monotone__faster_rates_are_never_slower),
-                                       cmocka_unit_test(test_monotone__more_device_memory_is_never_slower)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,8 +7,6 @@
  * 3. Infeasible is claimed only where no assignment fits, with any of some knobs.
  * 4. The paper's family of three numbers, all of it, over a 24-block model: `optimal` is never slower, and
  *    `autohete-paper` finds its best within 0.5 %.
- *
- * AH_TEST_INSTANCES: how many instances; 60.
  */
 #include "planner/knobs.h"
 #include "planner/optimize.h"
@@ -160,10 +158,9 @@ static void check_instance(const struct instance *it, uint64_t *random, struct t
     ah_arena_release(&arena);
 }
 
-static void test_optimize__equals_brute_force(void **state)
+TEST(optimality, equals_brute_force)
 {
-    (void)state;
-    int instances = (int)check_instances(60);
+    int instances = (int)check_scaled(60);
     uint64_t random = check_seed(20261121);
     struct tally tally = {0};
     for (int i = 0; i < instances;) {
@@ -181,10 +178,4 @@ static void test_optimize__equals_brute_force(void **state)
            tally.equal, tally.infeasible, tally.nothing);
     assert_true(tally.planned > instances / 2);
     assert_true(tally.equal >= tally.planned * 9 / 10);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_optimize__equals_brute_force)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,9 +37,8 @@ static struct ah_optimize_result both_orders(const struct ah_trial_limits *limit
     return result;
 }
 
-static void test_optimize__the_bound_is_the_least_over_the_orders(void **state)
+TEST(optimize, the_bound_is_the_least_over_the_orders)
 {
-    (void)state;
     int different = 0, lesser[2] = {0};
     uint64_t random = check_seed(20261124);
     for (int i = 0; i < INSTANCES;) {
@@ -73,11 +72,4 @@ static void test_optimize__the_bound_is_the_least_over_the_orders(void **state)
     print_message("%d of %d with different bounds: %d times one is the least, %d times the other\n",
                   different, INSTANCES, lesser[0], lesser[1]);
     assert_true(lesser[0] > 0 && lesser[1] > 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_optimize__the_bound_is_the_least_over_the_orders)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,9 +151,8 @@ static void check_request(const struct request *r, bool all_orders)
         check_policy(r, (enum ah_policy)policy, all_orders, optimal_us);
 }
 
-static void test_policies__find_the_best_of_small_families(void **state)
+TEST(policies, find_the_best_of_small_families)
 {
-    (void)state;
     static const struct request requests[] = {
         {"tiny", "rtx4090-64g", 3, 0, 0, 2, 1, 128},
         {"tiny", "rtx4090-64g", 3, 510, 0, 2, 1, 128},
@@ -162,25 +161,17 @@ static void test_policies__find_the_best_of_small_families(void **state)
         {"gpt2-124m", "rtx4090-64g", 3, 1400, 700, 4, 4, 512},
         {"tiny", "rtx4090-64g", 3, 501, 0, 2, 1, 64},
     };
-    for (size_t i = 0; i < check_share(sizeof requests / sizeof *requests); i++)
+    for (size_t i = 0; i < check_scaled(sizeof requests / sizeof *requests); i++)
         check_request(&requests[i], true);
 }
 
-static void test_policies__find_the_best_of_24_blocks(void **state)
+TEST(policies, find_the_best_of_24_blocks)
 {
-    (void)state;
     static const struct request requests[] = {
         {"gpt-4b", "a100-40g-epyc7713", 22, 0, 0, 8, 1, 1024},
         {"gpt2-355m", "rtx4090-64g", 22, 5000, 0, 8, 1, 1024},
         {"gpt-10b", "a100-40g-epyc7713", 22, 0, 0, 8, 1, 1024},
     };
-    for (size_t i = 0; i < check_share(sizeof requests / sizeof *requests); i++)
+    for (size_t i = 0; i < check_scaled(sizeof requests / sizeof *requests); i++)
         check_request(&requests[i], false);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_policies__find_the_best_of_small_families),
-                                       cmocka_unit_test(test_policies__find_the_best_of_24_blocks)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

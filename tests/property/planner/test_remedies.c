@@ -2,8 +2,6 @@
  *
  * Every remedy, followed: infeasible requests on the example machines, and random small ones. What a diagnosis says is
  * needed is held against planning with one byte less.
- *
- * AH_TEST_REMEDIES: how many random requests; 8.
  */
 #include "tests/property/planner/requests.h"
 
@@ -159,9 +157,8 @@ static const struct {
      .wanted = AH_REMEDY_DEVICE_MEMORY},
 };
 
-static void test_remedies__work_when_followed(void **state)
+TEST(remedies, work_when_followed)
 {
-    (void)state;
     size_t followed[AH_REMEDIES] = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct test_request t;
@@ -192,14 +189,12 @@ static uint64_t below(uint64_t *random, uint64_t n)
     return check_random(random) % n;
 }
 
-static void test_remedies__work_for_small_requests(void **state)
+TEST(remedies, work_for_small_requests)
 {
-    (void)state;
     static const char *const machines[] = {"rtx4090-64g", "a100-40g-epyc7713", "h200-16c-128g"};
-    const char *wanted = getenv("AH_TEST_REMEDIES");
     uint64_t random = check_seed(20261121);
     size_t followed[AH_REMEDIES] = {0}, diagnosed = 0, helped = 0;
-    for (int rest = wanted ? atoi(wanted) : 8; rest > 0; rest--) {
+    for (int rest = (int)check_scaled(8); rest > 0; rest--) {
         struct test_request t;
         test_request_open(&t, below(&random, 2) ? "tiny" : "gpt2-124m", machines[below(&random, 3)]);
         uint64_t reserve = t.request.machine->device.reserve_bytes;
@@ -217,11 +212,4 @@ static void test_remedies__work_for_small_requests(void **state)
     }
     print_message("%zu diagnosed, %zu with remedies\n", diagnosed, helped);
     assert_true(diagnosed > 0 && helped == diagnosed);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_remedies__work_when_followed),
-                                       cmocka_unit_test(test_remedies__work_for_small_requests)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

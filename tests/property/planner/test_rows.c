@@ -176,12 +176,11 @@ static void check_choice(struct instance *it, struct ah_schedule *schedule, uint
     tight->n_priced++;
 }
 
-static void test_rows__never_say_more_than_the_schedule(void **state)
+TEST(rows, never_say_more_than_the_schedule)
 {
-    (void)state;
     uint64_t random = check_seed(20260721);
     struct tightness tight = {0};
-    for (int i = 0; i < (int)check_share(INSTANCES); i++) {
+    for (int i = 0; i < (int)check_scaled(INSTANCES); i++) {
         struct instance it;
         struct ah_schedule schedule = {0};
         struct ah_error err = {0};
@@ -197,11 +196,5 @@ static void test_rows__never_say_more_than_the_schedule(void **state)
                   tight.n, tight.time / (double)tight.n, tight.device / (double)tight.n,
                   tight.host / (double)tight.n, tight.priced / (double)tight.n_priced);
     assert_true(tight.priced > 0.5 * (double)tight.n_priced);
-    assert_true(tight.n > check_share(INSTANCES) * CHOICES / 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows__never_say_more_than_the_schedule)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    assert_true(tight.n > check_scaled(INSTANCES) * CHOICES / 2);
 }

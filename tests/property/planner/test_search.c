@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Searches: what annealing alone finds against all assignments with the same knobs, and with any number of threads.
- *
- * AH_TEST_INSTANCES: how many; 24.
  */
 #include "planner/search.h"
 
@@ -93,10 +91,9 @@ static bool open_instance(struct instance *it, uint64_t *random, struct ah_trial
     return false;
 }
 
-static void test_search__finds_the_best_of_small_instances(void **state)
+TEST(search, finds_the_best_of_small_instances)
 {
-    (void)state;
-    int instances = (int)check_instances(24), found = 0, equal = 0;
+    int instances = (int)check_scaled(24), found = 0, equal = 0;
     double worst = 1;
     uint64_t random = check_seed(20261121);
     for (int i = 0; i < instances;) {
@@ -118,9 +115,8 @@ static void test_search__finds_the_best_of_small_instances(void **state)
     assert_true(equal * 10 >= found * 9 && worst < 1.02);
 }
 
-static void test_search__threads_change_nothing(void **state)
+TEST(search, threads_change_nothing)
 {
-    (void)state;
     uint64_t random = check_seed(20261122);
     for (int i = 0; i < 4;) {
         struct instance it;
@@ -147,9 +143,8 @@ static bool at_once(void *context, uint64_t evaluations)
     return evaluations > 100;
 }
 
-static void test_search__ends_when_it_is_told_to(void **state)
+TEST(search, ends_when_it_is_told_to)
 {
-    (void)state;
     uint64_t random = check_seed(20261123), most = 0;
     struct instance it;
     struct ah_trial trial;
@@ -169,12 +164,4 @@ static void test_search__ends_when_it_is_told_to(void **state)
     ah_trial_release(&trial);
     ah_pool_free(pool);
     instance_close(&it);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_search__finds_the_best_of_small_instances),
-                                       cmocka_unit_test(test_search__threads_change_nothing),
-                                       cmocka_unit_test(test_search__ends_when_it_is_told_to)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,9 +87,8 @@ static double worst(const struct ah_machine *machine, bool sums_only)
     return most;
 }
 
-static void test_sharing__example_machines(void **state)
+TEST(sharing, example_machines)
 {
-    (void)state;
     static const char *const machines[] = {"a100-40g-epyc7713", "rtx4090-64g", "h200-16c-128g"};
     for (size_t i = 0; i < sizeof machines / sizeof machines[0]; i++) {
         struct ah_document document = {0};
@@ -124,9 +123,8 @@ static void set_table(struct table *t, const double kept[LANES][LANES], enum ah_
 }
 
 /* A full profile of a virtual machine with two cores: compute, h2d, d2h, host_adam. */
-static void test_sharing__a_cpu_profile(void **state)
+TEST(sharing, a_cpu_profile)
 {
-    (void)state;
     static const double kept[LANES][LANES] = {{1, 1.002, 1.019, 1.012},
                                               {1.009, 1, 0.534, 0.544},
                                               {0.961, 0.501, 1, 0.550},
@@ -138,9 +136,8 @@ static void test_sharing__a_cpu_profile(void **state)
 }
 
 /* Shares that no weights explain: each within two hundredths, what pairs keep together exactly. */
-static void test_sharing__weights_that_disagree(void **state)
+TEST(sharing, weights_that_disagree)
 {
-    (void)state;
     static const double kept[LANES][LANES] = {
         {1, 0.93, 0.94, 0.96}, {0.88, 1, 0.71, 0.74}, {0.89, 0.72, 1, 0.76}, {0.97, 0.81, 0.82, 1}};
     struct table t;
@@ -149,18 +146,16 @@ static void test_sharing__weights_that_disagree(void **state)
     assert_true(worst(&t.machine, true) < 1e-6);
 }
 
-static void test_sharing__one_gives_way(void **state)
+TEST(sharing, one_gives_way)
 {
-    (void)state;
     static const double kept[LANES][LANES] = {{1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}, {1, 0.6, 0.6, 1}};
     struct table t;
     set_table(&t, kept, AH_DEVICE_CUDA, 0.9);
     assert_true(worst(&t.machine, false) < 1e-6);
 }
 
-static void test_sharing__nothing_shared(void **state)
+TEST(sharing, nothing_shared)
 {
-    (void)state;
     struct ah_machine machine = {.device.kind = AH_DEVICE_CUDA};
     struct ah_arena arena = {0};
     struct ah_plan_sharing sharing;
@@ -171,9 +166,8 @@ static void test_sharing__nothing_shared(void **state)
 }
 
 /* Any table: what a pair keeps together is kept; where weights explain the table, each share is. */
-static void test_sharing__random_documents(void **state)
+TEST(sharing, random_documents)
 {
-    (void)state;
     uint64_t random = check_seed(41);
     for (int i = 0; i < DOCUMENTS; i++) {
         double kept[LANES][LANES] = {{0}}, weight[LANES];
@@ -197,17 +191,4 @@ static void test_sharing__random_documents(void **state)
         if (difference > 1e-6)
             fail_msg("document %d (%s): %g", i, consistent ? "consistent" : "any", difference);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sharing__example_machines),
-        cmocka_unit_test(test_sharing__a_cpu_profile),
-        cmocka_unit_test(test_sharing__weights_that_disagree),
-        cmocka_unit_test(test_sharing__one_gives_way),
-        cmocka_unit_test(test_sharing__nothing_shared),
-        cmocka_unit_test(test_sharing__random_documents),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,21 +80,12 @@ static void compare(uint64_t seed, bool integer)
     assert_in_range(feasible, PROGRAMS / 4, PROGRAMS - 1);
 }
 
-static void test_solver__relaxes_as_cbc_does(void **state)
+TEST(solver, relaxes_as_cbc_does)
 {
-    (void)state;
     compare(11, false);
 }
 
-static void test_solver__rounds_as_cbc_does(void **state)
+TEST(solver, rounds_as_cbc_does)
 {
-    (void)state;
     compare(12, true);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_solver__relaxes_as_cbc_does),
-                                       cmocka_unit_test(test_solver__rounds_as_cbc_does)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

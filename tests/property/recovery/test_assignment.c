@@ -21,9 +21,8 @@ static double best_of(const double *weights, size_t rows, size_t columns, size_t
     return best;
 }
 
-static void test_assignment__is_the_best_of_all(void **state)
+TEST(assignment, is_the_best_of_all)
 {
-    (void)state;
     for (uint64_t i = 0; i < INSTANCES; i++) {
         uint64_t random = 2463534242u + 31 * i;
         size_t rows = 1 + check_draw(&random, ROWS), columns = rows + check_draw(&random, COLUMNS - rows + 1);
@@ -42,10 +41,4 @@ static void test_assignment__is_the_best_of_all(void **state)
         assert_true(fabs(sum - again) < 1e-9);
         assert_true(fabs(sum - best_of(weights, rows, columns, 0, 0)) < 1e-9);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_assignment__is_the_best_of_all)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

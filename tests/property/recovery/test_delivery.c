@@ -2,8 +2,6 @@
  *
  * Deliveries of up to 5 shards with up to 4 sources each, against all choices; larger ones piece by piece, against their
  * bound.
- *
- * AH_TEST_INSTANCES: how many; 600.
  */
 #include "planner/recovery/delivery.h"
 
@@ -194,11 +192,10 @@ static struct ah_delivery_result solve(const struct instance *c, size_t columns,
     return result;
 }
 
-static void test_delivery__is_the_best_of_all_choices(void **state)
+TEST(delivery, is_the_best_of_all_choices)
 {
     static struct instance c;
-    size_t instances = check_instances(600), greedy = 0;
-    (void)state;
+    size_t instances = check_scaled(6000), greedy = 0;
     for (size_t i = 0; i < instances; i++) {
         uint64_t random = 88172645463325252u + 977 * i;
         struct ah_arena arena = {0};
@@ -218,12 +215,11 @@ static void test_delivery__is_the_best_of_all_choices(void **state)
     printf("%zu instances; piece by piece %zu of them take longer than the least\n", instances, greedy);
 }
 
-static void test_delivery__is_near_its_bound_where_shards_are_many(void **state)
+TEST(delivery, is_near_its_bound_where_shards_are_many)
 {
     static struct instance c;
     double worst = 0, sum = 0;
     enum { INSTANCES = 20 };
-    (void)state;
     for (size_t i = 0; i < INSTANCES; i++) {
         uint64_t random = 362436069362436069u + 7919 * i;
         struct ah_arena arena = {0};
@@ -260,11 +256,10 @@ static double make_plain(struct instance *c, uint64_t *random)
     return longest(&s);
 }
 
-static void test_delivery__is_never_slower_than_the_plain_one(void **state)
+TEST(delivery, is_never_slower_than_the_plain_one)
 {
     static struct instance c;
-    size_t instances = check_instances(600);
-    (void)state;
+    size_t instances = check_scaled(6000);
     for (size_t i = 0; i < instances; i++) {
         uint64_t random = 521288629546311u + 104729 * i;
         struct ah_arena arena = {0};
@@ -276,14 +271,4 @@ static void test_delivery__is_never_slower_than_the_plain_one(void **state)
             fail_msg("instance %zu: %.9f s, all from storage %.9f s", i, result.time_s, plain_s);
         ah_arena_release(&arena);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_delivery__is_the_best_of_all_choices),
-        cmocka_unit_test(test_delivery__is_near_its_bound_where_shards_are_many),
-        cmocka_unit_test(test_delivery__is_never_slower_than_the_plain_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

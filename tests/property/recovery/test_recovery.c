@@ -1,24 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Recoveries on random clusters, whose plans keep all on GPUs: each checked by recoveries.h, and what they take from where.
- *
- * AH_TEST_INSTANCES: how many; 30.
  */
 #include "tests/property/recovery/recoveries.h"
 
-enum { INSTANCES = 30 };
+enum { INSTANCES = 300 };
 
 static size_t instances(void)
 {
-    return check_instances(INSTANCES);
+    return check_scaled(INSTANCES);
 }
 
-static void test_recovery__meets_every_need_once(void **state)
+TEST(recovery, meets_every_need_once)
 {
     static struct instance c;
     struct result r;
     size_t done = 0, tiers[AH_TIERS] = {0}, relayed = 0, passed_on = 0;
-    (void)state;
     for (size_t i = 0; i < instances(); i++) {
         uint64_t random = 88172645463325252u + 7919 * i;
         if (!begin(&c, &random, false)) {
@@ -55,18 +52,17 @@ static void test_recovery__meets_every_need_once(void **state)
            "on)\n",
            done, tiers[AH_TIER_NODE], tiers[AH_TIER_DISK], tiers[AH_TIER_PEER], relayed,
            tiers[AH_TIER_STORAGE], passed_on);
-    assert_true(passed_on > 0 || instances() < INSTANCES);
+    assert_true(passed_on > 0);
     assert_true(done >= instances() / 4);
-    for (size_t t = 0; t < AH_TIERS && instances() >= INSTANCES; t++)
+    for (size_t t = 0; t < AH_TIERS; t++)
         assert_true(tiers[t] > 0);
 }
 
-static void test_recovery__moves_nothing_where_nothing_is_lost(void **state)
+TEST(recovery, moves_nothing_where_nothing_is_lost)
 {
     static struct instance c;
     struct result r;
     size_t done = 0;
-    (void)state;
     for (size_t i = 0; i < instances() / 2; i++) {
         uint64_t random = 362436069362436069u + 104729 * i;
         if (begin(&c, &random, false)) {
@@ -83,12 +79,11 @@ static void test_recovery__moves_nothing_where_nothing_is_lost(void **state)
 }
 
 /* All live, and all in storage, of the last step: only what had one replica comes from there, and that once. */
-static void test_recovery__takes_from_storage_what_no_node_has(void **state)
+TEST(recovery, takes_from_storage_what_no_node_has)
 {
     static struct instance c;
     struct result r;
     size_t replicas = 0, parts = 0;
-    (void)state;
     for (size_t i = 0; i < instances(); i++) {
         uint64_t random = 521288629546311u + 15485863 * i;
         if (begin(&c, &random, false) && c.cluster.n_nodes > 2) {
@@ -109,12 +104,11 @@ static void test_recovery__takes_from_storage_what_no_node_has(void **state)
 }
 
 /* A node is new: with few steps to come nothing moves for it, with many the faster plan is taken. */
-static void test_recovery__weighs_speed_against_moves(void **state)
+TEST(recovery, weighs_speed_against_moves)
 {
     static struct instance c;
     struct result few, many;
     size_t differ = 0;
-    (void)state;
     for (size_t i = 0; i < instances() / 2; i++) {
         uint64_t random = 1181783497276652981u + 6700417 * i;
         if (begin(&c, &random, false)) {
@@ -133,7 +127,7 @@ static void test_recovery__weighs_speed_against_moves(void **state)
         end(&c);
     }
     printf("%zu with another plan where more steps follow\n", differ);
-    assert_true(differ > 0 || instances() < INSTANCES);
+    assert_true(differ > 0);
 }
 
 static void print_moves(const struct instance *c, struct result *r, struct ah_buffer *out)
@@ -145,13 +139,12 @@ static void print_moves(const struct instance *c, struct result *r, struct ah_bu
     CHECK_OK(ah_document_print(&document, out, &err), err);
 }
 
-static void test_recovery__is_the_same_every_time(void **state)
+TEST(recovery, is_the_same_every_time)
 {
     static struct instance c;
     struct result first, second;
     struct ah_buffer a = {0}, b = {0};
     uint64_t random = 123456789;
-    (void)state;
     for (;; end(&c)) {
         if (!begin(&c, &random, false))
             continue;
@@ -168,16 +161,4 @@ static void test_recovery__is_the_same_every_time(void **state)
     ah_buffer_release(&a);
     ah_buffer_release(&b);
     end(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recovery__meets_every_need_once),
-        cmocka_unit_test(test_recovery__moves_nothing_where_nothing_is_lost),
-        cmocka_unit_test(test_recovery__takes_from_storage_what_no_node_has),
-        cmocka_unit_test(test_recovery__weighs_speed_against_moves),
-        cmocka_unit_test(test_recovery__is_the_same_every_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -167,9 +167,8 @@ static void try_plan(const char *text, size_t size, uint64_t *random, struct cou
     ah_document_release(&document);
 }
 
-static void test_broken_plans__are_refused_or_run(void **state)
+TEST(broken_plans, are_refused_or_run)
 {
-    (void)state;
     uint64_t random = check_seed(1);
     struct ah_document document = {0};
     struct ah_buffer text = {0};
@@ -185,12 +184,4 @@ static void test_broken_plans__are_refused_or_run(void **state)
     assert_true(counts.accepted < counts.read);
     ah_buffer_release(&text);
     ah_document_release(&document);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_broken_plans__are_refused_or_run),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -307,17 +307,10 @@ static void check_model(const struct ah_model *model, uint64_t *random)
     assert_true(tensors > 40);
 }
 
-static void test_gradients__are_those_of_the_loss(void **state)
+TEST(gradients, are_those_of_the_loss)
 {
-    (void)state;
     struct ah_model models[] = {llama(), qwen3(), biased(), gpt2(), gelu()};
     uint64_t random = check_seed(20240521);
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         check_model(&models[i], &random);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients__are_those_of_the_loss)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,9 +104,8 @@ static bool is_usable(const struct ah_model *model, const char **patterns, size_
     return trains;
 }
 
-static void test_job__trains_what_patterns_choose(void **state)
+TEST(job, trains_what_patterns_choose)
 {
-    (void)state;
     uint64_t random = check_seed(99), accepted = 0;
     for (size_t round = 0; round < ROUNDS; round++) {
         char texts[PATTERNS][128];
@@ -135,9 +134,8 @@ static void test_job__trains_what_patterns_choose(void **state)
 }
 
 /* A thousand patterns, each of one layer. */
-static void test_job__takes_ten_thousand_blocks(void **state)
+TEST(job, takes_ten_thousand_blocks)
 {
-    (void)state;
     enum { LAYERS = 10000, MANY = 1000 };
     static char texts[MANY][64];
     static const char *patterns[MANY + 1];
@@ -161,13 +159,4 @@ static void test_job__takes_ten_thousand_blocks(void **state)
         partial += !strncmp(j.job.groups[g].name, "layer.partial", 13) ? j.job.groups[g].blocks : 0;
     assert_int_equal(partial, MANY);
     test_job_close(&j);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_job__trains_what_patterns_choose),
-        cmocka_unit_test(test_job__takes_ten_thousand_blocks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

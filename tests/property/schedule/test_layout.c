@@ -164,9 +164,8 @@ static void draw_random(struct lifetimes_set *set, uint64_t *seed)
     }
 }
 
-static void test_layout__random_lifetimes_lie_apart(void **state)
+TEST(layout, random_lifetimes_lie_apart)
 {
-    (void)state;
     static struct lifetimes_set set;
     uint64_t seed = check_seed(31);
     struct ah_layout layout = {0};
@@ -206,9 +205,8 @@ static void draw_nested(struct nest *nest, uint32_t first, uint32_t last, int de
     }
 }
 
-static void test_layout__a_nested_stack_has_no_holes(void **state)
+TEST(layout, a_nested_stack_has_no_holes)
 {
-    (void)state;
     static struct lifetimes_set set;
     uint64_t seed = check_seed(32);
     struct ah_layout layout = {0};
@@ -244,9 +242,8 @@ static void draw_plan(struct lifetimes *it, uint64_t *seed)
     it->recomputed = (uint32_t)(check_random(seed) % (it->blocks + 1));
 }
 
-static void test_layout__plans_need_hardly_more_than_is_live(void **state)
+TEST(layout, plans_need_hardly_more_than_is_live)
 {
-    (void)state;
     static struct lifetimes_set set;
     uint64_t seed = check_seed(33);
     struct ah_layout layout = {0};
@@ -267,14 +264,4 @@ static void test_layout__plans_need_hardly_more_than_is_live(void **state)
            exact, (int)REALISTIC_SETS);
     assert_true(sum / REALISTIC_SETS < 1.003 && worst < 1.2 && exact * 10 > REALISTIC_SETS * 9);
     ah_layout_release(&layout);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layout__random_lifetimes_lie_apart),
-        cmocka_unit_test(test_layout__a_nested_stack_has_no_holes),
-        cmocka_unit_test(test_layout__plans_need_hardly_more_than_is_live),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -232,11 +232,10 @@ static void run(size_t n, uint64_t *seed)
         check_updates(&stages[i]);
 }
 
-static void test_parts__work_together(void **state)
+TEST(parts, work_together)
 {
     uint64_t seed = check_seed(51);
     size_t deepest = 0;
-    (void)state;
     for (int k = 0; k < PIPELINES; k++) {
         size_t n = open_pipeline(&seed);
         deepest = n > deepest ? n : deepest;
@@ -248,10 +247,9 @@ static void test_parts__work_together(void **state)
 }
 
 /* Rule 5. */
-static void test_parts__are_the_whole(void **state)
+TEST(parts, are_the_whole)
 {
     uint64_t seed = check_seed(52);
-    (void)state;
     for (int k = 0; k < PIPELINES; k++) {
         size_t n = open_pipeline(&seed);
         uint64_t parameters = 0, model_parameters = 0, blocks = 0, tp = stages[0].c.part.tp;
@@ -263,11 +261,4 @@ static void test_parts__are_the_whole(void **state)
         assert_in_range(tp * parameters, model_parameters, model_parameters + tp * blocks);
         close_pipeline(n);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts__work_together),
-                                       cmocka_unit_test(test_parts__are_the_whole)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

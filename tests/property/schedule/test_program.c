@@ -387,9 +387,8 @@ static size_t random_patterns(const struct ah_model *model, uint64_t *random, ch
     return n;
 }
 
-static void test_program__runs_in_its_memory(void **state)
+TEST(program, runs_in_its_memory)
 {
-    (void)state;
     uint64_t random = check_seed(4711);
     struct tally tally = {0};
     for (size_t i = 0; i < TEST_MODELS; i++)
@@ -420,9 +419,8 @@ static void test_program__runs_in_its_memory(void **state)
 }
 
 /* Sizes follow the tokens: four times the batch, four times what is saved, where nothing is rounded. */
-static void test_program__sizes_follow_tokens(void **state)
+TEST(program, sizes_follow_tokens)
 {
-    (void)state;
     for (size_t i = 0; i < TEST_MODELS; i++) {
         struct test_job a, b;
         struct ah_plan_training training = {.batch = 2, .micro_batches = 1, .seq = 256, .dtype = AH_BF16};
@@ -439,13 +437,4 @@ static void test_program__sizes_follow_tokens(void **state)
         test_job_close(&a);
         test_job_close(&b);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_program__runs_in_its_memory),
-        cmocka_unit_test(test_program__sizes_follow_tokens),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,11 +111,10 @@ static void retime_plan(const struct ah_plan *plan, struct counts *counts)
     ah_arena_release(&arena);
 }
 
-static void test_retime__orders_follow_what_was_measured(void **state)
+TEST(retime, orders_follow_what_was_measured)
 {
     uint64_t seed = check_seed(51);
     struct counts counts = {0};
-    (void)state;
     while (counts.plans < PLANS) {
         struct ah_schedule schedule = {0};
         struct ah_document document;
@@ -137,7 +136,7 @@ static void test_retime__orders_follow_what_was_measured(void **state)
 }
 
 /* Told the times that it was made with, a plan keeps its orders. */
-static void test_retime__a_plan_that_came_true_stays(void **state)
+TEST(retime, a_plan_that_came_true_stays)
 {
     uint64_t seed = check_seed(52);
     struct ah_schedule schedule = {0};
@@ -145,7 +144,6 @@ static void test_retime__a_plan_that_came_true_stays(void **state)
     struct ah_error err = {0};
     struct ah_arena arena = {0};
     struct ah_retimed retimed;
-    (void)state;
     do {
         test_case_close(&c);
         ah_schedule_release(&schedule);
@@ -168,13 +166,4 @@ static void test_retime__a_plan_that_came_true_stays(void **state)
     ah_document_release(&document);
     ah_schedule_release(&schedule);
     test_case_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_retime__orders_follow_what_was_measured),
-        cmocka_unit_test(test_retime__a_plan_that_came_true_stays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

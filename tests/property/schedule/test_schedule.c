@@ -222,9 +222,8 @@ static void check_rules(const struct ah_plan *plan, const double *durations_us)
     ah_arena_release(&arena);
 }
 
-static void test_schedule__plans_hold_what_the_page_says(void **state)
+TEST(schedule, plans_hold_what_the_page_says)
 {
-    (void)state;
     static struct drawn d;
     uint64_t seed = check_seed(41);
     size_t accounted = 0, kinds[AH_PLAN_COLLECTIVE + 1] = {0};
@@ -254,9 +253,8 @@ static void test_schedule__plans_hold_what_the_page_says(void **state)
     assert_true(100 * accounted >= 95 * CASES * CHOICES);
 }
 
-static void test_schedule__the_same_choice_gives_the_same_bytes(void **state)
+TEST(schedule, the_same_choice_gives_the_same_bytes)
 {
-    (void)state;
     static struct drawn d;
     uint64_t seed = check_seed(42);
     for (int i = 0; i < CASES / 4; i++) {
@@ -305,9 +303,8 @@ static void draw_durations(const struct ah_plan *plan, double least, double most
 }
 
 /* Orders run, and rules hold, however long anything takes. */
-static void test_schedule__orders_run_with_any_durations(void **state)
+TEST(schedule, orders_run_with_any_durations)
 {
-    (void)state;
     static struct drawn d;
     uint64_t seed = check_seed(43);
     for (int i = 0; i < SETS / 10; i++) {
@@ -328,9 +325,8 @@ static void test_schedule__orders_run_with_any_durations(void **state)
 }
 
 /* Without sharing, in frozen orders, exactly. */
-static void test_schedule__faster_is_never_later(void **state)
+TEST(schedule, faster_is_never_later)
 {
-    (void)state;
     static struct drawn d;
     uint64_t seed = check_seed(44);
     for (int i = 0; i < SETS / 10; i++) {
@@ -357,15 +353,4 @@ static void test_schedule__faster_is_never_later(void **state)
         ah_document_release(&document);
         close_case(&d);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schedule__plans_hold_what_the_page_says),
-        cmocka_unit_test(test_schedule__the_same_choice_gives_the_same_bytes),
-        cmocka_unit_test(test_schedule__orders_run_with_any_durations),
-        cmocka_unit_test(test_schedule__faster_is_never_later),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,6 @@
  * Orders do not change results: plans run by priorities at run time, and plans whose orders are derived again from measured
  * times, give the losses, weights and traffic of frozen orders, bit for bit, on lanes that hold up ops for random times.
  * Lest that be equality of equal things, dynamic runs must take items in orders that the plan does not have.
- * $AH_DYNAMIC_PLANS: plans of each signature.
  */
 #include "runtime/schedule/rounds.h"
 #include "tests/golden/train/case.h"
@@ -29,8 +28,7 @@ static struct {
 
 static uint64_t how_many(void)
 {
-    const char *text = getenv("AH_DYNAMIC_PLANS");
-    return text ? strtoull(text, NULL, 10) : 6;
+    return check_scaled(6);
 }
 
 /* ---- lanes that hold up ops ---- */
@@ -260,14 +258,13 @@ static void expect_all_seen(void)
     assert_true(seen.sums_in_ring > 0 && seen.other_orders > 0 && seen.retimed_orders > 0);
 }
 
-static void test_dynamic__orders_do_not_change_results(void **state)
+TEST(dynamic, orders_do_not_change_results)
 {
     static const struct signature signatures[] = {
         {"gpt2-untied-odd", AH_FP32, AH_FP32},   {"gpt2-frozen-table", AH_BF16, AH_FP32},
         {"llama-linear", AH_FP32, AH_FP32},      {"llama-frozen-below", AH_BF16, AH_FP32},
         {"mistral-documents", AH_BF16, AH_BF16}, {"qwen2-frozen-tensors", AH_FP32, AH_FP32}};
     uint64_t seed = check_seed(61);
-    (void)state;
     for (size_t i = 0; i < sizeof signatures / sizeof *signatures; i++)
         run_signature(&signatures[i], &seed);
     print_message("%" PRIu64 " plans, %" PRIu64 " of them in other orders; retimed %" PRIu64
@@ -328,12 +325,11 @@ static size_t check_updates(const struct gathering *gathering)
     return n;
 }
 
-static void test_dynamic__takes_what_is_needed_first(void **state)
+TEST(dynamic, takes_what_is_needed_first)
 {
     struct ah_arena arena = {0};
     struct ah_rounds rounds;
     struct ah_error err = {0};
-    (void)state;
     golden_open(&golden, "llama", AH_FP32); /* clipped, one micro-batch */
     golden.steps = STEPS;
     golden_plan_resident(&golden);
@@ -356,13 +352,4 @@ static void test_dynamic__takes_what_is_needed_first(void **state)
     ah_trainer_close(trainer);
     ah_arena_release(&arena);
     golden_close(&golden);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dynamic__takes_what_is_needed_first),
-        cmocka_unit_test(test_dynamic__orders_do_not_change_results),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

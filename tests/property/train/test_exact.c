@@ -4,8 +4,8 @@
  * once with everything on the device and nothing disturbed; then under plans of every policy and plans whose blocks go
  * through every config, by one thread and by two, on lanes that hold up ops for random times. Lest that be equality of
  * equal things, the measured traces must show every item of every plan, every lane at work, and lanes at work at the same
- * time; and all plans together must have had every config, policy, kind of op, ring and order. $AH_EXACT_PLANS: plans of
- * each signature beside the policies'; with fewer than usual, some may be missing.
+ * time; and all plans together must have had every config, policy, kind of op, ring and order. At less
+ * than full scale, some may be missing.
  */
 #include "runtime/schedule/rounds.h"
 #include "tests/golden/train/policies.h"
@@ -26,8 +26,7 @@ static struct traffic traffic;
 
 static uint64_t how_many(void)
 {
-    const char *text = getenv("AH_EXACT_PLANS");
-    return text ? strtoull(text, NULL, 10) : PLANS_EACH;
+    return check_scaled(PLANS_EACH);
 }
 
 /* ---- what has been ---- */
@@ -216,7 +215,7 @@ static void run_signature(const struct signature *signature, const struct ah_mac
     golden_close(&golden);
 }
 
-static void test_exact__plans_give_the_same_bits_on_lanes_held_up(void **state)
+TEST(exact, plans_give_the_same_bits_on_lanes_held_up)
 {
     static const struct signature signatures[] = {
         {"gpt2-untied-odd", AH_FP32, AH_FP32},   {"gpt2-frozen-table", AH_BF16, AH_FP32},
@@ -224,7 +223,6 @@ static void test_exact__plans_give_the_same_bits_on_lanes_held_up(void **state)
         {"mistral-documents", AH_BF16, AH_BF16}, {"qwen2-frozen-tensors", AH_FP32, AH_FP32}};
     uint64_t seed = check_seed(40);
     struct ah_document machine;
-    (void)state;
     load_document(&machine, "examples/machines/rtx4090-64g.json", AH_DOCUMENT_MACHINE);
     for (size_t i = 0; i < sizeof signatures / sizeof *signatures; i++)
         run_signature(&signatures[i], machine.body.machine, &seed);
@@ -234,12 +232,4 @@ static void test_exact__plans_give_the_same_bits_on_lanes_held_up(void **state)
                   seen.plans, seen.beside[0], seen.beside[1], seen.beside[2], seen.beside[3],
                   (uint64_t)atomic_load(&held_up));
     expect_all_seen();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact__plans_give_the_same_bits_on_lanes_held_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
  *
  * Promise 2: what a run touches is what its plan gives. Plans run while poison.h makes everything wrong that they do not
  * say is needed: losses, weights and held-out loss must stay what they are, every operand lies in a tensor of its time,
- * and the highest end of an operand is the planned peak. $AH_FITS_PLANS: plans of each case.
+ * and the highest end of an operand is the planned peak.
  */
 #include "tests/golden/train/case.h"
 #include "tests/property/train/poison.h"
@@ -14,8 +14,7 @@ enum { STEPS = 4 };
 
 static uint64_t how_many(void)
 {
-    const char *text = getenv("AH_FITS_PLANS");
-    return text ? strtoull(text, NULL, 10) : 10;
+    return check_scaled(10);
 }
 
 static struct {
@@ -71,7 +70,7 @@ static void run_poisoned(struct golden *g, double expected)
     poison_close(&poison);
 }
 
-static void test_fits__what_nobody_needs_may_be_anything(void **state)
+TEST(fits, what_nobody_needs_may_be_anything)
 {
     static const struct {
         const char *name;
@@ -81,7 +80,6 @@ static void test_fits__what_nobody_needs_may_be_anything(void **state)
                  {"mistral-documents", AH_BF16},    {"qwen2", AH_FP32},
                  {"qwen2-frozen-tensors", AH_BF16}, {"qwen3", AH_FP32}};
     uint64_t seed = check_seed(3);
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         golden_open(&golden, cases[i].name, cases[i].dtype);
         golden.steps = STEPS;
@@ -100,12 +98,4 @@ static void test_fits__what_nobody_needs_may_be_anything(void **state)
         golden_close(&golden);
     }
     expect_all_seen();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fits__what_nobody_needs_may_be_anything),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -158,12 +158,11 @@ static bool check_plan(const struct ah_plan *plan, const struct ah_replay *repla
            0.01 * plan->time.step_us;
 }
 
-static void test_tally__measures_what_was_planned(void **state)
+TEST(tally, measures_what_was_planned)
 {
     enum { PLANS = 150 };
     uint64_t seed = check_seed(21);
     unsigned checked = 0, waited = 0;
-    (void)state;
     for (int i = 0; i < PLANS; i++) {
         static struct test_case c;
         struct ah_schedule schedule;
@@ -187,12 +186,4 @@ static void test_tally__measures_what_was_planned(void **state)
         test_case_close(&c);
     }
     assert_true(checked > PLANS / 2 && waited > PLANS / 4);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tally__measures_what_was_planned),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

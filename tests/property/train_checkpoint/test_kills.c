@@ -138,23 +138,12 @@ static void kill_everywhere(void **state, enum calls_then then, const struct tra
     training_release(&run);
 }
 
-static void test_kills__before_every_call(void **state)
+TEST_IN(kills, before_every_call, root_make, root_remove)
 {
     kill_everywhere(state, CALLS_KILL, &(struct training_options){.dtype = AH_BF16, .file_bytes = 50000});
 }
 
-static void test_kills__within_every_call(void **state)
+TEST_IN(kills, within_every_call, root_make, root_remove)
 {
     kill_everywhere(state, CALLS_HALF, &(struct training_options){.state_dtype = AH_BF16});
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, root_make, root_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_kills__before_every_call),
-        IN_FOLDER(test_kills__within_every_call),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

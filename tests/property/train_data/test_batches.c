@@ -123,7 +123,7 @@ static void check_batches(const struct stream *stream, struct ah_dataset *data, 
     ah_batches_release(&batches);
 }
 
-static void test_batches__equal_the_definition(void **state)
+TEST_IN(batches, equal_the_definition, root_make, root_remove)
 {
     uint64_t random = check_seed(81);
     static struct stream stream;
@@ -156,12 +156,4 @@ static void test_batches__equal_the_definition(void **state)
         check_batches(&stream, data, true, &random);
         ah_dataset_close(data);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_batches__equal_the_definition, root_make, root_remove),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,9 +25,8 @@ static void check_bijective(uint64_t seed, uint64_t epoch, uint64_t n, unsigned 
     }
 }
 
-static void test_permutation__is_bijective(void **state)
+TEST(permutation, is_bijective)
 {
-    (void)state;
     unsigned char *seen = malloc((1 << 17) + 2);
     assert_non_null(seen);
     uint64_t random = check_seed(71);
@@ -50,9 +49,8 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void test_permutation__huge_sets_stay_inside(void **state)
+TEST(permutation, huge_sets_stay_inside)
 {
-    (void)state;
     enum { PLACES = 20000 };
     uint64_t random = check_seed(72), *samples = malloc(PLACES * sizeof *samples);
     assert_non_null(samples);
@@ -67,13 +65,4 @@ static void test_permutation__huge_sets_stay_inside(void **state)
             assert_true(samples[i - 1] < samples[i]);
     }
     free(samples);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_permutation__is_bijective),
-        cmocka_unit_test(test_permutation__huge_sets_stay_inside),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,9 +22,8 @@ static void soil_heap(void)
         free(blocks[i]);
 }
 
-static void test_arena__pieces_are_zeroed_aligned_and_apart(void **state)
+TEST(arena, pieces_are_zeroed_aligned_and_apart)
 {
-    (void)state;
     struct ah_arena arena = {0};
     unsigned char *pieces[PIECES];
     size_t sizes[PIECES];
@@ -47,9 +46,8 @@ static void test_arena__pieces_are_zeroed_aligned_and_apart(void **state)
     ah_arena_release(&arena);
 }
 
-static void test_arena__strings(void **state)
+TEST(arena, strings)
 {
-    (void)state;
     struct ah_arena arena = {0};
     assert_string_equal(ah_arena_strdup(&arena, "gpt2"), "gpt2");
     assert_string_equal(ah_arena_strdup(&arena, ""), "");
@@ -57,9 +55,8 @@ static void test_arena__strings(void **state)
     ah_arena_release(&arena);
 }
 
-static void test_arena__impossible_sizes_are_refused(void **state)
+TEST(arena, impossible_sizes_are_refused)
 {
-    (void)state;
     struct ah_arena arena = {0};
     assert_null(ah_arena_array(&arena, SIZE_MAX / 2, 3));
     assert_null(ah_arena_alloc(&arena, SIZE_MAX));
@@ -70,9 +67,8 @@ static void test_arena__impossible_sizes_are_refused(void **state)
     ah_arena_release(&arena);
 }
 
-static void test_arena__usable_after_release(void **state)
+TEST(arena, usable_after_release)
 {
-    (void)state;
     struct ah_arena arena = {0};
     ah_arena_release(&arena);
     assert_non_null(ah_arena_alloc(&arena, 10));
@@ -81,15 +77,4 @@ static void test_arena__usable_after_release(void **state)
     assert_int_equal(arena.total_bytes, 0);
     assert_non_null(ah_arena_alloc(&arena, 10));
     ah_arena_release(&arena);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_arena__pieces_are_zeroed_aligned_and_apart),
-        cmocka_unit_test(test_arena__strings),
-        cmocka_unit_test(test_arena__impossible_sizes_are_refused),
-        cmocka_unit_test(test_arena__usable_after_release),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

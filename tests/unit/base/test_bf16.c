@@ -54,9 +54,8 @@ static void check_conversion(uint32_t bits)
 }
 
 /* Each of the 65536 upper halves with lower halves around every decision. */
-static void test_bf16__all_upper_halves(void **state)
+TEST(bf16, all_upper_halves)
 {
-    (void)state;
     static const uint16_t lows[] = {0,      1,      2,      0x0FFF, 0x7FFE, 0x7FFF,
                                     0x8000, 0x8001, 0x8002, 0xC000, 0xFFFE, 0xFFFF};
     for (uint32_t high = 0; high <= 0xFFFF; high++)
@@ -65,9 +64,8 @@ static void test_bf16__all_upper_halves(void **state)
 }
 
 /* Each of the 65536 lower halves with upper halves of every sort: zero, denormal, normal, largest, inf, NaN. */
-static void test_bf16__all_lower_halves(void **state)
+TEST(bf16, all_lower_halves)
 {
-    (void)state;
     static const uint16_t highs[] = {0,      1,      0x007F, 0x0080, 0x3F7F, 0x3F80, 0x7F7E, 0x7F7F,
                                      0x7F80, 0x7FC0, 0x8000, 0x8001, 0xBF80, 0xFF7F, 0xFF80, 0xFFFF};
     for (uint32_t low = 0; low <= 0xFFFF; low++)
@@ -75,17 +73,15 @@ static void test_bf16__all_lower_halves(void **state)
             check_conversion((uint32_t)highs[i] << 16 | low);
 }
 
-static void test_bf16__random(void **state)
+TEST(bf16, random)
 {
-    (void)state;
     uint64_t seed = check_seed(61);
     for (int i = 0; i < 2000000; i++)
         check_conversion((uint32_t)check_random(&seed));
 }
 
-static void test_bf16__back_is_exact(void **state)
+TEST(bf16, back_is_exact)
 {
-    (void)state;
     for (uint32_t stored = 0; stored <= 0xFFFF; stored++) {
         float value = ah_bf16_to_fp32((uint16_t)stored);
         if (isnan(value)) {
@@ -98,9 +94,8 @@ static void test_bf16__back_is_exact(void **state)
     }
 }
 
-static void test_bf16__known_values(void **state)
+TEST(bf16, known_values)
 {
-    (void)state;
     assert_int_equal(ah_bf16_from_fp32(1.0f), 0x3F80);
     assert_int_equal(ah_bf16_from_fp32(-2.0f), 0xC000);
     assert_int_equal(ah_bf16_from_fp32(3.14159274f), 0x4049);
@@ -110,14 +105,4 @@ static void test_bf16__known_values(void **state)
     assert_int_equal(ah_bf16_from_fp32(1.01171875f), 0x3F82);   /* and up */
     assert_int_equal(ah_bf16_from_fp32(float_of(0x7F800001)), 0x7FC0);
     assert_int_equal(ah_bf16_from_fp32(float_of(0xFFFFFFFF)), 0xFFFF);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bf16__all_upper_halves), cmocka_unit_test(test_bf16__all_lower_halves),
-        cmocka_unit_test(test_bf16__random),           cmocka_unit_test(test_bf16__back_is_exact),
-        cmocka_unit_test(test_bf16__known_values),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,9 +5,8 @@
 
 #include <string.h>
 
-static void test_buffer__grows_and_ends_with_nul(void **state)
+TEST(buffer, grows_and_ends_with_nul)
 {
-    (void)state;
     struct ah_buffer buffer = {0};
     for (int i = 0; i < 5000; i++) {
         ah_buffer_append(&buffer, "ab", 2);
@@ -21,9 +20,8 @@ static void test_buffer__grows_and_ends_with_nul(void **state)
     assert_null(buffer.data);
 }
 
-static void test_buffer__prints(void **state)
+TEST(buffer, prints)
 {
-    (void)state;
     struct ah_buffer buffer = {0};
     char lots[1000];
     memset(lots, 'y', sizeof lots - 1);
@@ -36,18 +34,16 @@ static void test_buffer__prints(void **state)
     ah_buffer_release(&buffer);
 }
 
-static void test_buffer__empty_append_gives_an_empty_string(void **state)
+TEST(buffer, empty_append_gives_an_empty_string)
 {
-    (void)state;
     struct ah_buffer buffer = {0};
     ah_buffer_append(&buffer, NULL, 0);
     assert_string_equal(buffer.data, "");
     ah_buffer_release(&buffer);
 }
 
-static void test_buffer__keeps_zero_bytes(void **state)
+TEST(buffer, keeps_zero_bytes)
 {
-    (void)state;
     struct ah_buffer buffer = {0};
     ah_buffer_append(&buffer, "a\0b", 3);
     assert_int_equal(buffer.size, 3);
@@ -55,9 +51,8 @@ static void test_buffer__keeps_zero_bytes(void **state)
     ah_buffer_release(&buffer);
 }
 
-static void test_buffer__failure_sticks_until_cleared(void **state)
+TEST(buffer, failure_sticks_until_cleared)
 {
-    (void)state;
     struct ah_buffer buffer = {0};
     ah_buffer_puts(&buffer, "kept");
     assert_false(ah_buffer_reserve(&buffer, SIZE_MAX));
@@ -72,9 +67,8 @@ static void test_buffer__failure_sticks_until_cleared(void **state)
     ah_buffer_release(&buffer);
 }
 
-static void test_buffer__reserve_makes_room(void **state)
+TEST(buffer, reserve_makes_room)
 {
-    (void)state;
     struct ah_buffer buffer = {0};
     assert_true(ah_buffer_reserve(&buffer, 100000));
     assert_true(buffer.capacity > 100000);
@@ -83,17 +77,4 @@ static void test_buffer__reserve_makes_room(void **state)
         ah_buffer_append(&buffer, "z", 1);
     assert_ptr_equal(buffer.data, data);
     ah_buffer_release(&buffer);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_buffer__grows_and_ends_with_nul),
-        cmocka_unit_test(test_buffer__prints),
-        cmocka_unit_test(test_buffer__empty_append_gives_an_empty_string),
-        cmocka_unit_test(test_buffer__keeps_zero_bytes),
-        cmocka_unit_test(test_buffer__failure_sticks_until_cleared),
-        cmocka_unit_test(test_buffer__reserve_makes_room),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

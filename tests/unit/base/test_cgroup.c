@@ -17,7 +17,7 @@ static double processors(const char *root)
     return group.processors;
 }
 
-static void test_cgroup__nothing_limits_nothing(void **state)
+TEST_IN(cgroup, nothing_limits_nothing, root_make, root_remove)
 {
     struct ah_cgroup group;
     ah_cgroup_read(&group, *state);
@@ -26,7 +26,7 @@ static void test_cgroup__nothing_limits_nothing(void **state)
     assert_int_equal(group.memory_free_bytes, UINT64_MAX);
 }
 
-static void test_cgroup__version_2_quota(void **state)
+TEST_IN(cgroup, version_2_quota, root_make, root_remove)
 {
     root_put(*state, "proc/self/cgroup", "0::/a/b\n");
     root_put(*state, "sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
@@ -39,7 +39,7 @@ static void test_cgroup__version_2_quota(void **state)
     assert_true(processors(*state) == 4);
 }
 
-static void test_cgroup__version_1_quota(void **state)
+TEST_IN(cgroup, version_1_quota, root_make, root_remove)
 {
     root_put(*state, "proc/self/cgroup", "5:cpuset:/x\n4:cpu,cpuacct:/docker/abc\n");
     root_put(*state, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
@@ -53,7 +53,7 @@ static void test_cgroup__version_1_quota(void **state)
     assert_true(processors(*state) == 0.5);
 }
 
-static void test_cgroup__damaged_quotas_do_not_count(void **state)
+TEST_IN(cgroup, damaged_quotas_do_not_count, root_make, root_remove)
 {
     static const char *const texts[] = {"",           "\n",         "x 100000\n", "100000\n",
                                         "100000 0\n", "0 100000\n", "-5 -5\n"};
@@ -65,7 +65,7 @@ static void test_cgroup__damaged_quotas_do_not_count(void **state)
 }
 
 /* Longer than any path may be: passed over, not cut. */
-static void test_cgroup__long_paths(void **state)
+TEST_IN(cgroup, long_paths, root_make, root_remove)
 {
     char line[6000];
     memset(line, 'a', sizeof line);
@@ -73,18 +73,4 @@ static void test_cgroup__long_paths(void **state)
     line[sizeof line - 1] = '\0';
     root_put(*state, "proc/self/cgroup", line);
     assert_true(processors(*state) == 0);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, root_make, root_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_cgroup__nothing_limits_nothing),
-        TEST(test_cgroup__version_2_quota),
-        TEST(test_cgroup__version_1_quota),
-        TEST(test_cgroup__damaged_quotas_do_not_count),
-        TEST(test_cgroup__long_paths),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,26 +5,23 @@
 
 #include <string.h>
 
-static void test_error__set_stores_code_and_sentence(void **state)
+TEST(error, set_stores_code_and_sentence)
 {
-    (void)state;
     struct ah_error err = {0};
     assert_int_equal(ah_error_set(&err, AH_E_DOCUMENT, "field '%s' is %d", "seq", 7), AH_E_DOCUMENT);
     assert_int_equal(err.code, AH_E_DOCUMENT);
     assert_string_equal(err.text, "field 'seq' is 7");
 }
 
-static void test_error__null_is_the_code_only(void **state)
+TEST(error, null_is_the_code_only)
 {
-    (void)state;
     assert_int_equal(ah_error_set(NULL, AH_E_IO, "%s", "lost"), AH_E_IO);
     assert_int_equal(ah_error_prefix(NULL, AH_E_IO, "%s", "lost"), AH_E_IO);
     assert_int_equal(ah_error_memory(NULL), AH_E_MEMORY);
 }
 
-static void test_error__prefix_goes_before(void **state)
+TEST(error, prefix_goes_before)
 {
-    (void)state;
     struct ah_error err = {0};
     ah_error_set(&err, AH_E_IO, "no such file");
     assert_int_equal(ah_error_prefix(&err, AH_E_DOCUMENT, "plan '%s'", "a.json"), AH_E_DOCUMENT);
@@ -32,9 +29,8 @@ static void test_error__prefix_goes_before(void **state)
     assert_string_equal(err.text, "plan 'a.json': no such file");
 }
 
-static void test_error__long_sentences_are_cut(void **state)
+TEST(error, long_sentences_are_cut)
 {
-    (void)state;
     struct ah_error err = {0};
     char lots[2 * AH_ERROR_TEXT_MAX];
     memset(lots, 'y', sizeof lots - 1);
@@ -49,9 +45,8 @@ static void test_error__long_sentences_are_cut(void **state)
 }
 
 /* The exit statuses that scripts rely on, written out again here. */
-static void test_error__exit_statuses(void **state)
+TEST(error, exit_statuses)
 {
-    (void)state;
     static const struct {
         int code, exit_status;
         const char *word;
@@ -80,24 +75,10 @@ static void test_error__exit_statuses(void **state)
     }
 }
 
-static void test_error__unknown_codes_are_failures(void **state)
+TEST(error, unknown_codes_are_failures)
 {
-    (void)state;
     assert_int_equal(ah_error_exit_status(-12345), 1);
     assert_int_equal(ah_error_exit_status(5), 1);
     assert_string_equal(ah_error_word(99), "failed");
     assert_non_null(ah_error_meaning(99));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_error__set_stores_code_and_sentence),
-        cmocka_unit_test(test_error__null_is_the_code_only),
-        cmocka_unit_test(test_error__prefix_goes_before),
-        cmocka_unit_test(test_error__long_sentences_are_cut),
-        cmocka_unit_test(test_error__exit_statuses),
-        cmocka_unit_test(test_error__unknown_codes_are_failures),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,9 +67,8 @@ static int entries(void)
     return n - 2; /* . and .. */
 }
 
-static void test_file__reads_what_is_there(void **state)
+TEST_IN(file, reads_what_is_there, enter_folder, leave_folder)
 {
-    (void)state;
     struct ah_buffer bytes = {0};
     struct ah_error err = {0};
     put("a", "hello");
@@ -85,9 +84,8 @@ static void test_file__reads_what_is_there(void **state)
     ah_buffer_release(&bytes);
 }
 
-static void test_file__read_failures_name_the_path(void **state)
+TEST_IN(file, read_failures_name_the_path, enter_folder, leave_folder)
 {
-    (void)state;
     struct ah_buffer bytes = {0};
     struct ah_error err = {0};
     put("long", "0123456789");
@@ -104,9 +102,8 @@ static void test_file__read_failures_name_the_path(void **state)
     ah_buffer_release(&bytes);
 }
 
-static void test_file__dash_reads_standard_input(void **state)
+TEST_IN(file, dash_reads_standard_input, enter_folder, leave_folder)
 {
-    (void)state;
     struct ah_buffer bytes = {0};
     struct ah_error err = {0};
     put("input", "from stdin");
@@ -121,9 +118,8 @@ static void test_file__dash_reads_standard_input(void **state)
     ah_buffer_release(&bytes);
 }
 
-static void test_file__new_files_get_the_umask(void **state)
+TEST_IN(file, new_files_get_the_umask, enter_folder, leave_folder)
 {
-    (void)state;
     struct ah_error err = {0};
     mode_t before = umask(027);
     CHECK_OK(ah_file_write("new", "abc", 3, &err), err);
@@ -133,9 +129,8 @@ static void test_file__new_files_get_the_umask(void **state)
     assert_int_equal(entries(), 1);
 }
 
-static void test_file__replacing_keeps_the_mode(void **state)
+TEST_IN(file, replacing_keeps_the_mode, enter_folder, leave_folder)
 {
-    (void)state;
     struct ah_error err = {0};
     put("old", "a longer text that was there");
     chmod("old", 0604);
@@ -152,9 +147,8 @@ static void test_file__replacing_keeps_the_mode(void **state)
     assert_int_equal(entries(), 1);
 }
 
-static void test_file__links_are_followed_and_stay(void **state)
+TEST_IN(file, links_are_followed_and_stay, enter_folder, leave_folder)
 {
-    (void)state;
     struct ah_error err = {0};
     char target[64];
     mkdir("d", 0777);
@@ -172,9 +166,8 @@ static void test_file__links_are_followed_and_stay(void **state)
     CHECK_FAILS(ah_file_write("round", "x", 1, &err), err, AH_E_IO, "round: cannot be");
 }
 
-static void test_file__write_failures_name_the_path(void **state)
+TEST_IN(file, write_failures_name_the_path, enter_folder, leave_folder)
 {
-    (void)state;
     struct ah_error err = {0};
     char name[PATH_MAX + 10];
     mkdir("d", 0777);
@@ -202,9 +195,8 @@ static void test_file__write_failures_name_the_path(void **state)
 }
 
 /* A limit on the size of files stands for a full disk. */
-static void test_file__a_full_disk_loses_nothing(void **state)
+TEST_IN(file, a_full_disk_loses_nothing, enter_folder, leave_folder)
 {
-    (void)state;
     struct ah_error err = {0};
     struct rlimit before, small;
     static char lots[100000];
@@ -223,15 +215,14 @@ static void test_file__a_full_disk_loses_nothing(void **state)
     assert_int_equal(entries(), 1); /* no temporary file, no new one */
 }
 
-static void test_file__a_file_without_write_permission_stays(void **state)
+TEST_IN(file, a_file_without_write_permission_stays, enter_folder, leave_folder)
 {
-    (void)state;
     struct ah_error err = {0};
     put("locked", "precious");
     chmod("locked", 0444);
     int as_root = geteuid() == 0;
     if (as_root && (chmod(".", 0777) || seteuid(65534)))
-        skip();
+        check_skip("only the superuser may become another user");
     int rc = ah_file_write("locked", "x", 1, &err);
     if (as_root)
         assert_int_equal(seteuid(0), 0);
@@ -271,9 +262,8 @@ static void on_alarm(int number)
 }
 
 /* Writing to a pipe goes on through interrupting signals and waits for the reader. */
-static void test_file__pipes_are_written_in_place(void **state)
+TEST_IN(file, pipes_are_written_in_place, enter_folder, leave_folder)
 {
-    (void)state;
     struct ah_error err = {0};
     struct reading reading = {.path = "pipe"};
     static unsigned char lots[1000001];
@@ -305,9 +295,8 @@ static void test_file__pipes_are_written_in_place(void **state)
 }
 
 /* A descriptor that would block is waited for. */
-static void test_file__descriptors_are_written_in_place(void **state)
+TEST_IN(file, descriptors_are_written_in_place, enter_folder, leave_folder)
 {
-    (void)state;
     struct ah_error err = {0};
     int ends[2];
     char path[64];
@@ -327,9 +316,8 @@ static void test_file__descriptors_are_written_in_place(void **state)
 
 /* Standard output that a shell redirected, also to the end of a file, loses nothing that was written before. Named
  * by a link of our own, which is what /dev/stdout is: a bug must not replace the machine's. */
-static void test_file__redirected_output_keeps_its_place(void **state)
+TEST_IN(file, redirected_output_keeps_its_place, enter_folder, leave_folder)
 {
-    (void)state;
     struct ah_error err = {0};
     put("log", "before\n");
     int kept = dup(STDOUT_FILENO), fd = open("log", O_WRONLY | O_APPEND);
@@ -365,9 +353,8 @@ static void *swap_contents(void *context)
     return NULL;
 }
 
-static void test_file__readers_never_see_half(void **state)
+TEST_IN(file, readers_never_see_half, enter_folder, leave_folder)
 {
-    (void)state;
     struct ah_error err = {0};
     struct ah_buffer bytes = {0};
     int failed = 0;
@@ -388,11 +375,8 @@ static void test_file__readers_never_see_half(void **state)
     ah_buffer_release(&bytes);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, enter_folder, leave_folder)
-
-static void test_file__same_by_every_name(void **state)
+TEST_IN(file, same_by_every_name, enter_folder, leave_folder)
 {
-    (void)state;
     char here[PATH_MAX], whole[PATH_MAX + 8];
     put("one", "");
     assert_int_equal(symlink("one", "link") | symlink("none", "away") | mkdir("deep", 0777), 0);
@@ -406,25 +390,4 @@ static void test_file__same_by_every_name(void **state)
     assert_false(ah_file_same("one", "two") || ah_file_same("one", "deep/one") ||
                  ah_file_same("one", "nowhere/one"));
     assert_false(ah_file_same("/dev/null", "/dev/null") || ah_file_same("/dev/stdout", "/dev/stdout"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_file__reads_what_is_there),
-        TEST(test_file__read_failures_name_the_path),
-        TEST(test_file__dash_reads_standard_input),
-        TEST(test_file__new_files_get_the_umask),
-        TEST(test_file__replacing_keeps_the_mode),
-        TEST(test_file__links_are_followed_and_stay),
-        TEST(test_file__write_failures_name_the_path),
-        TEST(test_file__a_full_disk_loses_nothing),
-        TEST(test_file__a_file_without_write_permission_stays),
-        TEST(test_file__pipes_are_written_in_place),
-        TEST(test_file__descriptors_are_written_in_place),
-        TEST(test_file__redirected_output_keeps_its_place),
-        TEST(test_file__readers_never_see_half),
-        TEST(test_file__same_by_every_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,9 +13,8 @@
 
 static const uint64_t gib = 1ULL << 30;
 
-static void test_host_memory__resident_grows_with_what_is_touched(void **state)
+TEST(host_memory, resident_grows_with_what_is_touched)
 {
-    (void)state;
     enum { BYTES = 32 << 20 };
     uint64_t before = ah_host_memory_resident();
     unsigned char *bytes = malloc(BYTES);
@@ -45,7 +44,7 @@ static void put_meminfo(const char *root) /* 16 GiB, 10 of them available */
         "kB\n");
 }
 
-static void test_host_memory__without_groups(void **state)
+TEST_IN(host_memory, without_groups, root_make, root_remove)
 {
     put_meminfo(*state);
     struct ah_host_memory memory = read_memory(*state);
@@ -55,7 +54,7 @@ static void test_host_memory__without_groups(void **state)
     assert_int_equal(memory.usable_bytes, 16 * gib);
 }
 
-static void test_host_memory__version_2_takes_the_least_above(void **state)
+TEST_IN(host_memory, version_2_takes_the_least_above, root_make, root_remove)
 {
     put_meminfo(*state);
     root_put(*state, "proc/self/cgroup", "0::/user.slice/user-1000.slice/app.scope\n");
@@ -68,7 +67,7 @@ static void test_host_memory__version_2_takes_the_least_above(void **state)
     assert_int_equal(memory.total_bytes, 16 * gib);
 }
 
-static void test_host_memory__version_2_inside_a_container(void **state)
+TEST_IN(host_memory, version_2_inside_a_container, root_make, root_remove)
 {
     put_meminfo(*state);
     root_put(*state, "proc/self/cgroup", "0::/\n");
@@ -76,7 +75,7 @@ static void test_host_memory__version_2_inside_a_container(void **state)
     assert_int_equal(read_memory(*state).usable_bytes, 2 * gib);
 }
 
-static void test_host_memory__path_of_the_host_inside_a_container(void **state)
+TEST_IN(host_memory, path_of_the_host_inside_a_container, root_make, root_remove)
 {
     put_meminfo(*state);
     root_put(*state, "proc/self/cgroup",
@@ -85,7 +84,7 @@ static void test_host_memory__path_of_the_host_inside_a_container(void **state)
     assert_int_equal(read_memory(*state).usable_bytes, 3 * gib);
 }
 
-static void test_host_memory__version_1_and_its_unlimited(void **state)
+TEST_IN(host_memory, version_1_and_its_unlimited, root_make, root_remove)
 {
     put_meminfo(*state);
     root_put(*state, "proc/self/cgroup", "9:name=systemd:/\n4:hugetlb,memory:/jobs/7\n0::/\n");
@@ -97,7 +96,7 @@ static void test_host_memory__version_1_and_its_unlimited(void **state)
 }
 
 /* 4 GiB, of which 3 are used, one of them by files that can go; the group above has less left. */
-static void test_host_memory__what_a_group_uses_is_not_available(void **state)
+TEST_IN(host_memory, what_a_group_uses_is_not_available, root_make, root_remove)
 {
     put_meminfo(*state);
     root_put(*state, "proc/self/cgroup", "0::/a/b\n");
@@ -117,7 +116,7 @@ static void test_host_memory__what_a_group_uses_is_not_available(void **state)
     assert_int_equal(read_memory(*state).available_bytes, 0);
 }
 
-static void test_host_memory__version_1_counts_the_groups_below(void **state)
+TEST_IN(host_memory, version_1_counts_the_groups_below, root_make, root_remove)
 {
     put_meminfo(*state);
     root_put(*state, "proc/self/cgroup", "4:memory:/jobs\n");
@@ -129,7 +128,7 @@ static void test_host_memory__version_1_counts_the_groups_below(void **state)
 }
 
 /* A count of file pages that is newer than the count of all, and greater. */
-static void test_host_memory__available_is_at_most_usable(void **state)
+TEST_IN(host_memory, available_is_at_most_usable, root_make, root_remove)
 {
     put_meminfo(*state);
     root_put(*state, "proc/self/cgroup", "0::/\n");
@@ -139,7 +138,7 @@ static void test_host_memory__available_is_at_most_usable(void **state)
     assert_int_equal(read_memory(*state).available_bytes, 4 * gib);
 }
 
-static void test_host_memory__both_versions_at_once(void **state)
+TEST_IN(host_memory, both_versions_at_once, root_make, root_remove)
 {
     put_meminfo(*state);
     root_put(*state, "proc/self/cgroup", "4:memory:/a\n0::/b\n");
@@ -148,7 +147,7 @@ static void test_host_memory__both_versions_at_once(void **state)
     assert_int_equal(read_memory(*state).usable_bytes, 6 * gib);
 }
 
-static void test_host_memory__other_controllers_do_not_count(void **state)
+TEST_IN(host_memory, other_controllers_do_not_count, root_make, root_remove)
 {
     put_meminfo(*state);
     root_put(*state, "proc/self/cgroup", "nonsense\n:\n3:cpuset,xmemory:/a\n2:memoryx:/a\n");
@@ -156,7 +155,7 @@ static void test_host_memory__other_controllers_do_not_count(void **state)
     assert_int_equal(read_memory(*state).limit_bytes, UINT64_MAX);
 }
 
-static void test_host_memory__damaged_limits_do_not_count(void **state)
+TEST_IN(host_memory, damaged_limits_do_not_count, root_make, root_remove)
 {
     put_meminfo(*state);
     root_put(*state, "proc/self/cgroup", "0::/a\n");
@@ -164,7 +163,7 @@ static void test_host_memory__damaged_limits_do_not_count(void **state)
     assert_int_equal(read_memory(*state).limit_bytes, UINT64_MAX);
 }
 
-static void test_host_memory__no_total_is_an_error(void **state)
+TEST_IN(host_memory, no_total_is_an_error, root_make, root_remove)
 {
     struct ah_error err = {0};
     struct ah_host_memory memory;
@@ -174,34 +173,10 @@ static void test_host_memory__no_total_is_an_error(void **state)
 }
 
 /* The oracle on the machine itself: the C library asks the kernel in another way (sysinfo). */
-static void test_host_memory__this_machine(void **state)
+TEST_IN(host_memory, this_machine, root_make, root_remove)
 {
-    (void)state;
     struct ah_host_memory memory = read_memory(NULL);
     uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGE_SIZE);
     assert_int_equal(memory.total_bytes, total);
     assert_true(memory.available_bytes <= memory.total_bytes && memory.usable_bytes <= memory.total_bytes);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, root_make, root_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_host_memory__without_groups),
-        TEST(test_host_memory__version_2_takes_the_least_above),
-        TEST(test_host_memory__version_2_inside_a_container),
-        TEST(test_host_memory__path_of_the_host_inside_a_container),
-        TEST(test_host_memory__version_1_and_its_unlimited),
-        TEST(test_host_memory__what_a_group_uses_is_not_available),
-        TEST(test_host_memory__version_1_counts_the_groups_below),
-        TEST(test_host_memory__available_is_at_most_usable),
-        TEST(test_host_memory__both_versions_at_once),
-        TEST(test_host_memory__other_controllers_do_not_count),
-        TEST(test_host_memory__damaged_limits_do_not_count),
-        TEST(test_host_memory__no_total_is_an_error),
-        TEST(test_host_memory__this_machine),
-        cmocka_unit_test(test_host_memory__resident_grows_with_what_is_touched),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,9 +41,8 @@ static bool listed(const char *names)
     return true;
 }
 
-static void test_isa__widest_as_the_kernel_says(void **state)
+TEST_IN(isa, widest_as_the_kernel_says, read_flags, NULL)
 {
-    (void)state;
     enum ah_isa expected = AH_ISA_PORTABLE;
     if (listed("avx avx2 fma f16c"))
         expected = AH_ISA_AVX2;
@@ -52,35 +51,21 @@ static void test_isa__widest_as_the_kernel_says(void **state)
     assert_int_equal(ah_isa_detect(), expected);
 }
 
-static void test_isa__bf16_as_the_kernel_says(void **state)
+TEST_IN(isa, bf16_as_the_kernel_says, read_flags, NULL)
 {
-    (void)state;
     assert_int_equal(ah_isa_has_avx512_bf16(), listed("avx512f avx512_bf16"));
     assert_int_equal(ah_isa_has_fast_avx512_bf16(), listed("avx512f avx512_bf16") && !is_intel);
     assert_int_equal(ah_isa_has_amx_bf16(), listed("amx_bf16 amx_tile"));
 }
 
-static void test_isa__sha256_as_the_kernel_says(void **state)
+TEST_IN(isa, sha256_as_the_kernel_says, read_flags, NULL)
 {
-    (void)state;
     assert_int_equal(ah_isa_has_sha256(), listed("sha_ni ssse3 sse4_1"));
 }
 
-static void test_isa__names(void **state)
+TEST_IN(isa, names, read_flags, NULL)
 {
-    (void)state;
     assert_string_equal(ah_isa_name(AH_ISA_PORTABLE), "portable");
     assert_string_equal(ah_isa_name(AH_ISA_AVX2), "avx2");
     assert_string_equal(ah_isa_name(AH_ISA_AVX512), "avx512");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_isa__widest_as_the_kernel_says),
-        cmocka_unit_test(test_isa__bf16_as_the_kernel_says),
-        cmocka_unit_test(test_isa__sha256_as_the_kernel_says),
-        cmocka_unit_test(test_isa__names),
-    };
-    return cmocka_run_group_tests(tests, read_flags, NULL);
 }

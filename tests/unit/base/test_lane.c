@@ -50,9 +50,8 @@ static uint64_t submit_append(struct ah_lane *lane, int *list, int value)
     return ticket;
 }
 
-static void test_lane__jobs_run_in_order_and_tickets_count(void **state)
+TEST(lane, jobs_run_in_order_and_tickets_count)
 {
-    (void)state;
     int list[1001] = {0};
     struct ah_lane *lane = new_lane("order", 0, 0);
     assert_int_equal(ah_lane_done(lane), 0);
@@ -70,9 +69,8 @@ static void test_lane__jobs_run_in_order_and_tickets_count(void **state)
     ah_lane_free(NULL);
 }
 
-static void test_lane__free_finishes_the_queue(void **state)
+TEST(lane, free_finishes_the_queue)
 {
-    (void)state;
     int list[101] = {0};
     struct ah_lane *lane = new_lane("free", 0, 0);
     for (int i = 1; i <= 100; i++)
@@ -98,9 +96,8 @@ static uint64_t submit_sleep(struct ah_lane *lane, uint64_t ns, const struct ah_
     return ticket;
 }
 
-static void test_lane__a_full_queue_makes_submit_wait(void **state)
+TEST(lane, a_full_queue_makes_submit_wait)
 {
-    (void)state;
     int list[201] = {0};
     struct ah_lane *lane = new_lane("full", 2, 0);
     submit_sleep(lane, 5000000, NULL, 0);
@@ -114,9 +111,8 @@ static void test_lane__a_full_queue_makes_submit_wait(void **state)
     ah_lane_free(lane);
 }
 
-static void test_lane__waits_for_tickets_not_yet_submitted(void **state)
+TEST(lane, waits_for_tickets_not_yet_submitted)
 {
-    (void)state;
     int list[3] = {0};
     struct ah_lane *first = new_lane("first", 0, 0), *second = new_lane("second", 0, 0);
     struct append append = {list, 2};
@@ -133,9 +129,8 @@ static void test_lane__waits_for_tickets_not_yet_submitted(void **state)
     ah_lane_free(first);
 }
 
-static void test_lane__refuses_what_cannot_be(void **state)
+TEST(lane, refuses_what_cannot_be)
 {
-    (void)state;
     int list[3] = {0};
     struct ah_lane *lane = new_lane("refuse", 0, 0);
     unsigned char big[AH_LANE_PAYLOAD_MAX + 1] = {0};
@@ -166,9 +161,8 @@ static void run_wide(void *payload)
         *wide->ok &= wide->bytes[i] == (i & 255);
 }
 
-static void test_lane__payload_is_a_copy(void **state)
+TEST(lane, payload_is_a_copy)
 {
-    (void)state;
     int ok = 0;
     struct wide wide = {.ok = &ok};
     struct ah_lane *lane = new_lane("payload", 0, 0);
@@ -183,9 +177,8 @@ static void test_lane__payload_is_a_copy(void **state)
     ah_lane_free(lane);
 }
 
-static void test_lane__spans_are_the_newest_jobs(void **state)
+TEST(lane, spans_are_the_newest_jobs)
 {
-    (void)state;
     int list[32] = {0};
     struct ah_lane_span spans[8];
     struct ah_lane *lane = new_lane("spans", 0, 4), *slow = new_lane("slow", 0, 0);
@@ -236,9 +229,8 @@ static void run_gate(void *payload)
         sched_yield();
 }
 
-static void test_lane__busy_while_a_job_runs(void **state)
+TEST(lane, busy_while_a_job_runs)
 {
-    (void)state;
     struct gate gate = {0}, *at = &gate;
     struct ah_lane *lane = new_lane("busy", 0, 0);
     assert_false(ah_lane_busy(lane));
@@ -259,9 +251,8 @@ static void run_nothing(void *payload)
 }
 
 /* What a job awaits is no work of the lane: it is not busy, and the span begins afterwards. */
-static void test_lane__awaits_before_a_job(void **state)
+TEST(lane, awaits_before_a_job)
 {
-    (void)state;
     struct gate gate = {0}, *at = &gate;
     struct ah_lane_span span;
     struct ah_lane *lane = new_lane("await", 0, 0);
@@ -280,9 +271,8 @@ static void test_lane__awaits_before_a_job(void **state)
     ah_lane_free(lane);
 }
 
-static void test_lane__names_the_processor_it_cannot_have(void **state)
+TEST(lane, names_the_processor_it_cannot_have)
 {
-    (void)state;
     struct ah_error err = {0};
     struct ah_lane *lane = NULL;
     CHECK_FAILS(ah_lane_new(&lane, &(struct ah_lane_options){.name = "far", .cpu = 8000}, &err), err,
@@ -290,9 +280,8 @@ static void test_lane__names_the_processor_it_cannot_have(void **state)
     assert_null(lane);
 }
 
-static void test_lane__idle_lanes_use_no_processor(void **state)
+TEST(lane, idle_lanes_use_no_processor)
 {
-    (void)state;
     struct ah_lane *waiting = new_lane("waiting", 0, 0), *idle = new_lane("idle", 0, 0);
     struct gate gate = {0}, *at = &gate;
     struct ah_lane_wait wait = {idle, 1};
@@ -447,9 +436,8 @@ static void plan_stress(struct stress *stress, uint64_t *seed)
     }
 }
 
-static void test_lane__random_graphs_keep_their_order(void **state)
+TEST(lane, random_graphs_keep_their_order)
 {
-    (void)state;
     uint64_t seed = check_seed(51);
     for (int round = 0; round < 4; round++) {
         struct stress *stress = calloc(1, sizeof *stress);
@@ -480,23 +468,4 @@ static void test_lane__random_graphs_keep_their_order(void **state)
         ah_lane_bell_free(stress->bell);
         free(stress);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lane__jobs_run_in_order_and_tickets_count),
-        cmocka_unit_test(test_lane__free_finishes_the_queue),
-        cmocka_unit_test(test_lane__a_full_queue_makes_submit_wait),
-        cmocka_unit_test(test_lane__waits_for_tickets_not_yet_submitted),
-        cmocka_unit_test(test_lane__refuses_what_cannot_be),
-        cmocka_unit_test(test_lane__payload_is_a_copy),
-        cmocka_unit_test(test_lane__spans_are_the_newest_jobs),
-        cmocka_unit_test(test_lane__busy_while_a_job_runs),
-        cmocka_unit_test(test_lane__awaits_before_a_job),
-        cmocka_unit_test(test_lane__names_the_processor_it_cannot_have),
-        cmocka_unit_test(test_lane__idle_lanes_use_no_processor),
-        cmocka_unit_test(test_lane__random_graphs_keep_their_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

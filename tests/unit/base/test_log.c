@@ -19,9 +19,8 @@ static void hear(void *context, enum ah_log_level level, const char *text)
     strcpy(heard->text, text);
 }
 
-static void test_log__hands_on_what_matters(void **state)
+TEST(log, hands_on_what_matters)
 {
-    (void)state;
     struct heard heard = {0};
     struct ah_log log = {.write = hear, .context = &heard, .least = AH_LOG_WARNING};
     ah_log_printf(&log, AH_LOG_INFO, "dropped");
@@ -34,39 +33,25 @@ static void test_log__hands_on_what_matters(void **state)
     assert_int_equal(heard.count, 2);
 }
 
-static void test_log__no_sink_is_silence(void **state)
+TEST(log, no_sink_is_silence)
 {
-    (void)state;
     struct ah_log log = {0};
     ah_log_printf(NULL, AH_LOG_ERROR, "%s", "nobody");
     ah_log_printf(&log, AH_LOG_ERROR, "%s", "nobody");
 }
 
-static void test_log__long_lines_are_cut(void **state)
+TEST(log, long_lines_are_cut)
 {
-    (void)state;
     struct heard heard = {0};
     struct ah_log log = {.write = hear, .context = &heard};
     ah_log_printf(&log, AH_LOG_DEBUG, "%*d", 2 * AH_LOG_TEXT_MAX, 1);
     assert_int_equal(strlen(heard.text), AH_LOG_TEXT_MAX - 1);
 }
 
-static void test_log__level_names(void **state)
+TEST(log, level_names)
 {
-    (void)state;
     assert_string_equal(ah_log_level_name(AH_LOG_DEBUG), "debug");
     assert_string_equal(ah_log_level_name(AH_LOG_INFO), "info");
     assert_string_equal(ah_log_level_name(AH_LOG_WARNING), "warning");
     assert_string_equal(ah_log_level_name(AH_LOG_ERROR), "error");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_log__hands_on_what_matters),
-        cmocka_unit_test(test_log__no_sink_is_silence),
-        cmocka_unit_test(test_log__long_lines_are_cut),
-        cmocka_unit_test(test_log__level_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,9 +8,8 @@
 #include <string.h>
 
 /* Random123's tests/kat_vectors, "philox4x32 10". */
-static void test_philox__known_answers(void **state)
+TEST(philox, known_answers)
 {
-    (void)state;
     static const struct {
         uint32_t counter[4], key[2], bits[4];
     } vectors[] = {
@@ -30,9 +29,8 @@ static void test_philox__known_answers(void **state)
 }
 
 /* The packing is part of the numeric signature: one name, its counter and key written out. */
-static void test_philox__packing_is_fixed(void **state)
+TEST(philox, packing_is_fixed)
 {
-    (void)state;
     const struct ah_philox_name name = {.seed = 0x0123456789abcdef,
                                         .step = 0xa1a2a3a4a5a6,
                                         .element = 0xe1e2e3e4e5,
@@ -58,9 +56,8 @@ static void take_out(struct ah_philox_name *name, const uint32_t counter[4], con
 }
 
 /* What can be unpacked again is distinct. */
-static void test_philox__names_are_distinct(void **state)
+TEST(philox, names_are_distinct)
 {
-    (void)state;
     uint64_t seed = check_seed(81);
     for (int i = 0; i < 100000; i++) {
         struct ah_philox_name name = {.seed = check_random(&seed),
@@ -79,9 +76,8 @@ static void test_philox__names_are_distinct(void **state)
     }
 }
 
-static void test_philox__draw_is_bits_of_the_packed_name(void **state)
+TEST(philox, draw_is_bits_of_the_packed_name)
 {
-    (void)state;
     struct ah_philox_name name = {.seed = 42, .purpose = AH_PHILOX_INIT, .block = 3, .element = 5000000000};
     uint32_t counter[4] = {705032704, 0x00030101, 0, 0}, key[2] = {42, 0}, expected[4], bits[4];
     ah_philox_bits(counter, key, expected);
@@ -89,9 +85,8 @@ static void test_philox__draw_is_bits_of_the_packed_name(void **state)
     assert_memory_equal(bits, expected, sizeof bits);
 }
 
-static void test_philox__uniform_fills_the_unit_interval(void **state)
+TEST(philox, uniform_fills_the_unit_interval)
 {
-    (void)state;
     assert_true(ah_philox_uniform(0) == 0.0f);
     assert_true(ah_philox_uniform(255) == 0.0f);
     assert_true(ah_philox_uniform(256) == 0x1p-24f);
@@ -109,16 +104,4 @@ static void test_philox__uniform_fills_the_unit_interval(void **state)
     check_near(sum / DRAWS, 0.5, 0.005); /* five standard deviations */
     for (int i = 0; i < BINS; i++)
         assert_true(abs(bins[i] - DRAWS / BINS) < 400);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_philox__known_answers),
-        cmocka_unit_test(test_philox__packing_is_fixed),
-        cmocka_unit_test(test_philox__names_are_distinct),
-        cmocka_unit_test(test_philox__draw_is_bits_of_the_packed_name),
-        cmocka_unit_test(test_philox__uniform_fills_the_unit_interval),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,9 +66,8 @@ static void run_and_check(struct ah_pool *pool, struct tally *tally, size_t chun
     assert_int_equal(atomic_load(&tally->wrong), 0);
 }
 
-static void test_pool__every_chunk_runs_once(void **state)
+TEST(pool, every_chunk_runs_once)
 {
-    (void)state;
     uint64_t seed = check_seed(41);
     for (unsigned threads = 1; threads <= THREADS_MAX; threads++) {
         struct tally tally = {.threads = threads};
@@ -89,9 +88,8 @@ static void sum_chunk(void *context, size_t chunk, unsigned worker)
 }
 
 /* More chunks than one round can have. */
-static void test_pool__millions_of_chunks(void **state)
+TEST(pool, millions_of_chunks)
 {
-    (void)state;
     const uint64_t chunks = (2 << 20) + 12345;
     uint64_t sums[16] = {0};
     struct ah_pool *pool = new_pool(2, 0);
@@ -101,9 +99,8 @@ static void test_pool__millions_of_chunks(void **state)
     ah_pool_free(pool);
 }
 
-static void test_pool__null_runs_on_the_caller(void **state)
+TEST(pool, null_runs_on_the_caller)
 {
-    (void)state;
     struct tally tally = {.threads = 1};
     assert_int_equal(ah_pool_threads(NULL), 1);
     run_and_check(NULL, &tally, 0);
@@ -111,9 +108,8 @@ static void test_pool__null_runs_on_the_caller(void **state)
     ah_pool_free(NULL);
 }
 
-static void test_pool__ten_thousand_tiny_runs(void **state)
+TEST(pool, ten_thousand_tiny_runs)
 {
-    (void)state;
     struct tally tally = {.threads = 4};
     struct ah_pool *pool = new_pool(4, 0);
     for (int i = 0; i < 10000; i++)
@@ -123,9 +119,8 @@ static void test_pool__ten_thousand_tiny_runs(void **state)
 
 /* Pools of two sizes called in turn, one with a small patience, so that workers are spinning, falling asleep and
  * asleep when a run comes. */
-static void test_pool__runs_at_any_moment_of_falling_asleep(void **state)
+TEST(pool, runs_at_any_moment_of_falling_asleep)
 {
-    (void)state;
     uint64_t seed = check_seed(42);
     struct tally a = {.threads = 3}, b = {.threads = 2};
     struct ah_pool *patient = new_pool(3, 0), *sleepy = new_pool(2, 1);
@@ -148,9 +143,8 @@ static void count_fast(void *context, size_t chunk, unsigned worker)
 
 /* More threads than processors and no patience: workers come late, into the end of one run and the beginning of
  * the next, of another length. */
-static void test_pool__late_workers_take_nothing_of_the_next_run(void **state)
+TEST(pool, late_workers_take_nothing_of_the_next_run)
 {
-    (void)state;
     struct ah_pool *pool = new_pool(THREADS_MAX, 1);
     for (int i = 0; i < 100000; i++) {
         atomic_uint ran[40] = {0};
@@ -180,9 +174,8 @@ static void meet(void *context, size_t chunk, unsigned worker)
 }
 
 /* A lost wake-up hangs here: as many chunks as threads, none of which ends before all began. */
-static void test_pool__sleeping_workers_wake(void **state)
+TEST(pool, sleeping_workers_wake)
 {
-    (void)state;
     uint64_t seed = check_seed(43);
     for (unsigned threads = 2; threads <= 4; threads++) {
         struct ah_pool *pool = new_pool(threads, 1);
@@ -206,9 +199,8 @@ static void slow_for_workers(void *context, size_t chunk, unsigned worker)
     atomic_fetch_add(&meeting->arrived, 1);
 }
 
-static void test_pool__caller_waits_for_long_chunks(void **state)
+TEST(pool, caller_waits_for_long_chunks)
 {
-    (void)state;
     struct ah_pool *pool = new_pool(2, 1);
     for (int i = 0; i < 100; i++) {
         struct meeting meeting = {.expected = 2};
@@ -225,9 +217,8 @@ static double cpu_seconds(void)
     return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
 }
 
-static void test_pool__idle_workers_use_no_processor(void **state)
+TEST(pool, idle_workers_use_no_processor)
 {
-    (void)state;
     struct tally tally = {.threads = 4};
     struct ah_pool *pool = new_pool(4, 0);
     run_and_check(pool, &tally, 100);
@@ -238,9 +229,8 @@ static void test_pool__idle_workers_use_no_processor(void **state)
     ah_pool_free(pool);
 }
 
-static void test_pool__new_and_free_at_once(void **state)
+TEST(pool, new_and_free_at_once)
 {
-    (void)state;
     for (int i = 0; i < 200; i++)
         ah_pool_free(new_pool(1 + (unsigned)i % 4, 1));
 }
@@ -253,9 +243,8 @@ static void note_cpu(void *context, size_t chunk, unsigned worker)
     ah_threads_sleep_until_ns(ah_threads_now_ns() + 100000); /* others get their turn */
 }
 
-static void test_pool__pins_its_workers(void **state)
+TEST(pool, pins_its_workers)
 {
-    (void)state;
     struct ah_error err = {0};
     unsigned allowed[1024];
     unsigned n = ah_threads_cpus(allowed, 1024);
@@ -270,9 +259,8 @@ static void test_pool__pins_its_workers(void **state)
     ah_pool_free(pool);
 }
 
-static void test_pool__names_the_processor_it_cannot_have(void **state)
+TEST(pool, names_the_processor_it_cannot_have)
 {
-    (void)state;
     struct ah_error err = {0};
     struct ah_pool *pool = NULL;
     const int cpus[] = {-1, -1, 8000};
@@ -281,32 +269,11 @@ static void test_pool__names_the_processor_it_cannot_have(void **state)
     assert_null(pool);
 }
 
-static void test_pool__default_is_every_processor(void **state)
+TEST(pool, default_is_every_processor)
 {
-    (void)state;
     struct ah_error err = {0};
     struct ah_pool *pool = NULL;
     CHECK_OK(ah_pool_new(&pool, &(struct ah_pool_options){0}, &err), err);
     assert_int_equal(ah_pool_threads(pool), ah_threads_cpus(NULL, 0));
     ah_pool_free(pool);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pool__every_chunk_runs_once),
-        cmocka_unit_test(test_pool__millions_of_chunks),
-        cmocka_unit_test(test_pool__null_runs_on_the_caller),
-        cmocka_unit_test(test_pool__ten_thousand_tiny_runs),
-        cmocka_unit_test(test_pool__runs_at_any_moment_of_falling_asleep),
-        cmocka_unit_test(test_pool__late_workers_take_nothing_of_the_next_run),
-        cmocka_unit_test(test_pool__sleeping_workers_wake),
-        cmocka_unit_test(test_pool__caller_waits_for_long_chunks),
-        cmocka_unit_test(test_pool__idle_workers_use_no_processor),
-        cmocka_unit_test(test_pool__new_and_free_at_once),
-        cmocka_unit_test(test_pool__pins_its_workers),
-        cmocka_unit_test(test_pool__names_the_processor_it_cannot_have),
-        cmocka_unit_test(test_pool__default_is_every_processor),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

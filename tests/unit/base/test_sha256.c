@@ -22,9 +22,8 @@ static const char *hash_of(const void *bytes, size_t size, char text[AH_SHA256_H
     return ah_sha256_hex(digest, text);
 }
 
-static void test_sha256__nist_vectors(void **state)
+TEST(sha256, nist_vectors)
 {
-    (void)state;
     static const struct {
         const char *message, *digest;
     } vectors[] = {
@@ -42,9 +41,8 @@ static void test_sha256__nist_vectors(void **state)
         assert_string_equal(hash_of(vectors[i].message, strlen(vectors[i].message), text), vectors[i].digest);
 }
 
-static void test_sha256__a_million_letters(void **state)
+TEST(sha256, a_million_letters)
 {
-    (void)state;
     char *letters = malloc(1000000), text[AH_SHA256_HEX_MAX];
     memset(letters, 'a', 1000000);
     assert_string_equal(hash_of(letters, 1000000, text),
@@ -53,9 +51,8 @@ static void test_sha256__a_million_letters(void **state)
 }
 
 /* Expected: sha256(b"".join(sha256(bytes((7 * i + n) & 255 for i in range(n))).digest() for n in range(300))) */
-static void test_sha256__every_length(void **state)
+TEST(sha256, every_length)
 {
-    (void)state;
     struct ah_sha256 all, one;
     unsigned char message[300], digest[AH_SHA256_BYTES];
     char text[AH_SHA256_HEX_MAX];
@@ -73,9 +70,8 @@ static void test_sha256__every_length(void **state)
                         "d5238871a46ac4a1a75ac3fb19d645b0b3b9e5f35f5f720e2b240d605c6b694e");
 }
 
-static void test_sha256__pieces_do_not_matter(void **state)
+TEST(sha256, pieces_do_not_matter)
 {
-    (void)state;
     uint64_t seed = check_seed(71);
     unsigned char message[1000], digest[AH_SHA256_BYTES];
     char whole[AH_SHA256_HEX_MAX], pieces[AH_SHA256_HEX_MAX];
@@ -97,9 +93,8 @@ static void test_sha256__pieces_do_not_matter(void **state)
 }
 
 /* From any state: both ways of compressing are the same function. */
-static void test_sha256__instructions_equal_the_portable_way(void **state)
+TEST(sha256, instructions_equal_the_portable_way)
 {
-    (void)state;
     uint64_t seed = check_seed(72);
     for (int round = 0; ah_isa_has_sha256() && round < 2000; round++) {
         unsigned char blocks[5 * AH_SHA256_BLOCK_BYTES];
@@ -116,9 +111,8 @@ static void test_sha256__instructions_equal_the_portable_way(void **state)
 }
 
 /* The portable way is what processors without the instructions have. */
-static void test_sha256__portable_way_alone(void **state)
+TEST(sha256, portable_way_alone)
 {
-    (void)state;
     struct ah_sha256 hash;
     unsigned char digest[AH_SHA256_BYTES];
     char text[AH_SHA256_HEX_MAX];
@@ -128,17 +122,4 @@ static void test_sha256__portable_way_alone(void **state)
     ah_sha256_finish(&hash, digest);
     assert_string_equal(ah_sha256_hex(digest, text),
                         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sha256__nist_vectors),
-        cmocka_unit_test(test_sha256__a_million_letters),
-        cmocka_unit_test(test_sha256__every_length),
-        cmocka_unit_test(test_sha256__pieces_do_not_matter),
-        cmocka_unit_test(test_sha256__instructions_equal_the_portable_way),
-        cmocka_unit_test(test_sha256__portable_way_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,9 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-static void test_stats__known_samples(void **state)
+TEST(stats, known_samples)
 {
-    (void)state;
     double odd[] = {5, 1, 4, 2, 100};
     struct ah_stats stats = ah_stats_of(odd, 5);
     assert_int_equal(stats.n, 5);
@@ -19,9 +18,8 @@ static void test_stats__known_samples(void **state)
     assert_true(stats.median == 3.5 && stats.mad == 1.5);
 }
 
-static void test_stats__few_samples(void **state)
+TEST(stats, few_samples)
 {
-    (void)state;
     struct ah_stats none = ah_stats_of(NULL, 0);
     assert_true(none.n == 0 && none.median == 0 && none.mad == 0 && none.min == 0 && none.max == 0);
     double one[] = {7};
@@ -32,9 +30,8 @@ static void test_stats__few_samples(void **state)
     assert_true(pair.median == 7 && pair.mad == 2);
 }
 
-static void test_stats__percentiles(void **state)
+TEST(stats, percentiles)
 {
-    (void)state;
     const double x[] = {10, 20, 30, 40, 50};
     assert_true(ah_stats_percentile(x, 5, 0) == 10);
     assert_true(ah_stats_percentile(x, 5, 100) == 50);
@@ -47,9 +44,8 @@ static void test_stats__percentiles(void **state)
     assert_true(ah_stats_percentile(x, 0, 50) == 0);
 }
 
-static void test_stats__line_through_points_on_a_line(void **state)
+TEST(stats, line_through_points_on_a_line)
 {
-    (void)state;
     double x[20], y[20], intercept, slope, worst;
     for (int i = 0; i < 20; i++) { /* 5 us and 20 GB/s, from 4 KiB to 2 GiB */
         x[i] = ldexp(4096, i);
@@ -61,9 +57,8 @@ static void test_stats__line_through_points_on_a_line(void **state)
     assert_true(worst < 1e-9);
 }
 
-static void test_stats__line_never_starts_below_zero(void **state)
+TEST(stats, line_never_starts_below_zero)
 {
-    (void)state;
     const double x[] = {1, 2, 3}, y[] = {1, 4, 9};
     double intercept, slope, worst;
     assert_int_equal(ah_stats_fit_line(x, y, 3, &intercept, &slope, &worst), 0);
@@ -73,9 +68,8 @@ static void test_stats__line_never_starts_below_zero(void **state)
     check_near(worst, fabs(3 * slope - 9) / 9, 1e-12);
 }
 
-static void test_stats__no_line(void **state)
+TEST(stats, no_line)
 {
-    (void)state;
     const double same[] = {2, 2, 2}, x[] = {1, 2, 3}, y[] = {1, 2, 3}, zero[] = {1, 0, 3},
                  odd[] = {1, HUGE_VAL, 3};
     double intercept = 77, slope = 77;
@@ -86,17 +80,4 @@ static void test_stats__no_line(void **state)
     assert_int_equal(ah_stats_fit_line(x, odd, 3, &intercept, &slope, NULL), -1);
     assert_int_equal(ah_stats_fit_line(odd, y, 3, &intercept, &slope, NULL), -1);
     assert_true(intercept == 77 && slope == 77);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stats__known_samples),
-        cmocka_unit_test(test_stats__few_samples),
-        cmocka_unit_test(test_stats__percentiles),
-        cmocka_unit_test(test_stats__line_through_points_on_a_line),
-        cmocka_unit_test(test_stats__line_never_starts_below_zero),
-        cmocka_unit_test(test_stats__no_line),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

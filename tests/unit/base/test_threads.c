@@ -9,9 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static void test_threads__clock_grows_and_sleep_is_not_early(void **state)
+TEST(threads, clock_grows_and_sleep_is_not_early)
 {
-    (void)state;
     uint64_t before = ah_threads_now_ns();
     for (int i = 0; i < 20; i++) {
         uint64_t deadline = ah_threads_now_ns() + 200000;
@@ -25,9 +24,8 @@ static void test_threads__clock_grows_and_sleep_is_not_early(void **state)
     assert_true(before + 20 * 200000 <= now && now <= ah_threads_now_ns());
 }
 
-static void test_threads__cpus_are_the_affinity_mask(void **state)
+TEST(threads, cpus_are_the_affinity_mask)
 {
-    (void)state;
     cpu_set_t mask;
     unsigned cpus[CPU_SETSIZE];
     assert_int_equal(sched_getaffinity(0, sizeof mask, &mask), 0);
@@ -56,9 +54,8 @@ static void *pin_here(void *context)
     return NULL;
 }
 
-static void test_threads__pin(void **state)
+TEST(threads, pin)
 {
-    (void)state;
     int ok = 0;
     pthread_t thread; /* another one, so that this one stays free */
     assert_int_equal(pthread_create(&thread, NULL, pin_here, &ok), 0);
@@ -102,9 +99,8 @@ static void chunk_arithmetic(void *context, size_t chunk, unsigned worker)
     ah_threads_sleep_until_ns(ah_threads_now_ns() + 20000); /* the worker gets its turn */
 }
 
-static void test_threads__arithmetic_is_not_inherited(void **state)
+TEST(threads, arithmetic_is_not_inherited)
 {
-    (void)state;
     int in_lane = 0, *in_lane_at = &in_lane, in_pool[ARITHMETIC_CHUNKS], by_worker = 0;
     struct ah_lane *lane = NULL;
     struct ah_pool *pool = NULL;
@@ -139,9 +135,8 @@ static void job_stack(void *payload)
 }
 
 /* Where the library or the shell's limit gives threads 128 KiB, ours have a MiB all the same. */
-static void test_threads__stacks_are_large_enough_everywhere(void **state)
+TEST(threads, stacks_are_large_enough_everywhere)
 {
-    (void)state;
     size_t bytes = 0, *bytes_at = &bytes;
     struct ah_lane *lane = NULL;
     pthread_attr_t before, small;
@@ -159,16 +154,4 @@ static void test_threads__stacks_are_large_enough_everywhere(void **state)
     ah_lane_wait(lane, 1);
     assert_true(bytes >= 1 << 20);
     ah_lane_free(lane);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads__clock_grows_and_sleep_is_not_early),
-        cmocka_unit_test(test_threads__cpus_are_the_affinity_mask),
-        cmocka_unit_test(test_threads__pin),
-        cmocka_unit_test(test_threads__arithmetic_is_not_inherited),
-        cmocka_unit_test(test_threads__stacks_are_large_enough_everywhere),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,9 +32,8 @@ static void check_cpus(const struct ah_topology *topology, const int *expected, 
         assert_int_equal(topology->cpus[i], expected[i]);
 }
 
-static void test_topology__siblings_come_last(void **state)
+TEST(topology, siblings_come_last)
 {
-    (void)state;
     struct ah_topology topology = synthetic("pack:2 core:4 pu:2");
     assert_int_equal(topology.sockets, 2);
     assert_int_equal(topology.cores, 8);
@@ -47,9 +46,8 @@ static void test_topology__siblings_come_last(void **state)
 }
 
 /* As Linux numbers the processors of many machines: siblings after all cores. */
-static void test_topology__numbers_are_the_kernels(void **state)
+TEST(topology, numbers_are_the_kernels)
 {
-    (void)state;
     struct ah_topology topology = synthetic("numa:2 core:2 pu:2(indexes=0,4,1,5,2,6,3,7)");
     assert_int_equal(topology.numa_nodes, 2);
     assert_int_equal(topology.cores, 4);
@@ -58,9 +56,8 @@ static void test_topology__numbers_are_the_kernels(void **state)
     ah_topology_release(&topology);
 }
 
-static void test_topology__without_siblings(void **state)
+TEST(topology, without_siblings)
 {
-    (void)state;
     struct ah_topology topology = synthetic("pack:1 core:3 pu:1");
     static const int expected[] = {0, 1, 2};
     check_cpus(&topology, expected, 3);
@@ -68,9 +65,8 @@ static void test_topology__without_siblings(void **state)
     ah_topology_release(&topology);
 }
 
-static void test_topology__without_cores(void **state)
+TEST(topology, without_cores)
 {
-    (void)state;
     struct ah_topology topology = synthetic("pack:1 pu:2");
     assert_int_equal(topology.cores, 2);
     static const int expected[] = {0, 1};
@@ -78,9 +74,8 @@ static void test_topology__without_cores(void **state)
     ah_topology_release(&topology);
 }
 
-static void test_topology__four_siblings_and_memory(void **state)
+TEST(topology, four_siblings_and_memory)
 {
-    (void)state;
     struct ah_topology topology = synthetic("pack:2 [numa(memory=3221225472)] core:1 pu:4");
     static const int expected[] = {0, 4, 1, 5, 2, 6, 3, 7};
     static const unsigned cores[] = {0, 1, 0, 1, 0, 1, 0, 1};
@@ -91,9 +86,8 @@ static void test_topology__four_siblings_and_memory(void **state)
     ah_topology_release(&topology);
 }
 
-static void test_topology__refuses_nonsense(void **state)
+TEST(topology, refuses_nonsense)
 {
-    (void)state;
     struct ah_error err = {0};
     struct ah_topology topology;
     struct ah_topology_options options = {.synthetic = "no such:thing"};
@@ -103,7 +97,7 @@ static void test_topology__refuses_nonsense(void **state)
 }
 
 /* A container with the time of 2 processors and a half, on a machine of 8. */
-static void test_topology__a_quota_of_processor_time(void **state)
+TEST_IN(topology, a_quota_of_processor_time, root_make, root_remove)
 {
     struct ah_error err = {0};
     struct ah_topology topology;
@@ -117,9 +111,8 @@ static void test_topology__a_quota_of_processor_time(void **state)
     ah_topology_release(&topology);
 }
 
-static void test_topology__this_machine(void **state)
+TEST(topology, this_machine)
 {
-    (void)state;
     struct ah_error err = {0};
     struct ah_topology topology;
     CHECK_OK(ah_topology_init(&topology, NULL, &err), err);
@@ -147,9 +140,8 @@ static void test_topology__this_machine(void **state)
     ah_topology_release(&topology);
 }
 
-static void test_topology__only_the_affinity_mask(void **state)
+TEST(topology, only_the_affinity_mask)
 {
-    (void)state;
     struct ah_error err = {0};
     struct ah_topology topology;
     cpu_set_t before, one;
@@ -170,7 +162,7 @@ static void test_topology__only_the_affinity_mask(void **state)
 }
 
 /* A kernel that says something quite different from hwloc is believed, and a note says so. */
-static void test_topology__a_note_where_memory_differs(void **state)
+TEST_IN(topology, a_note_where_memory_differs, root_make, root_remove)
 {
     struct ah_error err = {0};
     struct ah_topology topology;
@@ -179,21 +171,4 @@ static void test_topology__a_note_where_memory_differs(void **state)
     assert_int_equal(topology.memory_bytes, 1ULL << 50);
     check_text_has(topology.note, "1024.0 TiB");
     ah_topology_release(&topology);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_topology__siblings_come_last),
-        cmocka_unit_test(test_topology__numbers_are_the_kernels),
-        cmocka_unit_test(test_topology__without_siblings),
-        cmocka_unit_test(test_topology__without_cores),
-        cmocka_unit_test(test_topology__four_siblings_and_memory),
-        cmocka_unit_test(test_topology__refuses_nonsense),
-        cmocka_unit_test_setup_teardown(test_topology__a_quota_of_processor_time, root_make, root_remove),
-        cmocka_unit_test(test_topology__this_machine),
-        cmocka_unit_test(test_topology__only_the_affinity_mask),
-        cmocka_unit_test_setup_teardown(test_topology__a_note_where_memory_differs, root_make, root_remove),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

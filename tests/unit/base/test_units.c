@@ -5,9 +5,8 @@
 
 #include <math.h>
 
-static void test_units__sizes(void **state)
+TEST(units, sizes)
 {
-    (void)state;
     static const struct {
         const char *text;
         uint64_t bytes;
@@ -42,9 +41,8 @@ static void test_units__sizes(void **state)
     }
 }
 
-static void test_units__not_sizes(void **state)
+TEST(units, not_sizes)
 {
-    (void)state;
     static const char *const bad[] = {
         "",
         " ",
@@ -91,9 +89,8 @@ static void test_units__not_sizes(void **state)
     }
 }
 
-static void test_units__one_letter_is_offered_both_spellings(void **state)
+TEST(units, one_letter_is_offered_both_spellings)
 {
-    (void)state;
     struct ah_error err = {0};
     uint64_t bytes;
     double rate;
@@ -107,9 +104,8 @@ static void test_units__one_letter_is_offered_both_spellings(void **state)
     check_text_has(err.text, "'6GB/s'");
 }
 
-static void test_units__rates(void **state)
+TEST(units, rates)
 {
-    (void)state;
     struct ah_error err = {0};
     double rate = 0;
     CHECK_OK(ah_units_parse_rate("6GB/s", &rate, &err), err);
@@ -127,9 +123,8 @@ static void test_units__rates(void **state)
     }
 }
 
-static void test_units__counts(void **state)
+TEST(units, counts)
 {
-    (void)state;
     static const struct {
         const char *text;
         uint64_t count;
@@ -149,9 +144,8 @@ static void test_units__counts(void **state)
         CHECK_FAILS(ah_units_parse_count(bad[i], &count, &err), err, AH_E_USAGE, bad[i]);
 }
 
-static void test_units__prints_bytes(void **state)
+TEST(units, prints_bytes)
 {
-    (void)state;
     char out[AH_UNITS_TEXT_MAX];
     assert_string_equal(ah_units_print_bytes(out, 0), "0 B");
     assert_string_equal(ah_units_print_bytes(out, 1), "1 B");
@@ -163,9 +157,8 @@ static void test_units__prints_bytes(void **state)
     assert_string_equal(ah_units_print_bytes(out, UINT64_MAX), "16777216.0 TiB");
 }
 
-static void test_units__prints_rates_and_counts(void **state)
+TEST(units, prints_rates_and_counts)
 {
-    (void)state;
     char out[AH_UNITS_TEXT_MAX];
     assert_string_equal(ah_units_print_rate(out, 22.4e9), "22.4 GB/s");
     assert_string_equal(ah_units_print_rate(out, 999.96e6), "1.0 GB/s");
@@ -180,9 +173,8 @@ static void test_units__prints_rates_and_counts(void **state)
     assert_string_equal(ah_units_print_count(out, 6.738e9), "6.7 B");
 }
 
-static void test_units__prints_times(void **state)
+TEST(units, prints_times)
 {
-    (void)state;
     char out[AH_UNITS_TEXT_MAX];
     assert_string_equal(ah_units_print_time(out, 1250), "1.25 ms");
     assert_string_equal(ah_units_print_time(out, 0), "0 us");
@@ -194,9 +186,8 @@ static void test_units__prints_times(void **state)
 }
 
 /* Whatever comes in, the text fits and ends. */
-static void test_units__prints_what_is_no_number(void **state)
+TEST(units, prints_what_is_no_number)
 {
-    (void)state;
     static const double odd[] = {-1, -2.5e9, 1e300, -1e300, HUGE_VAL, -HUGE_VAL, 5e-324};
     char out[AH_UNITS_TEXT_MAX + 1];
     for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
@@ -208,20 +199,4 @@ static void test_units__prints_what_is_no_number(void **state)
     }
     assert_string_equal(ah_units_print_rate(out, -2.5e9), "-2.5 GB/s");
     check_text_has(ah_units_print_time(out, (double)NAN), "nan");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_units__sizes),
-        cmocka_unit_test(test_units__not_sizes),
-        cmocka_unit_test(test_units__one_letter_is_offered_both_spellings),
-        cmocka_unit_test(test_units__rates),
-        cmocka_unit_test(test_units__counts),
-        cmocka_unit_test(test_units__prints_bytes),
-        cmocka_unit_test(test_units__prints_rates_and_counts),
-        cmocka_unit_test(test_units__prints_times),
-        cmocka_unit_test(test_units__prints_what_is_no_number),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,9 +17,8 @@ static void path_is(const char *cache, const char *home, const char *device, con
     ah_arena_release(&arena);
 }
 
-static void test_cache__follows_the_specification(void **state)
+TEST(cache, follows_the_specification)
 {
-    (void)state;
     path_is("/var/c", "/home/a", NULL, "/var/c/autohete/machine-cpu.json");
     path_is(NULL, "/home/a", NULL, "/home/a/.cache/autohete/machine-cpu.json");
     path_is("", "/home/a", "cpu", "/home/a/.cache/autohete/machine-cpu.json");
@@ -28,9 +27,8 @@ static void test_cache__follows_the_specification(void **state)
     path_is("/a:b", NULL, "cuda:1", "/a:b/autohete/machine-cuda-1.json");
 }
 
-static void test_cache__needs_a_home(void **state)
+TEST(cache, needs_a_home)
 {
-    (void)state;
     struct ah_arena arena = {0};
     struct ah_error err = {0};
     const char *path = NULL;
@@ -39,13 +37,4 @@ static void test_cache__needs_a_home(void **state)
     CHECK_FAILS(ah_cache_path(NULL, &arena, &path, &err), err, AH_E_FAILED, "use '-o FILE'");
     assert_null(path);
     ah_arena_release(&arena);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cache__follows_the_specification),
-        cmocka_unit_test(test_cache__needs_a_home),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,9 +15,8 @@ static void is(enum ah_remedy_kind kind, uint64_t value, const char *expected)
     assert_string_equal(ah_diagnosis_remedy(text, &remedy, &machine), expected);
 }
 
-static void test_diagnosis__remedies_are_command_lines(void **state)
+TEST(diagnosis, remedies_are_command_lines)
 {
-    (void)state;
     is(AH_REMEDY_DEVICE_MEMORY, UINT64_C(20) << 30, "--device-memory 20GiB");
     is(AH_REMEDY_HOST_MEMORY, UINT64_C(1536) << 20, "--host-memory 1536MiB");
     is(AH_REMEDY_HOST_MEMORY, (UINT64_C(1) << 30) + 7, "--host-memory 1073741831");
@@ -28,18 +27,16 @@ static void test_diagnosis__remedies_are_command_lines(void **state)
     is(AH_REMEDY_POLICY, AH_POLICY_STREAM, "--policy stream");
 }
 
-static void test_diagnosis__more_than_the_machine_has_is_another_machine(void **state)
+TEST(diagnosis, more_than_the_machine_has_is_another_machine)
 {
-    (void)state;
     is(AH_REMEDY_DEVICE_MEMORY, UINT64_C(24) << 30, "--device-memory 24GiB");
     is(AH_REMEDY_DEVICE_MEMORY, UINT64_C(25) << 30, "a machine with 25GiB of device memory");
     is(AH_REMEDY_HOST_MEMORY, UINT64_C(128) << 30, "a machine with 128GiB of host memory");
 }
 
 /* What is printed reads back as the same number of bytes. */
-static void test_diagnosis__sizes_lose_nothing(void **state)
+TEST(diagnosis, sizes_lose_nothing)
 {
-    (void)state;
     uint64_t random = check_seed(7);
     for (int i = 0; i < 1000; i++) {
         uint64_t bytes = (check_random(&random) >> 34) << (check_random(&random) % 3 * 10);
@@ -52,14 +49,4 @@ static void test_diagnosis__sizes_lose_nothing(void **state)
         CHECK_OK(ah_units_parse_bytes(text + strlen("--device-memory "), &read, &err), err);
         assert_int_equal(read, bytes);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_diagnosis__remedies_are_command_lines),
-        cmocka_unit_test(test_diagnosis__more_than_the_machine_has_is_another_machine),
-        cmocka_unit_test(test_diagnosis__sizes_lose_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

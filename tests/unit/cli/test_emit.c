@@ -4,9 +4,8 @@
 
 #include <math.h>
 
-static void test_emit__one_line(void **state)
+TEST(emit, one_line)
 {
-    (void)state;
     struct ah_buffer out = {0};
     struct ah_emit emit = {.out = &out, .one_line = true};
     ah_emit_open(&emit, NULL, '{');
@@ -29,9 +28,8 @@ static void test_emit__one_line(void **state)
     ah_buffer_release(&out);
 }
 
-static void test_emit__repairs_what_is_not_utf8(void **state)
+TEST(emit, repairs_what_is_not_utf8)
 {
-    (void)state;
     struct ah_buffer out = {0};
     struct ah_emit emit = {.out = &out, .one_line = true};
     ah_emit_open(&emit, NULL, '[');
@@ -43,9 +41,8 @@ static void test_emit__repairs_what_is_not_utf8(void **state)
     ah_buffer_release(&out);
 }
 
-static void test_emit__lays_out_and_ends_the_line(void **state)
+TEST(emit, lays_out_and_ends_the_line)
 {
-    (void)state;
     struct ah_buffer out = {0};
     struct ah_emit emit = {.out = &out};
     ah_emit_open(&emit, NULL, '{');
@@ -57,9 +54,8 @@ static void test_emit__lays_out_and_ends_the_line(void **state)
     ah_buffer_release(&out);
 }
 
-static void test_emit__without_a_place_prints_nothing(void **state)
+TEST(emit, without_a_place_prints_nothing)
 {
-    (void)state;
     struct ah_emit emit = {.out = NULL};
     ah_emit_open(&emit, NULL, '{');
     ah_emit_text(&emit, "a", "b");
@@ -68,9 +64,8 @@ static void test_emit__without_a_place_prints_nothing(void **state)
     assert_int_equal(emit.text.size, 0);
 }
 
-static void test_emit__error_object(void **state)
+TEST(emit, error_object)
 {
-    (void)state;
     struct ah_buffer out = {0};
     struct ah_emit emit = {.out = &out, .one_line = true};
     ah_emit_open(&emit, NULL, '{');
@@ -79,16 +74,4 @@ static void test_emit__error_object(void **state)
     assert_string_equal(out.data,
                         "{\"error\":{\"code\":\"invalid_document\",\"exit_status\":3,\"message\":\"no\"}}");
     ah_buffer_release(&out);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_emit__one_line),
-        cmocka_unit_test(test_emit__repairs_what_is_not_utf8),
-        cmocka_unit_test(test_emit__lays_out_and_ends_the_line),
-        cmocka_unit_test(test_emit__without_a_place_prints_nothing),
-        cmocka_unit_test(test_emit__error_object),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

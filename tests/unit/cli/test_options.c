@@ -69,9 +69,8 @@ static void refused(const struct ah_option_syntax *syntax, const char *const *wo
     ah_arena_release(&parsed.arena);
 }
 
-static void test_options__reads_every_kind(void **state)
+TEST(options, reads_every_kind)
 {
-    (void)state;
     struct parsed parsed =
         parse(&any_files,
               WORDS("--loud", "--name", "ada", "-o", "x.json", "--device-memory", "12GiB", "--steps", "1.5k",
@@ -93,9 +92,8 @@ static void test_options__reads_every_kind(void **state)
     ah_arena_release(&parsed.arena);
 }
 
-static void test_options__zero_is_the_default(void **state)
+TEST(options, zero_is_the_default)
 {
-    (void)state;
     struct parsed parsed = parse(&any_files, WORDS("a"));
     const struct sample_options nothing = {0};
     assert_int_equal(parsed.rc, 0);
@@ -103,9 +101,8 @@ static void test_options__zero_is_the_default(void **state)
     ah_arena_release(&parsed.arena);
 }
 
-static void test_options__zero_and_words_differ_from_nothing(void **state)
+TEST(options, zero_and_words_differ_from_nothing)
 {
-    (void)state;
     struct parsed parsed =
         parse(&any_files, WORDS("--steps=0", "--clip", "none", "--device-memory=0", "--steps", "endless"));
     assert_int_equal(parsed.rc, 0);
@@ -120,9 +117,8 @@ static void test_options__zero_and_words_differ_from_nothing(void **state)
     ah_arena_release(&parsed.arena);
 }
 
-static void test_options__attached_values(void **state)
+TEST(options, attached_values)
 {
-    (void)state;
     struct parsed parsed = parse(&any_files, WORDS("--name=a=b", "-ox.json", "--steps=7", "-l"));
     assert_int_equal(parsed.rc, 0);
     assert_string_equal(parsed.options.name, "a=b");
@@ -132,18 +128,16 @@ static void test_options__attached_values(void **state)
     ah_arena_release(&parsed.arena);
 }
 
-static void test_options__the_last_one_counts(void **state)
+TEST(options, the_last_one_counts)
 {
-    (void)state;
     struct parsed parsed = parse(&any_files, WORDS("--name", "a", "--name", "b"));
     assert_int_equal(parsed.rc, 0);
     assert_string_equal(parsed.options.name, "b");
     ah_arena_release(&parsed.arena);
 }
 
-static void test_options__operands_mix_with_options(void **state)
+TEST(options, operands_mix_with_options)
 {
-    (void)state;
     struct parsed parsed = parse(&any_files, WORDS("a", "--loud", "-", "--", "--name", "-x"));
     assert_int_equal(parsed.rc, 0);
     assert_true(parsed.options.loud);
@@ -156,9 +150,8 @@ static void test_options__operands_mix_with_options(void **state)
     ah_arena_release(&parsed.arena);
 }
 
-static void test_options__a_value_may_look_like_an_option(void **state)
+TEST(options, a_value_may_look_like_an_option)
 {
-    (void)state;
     struct parsed parsed = parse(&any_files, WORDS("--name", "--loud", "-o", "-"));
     assert_int_equal(parsed.rc, 0);
     assert_string_equal(parsed.options.name, "--loud");
@@ -167,36 +160,32 @@ static void test_options__a_value_may_look_like_an_option(void **state)
     ah_arena_release(&parsed.arena);
 }
 
-static void test_options__help_needs_no_operands(void **state)
+TEST(options, help_needs_no_operands)
 {
-    (void)state;
     struct parsed parsed = parse(&two_files, WORDS("--help"));
     assert_int_equal(parsed.rc, 0);
     assert_true(parsed.arguments.help);
     ah_arena_release(&parsed.arena);
 }
 
-static void test_options__refuses_with_a_hint(void **state)
+TEST(options, refuses_with_a_hint)
 {
-    (void)state;
     refused(&any_files, WORDS("--nmae", "x"), "unknown option '--nmae'; did you mean '--name'?");
     refused(&any_files, WORDS("--jsn"), "did you mean '--json'?");
     refused(&any_files, WORDS("--policy", "stram"), "'stram' is not one of optimal, resident, stream");
     refused(&any_files, WORDS("--policy=stram"), "did you mean 'stream'?");
 }
 
-static void test_options__refuses_without_a_far_fetched_hint(void **state)
+TEST(options, refuses_without_a_far_fetched_hint)
 {
-    (void)state;
     struct parsed parsed = parse(&any_files, WORDS("--verbose"));
     assert_int_equal(parsed.rc, AH_E_USAGE);
     assert_string_equal(parsed.err.text, "unknown option '--verbose'");
     ah_arena_release(&parsed.arena);
 }
 
-static void test_options__refuses_bad_values(void **state)
+TEST(options, refuses_bad_values)
 {
-    (void)state;
     refused(&any_files, WORDS("--name"), "'--name' needs a value: --name NAME");
     refused(&any_files, WORDS("-o"), "'-o' needs a value");
     refused(&any_files, WORDS("--name="), "'--name' has an empty value");
@@ -215,9 +204,8 @@ static void test_options__refuses_bad_values(void **state)
     refused(&any_files, WORDS("--=x"), "unknown option '--'");
 }
 
-static void test_options__counts_operands(void **state)
+TEST(options, counts_operands)
 {
-    (void)state;
     refused(&two_files, WORDS("a"), "FILE is missing");
     refused(&two_files, WORDS("a", "b", "c"), "'c' is one argument too many");
     refused(&one_kind, WORDS("modle"), "KIND: 'modle' is not one of model, plan; did you mean 'model'?");
@@ -226,9 +214,8 @@ static void test_options__counts_operands(void **state)
     ah_arena_release(&parsed.arena);
 }
 
-static void test_options__nearest_counts_edits(void **state)
+TEST(options, nearest_counts_edits)
 {
-    (void)state;
     const char *const names[] = {"profile", "inspect", "check", "diff"};
     assert_string_equal(ah_nearest("porfile", names, 4), "profile"); /* swapped neighbours: one edit */
     assert_string_equal(ah_nearest("chek", names, 4), "check");
@@ -240,24 +227,4 @@ static void test_options__nearest_counts_edits(void **state)
     memset(very_long, 'x', sizeof very_long - 1);
     very_long[sizeof very_long - 1] = '\0';
     assert_null(ah_nearest(very_long, names, 4));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_options__reads_every_kind),
-        cmocka_unit_test(test_options__zero_is_the_default),
-        cmocka_unit_test(test_options__zero_and_words_differ_from_nothing),
-        cmocka_unit_test(test_options__attached_values),
-        cmocka_unit_test(test_options__the_last_one_counts),
-        cmocka_unit_test(test_options__operands_mix_with_options),
-        cmocka_unit_test(test_options__a_value_may_look_like_an_option),
-        cmocka_unit_test(test_options__help_needs_no_operands),
-        cmocka_unit_test(test_options__refuses_with_a_hint),
-        cmocka_unit_test(test_options__refuses_without_a_far_fetched_hint),
-        cmocka_unit_test(test_options__refuses_bad_values),
-        cmocka_unit_test(test_options__counts_operands),
-        cmocka_unit_test(test_options__nearest_counts_edits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,7 +55,7 @@ static int check(struct sample sample, const char *data, struct ah_error *err)
     return ah_outputs_check(&syntax, &arguments, &sample, err);
 }
 
-static void test_outputs__never_what_is_read(void **state)
+TEST_IN(outputs, never_what_is_read, enter, leave)
 {
     const struct {
         struct sample sample;
@@ -84,14 +84,13 @@ static void test_outputs__never_what_is_read(void **state)
         {{.log = "new", .save = "./new", .force = true}, NULL, "'--save' and '--log' are the same file"},
         {{.save = "a.bin", .force = true}, "a.bin", "'--save' 'a.bin' would overwrite"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         struct ah_error err = {0};
         CHECK_FAILS(check(refused[i].sample, refused[i].data, &err), err, AH_E_USAGE, refused[i].said);
     }
 }
 
-static void test_outputs__replaces_its_own_kind(void **state)
+TEST_IN(outputs, replaces_its_own_kind, enter, leave)
 {
     const struct {
         struct sample sample;
@@ -109,7 +108,6 @@ static void test_outputs__replaces_its_own_kind(void **state)
         {{.log = "log.ndjson"}, "is there from an earlier run"},
         {{.log = "log.ndjson", .force = true}, NULL},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct ah_error err = {0};
         int rc = check(rows[i].sample, NULL, &err);
@@ -120,22 +118,11 @@ static void test_outputs__replaces_its_own_kind(void **state)
     }
 }
 
-static void test_outputs__can_be_written(void **state)
+TEST_IN(outputs, can_be_written, enter, leave)
 {
     struct ah_error err = {0};
-    (void)state;
     CHECK_FAILS(check((struct sample){.log = "nowhere/log"}, NULL, &err), err, AH_E_IO,
                 "nowhere/log: no file can be made");
     CHECK_FAILS(check((struct sample){.log = "deep", .force = true}, NULL, &err), err, AH_E_IO,
                 "deep: is a folder");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_outputs__never_what_is_read),
-        cmocka_unit_test(test_outputs__replaces_its_own_kind),
-        cmocka_unit_test(test_outputs__can_be_written),
-    };
-    return cmocka_run_group_tests(tests, enter, leave);
 }

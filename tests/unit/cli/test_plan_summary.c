@@ -13,9 +13,8 @@ static void says(struct ah_plan_lane_times times, const char *expected)
     ah_buffer_release(&out);
 }
 
-static void test_plan_summary__names_what_limits_the_speed(void **state)
+TEST(plan_summary, names_what_limits_the_speed)
 {
-    (void)state;
     says((struct ah_plan_lane_times){{99.6, 40, 10, 20}, {0, 0.2, 0.1, 0.1}},
          "Compute is the bottleneck: it is busy 100 % of the step.");
     says((struct ah_plan_lane_times){{95, 40, 10, 20}, {0, 5, 0, 0}},
@@ -27,17 +26,15 @@ static void test_plan_summary__names_what_limits_the_speed(void **state)
 }
 
 /* A lane can be saturated though compute hardly waits for it. */
-static void test_plan_summary__names_a_lane_that_nobody_waits_for(void **state)
+TEST(plan_summary, names_a_lane_that_nobody_waits_for)
 {
-    (void)state;
     says((struct ah_plan_lane_times){{90, 99, 10, 9}, {0, 0, 0, 10}},
          "The link to the device is the bottleneck: it is busy 99 % of the step; of the step compute waits "
          "10 % for host Adam (busy 9 %).");
 }
 
-static void test_plan_summary__names_several_bottlenecks(void **state)
+TEST(plan_summary, names_several_bottlenecks)
 {
-    (void)state;
     says((struct ah_plan_lane_times){{97, 96, 10, 9}, {0, 3, 0, 0}},
          "Compute (busy 97 % of the step) and the link to the device (96 %) together are the bottleneck; of "
          "the step compute waits 3 % for the link to the device.");
@@ -47,9 +44,8 @@ static void test_plan_summary__names_several_bottlenecks(void **state)
          "the link to the host, 10 % for host Adam.");
 }
 
-static void test_plan_summary__says_where_no_lane_is_the_bottleneck(void **state)
+TEST(plan_summary, says_where_no_lane_is_the_bottleneck)
 {
-    (void)state;
     says((struct ah_plan_lane_times){{88, 40, 10, 87}, {0, 0, 0, 12}},
          "Compute limits the speed most, though no lane is busy all the time: it is busy 88 % of the step "
          "and waits 12 % for host Adam (busy 87 %).");
@@ -65,9 +61,8 @@ static void test_plan_summary__says_where_no_lane_is_the_bottleneck(void **state
          "% for memory to become free or its turn in the order.");
 }
 
-static void test_plan_summary__a_step_of_no_time_says_nothing_wrong(void **state)
+TEST(plan_summary, a_step_of_no_time_says_nothing_wrong)
 {
-    (void)state;
     struct ah_buffer out = {0};
     const struct ah_plan_lane_times none = {{0, 0, 0, 0}, {0, 0, 0, 0}};
     ah_plan_put_bottleneck(&out, 0, &none);
@@ -75,9 +70,8 @@ static void test_plan_summary__a_step_of_no_time_says_nothing_wrong(void **state
     ah_buffer_release(&out);
 }
 
-static void test_plan_summary__says_how_good_a_plan_is(void **state)
+TEST(plan_summary, says_how_good_a_plan_is)
 {
-    (void)state;
     static const struct {
         struct ah_plan_solver solver;
         const char *expected;
@@ -99,9 +93,8 @@ static void test_plan_summary__says_how_good_a_plan_is(void **state)
     }
 }
 
-static void test_plan_summary__counts_one_as_one(void **state)
+TEST(plan_summary, counts_one_as_one)
 {
-    (void)state;
     struct ah_buffer out = {0};
     ah_plan_put_batch(&out, 1, 1);
     ah_buffer_puts(&out, "; ");
@@ -124,9 +117,8 @@ static void ranges_are(struct ah_plan_block *blocks, size_t n, const char *expec
     ah_buffer_release(&out);
 }
 
-static void test_plan_summary__neighbours_that_do_the_same_are_a_range(void **state)
+TEST(plan_summary, neighbours_that_do_the_same_are_a_range)
 {
-    (void)state;
     struct ah_plan_block blocks[] = {
         {.name = "embedding", .group = "embedding"},
         {.name = "layer.0", .group = "layer"},
@@ -143,19 +135,4 @@ static void test_plan_summary__neighbours_that_do_the_same_are_a_range(void **st
     blocks[1].weights = AH_WEIGHTS_HOST;
     blocks[3].optimizer = AH_OPTIMIZER_STREAMED;
     ranges_are(blocks, N, "embedding layer.0 layer.1 layer.2 head");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plan_summary__names_what_limits_the_speed),
-        cmocka_unit_test(test_plan_summary__names_a_lane_that_nobody_waits_for),
-        cmocka_unit_test(test_plan_summary__names_several_bottlenecks),
-        cmocka_unit_test(test_plan_summary__says_where_no_lane_is_the_bottleneck),
-        cmocka_unit_test(test_plan_summary__counts_one_as_one),
-        cmocka_unit_test(test_plan_summary__a_step_of_no_time_says_nothing_wrong),
-        cmocka_unit_test(test_plan_summary__says_how_good_a_plan_is),
-        cmocka_unit_test(test_plan_summary__neighbours_that_do_the_same_are_a_range),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,7 +59,7 @@ static size_t lines_in(const struct ah_runlog *runlog)
     return 1 + runlog->n_steps + runlog->n_evaluations + runlog->n_saves + (runlog->end ? 1 : 0);
 }
 
-static void test_run_log_read__takes_a_log_that_is_cut_at_any_byte(void **state)
+TEST_IN(run_log_read, takes_a_log_that_is_cut_at_any_byte, root_make, root_remove)
 {
     struct scene scene;
     begin(&scene, state);
@@ -78,7 +78,7 @@ static void test_run_log_read__takes_a_log_that_is_cut_at_any_byte(void **state)
 }
 
 /* The bytes before the lines of later steps, and before the end, which no step follows. */
-static void test_run_log_read__finds_where_a_run_goes_on(void **state)
+TEST_IN(run_log_read, finds_where_a_run_goes_on, root_make, root_remove)
 {
     struct scene scene;
     begin(&scene, state);
@@ -101,7 +101,7 @@ static void test_run_log_read__finds_where_a_run_goes_on(void **state)
 }
 
 /* What is wrong before the last line is no cut, and what is no log is not taken for the beginning of one. */
-static void test_run_log_read__refuses_what_is_no_cut(void **state)
+TEST_IN(run_log_read, refuses_what_is_no_cut, root_make, root_remove)
 {
     struct scene scene;
     begin(&scene, state);
@@ -113,16 +113,4 @@ static void test_run_log_read__refuses_what_is_no_cut(void **state)
                 "log: line 2: ");
     CHECK_FAILS(ah_run_log_read("nowhere", &scene.text, &scene.err), scene.err, AH_E_DOCUMENT, "nowhere");
     ah_buffer_release(&scene.whole);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, root_make, root_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_run_log_read__takes_a_log_that_is_cut_at_any_byte),
-        IN_FOLDER(test_run_log_read__finds_where_a_run_goes_on),
-        IN_FOLDER(test_run_log_read__refuses_what_is_no_cut),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,12 +68,11 @@ static void says(struct log *log, const char *expected)
     ah_buffer_release(&out);
 }
 
-static void test_runlog_summary__counts_steps_that_follow_no_drain(void **state)
+TEST(runlog_summary, counts_steps_that_follow_no_drain)
 {
     struct ah_runlog_evaluation evaluations[] = {{.step = 2}, {.step = 4}};
     struct ah_runlog_save saves[] = {{.step = 4}, {.step = 6}};
     struct log log;
-    (void)state;
     open_log(&log, 8);
     log.runlog.evaluations = evaluations;
     log.runlog.n_evaluations = 2;
@@ -88,11 +87,10 @@ static void test_runlog_summary__counts_steps_that_follow_no_drain(void **state)
     close_log(&log);
 }
 
-static void test_runlog_summary__counts_cold_steps_where_there_are_no_others(void **state)
+TEST(runlog_summary, counts_cold_steps_where_there_are_no_others)
 {
     struct ah_runlog_evaluation evaluations[] = {{.step = 0}, {.step = 1}};
     struct log log;
-    (void)state;
     open_log(&log, 2);
     log.runlog.evaluations = evaluations;
     log.runlog.n_evaluations = 2;
@@ -103,10 +101,9 @@ static void test_runlog_summary__counts_cold_steps_where_there_are_no_others(voi
     close_log(&log);
 }
 
-static void test_runlog_summary__takes_the_last_steps(void **state)
+TEST(runlog_summary, takes_the_last_steps)
 {
     struct log log;
-    (void)state;
     open_log(&log, STEPS_MAX);
     for (size_t i = STEPS_MAX - AH_RUNLOG_MEDIAN_STEPS; i < STEPS_MAX; i++)
         log.steps[i].step_us = 5000;
@@ -118,10 +115,9 @@ static void test_runlog_summary__takes_the_last_steps(void **state)
 }
 
 /* What compute waits, and the rest. */
-static void test_runlog_summary__splits_the_step(void **state)
+TEST(runlog_summary, splits_the_step)
 {
     struct log log;
-    (void)state;
     open_log(&log, 4);
     summarise(&log);
     check_near(log.summary.waits_us[AH_PLAN_LANE_HOST].measured, 200, 1e-12);
@@ -135,10 +131,9 @@ static void test_runlog_summary__splits_the_step(void **state)
     close_log(&log);
 }
 
-static void test_runlog_summary__pairs_parts(void **state)
+TEST(runlog_summary, pairs_parts)
 {
     struct log log;
-    (void)state;
     open_log(&log, 4);
     log.parts[1][0] =
         (struct ah_runlog_part){AH_RUNLOG_OP_DATA, AH_PLAN_LANE_H2D, 3}; /* no forward is measured */
@@ -154,10 +149,9 @@ static void test_runlog_summary__pairs_parts(void **state)
     close_log(&log);
 }
 
-static void test_runlog_summary__marks_what_is_off(void **state)
+TEST(runlog_summary, marks_what_is_off)
 {
     struct log log;
-    (void)state;
     open_log(&log, 4);
     summarise(&log);
     const struct {
@@ -180,10 +174,9 @@ static void slower_by(struct log *log, double us, double compute_us)
     }
 }
 
-static void test_runlog_summary__says_where_most_of_it_comes_from(void **state)
+TEST(runlog_summary, says_where_most_of_it_comes_from)
 {
     struct log log;
-    (void)state;
     open_log(&log, 4);
     says(&log, "A step takes as long as predicted.");
     slower_by(&log, 100, 90);
@@ -198,10 +191,9 @@ static void test_runlog_summary__says_where_most_of_it_comes_from(void **state)
     close_log(&log);
 }
 
-static void test_runlog_summary__says_what_compute_waits_for(void **state)
+TEST(runlog_summary, says_what_compute_waits_for)
 {
     struct log log;
-    (void)state;
     open_log(&log, 4);
     slower_by(&log, 100, 0);
     log.exposed[1].host += 80;
@@ -226,19 +218,4 @@ static void test_runlog_summary__says_what_compute_waits_for(void **state)
     log.runlog.predicted = NULL;
     says(&log, "");
     close_log(&log);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_runlog_summary__counts_steps_that_follow_no_drain),
-        cmocka_unit_test(test_runlog_summary__counts_cold_steps_where_there_are_no_others),
-        cmocka_unit_test(test_runlog_summary__takes_the_last_steps),
-        cmocka_unit_test(test_runlog_summary__splits_the_step),
-        cmocka_unit_test(test_runlog_summary__pairs_parts),
-        cmocka_unit_test(test_runlog_summary__marks_what_is_off),
-        cmocka_unit_test(test_runlog_summary__says_where_most_of_it_comes_from),
-        cmocka_unit_test(test_runlog_summary__says_what_compute_waits_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,9 +13,8 @@ static void cleans_to(const char *text, const char *expected)
     assert_string_equal(copy, expected);
 }
 
-static void test_terminal__cleans_what_steers(void **state)
+TEST(terminal, cleans_what_steers)
 {
-    (void)state;
     cleans_to("plain \xc3\xa9", "plain \xc3\xa9");
     cleans_to("\033[31mred", "?[31mred");
     cleans_to("a\r\nb\tc\x7f", "a??b?c?");
@@ -29,17 +28,15 @@ static void test_terminal__cleans_what_steers(void **state)
     cleans_to("\xe2\x80", "\xe2\x80");
 }
 
-static void test_terminal__width_counts_code_points(void **state)
+TEST(terminal, width_counts_code_points)
 {
-    (void)state;
     assert_int_equal(ah_terminal_width(""), 0);
     assert_int_equal(ah_terminal_width("\xc3\xa9t\xc3\xa9"), 3);
 }
 
 /* A part of the work that is slower than the rest: 8 % of it take 2 s, then nothing for 3 s, then all goes on as before. */
-static void test_terminal__left_does_not_jump(void **state)
+TEST(terminal, left_does_not_jump)
 {
-    (void)state;
     struct ah_progress progress = {0};
     assert_true(ah_terminal_left_s(&progress, 1, 0.04) < 0);
     double before = ah_terminal_left_s(&progress, 2, 0.08);
@@ -55,9 +52,8 @@ static void test_terminal__left_does_not_jump(void **state)
     assert_true(before < 4);
 }
 
-static void test_terminal__left_counts_down_at_a_steady_rate(void **state)
+TEST(terminal, left_counts_down_at_a_steady_rate)
 {
-    (void)state;
     struct ah_progress progress = {0};
     for (int percent = 5; percent < 100; percent++)
         check_near(ah_terminal_left_s(&progress, 0.6 * percent, percent / 100.0), 60 - 0.6 * percent, 1e-6);
@@ -66,9 +62,8 @@ static void test_terminal__left_counts_down_at_a_steady_rate(void **state)
 
 static const struct ah_style plain = {"", "", "", "", "", ""};
 
-static void test_terminal__table_aligns(void **state)
+TEST(terminal, table_aligns)
 {
-    (void)state;
     struct ah_arena arena = {0};
     struct ah_buffer out = {0};
     struct ah_table table = {.arena = &arena, .columns = {"name", ">count", "note"}, .indent = 1};
@@ -83,9 +78,8 @@ static void test_terminal__table_aligns(void **state)
     ah_arena_release(&arena);
 }
 
-static void test_terminal__table_without_headings_or_rows(void **state)
+TEST(terminal, table_without_headings_or_rows)
 {
-    (void)state;
     struct ah_arena arena = {0};
     struct ah_buffer out = {0};
     struct ah_table table = {.arena = &arena, .columns = {"", ""}};
@@ -108,9 +102,8 @@ static void check_table(struct ah_table *table, size_t columns, const char *expe
 }
 
 /* Headings give way first, then text, then numbers part from their units; without a width nothing does. */
-static void test_terminal__table_wraps_at_its_width(void **state)
+TEST(terminal, table_wraps_at_its_width)
 {
-    (void)state;
     struct ah_arena arena = {0};
     struct ah_table table = {.arena = &arena, .columns = {"what", ">waits for data", "why"}, .indent = 1};
     const char *const cells[] = {"a", "1.15 s", "one and two", "b", "-", "three"};
@@ -144,9 +137,8 @@ static void test_terminal__table_wraps_at_its_width(void **state)
     ah_arena_release(&arena);
 }
 
-static void test_terminal__table_cuts_a_digest_last(void **state)
+TEST(terminal, table_cuts_a_digest_last)
 {
-    (void)state;
     struct ah_arena arena = {0};
     struct ah_table table = {.arena = &arena, .columns = {"file", "digest"}};
     ah_table_cell(&table, "model");
@@ -160,19 +152,4 @@ static void test_terminal__table_cuts_a_digest_last(void **state)
                 "model  0123456789abcdef\n"
                 "       0123456789abcdef\n");
     ah_arena_release(&arena);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_terminal__cleans_what_steers),
-        cmocka_unit_test(test_terminal__width_counts_code_points),
-        cmocka_unit_test(test_terminal__left_does_not_jump),
-        cmocka_unit_test(test_terminal__left_counts_down_at_a_steady_rate),
-        cmocka_unit_test(test_terminal__table_aligns),
-        cmocka_unit_test(test_terminal__table_without_headings_or_rows),
-        cmocka_unit_test(test_terminal__table_wraps_at_its_width),
-        cmocka_unit_test(test_terminal__table_cuts_a_digest_last),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,9 +51,8 @@ static double us_of(double link_bytes, double memory_bytes)
     return PARAMETERS * 1e-3 * (link > memory ? link : memory);
 }
 
-static void test_away__shares_of_a_gpu(void **state)
+TEST(away, shares_of_a_gpu)
 {
-    (void)state;
     struct ah_away_host host = ah_away_share(&node, node.gpus);
     check_near(host.link_bytes_per_s, 20e9, 1e-12);
     check_near(host.memory_bytes_per_s, 25e9, 1e-12);
@@ -66,9 +65,8 @@ static void test_away__shares_of_a_gpu(void **state)
     assert_int_equal(ah_away_share(&other, other.gpus).memory_bytes, 0);
 }
 
-static void test_away__states(void **state)
+TEST(away, states)
 {
-    (void)state;
     struct ah_job job = bf16_job();
     struct priced block = price(&job, 0, 1, AH_BLOCK_LAYER);
     const struct ah_instance_away *away = &block.away[AH_AWAY_STATES];
@@ -85,9 +83,8 @@ static void test_away__states(void **state)
     assert_int_equal(away->state_bytes, 3 * PARAMETERS);
 }
 
-static void test_away__weights(void **state)
+TEST(away, weights)
 {
-    (void)state;
     struct ah_job job = bf16_job();
     struct priced block = price(&job, 0, 1, AH_BLOCK_LAYER);
     const struct ah_instance_away *away = &block.away[AH_AWAY_WEIGHTS];
@@ -102,9 +99,8 @@ static void test_away__weights(void **state)
 }
 
 /* In fp32 the weight is the master: what is updated on the host has one there, too. */
-static void test_away__fp32(void **state)
+TEST(away, fp32)
 {
-    (void)state;
     struct ah_job job = {
         .training = {.dtype = AH_FP32}, .weight_bytes = 4, .gradient_bytes = 4, .state_bytes = 8};
     struct priced block = price(&job, AH_WITHOUT_STREAMED, 1, AH_BLOCK_LAYER);
@@ -116,9 +112,8 @@ static void test_away__fp32(void **state)
     assert_int_equal(away->host_bytes, 8 * PARAMETERS);
 }
 
-static void test_away__what_cannot_be(void **state)
+TEST(away, what_cannot_be)
 {
-    (void)state;
     struct ah_job job = bf16_job();
     struct priced head = price(&job, 0, 1, AH_BLOCK_HEAD);
     assert_int_equal(head.away[AH_AWAY_WEIGHTS].weights, AH_WEIGHTS_DEVICE);
@@ -133,21 +128,11 @@ static void test_away__what_cannot_be(void **state)
     }
 }
 
-static void test_away__techniques(void **state)
+TEST(away, techniques)
 {
     const uint32_t keep = UINT32_C(1) << AH_TECHNIQUE_KEEP, streamed = UINT32_C(1) << AH_TECHNIQUE_STREAMED;
     const uint32_t weights = UINT32_C(1) << AH_TECHNIQUE_HOST_WEIGHTS;
-    (void)state;
     assert_int_equal(ah_away_without(keep | streamed), AH_WITHOUT_STREAMED);
     assert_int_equal(ah_away_without(weights | UINT32_C(1) << AH_TECHNIQUE_HOST_OPTIMIZER),
                      AH_WITHOUT_HOST_WEIGHTS | AH_WITHOUT_HOST_OPTIMIZER);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_away__shares_of_a_gpu), cmocka_unit_test(test_away__states),
-        cmocka_unit_test(test_away__weights),         cmocka_unit_test(test_away__fp32),
-        cmocka_unit_test(test_away__what_cannot_be),  cmocka_unit_test(test_away__techniques)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

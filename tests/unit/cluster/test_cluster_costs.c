@@ -65,9 +65,8 @@ static const struct ah_instance_kind *rtx4090(const struct costs *c)
     return ah_instance_kind_of(&c->instance, 2);
 }
 
-static void test_cluster_costs__bytes_a_parameter(void **state)
+TEST(cluster_costs, bytes_a_parameter)
 {
-    (void)state;
     for (uint64_t tp = 1; tp <= 8; tp *= 2) {
         struct costs c;
         build(&c, "llama-2-7b", tp);
@@ -89,9 +88,8 @@ static void test_cluster_costs__bytes_a_parameter(void **state)
     }
 }
 
-static void test_cluster_costs__flops_and_all_reduces(void **state)
+TEST(cluster_costs, flops_and_all_reduces)
 {
-    (void)state;
     for (uint64_t tp = 1; tp <= 8; tp *= 8) {
         struct costs c;
         build(&c, "llama-2-7b", tp);
@@ -114,9 +112,8 @@ static void test_cluster_costs__flops_and_all_reduces(void **state)
     }
 }
 
-static void test_cluster_costs__tied_table_is_summed_once(void **state)
+TEST(cluster_costs, tied_table_is_summed_once)
 {
-    (void)state;
     struct costs c;
     build(&c, "gpt2-124m", 1);
     const struct ah_model *model = c.model.body.model;
@@ -132,9 +129,8 @@ static void test_cluster_costs__tied_table_is_summed_once(void **state)
 }
 
 /* Of a host of 8 GPUs, u units of t have what ah_away_share() says of u t GPUs, but for the rings of tiles. */
-static void test_cluster_costs__hosts_of_those_that_work(void **state)
+TEST(cluster_costs, hosts_of_those_that_work)
 {
-    (void)state;
     for (uint64_t tp = 1; tp <= 4; tp *= 2) {
         struct costs c;
         build(&c, "llama-2-7b", tp);
@@ -156,9 +152,8 @@ static void test_cluster_costs__hosts_of_those_that_work(void **state)
 }
 
 /* Nodes that differ in how many GPUs they have are of one kind, whose hosts are there for the larger one. */
-static void test_cluster_costs__a_kind_is_that_of_all_alike_nodes(void **state)
+TEST(cluster_costs, a_kind_is_that_of_all_alike_nodes)
 {
-    (void)state;
     struct costs c;
     build(&c, "llama-2-7b", 1);
     c.cluster.body.cluster->nodes[2].gpus = 3;
@@ -171,22 +166,9 @@ static void test_cluster_costs__a_kind_is_that_of_all_alike_nodes(void **state)
     release(&c);
 }
 
-static void test_cluster_costs__divides(void **state)
+TEST(cluster_costs, divides)
 {
-    (void)state;
     const struct ah_model model = {.heads = 32, .kv_heads = 4, .mlp_width = 11008};
     assert_true(ah_cluster_costs_divides(&model, 1) && ah_cluster_costs_divides(&model, 4));
     assert_false(ah_cluster_costs_divides(&model, 8));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cluster_costs__bytes_a_parameter),
-        cmocka_unit_test(test_cluster_costs__flops_and_all_reduces),
-        cmocka_unit_test(test_cluster_costs__tied_table_is_summed_once),
-        cmocka_unit_test(test_cluster_costs__hosts_of_those_that_work),
-        cmocka_unit_test(test_cluster_costs__a_kind_is_that_of_all_alike_nodes),
-        cmocka_unit_test(test_cluster_costs__divides)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

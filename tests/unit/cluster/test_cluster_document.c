@@ -71,9 +71,8 @@ static void check_ranks(const uint64_t *ranks, size_t n, const uint64_t *expecte
     assert_memory_equal(ranks, expected, n * sizeof *ranks);
 }
 
-static void test_cluster_document__slices_of_unequal_degrees(void **state)
+TEST(cluster_document, slices_of_unequal_degrees)
 {
-    (void)state;
     static const uint64_t high[4][2] = {{0, 6}, {0, 7}, {1, 8}, {1, 9}};
     static const uint64_t low[4][2] = {{0, 2}, {0, 3}, {1, 4}, {1, 5}};
     struct fixture f;
@@ -96,9 +95,8 @@ static void test_cluster_document__slices_of_unequal_degrees(void **state)
     ah_arena_release(&arena);
 }
 
-static void test_cluster_document__says_who_works(void **state)
+TEST(cluster_document, says_who_works)
 {
-    (void)state;
     struct fixture f;
     struct ah_arena arena = {0};
     struct ah_cluster_plan plan;
@@ -115,11 +113,4 @@ static void test_cluster_document__says_who_works(void **state)
     check_near(plan.pipelines[0].time_us, 3 * 180, 1e-12);
     check_near(plan.predicted.tokens_per_s, 1e6 * 32 / plan.predicted.step_us, 1e-12);
     ah_arena_release(&arena);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cluster_document__slices_of_unequal_degrees),
-                                       cmocka_unit_test(test_cluster_document__says_who_works)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

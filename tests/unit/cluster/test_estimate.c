@@ -82,9 +82,8 @@ static void check_rehearsal(const struct case_cluster *c, double expected_us)
 }
 
 /* Equal stages and free transfers: (m + P - 1)(f + b), and the update. */
-static void test_estimate__equal_stages_take_what_the_formula_says(void **state)
+TEST(estimate, equal_stages_take_what_the_formula_says)
 {
-    (void)state;
     struct case_cluster c;
     build(&c, 2, 10, 20);
     add(&c, 5, (size_t[]){0, 1});
@@ -94,9 +93,8 @@ static void test_estimate__equal_stages_take_what_the_formula_says(void **state)
 
 /* Three alike pipelines of 3 micro-batches of 30 us; one that gets twice as fast ends no step earlier, but could take more:
  * 9 micro-batches at 1/30 + 1/30 + 1/15 of them a microsecond are done in 67.5. */
-static void test_estimate__falls_with_one_of_many_alike_pipelines(void **state)
+TEST(estimate, falls_with_one_of_many_alike_pipelines)
 {
-    (void)state;
     struct case_cluster c;
     build(&c, 1, 10, 20);
     for (size_t p = 0; p < 3; p++)
@@ -113,9 +111,8 @@ static void test_estimate__falls_with_one_of_many_alike_pipelines(void **state)
 
 /* Two pipelines over the same two NICs, 4 micro-batches each. Alone a pipeline ends at 510: stages of 2 us that send for
  * 100. The NICs carry 8 times 100 us each way. */
-static void test_estimate__pipelines_wait_for_the_nics_they_share(void **state)
+TEST(estimate, pipelines_wait_for_the_nics_they_share)
 {
-    (void)state;
     struct case_cluster c;
     build(&c, 2, 1, 1);
     c.instance.boundary_bytes = 10000;
@@ -126,9 +123,8 @@ static void test_estimate__pipelines_wait_for_the_nics_they_share(void **state)
 }
 
 /* The same inside a node: nothing passes a NIC. */
-static void test_estimate__stages_of_one_node_share_no_nic(void **state)
+TEST(estimate, stages_of_one_node_share_no_nic)
 {
-    (void)state;
     struct case_cluster c;
     build(&c, 2, 1, 1);
     c.instance.boundary_bytes = 10000;
@@ -141,9 +137,8 @@ static void test_estimate__stages_of_one_node_share_no_nic(void **state)
 /* Two pipelines that cross, with a micro-batch each and sends of 2 us: both end at 10 + 2 + 30 + 2 + 20 = 64. Sums pass both
  * NICs at 100 bytes a microsecond, the link at 50. Those of block 1 begin with the end of its last backward, 22 us before that,
  * and keep the NICs for 80 us; then those of block 0 take 6000 / 50, and latency twice. */
-static void test_estimate__sums_take_turns_behind_their_last_backward(void **state)
+TEST(estimate, sums_take_turns_behind_their_last_backward)
 {
-    (void)state;
     struct case_cluster c;
     build(&c, 2, 10, 20);
     c.links[0 * CLASSES + 1] = c.links[1 * CLASSES + 0] = (struct ah_instance_link){5e7, 2};
@@ -153,15 +148,4 @@ static void test_estimate__sums_take_turns_behind_their_last_backward(void **sta
     add(&c, 1, (size_t[]){1, 0});
     check(&c, 42 + 80 + 120 + 4 + 7, 8);
     check_rehearsal(&c, 42 + 80 + 120 + 4 + 7);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_estimate__equal_stages_take_what_the_formula_says),
-        cmocka_unit_test(test_estimate__falls_with_one_of_many_alike_pipelines),
-        cmocka_unit_test(test_estimate__pipelines_wait_for_the_nics_they_share),
-        cmocka_unit_test(test_estimate__stages_of_one_node_share_no_nic),
-        cmocka_unit_test(test_estimate__sums_take_turns_behind_their_last_backward)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,9 +34,8 @@ static void check(double us, double wanted)
         fail_msg("%.9g, not %.9g", us, wanted);
 }
 
-static void test_hexiscale_costs__one_stage(void **state)
+TEST(hexiscale_costs, one_stage)
 {
-    (void)state;
     struct fixture f;
     size_t gpus[] = {0, 1}, one[] = {1}, two[] = {2}, layers[] = {4};
     make(&f);
@@ -47,9 +46,8 @@ static void test_hexiscale_costs__one_stage(void **state)
 }
 
 /* Fill and drain: the first stage alone, both, the second alone; the same with fewer micro-batches than stages. */
-static void test_hexiscale_costs__columns(void **state)
+TEST(hexiscale_costs, columns)
 {
-    (void)state;
     struct fixture f;
     size_t gpus[] = {0, 2, 1}, tp[] = {1, 1, 1}, layers[] = {1, 2, 1};
     make(&f);
@@ -63,9 +61,8 @@ static void test_hexiscale_costs__columns(void **state)
 }
 
 /* A stage of two GPUs and two stages of one: layers 0, 1 go to GPU 2, layers 2, 3 to GPU 3; two slices each. */
-static void test_hexiscale_costs__gradients(void **state)
+TEST(hexiscale_costs, gradients)
 {
-    (void)state;
     struct fixture f;
     size_t left[] = {0, 1}, left_tp[] = {2}, left_layers[] = {4};
     size_t right[] = {2, 3}, right_tp[] = {1, 1}, right_layers[] = {2, 2};
@@ -76,12 +73,4 @@ static void test_hexiscale_costs__gradients(void **state)
         fmax(ah_hexiscale_pipeline_s(&f.model, &both[0], 3), ah_hexiscale_pipeline_s(&f.model, &both[1], 3));
     double slice = 2 * 12 * 64 * 2.0 / (1 * 2 * 1e4);
     check(ah_hexiscale_step_s(&f.model, both, 2, 3), 1.8 * slowest + 1.1 * 4 * 2 * slice);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_hexiscale_costs__one_stage),
-                                       cmocka_unit_test(test_hexiscale_costs__columns),
-                                       cmocka_unit_test(test_hexiscale_costs__gradients)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,9 +52,8 @@ static void make(struct fixture *f)
     f->arrangement = (struct ah_arrangement){f->pipelines, 2};
 }
 
-static void test_instance__those_that_idle_do_not_share(void **state)
+TEST(instance, those_that_idle_do_not_share)
 {
-    (void)state;
     struct fixture f;
     make(&f);
     f.stages[3].class = 1;
@@ -67,9 +66,8 @@ static void test_instance__those_that_idle_do_not_share(void **state)
     assert_int_equal(f.stages[0].sharers, 1);
 }
 
-static void test_instance__gpus_share_whatever_their_degree(void **state)
+TEST(instance, gpus_share_whatever_their_degree)
 {
-    (void)state;
     struct fixture f;
     make(&f);
     f.stages[2].class = 1; /* one GPU */
@@ -81,9 +79,8 @@ static void test_instance__gpus_share_whatever_their_degree(void **state)
 }
 
 /* All four blocks, with 400 bytes kept, want two away: alone a stage has room for them, with another it recomputes. */
-static void test_instance__a_stage_fits_what_its_share_allows(void **state)
+TEST(instance, a_stage_fits_what_its_share_allows)
 {
-    (void)state;
     struct fixture f;
     make(&f);
     struct ah_stage alone = {.class = 0, .sharers = 1, .end = BLOCKS}, beside = alone;
@@ -96,12 +93,4 @@ static void test_instance__a_stage_fits_what_its_share_allows(void **state)
     assert_int_equal(beside.states_away, 1);
     assert_int_equal(beside.recompute, 1);
     check_near(beside.update_us, 3 + 20, 1e-12);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_instance__those_that_idle_do_not_share),
-                                       cmocka_unit_test(test_instance__gpus_share_whatever_their_degree),
-                                       cmocka_unit_test(test_instance__a_stage_fits_what_its_share_allows)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

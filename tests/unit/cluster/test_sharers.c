@@ -36,9 +36,8 @@ static void make(struct fixture *f, size_t first, size_t second)
     f->instance.classes = f->classes;
 }
 
-static void test_sharers__are_all_of_few(void **state)
+TEST(sharers, are_all_of_few)
 {
-    (void)state;
     struct fixture f;
     bool seen[3][9] = {{false}};
     size_t units[CLASSES] = {3, 4, 9}, n = 1;
@@ -52,9 +51,8 @@ static void test_sharers__are_all_of_few(void **state)
     assert_int_equal(n, 27);
 }
 
-static void test_sharers__are_halves_of_more(void **state)
+TEST(sharers, are_halves_of_more)
 {
-    (void)state;
     static const size_t halves[][CLASSES] = {{3, 4, 5}, {2, 4, 2}, {1, 4, 1}};
     struct fixture f;
     size_t units[CLASSES] = {3, 4, 10};
@@ -67,9 +65,8 @@ static void test_sharers__are_halves_of_more(void **state)
     assert_false(ah_sharers_next(&f.instance, units));
 }
 
-static void test_sharers__have_one_share_where_they_are_fixed(void **state)
+TEST(sharers, have_one_share_where_they_are_fixed)
 {
-    (void)state;
     struct fixture f;
     struct ah_sharers_fixed fixed;
     struct ah_error err = {0};
@@ -84,12 +81,4 @@ static void test_sharers__have_one_share_where_they_are_fixed(void **state)
     CHECK_OK(ah_sharers_fix(&fixed, &f.instance, (const size_t[]){2, 4, 2}, &err), err);
     assert_int_equal(fixed.instance.n_kinds, 2);
     ah_sharers_release(&fixed);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sharers__are_all_of_few),
-                                       cmocka_unit_test(test_sharers__are_halves_of_more),
-                                       cmocka_unit_test(test_sharers__have_one_share_where_they_are_fixed)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static void expect(const struct ah_cuda_near *near, const int *cpus, unsigned n)
         assert_int_equal(near->cpus[i], cpus[i]);
 }
 
-static void test_near__takes_cores_of_its_side(void **state)
+TEST_IN(near, takes_cores_of_its_side, root_make, root_remove)
 {
     const int three[] = {4, 5, 6}, most[] = {4, 5, 6, 7, 12, 13, 14, 15, 0, 1};
     put_machine(*state);
@@ -50,7 +50,7 @@ static void test_near__takes_cores_of_its_side(void **state)
     expect(&near, most, 10);
 }
 
-static void test_near__takes_what_it_may(void **state)
+TEST_IN(near, takes_what_it_may, root_make, root_remove)
 {
     static const unsigned some[] = {2, 5, 13, 14};
     const int both[] = {5, 14};
@@ -65,7 +65,7 @@ static void test_near__takes_what_it_may(void **state)
     expect(&near, two, 2);
 }
 
-static void test_near__does_not_pin_more_than_there_are(void **state)
+TEST_IN(near, does_not_pin_more_than_there_are, root_make, root_remove)
 {
     put_machine(*state);
     struct ah_cuda_near near = find(*state, 17, all, 16);
@@ -76,7 +76,7 @@ static void test_near__does_not_pin_more_than_there_are(void **state)
     assert_int_equal(near.threads, AH_CUDA_NEAR_MAX);
 }
 
-static void test_near__heeds_a_quota(void **state)
+TEST_IN(near, heeds_a_quota, root_make, root_remove)
 {
     const int one[] = {4, 5};
     put_machine(*state);
@@ -96,7 +96,7 @@ static struct ah_cuda_near find_beside(const char *root, unsigned threads, unsig
     return near;
 }
 
-static void test_near__keeps_a_core_for_the_submitter(void **state)
+TEST_IN(near, keeps_a_core_for_the_submitter, root_make, root_remove)
 {
     const int three[] = {4, 5, 6}, four[] = {4, 5, 6, 7}, seven[] = {4, 5, 6, 7, 12, 13, 14};
     put_machine(*state);
@@ -117,7 +117,7 @@ static void test_near__keeps_a_core_for_the_submitter(void **state)
     assert_int_equal(near.submitter, -1);
 }
 
-static void test_near__lives_with_damaged_files(void **state)
+TEST_IN(near, lives_with_damaged_files, root_make, root_remove)
 {
     static const char *const lists[] = {
         "", "\n", "x", "9999-99999", "7-4", "-3", "1-", "99999999999999999999", "4-7,x"};
@@ -133,23 +133,8 @@ static void test_near__lives_with_damaged_files(void **state)
     expect(&near, first, 1);
 }
 
-static void test_near__knows_this_machine(void **state)
+TEST(near, knows_this_machine)
 {
-    (void)state;
     struct ah_cuda_near near = find(NULL, 0, NULL, 0);
     assert_true(near.threads >= 1 && near.cpus[0] >= 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_near__takes_cores_of_its_side, root_make, root_remove),
-        cmocka_unit_test_setup_teardown(test_near__takes_what_it_may, root_make, root_remove),
-        cmocka_unit_test_setup_teardown(test_near__does_not_pin_more_than_there_are, root_make, root_remove),
-        cmocka_unit_test_setup_teardown(test_near__heeds_a_quota, root_make, root_remove),
-        cmocka_unit_test_setup_teardown(test_near__keeps_a_core_for_the_submitter, root_make, root_remove),
-        cmocka_unit_test_setup_teardown(test_near__lives_with_damaged_files, root_make, root_remove),
-        cmocka_unit_test(test_near__knows_this_machine),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,11 +48,10 @@ static dim3 along(unsigned n)
     return (dim3){n, 1, 1};
 }
 
-static void test_emulator__every_thread_has_its_place(void **state)
+TEST(emulator, every_thread_has_its_place)
 {
     const dim3 grid = {3, 2, 2}, block = {5, 7, 3};
     struct kernel_case c = begin(0, grid, block);
-    (void)state;
     assert_int_equal(kernel_places(&c), cudaSuccess);
     finish(&c);
     unsigned i = 0;
@@ -64,11 +63,10 @@ static void test_emulator__every_thread_has_its_place(void **state)
     end(&c);
 }
 
-static void test_emulator__barriers_hold_all_threads(void **state)
+TEST(emulator, barriers_hold_all_threads)
 {
     static const unsigned sizes[] = {1, 2, 31, 32, 33, 256, 1024};
     enum { ROUNDS = 5, BLOCKS = 3 };
-    (void)state;
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
         for (size_t o = 0; o < ORDERS; o++) {
             const unsigned n = sizes[s];
@@ -82,9 +80,8 @@ static void test_emulator__barriers_hold_all_threads(void **state)
         }
 }
 
-static void test_emulator__sums_blocks_with_shuffles(void **state)
+TEST(emulator, sums_blocks_with_shuffles)
 {
-    (void)state;
     for (unsigned warps = 1; warps <= 32; warps += 3) {
         const unsigned n = 32 * warps;
         struct kernel_case c = begin(warps % 2, along(4), (dim3){n / 8, 2, 4});
@@ -123,10 +120,9 @@ static void check_shuffles(const unsigned *out, unsigned i, unsigned width)
     assert_int_equal(mine[7], lane_of(i, i * 7, width));
 }
 
-static void test_emulator__shuffles_as_cuda_does(void **state)
+TEST(emulator, shuffles_as_cuda_does)
 {
     static const unsigned widths[] = {32, 16, 8, 4};
-    (void)state;
     for (size_t w = 0; w < sizeof widths / sizeof widths[0]; w++)
         for (size_t o = 0; o < ORDERS; o++) {
             struct kernel_case c = begin(orders[o], along(1), along(96));
@@ -154,9 +150,8 @@ static void check_votes(const unsigned *out, unsigned i)
     assert_int_equal(out[5 * i + 4], equals);
 }
 
-static void test_emulator__votes_among_lanes_of_a_mask(void **state)
+TEST(emulator, votes_among_lanes_of_a_mask)
 {
-    (void)state;
     for (size_t o = 0; o < ORDERS; o++) {
         struct kernel_case c = begin(orders[o], along(1), along(64));
         assert_int_equal(kernel_votes(&c), cudaSuccess);
@@ -168,10 +163,9 @@ static void test_emulator__votes_among_lanes_of_a_mask(void **state)
 }
 
 /* Odd lanes loop five times, even ones three, at the same time. */
-static void test_emulator__warps_diverge_and_meet_again(void **state)
+TEST(emulator, warps_diverge_and_meet_again)
 {
     const unsigned sums[2] = {0 + 2 + 4, 1 + 3 + 5 + 7 + 9};
-    (void)state;
     for (size_t o = 0; o < ORDERS; o++) {
         struct kernel_case c = begin(orders[o], along(1), along(32));
         assert_int_equal(kernel_diverges(&c), cudaSuccess);
@@ -182,9 +176,8 @@ static void test_emulator__warps_diverge_and_meet_again(void **state)
     }
 }
 
-static void test_emulator__barriers_do_not_wait_for_threads_that_returned(void **state)
+TEST(emulator, barriers_do_not_wait_for_threads_that_returned)
 {
-    (void)state;
     for (unsigned leaves = 1; leaves < 70; leaves += 17)
         for (size_t o = 0; o < ORDERS; o++) {
             struct kernel_case c = begin(orders[o], along(2), along(70));
@@ -197,11 +190,10 @@ static void test_emulator__barriers_do_not_wait_for_threads_that_returned(void *
 }
 
 /* Nothing of the block before, and no zeros. */
-static void test_emulator__shared_memory_begins_poisoned(void **state)
+TEST(emulator, shared_memory_begins_poisoned)
 {
     enum { THREADS = 64, BLOCKS = 5 };
     struct kernel_case c = begin(0, along(BLOCKS), along(THREADS));
-    (void)state;
     c.shared_bytes = THREADS * sizeof(unsigned);
     for (unsigned round = 0; round < 2; round++) {
         memset(c.out, 0, WORDS * sizeof *c.out);
@@ -214,12 +206,11 @@ static void test_emulator__shared_memory_begins_poisoned(void **state)
 }
 
 /* On several threads of the system at once. */
-static void test_emulator__atomics_miss_no_thread(void **state)
+TEST(emulator, atomics_miss_no_thread)
 {
     enum { THREADS = 100, BLOCKS = 40 };
     static bool seen[THREADS * BLOCKS];
     struct kernel_case c = begin(7, along(BLOCKS), along(THREADS));
-    (void)state;
     memset(seen, 0, sizeof seen);
     c.out[0] = 0;
     assert_int_equal(kernel_counts(&c), cudaSuccess);
@@ -233,14 +224,13 @@ static void test_emulator__atomics_miss_no_thread(void **state)
 }
 
 /* Numbers worked out by hand from CUDA's manual, and by the processor in double. */
-static void test_emulator__intrinsics_have_cudas_bits(void **state)
+TEST(emulator, intrinsics_have_cudas_bits)
 {
     const unsigned expected[] = {
         0x77225500u, /* bytes 0, 5, 2, 7 from below */
         0xffffffffu, 3,           0xc0000000u, 3,  8,   31, 4, bits_of(0x1p-11f + 0x1p-24f),
         0x3eaaaaabu, 0x3fb504f3u, 24,          79, 420, 5,  6};
     struct kernel_case c = begin(0, along(1), along(1));
-    (void)state;
     assert_int_equal(kernel_intrinsics(&c), cudaSuccess);
     finish(&c);
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++)
@@ -263,26 +253,23 @@ static void expect_broken(struct kernel_case *c, cudaError_t code, const char *f
     end(c);
 }
 
-static void test_emulator__a_block_that_is_stuck_fails(void **state)
+TEST(emulator, a_block_that_is_stuck_fails)
 {
     struct kernel_case c = begin(0, along(1), along(64));
-    (void)state;
     assert_int_equal(kernel_sticks(&c), cudaSuccess);
     expect_broken(&c, cudaErrorLaunchTimeout, "32 wait at a barrier (thread 0)",
                   "32 wait with lanes (thread 1");
 }
 
-static void test_emulator__lanes_with_different_masks_do_not_meet(void **state)
+TEST(emulator, lanes_with_different_masks_do_not_meet)
 {
     struct kernel_case c = begin(0, along(1), along(32));
-    (void)state;
     assert_int_equal(kernel_disagrees(&c), cudaSuccess);
     expect_broken(&c, cudaErrorLaunchTimeout, "32 wait with lanes (thread 0, mask 0x00000003", "0 returned");
 }
 
-static void test_emulator__runs_again_after_a_block_that_was_stuck(void **state)
+TEST(emulator, runs_again_after_a_block_that_was_stuck)
 {
-    (void)state;
     for (unsigned round = 0; round < 3; round++) {
         struct kernel_case c = begin(0, along(1), along(64));
         assert_int_equal(kernel_sticks(&c), cudaSuccess);
@@ -296,50 +283,24 @@ static void test_emulator__runs_again_after_a_block_that_was_stuck(void **state)
     }
 }
 
-static void test_emulator__a_trap_fails_the_launch(void **state)
+TEST(emulator, a_trap_fails_the_launch)
 {
     struct kernel_case c = begin(0, (dim3){1, 99, 1}, along(64));
-    (void)state;
     assert_int_equal(kernel_traps(&c, 33), cudaSuccess);
     expect_broken(&c, cudaErrorLaunchFailure, "'traps', block (0, ",
                   "of 64 threads: thread 33 executes __trap()");
 }
 
-static void test_emulator__refuses_what_is_not_aligned(void **state)
+TEST(emulator, refuses_what_is_not_aligned)
 {
     struct kernel_case c = begin(0, along(1), along(32));
-    (void)state;
     assert_int_equal(kernel_misaligned(&c), cudaSuccess);
     expect_broken(&c, cudaErrorLaunchFailure, "thread 0", "alignment");
 }
 
-static void test_emulator__refuses_masks_without_the_caller(void **state)
+TEST(emulator, refuses_masks_without_the_caller)
 {
     struct kernel_case c = begin(0, along(1), along(32));
-    (void)state;
     assert_int_equal(kernel_mask_without_itself(&c), cudaSuccess);
     expect_broken(&c, cudaErrorLaunchFailure, "thread 0", "leaves itself out");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_emulator__every_thread_has_its_place),
-        cmocka_unit_test(test_emulator__barriers_hold_all_threads),
-        cmocka_unit_test(test_emulator__sums_blocks_with_shuffles),
-        cmocka_unit_test(test_emulator__shuffles_as_cuda_does),
-        cmocka_unit_test(test_emulator__votes_among_lanes_of_a_mask),
-        cmocka_unit_test(test_emulator__warps_diverge_and_meet_again),
-        cmocka_unit_test(test_emulator__barriers_do_not_wait_for_threads_that_returned),
-        cmocka_unit_test(test_emulator__shared_memory_begins_poisoned),
-        cmocka_unit_test(test_emulator__atomics_miss_no_thread),
-        cmocka_unit_test(test_emulator__intrinsics_have_cudas_bits),
-        cmocka_unit_test(test_emulator__a_block_that_is_stuck_fails),
-        cmocka_unit_test(test_emulator__lanes_with_different_masks_do_not_meet),
-        cmocka_unit_test(test_emulator__runs_again_after_a_block_that_was_stuck),
-        cmocka_unit_test(test_emulator__a_trap_fails_the_launch),
-        cmocka_unit_test(test_emulator__refuses_what_is_not_aligned),
-        cmocka_unit_test(test_emulator__refuses_masks_without_the_caller),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The PTX machine: divergence, barriers, lanes that act together, tiles, copies in the background, approximations; and
- * what it must refuse. (That it does what the kernels' source says is tested by device.cuda.ptx_*.)
+ * what it must refuse. (That it does what the kernels' source says is tested by device.ptx.*.)
  */
 #include "tests/double/cuda/ptx/ptx.h"
 #include "tests/support/check.h"
@@ -62,7 +62,7 @@ static void check_refuses(const char *body, unsigned threads, const char *words)
         fail_msg("says '%s', not '%s'", m.report, words);
 }
 
-static void test_ptx__lanes_part_and_meet(void **state)
+TEST(ptx, lanes_part_and_meet)
 {
     /* Each lane goes round as often as its number says; then all shuffle. */
     static const char body[] = "mov.u32 %r9, 0;\nmov.u32 %r10, 0;\nsetp.eq.u32 %p1, %r1, 0;\n@%p1 bra DONE;\n"
@@ -71,37 +71,33 @@ static void test_ptx__lanes_part_and_meet(void **state)
                                "DONE:\nmov.u32 %r11, 31;\nmov.u32 %r12, -1;\n"
                                "shfl.sync.bfly.b32 %r9|%p3, %r9, 1, %r11, %r12;\n";
     struct machine m = {{0}, ""};
-    (void)state;
     check_runs(&m, body, 96);
     for (unsigned i = 0; i < 96; i++)
         assert_int_equal(m.words[i], (i ^ 1) * ((i ^ 1) ? (i ^ 1) - 1 : 0) / 2);
 }
 
-static void test_ptx__guards_and_votes(void **state)
+TEST(ptx, guards_and_votes)
 {
     static const char body[] =
         "and.b32 %r5, %r1, 3;\nsetp.eq.s32 %p1, %r5, 1;\nmov.u32 %r9, 7;\n@%p1 mov.u32 %r9, 8;\n"
         "@!%p1 add.s32 %r9, %r9, 100;\nmov.u32 %r6, -1;\nvote.sync.ballot.b32 %r7, %p1, %r6;\n"
         "add.s32 %r9, %r9, %r7;\nredux.sync.max.u32 %r8, %r1, %r6;\nadd.s32 %r9, %r9, %r8;\n";
     struct machine m = {{0}, ""};
-    (void)state;
     check_runs(&m, body, 64);
     for (unsigned i = 0; i < 64; i++)
         assert_int_equal(m.words[i], (i % 4 == 1 ? 8 : 107) + 0x22222222u + i / 32 * 32 + 31);
 }
 
-static void test_ptx__threads_that_return_are_not_waited_for(void **state)
+TEST(ptx, threads_that_return_are_not_waited_for)
 {
     struct machine m = {{0}, ""};
-    (void)state;
     check_runs(&m, "setp.gt.u32 %p1, %r1, 39;\n@%p1 ret;\nbar.sync 0;\nmov.u32 %r9, 5;\n", 100);
     for (unsigned i = 0; i < 100; i++)
         assert_int_equal(m.words[i], i < 40 ? 5 : 0);
 }
 
-static void test_ptx__lanes_that_never_come(void **state)
+TEST(ptx, lanes_that_never_come)
 {
-    (void)state;
     check_refuses(
         "setp.gt.u32 %p1, %r1, 4;\n@%p1 bra BEHIND;\nbar.sync 0;\nBEHIND:\nmov.u32 %r9, 1;\nbar.sync 0;\n",
         32, "are at the barrier");
@@ -116,7 +112,7 @@ static void test_ptx__lanes_that_never_come(void **state)
 
 /* ---- shared memory ---- */
 
-static void test_ptx__missing_barriers(void **state)
+TEST(ptx, missing_barriers)
 {
     static const struct {
         unsigned apart; /* bytes */
@@ -127,7 +123,6 @@ static void test_ptx__missing_barriers(void **state)
                  {4, "", "no barrier between"},
                  {4, "bar.warp.sync -1;\n", NULL},
                  {4, "bar.sync 0;\n", NULL}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int reads_first = 0; reads_first < 2; reads_first++) {
             static const char write[] = "st.shared.u32 [%r4], %r1;\n", read[] = "ld.shared.u32 %r9, [%r5];\n";
@@ -145,9 +140,8 @@ static void test_ptx__missing_barriers(void **state)
         }
 }
 
-static void test_ptx__places(void **state)
+TEST(ptx, places)
 {
-    (void)state;
     check_refuses("ld.shared.u32 %r9, [%r4+4096];\n", 32, "4096 bytes of shared memory");
     check_refuses("ld.shared.u32 %r9, [%r4+2];\n", 32, "no multiple of 4");
     check_refuses("ld.global.v4.u32 {%r9, %r10, %r11, %r12}, [%rd2+4];\n", 32, "no multiple of 16");
@@ -158,9 +152,8 @@ static void test_ptx__places(void **state)
         "no multiple of 16");
 }
 
-static void test_ptx__text_that_is_not_known(void **state)
+TEST(ptx, text_that_is_not_known)
 {
-    (void)state;
     check_refuses("frobnicate.u32 %r9, %r1;\n", 1,
                   "text:16: an instruction that is not known: frobnicate.u32");
     check_refuses("bra NOWHERE;\n", 1, "no such label");
@@ -170,14 +163,13 @@ static void test_ptx__text_that_is_not_known(void **state)
 
 /* ---- copies in the background ---- */
 
-static void test_ptx__copies_come_when_they_are_waited_for(void **state)
+TEST(ptx, copies_come_when_they_are_waited_for)
 {
     static const char copies[] =
         "shl.b32 %r5, %r1, 4;\nadd.s32 %r6, %r3, %r5;\nmul.wide.u32 %rd3, %r1, 16;\n"
         "add.s64 %rd3, %rd1, %rd3;\nmov.u32 %r7, 12;\n"
         "cp.async.cg.shared.global [%r6], [%rd3], 16, %r7;\ncp.async.commit_group;\n"
         "cp.async.wait_group %s;\nbar.sync 0;\nld.shared.u32 %r9, [%r4];\nbar.sync 0;\n";
-    (void)state;
     for (int waits = 0; waits < 2; waits++) {
         struct machine m = {{0}, ""};
         char body[1024];
@@ -201,7 +193,7 @@ static uint16_t half_of(float value)
 }
 
 /* Small integers: c = a b exactly, a (16, 16) in words 0 to 127, b (16, 8) by columns of k in words 128 to 191. */
-static void test_ptx__tiles(void **state)
+TEST(ptx, tiles)
 {
     /* A lane brings row l % 16 of a, in columns from 8 (l / 16) on; and of b, column l % 8, rows from 8 (l / 8 % 2) on. */
     static const char body[] =
@@ -226,7 +218,6 @@ static void test_ptx__tiles(void **state)
     struct machine m = {{0}, ""};
     uint16_t *a = (uint16_t *)m.words, *b = a + 256;
     float expected[16][8] = {{0}}, c[4];
-    (void)state;
     for (unsigned i = 0; i < 384; i++)
         a[i] = half_of((float)(check_random(&random) % 15) - 7);
     for (unsigned row = 0; row < 16; row++)
@@ -251,9 +242,8 @@ static void test_ptx__tiles(void **state)
     }
 }
 
-static void test_ptx__tiles_take_the_whole_warp(void **state)
+TEST(ptx, tiles_take_the_whole_warp)
 {
-    (void)state;
     check_refuses(
         "setp.gt.u32 %p1, %r1, 15;\n@%p1 bra BEHIND;\n"
         "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r9,%r10,%r11,%r12}, [%r3];\nBEHIND:\nmov.u32 %r9, 0;\n",
@@ -288,29 +278,10 @@ static double inverse(double x)
     return 1 / x;
 }
 
-static void test_ptx__approximations_are_as_far_off_as_they_may(void **state)
+TEST(ptx, approximations_are_as_far_off_as_they_may)
 {
-    (void)state;
     check_errors("ld.global.f32 %f1, [%rd2];\nex2.approx.ftz.f32 %f2, %f1;\nmov.b32 %r9, %f2;\n", exp2,
                  0x1p-22 + 0x1p-24);
     check_errors("ld.global.f32 %f1, [%rd2];\nrcp.approx.ftz.f32 %f2, %f1;\nmov.b32 %r9, %f2;\n", inverse,
                  0x1p-23);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ptx__lanes_part_and_meet),
-        cmocka_unit_test(test_ptx__guards_and_votes),
-        cmocka_unit_test(test_ptx__threads_that_return_are_not_waited_for),
-        cmocka_unit_test(test_ptx__lanes_that_never_come),
-        cmocka_unit_test(test_ptx__missing_barriers),
-        cmocka_unit_test(test_ptx__places),
-        cmocka_unit_test(test_ptx__text_that_is_not_known),
-        cmocka_unit_test(test_ptx__copies_come_when_they_are_waited_for),
-        cmocka_unit_test(test_ptx__tiles),
-        cmocka_unit_test(test_ptx__tiles_take_the_whole_warp),
-        cmocka_unit_test(test_ptx__approximations_are_as_far_off_as_they_may),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,7 +81,7 @@ static void expect_misuse(unsigned before, const char *text)
 
 /* ---- order ---- */
 
-static void test_runtime__a_stream_runs_its_work_in_order(void **state)
+TEST_IN(runtime, a_stream_runs_its_work_in_order, set_up, tear_down)
 {
     struct scene *s = *state;
     be(100);
@@ -97,7 +97,7 @@ static void test_runtime__a_stream_runs_its_work_in_order(void **state)
 }
 
 /* Who does not wait finds what was there before. */
-static void test_runtime__streams_do_not_wait_for_each_other(void **state)
+TEST_IN(runtime, streams_do_not_wait_for_each_other, set_up, tear_down)
 {
     struct scene *s = *state;
     be(DELAY_US);
@@ -113,7 +113,7 @@ static void test_runtime__streams_do_not_wait_for_each_other(void **state)
     assert_int_equal(s->device[1], 7);
 }
 
-static void test_runtime__a_stream_waits_for_an_event_as_it_was_recorded(void **state)
+TEST_IN(runtime, a_stream_waits_for_an_event_as_it_was_recorded, set_up, tear_down)
 {
     struct scene *s = *state;
     cudaEvent_t event = new_event(cudaEventDisableTiming);
@@ -132,7 +132,7 @@ static void test_runtime__a_stream_waits_for_an_event_as_it_was_recorded(void **
     assert_int_equal(s->device[0], 7); /* the kernel came after the copy */
 }
 
-static void test_runtime__events_measure_time(void **state)
+TEST_IN(runtime, events_measure_time, set_up, tear_down)
 {
     struct scene *s = *state;
     cudaEvent_t begin = new_event(cudaEventDefault), end = new_event(cudaEventDefault);
@@ -159,7 +159,7 @@ static void *entry_point(const char *name)
     return function;
 }
 
-static void test_runtime__a_stream_waits_for_a_value_and_writes_one(void **state)
+TEST_IN(runtime, a_stream_waits_for_a_value_and_writes_one, set_up, tear_down)
 {
     struct scene *s = *state;
     union {
@@ -184,12 +184,11 @@ static void test_runtime__a_stream_waits_for_a_value_and_writes_one(void **state
 
 /* ---- memory ---- */
 
-static void test_runtime__memory_is_counted_and_ends(void **state)
+TEST_IN(runtime, memory_is_counted_and_ends, set_up, tear_down)
 {
     struct cuda_double settings = cuda_double_default();
     size_t free_bytes = 0, total_bytes = 0;
     unsigned *place = NULL, *more = NULL;
-    (void)state;
     settings.devices[0].memory_bytes = 1 << 20;
     settings.devices[0].others_bytes = 1 << 18;
     cuda_double_set(&settings);
@@ -215,7 +214,7 @@ static size_t free_now(void)
 }
 
 /* Of each kernel once, at its first launch, and it stays; where there is no room for it, that launch fails. */
-static void test_runtime__code_takes_memory(void **state)
+TEST_IN(runtime, code_takes_memory, set_up, tear_down)
 {
     enum { CODE = 1 << 18 };
     struct scene *s = *state;
@@ -242,7 +241,7 @@ static cudaError_t copy_up(const struct scene *s, void *to, const void *from, si
     return cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, s->streams[0]);
 }
 
-static void test_runtime__refuses_copies_of_the_wrong_memory(void **state)
+TEST_IN(runtime, refuses_copies_of_the_wrong_memory, set_up, tear_down)
 {
     struct scene *s = *state;
     unsigned plain[4] = {0}, *gone = NULL;
@@ -261,7 +260,7 @@ static void test_runtime__refuses_copies_of_the_wrong_memory(void **state)
     expect_misuse(4, "to pinned memory");
 }
 
-static void test_runtime__pins_memory_once_and_while_it_is_used(void **state)
+TEST_IN(runtime, pins_memory_once_and_while_it_is_used, set_up, tear_down)
 {
     struct scene *s = *state;
     unsigned *plain = aligned_alloc(4096, BYTES);
@@ -284,7 +283,7 @@ static void test_runtime__pins_memory_once_and_while_it_is_used(void **state)
 
 /* ---- misuse ---- */
 
-static void test_runtime__refuses_events_and_streams_that_are_none(void **state)
+TEST_IN(runtime, refuses_events_and_streams_that_are_none, set_up, tear_down)
 {
     struct scene *s = *state;
     cudaEvent_t event = new_event(cudaEventDefault);
@@ -301,7 +300,7 @@ static void test_runtime__refuses_events_and_streams_that_are_none(void **state)
 }
 
 /* A launch is of the device that is current, an event of the one where it was made. */
-static void test_runtime__refuses_streams_of_another_device(void **state)
+TEST_IN(runtime, refuses_streams_of_another_device, set_up, tear_down)
 {
     struct scene *s = *state;
     struct cuda_double settings = cuda_double_default();
@@ -317,7 +316,7 @@ static void test_runtime__refuses_streams_of_another_device(void **state)
     assert_int_equal(cudaEventDestroy(event), cudaSuccess);
 }
 
-static void test_runtime__refuses_launches_beyond_the_hardware(void **state)
+TEST_IN(runtime, refuses_launches_beyond_the_hardware, set_up, tear_down)
 {
     struct scene *s = *state;
     static const struct {
@@ -346,7 +345,7 @@ static void test_runtime__refuses_launches_beyond_the_hardware(void **state)
 }
 
 /* Its code would be loaded then, which may wait for the stream, as may what takes memory. */
-static void test_runtime__refuses_a_first_launch_while_a_stream_waits_for_the_host(void **state)
+TEST_IN(runtime, refuses_a_first_launch_while_a_stream_waits_for_the_host, set_up, tear_down)
 {
     struct scene *s = *state;
     const struct kernel_case places = {{1, 1, 1}, {32, 1, 1}, 0, s->streams[1], s->device};
@@ -376,7 +375,7 @@ static void test_runtime__refuses_a_first_launch_while_a_stream_waits_for_the_ho
 
 /* ---- faults ---- */
 
-static void test_runtime__fails_the_call_that_it_is_told_to(void **state)
+TEST_IN(runtime, fails_the_call_that_it_is_told_to, set_up, tear_down)
 {
     struct scene *s = *state;
     void *place = NULL;
@@ -399,7 +398,7 @@ static void test_runtime__fails_the_call_that_it_is_told_to(void **state)
 }
 
 /* A device that broke answers every call with what broke it, and nobody waits for its streams. */
-static void test_runtime__a_broken_device_stays_so(void **state)
+TEST_IN(runtime, a_broken_device_stays_so, set_up, tear_down)
 {
     struct scene *s = *state;
     cudaEvent_t event = new_event(cudaEventDefault);
@@ -416,9 +415,8 @@ static void test_runtime__a_broken_device_stays_so(void **state)
                      cudaErrorIllegalAddress); /* and yet it is gone: set_up's tear_down */
 }
 
-static void test_runtime__reads_the_environment(void **state)
+TEST_IN(runtime, reads_the_environment, set_up, tear_down)
 {
-    (void)state;
     setenv("AUTOHETE_CUDA_DOUBLE",
            "memory=3MiB,others=1KiB,kernel=2KiB,devices=2,copy_delay_us=5,order=9,fail=any:4:719,missing="
            "cuDeviceGet,"
@@ -437,29 +435,4 @@ static void test_runtime__reads_the_environment(void **state)
     assert_int_equal(settings.faults[0].nth, 4);
     assert_int_equal(settings.faults[0].code, cudaErrorLaunchFailure);
     assert_string_equal(settings.missing[0], "cuDeviceGet");
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(test_runtime__##name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_stream_runs_its_work_in_order),
-        TEST(streams_do_not_wait_for_each_other),
-        TEST(a_stream_waits_for_an_event_as_it_was_recorded),
-        TEST(events_measure_time),
-        TEST(a_stream_waits_for_a_value_and_writes_one),
-        TEST(memory_is_counted_and_ends),
-        TEST(code_takes_memory),
-        TEST(refuses_copies_of_the_wrong_memory),
-        TEST(pins_memory_once_and_while_it_is_used),
-        TEST(refuses_events_and_streams_that_are_none),
-        TEST(refuses_streams_of_another_device),
-        TEST(refuses_launches_beyond_the_hardware),
-        TEST(refuses_a_first_launch_while_a_stream_waits_for_the_host),
-        TEST(fails_the_call_that_it_is_told_to),
-        TEST(a_broken_device_stays_so),
-        TEST(reads_the_environment),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

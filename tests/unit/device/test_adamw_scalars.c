@@ -27,11 +27,10 @@ static void check_rounded(const char *what, float got, long double expected)
         fail_msg("%s is %.9g, expected %.12Lg: off by %.3Lf ulp", what, (double)got, expected, off / ulp);
 }
 
-static void test_adamw_scalars__correct_what_the_average_weighs(void **state)
+TEST(adamw_scalars, correct_what_the_average_weighs)
 {
     static const double betas[][2] = {{0.9, 0.999}, {0.9, 0.95}, {0.8, 0.99}, {0, 0}, {0.95, 0.9999}};
     static const uint32_t steps[] = {1, 2, 3, 10, 1000, 100000};
-    (void)state;
     for (size_t i = 0; i < sizeof betas / sizeof betas[0]; i++)
         for (size_t j = 0; j < sizeof steps / sizeof steps[0]; j++) {
             const struct ah_adamw_settings settings = {.lr = 3e-4,
@@ -56,11 +55,10 @@ static void test_adamw_scalars__correct_what_the_average_weighs(void **state)
 
 /* What the fp32 betas are for: a constant gradient is its own corrected average, at every step. With corrections
  * from the double betas it is off by 1e-5. */
-static void test_adamw_scalars__give_a_constant_gradient_back(void **state)
+TEST(adamw_scalars, give_a_constant_gradient_back)
 {
     struct ah_adamw_settings settings = {.lr = 1, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 0};
     double m = 0, v = 0;
-    (void)state;
     for (settings.step = 1; settings.step <= 2000; settings.step++) {
         struct ah_adamw_scalars s;
         ah_adamw_scalars_init(&s, &settings);
@@ -69,13 +67,4 @@ static void test_adamw_scalars__give_a_constant_gradient_back(void **state)
         assert_true(fabs((double)-s.neg_rate * m - 3) < 3 * 2e-7);
         assert_true(fabs((double)s.root_scale * sqrt(v) - 3) < 3 * 2e-7);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adamw_scalars__correct_what_the_average_weighs),
-        cmocka_unit_test(test_adamw_scalars__give_a_constant_gradient_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

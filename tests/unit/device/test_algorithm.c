@@ -36,17 +36,15 @@ static void check_strides(enum ah_matmul_form form, uint64_t a, uint64_t b)
     assert_false(ah_algorithm_same_product(&entry, &same));
 }
 
-static void test_algorithm__strides_are_those_of_rows(void **state)
+TEST(algorithm, strides_are_those_of_rows)
 {
-    (void)state;
     check_strides(AH_MATMUL_NN, 16, 8);
     check_strides(AH_MATMUL_NT, 16, 16);
     check_strides(AH_MATMUL_TN, 4, 8);
 }
 
-static void test_algorithm__comes_back(void **state)
+TEST(algorithm, comes_back)
 {
-    (void)state;
     for (uint32_t i = 0; i < 24; i++) {
         struct ah_op op =
             product((enum ah_matmul_form)(i % 3), i / 3 % 2 ? AH_EPILOGUE_BIAS : AH_EPILOGUE_NONE);
@@ -67,11 +65,10 @@ static void test_algorithm__comes_back(void **state)
     }
 }
 
-static void test_algorithm__is_not_of_every_op(void **state)
+TEST(algorithm, is_not_of_every_op)
 {
     struct ah_op op = {.kind = AH_OP_COPY};
     struct ah_algorithm entry;
-    (void)state;
     assert_false(ah_device_algorithm_entry(&op, &entry));
     op = product(AH_MATMUL_NN, AH_EPILOGUE_BIAS_GELU);
     assert_false(ah_device_algorithm_entry(&op, &entry));
@@ -80,14 +77,13 @@ static void test_algorithm__is_not_of_every_op(void **state)
     assert_false(ah_device_algorithm_entry(&op, &entry));
 }
 
-static void test_algorithm__words_come_back(void **state)
+TEST(algorithm, words_come_back)
 {
     const uint64_t words[AH_ALGORITHM_WORDS] = {0, 1, UINT64_MAX, UINT64_C(0x0123456789abcdef), 4, 5, 6, 1};
     char digits[AH_ALGORITHM_DIGITS + 1];
     struct ah_arena arena = {0};
     struct ah_device_options options = {0};
     struct ah_error err = {0};
-    (void)state;
     ah_device_algorithm_print(words, digits);
     assert_int_equal(strlen(digits), AH_ALGORITHM_DIGITS);
     assert_memory_equal(digits + 48, "0123456789abcdef", 16);
@@ -104,13 +100,12 @@ static void test_algorithm__words_come_back(void **state)
 }
 
 /* The digest knows library and choice, and no times. */
-static void test_algorithm__digest_is_of_what_decides_bits(void **state)
+TEST(algorithm, digest_is_of_what_decides_bits)
 {
     struct ah_metric *us = (struct ah_metric *)(uintptr_t)8;
     struct ah_algorithm entry = {.m = 1, .n = 2, .k = 3, .words = "0a"};
     struct ah_algorithms table = {.library = "fake 1.0", .products = &entry, .n_products = 1};
     char digests[7][AH_SHA256_HEX_MAX];
-    (void)state;
     ah_algorithms_digest(&table, digests[0]);
     entry.us = us;
     ah_algorithms_digest(&table, digests[1]);
@@ -128,16 +123,4 @@ static void test_algorithm__digest_is_of_what_decides_bits(void **state)
     for (size_t i = 0; i < 6; i++)
         for (size_t j = 0; j < i; j++)
             assert_string_not_equal(digests[i], digests[j]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_algorithm__strides_are_those_of_rows),
-        cmocka_unit_test(test_algorithm__comes_back),
-        cmocka_unit_test(test_algorithm__is_not_of_every_op),
-        cmocka_unit_test(test_algorithm__words_come_back),
-        cmocka_unit_test(test_algorithm__digest_is_of_what_decides_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,13 +146,12 @@ static int submit(struct ah_device *device, uint32_t lane, struct ah_op op, uint
     return ah_device_submit(device, &(struct ah_submission){.lane = lane, .op = &op}, 1, ret_ticket, err);
 }
 
-static void test_device__refuses_another_build(void **state)
+TEST(device, refuses_another_build)
 {
     struct ah_error err = {0};
     struct ah_device *device = NULL;
     struct ah_device_driver other = driver;
     struct ah_device_options options = {0};
-    (void)state;
     other.abi++;
     CHECK_FAILS(ah_device_open(&device, &other, &options, &err), err, AH_E_MISMATCH,
                 "driver 'noted' has device interface");
@@ -163,13 +162,12 @@ static void test_device__refuses_another_build(void **state)
 }
 
 /* open, prepare, reserve: the bound holds for what they take together, and nothing is taken past it. */
-static void test_device__keeps_to_the_memory_given(void **state)
+TEST(device, keeps_to_the_memory_given)
 {
     struct ah_error err = {0};
     struct ah_device *device = NULL;
     struct ah_op op = copy(AH_ARENA_DEVICE, AH_ARENA_DEVICE);
     const struct ah_device_options options = {.memory_bytes = ARENA + 1000};
-    (void)state;
     CHECK_OK(ah_device_open(&device, &driver, &options, &err), err);
     CHECK_FAILS(submit(device, AH_LANE_COMPUTE, op, NULL, &err), err, AH_E_CAPACITY, "arena of 0 bytes");
     noted.prepare_bytes = 1001;
@@ -190,7 +188,7 @@ static void test_device__keeps_to_the_memory_given(void **state)
 }
 
 /* Every lane with every direction of a copy: what reaches what. */
-static void test_device__keeps_lanes_in_reach(void **state)
+TEST(device, keeps_lanes_in_reach)
 {
     enum { D = AH_ARENA_DEVICE, H = AH_ARENA_PINNED, P = AH_ARENA_PAGEABLE };
     static const struct {
@@ -204,7 +202,6 @@ static void test_device__keeps_lanes_in_reach(void **state)
         {AH_LANE_HOST, D, H, false},   {AH_LANE_HOST, H, D, false},
     };
     struct ah_device *device = open_noted();
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ah_error err = {0};
         struct ah_op op = copy(rows[i].to, rows[i].from);
@@ -217,9 +214,8 @@ static void test_device__keeps_lanes_in_reach(void **state)
 }
 
 /* A plugin's device of today still lies right when a lane is added. */
-static void test_device__has_room_for_more_lanes(void **state)
+TEST(device, has_room_for_more_lanes)
 {
-    (void)state;
     assert_int_equal(sizeof((struct ah_device){0}.submitted), 16 * sizeof(uint64_t));
 }
 
@@ -229,7 +225,7 @@ static int nothing(void *context, struct ah_error *err)
     return AH_OK;
 }
 
-static void test_device__knows_what_lanes_do(void **state)
+TEST(device, knows_what_lanes_do)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_noted();
@@ -237,7 +233,6 @@ static void test_device__knows_what_lanes_do(void **state)
         .kind = AH_OP_FILL, .arg = {{AH_ARENA_DEVICE, AH_FP32, 0, 0}}, .u.elements = {4, 1, 0}};
     struct ah_op call = {.kind = AH_OP_CALL, .u.call = {nothing, NULL}};
     struct ah_op product = {.kind = AH_OP_MATMUL, .u.matmul = {.m = 2, .n = 2, .k = 2}};
-    (void)state;
     for (uint32_t i = 0; i < 3; i++)
         product.arg[i] = (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 64 * i, 0};
     CHECK_FAILS(submit(device, AH_LANE_H2D, fill, NULL, &err), err, AH_E_USAGE,
@@ -252,21 +247,20 @@ static void test_device__knows_what_lanes_do(void **state)
     CHECK_FAILS(submit(device, AH_LANE_COMPUTE, fill, NULL, &err), err, AH_E_CAPACITY, "does not fit");
 }
 
-static void test_device__names_what_it_cannot(void **state)
+TEST(device, names_what_it_cannot)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_noted();
     struct ah_op rope = {.kind = AH_OP_ROPE,
                          .arg = {{AH_ARENA_DEVICE, AH_FP32, 0, 0}, {AH_ARENA_DEVICE, AH_FP32, 64, 0}},
                          .u.rope = {.rows = 1, .heads = 1, .head_dim = 2, .table_rows = 1, .seq = 1}};
-    (void)state;
     CHECK_FAILS(submit(device, AH_LANE_COMPUTE, rope, NULL, &err), err, AH_E_UNSUPPORTED,
                 "device 'noted' cannot do op 'rope'");
     CHECK_FAILS(ah_device_prepare(device, &rope, 1, &err), err, AH_E_UNSUPPORTED, "'rope'");
     assert_int_equal(noted.prepares, 0);
 }
 
-static void test_device__waits_for_the_past_only(void **state)
+TEST(device, waits_for_the_past_only)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_noted();
@@ -275,7 +269,6 @@ static void test_device__waits_for_the_past_only(void **state)
     struct ah_wait waits[AH_DEVICE_WAITS_MAX + 1] = {{AH_LANE_COMPUTE, 2}};
     struct ah_submission submission = {.lane = AH_LANE_D2H, .n_waits = 1, .waits = waits, .op = &down};
     uint64_t ticket = 77;
-    (void)state;
     CHECK_OK(submit(device, AH_LANE_COMPUTE, op, &ticket, &err), err);
     assert_int_equal(ticket, 1);
     CHECK_FAILS(ah_device_submit(device, &submission, 1, &ticket, &err), err, AH_E_USAGE,
@@ -295,7 +288,7 @@ static void test_device__waits_for_the_past_only(void **state)
 }
 
 /* One array: waits name tickets that it gives itself, and all are checked before any is queued. */
-static void test_device__queues_arrays_whole(void **state)
+TEST(device, queues_arrays_whole)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_noted();
@@ -309,7 +302,6 @@ static void test_device__queues_arrays_whole(void **state)
         {.lane = AH_LANE_H2D, .op = &up, .waits = &waits[1], .n_waits = 1},
     };
     uint64_t tickets[4] = {0};
-    (void)state;
     waits[1].ticket = 2; /* the compute lane has one op only */
     CHECK_FAILS(ah_device_submit(device, submissions, 4, tickets, &err), err, AH_E_USAGE,
                 "submission 4 of 4: op 'copy': waits for ticket 2 of lane 'compute'");
@@ -332,13 +324,12 @@ static void test_device__queues_arrays_whole(void **state)
     CHECK_OK(ah_device_submit(device, NULL, 0, NULL, &err), err);
 }
 
-static void test_device__waits_for_any_that_was_given(void **state)
+TEST(device, waits_for_any_that_was_given)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_noted();
     struct ah_wait waits[AH_DEVICE_LANES_MAX + 1] = {{AH_LANE_COMPUTE, 1}, {AH_LANE_H2D, 0}};
     size_t met = 77;
-    (void)state;
     CHECK_FAILS(ah_device_wait_any(device, waits, 2, &met, &err), err, AH_E_USAGE, "never given");
     CHECK_OK(submit(device, AH_LANE_COMPUTE, copy(AH_ARENA_DEVICE, AH_ARENA_DEVICE), NULL, &err), err);
     CHECK_FAILS(ah_device_wait_any(device, waits, 0, &met, &err), err, AH_E_USAGE, "any of 0 tickets");
@@ -349,13 +340,12 @@ static void test_device__waits_for_any_that_was_given(void **state)
 }
 
 /* Each reader gets each span once, or counts it as lost. */
-static void test_device__counts_spans_that_were_lost(void **state)
+TEST(device, counts_spans_that_were_lost)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_noted();
     struct ah_span_reader reader = {.lane = AH_LANE_COMPUTE}, other = {.lane = AH_DEVICE_LANES};
     struct ah_span spans[8];
-    (void)state;
     assert_int_equal(ah_device_spans(device, &reader, spans, 8), 0);
     for (int i = 0; i < 5; i++)
         CHECK_OK(submit(device, AH_LANE_COMPUTE, copy(AH_ARENA_DEVICE, AH_ARENA_DEVICE), NULL, &err), err);
@@ -378,11 +368,10 @@ static void test_device__counts_spans_that_were_lost(void **state)
     assert_int_equal(ah_device_spans(device, &other, spans, 8), 0);
 }
 
-static void test_device__drains_all_and_keeps_the_first_failure(void **state)
+TEST(device, drains_all_and_keeps_the_first_failure)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_noted();
-    (void)state;
     noted.wait_rc = AH_E_NUMERIC;
     CHECK_FAILS(ah_device_drain(device, &err), err, AH_E_NUMERIC, "lane 0");
     assert_int_equal(noted.waits, AH_DEVICE_LANES);
@@ -390,10 +379,9 @@ static void test_device__drains_all_and_keeps_the_first_failure(void **state)
     assert_int_equal(noted.prepares, 0);
 }
 
-static void test_device__points_where_the_host_reads(void **state)
+TEST(device, points_where_the_host_reads)
 {
     struct ah_device *device = open_noted();
-    (void)state;
     unsigned char *base = ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, 0, 0});
     assert_non_null(base);
     assert_ptr_equal(ah_device_pointer(device, (struct ah_ref){AH_ARENA_PINNED, AH_FP32, ARENA - 1, 0}),
@@ -405,23 +393,4 @@ static void test_device__points_where_the_host_reads(void **state)
     ah_device_close(device);
     ah_device_close(NULL);
     assert_int_equal(noted.closes, 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_device__refuses_another_build),
-        cmocka_unit_test(test_device__keeps_to_the_memory_given),
-        cmocka_unit_test(test_device__keeps_lanes_in_reach),
-        cmocka_unit_test(test_device__has_room_for_more_lanes),
-        cmocka_unit_test(test_device__knows_what_lanes_do),
-        cmocka_unit_test(test_device__names_what_it_cannot),
-        cmocka_unit_test(test_device__waits_for_the_past_only),
-        cmocka_unit_test(test_device__queues_arrays_whole),
-        cmocka_unit_test(test_device__waits_for_any_that_was_given),
-        cmocka_unit_test(test_device__counts_spans_that_were_lost),
-        cmocka_unit_test(test_device__drains_all_and_keeps_the_first_failure),
-        cmocka_unit_test(test_device__points_where_the_host_reads),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

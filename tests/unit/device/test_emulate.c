@@ -30,9 +30,8 @@ static struct ah_machine example(void)
     };
 }
 
-static void test_emulate__keeps_ratios(void **state)
+TEST(emulate, keeps_ratios)
 {
-    (void)state;
     struct ah_error err;
     const struct ah_machine target = example();
     struct ah_device_throttle throttle;
@@ -48,9 +47,8 @@ static void test_emulate__keeps_ratios(void **state)
     check_near(throttle.h2d_bytes_per_s / 1e11, 25e9 / 1.9e13, 1e-12);
 }
 
-static void test_emulate__prefers_bf16(void **state)
+TEST(emulate, prefers_bf16)
 {
-    (void)state;
     struct ah_error err;
     struct ah_machine target = example();
     enum ah_dtype dtype = AH_FP32;
@@ -64,9 +62,8 @@ static void test_emulate__prefers_bf16(void **state)
     CHECK_FAILS(ah_emulate_dtype(&target, true, &dtype, &err), err, AH_E_USAGE, "no matrix product rate");
 }
 
-static void test_emulate__takes_either_adam_of_the_host(void **state)
+TEST(emulate, takes_either_adam_of_the_host)
 {
-    (void)state;
     struct ah_error err;
     const struct ah_machine target = example();
     struct ah_device_throttle throttle;
@@ -74,9 +71,8 @@ static void test_emulate__takes_either_adam_of_the_host(void **state)
     check_near(throttle.host_adam_params_per_s / 4.5e9, 1, 1e-12); /* it has bf16 weights only */
 }
 
-static void test_emulate__names_what_is_missing(void **state)
+TEST(emulate, names_what_is_missing)
 {
-    (void)state;
     struct ah_error err;
     struct ah_device_throttle throttle;
     struct ah_machine target = example();
@@ -92,15 +88,4 @@ static void test_emulate__names_what_is_missing(void **state)
     target.n_beside = 0;
     CHECK_OK(ah_emulate_throttle(&target, AH_BF16, 1e12, &throttle, &err), err);
     assert_true(throttle.both_kept == 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_emulate__keeps_ratios),
-        cmocka_unit_test(test_emulate__prefers_bf16),
-        cmocka_unit_test(test_emulate__takes_either_adam_of_the_host),
-        cmocka_unit_test(test_emulate__names_what_is_missing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -127,11 +127,10 @@ static struct ah_op spread(const struct row *row)
 
 static const uint64_t arenas[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = 16 * (uint64_t)SPACING};
 
-static void test_op__covers_what_it_says(void **state)
+TEST(op, covers_what_it_says)
 {
     struct ah_error err = {0};
     bool seen[AH_OP_KINDS] = {0};
-    (void)state;
     for (size_t i = 0; i < ROWS; i++) {
         struct ah_op op = spread(&rows[i]);
         struct ah_operand operands[AH_OP_ARGS];
@@ -154,10 +153,9 @@ static void test_op__covers_what_it_says(void **state)
 }
 
 /* Each operand at the last place where it fits, and one element further. */
-static void test_op__ends_where_its_arena_ends(void **state)
+TEST(op, ends_where_its_arena_ends)
 {
     struct ah_error err = {0};
-    (void)state;
     for (size_t i = 0; i < ROWS; i++)
         for (size_t j = 0; rows[i].dtypes[j]; j++) {
             struct ah_op op = spread(&rows[i]);
@@ -176,11 +174,10 @@ static void test_op__ends_where_its_arena_ends(void **state)
         }
 }
 
-static void test_op__wants_every_operand(void **state)
+TEST(op, wants_every_operand)
 {
     struct ah_error err = {0};
     static const char *const optional[] = {"bias", "dx", "dgain", "dbias", "docs", "mask", "weight", "aux"};
-    (void)state;
     for (size_t i = 0; i < ROWS; i++)
         for (size_t j = 0; rows[i].dtypes[j]; j++) {
             struct ah_op op = spread(&rows[i]);
@@ -206,10 +203,9 @@ static struct ah_op without(struct ah_op op, size_t i)
 }
 
 /* Any of dx, dgain, dbias may be absent, not all; scratch is there for the sums over rows and only for them. */
-static void test_op__norm_backward_leaves_out_what_is_frozen(void **state)
+TEST(op, norm_backward_leaves_out_what_is_frozen)
 {
     struct ah_error err = {0};
-    (void)state;
     for (unsigned outputs = 0; outputs < 8; outputs++)
         for (int scratch = 0; scratch < 2; scratch++) {
             struct ah_op op = spread(row_of(AH_OP_NORM_BACKWARD));
@@ -230,10 +226,9 @@ static void test_op__norm_backward_leaves_out_what_is_frozen(void **state)
     CHECK_FAILS(ah_op_check(&rms, arenas, &err), err, AH_E_USAGE, "'dbias' is given, but not used");
 }
 
-static void test_op__embed_backward_leaves_out_what_is_frozen(void **state)
+TEST(op, embed_backward_leaves_out_what_is_frozen)
 {
     struct ah_error err = {0};
-    (void)state;
     struct ah_op op = spread(row_of(AH_OP_EMBED_BACKWARD));
     op.u.embed.positions = 7;
     op.u.embed.seq = 3;
@@ -251,10 +246,9 @@ static void test_op__embed_backward_leaves_out_what_is_frozen(void **state)
 }
 
 /* Without positions row r has position r % seq, which must lie in the table whatever r is. */
-static void test_op__counts_positions_or_is_given_them(void **state)
+TEST(op, counts_positions_or_is_given_them)
 {
     struct ah_error err = {0};
-    (void)state;
     struct ah_op rope = without(spread(row_of(AH_OP_ROPE)), 2);
     struct ah_op embed = without(spread(row_of(AH_OP_EMBED)), 4);
     CHECK_FAILS(ah_op_check(&rope, arenas, &err), err, AH_E_USAGE, "without positions, seq");
@@ -276,10 +270,9 @@ static void test_op__counts_positions_or_is_given_them(void **state)
 }
 
 /* The names of random bits have 40 bits for four elements and 16 for the block. */
-static void test_op__adamw_keeps_to_the_random_numbers_names(void **state)
+TEST(op, adamw_keeps_to_the_random_numbers_names)
 {
     struct ah_error err = {0};
-    (void)state;
     struct ah_op op = spread(row_of(AH_OP_ADAMW));
     op.u.adamw.block = 65535;
     op.u.adamw.first_element = (UINT64_C(4) << 40) - op.u.adamw.count;
@@ -292,7 +285,7 @@ static void test_op__adamw_keeps_to_the_random_numbers_names(void **state)
 }
 
 /* By hand: in once, out once, in and out twice; of tables the rows that are picked, of packed rows no gaps. */
-static void test_op__moves_each_operand_once(void **state)
+TEST(op, moves_each_operand_once)
 {
     static const struct {
         enum ah_op_kind kind;
@@ -301,7 +294,6 @@ static void test_op__moves_each_operand_once(void **state)
         {AH_OP_COPY, 26},   {AH_OP_FILL, 26}, {AH_OP_CAST, 78},  {AH_OP_ADD, 130}, {AH_OP_ACCUMULATE, 130},
         {AH_OP_GATHER, 72}, {AH_OP_SUM, 60},  {AH_OP_ROPE, 156}, {AH_OP_CALL, 0},  {AH_OP_ADAMW, 0},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof moved / sizeof moved[0]; i++) {
         struct ah_op op = spread(row_of(moved[i].kind));
         uint64_t bytes = moved[i].bytes;
@@ -315,10 +307,9 @@ static void test_op__moves_each_operand_once(void **state)
     assert_int_equal(ah_op_moved_bytes(&wrong), 0);
 }
 
-static void test_op__sums_go_on_at_leaves(void **state)
+TEST(op, sums_go_on_at_leaves)
 {
     struct ah_error err = {0};
-    (void)state;
     for (enum ah_op_kind kind = AH_OP_SUM; kind <= AH_OP_SUM_SQUARES; kind++) {
         struct ah_op op = spread(row_of(kind));
         op.u.sum.first_element = 4096;
@@ -330,10 +321,9 @@ static void test_op__sums_go_on_at_leaves(void **state)
     }
 }
 
-static void test_op__matmul_has_aux_with_gelu_only(void **state)
+TEST(op, matmul_has_aux_with_gelu_only)
 {
     struct ah_error err = {0};
-    (void)state;
     struct ah_op op = spread(row_of(AH_OP_MATMUL) + 2);
     CHECK_OK(ah_op_check(&op, arenas, &err), err);
     op.u.matmul.epilogue = AH_EPILOGUE_BIAS;
@@ -351,10 +341,9 @@ static void test_op__matmul_has_aux_with_gelu_only(void **state)
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "aux in fp32");
 }
 
-static void test_op__only_fp32_logits_have_a_gradient_beside_them_in_bf16(void **state)
+TEST(op, only_fp32_logits_have_a_gradient_beside_them_in_bf16)
 {
     struct ah_error err = {0};
-    (void)state;
     for (size_t logits = AH_FP32; logits <= AH_BF16; logits++)
         for (size_t gradient = AH_FP32; gradient <= AH_BF16; gradient++) {
             struct ah_op op = spread(row_of(AH_OP_CROSS_ENTROPY) + 1);
@@ -367,10 +356,9 @@ static void test_op__only_fp32_logits_have_a_gradient_beside_them_in_bf16(void *
         }
 }
 
-static void test_op__refuses_what_no_form_uses(void **state)
+TEST(op, refuses_what_no_form_uses)
 {
     struct ah_error err = {0};
-    (void)state;
     struct ah_op op = spread(row_of(AH_OP_MATMUL));
     op.arg[3] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 3 * SPACING, 0};
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'bias' is given");
@@ -384,10 +372,9 @@ static void test_op__refuses_what_no_form_uses(void **state)
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "unknown kind");
 }
 
-static void test_op__refuses_sizes_that_wrap(void **state)
+TEST(op, refuses_sizes_that_wrap)
 {
     struct ah_error err = {0};
-    (void)state;
     struct ah_op op = spread(row_of(AH_OP_CAST));
     static const uint64_t counts[] = {0, UINT64_MAX / 4 + 1, UINT64_MAX / 2 + 1, UINT64_MAX};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
@@ -409,10 +396,9 @@ static void test_op__refuses_sizes_that_wrap(void **state)
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "first_element");
 }
 
-static void test_op__refuses_dtypes(void **state)
+TEST(op, refuses_dtypes)
 {
     struct ah_error err = {0};
-    (void)state;
     struct ah_op op = spread(row_of(AH_OP_ACCUMULATE));
     op.arg[0].dtype = AH_BF16;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "'dst' has a dtype");
@@ -430,10 +416,9 @@ static void test_op__refuses_dtypes(void **state)
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "dtype");
 }
 
-static void test_op__refuses_misaligned_places(void **state)
+TEST(op, refuses_misaligned_places)
 {
     struct ah_error err = {0};
-    (void)state;
     struct ah_op op = spread(row_of(AH_OP_CAST));
     op.arg[1].offset_bytes += 2;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE,
@@ -443,10 +428,9 @@ static void test_op__refuses_misaligned_places(void **state)
     CHECK_OK(ah_op_check(&op, arenas, &err), err);
 }
 
-static void test_op__refuses_overlaps(void **state)
+TEST(op, refuses_overlaps)
 {
     struct ah_error err = {0};
-    (void)state;
     struct ah_op op = spread(row_of(AH_OP_COPY));
     op.arg[1].offset_bytes = 12;
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "output 'dst' overlaps 'src'");
@@ -460,10 +444,9 @@ static void test_op__refuses_overlaps(void **state)
     CHECK_OK(ah_op_check(&op, arenas, &err), err);
 }
 
-static void test_op__works_in_place_where_it_may(void **state)
+TEST(op, works_in_place_where_it_may)
 {
     struct ah_error err = {0};
-    (void)state;
     struct ah_op op = spread(row_of(AH_OP_ADD));
     op.arg[2].offset_bytes = op.arg[0].offset_bytes;
     CHECK_OK(ah_op_check(&op, arenas, &err), err); /* add: dst is b, both fp32 */
@@ -479,11 +462,10 @@ static void test_op__works_in_place_where_it_may(void **state)
 }
 
 /* Every output at the place of every other operand: only what the list in op.h says is taken. */
-static void test_op__is_in_place_nowhere_else(void **state)
+TEST(op, is_in_place_nowhere_else)
 {
     struct ah_error err = {0};
     unsigned taken = 0;
-    (void)state;
     for (size_t i = 0; i < ROWS; i++)
         for (size_t j = 0; rows[i].dtypes[j]; j++)
             for (size_t k = 0; rows[i].dtypes[k]; k++) {
@@ -562,11 +544,10 @@ static void check_matrix(const struct row *row, size_t j, uint64_t rows_of, uint
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "larger than any memory");
 }
 
-static void test_op__rows_lie_a_stride_apart(void **state)
+TEST(op, rows_lie_a_stride_apart)
 {
     struct ah_error err = {0};
     size_t found = 0;
-    (void)state;
     for (enum ah_op_kind kind = 0; kind < AH_OP_CALL; kind++)
         for (size_t j = 0; row_of(kind)->dtypes[j]; j++) {
             const struct row *row = row_of(kind);
@@ -587,12 +568,11 @@ static void test_op__rows_lie_a_stride_apart(void **state)
 }
 
 /* The last row of a matrix ends where its arena ends, and the gap behind it need not be there. */
-static void test_op__the_last_row_ends_in_its_arena(void **state)
+TEST(op, the_last_row_ends_in_its_arena)
 {
     struct ah_error err = {0};
     uint64_t sizes[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = 16 * (uint64_t)SPACING};
     struct ah_op op = spread(row_of(AH_OP_COLUMN_SUM));
-    (void)state;
     op.arg[1] = (struct ah_ref){AH_ARENA_PINNED, AH_BF16, 64, 9};
     sizes[AH_ARENA_PINNED] = 64 + (2 * 9 + 5) * 2;
     CHECK_OK(ah_op_check(&op, sizes, &err), err);
@@ -601,11 +581,10 @@ static void test_op__the_last_row_ends_in_its_arena(void **state)
 }
 
 /* The same place is the same only with the same rows. */
-static void test_op__in_place_needs_the_same_stride(void **state)
+TEST(op, in_place_needs_the_same_stride)
 {
     struct ah_error err = {0};
     struct ah_op op = spread(row_of(AH_OP_ADD) + 1);
-    (void)state;
     op.arg[2].offset_bytes = op.arg[0].offset_bytes;
     op.arg[0].row_stride = op.arg[2].row_stride = 17;
     CHECK_OK(ah_op_check(&op, arenas, &err), err);
@@ -614,10 +593,9 @@ static void test_op__in_place_needs_the_same_stride(void **state)
 }
 
 /* q, k and v of a packed matrix lie between each other. */
-static void test_op__takes_packed_rows(void **state)
+TEST(op, takes_packed_rows)
 {
     struct ah_error err = {0};
-    (void)state;
     struct ah_op op = spread(row_of(AH_OP_ATTENTION_BACKWARD));
     for (size_t part = 0; part < 3; part++) {
         static const uint64_t columns[] = {0, 20, 30};
@@ -633,33 +611,4 @@ static void test_op__takes_packed_rows(void **state)
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "overlaps 'dv'");
     op.arg[2].offset_bytes = (40 + 30) * 2; /* one row further: still between */
     CHECK_OK(ah_op_check(&op, arenas, &err), err);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_op__covers_what_it_says),
-        cmocka_unit_test(test_op__ends_where_its_arena_ends),
-        cmocka_unit_test(test_op__wants_every_operand),
-        cmocka_unit_test(test_op__norm_backward_leaves_out_what_is_frozen),
-        cmocka_unit_test(test_op__embed_backward_leaves_out_what_is_frozen),
-        cmocka_unit_test(test_op__counts_positions_or_is_given_them),
-        cmocka_unit_test(test_op__adamw_keeps_to_the_random_numbers_names),
-        cmocka_unit_test(test_op__moves_each_operand_once),
-        cmocka_unit_test(test_op__sums_go_on_at_leaves),
-        cmocka_unit_test(test_op__matmul_has_aux_with_gelu_only),
-        cmocka_unit_test(test_op__only_fp32_logits_have_a_gradient_beside_them_in_bf16),
-        cmocka_unit_test(test_op__refuses_what_no_form_uses),
-        cmocka_unit_test(test_op__refuses_sizes_that_wrap),
-        cmocka_unit_test(test_op__refuses_dtypes),
-        cmocka_unit_test(test_op__refuses_misaligned_places),
-        cmocka_unit_test(test_op__refuses_overlaps),
-        cmocka_unit_test(test_op__works_in_place_where_it_may),
-        cmocka_unit_test(test_op__is_in_place_nowhere_else),
-        cmocka_unit_test(test_op__rows_lie_a_stride_apart),
-        cmocka_unit_test(test_op__the_last_row_ends_in_its_arena),
-        cmocka_unit_test(test_op__in_place_needs_the_same_stride),
-        cmocka_unit_test(test_op__takes_packed_rows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,16 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void test_plugin__loads_its_driver(void **state)
+TEST(plugin, loads_its_driver)
 {
     struct ah_error err = {0};
     const struct ah_device_driver *driver = NULL;
-    (void)state;
     CHECK_OK(ah_plugin_load("good", &driver, &err), err);
     assert_string_equal(driver->name, "fake");
 }
 
-static void test_plugin__says_what_is_wrong(void **state)
+TEST(plugin, says_what_is_wrong)
 {
     char interfaces[64];
     snprintf(interfaces, sizeof interfaces, "device interface %d, this program has %d", AH_DEVICE_ABI + 1,
@@ -41,7 +40,6 @@ static void test_plugin__says_what_is_wrong(void **state)
         {"../good", AH_E_USAGE, "'../good' is no name"},
         {"", AH_E_USAGE, "is no name"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ah_error err = {0};
         const struct ah_device_driver *driver = NULL;
@@ -51,12 +49,11 @@ static void test_plugin__says_what_is_wrong(void **state)
 }
 
 /* A refused plugin stays in memory: what it loaded may have started threads. */
-static void test_plugin__is_never_unmapped(void **state)
+TEST(plugin, is_never_unmapped)
 {
     struct ah_error err = {0};
     const struct ah_device_driver *driver = NULL;
     char path[PATH_MAX];
-    (void)state;
     CHECK_FAILS(ah_plugin_load("other_abi", &driver, &err), err, AH_E_MISMATCH, "device interface");
     snprintf(path, sizeof path, "%s/libautohete_other_abi.so", getenv("AUTOHETE_PLUGIN_DIR"));
     void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
@@ -64,26 +61,14 @@ static void test_plugin__is_never_unmapped(void **state)
     dlclose(library);
 }
 
-static void test_plugin__is_looked_for_beside_the_program(void **state)
+TEST(plugin, is_looked_for_beside_the_program)
 {
     struct ah_error err = {0};
     const struct ah_device_driver *driver = NULL;
     char *before = strdup(getenv("AUTOHETE_PLUGIN_DIR"));
-    (void)state;
     unsetenv("AUTOHETE_PLUGIN_DIR");
     CHECK_FAILS(ah_plugin_load("good", &driver, &err), err, AH_E_MISSING,
                 "/../lib/autohete/libautohete_good.so");
     setenv("AUTOHETE_PLUGIN_DIR", before, 1);
     free(before);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plugin__loads_its_driver),
-        cmocka_unit_test(test_plugin__says_what_is_wrong),
-        cmocka_unit_test(test_plugin__is_never_unmapped),
-        cmocka_unit_test(test_plugin__is_looked_for_beside_the_program),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -159,10 +159,9 @@ static void wait_beside(struct ah_device *device, void *(*beside)(void *), void 
     pthread_join(thread, NULL);
 }
 
-static void test_watch__tells_what_every_lane_is_at(void **state)
+TEST(watch, tells_what_every_lane_is_at)
 {
     struct ah_error err = {0};
-    (void)state;
     struct ah_device *device = open_by_hand(PATIENCE_MS / 1e3);
     hand.goes_on = true;
     const uint64_t begin_ns = ah_threads_now_ns();
@@ -180,9 +179,8 @@ static void test_watch__tells_what_every_lane_is_at(void **state)
                                        "nobody knows");
 }
 
-static void test_watch__does_not_tell_while_something_moves(void **state)
+TEST(watch, does_not_tell_while_something_moves)
 {
-    (void)state;
     struct ah_device *device = open_by_hand(PATIENCE_MS / 1e3);
     wait_beside(device, move_for_long, NULL);
     ah_device_close(device);
@@ -190,10 +188,9 @@ static void test_watch__does_not_tell_while_something_moves(void **state)
 }
 
 /* A program that saves, say. */
-static void test_watch__does_not_tell_while_nobody_waits(void **state)
+TEST(watch, does_not_tell_while_nobody_waits)
 {
     unsigned some_ms = PATIENCE_MS / 8;
-    (void)state;
     struct ah_device *device = open_by_hand(PATIENCE_MS / 1e3);
     for (int i = 0; i < 3; i++) {
         atomic_store(&hand.open, false);
@@ -205,10 +202,9 @@ static void test_watch__does_not_tell_while_nobody_waits(void **state)
 }
 
 /* Waits that end are progress, though none is for an op that was completed meanwhile. */
-static void test_watch__counts_from_the_last_wait(void **state)
+TEST(watch, counts_from_the_last_wait)
 {
     unsigned some_ms = PATIENCE_MS / 4;
-    (void)state;
     struct ah_device *device = open_by_hand(PATIENCE_MS / 1e3);
     for (int i = 0; i < 10; i++) {
         atomic_store(&hand.open, false);
@@ -228,10 +224,9 @@ static void be_stopped(void)
     _exit(atomic_load(&hand.told) ? 1 : 0);
 }
 
-static void test_watch__does_not_count_while_the_process_is_stopped(void **state)
+TEST(watch, does_not_count_while_the_process_is_stopped)
 {
     int status = 0;
-    (void)state;
     pid_t child = fork();
     if (!child)
         be_stopped();
@@ -243,9 +238,8 @@ static void test_watch__does_not_count_while_the_process_is_stopped(void **state
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static void test_watch__tells_of_a_device_that_does_not_close(void **state)
+TEST(watch, tells_of_a_device_that_does_not_close)
 {
-    (void)state;
     struct ah_device *device = open_by_hand(PATIENCE_MS / 1e3);
     hand.goes_on = true;
     ah_device_close(device);
@@ -253,10 +247,9 @@ static void test_watch__tells_of_a_device_that_does_not_close(void **state)
     assert_non_null(strstr(hand.why.text, "while the program waits for all lanes, to close the device; "));
 }
 
-static void test_watch__waits_for_ever_where_nobody_asks(void **state)
+TEST(watch, waits_for_ever_where_nobody_asks)
 {
     unsigned some_ms = PATIENCE_MS * 2;
-    (void)state;
     struct ah_device *device = open_by_hand(0);
     assert_null(device->watcher);
     wait_beside(device, open_later, &some_ms);
@@ -264,26 +257,10 @@ static void test_watch__waits_for_ever_where_nobody_asks(void **state)
     assert_int_equal(atomic_load(&hand.told), 0);
 }
 
-static void test_watch__refuses_a_patience_that_is_none(void **state)
+TEST(watch, refuses_a_patience_that_is_none)
 {
     const struct ah_device_options options = {.watch = {.patience_s = -1, .stalled = stalled}};
     struct ah_error err = {0};
     struct ah_device *device = NULL;
-    (void)state;
     CHECK_FAILS(ah_device_open(&device, &driver, &options, &err), err, AH_E_USAGE, "patience");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_watch__tells_what_every_lane_is_at),
-        cmocka_unit_test(test_watch__does_not_tell_while_something_moves),
-        cmocka_unit_test(test_watch__does_not_tell_while_nobody_waits),
-        cmocka_unit_test(test_watch__counts_from_the_last_wait),
-        cmocka_unit_test(test_watch__does_not_count_while_the_process_is_stopped),
-        cmocka_unit_test(test_watch__tells_of_a_device_that_does_not_close),
-        cmocka_unit_test(test_watch__waits_for_ever_where_nobody_asks),
-        cmocka_unit_test(test_watch__refuses_a_patience_that_is_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,9 +39,8 @@ static void check_shape(const struct ah_matmul_shape *shape, enum ah_tile_level 
 }
 
 /* Large in every direction: units that keep their sums are few. */
-static void test_blocking__covers_large_shapes(void **state)
+TEST(blocking, covers_large_shapes)
 {
-    (void)state;
     for (uint64_t m = 2048; m <= 1 << 18; m += m / 3)
         for (uint64_t n = 384; n <= 1 << 18; n += n / 3)
             for (unsigned threads = 1; threads <= 64; threads *= 4) {
@@ -50,10 +49,9 @@ static void test_blocking__covers_large_shapes(void **state)
             }
 }
 
-static void test_blocking__covers_every_shape(void **state)
+TEST(blocking, covers_every_shape)
 {
     uint64_t random = check_seed(5);
-    (void)state;
     for (int i = 0; i < 2000; i++) {
         uint64_t sizes[3];
         for (int j = 0; j < 3; j++)
@@ -66,24 +64,13 @@ static void test_blocking__covers_every_shape(void **state)
     }
 }
 
-static void test_blocking__leaves_units_for_every_thread(void **state)
+TEST(blocking, leaves_units_for_every_thread)
 {
     struct ah_matmul_shape shape = {.form = AH_MATMUL_NN, .in = AH_BF16, .m = 512, .n = 768, .k = 768};
-    (void)state;
     for (unsigned threads = 1; threads <= 32; threads *= 2) {
         struct ah_blocking blocking = ah_blocking_of(&shape, ah_tile_kernel(AH_TILE_AMX, AH_BF16), threads);
         assert_true(ah_blocking_parts(shape.m, blocking.unit_m) *
                         ah_blocking_parts(shape.n, blocking.unit_n) >=
                     threads);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_blocking__covers_large_shapes),
-        cmocka_unit_test(test_blocking__covers_every_shape),
-        cmocka_unit_test(test_blocking__leaves_units_for_every_thread),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

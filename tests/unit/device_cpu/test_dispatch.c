@@ -21,13 +21,12 @@ static struct ah_device *open_device(struct ah_device_throttle throttle)
 }
 
 /* alpha: only 1, which 0 means too. Refused before the run and at its submit. */
-static void test_dispatch__matmul_refuses_alpha(void **state)
+TEST(dispatch, matmul_refuses_alpha)
 {
     struct ah_error err = {0};
     struct ah_device *device = open_device((struct ah_device_throttle){0});
     struct ah_op op = {.kind = AH_OP_MATMUL, .u.matmul = {.m = 2, .n = 2, .k = 2}};
     struct ah_submission submission = {.lane = AH_LANE_COMPUTE, .op = &op};
-    (void)state;
     for (uint32_t i = 0; i < 3; i++)
         op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 4096 * i, 0};
     CHECK_OK(ah_device_prepare(device, &op, 1, &err), err);
@@ -41,12 +40,11 @@ static void test_dispatch__matmul_refuses_alpha(void **state)
 }
 
 /* Workspace is known after prepare, before a byte of the arenas is taken, and counts. */
-static void test_dispatch__workspace_counts_as_device_memory(void **state)
+TEST(dispatch, workspace_counts_as_device_memory)
 {
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {[AH_ARENA_DEVICE] = ARENA};
     struct ah_op op = {.kind = AH_OP_MATMUL, .u.matmul = {.m = 64, .n = 64, .k = 64}};
     uint64_t workspace_bytes = 0;
-    (void)state;
     for (uint32_t i = 0; i < 3; i++)
         op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, AH_FP32, 65536 * i, 0};
     for (int round = 0; round < 3; round++) {
@@ -83,7 +81,7 @@ static double run_ms(struct ah_device *device, struct ah_op op)
 }
 
 /* At 2 MB/s an op of n bytes takes at least n / 2000 ms, whatever it does with them. */
-static void test_dispatch__a_slowed_host_charges_every_op(void **state)
+TEST(dispatch, a_slowed_host_charges_every_op)
 {
     enum { N = 8000, RATE = 2000000 };
     struct ah_device *device = open_device((struct ah_device_throttle){.host_bytes_per_s = RATE});
@@ -97,7 +95,6 @@ static void test_dispatch__a_slowed_host_charges_every_op(void **state)
         {{.kind = AH_OP_ACCUMULATE, .u.elements = {N, 0, 0}}, 12 * N},
         {{.kind = AH_OP_SUM_SQUARES, .u.sum = {.count = N}}, 4 * N},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ah_op op = rows[i].op;
         op.arg[0] = (struct ah_ref){AH_ARENA_PAGEABLE, AH_FP32, 0, 0};
@@ -108,14 +105,4 @@ static void test_dispatch__a_slowed_host_charges_every_op(void **state)
             fail_msg("op '%s' took %.2f ms, at least %.2f were due", ah_op_name(op.kind), ms, least);
     }
     ah_device_close(device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dispatch__a_slowed_host_charges_every_op),
-        cmocka_unit_test(test_dispatch__workspace_counts_as_device_memory),
-        cmocka_unit_test(test_dispatch__matmul_refuses_alpha),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,7 @@ static const struct ah_topology *make(struct machine *machine, unsigned cpus, un
 }
 
 /* The table of placement.h, and what was asked for. */
-static void test_placement__follows_its_table(void **state)
+TEST(placement, follows_its_table)
 {
     static const struct {
         unsigned n_cpus, n_cores, compute, host;
@@ -40,7 +40,6 @@ static void test_placement__follows_its_table(void **state)
         {4, 4, 2, 0, 2, 2, 2, 12, 13, 12, 13},    {2, 2, 3, 3, 3, 3, 2, -1, -1, 10, 11},
         {4, 2, 2, 2, 2, 2, 2, 12, 13, 12, 13},    {16, 8, 6, 5, 6, 5, 4, 16, 18, 16, 25},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ah_placement placement;
         struct machine machine;
@@ -57,11 +56,10 @@ static void test_placement__follows_its_table(void **state)
     }
 }
 
-static void test_placement__never_shares_compute_cores_by_default(void **state)
+TEST(placement, never_shares_compute_cores_by_default)
 {
     struct ah_placement placement;
     struct machine machine;
-    (void)state;
     for (unsigned cores = 2; cores <= 16; cores++)
         for (unsigned cpus = cores; cpus <= 2 * cores && cpus <= 16; cpus++) {
             ah_placement_choose(&placement, make(&machine, cpus, cores), 0, 0);
@@ -76,11 +74,10 @@ static void test_placement__never_shares_compute_cores_by_default(void **state)
 }
 
 /* 4 processors' worth of time on 16 cores: more threads would only be stopped in turn. */
-static void test_placement__keeps_to_a_quota(void **state)
+TEST(placement, keeps_to_a_quota)
 {
     struct ah_placement placement;
     struct machine machine;
-    (void)state;
     make(&machine, 16, 16);
     machine.topology.busy_threads = 4;
     ah_placement_choose(&placement, &machine.topology, 0, 0);
@@ -94,28 +91,16 @@ static void test_placement__keeps_to_a_quota(void **state)
     assert_int_equal(placement.host[0], 11);
 }
 
-static void test_placement__undoes_its_mask(void **state)
+TEST(placement, undoes_its_mask)
 {
     unsigned before[AH_PLACEMENT_MAX];
     unsigned inside[AH_PLACEMENT_MAX];
     unsigned n = ah_threads_cpus(before, AH_PLACEMENT_MAX);
     struct ah_placement placement = {.n_copy = 1, .copy = {(int)before[n - 1]}};
     struct ah_placement_mask mask;
-    (void)state;
     ah_placement_enter_copy(&placement, &mask);
     assert_int_equal(ah_threads_cpus(inside, AH_PLACEMENT_MAX), 1);
     assert_int_equal(inside[0], before[n - 1]);
     ah_placement_leave_copy(&mask);
     assert_int_equal(ah_threads_cpus(inside, AH_PLACEMENT_MAX), n);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_placement__follows_its_table),
-        cmocka_unit_test(test_placement__never_shares_compute_cores_by_default),
-        cmocka_unit_test(test_placement__keeps_to_a_quota),
-        cmocka_unit_test(test_placement__undoes_its_mask),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -181,11 +181,10 @@ static void fill_training(struct set *s, struct variant kind, uint64_t *random)
     }
 }
 
-static void test_adamw__equals_the_written_sequence(void **state)
+TEST(adamw, equals_the_written_sequence)
 {
     uint64_t random = check_seed(41);
     const enum ah_isa best = ah_isa_detect();
-    (void)state;
     for (int number = 0; number < VARIANTS; number++)
         for (int round = 0; round < 40; round++) {
             struct set start = {0}, expected, got;
@@ -209,11 +208,10 @@ static void test_adamw__equals_the_written_sequence(void **state)
 }
 
 /* Sizes 1 to 70 at every offset within a vector; what lies outside the range stays. */
-static void test_adamw__small_sizes_and_odd_offsets(void **state)
+TEST(adamw, small_sizes_and_odd_offsets)
 {
     uint64_t random = check_seed(42);
     const enum ah_isa best = ah_isa_detect();
-    (void)state;
     for (int number = 0; number < VARIANTS; number++)
         for (uint64_t n = 1; n <= 70; n++)
             for (uint64_t begin = 0; begin < 19; begin += 1 + n % 3) {
@@ -233,11 +231,10 @@ static void test_adamw__small_sizes_and_odd_offsets(void **state)
 }
 
 /* Arrays that start between cache lines, each elsewhere. */
-static void test_adamw__arrays_at_any_alignment(void **state)
+TEST(adamw, arrays_at_any_alignment)
 {
     uint64_t random = check_seed(43);
     const enum ah_isa best = ah_isa_detect();
-    (void)state;
     for (int number = 0; number < VARIANTS; number++)
         for (uint64_t shift = 0; shift < 40; shift++) {
             struct set start = {0}, expected, got;
@@ -262,10 +259,9 @@ static void test_adamw__arrays_at_any_alignment(void **state)
         }
 }
 
-static void test_adamw__any_split_gives_the_same_bits(void **state)
+TEST(adamw, any_split_gives_the_same_bits)
 {
     uint64_t random = check_seed(44);
-    (void)state;
     for (int number = 0; number < VARIANTS; number++)
         for (int round = 0; round < 20; round++) {
             struct set whole = {0}, parts;
@@ -284,12 +280,11 @@ static void test_adamw__any_split_gives_the_same_bits(void **state)
 }
 
 /* A tile of a block, its arrays indexed from 0, rounds as the whole block would. */
-static void test_adamw__a_tile_keeps_its_place_in_the_block(void **state)
+TEST(adamw, a_tile_keeps_its_place_in_the_block)
 {
     uint64_t random = check_seed(45);
     struct variant kind = {AH_BF16, AH_BF16, AH_BF16};
     struct set whole = {0}, tile = {0};
-    (void)state;
     fill_training(&whole, kind, &random);
     const uint64_t first = 123;
     memcpy(tile.master, whole.master + first, (N - first) * 4);
@@ -320,10 +315,9 @@ static void reference_step(struct reference *r, double g, const struct ah_adamw_
     r->p -= s->lr / corrected1 * r->m / (sqrt(r->v) / corrected2 + s->epsilon);
 }
 
-static void test_adamw__follows_the_double_reference_for_100_steps(void **state)
+TEST(adamw, follows_the_double_reference_for_100_steps)
 {
     const enum ah_isa best = ah_isa_detect();
-    (void)state;
     for (enum ah_isa isa = AH_ISA_PORTABLE; isa <= best; isa++) {
         uint64_t random = check_seed(46);
         struct set s = {0};
@@ -354,11 +348,10 @@ static void test_adamw__follows_the_double_reference_for_100_steps(void **state)
     }
 }
 
-static void test_adamw__decay_only_where_asked(void **state)
+TEST(adamw, decay_only_where_asked)
 {
     struct set s = {.master = {2.0f}};
     struct ah_adamw_arrays a = arrays_of(&s, (struct variant){AH_FP32, AH_FP32, NO_WEIGHT});
-    (void)state;
     a.decay = false;
     ah_adamw_run(AH_ISA_PORTABLE, &a, &plain, 0, 1);
     assert_true(s.master[0] == 2.0f); /* no gradient, no decay: unchanged */
@@ -368,12 +361,11 @@ static void test_adamw__decay_only_where_asked(void **state)
 }
 
 /* The mean of many roundings of one value is the value: unbiased within five standard deviations. */
-static void test_adamw__stochastic_rounding_is_unbiased(void **state)
+TEST(adamw, stochastic_rounding_is_unbiased)
 {
     struct ah_adamw_scalars s = plain;
     const float exact = 1.0f + 0x1p-7f * 0.3f; /* bf16 neighbours: 1 and 1 + 2^-7 */
     double sum_m = 0, sum_v = 0, both = 0, draws = 0;
-    (void)state;
     s.beta1 = s.rest1 = s.beta2 = s.rest2 =
         0.5f; /* m = v = 0.5 * 0 + 0.5 * g (* g): no rounding before the stochastic one */
     s.grad_scale = 1.0f;
@@ -400,12 +392,11 @@ static void test_adamw__stochastic_rounding_is_unbiased(void **state)
     assert_true(fabs(both / draws - 0.3 * share_v) < 5 * sqrt(0.3 * share_v / draws));
 }
 
-static void test_adamw__stochastic_rounding_keeps_what_bf16_holds(void **state)
+TEST(adamw, stochastic_rounding_keeps_what_bf16_holds)
 {
     struct ah_adamw_scalars s = plain;
     struct set set = {0};
     struct ah_adamw_arrays a = arrays_of(&set, (struct variant){AH_BF16, AH_FP32, NO_WEIGHT});
-    (void)state;
     s.beta1 = s.rest1 = s.beta2 = s.rest2 = 0.5f;
     s.grad_scale = 1.0f;
     for (int i = 0; i < N; i++)
@@ -415,20 +406,4 @@ static void test_adamw__stochastic_rounding_keeps_what_bf16_holds(void **state)
         float m = get(set.m, AH_BF16, i);
         assert_true(i % 4 == 2 ? isnan(m) : m == (i % 4 == 0 ? 1.5f : i % 4 == 1 ? INFINITY : 0.0f));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adamw__equals_the_written_sequence),
-        cmocka_unit_test(test_adamw__small_sizes_and_odd_offsets),
-        cmocka_unit_test(test_adamw__arrays_at_any_alignment),
-        cmocka_unit_test(test_adamw__any_split_gives_the_same_bits),
-        cmocka_unit_test(test_adamw__a_tile_keeps_its_place_in_the_block),
-        cmocka_unit_test(test_adamw__follows_the_double_reference_for_100_steps),
-        cmocka_unit_test(test_adamw__decay_only_where_asked),
-        cmocka_unit_test(test_adamw__stochastic_rounding_is_unbiased),
-        cmocka_unit_test(test_adamw__stochastic_rounding_keeps_what_bf16_holds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

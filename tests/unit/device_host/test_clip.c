@@ -5,12 +5,11 @@
 
 #include <math.h>
 
-static void test_clip__limits_the_norm(void **state)
+TEST(clip, limits_the_norm)
 {
     struct ah_error err = {0};
     struct ah_adamw_scalars scalars = {.grad_scale = 1};
     const double sums[] = {9, 0, 16};
-    (void)state;
     CHECK_OK(ah_clip_run(&scalars, sums, &(struct ah_op_clip){3, 1.0}, &err), err);
     assert_true(scalars.grad_norm == 5.0f);
     assert_true(scalars.grad_scale == (float)(1.0 / (5.0 + 1e-6)));
@@ -18,21 +17,19 @@ static void test_clip__limits_the_norm(void **state)
     assert_true(scalars.grad_scale == 1.0f);
 }
 
-static void test_clip__only_records_without_limit(void **state)
+TEST(clip, only_records_without_limit)
 {
     struct ah_error err = {0};
     struct ah_adamw_scalars scalars = {.grad_scale = 0.25f};
     const double sums[] = {4};
-    (void)state;
     CHECK_OK(ah_clip_run(&scalars, sums, &(struct ah_op_clip){1, 0.0}, &err), err);
     assert_true(scalars.grad_norm == 2.0f);
     assert_true(scalars.grad_scale == 0.25f);
 }
 
-static void test_clip__refuses_what_is_not_finite(void **state)
+TEST(clip, refuses_what_is_not_finite)
 {
     const double bad[] = {NAN, INFINITY, -1};
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         struct ah_error err = {0};
         struct ah_adamw_scalars scalars = {.grad_scale = 1, .grad_norm = 7, .step = 12};
@@ -40,14 +37,4 @@ static void test_clip__refuses_what_is_not_finite(void **state)
                     "step 12");
         assert_true(scalars.grad_norm == 7 && scalars.grad_scale == 1);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clip__limits_the_norm),
-        cmocka_unit_test(test_clip__only_records_without_limit),
-        cmocka_unit_test(test_clip__refuses_what_is_not_finite),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,11 +79,10 @@ static void any_range(uint64_t *random, uint64_t *ret_begin, uint64_t *ret_end)
     *ret_end = *ret_begin + check_random(random) % (most - EDGE);
 }
 
-static void test_convert__cast_rounds_to_nearest_even(void **state)
+TEST(convert, cast_rounds_to_nearest_even)
 {
     uint64_t random = check_seed(61), begin, end;
     const enum ah_isa best = ah_isa_detect();
-    (void)state;
     for (int round = 0; round < 4000; round++) {
         enum ah_dtype to = (enum ah_dtype)(round & 1), from = (enum ah_dtype)(round >> 1 & 1);
         float src[N], got[N], expected[N];
@@ -105,12 +104,11 @@ static void test_convert__cast_rounds_to_nearest_even(void **state)
 }
 
 /* All 65536 patterns: widening is exact and narrowing gives them back, NaNs made quiet. */
-static void test_convert__every_bf16_survives(void **state)
+TEST(convert, every_bf16_survives)
 {
     static uint16_t all[1 << 16], back[1 << 16];
     static float wide[1 << 16];
     const enum ah_isa best = ah_isa_detect();
-    (void)state;
     for (uint32_t i = 0; i < 1 << 16; i++)
         all[i] = (uint16_t)i;
     for (enum ah_isa isa = AH_ISA_PORTABLE; isa <= best; isa++) {
@@ -123,11 +121,10 @@ static void test_convert__every_bf16_survives(void **state)
     }
 }
 
-static void test_convert__add_rounds_once(void **state)
+TEST(convert, add_rounds_once)
 {
     uint64_t random = check_seed(62), begin, end;
     const enum ah_isa best = ah_isa_detect();
-    (void)state;
     for (int round = 0; round < 4000; round++) {
         enum ah_dtype to = (enum ah_dtype)(round & 1), of_a = (enum ah_dtype)(round >> 1 & 1);
         enum ah_dtype of_b = (enum ah_dtype)(round >> 2 & 1);
@@ -150,11 +147,10 @@ static void test_convert__add_rounds_once(void **state)
     }
 }
 
-static void test_convert__fill_and_scale(void **state)
+TEST(convert, fill_and_scale)
 {
     uint64_t random = check_seed(63), begin, end;
     const enum ah_isa best = ah_isa_detect();
-    (void)state;
     for (int round = 0; round < 400; round++) {
         enum ah_dtype dtype = (enum ah_dtype)(round & 1);
         float got[N], expected[N], x = any_float(&random);
@@ -188,13 +184,12 @@ static float column(const struct ah_convert_matrix *matrix, uint64_t c)
     return total;
 }
 
-static void test_convert__column_sums_in_any_split(void **state)
+TEST(convert, column_sums_in_any_split)
 {
     static float src[ROWS * WIDTH], got[WIDTH], expected[WIDTH];
     static const uint64_t rows[] = {0, 1, 63, 64, 65, 128, ROWS};
     uint64_t random = check_seed(64);
     const enum ah_isa best = ah_isa_detect();
-    (void)state;
     for (int round = 0; round < 28; round++) {
         const uint64_t width = round < 14 ? WIDTH - 5 : 37;
         enum ah_dtype from = (enum ah_dtype)(round & 1), to = (enum ah_dtype)(round >> 1 & 1);
@@ -216,13 +211,12 @@ static void test_convert__column_sums_in_any_split(void **state)
 }
 
 /* Every alignment of both ends, small and streamed; not a byte beyond. */
-static void test_convert__copy_at_any_alignment(void **state)
+TEST(convert, copy_at_any_alignment)
 {
     const size_t room = AH_CONVERT_STREAM_BYTES + 4096;
     unsigned char *src = malloc(room), *dst = malloc(room);
     uint64_t random = check_seed(65);
     const enum ah_isa best = ah_isa_detect();
-    (void)state;
     assert_non_null(src);
     assert_non_null(dst);
     for (size_t i = 0; i < room; i++)
@@ -241,17 +235,4 @@ static void test_convert__copy_at_any_alignment(void **state)
     }
     free(dst);
     free(src);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_convert__cast_rounds_to_nearest_even),
-        cmocka_unit_test(test_convert__every_bf16_survives),
-        cmocka_unit_test(test_convert__add_rounds_once),
-        cmocka_unit_test(test_convert__fill_and_scale),
-        cmocka_unit_test(test_convert__column_sums_in_any_split),
-        cmocka_unit_test(test_convert__copy_at_any_alignment),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

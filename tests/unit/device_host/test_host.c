@@ -71,7 +71,7 @@ static double sum(struct fixture *f, struct ah_op op, uint64_t first, uint64_t c
 }
 
 /* Any tiling that begins at leaves is the whole, bit for bit. */
-static void test_host__tiles_of_a_sum_change_nothing(void **state)
+TEST_IN(host, tiles_of_a_sum_change_nothing, setup, teardown)
 {
     enum { COUNT = 50 * AH_OP_SUM_LEAF + 77, DATA = 64 };
     struct fixture *f = *state;
@@ -96,7 +96,7 @@ static void test_host__tiles_of_a_sum_change_nothing(void **state)
 }
 
 /* Columns of one matrix added into columns of another: nothing else of either changes. */
-static void test_host__rows_apart_leave_what_is_between(void **state)
+TEST_IN(host, rows_apart_leave_what_is_between, setup, teardown)
 {
     enum { ROWS = 300, WIDE = 401, WIDTH = 37, FROM = ARENA / 2 };
     struct fixture *f = *state;
@@ -123,7 +123,7 @@ static int fail_call(void *context, struct ah_error *err)
     return ah_error_set(err, AH_E_NUMERIC, "%s", (const char *)context);
 }
 
-static void test_host__does_what_it_says(void **state)
+TEST_IN(host, does_what_it_says, setup, teardown)
 {
     struct fixture *f = *state;
     struct ah_error err = {0};
@@ -135,14 +135,4 @@ static void test_host__does_what_it_says(void **state)
     struct ah_op op = {.kind = AH_OP_ADAMW, .arg = {{AH_ARENA_PAGEABLE, AH_FP32, 64, 0}}};
     assert_ptr_equal(ah_host_operand(&f->hosts[0], &op, 0), f->arena + 64);
     assert_null(ah_host_operand(&f->hosts[0], &op, 4));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_host__tiles_of_a_sum_change_nothing),
-        cmocka_unit_test(test_host__rows_apart_leave_what_is_between),
-        cmocka_unit_test(test_host__does_what_it_says),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
 }

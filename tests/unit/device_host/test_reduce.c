@@ -74,13 +74,12 @@ static void fill(void *data, enum ah_dtype dtype, uint64_t n, uint64_t *random)
     }
 }
 
-static void test_reduce__equals_its_definition_on_every_instruction_set(void **state)
+TEST(reduce, equals_its_definition_on_every_instruction_set)
 {
     static const uint64_t counts[] = {0, 1, 15, 16, 17, 127, 4095, 4096, 4097, 3 * 4096 + 5, 8 * 4096};
     static float data[8 * AH_REDUCE_LEAF + 1];
     uint64_t random = check_seed(51);
     const enum ah_isa best = ah_isa_detect();
-    (void)state;
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
         for (int number = 0; number < 4; number++) {
             enum ah_dtype dtype = (enum ah_dtype)(number & 1);
@@ -94,12 +93,11 @@ static void test_reduce__equals_its_definition_on_every_instruction_set(void **s
         }
 }
 
-static void test_reduce__infinities_nans_and_denormals(void **state)
+TEST(reduce, infinities_nans_and_denormals)
 {
     static float data[AH_REDUCE_LEAF];
     struct ah_reduce_input in = {data, AH_FP32, AH_REDUCE_SUM, AH_REDUCE_LEAF};
     const enum ah_isa best = ah_isa_detect();
-    (void)state;
     for (int i = 0; i < AH_REDUCE_LEAF; i++)
         data[i] = 0x1p-149f;
     for (enum ah_isa isa = AH_ISA_PORTABLE; isa <= best; isa++)
@@ -113,7 +111,7 @@ static void test_reduce__infinities_nans_and_denormals(void **state)
 }
 
 /* More leaves than one window holds; leaves in any ranges, on any number of threads. */
-static void test_reduce__threads_and_ranges_change_nothing(void **state)
+TEST(reduce, threads_and_ranges_change_nothing)
 {
     const uint64_t count = 9000ull * AH_REDUCE_LEAF + 33, leaves = ah_reduce_leaf_count(count);
     uint64_t random = check_seed(52);
@@ -121,7 +119,6 @@ static void test_reduce__threads_and_ranges_change_nothing(void **state)
     float *sums = malloc(leaves * sizeof *sums);
     struct ah_reduce_input in = {data, AH_BF16, AH_REDUCE_SUM_SQUARES, count};
     const enum ah_isa best = ah_isa_detect();
-    (void)state;
     assert_non_null(data);
     assert_non_null(sums);
     for (uint64_t i = 0; i < count; i++)
@@ -150,13 +147,12 @@ static void test_reduce__threads_and_ranges_change_nothing(void **state)
 }
 
 /* Pairwise summation of 4096 terms errs by at most 12 rounding errors of the sum of magnitudes. */
-static void test_reduce__is_close_to_the_exact_sum(void **state)
+TEST(reduce, is_close_to_the_exact_sum)
 {
     static float data[20000];
     uint64_t random = check_seed(53);
     struct ah_reduce_input in = {data, AH_FP32, AH_REDUCE_SUM, 20000};
     long double exact = 0, magnitude = 0;
-    (void)state;
     fill(data, AH_FP32, 20000, &random);
     for (int i = 0; i < 20000; i++) {
         exact += (long double)data[i];
@@ -164,15 +160,4 @@ static void test_reduce__is_close_to_the_exact_sum(void **state)
     }
     double got = ah_reduce_run(ah_isa_detect(), NULL, &in, 0.0);
     assert_true(fabsl((long double)got - exact) <= 12 * 0x1p-24L * magnitude);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reduce__equals_its_definition_on_every_instruction_set),
-        cmocka_unit_test(test_reduce__infinities_nans_and_denormals),
-        cmocka_unit_test(test_reduce__threads_and_ranges_change_nothing),
-        cmocka_unit_test(test_reduce__is_close_to_the_exact_sum),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,9 +26,8 @@ static size_t resident_pages(const struct ah_region *region)
     return resident;
 }
 
-static void test_region__memory_comes_piece_by_piece(void **state)
+TEST(region, memory_comes_piece_by_piece)
 {
-    (void)state;
     struct ah_region region;
     struct ah_error err = {0};
     const uint64_t pages = 5000; /* two pieces of 8 MiB and a bit */
@@ -51,9 +50,8 @@ static void test_region__memory_comes_piece_by_piece(void **state)
     ah_region_release(&region);
 }
 
-static void test_region__is_filled_by_a_pool(void **state)
+TEST(region, is_filled_by_a_pool)
 {
-    (void)state;
     struct ah_region region;
     struct ah_pool *pool = NULL;
     struct ah_error err = {0};
@@ -67,9 +65,8 @@ static void test_region__is_filled_by_a_pool(void **state)
     ah_pool_free(pool);
 }
 
-static void test_region__empty_and_impossible(void **state)
+TEST(region, empty_and_impossible)
 {
-    (void)state;
     struct ah_region region;
     struct ah_error err = {0};
     CHECK_OK(ah_region_init(&region, 0, &err), err);
@@ -78,16 +75,4 @@ static void test_region__empty_and_impossible(void **state)
     ah_region_release(&region);
     CHECK_FAILS(ah_region_map(&region, UINT64_MAX - 5, &err), err, AH_E_MEMORY, "ask for less memory");
     CHECK_FAILS(ah_region_map(&region, UINT64_C(1) << 60, &err), err, AH_E_MEMORY, "1048576.0 TiB");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_region__memory_comes_piece_by_piece),
-        cmocka_unit_test(test_region__is_filled_by_a_pool),
-        cmocka_unit_test(test_region__empty_and_impossible),
-    };
-    if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0))
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

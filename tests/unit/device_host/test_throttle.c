@@ -21,25 +21,22 @@ static uint64_t run(struct ah_throttle *throttle, uint64_t now, uint64_t late_ns
     return now - begin;
 }
 
-static void test_throttle__keeps_its_rate(void **state)
+TEST(throttle, keeps_its_rate)
 {
-    (void)state;
     struct ah_throttle throttle = {.work_per_s = 65536e3};
     check_near((double)run(&throttle, 5000 * MS, 0, 1000), 1000.0 * (double)MS, 1e-9);
 }
 
-static void test_throttle__makes_up_for_late_sleeps(void **state)
+TEST(throttle, makes_up_for_late_sleeps)
 {
-    (void)state;
     struct ah_throttle throttle = {.work_per_s = 65536e3};
     check_near((double)run(&throttle, 5000 * MS, 100000, 1000) / (double)MS, 1000.1, 1e-4);
     throttle = (struct ah_throttle){.work_per_s = 65536e3};
     check_near((double)run(&throttle, 5000 * MS, 100000, 1) / (double)MS, 1000.1, 1e-4); /* an op a slice */
 }
 
-static void test_throttle__gives_no_credit_for_idling(void **state)
+TEST(throttle, gives_no_credit_for_idling)
 {
-    (void)state;
     struct ah_throttle throttle = {.work_per_s = 1e6};
     ah_throttle_begin(&throttle, 10 * MS);
     assert_int_equal(ah_throttle_pay(&throttle, 1000, throttle.work_per_s), 11 * MS);
@@ -48,9 +45,8 @@ static void test_throttle__gives_no_credit_for_idling(void **state)
 }
 
 /* Work that takes longer than its rate allows is not held up further. */
-static void test_throttle__does_not_slow_the_slow(void **state)
+TEST(throttle, does_not_slow_the_slow)
 {
-    (void)state;
     struct ah_throttle throttle = {.work_per_s = 1e6};
     uint64_t now = 10 * MS;
     for (int i = 0; i < 5; i++) {
@@ -60,18 +56,16 @@ static void test_throttle__does_not_slow_the_slow(void **state)
     }
 }
 
-static void test_throttle__adds_latency_and_shares(void **state)
+TEST(throttle, adds_latency_and_shares)
 {
-    (void)state;
     struct ah_throttle throttle = {.work_per_s = 1e6, .latency_ns = 2e6};
     ah_throttle_begin(&throttle, 10 * MS);
     assert_int_equal(ah_throttle_pay(&throttle, 1000, 0.5 * throttle.work_per_s), 14 * MS);
 }
 
 /* Work of two kinds, each at its rate, has one deadline. */
-static void test_throttle__adds_up_what_is_paid_at_different_rates(void **state)
+TEST(throttle, adds_up_what_is_paid_at_different_rates)
 {
-    (void)state;
     struct ah_throttle throttle = {0};
     ah_throttle_begin(&throttle, 10 * MS);
     assert_int_equal(ah_throttle_pay(&throttle, 1000, 1e6), 11 * MS);
@@ -79,27 +73,12 @@ static void test_throttle__adds_up_what_is_paid_at_different_rates(void **state)
     assert_int_equal(ah_throttle_pay(&throttle, 1000, 5e5), 13 * MS);
 }
 
-static void test_throttle__slices_take_about_a_millisecond(void **state)
+TEST(throttle, slices_take_about_a_millisecond)
 {
-    (void)state;
     struct ah_throttle slow = {.work_per_s = 1e6}, middle = {.work_per_s = 1e9}, fast = {.work_per_s = 1e12};
     assert_int_equal(ah_throttle_slice_bytes(&slow), 64 << 10);
     assert_int_equal(ah_throttle_slice_bytes(&middle), 1000000 / 64 * 64);
     assert_int_equal(ah_throttle_slice_bytes(&fast), 4 << 20);
     assert_true(ah_throttle_is_on(&slow));
     assert_false(ah_throttle_is_on(&(struct ah_throttle){0}));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_throttle__keeps_its_rate),
-        cmocka_unit_test(test_throttle__makes_up_for_late_sleeps),
-        cmocka_unit_test(test_throttle__gives_no_credit_for_idling),
-        cmocka_unit_test(test_throttle__does_not_slow_the_slow),
-        cmocka_unit_test(test_throttle__adds_latency_and_shares),
-        cmocka_unit_test(test_throttle__adds_up_what_is_paid_at_different_rates),
-        cmocka_unit_test(test_throttle__slices_take_about_a_millisecond),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,7 +92,7 @@ static void check_shape(struct fixture *f, const struct attention_shape *shape)
     }
 }
 
-static void test_attention__equals_straight_loops(void **state)
+TEST_IN(attention, equals_straight_loops, setup, teardown)
 {
     static const struct attention_shape shapes[] = {
         {1, 1, 1, 1, 8, 0, DOCS_NONE, false, 0},        {2, 7, 4, 4, 8, 0, DOCS_NONE, true, 0},
@@ -109,7 +109,7 @@ static void test_attention__equals_straight_loops(void **state)
         check_shape(*state, &shapes[i]);
 }
 
-static void test_attention__equals_straight_loops_at_random(void **state)
+TEST_IN(attention, equals_straight_loops_at_random, setup, teardown)
 {
     static const uint32_t heads[][2] = {{1, 1}, {4, 4}, {4, 2}, {8, 1}, {3, 1}};
     struct fixture *f = *state;
@@ -144,7 +144,7 @@ static void check_slopes(const struct attention_run *run, enum attention_place p
     }
 }
 
-static void test_attention__gradients_are_finite_differences(void **state)
+TEST_IN(attention, gradients_are_finite_differences, setup, teardown)
 {
     static const struct attention_shape shapes[] = {{1, 9, 2, 1, 4, 0, DOCS_NONE, true, 0},
                                                     {1, 37, 2, 2, 3, 6, DOCS_NONE, false, 0},
@@ -175,7 +175,7 @@ static void run_both(void *context, struct attention_run *run)
     do_both(run, way->level, way->pool);
 }
 
-static void test_attention__takes_both_types_at_once(void **state)
+TEST_IN(attention, takes_both_types_at_once, setup, teardown)
 {
     struct fixture *f = *state;
     for (enum ah_tile_level level = AH_TILE_PORTABLE; level <= f->top; level++)
@@ -183,14 +183,14 @@ static void test_attention__takes_both_types_at_once(void **state)
             &(struct attention_runner){run_both, &(struct way){level, f->pools[1]}, &f->random});
 }
 
-static void test_attention__bears_large_scores(void **state)
+TEST_IN(attention, bears_large_scores, setup, teardown)
 {
     struct fixture *f = *state;
     attention_check_large_scores(
         &(struct attention_runner){run_both, &(struct way){f->top, f->pools[1]}, &f->random});
 }
 
-static void test_attention__of_one_key_is_its_value(void **state)
+TEST_IN(attention, of_one_key_is_its_value, setup, teardown)
 {
     struct fixture *f = *state;
     attention_check_one_key(
@@ -199,7 +199,7 @@ static void test_attention__of_one_key_is_its_value(void **state)
 
 /* A tile that nobody of a strip sees is not multiplied: NaN in k and v of what only others see, and in dout of those, reaches
  * nobody. Documents of 64 tokens begin with tiles; later documents are NaN, then earlier ones. */
-static void test_attention__skips_what_is_not_seen(void **state)
+TEST_IN(attention, skips_what_is_not_seen, setup, teardown)
 {
     const struct attention_shape shape = {1, 256, 2, 1, 32, 0, DOCS_TILES, true, 0};
     struct fixture *f = *state;
@@ -229,7 +229,7 @@ static void test_attention__skips_what_is_not_seen(void **state)
 }
 
 /* What is before a window of whole tiles is not multiplied either. */
-static void test_attention__skips_what_is_before_the_window(void **state)
+TEST_IN(attention, skips_what_is_before_the_window, setup, teardown)
 {
     const struct attention_shape shape = {1, 320, 1, 1, 16, 33, DOCS_NONE, true, 0};
     struct fixture *f = *state;
@@ -267,7 +267,7 @@ static void check_bits(struct fixture *f, const struct attention_data *d, enum a
     free(reference.arena);
 }
 
-static void test_attention__has_the_same_bits_for_any_threads_and_level(void **state)
+TEST_IN(attention, has_the_same_bits_for_any_threads_and_level, setup, teardown)
 {
     static const struct attention_shape shapes[] = {{2, 257, 4, 2, 40, 0, DOCS_NONE, true, 0},
                                                     {1, 600, 2, 1, 16, 100, DOCS_ASCENDING, true, 0}};
@@ -279,20 +279,4 @@ static void test_attention__has_the_same_bits_for_any_threads_and_level(void **s
             check_bits(f, &d, dtype);
             attention_case_release(&d);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention__equals_straight_loops),
-        cmocka_unit_test(test_attention__equals_straight_loops_at_random),
-        cmocka_unit_test(test_attention__gradients_are_finite_differences),
-        cmocka_unit_test(test_attention__takes_both_types_at_once),
-        cmocka_unit_test(test_attention__bears_large_scores),
-        cmocka_unit_test(test_attention__of_one_key_is_its_value),
-        cmocka_unit_test(test_attention__skips_what_is_not_seen),
-        cmocka_unit_test(test_attention__skips_what_is_before_the_window),
-        cmocka_unit_test(test_attention__has_the_same_bits_for_any_threads_and_level),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
 }

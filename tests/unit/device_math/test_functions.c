@@ -96,9 +96,8 @@ static void check_sixteen(enum function function, const float x[LANES])
     }
 }
 
-static void test_functions__are_as_exact_as_they_say_at_every_level(void **state)
+TEST(functions, are_as_exact_as_they_say_at_every_level)
 {
-    (void)state;
     for (enum function function = 0; function < FUNCTIONS; function++) {
         uint32_t bits = 0;
         for (uint64_t done = 0; done <= UINT32_MAX / STEP; done += LANES) {
@@ -111,10 +110,9 @@ static void test_functions__are_as_exact_as_they_say_at_every_level(void **state
 }
 
 /* Between 1/1024 and 1024 both ways, where floats are few among all patterns of bits. */
-static void test_functions__are_exact_where_arguments_are(void **state)
+TEST(functions, are_exact_where_arguments_are)
 {
     uint64_t random = check_seed(17);
-    (void)state;
     for (enum function function = 0; function < FUNCTIONS; function++)
         for (int round = 0; round < 4000; round++) {
             float x[LANES];
@@ -124,12 +122,11 @@ static void test_functions__are_exact_where_arguments_are(void **state)
         }
 }
 
-static void test_functions__edges(void **state)
+TEST(functions, edges)
 {
     const float x[LANES] = {0,          -0.0f,     INFINITY, -INFINITY, NAN,   FLT_MAX, -FLT_MAX, FLT_MIN,
                             -87.33654f, -87.3366f, 88.3f,    89,        -1000, 1000,    5.5f,     -5.5f};
     float y[LANES];
-    (void)state;
     for (enum function function = 0; function < FUNCTIONS; function++)
         check_sixteen(function, x);
     functions_portable(FUNCTION_EXP, y, x);
@@ -140,9 +137,8 @@ static void test_functions__edges(void **state)
     assert_true(y[0] == 0.5f && y[2] == 1 && y[3] == 0);
 }
 
-static void test_functions__logarithm(void **state)
+TEST(functions, logarithm)
 {
-    (void)state;
     assert_true(isinf(ah_log_natural(0)) && ah_log_natural(0) < 0 && isnan(ah_log_natural(-1)));
     assert_true(ah_log_natural(INFINITY) > FLT_MAX && isnan(ah_log_natural(NAN)) && ah_log_natural(1) == 0);
     for (uint32_t bits = 1; bits < 0x7f800000; bits += STEP) {
@@ -150,15 +146,4 @@ static void test_functions__logarithm(void **state)
         if (!(ulps(y, log((double)x)) <= 0.51))
             fail_msg("ln %a: %a, %.3f ulp", (double)x, (double)y, ulps(y, log((double)x)));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_functions__are_as_exact_as_they_say_at_every_level),
-        cmocka_unit_test(test_functions__are_exact_where_arguments_are),
-        cmocka_unit_test(test_functions__edges),
-        cmocka_unit_test(test_functions__logarithm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,10 +13,9 @@ static struct ah_op attention(enum ah_op_kind kind, uint32_t seq, uint32_t head_
     return op;
 }
 
-static void test_workspace__is_for_attention_only(void **state)
+TEST(workspace, is_for_attention_only)
 {
     const struct ah_workspace workspace = {.threads = 4};
-    (void)state;
     for (enum ah_op_kind kind = 0; kind < AH_OP_KINDS; kind++) {
         const struct ah_op op = attention(kind, 40, 8);
         const bool needs = kind == AH_OP_ATTENTION || kind == AH_OP_ATTENTION_BACKWARD;
@@ -26,25 +25,23 @@ static void test_workspace__is_for_attention_only(void **state)
 }
 
 /* Scores are never stored: forward needs the same for any sequence, backward room for dk and dv. */
-static void test_workspace__grows_with_the_sequence_no_faster_than_a_head(void **state)
+TEST(workspace, grows_with_the_sequence_no_faster_than_a_head)
 {
     const struct ah_op shorter = attention(AH_OP_ATTENTION, 1000, 64),
                        longer = attention(AH_OP_ATTENTION, 32000, 64);
     const struct ah_op some = attention(AH_OP_ATTENTION_BACKWARD, 1024, 64);
     const struct ah_op twice = attention(AH_OP_ATTENTION_BACKWARD, 2048, 64);
-    (void)state;
     assert_int_equal(ah_workspace_bytes(&shorter), ah_workspace_bytes(&longer));
     assert_int_equal(ah_workspace_bytes(&twice) - ah_workspace_bytes(&some), 2 * 1024 * 64 * sizeof(float));
 }
 
-static void test_workspace__holds_all_that_was_prepared(void **state)
+TEST(workspace, holds_all_that_was_prepared)
 {
     struct ah_error err = {0};
     struct ah_workspace workspace = {.threads = 3};
     const struct ah_op ops[] = {attention(AH_OP_ATTENTION, 100, 16),
                                 attention(AH_OP_ATTENTION_BACKWARD, 900, 16),
                                 attention(AH_OP_ATTENTION_BACKWARD, 100, 16)};
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(ah_workspace_holds(&workspace, &ops[i]), i == 2);
         CHECK_OK(ah_workspace_prepare(&workspace, &ops[i], &err), err);
@@ -59,24 +56,12 @@ static void test_workspace__holds_all_that_was_prepared(void **state)
     ah_workspace_release(&workspace);
 }
 
-static void test_workspace__refuses_what_no_memory_holds(void **state)
+TEST(workspace, refuses_what_no_memory_holds)
 {
     struct ah_error err = {0};
     struct ah_workspace workspace = {.threads = 1};
     const struct ah_op op = attention(AH_OP_ATTENTION_BACKWARD, UINT32_MAX, UINT32_MAX);
-    (void)state;
     assert_false(ah_workspace_holds(&workspace, &op));
     CHECK_FAILS(ah_workspace_prepare(&workspace, &op, &err), err, AH_E_CAPACITY, "'attention_backward'");
     assert_null(workspace.region.data);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_workspace__is_for_attention_only),
-        cmocka_unit_test(test_workspace__grows_with_the_sequence_no_faster_than_a_head),
-        cmocka_unit_test(test_workspace__holds_all_that_was_prepared),
-        cmocka_unit_test(test_workspace__refuses_what_no_memory_holds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -94,9 +94,8 @@ static void check_matrix(struct ah_pack_matrix matrix, const struct ah_tile_kern
     free(data);
 }
 
-static void test_pack__every_word(void **state)
+TEST(pack, every_word)
 {
-    (void)state;
     for (enum ah_tile_level level = AH_TILE_PORTABLE; level <= ah_tile_detect(); level++)
         for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++)
             for (size_t i = 0; i < (size_t)K_SIZES * OTHER_SIZES * 2; i++) {
@@ -108,21 +107,11 @@ static void test_pack__every_word(void **state)
             }
 }
 
-static void test_pack__prefetches_every_part(void **state)
+TEST(pack, prefetches_every_part)
 {
     uint16_t data[70] = {0};
     struct ah_pack_matrix matrix = {data, AH_BF16, 5, 7, 10, false};
-    (void)state;
     for (uint64_t part = 0; part < 3; part++)
         ah_pack_prefetch(&matrix, part, 3);
     ah_pack_prefetch(&(struct ah_pack_matrix){0}, 0, 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pack__every_word),
-        cmocka_unit_test(test_pack__prefetches_every_part),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -139,7 +139,7 @@ static void check_product(struct fixture *f, const struct ah_tile_kernel *kernel
     }
 }
 
-static void test_tile__adds_in_the_stated_order(void **state)
+TEST_IN(tile, adds_in_the_stated_order, setup, teardown)
 {
     struct fixture *f = *state;
     for (enum ah_tile_level level = AH_TILE_PORTABLE; level <= ah_tile_detect(); level++)
@@ -178,7 +178,7 @@ static void check_stored(struct fixture *f, const struct ah_tile_kernel *kernel,
     }
 }
 
-static void test_tile__stores_every_width(void **state)
+TEST_IN(tile, stores_every_width, setup, teardown)
 {
     struct fixture *f = *state;
     uint32_t c[AH_TILE_ROWS * 40];
@@ -209,7 +209,7 @@ static void test_tile__stores_every_width(void **state)
 }
 
 /* As numerics.md says: quiet, sign and upper payload kept; infinities stay. */
-static void test_tile__stores_what_is_no_number(void **state)
+TEST_IN(tile, stores_what_is_no_number, setup, teardown)
 {
     struct fixture *f = *state;
     static const uint32_t bits[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffc12345, 0x7f812345, 0x7f7fffff};
@@ -222,14 +222,4 @@ static void test_tile__stores_what_is_no_number(void **state)
         for (size_t i = 0; i < AH_TILE_COLUMNS; i++)
             assert_int_equal(c[i], ah_bf16_from_fp32(f->sums[i]));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tile__adds_in_the_stated_order),
-        cmocka_unit_test(test_tile__stores_every_width),
-        cmocka_unit_test(test_tile__stores_what_is_no_number),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
 }

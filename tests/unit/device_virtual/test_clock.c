@@ -27,9 +27,8 @@ static void check_span(const struct ah_clock_result *result, uint32_t op, double
 }
 
 /* A fetch, a product that needs it, and another fetch beside the product. */
-static void test_clock__lanes_overlap(void **state)
+TEST(clock, lanes_overlap)
 {
-    (void)state;
     const double duration[] = {10, 30, 20, 5};
     const uint32_t lane[] = {1, 0, 1, 0};
     const size_t first[] = {0, 0, 1, 1, 3};
@@ -58,9 +57,8 @@ static void test_clock__lanes_overlap(void **state)
 
 /* Alone at full speed until 50; then both at 100 / 125 = 0.8: the first has 50 left and ends at 112.5, by
  * when the second has done 50 of 100; it ends at 162.5. */
-static void test_clock__contention_stretches_ops(void **state)
+TEST(clock, contention_stretches_ops)
 {
-    (void)state;
     const struct ah_share_demand demands[] = {{.amount = {75}}, {.amount = {50}}, {.amount = {0}}};
     const double capacity[] = {100};
     const double duration[] = {100, 50, 100};
@@ -90,9 +88,8 @@ static void test_clock__contention_stretches_ops(void **state)
 
 /* Op 0 runs beside op 1 at 1/4 until 40, losing 30 us to resource 0; beside op 2 at 4/5 until 120, losing 16
  * us to resource 1; then alone. The shorter contention cost more. */
-static void test_clock__names_the_resource_that_cost_most(void **state)
+TEST(clock, names_the_resource_that_cost_most)
 {
-    (void)state;
     const struct ah_share_demand demands[] = {{.amount = {1, 1}}, {.amount = {3, 0}}, {.amount = {0, 0.25}}};
     const double capacity[] = {1, 1};
     const double duration[] = {100, 10, 64};
@@ -145,9 +142,8 @@ static void order_under(enum ah_clock_rule rule, uint32_t ret_order[4])
     ah_clock_release(&clock);
 }
 
-static void test_clock__rules_choose_the_order(void **state)
+TEST(clock, rules_choose_the_order)
 {
-    (void)state;
     const uint32_t by_priority[] = {0, 1, 3, 2};
     const uint32_t by_time[] = {0, 2, 3, 1};
     const uint32_t by_index[] = {0, 1, 2, 3};
@@ -161,9 +157,8 @@ static void test_clock__rules_choose_the_order(void **state)
 }
 
 /* What a clock found can be given back as the frozen order: to itself, or to another clock. */
-static void test_clock__takes_its_own_order(void **state)
+TEST(clock, takes_its_own_order)
 {
-    (void)state;
     const double duration[] = {1, 2, 3, 4};
     const uint32_t lane[] = {1, 1, 0, 1};
     const uint64_t priority[] = {3, 1, 0, 2};
@@ -189,9 +184,8 @@ static void test_clock__takes_its_own_order(void **state)
 
 /* Op 1 is first in the frozen order of lane 0 and waits for lane 1; op 0, ready all the time, waits for op 1.
  */
-static void test_clock__a_frozen_lane_waits_for_its_next_op(void **state)
+TEST(clock, a_frozen_lane_waits_for_its_next_op)
 {
-    (void)state;
     const double duration[] = {1, 2, 10};
     const uint32_t lane[] = {0, 0, 1};
     const uint32_t order[] = {1, 0, 2};
@@ -213,9 +207,8 @@ static void test_clock__a_frozen_lane_waits_for_its_next_op(void **state)
 }
 
 /* A chain of ops without duration through both lanes passes within one instant. */
-static void test_clock__ops_without_duration_take_no_time(void **state)
+TEST(clock, ops_without_duration_take_no_time)
 {
-    (void)state;
     const double duration[] = {4, 0, 0, 0, 3};
     const uint32_t lane[] = {0, 1, 0, 1, 0};
     const size_t first[] = {0, 0, 1, 2, 3, 4};
@@ -235,9 +228,8 @@ static void test_clock__ops_without_duration_take_no_time(void **state)
     ah_clock_release(&clock);
 }
 
-static void test_clock__an_empty_graph_ends_at_once(void **state)
+TEST(clock, an_empty_graph_ends_at_once)
 {
-    (void)state;
     const struct ah_clock_graph graph = {0};
     struct ah_clock clock = {0};
     struct ah_clock_result result;
@@ -249,9 +241,8 @@ static void test_clock__an_empty_graph_ends_at_once(void **state)
 
 /* Eight lanes of ops with ten demand rows: more running sets than the clock remembers. The work done on the
  * one resource, which is always short, is the time it took. */
-static void test_clock__many_running_sets_lose_no_work(void **state)
+TEST(clock, many_running_sets_lose_no_work)
 {
-    (void)state;
     enum { OPS = 4000, LANES = 8, ROWS = 10 };
     static double duration[OPS];
     static uint32_t lane[OPS];
@@ -286,9 +277,8 @@ static void test_clock__many_running_sets_lose_no_work(void **state)
     ah_clock_release(&clock);
 }
 
-static void test_clock__needs_room(void **state)
+TEST(clock, needs_room)
 {
-    (void)state;
     const double duration[] = {1, 1};
     const uint32_t lane[] = {0, 0};
     const struct ah_clock_graph graph = {.n_ops = 2, .n_lanes = 1, .duration_us = duration, .lane = lane};
@@ -305,9 +295,8 @@ static void test_clock__needs_room(void **state)
     ah_clock_release(&clock);
 }
 
-static void test_clock__refuses_courses(void **state)
+TEST(clock, refuses_courses)
 {
-    (void)state;
     const double duration[] = {1, 1};
     const uint32_t lane[] = {0, 0}, dependency[] = {0};
     const size_t first[] = {0, 0, 1};
@@ -341,9 +330,8 @@ static void test_clock__refuses_courses(void **state)
     ah_clock_release(&clock);
 }
 
-static void test_clock__names_an_op_on_a_cycle(void **state)
+TEST(clock, names_an_op_on_a_cycle)
 {
-    (void)state;
     const double duration[] = {1, 1, 1, 1};
     const uint32_t lane[] = {0, 0, 1, 1};
     const uint32_t order[] = {0, 1, 2, 3};
@@ -403,9 +391,8 @@ static void init_ringed(struct ringed *r)
                                        .rule = r->rule};
 }
 
-static void test_clock__an_op_waits_for_its_place(void **state)
+TEST(clock, an_op_waits_for_its_place)
 {
-    (void)state;
     struct ringed r;
     struct ah_clock clock = {0};
     struct ah_clock_result result;
@@ -426,9 +413,8 @@ static void test_clock__an_op_waits_for_its_place(void **state)
     ah_clock_release(&clock);
 }
 
-static void test_clock__says_that_a_ring_is_too_small(void **state)
+TEST(clock, says_that_a_ring_is_too_small)
 {
-    (void)state;
     struct ringed r;
     struct ah_clock clock = {0};
     struct ah_clock_result result;
@@ -448,9 +434,8 @@ static void test_clock__says_that_a_ring_is_too_small(void **state)
     ah_clock_release(&clock);
 }
 
-static void test_clock__refuses_rings_of_several_lanes(void **state)
+TEST(clock, refuses_rings_of_several_lanes)
 {
-    (void)state;
     static const struct {
         int taker, giver; /* op that takes, or gives, too */
         uint8_t ring;
@@ -544,9 +529,8 @@ static void spoil_lanes(struct spoiled *s)
     s->graph.n_lanes = AH_CLOCK_LANES + 1;
 }
 
-static void test_clock__refuses_numbers_out_of_range(void **state)
+TEST(clock, refuses_numbers_out_of_range)
 {
-    (void)state;
     static const struct {
         void (*spoil)(struct spoiled *s);
         const char *text;
@@ -586,27 +570,4 @@ static void test_clock__refuses_numbers_out_of_range(void **state)
         CHECK_FAILS(ah_clock_run(&clock, &s.graph, &result, &err), err, AH_E_USAGE, cases[i].text);
         ah_clock_release(&clock);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clock__lanes_overlap),
-        cmocka_unit_test(test_clock__contention_stretches_ops),
-        cmocka_unit_test(test_clock__names_the_resource_that_cost_most),
-        cmocka_unit_test(test_clock__rules_choose_the_order),
-        cmocka_unit_test(test_clock__takes_its_own_order),
-        cmocka_unit_test(test_clock__a_frozen_lane_waits_for_its_next_op),
-        cmocka_unit_test(test_clock__ops_without_duration_take_no_time),
-        cmocka_unit_test(test_clock__an_empty_graph_ends_at_once),
-        cmocka_unit_test(test_clock__many_running_sets_lose_no_work),
-        cmocka_unit_test(test_clock__needs_room),
-        cmocka_unit_test(test_clock__refuses_courses),
-        cmocka_unit_test(test_clock__names_an_op_on_a_cycle),
-        cmocka_unit_test(test_clock__an_op_waits_for_its_place),
-        cmocka_unit_test(test_clock__says_that_a_ring_is_too_small),
-        cmocka_unit_test(test_clock__refuses_rings_of_several_lanes),
-        cmocka_unit_test(test_clock__refuses_numbers_out_of_range),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

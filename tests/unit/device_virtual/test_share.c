@@ -6,9 +6,8 @@ enum { DRAM, LINK };
 
 static const double capacity[] = {100, 10};
 
-static void test_share__alone_runs_at_full_speed(void **state)
+TEST(share, alone_runs_at_full_speed)
 {
-    (void)state;
     const struct ah_share_demand part = {.amount = {[DRAM] = 100}};
     const struct ah_share_demand *parts[] = {&part};
     double speed = 0;
@@ -18,9 +17,8 @@ static void test_share__alone_runs_at_full_speed(void **state)
     assert_int_equal(limit, AH_SHARE_NONE);
 }
 
-static void test_share__one_contended_resource_slows_all_alike(void **state)
+TEST(share, one_contended_resource_slows_all_alike)
 {
-    (void)state;
     const struct ah_share_demand adam = {.amount = {[DRAM] = 100}};
     const struct ah_share_demand copy = {.amount = {[DRAM] = 25}};
     const struct ah_share_demand idle = {.amount = {0}};
@@ -37,9 +35,8 @@ static void test_share__one_contended_resource_slows_all_alike(void **state)
 }
 
 /* The copies stop at 0.5 on the link; what they leave of DRAM is Adam's: (100 - 2 * 0.5 * 20) / 90. */
-static void test_share__what_one_cannot_use_the_others_get(void **state)
+TEST(share, what_one_cannot_use_the_others_get)
 {
-    (void)state;
     const struct ah_share_demand copy = {.amount = {[DRAM] = 20, [LINK] = 10}};
     const struct ah_share_demand adam = {.amount = {[DRAM] = 90}};
     const struct ah_share_demand *parts[] = {&copy, &adam, &copy};
@@ -54,9 +51,8 @@ static void test_share__what_one_cannot_use_the_others_get(void **state)
 }
 
 /* Measured: beside each other, Adam keeps 0.9 of its rate and a copy 0.6. */
-static void test_share__weights_make_one_give_way_more(void **state)
+TEST(share, weights_make_one_give_way_more)
 {
-    (void)state;
     const struct ah_share_demand adam = {.amount = {[DRAM] = 80}, .weight = 0.9};
     const struct ah_share_demand copy = {.amount = {[DRAM] = 280.0 / 6}, .weight = 0.6};
     const struct ah_share_demand *parts[] = {&adam, &copy};
@@ -67,9 +63,8 @@ static void test_share__weights_make_one_give_way_more(void **state)
     check_near(speeds[1], 0.6, 1e-12);
 }
 
-static void test_share__a_part_too_large_alone_is_slowed(void **state)
+TEST(share, a_part_too_large_alone_is_slowed)
 {
-    (void)state;
     const struct ah_share_demand part = {.amount = {[LINK] = 40}};
     const struct ah_share_demand *parts[] = {&part};
     double speed = 0;
@@ -77,16 +72,4 @@ static void test_share__a_part_too_large_alone_is_slowed(void **state)
     ah_share_fill(parts, 1, capacity, 2, &speed, &limit);
     assert_true(speed == 0.25);
     assert_int_equal(limit, LINK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_share__alone_runs_at_full_speed),
-        cmocka_unit_test(test_share__one_contended_resource_slows_all_alike),
-        cmocka_unit_test(test_share__what_one_cannot_use_the_others_get),
-        cmocka_unit_test(test_share__weights_make_one_give_way_more),
-        cmocka_unit_test(test_share__a_part_too_large_alone_is_slowed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,9 +38,8 @@ static void check_example(const char *path)
     ah_document_release(&again);
 }
 
-static void test_config__says_every_example(void **state)
+TEST(config, says_every_example)
 {
-    (void)state;
     char path[PATH_MAX];
     unsigned n = 0;
     DIR *folder = opendir("examples/models");
@@ -59,9 +58,8 @@ static void test_config__says_every_example(void **state)
     "\"hidden_size\":24,\"num_hidden_layers\":4,\"num_attention_heads\":4,\"num_key_value_heads\":2,"        \
     "\"intermediate_size\":40,\"vocab_size\":50,\"max_position_embeddings\":32"
 
-static void test_config__says_windows_ropes_and_biases(void **state)
+TEST(config, says_windows_ropes_and_biases)
 {
-    (void)state;
     static const char *const texts[] = {
         "{\"model_type\":\"mistral\"," SIZES ",\"sliding_window\":8}",
         "{\"model_type\":\"mistral\"," SIZES ",\"sliding_window\":null}",
@@ -91,9 +89,8 @@ static void test_config__says_windows_ropes_and_biases(void **state)
     }
 }
 
-static void test_config__names_what_it_cannot_say(void **state)
+TEST(config, names_what_it_cannot_say)
 {
-    (void)state;
     struct ah_document document;
     struct ah_buffer out = {0};
     struct ah_error err = {0};
@@ -118,7 +115,7 @@ static const char *put(const char *root, const char *text)
     return path;
 }
 
-static void test_config__keeps_what_was_there(void **state)
+TEST_IN(config, keeps_what_was_there, root_make, root_remove)
 {
     static const char before[] =
         "{\n  \"torch_dtype\" :\"float16\", \"model_type\":\"llama\", \"bos_token_id\":7,\n" SIZES
@@ -141,7 +138,7 @@ static void test_config__keeps_what_was_there(void **state)
     ah_document_release(&document);
 }
 
-static void test_config__refuses_another_models(void **state)
+TEST_IN(config, refuses_another_models, root_make, root_remove)
 {
     struct ah_document document;
     struct ah_buffer out = {0};
@@ -165,16 +162,4 @@ static void test_config__refuses_another_models(void **state)
     assert_int_equal(out.size, 0);
     ah_buffer_release(&ours);
     ah_document_release(&document);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_config__says_every_example),
-        cmocka_unit_test(test_config__says_windows_ropes_and_biases),
-        cmocka_unit_test(test_config__names_what_it_cannot_say),
-        cmocka_unit_test_setup_teardown(test_config__keeps_what_was_there, root_make, root_remove),
-        cmocka_unit_test_setup_teardown(test_config__refuses_another_models, root_make, root_remove),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

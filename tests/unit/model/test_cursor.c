@@ -10,7 +10,7 @@ static struct ah_cursor at(const char *text)
     return (struct ah_cursor){text, text + strlen(text)};
 }
 
-static void test_cursor__reads_text_without_escapes(void **state)
+TEST(cursor, reads_text_without_escapes)
 {
     static const char *const cases[][2] = {
         {"\"\"", ""},
@@ -20,7 +20,6 @@ static void test_cursor__reads_text_without_escapes(void **state)
         {"\"\xf0\x9f\x98\x80\\u0041\"", "\xf0\x9f\x98\x80"
                                         "A"},
     };
-    (void)state;
     struct ah_arena arena = {0};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ah_cursor cursor = at(cases[i][0]);
@@ -30,9 +29,8 @@ static void test_cursor__reads_text_without_escapes(void **state)
     ah_arena_release(&arena);
 }
 
-static void test_cursor__walks_containers(void **state)
+TEST(cursor, walks_containers)
 {
-    (void)state;
     struct ah_cursor cursor =
         at(" { \"a\" : [ 1 , [ ] , {\"]\":\"\\\"}\"} ] ,\"b\":7,\"c\":-1.5e3 , \"d\" : true } ");
     struct ah_arena arena = {0};
@@ -72,12 +70,11 @@ static void test_cursor__walks_containers(void **state)
     ah_arena_release(&arena);
 }
 
-static void test_cursor__counts_only_whole_numbers(void **state)
+TEST(cursor, counts_only_whole_numbers)
 {
     static const char *const wrong[] = {
         "-1",   "-0",    "1.0", "1e2", "18446744073709551616", "99999999999999999999999",
         "true", "\"1\"", "[1]", ""};
-    (void)state;
     uint64_t count = 5;
     struct ah_cursor cursor = at("18446744073709551615");
     assert_true(ah_cursor_count(&cursor, &count));
@@ -88,14 +85,4 @@ static void test_cursor__counts_only_whole_numbers(void **state)
             fail_msg("'%s' is counted", wrong[i]);
     }
     assert_true(count == UINT64_MAX);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cursor__reads_text_without_escapes),
-        cmocka_unit_test(test_cursor__walks_containers),
-        cmocka_unit_test(test_cursor__counts_only_whole_numbers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

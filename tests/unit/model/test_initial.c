@@ -44,9 +44,8 @@ static float *fill_block(const struct ah_model *model, uint64_t seed, uint64_t b
     return values;
 }
 
-static void test_initial__does_not_depend_on_pieces(void **state)
+TEST(initial, does_not_depend_on_pieces)
 {
-    (void)state;
     uint64_t random = check_seed(3);
     struct ah_document document;
     struct ah_flat flat;
@@ -66,9 +65,8 @@ static void test_initial__does_not_depend_on_pieces(void **state)
     ah_document_release(&document);
 }
 
-static void test_initial__differs_by_seed_and_block(void **state)
+TEST(initial, differs_by_seed_and_block)
 {
-    (void)state;
     struct ah_document document;
     struct ah_flat flat;
     parse(&document, qwen3);
@@ -89,9 +87,8 @@ static void test_initial__differs_by_seed_and_block(void **state)
     ah_document_release(&document);
 }
 
-static void test_initial__deviations_are_those_of_transformers(void **state)
+TEST(initial, deviations_are_those_of_transformers)
 {
-    (void)state;
     struct ah_document document;
     parse(&document, gpt2);
     const struct ah_model *model = document.body.model;
@@ -114,9 +111,8 @@ static void test_initial__deviations_are_those_of_transformers(void **state)
     ah_document_release(&document);
 }
 
-static void test_initial__norms_are_one_and_biases_zero(void **state)
+TEST(initial, norms_are_one_and_biases_zero)
 {
-    (void)state;
     struct ah_document document;
     struct ah_flat flat;
     parse(&document, gpt2);
@@ -169,9 +165,8 @@ static double correlation(const float *values, size_t n, size_t lag, double devi
     return sum / deviation / deviation / (double)n;
 }
 
-static void test_initial__is_normal(void **state)
+TEST(initial, is_normal)
 {
-    (void)state;
     enum { N = 1 << 20 };
     struct ah_document document;
     struct ah_model model;
@@ -231,9 +226,8 @@ static void check_bits(const char *text, uint64_t seed, struct ah_pool *pool, co
 }
 
 /* They are part of the numeric signature: if this fails, runs from a seed cannot be repeated any more. */
-static void test_initial__bits_are_pinned(void **state)
+TEST(initial, bits_are_pinned)
 {
-    (void)state;
     struct ah_pool *pool;
     struct ah_error err = {0};
     CHECK_OK(ah_pool_new(&pool, &(struct ah_pool_options){.threads = 3}, &err), err);
@@ -253,9 +247,8 @@ static int refuse(void *context, const struct ah_weights_piece *piece, const flo
     return piece->block == *(uint64_t *)context ? ah_error_set(err, AH_E_CAPACITY, "no room") : AH_OK;
 }
 
-static void test_initial__hands_a_failure_on(void **state)
+TEST(initial, hands_a_failure_on)
 {
-    (void)state;
     struct ah_document document;
     struct ah_error err = {0};
     uint64_t block = 2;
@@ -264,18 +257,4 @@ static void test_initial__hands_a_failure_on(void **state)
         ah_initial_load(document.body.model, 1, NULL, &(struct ah_weights_sink){refuse, &block}, &err), err,
         AH_E_CAPACITY, "no room");
     ah_document_release(&document);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_initial__does_not_depend_on_pieces),
-        cmocka_unit_test(test_initial__differs_by_seed_and_block),
-        cmocka_unit_test(test_initial__deviations_are_those_of_transformers),
-        cmocka_unit_test(test_initial__norms_are_one_and_biases_zero),
-        cmocka_unit_test(test_initial__is_normal),
-        cmocka_unit_test(test_initial__bits_are_pinned),
-        cmocka_unit_test(test_initial__hands_a_failure_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,9 +40,8 @@ static void check_block(const struct ah_model *model, uint64_t block)
     assert_int_equal(at, n);
 }
 
-static void test_names__cover_every_tensor_once(void **state)
+TEST(names, cover_every_tensor_once)
 {
-    (void)state;
     for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
         struct ah_document document;
         load_document(&document, models[m], AH_DOCUMENT_MODEL);
@@ -55,9 +54,8 @@ static void test_names__cover_every_tensor_once(void **state)
     }
 }
 
-static void test_names__are_those_of_the_library(void **state)
+TEST(names, are_those_of_the_library)
 {
-    (void)state;
     static const struct {
         const char *model;
         uint64_t block;
@@ -82,9 +80,8 @@ static void test_names__are_those_of_the_library(void **state)
     }
 }
 
-static void test_names__know_what_holds_nothing(void **state)
+TEST(names, know_what_holds_nothing)
 {
-    (void)state;
     assert_true(ah_names_ignorable(AH_FAMILY_GPT2, "h.0.attn.bias"));
     assert_true(ah_names_ignorable(AH_FAMILY_GPT2, "transformer.h.11.attn.masked_bias"));
     assert_false(ah_names_ignorable(AH_FAMILY_GPT2, "h.0.attn.c_attn.bias"));
@@ -162,24 +159,12 @@ static void check_page(const char *page, enum ah_family family)
     ah_buffer_release(&table);
 }
 
-static void test_names__are_as_documented(void **state)
+TEST(names, are_as_documented)
 {
-    (void)state;
     struct ah_buffer page = {0};
     struct ah_error err = {0};
     CHECK_OK(ah_file_read("docs/weights.md", 1 << 20, &page, &err), err);
     for (enum ah_family family = AH_FAMILY_GPT2; family <= AH_FAMILY_QWEN3; family++)
         check_page(page.data, family);
     ah_buffer_release(&page);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names__cover_every_tensor_once),
-        cmocka_unit_test(test_names__are_those_of_the_library),
-        cmocka_unit_test(test_names__know_what_holds_nothing),
-        cmocka_unit_test(test_names__are_as_documented),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,9 +15,8 @@ static void note(long double error)
     worst = error > worst ? error : worst;
 }
 
-static void test_normal__logarithm_is_right(void **state)
+TEST(normal, logarithm_is_right)
 {
-    (void)state;
     uint64_t random = check_seed(1);
     worst = 0;
     for (uint64_t i = 0; i < 400000; i++) {
@@ -38,9 +37,8 @@ static void test_normal__logarithm_is_right(void **state)
     assert_true(worst < 4e-16L);
 }
 
-static void test_normal__sine_and_cosine_are_right(void **state)
+TEST(normal, sine_and_cosine_are_right)
 {
-    (void)state;
     const long double two_pi = 6.283185307179586476925286766559005768L;
     uint64_t random = check_seed(2);
     worst = 0;
@@ -58,22 +56,11 @@ static void test_normal__sine_and_cosine_are_right(void **state)
     assert_true(worst < 4e-16L);
 }
 
-static void test_normal__tails_end_where_bits_do(void **state)
+TEST(normal, tails_end_where_bits_do)
 {
-    (void)state;
     double normal[4];
     ah_normal_four((const uint32_t[]){0, 0, UINT32_MAX, 0}, normal);
     check_near(normal[0], 6.7637, 1e-4);
     assert_true(normal[0] < 6.77);
     check_near(normal[2], 1.5259e-5, 1e-8);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_normal__logarithm_is_right),
-        cmocka_unit_test(test_normal__sine_and_cosine_are_right),
-        cmocka_unit_test(test_normal__tails_end_where_bits_do),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,7 +52,7 @@ static void check_refused(const char *root, const char *header, size_t data_byte
 #define T(name, dtype, shape, offsets)                                                                       \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 
-static void test_safetensors__reads_what_a_file_says(void **state)
+TEST_IN(safetensors, reads_what_a_file_says, root_make, root_remove)
 {
     struct ah_safetensors files;
     struct ah_error err = {0};
@@ -81,7 +81,7 @@ static void test_safetensors__reads_what_a_file_says(void **state)
     ah_safetensors_release(&files);
 }
 
-static void test_safetensors__refuses_lies_about_places(void **state)
+TEST_IN(safetensors, refuses_lies_about_places, root_make, root_remove)
 {
     const char *root = *state;
     check_refused(root, "{" T("a", "F32", "[2]", "[0,8]") "," T("b", "F32", "[2]", "[4,12]") "}", 12,
@@ -106,7 +106,7 @@ static void test_safetensors__refuses_lies_about_places(void **state)
                   "'a': its data_offsets holds something that is not a whole number below 2^64");
 }
 
-static void test_safetensors__refuses_lies_about_shapes(void **state)
+TEST_IN(safetensors, refuses_lies_about_shapes, root_make, root_remove)
 {
     const char *root = *state;
     check_refused(root, "{" T("a", "F32", "[4294967296,4294967296]", "[0,0]") "}", 0,
@@ -126,7 +126,7 @@ static void test_safetensors__refuses_lies_about_shapes(void **state)
     check_refused(root, "{" T("a", "", "[1]", "[0,4]") "}", 4, "'a': the dtype '' is not known");
 }
 
-static void test_safetensors__refuses_headers_that_are_none(void **state)
+TEST_IN(safetensors, refuses_headers_that_are_none, root_make, root_remove)
 {
     const char *root = *state;
     check_refused(root, "[]", 0, "does not begin with '{'");
@@ -152,7 +152,7 @@ static void test_safetensors__refuses_headers_that_are_none(void **state)
                   "nested deeper than 64");
 }
 
-static void test_safetensors__refuses_lengths_that_cannot_be(void **state)
+TEST_IN(safetensors, refuses_lengths_that_cannot_be, root_make, root_remove)
 {
     static const struct {
         uint64_t length;
@@ -177,7 +177,7 @@ static void test_safetensors__refuses_lengths_that_cannot_be(void **state)
     CHECK_FAILS(ah_safetensors_open(&files, path, &err), err, AH_E_DOCUMENT, "has 9 bytes, too few");
 }
 
-static void test_safetensors__refuses_what_is_no_file(void **state)
+TEST_IN(safetensors, refuses_what_is_no_file, root_make, root_remove)
 {
     struct ah_safetensors files;
     struct ah_error err = {0};
@@ -196,7 +196,7 @@ static void test_safetensors__refuses_what_is_no_file(void **state)
 }
 
 /* What is printed about a name from a file is one line and not endless. */
-static void test_safetensors__prints_strange_names_plainly(void **state)
+TEST_IN(safetensors, prints_strange_names_plainly, root_make, root_remove)
 {
     char header[600];
     int length = snprintf(header, sizeof header, "{\"\\u001b[31m\\n%0300d\":1}", 0);
@@ -217,7 +217,7 @@ static double half(unsigned bits)
     return bits >> 15 ? -size : size;
 }
 
-static void test_safetensors__reads_every_16_bit_number_exactly(void **state)
+TEST_IN(safetensors, reads_every_16_bit_number_exactly, root_make, root_remove)
 {
     enum { ALL = 65536 };
     const char header[] = "{\"b\":{\"dtype\":\"BF16\",\"shape\":[256,256],\"data_offsets\":[131072,262144]},"
@@ -259,7 +259,7 @@ static void test_safetensors__reads_every_16_bit_number_exactly(void **state)
     ah_safetensors_release(&files);
 }
 
-static void test_safetensors__reads_only_what_is_there(void **state)
+TEST_IN(safetensors, reads_only_what_is_there, root_make, root_remove)
 {
     struct ah_safetensors files;
     struct ah_error err = {0};
@@ -306,7 +306,7 @@ static void check_index(const char *root, const char *index, int code, const cha
 #define B        "\"b\":\"two.safetensors\""
 #define C        "\"c\":\"one.safetensors\""
 
-static void test_safetensors__reads_several_files(void **state)
+TEST_IN(safetensors, reads_several_files, root_make, root_remove)
 {
     struct ah_safetensors files;
     struct ah_error err = {0};
@@ -322,7 +322,7 @@ static void test_safetensors__reads_several_files(void **state)
     ah_safetensors_release(&files);
 }
 
-static void test_safetensors__refuses_indexes_that_lie(void **state)
+TEST_IN(safetensors, refuses_indexes_that_lie, root_make, root_remove)
 {
     const char *root = *state;
     check_index(root, MAP(A "," B), AH_E_DOCUMENT, "one.safetensors: 'c': is not in the index");
@@ -350,7 +350,7 @@ static void test_safetensors__refuses_indexes_that_lie(void **state)
     CHECK_FAILS(ah_safetensors_open(&files, root, &err), err, AH_E_DOCUMENT, "'a': is in '");
 }
 
-static void test_safetensors__refuses_too_many_files(void **state)
+TEST_IN(safetensors, refuses_too_many_files, root_make, root_remove)
 {
     struct ah_buffer index = {0};
     ah_buffer_puts(&index, "{\"weight_map\":{");
@@ -362,7 +362,7 @@ static void test_safetensors__refuses_too_many_files(void **state)
 }
 
 /* As transformers: the single file goes first. */
-static void test_safetensors__prefers_the_single_file(void **state)
+TEST_IN(safetensors, prefers_the_single_file, root_make, root_remove)
 {
     struct ah_safetensors files;
     struct ah_error err = {0};
@@ -402,7 +402,7 @@ static void check_bytes(const char *path, const char *header, const void *data, 
     assert_memory_equal(file + 8 + length, data, size);
 }
 
-static void test_safetensors__writes_by_name_whatever_the_order(void **state)
+TEST_IN(safetensors, writes_by_name_whatever_the_order, root_make, root_remove)
 {
     struct ah_safetensors_writer writer;
     struct ah_error err = {0};
@@ -434,7 +434,7 @@ static void test_safetensors__writes_by_name_whatever_the_order(void **state)
     check_bytes(path, bf16_header, bf16, sizeof bf16);
 }
 
-static void test_safetensors__leaves_no_half_file(void **state)
+TEST_IN(safetensors, leaves_no_half_file, root_make, root_remove)
 {
     struct ah_safetensors_writer writer;
     struct ah_error err = {0};
@@ -454,7 +454,7 @@ static void test_safetensors__leaves_no_half_file(void **state)
 }
 
 /* A full disk shows when the file is created, where the file system can tell. */
-static void test_safetensors__sees_a_full_disk_first(void **state)
+TEST_IN(safetensors, sees_a_full_disk_first, root_make, root_remove)
 {
     const struct ah_safetensors_spec huge[] = {{"w", 1, {UINT64_C(1) << 58, 0}}};
     struct ah_safetensors_writer writer;
@@ -464,29 +464,4 @@ static void test_safetensors__sees_a_full_disk_first(void **state)
     CHECK_FAILS(ah_safetensors_create(&writer, path, AH_FP32, huge, 1, &err), err, AH_E_IO,
                 "huge: cannot be written: ");
     assert_int_not_equal(access(path, F_OK), 0);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, root_make, root_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_safetensors__reads_what_a_file_says),
-        IN_FOLDER(test_safetensors__refuses_lies_about_places),
-        IN_FOLDER(test_safetensors__refuses_lies_about_shapes),
-        IN_FOLDER(test_safetensors__refuses_headers_that_are_none),
-        IN_FOLDER(test_safetensors__refuses_lengths_that_cannot_be),
-        IN_FOLDER(test_safetensors__refuses_what_is_no_file),
-        IN_FOLDER(test_safetensors__prints_strange_names_plainly),
-        IN_FOLDER(test_safetensors__reads_every_16_bit_number_exactly),
-        IN_FOLDER(test_safetensors__reads_only_what_is_there),
-        IN_FOLDER(test_safetensors__reads_several_files),
-        IN_FOLDER(test_safetensors__refuses_indexes_that_lie),
-        IN_FOLDER(test_safetensors__refuses_too_many_files),
-        IN_FOLDER(test_safetensors__prefers_the_single_file),
-        IN_FOLDER(test_safetensors__writes_by_name_whatever_the_order),
-        IN_FOLDER(test_safetensors__leaves_no_half_file),
-        IN_FOLDER(test_safetensors__sees_a_full_disk_first),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,7 +114,7 @@ static unsigned files_in(const char *folder)
     return n - 2;
 }
 
-static void test_weights__come_back_in_pieces(void **state)
+TEST_IN(weights, come_back_in_pieces, root_make, root_remove)
 {
     struct ah_document document;
     parse(&document, tiny);
@@ -125,7 +125,7 @@ static void test_weights__come_back_in_pieces(void **state)
 }
 
 /* Transposed matrices of several bands and of several pieces, and rows longer than a piece. */
-static void test_weights__come_back_from_large_matrices(void **state)
+TEST_IN(weights, come_back_from_large_matrices, root_make, root_remove)
 {
     static const char wide[] =
         "{\"model_type\":\"gpt2\",\"n_embd\":3,\"n_layer\":1,\"n_head\":1,\"n_positions\":2,"
@@ -149,7 +149,7 @@ static void test_weights__come_back_from_large_matrices(void **state)
 }
 
 /* Not by loading, which may be wrong in the same way: row c, column r of the file is row r, column c of ours. */
-static void test_weights__are_transposed_in_files_of_gpt2(void **state)
+TEST_IN(weights, are_transposed_in_files_of_gpt2, root_make, root_remove)
 {
     static const char text[] = "{\"model_type\":\"gpt2\",\"n_embd\":700,\"n_layer\":1,\"n_head\":1,"
                                "\"n_positions\":2,\"vocab_size\":5,\"n_inner\":8}";
@@ -175,7 +175,7 @@ static void test_weights__are_transposed_in_files_of_gpt2(void **state)
     ah_document_release(&document);
 }
 
-static void test_weights__are_cut_into_files(void **state)
+TEST_IN(weights, are_cut_into_files, root_make, root_remove)
 {
     struct ah_document document;
     struct ah_safetensors files;
@@ -207,7 +207,7 @@ static void test_weights__are_cut_into_files(void **state)
 }
 
 /* A tensor beyond the limit has a file of its own. */
-static void test_weights__have_a_file_each_where_they_are_large(void **state)
+TEST_IN(weights, have_a_file_each_where_they_are_large, root_make, root_remove)
 {
     struct ah_document document;
     struct ah_safetensors files;
@@ -221,7 +221,7 @@ static void test_weights__have_a_file_each_where_they_are_large(void **state)
     ah_document_release(&document);
 }
 
-static void test_weights__are_not_saved_over_others(void **state)
+TEST_IN(weights, are_not_saved_over_others, root_make, root_remove)
 {
     static const char *const names[] = {"model.safetensors", "config.json", "model.safetensors.index.json"};
     struct ah_document document;
@@ -246,7 +246,7 @@ static void test_weights__are_not_saved_over_others(void **state)
     ah_document_release(&document);
 }
 
-static void test_weights__hand_failures_on(void **state)
+TEST_IN(weights, hand_failures_on, root_make, root_remove)
 {
     struct ah_document document;
     struct ah_error err = {0};
@@ -261,20 +261,4 @@ static void test_weights__hand_failures_on(void **state)
     CHECK_FAILS(ah_weights_load(walker.model, *state, &(struct ah_weights_sink){take, &walker}, &err), err,
                 AH_E_CAPACITY, "no room for block 2");
     ah_document_release(&document);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, root_make, root_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_weights__come_back_in_pieces),
-        IN_FOLDER(test_weights__come_back_from_large_matrices),
-        IN_FOLDER(test_weights__are_transposed_in_files_of_gpt2),
-        IN_FOLDER(test_weights__are_cut_into_files),
-        IN_FOLDER(test_weights__have_a_file_each_where_they_are_large),
-        IN_FOLDER(test_weights__are_not_saved_over_others),
-        IN_FOLDER(test_weights__hand_failures_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,9 +27,8 @@ static struct ah_height cool(const struct fixture *f, double temperature, struct
 }
 
 /* What nothing may be lost of only gets better; what much may be lost of need not. */
-static void test_anneal__takes_nothing_above_the_threshold(void **state)
+TEST(anneal, takes_nothing_above_the_threshold)
 {
-    (void)state;
     struct fixture f;
     struct ah_height start, cold, hot;
     setup(&f, UINT64_C(1) << 40, 0);
@@ -40,10 +39,4 @@ static void test_anneal__takes_nothing_above_the_threshold(void **state)
     assert_true(cold.cost_us < start.cost_us * 0.9);
     assert_true(hot.cost_us > cold.cost_us * 1.01);
     teardown(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_anneal__takes_nothing_above_the_threshold)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,9 +23,8 @@ static uint64_t count_at(struct ah_assignments *set, double most_us)
     return ah_assignments_count(set, 1000);
 }
 
-static void test_assignments__are_counted_by_what_they_cost(void **state)
+TEST(assignments, are_counted_by_what_they_cost)
 {
-    (void)state;
     struct fixture f;
     struct ah_assignments set;
     uint32_t class_of[BLOCKS];
@@ -47,9 +46,8 @@ static void test_assignments__are_counted_by_what_they_cost(void **state)
     teardown(&f);
 }
 
-static void test_assignments__are_tried_whatever_the_work(void **state)
+TEST(assignments, are_tried_whatever_the_work)
 {
-    (void)state;
     struct fixture f;
     struct ah_assignments set;
     struct ah_shortlist list;
@@ -64,13 +62,4 @@ static void test_assignments__are_tried_whatever_the_work(void **state)
     ah_assignments_release(&set);
     ah_shortlist_release(&list);
     teardown(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_assignments__are_counted_by_what_they_cost),
-        cmocka_unit_test(test_assignments__are_tried_whatever_the_work),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -247,24 +247,22 @@ static void check_one(const struct expectation *expected, struct ah_plan plan)
     ah_arena_release(&arena);
 }
 
-static void test_export__says_what_the_target_can_do_and_names_the_rest(void **state)
+TEST(export, says_what_the_target_can_do_and_names_the_rest)
 {
     struct ah_document document;
-    (void)state;
     load_document(&document, PATH, AH_DOCUMENT_PLAN);
     for (size_t i = 0; i < sizeof expectations / sizeof *expectations; i++)
         check_one(&expectations[i], *document.body.plan);
     ah_document_release(&document);
 }
 
-static void test_export__a_comment_stays_on_its_line(void **state)
+TEST(export, a_comment_stays_on_its_line)
 {
     struct ah_document document;
     struct ah_arena arena = {0};
     struct ah_buffer out = {0};
     struct ah_export export;
     struct ah_error err = {0};
-    (void)state;
     load_document(&document, PATH, AH_DOCUMENT_PLAN);
     document.body.plan->inputs.model.name = "x\nrm -rf /";
     CHECK_OK(ah_export_plan(document.body.plan, "0a1b", AH_EXPORT_MEGATRON, &arena, &export, &err), err);
@@ -276,13 +274,4 @@ static void test_export__a_comment_stays_on_its_line(void **state)
     ah_buffer_release(&out);
     ah_arena_release(&arena);
     ah_document_release(&document);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_export__says_what_the_target_can_do_and_names_the_rest),
-        cmocka_unit_test(test_export__a_comment_stays_on_its_line),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

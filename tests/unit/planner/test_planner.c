@@ -26,9 +26,8 @@ static void open_small(struct test_request *t)
     t->request.training.seq = 256;
 }
 
-static void test_planner__says_what_was_asked(void **state)
+TEST(planner, says_what_was_asked)
 {
-    (void)state;
     for (int scheduling = 0; scheduling <= AH_SCHEDULING_DYNAMIC; scheduling++) {
         struct test_request t;
         open_small(&t);
@@ -46,9 +45,8 @@ static void test_planner__says_what_was_asked(void **state)
     }
 }
 
-static void test_planner__lists_the_other_policies(void **state)
+TEST(planner, lists_the_other_policies)
 {
-    (void)state;
     struct test_request t, other;
     open_small(&t);
     t.request.alternatives = true;
@@ -71,9 +69,8 @@ static void test_planner__lists_the_other_policies(void **state)
     test_request_close(&t);
 }
 
-static void test_planner__chooses_micro_batches(void **state)
+TEST(planner, chooses_micro_batches)
 {
-    (void)state;
     struct test_request any;
     double best_us = 0;
     uint64_t best = 0;
@@ -97,9 +94,8 @@ static void test_planner__chooses_micro_batches(void **state)
 }
 
 /* Six sequences of which only one fits at a time: no power of two helps. */
-static void test_planner__takes_single_sequences_where_nothing_else_fits(void **state)
+TEST(planner, takes_single_sequences_where_nothing_else_fits)
 {
-    (void)state;
     struct test_request t;
     test_request_open(&t, "gpt2-124m", "rtx4090-64g");
     t.request.training.batch = 6;
@@ -110,9 +106,8 @@ static void test_planner__takes_single_sequences_where_nothing_else_fits(void **
     test_request_close(&t);
 }
 
-static void test_planner__freezes(void **state)
+TEST(planner, freezes)
 {
-    (void)state;
     static const char *patterns[] = {"*", "!embedding.*", "!layer.0.*", "!layer.3.mlp.*"};
     struct test_request t;
     open_small(&t);
@@ -128,9 +123,8 @@ static void test_planner__freezes(void **state)
     test_request_close(&t);
 }
 
-static void test_planner__does_without_techniques(void **state)
+TEST(planner, does_without_techniques)
 {
-    (void)state;
     struct test_request t;
     open_small(&t);
     t.request.device_bytes = 0;
@@ -145,9 +139,8 @@ static void test_planner__does_without_techniques(void **state)
     test_request_close(&t);
 }
 
-static void test_planner__refuses(void **state)
+TEST(planner, refuses)
 {
-    (void)state;
     static const char *nothing[] = {"*", "!layer.77.*"}, *none[] = {"!*"};
     static const struct {
         uint64_t device_bytes, host_bytes, batch, micro_batches, seq;
@@ -183,9 +176,8 @@ static void test_planner__refuses(void **state)
     }
 }
 
-static void test_planner__refuses_machines_that_lack_a_number(void **state)
+TEST(planner, refuses_machines_that_lack_a_number)
 {
-    (void)state;
     struct test_request t;
     open_small(&t);
     t.machine.body.machine->n_links = 0;
@@ -204,9 +196,8 @@ static bool stop_now(void *context, uint64_t done, uint64_t planned)
     return ++*(int *)context > 2;
 }
 
-static void test_planner__stops_when_told(void **state)
+TEST(planner, stops_when_told)
 {
-    (void)state;
     struct test_request t;
     int calls = 0;
     open_small(&t);
@@ -217,9 +208,8 @@ static void test_planner__stops_when_told(void **state)
     test_request_close(&t);
 }
 
-static void test_planner__compares_policies(void **state)
+TEST(planner, compares_policies)
 {
-    (void)state;
     struct test_request t;
     struct ah_comparison rows[AH_POLICIES];
     test_request_open(&t, "gpt-4b", "rtx4090-64g");
@@ -237,20 +227,4 @@ static void test_planner__compares_policies(void **state)
     assert_false(rows[AH_POLICY_RESIDENT].feasible);
     assert_true(rows[AH_POLICY_OPTIMAL].feasible);
     test_request_close(&t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_planner__says_what_was_asked),
-        cmocka_unit_test(test_planner__lists_the_other_policies),
-        cmocka_unit_test(test_planner__chooses_micro_batches),
-        cmocka_unit_test(test_planner__takes_single_sequences_where_nothing_else_fits),
-        cmocka_unit_test(test_planner__freezes),
-        cmocka_unit_test(test_planner__does_without_techniques),
-        cmocka_unit_test(test_planner__refuses),
-        cmocka_unit_test(test_planner__refuses_machines_that_lack_a_number),
-        cmocka_unit_test(test_planner__stops_when_told),
-        cmocka_unit_test(test_planner__compares_policies)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

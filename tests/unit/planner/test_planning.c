@@ -13,9 +13,8 @@ static void open_with(struct test_request *t, struct ah_planning *planning, uint
     CHECK_OK(ah_planning_init(planning, &t->request, &t->arena, &t->err), t->err);
 }
 
-static void test_planning__takes_what_the_machine_has(void **state)
+TEST(planning, takes_what_the_machine_has)
 {
-    (void)state;
     struct test_request t;
     struct ah_planning p;
     open_with(&t, &p, 0, 0);
@@ -33,9 +32,8 @@ static void test_planning__takes_what_the_machine_has(void **state)
     test_request_close(&t);
 }
 
-static void test_planning__leaves_memory_to_the_system(void **state)
+TEST(planning, leaves_memory_to_the_system)
 {
-    (void)state;
     struct ah_machine machine = {.device.kind = AH_DEVICE_CUDA};
     assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 9 * TEST_GIB), 15 * TEST_GIB);
     assert_int_equal(ah_planning_host_budget(&machine, 512 * TEST_GIB, 9 * TEST_GIB), 504 * TEST_GIB);
@@ -48,9 +46,8 @@ static void test_planning__leaves_memory_to_the_system(void **state)
     assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 9 * TEST_GIB), 6 * TEST_GIB);
 }
 
-static void test_planning__the_process_takes_of_the_host(void **state)
+TEST(planning, the_process_takes_of_the_host)
 {
-    (void)state;
     enum { PROCESS = 15 << 20 };
     struct test_request t;
     struct ah_planning p;
@@ -69,9 +66,8 @@ static void test_planning__the_process_takes_of_the_host(void **state)
     test_request_close(&t);
 }
 
-static void test_planning__finds_the_fastest_split(void **state)
+TEST(planning, finds_the_fastest_split)
 {
-    (void)state;
     struct test_request t;
     struct ah_planning p;
     open_with(&t, &p, 700 * TEST_MIB, 0);
@@ -117,9 +113,8 @@ static void make_cpu(struct ah_machine *machine, struct ah_machine_matmul *matmu
 }
 
 /* Cores that the lanes share: the plan has the fastest split, its bound is the least of all. */
-static void test_planning__chooses_among_splits(void **state)
+TEST(planning, chooses_among_splits)
 {
-    (void)state;
     struct test_request t;
     struct ah_planning p;
     struct ah_machine_matmul matmul[WAYS];
@@ -153,24 +148,12 @@ static void test_planning__chooses_among_splits(void **state)
     test_request_close(&t);
 }
 
-static void test_planning__gives_up_half_built(void **state)
+TEST(planning, gives_up_half_built)
 {
-    (void)state;
     struct test_request t;
     struct ah_planning p;
     test_request_open(&t, "tiny", "rtx4090-64g");
     t.machine.body.machine->n_adam = 0;
     CHECK_FAILS(ah_planning_init(&p, &t.request, &t.arena, &t.err), t.err, AH_E_DOCUMENT, "dam");
     test_request_close(&t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_planning__takes_what_the_machine_has),
-                                       cmocka_unit_test(test_planning__the_process_takes_of_the_host),
-                                       cmocka_unit_test(test_planning__leaves_memory_to_the_system),
-                                       cmocka_unit_test(test_planning__finds_the_fastest_split),
-                                       cmocka_unit_test(test_planning__chooses_among_splits),
-                                       cmocka_unit_test(test_planning__gives_up_half_built)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

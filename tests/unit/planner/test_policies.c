@@ -36,9 +36,8 @@ static const struct {
     {AH_POLICY_AUTOHETE_PAPER, {6, 11}, "krrrrrrk", "hhhddddd", "hhhhhhhh"},
 };
 
-static void test_policies__place_as_documented(void **state)
+TEST(policies, place_as_documented)
 {
-    (void)state;
     struct test_job j;
     struct ah_config configs[8];
     open_job(&j, 1);
@@ -55,9 +54,8 @@ static void test_policies__place_as_documented(void **state)
     test_job_close(&j);
 }
 
-static void test_policies__place_only_what_blocks_may_have(void **state)
+TEST(policies, place_only_what_blocks_may_have)
 {
-    (void)state;
     static const char *frozen[] = {"*", "!embedding.*", "!layer.0.*", "!layer.4.*"};
     for (uint64_t micro_batches = 1; micro_batches <= 2; micro_batches++) {
         struct test_job j;
@@ -82,9 +80,8 @@ static void test_policies__place_only_what_blocks_may_have(void **state)
     }
 }
 
-static void test_policies__families_are_as_large_as_documented(void **state)
+TEST(policies, families_are_as_large_as_documented)
 {
-    (void)state;
     static const uint32_t expected[][AH_POLICIES_NUMBERS] = {
         [AH_POLICY_RESIDENT] = {3, 1, 1},    [AH_POLICY_ZERO_OFFLOAD] = {2, 9, 1},
         [AH_POLICY_PATRICKSTAR] = {2, 9, 9}, [AH_POLICY_STRONGHOLD] = {2, 7, 2},
@@ -102,9 +99,8 @@ static void test_policies__families_are_as_large_as_documented(void **state)
 }
 
 /* What a system may not overlap. */
-static void test_policies__keep_the_rules_of_their_systems(void **state)
+TEST(policies, keep_the_rules_of_their_systems)
 {
-    (void)state;
     static const struct {
         bool updates_after_backward, step_ends, block_major;
         uint32_t least_fetch_ahead, most_fetch_ahead;
@@ -137,13 +133,4 @@ static void test_policies__keep_the_rules_of_their_systems(void **state)
         assert_int_equal(most, rules[policy].most_fetch_ahead);
     }
     test_job_close(&j);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_policies__place_as_documented),
-                                       cmocka_unit_test(test_policies__place_only_what_blocks_may_have),
-                                       cmocka_unit_test(test_policies__families_are_as_large_as_documented),
-                                       cmocka_unit_test(test_policies__keep_the_rules_of_their_systems)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,9 +39,8 @@ static void close_case(struct pricing_case *c)
     ah_document_release(&c->machine);
 }
 
-static void test_pricing__links_and_updates(void **state)
+TEST(pricing, links_and_updates)
 {
-    (void)state;
     struct pricing_case c;
     open_case(&c, "rtx4090-64g", "llama-2-7b", AH_BF16, 1);
     CHECK_OK(fill(&c), c.err);
@@ -64,9 +63,8 @@ static void test_pricing__links_and_updates(void **state)
 }
 
 /* The sum of several micro-batches is fp32: 30 bytes a parameter where 28 were measured; fp32 weights: 28. */
-static void test_pricing__updates_by_the_bytes_they_move(void **state)
+TEST(pricing, updates_by_the_bytes_they_move)
 {
-    (void)state;
     struct pricing_case c;
     open_case(&c, "rtx4090-64g", "llama-2-7b", AH_BF16, 4);
     CHECK_OK(fill(&c), c.err);
@@ -81,9 +79,8 @@ static void test_pricing__updates_by_the_bytes_they_move(void **state)
 }
 
 /* One product measured: every product runs at its rate, attention at half and two fifths of it. */
-static void test_pricing__block_times_by_hand(void **state)
+TEST(pricing, block_times_by_hand)
 {
-    (void)state;
     struct pricing_case c;
     open_case(&c, "h200-16c-128g", "llama-2-7b", AH_BF16, 1);
     CHECK_OK(fill(&c), c.err);
@@ -107,9 +104,8 @@ static void test_pricing__block_times_by_hand(void **state)
     close_case(&c);
 }
 
-static void test_pricing__more_recomputation_takes_longer(void **state)
+TEST(pricing, more_recomputation_takes_longer)
 {
-    (void)state;
     struct pricing_case c;
     for (size_t i = 0; i < TEST_MODELS; i++) {
         open_case(&c, "a100-40g-epyc7713", test_models[i], AH_BF16, 1);
@@ -131,9 +127,8 @@ static void test_pricing__more_recomputation_takes_longer(void **state)
 }
 
 /* A shape that was measured has its own rate; between two, a rate between theirs, nearer to the nearer one's. */
-static void test_pricing__rates_of_near_shapes(void **state)
+TEST(pricing, rates_of_near_shapes)
 {
-    (void)state;
     struct pricing_case c;
     open_case(&c, "a100-40g-epyc7713", "llama-2-7b", AH_BF16, 1);
     struct ah_machine *machine = c.machine.body.machine;
@@ -153,9 +148,8 @@ static void test_pricing__rates_of_near_shapes(void **state)
     close_case(&c);
 }
 
-static void test_pricing__faster_parts_never_cost_more(void **state)
+TEST(pricing, faster_parts_never_cost_more)
 {
-    (void)state;
     static const char *const machines[] = {"a100-40g-epyc7713", "rtx4090-64g", "h200-16c-128g"};
     uint64_t random = check_seed(9);
     for (int i = 0; i < 60; i++) {
@@ -187,9 +181,8 @@ static void test_pricing__faster_parts_never_cost_more(void **state)
     }
 }
 
-static void test_pricing__names_what_is_missing(void **state)
+TEST(pricing, names_what_is_missing)
 {
-    (void)state;
     static const struct {
         const char *part;
         size_t matmul, links, adam;
@@ -218,9 +211,8 @@ static void test_pricing__names_what_is_missing(void **state)
 }
 
 /* A CPU with `cores`, products on 1, 2, 4, ... threads, host Adam on 1, 2, 4, ... */
-static void test_pricing__splits_cores(void **state)
+TEST(pricing, splits_cores)
 {
-    (void)state;
     struct ah_machine_matmul matmul[4] = {0};
     struct ah_machine_adam adam[4] = {0};
     struct ah_machine machine = {.name = "cpu",
@@ -265,9 +257,8 @@ static void test_pricing__splits_cores(void **state)
 }
 
 /* Rates of a CPU are those of the threads that the lane has. */
-static void test_pricing__rates_of_a_split(void **state)
+TEST(pricing, rates_of_a_split)
 {
-    (void)state;
     struct pricing_case c;
     open_case(&c, "rtx4090-64g", "tiny", AH_FP32, 1);
     struct ah_machine machine = *c.machine.body.machine;
@@ -333,9 +324,8 @@ static void measure_groups(struct measured *measured, struct pricing_case *c, ui
     machine->n_blocks = c->job.job.n_groups;
 }
 
-static void test_pricing__takes_measured_blocks(void **state)
+TEST(pricing, takes_measured_blocks)
 {
-    (void)state;
     struct pricing_case c;
     struct measured measured;
     open_case(&c, "rtx4090-64g", "mistral-7b", AH_BF16, 2);
@@ -356,9 +346,8 @@ static void test_pricing__takes_measured_blocks(void **state)
 
 /* A block that was measured on other threads, of another program, or without a config that plans may choose, is
  * estimated as if it were not there; others keep their measured times. */
-static void test_pricing__estimates_what_was_not_measured(void **state)
+TEST(pricing, estimates_what_was_not_measured)
 {
-    (void)state;
     struct pricing_case c;
     struct measured measured;
     open_case(&c, "rtx4090-64g", "tiny", AH_BF16, 1);
@@ -389,9 +378,8 @@ static const struct ah_plan_resource *find_resource(const struct ah_costs *costs
 }
 
 /* Compute may have all cores where blocks were measured so; the other lanes then take their share of them. */
-static void test_pricing__all_cores_for_compute(void **state)
+TEST(pricing, all_cores_for_compute)
 {
-    (void)state;
     struct pricing_case c;
     struct ah_plan_threads splits[AH_PRICING_SPLITS_MAX];
     struct measured measured;
@@ -418,9 +406,8 @@ static void test_pricing__all_cores_for_compute(void **state)
 }
 
 /* Lanes of a machine that emulates another one sleep: they do not meet in memory, whatever pairs keep. */
-static void test_pricing__emulated_lanes_do_not_meet_in_memory(void **state)
+TEST(pricing, emulated_lanes_do_not_meet_in_memory)
 {
-    (void)state;
     for (int emulates = 0; emulates < 2; emulates++) {
         struct pricing_case c;
         bool in_memory = false, in_link = false;
@@ -436,24 +423,4 @@ static void test_pricing__emulated_lanes_do_not_meet_in_memory(void **state)
         assert_true(in_link || in_memory);
         close_case(&c);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pricing__links_and_updates),
-        cmocka_unit_test(test_pricing__updates_by_the_bytes_they_move),
-        cmocka_unit_test(test_pricing__block_times_by_hand),
-        cmocka_unit_test(test_pricing__more_recomputation_takes_longer),
-        cmocka_unit_test(test_pricing__rates_of_near_shapes),
-        cmocka_unit_test(test_pricing__faster_parts_never_cost_more),
-        cmocka_unit_test(test_pricing__names_what_is_missing),
-        cmocka_unit_test(test_pricing__splits_cores),
-        cmocka_unit_test(test_pricing__rates_of_a_split),
-        cmocka_unit_test(test_pricing__all_cores_for_compute),
-        cmocka_unit_test(test_pricing__emulated_lanes_do_not_meet_in_memory),
-        cmocka_unit_test(test_pricing__takes_measured_blocks),
-        cmocka_unit_test(test_pricing__estimates_what_was_not_measured),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,9 +13,8 @@ static struct ah_remedy remedy_of(const struct ah_diagnosis *diagnosis, enum ah_
     return (struct ah_remedy){0};
 }
 
-static void test_remedies__go_beyond_the_machine(void **state)
+TEST(remedies, go_beyond_the_machine)
 {
-    (void)state;
     struct test_request t;
     char lacking[AH_UNITS_TEXT_MAX];
     test_request_open(&t, "gpt-22b", "rtx4090-64g");
@@ -40,9 +39,8 @@ static void test_remedies__go_beyond_the_machine(void **state)
 }
 
 /* One step less has no plan; a step is a 32nd, a power of two. */
-static void test_remedies__are_the_least_memory(void **state)
+TEST(remedies, are_the_least_memory)
 {
-    (void)state;
     struct test_request t;
     test_request_open(&t, "gpt2-124m", "rtx4090-64g");
     t.request.device_bytes = 800 * TEST_MIB;
@@ -57,9 +55,8 @@ static void test_remedies__are_the_least_memory(void **state)
 }
 
 /* Of two orders of micro-batches the one that takes less says what is needed. */
-static void test_remedies__need_what_the_better_order_needs(void **state)
+TEST(remedies, need_what_the_better_order_needs)
 {
-    (void)state;
     struct test_request t;
     test_request_open(&t, "gpt2-355m", "rtx4090-64g");
     t.request.training.batch = t.request.training.micro_batches = 4;
@@ -74,9 +71,8 @@ static void test_remedies__need_what_the_better_order_needs(void **state)
 }
 
 /* What another policy lacks: all its settings were tried. */
-static void test_remedies__of_a_policy_that_is_not_enough(void **state)
+TEST(remedies, of_a_policy_that_is_not_enough)
 {
-    (void)state;
     struct test_request t;
     test_request_open(&t, "gpt-4b", "rtx4090-64g");
     t.request.policy = AH_POLICY_RESIDENT;
@@ -96,9 +92,8 @@ static void test_remedies__of_a_policy_that_is_not_enough(void **state)
     test_request_close(&t);
 }
 
-static void test_remedies__of_both_memories(void **state)
+TEST(remedies, of_both_memories)
 {
-    (void)state;
     struct test_request t;
     test_request_open(&t, "gpt-8b", "a100-40g-epyc7713");
     t.request.policy = AH_POLICY_STREAM;
@@ -116,9 +111,8 @@ static void test_remedies__of_both_memories(void **state)
 }
 
 /* What the system keeps of a larger machine is not in the budget. */
-static void test_remedies__count_what_the_system_keeps(void **state)
+TEST(remedies, count_what_the_system_keeps)
 {
-    (void)state;
     struct test_request t;
     test_request_open(&t, "llama-2-7b", "rtx4090-64g");
     assert_int_equal(test_request_plan(&t), AH_E_INFEASIBLE);
@@ -128,15 +122,4 @@ static void test_remedies__count_what_the_system_keeps(void **state)
     CHECK_OK(test_request_plan(&t), t.err);
     assert_true(t.plan.memory.host_capacity_bytes < host.value);
     test_request_close(&t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_remedies__go_beyond_the_machine),
-                                       cmocka_unit_test(test_remedies__are_the_least_memory),
-                                       cmocka_unit_test(test_remedies__need_what_the_better_order_needs),
-                                       cmocka_unit_test(test_remedies__of_a_policy_that_is_not_enough),
-                                       cmocka_unit_test(test_remedies__of_both_memories),
-                                       cmocka_unit_test(test_remedies__count_what_the_system_keeps)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

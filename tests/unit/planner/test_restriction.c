@@ -62,9 +62,8 @@ static bool block_may(const struct fixture *f, const struct ah_restriction *rest
 }
 
 /* Each of the config techniques forbids the configs that have it, where the block has a choice, and no others. */
-static void test_restriction__forbids_what_has_it(void **state)
+TEST(restriction, forbids_what_has_it)
 {
-    (void)state;
     static const char *const none_forbidden_here[] = {"embedding", "head"};
     struct fixture f;
     setup(&f);
@@ -96,9 +95,8 @@ static void test_restriction__forbids_what_has_it(void **state)
     ah_arena_release(&f.arena);
 }
 
-static void test_restriction__none_restricts_nothing(void **state)
+TEST(restriction, none_restricts_nothing)
 {
-    (void)state;
     struct fixture f;
     setup(&f);
     struct ah_restriction restriction = without(&f, 0);
@@ -112,9 +110,8 @@ static void test_restriction__none_restricts_nothing(void **state)
     ah_arena_release(&f.arena);
 }
 
-static void test_restriction__orders(void **state)
+TEST(restriction, orders)
 {
-    (void)state;
     struct fixture f;
     setup(&f);
     const struct ah_knobs knobs = {.tile_elements = 4096,
@@ -140,9 +137,8 @@ static void test_restriction__orders(void **state)
     ah_arena_release(&f.arena);
 }
 
-static void test_restriction__nothing_left(void **state)
+TEST(restriction, nothing_left)
 {
-    (void)state;
     struct fixture f;
     struct ah_restriction restriction;
     struct ah_error err;
@@ -154,25 +150,12 @@ static void test_restriction__nothing_left(void **state)
     ah_arena_release(&f.arena);
 }
 
-static void test_restriction__is_read_from_annotations(void **state)
+TEST(restriction, is_read_from_annotations)
 {
     const struct ah_text_pair annotations[] = {
         {"solver", "keep"}, {"without", "streamed,unheard-of,tiles"}, {"without", "host-weights,keepsake"}};
-    (void)state;
     assert_int_equal(ah_restriction_read(annotations, 3), UINT32_C(1) << AH_TECHNIQUE_STREAMED |
                                                               UINT32_C(1) << AH_TECHNIQUE_TILES |
                                                               UINT32_C(1) << AH_TECHNIQUE_HOST_WEIGHTS);
     assert_int_equal(ah_restriction_read(NULL, 0), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_restriction__forbids_what_has_it),
-        cmocka_unit_test(test_restriction__none_restricts_nothing),
-        cmocka_unit_test(test_restriction__orders),
-        cmocka_unit_test(test_restriction__nothing_left),
-        cmocka_unit_test(test_restriction__is_read_from_annotations),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,9 +9,8 @@ static void take(struct ah_shortlist *list, struct fixture *f, uint8_t activatio
     ah_shortlist_take(list, f->configs, &f->knobs, period_us);
 }
 
-static void test_shortlist__has_the_fastest_first_and_no_configs_twice(void **state)
+TEST(shortlist, has_the_fastest_first_and_no_configs_twice)
 {
-    (void)state;
     struct fixture f;
     struct ah_shortlist list;
     setup(&f, UINT64_C(1) << 40, 0);
@@ -37,9 +36,8 @@ static void test_shortlist__has_the_fastest_first_and_no_configs_twice(void **st
 }
 
 /* From everything made again, with nothing else tried, to everything kept: the device has room. */
-static void test_shortlist__climbs_by_two_blocks(void **state)
+TEST(shortlist, climbs_by_two_blocks)
 {
-    (void)state;
     struct fixture f;
     struct ah_shortlist list;
     enum ah_verdict verdict;
@@ -59,13 +57,4 @@ static void test_shortlist__climbs_by_two_blocks(void **state)
     assert_int_equal(list.n, 0);
     ah_shortlist_release(&list);
     teardown(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shortlist__has_the_fastest_first_and_no_configs_twice),
-        cmocka_unit_test(test_shortlist__climbs_by_two_blocks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

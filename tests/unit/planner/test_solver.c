@@ -24,9 +24,8 @@ static struct ah_solver_problem problem_of(const double objective[2])
                                       .coefficients = coefficients};
 }
 
-static void test_solver__relaxes(void **state)
+TEST(solver, relaxes)
 {
-    (void)state;
     static const double objective[] = {-2, -1};
     struct ah_solver_problem problem = problem_of(objective);
     double values[2];
@@ -39,9 +38,8 @@ static void test_solver__relaxes(void **state)
     check_near(values[1], 6.5, 0);
 }
 
-static void test_solver__rounds(void **state)
+TEST(solver, rounds)
 {
-    (void)state;
     static const double objective[] = {-2, -1};
     struct ah_solver_problem problem = problem_of(objective);
     double values[2];
@@ -54,9 +52,8 @@ static void test_solver__rounds(void **state)
 }
 
 /* 3x + y and x + 3y are at most 2^51, so 4x + 4y is at most 2^52: that it cannot be one more, no tolerance sees. */
-static void test_solver__is_exact(void **state)
+TEST(solver, is_exact)
 {
-    (void)state;
     static const double objective[] = {1, 0}, much[] = {0x1p52, 0x1p52}, rows[] = {3, 1, 1, 3, 4, 4};
     static const double row_upper[] = {0x1p51, 0x1p51, INFINITY};
     double row_lower[] = {-INFINITY, -INFINITY, 0x1p52 + 1};
@@ -79,9 +76,8 @@ static void test_solver__is_exact(void **state)
     assert_true(result.objective == 0x1p49);
 }
 
-static void test_solver__sees_what_has_no_end(void **state)
+TEST(solver, sees_what_has_no_end)
 {
-    (void)state;
     static const double objective[] = {1, -1}, coefficient[] = {1, 0};
     struct ah_solver_problem problem = problem_of(objective);
     struct ah_error err = {0};
@@ -95,9 +91,8 @@ static void test_solver__sees_what_has_no_end(void **state)
 }
 
 /* A knapsack that takes a tree: with one node there is an incumbent at most, with all the optimum. */
-static void test_solver__stops_after_nodes(void **state)
+TEST(solver, stops_after_nodes)
 {
-    (void)state;
     enum { N = 12 };
     double objective[N], ones[N], row[N];
     bool all[N];
@@ -126,9 +121,8 @@ static void test_solver__stops_after_nodes(void **state)
     assert_int_equal(whole.status, AH_SOLVER_OPTIMAL);
 }
 
-static void test_solver__comes_back_from_misuse(void **state)
+TEST(solver, comes_back_from_misuse)
 {
-    (void)state;
     static const double objective[] = {-2, -1};
     struct ah_solver_problem problem = problem_of(objective);
     struct ah_error err = {0};
@@ -139,17 +133,4 @@ static void test_solver__comes_back_from_misuse(void **state)
     problem = problem_of(objective);
     CHECK_OK(ah_solver_relax(&problem, &result, &err), err);
     CHECK_FAILS(ah_solver_write(&problem, "/nowhere/there.lp", &err), err, AH_E_IO, "'/nowhere/there.lp'");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_solver__relaxes),
-        cmocka_unit_test(test_solver__rounds),
-        cmocka_unit_test(test_solver__is_exact),
-        cmocka_unit_test(test_solver__sees_what_has_no_end),
-        cmocka_unit_test(test_solver__stops_after_nodes),
-        cmocka_unit_test(test_solver__comes_back_from_misuse),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

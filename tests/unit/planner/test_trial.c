@@ -8,9 +8,8 @@ static enum ah_verdict try_it(struct fixture *f)
     return verdict;
 }
 
-static void test_trial__prefers_the_shorter_period(void **state)
+TEST(trial, prefers_the_shorter_period)
 {
-    (void)state;
     struct fixture f;
     setup(&f, UINT64_C(1) << 40, 0);
     f.configs[3].activations = AH_ACTIVATIONS_RECOMPUTE;
@@ -27,9 +26,8 @@ static void test_trial__prefers_the_shorter_period(void **state)
 }
 
 /* Equal periods: less host memory first, then configs that come first. Either way round. */
-static void test_trial__breaks_ties(void **state)
+TEST(trial, breaks_ties)
 {
-    (void)state;
     for (int turn = 0; turn < 2; turn++) {
         struct fixture f;
         setup(&f, UINT64_C(1) << 40, 0);
@@ -52,9 +50,8 @@ static void test_trial__breaks_ties(void **state)
     }
 }
 
-static void test_trial__tries_nothing_twice(void **state)
+TEST(trial, tries_nothing_twice)
 {
-    (void)state;
     struct fixture f;
     setup(&f, UINT64_C(1) << 40, 0);
     assert_int_equal(try_it(&f), AH_TRIAL_BETTER);
@@ -75,9 +72,8 @@ static void test_trial__tries_nothing_twice(void **state)
 }
 
 /* What was only known to be worse than something is tried again where that is not enough. */
-static void test_trial__knows_periods_as_far_as_it_was_asked(void **state)
+TEST(trial, knows_periods_as_far_as_it_was_asked)
 {
-    (void)state;
     struct fixture f;
     setup(&f, UINT64_C(1) << 40, 0);
     assert_int_equal(try_it(&f), AH_TRIAL_BETTER);
@@ -96,9 +92,8 @@ static void test_trial__knows_periods_as_far_as_it_was_asked(void **state)
 }
 
 /* Where bytes are worth something, what is asked for is a period and the worth of the bytes. */
-static void test_trial__counts_what_bytes_are_worth(void **state)
+TEST(trial, counts_what_bytes_are_worth)
 {
-    (void)state;
     struct fixture f;
     setup(&f, UINT64_C(1) << 40, 0);
     assert_int_equal(try_it(&f), AH_TRIAL_BETTER);
@@ -120,9 +115,8 @@ static void test_trial__counts_what_bytes_are_worth(void **state)
     teardown(&f);
 }
 
-static void test_trial__remembers_thousands(void **state)
+TEST(trial, remembers_thousands)
 {
-    (void)state;
     struct fixture f;
     setup(&f, 1, 0); /* nothing fits, so that nothing is evaluated */
     f.configs[2].optimizer = AH_OPTIMIZER_HOST;
@@ -135,9 +129,8 @@ static void test_trial__remembers_thousands(void **state)
     teardown(&f);
 }
 
-static void test_trial__says_how_much_is_too_much(void **state)
+TEST(trial, says_how_much_is_too_much)
 {
-    (void)state;
     struct fixture f;
     struct ah_score score;
     setup(&f, 1000, 0);
@@ -154,9 +147,8 @@ static void test_trial__says_how_much_is_too_much(void **state)
     teardown(&f);
 }
 
-static void test_trial__ends_with_its_budget(void **state)
+TEST(trial, ends_with_its_budget)
 {
-    (void)state;
     struct fixture f;
     setup(&f, UINT64_C(1) << 40, 1);
     assert_int_equal(try_it(&f), AH_TRIAL_BETTER);
@@ -167,9 +159,8 @@ static void test_trial__ends_with_its_budget(void **state)
     teardown(&f);
 }
 
-static void test_trial__forgets_what_does_not_fit_new_limits(void **state)
+TEST(trial, forgets_what_does_not_fit_new_limits)
 {
-    (void)state;
     struct fixture f;
     setup(&f, UINT64_C(1) << 40, 0);
     assert_int_equal(try_it(&f), AH_TRIAL_BETTER);
@@ -189,9 +180,8 @@ static bool always(void *context, uint64_t evaluations)
     return evaluations > 0 && context != NULL;
 }
 
-static void test_trial__is_interrupted(void **state)
+TEST(trial, is_interrupted)
 {
-    (void)state;
     struct fixture f;
     enum ah_verdict verdict;
     setup(&f, UINT64_C(1) << 40, 0);
@@ -200,19 +190,4 @@ static void test_trial__is_interrupted(void **state)
     CHECK_FAILS(ah_trial_run(&f.trial, f.configs, &f.knobs, &verdict, &f.err), f.err, AH_E_INTERRUPTED,
                 "nothing was written");
     teardown(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_trial__prefers_the_shorter_period),
-                                       cmocka_unit_test(test_trial__breaks_ties),
-                                       cmocka_unit_test(test_trial__tries_nothing_twice),
-                                       cmocka_unit_test(test_trial__knows_periods_as_far_as_it_was_asked),
-                                       cmocka_unit_test(test_trial__counts_what_bytes_are_worth),
-                                       cmocka_unit_test(test_trial__remembers_thousands),
-                                       cmocka_unit_test(test_trial__says_how_much_is_too_much),
-                                       cmocka_unit_test(test_trial__ends_with_its_budget),
-                                       cmocka_unit_test(test_trial__forgets_what_does_not_fit_new_limits),
-                                       cmocka_unit_test(test_trial__is_interrupted)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

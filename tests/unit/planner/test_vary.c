@@ -26,9 +26,8 @@ static void first_choice(const struct ah_vary *vary, struct ah_config *ret_confi
     }
 }
 
-static void test_vary__gives_each_block_what_it_may_have(void **state)
+TEST(vary, gives_each_block_what_it_may_have)
 {
-    (void)state;
     uint64_t random = check_seed(20261121);
     for (int i = 0; i < 40;) {
         struct instance it;
@@ -50,9 +49,8 @@ static void test_vary__gives_each_block_what_it_may_have(void **state)
     }
 }
 
-static void test_vary__says_whether_anything_changed(void **state)
+TEST(vary, says_whether_anything_changed)
 {
-    (void)state;
     uint64_t random = 3, seed = 5, unchanged = 0;
     struct instance it;
     while (!instance_open(&it, &seed, 6))
@@ -75,9 +73,8 @@ static void test_vary__says_whether_anything_changed(void **state)
 }
 
 /* Every config of every block and every knob is reached. */
-static void test_vary__reaches_everything(void **state)
+TEST(vary, reaches_everything)
 {
-    (void)state;
     uint64_t random = 11, seed = 5;
     uint32_t seen[INSTANCE_BLOCKS] = {0};
     struct instance it;
@@ -114,12 +111,4 @@ static void test_vary__reaches_everything(void **state)
         assert_int_equal(seen[block], (UINT64_C(1) << ah_vary_options(&vary, block, all)) - 1);
     }
     instance_close(&it);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_vary__gives_each_block_what_it_may_have),
-                                       cmocka_unit_test(test_vary__says_whether_anything_changed),
-                                       cmocka_unit_test(test_vary__reaches_everything)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,9 +29,8 @@ static void open_tiny(struct test_request *t, enum ah_policy policy)
 
 /* ---- policies ---- */
 
-static void test_verify__each_policy_is_known_by_its_plans(void **state)
+TEST(verify, each_policy_is_known_by_its_plans)
 {
-    (void)state;
     for (int policy = 0; policy < AH_POLICIES; policy++) {
         struct test_request t;
         open_tiny(&t, (enum ah_policy)policy);
@@ -44,9 +43,8 @@ static void test_verify__each_policy_is_known_by_its_plans(void **state)
 }
 
 /* The blocks of `optimal` are of no other family here. */
-static void test_verify__no_policy_places_others_blocks(void **state)
+TEST(verify, no_policy_places_others_blocks)
 {
-    (void)state;
     struct test_request t;
     open_tiny(&t, AH_POLICY_OPTIMAL);
     CHECK_OK(test_request_plan(&t), t.err);
@@ -141,9 +139,8 @@ static void proven(struct ah_plan *plan)
     solver->gap = (solver->objective_us - solver->bound_us) / solver->objective_us;
 }
 
-static void test_verify__inputs_know_what_plans_cannot(void **state)
+TEST(verify, inputs_know_what_plans_cannot)
 {
-    (void)state;
     static const struct {
         void (*forge)(struct ah_plan *plan);
         int rc;
@@ -175,9 +172,8 @@ static void test_verify__inputs_know_what_plans_cannot(void **state)
 }
 
 /* A plan that does without something has the bound of doing without it. */
-static void test_verify__restrictions_are_in_the_bound(void **state)
+TEST(verify, restrictions_are_in_the_bound)
 {
-    (void)state;
     struct test_request t;
     open_tiny(&t, AH_POLICY_OPTIMAL);
     t.request.without = UINT32_C(1) << AH_TECHNIQUE_STREAMED | UINT32_C(1) << AH_TECHNIQUE_HOST_OPTIMIZER;
@@ -185,15 +181,4 @@ static void test_verify__restrictions_are_in_the_bound(void **state)
     CHECK_OK(test_request_plan(&t), t.err);
     CHECK_OK(verify(&t), t.err);
     test_request_close(&t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verify__each_policy_is_known_by_its_plans),
-        cmocka_unit_test(test_verify__no_policy_places_others_blocks),
-        cmocka_unit_test(test_verify__inputs_know_what_plans_cannot),
-        cmocka_unit_test(test_verify__restrictions_are_in_the_bound),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

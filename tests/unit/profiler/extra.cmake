@@ -1,7 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 # Devices of known speed, for the tests that run whole profiles.
-target_sources(unit.profiler.profiler PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fake_device.c)
-target_sources(unit.profiler.blocks PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fake_device.c
-  ${CMAKE_CURRENT_LIST_DIR}/profile_case.c)
-target_sources(unit.profiler.algorithms PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fake_device.c
-  ${CMAKE_CURRENT_LIST_DIR}/profile_case.c)
+target_sources(unit.profiler PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fake_device.c ${CMAKE_CURRENT_LIST_DIR}/profile_case.c)

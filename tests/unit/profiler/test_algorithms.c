@@ -39,7 +39,7 @@ static unsigned chosen(struct profile_case *c)
     return (unsigned)strtoul(digits, NULL, 16);
 }
 
-static void test_algorithms__the_fastest_is_chosen(void **state)
+TEST(algorithms, the_fastest_is_chosen)
 {
     static const struct {
         double offers[FAKE_OFFERS_MAX];
@@ -50,7 +50,6 @@ static void test_algorithms__the_fastest_is_chosen(void **state)
         {{1, 1.03, 0, 0}, 1},
         {{1, 0, 0, 0}, 0},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct profile_case c;
         open_case(&c, 5e10, cases[i].offers);
@@ -65,11 +64,10 @@ static void test_algorithms__the_fastest_is_chosen(void **state)
 }
 
 /* Measuring again, and measuring another model, changes no choice; another library's are new. */
-static void test_algorithms__stay_once_chosen(void **state)
+TEST(algorithms, stay_once_chosen)
 {
     struct profile_case c;
     struct ah_plan_training longer = usual;
-    (void)state;
     open_case(&c, 5e10, (const double[FAKE_OFFERS_MAX]){1, 2, 0, 0});
     CHECK_OK(profile_case_extend(&c), c.err);
     size_t n = c.document.body.machine->algorithms->n_products;
@@ -92,10 +90,9 @@ static void test_algorithms__stay_once_chosen(void **state)
 }
 
 /* Blocks are measured with the algorithms that were chosen. */
-static void test_algorithms__are_what_blocks_take(void **state)
+TEST(algorithms, are_what_blocks_take)
 {
     struct profile_case slow, fast;
-    (void)state;
     open_case(&slow, 1e9, (const double[FAKE_OFFERS_MAX]){1, 0, 0, 0});
     CHECK_OK(profile_case_extend(&slow), slow.err);
     double slow_us = slow.document.body.machine->blocks[1].forward_us.median;
@@ -107,14 +104,13 @@ static void test_algorithms__are_what_blocks_take(void **state)
 }
 
 /* The document is one that readers accept, and gives back the same table. */
-static void test_algorithms__stand_in_the_document(void **state)
+TEST(algorithms, stand_in_the_document)
 {
     struct profile_case c;
     struct ah_buffer text = {0};
     struct ah_document again = {0};
     struct ah_device_options options = {0};
     char before[AH_SHA256_HEX_MAX], after[AH_SHA256_HEX_MAX];
-    (void)state;
     open_case(&c, 5e10, (const double[FAKE_OFFERS_MAX]){1, 2, 0, 0});
     CHECK_OK(profile_case_extend(&c), c.err);
     CHECK_OK(ah_document_print(&c.document, &text, &c.err), c.err);
@@ -135,10 +131,9 @@ static void test_algorithms__stand_in_the_document(void **state)
 }
 
 /* A device without a library has no table. */
-static void test_algorithms__need_a_library(void **state)
+TEST(algorithms, need_a_library)
 {
     struct profile_case c;
-    (void)state;
     open_case(&c, 5e10, (const double[FAKE_OFFERS_MAX]){1, 2, 0, 0});
     ah_document_release(&c.document);
     c.rates.library = NULL;
@@ -146,16 +141,4 @@ static void test_algorithms__need_a_library(void **state)
     CHECK_OK(profile_case_extend(&c), c.err);
     assert_null(c.document.body.machine->algorithms);
     profile_case_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_algorithms__the_fastest_is_chosen),
-        cmocka_unit_test(test_algorithms__stay_once_chosen),
-        cmocka_unit_test(test_algorithms__are_what_blocks_take),
-        cmocka_unit_test(test_algorithms__stand_in_the_document),
-        cmocka_unit_test(test_algorithms__need_a_library),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,10 +60,9 @@ static void check_block(const struct profile_case *c, size_t g, uint64_t threads
 
 static const struct ah_plan_training usual = {.batch = 4, .micro_batches = 2, .seq = 64, .dtype = AH_FP32};
 
-static void test_blocks__have_the_known_speed(void **state)
+TEST(blocks, have_the_known_speed)
 {
     static const char *const models[] = {"tiny", "gpt2-124m"};
-    (void)state;
     for (size_t i = 0; i < 2; i++)
         for (int dtype = 0; dtype < 2; dtype++) {
             struct profile_case c;
@@ -83,9 +82,8 @@ static void test_blocks__have_the_known_speed(void **state)
 }
 
 /* A document with blocks is one that readers accept; measuring again replaces, another model adds. */
-static void test_blocks__are_added_and_replaced(void **state)
+TEST(blocks, are_added_and_replaced)
 {
-    (void)state;
     struct profile_case c;
     struct ah_buffer text = {0};
     struct ah_document again = {0};
@@ -114,9 +112,8 @@ static void test_blocks__are_added_and_replaced(void **state)
 }
 
 /* A document that has as many as it may forgets the oldest. */
-static void test_blocks__oldest_make_room(void **state)
+TEST(blocks, oldest_make_room)
 {
-    (void)state;
     static struct ah_machine_block many[AH_MACHINE_BLOCKS_MAX];
     struct profile_case c;
     open_case(&c, "tiny", usual);
@@ -136,9 +133,8 @@ static void test_blocks__oldest_make_room(void **state)
 }
 
 /* What is frozen has no backward; what lies above a trained block has. */
-static void test_blocks__of_a_model_that_is_trained_in_part(void **state)
+TEST(blocks, of_a_model_that_is_trained_in_part)
 {
-    (void)state;
     static const char *patterns[] = {"layer.2.*", "head.*"};
     struct profile_case c;
     struct ah_plan_training training = usual;
@@ -155,9 +151,8 @@ static void test_blocks__of_a_model_that_is_trained_in_part(void **state)
     profile_case_close(&c);
 }
 
-static void test_blocks__belong_to_this_machine(void **state)
+TEST(blocks, belong_to_this_machine)
 {
-    (void)state;
     struct profile_case c;
     open_case(&c, "tiny", usual);
     struct ah_machine *machine = c.document.body.machine;
@@ -178,9 +173,8 @@ static void test_blocks__belong_to_this_machine(void **state)
     profile_case_close(&c);
 }
 
-static void test_blocks__must_fit(void **state)
+TEST(blocks, must_fit)
 {
-    (void)state;
     struct profile_case c;
     struct ah_plan_training training = usual;
     training.batch = 1 << 16;
@@ -191,9 +185,8 @@ static void test_blocks__must_fit(void **state)
     profile_case_close(&c);
 }
 
-static void test_blocks__a_fault_leaves_the_document(void **state)
+TEST(blocks, a_fault_leaves_the_document)
 {
-    (void)state;
     struct profile_case c;
     open_case(&c, "tiny", usual);
     CHECK_OK(profile_case_extend(&c), c.err);
@@ -210,18 +203,4 @@ static void test_blocks__a_fault_leaves_the_document(void **state)
     CHECK_FAILS(profile_case_extend(&c), c.err, AH_E_INTERRUPTED, "interrupted");
     assert_memory_equal(c.document.body.machine, &before, sizeof before);
     profile_case_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_blocks__have_the_known_speed),
-        cmocka_unit_test(test_blocks__are_added_and_replaced),
-        cmocka_unit_test(test_blocks__oldest_make_room),
-        cmocka_unit_test(test_blocks__of_a_model_that_is_trained_in_part),
-        cmocka_unit_test(test_blocks__belong_to_this_machine),
-        cmocka_unit_test(test_blocks__must_fit),
-        cmocka_unit_test(test_blocks__a_fault_leaves_the_document),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,9 +36,8 @@ static void count_passes(const struct ah_cycle *cycle, unsigned ret_counts[2][AH
     assert_int_equal(begin, cycle->n_ops);
 }
 
-static void test_cycle__ops_are_sound(void **state)
+TEST(cycle, ops_are_sound)
 {
-    (void)state;
     for (size_t i = 0; i < TEST_MODELS; i++) {
         struct test_job job;
         struct ah_cycle cycle;
@@ -56,9 +55,8 @@ static void test_cycle__ops_are_sound(void **state)
 }
 
 /* A model of two layers has three turns, and each layer every way. */
-static void test_cycle__few_layers_take_turns(void **state)
+TEST(cycle, few_layers_take_turns)
 {
-    (void)state;
     struct test_job job;
     struct ah_cycle cycle;
     unsigned counts[2][AH_ACTIVATIONS_WAYS];
@@ -77,9 +75,8 @@ static bool overlap(struct ah_ref a, uint64_t a_bytes, struct ah_ref b, uint64_t
     return a.offset_bytes < b.offset_bytes + b_bytes && b.offset_bytes < a.offset_bytes + a_bytes;
 }
 
-static void test_cycle__blocks_have_places_of_their_own(void **state)
+TEST(cycle, blocks_have_places_of_their_own)
 {
-    (void)state;
     struct test_job job;
     struct ah_cycle cycle;
     open_cycle(&job, &cycle, "gpt2-124m", &plenty);
@@ -96,9 +93,8 @@ static void test_cycle__blocks_have_places_of_their_own(void **state)
     close_cycle(&job, &cycle);
 }
 
-static void test_cycle__fits(void **state)
+TEST(cycle, fits)
 {
-    (void)state;
     struct test_job job;
     struct ah_cycle cycle, smaller;
     struct ah_error err = {0};
@@ -111,15 +107,4 @@ static void test_cycle__fits(void **state)
     tight.bytes = 1 << 20;
     CHECK_FAILS(ah_cycle_init(&smaller, &job.job, &tight, &err), err, AH_E_CAPACITY, "1048576 are free");
     close_cycle(&job, &cycle);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cycle__ops_are_sound),
-        cmocka_unit_test(test_cycle__few_layers_take_turns),
-        cmocka_unit_test(test_cycle__blocks_have_places_of_their_own),
-        cmocka_unit_test(test_cycle__fits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

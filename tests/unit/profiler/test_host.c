@@ -5,9 +5,8 @@
 
 #include <string.h>
 
-static void test_host__slugs_of_real_models(void **state)
+TEST(host, slugs_of_real_models)
 {
-    (void)state;
     static const char *const models[][2] = {
         {"Intel(R) Xeon(R) Processor", "intel-xeon"},
         {"Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz", "intel-xeon-gold-6148"},
@@ -28,9 +27,8 @@ static void test_host__slugs_of_real_models(void **state)
     }
 }
 
-static void test_host__slugs_end_at_a_word(void **state)
+TEST(host, slugs_end_at_a_word)
 {
-    (void)state;
     char slug[12];
     ah_host_slug("Intel(R) Xeon(R) Platinum 8480C", slug, sizeof slug);
     assert_string_equal(slug, "intel-xeon");
@@ -41,9 +39,8 @@ static void test_host__slugs_end_at_a_word(void **state)
     assert_true(strlen(slug) < sizeof slug);
 }
 
-static void test_host__thread_counts(void **state)
+TEST(host, thread_counts)
 {
-    (void)state;
     static const struct {
         unsigned processors, most;
         unsigned expected[5]; /* ends with 0 */
@@ -63,23 +60,11 @@ static void test_host__thread_counts(void **state)
     }
 }
 
-static void test_host__arrays_fit_the_memory(void **state)
+TEST(host, arrays_fit_the_memory)
 {
-    (void)state;
     struct ah_measure measure = {.available_bytes = UINT64_C(1) << 30};
     assert_int_equal(ah_measure_fit(&measure, 512 << 20), 64 << 20);
     assert_int_equal(ah_measure_fit(&measure, 10 << 20), 10 << 20);
     measure.available_bytes = 1 << 20;
     assert_int_equal(ah_measure_fit(&measure, 512 << 20), 1 << 20);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_host__slugs_of_real_models),
-        cmocka_unit_test(test_host__slugs_end_at_a_word),
-        cmocka_unit_test(test_host__thread_counts),
-        cmocka_unit_test(test_host__arrays_fit_the_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

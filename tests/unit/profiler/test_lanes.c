@@ -3,9 +3,8 @@
 
 #include "tests/support/check.h"
 
-static void test_lanes__counts_parts_of_ops(void **state)
+TEST(lanes, counts_parts_of_ops)
 {
-    (void)state;
     /* a gap before the second op belongs to it: the lane pays for it */
     const struct ah_span spans[] = {
         {.start_ns = 100, .end_ns = 200}, {.start_ns = 220, .end_ns = 300}, {.start_ns = 300, .end_ns = 500}};
@@ -16,10 +15,4 @@ static void test_lanes__counts_parts_of_ops(void **state)
     check_near(ah_lanes_done_between(spans, 3, 0, 100), 0, 1e-12);
     check_near(ah_lanes_done_between(spans, 3, 500, 900), 0, 1e-12);
     check_near(ah_lanes_done_between(spans, 0, 0, 900), 0, 1e-12);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lanes__counts_parts_of_ops)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,9 +13,8 @@ static struct ah_load load_of(const char *text, double own_s)
     return load;
 }
 
-static void test_load__parses_the_kernels_line(void **state)
+TEST(load, parses_the_kernels_line)
 {
-    (void)state;
     struct ah_load load;
     assert_true(
         ah_load_parse("cpu  1572 10 667 253550 982 20 17 200 50 0\ncpu0 575 0 254 127488\n", 100, &load));
@@ -24,9 +23,8 @@ static void test_load__parses_the_kernels_line(void **state)
     check_near(load.total_s, 2570.18, 1e-12);
 }
 
-static void test_load__refuses_what_is_not_one(void **state)
+TEST(load, refuses_what_is_not_one)
 {
-    (void)state;
     struct ah_load load = {1, 1, 1, 1};
     assert_false(ah_load_parse("", 100, &load));
     assert_false(ah_load_parse("intr 1 2 3 4 5 6 7 8", 100, &load));
@@ -38,9 +36,8 @@ static void test_load__refuses_what_is_not_one(void **state)
 /* Two processors, 10 seconds between the readings. */
 static const char before_text[] = "cpu 1000 0 0 1000 0 0 0 0 0 0";
 
-static void test_load__own_work_is_not_others(void **state)
+TEST(load, own_work_is_not_others)
 {
-    (void)state;
     char text[160] = "";
     struct ah_load before = load_of(before_text, 5);
     struct ah_load after = load_of("cpu 2500 0 0 1500 0 0 0 0 0 0", 20);
@@ -48,9 +45,8 @@ static void test_load__own_work_is_not_others(void **state)
     assert_false(ah_load_noise(&before, &after, 2, "x", text, sizeof text));
 }
 
-static void test_load__others_and_steal_are_named(void **state)
+TEST(load, others_and_steal_are_named)
 {
-    (void)state;
     char text[160] = "";
     struct ah_load before = load_of(before_text, 0);
     struct ah_load after = load_of("cpu 1500 0 100 2400 0 0 0 0 0 0", 1);
@@ -65,9 +61,8 @@ static void test_load__others_and_steal_are_named(void **state)
     check_text_has(text, "hypervisor took 0.05");
 }
 
-static void test_load__short_windows_are_not_judged(void **state)
+TEST(load, short_windows_are_not_judged)
 {
-    (void)state;
     char text[160] = "";
     struct ah_load before = load_of(before_text, 0);
     struct ah_load after = load_of("cpu 1040 0 0 1040 0 0 0 0 0 0", 0);
@@ -75,9 +70,8 @@ static void test_load__short_windows_are_not_judged(void **state)
     assert_false(ah_load_noise(&before, &before, 0, "x", text, sizeof text));
 }
 
-static void test_load__reads_this_machine(void **state)
+TEST(load, reads_this_machine)
 {
-    (void)state;
     struct ah_load before;
     struct ah_load after;
     ah_load_read(&before);
@@ -88,9 +82,8 @@ static void test_load__reads_this_machine(void **state)
     assert_true(after.total_s >= before.total_s);
 }
 
-static void test_load__sentences_tell_of_a_disturbance(void **state)
+TEST(load, sentences_tell_of_a_disturbance)
 {
-    (void)state;
     char text[160] = "";
     struct ah_load before = load_of(before_text, 0);
     struct ah_load after = load_of("cpu 1500 0 100 2400 0 0 0 20 0 0", 1);
@@ -106,18 +99,4 @@ static void test_load__sentences_tell_of_a_disturbance(void **state)
     assert_int_equal(processors, 2);
     assert_false(ah_load_disturbed(sentences, 2, &taken, &processors));
     assert_false(ah_load_disturbed(NULL, 0, &taken, &processors));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_load__parses_the_kernels_line),
-        cmocka_unit_test(test_load__refuses_what_is_not_one),
-        cmocka_unit_test(test_load__own_work_is_not_others),
-        cmocka_unit_test(test_load__others_and_steal_are_named),
-        cmocka_unit_test(test_load__short_windows_are_not_judged),
-        cmocka_unit_test(test_load__sentences_tell_of_a_disturbance),
-        cmocka_unit_test(test_load__reads_this_machine),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

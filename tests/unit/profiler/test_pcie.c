@@ -59,14 +59,13 @@ static void check_pcie(uint64_t generation, uint64_t width, uint64_t max_generat
     assert_int_equal(pcie.max_width, max_width);
 }
 
-static void test_pcie__is_read(void **state)
+TEST_IN(pcie, is_read, make_folders, remove_folders)
 {
     static const struct {
         const char *speed;
         uint64_t generation;
     } speeds[] = {{"2.5 GT/s PCIe\n", 1},  {"5.0 GT/s PCIe\n", 2},  {"8.0 GT/s PCIe\n", 3},
                   {"16.0 GT/s PCIe\n", 4}, {"32.0 GT/s PCIe\n", 5}, {"64.0 GT/s PCIe\n", 6}};
-    (void)state;
     put(device, "current_link_width", "8\n");
     put(device, "max_link_speed", "64.0 GT/s PCIe\n");
     put(device, "max_link_width", "16\n");
@@ -77,9 +76,8 @@ static void test_pcie__is_read(void **state)
 }
 
 /* The most that both ends can. */
-static void test_pcie__is_limited_by_the_port(void **state)
+TEST_IN(pcie, is_limited_by_the_port, make_folders, remove_folders)
 {
-    (void)state;
     put(device, "current_link_speed", "16.0 GT/s PCIe\n");
     put(device, "current_link_width", "8\n");
     put(device, "max_link_speed", "32.0 GT/s PCIe\n");
@@ -89,10 +87,9 @@ static void test_pcie__is_limited_by_the_port(void **state)
     check_pcie(4, 8, 4, 16);
 }
 
-static void test_pcie__may_be_unknown(void **state)
+TEST_IN(pcie, may_be_unknown, make_folders, remove_folders)
 {
     struct ah_machine_pcie pcie;
-    (void)state;
     assert_false(ah_pcie_read(device, &pcie));
     put(device, "current_link_speed", "Unknown\n");
     put(device, "current_link_width", "0\n");
@@ -100,14 +97,4 @@ static void test_pcie__may_be_unknown(void **state)
     put(device, "max_link_width", "16\n");
     assert_false(ah_pcie_read(device, &pcie));
     assert_false(ah_pcie_read("/there/is/no/such/folder", &pcie));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_pcie__is_read, make_folders, remove_folders),
-        cmocka_unit_test_setup_teardown(test_pcie__is_limited_by_the_port, make_folders, remove_folders),
-        cmocka_unit_test_setup_teardown(test_pcie__may_be_unknown, make_folders, remove_folders),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,9 +108,8 @@ static void check_beside(const struct ah_machine *machine, const struct fake_rat
             assert_int_equal(seen[part][other], part != other);
 }
 
-static void test_profiler__finds_the_known_speed(void **state)
+TEST(profiler, finds_the_known_speed)
 {
-    (void)state;
     struct ah_error err;
     struct fake_rates rates = known_rates();
     struct ah_document document = {0};
@@ -130,9 +129,8 @@ static void test_profiler__finds_the_known_speed(void **state)
     assert_int_equal(fake_device_open_count(), 0);
 }
 
-static void test_profiler__finds_the_known_adam(void **state)
+TEST(profiler, finds_the_known_adam)
 {
-    (void)state;
     struct ah_error err;
     struct fake_rates rates = known_rates();
     struct ah_document document = {0};
@@ -154,9 +152,8 @@ static void test_profiler__finds_the_known_adam(void **state)
     ah_document_release(&document);
 }
 
-static void test_profiler__a_gpu_has_no_threads(void **state)
+TEST(profiler, a_gpu_has_no_threads)
 {
-    (void)state;
     struct ah_error err;
     struct fake_rates rates = known_rates();
     rates.kind = AH_DEVICE_CUDA;
@@ -226,9 +223,8 @@ static double ratio(const struct ah_machine *machine, double rate, enum ah_dtype
 }
 
 /* Small copies that take longer than large ones do not cost a profile its links. */
-static void test_profiler__rates_a_link_that_no_line_fits(void **state)
+TEST(profiler, rates_a_link_that_no_line_fits)
 {
-    (void)state;
     struct ah_error err;
     struct fake_rates rates = known_rates();
     struct ah_document document = {0};
@@ -249,9 +245,8 @@ static void test_profiler__rates_a_link_that_no_line_fits(void **state)
 }
 
 /* A lane that gets a processor only when the other one is done runs again for longer. */
-static void test_profiler__lanes_meet_in_the_end(void **state)
+TEST(profiler, lanes_meet_in_the_end)
 {
-    (void)state;
     struct ah_error err;
     struct fake_rates rates = known_rates();
     struct ah_document document = {0};
@@ -263,9 +258,8 @@ static void test_profiler__lanes_meet_in_the_end(void **state)
     ah_document_release(&document);
 }
 
-static void test_profiler__emulates_the_ratios(void **state)
+TEST(profiler, emulates_the_ratios)
 {
-    (void)state;
     struct ah_error err;
     struct fake_rates rates = known_rates();
     const struct ah_machine target = target_machine();
@@ -295,9 +289,8 @@ static void test_profiler__emulates_the_ratios(void **state)
     ah_document_release(&document);
 }
 
-static void test_profiler__says_where_emulation_falls_short(void **state)
+TEST(profiler, says_where_emulation_falls_short)
 {
-    (void)state;
     struct ah_error err;
     struct fake_rates rates = known_rates();
     const struct ah_machine target = target_machine();
@@ -313,9 +306,8 @@ static void test_profiler__says_where_emulation_falls_short(void **state)
     ah_document_release(&document);
 }
 
-static void test_profiler__names_what_emulation_lacks(void **state)
+TEST(profiler, names_what_emulation_lacks)
 {
-    (void)state;
     struct ah_error err;
     struct fake_rates rates = known_rates();
     struct ah_machine target = target_machine();
@@ -348,9 +340,8 @@ static void on_progress(void *context, double fraction, const char *what)
         atomic_store(progress->cancel, 1);
 }
 
-static void test_profiler__progress_ends_at_one(void **state)
+TEST(profiler, progress_ends_at_one)
 {
-    (void)state;
     struct ah_error err;
     struct fake_rates rates = known_rates();
     struct progress progress = {0};
@@ -364,9 +355,8 @@ static void test_profiler__progress_ends_at_one(void **state)
     ah_document_release(&document);
 }
 
-static void test_profiler__stops_when_cancelled(void **state)
+TEST(profiler, stops_when_cancelled)
 {
-    (void)state;
     for (unsigned after = 1; after < 45; after += 4) {
         struct ah_error err = {0};
         struct fake_rates rates = known_rates();
@@ -385,9 +375,8 @@ static void test_profiler__stops_when_cancelled(void **state)
     }
 }
 
-static void test_profiler__a_fault_of_the_device_ends_it(void **state)
+TEST(profiler, a_fault_of_the_device_ends_it)
 {
-    (void)state;
     for (int submit = 1; submit < 4000; submit = submit * 2 + 1) {
         struct ah_error err = {0};
         struct fake_rates rates = known_rates();
@@ -401,9 +390,8 @@ static void test_profiler__a_fault_of_the_device_ends_it(void **state)
     }
 }
 
-static void test_profiler__a_missing_device_is_named(void **state)
+TEST(profiler, a_missing_device_is_named)
 {
-    (void)state;
     struct ah_error err;
     struct fake_rates rates = known_rates();
     struct ah_document document = {0};
@@ -421,9 +409,8 @@ static void count_sentence(void *context, enum ah_log_level level, const char *t
     (*sentences)++;
 }
 
-static void test_profiler__leaves_out_a_disk_that_is_not_there(void **state)
+TEST(profiler, leaves_out_a_disk_that_is_not_there)
 {
-    (void)state;
     struct ah_error err;
     struct fake_rates rates = known_rates();
     struct ah_document document = {0};
@@ -447,9 +434,8 @@ static void check_sane(const struct ah_metric *metric)
     assert_true(metric->min <= metric->median && metric->median <= metric->max);
 }
 
-static void test_profiler__measures_memory_and_disk(void **state)
+TEST(profiler, measures_memory_and_disk)
 {
-    (void)state;
     struct ah_error err;
     struct fake_rates rates = known_rates();
     struct ah_document document = {0};
@@ -476,9 +462,8 @@ static void test_profiler__measures_memory_and_disk(void **state)
     ah_document_release(&document);
 }
 
-static void test_profiler__slow_machines_get_small_products(void **state)
+TEST(profiler, slow_machines_get_small_products)
 {
-    (void)state;
     struct ah_error err;
     struct fake_rates rates = known_rates();
     struct ah_document document = {0};
@@ -497,35 +482,11 @@ static void test_profiler__slow_machines_get_small_products(void **state)
     ah_document_release(&document);
 }
 
-static void test_profiler__words_of_parts(void **state)
+TEST(profiler, words_of_parts)
 {
-    (void)state;
     assert_string_equal(ah_profiler_part_word(AH_PROFILER_BESIDE), "beside");
     for (int part = 0; part < AH_PROFILER_PART_COUNT; part++)
         assert_int_equal(ah_profiler_part_bit(ah_profiler_part_word((enum ah_profiler_part)part)),
                          1u << part);
     assert_int_equal(ah_profiler_part_bit("gpu"), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_profiler__finds_the_known_speed),
-        cmocka_unit_test(test_profiler__finds_the_known_adam),
-        cmocka_unit_test(test_profiler__a_gpu_has_no_threads),
-        cmocka_unit_test(test_profiler__rates_a_link_that_no_line_fits),
-        cmocka_unit_test(test_profiler__lanes_meet_in_the_end),
-        cmocka_unit_test(test_profiler__emulates_the_ratios),
-        cmocka_unit_test(test_profiler__says_where_emulation_falls_short),
-        cmocka_unit_test(test_profiler__names_what_emulation_lacks),
-        cmocka_unit_test(test_profiler__progress_ends_at_one),
-        cmocka_unit_test(test_profiler__stops_when_cancelled),
-        cmocka_unit_test(test_profiler__a_fault_of_the_device_ends_it),
-        cmocka_unit_test(test_profiler__a_missing_device_is_named),
-        cmocka_unit_test(test_profiler__leaves_out_a_disk_that_is_not_there),
-        cmocka_unit_test(test_profiler__measures_memory_and_disk),
-        cmocka_unit_test(test_profiler__slow_machines_get_small_products),
-        cmocka_unit_test(test_profiler__words_of_parts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

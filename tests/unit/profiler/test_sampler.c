@@ -63,9 +63,8 @@ static double cold_start(unsigned block, double now_s)
     return block <= 6 ? 3.0 - 0.3 * block : 1.0;
 }
 
-static void test_sampler__warms_up_until_blocks_agree(void **state)
+TEST(sampler, warms_up_until_blocks_agree)
 {
-    (void)state;
     struct ah_error err;
     struct world world = {0};
     struct script script = {.world = &world, .name = 'a', .each_s = 0.0011, .factor = cold_start};
@@ -84,9 +83,8 @@ static double never_calm(unsigned block, double now_s)
     return block % 2 ? 2.0 : 1.0;
 }
 
-static void test_sampler__gives_up_warming_up(void **state)
+TEST(sampler, gives_up_warming_up)
 {
-    (void)state;
     struct ah_error err;
     struct world world = {0};
     struct script script = {.world = &world, .name = 'a', .each_s = 0.004, .factor = never_calm};
@@ -98,9 +96,8 @@ static void test_sampler__gives_up_warming_up(void **state)
     assert_true(world.now_ns >= 200000000 && world.now_ns < 230000000);
 }
 
-static void test_sampler__short_work_is_repeated(void **state)
+TEST(sampler, short_work_is_repeated)
 {
-    (void)state;
     struct ah_error err;
     struct world world = {0};
     struct script script = {.world = &world, .name = 'a', .each_s = 1e-6};
@@ -115,9 +112,8 @@ static void test_sampler__short_work_is_repeated(void **state)
     assert_int_equal(repeats, 100);
 }
 
-static void test_sampler__takes_turns(void **state)
+TEST(sampler, takes_turns)
 {
-    (void)state;
     struct ah_error err;
     struct world world = {0};
     struct script a = {.world = &world, .name = 'a', .each_s = 0.005};
@@ -143,9 +139,8 @@ static double interrupted(unsigned block, double now_s)
     return block % 3 == 2 ? 1.0 : 1.5;
 }
 
-static void test_sampler__a_sample_is_its_fastest_block(void **state)
+TEST(sampler, a_sample_is_its_fastest_block)
 {
-    (void)state;
     struct ah_error err;
     struct world world = {0};
     struct script script = {.world = &world, .name = 'a', .each_s = 0.004, .factor = interrupted};
@@ -164,9 +159,8 @@ static double slow_spell(unsigned block, double now_s)
     return now_s > 0.30 && now_s < 0.50 ? 1.5 : 1.0;
 }
 
-static void test_sampler__a_slow_spell_moves_no_median(void **state)
+TEST(sampler, a_slow_spell_moves_no_median)
 {
-    (void)state;
     struct ah_error err;
     struct world world = {0};
     struct script a = {.world = &world, .name = 'a', .each_s = 0.005, .factor = slow_spell};
@@ -183,9 +177,8 @@ static void test_sampler__a_slow_spell_moves_no_median(void **state)
     }
 }
 
-static void test_sampler__rounds_may_come_in_goes(void **state)
+TEST(sampler, rounds_may_come_in_goes)
 {
-    (void)state;
     struct ah_error err;
     struct world world = {0};
     struct script script = {.world = &world, .name = 'a', .each_s = 0.01};
@@ -212,9 +205,8 @@ static double noise_of_five_percent(unsigned block, double now_s)
     return 1.0 + 0.05 * sin(block * 7.7);
 }
 
-static void test_sampler__restless_series_get_more_samples(void **state)
+TEST(sampler, restless_series_get_more_samples)
 {
-    (void)state;
     struct ah_error err;
     struct world world = {0};
     struct script script = {.world = &world, .name = 'a', .each_s = 0.01, .factor = noise_of_five_percent};
@@ -238,9 +230,8 @@ static void test_sampler__restless_series_get_more_samples(void **state)
     assert_int_equal(series.n, 10); /* calm at once */
 }
 
-static void test_sampler__a_tight_budget_takes_blocks(void **state)
+TEST(sampler, a_tight_budget_takes_blocks)
 {
-    (void)state;
     struct ah_error err;
     struct world world = {0};
     struct script script = {.world = &world, .name = 'a', .each_s = 0.01};
@@ -274,9 +265,8 @@ static int ratio_round(void *context, double *ret_values, struct ah_error *err)
     return AH_OK;
 }
 
-static void test_sampler__ratios_within_a_round_survive_drift(void **state)
+TEST(sampler, ratios_within_a_round_survive_drift)
 {
-    (void)state;
     struct ah_error err;
     struct ratio_world world = {1};
     struct ah_sampler sampler = {.samples_min = 12};
@@ -291,9 +281,8 @@ static void test_sampler__ratios_within_a_round_survive_drift(void **state)
     assert_int_not_equal(ah_sampler_judge(&series[1], &amount), AH_SAMPLER_CALM);
 }
 
-static void test_sampler__rates(void **state)
+TEST(sampler, rates)
 {
-    (void)state;
     struct ah_sampler_series series = {.values = {2, 4, 1}, .n = 3};
     struct ah_metric rate = ah_sampler_rate(&series, 8);
     assert_true(rate.n == 3 && rate.median == 4 && rate.min == 2 && rate.max == 8 && rate.mad == 2);
@@ -330,9 +319,8 @@ static double one_outlier(size_t i)
     return i == 4 ? 1000 : 100;
 }
 
-static void test_sampler__verdicts(void **state)
+TEST(sampler, verdicts)
 {
-    (void)state;
     double amount;
     struct ah_sampler_series series = series_of(20, steady);
     assert_int_equal(ah_sampler_judge(&series, &amount), AH_SAMPLER_CALM);
@@ -354,18 +342,16 @@ static double late_drift(size_t i)
     return i < 12 ? 100 + 0.1 * (double)(i % 2) : 106;
 }
 
-static void test_sampler__drift_is_told_from_spread(void **state)
+TEST(sampler, drift_is_told_from_spread)
 {
-    (void)state;
     double amount;
     struct ah_sampler_series series = series_of(21, late_drift);
     assert_int_equal(ah_sampler_judge(&series, &amount), AH_SAMPLER_DRIFTS);
     check_near(amount, 0.0594, 1e-4);
 }
 
-static void test_sampler__stops_when_cancelled(void **state)
+TEST(sampler, stops_when_cancelled)
 {
-    (void)state;
     struct ah_error err;
     struct world world = {0};
     struct script script = {.world = &world, .name = 'a', .each_s = 0.01};
@@ -383,9 +369,8 @@ static void test_sampler__stops_when_cancelled(void **state)
     assert_true(drift.slow == 1);
 }
 
-static void test_sampler__reports_failing_work(void **state)
+TEST(sampler, reports_failing_work)
 {
-    (void)state;
     for (int block = 1; block < 12; block += 3) {
         struct ah_error err = {0};
         struct world world = {0};
@@ -404,9 +389,8 @@ static void collect_tick(void *context, double done)
     *last = done;
 }
 
-static void test_sampler__progress_never_falls(void **state)
+TEST(sampler, progress_never_falls)
 {
-    (void)state;
     struct ah_error err;
     struct world world = {0};
     struct script script = {.world = &world, .name = 'a', .each_s = 0.01};
@@ -420,36 +404,11 @@ static void test_sampler__progress_never_falls(void **state)
     assert_true(last == 1);
 }
 
-static void test_sampler__refuses_too_many_works(void **state)
+TEST(sampler, refuses_too_many_works)
 {
-    (void)state;
     struct ah_error err;
     struct ah_sampler sampler = {0};
     assert_int_equal(ah_sampler_measure(&sampler, NULL, AH_SAMPLER_WIDTH_MAX + 1, NULL, &err), AH_E_FAILED);
     assert_int_equal(ah_sampler_rounds(&sampler, ratio_round, NULL, AH_SAMPLER_WIDTH_MAX + 1, NULL, &err),
                      AH_E_FAILED);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sampler__warms_up_until_blocks_agree),
-        cmocka_unit_test(test_sampler__gives_up_warming_up),
-        cmocka_unit_test(test_sampler__short_work_is_repeated),
-        cmocka_unit_test(test_sampler__takes_turns),
-        cmocka_unit_test(test_sampler__a_sample_is_its_fastest_block),
-        cmocka_unit_test(test_sampler__a_slow_spell_moves_no_median),
-        cmocka_unit_test(test_sampler__rounds_may_come_in_goes),
-        cmocka_unit_test(test_sampler__restless_series_get_more_samples),
-        cmocka_unit_test(test_sampler__a_tight_budget_takes_blocks),
-        cmocka_unit_test(test_sampler__ratios_within_a_round_survive_drift),
-        cmocka_unit_test(test_sampler__rates),
-        cmocka_unit_test(test_sampler__verdicts),
-        cmocka_unit_test(test_sampler__drift_is_told_from_spread),
-        cmocka_unit_test(test_sampler__stops_when_cancelled),
-        cmocka_unit_test(test_sampler__reports_failing_work),
-        cmocka_unit_test(test_sampler__progress_never_falls),
-        cmocka_unit_test(test_sampler__refuses_too_many_works),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

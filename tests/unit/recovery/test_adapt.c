@@ -91,10 +91,9 @@ static void end(struct fixture *f)
     ah_arena_release(&f->arena);
 }
 
-static void test_adapt__leaves_a_plan_that_lost_nothing(void **state)
+TEST(adapt, leaves_a_plan_that_lost_nothing)
 {
     static struct fixture f;
-    (void)state;
     begin(&f, 7);
     for (int way = 0; way < AH_ADAPT_WAYS; way++) {
         struct ah_cluster_plan plan;
@@ -107,11 +106,10 @@ static void test_adapt__leaves_a_plan_that_lost_nothing(void **state)
     end(&f);
 }
 
-static void test_adapt__replaces_shrinks_or_drops(void **state)
+TEST(adapt, replaces_shrinks_or_drops)
 {
     static struct fixture f;
     struct ah_cluster_plan plan;
-    (void)state;
     begin(&f, 5); /* b is gone, nobody is idle */
     adapt(&f, AH_ADAPT_REPLACE, &plan);
     assert_int_equal(plan.n_pipelines, 2);
@@ -126,11 +124,10 @@ static void test_adapt__replaces_shrinks_or_drops(void **state)
     end(&f);
 }
 
-static void test_adapt__takes_an_idle_unit_in_place_of_a_lost_one(void **state)
+TEST(adapt, takes_an_idle_unit_in_place_of_a_lost_one)
 {
     static struct fixture f;
     struct ah_cluster_plan plan;
-    (void)state;
     begin(&f, 5);
     f.nodes[0].gpus = 2; /* one of a's is idle */
     adapt(&f, AH_ADAPT_REPLACE, &plan);
@@ -139,14 +136,4 @@ static void test_adapt__takes_an_idle_unit_in_place_of_a_lost_one(void **state)
     assert_int_equal(plan.pipelines[0].stages[0].blocks, 3);
     assert_string_equal(plan.pipelines[0].stages[1].node, "a");
     end(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adapt__leaves_a_plan_that_lost_nothing),
-        cmocka_unit_test(test_adapt__replaces_shrinks_or_drops),
-        cmocka_unit_test(test_adapt__takes_an_idle_unit_in_place_of_a_lost_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,11 +116,10 @@ static uint64_t kept(struct fixture *f)
     return bytes;
 }
 
-static void test_relabel__keeps_everything_where_it_is(void **state)
+TEST(relabel, keeps_everything_where_it_is)
 {
     static struct fixture f;
     struct ah_error err = {0};
-    (void)state;
     begin(&f);
     assert_int_equal(kept(&f), 0);
     CHECK_OK(ah_relabel_plan(&f.cluster, &f.states, &f.holders, &f.arena, &f.plan, &err), err);
@@ -135,11 +134,10 @@ static void test_relabel__keeps_everything_where_it_is(void **state)
     ah_arena_release(&f.arena);
 }
 
-static void test_relabel__leaves_nodes_that_differ(void **state)
+TEST(relabel, leaves_nodes_that_differ)
 {
     static struct fixture f;
     struct ah_error err = {0};
-    (void)state;
     begin(&f);
     f.cluster.pairs = &f.pair; /* a's link to c is its own: a and b are not equal */
     f.cluster.n_pairs = 1;
@@ -147,13 +145,4 @@ static void test_relabel__leaves_nodes_that_differ(void **state)
     assert_string_equal(f.stages[0].node, "a");
     assert_int_equal(kept(&f), 2 * AH_SHARD_KINDS * 100);
     ah_arena_release(&f.arena);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_relabel__keeps_everything_where_it_is),
-        cmocka_unit_test(test_relabel__leaves_nodes_that_differ),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

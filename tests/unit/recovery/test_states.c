@@ -62,19 +62,17 @@ static void check_model(const char *path, enum ah_dtype dtype, enum ah_dtype sta
     ah_document_release(&model);
 }
 
-static void test_states__add_up_to_the_model(void **state)
+TEST(states, add_up_to_the_model)
 {
-    (void)state;
     check_model("examples/models/llama-2-7b.json", AH_BF16, AH_FP32, 8);
     check_model("examples/models/gpt2-774m.json", AH_BF16, AH_BF16, 8);
     check_model("examples/models/gpt2-774m.json", AH_FP32, AH_FP32, 3);
     check_model("tests/cli/documents/model-least.json", AH_BF16, AH_FP32, 7);
 }
 
-static void test_states__number_shards_and_find_them_again(void **state)
+TEST(states, number_shards_and_find_them_again)
 {
     struct ah_states states = {.n_blocks = 5, .slices = 3, .tied = true};
-    (void)state;
     assert_int_equal(ah_states_shards(&states), 6 * 3 * AH_SHARD_KINDS);
     for (size_t i = 0; i < ah_states_shards(&states); i++)
         assert_int_equal(ah_states_index(&states, ah_states_shard(&states, i)), i);
@@ -84,13 +82,4 @@ static void test_states__number_shards_and_find_them_again(void **state)
     assert_false(ah_states_covers(&states, 1, 3, 4));
     states.tied = false;
     assert_false(ah_states_covers(&states, 0, 5, 5));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_states__add_up_to_the_model),
-        cmocka_unit_test(test_states__number_shards_and_find_them_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,9 +52,8 @@ static void sum_on_device(struct ah_plan *plan)
     plan->blocks[5].accumulator = AH_ACCUMULATOR_DEVICE;
 }
 
-static void test_check__ops_are_those_of_the_configs(void **state)
+TEST(check, ops_are_those_of_the_configs)
 {
-    (void)state;
     refused(remove_fetches, "blocks[7]: activations keep, weights device, optimizer host need 0 fetch");
     refused(add_backward, "blocks[");
     refused(stop_clipping, "ops: training.clip is 0 and needs no norm; ops have 1 norm");
@@ -106,9 +105,8 @@ static void random_tensor(const struct ah_plan *plan, struct ah_plan_tensor *ten
 }
 
 /* A few tensors at random places: refused as overlapping exactly where two of them do. */
-static void test_check__finds_every_overlap_and_no_other(void **state)
+TEST(check, finds_every_overlap_and_no_other)
 {
-    (void)state;
     enum { ROUNDS = 2000, TENSORS = 5 };
     uint64_t random = check_seed(11);
     size_t overlaps = 0;
@@ -133,9 +131,8 @@ static void raise_peak(struct ah_plan *plan)
     plan->memory.device_bytes += 256;
 }
 
-static void test_check__the_peak_is_the_highest_end(void **state)
+TEST(check, the_peak_is_the_highest_end)
 {
-    (void)state;
     refused(raise_peak, "memory.device_bytes: is ");
 }
 
@@ -169,9 +166,8 @@ static void call_it_fifo(struct ah_plan *plan)
     plan->scheduling = AH_SCHEDULING_FIFO;
 }
 
-static void test_check__orders_run_in_the_time_that_is_stated(void **state)
+TEST(check, orders_run_in_the_time_that_is_stated)
 {
-    (void)state;
     refused(turn_host_lane, "lanes.host[0]: is ");
     refused(call_it_fifo, " is next by fifo");
     refused(state_another_time, "time.step_us: is ");
@@ -209,9 +205,8 @@ static void slow_the_heads_fetches(struct ah_plan *plan)
             plan->ops[i].us *= 1.001;
 }
 
-static void test_check__equal_work_takes_equal_time(void **state)
+TEST(check, equal_work_takes_equal_time)
 {
-    (void)state;
     refused(slow_a_layer, " does the same in ");
     refused(slow_the_embeddings_update, "; at the rate of others, ");
     refused(slow_the_heads_fetches, "; as fast as other copies, ");
@@ -291,9 +286,8 @@ static void move_between_classes(struct ah_plan *plan)
     plan->memory.by_class.workspace -= 256;
 }
 
-static void test_check__configs_are_compiled_again(void **state)
+TEST(check, configs_are_compiled_again)
 {
-    (void)state;
     refused(send_less, "].bytes: is ");
     refused(wait_longer, "].due_before: is ");
     refused(drop_last_tensor, "arena.tensors: the number of items: is ");
@@ -336,9 +330,8 @@ static void lengthen_tokens(struct ah_plan *plan)
     find_tensor(plan, "tokens")->bytes++;
 }
 
-static void test_check__sizes_are_those_of_one_model(void **state)
+TEST(check, sizes_are_those_of_one_model)
 {
-    (void)state;
     refused(add_a_parameter, "blocks[2].parameters: is ");
     refused(add_to_embedding, "blocks[0].parameters: is ");
     refused(add_to_every_layer, "elements with padding");
@@ -404,9 +397,8 @@ static void count_twice(struct ah_plan *plan)
     plan->sharing.resources[1].name = plan->sharing.resources[0].name;
 }
 
-static void test_check__claims_fit_together(void **state)
+TEST(check, claims_fit_together)
 {
-    (void)state;
     refused(rename_block, "blocks[2].name: is 'layer.2'; 'layer.1'");
     refused(claim_speed, "tokens_per_s: is ");
     refused(claim_another_objective, "solver.objective_us: is ");
@@ -418,19 +410,4 @@ static void test_check__claims_fit_together(void **state)
     refused(list_itself, "alternatives[5]: 'autohete-paper' is missing");
     refused(slow_the_paper, "alternatives[5].step_us: is ");
     refused(count_twice, "sharing.resources[1].name: ");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_check__ops_are_those_of_the_configs),
-        cmocka_unit_test(test_check__finds_every_overlap_and_no_other),
-        cmocka_unit_test(test_check__the_peak_is_the_highest_end),
-        cmocka_unit_test(test_check__orders_run_in_the_time_that_is_stated),
-        cmocka_unit_test(test_check__equal_work_takes_equal_time),
-        cmocka_unit_test(test_check__configs_are_compiled_again),
-        cmocka_unit_test(test_check__sizes_are_those_of_one_model),
-        cmocka_unit_test(test_check__claims_fit_together),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

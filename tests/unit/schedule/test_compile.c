@@ -84,9 +84,8 @@ static const struct ah_config host_update = {.optimizer = AH_OPTIMIZER_HOST};
 static const struct ah_config streamed = {.optimizer = AH_OPTIMIZER_STREAMED};
 
 /* 0 to 4 up, 3 to 0 down; without anything else these are the positions. */
-static void test_compile__goes_up_and_down(void **state)
+TEST(compile, goes_up_and_down)
 {
-    (void)state;
     static struct compiled k;
     open_case(&k, 1, 0, host_update);
     compile(&k);
@@ -102,9 +101,8 @@ static void test_compile__goes_up_and_down(void **state)
     close_case(&k);
 }
 
-static void test_compile__orders_micro_batches(void **state)
+TEST(compile, orders_micro_batches)
 {
-    (void)state;
     static struct compiled k;
     open_case(&k, 2, 0,
               (struct ah_config){.optimizer = AH_OPTIMIZER_HOST, .accumulator = AH_ACCUMULATOR_DEVICE});
@@ -121,9 +119,8 @@ static void test_compile__orders_micro_batches(void **state)
 }
 
 /* A gradient leaves the device one position later than at once; it lives up to the position before it is due. */
-static void test_compile__sends_gradients(void **state)
+TEST(compile, sends_gradients)
 {
-    (void)state;
     static struct compiled k;
     open_case(&k, 1, 0, host_update);
     compile(&k);
@@ -142,9 +139,8 @@ static void test_compile__sends_gradients(void **state)
 }
 
 /* Fetched one position ahead of each use; the lifetime begins after the issue. */
-static void test_compile__fetches_weights(void **state)
+TEST(compile, fetches_weights)
 {
-    (void)state;
     static struct compiled k;
     open_case(&k, 1, 0, on_host);
     compile(&k);
@@ -161,9 +157,8 @@ static void test_compile__fetches_weights(void **state)
 }
 
 /* Frozen weights with uses so near to each other that one fetch serves all: the next one comes after the last. */
-static void test_compile__never_fetches_into_weights_in_use(void **state)
+TEST(compile, never_fetches_into_weights_in_use)
 {
-    (void)state;
     static struct compiled k;
     open_trained(&k, 2, 0,
                  (struct ah_config){.optimizer = AH_OPTIMIZER_HOST, .accumulator = AH_ACCUMULATOR_DEVICE},
@@ -179,9 +174,8 @@ static void test_compile__never_fetches_into_weights_in_use(void **state)
 }
 
 /* On the device updates follow their gradient; all of them the last one where they wait for the norm. */
-static void test_compile__updates_on_the_device(void **state)
+TEST(compile, updates_on_the_device)
 {
-    (void)state;
     static struct compiled k;
     open_case(&k, 1, 0, on_device);
     compile(&k);
@@ -202,9 +196,8 @@ static void test_compile__updates_on_the_device(void **state)
 }
 
 /* States come in while compute goes on, tile by tile, no later than the block is used. */
-static void test_compile__streams_states(void **state)
+TEST(compile, streams_states)
 {
-    (void)state;
     static struct compiled k;
     open_case(&k, 1, 0, streamed);
     compile(&k);
@@ -229,9 +222,8 @@ static void test_compile__streams_states(void **state)
 }
 
 /* Rings where they are smaller than whole vectors. */
-static void test_compile__counts_pinned_memory(void **state)
+TEST(compile, counts_pinned_memory)
 {
-    (void)state;
     static struct compiled k;
     open_case(&k, 1, 0, host_update);
     compile(&k);
@@ -249,9 +241,8 @@ static void test_compile__counts_pinned_memory(void **state)
     close_case(&k);
 }
 
-static void test_compile__refuses_choices(void **state)
+TEST(compile, refuses_choices)
 {
-    (void)state;
     static struct compiled k;
     struct ah_error err = {0};
     open_case(&k, 1, 0, streamed);
@@ -268,20 +259,4 @@ static void test_compile__refuses_choices(void **state)
     CHECK_FAILS(ah_compile(&k.memory, &k.c.job, &k.c.choice, &k.of, &err), err, AH_E_USAGE,
                 "block 2 cannot have such a config");
     close_case(&k);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_compile__goes_up_and_down),
-        cmocka_unit_test(test_compile__orders_micro_batches),
-        cmocka_unit_test(test_compile__sends_gradients),
-        cmocka_unit_test(test_compile__fetches_weights),
-        cmocka_unit_test(test_compile__never_fetches_into_weights_in_use),
-        cmocka_unit_test(test_compile__updates_on_the_device),
-        cmocka_unit_test(test_compile__streams_states),
-        cmocka_unit_test(test_compile__counts_pinned_memory),
-        cmocka_unit_test(test_compile__refuses_choices),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,9 +50,8 @@ static size_t updates(const struct ah_plan *plan, uint64_t ret_blocks[LAYERS + 2
 
 /* Updates take long, so all gradients are there before the second update: first the head's, which came first, then from
  * below, as the next forward needs them. First in, first out goes down. */
-static void test_dispatch__takes_what_is_needed_first(void **state)
+TEST(dispatch, takes_what_is_needed_first)
 {
-    (void)state;
     static struct test_case c;
     static const uint64_t by_need[] = {6, 0, 1, 2, 3, 4, 5}, by_time[] = {6, 5, 4, 3, 2, 1, 0};
     struct ah_document document;
@@ -71,9 +70,8 @@ static void test_dispatch__takes_what_is_needed_first(void **state)
 }
 
 /* With clipping all updates follow the norm, from below. */
-static void test_dispatch__updates_from_below_after_the_norm(void **state)
+TEST(dispatch, updates_from_below_after_the_norm)
 {
-    (void)state;
     static struct test_case c;
     static const uint64_t by_need[] = {0, 1, 2, 3, 4, 5, 6};
     struct ah_document document;
@@ -89,9 +87,8 @@ static void test_dispatch__updates_from_below_after_the_norm(void **state)
 }
 
 /* Nothing else costs anything: the period is the compute lane's work. */
-static void test_dispatch__compute_alone_sets_the_pace(void **state)
+TEST(dispatch, compute_alone_sets_the_pace)
 {
-    (void)state;
     static struct test_case c;
     struct ah_document document;
     make_case(&c, 0, 0.001, 0.001);
@@ -103,9 +100,8 @@ static void test_dispatch__compute_alone_sets_the_pace(void **state)
 }
 
 /* Updates so slow that nothing else matters: the host lane works all the time, and compute waits for it. */
-static void test_dispatch__compute_waits_for_the_host(void **state)
+TEST(dispatch, compute_waits_for_the_host)
 {
-    (void)state;
     static struct test_case c;
     struct ah_document document;
     make_case(&c, 0, 1, 1e6);
@@ -118,9 +114,8 @@ static void test_dispatch__compute_waits_for_the_host(void **state)
 }
 
 /* Where the next iteration begins when all of this one is done, nothing overlaps it. */
-static void test_dispatch__steps_may_end(void **state)
+TEST(dispatch, steps_may_end)
 {
-    (void)state;
     static struct test_case c;
     struct ah_document document;
     make_case(&c, 0, 50, 300);
@@ -137,9 +132,8 @@ static void test_dispatch__steps_may_end(void **state)
 }
 
 /* A choice that is slower than what is there already is measured by its dispatch, to some per cent. */
-static void test_dispatch__enough_is_enough(void **state)
+TEST(dispatch, enough_is_enough)
 {
-    (void)state;
     static struct test_case c;
     struct ah_document document;
     struct ah_schedule schedule = {0};
@@ -158,17 +152,4 @@ static void test_dispatch__enough_is_enough(void **state)
     ah_schedule_release(&schedule);
     ah_document_release(&document);
     test_case_close(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dispatch__takes_what_is_needed_first),
-        cmocka_unit_test(test_dispatch__updates_from_below_after_the_norm),
-        cmocka_unit_test(test_dispatch__compute_alone_sets_the_pace),
-        cmocka_unit_test(test_dispatch__compute_waits_for_the_host),
-        cmocka_unit_test(test_dispatch__steps_may_end),
-        cmocka_unit_test(test_dispatch__enough_is_enough),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,9 +53,8 @@ static int drop(void **state)
     return 0;
 }
 
-static void test_emit__blocks(void **state)
+TEST_IN(emit, blocks, emit, drop)
 {
-    (void)state;
     const struct ah_plan *plan = document.body.plan;
     assert_int_equal(plan->n_blocks, BLOCKS);
     assert_string_equal(plan->blocks[0].name, "embedding");
@@ -68,9 +67,8 @@ static void test_emit__blocks(void **state)
     assert_int_equal(plan->blocks[3].parameters, ah_job_block(&c.job, 3)->parameters);
 }
 
-static void test_emit__knobs_and_sharing(void **state)
+TEST_IN(emit, knobs_and_sharing, emit, drop)
 {
-    (void)state;
     const struct ah_plan *plan = document.body.plan;
     assert_int_equal(plan->staging.tile_elements, 4 * AH_PLAN_TILE_UNIT);
     assert_int_equal(plan->staging.device_state_tiles, 2);
@@ -83,9 +81,8 @@ static void test_emit__knobs_and_sharing(void **state)
     assert_true(plan->sharing.resources != c.costs.sharing.resources);
 }
 
-static void test_emit__times_and_bytes(void **state)
+TEST_IN(emit, times_and_bytes, emit, drop)
 {
-    (void)state;
     const struct ah_plan *plan = document.body.plan;
     const struct ah_plan_by_class *by = &plan->memory.by_class;
     assert_true(plan->time.step_us == score.period_us);
@@ -120,9 +117,8 @@ static unsigned position_of(enum ah_plan_op_kind kind, uint64_t block)
     return (unsigned)plan->ops[op].position;
 }
 
-static void test_emit__tensors_by_name(void **state)
+TEST_IN(emit, tensors_by_name, emit, drop)
 {
-    (void)state;
     const struct ah_plan *plan = document.body.plan;
     assert_int_equal(find("embedding.weights")->from, 0);
     assert_int_equal(find("embedding.weights")->to, plan->arena.positions - 1);
@@ -141,9 +137,8 @@ static void test_emit__tensors_by_name(void **state)
 }
 
 /* Every tile of an op is mentioned, in its own lane. */
-static void test_emit__lanes_mention_every_tile(void **state)
+TEST_IN(emit, lanes_mention_every_tile, emit, drop)
 {
-    (void)state;
     const struct ah_plan *plan = document.body.plan;
     uint64_t tiles[4] = {0};
     for (size_t op = 0; op < plan->n_ops; op++)
@@ -152,16 +147,4 @@ static void test_emit__lanes_mention_every_tile(void **state)
     assert_int_equal(plan->lanes.n_h2d, tiles[AH_PLAN_LANE_H2D]);
     assert_int_equal(plan->lanes.n_d2h, tiles[AH_PLAN_LANE_D2H]);
     assert_int_equal(plan->lanes.n_host, tiles[AH_PLAN_LANE_HOST]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_emit__blocks),
-        cmocka_unit_test(test_emit__knobs_and_sharing),
-        cmocka_unit_test(test_emit__times_and_bytes),
-        cmocka_unit_test(test_emit__tensors_by_name),
-        cmocka_unit_test(test_emit__lanes_mention_every_tile),
-    };
-    return cmocka_run_group_tests(tests, emit, drop);
 }

@@ -15,9 +15,8 @@ static const struct ah_model small = {.width = 10,
                                       .qkv_bias = true};
 
 /* By hand: sizes 10, 240 (24 x 10), 24, 120 (10 x 12), 10, 70, 70, 70, each rounded up to 128. */
-static void test_flat__begins_tensors_at_multiples_of_128(void **state)
+TEST(flat, begins_tensors_at_multiples_of_128)
 {
-    (void)state;
     static const uint64_t firsts[] = {0, 128, 384, 512, 640, 768, 896, 1024};
     struct ah_flat flat = ah_flat_of(&small, AH_BLOCK_LAYER, UINT32_MAX);
     assert_int_equal(flat.n, 8);
@@ -32,9 +31,8 @@ static void test_flat__begins_tensors_at_multiples_of_128(void **state)
     assert_int_equal(flat.trained_parameters, flat.parameters);
 }
 
-static void test_flat__packs_trained_tensors(void **state)
+TEST(flat, packs_trained_tensors)
 {
-    (void)state;
     struct ah_flat flat = ah_flat_of(&small, AH_BLOCK_LAYER, 1u << 1 | 1u << 3);
     assert_int_equal(flat.elements, 1152);
     assert_int_equal(flat.trained_elements, 256 + 128);
@@ -45,18 +43,16 @@ static void test_flat__packs_trained_tensors(void **state)
     assert_int_equal(flat.tensors[3].first, 512);
 }
 
-static void test_flat__finds_by_name(void **state)
+TEST(flat, finds_by_name)
 {
-    (void)state;
     struct ah_flat flat = ah_flat_of(&small, AH_BLOCK_LAYER, 0);
     assert_int_equal(ah_flat_find(&flat, "attention.qkv.bias"), 2);
     assert_int_equal(ah_flat_find(&flat, "attention.qkv"), flat.n);
 }
 
 /* What docs/layout.md claims: elements of padding in each example. */
-static void test_flat__padding_costs_little(void **state)
+TEST(flat, padding_costs_little)
 {
-    (void)state;
     for (size_t i = 0; i < TEST_MODELS; i++) {
         struct test_job j;
         test_job_open(&j, test_models[i],
@@ -73,15 +69,4 @@ static void test_flat__padding_costs_little(void **state)
                                                                          : 0);
         test_job_close(&j);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_flat__begins_tensors_at_multiples_of_128),
-        cmocka_unit_test(test_flat__packs_trained_tensors),
-        cmocka_unit_test(test_flat__finds_by_name),
-        cmocka_unit_test(test_flat__padding_costs_little),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

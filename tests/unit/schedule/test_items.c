@@ -89,9 +89,8 @@ static size_t count(const struct written *w, uint32_t v)
     return w->items.first_edge[v + 1] - w->items.first_edge[v];
 }
 
-static void test_items__tile_by_tile(void **state)
+TEST(items, tile_by_tile)
 {
-    (void)state;
     static struct written w;
     write_iteration(&w);
     build(&w);
@@ -111,9 +110,8 @@ static void test_items__tile_by_tile(void **state)
 }
 
 /* Equal positions are the same iteration: an op that is issued after a compute op waits for this one of it. */
-static void test_items__wait_for_the_latest(void **state)
+TEST(items, wait_for_the_latest)
 {
-    (void)state;
     static struct written w;
     write_iteration(&w);
     w.ops[ADAM].issue_after = FORWARD_0; /* before the copy: that of the iteration before */
@@ -127,9 +125,8 @@ static void test_items__wait_for_the_latest(void **state)
     ah_items_release(&w.memory);
 }
 
-static void test_items__all_of_what_is_cut_otherwise(void **state)
+TEST(items, all_of_what_is_cut_otherwise)
 {
-    (void)state;
     static struct written w;
     write_iteration(&w);
     w.ops[UPLOAD].tiles = 1;
@@ -139,9 +136,8 @@ static void test_items__all_of_what_is_cut_otherwise(void **state)
     ah_items_release(&w.memory);
 }
 
-static void test_items__take_and_give_places(void **state)
+TEST(items, take_and_give_places)
 {
-    (void)state;
     static struct written w;
     write_iteration(&w);
     build(&w);
@@ -170,9 +166,8 @@ static void write_fetched(struct written *w, uint64_t fetched)
 }
 
 /* Where more is fetched than trained, as many tiles are cut otherwise. */
-static void test_items__fetch_what_is_updated(void **state)
+TEST(items, fetch_what_is_updated)
 {
-    (void)state;
     static struct written w;
     write_fetched(&w, ELEMENTS);
     build(&w);
@@ -189,9 +184,8 @@ static void test_items__fetch_what_is_updated(void **state)
 }
 
 /* What is fetched after the last position of a gradient's copy may lie in its place. */
-static void test_items__fetch_into_a_place_that_is_left(void **state)
+TEST(items, fetch_into_a_place_that_is_left)
 {
-    (void)state;
     static struct written w;
     write_fetched(&w, ELEMENTS);
     build(&w); /* the copy is due at FORWARD_0, the position behind */
@@ -238,9 +232,8 @@ static void write_streamed(struct written *w, uint32_t compute[STREAMED_POSITION
     w->iteration.places[AH_RING_DEVICE_STATES] = 2;
 }
 
-static void test_items__states_visit_the_device(void **state)
+TEST(items, states_visit_the_device)
 {
-    (void)state;
     static struct written w;
     uint32_t compute[STREAMED_POSITIONS];
     write_streamed(&w, compute);
@@ -260,18 +253,4 @@ static void test_items__states_visit_the_device(void **state)
     assert_true(waits(&w, update[0], item(&w, STREAMED_NORM, 0), 0));
     assert_int_equal(w.items.update_of[1], STREAMED_UPDATE);
     ah_items_release(&w.memory);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_items__tile_by_tile),
-        cmocka_unit_test(test_items__wait_for_the_latest),
-        cmocka_unit_test(test_items__all_of_what_is_cut_otherwise),
-        cmocka_unit_test(test_items__take_and_give_places),
-        cmocka_unit_test(test_items__fetch_what_is_updated),
-        cmocka_unit_test(test_items__fetch_into_a_place_that_is_left),
-        cmocka_unit_test(test_items__states_visit_the_device),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

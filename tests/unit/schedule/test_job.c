@@ -30,9 +30,8 @@ static const struct {
      4 * 1024 + 4 * 2048 + 4 * 1024 + 4 * 3072 + 4 * 16 - 2 * 1024},
 };
 
-static void test_job__saves_what_is_published(void **state)
+TEST(job, saves_what_is_published)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof published / sizeof published[0]; i++) {
         struct test_job j;
         test_job_open(&j, published[i].model, training(8, 2, 512, AH_BF16));
@@ -47,9 +46,8 @@ static void test_job__saves_what_is_published(void **state)
 }
 
 /* llama-2-7b, bf16, 2048 tokens, h 4096, f 11008, by hand. */
-static void test_job__scratch_of_llama(void **state)
+TEST(job, scratch_of_llama)
 {
-    (void)state;
     struct test_job j;
     test_job_open(&j, "llama-2-7b", training(1, 1, 2048, AH_BF16));
     const struct ah_job_group *layer = test_job_group(&j.job, AH_BLOCK_LAYER);
@@ -73,9 +71,8 @@ static void test_job__scratch_of_llama(void **state)
     test_job_close(&j);
 }
 
-static void test_job__bytes_of_elements(void **state)
+TEST(job, bytes_of_elements)
 {
-    (void)state;
     static const struct {
         enum ah_dtype dtype, state_dtype;
         uint64_t weight, gradient, state;
@@ -106,9 +103,8 @@ static void check_group(const struct ah_job_group *group, const char *name, uint
     assert_int_equal(group->input_gradient, input_gradient);
 }
 
-static void test_job__groups_of_full_training(void **state)
+TEST(job, groups_of_full_training)
 {
-    (void)state;
     struct test_job j;
     test_job_open(&j, "llama-3-8b", training(1, 1, 64, AH_BF16));
     assert_int_equal(j.job.n_groups, 3);
@@ -120,9 +116,8 @@ static void test_job__groups_of_full_training(void **state)
     test_job_close(&j);
 }
 
-static void test_job__groups_by_trained_tensors(void **state)
+TEST(job, groups_by_trained_tensors)
 {
-    (void)state;
     static const char *patterns[] = {
         "*", "!embedding*", "!layer.0.*", "!layer.4.mlp.*", "!layer.7.*norm*", "!layer.9.*"};
     struct ah_plan_training how = training(1, 1, 64, AH_BF16);
@@ -148,9 +143,8 @@ static void test_job__groups_by_trained_tensors(void **state)
     test_job_close(&j);
 }
 
-static void test_job__only_the_head(void **state)
+TEST(job, only_the_head)
 {
-    (void)state;
     static const char *patterns[] = {"head.norm.weight"};
     struct ah_plan_training how = training(1, 1, 64, AH_BF16);
     struct test_job j;
@@ -165,9 +159,8 @@ static void test_job__only_the_head(void **state)
     test_job_close(&j);
 }
 
-static void test_job__windows_are_groups(void **state)
+TEST(job, windows_are_groups)
 {
-    (void)state;
     uint64_t layers[] = {1, 3};
     struct test_job j;
     test_job_model(&j, "llama-3-8b");
@@ -183,9 +176,8 @@ static void test_job__windows_are_groups(void **state)
     test_job_close(&j);
 }
 
-static void test_job__names_tensors(void **state)
+TEST(job, names_tensors)
 {
-    (void)state;
     struct test_job j;
     char name[64], cut[8];
     test_job_open(&j, "tiny", training(1, 1, 64, AH_FP32));
@@ -198,9 +190,8 @@ static void test_job__names_tensors(void **state)
     test_job_close(&j);
 }
 
-static void test_job__refuses(void **state)
+TEST(job, refuses)
 {
-    (void)state;
     static const char *everything[] = {"*"}, *nothing[] = {"layer.99.*"};
     static const struct {
         const char *model;
@@ -250,20 +241,4 @@ static void test_job__refuses(void **state)
     CHECK_FAILS(ah_job_init(&j.job, j.document.body.model, &how, &j.arena, &err), err, AH_E_USAGE,
                 "'layer.99.*'");
     test_job_close(&j);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_job__saves_what_is_published),
-        cmocka_unit_test(test_job__scratch_of_llama),
-        cmocka_unit_test(test_job__bytes_of_elements),
-        cmocka_unit_test(test_job__groups_of_full_training),
-        cmocka_unit_test(test_job__groups_by_trained_tensors),
-        cmocka_unit_test(test_job__only_the_head),
-        cmocka_unit_test(test_job__windows_are_groups),
-        cmocka_unit_test(test_job__names_tensors),
-        cmocka_unit_test(test_job__refuses),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,9 +26,8 @@ static void check_offsets(const struct ah_layout_tensor *tensors, const uint64_t
 }
 
 /* Weights; a stack of three; a gradient that takes the room the stack leaves; scratch on the stack. */
-static void test_layout__persistent_stack_others(void **state)
+TEST(layout, persistent_stack_others)
 {
-    (void)state;
     struct ah_layout_tensor tensors[] = {
         {.bytes = 2 * UNIT, .from = 5, .to = 5, .layout_class = AH_CLASS_WORKSPACE},
         {.bytes = 3 * UNIT, .from = 0, .to = 5, .layout_class = AH_CLASS_ACTIVATIONS, .stacked = true},
@@ -48,9 +47,8 @@ static void test_layout__persistent_stack_others(void **state)
 }
 
 /* The stack of an iteration that begins in the middle of the circle: the same as one that begins at 0. */
-static void test_layout__the_stack_goes_around(void **state)
+TEST(layout, the_stack_goes_around)
 {
-    (void)state;
     struct ah_layout_tensor tensors[] = {
         {.bytes = 1 * UNIT, .from = 4, .to = 2, .stacked = true},
         {.bytes = 2 * UNIT, .from = 5, .to = 1, .stacked = true},
@@ -65,9 +63,8 @@ static void test_layout__the_stack_goes_around(void **state)
     assert_int_equal(result.peak_position, 3);
 }
 
-static void test_layout__nothing_and_one_byte(void **state)
+TEST(layout, nothing_and_one_byte)
 {
-    (void)state;
     struct ah_layout layout = {0};
     struct ah_layout_result result;
     struct ah_layout_tensor one = {.bytes = 1, .offset = 5};
@@ -80,9 +77,8 @@ static void test_layout__nothing_and_one_byte(void **state)
     ah_layout_release(&layout);
 }
 
-static void test_layout__more_than_fits_anywhere(void **state)
+TEST(layout, more_than_fits_anywhere)
 {
-    (void)state;
     struct ah_layout_tensor tensors[] = {{.bytes = UINT64_C(1) << 53},
                                          {.bytes = UINT64_MAX, .from = 1, .to = 1}};
     struct ah_layout_result result;
@@ -94,25 +90,12 @@ static void test_layout__more_than_fits_anywhere(void **state)
     assert_true(result.peak_bytes == UINT64_C(1) << 49);
 }
 
-static void test_layout__has_its_limits(void **state)
+TEST(layout, has_its_limits)
 {
-    (void)state;
     struct ah_layout layout = {0};
     struct ah_error err = {0};
     CHECK_FAILS(ah_layout_reserve(&layout, 1 << 20, 1, &err), err, AH_E_USAGE,
                 "1048576 tensors over 1 positions");
     CHECK_FAILS(ah_layout_reserve(&layout, 1, 1 << 20, &err), err, AH_E_USAGE, "over 1048576 positions");
     assert_null(layout.memory);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layout__persistent_stack_others),
-        cmocka_unit_test(test_layout__the_stack_goes_around),
-        cmocka_unit_test(test_layout__nothing_and_one_byte),
-        cmocka_unit_test(test_layout__more_than_fits_anywhere),
-        cmocka_unit_test(test_layout__has_its_limits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

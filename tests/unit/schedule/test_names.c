@@ -5,9 +5,8 @@
 enum { BLOCKS = 5 };
 static const struct ah_name_blocks of_all = {.of_model = BLOCKS};
 
-static void test_names__are_read_as_they_are_written(void **state)
+TEST(names, are_read_as_they_are_written)
 {
-    (void)state;
     for (uint8_t label = 0; label < AH_TENSOR_LABELS; label++) {
         for (uint32_t block = 0; block < BLOCKS; block++) {
             bool whole = label == AH_TENSOR_STATE_RING || label == AH_TENSOR_TOKENS;
@@ -26,13 +25,12 @@ static void test_names__are_read_as_they_are_written(void **state)
 }
 
 /* Of a part, whose block 0 is the model's block 2. */
-static void test_names__are_those_of_the_model(void **state)
+TEST(names, are_those_of_the_model)
 {
     const struct ah_name_blocks blocks = {.of_model = BLOCKS, .first = 2};
     struct ah_tensor_name read;
     uint64_t number;
     char text[AH_NAME_MAX];
-    (void)state;
     ah_name_block(blocks, 0, text);
     assert_string_equal(text, "layer.1");
     ah_name_block(blocks, 2, text);
@@ -47,7 +45,7 @@ static void test_names__are_those_of_the_model(void **state)
 }
 
 /* A range goes over the numbers of layers, and names embedding and head beside them. */
-static void test_names__ranges_count_layers(void **state)
+TEST(names, ranges_count_layers)
 {
     static const struct {
         struct ah_name_blocks blocks;
@@ -65,7 +63,6 @@ static void test_names__ranges_count_layers(void **state)
         {{BLOCKS, 2}, 1, 2, "layer.2"},
         {{2, 0}, 0, 2, "embedding, head"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
         struct ah_buffer text = {0};
         ah_name_range(ranges[i].blocks, ranges[i].first, ranges[i].end, &text);
@@ -74,9 +71,8 @@ static void test_names__ranges_count_layers(void **state)
     }
 }
 
-static void test_names__others_are_not_read(void **state)
+TEST(names, others_are_not_read)
 {
-    (void)state;
     static const char *const texts[] = {
         "",        ".",           "layer",           "layer.",
         "layer.3", "layer.3.",    "layer.3.weights", "layer.9999999999999999999.saved.0",
@@ -87,15 +83,4 @@ static void test_names__others_are_not_read(void **state)
         uint64_t number;
         assert_false(ah_name_read(of_all, texts[i], &name, &number));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names__are_read_as_they_are_written),
-        cmocka_unit_test(test_names__are_those_of_the_model),
-        cmocka_unit_test(test_names__ranges_count_layers),
-        cmocka_unit_test(test_names__others_are_not_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,9 +23,8 @@ static void check_row(const uint64_t *bytes, const uint64_t *wanted, size_t n)
         assert_int_equal(bytes[p], wanted[p]);
 }
 
-static void test_occupancy__adds_up_by_class(void **state)
+TEST(occupancy, adds_up_by_class)
 {
-    (void)state;
     struct ah_plan_tensor tensors[] = {
         {"layer.0.weights", 0, 1000, 0, 3},       {"layer.0.states", 1024, 512, 0, 3},
         {"layer.0.saved.0", 1536, 256, 1, 2},     {"layer.1.gradient.0", 1536, 256, 3, 0},
@@ -49,9 +48,8 @@ static void test_occupancy__adds_up_by_class(void **state)
     ah_arena_release(&arena);
 }
 
-static void test_occupancy__sees_what_is_free_below_the_top(void **state)
+TEST(occupancy, sees_what_is_free_below_the_top)
 {
-    (void)state;
     struct ah_plan_tensor tensors[] = {{"a.saved.0", 4096, 256, 2, 0}, {"b.saved.0", 0, 256, 0, 1}};
     struct ah_arena arena = {0};
     struct ah_occupancy o = measure(tensors, 2, 3, &arena);
@@ -60,9 +58,8 @@ static void test_occupancy__sees_what_is_free_below_the_top(void **state)
     ah_arena_release(&arena);
 }
 
-static void test_occupancy__of_nothing(void **state)
+TEST(occupancy, of_nothing)
 {
-    (void)state;
     struct ah_arena arena = {0};
     struct ah_occupancy o = measure(NULL, 0, 2, &arena);
     assert_int_equal(o.peak_bytes, 0);
@@ -77,9 +74,8 @@ static bool lives(const struct ah_plan_tensor *tensor, size_t position)
 }
 
 /* Against looking at every tensor at every position. */
-static void test_occupancy__finds_the_highest(void **state)
+TEST(occupancy, finds_the_highest)
 {
-    (void)state;
     enum { TENSORS = 40, POSITIONS = 23 };
     uint64_t seed = check_seed(7);
     for (int round = 0; round < 200; round++) {
@@ -104,15 +100,4 @@ static void test_occupancy__finds_the_highest(void **state)
         }
         ah_arena_release(&arena);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_occupancy__adds_up_by_class),
-        cmocka_unit_test(test_occupancy__sees_what_is_free_below_the_top),
-        cmocka_unit_test(test_occupancy__of_nothing),
-        cmocka_unit_test(test_occupancy__finds_the_highest),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,9 +36,8 @@ static size_t check_program(const struct ah_program *program, const struct ah_al
     return found;
 }
 
-static void test_products__are_those_of_the_programs(void **state)
+TEST(products, are_those_of_the_programs)
 {
-    (void)state;
     for (size_t m = 0; m < TEST_MODELS; m++) {
         struct test_job j;
         struct ah_program program;
@@ -61,7 +60,7 @@ static void test_products__are_those_of_the_programs(void **state)
 }
 
 /* Of a table with half of the products, something else and times: that half, without times. */
-static void test_products__are_selected_from_a_table(void **state)
+TEST(products, are_selected_from_a_table)
 {
     static struct ah_metric us = {.n = 1, .median = 2, .min = 2, .max = 2};
     struct test_job j;
@@ -69,7 +68,6 @@ static void test_products__are_selected_from_a_table(void **state)
     struct ah_algorithm *products = NULL, *table;
     struct ah_algorithms *selected = NULL;
     size_t n = 0;
-    (void)state;
     test_job_open(&j, "gpt2-124m", usual);
     CHECK_OK(ah_products_select(&j.job, NULL, &j.arena, &selected, &err), err);
     assert_null(selected);
@@ -95,13 +93,4 @@ static void test_products__are_selected_from_a_table(void **state)
         assert_null(selected->products[i].first_us);
     }
     test_job_close(&j);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products__are_those_of_the_programs),
-        cmocka_unit_test(test_products__are_selected_from_a_table),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

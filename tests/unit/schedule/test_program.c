@@ -22,9 +22,8 @@ static double flops_of(const struct ah_job *job, const struct ah_job_group *grou
 }
 
 /* The general formula, 12 b s L h^2 (1 + g f/h + k/a + V/(2 L h)), of all products without attention. */
-static void test_program__products_follow_the_general_formula(void **state)
+TEST(program, products_follow_the_general_formula)
 {
-    (void)state;
     static const char *const names[] = {"llama-2-7b", "llama-3-8b", "mistral-7b", "qwen2.5-7b"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct test_job j;
@@ -46,9 +45,8 @@ static void test_program__products_follow_the_general_formula(void **state)
 }
 
 /* 24 b s h^2 forward of a layer with f = 4h, twice that backward; recompute repeats all but the MLP's last product. */
-static void test_program__recompute_costs_a_forward(void **state)
+TEST(program, recompute_costs_a_forward)
 {
-    (void)state;
     struct test_job j;
     test_job_open(&j, "gpt2-124m", training(2, 512, AH_BF16));
     const struct ah_job_group *layer = test_job_group(&j.job, AH_BLOCK_LAYER);
@@ -66,9 +64,8 @@ static void test_program__recompute_costs_a_forward(void **state)
     test_job_close(&j);
 }
 
-static void test_program__windows_count_what_is_seen(void **state)
+TEST(program, windows_count_what_is_seen)
 {
-    (void)state;
     static const uint64_t windows[] = {1, 2, 7, 32, 33, 1000};
     for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) {
         struct test_job j;
@@ -113,9 +110,8 @@ static void check_steps(const struct ah_job *job, enum ah_block_kind kind, enum 
 }
 
 /* 2500 tokens in chunks of 1024: two whole ones, and 452. */
-static void test_program__the_head_goes_by_chunks(void **state)
+TEST(program, the_head_goes_by_chunks)
 {
-    (void)state;
     enum { V = 50257, H = 768 };
     static const struct expected_step expected[] = {
         {"norm", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
@@ -139,9 +135,8 @@ static void test_program__the_head_goes_by_chunks(void **state)
 }
 
 /* An odd vocabulary: rows of logits and of their gradient begin at whole lines, and the vocabulary stays what it is. */
-static void test_program__rows_of_logits_are_aligned(void **state)
+TEST(program, rows_of_logits_are_aligned)
 {
-    (void)state;
     enum { V = 50257, PITCH = 50304, CHUNK = 1024 };
     struct test_job j;
     struct ah_error err;
@@ -169,9 +164,8 @@ static void test_program__rows_of_logits_are_aligned(void **state)
     test_job_close(&j);
 }
 
-static void test_program__steps_of_llama(void **state)
+TEST(program, steps_of_llama)
 {
-    (void)state;
     enum { H = 4096, F = 14336, T = 128 };
     static const struct expected_step forward[] = {
         {"attention_norm", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
@@ -216,9 +210,8 @@ static void test_program__steps_of_llama(void **state)
 }
 
 /* Biases lie between the weights of gate and up, so each has products of its own; input gradients are added in fp32. */
-static void test_program__gate_and_up_with_biases_are_two_products(void **state)
+TEST(program, gate_and_up_with_biases_are_two_products)
 {
-    (void)state;
     enum { H = 4096, F = 14336, T = 64 };
     static const struct expected_step expected[] = {
         {"mlp.gate.bias", AH_STEP_POINTWISE, 0, 0, 0, 0, 1},
@@ -251,9 +244,8 @@ static void test_program__gate_and_up_with_biases_are_two_products(void **state)
 }
 
 /* Backward of the lowest block ends at its lowest trained tensor. */
-static void test_program__stops_at_the_lowest_trained_tensor(void **state)
+TEST(program, stops_at_the_lowest_trained_tensor)
 {
-    (void)state;
     static const char *patterns[] = {"layer.0.mlp.up.weight"};
     static const struct expected_step expected[] = {
         {"mlp.down.input", AH_STEP_MATMUL, AH_MATMUL_NN, 64, 14336, 4096, 1},
@@ -272,9 +264,8 @@ static void test_program__stops_at_the_lowest_trained_tensor(void **state)
     test_job_close(&j);
 }
 
-static void test_program__lists_what_is_saved(void **state)
+TEST(program, lists_what_is_saved)
 {
-    (void)state;
     struct ah_program_tensor tensors[AH_PROGRAM_TENSORS_MAX];
     struct test_job j;
     test_job_open(&j, "qwen3-0.6b", training(1, 64, AH_BF16));
@@ -293,20 +284,4 @@ static void test_program__lists_what_is_saved(void **state)
         assert_true(end[way] <= layer->saved_bytes[way] && layer->saved_bytes[way] < end[way] + 256);
     assert_int_equal(ah_program_saved(&j.job, test_job_group(&j.job, AH_BLOCK_HEAD), tensors), 0);
     test_job_close(&j);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_program__products_follow_the_general_formula),
-        cmocka_unit_test(test_program__recompute_costs_a_forward),
-        cmocka_unit_test(test_program__windows_count_what_is_seen),
-        cmocka_unit_test(test_program__the_head_goes_by_chunks),
-        cmocka_unit_test(test_program__rows_of_logits_are_aligned),
-        cmocka_unit_test(test_program__steps_of_llama),
-        cmocka_unit_test(test_program__gate_and_up_with_biases_are_two_products),
-        cmocka_unit_test(test_program__stops_at_the_lowest_trained_tensor),
-        cmocka_unit_test(test_program__lists_what_is_saved),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

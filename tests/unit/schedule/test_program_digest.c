@@ -45,9 +45,8 @@ static void rename_model(struct ah_model *model)
     model->max_positions *= 2;
 }
 
-static void test_program_digest__does_not_know_name_or_depth(void **state)
+TEST(program_digest, does_not_know_name_or_depth)
 {
-    (void)state;
     struct ah_plan_training clipped = usual;
     clipped.clip = 1;
     clipped.state_dtype = AH_BF16;
@@ -81,9 +80,8 @@ static void use_layer_norm(struct ah_model *model)
     model->norm = AH_MODEL_NORM_LAYER;
 }
 
-static void test_program_digest__knows_what_layers_do(void **state)
+TEST(program_digest, knows_what_layers_do)
 {
-    (void)state;
     void (*const changes[])(struct ah_model *) = {use_window, use_wider_mlp, use_fewer_heads, use_layer_norm};
     struct digests usually = digests_with(NULL, usual);
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
@@ -93,9 +91,8 @@ static void test_program_digest__knows_what_layers_do(void **state)
     }
 }
 
-static void test_program_digest__knows_the_micro_batch(void **state)
+TEST(program_digest, knows_the_micro_batch)
 {
-    (void)state;
     static const char *const head_only[] = {"head.*"};
     struct ah_plan_training trainings[] = {usual, usual, usual, usual, usual};
     trainings[0].batch = 2;
@@ -110,14 +107,4 @@ static void test_program_digest__knows_the_micro_batch(void **state)
         struct digests changed = digests_with(NULL, trainings[i]);
         assert_string_not_equal(changed.text[AH_BLOCK_LAYER], usually.text[AH_BLOCK_LAYER]);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_program_digest__does_not_know_name_or_depth),
-        cmocka_unit_test(test_program_digest__knows_what_layers_do),
-        cmocka_unit_test(test_program_digest__knows_the_micro_batch),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

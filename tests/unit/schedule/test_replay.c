@@ -70,9 +70,8 @@ static void check_refused(const struct valid *v, const char *part)
     ah_arena_release(&arena);
 }
 
-static void test_replay__needs_three_iterations(void **state)
+TEST(replay, needs_three_iterations)
 {
-    (void)state;
     static struct valid v;
     struct ah_arena arena = {0};
     struct ah_replay replay;
@@ -145,9 +144,8 @@ static void too_slow(struct valid *v)
     v->plan->sharing.weights.host = 1e-9;
 }
 
-static void test_replay__says_what_no_plan_has(void **state)
+TEST(replay, says_what_no_plan_has)
 {
-    (void)state;
     static const struct {
         void (*spoil)(struct valid *v);
         const char *part;
@@ -180,9 +178,8 @@ static void states_stay(struct valid *v)
     op_of(v, AH_PLAN_STATES_OUT, 3)->op = AH_PLAN_SEND_GRADIENTS;
 }
 
-static void test_replay__wants_states_in_and_out(void **state)
+TEST(replay, wants_states_in_and_out)
 {
-    (void)state;
     static void (*const cases[])(struct valid *) = {uneven_tiles, states_stay};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         static struct valid v;
@@ -286,9 +283,8 @@ static bool try_spoiled(const struct ah_buffer *valid, uint64_t *seed)
     return read;
 }
 
-static void test_replay__survives_any_numbers(void **state)
+TEST(replay, survives_any_numbers)
 {
-    (void)state;
     static struct valid v;
     uint64_t seed = check_seed(51);
     size_t read = 0;
@@ -304,15 +300,4 @@ static void test_replay__survives_any_numbers(void **state)
     }
     print_message("%zu of %d were read\n", read, MUTANTS);
     assert_true(read > MUTANTS / 10);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_replay__needs_three_iterations),
-        cmocka_unit_test(test_replay__says_what_no_plan_has),
-        cmocka_unit_test(test_replay__wants_states_in_and_out),
-        cmocka_unit_test(test_replay__survives_any_numbers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,10 +49,9 @@ static const struct ah_plan_op *op_of(uint32_t item)
     return &document.body.plan->ops[rounds.items[item].op];
 }
 
-static void test_rounds__sends_take_their_places_in_turn(void **state)
+TEST(rounds, sends_take_their_places_in_turn)
 {
     size_t in_turn = 0;
-    (void)state;
     open_rounds(AH_ACCUMULATOR_HOST, 4);
     for (uint32_t i = 0; i < rounds.n_items; i++) {
         const struct ah_rounds_item *item = &rounds.items[i];
@@ -72,9 +71,8 @@ static void test_rounds__sends_take_their_places_in_turn(void **state)
 }
 
 /* Whole vectors, and sums on the device, have nothing to wait for. */
-static void test_rounds__without_places_there_is_no_turn(void **state)
+TEST(rounds, without_places_there_is_no_turn)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         open_rounds(i ? AH_ACCUMULATOR_HOST : AH_ACCUMULATOR_DEVICE, i ? 0 : 4);
         for (uint32_t item = 0; item < rounds.n_items; item++)
@@ -84,9 +82,8 @@ static void test_rounds__without_places_there_is_no_turn(void **state)
 }
 
 /* New weights that the next iteration needs earlier go up earlier, and all before those of the iteration after it. */
-static void test_rounds__what_is_needed_first_has_the_smaller_key(void **state)
+TEST(rounds, what_is_needed_first_has_the_smaller_key)
 {
-    (void)state;
     open_rounds(AH_ACCUMULATOR_DEVICE, 0);
     for (uint32_t i = 0; i < rounds.n_items; i++)
         for (uint32_t k = 0; k < rounds.n_items; k++) {
@@ -97,14 +94,4 @@ static void test_rounds__what_is_needed_first_has_the_smaller_key(void **state)
             assert_true(rounds.items[i].priority < rounds.items[k].priority + rounds.priority_step);
         }
     close_rounds();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rounds__sends_take_their_places_in_turn),
-        cmocka_unit_test(test_rounds__without_places_there_is_no_turn),
-        cmocka_unit_test(test_rounds__what_is_needed_first_has_the_smaller_key),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

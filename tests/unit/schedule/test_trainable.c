@@ -2,9 +2,8 @@
 #include "runtime/schedule/trainable.h"
 #include "tests/property/schedule/jobs.h"
 
-static void test_trainable__glob_matches_whole_names(void **state)
+TEST(trainable, glob_matches_whole_names)
 {
-    (void)state;
     static const struct {
         const char *pattern, *name;
         bool matches;
@@ -39,9 +38,8 @@ static int match(struct test_job *j, const char *const *patterns, size_t n, uint
 }
 
 /* Of llama: 0 attention_norm, 1 qkv, 2 output, 3 mlp_norm, 4 gate, 5 up, 6 down. */
-static void test_trainable__last_match_counts(void **state)
+TEST(trainable, last_match_counts)
 {
-    (void)state;
     static const char *const patterns[] = {"*", "!layer.*", "layer.3.*", "!layer.*.mlp.up.weight",
                                            "layer.11.mlp*.weight"};
     struct test_job j;
@@ -60,9 +58,8 @@ static void test_trainable__last_match_counts(void **state)
     test_job_close(&j);
 }
 
-static void test_trainable__names_patterns_that_match_nothing(void **state)
+TEST(trainable, names_patterns_that_match_nothing)
 {
-    (void)state;
     static const char *const wrong[] = {"layer.32.*",         "!layer.99999999999999999999.mlp*",
                                         "blocks.0.*",         "!nothing",
                                         "layer.007.*",        "layer.1.mlp.up.bias",
@@ -80,9 +77,8 @@ static void test_trainable__names_patterns_that_match_nothing(void **state)
     test_job_close(&j);
 }
 
-static void test_trainable__refuses_to_train_nothing(void **state)
+TEST(trainable, refuses_to_train_nothing)
 {
-    (void)state;
     static const char *const excludes[] = {"*", "!*"};
     struct test_job j;
     struct ah_error err = {0};
@@ -91,15 +87,4 @@ static void test_trainable__refuses_to_train_nothing(void **state)
     CHECK_FAILS(match(&j, excludes, 2, trained, &err), err, AH_E_USAGE, "no tensor is trained");
     CHECK_FAILS(match(&j, NULL, 0, trained, &err), err, AH_E_USAGE, "no tensor is trained");
     test_job_close(&j);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trainable__glob_matches_whole_names),
-        cmocka_unit_test(test_trainable__last_match_counts),
-        cmocka_unit_test(test_trainable__names_patterns_that_match_nothing),
-        cmocka_unit_test(test_trainable__refuses_to_train_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,14 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static void test_cluster__examples_have_the_published_sums(void **state)
+TEST(cluster, examples_have_the_published_sums)
 {
     static const struct {
         const char *name;
         uint64_t gpus;
         double tflops;
     } rows[] = {{"cluster-a", 40, 5060}, {"cluster-b", 32, 4912.8}, {"cluster-c", 56, 9744}};
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         struct ah_document document;
         load_example(&document, AH_DOCUMENT_CLUSTER, rows[i].name);
@@ -26,10 +25,4 @@ static void test_cluster__examples_have_the_published_sums(void **state)
         assert_string_equal(ah_cluster_gpu_of(cluster, &cluster->nodes[0])->name, cluster->nodes[0].gpu);
         ah_document_release(&document);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cluster__examples_have_the_published_sums)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -174,10 +174,9 @@ static const struct refusal refusals[] = {
     {"runlog.ndjson", "\n{\"line\":\"save\"", "\n\n{\"line\":\"save\"", AH_FAULT_SYNTAX, "line 6: is blank"},
 };
 
-static void test_document__refuses_with_file_and_path(void **state)
+TEST(document, refuses_with_file_and_path)
 {
     char path[256];
-    (void)state;
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
         if (refusals[i].fault == AH_FAULT_NONE)
             continue;
@@ -196,9 +195,8 @@ static void check_text(const char *text, enum ah_document_kind expected, enum ah
     assert_int_equal(document.fault, fault);
 }
 
-static void test_document__refuses_what_is_no_document(void **state)
+TEST(document, refuses_what_is_no_document)
 {
-    (void)state;
     check_text("", AH_DOCUMENT_ANY, AH_FAULT_SYNTAX, "f: is empty");
     check_text("", AH_DOCUMENT_RUNLOG, AH_FAULT_SYNTAX, "f: is empty");
     check_text("[1]", AH_DOCUMENT_ANY, AH_FAULT_SHAPE, "f: the document is not an object");
@@ -213,11 +211,10 @@ static void test_document__refuses_what_is_no_document(void **state)
     check_text("3", AH_DOCUMENT_RUNLOG, AH_FAULT_SHAPE, "f: line 1: 3 is not an object");
 }
 
-static void test_document__refuses_files_that_cannot_be_read(void **state)
+TEST(document, refuses_files_that_cannot_be_read)
 {
     struct ah_document document;
     struct ah_error err = {0};
-    (void)state;
     CHECK_FAILS(ah_document_load(&document, "/nowhere/x.json", AH_DOCUMENT_ANY, &err), err, AH_E_DOCUMENT,
                 "/nowhere/x.json: cannot be read");
     assert_int_equal(document.fault, AH_FAULT_FILE);
@@ -230,12 +227,11 @@ static void test_document__refuses_files_that_cannot_be_read(void **state)
 }
 
 /* A text of more than 16 MiB that is no run log is refused before it is read. */
-static void test_document__keeps_the_reason_behind_a_long_name(void **state)
+TEST(document, keeps_the_reason_behind_a_long_name)
 {
     char name[4000];
     struct ah_document document;
     struct ah_error err = {0};
-    (void)state;
     for (size_t i = 0; i + 2 < sizeof name; i += 2)
         memcpy(name + i, "\xc3\xa9", 2);
     strcpy(name + sizeof name - 12, "/model.json");
@@ -244,13 +240,12 @@ static void test_document__keeps_the_reason_behind_a_long_name(void **state)
     check_text_has(err.text, "\xc3\xa9...\xc3\xa9");
 }
 
-static void test_document__refuses_what_is_too_large(void **state)
+TEST(document, refuses_what_is_too_large)
 {
     size_t size = (16u << 20) + 1;
     char *text = malloc(size);
     struct ah_document document;
     struct ah_error err = {0};
-    (void)state;
     assert_non_null(text);
     memset(text, ' ', size);
     CHECK_FAILS(ah_document_parse(&document, "big", text, size, AH_DOCUMENT_ANY, &err), err, AH_E_DOCUMENT,
@@ -262,11 +257,10 @@ static void test_document__refuses_what_is_too_large(void **state)
 static const char *const names[] = {"model.json",      "machine.json",  "cluster.json", "plan.json",
                                     "checkpoint.json", "runlog.ndjson", "moves.json",   "inventory.json"};
 
-static void test_document__saves_what_it_loads(void **state)
+TEST(document, saves_what_it_loads)
 {
     char path[64] = "/tmp/ah_document_XXXXXX";
     int fd = mkstemp(path);
-    (void)state;
     assert_true(fd >= 0);
     close(fd);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -289,12 +283,11 @@ static void test_document__saves_what_it_loads(void **state)
     unlink(path);
 }
 
-static void test_document__refuses_to_write_what_it_would_not_read(void **state)
+TEST(document, refuses_to_write_what_it_would_not_read)
 {
     struct ah_document document = loaded(FOLDER "plan.json");
     struct ah_buffer out = {0};
     struct ah_error err = {0};
-    (void)state;
     double step_us = document.body.plan->time.step_us;
     document.body.plan->time.step_us = NAN;
     CHECK_FAILS(ah_document_print(&document, &out, &err), err, AH_E_DOCUMENT, "step_us: nan is not a number");
@@ -315,10 +308,9 @@ static void test_document__refuses_to_write_what_it_would_not_read(void **state)
     ah_document_release(&document);
 }
 
-static void test_document__reads_integers_as_json_schema_does(void **state)
+TEST(document, reads_integers_as_json_schema_does)
 {
     static const char *const same[] = {"8", "8.0", "8e0", "0.8e1", "800E-2"};
-    (void)state;
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
         char text[1024];
         struct ah_document document;
@@ -349,12 +341,11 @@ static void check_lookup(const struct ah_document *document, const char *path, s
         assert_string_equal(value.text, expected.text);
 }
 
-static void test_document__looks_up_paths(void **state)
+TEST(document, looks_up_paths)
 {
     struct ah_document plan = loaded(FOLDER "plan.json");
     struct ah_document runlog = loaded(FOLDER "runlog.ndjson");
     struct ah_document machine = loaded(FOLDER "machine.json");
-    (void)state;
     check_lookup(&plan, "kind", (struct ah_value){AH_VALUE_TEXT, 0, "plan"});
     check_lookup(&plan, "time.step_us", (struct ah_value){AH_VALUE_NUMBER, 2000.25, NULL});
     check_lookup(&plan, "time.estimated", (struct ah_value){AH_VALUE_BOOL, 1, NULL});
@@ -378,13 +369,12 @@ static void test_document__looks_up_paths(void **state)
 }
 
 /* An absent optional field is its default, or absent where it has none: never the mark that stands for it. */
-static void test_document__looks_up_absent_fields(void **state)
+TEST(document, looks_up_absent_fields)
 {
     static const struct ah_value absent = {AH_VALUE_ABSENT, 0, NULL};
     struct ah_document plan = loaded(FOLDER "plan.json");
     struct ah_document runlog = loaded(FOLDER "runlog.ndjson");
     struct ah_document model = loaded("examples/models/llama-2-7b.json");
-    (void)state;
     plan.body.plan->alternatives[0].step_us = 0;
     plan.body.plan->ops[0].position = AH_PLAN_NOWHERE;
     check_lookup(&plan, "alternatives[0].step_us", absent);
@@ -408,7 +398,7 @@ static void test_document__looks_up_absent_fields(void **state)
     ah_document_release(&plan);
 }
 
-static void test_document__names_the_part_of_a_path_that_is_wrong(void **state)
+TEST(document, names_the_part_of_a_path_that_is_wrong)
 {
     static const char *const wrong[][2] = {
         {"", "the document has no ''; there is kind, format_version, "},
@@ -432,7 +422,6 @@ static void test_document__names_the_part_of_a_path_that_is_wrong(void **state)
         {"blocks[0]index", "nothing is inside"},
     };
     struct ah_document plan = loaded(FOLDER "plan.json");
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct ah_value value;
         struct ah_error err = {0};
@@ -446,12 +435,11 @@ static void collect(void *context, const char *path, const char *a, const char *
     ah_buffer_printf(context, "%s %s|%s\n", path, a, b);
 }
 
-static void test_document__diffs_in_the_order_of_fields(void **state)
+TEST(document, diffs_in_the_order_of_fields)
 {
     struct ah_document a = loaded(FOLDER "plan.json");
     struct ah_document b = loaded(FOLDER "plan.json");
     struct ah_buffer found = {0};
-    (void)state;
     b.body.plan->annotations[0].value = "another note does not count";
     b.body.plan->generator = "another program";
     assert_int_equal(ah_document_diff(&a, &b, collect, &found), 0);
@@ -485,13 +473,12 @@ static void digest(const struct ah_document *document, char ret_digest[AH_DOCUME
     assert_int_equal(strlen(ret_digest), 64);
 }
 
-static void test_document__digests_what_it_says(void **state)
+TEST(document, digests_what_it_says)
 {
     char a[AH_DOCUMENT_DIGEST_MAX], b[AH_DOCUMENT_DIGEST_MAX];
     struct ah_document model = loaded("examples/models/llama-2-7b.json"), again;
     struct ah_buffer text = {0};
     struct ah_error err = {0};
-    (void)state;
     CHECK_OK(ah_document_print(&model, &text, &err), err);
     CHECK_OK(ah_document_parse(&again, "ours", text.data, text.size, AH_DOCUMENT_MODEL, &err), err);
     again.body.model->name = "another-name";
@@ -508,9 +495,8 @@ static void test_document__digests_what_it_says(void **state)
     ah_document_release(&again);
 }
 
-static void test_document__knows_its_kinds(void **state)
+TEST(document, knows_its_kinds)
 {
-    (void)state;
     for (int kind = AH_DOCUMENT_ANY + 1; kind < AH_DOCUMENT_KINDS; kind++)
         assert_int_equal(ah_document_kind_of(ah_document_word((enum ah_document_kind)kind)), kind);
     assert_int_equal(ah_document_kind_of("poem"), AH_DOCUMENT_ANY);
@@ -518,11 +504,10 @@ static void test_document__knows_its_kinds(void **state)
     ah_document_release(NULL);
 }
 
-static void test_document__takes_rates_from_a_machine(void **state)
+TEST(document, takes_rates_from_a_machine)
 {
     struct ah_document document = loaded(FOLDER "machine.json");
     const struct ah_machine *machine = document.body.machine;
-    (void)state;
     check_near(ah_machine_matmul_flops_per_s(machine, AH_BF16), 2.2e11, 0);
     check_near(ah_machine_matmul_flops_per_s(machine, AH_FP32), 0, 0);
     check_near(ah_machine_link_bytes_per_s(machine, AH_D2H), 8.1e9, 0);
@@ -531,26 +516,4 @@ static void test_document__takes_rates_from_a_machine(void **state)
     check_near(ah_machine_kept(machine, AH_PART_H2D, AH_PART_HOST_ADAM), 0.9, 0);
     check_near(ah_machine_kept(machine, AH_PART_HOST_ADAM, AH_PART_H2D), 1, 0);
     ah_document_release(&document);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_document__refuses_with_file_and_path),
-        cmocka_unit_test(test_document__refuses_what_is_no_document),
-        cmocka_unit_test(test_document__refuses_files_that_cannot_be_read),
-        cmocka_unit_test(test_document__keeps_the_reason_behind_a_long_name),
-        cmocka_unit_test(test_document__refuses_what_is_too_large),
-        cmocka_unit_test(test_document__saves_what_it_loads),
-        cmocka_unit_test(test_document__refuses_to_write_what_it_would_not_read),
-        cmocka_unit_test(test_document__reads_integers_as_json_schema_does),
-        cmocka_unit_test(test_document__looks_up_paths),
-        cmocka_unit_test(test_document__looks_up_absent_fields),
-        cmocka_unit_test(test_document__names_the_part_of_a_path_that_is_wrong),
-        cmocka_unit_test(test_document__diffs_in_the_order_of_fields),
-        cmocka_unit_test(test_document__digests_what_it_says),
-        cmocka_unit_test(test_document__knows_its_kinds),
-        cmocka_unit_test(test_document__takes_rates_from_a_machine),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,11 +37,10 @@ static void check_refused(const char *text, const char *part)
     check_text_has(err.text, "config.json: ");
 }
 
-static void test_huggingface__gpt2_takes_its_defaults(void **state)
+TEST(huggingface, gpt2_takes_its_defaults)
 {
     struct ah_document document = parsed("{" GPT2_SIZES "}");
     const struct ah_model *model = document.body.model;
-    (void)state;
     assert_string_equal(model->name, "some-model");
     assert_int_equal(model->family, AH_FAMILY_GPT2);
     assert_int_equal(model->kv_heads, 4);
@@ -59,12 +58,11 @@ static void test_huggingface__gpt2_takes_its_defaults(void **state)
     ah_document_release(&document);
 }
 
-static void test_huggingface__gpt2_takes_its_settings(void **state)
+TEST(huggingface, gpt2_takes_its_settings)
 {
     struct ah_document document = parsed(
         "{" GPT2_SIZES ",\"n_inner\":128,\"activation_function\":\"gelu\",\"tie_word_embeddings\":false,"
         "\"resid_pdrop\":0,\"embd_pdrop\":0.0,\"attn_pdrop\":0}");
-    (void)state;
     assert_int_equal(document.body.model->mlp_width, 128);
     assert_int_equal(document.body.model->activation, AH_MODEL_GELU);
     assert_false(document.body.model->tied);
@@ -75,7 +73,7 @@ static void test_huggingface__gpt2_takes_its_settings(void **state)
     ah_document_release(&document);
 }
 
-static void test_huggingface__families_take_their_defaults(void **state)
+TEST(huggingface, families_take_their_defaults)
 {
     static const struct {
         const char *text;
@@ -102,7 +100,6 @@ static void test_huggingface__families_take_their_defaults(void **state)
         {FAMILY("qwen3", ",\"num_key_value_heads\":2,\"head_dim\":16,\"attention_bias\":true"), 2, 16, 0,
          true, true, false, true, false},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ah_document document = parsed(rows[i].text);
         const struct ah_model *model = document.body.model;
@@ -136,9 +133,8 @@ static void check_rope(const char *more, enum ah_rope kind, double theta, double
     ah_document_release(&document);
 }
 
-static void test_huggingface__reads_both_spellings_of_rope(void **state)
+TEST(huggingface, reads_both_spellings_of_rope)
 {
-    (void)state;
     check_rope(",\"rope_theta\":5e5", AH_ROPE_DEFAULT, 5e5, 0);
     check_rope(",\"rope_theta\":5e5,\"rope_scaling\":null", AH_ROPE_DEFAULT, 5e5, 0);
     check_rope(",\"rope_parameters\":{\"rope_theta\":5e5,\"rope_type\":\"default\"}", AH_ROPE_DEFAULT, 5e5,
@@ -165,7 +161,7 @@ static void test_huggingface__reads_both_spellings_of_rope(void **state)
     check_rope(",\"rope_parameters\":{\"rope_theta\":500000.0," LLAMA3 "}", AH_ROPE_LLAMA3, 5e5, 8);
 }
 
-static void test_huggingface__refuses_by_name_what_changes_the_model(void **state)
+TEST(huggingface, refuses_by_name_what_changes_the_model)
 {
     static const struct {
         const char *more, *part;
@@ -220,7 +216,6 @@ static void test_huggingface__refuses_by_name_what_changes_the_model(void **stat
         {",\"compression_config\":{}", "compression_config: this setting"},
         {",\"quantization\":{}", "quantization: this setting"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char text[1024];
         snprintf(text, sizeof text, LLAMA("%s"), rows[i].more);
@@ -249,10 +244,9 @@ static void test_huggingface__refuses_by_name_what_changes_the_model(void **stat
         "num_hidden_layers: the model has 2^53 parameters or more");
 }
 
-static void test_huggingface__windows_follow_the_family(void **state)
+TEST(huggingface, windows_follow_the_family)
 {
     struct ah_document document;
-    (void)state;
     document =
         parsed(FAMILY("qwen2", ",\"num_key_value_heads\":2,\"use_sliding_window\":true,\"sliding_window\":8,"
                                "\"max_window_layers\":3"));
@@ -308,12 +302,11 @@ static void test_huggingface__windows_follow_the_family(void **state)
         "layer_types: has sliding_attention without a window");
 }
 
-static void test_huggingface__warns_once_of_each_key_without_effect(void **state)
+TEST(huggingface, warns_once_of_each_key_without_effect)
 {
     struct ah_document document = parsed(LLAMA(
         ",\"sliding_window\":16,\"my_key\":{\"a\":[1]},\"architectures\":[\"LlamaForCausalLM\"],"
         "\"use_cache\":false,\"quantization_config\":null,\"pretraining_tp\":2,\"attention_dropout\":0.25"));
-    (void)state;
     assert_int_equal(document.body.model->window, 0);
     assert_int_equal(document.n_warnings, 3);
     assert_string_equal(document.warnings[0], "my_key: is not known and was ignored");
@@ -324,7 +317,7 @@ static void test_huggingface__warns_once_of_each_key_without_effect(void **state
 }
 
 /* Keys that files on the hub have: what transformers' base class, generation and common tools write. */
-static void test_huggingface__common_keys_without_effect_need_no_word(void **state)
+TEST(huggingface, common_keys_without_effect_need_no_word)
 {
     static const char base[] =
         ",\"chunk_size_feed_forward\":0,\"pruned_heads\":{},\"torchscript\":false,\"use_bfloat16\":false,"
@@ -338,7 +331,6 @@ static void test_huggingface__common_keys_without_effect_need_no_word(void **sta
         "\"vocab_size\":100,\"resid_pdrop\":0,\"embd_pdrop\":0,\"attn_pdrop\":0,"
         "\"reorder_and_upcast_attn\":%s,\"scale_attn_by_inverse_layer_idx\":false}";
     char text[2048];
-    (void)state;
     for (int i = 0; i < 3; i++) {
         if (i < 2)
             snprintf(text, sizeof text, gpt2, i ? "true" : "false");
@@ -354,12 +346,11 @@ static void test_huggingface__common_keys_without_effect_need_no_word(void **sta
     check_refused(LLAMA(",\"rope_interleaved\":true"), "rope_interleaved: this setting changes the model");
 }
 
-static void test_huggingface__names_come_from_the_path(void **state)
+TEST(huggingface, names_come_from_the_path)
 {
     static const char *const rows[][2] = {
         {"a/llama-2-7b/config.json", "llama-2-7b"}, {"mine.json", "mine"},       {"config.json", "llama"},
         {"x/sp ace/config.json", "llama"},          {"standard input", "llama"}, {"/config.json", "llama"}};
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ah_document document;
         struct ah_error err = {0};
@@ -372,13 +363,12 @@ static void test_huggingface__names_come_from_the_path(void **state)
 }
 
 /* What is read from any config is a model that our own reader accepts. */
-static void test_huggingface__prints_a_model_of_ours(void **state)
+TEST(huggingface, prints_a_model_of_ours)
 {
     static const char *const texts[] = {"{" GPT2_SIZES "}", LLAMA(",\"attention_bias\":true"),
                                         FAMILY("mistral", ",\"num_key_value_heads\":1"),
                                         FAMILY("qwen2", ",\"num_key_value_heads\":1"),
                                         FAMILY("qwen3", ",\"num_key_value_heads\":1")};
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         struct ah_document document = parsed(texts[i]), again;
         struct ah_buffer out = {0};
@@ -390,21 +380,4 @@ static void test_huggingface__prints_a_model_of_ours(void **state)
         ah_document_release(&document);
         ah_document_release(&again);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_huggingface__gpt2_takes_its_defaults),
-        cmocka_unit_test(test_huggingface__gpt2_takes_its_settings),
-        cmocka_unit_test(test_huggingface__families_take_their_defaults),
-        cmocka_unit_test(test_huggingface__reads_both_spellings_of_rope),
-        cmocka_unit_test(test_huggingface__refuses_by_name_what_changes_the_model),
-        cmocka_unit_test(test_huggingface__windows_follow_the_family),
-        cmocka_unit_test(test_huggingface__warns_once_of_each_key_without_effect),
-        cmocka_unit_test(test_huggingface__common_keys_without_effect_need_no_word),
-        cmocka_unit_test(test_huggingface__names_come_from_the_path),
-        cmocka_unit_test(test_huggingface__prints_a_model_of_ours),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

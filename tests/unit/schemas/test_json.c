@@ -15,9 +15,8 @@ static void check_number(double value, const char *expected)
     ah_buffer_release(&out);
 }
 
-static void test_json__numbers_are_short(void **state)
+TEST(json, numbers_are_short)
 {
-    (void)state;
     check_number(0, "0");
     check_number(0.1, "0.1");
     check_number(0.1 + 0.2, "0.30000000000000004");
@@ -29,11 +28,10 @@ static void test_json__numbers_are_short(void **state)
     check_number(1.7976931348623157e308, "1.7976931348623157e+308");
 }
 
-static void test_json__numbers_read_back(void **state)
+TEST(json, numbers_read_back)
 {
     uint64_t seed = check_seed(20240711);
     struct ah_buffer out = {0};
-    (void)state;
     for (int i = 0; i < 20000; i++) {
         uint64_t bits = check_random(&seed);
         double value;
@@ -48,10 +46,9 @@ static void test_json__numbers_read_back(void **state)
     ah_buffer_release(&out);
 }
 
-static void test_json__numbers_have_a_point_in_any_locale(void **state)
+TEST(json, numbers_have_a_point_in_any_locale)
 {
     static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE", "de_DE@euro"};
-    (void)state;
     bool found = false;
     for (size_t i = 0; i < sizeof names / sizeof names[0] && !found; i++)
         found = setlocale(LC_NUMERIC, names[i]) && localeconv()->decimal_point[0] == ',';
@@ -61,10 +58,9 @@ static void test_json__numbers_have_a_point_in_any_locale(void **state)
         print_message("no locale with a decimal comma is installed; checked in the current one\n");
 }
 
-static void test_json__text_is_escaped(void **state)
+TEST(json, text_is_escaped)
 {
     struct ah_buffer out = {0};
-    (void)state;
     assert_true(ah_json_put_text(&out, "a\"b\\c/\b\f\n\r\t\x01\x7f\xc3\xa9"));
     assert_string_equal(out.data, "\"a\\\"b\\\\c/\\b\\f\\n\\r\\t\\u0001\x7f\xc3\xa9\"");
     ah_buffer_clear(&out);
@@ -81,10 +77,9 @@ static void check_layout(const char *compact, const char *expected)
     ah_buffer_release(&out);
 }
 
-static void test_json__layout_fills_lines(void **state)
+TEST(json, layout_fills_lines)
 {
     char compact[1000] = "{\"long\":[";
-    (void)state;
     check_layout("{}", "{}\n");
     check_layout("[]", "[]\n");
     check_layout("7", "7\n");
@@ -103,10 +98,9 @@ static void test_json__layout_fills_lines(void **state)
     ah_buffer_release(&out);
 }
 
-static void test_json__layout_breaks_what_is_long(void **state)
+TEST(json, layout_breaks_what_is_long)
 {
     char compact[400] = "{\"a\":{\"name\":\"", text[200];
-    (void)state;
     memset(text, 'y', 120);
     text[120] = '\0';
     strcat(compact, text);
@@ -116,17 +110,4 @@ static void test_json__layout_breaks_what_is_long(void **state)
     check_text_has(out.data, "{\n  \"a\": {\n    \"name\": \"yyy");
     check_text_has(out.data, "y\",\n    \"b\": [[1], [2]]\n  }\n}\n");
     ah_buffer_release(&out);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_json__numbers_are_short),
-        cmocka_unit_test(test_json__numbers_read_back),
-        cmocka_unit_test(test_json__numbers_have_a_point_in_any_locale),
-        cmocka_unit_test(test_json__text_is_escaped),
-        cmocka_unit_test(test_json__layout_fills_lines),
-        cmocka_unit_test(test_json__layout_breaks_what_is_long),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,9 +109,8 @@ static int scan(const char *text, size_t size, struct ah_error *err)
     return rc;
 }
 
-static void test_json_scan__accepts_and_refuses(void **state)
+TEST(json_scan, accepts_and_refuses)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++) {
         struct ah_error err = {0};
         int rc = scan(samples[i].text, strlen(samples[i].text), &err);
@@ -124,22 +123,20 @@ static void test_json_scan__accepts_and_refuses(void **state)
     }
 }
 
-static void test_json_scan__refuses_nul_bytes(void **state)
+TEST(json_scan, refuses_nul_bytes)
 {
     struct ah_error err = {0};
-    (void)state;
     CHECK_FAILS(scan("{}\0", 3, &err), err, AH_E_DOCUMENT, "1:3: byte 0x00");
     CHECK_FAILS(scan("\"a\0b\"", 5, &err), err, AH_E_DOCUMENT, "1:3: a control character");
     CHECK_FAILS(scan("\0", 1, &err), err, AH_E_DOCUMENT, "1:1: byte 0x00");
     CHECK_FAILS(scan("[1\0]", 4, &err), err, AH_E_DOCUMENT, "1:3: byte 0x00");
 }
 
-static void test_json_scan__bounds_depth(void **state)
+TEST(json_scan, bounds_depth)
 {
     enum { DEEP = 10000 };
     static char text[2 * DEEP];
     struct ah_error err = {0};
-    (void)state;
     for (size_t depth = 1; depth <= DEEP; depth = depth == 64 ? 65 : depth == 65 ? DEEP : depth + 21) {
         memset(text, '[', depth);
         memset(text + depth, ']', depth);
@@ -152,23 +149,21 @@ static void test_json_scan__bounds_depth(void **state)
     CHECK_FAILS(scan(text, DEEP, &err), err, AH_E_DOCUMENT, "nested deeper");
 }
 
-static void test_json_scan__bounds_the_length_of_numbers(void **state)
+TEST(json_scan, bounds_the_length_of_numbers)
 {
     char text[128];
     struct ah_error err = {0};
-    (void)state;
     memset(text, '1', sizeof text);
     CHECK_OK(scan(text, AH_JSON_NUMBER_MAX, &err), err);
     CHECK_FAILS(scan(text, AH_JSON_NUMBER_MAX + 1, &err), err, AH_E_DOCUMENT,
                 "1:1: a number of more than 60");
 }
 
-static void test_json_scan__bounds_the_number_of_values(void **state)
+TEST(json_scan, bounds_the_number_of_values)
 {
     size_t n = AH_JSON_VALUES_MAX + 1;
     char *text = malloc(2 * n + 2);
     struct ah_error err = {0};
-    (void)state;
     assert_non_null(text);
     text[0] = '[';
     for (size_t i = 0; i < n; i++)
@@ -180,11 +175,10 @@ static void test_json_scan__bounds_the_number_of_values(void **state)
 }
 
 /* Every prefix and every single changed byte of a text must end in a verdict, inside its bounds. */
-static void test_json_scan__stays_inside_mutated_text(void **state)
+TEST(json_scan, stays_inside_mutated_text)
 {
     static const char text[] = "{\"a\\u00e9\":[1.5e-3,true,\"\\ud83d\\ude00\xc3\xa9\"],\"b\":{}}";
     struct ah_error err = {0};
-    (void)state;
     for (size_t size = 0; size + 1 < sizeof text; size++) {
         if (scan(text, size, &err) == AH_OK)
             fail_msg("the first %zu bytes were accepted", size);
@@ -195,17 +189,4 @@ static void test_json_scan__stays_inside_mutated_text(void **state)
             (void)scan(changed, sizeof text - 1, &err);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_json_scan__accepts_and_refuses),
-        cmocka_unit_test(test_json_scan__refuses_nul_bytes),
-        cmocka_unit_test(test_json_scan__bounds_depth),
-        cmocka_unit_test(test_json_scan__bounds_the_length_of_numbers),
-        cmocka_unit_test(test_json_scan__bounds_the_number_of_values),
-        cmocka_unit_test(test_json_scan__stays_inside_mutated_text),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,11 +37,10 @@ static int parse(const char *blocks, struct ah_document *ret_document, struct ah
     "\"seq\": 128, \"threads\": " threads ", \"forward_us\": " METRIC ", \"backward\": [" backward "]}"
 #define KEEP "{\"activations\": \"keep\", \"us\": " METRIC "}"
 
-static void test_machine__finds_blocks(void **state)
+TEST(machine, finds_blocks)
 {
     struct ah_document document;
     struct ah_error err = {0};
-    (void)state;
     CHECK_OK(parse(BLOCK(DIGEST_A, "1", KEEP) "," BLOCK(DIGEST_A, "2", KEEP) "," BLOCK(DIGEST_B, "1", ""),
                    &document, &err),
              err);
@@ -54,35 +53,23 @@ static void test_machine__finds_blocks(void **state)
     ah_document_release(&document);
 }
 
-static void test_machine__needs_no_blocks(void **state)
+TEST(machine, needs_no_blocks)
 {
     struct ah_document document;
     struct ah_error err = {0};
-    (void)state;
     CHECK_OK(parse(NULL, &document, &err), err);
     assert_int_equal(document.body.machine->n_blocks, 0);
     ah_document_release(&document);
 }
 
-static void test_machine__refuses_blocks_that_stand_twice(void **state)
+TEST(machine, refuses_blocks_that_stand_twice)
 {
     struct ah_document document;
     struct ah_error err = {0};
-    (void)state;
     CHECK_FAILS(parse(BLOCK(DIGEST_A, "1", KEEP) "," BLOCK(DIGEST_A, "1", ""), &document, &err), err,
                 AH_E_DOCUMENT, "blocks[1].program_sha256");
     CHECK_FAILS(parse(BLOCK(DIGEST_A, "1", KEEP "," KEEP), &document, &err), err, AH_E_DOCUMENT,
                 "blocks[0].backward[1].activations: keep stands twice");
     CHECK_FAILS(parse(BLOCK("12", "1", KEEP), &document, &err), err, AH_E_DOCUMENT,
                 "blocks[0].program_sha256");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_machine__finds_blocks),
-        cmocka_unit_test(test_machine__needs_no_blocks),
-        cmocka_unit_test(test_machine__refuses_blocks_that_stand_twice),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

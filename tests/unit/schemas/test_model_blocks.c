@@ -61,11 +61,10 @@ static void check_tensor(const struct ah_model *model, enum ah_block_kind kind, 
         fail_msg("there is no tensor '%s'", name);
 }
 
-static void test_model_blocks__tensors_have_their_shapes(void **state)
+TEST(model_blocks, tensors_have_their_shapes)
 {
     struct ah_model a = gpt2();
     struct ah_model b = qwen3();
-    (void)state;
     check_tensor(&a, AH_BLOCK_EMBEDDING, "embedding.weight", 50257, 768, true);
     check_tensor(&a, AH_BLOCK_EMBEDDING, "position.weight", 1024, 768, true);
     check_tensor(&a, AH_BLOCK_LAYER, "attention.qkv.weight", 2304, 768, true);
@@ -83,13 +82,12 @@ static void test_model_blocks__tensors_have_their_shapes(void **state)
     check_tensor(&b, AH_BLOCK_HEAD, "head.weight", 151936, 1024, true);
 }
 
-static void test_model_blocks__counts_are_exact(void **state)
+TEST(model_blocks, counts_are_exact)
 {
     struct ah_model a = gpt2();
     struct ah_model b = qwen3();
     uint64_t n = 0;
     struct ah_error err = {0};
-    (void)state;
     assert_int_equal(ah_model_parameters(&a), 124439808);
     assert_int_equal(ah_model_parameters(&b), 596049920);
     CHECK_OK(ah_model_count(&b, &n, &err), err);
@@ -100,12 +98,11 @@ static void test_model_blocks__counts_are_exact(void **state)
     assert_int_equal(ah_model_block_kind(&a, 13), AH_BLOCK_HEAD);
 }
 
-static void test_model_blocks__refuses_counts_that_overflow(void **state)
+TEST(model_blocks, refuses_counts_that_overflow)
 {
     uint64_t n = 7;
     struct ah_error err = {0};
     struct ah_model model = gpt2();
-    (void)state;
     model.layers = UINT64_C(1) << 40;
     CHECK_FAILS(ah_model_count(&model, &n, &err), err, AH_E_DOCUMENT, "2^53 parameters");
     model = gpt2();
@@ -120,12 +117,11 @@ static void test_model_blocks__refuses_counts_that_overflow(void **state)
     assert_int_equal(n, 7);
 }
 
-static void test_model_blocks__groups_are_of_equal_blocks(void **state)
+TEST(model_blocks, groups_are_of_equal_blocks)
 {
     uint64_t windowed[] = {0, 27};
     struct ah_model model = qwen3();
     struct ah_model_group groups[AH_MODEL_GROUPS_MAX];
-    (void)state;
     assert_int_equal(ah_model_groups(&model, groups), 3);
     assert_int_equal(groups[1].blocks, 28);
     model.window = 128;
@@ -143,15 +139,4 @@ static void test_model_blocks__groups_are_of_equal_blocks(void **state)
     for (size_t i = 0; i < 4; i++)
         sum += groups[i].blocks * groups[i].parameters;
     assert_int_equal(sum, ah_model_parameters(&model));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_model_blocks__tensors_have_their_shapes),
-        cmocka_unit_test(test_model_blocks__counts_are_exact),
-        cmocka_unit_test(test_model_blocks__refuses_counts_that_overflow),
-        cmocka_unit_test(test_model_blocks__groups_are_of_equal_blocks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,14 +26,13 @@ static int parse(struct ah_document *ret_document, const struct ah_buffer *text,
     return ah_document_parse(ret_document, "log", text->data, text->size, AH_DOCUMENT_ANY, err);
 }
 
-static void test_runlog__reads_what_was_written_line_by_line(void **state)
+TEST(runlog, reads_what_was_written_line_by_line)
 {
     struct ah_document document = loaded();
     const struct ah_runlog *log = document.body.runlog;
     struct ah_buffer text = {0};
     struct ah_error err = {0};
     struct ah_document again;
-    (void)state;
     CHECK_OK(ah_runlog_print_header(log, &text, &err), err);
     CHECK_OK(parse(&again, &text, &err), err); /* a log that has only begun */
     assert_int_equal(again.body.runlog->n_steps, 0);
@@ -58,7 +57,7 @@ static void test_runlog__reads_what_was_written_line_by_line(void **state)
     ah_document_release(&document);
 }
 
-static void test_runlog__holds_many_steps(void **state)
+TEST(runlog, holds_many_steps)
 {
     enum { STEPS = 1000 };
     struct ah_document document = loaded();
@@ -67,7 +66,6 @@ static void test_runlog__holds_many_steps(void **state)
     struct ah_buffer text = {0};
     struct ah_error err = {0};
     struct ah_document own = {.kind = AH_DOCUMENT_RUNLOG, .body.runlog = &log}, again;
-    (void)state;
     for (size_t i = 0; i < STEPS; i++)
         steps[i] = (struct ah_runlog_step){.step = log.first_step + i, .loss = 1.0 / (double)(i + 1)};
     log.steps = steps;
@@ -85,12 +83,11 @@ static void test_runlog__holds_many_steps(void **state)
     ah_document_release(&document);
 }
 
-static void test_runlog__steps_do_not_go_back(void **state)
+TEST(runlog, steps_do_not_go_back)
 {
     struct ah_document document = loaded(), again;
     struct ah_buffer text = {0};
     struct ah_error err = {0};
-    (void)state;
     CHECK_OK(ah_runlog_print_header(document.body.runlog, &text, &err), err);
     CHECK_OK(ah_runlog_print_step(&document.body.runlog->steps[1], &text, &err), err);
     CHECK_OK(ah_runlog_print_step(&document.body.runlog->steps[0], &text, &err), err);
@@ -101,7 +98,7 @@ static void test_runlog__steps_do_not_go_back(void **state)
 }
 
 /* What is put behind line 5 of the log (step 6 was done) or around it, and what is said. */
-static void test_runlog__names_the_line_that_is_wrong(void **state)
+TEST(runlog, names_the_line_that_is_wrong)
 {
     static const struct {
         const char *before, *inside, *part;
@@ -118,7 +115,6 @@ static void test_runlog__names_the_line_that_is_wrong(void **state)
     };
     struct ah_buffer whole = {0};
     struct ah_error err = {0};
-    (void)state;
     CHECK_OK(ah_file_read(PATH, 1 << 20, &whole, &err), err);
     const char *cut = whole.data;
     for (int line = 1; line < 5; line++)
@@ -136,12 +132,11 @@ static void test_runlog__names_the_line_that_is_wrong(void **state)
     ah_buffer_release(&whole);
 }
 
-static void test_runlog__is_not_one_object_over_many_lines(void **state)
+TEST(runlog, is_not_one_object_over_many_lines)
 {
     static const char text[] = "{\n  \"kind\": \"runlog\",\n  \"format_version\": \"1.0\"\n}\n";
     struct ah_document document;
     struct ah_error err = {0};
-    (void)state;
     CHECK_FAILS(ah_document_parse(&document, "log", text, strlen(text), AH_DOCUMENT_ANY, &err), err,
                 AH_E_DOCUMENT, "log: a run log is one JSON object a line");
 }
@@ -154,11 +149,10 @@ static void check_differs(const struct ah_signature *a, const struct ah_signatur
     assert_string_equal(path, expected ? expected : "");
 }
 
-static void test_signature__names_the_first_field_that_differs(void **state)
+TEST(runlog, signature_names_the_first_field_that_differs)
 {
     struct ah_document log = loaded(), plan;
     const char *patterns[] = {"*", "!embedding.*"};
-    (void)state;
     load_document(&plan, "tests/golden/schemas/documents/plan.json", AH_DOCUMENT_PLAN);
     struct ah_signature a = log.body.runlog->numeric_signature;
     struct ah_signature b = plan.body.plan->numeric_signature;
@@ -181,17 +175,4 @@ static void test_signature__names_the_first_field_that_differs(void **state)
     check_differs(&a, &b, "run.data_sha256");
     ah_document_release(&plan);
     ah_document_release(&log);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_runlog__reads_what_was_written_line_by_line),
-        cmocka_unit_test(test_runlog__holds_many_steps),
-        cmocka_unit_test(test_runlog__steps_do_not_go_back),
-        cmocka_unit_test(test_runlog__names_the_line_that_is_wrong),
-        cmocka_unit_test(test_runlog__is_not_one_object_over_many_lines),
-        cmocka_unit_test(test_signature__names_the_first_field_that_differs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,10 +12,9 @@ enum { ROUNDS = 500, MOMENTS = 60, MOST = 25, LANES = 4 };
 
 static const struct ah_interval window = {1010, 1050};
 
-static void test_overlap__is_what_a_count_says(void **state)
+TEST(overlap, is_what_a_count_says)
 {
     uint64_t seed = check_seed(17);
-    (void)state;
     for (int round = 0; round < ROUNDS; round++) {
         struct ah_overlap_work work[MOST];
         bool busy[LANES][MOMENTS] = {{false}};
@@ -56,10 +55,4 @@ static void test_overlap__is_what_a_count_says(void **state)
         }
         ah_arena_release(&arena);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_overlap__is_what_a_count_says)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,22 +32,20 @@ static void check_median(struct ah_tally *tally, double expected_us)
     ah_arena_release(&arena);
 }
 
-static void test_tally__says_nothing_without_steps(void **state)
+TEST_IN(tally, says_nothing_without_steps, tiny_plan_load, tiny_plan_release)
 {
     struct ah_tally *tally = begun(0);
     struct ah_runlog_end end = {.reason = AH_RUNLOG_INTERRUPTED};
     struct ah_error err = {0};
-    (void)state;
     CHECK_OK(ah_tally_end(tally, NULL, &end, &err), err);
     assert_true(end.median_step_us == 0 && end.predicted_step_us == 0 && !end.exposed_us && !end.n_parts);
     ah_tally_free(tally);
     ah_tally_free(NULL);
 }
 
-static void test_tally__times_steps_from_the_one_before(void **state)
+TEST_IN(tally, times_steps_from_the_one_before, tiny_plan_load, tiny_plan_release)
 {
     struct ah_tally *tally = begun(500000);
-    (void)state;
     check_near(step(tally, 1, 600), 100, 1e-12);
     check_median(tally, 100); /* alone, the first step counts */
     check_near(step(tally, 2, 630), 30, 1e-12);
@@ -62,10 +60,9 @@ static void test_tally__times_steps_from_the_one_before(void **state)
     ah_tally_free(tally);
 }
 
-static void test_tally__counts_cold_steps_where_there_are_no_others(void **state)
+TEST_IN(tally, counts_cold_steps_where_there_are_no_others, tiny_plan_load, tiny_plan_release)
 {
     struct ah_tally *tally = begun(0);
-    (void)state;
     for (uint64_t number = 1; number <= 3; number++) {
         ah_tally_begin(tally, 0);
         step(tally, number, 100 * number);
@@ -74,11 +71,10 @@ static void test_tally__counts_cold_steps_where_there_are_no_others(void **state
     ah_tally_free(tally);
 }
 
-static void test_tally__forgets_what_is_before_its_window(void **state)
+TEST_IN(tally, forgets_what_is_before_its_window, tiny_plan_load, tiny_plan_release)
 {
     struct ah_tally *tally = begun(0);
     uint64_t end_us = 0;
-    (void)state;
     step(tally, 1, end_us);
     for (uint64_t number = 2; number < 2 + 3 * AH_RUNLOG_MEDIAN_STEPS; number++)
         step(tally, number, end_us += number < 2 + 2 * AH_RUNLOG_MEDIAN_STEPS ? 10 : 70);
@@ -100,11 +96,10 @@ static void tell(struct ah_tally *tally, uint64_t number, size_t op, uint64_t ti
 
 /* What was not heard of is as the plan says; of what is heard of more than once in a step, the sum; a round that is told
  * ahead counts for its own step. */
-static void test_tally__knows_times_of_ops(void **state)
+TEST_IN(tally, knows_times_of_ops, tiny_plan_load, tiny_plan_release)
 {
     struct ah_tally *tally = begun(0);
     double *us = calloc(tiny_plan()->n_ops, sizeof *us);
-    (void)state;
     assert_non_null(us);
     for (uint64_t number = 1; number <= 2 * AH_TALLY_OP_STEPS; number++) {
         bool late = number > AH_TALLY_OP_STEPS;
@@ -121,13 +116,12 @@ static void test_tally__knows_times_of_ops(void **state)
     ah_tally_free(tally);
 }
 
-static void test_tally__keeps_data_apart(void **state)
+TEST_IN(tally, keeps_data_apart, tiny_plan_load, tiny_plan_release)
 {
     struct ah_tally *tally = begun(0);
     struct ah_runlog_end end = {0};
     struct ah_arena arena = {0};
     struct ah_error err = {0};
-    (void)state;
     for (uint64_t number = 1; number <= 5; number++) {
         tell(tally, number, SIZE_MAX, 0, 4);
         tell(tally, number, SIZE_MAX, 0, 2);
@@ -143,17 +137,4 @@ static void test_tally__keeps_data_apart(void **state)
     check_near(end.parts[1 - data].us, 8, 1e-9);
     ah_arena_release(&arena);
     ah_tally_free(tally);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tally__says_nothing_without_steps),
-        cmocka_unit_test(test_tally__times_steps_from_the_one_before),
-        cmocka_unit_test(test_tally__counts_cold_steps_where_there_are_no_others),
-        cmocka_unit_test(test_tally__forgets_what_is_before_its_window),
-        cmocka_unit_test(test_tally__knows_times_of_ops),
-        cmocka_unit_test(test_tally__keeps_data_apart),
-    };
-    return cmocka_run_group_tests(tests, tiny_plan_load, tiny_plan_release);
 }

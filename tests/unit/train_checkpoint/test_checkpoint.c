@@ -53,7 +53,7 @@ static void run_command(const char *format, ...)
 
 /* ---- what is written ---- */
 
-static void test_checkpoint__comes_back_bit_for_bit(void **state)
+TEST_IN(checkpoint, comes_back_bit_for_bit, root_make, root_remove)
 {
     static const struct training_options cases[] = {
         {AH_FP32, AH_FP32, 0, NULL, 0},
@@ -76,7 +76,7 @@ static void test_checkpoint__comes_back_bit_for_bit(void **state)
 }
 
 /* Offsets of the manifest against the bytes of the file, read by other means; sizes and sums by sha256sum. */
-static void test_checkpoint__says_where_everything_is(void **state)
+TEST_IN(checkpoint, says_where_everything_is, root_make, root_remove)
 {
     struct training run;
     struct ah_document manifest;
@@ -113,7 +113,7 @@ static void test_checkpoint__says_where_everything_is(void **state)
     training_release(&run);
 }
 
-static void test_checkpoint__is_weights_for_others(void **state)
+TEST_IN(checkpoint, is_weights_for_others, root_make, root_remove)
 {
     struct training run;
     struct ah_error err = {0};
@@ -129,7 +129,7 @@ static void test_checkpoint__is_weights_for_others(void **state)
 
 /* ---- what is refused ---- */
 
-static void test_checkpoint__of_another_run_is_refused_by_field(void **state)
+TEST_IN(checkpoint, of_another_run_is_refused_by_field, root_make, root_remove)
 {
     struct training run;
     struct ah_error err = {0};
@@ -149,7 +149,7 @@ static void test_checkpoint__of_another_run_is_refused_by_field(void **state)
 }
 
 /* Every byte counts: one bit of each file in turn, at its beginning, middle and end. */
-static void test_checkpoint__with_one_bit_changed_is_refused_by_file(void **state)
+TEST_IN(checkpoint, with_one_bit_changed_is_refused_by_file, root_make, root_remove)
 {
     static const char *const names[] = {
         "states-00001-of-00004.bin",        "states-00003-of-00004.bin",
@@ -179,7 +179,7 @@ static void test_checkpoint__with_one_bit_changed_is_refused_by_file(void **stat
     training_release(&run);
 }
 
-static void test_checkpoint__with_files_cut_missing_or_swapped_is_refused_by_file(void **state)
+TEST_IN(checkpoint, with_files_cut_missing_or_swapped_is_refused_by_file, root_make, root_remove)
 {
     static const char *const names[] = {"states.bin", "model.safetensors", "config.json"};
     struct training run;
@@ -206,7 +206,7 @@ static void test_checkpoint__with_files_cut_missing_or_swapped_is_refused_by_fil
 }
 
 /* Two files of one size: the blocks of the two layers. */
-static void test_checkpoint__with_equal_files_swapped_is_refused(void **state)
+TEST_IN(checkpoint, with_equal_files_swapped_is_refused, root_make, root_remove)
 {
     struct training run;
     struct ah_error err = {0};
@@ -222,7 +222,7 @@ static void test_checkpoint__with_equal_files_swapped_is_refused(void **state)
 }
 
 /* A bit of the manifest that nothing else would notice. */
-static void test_checkpoint__manifest_is_known_by_its_sha256(void **state)
+TEST_IN(checkpoint, manifest_is_known_by_its_sha256, root_make, root_remove)
 {
     struct training run;
     struct ah_error err = {0};
@@ -234,7 +234,7 @@ static void test_checkpoint__manifest_is_known_by_its_sha256(void **state)
 }
 
 /* What a manifest may say falsely, with files that fit it, and no sha256 of itself. */
-static void test_checkpoint__hostile_manifests_are_refused(void **state)
+TEST_IN(checkpoint, hostile_manifests_are_refused, root_make, root_remove)
 {
     static const struct {
         const char *edit, *says;
@@ -273,7 +273,7 @@ static void test_checkpoint__hostile_manifests_are_refused(void **state)
 }
 
 /* Readers take model.safetensors before an index. */
-static void test_checkpoint__with_strange_weights_is_refused(void **state)
+TEST_IN(checkpoint, with_strange_weights_is_refused, root_make, root_remove)
 {
     struct training run;
     struct ah_error err = {0};
@@ -294,7 +294,7 @@ static int refuse_piece(void *context, const struct ah_checkpoint_piece *piece, 
                              : training_give(context, piece, ret_values, err);
 }
 
-static void test_checkpoint__save_hands_on_failures_and_leaves_nothing(void **state)
+TEST_IN(checkpoint, save_hands_on_failures_and_leaves_nothing, root_make, root_remove)
 {
     struct training run;
     struct ah_error err = {0};
@@ -311,7 +311,7 @@ static void test_checkpoint__save_hands_on_failures_and_leaves_nothing(void **st
     training_release(&run);
 }
 
-static void test_checkpoint__save_overwrites_nothing(void **state)
+TEST_IN(checkpoint, save_overwrites_nothing, root_make, root_remove)
 {
     struct training run;
     struct ah_error err = {0};
@@ -326,25 +326,4 @@ static void test_checkpoint__save_overwrites_nothing(void **state)
                 "is not what a save left");
     run_command("test -f '%s.tmp/mine.txt'", path);
     training_release(&run);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, root_make, root_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_checkpoint__comes_back_bit_for_bit),
-        IN_FOLDER(test_checkpoint__says_where_everything_is),
-        IN_FOLDER(test_checkpoint__is_weights_for_others),
-        IN_FOLDER(test_checkpoint__of_another_run_is_refused_by_field),
-        IN_FOLDER(test_checkpoint__with_one_bit_changed_is_refused_by_file),
-        IN_FOLDER(test_checkpoint__with_files_cut_missing_or_swapped_is_refused_by_file),
-        IN_FOLDER(test_checkpoint__with_equal_files_swapped_is_refused),
-        IN_FOLDER(test_checkpoint__manifest_is_known_by_its_sha256),
-        IN_FOLDER(test_checkpoint__hostile_manifests_are_refused),
-        IN_FOLDER(test_checkpoint__with_strange_weights_is_refused),
-        IN_FOLDER(test_checkpoint__save_hands_on_failures_and_leaves_nothing),
-        IN_FOLDER(test_checkpoint__save_overwrites_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,7 +84,7 @@ static const char *below(const struct scene *scene, const char *name, char out[P
     return out;
 }
 
-static void test_checkpoints__the_newest_is_found_the_oldest_go(void **state)
+TEST_IN(checkpoints, the_newest_is_found_the_oldest_go, root_make, root_remove)
 {
     struct scene scene;
     char path[PATH_MAX + 64];
@@ -106,7 +106,7 @@ static void test_checkpoints__the_newest_is_found_the_oldest_go(void **state)
     end(&scene);
 }
 
-static void test_checkpoints__none_yet_is_told_apart(void **state)
+TEST_IN(checkpoints, none_yet_is_told_apart, root_make, root_remove)
 {
     struct scene scene;
     struct ah_checkpoints_found found;
@@ -151,7 +151,7 @@ static const char *const damages[] = {
 
 /* An older one is taken only if all its bytes are right, and what is wrong with the newest is said. A damaged one that is
  * named itself has no substitute. */
-static void test_checkpoints__older_whole_ones_replace_damaged_ones(void **state)
+TEST_IN(checkpoints, older_whole_ones_replace_damaged_ones, root_make, root_remove)
 {
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         struct scene scene;
@@ -176,7 +176,7 @@ static void test_checkpoints__older_whole_ones_replace_damaged_ones(void **state
 }
 
 /* What is not damage, but cannot be read, is for a person to mend: no steps are given up for it. */
-static void test_checkpoints__unreadable_ones_are_not_replaced(void **state)
+TEST_IN(checkpoints, unreadable_ones_are_not_replaced, root_make, root_remove)
 {
     struct scene scene;
     char path[PATH_MAX + 64];
@@ -191,7 +191,7 @@ static void test_checkpoints__unreadable_ones_are_not_replaced(void **state)
 }
 
 /* Saving goes on where the damaged ones were; they keep their files under another name. */
-static void test_checkpoints__damaged_ones_are_set_aside(void **state)
+TEST_IN(checkpoints, damaged_ones_are_set_aside, root_make, root_remove)
 {
     struct scene scene;
     begin(&scene, state);
@@ -212,7 +212,7 @@ static void test_checkpoints__damaged_ones_are_set_aside(void **state)
 }
 
 /* A folder that a run made and did not save into goes with it; one that was there stays. */
-static void test_checkpoints__no_empty_folder_is_left(void **state)
+TEST_IN(checkpoints, no_empty_folder_is_left, root_make, root_remove)
 {
     struct scene scene;
     begin(&scene, state);
@@ -228,7 +228,7 @@ static void test_checkpoints__no_empty_folder_is_left(void **state)
     end(&scene);
 }
 
-static void test_checkpoints__later_steps_and_other_runs_are_not_saved_over(void **state)
+TEST_IN(checkpoints, later_steps_and_other_runs_are_not_saved_over, root_make, root_remove)
 {
     struct scene scene;
     begin(&scene, state);
@@ -247,7 +247,7 @@ static void test_checkpoints__later_steps_and_other_runs_are_not_saved_over(void
     end(&scene);
 }
 
-static void test_checkpoints__one_run_at_a_time(void **state)
+TEST_IN(checkpoints, one_run_at_a_time, root_make, root_remove)
 {
     struct scene scene;
     struct ah_checkpoints *second = NULL;
@@ -260,7 +260,7 @@ static void test_checkpoints__one_run_at_a_time(void **state)
 }
 
 /* What a killed save left goes; what only looks like it stays. */
-static void test_checkpoints__remove_only_what_is_theirs(void **state)
+TEST_IN(checkpoints, remove_only_what_is_theirs, root_make, root_remove)
 {
     static const char *const stay[] = {"step-00000002.tmp/states.bin", /* no mark */
                                        "step-00000003.tmp/notes.txt",
@@ -295,7 +295,7 @@ static void test_checkpoints__remove_only_what_is_theirs(void **state)
     end(&scene);
 }
 
-static void test_checkpoints__with_other_files_in_them_are_kept(void **state)
+TEST_IN(checkpoints, with_other_files_in_them_are_kept, root_make, root_remove)
 {
     struct scene scene;
     begin(&scene, state);
@@ -310,7 +310,7 @@ static void test_checkpoints__with_other_files_in_them_are_kept(void **state)
     end(&scene);
 }
 
-static void test_checkpoints__folders_that_cannot_be_written_are_named(void **state)
+TEST_IN(checkpoints, folders_that_cannot_be_written_are_named, root_make, root_remove)
 {
     struct scene scene;
     begin(&scene, state);
@@ -322,24 +322,4 @@ static void test_checkpoints__folders_that_cannot_be_written_are_named(void **st
     snprintf(scene.folder, sizeof scene.folder, "%s/file", (char *)*state);
     CHECK_FAILS(try_open(&scene, 0), scene.err, AH_E_IO, "Not a directory");
     end(&scene);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, root_make, root_remove)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_checkpoints__the_newest_is_found_the_oldest_go),
-        IN_FOLDER(test_checkpoints__none_yet_is_told_apart),
-        IN_FOLDER(test_checkpoints__older_whole_ones_replace_damaged_ones),
-        IN_FOLDER(test_checkpoints__unreadable_ones_are_not_replaced),
-        IN_FOLDER(test_checkpoints__damaged_ones_are_set_aside),
-        IN_FOLDER(test_checkpoints__no_empty_folder_is_left),
-        IN_FOLDER(test_checkpoints__later_steps_and_other_runs_are_not_saved_over),
-        IN_FOLDER(test_checkpoints__one_run_at_a_time),
-        IN_FOLDER(test_checkpoints__remove_only_what_is_theirs),
-        IN_FOLDER(test_checkpoints__with_other_files_in_them_are_kept),
-        IN_FOLDER(test_checkpoints__folders_that_cannot_be_written_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,7 +77,7 @@ static void put_example(const char *root)
     root_put_bytes(root, "example.txt.docs", docs, sizeof docs);
 }
 
-static void test_batches__the_example_of_the_page(void **state)
+TEST_IN(batches, the_example_of_the_page, root_make, root_remove)
 {
     struct ah_batches batches;
     struct rows rows;
@@ -96,7 +96,7 @@ static void test_batches__the_example_of_the_page(void **state)
 }
 
 /* Aligned data: the last sequence is a sample, too, and the row behind it is padding; no sequence is cut. */
-static void test_batches__aligned_sequences(void **state)
+TEST_IN(batches, aligned_sequences, root_make, root_remove)
 {
     struct ah_batches batches;
     struct rows rows;
@@ -129,7 +129,7 @@ static void test_batches__aligned_sequences(void **state)
 }
 
 /* 26 letters are 5 samples of 5; a batch of 2 reaches into the next epoch; z is a target only. */
-static void test_batches__every_target_once_an_epoch(void **state)
+TEST_IN(batches, every_target_once_an_epoch, root_make, root_remove)
 {
     struct ah_batches batches;
     struct rows rows;
@@ -158,7 +158,7 @@ static void test_batches__every_target_once_an_epoch(void **state)
 }
 
 /* However a stretch is cut into calls, from wherever it begins, the rows are the same; so are they again later. */
-static void test_batches__the_cursor_is_all(void **state)
+TEST_IN(batches, the_cursor_is_all, root_make, root_remove)
 {
     struct ah_batches batches;
     struct rows whole, pieces;
@@ -189,7 +189,7 @@ static void test_batches__the_cursor_is_all(void **state)
 }
 
 /* In order, once, to the last token; the rest of the last batch is padding with valid indices. */
-static void test_batches__held_out_data(void **state)
+TEST_IN(batches, held_out_data, root_make, root_remove)
 {
     struct ah_batches batches;
     struct rows rows;
@@ -217,7 +217,7 @@ static void test_batches__held_out_data(void **state)
     ah_dataset_close(data);
 }
 
-static void test_batches__nothing_bears_loss(void **state)
+TEST_IN(batches, nothing_bears_loss, root_make, root_remove)
 {
     struct ah_batches batches;
     struct rows rows;
@@ -240,7 +240,7 @@ static void test_batches__nothing_bears_loss(void **state)
     ah_dataset_close(data);
 }
 
-static void test_batches__refuses_too_little(void **state)
+TEST_IN(batches, refuses_too_little, root_make, root_remove)
 {
     struct ah_batches batches;
     struct ah_error err = {0};
@@ -270,16 +270,4 @@ static void test_batches__refuses_too_little(void **state)
     ah_batches_release(NULL);
     ah_dataset_close(one);
     ah_dataset_close(data);
-}
-
-int main(void)
-{
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, root_make, root_remove)
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_batches__the_example_of_the_page), IN_FOLDER(test_batches__every_target_once_an_epoch),
-        IN_FOLDER(test_batches__the_cursor_is_all),       IN_FOLDER(test_batches__held_out_data),
-        IN_FOLDER(test_batches__nothing_bears_loss),      IN_FOLDER(test_batches__refuses_too_little),
-        IN_FOLDER(test_batches__aligned_sequences),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

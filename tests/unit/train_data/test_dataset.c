@@ -108,7 +108,7 @@ static void put_own(const char *root, const char *path, const struct own *own, c
 
 /* ---- kinds ---- */
 
-static void test_dataset__kinds_of_files(void **state)
+TEST_IN(dataset, kinds_of_files, root_make, root_remove)
 {
     put_shard(*state, "a.bin", 20240520, 1, 5, five_u16, sizeof five_u16);
     put_shard(*state, "b.bin", 20240801, 7, 5, five, sizeof five);
@@ -161,7 +161,7 @@ static void test_dataset__kinds_of_files(void **state)
 }
 
 /* Each trap that would train on something else than the tokens that the user means. */
-static void test_dataset__text_and_widths_are_not_guessed(void **state)
+TEST_IN(dataset, text_and_widths_are_not_guessed, root_make, root_remove)
 {
     uint64_t wide[32];
     uint16_t same[32];
@@ -245,7 +245,7 @@ static void test_dataset__text_and_widths_are_not_guessed(void **state)
 }
 
 /* Our header: every field is looked at; and what stands before the tokens is no part of the identity. */
-static void test_dataset__own_header(void **state)
+TEST_IN(dataset, own_header, root_make, root_remove)
 {
     static const struct {
         struct own own;
@@ -292,7 +292,7 @@ static void test_dataset__own_header(void **state)
                 "aligned to sequences of 0 tokens");
 }
 
-static void test_dataset__refuses_by_name(void **state)
+TEST_IN(dataset, refuses_by_name, root_make, root_remove)
 {
     put_shard(*state, "cut.bin", 20240520, 1, 5, five_u16, sizeof five_u16 - 2);
     put_shard(*state, "long.bin", 20240520, 1, 5, six_u16, sizeof six_u16);
@@ -350,7 +350,7 @@ static void test_dataset__refuses_by_name(void **state)
 }
 
 /* The vocabulary is a bound for every kind; the first token beyond it is named, wherever it lies. */
-static void test_dataset__tokens_beyond_the_vocabulary(void **state)
+TEST_IN(dataset, tokens_beyond_the_vocabulary, root_make, root_remove)
 {
     static uint16_t many[1200000];
     root_put_bytes(*state, "a.bin", five_u16, sizeof five_u16);
@@ -385,7 +385,7 @@ static void test_dataset__tokens_beyond_the_vocabulary(void **state)
 
 /* ---- several files ---- */
 
-static void test_dataset__folders_and_patterns(void **state)
+TEST_IN(dataset, folders_and_patterns, root_make, root_remove)
 {
     root_put(*state, "d/b.txt", "cd");
     root_put(*state, "d/a.txt", "ab");
@@ -415,7 +415,7 @@ static void test_dataset__folders_and_patterns(void **state)
     ah_dataset_close(opened.data);
 }
 
-static void test_dataset__held_out_data_in_a_folder(void **state)
+TEST_IN(dataset, held_out_data_in_a_folder, root_make, root_remove)
 {
     static const char *const names[] = {"val.bin", "fineweb_val_000000.bin", "Test-0.bin", "x.valid.bin"};
     root_put_bytes(*state, "ok/interval.bin", "ab", 2);
@@ -448,7 +448,7 @@ static unsigned descriptors(void)
     return n;
 }
 
-static void test_dataset__more_files_than_descriptors(void **state)
+TEST_IN(dataset, more_files_than_descriptors, root_make, root_remove)
 {
     enum { FILES = 2 * AH_DATASET_OPEN_FILES + 5 };
     char path[32];
@@ -478,7 +478,7 @@ static void test_dataset__more_files_than_descriptors(void **state)
 
 /* ---- masks and documents ---- */
 
-static void test_dataset__masks_and_documents(void **state)
+TEST_IN(dataset, masks_and_documents, root_make, root_remove)
 {
     static const uint64_t docs[] = {2, 3, 4}, none[] = {0};
     root_put(*state, "a.txt", "abcde");
@@ -499,7 +499,7 @@ static void test_dataset__masks_and_documents(void **state)
 }
 
 /* Shards go on with the document of the shard before; .docs may say that they do not. */
-static void test_dataset__shards_continue(void **state)
+TEST_IN(dataset, shards_continue, root_make, root_remove)
 {
     static const uint64_t first[] = {0};
     root_put_bytes(*state, "s/1.bin", five_u16, sizeof five_u16);
@@ -518,7 +518,7 @@ static void test_dataset__shards_continue(void **state)
     ah_dataset_close(opened.data);
 }
 
-static void test_dataset__refuses_wrong_companions(void **state)
+TEST_IN(dataset, refuses_wrong_companions, root_make, root_remove)
 {
     static const uint64_t same[] = {1, 3, 3}, back[] = {3, 1}, beyond[] = {0, 5};
     static const struct {
@@ -551,7 +551,7 @@ static void test_dataset__refuses_wrong_companions(void **state)
 }
 
 /* Offsets over several leaves: order is also looked at across their borders. */
-static void test_dataset__many_documents(void **state)
+TEST_IN(dataset, many_documents, root_make, root_remove)
 {
     enum { DOCS = 300000, LEAF = (1 << 20) / 8 };
     static uint64_t docs[DOCS];
@@ -599,7 +599,7 @@ static void digest_of(const void *bytes, size_t size, unsigned char digest[AH_SH
 }
 
 /* As docs/data.md defines it, of a shard of two leaves and a bit with a mask. */
-static void test_dataset__identity_is_as_defined(void **state)
+TEST_IN(dataset, identity_is_as_defined, root_make, root_remove)
 {
     enum { TOKENS = 1100000, LEAF = 1 << 20 };
     static char file[1024 + 2 * TOKENS], mask[TOKENS];
@@ -642,7 +642,7 @@ static void identity(const char *root, const char *const *paths, size_t n, char 
 }
 
 /* Names and headers do not matter; contents, order, cuts and companions do. */
-static void test_dataset__identity_tells_apart(void **state)
+TEST_IN(dataset, identity_tells_apart, root_make, root_remove)
 {
     static const uint64_t docs[] = {1};
     put_shard(*state, "a.bin", 20240520, 1, 5, five_u16, sizeof five_u16);
@@ -693,7 +693,7 @@ static int read_all(struct ah_dataset *data, uint32_t tokens[5], struct ah_error
     return ah_dataset_read(data, 0, 5, &(struct ah_dataset_span){tokens, bears, begins}, err);
 }
 
-static void test_dataset__files_that_change(void **state)
+TEST_IN(dataset, files_that_change, root_make, root_remove)
 {
     static const uint64_t docs[] = {1, 3}, wrong[] = {1, 0}, far[] = {1, UINT64_MAX};
     static const char *const parts[] = {"a.bin", "a.bin.mask", "a.bin.docs"};
@@ -744,7 +744,7 @@ static void test_dataset__files_that_change(void **state)
 }
 
 /* A descriptor that was given up is opened again: only the same file will do. */
-static void test_dataset__a_replaced_file(void **state)
+TEST_IN(dataset, a_replaced_file, root_make, root_remove)
 {
     enum { FILES = AH_DATASET_OPEN_FILES + 1 };
     char name[32], path[PATH_MAX];
@@ -788,7 +788,7 @@ static bool note(void *context, uint64_t done_bytes, uint64_t total_bytes)
     return done_bytes < progress->stop_at;
 }
 
-static void test_dataset__progress_and_interruption(void **state)
+TEST_IN(dataset, progress_and_interruption, root_make, root_remove)
 {
     enum { TOKENS = 3 << 20 };
     char *bytes = calloc(1, 1024 + 2 * TOKENS);
@@ -813,39 +813,12 @@ static void test_dataset__progress_and_interruption(void **state)
     assert_int_equal(progress.calls, 3);
 }
 
-static void test_dataset__words_of_formats(void **state)
+TEST(dataset, words_of_formats)
 {
-    (void)state;
     for (int i = 0; i < AH_DATASET_FORMAT_COUNT; i++) {
         enum ah_dataset_format format = (enum ah_dataset_format)i;
         assert_int_equal(ah_dataset_format_of(ah_dataset_format_word(format)), format);
     }
     assert_int_equal(ah_dataset_format_of("gpt"), AH_DATASET_FORMAT_COUNT);
     assert_string_equal(ah_dataset_format_word(AH_DATASET_LLMC), "llmc");
-}
-
-int main(void)
-{
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, root_make, root_remove)
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_dataset__kinds_of_files),
-        IN_FOLDER(test_dataset__text_and_widths_are_not_guessed),
-        IN_FOLDER(test_dataset__own_header),
-        IN_FOLDER(test_dataset__refuses_by_name),
-        IN_FOLDER(test_dataset__tokens_beyond_the_vocabulary),
-        IN_FOLDER(test_dataset__folders_and_patterns),
-        IN_FOLDER(test_dataset__held_out_data_in_a_folder),
-        IN_FOLDER(test_dataset__more_files_than_descriptors),
-        IN_FOLDER(test_dataset__masks_and_documents),
-        IN_FOLDER(test_dataset__shards_continue),
-        IN_FOLDER(test_dataset__refuses_wrong_companions),
-        IN_FOLDER(test_dataset__many_documents),
-        IN_FOLDER(test_dataset__identity_is_as_defined),
-        IN_FOLDER(test_dataset__identity_tells_apart),
-        IN_FOLDER(test_dataset__files_that_change),
-        IN_FOLDER(test_dataset__a_replaced_file),
-        IN_FOLDER(test_dataset__progress_and_interruption),
-        cmocka_unit_test(test_dataset__words_of_formats),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,9 +8,8 @@
 
 enum { SEEDS = 2400 };
 
-static void test_permutation__is_the_one_of_the_signature(void **state)
+TEST(permutation, is_the_one_of_the_signature)
 {
-    (void)state;
     static const uint64_t ten[] = {2, 9, 4, 6, 3, 0, 5, 8, 7, 1};
     static const uint64_t thousand[] = {835, 460, 214, 952, 25};
     for (uint64_t i = 0; i < 10; i++)
@@ -24,9 +23,8 @@ static void test_permutation__is_the_one_of_the_signature(void **state)
 }
 
 /* Over many seeds every order of three samples is as frequent as any other: within 4 standard deviations. */
-static void test_permutation__all_orders_are_equally_likely(void **state)
+TEST(permutation, all_orders_are_equally_likely)
 {
-    (void)state;
     unsigned orders[27] = {0};
     for (uint64_t seed = 0; seed < SEEDS; seed++)
         orders[9 * ah_permutation_at(seed, 0, 3, 0) + 3 * ah_permutation_at(seed, 0, 3, 1) +
@@ -37,9 +35,8 @@ static void test_permutation__all_orders_are_equally_likely(void **state)
 }
 
 /* Neighbours in one epoch are not neighbours in the next, nor in order. */
-static void test_permutation__epochs_and_seeds_differ(void **state)
+TEST(permutation, epochs_and_seeds_differ)
 {
-    (void)state;
     const uint64_t n = 10000;
     unsigned same_epoch = 0, same_seed = 0, in_order = 0;
     for (uint64_t i = 1; i < n; i++) {
@@ -51,14 +48,4 @@ static void test_permutation__epochs_and_seeds_differ(void **state)
     assert_in_range(same_epoch, 0, 8); /* one is expected of random orders */
     assert_in_range(same_seed, 0, 8);
     assert_in_range(in_order, 0, 8);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_permutation__is_the_one_of_the_signature),
-        cmocka_unit_test(test_permutation__all_orders_are_equally_likely),
-        cmocka_unit_test(test_permutation__epochs_and_seeds_differ),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

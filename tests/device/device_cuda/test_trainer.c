@@ -74,12 +74,11 @@ static void expect_near(const struct golden_result *a, const struct golden_resul
     assert_true(weights > 0 || gradient > 0 || dtype == AH_FP32); /* it is another device */
 }
 
-static void test_trainer__gives_the_same_bits_by_every_plan(void **state)
+TEST(trainer, gives_the_same_bits_by_every_plan)
 {
     const struct ah_device_driver *cuda = check_driver();
     uint64_t seed = check_seed(41);
     int plans = 0;
-    (void)state;
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         golden_open(&golden, runs[i].name, runs[i].dtype);
         golden.steps = STEPS;
@@ -97,12 +96,4 @@ static void test_trainer__gives_the_same_bits_by_every_plan(void **state)
         golden_close(&golden);
     }
     assert_true(plans >= PLANS_MIN);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trainer__gives_the_same_bits_by_every_plan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,8 +3,8 @@
  * AdamW on a GPU to the host's bits: every combination of types, tiles that begin anywhere in their block, numbers at the
  * ends of the range.
  */
-#include "runtime/device/host/adamw.h"
 #include "runtime/device/adamw_scalars.h"
+#include "runtime/device/host/adamw.h"
 #include "tests/device/device_math/op_case.h"
 
 #include <math.h>
@@ -93,11 +93,10 @@ static void check_element(const struct op_case *c, const struct op_case *host, s
                  (unsigned long long)c->op.u.adamw.first_element, there, here);
 }
 
-static void test_adamw__has_the_bits_of_the_host(void **state)
+TEST(adamw, has_the_bits_of_the_host)
 {
     uint64_t random = check_seed(81);
-    (void)state;
-    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
+    for (int round = 0; round < (int)check_scaled(ROUNDS); round++) {
         struct op_case c;
         const struct ah_op op = random_adamw(&random, round);
         const struct ah_adamw_scalars scalars = random_scalars(&random);
@@ -115,10 +114,4 @@ static void test_adamw__has_the_bits_of_the_host(void **state)
         free(host.results);
         op_case_release(&c);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_adamw__has_the_bits_of_the_host)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

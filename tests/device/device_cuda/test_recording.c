@@ -76,31 +76,6 @@ static size_t expect_in_spans(const struct ah_device_recording *recording)
     return ops;
 }
 
-static void test_recording__tells_each_op_and_changes_nothing(void **state)
-{
-    struct ah_device_recording recording;
-    struct ah_error err = {0};
-    size_t on_device = 0;
-    (void)state;
-    struct ah_trainer *trainer = open_trainer();
-    train(trainer, &expected);
-    ah_trainer_close(trainer);
-    trainer = open_trainer();
-    CHECK_OK(ah_device_record(ah_trainer_device(trainer), &err), err);
-    train(trainer, &got);
-    CHECK_OK(ah_device_recorded(ah_trainer_device(trainer), &recording, &err), err);
-    for (size_t i = 0; i < STEPS; i++)
-        assert_memory_equal(&got.records[i].loss, &expected.records[i].loss, sizeof(double));
-    for (size_t i = 0; i < heard.n; i++)
-        on_device += heard.ops[i].lane != AH_LANE_HOST;
-    print_message("%s: %zu activities of %zu ops, %.1f us for itself\n", recording.recorder, recording.n,
-                  on_device, (double)recording.overhead_ns / 1e3);
-    assert_true(on_device > 50);
-    assert_int_equal(recording.lost, 0);
-    assert_int_equal(expect_in_spans(&recording), on_device);
-    ah_trainer_close(trainer);
-}
-
 static int open_golden(void **state)
 {
     uint64_t seed = 7;
@@ -119,8 +94,26 @@ static int close_golden(void **state)
     return 0;
 }
 
-int main(void)
+TEST_IN(recording, tells_each_op_and_changes_nothing, open_golden, close_golden)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recording__tells_each_op_and_changes_nothing)};
-    return cmocka_run_group_tests(tests, open_golden, close_golden);
+    struct ah_device_recording recording;
+    struct ah_error err = {0};
+    size_t on_device = 0;
+    struct ah_trainer *trainer = open_trainer();
+    train(trainer, &expected);
+    ah_trainer_close(trainer);
+    trainer = open_trainer();
+    CHECK_OK(ah_device_record(ah_trainer_device(trainer), &err), err);
+    train(trainer, &got);
+    CHECK_OK(ah_device_recorded(ah_trainer_device(trainer), &recording, &err), err);
+    for (size_t i = 0; i < STEPS; i++)
+        assert_memory_equal(&got.records[i].loss, &expected.records[i].loss, sizeof(double));
+    for (size_t i = 0; i < heard.n; i++)
+        on_device += heard.ops[i].lane != AH_LANE_HOST;
+    print_message("%s: %zu activities of %zu ops, %.1f us for itself\n", recording.recorder, recording.n,
+                  on_device, (double)recording.overhead_ns / 1e3);
+    assert_true(on_device > 50);
+    assert_int_equal(recording.lost, 0);
+    assert_int_equal(expect_in_spans(&recording), on_device);
+    ah_trainer_close(trainer);
 }

@@ -141,11 +141,10 @@ static struct ah_op random_product(uint64_t *random, int round)
     return op;
 }
 
-static void test_matmul__equals_double_precision(void **state)
+TEST(matmul, equals_double_precision)
 {
     uint64_t random = check_seed(4243);
-    (void)state;
-    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
+    for (int round = 0; round < (int)check_scaled(ROUNDS); round++) {
         const struct ah_op op = random_product(&random, round);
         run_case(&op, &random);
     }
@@ -165,13 +164,12 @@ static struct ah_op product(enum ah_matmul_form form, enum ah_dtype in, enum ah_
 }
 
 /* Every form and type, added to c and not, in whole tiles and with tails of each kind, of even and of odd rows. */
-static void test_matmul__of_every_form_and_type(void **state)
+TEST(matmul, of_every_form_and_type)
 {
     static const enum ah_dtype types[][2] = {{AH_FP32, AH_FP32}, {AH_BF16, AH_BF16}, {AH_BF16, AH_FP32}};
     static const uint64_t sizes[][3] = {{64, 128, 96}, {65, 43, 77}, {1, 50, 257}, {129, 1, 8}};
     static const uint64_t gaps[] = {0, 8, 3};
     uint64_t random = check_seed(4244);
-    (void)state;
     for (enum ah_matmul_form form = AH_MATMUL_NN; form <= AH_MATMUL_TN; form++)
         for (size_t type = 0; type < 3; type++)
             for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -185,11 +183,10 @@ static void test_matmul__of_every_form_and_type(void **state)
 }
 
 /* Sums so long, and results so small, that a library cuts the sums. */
-static void test_matmul__of_long_sums(void **state)
+TEST(matmul, of_long_sums)
 {
     static const uint64_t sizes[] = {34, 24, 16385};
     uint64_t random = check_seed(4245);
-    (void)state;
     for (enum ah_matmul_form form = AH_MATMUL_NN; form <= AH_MATMUL_TN; form++)
         for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++) {
             struct ah_op op = product(form, dtype, AH_FP32, sizes, 0);
@@ -199,25 +196,13 @@ static void test_matmul__of_long_sums(void **state)
 }
 
 /* Several tiles in each direction, rows of an odd number of elements: a vocabulary's. */
-static void test_matmul__of_many_tiles(void **state)
+TEST(matmul, of_many_tiles)
 {
     static const uint64_t sizes[] = {MANY, 1601, 97};
     uint64_t random = check_seed(4246);
-    (void)state;
     for (enum ah_matmul_form form = AH_MATMUL_NN; form <= AH_MATMUL_TN; form++)
         for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++) {
             const struct ah_op op = product(form, dtype, dtype, sizes, 0);
             run_case(&op, &random);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matmul__equals_double_precision),
-        cmocka_unit_test(test_matmul__of_every_form_and_type),
-        cmocka_unit_test(test_matmul__of_long_sums),
-        cmocka_unit_test(test_matmul__of_many_tiles),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,11 +87,10 @@ static void run_sum(uint64_t *random, uint64_t count, enum range range)
     op_case_release(&c);
 }
 
-static void test_sums__have_the_bits_of_the_host(void **state)
+TEST(sums, have_the_bits_of_the_host)
 {
     uint64_t random = check_seed(71);
-    (void)state;
-    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
+    for (int round = 0; round < (int)check_scaled(ROUNDS); round++) {
         uint64_t count = op_case_size(&random, COUNT);
         if (op_case_below(&random, 3) == 0)
             count = AH_REDUCE_LEAF * (1 + op_case_below(&random, 12)) + op_case_below(&random, 3) - 1;
@@ -100,10 +99,9 @@ static void test_sums__have_the_bits_of_the_host(void **state)
 }
 
 /* More leaf sums than are added in one step; with leaves alike it is exact, with others it is not. */
-static void test_sums__of_many_leaves(void **state)
+TEST(sums, of_many_leaves)
 {
     uint64_t random = check_seed(72);
-    (void)state;
     for (int range = ALIKE; range <= WIDE_LEAVES; range++) {
         struct op_case c;
         struct ah_op op = random_sum(&random, MANY);
@@ -116,11 +114,10 @@ static void test_sums__of_many_leaves(void **state)
     }
 }
 
-static void test_sums__of_columns(void **state)
+TEST(sums, of_columns)
 {
     uint64_t random = check_seed(73);
-    (void)state;
-    for (int round = 0; round < (int)check_share(ROUNDS); round++) {
+    for (int round = 0; round < (int)check_scaled(ROUNDS); round++) {
         struct op_case c;
         struct ah_op op = {.kind = AH_OP_COLUMN_SUM};
         const uint64_t width = op_case_size(&random, op_case_below(&random, 10) ? 200 : 20000);
@@ -169,24 +166,12 @@ static void run_clip(uint64_t *random, uint64_t n, double limit, double odd)
     op_case_release(&c);
 }
 
-static void test_sums__clip(void **state)
+TEST(sums, clip)
 {
     uint64_t random = check_seed(74);
-    (void)state;
-    for (int round = 0; round < (int)check_share(ROUNDS); round++)
+    for (int round = 0; round < (int)check_scaled(ROUNDS); round++)
         run_clip(&random, 1 + op_case_below(&random, 40), round % 5 ? 3 * check_uniform(&random) : 0, 0);
     run_clip(&random, 10, 1, (double)INFINITY);
     run_clip(&random, 10, 1, -1e9);
     run_clip(&random, 10, 0, (double)INFINITY);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums__have_the_bits_of_the_host),
-        cmocka_unit_test(test_sums__of_many_leaves),
-        cmocka_unit_test(test_sums__of_columns),
-        cmocka_unit_test(test_sums__clip),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

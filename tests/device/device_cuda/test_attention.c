@@ -71,7 +71,7 @@ static void check_shape(struct ah_device *device, const struct attention_shape *
     attention_case_release(&data);
 }
 
-static void test_attention__equals_straight_loops(void **state)
+TEST_IN(attention, equals_straight_loops, open_device, close_device)
 {
     static const struct attention_shape shapes[] = {
         {1, 140, 4, 2, 32, 0, DOCS_NONE, true, 0},  {2, 150, 3, 1, 64, 0, DOCS_ASCENDING, true, 0},
@@ -82,12 +82,4 @@ static void test_attention__equals_straight_loops(void **state)
     uint64_t random = check_seed(5);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         check_shape(*state, &shapes[i], &random);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_attention__equals_straight_loops, open_device, close_device),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

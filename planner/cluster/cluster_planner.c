@@ -342,8 +342,7 @@ static int search_best(struct ah_cluster_planning *p, bool away, size_t most, st
         const size_t units = ah_instance_units(&setting->instance);
         const uint64_t parts = units > LARGE_UNITS ? units / 8 : 1;
         const struct ah_hunt_limits limits = {.improvements = parts * (THOROUGH_EVALUATIONS / 4) << effort,
-                                              .shaking = parts * (SHAKING_EVALUATIONS / 4) << effort,
-                                              .packed_us = best_us};
+                                              .shaking = parts * (SHAKING_EVALUATIONS / 4) << effort};
         rc = search(p, setting, &limits, INFINITY, &result, err);
     }
     return rc;

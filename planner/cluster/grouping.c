@@ -42,7 +42,6 @@
 
 enum {
     COLUMNS_MAX = 512,
-    FOUND_MAX = 2048,
     ROUNDS_MAX = 40,
     VIOLATIONS = 6, /* that are looked for before prices change */
     FEW_PIPELINES = 3,
@@ -102,13 +101,12 @@ int ah_grouping_init(struct ah_grouping *ret_grouping, const struct ah_instance 
     *ret_can = can_group(instance);
     if (!*ret_can)
         return AH_OK;
-    g.columns = calloc(COLUMNS_MAX + FOUND_MAX, sizeof *g.columns);
+    g.columns = calloc(COLUMNS_MAX, sizeof *g.columns);
     int rc = g.columns ? ah_compositions_init(&g.compositions, instance, err) : ah_error_memory(err);
     if (rc) {
         free(g.columns);
         return rc;
     }
-    g.found = g.columns + COLUMNS_MAX;
     g.update_us = least_update_us(&g.compositions);
     for (size_t k = 0; k < instance->n_kinds; k++) {
         double us = 0;
@@ -188,8 +186,6 @@ static bool check_prices(struct proving *p, uint64_t *m)
             struct ah_grouping_column *column = &p->g->columns[p->g->n_columns++];
             column->micro_batches = (double)*m;
             memcpy(column->units, found.units, sizeof column->units);
-            if (p->g->n_found < FOUND_MAX)
-                p->g->found[p->g->n_found++] = *column;
             violations++;
             *m += 1 + *m / 16;
         } else {

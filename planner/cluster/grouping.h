@@ -27,8 +27,6 @@ struct ah_grouping {
     double update_us;                   /* the longest, at least */
     struct ah_grouping_column *columns; /* owned: pipelines that were found, of the last case */
     size_t n_columns;
-    struct ah_grouping_column *found; /* in `columns`: the first of all cases of all questions */
-    size_t n_found;
     double units[AH_COMPOSITIONS_KINDS]; /* there are, by kind */
     double prices
         [AH_COMPOSITIONS_KINDS]; /* of a unit, in micro-batches: of the last question, and for the next one */

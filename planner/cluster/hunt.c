@@ -155,8 +155,6 @@ static int search(struct ah_hunt *hunt, const struct ah_hunt_limits *limits, str
     int rc = ah_hunt_starts(hunt, err);
     if (!rc && limits->start)
         rc = add_given(hunt, limits->start, err);
-    if (!rc && limits->packed_us > 0)
-        rc = ah_hunt_packed_starts(hunt, limits->packed_us, err);
     hunt->limits = ah_instance_units(hunt->instance) <= LIMITED_UNITS;
     rc = rc ? rc : improve_starts(hunt, err);
     hunt->budget = hunt->evaluations + limits->shaking;

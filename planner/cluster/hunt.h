@@ -3,7 +3,7 @@
  * Hunt: the best arrangement of an instance that it can find, and what is proven of it.
  *
  * 1. Starts (starts.c): for every number of pipelines, units dealt out in a few ways, blocks split exactly, micro-batches
- *    shared; and pipelines that integer programming packs (packing.h).
+ *    shared.
  * 2. Improvement (improve.c): from the best starts, one change at a time for as long as the rehearsal gets faster.
  * 3. Shaking (shake.c): simulated annealing from the ends of 2, for what single improvements do not reach.
  * 4. Exhaustion (exhaust.c), where the instance is small: every arrangement that could be faster than the best one so
@@ -23,7 +23,6 @@ struct ah_hunt_limits {
     uint64_t shaking;                   /* of 3; 0: none */
     uint64_t exhaustion;                /* of 4; 0: none */
     const struct ah_arrangement *start; /* (optional) borrowed, fitted: one more start */
-    double packed_us; /* starts are packed for steps of about that, too (packing.h); 0: none */
 };
 
 struct ah_hunt_result {

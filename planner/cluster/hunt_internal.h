@@ -45,8 +45,6 @@ void ah_hunt_keep(struct ah_hunt *hunt, const struct ah_draft *draft, double us)
 void ah_hunt_add_start(struct ah_hunt *hunt, const struct ah_draft *draft, double us);
 /* Fills `starts`, whose drafts the caller made. */
 int ah_hunt_starts(struct ah_hunt *hunt, struct ah_error *err);
-/* Adds those that are packed for steps of about `step_us`. */
-int ah_hunt_packed_starts(struct ah_hunt *hunt, double step_us, struct ah_error *err);
 /* One change at a time for as long as that is faster, or until the hunt's evaluations reach `budget`. */
 int ah_hunt_improve(struct ah_hunt *hunt, struct ah_hunt_start *start, uint64_t budget, struct ah_error *err);
 /* Goes on from `starts`, which were improved and of which there is one. */

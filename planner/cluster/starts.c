@@ -11,20 +11,14 @@
  * fits so, with the second of them last, as the first and the last stage hold tables. Where links make islands, also
  *
  *   places   as snake, but along one route through all nodes: a like share of every island
- *   near     a cut of the graph whose edges are rates: fast links stay inside pipelines, which send activations        (1)
- *   far      a cut whose edges are times: slow links stay inside pipelines, sums of gradients go over fast ones        (2)
+ *   route    as rows, but along that route: pipelines on as few islands as is simple
  *
  * and the stages' orders improved along fast links (route.c); or all pipelines along the one route, forth or back, so that what
  * holds the same blocks in different pipelines stands on one island.
- *
- * Packed starts (packing.h) say how many units of each kind each pipeline has; they are taken from as few nodes as is simple,
- * and stages ordered as above.
  */
 #include "planner/cluster/hunt_internal.h"
 
 #include "planner/cluster/islands.h"
-#include "planner/cluster/multilevel.h"
-#include "planner/cluster/packing.h"
 #include "planner/cluster/route.h"
 #include "planner/cluster/sharers.h"
 
@@ -94,7 +88,7 @@ static int by_place_backwards(const void *a, const void *b)
     return by_place(b, a);
 }
 
-enum way { ROWS, SNAKE, PLACES, NEAR, FAR, WAYS };
+enum way { ROWS, SNAKE, PLACES, ROUTE, WAYS };
 
 enum { FEW_UNITS = 8, MANY_UNITS = 32, MOST_ISLANDS = 4 };
 
@@ -109,46 +103,31 @@ struct dealing {
     size_t *part;            /* which pipeline each is in */
     size_t *classes;         /* of one pipeline */
     size_t *islands;         /* by class */
-    double *numbers;         /* of cuts: weights, memory, edges */
     struct ah_islands links; /* no levels: links are much alike */
     bool at_last;            /* nothing fitted so far */
 };
 
-/* (1) or (2), by the time that it takes to send an activation forth and a gradient back. */
-static double edge(const struct ah_instance *instance, enum way way, size_t a, size_t b)
+/* The speed of the units that stand before unit `i` along the route, as a share. */
+static double speed_before(const struct dealing *d, size_t i)
 {
-    double us = ah_instance_send_us(instance, a, b) + ah_instance_send_us(instance, b, a);
-    return way == FAR ? us : 1 / fmax(us, 1e-9);
-}
-
-static int cut(struct dealing *d, enum way way, size_t n, struct ah_error *err)
-{
-    double *weights = d->numbers, *memory = weights + d->n_units, *edges = memory + d->n_units;
-    const struct ah_multilevel_problem problem = {{d->n_units, weights, edges}, memory};
-    struct ah_multilevel_measure measure;
-    for (size_t u = 0; u < d->n_units; u++) {
-        weights[u] = d->units[u].speed;
-        memory[u] = d->units[u].copies;
-        for (size_t v = 0; v < d->n_units; v++)
-            edges[u * d->n_units + v] = edge(d->instance, way, d->units[u].class, d->units[v].class);
-    }
-    return ah_multilevel_cut(&problem, n, d->part, &measure, err);
+    double before = 0;
+    for (size_t j = 0; j < d->n_units; j++)
+        before += d->units[j].turn < d->units[i].turn ? d->units[j].speed / d->speed : 0;
+    return before;
 }
 
 /* Which of `n` pipelines each unit goes to. */
-static int choose_parts(struct dealing *d, enum way way, size_t n, struct ah_error *err)
+static void choose_parts(struct dealing *d, enum way way, size_t n)
 {
-    double before = 0; /* speed of the units before, as a share */
-    if (way >= NEAR)
-        return cut(d, way, n, err);
-    for (size_t i = 0; i < d->n_units; before += d->units[i++].speed / d->speed) {
-        size_t p = (size_t)(before * (double)n + 1e-9), turn = way == SNAKE ? i : d->units[i].turn;
-        if (way == ROWS)
+    double faster = 0; /* speed of the units before in `units`, as a share */
+    for (size_t i = 0; i < d->n_units; faster += d->units[i++].speed / d->speed) {
+        const double before = way == ROUTE ? speed_before(d, i) : faster;
+        const size_t p = (size_t)(before * (double)n + 1e-9), turn = way == SNAKE ? i : d->units[i].turn;
+        if (way == ROWS || way == ROUTE)
             d->part[i] = p < n ? p : n - 1;
         else
             d->part[i] = turn / n % 2 ? n - 1 - turn % n : turn % n;
     }
-    return AH_OK;
 }
 
 /* Orders of stages. */
@@ -248,12 +227,11 @@ static int try_orders(struct ah_hunt *hunt, struct dealing *d, size_t n, struct 
 static int try_ways(struct ah_hunt *hunt, struct dealing *d, size_t n, struct ah_draft *draft,
                     struct ah_error *err)
 {
-    const bool linked = d->links.n_levels > 0;
-    enum way end = !linked ? PLACES : n < d->n_units ? WAYS : NEAR;
+    const enum way end = n == 1 ? SNAKE : d->links.n_levels ? WAYS : PLACES;
     int rc = AH_OK;
-    for (enum way way = ROWS; way < (n > 1 ? end : SNAKE) && !rc; way++) {
-        rc = choose_parts(d, way, n, err);
-        rc = rc ? rc : try_orders(hunt, d, n, draft, err);
+    for (enum way way = ROWS; way < end && !rc; way++) {
+        choose_parts(d, way, n);
+        rc = try_orders(hunt, d, n, draft, err);
     }
     return rc;
 }
@@ -262,7 +240,6 @@ static void release(struct dealing *d)
 {
     free(d->all);
     free(d->part);
-    free(d->numbers);
     ah_islands_release(&d->links);
 }
 
@@ -325,8 +302,7 @@ static int fill(const struct ah_instance *instance, struct dealing *ret_dealing,
     struct dealing d = {.instance = instance};
     d.all = calloc(3 * n, sizeof *d.all);
     d.part = calloc(2 * n + instance->n_classes, sizeof *d.part);
-    d.numbers = calloc(n * (n + 2), sizeof *d.numbers);
-    if (!d.all || !d.part || !d.numbers) {
+    if (!d.all || !d.part) {
         release(&d);
         return ah_error_memory(err);
     }
@@ -470,80 +446,5 @@ int ah_hunt_starts(struct ah_hunt *hunt, struct ah_error *err)
         rc = try_sets(hunt, &d, &draft, err);
     release(&d);
     ah_draft_release(&draft);
-    return rc;
-}
-
-/* ---- packed ---- */
-
-struct packed {
-    struct ah_hunt *hunt;
-    struct dealing dealing;
-    struct ah_draft draft;
-    size_t *left; /* (classes): units that are in no pipeline yet */
-};
-
-/* The node that `needed` units of a kind are taken from: of those that have as many the one with the fewest, else the one
- * with the most. */
-static size_t choose_class(const struct packed *s, size_t kind, size_t needed)
-{
-    const struct ah_instance *instance = s->hunt->instance;
-    size_t best = instance->n_classes;
-    for (size_t c = 0; c < instance->n_classes; c++) {
-        if (instance->classes[c].kind != kind || !s->left[c])
-            continue;
-        bool enough = s->left[c] >= needed;
-        if (best == instance->n_classes ||
-            (s->left[best] >= needed ? enough && s->left[c] < s->left[best] : s->left[c] > s->left[best]))
-            best = c;
-    }
-    return best;
-}
-
-/* Puts so many units of a class, which has them, into a pipeline. */
-static void put(struct packed *s, size_t class, size_t n, size_t pipeline)
-{
-    struct dealing *d = &s->dealing;
-    s->left[class] -= n;
-    for (size_t i = 0; i < d->n_units && n; i++)
-        if (d->units[i].class == class && d->part[i] == SIZE_MAX) {
-            d->part[i] = pipeline;
-            n--;
-        }
-}
-
-static int try_packed(void *context, const uint8_t (*units)[AH_COMPOSITIONS_KINDS], size_t n,
-                      struct ah_error *err)
-{
-    struct packed *s = context;
-    const struct ah_instance *instance = s->hunt->instance;
-    for (size_t c = 0; c < instance->n_classes; c++)
-        s->left[c] = instance->classes[c].units;
-    for (size_t i = 0; i < s->dealing.n_units; i++)
-        s->dealing.part[i] = SIZE_MAX;
-    for (size_t p = 0; p < n; p++)
-        for (size_t k = 0; k < instance->n_kinds; k++)
-            for (size_t needed = units[p][k]; needed;) {
-                size_t class = choose_class(s, k, needed);
-                size_t taken = s->left[class] < needed ? s->left[class] : needed;
-                put(s, class, taken, p);
-                needed -= taken;
-            }
-    return try_orders(s->hunt, &s->dealing, n, &s->draft, err);
-}
-
-int ah_hunt_packed_starts(struct ah_hunt *hunt, double step_us, struct ah_error *err)
-{
-    struct packed s = {.hunt = hunt};
-    int rc = fill(hunt->instance, &s.dealing, err);
-    if (rc)
-        return rc;
-    s.dealing.n_units = s.dealing.n_all;
-    memcpy(s.dealing.units, s.dealing.all, s.dealing.n_all * sizeof *s.dealing.all);
-    s.left = calloc(hunt->instance->n_classes, sizeof *s.left);
-    rc = s.left ? ah_draft_init(&s.draft, hunt->instance, err) : ah_error_memory(err);
-    rc = rc ? rc : ah_packing_each(hunt->instance, step_us, try_packed, &s, err);
-    ah_draft_release(&s.draft);
-    free(s.left);
-    release(&s.dealing);
     return rc;
 }

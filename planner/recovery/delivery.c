@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1. Piece by piece: the largest shards first, each the way that keeps the longest resource on it shortest.
+ * 1. Piece by piece, in the order of the bundles: each the way that keeps the longest resource on it shortest.
  * 2. Improvement: pieces on the longest resource are taken off and put back, for as long as that helps. The same from the
  *    plain delivery; the better one goes on.
  * 3. The program, where it is small enough and 1 and 2 are not proven to be the best.
@@ -22,7 +22,8 @@ struct loading {
     double *seconds; /* by resource */
     int *ways;       /* every shard's, bundle after bundle: leader, then the choice of each receiver */
     int *best_ways;
-    int *trial;     /* of one shard */
+    int *trial; /* of one shard, as the next */
+    int *old;
     size_t *way_of; /* by bundle: where its first shard's way begins */
     size_t n_ways;
 };
@@ -142,32 +143,12 @@ static double time_of(struct loading *l, int *ways)
     return r < delivery->n_resources ? l->seconds[r] : 0;
 }
 
-/* Bundles by the bytes of a shard for all receivers, the largest first; of equals the first. */
-static size_t next_largest(const struct ah_delivery *delivery, const bool *done)
-{
-    size_t best = delivery->n_bundles;
-    for (size_t b = 0; b < delivery->n_bundles; b++)
-        if (!done[b] &&
-            (best == delivery->n_bundles || delivery->bundles[b].bytes > delivery->bundles[best].bytes))
-            best = b;
-    return best;
-}
-
-static int fill(struct loading *l, struct ah_error *err)
+static void fill(struct loading *l)
 {
     const struct ah_delivery *delivery = l->delivery;
-    bool *done = calloc(delivery->n_bundles + 1, sizeof *done);
-    if (!done)
-        return ah_error_memory(err);
-    memset(l->seconds, 0, delivery->n_resources * sizeof *l->seconds);
-    for (size_t k = 0; k < delivery->n_bundles; k++) {
-        size_t b = next_largest(delivery, done);
-        done[b] = true;
+    for (size_t b = 0; b < delivery->n_bundles; b++)
         for (size_t i = 0; i < delivery->bundles[b].count; i++)
             put(l, &delivery->bundles[b], way_at(l, l->ways, b, i));
-    }
-    free(done);
-    return AH_OK;
 }
 
 static bool is_on(const struct ah_delivery_bundle *bundle, const int *way, size_t resource)
@@ -183,9 +164,10 @@ static bool is_on(const struct ah_delivery_bundle *bundle, const int *way, size_
 }
 
 /* Takes the shard off and puts it back if that shortens the longest resource on its way. */
-static bool reroute(struct loading *l, const struct ah_delivery_bundle *bundle, int *way, int *old)
+static bool reroute(struct loading *l, const struct ah_delivery_bundle *bundle, int *way)
 {
     double before = longest_on(l, bundle, way);
+    int *old = l->old;
     memcpy(old, way, (1 + bundle->n_receivers) * sizeof *old);
     load(l, bundle, way, -1);
     put(l, bundle, way);
@@ -197,7 +179,7 @@ static bool reroute(struct loading *l, const struct ah_delivery_bundle *bundle, 
     return false;
 }
 
-static void improve(struct loading *l, int *old)
+static void improve(struct loading *l)
 {
     const struct ah_delivery *delivery = l->delivery;
     bool better = true;
@@ -208,7 +190,7 @@ static void improve(struct loading *l, int *old)
             for (size_t i = 0; i < delivery->bundles[b].count; i++) {
                 int *way = way_at(l, l->ways, b, i);
                 if (is_on(&delivery->bundles[b], way, longest))
-                    better |= reroute(l, &delivery->bundles[b], way, old);
+                    better |= reroute(l, &delivery->bundles[b], way);
             }
     }
 }
@@ -227,16 +209,16 @@ static void fall_back(const struct loading *l, int *ways)
 }
 
 /* Improves what is loaded, and the plain delivery; the better of both is in `ways` then. */
-static double improve_both(struct loading *l, int *old)
+static double improve_both(struct loading *l)
 {
     int *first = l->ways;
-    improve(l, old);
+    improve(l);
     double first_s = time_of(l, first);
     memcpy(l->best_ways, first, l->n_ways * sizeof *first);
     fall_back(l, l->best_ways);
     l->ways = l->best_ways;
     time_of(l, l->ways);
-    improve(l, old);
+    improve(l);
     double second_s = time_of(l, l->ways);
     if (second_s < first_s * (1 - CLOSE)) {
         l->best_ways = first;
@@ -343,7 +325,10 @@ static int reserve(struct loading *l, struct ah_error *err)
     l->ways = calloc(l->n_ways + 1, sizeof *l->ways);
     l->best_ways = calloc(l->n_ways + 1, sizeof *l->best_ways);
     l->trial = calloc(2 * most + 1, sizeof *l->trial);
-    return l->seconds && l->ways && l->best_ways && l->trial ? AH_OK : ah_error_memory(err);
+    if (!l->seconds || !l->ways || !l->best_ways || !l->trial)
+        return ah_error_memory(err);
+    l->old = l->trial + most;
+    return AH_OK;
 }
 
 static void release(struct loading *l)
@@ -353,14 +338,6 @@ static void release(struct loading *l)
     free(l->best_ways);
     free(l->trial);
     free(l->way_of);
-}
-
-static size_t widest(const struct ah_delivery *delivery)
-{
-    size_t most = 0;
-    for (size_t b = 0; b < delivery->n_bundles; b++)
-        most = delivery->bundles[b].n_receivers > most ? delivery->bundles[b].n_receivers : most;
-    return 1 + most;
 }
 
 /* The program's choices in place of ours, where they take less. */
@@ -391,10 +368,10 @@ int ah_delivery_solve(const struct ah_delivery *delivery, const struct ah_delive
     struct loading l = {.delivery = delivery};
     struct ah_delivery_result result = {.limit = delivery->n_resources};
     int rc = reserve(&l, err);
-    rc = rc ? rc : fill(&l, err);
     if (rc)
         goto out;
-    result.time_s = improve_both(&l, l.trial + widest(delivery));
+    fill(&l);
+    result.time_s = improve_both(&l);
     rc = refine(&l, limits, &result.time_s, &result.bound_s, err);
     if (rc)
         goto out;

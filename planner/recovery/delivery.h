@@ -69,7 +69,7 @@ struct ah_delivery_bundle {
 struct ah_delivery {
     const double *rates; /* bytes per second, by resource */
     size_t n_resources;
-    const struct ah_delivery_bundle *bundles;
+    const struct ah_delivery_bundle *bundles; /* best with the largest shards first */
     size_t n_bundles;
 };
 

@@ -15,6 +15,7 @@
 struct program {
     const struct ah_delivery *delivery;
     struct ah_solver_problem problem;
+    double *numbers; /* owned: where the arrays below live */
     double *objective, *upper, *row_lower, *row_upper, *coefficients, *values, *prices;
     bool *integer;
     size_t *column_of; /* by bundle: its first */
@@ -77,17 +78,17 @@ static int reserve(struct program *p, struct ah_error *err)
     for (size_t b = 0; b < delivery->n_bundles; b++)
         rows += rows_of(&delivery->bundles[b]);
     p->column_of = calloc(delivery->n_bundles + 1, sizeof *p->column_of);
-    p->objective = calloc(columns, sizeof *p->objective);
-    p->upper = calloc(columns, sizeof *p->upper);
     p->integer = calloc(columns, sizeof *p->integer);
-    p->values = calloc(columns, sizeof *p->values);
-    p->row_lower = calloc(rows, sizeof *p->row_lower);
-    p->row_upper = calloc(rows, sizeof *p->row_upper);
-    p->prices = calloc(rows, sizeof *p->prices);
-    p->coefficients = calloc(rows * columns, sizeof *p->coefficients);
-    if (!p->column_of || !p->objective || !p->upper || !p->integer || !p->values || !p->row_lower ||
-        !p->row_upper || !p->prices || !p->coefficients)
+    p->numbers = calloc(3 * columns + 3 * rows + rows * columns, sizeof *p->numbers);
+    if (!p->column_of || !p->integer || !p->numbers)
         return ah_error_memory(err);
+    p->objective = p->numbers;
+    p->upper = p->objective + columns;
+    p->values = p->upper + columns;
+    p->row_lower = p->values + columns;
+    p->row_upper = p->row_lower + rows;
+    p->prices = p->row_upper + rows;
+    p->coefficients = p->prices + rows;
     p->problem = (struct ah_solver_problem){columns,    rows,         p->objective, p->upper,
                                             p->integer, p->row_lower, p->row_upper, p->coefficients};
     return AH_OK;
@@ -96,14 +97,8 @@ static int reserve(struct program *p, struct ah_error *err)
 static void release(struct program *p)
 {
     free(p->column_of);
-    free(p->objective);
-    free(p->upper);
     free(p->integer);
-    free(p->values);
-    free(p->row_lower);
-    free(p->row_upper);
-    free(p->prices);
-    free(p->coefficients);
+    free(p->numbers);
 }
 
 /* ---- rows ---- */

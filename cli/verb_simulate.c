@@ -69,7 +69,7 @@ static int simulate(struct simulation *simulation, struct ah_arena *arena, struc
     int rc = AH_OK;
     for (size_t i = 0; i < sizeof tries / sizeof tries[0] && !rc; i++) {
         simulation->iterations = tries[i];
-        rc = ah_replay_run(simulation->plan, NULL, tries[i], arena, &simulation->replay, err);
+        rc = ah_replay_run(simulation->plan, tries[i], arena, &simulation->replay, err);
         if (!rc && agrees(simulation))
             break;
     }

@@ -71,7 +71,7 @@ static int check_iteration(const struct ah_plan *plan, struct ah_error *err)
     struct ah_replay replay = {.steady = false};
     for (size_t i = 0; i < sizeof tries / sizeof *tries && !replay.steady; i++) {
         struct ah_arena arena = {0};
-        int rc = ah_replay_run(plan, NULL, tries[i], &arena, &replay, err);
+        int rc = ah_replay_run(plan, tries[i], &arena, &replay, err);
         ah_arena_release(&arena);
         if (rc)
             return rc;

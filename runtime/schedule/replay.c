@@ -34,8 +34,7 @@ static void replay_release(struct replay *replay)
 
 /* ---- from the document ---- */
 
-static int read_plan(struct replay *replay, const double *durations_us, size_t iterations,
-                     struct ah_error *err)
+static int read_plan(struct replay *replay, size_t iterations, struct ah_error *err)
 {
     const struct ah_plan *plan = replay->plan;
     int rc = ah_reading_iteration(plan, &replay->compute, &replay->iteration, err);
@@ -49,7 +48,7 @@ static int read_plan(struct replay *replay, const double *durations_us, size_t i
         return rc;
     double *op_us = replay->op_us.items;
     for (size_t i = 0; i < plan->n_ops; i++)
-        op_us[i] = durations_us ? durations_us[i] : plan->ops[i].us;
+        op_us[i] = plan->ops[i].us;
     replay->run = (struct ah_run){.iteration = &replay->iteration,
                                   .items = &replay->items,
                                   .sharing = &plan->sharing,
@@ -168,15 +167,15 @@ static int run_plan(struct replay *replay, struct ah_error *err)
     return of_document(rc, err);
 }
 
-int ah_replay_run(const struct ah_plan *plan, const double *durations_us, size_t iterations,
-                  struct ah_arena *arena, struct ah_replay *ret_replay, struct ah_error *err)
+int ah_replay_run(const struct ah_plan *plan, size_t iterations, struct ah_arena *arena,
+                  struct ah_replay *ret_replay, struct ah_error *err)
 {
     struct replay replay = {.plan = plan};
     struct ah_replay ret = {0};
     int rc =
         iterations < 3 ? ah_error_set(err, AH_E_USAGE, "%zu iterations: give 3 or more", iterations) : AH_OK;
     if (!rc)
-        rc = read_plan(&replay, durations_us, iterations, err);
+        rc = read_plan(&replay, iterations, err);
     if (!rc)
         rc = run_plan(&replay, err);
     if (!rc)
@@ -216,7 +215,7 @@ int ah_replay_dispatch(const struct ah_plan *plan, struct ah_arena *arena, struc
     struct replay replay = {.plan = plan};
     struct ah_plan_lanes lanes = {.compute = plan->lanes.compute, .n_compute = plan->lanes.n_compute};
     double period_us;
-    int rc = read_plan(&replay, NULL, AH_SCHEDULE_ITERATIONS, err);
+    int rc = read_plan(&replay, AH_SCHEDULE_ITERATIONS, err);
     if (!rc)
         rc = of_document(
             ah_dispatch_load(&replay.dispatch_memory, &replay.run, AH_SCHEDULE_ITERATIONS_UNSTEADY, err),

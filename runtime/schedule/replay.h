@@ -54,10 +54,9 @@ struct ah_replay {
 };
 
 /* `plan` was read from a document, or emitted. AH_E_DOCUMENT: an op that the rules of docs/planning.md do not allow, or
- * one that is missing; orders and dependencies that cannot run. AH_E_USAGE: fewer than 3 iterations. `durations_us`: by
- * op, all tiles, in place of the plan's own; NULL: those. */
-int ah_replay_run(const struct ah_plan *plan, const double *durations_us, size_t iterations,
-                  struct ah_arena *arena, struct ah_replay *ret_replay, struct ah_error *err);
+ * one that is missing; orders and dependencies that cannot run. AH_E_USAGE: fewer than 3 iterations. */
+int ah_replay_run(const struct ah_plan *plan, size_t iterations, struct ah_arena *arena,
+                  struct ah_replay *ret_replay, struct ah_error *err);
 
 /* The order of each lane that dispatching by `scheduling` gives, as indices into ops, in the arena: what `lanes` of an
  * emitted plan are. The same errors. */

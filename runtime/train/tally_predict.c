@@ -15,7 +15,7 @@ static int replay_steady(const struct ah_plan *plan, struct ah_arena *arena, siz
     int rc = AH_OK;
     for (size_t i = 0; i < sizeof tries / sizeof *tries && !rc && !ret_replay->steady; i++) {
         *ret_iterations = tries[i];
-        rc = ah_replay_run(plan, NULL, tries[i], arena, ret_replay, err);
+        rc = ah_replay_run(plan, tries[i], arena, ret_replay, err);
     }
     return rc;
 }

@@ -7,7 +7,6 @@
  *     queue.c     ops to lanes: moves, tickets, one array at a time
  *     round.c     the items of a round in an order in which each follows what it waits for
  *     dynamic.c   the same without an order: what is ready and needed first, when a lane is free
- *     retime.c    orders from measured times
  *     sums.c      the place of a copy that no plan mentions
  *     run.c       steps: data and headers ahead, records behind
  *     evaluate.c  forward alone
@@ -76,8 +75,6 @@ struct ah_trainer {
     struct ah_arena arena;
     struct ah_job job;
     struct ah_rounds rounds;
-    struct ah_plan_lanes lanes; /* that it goes by: the plan's, until it is retimed */
-    struct ah_arena retimed;    /* of its orders then */
     struct ah_places places;
     struct ah_bound bound;
     struct ah_device *device;
@@ -174,7 +171,7 @@ int ah_dynamic_until(struct ah_trainer *t, int64_t round, struct ah_error *err);
 /* The round in which this op was submitted; asked of a lane in the order of its tickets. */
 int64_t ah_dynamic_round_of(struct ah_trainer *t, uint32_t lane, uint64_t ticket);
 
-/* sums.c. `plan` has the orders and times of the trainer's rounds. Errors of ah_replay_run(). */
+/* sums.c. Errors of ah_replay_run(). */
 int ah_sums_place(const struct ah_rounds *rounds, const struct ah_plan *plan, struct sums *ret_sums,
                   struct ah_error *err);
 /* Has d2h come to the place of the step's sums? Then advance submits them, unless compute must go on first. */

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 target_link_libraries(fault.train.trainer PRIVATE ah_device_cpu)
-target_link_libraries(fault.train.retime PRIVATE ah_device_cpu)
 # Libraries' allocations, too: by functions of its own in place of the C library's, which sanitizers do themselves.
 if(NOT AUTOHETE_SANITIZE)
   add_executable(fault.train.allocations ${CMAKE_CURRENT_LIST_DIR}/allocations.c)

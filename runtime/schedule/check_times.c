@@ -19,10 +19,9 @@ static int compare_lane(const struct ah_plan *plan, enum ah_plan_lane lane, cons
         i++;
     if (i == n)
         return AH_OK;
-    bool fifo = plan->scheduling == AH_SCHEDULING_FIFO;
     return ah_error_set(err, AH_E_DOCUMENT, "lanes.%s[%zu]: is %" PRIu64 "; %" PRIu64 " is next by %s",
                         ah_words_plan_lane[lane], i, stated[i], derived[i],
-                        ah_words_scheduling[fifo ? AH_SCHEDULING_FIFO : AH_SCHEDULING_PRIORITY]);
+                        ah_words_scheduling[plan->scheduling]);
 }
 
 static int check_orders(const struct ah_plan *plan, struct ah_error *err)

@@ -99,7 +99,7 @@ static int take_memory(struct ah_trainer *t, struct ah_error *err)
     }
     find_next_data(t);
     ah_round_count(t, 0);
-    return t->options.plan->scheduling == AH_SCHEDULING_DYNAMIC ? ah_dynamic_init(t, err) : AH_OK;
+    return AH_OK;
 }
 
 /* ---- the device ---- */

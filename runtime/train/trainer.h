@@ -15,9 +15,7 @@
  *     rc = ah_weights_save(model, &(struct ah_weights_source){ah_trainer_give, trainer}, ...);
  *     ah_trainer_close(trainer);
  *
- * ORDER. Lanes take their items in the plan's frozen orders, queued a round ahead. With `scheduling: dynamic` only compute
- * does; a lane beside it takes, whenever it becomes free, the ready item of the highest priority, whatever the plan's
- * lists say.
+ * ORDER. Lanes take their items in the plan's frozen orders, queued a round ahead.
  *
  * PRECISION. Losses and weights are functions of model, training, data and seed, not of the plan, nor of orders.
  *

@@ -40,12 +40,11 @@ SETTINGS = (
     (["--policy", "patrickstar"], [*BF16, "--micro-batches", 4]),
     (["--device-memory", "2500KiB"], BF16), (["--device-memory", "2500KiB"], [*FP32, "--micro-batches", 2]),
     (["--without", "keep,device-optimizer,host-optimizer"], [*BF16, "--clip", "none"]),
-    (["--scheduling", "dynamic", "--without", "device-optimizer"], BF16),
+    (["--scheduling", "fifo", "--without", "device-optimizer"], BF16),
     (["--policy", "stronghold"], [*BF16, "--freeze", "layer.0.*"]),
 )
 WANTED = {"weights device", "weights host", "optimizer device", "optimizer host", "optimizer streamed", "optimizer none",
-          "activations keep", "activations recompute", "clipped", "not clipped", "1 micro-batch", "2 micro-batches",
-          "scheduling dynamic"}
+          "activations keep", "activations recompute", "clipped", "not clipped", "1 micro-batch", "2 micro-batches"}
 
 
 # ---- edits: (what it does, function of container and key) ----
@@ -208,7 +207,6 @@ def facts(plan):
     training = plan["training"]
     yield "clipped" if training.get("clip") else "not clipped"
     yield f"{training['micro_batches']} micro-batch{'es' if training['micro_batches'] > 1 else ''}"
-    yield f"scheduling {plan['scheduling']}"
     for block in plan["blocks"]:
         yield from (f"{field} {block[field]}" for field in ("weights", "optimizer", "activations"))
 

@@ -66,16 +66,11 @@ static int compare_time(const struct ah_plan_time *stated, const struct ah_repla
 
 static int check_iteration(const struct ah_plan *plan, struct ah_error *err)
 {
-    static const size_t tries[] = {AH_SCHEDULE_ITERATIONS, AH_SCHEDULE_ITERATIONS_UNSTEADY};
-    struct ah_replay replay = {.steady = false};
-    for (size_t i = 0; i < sizeof tries / sizeof *tries && !replay.steady; i++) {
-        struct ah_arena arena = {0};
-        int rc = ah_replay_run(plan, tries[i], &arena, &replay, err);
-        ah_arena_release(&arena);
-        if (rc)
-            return rc;
-    }
-    return compare_time(&plan->time, &replay, err);
+    struct ah_arena arena = {0};
+    struct ah_replay replay;
+    int rc = ah_replay_steady(plan, &arena, &replay, err);
+    ah_arena_release(&arena);
+    return rc ? rc : compare_time(&plan->time, &replay, err);
 }
 
 int ah_check_times(const struct ah_plan *plan, struct ah_error *err)

@@ -48,7 +48,7 @@ int ah_tally_end(struct ah_tally *tally, struct ah_arena *arena, struct ah_runlo
                  struct ah_error *err);
 
 /* What the plan says, for the first line of the run log: its own numbers, and parts in a steady iteration on the virtual
- * clock. Lists are in `arena`. Errors of ah_replay_run(). */
+ * clock. Lists are in `arena`. Errors of ah_replay_steady(). */
 int ah_tally_predict(const struct ah_plan *plan, struct ah_arena *arena,
                      struct ah_runlog_predicted *ret_predicted, struct ah_error *err);
 

@@ -10,7 +10,27 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- remedies as words ---- */
+/* A remedy in words. JSON has `word` for its value, else `value`, else none. */
+struct row {
+    const char *kind, *word, *node;
+    char change[AH_REMEDY_TEXT_MAX];
+    uint64_t value, host_bytes;
+    bool changes_mathematics, beyond, moves_rounding;
+    double step_us;
+};
+
+struct diagnosis {
+    struct row rows[AH_REMEDIES];
+    size_t n;
+    const char *tried;             /* what was changed in vain where there are no rows */
+    const char *has, *beyond_name; /* who has less than `beyond` takes, and its field in JSON */
+    void (*emit_shortage)(const void *shortage, struct ah_emit *emit);
+    const void *shortage;
+};
+
+_Static_assert((int)AH_CLUSTER_REMEDIES <= (int)AH_REMEDIES, "rows are enough for a cluster");
+
+/* ---- remedies of one machine ---- */
 
 /* In a unit that loses nothing, as the command line takes it. */
 static const char *exact_bytes(char out[AH_UNITS_TEXT_MAX], uint64_t bytes)
@@ -26,102 +46,144 @@ static const char *exact_bytes(char out[AH_UNITS_TEXT_MAX], uint64_t bytes)
     return out;
 }
 
-static void put_memory(char out[AH_REMEDY_TEXT_MAX], const char *side, uint64_t bytes, uint64_t there_bytes)
+static void put_memory(char *out, size_t room, const char *side, uint64_t bytes, uint64_t there_bytes)
 {
     char size[AH_UNITS_TEXT_MAX];
     exact_bytes(size, bytes);
     if (bytes > there_bytes)
-        snprintf(out, AH_REMEDY_TEXT_MAX, "a machine with %s of %s memory", size, side);
+        snprintf(out, room, "a machine with %s of %s memory", size, side);
     else
-        snprintf(out, AH_REMEDY_TEXT_MAX, "--%s-memory %s", side, size);
+        snprintf(out, room, "--%s-memory %s", side, size);
 }
 
-/* "--device-memory 20GiB and a machine with 64GiB of host memory" */
-static void put_both(char out[AH_REMEDY_TEXT_MAX], const struct ah_remedy *remedy,
-                     const struct ah_machine *machine)
+/* "--micro-batches 4", "--policy stream"; where there is no value, what is changed says it all. */
+static void put_change(char out[AH_REMEDY_TEXT_MAX], const char *what, const char *word, uint64_t value)
 {
-    char host[AH_REMEDY_TEXT_MAX];
-    put_memory(out, "device", remedy->value, machine->device.memory_bytes);
-    put_memory(host, "host", remedy->host_bytes, machine->host.memory_bytes);
-    size_t used = strlen(out);
-    snprintf(out + used, AH_REMEDY_TEXT_MAX - used, " and %s", host);
+    if (word)
+        snprintf(out, AH_REMEDY_TEXT_MAX, "%s %s", what, word);
+    else if (value)
+        snprintf(out, AH_REMEDY_TEXT_MAX, "%s %" PRIu64, what, value);
+    else
+        snprintf(out, AH_REMEDY_TEXT_MAX, "%s", what);
+}
+
+static const struct {
+    const char *word, *change;
+} kinds[AH_REMEDIES] = {
+    [AH_REMEDY_POLICY] = {"policy", "--policy"},
+    [AH_REMEDY_DEVICE_MEMORY] = {"device_memory", NULL},
+    [AH_REMEDY_HOST_MEMORY] = {"host_memory", NULL},
+    [AH_REMEDY_BOTH_MEMORIES] = {"both_memories", NULL},
+    [AH_REMEDY_MICRO_BATCHES] = {"micro_batches", "--micro-batches"},
+    [AH_REMEDY_BATCH] = {"batch", "--batch"},
+    [AH_REMEDY_SEQ] = {"seq", "--seq"},
+    [AH_REMEDY_STATE_DTYPE] = {"state_dtype", "--state-dtype"},
+};
+
+static const char *word_of(const struct ah_remedy *remedy)
+{
+    if (remedy->kind == AH_REMEDY_POLICY)
+        return ah_words_policy[remedy->value];
+    return remedy->kind == AH_REMEDY_STATE_DTYPE ? ah_words_dtype[AH_BF16] : NULL;
 }
 
 const char *ah_diagnosis_remedy(char out[AH_REMEDY_TEXT_MAX], const struct ah_remedy *remedy,
                                 const struct ah_machine *machine)
 {
-    switch (remedy->kind) {
-    case AH_REMEDY_DEVICE_MEMORY:
-        put_memory(out, "device", remedy->value, machine->device.memory_bytes);
-        break;
-    case AH_REMEDY_HOST_MEMORY:
-        put_memory(out, "host", remedy->value, machine->host.memory_bytes);
-        break;
-    case AH_REMEDY_BOTH_MEMORIES:
-        put_both(out, remedy, machine);
-        break;
-    case AH_REMEDY_MICRO_BATCHES:
-        snprintf(out, AH_REMEDY_TEXT_MAX, "--micro-batches %" PRIu64, remedy->value);
-        break;
-    case AH_REMEDY_BATCH:
-        snprintf(out, AH_REMEDY_TEXT_MAX, "--batch %" PRIu64, remedy->value);
-        break;
-    case AH_REMEDY_SEQ:
-        snprintf(out, AH_REMEDY_TEXT_MAX, "--seq %" PRIu64, remedy->value);
-        break;
-    case AH_REMEDY_STATE_DTYPE:
-        snprintf(out, AH_REMEDY_TEXT_MAX, "--state-dtype bf16");
-        break;
-    case AH_REMEDY_POLICY:
-        snprintf(out, AH_REMEDY_TEXT_MAX, "--policy %s", ah_words_policy[remedy->value]);
-        break;
-    case AH_REMEDIES:
-        out[0] = '\0';
-        break;
+    const bool host = remedy->kind == AH_REMEDY_HOST_MEMORY, both = remedy->kind == AH_REMEDY_BOTH_MEMORIES;
+    size_t used = 0;
+    if (kinds[remedy->kind].change) {
+        put_change(out, kinds[remedy->kind].change, word_of(remedy), remedy->value);
+        return out;
     }
+    if (!host)
+        put_memory(out, AH_REMEDY_TEXT_MAX, "device", remedy->value, machine->device.memory_bytes);
+    if (both) {
+        used = strlen(out);
+        used += (size_t)snprintf(out + used, AH_REMEDY_TEXT_MAX - used, " and ");
+    }
+    if (host || both)
+        put_memory(out + used, AH_REMEDY_TEXT_MAX - used, "host", both ? remedy->host_bytes : remedy->value,
+                   machine->host.memory_bytes);
     return out;
 }
 
-static const char *const remedy_words[AH_REMEDIES] = {
-    [AH_REMEDY_DEVICE_MEMORY] = "device_memory",
-    [AH_REMEDY_HOST_MEMORY] = "host_memory",
-    [AH_REMEDY_BOTH_MEMORIES] = "both_memories",
-    [AH_REMEDY_MICRO_BATCHES] = "micro_batches",
-    [AH_REMEDY_BATCH] = "batch",
-    [AH_REMEDY_SEQ] = "seq",
-    [AH_REMEDY_STATE_DTYPE] = "state_dtype",
-    [AH_REMEDY_POLICY] = "policy",
+static void add_remedy(struct diagnosis *said, const struct ah_remedy *remedy,
+                       const struct ah_machine *machine)
+{
+    struct row *row = &said->rows[said->n++];
+    *row = (struct row){.kind = kinds[remedy->kind].word,
+                        .word = word_of(remedy),
+                        .value = remedy->value,
+                        .host_bytes = remedy->kind == AH_REMEDY_BOTH_MEMORIES ? remedy->host_bytes : 0,
+                        .changes_mathematics = remedy->changes_mathematics,
+                        .beyond = remedy->beyond_machine,
+                        .moves_rounding = remedy->kind == AH_REMEDY_MICRO_BATCHES,
+                        .step_us = remedy->step_us};
+    ah_diagnosis_remedy(row->change, remedy, machine);
+}
+
+/* ---- remedies of a cluster ---- */
+
+static const struct {
+    const char *word, *change;
+    bool changes_mathematics;
+} cluster_kinds[AH_CLUSTER_REMEDIES] = {
+    [AH_CLUSTER_REMEDY_WITH] = {"with", "no '--without'", false},
+    [AH_CLUSTER_REMEDY_POLICY] = {"policy", "--policy optimal", false},
+    [AH_CLUSTER_REMEDY_TP] = {"tp", "--tp asym", false},
+    [AH_CLUSTER_REMEDY_MICRO_BATCHES] = {"micro_batches", "--micro-batches", false},
+    [AH_CLUSTER_REMEDY_NODES] = {"nodes", NULL, false},
+    [AH_CLUSTER_REMEDY_SEQ] = {"seq", "--seq", true},
+    [AH_CLUSTER_REMEDY_STATE_DTYPE] = {"state_dtype", "--state-dtype bf16", true},
 };
 
-/* What else it changes, beside time and memory. */
-static const char *remark(const struct ah_remedy *remedy)
+static void add_cluster_remedy(struct diagnosis *said, const struct ah_cluster_remedy *remedy)
 {
-    if (remedy->changes_mathematics)
-        return "changes the numerical results";
-    if (remedy->beyond_machine)
-        return "more than this machine has";
-    return remedy->kind == AH_REMEDY_MICRO_BATCHES ? "rounds sums of gradients in other places" : "";
+    struct row *row = &said->rows[said->n++];
+    *row = (struct row){.kind = cluster_kinds[remedy->kind].word,
+                        .value = remedy->value,
+                        .node = remedy->node ? remedy->node->id : NULL,
+                        .changes_mathematics = cluster_kinds[remedy->kind].changes_mathematics,
+                        .beyond = remedy->kind == AH_CLUSTER_REMEDY_NODES,
+                        .moves_rounding = remedy->kind == AH_CLUSTER_REMEDY_MICRO_BATCHES,
+                        .step_us = remedy->step_us};
+    if (cluster_kinds[remedy->kind].change)
+        put_change(row->change, cluster_kinds[remedy->kind].change, NULL, remedy->value);
+    else
+        snprintf(row->change, AH_REMEDY_TEXT_MAX, "%" PRIu64 " more node%s like '%s' (%" PRIu64 " x %s)",
+                 remedy->value, remedy->value == 1 ? "" : "s", remedy->node->id, remedy->node->gpus,
+                 remedy->node->gpu);
 }
 
 /* ---- for people ---- */
 
+/* What else it changes, beside time and memory. */
+static void put_remark(struct ah_table *table, const struct diagnosis *said, const struct row *row)
+{
+    if (row->changes_mathematics)
+        ah_table_cell(table, "changes the numerical results");
+    else if (row->beyond)
+        ah_table_cell(table, "more than this %s has", said->has);
+    else
+        ah_table_cell(table, "%s", row->moves_rounding ? "rounds sums of gradients in other places" : "");
+}
+
 static void put_text(const struct ah_cli *cli, const void *context, struct ah_buffer *out)
 {
-    const struct ah_diagnosis_view *view = context;
-    const struct ah_diagnosis *diagnosis = view->diagnosis;
+    const struct diagnosis *said = context;
     struct ah_arena arena = {0};
     struct ah_table table = {.arena = &arena, .columns = {"", ">", ""}, .indent = 2};
-    for (size_t i = 0; i < diagnosis->n_remedies; i++) {
-        char words[AH_REMEDY_TEXT_MAX];
+    for (size_t i = 0; i < said->n; i++) {
         char time[AH_UNITS_TEXT_MAX];
-        const struct ah_remedy *remedy = &diagnosis->remedies[i];
-        ah_table_cell(&table, "%s", ah_diagnosis_remedy(words, remedy, view->request->machine));
-        ah_table_cell(&table, "%s a step", ah_units_print_time(time, remedy->step_us));
-        ah_table_cell(&table, "%s", remark(remedy));
+        ah_table_cell(&table, "%s", said->rows[i].change);
+        ah_table_cell(&table, "%s a step", ah_units_print_time(time, said->rows[i].step_us));
+        put_remark(&table, said, &said->rows[i]);
     }
-    if (!diagnosis->n_remedies)
-        ah_buffer_puts(out, "No single change of memory, batch or sequence that was tried gives a plan.\n");
-    else if (diagnosis->n_remedies == 1)
+    if (!said->n)
+        ah_buffer_printf(out, "No single change of %s, batch or sequence that was tried gives a plan.\n",
+                         said->tried);
+    else if (said->n == 1)
         ah_buffer_puts(out, "This was planned and works:\n");
     else
         ah_buffer_puts(out, "Each of these, alone, was planned and works:\n");
@@ -131,28 +193,26 @@ static void put_text(const struct ah_cli *cli, const void *context, struct ah_bu
 
 /* ---- for programs ---- */
 
-static void emit_remedy(struct ah_emit *emit, const struct ah_remedy *remedy,
-                        const struct ah_machine *machine)
+static void emit_row(struct ah_emit *emit, const struct diagnosis *said, const struct row *row)
 {
-    char words[AH_REMEDY_TEXT_MAX];
     ah_emit_open(emit, NULL, '{');
-    ah_emit_text(emit, "kind", remedy_words[remedy->kind]);
-    if (remedy->kind == AH_REMEDY_POLICY)
-        ah_emit_text(emit, "value", ah_words_policy[remedy->value]);
-    else if (remedy->kind == AH_REMEDY_STATE_DTYPE)
-        ah_emit_text(emit, "value", ah_words_dtype[AH_BF16]);
-    else
-        ah_emit_integer(emit, "value", remedy->value);
-    if (remedy->kind == AH_REMEDY_BOTH_MEMORIES)
-        ah_emit_integer(emit, "host_bytes", remedy->host_bytes);
-    ah_emit_text(emit, "change", ah_diagnosis_remedy(words, remedy, machine));
-    ah_emit_bool(emit, "changes_mathematics", remedy->changes_mathematics);
-    ah_emit_bool(emit, "beyond_machine", remedy->beyond_machine);
-    ah_emit_number(emit, "step_us", remedy->step_us);
+    ah_emit_text(emit, "kind", row->kind);
+    if (row->word)
+        ah_emit_text(emit, "value", row->word);
+    else if (row->value)
+        ah_emit_integer(emit, "value", row->value);
+    if (row->host_bytes)
+        ah_emit_integer(emit, "host_bytes", row->host_bytes);
+    if (row->node)
+        ah_emit_text(emit, "node", row->node);
+    ah_emit_text(emit, "change", row->change);
+    ah_emit_bool(emit, "changes_mathematics", row->changes_mathematics);
+    ah_emit_bool(emit, said->beyond_name, row->beyond);
+    ah_emit_number(emit, "step_us", row->step_us);
     ah_emit_close(emit);
 }
 
-static void emit_shortage(struct ah_emit *emit, const char *resource, uint64_t needed_bytes,
+static void emit_resource(struct ah_emit *emit, const char *resource, uint64_t needed_bytes,
                           uint64_t available_bytes)
 {
     ah_emit_text(emit, "resource", resource);
@@ -161,29 +221,70 @@ static void emit_shortage(struct ah_emit *emit, const char *resource, uint64_t n
     ah_emit_integer(emit, "short_bytes", needed_bytes > available_bytes ? needed_bytes - available_bytes : 0);
 }
 
-static void put_json(const void *context, struct ah_emit *emit)
+static void emit_machine(const void *shortage, struct ah_emit *emit)
 {
-    const struct ah_diagnosis_view *view = context;
-    const struct ah_diagnosis *diagnosis = view->diagnosis;
+    const struct ah_diagnosis *diagnosis = shortage;
     ah_emit_bool(emit, "proven", diagnosis->proven);
     ah_emit_bool(emit, "at_least", diagnosis->at_least);
-    emit_shortage(emit, diagnosis->resource, diagnosis->needed_bytes, diagnosis->available_bytes);
+    emit_resource(emit, diagnosis->resource, diagnosis->needed_bytes, diagnosis->available_bytes);
     if (diagnosis->other_resource) {
         ah_emit_open(emit, diagnosis->both ? "and" : "or", '{');
-        emit_shortage(emit, diagnosis->other_resource, diagnosis->other_needed_bytes,
+        emit_resource(emit, diagnosis->other_resource, diagnosis->other_needed_bytes,
                       diagnosis->other_available_bytes);
         ah_emit_close(emit);
     }
+}
+
+static void emit_cluster(const void *shortage, struct ah_emit *emit)
+{
+    const struct ah_cluster_shortage *of = shortage;
+    ah_emit_bool(emit, "proven", of->proven);
+    ah_emit_number(emit, "needed_bytes", of->needed_bytes);
+    ah_emit_number(emit, "available_bytes", of->available_bytes);
+}
+
+static void put_json(const void *context, struct ah_emit *emit)
+{
+    const struct diagnosis *said = context;
+    said->emit_shortage(said->shortage, emit);
     ah_emit_open(emit, "remedies", '[');
-    for (size_t i = 0; i < diagnosis->n_remedies; i++)
-        emit_remedy(emit, &diagnosis->remedies[i], view->request->machine);
+    for (size_t i = 0; i < said->n; i++)
+        emit_row(emit, said, &said->rows[i]);
     ah_emit_close(emit);
 }
 
-int ah_diagnosis_fail(struct ah_cli *cli, const struct ah_diagnosis_view *view, const struct ah_error *err)
+/* ---- the public functions ---- */
+
+static int fail(struct ah_cli *cli, const struct diagnosis *said, const struct ah_error *err)
 {
-    const struct ah_cli_details details = {.text = put_text, .json = put_json, .context = view};
-    struct ah_error said = *err;
-    ah_cli_nothing_written(&said);
-    return ah_cli_fail_with(cli, &said, &details);
+    const struct ah_cli_details details = {.text = put_text, .json = put_json, .context = said};
+    struct ah_error why = *err;
+    ah_cli_nothing_written(&why);
+    return ah_cli_fail_with(cli, &why, &details);
+}
+
+int ah_diagnosis_fail(struct ah_cli *cli, const struct ah_diagnosis *diagnosis,
+                      const struct ah_machine *machine, const struct ah_error *err)
+{
+    struct diagnosis said = {.tried = "memory",
+                             .has = "machine",
+                             .beyond_name = "beyond_machine",
+                             .emit_shortage = emit_machine,
+                             .shortage = diagnosis};
+    for (size_t i = 0; i < diagnosis->n_remedies; i++)
+        add_remedy(&said, &diagnosis->remedies[i], machine);
+    return fail(cli, &said, err);
+}
+
+int ah_diagnosis_fail_cluster(struct ah_cli *cli, const struct ah_cluster_shortage *shortage,
+                              const struct ah_cluster_remedies *remedies, const struct ah_error *err)
+{
+    struct diagnosis said = {.tried = "cluster",
+                             .has = "cluster",
+                             .beyond_name = "beyond_cluster",
+                             .emit_shortage = emit_cluster,
+                             .shortage = shortage};
+    for (size_t i = 0; i < remedies->n; i++)
+        add_cluster_remedy(&said, &remedies->items[i]);
+    return fail(cli, &said, err);
 }

@@ -66,7 +66,7 @@ static int write_plan(struct ah_cli *cli, const char *path, const struct ah_plan
     struct page page = {
         .plan = plan, .prospects = prospects, .iterations = REPLAY_ITERATIONS, .arena = &cli->arena};
     struct ah_buffer json = {0};
-    int rc = ah_replay_run(plan, NULL, page.iterations, page.arena, &page.replay, err);
+    int rc = ah_replay_run(plan, page.iterations, page.arena, &page.replay, err);
     if (!rc)
         rc = ah_occupancy_measure(plan, page.arena, &page.occupancy, err);
     if (!rc)

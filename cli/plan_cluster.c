@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/plan_cluster.h"
 
-#include "cli/diagnosis_cluster.h"
+#include "cli/diagnosis.h"
 #include "cli/inspect.h"
 
 #include <string.h>
@@ -31,8 +31,7 @@ static int explain(struct ah_cli *cli, struct ah_request_cluster *request,
     ah_terminal_erase(&request->base.progress);
     if (rc == AH_E_INTERRUPTED)
         ah_cli_nothing_written(&err);
-    return rc ? ah_cli_fail(cli, &err)
-              : ah_diagnosis_cluster_fail(cli, &(struct ah_diagnosis_cluster){shortage, &remedies}, why);
+    return rc ? ah_cli_fail(cli, &err) : ah_diagnosis_fail_cluster(cli, shortage, &remedies, why);
 }
 
 int ah_plan_cluster(struct ah_cli *cli, const struct ah_request_cluster_options *options, const char *output)

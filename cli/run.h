@@ -8,7 +8,7 @@
  *     ah_run_close(&run);                                  // in every case
  *
  * A run is cut into stretches: between two of them the trainer is drained, and there held-out loss is measured and
- * checkpoints are saved; with `retime` the first one is short, and the orders are derived again. An interrupt ends the stretch after the steps that are under way; then it saves.
+ * checkpoints are saved. An interrupt ends the stretch after the steps that are under way; then it saves.
  */
 #ifndef AH_CLI_RUN_H
 #define AH_CLI_RUN_H
@@ -44,7 +44,6 @@ struct ah_run_options {
     const char *emulate;
     const struct ah_machine
         *emulated; /* (optional) a profile that emulates, in place of the file `emulate` */
-    bool retime;
     bool other_device;
     struct ah_option_real stall_after;
     struct ah_device_keep *keep_pinned; /* (optional) of runs one after another; borrowed */
@@ -85,7 +84,6 @@ struct ah_run_settings {
 struct ah_run_listener {
     void (*step)(void *context, const struct ah_step_record *record, double step_us);
     void (*op)(void *context, const struct ah_op_record *record);
-    void (*retimed)(void *context, uint64_t step, const struct ah_trainer_retimed *retimed);
     void (*evaluated)(void *context, uint64_t step, double loss, uint64_t tokens);
     void (*saved)(void *context, uint64_t step, double us, const struct ah_checkpoints_saved *saved);
     void *context;
@@ -106,9 +104,7 @@ struct ah_run {
     struct ah_dataset *data, *held_out;
     struct ah_batches batches, held_out_batches;
     struct ah_trainer *trainer;
-    struct ah_tally *tally; /* of all its steps */
-    double *op_us;          /* of the plan's ops, measured; in cli->arena */
-    bool retimed;
+    struct ah_tally *tally;          /* of all its steps */
     struct ah_buffer config;         /* config.json beside saved weights */
     struct ah_companions companions; /* and what else stands there */
     struct ah_checkpoint_job job;

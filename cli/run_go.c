@@ -16,8 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { RETIME_AFTER = 8 };
-
 struct stretch {
     struct ah_run *run;
     const struct ah_run_listener *listener;
@@ -44,16 +42,10 @@ static void on_op(void *context, const struct ah_op_record *record)
         stretch->listener->op(stretch->listener->context, record);
 }
 
-static bool retimes(const struct ah_run *run)
-{
-    return run->options->retime && !run->retimed;
-}
-
 /* Steps until the next one at which something else is to be done. */
 static uint64_t stretch_steps(const struct ah_run *run)
 {
-    const uint64_t every[] = {run->settings.save_every, run->held_out ? run->settings.valid_every : 0,
-                              retimes(run) ? RETIME_AFTER : 0};
+    const uint64_t every[] = {run->settings.save_every, run->held_out ? run->settings.valid_every : 0};
     uint64_t done = run->position.step, end = run->settings.steps;
     for (size_t i = 0; i < sizeof every / sizeof *every; i++) {
         uint64_t next = every[i] ? (done / every[i] + 1) * every[i] : end;
@@ -110,19 +102,6 @@ static int save(struct ah_run *run, const struct ah_run_listener *listener, stru
     return AH_OK;
 }
 
-static int retime(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
-{
-    struct ah_trainer_retimed retimed;
-    if (!retimes(run) || run->position.step < run->resumed_step + RETIME_AFTER / 2)
-        return AH_OK;
-    ah_tally_op_us(run->tally, run->op_us);
-    int rc = ah_trainer_retime(run->trainer, run->op_us, &retimed, err);
-    run->retimed = true;
-    if (!rc && listener->retimed)
-        listener->retimed(listener->context, run->position.step, &retimed);
-    return rc;
-}
-
 static int between(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
 {
     const struct ah_run_settings *settings = &run->settings;
@@ -134,8 +113,6 @@ static int between(struct ah_run *run, const struct ah_run_listener *listener, s
         int saved = save(run, listener, rc ? NULL : err);
         rc = rc ? rc : saved;
     }
-    if (!rc && !ah_interrupt_seen() && !at_end)
-        rc = retime(run, listener, err);
     return rc;
 }
 

@@ -374,8 +374,7 @@ static int open_trainer(struct ah_run *run, struct ah_error *err)
 
 static int open_tally(struct ah_run *run, struct ah_error *err)
 {
-    run->op_us = ah_arena_array(&run->cli->arena, run->plan->n_ops, sizeof *run->op_us);
-    return run->op_us ? ah_tally_new(&run->tally, run->plan, err) : ah_error_memory(err);
+    return ah_tally_new(&run->tally, run->plan, err);
 }
 
 static int resume(struct ah_run *run, struct ah_error *err)

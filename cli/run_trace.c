@@ -354,6 +354,6 @@ int ah_run_trace_write(const struct ah_run_trace *trace, struct ah_cli *cli, con
     struct ah_replay replay;
     int rc = cut(trace, &cli->arena, &measured, err);
     if (!rc)
-        rc = ah_replay_run(trace->plan, NULL, trace->steps + ITERATIONS_MORE, &cli->arena, &replay, err);
+        rc = ah_replay_run(trace->plan, trace->steps + ITERATIONS_MORE, &cli->arena, &replay, err);
     return rc ? rc : ah_trace_write_beside(cli, path, trace->plan, &replay, &measured, err);
 }

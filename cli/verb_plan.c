@@ -171,10 +171,9 @@ static int fail(struct ah_cli *cli, const struct ah_request *request,
                 const struct ah_plan_prospects *prospects, const struct ah_diagnosis *diagnosis,
                 const struct ah_error *err)
 {
-    const struct ah_diagnosis_view view = {.diagnosis = diagnosis, .request = &request->planner};
     if (prospects->n_points)
         print_found(cli, request, NULL, prospects);
-    return ah_diagnosis_fail(cli, &view, err);
+    return ah_diagnosis_fail(cli, diagnosis, request->planner.machine, err);
 }
 
 /* Returns the exit status. */

@@ -67,8 +67,6 @@ static const struct ah_option run_table[] = {
     {"trace", 0, AH_OPTION_OUTPUT, "FILE", replaced_traces, FIELD(trace),
      "write the measured timeline of a few steps beside the predicted one, for Perfetto or chrome://tracing"},
     AH_OUTPUT_FORCE_ROW(struct run_options),
-    {"retime", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(run.retime),
-     "after the first steps, derive the orders again from the times that were measured; results stay"},
     {"other-device", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(run.other_device),
      "run a plan that was made for another kind of device"},
     AH_STALL_OPTION(FIELD(run.stall_after)),
@@ -223,20 +221,6 @@ static void on_op(void *context, const struct ah_op_record *record)
     ah_run_trace_op(running->trace, record);
 }
 
-static void on_retimed(void *context, uint64_t step, const struct ah_trainer_retimed *retimed)
-{
-    struct running *running = context;
-    char before[AH_UNITS_TEXT_MAX], after[AH_UNITS_TEXT_MAX];
-    if (running->quiet)
-        return;
-    ah_buffer_printf(&running->cli->out,
-                     "orders derived again after step %" PRIu64 ": %s a step instead of %s, simulated%s\n",
-                     step, ah_units_print_time(after, retimed->after_us),
-                     ah_units_print_time(before, retimed->before_us),
-                     retimed->taken ? "" : "; the old ones stay");
-    put_line(running);
-}
-
 static void on_evaluated(void *context, uint64_t step, double loss, uint64_t tokens)
 {
     struct running *running = context;
@@ -348,7 +332,6 @@ static int go(struct running *running, struct ah_error *err)
 {
     const struct ah_run_listener listener = {.step = on_step,
                                              .op = running->trace ? on_op : NULL,
-                                             .retimed = on_retimed,
                                              .evaluated = on_evaluated,
                                              .saved = on_saved,
                                              .context = running};

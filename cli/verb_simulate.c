@@ -18,8 +18,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A few iterations are enough where the orders soon repeat; the others get more. */
-enum { ITERATIONS = 4, ITERATIONS_UNSTEADY = 10, OP_KINDS = AH_PLAN_COLLECTIVE + 1, NO_OP = OP_KINDS };
+enum { OP_KINDS = AH_PLAN_COLLECTIVE + 1, NO_OP = OP_KINDS };
 
 struct simulate_options {
     const char *trace;
@@ -37,7 +36,6 @@ static const struct ah_option simulate_table[] = {
 struct simulation {
     const struct ah_plan *plan;
     struct ah_replay replay;
-    size_t iterations;
 
     /* Idle time of a steady iteration, by lane, reason and kind of op that was waited for (NO_OP: none). */
     double waits_us[AH_PLAN_LANES][AH_REPLAY_REASONS][OP_KINDS + 1];
@@ -54,28 +52,13 @@ static void count_waits(struct simulation *simulation)
     const struct ah_replay *replay = &simulation->replay;
     for (size_t i = 0; i < replay->n_items; i++) {
         const struct ah_replay_item *item = &replay->items[i];
-        if (item->iteration + 2 != simulation->iterations)
+        if (item->iteration + 2 != replay->iterations)
             continue;
         unsigned kind = item->waited_for < replay->n_items
                             ? simulation->plan->ops[replay->items[item->waited_for].op].op
                             : NO_OP;
         simulation->waits_us[item->lane][item->reason][kind] += item->waited_us;
     }
-}
-
-static int simulate(struct simulation *simulation, struct ah_arena *arena, struct ah_error *err)
-{
-    static const size_t tries[] = {ITERATIONS, ITERATIONS_UNSTEADY};
-    int rc = AH_OK;
-    for (size_t i = 0; i < sizeof tries / sizeof tries[0] && !rc; i++) {
-        simulation->iterations = tries[i];
-        rc = ah_replay_run(simulation->plan, NULL, tries[i], arena, &simulation->replay, err);
-        if (!rc && agrees(simulation))
-            break;
-    }
-    if (!rc)
-        count_waits(simulation);
-    return rc;
 }
 
 static struct ah_plan_lane_times lane_times(const struct ah_replay *replay)
@@ -295,7 +278,7 @@ static void print_json(struct ah_cli *cli, const struct simulation *simulation)
     ah_emit_bool(&emit, "agrees", agrees(simulation));
     ah_emit_bool(&emit, "estimated", simulation->plan->time.estimated);
     ah_emit_number(&emit, "first_step_us", replay->first_us);
-    ah_emit_integer(&emit, "iterations", simulation->iterations);
+    ah_emit_integer(&emit, "iterations", replay->iterations);
     ah_emit_open(&emit, "exposed_us", '{');
     for (int lane = AH_PLAN_LANE_H2D; lane < AH_PLAN_LANES; lane++)
         ah_emit_number(&emit, ah_words_plan_lane[lane], replay->exposed_us[lane - 1]);
@@ -317,10 +300,12 @@ static int simulate_run(struct ah_cli *cli, const void *given)
     int rc = ah_proof_load(&document, cli->arguments.operands[0], "simulate", &err);
     simulation.plan = document.body.plan;
     if (!rc) {
-        rc = simulate(&simulation, &cli->arena, &err);
+        rc = ah_replay_steady(simulation.plan, &cli->arena, &simulation.replay, &err);
         if (rc == AH_E_DOCUMENT)
             ah_error_prefix(&err, rc, "%s", cli->arguments.operands[0]);
     }
+    if (!rc)
+        count_waits(&simulation);
     if (!rc && options->trace)
         rc = ah_trace_write(cli, options->trace, simulation.plan, &simulation.replay, &err);
     if (!rc && cli->json && !only_trace)

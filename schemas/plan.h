@@ -8,12 +8,12 @@
  * are circular: an op whose due_before is not above its issue_after is due in the next iteration. So are the
  * lifetimes [from, to] of arena tensors.
  *
- * OPS are per block (and micro-batch). One that goes along a block's flat vector is done in `tiles` equal parts,
- * each an item of its lane, in rising order. `lanes` freezes the order of each lane as indices into `ops`, one
- * mention a tile; with scheduling `dynamic` the orders are where the run starts from. The compute lane's order
- * begins at position 0; tiles are counted from the first head on. The others begin at the first head: what is
- * issued at or after the first head op of iteration r comes first, then what is issued before that of iteration
- * r + 1. How ops wait for each other: docs/planning.md.
+ * OPS are per block (and micro-batch). One that goes along a block's flat vector is done in `tiles` equal
+ * parts, each an item of its lane, in rising order. `lanes` freezes the order of each lane as indices into
+ * `ops`, one mention a tile. The compute lane's order begins at position 0; tiles are counted from the first
+ * head on. The others begin at the first head: what is issued at or after the first head op of iteration r
+ * comes first, then what is issued before that of iteration r + 1. How ops wait for each other:
+ * docs/planning.md.
  *
  * A PART is one rank's share of a model that a pipeline of several trains (docs/clusters.md): blocks and sizes of its plan
  * are the rank's own.
@@ -39,7 +39,7 @@
     X(AH_POLICY_PATRICKSTAR, "patrickstar") X(AH_POLICY_STRONGHOLD, "stronghold")                            \
     X(AH_POLICY_STREAM, "stream") X(AH_POLICY_AUTOHETE_PAPER, "autohete-paper") X(AH_POLICY_OPTIMAL, "optimal")
 #define AH_SCHEDULING_WORDS(X)                                                                               \
-    X(AH_SCHEDULING_PRIORITY, "priority") X(AH_SCHEDULING_FIFO, "fifo") X(AH_SCHEDULING_DYNAMIC, "dynamic")
+    X(AH_SCHEDULING_PRIORITY, "priority") X(AH_SCHEDULING_FIFO, "fifo")
 #define AH_MICRO_ORDER_WORDS(X)                                                                              \
     X(AH_MICRO_BATCH_MAJOR, "micro_batch_major") X(AH_BLOCK_MAJOR, "block_major")
 #define AH_ACCUMULATOR_WORDS(X)                                                                              \

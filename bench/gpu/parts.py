@@ -23,7 +23,7 @@ FIRST, LAST = 3, 1  # steps of a run that fill and empty the lanes are not count
 STEPS = 10
 SMALL_HOST_BYTES, PROFILE_HOST_BYTES = 12 << 30, 36 << 30  # PyTorch; arrays of 2 GiB are at most a sixteenth of what is free
 # Models, GiB of device memory, GiB on the host that the hungriest policy takes, and ways to order lanes that are compared.
-OFFLOADED = {"2b": ("gpt-2b", 12, 36, ("fifo", "dynamic")), "4b": ("gpt-4b", 24, 68, ("fifo", "dynamic")),
+OFFLOADED = {"2b": ("gpt-2b", 12, 36, ("fifo",)), "4b": ("gpt-4b", 24, 68, ("fifo",)),
              "6b": ("gpt-6b", 40, 104, ())}
 # Micro-batches and whether layers are recomputed, fastest first: recomputing costs a third of the GPU's time, which is the
 # smaller part of a step, and another micro-batch sends and sums all gradients once more.
@@ -83,7 +83,7 @@ def identity(bench):
     if not resident:
         return {"ok": False, "rows": [], "missing": "a tiny model does not fit this device"}
     need = resident["memory"]["device_bytes"] + resident["memory"]["reserved_bytes"]
-    wanted = [("resident", 1.0, "priority"), ("optimal", 0.7, "fifo"), ("optimal", 0.7, "dynamic")]
+    wanted = [("resident", 1.0, "priority"), ("optimal", 0.7, "fifo")]
     wanted += [(policy, share, "priority") for share in (0.6, 0.7, 0.8, 1.0) for policy in POLICIES]
     for policy, share, scheduling in wanted:
         if len(rows) == bench.identical_plans:

@@ -8,7 +8,7 @@ of what was measured alone.
 import statistics
 
 PAPER = (("zero-offload", 1.85), ("patrickstar", 1.63), ("stronghold", 1.32))  # one GPU, means over models
-OTHERS = ("stream", "autohete-paper", "optimal, fifo", "optimal, dynamic")
+OTHERS = ("stream", "autohete-paper", "optimal, fifo")
 LEAST_MFU, MOST_ERROR, LEAST_KEPT = 0.5, 0.10, 0.85
 CORRECT = (("smoke", "first contact: pins, queues, ops, losses, memcheck"), ("kernels", "rows of each kernel near double"),
            ("operations", "operations within tolerance, losses track the CPU's"), ("identity", "plans bit-identical"),

@@ -19,10 +19,9 @@ static int compare_lane(const struct ah_plan *plan, enum ah_plan_lane lane, cons
         i++;
     if (i == n)
         return AH_OK;
-    bool fifo = plan->scheduling == AH_SCHEDULING_FIFO;
     return ah_error_set(err, AH_E_DOCUMENT, "lanes.%s[%zu]: is %" PRIu64 "; %" PRIu64 " is next by %s",
                         ah_words_plan_lane[lane], i, stated[i], derived[i],
-                        ah_words_scheduling[fifo ? AH_SCHEDULING_FIFO : AH_SCHEDULING_PRIORITY]);
+                        ah_words_scheduling[plan->scheduling]);
 }
 
 static int check_orders(const struct ah_plan *plan, struct ah_error *err)
@@ -67,16 +66,11 @@ static int compare_time(const struct ah_plan_time *stated, const struct ah_repla
 
 static int check_iteration(const struct ah_plan *plan, struct ah_error *err)
 {
-    static const size_t tries[] = {AH_SCHEDULE_ITERATIONS, AH_SCHEDULE_ITERATIONS_UNSTEADY};
-    struct ah_replay replay = {.steady = false};
-    for (size_t i = 0; i < sizeof tries / sizeof *tries && !replay.steady; i++) {
-        struct ah_arena arena = {0};
-        int rc = ah_replay_run(plan, NULL, tries[i], &arena, &replay, err);
-        ah_arena_release(&arena);
-        if (rc)
-            return rc;
-    }
-    return compare_time(&plan->time, &replay, err);
+    struct ah_arena arena = {0};
+    struct ah_replay replay;
+    int rc = ah_replay_steady(plan, &arena, &replay, err);
+    ah_arena_release(&arena);
+    return rc ? rc : compare_time(&plan->time, &replay, err);
 }
 
 int ah_check_times(const struct ah_plan *plan, struct ah_error *err)

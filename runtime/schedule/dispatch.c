@@ -278,6 +278,18 @@ bool ah_dispatch_steady(const struct ah_run *run, const struct ah_clock_result *
     return true;
 }
 
+int ah_dispatch_run_steady(struct ah_dispatch_memory *memory, struct ah_run *run,
+                           const struct ah_orders *orders, struct ah_clock_result *ret_result,
+                           struct ah_error *err)
+{
+    run->iterations = AH_SCHEDULE_ITERATIONS;
+    int rc = ah_dispatch_run(memory, run, orders, ret_result, err);
+    if (rc || ah_dispatch_steady(run, ret_result))
+        return rc;
+    run->iterations = AH_SCHEDULE_ITERATIONS_UNSTEADY;
+    return ah_dispatch_run(memory, run, orders, ret_result, err);
+}
+
 /* Splits [from_us, to_us], that compute waited for op `at`, among the lanes of the chain that held `at` up. */
 static void blame(const struct ah_run *run, const struct ah_clock_result *result, uint32_t at, double from_us,
                   double to_us, double exposed_us[AH_WAIT_LANES])

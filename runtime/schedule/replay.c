@@ -34,8 +34,7 @@ static void replay_release(struct replay *replay)
 
 /* ---- from the document ---- */
 
-static int read_plan(struct replay *replay, const double *durations_us, size_t iterations,
-                     struct ah_error *err)
+static int read_plan(struct replay *replay, struct ah_error *err)
 {
     const struct ah_plan *plan = replay->plan;
     int rc = ah_reading_iteration(plan, &replay->compute, &replay->iteration, err);
@@ -49,12 +48,11 @@ static int read_plan(struct replay *replay, const double *durations_us, size_t i
         return rc;
     double *op_us = replay->op_us.items;
     for (size_t i = 0; i < plan->n_ops; i++)
-        op_us[i] = durations_us ? durations_us[i] : plan->ops[i].us;
+        op_us[i] = plan->ops[i].us;
     replay->run = (struct ah_run){.iteration = &replay->iteration,
                                   .items = &replay->items,
                                   .sharing = &plan->sharing,
                                   .op_us = op_us,
-                                  .iterations = iterations,
                                   .whole = true};
     return AH_OK;
 }
@@ -160,28 +158,32 @@ static int of_document(int rc, struct ah_error *err)
     return rc;
 }
 
-static int run_plan(struct replay *replay, struct ah_error *err)
+/* `iterations` 0: until they are steady. */
+static int run_plan(struct replay *replay, size_t iterations, struct ah_error *err)
 {
-    int rc = ah_dispatch_load(&replay->dispatch_memory, &replay->run, replay->run.iterations, err);
-    if (!rc)
-        rc = ah_dispatch_run(&replay->dispatch_memory, &replay->run, &replay->orders, &replay->result, err);
+    struct ah_dispatch_memory *memory = &replay->dispatch_memory;
+    struct ah_run *run = &replay->run;
+    run->iterations = iterations;
+    int rc = ah_dispatch_load(memory, run, iterations ? iterations : AH_SCHEDULE_ITERATIONS_UNSTEADY, err);
+    if (!rc && iterations)
+        rc = ah_dispatch_run(memory, run, &replay->orders, &replay->result, err);
+    else if (!rc)
+        rc = ah_dispatch_run_steady(memory, run, &replay->orders, &replay->result, err);
     return of_document(rc, err);
 }
 
-int ah_replay_run(const struct ah_plan *plan, const double *durations_us, size_t iterations,
-                  struct ah_arena *arena, struct ah_replay *ret_replay, struct ah_error *err)
+static int replay_plan(const struct ah_plan *plan, size_t iterations, struct ah_arena *arena,
+                       struct ah_replay *ret_replay, struct ah_error *err)
 {
     struct replay replay = {.plan = plan};
     struct ah_replay ret = {0};
-    int rc =
-        iterations < 3 ? ah_error_set(err, AH_E_USAGE, "%zu iterations: give 3 or more", iterations) : AH_OK;
+    int rc = read_plan(&replay, err);
     if (!rc)
-        rc = read_plan(&replay, durations_us, iterations, err);
-    if (!rc)
-        rc = run_plan(&replay, err);
+        rc = run_plan(&replay, iterations, err);
     if (!rc)
         rc = make_items(&replay, arena, &ret, err);
     if (!rc) {
+        ret.iterations = replay.run.iterations;
         ret.first_us = replay.result.spans[replay.iteration.positions - 1].finish_us;
         ret.period_us = ah_dispatch_period(&replay.run, &replay.result);
         ret.steady = ah_dispatch_steady(&replay.run, &replay.result);
@@ -192,6 +194,20 @@ int ah_replay_run(const struct ah_plan *plan, const double *durations_us, size_t
     }
     replay_release(&replay);
     return rc;
+}
+
+int ah_replay_run(const struct ah_plan *plan, size_t iterations, struct ah_arena *arena,
+                  struct ah_replay *ret_replay, struct ah_error *err)
+{
+    if (iterations < 3)
+        return ah_error_set(err, AH_E_USAGE, "%zu iterations: give 3 or more", iterations);
+    return replay_plan(plan, iterations, arena, ret_replay, err);
+}
+
+int ah_replay_steady(const struct ah_plan *plan, struct ah_arena *arena, struct ah_replay *ret_replay,
+                     struct ah_error *err)
+{
+    return replay_plan(plan, 0, arena, ret_replay, err);
 }
 
 /* ---- the order ---- */
@@ -216,7 +232,7 @@ int ah_replay_dispatch(const struct ah_plan *plan, struct ah_arena *arena, struc
     struct replay replay = {.plan = plan};
     struct ah_plan_lanes lanes = {.compute = plan->lanes.compute, .n_compute = plan->lanes.n_compute};
     double period_us;
-    int rc = read_plan(&replay, NULL, AH_SCHEDULE_ITERATIONS, err);
+    int rc = read_plan(&replay, err);
     if (!rc)
         rc = of_document(
             ah_dispatch_load(&replay.dispatch_memory, &replay.run, AH_SCHEDULE_ITERATIONS_UNSTEADY, err),

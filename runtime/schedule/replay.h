@@ -45,6 +45,7 @@ struct ah_replay_lane {
 struct ah_replay {
     struct ah_replay_item *items; /* lane by lane, in their order; in the arena */
     size_t n_items;
+    size_t iterations; /* that were run; what is said of a steady one is of the one before the last */
     size_t first_of_lane[5];
     double first_us;  /* duration of the first iteration, without updates of gradients from before it */
     double period_us; /* of a steady one */
@@ -54,10 +55,14 @@ struct ah_replay {
 };
 
 /* `plan` was read from a document, or emitted. AH_E_DOCUMENT: an op that the rules of docs/planning.md do not allow, or
- * one that is missing; orders and dependencies that cannot run. AH_E_USAGE: fewer than 3 iterations. `durations_us`: by
- * op, all tiles, in place of the plan's own; NULL: those. */
-int ah_replay_run(const struct ah_plan *plan, const double *durations_us, size_t iterations,
-                  struct ah_arena *arena, struct ah_replay *ret_replay, struct ah_error *err);
+ * one that is missing; orders and dependencies that cannot run. AH_E_USAGE: fewer than 3 iterations. */
+int ah_replay_run(const struct ah_plan *plan, size_t iterations, struct ah_arena *arena,
+                  struct ah_replay *ret_replay, struct ah_error *err);
+
+/* Runs a few iterations, and more if these do not repeat each other yet: the times of `plan->time` are of this run. The
+ * same errors. */
+int ah_replay_steady(const struct ah_plan *plan, struct ah_arena *arena, struct ah_replay *ret_replay,
+                     struct ah_error *err);
 
 /* The order of each lane that dispatching by `scheduling` gives, as indices into ops, in the arena: what `lanes` of an
  * emitted plan are. The same errors. */

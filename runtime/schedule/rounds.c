@@ -94,8 +94,7 @@ struct reading {
     struct ah_items items;
     struct ah_orders orders;
     struct ah_items_memory items_memory;
-    struct ah_priority_memory priority_memory;
-    struct ah_grow compute, order, seen, duration, priority;
+    struct ah_grow compute, order, seen;
 };
 
 static void fill_item(const struct reading *r, uint32_t op, uint32_t tile)
@@ -112,8 +111,7 @@ static void fill_item(const struct reading *r, uint32_t op, uint32_t tile)
                                     .lane = (uint8_t)it->lane,
                                     .early = early,
                                     .of_before = early && update,
-                                    .wraps = brings && it->due_before <= it->issue_after,
-                                    .behind = AH_ROUNDS_NONE};
+                                    .wraps = brings && it->due_before <= it->issue_after};
     for (int ring = 0; ring < AH_ROUNDS_RINGS; ring++) {
         item->takes[ring] = r->items.takes[at] == ring;
         item->gives[ring] = r->items.gives[at] == ring;
@@ -159,41 +157,6 @@ static void share_of(const struct reading *r, uint32_t user)
                 share_places(r, op, user, users[i].ring);
         }
     }
-}
-
-/* Sends of a block whose sum is on the host, of each micro-batch behind those of the one before. */
-static void send_in_turn(const struct reading *r, uint32_t first)
-{
-    const struct ah_plan_op *it = &r->plan->ops[first];
-    for (uint32_t op = 0; op < r->plan->n_ops; op++) {
-        const struct ah_plan_op *next = &r->plan->ops[op];
-        if (next->op != it->op || next->block != it->block || next->micro_batch != it->micro_batch + 1)
-            continue;
-        for (uint32_t tile = 0; tile < it->tiles && tile < next->tiles; tile++) {
-            uint32_t at = r->items.of_tile[r->items.first_tile[op] + tile];
-            r->rounds->items[at].behind = r->items.of_tile[r->items.first_tile[first] + tile];
-        }
-    }
-}
-
-static int fill_priorities(struct reading *r, struct ah_error *err)
-{
-    int rc = ah_grow(&r->duration, r->items.n, sizeof(double), err);
-    if (!rc)
-        rc = ah_grow(&r->priority, r->items.n, sizeof(uint64_t), err);
-    if (rc)
-        return rc;
-    double *duration_us = r->duration.items;
-    const uint64_t *priority = r->priority.items;
-    for (size_t i = 0; i < r->items.n; i++) {
-        const struct ah_plan_op *op = &r->plan->ops[r->items.op[i]];
-        duration_us[i] = op->us / (double)op->tiles;
-    }
-    rc = ah_priority_set(&r->priority_memory, &r->iteration, &r->items, duration_us, r->priority.items, err);
-    for (size_t i = 0; i < r->items.n && !rc; i++)
-        r->rounds->items[i].priority = priority[i];
-    r->rounds->priority_step = ah_priority_step(&r->iteration);
-    return rc;
 }
 
 static int fill_orders(const struct reading *r)
@@ -242,11 +205,8 @@ static int fill_rounds(struct reading *r)
     for (uint32_t op = 0; op < r->plan->n_ops; op++)
         for (uint32_t tile = 0; tile < r->plan->ops[op].tiles; tile++)
             fill_item(r, op, tile);
-    for (uint32_t op = 0; op < r->plan->n_ops; op++) {
+    for (uint32_t op = 0; op < r->plan->n_ops; op++)
         share_of(r, op);
-        if (r->plan->ops[op].op == AH_PLAN_SEND_GRADIENTS && rounds->places[AH_ROUNDS_HOST_GRADIENTS])
-            send_in_turn(r, op);
-    }
     return fill_orders(r);
 }
 
@@ -263,13 +223,10 @@ int ah_rounds_read(const struct ah_plan *plan, struct ah_arena *arena, struct ah
     if (!rc && fill_rounds(&r))
         rc = ah_error_memory(err);
     if (!rc)
-        rc = fill_priorities(&r, err);
-    if (!rc)
         *ret_rounds = rounds;
-    struct ah_grow *all[] = {&r.compute, &r.order, &r.seen, &r.duration, &r.priority};
+    struct ah_grow *all[] = {&r.compute, &r.order, &r.seen};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]->items);
-    ah_priority_release(&r.priority_memory);
     ah_items_release(&r.items_memory);
     return rc;
 }

@@ -16,12 +16,6 @@
  *
  * RINGS. An item that takes a place of a ring of n places waits, as k-th that takes one, for the (k - n)-th that gives
  * one back, and has its place. `taker` of an item that uses a place is the item that took it.
- *
- * PRIORITY of an item is that by which `order` was dispatched (docs/planning.md), from the plan's times: the smaller, the
- * earlier needed. The item of the next iteration has one that is larger by `priority_step`. Who takes items by priority
- * may take them in any order that waits and rings allow, and `behind`: a gradient's tile takes a place of its ring behind
- * that of the micro-batch before, to which it is added. Else later ones could hold all places and wait for an earlier one.
- * Frozen orders are known to run.
  */
 #ifndef AH_RUNTIME_SCHEDULE_ROUNDS_H
 #define AH_RUNTIME_SCHEDULE_ROUNDS_H
@@ -54,8 +48,6 @@ struct ah_rounds_item {
     bool early;
     bool of_before; /* it updates by gradients of the iteration before its own */
     bool wraps;     /* a fetch or gather for a use in the iteration after its own */
-    uint64_t priority;
-    uint32_t behind; /* item of the same iteration; AH_ROUNDS_NONE: none */
 };
 
 struct ah_rounds_wait {
@@ -73,7 +65,6 @@ struct ah_rounds {
     uint32_t positions;
     uint32_t head; /* position of the first head */
     uint64_t places[AH_ROUNDS_RINGS];
-    uint64_t priority_step;
 };
 
 /* Everything in `arena`. `plan` was read from a document, or emitted. AH_E_DOCUMENT: an op that the rules of

@@ -108,12 +108,7 @@ int ah_schedule_run_frozen(struct ah_schedule_memory *m, struct ah_run *run, str
                            struct ah_error *err)
 {
     struct ah_clock_result result;
-    run->iterations = AH_SCHEDULE_ITERATIONS;
-    int rc = ah_dispatch_run(&m->dispatch_memory, run, &m->orders, &result, err);
-    if (!rc && !ah_dispatch_steady(run, &result)) {
-        run->iterations = AH_SCHEDULE_ITERATIONS_UNSTEADY;
-        rc = ah_dispatch_run(&m->dispatch_memory, run, &m->orders, &result, err);
-    }
+    int rc = ah_dispatch_run_steady(&m->dispatch_memory, run, &m->orders, &result, err);
     if (rc)
         return rc;
     score->period_us = ah_dispatch_period(run, &result);

@@ -112,7 +112,7 @@ struct ah_run {
     const struct ah_items *items;
     const struct ah_plan_sharing *sharing;
     const double *op_us; /* by op, all tiles */
-    size_t iterations;   /* of ah_dispatch_run(), at least 3 */
+    size_t iterations;   /* at least 3 */
     bool whole;          /* to the end; else only as far as what is said below about runs needs it */
 };
 
@@ -135,6 +135,12 @@ int ah_dispatch_freeze(struct ah_dispatch_memory *memory, const struct ah_run *r
  * the clock. */
 int ah_dispatch_run(struct ah_dispatch_memory *memory, const struct ah_run *run,
                     const struct ah_orders *orders, struct ah_clock_result *ret_result, struct ah_error *err);
+
+/* The same, over a few iterations if all items then come back after the same time, else over more. Sets
+ * `run->iterations`. */
+int ah_dispatch_run_steady(struct ah_dispatch_memory *memory, struct ah_run *run,
+                           const struct ah_orders *orders, struct ah_clock_result *ret_result,
+                           struct ah_error *err);
 
 /* Time of an iteration: the longest of any item from one to the next, in the last iteration that is complete. */
 double ah_dispatch_period(const struct ah_run *run, const struct ah_clock_result *result);

@@ -22,7 +22,7 @@ int64_t ah_round_step(const struct ah_trainer *t, uint32_t item, int64_t round)
     return round + (t->rounds.items[item].early ? 1 : 0);
 }
 
-void ah_round_mark(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t ticket)
+static void mark(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t ticket)
 {
     t->items[item].step[(uint64_t)step % STEPS_MARKED] = step;
     t->items[item].ticket[(uint64_t)step % STEPS_MARKED] = ticket;
@@ -59,28 +59,23 @@ bool ah_round_computed(const struct ah_trainer *t, uint32_t item, int64_t step, 
     return collect_waits_of(t, item, step, 1u << AH_PLAN_LANE_COMPUTE, waits);
 }
 
-const struct ring_place *ah_round_place(const struct ah_trainer *t, int ring)
-{
-    const struct ring *of = &t->rings[ring];
-    return of->taken == of->given + of->places ? NULL : &of->free[of->taken % of->places];
-}
-
 static bool collect_places(const struct ah_trainer *t, uint32_t item, struct waits *waits)
 {
     const struct ah_rounds_item *it = &t->rounds.items[item];
     for (int i = 0; i < AH_ROUNDS_RINGS; i++) {
         if (!it->takes[i])
             continue;
-        const struct ring_place *place = ah_round_place(t, i);
-        if (!place)
+        const struct ring *ring = &t->rings[i];
+        if (ring->taken == ring->given + ring->places)
             return false;
+        const struct ring_place *place = &ring->free[ring->taken % ring->places];
         if (place->ticket)
             waits_add(waits, place->lane, place->ticket);
     }
     return true;
 }
 
-bool ah_round_ready(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits)
+static bool ready(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits)
 {
     return collect_waits(t, item, step, waits) && collect_places(t, item, waits);
 }
@@ -220,7 +215,8 @@ static int copy_loss(struct ah_trainer *t, int64_t step, uint64_t ticket, struct
     return ah_queue_ops(t, &ops, &waits, &moves, &t->loss_copied[step & 1], err);
 }
 
-int ah_round_after(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t ticket, struct ah_error *err)
+static int after_item(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t ticket,
+                      struct ah_error *err)
 {
     const struct ah_plan_op *op = op_of(t, item);
     struct waits waits = {{0}};
@@ -260,8 +256,8 @@ bool ah_round_leaves_out(const struct ah_trainer *t, uint32_t index, enum round_
     return false;
 }
 
-int ah_round_submit_item(struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits,
-                         uint64_t *ret_ticket, struct ah_error *err)
+static int submit_item(struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits,
+                       uint64_t *ret_ticket, struct ah_error *err)
 {
     static const uint32_t lanes[] = {[AH_PLAN_LANE_COMPUTE] = AH_LANE_COMPUTE,
                                      [AH_PLAN_LANE_H2D] = AH_LANE_H2D,
@@ -308,17 +304,17 @@ static int advance(struct ah_trainer *t, size_t lane, int64_t round, enum round_
     int64_t step = ah_round_step(t, item, round);
     bool out = ah_round_leaves_out(t, item, part);
     uint64_t ticket;
-    if (!out && !ah_round_ready(t, item, step, &waits))
+    if (!out && !ready(t, item, step, &waits))
         return AH_OK;
     *ret_done = true;
     t->cursor[lane]++;
     /* What comes after an op of compute that is left out comes after those before it: memory is theirs until then. */
     ticket = lane == AH_PLAN_LANE_COMPUTE ? t->queue.last[AH_LANE_COMPUTE] : 0;
-    int rc = out ? AH_OK : ah_round_submit_item(t, item, step, &waits, &ticket, err);
+    int rc = out ? AH_OK : submit_item(t, item, step, &waits, &ticket, err);
     if (rc)
         return rc;
-    ah_round_mark(t, item, step, ticket);
-    return out ? AH_OK : ah_round_after(t, item, step, ticket, err);
+    mark(t, item, step, ticket);
+    return out ? AH_OK : after_item(t, item, step, ticket, err);
 }
 
 int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, struct ah_error *err)

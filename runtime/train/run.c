@@ -106,13 +106,7 @@ static void tell_op(const struct run *run, uint32_t lane, const struct ah_span *
     run->observer->op(run->observer->context, &record);
 }
 
-/* Is it of a round after the one that is told next, which ends at ticket `end` where orders are frozen? */
-static bool is_later(const struct run *run, uint32_t lane, uint64_t ticket, uint64_t end)
-{
-    return run->t->dynamic ? ah_dynamic_round_of(run->t, lane, ticket) > (int64_t)run->told : ticket > end;
-}
-
-/* Adds up what a lane worked: in the round that is told next, and in what follows. */
+/* Adds up what a lane worked: in the round that is told next, whose last op has ticket `end`, and in what follows. */
 static void read_lane(struct run *run, uint32_t lane, uint64_t end)
 {
     struct ah_trainer *t = run->t;
@@ -120,7 +114,7 @@ static void read_lane(struct run *run, uint32_t lane, uint64_t end)
     while ((n = ah_device_spans(t->device, &t->readers[lane], t->spans, SPANS_READ)) > 0)
         for (size_t i = 0; i < n; i++) {
             const struct ah_span *span = &t->spans[i];
-            bool later = is_later(run, lane, span->ticket, end);
+            bool later = span->ticket > end;
             t->busy_ns[later][lane] += span->end_ns - span->start_ns;
             if (span->end_ns > t->last_end_ns[later])
                 t->last_end_ns[later] = span->end_ns;
@@ -141,16 +135,6 @@ static uint64_t read_spans(struct run *run, const uint64_t end[AH_DEVICE_LANES])
     return end_ns;
 }
 
-static int wait_round(struct run *run, const struct staged *staged)
-{
-    int rc = AH_OK;
-    if (run->t->dynamic)
-        return ah_dynamic_until(run->t, (int64_t)run->told, run->err);
-    for (uint32_t lane = 0; lane < AH_DEVICE_LANES && !rc; lane++)
-        rc = ah_device_wait(run->t->device, lane, staged->end[lane], run->err);
-    return rc;
-}
-
 /* The record of a step whose round is done. */
 static int tell(struct run *run)
 {
@@ -159,7 +143,9 @@ static int tell(struct run *run)
     const struct staged *staged = &t->staged[step % AH_STEPS_STAGED];
     struct ah_adamw_scalars scalars;
     double loss;
-    int rc = wait_round(run, staged);
+    int rc = AH_OK;
+    for (uint32_t lane = 0; lane < AH_DEVICE_LANES && !rc; lane++)
+        rc = ah_device_wait(t->device, lane, staged->end[lane], run->err);
     if (rc)
         return rc;
     memcpy(&scalars, ah_device_pointer(t->device, ah_run_header(t, step, 0)), sizeof scalars);
@@ -186,22 +172,12 @@ static int tell(struct run *run)
 
 /* ---- steps ---- */
 
-static int add_round(struct run *run, int64_t round, enum round_part part)
-{
-    if (!run->t->dynamic)
-        return ah_round_submit(run->t, round, part, run->err);
-    ah_dynamic_add(run->t, round, part);
-    return AH_OK;
-}
-
 static int open_run(struct run *run)
 {
     struct ah_trainer *t = run->t;
     const struct waits none = {{0}};
     ah_round_reset(t);
     ah_round_count(t, 0);
-    if (t->dynamic)
-        ah_dynamic_reset(t);
     memset(t->busy_ns, 0, sizeof t->busy_ns);
     for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++)
         t->readers[lane] = ah_device_newest(t->device, lane, 0);
@@ -209,10 +185,10 @@ static int open_run(struct run *run)
     if (!rc)
         rc = stage(run, 1);
     if (!rc)
-        rc = add_round(run, -2, ROUND_BEFORE);
+        rc = ah_round_submit(t, -2, ROUND_BEFORE, run->err);
     if (!rc)
         rc = ah_round_header(t, 0, &none, &t->header_loaded[0], run->err);
-    return rc ? rc : add_round(run, -1, ROUND_OPENING);
+    return rc ? rc : ah_round_submit(t, -1, ROUND_OPENING, run->err);
 }
 
 static int submit_round(struct run *run, int64_t step, bool last)
@@ -221,7 +197,7 @@ static int submit_round(struct run *run, int64_t step, bool last)
     struct staged *staged = &t->staged[step % AH_STEPS_STAGED];
     int rc = last ? AH_OK : stage(run, step + 2);
     if (!rc)
-        rc = add_round(run, step, last ? ROUND_CLOSING : ROUND_WHOLE);
+        rc = ah_round_submit(t, step, last ? ROUND_CLOSING : ROUND_WHOLE, run->err);
     memcpy(staged->end, t->queue.last, sizeof staged->end);
     return rc;
 }

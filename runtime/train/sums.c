@@ -64,7 +64,7 @@ int ah_sums_place(const struct ah_rounds *rounds, const struct ah_plan *plan, st
     size_t place = rounds->n_order[AH_PLAN_LANE_D2H];
     int rc = AH_OK;
     if (norm != AH_ROUNDS_NONE)
-        rc = ah_replay_run(plan, NULL, ITERATIONS, &arena, &replay, err);
+        rc = ah_replay_run(plan, ITERATIONS, &arena, &replay, err);
     if (!rc && norm != AH_ROUNDS_NONE) {
         size_t i = replay.first_of_lane[AH_PLAN_LANE_D2H], end = replay.first_of_lane[AH_PLAN_LANE_D2H + 1];
         double us = summed_us(rounds, norm, &replay);

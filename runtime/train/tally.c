@@ -34,13 +34,12 @@ struct ah_tally {
     const struct ah_plan *plan;
     struct ah_arena arena;
     struct tally_waits waits;
-    double
-        *sums[TALLY_KEPT]; /* by step: a value for each row, then one for each op of the plan; in the arena */
-    struct window steps, ops;
+    double *sums[TALLY_KEPT]; /* by step: a value for each row; in the arena */
+    struct window steps;
     double *sorted;     /* AH_RUNLOG_MEDIAN_STEPS; in the arena */
     uint64_t before_ns; /* end of the step before */
     bool cold;          /* the next step follows a drain */
-    bool only_cold;     /* all steps in the windows do */
+    bool only_cold;     /* all steps in the window do */
 };
 
 /* ---- life ---- */
@@ -54,12 +53,10 @@ static bool take_window(struct window *window, size_t rows, size_t room, struct 
 
 static int take_memory(struct ah_tally *tally, struct ah_error *err)
 {
-    size_t n_ops = tally->plan->n_ops;
-    bool taken = take_window(&tally->steps, ROWS, AH_RUNLOG_MEDIAN_STEPS, &tally->arena) &&
-                 take_window(&tally->ops, n_ops, AH_TALLY_OP_STEPS, &tally->arena);
+    bool taken = take_window(&tally->steps, ROWS, AH_RUNLOG_MEDIAN_STEPS, &tally->arena);
     tally->sorted = ah_arena_array(&tally->arena, AH_RUNLOG_MEDIAN_STEPS, sizeof *tally->sorted);
     for (size_t k = 0; k < TALLY_KEPT && taken; k++) {
-        tally->sums[k] = ah_arena_array(&tally->arena, ROWS + n_ops, sizeof **tally->sums);
+        tally->sums[k] = ah_arena_array(&tally->arena, ROWS, sizeof **tally->sums);
         taken = tally->sums[k];
     }
     return taken && tally->sorted ? AH_OK : ah_error_memory(err);
@@ -91,16 +88,16 @@ void ah_tally_free(struct ah_tally *tally)
 
 /* ---- hearing ---- */
 
-static void clear_sums(struct ah_tally *tally, double *sums)
+static void clear_sums(double *sums)
 {
-    memset(sums, 0, (ROWS + tally->plan->n_ops) * sizeof *sums);
+    memset(sums, 0, ROWS * sizeof *sums);
 }
 
 void ah_tally_begin(struct ah_tally *tally, uint64_t now_ns)
 {
     ah_tally_waits_begin(&tally->waits);
     for (size_t k = 0; k < TALLY_KEPT; k++)
-        clear_sums(tally, tally->sums[k]);
+        clear_sums(tally->sums[k]);
     tally->before_ns = now_ns;
     tally->cold = true;
 }
@@ -110,11 +107,8 @@ void ah_tally_op(struct ah_tally *tally, const struct ah_op_record *record)
     enum ah_plan_lane lane = (enum ah_plan_lane)record->lane;
     double *sums = tally->sums[record->step % TALLY_KEPT];
     double us = (double)(record->end_ns - record->start_ns) / 1e3;
-    bool of_plan = record->op < tally->plan->n_ops;
-    size_t op = of_plan ? tally->plan->ops[record->op].op : AH_RUNLOG_OP_DATA;
+    size_t op = record->op < tally->plan->n_ops ? tally->plan->ops[record->op].op : AH_RUNLOG_OP_DATA;
     sums[ROW_PARTS + op * TALLY_LANES + lane] += us;
-    if (of_plan)
-        sums[ROWS + record->op] += us;
     ah_tally_waits_op(&tally->waits, record, lane);
 }
 
@@ -133,7 +127,7 @@ static bool make_room(struct ah_tally *tally)
     if (tally->cold && !first)
         return tally->only_cold;
     if (!tally->cold && tally->only_cold)
-        tally->steps.n = tally->steps.column = tally->ops.n = tally->ops.column = 0;
+        tally->steps.n = tally->steps.column = 0;
     tally->only_cold = tally->cold;
     return true;
 }
@@ -144,11 +138,9 @@ double ah_tally_step(struct ah_tally *tally, const struct ah_step_record *record
     double step_us = (double)(record->end_ns - tally->before_ns) / 1e3;
     sums[ROW_STEP] = step_us;
     ah_tally_waits_exposed(&tally->waits, record->step, sums + ROW_EXPOSED);
-    if (make_room(tally)) {
+    if (make_room(tally))
         put_column(&tally->steps, sums);
-        put_column(&tally->ops, sums + ROWS);
-    }
-    clear_sums(tally, sums);
+    clear_sums(sums);
     tally->before_ns = record->end_ns;
     tally->cold = false;
     return step_us;
@@ -214,12 +206,4 @@ int ah_tally_end(struct ah_tally *tally, struct ah_arena *arena, struct ah_runlo
     if (end->predicted_step_us > 0)
         end->step_error = end->median_step_us / end->predicted_step_us - 1;
     return AH_OK;
-}
-
-void ah_tally_op_us(struct ah_tally *tally, double *ret_us)
-{
-    for (size_t op = 0; op < tally->plan->n_ops; op++) {
-        double us = median(tally, &tally->ops, op);
-        ret_us[op] = us > 0 ? us : tally->plan->ops[op].us;
-    }
 }

@@ -29,8 +29,6 @@
 
 #include <stdint.h>
 
-enum { AH_TALLY_OP_STEPS = 32 };
-
 struct ah_tally;
 
 /* `plan` is borrowed until free. AH_E_DOCUMENT as ah_rounds_read(); AH_E_MEMORY. */
@@ -49,12 +47,8 @@ double ah_tally_step(struct ah_tally *tally, const struct ah_step_record *record
 int ah_tally_end(struct ah_tally *tally, struct ah_arena *arena, struct ah_runlog_end *end,
                  struct ah_error *err);
 
-/* Time of each op of the plan in a step, all tiles, as a lane had it: sharing included. Over the last AH_TALLY_OP_STEPS steps;
- * of ops that were not heard of, the plan's own. `ret_us`: plan->n_ops. */
-void ah_tally_op_us(struct ah_tally *tally, double *ret_us);
-
 /* What the plan says, for the first line of the run log: its own numbers, and parts in a steady iteration on the virtual
- * clock. Lists are in `arena`. Errors of ah_replay_run(). */
+ * clock. Lists are in `arena`. Errors of ah_replay_steady(). */
 int ah_tally_predict(const struct ah_plan *plan, struct ah_arena *arena,
                      struct ah_runlog_predicted *ret_predicted, struct ah_error *err);
 

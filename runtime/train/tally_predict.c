@@ -7,30 +7,16 @@
 
 #include "runtime/schedule/replay.h"
 
-/* A few iterations are enough where the orders soon repeat; the others get more. */
-static int replay_steady(const struct ah_plan *plan, struct ah_arena *arena, size_t *ret_iterations,
-                         struct ah_replay *ret_replay, struct ah_error *err)
-{
-    static const size_t tries[] = {4, 10};
-    int rc = AH_OK;
-    for (size_t i = 0; i < sizeof tries / sizeof *tries && !rc && !ret_replay->steady; i++) {
-        *ret_iterations = tries[i];
-        rc = ah_replay_run(plan, NULL, tries[i], arena, ret_replay, err);
-    }
-    return rc;
-}
-
 static int predict_parts(const struct ah_plan *plan, struct ah_arena *arena,
                          struct ah_runlog_predicted *predicted, struct ah_error *err)
 {
     struct ah_arena of_replay = {0};
-    struct ah_replay replay = {.steady = false};
+    struct ah_replay replay;
     double us[AH_RUNLOG_OPS][TALLY_LANES] = {{0}};
-    size_t iterations;
-    int rc = replay_steady(plan, &of_replay, &iterations, &replay, err);
-    for (size_t i = 0; i < replay.n_items && !rc; i++) {
+    int rc = ah_replay_steady(plan, &of_replay, &replay, err);
+    for (size_t i = 0; !rc && i < replay.n_items; i++) {
         const struct ah_replay_item *item = &replay.items[i];
-        if (item->iteration + 2 == iterations)
+        if (item->iteration + 2 == replay.iterations)
             us[plan->ops[item->op].op][item->lane] += item->finish_us - item->start_us;
     }
     ah_arena_release(&of_replay);

@@ -99,7 +99,7 @@ static int take_memory(struct ah_trainer *t, struct ah_error *err)
     }
     find_next_data(t);
     ah_round_count(t, 0);
-    return t->options.plan->scheduling == AH_SCHEDULING_DYNAMIC ? ah_dynamic_init(t, err) : AH_OK;
+    return AH_OK;
 }
 
 /* ---- the device ---- */
@@ -182,7 +182,6 @@ int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_opt
     if (!t)
         return ah_error_memory(err);
     t->options = *options;
-    t->lanes = options->plan->lanes;
     t->steps = options->steps_before;
     t->documents = options->documents || ah_dataset_facts(options->batches->options.data)->has_docs;
     int rc = check_whole(t, err);
@@ -239,7 +238,6 @@ void ah_trainer_close(struct ah_trainer *t)
         return;
     ah_device_close(t->device);
     ah_bound_release(&t->bound);
-    ah_arena_release(&t->retimed);
     ah_arena_release(&t->arena);
     free(t);
 }

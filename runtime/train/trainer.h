@@ -15,9 +15,7 @@
  *     rc = ah_weights_save(model, &(struct ah_weights_source){ah_trainer_give, trainer}, ...);
  *     ah_trainer_close(trainer);
  *
- * ORDER. Lanes take their items in the plan's frozen orders, queued a round ahead. With `scheduling: dynamic` only compute
- * does; a lane beside it takes, whenever it becomes free, the ready item of the highest priority, whatever the plan's
- * lists say. A run of frozen orders may be retimed.
+ * ORDER. Lanes take their items in the plan's frozen orders, queued a round ahead.
  *
  * PRECISION. Losses and weights are functions of model, training, data and seed, not of the plan, nor of orders.
  *
@@ -116,20 +114,6 @@ struct ah_trainer_evaluation {
  * (optional) is not 0. After that, and after errors of the data, the trainer still trains and can be saved. */
 int ah_trainer_evaluate(struct ah_trainer *trainer, struct ah_batches *held_out, const atomic_int *cancel,
                         struct ah_trainer_evaluation *ret_evaluation, struct ah_error *err);
-
-/* Periods on the virtual clock, with times as measured: of the orders so far, and of those derived from these times. */
-struct ah_trainer_retimed {
-    double before_us, after_us;
-    bool taken; /* the new orders are in use: they are faster */
-};
-
-/* At a drained point: derives the orders of the lanes again, by the plan's `scheduling`, from durations measured in this run
- * (ah_tally_op_us()), and goes on by them where they are faster. Placement, memory and results stay. `op_us`: of each op
- * of the plan, all its tiles, as its lane had it beside others. With `dynamic` the priorities are derived again and always
- * taken. Allocates; the next run does not. AH_E_USAGE: a time that is negative or not finite; AH_E_MEMORY. After an error
- * the orders are as they were. */
-int ah_trainer_retime(struct ah_trainer *trainer, const double *op_us, struct ah_trainer_retimed *ret_retimed,
-                      struct ah_error *err);
 
 enum ah_trainer_vector { AH_TRAINER_WEIGHTS, AH_TRAINER_M, AH_TRAINER_V };
 

@@ -6,8 +6,6 @@
  *     state.c     weights and moments, at drained points
  *     queue.c     ops to lanes: moves, tickets, one array at a time
  *     round.c     the items of a round in an order in which each follows what it waits for
- *     dynamic.c   the same without an order: what is ready and needed first, when a lane is free
- *     retime.c    orders from measured times
  *     sums.c      the place of a copy that no plan mentions
  *     run.c       steps: data and headers ahead, records behind
  *     evaluate.c  forward alone
@@ -76,8 +74,6 @@ struct ah_trainer {
     struct ah_arena arena;
     struct ah_job job;
     struct ah_rounds rounds;
-    struct ah_plan_lanes lanes; /* that it goes by: the plan's, until it is retimed */
-    struct ah_arena retimed;    /* of its orders then */
     struct ah_places places;
     struct ah_bound bound;
     struct ah_device *device;
@@ -89,7 +85,6 @@ struct ah_trainer {
     struct item_state *items;
     uint32_t *next_data; /* by position: the next one that reads another micro-batch; positions: none */
     struct ring rings[AH_ROUNDS_RINGS];
-    struct dynamic *dynamic; /* NULL: orders are frozen */
     struct data_slot slots[2];
     uint32_t last_slot;
     size_t cursor[AH_ROUNDS_LANES]; /* into the orders of the round */
@@ -135,8 +130,7 @@ int ah_queue_ops(struct ah_trainer *t, const struct ops_of_item *ops, const stru
 int ah_queue_flush(struct ah_trainer *t, struct ah_error *err);
 struct ops_of_item ah_queue_extra(const struct ah_trainer *t, enum ah_bind_extra extra, uint32_t lane);
 
-/* round.c. An item is submitted where all that it waits for is: ready() sets its waits; submit() takes and gives places,
- * and submits what it needs beside the plan's ops, too; then it is marked. after() is what follows from it. */
+/* round.c */
 enum round_part {
     ROUND_WHOLE,
     ROUND_BEFORE,  /* two before the first: fetches for the first step */
@@ -145,18 +139,11 @@ enum round_part {
 };
 int64_t ah_round_step(const struct ah_trainer *t, uint32_t item, int64_t round);
 bool ah_round_leaves_out(const struct ah_trainer *t, uint32_t item, enum round_part part);
-bool ah_round_ready(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits);
-int ah_round_submit_item(struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits,
-                         uint64_t *ret_ticket, struct ah_error *err);
-void ah_round_mark(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t ticket);
-int ah_round_after(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t ticket, struct ah_error *err);
 
 /* What is submitted from now on is of this round; those before the first are of the first. */
 void ah_round_count(struct ah_trainer *t, int64_t round);
 /* Of what an item waits for on compute: false: something is still to be submitted. */
 bool ah_round_computed(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits);
-/* The place that the next taker of a ring gets; NULL: all are taken. */
-const struct ring_place *ah_round_place(const struct ah_trainer *t, int ring);
 void ah_round_reset(struct ah_trainer *t);
 int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, struct ah_error *err);
 int ah_round_load(struct ah_trainer *t, int64_t step, uint64_t micro_batch, uint32_t *ret_slot,
@@ -164,17 +151,7 @@ int ah_round_load(struct ah_trainer *t, int64_t step, uint64_t micro_batch, uint
 int ah_round_header(struct ah_trainer *t, int64_t step, const struct waits *waits, uint64_t *ret_ticket,
                     struct ah_error *err);
 
-/* dynamic.c. Add lets the items of a round go when they are ready; the round two before it is done. Until goes on until
- * a round is done, its record copied. */
-int ah_dynamic_init(struct ah_trainer *t, struct ah_error *err);
-void ah_dynamic_reset(struct ah_trainer *t);
-void ah_dynamic_add(struct ah_trainer *t, int64_t round, enum round_part part);
-int ah_dynamic_until(struct ah_trainer *t, int64_t round, struct ah_error *err);
-
-/* The round in which this op was submitted; asked of a lane in the order of its tickets. */
-int64_t ah_dynamic_round_of(struct ah_trainer *t, uint32_t lane, uint64_t ticket);
-
-/* sums.c. `plan` has the orders and times of the trainer's rounds. Errors of ah_replay_run(). */
+/* sums.c. Errors of ah_replay_run(). */
 int ah_sums_place(const struct ah_rounds *rounds, const struct ah_plan *plan, struct sums *ret_sums,
                   struct ah_error *err);
 /* Has d2h come to the place of the step's sums? Then advance submits them, unless compute must go on first. */

@@ -55,7 +55,7 @@ static void run(const struct ah_plan *plan)
     struct ah_replay replay;
     struct ah_error checked = {0}, err = {0};
     int check = ah_schedule_check(plan, &checked);
-    int rc = ah_replay_run(plan, NULL, ITERATIONS, &arena, &replay, &err);
+    int rc = ah_replay_run(plan, ITERATIONS, &arena, &replay, &err);
     require(!check || checked.text[0], "a failed check without a sentence");
     require(!rc || err.text[0], "a failed replay without a sentence");
     require(check || !rc, "a plan that passes the check cannot be replayed");

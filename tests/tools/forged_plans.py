@@ -37,7 +37,7 @@ WORDS = {
     "device": ("cpu", "cuda"), "activations": ("keep", "selective", "recompute"), "weights": ("device", "host"),
     "optimizer": ("device", "host", "streamed", "none"), "accumulator": ("none", "device", "host"),
     "policy": ("resident", "zero-offload", "patrickstar", "stronghold", "stream", "autohete-paper", "optimal"),
-    "scheduling": ("priority", "fifo", "dynamic"), "micro_batch_order": ("micro_batch_major", "block_major"),
+    "scheduling": ("priority", "fifo"), "micro_batch_order": ("micro_batch_major", "block_major"),
     "status": ("optimal", "within_gap", "no_bound")}
 
 # Field: why a plan with another value can be a right one, or who alone knows. A field of ALWAYS stays unverified where
@@ -52,7 +52,7 @@ ALWAYS = {
     "model.annotations.purpose": "free notes",
     "model.annotations.shape": "free notes",
     "policy": "another one that places and orders blocks so; where alternatives are listed, they tell",
-    "scheduling": "another word that gives the same orders: dynamic begins with those of priority",
+    "scheduling": "another word that gives the same orders",
     "staging.tile_elements": "another size that cuts every vector into as many tiles",
     "memory.device_capacity_bytes": "a budget, which the asker chose; the plan fits, and the bound is the same",
     "memory.host_capacity_bytes": "a budget, which the asker chose; the plan fits, and the bound is the same",

@@ -36,7 +36,7 @@ TRAININGS = (  # flags of the plan, of the run
     (["--dtype", "fp32", "--micro-batches", 4, "--freeze", "layer.0.*"], ["--warmup", 9]))
 PLANS = (["--policy", "resident"], ["--policy", "stream"], ["--device-memory", "3200KiB"],
          ["--policy", "zero-offload", "--device-memory", "3600KiB"],
-         ["--without", "keep,device-optimizer,host-optimizer"], ["--scheduling", "dynamic", "--without", "device-optimizer"])
+         ["--without", "keep,device-optimizer,host-optimizer"], ["--scheduling", "fifo", "--without", "device-optimizer"])
 
 
 class Life:

@@ -229,7 +229,7 @@ def check_time(plan, graph, report):
     shared = any(plan["sharing"]["resources"])
     if shared and time["step_us"] < period * (1 - RELATIVE):
         report(f"time.step_us: {time['step_us']} with sharing, {period} without")
-    if not shared and plan["scheduling"] != "dynamic":
+    if not shared:
         if not is_near(time["step_us"], period):
             report(f"time.step_us: {time['step_us']}; replayed it is {period}")
         for lane in LANES:

@@ -71,28 +71,22 @@ static void check_one_step(struct ah_trainer *trainer)
 static double check_steps(struct ah_trainer *trainer)
 {
     const struct ah_plan *plan = golden.options.plan;
-    double *us = calloc(plan->n_ops, sizeof *us);
     struct heard heard = {0};
     struct ah_runlog_end end = {0};
     struct ah_arena arena = {0};
     struct ah_error err = {0};
     bool kinds[AH_RUNLOG_OPS] = {false};
-    assert_non_null(us);
     CHECK_OK(ah_tally_new(&heard.tally, plan, &err), err);
     run(&heard, trainer, 9);
     CHECK_OK(ah_tally_end(heard.tally, &arena, &end, &err), err);
     for (size_t i = 0; i < end.n_parts; i++)
         kinds[end.parts[i].op] = true;
-    ah_tally_op_us(heard.tally, us);
-    for (size_t op = 0; op < plan->n_ops; op++) {
+    for (size_t op = 0; op < plan->n_ops; op++)
         assert_true(kinds[plan->ops[op].op]);
-        assert_true(us[op] > 0 && us[op] != plan->ops[op].us);
-    }
     assert_true(kinds[AH_RUNLOG_OP_DATA]);
     double waited_us = end.exposed_us->h2d + end.exposed_us->d2h + end.exposed_us->host;
     ah_arena_release(&arena);
     ah_tally_free(heard.tally);
-    free(us);
     return waited_us;
 }
 

@@ -85,21 +85,18 @@ static int simulate(void *context, struct ah_error *err)
 
 static int fail_with_remedies(void *context, struct ah_error *err)
 {
-    const struct ah_model model = {.name = "m"};
     const struct ah_machine machine = {.name = "n"};
-    const struct ah_plan_request request = {.model = &model, .machine = &machine};
     const struct ah_diagnosis diagnosis = {.resource = "device memory",
                                            .needed_bytes = 2,
                                            .available_bytes = 1,
                                            .remedies = {{.kind = AH_REMEDY_BATCH, .value = 1, .step_us = 1}},
                                            .n_remedies = 1};
-    const struct ah_diagnosis_view view = {&diagnosis, &request};
     const struct ah_error why = {.code = AH_E_INFEASIBLE, .text = "no"};
     struct ah_cli cli = plain_cli();
     (void)context;
-    assert_int_equal(ah_diagnosis_fail(&cli, &view, &why), 4);
+    assert_int_equal(ah_diagnosis_fail(&cli, &diagnosis, &machine, &why), 4);
     cli.json = true;
-    assert_int_equal(ah_diagnosis_fail(&cli, &view, &why), 4);
+    assert_int_equal(ah_diagnosis_fail(&cli, &diagnosis, &machine, &why), 4);
     return finish(&cli, err);
 }
 

@@ -24,7 +24,7 @@ static int write_trace(void *context, struct ah_error *err)
     (void)context;
     struct ah_cli cli = {0};
     struct ah_replay replay;
-    int rc = ah_replay_run(tiny_plan(), NULL, 4, &cli.arena, &replay, err);
+    int rc = ah_replay_run(tiny_plan(), 4, &cli.arena, &replay, err);
     if (!rc)
         rc = ah_trace_write(&cli, "-", tiny_plan(), &replay, err);
     return finish(&cli, rc, err);

@@ -40,7 +40,7 @@ static int evaluate_emit_replay(void *context, struct ah_error *err)
     if (!rc)
         rc = ah_schedule_emit(&schedule, &c->choice, &arena, &plan, err);
     if (!rc)
-        rc = ah_replay_run(&plan, NULL, 4, &arena, &replay, err);
+        rc = ah_replay_run(&plan, 4, &arena, &replay, err);
     assert_true(rc == AH_OK || (rc == AH_E_MEMORY && !replay.items));
     ah_arena_release(&arena);
     ah_schedule_release(&schedule);

@@ -198,8 +198,6 @@ TEST(allocations, are_none_between_steps)
         }
         for (int plan = 0; plan < 4; plan++) {
             golden_plan_random(&golden, &seed);
-            if (plan & 1)
-                golden.plan.body.plan->scheduling = AH_SCHEDULING_DYNAMIC;
             watch_plan(&golden, &plans);
         }
         golden_close(&golden);

@@ -202,7 +202,7 @@ static size_t compare_with_replay(const struct ah_cluster_plan *plan)
     size_t n = 0;
     played_open(&played, plan);
     const struct played_stage *s = &played.stages[0];
-    CHECK_OK(ah_replay_run(s->program, NULL, PLAYED_STEPS + 1, &played.arena, &replay, &err), err);
+    CHECK_OK(ah_replay_run(s->program, PLAYED_STEPS + 1, &played.arena, &replay, &err), err);
     for (size_t i = 0; i < replay.n_items; i++) {
         const struct ah_replay_item *item = &replay.items[i];
         if (item->iteration >= PLAYED_STEPS)

@@ -137,7 +137,7 @@ static bool survives(const struct ah_plan *plan)
     struct ah_replay replay;
     int checked = ah_schedule_check(plan, &err);
     assert_true(checked == AH_OK || (checked == AH_E_DOCUMENT && *err.text));
-    int rc = ah_replay_run(plan, NULL, 10, &arena, &replay, &err);
+    int rc = ah_replay_run(plan, 10, &arena, &replay, &err);
     assert_true(rc == AH_OK || rc == AH_E_DOCUMENT);
     if (!checked)
         assert_int_equal(rc, AH_OK);

@@ -91,8 +91,6 @@ TEST(fits, what_nobody_needs_may_be_anything)
         run_poisoned(&golden, expected);
         for (uint64_t plan = 0; plan < how_many(); plan++) {
             golden_plan_random(&golden, &seed);
-            if (plan % 3 == 2)
-                golden.plan.body.plan->scheduling = AH_SCHEDULING_DYNAMIC;
             run_poisoned(&golden, expected);
         }
         golden_close(&golden);

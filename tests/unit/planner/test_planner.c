@@ -28,7 +28,7 @@ static void open_small(struct test_request *t)
 
 TEST(planner, says_what_was_asked)
 {
-    for (int scheduling = 0; scheduling <= AH_SCHEDULING_DYNAMIC; scheduling++) {
+    for (int scheduling = 0; scheduling <= AH_SCHEDULING_FIFO; scheduling++) {
         struct test_request t;
         open_small(&t);
         t.request.scheduling = (enum ah_scheduling)scheduling;

@@ -66,7 +66,7 @@ static void check_refused(const struct valid *v, const char *part)
     struct ah_arena arena = {0};
     struct ah_replay replay;
     struct ah_error err = {0};
-    CHECK_FAILS(ah_replay_run(v->plan, NULL, 4, &arena, &replay, &err), err, AH_E_DOCUMENT, part);
+    CHECK_FAILS(ah_replay_run(v->plan, 4, &arena, &replay, &err), err, AH_E_DOCUMENT, part);
     ah_arena_release(&arena);
 }
 
@@ -77,8 +77,8 @@ TEST(replay, needs_three_iterations)
     struct ah_replay replay;
     struct ah_error err = {0};
     make_valid(&v, AH_OPTIMIZER_HOST);
-    CHECK_FAILS(ah_replay_run(v.plan, NULL, 2, &arena, &replay, &err), err, AH_E_USAGE, "3 or more");
-    CHECK_OK(ah_replay_run(v.plan, NULL, 3, &arena, &replay, &err), err);
+    CHECK_FAILS(ah_replay_run(v.plan, 2, &arena, &replay, &err), err, AH_E_USAGE, "3 or more");
+    CHECK_OK(ah_replay_run(v.plan, 3, &arena, &replay, &err), err);
     ah_arena_release(&arena);
     drop_valid(&v);
 }
@@ -272,7 +272,7 @@ static bool try_spoiled(const struct ah_buffer *valid, uint64_t *seed)
     bool read = !ah_document_print(&document, &text, &err) &&
                 !ah_document_parse(&again, "plan.json", text.data, text.size, AH_DOCUMENT_PLAN, &err);
     if (read) {
-        int rc = ah_replay_run(again.body.plan, NULL, 4, &arena, &replay, &err);
+        int rc = ah_replay_run(again.body.plan, 4, &arena, &replay, &err);
         if (rc != AH_OK && rc != AH_E_DOCUMENT)
             fail_msg("%d: %s", rc, err.text);
         ah_document_release(&again);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Steps of a run that never was: which of them count, and what is known of ops.
+ * Steps of a run that never was: which of them count, and for what.
  */
 #include "runtime/train/tally.h"
 #include "tests/support/tiny_plan.h"
@@ -92,28 +92,6 @@ static void tell(struct ah_tally *tally, uint64_t number, size_t op, uint64_t ti
         .start_ns = 1000000 * number,
         .end_ns = 1000000 * number + 1000 * us};
     ah_tally_op(tally, &record);
-}
-
-/* What was not heard of is as the plan says; of what is heard of more than once in a step, the sum; a round that is told
- * ahead counts for its own step. */
-TEST_IN(tally, knows_times_of_ops, tiny_plan_load, tiny_plan_release)
-{
-    struct ah_tally *tally = begun(0);
-    double *us = calloc(tiny_plan()->n_ops, sizeof *us);
-    assert_non_null(us);
-    for (uint64_t number = 1; number <= 2 * AH_TALLY_OP_STEPS; number++) {
-        bool late = number > AH_TALLY_OP_STEPS;
-        tell(tally, number, 1, 0, late ? 20 : 5);
-        tell(tally, number, 1, 0, 3);
-        tell(tally, number + 1, 2, 0, late ? 9 : 5);
-        step(tally, number, 1000 * number);
-    }
-    ah_tally_op_us(tally, us);
-    check_near(us[1], 23, 1e-9);
-    check_near(us[2], 9, 1e-9);
-    check_near(us[0], tiny_plan()->ops[0].us, 0);
-    free(us);
-    ah_tally_free(tally);
 }
 
 TEST_IN(tally, keeps_data_apart, tiny_plan_load, tiny_plan_release)

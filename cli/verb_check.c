@@ -97,8 +97,8 @@ static bool check_assertions(struct check *check, const char *name, const struct
 static void list_unverified(struct check *check, enum ah_document_kind kind)
 {
     static const char *const plan[] = {"solver.evaluations", "alternatives", "names of inputs", NULL};
-    static const char *const plan_more[] = {"sizes and times of model and machine (--model, --machine)",
-                                            "solver.bound_us", "budgets", NULL};
+    static const char *const plan_more[] = {"times of the machine (--model, --machine)", "solver.bound_us",
+                                            "budgets", NULL};
     static const char *const cluster[] = {"solver", "names of inputs", NULL};
     static const char *const cluster_more[] = {"what is not in programs (--model, --cluster)", NULL};
     const bool one = kind == AH_DOCUMENT_PLAN;

@@ -140,26 +140,9 @@ static int check_machine(struct verify *v)
     return check_emulated(v);
 }
 
-/* ---- what models say ---- */
-
-static int check_blocks(struct verify *v)
+static int check_schedule(struct verify *v)
 {
-    const struct ah_plan *plan = v->plan;
-    const struct ah_job *job = &v->planning.job;
-    if (plan->n_blocks != job->n_blocks)
-        return ah_error_set(v->err, AH_E_DOCUMENT, "blocks: there are %zu; the model has %zu", plan->n_blocks,
-                            job->n_blocks);
-    for (size_t i = 0; i < plan->n_blocks; i++) {
-        const struct ah_job_group *group = ah_job_block(job, i);
-        if (strcmp(plan->blocks[i].group, group->name) != 0)
-            return ah_error_set(v->err, AH_E_DOCUMENT, "blocks[%zu].group: is '%.80s'; of this model, '%s'",
-                                i, plan->blocks[i].group, group->name);
-        if (plan->blocks[i].parameters != group->parameters)
-            return ah_error_set(v->err, AH_E_DOCUMENT,
-                                "blocks[%zu].parameters: is %" PRIu64 "; of this model, %" PRIu64, i,
-                                plan->blocks[i].parameters, group->parameters);
-    }
-    return ah_schedule_check_against(plan, job, v->costs, v->err);
+    return ah_schedule_check_against(v->plan, &v->planning.job, v->costs, v->err);
 }
 
 /* ---- the bound ---- */
@@ -195,7 +178,7 @@ static int check_bound(struct verify *v)
 
 int ah_verify_inputs(const struct ah_plan *plan, const struct ah_verify_inputs *inputs, struct ah_error *err)
 {
-    static int (*const parts[])(struct verify *) = {make_request, check_machine, check_blocks, check_bound};
+    static int (*const parts[])(struct verify *) = {make_request, check_machine, check_schedule, check_bound};
     struct verify v = {.plan = plan, .inputs = inputs, .err = err};
     int rc = AH_OK;
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)

@@ -3,15 +3,15 @@
  * Check: is everything that a plan says what follows from the rest of it?
  *
  * The reader of documents has checked each field and what one look can compare (schemas/plan_check.c). Here, in turn:
- *   1. Every block has the ops that its config needs, as often as there are micro-batches, and no others.
- *   2. Tensors that live at the same compute position do not overlap, and the highest ends at memory.device_bytes.
- *   3. The sizes that tensors and copies show are those of one model; with them, the configs make these ops, tensors
- *      and rings, and take this memory: all is compiled again and compared.
+ *   1. Tensors that live at the same compute position do not overlap, and the highest ends at memory.device_bytes.
+ *   2. Blocks have the groups and parameters of the plan's model.
+ *   3. With the model's sizes, the configs make these ops, tensors and rings, and take this memory: all is compiled again
+ *      and compared.
  *   4. Equal work takes equal time; the orders of the lanes are those that `scheduling` gives; on the virtual clock an
  *      iteration takes, and its lanes work and wait, as `time` says.
  *   5. Names, tokens_per_s, solver and alternatives fit together and to time.step_us.
- * What a plan cannot prove of itself is in docs/planning.md, "What check proves": how large and fast things are is known
- * with model and machine alone (planner/verify.h).
+ * What a plan cannot prove of itself is in docs/planning.md, "What check proves": how fast things are is known with the
+ * machine alone (planner/verify.h).
  *
  *     rc = ah_schedule_check(plan, err);      // AH_E_DOCUMENT: "arena.tensors[7].bytes: is 512; 1024 follows from ..."
  */

@@ -7,35 +7,15 @@
 
 #include "runtime/schedule/schedule_internal.h"
 
-/* What a plan was made for, as far as it says so itself. */
-struct ah_check_job {
-    struct ah_model model; /* whether head and embedding are tied */
-    struct ah_job job;     /* all but `chunk_tokens`; trained parameters are all parameters */
-    struct ah_costs costs; /* copies to the device; other times are 0 */
-    double *base_us;       /* of forward and backward ops and sends, in compute order */
-    uint64_t
-        padding_bytes; /* what the embedding's vector may have more: nothing shows it, but pinned memory */
-};
-
 /* check_arena.c: live tensors do not overlap, are aligned, and end at the peak. */
 int ah_check_arena(const struct ah_plan *plan, struct ah_error *err);
-
-/* check_sizes.c: the job that explains the sizes of a plan whose ops are as many as its configs need. In `arena`. */
-int ah_check_sizes(const struct ah_plan *plan, struct ah_arena *arena, struct ah_check_job *ret_job,
-                   struct ah_error *err);
-
-/* The same of a part, from its model. */
-int ah_check_part(const struct ah_plan *plan, struct ah_arena *arena, struct ah_check_job *ret_job,
-                  struct ah_error *err);
 
 /* check_rebuild.c: with this job, the configs make these ops and tensors, and take this memory. `told`: job and costs of
  * documents, whose times count, too; else those of the plan are taken. */
 struct ah_check_told {
     const struct ah_job *job;
     const struct ah_costs *costs;
-    const double *base_us; /* (optional) as above */
-    uint64_t
-        padding_bytes; /* pinned memory may have so many more: the padding of a vector that the plan does not show */
+    const double *base_us; /* (optional) of forward, backward and sends, in compute order */
     bool from_documents;
 };
 int ah_check_rebuild(const struct ah_plan *plan, const struct ah_check_told *told, struct ah_error *err);

@@ -229,9 +229,6 @@ static int compare_tensors(const struct rebuild *r)
 static int compare_memory(const struct rebuild *r)
 {
     const struct ah_plan_staging *stated = &r->plan->staging, *derived = &r->compiled.staging;
-    uint64_t pinned_bytes = r->compiled.pinned_bytes;
-    if (r->plan->memory.pinned_bytes == pinned_bytes + r->told->padding_bytes)
-        pinned_bytes += r->told->padding_bytes;
     const struct {
         const char *place;
         uint64_t stated, derived;
@@ -239,7 +236,7 @@ static int compare_memory(const struct rebuild *r)
         {"staging.host_gradient_tiles", stated->host_gradient_tiles, derived->host_gradient_tiles},
         {"staging.host_weight_tiles", stated->host_weight_tiles, derived->host_weight_tiles},
         {"staging.device_state_tiles", stated->device_state_tiles, derived->device_state_tiles},
-        {"memory.pinned_bytes", r->plan->memory.pinned_bytes, pinned_bytes},
+        {"memory.pinned_bytes", r->plan->memory.pinned_bytes, r->compiled.pinned_bytes},
         {"memory.pageable_bytes", r->plan->memory.pageable_bytes, r->compiled.pageable_bytes},
     };
     int rc = AH_OK;
@@ -279,24 +276,6 @@ static int compare_classes(const struct rebuild *r)
 
 /* ---- all ---- */
 
-/* As many tiles as the elements that are updated make: what is built again is then no larger than the plan. */
-static int check_tiles(const struct rebuild *r)
-{
-    uint64_t tile = r->plan->staging.tile_elements;
-    int rc = ah_check_count("blocks: the number of items", r->plan->n_blocks, r->told->job->n_blocks,
-                            r->source, r->err);
-    for (size_t i = 0; i < r->plan->n_ops && !rc; i++) {
-        const struct ah_plan_op *op = &r->plan->ops[i];
-        uint64_t elements = ah_job_block(r->told->job, op->block)->trained_elements;
-        uint64_t tiles = elements / tile + (elements % tile != 0);
-        if (op->op == AH_PLAN_STATES_IN && op->tiles != tiles)
-            rc = ah_error_set(r->err, AH_E_DOCUMENT,
-                              "ops[%zu].tiles: is %" PRIu64 "; %" PRIu64 " elements are %" PRIu64 " tiles", i,
-                              op->tiles, elements, tiles);
-    }
-    return rc;
-}
-
 static int read_configs(struct rebuild *r)
 {
     r->configs = calloc(r->plan->n_blocks, sizeof *r->configs);
@@ -323,9 +302,7 @@ int ah_check_rebuild(const struct ah_plan *plan, const struct ah_check_told *tol
                                                        : "follows from the rest of the plan",
                         .choice = {.costs = told->costs, .base_us = told->base_us},
                         .err = err};
-    int rc = check_tiles(&r);
-    if (!rc)
-        rc = read_configs(&r);
+    int rc = read_configs(&r);
     if (!rc)
         rc = find_knobs(&r);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)

@@ -74,10 +74,6 @@ KEPT = {
     "sharing.resources[].host": "of the machine",
     "memory.reserved_bytes": "of the machine", "memory.process_bytes": "of the machine",
     "time.estimated": "of the machine",
-    "blocks[].group": "whether a layer has a window is the model's",
-    "blocks[].activations": "of the model: what a way saves, where no other block shows it",
-    "blocks[].parameters": "of the model, where padding hides a row",
-    "arena.tensors[].bytes": "of the model: scratch, saved or constants that only one tensor shows",
 }
 
 

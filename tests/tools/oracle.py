@@ -66,8 +66,8 @@ def write(name):
     check_makes_sense(name, folder, result)
     result["trained"] = sorted(final)
     files.write_json(os.path.join(folder, "expected.json"), result)
-    for kind, tensors in (("gradients", gradients), ("final", final), ("logits", {"logits": logits})):
-        files.write_tensors(os.path.join(folder, f"{kind}.safetensors"), plain(tensors), "F64")
+    parts = {"gradients": plain(gradients), "weights": plain(final), "logits": plain({"logits": logits})}
+    oracle_compare.write_sketches(folder, parts, oracle_compare.zeros_of(result))
     print(f"{name}: loss {result['losses'][0]:.4f} -> {result['losses'][-1]:.4f}, gradient norm "
           f"{min(result['gradient_norms']):.3f} to {max(result['gradient_norms']):.3f}")
 
@@ -77,12 +77,13 @@ def furthest(folder, result, gradients, final, logits):
     expected = files.read_json(os.path.join(folder, "expected.json"))
     apart = [(oracle_compare.apart(result[key], expected[key]), key)
              for key in ("losses", "gradient_norms", "rates", "tokens")]
-    for kind, tensors in (("gradients", gradients), ("final", final), ("logits", {"logits": logits})):
-        golden, made = files.read_tensors(os.path.join(folder, f"{kind}.safetensors")), plain(tensors)
+    sketches, zeros = oracle_compare.read_sketches(folder), oracle_compare.zeros_of(expected)
+    for part, tensors in (("gradients", gradients), ("weights", final), ("logits", {"logits": logits})):
+        golden, made = sketches[part], plain(tensors)
         for name in golden.keys() | made.keys():
-            same = name in golden and name in made and golden[name][0] == made[name][0]
-            apart.append((oracle_compare.apart(made[name][1], golden[name][1]) if same else float("inf"),
-                          f"{kind} of {name}"))
+            same = name in golden and name in made and golden[name]["shape"] == list(made[name][0])
+            apart.append((oracle_compare.apart_from(made[name][1], golden[name], zeros.get(name, ())) if same
+                          else float("inf"), f"{part} of {name}"))
     return max(apart)
 
 

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Does the comparison of runs with golden cases find what is wrong? Runs are the goldens themselves, changed. No torch.
+"""Does the comparison of runs with golden cases find what is wrong? Gradients, weights and logits of each case are made up,
+a run has them, and is changed. No torch.
 
     test_oracle.py
 """
 import contextlib
 import io
 import json
+import math
 import os
+import random
 import shutil
 import sys
 import tempfile
@@ -22,29 +25,47 @@ import oracle_shape as shapes
 GOLDEN = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "golden", "train"))
 
 
-def make_run(case, run):
-    """What a perfect run of this case writes, in fp32."""
-    folder = os.path.join(GOLDEN, case)
-    expected = files.read_json(os.path.join(folder, "expected.json"))
+def make_up(case, folder):
+    """The case with other tensors, as `folder`; returns its expected.json and the tensors of each part."""
+    shutil.copytree(os.path.join(GOLDEN, case), folder, dirs_exist_ok=True)
+    expected, rng, parts = files.read_json(os.path.join(folder, "expected.json")), random.Random(case), {}
+    zeros = oracle_compare.zeros_of(expected)
+    for part, sketches in oracle_compare.read_sketches(folder).items():
+        parts[part] = {}
+        for name, line in sketches.items():
+            values = files.array.array("f", (rng.gauss(0, 1) for _ in range(math.prod(line["shape"]))))
+            parts[part][name] = line["shape"], oracle_compare.without(values, zeros.get(name, ()))
+    oracle_compare.write_sketches(folder, parts, zeros)
+    return expected, parts
+
+
+def make_run(case, folder, run):
+    """What a perfect run of this case writes, in fp32, and nothing else; the case is made up as `folder`."""
+    shutil.rmtree(run)
+    os.mkdir(run)
+    expected, parts = make_up(case, folder)
     with open(os.path.join(run, "log.ndjson"), "w", encoding="utf-8") as file:
         for step, (loss, norm) in enumerate(zip(expected["losses"], expected["gradient_norms"]), start=1):
             file.write(json.dumps({"line": "step", "step": step, "loss": loss, "grad_norm": norm}) + "\n")
-    weights = {**files.read_weights(folder), **files.read_tensors(os.path.join(folder, "final.safetensors"))}
-    files.write_weights(run, weights, "F32", shards=3)
+    files.write_weights(run, {**files.read_weights(folder), **parts["weights"]}, "F32", shards=3)
     for kind in ("gradients", "logits"):
-        files.write_tensors(os.path.join(run, f"{kind}.safetensors"),
-                            files.read_tensors(os.path.join(folder, f"{kind}.safetensors")), "F32")
+        files.write_tensors(os.path.join(run, f"{kind}.safetensors"), parts[kind], "F32")
+    return parts
 
 
 class Compared(unittest.TestCase):
     def setUp(self):
-        self.run_folder = tempfile.mkdtemp()
+        self.run_folder, self.cases = tempfile.mkdtemp(), tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.run_folder)
+        self.addCleanup(shutil.rmtree, self.cases)
+
+    def make_run(self, case):
+        return make_run(case, os.path.join(self.cases, case), self.run_folder)
 
     def failures(self, case, parts=oracle_compare.PARTS):
         self.text = io.StringIO()
         with contextlib.redirect_stdout(self.text):
-            return oracle_compare.compare(os.path.join(GOLDEN, case), self.run_folder, parts)
+            return oracle_compare.compare(os.path.join(self.cases, case), self.run_folder, parts)
 
     def path(self, name):
         return os.path.join(self.run_folder, name)
@@ -59,8 +80,29 @@ class Compared(unittest.TestCase):
 
     def test_every_golden_agrees_with_itself(self):
         for case in oracle_cases.CASES:
-            make_run(case, self.run_folder)
+            self.make_run(case)
             self.assertEqual(self.failures(case), 0, self.text.getvalue())
+
+    def test_one_element_of_any_tensor(self):
+        for part, file, relative in (("gradients", "gradients", 2e-5), ("weights", "final", 2e-4),
+                                     ("logits", "logits", 2e-5)):
+            tensors, path = self.make_run("gpt2")[part], self.path(f"{file}.safetensors")
+            for name, (shape, values) in tensors.items():
+                changed = [*values[:-1], values[-1] + relative * oracle_compare.norm(values)]
+                files.write_tensors(path, {**tensors, name: (shape, changed)}, "F64")
+                self.assertEqual(self.failures("gpt2"), 1, self.text.getvalue())
+                self.assertRegex(self.text.getvalue(), rf"{part} +{name} .*FAILED")
+
+    def test_a_sign_and_a_swap(self):
+        name = "model.layers.0.self_attn.q_proj.weight"
+        for edit in (lambda shape, values: (shape, [-values[0], *values[1:]]),
+                     lambda shape, values: (shape, [-value for value in values]),
+                     lambda shape, values: (shape, [values[1], values[0], *values[2:]]),
+                     lambda shape, values: (shape, oracle_compare.transposed(values, *shape))):
+            self.make_run("llama")
+            self.change("gradients.safetensors", name, edit)
+            self.assertEqual(self.failures("llama"), 1)
+            self.assertRegex(self.text.getvalue(), rf"gradients +{name} .*FAILED")
 
     def test_the_tree_has_these_cases_and_each_is_described(self):
         on_disk = {name for name in os.listdir(GOLDEN) if os.path.isdir(os.path.join(GOLDEN, name))}
@@ -79,9 +121,9 @@ class Compared(unittest.TestCase):
                     self.assertEqual(made.read(), golden.read(), f"{case}/{name}")
 
     def test_one_weight_a_little_off(self):
-        make_run("llama", self.run_folder)
+        self.make_run("llama")
         self.assertEqual(self.failures("llama"), 0)
-        shutil.copy(os.path.join(GOLDEN, "llama", "final.safetensors"), self.path("final.safetensors"))
+        files.write_tensors(self.path("final.safetensors"), files.read_weights(self.run_folder), "F32")
         name = "model.norm.weight"
         self.change("final.safetensors", name, lambda shape, values: (shape, [values[0] * 1.001, *values[1:]]))
         self.assertEqual(self.failures("llama"), 1)
@@ -92,7 +134,7 @@ class Compared(unittest.TestCase):
         for edit in (lambda shape, values: None, lambda shape, values: (shape[::-1], values),
                      lambda shape, values: (shape, [float("nan"), *values[1:]]),
                      lambda shape, values: (shape, [1.00003 * value for value in values])):
-            make_run("llama", self.run_folder)
+            self.make_run("llama")
             self.change("gradients.safetensors", name, edit)
             self.assertEqual(self.failures("llama"), 1)
             self.assertRegex(self.text.getvalue(), rf"gradients +{name} .*FAILED")
@@ -100,13 +142,13 @@ class Compared(unittest.TestCase):
     def test_a_zero_gradient_that_is_not_zero(self):
         name, at = "transformer.h.0.attn.c_attn.bias", 30
         for value, failures in ((1e-7, 0), (1e-3, 1)):
-            make_run("gpt2", self.run_folder)
+            self.make_run("gpt2")
             self.change("gradients.safetensors", name,
                         lambda shape, values: (shape, [*values[:at], value, *values[at + 1:]]))
             self.assertEqual(self.failures("gpt2"), failures, self.text.getvalue())
 
     def test_a_frozen_tensor_that_moved_or_has_a_gradient(self):
-        make_run("llama-frozen-below", self.run_folder)
+        self.make_run("llama-frozen-below")
         name = "model.layers.0.mlp.up_proj.weight"
         weights = files.read_weights(self.run_folder)
         shape, values = weights[name]
@@ -117,7 +159,7 @@ class Compared(unittest.TestCase):
         self.assertEqual(self.failures("llama-frozen-below"), 2, self.text.getvalue())
 
     def test_a_tensor_too_many(self):
-        make_run("qwen3", self.run_folder)
+        self.make_run("qwen3")
         weights = files.read_weights(self.run_folder)
         files.write_tensors(self.path("final.safetensors"), {**weights, "lm_head.weight": ((1,), [0.0])}, "F32")
         self.assertEqual(self.failures("qwen3"), 1)
@@ -126,7 +168,7 @@ class Compared(unittest.TestCase):
         for edit in (lambda lines: lines[:-1], lambda lines: [], lambda lines: [lines[1], lines[0], *lines[2:]],
                      lambda lines: [line.replace('"loss"', '"other"') for line in lines],
                      lambda lines: [lines[0].replace('"loss": ', '"loss": NaN, "was": '), *lines[1:]]):
-            make_run("qwen2", self.run_folder)
+            self.make_run("qwen2")
             with open(self.path("log.ndjson"), encoding="utf-8") as file:
                 lines = file.readlines()
             with open(self.path("log.ndjson"), "w", encoding="utf-8") as file:
@@ -134,12 +176,13 @@ class Compared(unittest.TestCase):
             self.assertGreater(self.failures("qwen2", ("losses",)), 0, self.text.getvalue())
 
     def test_no_run_at_all(self):
+        make_up("gpt2", os.path.join(self.cases, "gpt2"))
         self.assertEqual(self.failures("gpt2"), len(oracle_compare.PARTS))
         self.assertEqual(self.failures("gpt2", ("weights",)), 1)
 
     def test_the_products_own_names(self):
         for case in ("gpt2-untied-odd", "qwen3-layer-types"):
-            make_run(case, self.run_folder)
+            self.make_run(case)
             shape = shapes.read_shape(files.read_json(os.path.join(GOLDEN, case, "config.json")))
             ours, run = {}, files.read_tensors(self.path("gradients.safetensors"))
             for tensor in shapes.tensors_of(shape):

@@ -110,12 +110,6 @@ static void other_sharing(struct ah_plan *plan)
     plan->sharing.resources[0].name = "dram";
 }
 
-static void windowed(struct ah_plan *plan)
-{
-    for (size_t i = 1; i + 1 < plan->n_blocks; i++)
-        plan->blocks[i].group = "layer_windowed";
-}
-
 /* Every time of the plan is half of what it was: the plan of a machine that is twice as fast. */
 static void twice_as_fast(struct ah_plan *plan)
 {
@@ -155,7 +149,6 @@ TEST(verify, inputs_know_what_plans_cannot)
         {as_if_measured, AH_E_DOCUMENT, "time.estimated: is false"},
         {other_threads, AH_E_DOCUMENT, "threads: "},
         {other_sharing, AH_E_DOCUMENT, "sharing: "},
-        {windowed, AH_E_DOCUMENT, "blocks[1].group: is 'layer_windowed'; of this model, 'layer'"},
         {twice_as_fast, AH_E_DOCUMENT, "].us: is "},
         {proven, AH_E_DOCUMENT, "solver.bound_us: is "},
     };

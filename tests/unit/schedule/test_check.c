@@ -54,13 +54,11 @@ static void sum_on_device(struct ah_plan *plan)
 
 TEST(check, ops_are_those_of_the_configs)
 {
-    refused(remove_fetches, "blocks[7]: activations keep, weights device, optimizer host need 0 fetch");
-    refused(add_backward, "blocks[");
-    refused(stop_clipping, "ops: training.clip is 0 and needs no norm; ops have 1 norm");
-    refused(stop_streaming,
-            "blocks[4]: activations recompute, weights device, optimizer device need 0 states_in");
-    refused(sum_on_device,
-            "blocks[5]: activations recompute, weights device, optimizer host need 1 send_gradients");
+    refused(remove_fetches, "].op: is fetch; send_gradients follows from the rest of the plan");
+    refused(add_backward, "ops[28].us: is ");
+    refused(stop_clipping, "ops: the number of items: is 58; 57 follows from the rest of the plan");
+    refused(stop_streaming, "ops[8].position: is 16; 12 follows from the rest of the plan");
+    refused(sum_on_device, "ops[20].us: is ");
 }
 
 static bool lives_at(const struct ah_plan_tensor *tensor, uint64_t position)
@@ -295,7 +293,7 @@ TEST(check, configs_are_compiled_again)
     refused(shorten_tensor, "].bytes: is ");
     refused(end_earlier, "].to: is ");
     refused(shift_tensor, "].offset_bytes: is ");
-    refused(recompute_less, "its 'saved' tensor is missing");
+    refused(recompute_less, "; 'layer.2.saved.0' follows from the rest of the plan");
     refused(double_a_ring, "arena.tensors[");
     refused(add_a_ring, "staging.host_weight_tiles: is ");
     refused(take_less_of_the_host, "memory.pageable_bytes: is ");
@@ -314,6 +312,26 @@ static void add_to_embedding(struct ah_plan *plan)
     plan->blocks[0].parameters++;
 }
 
+static void add_micro_batches(struct ah_plan *plan)
+{
+    plan->training.batch = plan->training.micro_batches = UINT64_C(1) << 20;
+}
+
+static void stream_many_tiles(struct ah_plan *plan)
+{
+    plan->staging.tile_elements = AH_PLAN_TILE_UNIT;
+}
+
+static void add_a_layer(struct ah_plan *plan)
+{
+    plan->model.layers++;
+}
+
+static void train_nothing(struct ah_plan *plan)
+{
+    plan->training.n_trainable = 0;
+}
+
 static void add_to_every_layer(struct ah_plan *plan)
 {
     for (size_t i = 1; i + 1 < plan->n_blocks; i++)
@@ -330,13 +348,22 @@ static void lengthen_tokens(struct ah_plan *plan)
     find_tensor(plan, "tokens")->bytes++;
 }
 
-TEST(check, sizes_are_those_of_one_model)
+TEST(check, sizes_are_those_of_the_model)
 {
+    refused(add_a_layer, "blocks: there are 8; the model has 9");
+    refused(train_nothing, "training: ");
     refused(add_a_parameter, "blocks[2].parameters: is ");
     refused(add_to_embedding, "blocks[0].parameters: is ");
-    refused(add_to_every_layer, "elements with padding");
-    refused(regroup, "blocks[2].group: 'layer.frozen' is not the group of this block");
-    refused(lengthen_tokens, "'tokens' has ");
+    refused(add_to_every_layer, "blocks[1].parameters: is 397696; of this model, 393600");
+    refused(regroup, "blocks[2].group: is 'layer.frozen'; of this model, 'layer'");
+    refused(lengthen_tokens, "arena.tensors[11].bytes: is 151873; 151872 follows from the rest of the plan");
+}
+
+/* A small document cannot ask for a large compilation. */
+TEST(check, what_is_compiled_is_no_larger_than_the_plan)
+{
+    refused(add_micro_batches, "lanes.compute: has ");
+    refused(stream_many_tiles, "lanes.h2d: has ");
 }
 
 /* ---- claims ---- */

@@ -215,7 +215,7 @@ def facts(plan):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", required=True)
-    parser.add_argument("--edits", type=int, default=scaled(120))
+    parser.add_argument("--edits", type=int, default=scaled(1200))
     parser.add_argument("--seed", type=int, default=int(os.environ.get("AH_TEST_SEED", "1")))
     args = parser.parse_args()
     print(f"AH_TEST_SEED={args.seed}")

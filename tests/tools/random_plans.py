@@ -108,7 +108,7 @@ def own_check(program, paths):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", required=True)
-    parser.add_argument("--plans", type=int, default=scaled(40))
+    parser.add_argument("--plans", type=int, default=scaled(400))
     parser.add_argument("--random", type=int, default=6)
     parser.add_argument("--seed", type=int, default=int(os.environ.get("AH_TEST_SEED", "1")))
     args = parser.parse_args()

@@ -12,7 +12,8 @@ A case is a text file, read line by line, in an empty folder of its own:
     bytes NAME EXPRESSION     a file with the bytes (or text) of a Python expression; example(PATH) reads a JSON
                               example of the repository, dump(VALUE) prints JSON; documents of other kinds are
                               in $ROOT/tests/cli/documents
-    $ COMMAND                 bash, goes on in lines after "> "; `autohete` is the program, $ROOT the repository
+    $ COMMAND                 bash, goes on in lines after "> "; `autohete` is the program, $ROOT the repository;
+                              `interruptible PID` returns when that process has a handler for SIGINT, or has ended
     exit N                    how the command above ends; 0 where not said
     out REGEX                 found in its standard output (lines: ^ and $)
     err REGEX                 found in its standard error
@@ -36,6 +37,13 @@ import tempfile
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 COMMAND_SECONDS = 600  # what takes longer hangs
+INTERRUPTIBLE = """interruptible() {
+    while [ -e /proc/$1 ] && ! grep -q '^State:.Z' /proc/$1/status; do
+        [ $((0x$(sed -n 's/^SigCgt:[^0-9a-f]*//p' /proc/$1/status) & 2)) -eq 0 ] || break
+        sleep 0.02
+    done
+}
+"""
 
 
 def example(path):
@@ -98,7 +106,7 @@ class Case:
     def command(self, text):
         if self.step:
             self.step.finish()
-        result = subprocess.run(["bash", "-c", text], cwd=self.folder, env=self.environment, capture_output=True,
+        result = subprocess.run(["bash", "-c", INTERRUPTIBLE + text if "interruptible " in text else text], cwd=self.folder, env=self.environment, capture_output=True,
                                 stdin=subprocess.DEVNULL, timeout=COMMAND_SECONDS, check=False)
         self.step = Step(text, result)
 

@@ -15,8 +15,10 @@ ah_test_script(property.schedule.forgeries LABELS property schedule
 # The same of cluster plans and what they were made from.
 ah_test_script(property.cluster.forgeries LABELS property cluster
   COMMAND ${DEBIAN_PYTHON} ${tools}/forged_cluster_plans.py ${program})
-# Whole runs killed at random moments and gone on with, under other plans too.
-ah_test_script(property.train.killed_runs LABELS property train COMMAND ${DEBIAN_PYTHON} ${tools}/killed_runs.py ${program})
+# Whole runs killed in and between saves and at random moments, and gone on with, under other plans too.
+add_library(stop_after MODULE ${tools}/stop_after.c)
+ah_test_script(property.train.killed_runs LABELS property train
+  COMMAND ${DEBIAN_PYTHON} ${tools}/killed_runs.py ${program} --preload $<TARGET_FILE:stop_after>)
 # Plans edited at random and run: refused, or the same bits.
 ah_test_script(property.train.edited_plans LABELS property train
   COMMAND ${DEBIAN_PYTHON} ${tools}/edited_plans.py ${program})

@@ -15,7 +15,6 @@ import glob
 import json
 import os
 import random
-import resource
 import subprocess
 import sys
 import tempfile
@@ -25,8 +24,8 @@ ITEMS = ("driver", "host", "packages", "device", "pin 1 GiB", "operations", "att
          "memcheck of attention")
 KERNELS = 11  # of bench_kernels --small
 SECONDS = 600  # of a run, far more than any takes
-HANG_SECONDS, ITEM_SECONDS = "5", "100"  # of an item: where it hangs, and where a machine is busy
-CPU_SECONDS = 60  # of both parts: by the clock they would be a test of what else runs
+ITEM_SECONDS = 100  # of an item, more than any takes
+HANG_SECONDS = (5, 30)  # where one hangs; once more with the second where a busy machine may have been too slow
 NO_TIME = "no time left"
 DEVICE = ("pin 1 GiB", "operations", "attention", "queue", "training", "pin 8 GiB", "pin 32 GiB")
 WORKERS = 3
@@ -171,9 +170,8 @@ def environment_of(case, folder):
             "CUDA_HOME": os.path.join(folder, "none")}
 
 
-def words_of(case, folder):
-    return [os.path.join(folder, "gpu-check"), "--run", "--quick", "--item-seconds",
-            HANG_SECONDS if case.hangs else ITEM_SECONDS, *case.words, "smoke", "kernels"]
+def words_of(case, folder, seconds=ITEM_SECONDS):
+    return [os.path.join(folder, "gpu-check"), "--run", "--quick", "--item-seconds", str(seconds), *case.words, "smoke", "kernels"]
 
 
 def results_of(folder):
@@ -221,13 +219,21 @@ def check_kernels(case, results):
                 assert row["holds"] == "yes", row
 
 
-def check_case(case, folder, usual):
+def check_case(case, packed, place, usual):
+    for seconds in HANG_SECONDS if case.hangs else (ITEM_SECONDS,):
+        took, wrong = check_case_within(case, copy_of(packed, place, f"{case.name} {seconds}"), usual, seconds)
+        if not wrong:
+            break
+    return took, wrong
+
+
+def check_case_within(case, folder, usual, seconds):
     write(os.path.join(folder, "python/torch.py"), NO_TORCH)
     if case.prepare:
         case.prepare(folder)
     begun = time.monotonic()
-    result = subprocess.run(words_of(case, folder), check=False, text=True, capture_output=True, timeout=SECONDS, cwd=folder,
-                            env=environment_of(case, folder))
+    result = subprocess.run(words_of(case, folder, seconds), check=False, text=True, capture_output=True, timeout=SECONDS,
+                            cwd=folder, env=environment_of(case, folder))
     try:
         assert result.returncode == case.status, f"exit {result.returncode}, expected {case.status}"
         if "/dev/full/out.json" in case.words:  # what was shown was printed
@@ -281,12 +287,10 @@ def copy_of(packed, place, name):
 def usual_items(packed, place):
     """Without a failure: what must stay as it is."""
     folder = copy_of(packed, place, "usual")
-    seconds, wrong = check_case(CASES[0], folder, {})
+    seconds, wrong = check_case_within(CASES[0], folder, {}, ITEM_SECONDS)
     if wrong:
         sys.exit(f"without a failure: {wrong}")
     parts = results_of(folder)["parts"]
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert used.ru_utime + used.ru_stime < CPU_SECONDS, "smoke and kernels take longer than their minutes"
     assert all(row["holds"] == "yes" for row in parts["smoke"]["rows"] if row["item"] in ("host", "device", *DEVICE)), parts["smoke"]
     print(f"{CASES[0].name}: {seconds:.1f} s", flush=True)
     return {row["item"]: row["holds"] for row in parts["smoke"]["rows"]}, seconds
@@ -300,8 +304,9 @@ def main():
     parser.add_argument("--all", action="store_true")
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
-    seed = int(os.environ.get("AH_TEST_SEED", random.randrange(1 << 30)))
+    seed = int(os.environ.get("AH_TEST_SEED", "1"))
     random.seed(seed)
+    print(f"AH_TEST_SEED={seed}")
     wanted = [case for case in CASES[1:] if case.name in options.names or not options.names and (options.all or case.usual)]
     failed = []
     with tempfile.TemporaryDirectory() as place:
@@ -310,7 +315,7 @@ def main():
                        stdout=subprocess.DEVNULL)
         usual, seconds = usual_items(packed, place)
         with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
-            runs = {pool.submit(check_case, case, copy_of(packed, place, case.name), usual): case.name for case in wanted}
+            runs = {pool.submit(check_case, case, packed, place, usual): case.name for case in wanted}
             for i in range((12 if options.all else 3) if not options.names else 0):
                 name = f"cut {i + 1}"
                 runs[pool.submit(check_cut, copy_of(packed, place, name), random.uniform(0.2, 2 * seconds), i == 0)] = name
@@ -318,7 +323,7 @@ def main():
                 took, wrong, *more = run.result()
                 print(f"{runs[run]}: {took:.1f} s{' ' if more else ''}{' '.join(more)}{' FAILED' if wrong else ''}", flush=True)
                 failed += [f"{runs[run]}: {wrong}"] if wrong else []
-    print(f"{len(runs) + 1 - len(failed)} of {len(runs) + 1} failures leave what could be shown (AH_TEST_SEED={seed})")
+    print(f"{len(runs) + 1 - len(failed)} of {len(runs) + 1} failures leave what could be shown")
     if failed:
         print("\n\n".join(failed), file=sys.stderr)
     return 1 if failed else 0

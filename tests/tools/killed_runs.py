@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kills whole runs with SIGKILL at random moments and goes on, mostly under another plan, until they are done.
+"""Kills whole runs with SIGKILL and goes on, mostly under another plan, until they are done.
 
-    killed_runs.py --program AUTOHETE [--kills N] [--seed S]
+    killed_runs.py --program AUTOHETE --preload STOP_AFTER [--kills N] [--seed S]
 
 A life is one training: killed a few times, each time gone on with by --resume (from the start where
-there is no checkpoint yet), then let finish. Moments: while the run opens, while it saves, anywhere. Attempts differ in
+there is no checkpoint yet), then let finish. The first life is killed in its first save, right behind a save, and in a save
+that has a checkpoint before it: the run stops there by itself (stop_after.c), so that no time decides about it. Lives behind
+it are killed at random moments: while the run opens, while it saves, anywhere. Attempts differ in
 plan, in how often they save and evaluate, and in what they say again of the training. After each kill every checkpoint
 is whole by its manifest, the newest is no older than before, and the log is whole lines with the losses of the
 undisturbed run. In the end all files of the last checkpoint are the bytes of the undisturbed run's.
@@ -17,6 +19,7 @@ import argparse
 import collections
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,6 +31,7 @@ from small_runs import Runs  # noqa: E402
 from scale import scaled  # noqa: E402
 
 STEPS = 24
+DIRECTED = ("mkdir:1", "publish:1", "rename:1")  # of stop_after.c
 MOMENTS = ("opening", "saving", "anywhere", "saving", "anywhere")
 TRAININGS = (  # flags of the plan, of the run
     (["--dtype", "bf16", "--micro-batches", 2], ["--lr", "2e-3"]),
@@ -40,8 +44,8 @@ PLANS = (["--policy", "resident"], ["--policy", "stream"], ["--device-memory", "
 
 
 class Life:
-    def __init__(self, runs, rng, number, seen):
-        self.runs, self.rng, self.seen = runs, rng, seen
+    def __init__(self, runs, preload, rng, number, seen):
+        self.runs, self.preload, self.rng, self.seen = runs, preload, rng, seen
         self.planned, self.settings = TRAININGS[number % len(TRAININGS)]
         self.name, self.attempts, self.plan = f"life-{number}", 0, None
         self.whole, start = f"{self.name}-whole", time.monotonic()
@@ -56,7 +60,9 @@ class Life:
     # ---- attempts ----
 
     def next_plan(self):
-        plan = self.runs.plan(self.rng.choice(PLANS), self.planned)
+        """By chance, but the first two differ."""
+        plans = [self.runs.plan(flags, self.planned) for flags in PLANS]
+        plan = self.rng.choice([plan for plan in plans if self.attempts > 2 or plan != self.plan])
         self.seen["changes of plan"] += self.plan not in (None, plan)
         self.plan = plan
         return plan
@@ -76,24 +82,32 @@ class Life:
         log = f"{self.name}-{self.attempts}"
         return log, self.flags(log, self.name, len(self.runs.checkpoints(self.name)) > 0)
 
-    def wait(self, process, moment, known):
+    def environment(self, stop):
+        asan = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
+        return {**os.environ, "LD_PRELOAD": self.preload, "AUTOHETE_STOP_AFTER": stop, "ASAN_OPTIONS": asan} if stop else None
+
+    def wait(self, process, moment, stop):
         """Returns at the moment to kill, or when the run has ended."""
-        if moment != "saving":
-            most = self.seconds * (0.2 if moment == "opening" else 0.8)
+        most = self.seconds * (0.2 if moment == "opening" else 0.8)
+        if stop:
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
+            most = self.save_seconds * self.rng.choice((0, 0.5)) if moment == "saving" else 0
+        if most:
+            process.send_signal(signal.SIGCONT)
             end = time.monotonic() + self.rng.uniform(0, most)
-        else:
-            while process.poll() is None and not set(self.runs.leftovers(self.name)) - known:
-                time.sleep(0.0002)
-            end = time.monotonic() + self.rng.uniform(0, 0.5 * self.save_seconds)
-        while process.poll() is None and time.monotonic() < end:
-            time.sleep(0.0005)
+            while process.poll() is None and time.monotonic() < end:
+                time.sleep(0.0005)
 
     def kill(self, moment):
         """Returns whether the run was killed before it ended."""
         log, flags = self.next_flags()
         before = self.runs.checkpoints(self.name)
-        process = self.runs.start(self.next_plan(), flags, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.wait(process, moment, set(self.runs.leftovers(self.name)))
+        stop = moment if moment in DIRECTED else None
+        if moment == "saving":
+            stop = f"{self.rng.choice(('mkdir', 'fsync', 'rename', 'publish'))}:{self.rng.randint(1, 3)}"
+        process = self.runs.start(self.next_plan(), flags, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                  env=self.environment(stop))
+        self.wait(process, moment, stop)
         process.kill()
         status = process.wait()
         if status not in (0, -9):
@@ -137,9 +151,9 @@ class Life:
             raise AssertionError(f"{ours} is not {wanted}, after {self.attempts} attempts")
 
 
-def live(runs, rng, number, seen, most):
-    life = Life(runs, rng, number, seen)
-    for moment in MOMENTS[:most]:
+def live(runs, preload, rng, number, seen, moments):
+    life = Life(runs, preload, rng, number, seen)
+    for moment in moments:
         if not life.kill(moment):
             break
     life.finish()
@@ -148,26 +162,26 @@ def live(runs, rng, number, seen, most):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
-    parser.add_argument("--kills", type=int, default=scaled(10))
+    parser.add_argument("--preload", required=True)
+    parser.add_argument("--kills", type=int, default=scaled(10), help="to try; three at least")
     parser.add_argument("--seed", type=int, default=int(os.environ.get("AH_TEST_SEED", "1")))
     options = parser.parse_args()
     print(f"AH_TEST_SEED={options.seed}")
     wanted = ("kills before the first checkpoint", "kills in a save", "kills between steps", "changes of plan")
-    rng, seen, number = random.Random(options.seed), collections.Counter(), 0
+    seen, lives = collections.Counter(), [DIRECTED]
+    while sum(map(len, lives)) < options.kills:
+        lives.append(MOMENTS[:options.kills - sum(map(len, lives))])
     with tempfile.TemporaryDirectory(prefix="autohete-killed-") as folder:
         runs = Runs(options.program, folder)
-        while seen["kills"] < options.kills or any(not seen[what] for what in wanted):
-            if number > options.kills:
-                break
-            live(runs, rng, number, seen, max(1, options.kills - seen["kills"]))
-            number += 1
+        for number, moments in enumerate(lives):
+            live(runs, options.preload, random.Random(f"{options.seed} {number}"), number, seen, moments)
     for what, n in sorted(seen.items()):
         print(f"{n:4d} {what}")
     missing = [what for what in wanted if not seen[what]]
-    if missing or seen["kills"] < options.kills:
-        print(f"missing: {', '.join(missing) or 'kills'}")
+    if missing:
+        print(f"missing: {', '.join(missing)}")
         return 1
-    print(f"{seen['kills']} kills in {number} runs: final weights and states bit-identical to undisturbed runs")
+    print(f"{seen['kills']} kills in {len(lives)} runs: final weights and states bit-identical to undisturbed runs")
     return 0
 
 

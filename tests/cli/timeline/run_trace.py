@@ -79,20 +79,22 @@ def check_lane(failures, plan, slices, process, key, step, lane):
         failures.equal(event["name"], "norm" if op == "norm" else f"{op} {block}", "the name of a slice")
 
 
-def less_than_logged(slices, log, steps):
-    """Slices span their primitive ops and what is between them, so a lane has no less than the log says it worked."""
+def less_than_logged(slices, log, steps, times):
+    """Slices span their primitive ops and what is between them, so a lane has no less than the log says it worked; that it
+    has any is all that is asked where other programs may hold up ops that no slice shows."""
     logged = {line["step"]: line for line in log if line.get("line") == "step"}
     less = []
     for lane in plans.LANES:
         drawn = sum(e["dur"] for e in slices[MEASURED, lane] if steps[0] < e["args"]["step"] < steps[-1])
         worked = min(logged[step][f"{lane}_us"] for step in steps)
-        if drawn <= 0.5 * worked:
+        if drawn <= (0.5 * worked if times else 0):
             less.append(f"{lane}: {drawn} us are drawn, {worked} were worked in a step")
     return less
 
 
-def check_activities(failures, slices):
-    """Every kernel and copy is of an op, in whose slice it lies, but for how far two clocks agree; copies have bytes."""
+def check_activities(failures, slices, times):
+    """Every kernel and copy is of an op, in whose slice it lies, but for how far two clocks agree, where times are looked at;
+    copies have bytes."""
     for lane, row in zip(plans.LANES, ACTIVITIES):
         owners = collections.defaultdict(list)
         for event in slices[MEASURED, lane]:
@@ -102,7 +104,7 @@ def check_activities(failures, slices):
             failures.equal(event["cat"], "kernel" if lane == "compute" else "copy", f"{row}: kind")
             failures.check(lane == "compute" or event["args"]["bytes"] > 0, f"{row}: a copy of nothing")
             mine = owners[event["args"].get("of"), event["args"].get("tile"), event["args"].get("step")]
-            inside = (e for e in mine if e["ts"] - CLOCK_US <= event["ts"]
+            inside = (e for e in mine if not times or e["ts"] - CLOCK_US <= event["ts"]
                       and event["ts"] + event["dur"] <= e["ts"] + e["dur"] + CLOCK_US)
             failures.check(any(inside), f"{row}: {event} is in no slice of its op")
         seen = {(e["args"]["of"], e["args"].get("tile"), e["args"]["step"]) for e in track if "of" in e["args"]}
@@ -125,7 +127,7 @@ def check_overlap(failures, log, first, steps, recorded):
     failures.equal(overlap["lost"], 0, "overlap: lost")
 
 
-def check_whole(failures, folder, plan, name, first, steps, recorded):
+def check_whole(failures, folder, plan, name, first, steps, recorded, times):
     with open(os.path.join(folder, name), encoding="utf-8") as handle:
         trace = json.load(handle)
     events = trace["traceEvents"]
@@ -134,7 +136,7 @@ def check_whole(failures, folder, plan, name, first, steps, recorded):
     failures.check(times == sorted(times), "events are not in the order of time")
     slices = tracks(failures, events, recorded)
     if recorded:
-        check_activities(failures, slices)
+        check_activities(failures, slices, times)
     check_steps(failures, slices, PREDICTED, "iterations", "iteration", steps)
     measured = check_steps(failures, slices, MEASURED, "steps", "step", steps)
     failures.equal([e["args"]["step"] for e in measured], list(range(first, first + steps)), "the steps")
@@ -146,15 +148,14 @@ def check_whole(failures, folder, plan, name, first, steps, recorded):
     return slices
 
 
-def check_run(failures, runs, folder, steps, first, shown, recorded, tries=4):
-    """A run of so many steps, whose trace has so many from the first on. What the log says that a lane worked includes
-    ops that no slice shows; where other programs held one of these up, the run is repeated."""
+def check_run(failures, runs, folder, steps, first, shown, recorded, times):
+    """A run of so many steps, whose trace has so many from the first on."""
     device = ("--device", "cuda", "--other-device") if recorded else ()
     plan = runs.plan(("--policy", "stream"), TRAINING)
     with open(os.path.join(folder, plan), encoding="utf-8") as handle:
         document = json.load(handle)
     runs.run(plan, ["--steps", steps, "--trace", "trace.json", "--force", "--log", "log.ndjson", *device])
-    slices = check_whole(failures, folder, document, "trace.json", first, shown, recorded)
+    slices = check_whole(failures, folder, document, "trace.json", first, shown, recorded, times)
     log = runs.log("log.ndjson")
     check_overlap(failures, log, first, shown, recorded)
     os.remove(os.path.join(folder, "log.ndjson"))
@@ -162,9 +163,7 @@ def check_run(failures, runs, folder, steps, first, shown, recorded, tries=4):
         drawn = sum(e["dur"] for e in slices[MEASURED, ACTIVITIES[0]])
         worked = log[-1]["overlap"]["compute_us"]
         failures.check(drawn > 0.9 * worked, f"kernels of {drawn} us are drawn, {worked} were recorded")
-    less = less_than_logged(slices, log, list(range(first, first + shown))) if shown > 2 else []
-    if less and tries > 1:
-        return check_run(failures, runs, folder, steps, first, shown, recorded, tries - 1)
+    less = less_than_logged(slices, log, list(range(first, first + shown)), times) if shown > 2 else []
     failures.check(not less, "; ".join(less))
     return {e["cat"] for (process, _), track in slices.items() for e in track if process == MEASURED}
 
@@ -193,14 +192,15 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", required=True)
     parser.add_argument("--recorded", action="store_true", help="on the device 'cuda', which records kernels and copies")
+    parser.add_argument("--times", action="store_true", help="compare times, too, on a machine that does nothing else")
     options = parser.parse_args()
     failures = plans.Failures()
     with tempfile.TemporaryDirectory() as folder:
         runs = Runs(options.program, folder)
-        kinds = check_run(failures, runs, folder, 12, 5, 4, options.recorded)
+        kinds = check_run(failures, runs, folder, 12, 5, 4, options.recorded, options.times)
         failures.equal(KINDS - (kinds - {"kernel", "copy"}), set(), "kinds of ops that the run lacks")
-        check_run(failures, runs, folder, 3, 1, 3, options.recorded)
-        check_run(failures, runs, folder, 1, 1, 1, options.recorded)
+        check_run(failures, runs, folder, 3, 1, 3, options.recorded, options.times)
+        check_run(failures, runs, folder, 1, 1, 1, options.recorded, options.times)
         if options.recorded:
             check_unrecorded(failures, runs, folder)
     return failures.finish()

@@ -6,6 +6,7 @@
 #define AH_TESTS_DEVICE_CUDA_OPEN_H
 
 #include "base/threads.h"
+#include "runtime/device/cuda/cuda_internal.h"
 #include "runtime/device/plugin.h"
 #include "tests/double/cuda/double.h"
 #include "tests/support/check.h"
@@ -52,6 +53,25 @@ static inline uint64_t submit_op(struct ah_device *device, uint32_t lane, const 
         .lane = lane, .n_waits = wait.ticket ? 1 : 0, .waits = &wait, .op = op, .tag = 100 + lane};
     CHECK_OK(ah_device_submit(device, &submission, 1, &ticket, &err), err);
     return ticket;
+}
+
+/* From now on, the next call of that name; skipping some before it. */
+static inline void hang_next(const char *call, uint64_t skipped)
+{
+    cuda_double_hang(call, cuda_double_calls(call) + skipped + 1);
+}
+
+static inline void wait_until_hanging(unsigned n)
+{
+    while (cuda_double_hanging() < n)
+        ah_threads_sleep_until_ns(ah_threads_now_ns() + 100000);
+}
+
+/* How far a span of the GPU that is read now may be from the host's clock: as far apart as the two looks between which the
+ * base was set, which is what it is on a busy machine, and what times lose that are told as float. */
+static inline uint64_t clock_error_ns(struct ah_device *device)
+{
+    return ah_cuda_of(device)->clock.window_ns + 10000;
 }
 
 /* A call that lasts until it is let go. */

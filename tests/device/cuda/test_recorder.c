@@ -75,8 +75,6 @@ static size_t read_spans(struct ah_device *device, uint32_t lane, struct ah_span
     return ah_device_spans(device, &reader, spans, max);
 }
 
-/* Events are told as times after one that lies between two looks at the host's clock. */
-static const uint64_t CLOCK_NS = 2000 * 1000;
 enum { DELAY_US = 5000 }; /* so that an activity in the span of another op is noticed */
 
 /* Every op of a lane has activities, each in its span. */
@@ -84,6 +82,7 @@ static void expect_lane(struct ah_device *device, const struct ah_device_recordi
                         uint64_t first_ticket, size_t n_ops, uint32_t kind)
 {
     struct ah_span spans[4 * LOOPS];
+    const uint64_t slack_ns = clock_error_ns(device);
     size_t n = read_spans(device, lane, spans, 4 * LOOPS), seen = 0;
     uint64_t last_ns = 0;
     assert_int_equal(n, first_ticket - 1 + n_ops);
@@ -94,8 +93,8 @@ static void expect_lane(struct ah_device *device, const struct ah_device_recordi
         assert_int_equal(activity->kind, kind);
         assert_in_range(activity->ticket, first_ticket, n);
         const struct ah_span *span = &spans[activity->ticket - 1];
-        assert_true(activity->start_ns + CLOCK_NS >= span->start_ns);
-        assert_true(activity->end_ns <= span->end_ns + CLOCK_NS);
+        assert_true(activity->start_ns + slack_ns >= span->start_ns);
+        assert_true(activity->end_ns <= span->end_ns + slack_ns);
         assert_true(activity->start_ns >= last_ns && activity->end_ns >= activity->start_ns);
         last_ns = activity->start_ns;
         seen++;

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Every kind of wait of a GPU, hanging: the watch says which lane holds the others up, and why. When it was told, the
- * double goes on, so that the device can be closed.
+ * double goes on, so that the device can be closed. The program begins to wait when all is as it will stay: a busy machine
+ * may take long until then.
  */
 #include "tests/device/cuda/open.h"
 
+#include <pthread.h>
+
 static const struct ah_wait none = {0};
+
+/* Where the program itself is on the way to what hangs while it waits. */
+static const double LONG_S = 1;
 
 struct told {
     atomic_uint n;
@@ -33,12 +39,6 @@ static struct ah_device *open_watched(struct told *told, double patience_s)
     return open_device(&options);
 }
 
-/* From now on, the next call of that name. */
-static void hang_next(const char *call)
-{
-    cuda_double_hang(call, cuda_double_calls(call) + 1);
-}
-
 static void expect_told(const struct told *told, const char *const texts[])
 {
     assert_int_equal(atomic_load(&told->n), 1);
@@ -46,6 +46,14 @@ static void expect_told(const struct told *told, const char *const texts[])
     for (; *texts; texts++)
         if (!strstr(told->why.text, *texts))
             fail_msg("'%s' is not in: %s", *texts, told->why.text);
+}
+
+/* Until something hangs, and so many ops of a lane are done. */
+static void settle(struct ah_device *device, uint32_t lane, uint64_t done)
+{
+    wait_until_hanging(1);
+    while (ah_device_done(device, lane) < done)
+        ah_threads_sleep_until_ns(ah_threads_now_ns() + 100000);
 }
 
 /* fill on compute, copied down, which the host adds to. */
@@ -61,13 +69,14 @@ static void submit_chain(struct ah_device *device)
     submit_op(device, AH_LANE_HOST, &keep, (struct ah_wait){AH_LANE_D2H, 1});
 }
 
-static void expect_chain_stalls(const char *call, const char *const texts[])
+static void expect_chain_stalls(const char *call, uint64_t copies_before, const char *const texts[])
 {
     struct told told;
     struct ah_error err = {0};
     struct ah_device *device = open_watched(&told, 0.3);
-    hang_next(call);
+    hang_next(call, 0);
     submit_chain(device);
+    settle(device, AH_LANE_H2D, copies_before);
     CHECK_OK(ah_device_wait(device, AH_LANE_HOST, 1, &err), err);
     expect_told(&told, texts);
     ah_device_close(device);
@@ -76,7 +85,7 @@ static void expect_chain_stalls(const char *call, const char *const texts[])
 
 TEST(stalls, of_a_copy)
 {
-    expect_chain_stalls("cudaMemcpyAsync",
+    expect_chain_stalls("cudaMemcpyAsync", 0,
                         (const char *[]){"while the program waits for op 1 of lane 'host'",
                                          "; h2d: 0 of 1 done, op 1 'copy' has begun and does not end",
                                          "; compute: 0 of 1 done, op 1 'fill' waits for op 1 of h2d",
@@ -86,7 +95,7 @@ TEST(stalls, of_a_copy)
 
 TEST(stalls, of_a_kernel)
 {
-    expect_chain_stalls("cudaLaunchKernel",
+    expect_chain_stalls("cudaLaunchKernel", 1,
                         (const char *[]){"; compute: 0 of 1 done, op 1 'fill' has begun and does not end",
                                          "; h2d: 1 of 1 done;",
                                          "; host: 0 of 1 done, op 1 'copy' waits for op 1 of d2h", NULL});
@@ -95,7 +104,7 @@ TEST(stalls, of_a_kernel)
 /* An event that was never recorded on the GPU: its op is not seen to end. */
 TEST(stalls, of_an_event)
 {
-    expect_chain_stalls("cudaEventRecord",
+    expect_chain_stalls("cudaEventRecord", 0,
                         (const char *[]){"; h2d: 0 of 1 done, op 1 'copy' has begun and does not end", NULL});
 }
 
@@ -110,9 +119,10 @@ TEST(stalls, of_a_wait_for_an_event)
     struct ah_device *device = open_watched(&told, 0.3);
     submit_gate(device, &gate);
     submit_op(device, AH_LANE_H2D, &up, (struct ah_wait){AH_LANE_HOST, 1});
-    hang_next("cudaStreamWaitEvent");
+    hang_next("cudaStreamWaitEvent", 0);
     submit_op(device, AH_LANE_COMPUTE, &fill, (struct ah_wait){AH_LANE_H2D, 1});
     atomic_store(&gate.open, true);
+    settle(device, AH_LANE_H2D, 1);
     CHECK_OK(ah_device_drain(device, &err), err);
     expect_told(&told, (const char *[]){"; compute: 0 of 1 done, op 1 'fill' has begun and does not end",
                                         "; h2d: 1 of 1 done;", NULL});
@@ -129,9 +139,10 @@ TEST(stalls, of_a_value_of_the_host)
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
     struct ah_device *device = open_watched(&told, 0.3);
     submit_gate(device, &gate);
-    hang_next("cuStreamWaitValue64");
+    hang_next("cuStreamWaitValue64", 0);
     submit_op(device, AH_LANE_H2D, &up, (struct ah_wait){AH_LANE_HOST, 1});
     atomic_store(&gate.open, true);
+    settle(device, AH_LANE_HOST, 1);
     CHECK_OK(ah_device_drain(device, &err), err);
     expect_told(&told, (const char *[]){"; h2d: 0 of 1 done, op 1 'copy' has begun and does not end",
                                         "; host: 1 of 1 done", NULL});
@@ -145,9 +156,9 @@ TEST(stalls, of_a_full_channel)
     struct told told;
     struct ah_error err = {0};
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
-    struct ah_device *device = open_watched(&told, 0.3);
+    struct ah_device *device = open_watched(&told, LONG_S);
     cuda_double_narrow(4);
-    hang_next("cudaMemcpyAsync");
+    hang_next("cudaMemcpyAsync", 0);
     for (int i = 0; i < 4; i++)
         submit_op(device, AH_LANE_H2D, &up, none);
     CHECK_OK(ah_device_drain(device, &err), err);
@@ -166,8 +177,8 @@ TEST(stalls, of_a_full_queue)
     struct told told;
     struct ah_error err = {0};
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
-    struct ah_device *device = open_watched(&told, 0.3);
-    hang_next("cudaMemcpyAsync");
+    struct ah_device *device = open_watched(&told, LONG_S);
+    hang_next("cudaMemcpyAsync", 0);
     for (int i = 0; i < 9; i++)
         submit_op(device, AH_LANE_H2D, &up, none);
     CHECK_OK(ah_device_drain(device, &err), err);
@@ -184,9 +195,9 @@ TEST(stalls, of_a_question)
     struct told told;
     struct ah_error err = {0};
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
-    struct ah_device *device = open_watched(&told, 0.3);
+    struct ah_device *device = open_watched(&told, LONG_S);
     submit_op(device, AH_LANE_H2D, &up, none);
-    hang_next("cudaEventQuery");
+    hang_next("cudaEventQuery", 0);
     CHECK_OK(ah_device_wait(device, AH_LANE_H2D, 1, &err), err);
     expect_told(&told, (const char *[]){
                            "; h2d: 0 of 1 done, the driver holds the thread that asks what is done;", NULL});
@@ -198,7 +209,7 @@ TEST(stalls, of_a_synchronization)
 {
     struct told told;
     struct ah_device *device = open_watched(&told, 0.3);
-    hang_next("cudaStreamSynchronize");
+    hang_next("cudaStreamSynchronize", 0);
     ah_device_close(device);
     expect_told(
         &told, (const char *[]){"while the program waits for all lanes, to close the device; compute: 0 of 0",
@@ -239,48 +250,98 @@ TEST(stalls, of_a_kernel_that_is_tried_on_zeros)
     const struct cuda_double settings = cuda_double_default();
     struct told told = {0};
     const struct ah_device_options options = {
-        .watch = {.patience_s = 0.3, .stalled = stalled, .context = &told}};
+        .watch = {.patience_s = LONG_S, .stalled = stalled, .context = &told}};
     struct ah_device *device = NULL;
     struct ah_error err = {0};
     cuda_double_set(&settings);
     CHECK_OK(ah_device_open(&device, ah_plugin_driver(), &options, &err), err);
     CHECK_OK(ah_device_prepare(device, &fill, 1, &err), err);
-    hang_next("cudaLaunchKernel");
+    hang_next("cudaLaunchKernel", 0);
     CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
     expect_told(&told, (const char *[]){"while the program tries op 'fill' on zeros; ", NULL});
     ah_device_close(device);
     expect_nothing_left();
 }
 
-/* An op of the host lane that works longer than the patience, and copies that take long, one after another, while the
- * program waits for something else. */
-static int work_for_long(void *context, struct ah_error *err)
+/* Works until it is let go. */
+static int work_on(void *context, struct ah_error *err)
 {
-    const uint64_t end_ns = ah_threads_now_ns() + UINT64_C(3500000000);
-    (void)context, (void)err;
-    while (ah_threads_now_ns() < end_ns)
+    struct gate *gate = context;
+    (void)err;
+    while (!atomic_load(&gate->open))
         ;
     return AH_OK;
 }
 
-TEST(stalls, are_not_ops_that_take_long)
+enum { NAPS_MOST = 6000, NAP_NS = 5000000 };
+
+static void nap(void)
 {
+    ah_threads_sleep_until_ns(ah_threads_now_ns() + NAP_NS);
+}
+
+/* It moves the pulse that the watch looks at (tests/unit/device/test_watch.c), again and again. */
+TEST(stalls, are_not_ops_that_work)
+{
+    enum { MOVES = 4 };
+    struct gate gate = {false};
     struct told told;
     struct ah_error err = {0};
-    const struct ah_op call = {.kind = AH_OP_CALL, .u.call = {work_for_long, NULL}};
+    const struct ah_op call = {.kind = AH_OP_CALL, .u.call = {work_on, &gate}};
+    struct ah_device *device = open_watched(&told, 0);
+    submit_op(device, AH_LANE_HOST, &call, none);
+    uint64_t last = device->driver->pulse(device);
+    int moves = 0;
+    for (int i = 0; i < NAPS_MOST && moves < MOVES; i++) {
+        nap();
+        const uint64_t now = device->driver->pulse(device);
+        moves += now != last;
+        last = now;
+    }
+    atomic_store(&gate.open, true);
+    CHECK_OK(ah_device_drain(device, &err), err);
+    assert_int_equal(moves, MOVES);
+    ah_device_close(device);
+    expect_nothing_left();
+}
+
+/* Lets the program go on when the pulse has moved as often as copies were submitted. */
+struct copies {
+    struct ah_device *device;
+    uint64_t pulse;
+    bool seen;
+};
+
+static void *await_copies(void *context)
+{
+    struct copies *copies = context;
+    for (int i = 0; i < NAPS_MOST && !copies->seen; i++) {
+        nap();
+        copies->seen = copies->device->driver->pulse(copies->device) == copies->pulse;
+    }
+    cuda_double_go_on();
+    return NULL;
+}
+
+/* Copies that end move it, while the program waits for something else. */
+TEST(stalls, are_not_other_lanes_that_go_on)
+{
+    enum { COPIES = 3 };
+    struct told told;
+    struct ah_error err = {0};
     const struct ah_op up = copy_op(AH_ARENA_DEVICE, AH_ARENA_PINNED, MIB, 4000);
     const struct ah_op fill = fill_op(AH_ARENA_DEVICE, 0, 1025, 3);
-    struct ah_device *device = open_watched(&told, 1.5);
-    submit_op(device, AH_LANE_HOST, &call, none);
-    submit_op(device, AH_LANE_COMPUTE, &fill, (struct ah_wait){AH_LANE_HOST, 1});
-    CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, 1, &err), err);
-    cuda_double_delay(600000);
-    for (int i = 0; i < 6; i++)
+    struct ah_device *device = open_watched(&told, 0);
+    struct copies copies = {device, device->driver->pulse(device) + 1 + 2 * COPIES, false};
+    pthread_t thread;
+    hang_next("cudaLaunchKernel", 0);
+    submit_op(device, AH_LANE_COMPUTE, &fill, none);
+    for (int i = 0; i < COPIES; i++)
         submit_op(device, AH_LANE_H2D, &up, none);
-    submit_op(device, AH_LANE_COMPUTE, &fill, (struct ah_wait){AH_LANE_H2D, 6});
-    CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, 2, &err), err);
-    if (atomic_load(&told.n))
-        fail_msg("%s", told.why.text);
+    assert_int_equal(pthread_create(&thread, NULL, await_copies, &copies), 0);
+    CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, 1, &err), err);
+    pthread_join(thread, NULL);
+    assert_true(copies.seen);
     ah_device_close(device);
     expect_nothing_left();
 }

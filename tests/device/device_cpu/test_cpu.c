@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the CPU device alone does: lanes that are slowed as asked, within generous bounds on sleeps, arenas that are refused,
- * ops that wait for one that failed.
+ * What the CPU device alone does: lanes that are slowed as asked, by a clock on which nothing but their sleeps takes time,
+ * arenas that are refused, ops that wait for one that failed.
  */
 #include "runtime/device/device.h"
 #include "tests/support/check.h"
+#include "tests/support/clock.h"
 
-#include <math.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #define MIB UINT64_C(1048576)
@@ -15,7 +17,7 @@ static struct ah_device *open_device(struct ah_device_throttle throttle)
 {
     struct ah_error err = {0};
     struct ah_device *device = NULL;
-    struct ah_device_options options = {.throttle = throttle};
+    struct ah_device_options options = {.compute_threads = 1, .host_threads = 1, .throttle = throttle};
     const uint64_t arena_bytes[AH_ARENA_KINDS] = {0, 8 * MIB, 8 * MIB, 8 * MIB};
     CHECK_OK(ah_device_open(&device, ah_device_cpu(), &options, &err), err);
     CHECK_OK(ah_device_reserve(device, arena_bytes, &err), err);
@@ -61,33 +63,20 @@ TEST(cpu, skips_what_waits_for_a_failure)
     ah_device_close(device);
 }
 
-static double lane_ms(struct ah_device *device, uint32_t lane)
+/* How long the newest ops of a lane took together. */
+static double lane_ms(struct ah_device *device, uint32_t lane, uint64_t n_ops)
 {
-    struct ah_span spans[64];
-    struct ah_span_reader reader = {.lane = lane};
-    size_t n = ah_device_spans(device, &reader, spans, 64);
-    assert_true(n > 0);
-    return (double)(spans[n - 1].end_ns - spans[0].start_ns) * 1e-6;
+    struct ah_span spans[8];
+    struct ah_span_reader reader = ah_device_newest(device, lane, n_ops);
+    assert_int_equal(ah_device_spans(device, &reader, spans, 8), n_ops);
+    return (double)(spans[n_ops - 1].end_ns - spans[0].start_ns) * 1e-6;
 }
 
-/* Times are never less than asked, and in the best of some tries not much more, as others may work on the machine. */
-enum { TRIES = 20 };
-
-static void check_times(double (*run)(void), double least_ms, double most_ms)
-{
-    double best_ms = INFINITY;
-    for (int i = 0; i < TRIES && best_ms >= most_ms; i++) {
-        double ms = run();
-        assert_true(ms >= least_ms);
-        best_ms = fmin(best_ms, ms);
-    }
-    assert_true(best_ms < most_ms);
-}
-
-/* A copy of 5 MiB in parts of 1 MiB. */
-static double copy_slowly(void)
+/* 5 copies of 1 MiB at 100 MiB a second, each half a millisecond late. */
+TEST(cpu, lanes_are_slowed_as_asked)
 {
     struct ah_error err = {0};
+    clock_stand();
     struct ah_device *device = open_device(
         (struct ah_device_throttle){.h2d_bytes_per_s = 100.0 * (double)MIB, .copy_latency_us = 500});
     for (uint64_t i = 0; i < 5; i++) {
@@ -95,39 +84,62 @@ static double copy_slowly(void)
         submit(device, AH_LANE_H2D, &up);
     }
     CHECK_OK(ah_device_drain(device, &err), err);
-    double ms = lane_ms(device, AH_LANE_H2D);
+    check_near(lane_ms(device, AH_LANE_H2D, 5), 52.5, 1e-6);
     ah_device_close(device);
-    return ms;
+    clock_go();
 }
 
-TEST(cpu, lanes_are_slowed_as_asked)
+struct gate {
+    atomic_bool entered, open;
+};
+
+static void pass_gate(void *context)
 {
-    check_times(copy_slowly, 52.4, 100); /* 52.5 are asked for */
+    struct gate *gate = context;
+    atomic_store(&gate->entered, true);
+    while (!atomic_load(&gate->open))
+        sched_yield();
 }
 
-/* Both directions at once keep `both_kept` of their rates. */
-TEST(cpu, lanes_share_the_link)
+/* Copies of 4 MiB at 100 MiB a second keep `both_kept` of that while a copy of the other direction is under way, which is
+ * held up, and all of it afterwards. */
+static void copy_beside(uint32_t lane, struct ah_op some, uint32_t other_lane, struct ah_op other)
 {
+    const double rate = 100.0 * (double)MIB;
     struct ah_error err = {0};
-    double rate = 100.0 * (double)MIB;
+    struct gate gate = {false, false};
     struct ah_device *device = open_device(
         (struct ah_device_throttle){.h2d_bytes_per_s = rate, .d2h_bytes_per_s = rate, .both_kept = 0.5});
-    for (int i = 0; i < 4; i++) {
-        struct ah_op up = copy(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB);
-        struct ah_op down = copy(AH_ARENA_PINNED, AH_ARENA_DEVICE, 4 * MIB, MIB);
-        submit(device, AH_LANE_H2D, &up);
-        submit(device, AH_LANE_D2H, &down);
+    clock_at_sleep(pass_gate, &gate);
+    submit(device, other_lane, &other);
+    while (!atomic_load(&gate.entered))
+        sched_yield();
+    for (uint64_t alone = 0; alone < 2; alone++) {
+        for (int i = 0; i < 4; i++)
+            submit(device, lane, &some);
+        CHECK_OK(ah_device_wait(device, lane, 4 + 4 * alone, &err), err);
+        check_near(lane_ms(device, lane, 4), alone ? 40 : 80, 1e-6);
+        atomic_store(&gate.open, true);
+        CHECK_OK(ah_device_wait(device, other_lane, 1, &err), err);
     }
-    CHECK_OK(ah_device_drain(device, &err), err);
-    assert_true(lane_ms(device, AH_LANE_H2D) >= 65); /* 80 shared, 40 alone; the ends may not be shared */
-    assert_true(lane_ms(device, AH_LANE_D2H) >= 65);
     ah_device_close(device);
+}
+
+TEST(cpu, lanes_share_the_link)
+{
+    const struct ah_op up = copy(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, MIB);
+    const struct ah_op down = copy(AH_ARENA_PINNED, AH_ARENA_DEVICE, 4 * MIB, MIB);
+    clock_stand();
+    copy_beside(AH_LANE_H2D, up, AH_LANE_D2H, down);
+    copy_beside(AH_LANE_D2H, down, AH_LANE_H2D, up);
+    clock_go();
 }
 
 /* 30000 parameters at 1 M a second. */
-static double update_slowly(void)
+TEST(cpu, slows_host_adam)
 {
     struct ah_error err = {0};
+    clock_stand();
     struct ah_device *device = open_device((struct ah_device_throttle){.host_adam_params_per_s = 1e6});
     struct ah_op adamw = {.kind = AH_OP_ADAMW, .u.adamw = {.count = 10000}};
     struct ah_adamw_scalars scalars = {.epsilon = 1, .root_scale = 1, .grad_scale = 1};
@@ -137,14 +149,9 @@ static double update_slowly(void)
     for (int i = 0; i < 3; i++)
         submit(device, AH_LANE_HOST, &adamw);
     CHECK_OK(ah_device_drain(device, &err), err);
-    double ms = lane_ms(device, AH_LANE_HOST);
+    check_near(lane_ms(device, AH_LANE_HOST, 3), 30, 1e-6);
     ah_device_close(device);
-    return ms;
-}
-
-TEST(cpu, slows_host_adam)
-{
-    check_times(update_slowly, 29.9, 60);
+    clock_go();
 }
 
 TEST(cpu, refuses_memory_that_is_not_there)

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stalls of the CPU device: an op that waits for something outside is one, an op that works or that an emulation slows is
- * none.
+ * Stalls of the CPU device: an op that waits for something outside is one. One that works, or that an emulation slows, is
+ * none, as it moves the pulse that the watch looks at (tests/unit/device/test_watch.c).
  */
 #include "base/threads.h"
 #include "runtime/device/device.h"
 #include "tests/support/check.h"
+#include "tests/support/clock.h"
 
+#include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -56,15 +59,6 @@ static int sleep_until_told(void *context, struct ah_error *err)
     return AH_OK;
 }
 
-static int work_for_long(void *context, struct ah_error *err)
-{
-    const uint64_t end_ns = ah_threads_now_ns() + UINT64_C(1500000000);
-    (void)context, (void)err;
-    while (ah_threads_now_ns() < end_ns)
-        ;
-    return AH_OK;
-}
-
 static const struct ah_op up = {.kind = AH_OP_COPY,
                                 .arg = {{AH_ARENA_DEVICE, AH_FP32, 0, 0}, {AH_ARENA_PINNED, AH_FP32, 0, 0}},
                                 .u.copy = {MIB}};
@@ -91,29 +85,83 @@ TEST(stalls, of_an_op_that_sleeps)
         "of 0 done; host: 0 of 1 done, op 1 'call' has begun and does not end");
 }
 
+static void nap(void)
+{
+    ah_threads_sleep_until_ns(ah_threads_now_ns() + UINT64_C(5000000));
+}
+
+/* The pulse moves again and again, within a minute. */
+static void expect_pulse(struct ah_device *device)
+{
+    enum { MOVES = 4, NAPS_MOST = 12000 };
+    uint64_t last = device->driver->pulse(device);
+    int moves = 0;
+    for (int i = 0; i < NAPS_MOST && moves < MOVES; i++) {
+        nap();
+        const uint64_t now = device->driver->pulse(device);
+        moves += now != last;
+        last = now;
+    }
+    assert_int_equal(moves, MOVES);
+}
+
+struct held {
+    atomic_bool entered, open;
+    sem_t opened;
+};
+
+/* Works until it is let go. */
+static int work_on(void *context, struct ah_error *err)
+{
+    struct held *held = context;
+    (void)err;
+    atomic_store(&held->entered, true);
+    while (!atomic_load(&held->open))
+        ;
+    return AH_OK;
+}
+
 TEST(stalls, are_not_ops_that_work)
 {
     struct told told = {0};
+    struct held held = {0};
     struct ah_error err = {0};
-    const struct ah_op call = {.kind = AH_OP_CALL, .u.call = {work_for_long, NULL}};
-    struct ah_device *device = open_watched(&told, 0.5, 0);
+    const struct ah_op call = {.kind = AH_OP_CALL, .u.call = {work_on, &held}};
+    struct ah_device *device = open_watched(&told, 0, 0);
     submit(device, AH_LANE_HOST, &call, (struct ah_wait){0});
-    submit(device, AH_LANE_H2D, &up, (struct ah_wait){AH_LANE_HOST, 1});
-    CHECK_OK(ah_device_wait(device, AH_LANE_H2D, 1, &err), err);
+    while (!atomic_load(&held.entered))
+        nap();
+    expect_pulse(device);
+    atomic_store(&held.open, true);
+    CHECK_OK(ah_device_drain(device, &err), err);
     ah_device_close(device);
-    assert_int_equal(atomic_load(&told.n), 0);
 }
 
-/* A copy of a second and a half, of which the lane sleeps nearly all. */
+static void sleep_on(void *context)
+{
+    struct held *held = context;
+    atomic_store(&held->entered, true);
+    while (sem_wait(&held->opened))
+        ;
+}
+
+/* A copy of which the lane sleeps nearly all: no more than that, here. */
 TEST(stalls, are_not_lanes_that_are_slowed)
 {
     struct told told = {0};
+    struct held held = {0};
     struct ah_error err = {0};
-    struct ah_device *device = open_watched(&told, 0.5, MIB / 1.5);
+    assert_int_equal(sem_init(&held.opened, 0, 0), 0);
+    struct ah_device *device = open_watched(&told, 0, MIB / 1.5);
+    clock_stand();
+    clock_at_sleep(sleep_on, &held);
     submit(device, AH_LANE_D2H, &down, (struct ah_wait){0});
-    const uint64_t begin_ns = ah_threads_now_ns();
-    CHECK_OK(ah_device_wait(device, AH_LANE_D2H, 1, &err), err);
-    assert_true(ah_threads_now_ns() - begin_ns > UINT64_C(1000000000));
+    while (!atomic_load(&held.entered))
+        sched_yield();
+    expect_pulse(device);
+    sem_post(&held.opened);
+    CHECK_OK(ah_device_drain(device, &err), err);
     ah_device_close(device);
-    assert_int_equal(atomic_load(&told.n), 0);
+    clock_go();
+    sem_destroy(&held.opened);
 }

@@ -49,4 +49,6 @@ if(TARGET device.device_cuda)
   foreach(name lanes ops)
     ah_test_set(device.device_cuda.${name} LABELS "device;cuda;threads")
   endforeach()
+  # How well two clocks agree: by the windows in which they are compared, in test_streams.c.
+  ah_test_set(device.device_cuda.lanes.remember_when LABELS "device;cuda;timing")
 endif()

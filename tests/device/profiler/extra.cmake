@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+target_link_libraries(device.profiler PRIVATE ah_test_clock)
 # The plugin that is profiled is the one on doubles of what NVIDIA provides.
 if(AUTOHETE_CUDA_DOUBLE)
   add_dependencies(device.profiler ah_cuda)

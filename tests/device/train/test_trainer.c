@@ -2,7 +2,12 @@
  *
  * The trainer on the CPU device: what it promises beside its numbers.
  */
+#include "base/threads.h"
+#include "runtime/schedule/rounds.h"
 #include "tests/golden/train/case.h"
+#include "tests/support/hooked.h"
+
+#include <stdatomic.h>
 
 static struct golden golden;
 static struct golden_result first, other;
@@ -201,36 +206,41 @@ TEST(trainer, records_lanes)
     golden_close(&golden);
 }
 
-/* Of each step: when the norm began, and when the last gradients had come down. */
-struct norm_times {
+/* Holds up the last gradients of each round of the plan until its norm has begun. */
+struct overtaking {
+    const struct ah_rounds *rounds;
     const struct ah_plan *plan;
-    uint64_t norm_ns[GOLDEN_STEPS_MAX + 2], sent_ns[GOLDEN_STEPS_MAX + 2];
+    uint64_t sends, sent; /* items of a round; so far */
+    atomic_uint_fast64_t norms;
+    bool late;
 };
 
-static void note_norm(void *context, const struct ah_op_record *record)
+static enum ah_plan_op_kind kind_of(const struct overtaking *overtaking, const struct hooked_op *op)
 {
-    struct norm_times *times = context;
-    if (record->op == SIZE_MAX)
-        return;
-    enum ah_plan_op_kind kind = times->plan->ops[record->op].op;
+    bool of_plan = op->tag < overtaking->rounds->n_items;
+    return of_plan ? overtaking->plan->ops[overtaking->rounds->items[op->tag].op].op : AH_PLAN_COLLECTIVE;
+}
+
+static void hold_gradients(void *context, const struct hooked_op *op)
+{
+    enum { NAPS_MOST = 30000, NAP_NS = 500000 };
+    struct overtaking *overtaking = context;
+    enum ah_plan_op_kind kind = kind_of(overtaking, op);
     if (kind == AH_PLAN_NORM)
-        times->norm_ns[record->step] = record->start_ns;
-    if (kind == AH_PLAN_SEND_GRADIENTS && record->end_ns > times->sent_ns[record->step])
-        times->sent_ns[record->step] = record->end_ns;
+        atomic_fetch_add(&overtaking->norms, 1);
+    if (kind != AH_PLAN_SEND_GRADIENTS || ++overtaking->sent % overtaking->sends || overtaking->late)
+        return;
+    int naps = 0;
+    for (; naps < NAPS_MOST && atomic_load(&overtaking->norms) < overtaking->sent / overtaking->sends; naps++)
+        ah_threads_sleep_until_ns(ah_threads_now_ns() + NAP_NS);
+    overtaking->late = naps == NAPS_MOST;
 }
 
-static bool go_on(void *context, const struct ah_step_record *record)
-{
-    (void)context;
-    (void)record;
-    return true;
-}
-
-/* The squares go down before the last gradients, so that the norm does not wait for these. Were it to wait, it would in every
- * step; a busy machine may make it late in one. */
+/* The squares go down before the last gradients, so that the norm does not wait for these. */
 TEST(trainer, sums_overtake_gradients)
 {
-    static struct norm_times times;
+    struct ah_arena arena = {0};
+    struct ah_rounds rounds;
     struct ah_error err = {0};
     struct ah_trainer *trainer;
     golden_open(&golden, "llama", AH_FP32);
@@ -240,18 +250,21 @@ TEST(trainer, sums_overtake_gradients)
         golden.c.configs[block].optimizer = AH_OPTIMIZER_HOST;
     golden.c.choice.knobs.send_behind = 2;
     assert_true(golden_plan(&golden));
-    times.plan = golden.options.plan;
-    golden.options.device.throttle = (struct ah_device_throttle){.d2h_bytes_per_s = 2e7};
+    CHECK_OK(ah_rounds_read(golden.options.plan, &arena, &rounds, &err), err);
+    struct overtaking overtaking = {.rounds = &rounds, .plan = golden.options.plan};
+    for (size_t i = 0; i < rounds.n_items; i++)
+        overtaking.sends += golden.options.plan->ops[rounds.items[i].op].op == AH_PLAN_SEND_GRADIENTS;
+    hooked_set(&(struct hooked_hooks){.before = hold_gradients, .context = &overtaking});
+    golden.options.driver = hooked_driver();
     CHECK_OK(ah_trainer_open(&trainer, &golden.options, &err), err);
-    const struct ah_observer observer = {.step = go_on, .op = note_norm, .context = &times};
+    const struct ah_observer observer = {.step = golden_keep_record, .context = &other};
+    other.n_records = 0;
     CHECK_OK(ah_trainer_run(trainer, 6, &observer, &err), err);
-    size_t overtaken = 0;
-    for (size_t step = 1; step <= 6; step++) {
-        assert_true(times.norm_ns[step] > 0);
-        overtaken += times.norm_ns[step] < times.sent_ns[step];
-    }
-    assert_true(overtaken >= 3);
     ah_trainer_close(trainer);
+    assert_int_equal(overtaking.sent, 6 * overtaking.sends);
+    assert_int_equal(atomic_load(&overtaking.norms), 6);
+    assert_false(overtaking.late);
+    ah_arena_release(&arena);
     golden_close(&golden);
 }
 

@@ -28,6 +28,7 @@ static struct {
 static cudaError_t broken; /* read without the lock */
 
 static bool goes_on;               /* nothing hangs any more; under the lock */
+static unsigned hanging;           /* under the lock */
 static __thread uint64_t nth_call; /* the number of the thread's last call, of its name */
 static __thread bool hangs_next;   /* its work does */
 
@@ -116,9 +117,19 @@ bool double_hangs(void)
 void double_hang(void)
 {
     pthread_mutex_lock(&double_lock);
+    hanging++;
     while (!goes_on)
         pthread_cond_wait(&double_changed, &double_lock);
+    hanging--;
     pthread_mutex_unlock(&double_lock);
+}
+
+unsigned cuda_double_hanging(void)
+{
+    pthread_mutex_lock(&double_lock);
+    const unsigned n = hanging;
+    pthread_mutex_unlock(&double_lock);
+    return n;
 }
 
 void cuda_double_go_on(void)

@@ -117,10 +117,12 @@ void cuda_double_fail(const char *call, uint64_t nth, cudaError_t code);
 /* Adds a hang to the settings, or changes a number of them; counting goes on from where it is. */
 void cuda_double_hang(const char *call, uint64_t nth);
 void cuda_double_narrow(unsigned channel);
-void cuda_double_delay(unsigned copy_delay_us);
 
 /* Lets everything go on that hangs, and nothing hang any more, until the next cuda_double_set(). */
 void cuda_double_go_on(void);
+
+/* How many calls, and streams, hang now. */
+unsigned cuda_double_hanging(void);
 
 /* Calls of that name so far; `any`: all. The i-th name that was called, NULL behind the last. */
 uint64_t cuda_double_calls(const char *call);

@@ -204,14 +204,6 @@ void cuda_double_narrow(unsigned channel)
     pthread_mutex_unlock(&double_lock);
 }
 
-void cuda_double_delay(unsigned copy_delay_us)
-{
-    (void)double_settings();
-    pthread_mutex_lock(&double_lock);
-    in_force.copy_delay_us = copy_delay_us;
-    pthread_mutex_unlock(&double_lock);
-}
-
 void cuda_double_set(const struct cuda_double *settings)
 {
     (void)pthread_once(&once, take_environment);

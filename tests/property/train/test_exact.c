@@ -2,8 +2,8 @@
  *
  * Promise 1: plans of one numeric signature give the same losses and weights, bit for bit. Each signature here is trained
  * once with everything on the device and nothing disturbed; then under plans of every policy and plans whose blocks go
- * through every config, by one thread and by two, on lanes that hold up ops for random times. Lest that be equality of
- * equal things, the measured traces must show every item of every plan, every lane at work, and lanes at work at the same
+ * through every config, by one thread and by two, on lanes that hold up ops for random times, or until another lane begins
+ * one. Lest that be equality of equal things, the measured traces must show every item of every plan, every lane at work, and lanes at work at the same
  * time; and all plans together must have had every config, policy, kind of op, ring and order. At less
  * than full scale, some may be missing.
  */
@@ -18,7 +18,7 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 
-enum { STEPS = 5, PLANS_EACH = 8, PLANS_LEAST = 40, BESIDE_LEAST = 10, HOLD_UP_NS = 200000 };
+enum { STEPS = 5, PLANS_EACH = 8, PLANS_LEAST = 40, BESIDE_LEAST = 10, HOLD_UP_NS = 200000, MEET_NAPS = 8 };
 
 static struct golden golden;
 static struct golden_result first, other;
@@ -122,30 +122,39 @@ static void expect_all_seen(void)
     EXPECT_ALL(seen.clipped, 1);
     EXPECT_ALL(seen.threads, 1);
     EXPECT_ALL(seen.dtypes, 1);
+    EXPECT_ALL(seen.beside, how_many() < PLANS_EACH ? 1 : BESIDE_LEAST);
     if (how_many() < PLANS_EACH)
         return;
     EXPECT_ALL(seen.ops, 1);
     EXPECT_ALL(seen.rings, 1);
     EXPECT_ALL(seen.orders, 1);
-    EXPECT_ALL(seen.beside, BESIDE_LEAST);
     assert_true(seen.plans >= PLANS_LEAST);
     assert_memory_equal(&seen.had, &seen.possible, sizeof seen.had);
 }
 
 /* ---- lanes that hold up ops ---- */
 
-static atomic_uint_fast64_t held_up;
+static atomic_uint_fast64_t held_up, begun[AH_DEVICE_LANES];
 
-/* One in eight, by its place in its lane. */
+/* One in eight, by its place in its lane; a few of them until one of the lanes that the plans must show beside it has begun
+ * an op, which not every op can wait for. */
 static void hold_up(void *context, const struct hooked_op *op)
 {
     const uint64_t *seed = context;
     uint64_t state = *seed + op->ticket * 8 + op->lane + 1;
     check_random(&state);
-    if (check_random(&state) % 8)
+    const uint64_t kind = check_random(&state) % 64;
+    atomic_fetch_add(&begun[op->lane], 1);
+    if (kind > 7)
         return;
     atomic_fetch_add(&held_up, 1);
     ah_threads_sleep_until_ns(ah_threads_now_ns() + check_random(&state) % HOLD_UP_NS);
+    if (kind >= PAIRS || (op->lane != beside[kind][0] && op->lane != beside[kind][1]))
+        return;
+    const uint32_t awaited = beside[kind][op->lane == beside[kind][0]];
+    const uint64_t before = atomic_load(&begun[awaited]);
+    for (int i = 0; i < MEET_NAPS && atomic_load(&begun[awaited]) == before; i++)
+        ah_threads_sleep_until_ns(ah_threads_now_ns() + HOLD_UP_NS / 4);
 }
 
 /* ---- plans ---- */

@@ -13,19 +13,25 @@
 
 static const uint64_t gib = 1ULL << 30;
 
+/* Pages of the program that a machine short of memory takes away meanwhile are missing in one try, not in all. */
 TEST(host_memory, resident_grows_with_what_is_touched)
 {
-    enum { BYTES = 32 << 20 };
-    uint64_t before = ah_host_memory_resident();
-    unsigned char *bytes = malloc(BYTES);
-    assert_non_null(bytes);
-    memset(bytes, 1, BYTES);
-    uint64_t after = ah_host_memory_resident();
-    assert_int_equal(bytes[BYTES / 2], 1);
-    free(bytes);
-    assert_true(before > 0);
-    assert_true(after >= before + BYTES / 2); /* the kernel's count is late by some pages of each core */
-    assert_true(after < before + 64 * (uint64_t)BYTES); /* a sanitizer touches several times as much */
+    enum { BYTES = 32 << 20, TRIES = 50 };
+    uint64_t grown = 0;
+    for (int i = 0; i < TRIES && grown < BYTES / 2;
+         i++) { /* the kernel's count is late by some pages of each core */
+        uint64_t before = ah_host_memory_resident();
+        unsigned char *bytes = malloc(BYTES);
+        assert_non_null(bytes);
+        memset(bytes, 1, BYTES);
+        uint64_t after = ah_host_memory_resident();
+        assert_int_equal(bytes[BYTES / 2], 1);
+        free(bytes);
+        assert_true(before > 0);
+        assert_true(after < before + 64 * (uint64_t)BYTES); /* a sanitizer touches several times as much */
+        grown = after > before ? after - before : 0;
+    }
+    assert_true(grown >= BYTES / 2);
 }
 
 static struct ah_host_memory read_memory(const char *root)

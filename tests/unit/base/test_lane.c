@@ -280,19 +280,27 @@ TEST(lane, names_the_processor_it_cannot_have)
     assert_null(lane);
 }
 
+static double cpu_seconds(void)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
+}
+
+/* From some moment on: lanes that a busy machine keeps from falling asleep do so later. */
 TEST(lane, idle_lanes_use_no_processor)
 {
     struct ah_lane *waiting = new_lane("waiting", 0, 0), *idle = new_lane("idle", 0, 0);
     struct gate gate = {0}, *at = &gate;
     struct ah_lane_wait wait = {idle, 1};
     submit_sleep(waiting, 0, &wait, 1); /* waits for a ticket of the idle lane */
-    struct timespec before, after;
-    ah_threads_sleep_until_ns(ah_threads_now_ns() + 20000000);
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
-    ah_threads_sleep_until_ns(ah_threads_now_ns() + 300000000);
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
-    double used = (double)(after.tv_sec - before.tv_sec) + 1e-9 * (double)(after.tv_nsec - before.tv_nsec);
-    assert_true(used < 0.05);
+    double used = 1;
+    for (int i = 0; i < 100 && used >= 0.015; i++) {
+        double before = cpu_seconds();
+        ah_threads_sleep_until_ns(ah_threads_now_ns() + 100000000);
+        used = cpu_seconds() - before;
+    }
+    assert_true(used < 0.015);
     atomic_store(&gate.open, 1);
     struct ah_lane_job job = {.run = run_gate, .payload = &at, .payload_bytes = sizeof at};
     assert_int_equal(ah_lane_submit(idle, &job, NULL), AH_OK);

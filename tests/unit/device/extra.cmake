@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+target_link_libraries(unit.device PRIVATE ah_test_clock)
 # Plugins that are wrong in one way each, for test_plugin.c.
 set(plugin_folder ${CMAKE_CURRENT_BINARY_DIR}/plugins)
 foreach(name IN ITEMS good other_abi other_layout no_symbol no_driver)

@@ -1,38 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What counts as a stall, with a driver whose lanes the test moves by hand.
+ * What counts as a stall, with a driver whose lanes the test moves by hand, and a clock that it advances.
  */
 #include "runtime/device/watch.h"
 
-#include "base/threads.h"
 #include "tests/support/check.h"
+#include "tests/support/clock.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-enum { PATIENCE_MS = 200, MS = 1000 * 1000 };
+enum { PATIENCE_NS = 200 * 1000 * 1000, LOOK_NS = PATIENCE_NS / 16 };
 
-/* Its wait returns once `open` is set. */
+/* Calls that wait for it last as long as `meanwhile`. */
 struct by_hand {
     struct ah_device common;
     _Atomic uint64_t pulse;
-    atomic_bool open;
     atomic_uint told;
     struct ah_error why;
-    bool goes_on; /* once told */
+    void (*meanwhile)(void);
 };
 
 static struct by_hand hand;
-
-static void sleep_ms(uint64_t ms)
-{
-    ah_threads_sleep_until_ns(ah_threads_now_ns() + ms * MS);
-}
 
 static int hand_open(struct ah_device **ret_device, const struct ah_device_options *options,
                      struct ah_error *err);
@@ -45,8 +35,7 @@ static void hand_close(struct ah_device *device)
 static int hand_wait(struct ah_device *device, uint32_t lane, uint64_t ticket, struct ah_error *err)
 {
     (void)device, (void)lane, (void)ticket, (void)err;
-    while (!atomic_load(&hand.open))
-        sleep_ms(1);
+    hand.meanwhile();
     return AH_OK;
 }
 
@@ -107,8 +96,7 @@ static void stalled(void *context, const struct ah_error *why)
     (void)context;
     hand.why = *why;
     atomic_fetch_add(&hand.told, 1);
-    if (hand.goes_on)
-        atomic_store(&hand.open, true);
+    clock_wait_over();
 }
 
 static void name(const void *context, uint64_t tag, char *ret_name, size_t room)
@@ -123,51 +111,46 @@ static struct ah_device *open_by_hand(double patience_s)
         .watch = {.patience_s = patience_s, .stalled = stalled, .name = name}};
     struct ah_error err = {0};
     struct ah_device *device = NULL;
+    clock_stand();
     atomic_store(&hand.pulse, 0);
-    atomic_store(&hand.open, false);
     atomic_store(&hand.told, 0);
-    hand.goes_on = false;
     hand.why = (struct ah_error){0};
     CHECK_OK(ah_device_open(&device, &driver, &options, &err), err);
     return device;
 }
 
-static void *open_later(void *context)
+static void do_nothing(void)
 {
-    sleep_ms(*(const unsigned *)context);
-    atomic_store(&hand.open, true);
-    return NULL;
 }
 
-static void *move_for_long(void *context)
+static void close_by_hand(struct ah_device *device)
 {
-    (void)context;
-    for (int i = 0; i < 4 * PATIENCE_MS / 5; i++) {
-        sleep_ms(5);
-        atomic_fetch_add(&hand.pulse, 1);
-    }
-    atomic_store(&hand.open, true);
-    return NULL;
+    hand.meanwhile = do_nothing;
+    ah_device_close(device);
+    clock_go();
 }
 
-static void wait_beside(struct ah_device *device, void *(*beside)(void *), void *context)
+static void wait_while(struct ah_device *device, void (*meanwhile)(void))
 {
-    pthread_t thread;
     struct ah_error err = {0};
-    assert_int_equal(pthread_create(&thread, NULL, beside, context), 0);
+    hand.meanwhile = meanwhile;
     CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, 0, &err), err);
-    pthread_join(thread, NULL);
+}
+
+/* Not before the patience is over, and at the second look behind it at the latest. */
+static void lose_patience(void)
+{
+    clock_advance(PATIENCE_NS);
+    assert_int_equal(atomic_load(&hand.told), 0);
+    clock_advance(2 * LOOK_NS);
+    assert_int_equal(atomic_load(&hand.told), 1);
 }
 
 TEST(watch, tells_what_every_lane_is_at)
 {
-    struct ah_error err = {0};
-    struct ah_device *device = open_by_hand(PATIENCE_MS / 1e3);
-    hand.goes_on = true;
-    const uint64_t begin_ns = ah_threads_now_ns();
-    CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, 0, &err), err);
-    assert_true(ah_threads_now_ns() - begin_ns >= (uint64_t)PATIENCE_MS * MS);
-    ah_device_close(device);
+    struct ah_device *device = open_by_hand(PATIENCE_NS / 1e9);
+    wait_while(device, lose_patience);
+    close_by_hand(device);
     assert_int_equal(atomic_load(&hand.told), 1);
     assert_int_equal(hand.why.code, AH_E_STALLED);
     assert_string_equal(hand.why.text, "device 'by hand' has completed nothing for 0.2 s, while the program "
@@ -179,81 +162,81 @@ TEST(watch, tells_what_every_lane_is_at)
                                        "nobody knows");
 }
 
+static void move_for_long(void)
+{
+    for (int i = 0; i < 20; i++) {
+        clock_advance(PATIENCE_NS / 2);
+        atomic_fetch_add(&hand.pulse, 1);
+    }
+}
+
 TEST(watch, does_not_tell_while_something_moves)
 {
-    struct ah_device *device = open_by_hand(PATIENCE_MS / 1e3);
-    wait_beside(device, move_for_long, NULL);
-    ah_device_close(device);
+    struct ah_device *device = open_by_hand(PATIENCE_NS / 1e9);
+    wait_while(device, move_for_long);
     assert_int_equal(atomic_load(&hand.told), 0);
+    wait_while(device, lose_patience); /* and does when it moves no more */
+    close_by_hand(device);
+}
+
+static void pass_some_time(void)
+{
+    clock_advance(PATIENCE_NS / 4);
 }
 
 /* A program that saves, say. */
 TEST(watch, does_not_tell_while_nobody_waits)
 {
-    unsigned some_ms = PATIENCE_MS / 8;
-    struct ah_device *device = open_by_hand(PATIENCE_MS / 1e3);
+    struct ah_device *device = open_by_hand(PATIENCE_NS / 1e9);
     for (int i = 0; i < 3; i++) {
-        atomic_store(&hand.open, false);
-        wait_beside(device, open_later, &some_ms);
-        sleep_ms(2 * PATIENCE_MS);
+        wait_while(device, pass_some_time);
+        clock_advance(2 * PATIENCE_NS);
     }
-    ah_device_close(device);
+    close_by_hand(device);
     assert_int_equal(atomic_load(&hand.told), 0);
 }
 
 /* Waits that end are progress, though none is for an op that was completed meanwhile. */
 TEST(watch, counts_from_the_last_wait)
 {
-    unsigned some_ms = PATIENCE_MS / 4;
-    struct ah_device *device = open_by_hand(PATIENCE_MS / 1e3);
-    for (int i = 0; i < 10; i++) {
-        atomic_store(&hand.open, false);
-        wait_beside(device, open_later, &some_ms);
-    }
-    ah_device_close(device);
+    struct ah_device *device = open_by_hand(PATIENCE_NS / 1e9);
+    for (int i = 0; i < 10; i++)
+        wait_while(device, pass_some_time);
+    close_by_hand(device);
     assert_int_equal(atomic_load(&hand.told), 0);
 }
 
-/* The process that is stopped: exit 0 unless it was told of a stall. */
+/* Each time counts as two looks. */
 static void be_stopped(void)
 {
-    unsigned some_ms = PATIENCE_MS * 4;
-    struct ah_device *device = open_by_hand(PATIENCE_MS * 8 / 1e3);
-    wait_beside(device, open_later, &some_ms);
-    ah_device_close(device);
-    _exit(atomic_load(&hand.told) ? 1 : 0);
+    for (int i = 0; i < 7; i++)
+        clock_leap(16 * (uint64_t)PATIENCE_NS);
 }
 
 TEST(watch, does_not_count_while_the_process_is_stopped)
 {
-    int status = 0;
-    pid_t child = fork();
-    if (!child)
-        be_stopped();
-    sleep_ms(PATIENCE_MS);
-    kill(child, SIGSTOP);
-    sleep_ms(PATIENCE_MS * 16);
-    kill(child, SIGCONT);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    struct ah_device *device = open_by_hand(PATIENCE_NS / 1e9);
+    wait_while(device, be_stopped);
+    close_by_hand(device);
+    assert_int_equal(atomic_load(&hand.told), 0);
 }
 
 TEST(watch, tells_of_a_device_that_does_not_close)
 {
-    struct ah_device *device = open_by_hand(PATIENCE_MS / 1e3);
-    hand.goes_on = true;
+    struct ah_device *device = open_by_hand(PATIENCE_NS / 1e9);
+    hand.meanwhile = lose_patience;
     ah_device_close(device);
+    clock_go();
     assert_int_equal(atomic_load(&hand.told), 1);
     assert_non_null(strstr(hand.why.text, "while the program waits for all lanes, to close the device; "));
 }
 
 TEST(watch, waits_for_ever_where_nobody_asks)
 {
-    unsigned some_ms = PATIENCE_MS * 2;
     struct ah_device *device = open_by_hand(0);
     assert_null(device->watcher);
-    wait_beside(device, open_later, &some_ms);
-    ah_device_close(device);
+    wait_while(device, do_nothing);
+    close_by_hand(device);
     assert_int_equal(atomic_load(&hand.told), 0);
 }
 

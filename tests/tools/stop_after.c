@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Preloaded into a run that killed_runs.py kills (LD_PRELOAD): the process stops, as by SIGSTOP, when the N-th such call of a
+ * save has returned, whatever the machine does beside it. AUTOHETE_STOP_AFTER is mkdir:N, fsync:N, rename:N (of a file in
+ * the folder) or publish:N (of the folder, with which the checkpoint is there).
+ */
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PRELOADED __attribute__((visibility("default")))
+
+static unsigned long counted;
+
+static void count(const char *call)
+{
+    const char *asked = getenv("AUTOHETE_STOP_AFTER");
+    const size_t length = strlen(call);
+    if (!asked || strncmp(asked, call, length) != 0 || asked[length] != ':')
+        return;
+    if (__atomic_add_fetch(&counted, 1, __ATOMIC_RELAXED) == strtoul(asked + length + 1, NULL, 10))
+        (void)raise(SIGSTOP);
+}
+
+/* ISO C has no conversion from the pointers that dlsym() returns to functions. */
+static void find(const char *call, void *ret_function)
+{
+    void *found = dlsym(RTLD_NEXT, call);
+    memcpy(ret_function, &found, sizeof found);
+}
+
+PRELOADED int mkdir(const char *path, mode_t mode)
+{
+    int (*real)(const char *, mode_t);
+    find("mkdir", &real);
+    int rc = real(path, mode);
+    if (strstr(path, ".tmp"))
+        count("mkdir");
+    return rc;
+}
+
+PRELOADED int fsync(int fd)
+{
+    int (*real)(int);
+    find("fsync", &real);
+    int rc = real(fd);
+    count("fsync");
+    return rc;
+}
+
+PRELOADED int rename(const char *from, const char *to)
+{
+    int (*real)(const char *, const char *);
+    find("rename", &real);
+    int rc = real(from, to);
+    const size_t length = strlen(to);
+    if (strncmp(from, to, length) == 0 && strcmp(from + length, ".tmp") == 0)
+        count("publish");
+    else if (strstr(from, ".tmp"))
+        count("rename");
+    return rc;
+}

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs one case of the command line: commands, what they must print, and how they must end.
 
-    run.py --program build/cli/autohete [--short] tests/cli/cases/check-bad-json.case
+    run.py --program build/cli/autohete tests/cli/cases/check-bad-json.case
 
 A case is a text file, read line by line, in an empty folder of its own:
 
@@ -23,7 +23,7 @@ A case is a text file, read line by line, in an empty folder of its own:
     json-err EXPRESSION       the same for standard error
     absent NAME               there is no such file
     true EXPRESSION           true, with out, err (text), path(NAME)
-    at-length                 what follows takes long: --short ends here
+    at-length                 what follows takes long: for AH_TEST_SCALE of 1 and more
 
 A command without err, lines or json-err must leave standard error empty, and none may end by a signal.
 """
@@ -173,13 +173,13 @@ def run(case, lines):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
-    parser.add_argument("--short", action="store_true", help="up to 'at-length', for builds with sanitizers")
     parser.add_argument("case")
     options = parser.parse_args()
     with open(options.case, encoding="utf-8") as handle:
         text = handle.read()
     quick, _, rest = text.partition("\nat-length\n")
-    lines = (quick if options.short else quick + "\n" + rest).split("\n")
+    at_length = float(os.environ.get("AH_TEST_SCALE", "0.1")) >= 1
+    lines = (quick + "\n" + rest if at_length else quick).split("\n")
     with tempfile.TemporaryDirectory(prefix="autohete-cli-") as folder:
         try:
             run(Case(os.path.abspath(options.program), folder), lines)

@@ -36,6 +36,8 @@ foreach(reproduction IN LISTS reproductions)
     ${PROJECT_SOURCE_DIR}/examples/reproduce/${reproduction}/run --autohete $<TARGET_FILE:autohete>
     --quick --effort quick --check --tolerance 0.12)
 endforeach()
+# The longest: hundreds of plans by code that other tests see.
+ah_test_set(tools.open-questions LABELS "tools;planner;long")
 # Weights of every family from and into safetensors, against a writer, a reader and names of the test's own; and of
 # checkpoints that are there: a golden case of each family, one of several files.
 add_executable(weights_round_trip ${tools}/weights_round_trip.c)

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What gpu-check's first minutes leave when something fails: on the plugin's double, one failure at a time.
 
-    gpu_failures.py --check SCRIPT --build FOLDER --plugins FOLDER [--all] [NAME ...]
+    gpu_failures.py --check SCRIPT --build FOLDER --plugins FOLDER [NAME ...]
 
 Of every failure: the run ends in its time, with the exit status that is expected; its results are a whole document; every row
 that was printed stands there; each item is either shown, or named as wrong or open; what the failure does not touch was
-shown. Without --all one of each kind is tried.
+shown. With AH_TEST_SCALE of 1 all are tried, else a few of different kinds.
 """
 import argparse
 import concurrent.futures
@@ -19,6 +19,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from scale import scaled  # noqa: E402
 
 ITEMS = ("driver", "host", "packages", "device", "pin 1 GiB", "operations", "attention", "queue", "training", "pin 8 GiB", "pin 32 GiB",
          "memcheck of attention")
@@ -301,13 +305,13 @@ def main():
     parser.add_argument("--check", required=True)
     parser.add_argument("--build", required=True)
     parser.add_argument("--plugins", required=True)
-    parser.add_argument("--all", action="store_true")
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
     seed = int(os.environ.get("AH_TEST_SEED", "1"))
     random.seed(seed)
     print(f"AH_TEST_SEED={seed}")
-    wanted = [case for case in CASES[1:] if case.name in options.names or not options.names and (options.all or case.usual)]
+    whole, usual_cases = scaled(10) >= 10, [case for case in CASES[1:] if case.usual]
+    wanted = [case for case in CASES if case.name in options.names] or (CASES[1:] if whole else usual_cases[::3])
     failed = []
     with tempfile.TemporaryDirectory() as place:
         packed = os.path.join(place, "packed")
@@ -316,7 +320,7 @@ def main():
         usual, seconds = usual_items(packed, place)
         with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
             runs = {pool.submit(check_case, case, packed, place, usual): case.name for case in wanted}
-            for i in range((12 if options.all else 3) if not options.names else 0):
+            for i in range(0 if options.names else scaled(12)):
                 name = f"cut {i + 1}"
                 runs[pool.submit(check_cut, copy_of(packed, place, name), random.uniform(0.2, 2 * seconds), i == 0)] = name
             for run in concurrent.futures.as_completed(runs):

@@ -37,6 +37,10 @@ if(TARGET device.device_cuda)
     endforeach()
     ah_test_cases(device.device_cuda device.ptx SOURCES ${sources} LABELS device cuda
       ENVIRONMENT ${plugin} AUTOHETE_CUDA_DOUBLE=code=${code})
+    # Attention is compared with loops in double there; its differences take longer than all others.
+    foreach(case are_of_every_op of_attention)
+      ah_test_set(device.ptx.gradients.${case} LABELS "device;cuda;long")
+    endforeach()
     # What kernels ask of memory; a sanitizer changes nothing about it.
     if(NOT AUTOHETE_SANITIZE)
       ah_test_script(device.ptx.counts LABELS device cuda ENVIRONMENT ${plugin}

@@ -87,7 +87,7 @@ class Case:
         self.environment = {
             "PATH": os.path.dirname(program) + ":/usr/bin:/bin", "ROOT": ROOT, "HOME": folder, "LANG": "C.UTF-8",
             "TERM": "xterm"}
-        for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LSAN_OPTIONS", "TMPDIR"):
+        for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LSAN_OPTIONS", "TMPDIR", "AH_MUTANT"):
             if name in os.environ:
                 self.environment[name] = os.environ[name]
 

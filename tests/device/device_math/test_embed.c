@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { ROUNDS = 200 };
+enum { ROUNDS = 600 };
 
 /* Sizes that meet long runs of one token, several strips of columns, several pieces. */
 static struct ah_op_embed random_embed(uint64_t *random, bool positions)

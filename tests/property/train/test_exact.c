@@ -18,7 +18,7 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 
-enum { STEPS = 5, PLANS_EACH = 8, PLANS_LEAST = 40, BESIDE_LEAST = 10, HOLD_UP_NS = 200000, MEET_NAPS = 8 };
+enum { STEPS = 5, PLANS_EACH = 30, PLANS_LEAST = 40, BESIDE_LEAST = 10, HOLD_UP_NS = 200000, MEET_NAPS = 8 };
 
 static struct golden golden;
 static struct golden_result first, other;

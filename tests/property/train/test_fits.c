@@ -14,7 +14,7 @@ enum { STEPS = 4 };
 
 static uint64_t how_many(void)
 {
-    return check_scaled(10);
+    return check_scaled(30);
 }
 
 static struct {

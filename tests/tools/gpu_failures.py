@@ -311,7 +311,7 @@ def main():
     random.seed(seed)
     print(f"AH_TEST_SEED={seed}")
     whole, usual_cases = scaled(10) >= 10, [case for case in CASES[1:] if case.usual]
-    wanted = [case for case in CASES if case.name in options.names] or (CASES[1:] if whole else usual_cases[::3])
+    wanted = [case for case in CASES if case.name in options.names] or (CASES[1:] if whole else usual_cases[::5])
     failed = []
     with tempfile.TemporaryDirectory() as place:
         packed = os.path.join(place, "packed")
@@ -320,7 +320,7 @@ def main():
         usual, seconds = usual_items(packed, place)
         with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
             runs = {pool.submit(check_case, case, packed, place, usual): case.name for case in wanted}
-            for i in range(0 if options.names else scaled(12)):
+            for i in range(0 if options.names else scaled(10)):
                 name = f"cut {i + 1}"
                 runs[pool.submit(check_cut, copy_of(packed, place, name), random.uniform(0.2, 2 * seconds), i == 0)] = name
             for run in concurrent.futures.as_completed(runs):

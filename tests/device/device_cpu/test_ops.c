@@ -12,13 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The thread sanitizer runs a hundred times more slowly. */
-#if defined(__SANITIZE_THREAD__)
-enum { ROUNDS = 5 };
-#else
-enum { ROUNDS = 60 };
-#endif
-enum { ARENA = 4 << 20, SLOT = 512 << 10 };
+enum { ROUNDS = 60, ARENA = 4 << 20, SLOT = 512 << 10 };
 
 struct fixture {
     struct ah_device *device;

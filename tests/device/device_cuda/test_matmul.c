@@ -16,11 +16,22 @@
 #include <string.h>
 
 #if defined(__SANITIZE_ADDRESS__)
-enum { ROUNDS = 60, MANY = 70 };
+enum { MANY = 70 };
 #else
-enum { ROUNDS = 200, MANY = 300 };
+enum { MANY = 300 };
 #endif
-enum { SIZE = 200, PLACES = 2, FORMS = 3, CHECKED = 20000, C = 0, A = 1, B = 2, BIAS = 3, AUX = 4 };
+enum {
+    ROUNDS = 200,
+    SIZE = 200,
+    PLACES = 2,
+    FORMS = 3,
+    CHECKED = 20000,
+    C = 0,
+    A = 1,
+    B = 2,
+    BIAS = 3,
+    AUX = 4
+};
 
 static struct ah_ref matrix(enum ah_dtype dtype)
 {

@@ -132,13 +132,14 @@ static const struct {
     const char *model, *machine;
     uint64_t device_mib, host_mib, batch, micro_batches, seq;
     enum ah_policy policy;
-    bool usual_effort, auto_micro_batches;
+    bool at_length, usual_effort, auto_micro_batches;
     enum ah_remedy_kind wanted; /* one of the remedies */
 } cases[] = {
     {"gpt-22b", "rtx4090-64g", .policy = AH_POLICY_OPTIMAL, .wanted = AH_REMEDY_HOST_MEMORY},
     {"gpt-22b", "a100-40g-epyc7713", 4096, .policy = AH_POLICY_OPTIMAL, .wanted = AH_REMEDY_DEVICE_MEMORY},
     {"gpt-22b", "a100-40g-epyc7713", .policy = AH_POLICY_RESIDENT, .wanted = AH_REMEDY_POLICY},
-    {"gpt-22b", "h200-16c-128g", .policy = AH_POLICY_OPTIMAL, .wanted = AH_REMEDY_HOST_MEMORY},
+    {"gpt-22b", "h200-16c-128g", .at_length = true, .policy = AH_POLICY_OPTIMAL,
+     .wanted = AH_REMEDY_HOST_MEMORY},
     {"gpt-16b", "a100-40g-epyc7713", 28672, .policy = AH_POLICY_ZERO_OFFLOAD, .wanted = AH_REMEDY_POLICY},
     {"gpt-16b", "h200-16c-128g", 0, 8192, .policy = AH_POLICY_STREAM, .wanted = AH_REMEDY_HOST_MEMORY},
     {"gpt-16b", "h200-16c-128g", 2048, 8192, .policy = AH_POLICY_STREAM, .wanted = AH_REMEDY_BOTH_MEMORIES},
@@ -163,6 +164,8 @@ TEST(remedies, work_when_followed)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct test_request t;
         bool wanted = false;
+        if (cases[i].at_length && check_scaled(10) < 10)
+            continue;
         test_request_open(&t, cases[i].model, cases[i].machine);
         t.request.device_bytes = cases[i].device_mib * TEST_MIB;
         t.request.host_bytes = cases[i].host_mib * TEST_MIB;

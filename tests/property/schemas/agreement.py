@@ -19,8 +19,12 @@ import random
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import jsonschema
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+from scale import scaled  # noqa: E402
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 KINDS = ["model", "machine", "cluster", "plan", "cluster-plan", "inventory", "moves", "runlog", "checkpoint"]
@@ -172,7 +176,7 @@ def run_line_document(header, line):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("driver")
-    parser.add_argument("--changes", type=int, default=4, metavar="N",
+    parser.add_argument("--changes", type=int, default=scaled(4), metavar="N",
                         help="of each value of a golden document; of examples 5 N in all")
     parser.add_argument("--all", action="store_true", help="every change, not a random share")
     parser.add_argument("--keep", help="write documents that the two disagree on here")
@@ -190,9 +194,10 @@ def main():
 
     cases = []  # (kind, document, text)
     for kind, document, golden in every:
-        variants = list(mutations(kind, document, generator, None if options.all else options.changes))
-        if not golden and not options.all:
-            variants = generator.sample(variants, min(5 * options.changes, len(variants)))
+        if golden or options.all:
+            variants = list(mutations(kind, document, generator, None if options.all else options.changes))
+        else:
+            variants = [one_mutation(kind, document, generator) for _ in range(5 * options.changes)]
         variants += [optional_removed(document, generator) for _ in range(options.changes)]
         variants += [one_mutation(kind, one_mutation(kind, document, generator), generator) for _ in range(2 * options.changes)]
         for variant in [document] + variants:

@@ -135,11 +135,11 @@ static const struct {
     bool at_length, usual_effort, auto_micro_batches;
     enum ah_remedy_kind wanted; /* one of the remedies */
 } cases[] = {
-    {"gpt-22b", "rtx4090-64g", .policy = AH_POLICY_OPTIMAL, .wanted = AH_REMEDY_HOST_MEMORY},
+    {"gpt-22b", "rtx4090-64g", .at_length = true, .policy = AH_POLICY_OPTIMAL,
+     .wanted = AH_REMEDY_HOST_MEMORY},
     {"gpt-22b", "a100-40g-epyc7713", 4096, .policy = AH_POLICY_OPTIMAL, .wanted = AH_REMEDY_DEVICE_MEMORY},
     {"gpt-22b", "a100-40g-epyc7713", .policy = AH_POLICY_RESIDENT, .wanted = AH_REMEDY_POLICY},
-    {"gpt-22b", "h200-16c-128g", .at_length = true, .policy = AH_POLICY_OPTIMAL,
-     .wanted = AH_REMEDY_HOST_MEMORY},
+    {"gpt-22b", "h200-16c-128g", .policy = AH_POLICY_OPTIMAL, .wanted = AH_REMEDY_HOST_MEMORY},
     {"gpt-16b", "a100-40g-epyc7713", 28672, .policy = AH_POLICY_ZERO_OFFLOAD, .wanted = AH_REMEDY_POLICY},
     {"gpt-16b", "h200-16c-128g", 0, 8192, .policy = AH_POLICY_STREAM, .wanted = AH_REMEDY_HOST_MEMORY},
     {"gpt-16b", "h200-16c-128g", 2048, 8192, .policy = AH_POLICY_STREAM, .wanted = AH_REMEDY_BOTH_MEMORIES},

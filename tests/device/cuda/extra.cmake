@@ -4,7 +4,7 @@
 if(AUTOHETE_CUDA_DOUBLE)
   target_link_libraries(device.cuda PRIVATE ah_train ah_device_cpu)
   # The thread sanitizer has no time for trainings; what lanes do in one, they do in the tests of streams and faults.
-  foreach(module training groups)
+  foreach(module training groups remarks)
     ah_test_set(device.cuda.${module} LABELS "device;cuda")
   endforeach()
   foreach(script doctor stall remarks)

@@ -246,7 +246,7 @@ TEST_IN(attention, has_the_same_bits_in_any_order, setup, teardown)
     any_order.order = check_random(&f->random) | 1;
     any_order.threads = THREADS;
     small.devices[0].shared_bytes = 99 << 10;
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (size_t i = 0; i < check_scaled(sizeof shapes / sizeof *shapes); i++)
         for (enum ah_dtype dtype = AH_FP32; dtype <= AH_BF16; dtype++) {
             struct attention_data d;
             struct attention_run run;

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Why a request has no plan: the rows of a diagnosis, for a machine or a cluster, are filled once, then printed as text or
+ * as JSON.
+ */
 #include "cli/diagnosis.h"
 
 #include "base/units.h"

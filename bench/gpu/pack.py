@@ -18,7 +18,7 @@ import sys
 MOST_BYTES = 48 << 20  # it may have to travel beside the sources, in 64 MiB
 # Of the C library, and what only the machine that has it can give.
 LEFT_OUT = ("linux-vdso.", "ld-linux", "libc.so.", "libm.so.", "libdl.so.", "librt.so.", "libpthread.so.", "libgcc_s.so.")
-# Of a program that needs nothing but a plugin in AUTOHETE_PLUGIN_DIR: its tests, by the module, most telling first.
+# The program that tests a device; it needs nothing but a plugin in AUTOHETE_PLUGIN_DIR. Its modules, most telling first.
 TEST_PROGRAM = "device.device_cuda"
 TESTS = ("ops", "matmul", "attention", "gradients", "norm", "rope", "activation", "embed", "cross_entropy", "sums", "adamw",
          "lanes", "trainer", "recording")

@@ -4,7 +4,7 @@
 
     gpu_failures.py --check SCRIPT --build FOLDER --plugins FOLDER [NAME ...]
 
-Of every failure: the run ends in its time, with the exit status that is expected; its results are a whole document; every row
+For every failure: the run ends in its time, with the exit status that is expected; its results are a whole document; every row
 that was printed stands there; each item is either shown, or named as wrong or open; what the failure does not touch was
 shown. With AH_TEST_SCALE of 1 all are tried, else a few of different kinds.
 """

@@ -53,6 +53,7 @@ int ah_cuda_clock_init(struct ah_cuda_clock *clock, struct ah_error *err)
         if (window_ns < clock->window_ns)
             take_base(clock, base_ns, window_ns);
     }
+    clock->tried_ns = ah_threads_now_ns();
     if (!rc && clock->window_ns == UINT64_MAX)
         rc = ah_error_set(err, AH_E_FAILED, "the GPU does not record events; see 'nvidia-smi' and 'dmesg'");
     if (rc)
@@ -72,9 +73,11 @@ void ah_cuda_clock_release(struct ah_cuda_clock *clock)
 
 void ah_cuda_clock_adjust(struct ah_cuda_clock *clock)
 {
-    uint64_t base_ns = 0, age_ns = ah_threads_now_ns() - clock->base_ns;
-    if (age_ns < ADJUST_NS)
+    const uint64_t now_ns = ah_threads_now_ns(), age_ns = now_ns - clock->base_ns;
+    uint64_t base_ns = 0;
+    if (now_ns - clock->tried_ns < ADJUST_NS)
         return;
+    clock->tried_ns = now_ns;
     uint64_t window_ns = try_base(clock, PATIENCE_NS, &base_ns);
     if (window_ns == UINT64_MAX || (window_ns / 3 > clock->window_ns && age_ns < 4ull * ADJUST_NS))
         return;

@@ -28,13 +28,14 @@ struct ah_cuda_clock {
     unsigned used;
     uint64_t base_ns;   /* of the base in use, on the host's clock */
     uint64_t window_ns; /* how far apart the two looks were */
+    uint64_t tried_ns;  /* when a base was last looked for */
 };
 
 /* For the GPU that is current. A zeroed clock may be released. */
 int ah_cuda_clock_init(struct ah_cuda_clock *clock, struct ah_error *err);
 void ah_cuda_clock_release(struct ah_cuda_clock *clock);
 
-/* Sets the base anew where it is older than a second, unless the GPU does not answer at once. */
+/* Tries once a second to set the base anew; keeps the old one where the GPU does not answer at once. */
 void ah_cuda_clock_adjust(struct ah_cuda_clock *clock);
 
 /* 0 where the runtime does not know. */

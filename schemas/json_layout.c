@@ -5,8 +5,6 @@
  */
 #include "schemas/json.h"
 
-#include <string.h>
-
 struct layout {
     struct ah_buffer *out;
     const char *at; /* next character of the compact text */
@@ -24,7 +22,11 @@ static const char *string_end(const char *at)
 /* Behind the scalar that begins at `at`. */
 static const char *scalar_end(const char *at)
 {
-    return *at == '"' ? string_end(at) : at + strcspn(at, ",]}");
+    if (*at == '"')
+        return string_end(at);
+    while (*at && *at != ',' && *at != ']' && *at != '}')
+        at++;
+    return at;
 }
 
 /* Columns of the value at `at` on one line, or `limit` + 1 where it has more; `ret_flat`: no container in it. */

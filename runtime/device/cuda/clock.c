@@ -2,7 +2,7 @@
  *
  * A base lies in the middle of its window. At first the narrowest of several windows is taken, of more of them on a
  * busy machine, where this thread or the GPU's answer comes late; later one that is no more than three times as wide,
- * or whatever comes once the base is old.
+ * or narrower than what the clocks may have drifted apart since.
  */
 #include "runtime/device/cuda/clock.h"
 
@@ -11,7 +11,14 @@
 
 #include <sched.h>
 
-enum { FIRST_TRIES = 8, BUSY_TRIES = 64, PATIENCE_NS = 200 * 1000, ADJUST_NS = 1000 * 1000 * 1000 };
+enum {
+    FIRST_TRIES = 8,
+    BUSY_TRIES = 64,
+    PATIENCE_NS = 200 * 1000,
+    ADJUST_NS = 1000 * 1000 * 1000,
+    AGAIN_NS = ADJUST_NS / 8
+};
+enum { DRIFT = 20000 }; /* two clocks drift apart by a second in so many */
 
 /* Records the base that is not in use; UINT64_MAX: the GPU did not get to it in `patience_ns`. */
 static uint64_t try_base(struct ah_cuda_clock *clock, uint64_t patience_ns, uint64_t *ret_base_ns)
@@ -53,7 +60,6 @@ int ah_cuda_clock_init(struct ah_cuda_clock *clock, struct ah_error *err)
         if (window_ns < clock->window_ns)
             take_base(clock, base_ns, window_ns);
     }
-    clock->tried_ns = ah_threads_now_ns();
     if (!rc && clock->window_ns == UINT64_MAX)
         rc = ah_error_set(err, AH_E_FAILED, "the GPU does not record events; see 'nvidia-smi' and 'dmesg'");
     if (rc)
@@ -75,13 +81,12 @@ void ah_cuda_clock_adjust(struct ah_cuda_clock *clock)
 {
     const uint64_t now_ns = ah_threads_now_ns(), age_ns = now_ns - clock->base_ns;
     uint64_t base_ns = 0;
-    if (now_ns - clock->tried_ns < ADJUST_NS)
+    if (age_ns < ADJUST_NS || now_ns - clock->tried_ns < AGAIN_NS)
         return;
     clock->tried_ns = now_ns;
     uint64_t window_ns = try_base(clock, PATIENCE_NS, &base_ns);
-    if (window_ns == UINT64_MAX || (window_ns / 3 > clock->window_ns && age_ns < 4ull * ADJUST_NS))
-        return;
-    take_base(clock, base_ns, window_ns);
+    if (window_ns / 3 <= clock->window_ns || window_ns <= age_ns / DRIFT)
+        take_base(clock, base_ns, window_ns);
 }
 
 uint64_t ah_cuda_clock_ns(const struct ah_cuda_clock *clock, cudaEvent_t event)

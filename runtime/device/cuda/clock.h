@@ -35,7 +35,8 @@ struct ah_cuda_clock {
 int ah_cuda_clock_init(struct ah_cuda_clock *clock, struct ah_error *err);
 void ah_cuda_clock_release(struct ah_cuda_clock *clock);
 
-/* Tries once a second to set the base anew; keeps the old one where the GPU does not answer at once. */
+/* Sets the base anew where it is older than a second. Keeps it, and tries again soon, where the GPU or this thread is too
+ * busy. */
 void ah_cuda_clock_adjust(struct ah_cuda_clock *clock);
 
 /* 0 where the runtime does not know. */

@@ -118,7 +118,7 @@ TEST(search, finds_the_best_of_small_instances)
 TEST(search, threads_change_nothing)
 {
     uint64_t random = check_seed(20261122);
-    for (int i = 0; i < 4;) {
+    for (int i = 0, n = (int)check_scaled(20); i < n;) {
         struct instance it;
         struct ah_trial_limits limits;
         if (!open_instance(&it, &random, &limits))

@@ -36,6 +36,7 @@ struct ah_run_options {
     const char *weights;
     const char *tokenizer;
     const char *save;
+    bool no_save;
     struct ah_option_integer save_every;
     struct ah_option_integer valid_every;
     struct ah_option_integer keep;
@@ -94,6 +95,7 @@ struct ah_run {
     const struct ah_run_options *options;
     const struct ah_plan *plan; /* borrowed */
     struct ah_run_settings settings;
+    const char *save; /* folder of checkpoints; NULL: nothing is saved */
     struct ah_signature signature;
     struct ah_signature_run signature_run;
     struct ah_document from; /* manifest of the checkpoint to go on from */
@@ -109,6 +111,7 @@ struct ah_run {
     struct ah_companions companions; /* and what else stands there */
     struct ah_checkpoint_job job;
     struct ah_checkpoints *checkpoints; /* NULL: nothing is saved */
+    struct ah_checkpoints_room room;    /* that checkpoints will take */
     struct ah_checkpoint_position position;
     struct ah_checkpoints_found found; /* what it goes on from; zeroed: from the start */
     struct ah_text_pair remarks[3]; /* on a damaged checkpoint, on the device; for the log; in cli->arena */

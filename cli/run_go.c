@@ -7,6 +7,7 @@
  * 2. A step that failed ends the run unsaved: the checkpoint before it stays the newest.
  */
 #include "base/threads.h"
+#include "base/units.h"
 #include "cli/interrupt.h"
 #include "cli/run.h"
 #include "runtime/train/persist.h"
@@ -15,6 +16,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 struct stretch {
     struct ah_run *run;
@@ -84,16 +86,72 @@ static int evaluate(struct ah_run *run, const struct ah_run_listener *listener, 
     return rc;
 }
 
-static int save(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
+/* On a terminal somebody can make room. true: there is enough now. */
+static bool wait_for_room(const struct ah_run *run)
+{
+    enum { PATIENCE_S = 600 };
+    char needed[AH_UNITS_TEXT_MAX], available[AH_UNITS_TEXT_MAX];
+    struct ah_checkpoints_room room;
+    const bool told_to_end = ah_interrupt_seen();
+    for (unsigned waited_s = 0; isatty(STDERR_FILENO) && waited_s <= PATIENCE_S; waited_s++) {
+        if (ah_checkpoints_find_room(run->checkpoints, 0, 1, &room, NULL))
+            return false;
+        if (room.free_bytes >= room.needed_bytes)
+            return waited_s > 0; /* else room is not what was missing */
+        if (!waited_s)
+            ah_cli_tell(run->cli, AH_CLI_WARNING,
+                        "'%s' has %s free, and the checkpoint of step %" PRIu64
+                        " takes %s: make room within %d "
+                        "minutes, and it is saved; an interrupt gives it up",
+                        run->save, ah_units_print_bytes(available, room.free_bytes), run->position.step,
+                        ah_units_print_bytes(needed, room.needed_bytes), PATIENCE_S / 60);
+        (void)sleep(1);
+        if (ah_interrupt_seen() != told_to_end)
+            return false;
+    }
+    return false;
+}
+
+/* The last checkpoint could not be saved, as `err` says: weights alone, or a checkpoint once there is room. */
+static int rescue(struct ah_run *run, const struct ah_checkpoint_source *source,
+                  struct ah_checkpoints_saved *ret_saved, struct ah_error *err)
+{
+    struct ah_error own = {0};
+    char path[PATH_MAX];
+    const struct ah_error why = *err;
+    if (!ah_checkpoints_save_weights(run->checkpoints, &run->position, source, path, &own))
+        return ah_error_set(err, why.code,
+                            "%.500s; the weights of step %" PRIu64
+                            " alone are saved in '%.300s': a new run can "
+                            "begin with them, with '--weights'",
+                            why.text, run->position.step, path);
+    if (!wait_for_room(run))
+        return why.code;
+    return ah_checkpoints_save(run->checkpoints, &run->position, source, run->settings.keep, ret_saved, err);
+}
+
+/* Before the last step a checkpoint that cannot be saved costs no training: the one before it is whole. */
+static int save(struct ah_run *run, const struct ah_run_listener *listener, bool last, struct ah_error *err)
 {
     if (!run->checkpoints || run->saved_step == run->position.step)
         return AH_OK;
     const struct ah_checkpoint_source source = ah_persist_source(run->trainer);
     struct ah_checkpoints_saved saved;
+    struct ah_error own = {0};
     uint64_t start_ns = ah_threads_now_ns();
-    int rc = ah_checkpoints_save(run->checkpoints, &run->position, &source, run->settings.keep, &saved, err);
-    if (rc)
+    int rc = ah_checkpoints_save(run->checkpoints, &run->position, &source, run->settings.keep, &saved, &own);
+    if (rc == AH_E_IO && !last) {
+        ah_cli_tell(run->cli, AH_CLI_WARNING, "%s; training goes on, and the next save tries again",
+                    own.text);
+        return AH_OK;
+    }
+    if (rc == AH_E_IO)
+        rc = rescue(run, &source, &saved, &own);
+    if (rc) {
+        if (err)
+            *err = own;
         return rc;
+    }
     run->saved_step = run->position.step;
     memcpy(run->saved_path, saved.path, sizeof run->saved_path);
     if (listener->saved)
@@ -110,7 +168,7 @@ static int between(struct ah_run *run, const struct ah_run_listener *listener, s
     if (!ah_interrupt_seen() && is_due(run->position.step, settings->valid_every, at_end))
         rc = evaluate(run, listener, err);
     if (rc != AH_E_NUMERIC && is_due(run->position.step, settings->save_every, at_end)) {
-        int saved = save(run, listener, rc ? NULL : err);
+        int saved = save(run, listener, at_end || ah_interrupt_seen() || rc, rc ? NULL : err);
         rc = rc ? rc : saved;
     }
     return rc;
@@ -134,7 +192,7 @@ static int say_interrupted(const struct ah_run *run, struct ah_error *err)
 {
     uint64_t step = run->position.step;
     const struct ah_run_options *options = run->options;
-    if (run->saved_path[0] && options->resume && !strcmp(options->resume, options->save))
+    if (run->saved_path[0] && options->resume && !strcmp(options->resume, run->save))
         return ah_error_set(err, AH_E_INTERRUPTED,
                             "interrupted after step %" PRIu64 "; saved: the same command goes on", step);
     if (run->saved_path[0])
@@ -142,7 +200,7 @@ static int say_interrupted(const struct ah_run *run, struct ah_error *err)
                             "interrupted after step %" PRIu64
                             "; saved: the same command with --resume '%s'%s%s%s "
                             "goes on",
-                            step, options->save, options->weights || options->resume ? " in place of --" : "",
+                            step, run->save, options->weights || options->resume ? " in place of --" : "",
                             options->weights  ? "weights"
                             : options->resume ? "resume "
                                               : "",
@@ -164,7 +222,7 @@ int ah_run_go(struct ah_run *run, const struct ah_run_listener *listener, struct
             rc = between(run, listener, err);
     }
     if (!rc && run->position.step > run->resumed_step)
-        rc = save(run, listener, err);
+        rc = save(run, listener, true, err);
     if (rc)
         return fail(run, rc, err);
     return run->position.step < run->settings.steps ? say_interrupted(run, err) : AH_OK;

@@ -4,6 +4,7 @@
  */
 #include "base/file.h"
 #include "base/topology.h"
+#include "base/units.h"
 #include "cli/devices.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
@@ -22,6 +23,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -39,7 +41,15 @@ static int check_words(const struct ah_run_options *options, struct ah_error *er
     if (options->steps.given && options->epochs.given)
         return ah_error_set(err, AH_E_USAGE,
                             "'--steps' and '--epochs' both say how long the run is; leave one out");
-    if (!options->save && (options->save_every.given || options->keep.given || options->tokenizer))
+    if (options->save && options->no_save)
+        return ah_error_set(err, AH_E_USAGE, "'--save' and '--no-save' contradict each other; leave one out");
+    if (options->weights && !options->save && !options->no_save)
+        return ah_error_set(
+            err, AH_E_USAGE,
+            "a run with '--weights' says where its result goes: give '--save' DIR, or '--no-save' "
+            "to keep nothing");
+    if (!options->save && (!options->resume || options->no_save) &&
+        (options->save_every.given || options->keep.given || options->tokenizer))
         return ah_error_set(err, AH_E_USAGE, "'--%s' needs '--save' DIR, where checkpoints go",
                             options->save_every.given ? "save-every"
                             : options->keep.given     ? "keep"
@@ -214,6 +224,47 @@ static int open_all_data(struct ah_run *run, struct ah_error *err)
 
 /* ---- checkpoints ---- */
 
+/* Weights that were saved alone, as a checkpoint found no room, are not gone on from, but named. */
+static int say_no_checkpoint(const char *folder, struct ah_error *err)
+{
+    char path[PATH_MAX], shown[AH_DOCUMENT_NAME_MAX];
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    if (!access(path, F_OK))
+        return ah_error_set(
+            err, AH_E_IO,
+            "'%s' has weights alone, without the optimizer's states that a run goes on with; begin a "
+            "new run from them with '--weights %s'",
+            folder, folder);
+    const uint64_t step = ah_checkpoints_weights_alone(folder, path);
+    if (!step)
+        return ah_error_set(err, AH_E_IO, "'%s' has no checkpoint yet; leave out --resume to begin", folder);
+    return ah_error_set(err, AH_E_IO,
+                        "'%s' has no checkpoint, only the weights of step %" PRIu64
+                        "; begin a new run from them with '--weights %s'",
+                        folder, step, ah_document_short_name(path, shown));
+}
+
+static void tell_of_weights_alone(const struct ah_run *run)
+{
+    const struct ah_checkpoints_found *found = &run->found;
+    char path[PATH_MAX], shown[AH_DOCUMENT_NAME_MAX];
+    const uint64_t step = found->folder[0] ? ah_checkpoints_weights_alone(found->folder, path) : 0;
+    if (step > found->step)
+        ah_cli_tell(run->cli, AH_CLI_NOTE,
+                    "'%s' has the weights of step %" PRIu64 " alone; this run goes on from step %" PRIu64
+                    ", the newest whole checkpoint",
+                    ah_document_short_name(path, shown), step, found->step);
+}
+
+/* Where nothing else is said, a run that goes on saves where it was saved. NULL: no memory. */
+static const char *save_beside(struct ah_run *run)
+{
+    const struct ah_checkpoints_found *found = &run->found;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", found->path);
+    return ah_arena_strdup(&run->cli->arena, found->folder[0] ? found->folder : dirname(path));
+}
+
 /* The settings of the run that is gone on with. What a resume has found already is not looked for again. */
 static int read_manifest(struct ah_run *run, struct ah_error *err)
 {
@@ -224,10 +275,15 @@ static int read_manifest(struct ah_run *run, struct ah_error *err)
         return AH_OK;
     int rc = found->path[0] ? AH_OK : ah_checkpoints_find(run->options->resume, found, err);
     if (!rc && !found->path[0])
-        rc = ah_error_set(err, AH_E_IO, "'%s' has no checkpoint yet; leave out --resume to begin",
-                          run->options->resume);
+        rc = say_no_checkpoint(run->options->resume, err);
     if (rc)
         return rc;
+    tell_of_weights_alone(run);
+    if (!run->save && !run->options->no_save) {
+        run->save = save_beside(run);
+        if (!run->save)
+            return ah_error_memory(err);
+    }
     ah_buffer_printf(&name, "%s/" AH_CHECKPOINT_MANIFEST, found->path);
     manifest = name.failed ? NULL : ah_arena_strdup(&run->cli->arena, name.data);
     ah_buffer_release(&name);
@@ -299,7 +355,7 @@ static int read_beside(struct ah_run *run, struct ah_error *err)
                          : options->weights ? options->weights
                          : options->resume  ? run->found.path
                                             : NULL;
-    if (!options->save)
+    if (!run->save)
         return AH_OK;
     int rc = make_config(run, err);
     if (!rc && folder)
@@ -310,6 +366,40 @@ static int read_beside(struct ah_run *run, struct ah_error *err)
     return rc;
 }
 
+static uint64_t saves_to_come(const struct ah_run *run)
+{
+    const uint64_t every = run->settings.save_every, end = run->settings.steps, begin = run->resumed_step;
+    if (begin >= end)
+        return 0;
+    return every ? end / every - begin / every + (end % every != 0) : 1;
+}
+
+/* A disk that is too small for the checkpoints shows now, and not after the last step. */
+static int check_room(struct ah_run *run, struct ah_error *err)
+{
+    const uint64_t keep = run->settings.keep;
+    struct ah_checkpoints_room *room = &run->room;
+    char shown[AH_DOCUMENT_NAME_MAX], at_once[64] = "", needed[AH_UNITS_TEXT_MAX], one[AH_UNITS_TEXT_MAX],
+                                      available[AH_UNITS_TEXT_MAX];
+    if (!run->checkpoints)
+        return AH_OK;
+    int rc = ah_checkpoints_find_room(run->checkpoints, keep, saves_to_come(run), room, err);
+    if (rc || room->needed_bytes <= room->free_bytes)
+        return rc;
+    if (room->checkpoints > 1)
+        snprintf(at_once, sizeof at_once, ", %" PRIu64 " at once of %s", room->checkpoints,
+                 ah_units_print_bytes(one, room->one_bytes));
+    return ah_error_set(
+        err, AH_E_IO,
+        "%s: checkpoints will take %s%s, and %s are free there; %smake room, or name a folder on "
+        "another disk with '--save'",
+        ah_document_short_name(run->save, shown), ah_units_print_bytes(needed, room->needed_bytes), at_once,
+        ah_units_print_bytes(available, room->free_bytes),
+        room->checkpoints < 2 ? ""
+        : keep == 1           ? "save less often, "
+                              : "give '--keep 1', ");
+}
+
 static int open_checkpoints(struct ah_run *run, struct ah_error *err)
 {
     run->job = (struct ah_checkpoint_job){.model = &run->plan->model,
@@ -317,10 +407,10 @@ static int open_checkpoints(struct ah_run *run, struct ah_error *err)
                                           .config = run->config.data,
                                           .companions = &run->companions};
     run->saved_step = UINT64_MAX;
-    if (!run->options->save)
+    if (!run->save)
         return AH_OK;
     run->found.step = run->resumed_step;
-    return ah_checkpoints_open(&run->checkpoints, &run->job, run->options->save, &run->found, err);
+    return ah_checkpoints_open(&run->checkpoints, &run->job, run->save, &run->found, err);
 }
 
 /* ---- the trainer ---- */
@@ -410,7 +500,7 @@ static int open_parts(struct ah_run *run, struct ah_error *err)
     static int (*const parts[])(struct ah_run *, struct ah_error *) = {
         check_weights, find_device,   read_manifest, open_all_data, ah_run_settle,
         open_batches,  check_resumed, read_beside,   read_emulated, open_checkpoints,
-        open_trainer,  resume,        open_tally};
+        check_room,    open_trainer,  resume,        open_tally};
     int rc = AH_OK;
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
         rc = ah_interrupt_seen() ? ah_error_set(err, AH_E_INTERRUPTED, "interrupted; nothing was trained")
@@ -421,7 +511,7 @@ static int open_parts(struct ah_run *run, struct ah_error *err)
 int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan *plan,
                 const struct ah_run_options *options, struct ah_error *err)
 {
-    *ret_run = (struct ah_run){.cli = cli, .options = options, .plan = plan};
+    *ret_run = (struct ah_run){.cli = cli, .options = options, .plan = plan, .save = options->save};
     ah_interrupt_catch();
     int rc = check_words(options, err);
     if (!rc)
@@ -430,7 +520,8 @@ int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan
         ret_run->found.again) { /* an older checkpoint has other steps: all over again */
         const struct ah_checkpoints_found found = ret_run->found;
         ah_run_close(ret_run);
-        *ret_run = (struct ah_run){.cli = cli, .options = options, .plan = plan, .found = found};
+        *ret_run = (struct ah_run){
+            .cli = cli, .options = options, .plan = plan, .found = found, .save = options->save};
         rc = open_parts(ret_run, err);
     }
     if (!rc && ret_run->found.damaged.code)

@@ -56,7 +56,9 @@ static const struct ah_option run_table[] = {
     {"tokenizer", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.tokenizer),
      "save this folder's tokenizer in each checkpoint (default: that of --weights, or of the checkpoint resumed)"},
     {"save", 0, AH_OPTION_FOLDER, "DIR", NULL, FIELD(run.save),
-     "save checkpoints into this folder: at the end, when interrupted, and as --save-every says"},
+     "save checkpoints into this folder: at the end, when interrupted, and as --save-every says (default: with "
+     "--resume, where it was saved)"},
+    {"no-save", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(run.no_save), "keep nothing of this run"},
     {"save-every", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.save_every), "save every so many steps, too"},
     {"keep", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.keep),
      "keep so many of the newest checkpoints (default 2; 0: all)"},
@@ -164,6 +166,12 @@ static void begin(struct running *running)
     else
         ah_buffer_printf(&cli->out, "%s\n",
                          run->options->weights ? "begins with given weights" : "begins with fresh weights");
+    if (run->save && run->room.needed_bytes && run->room.free_bytes < UINT64_MAX) {
+        char available[AH_UNITS_TEXT_MAX];
+        ah_buffer_printf(&cli->out, "checkpoints in %s: %s at most, %s free\n", ah_cli_clean(cli, run->save),
+                         ah_units_print_bytes(text, run->room.needed_bytes),
+                         ah_units_print_bytes(available, run->room.free_bytes));
+    }
     say_learning(running);
     say_widths(running, run->data);
     say_widths(running, run->held_out);
@@ -318,11 +326,14 @@ static void tell_of_saving(const struct running *running)
     const struct ah_run *run = &running->run;
     if (run->position.step >= run->settings.steps)
         return;
-    if (!running->options->run.save)
+    if (!run->save && !running->options->run.no_save)
         ah_cli_tell(running->cli, AH_CLI_NOTE,
                     "without --save DIR nothing is kept: the trained weights are lost at the end");
-    else if (run->plan->model.vocabulary != AH_DATASET_BYTE_VOCABULARY &&
-             !ah_companions_has_tokenizer(&run->companions))
+    if (run->save && !running->options->run.save)
+        ah_cli_tell(running->cli, AH_CLI_NOTE,
+                    "saves into '%s', where it goes on from; --no-save keeps nothing", run->save);
+    if (run->save && run->plan->model.vocabulary != AH_DATASET_BYTE_VOCABULARY &&
+        !ah_companions_has_tokenizer(&run->companions))
         ah_cli_tell(
             running->cli, AH_CLI_NOTE,
             "checkpoints get no tokenizer, which other programs need to use them; --tokenizer DIR adds one");
@@ -442,7 +453,8 @@ static int train(struct running *running, struct ah_error *err)
         *err = own;
     else if (rc && own.code)
         ah_cli_tell(running->cli, AH_CLI_WARNING, "%s", own.text);
-    if (!rc && !running->options->run.save && running->run.position.step > running->run.resumed_step)
+    if (!rc && !running->run.save && !running->options->run.no_save &&
+        running->run.position.step > running->run.resumed_step)
         ah_cli_tell(running->cli, AH_CLI_NOTE, "nothing was kept of this run: --save DIR keeps the weights");
     return rc ? rc : own.code;
 }

@@ -64,6 +64,9 @@ struct ah_weights_options {
     const char *config;   /* (optional) text of the config.json to put beside (config.h); borrowed */
 };
 
+/* What ah_weights_save() takes on disk: the data to the byte, headers and the index no less than they are. */
+uint64_t ah_weights_bytes(const struct ah_model *model, enum ah_dtype dtype);
+
 /* Writes the model into `folder`, which exists and has none of these files: "model.safetensors", or
  * "model-00001-of-00003.safetensors" and so on with their index; and "config.json". Each file is synced, the folder
  * is not. After a failure what was written of a file is removed, finished ones stay: save into a temporary folder

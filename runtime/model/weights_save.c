@@ -236,6 +236,28 @@ static int save_all(struct save *save)
     return rc;
 }
 
+struct total {
+    enum ah_dtype dtype;
+    uint64_t bytes;
+};
+
+static int add_part(void *context, const struct ah_walk_step *step)
+{
+    enum { LINES_BYTES = 128 }; /* of a header and of the index, beside the name */
+    struct total *total = context;
+    total->bytes += step->part->rows * step->part->cols * ah_dtype_bytes(total->dtype) + LINES_BYTES +
+                    2 * strlen(step->part->name);
+    return AH_OK;
+}
+
+uint64_t ah_weights_bytes(const struct ah_model *model, enum ah_dtype dtype)
+{
+    enum { FILES_BYTES = 4096 }; /* ends of headers, rounded up */
+    struct total total = {dtype, FILES_BYTES};
+    ah_walk_parts(model, add_part, &total);
+    return total.bytes;
+}
+
 int ah_weights_save(const struct ah_model *model, const struct ah_weights_source *source,
                     const struct ah_weights_options *options, const char *folder, struct ah_error *err)
 {

@@ -24,6 +24,10 @@ ah_test_script(property.train.edited_plans LABELS property train
   COMMAND ${DEBIAN_PYTHON} ${tools}/edited_plans.py ${program})
 # Runs disturbed from outside: signals, damaged checkpoints, data that change, a terminal.
 ah_test_script(cli.disturbed_runs LABELS cli train COMMAND ${DEBIAN_PYTHON} ${tools}/disturbed_runs.py ${program})
+# Disks that are too small for checkpoints.
+add_library(full_disk MODULE ${tools}/full_disk.c)
+ah_test_script(cli.full_disk LABELS cli train
+  COMMAND ${DEBIAN_PYTHON} ${tools}/full_disk.py ${program} --preload $<TARGET_FILE:full_disk>)
 # The reproductions in their quick form: optimal is never slower than the paper's plans, no baseline is faster, and plans
 # without a technique are not faster, but for what quick searches miss: up to 9 % (default ones: up to 7 %). Sanitizers
 # see the shorter ones: they plan with the same code.

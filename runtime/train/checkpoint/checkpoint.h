@@ -90,6 +90,21 @@ struct ah_checkpoint_sink {
 int ah_checkpoint_save(const struct ah_checkpoint_job *job, const struct ah_checkpoint_position *position,
                        const struct ah_checkpoint_source *source, const char *path, struct ah_error *err);
 
+/* Writes the weights and what stands beside them alone, as a folder that a new run can begin with; no run can go on from it.
+ * Else as ah_checkpoint_save(). */
+int ah_checkpoint_save_weights(const struct ah_checkpoint_job *job, const struct ah_checkpoint_source *source,
+                               const char *path, struct ah_error *err);
+
+/* What one takes on disk, no less than it is; exact but for the manifest and headers. */
+struct ah_checkpoint_bytes {
+    uint64_t whole;
+    uint64_t weights; /* by ah_checkpoint_save_weights() */
+};
+
+/* Of the job's checkpoints. AH_E_USAGE: the signature's patterns fit no tensor; AH_E_MEMORY. */
+int ah_checkpoint_bytes(const struct ah_checkpoint_job *job, struct ah_checkpoint_bytes *ret_bytes,
+                        struct ah_error *err);
+
 /* Of a manifest that has been read: may this signature go on from the checkpoint at `path`? AH_E_MISMATCH names the field
  * that differs, with both values where it has one. */
 int ah_checkpoint_check_signature(const struct ah_document *manifest, const char *path,

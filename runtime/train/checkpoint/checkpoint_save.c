@@ -24,6 +24,7 @@ enum { SCRATCH_BYTES = AH_CHECKPOINT_PIECE_MAX * sizeof(float), FILES_BESIDE = 2
 struct save {
     const struct ah_checkpoint_job *job;
     const struct ah_checkpoint_source *source;
+    bool weights_alone;
     char folder[PATH_MAX];       /* PATH.tmp */
     struct ah_document manifest; /* what is known of it so far; owns the states' names too */
     struct ah_checkpoint *body;  /* of the manifest */
@@ -239,17 +240,24 @@ static int write_manifest(struct save *save)
     return rc;
 }
 
+/* Weights alone are no checkpoint: their mark goes, and no manifest comes. */
+static int remove_mark(struct save *save)
+{
+    ah_stream_abandon(&save->mark);
+    return unlink(save->mark.path) ? ah_stream_fail(save->err, save->mark.path, "removed") : AH_OK;
+}
+
 static int write_all(struct save *save)
 {
     int rc = ah_stream_create(&save->mark, save->folder, AH_LEFTOVER_MARK, 0, save->err);
-    if (!rc)
+    if (!rc && !save->weights_alone)
         rc = write_states(save);
     if (!rc)
         rc = write_weights(save);
     if (!rc)
         rc = write_companions(save);
     if (!rc)
-        rc = write_manifest(save);
+        rc = save->weights_alone ? remove_mark(save) : write_manifest(save);
     if (!rc)
         rc = ah_stream_sync_folder(save->folder, save->err);
     return rc;
@@ -316,24 +324,59 @@ static int save_in_folder(struct save *save, const char *path)
     return rc;
 }
 
-int ah_checkpoint_save(const struct ah_checkpoint_job *job, const struct ah_checkpoint_position *position,
-                       const struct ah_checkpoint_source *source, const char *path, struct ah_error *err)
+static int run_save(struct save *save, const struct ah_checkpoint_position *position, const char *path)
 {
-    struct save save = {.job = job, .source = source, .mark.descriptor = -1, .err = err};
-    assert(job->signature->run);
-    int length = snprintf(save.folder, sizeof save.folder, "%s" AH_LEFTOVER_ENDING, path);
+    struct ah_error *err = save->err;
+    assert(save->job->signature->run);
+    int length = snprintf(save->folder, sizeof save->folder, "%s" AH_LEFTOVER_ENDING, path);
     if (length >= PATH_MAX)
         return ah_stream_say(err, AH_E_IO, path, "the name is too long; choose a shorter one");
     int rc = check_absent(path, err);
     if (!rc)
-        rc = begin_manifest(&save, position);
+        rc = begin_manifest(save, position);
     if (!rc) {
-        save.scratch = malloc(SCRATCH_BYTES);
-        save.body->files =
-            ah_arena_array(&save.manifest.arena, save.states.n_files + 1, sizeof *save.body->files);
-        rc = save.scratch && save.body->files ? save_in_folder(&save, path) : ah_error_memory(err);
+        save->scratch = malloc(SCRATCH_BYTES);
+        save->body->files =
+            ah_arena_array(&save->manifest.arena, save->states.n_files + 1, sizeof *save->body->files);
+        rc = save->scratch && save->body->files ? save_in_folder(save, path) : ah_error_memory(err);
     }
-    free(save.scratch);
-    ah_arena_release(&save.manifest.arena);
+    free(save->scratch);
+    ah_arena_release(&save->manifest.arena);
+    return rc;
+}
+
+int ah_checkpoint_save(const struct ah_checkpoint_job *job, const struct ah_checkpoint_position *position,
+                       const struct ah_checkpoint_source *source, const char *path, struct ah_error *err)
+{
+    struct save save = {.job = job, .source = source, .mark.descriptor = -1, .err = err};
+    return run_save(&save, position, path);
+}
+
+int ah_checkpoint_save_weights(const struct ah_checkpoint_job *job, const struct ah_checkpoint_source *source,
+                               const char *path, struct ah_error *err)
+{
+    struct save save = {
+        .job = job, .source = source, .weights_alone = true, .mark.descriptor = -1, .err = err};
+    return run_save(&save, &(struct ah_checkpoint_position){0}, path);
+}
+
+int ah_checkpoint_bytes(const struct ah_checkpoint_job *job, struct ah_checkpoint_bytes *ret_bytes,
+                        struct ah_error *err)
+{
+    enum {
+        MANIFEST_BYTES = 64 << 10,
+        BLOCK_BYTES = 8 << 10
+    }; /* its lines of a block; rounding to the disk's blocks */
+    struct ah_arena arena = {0};
+    struct ah_states states = {0};
+    uint64_t bytes = ah_weights_bytes(job->model, job->signature->dtype) + MANIFEST_BYTES +
+                     ah_model_blocks(job->model) * BLOCK_BYTES + (job->config ? strlen(job->config) : 0);
+    for (size_t i = 0; job->companions && i < job->companions->n; i++)
+        bytes += job->companions->items[i].bytes.size;
+    int rc = ah_states_plan(job, &arena, &states, err);
+    *ret_bytes = (struct ah_checkpoint_bytes){.whole = bytes, .weights = bytes};
+    for (size_t i = 0; i < states.n_files; i++)
+        ret_bytes->whole += states.files[i].bytes;
+    ah_arena_release(&arena);
     return rc;
 }

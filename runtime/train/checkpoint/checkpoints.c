@@ -11,6 +11,7 @@
 #include "runtime/train/checkpoint/steps_internal.h"
 #include "runtime/train/checkpoint/stream_internal.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,9 +20,11 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define DAMAGED_ENDING ".damaged"
+#define WEIGHTS_ALONE  "weights-only-"
 
 struct ah_checkpoints {
     const struct ah_checkpoint_job *job; /* borrowed */
@@ -265,4 +268,64 @@ int ah_checkpoints_save(struct ah_checkpoints *checkpoints, const struct ah_chec
     snprintf(ret_saved->path, sizeof ret_saved->path, "%s", path);
     snprintf(ret_saved->warning, sizeof ret_saved->warning, "%s", warning.text);
     return AH_OK;
+}
+
+/* ---- where room is short ---- */
+
+int ah_checkpoints_save_weights(struct ah_checkpoints *checkpoints,
+                                const struct ah_checkpoint_position *position,
+                                const struct ah_checkpoint_source *source, char ret_path[PATH_MAX],
+                                struct ah_error *err)
+{
+    char name[AH_STEPS_NAME_MAX];
+    snprintf(name, sizeof name, WEIGHTS_ALONE "%08" PRIu64, position->step);
+    int rc = ah_stream_path(checkpoints->folder, name, ret_path, err);
+    return rc ? rc : ah_checkpoint_save_weights(checkpoints->job, source, ret_path, err);
+}
+
+uint64_t ah_checkpoints_weights_alone(const char *folder, char ret_path[PATH_MAX])
+{
+    uint64_t newest = 0;
+    DIR *listing = opendir(folder);
+    for (struct dirent *entry; listing && (entry = readdir(listing)) != NULL;) {
+        char *end = NULL;
+        if (strncmp(entry->d_name, WEIGHTS_ALONE, strlen(WEIGHTS_ALONE)) != 0)
+            continue;
+        uint64_t step = strtoull(entry->d_name + strlen(WEIGHTS_ALONE), &end, 10);
+        if (!*end && step > newest && !ah_stream_path(folder, entry->d_name, ret_path, NULL))
+            newest = step;
+    }
+    if (listing)
+        closedir(listing);
+    return newest;
+}
+
+int ah_checkpoints_find_room(const struct ah_checkpoints *checkpoints, uint64_t keep, uint64_t saves,
+                             struct ah_checkpoints_room *ret_room, struct ah_error *err)
+{
+    struct ah_arena arena = {0};
+    struct ah_steps steps = {0};
+    struct ah_checkpoint_bytes bytes = {0};
+    struct ah_checkpoints_room room = {.free_bytes = UINT64_MAX};
+    struct statvfs about;
+    int rc = ah_steps_list(checkpoints->folder, &arena, &steps, err);
+    rc = rc ? rc : ah_checkpoint_bytes(checkpoints->job, &bytes, err);
+    uint64_t there = 0;
+    for (size_t i = 0; i < steps.n && !rc; i++) {
+        int whole = ah_steps_check(checkpoints->folder, steps.items[i], NULL, NULL);
+        there += !whole;
+        rc = whole == AH_E_MEMORY ? ah_error_memory(err) : AH_OK;
+    }
+    ah_arena_release(&arena);
+    room.checkpoints = saves;
+    if (keep && saves && there + saves - 1 > keep)
+        room.checkpoints = keep >= there ? keep + 1 - there : 1;
+    room.one_bytes = bytes.whole;
+    room.needed_bytes = bytes.whole && room.checkpoints > UINT64_MAX / bytes.whole
+                            ? UINT64_MAX
+                            : room.checkpoints * bytes.whole;
+    if (!fstatvfs(checkpoints->lock, &about) && about.f_blocks)
+        room.free_bytes = (uint64_t)about.f_bavail * about.f_frsize;
+    *ret_room = room;
+    return rc;
 }

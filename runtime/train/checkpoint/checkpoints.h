@@ -70,6 +70,29 @@ int ah_checkpoints_save(struct ah_checkpoints *checkpoints, const struct ah_chec
                         const struct ah_checkpoint_source *source, uint64_t keep,
                         struct ah_checkpoints_saved *ret_saved, struct ah_error *err);
 
+/* Saves the weights of step `position->step` alone, as FOLDER/weights-only-STEP, for where a checkpoint finds no room: a new
+ * run can begin with them, and none goes on from them. The errors of ah_checkpoint_save(). */
+int ah_checkpoints_save_weights(struct ah_checkpoints *checkpoints,
+                                const struct ah_checkpoint_position *position,
+                                const struct ah_checkpoint_source *source, char ret_path[PATH_MAX],
+                                struct ah_error *err);
+
+/* The newest of those in FOLDER; 0: there is none. */
+uint64_t ah_checkpoints_weights_alone(const char *folder, char ret_path[PATH_MAX]);
+
+/* What saves to come need on disk, and what is free there. */
+struct ah_checkpoints_room {
+    uint64_t checkpoints; /* that will stand there at once, beyond those that do */
+    uint64_t one_bytes;   /* of each */
+    uint64_t needed_bytes;
+    uint64_t free_bytes; /* UINT64_MAX: the file system does not tell */
+};
+
+/* Of `saves` to come, of which the newest `keep` stay (0: all): while one is saved, the one that it replaces is still there.
+ * AH_E_IO: the folder cannot be listed; AH_E_MEMORY. */
+int ah_checkpoints_find_room(const struct ah_checkpoints *checkpoints, uint64_t keep, uint64_t saves,
+                             struct ah_checkpoints_room *ret_room, struct ah_error *err);
+
 /* Unlocks. A folder that was made for this and has stayed empty is removed. NULL is fine. */
 void ah_checkpoints_close(struct ah_checkpoints *checkpoints);
 

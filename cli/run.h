@@ -14,11 +14,13 @@
 #define AH_CLI_RUN_H
 
 #include "cli/cli.h"
+#include "cli/divergence.h"
 #include "runtime/train/checkpoint/checkpoints.h"
 #include "runtime/train/tally.h"
 #include "runtime/train/trainer.h"
 #include "schemas/document.h"
 #include "schemas/plan.h"
+#include "schemas/resume.h"
 
 struct ah_run_options {
     struct ah_option_list data;
@@ -36,7 +38,9 @@ struct ah_run_options {
     const char *weights;
     const char *tokenizer;
     const char *save;
-    bool no_save;
+    bool no_save, keep_best;
+    const char *log;
+    const char *on_divergence;
     struct ah_option_integer save_every;
     struct ah_option_integer valid_every;
     struct ah_option_integer keep;
@@ -51,6 +55,7 @@ struct ah_run_options {
 };
 
 extern const char *const ah_run_words_schedule[];
+extern const char *const ah_run_words_divergence[];
 extern const char *const ah_run_words_format[];
 
 #define AH_RUN_FIELD(name) offsetof(struct ah_run_options, name)
@@ -98,7 +103,16 @@ struct ah_run {
     const char *save; /* folder of checkpoints; NULL: nothing is saved */
     struct ah_signature signature;
     struct ah_signature_run signature_run;
-    struct ah_document from; /* manifest of the checkpoint to go on from */
+    struct ah_document from;     /* manifest of the checkpoint to go on from */
+    struct ah_document resumed;  /* what else it goes on with (run_resume.h) */
+    struct ah_resume resume;     /* and what a run after this one will */
+    struct ah_resume_best *best; /* checkpoint by held-out loss; NULL: none yet */
+    struct ah_divergence divergence;
+    bool diverged, stopped;  /* it was told; it ended the run */
+    uint64_t kept_step;      /* of the last checkpoint before it diverged; 0: none */
+    uint64_t evaluated_step; /* UINT64_MAX: never in this run */
+    double evaluated_loss;
+    struct ah_resume_best best_place;
     struct ah_document emulated;
     struct ah_device_throttle throttle;
     const struct ah_device_driver *driver;

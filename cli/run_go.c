@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "cli/interrupt.h"
 #include "cli/run.h"
+#include "cli/run_resume.h"
 #include "runtime/train/persist.h"
 
 #include <inttypes.h>
@@ -23,6 +24,25 @@ struct stretch {
     const struct ah_run_listener *listener;
 };
 
+/* The last checkpoint before is kept from now on: somebody may want to begin again from there. */
+static void watch_loss(struct ah_run *run, double loss)
+{
+    double last;
+    const char *policy = run->options->on_divergence;
+    ah_divergence_step(&run->divergence, loss);
+    if (run->diverged || !ah_divergence_is(&run->divergence, &last))
+        return;
+    run->diverged = true;
+    run->stopped = policy && !strcmp(policy, "stop");
+    run->kept_step = run->saved_step == UINT64_MAX ? run->resumed_step : run->saved_step;
+    if (!run->stopped)
+        ah_cli_tell(run->cli, AH_CLI_WARNING,
+                    "the run diverges: after step %" PRIu64
+                    " the median loss of the last %d steps is %.4f, and that of the "
+                    "first %d was %.4f; a lower --lr may help, and --on-divergence stop ends such a run",
+                    run->position.step, AH_DIVERGENCE_LAST, last, AH_DIVERGENCE_FIRST, run->divergence.first);
+}
+
 static bool on_step(void *context, const struct ah_step_record *record)
 {
     struct stretch *stretch = context;
@@ -31,9 +51,12 @@ static bool on_step(void *context, const struct ah_step_record *record)
     run->position.step = record->step;
     run->position.cursor = record->step * run->plan->training.batch;
     run->position.tokens += record->tokens;
-    if (isfinite(record->loss) && isfinite(record->grad_norm) && stretch->listener->step)
-        stretch->listener->step(stretch->listener->context, record, step_us);
-    return !ah_interrupt_seen();
+    if (isfinite(record->loss) && isfinite(record->grad_norm)) {
+        if (stretch->listener->step)
+            stretch->listener->step(stretch->listener->context, record, step_us);
+        watch_loss(run, record->loss);
+    }
+    return !ah_interrupt_seen() && !run->stopped;
 }
 
 static void on_op(void *context, const struct ah_op_record *record)
@@ -81,9 +104,33 @@ static int evaluate(struct ah_run *run, const struct ah_run_listener *listener, 
     if (!rc && !isfinite(evaluation.loss))
         rc = ah_error_set(err, AH_E_NUMERIC, "the held-out loss after step %" PRIu64 " is not finite",
                           run->position.step);
+    if (!rc) {
+        run->evaluated_step = run->position.step;
+        run->evaluated_loss = evaluation.loss;
+    }
     if (!rc && listener->evaluated)
         listener->evaluated(listener->context, run->position.step, evaluation.loss, evaluation.tokens);
     return rc;
+}
+
+/* With --keep-best: is this the best so far? The newest counts among equals. */
+static void compare_with_best(struct ah_run *run)
+{
+    if (!run->options->keep_best || run->evaluated_step != run->position.step ||
+        (run->best && run->best->loss < run->evaluated_loss))
+        return;
+    run->best_place = (struct ah_resume_best){run->position.step, run->evaluated_loss};
+    run->best = &run->best_place;
+}
+
+static struct ah_checkpoints_keep to_keep(const struct ah_run *run)
+{
+    struct ah_checkpoints_keep keep = {.newest = run->settings.keep};
+    if (run->best)
+        keep.also[keep.n_also++] = run->best->step;
+    if (run->diverged)
+        keep.also[keep.n_also++] = run->kept_step;
+    return keep;
 }
 
 /* On a terminal somebody can make room. true: there is enough now. */
@@ -127,7 +174,8 @@ static int rescue(struct ah_run *run, const struct ah_checkpoint_source *source,
                             why.text, run->position.step, path);
     if (!wait_for_room(run))
         return why.code;
-    return ah_checkpoints_save(run->checkpoints, &run->position, source, run->settings.keep, ret_saved, err);
+    const struct ah_checkpoints_keep keep = to_keep(run);
+    return ah_checkpoints_save(run->checkpoints, &run->position, source, &keep, ret_saved, err);
 }
 
 /* Before the last step a checkpoint that cannot be saved costs no training: the one before it is whole. */
@@ -139,7 +187,10 @@ static int save(struct ah_run *run, const struct ah_run_listener *listener, bool
     struct ah_checkpoints_saved saved;
     struct ah_error own = {0};
     uint64_t start_ns = ah_threads_now_ns();
-    int rc = ah_checkpoints_save(run->checkpoints, &run->position, &source, run->settings.keep, &saved, &own);
+    compare_with_best(run);
+    ah_run_resume_write(run);
+    const struct ah_checkpoints_keep keep = to_keep(run);
+    int rc = ah_checkpoints_save(run->checkpoints, &run->position, &source, &keep, &saved, &own);
     if (rc == AH_E_IO && !last) {
         ah_cli_tell(run->cli, AH_CLI_WARNING, "%s; training goes on, and the next save tries again",
                     own.text);
@@ -164,10 +215,12 @@ static int between(struct ah_run *run, const struct ah_run_listener *listener, s
 {
     const struct ah_run_settings *settings = &run->settings;
     bool at_end = run->position.step >= settings->steps;
+    const bool saves = is_due(run->position.step, settings->save_every, at_end);
     int rc = AH_OK;
-    if (!ah_interrupt_seen() && is_due(run->position.step, settings->valid_every, at_end))
+    if (!ah_interrupt_seen() &&
+        (is_due(run->position.step, settings->valid_every, at_end) || (saves && run->options->keep_best)))
         rc = evaluate(run, listener, err);
-    if (rc != AH_E_NUMERIC && is_due(run->position.step, settings->save_every, at_end)) {
+    if (rc != AH_E_NUMERIC && saves) {
         int saved = save(run, listener, at_end || ah_interrupt_seen() || rc, rc ? NULL : err);
         rc = rc ? rc : saved;
     }
@@ -179,13 +232,32 @@ static int fail(const struct ah_run *run, int rc, struct ah_error *err)
 {
     size_t length = strlen(err->text);
     const char *path = run->saved_path[0] ? run->saved_path : run->found.path;
+    double last;
     if (rc == AH_E_NUMERIC)
         length += (size_t)snprintf(err->text + length, sizeof err->text - length,
                                    "; begin again with a lower --lr");
-    if (rc != AH_E_INTERRUPTED && path[0] && length < sizeof err->text)
+    if (rc == AH_E_NUMERIC && ah_divergence_is(&run->divergence, &last)) {
+        if (run->save && run->kept_step)
+            snprintf(err->text + length, sizeof err->text - length,
+                     "; the checkpoint of step %" PRIu64 " in '%.500s' is from before", run->kept_step,
+                     run->save);
+    } else if (rc != AH_E_INTERRUPTED && path[0] && length < sizeof err->text)
         snprintf(err->text + length, sizeof err->text - length, "; the checkpoint '%.500s' is as it was",
                  path);
     return rc;
+}
+
+/* AH_OK: it does not, or not any more. */
+static int say_diverged(const struct ah_run *run, struct ah_error *err)
+{
+    double last;
+    if (!run->diverged || !ah_divergence_is(&run->divergence, &last))
+        return AH_OK;
+    return ah_error_set(
+        err, AH_E_NUMERIC,
+        "the run diverged: after step %" PRIu64 " the median loss of the last %d steps is %.4f, and that of "
+        "the first %d was %.4f",
+        run->position.step, AH_DIVERGENCE_LAST, last, AH_DIVERGENCE_FIRST, run->divergence.first);
 }
 
 static int say_interrupted(const struct ah_run *run, struct ah_error *err)
@@ -214,15 +286,19 @@ static int say_interrupted(const struct ah_run *run, struct ah_error *err)
 int ah_run_go(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
 {
     int rc = AH_OK;
-    if (!run->position.step && run->held_out && run->settings.valid_every)
+    if (!run->position.step && run->held_out)
         rc = evaluate(run, listener, err);
     while (!rc && run->position.step < run->settings.steps && !ah_interrupt_seen()) {
         rc = train(run, listener, err);
+        if (!rc && run->stopped)
+            rc = say_diverged(run, err);
         if (!rc)
             rc = between(run, listener, err);
     }
     if (!rc && run->position.step > run->resumed_step)
         rc = save(run, listener, true, err);
+    if (!rc && run->position.step >= run->settings.steps)
+        rc = say_diverged(run, err);
     if (rc)
         return fail(run, rc, err);
     return run->position.step < run->settings.steps ? say_interrupted(run, err) : AH_OK;

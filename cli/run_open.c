@@ -11,6 +11,7 @@
 #include "cli/request.h"
 #include "cli/run.h"
 #include "cli/run_device.h"
+#include "cli/run_resume.h"
 #include "cli/stall.h"
 #include "planner/planner.h"
 #include "profiler/profiler.h"
@@ -23,7 +24,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -33,7 +33,7 @@ enum { CONFIG_BYTES_MAX = 1 << 24 };
 
 static int check_words(const struct ah_run_options *options, struct ah_error *err)
 {
-    if (!options->data.n)
+    if (!options->data.n && !options->resume)
         return ah_error_set(err, AH_E_USAGE, "'--data' is missing: a file of tokens to train on");
     if (options->weights && options->resume)
         return ah_error_set(err, AH_E_USAGE,
@@ -49,13 +49,15 @@ static int check_words(const struct ah_run_options *options, struct ah_error *er
             "a run with '--weights' says where its result goes: give '--save' DIR, or '--no-save' "
             "to keep nothing");
     if (!options->save && (!options->resume || options->no_save) &&
-        (options->save_every.given || options->keep.given || options->tokenizer))
+        (options->save_every.given || options->keep.given || options->keep_best || options->tokenizer))
         return ah_error_set(err, AH_E_USAGE, "'--%s' needs '--save' DIR, where checkpoints go",
                             options->save_every.given ? "save-every"
                             : options->keep.given     ? "keep"
+                            : options->keep_best      ? "keep-best"
                                                       : "tokenizer");
-    if (!options->valid.n && options->valid_every.given)
-        return ah_error_set(err, AH_E_USAGE, "'--valid-every' needs '--valid' FILE, the data held out");
+    if (!options->valid.n && !options->resume && (options->valid_every.given || options->keep_best))
+        return ah_error_set(err, AH_E_USAGE, "'--%s' needs '--valid' FILE, the data held out",
+                            options->keep_best ? "keep-best" : "valid-every");
     return AH_OK;
 }
 
@@ -256,15 +258,6 @@ static void tell_of_weights_alone(const struct ah_run *run)
                     ah_document_short_name(path, shown), step, found->step);
 }
 
-/* Where nothing else is said, a run that goes on saves where it was saved. NULL: no memory. */
-static const char *save_beside(struct ah_run *run)
-{
-    const struct ah_checkpoints_found *found = &run->found;
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s", found->path);
-    return ah_arena_strdup(&run->cli->arena, found->folder[0] ? found->folder : dirname(path));
-}
-
 /* The settings of the run that is gone on with. What a resume has found already is not looked for again. */
 static int read_manifest(struct ah_run *run, struct ah_error *err)
 {
@@ -279,11 +272,6 @@ static int read_manifest(struct ah_run *run, struct ah_error *err)
     if (rc)
         return rc;
     tell_of_weights_alone(run);
-    if (!run->save && !run->options->no_save) {
-        run->save = save_beside(run);
-        if (!run->save)
-            return ah_error_memory(err);
-    }
     ah_buffer_printf(&name, "%s/" AH_CHECKPOINT_MANIFEST, found->path);
     manifest = name.failed ? NULL : ah_arena_strdup(&run->cli->arena, name.data);
     ah_buffer_release(&name);
@@ -383,7 +371,8 @@ static int check_room(struct ah_run *run, struct ah_error *err)
                                       available[AH_UNITS_TEXT_MAX];
     if (!run->checkpoints)
         return AH_OK;
-    int rc = ah_checkpoints_find_room(run->checkpoints, keep, saves_to_come(run), room, err);
+    const bool best = run->options->keep_best && keep;
+    int rc = ah_checkpoints_find_room(run->checkpoints, keep + best, saves_to_come(run), room, err);
     if (rc || room->needed_bytes <= room->free_bytes)
         return rc;
     if (room->checkpoints > 1)
@@ -406,7 +395,7 @@ static int open_checkpoints(struct ah_run *run, struct ah_error *err)
                                           .signature = &run->signature,
                                           .config = run->config.data,
                                           .companions = &run->companions};
-    run->saved_step = UINT64_MAX;
+    run->saved_step = run->evaluated_step = UINT64_MAX;
     if (!run->save)
         return AH_OK;
     run->found.step = run->resumed_step;
@@ -498,9 +487,9 @@ static void warn_of_damage(struct ah_run *run)
 static int open_parts(struct ah_run *run, struct ah_error *err)
 {
     static int (*const parts[])(struct ah_run *, struct ah_error *) = {
-        check_weights, find_device,   read_manifest, open_all_data, ah_run_settle,
-        open_batches,  check_resumed, read_beside,   read_emulated, open_checkpoints,
-        check_room,    open_trainer,  resume,        open_tally};
+        check_weights, find_device,   read_manifest, ah_run_resume_read, open_all_data,    ah_run_settle,
+        open_batches,  check_resumed, read_beside,   read_emulated,      open_checkpoints, check_room,
+        open_trainer,  resume,        open_tally};
     int rc = AH_OK;
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
         rc = ah_interrupt_seen() ? ah_error_set(err, AH_E_INTERRUPTED, "interrupted; nothing was trained")
@@ -542,4 +531,5 @@ void ah_run_close(struct ah_run *run)
     ah_companions_release(&run->companions);
     ah_document_release(&run->emulated);
     ah_document_release(&run->from);
+    ah_document_release(&run->resumed);
 }

@@ -28,6 +28,7 @@ static const struct defaults {
 
 const char *const ah_run_words_schedule[] = {
     [AH_RATE_CONSTANT] = "constant", [AH_RATE_COSINE] = "cosine", NULL};
+const char *const ah_run_words_divergence[] = {"warn", "stop", NULL};
 const char *const ah_run_words_format[] = {
 #define FORMAT_WORD(value, word, text) word,
     AH_DATASET_FORMATS(FORMAT_WORD)

@@ -22,7 +22,6 @@
 
 struct run_options {
     struct ah_run_options run; /* first: AH_RUN_DATA_OPTIONS */
-    const char *log;
     const char *trace;
     bool force;
 };
@@ -37,7 +36,7 @@ static const struct ah_option run_table[] = {
     AH_RUN_DATA_OPTIONS,
     {"valid", 0, AH_OPTION_FILES, "PATH", NULL, FIELD(run.valid), "measure the loss on this too, held out"},
     {"valid-every", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.valid_every),
-     "every so many steps, and before the first one (default: at the end)"},
+     "every so many steps, too (default: before the first step and at the end)"},
     {"steps", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.steps),
      "steps of the whole run, those before --resume included (default 100)"},
     {"epochs", 0, AH_OPTION_REAL, "X", NULL, FIELD(run.epochs),
@@ -62,9 +61,13 @@ static const struct ah_option run_table[] = {
     {"save-every", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.save_every), "save every so many steps, too"},
     {"keep", 0, AH_OPTION_COUNT, "N", NULL, FIELD(run.keep),
      "keep so many of the newest checkpoints (default 2; 0: all)"},
+    {"keep-best", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(run.keep_best),
+     "keep the checkpoint with the lowest held-out loss in addition"},
+    {"on-divergence", 0, AH_OPTION_WORD, "WORD", ah_run_words_divergence, FIELD(run.on_divergence),
+     "when the loss rises by a fifth: go on and end with status 9 if it is still so, or end at once (default warn)"},
     {"resume", 0, AH_OPTION_FILE, "DIR", NULL, FIELD(run.resume),
      "go on from the newest whole checkpoint in this folder, or from this one; what is not given is as before"},
-    {"log", 0, AH_OPTION_OUTPUT, "FILE", replaced_logs, FIELD(log), 
+    {"log", 0, AH_OPTION_OUTPUT, "FILE", replaced_logs, FIELD(run.log),
      "write the run log here, a line a step ('-': standard output); with --resume, go on with the one that is there"},
     {"trace", 0, AH_OPTION_OUTPUT, "FILE", replaced_traces, FIELD(trace),
      "write the measured timeline of a few steps beside the predicted one, for Perfetto or chrome://tracing"},
@@ -276,7 +279,7 @@ static int open_trace(struct running *running, struct ah_error *err)
 static int share_output(struct running *running, struct ah_error *err)
 {
     const struct run_options *options = running->options;
-    const bool log = options->log && !strcmp(options->log, "-");
+    const bool log = options->run.log && !strcmp(options->run.log, "-");
     const bool trace = options->trace && !strcmp(options->trace, "-");
     if (trace && (log || running->cli->json))
         return ah_error_set(err, AH_E_USAGE,
@@ -300,6 +303,14 @@ static int check_whole(const struct ah_plan *plan, const char *path, struct ah_e
         ah_document_short_name(path, shortened), plan->part->stage, plan->part->stages);
 }
 
+/* The log that was given was looked at before; one that the run before this had is looked at now. */
+static int open_log(struct running *running, struct ah_error *err)
+{
+    const char *given = running->options->run.log, *path = running->run.options->log;
+    int rc = path && !given ? ah_run_log_check(path, err) : AH_OK;
+    return rc ? rc : ah_run_log_open(&running->log, &running->run, path, running->cli->json, err);
+}
+
 static int open_running(struct running *running, struct ah_error *err)
 {
     const struct run_options *options = running->options;
@@ -309,14 +320,14 @@ static int open_running(struct running *running, struct ah_error *err)
         rc = ah_proof_load(&running->plan, path, "run", err);
     if (!rc)
         rc = check_whole(running->plan.body.plan, path, err);
-    if (!rc && options->log && options->run.resume)
-        rc = ah_run_log_check(options->log, err);
+    if (!rc && options->run.log && options->run.resume)
+        rc = ah_run_log_check(options->run.log, err);
     if (!rc)
         rc = ah_run_open(&running->run, running->cli, running->plan.body.plan, &options->run, err);
     if (!rc && options->trace)
         rc = open_trace(running, err);
     if (!rc)
-        rc = ah_run_log_open(&running->log, &running->run, options->log, running->cli->json, err);
+        rc = open_log(running, err);
     return rc;
 }
 
@@ -508,7 +519,7 @@ const struct ah_verb ah_verb_run = {
                   "train a model of bytes (vocabulary 256) on text"},
                  {"run plan.json --data train.bin --valid val.bin --weights llama-2-7b --epochs 2 --save out",
                   "fine-tune and save"},
-                 {"run plan.json --data train.bin --save out --resume out", "go on where it stopped"},
+                 {"run plan.json --resume out", "go on where it stopped"},
                  {"run plan.json --data train.bin --json | jq '.loss // empty'", "losses, as they come"}},
     .run = run_run,
 };

@@ -35,7 +35,8 @@
     X(AH_DOCUMENT_CLUSTER_PLAN, cluster_plan, "cluster-plan")                                                \
     X(AH_DOCUMENT_INVENTORY, inventory, "inventory")                                                         \
     X(AH_DOCUMENT_MOVES, moves, "moves")                                                                     \
-    X(AH_DOCUMENT_RUNLOG, runlog, "runlog") X(AH_DOCUMENT_CHECKPOINT, checkpoint, "checkpoint")
+    X(AH_DOCUMENT_RUNLOG, runlog, "runlog")                                                                  \
+    X(AH_DOCUMENT_CHECKPOINT, checkpoint, "checkpoint") X(AH_DOCUMENT_RESUME, resume, "resume")
 
 enum ah_document_kind {
     AH_DOCUMENT_ANY,
@@ -63,6 +64,7 @@ struct ah_document {
         struct ah_moves *moves;
         struct ah_runlog *runlog;
         struct ah_checkpoint *checkpoint;
+        struct ah_resume *resume;
     } body;
     const char **warnings; /* sentences: inert keys of a Hugging Face config, ... */
     size_t n_warnings;

@@ -30,7 +30,8 @@ PRELOADED int fstatvfs(int fd, struct statvfs *ret_about)
 {
     unsigned long long refused = 0;
     (void)fd;
-    *ret_about = (struct statvfs){.f_bsize = 1, .f_frsize = 1, .f_blocks = 1, .f_bavail = free_bytes(&refused)};
+    *ret_about =
+        (struct statvfs){.f_bsize = 1, .f_frsize = 1, .f_blocks = 1, .f_bavail = free_bytes(&refused)};
     return 0;
 }
 

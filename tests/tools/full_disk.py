@@ -90,7 +90,7 @@ def test_weights_alone(disk):
                       r"step 8 alone are saved in 'full/weights-only-00000008': a new run can begin with them, with "
                       r"'--weights'; the checkpoint 'full/step-00000004' is as it was\n", err, re.M), err)
     names = sorted(path.name for path in (disk.runs.folder / "full").iterdir())
-    require(names == ["step-00000004", "weights-only-00000008"], names)
+    require(names == ["resume.json", "step-00000004", "weights-only-00000008"], names)
     require(disk.runs.digests(disk.runs.folder / "full/step-00000004") == before, "the checkpoint changed")
     alone, whole = disk.runs.folder / "full/weights-only-00000008", disk.runs.folder / "whole/step-00000008"
     require(sorted(path.name for path in alone.iterdir()) == ["config.json", "model.safetensors"], "other files")

@@ -231,8 +231,17 @@ static int remove_checkpoint(const struct ah_checkpoints *checkpoints, uint64_t 
     return rc ? rc : ah_leftover_remove(aside, &removed, err);
 }
 
-/* Of the whole ones up to `step` the newest `keep` stay; goes on after a failure, the last of which it returns. */
-static int keep_newest(const struct ah_checkpoints *checkpoints, uint64_t keep, struct ah_error *err)
+static bool is_also_kept(const struct ah_checkpoints_keep *keep, uint64_t step)
+{
+    bool kept = false;
+    for (size_t i = 0; i < keep->n_also; i++)
+        kept |= keep->also[i] == step;
+    return kept;
+}
+
+/* Of the whole ones the newest stay, and those named; goes on after a failure, the last of which it returns. */
+static int keep_newest(const struct ah_checkpoints *checkpoints, const struct ah_checkpoints_keep *keep,
+                       struct ah_error *err)
 {
     struct ah_arena arena = {0};
     struct ah_steps steps = {0};
@@ -242,7 +251,9 @@ static int keep_newest(const struct ah_checkpoints *checkpoints, uint64_t keep, 
         struct ah_document manifest;
         if (ah_steps_check(checkpoints->folder, steps.items[i], &manifest, NULL))
             continue;
-        int failure = ++whole > keep ? remove_checkpoint(checkpoints, steps.items[i], &manifest, err) : AH_OK;
+        int failure = ++whole > keep->newest && !is_also_kept(keep, steps.items[i])
+                          ? remove_checkpoint(checkpoints, steps.items[i], &manifest, err)
+                          : AH_OK;
         ah_document_release(&manifest);
         rc = failure ? failure : rc;
     }
@@ -251,7 +262,7 @@ static int keep_newest(const struct ah_checkpoints *checkpoints, uint64_t keep, 
 }
 
 int ah_checkpoints_save(struct ah_checkpoints *checkpoints, const struct ah_checkpoint_position *position,
-                        const struct ah_checkpoint_source *source, uint64_t keep,
+                        const struct ah_checkpoint_source *source, const struct ah_checkpoints_keep *keep,
                         struct ah_checkpoints_saved *ret_saved, struct ah_error *err)
 {
     struct ah_error warning = {0};
@@ -263,7 +274,7 @@ int ah_checkpoints_save(struct ah_checkpoints *checkpoints, const struct ah_chec
         rc = ah_checkpoint_save(checkpoints->job, position, source, path, err);
     if (rc)
         return rc;
-    if (keep)
+    if (keep->newest)
         keep_newest(checkpoints, keep, &warning);
     snprintf(ret_saved->path, sizeof ret_saved->path, "%s", path);
     snprintf(ret_saved->warning, sizeof ret_saved->warning, "%s", warning.text);

@@ -5,7 +5,7 @@
  *     rc = ah_checkpoints_find(dir, &found, err);                            // --resume
  *     rc = ah_checkpoints_open(&checkpoints, &job, dir, &found, err);        // --save; zeroed for a run from the start
  *     rc = ah_checkpoints_resume(&job, &sink, &found, &position, err);       // --resume; `found.again`: start over
- *     rc = ah_checkpoints_save(checkpoints, &position, &source, keep, &saved, err);
+ *     rc = ah_checkpoints_save(checkpoints, &position, &source, &keep, &saved, err);
  *     ah_checkpoints_close(checkpoints);
  *
  * INVARIANTS
@@ -59,15 +59,22 @@ int ah_checkpoints_resume(const struct ah_checkpoint_job *job, const struct ah_c
 int ah_checkpoints_open(struct ah_checkpoints **ret_checkpoints, const struct ah_checkpoint_job *job,
                         const char *folder, const struct ah_checkpoints_found *found, struct ah_error *err);
 
+/* Which checkpoints stay. */
+struct ah_checkpoints_keep {
+    uint64_t newest;  /* so many of them; 0: all */
+    uint64_t also[2]; /* steps that stay in addition */
+    size_t n_also;
+};
+
 struct ah_checkpoints_saved {
     char path[PATH_MAX];
     char warning[AH_ERROR_TEXT_MAX]; /* empty, or why older ones are still there */
 };
 
-/* Saves, then removes all but the newest `keep` (0: keeps all). The errors of ah_checkpoint_save(); older ones are
+/* Saves, then removes all but those to keep. The errors of ah_checkpoint_save(); older ones are
  * untouched then. Saving a step that is there already does nothing. */
 int ah_checkpoints_save(struct ah_checkpoints *checkpoints, const struct ah_checkpoint_position *position,
-                        const struct ah_checkpoint_source *source, uint64_t keep,
+                        const struct ah_checkpoint_source *source, const struct ah_checkpoints_keep *keep,
                         struct ah_checkpoints_saved *ret_saved, struct ah_error *err);
 
 /* Saves the weights of step `position->step` alone, as FOLDER/weights-only-STEP, for where a checkpoint finds no room: a new

@@ -44,8 +44,8 @@ static int save(struct scene *scene, uint64_t step, struct ah_error *err)
     const struct ah_checkpoints_found from = {.step = step - 1};
     int rc = ah_checkpoints_open(&checkpoints, &scene->run.job, scene->folder, &from, err);
     if (!rc)
-        rc = ah_checkpoints_save(checkpoints, training_at(&scene->run, step), &scene->run.source, 1, &saved,
-                                 err);
+        rc = ah_checkpoints_save(checkpoints, training_at(&scene->run, step), &scene->run.source,
+                                 &(struct ah_checkpoints_keep){.newest = 1}, &saved, err);
     ah_checkpoints_close(checkpoints);
     return rc;
 }

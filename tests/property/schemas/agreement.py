@@ -27,7 +27,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 from scale import scaled  # noqa: E402
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
-KINDS = ["model", "machine", "cluster", "plan", "cluster-plan", "inventory", "moves", "runlog", "checkpoint"]
+KINDS = ["model", "machine", "cluster", "plan", "cluster-plan", "inventory", "moves", "runlog", "checkpoint",
+         "resume"]
 UNKNOWN = "surprise"
 
 REPLACEMENTS = [
@@ -236,7 +237,7 @@ def main():
     for kind in KINDS:
         good, meaning, shape = counts[kind]
         print(f"{kind:<11} {good:6} good {meaning:6} wrong in meaning {shape:6} wrong in shape")
-        if good < 5 * options.changes or shape < 40 * options.changes:
+        if good < 5 * options.changes or shape < 25 * options.changes:
             print(f"{kind}: too few documents to prove anything")
             disagreements += 1
     print(f"{len(cases)} documents, {disagreements} disagreements")

@@ -24,7 +24,8 @@ static int go_on(struct training *run, const char *folder, uint64_t step, int re
     const struct ah_checkpoints_found from = {.step = step};
     int rc = ah_checkpoints_open(&checkpoints, &run->job, folder, &from, err);
     for (step++; step <= LAST && !rc; step++) {
-        rc = ah_checkpoints_save(checkpoints, training_at(run, step), &run->source, KEEP, &saved, err);
+        rc = ah_checkpoints_save(checkpoints, training_at(run, step), &run->source,
+                                 &(struct ah_checkpoints_keep){.newest = KEEP}, &saved, err);
         unsigned char done = (unsigned char)step;
         if (!rc && report >= 0 && __real_write(report, &done, 1) != 1)
             rc = AH_E_IO;

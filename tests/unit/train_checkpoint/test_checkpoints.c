@@ -47,8 +47,8 @@ static void reopen(struct scene *scene, uint64_t step)
 
 static void save(struct scene *scene, uint64_t step, uint64_t keep)
 {
-    CHECK_OK(ah_checkpoints_save(scene->checkpoints, training_at(&scene->run, step), &scene->run.source, keep,
-                                 &scene->saved, &scene->err),
+    CHECK_OK(ah_checkpoints_save(scene->checkpoints, training_at(&scene->run, step), &scene->run.source,
+                                 &(struct ah_checkpoints_keep){.newest = keep}, &scene->saved, &scene->err),
              scene->err);
 }
 

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Divergence: does a run's loss rise instead of falling? The median of the last 16 steps is compared with that of the run's first
+ * 8: above it by more than a fifth, the run diverges.
+ *
+ *     ah_divergence_step(&divergence, loss);               // each step, in order
+ *     if (ah_divergence_is(&divergence, &now)) ...
+ */
+#ifndef AH_CLI_DIVERGENCE_H
+#define AH_CLI_DIVERGENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { AH_DIVERGENCE_FIRST = 8, AH_DIVERGENCE_LAST = 16 };
+
+/* Zeroed, or with `first` as the run before this one had it. */
+struct ah_divergence {
+    double first; /* median of the run's first steps; 0: there were not so many yet */
+    uint64_t n;   /* losses that came */
+    double early[AH_DIVERGENCE_FIRST], late[AH_DIVERGENCE_LAST];
+};
+
+/* A finite loss, above 0. */
+void ah_divergence_step(struct ah_divergence *divergence, double loss);
+
+/* `ret_last`: the median of the last steps. No step counts for both medians. */
+bool ah_divergence_is(const struct ah_divergence *divergence, double *ret_last);
+
+#endif

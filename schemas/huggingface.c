@@ -283,53 +283,75 @@ static int convert_rope(struct conversion *conversion)
     return convert_rope_settings(conversion, rope);
 }
 
-/* 0: none. */
-static uint64_t window_size(const struct conversion *conversion)
+/* Has the family a window, and does the file leave it on? */
+static bool has_window(const struct conversion *conversion)
 {
-    return has_key(conversion, "sliding_window") ? conversion->config.sliding_window : DEFAULT_WINDOW;
+    bool qwen = conversion->family == AH_FAMILY_QWEN2 || conversion->family == AH_FAMILY_QWEN3;
+    return (conversion->family == AH_FAMILY_MISTRAL || (qwen && conversion->config.use_sliding_window)) &&
+           !is_null(conversion, "sliding_window");
 }
 
-/* The layers that have the window, unless all or none have it: listed by layer_types, or from a layer on. */
-static int convert_window_layers(struct conversion *conversion)
+/* The attention of a layer that layer_types does not list. */
+static bool is_windowed(const struct conversion *conversion, uint64_t layer)
+{
+    return has_window(conversion) &&
+           (conversion->family == AH_FAMILY_MISTRAL || layer >= conversion->config.max_window_layers);
+}
+
+/* The layers that have the window: returns how many in `ret_layers`. */
+static int list_window_layers(const struct conversion *conversion, uint64_t *ret_layers, size_t *ret_n)
 {
     const struct ah_huggingface_config *config = &conversion->config;
-    struct ah_model *model = conversion->model;
+    bool listed = has_key(conversion, "layer_types") && !is_null(conversion, "layer_types");
     size_t n = 0;
-    if (config->n_layer_types && config->n_layer_types != model->layers)
+    if (listed && config->n_layer_types != config->layers)
         return refuse(conversion, "layer_types", "does not have one entry for each layer");
-    uint64_t *layers = ah_arena_array(conversion->arena, model->layers, sizeof *layers);
-    if (!layers)
-        return ah_error_memory(conversion->err);
-    for (uint64_t i = 0; i < model->layers; i++) {
-        const char *type = config->n_layer_types            ? config->layer_types[i]
-                           : i >= config->max_window_layers ? "sliding_attention"
-                                                            : "full_attention";
-        if (strcmp(type, "sliding_attention") == 0)
-            layers[n++] = i;
-        else if (strcmp(type, "full_attention") != 0)
-            return refuse_text(conversion, "layer_types", type,
+    for (uint64_t i = 0; i < config->layers; i++) {
+        bool sliding =
+            listed ? strcmp(config->layer_types[i], "sliding_attention") == 0 : is_windowed(conversion, i);
+        if (listed && !sliding && strcmp(config->layer_types[i], "full_attention") != 0)
+            return refuse_text(conversion, "layer_types", config->layer_types[i],
                                "is not supported; full_attention and sliding_attention are");
+        if (sliding)
+            ret_layers[n++] = i;
     }
-    uint64_t window = config->use_sliding_window ? window_size(conversion) : 0;
-    if (n && !window && config->n_layer_types)
+    if (n && !has_window(conversion))
         return refuse(conversion, "layer_types", "has sliding_attention without a window");
-    if (!n || !window)
+    *ret_n = n;
+    return AH_OK;
+}
+
+/* To transformers, mistral with the key layer_types is its ministral, which has no default for these. */
+static int check_ministral(const struct conversion *conversion)
+{
+    if (conversion->family != AH_FAMILY_MISTRAL || !has_key(conversion, "layer_types"))
         return AH_OK;
-    model->window = window;
-    if (n < model->layers) {
-        model->window_layers = layers;
-        model->n_window_layers = n;
-    }
+    if (!conversion->config.head_dim)
+        return refuse(conversion, "head_dim", "is missing; mistral with layer_types needs it");
+    if (!has_window(conversion))
+        return refuse(conversion, "sliding_window", "null has no meaning in mistral with layer_types");
     return AH_OK;
 }
 
 static int convert_window(struct conversion *conversion)
 {
-    if (conversion->family == AH_FAMILY_QWEN2 || conversion->family == AH_FAMILY_QWEN3)
-        return convert_window_layers(conversion);
-    if (conversion->family != AH_FAMILY_MISTRAL)
-        return AH_OK;
-    conversion->model->window = window_size(conversion);
+    struct ah_model *model = conversion->model;
+    uint64_t *layers = ah_arena_array(conversion->arena, model->layers, sizeof *layers);
+    size_t n = 0;
+    if (!layers)
+        return ah_error_memory(conversion->err);
+    int rc = check_ministral(conversion);
+    rc = rc ? rc : list_window_layers(conversion, layers, &n);
+    if (rc || !n)
+        return rc;
+    model->window =
+        has_key(conversion, "sliding_window") ? conversion->config.sliding_window : DEFAULT_WINDOW;
+    if (!model->window)
+        return refuse(conversion, "sliding_window", "0 leaves no token to attend to; null is no window");
+    if (n < model->layers) {
+        model->window_layers = layers;
+        model->n_window_layers = n;
+    }
     return AH_OK;
 }
 

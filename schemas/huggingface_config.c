@@ -39,6 +39,11 @@ enum { QWEN_MAX_WINDOW_LAYERS = 28 };
     {                                                                                                        \
         .name = key, AH_TEXT_AT(tag, member), .flags = OPTIONAL                                              \
     }
+#define LAYER_TYPES                                                                                          \
+    {                                                                                                        \
+        .name = "layer_types", AH_TEXTS_AT(ah_huggingface_config, layer_types), .flags = OPTIONAL,           \
+        .max_items = 10000                                                                                   \
+    }
 
 static const struct ah_field rope_fields[] = {
     OPTIONAL_TEXT(ah_huggingface_rope, "rope_type", rope_type),
@@ -71,6 +76,7 @@ static const struct ah_field gpt2_fields[] = {
     OPTIONAL_NUMBER(ah_huggingface_config, "resid_pdrop", residual_dropout, 1, 0.1),
     OPTIONAL_NUMBER(ah_huggingface_config, "embd_pdrop", embedding_dropout, 1, 0.1),
     OPTIONAL_NUMBER(ah_huggingface_config, "attn_pdrop", attention_dropout, 1, 0.1),
+    LAYER_TYPES,
     {0}};
 static const struct ah_field_table gpt2_table = {
     .name = "gpt2", .bytes = sizeof(struct ah_huggingface_config), .fields = gpt2_fields};
@@ -101,10 +107,7 @@ static const struct ah_field llama_fields[] = {
     OPTIONAL_BOOL("use_sliding_window", use_sliding_window, 0),
     OPTIONAL_SIZE("sliding_window", sliding_window, 0, 268435456, 0),
     OPTIONAL_SIZE("max_window_layers", max_window_layers, 0, 10000, QWEN_MAX_WINDOW_LAYERS),
-    {.name = "layer_types",
-     AH_TEXTS_AT(ah_huggingface_config, layer_types),
-     .flags = OPTIONAL,
-     .max_items = 10000},
+    LAYER_TYPES,
     OPTIONAL_NUMBER(ah_huggingface_config, "attention_dropout", attention_dropout, 1, 0),
     {0}};
 static const struct ah_field_table llama_table = {
@@ -113,9 +116,9 @@ static const struct ah_field_table llama_table = {
 const struct ah_huggingface_family ah_huggingface_families[] = {
     [AH_FAMILY_GPT2] = {&gpt2_table, "GPT2LMHeadModel", 0, true, false, ""},
     [AH_FAMILY_LLAMA] = {&llama_table, "LlamaForCausalLM", 0, false, false,
-                         " use_sliding_window sliding_window max_window_layers layer_types "},
+                         " use_sliding_window sliding_window max_window_layers "},
     [AH_FAMILY_MISTRAL] = {&llama_table, "MistralForCausalLM", 8, false, false,
-                           " attention_bias mlp_bias use_sliding_window max_window_layers layer_types "},
+                           " attention_bias mlp_bias use_sliding_window max_window_layers "},
     [AH_FAMILY_QWEN2] = {&llama_table, "Qwen2ForCausalLM", 32, true, false, " attention_bias mlp_bias "},
     [AH_FAMILY_QWEN3] = {&llama_table, "Qwen3ForCausalLM", 32, false, true, " mlp_bias "},
 };

@@ -302,6 +302,69 @@ TEST(huggingface, windows_follow_the_family)
         "layer_types: has sliding_attention without a window");
 }
 
+/* To transformers a mistral with layer_types is another model, and a window of 0 is an error. */
+TEST(huggingface, mistral_takes_layer_types)
+{
+#define MISTRAL(more) FAMILY("mistral", ",\"num_key_value_heads\":2" more)
+#define TYPES(a, b)   ",\"layer_types\":[\"" a "\",\"" b "\",\"" a "\",\"" b "\"]"
+    static const char sliding[] = "sliding_attention";
+    struct ah_document document =
+        parsed(MISTRAL(",\"head_dim\":16,\"sliding_window\":8" TYPES("full_attention", "sliding_attention")));
+    const struct ah_model *model = document.body.model;
+    assert_int_equal(model->window, 8);
+    assert_int_equal(model->n_window_layers, 2);
+    assert_int_equal(model->window_layers[0], 1);
+    assert_int_equal(document.n_warnings, 0);
+    ah_document_release(&document);
+    static const struct {
+        const char *more;
+        uint64_t window;
+    } rows[] = {{",\"sliding_window\":8" TYPES("sliding_attention", "sliding_attention"), 8},
+                {",\"sliding_window\":8" TYPES("full_attention", "full_attention"), 0},
+                {",\"sliding_window\":0" TYPES("full_attention", "full_attention"), 0},
+                {TYPES("sliding_attention", "sliding_attention"), 4096},
+                {",\"sliding_window\":8,\"layer_types\":null", 8}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, MISTRAL(",\"head_dim\":16%s"), rows[i].more);
+        document = parsed(text);
+        assert_int_equal(document.body.model->window, rows[i].window);
+        assert_int_equal(document.body.model->n_window_layers, 0);
+        ah_document_release(&document);
+    }
+    check_refused(MISTRAL(TYPES("full_attention", "full_attention")), "head_dim: is missing; mistral with");
+    check_refused(MISTRAL(",\"layer_types\":null"), "head_dim: is missing; mistral with layer_types");
+    check_refused(
+        MISTRAL(",\"head_dim\":16,\"sliding_window\":null" TYPES("full_attention", "full_attention")),
+        "sliding_window: null has no meaning in mistral with layer_types");
+    check_refused(MISTRAL(",\"head_dim\":16,\"layer_types\":[]"), "layer_types: does not have one entry");
+    check_refused(LLAMA(TYPES("full_attention", "sliding_attention") ",\"sliding_window\":8"), sliding);
+    check_refused("{" GPT2_SIZES ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", sliding);
+    check_refused(LLAMA(",\"layer_types\":[\"full_attention\"]"), "layer_types: does not have one entry");
+}
+
+TEST(huggingface, refuses_a_window_of_nothing)
+{
+    static const char what[] = "sliding_window: 0 leaves no token to attend to; null is no window";
+    check_refused(MISTRAL(",\"sliding_window\":0"), what);
+    check_refused(FAMILY("qwen2",
+                         ",\"num_key_value_heads\":2,\"use_sliding_window\":true,\"sliding_window\":0,"
+                         "\"max_window_layers\":1"),
+                  what);
+    check_refused(
+        FAMILY("qwen3", ",\"num_key_value_heads\":2,\"use_sliding_window\":true,\"sliding_window\":0" TYPES(
+                            "sliding_attention", "full_attention")),
+        what);
+    static const char *const unused[] = {
+        LLAMA(",\"sliding_window\":0"), FAMILY("qwen2", ",\"num_key_value_heads\":2,\"sliding_window\":0"),
+        FAMILY("qwen3", ",\"num_key_value_heads\":2,\"use_sliding_window\":true,\"sliding_window\":0")};
+    for (size_t i = 0; i < sizeof unused / sizeof unused[0]; i++) {
+        struct ah_document document = parsed(unused[i]);
+        assert_int_equal(document.body.model->window, 0);
+        ah_document_release(&document);
+    }
+}
+
 TEST(huggingface, warns_once_of_each_key_without_effect)
 {
     struct ah_document document = parsed(LLAMA(

@@ -2,9 +2,7 @@
  *
  * What the values of a config.json say about a model, family by family.
  *
- * Source: configuration_*.py and modeling_rope_utils.py of huggingface/transformers, 4.3x to 5.x. null means
- * absent there, except for sliding_window of mistral and qwen (absent: 4096, null: none) and for
- * tie_word_embeddings (null: false, also in gpt2, where absent means true).
+ * Source: configuration_*.py and modeling_rope_utils.py of huggingface/transformers, 5.x (huggingface_keys.c).
  */
 #include "schemas/huggingface.h"
 
@@ -87,27 +85,35 @@ static int check_architectures(const struct conversion *conversion, const cJSON 
     return AH_OK;
 }
 
+static int meet_padding(struct conversion *conversion, const cJSON *value)
+{
+    double vocabulary = (double)conversion->config.vocabulary;
+    if (!cJSON_IsNumber(value))
+        return AH_OK;
+    if (value->valuedouble >= vocabulary || value->valuedouble < -vocabulary)
+        return refuse(conversion, value->string, "is not a token of the vocabulary");
+    return warn(conversion, value->string,
+                "the embedding of this token is trained here; transformers gives it no gradient");
+}
+
+/* A key that no field reads. */
 static int meet_other_key(void *context, const struct cJSON *member)
 {
     struct conversion *conversion = context;
-    if (strcmp(member->string, "architectures") == 0)
+    const struct ah_huggingface_key *key = ah_huggingface_key_find(member->string);
+    int effect = key ? ah_huggingface_key_effect(key, conversion->family) : AH_HUGGINGFACE_COMPUTED;
+    if (effect == AH_HUGGINGFACE_COMPUTED || effect == AH_HUGGINGFACE_DROPOUT)
+        return warn(conversion, member->string, "is not known and was ignored");
+    if (effect == AH_HUGGINGFACE_CLASS)
         return check_architectures(conversion, member);
-    switch (ah_huggingface_key_of(member)) {
-    case AH_HUGGINGFACE_INERT:
-        return AH_OK;
-    case AH_HUGGINGFACE_REFUSED:
+    if (ah_huggingface_key_refused(effect, member))
         return refuse(conversion, member->string, "this setting changes the model and is not supported");
-    case AH_HUGGINGFACE_UNKNOWN:
-        break;
-    }
-    return warn(conversion, member->string, "is not known and was ignored");
+    return AH_OK;
 }
 
-static bool is_inert(const struct conversion *conversion, const char *key)
+static int effect_of(const struct conversion *conversion, const char *key)
 {
-    char padded[64];
-    snprintf(padded, sizeof padded, " %s ", key);
-    return strstr(ah_huggingface_families[conversion->family].inert, padded) != NULL;
+    return ah_huggingface_key_effect(ah_huggingface_key_find(key), conversion->family);
 }
 
 static bool has_key(const struct conversion *conversion, const char *key)
@@ -149,13 +155,24 @@ static int read_config(struct conversion *conversion)
                            &conversion->config);
 }
 
-/* Keys of the shared table that stand in the file though the family ignores them. */
-static int warn_inert(struct conversion *conversion)
+/* What the table of keys says whatever reads them. */
+static int check_keys(struct conversion *conversion)
 {
     int rc = AH_OK;
-    for (const cJSON *child = conversion->tree->child; child && !rc; child = child->next)
-        if (!cJSON_IsNull(child) && is_inert(conversion, child->string))
+    for (const cJSON *child = conversion->tree->child; child && !rc; child = child->next) {
+        const struct ah_huggingface_key *key = ah_huggingface_key_find(child->string);
+        unsigned family = 1U << conversion->family;
+        char what[64];
+        if (!key)
+            continue;
+        if (cJSON_IsNull(child) && key->families & family & ~key->nullable) {
+            snprintf(what, sizeof what, "null has no meaning in %s", ah_words_family[conversion->family]);
+            rc = refuse(conversion, child->string, what);
+        } else if (effect_of(conversion, child->string) == AH_HUGGINGFACE_PADDING)
+            rc = meet_padding(conversion, child);
+        else if (!cJSON_IsNull(child) && effect_of(conversion, child->string) == AH_HUGGINGFACE_TOLD)
             rc = warn(conversion, child->string, "has no effect in this family");
+    }
     return rc;
 }
 
@@ -283,53 +300,75 @@ static int convert_rope(struct conversion *conversion)
     return convert_rope_settings(conversion, rope);
 }
 
-/* 0: none. */
-static uint64_t window_size(const struct conversion *conversion)
+/* Has the family a window, and does the file leave it on? */
+static bool has_window(const struct conversion *conversion)
 {
-    return has_key(conversion, "sliding_window") ? conversion->config.sliding_window : DEFAULT_WINDOW;
+    bool qwen = conversion->family == AH_FAMILY_QWEN2 || conversion->family == AH_FAMILY_QWEN3;
+    return (conversion->family == AH_FAMILY_MISTRAL || (qwen && conversion->config.use_sliding_window)) &&
+           !is_null(conversion, "sliding_window");
 }
 
-/* The layers that have the window, unless all or none have it: listed by layer_types, or from a layer on. */
-static int convert_window_layers(struct conversion *conversion)
+/* The attention of a layer that layer_types does not list. */
+static bool is_windowed(const struct conversion *conversion, uint64_t layer)
+{
+    return has_window(conversion) &&
+           (conversion->family == AH_FAMILY_MISTRAL || layer >= conversion->config.max_window_layers);
+}
+
+/* The layers that have the window: returns how many in `ret_layers`. */
+static int list_window_layers(const struct conversion *conversion, uint64_t *ret_layers, size_t *ret_n)
 {
     const struct ah_huggingface_config *config = &conversion->config;
-    struct ah_model *model = conversion->model;
+    bool listed = has_key(conversion, "layer_types") && !is_null(conversion, "layer_types");
     size_t n = 0;
-    if (config->n_layer_types && config->n_layer_types != model->layers)
+    if (listed && config->n_layer_types != config->layers)
         return refuse(conversion, "layer_types", "does not have one entry for each layer");
-    uint64_t *layers = ah_arena_array(conversion->arena, model->layers, sizeof *layers);
-    if (!layers)
-        return ah_error_memory(conversion->err);
-    for (uint64_t i = 0; i < model->layers; i++) {
-        const char *type = config->n_layer_types            ? config->layer_types[i]
-                           : i >= config->max_window_layers ? "sliding_attention"
-                                                            : "full_attention";
-        if (strcmp(type, "sliding_attention") == 0)
-            layers[n++] = i;
-        else if (strcmp(type, "full_attention") != 0)
-            return refuse_text(conversion, "layer_types", type,
+    for (uint64_t i = 0; i < config->layers; i++) {
+        bool sliding =
+            listed ? strcmp(config->layer_types[i], "sliding_attention") == 0 : is_windowed(conversion, i);
+        if (listed && !sliding && strcmp(config->layer_types[i], "full_attention") != 0)
+            return refuse_text(conversion, "layer_types", config->layer_types[i],
                                "is not supported; full_attention and sliding_attention are");
+        if (sliding)
+            ret_layers[n++] = i;
     }
-    uint64_t window = config->use_sliding_window ? window_size(conversion) : 0;
-    if (n && !window && config->n_layer_types)
+    if (n && !has_window(conversion))
         return refuse(conversion, "layer_types", "has sliding_attention without a window");
-    if (!n || !window)
+    *ret_n = n;
+    return AH_OK;
+}
+
+/* To transformers, mistral with the key layer_types is its ministral, which has no default for these. */
+static int check_ministral(const struct conversion *conversion)
+{
+    if (conversion->family != AH_FAMILY_MISTRAL || !has_key(conversion, "layer_types"))
         return AH_OK;
-    model->window = window;
-    if (n < model->layers) {
-        model->window_layers = layers;
-        model->n_window_layers = n;
-    }
+    if (!conversion->config.head_dim)
+        return refuse(conversion, "head_dim", "is missing; mistral with layer_types needs it");
+    if (!has_window(conversion))
+        return refuse(conversion, "sliding_window", "null has no meaning in mistral with layer_types");
     return AH_OK;
 }
 
 static int convert_window(struct conversion *conversion)
 {
-    if (conversion->family == AH_FAMILY_QWEN2 || conversion->family == AH_FAMILY_QWEN3)
-        return convert_window_layers(conversion);
-    if (conversion->family != AH_FAMILY_MISTRAL)
-        return AH_OK;
-    conversion->model->window = window_size(conversion);
+    struct ah_model *model = conversion->model;
+    uint64_t *layers = ah_arena_array(conversion->arena, model->layers, sizeof *layers);
+    size_t n = 0;
+    if (!layers)
+        return ah_error_memory(conversion->err);
+    int rc = check_ministral(conversion);
+    rc = rc ? rc : list_window_layers(conversion, layers, &n);
+    if (rc || !n)
+        return rc;
+    model->window =
+        has_key(conversion, "sliding_window") ? conversion->config.sliding_window : DEFAULT_WINDOW;
+    if (!model->window)
+        return refuse(conversion, "sliding_window", "0 leaves no token to attend to; null is no window");
+    if (n < model->layers) {
+        model->window_layers = layers;
+        model->n_window_layers = n;
+    }
     return AH_OK;
 }
 
@@ -347,17 +386,16 @@ static int convert_heads(struct conversion *conversion)
         return refuse(conversion, "num_key_value_heads",
                       "is missing, and the family's default does not divide num_attention_heads");
     model->head_dim = config->head_dim;
-    if (model->head_dim)
+    if (model->head_dim && (conversion->family != AH_FAMILY_LLAMA || config->width % config->heads == 0))
         return AH_OK;
     if (conversion->family == AH_FAMILY_QWEN3) {
-        if (has_key(conversion, "head_dim"))
-            return refuse(conversion, "head_dim", "null has no meaning in qwen3");
         model->head_dim = QWEN3_HEAD_DIM;
         return AH_OK;
     }
     if (config->width % config->heads)
         return refuse(conversion, conversion->family == AH_FAMILY_GPT2 ? "n_head" : "num_attention_heads",
-                      "does not divide the width, and there is no head_dim");
+                      model->head_dim ? "does not divide the width, which llama needs"
+                                      : "does not divide the width, and there is no head_dim");
     model->head_dim = config->width / config->heads;
     return AH_OK;
 }
@@ -367,7 +405,8 @@ static void convert_plain(struct conversion *conversion)
     const struct ah_huggingface_config *config = &conversion->config;
     struct ah_model *model = conversion->model;
     bool gpt2 = conversion->family == AH_FAMILY_GPT2;
-    bool attention_bias = config->attention_bias && !is_inert(conversion, "attention_bias");
+    bool attention_bias =
+        config->attention_bias && effect_of(conversion, "attention_bias") == AH_HUGGINGFACE_COMPUTED;
     model->generator = "autohete " AUTOHETE_VERSION;
     model->family = conversion->family;
     model->layers = config->layers;
@@ -379,9 +418,10 @@ static void convert_plain(struct conversion *conversion)
     model->norm_epsilon = config->norm_epsilon;
     model->qkv_bias = ah_huggingface_families[conversion->family].qkv_bias || attention_bias;
     model->attention_output_bias = gpt2 || attention_bias;
-    model->mlp_bias = gpt2 || (config->mlp_bias && !is_inert(conversion, "mlp_bias"));
+    model->mlp_bias =
+        gpt2 || (config->mlp_bias && effect_of(conversion, "mlp_bias") == AH_HUGGINGFACE_COMPUTED);
     model->qk_norm = ah_huggingface_families[conversion->family].qk_norm;
-    model->tied = config->tied && !is_null(conversion, "tie_word_embeddings");
+    model->tied = config->tied;
     model->initializer_range = config->initializer_range;
     model->dropout =
         fmax(config->attention_dropout, fmax(config->residual_dropout, config->embedding_dropout));
@@ -457,7 +497,7 @@ int ah_huggingface_read(struct ah_arena *arena, const char *name, const struct c
                         struct ah_model *ret_model, const char ***ret_warnings, size_t *ret_n_warnings,
                         struct ah_error *err)
 {
-    static int (*const steps[])(struct conversion *) = {find_family,    read_config,        warn_inert,
+    static int (*const steps[])(struct conversion *) = {find_family,    read_config,        check_keys,
                                                         convert_heads,  convert_activation, convert_rope,
                                                         convert_window, convert_name,       NULL};
     struct ah_model model = {0};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The keys of config.json (huggingface_config.c) for their conversion into a model (huggingface.c).
+ * The keys of config.json, what they mean (huggingface_keys.c) and how they are read (huggingface_config.c), for
+ * their conversion into a model (huggingface.c).
  */
 #ifndef AH_SCHEMAS_HUGGINGFACE_INTERNAL_H
 #define AH_SCHEMAS_HUGGINGFACE_INTERNAL_H
@@ -46,21 +47,56 @@ struct ah_huggingface_config {
     double attention_dropout, residual_dropout, embedding_dropout;
 };
 
-/* What a family takes from the shared table; a key that it does not have is inert there. */
+/* What a family takes from the shared table, and its defaults. */
 struct ah_huggingface_family {
     const struct ah_field_table *table;
     const char *architecture; /* the only class that is meant by it */
     uint64_t kv_heads;        /* when the key is absent; 0: as many as heads */
     bool qkv_bias;
     bool qk_norm;
-    const char *inert; /* keys of the shared table that this family ignores, each between spaces */
 };
 
 /* Indexed by enum ah_family. */
 extern const struct ah_huggingface_family ah_huggingface_families[];
 
-/* What a key outside the tables means. */
-enum ah_huggingface_key { AH_HUGGINGFACE_UNKNOWN, AH_HUGGINGFACE_INERT, AH_HUGGINGFACE_REFUSED };
-enum ah_huggingface_key ah_huggingface_key_of(const struct cJSON *member);
+/* ---- what a key means ---- */
+
+enum ah_huggingface_effect {
+    AH_HUGGINGFACE_COMPUTED, /* part of the model, as in transformers */
+    AH_HUGGINGFACE_DROPOUT,  /* recorded and not applied, with a warning */
+    AH_HUGGINGFACE_PADDING, /* a row of the embedding without a gradient there; it has one here, with a warning */
+    AH_HUGGINGFACE_CLASS, /* refused unless it is the family's class */
+    AH_HUGGINGFACE_NONE,  /* no effect, here and there */
+    AH_HUGGINGFACE_TOLD,  /* no effect, with a warning: another family has it */
+    /* refused unless the value changes nothing */
+    AH_HUGGINGFACE_UNLESS_EMPTY,
+    AH_HUGGINGFACE_UNLESS_FALSE,
+    AH_HUGGINGFACE_UNLESS_TRUE,
+    AH_HUGGINGFACE_UNLESS_ZERO,
+    AH_HUGGINGFACE_UNLESS_ONE,
+    AH_HUGGINGFACE_UNLESS_FULL, /* unless all layers have full attention */
+    AH_HUGGINGFACE_REFUSED,     /* unless null */
+    AH_HUGGINGFACE_NEVER        /* null too */
+};
+
+struct ah_huggingface_key {
+    const char *name;
+    unsigned families; /* bits of enum ah_family: those that have the key */
+    int effect;        /* in them */
+    unsigned nullable; /* those of them to which null is as good as absent, or a value */
+    int elsewhere;     /* effect in the others */
+};
+
+/* Ends with a zero row. A key that is not there is unknown: ignored with a warning. */
+extern const struct ah_huggingface_key ah_huggingface_keys[];
+
+/* NULL: unknown. */
+const struct ah_huggingface_key *ah_huggingface_key_find(const char *name);
+
+/* An enum ah_huggingface_effect. */
+int ah_huggingface_key_effect(const struct ah_huggingface_key *key, enum ah_family family);
+
+/* Is the value of a key with this effect one that is refused? */
+bool ah_huggingface_key_refused(int effect, const struct cJSON *value);
 
 #endif

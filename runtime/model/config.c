@@ -162,7 +162,7 @@ static void put_llama(const struct print *print)
     put_count(print, "hidden_size", model->width);
     put_number(print, "initializer_range", model->initializer_range);
     put_count(print, "intermediate_size", model->mlp_width);
-    if (has_windows(model))
+    if (has_windows(model) || model->n_window_layers)
         put_layer_types(print);
     put_count(print, "max_position_embeddings", model->max_positions);
     if (has_windows(model))

@@ -42,6 +42,8 @@ foreach(reproduction IN LISTS reproductions)
 endforeach()
 # The longest: hundreds of plans by code that other tests see.
 ah_test_set(tools.open-questions LABELS "tools;planner;long")
+# Random config.json files against transformers, where it is installed.
+ah_test_script(tools.config_keys LABELS tools COMMAND ${DEBIAN_PYTHON} ${tools}/config_keys.py ${program})
 # Weights of every family from and into safetensors, against a writer, a reader and names of the test's own; and of
 # checkpoints that are there: a golden case of each family, one of several files.
 add_executable(weights_round_trip ${tools}/weights_round_trip.c)

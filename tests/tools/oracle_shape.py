@@ -50,14 +50,13 @@ def _rope(config):
 
 
 def _windows(config, layers):
-    """mistral: everywhere; qwen: where layer_types says so, or from max_window_layers on."""
+    """layer_types says where; without it mistral has it everywhere, qwen from max_window_layers on."""
     family, window = config["model_type"], config.get("sliding_window", 4096) or 0
-    if family == "mistral":
-        return [window] * layers
-    if family not in ("qwen2", "qwen3") or not config.get("use_sliding_window"):
+    if family not in ("mistral", "qwen2", "qwen3") or family != "mistral" and not config.get("use_sliding_window"):
         return [0] * layers
+    first = 0 if family == "mistral" else config.get("max_window_layers", 28)
     types = config.get("layer_types") or [
-        "sliding_attention" if i >= config.get("max_window_layers", 28) else "full_attention" for i in range(layers)]
+        "sliding_attention" if i >= first else "full_attention" for i in range(layers)]
     return [window if kind == "sliding_attention" else 0 for kind in types]
 
 

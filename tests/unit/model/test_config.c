@@ -63,6 +63,8 @@ TEST(config, says_windows_ropes_and_biases)
     static const char *const texts[] = {
         "{\"model_type\":\"mistral\"," SIZES ",\"sliding_window\":8}",
         "{\"model_type\":\"mistral\"," SIZES ",\"sliding_window\":null}",
+        "{\"model_type\":\"mistral\"," SIZES ",\"head_dim\":6,\"sliding_window\":8,\"layer_types\":["
+        "\"full_attention\",\"sliding_attention\",\"full_attention\",\"sliding_attention\"]}",
         "{\"model_type\":\"qwen2\"," SIZES ",\"use_sliding_window\":true,\"sliding_window\":8,"
         "\"max_window_layers\":2}",
         "{\"model_type\":\"qwen3\"," SIZES

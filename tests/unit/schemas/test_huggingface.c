@@ -2,7 +2,9 @@
  *
  * config.json of each family: what is taken, what is refused by name, what is warned of.
  */
+#include "base/file.h"
 #include "schemas/document.h"
+#include "schemas/huggingface_internal.h"
 #include "schemas/model.h"
 #include "tests/support/check.h"
 
@@ -68,8 +70,8 @@ TEST(huggingface, gpt2_takes_its_settings)
     assert_false(document.body.model->tied);
     assert_int_equal(document.n_warnings, 0);
     ah_document_release(&document);
-    document = parsed("{" GPT2_SIZES ",\"tie_word_embeddings\":null,\"architectures\":null}");
-    assert_false(document.body.model->tied);
+    document = parsed("{" GPT2_SIZES ",\"n_inner\":null,\"architectures\":null}");
+    assert_int_equal(document.body.model->mlp_width, 256);
     ah_document_release(&document);
 }
 
@@ -86,7 +88,8 @@ TEST(huggingface, families_take_their_defaults)
         {LLAMA(",\"num_key_value_heads\":2,\"head_dim\":8,\"attention_bias\":true,\"mlp_bias\":true,"
                "\"tie_word_embeddings\":true"),
          2, 8, 0, true, true, true, false, true},
-        {FAMILY("mistral", ",\"num_key_value_heads\":null"), 4, 16, 4096, false, false, false, false, false},
+        {FAMILY("mistral", ",\"num_key_value_heads\":4,\"head_dim\":null"), 4, 16, 4096, false, false, false,
+         false, false},
         {FAMILY("mistral", ",\"num_key_value_heads\":1,\"sliding_window\":null"), 1, 16, 0, false, false,
          false, false, false},
         {FAMILY("mistral", ",\"num_key_value_heads\":1,\"sliding_window\":16"), 1, 16, 16, false, false,
@@ -300,6 +303,176 @@ TEST(huggingface, windows_follow_the_family)
                ",\"num_key_value_heads\":2,\"layer_types\":[\"full_attention\",\"sliding_attention\","
                "\"full_attention\",\"full_attention\"]"),
         "layer_types: has sliding_attention without a window");
+}
+
+/* To transformers a mistral with layer_types is another model, and a window of 0 is an error. */
+TEST(huggingface, mistral_takes_layer_types)
+{
+#define MISTRAL(more) FAMILY("mistral", ",\"num_key_value_heads\":2" more)
+#define TYPES(a, b)   ",\"layer_types\":[\"" a "\",\"" b "\",\"" a "\",\"" b "\"]"
+    static const char sliding[] = "sliding_attention";
+    struct ah_document document =
+        parsed(MISTRAL(",\"head_dim\":16,\"sliding_window\":8" TYPES("full_attention", "sliding_attention")));
+    const struct ah_model *model = document.body.model;
+    assert_int_equal(model->window, 8);
+    assert_int_equal(model->n_window_layers, 2);
+    assert_int_equal(model->window_layers[0], 1);
+    assert_int_equal(document.n_warnings, 0);
+    ah_document_release(&document);
+    static const struct {
+        const char *more;
+        uint64_t window;
+    } rows[] = {{",\"sliding_window\":8" TYPES("sliding_attention", "sliding_attention"), 8},
+                {",\"sliding_window\":8" TYPES("full_attention", "full_attention"), 0},
+                {",\"sliding_window\":0" TYPES("full_attention", "full_attention"), 0},
+                {TYPES("sliding_attention", "sliding_attention"), 4096},
+                {",\"sliding_window\":8,\"layer_types\":null", 8}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, MISTRAL(",\"head_dim\":16%s"), rows[i].more);
+        document = parsed(text);
+        assert_int_equal(document.body.model->window, rows[i].window);
+        assert_int_equal(document.body.model->n_window_layers, 0);
+        ah_document_release(&document);
+    }
+    check_refused(MISTRAL(TYPES("full_attention", "full_attention")), "head_dim: is missing; mistral with");
+    check_refused(MISTRAL(",\"layer_types\":null"), "head_dim: is missing; mistral with layer_types");
+    check_refused(
+        MISTRAL(",\"head_dim\":16,\"sliding_window\":null" TYPES("full_attention", "full_attention")),
+        "sliding_window: null has no meaning in mistral with layer_types");
+    check_refused(MISTRAL(",\"head_dim\":16,\"layer_types\":[]"), "layer_types: does not have one entry");
+    check_refused(LLAMA(TYPES("full_attention", "sliding_attention") ",\"sliding_window\":8"), sliding);
+    check_refused("{" GPT2_SIZES ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", sliding);
+    check_refused(LLAMA(",\"layer_types\":[\"full_attention\"]"), "layer_types: does not have one entry");
+}
+
+TEST(huggingface, refuses_a_window_of_nothing)
+{
+    static const char what[] = "sliding_window: 0 leaves no token to attend to; null is no window";
+    check_refused(MISTRAL(",\"sliding_window\":0"), what);
+    check_refused(FAMILY("qwen2",
+                         ",\"num_key_value_heads\":2,\"use_sliding_window\":true,\"sliding_window\":0,"
+                         "\"max_window_layers\":1"),
+                  what);
+    check_refused(
+        FAMILY("qwen3", ",\"num_key_value_heads\":2,\"use_sliding_window\":true,\"sliding_window\":0" TYPES(
+                            "sliding_attention", "full_attention")),
+        what);
+    static const char *const unused[] = {
+        LLAMA(",\"sliding_window\":0"), FAMILY("qwen2", ",\"num_key_value_heads\":2,\"sliding_window\":0"),
+        FAMILY("qwen3", ",\"num_key_value_heads\":2,\"use_sliding_window\":true,\"sliding_window\":0")};
+    for (size_t i = 0; i < sizeof unused / sizeof unused[0]; i++) {
+        struct ah_document document = parsed(unused[i]);
+        assert_int_equal(document.body.model->window, 0);
+        ah_document_release(&document);
+    }
+}
+
+/* null where transformers takes none, and what acts there though a family does not declare it. */
+TEST(huggingface, refuses_what_transformers_reads_otherwise)
+{
+#define QWEN2(more) FAMILY("qwen2", ",\"num_key_value_heads\":2" more)
+    static const struct {
+        const char *text, *part;
+    } rows[] = {
+        {"{" GPT2_SIZES ",\"tie_word_embeddings\":null}", "tie_word_embeddings: null has no meaning in gpt2"},
+        {"{" GPT2_SIZES ",\"scale_attn_weights\":null}", "scale_attn_weights: this setting"},
+        {"{" GPT2_SIZES ",\"attn_pdrop\":null}", "attn_pdrop: null has no meaning in gpt2"},
+        {"{" GPT2_SIZES ",\"hidden_size\":128}", "hidden_size: this setting changes the model"},
+        {"{" GPT2_SIZES ",\"num_hidden_layers\":null}", "num_hidden_layers: this setting"},
+        {"{" GPT2_SIZES ",\"rope_scaling\":{\"type\":\"linear\"}}", "rope_scaling: this setting"},
+        {LLAMA(",\"hidden_act\":null"), "hidden_act: null has no meaning in llama"},
+        {LLAMA(",\"attention_bias\":null"), "attention_bias: null has no meaning in llama"},
+        {LLAMA(",\"rope_theta\":null"), "rope_theta: null has no meaning in llama"},
+        {LLAMA(",\"rope_parameters\":{\"rope_theta\":null}"),
+         "rope_parameters.rope_theta: null is not a number"},
+        {LLAMA(",\"rope_scaling\":{\"type\":null}"), "rope_scaling.type: null is not"},
+        {LLAMA(",\"is_causal\":false"), "is_causal: this setting changes the model"},
+        {LLAMA(",\"text_config\":{}"), "text_config: this setting"},
+        {LLAMA(",\"original_max_position_embeddings\":null"),
+         "original_max_position_embeddings: this setting"},
+        {LLAMA(",\"pad_token_id\":100"), "pad_token_id: is not a token of the vocabulary"},
+        {LLAMA(",\"pad_token_id\":-101"), "pad_token_id: is not a token of the vocabulary"},
+        {"{\"model_type\":\"llama\",\"hidden_size\":65,\"num_hidden_layers\":1,\"num_attention_heads\":4,"
+         "\"head_dim\":16,\"intermediate_size\":9,\"vocab_size\":9,\"max_position_embeddings\":9}",
+         "num_attention_heads: does not divide the width, which llama needs"},
+        {FAMILY("mistral", ",\"num_key_value_heads\":null"),
+         "num_key_value_heads: null has no meaning in mistral"},
+        {QWEN2(",\"head_dim\":null"), "head_dim: null has no meaning in qwen2"},
+        {QWEN2(",\"max_window_layers\":null"), "max_window_layers: null has no meaning in qwen2"},
+        {QWEN2(",\"attention_dropout\":null"), "attention_dropout: null has no meaning in qwen2"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        check_refused(rows[i].text, rows[i].part);
+    struct ah_document document = parsed(LLAMA(
+        ",\"attention_dropout\":null,\"is_causal\":true,\"head_dim\":null,\"use_sliding_window\":null"));
+    assert_int_equal(document.n_warnings, 0);
+    ah_document_release(&document);
+    document = parsed(LLAMA(",\"pad_token_id\":-1"));
+    assert_int_equal(document.n_warnings, 1);
+    check_text_has(document.warnings[0], "pad_token_id: the embedding of this token is trained here");
+    ah_document_release(&document);
+    document =
+        parsed("{" GPT2_SIZES ",\"attn_pdrop\":0,\"embd_pdrop\":0,\"resid_pdrop\":0,\"pad_token_id\":1,"
+               "\"sliding_window\":4}");
+    assert_int_equal(document.n_warnings, 1);
+    assert_string_equal(document.warnings[0], "sliding_window: has no effect in this family");
+    ah_document_release(&document);
+}
+
+/* The table of keys and the fields that read them cannot differ. */
+TEST(huggingface, what_is_read_is_in_the_table_of_keys)
+{
+    for (unsigned family = 0; ah_words_family[family]; family++) {
+        const struct ah_field_table *table = ah_huggingface_families[family].table;
+        for (const struct ah_field *field = table->fields; field->name; field++)
+            if (!ah_huggingface_key_find(field->name))
+                fail_msg("'%s' is read and not in the table", field->name);
+        for (const struct ah_huggingface_key *key = ah_huggingface_keys; key->name; key++) {
+            int effect = ah_huggingface_key_effect(key, (enum ah_family)family);
+            if ((effect == AH_HUGGINGFACE_COMPUTED || effect == AH_HUGGINGFACE_DROPOUT) &&
+                !ah_field_find(table, key->name))
+                fail_msg("'%s' is in the table and not read in %s", key->name, ah_words_family[family]);
+            assert_ptr_equal(ah_huggingface_key_find(key->name), key); /* no key twice */
+        }
+    }
+}
+
+static const char *const effects[] = {
+    [AH_HUGGINGFACE_COMPUTED] = "computed",       [AH_HUGGINGFACE_DROPOUT] = "not applied",
+    [AH_HUGGINGFACE_PADDING] = "trained",         [AH_HUGGINGFACE_CLASS] = "the family's class",
+    [AH_HUGGINGFACE_NONE] = "no effect",          [AH_HUGGINGFACE_TOLD] = "warning",
+    [AH_HUGGINGFACE_UNLESS_EMPTY] = "only empty", [AH_HUGGINGFACE_UNLESS_FALSE] = "only false",
+    [AH_HUGGINGFACE_UNLESS_TRUE] = "only true",   [AH_HUGGINGFACE_UNLESS_ZERO] = "only 0",
+    [AH_HUGGINGFACE_UNLESS_ONE] = "only 1",       [AH_HUGGINGFACE_UNLESS_FULL] = "only full attention",
+    [AH_HUGGINGFACE_REFUSED] = "refused",         [AH_HUGGINGFACE_NEVER] = "refused, null too"};
+
+static void put_row(struct ah_buffer *out, const struct ah_huggingface_key *key)
+{
+    ah_buffer_printf(out, "| `%s` |", key->name);
+    for (unsigned family = 0; ah_words_family[family]; family++) {
+        const char *null = key->families & 1U << family & key->nullable ? ", null" : "";
+        ah_buffer_printf(out, " %s%s |", effects[ah_huggingface_key_effect(key, (enum ah_family)family)],
+                         null);
+    }
+    ah_buffer_puts(out, "\n");
+}
+
+/* docs/huggingface.md shows the table; where it does not, what belongs there is printed. */
+TEST(huggingface, docs_show_the_table_of_keys)
+{
+    struct ah_buffer page = {0}, out = {0};
+    struct ah_error err = {0};
+    ah_buffer_puts(&out, "| key | gpt2 | llama | mistral | qwen2 | qwen3 |\n|---|---|---|---|---|---|\n");
+    for (const struct ah_huggingface_key *key = ah_huggingface_keys; key->name; key++)
+        put_row(&out, key);
+    CHECK_OK(ah_file_read("docs/huggingface.md", 1 << 20, &page, &err), err);
+    if (!strstr(page.data, out.data)) {
+        fputs(out.data, stdout);
+        fail_msg("docs/huggingface.md does not show the table of keys, which is printed above");
+    }
+    ah_buffer_release(&page);
+    ah_buffer_release(&out);
 }
 
 TEST(huggingface, warns_once_of_each_key_without_effect)

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What every key of a config.json means in every family: the one place that says so. docs/huggingface.md shows this
+ * table; tests/tools/config_keys.py draws from that and compares with transformers.
+ *
+ * Source: transformers 5.24, configuration_*.py and modeling_*.py of the families, configuration_utils.py,
+ * modeling_rope_utils.py, masking_utils.py. There every key of the file becomes an attribute of the configuration, so
+ * that a key which a family does not declare may still act: `is_causal` makes any of them see the future, and in gpt2
+ * `hidden_size` is another name of `n_embd`.
+ */
+#include "schemas/huggingface_internal.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <string.h>
+
+#define IN(family) (1U << AH_FAMILY_##family)
+
+/* clang-format off */
+enum {
+    GPT2 = IN(GPT2), LLAMA = IN(LLAMA), MISTRAL = IN(MISTRAL), QWEN3 = IN(QWEN3), QWENS = IN(QWEN2) | IN(QWEN3),
+    ROPED = LLAMA | MISTRAL | QWENS, ALL = GPT2 | ROPED,
+    COMPUTED = AH_HUGGINGFACE_COMPUTED, DROPOUT = AH_HUGGINGFACE_DROPOUT, PADDING = AH_HUGGINGFACE_PADDING,
+    CLASS = AH_HUGGINGFACE_CLASS, NONE = AH_HUGGINGFACE_NONE, TOLD = AH_HUGGINGFACE_TOLD,
+    UNLESS_EMPTY = AH_HUGGINGFACE_UNLESS_EMPTY, UNLESS_FALSE = AH_HUGGINGFACE_UNLESS_FALSE,
+    UNLESS_TRUE = AH_HUGGINGFACE_UNLESS_TRUE, UNLESS_ZERO = AH_HUGGINGFACE_UNLESS_ZERO,
+    UNLESS_ONE = AH_HUGGINGFACE_UNLESS_ONE, UNLESS_FULL = AH_HUGGINGFACE_UNLESS_FULL, REFUSED = AH_HUGGINGFACE_REFUSED,
+    NEVER = AH_HUGGINGFACE_NEVER,
+};
+
+const struct ah_huggingface_key ah_huggingface_keys[] = {
+    /* key, the families that have it, what it does in them, which of them take null, what it does elsewhere */
+    {"model_type", ALL, COMPUTED, 0, NONE},
+    {"vocab_size", ALL, COMPUTED, 0, NONE},
+    {"initializer_range", ALL, COMPUTED, 0, NONE},
+    {"tie_word_embeddings", ALL, COMPUTED, 0, NONE},
+    {"architectures", ALL, CLASS, ALL, NONE},
+    {"n_embd", GPT2, COMPUTED, 0, TOLD},
+    {"n_layer", GPT2, COMPUTED, 0, TOLD},
+    {"n_head", GPT2, COMPUTED, 0, TOLD},
+    {"n_positions", GPT2, COMPUTED, 0, TOLD},
+    {"n_inner", GPT2, COMPUTED, GPT2, TOLD},
+    {"activation_function", GPT2, COMPUTED, 0, TOLD},
+    {"layer_norm_epsilon", GPT2, COMPUTED, 0, TOLD},
+    {"resid_pdrop", GPT2, DROPOUT, 0, TOLD},
+    {"embd_pdrop", GPT2, DROPOUT, 0, TOLD},
+    {"attn_pdrop", GPT2, DROPOUT, 0, TOLD},
+    {"hidden_size", ROPED, COMPUTED, 0, NEVER}, /* gpt2: other names of n_embd, n_layer, n_head, n_positions */
+    {"num_hidden_layers", ROPED, COMPUTED, 0, NEVER},
+    {"num_attention_heads", ROPED, COMPUTED, 0, NEVER},
+    {"max_position_embeddings", ROPED, COMPUTED, 0, NEVER},
+    {"intermediate_size", ROPED, COMPUTED, 0, TOLD},
+    {"num_key_value_heads", ROPED, COMPUTED, LLAMA | QWENS, TOLD},
+    {"head_dim", ROPED, COMPUTED, LLAMA | MISTRAL, TOLD},
+    {"hidden_act", ROPED, COMPUTED, 0, TOLD},
+    {"rms_norm_eps", ROPED, COMPUTED, 0, TOLD},
+    {"rope_theta", ROPED, COMPUTED, 0, TOLD},
+    {"rope_parameters", ROPED, COMPUTED, ROPED, UNLESS_EMPTY},
+    {"rope_scaling", ROPED, COMPUTED, ROPED, UNLESS_EMPTY},
+    {"attention_dropout", ROPED, DROPOUT, LLAMA, TOLD},
+    {"pad_token_id", ROPED, PADDING, ROPED, NONE},
+    {"attention_bias", LLAMA | QWEN3, COMPUTED, 0, TOLD},
+    {"mlp_bias", LLAMA, COMPUTED, 0, TOLD},
+    {"sliding_window", MISTRAL | QWENS, COMPUTED, MISTRAL | QWENS, TOLD},
+    {"use_sliding_window", QWENS, COMPUTED, 0, TOLD},
+    {"max_window_layers", QWENS, COMPUTED, 0, TOLD},
+    {"layer_types", MISTRAL | QWENS, COMPUTED, MISTRAL | QWENS, UNLESS_FULL},
+    /* what another model has, or another program says with it */
+    {"add_cross_attention", 0, NONE, 0, UNLESS_FALSE},
+    {"attention_chunk_size", 0, NONE, 0, REFUSED},
+    {"attention_multiplier", 0, NONE, 0, REFUSED},
+    {"attn_logit_softcapping", 0, NONE, 0, REFUSED},
+    {"auto_map", 0, NONE, 0, NEVER},
+    {"compression_config", 0, NONE, 0, REFUSED},
+    {"decoder", 0, NONE, 0, REFUSED},
+    {"decoder_sparse_step", 0, NONE, 0, UNLESS_ZERO},
+    {"embedding_multiplier", 0, NONE, 0, UNLESS_ONE},
+    {"final_logit_softcapping", 0, NONE, 0, REFUSED},
+    {"generator", 0, NONE, 0, REFUSED},
+    {"is_causal", 0, NONE, 0, UNLESS_TRUE},
+    {"is_encoder_decoder", 0, NONE, 0, UNLESS_FALSE},
+    {"logit_scale", 0, NONE, 0, UNLESS_ONE},
+    {"logit_softcapping", 0, NONE, 0, REFUSED},
+    {"logits_scaling", 0, NONE, 0, UNLESS_ONE},
+    {"moe_intermediate_size", 0, NONE, 0, UNLESS_ZERO},
+    {"n_routed_experts", 0, NONE, 0, UNLESS_ZERO},
+    {"no_rope_layers", 0, NONE, 0, REFUSED},
+    {"num_experts", 0, NONE, 0, UNLESS_ZERO},
+    {"num_experts_per_tok", 0, NONE, 0, UNLESS_ZERO},
+    {"num_local_experts", 0, NONE, 0, UNLESS_ZERO},
+    {"original_max_position_embeddings", 0, NONE, 0, NEVER},
+    {"partial_rotary_factor", 0, NONE, 0, UNLESS_ONE},
+    {"per_layer_config", 0, NONE, 0, UNLESS_EMPTY},
+    {"pruned_heads", 0, NONE, 0, UNLESS_EMPTY},
+    {"quantization", 0, NONE, 0, REFUSED},
+    {"quantization_config", 0, NONE, 0, REFUSED},
+    {"residual_multiplier", 0, NONE, 0, UNLESS_ONE},
+    {"rope_interleaved", 0, NONE, 0, UNLESS_FALSE},
+    {"scale_attn_by_inverse_layer_idx", 0, NONE, 0, UNLESS_FALSE},
+    {"scale_attn_weights", 0, NONE, 0, UNLESS_TRUE},
+    {"text_config", 0, NONE, 0, REFUSED},
+    {"use_mrope", 0, NONE, 0, UNLESS_FALSE},
+    /* kinds of output, tasks, tools and other frameworks; what it generates with (GenerationConfig), which older
+     * files have here; pretraining_tp and chunk_size_feed_forward: the same sums in parts;
+     * reorder_and_upcast_attn: scores and softmax in fp32, which attention has here anyway (docs/numerics.md) */
+    {"_attn_implementation", 0, NONE, 0, NONE},
+    {"_attn_implementation_autoset", 0, NONE, 0, NONE},
+    {"_commit_hash", 0, NONE, 0, NONE},
+    {"_name_or_path", 0, NONE, 0, NONE},
+    {"_num_labels", 0, NONE, 0, NONE},
+    {"attn_implementation", 0, NONE, 0, NONE},
+    {"bad_words_ids", 0, NONE, 0, NONE},
+    {"begin_suppress_tokens", 0, NONE, 0, NONE},
+    {"bos_token_id", 0, NONE, 0, NONE},
+    {"chunk_size_feed_forward", 0, NONE, 0, NONE},
+    {"cross_attention_hidden_size", 0, NONE, 0, NONE},
+    {"decoder_start_token_id", 0, NONE, 0, NONE},
+    {"diversity_penalty", 0, NONE, 0, NONE},
+    {"do_sample", 0, NONE, 0, NONE},
+    {"dtype", 0, NONE, 0, NONE},
+    {"early_stopping", 0, NONE, 0, NONE},
+    {"encoder_no_repeat_ngram_size", 0, NONE, 0, NONE},
+    {"eos_token_id", 0, NONE, 0, NONE},
+    {"exponential_decay_length_penalty", 0, NONE, 0, NONE},
+    {"finetuning_task", 0, NONE, 0, NONE},
+    {"forced_bos_token_id", 0, NONE, 0, NONE},
+    {"forced_eos_token_id", 0, NONE, 0, NONE},
+    {"gradient_checkpointing", 0, NONE, 0, NONE},
+    {"id2label", 0, NONE, 0, NONE},
+    {"is_decoder", 0, NONE, 0, NONE},
+    {"is_llama_config", 0, NONE, 0, NONE},
+    {"label2id", 0, NONE, 0, NONE},
+    {"length_penalty", 0, NONE, 0, NONE},
+    {"max_length", 0, NONE, 0, NONE},
+    {"max_new_tokens", 0, NONE, 0, NONE},
+    {"max_sequence_length", 0, NONE, 0, NONE},
+    {"min_length", 0, NONE, 0, NONE},
+    {"model_max_length", 0, NONE, 0, NONE},
+    {"n_ctx", 0, NONE, 0, NONE},
+    {"n_special", 0, NONE, 0, NONE},
+    {"name_or_path", 0, NONE, 0, NONE},
+    {"no_repeat_ngram_size", 0, NONE, 0, NONE},
+    {"num_beam_groups", 0, NONE, 0, NONE},
+    {"num_beams", 0, NONE, 0, NONE},
+    {"num_labels", 0, NONE, 0, NONE},
+    {"num_return_sequences", 0, NONE, 0, NONE},
+    {"output_attentions", 0, NONE, 0, NONE},
+    {"output_hidden_states", 0, NONE, 0, NONE},
+    {"output_past", 0, NONE, 0, NONE},
+    {"output_scores", 0, NONE, 0, NONE},
+    {"predict_special_tokens", 0, NONE, 0, NONE},
+    {"prefix", 0, NONE, 0, NONE},
+    {"pretraining_tp", 0, NONE, 0, NONE},
+    {"problem_type", 0, NONE, 0, NONE},
+    {"remove_invalid_values", 0, NONE, 0, NONE},
+    {"reorder_and_upcast_attn", 0, NONE, 0, NONE},
+    {"repetition_penalty", 0, NONE, 0, NONE},
+    {"return_dict", 0, NONE, 0, NONE},
+    {"return_dict_in_generate", 0, NONE, 0, NONE},
+    {"sep_token_id", 0, NONE, 0, NONE},
+    {"summary_activation", 0, NONE, 0, NONE},
+    {"summary_first_dropout", 0, NONE, 0, NONE},
+    {"summary_proj_to_labels", 0, NONE, 0, NONE},
+    {"summary_type", 0, NONE, 0, NONE},
+    {"summary_use_proj", 0, NONE, 0, NONE},
+    {"suppress_tokens", 0, NONE, 0, NONE},
+    {"task_specific_params", 0, NONE, 0, NONE},
+    {"temperature", 0, NONE, 0, NONE},
+    {"tf_legacy_loss", 0, NONE, 0, NONE},
+    {"tie_encoder_decoder", 0, NONE, 0, NONE},
+    {"tokenizer_class", 0, NONE, 0, NONE},
+    {"top_k", 0, NONE, 0, NONE},
+    {"top_p", 0, NONE, 0, NONE},
+    {"torch_dtype", 0, NONE, 0, NONE},
+    {"torchscript", 0, NONE, 0, NONE},
+    {"transformers.js_config", 0, NONE, 0, NONE},
+    {"transformers_version", 0, NONE, 0, NONE},
+    {"typical_p", 0, NONE, 0, NONE},
+    {"unk_token_id", 0, NONE, 0, NONE},
+    {"unsloth_fixed", 0, NONE, 0, NONE},
+    {"unsloth_version", 0, NONE, 0, NONE},
+    {"use_bfloat16", 0, NONE, 0, NONE},
+    {"use_cache", 0, NONE, 0, NONE},
+    {0}};
+/* clang-format on */
+
+const struct ah_huggingface_key *ah_huggingface_key_find(const char *name)
+{
+    for (const struct ah_huggingface_key *key = ah_huggingface_keys; key->name; key++)
+        if (strcmp(key->name, name) == 0)
+            return key;
+    return NULL;
+}
+
+int ah_huggingface_key_effect(const struct ah_huggingface_key *key, enum ah_family family)
+{
+    return key->families & 1U << family ? key->effect : key->elsewhere;
+}
+
+bool ah_huggingface_key_refused(int effect, const struct cJSON *value)
+{
+    switch (effect) {
+    case UNLESS_EMPTY:
+        return !cJSON_IsNull(value) && (!(cJSON_IsArray(value) || cJSON_IsObject(value)) || value->child);
+    case UNLESS_FALSE:
+        return !cJSON_IsFalse(value) && !cJSON_IsNull(value);
+    case UNLESS_TRUE:
+        return !cJSON_IsTrue(value);
+    case UNLESS_ZERO:
+        return !cJSON_IsNull(value) && (!cJSON_IsNumber(value) || fabs(value->valuedouble) > 0);
+    case UNLESS_ONE:
+        return !cJSON_IsNull(value) && (!cJSON_IsNumber(value) || fabs(value->valuedouble - 1) > 0);
+    case REFUSED:
+        return !cJSON_IsNull(value);
+    case NEVER:
+        return true;
+    default:
+        return false;
+    }
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/input.h"
 
+#include "base/file.h"
 #include "cli/input_internal.h"
 #include "cli/options.h"
 #include "runtime/train/checkpoint/checkpoint.h"
@@ -101,12 +102,15 @@ static int load_folder(struct ah_document *ret_document, const char *word, enum 
 {
     static const char *const files[] = {AH_CHECKPOINT_MANIFEST, "config.json"};
     char folder[PATH_MAX], path[PATH_MAX + 32], shortened[AH_DOCUMENT_NAME_MAX];
+    struct stat about;
     *ret_document = (struct ah_document){.fault = AH_FAULT_FILE};
     int rc = folder_path(word, folder, err);
     for (size_t i = expected == AH_DOCUMENT_MODEL; i < sizeof files / sizeof *files && !rc; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, files[i]);
-        if (access(path, F_OK) == 0)
-            return ah_document_load(ret_document, path, expected, err);
+        if (lstat(path, &about) != 0)
+            continue;
+        rc = ah_file_check_regular(path, err);
+        return rc ? rc : ah_document_load(ret_document, path, expected, err);
     }
     return rc ? rc
               : ah_error_set(err, AH_E_DOCUMENT,
@@ -137,10 +141,10 @@ int ah_input_load(struct ah_document *ret_document, const char *word, enum ah_do
                   struct ah_error *err)
 {
     struct stat about;
-    bool there = stat(word, &about) == 0;
+    bool there = lstat(word, &about) == 0, folder = there && !stat(word, &about) && S_ISDIR(about.st_mode);
     bool models = expected == AH_DOCUMENT_ANY || expected == AH_DOCUMENT_MODEL;
     bool plain = *word && strcmp(word, "-") != 0 && !strchr(word, '/');
-    if (there && models && S_ISDIR(about.st_mode))
+    if (folder && models)
         return load_folder(ret_document, word, expected, err);
     const struct ah_input_builtin *builtin = !there && plain ? find_builtin(word, expected) : NULL;
     if (builtin)

@@ -7,6 +7,7 @@
 
 #include "base/bf16.h"
 #include "base/buffer.h"
+#include "base/file.h"
 #include "runtime/model/safetensors_internal.h"
 #include "schemas/document.h"
 #include "schemas/json.h"
@@ -155,8 +156,10 @@ static int open_file(struct ah_safetensors *files, struct ah_safetensors_table *
     if (!file->path)
         return ah_error_memory(err);
     file->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not wait for a pipe's writer */
+    char why[AH_FILE_REASON_MAX];
     if (file->descriptor < 0)
-        return ah_safetensors_fail(err, AH_E_IO, path, NULL, "cannot be read: %s", strerror(errno));
+        return ah_safetensors_fail(err, AH_E_IO, path, NULL, "cannot be read: %s",
+                                   ah_file_reason(path, errno, why));
     int rc = examine(file->descriptor, path, &folder, &file->bytes, err);
     if (!rc && folder && !ret_folder)
         rc = ah_safetensors_fail(err, AH_E_IO, path, NULL, "is a folder where a file is expected");
@@ -234,9 +237,9 @@ static int open_folder(struct ah_safetensors *files, struct ah_safetensors_table
     const char *index = join(&files->arena, folder, AH_SAFETENSORS_INDEX);
     if (!single || !index)
         return ah_error_memory(err);
-    if (faccessat(AT_FDCWD, single, F_OK, 0) == 0)
+    if (faccessat(AT_FDCWD, single, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return open_file(files, table, single, NULL, err);
-    if (faccessat(AT_FDCWD, index, F_OK, 0) == 0)
+    if (faccessat(AT_FDCWD, index, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return open_sharded(files, table, folder, index, err);
     return ah_safetensors_fail(err, AH_E_IO, folder, NULL,
                                "holds neither '%s' nor '%s'; other formats are not read", AH_SAFETENSORS_FILE,

@@ -63,7 +63,7 @@ static int fail(struct ah_error *err, const char *done, const char *path)
 
 static int too_large(struct ah_error *err, const char *path, size_t limit_bytes)
 {
-    return ah_error_set(err, AH_E_IO,
+    return ah_error_set(err, AH_E_DOCUMENT,
                         "%s: is larger than the %zu bytes that are read here; is it the right file?", path,
                         limit_bytes);
 }

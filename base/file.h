@@ -25,7 +25,7 @@ const char *ah_file_reason(const char *path, int reason, char out[AH_FILE_REASON
 int ah_file_check_regular(const char *path, struct ah_error *err);
 
 /* Appends the whole of `path` to `ret_bytes`. AH_E_IO for a missing file, a directory or a socket, a pipe that gets no
- * writer within five seconds, or a file larger than `limit_bytes`; the sentence names the path. On failure `ret_bytes` is
+ * writer within five seconds, AH_E_DOCUMENT for a file larger than `limit_bytes`; the sentence names the path. On failure `ret_bytes` is
  * as it was. */
 int ah_file_read(const char *path, size_t limit_bytes, struct ah_buffer *ret_bytes, struct ah_error *err);
 

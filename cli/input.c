@@ -86,7 +86,7 @@ static int folder_path(const char *word, char ret_path[PATH_MAX], struct ah_erro
     while (length > 1 && word[length - 1] == '/')
         length--;
     if (length >= PATH_MAX)
-        return ah_error_set(err, AH_E_DOCUMENT, "%.64s...: the name is too long", word);
+        return ah_error_set(err, AH_E_IO, "%.64s...: the name is too long", word);
     memcpy(ret_path, word, length);
     ret_path[length] = '\0';
     const char *slash = strrchr(ret_path, '/');
@@ -113,7 +113,7 @@ static int load_folder(struct ah_document *ret_document, const char *word, enum 
         return rc ? rc : ah_document_load(ret_document, path, expected, err);
     }
     return rc ? rc
-              : ah_error_set(err, AH_E_DOCUMENT,
+              : ah_error_set(err, AH_E_IO,
                              "%s: is a folder without a config.json; name a model's folder, or a file",
                              ah_document_short_name(word, shortened));
 }
@@ -151,9 +151,9 @@ int ah_input_load(struct ah_document *ret_document, const char *word, enum ah_do
         return ah_document_parse(ret_document, word, (const char *)builtin->text, builtin->bytes, expected,
                                  err);
     int rc = ah_document_load(ret_document, word, expected, err);
-    if (rc == AH_E_DOCUMENT && !there && plain)
+    if (rc == AH_E_IO && !there && plain)
         add_builtin_names(word, expected, err);
-    if (rc == AH_E_DOCUMENT && !there && models)
+    if (rc == AH_E_IO && !there && models)
         ah_input_add_hub(word, err);
     return rc;
 }

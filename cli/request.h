@@ -80,7 +80,7 @@ struct ah_request {
     struct ah_progress progress;
 };
 
-/* The model is the first operand. Texts live in cli->arena. AH_E_USAGE names the option; AH_E_DOCUMENT the file. After
+/* The model is the first operand. Texts live in cli->arena. AH_E_USAGE names the option; AH_E_IO and AH_E_DOCUMENT the file. After
  * a failure there is nothing to release. While it plans, an interrupt stops it and progress is shown. The request must
  * not move. */
 int ah_request_init(struct ah_request *ret_request, struct ah_cli *cli,

@@ -305,9 +305,9 @@ const struct ah_verb ah_verb_check = {
         "Hugging Face config, the names of the model document), one of < <= > >= == !=, and a number, true, "
         "false or a word; a number of bytes may have a unit. A field that the document leaves out is its "
         "default; where it has none, no assertion about it holds. It may be given many times.\n\n"
-        "Exit status: 0 all is well, 3 a document is not valid, else 2 an assertion makes no sense for a "
-        "document, else 6 a plan was made from another model, machine or cluster, else 8 an assertion "
-        "failed.",
+        "Exit status: 0 all is well, else the smallest that applies: 1 a file is missing or cannot be read, "
+        "2 an assertion makes no sense for a document, 3 a document is not valid, 6 a plan was made from "
+        "another model, machine or cluster, 8 an assertion failed.",
     .syntax = {.options = check_table, .operands = {AH_OPERAND_FILE, "FILE", 1, UINT32_MAX, NULL}},
     .options_bytes = sizeof(struct check_options),
     .examples = {{"check plan.json --assert 'time.step_us<=250000'",

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "cli/input_internal.h"
 #include "cli/options.h"
+#include "runtime/model/safetensors.h"
 #include "runtime/train/checkpoint/checkpoint.h"
 #include "schemas/nearest.h"
 
@@ -112,10 +113,11 @@ static int load_folder(struct ah_document *ret_document, const char *word, enum 
         rc = ah_file_check_regular(path, err);
         return rc ? rc : ah_document_load(ret_document, path, expected, err);
     }
+    const char *other = rc ? NULL : ah_safetensors_other_folder(folder);
     return rc ? rc
-              : ah_error_set(err, AH_E_IO,
-                             "%s: is a folder without a config.json; name a model's folder, or a file",
-                             ah_document_short_name(word, shortened));
+              : ah_error_set(err, AH_E_IO, "%s: %s", ah_document_short_name(word, shortened),
+                             other ? other
+                                   : "is a folder without a config.json; name a model's folder, or a file");
 }
 
 void ah_input_add_hub(const char *word, struct ah_error *err)

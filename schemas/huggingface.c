@@ -97,6 +97,11 @@ static int meet_other_key(void *context, const struct cJSON *member)
         return AH_OK;
     case AH_HUGGINGFACE_REFUSED:
         return refuse(conversion, member->string, "this setting changes the model and is not supported");
+    case AH_HUGGINGFACE_QUANTISED:
+        return refuse(
+            conversion, member->string,
+            "the weights are quantised, and are trained in bf16 or fp32 here; take the model as it was "
+            "before it was quantised");
     case AH_HUGGINGFACE_UNKNOWN:
         break;
     }

@@ -128,6 +128,7 @@ enum other {
     REFUSED_UNLESS_TRUE,
     REFUSED_UNLESS_ZERO,
     REFUSED_UNLESS_ONE,
+    REFUSED_QUANTISED,
     REFUSED
 };
 struct other_key {
@@ -228,9 +229,9 @@ static const struct other_key other_keys[] = {
     {"per_layer_config", REFUSED_UNLESS_EMPTY},
     {"rope_interleaved", REFUSED_UNLESS_FALSE},
     {"partial_rotary_factor", REFUSED_UNLESS_ONE},
-    {"quantization_config", REFUSED},
-    {"compression_config", REFUSED},
-    {"quantization", REFUSED},
+    {"quantization_config", REFUSED_QUANTISED},
+    {"compression_config", REFUSED_QUANTISED},
+    {"quantization", REFUSED_QUANTISED},
     {"auto_map", REFUSED},
     {"original_max_position_embeddings", REFUSED},
     {"final_logit_softcapping", REFUSED},
@@ -266,6 +267,7 @@ static bool harmless(const cJSON *value, enum other what)
         return cJSON_IsNull(value) || (cJSON_IsNumber(value) && !(fabs(value->valuedouble) > 0));
     case REFUSED_UNLESS_ONE:
         return cJSON_IsNull(value) || (cJSON_IsNumber(value) && !(fabs(value->valuedouble - 1) > 0));
+    case REFUSED_QUANTISED:
     case REFUSED:
         break;
     }
@@ -276,6 +278,8 @@ enum ah_huggingface_key ah_huggingface_key_of(const struct cJSON *member)
 {
     for (size_t i = 0; i < sizeof other_keys / sizeof other_keys[0]; i++)
         if (strcmp(other_keys[i].name, member->string) == 0)
-            return harmless(member, other_keys[i].what) ? AH_HUGGINGFACE_INERT : AH_HUGGINGFACE_REFUSED;
+            return harmless(member, other_keys[i].what)      ? AH_HUGGINGFACE_INERT
+                   : other_keys[i].what == REFUSED_QUANTISED ? AH_HUGGINGFACE_QUANTISED
+                                                             : AH_HUGGINGFACE_REFUSED;
     return AH_HUGGINGFACE_UNKNOWN;
 }

@@ -60,7 +60,12 @@ struct ah_huggingface_family {
 extern const struct ah_huggingface_family ah_huggingface_families[];
 
 /* What a key outside the tables means. */
-enum ah_huggingface_key { AH_HUGGINGFACE_UNKNOWN, AH_HUGGINGFACE_INERT, AH_HUGGINGFACE_REFUSED };
+enum ah_huggingface_key {
+    AH_HUGGINGFACE_UNKNOWN,
+    AH_HUGGINGFACE_INERT,
+    AH_HUGGINGFACE_REFUSED,
+    AH_HUGGINGFACE_QUANTISED
+};
 enum ah_huggingface_key ah_huggingface_key_of(const struct cJSON *member);
 
 #endif

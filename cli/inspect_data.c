@@ -8,6 +8,7 @@
 #include "cli/emit.h"
 #include "cli/inspect.h"
 #include "cli/interrupt.h"
+#include "runtime/model/tokenizer.h"
 #include "runtime/train/checkpoint/checkpoint.h"
 #include "runtime/train/data/dataset.h"
 
@@ -32,8 +33,9 @@ struct viewer {
     struct ah_emit emit;
     struct ah_dataset *data;
     const struct ah_dataset_facts *facts;
-    bool bytes;       /* tokens are bytes of text */
-    uint32_t *tokens; /* WINDOW each */
+    bool bytes;                    /* tokens are bytes of text */
+    struct ah_tokenizer tokenizer; /* without tokens: ids are shown */
+    uint32_t *tokens;              /* WINDOW each */
     uint8_t *bears;
 };
 
@@ -111,13 +113,25 @@ static void put_byte(struct ah_buffer *text, uint32_t byte)
         ah_buffer_append(text, &c, 1);
 }
 
+static void put_text(struct ah_buffer *text, const struct viewer *viewer, uint32_t token)
+{
+    const char *piece = viewer->bytes ? NULL : ah_tokenizer_text(&viewer->tokenizer, token);
+    if (viewer->bytes)
+        put_byte(text, token);
+    else if (!piece)
+        ah_buffer_printf(text, "<%" PRIu32 ">", token); /* of another tokenizer, or a place that is padding */
+    for (; piece && *piece; piece++)
+        put_byte(text, (unsigned char)*piece);
+}
+
 static void put_part(struct viewer *viewer, const uint32_t *tokens, size_t n, bool learned)
 {
     struct ah_cli *cli = viewer->cli;
     struct ah_buffer text = {0};
+    const bool decoded = viewer->bytes || viewer->tokenizer.n;
     for (size_t i = 0; i < n; i++)
-        if (viewer->bytes)
-            put_byte(&text, tokens[i]);
+        if (decoded)
+            put_text(&text, viewer, tokens[i]);
         else
             ah_buffer_printf(&text, "%s%" PRIu32, i ? " " : "", tokens[i]);
     cli->out.failed = cli->out.failed || text.failed;
@@ -129,7 +143,7 @@ static void put_part(struct viewer *viewer, const uint32_t *tokens, size_t n, bo
     ah_cli_fit(cli, mark, 15);
     ah_emit_open(&viewer->emit, NULL, '{');
     ah_emit_bool(&viewer->emit, "learned", learned);
-    if (viewer->bytes) {
+    if (decoded) {
         ah_emit_text(&viewer->emit, "text", text.data ? text.data : "");
     } else {
         ah_emit_open(&viewer->emit, "tokens", '[');
@@ -235,13 +249,16 @@ static void emit_facts(struct viewer *viewer)
     ah_emit_text(emit, "sha256", facts->sha256);
 }
 
-int ah_inspect_data(struct ah_cli *cli, const char *word, const char *format, struct ah_error *err)
+int ah_inspect_data(struct ah_cli *cli, const char *word, const char *format, const char *tokenizer,
+                    struct ah_error *err)
 {
     struct viewer viewer = {.cli = cli,
                             .emit = {.out = cli->json ? &cli->out : NULL},
                             .tokens = ah_arena_array(&cli->arena, WINDOW, sizeof(uint32_t)),
                             .bears = ah_arena_array(&cli->arena, WINDOW, 1)};
     int rc = viewer.tokens && viewer.bears ? open_data(&viewer, word, format, err) : ah_error_memory(err);
+    if (!rc && tokenizer)
+        rc = ah_tokenizer_load(&viewer.tokenizer, tokenizer, err);
     if (!rc) {
         ah_emit_open(&viewer.emit, NULL, '{');
         if (cli->json)
@@ -253,6 +270,7 @@ int ah_inspect_data(struct ah_cli *cli, const char *word, const char *format, st
         if (rc)
             ah_buffer_clear(&cli->out);
     }
+    ah_tokenizer_release(&viewer.tokenizer);
     ah_dataset_close(viewer.data);
     return rc;
 }

@@ -12,7 +12,9 @@
 /* Does the word name data, by its ending, as a pattern, or as a folder that holds no model and no checkpoint? */
 bool ah_inspect_data_is(const char *word);
 
-/* `format` as of --data-format; NULL: decided by content and name. The errors of ah_dataset_open(). */
-int ah_inspect_data(struct ah_cli *cli, const char *word, const char *format, struct ah_error *err);
+/* `format` as of --data-format; NULL: decided by content and name. `tokenizer` (optional): a tokenizer.json or its folder;
+ * without, tokens are shown as ids. The errors of ah_dataset_open() and ah_tokenizer_load(). */
+int ah_inspect_data(struct ah_cli *cli, const char *word, const char *format, const char *tokenizer,
+                    struct ah_error *err);
 
 #endif

@@ -15,7 +15,7 @@
 
 struct inspect_options {
     const char *html;
-    const char *data_format;
+    const char *data_format, *tokenizer;
     bool force;
 };
 
@@ -28,6 +28,8 @@ static const struct ah_option inspect_table[] = {
     {"data-format", 0, AH_OPTION_WORD, "FORMAT", ah_run_words_format,
      offsetof(struct inspect_options, data_format),
      "the file is data of this kind (default: by name and content)"},
+    {"tokenizer", 0, AH_OPTION_FILE, "DIR", NULL, offsetof(struct inspect_options, tokenizer),
+     "of data, show tokens as the text they have in this folder's tokenizer.json"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
 struct inspector {
@@ -133,7 +135,8 @@ static int inspect_run(struct ah_cli *cli, const void *given)
     struct ah_document document = {0};
     struct ah_error err = {0};
     if (options->data_format || ah_inspect_data_is(cli->arguments.operands[0])) {
-        int failed = ah_inspect_data(cli, cli->arguments.operands[0], options->data_format, &err);
+        int failed =
+            ah_inspect_data(cli, cli->arguments.operands[0], options->data_format, options->tokenizer, &err);
         return failed ? ah_cli_fail(cli, &err) : 0;
     }
     int rc = ah_input_load(&document, cli->arguments.operands[0], AH_DOCUMENT_ANY, &err);
@@ -159,10 +162,8 @@ const struct ah_verb ah_verb_inspect = {
         "goes; and likewise clusters, run logs and checkpoints. A model may also be a Hugging Face "
         "config.json, the folder it lies in, or a built-in name; a checkpoint may be its folder.\n\n"
         "Of data to train on (a token file, a text, a folder or a pattern of them) it shows how many tokens "
-        "and "
-        "documents there are, and two samples: what is learned and what is not, as text where tokens are "
-        "bytes, "
-        "else as ids.\n\n"
+        "and documents there are, and two samples: what is learned and what is not, as text where tokens are "
+        "bytes or --tokenizer says what they mean, else as ids.\n\n"
         "With --json, a summary for programs: of a model parameters (exact), layers and groups.\n\n"
         "With --html, a plan becomes one page that needs no network: the simulated timeline of two "
         "iterations, memory over time, what each block does, and how other policies compare; and so does a "

@@ -24,7 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { READ_STEP_BYTES = 65536, LINKS_MAX = 40, TEMPORARIES_MAX = 1000 };
+enum { READ_STEP_BYTES = 65536, LINKS_MAX = 40, TEMPORARIES_MAX = 1000, WRITER_WAIT_MS = 5000 };
 
 /* Sentences about files begin with the path, as those about what is in them do (schemas/). */
 static const char *shown(const char *path)
@@ -32,14 +32,38 @@ static const char *shown(const char *path)
     return *path ? path : "''";
 }
 
+const char *ah_file_reason(const char *path, int reason, char out[AH_FILE_REASON_MAX])
+{
+    char part[PATH_MAX], target[PATH_MAX];
+    struct stat about;
+    snprintf(out, AH_FILE_REASON_MAX, "%s", strerror(reason));
+    if ((reason != ENOENT && reason != ELOOP) || strlen(path) >= sizeof part)
+        return out;
+    for (size_t end = 1; *path && end <= strlen(path); end++) {
+        if (path[end] && path[end] != '/')
+            continue;
+        snprintf(part, sizeof part, "%.*s", (int)end, path);
+        ssize_t length = readlink(part, target, sizeof target - 1);
+        if (length < 0 || !stat(part, &about))
+            continue;
+        target[length] = '\0';
+        snprintf(out, AH_FILE_REASON_MAX, "the link '%.300s' to '%.300s' leads %s", part, target,
+                 errno == ELOOP ? "back to itself" : "nowhere");
+        break;
+    }
+    return out;
+}
+
 static int fail(struct ah_error *err, const char *done, const char *path)
 {
-    return ah_error_set(err, AH_E_IO, "%s: cannot be %s: %s", shown(path), done, strerror(errno));
+    char why[AH_FILE_REASON_MAX];
+    return ah_error_set(err, AH_E_IO, "%s: cannot be %s: %s", shown(path), done,
+                        ah_file_reason(path, errno, why));
 }
 
 static int too_large(struct ah_error *err, const char *path, size_t limit_bytes)
 {
-    return ah_error_set(err, AH_E_IO,
+    return ah_error_set(err, AH_E_DOCUMENT,
                         "%s: is larger than the %zu bytes that are read here; is it the right file?", path,
                         limit_bytes);
 }
@@ -47,10 +71,13 @@ static int too_large(struct ah_error *err, const char *path, size_t limit_bytes)
 /* Opens for reading; refuses folders, and regular files that are too large without reading them. */
 static int open_read(const char *path, size_t limit_bytes, int *ret_fd, struct ah_error *err)
 {
-    int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    struct stat about;
+    if (!stat(path, &about) && S_ISSOCK(about.st_mode))
+        return ah_error_set(err, AH_E_IO, "%s: is a socket; name a file", path);
+    int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+                               : fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
     if (fd < 0)
         return fail(err, "read", path);
-    struct stat about;
     int rc = AH_OK;
     if (fstat(fd, &about))
         rc = fail(err, "read", path);
@@ -65,26 +92,54 @@ static int open_read(const char *path, size_t limit_bytes, int *ret_fd, struct a
     return rc;
 }
 
+/* Whether `fd` has something to read, or its end, within so many milliseconds; -1: however long it takes. */
+static bool await_input(int fd, int milliseconds)
+{
+    return poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, milliseconds) != 0;
+}
+
+/* A pipe of which nothing was read ends where its writer wrote nothing, and where it never had one: the latter is
+ * waited for, but not for ever. */
 static int read_all(int fd, const char *path, size_t limit_bytes, struct ah_buffer *bytes,
                     struct ah_error *err)
 {
     size_t start = bytes->size;
+    bool waited = false, in_vain = false;
     for (;;) {
         if (!ah_buffer_reserve(bytes, READ_STEP_BYTES))
             return ah_error_memory(err);
         ssize_t got = read(fd, bytes->data + bytes->size, READ_STEP_BYTES);
-        if (got < 0 && errno == EINTR)
+        if (got < 0 && errno == EAGAIN)
+            await_input(fd, -1);
+        if (got < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (got < 0)
             return fail(err, "read", path);
+        if (got == 0 && in_vain)
+            return ah_error_set(
+                err, AH_E_IO, "%s: is a pipe that nothing writes to; start its writer, or name a file", path);
+        if (got == 0 && bytes->size == start && !waited) {
+            waited = true;
+            in_vain = !await_input(fd, WRITER_WAIT_MS);
+            continue;
+        }
         if (got == 0)
             break;
+        in_vain = false;
         bytes->size += (size_t)got;
         if (bytes->size - start > limit_bytes)
             return too_large(err, path, limit_bytes);
     }
     bytes->data[bytes->size] = '\0';
     return AH_OK;
+}
+
+int ah_file_check_regular(const char *path, struct ah_error *err)
+{
+    struct stat about;
+    if (stat(path, &about) || S_ISREG(about.st_mode) || S_ISDIR(about.st_mode))
+        return AH_OK;
+    return ah_error_set(err, AH_E_IO, "%s: is no regular file; put a file in its place", path);
 }
 
 int ah_file_read(const char *path, size_t limit_bytes, struct ah_buffer *ret_bytes, struct ah_error *err)

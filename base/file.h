@@ -14,8 +14,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Appends the whole of `path` to `ret_bytes`. AH_E_IO for a missing file, a directory, or one larger than
- * `limit_bytes`; the sentence names the path. On failure `ret_bytes` is as it was. */
+enum { AH_FILE_REASON_MAX = 720 };
+
+/* Why opening `path` failed with the errno `reason`, into `out`, which is returned: where a symbolic link on the way leads
+ * nowhere or back to itself, the link and its target; else what strerror() says. */
+const char *ah_file_reason(const char *path, int reason, char out[AH_FILE_REASON_MAX]);
+
+/* AH_E_IO for a pipe, socket or device, before anything waits for it: for files that a person did not name, such as the
+ * config.json in a folder. What is missing, or a folder, is left to ah_file_read(). */
+int ah_file_check_regular(const char *path, struct ah_error *err);
+
+/* Appends the whole of `path` to `ret_bytes`. AH_E_IO for a missing file, a directory or a socket, a pipe that gets no
+ * writer within five seconds, AH_E_DOCUMENT for a file larger than `limit_bytes`; the sentence names the path. On failure `ret_bytes` is
+ * as it was. */
 int ah_file_read(const char *path, size_t limit_bytes, struct ah_buffer *ret_bytes, struct ah_error *err);
 
 /* Writes through a temporary file in the same folder, fsyncs it, renames it over `path` and fsyncs the folder.

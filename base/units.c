@@ -26,6 +26,10 @@ static const struct unit count_units[] = {
     {"G", 1000000000}, {"T", 1000000000000}, {NULL, 0},
 };
 
+static const struct unit time_units[] = {
+    {"us", 1}, {"ms", 1000}, {"s", 1000000}, {"min", 60000000}, {"h", 3600000000}, {NULL, 0},
+};
+
 #define SIZES_ACCEPTED  "such as '12GiB', '1.5 GB' or '4096'"
 #define RATES_ACCEPTED  "such as '6GB/s' or '22 GiB/s'"
 #define COUNTS_ACCEPTED "such as '8', '1.5k' or '124M'"
@@ -145,6 +149,20 @@ int ah_units_parse_rate(const char *text, double *ret_bytes_per_s, struct ah_err
             "'%s' is not a rate: a unit of bytes and '/s' follow the number; write one " RATES_ACCEPTED,
             text);
     *ret_bytes_per_s = ((double)number.whole + number.fraction) * (double)scale;
+    return AH_OK;
+}
+
+int ah_units_parse_time(const char *text, double *ret_us, struct ah_error *err)
+{
+    struct number number;
+    uint64_t scale = 0;
+    if (number_read(text, &number) && *number.end)
+        scale = unit_scale(time_units, number.end, strlen(number.end));
+    if (!scale)
+        return ah_error_set(
+            err, AH_E_USAGE,
+            "'%s' is not a time: a number and one of us, ms, s, min, h; write one such as '250ms'", text);
+    *ret_us = ((double)number.whole + number.fraction) * (double)scale;
     return AH_OK;
 }
 

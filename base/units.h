@@ -22,6 +22,9 @@ int ah_units_parse_bytes(const char *text, uint64_t *ret_bytes, struct ah_error 
 /* "6GB/s", "22 GiB/s" -> bytes per second. */
 int ah_units_parse_rate(const char *text, double *ret_bytes_per_s, struct ah_error *err);
 
+/* "250ms", "1.5 s", "90us", "2min", "1h" -> microseconds; a unit has to follow the number. */
+int ah_units_parse_time(const char *text, double *ret_us, struct ah_error *err);
+
 /* A count with SI suffix: "124M", "1.5k", "2B"/"2G", "42" -> 42. */
 int ah_units_parse_count(const char *text, uint64_t *ret_count, struct ah_error *err);
 

@@ -43,41 +43,52 @@ static bool ends_with(const char *text, const char *end)
     return length >= strlen(end) && !strcmp(text + length - strlen(end), end);
 }
 
-static bool names_bytes(const char *name)
+static int read_bytes(const char *word, double *ret_bytes, struct ah_error *err)
 {
-    return !strcmp(name, "bytes") || ends_with(name, ".bytes") || ends_with(name, "_bytes");
+    uint64_t bytes = 0;
+    int rc = ah_units_parse_bytes(word, &bytes, err);
+    if (!rc)
+        *ret_bytes = (double)bytes;
+    return rc;
 }
 
-static bool names_classes(const char *name)
+/* What the numbers of a field are by the end of its name, or of the name before: "host_bytes", "exposed_us.h2d". */
+static const struct quantity {
+    const char *name;
+    int (*read)(const char *word, double *ret_number, struct ah_error *err);
+    const char *like;
+} quantities[] = {{"bytes", read_bytes, "12GiB"},
+                  {"by_class", read_bytes, "12GiB"},
+                  {"us", ah_units_parse_time, "250ms"},
+                  {"bytes_per_s", ah_units_parse_rate, "22GB/s"}};
+
+static bool is_called(const char *path, const char *name)
 {
-    return !strcmp(name, "by_class") || ends_with(name, ".by_class");
+    const size_t length = strlen(path) - strlen(name);
+    return ends_with(path, name) && (length == 0 || path[length - 1] == '.' || path[length - 1] == '_');
 }
 
-/* Is the last name of the path, or the one before it, a number of bytes, or a class of memory? */
-static bool is_size(const char *path)
+/* NULL where the field is a plain number. */
+static const struct quantity *quantity_of(const char *path)
 {
     char parent[256];
     const char *dot = strrchr(path, '.');
-    size_t length = dot ? (size_t)(dot - path) : 0;
-    if (length >= sizeof parent)
-        return names_bytes(path);
-    memcpy(parent, path, length);
-    parent[length] = '\0';
-    return names_bytes(path) || names_bytes(parent) || names_classes(parent);
+    snprintf(parent, sizeof parent, "%.*s", dot ? (int)(dot - path) : 0, path);
+    for (size_t i = 0; i < sizeof quantities / sizeof *quantities; i++)
+        if (is_called(path, quantities[i].name) || is_called(parent, quantities[i].name))
+            return &quantities[i];
+    return NULL;
 }
 
 static void read_number(struct ah_assertion *assertion)
 {
     char *end = NULL;
-    uint64_t bytes = 0;
+    const struct quantity *quantity = quantity_of(assertion->path);
     assertion->number = strtod(assertion->word, &end);
     assertion->is_number = end != assertion->word && !*end && isfinite(assertion->number) &&
                            !strpbrk(assertion->word, "xX"); /* hexadecimal is no number of JSON */
-    if (!assertion->is_number && is_size(assertion->path) &&
-        !ah_units_parse_bytes(assertion->word, &bytes, NULL)) {
-        assertion->number = (double)bytes;
-        assertion->is_number = true;
-    }
+    if (!assertion->is_number && quantity)
+        assertion->is_number = !quantity->read(assertion->word, &assertion->number, NULL);
 }
 
 int ah_assertion_parse(struct ah_assertion *ret_assertion, const char *text, struct ah_arena *arena,
@@ -130,9 +141,12 @@ static int failed(const struct ah_assertion *assertion, const char *actual, stru
 static int check_number(const struct ah_assertion *assertion, double actual, struct ah_error *err)
 {
     char text[AH_JSON_NUMBER_TEXT];
+    const struct quantity *quantity = quantity_of(assertion->path);
     if (!assertion->is_number)
-        return ah_error_set(err, AH_E_USAGE, "'%s': %s is a number and cannot be compared with '%s'",
-                            assertion->text, assertion->path, assertion->word);
+        return ah_error_set(err, AH_E_USAGE, "'%s': %s is a number and cannot be compared with '%s'%s%s%s",
+                            assertion->text, assertion->path, assertion->word,
+                            quantity ? "; write a number, or one with its unit such as '" : "",
+                            quantity ? quantity->like : "", quantity ? "'" : "");
     if (numbers_hold(actual, assertion->op, assertion->number))
         return AH_OK;
     return failed(assertion, ah_json_number_text(actual, text), err);

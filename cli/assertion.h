@@ -3,8 +3,8 @@
  * Assertion: `PATH OP VALUE` about one value of a document, `time.step_us<=250000`.
  *
  * OP is < <= > >= == or !=. VALUE is a number, true, false or a word (may be quoted). Numbers compare as
- * doubles and may have a unit of bytes where the last or last but one name of PATH is `bytes` or ends with `_bytes`, and
- * below `by_class`; words and booleans know == and != only.
+ * doubles and may have a unit where the last or last but one name of PATH says what they are: 12GiB for `bytes` and
+ * `by_class`, 250ms for `us`, 22GB/s for `bytes_per_s`, each also as the end of a name; words and booleans know == and != only.
  * A value that the document leaves out fails every assertion.
  */
 #ifndef AH_CLI_ASSERTION_H

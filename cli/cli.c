@@ -25,12 +25,36 @@ const struct ah_verb *ah_cli_find(const struct ah_verb *const *verbs, const char
     return NULL;
 }
 
+/* Verbs of other programs, and what does that here. */
+static const struct {
+    const char *names, *instead;
+} elsewhere[] = {
+    {" train pretrain fit ",
+     "'autohete plan MODEL -o plan.json' plans the training, 'autohete run plan.json --data FILE' trains"},
+    {" finetune fine-tune sft ", "plan with 'autohete plan FOLDER -o plan.json', then 'autohete run "
+                                 "plan.json --data FILE --weights FOLDER'"},
+    {" generate chat infer serve predict sample ",
+     "no text is generated here; a checkpoint is a Hugging Face folder: load it with transformers, vLLM or "
+     "llama.cpp"},
+    {" eval evaluate validate test ",
+     "'autohete run' measures the loss on held-out data with '--valid FILE'"},
+    {" tokenize tokenise prepare preprocess ",
+     "that is a program of its own: autohete-tokenize INPUT... -o FOLDER --tokenizer TOKENIZER"},
+    {" convert merge ", "checkpoints need no conversion: they are Hugging Face folders"},
+    {" resume ", "'autohete run plan.json --data FILE --save DIR --resume DIR' goes on from a checkpoint"},
+    {" bench benchmark measure ", "'autohete profile' measures a machine, 'autohete compare MODEL "
+                                  "--measured' other policies beside a plan"},
+};
+
 int ah_cli_unknown(struct ah_cli *cli, const char *name, struct ah_error *err)
 {
     const char *names[VERBS_MAX];
     size_t n = 0;
     for (; cli->verbs[n] && n < VERBS_MAX; n++)
         names[n] = cli->verbs[n]->name;
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        if (ah_options_lists(elsewhere[i].names, name))
+            return ah_error_set(err, AH_E_USAGE, "there is no verb '%s': %s", name, elsewhere[i].instead);
     const char *near = ah_nearest(name, names, n);
     return ah_error_set(err, AH_E_USAGE, "unknown verb '%s'%s%s%s", name, near ? "; did you mean '" : "",
                         near ? near : "", near ? "'?" : "");

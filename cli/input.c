@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/input.h"
 
+#include "base/file.h"
 #include "cli/input_internal.h"
 #include "cli/options.h"
+#include "runtime/model/safetensors.h"
 #include "runtime/train/checkpoint/checkpoint.h"
 #include "schemas/nearest.h"
 
@@ -85,7 +87,7 @@ static int folder_path(const char *word, char ret_path[PATH_MAX], struct ah_erro
     while (length > 1 && word[length - 1] == '/')
         length--;
     if (length >= PATH_MAX)
-        return ah_error_set(err, AH_E_DOCUMENT, "%.64s...: the name is too long", word);
+        return ah_error_set(err, AH_E_IO, "%.64s...: the name is too long", word);
     memcpy(ret_path, word, length);
     ret_path[length] = '\0';
     const char *slash = strrchr(ret_path, '/');
@@ -101,17 +103,21 @@ static int load_folder(struct ah_document *ret_document, const char *word, enum 
 {
     static const char *const files[] = {AH_CHECKPOINT_MANIFEST, "config.json"};
     char folder[PATH_MAX], path[PATH_MAX + 32], shortened[AH_DOCUMENT_NAME_MAX];
+    struct stat about;
     *ret_document = (struct ah_document){.fault = AH_FAULT_FILE};
     int rc = folder_path(word, folder, err);
     for (size_t i = expected == AH_DOCUMENT_MODEL; i < sizeof files / sizeof *files && !rc; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, files[i]);
-        if (access(path, F_OK) == 0)
-            return ah_document_load(ret_document, path, expected, err);
+        if (lstat(path, &about) != 0)
+            continue;
+        rc = ah_file_check_regular(path, err);
+        return rc ? rc : ah_document_load(ret_document, path, expected, err);
     }
+    const char *other = rc ? NULL : ah_safetensors_other_folder(folder);
     return rc ? rc
-              : ah_error_set(err, AH_E_DOCUMENT,
-                             "%s: is a folder without a config.json; name a model's folder, or a file",
-                             ah_document_short_name(word, shortened));
+              : ah_error_set(err, AH_E_IO, "%s: %s", ah_document_short_name(word, shortened),
+                             other ? other
+                                   : "is a folder without a config.json; name a model's folder, or a file");
 }
 
 void ah_input_add_hub(const char *word, struct ah_error *err)
@@ -137,19 +143,19 @@ int ah_input_load(struct ah_document *ret_document, const char *word, enum ah_do
                   struct ah_error *err)
 {
     struct stat about;
-    bool there = stat(word, &about) == 0;
+    bool there = lstat(word, &about) == 0, folder = there && !stat(word, &about) && S_ISDIR(about.st_mode);
     bool models = expected == AH_DOCUMENT_ANY || expected == AH_DOCUMENT_MODEL;
     bool plain = *word && strcmp(word, "-") != 0 && !strchr(word, '/');
-    if (there && models && S_ISDIR(about.st_mode))
+    if (folder && models)
         return load_folder(ret_document, word, expected, err);
     const struct ah_input_builtin *builtin = !there && plain ? find_builtin(word, expected) : NULL;
     if (builtin)
         return ah_document_parse(ret_document, word, (const char *)builtin->text, builtin->bytes, expected,
                                  err);
     int rc = ah_document_load(ret_document, word, expected, err);
-    if (rc == AH_E_DOCUMENT && !there && plain)
+    if (rc == AH_E_IO && !there && plain)
         add_builtin_names(word, expected, err);
-    if (rc == AH_E_DOCUMENT && !there && models)
+    if (rc == AH_E_IO && !there && models)
         ah_input_add_hub(word, err);
     return rc;
 }

@@ -21,7 +21,7 @@ extern const char *const ah_input_machines[];
 extern const char *const ah_input_clusters[];
 
 /* Reads the document that `word` names, as ah_document_load() does. AH_DOCUMENT_ANY: a folder may also be a checkpoint,
- * whose manifest is read. AH_E_DOCUMENT says which names are built in where there is no such file. */
+ * whose manifest is read. AH_E_IO says which names are built in where there is no such file. */
 int ah_input_load(struct ah_document *ret_document, const char *word, enum ah_document_kind expected,
                   struct ah_error *err);
 

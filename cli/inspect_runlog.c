@@ -22,7 +22,7 @@ static const char *end_of(const struct ah_runlog *runlog)
 void ah_inspect_runlog_facts(struct ah_cli *cli, const struct ah_runlog *runlog,
                              const struct ah_runlog_summary *summary)
 {
-    char text[AH_UNITS_TEXT_MAX];
+    char text[AH_UNITS_TEXT_MAX], learned[AH_UNITS_TEXT_MAX];
     struct ah_table facts = ah_inspect_facts(cli);
     ah_table_cell(&facts, "run of");
     ah_table_cell(&facts, "%s on %s", runlog->model, runlog->device);
@@ -41,7 +41,12 @@ void ah_inspect_runlog_facts(struct ah_cli *cli, const struct ah_runlog *runlog,
         ah_table_cell(&facts, "loss");
         ah_table_cell(&facts, "%.6g -> %.6g", runlog->steps[0].loss, last->loss);
         ah_table_cell(&facts, "tokens");
-        ah_table_cell(&facts, "%s/s (median)", ah_units_print_count(text, summary->tokens_per_s.measured));
+        ah_table_cell(
+            &facts, "%s/s (median)%s%s%s", ah_units_print_count(text, summary->tokens_per_s.measured),
+            summary->tokens_share < 1 ? ", " : "",
+            summary->tokens_share < 1 ? ah_units_print_count(learned, summary->learned_tokens_per_s.measured)
+                                      : "",
+            summary->tokens_share < 1 ? "/s learned" : "");
     }
     if (runlog->n_saves) {
         const struct ah_runlog_save *last = &runlog->saves[runlog->n_saves - 1];

@@ -251,8 +251,66 @@ static bool option_find(const struct option_reader *reader, const char *name, si
     return false;
 }
 
+/* Options of other programs, and of other verbs than people expect. */
+static const struct {
+    const char *names, *instead;
+} elsewhere[] = {
+    {" learning-rate ", "the learning rate is '--lr' X of 'run'"},
+    {" lr-scheduler lr-scheduler-type ",
+     "the learning rate falls as '--schedule' of 'run' says: cosine or constant"},
+    {" warmup-steps warmup-ratio warmup-iters ", "the warm-up is '--warmup' N of 'run', in steps"},
+    {" max-steps num-steps iters max-iters ", "the number of steps is '--steps' N of 'run'"},
+    {" epoch num-epochs num-train-epochs ", "'--epochs' X of 'run' says how often the data are gone through"},
+    {" train-file train-data dataset data-path data-dir ", "the data are '--data' FILE of 'run'"},
+    {" eval-data eval-file val validation val-data ", "held-out data are '--valid' FILE of 'run'"},
+    {" output-dir out-dir save-dir checkpoint-dir ", "checkpoints go where '--save' DIR of 'run' says"},
+    {" save-steps ", "'--save-every' N of 'run' saves between, too"},
+    {" init-from pretrained checkpoint ckpt ",
+     "'--weights' DIR of 'run' begins with given weights, '--resume' DIR goes on with a run"},
+    {" adam-beta1 adam-beta2 beta1 beta2 ", "both are '--betas' B1,B2 of 'run'"},
+    {" optim optimizer ", "the optimizer is AdamW: '--betas', '--epsilon' and '--weight-decay' of 'run'"},
+    {" model model-name-or-path ", "a plan holds its model: 'autohete plan MODEL' makes one"},
+    {" batch batch-size micro-batch-size per-device-train-batch-size ",
+     "the batch belongs to the plan: '--batch' N of 'plan'"},
+    {" micro-batches accumulate gradient-accumulation-steps ",
+     "'--micro-batches' N of 'plan' cuts a batch into parts whose gradients are added"},
+    {" seq seq-len seq-length block-size context-length max-seq-length max-length ",
+     "the sequence length belongs to the plan: '--seq' N of 'plan'"},
+    {" dtype bf16 fp16 fp32 precision mixed-precision torch-dtype ",
+     "the number format belongs to the plan: '--dtype' bf16 or fp32 of 'plan'; there is no fp16"},
+    {" clip grad-clip max-grad-norm clip-grad-norm ", "clipping belongs to the plan: '--clip' X of 'plan'"},
+    {" freeze trainable ", "what is trained belongs to the plan: '--freeze' PATTERNS of 'plan'"},
+    {" lora lora-r lora-rank lora-alpha lora-dropout qlora peft adapter use-peft ",
+     "there are no adapters; all weights are trained, or those that '--freeze' PATTERNS of 'plan' leaves"},
+    {" load-in-4bit load-in-8bit quantize quantization ",
+     "weights are trained in bf16 or fp32 ('--dtype' of 'plan'), never quantised"},
+    {" gradient-checkpointing activation-checkpointing recompute offload cpu-offload deepspeed fsdp zero "
+     "zero-stage ",
+     "'plan' decides what is recomputed and what lies on the host; its '--policy' plans as another system "
+     "would"},
+    {" machine device-memory host-memory state-dtype policy scheduling ", "it is an option of 'plan'"},
+    {" gpus num-gpus nproc-per-node world-size ", "GPUs of several nodes are '--cluster' FILE of 'plan'"},
+};
+
+bool ah_options_lists(const char *names, const char *name)
+{
+    const size_t length = strlen(name);
+    for (const char *at = names; length && (at = strchr(at, ' ')) && *++at;) {
+        size_t i = 0;
+        while (i < length && at[i] == (name[i] == '_' ? '-' : name[i]))
+            i++;
+        if (i == length && at[i] == ' ')
+            return true;
+    }
+    return false;
+}
+
 static int option_unknown(struct option_reader *reader, const char *name)
 {
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        if (ah_options_lists(elsewhere[i].names, name))
+            return ah_error_set(reader->err, AH_E_USAGE, "unknown option '--%s': %s", name,
+                                elsewhere[i].instead);
     const char *names[OPTIONS_MAX];
     size_t n = 0;
     const struct ah_option *tables[] = {reader->syntax->options, ah_options_common};

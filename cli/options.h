@@ -118,6 +118,9 @@ bool ah_options_repeats(const struct ah_option *option);
  * user's to write. */
 bool ah_options_list_words(const struct ah_option *option);
 
+/* Is `name` one of " these words ", whether it is written with - or _? */
+bool ah_options_lists(const char *names, const char *name);
+
 /* Appends "cpu, cuda". */
 void ah_options_join(struct ah_buffer *out, const char *const *words);
 

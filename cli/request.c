@@ -7,6 +7,7 @@
 
 #include "base/units.h"
 #include "cli/cache.h"
+#include "cli/freeze.h"
 #include "cli/interrupt.h"
 #include "runtime/schedule/trainable.h"
 #include "schemas/nearest.h"
@@ -145,20 +146,22 @@ static int read_numbers(struct ah_request *request, const struct ah_request_opti
 
 /* What is trained, as plans say it. */
 struct trainable {
-    const char **patterns;
-    size_t n;
+    struct ah_freeze_names patterns;
     uint32_t *trained; /* room for ah_trainable_match(), twice */
 };
 
-/* AH_E_USAGE unless the pattern matches a tensor. `trained` is room for every block. */
-static int check_pattern(const struct ah_model *model, const char *pattern, uint32_t *trained,
-                         struct ah_error *err)
+/* Appends the patterns of ours that `pattern` means, by our names or by Hugging Face's. AH_E_USAGE where it matches no tensor. */
+static int name_tensors(struct ah_arena *arena, const struct ah_model *model, const char *pattern,
+                        uint32_t *trained, struct ah_freeze_names *names, struct ah_error *err)
 {
     char inside[AH_TRAINABLE_NAME_MAX];
     const char *wider = inside;
     int rc = ah_trainable_match(model, &pattern, 1, trained, NULL);
     if (rc != AH_E_USAGE)
-        return rc ? ah_error_memory(err) : AH_OK;
+        return rc || !ah_freeze_add(names, arena, pattern) ? ah_error_memory(err) : AH_OK;
+    rc = ah_freeze_translate(model, pattern, arena, names, err);
+    if (rc || names->n)
+        return rc;
     bool fits = snprintf(inside, sizeof inside, "%s.*", pattern) < (int)sizeof inside;
     if (fits && !ah_trainable_match(model, &wider, 1, trained, NULL))
         return ah_error_set(err, AH_E_USAGE, "'--freeze': '%s' matches no tensor of '%s'; did you mean '%s'?",
@@ -166,21 +169,22 @@ static int check_pattern(const struct ah_model *model, const char *pattern, uint
     return ah_error_set(
         err, AH_E_USAGE,
         "'--freeze': '%s' matches no tensor of '%s'; names are like 'embedding.embedding.weight', "
-        "'layer.0.attention.qkv.weight', 'head.norm.weight'",
+        "'layer.0.attention.qkv.weight', 'head.norm.weight', or as Hugging Face has them",
         pattern, model->name);
 }
 
 /* "!b" has to bring back something that a pattern before it took away. */
-static int check_brought_back(const struct ah_model *model, const struct trainable *list, const char *pattern,
-                              struct ah_error *err)
+static int check_brought_back(const struct ah_model *model, const struct trainable *list, size_t n_before,
+                              const char *pattern, struct ah_error *err)
 {
+    const struct ah_freeze_names *patterns = &list->patterns;
     uint64_t blocks = ah_model_blocks(model);
     uint32_t *before = list->trained, *now = list->trained + blocks;
-    int rc = ah_trainable_match(model, list->patterns, list->n - 1, before, NULL);
+    int rc = ah_trainable_match(model, patterns->items, n_before, before, NULL);
     if (rc == AH_E_USAGE) /* nothing was left */
         return AH_OK;
     if (!rc)
-        rc = ah_trainable_match(model, list->patterns, list->n, now, NULL);
+        rc = ah_trainable_match(model, patterns->items, patterns->n, now, NULL);
     if (rc)
         return ah_error_memory(err);
     if (memcmp(before, now, blocks * sizeof *now) != 0)
@@ -192,40 +196,39 @@ static int check_brought_back(const struct ah_model *model, const struct trainab
         pattern);
 }
 
-/* Appends the patterns of "a,!b": what is frozen is taken away from what is trained ("!a"), "!" brings it back ("b"). */
+/* Appends one of "a,!b": what is frozen is taken away from what is trained ("!a"), "!" brings it back ("b"). */
+static int add_pattern(struct ah_arena *arena, const struct ah_model *model, const char *pattern,
+                       struct trainable *list, struct ah_error *err)
+{
+    const bool brings_back = *pattern == '!';
+    const size_t n_before = list->patterns.n;
+    struct ah_freeze_names names = {0};
+    int rc = name_tensors(arena, model, pattern + brings_back, list->trained, &names, err);
+    for (size_t i = 0; i < names.n && !rc; i++) {
+        const size_t length = strlen(names.items[i]) + 2;
+        char *excluded = ah_arena_alloc(arena, length);
+        if (excluded)
+            snprintf(excluded, length, "!%s", names.items[i]);
+        if (!excluded || !ah_freeze_add(&list->patterns, arena, excluded + brings_back))
+            rc = ah_error_memory(err);
+    }
+    return !rc && brings_back ? check_brought_back(model, list, n_before, pattern + 1, err) : rc;
+}
+
 static int add_patterns(struct ah_arena *arena, const struct ah_model *model, const char *text,
                         struct trainable *list, struct ah_error *err)
 {
-    while (text) {
-        size_t length = strcspn(text, ",");
-        bool brings_back = *text == '!';
-        if (length == brings_back)
+    int rc = AH_OK;
+    while (text && !rc) {
+        const size_t length = strcspn(text, ",");
+        if (length == (*text == '!'))
             return ah_error_set(err, AH_E_USAGE,
                                 "'--freeze' has an empty pattern; put one between its commas");
-        char *pattern = ah_arena_alloc(arena, length + 2);
-        if (!pattern)
-            return ah_error_memory(err);
-        pattern[0] = '!';
-        memcpy(pattern + 1, text + brings_back, length - brings_back);
-        int rc = check_pattern(model, pattern + 1, list->trained, err);
-        if (rc)
-            return rc;
-        list->patterns[list->n++] = brings_back ? pattern + 1 : pattern;
-        rc = brings_back ? check_brought_back(model, list, pattern + 1, err) : AH_OK;
-        if (rc)
-            return rc;
+        const char *pattern = ah_arena_strndup(arena, text, length);
+        rc = pattern ? add_pattern(arena, model, pattern, list, err) : ah_error_memory(err);
         text = text[length] ? text + length + 1 : NULL;
     }
-    return AH_OK;
-}
-
-static size_t count_patterns(const struct ah_option_list *freeze)
-{
-    size_t n = freeze->n;
-    for (size_t i = 0; i < freeze->n; i++)
-        for (const char *at = freeze->items[i]; *at; at++)
-            n += *at == ',';
-    return n;
+    return rc;
 }
 
 static int read_trainable(struct ah_request *request, struct ah_cli *cli, const struct ah_option_list *freeze,
@@ -233,18 +236,16 @@ static int read_trainable(struct ah_request *request, struct ah_cli *cli, const 
 {
     const struct ah_model *model = request->model.body.model;
     struct trainable list = {
-        .patterns = ah_arena_array(&cli->arena, count_patterns(freeze) + 1, sizeof *list.patterns),
         .trained = ah_arena_array(&cli->arena, 2 * ah_model_blocks(model), sizeof *list.trained)};
-    if (!list.patterns || !list.trained)
+    if (!list.trained || !ah_freeze_add(&list.patterns, &cli->arena, "*"))
         return ah_error_memory(err);
-    list.patterns[list.n++] = "*";
     int rc = AH_OK;
     for (size_t i = 0; i < freeze->n && !rc; i++)
         rc = add_patterns(&cli->arena, model, freeze->items[i], &list, err);
-    if (!rc && ah_trainable_match(model, list.patterns, list.n, list.trained, NULL))
+    if (!rc && ah_trainable_match(model, list.patterns.items, list.patterns.n, list.trained, NULL))
         rc = ah_error_set(err, AH_E_USAGE, "'--freeze' leaves nothing to train; freeze less");
-    request->planner.training.trainable = list.patterns;
-    request->planner.training.n_trainable = list.n;
+    request->planner.training.trainable = list.patterns.items;
+    request->planner.training.n_trainable = list.patterns.n;
     return rc;
 }
 

@@ -57,8 +57,8 @@ extern const char *const ah_request_words_quick[];
     {"clip", 0, AH_OPTION_REAL, "X|none", ah_request_words_none, AH_REQUEST_FIELD(clip),                     \
      "limit of the norm of all gradients (default 1); none: no clipping, which is faster"},            \
     {"freeze", 0, AH_OPTION_TEXTS, "PATTERNS", NULL, AH_REQUEST_FIELD(freeze),                               \
-     "tensors that are not trained, patterns with commas between: 'embedding.*,layer.0.*'; '!' before one " \
-     "trains what it names after all"},                                                                      \
+     "tensors that are not trained, patterns with commas between: 'embedding.*,layer.0.*', or by the names " \
+     "of Hugging Face: 'model.layers.0'; '!' before one trains what it names after all"},                   \
     {"device-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, AH_REQUEST_FIELD(device_memory),                     \
      "use no more of the device's memory (default all)"},                                                     \
     {"host-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, AH_REQUEST_FIELD(host_memory),                         \
@@ -80,7 +80,7 @@ struct ah_request {
     struct ah_progress progress;
 };
 
-/* The model is the first operand. Texts live in cli->arena. AH_E_USAGE names the option; AH_E_DOCUMENT the file. After
+/* The model is the first operand. Texts live in cli->arena. AH_E_USAGE names the option; AH_E_IO and AH_E_DOCUMENT the file. After
  * a failure there is nothing to release. While it plans, an interrupt stops it and progress is shown. The request must
  * not move. */
 int ah_request_init(struct ah_request *ret_request, struct ah_cli *cli,

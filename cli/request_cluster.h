@@ -32,7 +32,7 @@ struct ah_request_cluster {
 /* Every policy, of one machine and of clusters. */
 extern const char *const ah_request_words_any_policy[];
 
-/* The model is the first operand. AH_E_USAGE names the option; AH_E_DOCUMENT the file. After a failure there is nothing to
+/* The model is the first operand. AH_E_USAGE names the option; AH_E_IO and AH_E_DOCUMENT the file. After a failure there is nothing to
  * release. While it plans, an interrupt stops it and progress is shown. The request must not move. */
 int ah_request_cluster_init(struct ah_request_cluster *ret_request, struct ah_cli *cli,
                             const struct ah_request_cluster_options *options, struct ah_error *err);

@@ -173,15 +173,17 @@ int ah_run_log_open(struct ah_run_log *ret_log, struct ah_run *run, const char *
 void ah_run_log_step(struct ah_run_log *log, const struct ah_step_record *record, double step_us)
 {
     const uint64_t *touched = log->facts.touched_bytes;
+    const struct ah_plan_training *training = &log->run->plan->training;
     struct ah_error err = {0};
     const struct ah_runlog_step step = {
         .step = record->step,
         .loss = record->loss,
         .tokens = record->tokens,
         .lr = record->rate,
-        .grad_norm = log->run->plan->training.clip > 0 ? record->grad_norm : AH_RUNLOG_NO_NORM,
+        .grad_norm = training->clip > 0 ? record->grad_norm : AH_RUNLOG_NO_NORM,
         .step_us = step_us,
-        .tokens_per_s = step_us > 0 ? (double)record->tokens / step_us * 1e6 : 0,
+        .tokens_per_s = step_us > 0 ? (double)(training->batch * training->seq) / step_us * 1e6 : 0,
+        .learned_tokens_per_s = step_us > 0 ? (double)record->tokens / step_us * 1e6 : 0,
         .compute_us = (double)record->busy_ns[AH_LANE_COMPUTE] * 1e-3,
         .h2d_us = (double)record->busy_ns[AH_LANE_H2D] * 1e-3,
         .d2h_us = (double)record->busy_ns[AH_LANE_D2H] * 1e-3,

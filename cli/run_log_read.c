@@ -57,11 +57,6 @@ int ah_run_log_read(const char *path, struct ah_run_log_text *ret_text, struct a
     struct ah_buffer bytes = {0};
     *ret_text = (struct ah_run_log_text){0};
     int rc = ah_file_read(path, LIMIT_BYTES, &bytes, err);
-    if (rc == AH_E_IO) { /* as for every document */
-        rc = AH_E_DOCUMENT;
-        if (err)
-            err->code = rc;
-    }
     if (!rc)
         rc = parse(path, &bytes, ret_text, err);
     ah_buffer_release(&bytes);

@@ -27,8 +27,8 @@ struct ah_run_log_text {
     bool begun;                  /* false: not even the first line is whole, there is no document */
 };
 
-/* `path` ("-": standard input) is read whole. AH_E_DOCUMENT: it cannot be read, or is no run log, or is wrong elsewhere than
- * at its end. A log whose first line is cut, or that is empty, is no error here. AH_E_MEMORY. */
+/* `path` ("-": standard input) is read whole. AH_E_IO: it cannot be read. AH_E_DOCUMENT: it is no run log, or is wrong
+ * elsewhere than at its end. A log whose first line is cut, or that is empty, is no error here. AH_E_MEMORY. */
 int ah_run_log_read(const char *path, struct ah_run_log_text *ret_text, struct ah_error *err);
 
 /* AH_E_DOCUMENT with the sentence for a log that was not begun. */

@@ -328,7 +328,7 @@ static int make_config(struct ah_run *run, struct ah_error *err)
         rc = ah_config_print(model, dtype, &run->config, err);
     else if (run->options->weights)
         rc = ah_config_adopt(model, path.data, dtype, &run->config, err);
-    else
+    else if (!(rc = ah_file_check_regular(path.data, err)))
         rc = ah_file_read(path.data, CONFIG_BYTES_MAX, &run->config, err);
     ah_buffer_release(&path);
     return rc;

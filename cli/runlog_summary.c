@@ -104,6 +104,9 @@ static void measure_all(struct ah_runlog_summary *summary, const struct ah_runlo
     summary->steps = steps->n;
     measure(&summary->step_us, steps, offsetof(struct ah_runlog_step, step_us));
     measure(&summary->tokens_per_s, steps, offsetof(struct ah_runlog_step, tokens_per_s));
+    measure(&summary->learned_tokens_per_s, steps, offsetof(struct ah_runlog_step, learned_tokens_per_s));
+    summary->learned_tokens_per_s.is_measured =
+        summary->learned_tokens_per_s.measured > 0; /* not known before */
     for (size_t lane = 0; lane < AH_RUNLOG_LANES; lane++)
         measure(&summary->lane_us[lane], steps, lanes[lane]);
     measure_count(&summary->copied_bytes[AH_PLAN_LANE_H2D], steps,
@@ -129,7 +132,8 @@ static void predict_all(struct ah_runlog_summary *summary, const struct ah_runlo
     predict(&summary->lane_us[AH_PLAN_LANE_H2D], predicted->h2d_us);
     predict(&summary->lane_us[AH_PLAN_LANE_D2H], predicted->d2h_us);
     predict(&summary->lane_us[AH_PLAN_LANE_HOST], predicted->host_us);
-    predict(&summary->tokens_per_s, predicted->tokens_per_s * summary->tokens_share);
+    predict(&summary->tokens_per_s, predicted->tokens_per_s);
+    predict(&summary->learned_tokens_per_s, predicted->tokens_per_s * summary->tokens_share);
     predict(&summary->device_bytes, (double)predicted->device_bytes);
     predict(&summary->host_bytes, (double)predicted->host_bytes);
 }

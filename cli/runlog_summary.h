@@ -39,8 +39,8 @@ struct ah_runlog_summary {
     struct ah_runlog_pair lane_us[AH_RUNLOG_LANES]; /* time that each works */
     struct ah_runlog_pair waits_us
         [AH_RUNLOG_LANES]; /* time that compute waits for each; of compute: is idle for no lane's sake */
-    struct ah_runlog_pair
-        tokens_per_s;    /* tokens that have a loss; what was predicted is scaled to their share */
+    struct ah_runlog_pair tokens_per_s;         /* batch x sequence */
+    struct ah_runlog_pair learned_tokens_per_s; /* tokens that have a loss; predicted: their share of all */
     double tokens_share; /* of all tokens of a step; 1 without masks and padding, or if not known */
     struct ah_runlog_pair device_bytes, host_bytes;      /* highest */
     struct ah_runlog_pair copied_bytes[AH_RUNLOG_LANES]; /* of h2d and d2h; nothing is predicted */

@@ -303,14 +303,15 @@ const struct ah_verb ah_verb_check = {
         "An assertion is a path as diff and errors print it (layers, time.step_us, blocks[3].optimizer; for "
         "a "
         "Hugging Face config, the names of the model document), one of < <= > >= == !=, and a number, true, "
-        "false or a word; a number of bytes may have a unit. A field that the document leaves out is its "
+        "false or a word; bytes, times and rates may have a unit (12GiB, 250ms, 22GB/s). A field that the "
+        "document leaves out is its "
         "default; where it has none, no assertion about it holds. It may be given many times.\n\n"
-        "Exit status: 0 all is well, 3 a document is not valid, else 2 an assertion makes no sense for a "
-        "document, else 6 a plan was made from another model, machine or cluster, else 8 an assertion "
-        "failed.",
+        "Exit status: 0 all is well, else the smallest that applies: 1 a file is missing or cannot be read, "
+        "2 an assertion makes no sense for a document, 3 a document is not valid, 6 a plan was made from "
+        "another model, machine or cluster, 8 an assertion failed.",
     .syntax = {.options = check_table, .operands = {AH_OPERAND_FILE, "FILE", 1, UINT32_MAX, NULL}},
     .options_bytes = sizeof(struct check_options),
-    .examples = {{"check plan.json --assert 'time.step_us<=250000'",
+    .examples = {{"check plan.json --assert 'time.step_us<=250ms'",
                   "a step is predicted to take at most 0.25 s"},
                  {"check plan.json --assert 'memory.device_bytes<=22GiB'", "the plan fits a 24 GB card"},
                  {"check plan.json --model model.json --machine machine.json",

@@ -83,7 +83,9 @@ static void report_counted(void *context, const char *path, const char *a, const
         report_text(context, path, a, b);
 }
 
-static size_t print_text(struct ah_cli *cli, const struct ah_document *a, const struct ah_document *b)
+/* Field by field; of plans only where that is asked for, since what the change means says most of it. */
+static size_t print_text(struct ah_cli *cli, const struct ah_document *a, const struct ah_document *b,
+                         bool fields)
 {
     struct diff_report report = {.cli = cli};
     size_t n = ah_document_diff(a, b, NULL, NULL);
@@ -93,6 +95,11 @@ static size_t print_text(struct ah_cli *cli, const struct ah_document *a, const 
     } else if (n && a->kind == AH_DOCUMENT_CLUSTER_PLAN) {
         ah_diff_cluster_plan_text(cli, a->body.cluster_plan, b->body.cluster_plan);
         report.bulk = ah_diff_cluster_plan_bulk;
+    }
+    if (report.bulk && !fields) {
+        ah_buffer_printf(&cli->out, "%zu field%s (--fields lists them)\n", n,
+                         n == 1 ? " differs" : "s differ");
+        return n;
     }
     n = ah_document_diff(a, b, report.bulk ? report_counted : report_text, &report);
     finish_list(&report);
@@ -129,12 +136,15 @@ static size_t print_json(struct ah_cli *cli, const struct ah_document *a, const 
 
 struct diff_options {
     const char *html;
+    bool fields;
     bool force;
 };
 
 static const char *const replaced_pages[] = {AH_OUTPUT_PAGE, NULL};
 
 static const struct ah_option diff_table[] = {
+    {"fields", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct diff_options, fields),
+     "of plans also list the fields that differ, after what the change means"},
     {"html", 0, AH_OPTION_OUTPUT, "FILE", replaced_pages, offsetof(struct diff_options, html),
      "write what changed between two plans as one page with blocks, memory and times, instead of text"},
     AH_OUTPUT_FORCE_ROW(struct diff_options),
@@ -182,7 +192,7 @@ static int diff_run(struct ah_cli *cli, const void *given)
     else if (options->html && !cli->json)
         status = ah_document_diff(&a, &b, NULL, NULL) ? 1 : 0;
     else
-        status = (cli->json ? print_json(cli, &a, &b) : print_text(cli, &a, &b)) ? 1 : 0;
+        status = (cli->json ? print_json(cli, &a, &b) : print_text(cli, &a, &b, options->fields)) ? 1 : 0;
     ah_document_release(&a);
     ah_document_release(&b);
     return status;
@@ -193,13 +203,10 @@ const struct ah_verb ah_verb_diff = {
     .summary = "show where two documents of one kind differ",
     .description =
         "Compares two documents of one kind field by field and prints 'path: old -> new' for every "
-        "difference; which program wrote them (generator) and annotations do not count. For plans it first "
-        "says what "
-        "the change means: step, tokens per second, memory, which blocks do what instead, which lanes' "
-        "orders changed; "
-        "of ops, orders and tensors only the number of differences is printed. Of cluster plans it says "
-        "which "
-        "GPUs do what instead.\n\n"
+        "difference; which program wrote them (generator) and annotations do not count. For plans it says "
+        "what the change means instead: step, tokens per second, memory, which blocks do what instead, which "
+        "lanes' orders changed; of cluster plans which GPUs do what instead; and how many fields differ. "
+        "--fields lists those, too, but of ops, orders and tensors only the number; --json lists all.\n\n"
         "With --html the change of two plans is one page that needs no network: numbers, blocks, memory by "
         "class and lanes, before and after; no text is printed.\n\n"
         "Exit status: 0 the same, 1 different, 2 or more trouble.",

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete inspect FILE: any document, for people or as a summary for programs.
+ * autohete inspect FILE: any document, or data, for people or as a summary for programs.
  */
 #include "cli/input.h"
 #include "cli/inspect.h"
+#include "cli/inspect_data.h"
 #include "cli/outputs.h"
 #include "cli/page.h"
+#include "cli/run.h"
 #include "cli/verbs.h"
 #include "runtime/schedule/names.h"
 
@@ -13,6 +15,7 @@
 
 struct inspect_options {
     const char *html;
+    const char *data_format, *tokenizer;
     bool force;
 };
 
@@ -22,6 +25,11 @@ static const struct ah_option inspect_table[] = {
     {"html", 0, AH_OPTION_OUTPUT, "FILE", replaced_pages, offsetof(struct inspect_options, html),
      "of a plan, write a page for a browser to this file ('-': to standard output); such a page is replaced"},
     AH_OUTPUT_FORCE_ROW(struct inspect_options),
+    {"data-format", 0, AH_OPTION_WORD, "FORMAT", ah_run_words_format,
+     offsetof(struct inspect_options, data_format),
+     "the file is data of this kind (default: by name and content)"},
+    {"tokenizer", 0, AH_OPTION_FILE, "DIR", NULL, offsetof(struct inspect_options, tokenizer),
+     "of data, show tokens as the text they have in this folder's tokenizer.json"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
 struct inspector {
@@ -126,6 +134,11 @@ static int inspect_run(struct ah_cli *cli, const void *given)
     const struct inspect_options *options = given;
     struct ah_document document = {0};
     struct ah_error err = {0};
+    if (options->data_format || ah_inspect_data_is(cli->arguments.operands[0])) {
+        int failed =
+            ah_inspect_data(cli, cli->arguments.operands[0], options->data_format, options->tokenizer, &err);
+        return failed ? ah_cli_fail(cli, &err) : 0;
+    }
     int rc = ah_input_load(&document, cli->arguments.operands[0], AH_DOCUMENT_ANY, &err);
     if (!rc && options->html)
         rc = write_page(cli, options->html, &document, &err);
@@ -139,7 +152,7 @@ static int inspect_run(struct ah_cli *cli, const void *given)
 
 const struct ah_verb ah_verb_inspect = {
     .name = "inspect",
-    .summary = "show a document to people",
+    .summary = "show a document, or data, to people",
     .description =
         "Shows what a document says at a glance: of a model its exact parameter count, layers and the size "
         "of every group of blocks; of a machine its rates with their spread and what was noisy; of a plan "
@@ -148,6 +161,9 @@ const struct ah_verb ah_verb_inspect = {
         "memory "
         "goes; and likewise clusters, run logs and checkpoints. A model may also be a Hugging Face "
         "config.json, the folder it lies in, or a built-in name; a checkpoint may be its folder.\n\n"
+        "Of data to train on (a token file, a text, a folder or a pattern of them) it shows how many tokens "
+        "and documents there are, and two samples: what is learned and what is not, as text where tokens are "
+        "bytes or --tokenizer says what they mean, else as ids.\n\n"
         "With --json, a summary for programs: of a model parameters (exact), layers and groups.\n\n"
         "With --html, a plan becomes one page that needs no network: the simulated timeline of two "
         "iterations, memory over time, what each block does, and how other policies compare; and so does a "
@@ -156,6 +172,7 @@ const struct ah_verb ah_verb_inspect = {
     .options_bytes = sizeof(struct inspect_options),
     .examples = {{"inspect Qwen2.5-0.5B/", "how large is this model, and where"},
                  {"inspect machine.json", "what was measured, and how sure it is"},
-                 {"inspect plan.json --html plan.html", "a plan in the browser"}},
+                 {"inspect plan.json --html plan.html", "a plan in the browser"},
+                 {"inspect data/train-00000.bin", "what of these data is learned"}},
     .run = inspect_run,
 };

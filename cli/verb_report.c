@@ -126,6 +126,8 @@ static void put_amounts(struct ah_cli *cli, const struct ah_runlog_summary *summ
 {
     struct ah_table table = {.arena = &cli->arena, .columns = {"", ">measured", ">predicted", ">error"}};
     put_amount(&table, "tokens per second", &summary->tokens_per_s, ah_units_print_count);
+    if (summary->tokens_share < 1)
+        put_amount(&table, "learned tokens per second", &summary->learned_tokens_per_s, ah_units_print_count);
     put_amount(&table, "device memory, highest", &summary->device_bytes, print_bytes);
     put_amount(&table, "host memory, highest", &summary->host_bytes, print_bytes);
     put_amount(&table, "copied to the device", &summary->copied_bytes[AH_PLAN_LANE_H2D], print_bytes);
@@ -133,7 +135,7 @@ static void put_amounts(struct ah_cli *cli, const struct ah_runlog_summary *summ
     ah_inspect_table(cli, "speed and memory", &table);
     if (summary->tokens_share < 1)
         ah_buffer_printf(&cli->out,
-                         "  %sonly tokens with a loss count: %.0f %% of all in the median step%s\n",
+                         "  %slearned are tokens with a loss: %.0f %% of all in the median step%s\n",
                          cli->out_style.dim, 100 * summary->tokens_share, cli->out_style.reset);
 }
 
@@ -237,6 +239,7 @@ static void emit_side(struct ah_emit *emit, const struct ah_runlog_summary *summ
     }
     ah_emit_number(emit, "idle_us", value_of(&summary->waits_us[AH_PLAN_LANE_COMPUTE], measured));
     ah_emit_number(emit, "tokens_per_s", value_of(&summary->tokens_per_s, measured));
+    ah_emit_number(emit, "learned_tokens_per_s", value_of(&summary->learned_tokens_per_s, measured));
     if (!measured)
         ah_emit_number(emit, "tokens_share", summary->tokens_share);
     emit_bytes(emit, "device_bytes", &summary->device_bytes, measured);
@@ -262,6 +265,7 @@ static void emit_errors(struct ah_emit *emit, const struct ah_runlog_summary *su
         emit_error(emit, key, &summary->lane_us[lane]);
     }
     emit_error(emit, "tokens_per_s", &summary->tokens_per_s);
+    emit_error(emit, "learned_tokens_per_s", &summary->learned_tokens_per_s);
     emit_error(emit, "device_bytes", &summary->device_bytes);
     emit_error(emit, "host_bytes", &summary->host_bytes);
     ah_emit_close(emit);

@@ -87,7 +87,7 @@ enum { STEADY = 32 }; /* steps whose median a line shows */
 /* What the last steps took. One step says little: the last before a save has nothing of the next one beside it. */
 struct steady {
     uint64_t n; /* that came; the last STEADY are kept */
-    double us[STEADY], tokens_per_s[STEADY];
+    double us[STEADY], tokens_per_s[STEADY], learned_tokens_per_s[STEADY];
 };
 
 struct running {
@@ -188,11 +188,12 @@ static bool is_shown(const struct running *running, uint64_t step)
     return step == running->run.resumed_step + 1 || step == steps || step % every == 0;
 }
 
-static void put_steady(struct steady *steady, double us, double tokens)
+static void put_steady(struct steady *steady, double us, double tokens, double learned)
 {
     const size_t at = steady->n++ % STEADY;
     steady->us[at] = us;
     steady->tokens_per_s[at] = us > 0 ? tokens / us * 1e6 : 0;
+    steady->learned_tokens_per_s[at] = us > 0 ? learned / us * 1e6 : 0;
 }
 
 static double median_of(const struct steady *steady, const double values[STEADY])
@@ -205,18 +206,23 @@ static double median_of(const struct steady *steady, const double values[STEADY]
 static void on_step(void *context, const struct ah_step_record *record, double step_us)
 {
     struct running *running = context;
-    char rate[AH_UNITS_TEXT_MAX], time[AH_UNITS_TEXT_MAX], line[160];
+    char rate[AH_UNITS_TEXT_MAX], time[AH_UNITS_TEXT_MAX], line[192];
+    char learned[AH_UNITS_TEXT_MAX], beside[AH_UNITS_TEXT_MAX + sizeof " ( learned)"] = "";
+    const struct ah_plan_training *training = &running->run.plan->training;
     uint64_t steps = running->run.settings.steps;
     const struct steady *steady = &running->steady;
-    put_steady(&running->steady, step_us, (double)record->tokens);
+    put_steady(&running->steady, step_us, (double)(training->batch * training->seq), (double)record->tokens);
     ah_run_log_step(&running->log, record, step_us);
     if (running->trace)
         ah_run_trace_step(running->trace, record->step);
     if (running->quiet)
         return;
-    snprintf(line, sizeof line, "step %*" PRIu64 "/%" PRIu64 "  loss %.4f  %s tokens/s  %s a step",
-             snprintf(NULL, 0, "%" PRIu64, steps), record->step, steps, record->loss,
-             ah_units_print_count(rate, median_of(steady, steady->tokens_per_s)),
+    ah_units_print_count(rate, median_of(steady, steady->tokens_per_s));
+    ah_units_print_count(learned, median_of(steady, steady->learned_tokens_per_s));
+    if (strcmp(rate, learned) != 0)
+        snprintf(beside, sizeof beside, " (%s learned)", learned);
+    snprintf(line, sizeof line, "step %*" PRIu64 "/%" PRIu64 "  loss %.4f  %s tokens/s%s  %s a step",
+             snprintf(NULL, 0, "%" PRIu64, steps), record->step, steps, record->loss, rate, beside,
              ah_units_print_time(time, median_of(steady, steady->us)));
     if (is_shown(running, record->step)) {
         ah_buffer_printf(&running->cli->out, "%s\n", line);

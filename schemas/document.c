@@ -274,14 +274,8 @@ int ah_document_load(struct ah_document *ret_document, const char *path, enum ah
     int rc = ah_file_read(path, AH_KIND_RUNLOG_LIMIT_BYTES, &text, err);
     if (!rc)
         rc = ah_document_parse(ret_document, path, text.data ? text.data : "", text.size, expected, err);
-    else {
+    else
         *ret_document = (struct ah_document){.fault = rc == AH_E_MEMORY ? AH_FAULT_NONE : AH_FAULT_FILE};
-        if (rc != AH_E_MEMORY) {
-            if (err)
-                err->code = AH_E_DOCUMENT;
-            rc = AH_E_DOCUMENT;
-        }
-    }
     ah_buffer_release(&text);
     return rc;
 }

@@ -80,7 +80,8 @@ const char *ah_document_word(enum ah_document_kind kind);
 enum { AH_DOCUMENT_NAME_MAX = 400 };
 const char *ah_document_short_name(const char *name, char out[AH_DOCUMENT_NAME_MAX]);
 
-/* Reads `path` (`-`: standard input). AH_E_DOCUMENT for everything that is wrong with file or content. */
+/* Reads `path` (`-`: standard input). AH_E_IO where the file cannot be read, AH_E_DOCUMENT for what is
+ * wrong with its content. */
 int ah_document_load(struct ah_document *ret_document, const char *path, enum ah_document_kind expected,
                      struct ah_error *err);
 

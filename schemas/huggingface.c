@@ -107,7 +107,12 @@ static int meet_other_key(void *context, const struct cJSON *member)
     if (effect == AH_HUGGINGFACE_CLASS)
         return check_architectures(conversion, member);
     if (ah_huggingface_key_refused(effect, member))
-        return refuse(conversion, member->string, "this setting changes the model and is not supported");
+        return refuse(
+            conversion, member->string,
+            effect == AH_HUGGINGFACE_QUANTISED
+                ? "the weights are quantised, and are trained in bf16 or fp32 here; take the model as it "
+                  "was before it was quantised"
+                : "this setting changes the model and is not supported");
     return AH_OK;
 }
 

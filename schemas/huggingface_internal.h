@@ -76,6 +76,7 @@ enum ah_huggingface_effect {
     AH_HUGGINGFACE_UNLESS_ONE,
     AH_HUGGINGFACE_UNLESS_FULL, /* unless all layers have full attention */
     AH_HUGGINGFACE_REFUSED,     /* unless null */
+    AH_HUGGINGFACE_QUANTISED,   /* the same, and why */
     AH_HUGGINGFACE_NEVER        /* null too */
 };
 

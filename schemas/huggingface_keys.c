@@ -25,7 +25,7 @@ enum {
     UNLESS_EMPTY = AH_HUGGINGFACE_UNLESS_EMPTY, UNLESS_FALSE = AH_HUGGINGFACE_UNLESS_FALSE,
     UNLESS_TRUE = AH_HUGGINGFACE_UNLESS_TRUE, UNLESS_ZERO = AH_HUGGINGFACE_UNLESS_ZERO,
     UNLESS_ONE = AH_HUGGINGFACE_UNLESS_ONE, UNLESS_FULL = AH_HUGGINGFACE_UNLESS_FULL, REFUSED = AH_HUGGINGFACE_REFUSED,
-    NEVER = AH_HUGGINGFACE_NEVER,
+    QUANTISED = AH_HUGGINGFACE_QUANTISED, NEVER = AH_HUGGINGFACE_NEVER,
 };
 
 const struct ah_huggingface_key ah_huggingface_keys[] = {
@@ -71,7 +71,7 @@ const struct ah_huggingface_key ah_huggingface_keys[] = {
     {"attention_multiplier", 0, NONE, 0, REFUSED},
     {"attn_logit_softcapping", 0, NONE, 0, REFUSED},
     {"auto_map", 0, NONE, 0, NEVER},
-    {"compression_config", 0, NONE, 0, REFUSED},
+    {"compression_config", 0, NONE, 0, QUANTISED},
     {"decoder", 0, NONE, 0, REFUSED},
     {"decoder_sparse_step", 0, NONE, 0, UNLESS_ZERO},
     {"embedding_multiplier", 0, NONE, 0, UNLESS_ONE},
@@ -92,8 +92,8 @@ const struct ah_huggingface_key ah_huggingface_keys[] = {
     {"partial_rotary_factor", 0, NONE, 0, UNLESS_ONE},
     {"per_layer_config", 0, NONE, 0, UNLESS_EMPTY},
     {"pruned_heads", 0, NONE, 0, UNLESS_EMPTY},
-    {"quantization", 0, NONE, 0, REFUSED},
-    {"quantization_config", 0, NONE, 0, REFUSED},
+    {"quantization", 0, NONE, 0, QUANTISED},
+    {"quantization_config", 0, NONE, 0, QUANTISED},
     {"residual_multiplier", 0, NONE, 0, UNLESS_ONE},
     {"rope_interleaved", 0, NONE, 0, UNLESS_FALSE},
     {"scale_attn_by_inverse_layer_idx", 0, NONE, 0, UNLESS_FALSE},
@@ -211,6 +211,7 @@ bool ah_huggingface_key_refused(int effect, const struct cJSON *value)
     case UNLESS_ONE:
         return !cJSON_IsNull(value) && (!cJSON_IsNumber(value) || fabs(value->valuedouble - 1) > 0);
     case REFUSED:
+    case QUANTISED:
         return !cJSON_IsNull(value);
     case NEVER:
         return true;

@@ -56,7 +56,8 @@ struct ah_runlog_step {
     double lr;
     double grad_norm; /* AH_RUNLOG_NO_NORM: not computed */
     double step_us;
-    double tokens_per_s;
+    double tokens_per_s;                        /* batch x sequence */
+    double learned_tokens_per_s;                /* loss-bearing ones; 0: none, or not known */
     double compute_us, h2d_us, d2h_us, host_us; /* time that each lane worked */
     uint64_t h2d_bytes, d2h_bytes;              /* copied; 0: not known */
     uint64_t device_peak_bytes;

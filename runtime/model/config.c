@@ -328,7 +328,8 @@ int ah_config_adopt(const struct ah_model *model, const char *path, enum ah_dtyp
     struct ah_buffer text = {0}, first = {0}, second = {0};
     char value[32];
     snprintf(value, sizeof value, "\"%s\"", dtype_word(dtype));
-    int rc = ah_file_read(path, CONFIG_BYTES_MAX, &text, err);
+    int rc = ah_file_check_regular(path, err);
+    rc = rc ? rc : ah_file_read(path, CONFIG_BYTES_MAX, &text, err);
     if (!rc)
         rc = check_config(model, path, &text, err);
     if (!rc)

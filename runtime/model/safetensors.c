@@ -7,6 +7,7 @@
 
 #include "base/bf16.h"
 #include "base/buffer.h"
+#include "base/file.h"
 #include "runtime/model/safetensors_internal.h"
 #include "schemas/document.h"
 #include "schemas/json.h"
@@ -14,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,8 +157,10 @@ static int open_file(struct ah_safetensors *files, struct ah_safetensors_table *
     if (!file->path)
         return ah_error_memory(err);
     file->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not wait for a pipe's writer */
+    char why[AH_FILE_REASON_MAX];
     if (file->descriptor < 0)
-        return ah_safetensors_fail(err, AH_E_IO, path, NULL, "cannot be read: %s", strerror(errno));
+        return ah_safetensors_fail(err, AH_E_IO, path, NULL, "cannot be read: %s",
+                                   ah_file_reason(path, errno, why));
     int rc = examine(file->descriptor, path, &folder, &file->bytes, err);
     if (!rc && folder && !ret_folder)
         rc = ah_safetensors_fail(err, AH_E_IO, path, NULL, "is a folder where a file is expected");
@@ -227,6 +231,30 @@ static int open_sharded(struct ah_safetensors *files, struct ah_safetensors_tabl
     return rc;
 }
 
+const char *ah_safetensors_other_folder(const char *folder)
+{
+    static const char adapter[] =
+        "is an adapter's folder, and adapters are not trained here; merge it into its base model "
+        "(merge_and_unload() of peft, then save_pretrained()) and name that folder";
+    static const char pickled[] =
+        "has pickled weights, which are not read; save_pretrained() of transformers makes safetensors";
+    static const struct {
+        const char *file, *what;
+    } others[] = {
+        {"adapter_config.json", adapter},
+        {"adapter_model.safetensors", adapter},
+        {"pytorch_model.bin", pickled},
+        {"pytorch_model.bin.index.json", pickled},
+        {"params.json", "has a model's original files; name its folder with a config.json and safetensors"},
+    };
+    char path[PATH_MAX];
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (snprintf(path, sizeof path, "%s/%s", folder, others[i].file) < (int)sizeof path &&
+            faccessat(AT_FDCWD, path, F_OK, 0) == 0)
+            return others[i].what;
+    return NULL;
+}
+
 static int open_folder(struct ah_safetensors *files, struct ah_safetensors_table *table, const char *folder,
                        struct ah_error *err)
 {
@@ -234,10 +262,13 @@ static int open_folder(struct ah_safetensors *files, struct ah_safetensors_table
     const char *index = join(&files->arena, folder, AH_SAFETENSORS_INDEX);
     if (!single || !index)
         return ah_error_memory(err);
-    if (faccessat(AT_FDCWD, single, F_OK, 0) == 0)
+    if (faccessat(AT_FDCWD, single, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return open_file(files, table, single, NULL, err);
-    if (faccessat(AT_FDCWD, index, F_OK, 0) == 0)
+    if (faccessat(AT_FDCWD, index, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return open_sharded(files, table, folder, index, err);
+    const char *other = ah_safetensors_other_folder(folder);
+    if (other)
+        return ah_safetensors_fail(err, AH_E_IO, folder, NULL, "%s", other);
     return ah_safetensors_fail(err, AH_E_IO, folder, NULL,
                                "holds neither '%s' nor '%s'; other formats are not read", AH_SAFETENSORS_FILE,
                                AH_SAFETENSORS_INDEX);

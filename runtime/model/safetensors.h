@@ -102,6 +102,10 @@ struct ah_safetensors {
  * has to be, an index that does not say what its files hold. `ret_files` is released and empty after a failure. */
 int ah_safetensors_open(struct ah_safetensors *ret_files, const char *path, struct ah_error *err);
 
+/* What a folder without the files above is taken for by what lies in it (an adapter, pickled weights), and what helps, as
+ * the rest of a sentence; NULL where nothing is known of it. */
+const char *ah_safetensors_other_folder(const char *folder);
+
 /* The tensor with that name; NULL where there is none. */
 const struct ah_safetensors_tensor *ah_safetensors_find(const struct ah_safetensors *files, const char *name);
 

@@ -132,7 +132,8 @@ int ah_safetensors_index_read(struct ah_safetensors_index *ret_index, const char
 {
     struct ah_buffer text = {0};
     char shown[AH_DOCUMENT_NAME_MAX];
-    int rc = ah_file_read(path, INDEX_MAX, &text, err);
+    int rc = ah_file_check_regular(path, err);
+    rc = rc ? rc : ah_file_read(path, INDEX_MAX, &text, err);
     if (!rc)
         rc = ah_json_scan(
             &(struct ah_json_source){ah_document_short_name(path, shown), text.data, text.size, 1}, err);

@@ -23,7 +23,7 @@ trap 'rm -rf "$root"' EXIT
 program=$root/prefix/bin/autohete
 plugin=$root/prefix/lib/autohete/libautohete_cuda.so
 [ -x "$program" ] || fail "bin/autohete was not installed"
-for file in man/man1/autohete.1 autohete/schemas/plan.schema.json bash-completion/completions/autohete; do
+for file in man/man1/autohete.1 man/man1/autohete-tokenize.1 doc/autohete/docs/running.md autohete/schemas/plan.schema.json bash-completion/completions/autohete; do
     [ -f "$root/prefix/share/$file" ] || fail "share/$file was not installed"
 done
 printf 'text' >"$root/text"

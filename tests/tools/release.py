@@ -15,7 +15,8 @@ import tarfile
 import tempfile
 
 DATED = 1600000000  # what the archive's files are
-FILES = ("bin/autohete", "share/man/man1/autohete.1", "share/bash-completion/completions/autohete",
+FILES = ("bin/autohete", "share/man/man1/autohete.1", "share/man/man1/autohete-tokenize.1",
+         "share/bash-completion/completions/autohete",
          "share/zsh/site-functions/_autohete", "share/fish/vendor_completions.d/autohete.fish",
          "share/autohete/schemas/plan.schema.json", "share/autohete/examples/models/tiny.json",
          "share/autohete/examples/plans/tiny.json", "share/doc/autohete/LICENSE", "share/doc/autohete/docs/planning.md")

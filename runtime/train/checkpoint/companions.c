@@ -45,9 +45,10 @@ static int read_one(struct ah_companions *companions, const char *folder, const 
     int rc = ah_stream_path(folder, name, path, err);
     if (rc)
         return rc;
-    if (stat(path, &about))
+    if (lstat(path, &about))
         return errno == ENOENT || errno == ENOTDIR ? AH_OK : ah_stream_fail(err, path, "read");
-    rc = ah_file_read(path, BYTES_MAX, &item->bytes, err);
+    rc = ah_file_check_regular(path, err);
+    rc = rc ? rc : ah_file_read(path, BYTES_MAX, &item->bytes, err);
     if (rc)
         return rc;
     item->name = name;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/train/checkpoint/stream_internal.h"
 
+#include "base/file.h"
 #include "schemas/document.h"
 
 #include <errno.h>
@@ -26,7 +27,8 @@ int ah_stream_say(struct ah_error *err, int code, const char *path, const char *
 
 int ah_stream_fail(struct ah_error *err, const char *path, const char *done)
 {
-    return ah_stream_say(err, AH_E_IO, path, "cannot be %s: %s", done, strerror(errno));
+    char why[AH_FILE_REASON_MAX];
+    return ah_stream_say(err, AH_E_IO, path, "cannot be %s: %s", done, ah_file_reason(path, errno, why));
 }
 
 int ah_stream_path(const char *folder, const char *name, char ret_path[PATH_MAX], struct ah_error *err)

@@ -24,9 +24,8 @@ static int find_companion(struct ah_dataset *data, struct ah_dataset_entry *entr
     if (!path)
         return ah_error_memory(err);
     snprintf(path, length, "%s%s", entry->file.path, endings[part]);
-    if (stat(path, &about))
-        return errno == ENOENT ? AH_OK
-                               : ah_error_set(err, AH_E_IO, "%s: cannot be read: %s", path, strerror(errno));
+    if (lstat(path, &about) && errno == ENOENT)
+        return AH_OK;
     return ah_source_find(&entry->parts[part], path, err);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/train/data/paths_internal.h"
 
+#include "base/file.h"
 #include "runtime/train/data/format_internal.h"
 
 #include <ctype.h>
@@ -165,7 +166,9 @@ int ah_paths_find(struct ah_paths *paths, const char *path, struct ah_error *err
         return S_ISDIR(about.st_mode) ? find_in_folder(paths, path, err) : append(paths, NULL, path, err);
     if (errno == ENOENT && strpbrk(path, "*?["))
         return find_matches(paths, path, err);
-    return ah_error_set(err, AH_E_IO, "%s: cannot be read: %s", *path ? path : "''", strerror(errno));
+    char why[AH_FILE_REASON_MAX];
+    return ah_error_set(err, AH_E_IO, "%s: cannot be read: %s", *path ? path : "''",
+                        ah_file_reason(path, errno, why));
 }
 
 void ah_paths_release(struct ah_paths *paths)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/train/data/source_internal.h"
 
+#include "base/file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -11,8 +13,9 @@ enum { CUT_SHORT = -1 };
 int ah_source_find(struct ah_source *ret_source, const char *path, struct ah_error *err)
 {
     struct stat about;
+    char why[AH_FILE_REASON_MAX];
     if (stat(path, &about))
-        return ah_error_set(err, AH_E_IO, "%s: cannot be read: %s", path, strerror(errno));
+        return ah_error_set(err, AH_E_IO, "%s: cannot be read: %s", path, ah_file_reason(path, errno, why));
     if (!S_ISREG(about.st_mode))
         return ah_error_set(err, AH_E_IO, "%s: is not a regular file, and data are read in any order; %s",
                             path, S_ISDIR(about.st_mode) ? "name the files in it" : "copy it to a file");

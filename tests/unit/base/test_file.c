@@ -92,8 +92,9 @@ TEST_IN(file, read_failures_name_the_path, enter_folder, leave_folder)
     ah_buffer_puts(&bytes, "kept");
     CHECK_FAILS(ah_file_read("none", 10, &bytes, &err), err, AH_E_IO, "none: cannot be read");
     CHECK_FAILS(ah_file_read(".", 10, &bytes, &err), err, AH_E_IO, "folder");
-    CHECK_FAILS(ah_file_read("long", 9, &bytes, &err), err, AH_E_IO, "long: is larger than the 9 bytes");
-    CHECK_FAILS(ah_file_read("/dev/zero", 100000, &bytes, &err), err, AH_E_IO, "/dev/zero: is larger");
+    CHECK_FAILS(ah_file_read("long", 9, &bytes, &err), err, AH_E_DOCUMENT,
+                "long: is larger than the 9 bytes");
+    CHECK_FAILS(ah_file_read("/dev/zero", 100000, &bytes, &err), err, AH_E_DOCUMENT, "/dev/zero: is larger");
     CHECK_FAILS(ah_file_read("", 9, &bytes, &err), err, AH_E_IO, "'': cannot be read");
     assert_string_equal(bytes.data, "kept");
     assert_int_equal(bytes.size, 4);

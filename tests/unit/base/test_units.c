@@ -104,6 +104,23 @@ TEST(units, one_letter_is_offered_both_spellings)
     check_text_has(err.text, "'6GB/s'");
 }
 
+TEST(units, times)
+{
+    static const struct {
+        const char *text;
+        double us;
+    } rows[] = {{"90us", 90}, {"250ms", 250e3}, {"1.5 s", 1.5e6}, {"2min", 120e6}, {"1h", 3600e6}};
+    struct ah_error err = {0};
+    double us = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        CHECK_OK(ah_units_parse_time(rows[i].text, &us, &err), err);
+        assert_true(fabs(us - rows[i].us) < 1e-3);
+    }
+    static const char *const bad[] = {"", "ms", "250", "250 ", "250m", "-1s", "1e3ms", "1 S"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        CHECK_FAILS(ah_units_parse_time(bad[i], &us, &err), err, AH_E_USAGE, "such as '250ms'");
+}
+
 TEST(units, rates)
 {
     struct ah_error err = {0};

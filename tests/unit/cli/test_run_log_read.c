@@ -111,6 +111,6 @@ TEST_IN(run_log_read, refuses_what_is_no_cut, root_make, root_remove)
     memset(strchr(scene.whole.data, '\n') + 5, ' ', 20);
     CHECK_FAILS(read_part(&scene, scene.whole.data, scene.whole.size - 9), scene.err, AH_E_DOCUMENT,
                 "log: line 2: ");
-    CHECK_FAILS(ah_run_log_read("nowhere", &scene.text, &scene.err), scene.err, AH_E_DOCUMENT, "nowhere");
+    CHECK_FAILS(ah_run_log_read("nowhere", &scene.text, &scene.err), scene.err, AH_E_IO, "nowhere");
     ah_buffer_release(&scene.whole);
 }

@@ -215,11 +215,11 @@ TEST(document, refuses_files_that_cannot_be_read)
 {
     struct ah_document document;
     struct ah_error err = {0};
-    CHECK_FAILS(ah_document_load(&document, "/nowhere/x.json", AH_DOCUMENT_ANY, &err), err, AH_E_DOCUMENT,
+    CHECK_FAILS(ah_document_load(&document, "/nowhere/x.json", AH_DOCUMENT_ANY, &err), err, AH_E_IO,
                 "/nowhere/x.json: cannot be read");
     assert_int_equal(document.fault, AH_FAULT_FILE);
-    assert_int_equal(err.code, AH_E_DOCUMENT);
-    CHECK_FAILS(ah_document_load(&document, "schemas", AH_DOCUMENT_ANY, &err), err, AH_E_DOCUMENT,
+    assert_int_equal(err.code, AH_E_IO);
+    CHECK_FAILS(ah_document_load(&document, "schemas", AH_DOCUMENT_ANY, &err), err, AH_E_IO,
                 "schemas: is a folder");
     assert_int_equal(document.fault, AH_FAULT_FILE);
     CHECK_FAILS(ah_document_load(&document, "/dev/null", AH_DOCUMENT_ANY, &err), err, AH_E_DOCUMENT,

@@ -178,7 +178,7 @@ TEST(huggingface, refuses_by_name_what_changes_the_model)
          "rope_scaling: llama3 needs low_freq_factor"},
         {",\"rope_parameters\":{\"rope_theta\":1e4,\"partial_rotary_factor\":0.5}", "partial_rotary_factor"},
         {",\"partial_rotary_factor\":0.5", "partial_rotary_factor: this setting"},
-        {",\"quantization_config\":{\"bits\":4}", "quantization_config: this setting changes the model"},
+        {",\"quantization_config\":{\"bits\":4}", "quantization_config: the weights are quantised"},
         {",\"num_local_experts\":8", "num_local_experts"},
         {",\"num_experts\":4", "num_experts"},
         {",\"final_logit_softcapping\":30", "final_logit_softcapping"},
@@ -216,8 +216,8 @@ TEST(huggingface, refuses_by_name_what_changes_the_model)
         {",\"architectures\":\"LlamaForCausalLM\"", "architectures: is not a list"},
         {",\"architectures\":[7]", "architectures: is not supported"},
         {",\"auto_map\":{}", "auto_map: this setting"},
-        {",\"compression_config\":{}", "compression_config: this setting"},
-        {",\"quantization\":{}", "quantization: this setting"},
+        {",\"compression_config\":{}", "compression_config: the weights are quantised"},
+        {",\"quantization\":{}", "quantization: the weights are quantised"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char text[1024];
@@ -445,7 +445,8 @@ static const char *const effects[] = {
     [AH_HUGGINGFACE_UNLESS_EMPTY] = "only empty", [AH_HUGGINGFACE_UNLESS_FALSE] = "only false",
     [AH_HUGGINGFACE_UNLESS_TRUE] = "only true",   [AH_HUGGINGFACE_UNLESS_ZERO] = "only 0",
     [AH_HUGGINGFACE_UNLESS_ONE] = "only 1",       [AH_HUGGINGFACE_UNLESS_FULL] = "only full attention",
-    [AH_HUGGINGFACE_REFUSED] = "refused",         [AH_HUGGINGFACE_NEVER] = "refused, null too"};
+    [AH_HUGGINGFACE_REFUSED] = "refused",         [AH_HUGGINGFACE_QUANTISED] = "refused",
+    [AH_HUGGINGFACE_NEVER] = "refused, null too"};
 
 static void put_row(struct ah_buffer *out, const struct ah_huggingface_key *key)
 {

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tokenizer: the text that tokens stand for, from a Hugging Face tokenizer.json. It shows tokens to people and makes none:
+ * that is what autohete-tokenize is for.
+ *
+ * A token's text are the bytes of its piece: of a byte-level vocabulary those that its letters stand for, else the piece
+ * itself with "\xe2\x96\x81" (U+2581) as a blank and "<0x0A>" as that byte. Together they are the text, but for a blank that a
+ * tokenizer put before the first word.
+ *
+ *     struct ah_tokenizer tokenizer;
+ *     rc = ah_tokenizer_load(&tokenizer, "llama-2-7b", err);
+ *     const char *text = ah_tokenizer_text(&tokenizer, id);
+ *     ah_tokenizer_release(&tokenizer);
+ */
+#ifndef AH_RUNTIME_MODEL_TOKENIZER_H
+#define AH_RUNTIME_MODEL_TOKENIZER_H
+
+#include "base/arena.h"
+#include "base/error.h"
+
+#include <stdint.h>
+
+struct ah_tokenizer {
+    struct ah_arena arena;
+    const char **texts; /* (n), in the arena; NULL: no such token */
+    uint64_t n;
+};
+
+/* `path` is a tokenizer.json or its folder. AH_E_IO: it cannot be read; AH_E_DOCUMENT: it holds no vocabulary, or ids of 2^22
+ * or more; AH_E_MEMORY. `ret_tokenizer` is released after a failure. */
+int ah_tokenizer_load(struct ah_tokenizer *ret_tokenizer, const char *path, struct ah_error *err);
+
+/* NULL where no token has that id. Borrowed until release. */
+const char *ah_tokenizer_text(const struct ah_tokenizer *tokenizer, uint64_t id);
+
+void ah_tokenizer_release(struct ah_tokenizer *tokenizer);
+
+#endif

@@ -20,9 +20,15 @@
 #include "schemas/document.h"
 #include "schemas/machine.h"
 
+#include <fcntl.h>
+#include <limits.h>
+#include <spawn.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { DETAIL_MAX = AH_ERROR_TEXT_MAX, DEVICES_MAX = 16 };
@@ -276,13 +282,58 @@ static void check_profile(const struct doctor *doctor, struct finding *ret)
     ah_document_release(&profile);
 }
 
+/* Does this program of Python's end with 0? What it prints is not shown. */
+static bool runs(const char *python, const char *program)
+{
+    char *const arguments[] = {(char *)(uintptr_t)python, (char *)(uintptr_t) "-c",
+                               (char *)(uintptr_t)program, NULL};
+    posix_spawn_file_actions_t files;
+    pid_t child = 0;
+    int status = -1;
+    if (posix_spawn_file_actions_init(&files))
+        return false;
+    bool started = !posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0) &&
+                   !posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0) &&
+                   !posix_spawnp(&child, python, &files, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&files);
+    return started && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* The Python packages of autohete-tokenize: in the folder of its --setup, or found by python3. Nothing is imported. */
+static void check_tokenizer(const struct doctor *doctor, struct finding *ret)
+{
+    static const char look[] =
+        "import importlib.util as u; import sys; "
+        "sys.exit(not all(map(u.find_spec, ('tokenizers', 'transformers', 'jinja2'))))";
+    (void)doctor;
+    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    char own[PATH_MAX];
+    const bool given = data && *data;
+    snprintf(own, sizeof own, "%s%s/autohete/python/bin/python",
+             given  ? data
+             : home ? home
+                    : "",
+             given ? "" : "/.local/share");
+    const char *pythons[] = {own, "python3"};
+    for (size_t i = 0; i < 2; i++)
+        if (runs(pythons[i], look)) {
+            say(ret->detail, "%s has tokenizers, transformers and jinja2, for autohete-tokenize", pythons[i]);
+            return;
+        }
+    ret->state = STATE_ABSENT;
+    say(ret->detail,
+        "the Python packages of autohete-tokenize are not installed; token files and models of bytes "
+        "need none");
+    say(ret->fix, "autohete-tokenize --setup");
+}
+
 static const struct {
     const char *what;
     void (*check)(const struct doctor *doctor, struct finding *ret);
 } checks[] = {
     {"processor", check_processor},     {"host memory", check_memory},    {"locked memory", check_memlock},
     {"huge pages", check_huge_pages},   {"device cpu", check_cpu_device}, {"NVIDIA driver", check_driver},
-    {"device cuda", check_cuda_plugin}, {"profile", check_profile},
+    {"device cuda", check_cuda_plugin}, {"profile", check_profile},       {"tokenizer", check_tokenizer},
 };
 
 enum { CHECKS = sizeof checks / sizeof checks[0], LIBRARIES_MAX = 8, FINDINGS_MAX = CHECKS + LIBRARIES_MAX };

@@ -129,9 +129,10 @@ class Plain(Case):
         self.refuse("data.jsonl:1: is an array; each line holds one object: jq -c '.[]' FILE", self.lines([1]), "--bytes")
         self.refuse("data.jsonl:1:2: is no JSON: Expecting property name enclosed in double quotes\n",
                     self.put("data.jsonl", "{text}\n"), "--bytes")
-        for begin in "{", "[":
-            self.refuse("; each line holds one whole object: jq -c . FILE >FILE.jsonl writes them so",
-                        self.put("data.json", begin + "\n  1"), "--bytes")
+        self.refuse("; each line holds one whole object: jq -c . FILE >FILE.jsonl writes them so",
+                    self.put("data.json", "{\n  1"), "--bytes")
+        self.refuse("data.json:2:5: is no JSON: ", self.put("data.json", "[\n  1 2"), "--bytes")
+        self.refuse("data.json: [1]: 'text' is no text", self.put("data.json", '[{"text": "a"},\n{"text": 1}]'), "--bytes")
         self.refuse("data.jsonl:1: has a message without 'content', but with 'role'; each is",
                     self.lines({"messages": [{"role": "user"}]}), "--bytes")
         self.refuse("data.jsonl:1: 'content' is no text", self.lines({"messages": [{"role": "user", "content": 1}]}),
@@ -142,10 +143,39 @@ class Plain(Case):
         self.refuse("'256' is no token", self.lines({"text": "a"}), "--bytes", "--end", "256")
         self.assertFalse(os.path.exists(self.out))
 
-    def test_what_others_write(self):
-        turns = [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]
-        for record in {"conversations": turns}, {"messages": turns}, turns[0]:
-            self.refuse("docs/data.md has a line of jq that converts 'from' and 'value'", self.lines(record), "--bytes")
+    def test_sharegpt(self):
+        turns = [{"from": "system", "value": "s"}, {"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]
+        self.make(self.put("chats.json", json.dumps([{"id": "1", "conversations": turns}] * 2, indent=1)), "--bytes")
+        tokens, mask, docs = read(self.out, "train-00000.bin")
+        self.assertEqual(bytes(tokens).decode(), "system: s\nuser: a\nassistant: b\n" * 2)
+        self.assertEqual(sum(mask), 4)
+        self.assertEqual(docs, [0, 31])
+        self.refuse("has a message from 'tool'; known are 'human', 'user', 'gpt', 'assistant', 'system'",
+                    self.lines({"conversations": [{"from": "tool", "value": "x"}]}), "--bytes")
+        self.refuse("has 'from', 'value', but neither 'text'", self.lines(turns[0]), "--bytes")
+
+    def test_alpaca(self):
+        self.make(self.put("alpaca.json", json.dumps([{"instruction": "Add.", "input": "1 1", "output": "2"},
+                                                      {"instruction": "Greet.", "input": "", "output": "Hi"}])), "--bytes")
+        tokens, mask, docs = read(self.out, "train-00000.bin")
+        text = bytes(tokens).decode()
+        first = ("Below is an instruction that describes a task, paired with an input that provides further context. Write a "
+                 "response that appropriately completes the request.\n\n### Instruction:\nAdd.\n\n### Input:\n1 1\n\n"
+                 "### Response:\n2")
+        second = ("Below is an instruction that describes a task. Write a response that appropriately completes the request."
+                  "\n\n### Instruction:\nGreet.\n\n### Response:\nHi")
+        self.assertEqual(text, first + second)
+        self.assertEqual(docs, [0, len(first)])
+        self.assertEqual("".join(c for c, learned in zip(text, mask) if learned), "2Hi")
+
+    def test_a_full_disk_leaves_nothing(self):
+        data = self.lines({"text": "a" * 200000})
+        result = subprocess.run(["bash", "-c", 'ulimit -f 100; exec "$@"', "-", sys.executable, SCRIPT, data, "--bytes",
+                                 "-o", self.out], capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.stderr, f"tokenize: {self.out}: file too large; nothing was written\n")
+        self.assertNotIn("Traceback", result.stderr)
+        self.assertFalse(os.path.exists(self.out))
 
     def test_nothing_learned_is_warned_of(self):
         asks, answers = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
@@ -223,9 +253,29 @@ class Plain(Case):
         hidden = self.put("tokenizers.py", "raise ImportError\n")
         result = subprocess.run([sys.executable, SCRIPT, self.lines({"text": "a"}), "-o", self.out, "--tokenizer", "x"],
                                 capture_output=True, text=True, check=False,
-                                env={**os.environ, "PYTHONPATH": os.path.dirname(hidden)})
+                                env={**os.environ, "PYTHONPATH": os.path.dirname(hidden), "XDG_DATA_HOME": self.root})
         self.assertEqual(result.returncode, 1)
-        self.assertIn("the Python package 'tokenizers' is missing: install it", result.stderr)
+        self.assertIn("the Python package 'tokenizers' is missing: 'tokenize --setup' installs it, or use '--bytes'\n",
+                      result.stderr)
+
+    def test_goes_on_with_the_python_of_setup(self):
+        own = os.path.join(self.root, "autohete/python/bin/python")
+        os.makedirs(os.path.dirname(own))
+        self.put("autohete/python/bin/python", '#!/bin/sh\nshift; echo "own: $*"\n')
+        os.chmod(own, 0o755)
+        environment = {**os.environ, "XDG_DATA_HOME": self.root}
+        command = [sys.executable, "-S", SCRIPT, "in.txt", "-o", self.out]
+        said = subprocess.run([*command, "--tokenizer", "x"], capture_output=True, text=True, check=False, env=environment)
+        self.assertEqual(said.stdout, f"own: in.txt -o {self.out} --tokenizer x\n", said.stderr)
+        said = subprocess.run([*command, "--bytes"], capture_output=True, text=True, check=False, env=environment)
+        self.assertEqual(said.stdout, "")
+
+    def test_setup_that_fails(self):
+        said = subprocess.run([sys.executable, SCRIPT, "--setup"], capture_output=True, text=True, check=False,
+                              env={**os.environ, "XDG_DATA_HOME": self.put("file", "")})
+        self.assertEqual(said.returncode, 1)
+        self.assertRegex(said.stderr, r"^tokenize: '.* -m venv .*/file/autohete/python' failed: .*; on Debian: apt-get install "
+                         r"python3-venv\n$")
 
 
 class WithLibrary(Case):

@@ -15,10 +15,12 @@
 #include "cli/run_trace.h"
 #include "cli/stall.h"
 #include "cli/verbs.h"
+#include "profiler/load.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 struct run_options {
     struct ah_run_options run; /* first: AH_RUN_DATA_OPTIONS */
@@ -101,6 +103,7 @@ struct running {
     bool quiet;             /* standard output is the log's, or the trace's */
     struct ah_error unsaid; /* why lines could not be printed */
     struct steady steady;
+    struct ah_load load; /* of the machine, when the first step began */
 };
 
 /* ---- what people see ---- */
@@ -366,6 +369,7 @@ static int go(struct running *running, struct ah_error *err)
     begin(running);
     tell_of_saving(running);
     running->progress = ah_terminal_progress();
+    ah_load_read(&running->load);
     int rc = ah_run_go(&running->run, &listener, err);
     ah_terminal_erase(&running->progress);
     return rc;
@@ -381,6 +385,28 @@ static void summarize(struct running *running, const struct ah_runlog_end *end)
                      ah_units_print_time(measured, end->median_step_us),
                      ah_units_print_time(predicted, end->predicted_step_us),
                      ah_plan_predicted(running->run.plan->time.estimated), 100 * end->step_error);
+    put_line(running);
+}
+
+/* Why a run was slow may not lie in the run. */
+static void summarize_load(struct running *running)
+{
+    char text[160];
+    const char *sentence = text;
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned processors = online > 0 ? (unsigned)online : 1;
+    double taken;
+    struct ah_load now;
+    ah_load_read(&now);
+    if (running->quiet || !ah_load_noise(&running->load, &now, processors, "run", text, sizeof text) ||
+        !ah_load_disturbed(&sentence, 1, &taken, &processors))
+        return;
+    ah_buffer_printf(
+        &running->cli->out,
+        "meanwhile other programs or the hypervisor took %.1f of %u processors, so steps were slower than "
+        "they are alone\n",
+        taken, processors);
+    ah_cli_fit(running->cli, 0, 2);
     put_line(running);
 }
 
@@ -442,6 +468,8 @@ static int close_log(struct running *running, int rc, struct ah_error *err)
         closed = end_trace(running, &end, &own);
     if (!closed)
         summarize(running, &end);
+    if (!closed)
+        summarize_load(running);
     if (!closed)
         summarize_overlap(running, end.overlap);
     int written = ah_run_log_close(&running->log, &end, closed ? NULL : &own);

@@ -216,11 +216,27 @@ static int open_batches(struct ah_run *run, struct ah_error *err)
     return ah_batches_init(&run->held_out_batches, &options, err);
 }
 
+/* Whoever did not name a path now is told who did. */
+static int open_kept_data(struct ah_run *run, bool kept, const char *option,
+                          const struct ah_option_list *paths, struct ah_dataset **ret_data,
+                          struct ah_error *err)
+{
+    int rc = open_data(run, paths, ret_data, err);
+    if (rc != AH_E_IO || !kept)
+        return rc;
+    const struct ah_error why = *err;
+    return ah_error_set(err, rc, "%.700s; the run was told so before: give '--%s' anew", why.text, option);
+}
+
 static int open_all_data(struct ah_run *run, struct ah_error *err)
 {
-    int rc = open_data(run, &run->options->data, &run->data, err);
-    if (!rc && run->options->valid.n)
-        rc = open_data(run, &run->options->valid, &run->held_out, err);
+    const struct ah_run_options *options = run->options;
+    const struct ah_resume *before = run->resumed.body.resume;
+    int rc = open_kept_data(run, before && options->data.items == before->data, "data", &options->data,
+                            &run->data, err);
+    if (!rc && options->valid.n)
+        rc = open_kept_data(run, before && options->valid.items == before->valid, "valid", &options->valid,
+                            &run->held_out, err);
     return rc;
 }
 

@@ -24,4 +24,5 @@ ah_fuzz(document schemas ${document_samples} ${PROJECT_SOURCE_DIR}/examples/mode
 ah_fuzz(plan planner)
 ah_fuzz(data train_data)
 ah_fuzz(safetensors model)
+ah_fuzz(tokenizer model)
 ah_fuzz(checkpoint train_checkpoint)

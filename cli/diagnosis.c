@@ -17,7 +17,7 @@
 /* A remedy in words. JSON has `word` for its value, else `value`, else none. */
 struct row {
     const char *kind, *word, *node;
-    char change[AH_REMEDY_TEXT_MAX];
+    char change[AH_REMEDY_TEXT_MAX], lacking[AH_REMEDY_TEXT_MAX];
     uint64_t value, host_bytes;
     bool changes_mathematics, beyond, moves_rounding;
     double step_us;
@@ -26,8 +26,8 @@ struct row {
 struct diagnosis {
     struct row rows[AH_REMEDIES];
     size_t n;
-    const char *tried;             /* what was changed in vain where there are no rows */
-    const char *has, *beyond_name; /* who has less than `beyond` takes, and its field in JSON */
+    const char *tried;       /* what was changed in vain where there are no rows */
+    const char *beyond_name; /* of `beyond` in JSON */
     void (*emit_shortage)(const void *shortage, struct ah_emit *emit);
     const void *shortage;
 };
@@ -48,16 +48,6 @@ static const char *exact_bytes(char out[AH_UNITS_TEXT_MAX], uint64_t bytes)
     else
         snprintf(out, AH_UNITS_TEXT_MAX, "%" PRIu64, bytes);
     return out;
-}
-
-static void put_memory(char *out, size_t room, const char *side, uint64_t bytes, uint64_t there_bytes)
-{
-    char size[AH_UNITS_TEXT_MAX];
-    exact_bytes(size, bytes);
-    if (bytes > there_bytes)
-        snprintf(out, room, "a machine with %s of %s memory", size, side);
-    else
-        snprintf(out, room, "--%s-memory %s", side, size);
 }
 
 /* "--micro-batches 4", "--policy stream"; where there is no value, what is changed says it all. */
@@ -91,25 +81,41 @@ static const char *word_of(const struct ah_remedy *remedy)
     return remedy->kind == AH_REMEDY_STATE_DTYPE ? ah_words_dtype[AH_BF16] : NULL;
 }
 
-const char *ah_diagnosis_remedy(char out[AH_REMEDY_TEXT_MAX], const struct ah_remedy *remedy,
-                                const struct ah_machine *machine)
+const char *ah_diagnosis_remedy(char out[AH_REMEDY_TEXT_MAX], const struct ah_remedy *remedy)
 {
-    const bool host = remedy->kind == AH_REMEDY_HOST_MEMORY, both = remedy->kind == AH_REMEDY_BOTH_MEMORIES;
-    size_t used = 0;
-    if (kinds[remedy->kind].change) {
+    char device[AH_UNITS_TEXT_MAX], host[AH_UNITS_TEXT_MAX];
+    exact_bytes(device, remedy->value);
+    exact_bytes(host, remedy->kind == AH_REMEDY_BOTH_MEMORIES ? remedy->host_bytes : remedy->value);
+    if (kinds[remedy->kind].change)
         put_change(out, kinds[remedy->kind].change, word_of(remedy), remedy->value);
-        return out;
-    }
-    if (!host)
-        put_memory(out, AH_REMEDY_TEXT_MAX, "device", remedy->value, machine->device.memory_bytes);
-    if (both) {
-        used = strlen(out);
-        used += (size_t)snprintf(out + used, AH_REMEDY_TEXT_MAX - used, " and ");
-    }
-    if (host || both)
-        put_memory(out + used, AH_REMEDY_TEXT_MAX - used, "host", both ? remedy->host_bytes : remedy->value,
-                   machine->host.memory_bytes);
+    else if (remedy->kind == AH_REMEDY_DEVICE_MEMORY)
+        snprintf(out, AH_REMEDY_TEXT_MAX, "--device-memory %s", device);
+    else if (remedy->kind == AH_REMEDY_HOST_MEMORY)
+        snprintf(out, AH_REMEDY_TEXT_MAX, "--host-memory %s", host);
+    else
+        snprintf(out, AH_REMEDY_TEXT_MAX, "--device-memory %s --host-memory %s", device, host);
     return out;
+}
+
+/* "a machine with more host memory (this one: 62.1 GiB)" */
+static void put_lacking(char out[AH_REMEDY_TEXT_MAX], const struct ah_remedy *remedy,
+                        const struct ah_machine *machine)
+{
+    const bool both = remedy->kind == AH_REMEDY_BOTH_MEMORIES;
+    const uint64_t device = remedy->kind == AH_REMEDY_HOST_MEMORY ? 0 : remedy->value;
+    const uint64_t host = both                                    ? remedy->host_bytes
+                          : remedy->kind == AH_REMEDY_HOST_MEMORY ? remedy->value
+                                                                  : 0;
+    const bool more_device = device > machine->device.memory_bytes,
+               more_host = host > machine->host.memory_bytes;
+    char there[AH_UNITS_TEXT_MAX], other[AH_UNITS_TEXT_MAX];
+    ah_units_print_bytes(there, more_device ? machine->device.memory_bytes : machine->host.memory_bytes);
+    ah_units_print_bytes(other, machine->host.memory_bytes);
+    if (more_device && more_host)
+        snprintf(out, AH_REMEDY_TEXT_MAX, "a machine with more of both (this one: %s and %s)", there, other);
+    else
+        snprintf(out, AH_REMEDY_TEXT_MAX, "a machine with more %s memory (this one: %s)",
+                 more_device ? "device" : "host", there);
 }
 
 static void add_remedy(struct diagnosis *said, const struct ah_remedy *remedy,
@@ -124,7 +130,9 @@ static void add_remedy(struct diagnosis *said, const struct ah_remedy *remedy,
                         .beyond = remedy->beyond_machine,
                         .moves_rounding = remedy->kind == AH_REMEDY_MICRO_BATCHES,
                         .step_us = remedy->step_us};
-    ah_diagnosis_remedy(row->change, remedy, machine);
+    ah_diagnosis_remedy(row->change, remedy);
+    if (remedy->beyond_machine)
+        put_lacking(row->lacking, remedy, machine);
 }
 
 /* ---- remedies of a cluster ---- */
@@ -150,6 +158,7 @@ static void add_cluster_remedy(struct diagnosis *said, const struct ah_cluster_r
                         .node = remedy->node ? remedy->node->id : NULL,
                         .changes_mathematics = cluster_kinds[remedy->kind].changes_mathematics,
                         .beyond = remedy->kind == AH_CLUSTER_REMEDY_NODES,
+                        .lacking = "more than this cluster has",
                         .moves_rounding = remedy->kind == AH_CLUSTER_REMEDY_MICRO_BATCHES,
                         .step_us = remedy->step_us};
     if (cluster_kinds[remedy->kind].change)
@@ -163,12 +172,12 @@ static void add_cluster_remedy(struct diagnosis *said, const struct ah_cluster_r
 /* ---- for people ---- */
 
 /* What else it changes, beside time and memory. */
-static void put_remark(struct ah_table *table, const struct diagnosis *said, const struct row *row)
+static void put_remark(struct ah_table *table, const struct row *row)
 {
     if (row->changes_mathematics)
         ah_table_cell(table, "changes the numerical results");
     else if (row->beyond)
-        ah_table_cell(table, "more than this %s has", said->has);
+        ah_table_cell(table, "%s", row->lacking);
     else
         ah_table_cell(table, "%s", row->moves_rounding ? "rounds sums of gradients in other places" : "");
 }
@@ -182,7 +191,7 @@ static void put_text(const struct ah_cli *cli, const void *context, struct ah_bu
         char time[AH_UNITS_TEXT_MAX];
         ah_table_cell(&table, "%s", said->rows[i].change);
         ah_table_cell(&table, "%s a step", ah_units_print_time(time, said->rows[i].step_us));
-        put_remark(&table, said, &said->rows[i]);
+        put_remark(&table, &said->rows[i]);
     }
     if (!said->n)
         ah_buffer_printf(out, "No single change of %s, batch or sequence that was tried gives a plan.\n",
@@ -271,7 +280,6 @@ int ah_diagnosis_fail(struct ah_cli *cli, const struct ah_diagnosis *diagnosis,
                       const struct ah_machine *machine, const struct ah_error *err)
 {
     struct diagnosis said = {.tried = "memory",
-                             .has = "machine",
                              .beyond_name = "beyond_machine",
                              .emit_shortage = emit_machine,
                              .shortage = diagnosis};
@@ -284,7 +292,6 @@ int ah_diagnosis_fail_cluster(struct ah_cli *cli, const struct ah_cluster_shorta
                               const struct ah_cluster_remedies *remedies, const struct ah_error *err)
 {
     struct diagnosis said = {.tried = "cluster",
-                             .has = "cluster",
                              .beyond_name = "beyond_cluster",
                              .emit_shortage = emit_cluster,
                              .shortage = shortage};

@@ -17,9 +17,8 @@ int ah_diagnosis_fail(struct ah_cli *cli, const struct ah_diagnosis *diagnosis,
 int ah_diagnosis_fail_cluster(struct ah_cli *cli, const struct ah_cluster_shortage *shortage,
                               const struct ah_cluster_remedies *remedies, const struct ah_error *err);
 
-/* "--device-memory 26GiB" into `out`; where the machine has less than that, what it would have to have. */
+/* "--device-memory 26GiB" into `out`, which it returns. */
 enum { AH_REMEDY_TEXT_MAX = 320 };
-const char *ah_diagnosis_remedy(char out[AH_REMEDY_TEXT_MAX], const struct ah_remedy *remedy,
-                                const struct ah_machine *machine);
+const char *ah_diagnosis_remedy(char out[AH_REMEDY_TEXT_MAX], const struct ah_remedy *remedy);
 
 #endif

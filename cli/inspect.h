@@ -51,8 +51,11 @@ void ah_inspect_runlog_evaluations(struct ah_cli *cli, const struct ah_runlog *r
 void ah_inspect_runlog_head(struct ah_emit *emit, const struct ah_runlog *runlog);
 void ah_inspect_runlog_times(struct ah_emit *emit, const struct ah_runlog_summary *summary, bool measured);
 
-/* The first lines of a plan: how fast, which policy, how good, what is trained. */
+/* The first lines of a plan: of a what-if what was assumed, how fast, which policy, how good, what is trained. */
 void ah_inspect_plan_headline(struct ah_cli *cli, const struct ah_plan *plan);
+
+/* "what_if": [...], of a plan for a machine that has more than the one it names; nothing of others. */
+void ah_inspect_plan_what_if_json(struct ah_emit *emit, const struct ah_plan *plan);
 
 /* The first lines of a cluster plan: how fast, how good, what the time goes into. */
 void ah_inspect_cluster_plan_summary(struct ah_cli *cli, const struct ah_cluster_plan *plan);

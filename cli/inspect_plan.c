@@ -48,7 +48,11 @@ void ah_inspect_plan_headline(struct ah_cli *cli, const struct ah_plan *plan)
     static void (*const lines[])(struct ah_buffer *, const struct ah_plan *) = {put_policy, put_training,
                                                                                 put_estimated};
     char text[AH_UNITS_TEXT_MAX];
-    struct ah_buffer headline = {0};
+    struct ah_buffer headline = {0}, what_if = {0};
+    if (plan->n_what_if) {
+        ah_plan_put_what_if(&what_if, plan);
+        ah_cli_put_wrapped(cli, &what_if, 0);
+    }
     ah_buffer_printf(&headline, "%s%s on %s: %s a step, %.0f tokens/s%s (%s)", cli->out_style.bold,
                      ah_cli_clean(cli, plan->inputs.model.name), ah_cli_clean(cli, plan->inputs.machine.name),
                      ah_units_print_time(text, plan->time.step_us), plan->tokens_per_s, cli->out_style.reset,

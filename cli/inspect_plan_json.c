@@ -80,11 +80,27 @@ static void emit_alternatives(struct ah_emit *emit, const struct ah_plan *plan)
     ah_emit_close(emit);
 }
 
+void ah_inspect_plan_what_if_json(struct ah_emit *emit, const struct ah_plan *plan)
+{
+    if (!plan->n_what_if)
+        return;
+    ah_emit_open(emit, "what_if", '[');
+    for (size_t i = 0; i < plan->n_what_if; i++) {
+        ah_emit_open(emit, NULL, '{');
+        ah_emit_text(emit, "field", ah_words_what_if[plan->what_if[i].field]);
+        ah_emit_integer(emit, "machine_bytes", plan->what_if[i].machine_bytes);
+        ah_emit_integer(emit, "planned_bytes", plan->what_if[i].planned_bytes);
+        ah_emit_close(emit);
+    }
+    ah_emit_close(emit);
+}
+
 void ah_inspect_plan_json(struct ah_emit *emit, const struct ah_document *document)
 {
     const struct ah_plan *plan = document->body.plan;
     ah_emit_text(emit, "model", plan->inputs.model.name);
     ah_emit_text(emit, "machine", plan->inputs.machine.name);
+    ah_inspect_plan_what_if_json(emit, plan);
     ah_emit_text(emit, "policy", ah_words_policy[plan->policy]);
     ah_emit_text(emit, "scheduling", ah_words_scheduling[plan->scheduling]);
     ah_emit_number(emit, "step_us", plan->time.step_us);

@@ -226,6 +226,22 @@ uint64_t ah_plan_host_bytes(const struct ah_plan *plan)
     return plan->memory.host_bytes + plan->memory.process_bytes;
 }
 
+void ah_plan_put_what_if(struct ah_buffer *out, const struct ah_plan *plan)
+{
+    static const char *const names[AH_WHAT_IFS] = {"device", "host"};
+    for (size_t i = 0; i < plan->n_what_if; i++) {
+        const struct ah_plan_what_if *row = &plan->what_if[i];
+        char planned[AH_UNITS_TEXT_MAX], there[AH_UNITS_TEXT_MAX];
+        if (i)
+            ah_buffer_puts(out, " and ");
+        else
+            ah_buffer_printf(out, "what if %s had ", plan->inputs.machine.name);
+        ah_buffer_printf(out, "%s of %s memory (it has %s)",
+                         ah_units_print_bytes(planned, row->planned_bytes), names[row->field],
+                         ah_units_print_bytes(there, row->machine_bytes));
+    }
+}
+
 /* ---- blocks ---- */
 
 bool ah_plan_same_config(const struct ah_plan_block *a, const struct ah_plan_block *b)

@@ -34,6 +34,9 @@ void ah_plan_put_cause(struct ah_buffer *out, const struct ah_plan *plan);
  * of the document is the same distance as a share of the plan's step, a smaller number. */
 void ah_plan_put_quality(struct ah_buffer *out, const struct ah_plan_solver *solver);
 
+/* "what if rtx4090-64g had 96.0 GiB of host memory (it has 62.1 GiB)"; nothing of a plan for the machine as it is. */
+void ah_plan_put_what_if(struct ah_buffer *out, const struct ah_plan *plan);
+
 /* "8 sequences of 1024 tokens", "1 sequence of 1 token". */
 void ah_plan_put_batch(struct ah_buffer *out, uint64_t batch, uint64_t seq);
 

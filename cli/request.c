@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the planner cannot know is checked here, by the option's name: a budget above the machine, a number out of
- * range. What only the planner can know (does a pattern match, does the batch fit) it says itself.
+ * What the planner cannot know is checked here, by the option's name: a number out of range. What only the planner can know (does a pattern match, does the batch fit) it says itself.
  */
 #include "cli/request.h"
 
@@ -268,23 +267,22 @@ static int fail_unit(const char *what, uint64_t value, struct ah_error *err)
                         what, value, value, value == 1 ? "" : "s", value);
 }
 
-static int read_budget(const char *what, const struct ah_option_integer *given, uint64_t available_bytes,
-                       uint64_t *ret_bytes, struct ah_error *err)
+/* More than the machine has is a what-if (planner.h). */
+static int read_budget(const char *what, const struct ah_option_integer *given, uint64_t *ret_bytes,
+                       struct ah_error *err)
 {
-    const uint64_t unit_forgotten = 4096;
-    char asked[AH_UNITS_TEXT_MAX];
-    char there[AH_UNITS_TEXT_MAX];
+    const uint64_t unit_forgotten = 4096, most = UINT64_C(1) << 50;
+    char asked[AH_UNITS_TEXT_MAX], limit[AH_UNITS_TEXT_MAX];
     *ret_bytes = given->value;
     if (given->given && !given->value)
         return ah_error_set(err, AH_E_USAGE, "'--%s-memory' 0 is no budget; leave it out to use all there is",
                             what);
     if (given->given && given->value < unit_forgotten)
         return fail_unit(what, given->value, err);
-    if (!given->given || given->value <= available_bytes)
+    if (!given->given || given->value <= most)
         return AH_OK;
-    return ah_error_set(err, AH_E_USAGE, "'--%s-memory' %s is more than the machine's %s (%" PRIu64 " bytes)",
-                        what, ah_units_print_bytes(asked, given->value),
-                        ah_units_print_bytes(there, available_bytes), available_bytes);
+    return ah_error_set(err, AH_E_USAGE, "'--%s-memory' %s is out of range; give at most %s", what,
+                        ah_units_print_bytes(asked, given->value), ah_units_print_bytes(limit, most));
 }
 
 static int check_reserve(const struct ah_machine *machine, uint64_t device_bytes, struct ah_error *err)
@@ -358,13 +356,11 @@ static int read_search(struct ah_request *request, const struct ah_request_optio
         return rc;
     if (options->scheduling)
         planner->scheduling = ah_request_index(ah_words_scheduling, options->scheduling);
-    rc = read_budget("device", &options->device_memory, machine->device.memory_bytes, &planner->device_bytes,
-                     err);
+    rc = read_budget("device", &options->device_memory, &planner->device_bytes, err);
     if (!rc && options->device_memory.given)
         rc = check_reserve(machine, planner->device_bytes, err);
     if (!rc)
-        rc =
-            read_budget("host", &options->host_memory, machine->host.memory_bytes, &planner->host_bytes, err);
+        rc = read_budget("host", &options->host_memory, &planner->host_bytes, err);
     return rc;
 }
 

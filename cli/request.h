@@ -60,9 +60,9 @@ extern const char *const ah_request_words_quick[];
      "tensors that are not trained, patterns with commas between: 'embedding.*,layer.0.*', or by the names " \
      "of Hugging Face: 'model.layers.0'; '!' before one trains what it names after all"},                   \
     {"device-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, AH_REQUEST_FIELD(device_memory),                     \
-     "use no more of the device's memory (default all)"},                                                     \
+     "use no more of the device's memory (default all); above it, plan for a machine with so much: a what-if"},\
     {"host-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, AH_REQUEST_FIELD(host_memory),                         \
-     "use no more of the host's memory (default all but what the system needs)"},                             \
+     "use no more of the host's memory (default all but what the system needs); above it, plan a what-if"},   \
     {"scheduling", 0, AH_OPTION_WORD, "WORD", ah_words_scheduling, AH_REQUEST_FIELD(scheduling),             \
      "which op a free lane takes first (default priority; of policies but optimal and autohete-paper fifo only)"},                                                 \
     {"without", 0, AH_OPTION_TEXTS, "LIST", ah_words_technique, AH_REQUEST_FIELD(without),                   \

@@ -8,6 +8,7 @@
 #include "cli/devices.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
+#include "cli/plan_summary.h"
 #include "cli/request.h"
 #include "cli/run.h"
 #include "cli/run_device.h"
@@ -30,6 +31,26 @@
 #include <unistd.h>
 
 enum { CONFIG_BYTES_MAX = 1 << 24 };
+
+/* Made for a machine that does not exist: its numbers are an answer, not something to do. */
+static int check_what_if(const struct ah_plan *plan, struct ah_error *err)
+{
+    static const char *const options[AH_WHAT_IFS] = {"'--device-memory'", "'--host-memory'"};
+    struct ah_buffer text = {0};
+    if (!plan->n_what_if)
+        return AH_OK;
+    ah_plan_put_what_if(&text, plan);
+    int rc =
+        text.failed
+            ? ah_error_memory(err)
+            : ah_error_set(err, AH_E_MISMATCH,
+                           "the plan answers '%s' and is not run; plan again without %s%s%s for the machine "
+                           "as it is, or with '--machine' for one that has so much",
+                           text.data, options[plan->what_if[0].field], plan->n_what_if > 1 ? " and " : "",
+                           plan->n_what_if > 1 ? options[plan->what_if[1].field] : "");
+    ah_buffer_release(&text);
+    return rc;
+}
 
 static int check_words(const struct ah_run_options *options, struct ah_error *err)
 {
@@ -518,7 +539,8 @@ int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan
 {
     *ret_run = (struct ah_run){.cli = cli, .options = options, .plan = plan, .save = options->save};
     ah_interrupt_catch();
-    int rc = check_words(options, err);
+    int rc = check_what_if(plan, err);
+    rc = rc ? rc : check_words(options, err);
     if (!rc)
         rc = open_parts(ret_run, err);
     if (rc == AH_E_DOCUMENT &&

@@ -8,6 +8,8 @@
 #include "cli/assertion.h"
 #include "cli/emit.h"
 #include "cli/input.h"
+#include "cli/inspect.h"
+#include "cli/plan_summary.h"
 #include "cli/proof.h"
 #include "cli/verbs.h"
 #include "planner/cluster/cluster_verify.h"
@@ -131,10 +133,17 @@ static void check_valid(struct check *check, const char *name, const struct ah_d
         ah_cli_tell(check->cli, AH_CLI_WARNING, "%s: %s", name, document->warnings[i]);
     }
     ah_emit_close(&check->emit);
+    struct ah_buffer what_if = {0};
+    if (document->kind == AH_DOCUMENT_PLAN) {
+        ah_plan_put_what_if(&what_if, document->body.plan);
+        ah_inspect_plan_what_if_json(&check->emit, document->body.plan);
+    }
     bool hold = check_assertions(check, name, document);
     if (hold && !check->cli->json)
-        ah_buffer_printf(&check->cli->out, "%s: ok, a %s document\n", ah_cli_clean(check->cli, name),
-                         ah_document_word(document->kind));
+        ah_buffer_printf(&check->cli->out, "%s: ok, a %s document%s%s\n", ah_cli_clean(check->cli, name),
+                         ah_document_word(document->kind), what_if.size ? ": " : "",
+                         what_if.size ? ah_cli_clean(check->cli, what_if.data) : "");
+    ah_buffer_release(&what_if);
     if (hold && (document->kind == AH_DOCUMENT_PLAN || document->kind == AH_DOCUMENT_CLUSTER_PLAN))
         list_unverified(check, document->kind);
 }

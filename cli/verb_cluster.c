@@ -8,6 +8,7 @@
  */
 #include "base/file.h"
 #include "base/units.h"
+#include "cli/input.h"
 #include "cli/inspect.h"
 #include "cli/outputs.h"
 #include "cli/verbs.h"
@@ -47,7 +48,7 @@ static const struct ah_option cluster_table[] = {
     {"latency", 0, AH_OPTION_REAL, "US", NULL, CLUSTER_FIELD(latency),
      "microseconds of a message between two nodes (default 50, assumed of TCP over Ethernet)"},
     {"name", 0, AH_OPTION_TEXT, "NAME", NULL, CLUSTER_FIELD(name),
-     "of the cluster (default the names of its machines)"},
+     "of the cluster (default the names of all its machines)"},
     {"output", 'o', AH_OPTION_OUTPUT, "FILE", replaced_clusters, CLUSTER_FIELD(output),
      "write the document to this file and show it ('-': the document to standard output); a cluster "
      "that is there is replaced"},
@@ -56,7 +57,7 @@ static const struct ah_option cluster_table[] = {
 
 /* ---- the command line ---- */
 
-/* `[NODE=][Nx]FILE` */
+/* `[NODE=][Nx]MACHINE`, a file or built in */
 struct group {
     const char *node; /* NULL: the machine's name */
     uint64_t count;
@@ -174,7 +175,7 @@ static double link_latency_us(const struct ah_machine *machine)
 static int load(struct group *group, struct ah_error *err)
 {
     char name[AH_DOCUMENT_NAME_MAX];
-    int rc = ah_document_load(&group->machine, group->path, AH_DOCUMENT_MACHINE, err);
+    int rc = ah_input_load(&group->machine, group->path, AH_DOCUMENT_MACHINE, err);
     rc = rc ? rc : ah_document_digest(&group->machine, group->sha256, err);
     if (rc)
         return rc;
@@ -342,18 +343,47 @@ static int fill_sources(struct making *making, bool line, bool latency_given, st
     return AH_OK;
 }
 
-/* "rtx4090-64g+rtx3090-64g", cut where it becomes long. */
+static uint64_t nodes_of(const struct ah_cluster *cluster, const struct ah_cluster_gpu *gpu)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < cluster->n_nodes; i++)
+        n += !strcmp(cluster->nodes[i].gpu, gpu->name);
+    return n;
+}
+
+/* "2xrtx4090-64g+rtx3090-64g" of the first `n` types; "+5-more" stands for the others. */
+static void put_name(struct ah_buffer *out, const struct ah_cluster *cluster, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t nodes = nodes_of(cluster, &cluster->gpus[i]);
+        ah_buffer_puts(out, i ? "+" : "");
+        if (nodes > 1)
+            ah_buffer_printf(out, "%" PRIu64 "x", nodes);
+        ah_buffer_puts(out, cluster->gpus[i].name);
+    }
+    if (n < cluster->n_gpus)
+        ah_buffer_printf(out, "+%zu-more", cluster->n_gpus - n);
+}
+
+/* After all of its machines, or as many as a name has room for. */
 static int name_cluster(struct making *making, const char *given, struct ah_error *err)
 {
-    char text[100];
-    size_t used = 0;
+    enum { NAME_MOST = 128 };
+    const struct ah_cluster *cluster = &making->cluster;
+    struct ah_buffer text = {0};
     if (given && !ah_field_fits_text(AH_TEXT_NAME, given))
         return ah_error_set(err, AH_E_USAGE, "'--name' %s: take letters, digits and . _ + -, at most 128",
                             given);
-    for (size_t i = 0; i < making->cluster.n_gpus && used < sizeof text; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? "+" : "",
-                                 making->cluster.gpus[i].name);
-    making->cluster.name = given ? given : ah_arena_strdup(&making->cli->arena, text);
+    put_name(&text, cluster, cluster->n_gpus);
+    for (size_t n = cluster->n_gpus; text.size > NAME_MOST && n > 1 && !text.failed; n--) {
+        ah_buffer_clear(&text);
+        put_name(&text, cluster, n - 1);
+    }
+    size_t length = text.size < NAME_MOST ? text.size : NAME_MOST;
+    making->cluster.name = given         ? given
+                           : text.failed ? NULL
+                                         : ah_arena_strndup(&making->cli->arena, text.data, length);
+    ah_buffer_release(&text);
     return making->cluster.name ? AH_OK : ah_error_memory(err);
 }
 
@@ -458,14 +488,15 @@ const struct ah_verb ah_verb_cluster = {
     .description =
         "Writes the cluster document that plan --cluster needs: a node with one GPU for every MACHINE, which "
         "is a "
-        "machine document that 'autohete profile' wrote on that machine. Memory, reserve, bf16 products, "
+        "machine document that 'autohete profile' wrote on that machine, or the name of a built-in machine. "
+        "Memory, reserve, bf16 products, "
         "AdamW on "
         "the host and the link between host and GPU are what the profile says; sources in the document names "
         "where "
         "each number comes from, and which profiles are estimates.\n\n"
-        "MACHINE is [NODE=][Nx]FILE: 2xdesktop.json is two nodes of that machine, left=desktop.json calls "
-        "its node "
-        "'left'. Nodes go by the machine's name unless told, and are numbered where several have the "
+        "MACHINE is [NODE=][Nx]MACHINE: 2xdesktop.json is two nodes of that machine, 2xrtx4090-64g two of a "
+        "built-in one, left=desktop.json calls its node 'left'. Nodes go by the machine's name unless told, "
+        "and are numbered where several have the "
         "same.\n\n"
         "--link is the network of every node, out of it and into it. Nodes with several GPUs, networks that "
         "differ, "
@@ -474,6 +505,7 @@ const struct ah_verb ah_verb_cluster = {
     .options_bytes = sizeof(struct cluster_options),
     .examples = {{"cluster desktop-a.json desktop-b.json --link 10Gbit -o cluster.json",
                   "two desktops on one cable"},
+                 {"cluster 2xrtx4090-64g rtx3090-64g --link 10Gbit", "of built-in machines, from estimates"},
                  {"cluster big=a100.json 3xdesktop.json --link 1.1GB/s --latency 30 -o cluster.json",
                   "a server and three desktops, the network as measured"}},
     .run = cluster_run,

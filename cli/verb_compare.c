@@ -96,12 +96,17 @@ static void infeasible_cells(struct ah_table *table, const struct ah_comparison 
     }
 }
 
+static const struct ah_plan *any_plan(const struct ah_comparison *rows)
+{
+    const struct ah_plan *any = NULL;
+    for (size_t i = 0; i < AH_POLICIES && !any; i++)
+        any = rows[i].feasible ? rows[i].plan : NULL;
+    return any;
+}
+
 static bool any_feasible(const struct ah_comparison *rows)
 {
-    bool any = false;
-    for (size_t i = 0; i < AH_POLICIES; i++)
-        any = any || rows[i].feasible;
-    return any;
+    return any_plan(rows) != NULL;
 }
 
 static bool any_estimated(const struct ah_comparison *rows)
@@ -147,10 +152,16 @@ static void print_settings(struct ah_cli *cli, const struct ah_comparison *rows)
         put_legend(cli);
 }
 
-static void put_headline(struct ah_cli *cli, const struct ah_request *request, const char *how)
+static void put_headline(struct ah_cli *cli, const struct comparison *comparison, const char *how)
 {
+    const struct ah_request *request = comparison->request;
     const struct ah_plan_training *training = &request->planner.training;
-    struct ah_buffer line = {0};
+    const struct ah_plan *plan = any_plan(comparison->rows);
+    struct ah_buffer line = {0}, what_if = {0};
+    if (plan && plan->n_what_if) {
+        ah_plan_put_what_if(&what_if, plan);
+        ah_cli_put_wrapped(cli, &what_if, 0);
+    }
     ah_buffer_printf(&line, "%s%s on %s: ", cli->out_style.bold,
                      ah_cli_clean(cli, request->planner.model->name),
                      ah_cli_clean(cli, request->planner.machine->name));
@@ -182,7 +193,7 @@ static void print_predicted(struct ah_cli *cli, const struct comparison *compari
     const struct ah_comparison *rows = comparison->rows;
     double best_us = optimal_us(rows);
     const struct ah_machine *machine = comparison->request->planner.machine;
-    put_headline(cli, comparison->request, ah_plan_predicted(any_estimated(rows)));
+    put_headline(cli, comparison, ah_plan_predicted(any_estimated(rows)));
     struct ah_table table = {.arena = &cli->arena,
                              .columns = {"policy", ">step", ">tokens/s", ">to optimal", ">device", ">host"},
                              .indent = 2};
@@ -267,7 +278,7 @@ static void print_measured(struct ah_cli *cli, const struct comparison *comparis
         .arena = &cli->arena,
         .columns = {"policy", ">step", ">spread", ">to optimal", ">predicted", ">off", ">device"},
         .indent = 2};
-    put_headline(cli, comparison->request, "measured");
+    put_headline(cli, comparison, "measured");
     for (size_t i = 0; i < AH_POLICIES; i++) {
         const struct ah_comparison *row = &comparison->rows[i];
         ah_table_cell(&table, "%s", ah_words_policy[row->policy]);
@@ -354,10 +365,13 @@ static void emit_method(struct ah_emit *emit, const struct ah_compare_measuremen
 static void print_json(struct ah_cli *cli, const struct comparison *comparison)
 {
     const struct ah_plan_request *planner = &comparison->request->planner;
+    const struct ah_plan *plan = any_plan(comparison->rows);
     struct ah_emit emit = {.out = &cli->out};
     ah_emit_open(&emit, NULL, '{');
     ah_emit_text(&emit, "model", planner->model->name);
     ah_emit_text(&emit, "machine", planner->machine->name);
+    if (plan)
+        ah_inspect_plan_what_if_json(&emit, plan);
     ah_emit_integer(&emit, "batch", planner->training.batch);
     ah_emit_integer(&emit, "seq", planner->training.seq);
     ah_emit_text(&emit, "dtype", ah_words_dtype[planner->training.dtype]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete inspect FILE: any document, or data, for people or as a summary for programs.
+ * autohete inspect FILE: any document, or data, for people, as a summary for programs, or as it is.
  */
 #include "cli/input.h"
 #include "cli/inspect.h"
@@ -16,7 +16,7 @@
 struct inspect_options {
     const char *html;
     const char *data_format, *tokenizer;
-    bool force;
+    bool force, summary, document;
 };
 
 static const char *const replaced_pages[] = {AH_OUTPUT_PAGE, NULL};
@@ -30,6 +30,10 @@ static const struct ah_option inspect_table[] = {
      "the file is data of this kind (default: by name and content)"},
     {"tokenizer", 0, AH_OPTION_FILE, "DIR", NULL, offsetof(struct inspect_options, tokenizer),
      "of data, show tokens as the text they have in this folder's tokenizer.json"},
+    {"document", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct inspect_options, document),
+     "print the document itself, in canonical form; --json does that for machines and clusters"},
+    {"summary", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct inspect_options, summary),
+     "with --json, a summary of a machine or cluster, too, instead of its document"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
 struct inspector {
@@ -116,36 +120,79 @@ static void print_text(struct ah_cli *cli, const struct ah_document *document)
 }
 
 /* What is asked for besides or instead of the text: the page. */
-static int write_page(struct ah_cli *cli, const char *path, const struct ah_document *document,
-                      struct ah_error *err)
+static int write_page(struct ah_cli *cli, const struct inspect_options *options,
+                      const struct ah_document *document, struct ah_error *err)
 {
+    const char *path = options->html;
     bool to_stdout = !strcmp(path, "-");
-    if (to_stdout && cli->json)
+    if (to_stdout && (cli->json || options->document))
         return ah_error_set(err, AH_E_USAGE,
-                            "'--html -' and '--json' both want standard output; give '--html' a file");
+                            "'--html -' and '--%s' both want standard output; give '--html' a file",
+                            options->document ? "document" : "json");
     int rc = ah_page_write(cli, path, document, NULL, err);
     if (!rc && !to_stdout)
         ah_cli_tell(cli, AH_CLI_WROTE, "%s", path);
     return rc;
 }
 
+/* The canonical text of the document; its warnings have no place there. */
+static int print_document(struct ah_cli *cli, const struct ah_document *document, struct ah_error *err)
+{
+    for (size_t i = 0; i < document->n_warnings; i++)
+        ah_cli_tell(cli, AH_CLI_WARNING, "%s: %s", cli->arguments.operands[0], document->warnings[i]);
+    return ah_document_print(document, &cli->out, err);
+}
+
+/* Machines and clusters are inputs that people copy and edit: for programs, too, they are given whole. */
+static bool is_printed_whole(const struct ah_cli *cli, const struct inspect_options *options,
+                             enum ah_document_kind kind)
+{
+    return options->document ||
+           (cli->json && !options->summary && (kind == AH_DOCUMENT_MACHINE || kind == AH_DOCUMENT_CLUSTER));
+}
+
+static int check_options(const struct ah_cli *cli, const struct inspect_options *options,
+                         struct ah_error *err)
+{
+    if (options->summary && options->document)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--summary' and '--document' contradict each other; leave one out");
+    return options->summary && !cli->json
+               ? ah_error_set(err, AH_E_USAGE, "'--summary' says what '--json' prints; give both")
+               : AH_OK;
+}
+
+static int inspect(struct ah_cli *cli, const struct inspect_options *options, struct ah_document *document,
+                   struct ah_error *err)
+{
+    int rc = ah_input_load(document, cli->arguments.operands[0], AH_DOCUMENT_ANY, err);
+    if (!rc && options->html)
+        rc = write_page(cli, options, document, err);
+    if (rc)
+        return rc;
+    if (is_printed_whole(cli, options, document->kind))
+        return print_document(cli, document, err);
+    if (cli->json)
+        print_summary(cli, document);
+    else if (!options->html)
+        print_text(cli, document);
+    return AH_OK;
+}
+
 static int inspect_run(struct ah_cli *cli, const void *given)
 {
     const struct inspect_options *options = given;
+    const char *word = cli->arguments.operands[0];
     struct ah_document document = {0};
     struct ah_error err = {0};
-    if (options->data_format || ah_inspect_data_is(cli->arguments.operands[0])) {
-        int failed =
-            ah_inspect_data(cli, cli->arguments.operands[0], options->data_format, options->tokenizer, &err);
-        return failed ? ah_cli_fail(cli, &err) : 0;
-    }
-    int rc = ah_input_load(&document, cli->arguments.operands[0], AH_DOCUMENT_ANY, &err);
-    if (!rc && options->html)
-        rc = write_page(cli, options->html, &document, &err);
-    if (!rc && cli->json)
-        print_summary(cli, &document);
-    else if (!rc && !options->html)
-        print_text(cli, &document);
+    int rc = check_options(cli, options, &err);
+    bool data = !rc && (options->data_format || ah_inspect_data_is(word));
+    if (data && options->document)
+        rc = ah_error_set(&err, AH_E_USAGE, "%s: is data, not a document; leave '--document' out", word);
+    if (rc)
+        return ah_cli_fail_usage(cli, &err);
+    rc = data ? ah_inspect_data(cli, word, options->data_format, options->tokenizer, &err)
+              : inspect(cli, options, &document, &err);
     ah_document_release(&document);
     return rc ? ah_cli_fail(cli, &err) : 0;
 }
@@ -164,7 +211,11 @@ const struct ah_verb ah_verb_inspect = {
         "Of data to train on (a token file, a text, a folder or a pattern of them) it shows how many tokens "
         "and documents there are, and two samples: what is learned and what is not, as text where tokens are "
         "bytes or --tokenizer says what they mean, else as ids.\n\n"
-        "With --json, a summary for programs: of a model parameters (exact), layers and groups.\n\n"
+        "With --json, for programs: of a machine or cluster the whole document, built in or not; of other "
+        "kinds "
+        "a summary, such as parameters (exact), layers and groups of a model. --document prints the document "
+        "of "
+        "any kind, and --json --summary a summary of any kind.\n\n"
         "With --html, a plan becomes one page that needs no network: the simulated timeline of two "
         "iterations, memory over time, what each block does, and how other policies compare; and so does a "
         "cluster plan: who owns what, the simulated step of every stage, and the memory of each GPU.",
@@ -172,6 +223,7 @@ const struct ah_verb ah_verb_inspect = {
     .options_bytes = sizeof(struct inspect_options),
     .examples = {{"inspect Qwen2.5-0.5B/", "how large is this model, and where"},
                  {"inspect machine.json", "what was measured, and how sure it is"},
+                 {"inspect rtx4090-64g --json >mine.json", "a built-in machine, to be edited"},
                  {"inspect plan.json --html plan.html", "a plan in the browser"},
                  {"inspect data/train-00000.bin", "what of these data is learned"}},
     .run = inspect_run,

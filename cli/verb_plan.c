@@ -119,6 +119,7 @@ static void print_found_json(struct ah_cli *cli, const struct ah_request *reques
         ah_emit_bool(&emit, "estimated", plan->time.estimated);
         ah_emit_number(&emit, "step_us", plan->time.step_us);
         ah_emit_number(&emit, "tokens_per_s", plan->tokens_per_s);
+        ah_inspect_plan_what_if_json(&emit, plan);
     }
     ah_plan_prospects_emit(&emit, prospects);
     ah_emit_close(&emit);
@@ -138,11 +139,23 @@ static void print_found(struct ah_cli *cli, const struct ah_request *request, co
 
 /* ---- the plan ---- */
 
+/* Where there is no summary to say it. */
+static void tell_what_if(struct ah_cli *cli, const struct ah_plan *plan)
+{
+    struct ah_buffer text = {0};
+    ah_plan_put_what_if(&text, plan);
+    if (text.size && !text.failed)
+        ah_cli_tell(cli, AH_CLI_NOTE, "%s", text.data);
+    ah_buffer_release(&text);
+}
+
 static int print_plan(struct ah_cli *cli, const struct plan_options *options, struct ah_plan *plan,
                       struct ah_error *err)
 {
-    if (cli->json || !to_file(options))
+    if (cli->json || !to_file(options)) {
+        tell_what_if(cli, plan);
         return print_document(cli, plan, err);
+    }
     if (!cli->arguments.quiet)
         print_summary(cli, plan);
     return AH_OK;

@@ -132,6 +132,8 @@ static void put_steps(struct ah_cli *cli, const struct simulation *simulation)
     size_t mark = cli->out.size;
     double stated_us = plan->time.step_us;
     double off = stated_us > 0 ? simulation->replay.period_us / stated_us - 1 : 0;
+    ah_plan_put_what_if(&cli->out, plan);
+    ah_buffer_puts(&cli->out, plan->n_what_if ? "\n" : "");
     ah_buffer_printf(&cli->out, "%s%s on %s, simulated: %s a step", cli->out_style.bold,
                      ah_cli_clean(cli, plan->inputs.model.name), ah_cli_clean(cli, plan->inputs.machine.name),
                      ah_units_print_time(text, simulation->replay.period_us));

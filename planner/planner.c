@@ -19,6 +19,8 @@ static void fill_inputs(const struct ah_planning *p, struct ah_plan *plan)
     plan->generator = request->generator;
     plan->inputs.model = (struct ah_plan_input){request->model->name, request->model_sha256};
     plan->inputs.machine = (struct ah_plan_input){request->machine->name, request->machine_sha256};
+    plan->what_if = p->what_if;
+    plan->n_what_if = p->n_what_if;
     plan->model = *request->model;
     plan->training = p->training;
     plan->numeric_signature = ah_plan_signature(plan, request->machine->device.kind);

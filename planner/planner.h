@@ -25,6 +25,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* More memory than the machine has is planned as if it had it: the plan's `what_if` says so. `host_bytes` then is all of the
+ * host's memory, of which the system needs its share. A CPU's device memory is the host's, which gets what the device gets more
+ * unless the request says how much the host has. */
+
 /* Evaluations by level of effort: AH_EFFORT_QUICK, AH_EFFORT_DEFAULT, or any number above. */
 enum { AH_EFFORT_QUICK = 1, AH_EFFORT_DEFAULT = 2, AH_EFFORT_MOST = 5 };
 
@@ -53,8 +57,8 @@ struct ah_plan_request {
 
 enum ah_remedy_kind {
     AH_REMEDY_POLICY,        /* value: enum ah_policy that has a plan */
-    AH_REMEDY_DEVICE_MEMORY, /* value: bytes for --device-memory, or that the device must have */
-    AH_REMEDY_HOST_MEMORY,   /* bytes for --host-memory, or that the host must have */
+    AH_REMEDY_DEVICE_MEMORY, /* value: bytes for --device-memory */
+    AH_REMEDY_HOST_MEMORY,   /* bytes for --host-memory */
     AH_REMEDY_BOTH_MEMORIES, /* value: of the device, host_bytes: of the host, each as above */
     AH_REMEDY_MICRO_BATCHES, /* for --micro-batches: changes the rounding of sums only */
     AH_REMEDY_BATCH,         /* for --batch: changes the mathematics */
@@ -63,14 +67,13 @@ enum ah_remedy_kind {
     AH_REMEDIES
 };
 
-/* A change that was planned and works, alone. An amount of memory that the machine has is a flag's value; a larger one
- * stands for `memory_bytes` in the machine's document, without that flag. */
+/* A change that was planned and works, alone. An amount of memory is device_bytes or host_bytes of the request. */
 struct ah_remedy {
     enum ah_remedy_kind kind;
     uint64_t value;
     uint64_t host_bytes;
     bool changes_mathematics;
-    bool beyond_machine; /* it takes another machine */
+    bool beyond_machine; /* a what-if: it takes another machine */
     double step_us;      /* of the plan that it gives */
 };
 

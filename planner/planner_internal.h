@@ -25,6 +25,8 @@ struct ah_planning {
     const char *without; /* its words, with commas between; in the arena; NULL: nothing */
     uint64_t device_capacity_bytes, reserve_bytes;
     uint64_t host_capacity_bytes, process_bytes;
+    struct ah_plan_what_if *what_if; /* in the arena, with room for all */
+    size_t n_what_if;
     struct ah_split splits[AH_PRICING_SPLITS_MAX];
     size_t n_splits;
     const struct ah_split *winner; /* NULL: nothing found */

@@ -26,29 +26,44 @@ uint64_t ah_planning_host_budget(const struct ah_machine *machine, uint64_t memo
     return budget > process ? budget : process;
 }
 
+static void add_what_if(struct ah_planning *p, enum ah_what_if_field field, uint64_t machine_bytes,
+                        uint64_t planned_bytes)
+{
+    if (planned_bytes > machine_bytes)
+        p->what_if[p->n_what_if++] = (struct ah_plan_what_if){field, machine_bytes, planned_bytes};
+}
+
+/* The host's memory, or what it is to be. */
+static uint64_t planned_host_bytes(const struct ah_plan_request *request, uint64_t device_bytes)
+{
+    const struct ah_machine *machine = request->machine;
+    const uint64_t host = machine->host.memory_bytes, device = machine->device.memory_bytes;
+    if (!request->host_bytes && machine->device.kind == AH_DEVICE_CPU && device_bytes > device)
+        return host + (device_bytes - device);
+    return request->host_bytes > host ? request->host_bytes : host;
+}
+
 static int init_budgets(struct ah_planning *p, struct ah_error *err)
 {
     const struct ah_machine *machine = p->request->machine;
-    uint64_t device = machine->device.memory_bytes, host = machine->host.memory_bytes;
+    const uint64_t asked = p->request->host_bytes;
+    uint64_t device = machine->device.memory_bytes;
     p->reserve_bytes = machine->device.reserve_bytes;
     p->device_capacity_bytes = p->request->device_bytes ? p->request->device_bytes : device;
-    if (p->device_capacity_bytes > device)
-        return ah_error_set(err, AH_E_USAGE,
-                            "'--device-memory' %" PRIu64 " is more than the %" PRIu64
-                            " bytes of machine '%s'",
-                            p->device_capacity_bytes, device, machine->name);
+    const uint64_t host = planned_host_bytes(p->request, p->device_capacity_bytes);
+    p->what_if = ah_arena_array(p->arena, AH_WHAT_IFS, sizeof *p->what_if);
+    if (!p->what_if)
+        return ah_error_memory(err);
+    add_what_if(p, AH_WHAT_IF_DEVICE_MEMORY, device, p->device_capacity_bytes);
+    add_what_if(p, AH_WHAT_IF_HOST_MEMORY, machine->host.memory_bytes, host);
     if (p->device_capacity_bytes <= p->reserve_bytes)
         return ah_error_set(err, AH_E_USAGE,
                             "'--device-memory' %" PRIu64 " is not more than the %" PRIu64
                             " bytes that the device keeps for itself; give more",
                             p->device_capacity_bytes, p->reserve_bytes);
-    p->host_capacity_bytes = p->request->host_bytes
-                                 ? p->request->host_bytes
+    p->host_capacity_bytes = asked && asked <= machine->host.memory_bytes
+                                 ? asked
                                  : ah_planning_host_budget(machine, host, p->device_capacity_bytes);
-    if (p->host_capacity_bytes > host)
-        return ah_error_set(err, AH_E_USAGE,
-                            "'--host-memory' %" PRIu64 " is more than the %" PRIu64 " bytes of machine '%s'",
-                            p->host_capacity_bytes, host, machine->name);
     p->process_bytes = machine->host.process_bytes;
     if (p->host_capacity_bytes < p->process_bytes)
         return ah_error_set(err, AH_E_USAGE,

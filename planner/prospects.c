@@ -34,26 +34,6 @@ static uint64_t host_capacity(const struct ah_plan_request *request)
     return request->host_bytes ? request->host_bytes : request->machine->host.memory_bytes;
 }
 
-/* A CPU's device memory is the host's: the host gets what the device gets more. */
-static void set_device_memory(struct changed *changed, uint64_t bytes)
-{
-    struct ah_machine *machine = &changed->machine;
-    uint64_t more = bytes > machine->device.memory_bytes ? bytes - machine->device.memory_bytes : 0;
-    machine->device.memory_bytes += more;
-    if (machine->device.kind == AH_DEVICE_CPU)
-        machine->host.memory_bytes += more;
-    changed->request.device_bytes = bytes;
-}
-
-static void set_host_memory(struct changed *changed, uint64_t bytes)
-{
-    struct ah_machine *machine = &changed->machine;
-    if (bytes > machine->host.memory_bytes)
-        machine->host.memory_bytes = bytes;
-    if (changed->request.host_bytes)
-        changed->request.host_bytes = bytes;
-}
-
 static int double_links(struct changed *changed, bool h2d, bool d2h, struct ah_error *err)
 {
     struct ah_machine *machine = &changed->machine;
@@ -98,7 +78,7 @@ static int apply(struct changed *changed, struct ah_prospect_change change, stru
     switch (change.kind) {
     case AH_PROSPECT_MORE_DEVICE_MEMORY:
     case AH_PROSPECT_DEVICE_MEMORY:
-        set_device_memory(changed, change.value);
+        changed->request.device_bytes = change.value;
         break;
     case AH_PROSPECT_H2D:
         return double_links(changed, true, false, err);
@@ -107,7 +87,7 @@ static int apply(struct changed *changed, struct ah_prospect_change change, stru
     case AH_PROSPECT_LINKS:
         return double_links(changed, true, true, err);
     case AH_PROSPECT_MORE_HOST_MEMORY:
-        set_host_memory(changed, change.value);
+        changed->request.host_bytes = change.value;
         break;
     case AH_PROSPECT_BATCH:
         return set_batch(changed, change.value, err);
@@ -187,8 +167,8 @@ int ah_prospects_plan(const struct ah_plan_request *request, struct ah_prospect_
     changed.request.alternatives = false;
     changed.request.no_remedies = true;
     int rc = apply(&changed, change, err);
-    row.beyond_machine = changed.machine.device.memory_bytes > request->machine->device.memory_bytes ||
-                         changed.machine.host.memory_bytes > request->machine->host.memory_bytes ||
+    row.beyond_machine = changed.request.device_bytes > request->machine->device.memory_bytes ||
+                         changed.request.host_bytes > request->machine->host.memory_bytes ||
                          changed.machine.links != request->machine->links;
     rc = rc ? rc : plan_changed(&changed, &row, err);
     ah_arena_release(&changed.arena);

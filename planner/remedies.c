@@ -7,8 +7,8 @@
  *
  * MEMORY. Amounts are budgets in steps, from what is known to be too little: by the relaxation, or what is there. Steps
  * double until there is a plan; then the interval between the last amount without one and the first with one is halved.
- * A budget that the machine has is a flag; a larger one takes a machine with so much memory that the budget is left when
- * the system has its share, and is planned on a copy of the machine with that number.
+ * A larger budget than the machine has takes a what-if with so much memory that the budget is left when the system has its
+ * share.
  */
 #include "planner/planner_internal.h"
 
@@ -23,15 +23,13 @@ enum { DOUBLINGS = 12, HALVINGS = 11, FINAL_TRIES = 4, STEPS_OF_A_BUDGET = 32, C
 
 /* A request that differs from the one that has no plan. */
 struct change {
-    struct ah_plan_request request; /* its machine is below where that differs, too */
-    struct ah_machine machine;
+    struct ah_plan_request request;
     struct ah_remedy remedy;
 };
 
 static struct change unchanged(const struct ah_planning *p, enum ah_remedy_kind kind, uint64_t value)
 {
-    struct change change = {
-        .request = *p->request, .machine = *p->request->machine, .remedy = {.kind = kind, .value = value}};
+    struct change change = {.request = *p->request, .remedy = {.kind = kind, .value = value}};
     change.request.alternatives = false;
     change.request.training = p->training;
     change.remedy.changes_mathematics =
@@ -58,18 +56,10 @@ static int plan_once(const struct ah_plan_request *request, double *ret_step_us,
     return rc;
 }
 
-static struct ah_plan_request request_of(const struct change *change)
-{
-    struct ah_plan_request request = change->request;
-    if (change->remedy.beyond_machine)
-        request.machine = &change->machine;
-    return request;
-}
-
 /* With few evaluations. Of several numbers of micro-batches the last, single sequences, is the likeliest to fit. */
 static int works_quickly(const struct change *change, bool *ret_works, struct ah_error *err)
 {
-    struct ah_plan_request request = request_of(change);
+    struct ah_plan_request request = change->request;
     size_t n = 0;
     int rc = AH_OK;
     request.effort = AH_EFFORT_QUICK;
@@ -88,7 +78,7 @@ static int works_quickly(const struct change *change, bool *ret_works, struct ah
 /* As the request is; notes how long a step takes. */
 static int works(struct change *change, bool *ret_works, struct ah_error *err)
 {
-    struct ah_plan_request request = request_of(change);
+    struct ah_plan_request request = change->request;
     double best_us = 0;
     uint64_t n;
     int rc = AH_OK;
@@ -166,25 +156,21 @@ struct steps {
 static uint64_t set_device(struct change *change, const struct axis *axis, uint64_t steps)
 {
     uint64_t bytes = budget_at(axis, steps);
-    bool beyond = bytes > axis->machine_bytes;
-    change->request.device_bytes = beyond ? 0 : bytes;
-    if (beyond)
-        change->machine.device.memory_bytes = bytes;
-    change->remedy.beyond_machine |= beyond;
+    change->request.device_bytes = bytes;
+    change->remedy.beyond_machine |= bytes > axis->machine_bytes;
     return bytes;
 }
 
 static uint64_t set_host(struct change *change, const struct axis *axis, uint64_t steps)
 {
+    const struct ah_machine *machine = change->request.machine;
     uint64_t bytes = budget_at(axis, steps), device = change->request.device_bytes;
+    if (bytes > axis->machine_bytes) {
+        bytes =
+            host_memory_for(machine, bytes, axis->step_bytes, device ? device : machine->device.memory_bytes);
+        change->remedy.beyond_machine = true;
+    }
     change->request.host_bytes = bytes;
-    if (bytes <= axis->machine_bytes)
-        return bytes;
-    device = device ? device : change->machine.device.memory_bytes;
-    bytes = host_memory_for(&change->machine, bytes, axis->step_bytes, device);
-    change->request.host_bytes = 0;
-    change->machine.host.memory_bytes = bytes;
-    change->remedy.beyond_machine = true;
     return bytes;
 }
 

@@ -36,6 +36,34 @@ int ah_verify_input(const char *what, const struct ah_plan_input *stated, const 
 
 /* ---- the request ---- */
 
+/* What the host had: where the plan is a what-if, its capacity is what that memory leaves to plans. */
+static uint64_t asked_host_bytes(const struct ah_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_what_if; i++)
+        if (plan->what_if[i].field == AH_WHAT_IF_HOST_MEMORY)
+            return plan->what_if[i].planned_bytes;
+    return plan->memory.host_capacity_bytes;
+}
+
+static int check_what_if(const struct verify *v)
+{
+    const struct ah_plan *plan = v->plan;
+    const struct ah_planning *given = &v->planning;
+    bool same = plan->n_what_if == given->n_what_if;
+    for (size_t i = 0; i < plan->n_what_if && same; i++)
+        same = plan->what_if[i].field == given->what_if[i].field &&
+               plan->what_if[i].machine_bytes == given->what_if[i].machine_bytes &&
+               plan->what_if[i].planned_bytes == given->what_if[i].planned_bytes;
+    if (!same)
+        return ah_error_set(v->err, AH_E_DOCUMENT,
+                            "what_if: is not what the plan's capacities are above this machine's");
+    if (plan->memory.host_capacity_bytes != given->host_capacity_bytes)
+        return ah_error_set(v->err, AH_E_DOCUMENT,
+                            "memory.host_capacity_bytes: is %" PRIu64 "; a host with so much leaves %" PRIu64,
+                            plan->memory.host_capacity_bytes, given->host_capacity_bytes);
+    return AH_OK;
+}
+
 static int make_request(struct verify *v)
 {
     const struct ah_plan *plan = v->plan;
@@ -51,7 +79,7 @@ static int make_request(struct verify *v)
                                  .machine_sha256 = v->inputs->machine_sha256,
                                  .training = plan->training,
                                  .device_bytes = plan->memory.device_capacity_bytes,
-                                 .host_bytes = plan->memory.host_capacity_bytes,
+                                 .host_bytes = asked_host_bytes(plan),
                                  .policy = plan->policy,
                                  .scheduling = plan->scheduling,
                                  .without = ah_restriction_read(plan->annotations, plan->n_annotations)};
@@ -60,7 +88,7 @@ static int make_request(struct verify *v)
     if (rc && rc != AH_E_MEMORY)
         return ah_error_set(v->err, AH_E_DOCUMENT, "training, memory: no plan is made for that: %s",
                             cause.text);
-    return rc ? ah_error_memory(v->err) : AH_OK;
+    return rc ? ah_error_memory(v->err) : check_what_if(v);
 }
 
 /* ---- what machines say ---- */

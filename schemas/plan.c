@@ -19,6 +19,7 @@ const char *const ah_words_accumulator[] = {AH_ACCUMULATOR_WORDS(WORD) NULL};
 const char *const ah_words_plan_op[] = {AH_PLAN_OP_WORDS(WORD) NULL};
 const char *const ah_words_plan_lane[] = {AH_PLAN_LANE_WORDS(WORD) NULL};
 const char *const ah_words_plan_status[] = {AH_PLAN_STATUS_WORDS(WORD) NULL};
+const char *const ah_words_what_if[] = {AH_WHAT_IF_WORDS(WORD) NULL};
 
 static const char *const kind_words[] = {"plan", NULL};
 
@@ -62,6 +63,13 @@ static const struct ah_field inputs_fields[] = {
      .about = "Of a machine's profile that emulates another: what its lanes were slowed to."},
     {0}};
 AH_TABLE(inputs, ah_plan_inputs, "inputs", "What the plan was made from.", NULL);
+
+static const struct ah_field what_if_fields[] = {
+    AH_ROW_WORD(ah_plan_what_if, field, ah_words_what_if, "Of the machine's document."),
+    AH_ROW_BYTES(ah_plan_what_if, machine_bytes, "What the machine has."),
+    AH_ROW_BYTES(ah_plan_what_if, planned_bytes, "What was planned with: more."),
+    {0}};
+AH_TABLE(what_if, ah_plan_what_if, "what_if", "More of something than the machine has.", NULL);
 
 static const struct ah_field training_fields[] = {
     AH_ROW_COUNT(ah_plan_training, batch, 1, AH_BATCH_MAX, "Sequences of a step."),
@@ -307,6 +315,11 @@ AH_TABLE(arena, ah_plan_arena, "arena", "The layout of the device arena.", NULL)
 static const struct ah_field plan_fields[] = {
     AH_FIELD_HEAD(ah_plan, kind_words),
     AH_ROW_GROUP(ah_plan, inputs, &inputs_table, "What the plan was made from."),
+    {.name = "what_if",
+     AH_GROUPS_AT(ah_plan, what_if, &what_if_table),
+     .flags = AH_FIELD_OPTIONAL,
+     .max_items = AH_WHAT_IFS,
+     .about = "Of a plan for a machine that has more than the one in inputs; it is not run."},
     AH_ROW_GROUP(ah_plan, model, &ah_model_table, "The model, whole."),
     AH_ROW_GROUP(ah_plan, training, &training_table, "What is trained."),
     {.name = "part",

@@ -54,6 +54,8 @@
 #define AH_PLAN_LANE_WORDS(X)                                                                                \
     X(AH_PLAN_LANE_COMPUTE, "compute") X(AH_PLAN_LANE_H2D, "h2d") X(AH_PLAN_LANE_D2H, "d2h")                 \
     X(AH_PLAN_LANE_HOST, "host")
+#define AH_WHAT_IF_WORDS(X)                                                                                  \
+    X(AH_WHAT_IF_DEVICE_MEMORY, "device.memory_bytes") X(AH_WHAT_IF_HOST_MEMORY, "host.memory_bytes")
 #define AH_PLAN_STATUS_WORDS(X)                                                                              \
     X(AH_PLAN_OPTIMAL, "optimal") X(AH_PLAN_WITHIN_GAP, "within_gap") X(AH_PLAN_NO_BOUND, "no_bound")
 /* clang-format on */
@@ -66,6 +68,7 @@ enum ah_accumulator { AH_ACCUMULATOR_WORDS(AH_WORD_VALUE) };
 enum ah_plan_op_kind { AH_PLAN_OP_WORDS(AH_WORD_VALUE) };
 enum ah_plan_lane { AH_PLAN_LANE_WORDS(AH_WORD_VALUE) };
 enum ah_plan_status { AH_PLAN_STATUS_WORDS(AH_WORD_VALUE) };
+enum ah_what_if_field { AH_WHAT_IF_WORDS(AH_WORD_VALUE) };
 #undef AH_WORD_VALUE
 
 extern const char *const ah_words_policy[];
@@ -75,6 +78,7 @@ extern const char *const ah_words_accumulator[];
 extern const char *const ah_words_plan_op[];
 extern const char *const ah_words_plan_lane[];
 extern const char *const ah_words_plan_status[];
+extern const char *const ah_words_what_if[];
 
 /* What the plan was made from: documents by name and the sha256 of their canonical text. */
 struct ah_plan_input {
@@ -95,6 +99,15 @@ struct ah_plan_inputs {
     struct ah_plan_input machine;
     struct ah_plan_emulated *emulated; /* (optional) NULL: the machine emulates none */
 };
+
+/* A field of the machine's document that was planned with more than stands there: such a plan answers a question and is not
+ * run. */
+struct ah_plan_what_if {
+    enum ah_what_if_field field;
+    uint64_t machine_bytes; /* what it has */
+    uint64_t planned_bytes; /* more */
+};
+enum { AH_WHAT_IFS = AH_WHAT_IF_HOST_MEMORY + 1 };
 
 struct ah_plan_training {
     uint64_t batch;         /* sequences of a step */
@@ -247,6 +260,8 @@ struct ah_plan_alternative {
 struct ah_plan {
     const char *generator;
     struct ah_plan_inputs inputs;
+    struct ah_plan_what_if *what_if; /* rising by field */
+    size_t n_what_if;                /* 0: the plan is for the machine as it is */
     struct ah_model model; /* the one that `inputs` names: whoever runs the plan needs nothing else */
     struct ah_plan_training training;
     struct ah_plan_part *part; /* (optional) NULL: all blocks, one rank */

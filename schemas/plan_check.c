@@ -7,6 +7,7 @@
  * 3. No tensor ends beyond device_bytes, and arena and reserve fit the capacity together.
  * 4. The signature repeats what training says.
  * 5. Blocks are those of the model, or of the part, which ends at the model's head in the last stage alone.
+ * 6. A what-if has more than the machine, each field once, and that is what its capacities are of.
  * That no two live tensors overlap, and that orders cannot deadlock, is checked where a plan is compiled.
  */
 #include "schemas/plan_internal.h"
@@ -239,6 +240,27 @@ static int check_arena(const struct ah_plan *plan, struct ah_error *err)
     return AH_OK;
 }
 
+static int check_what_if(const struct ah_plan *plan, struct ah_error *err)
+{
+    const struct ah_plan_memory *memory = &plan->memory;
+    for (size_t i = 0; i < plan->n_what_if; i++) {
+        const struct ah_plan_what_if *row = &plan->what_if[i];
+        const bool device = row->field == AH_WHAT_IF_DEVICE_MEMORY;
+        char path[48];
+        snprintf(path, sizeof path, "what_if[%zu].planned_bytes", i);
+        if (i && row->field <= plan->what_if[i - 1].field)
+            return ah_meaning_fail(err, "what_if", "does not name each field once, in their order");
+        if (row->planned_bytes <= row->machine_bytes)
+            return ah_meaning_fail(err, path, "%" PRIu64 " is not more than machine_bytes %" PRIu64,
+                                   row->planned_bytes, row->machine_bytes);
+        if (device ? row->planned_bytes != memory->device_capacity_bytes
+                   : row->planned_bytes < memory->host_capacity_bytes)
+            return ah_meaning_fail(err, path, "%" PRIu64 " does not go with memory.%s_capacity_bytes",
+                                   row->planned_bytes, device ? "device" : "host");
+    }
+    return AH_OK;
+}
+
 int ah_plan_check(const void *group, struct ah_error *err)
 {
     const struct ah_plan *plan = group;
@@ -248,6 +270,8 @@ int ah_plan_check(const void *group, struct ah_error *err)
     int rc = check_signature(plan, err);
     if (!rc)
         rc = check_algorithms(plan, err);
+    if (!rc)
+        rc = check_what_if(plan, err);
     if (!rc)
         rc = check_blocks(plan, err);
     if (!rc)

@@ -56,6 +56,7 @@ function drawTitle(plan) {
   document.title = `${title}: autohete plan`;
   byId("title").textContent = title;
   const parts = [
+    ...(plan.what_if ? [plan.what_if] : []),
     `policy ${plan.policy}`, `batch ${plan.batch}`,
     plan.micro_batches > 1 ? `${plan.micro_batches} micro-batches, ${words(plan.micro_batch_order)}` :
                              "one micro-batch",

@@ -11,42 +11,28 @@ static const char *const remedy_words[AH_REMEDIES] = {"policy",        "device m
                                                       "both memories", "micro-batches", "batch",
                                                       "sequence",      "state dtype"};
 
-static void set_device(struct ah_plan_request *request, struct ah_machine *machine, uint64_t bytes)
-{
-    request->device_bytes = bytes <= machine->device.memory_bytes ? bytes : 0;
-    machine->device.memory_bytes +=
-        bytes > machine->device.memory_bytes ? bytes - machine->device.memory_bytes : 0;
-}
-
-static void set_host(struct ah_plan_request *request, struct ah_machine *machine, uint64_t bytes)
-{
-    request->host_bytes = bytes <= machine->host.memory_bytes ? bytes : 0;
-    machine->host.memory_bytes += bytes > machine->host.memory_bytes ? bytes - machine->host.memory_bytes : 0;
-}
-
-/* As someone would who reads it: a flag, or another number in the machine's document and no flag. */
+/* As someone would who reads it. */
 static void follow(const struct test_request *t, const struct ah_remedy *remedy)
 {
+    const struct ah_machine *machine = t->request.machine;
     struct ah_plan_request request = t->request;
-    struct ah_machine machine = *t->request.machine;
     struct ah_arena arena = {0};
     struct ah_plan plan = {0};
     struct ah_diagnosis ignored;
     struct ah_error err = {0};
-    request.machine = &machine;
     switch (remedy->kind) {
     case AH_REMEDY_POLICY:
         request.policy = (enum ah_policy)remedy->value;
         break;
     case AH_REMEDY_DEVICE_MEMORY:
-        set_device(&request, &machine, remedy->value);
+        request.device_bytes = remedy->value;
         break;
     case AH_REMEDY_HOST_MEMORY:
-        set_host(&request, &machine, remedy->value);
+        request.host_bytes = remedy->value;
         break;
     case AH_REMEDY_BOTH_MEMORIES:
-        set_device(&request, &machine, remedy->value);
-        set_host(&request, &machine, remedy->host_bytes);
+        request.device_bytes = remedy->value;
+        request.host_bytes = remedy->host_bytes;
         break;
     case AH_REMEDY_MICRO_BATCHES:
         request.training.micro_batches = remedy->value;
@@ -63,13 +49,14 @@ static void follow(const struct test_request *t, const struct ah_remedy *remedy)
     case AH_REMEDIES:
         break;
     }
-    bool beyond = machine.device.memory_bytes > t->request.machine->device.memory_bytes ||
-                  machine.host.memory_bytes > t->request.machine->host.memory_bytes;
+    bool beyond = request.device_bytes > machine->device.memory_bytes ||
+                  request.host_bytes > machine->host.memory_bytes;
     assert_int_equal(beyond, remedy->beyond_machine);
     int rc = ah_planner_plan(&request, &arena, &plan, &ignored, &err);
     if (rc)
         fail_msg("%s %llu was followed: %s", remedy_words[remedy->kind], (unsigned long long)remedy->value,
                  err.text);
+    assert_int_equal(plan.n_what_if > 0, beyond);
     if (plan.time.step_us > remedy->step_us * (1 + 1e-9))
         fail_msg("%s %llu: %g us were promised, they are %g", remedy_words[remedy->kind],
                  (unsigned long long)remedy->value, remedy->step_us, plan.time.step_us);

@@ -143,14 +143,12 @@ TEST(planner, refuses)
 {
     static const char *nothing[] = {"*", "!layer.77.*"}, *none[] = {"!*"};
     static const struct {
-        uint64_t device_bytes, host_bytes, batch, micro_batches, seq;
+        uint64_t device_bytes, batch, micro_batches, seq;
         const char **patterns;
         size_t n_patterns;
         const char *part;
     } cases[] = {
-        {.device_bytes = UINT64_C(1) << 40, .part = "--device-memory"},
         {.device_bytes = 400 * TEST_MIB, .part = "keeps for itself"},
-        {.host_bytes = UINT64_C(1) << 40, .part = "--host-memory"},
         {.batch = 6, .micro_batches = 4, .part = "does not divide"},
         {.seq = 4096, .part = "positions"},
         {.patterns = nothing, .n_patterns = 2, .part = "'!layer.77.*'"},
@@ -160,7 +158,6 @@ TEST(planner, refuses)
         struct test_request t;
         test_request_open(&t, "gpt2-124m", "rtx4090-64g");
         t.request.device_bytes = cases[i].device_bytes;
-        t.request.host_bytes = cases[i].host_bytes;
         if (cases[i].batch)
             t.request.training.batch = cases[i].batch;
         if (cases[i].micro_batches)

@@ -46,6 +46,39 @@ TEST(planning, leaves_memory_to_the_system)
     assert_int_equal(ah_planning_host_budget(&machine, 16 * TEST_GIB, 9 * TEST_GIB), 6 * TEST_GIB);
 }
 
+static void has_what_if(const struct ah_planning *p, size_t i, enum ah_what_if_field field,
+                        uint64_t planned_bytes)
+{
+    assert_true(i < p->n_what_if && p->what_if[i].field == field);
+    assert_int_equal(p->what_if[i].planned_bytes, planned_bytes);
+    assert_true(p->what_if[i].machine_bytes < planned_bytes);
+}
+
+/* More than the machine has is a machine that has it, of which the system keeps its share. */
+TEST(planning, takes_more_than_there_is_as_a_what_if)
+{
+    struct test_request t;
+    struct ah_planning p;
+    const uint64_t device = 64 * TEST_GIB, host = 1024 * TEST_GIB;
+    open_with(&t, &p, 0, host);
+    assert_int_equal(p.n_what_if, 1);
+    has_what_if(&p, 0, AH_WHAT_IF_HOST_MEMORY, host);
+    assert_int_equal(p.host_capacity_bytes, host - 8 * TEST_GIB);
+    ah_planning_release(&p);
+    test_request_close(&t);
+    open_with(&t, &p, device, host);
+    assert_int_equal(p.n_what_if, 2);
+    has_what_if(&p, 0, AH_WHAT_IF_DEVICE_MEMORY, device);
+    has_what_if(&p, 1, AH_WHAT_IF_HOST_MEMORY, host);
+    assert_int_equal(p.device_capacity_bytes, device);
+    ah_planning_release(&p);
+    test_request_close(&t);
+    open_with(&t, &p, t.request.machine->device.memory_bytes, 5 * TEST_GIB);
+    assert_int_equal(p.n_what_if, 0);
+    ah_planning_release(&p);
+    test_request_close(&t);
+}
+
 TEST(planning, the_process_takes_of_the_host)
 {
     enum { PROCESS = 15 << 20 };
@@ -110,6 +143,31 @@ static void make_cpu(struct ah_machine *machine, struct ah_machine_matmul *matmu
     machine->n_matmul = WAYS;
     machine->adam = adam;
     machine->n_adam = n;
+}
+
+/* A CPU's device memory is the host's, which grows with it. */
+TEST(planning, a_what_if_of_a_cpu_is_of_its_host)
+{
+    struct test_request t;
+    struct ah_planning p;
+    struct ah_machine_matmul matmul[WAYS];
+    struct ah_machine_adam adam[16];
+    test_request_open(&t, "tiny", "rtx4090-64g");
+    struct ah_machine machine = *t.request.machine;
+    make_cpu(&machine, matmul, adam);
+    machine.device.memory_bytes = machine.host.memory_bytes = 16 * TEST_GIB;
+    t.request.machine = &machine;
+    t.request.device_bytes = 20 * TEST_GIB;
+    CHECK_OK(ah_planning_init(&p, &t.request, &t.arena, &t.err), t.err);
+    has_what_if(&p, 0, AH_WHAT_IF_DEVICE_MEMORY, 20 * TEST_GIB);
+    has_what_if(&p, 1, AH_WHAT_IF_HOST_MEMORY, 20 * TEST_GIB);
+    ah_planning_release(&p);
+    t.request.host_bytes = 30 * TEST_GIB;
+    CHECK_OK(ah_planning_init(&p, &t.request, &t.arena, &t.err), t.err);
+    has_what_if(&p, 1, AH_WHAT_IF_HOST_MEMORY, 30 * TEST_GIB);
+    assert_int_equal(p.host_capacity_bytes, ah_planning_host_budget(&machine, 30 * TEST_GIB, 20 * TEST_GIB));
+    ah_planning_release(&p);
+    test_request_close(&t);
 }
 
 /* Cores that the lanes share: the plan has the fastest split, its bound is the least of all. */

@@ -145,7 +145,7 @@ TEST(verify, inputs_know_what_plans_cannot)
         {another_device, AH_E_DOCUMENT, "numeric_signature.device: is 'cpu'; the machine's is 'cuda'"},
         {less_reserve, AH_E_DOCUMENT, "memory.reserved_bytes: is "},
         {more_process, AH_E_DOCUMENT, "memory.process_bytes: is 256; a run on this machine takes 0"},
-        {more_than_there_is, AH_E_DOCUMENT, "training, memory: no plan is made for that"},
+        {more_than_there_is, AH_E_DOCUMENT, "what_if: is not what"},
         {as_if_measured, AH_E_DOCUMENT, "time.estimated: is false"},
         {other_threads, AH_E_DOCUMENT, "threads: "},
         {other_sharing, AH_E_DOCUMENT, "sharing: "},
@@ -160,6 +160,44 @@ TEST(verify, inputs_know_what_plans_cannot)
         cases[i].forge(&t.plan);
         CHECK_OK(ah_schedule_check(&t.plan, &t.err), t.err);
         CHECK_FAILS(verify(&t), t.err, cases[i].rc, cases[i].part);
+        test_request_close(&t);
+    }
+}
+
+static void no_what_if(struct ah_plan *plan)
+{
+    plan->n_what_if = 0;
+}
+
+static void another_host(struct ah_plan *plan)
+{
+    plan->what_if[0].machine_bytes += 1;
+}
+
+static void more_of_the_host(struct ah_plan *plan)
+{
+    plan->memory.host_capacity_bytes += 1;
+}
+
+TEST(verify, what_ifs_are_of_the_machine)
+{
+    static const struct {
+        void (*forge)(struct ah_plan *plan);
+        const char *part;
+    } cases[] = {
+        {no_what_if, "what_if: is not what"},
+        {another_host, "what_if: is not what"},
+        {more_of_the_host, "memory.host_capacity_bytes: is "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct test_request t;
+        open_tiny(&t, AH_POLICY_OPTIMAL);
+        t.request.host_bytes = 128 * TEST_GIB;
+        CHECK_OK(test_request_plan(&t), t.err);
+        assert_int_equal(t.plan.n_what_if, 1);
+        CHECK_OK(verify(&t), t.err);
+        cases[i].forge(&t.plan);
+        CHECK_FAILS(verify(&t), t.err, AH_E_DOCUMENT, cases[i].part);
         test_request_close(&t);
     }
 }

@@ -79,7 +79,8 @@ static void feasible_cells(struct ah_table *table, const struct ah_comparison *r
         ah_table_cell(table, "%.2f x", row->step_us / best_us);
     else
         ah_table_cell(table, "%s", "");
-    ah_table_cell(table, "%s", ah_units_print_bytes(text, row->device_bytes + machine->device.reserve_bytes));
+    ah_table_cell(table, "%s",
+                  ah_units_print_bytes(text, row->device_bytes + row->plan->memory.reserved_bytes));
     ah_table_cell(table, "%s", ah_units_print_bytes(text, row->host_bytes + machine->host.process_bytes));
 }
 
@@ -175,13 +176,17 @@ static void put_headline(struct ah_cli *cli, const struct comparison *comparison
     ah_buffer_puts(&cli->out, "\n");
 }
 
-static void put_reserve(struct ah_cli *cli, const struct ah_machine *machine)
+static void put_reserve(struct ah_cli *cli, const struct ah_comparison *rows,
+                        const struct ah_machine *machine)
 {
     char text[AH_UNITS_TEXT_MAX];
-    if (machine->device.reserve_bytes)
+    uint64_t most = 0; /* it follows from the micro-batches, too */
+    for (size_t i = 0; i < AH_POLICIES; i++)
+        if (rows[i].feasible && rows[i].plan->memory.reserved_bytes > most)
+            most = rows[i].plan->memory.reserved_bytes;
+    if (most)
         ah_buffer_printf(&cli->out, "  %sdevice: with the reserve of %s that the device keeps%s\n",
-                         cli->out_style.dim, ah_units_print_bytes(text, machine->device.reserve_bytes),
-                         cli->out_style.reset);
+                         cli->out_style.dim, ah_units_print_bytes(text, most), cli->out_style.reset);
     if (machine->host.process_bytes)
         ah_buffer_printf(&cli->out, "  %shost: with the %s that the process takes for itself%s\n",
                          cli->out_style.dim, ah_units_print_bytes(text, machine->host.process_bytes),
@@ -206,7 +211,7 @@ static void print_predicted(struct ah_cli *cli, const struct comparison *compari
     }
     ah_table_print(&table, &cli->out, cli->out_style, cli->table_columns);
     if (any_feasible(rows))
-        put_reserve(cli, machine);
+        put_reserve(cli, rows, machine);
 }
 
 /* ---- measured ---- */
@@ -334,7 +339,7 @@ static void emit_row(struct ah_emit *emit, const struct comparison *comparison,
         ah_emit_number(emit, "step_us", row->step_us);
         ah_emit_number(emit, "tokens_per_s", row->tokens_per_s);
         ah_emit_integer(emit, "device_bytes", row->device_bytes);
-        ah_emit_integer(emit, "reserved_bytes", comparison->request->planner.machine->device.reserve_bytes);
+        ah_emit_integer(emit, "reserved_bytes", row->plan->memory.reserved_bytes);
         ah_emit_integer(emit, "process_bytes", comparison->request->planner.machine->host.process_bytes);
         ah_emit_integer(emit, "host_bytes", row->host_bytes);
         ah_emit_integer(emit, "micro_batches", row->micro_batches);

@@ -23,7 +23,7 @@ struct ah_planning {
     struct ah_job job;
     struct ah_restriction restriction;
     const char *without; /* its words, with commas between; in the arena; NULL: nothing */
-    uint64_t device_capacity_bytes, reserve_bytes;
+    uint64_t device_capacity_bytes, reserve_bytes; /* the reserve may be more: then nothing fits */
     uint64_t host_capacity_bytes, process_bytes;
     struct ah_plan_what_if *what_if; /* in the arena, with room for all */
     size_t n_what_if;
@@ -50,6 +50,9 @@ uint64_t ah_planning_micro_batches(const struct ah_plan_request *request, size_t
 /* Ready to solve: budgets, job, costs. */
 int ah_planning_init(struct ah_planning *planning, const struct ah_plan_request *request,
                      struct ah_arena *arena, struct ah_error *err);
+
+/* What the reserve leaves of the device: at least a byte. */
+uint64_t ah_planning_arena_bytes(const struct ah_planning *planning);
 
 /* Finds winner, bound, shortage. AH_OK where nothing is found, too. */
 int ah_planning_solve(struct ah_planning *planning, struct ah_error *err);

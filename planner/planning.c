@@ -7,6 +7,7 @@
 #include "base/buffer.h"
 #include "planner/optimize.h"
 #include "planner/policies.h"
+#include "runtime/schedule/reserve.h"
 
 #include <inttypes.h>
 
@@ -48,7 +49,6 @@ static int init_budgets(struct ah_planning *p, struct ah_error *err)
     const struct ah_machine *machine = p->request->machine;
     const uint64_t asked = p->request->host_bytes;
     uint64_t device = machine->device.memory_bytes;
-    p->reserve_bytes = machine->device.reserve_bytes;
     p->device_capacity_bytes = p->request->device_bytes ? p->request->device_bytes : device;
     const uint64_t host = planned_host_bytes(p->request, p->device_capacity_bytes);
     p->what_if = ah_arena_array(p->arena, AH_WHAT_IFS, sizeof *p->what_if);
@@ -56,11 +56,11 @@ static int init_budgets(struct ah_planning *p, struct ah_error *err)
         return ah_error_memory(err);
     add_what_if(p, AH_WHAT_IF_DEVICE_MEMORY, device, p->device_capacity_bytes);
     add_what_if(p, AH_WHAT_IF_HOST_MEMORY, machine->host.memory_bytes, host);
-    if (p->device_capacity_bytes <= p->reserve_bytes)
+    if (p->device_capacity_bytes <= machine->device.reserve_bytes)
         return ah_error_set(err, AH_E_USAGE,
                             "'--device-memory' %" PRIu64 " is not more than the %" PRIu64
                             " bytes that the device keeps for itself; give more",
-                            p->device_capacity_bytes, p->reserve_bytes);
+                            p->device_capacity_bytes, machine->device.reserve_bytes);
     p->host_capacity_bytes = asked && asked <= machine->host.memory_bytes
                                  ? asked
                                  : ah_planning_host_budget(machine, host, p->device_capacity_bytes);
@@ -81,18 +81,38 @@ static bool stop(void *context, uint64_t evaluations)
     return p->request->progress(p->request->context, p->evaluations + evaluations, 0);
 }
 
+/* What was measured, or what this job's ops need with any of the divisions of cores: one plan is compared with another. */
+static int find_reserve(struct ah_planning *p, const struct ah_plan_threads *threads, size_t n,
+                        struct ah_error *err)
+{
+    const struct ah_machine_device *device = &p->request->machine->device;
+    int rc = AH_OK;
+    p->reserve_bytes = device->reserve_bytes;
+    for (size_t i = 0; i < n && !rc; i++) {
+        uint64_t bytes = 0;
+        rc = ah_reserve_find(&p->job, device->kind, threads[i].compute, &bytes, err);
+        p->reserve_bytes = bytes > p->reserve_bytes ? bytes : p->reserve_bytes;
+    }
+    return rc;
+}
+
+uint64_t ah_planning_arena_bytes(const struct ah_planning *p)
+{
+    return p->device_capacity_bytes > p->reserve_bytes ? p->device_capacity_bytes - p->reserve_bytes : 1;
+}
+
 static int init_splits(struct ah_planning *p, struct ah_error *err)
 {
     struct ah_plan_threads threads[AH_PRICING_SPLITS_MAX];
     size_t n = ah_pricing_thread_splits(p->request->machine, threads, AH_PRICING_SPLITS_MAX);
-    int rc = AH_OK;
+    int rc = find_reserve(p, threads, n, err);
     for (size_t i = 0; i < (n ? n : 1) && !rc; i++) {
         struct ah_split *split = &p->splits[i];
         rc = ah_pricing_fill(p->request->machine, &p->job, n ? &threads[i] : NULL, p->arena, &split->costs,
                              err);
         struct ah_trial_limits limits = {.job = &p->job,
                                          .costs = &split->costs,
-                                         .device_bytes = p->device_capacity_bytes - p->reserve_bytes,
+                                         .device_bytes = ah_planning_arena_bytes(p),
                                          .host_bytes = p->host_capacity_bytes - p->process_bytes,
                                          .restriction = p->without ? &p->restriction : NULL,
                                          .stop = stop,

@@ -37,8 +37,8 @@ static void proven_needs(const struct ah_planning *p, struct sides *sides)
 {
     const struct ah_milp_shortage *shortage = &p->shortage;
     sides->both = shortage->device_bytes == AH_MILP_NEVER && shortage->host_bytes == AH_MILP_NEVER;
-    sides->device.needed_bytes =
-        added(p->device_capacity_bytes, sides->both ? shortage->both_device_bytes : shortage->device_bytes);
+    sides->device.needed_bytes = added(ah_planning_arena_bytes(p) + p->reserve_bytes,
+                                       sides->both ? shortage->both_device_bytes : shortage->device_bytes);
     sides->host.needed_bytes =
         added(p->host_capacity_bytes, sides->both ? shortage->both_host_bytes : shortage->host_bytes);
 }

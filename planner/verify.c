@@ -152,10 +152,10 @@ static int check_machine(struct verify *v)
         return ah_error_set(v->err, AH_E_DOCUMENT, "numeric_signature.device: is '%s'; the machine's is '%s'",
                             ah_words_device_kind[plan->numeric_signature.device],
                             ah_words_device_kind[machine->device.kind]);
-    if (plan->memory.reserved_bytes != machine->device.reserve_bytes)
+    if (plan->memory.reserved_bytes != v->planning.reserve_bytes)
         return ah_error_set(v->err, AH_E_DOCUMENT,
                             "memory.reserved_bytes: is %" PRIu64 "; the machine's device keeps %" PRIu64,
-                            plan->memory.reserved_bytes, machine->device.reserve_bytes);
+                            plan->memory.reserved_bytes, v->planning.reserve_bytes);
     if (plan->memory.process_bytes != machine->host.process_bytes)
         return ah_error_set(v->err, AH_E_DOCUMENT,
                             "memory.process_bytes: is %" PRIu64 "; a run on this machine takes %" PRIu64,

@@ -54,7 +54,7 @@ struct ah_machine_device {
     enum ah_device_kind kind;
     const char *name;
     uint64_t memory_bytes;  /* what an arena and the reserve may fill together */
-    uint64_t reserve_bytes; /* context and library workspace, measured */
+    uint64_t reserve_bytes; /* context and library workspace, measured: plans keep as much free, or more */
     bool bf16;
     struct ah_machine_pcie *pcie; /* (optional) */
 };

@@ -5,6 +5,7 @@
 #include "runtime/schedule/check.h"
 
 #include "runtime/schedule/check_internal.h"
+#include "runtime/schedule/reserve.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -83,6 +84,23 @@ static int check_amounts(const struct ah_plan *plan, const struct ah_job *job, s
                         plan->lanes.n_h2d, tiles);
 }
 
+/* A run refuses what leaves its ops no room beside the arena. */
+static int check_reserve(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
+{
+    const struct ah_plan_memory *memory = &plan->memory;
+    uint64_t bytes = 0;
+    int rc = plan->threads
+                 ? ah_reserve_find(job, plan->numeric_signature.device, plan->threads->compute, &bytes, err)
+                 : AH_OK;
+    if (rc || bytes <= memory->device_capacity_bytes - memory->device_bytes)
+        return rc;
+    return ah_error_set(err, AH_E_DOCUMENT,
+                        "memory.device_bytes: is %" PRIu64 "; with threads.compute %" PRIu64
+                        " its ops take %" PRIu64 " beside it, more than device_capacity_bytes %" PRIu64
+                        " together; plan again",
+                        memory->device_bytes, plan->threads->compute, bytes, memory->device_capacity_bytes);
+}
+
 /* What the plan says of times, for compiling: of forward, backward and sends, and of copies to the device. */
 static int read_times(const struct ah_plan *plan, const struct ah_job *job, struct ah_arena *arena,
                       struct ah_costs *ret_costs, double **ret_base_us, struct ah_error *err)
@@ -116,6 +134,8 @@ static int check_job(const struct ah_plan *plan, struct ah_error *err)
         rc = check_blocks(plan, &job, err);
     if (!rc)
         rc = check_amounts(plan, &job, err);
+    if (!rc)
+        rc = check_reserve(plan, &job, err);
     if (!rc)
         rc = ah_check_work(plan, &job, err);
     if (!rc)

@@ -268,7 +268,7 @@ static int check_matmul(const struct ah_op *op, struct ah_error *err)
 
 static int prepare_matmul(struct ah_cpu_device *cpu, const struct ah_op *op, struct ah_error *err)
 {
-    struct ah_matmul_shape shape = ah_cpu_matmul_shape(op);
+    struct ah_matmul_shape shape = ah_blocking_shape(op);
     int rc = check_matmul(op, err);
     return rc ? rc : ah_matmul_prepare(cpu->matmul, &shape, err);
 }
@@ -315,7 +315,7 @@ static int find_product(const struct ah_cpu_device *cpu, const struct ah_op *op,
 {
     struct ah_matmul_product *product = NULL;
     if (op->kind == AH_OP_MATMUL) {
-        struct ah_matmul_shape shape = ah_cpu_matmul_shape(op);
+        struct ah_matmul_shape shape = ah_blocking_shape(op);
         int rc = check_matmul(op, err);
         if (rc)
             return rc;

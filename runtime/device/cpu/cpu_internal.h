@@ -56,9 +56,6 @@ _Static_assert(sizeof(struct ah_cpu_task) <= AH_LANE_PAYLOAD_MAX, "a task fits a
 /* Kinds this device can do. */
 bool ah_cpu_supports(enum ah_op_kind kind);
 
-/* The matrix product that an op asks for. */
-struct ah_matmul_shape ah_cpu_matmul_shape(const struct ah_op *op);
-
 /* Runs the op on the calling thread and the lane's pool. */
 int ah_cpu_dispatch(struct ah_cpu_task *task, struct ah_error *err);
 

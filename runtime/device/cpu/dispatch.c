@@ -60,22 +60,6 @@ bool ah_cpu_supports(enum ah_op_kind kind)
     return kind == AH_OP_MATMUL || ah_math_does(kind) || ah_host_does(kind);
 }
 
-struct ah_matmul_shape ah_cpu_matmul_shape(const struct ah_op *op)
-{
-    const struct ah_op_matmul *matmul = &op->u.matmul;
-    return (struct ah_matmul_shape){
-        .form = (enum ah_matmul_form)matmul->form,
-        .in = (enum ah_dtype)op->arg[1].dtype,
-        .out = (enum ah_dtype)op->arg[0].dtype,
-        .has_bias = matmul->epilogue == AH_EPILOGUE_BIAS,
-        .bias = (enum ah_dtype)op->arg[3].dtype,
-        .accumulate = matmul->accumulate,
-        .m = matmul->m,
-        .n = matmul->n,
-        .k = matmul->k,
-    };
-}
-
 /* What an op of a slowed host lane costs; false where it costs nothing. */
 static bool host_charge(const struct ah_cpu_task *task, double *ret_work, double *ret_work_per_s)
 {

@@ -16,8 +16,8 @@
  */
 #include "runtime/device/cpu/matmul.h"
 
-#include "runtime/device/cpu/blocking.h"
 #include "runtime/device/host/region.h"
+#include "runtime/device/tile/blocking.h"
 #include "runtime/device/tile/pack.h"
 #include "runtime/device/tile/tile.h"
 
@@ -25,21 +25,13 @@
 
 enum { LINE_BYTES = 64, SET_LINES = 16 };
 
-/* Offsets in the workspace of one thread. */
-struct layout {
-    size_t a;
-    size_t b;
-    size_t sums;
-    size_t end;
-};
-
 struct ah_matmul_product {
     struct ah_matmul_product *next; /* owned */
     struct ah_matmul *matmul;       /* borrowed */
     struct ah_matmul_shape shape;
     const struct ah_tile_kernel *kernel;
     struct ah_blocking blocking;
-    struct layout layout;
+    struct ah_blocking_memory memory; /* offsets in the workspace of one thread */
 };
 
 struct ah_matmul {
@@ -79,32 +71,6 @@ uint64_t ah_matmul_workspace_bytes(const struct ah_matmul *matmul)
     return matmul->workspace.bytes;
 }
 
-/* `bytes` more at `*end`, on whole pages; returns where. */
-static size_t place(size_t *end, size_t bytes)
-{
-    size_t at = *end;
-    *end += (bytes + 4095) / 4096 * 4096;
-    return at;
-}
-
-/* Whether sums are kept from chunk to chunk, all of a unit's; else a strip's. */
-static bool is_cut(const struct ah_matmul_product *product)
-{
-    return product->blocking.chunk_k < product->shape.k;
-}
-
-static struct layout layout_of(const struct ah_matmul_product *product)
-{
-    const struct ah_blocking *blocking = &product->blocking;
-    const uint64_t words = ah_pack_words(product->kernel, blocking->chunk_k);
-    const uint64_t rows = is_cut(product) ? blocking->unit_m : AH_TILE_ROWS;
-    struct layout layout = {0};
-    layout.a = place(&layout.end, sizeof(uint32_t) * AH_TILE_ROWS * AH_TILE_WORDS);
-    layout.b = place(&layout.end, sizeof(uint32_t) * blocking->unit_n * words);
-    layout.sums = place(&layout.end, sizeof(float) * blocking->unit_n * rows);
-    return layout;
-}
-
 /* Makes the workspace hold at least `bytes`. */
 static int grow_workspace(struct ah_matmul *matmul, size_t bytes, struct ah_error *err)
 {
@@ -130,8 +96,8 @@ int ah_matmul_prepare(struct ah_matmul *matmul, const struct ah_matmul_shape *sh
     product->shape = *shape;
     product->kernel = ah_tile_kernel(matmul->level, shape->in);
     product->blocking = ah_blocking_of(shape, product->kernel, matmul->threads);
-    product->layout = layout_of(product);
-    int rc = grow_workspace(matmul, product->layout.end * matmul->threads, err);
+    product->memory = ah_blocking_memory_of(shape, product->kernel, &product->blocking);
+    int rc = grow_workspace(matmul, product->memory.end * matmul->threads, err);
     if (rc) {
         free(product);
         return rc;
@@ -309,7 +275,9 @@ static void multiply_strip(const struct unit *unit, const struct part *chunk, co
         .rows = ah_blocking_part(unit->rows, AH_TILE_ROWS, row / AH_TILE_ROWS),
         .words = ah_pack_words(kernel, step->count),
     };
-    float *sums = unit->sums + (is_cut(product) ? row * product->blocking.unit_n : 0);
+    float *sums =
+        unit->sums +
+        (ah_blocking_keeps_sums(&product->shape, &product->blocking) ? row * product->blocking.unit_n : 0);
     const struct ah_pack_matrix a = strip_of(unit, step, row);
     const struct ah_pack_matrix next = next_strip(unit, chunk, step, row);
     place_strip(unit, &a, &operands);
@@ -340,16 +308,16 @@ static void compute_unit(void *context, size_t number, unsigned worker)
     const struct ah_matmul_product *product = run->product;
     const struct ah_blocking *blocking = &product->blocking;
     const struct ah_matmul_shape *shape = &product->shape;
-    unsigned char *memory = product->matmul->workspace.data + worker * product->layout.end;
+    unsigned char *memory = product->matmul->workspace.data + worker * product->memory.end;
     const struct unit unit = {
         .run = run,
         .m = number % run->units_m * blocking->unit_m,
         .n = number / run->units_m * blocking->unit_n,
         .rows = ah_blocking_part(shape->m, blocking->unit_m, number % run->units_m),
         .columns = ah_blocking_part(shape->n, blocking->unit_n, number / run->units_m),
-        .a = memory + product->layout.a,
-        .b = (uint32_t *)(void *)(memory + product->layout.b),
-        .sums = (float *)(void *)(memory + product->layout.sums),
+        .a = memory + product->memory.a,
+        .b = (uint32_t *)(void *)(memory + product->memory.b),
+        .sums = (float *)(void *)(memory + product->memory.sums),
     };
     if (product->kernel->begin)
         product->kernel->begin();

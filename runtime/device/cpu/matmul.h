@@ -20,7 +20,7 @@
 
 #include "base/error.h"
 #include "base/pool.h"
-#include "runtime/device/tile/tile.h"
+#include "runtime/device/tile/blocking.h"
 #include "schemas/vocabulary.h"
 
 #include <stdbool.h>
@@ -28,16 +28,6 @@
 
 struct ah_matmul;
 struct ah_matmul_product;
-
-struct ah_matmul_shape {
-    enum ah_matmul_form form;
-    enum ah_dtype in;  /* of a and b */
-    enum ah_dtype out; /* of c */
-    bool has_bias;
-    enum ah_dtype bias;
-    bool accumulate; /* out is fp32 */
-    uint64_t m, n, k;
-};
 
 static inline bool ah_matmul_shapes_equal(const struct ah_matmul_shape *a, const struct ah_matmul_shape *b)
 {

@@ -2,6 +2,7 @@
 #include "planner/planner_internal.h"
 
 #include "planner/optimize.h"
+#include "runtime/schedule/reserve.h"
 #include "tests/property/planner/requests.h"
 
 static void open_with(struct test_request *t, struct ah_planning *planning, uint64_t device_bytes,
@@ -189,6 +190,11 @@ TEST(planning, chooses_among_splits)
     CHECK_OK(ah_planning_solve(&p, &t.err), t.err);
     assert_true(p.n_splits > 1 && p.winner);
     for (size_t i = 0; i < p.n_splits; i++) {
+        uint64_t needed_bytes = 0;
+        CHECK_OK(
+            ah_reserve_find(&p.job, AH_DEVICE_CPU, p.splits[i].costs.threads.compute, &needed_bytes, &t.err),
+            t.err);
+        assert_true(needed_bytes && needed_bytes <= p.reserve_bytes);
         const struct ah_optimize optimize = {.trial = &p.splits[i].trial};
         struct ah_optimize_result result;
         CHECK_OK(ah_optimize_bound(&optimize, &t.arena, &result, &t.err), t.err);
@@ -200,6 +206,7 @@ TEST(planning, chooses_among_splits)
     assert_true(p.bound_us == bound_us);
     ah_planning_release(&p);
     CHECK_OK(test_request_plan(&t), t.err);
+    assert_int_equal(t.plan.memory.reserved_bytes, p.reserve_bytes);
     assert_true(t.plan.threads && t.plan.threads->compute + t.plan.threads->host <= 4);
     assert_true(t.plan.memory.device_capacity_bytes + t.plan.memory.host_capacity_bytes <=
                 machine.host.memory_bytes);

@@ -3,7 +3,7 @@
  * Blockings of random shapes: parts cover the whole once, what a thread holds fits its caches, what changes bits
  * does not depend on threads.
  */
-#include "runtime/device/cpu/blocking.h"
+#include "runtime/device/tile/blocking.h"
 
 #include "tests/support/check.h"
 
@@ -72,5 +72,29 @@ TEST(blocking, leaves_units_for_every_thread)
         assert_true(ah_blocking_parts(shape.m, blocking.unit_m) *
                         ah_blocking_parts(shape.n, blocking.unit_n) >=
                     threads);
+    }
+}
+
+/* On every processor: a plan that is made on one is run on another. */
+TEST(blocking, counts_the_memory_of_every_level)
+{
+    uint64_t random = check_seed(6);
+    for (int i = 0; i < 500; i++) {
+        struct ah_matmul_shape shape = {.form = (enum ah_matmul_form)(check_random(&random) % 3),
+                                        .in = (enum ah_dtype)(check_random(&random) % 2),
+                                        .m = 1 + check_random(&random) % 5000,
+                                        .n = 1 + check_random(&random) % 5000,
+                                        .k = 1 + check_random(&random) % 5000};
+        const unsigned threads = 1 + (unsigned)(check_random(&random) % 16);
+        const uint64_t most = ah_blocking_bytes(&shape, threads);
+        bool is_met = false;
+        for (int level = 0; level < AH_TILE_LEVELS; level++) {
+            const struct ah_tile_kernel *kernel = ah_tile_kernel((enum ah_tile_level)level, shape.in);
+            const struct ah_blocking blocking = ah_blocking_of(&shape, kernel, threads);
+            const uint64_t bytes = ah_blocking_memory_of(&shape, kernel, &blocking).end;
+            assert_true(bytes <= most);
+            is_met = is_met || bytes == most;
+        }
+        assert_true(is_met);
     }
 }

@@ -7,7 +7,9 @@
  *
  * The constants were measured (bench/bench_matmul.c); the choice is good where they are wrong by half.
  */
-#include "runtime/device/cpu/blocking.h"
+#include "runtime/device/tile/blocking.h"
+
+#include "runtime/device/tile/pack.h"
 
 enum {
     STEP_WORDS = AH_TILE_WORDS,
@@ -93,4 +95,60 @@ struct ah_blocking ah_blocking_of(const struct ah_matmul_shape *shape, const str
             }
         }
     return best;
+}
+
+struct ah_matmul_shape ah_blocking_shape(const struct ah_op *op)
+{
+    const struct ah_op_matmul *matmul = &op->u.matmul;
+    return (struct ah_matmul_shape){
+        .form = (enum ah_matmul_form)matmul->form,
+        .in = (enum ah_dtype)op->arg[1].dtype,
+        .out = (enum ah_dtype)op->arg[0].dtype,
+        .has_bias = matmul->epilogue == AH_EPILOGUE_BIAS,
+        .bias = (enum ah_dtype)op->arg[3].dtype,
+        .accumulate = matmul->accumulate,
+        .m = matmul->m,
+        .n = matmul->n,
+        .k = matmul->k,
+    };
+}
+
+/* ---- memory ---- */
+
+/* `bytes` more at `*end`, on whole pages; returns where. */
+static size_t place(size_t *end, size_t bytes)
+{
+    size_t at = *end;
+    *end += (bytes + 4095) / 4096 * 4096;
+    return at;
+}
+
+bool ah_blocking_keeps_sums(const struct ah_matmul_shape *shape, const struct ah_blocking *blocking)
+{
+    return blocking->chunk_k < shape->k;
+}
+
+struct ah_blocking_memory ah_blocking_memory_of(const struct ah_matmul_shape *shape,
+                                                const struct ah_tile_kernel *kernel,
+                                                const struct ah_blocking *blocking)
+{
+    const uint64_t words = ah_pack_words(kernel, blocking->chunk_k);
+    const uint64_t rows = ah_blocking_keeps_sums(shape, blocking) ? blocking->unit_m : AH_TILE_ROWS;
+    struct ah_blocking_memory memory = {0};
+    memory.a = place(&memory.end, sizeof(uint32_t) * AH_TILE_ROWS * AH_TILE_WORDS);
+    memory.b = place(&memory.end, sizeof(uint32_t) * blocking->unit_n * words);
+    memory.sums = place(&memory.end, sizeof(float) * blocking->unit_n * rows);
+    return memory;
+}
+
+uint64_t ah_blocking_bytes(const struct ah_matmul_shape *shape, unsigned threads)
+{
+    uint64_t most = 0;
+    for (int level = 0; level < AH_TILE_LEVELS; level++) {
+        const struct ah_tile_kernel *kernel = ah_tile_kernel((enum ah_tile_level)level, shape->in);
+        const struct ah_blocking blocking = ah_blocking_of(shape, kernel, threads);
+        const uint64_t bytes = ah_blocking_memory_of(shape, kernel, &blocking).end;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
 }

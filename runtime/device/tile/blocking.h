@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Blocking: how a matrix product is cut.
+ *
+ *     tile     32 x 32 elements of c: what a kernel computes (tile.h)
+ *     strip    32 rows of c
+ *     unit     what a thread does at a time: a rectangle of c, for which it packs the columns of b once, and each
+ *              strip of a once
+ *     step     the part of k that a tile is multiplied by at once: what of a and b stays in the first cache
+ *     chunk    the part of k for which a unit's packed columns of b stay in the second cache; whole steps
+ *
+ * Chunks and steps depend on the shape only, and each element of c is summed over all of k in order; units depend
+ * on the number of threads too, which changes no bits, as nothing is shared between elements. Last parts are what
+ * is left.
+ *
+ * The memory that a thread packs into follows from the blocking. Pure functions: plans count on it, too.
+ */
+#ifndef AH_RUNTIME_DEVICE_TILE_BLOCKING_H
+#define AH_RUNTIME_DEVICE_TILE_BLOCKING_H
+
+#include "runtime/device/op.h"
+#include "runtime/device/tile/tile.h"
+
+struct ah_matmul_shape {
+    enum ah_matmul_form form;
+    enum ah_dtype in;  /* of a and b */
+    enum ah_dtype out; /* of c */
+    bool has_bias;
+    enum ah_dtype bias;
+    bool accumulate; /* out is fp32 */
+    uint64_t m, n, k;
+};
+
+struct ah_blocking {
+    uint64_t unit_m; /* multiples of a tile's */
+    uint64_t unit_n;
+    uint64_t chunk_k;
+    uint64_t step_k;
+};
+
+struct ah_blocking ah_blocking_of(const struct ah_matmul_shape *shape, const struct ah_tile_kernel *kernel,
+                                  unsigned threads);
+
+/* Where a thread has what it packs, and its sums. */
+struct ah_blocking_memory {
+    size_t a;
+    size_t b;
+    size_t sums;
+    size_t end; /* bytes in all */
+};
+
+/* The product that an op of kind `matmul` asks for. */
+struct ah_matmul_shape ah_blocking_shape(const struct ah_op *op);
+
+struct ah_blocking_memory ah_blocking_memory_of(const struct ah_matmul_shape *shape,
+                                                const struct ah_tile_kernel *kernel,
+                                                const struct ah_blocking *blocking);
+
+/* Bytes that each of `threads` needs for the product, at most: with the kernel of any processor. */
+uint64_t ah_blocking_bytes(const struct ah_matmul_shape *shape, unsigned threads);
+
+/* Whether sums are kept from chunk to chunk, all of a unit's; else a strip's. */
+bool ah_blocking_keeps_sums(const struct ah_matmul_shape *shape, const struct ah_blocking *blocking);
+
+/* ceil(whole / part) */
+uint64_t ah_blocking_parts(uint64_t whole, uint64_t part);
+
+/* Size of part `i`. */
+uint64_t ah_blocking_part(uint64_t whole, uint64_t part, uint64_t i);
+
+#endif

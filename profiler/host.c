@@ -69,7 +69,8 @@ static const char *make_name(struct ah_measure *measure)
     return ah_arena_strdup(&measure->document->arena, name);
 }
 
-/* While a checkpoint is saved the process takes so much more (measured: tiny, gpt2-124m, qwen3-0.6b). */
+/* Between here and the end of a run the process takes so much more: its plan, and buffers of a save (tests/tools/save_memory.py,
+ * runtime/model/walk_internal.h). */
 #define SAVE_BYTES (UINT64_C(10) << 20)
 
 void ah_host_weigh(struct ah_measure *measure)

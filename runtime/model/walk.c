@@ -24,7 +24,8 @@ struct ah_weights_piece ah_walk_piece(const struct ah_walk_step *step, uint64_t 
 static int walk_part(struct ah_walk_step *step, uint64_t first, visit_step *visit, void *context)
 {
     const struct ah_names_part *part = step->part;
-    uint64_t most = part->transposed ? AH_WALK_BAND_MAX : AH_WEIGHTS_PIECE_MAX;
+    uint64_t wide = least(AH_WALK_ROWS_MIN * part->cols, AH_WALK_BAND_MAX);
+    uint64_t most = !part->transposed ? AH_WEIGHTS_PIECE_MAX : wide > AH_WALK_BAND ? wide : AH_WALK_BAND;
     uint64_t cols = least(part->cols, most);
     uint64_t rows = least(most / cols, part->transposed ? AH_WALK_ROWS_MAX : most);
     if (cols < part->cols)

@@ -2,9 +2,9 @@
  *
  * Walk: the one order in which weights are loaded, saved and initialised: block by block, tensor by tensor, part by
  * part, band by band. A band is as many whole rows of a part as fit its limit, or a stretch of one row that does not;
- * it is handed out in pieces. Where rows of ours are columns of a file, bands are large and files are read and written
- * in AH_WALK_LINES lines at a time: the stretch of a line that belongs to a band, one call of the system, is then some
- * kilobytes, and both sides of the transposition go through whole cache lines.
+ * it is handed out in pieces. Where rows of ours are columns of a file, bands are larger and files are read and
+ * written in AH_WALK_LINES lines at a time: the stretch of a line that belongs to a band is one call of the system, and
+ * both sides of the transposition go through whole cache lines.
  */
 #ifndef AH_RUNTIME_MODEL_WALK_INTERNAL_H
 #define AH_RUNTIME_MODEL_WALK_INTERNAL_H
@@ -15,7 +15,9 @@
 enum {
     AH_WALK_LINES = 16,
     AH_WALK_ROWS_MAX = AH_WEIGHTS_PIECE_MAX / AH_WALK_LINES, /* of a transposed band: its lines fit a piece */
-    AH_WALK_BAND_MAX = 16 * AH_WEIGHTS_PIECE_MAX,            /* elements of one */
+    AH_WALK_ROWS_MIN = 128,                  /* of such a band, as far as AH_WALK_BAND_MAX goes */
+    AH_WALK_BAND = 4 * AH_WEIGHTS_PIECE_MAX, /* elements of a transposed one, where its rows are enough */
+    AH_WALK_BAND_MAX = 64 * AH_WEIGHTS_PIECE_MAX,
 };
 
 struct ah_walk_step {

@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AH_WEIGHTS_PIECE_MAX = 1 << 20 }; /* elements */
+enum { AH_WEIGHTS_PIECE_MAX = 1 << 18 }; /* elements */
 
 /* Elements of one tensor of one block that follow each other in the flat vector. */
 struct ah_weights_piece {

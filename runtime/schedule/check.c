@@ -84,6 +84,18 @@ static int check_amounts(const struct ah_plan *plan, const struct ah_job *job, s
                         plan->lanes.n_h2d, tiles);
 }
 
+/* Only the CPU device's compute lane has cores of the host. */
+static int check_device(const struct ah_plan *plan, struct ah_error *err)
+{
+    const enum ah_device_kind kind = plan->numeric_signature.device;
+    if (!plan->threads || (kind == AH_DEVICE_CPU) == (plan->threads->compute > 0))
+        return AH_OK;
+    return ah_error_set(err, AH_E_DOCUMENT,
+                        "numeric_signature.device: is '%s'; threads.compute %" PRIu64 " is of %s",
+                        ah_words_device_kind[kind], plan->threads->compute,
+                        kind == AH_DEVICE_CPU ? "a GPU" : "the CPU device");
+}
+
 /* A run refuses what leaves its ops no room beside the arena. */
 static int check_reserve(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
 {
@@ -134,6 +146,8 @@ static int check_job(const struct ah_plan *plan, struct ah_error *err)
         rc = check_blocks(plan, &job, err);
     if (!rc)
         rc = check_amounts(plan, &job, err);
+    if (!rc)
+        rc = check_device(plan, err);
     if (!rc)
         rc = check_reserve(plan, &job, err);
     if (!rc)

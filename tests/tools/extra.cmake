@@ -24,6 +24,10 @@ ah_test_script(property.train.edited_plans LABELS property train
   COMMAND ${DEBIAN_PYTHON} ${tools}/edited_plans.py ${program})
 # Runs disturbed from outside: signals, damaged checkpoints, data that change, a terminal.
 ah_test_script(cli.disturbed_runs LABELS cli train COMMAND ${DEBIAN_PYTHON} ${tools}/disturbed_runs.py ${program})
+# What a save takes of the host.
+if(NOT AUTOHETE_SANITIZE)
+  ah_test_script(cli.save_memory LABELS cli train COMMAND ${DEBIAN_PYTHON} ${tools}/save_memory.py ${program})
+endif()
 # Disks that are too small for checkpoints.
 add_library(full_disk MODULE ${tools}/full_disk.c)
 ah_test_script(cli.full_disk LABELS cli train

@@ -51,7 +51,7 @@ struct ah_checkpoint_position {
 
 enum ah_checkpoint_vector { AH_CHECKPOINT_MASTER, AH_CHECKPOINT_M, AH_CHECKPOINT_V, AH_CHECKPOINT_VECTORS };
 
-enum { AH_CHECKPOINT_PIECE_MAX = 1 << 20 }; /* elements */
+enum { AH_CHECKPOINT_PIECE_MAX = 1 << 18 }; /* elements */
 
 /* Elements of the flat vector of a block's trained tensors (flat.h), padding included, which is zero. Frozen blocks
  * have none. Pieces come block by block, vector by vector, ascending, and cover each vector once. */

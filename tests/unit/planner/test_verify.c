@@ -101,7 +101,7 @@ static void as_if_measured(struct ah_plan *plan)
 
 static void other_threads(struct ah_plan *plan)
 {
-    static struct ah_plan_threads threads = {3, 5};
+    static struct ah_plan_threads threads = {0, 5};
     plan->threads = &threads;
 }
 

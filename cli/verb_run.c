@@ -489,7 +489,8 @@ static int train(struct running *running, struct ah_error *err)
                     settings->rate.schedule == AH_RATE_CONSTANT ? "; give more with --steps" : "");
     int trained = go(running, err);
     int rc = close_log(running, trained, err);
-    if (!trained || trained == AH_E_INTERRUPTED) { /* a log that cannot be written costs no trace */
+    /* a log that cannot be written costs no trace, nor does a run that diverged */
+    if (!trained || trained == AH_E_INTERRUPTED || running->run.diverged) {
         int written = write_trace(running, &own);
         if (!written && running->unsaid.code)
             own = running->unsaid;

@@ -41,7 +41,7 @@ static const struct {
     {" tokenize tokenise prepare preprocess ",
      "that is a program of its own: autohete-tokenize INPUT... -o FOLDER --tokenizer TOKENIZER"},
     {" convert merge ", "checkpoints need no conversion: they are Hugging Face folders"},
-    {" resume ", "'autohete run plan.json --data FILE --save DIR --resume DIR' goes on from a checkpoint"},
+    {" resume ", "'autohete run plan.json --resume DIR' goes on from the newest checkpoint in DIR"},
     {" bench benchmark measure ", "'autohete profile' measures a machine, 'autohete compare MODEL "
                                   "--measured' other policies beside a plan"},
 };

@@ -8,6 +8,7 @@
 #include "cli/inspect.h"
 #include "cli/interrupt.h"
 #include "cli/outputs.h"
+#include "cli/recover_inventory.h"
 #include "cli/request_cluster.h"
 #include "cli/verbs.h"
 #include "planner/recovery/recovery.h"
@@ -33,7 +34,8 @@ static const char *const replaced_moves[] = {"moves", NULL};
 static const struct ah_option recover_table[] = {
     {"plan", 0, AH_OPTION_FILE, "FILE", NULL, RECOVER_FIELD(plan), "the cluster plan that was trained with"},
     {"cluster", 0, AH_OPTION_FILE, "FILE", NULL, RECOVER_FIELD(cluster), "the cluster as it is now"},
-    {"inventory", 0, AH_OPTION_FILE, "FILE", NULL, RECOVER_FIELD(inventory), "which states are where"},
+    {"inventory", 0, AH_OPTION_FILE, "FILE", NULL, RECOVER_FIELD(inventory),
+     "which states are where; a folder of checkpoints: storage has its newest, and no node has states"},
     {"model", 0, AH_OPTION_FILE, "FILE", NULL, RECOVER_FIELD(model),
      "the model that the plan was made for, where the plan does not hold it"},
     {"output", 'o', AH_OPTION_OUTPUT, "FILE", replaced_plans, RECOVER_FIELD(output),
@@ -115,7 +117,9 @@ static int load(struct recovery *r, struct ah_cli *cli, const struct recover_opt
 {
     int rc = ah_document_load(&r->plan, options->plan, AH_DOCUMENT_CLUSTER_PLAN, err);
     rc = rc ? rc : ah_input_load(&r->cluster, options->cluster, AH_DOCUMENT_CLUSTER, err);
-    rc = rc ? rc : ah_document_load(&r->inventory, options->inventory, AH_DOCUMENT_INVENTORY, err);
+    rc = rc ? rc
+            : ah_recover_inventory_load(&r->inventory, options->inventory, r->plan.body.cluster_plan,
+                                        r->cluster.body.cluster, err);
     rc = rc ? rc : load_model(r, cli, options, err);
     rc = rc ? rc : ah_document_digest(&r->plan, r->old_sha256, err);
     rc = rc ? rc : ah_document_digest(&r->cluster, r->cluster_sha256, err);

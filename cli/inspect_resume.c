@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What inspect shows of a resume document: data, how often, and what is kept.
+ */
 #include "cli/inspect.h"
 
 #include "schemas/resume.h"

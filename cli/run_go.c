@@ -187,10 +187,17 @@ static int save(struct ah_run *run, const struct ah_run_listener *listener, bool
     struct ah_checkpoints_saved saved;
     struct ah_error own = {0};
     uint64_t start_ns = ah_threads_now_ns();
+    const struct ah_resume_best *best = run->best, before = best ? *best : (struct ah_resume_best){0};
+    if (!run->resume
+             .generator) /* whatever ends the run now, the first checkpoint does not stand without it */
+        ah_run_resume_write(run);
     compare_with_best(run);
-    ah_run_resume_write(run);
     const struct ah_checkpoints_keep keep = to_keep(run);
     int rc = ah_checkpoints_save(run->checkpoints, &run->position, &source, &keep, &saved, &own);
+    if (rc) { /* what was not saved is not the best that is kept */
+        run->best_place = before;
+        run->best = best ? &run->best_place : NULL;
+    }
     if (rc == AH_E_IO && !last) {
         ah_cli_tell(run->cli, AH_CLI_WARNING, "%s; training goes on, and the next save tries again",
                     own.text);
@@ -204,6 +211,7 @@ static int save(struct ah_run *run, const struct ah_run_listener *listener, bool
         return rc;
     }
     run->saved_step = run->position.step;
+    ah_run_resume_write(run);
     memcpy(run->saved_path, saved.path, sizeof run->saved_path);
     if (listener->saved)
         listener->saved(listener->context, run->position.step,

@@ -97,6 +97,8 @@ int ah_run_resume_read(struct ah_run *run, struct ah_error *err)
     if (!rc && !options->data.n)
         rc = ah_error_set(err, AH_E_USAGE,
                           "'--data' is missing, and '%s' has no " AH_RESUME_FILE " that says it", folder);
+    if (!rc && options->keep_best && !options->valid.n)
+        rc = ah_error_set(err, AH_E_USAGE, "'--keep-best' needs '--valid' FILE, the data held out");
     return rc;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a run goes on with, beside its checkpoints (schemas/resume.h): read by --resume for what is not given anew, and written
- * before each save.
+ * before the first save and after each.
  */
 #ifndef AH_CLI_RUN_RESUME_H
 #define AH_CLI_RUN_RESUME_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Divergence: does a run's loss rise instead of falling? The median of the last 16 steps is compared with that of the run's first
- * 8: above it by more than a fifth, the run diverges.
+ * Divergence: does a run's loss rise instead of falling? The median of the last 16 steps is compared with that of
+ * the run's first 8: above it by more than a fifth, the run diverges.
  *
  *     ah_divergence_step(&divergence, loss);               // each step, in order
  *     if (ah_divergence_is(&divergence, &now)) ...

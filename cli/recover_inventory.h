@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inventory of a recovery: a document, or a folder of checkpoints, which stands for storage that has the newest whole one.
+ * The inventory of a recovery: a document, or a folder of checkpoints, which stands for storage that has the newest
+ * whole one.
  */
 #ifndef AH_CLI_RECOVER_INVENTORY_H
 #define AH_CLI_RECOVER_INVENTORY_H

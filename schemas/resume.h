@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The `resume` document, resume.json beside a run's checkpoints: what `run --resume` goes on with where it is not given anew.
- * Nothing in it decides a bit of the result. Paths are absolute, so that the run goes on from any folder.
+ * The `resume` document, resume.json beside a run's checkpoints: what `run --resume` goes on with where it is not
+ * given anew. Nothing in it decides a bit of the result. Paths are absolute, so that the run goes on from any folder.
  */
 #ifndef AH_SCHEMAS_RESUME_H
 #define AH_SCHEMAS_RESUME_H

@@ -90,8 +90,8 @@ struct ah_checkpoint_sink {
 int ah_checkpoint_save(const struct ah_checkpoint_job *job, const struct ah_checkpoint_position *position,
                        const struct ah_checkpoint_source *source, const char *path, struct ah_error *err);
 
-/* Writes the weights and what stands beside them alone, as a folder that a new run can begin with; no run can go on from it.
- * Else as ah_checkpoint_save(). */
+/* Writes the weights and what stands beside them alone, as a folder that a new run can begin with; no run can go on
+ * from it. Else as ah_checkpoint_save(). */
 int ah_checkpoint_save_weights(const struct ah_checkpoint_job *job, const struct ah_checkpoint_source *source,
                                const char *path, struct ah_error *err);
 

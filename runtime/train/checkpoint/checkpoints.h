@@ -77,8 +77,8 @@ int ah_checkpoints_save(struct ah_checkpoints *checkpoints, const struct ah_chec
                         const struct ah_checkpoint_source *source, const struct ah_checkpoints_keep *keep,
                         struct ah_checkpoints_saved *ret_saved, struct ah_error *err);
 
-/* Saves the weights of step `position->step` alone, as FOLDER/weights-only-STEP, for where a checkpoint finds no room: a new
- * run can begin with them, and none goes on from them. The errors of ah_checkpoint_save(). */
+/* Saves the weights of step `position->step` alone, as FOLDER/weights-only-STEP, for where a checkpoint finds no
+ * room: a new run can begin with them, and none goes on from them. The errors of ah_checkpoint_save(). */
 int ah_checkpoints_save_weights(struct ah_checkpoints *checkpoints,
                                 const struct ah_checkpoint_position *position,
                                 const struct ah_checkpoint_source *source, char ret_path[PATH_MAX],
@@ -95,8 +95,8 @@ struct ah_checkpoints_room {
     uint64_t free_bytes; /* UINT64_MAX: the file system does not tell */
 };
 
-/* Of `saves` to come, of which the newest `keep` stay (0: all): while one is saved, the one that it replaces is still there.
- * AH_E_IO: the folder cannot be listed; AH_E_MEMORY. */
+/* Of `saves` to come, of which the newest `keep` stay (0: all): while one is saved, the one that it replaces is still
+ * there. AH_E_IO: the folder cannot be listed; AH_E_MEMORY. */
 int ah_checkpoints_find_room(const struct ah_checkpoints *checkpoints, uint64_t keep, uint64_t saves,
                              struct ah_checkpoints_room *ret_room, struct ah_error *err);
 

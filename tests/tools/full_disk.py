@@ -119,11 +119,12 @@ def test_a_save_before_the_last(disk):
     require(err == "warning: later/step-00000004.tmp/states.bin: cannot be written: No space left on device; training goes on, "
             "and the next save tries again\n", err)
     require([path.name[-1] for path in disk.runs.checkpoints("later")] == ["2", "6", "8"], "other checkpoints")
-    # what was not saved is not the best that is kept, though its held-out loss is lower
+    # what was not saved is not the best that is kept: held-out losses are 3.64 after step 2, 3.47 after 4, 4.08 after 6
     disk.has(f"{LARGE} 3")
-    disk.run("--steps", 4, "--valid", "held-out.txt", "--save", "best", "--save-every", 2, "--keep", 1, "--keep-best", status=1)
+    disk.run("--steps", 6, "--valid", "held-out.txt", "--lr", 0.1, "--warmup", 0, "--schedule", "constant", "--save", "best",
+             "--save-every", 2, "--keep", 1, "--keep-best")
     best = json.loads((disk.runs.folder / "best/resume.json").read_text(encoding="utf-8"))["best"]
-    require(best["step"] == 2 and [path.name[-1] for path in disk.runs.checkpoints("best")] == ["2"], best)
+    require(best["step"] == 2 and [path.name[-1] for path in disk.runs.checkpoints("best")] == ["2", "6"], best)
 
 
 def wait_on_terminal(disk, name, then):

@@ -226,8 +226,9 @@ class Bench:
             return json.load(file)
 
     def training_words(self, name, steps, *flags):
-        return [self.path("bin/autohete"), "run", self.out(f"{name}.json"), "--data", self.path("text.txt"), "--device", "cuda:0",
-                "--steps", steps, "--lr", "1e-4", "--schedule", "constant", "--log", self.out(f"{name}.ndjson"), "--force", *flags]
+        return [self.path("bin/autohete"), "run", self.out(f"{name}.json"), "--data", self.path("text.txt"), "--data-format", "bytes",
+                "--device", "cuda:0", "--steps", steps, "--lr", "1e-4", "--schedule", "constant",
+                "--log", self.out(f"{name}.ndjson"), "--force", *flags]
 
     def forget_log(self, name):
         if os.path.exists(self.out(f"{name}.ndjson")):
@@ -296,7 +297,7 @@ class Bench:
         shape = Shape(self.path("models/tiny.json"), 2, 32 if self.quick else 256)
         if self.quick:
             shape.document.update({"width": 64, "heads": 1, "kv_heads": 1, "head_dim": 64, "mlp_width": 96, "layers": 2,
-                                   "vocabulary": 256})
+                                   "vocabulary": 261})  # as odd as GPT-2's, and above what bytes need
             shape.path = self.model_of(shape.document, "tiny")
         return shape
 

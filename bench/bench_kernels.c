@@ -54,6 +54,9 @@ static const struct kernel_case cases[] = {
     OP("product nn 8192x4800x1600", false, AH_OP_MATMUL, matmul, SIZES(AH_MATMUL_NN, 0, 8192, 4800, 1600), B, B, B, NONE, NONE),
     OP("product nt 8192x4096x11008", false, AH_OP_MATMUL, matmul, SIZES(AH_MATMUL_NT, 0, 8192, 4096, 11008), B, B, B, NONE, NONE),
     OP("product tn 4096x4096x8192", false, AH_OP_MATMUL, matmul, SIZES(AH_MATMUL_TN, 0, 4096, 4096, 8192), F, B, B, NONE, NONE),
+    OP("logits 1024x50257x1600", false, AH_OP_MATMUL, matmul, SIZES(AH_MATMUL_NT, 0, 1024, 50257, 1600), F, B, B, NONE, NONE),
+    OP("logits backward 1024x1600x50257", false, AH_OP_MATMUL, matmul, SIZES(AH_MATMUL_NN, 0, 1024, 1600, 50257), B, B, B, NONE, NONE),
+    OP("logits weight 50257x1600x1024", false, AH_OP_MATMUL, matmul, SIZES(AH_MATMUL_TN, 0, 50257, 1600, 1024), F, B, B, NONE, NONE),
     OP("product nt small", true, AH_OP_MATMUL, matmul, SIZES(AH_MATMUL_NT, 0, 64, 48, 80), B, B, B, NONE, NONE),
     OP("attention 8x1024, 25 heads of 64", false, AH_OP_ATTENTION, attention, SIZES(8, 1024, 25, 25, 64, 0, 0.125F), B, F, B, B, B, NONE),
     OP("attention 2x4096, 32 heads of 128", false, AH_OP_ATTENTION, attention, SIZES(2, 4096, 32, 32, 128, 0, 0.0884F), B, F, B, B, B, NONE),
@@ -212,6 +215,18 @@ static bool make_forward(const struct kernel *k, struct ah_op *ret_op)
     return true;
 }
 
+/* Rows of odd operands lie apart as a head's do: each begins aligned. */
+static void set_strides(struct ah_op *op)
+{
+    enum { LINE = 64 };
+    const struct ah_op_matmul *m = &op->u.matmul;
+    const uint64_t widths[] = {m->n, m->form == AH_MATMUL_TN ? m->m : m->k,
+                               m->form == AH_MATMUL_NT ? m->k : m->n};
+    for (size_t i = 0; i < 3 && op->kind == AH_OP_MATMUL; i++)
+        if (widths[i] % 2)
+            op->arg[i].row_stride = (widths[i] + LINE - 1) / LINE * LINE;
+}
+
 static void open_case(struct kernel *k, const struct kernel_case *c)
 {
     struct ah_error err = {0};
@@ -220,6 +235,7 @@ static void open_case(struct kernel *k, const struct kernel_case *c)
     for (size_t i = 0; i < AH_OP_ARGS; i++) /* those behind the last are absent, too */
         if (c->types[i] != NONE && i < kernel_operands(c->op.kind))
             k->op.arg[i] = (struct ah_ref){AH_ARENA_DEVICE, (uint32_t)c->types[i], 0, 0};
+    set_strides(&k->op);
     if (ah_op_operands(&k->op, k->operands, &err))
         fail(err.text);
     for (size_t i = 0; i < AH_OP_ARGS; i++)

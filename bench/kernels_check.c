@@ -98,17 +98,25 @@ static double *numbers(uint64_t n)
 
 /* ---- kinds ---- */
 
+/* Where an element of a matrix is. */
+static uint64_t element(const struct kernel_samples *s, size_t arg, uint64_t width, uint64_t row,
+                        uint64_t column)
+{
+    const uint64_t stride = s->k->op.arg[arg].row_stride;
+    return row * (stride ? stride : width) + column;
+}
+
 static void check_matmul(struct kernel_samples *s)
 {
     const struct ah_op_matmul *m = &s->k->op.u.matmul;
     struct distance d = {0, 0};
-    for (unsigned at = 0; at < ROWS * ROWS; at++) {
-        const uint64_t i = sample(m->m, at / ROWS), j = sample(m->n, at % ROWS);
+    for (unsigned n = 0; n < ROWS * ROWS; n++) {
+        const uint64_t i = sample(m->m, n / ROWS), j = sample(m->n, n % ROWS);
         double sum = 0;
         for (uint64_t l = 0; l < m->k; l++)
-            sum += in(s, 1, m->form == AH_MATMUL_TN ? l * m->m + i : i * m->k + l) *
-                   in(s, 2, m->form == AH_MATMUL_NT ? j * m->k + l : l * m->n + j);
-        add(&d, out(s, 0, i * m->n + j), sum);
+            sum += in(s, 1, m->form == AH_MATMUL_TN ? element(s, 1, m->m, l, i) : element(s, 1, m->k, i, l)) *
+                   in(s, 2, m->form == AH_MATMUL_NT ? element(s, 2, m->k, j, l) : element(s, 2, m->n, l, j));
+        add(&d, out(s, 0, element(s, 0, m->n, i, j)), sum);
     }
     close_operand(s, &d);
 }

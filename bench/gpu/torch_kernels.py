@@ -131,6 +131,9 @@ def run_real(bench):
     product(bench, "product nn 8192x4800x1600", "nn", 8192, 4800, 1600)
     product(bench, "product nt 8192x4096x11008", "nt", 8192, 4096, 11008)
     product(bench, "product tn 4096x4096x8192", "tn", 4096, 4096, 8192)
+    product(bench, "logits 1024x50257x1600", "nt", 1024, 50257, 1600)
+    product(bench, "logits backward 1024x1600x50257", "nn", 1024, 1600, 50257)
+    product(bench, "logits weight 50257x1600x1024", "tn", 50257, 1600, 1024)
     for backward, word in ((False, ""), (True, " backward")):
         attention(bench, f"attention{word} 8x1024, 25 heads of 64", backward, 8, 1024, 25, 64)
         attention(bench, f"attention{word} 2x4096, 32 heads of 128", backward, 2, 4096, 32, 128)

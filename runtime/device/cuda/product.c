@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { LONG_SUM = 4096 };
+
 static const char *const form_names[] = {[AH_MATMUL_NN] = "nn", [AH_MATMUL_NT] = "nt", [AH_MATMUL_TN] = "tn"};
 
 static uint64_t element_bytes(uint32_t dtype)
@@ -143,7 +145,7 @@ static cublasStatus_t make_desc(const struct ah_cublaslt *calls, const struct ah
     return status == CUBLAS_STATUS_SUCCESS ? set_desc(calls, *ret_desc, settings, n) : status;
 }
 
-/* Layouts of `part`: its rows of a (columns of a, in form tn), all of b, its rows of c or of the stage. */
+/* Layouts of `part`: its piece of a, of b, and of c or the stage. */
 static cublasStatus_t make_layouts(const struct ah_cublaslt *calls, const struct ah_cuda_product_key *key,
                                    bool staged, struct ah_cuda_product_part *part)
 {
@@ -152,13 +154,13 @@ static cublasStatus_t make_layouts(const struct ah_cublaslt *calls, const struct
     const cudaDataType_t in = type_of(key->in);
     const cudaDataType_t out = staged ? CUDA_R_32F : type_of(key->out);
     const int64_t d_pitch = (int64_t)(staged ? key->n : key->c_pitch);
-    cublasStatus_t status =
-        calls->layout_create(&part->a, in, nt ? key->k : key->n, nt ? key->n : key->k, (int64_t)key->b_pitch);
+    cublasStatus_t status = calls->layout_create(&part->a, in, nt ? part->k : part->n, nt ? part->n : part->k,
+                                                 (int64_t)key->b_pitch);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = calls->layout_create(&part->b, in, tn ? part->rows : key->k, tn ? key->k : part->rows,
+        status = calls->layout_create(&part->b, in, tn ? part->m : part->k, tn ? part->k : part->m,
                                       (int64_t)key->a_pitch);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = calls->layout_create(&part->d, out, key->n, part->rows, d_pitch);
+        status = calls->layout_create(&part->d, out, part->n, part->m, d_pitch);
     return status;
 }
 
@@ -294,11 +296,11 @@ static int take_entry(const struct ah_cuda_product_maker *maker, const struct ah
         (unsigned long long)key->k, maker->library);
 }
 
-/* `ret_found`: whether there is one. */
+/* `entry`: the table's, or NULL. `ret_found`: whether there is one. */
 static int choose(const struct ah_cuda_product_maker *maker, const struct ah_cuda_product_key *key,
-                  bool staged, struct ah_cuda_product_part *part, bool *ret_found, struct ah_error *err)
+                  const struct ah_device_algorithm *entry, struct ah_cuda_product_part *part, bool *ret_found,
+                  struct ah_error *err)
 {
-    const struct ah_device_algorithm *entry = staged ? NULL : find_entry(maker, key);
     *ret_found = true;
     if (entry)
         return take_entry(maker, key, entry, part, err);
@@ -314,10 +316,56 @@ static int choose(const struct ah_cuda_product_maker *maker, const struct ah_cud
 static int build_whole(struct ah_cuda_product *product, const struct ah_cuda_product_maker *maker,
                        bool *ret_found, struct ah_error *err)
 {
+    const struct ah_cuda_product_key *key = &product->key;
     product->n_parts = 1;
-    product->parts[0].rows = product->key.m;
-    int rc = make_part(maker, &product->key, false, &product->parts[0], err);
-    return rc ? rc : choose(maker, &product->key, false, &product->parts[0], ret_found, err);
+    product->parts[0] = (struct ah_cuda_product_part){.m = key->m, .n = key->n, .k = key->k};
+    int rc = make_part(maker, key, false, &product->parts[0], err);
+    return rc ? rc : choose(maker, key, find_entry(maker, key), &product->parts[0], ret_found, err);
+}
+
+/* Halves `size` into what is even and the rest. False: it is even, or too small. */
+static bool cut(uint64_t size, uint64_t *ret_even, uint64_t *ret_rest)
+{
+    if (size % AH_CUDA_PRODUCT_EVEN == 0 || size < AH_CUDA_PRODUCT_EVEN)
+        return false;
+    *ret_rest = size % AH_CUDA_PRODUCT_EVEN;
+    *ret_even = size - *ret_rest;
+    return true;
+}
+
+/* Sizes of the parts of a product that is cut. False: it is none. Of the sizes along which rows of an operand or of c lie,
+ * exactly one is odd, and nothing else keeps a fast kernel from it. A bf16 c of a short sum would show that a part of it
+ * was rounded. */
+static bool find_cut(const struct ah_cuda_product_key *key, struct ah_cuda_product_part parts[2])
+{
+    const uint64_t pitches = key->c_pitch | key->a_pitch | key->b_pitch;
+    parts[0] = parts[1] = (struct ah_cuda_product_part){.m = key->m, .n = key->n, .k = key->k};
+    if (key->k % AH_CUDA_PRODUCT_EVEN != 0 && key->k < LONG_SUM && key->out == AH_BF16)
+        return false;
+    if (key->in != AH_BF16 || key->epilogue != AH_EPILOGUE_NONE || !key->aligned ||
+        pitches % AH_CUDA_PRODUCT_EVEN != 0)
+        return false;
+    return (key->form == AH_MATMUL_TN && cut(key->m, &parts[0].m, &parts[1].m)) +
+               cut(key->n, &parts[0].n, &parts[1].n) + cut(key->k, &parts[0].k, &parts[1].k) ==
+           1;
+}
+
+static int build_cut(struct ah_cuda_product *product, const struct ah_cuda_product_maker *maker,
+                     bool *ret_found, struct ah_error *err)
+{
+    int rc = AH_OK;
+    if (!find_cut(&product->key, product->parts))
+        return AH_OK;
+    product->way = AH_CUDA_PRODUCT_CUT;
+    product->n_parts = 2;
+    *ret_found = true;
+    for (size_t i = 0; i < 2 && !rc && *ret_found; i++) {
+        rc = make_part(maker, &product->key, false, &product->parts[i], err);
+        rc = rc ? rc
+                : choose(maker, &product->key, i ? NULL : find_entry(maker, &product->key),
+                         &product->parts[i], ret_found, err);
+    }
+    return rc;
 }
 
 /* Rows of a step: as many as the size of the workspace holds, at least AH_CUDA_PRODUCT_STEP. */
@@ -334,18 +382,26 @@ static int build_staged(struct ah_cuda_product *product, const struct ah_cuda_pr
 {
     uint64_t step = step_rows(&product->key);
     uint64_t rest = product->key.m % step;
-    product->staged = true;
+    product->way = AH_CUDA_PRODUCT_STAGED;
     product->n_parts = rest ? 2 : 1;
-    product->parts[0].rows = step;
-    product->parts[1].rows = rest;
+    product->parts[0] = (struct ah_cuda_product_part){.m = step, .n = product->key.n, .k = product->key.k};
+    product->parts[1] = (struct ah_cuda_product_part){.m = rest, .n = product->key.n, .k = product->key.k};
     product->stage_bytes = step * product->key.n * sizeof(float);
     *ret_found = true;
     int rc = AH_OK;
     for (size_t i = 0; i < product->n_parts && !rc && *ret_found; i++) {
         rc = make_part(maker, &product->key, true, &product->parts[i], err);
-        rc = rc ? rc : choose(maker, &product->key, true, &product->parts[i], ret_found, err);
+        rc = rc ? rc : choose(maker, &product->key, NULL, &product->parts[i], ret_found, err);
     }
     return rc;
+}
+
+/* What was tried in vain. */
+static void forget(struct ah_cuda_product *product, const struct ah_cuda_product_maker *maker)
+{
+    ah_cuda_product_release(product, maker);
+    product->way = AH_CUDA_PRODUCT_WHOLE;
+    product->n_parts = 0;
 }
 
 int ah_cuda_product_init(struct ah_cuda_product *product, const struct ah_cuda_product_maker *maker,
@@ -354,10 +410,13 @@ int ah_cuda_product_init(struct ah_cuda_product *product, const struct ah_cuda_p
     bool found = false;
     int rc = AH_OK;
     *product = (struct ah_cuda_product){.key = *key};
-    if (library_has_epilogue(key))
+    rc = build_cut(product, maker, &found, err);
+    if (!rc && !found && library_has_epilogue(key)) {
+        forget(product, maker);
         rc = build_whole(product, maker, &found, err);
+    }
     if (!rc && !found && key->epilogue != AH_EPILOGUE_NONE) {
-        release_part(maker, &product->parts[0]);
+        forget(product, maker);
         rc = build_staged(product, maker, &found, err);
     }
     if (!rc && !found)

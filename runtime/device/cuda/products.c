@@ -226,7 +226,7 @@ static int run_staged(struct ah_cuda_products *products, const struct ah_cuda_pr
     const uint64_t a_step = (key->form == AH_MATMUL_TN ? 1 : key->a_pitch) * bytes_of(key->in);
     int rc = AH_OK;
     for (uint64_t row = 0; row < key->m && !rc;) {
-        const struct ah_cuda_product_part *part = &product->parts[key->m - row < product->parts[0].rows];
+        const struct ah_cuda_product_part *part = &product->parts[key->m - row < product->parts[0].m];
         const struct launch launch = {
             .part = part,
             .a = (const unsigned char *)arg[1] + row * a_step,
@@ -236,18 +236,55 @@ static int run_staged(struct ah_cuda_products *products, const struct ah_cuda_pr
             .stream = stream,
         };
         rc = multiply(products, &launch, err);
-        rc = rc ? rc : finish_step(products, product, row, part->rows, arg, stream, err);
-        row += part->rows;
+        rc = rc ? rc : finish_step(products, product, row, part->m, arg, stream, err);
+        row += part->m;
     }
     return rc;
+}
+
+/* The rest begins behind the even part. Along k both are summands of the same c, else each writes its own. */
+static int run_cut(struct ah_cuda_products *products, const struct ah_cuda_product *product, float alpha,
+                   void *const arg[AH_OP_ARGS], cudaStream_t stream, struct ah_error *err)
+{
+    const struct ah_cuda_product_key *key = &product->key;
+    const struct ah_cuda_product_part *even = &product->parts[0], *rest = &product->parts[1];
+    const uint64_t m = even->m < key->m ? even->m : 0, n = even->n < key->n ? even->n : 0,
+                   k = even->k < key->k ? even->k : 0;
+    const uint64_t a = key->form == AH_MATMUL_TN ? m + k * key->a_pitch : m * key->a_pitch + k;
+    const uint64_t b = key->form == AH_MATMUL_NT ? n * key->b_pitch + k : k * key->b_pitch + n;
+    const struct launch launches[] = {
+        {.part = rest,
+         .a = (const unsigned char *)arg[1] + a * bytes_of(key->in),
+         .b = (const unsigned char *)arg[2] + b * bytes_of(key->in),
+         .d = (unsigned char *)arg[0] + (m * key->c_pitch + n) * bytes_of(key->out),
+         .alpha = alpha,
+         .beta = key->accumulates ? 1.0f : 0.0f,
+         .stream = stream},
+        {.part = even,
+         .a = arg[1],
+         .b = arg[2],
+         .d = arg[0],
+         .alpha = alpha,
+         .beta = key->accumulates || k ? 1.0f : 0.0f,
+         .stream = stream},
+    };
+    int rc = multiply(products, &launches[0], err);
+    return rc ? rc : multiply(products, &launches[1], err);
 }
 
 static int run_product(struct ah_cuda_products *products, const struct ah_cuda_product *product, float alpha,
                        void *const arg[AH_OP_ARGS], cudaStream_t stream, struct ah_error *err)
 {
     alpha = alpha == 0 ? 1 : alpha; /* op.h */
-    return product->staged ? run_staged(products, product, alpha, arg, stream, err)
-                           : run_whole(products, product, alpha, arg, stream, err);
+    switch (product->way) {
+    case AH_CUDA_PRODUCT_STAGED:
+        return run_staged(products, product, alpha, arg, stream, err);
+    case AH_CUDA_PRODUCT_CUT:
+        return run_cut(products, product, alpha, arg, stream, err);
+    case AH_CUDA_PRODUCT_WHOLE:
+        break;
+    }
+    return run_whole(products, product, alpha, arg, stream, err);
 }
 
 int ah_cuda_products_run(struct ah_cuda_products *products, const struct ah_cuda_launch *launch,
@@ -321,10 +358,10 @@ struct ah_device_products ah_cuda_products_count(const struct ah_cuda_products *
     struct ah_device_products count = {0};
     for (size_t i = 0; i < products->n; i++) {
         const struct ah_cuda_product *product = &products->list[i];
-        if (product->asked && product->staged && !count.in_steps)
+        if (product->asked && product->way == AH_CUDA_PRODUCT_STAGED && !count.in_steps)
             ah_cuda_product_print(&product->key, count.first);
         count.n += product->asked;
-        count.in_steps += product->asked && product->staged;
+        count.in_steps += product->asked && product->way == AH_CUDA_PRODUCT_STAGED;
     }
     return count;
 }
@@ -363,7 +400,7 @@ int ah_cuda_products_candidates(struct ah_cuda_products *products, const struct 
     int rc = ah_cuda_product_init(&product, maker, &key, err);
     if (rc)
         return rc;
-    if (!product.staged)
+    if (product.way != AH_CUDA_PRODUCT_STAGED)
         rc = ah_cuda_product_offers(maker, &key, &product.parts[0], results, &n, err);
     if (!rc)
         *ret_n = keep_offers(maker, &product.parts[0], results, n, op, ret_algorithms, max);

@@ -9,6 +9,11 @@
  * not trusted with (operands that are not aligned), is *staged*: rows of c, some at a time, are made in fp32 in a place of
  * the products' own and finished by a kernel (kernels/epilogue.h). It then has two parts: all steps but the last, and the
  * last.
+ *
+ * One of an odd size, such as a vocabulary of 50257, is *cut*: cuBLASLt judges a product by its sizes, however far apart
+ * rows are, and for odd ones has only kernels that read element by element (cuBLASLt 13.1 on an H100: 88 TFLOP/s of 700).
+ * Its first part is the largest that is even, the second the rest. Where they are summands, the rest is made first, so
+ * that what is rounded twice is the small part.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_PRODUCTS_INTERNAL_H
 #define AH_RUNTIME_DEVICE_CUDA_PRODUCTS_INTERNAL_H
@@ -27,6 +32,9 @@ enum { AH_CUDA_PRODUCT_OFFERS = 16 };
 /* Rows of a step of a staged product are a multiple of this, so that every step begins aligned if the first does. */
 enum { AH_CUDA_PRODUCT_STEP = 64 };
 
+/* Elements that sizes of a part are multiples of, where a product is cut: 16 bytes of bf16. */
+enum { AH_CUDA_PRODUCT_EVEN = 8 };
+
 /* All that decides which algorithm a product gets. Without padding: compared as bytes. */
 struct ah_cuda_product_key {
     uint64_t m, n, k;
@@ -40,16 +48,18 @@ struct ah_cuda_product_key {
 };
 
 struct ah_cuda_product_part {
-    uint64_t rows;
+    uint64_t m, n, k;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, d; /* of cuBLASLt's A, B; of C and D */
     uint32_t d_align;               /* C and D begin at multiples of so many bytes */
     cublasLtMatmulAlgo_t algo;
 };
 
+enum ah_cuda_product_way { AH_CUDA_PRODUCT_WHOLE, AH_CUDA_PRODUCT_STAGED, AH_CUDA_PRODUCT_CUT };
+
 struct ah_cuda_product {
     struct ah_cuda_product_key key;
-    bool staged;
+    enum ah_cuda_product_way way;
     bool asked; /* an op has this very key; others are prepared for operands that a plan moves */
     size_t n_parts;
     struct ah_cuda_product_part parts[2];

@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPERANDS = 5, NO = 0, YES = 1 };
+/* EVEN, as a gap: rows begin at multiples of 8 elements. */
+enum { OPERANDS = 5, NO = 0, YES = 1, EVEN = 1 << 20 };
 
 /* A product: sizes, gaps between rows (elements), how far operands lie off an aligned place (elements). */
 struct product_case {
@@ -70,6 +71,19 @@ static const struct product_case place_cases[] = {
     {AH_MATMUL_NT, 33, 48, 40, AH_BF16, AH_BF16, AH_EPILOGUE_BIAS, AH_FP32, NO, 0, NO, 0, 0, 1},
 };
 
+/* Of an odd size, with rows apart so that each begins aligned, as a head's are. */
+static const struct product_case cut_cases[] = {
+    {AH_MATMUL_NT, 24, 43, 40, AH_BF16, AH_FP32, AH_EPILOGUE_NONE, 0, NO, 0, NO, 0, EVEN, 0},
+    {AH_MATMUL_NT, 24, 8 * 9 + 1, 40, AH_BF16, AH_BF16, AH_EPILOGUE_NONE, 0, NO, 0, NO, -2, EVEN, 0},
+    {AH_MATMUL_NT, 33, 43, 40, AH_BF16, AH_FP32, AH_EPILOGUE_NONE, 0, NO, 0, YES, 0.5f, EVEN, 0},
+    {AH_MATMUL_TN, 43, 40, 24, AH_BF16, AH_FP32, AH_EPILOGUE_NONE, 0, NO, 0, NO, 0, EVEN, 0},
+    {AH_MATMUL_TN, 47, 40, 24, AH_BF16, AH_FP32, AH_EPILOGUE_NONE, 0, NO, 0, YES, 3, EVEN, 0},
+    {AH_MATMUL_TN, 48, 40, 23, AH_BF16, AH_FP32, AH_EPILOGUE_NONE, 0, NO, 0, YES, 0, EVEN, 0},
+    {AH_MATMUL_NN, 24, 40, 43, AH_BF16, AH_FP32, AH_EPILOGUE_NONE, 0, NO, 0, NO, 0, EVEN, 0},
+    {AH_MATMUL_NN, 24, 40, 43, AH_BF16, AH_FP32, AH_EPILOGUE_NONE, 0, NO, 0, YES, -1, EVEN, 0},
+    {AH_MATMUL_NN, 9, 16, 4099, AH_BF16, AH_BF16, AH_EPILOGUE_NONE, 0, NO, 0, NO, 0, EVEN, 0},
+};
+
 /* ---- operands ---- */
 
 struct matrix {
@@ -106,8 +120,9 @@ static void put(const struct matrix *matrix, uint64_t row, uint64_t column, floa
 static struct matrix new_matrix(const struct product_case *it, uint64_t rows, uint64_t width,
                                 enum ah_dtype dtype)
 {
-    struct matrix matrix = {
-        .rows = rows, .width = width, .pitch = rows > 1 ? width + it->gap : width, .dtype = dtype};
+    struct matrix matrix = {.rows = rows, .width = width, .pitch = width, .dtype = dtype};
+    if (rows > 1)
+        matrix.pitch = it->gap == EVEN ? (width + 7) / 8 * 8 : width + it->gap;
     const uint64_t bytes = ah_dtype_bytes(dtype);
     assert_int_equal(cudaMalloc(&matrix.base, (matrix.rows * matrix.pitch + it->off) * bytes), cudaSuccess);
     matrix.place = (unsigned char *)matrix.base + it->off * bytes;
@@ -291,6 +306,26 @@ TEST_IN(products, finish, start, finish)
 TEST_IN(products, lie_anywhere, start, finish)
 {
     check_cases(place_cases, sizeof place_cases / sizeof place_cases[0]);
+}
+
+/* What the library offers first is its fast algorithm, which it has for even sizes only. */
+TEST_IN(products, are_cut_where_they_are_odd, start, finish)
+{
+    const size_t n_cases = sizeof cut_cases / sizeof cut_cases[0];
+    check_cases(cut_cases, n_cases);
+    struct ah_cuda_products *products = open_products(&(struct ah_device_options){0});
+    for (size_t i = 0; i < n_cases; i++) {
+        struct ah_device_algorithm offer;
+        struct stand stand;
+        struct ah_error err;
+        size_t n = 0;
+        set_up(&stand, &cut_cases[i]);
+        CHECK_OK(ah_cuda_products_candidates(products, &stand.op, &offer, 1, &n, &err), err);
+        assert_int_equal(n, 1);
+        assert_int_equal(offer.words[1], 0);
+        tear_down(&stand);
+    }
+    ah_cuda_products_free(products);
 }
 
 /* What lies between rows stays as it was. */

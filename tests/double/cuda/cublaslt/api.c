@@ -9,7 +9,8 @@
  *
  * ALGORITHMS, which give different bits, are words: mark, number, what of the problem they were made for.
  *
- *     0  sixteen sums along K, then a tree; needs operands, and rows of them, at multiples of 16 bytes
+ *     0  sixteen sums along K, then a tree; needs operands, and rows of them, at multiples of 16 bytes, and rows of D and
+ *        sums that are as long: where the real one's fast kernels end, however far apart rows are (13.1 on an H100)
  *     1  K in ascending order
  *     2  K in four parts, their sums in the workspace, added in the end; needs the reduction scheme COMPUTE_TYPE
  *     3  is offered, and refused by cublasLtMatmulAlgoCheck()
@@ -31,7 +32,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { ALGORITHMS = 3, REFUSED = ALGORITHMS, ALIGN = 16, WORKSPACE_ALIGN = 256 };
+enum { ALGORITHMS = 3, REFUSED = ALGORITHMS, ALIGN = 16, EVEN = 8, WORKSPACE_ALIGN = 256 };
 
 enum mark { MARK_HANDLE = 0x48414e44, MARK_DESC, MARK_LAYOUT, MARK_PREFERENCE, MARK_ALGORITHM };
 
@@ -357,7 +358,7 @@ static bool offers(const struct problem *problem, const struct preference *prefe
         for (size_t i = 0; i < 4; i++)
             if (preference->align[i] < ALIGN)
                 return false;
-        return rows_are_aligned(problem) &&
+        return rows_are_aligned(problem) && problem->m % EVEN == 0 && problem->k % EVEN == 0 &&
                (!has_bias(problem) || place_is_aligned(problem->desc.bias, ALIGN));
     }
     return number != 2 ||

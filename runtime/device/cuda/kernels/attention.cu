@@ -3,10 +3,11 @@
  * What forward and backward share on the host's side, and delta (attention.cuh).
  */
 #include "runtime/device/cuda/kernels/attention.cuh"
+#include "runtime/device/cuda/kernels/teams.cuh"
 
 #include "schemas/vocabulary.h"
 
-enum { DELTA_WARPS = 8 };
+enum { DELTA_THREADS = 256 };
 
 static struct ah_attention_matrix matrix_of(const struct ah_cuda_launch *launch, size_t arg, uint32_t heads)
 {
@@ -110,11 +111,12 @@ static __device__ __forceinline__ float dot_pair(uint32_t a, uint32_t b, float s
 }
 
 /* A lane's part of a dot product of two rows of bf16, 16 bytes at a time. */
+template <uint32_t TEAM>
 static __device__ __forceinline__ float dot_chunks(const unsigned char *a, const unsigned char *b,
                                                    uint32_t head_dim)
 {
     float sum = 0;
-    for (uint32_t i = threadIdx.x % AH_ATTENTION_LANES; i < head_dim / 8; i += AH_ATTENTION_LANES) {
+    for (uint32_t i = threadIdx.x % TEAM; i < head_dim / 8; i += TEAM) {
         const uint4 x = reinterpret_cast<const uint4 *>(a)[i], y = reinterpret_cast<const uint4 *>(b)[i];
         sum = dot_pair(x.x, y.x, sum);
         sum = dot_pair(x.y, y.y, sum);
@@ -125,48 +127,54 @@ static __device__ __forceinline__ float dot_chunks(const unsigned char *a, const
 }
 
 /* The same of rows of any type. */
+template <uint32_t TEAM>
 static __device__ __forceinline__ float dot_elements(const unsigned char *a, uint32_t a_bytes,
                                                      const unsigned char *b, uint32_t b_bytes,
                                                      uint32_t head_dim)
 {
     float sum = 0;
-    for (uint32_t i = threadIdx.x % AH_ATTENTION_LANES; i < head_dim; i += AH_ATTENTION_LANES)
+    for (uint32_t i = threadIdx.x % TEAM; i < head_dim; i += TEAM)
         sum = fmaf(ah_attention_element(a, a_bytes, i), ah_attention_element(b, b_bytes, i), sum);
     return sum;
 }
 
-/* A warp does one query of one head; heads follow each other, as they lie. */
-template <bool chunks>
-static __global__ void __launch_bounds__(DELTA_WARPS * 32) delta(const struct ah_attention attention)
+/* A team of TEAM lanes does one query of one head; heads follow each other, as they lie. Lanes of a whole warp that would
+ * have nothing to add do not exist, so that any TEAM gives the same bits. */
+template <bool chunks, uint32_t TEAM>
+static __global__ void __launch_bounds__(DELTA_THREADS) delta(const struct ah_attention attention)
 {
-    const uint64_t number =
-        static_cast<uint64_t>(blockIdx.x) * DELTA_WARPS + threadIdx.x / AH_ATTENTION_LANES;
-    const uint64_t token = number / attention.heads;
-    const uint32_t head = static_cast<uint32_t>(number % attention.heads);
-    if (token >= static_cast<uint64_t>(attention.batch) * attention.seq)
-        return;
-    const uint32_t sequence = static_cast<uint32_t>(token / attention.seq),
-                   query = static_cast<uint32_t>(token % attention.seq);
+    const uint32_t rows = attention.batch * attention.seq * attention.heads;
+    const uint32_t number = blockIdx.x * (DELTA_THREADS / TEAM) + threadIdx.x / TEAM;
+    const uint32_t row = min(number, rows - 1), token = row / attention.heads, head = row % attention.heads;
+    const uint32_t sequence = token / attention.seq, query = token % attention.seq;
     const struct ah_attention_matrix &dout = attention.dout, &out = attention.out;
     const unsigned char *a = ah_attention_row(attention, dout, sequence, query, head);
     const unsigned char *b = ah_attention_row(attention, out, sequence, query, head);
-    float sum = chunks ? dot_chunks(a, b, attention.head_dim)
-                       : dot_elements(a, dout.element_bytes, b, out.element_bytes, attention.head_dim);
-    for (int step = AH_ATTENTION_LANES / 2; step; step /= 2)
-        sum += __shfl_xor_sync(0xffffffffu, sum, step);
-    if (threadIdx.x % AH_ATTENTION_LANES == 0)
+    const float part =
+        chunks ? dot_chunks<TEAM>(a, b, attention.head_dim)
+               : dot_elements<TEAM>(a, dout.element_bytes, b, out.element_bytes, attention.head_dim);
+    const float sum = ah_warp_sum(part, TEAM);
+    if (number < rows && threadIdx.x % TEAM == 0)
         attention.delta[ah_attention_vector(attention, sequence, head) + query] = sum;
+}
+
+template <bool chunks, uint32_t TEAM>
+static cudaError_t launch_delta(const struct ah_attention *attention, cudaStream_t stream)
+{
+    const uint64_t rows = static_cast<uint64_t>(attention->batch) * attention->seq * attention->heads;
+    const uint64_t each = DELTA_THREADS / TEAM, blocks = (rows + each - 1) / each;
+    if (blocks * each > UINT32_MAX)
+        return cudaErrorInvalidConfiguration;
+    return AH_LAUNCH((delta<chunks, TEAM>), static_cast<uint32_t>(blocks), DELTA_THREADS, 0, stream,
+                     *attention);
 }
 
 cudaError_t ah_attention_delta(const struct ah_attention *attention, cudaStream_t stream)
 {
-    const uint64_t rows = static_cast<uint64_t>(attention->batch) * attention->seq * attention->heads;
-    const uint64_t blocks = (rows + DELTA_WARPS - 1) / DELTA_WARPS;
-    if (blocks > INT32_MAX)
-        return cudaErrorInvalidConfiguration;
-    if (ah_attention_suits(attention))
-        return AH_LAUNCH(delta<true>, static_cast<uint32_t>(blocks), DELTA_WARPS * AH_ATTENTION_LANES, 0,
-                         stream, *attention);
-    return AH_LAUNCH(delta<false>, static_cast<uint32_t>(blocks), DELTA_WARPS * AH_ATTENTION_LANES, 0, stream,
-                     *attention);
+    if (!ah_attention_suits(attention))
+        return launch_delta<false, AH_ATTENTION_LANES>(attention, stream);
+    if (attention->head_dim <= 64)
+        return launch_delta<true, 8>(attention, stream);
+    return attention->head_dim <= 128 ? launch_delta<true, 16>(attention, stream)
+                                      : launch_delta<true, AH_ATTENTION_LANES>(attention, stream);
 }

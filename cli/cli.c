@@ -358,6 +358,7 @@ int ah_cli_main(const struct ah_verb *const *verbs, int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error of writing, with its sentence */
     const char *const *words = (const char *const *)(argv + (argc > 0));
     struct ah_cli cli = {.verbs = verbs,
+                         .words = words,
                          .json = asks_for_json(verbs, words),
                          .out_style = ah_terminal_style(STDOUT_FILENO),
                          .err_style = ah_terminal_style(STDERR_FILENO),

@@ -57,6 +57,7 @@ struct ah_verb {
 struct ah_cli {
     const struct ah_verb *const *verbs; /* NULL-terminated, borrowed */
     const struct ah_verb *verb;         /* the one that runs; NULL before it is known */
+    const char *const *words;           /* the command line behind `autohete`; NULL-terminated, borrowed */
     struct ah_arguments arguments;      /* its operands */
     struct ah_arena arena;              /* for whatever lives as long as the command */
     struct ah_buffer out;               /* standard output, written at the end or by ah_cli_flush() */

@@ -182,6 +182,57 @@ static void put_remark(struct ah_table *table, const struct row *row)
         ah_table_cell(table, "%s", row->moves_rounding ? "rounds sums of gradients in other places" : "");
 }
 
+/* A word as a shell takes it. */
+static void put_word(struct ah_buffer *out, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+:,./@%";
+    if (*word && !word[strspn(word, plain)]) {
+        ah_buffer_puts(out, word);
+        return;
+    }
+    ah_buffer_puts(out, "'");
+    for (; *word; word++)
+        ah_buffer_printf(out, *word == '\'' ? "'\\''" : "%c", *word);
+    ah_buffer_puts(out, "'");
+}
+
+/* Whether the change gives the option that this word of the command line is: then its old value goes. */
+static bool is_replaced(const char *change, const char *word)
+{
+    char option[AH_REMEDY_TEXT_MAX + 2];
+    const int length = snprintf(option, sizeof option, "%.*s ", (int)strcspn(word, "="), word);
+    const char *found = strncmp(word, "--", 2) == 0 ? strstr(change, option) : NULL;
+    return found && length < (int)sizeof option && (found == change || found[-1] == ' ');
+}
+
+static bool is_printable(const char *word)
+{
+    while (*word && (unsigned char)*word >= ' ' && *word != 0x7f)
+        word++;
+    return !*word;
+}
+
+/* The command with the first change, to be copied; none with words that no terminal should see. */
+static void put_command(const struct ah_cli *cli, const char *change, bool first_of_many,
+                        struct ah_buffer *out)
+{
+    bool printable = strncmp(change, "--", 2) == 0;
+    for (const char *const *word = cli->words; *word; word++)
+        printable = printable && is_printable(*word);
+    if (!printable)
+        return;
+    ah_buffer_printf(out, "%s:\n  autohete", first_of_many ? "The first as a command" : "As a command");
+    for (const char *const *word = cli->words; *word; word++) {
+        if (is_replaced(change, *word)) {
+            word += !strchr(*word, '=') && word[1];
+            continue;
+        }
+        ah_buffer_puts(out, " ");
+        put_word(out, *word);
+    }
+    ah_buffer_printf(out, " %s\n", change);
+}
+
 static void put_text(const struct ah_cli *cli, const void *context, struct ah_buffer *out)
 {
     const struct diagnosis *said = context;
@@ -201,6 +252,8 @@ static void put_text(const struct ah_cli *cli, const void *context, struct ah_bu
     else
         ah_buffer_puts(out, "Each of these, alone, was planned and works:\n");
     ah_table_print(&table, out, cli->err_style, ah_terminal_table_columns(STDERR_FILENO));
+    if (said->n)
+        put_command(cli, said->rows[0].change, said->n > 1, out);
     ah_arena_release(&arena);
 }
 

@@ -45,6 +45,19 @@ static bool has(const char *folder, const char *name)
     return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path && access(path, F_OK) == 0;
 }
 
+/* Lines of JSON that are no log of a run: those begin with their kind. */
+static bool is_lines_of_data(const char *path)
+{
+    char first[64] = "";
+    const size_t length = strlen(path);
+    FILE *file = length > 6 && strcmp(path + length - 6, ".jsonl") == 0 ? fopen(path, "r") : NULL;
+    if (!file)
+        return false;
+    const size_t n = fread(first, 1, sizeof first - 1, file);
+    (void)fclose(file);
+    return n > 0 && !strstr(first, "\"kind\"");
+}
+
 bool ah_inspect_data_is(const char *word)
 {
     static const char *const endings[] = {".bin", ".u16", ".u32", ".txt"};
@@ -59,7 +72,7 @@ bool ah_inspect_data_is(const char *word)
         found = !has(word, others[i]);
     for (size_t i = 0; i < sizeof endings / sizeof *endings && !found; i++)
         found = length > 4 && strcmp(word + length - 4, endings[i]) == 0;
-    return found;
+    return found || (S_ISREG(about.st_mode) && is_lines_of_data(word));
 }
 
 static bool show_progress(void *context, uint64_t done_bytes, uint64_t total_bytes)

@@ -428,12 +428,29 @@ static int check_options(const struct compare_options *options, struct ah_error 
     return AH_OK;
 }
 
+/* Plans for a machine that does not exist are not run: said before they are made. */
+static int check_exists(const struct ah_plan_request *request, struct ah_error *err)
+{
+    const struct ah_machine *machine = request->machine;
+    const bool device = request->device_bytes > machine->device.memory_bytes;
+    if (!device && request->host_bytes <= machine->host.memory_bytes)
+        return AH_OK;
+    return ah_error_set(
+        err, AH_E_USAGE,
+        "'--measured' trains on '%s' as it is, which has less memory than '--%s-memory' says; "
+        "leave one of the two out",
+        machine->name, device ? "device" : "host");
+}
+
 static int compare(struct ah_cli *cli, const struct compare_options *options, struct ah_request *request,
                    struct ah_error *err)
 {
     struct ah_compare_measurement measurement;
     struct comparison comparison = {.request = request};
-    int rc = ah_planner_compare(&request->planner, &cli->arena, comparison.rows, err);
+    int rc = options->measured ? check_exists(&request->planner, err) : AH_OK;
+    if (rc)
+        return rc;
+    rc = ah_planner_compare(&request->planner, &cli->arena, comparison.rows, err);
     ah_terminal_erase(&request->progress);
     if (!rc && options->measured) {
         comparison.measurement = &measurement;

@@ -92,12 +92,13 @@ static int check_version(struct reading *reading, const cJSON *tree)
 static int find_kind(struct reading *reading, const cJSON *tree, enum ah_document_kind *ret_kind)
 {
     if (!cJSON_IsObject(tree))
-        return shape_fail(reading, "the document is not an object");
+        return shape_fail(reading, "the document is not an object; of data, 'autohete-tokenize' makes token "
+                                   "files");
     const cJSON *word = cJSON_GetObjectItemCaseSensitive(tree, "kind");
     if (!word)
         return shape_fail(reading,
                           "kind: is missing; a document begins with its kind, a Hugging Face config has "
-                          "model_type");
+                          "model_type; of data, 'autohete-tokenize' makes token files");
     enum ah_document_kind kind =
         cJSON_IsString(word) ? ah_document_kind_of(word->valuestring) : AH_DOCUMENT_ANY;
     if (kind == AH_DOCUMENT_ANY)

@@ -16,8 +16,11 @@
 
 static struct ah_cli plain_cli(void)
 {
-    return (struct ah_cli){
-        .out_style = {"", "", "", "", "", ""}, .err_style = {"", "", "", "", "", ""}, .columns = 80};
+    static const char *const words[] = {"plan", NULL};
+    return (struct ah_cli){.words = words,
+                           .out_style = {"", "", "", "", "", ""},
+                           .err_style = {"", "", "", "", "", ""},
+                           .columns = 80};
 }
 
 static int finish(struct ah_cli *cli, struct ah_error *err)

@@ -206,7 +206,8 @@ TEST(document, refuses_what_is_no_document)
 {
     check_text("", AH_DOCUMENT_ANY, AH_FAULT_SYNTAX, "f: is empty");
     check_text("", AH_DOCUMENT_RUNLOG, AH_FAULT_SYNTAX, "f: is empty");
-    check_text("[1]", AH_DOCUMENT_ANY, AH_FAULT_SHAPE, "f: the document is not an object");
+    check_text("[1]", AH_DOCUMENT_ANY, AH_FAULT_SHAPE,
+               "f: the document is not an object; of data, 'autohete-tokenize' makes token files");
     check_text("{}", AH_DOCUMENT_ANY, AH_FAULT_SHAPE, "f: kind: is missing");
     check_text("{\"kind\":7}", AH_DOCUMENT_ANY, AH_FAULT_SHAPE, "f: kind: 7 is not one of");
     check_text("{\"kind\":\"plan\"}", AH_DOCUMENT_MODEL, AH_FAULT_SHAPE,

@@ -8,7 +8,8 @@
  * 3. A buffer that CUPTI did not give back belongs to it: it is not freed with the recorder, but when it comes back.
  * 4. Times are on the host's clock, which CUPTI asks for: what the GPU's clock says is brought to it there.
  * 5. Kernels are recorded as concurrent ones, the other kind of record would run them one by one. Few calls are recorded, those
- *    that enqueue: without any, CUPTI does not say for which op one was made.
+ *    that enqueue: without any, CUPTI does not say for which op one was made. Kinds of calls are enabled whole, then all
+ *    others are taken out again: of calls that are put in one by one, as the manual also offers, CUPTI 13.0 records nothing.
  *
  * Source: CUPTI manual, "CUPTI Activity API", "CUPTI Callback API" (a single subscriber); cupti_activity.h of CUDA 13.0.
  */
@@ -50,10 +51,14 @@ static struct {
     struct ah_cuda_recorder *current;
 } recording = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static const CUpti_ActivityKind kinds[] = {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
-                                           CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
-                                           CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_OVERHEAD};
-enum { KINDS = sizeof kinds / sizeof *kinds };
+static const CUpti_ActivityKind kinds[] = {CUPTI_ACTIVITY_KIND_RUNTIME,
+                                           CUPTI_ACTIVITY_KIND_DRIVER,
+                                           CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
+                                           CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+                                           CUPTI_ACTIVITY_KIND_MEMCPY,
+                                           CUPTI_ACTIVITY_KIND_MEMSET,
+                                           CUPTI_ACTIVITY_KIND_OVERHEAD};
+enum { KINDS_OF_CALLS = 2, KINDS = sizeof kinds / sizeof *kinds };
 
 static const CUpti_CallbackId runtime_calls[] = {
     CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060,
@@ -155,13 +160,17 @@ static int find_streams(struct ah_cuda_recorder *recorder, const cudaStream_t *s
     return rc;
 }
 
-/* Rule 5. Where calls cannot be recorded, activities are told without their op. */
-static void record_calls(const struct ah_cupti *calls, uint8_t on)
+/* Rule 5. Where a call cannot be taken out its records are passed over. */
+static void choose_calls(const struct ah_cupti *calls)
 {
+    for (CUpti_CallbackId i = 1; i < CUPTI_RUNTIME_TRACE_CBID_SIZE; i++)
+        (void)calls->enable_runtime_call(i, 0);
+    for (CUpti_CallbackId i = 1; i < CUPTI_DRIVER_TRACE_CBID_SIZE; i++)
+        (void)calls->enable_driver_call(i, 0);
     for (size_t i = 0; i < sizeof runtime_calls / sizeof *runtime_calls; i++)
-        (void)calls->enable_runtime_call(runtime_calls[i], on);
+        (void)calls->enable_runtime_call(runtime_calls[i], 1);
     for (size_t i = 0; i < sizeof driver_calls / sizeof *driver_calls; i++)
-        (void)calls->enable_driver_call(driver_calls[i], on);
+        (void)calls->enable_driver_call(driver_calls[i], 1);
 }
 
 /* CUPTI's data in the host's memory: that of the GPU is planned. Where it refuses, it takes some MiB of the GPU's. */
@@ -183,10 +192,11 @@ static int enable(struct ah_cuda_recorder *recorder, struct ah_error *err)
     if (rc)
         return rc;
     prefer_host_memory(calls);
-    record_calls(calls, 1);
     while (recorder->n_enabled < KINDS && !rc) {
         rc = ah_cupti_check(calls, calls->enable(kinds[recorder->n_enabled]), "cuptiActivityEnable", err);
         recorder->n_enabled += !rc;
+        if (!rc && recorder->n_enabled == KINDS_OF_CALLS)
+            choose_calls(calls);
     }
     return rc;
 }
@@ -254,8 +264,6 @@ static int flush(struct ah_cuda_recorder *recorder, struct ah_error *err)
 static int stop(struct ah_cuda_recorder *recorder, struct ah_error *err)
 {
     int rc = AH_OK;
-    if (recorder->subscribed)
-        record_calls(&recorder->calls, 0);
     if (recorder->n_enabled)
         rc = flush(recorder, err);
     pthread_mutex_lock(&recording.lock);

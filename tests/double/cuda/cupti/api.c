@@ -4,7 +4,8 @@
  * which tells it of kernels, copies and fills (double_trace()).
  *
  * It is as CUPTI's manual says, and no kinder: one subscriber; records only of kinds that are enabled; the op of an activity
- * only where the call that enqueued it is recorded, too; records go into buffers of the user's, of all streams and kinds in
+ * only where the call that enqueued it is recorded, too, of which it records none whose kind is not enabled (as 13.0 on an
+ * H100 does, where the manual says otherwise); records go into buffers of the user's, of all streams and kinds in
  * the order in which they are ready; a buffer is handed back when it is full or flushed, and records that find none are
  * dropped and counted. What works with CUPTI by luck is misuse: enabling without a subscriber or buffers, or
  * while a stream waits for the host (it takes memory, for which the driver may wait), leaving with kinds enabled.
@@ -32,7 +33,7 @@ static struct {
     CUpti_BuffersCallbackCompleteFunc complete;
     CUpti_TimestampCallbackFunc now;
     bool enabled[KINDS_MAX];
-    bool calls[CALLS_KNOWN]; /* by enum double_activity_kind: the call that enqueues it is recorded */
+    bool left_out[CALLS_KNOWN]; /* by enum double_activity_kind: the call that enqueues it is not recorded */
     uint32_t correlation;
     uint8_t *buffer; /* in use; NULL: none */
     size_t size, used;
@@ -67,6 +68,8 @@ static const struct {
     {CUPTI_ACTIVITY_KIND_MEMSET, sizeof(CUpti_ActivityMemset4)},
     {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, sizeof(CUpti_ActivityExternalCorrelation)},
     {CUPTI_ACTIVITY_KIND_OVERHEAD, sizeof(CUpti_ActivityOverhead3)},
+    {CUPTI_ACTIVITY_KIND_RUNTIME, sizeof(CUpti_ActivityAPI)},
+    {CUPTI_ACTIVITY_KIND_DRIVER, sizeof(CUpti_ActivityAPI)},
 };
 
 static size_t size_of(CUpti_ActivityKind kind)
@@ -122,6 +125,21 @@ struct traced {
     uint64_t start_ns;
 };
 
+/* Under the lock: the call, and before it for which op it was made. */
+static void append_call(uint32_t correlation)
+{
+    const CUpti_ActivityAPI call = {.kind = CUPTI_ACTIVITY_KIND_RUNTIME, .correlationId = correlation};
+    if (external.n) {
+        const CUpti_ActivityExternalCorrelation record = {.kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
+                                                          .externalKind =
+                                                              CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
+                                                          .externalId = external.ids[external.n - 1],
+                                                          .correlationId = correlation};
+        (void)append(&record, record.kind);
+    }
+    (void)append(&call, call.kind);
+}
+
 static void *enqueued(const struct double_activity *activity, uint32_t stream)
 {
     struct traced *traced = calloc(1, sizeof *traced);
@@ -129,14 +147,8 @@ static void *enqueued(const struct double_activity *activity, uint32_t stream)
         return NULL;
     pthread_mutex_lock(&cupti.lock);
     *traced = (struct traced){.activity = *activity, .stream = stream, .correlation = ++cupti.correlation};
-    if (external.n && cupti.calls[activity->kind]) {
-        const CUpti_ActivityExternalCorrelation record = {.kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
-                                                          .externalKind =
-                                                              CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
-                                                          .externalId = external.ids[external.n - 1],
-                                                          .correlationId = traced->correlation};
-        (void)append(&record, record.kind);
-    }
+    if (cupti.enabled[CUPTI_ACTIVITY_KIND_RUNTIME] && !cupti.left_out[activity->kind])
+        append_call(traced->correlation);
     pthread_mutex_unlock(&cupti.lock);
     return traced;
 }
@@ -343,7 +355,7 @@ EXPORT CUptiResult cuptiActivityEnableRuntimeApi(CUpti_CallbackId call, uint8_t 
     pthread_mutex_lock(&cupti.lock);
     for (size_t i = 0; i < CALLS_KNOWN; i++)
         if (known[i] == call)
-            cupti.calls[i] = enable;
+            cupti.left_out[i] = !enable;
     pthread_mutex_unlock(&cupti.lock);
     return CUPTI_SUCCESS;
 }

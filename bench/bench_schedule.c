@@ -98,7 +98,7 @@ static void price(struct workload *w)
 {
     for (size_t g = 0; g < w->job.n_groups; g++) {
         double us = 2.0 * (double)w->job.groups[g].parameters * (double)w->job.tokens / 100e6;
-        w->groups[g] = (struct ah_cost_group){us, {2 * us, 2.1 * us, 3 * us}};
+        w->groups[g] = (struct ah_cost_group){.forward_us = us, .backward_us = {2 * us, 2.1 * us, 3 * us}};
     }
     w->dram = (struct ah_plan_resource){.name = "host_dram", .h2d = 0.17, .d2h = 0.17, .host = 0.85};
     w->costs = (struct ah_costs){.groups = w->groups,

@@ -158,6 +158,16 @@ static void put_adam(struct ah_cli *cli, const struct ah_machine *machine)
     ah_inspect_table(cli, "AdamW", &table);
 }
 
+static void put_launches(struct ah_cli *cli, const struct ah_machine *machine)
+{
+    struct ah_table table = {.arena = &cli->arena, .columns = {"op", ">at least", ">spread", ">samples"}};
+    if (!machine->launch_us)
+        return;
+    ah_table_cell(&table, "tiny");
+    metric_cells(&table, machine->launch_us, ah_units_print_time);
+    ah_inspect_table(cli, "launches", &table);
+}
+
 static void put_beside(struct ah_cli *cli, const struct ah_machine *machine)
 {
     struct ah_table table = {.arena = &cli->arena,
@@ -235,6 +245,7 @@ void ah_inspect_machine_text(struct ah_cli *cli, const struct ah_document *docum
     put_links(cli, machine);
     put_adam(cli, machine);
     put_beside(cli, machine);
+    put_launches(cli, machine);
     put_blocks(cli, machine);
     put_disk(cli, machine);
     ah_inspect_list(cli, "noise", machine->noise, machine->n_noise);
@@ -314,6 +325,7 @@ void ah_inspect_machine_json(struct ah_emit *emit, const struct ah_document *doc
     emit_rate(emit, "d2h_bytes_per_s", ah_machine_link_bytes_per_s(machine, AH_D2H));
     emit_rate(emit, "host_adam_fp32_params_per_s", ah_machine_adam_params_per_s(machine, AH_HOST, AH_FP32));
     emit_rate(emit, "host_adam_bf16_params_per_s", ah_machine_adam_params_per_s(machine, AH_HOST, AH_BF16));
+    emit_rate(emit, "launch_us", machine->launch_us ? machine->launch_us->median : 0);
     ah_emit_integer(emit, "blocks", machine->n_blocks);
     ah_emit_open(emit, "noise", '[');
     for (size_t i = 0; i < machine->n_noise; i++)

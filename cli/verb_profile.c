@@ -243,7 +243,8 @@ const struct ah_verb ah_verb_profile = {
     .summary = "measure this machine and write a machine document",
     .description =
         "Measures matrix products, host memory, copies each way, AdamW on the host, all of these beside each "
-        "other, and the disk, and writes a machine document: what plans are computed from. Every number is a "
+        "other, launches of small ops, and the disk, and writes a machine document: what plans are computed "
+        "from. Every number is a "
         "median with its spread; what was noisy is said. Close other programs first: what they take of the "
         "processors lowers every "
         "rate, and is warned of.\n\n"

@@ -91,6 +91,17 @@ static bool sums_on(const struct ah_milp *milp, const struct ah_config *config, 
     return milp->micro_batches > 1 && config->accumulator == where;
 }
 
+/* What launches add to the sums and squares of all micro-batches; the squares follow the last sum. */
+static double gradient_launches_us(const struct ah_milp *milp, double trained)
+{
+    const struct ah_costs *costs = milp->costs;
+    bool adds = milp->micro_batches > 1;
+    double sum_us = adds ? costs->device_accumulate_us * trained : 0;
+    double last_us = milp->clip ? sum_us + costs->device_squares_us * trained : sum_us;
+    return (double)(milp->micro_batches - 1) * (ah_costs_launched(sum_us, adds, costs->launch_us) - sum_us) +
+           ah_costs_launched(last_us, (uint64_t)adds + milp->clip, costs->launch_us) - last_us;
+}
+
 static void compute_pieces(const struct ah_milp *milp, const struct ah_job_group *group,
                            struct ah_milp_column *column)
 {
@@ -107,9 +118,11 @@ static void compute_pieces(const struct ah_milp *milp, const struct ah_job_group
             p->gradient_us += m * milp->costs->device_accumulate_us * trained;
         if (milp->clip)
             p->gradient_us += milp->costs->device_squares_us * trained;
+        if (group->trained_elements)
+            p->gradient_us += gradient_launches_us(milp, trained);
     }
     if (on_device)
-        p->update_us = milp->costs->device_adam_us * trained;
+        p->update_us = ah_costs_update_us(milp->costs, milp->job, milp->classes[column->of_class].group);
     p->lane_us[AH_PLAN_LANE_COMPUTE] = m * (p->forward_us + p->backward_us) + p->gradient_us + p->update_us;
 }
 

@@ -323,6 +323,7 @@ int ah_pricing_fill(const struct ah_machine *machine, const struct ah_job *job,
     if (!costs.groups)
         return ah_error_memory(err);
     fill_passes(&p, &rates, &costs);
+    costs.launch_us = rates.launch_us = machine->launch_us ? machine->launch_us->median : 0;
     const struct ah_pricing_blocks_of of = {machine, job, &rates, p.threads.compute};
     rc = ah_pricing_blocks(&of, costs.groups, &costs.estimated, err);
     if (!rc)

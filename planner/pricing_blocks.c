@@ -7,8 +7,8 @@
  *     attention   flops x time per flop of the best product / share
  *     the rest    bytes x time per byte of device memory
  *
- * and a product or attention is never faster than memory moves its operands once. What lies between steps (launches,
- * cache misses of later passes) is not counted.
+ * and a product or attention is never faster than memory moves its operands once. A pass takes no less than its ops take
+ * to launch (costs.h), where that was measured. Cache misses of later passes are not counted.
  *
  * BETWEEN SHAPES times per flop are averaged, with the fourth power of the inverse distance in log m, log n, log k as
  * weights: a shape that was measured has its own rate, others have mostly that of the nearest one, and nothing is
@@ -23,6 +23,7 @@
  */
 #include "planner/pricing_internal.h"
 
+#include "runtime/schedule/flat.h"
 #include "runtime/schedule/program.h"
 #include "runtime/schedule/schedule.h"
 
@@ -72,15 +73,36 @@ static double step_us(const struct ah_pricing_rates *rates, const struct ah_prog
     return us > memory_us ? us : memory_us;
 }
 
+/* The runtime fills the padding behind each tensor of a new gradient. */
+static uint64_t padding_ops(const struct ah_job *job, const struct ah_job_group *group)
+{
+    const struct ah_flat flat = ah_flat_of(job->model, group->kind, group->trained);
+    uint64_t ops = 0;
+    for (size_t i = 0; i < flat.n; i++)
+        ops += flat.tensors[i].trained && flat.tensors[i].elements % AH_FLAT_ALIGN;
+    return ops;
+}
+
+static uint64_t update_ops(const struct ah_job *job, const struct ah_job_group *group)
+{
+    const struct ah_flat flat = ah_flat_of(job->model, group->kind, group->trained);
+    struct ah_run_of_elements runs[AH_MODEL_TENSORS_MAX];
+    return ah_flat_runs(&flat, runs);
+}
+
 static double pass_us(const struct ah_pricing_rates *rates, const struct ah_job *job,
                       const struct ah_job_group *group, enum ah_pass pass, enum ah_activations activations)
 {
     struct ah_program_step steps[AH_PROGRAM_STEPS_MAX];
     size_t n = ah_program_steps(job, group, pass, activations, steps);
+    bool makes_gradient = pass == AH_PASS_BACKWARD || group->kind == AH_BLOCK_HEAD;
+    uint64_t ops = makes_gradient ? padding_ops(job, group) : 0;
     double us = 0;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         us += step_us(rates, &steps[i]);
-    return us;
+        ops += steps[i].times;
+    }
+    return ah_costs_launched(us, ops, rates->launch_us);
 }
 
 static void estimate(const struct ah_pricing_rates *rates, const struct ah_job *job,
@@ -139,10 +161,11 @@ int ah_pricing_blocks(const struct ah_pricing_blocks_of *of, struct ah_cost_grou
                 return rc;
             block = ah_machine_find_block(of->machine, digest, of->threads);
         }
-        if (block && take_measured(block, of->job, group, &groups[g]))
-            continue;
-        *ret_estimated = true;
-        estimate(of->rates, of->job, group, &groups[g]);
+        if (!block || !take_measured(block, of->job, group, &groups[g])) {
+            *ret_estimated = true;
+            estimate(of->rates, of->job, group, &groups[g]);
+        }
+        groups[g].update_ops = update_ops(of->job, group);
     }
     return AH_OK;
 }

@@ -140,6 +140,7 @@ int ah_memory_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_links_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_adam_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_beside_measure(struct ah_measure *measure, struct ah_error *err);
+int ah_launches_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_disk_measure(struct ah_measure *measure, struct ah_error *err);
 int ah_blocks_measure(struct ah_measure *measure, struct ah_error *err);
 

@@ -42,6 +42,7 @@
     X(AH_PROFILER_LINKS, links, "copies each way")                                                           \
     X(AH_PROFILER_ADAM, adam, "optimizer")                                                                   \
     X(AH_PROFILER_BESIDE, beside, "lanes beside each other")                                                 \
+    X(AH_PROFILER_LAUNCHES, launches, "launches")                                                            \
     X(AH_PROFILER_DISK, disk, "disk")                                                                        \
     X(AH_PROFILER_BLOCKS, blocks, "blocks of the model")
 /* clang-format on */

@@ -3,10 +3,13 @@
  * Work: the times of ops fit together.
  *
  *   1. Ops of one kind that do the same work for blocks of one group take the same time.
- *   2. Updates and sums take a time for each parameter, the same for all groups that are trained whole.
+ *   2. Updates and sums take a time for each parameter, the same for all groups that are trained whole. A device's update
+ *      takes no less than its ops take to launch, and may be as long as that alone (costs.h).
  *   3. Copies of one direction take a time for each tile and one for each byte.
  */
 #include "runtime/schedule/check_internal.h"
+
+#include "runtime/schedule/flat.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -73,24 +76,50 @@ static int check_equal(const struct ah_plan *plan, const struct ah_job *job, str
     return rc;
 }
 
+/* What rule 2 is about. */
+static bool is_rated(const struct ah_plan_op *op, const struct ah_job_group *group)
+{
+    return (op->op == AH_PLAN_HOST_ADAM || op->op == AH_PLAN_DEVICE_ADAM || op->op == AH_PLAN_ACCUMULATE) &&
+           group->trained_elements >= group->flat_elements && group->trained_parameters;
+}
+
+/* Ops that an op of a plan is made of, as far as launches of them are priced. */
+static double launches_of(const struct ah_job *job, const struct ah_plan_op *op)
+{
+    const struct ah_job_group *group = ah_job_block(job, op->block);
+    const struct ah_flat flat = ah_flat_of(job->model, group->kind, group->trained);
+    struct ah_run_of_elements runs[AH_MODEL_TENSORS_MAX];
+    return op->op == AH_PLAN_DEVICE_ADAM ? (double)ah_flat_runs(&flat, runs) : 0;
+}
+
+/* The least time for a parameter and for a launch: every op takes the longer of what both make of it. */
 static int check_rates(const struct ah_plan *plan, const struct ah_job *job, struct ah_error *err)
 {
-    double us_each[OP_KINDS][WAYS] = {{0}};
+    double us_each[OP_KINDS][WAYS], launch_us = INFINITY;
+    for (size_t i = 0; i < OP_KINDS * WAYS; i++)
+        us_each[i / WAYS][i % WAYS] = INFINITY;
     for (size_t i = 0; i < plan->n_ops; i++) {
         const struct ah_plan_op *op = &plan->ops[i];
         const struct ah_job_group *group = ah_job_block(job, op->block);
-        bool rated =
-            op->op == AH_PLAN_HOST_ADAM || op->op == AH_PLAN_DEVICE_ADAM || op->op == AH_PLAN_ACCUMULATE;
-        if (!rated || group->trained_elements < group->flat_elements || !group->trained_parameters)
+        if (!is_rated(op, group))
             continue;
-        double *each = &us_each[op->op][way_of(plan, op)];
-        double us = op->us / (double)group->trained_parameters;
-        if (*each > 0 && !ah_check_near(us, *each))
-            return ah_error_set(
-                err, AH_E_DOCUMENT,
-                "ops[%zu].us: is %.17g for %" PRIu64 " parameters; at the rate of others, %.17g", i, op->us,
-                group->trained_parameters, *each * (double)group->trained_parameters);
-        *each = us;
+        double *each = &us_each[op->op][way_of(plan, op)], launches = launches_of(job, op);
+        *each = fmin(*each, op->us / (double)group->trained_parameters);
+        launch_us = launches > 0 ? fmin(launch_us, op->us / launches) : launch_us;
+    }
+    for (size_t i = 0; i < plan->n_ops; i++) {
+        const struct ah_plan_op *op = &plan->ops[i];
+        const struct ah_job_group *group = ah_job_block(job, op->block);
+        if (!is_rated(op, group))
+            continue;
+        double launches = launches_of(job, op);
+        double us = us_each[op->op][way_of(plan, op)] * (double)group->trained_parameters;
+        us = launches > 0 ? fmax(us, launches * launch_us) : us;
+        if (!ah_check_near(op->us, us))
+            return ah_error_set(err, AH_E_DOCUMENT,
+                                "ops[%zu].us: is %.17g for %" PRIu64
+                                " parameters; at the rate of others, %.17g",
+                                i, op->us, group->trained_parameters, us);
     }
     return AH_OK;
 }

@@ -60,14 +60,16 @@ bool ah_compile_sums_on(const struct compile *c, size_t block, enum ah_accumulat
 
 double ah_compile_gradient_us(const struct compile *c, size_t block, size_t micro_batch)
 {
+    bool adds = c->micro_batches > 1, squares = c->clip && micro_batch + 1 == c->micro_batches;
     double us = 0;
     if (ah_compile_sums_on(c, block, AH_ACCUMULATOR_HOST))
         return us;
-    if (c->micro_batches > 1)
+    if (adds)
         us += c->costs->device_accumulate_us;
-    if (c->clip && micro_batch + 1 == c->micro_batches)
+    if (squares)
         us += c->costs->device_squares_us;
-    return us * (double)ah_job_block(c->job, block)->trained_parameters;
+    us *= (double)ah_job_block(c->job, block)->trained_parameters;
+    return ah_costs_launched(us, (uint64_t)adds + squares, c->costs->launch_us);
 }
 
 uint64_t ah_compile_tiles(const struct compile *c, uint64_t elements)

@@ -13,6 +13,7 @@
 struct ah_cost_group {
     double forward_us; /* of a micro-batch; of the head: forward, loss and backward */
     double backward_us[AH_ACTIVATIONS_WAYS];
+    uint64_t update_ops; /* of an update on the device */
 };
 
 struct ah_costs {
@@ -31,10 +32,25 @@ struct ah_costs {
 
     double host_us_per_byte; /* gathering rows of a table */
     double norm_us;          /* the norm of all blocks and the clip factor, once sums are there */
+    double launch_us;        /* an op of the compute lane takes no less; 0: not known */
     struct ah_plan_sharing sharing;
     struct ah_plan_threads threads;
     bool has_threads; /* host lane and compute lane share cores */
     bool estimated;   /* some times are not measured block times */
 };
+
+/* The time of work that is made of `ops` ops of the compute lane: they are launched one after another. */
+static inline double ah_costs_launched(double us, uint64_t ops, double launch_us)
+{
+    double launches_us = (double)ops * launch_us;
+    return us > launches_us ? us : launches_us;
+}
+
+/* An update, on the device, of a block of group `g`. */
+static inline double ah_costs_update_us(const struct ah_costs *costs, const struct ah_job *job, size_t g)
+{
+    return ah_costs_launched(costs->device_adam_us * (double)job->groups[g].trained_parameters,
+                             costs->groups[g].update_ops, costs->launch_us);
+}
 
 #endif

@@ -32,6 +32,27 @@ struct ah_flat ah_flat_of(const struct ah_model *model, enum ah_block_kind kind,
     return flat;
 }
 
+size_t ah_flat_runs(const struct ah_flat *flat, struct ah_run_of_elements ret_runs[AH_MODEL_TENSORS_MAX])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < flat->n; i++) {
+        const struct ah_flat_tensor *tensor = &flat->tensors[i];
+        if (!tensor->trained)
+            continue;
+        uint64_t end = tensor->trained_first + round_up(tensor->elements);
+        struct ah_run_of_elements *last = n ? &ret_runs[n - 1] : NULL;
+        if (last && last->decay == tensor->tensor.matrix &&
+            tensor->first - last->full_first == tensor->trained_first - last->first)
+            last->end = end;
+        else
+            ret_runs[n++] = (struct ah_run_of_elements){.first = tensor->trained_first,
+                                                        .end = end,
+                                                        .full_first = tensor->first,
+                                                        .decay = tensor->tensor.matrix};
+    }
+    return n;
+}
+
 size_t ah_flat_find(const struct ah_flat *flat, const char *name)
 {
     size_t i = 0;

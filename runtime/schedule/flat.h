@@ -36,6 +36,17 @@ struct ah_flat {
 /* The vectors of a block of this kind; bit i of `trained`: tensor i is trained, bits without a tensor do not count. */
 struct ah_flat ah_flat_of(const struct ah_model *model, enum ah_block_kind kind, uint32_t trained);
 
+/* Trained elements that follow each other in both vectors, padding behind each tensor included, and decay, or do not: an
+ * update is an op for each. */
+struct ah_run_of_elements {
+    uint64_t first, end; /* of the trained vector */
+    uint64_t full_first; /* where `first` is in the full one */
+    bool decay;
+};
+
+/* In their order; returns how many. */
+size_t ah_flat_runs(const struct ah_flat *flat, struct ah_run_of_elements ret_runs[AH_MODEL_TENSORS_MAX]);
+
 /* The index of the tensor with that name; flat->n where there is none. */
 size_t ah_flat_find(const struct ah_flat *flat, const char *name);
 

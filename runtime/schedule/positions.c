@@ -118,7 +118,7 @@ static void attach_device_updates(struct compile *c)
         if (c->configs[block].optimizer != AH_OPTIMIZER_DEVICE)
             continue;
         uint32_t op = ah_compile_op(c, AH_PLAN_DEVICE_ADAM, AH_PLAN_LANE_COMPUTE, block, 0);
-        c->ops[op].us = c->costs->device_adam_us * (double)ah_job_block(c->job, block)->trained_parameters;
+        c->ops[op].us = ah_costs_update_us(c->costs, c->job, c->job->group_of[block]);
         c->update_op[block] = op;
         attach(c, c->late_updates ? c->last_gradient : base_gradient(c, block), op);
     }
@@ -162,10 +162,9 @@ static void serve(struct compile *c, struct arrivals *a)
 
 static void make_streamed_op(struct compile *c, size_t block)
 {
-    const struct ah_job_group *group = ah_job_block(c->job, block);
     uint32_t op = ah_compile_op(c, AH_PLAN_DEVICE_ADAM, AH_PLAN_LANE_COMPUTE, block, 0);
-    c->ops[op].us = c->costs->device_adam_us * (double)group->trained_parameters;
-    c->ops[op].tiles = ah_compile_tiles(c, group->trained_elements);
+    c->ops[op].us = ah_costs_update_us(c->costs, c->job, c->job->group_of[block]);
+    c->ops[op].tiles = ah_compile_tiles(c, ah_job_block(c->job, block)->trained_elements);
     c->update_op[block] = op;
 }
 

@@ -91,28 +91,6 @@ static int find_staying(const struct ah_places *places, enum ah_tensor_label lab
 
 /* ---- blocks ---- */
 
-/* Trained tensors side by side, at the same distance in both vectors, are one run; so is the padding behind each. */
-static void find_runs(struct ah_places_block *block)
-{
-    const struct ah_flat *flat = &block->flat;
-    for (size_t i = 0; i < flat->n; i++) {
-        const struct ah_flat_tensor *tensor = &flat->tensors[i];
-        if (!tensor->trained)
-            continue;
-        uint64_t end = tensor->trained_first + round_up(tensor->elements, AH_FLAT_ALIGN);
-        struct ah_run_of_elements *last = block->n_runs ? &block->runs[block->n_runs - 1] : NULL;
-        if (last && last->decay == tensor->tensor.matrix &&
-            tensor->first - last->full_first == tensor->trained_first - last->first) {
-            last->end = end;
-            continue;
-        }
-        block->runs[block->n_runs++] = (struct ah_run_of_elements){.first = tensor->trained_first,
-                                                                   .end = end,
-                                                                   .full_first = tensor->first,
-                                                                   .decay = tensor->tensor.matrix};
-    }
-}
-
 /* Hands out the bytes of an arena one after another. */
 struct cutter {
     enum ah_arena_kind arena;
@@ -278,7 +256,7 @@ static int describe_blocks(struct ah_places *places, struct ah_arena *arena, str
             (struct ah_places_block){.plan = &plan->blocks[i],
                                      .group = group,
                                      .flat = ah_flat_of(places->job->model, group->kind, group->trained)};
-        find_runs(&places->blocks[i]);
+        places->blocks[i].n_runs = ah_flat_runs(&places->blocks[i].flat, places->blocks[i].runs);
         rc = check_bytes("blocks[].parameters", plan->blocks[i].parameters, group->parameters, err);
         if (!rc && !group->trained_elements != (plan->blocks[i].optimizer == AH_OPTIMIZER_NONE))
             rc = ah_error_set(err, AH_E_MISMATCH,

@@ -67,13 +67,6 @@ struct ah_vector {
     uint64_t base;
 };
 
-/* Trained elements that follow each other in both vectors and decay, or do not. */
-struct ah_run_of_elements {
-    uint64_t first, end; /* of the trained vector */
-    uint64_t full_first; /* where `first` is in the full one */
-    bool decay;
-};
-
 struct ah_places_block {
     const struct ah_plan_block *plan;
     const struct ah_job_group *group;

@@ -17,6 +17,7 @@ static const struct ah_measure_limits least = {
                [AH_PROFILER_LINKS] = 0.1,
                [AH_PROFILER_ADAM] = 0.1,
                [AH_PROFILER_BESIDE] = 0.1,
+               [AH_PROFILER_LAUNCHES] = 0.05,
                [AH_PROFILER_BLOCKS] = 0.1},
     .samples_min = 2,
     .samples_max = 2,
@@ -70,6 +71,7 @@ static void check_parts(const struct ah_machine *machine)
     assert_true(ah_machine_adam_params_per_s(machine, AH_HOST, AH_BF16) > 0);
     assert_true(ah_machine_adam_params_per_s(machine, AH_DEVICE, AH_BF16) > 0);
     assert_int_equal(machine->n_beside, 12);
+    assert_true(machine->launch_us && machine->launch_us->n > 0 && machine->launch_us->median > 0);
     assert_true(machine->device.reserve_bytes > 32 * MIB);
 }
 

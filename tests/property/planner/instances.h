@@ -114,6 +114,7 @@ static void instance_costs(struct instance *it, uint64_t *random)
         group->backward_us[0] = group->forward_us * (1.5 + check_uniform(random));
         group->backward_us[1] = group->backward_us[0] + group->forward_us * 0.1 * check_uniform(random);
         group->backward_us[2] = group->backward_us[1] + group->forward_us;
+        group->update_ops = 1 + g % 5;
     }
     costs->sharing.weights = (struct ah_plan_lane_weights){1, 1, 1, 0.5 + check_uniform(random)};
     costs->sharing.resources = it->resources;
@@ -124,6 +125,8 @@ static void instance_costs(struct instance *it, uint64_t *random)
                                                      .h2d = check_uniform(random),
                                                      .d2h = check_uniform(random),
                                                      .host = check_uniform(random)};
+    if (instance_below(random, 2))
+        costs->launch_us = per_parameter * instance_scaled(random, 10, 5000);
 }
 
 /* False: these patterns train nothing; take another one. */

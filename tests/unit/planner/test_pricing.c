@@ -4,6 +4,7 @@
  */
 #include "planner/pricing.h"
 
+#include "runtime/schedule/flat.h"
 #include "runtime/schedule/program.h"
 #include "tests/property/schedule/jobs.h"
 #include "tests/support/documents.h"
@@ -366,6 +367,54 @@ TEST(pricing, estimates_what_was_not_measured)
         assert_memory_equal(&c.costs.groups[layer], &estimated, sizeof estimated);
         assert_true(c.costs.groups[0].forward_us == 10);
     }
+    close_case(&c);
+}
+
+/* Ops of a layer's forward pass, and of its backward pass with the padding of its gradient. */
+static uint64_t ops_of(const struct pricing_case *c, const struct ah_job_group *layer, enum ah_pass pass)
+{
+    struct ah_program_step steps[AH_PROGRAM_STEPS_MAX];
+    const struct ah_flat flat = ah_flat_of(c->job.job.model, layer->kind, layer->trained);
+    uint64_t ops = 0;
+    for (size_t i = 0, n = ah_program_steps(&c->job.job, layer, pass, AH_ACTIVATIONS_KEEP, steps); i < n; i++)
+        ops += steps[i].times;
+    for (size_t i = 0; i < flat.n; i++)
+        ops += pass == AH_PASS_BACKWARD && flat.tensors[i].elements % 128;
+    return ops;
+}
+
+/* Where launches take long, a pass takes as long as they do; where they do not, as long as without; measured blocks are
+ * what they are. */
+TEST(pricing, passes_are_launched)
+{
+    struct pricing_case c;
+    struct measured measured;
+    struct ah_metric launch_us = {.n = 10, .median = 1e5, .min = 1e5, .max = 1e5};
+    open_case(&c, "rtx4090-64g", "tiny", AH_BF16, 1);
+    struct ah_machine *machine = c.machine.body.machine;
+    const struct ah_job_group *layer = test_job_group(&c.job.job, AH_BLOCK_LAYER);
+    size_t g = (size_t)(layer - c.job.job.groups);
+    assert_int_equal(layer->parameters % 128, 0);
+    CHECK_OK(fill(&c), c.err);
+    struct ah_cost_group before = c.costs.groups[g];
+    assert_true(c.costs.launch_us == 0);
+    assert_int_equal(before.update_ops, 4);
+    machine->launch_us = &launch_us;
+    CHECK_OK(fill(&c), c.err);
+    assert_true(c.costs.launch_us == 1e5);
+    assert_true(c.costs.groups[g].forward_us == 1e5 * (double)ops_of(&c, layer, AH_PASS_FORWARD));
+    assert_true(c.costs.groups[g].backward_us[AH_ACTIVATIONS_KEEP] ==
+                1e5 * (double)ops_of(&c, layer, AH_PASS_BACKWARD));
+    assert_true(c.costs.groups[g].backward_us[AH_ACTIVATIONS_RECOMPUTE] >
+                c.costs.groups[g].backward_us[AH_ACTIVATIONS_KEEP]);
+    launch_us.median = 1e-3;
+    CHECK_OK(fill(&c), c.err);
+    assert_memory_equal(&c.costs.groups[g], &before, sizeof before);
+    launch_us.median = 1e5;
+    measure_groups(&measured, &c, 0);
+    CHECK_OK(fill(&c), c.err);
+    assert_true(c.costs.groups[g].forward_us == 10.0 + (double)g);
+    assert_int_equal(c.costs.groups[g].update_ops, 4);
     close_case(&c);
 }
 

@@ -202,6 +202,45 @@ TEST(verify, what_ifs_are_of_the_machine)
     }
 }
 
+/* The step of a tiny model is the launches of its ops. The plan says so of itself, and as what its machine makes. */
+TEST(verify, launches_are_in_the_plan)
+{
+    struct ah_metric launch_us = {.n = 10, .median = 50, .min = 50, .max = 50};
+    for (int policy = AH_POLICY_RESIDENT; policy <= AH_POLICY_OPTIMAL; policy += AH_POLICY_OPTIMAL) {
+        struct test_request t;
+        open_tiny(&t, (enum ah_policy)policy);
+        t.machine.body.machine->launch_us = &launch_us;
+        t.request.device_bytes = policy == AH_POLICY_OPTIMAL ? 545 * TEST_MIB : 0;
+        CHECK_OK(test_request_plan(&t), t.err);
+        CHECK_OK(verify(&t), t.err);
+        /* Two micro-batches of 6 layers: ten ops forward and twenty backward at least. */
+        assert_true(t.plan.time.compute_us > 2 * 6 * 30 * launch_us.median);
+        for (size_t i = 0; i < t.plan.n_ops; i++)
+            if (t.plan.ops[i].op == AH_PLAN_DEVICE_ADAM && t.plan.ops[i].block == 1)
+                assert_true(t.plan.ops[i].us == 4 * launch_us.median);
+        test_request_close(&t);
+    }
+}
+
+/* The same bytes where every op is longer than a launch. */
+TEST(verify, launches_are_nothing_to_large_models)
+{
+    struct ah_metric launch_us = {.n = 10, .median = 4, .min = 4, .max = 4};
+    struct ah_buffer text[2];
+    for (int priced = 0; priced < 2; priced++) {
+        struct test_request t;
+        test_request_open(&t, "llama-2-7b", "h200-16c-128g");
+        t.machine.body.machine->launch_us = priced ? &launch_us : NULL;
+        CHECK_OK(test_request_plan(&t), t.err);
+        text[priced] = test_request_text(&t);
+        test_request_close(&t);
+    }
+    assert_int_equal(text[0].size, text[1].size);
+    assert_memory_equal(text[0].data, text[1].data, text[0].size);
+    ah_buffer_release(&text[0]);
+    ah_buffer_release(&text[1]);
+}
+
 /* A plan that does without something has the bound of doing without it. */
 TEST(verify, restrictions_are_in_the_bound)
 {

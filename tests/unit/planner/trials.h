@@ -31,7 +31,7 @@ static inline void setup(struct fixture *f, uint64_t device_bytes, uint64_t work
     assert_int_equal(f->job.job.n_blocks, BLOCKS);
     assert_true(f->job.job.n_groups <= 4);
     for (size_t g = 0; g < f->job.job.n_groups; g++)
-        f->groups[g] = (struct ah_cost_group){1e6, {2e6, 2.5e6, 3e6}};
+        f->groups[g] = (struct ah_cost_group){.forward_us = 1e6, .backward_us = {2e6, 2.5e6, 3e6}};
     f->costs = (struct ah_costs){.groups = f->groups,
                                  .h2d_us_per_byte = 1e-6,
                                  .d2h_us_per_byte = 1e-6,

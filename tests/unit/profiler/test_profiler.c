@@ -16,10 +16,10 @@
 
 #define MIB        (UINT64_C(1) << 20)
 #define PART(name) (1u << AH_PROFILER_##name)
-#define ON_DEVICE  (PART(MATMUL) | PART(LINKS) | PART(BESIDE))
+#define ON_DEVICE  (PART(MATMUL) | PART(LINKS) | PART(BESIDE) | PART(LAUNCHES))
 
 static const struct ah_measure_limits tiny = {
-    .part_s = {0.2, 0.1, 0.2, 0.2, 0.2, 0.1},
+    .part_s = {0.2, 0.1, 0.2, 0.2, 0.2, 0.1, 0.1},
     .samples_min = 10,
     .samples_max = 12,
     .block_s = 0.001,
@@ -123,6 +123,8 @@ TEST(profiler, finds_the_known_speed)
     check_matmul(machine, &rates, 2);
     check_links(machine, &rates);
     check_beside(machine, &rates);
+    assert_true(machine->launch_us->n >= 10);
+    check_near(machine->launch_us->median, 1, 1e-6); /* what the device takes for a fill */
     assert_int_equal(machine->n_memory + machine->n_adam, 0);
     assert_null(machine->disk);
     ah_document_release(&document);

@@ -43,6 +43,22 @@ TEST(flat, packs_trained_tensors)
     assert_int_equal(flat.tensors[3].first, 512);
 }
 
+/* By hand: norm, qkv | bias | output | norm | three of the MLP; of tensors 1, 3 and 4, the matrices lie apart in the whole
+ * vector, and a norm follows. */
+TEST(flat, runs_decay_alike)
+{
+    struct ah_run_of_elements runs[AH_MODEL_TENSORS_MAX];
+    struct ah_flat flat = ah_flat_of(&small, AH_BLOCK_LAYER, UINT32_MAX);
+    assert_int_equal(ah_flat_runs(&flat, runs), 6);
+    assert_true(runs[0].end == 128 && !runs[0].decay && runs[1].first == 128 && runs[1].decay);
+    assert_true(runs[5].first == 768 && runs[5].end == 1152 && runs[5].decay);
+    flat = ah_flat_of(&small, AH_BLOCK_LAYER, 1u << 1 | 1u << 3 | 1u << 4);
+    assert_int_equal(ah_flat_runs(&flat, runs), 3);
+    assert_true(runs[1].first == 256 && runs[1].full_first == 512 && runs[1].end == 384);
+    flat = ah_flat_of(&small, AH_BLOCK_LAYER, 0);
+    assert_int_equal(ah_flat_runs(&flat, runs), 0);
+}
+
 TEST(flat, finds_by_name)
 {
     struct ah_flat flat = ah_flat_of(&small, AH_BLOCK_LAYER, 0);

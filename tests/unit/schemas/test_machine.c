@@ -62,6 +62,22 @@ TEST(machine, needs_no_blocks)
     ah_document_release(&document);
 }
 
+/* Profiles from before launches were measured have none. */
+TEST(machine, needs_no_launches)
+{
+    struct ah_document document;
+    struct ah_error err = {0};
+    char text[4096];
+    CHECK_OK(parse(NULL, &document, &err), err);
+    assert_null(document.body.machine->launch_us);
+    ah_document_release(&document);
+    snprintf(text, sizeof text, "%s, \"launch_us\": " METRIC "}", head);
+    CHECK_OK(ah_document_parse(&document, "machine.json", text, strlen(text), AH_DOCUMENT_MACHINE, &err),
+             err);
+    assert_true(document.body.machine->launch_us->median == 20);
+    ah_document_release(&document);
+}
+
 TEST(machine, refuses_blocks_that_stand_twice)
 {
     struct ah_document document;

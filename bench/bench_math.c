@@ -140,10 +140,10 @@ static void add_others(struct bench *bench, uint32_t dtype)
     op.u.rope = (struct ah_op_rope){bench->tokens, 2 * HEADS, WIDTH / HEADS, 1024, 0, false};
     add_row(bench, "rope of q and k", op);
     op = op_of(AH_OP_EMBED, "tttww", dtype);
-    op.u.embed = (struct ah_op_embed){bench->tokens, WIDTH, VOCABULARY, 1024, 0};
+    op.u.embed = (struct ah_op_embed){bench->tokens, WIDTH, VOCABULARY, 1024, 0, 0};
     add_row(bench, "embed", op);
     op = op_of(AH_OP_EMBED_BACKWARD, "tttwww", dtype);
-    op.u.embed = (struct ah_op_embed){bench->tokens, WIDTH, VOCABULARY, 1024, 0};
+    op.u.embed = (struct ah_op_embed){bench->tokens, WIDTH, VOCABULARY, 1024, 0, 0};
     add_row(bench, "embed, backward", op);
     op = op_of(AH_OP_CROSS_ENTROPY, "wtw-w", dtype);
     op.u.cross_entropy = (struct ah_op_cross_entropy){LOGIT_ROWS, VOCABULARY};

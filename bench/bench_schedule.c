@@ -129,6 +129,7 @@ static void open_workload(struct workload *w, uint64_t layers, uint64_t tiles, d
                                  .mlp_width = 11008,
                                  .vocabulary = 32000,
                                  .max_positions = 4096,
+                                 .padding_token = AH_MODEL_NO_PADDING,
                                  .position = AH_POSITION_ROPE,
                                  .rope = &w->rope,
                                  .norm_epsilon = 1e-5,

@@ -70,6 +70,11 @@ static void put_extras(struct ah_table *facts, const struct ah_model *model)
         ah_table_cell(facts, "%" PRIu64 " tokens in %s", model->window,
                       model->n_window_layers ? "some layers" : "every layer");
     }
+    if (model->padding_token != AH_MODEL_NO_PADDING) {
+        ah_table_cell(facts, "padding");
+        ah_table_cell(facts, "token %" PRIu64 ", whose row of the embedding gets no gradient",
+                      model->padding_token);
+    }
 }
 
 static void put_facts(struct ah_cli *cli, const struct ah_model *model)

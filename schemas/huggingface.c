@@ -85,17 +85,6 @@ static int check_architectures(const struct conversion *conversion, const cJSON 
     return AH_OK;
 }
 
-static int meet_padding(struct conversion *conversion, const cJSON *value)
-{
-    double vocabulary = (double)conversion->config.vocabulary;
-    if (!cJSON_IsNumber(value))
-        return AH_OK;
-    if (value->valuedouble >= vocabulary || value->valuedouble < -vocabulary)
-        return refuse(conversion, value->string, "is not a token of the vocabulary");
-    return warn(conversion, value->string,
-                "the embedding of this token is trained here; transformers gives it no gradient");
-}
-
 /* A key that no field reads. */
 static int meet_other_key(void *context, const struct cJSON *member)
 {
@@ -173,9 +162,7 @@ static int check_keys(struct conversion *conversion)
         if (cJSON_IsNull(child) && key->families & family & ~key->nullable) {
             snprintf(what, sizeof what, "null has no meaning in %s", ah_words_family[conversion->family]);
             rc = refuse(conversion, child->string, what);
-        } else if (effect_of(conversion, child->string) == AH_HUGGINGFACE_PADDING)
-            rc = meet_padding(conversion, child);
-        else if (!cJSON_IsNull(child) && effect_of(conversion, child->string) == AH_HUGGINGFACE_TOLD)
+        } else if (!cJSON_IsNull(child) && effect_of(conversion, child->string) == AH_HUGGINGFACE_TOLD)
             rc = warn(conversion, child->string, "has no effect in this family");
     }
     return rc;
@@ -377,6 +364,19 @@ static int convert_window(struct conversion *conversion)
     return AH_OK;
 }
 
+/* Counted from the end where negative, as torch does. */
+static int convert_padding(struct conversion *conversion)
+{
+    double token = conversion->config.padding, vocabulary = (double)conversion->config.vocabulary;
+    if (!has_key(conversion, "pad_token_id") || is_null(conversion, "pad_token_id") ||
+        conversion->family == AH_FAMILY_GPT2)
+        return AH_OK;
+    if (token >= vocabulary || token < -vocabulary || fabs(token - floor(token)) > 0)
+        return refuse(conversion, "pad_token_id", "is not a token of the vocabulary");
+    conversion->model->padding_token = (uint64_t)(token < 0 ? token + vocabulary : token);
+    return AH_OK;
+}
+
 static int convert_heads(struct conversion *conversion)
 {
     const struct ah_huggingface_config *config = &conversion->config;
@@ -502,10 +502,10 @@ int ah_huggingface_read(struct ah_arena *arena, const char *name, const struct c
                         struct ah_model *ret_model, const char ***ret_warnings, size_t *ret_n_warnings,
                         struct ah_error *err)
 {
-    static int (*const steps[])(struct conversion *) = {find_family,    read_config,        check_keys,
-                                                        convert_heads,  convert_activation, convert_rope,
-                                                        convert_window, convert_name,       NULL};
-    struct ah_model model = {0};
+    static int (*const steps[])(struct conversion *) = {
+        find_family,  read_config,    check_keys,      convert_heads, convert_activation,
+        convert_rope, convert_window, convert_padding, convert_name,  NULL};
+    struct ah_model model = {.padding_token = AH_MODEL_NO_PADDING};
     struct conversion conversion = {.arena = arena, .name = name, .tree = tree, .model = &model, .err = err};
     int rc = AH_OK;
     for (size_t i = 0; steps[i] && !rc; i++) {

@@ -33,6 +33,7 @@ struct ah_huggingface_config {
     const char *activation;
     double norm_epsilon;
     double initializer_range;
+    double padding; /* may be negative */
     bool tied;
     bool attention_bias;
     bool mlp_bias;
@@ -64,10 +65,9 @@ extern const struct ah_huggingface_family ah_huggingface_families[];
 enum ah_huggingface_effect {
     AH_HUGGINGFACE_COMPUTED, /* part of the model, as in transformers */
     AH_HUGGINGFACE_DROPOUT,  /* recorded and not applied, with a warning */
-    AH_HUGGINGFACE_PADDING, /* a row of the embedding without a gradient there; it has one here, with a warning */
-    AH_HUGGINGFACE_CLASS, /* refused unless it is the family's class */
-    AH_HUGGINGFACE_NONE,  /* no effect, here and there */
-    AH_HUGGINGFACE_TOLD,  /* no effect, with a warning: another family has it */
+    AH_HUGGINGFACE_CLASS,    /* refused unless it is the family's class */
+    AH_HUGGINGFACE_NONE,     /* no effect, here and there */
+    AH_HUGGINGFACE_TOLD,     /* no effect, with a warning: another family has it */
     /* refused unless the value changes nothing */
     AH_HUGGINGFACE_UNLESS_EMPTY,
     AH_HUGGINGFACE_UNLESS_FALSE,

@@ -114,6 +114,10 @@ static int model_check(const void *group, struct ah_error *err)
             rc = ah_meaning_fail_item(
                 err, "window_layers", i, NULL, "%llu is not a layer; the last one is %llu",
                 (unsigned long long)model->window_layers[i], (unsigned long long)model->layers - 1);
+    if (!rc && model->padding_token != AH_MODEL_NO_PADDING && model->padding_token >= model->vocabulary)
+        rc = ah_meaning_fail(err, "padding_token", "%llu is not a token; the last one is %llu",
+                             (unsigned long long)model->padding_token,
+                             (unsigned long long)model->vocabulary - 1);
     return rc ? rc : ah_model_count(model, &parameters, err);
 }
 
@@ -178,6 +182,13 @@ static const struct ah_field model_fields[] = {
      .max = 9999,
      .max_items = 10000,
      .about = "Layers (from 0) that have the window; absent: all."},
+    {.name = "padding_token",
+     AH_COUNT_AT(ah_model, padding_token),
+     .flags = AH_FIELD_OPTIONAL | AH_FIELD_NO_DEFAULT,
+     .max = AH_MODEL_NO_PADDING - 1,
+     .fallback = AH_MODEL_NO_PADDING,
+     .about =
+         "Its row of the embedding starts at zero and gets no gradient as an input; absent: no token's."},
     {.name = "initializer_range",
      AH_NUMBER_AT(ah_model, initializer_range),
      .flags = AH_FIELD_OPTIONAL | AH_FIELD_ABOVE,

@@ -83,6 +83,7 @@ struct ah_model {
     uint64_t window;         /* tokens that attention sees; 0: all */
     uint64_t *window_layers; /* layers that have the window; empty: all of them */
     size_t n_window_layers;
+    uint64_t padding_token;   /* the embedding's row of it has no gradient; or AH_MODEL_NO_PADDING */
     double initializer_range; /* deviation of freshly initialised matrices */
     double dropout; /* the largest rate of the original; training here has none, it is recorded only */
     struct ah_text_pair *annotations;
@@ -91,6 +92,7 @@ struct ah_model {
 
 enum ah_block_kind { AH_BLOCK_EMBEDDING, AH_BLOCK_LAYER, AH_BLOCK_HEAD };
 
+enum { AH_MODEL_NO_PADDING = 268435456 /* the largest vocabulary ends below it */ };
 enum { AH_MODEL_TENSORS_MAX = 16, AH_MODEL_GROUPS_MAX = 4 };
 
 struct ah_model_tensor {

@@ -183,6 +183,7 @@ struct ah_op_embed {
     uint64_t vocabulary;
     uint64_t positions; /* rows of the position table; 0: none */
     uint64_t seq;       /* with a position table and without positions, <= positions; else 0 */
+    uint64_t padding;   /* embed_backward: 1 + the token whose row of `dtable` gets nothing; 0: none */
 };
 
 struct ah_op_cross_entropy {

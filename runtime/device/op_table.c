@@ -244,6 +244,8 @@ static void sizes_embed(const struct ah_op *op, struct op_sizes *sizes)
     sizes->of[POSITIONS] = embed->positions;
     if (op->kind == AH_OP_GATHER && (embed->positions || embed->seq))
         sizes->wrong = "gather has no position table";
+    if (embed->padding > (op->kind == AH_OP_EMBED_BACKWARD ? embed->vocabulary : 0))
+        sizes->wrong = "padding is no token, or stands in an op without backward";
 }
 
 static void sizes_embed_forward(const struct ah_op *op, struct op_sizes *sizes)

@@ -173,6 +173,8 @@ static void put_llama(const struct print *print)
     put_count(print, "num_attention_heads", model->heads);
     put_count(print, "num_hidden_layers", model->layers);
     put_count(print, "num_key_value_heads", model->kv_heads);
+    if (model->padding_token != AH_MODEL_NO_PADDING)
+        put_count(print, "pad_token_id", model->padding_token);
     put_number(print, "rms_norm_eps", model->norm_epsilon);
     put_rope_scaling(print);
     put_number(print, "rope_theta", model->rope->theta);

@@ -58,6 +58,17 @@ static void fill_normal(uint64_t seed, const struct ah_weights_piece *piece, dou
     }
 }
 
+/* The row of the padding token is zero. */
+static void clear_padding(const struct ah_model *model, const struct ah_weights_piece *piece, float *values)
+{
+    uint64_t begin = model->padding_token * model->width, end = begin + model->width;
+    if (model->padding_token == AH_MODEL_NO_PADDING || piece->block != 0 || piece->tensor != 0)
+        return;
+    for (uint64_t i = begin < piece->first ? piece->first : begin; i < end && i < piece->first + piece->n;
+         i++)
+        values[i - piece->first] = 0;
+}
+
 /* A norm's gain, as opposed to a bias. */
 static bool is_gain(const struct ah_model_tensor *tensor)
 {
@@ -75,6 +86,7 @@ void ah_initial_fill(const struct ah_model *model, uint64_t seed, const struct a
     const struct ah_model_tensor *tensor = &tensors[piece->tensor];
     if (tensor->matrix) {
         fill_normal(seed, piece, deviation(model, tensor), ret_values);
+        clear_padding(model, piece, ret_values);
         return;
     }
     float constant = is_gain(tensor) ? 1.0f : 0.0f;

@@ -7,8 +7,8 @@
  * operations only. Who computes which part of a block in how many threads does not matter.
  *
  * The distributions are those of the transformers library: matrices and tables normal with mean 0 and deviation
- * `initializer_range`, norms 1, biases 0; in gpt2 the two projections back into the residual stream have
- * `initializer_range` / sqrt(2 * layers).
+ * `initializer_range`, norms 1, biases and the padding token's row of the embedding 0; in gpt2 the two projections back
+ * into the residual stream have `initializer_range` / sqrt(2 * layers).
  *
  *     rc = ah_initial_load(model, seed, pool, &sink, err);                // the sink of ah_weights_load()
  *     ah_initial_fill(model, seed, &piece, values);                       // or any piece, from any thread

@@ -120,6 +120,8 @@ static void size_embed_backward(const struct ah_program_context *context, struct
     go_with(node, 4, has(node, 1));
     go_with(node, 5, has(node, 0));
     node->step.op.u.embed = embed_sizes(context, has(node, 1));
+    if (has(node, 0) && context->job->model->padding_token != AH_MODEL_NO_PADDING)
+        node->step.op.u.embed.padding = 1 + context->job->model->padding_token;
 }
 
 static void size_cross_entropy(const struct ah_program_context *context, struct node *node)

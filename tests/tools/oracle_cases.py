@@ -68,6 +68,9 @@ CASES = {
     "llama-frozen-below": case(
         llama("llama", num_hidden_layers=3), trainable=["*", "!embedding.*", "!layer.0.*"], clip=1.2, micro_batches=2,
         weight_decay=0.1),
+    "llama-padding": case(
+        llama("llama", vocab_size=29, pad_token_id=3, tie_word_embeddings=True), micro_batches=2,
+        weight_decay=0.1, clip=2.3),
     "mistral-window": case(llama("mistral", sliding_window=7, head_dim=None, hidden_size=32), seq=24, micro_batches=2),
     "mistral-documents": case(
         llama("mistral", sliding_window=5, num_key_value_heads=1), data={"documents": True, "mask": True}, seq=32,

@@ -112,6 +112,8 @@ def logits(shape, w, tokens, starts):
     else:
         table = w["model.embed_tokens.weight"]
         x = table[tokens]
+        if shape.padding is not None:
+            x = torch.where((tokens == shape.padding)[..., None], x.detach(), x)
         for i in range(shape.layers):
             x = llama_layer(shape, w, f"model.layers.{i}", x, sees(starts, shape.windows[i]), positions)
         x = rms_norm(x, w["model.norm.weight"], shape.epsilon)

@@ -39,6 +39,7 @@ class Shape:
     tied: bool
     windows: list            # of each layer; 0: none
     rope: dict = field(default_factory=dict)  # empty: learned positions
+    padding: int | None = None  # the token whose row of the embedding gets no gradient as an input
 
 
 def _rope(config):
@@ -83,7 +84,8 @@ def read_shape(config):
         vocabulary=config["vocab_size"], positions=config["max_position_embeddings"],
         epsilon=config.get("rms_norm_eps", 1e-6), activation="silu_gated", qkv_bias=family == "qwen2" or bias,
         output_bias=bias, mlp_bias=family == "llama" and bool(config.get("mlp_bias")), qk_norm=family == "qwen3",
-        tied=bool(config.get("tie_word_embeddings", False)), windows=_windows(config, layers), rope=_rope(config))
+        tied=bool(config.get("tie_word_embeddings", False)), windows=_windows(config, layers), rope=_rope(config),
+        padding=config.get("pad_token_id"))
 
 
 # ---- tensors ----

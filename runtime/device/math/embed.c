@@ -5,7 +5,8 @@
  *
  * ORDER OF SUMS. A row of a table gets the sum of its rows of dy, in ascending order of rows: those of a token in groups
  * of 64 from its first, and group sums one after another; those of a position one after another. All in fp32. Then
- * what the table had and the sum are added and rounded once. Rows that nothing belongs to are not touched.
+ * what the table had and the sum are added and rounded once. Rows that nothing belongs to are not touched, nor is the one of
+ * the padding token.
  *
  * The rows of a token are found together by sorting: a radix sort, stable, of row numbers by token, in the two halves of
  * the scratch. A RUN is what belongs to one token. Pieces of the sorted rows, and strips of columns, are shared among
@@ -31,7 +32,7 @@ struct embed {
     const uint32_t *tokens;
     const uint32_t *positions; /* NULL: row % seq */
     const uint32_t *sorted;    /* rows by token */
-    uint64_t rows, width, table_positions, seq;
+    uint64_t rows, width, table_positions, seq, padding;
     uint64_t strips; /* of columns */
 };
 
@@ -57,6 +58,7 @@ static struct embed embed_of(const struct ah_host *host, const struct ah_op *op)
         .width = sizes->width,
         .table_positions = sizes->positions,
         .seq = sizes->seq,
+        .padding = sizes->padding,
     };
 }
 
@@ -185,7 +187,8 @@ static void run_pieces(const void *context, uint64_t begin, uint64_t end)
             place = run_end(e, place);
         while (place < stop) {
             const uint64_t next = run_end(e, place);
-            add_run(e, place, next, column, n);
+            if (token_at(e, place) + 1 != e->padding)
+                add_run(e, place, next, column, n);
             place = next;
         }
     }

@@ -26,8 +26,13 @@ static const struct {
     enum ah_dtype dtype;
     int plans;
 } runs[] = {
-    {"gpt2", AH_FP32, 4},         {"llama-masked", AH_BF16, 4},      {"qwen3", AH_BF16, 4},
-    {"llama-biases", AH_FP32, 3}, {"mistral-documents", AH_BF16, 3}, {"gpt2-untied-odd", AH_FP32, 4},
+    {"gpt2", AH_FP32, 4},
+    {"llama-masked", AH_BF16, 4},
+    {"qwen3", AH_BF16, 4},
+    {"llama-padding", AH_FP32, 3},
+    {"llama-biases", AH_FP32, 3},
+    {"mistral-documents", AH_BF16, 3},
+    {"gpt2-untied-odd", AH_FP32, 4},
 };
 
 static struct golden golden;

@@ -22,6 +22,7 @@ static const char *const names[] = {
     "llama-llama3",
     "llama-masked",
     "llama-frozen-below",
+    "llama-padding",
     "mistral-window",
     "mistral-documents",
     "qwen2",

@@ -51,6 +51,7 @@ static void instance_model(struct instance *it, uint64_t *random, uint64_t layer
                                   .mlp_width = 160 + 32 * instance_below(random, 4),
                                   .vocabulary = 100 + instance_below(random, 400),
                                   .max_positions = 256,
+                                  .padding_token = AH_MODEL_NO_PADDING,
                                   .position = gated ? AH_POSITION_ROPE : AH_POSITION_LEARNED,
                                   .rope = gated ? &it->rope : NULL,
                                   .norm = gated ? AH_MODEL_NORM_RMS : AH_MODEL_NORM_LAYER,

@@ -54,6 +54,7 @@ static inline void test_case_model(struct test_case *c, uint64_t layers, uint64_
                                  .mlp_width = 3 * width,
                                  .vocabulary = 1000,
                                  .max_positions = 4096,
+                                 .padding_token = AH_MODEL_NO_PADDING,
                                  .initializer_range = 0.02,
                                  .position = AH_POSITION_ROPE,
                                  .rope = &c->rope,

@@ -34,6 +34,7 @@ static struct ah_model llama(void)
                              .mlp_width = 6,
                              .vocabulary = VOCABULARY,
                              .max_positions = 7,
+                             .padding_token = AH_MODEL_NO_PADDING,
                              .position = AH_POSITION_ROPE,
                              .norm_epsilon = 1e-5,
                              .activation = AH_MODEL_SILU_GATED};

@@ -245,6 +245,18 @@ TEST(op, embed_backward_leaves_out_what_is_frozen)
     CHECK_FAILS(ah_op_check(&op, arenas, &err), err, AH_E_USAGE, "neither 'dtable' nor");
 }
 
+TEST(op, padding_is_a_token_of_a_backward)
+{
+    struct ah_error err = {0};
+    struct ah_op backward = spread(row_of(AH_OP_EMBED_BACKWARD)), gather = spread(row_of(AH_OP_GATHER));
+    backward.u.embed.padding = 11;
+    CHECK_OK(ah_op_check(&backward, arenas, &err), err);
+    backward.u.embed.padding = 12;
+    CHECK_FAILS(ah_op_check(&backward, arenas, &err), err, AH_E_USAGE, "padding is no token");
+    gather.u.embed.padding = 1;
+    CHECK_FAILS(ah_op_check(&gather, arenas, &err), err, AH_E_USAGE, "an op without backward");
+}
+
 /* Without positions row r has position r % seq, which must lie in the table whatever r is. */
 TEST(op, counts_positions_or_is_given_them)
 {

@@ -75,6 +75,8 @@ TEST(config, says_windows_ropes_and_biases)
         "\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.5}}",
         "{\"model_type\":\"llama\"," SIZES ",\"rope_theta\":5e5,\"rope_scaling\":{\"rope_type\":\"llama3\","
         "\"factor\":8,\"low_freq_factor\":1,\"high_freq_factor\":4,\"original_max_position_embeddings\":16}}",
+        "{\"model_type\":\"llama\"," SIZES ",\"pad_token_id\":0}",
+        "{\"model_type\":\"qwen2\"," SIZES ",\"pad_token_id\":-1}",
         "{\"model_type\":\"gpt2\",\"n_embd\":24,\"n_layer\":2,\"n_head\":4,\"n_positions\":32,\"vocab_size\":"
         "50,"
         "\"activation_function\":\"gelu\",\"tie_word_embeddings\":false,\"attn_pdrop\":0,\"embd_pdrop\":0,"

@@ -65,6 +65,26 @@ TEST(initial, does_not_depend_on_pieces)
     ah_document_release(&document);
 }
 
+TEST(initial, clears_the_padding_tokens_row)
+{
+    struct ah_document document;
+    struct ah_flat flat;
+    parse(&document, qwen3);
+    struct ah_model *model = document.body.model;
+    float *before = fill_block(model, 5, 0, &flat), piece[40];
+    model->padding_token = 7;
+    float *after = fill_block(model, 5, 0, &flat);
+    for (uint64_t i = 0; i < flat.elements; i++)
+        assert_true(after[i] == (i / model->width == 7 ? 0 : before[i]));
+    for (uint64_t first = 6 * model->width; first < 8 * model->width; first++) {
+        ah_initial_fill(model, 5, &(struct ah_weights_piece){0, 0, first, first, 40}, piece);
+        assert_memory_equal(piece, after + first, sizeof piece);
+    }
+    free(before);
+    free(after);
+    ah_document_release(&document);
+}
+
 TEST(initial, differs_by_seed_and_block)
 {
     struct ah_document document;

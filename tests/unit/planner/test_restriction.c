@@ -25,6 +25,7 @@ static void setup(struct fixture *f)
                                  .mlp_width = 256,
                                  .vocabulary = 300,
                                  .max_positions = 64,
+                                 .padding_token = AH_MODEL_NO_PADDING,
                                  .position = AH_POSITION_LEARNED,
                                  .norm = AH_MODEL_NORM_LAYER,
                                  .norm_epsilon = 1e-5,

@@ -43,6 +43,7 @@ static void rename_model(struct ah_model *model)
     model->initializer_range = 0.5;
     model->rope->theta = 5e5;
     model->max_positions *= 2;
+    model->padding_token = 7;
 }
 
 TEST(program_digest, does_not_know_name_or_depth)

@@ -393,6 +393,7 @@ TEST(huggingface, refuses_what_transformers_reads_otherwise)
          "original_max_position_embeddings: this setting"},
         {LLAMA(",\"pad_token_id\":100"), "pad_token_id: is not a token of the vocabulary"},
         {LLAMA(",\"pad_token_id\":-101"), "pad_token_id: is not a token of the vocabulary"},
+        {LLAMA(",\"pad_token_id\":1.5"), "pad_token_id: is not a token of the vocabulary"},
         {"{\"model_type\":\"llama\",\"hidden_size\":65,\"num_hidden_layers\":1,\"num_attention_heads\":4,"
          "\"head_dim\":16,\"intermediate_size\":9,\"vocab_size\":9,\"max_position_embeddings\":9}",
          "num_attention_heads: does not divide the width, which llama needs"},
@@ -408,15 +409,29 @@ TEST(huggingface, refuses_what_transformers_reads_otherwise)
         ",\"attention_dropout\":null,\"is_causal\":true,\"head_dim\":null,\"use_sliding_window\":null"));
     assert_int_equal(document.n_warnings, 0);
     ah_document_release(&document);
-    document = parsed(LLAMA(",\"pad_token_id\":-1"));
-    assert_int_equal(document.n_warnings, 1);
-    check_text_has(document.warnings[0], "pad_token_id: the embedding of this token is trained here");
-    ah_document_release(&document);
+    static const struct {
+        const char *text;
+        uint64_t token;
+    } paddings[] = {
+        {LLAMA(",\"pad_token_id\":0"), 0},
+        {LLAMA(",\"pad_token_id\":99"), 99},
+        {LLAMA(",\"pad_token_id\":-1"), 99},
+        {LLAMA(",\"pad_token_id\":-100"), 0},
+        {LLAMA(",\"pad_token_id\":null"), AH_MODEL_NO_PADDING},
+        {LLAMA(""), AH_MODEL_NO_PADDING},
+    };
+    for (size_t i = 0; i < sizeof paddings / sizeof paddings[0]; i++) {
+        document = parsed(paddings[i].text);
+        assert_int_equal(document.n_warnings, 0);
+        assert_int_equal(document.body.model->padding_token, paddings[i].token);
+        ah_document_release(&document);
+    }
     document =
         parsed("{" GPT2_SIZES ",\"attn_pdrop\":0,\"embd_pdrop\":0,\"resid_pdrop\":0,\"pad_token_id\":1,"
                "\"sliding_window\":4}");
     assert_int_equal(document.n_warnings, 1);
     assert_string_equal(document.warnings[0], "sliding_window: has no effect in this family");
+    assert_int_equal(document.body.model->padding_token, AH_MODEL_NO_PADDING);
     ah_document_release(&document);
 }
 
@@ -438,15 +453,20 @@ TEST(huggingface, what_is_read_is_in_the_table_of_keys)
     }
 }
 
-static const char *const effects[] = {
-    [AH_HUGGINGFACE_COMPUTED] = "computed",       [AH_HUGGINGFACE_DROPOUT] = "not applied",
-    [AH_HUGGINGFACE_PADDING] = "trained",         [AH_HUGGINGFACE_CLASS] = "the family's class",
-    [AH_HUGGINGFACE_NONE] = "no effect",          [AH_HUGGINGFACE_TOLD] = "warning",
-    [AH_HUGGINGFACE_UNLESS_EMPTY] = "only empty", [AH_HUGGINGFACE_UNLESS_FALSE] = "only false",
-    [AH_HUGGINGFACE_UNLESS_TRUE] = "only true",   [AH_HUGGINGFACE_UNLESS_ZERO] = "only 0",
-    [AH_HUGGINGFACE_UNLESS_ONE] = "only 1",       [AH_HUGGINGFACE_UNLESS_FULL] = "only full attention",
-    [AH_HUGGINGFACE_REFUSED] = "refused",         [AH_HUGGINGFACE_QUANTISED] = "refused",
-    [AH_HUGGINGFACE_NEVER] = "refused, null too"};
+static const char *const effects[] = {[AH_HUGGINGFACE_COMPUTED] = "computed",
+                                      [AH_HUGGINGFACE_DROPOUT] = "not applied",
+                                      [AH_HUGGINGFACE_CLASS] = "the family's class",
+                                      [AH_HUGGINGFACE_NONE] = "no effect",
+                                      [AH_HUGGINGFACE_TOLD] = "warning",
+                                      [AH_HUGGINGFACE_UNLESS_EMPTY] = "only empty",
+                                      [AH_HUGGINGFACE_UNLESS_FALSE] = "only false",
+                                      [AH_HUGGINGFACE_UNLESS_TRUE] = "only true",
+                                      [AH_HUGGINGFACE_UNLESS_ZERO] = "only 0",
+                                      [AH_HUGGINGFACE_UNLESS_ONE] = "only 1",
+                                      [AH_HUGGINGFACE_UNLESS_FULL] = "only full attention",
+                                      [AH_HUGGINGFACE_REFUSED] = "refused",
+                                      [AH_HUGGINGFACE_QUANTISED] = "refused",
+                                      [AH_HUGGINGFACE_NEVER] = "refused, null too"};
 
 static void put_row(struct ah_buffer *out, const struct ah_huggingface_key *key)
 {

@@ -3,7 +3,7 @@
  * Embed, backward: rows of dy added to the tables, deterministically.
  *
  * A row of a table gets the sum of its rows of dy, and then what it had, rounded once; rows that nothing belongs to are not
- * touched. Three kernels:
+ * touched, nor is the one of the padding token. Three kernels:
  *
  *   1. ranks    row numbers sorted by token, then row: a row's place is the number of rows that come before it, which a
  *               block counts by looking at all tokens. n^2 comparisons, two instructions each, on all processors: 5 us
@@ -33,7 +33,7 @@ struct task {
     struct ah_rows table, dy;
     const uint32_t *tokens; /* or positions */
     uint32_t *sorted;       /* row numbers by token */
-    uint64_t rows, width, seq;
+    uint64_t rows, width, seq, padding;
     uint64_t strips; /* of columns; blocks are numbered strip by strip of a window, or of a position */
 };
 
@@ -188,6 +188,8 @@ template <int D> __global__ void __launch_bounds__(THREADS) tokens(struct task t
         const unsigned next = begin & (begin - 1);
         const uint64_t end = next ? window + static_cast<unsigned>(__ffs(static_cast<int>(next))) - 1
                                   : run_end(&t, first, token_at(&t, first));
+        if (token_at(&t, first) + 1ull == t.padding)
+            continue;
         if (end - first > LONG)
             add_long_run<D>(&t, first, end, column, shared);
         else if (run % WARPS == warp && column < t.width)
@@ -290,6 +292,7 @@ cudaError_t ah_cuda_embed_backward(const struct ah_cuda_launch *launch)
                      op->rows,
                      op->width,
                      op->seq,
+                     op->padding,
                      1};
     cudaError_t rc =
         op->rows > INT32_MAX || op->vocabulary > INT32_MAX ? cudaErrorInvalidConfiguration : cudaSuccess;

@@ -158,6 +158,23 @@ static int place_players(struct concert *c, struct ah_error *err)
     return AH_OK;
 }
 
+/* The stages of each pipeline, by what their programs send and expect. */
+static int check_messages(const struct concert *c, struct ah_error *err)
+{
+    const struct ah_messages **stages = ah_arena_array(c->arena, c->n_players, sizeof *stages);
+    if (!stages)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < c->n_players; i++)
+        stages[i] = &c->players[i].score->messages;
+    size_t at = 0;
+    for (size_t p = 0; p < c->plan->n_pipelines; at += c->plan->pipelines[p++].n_stages) {
+        int rc = ah_messages_check(stages + at, c->plan->pipelines[p].n_stages, err);
+        if (rc)
+            return ah_error_prefix(err, rc, "pipelines[%zu]", p);
+    }
+    return AH_OK;
+}
+
 static uint32_t player_of(const struct concert *c, uint64_t rank)
 {
     for (uint32_t i = 0; i < c->n_players; i++)
@@ -248,6 +265,7 @@ static int prepare(struct concert *c, struct ah_error *err)
     c->boundary_bytes = boundary_bytes(c->plan);
     int rc = read_scores(c, err);
     rc = rc ? rc : place_players(c, err);
+    rc = rc ? rc : check_messages(c, err);
     rc = rc ? rc : place_sums(c, err);
     rc = rc ? rc : ah_nics_init(&c->nics, c->n_players, err);
     return rc ? rc : ah_race_init(&c->race, 2 * (c->n_players + c->n_sums), err);

@@ -12,6 +12,7 @@
 #include "planner/cluster/concert.h"
 #include "planner/cluster/nics.h"
 #include "planner/cluster/race.h"
+#include "runtime/schedule/messages.h"
 #include "runtime/schedule/rounds.h"
 
 enum { CONCERT_SETS = 1 << AH_ROUNDS_LANES, CONCERT_WAITING = 2, CONCERT_NONE = UINT32_MAX };
@@ -20,20 +21,20 @@ enum { CONCERT_SETS = 1 << AH_ROUNDS_LANES, CONCERT_WAITING = 2, CONCERT_NONE = 
 enum {
     MARK_INPUT = 1,        /* waits for the output of the stage before */
     MARK_GRADIENT = 2,     /* waits for the gradient, or the word, of the stage behind */
-    MARK_WORD = 4,         /* of a stage that trains nothing: waits as it would for a gradient */
-    MARK_SENDS_OUTPUT = 8, /* what it sends is there at its end */
-    MARK_SENDS_GRADIENT = 16,
-    MARK_PLACE = 32,        /* waits for a place at the stage before */
-    MARK_FREES_PLACE = 64,  /* the last use of the gradient that was sent here */
-    MARK_BEFORE_GATE = 128, /* the gate waits for it */
-    MARK_BEHIND_GATE = 256,
-    MARK_ENDS_STEP = 512, /* the last of the compute lane: then the next step's inputs may arrive */
-    MARK_NEXT_STEP = 1024 /* for the step after its own */
+    MARK_SENDS_OUTPUT = 4, /* what it sends is there at its end */
+    MARK_SENDS_GRADIENT = 8,
+    MARK_PLACE = 16,       /* waits for a place at the stage before */
+    MARK_FREES_PLACE = 32, /* the last use of the gradient that was sent here */
+    MARK_BEFORE_GATE = 64, /* the gate waits for it */
+    MARK_BEHIND_GATE = 128,
+    MARK_ENDS_STEP = 256, /* the last of the compute lane: then the next step's inputs may arrive */
+    MARK_NEXT_STEP = 512  /* for the step after its own */
 };
 
 struct score {
     const struct ah_plan *plan;
     struct ah_rounds rounds;
+    struct ah_messages messages;
     double *duration_us; /* by item, at full speed */
     uint16_t *marks;     /* by item */
     uint32_t
@@ -41,7 +42,7 @@ struct score {
     uint32_t *next_final; /* by block: the next one at the same item */
     uint64_t before_gate; /* items of a step */
     uint64_t counted;     /* items of a step that belong to it */
-    uint64_t micro_batches, ahead;
+    uint64_t micro_batches;
     bool frees_places;
     double speeds[CONCERT_SETS][AH_ROUNDS_LANES]; /* by the set of lanes that work */
 };

@@ -8,7 +8,6 @@
  *    updates, and gradients that leave for them.
  */
 #include "planner/cluster/concert_internal.h"
-#include "runtime/schedule/turns.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -16,8 +15,6 @@
 struct reading {
     struct score *score;
     const struct ah_plan *plan;
-    const struct ah_plan_part *part;
-    bool trains; /* some backward runs */
 };
 
 static const struct ah_plan_op *op_of(const struct reading *r, uint32_t item)
@@ -32,44 +29,26 @@ static bool on_host(const struct reading *r, uint64_t block)
 
 /* ---- messages ---- */
 
-static bool touches_gradient(const struct ah_plan_op *op)
+/* What messages mean to the items of compute, which are its positions. */
+static void mark_messages(const struct reading *r)
 {
-    return op->op == AH_PLAN_BACKWARD || (op->op == AH_PLAN_SEND_INPUT_GRADIENT && op->bytes);
-}
-
-static unsigned message_marks(const struct reading *r, const struct ah_plan_op *op)
-{
-    bool before = r->part->stage > 0, behind = r->part->stage + 1 < r->part->stages;
-    bool top = op->block + 1 == r->plan->n_blocks;
-    unsigned marks = 0;
-    if (op->op == AH_PLAN_FORWARD && !op->block && before)
-        marks |= MARK_INPUT;
-    if (op->op == AH_PLAN_FORWARD && !op->block && behind && !r->trains && op->micro_batch > r->score->ahead)
-        marks |= MARK_WORD;
-    if (behind && ((op->op == AH_PLAN_BACKWARD && top) || op->op == AH_PLAN_SEND_INPUT_GRADIENT))
-        marks |= MARK_GRADIENT;
-    if (op->op == AH_PLAN_SEND_OUTPUT)
-        marks |= MARK_SENDS_OUTPUT;
-    if (op->op == AH_PLAN_SEND_INPUT_GRADIENT)
-        marks |= MARK_SENDS_GRADIENT;
-    if (op->op == AH_PLAN_SEND_INPUT_GRADIENT && op->bytes && op->micro_batch >= CONCERT_WAITING)
-        marks |= MARK_PLACE;
-    return marks;
-}
-
-/* The last use of every gradient that is sent here. */
-static void mark_freed_places(const struct reading *r)
-{
+    static const uint16_t at[AH_CHANNELS] = {[AH_CHANNEL_OUTPUT_IN] = MARK_INPUT,
+                                             [AH_CHANNEL_OUTPUT_OUT] = MARK_SENDS_OUTPUT,
+                                             [AH_CHANNEL_GRADIENT_IN] = MARK_GRADIENT,
+                                             [AH_CHANNEL_GRADIENT_OUT] = MARK_SENDS_GRADIENT};
     struct score *s = r->score;
-    uint64_t micro_batch = UINT64_MAX;
-    for (uint32_t p = s->rounds.positions; p-- > 0 && r->part->stage + 1 < r->part->stages;) {
-        const struct ah_plan_op *op = op_of(r, p);
-        if (!touches_gradient(op) || op->micro_batch == micro_batch)
-            continue;
-        micro_batch = op->micro_batch;
-        s->marks[p] |= MARK_FREES_PLACE;
-        s->frees_places = true;
-    }
+    for (enum ah_channel channel = 0; channel < AH_CHANNELS; channel++)
+        for (uint64_t m = 0; m < s->micro_batches && s->messages.of[channel]; m++) {
+            const struct ah_message *message = &s->messages.of[channel][m];
+            if (message->at != AH_MESSAGES_NEVER)
+                s->marks[message->at] |= at[channel];
+            if (channel == AH_CHANNEL_GRADIENT_OUT && message->bytes && m >= CONCERT_WAITING)
+                s->marks[message->at] |= MARK_PLACE;
+            if (channel == AH_CHANNEL_GRADIENT_IN && message->bytes) {
+                s->marks[message->to] |= MARK_FREES_PLACE;
+                s->frees_places = true;
+            }
+        }
 }
 
 /* ---- the gate ---- */
@@ -95,13 +74,13 @@ static int mark_items(const struct reading *r, struct ah_error *err)
         if (item->of_before)
             return ah_error_set(err, AH_E_DOCUMENT, "ops[%" PRIu32 "]: updates when its step is over",
                                 item->op);
-        unsigned marks = message_marks(r, op) | gate_marks(r, op) | (item->wraps ? MARK_NEXT_STEP : 0);
+        unsigned marks = gate_marks(r, op) | (item->wraps ? MARK_NEXT_STEP : 0);
         s->marks[i] = (uint16_t)marks;
         s->duration_us[i] = op->us / (double)op->tiles;
         s->before_gate += (marks & MARK_BEFORE_GATE) != 0;
         s->counted += !item->wraps;
     }
-    mark_freed_places(r);
+    mark_messages(r);
     s->marks[s->rounds.positions - 1] |= MARK_ENDS_STEP;
     return AH_OK;
 }
@@ -175,26 +154,16 @@ static int reserve(struct score *s, size_t n_blocks, struct ah_arena *arena, str
     return AH_OK;
 }
 
-static bool trains(const struct ah_plan *plan)
-{
-    for (size_t i = 0; i < plan->n_ops; i++)
-        if (plan->ops[i].op == AH_PLAN_BACKWARD)
-            return true;
-    return ah_plan_is_head(plan, plan->n_blocks - 1);
-}
-
 int ah_concert_read(const struct ah_plan *program, struct ah_arena *arena, struct score *ret_score,
                     struct ah_error *err)
 {
     *ret_score = (struct score){.plan = program, .micro_batches = program->training.micro_batches};
-    const struct reading r = {
-        .score = ret_score, .plan = program, .part = program->part, .trains = trains(program)};
-    int rc = r.part ? AH_OK : ah_error_set(err, AH_E_DOCUMENT, "part: is missing");
-    rc = rc ? rc : ah_rounds_read(program, arena, &ret_score->rounds, err);
+    const struct reading r = {.score = ret_score, .plan = program};
+    int rc = ah_rounds_read(program, arena, &ret_score->rounds, err);
+    rc = rc ? rc : ah_messages_read(program, arena, &ret_score->messages, err);
     rc = rc ? rc : reserve(ret_score, program->n_blocks, arena, err);
     if (rc)
         return rc;
-    ret_score->ahead = ah_turn_ahead(r.part->stage, r.part->stages, ret_score->micro_batches);
     rc = mark_items(&r, err);
     rc = rc ? rc : find_final(&r, arena, err);
     for (unsigned set = 0; set < CONCERT_SETS; set++)

@@ -91,17 +91,22 @@ static bool is_expected(const struct player *p, const struct concert_lane *l)
     return p[1].ended[p[1].score->rounds.positions - 1] >= l->step;
 }
 
+/* Of the message in a channel that the item at the head of compute needs or sends, counted through all steps. */
+static uint64_t number_of(const struct player *p, const struct concert_lane *l, enum ah_channel channel)
+{
+    return l->step * p->score->micro_batches + p->score->messages.number[channel][l->item];
+}
+
 /* What it is sent has arrived, and what it sends has its place; of gradients at most one more waits there. */
 static bool has_messages(const struct player *p, struct concert_lane *l)
 {
     unsigned marks = p->score->marks[l->item];
-    const struct ah_plan_op *op = &p->score->plan->ops[item_of(p, l->item)->op];
-    uint64_t k = l->step * p->score->micro_batches + op->micro_batch;
-    if ((marks & MARK_SENDS_OUTPUT && !is_expected(p, l)) || (marks & MARK_INPUT && p[-1].outputs <= k) ||
-        (marks & MARK_GRADIENT && p[1].gradients <= k) ||
-        (marks & MARK_WORD && p[1].gradients + p->score->ahead < k))
+    if ((marks & MARK_SENDS_OUTPUT && !is_expected(p, l)) ||
+        (marks & MARK_INPUT && p[-1].outputs <= number_of(p, l, AH_CHANNEL_OUTPUT_IN)) ||
+        (marks & MARK_GRADIENT && p[1].gradients <= number_of(p, l, AH_CHANNEL_GRADIENT_IN)))
         return false;
-    bool placed = !(marks & MARK_PLACE) || !p[-1].score->frees_places || p[-1].places + CONCERT_WAITING > k;
+    bool placed = !(marks & MARK_PLACE) || !p[-1].score->frees_places ||
+                  p[-1].places + CONCERT_WAITING > number_of(p, l, AH_CHANNEL_GRADIENT_OUT);
     l->held |= !placed;
     return placed;
 }

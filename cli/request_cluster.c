@@ -7,10 +7,13 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define WORD(value, word) word,
 const char *const ah_request_words_any_policy[] = {AH_POLICY_WORDS(WORD) AH_CLUSTER_POLICY_OTHERS(WORD) NULL};
+
+const char *const ah_request_words_tp[] = {AH_TP_MODE_WORDS(WORD) "1", "2", "4", "8", NULL};
 
 static bool is_word(const char *const *words, const char *word)
 {
@@ -59,6 +62,14 @@ static int check_options(const struct ah_request_cluster_options *options, struc
     if (options->policy && !is_word(ah_words_cluster_policy, options->policy))
         return refuse_policy(options->policy, ah_words_cluster_policy, "one machine and not for '--cluster'",
                              err);
+    const bool degree = options->tp && !is_word(ah_words_tp_mode, options->tp);
+    if (degree && options->policy &&
+        !strcmp(options->policy, ah_words_cluster_policy[AH_CLUSTER_POLICY_HEXISCALE]))
+        return ah_error_set(
+            err, AH_E_USAGE,
+            "'--tp' %s is one degree for all stages, and '--policy' hexiscale gives each its own; "
+            "leave one out",
+            options->tp);
     return AH_OK;
 }
 
@@ -145,7 +156,10 @@ int ah_request_cluster_init(struct ah_request_cluster *ret_request, struct ah_cl
         .training = request->base.planner.training,
         .any_micro_batches =
             request->base.planner.any_micro_batches || !options->request->micro_batches.given,
-        .tp_mode = index_or(ah_words_tp_mode, options->tp, AH_TP_SYMMETRIC),
+        .tp_mode = options->tp && is_word(ah_words_tp_mode, options->tp)
+                       ? ah_request_index(ah_words_tp_mode, options->tp)
+                       : AH_TP_SYMMETRIC,
+        .tp = options->tp && !is_word(ah_words_tp_mode, options->tp) ? strtoull(options->tp, NULL, 10) : 0,
         .search = index_or(ah_words_cluster_search, options->search, AH_CLUSTER_SEARCH_BOTH),
         .policy = index_or(ah_words_cluster_policy, options->policy, AH_CLUSTER_POLICY_OPTIMAL),
         .without = without,

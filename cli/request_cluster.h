@@ -16,7 +16,7 @@
 struct ah_request_cluster_options {
     const struct ah_request_options *request;
     const char *cluster; /* file */
-    const char *tp;      /* NULL: symmetric */
+    const char *tp;      /* of ah_request_words_tp; NULL: symmetric */
     const char *policy;  /* NULL: optimal */
     const char *search;  /* NULL: both */
 };
@@ -31,6 +31,9 @@ struct ah_request_cluster {
 
 /* Every policy, of one machine and of clusters. */
 extern const char *const ah_request_words_any_policy[];
+
+/* The modes, then degrees. */
+extern const char *const ah_request_words_tp[];
 
 /* The model is the first operand. AH_E_USAGE names the option; AH_E_IO and AH_E_DOCUMENT the file. After a failure there is nothing to
  * release. While it plans, an interrupt stops it and progress is shown. The request must not move. */

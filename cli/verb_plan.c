@@ -43,10 +43,10 @@ static const struct ah_option plan_table[] = {
      offsetof(struct plan_options, policy), "plan as this system would (default optimal)"},
     {"cluster", 0, AH_OPTION_FILE, "CLUSTER", ah_input_clusters, offsetof(struct plan_options, cluster),
      "plan for the unequal GPUs of this cluster instead of one machine: a document, or built in"},
-    {"tp", 0, AH_OPTION_WORD, "MODE", ah_words_tp_mode, offsetof(struct plan_options, tp),
-     "with --cluster: one degree of tensor parallelism for all types of GPU (symmetric, default), or one for "
+    {"tp", 0, AH_OPTION_WORD, "MODE", ah_request_words_tp, offsetof(struct plan_options, tp),
+     "with --cluster: one degree of tensor parallelism for all types of GPU (symmetric, default), one for "
      "each "
-     "type (asym)"},
+     "type (asym), or this one"},
     {"search", 0, AH_OPTION_WORD, "HOW", ah_words_cluster_search, offsetof(struct plan_options, search),
      "with --cluster: change good arrangements (graph), look at all of few GPUs (exact), or both (default)"},
     AH_REQUEST_OPTIONS,

@@ -34,6 +34,7 @@ struct ah_cluster_request {
     struct ah_plan_training training; /* micro_batches: of all pipelines together */
     bool any_micro_batches;           /* the planner chooses training.micro_batches */
     enum ah_tp_mode tp_mode;
+    uint64_t tp; /* the one degree of all types; 0: every one is tried. Symmetric only */
     enum ah_cluster_search search;
     enum ah_cluster_policy policy; /* ah_cluster_planner_plan(): whose plan */
     unsigned without;              /* enum ah_away_without (away.h) */

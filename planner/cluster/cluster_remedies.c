@@ -61,6 +61,7 @@ static int try_tp(struct remedies *r, struct ah_error *err)
     struct ah_cluster_request changed = *r->request;
     bool works;
     changed.tp_mode = AH_TP_ASYMMETRIC;
+    changed.tp = 0;
     return r->request->tp_mode != changed.tp_mode && r->request->cluster->n_gpus > 1
                ? try_it(r, &changed, &(struct ah_cluster_remedy){AH_CLUSTER_REMEDY_TP, 0, NULL, 0}, &works,
                         err)

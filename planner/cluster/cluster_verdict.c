@@ -10,6 +10,7 @@
 #include "planner/cluster/cluster_policies.h"
 #include "planner/cluster/relaxation.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -57,7 +58,7 @@ static int annotate(const struct ah_cluster_planning *p, struct ah_cluster_plan 
     const unsigned without = p->request->without;
     char text[160];
     bool done = true;
-    plan->annotations = ah_arena_array(p->arena, 2, sizeof *plan->annotations);
+    plan->annotations = ah_arena_array(p->arena, 3, sizeof *plan->annotations);
     if (!plan->annotations)
         return ah_error_memory(err);
     if (p->left_out && plan->policy == AH_CLUSTER_POLICY_OPTIMAL) {
@@ -65,6 +66,10 @@ static int annotate(const struct ah_cluster_planning *p, struct ah_cluster_plan 
                  "%zu combinations of degrees were not searched; none of them is faster than %.0f us",
                  p->left_out, p->left_out_bound_us);
         done = add_annotation(p, "solver", text, plan);
+    }
+    if (p->request->tp) {
+        snprintf(text, sizeof text, "%" PRIu64 ", as asked for", p->request->tp);
+        done = done && add_annotation(p, "tp", text, plan);
     }
     if (without) {
         int length = 0;

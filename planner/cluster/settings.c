@@ -9,6 +9,7 @@
 
 #include "planner/cluster/cluster_costs.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,8 @@ static bool usable(const struct ah_cluster_request *request, uint32_t degrees)
 {
     const struct ah_cluster *cluster = request->cluster;
     bool any = false;
+    if (request->tp && UINT64_C(1) << degree_of(degrees, 0) != request->tp)
+        return false;
     for (size_t i = 0; i < cluster->n_gpus; i++)
         if (!ah_cluster_costs_divides(request->model, UINT64_C(1) << degree_of(degrees, i)))
             return false;
@@ -274,6 +277,11 @@ int ah_settings_make(const struct ah_cluster_request *request, struct ah_arena *
     m.settings.left_out_bound_us = INFINITY;
     int rc = m.settings.items ? add_symmetric(&m) : ah_error_memory(err);
     bool each = request->tp_mode == AH_TP_ASYMMETRIC && request->policy == AH_CLUSTER_POLICY_OPTIMAL;
+    if (!rc && !m.settings.n && request->tp)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--tp' %" PRIu64 ": no node of cluster '%s' has so many GPUs, or '%s' cannot be "
+                            "cut for so many",
+                            request->tp, request->cluster->name, request->model->name);
     if (!rc && !m.settings.n)
         return ah_error_set(err, AH_E_USAGE,
                             "no node of cluster '%s' has as many GPUs as '%s' can be cut for",

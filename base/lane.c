@@ -10,7 +10,8 @@
  *     that mutex; who makes a condition true does so under `mutex` and then signals:
  *         work      lane thread      submitted > done, or stopping
  *         progress  all others       done reached a ticket, or a slot became free
- *     `waiters` counts the sleepers on `progress` (changed under `mutex`); with none, nobody is signalled.
+ *     `wake_at` is the lowest ticket that a sleeper on `progress` waits for (changed under `mutex`): whoever is woken too
+ *     early says so again before it sleeps. Below it nobody is signalled; waking a thread costs more than a small job.
  * (4) The lane's thread holds no mutex while a job runs or while it waits for another lane, and a wait for
  *     another lane takes that lane's mutex only: no two mutexes are ever held together.
  *     A bell is the same for several lanes: a sleeper counts itself in `waiters` before it tests, and a lane
@@ -57,7 +58,7 @@ struct ah_lane {
     struct ah_lane_span *spans; /* owned; ring: ticket t in spans[(t-1) % n_spans] */
     size_t n_spans;
     uint64_t submitted;
-    unsigned waiters;
+    uint64_t wake_at; /* UINT64_MAX: nobody sleeps */
     bool stopping;
     atomic_int busy;
     _Atomic uint64_t done;
@@ -65,15 +66,21 @@ struct ah_lane {
     char name[NAME_MAX_BYTES];
 };
 
+/* With the mutex held. */
+static void sleep_until(struct ah_lane *lane, uint64_t ticket)
+{
+    while (atomic_load(&lane->done) < ticket) {
+        lane->wake_at = ticket < lane->wake_at ? ticket : lane->wake_at;
+        pthread_cond_wait(&lane->progress, &lane->mutex);
+    }
+}
+
 void ah_lane_wait(struct ah_lane *lane, uint64_t ticket)
 {
     if (atomic_load_explicit(&lane->done, memory_order_acquire) >= ticket)
         return;
     pthread_mutex_lock(&lane->mutex);
-    lane->waiters++;
-    while (atomic_load(&lane->done) < ticket)
-        pthread_cond_wait(&lane->progress, &lane->mutex);
-    lane->waiters--;
+    sleep_until(lane, ticket);
     pthread_mutex_unlock(&lane->mutex);
 }
 
@@ -146,8 +153,10 @@ static void lane_finish(struct ah_lane *lane, const struct ah_lane_span *span)
     pthread_mutex_lock(&lane->mutex);
     lane->spans[(span->ticket - 1) % lane->n_spans] = *span;
     atomic_store(&lane->done, span->ticket);
-    if (lane->waiters)
+    if (span->ticket >= lane->wake_at) {
+        lane->wake_at = UINT64_MAX;
         pthread_cond_broadcast(&lane->progress);
+    }
     pthread_mutex_unlock(&lane->mutex);
     if (lane->bell)
         bell_ring(lane->bell);
@@ -194,6 +203,7 @@ int ah_lane_new(struct ah_lane **ret_lane, const struct ah_lane_options *options
     pthread_mutex_init(&lane->mutex, NULL);
     pthread_cond_init(&lane->work, NULL);
     pthread_cond_init(&lane->progress, NULL);
+    lane->wake_at = UINT64_MAX;
     lane->capacity = options->queue ? options->queue : QUEUE_DEFAULT;
     lane->n_spans = options->spans ? options->spans : SPANS_DEFAULT;
     if (lane->capacity <= SIZE_MAX / sizeof *lane->slots)
@@ -240,10 +250,8 @@ int ah_lane_submit(struct ah_lane *lane, const struct ah_lane_job *job, uint64_t
         return AH_E_USAGE;
     int rc = AH_E_USAGE;
     pthread_mutex_lock(&lane->mutex);
-    lane->waiters++;
     while (lane->submitted - atomic_load(&lane->done) >= lane->capacity)
-        pthread_cond_wait(&lane->progress, &lane->mutex);
-    lane->waiters--;
+        sleep_until(lane, lane->submitted - lane->capacity + 1);
     uint64_t ticket = lane->submitted + 1;
     if (!waits_for_itself(lane, job, ticket)) {
         slot_fill(&lane->slots[lane->submitted % lane->capacity], job);

@@ -49,12 +49,18 @@ if(NOT AUTOHETE_SANITIZE AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
   set(frame_flag "$<${in_c}:-Wframe-larger-than=98304>") # bytes; unoptimised and instrumented code has larger frames
 endif()
 
-# ah_room(NAME SOURCES ... LIBS ...): a room's static library. Rooms include each other from the root of the
+# Rooms in which tests spend their time are optimised under sanitizers, too: a fifth to a third less of it.
+set(hot_flag "")
+if(AUTOHETE_SANITIZE)
+  set(hot_flag "$<${in_c}:-O2>")
+endif()
+
+# ah_room(NAME [HOT] SOURCES ... LIBS ...): a room's static library. Rooms include each other from the root of the
 # tree ("base/error.h"); which room may use which is in LIBS here and held by tests/style.
 function(ah_room name)
-  cmake_parse_arguments(ROOM "" "" "SOURCES;LIBS;PRIVATE_LIBS" ${ARGN})
+  cmake_parse_arguments(ROOM "HOT" "" "SOURCES;LIBS;PRIVATE_LIBS" ${ARGN})
   add_library(ah_${name} STATIC ${ROOM_SOURCES})
   target_include_directories(ah_${name} PUBLIC ${PROJECT_SOURCE_DIR})
-  target_compile_options(ah_${name} PRIVATE ${frame_flag})
+  target_compile_options(ah_${name} PRIVATE ${frame_flag} $<$<BOOL:${ROOM_HOT}>:${hot_flag}>)
   target_link_libraries(ah_${name} PUBLIC ${ROOM_LIBS} PRIVATE ${ROOM_PRIVATE_LIBS})
 endfunction()

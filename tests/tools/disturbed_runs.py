@@ -21,13 +21,14 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+from scale import scaled  # noqa: E402
 from small_runs import Runs, text  # noqa: E402
 
 BF16 = ["--dtype", "bf16", "--micro-batches", 2]
 RESIDENT, STREAM = ["--policy", "resident"], ["--policy", "stream"]
 FOREVER = 1000000
 BUSY = "meanwhile other programs"  # on a busy machine alone
-FLIPS = 3  # of each part of a file
+FLIPS = scaled(3)  # of each part of a file
 
 
 def require(holds, what):

@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -12,13 +13,13 @@ LANES = ("compute", "h2d", "d2h", "host")
 
 # name: model, machine, options of `autohete plan`
 REQUESTS = {
-    "every-lane": ("gpt-4b", "a100-40g-epyc7713", ["--batch", "8", "--seq", "1024"]),
+    "every-lane": ("gpt-4b", "a100-40g-epyc7713", ["--batch", "8", "--seq", "1024", "--effort", "quick"]),
     "micro-batches": (
         "gpt-2b",
         "rtx4090-64g",
         ["--batch", "8", "--micro-batches", "4", "--seq", "512", "--effort", "quick"],
     ),
-    "small": ("tiny", "rtx4090-64g", ["--batch", "4", "--seq", "128", "--clip", "0"]),
+    "small": ("tiny", "rtx4090-64g", ["--batch", "4", "--seq", "128", "--clip", "0", "--effort", "quick"]),
     "deep": ("deep", "h200-16c-128g", ["--batch", "16", "--micro-batches", "2", "--seq", "512", "--effort", "quick"]),
 }
 
@@ -74,10 +75,19 @@ def deep_model(folder):
 
 
 def make(program, folder, name):
-    """The path of a plan, and its document."""
+    """The path of a plan, and its document; "example" is one of the repository, with the alternatives that quick plans lack."""
+    path = os.path.join(folder, f"{name}.plan.json")
+    if name == "example":
+        shutil.copy(os.path.join(ROOT, "examples/plans/tiny.json"), path)
+    else:
+        make_quickly(program, folder, name, path)
+    with open(path, encoding="utf-8") as handle:
+        return path, json.load(handle)
+
+
+def make_quickly(program, folder, name, path):
     model, machine, options = (REQUESTS | MANY_TILES)[name]
     model = deep_model(folder) if model == "deep" else os.path.join(ROOT, f"examples/models/{model}.json")
-    path = os.path.join(folder, f"{name}.plan.json")
     run(
         program,
         "plan",
@@ -88,8 +98,6 @@ def make(program, folder, name):
         "-o",
         path,
     )
-    with open(path, encoding="utf-8") as handle:
-        return path, json.load(handle)
 
 
 # ---- what is in the arena ----

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The frame that every verb runs in (cli.h): it finds the verb, reads its options, runs it, and prints what it said.
+ */
 #include "cli/cli.h"
 
 #include "cli/emit.h"

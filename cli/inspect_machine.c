@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `inspect` of a machine: its rates as tables for people, a summary for programs.
+ */
 #include "cli/inspect.h"
 
 #include "base/units.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A request for a cluster plan, from the options of `plan` and `compare`.
+ */
 #include "cli/request_cluster.h"
 
 #include "cli/interrupt.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The settings that lie beside checkpoints: what `--resume` takes from them, and what a run that saves writes there.
+ */
 #include "cli/run_resume.h"
 
 #include "base/file.h"

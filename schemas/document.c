@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reading: a document's kind and version first, then the table of its kind, then its meaning.
+ */
 #include "schemas/document.h"
 
 #include "base/file.h"

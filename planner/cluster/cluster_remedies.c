@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Each remedy is the request with one change, planned with little effort; those that fit are kept.
+ */
 #include "planner/cluster/cluster_remedies.h"
 
 #include <inttypes.h>

@@ -323,7 +323,7 @@ static int build_whole(struct ah_cuda_product *product, const struct ah_cuda_pro
     return rc ? rc : choose(maker, key, find_entry(maker, key), &product->parts[0], ret_found, err);
 }
 
-/* Halves `size` into what is even and the rest. False: it is even, or too small. */
+/* Splits `size` into the largest multiple of 8 and the rest. False: there is no rest, or no multiple. */
 static bool cut(uint64_t size, uint64_t *ret_even, uint64_t *ret_rest)
 {
     if (size % AH_CUDA_PRODUCT_EVEN == 0 || size < AH_CUDA_PRODUCT_EVEN)
@@ -333,9 +333,9 @@ static bool cut(uint64_t size, uint64_t *ret_even, uint64_t *ret_rest)
     return true;
 }
 
-/* Sizes of the parts of a product that is cut. False: it is none. Of the sizes along which rows of an operand or of c lie,
- * exactly one is odd, and nothing else keeps a fast kernel from it. A bf16 c of a short sum would show that a part of it
- * was rounded. */
+/* Sizes of the parts of a product that is cut. False: it is not cut. Of the sizes along which rows of an operand or of c lie,
+ * exactly one has a rest, and nothing else keeps a fast kernel away. In a bf16 c a short sum would show that its part was
+ * rounded once more. */
 static bool find_cut(const struct ah_cuda_product_key *key, struct ah_cuda_product_part parts[2])
 {
     const uint64_t pitches = key->c_pitch | key->a_pitch | key->b_pitch;

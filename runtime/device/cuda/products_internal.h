@@ -10,10 +10,10 @@
  * the products' own and finished by a kernel (kernels/epilogue.h). It then has two parts: all steps but the last, and the
  * last.
  *
- * One of an odd size, such as a vocabulary of 50257, is *cut*: cuBLASLt judges a product by its sizes, however far apart
- * rows are, and for odd ones has only kernels that read element by element (cuBLASLt 13.1 on an H100: 88 TFLOP/s of 700).
- * Its first part is the largest that is even, the second the rest. Where they are summands, the rest is made first, so
- * that what is rounded twice is the small part.
+ * One with a size that is no multiple of 8, such as a vocabulary of 50257, is *cut*: cuBLASLt judges a product by its sizes,
+ * however far apart rows are, and for such it has only kernels that read element by element (cuBLASLt 13.1 on an H100:
+ * about 100 TFLOP/s of 700). The first part is as large as a multiple of 8 can be, the second the rest. Where both are
+ * summands, the rest is made first: what is rounded twice is the small part.
  */
 #ifndef AH_RUNTIME_DEVICE_CUDA_PRODUCTS_INTERNAL_H
 #define AH_RUNTIME_DEVICE_CUDA_PRODUCTS_INTERNAL_H

@@ -647,6 +647,14 @@ def begin(bench, options):
     return state, name is not None
 
 
+def in_order(done, options):
+    """Parts that are wanted, as they were named, or all as they are listed. Those that failed before come last, so that they
+    take no time from what was never tried; one that was cut off does not."""
+    listed = {part[0]: part for part in parts.PARTS}
+    wanted = [listed[name] for name in dict.fromkeys(options.parts or listed)]
+    return sorted(wanted, key=lambda part: failed(done, part[0]))
+
+
 def run(folder, options):
     check_parts(options)
     bench = Bench(folder, options.quick, options.item_seconds)
@@ -658,11 +666,8 @@ def run(folder, options):
     if not there:  # what can be said of the machine says why
         run_part(bench, state, parts.PARTS[0], options, end)
         return MISSING
-    # Those that failed before come last, so that they take no time from what was never tried; one that was cut off does not.
-    for part in sorted(parts.PARTS, key=lambda part: failed(done, part[0])):
+    for part in in_order(done, options):
         name, what, least_s, _ = part
-        if options.parts and name not in options.parts:
-            continue
         if to_do(done, name) and end - time.monotonic() < least_s:
             print(f"\n## {name}: {what}: no time left")
         elif to_do(done, name):

@@ -56,6 +56,18 @@ class FakeHost:
         self.pass_time(n_bytes / (4 * GIB))
 
 
+def check_order():
+    """Parts come as they were named, those that failed last."""
+    class Options:
+        parts = ["sanitizer", "smoke", "sanitizer", "profile"]
+
+    done = {"sanitizer": {"ok": False}, "smoke": {"ok": True}}
+    assert [part[0] for part in results.in_order({}, Options)] == ["sanitizer", "smoke", "profile"]
+    assert [part[0] for part in results.in_order(done, Options)] == ["smoke", "profile", "sanitizer"]
+    Options.parts = []
+    assert results.in_order({}, Options) == list(parts.PARTS)
+
+
 def check_bring():
     there = FakeHost(128 * GIB, 128 * GIB, 0)
     found = memory.bring(there, 100 * GIB, 120)
@@ -313,6 +325,7 @@ def check_verdict():
 def main():
     check_bring()
     check_take()
+    check_order()
     check_ways()
     check_clipping()
     check_verdict()

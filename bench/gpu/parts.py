@@ -14,12 +14,16 @@ import statistics
 import subprocess
 import time
 
+import lanes
 from kernels import kernels
 from smoke import NOT_SUPPORTED, sanitizer_program, smoke
 
 FREE = ", not clipped"  # of a row; updates wait for no norm, as in the AutoHete paper
 POLICIES = ("optimal", "zero-offload", "stream", "autohete-paper", "stronghold", "patrickstar")
 TRACE_STEPS, TRACE_SECONDS = 2, 60
+# Policies whose lanes are looked at with a timeline: `run` shows steps 5 to 8 of this many, and all lanes are full there.
+TRACED, STEADY_STEPS = ("optimal" + FREE, "zero-offload" + FREE), 9
+OFF, OFF_SHARE = 0.05, 0.01  # of a prediction, and of the step: what a row of a plan's speed names
 FIRST, LAST = 3, 1  # steps of a run that fill and empty the lanes are not counted
 STEPS = 10
 SMALL_HOST_BYTES, PROFILE_HOST_BYTES = 12 << 30, 36 << 30  # PyTorch; arrays of 2 GiB are at most a sixteenth of what is free
@@ -221,16 +225,52 @@ def peak_of(device):
     return next((peak for name, peak in PEAKS if name in device), None)
 
 
-def traced(bench, title):
-    """Two steps once more, with a timeline; those that were timed have none."""
+def traced(bench, title, steps=TRACE_STEPS):
+    """Some steps once more, with a timeline; those that were timed have none."""
     path = bench.out(f"trace-{title}.json")
     if bench.seconds_left() < TRACE_SECONDS and not bench.quick:
         return {"trace": "no time"}
     try:
-        bench.train(title, TRACE_STEPS, "--trace", bench.fresh_file(path))
+        bench.train(title, steps, "--trace", bench.fresh_file(path))
     except RuntimeError as error:
         return {"trace": str(error)[-200:]}
     return {"trace": os.path.relpath(path, bench.folder)}
+
+
+def off_by(report):
+    """What lanes did in a step that was predicted otherwise, and matters to it, in words; the same for what compute waited."""
+    sides = [{f"waits for {lane}": us for lane, us in report[side].get("exposed_us", {}).items()} for side in ("predicted", "measured")]
+    pairs = [(f"{part['op']} on {part['lane']}", part.get("predicted_us", 0), part.get("measured_us", 0)) for part in report["parts"]]
+    pairs += [(what, sides[0].get(what, 0), us) for what, us in sides[1].items()]
+    step_us = report["measured"]["step_us"]
+    return ", ".join(f"{what} {before / 1e3:.1f} -> {us / 1e3:.1f} ms" for what, before, us in pairs
+                     if abs(us - before) > max(OFF * before, OFF_SHARE * step_us))
+
+
+def reported(bench, title):
+    """What `report` says of a training that was just timed, kept beside its log; in the row, what was off."""
+    try:
+        report = bench.report(title)
+        bench.keep_file(f"report-{title}.json", report)
+        return {"off": off_by(report)}
+    except Exception as error:  # the row stands without it
+        return {"off": f"{type(error).__name__}: {error}"[-200:]}
+
+
+def watched(bench, title):
+    """The lanes of a plan that was timed, in a run with a timeline: its log, the trace, its report, and the trace condensed,
+    in files of their own."""
+    own, plan = f"{title}-traced", bench.read_file(f"{title}.json")
+    bench.keep_file(f"{own}.json", plan)
+    found = traced(bench, own, STEADY_STEPS)
+    if not os.path.exists(bench.path(found["trace"])):
+        return found
+    try:
+        bench.keep_file(f"report-{own}.json", bench.report(own))
+        bench.keep_file(f"lanes-{own}.json", lanes.condensed(bench.read_file(f"trace-{own}.json"), plan))
+    except Exception as error:  # the trace is there, and can be condensed elsewhere
+        found["lanes"] = f"{type(error).__name__}: {error}"[-200:]
+    return found
 
 
 def resident(name, seq, batch):
@@ -273,7 +313,8 @@ def train_under(bench, shape, title, flags):
             return {"no plan": True}, True
         run = bench.train(title, bench.steps)
         bits = hashlib.sha256(json.dumps(run["losses"]).encode()).hexdigest()[:12]
-        return {**measured(bench, run), **kept_rates(bench.document(shape), run), "losses": bits, "last_loss": run["losses"][-1]}, True
+        return {**measured(bench, run), **kept_rates(bench.document(shape), run), "losses": bits,
+                "last_loss": run["losses"][-1], **reported(bench, title)}, True
     except RuntimeError as error:
         return {"failed": str(error)[-300:]}, False
 
@@ -314,13 +355,17 @@ def offload(name, cap_gib, host_gib, ways):
             if bench.seconds_left() < 1.3 * longest + 20:
                 return {"ok": not failed, "rows": compared(kept) + failed, "again": True, "missing": f"no time for '{what}'"}
             begun = time.monotonic()
-            row, for_good = train_under(bench, shape, title, flags)
+            own = f"{title}-{what.replace(',', '').replace(' ', '-')}"
+            row, for_good = train_under(bench, shape, own, flags)
+            longest = max(longest, time.monotonic() - begun)
             if for_good:
                 kept[what] = {"what": what, **row}
                 bench.keep(title, kept)
             else:
                 failed.append({"what": what, **row})
-            longest = max(longest, time.monotonic() - begun)
+            if what in TRACED and "tokens_per_s" in row:
+                kept[what].update(watched(bench, own))
+                bench.keep(title, kept)
             bench.tell(compared(kept) + failed)
         same = same_losses(kept.values())
         missing = missing if same else "losses differ between plans: see the column 'losses'"

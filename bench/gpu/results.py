@@ -30,6 +30,7 @@ ITEM_SECONDS = 20  # of an item of the first parts; an item that takes longer ha
 PIPE_SECONDS = 10  # for what a program that was ended had written
 MISSING, FAILED, HUNG = 7, 1, 124
 DOCTOR_ITEMS = 3  # items' times: the first program that opens a GPU waits until its driver has woken it
+LONG = ("output", "off")  # columns that no table has room for; rows that are told of have `off`
 DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 HOST_MARGIN_BYTES = 3 << 30  # beside a plan's arenas
 DEEPSPEED_STATE_BYTES, DEEPSPEED_OTHER_BYTES = 16, 6 << 30  # of a parameter, on the host: master, moments, gradient
@@ -126,6 +127,14 @@ class Bench:
 
     def keep(self, name, what):
         write_json(self.out(f"kept-{name}.json"), what)
+
+    def keep_file(self, name, what):
+        """Beside what is kept: it goes into the archive, and no part reads it again."""
+        write_json(self.out(name), what)
+
+    def read_file(self, name):
+        with open(self.out(name), encoding="utf-8") as file:
+            return json.load(file)
 
     def forget(self, part):
         """What a part kept: its files are named after its first word, then a shape whose name has the second."""
@@ -252,6 +261,12 @@ class Bench:
             return any(line.get("line") == "step" for line in self.log_of(name))
         except (FileNotFoundError, ValueError):  # ended before its first step
             return False
+
+    def report(self, name):
+        """What was measured in a training beside what its plan predicts, as JSON."""
+        result = self.program("report", self.out(f"{name}.ndjson"), "--json")
+        self.check(result)
+        return json.loads(result.stdout)
 
     def start_training(self, name, steps, *flags):
         words = self.training_words(name, steps, *flags)
@@ -498,7 +513,7 @@ def show_rows(title, rows):
         for row in rows:
             show_line(row)
         return
-    columns = list(dict.fromkeys(column for row in rows for column in row if column != "output"))
+    columns = list(dict.fromkeys(column for row in rows for column in row if column not in LONG))
     cells = [columns] + [[str(row.get(column, "")) for column in columns] for row in rows]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
     for line in cells if rows else []:

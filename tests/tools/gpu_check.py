@@ -36,6 +36,12 @@ def check_results(folder, listed):
     assert holds["rows of each kernel near double"] == holds["losses of all policies identical at size"] == "yes", holds
     trace = results["parts"]["resident-1.5b-4096"]["rows"][0]["trace"]
     assert os.path.exists(os.path.join(folder, trace)), trace
+    for row in results["parts"]["offload-2b"]["rows"][:2]:
+        own = os.path.join(folder, os.path.dirname(row["trace"]), os.path.basename(row["trace"]).replace("trace-", "lanes-"))
+        with open(own, encoding="utf-8") as file:
+            lanes = json.load(file)
+        assert row["off"] and list(lanes) == ["predicted", "measured"], row
+        assert all(lanes[name]["ops"] and lanes[name]["steps"] == 4 for name in lanes), lanes
     assert len({row["weights"] for row in results["parts"]["identity"]["rows"]}) == 1
     return {name: part["seconds"] for name, part in results["parts"].items()}
 

@@ -14,6 +14,7 @@ import time
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../../bench/gpu"))
 
+import lanes  # noqa: E402
 import memory  # noqa: E402
 import parts  # noqa: E402
 import results  # noqa: E402
@@ -22,6 +23,7 @@ import verdict  # noqa: E402
 import watch  # noqa: E402
 
 GIB = 1 << 30
+TILE = {"op": "fetch", "block": "b", "micro_batch": 0}
 LONG_S = 200  # that a busy machine may need for anything
 FOR_EVER_S = 1000  # that the test would take, were it not for what it tests
 
@@ -54,6 +56,37 @@ class FakeHost:
         self.taken += n_bytes
         self.least = min(self.least, self.available_bytes())
         self.pass_time(n_bytes / (4 * GIB))
+
+
+def check_lanes():
+    """A tile of a copy alone for 4 us, then beside the host for 6, takes 10 where the plan says 5; the host's ends behind the
+    step."""
+    def slice_of(process, thread, ts, dur, cat, args):
+        return {"ph": "X", "pid": process, "tid": thread, "ts": ts, "dur": dur, "cat": cat, "args": args}
+
+    names = [(1, 0, "process_name", "predicted (simulated)"), (2, 0, "process_name", "measured"), (2, 2, "thread_name", "h2d"),
+             (2, 4, "thread_name", "host")]
+    events = [{"ph": "M", "pid": process, "tid": thread, "name": name, "args": {"name": what}} for process, thread, name, what in names]
+    events += [slice_of(2, 0, 0, 10, "iteration", {"step": 5}), slice_of(2, 2, 0, 10, "fetch", TILE), slice_of(2, 4, 4, 9, "data", {})]
+    plan = {"blocks": [{"name": "b"}], "ops": [{"op": "fetch", "block": 0, "tiles": 2, "us": 10}]}
+    found = lanes.condensed({"traceEvents": events}, plan)
+    assert list(found) == ["measured"], found
+    assert found["measured"]["lanes"] == {"compute": 0, "h2d": 1, "d2h": 0, "host": 0.6}, found
+    assert found["measured"]["ops"] == [
+        {"lane": "h2d", "op": "fetch", "beside": "", "us": 4, "kept": 0.5},
+        {"lane": "h2d", "op": "fetch", "beside": "host", "us": 6, "kept": 0.5},
+        {"lane": "host", "op": "data", "beside": "h2d", "us": 6}], found
+
+
+def check_off():
+    """What a row names of a report: what is off and matters to the step."""
+    report = {"predicted": {"step_us": 100e3, "exposed_us": {"h2d": 10e3}},
+              "measured": {"step_us": 120e3, "exposed_us": {"h2d": 29e3, "host": 1e3}},
+              "parts": [{"op": "host_adam", "lane": "host", "predicted_us": 80e3, "measured_us": 100e3},
+                        {"op": "fetch", "lane": "h2d", "predicted_us": 1e3, "measured_us": 2e3},
+                        {"op": "forward", "lane": "compute", "predicted_us": 50e3, "measured_us": 52e3}]}
+    found = parts.off_by(report)
+    assert found == "host_adam on host 80.0 -> 100.0 ms, waits for h2d 10.0 -> 29.0 ms", found
 
 
 def check_order():
@@ -325,6 +358,8 @@ def check_verdict():
 def main():
     check_bring()
     check_take()
+    check_lanes()
+    check_off()
     check_order()
     check_ways()
     check_clipping()

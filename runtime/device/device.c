@@ -12,7 +12,7 @@
 
 #define BIT(value) (1u << (value))
 
-_Static_assert((int)AH_DEVICE_LANES <= (int)AH_DEVICE_LANES_MAX, "a device has room for every lane");
+_Static_assert((int)AH_DEVICE_LANES_ALL <= (int)AH_DEVICE_LANES_MAX, "a device has room for every lane");
 _Static_assert(AH_OP_KINDS <= 64, "info.supports holds every kind");
 
 enum {
@@ -22,7 +22,7 @@ enum {
 };
 
 #define KIND(kind) (UINT64_C(1) << (kind))
-#define EVERY_KIND (~UINT64_C(0))
+#define EVERY_KIND (~(KIND(AH_OP_SEND) | KIND(AH_OP_RECEIVE)))
 #define PRODUCTS   (KIND(AH_OP_MATMUL) | KIND(AH_OP_ATTENTION) | KIND(AH_OP_ATTENTION_BACKWARD))
 
 /* Arenas that operands may lie in, by what the op does with them, and kinds that the lane runs. */
@@ -33,16 +33,19 @@ struct lane_row {
     uint64_t kinds;
 };
 
-static const struct lane_row lane_rows[AH_DEVICE_LANES] = {
+static const struct lane_row lane_rows[AH_DEVICE_LANES_ALL] = {
     [AH_LANE_COMPUTE] = {"compute", DEVICE_SIDE, DEVICE_SIDE, EVERY_KIND & ~KIND(AH_OP_CALL)},
     [AH_LANE_H2D] = {"h2d", DEVICE_SIDE, LINK_SIDE, KIND(AH_OP_COPY)},
     [AH_LANE_D2H] = {"d2h", LINK_SIDE, DEVICE_SIDE, KIND(AH_OP_COPY)},
     [AH_LANE_HOST] = {"host", HOST_SIDE, HOST_SIDE, EVERY_KIND & ~PRODUCTS},
+    [AH_LANE_SEND] = {"send", 0, DEVICE_SIDE, KIND(AH_OP_SEND)},
+    [AH_LANE_RECEIVE_BEFORE] = {"receive_before", DEVICE_SIDE, 0, KIND(AH_OP_RECEIVE)},
+    [AH_LANE_RECEIVE_BEHIND] = {"receive_behind", DEVICE_SIDE, 0, KIND(AH_OP_RECEIVE)},
 };
 
 const char *ah_device_lane_name(uint32_t lane)
 {
-    return lane < AH_DEVICE_LANES ? lane_rows[lane].name : "?";
+    return lane < AH_DEVICE_LANES_ALL ? lane_rows[lane].name : "?";
 }
 
 int ah_device_check_driver(const struct ah_device_driver *driver, const char *origin, struct ah_error *err)
@@ -66,10 +69,14 @@ int ah_device_open(struct ah_device **ret_device, const struct ah_device_driver 
     int rc = ah_device_check_driver(driver, driver->name, err);
     if (rc)
         return rc;
+    if (options->messages && !driver->messages)
+        return ah_error_set(err, AH_E_UNSUPPORTED, "device '%s' has no lanes for messages to other ranks",
+                            driver->name);
     struct ah_device *device;
     rc = driver->open(&device, options, err);
     if (rc)
         return rc;
+    device->lanes = options->messages ? AH_DEVICE_LANES_ALL : AH_DEVICE_LANES;
     device->memory_bytes = options->memory_bytes;
     rc = ah_device_watcher_new(device, &options->watch, err);
     if (rc) {
@@ -165,10 +172,11 @@ int ah_device_algorithms(struct ah_device *device, const struct ah_op *product,
                : AH_OK;
 }
 
-static int check_lane(const struct ah_submission *submission, struct ah_error *err)
+static int check_lane(const struct ah_device *device, const struct ah_submission *submission,
+                      struct ah_error *err)
 {
     enum ah_op_kind kind = submission->op->kind;
-    if (submission->lane >= AH_DEVICE_LANES)
+    if (submission->lane >= device->lanes)
         return ah_error_set(err, AH_E_USAGE, "op '%s': there is no lane %u", ah_op_name(kind),
                             submission->lane);
     if (!(lane_rows[submission->lane].kinds & KIND(kind)))
@@ -197,12 +205,12 @@ static int check_reach(const struct ah_submission *submission, struct ah_error *
 
 uint64_t ah_device_submitted(const struct ah_device *device, uint32_t lane)
 {
-    return lane < AH_DEVICE_LANES ? __atomic_load_n(&device->submitted[lane], __ATOMIC_ACQUIRE) : 0;
+    return lane < device->lanes ? __atomic_load_n(&device->submitted[lane], __ATOMIC_ACQUIRE) : 0;
 }
 
 /* `last`: of each lane, the last ticket before this submission. */
-static int check_waits(const struct ah_submission *submission, const uint64_t last[AH_DEVICE_LANES],
-                       struct ah_error *err)
+static int check_waits(const struct ah_device *device, const struct ah_submission *submission,
+                       const uint64_t last[AH_DEVICE_LANES_ALL], struct ah_error *err)
 {
     const char *op = ah_op_name(submission->op->kind);
     if (submission->n_waits > AH_DEVICE_WAITS_MAX)
@@ -210,7 +218,7 @@ static int check_waits(const struct ah_submission *submission, const uint64_t la
                             submission->n_waits, AH_DEVICE_WAITS_MAX);
     for (uint32_t i = 0; i < submission->n_waits; i++) {
         struct ah_wait wait = submission->waits[i];
-        if (wait.lane >= AH_DEVICE_LANES || wait.ticket > last[wait.lane])
+        if (wait.lane >= device->lanes || wait.ticket > last[wait.lane])
             return ah_error_set(err, AH_E_USAGE,
                                 "op '%s': waits for ticket %llu of lane '%s', not submitted yet", op,
                                 (unsigned long long)wait.ticket, ah_device_lane_name(wait.lane));
@@ -219,16 +227,16 @@ static int check_waits(const struct ah_submission *submission, const uint64_t la
 }
 
 static int check_submission(const struct ah_device *device, const struct ah_submission *submission,
-                            const uint64_t last[AH_DEVICE_LANES], struct ah_error *err)
+                            const uint64_t last[AH_DEVICE_LANES_ALL], struct ah_error *err)
 {
     int rc = ah_op_check(submission->op, device->arena_bytes, err);
     if (!rc)
         rc = check_supported(device, submission->op, err);
     if (!rc)
-        rc = check_lane(submission, err);
+        rc = check_lane(device, submission, err);
     if (!rc)
         rc = check_reach(submission, err);
-    return rc ? rc : check_waits(submission, last, err);
+    return rc ? rc : check_waits(device, submission, last, err);
 }
 
 /* A device records nothing behind an op that joins: the op that ends what is joined has to come at once. */
@@ -244,16 +252,16 @@ static int check_joins(const struct ah_submission *submission, const struct ah_s
         ah_op_name(submission->op->kind));
 }
 
-static void last_tickets(const struct ah_device *device, uint64_t ret_last[AH_DEVICE_LANES])
+static void last_tickets(const struct ah_device *device, uint64_t ret_last[AH_DEVICE_LANES_ALL])
 {
-    for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++)
+    for (uint32_t lane = 0; lane < device->lanes; lane++)
         ret_last[lane] = ah_device_submitted(device, lane);
 }
 
 int ah_device_submit(struct ah_device *device, const struct ah_submission *submissions, size_t n,
                      uint64_t *ret_tickets, struct ah_error *err)
 {
-    uint64_t last[AH_DEVICE_LANES];
+    uint64_t last[AH_DEVICE_LANES_ALL];
     last_tickets(device, last);
     for (size_t i = 0; i < n; i++) {
         int rc = check_submission(device, &submissions[i], last, err);
@@ -273,14 +281,14 @@ int ah_device_submit(struct ah_device *device, const struct ah_submission *submi
         if (ret_tickets)
             ret_tickets[i] = ticket;
     }
-    for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++)
+    for (uint32_t lane = 0; lane < device->lanes; lane++)
         __atomic_store_n(&device->submitted[lane], last[lane], __ATOMIC_RELEASE);
     return AH_OK;
 }
 
 static int check_given(const struct ah_device *device, struct ah_wait wait, struct ah_error *err)
 {
-    if (wait.lane < AH_DEVICE_LANES && wait.ticket <= ah_device_submitted(device, wait.lane))
+    if (wait.lane < device->lanes && wait.ticket <= ah_device_submitted(device, wait.lane))
         return AH_OK;
     return ah_error_set(err, AH_E_USAGE, "ticket %llu of lane '%s' was never given",
                         (unsigned long long)wait.ticket, ah_device_lane_name(wait.lane));
@@ -320,7 +328,7 @@ int ah_device_wait_any(struct ah_device *device, const struct ah_wait *waits, si
 int ah_device_drain(struct ah_device *device, struct ah_error *err)
 {
     int first = AH_OK;
-    for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++) {
+    for (uint32_t lane = 0; lane < device->lanes; lane++) {
         int rc = wait_watched(device, lane, ah_device_submitted(device, lane), first ? NULL : err);
         first = first ? first : rc;
     }
@@ -335,7 +343,7 @@ struct ah_device_failed ah_device_failed(const struct ah_device *device)
 size_t ah_device_spans(struct ah_device *device, struct ah_span_reader *reader, struct ah_span *ret_spans,
                        size_t max)
 {
-    if (reader->lane >= AH_DEVICE_LANES || max == 0)
+    if (reader->lane >= device->lanes || max == 0)
         return 0;
     size_t n = device->driver->spans(device, reader->lane, reader->seen, ret_spans, max);
     if (n == 0)
@@ -357,7 +365,7 @@ struct ah_span_reader ah_device_newest(struct ah_device *device, uint32_t lane, 
 
 uint64_t ah_device_done(struct ah_device *device, uint32_t lane)
 {
-    return lane < AH_DEVICE_LANES ? device->driver->done(device, lane) : 0;
+    return lane < device->lanes ? device->driver->done(device, lane) : 0;
 }
 
 static int cannot_record(const struct ah_device *device, struct ah_error *err)

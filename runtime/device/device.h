@@ -16,13 +16,16 @@
  * submission order exists and no order can deadlock. Tickets are a timeline: waiting for n waits for all
  * before it. Who submits knows every ticket beforehand, so an iteration is one array, which a device may batch
  * or capture as it likes. Submitting never waits for the device unless a lane's queue is full: whole iterations
- * are queued ahead. Lanes: compute, h2d, d2h, host; the table is open, up to AH_DEVICE_LANES_MAX.
+ * are queued ahead. Lanes: compute, h2d, d2h, host; where the options say `messages`, behind them send and two that
+ * receive, one from the rank before in its pipeline and one from the rank behind: on a single one the first gradient
+ * would stand behind an input that comes later.
  *
  * REACH. What a lane may run and touch is the same on every device, so that an order that runs on one runs on
  * all; device.c has it as a table, a row a lane. Compute ops lie in the device arena, host ops in the host
  * arenas, h2d and d2h copy between the pinned and the device arena. Pageable memory is the host lane's: a driver
  * would stage its copies and might hold up the submitter, so an op of the host lane takes such data to a pinned
- * place. Compute runs all kinds but `call`, host all but matrix products and attention.
+ * place. Compute runs all kinds but `call`, host all but matrix products and attention, lanes of messages send or receive;
+ * both only these.
  *
  * FAILURE sticks. After an op failed, ops that have not started are skipped on every lane, tickets still
  * complete so that nobody hangs, and every wait reports the first failure with the op's name. Close the
@@ -59,12 +62,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AH_DEVICE_ABI = 7, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
+enum { AH_DEVICE_ABI = 8, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
 
 /* Room for lanes in structs that cross the border of a plugin. */
 enum { AH_DEVICE_LANES_MAX = 16 };
 
-enum ah_device_lane { AH_LANE_COMPUTE, AH_LANE_H2D, AH_LANE_D2H, AH_LANE_HOST, AH_DEVICE_LANES };
+/* AH_DEVICE_LANES: of every device. Of one whose options say `messages`: AH_DEVICE_LANES_ALL. */
+enum ah_device_lane {
+    AH_LANE_COMPUTE,
+    AH_LANE_H2D,
+    AH_LANE_D2H,
+    AH_LANE_HOST,
+    AH_DEVICE_LANES,
+    AH_LANE_SEND = AH_DEVICE_LANES,
+    AH_LANE_RECEIVE_BEFORE,
+    AH_LANE_RECEIVE_BEHIND,
+    AH_DEVICE_LANES_ALL
+};
 
 struct ah_device;
 
@@ -183,6 +197,8 @@ struct ah_device_options {
         pin_submitter; /* GPUs: the thread that calls reserve submits, and is pinned to a core of its own until it
                                  closes the device; host_threads is then at most all cores but one. The process's
                                  affinity mask is the frame; threads started in between inherit the pin. */
+    bool messages;  /* with lanes for messages to other ranks; AH_E_UNSUPPORTED where the driver has none */
+    bool shared;    /* CPU: other ranks compute on this machine, too: no thread is tied to a processor */
     uint32_t queue; /* ops a lane's queue holds; 0: 1024 */
     uint32_t spans; /* finished ops a lane remembers, the oldest overwritten; 0: 1024 */
     struct ah_device_throttle throttle;
@@ -232,6 +248,7 @@ struct ah_device_driver {
     uint32_t abi;     /* AH_DEVICE_ABI */
     uint32_t layout;  /* AH_DEVICE_LAYOUT */
     const char *name; /* "cpu", "cuda" */
+    bool messages;    /* it has lanes for them */
 
     /* Lists devices; `ret_n` may exceed `max`. AH_E_MISSING says what is missing and how to get it. */
     int (*probe)(struct ah_device_info *ret_infos, size_t max, size_t *ret_n, struct ah_error *err);
@@ -291,6 +308,7 @@ struct ah_device_failed {
 struct ah_device {
     const struct ah_device_driver *driver;
     struct ah_device_info info;
+    uint32_t lanes;                 /* it has; set by ah_device_open() */
     uint64_t reserve_bytes;         /* device memory beside the arena, of what is prepared so far */
     struct ah_device_failed failed; /* set once, before a wait tells of the failure */
 
@@ -315,7 +333,7 @@ struct ah_device {
                 10007 * sizeof(struct ah_device_options) + 100003 * sizeof(struct ah_device_info) + \
                 1000003 * sizeof(struct ah_op) + 10000019 * sizeof(struct ah_submission) + \
                 100000007 * sizeof(struct ah_adamw_scalars) + 211 * sizeof(struct ah_device_activity) + \
-                2003 * sizeof(struct ah_device_recording) + 401 * sizeof(struct ah_device_head) + 31 * AH_OP_KINDS + 7 * AH_DEVICE_LANES))
+                2003 * sizeof(struct ah_device_recording) + 401 * sizeof(struct ah_device_head) + 31 * AH_OP_KINDS + 7 * AH_DEVICE_LANES_ALL))
 /* clang-format on */
 
 /* The CPU device's driver: the reference for every other and the embedded default. */

@@ -58,6 +58,8 @@
  *   clip                scalars, sums                    grad_scale from the norm of all blocks
  *   adamw               master, m, v, gradient, weight?, scalars     master fp32; m and v of one dtype
  *   call                -                                a function of the runtime
+ *   send                src?                             bytes, handed to a function of the runtime; absent: a word
+ *   receive             dst?                             bytes that such a function brings; absent: a word
  *
  * POSITIONS, u32 of each token, say which row of a table belongs to it; absent: row r has position r % seq.
  *
@@ -102,7 +104,8 @@ struct ah_ref {
     X(AH_OP_ACTIVATION, activation) X(AH_OP_ACTIVATION_BACKWARD, activation_backward) \
     X(AH_OP_EMBED, embed) X(AH_OP_EMBED_BACKWARD, embed_backward) X(AH_OP_GATHER, gather) \
     X(AH_OP_CROSS_ENTROPY, cross_entropy) X(AH_OP_SUM, sum) X(AH_OP_SUM_SQUARES, sum_squares) X(AH_OP_CLIP, clip) \
-    X(AH_OP_ADAMW, adamw) X(AH_OP_CALL, call)
+    X(AH_OP_ADAMW, adamw) X(AH_OP_CALL, call) \
+    X(AH_OP_SEND, send) X(AH_OP_RECEIVE, receive)
 /* clang-format on */
 
 enum ah_op_kind {
@@ -222,6 +225,14 @@ struct ah_op_call {
     void *context; /* borrowed until the op is done */
 };
 
+/* To or from another rank. The device knows where the operand lies, the function who gets it. */
+struct ah_op_message {
+    int (*move)(void *context, uint32_t channel, void *data, uint64_t bytes, struct ah_error *err);
+    void *context; /* borrowed until the op is done */
+    uint64_t bytes;
+    uint32_t channel; /* the function's */
+};
+
 /* What AdamW reads of one step, in an arena so that orders can be queued before the norm is known. Computed by
  * ah_adamw_scalars_init() (adamw_scalars.h). */
 struct ah_adamw_scalars {
@@ -254,6 +265,7 @@ struct ah_op {
         struct ah_op_clip clip;
         struct ah_op_adamw adamw;
         struct ah_op_call call;
+        struct ah_op_message message; /* send, receive */
     } u;
 };
 

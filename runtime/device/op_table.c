@@ -99,6 +99,8 @@ static const struct operand_rule operand_rules[AH_OP_KINDS][AH_OP_ARGS] = {
                      {"gradient", IN, FREE, DENSE, {COUNT}, REQUIRED, 0},
                      {"weight", OUT, FREE, DENSE, {COUNT}, OPTIONAL, 0},
                      {"scalars", IN, SCALARS, DENSE, {ONE}, REQUIRED, 0}},
+    [AH_OP_SEND] = {{"src", IN, BYTE, DENSE, {COUNT}, BY_OP, 0}},
+    [AH_OP_RECEIVE] = {{"dst", OUT, BYTE, DENSE, {COUNT}, BY_OP, 0}},
 };
 /* clang-format on */
 
@@ -306,6 +308,14 @@ static void sizes_call(const struct ah_op *op, struct op_sizes *sizes)
         sizes->wrong = "there is no function to call";
 }
 
+static void sizes_message(const struct ah_op *op, struct op_sizes *sizes)
+{
+    sizes->of[COUNT] = op->u.message.bytes;
+    sizes->use[0] = op->u.message.bytes ? NEEDED : UNUSED;
+    if (!op->u.message.move)
+        sizes->wrong = "there is no function that moves it";
+}
+
 static sizes_fn *const sizes_of_kind[AH_OP_KINDS] = {
     [AH_OP_COPY] = sizes_bytes,
     [AH_OP_FILL] = sizes_elements,
@@ -330,6 +340,8 @@ static sizes_fn *const sizes_of_kind[AH_OP_KINDS] = {
     [AH_OP_CLIP] = sizes_clip,
     [AH_OP_ADAMW] = sizes_adamw,
     [AH_OP_CALL] = sizes_call,
+    [AH_OP_SEND] = sizes_message,
+    [AH_OP_RECEIVE] = sizes_message,
 };
 
 struct op_sizes ah_op_table_sizes(const struct ah_op *op)

@@ -71,7 +71,7 @@ static void say_what_waits(struct sentence *sentence, uint64_t what)
 
 /* Waits that are not met; `heads` says what is done. */
 static bool say_waits(struct sentence *sentence, const struct ah_device_head *head,
-                      const struct ah_device_head heads[AH_DEVICE_LANES])
+                      const struct ah_device_head heads[AH_DEVICE_LANES_ALL])
 {
     bool any = false;
     for (uint32_t i = 0; i < head->n_waits; i++) {
@@ -86,7 +86,7 @@ static bool say_waits(struct sentence *sentence, const struct ah_device_head *he
 }
 
 static void say_lane(struct sentence *sentence, const struct ah_device_watch *watch, uint32_t lane,
-                     const struct ah_device_head heads[AH_DEVICE_LANES])
+                     const struct ah_device_head heads[AH_DEVICE_LANES_ALL])
 {
     const struct ah_device_head *head = &heads[lane];
     const unsigned long long done = head->done, submitted = head->submitted;
@@ -106,14 +106,14 @@ static void say_lane(struct sentence *sentence, const struct ah_device_watch *wa
 static void print_stall(const struct ah_device_watcher *watcher, struct ah_error *ret_why)
 {
     struct ah_device *device = watcher->device;
-    struct ah_device_head heads[AH_DEVICE_LANES] = {{0}};
+    struct ah_device_head heads[AH_DEVICE_LANES_ALL] = {{0}};
     struct sentence sentence = {{0}, 0};
-    for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++)
+    for (uint32_t lane = 0; lane < device->lanes; lane++)
         device->driver->head(device, lane, &heads[lane]);
     say(&sentence, "device '%s' has completed nothing for %.3g s, while the program ", device->driver->name,
         watcher->watch.patience_s);
     say_what_waits(&sentence, __atomic_load_n(&device->wait_what, __ATOMIC_RELAXED));
-    for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++)
+    for (uint32_t lane = 0; lane < device->lanes; lane++)
         say_lane(&sentence, &watcher->watch, lane, heads);
     (void)ah_error_set(ret_why, AH_E_STALLED, "%s", sentence.text);
 }

@@ -155,8 +155,8 @@ static int bind_sums(struct ah_binder *b)
                       !ah_bind_sums_on(b, end, AH_ACCUMULATOR_HOST);)
             end++;
         if (end > i)
-            rc = ah_bind_copy(b, moved(b->places->sums, i * sizeof(double)), AH_MOVE_NONE,
-                              moved(b->places->device_sums, i * sizeof(double)), AH_MOVE_NONE,
+            rc = ah_bind_copy(b, moved(b->places->sums, (b->job->part.first_block + i) * sizeof(double)),
+                              AH_MOVE_NONE, moved(b->places->device_sums, i * sizeof(double)), AH_MOVE_NONE,
                               (end - i) * sizeof(double));
     }
     return rc;

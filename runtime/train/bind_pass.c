@@ -86,7 +86,8 @@ static int find_weights(const struct pass *pass, uint64_t block, struct ah_ref *
     *ret_ref = it->weights.ref;
     if (it->plan->weights == AH_WEIGHTS_DEVICE)
         return AH_OK;
-    bool rows = !block && !pass->op->block; /* the embedding's forward reads gathered rows */
+    /* The embedding's forward reads gathered rows. */
+    bool rows = it->group->kind == AH_BLOCK_EMBEDDING && block == pass->op->block;
     uint64_t bytes =
         rows ? it->group->gathered_bytes : it->group->flat_elements * pass->binder->job->weight_bytes;
     return ah_bind_fetched(pass->binder, block, pass->position, bytes, ret_ref);
@@ -103,8 +104,10 @@ static int find_home(const struct pass *pass, enum ah_program_home home, struct 
         return find(pass, AH_TENSOR_SAVED, block, pass->program.saved_bytes, ret_ref);
     case AH_HOME_INPUT:
         return find(pass, AH_TENSOR_INPUT, block, job->residual_bytes, ret_ref);
-    case AH_HOME_OUTPUT:
-        return find(pass, AH_TENSOR_INPUT, block + 1, job->residual_bytes, ret_ref);
+    case AH_HOME_OUTPUT: /* a stage sends what its last block makes */
+        return block + 1 < job->n_blocks
+                   ? find(pass, AH_TENSOR_INPUT, block + 1, job->residual_bytes, ret_ref)
+                   : find(pass, AH_TENSOR_OUTPUT, block, job->residual_bytes, ret_ref);
     case AH_HOME_RESIDUAL_GRADIENT:
         return find(pass, AH_TENSOR_RESIDUAL_GRADIENT, job->n_blocks - 1, job->residual_bytes, ret_ref);
     case AH_HOME_WEIGHTS:
@@ -256,7 +259,7 @@ int ah_bind_pass(struct ah_binder *binder, const struct ah_rounds_item *item, ui
     struct pass pass = {.binder = binder, .op = &binder->plan->ops[item->op], .position = position};
     pass.block = &binder->places->blocks[pass.op->block];
     bool backward = pass.op->op == AH_PLAN_BACKWARD;
-    bool head = pass.op->block + 1 == binder->plan->n_blocks;
+    bool head = ah_job_is_head(binder->job, pass.op->block);
     int rc = ah_program_build(binder->job, pass.block->group, backward ? AH_PASS_BACKWARD : AH_PASS_FORWARD,
                               pass.block->plan->activations, &pass.program, binder->err);
     size_t before = binder->bound->n_ops;

@@ -160,10 +160,11 @@ static int bind_adamw(const struct tile *tile, const struct update *update,
     }
     bound->op.arg[5] = update->scalars;
     bound->move[5] = update->scalars_move;
-    bound->op.u.adamw = (struct ah_op_adamw){.count = part.end - part.first,
-                                             .first_element = part.first,
-                                             .block = (uint32_t)tile->op->block,
-                                             .decay = run->decay};
+    bound->op.u.adamw =
+        (struct ah_op_adamw){.count = part.end - part.first,
+                             .first_element = part.first,
+                             .block = (uint32_t)(tile->binder->job->part.first_block + tile->op->block),
+                             .decay = run->decay};
     return AH_OK;
 }
 
@@ -256,7 +257,8 @@ static bool fetches_rows(const struct tile *tile)
 {
     const struct ah_plan *plan = tile->binder->plan;
     const struct ah_plan_op *user = &plan->ops[plan->lanes.compute[tile->op->due_before]];
-    return !tile->op->block && !user->block && user->op == AH_PLAN_FORWARD;
+    return tile->block->group->kind == AH_BLOCK_EMBEDDING && user->block == tile->op->block &&
+           user->op == AH_PLAN_FORWARD;
 }
 
 static int bind_fetch(const struct tile *tile)
@@ -315,7 +317,8 @@ static int bind_accumulate(const struct tile *tile)
                               tile->part.end - tile->part.first);
     if (rc || !last || !(binder->plan->training.clip > 0))
         return rc;
-    return ah_bind_squares(binder, binder->places->sums, tile->op->block, sum, tile->part);
+    return ah_bind_squares(binder, binder->places->sums, binder->job->part.first_block + tile->op->block, sum,
+                           tile->part);
 }
 
 static int bind_norm(const struct tile *tile)
@@ -327,8 +330,8 @@ static int bind_norm(const struct tile *tile)
     bound->op.arg[0] = places->headers;
     bound->move[0] = AH_MOVE_STAGING_HEADER;
     bound->op.arg[1] = places->sums;
-    bound->op.u.clip =
-        (struct ah_op_clip){.sums = tile->binder->plan->n_blocks, .limit = tile->binder->plan->training.clip};
+    bound->op.u.clip = (struct ah_op_clip){.sums = ah_model_blocks(tile->binder->job->model),
+                                           .limit = tile->binder->plan->training.clip};
     return AH_OK;
 }
 

@@ -229,7 +229,7 @@ static int place_blocks(struct ah_places *places, struct ah_error *err)
     place_flow(places, &pinned, true);
     place_flow(places, &pinned, false);
     struct ah_places_block *embedding = &places->blocks[0];
-    if (embedding->plan->weights == AH_WEIGHTS_HOST)
+    if (embedding->group->kind == AH_BLOCK_EMBEDDING && embedding->plan->weights == AH_WEIGHTS_HOST)
         embedding->gathered.ref =
             cut(&pinned, places->plan->training.dtype, embedding->group->gathered_bytes);
     rc = check_bytes("memory.pinned_bytes", memory->pinned_bytes, pinned.end_bytes, err);
@@ -294,7 +294,7 @@ static void place_desk(struct ah_places *places)
     places->staged_micro_bytes = round_up(job->input_bytes, 64);
     places->stride[AH_MOVE_STAGING] = places->staged_micro_bytes;
     places->headers = cut(&desk, AH_FP32, AH_STEPS_STAGED * AH_HEADER_BYTES);
-    places->sums = cut(&desk, AH_FP32, round_up(job->n_blocks * sizeof(double), 64));
+    places->sums = cut(&desk, AH_FP32, round_up(ah_model_blocks(job->model) * sizeof(double), 64));
     places->staging =
         cut(&desk, AH_FP32, AH_STEPS_STAGED * job->training.micro_batches * places->staged_micro_bytes);
     places->shelf = cut(&desk, AH_FP32, AH_SHELF_BYTES);

@@ -15,7 +15,7 @@
  * not of the plan, what passes the numbers of a step to the device: the desk.
  *
  *     headers      4 x AH_HEADER_BYTES: of four steps (run.c says why)
- *     sums         a double for each block, of the host's reading
+ *     sums         a double for each block of the model, of the host's reading
  *     staging      4 batches, each micro-batch as on the device
  *     shelf        for single transfers between steps
  *

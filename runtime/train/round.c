@@ -160,13 +160,13 @@ static bool is_pass(const struct ah_plan_op *op)
 
 static bool is_head(const struct ah_trainer *t, const struct ah_plan_op *op)
 {
-    return op->op == AH_PLAN_FORWARD && op->block + 1 == t->job.n_blocks;
+    return op->op == AH_PLAN_FORWARD && ah_job_is_head(&t->job, op->block);
 }
 
 /* The scale of the loss, or the scalars of AdamW. */
 static bool reads_header(const struct ah_trainer *t, const struct ah_plan_op *op)
 {
-    return op->op == AH_PLAN_DEVICE_ADAM || (is_pass(op) && op->block + 1 == t->job.n_blocks);
+    return op->op == AH_PLAN_DEVICE_ADAM || (is_pass(op) && ah_job_is_head(&t->job, op->block));
 }
 
 /* What a compute item needs beside the plan's ops. */

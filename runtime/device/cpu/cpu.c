@@ -112,7 +112,7 @@ static int cpu_reserve(struct ah_device *device, const uint64_t arena_bytes[AH_A
         rc = fill_arenas(cpu, err);
     for (unsigned arena = AH_ARENA_DEVICE; arena < AH_ARENA_KINDS && rc; arena++)
         ah_region_release(&cpu->arenas[arena]);
-    for (unsigned lane = 0; lane < AH_DEVICE_LANES && !rc; lane++)
+    for (unsigned lane = 0; lane < AH_DEVICE_LANES_ALL && !rc; lane++)
         set_up_host(cpu, &cpu->lanes[lane]);
     cpu->lanes[AH_LANE_COMPUTE].host.workspace = &cpu->workspace;
     return rc;
@@ -152,6 +152,19 @@ static int open_copy_lanes(struct ah_cpu_device *cpu, const struct ah_device_opt
     return rc;
 }
 
+/* They mostly sleep: on any processor. */
+static int open_message_lanes(struct ah_cpu_device *cpu, const struct ah_device_options *options,
+                              struct ah_error *err)
+{
+    static const char *const names[] = {"send", "receive-before", "receive-behind"};
+    int rc = AH_OK;
+    for (unsigned i = 0; i < sizeof names / sizeof *names && options->messages && !rc; i++) {
+        const struct ah_lane_options lane = lane_options(cpu, names[i], -1, options);
+        rc = ah_lane_new(&cpu->lanes[AH_LANE_SEND + i].lane, &lane, err);
+    }
+    return rc;
+}
+
 static void open_throttles(struct ah_cpu_device *cpu, const struct ah_device_throttle *throttle)
 {
     double kept = throttle->both_kept > 0 ? throttle->both_kept : 1;
@@ -180,6 +193,8 @@ static int open_lanes(struct ah_cpu_device *cpu, const struct ah_device_options 
         rc = open_pooled_lane(&cpu->lanes[AH_LANE_HOST], &host, placement->host, placement->n_host, err);
     if (!rc)
         rc = open_copy_lanes(cpu, options, err);
+    if (!rc)
+        rc = open_message_lanes(cpu, options, err);
     cpu->workspace = (struct ah_workspace){.level = ah_tile_choose(), .threads = placement->n_compute};
     if (!rc)
         rc = ah_matmul_new_at(&cpu->matmul, placement->n_compute, cpu->workspace.level, err);
@@ -196,6 +211,8 @@ static int open_parts(struct ah_cpu_device *cpu, const struct ah_device_options 
         rc = ah_host_memory_read(&memory, NULL, err);
     if (!rc) {
         ah_placement_choose(&cpu->placement, &topology, options->compute_threads, options->host_threads);
+        if (options->shared)
+            ah_placement_untie(&cpu->placement);
         describe(&cpu->common.info, &topology, &memory);
         rc = open_lanes(cpu, options, err);
     }
@@ -206,7 +223,7 @@ static int open_parts(struct ah_cpu_device *cpu, const struct ah_device_options 
 static void cpu_drain(struct ah_device *device)
 {
     struct ah_cpu_device *cpu = cpu_of(device);
-    for (unsigned lane = 0; lane < AH_DEVICE_LANES; lane++)
+    for (unsigned lane = 0; lane < AH_DEVICE_LANES_ALL; lane++)
         if (cpu->lanes[lane].lane)
             ah_lane_drain(cpu->lanes[lane].lane);
 }
@@ -215,7 +232,7 @@ static void cpu_close(struct ah_device *device)
 {
     struct ah_cpu_device *cpu = cpu_of(device);
     cpu_drain(device); /* lanes wait for each other's tickets: all must be empty before the first ends */
-    for (unsigned lane = 0; lane < AH_DEVICE_LANES; lane++) {
+    for (unsigned lane = 0; lane < AH_DEVICE_LANES_ALL; lane++) {
         ah_lane_free(cpu->lanes[lane].lane);
         ah_pool_free(cpu->lanes[lane].pool);
     }
@@ -423,7 +440,7 @@ static size_t cpu_spans(struct ah_device *device, uint32_t lane, uint64_t after,
 static uint64_t cpu_pulse(struct ah_device *device)
 {
     uint64_t pulse = 0;
-    for (unsigned i = 0; i < AH_DEVICE_LANES; i++) {
+    for (unsigned i = 0; i < device->lanes; i++) {
         const struct ah_cpu_lane *lane = &cpu_of(device)->lanes[i];
         const bool slowed =
             lane->throttle.work_per_s > 0 || lane->throttle.latency_ns > 0 || lane->bytes_per_s > 0;
@@ -446,7 +463,7 @@ static void cpu_head(struct ah_device *device, uint32_t lane, struct ah_device_h
     ret_head->kind = task.op.kind;
     ret_head->tag = task.tag;
     for (size_t i = 0; i < head.n_waits; i++)
-        for (uint32_t other = 0; other < AH_DEVICE_LANES; other++)
+        for (uint32_t other = 0; other < device->lanes; other++)
             if (cpu->lanes[other].lane == head.waits[i].lane)
                 ret_head->waits[ret_head->n_waits++] = (struct ah_wait){other, head.waits[i].ticket};
 }
@@ -462,6 +479,7 @@ const struct ah_device_driver *ah_device_cpu(void)
         .abi = AH_DEVICE_ABI,
         .layout = AH_DEVICE_LAYOUT,
         .name = "cpu",
+        .messages = true,
         .probe = cpu_probe,
         .open = cpu_open,
         .close = cpu_close,

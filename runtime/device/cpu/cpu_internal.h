@@ -31,10 +31,10 @@ struct ah_cpu_device {
     struct ah_device common; /* first: what callers hold */
     struct ah_placement placement;
     struct ah_region arenas[AH_ARENA_KINDS];
-    struct ah_cpu_lane lanes[AH_DEVICE_LANES];
-    struct ah_lane_bell *bell;     /* owned; of all lanes */
-    struct ah_matmul *matmul;      /* owned */
-    struct ah_workspace workspace; /* of the compute lane's other ops; owned */
+    struct ah_cpu_lane lanes[AH_DEVICE_LANES_ALL]; /* those of messages: where the options say so */
+    struct ah_lane_bell *bell;                     /* owned; of all lanes */
+    struct ah_matmul *matmul;                      /* owned */
+    struct ah_workspace workspace;                 /* of the compute lane's other ops; owned */
 
     /* The first failure; read under the lock once `failed` is set. */
     atomic_bool failed;

@@ -68,6 +68,15 @@ void ah_placement_choose(struct ah_placement *ret_placement, const struct ah_top
         ret_placement->copy[i] = topology->cpus[rest.index[i]];
 }
 
+void ah_placement_untie(struct ah_placement *placement)
+{
+    for (unsigned i = 0; i < placement->n_compute; i++)
+        placement->compute[i] = -1;
+    for (unsigned i = 0; i < placement->n_host; i++)
+        placement->host[i] = -1;
+    placement->n_copy = 0;
+}
+
 void ah_placement_enter_copy(const struct ah_placement *placement, struct ah_placement_mask *ret_before)
 {
     struct ah_placement_mask before = {0};

@@ -42,6 +42,9 @@ struct ah_placement {
 void ah_placement_choose(struct ah_placement *ret_placement, const struct ah_topology *topology,
                          unsigned compute_threads, unsigned host_threads);
 
+/* No thread is tied to a processor: other ranks of this machine would be tied to the same ones. */
+void ah_placement_untie(struct ah_placement *placement);
+
 /* Lets the calling thread use the copy lanes' processors only; threads it starts inherit that. `ret_before` is
  * for ah_placement_leave_copy(), which undoes it. Where the system refuses, nothing changes: slower, not wrong. */
 struct ah_placement_mask {

@@ -224,11 +224,18 @@ static int run_call(const struct task *task, struct ah_error *err)
     return task->op->u.call.run(task->op->u.call.context, err);
 }
 
+static int run_message(const struct task *task, struct ah_error *err)
+{
+    const struct ah_op_message *message = &task->op->u.message;
+    return message->move(message->context, message->channel, pointer(task, 0), message->bytes, err);
+}
+
 static run_fn *const run_of_kind[AH_OP_KINDS] = {
-    [AH_OP_COPY] = run_split,  [AH_OP_FILL] = run_split,       [AH_OP_CAST] = run_split,
-    [AH_OP_ADD] = run_split,   [AH_OP_ACCUMULATE] = run_split, [AH_OP_COLUMN_SUM] = run_split,
-    [AH_OP_SUM] = run_sum,     [AH_OP_SUM_SQUARES] = run_sum,  [AH_OP_CLIP] = run_clip,
-    [AH_OP_ADAMW] = run_split, [AH_OP_CALL] = run_call,
+    [AH_OP_COPY] = run_split,      [AH_OP_FILL] = run_split,       [AH_OP_CAST] = run_split,
+    [AH_OP_ADD] = run_split,       [AH_OP_ACCUMULATE] = run_split, [AH_OP_COLUMN_SUM] = run_split,
+    [AH_OP_SUM] = run_sum,         [AH_OP_SUM_SQUARES] = run_sum,  [AH_OP_CLIP] = run_clip,
+    [AH_OP_ADAMW] = run_split,     [AH_OP_CALL] = run_call,        [AH_OP_SEND] = run_message,
+    [AH_OP_RECEIVE] = run_message,
 };
 
 bool ah_host_does(enum ah_op_kind kind)

@@ -63,6 +63,60 @@ TEST(cpu, skips_what_waits_for_a_failure)
     ah_device_close(device);
 }
 
+struct moved {
+    uint32_t channel;
+    void *data;
+    uint64_t bytes;
+};
+
+static int note_move(void *context, uint32_t channel, void *data, uint64_t bytes, struct ah_error *err)
+{
+    struct moved *moved = context;
+    (void)err;
+    *moved = (struct moved){channel, data, bytes};
+    return AH_OK;
+}
+
+/* What a message's function is told, and that these lanes do nothing else, nor others messages. */
+TEST(cpu, carries_messages_where_the_options_say_so)
+{
+    struct ah_error err = {0};
+    struct ah_device *device = NULL, *without = open_device((struct ah_device_throttle){0});
+    struct moved moved = {0};
+    struct ah_op send = {.kind = AH_OP_SEND,
+                         .arg = {{AH_ARENA_DEVICE, AH_FP32, 4096, 0}},
+                         .u.message = {note_move, &moved, 4096, 7}};
+    struct ah_op word = {.kind = AH_OP_RECEIVE, .u.message = {note_move, &moved, 0, 9}};
+    const struct ah_op up = copy(AH_ARENA_DEVICE, AH_ARENA_PINNED, 0, 4096);
+    const uint64_t arenas[AH_ARENA_KINDS] = {0, 2 << 20, 1 << 20, 0};
+    struct ah_submission submission = {.lane = AH_LANE_SEND, .op = &send};
+    CHECK_FAILS(ah_device_submit(without, &submission, 1, NULL, &err), err, AH_E_USAGE, "no lane 4");
+    ah_device_close(without);
+
+    CHECK_OK(ah_device_open(&device, ah_device_cpu(),
+                            &(struct ah_device_options){.messages = true, .shared = true}, &err),
+             err);
+    CHECK_OK(ah_device_reserve(device, arenas, &err), err);
+    submit(device, AH_LANE_SEND, &send);
+    CHECK_OK(ah_device_wait(device, AH_LANE_SEND, 1, &err), err);
+    assert_ptr_equal(moved.data, ah_device_pointer(device, send.arg[0]));
+    assert_true(moved.channel == 7 && moved.bytes == 4096);
+    submit(device, AH_LANE_RECEIVE_BEHIND, &word);
+    CHECK_OK(ah_device_wait(device, AH_LANE_RECEIVE_BEHIND, 1, &err), err);
+    assert_true(!moved.data && moved.channel == 9 && !moved.bytes);
+
+    submission.op = &word;
+    CHECK_FAILS(ah_device_submit(device, &submission, 1, NULL, &err), err, AH_E_USAGE,
+                "op 'receive' does not run on lane 'send'");
+    submission.op = &up;
+    CHECK_FAILS(ah_device_submit(device, &submission, 1, NULL, &err), err, AH_E_USAGE,
+                "op 'copy' does not run on lane 'send'");
+    submission = (struct ah_submission){.lane = AH_LANE_COMPUTE, .op = &send};
+    CHECK_FAILS(ah_device_submit(device, &submission, 1, NULL, &err), err, AH_E_USAGE,
+                "op 'send' does not run on lane 'compute'");
+    ah_device_close(device);
+}
+
 /* How long the newest ops of a lane took together. */
 static double lane_ms(struct ah_device *device, uint32_t lane, uint64_t n_ops)
 {

@@ -413,7 +413,7 @@ TEST_IN(gradients, are_of_every_op, seed, NULL)
 {
     static const enum ah_op_kind without[] = {AH_OP_COPY,   AH_OP_FILL, AH_OP_CAST,        AH_OP_ACCUMULATE,
                                               AH_OP_GATHER, AH_OP_SUM,  AH_OP_SUM_SQUARES, AH_OP_CLIP,
-                                              AH_OP_ADAMW,  AH_OP_CALL};
+                                              AH_OP_ADAMW,  AH_OP_CALL, AH_OP_SEND,        AH_OP_RECEIVE};
     static const CMUnitTestFunction others[] = {
         test_gradients__of_products,   test_gradients__of_sums,      test_gradients__of_norms,
         test_gradients__of_rope,       test_gradients__of_attention, test_gradients__of_activations,

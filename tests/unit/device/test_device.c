@@ -278,8 +278,10 @@ TEST(device, waits_for_the_past_only)
     CHECK_OK(ah_device_submit(device, &submission, 1, &ticket, &err), err);
     submission.n_waits = AH_DEVICE_WAITS_MAX + 1;
     CHECK_FAILS(ah_device_submit(device, &submission, 1, &ticket, &err), err, AH_E_USAGE, "9 waits");
-    waits[0].lane = AH_DEVICE_LANES;
+    waits[0].lane = AH_LANE_SEND; /* of a device with lanes for messages alone */
     submission.n_waits = 1;
+    CHECK_FAILS(ah_device_submit(device, &submission, 1, &ticket, &err), err, AH_E_USAGE, "lane 'send'");
+    waits[0].lane = AH_DEVICE_LANES_ALL;
     CHECK_FAILS(ah_device_submit(device, &submission, 1, &ticket, &err), err, AH_E_USAGE, "lane '?'");
 
     CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, 1, &err), err);

@@ -34,6 +34,12 @@ static int no_call(void *context, struct ah_error *err)
     return AH_OK;
 }
 
+static int no_move(void *context, uint32_t channel, void *data, uint64_t bytes, struct ah_error *err)
+{
+    (void)context, (void)channel, (void)data, (void)bytes, (void)err;
+    return AH_OK;
+}
+
 /* clang-format off */
 static const struct row rows[] = {
     {{.kind = AH_OP_COPY, .u.copy = {13}}, "ff", {{"dst", OUT, 13}, {"src", IN, 13}}},
@@ -100,6 +106,9 @@ static const struct row rows[] = {
      {{"master", BOTH, 52}, {"m", BOTH, 26}, {"v", BOTH, 26}, {"gradient", IN, 26}, {"weight", OUT, 26},
       {"scalars", IN, sizeof(struct ah_adamw_scalars)}}},
     {{.kind = AH_OP_CALL, .u.call = {no_call, NULL}}, "", {{0}}},
+    {{.kind = AH_OP_SEND, .u.message = {no_move, NULL, 13, 0}}, "f", {{"src", IN, 13}}},
+    {{.kind = AH_OP_SEND, .u.message = {no_move, NULL, 0, 0}}, "-", {{"src", 0, 0}}},
+    {{.kind = AH_OP_RECEIVE, .u.message = {no_move, NULL, 13, 0}}, "f", {{"dst", OUT, 13}}},
 };
 /* clang-format on */
 

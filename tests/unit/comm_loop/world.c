@@ -25,6 +25,11 @@ const struct ah_comm_driver *world_driver(bool polls)
     return driver;
 }
 
+unsigned world_posts(void)
+{
+    return atomic_load(&posted);
+}
+
 void world_await_posts(unsigned n)
 {
     while (atomic_load(&posted) < n)

@@ -45,7 +45,8 @@ const struct ah_comm_driver *world_driver(bool polls);
 void world_open(struct world *world, uint32_t ranks, const struct ah_comm_hub_options *options,
                 const struct ah_comm_driver *driver);
 
-/* Returns when so many messages were posted since the world was opened. */
+/* Messages posted since the world was opened; returns when there are so many. */
+unsigned world_posts(void);
 void world_await_posts(unsigned n);
 
 /* One channel on both its ends, which get the next number there. */

@@ -15,7 +15,7 @@ enum { DEADLINE_S = 60, DEADLINE_MOST_S = 1000 * 1000 * 1000 };
 
 static int check_options(const struct ah_comm_options *options, struct ah_error *err)
 {
-    if (options->rank >= options->ranks)
+    if (options->ranks && options->rank >= options->ranks)
         return ah_error_set(err, AH_E_USAGE, "there is no rank %u of %u; they count from 0", options->rank,
                             options->ranks);
     if (!(options->deadline_s >= 0 && options->deadline_s <= DEADLINE_MOST_S))
@@ -87,6 +87,10 @@ int ah_comm_open(struct ah_comm **ret_comm, const struct ah_comm_options *option
     (void)ah_lane_submit(comm->thread, &job, NULL);
     pthread_mutex_lock(&comm->mutex);
     rc = give_order(comm, ORDER_OPEN, err);
+    if (!rc) {
+        comm->options.rank = comm->end->rank;
+        comm->options.ranks = comm->end->ranks;
+    }
     pthread_mutex_unlock(&comm->mutex);
     if (rc) {
         ah_comm_close(comm);
@@ -165,6 +169,16 @@ void ah_comm_close(struct ah_comm *comm)
     (void)give_order(comm, ORDER_CLOSE, NULL);
     pthread_mutex_unlock(&comm->mutex);
     release(comm);
+}
+
+uint32_t ah_comm_rank(const struct ah_comm *comm)
+{
+    return comm->options.rank;
+}
+
+uint32_t ah_comm_ranks(const struct ah_comm *comm)
+{
+    return comm->options.ranks;
 }
 
 bool ah_comm_independent(const struct ah_comm *comm)

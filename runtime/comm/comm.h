@@ -4,8 +4,9 @@
  *
  * A WORLD has ranks 0 to n - 1, each with one end. A CHANNEL is directed, first in first out, between one pair of ranks for
  * one purpose, a number that both ends agree on. Channels are asked for once, all together. The n-th send of a channel meets
- * its n-th receive; their sizes must agree; 0 bytes are a word. A send completes no earlier than its receive was posted, so
- * that nothing is ever buffered: a channel takes no memory but the two places that its ends name.
+ * its n-th receive; their sizes must agree, or the receiver loses the world; 0 bytes are a word. A send completes no earlier
+ * than its receive was posted, so that nothing is ever buffered: a channel takes no memory but the two places that its ends
+ * name.
  *
  * PROGRESS. One thread a rank, the engine, owns the driver. Whoever moves a message hands it over and sleeps until it is
  * done. With nothing to do the engine sleeps, too.
@@ -35,9 +36,9 @@ struct ah_comm_driver; /* driver.h */
 
 struct ah_comm_options {
     const struct ah_comm_driver *driver;
-    uint32_t rank, ranks;
-    void *boot;        /* the driver's own; `loop`: a struct ah_comm_hub *, which outlives the end */
-    double deadline_s; /* open and channels: later, the ranks that are absent are named; 0: 60 */
+    uint32_t rank, ranks; /* ranks 0: what the launcher says */
+    void *boot;           /* the driver's own; `loop`: a struct ah_comm_hub *, which outlives the end */
+    double deadline_s;    /* open and channels: later, the ranks that are absent are named; 0: 60 */
 };
 
 /* What a rank asks for. */
@@ -72,6 +73,10 @@ int ah_comm_move(struct ah_comm *comm, uint32_t channel, void *data, uint64_t by
 /* Moves `n` messages of different channels that progress together, also where the world is not independent. */
 int ah_comm_move_together(struct ah_comm *comm, const struct ah_comm_moved *moved, size_t n,
                           struct ah_error *err);
+
+/* Which rank of how many this end is. */
+uint32_t ah_comm_rank(const struct ah_comm *comm);
+uint32_t ah_comm_ranks(const struct ah_comm *comm);
 
 /* Whether a message progresses whatever else this rank waits for. Else the messages of a rank may progress one after
  * another in the order of their calls, except those moved together. */

@@ -6,7 +6,7 @@
  * THREADS. The engine's thread, one a rank, makes all calls, `open` to `close`; only `wake` may come from any thread.
  *
  * COMPLETION. At most one message of a channel is posted at a time. Every message that is posted comes back from `poll` once,
- * AH_OK or AH_E_PEER, and from then on the driver does not touch its memory. A driver that fails revokes the world by itself;
+ * AH_OK or AH_E_PEER, and from then on the driver does not touch its memory. A driver that fails loses the world by itself;
  * there are no errors of single messages.
  */
 #ifndef AH_RUNTIME_COMM_DRIVER_H
@@ -18,6 +18,7 @@ enum { AH_COMM_ABI = 1 };
 
 /* A rank's end; a driver's own struct begins with it. */
 struct ah_comm_end {
+    uint32_t rank, ranks;
     bool is_independent; /* what is posted progresses whatever else waits */
 };
 
@@ -41,7 +42,8 @@ struct ah_comm_driver {
     /* (optional: always there) What it is, a line for people. AH_E_MISSING says what is missing and how to get it. */
     int (*probe)(char *ret_text, size_t bytes, struct ah_error *err);
 
-    /* Collective. AH_E_PEER names the ranks that are absent after options->deadline_s. `options` is valid until close. */
+    /* Collective. With options->ranks 0 the driver's launcher says which rank of how many this is, AH_E_USAGE where it has
+     * none; else AH_E_MISMATCH where that is not so. AH_E_PEER names the ranks that are absent after options->deadline_s. `options` is valid until close. */
     int (*open)(struct ah_comm_end **ret_end, const struct ah_comm_options *options, struct ah_error *err);
 
     /* Collective, once. `channels` is valid until close. Fails alike on all ranks (ah_comm_agree()). */
@@ -76,6 +78,13 @@ struct ah_comm_driver {
                 10007 * sizeof(struct ah_comm_options) + 100003 * sizeof(struct ah_comm_channel) + \
                 1000003 * sizeof(struct ah_comm_message) + 10000019 * sizeof(struct ah_comm_done)))
 /* clang-format on */
+
+#define AH_COMM_PLUGIN_SYMBOL "ah_comm_plugin"
+
+typedef const struct ah_comm_driver *ah_comm_plugin_fn(void);
+
+/* The driver in the plugin `name` (base/plugin.h): "mpi". *Borrowed*, for the life of the process. As ah_plugin_open(). */
+int ah_comm_load(const char *name, const struct ah_comm_driver **ret_driver, struct ah_error *err);
 
 /* AH_E_MISMATCH for a table of another build; `origin` names the driver. Reads `abi` and `layout` only. */
 int ah_comm_check_driver(const struct ah_comm_driver *driver, const char *origin, struct ah_error *err);

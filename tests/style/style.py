@@ -33,6 +33,7 @@ ROOMS = {
     "runtime/model": ["base", "schemas", "runtime/device", "runtime/schedule"],
     "runtime/comm": ["base"],
     "runtime/comm/loop": ["base", "runtime/comm"],
+    "runtime/comm/mpi": ["base", "runtime/comm"],
     "runtime/train/data": ["base", "schemas"],
     "runtime/train/checkpoint": ["base", "schemas", "runtime/schedule", "runtime/model"],
     "runtime/train": ["base", "schemas", "runtime/schedule", "runtime/device", "runtime/model", "runtime/comm",

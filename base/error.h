@@ -29,7 +29,8 @@
     X(AH_E_INTERRUPTED, -12, 130, "interrupted", "interrupted by the user")                                  \
     X(AH_E_CAPACITY, -13, 1, "capacity", "an arena or a budget is too small")                                \
     X(AH_E_UNSUPPORTED, -14, 7, "unsupported", "this device cannot do that")                                 \
-    X(AH_E_STALLED, -15, 7, "stalled", "a device has stopped making progress")
+    X(AH_E_STALLED, -15, 7, "stalled", "a device has stopped making progress")                               \
+    X(AH_E_PEER, -16, 1, "peer", "a rank of this training is lost")
 
 enum ah_err {
     AH_OK = 0,

@@ -74,7 +74,7 @@ static const char tail[] =
     "Done.\n"
     ".It 1\n"
     "A failure; a file or folder that is missing or cannot be read; an output that\n"
-    "cannot be written; for\n"
+    "cannot be written; a rank of a training that is lost; for\n"
     ".Cm diff :\n"
     "the documents are different.\n"
     ".It 2\n"

@@ -31,11 +31,13 @@ ROOMS = {
     "runtime/schedule": ["base", "schemas", "runtime/device", "runtime/device/tile", "runtime/device/math",
                          "runtime/device/virtual"],
     "runtime/model": ["base", "schemas", "runtime/device", "runtime/schedule"],
+    "runtime/comm": ["base"],
+    "runtime/comm/loop": ["base", "runtime/comm"],
+    "runtime/comm/mpi": ["base", "runtime/comm"],
     "runtime/train/data": ["base", "schemas"],
     "runtime/train/checkpoint": ["base", "schemas", "runtime/schedule", "runtime/model"],
-    "runtime/train": ["base", "schemas", "runtime/schedule", "runtime/device", "runtime/model", "runtime/train/data",
-                      "runtime/train/checkpoint"],
-    "runtime/comm": ["base", "schemas", "runtime/device"],
+    "runtime/train": ["base", "schemas", "runtime/schedule", "runtime/device", "runtime/model", "runtime/comm",
+                      "runtime/train/data", "runtime/train/checkpoint"],
     "profiler": ["base", "schemas", "runtime/schedule", "runtime/device", "runtime/device/host", "runtime/device/cpu",
                  "runtime/model"],
     "planner": ["base", "schemas", "runtime/schedule", "runtime/device", "runtime/device/virtual", "runtime/model"],
@@ -51,7 +53,7 @@ VENDORS = {
     r"oneapi/dnnl|dnnl": "bench/",
     r"cuda|cublas|cupti|nccl": "runtime/device/cuda/",
     r"glpk": "planner/",
-    r"mpi\.h": "runtime/comm/",
+    r"mpi\.h": "runtime/comm/mpi/",
 }
 
 FUNCTION_LINES = 60

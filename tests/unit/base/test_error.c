@@ -67,6 +67,7 @@ TEST(error, exit_statuses)
         {AH_E_CAPACITY, 1, "capacity"},
         {AH_E_UNSUPPORTED, 7, "unsupported"},
         {AH_E_STALLED, 7, "stalled"},
+        {AH_E_PEER, 1, "peer"},
     };
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
         assert_int_equal(ah_error_exit_status(expected[i].code), expected[i].exit_status);

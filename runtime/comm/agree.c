@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What ranks ask for, compared. All ranks look at the same wishes in the same order, so all find the same first fault.
+ */
+#include "runtime/comm/driver.h"
+
+#include <inttypes.h>
+
+int ah_comm_check_driver(const struct ah_comm_driver *driver, const char *origin, struct ah_error *err)
+{
+    if (driver->abi != AH_COMM_ABI)
+        return ah_error_set(
+            err, AH_E_MISMATCH,
+            "driver '%s' has message interface %u, this program has %d; install both from one build", origin,
+            driver->abi, AH_COMM_ABI);
+    if (driver->layout != AH_COMM_LAYOUT)
+        return ah_error_set(
+            err, AH_E_MISMATCH,
+            "driver '%s' has structs of layout %08x, this program has %08x; install both from one build",
+            origin, driver->layout, AH_COMM_LAYOUT);
+    return AH_OK;
+}
+
+static size_t find(const struct ah_comm_wishes *wishes, size_t from, const struct ah_comm_channel *wanted)
+{
+    for (size_t i = from; i < wishes->n; i++) {
+        const struct ah_comm_channel *channel = &wishes->channels[i];
+        if (channel->peer == wanted->peer && channel->purpose == wanted->purpose &&
+            channel->sends == wanted->sends)
+            return i;
+    }
+    return SIZE_MAX;
+}
+
+size_t ah_comm_other_end(const struct ah_comm_wishes *peer, uint32_t rank,
+                         const struct ah_comm_channel *channel)
+{
+    const struct ah_comm_channel other = {
+        .peer = rank, .purpose = channel->purpose, .sends = !channel->sends};
+    return find(peer, 0, &other);
+}
+
+static int check_one(const struct ah_comm_wishes *wishes, uint32_t ranks, uint32_t rank, size_t i,
+                     struct ah_error *err)
+{
+    const struct ah_comm_channel *channel = &wishes[rank].channels[i];
+    const uint32_t peer = channel->peer;
+    const char *does = channel->sends ? "sends to" : "receives from";
+    if (peer >= ranks || peer == rank)
+        return ah_error_set(err, AH_E_MISMATCH,
+                            "rank %u %s rank %u for purpose %u; its peers are the other ranks of 0 to %u",
+                            rank, does, peer, channel->purpose, ranks - 1);
+    if (find(&wishes[rank], i + 1, channel) != SIZE_MAX)
+        return ah_error_set(err, AH_E_MISMATCH,
+                            "rank %u %s rank %u for purpose %u twice; a pair has one channel a purpose and "
+                            "direction",
+                            rank, does, peer, channel->purpose);
+    const size_t j = ah_comm_other_end(&wishes[peer], rank, channel);
+    if (j == SIZE_MAX)
+        return ah_error_set(err, AH_E_MISMATCH,
+                            "rank %u %s rank %u for purpose %u, and rank %u knows nothing of it; give all "
+                            "ranks the same plan",
+                            rank, does, peer, channel->purpose, peer);
+    if (wishes[peer].channels[j].most_bytes != channel->most_bytes)
+        return ah_error_set(err, AH_E_MISMATCH,
+                            "rank %u %s rank %u for purpose %u at most %" PRIu64
+                            " bytes, and rank %u has %" PRIu64 " for it; give all ranks the same plan",
+                            rank, does, peer, channel->purpose, channel->most_bytes, peer,
+                            wishes[peer].channels[j].most_bytes);
+    return AH_OK;
+}
+
+int ah_comm_agree(const struct ah_comm_wishes *wishes, uint32_t ranks, struct ah_error *err)
+{
+    int rc = AH_OK;
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        for (size_t i = 0; i < wishes[rank].n && !rc; i++)
+            rc = check_one(wishes, ranks, rank, i, err);
+    return rc;
+}

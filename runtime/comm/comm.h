@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Comm: messages between the ranks of one training. It moves bytes and adds nothing: sums are ours.
+ *
+ * A WORLD has ranks 0 to n - 1, each with one end. A CHANNEL is directed, first in first out, between one pair of ranks for
+ * one purpose, a number that both ends agree on. Channels are asked for once, all together. The n-th send of a channel meets
+ * its n-th receive; their sizes must agree, or the receiver loses the world; 0 bytes are a word. A send completes no earlier
+ * than its receive was posted, so that nothing is ever buffered: a channel takes no memory but the two places that its ends
+ * name.
+ *
+ * PROGRESS. One thread a rank, the engine, owns the driver. Whoever moves a message hands it over and sleeps until it is
+ * done. With nothing to do the engine sleeps, too.
+ *
+ * FAILURE. A world works or is lost, for all ranks. Whoever finds out that it cannot go on revokes it and says why; the first
+ * reason, and the rank that gave it, are what every rank is told. From then on all moves end with AH_E_PEER, those in
+ * progress included, and their memory is no longer touched when they return. Nobody hangs.
+ *
+ *     const struct ah_comm_options options = {.driver = ah_comm_loop(), .rank = 1, .ranks = 2, .boot = hub};
+ *     const struct ah_comm_channel channels[] = {{.peer = 0, .purpose = 7, .most_bytes = 4096}};  // receives from rank 0
+ *     ah_comm_open(&comm, &options, err);
+ *     ah_comm_channels(comm, channels, 1, err);
+ *     ah_comm_move(comm, 0, data, 4096, err);
+ *     ah_comm_close(comm);
+ */
+#ifndef AH_RUNTIME_COMM_COMM_H
+#define AH_RUNTIME_COMM_COMM_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ah_comm;
+struct ah_comm_driver; /* driver.h */
+
+struct ah_comm_options {
+    const struct ah_comm_driver *driver;
+    uint32_t rank, ranks; /* ranks 0: what the launcher says */
+    void *boot;           /* the driver's own; `loop`: a struct ah_comm_hub *, which outlives the end */
+    double deadline_s;    /* open and channels: later, the ranks that are absent are named; 0: 60 */
+};
+
+/* What a rank asks for. */
+struct ah_comm_channel {
+    uint32_t peer;
+    uint32_t purpose;
+    bool sends; /* else it receives */
+    uint64_t most_bytes;
+};
+
+/* One message. */
+struct ah_comm_moved {
+    uint32_t channel;
+    void *data; /* read by a send, written by a receive; (optional) with 0 bytes */
+    uint64_t bytes;
+};
+
+/* Collective: starts the engine and joins the world. AH_E_PEER names the ranks that are absent; AH_E_MISMATCH: a driver of
+ * another build, or a world of another size; AH_E_USAGE, AH_E_MEMORY, AH_E_FAILED. *Owned* by the caller. */
+int ah_comm_open(struct ah_comm **ret_comm, const struct ah_comm_options *options, struct ah_error *err);
+
+/* Collective, once: channel i is channels[i] from now on. AH_E_MISMATCH, on all ranks, names two ranks that do not agree on
+ * a channel and how. Any failure loses the world. */
+int ah_comm_channels(struct ah_comm *comm, const struct ah_comm_channel *channels, size_t n,
+                     struct ah_error *err);
+
+/* Moves one message, and returns when that is done. Any thread, one at a time a channel; channels do not wait for each other
+ * where the world is independent. AH_E_PEER: the world is lost. AH_E_USAGE: no such channel, too many bytes, or a channel
+ * in use; nothing was posted. */
+int ah_comm_move(struct ah_comm *comm, uint32_t channel, void *data, uint64_t bytes, struct ah_error *err);
+
+/* Moves `n` messages of different channels that progress together, also where the world is not independent. */
+int ah_comm_move_together(struct ah_comm *comm, const struct ah_comm_moved *moved, size_t n,
+                          struct ah_error *err);
+
+/* Which rank of how many this end is. */
+uint32_t ah_comm_rank(const struct ah_comm *comm);
+uint32_t ah_comm_ranks(const struct ah_comm *comm);
+
+/* Whether a message progresses whatever else this rank waits for. Else the messages of a rank may progress one after
+ * another in the order of their calls, except those moved together. */
+bool ah_comm_independent(const struct ah_comm *comm);
+
+/* Any thread, idempotent. Returns at once; all that was posted ends soon, on all ranks. */
+void ah_comm_revoke(struct ah_comm *comm, const struct ah_error *why);
+
+/* AH_E_PEER where the world is lost: the rank that said so first, and why (both optional). Else AH_OK. Any thread. */
+int ah_comm_fault(struct ah_comm *comm, uint32_t *ret_rank, struct ah_error *ret_why);
+
+/* Collective unless the world is lost. Moves that are still in progress lose it. NULL is fine. */
+void ah_comm_close(struct ah_comm *comm);
+
+#endif

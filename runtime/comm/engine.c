@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The engine: one thread a rank that makes all calls of the driver.
+ *
+ * A turn posts what was asked for, polls once, and wakes those whose messages are done. After a turn in which nothing
+ * happened it rests: in the driver's own wait, where it has one. Else, with nothing posted, until somebody asks, looking for
+ * a lost world now and then; with something posted, it yields the processor a few times after the last completion, then
+ * sleeps longer and longer. While much is under way it sleeps shorter, since some transports move bytes only inside calls.
+ */
+#include "base/threads.h"
+#include "runtime/comm/comm_internal.h"
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    YIELDS = 50,
+    SLEEP_LEAST_US = 20,
+    SLEEP_MOST_US = 200,
+    SLEEP_MOST_BUSY_US = 50, /* with more than BUSY_BYTES under way */
+    SLEEP_IDLE_US = 100 * 1000,
+    BUSY_BYTES = 256 << 10
+};
+
+void ah_comm_engine_wake(struct ah_comm *comm)
+{
+    if (comm->driver->wake && comm->end)
+        comm->driver->wake(comm->end);
+    pthread_cond_signal(&comm->work);
+}
+
+static void fetch_fault(struct ah_comm *comm)
+{
+    struct ah_error why = {0};
+    uint32_t culprit = 0;
+    pthread_mutex_unlock(&comm->mutex);
+    const bool is_lost = comm->driver->fault(comm->end, &culprit, &why) != AH_OK;
+    pthread_mutex_lock(&comm->mutex);
+    if (is_lost) {
+        comm->culprit = culprit;
+        comm->why = why;
+        comm->is_lost = true;
+        pthread_cond_broadcast(&comm->told);
+    }
+}
+
+static void revoke(struct ah_comm *comm)
+{
+    const struct ah_error why = comm->why_revoke;
+    comm->is_revoked = true;
+    pthread_mutex_unlock(&comm->mutex);
+    comm->driver->revoke(comm->end, &why);
+    pthread_mutex_lock(&comm->mutex);
+    fetch_fault(comm);
+    pthread_cond_broadcast(&comm->told);
+}
+
+static void carry_out(struct ah_comm *comm)
+{
+    const enum comm_order order = comm->order;
+    struct ah_error err = {0};
+    int rc = AH_OK;
+    pthread_mutex_unlock(&comm->mutex);
+    if (order == ORDER_OPEN)
+        rc = comm->driver->open(&comm->end, &comm->options, &err);
+    else if (order == ORDER_CHANNELS)
+        rc = comm->driver->channels(comm->end, comm->channels, comm->n_channels, &err);
+    else if (comm->end)
+        comm->driver->close(comm->end);
+    pthread_mutex_lock(&comm->mutex);
+    comm->order = ORDER_NONE;
+    comm->order_rc = rc;
+    comm->order_err = err;
+    comm->over = order == ORDER_CLOSE;
+    pthread_cond_broadcast(&comm->told);
+}
+
+static void complete(struct ah_comm *comm, const struct ah_comm_done *done)
+{
+    struct comm_slot *slot = &comm->slots[done->channel];
+    slot->rc = done->rc;
+    slot->state = SLOT_DONE;
+    comm->n_posted--;
+    comm->posted_bytes -= slot->message.bytes;
+    pthread_cond_signal(&slot->done);
+}
+
+/* Posts and polls; false: nothing happened. */
+static bool turn(struct ah_comm *comm)
+{
+    const size_t n = comm->n_asked;
+    if (n)
+        memcpy(comm->posting, comm->asked, n * sizeof *comm->posting);
+    for (size_t i = 0; i < n; i++) {
+        comm->slots[comm->posting[i].channel].state = SLOT_POSTED;
+        comm->posted_bytes += comm->posting[i].bytes;
+    }
+    comm->n_posted += n;
+    comm->n_asked = 0;
+    const bool polls = comm->n_posted > 0;
+    pthread_mutex_unlock(&comm->mutex);
+    if (n)
+        comm->driver->post(comm->end, comm->posting, n);
+    const size_t n_done = polls ? comm->driver->poll(comm->end, comm->done, comm->n_channels) : 0;
+    pthread_mutex_lock(&comm->mutex);
+    if (!comm->is_lost)
+        fetch_fault(comm); /* before those are woken who ask for it */
+    for (size_t i = 0; i < n_done; i++)
+        complete(comm, &comm->done[i]);
+    return n > 0 || n_done > 0;
+}
+
+static void sleep_us(struct ah_comm *comm, uint32_t us)
+{
+    const uint64_t until_ns = ah_threads_now_ns() + (uint64_t)us * 1000;
+    const struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
+    (void)pthread_cond_timedwait(&comm->work, &comm->mutex, &until);
+}
+
+static void rest(struct ah_comm *comm)
+{
+    const uint32_t most_us = comm->posted_bytes > BUSY_BYTES ? SLEEP_MOST_BUSY_US : SLEEP_MOST_US;
+    if (comm->driver->wait) {
+        pthread_mutex_unlock(&comm->mutex);
+        comm->driver->wait(comm->end);
+        pthread_mutex_lock(&comm->mutex);
+    } else if (comm->n_posted == 0) {
+        sleep_us(comm, SLEEP_IDLE_US);
+    } else if (comm->yields < YIELDS) {
+        comm->yields++;
+        pthread_mutex_unlock(&comm->mutex);
+        sched_yield();
+        pthread_mutex_lock(&comm->mutex);
+    } else {
+        sleep_us(comm, comm->sleep_us < most_us ? comm->sleep_us : most_us);
+        comm->sleep_us = comm->sleep_us * 2 < SLEEP_MOST_US ? comm->sleep_us * 2 : SLEEP_MOST_US;
+    }
+}
+
+static bool has_work(const struct ah_comm *comm)
+{
+    return comm->order != ORDER_NONE || comm->n_asked > 0 || (comm->is_revoking && !comm->is_revoked);
+}
+
+void ah_comm_engine_run(void *payload)
+{
+    struct ah_comm *comm = *(struct ah_comm **)payload;
+    pthread_mutex_lock(&comm->mutex);
+    while (!comm->over) {
+        if (comm->order != ORDER_NONE) {
+            carry_out(comm);
+            continue;
+        }
+        if (!comm->end) { /* open has failed */
+            pthread_cond_wait(&comm->work, &comm->mutex);
+            continue;
+        }
+        if (comm->is_revoking && !comm->is_revoked)
+            revoke(comm);
+        if (turn(comm)) {
+            comm->yields = 0;
+            comm->sleep_us = SLEEP_LEAST_US;
+        } else if (!has_work(comm)) {
+            rest(comm);
+        }
+    }
+    pthread_mutex_unlock(&comm->mutex);
+}

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Messages over MPI, point to point alone. All calls come from one thread, the engine's, which initialises MPI itself:
+ * MPI_THREAD_FUNNELED suffices. Sends are synchronous (MPI_Issend), so none ends before its receive is posted, whatever
+ * its size. A channel is a tag; a message is cut into pieces that an int can count, which MPI keeps in order.
+ *
+ * LOSS. A rank that loses the world tells all others why, on a communicator of its own for that, where everyone has a
+ * receive posted from the beginning. Receives are cancelled then, and end when nothing can write to their places any more;
+ * sends are given up, since they only read. Nothing can be finished in order any more, so `close` aborts, the culprit's
+ * first: whoever has something to say says it before. A process that is killed is its launcher's to notice, which ends the
+ * others.
+ */
+#include "runtime/comm/driver.h"
+
+#include <inttypes.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { PIECE_BYTES = 256 << 20, NOTICE_TAG = 0, PATIENCE_S = 1 };
+
+struct mpi_slot {
+    const struct ah_comm_channel *channel; /* borrowed until close */
+    size_t first, n;                       /* its requests */
+    size_t pending;                        /* not completed */
+    uint64_t bytes;
+    bool is_posted;
+};
+
+struct notice {
+    uint32_t culprit;
+    int32_t code;
+    char text[AH_ERROR_TEXT_MAX];
+};
+
+struct mpi_end {
+    struct ah_comm_end base;
+    MPI_Comm data, notices;
+    struct mpi_slot *slots; /* owned */
+    size_t n_slots, n_requests;
+    MPI_Request *requests; /* owned; MPI_REQUEST_NULL: nothing posted */
+    uint32_t *slot_of;     /* owned; of a request */
+    int *indices;          /* owned; of MPI_Testsome */
+    MPI_Status *statuses;  /* owned */
+    struct notice heard, said;
+    MPI_Request hearing;
+    MPI_Request *saying; /* owned; one a rank */
+    bool is_lost;
+    uint32_t culprit;
+    struct ah_error why;
+};
+
+static struct mpi_end *end_of(struct ah_comm_end *end)
+{
+    return (struct mpi_end *)end;
+}
+
+/* ---- loss ---- */
+
+static void lose(struct mpi_end *end, uint32_t culprit, int code, const char *text)
+{
+    if (end->is_lost)
+        return;
+    end->is_lost = true;
+    end->culprit = culprit;
+    (void)ah_error_set(&end->why, code, "%s", text);
+    for (size_t i = 0; i < end->n_slots; i++)
+        for (size_t r = 0; r < end->slots[i].n && !end->slots[i].channel->sends; r++)
+            if (end->requests[end->slots[i].first + r] != MPI_REQUEST_NULL)
+                MPI_Cancel(&end->requests[end->slots[i].first + r]);
+}
+
+/* This rank's own reason, for all. */
+static void tell(struct mpi_end *end, int code, const char *text)
+{
+    if (end->is_lost)
+        return;
+    lose(end, end->base.rank, code, text);
+    end->said.culprit = end->base.rank;
+    end->said.code = code;
+    (void)snprintf(end->said.text, sizeof end->said.text, "%s", text);
+    for (uint32_t i = 0; i < end->base.ranks; i++)
+        if (i != end->base.rank)
+            MPI_Isend(&end->said, (int)sizeof end->said, MPI_BYTE, (int)i, NOTICE_TAG, end->notices,
+                      &end->saying[i]);
+}
+
+static void tell_failure(struct mpi_end *end, const char *call, int failure)
+{
+    char reason[MPI_MAX_ERROR_STRING] = "";
+    struct ah_error why = {0};
+    int length = 0;
+    MPI_Error_string(failure, reason, &length);
+    (void)ah_error_set(&why, AH_E_PEER, "%s failed: %s", call, reason);
+    tell(end, why.code, why.text);
+}
+
+static void listen(struct mpi_end *end)
+{
+    int flag = 0;
+    if (end->is_lost || end->hearing == MPI_REQUEST_NULL)
+        return;
+    int failure = MPI_Test(&end->hearing, &flag, MPI_STATUS_IGNORE);
+    if (failure) {
+        tell_failure(end, "MPI_Test", failure);
+    } else if (flag) {
+        end->heard.text[sizeof end->heard.text - 1] = '\0';
+        lose(end, end->heard.culprit, end->heard.code, end->heard.text);
+    }
+}
+
+static int mpi_fault(struct ah_comm_end *base, uint32_t *ret_rank, struct ah_error *ret_why)
+{
+    struct mpi_end *end = end_of(base);
+    listen(end);
+    if (!end->is_lost)
+        return AH_OK;
+    *ret_rank = end->culprit;
+    *ret_why = end->why;
+    return AH_E_PEER;
+}
+
+static void mpi_revoke(struct ah_comm_end *base, const struct ah_error *why)
+{
+    struct mpi_end *end = end_of(base);
+    listen(end); /* who was first */
+    tell(end, why->code, why->text);
+}
+
+/* ---- life ---- */
+
+static bool is_launched(void)
+{
+    static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
+        if (getenv(variables[i]))
+            return true;
+    return false;
+}
+
+static int mpi_probe(char *ret_text, size_t bytes, struct ah_error *err)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    (void)err;
+    MPI_Get_library_version(version, &length);
+    version[strcspn(version, ",\n")] = '\0';
+    (void)snprintf(ret_text, bytes, "%s%s", version, is_launched() ? ", started by its launcher" : "");
+    return AH_OK;
+}
+
+static int init(const struct ah_comm_options *options, int *ret_rank, int *ret_ranks, struct ah_error *err)
+{
+    int was = 0, provided = 0;
+    MPI_Initialized(&was);
+    if (was)
+        return ah_error_set(err, AH_E_USAGE, "MPI is in use already; a process is one rank");
+    if (!is_launched())
+        return ah_error_set(err, AH_E_USAGE, "no launcher of MPI started this process; use mpirun or srun");
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) || provided < MPI_THREAD_FUNNELED)
+        return ah_error_set(err, AH_E_UNSUPPORTED,
+                            "this MPI has no threads; use one with MPI_THREAD_FUNNELED");
+    MPI_Comm_rank(MPI_COMM_WORLD, ret_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, ret_ranks);
+    if (options->ranks && (options->ranks != (uint32_t)*ret_ranks || options->rank != (uint32_t)*ret_rank)) {
+        MPI_Finalize();
+        return ah_error_set(err, AH_E_MISMATCH, "rank %u of %u was expected, and its launcher says %d of %d",
+                            options->rank, options->ranks, *ret_rank, *ret_ranks);
+    }
+    return AH_OK;
+}
+
+static int mpi_open(struct ah_comm_end **ret_end, const struct ah_comm_options *options, struct ah_error *err)
+{
+    int rank = 0, ranks = 0;
+    int rc = init(options, &rank, &ranks, err);
+    if (rc)
+        return rc;
+    struct mpi_end *end = calloc(1, sizeof *end);
+    MPI_Request *saying = end ? calloc((size_t)ranks, sizeof *saying) : NULL;
+    if (!saying) {
+        free(end);
+        MPI_Abort(MPI_COMM_WORLD, 1); /* nobody else would end */
+        return ah_error_memory(err);
+    }
+    end->base = (struct ah_comm_end){(uint32_t)rank, (uint32_t)ranks, true};
+    end->saying = saying;
+    for (int i = 0; i < ranks; i++)
+        saying[i] = MPI_REQUEST_NULL;
+    MPI_Comm_dup(MPI_COMM_WORLD, &end->data);
+    MPI_Comm_dup(MPI_COMM_WORLD, &end->notices);
+    MPI_Comm_set_errhandler(end->data, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(end->notices, MPI_ERRORS_RETURN);
+    MPI_Irecv(&end->heard, (int)sizeof end->heard, MPI_BYTE, MPI_ANY_SOURCE, NOTICE_TAG, end->notices,
+              &end->hearing);
+    *ret_end = &end->base;
+    return AH_OK;
+}
+
+static void mpi_close(struct ah_comm_end *base)
+{
+    struct mpi_end *end = end_of(base);
+    listen(end);
+    if (end->is_lost) {
+        int flag = 0;
+        MPI_Testall((int)end->base.ranks, end->saying, &flag, MPI_STATUSES_IGNORE);
+        if (end->culprit != end->base.rank)
+            nanosleep(&(const struct timespec){.tv_sec = PATIENCE_S}, NULL); /* the culprit's abort ends it */
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    MPI_Cancel(&end->hearing);
+    MPI_Wait(&end->hearing, MPI_STATUS_IGNORE);
+    MPI_Comm_free(&end->data);
+    MPI_Comm_free(&end->notices);
+    MPI_Finalize();
+    free(end->slots);
+    free(end->requests);
+    free(end->slot_of);
+    free(end->indices);
+    free(end->statuses);
+    free(end->saying);
+    free(end);
+}
+
+/* ---- channels ---- */
+
+static size_t pieces_of(uint64_t bytes)
+{
+    return bytes ? (size_t)((bytes + PIECE_BYTES - 1) / PIECE_BYTES) : 1;
+}
+
+static int make_slots(struct mpi_end *end, const struct ah_comm_channel *channels, size_t n,
+                      struct ah_error *err)
+{
+    size_t requests = 0;
+    for (size_t i = 0; i < n; i++)
+        requests += pieces_of(channels[i].most_bytes);
+    end->slots = calloc(n + 1, sizeof *end->slots);
+    end->requests = calloc(requests + 1, sizeof(MPI_Request));
+    end->slot_of = calloc(requests + 1, sizeof *end->slot_of);
+    end->indices = calloc(requests + 1, sizeof *end->indices);
+    end->statuses = calloc(requests + 1, sizeof *end->statuses);
+    if (!end->slots || !end->requests || !end->slot_of || !end->indices || !end->statuses)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        struct mpi_slot *slot = &end->slots[i];
+        *slot =
+            (struct mpi_slot){&channels[i], end->n_requests, pieces_of(channels[i].most_bytes), 0, 0, false};
+        for (size_t r = 0; r < slot->n; r++) {
+            end->slot_of[end->n_requests] = (uint32_t)i;
+            end->requests[end->n_requests++] = MPI_REQUEST_NULL;
+        }
+    }
+    end->n_slots = n;
+    return AH_OK;
+}
+
+/* All ranks' wishes, on all ranks; `*ret_all` is owned by the caller, the wishes borrow it. */
+static int exchange(const struct mpi_end *end, const struct ah_comm_channel *channels, size_t n,
+                    struct ah_comm_wishes *wishes, struct ah_comm_channel **ret_all, struct ah_error *err)
+{
+    const uint32_t ranks = end->base.ranks;
+    int *counts = calloc((size_t)ranks * 2, sizeof *counts);
+    int *begins = counts ? counts + ranks : NULL;
+    int mine = (int)(n * sizeof *channels), total = 0;
+    if (!counts)
+        return ah_error_memory(err);
+    MPI_Allgather(&mine, 1, MPI_INT, counts, 1, MPI_INT, end->data);
+    for (uint32_t i = 0; i < ranks; i++) {
+        begins[i] = total;
+        total += counts[i];
+    }
+    struct ah_comm_channel *all = calloc((size_t)total + 1, 1);
+    if (all)
+        MPI_Allgatherv(channels, mine, MPI_BYTE, all, counts, begins, MPI_BYTE, end->data);
+    for (uint32_t i = 0; all && i < ranks; i++) {
+        wishes[i].channels = all + (size_t)begins[i] / sizeof *all;
+        wishes[i].n = (size_t)counts[i] / sizeof *all;
+    }
+    free(counts);
+    *ret_all = all;
+    return all ? AH_OK : ah_error_memory(err);
+}
+
+static int check_tags(const struct mpi_end *end, const struct ah_comm_channel *channels, size_t n,
+                      struct ah_error *err)
+{
+    int *most = NULL, flag = 0;
+    MPI_Comm_get_attr(end->data, MPI_TAG_UB, &most, &flag);
+    for (size_t i = 0; i < n && flag; i++)
+        if (channels[i].purpose > (uint32_t)*most)
+            return ah_error_set(err, AH_E_UNSUPPORTED, "purpose %u is beyond %d, the last tag of this MPI",
+                                channels[i].purpose, *most);
+    return AH_OK;
+}
+
+static int mpi_channels(struct ah_comm_end *base, const struct ah_comm_channel *channels, size_t n,
+                        struct ah_error *err)
+{
+    struct mpi_end *end = end_of(base);
+    struct ah_comm_wishes *wishes = calloc(base->ranks, sizeof *wishes);
+    struct ah_comm_channel *all = NULL;
+    int rc = wishes ? AH_OK : ah_error_memory(err);
+    rc = rc ? rc : make_slots(end, channels, n, err);
+    rc = rc ? rc : exchange(end, channels, n, wishes, &all, err);
+    rc = rc ? rc : ah_comm_agree(wishes, base->ranks, err);
+    rc = rc ? rc : check_tags(end, channels, n, err);
+    free(all);
+    free(wishes);
+    if (rc == AH_E_MEMORY)
+        MPI_Abort(MPI_COMM_WORLD, 1); /* the others wait inside a collective call */
+    return rc;
+}
+
+/* ---- messages ---- */
+
+static void post_one(struct mpi_end *end, const struct ah_comm_message *message)
+{
+    struct mpi_slot *slot = &end->slots[message->channel];
+    const int peer = (int)slot->channel->peer, tag = (int)slot->channel->purpose;
+    const size_t pieces = pieces_of(message->bytes);
+    slot->is_posted = true;
+    slot->bytes = message->bytes;
+    slot->pending = 0;
+    for (size_t i = 0; i < pieces && !end->is_lost; i++) {
+        char *data = (char *)message->data + i * PIECE_BYTES;
+        const uint64_t rest = message->bytes - i * PIECE_BYTES;
+        const int bytes = rest < PIECE_BYTES ? (int)rest : PIECE_BYTES;
+        MPI_Request *request = &end->requests[slot->first + i];
+        int failure = slot->channel->sends ? MPI_Issend(data, bytes, MPI_BYTE, peer, tag, end->data, request)
+                                           : MPI_Irecv(data, bytes, MPI_BYTE, peer, tag, end->data, request);
+        if (failure)
+            tell_failure(end, slot->channel->sends ? "MPI_Issend" : "MPI_Irecv", failure);
+        else
+            slot->pending++;
+    }
+}
+
+static void mpi_post(struct ah_comm_end *base, const struct ah_comm_message *messages, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        post_one(end_of(base), &messages[i]);
+}
+
+/* A piece of a message came; it must be as long as was waited for. */
+static void check_piece(struct mpi_end *end, const struct mpi_slot *slot, size_t piece,
+                        const MPI_Status *status, bool is_failure)
+{
+    const uint64_t rest = slot->bytes - piece * PIECE_BYTES;
+    const int expected = rest < PIECE_BYTES ? (int)rest : PIECE_BYTES;
+    struct ah_error why = {0};
+    int bytes = 0, kind = MPI_SUCCESS;
+    if (is_failure)
+        MPI_Error_class(status->MPI_ERROR, &kind);
+    if (is_failure && kind != MPI_ERR_TRUNCATE) {
+        tell_failure(end, slot->channel->sends ? "a send" : "a receive", status->MPI_ERROR);
+        return;
+    }
+    MPI_Get_count(status, MPI_BYTE, &bytes);
+    if (slot->channel->sends || (bytes == expected && kind == MPI_SUCCESS))
+        return;
+    (void)ah_error_set(&why, AH_E_MISMATCH,
+                       "rank %u sends rank %u %s%" PRIu64 " bytes for purpose %u where it waits for %" PRIu64,
+                       slot->channel->peer, end->base.rank, kind == MPI_SUCCESS ? "" : "more than ",
+                       kind == MPI_SUCCESS ? piece * PIECE_BYTES + (uint64_t)bytes : slot->bytes,
+                       slot->channel->purpose, slot->bytes);
+    tell(end, why.code, why.text);
+}
+
+static void take_pieces(struct mpi_end *end)
+{
+    int n = 0;
+    int failure = MPI_Testsome((int)end->n_requests, end->requests, &n, end->indices, end->statuses);
+    if (failure && failure != MPI_ERR_IN_STATUS) {
+        tell_failure(end, "MPI_Testsome", failure);
+        return;
+    }
+    for (int i = 0; i < n && n != MPI_UNDEFINED; i++) {
+        const size_t request = (size_t)end->indices[i];
+        struct mpi_slot *slot = &end->slots[end->slot_of[request]];
+        slot->pending--;
+        if (!end->is_lost)
+            check_piece(end, slot, request - slot->first, &end->statuses[i],
+                        failure && end->statuses[i].MPI_ERROR != MPI_SUCCESS);
+    }
+}
+
+static size_t mpi_poll(struct ah_comm_end *base, struct ah_comm_done *ret_done, size_t max)
+{
+    struct mpi_end *end = end_of(base);
+    size_t n = 0;
+    take_pieces(end);
+    listen(end);
+    for (size_t i = 0; i < end->n_slots && n < max; i++) {
+        struct mpi_slot *slot = &end->slots[i];
+        const bool is_given_up = end->is_lost && slot->channel->sends;
+        if (!slot->is_posted || (slot->pending && !is_given_up))
+            continue;
+        slot->is_posted = false;
+        ret_done[n++] = (struct ah_comm_done){(uint32_t)i, end->is_lost ? AH_E_PEER : AH_OK};
+    }
+    return n;
+}
+
+__attribute__((visibility("default"))) const struct ah_comm_driver *ah_comm_plugin(void);
+
+const struct ah_comm_driver *ah_comm_plugin(void)
+{
+    static const struct ah_comm_driver driver = {.abi = AH_COMM_ABI,
+                                                 .layout = AH_COMM_LAYOUT,
+                                                 .name = "mpi",
+                                                 .probe = mpi_probe,
+                                                 .open = mpi_open,
+                                                 .channels = mpi_channels,
+                                                 .post = mpi_post,
+                                                 .poll = mpi_poll,
+                                                 .fault = mpi_fault,
+                                                 .revoke = mpi_revoke,
+                                                 .close = mpi_close};
+    return &driver;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The driver alone, by its table: two ranks, called from one thread, so that the order of all calls is the test's. Rank 0
+ * sends on channels 0 and 1 and receives on 2; rank 1 the other way round.
+ */
+#include "runtime/comm/loop/loop.h"
+
+#include "base/threads.h"
+#include "tests/support/check.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum { CHANNELS = 3, BYTES = 16 };
+
+struct side {
+    pthread_t thread;
+    struct ah_comm_options options;
+    struct ah_comm_channel channels[CHANNELS];
+    struct ah_comm_end *end;
+    int rc;
+    struct ah_error err;
+};
+
+struct pair {
+    struct ah_comm_hub *hub;
+    struct side sides[2];
+};
+
+static void *join(void *context)
+{
+    struct side *side = context;
+    side->rc = ah_comm_loop()->open(&side->end, &side->options, &side->err);
+    if (!side->rc)
+        side->rc = ah_comm_loop()->channels(side->end, side->channels, CHANNELS, &side->err);
+    return NULL;
+}
+
+static void pair_open(struct pair *pair, const struct ah_comm_hub_options *options)
+{
+    struct ah_error err = {0};
+    memset(pair, 0, sizeof *pair);
+    CHECK_OK(ah_comm_hub_new(&pair->hub, 2, options, &err), err);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct side *side = &pair->sides[i];
+        side->options = (struct ah_comm_options){ah_comm_loop(), i, 2, pair->hub, 60};
+        for (uint32_t c = 0; c < CHANNELS; c++)
+            side->channels[c] = (struct ah_comm_channel){1 - i, 20 + c, (c < 2) == (i == 0), BYTES};
+        assert_int_equal(pthread_create(&side->thread, NULL, join, side), 0);
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_join(pair->sides[i].thread, NULL);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(pair->sides[i].rc, pair->sides[i].err);
+}
+
+static void pair_close(struct pair *pair)
+{
+    for (int i = 0; i < 2; i++)
+        ah_comm_loop()->close(pair->sides[i].end);
+    ah_comm_hub_free(pair->hub);
+}
+
+static void post(struct pair *pair, int rank, uint32_t channel, void *data, uint64_t bytes)
+{
+    const struct ah_comm_message message = {channel, false, data, bytes};
+    ah_comm_loop()->post(pair->sides[rank].end, &message, 1);
+}
+
+/* Channels that are done, as bits; all must have ended well. */
+static unsigned polled(struct pair *pair, int rank)
+{
+    struct ah_comm_done done[CHANNELS];
+    size_t n = ah_comm_loop()->poll(pair->sides[rank].end, done, CHANNELS);
+    unsigned bits = 0;
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(done[i].rc, AH_OK);
+        bits |= 1u << done[i].channel;
+    }
+    return bits;
+}
+
+TEST(loop, a_send_is_done_when_its_receive_is_posted)
+{
+    struct pair pair;
+    char from[BYTES] = "first", to[BYTES] = "";
+    pair_open(&pair, NULL);
+    for (int receives_first = 0; receives_first < 2; receives_first++) {
+        memset(to, 0, sizeof to);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(polled(&pair, 0) | polled(&pair, 1), 0);
+            if ((i == 0) == receives_first)
+                post(&pair, 1, 0, to, BYTES);
+            else
+                post(&pair, 0, 0, from, BYTES);
+        }
+        assert_string_equal(to, "first"); /* before anybody polls: nothing can be earlier */
+        assert_int_equal(polled(&pair, 0), 1);
+        assert_int_equal(polled(&pair, 1), 1);
+    }
+    pair_close(&pair);
+}
+
+TEST(loop, a_posted_receive_may_be_full_of_poison)
+{
+    struct pair pair;
+    unsigned char from[BYTES] = "x", to[BYTES] = "old", poison[BYTES];
+    memset(poison, 0xFF, sizeof poison);
+    pair_open(&pair, &(struct ah_comm_hub_options){.poisons = true});
+    post(&pair, 1, 0, to, BYTES);
+    assert_memory_equal(to, poison, BYTES);
+    post(&pair, 0, 0, from, BYTES);
+    assert_memory_equal(to, from, BYTES);
+    post(&pair, 1, 2, from, BYTES); /* a send is left alone */
+    assert_int_equal(from[0], 'x');
+    assert_int_equal(polled(&pair, 1) | polled(&pair, 0), 1);
+    post(&pair, 0, 2, to, BYTES);
+    pair_close(&pair);
+}
+
+/* Both channels of rank 0, until both ranks have them; which one rank 1 had first, 2: together. Adds to `early` where bytes
+ * arrive long before that is told, to `late` where they come after the posts. */
+static int race(struct pair *pair, unsigned *early, unsigned *late)
+{
+    uint64_t from[2] = {1, 2}, to[2] = {0, 0};
+    unsigned sent = 0, received = 0;
+    int first = -1;
+    for (uint32_t c = 0; c < 2; c++) {
+        post(pair, 0, c, &from[c], 8);
+        post(pair, 1, c, &to[c], 8);
+    }
+    *late += to[0] == 0;
+    received = polled(pair, 1);
+    *early += to[0] == 1 && (received & 1) == 0;
+    while (sent != 3 || received != 3) { /* rank 0 polls without sleep */
+        sent |= polled(pair, 0);
+        received |= polled(pair, 1);
+        if (first < 0 && received)
+            first = received == 3 ? 2 : received == 2;
+        if (received != 3)
+            ah_comm_loop()->wait(pair->sides[1].end);
+    }
+    assert_int_equal(to[0], 1);
+    assert_int_equal(to[1], 2);
+    return first;
+}
+
+TEST(loop, delays_are_long_and_channels_overtake_each_other)
+{
+    struct pair pair;
+    unsigned first[3] = {0}, early = 0, late = 0;
+    pair_open(&pair, &(struct ah_comm_hub_options){.most_delay_us = 300, .seed = check_seed(5)});
+    for (int i = 0; i < 100; i++) {
+        int which = race(&pair, &early, &late);
+        assert_in_range(which, 0, 2);
+        first[which]++;
+    }
+    assert_true(first[0] > 0 && first[1] > 0);
+    assert_true(early > 0 && late > 0);
+    pair_close(&pair);
+}
+
+TEST(loop, a_serial_world_takes_turns)
+{
+    struct pair pair;
+    char data[4][BYTES] = {"a", "b", "", ""};
+    pair_open(&pair, &(struct ah_comm_hub_options){.is_serial = true});
+    post(&pair, 0, 0, data[0], BYTES);
+    post(&pair, 0, 1, data[1], BYTES);
+    post(&pair, 1, 0, data[2], BYTES);
+    assert_int_equal(polled(&pair, 0), 1);
+    assert_int_equal(polled(&pair, 1), 1);
+    post(&pair, 1, 1, data[3], BYTES);
+    assert_int_equal(polled(&pair, 0), 2);
+    assert_int_equal(polled(&pair, 1), 2);
+    assert_string_equal(data[3], "b");
+
+    post(&pair, 0, 0, data[0], BYTES); /* and receives 1 before 0: nothing goes on any more */
+    post(&pair, 0, 1, data[1], BYTES);
+    post(&pair, 1, 1, data[3], BYTES);
+    post(&pair, 1, 0, data[2], BYTES);
+    assert_int_equal(polled(&pair, 0) | polled(&pair, 1), 0);
+    pair_close(&pair);
+}
+
+TEST(loop, a_serial_world_moves_a_group_together)
+{
+    struct pair pair;
+    char data[4][BYTES] = {"a", "", "b", ""};
+    const struct ah_comm_message of_0[] = {{0, true, data[0], BYTES}, {2, false, data[1], BYTES}};
+    const struct ah_comm_message of_1[] = {{2, true, data[2], BYTES}, {0, false, data[3], BYTES}};
+    pair_open(&pair, &(struct ah_comm_hub_options){.is_serial = true});
+    assert_false(pair.sides[0].end->is_independent);
+    ah_comm_loop()->post(pair.sides[0].end, of_0, 2);
+    ah_comm_loop()->post(pair.sides[1].end, of_1, 2);
+    assert_int_equal(polled(&pair, 0), 5);
+    assert_int_equal(polled(&pair, 1), 5);
+    assert_string_equal(data[1], "b");
+    assert_string_equal(data[3], "a");
+
+    for (int i = 0; i < 2; i++) { /* each sends before it receives, one after the other: a deadlock */
+        ah_comm_loop()->post(pair.sides[0].end, &(struct ah_comm_message){of_0[i].channel, false, data[0], 1},
+                             1);
+        ah_comm_loop()->post(pair.sides[1].end, &(struct ah_comm_message){of_1[i].channel, false, data[1], 1},
+                             1);
+    }
+    assert_int_equal(polled(&pair, 0) | polled(&pair, 1), 0);
+    pair_close(&pair);
+}
+
+TEST(loop, what_is_posted_comes_back_from_a_lost_world)
+{
+    struct pair pair;
+    struct ah_comm_done done[CHANNELS];
+    struct ah_error why = {0};
+    char data[BYTES] = "";
+    uint32_t rank = 9;
+    pair_open(&pair, &(struct ah_comm_hub_options){.dies_at = 2, .dying_rank = 1});
+    post(&pair, 0, 0, data, BYTES);
+    post(&pair, 1, 2, data, BYTES);
+    assert_int_equal(ah_comm_loop()->fault(pair.sides[0].end, &rank, &why), AH_OK);
+    post(&pair, 1, 0, data, BYTES); /* its second */
+    post(&pair, 0, 1, data, BYTES);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ah_comm_loop()->fault(pair.sides[i].end, &rank, &why), AH_E_PEER);
+        assert_int_equal(rank, 1);
+        assert_int_equal(ah_comm_loop()->poll(pair.sides[i].end, done, CHANNELS), 2);
+        assert_int_equal(done[0].rc, AH_E_PEER);
+        assert_int_equal(done[1].rc, AH_E_PEER);
+        assert_int_equal(ah_comm_loop()->poll(pair.sides[i].end, done, CHANNELS), 0);
+    }
+    pair_close(&pair);
+}

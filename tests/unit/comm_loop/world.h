@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * World: ranks of one test, opened together on threads of their own and then used from one thread.
+ *
+ *     struct world world;
+ *     world_open(&world, 2, &(struct ah_comm_hub_options){0}, NULL);
+ *     world_channels(&world, 0, channels_of_0, n), ...; world_agree(&world);
+ *     ... world.comms[0] ...
+ *     world_close(&world);
+ */
+#ifndef AH_TESTS_UNIT_COMM_LOOP_WORLD_H
+#define AH_TESTS_UNIT_COMM_LOOP_WORLD_H
+
+#include "runtime/comm/loop/loop.h"
+#include "tests/support/check.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { WORLD_RANKS = 8, WORLD_CHANNELS = 16 };
+
+struct world_rank {
+    pthread_t thread;
+    struct ah_comm_options options;
+    struct ah_comm *comm;
+    struct ah_comm_channel channels[WORLD_CHANNELS];
+    size_t n;
+    int rc;
+    struct ah_error err;
+};
+
+struct world {
+    struct ah_comm_hub *hub;
+    uint32_t ranks;
+    struct world_rank rank[WORLD_RANKS];
+};
+
+/* Calls `run` on a thread a rank and waits for all. */
+void world_each(struct world *world, void *(*run)(void *rank));
+
+/* Loop, with posts counted; `polls`: without its own way to wait, so that the engine polls. */
+const struct ah_comm_driver *world_driver(bool polls);
+
+/* `driver` NULL: world_driver(false). */
+void world_open(struct world *world, uint32_t ranks, const struct ah_comm_hub_options *options,
+                const struct ah_comm_driver *driver);
+
+/* Messages posted since the world was opened; returns when there are so many. */
+unsigned world_posts(void);
+void world_await_posts(unsigned n);
+
+/* One channel on both its ends, which get the next number there. */
+void world_join(struct world *world, uint32_t from, uint32_t to, uint32_t purpose, uint64_t most_bytes);
+
+/* Sets up the channels; all ranks must succeed. */
+void world_agree(struct world *world);
+
+void world_close(struct world *world);
+
+/* One move on a thread of its own. */
+struct moving {
+    pthread_t thread;
+    struct ah_comm *comm;
+    struct ah_comm_moved moved;
+    atomic_bool is_done;
+    int rc;
+    struct ah_error err;
+};
+
+void moving_begin(struct moving *moving, struct ah_comm *comm, uint32_t channel, void *data, uint64_t bytes);
+int moving_end(struct moving *moving);
+
+#endif

@@ -8,7 +8,7 @@
  * 5. No GPU needs more memory than it has; a stage takes of its host where it keeps states there.
  * 6. Segments name blocks that exist; the bottleneck is a stage that exists.
  * 7. A stage's program, where there are programs, is a part of the same model and training: of its blocks, degree, place and
- *    micro-batches; it takes no more memory than the stage says.
+ *    micro-batches; it takes no more memory than the stage says. All run on one kind of device.
  */
 #include "schemas/cluster_plan.h"
 
@@ -346,6 +346,8 @@ static const char *wrong_program(const struct ah_cluster_plan *plan, size_t p, s
         program->training.seq != plan->training.seq || program->training.dtype != plan->training.dtype ||
         program->training.state_dtype != plan->training.state_dtype)
         return "trains something else";
+    if (program->numeric_signature.device != plan->programs[0].numeric_signature.device)
+        return "runs on another kind of device than program 0";
     if (program->memory.device_bytes + program->memory.reserved_bytes > stage->memory_bytes)
         return "takes more than the stage's memory_bytes";
     return NULL;

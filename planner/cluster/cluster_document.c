@@ -72,7 +72,7 @@ static bool put_stage(struct filling *f, const struct ah_pipeline *pipeline, siz
                                        .first_block = stage->first,
                                        .blocks = stage->end - stage->first,
                                        .in_flight = stage->in_flight,
-                                       .memory_bytes = stage->memory_bytes + gpu->reserved_bytes,
+                                       .memory_bytes = stage->memory_bytes + kind->reserved_bytes,
                                        .capacity_bytes = gpu->memory_bytes,
                                        .host_bytes = kind->tp * stage->host_bytes,
                                        .forward_us = stage->forward_us,

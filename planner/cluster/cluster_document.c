@@ -216,8 +216,8 @@ struct ah_cluster_plan ah_cluster_document_begin(const struct ah_cluster_request
                                                {request->cluster->name, request->cluster_sha256}},
                                     .model = request->model,
                                     .training = {training->batch, training->micro_batches, training->seq,
-                                                 training->dtype, training->state_dtype, training->trainable,
-                                                 training->n_trainable}};
+                                                 training->dtype, training->state_dtype, training->clip,
+                                                 training->trainable, training->n_trainable}};
 }
 
 int ah_cluster_document_fill(const struct ah_cluster *cluster, const struct ah_instance *instance,

@@ -245,7 +245,6 @@ static int make_program(struct program *p, struct ah_plan *ret_plan)
     p->training = f->in->training;
     p->training.batch = f->in->training.batch / f->in->training.micro_batches * p->role.micro_batches;
     p->training.micro_batches = p->role.micro_batches;
-    p->training.clip = 0;
     int rc = ah_job_init_part(&p->job, f->in->model, &p->training, &p->role.part, f->arena, f->err);
     rc = rc ? rc : choose(p);
     rc = rc ? rc : price(p);

@@ -125,6 +125,7 @@ static inline void planned_draw(struct planned *c, uint64_t *random)
                      .micro_batches = m,
                      .seq = 16,
                      .dtype = check_random(random) % 3 ? AH_BF16 : AH_FP32,
+                     .clip = c->gpus[1].memory_bytes % 2 ? 1 : 0,
                      .trainable = (const char **)(uintptr_t)(frozen ? planned_upper : planned_everything),
                      .n_trainable = frozen ? 4 : 1},
         .tp_mode = check_random(random) % 2 ? AH_TP_SYMMETRIC : AH_TP_ASYMMETRIC,

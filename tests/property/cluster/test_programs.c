@@ -5,7 +5,7 @@
  * 1. Each is a plan that the check of plans accepts, compiled again, and the whole document reads as it was written.
  * 2. It has the stage's blocks with the stage's configs, and takes no more memory of GPU and host than the stage says.
  *    A plan whose stage names another program is refused. It runs on the cluster's kind of device: on a CPU with its cores, and
- *    what its ops pack is reserved beside what it takes.
+ *    what its ops pack is reserved beside what it takes. It clips as the training does, and has a norm where it trains at all.
  * 3. Alone, with nothing away, a step takes m passes with their sends, and the update: exactly. With states or weights away,
  *    where vectors are many tiles, within 5 % of what the stage is taken to (docs/clusters.md).
  */
@@ -20,7 +20,7 @@
 enum { INSTANCES = 400 };
 
 struct seen {
-    size_t plans, programs, cpu, away[AH_OPTIMIZER_NONE + 1], weights, shared, again, frozen;
+    size_t plans, programs, cpu, norms, away[AH_OPTIMIZER_NONE + 1], weights, shared, again, frozen;
     double longest, shortest, sum;
     size_t n;
 };
@@ -104,6 +104,20 @@ static void check_device(const struct planned *c, const struct ah_plan *program,
     ah_arena_release(&arena);
 }
 
+static void check_norm(const struct planned *c, const struct ah_plan *program, struct seen *seen)
+{
+    const double clip = c->request.training.clip;
+    size_t norms = 0, trained = 0;
+    for (size_t i = 0; i < program->n_ops; i++)
+        norms += program->ops[i].op == AH_PLAN_NORM && program->ops[i].lane == AH_PLAN_LANE_HOST;
+    for (size_t b = 0; b < program->n_blocks; b++)
+        trained += program->blocks[b].optimizer != AH_OPTIMIZER_NONE;
+    check_near(c->plan.training.clip, clip, 0);
+    check_near(program->training.clip, clip, 0);
+    assert_int_equal(norms, clip > 0 && trained);
+    seen->norms += norms;
+}
+
 /* The programs of two stages, exchanged. */
 static void check_mistaken(const struct planned *c)
 {
@@ -181,6 +195,7 @@ static void check_plan(const struct planned *c, struct seen *seen)
             check_configs(stage, program, seen);
             check_memory(c, stage, program);
             check_device(c, program, seen);
+            check_norm(c, program, seen);
             check_time(stage, program, seen);
         }
 }
@@ -198,17 +213,18 @@ TEST(programs, are_what_stages_do)
         planned_release(&c);
     }
     print_message(
-        "%zu clusters, %zu plans, %zu programs, %zu stages on CPUs; blocks: %zu updated on the host, %zu "
+        "%zu clusters, %zu plans, %zu programs, %zu stages on CPUs, %zu with a norm; blocks: %zu updated on "
+        "the host, %zu "
         "streamed, %zu with "
         "weights "
         "away, %zu recomputed, %zu frozen; %zu stages share blocks; steps of stages with something away "
         "%.3f to %.3f times what stages are taken to, mean %.3f\n",
-        instances, seen.plans, seen.programs, seen.cpu, seen.away[AH_OPTIMIZER_HOST],
+        instances, seen.plans, seen.programs, seen.cpu, seen.norms, seen.away[AH_OPTIMIZER_HOST],
         seen.away[AH_OPTIMIZER_STREAMED], seen.weights, seen.again, seen.frozen, seen.shared, seen.shortest,
         seen.longest, seen.sum / (double)seen.n);
     assert_true(2 * seen.plans > instances && seen.programs > seen.plans);
     assert_true(seen.away[AH_OPTIMIZER_HOST] && seen.away[AH_OPTIMIZER_STREAMED] && seen.weights &&
-                seen.again && seen.frozen && seen.shared && seen.cpu);
+                seen.again && seen.frozen && seen.shared && seen.cpu && seen.norms);
 }
 
 /* Rule 3 for real sizes. */

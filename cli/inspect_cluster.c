@@ -13,7 +13,7 @@ static void put_facts(struct ah_cli *cli, const struct ah_cluster *cluster)
     struct ah_table facts = ah_inspect_facts(cli);
     ah_table_cell(&facts, "cluster");
     ah_table_cell(&facts, "%s", cluster->name);
-    ah_table_cell(&facts, "GPUs");
+    ah_table_cell(&facts, cluster->device == AH_DEVICE_CPU ? "CPU ranks" : "GPUs");
     ah_table_cell(&facts, "%" PRIu64 " in %zu nodes, together %s", ah_cluster_gpus(cluster), cluster->n_nodes,
                   ah_units_print_flops(a, ah_cluster_flops_per_s(cluster)));
     if (cluster->cloud) {
@@ -27,27 +27,55 @@ static void put_facts(struct ah_cli *cli, const struct ah_cluster *cluster)
     ah_table_print(&facts, &cli->out, cli->out_style, cli->table_columns);
 }
 
+static bool tells_fp32(const struct ah_cluster *cluster)
+{
+    bool told = false;
+    for (size_t i = 0; i < cluster->n_gpus; i++)
+        told = told || cluster->gpus[i].fp32_flops_per_s > 0;
+    return told;
+}
+
+static void put_rate(struct ah_table *table, double flops_per_s)
+{
+    char text[AH_UNITS_TEXT_MAX];
+    ah_table_cell(table, "%s", flops_per_s > 0 ? ah_units_print_flops(text, flops_per_s) : "-");
+}
+
+/* Columns that no type has a number for are left out. */
 static void put_gpus(struct ah_cli *cli, const struct ah_cluster *cluster)
 {
-    struct ah_table table = {.arena = &cli->arena,
-                             .columns = {"type", ">memory", ">reserved", ">bf16 rate", "rate is"}};
+    const bool fp32 = tells_fp32(cluster), cpu = cluster->device == AH_DEVICE_CPU;
+    struct ah_table table = {.arena = &cli->arena, .columns = {"type", ">memory", ">reserved", ">bf16 rate"}};
     char text[AH_UNITS_TEXT_MAX];
+    size_t column = 4;
+    if (fp32)
+        table.columns[column++] = ">fp32 rate";
+    table.columns[column++] = "rate is";
+    if (cpu)
+        table.columns[column] = "cores of compute + host";
     for (size_t i = 0; i < cluster->n_gpus; i++) {
         const struct ah_cluster_gpu *gpu = &cluster->gpus[i];
         ah_table_cell(&table, "%s", gpu->name);
         ah_table_cell(&table, "%s", ah_units_print_bytes(text, gpu->memory_bytes));
         ah_table_cell(&table, "%s", ah_units_print_bytes(text, gpu->reserved_bytes));
-        ah_table_cell(&table, "%s", ah_units_print_flops(text, gpu->flops_per_s));
+        put_rate(&table, gpu->flops_per_s);
+        if (fp32)
+            put_rate(&table, gpu->fp32_flops_per_s);
         ah_table_cell(&table, "%s", gpu->flops_origin == AH_FLOPS_PEAK ? "peak" : "achieved");
+        if (cpu && gpu->compute_threads)
+            ah_table_cell(&table, "%" PRIu64 " + %" PRIu64, gpu->compute_threads, gpu->host_threads);
+        else if (cpu)
+            ah_table_cell(&table, "-");
     }
-    ah_inspect_table(cli, "GPU types", &table);
+    ah_inspect_table(cli, cpu ? "types of rank" : "GPU types", &table);
 }
 
 static void put_nodes(struct ah_cli *cli, const struct ah_cluster *cluster)
 {
-    struct ah_table table = {
-        .arena = &cli->arena,
-        .columns = {"node", "GPUs", ">inside", ">network", ">latency", ">host memory", ">disk", "zone", ""}};
+    struct ah_table table = {.arena = &cli->arena,
+                             .columns = {"node", cluster->device == AH_DEVICE_CPU ? "ranks" : "GPUs",
+                                         ">inside", ">network", ">latency", ">host memory", ">disk", "zone",
+                                         ""}};
     char text[AH_UNITS_TEXT_MAX];
     for (size_t i = 0; i < cluster->n_nodes; i++) {
         const struct ah_cluster_node *node = &cluster->nodes[i];
@@ -92,6 +120,7 @@ void ah_inspect_cluster_json(struct ah_emit *emit, const struct ah_document *doc
 {
     const struct ah_cluster *cluster = document->body.cluster;
     ah_emit_text(emit, "name", cluster->name);
+    ah_emit_text(emit, "device", ah_words_device_kind[cluster->device]);
     ah_emit_integer(emit, "nodes", cluster->n_nodes);
     ah_emit_integer(emit, "gpus", ah_cluster_gpus(cluster));
     ah_emit_number(emit, "flops_per_s", ah_cluster_flops_per_s(cluster));
@@ -100,7 +129,10 @@ void ah_inspect_cluster_json(struct ah_emit *emit, const struct ah_document *doc
         ah_emit_open(emit, NULL, '{');
         ah_emit_text(emit, "name", cluster->gpus[i].name);
         ah_emit_integer(emit, "memory_bytes", cluster->gpus[i].memory_bytes);
-        ah_emit_number(emit, "flops_per_s", cluster->gpus[i].flops_per_s);
+        if (cluster->gpus[i].flops_per_s > 0)
+            ah_emit_number(emit, "flops_per_s", cluster->gpus[i].flops_per_s);
+        if (cluster->gpus[i].fp32_flops_per_s > 0)
+            ah_emit_number(emit, "fp32_flops_per_s", cluster->gpus[i].fp32_flops_per_s);
         ah_emit_close(emit);
     }
     ah_emit_close(emit);

@@ -16,6 +16,9 @@ static void put_headline(struct ah_cli *cli, const struct ah_cluster_plan *plan)
     char step[AH_UNITS_TEXT_MAX];
     const struct ah_cluster_plan_predicted *told = &plan->predicted;
     size_t mark = cli->out.size;
+    char clip[48] = "";
+    if (plan->training.clip > 0)
+        snprintf(clip, sizeof clip, ", clipped at %g", plan->training.clip);
     ah_buffer_printf(&cli->out, "%s%s on %s%s: %s a step, %.0f tokens/s (simulated%s)\n", cli->out_style.bold,
                      ah_cli_clean(cli, plan->inputs.model.name), ah_cli_clean(cli, plan->inputs.cluster.name),
                      cli->out_style.reset, ah_units_print_time(step, told->step_us), told->tokens_per_s,
@@ -31,10 +34,10 @@ static void put_headline(struct ah_cli *cli, const struct ah_cluster_plan *plan)
                          ah_words_cluster_policy[plan->policy]);
     ah_buffer_printf(&cli->out,
                      "%" PRIu64 " sequence%s of %" PRIu64 " tokens in %" PRIu64
-                     " micro-batch%s, %s, states %s; %s degrees\n",
+                     " micro-batch%s, %s, states %s%s; %s degrees\n",
                      plan->training.batch, plan->training.batch == 1 ? "" : "s", plan->training.seq,
                      plan->training.micro_batches, plan->training.micro_batches == 1 ? "" : "es",
-                     ah_words_dtype[plan->training.dtype], ah_words_dtype[plan->training.state_dtype],
+                     ah_words_dtype[plan->training.dtype], ah_words_dtype[plan->training.state_dtype], clip,
                      plan->tp_mode == AH_TP_SYMMETRIC ? "symmetric" : "asymmetric");
     ah_cli_fit(cli, mark, 0);
 }

@@ -98,8 +98,9 @@ static int load(struct ah_request_cluster *request, struct ah_cli *cli,
 static int read_training(struct ah_request_cluster *request, struct ah_cli *cli,
                          const struct ah_request_options *options, struct ah_error *err)
 {
-    request->gpu.device.bf16 = true;
-    request->gpu.device.name = request->cluster.body.cluster->name;
+    const struct ah_cluster *cluster = request->cluster.body.cluster;
+    request->gpu.device.name = cluster->name;
+    request->gpu.device.bf16 = ah_cluster_has(cluster, AH_BF16, &request->gpu.device.name);
     request->base.machine.body.machine = &request->gpu;
     int rc = ah_request_training(&request->base, cli, options, err);
     request->base.machine.body.machine = NULL;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * autohete cluster A.json B.json --link 10Gbit: a cluster document from machine profiles, a node with one GPU for each.
+ * autohete cluster A.json B.json --link 10Gbit: a cluster document from machine profiles, a node with one GPU for each, or
+ * with one rank or several on the CPU of each.
  *
- * What a profile says is taken over as it is: memory, reserve, bf16 products, AdamW on the host, the link between host and
- * GPU. What profiles do not say, the network, comes from the options. `sources` of the document names where each number
- * comes from.
+ * What a profile says is taken over as it is (profile_rank.h). What profiles do not say, the network, comes from the options.
+ * `sources` of the document names where each number comes from.
  */
 #include "base/file.h"
 #include "base/units.h"
 #include "cli/input.h"
 #include "cli/inspect.h"
 #include "cli/outputs.h"
+#include "cli/profile_rank.h"
 #include "cli/verbs.h"
 #include "schemas/cluster.h"
 #include "schemas/field.h"
@@ -22,7 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NODES_MAX = 4096, TYPES_MAX = 64 };
+enum { NODES_MAX = 4096, TYPES_MAX = 64, RANKS_MAX = 1024 };
 
 /* The share of an Ethernet line rate that TCP's payload gets: 1448 of 1538 bytes a frame. The share of its memory's
  * bandwidth that AdamW on a GPU reaches, as costs of clusters assume it (docs/clusters.md). */
@@ -34,6 +35,7 @@ struct cluster_options {
     const char *link;
     struct ah_option_real latency;
     const char *name;
+    struct ah_option_integer ranks, device_memory;
     bool force;
 };
 
@@ -49,6 +51,13 @@ static const struct ah_option cluster_table[] = {
      "microseconds of a message between two nodes (default 50, assumed of TCP over Ethernet)"},
     {"name", 0, AH_OPTION_TEXT, "NAME", NULL, CLUSTER_FIELD(name),
      "of the cluster (default the names of all its machines)"},
+    {"ranks", 0, AH_OPTION_COUNT, "N", NULL, CLUSTER_FIELD(ranks),
+     "ranks on every machine, where machines are CPUs: each has an equal share of cores and memory (default "
+     "1)"},
+    {"device-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, CLUSTER_FIELD(device_memory),
+     "memory of the device of each rank, where machines are CPUs; the rest is the host's (default what the "
+     "profile "
+     "says; nothing is kept on hosts where that is all)"},
     {"output", 'o', AH_OPTION_OUTPUT, "FILE", replaced_clusters, CLUSTER_FIELD(output),
      "write the document to this file and show it ('-': the document to standard output); a cluster "
      "that is there is replaced"},
@@ -63,6 +72,7 @@ struct group {
     uint64_t count;
     const char *path;
     struct ah_document machine;
+    struct ah_profile_rank rank;
     char sha256[AH_DOCUMENT_DIGEST_MAX];
     const char *gpu; /* name of its type */
 };
@@ -138,59 +148,31 @@ static int read_link(const char *text, double *ret_bytes_per_s, bool *ret_line, 
 
 /* ---- what profiles say ---- */
 
-static int fail_missing(const struct group *group, const char *what, struct ah_error *err)
-{
-    char name[AH_DOCUMENT_NAME_MAX];
-    return ah_error_set(err, AH_E_DOCUMENT, "%s: %s; measure the machine again with 'autohete profile'",
-                        ah_document_short_name(group->path, name), what);
-}
-
-/* The most bytes a second that AdamW moved on that side. */
-static double adam_bytes_per_s(const struct ah_machine *machine, enum ah_side side)
-{
-    double most = 0;
-    for (size_t i = 0; i < machine->n_adam; i++) {
-        const struct ah_machine_adam *adam = &machine->adam[i];
-        if (adam->side == side)
-            most = fmax(most, adam->params_per_s.median * ah_machine_adam_bytes(adam->state_dtype,
-                                                                                adam->gradient_dtype,
-                                                                                adam->weight_dtype));
-    }
-    return most;
-}
-
-static double link_bytes_per_s(const struct ah_machine *machine)
-{
-    return fmin(ah_machine_link_bytes_per_s(machine, AH_H2D), ah_machine_link_bytes_per_s(machine, AH_D2H));
-}
-
-static double link_latency_us(const struct ah_machine *machine)
-{
-    double most = 0;
-    for (size_t i = 0; i < machine->n_links; i++)
-        most = fmax(most, machine->links[i].latency_us);
-    return most;
-}
-
-static int load(struct group *group, struct ah_error *err)
+static int load(struct group *group, const struct ah_profile_rank_options *options, struct ah_error *err)
 {
     char name[AH_DOCUMENT_NAME_MAX];
     int rc = ah_input_load(&group->machine, group->path, AH_DOCUMENT_MACHINE, err);
     rc = rc ? rc : ah_document_digest(&group->machine, group->sha256, err);
-    if (rc)
-        return rc;
-    const struct ah_machine *machine = group->machine.body.machine;
-    if (machine->device.kind != AH_DEVICE_CUDA)
-        return ah_error_set(
-            err, AH_E_DOCUMENT,
-            "%s: is the profile of a CPU; nodes of clusters have GPUs: profile with '--device "
-            "cuda'",
-            ah_document_short_name(group->path, name));
-    if (!(ah_machine_matmul_flops_per_s(machine, AH_BF16) > 0))
-        return fail_missing(group, "matmul: there is no bf16 product, and clusters train in bf16", err);
-    if (!(link_bytes_per_s(machine) > 0))
-        return fail_missing(group, "links: h2d and d2h are needed, each with a rate", err);
-    return AH_OK;
+    return rc ? rc
+              : ah_profile_rank_read(group->machine.body.machine, ah_document_short_name(group->path, name),
+                                     options, &group->rank, err);
+}
+
+/* A plan is for devices of one kind. */
+static int check_kinds(const struct group *groups, size_t n, struct ah_error *err)
+{
+    const struct group *of[AH_DEVICE_CUDA + 1] = {NULL};
+    char cpu[AH_DOCUMENT_NAME_MAX], gpu[AH_DOCUMENT_NAME_MAX];
+    for (size_t i = n; i-- > 0;)
+        of[groups[i].machine.body.machine->device.kind] = &groups[i];
+    if (!of[AH_DEVICE_CPU] || !of[AH_DEVICE_CUDA])
+        return AH_OK;
+    return ah_error_set(
+        err, AH_E_DOCUMENT,
+        "%s is the profile of a CPU, %s that of a GPU; the devices of a cluster are of one kind: "
+        "profile all machines with the same '--device'",
+        ah_document_short_name(of[AH_DEVICE_CPU]->path, cpu),
+        ah_document_short_name(of[AH_DEVICE_CUDA]->path, gpu));
 }
 
 /* ---- the document ---- */
@@ -199,6 +181,7 @@ struct making {
     struct ah_cli *cli;
     struct group *groups;
     size_t n_groups;
+    struct ah_profile_rank_options options;
     double nic_bytes_per_s, latency_us;
     struct ah_cluster cluster;
 };
@@ -239,11 +222,14 @@ static int add_gpu(struct making *making, struct group *group, struct ah_error *
     group->gpu = name;
     cluster->gpus[cluster->n_gpus++] =
         (struct ah_cluster_gpu){.name = name,
-                                .memory_bytes = machine->device.memory_bytes,
-                                .reserved_bytes = machine->device.reserve_bytes,
-                                .flops_per_s = ah_machine_matmul_flops_per_s(machine, AH_BF16),
+                                .memory_bytes = group->rank.memory_bytes,
+                                .reserved_bytes = group->rank.reserved_bytes,
+                                .flops_per_s = group->rank.bf16_flops_per_s,
+                                .fp32_flops_per_s = group->rank.fp32_flops_per_s,
                                 .flops_origin = AH_FLOPS_MEASURED,
-                                .memory_bytes_per_s = adam_bytes_per_s(machine, AH_DEVICE) / gpu_memory_share,
+                                .memory_bytes_per_s = group->rank.adam_bytes_per_s / gpu_memory_share,
+                                .compute_threads = group->rank.compute_threads,
+                                .host_threads = group->rank.host_threads,
                                 .machine_sha256 = group->sha256};
     return AH_OK;
 }
@@ -282,7 +268,7 @@ static int add_nodes(struct making *making, const struct group *group, struct ah
 {
     struct ah_cluster *cluster = &making->cluster;
     const struct ah_machine *machine = group->machine.body.machine;
-    double host = adam_bytes_per_s(machine, AH_HOST), link = link_bytes_per_s(machine);
+    const struct ah_profile_rank *rank = &group->rank;
     for (uint64_t i = 0; i < group->count; i++) {
         const char *id = next_id(making, base_of(group));
         if (!id)
@@ -290,14 +276,14 @@ static int add_nodes(struct making *making, const struct group *group, struct ah
         cluster->nodes[cluster->n_nodes++] = (struct ah_cluster_node){
             .id = id,
             .gpu = group->gpu,
-            .gpus = 1,
-            .intra_bytes_per_s = link,
-            .intra_latency_us = link_latency_us(machine),
+            .gpus = rank->ranks,
+            .intra_bytes_per_s = rank->link_bytes_per_s,
+            .intra_latency_us = rank->link_latency_us,
             .nic_bytes_per_s = making->nic_bytes_per_s,
             .nic_latency_us = making->latency_us,
-            .host_memory_bytes = machine->host.memory_bytes,
-            .host_memory_bytes_per_s = host,
-            .host_link_bytes_per_s = host > 0 ? link : 0,
+            .host_memory_bytes = rank->host_memory_bytes,
+            .host_memory_bytes_per_s = rank->host_bytes_per_s,
+            .host_link_bytes_per_s = rank->host_link_bytes_per_s,
             .disk_bytes_per_s = machine->disk ? machine->disk->read_bytes_per_s.median : 0};
     }
     return AH_OK;
@@ -325,21 +311,30 @@ static int fill_sources(struct making *making, bool line, bool latency_given, st
 {
     const char *profiles;
     int rc = profiles_source(making, &profiles, err);
+    const bool cpu = making->cluster.device == AH_DEVICE_CPU;
     const struct ah_text_pair pairs[] = {
         {"gpus", profiles},
-        {"gpus.memory_bytes_per_s", "derived: what AdamW moves on the GPU, which is taken to be 80 % of it"},
-        {"nodes.host_link_bytes_per_s", "the profiles' links, the slower direction"},
+        {"gpus.memory_bytes_per_s",
+         cpu ? "derived: what AdamW moves on the device, which is taken to be 80 % of it"
+             : "derived: what AdamW moves on the GPU, which is taken to be 80 % of it"},
+        {"gpus.threads", cpu ? "an equal share of the cores for each rank" : NULL},
+        {"nodes.host_link_bytes_per_s", cpu ? "the profiles' links, the slower direction, shared by the "
+                                              "ranks; none where devices have all memory"
+                                            : "the profiles' links, the slower direction"},
+        {"nodes.host_memory_bytes", cpu ? "what the devices of the ranks leave of the profiles'" : NULL},
         {"nodes.host_memory_bytes_per_s", "the profiles' AdamW on the host"},
         {"nodes.intra_bytes_per_s",
-         "the link to the host; each node has one GPU, so that plans do not use it"},
+         cpu ? "the profiles' links, the slower direction: ranks of a machine copy from memory to memory"
+             : "the link to the host; each node has one GPU, so that plans do not use it"},
         {"nodes.nic_bytes_per_s", line ? "'--link', a line rate: 94 % of it" : "'--link', as it was given"},
         {"nodes.nic_latency_us", latency_given ? "'--latency'" : "assumed: TCP over Ethernet"}};
     struct ah_text_pair *copy = ah_arena_alloc(&making->cli->arena, sizeof pairs);
     if (rc || !copy)
         return rc ? rc : ah_error_memory(err);
-    memcpy(copy, pairs, sizeof pairs);
     making->cluster.sources = copy;
-    making->cluster.n_sources = sizeof pairs / sizeof *pairs;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (pairs[i].value)
+            copy[making->cluster.n_sources++] = pairs[i];
     return AH_OK;
 }
 
@@ -394,13 +389,15 @@ static int make(struct making *making, struct ah_error *err)
     uint64_t nodes = 0;
     int rc = AH_OK;
     for (size_t i = 0; i < making->n_groups && !rc; i++) {
-        rc = load(&making->groups[i], err);
+        rc = load(&making->groups[i], &making->options, err);
         nodes += making->groups[i].count;
     }
+    rc = rc ? rc : check_kinds(making->groups, making->n_groups, err);
     if (!rc && nodes > NODES_MAX)
         rc = ah_error_set(err, AH_E_USAGE, "%" PRIu64 " nodes: a cluster has at most %d", nodes, NODES_MAX);
     if (rc)
         return rc;
+    cluster->device = making->groups[0].machine.body.machine->device.kind;
     cluster->gpus = ah_arena_array(arena, TYPES_MAX, sizeof *cluster->gpus);
     cluster->nodes = ah_arena_array(arena, nodes, sizeof *cluster->nodes);
     if (!cluster->gpus || !cluster->nodes)
@@ -445,6 +442,12 @@ static int read_options(struct making *making, const struct cluster_options *opt
         return ah_error_set(err, AH_E_USAGE,
                             "'--link' RATE is missing: how fast the network between the nodes is, such as "
                             "'--link 10Gbit'");
+    if (options->ranks.given && (!options->ranks.value || options->ranks.value > RANKS_MAX))
+        return ah_error_set(err, AH_E_USAGE, "'--ranks' %" PRIu64 " is out of range; give 1 to %d",
+                            options->ranks.value, RANKS_MAX);
+    if (options->device_memory.given && !options->device_memory.value)
+        return ah_error_set(err, AH_E_USAGE, "'--device-memory' 0 is out of range; give more");
+    making->options = (struct ah_profile_rank_options){options->ranks.value, options->device_memory.value};
     making->latency_us = options->latency.given ? options->latency.value : latency_default_us;
     making->n_groups = cli->arguments.n_operands;
     making->groups = ah_arena_array(&cli->arena, making->n_groups, sizeof *making->groups);
@@ -487,13 +490,16 @@ const struct ah_verb ah_verb_cluster = {
     .summary = "make a cluster document from profiles of machines",
     .description =
         "Writes the cluster document that plan --cluster needs: a node with one GPU for every MACHINE, which "
-        "is a "
-        "machine document that 'autohete profile' wrote on that machine, or the name of a built-in machine. "
-        "Memory, reserve, bf16 products, "
-        "AdamW on "
-        "the host and the link between host and GPU are what the profile says; sources in the document names "
-        "where "
-        "each number comes from, and which profiles are estimates.\n\n"
+        "is a machine document that 'autohete profile' wrote on that machine, or the name of a built-in "
+        "machine. Memory, reserve, bf16 products, AdamW on the host and the link between host and GPU are "
+        "what "
+        "the profile says; sources in the document names where each number comes from, and which profiles "
+        "are "
+        "estimates.\n\n"
+        "Where the profiles are of CPUs, the ranks of a node compute on its cores: one rank, or as many as "
+        "--ranks says, each with an equal share of cores and memory. Plans for them are in bf16 or fp32 "
+        "(plan "
+        "--dtype fp32), in fp32 where a machine has no bf16. CPUs and GPUs are not mixed.\n\n"
         "MACHINE is [NODE=][Nx]MACHINE: 2xdesktop.json is two nodes of that machine, 2xrtx4090-64g two of a "
         "built-in one, left=desktop.json calls its node 'left'. Nodes go by the machine's name unless told, "
         "and are numbered where several have the "
@@ -505,6 +511,8 @@ const struct ah_verb ah_verb_cluster = {
     .options_bytes = sizeof(struct cluster_options),
     .examples = {{"cluster desktop-a.json desktop-b.json --link 10Gbit -o cluster.json",
                   "two desktops on one cable"},
+                 {"cluster m.json --ranks 2 --link 1GB/s -o cluster.json",
+                  "two ranks on the CPU of one machine"},
                  {"cluster 2xrtx4090-64g rtx3090-64g --link 10Gbit", "of built-in machines, from estimates"},
                  {"cluster big=a100.json 3xdesktop.json --link 1.1GB/s --latency 30 -o cluster.json",
                   "a server and three desktops, the network as measured"}},

@@ -175,6 +175,7 @@ static int prepare(struct recovery *r, struct ah_cli *cli, const struct recover_
                                  .seq = old->training.seq,
                                  .dtype = old->training.dtype,
                                  .state_dtype = old->training.state_dtype,
+                                 .clip = old->training.clip,
                                  .trainable = all ? r->trainable : old->training.trainable,
                                  .n_trainable = all ? 1 : old->training.n_trainable},
                     .tp_mode = old->tp_mode,

@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-#define RATE_MAX 1e18
+#define RATE_MAX    1e18
+#define THREADS_MAX 1048576
 
 static const char *const kind_words[] = {"cluster", NULL};
 static const char *const origin_words[] = {"measured", "peak", NULL};
@@ -14,6 +15,11 @@ static const char *const origin_words[] = {"measured", "peak", NULL};
 static int gpu_check(const void *group, struct ah_error *err)
 {
     const struct ah_cluster_gpu *gpu = group;
+    if (gpu->flops_per_s <= 0 && gpu->fp32_flops_per_s <= 0)
+        return ah_meaning_fail(err, "flops_per_s", "is missing, and so is fp32_flops_per_s; one is needed");
+    if ((gpu->compute_threads > 0) != (gpu->host_threads > 0))
+        return ah_meaning_fail(err, gpu->host_threads ? "compute_threads" : "host_threads",
+                               "is missing; both are told or none");
     return gpu->reserved_bytes < gpu->memory_bytes
                ? AH_OK
                : ah_meaning_fail(err, "reserved_bytes", "leaves nothing of memory_bytes");
@@ -25,15 +31,30 @@ static const struct ah_field gpu_fields[] = {
     AH_ROW_COUNT(ah_cluster_gpu, reserved_bytes, 0, AH_FIELD_COUNT_MAX, "Context and library workspace."),
     {.name = "flops_per_s",
      AH_NUMBER_AT(ah_cluster_gpu, flops_per_s),
-     .flags = AH_FIELD_ABOVE,
+     .flags = AH_FIELD_OPTIONAL | AH_FIELD_ABOVE | AH_FIELD_NO_DEFAULT,
      .max = RATE_MAX,
-     .about = "bf16 matrix products."},
+     .about = "bf16 matrix products; absent: it has none."},
+    {.name = "fp32_flops_per_s",
+     AH_NUMBER_AT(ah_cluster_gpu, fp32_flops_per_s),
+     .flags = AH_FIELD_OPTIONAL | AH_FIELD_ABOVE | AH_FIELD_NO_DEFAULT,
+     .max = RATE_MAX,
+     .about = "fp32 matrix products; absent: taken to be as fast as bf16 ones."},
     AH_ROW_WORD(ah_cluster_gpu, flops_origin, origin_words, "Measured, or the peak of a data sheet."),
     {.name = "memory_bytes_per_s",
      AH_NUMBER_AT(ah_cluster_gpu, memory_bytes_per_s),
      .flags = AH_FIELD_OPTIONAL,
      .max = RATE_MAX,
      .about = "Of the GPU's own memory; 0: unknown."},
+    {.name = "compute_threads",
+     AH_COUNT_AT(ah_cluster_gpu, compute_threads),
+     .flags = AH_FIELD_OPTIONAL,
+     .max = THREADS_MAX,
+     .about = "Where the device is the CPU: cores of its compute lane."},
+    {.name = "host_threads",
+     AH_COUNT_AT(ah_cluster_gpu, host_threads),
+     .flags = AH_FIELD_OPTIONAL,
+     .max = THREADS_MAX,
+     .about = "Likewise: cores of its host lane."},
     {.name = "machine_sha256",
      AH_TEXT_AT(ah_cluster_gpu, machine_sha256),
      .form = AH_TEXT_SHA256,
@@ -142,6 +163,17 @@ static const struct ah_cluster_node *find_node(const struct ah_cluster *cluster,
     return NULL;
 }
 
+static int check_threads(const struct ah_cluster *cluster, struct ah_error *err)
+{
+    const bool cpu = cluster->device == AH_DEVICE_CPU;
+    for (size_t i = 0; i < cluster->n_gpus; i++)
+        if ((cluster->gpus[i].compute_threads > 0) != cpu)
+            return ah_meaning_fail_item(err, "gpus", i, "compute_threads",
+                                        cpu ? "is missing; device 'cpu' computes on cores"
+                                            : "is of device 'cpu'; this cluster's is a GPU");
+    return AH_OK;
+}
+
 static int check_nodes(const struct ah_cluster *cluster, struct ah_error *err)
 {
     for (size_t i = 0; i < cluster->n_gpus; i++)
@@ -187,7 +219,9 @@ static int check_times(const struct ah_cluster *cluster, struct ah_error *err)
 static int cluster_check(const void *group, struct ah_error *err)
 {
     const struct ah_cluster *cluster = group;
-    int rc = check_nodes(cluster, err);
+    int rc = check_threads(cluster, err);
+    if (!rc)
+        rc = check_nodes(cluster, err);
     if (!rc)
         rc = check_times(cluster, err);
     for (size_t i = 0; i < cluster->n_pairs && !rc; i++) {
@@ -212,6 +246,13 @@ static const struct ah_field cluster_fields[] = {AH_FIELD_HEAD(ah_cluster, kind_
                                                   .flags = AH_FIELD_LABEL,
                                                   .form = AH_TEXT_NAME,
                                                   .about = "Short name of the cluster."},
+                                                 {.name = "device",
+                                                  AH_WORD_AT(ah_cluster, device, ah_words_device_kind),
+                                                  .flags = AH_FIELD_OPTIONAL,
+                                                  .fallback = AH_DEVICE_CUDA,
+                                                  .about =
+                                                      "What all ranks compute on; cpu: gpus are shares of "
+                                                      "hosts."},
                                                  {.name = "gpus",
                                                   AH_GROUPS_AT(ah_cluster, gpus, &gpu_table),
                                                   .min_items = 1,
@@ -268,6 +309,21 @@ struct ah_cluster_link ah_cluster_link_of(const struct ah_cluster *cluster, size
         p->nic_latency_us > q->nic_latency_us ? p->nic_latency_us : q->nic_latency_us};
 }
 
+double ah_cluster_gpu_flops_per_s(const struct ah_cluster_gpu *gpu, enum ah_dtype dtype)
+{
+    return dtype == AH_FP32 && gpu->fp32_flops_per_s > 0 ? gpu->fp32_flops_per_s : gpu->flops_per_s;
+}
+
+bool ah_cluster_has(const struct ah_cluster *cluster, enum ah_dtype dtype, const char **ret_gpu)
+{
+    for (size_t i = 0; i < cluster->n_gpus; i++)
+        if (!(ah_cluster_gpu_flops_per_s(&cluster->gpus[i], dtype) > 0)) {
+            *ret_gpu = cluster->gpus[i].name;
+            return false;
+        }
+    return true;
+}
+
 uint64_t ah_cluster_gpus(const struct ah_cluster *cluster)
 {
     uint64_t gpus = 0;
@@ -281,7 +337,8 @@ double ah_cluster_flops_per_s(const struct ah_cluster *cluster)
     double sum = 0;
     for (size_t i = 0; i < cluster->n_nodes; i++) {
         const struct ah_cluster_gpu *gpu = find_gpu(cluster, cluster->nodes[i].gpu);
-        sum += gpu ? (double)cluster->nodes[i].gpus * gpu->flops_per_s : 0;
+        enum ah_dtype dtype = gpu && gpu->flops_per_s > 0 ? AH_BF16 : AH_FP32;
+        sum += gpu ? (double)cluster->nodes[i].gpus * ah_cluster_gpu_flops_per_s(gpu, dtype) : 0;
     }
     return sum;
 }

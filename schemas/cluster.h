@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The `cluster` document: nodes with GPUs of unequal kinds, and the network between them.
+ * The `cluster` document: nodes with GPUs of unequal kinds, and the network between them. Where `device` is the CPU, a
+ * "GPU" is a rank that computes on cores of its node's host, with its own part of the host's memory.
  *
  * Rates are achieved, not peak, unless a GPU type's `flops_origin` says peak; then plans scale them by the
  * efficiency that a profile of the type gives, and are flagged as estimated.
@@ -20,10 +21,13 @@ struct ah_cluster_gpu {
     const char *name; /* of the type, unique: "a100-80g" */
     uint64_t memory_bytes;
     uint64_t reserved_bytes;
-    double flops_per_s; /* bf16 matrix products */
+    double flops_per_s;      /* bf16 matrix products; 0: it has none */
+    double fp32_flops_per_s; /* fp32 ones; 0: not told, taken to be as fast */
     enum ah_flops_origin flops_origin;
     double
-        memory_bytes_per_s; /* of the GPU's own memory; 0: unknown, ops that only move bytes cost nothing */
+        memory_bytes_per_s;   /* of the GPU's own memory; 0: unknown, ops that only move bytes cost nothing */
+    uint64_t compute_threads; /* cores: of the compute lane of a rank on a CPU, and */
+    uint64_t host_threads;    /* of its host lane; 0 of a GPU */
     const char *machine_sha256; /* (optional) of the machine document that profiled it */
 };
 
@@ -73,6 +77,7 @@ struct ah_cluster_cloud {
 struct ah_cluster {
     const char *generator;
     const char *name;
+    enum ah_device_kind device; /* of every rank */
     struct ah_cluster_gpu *gpus;
     size_t n_gpus;
     struct ah_cluster_node *nodes;
@@ -99,7 +104,13 @@ struct ah_cluster_link {
 };
 struct ah_cluster_link ah_cluster_link_of(const struct ah_cluster *cluster, size_t a, size_t b);
 
-/* GPUs in all, and the sum of their rates. */
+/* Matrix products of that type; 0: it has none. */
+double ah_cluster_gpu_flops_per_s(const struct ah_cluster_gpu *gpu, enum ah_dtype dtype);
+
+/* Has every type of GPU products of that type? If not, `ret_gpu` is one without. */
+bool ah_cluster_has(const struct ah_cluster *cluster, enum ah_dtype dtype, const char **ret_gpu);
+
+/* GPUs in all, and the sum of their rates: of bf16 products, of fp32 ones where a type has no others. */
 uint64_t ah_cluster_gpus(const struct ah_cluster *cluster);
 double ah_cluster_flops_per_s(const struct ah_cluster *cluster);
 

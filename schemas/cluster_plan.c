@@ -8,7 +8,7 @@
  * 5. No GPU needs more memory than it has; a stage takes of its host where it keeps states there.
  * 6. Segments name blocks that exist; the bottleneck is a stage that exists.
  * 7. A stage's program, where there are programs, is a part of the same model and training: of its blocks, degree, place and
- *    micro-batches; it takes no more memory than the stage says.
+ *    micro-batches; it takes no more memory than the stage says. All run on one kind of device.
  */
 #include "schemas/cluster_plan.h"
 
@@ -63,6 +63,11 @@ static const struct ah_field training_fields[] = {
     AH_ROW_COUNT(ah_cluster_plan_training, seq, 1, AH_SEQ_MAX, "Tokens of a sequence."),
     AH_ROW_WORD(ah_cluster_plan_training, dtype, ah_words_dtype, "Of weights and activations."),
     AH_ROW_WORD(ah_cluster_plan_training, state_dtype, ah_words_dtype, "Of the optimizer's moments."),
+    {.name = "clip",
+     AH_NUMBER_AT(ah_cluster_plan_training, clip),
+     .flags = AH_FIELD_OPTIONAL,
+     .max = AH_CLIP_MAX,
+     .about = "Largest norm of the gradient, over all ranks; 0: not clipped."},
     {.name = "trainable",
      AH_TEXTS_AT(ah_cluster_plan_training, trainable),
      .flags = AH_FIELD_OPTIONAL,
@@ -346,6 +351,10 @@ static const char *wrong_program(const struct ah_cluster_plan *plan, size_t p, s
         program->training.seq != plan->training.seq || program->training.dtype != plan->training.dtype ||
         program->training.state_dtype != plan->training.state_dtype)
         return "trains something else";
+    if (memcmp(&program->training.clip, &plan->training.clip, sizeof plan->training.clip) != 0)
+        return "clips at another norm";
+    if (program->numeric_signature.device != plan->programs[0].numeric_signature.device)
+        return "runs on another kind of device than program 0";
     if (program->memory.device_bytes + program->memory.reserved_bytes > stage->memory_bytes)
         return "takes more than the stage's memory_bytes";
     return NULL;

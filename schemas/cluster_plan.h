@@ -47,6 +47,7 @@ struct ah_cluster_plan_training {
     uint64_t seq;
     enum ah_dtype dtype;
     enum ah_dtype state_dtype;
+    double clip;            /* 0: none */
     const char **trainable; /* as in plans; none: everything */
     size_t n_trainable;
 };

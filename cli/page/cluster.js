@@ -8,7 +8,7 @@ function drawHead(plan) {
   byId("title").textContent = document.title;
   byId("subtitle").textContent =
     `${training.batch} sequences of ${training.seq} tokens in ${training.micro_batches} micro-batches, ${training.dtype}, ` +
-    `states ${training.state_dtype}; policy ${plan.policy}, ${plan.tp_mode === "symmetric" ? "symmetric" : "asymmetric"} ` +
+    `states ${training.state_dtype}${training.clip ? `, clipped at ${training.clip}` : ""}; policy ${plan.policy}, ${plan.tp_mode === "symmetric" ? "symmetric" : "asymmetric"} ` +
     `degrees of tensor parallelism${predicted.estimated ? "; some costs are estimates" : ""}`;
   const bounded = solver.bound_us > 0;
   const quality = solver.status === "optimal" ? ["optimal", "proven by enumeration"] :

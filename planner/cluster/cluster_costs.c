@@ -2,7 +2,7 @@
  *
  * Of the steps of a block's program, on t GPUs that share it:
  *
- *     product     flops / (t x share x rate)      share: 1 of an achieved rate, 0.5 of a peak
+ *     product     flops / (t x share x rate)      share: 1 of an achieved rate, 0.5 of a peak; of the weights' type
  *     attention   the same, half of that forward, 0.4 backward (planner/pricing_blocks.c has the sources)
  *     the rest    bytes / (t x 0.8 x rate of the GPU's memory), where the document knows it; else 0
  *
@@ -16,6 +16,7 @@
 #include "planner/cluster/away.h"
 #include "runtime/schedule/layout.h"
 #include "runtime/schedule/program.h"
+#include "runtime/schedule/reserve.h"
 
 #include <math.h>
 #include <string.h>
@@ -51,6 +52,7 @@ struct site {
     const struct ah_cluster_gpu *gpu;
     const struct ah_cluster_node *node;
     uint64_t tp;
+    double flops_per_s;       /* of the training's type */
     struct ah_away_host host; /* all of it */
     uint64_t sharers;         /* at most */
 };
@@ -64,7 +66,7 @@ static double memory_us(const struct site *site, double bytes)
 
 static double step_us(const struct site *site, const struct ah_program_step *step)
 {
-    double rate = site->gpu->flops_per_s * (site->gpu->flops_origin == AH_FLOPS_PEAK ? PEAK_SHARE : 1);
+    double rate = site->flops_per_s * (site->gpu->flops_origin == AH_FLOPS_PEAK ? PEAK_SHARE : 1);
     double moved_us = memory_us(site, (double)step->moved_bytes);
     if (step->kind == AH_STEP_POINTWISE)
         return moved_us;
@@ -201,12 +203,27 @@ static bool same_site(const struct site *p, const struct site *q)
            memcmp(&p->node->intra_latency_us, &q->node->intra_latency_us, sizeof(double)) == 0;
 }
 
+/* As plans for one machine have it: what was measured, or what the ops need with these threads. `tp` ranks need no more
+ * each than one alone. */
+static int find_reserve(const struct costing *c, const struct ah_cluster_gpu *gpu, uint64_t *ret_bytes,
+                        struct ah_error *err)
+{
+    uint64_t bytes = 0;
+    int rc = ah_reserve_find(&c->job, c->input->cluster->device, gpu->compute_threads, &bytes, err);
+    if (!rc)
+        *ret_bytes = bytes > gpu->reserved_bytes ? bytes : gpu->reserved_bytes;
+    return rc;
+}
+
 static int build_kind(struct costing *c, const struct site *site, struct ah_arena *arena,
                       struct ah_instance_kind *ret_kind, struct ah_error *err)
 {
     struct ah_instance_block *blocks = ah_arena_array(arena, c->job.n_blocks, sizeof *blocks);
-    if (!blocks)
-        return ah_error_memory(err);
+    const uint64_t memory_bytes = site->gpu->memory_bytes;
+    uint64_t reserved_bytes = 0;
+    int rc = blocks ? find_reserve(c, site->gpu, &reserved_bytes, err) : ah_error_memory(err);
+    if (rc)
+        return rc;
     for (size_t g = 0; g < c->job.n_groups; g++) {
         const struct ah_job_group *group = &c->job.groups[g];
         struct ah_instance_block block = {0};
@@ -216,11 +233,12 @@ static int build_kind(struct costing *c, const struct site *site, struct ah_aren
             if (c->job.group_of[b] == g)
                 blocks[b] = block;
     }
-    *ret_kind =
-        (struct ah_instance_kind){.gpu = site->gpu->name,
-                                  .tp = site->tp,
-                                  .capacity_bytes = site->gpu->memory_bytes - site->gpu->reserved_bytes,
-                                  .blocks = blocks};
+    *ret_kind = (struct ah_instance_kind){
+        .gpu = site->gpu->name,
+        .tp = site->tp,
+        .reserved_bytes = reserved_bytes,
+        .capacity_bytes = memory_bytes > reserved_bytes ? memory_bytes - reserved_bytes : 1,
+        .blocks = blocks};
     return AH_OK;
 }
 
@@ -271,7 +289,10 @@ static struct site site_of(const struct costing *c, const struct ah_cluster_node
 {
     const struct ah_cluster_gpu *gpu = ah_cluster_gpu_of(c->input->cluster, node);
     const unsigned neither = AH_WITHOUT_HOST_OPTIMIZER | AH_WITHOUT_STREAMED;
-    struct site site = {.gpu = gpu, .node = node, .tp = c->input->tp[gpu - c->input->cluster->gpus]};
+    struct site site = {.gpu = gpu,
+                        .node = node,
+                        .tp = c->input->tp[gpu - c->input->cluster->gpus],
+                        .flops_per_s = ah_cluster_gpu_flops_per_s(gpu, c->input->training.dtype)};
     if ((c->input->without & neither) != neither)
         site.host = ah_away_share(node, 1);
     if (site.tp)
@@ -361,6 +382,11 @@ int ah_cluster_costs_build(const struct ah_cluster_costs_input *input, struct ah
     struct ah_plan_training one = input->training; /* micro-batch */
     one.batch /= one.micro_batches;
     one.micro_batches = 1;
+    const char *gpu;
+    if (!ah_cluster_has(input->cluster, one.dtype, &gpu))
+        return ah_error_set(err, AH_E_USAGE,
+                            "type '%s' of cluster '%s' has no bf16 products; plan with '--dtype fp32'", gpu,
+                            input->cluster->name);
     int rc = ah_job_init(&c.job, input->model, &one, arena, err);
     if (rc)
         return rc;

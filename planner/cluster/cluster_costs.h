@@ -26,7 +26,8 @@ struct ah_cluster_costs_input {
 bool ah_cluster_costs_divides(const struct ah_model *model, uint64_t tp);
 
 /* Fills an instance, in `arena`; its classes are the nodes that have a unit, in their order. Its `update_limit_us` is 0:
- * the caller says what may be away. `ret_estimated`: some times are not measured. AH_E_USAGE, AH_E_DOCUMENT as ah_job_init(). */
+ * the caller says what may be away. `ret_estimated`: some times are not measured. AH_E_USAGE, AH_E_DOCUMENT as ah_job_init();
+ * AH_E_USAGE: a type has no products of the training's. */
 int ah_cluster_costs_build(const struct ah_cluster_costs_input *input, struct ah_arena *arena,
                            struct ah_instance *ret_instance, bool *ret_estimated, struct ah_error *err);
 

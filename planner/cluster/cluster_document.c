@@ -72,7 +72,7 @@ static bool put_stage(struct filling *f, const struct ah_pipeline *pipeline, siz
                                        .first_block = stage->first,
                                        .blocks = stage->end - stage->first,
                                        .in_flight = stage->in_flight,
-                                       .memory_bytes = stage->memory_bytes + gpu->reserved_bytes,
+                                       .memory_bytes = stage->memory_bytes + kind->reserved_bytes,
                                        .capacity_bytes = gpu->memory_bytes,
                                        .host_bytes = kind->tp * stage->host_bytes,
                                        .forward_us = stage->forward_us,
@@ -216,8 +216,8 @@ struct ah_cluster_plan ah_cluster_document_begin(const struct ah_cluster_request
                                                {request->cluster->name, request->cluster_sha256}},
                                     .model = request->model,
                                     .training = {training->batch, training->micro_batches, training->seq,
-                                                 training->dtype, training->state_dtype, training->trainable,
-                                                 training->n_trainable}};
+                                                 training->dtype, training->state_dtype, training->clip,
+                                                 training->trainable, training->n_trainable}};
 }
 
 int ah_cluster_document_fill(const struct ah_cluster *cluster, const struct ah_instance *instance,

@@ -243,7 +243,7 @@ static int ask_policy(struct ah_cluster_planning *p, enum ah_cluster_policy poli
     for (size_t k = 0; k < instance->n_kinds; k++)
         for (size_t g = 0; g < request->cluster->n_gpus; g++)
             if (!strcmp(request->cluster->gpus[g].name, instance->kinds[k].gpu))
-                rates[k] = request->cluster->gpus[g].flops_per_s;
+                rates[k] = ah_cluster_gpu_flops_per_s(&request->cluster->gpus[g], request->training.dtype);
     const struct ah_cluster_policy_input input = {instance,
                                                   rates,
                                                   request->model->width,

@@ -43,15 +43,14 @@ static void read_training(struct verify *v)
 {
     const struct ah_cluster_plan_training *training = &v->plan->training;
     const bool all = !training->n_trainable;
-    v->training =
-        (struct ah_plan_training){.batch = training->batch,
-                                  .micro_batches = training->micro_batches,
-                                  .seq = training->seq,
-                                  .dtype = training->dtype,
-                                  .state_dtype = training->state_dtype,
-                                  .clip = v->plan->n_programs ? v->plan->programs[0].training.clip : 0,
-                                  .trainable = all ? v->everything : training->trainable,
-                                  .n_trainable = all ? 1 : training->n_trainable};
+    v->training = (struct ah_plan_training){.batch = training->batch,
+                                            .micro_batches = training->micro_batches,
+                                            .seq = training->seq,
+                                            .dtype = training->dtype,
+                                            .state_dtype = training->state_dtype,
+                                            .clip = training->clip,
+                                            .trainable = all ? v->everything : training->trainable,
+                                            .n_trainable = all ? 1 : training->n_trainable};
 }
 
 /* In ascending order, each once. */

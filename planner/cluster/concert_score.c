@@ -5,7 +5,7 @@
  * 1. Gradients of a block are final where the last micro-batch's are made; where they are added up on the host, when the last tile
  *    is there (of one micro-batch: when it arrived). Of a block without gradients, when backward passed it, as far as it goes.
  * 2. Before the gate are the passes with their sends, and gradients on their way to the host while passes go on. Behind it are
- *    updates, and gradients that leave for them.
+ *    the norm of a program that clips, updates, and gradients that leave for them.
  */
 #include "planner/cluster/concert_internal.h"
 
@@ -58,6 +58,7 @@ static const uint16_t gate_of[AH_PLAN_COLLECTIVE + 1] = {
     [AH_PLAN_SEND_OUTPUT] = MARK_BEFORE_GATE, [AH_PLAN_SEND_INPUT_GRADIENT] = MARK_BEFORE_GATE,
     [AH_PLAN_ACCUMULATE] = MARK_BEFORE_GATE,  [AH_PLAN_SEND_GRADIENTS] = MARK_BEHIND_GATE,
     [AH_PLAN_DEVICE_ADAM] = MARK_BEHIND_GATE, [AH_PLAN_HOST_ADAM] = MARK_BEHIND_GATE,
+    [AH_PLAN_NORM] = MARK_BEHIND_GATE,
 };
 
 static unsigned gate_marks(const struct reading *r, const struct ah_plan_op *op)

@@ -62,6 +62,7 @@ struct ah_instance_host {
 struct ah_instance_kind {
     const char *gpu; /* name of the type */
     uint64_t tp;
+    uint64_t reserved_bytes; /* the device's own, and what its ops need beside their operands */
     uint64_t capacity_bytes; /* without the reserve */
     const struct ah_instance_block *blocks;
     const struct ah_instance_host *hosts; /* by how many units share it, from one on */

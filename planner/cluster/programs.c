@@ -158,11 +158,14 @@ static int price_host(struct program *p)
 static int price(struct program *p)
 {
     const struct ah_instance_block *blocks = p->f->in->instance->kinds[p->role.kind].blocks;
+    const struct ah_cluster_gpu *gpu = ah_cluster_gpu_of(p->f->in->cluster, p->node);
     p->costs =
         (struct ah_costs){.groups = ah_arena_array(p->f->arena, p->job.n_groups, sizeof *p->costs.groups),
                           .send_output_us = p->role.send_output_us,
                           .send_gradient_us = p->role.send_gradient_us,
                           .device_adam_us = device_adam_us(p, blocks),
+                          .has_threads = gpu->compute_threads > 0,
+                          .threads = {gpu->compute_threads, gpu->host_threads},
                           .estimated = p->f->in->estimated};
     if (!p->costs.groups)
         return ah_error_memory(p->f->err);
@@ -190,10 +193,10 @@ static void fill_plan(const struct program *p, const struct ah_cluster_gpu *gpu,
     plan->training = *training;
     *part = p->role.part;
     plan->part = part;
-    plan->numeric_signature = ah_plan_signature(plan, AH_DEVICE_CUDA);
+    plan->numeric_signature = ah_plan_signature(plan, p->f->in->cluster->device);
     plan->policy = AH_POLICY_OPTIMAL;
     plan->memory.device_capacity_bytes = gpu->memory_bytes;
-    plan->memory.reserved_bytes = gpu->reserved_bytes;
+    plan->memory.reserved_bytes = p->f->in->instance->kinds[p->role.kind].reserved_bytes;
     plan->memory.host_capacity_bytes = p->host.memory_bytes;
     plan->solver = (struct ah_plan_solver){.status = AH_PLAN_NO_BOUND, .objective_us = plan->time.step_us};
     plan->tokens_per_s = (double)(training->batch * training->seq) / plan->time.step_us * 1e6;
@@ -242,7 +245,6 @@ static int make_program(struct program *p, struct ah_plan *ret_plan)
     p->training = f->in->training;
     p->training.batch = f->in->training.batch / f->in->training.micro_batches * p->role.micro_batches;
     p->training.micro_batches = p->role.micro_batches;
-    p->training.clip = 0;
     int rc = ah_job_init_part(&p->job, f->in->model, &p->training, &p->role.part, f->arena, f->err);
     rc = rc ? rc : choose(p);
     rc = rc ? rc : price(p);

@@ -35,6 +35,13 @@ static int check_inputs(const struct ah_recovery_request *request, struct ah_err
             "the old plan is of another model, '%s', than '%s'; give the one that it was made "
             "from",
             old->inputs.model.name, cluster->model->name);
+    if (old->n_programs && old->programs[0].numeric_signature.device != cluster->cluster->device)
+        return ah_error_set(
+            err, AH_E_MISMATCH,
+            "the old plan runs on devices of kind %s, cluster '%s' has %s; give a cluster of the "
+            "same kind",
+            ah_words_device_kind[old->programs[0].numeric_signature.device], cluster->cluster->name,
+            ah_words_device_kind[cluster->cluster->device]);
     if (strcmp(inventory->model.sha256, cluster->model_sha256) != 0)
         return ah_error_set(err, AH_E_MISMATCH,
                             "the inventory is of another model, '%s', than the old plan, '%s'",

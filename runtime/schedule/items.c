@@ -248,14 +248,20 @@ static int host_update_edges(struct build *b, uint64_t block)
     return AH_OK;
 }
 
+static uint32_t find_norm(const struct build *b)
+{
+    uint32_t norm = ITEMS_NONE;
+    for (uint64_t block = 0; block < b->it->n_blocks && norm == ITEMS_NONE && b->it->clip; block++)
+        norm = first_op(b, AH_PLAN_NORM, block);
+    return norm;
+}
+
 /* Rule 5. */
 static int norm_edges(struct build *b)
 {
     if (!b->it->clip)
         return AH_OK;
-    uint32_t norm = ITEMS_NONE;
-    for (uint64_t block = 0; block < b->it->n_blocks && norm == ITEMS_NONE; block++)
-        norm = first_op(b, AH_PLAN_NORM, block);
+    uint32_t norm = find_norm(b);
     if (norm == ITEMS_NONE)
         return ah_error_set(b->err, AH_E_DOCUMENT, "ops: gradients are clipped, but there is no norm");
     for (uint64_t block = 0; block < b->it->n_blocks; block++) {
@@ -284,8 +290,10 @@ static uint32_t arrival(const struct build *b, uint64_t block)
 /* Rule 10. */
 static void arrival_edges(struct build *b)
 {
+    const uint32_t norm = find_norm(b);
     for (uint64_t from = 0; from < b->it->n_blocks && b->it->is_part; from++) {
         uint32_t arrived = arrival(b, from);
+        wait_for_all(b, norm, arrived);
         for (uint64_t block = 0; block < b->it->n_blocks && arrived != ITEMS_NONE; block++) {
             wait_for_all(b, first_op(b, AH_PLAN_DEVICE_ADAM, block), arrived);
             wait_for_all(b, first_op(b, AH_PLAN_HOST_ADAM, block), arrived);
@@ -301,7 +309,8 @@ static size_t count_arrivals(const struct ah_iteration *it)
     size_t n[AH_PLAN_COLLECTIVE + 1] = {0};
     for (size_t op = 0; op < it->n_ops && it->is_part; op++)
         n[it->ops[op].op]++;
-    return n[AH_PLAN_HOST_ADAM] * (n[AH_PLAN_DEVICE_ADAM] + n[AH_PLAN_HOST_ADAM] + n[AH_PLAN_UPLOAD]);
+    return n[AH_PLAN_HOST_ADAM] *
+           (n[AH_PLAN_DEVICE_ADAM] + n[AH_PLAN_HOST_ADAM] + n[AH_PLAN_UPLOAD] + n[AH_PLAN_NORM]);
 }
 
 /* Rule 6: states of each block, and all copies in the order of their use, from the head on. */

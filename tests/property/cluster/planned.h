@@ -18,7 +18,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { PLANNED_NODES = 4 };
+enum { PLANNED_NODES = 4, PLANNED_PACKED = 1 << 20 };
 
 static const char *const planned_models[] = {
     "\"family\": \"llama\", \"layers\": 6, \"width\": 64, \"heads\": 4, \"kv_heads\": 4, \"head_dim\": 16, "
@@ -68,6 +68,16 @@ static inline double planned_some(uint64_t *random, double least, double most)
     return least * pow(most / least, check_uniform(random));
 }
 
+/* Devices on CPUs, with memory for what their ops pack beside. */
+static inline void planned_of_cpus(struct planned *c)
+{
+    c->cluster.device = AH_DEVICE_CPU;
+    for (size_t g = 0; g < 2; g++) {
+        c->gpus[g].compute_threads = c->gpus[g].host_threads = 1;
+        c->gpus[g].memory_bytes += PLANNED_PACKED;
+    }
+}
+
 static inline void planned_draw_cluster(struct planned *c, uint64_t *random)
 {
     size_t n = 1 + check_random(random) % PLANNED_NODES;
@@ -88,8 +98,15 @@ static inline void planned_draw_cluster(struct planned *c, uint64_t *random)
                                      .host_memory_bytes = (uint64_t)planned_some(random, 1e7, 1e8),
                                      .host_memory_bytes_per_s = hosts ? planned_some(random, 1e8, 1e10) : 0,
                                      .host_link_bytes_per_s = hosts ? planned_some(random, 1e8, 1e9) : 0};
-    c->cluster = (struct ah_cluster){
-        .generator = "test", .name = "random", .gpus = c->gpus, .n_gpus = 2, .nodes = c->nodes, .n_nodes = n};
+    c->cluster = (struct ah_cluster){.generator = "test",
+                                     .name = "random",
+                                     .device = AH_DEVICE_CUDA,
+                                     .gpus = c->gpus,
+                                     .n_gpus = 2,
+                                     .nodes = c->nodes,
+                                     .n_nodes = n};
+    if (c->gpus[0].memory_bytes % 3 == 0)
+        planned_of_cpus(c);
 }
 
 static inline void planned_draw(struct planned *c, uint64_t *random)
@@ -108,6 +125,7 @@ static inline void planned_draw(struct planned *c, uint64_t *random)
                      .micro_batches = m,
                      .seq = 16,
                      .dtype = check_random(random) % 3 ? AH_BF16 : AH_FP32,
+                     .clip = c->gpus[1].memory_bytes % 2 ? 1 : 0,
                      .trainable = (const char **)(uintptr_t)(frozen ? planned_upper : planned_everything),
                      .n_trainable = frozen ? 4 : 1},
         .tp_mode = check_random(random) % 2 ? AH_TP_SYMMETRIC : AH_TP_ASYMMETRIC,

@@ -134,7 +134,7 @@ static inline bool played_before_gate(const struct played_stage *s, const struct
 
 static inline bool played_behind_gate(const struct played_stage *s, const struct ah_plan_op *op)
 {
-    return op->op == AH_PLAN_DEVICE_ADAM || op->op == AH_PLAN_HOST_ADAM ||
+    return op->op == AH_PLAN_DEVICE_ADAM || op->op == AH_PLAN_HOST_ADAM || op->op == AH_PLAN_NORM ||
            (op->op == AH_PLAN_SEND_GRADIENTS && !played_before_gate(s, op));
 }
 

@@ -4,11 +4,13 @@
  *
  * 1. Each is a plan that the check of plans accepts, compiled again, and the whole document reads as it was written.
  * 2. It has the stage's blocks with the stage's configs, and takes no more memory of GPU and host than the stage says.
- *    A plan whose stage names another program is refused.
+ *    A plan whose stage names another program is refused. It runs on the cluster's kind of device: on a CPU with its cores, and
+ *    what its ops pack is reserved beside what it takes. It clips as the training does, and has a norm where it trains at all.
  * 3. Alone, with nothing away, a step takes m passes with their sends, and the update: exactly. With states or weights away,
  *    where vectors are many tiles, within 5 % of what the stage is taken to (docs/clusters.md).
  */
 #include "runtime/schedule/check.h"
+#include "runtime/schedule/reserve.h"
 #include "tests/property/cluster/planned.h"
 #include "tests/support/documents.h"
 
@@ -18,7 +20,7 @@
 enum { INSTANCES = 400 };
 
 struct seen {
-    size_t plans, programs, away[AH_OPTIMIZER_NONE + 1], weights, shared, again, frozen;
+    size_t plans, programs, cpu, norms, away[AH_OPTIMIZER_NONE + 1], weights, shared, again, frozen;
     double longest, shortest, sum;
     size_t n;
 };
@@ -82,6 +84,38 @@ static void check_memory(const struct planned *c, const struct ah_cluster_plan_s
                  (unsigned long long)(memory->device_bytes + memory->reserved_bytes),
                  (unsigned long long)stage->memory_bytes);
     assert_true(memory->host_bytes * c->nodes[node].gpus <= c->nodes[node].host_memory_bytes);
+}
+
+static void check_device(const struct planned *c, const struct ah_plan *program, struct seen *seen)
+{
+    struct ah_arena arena = {0};
+    struct ah_job job;
+    struct ah_error err = {0};
+    const bool cpu = c->cluster.device == AH_DEVICE_CPU;
+    uint64_t packed = 0;
+    assert_int_equal(program->numeric_signature.device, c->cluster.device);
+    assert_int_equal(cpu, program->threads != NULL);
+    CHECK_OK(ah_job_init_part(&job, &program->model, &program->training, program->part, &arena, &err), err);
+    CHECK_OK(ah_reserve_find(&job, c->cluster.device, cpu, &packed, &err), err);
+    assert_true(program->memory.reserved_bytes >= (cpu ? packed : 1000));
+    if (!cpu)
+        assert_int_equal(program->memory.reserved_bytes, 1000);
+    seen->cpu += cpu;
+    ah_arena_release(&arena);
+}
+
+static void check_norm(const struct planned *c, const struct ah_plan *program, struct seen *seen)
+{
+    const double clip = c->request.training.clip;
+    size_t norms = 0, trained = 0;
+    for (size_t i = 0; i < program->n_ops; i++)
+        norms += program->ops[i].op == AH_PLAN_NORM && program->ops[i].lane == AH_PLAN_LANE_HOST;
+    for (size_t b = 0; b < program->n_blocks; b++)
+        trained += program->blocks[b].optimizer != AH_OPTIMIZER_NONE;
+    check_near(c->plan.training.clip, clip, 0);
+    check_near(program->training.clip, clip, 0);
+    assert_int_equal(norms, clip > 0 && trained);
+    seen->norms += norms;
 }
 
 /* The programs of two stages, exchanged. */
@@ -160,6 +194,8 @@ static void check_plan(const struct planned *c, struct seen *seen)
             seen->shared += stage->tp > 1;
             check_configs(stage, program, seen);
             check_memory(c, stage, program);
+            check_device(c, program, seen);
+            check_norm(c, program, seen);
             check_time(stage, program, seen);
         }
 }
@@ -177,16 +213,18 @@ TEST(programs, are_what_stages_do)
         planned_release(&c);
     }
     print_message(
-        "%zu clusters, %zu plans, %zu programs; blocks: %zu updated on the host, %zu streamed, %zu with "
+        "%zu clusters, %zu plans, %zu programs, %zu stages on CPUs, %zu with a norm; blocks: %zu updated on "
+        "the host, %zu "
+        "streamed, %zu with "
         "weights "
         "away, %zu recomputed, %zu frozen; %zu stages share blocks; steps of stages with something away "
         "%.3f to %.3f times what stages are taken to, mean %.3f\n",
-        instances, seen.plans, seen.programs, seen.away[AH_OPTIMIZER_HOST], seen.away[AH_OPTIMIZER_STREAMED],
-        seen.weights, seen.again, seen.frozen, seen.shared, seen.shortest, seen.longest,
-        seen.sum / (double)seen.n);
+        instances, seen.plans, seen.programs, seen.cpu, seen.norms, seen.away[AH_OPTIMIZER_HOST],
+        seen.away[AH_OPTIMIZER_STREAMED], seen.weights, seen.again, seen.frozen, seen.shared, seen.shortest,
+        seen.longest, seen.sum / (double)seen.n);
     assert_true(2 * seen.plans > instances && seen.programs > seen.plans);
     assert_true(seen.away[AH_OPTIMIZER_HOST] && seen.away[AH_OPTIMIZER_STREAMED] && seen.weights &&
-                seen.again && seen.frozen && seen.shared);
+                seen.again && seen.frozen && seen.shared && seen.cpu && seen.norms);
 }
 
 /* Rule 3 for real sizes. */

@@ -82,6 +82,7 @@ static inline void draw_cluster(struct instance *c, uint64_t *random, bool hosts
     double storage = 1e6 * (double)(1 + check_draw(random, 40));
     c->cloud = (struct ah_cluster_cloud){storage, 2 * storage};
     c->cluster = (struct ah_cluster){.generator = "test",
+                                     .device = AH_DEVICE_CUDA,
                                      .name = "before",
                                      .gpus = c->gpus,
                                      .n_gpus = 2,

@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { SEQ = 4096, LAYERS = 32 };
 
@@ -19,6 +20,7 @@ struct costs {
     struct ah_arena arena;
     struct ah_instance instance;
     bool estimated;
+    enum ah_dtype dtype;
 };
 
 static const char *everything[] = {"*"};
@@ -34,7 +36,7 @@ static void price(struct costs *c, uint64_t tp)
                                                  .training = {.batch = 8,
                                                               .micro_batches = 8,
                                                               .seq = SEQ,
-                                                              .dtype = AH_BF16,
+                                                              .dtype = c->dtype,
                                                               .trainable = everything,
                                                               .n_trainable = 1},
                                                  .tp = degrees};
@@ -45,7 +47,7 @@ static void price(struct costs *c, uint64_t tp)
 
 static void build(struct costs *c, const char *model, uint64_t tp)
 {
-    *c = (struct costs){.estimated = false};
+    *c = (struct costs){.dtype = AH_BF16};
     load_example(&c->model, AH_DOCUMENT_MODEL, model);
     load_example(&c->cluster, AH_DOCUMENT_CLUSTER, "cluster-a");
     c->cluster.body.cluster->gpus[2].memory_bytes_per_s = 0; /* products and transfers only */
@@ -110,6 +112,32 @@ TEST(cluster_costs, flops_and_all_reduces)
         assert_true(layer->saved_bytes[AH_ACTIVATIONS_KEEP] > layer->saved_bytes[AH_ACTIVATIONS_SELECTIVE]);
         release(&c);
     }
+}
+
+/* In fp32 the rate is that of fp32 products where it is told, and no bf16 one is needed; in bf16 it is. */
+TEST(cluster_costs, rates_are_of_what_is_trained)
+{
+    struct costs c;
+    struct ah_error err = {0};
+    build(&c, "llama-2-7b", 1);
+    struct ah_cluster *cluster = c.cluster.body.cluster;
+    const double bf16_us = rtx4090(&c)->blocks[1].forward_us;
+    c.dtype = AH_FP32;
+    price(&c, 1);
+    check_near(rtx4090(&c)->blocks[1].forward_us, bf16_us, 1e-12);
+    for (size_t g = 0; g < cluster->n_gpus; g++) {
+        cluster->gpus[g].fp32_flops_per_s = cluster->gpus[g].flops_per_s / 4;
+        cluster->gpus[g].flops_per_s = 0;
+    }
+    price(&c, 1);
+    check_near(rtx4090(&c)->blocks[1].forward_us, 4 * bf16_us, 1e-12);
+    const struct ah_cluster_costs_input input = {
+        .model = c.model.body.model,
+        .cluster = cluster,
+        .training = {.batch = 1, .micro_batches = 1, .seq = 1, .dtype = AH_BF16}};
+    assert_int_equal(ah_cluster_costs_build(&input, &c.arena, &c.instance, &c.estimated, &err), AH_E_USAGE);
+    assert_non_null(strstr(err.text, "has no bf16 products; plan with '--dtype fp32'"));
+    release(&c);
 }
 
 TEST(cluster_costs, tied_table_is_summed_once)

@@ -35,10 +35,10 @@ static void set_up(struct fixture *f)
             .forward_us = 10, .backward_us = {20, 20, 30}, .state_bytes = 50, .saved_bytes = {9, 6, 3}};
         f->gradients[b] = 1000000;
     }
-    f->kinds[0] =
-        (struct ah_instance_kind){.gpu = "small", .tp = 2, .capacity_bytes = 900, .blocks = f->blocks};
-    f->kinds[1] =
-        (struct ah_instance_kind){.gpu = "large", .tp = 4, .capacity_bytes = 3900, .blocks = f->blocks};
+    f->kinds[0] = (struct ah_instance_kind){
+        .gpu = "small", .tp = 2, .reserved_bytes = 100, .capacity_bytes = 900, .blocks = f->blocks};
+    f->kinds[1] = (struct ah_instance_kind){
+        .gpu = "large", .tp = 4, .reserved_bytes = 100, .capacity_bytes = 3900, .blocks = f->blocks};
     f->instance = (struct ah_instance){.n_blocks = BLOCKS,
                                        .n_kinds = 2,
                                        .n_classes = 2,

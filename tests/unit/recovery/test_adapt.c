@@ -47,7 +47,8 @@ static void begin(struct fixture *f, unsigned there)
     memset(f, 0, sizeof *f);
     load_document(&f->model, "tests/cli/documents/model-least.json", AH_DOCUMENT_MODEL);
     f->gpu = (struct ah_cluster_gpu){.name = "g", .memory_bytes = 1 << 30, .flops_per_s = 1e12};
-    f->cluster = (struct ah_cluster){.name = "x", .gpus = &f->gpu, .n_gpus = 1, .nodes = f->nodes};
+    f->cluster = (struct ah_cluster){
+        .name = "x", .device = AH_DEVICE_CUDA, .gpus = &f->gpu, .n_gpus = 1, .nodes = f->nodes};
     for (size_t n = 0; n < 3; n++)
         if (there & 1U << n)
             f->nodes[f->cluster.n_nodes++] = (struct ah_cluster_node){.id = ids[n],

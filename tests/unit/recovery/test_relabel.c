@@ -42,8 +42,8 @@ static void make_cluster(struct fixture *f)
                                                .nic_bytes_per_s = n == 2 ? 3 : 4,
                                                .host_memory_bytes = 1};
     f->pair = (struct ah_cluster_pair){"a", "c", 1, 0};
-    f->cluster =
-        (struct ah_cluster){.name = "x", .gpus = &f->gpu, .n_gpus = 1, .nodes = f->nodes, .n_nodes = 3};
+    f->cluster = (struct ah_cluster){
+        .name = "x", .device = AH_DEVICE_CUDA, .gpus = &f->gpu, .n_gpus = 1, .nodes = f->nodes, .n_nodes = 3};
 }
 
 /* Stage n of two blocks on node n, of degree 2. */

@@ -50,7 +50,8 @@ bool ah_compile_sends_gradient(const struct compile *c)
 
 bool ah_compile_added_up_first(const struct compile *c, size_t block)
 {
-    return c->job->is_part && c->configs[block].weights == AH_WEIGHTS_DEVICE;
+    return c->job->is_part && c->configs[block].weights == AH_WEIGHTS_DEVICE &&
+           !ah_compile_sums_on(c, block, AH_ACCUMULATOR_HOST);
 }
 
 bool ah_compile_sums_on(const struct compile *c, size_t block, enum ah_accumulator where)

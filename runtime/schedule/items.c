@@ -237,7 +237,13 @@ static int host_update_edges(struct build *b, uint64_t block)
     wait_for(b, adam, sum != ITEMS_NONE ? sum : send);
     for (uint32_t op = first_op(b, AH_PLAN_ACCUMULATE, block); op != ITEMS_NONE; op = b->next[op]) {
         uint64_t m = b->it->ops[op].micro_batch;
-        wait_for(b, op, find_op(b, AH_PLAN_SEND_GRADIENTS, block, m));
+        uint32_t sent = find_op(b, AH_PLAN_SEND_GRADIENTS, block, m);
+        if (sent != ITEMS_NONE && b->it->ops[sent].issue_after > b->it->ops[op].issue_after)
+            return ah_error_set(b->err, AH_E_DOCUMENT,
+                                "blocks[%" PRIu64 "]: 'accumulate' of micro-batch %" PRIu64
+                                " is issued before its 'send_gradients'",
+                                block, m);
+        wait_for(b, op, sent);
         if (!m)
             continue;
         uint32_t before = find_op(b, AH_PLAN_ACCUMULATE, block, m - 1);

@@ -168,6 +168,38 @@ static int bind_loss(struct ah_binder *b)
                         moved(b->places->device_headers, AH_HEADER_LOSS), AH_MOVE_HEADER, sizeof(double));
 }
 
+/* ---- messages ---- */
+
+int ah_bind_message(struct ah_binder *b, enum ah_channel channel, uint64_t micro_batch)
+{
+    const struct ah_message *message = &b->options->messages->of[channel][micro_batch];
+    const bool arrives = channel == AH_CHANNEL_OUTPUT_IN || channel == AH_CHANNEL_GRADIENT_IN;
+    struct ah_bound_op *bound = ah_bind_push(b, arrives ? AH_OP_RECEIVE : AH_OP_SEND);
+    if (!bound)
+        return AH_E_MEMORY;
+    bound->op.u.message = b->options->message;
+    bound->op.u.message.channel = channel;
+    bound->op.u.message.bytes = message->bytes;
+    if (message->bytes)
+        bound->op.arg[0] = (struct ah_ref){
+            .arena = AH_ARENA_DEVICE, .offset_bytes = b->plan->arena.tensors[message->tensor].offset_bytes};
+    return AH_OK;
+}
+
+static int bind_received(struct ah_binder *b)
+{
+    static const enum ah_channel channels[] = {AH_CHANNEL_OUTPUT_IN, AH_CHANNEL_GRADIENT_IN};
+    const struct ah_messages *messages = b->options->messages;
+    int rc = AH_OK;
+    for (size_t c = 0; messages && c < sizeof channels / sizeof *channels; c++)
+        for (uint64_t m = 0; m < messages->micro_batches && !rc; m++) {
+            b->bound->first[ah_bind_received(b->rounds, messages, channels[c], m)] =
+                (uint32_t)b->bound->n_ops;
+            rc = messages->of[channels[c]] ? ah_bind_message(b, channels[c], m) : AH_OK;
+        }
+    return rc;
+}
+
 /* ---- all ---- */
 
 static int bind_items(struct ah_binder *b)
@@ -197,17 +229,21 @@ int ah_bind(struct ah_bound *ret_bound, const struct ah_bind_options *options, s
                           .job = options->places->job,
                           .places = options->places,
                           .rounds = options->rounds,
+                          .options = options,
                           .documents = options->documents,
                           .bound = &bound,
                           .err = err};
-    bound.first = calloc(options->rounds->n_items + AH_EXTRAS + 1, sizeof *bound.first);
+    const size_t received = options->messages ? 2 * options->messages->micro_batches : 0;
+    const size_t end = options->rounds->n_items + AH_EXTRAS + received;
+    bound.first = calloc(end + 1, sizeof *bound.first);
     int rc = bound.first ? bind_items(&b) : ah_error_memory(err);
     for (size_t i = 0; i < AH_EXTRAS && !rc; i++) {
         bound.first[options->rounds->n_items + i] = (uint32_t)bound.n_ops;
         rc = extras[i](&b);
     }
+    rc = rc ? rc : bind_received(&b);
     if (!rc)
-        bound.first[options->rounds->n_items + AH_EXTRAS] = (uint32_t)bound.n_ops;
+        bound.first[end] = (uint32_t)bound.n_ops;
     if (rc)
         ah_bound_release(&bound);
     else

@@ -12,8 +12,12 @@
  *                          adamw, one for each run of tensors that decay or do not
  *     norm                 clip; what goes before and after it are extras
  *
+ *     send_output, send_input_gradient
+ *                          the tensor, or a word, to the neighbour
+ *
  * EXTRAS are the ops that no plan mentions, since they take no time worth planning: a micro-batch and the header of a step
- * to the device, sums of squares and the loss back.
+ * to the device, sums of squares and the loss back. Behind them, of a rank, what it receives: no op of a plan, either
+ * (messages.h).
  *
  * INVARIANTS
  *   1. Every operand lies inside the tensor of the plan, or the piece of host memory, that it is of (ah_places_find(),
@@ -25,6 +29,7 @@
 #ifndef AH_RUNTIME_TRAIN_BIND_H
 #define AH_RUNTIME_TRAIN_BIND_H
 
+#include "runtime/schedule/messages.h"
 #include "runtime/schedule/rounds.h"
 #include "runtime/train/places.h"
 
@@ -45,14 +50,28 @@ enum ah_bind_extra {
 struct ah_bound {
     struct ah_bound_op *ops; /* owned */
     size_t n_ops, room;
-    uint32_t *first; /* owned; by item, then by extra: rounds->n_items + AH_EXTRAS + 1 */
+    uint32_t *
+        first; /* owned; by item, then by extra, then what is received, by channel and micro-batch; and the end */
 };
 
 struct ah_bind_options {
     const struct ah_rounds *rounds;
     const struct ah_places *places;
     bool documents; /* data have documents: positions restart */
+
+    /* Of a rank, else zeros. */
+    const struct ah_messages *messages;
+    struct ah_op_message message; /* what moves them; its channel is one of enum ah_channel */
+    struct ah_op_call gate;       /* before the norm is taken: brings together the sums of all ranks */
 };
+
+/* Place in `first` of what a channel brings. */
+static inline size_t ah_bind_received(const struct ah_rounds *rounds, const struct ah_messages *messages,
+                                      enum ah_channel channel, uint64_t micro_batch)
+{
+    return rounds->n_items + AH_EXTRAS + (channel == AH_CHANNEL_GRADIENT_IN ? messages->micro_batches : 0) +
+           micro_batch;
+}
 
 /* AH_E_MISMATCH, as ah_places_find(); AH_E_MEMORY. */
 int ah_bind(struct ah_bound *ret_bound, const struct ah_bind_options *options, struct ah_error *err);

@@ -13,6 +13,7 @@ struct ah_binder {
     const struct ah_job *job;
     const struct ah_places *places;
     const struct ah_rounds *rounds;
+    const struct ah_bind_options *options;
     bool documents;
     struct ah_bound *bound;
     struct ah_error *err;
@@ -52,6 +53,9 @@ bool ah_bind_sums_on(const struct ah_binder *binder, uint64_t block, enum ah_acc
 /* A fetched tensor of so many bytes that lives at `position`. */
 int ah_bind_fetched(const struct ah_binder *binder, uint64_t block, uint64_t position, uint64_t bytes,
                     struct ah_ref *ret_ref);
+
+/* To or from a neighbour. */
+int ah_bind_message(struct ah_binder *binder, enum ah_channel channel, uint64_t micro_batch);
 
 /* bind_pass.c: the ops of a forward or backward. */
 int ah_bind_pass(struct ah_binder *binder, const struct ah_rounds_item *item, uint64_t position);

@@ -321,10 +321,20 @@ static int bind_accumulate(const struct tile *tile)
                            tile->part);
 }
 
+static int bind_gate(struct ah_binder *binder)
+{
+    struct ah_bound_op *bound = ah_bind_push(binder, AH_OP_CALL);
+    if (!bound)
+        return AH_E_MEMORY;
+    bound->op.u.call = binder->options->gate;
+    return AH_OK;
+}
+
 static int bind_norm(const struct tile *tile)
 {
     const struct ah_places *places = tile->binder->places;
-    struct ah_bound_op *bound = ah_bind_push(tile->binder, AH_OP_CLIP);
+    int rc = tile->binder->options->gate.run ? bind_gate(tile->binder) : AH_OK;
+    struct ah_bound_op *bound = rc ? NULL : ah_bind_push(tile->binder, AH_OP_CLIP);
     if (!bound)
         return AH_E_MEMORY;
     bound->op.arg[0] = places->headers;
@@ -335,14 +345,33 @@ static int bind_norm(const struct tile *tile)
     return AH_OK;
 }
 
+/* ---- to neighbours ---- */
+
+static int bind_send_output(const struct tile *tile)
+{
+    return ah_bind_message(tile->binder, AH_CHANNEL_OUTPUT_OUT, tile->op->micro_batch);
+}
+
+static int bind_send_input_gradient(const struct tile *tile)
+{
+    return ah_bind_message(tile->binder, AH_CHANNEL_GRADIENT_OUT, tile->op->micro_batch);
+}
+
 typedef int bind_fn(const struct tile *tile);
 
 static bind_fn *const binds[] = {
-    [AH_PLAN_FETCH] = bind_fetch,           [AH_PLAN_SEND_GRADIENTS] = bind_send,
-    [AH_PLAN_ACCUMULATE] = bind_accumulate, [AH_PLAN_NORM] = bind_norm,
-    [AH_PLAN_HOST_ADAM] = bind_host_adam,   [AH_PLAN_DEVICE_ADAM] = bind_device_adam,
-    [AH_PLAN_UPLOAD] = bind_upload,         [AH_PLAN_STATES_IN] = bind_states_in,
-    [AH_PLAN_STATES_OUT] = bind_states_out, [AH_PLAN_GATHER] = bind_gather,
+    [AH_PLAN_FETCH] = bind_fetch,
+    [AH_PLAN_SEND_GRADIENTS] = bind_send,
+    [AH_PLAN_ACCUMULATE] = bind_accumulate,
+    [AH_PLAN_NORM] = bind_norm,
+    [AH_PLAN_HOST_ADAM] = bind_host_adam,
+    [AH_PLAN_DEVICE_ADAM] = bind_device_adam,
+    [AH_PLAN_UPLOAD] = bind_upload,
+    [AH_PLAN_STATES_IN] = bind_states_in,
+    [AH_PLAN_STATES_OUT] = bind_states_out,
+    [AH_PLAN_GATHER] = bind_gather,
+    [AH_PLAN_SEND_OUTPUT] = bind_send_output,
+    [AH_PLAN_SEND_INPUT_GRADIENT] = bind_send_input_gradient,
 };
 
 int ah_bind_tile(struct ah_binder *binder, const struct ah_rounds_item *item)

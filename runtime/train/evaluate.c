@@ -50,6 +50,15 @@ static int bring(struct ah_trainer *t, uint32_t position, const struct move_indi
     return rc;
 }
 
+/* Of a stage but the first. */
+static int receive_input(struct ah_trainer *t, const struct ah_plan_op *op, struct ah_error *err)
+{
+    const struct waits waits = after_all(t);
+    return op->block == 0 && t->ranks.messages.of[AH_CHANNEL_OUTPUT_IN]
+               ? ah_round_receive(t, AH_CHANNEL_OUTPUT_IN, op->micro_batch, &waits, err)
+               : AH_OK;
+}
+
 static int evaluate_position(struct ah_trainer *t, int64_t step, uint32_t position, struct ah_error *err)
 {
     const struct ah_plan_op *op = &t->options.plan->ops[t->rounds.items[position].op];
@@ -58,7 +67,12 @@ static int evaluate_position(struct ah_trainer *t, int64_t step, uint32_t positi
     moves.of[AH_MOVE_STAGING] = staged;
     moves.of[AH_MOVE_STAGING_HEADER] = (uint64_t)step % AH_STEPS_STAGED;
     int rc = bring(t, position, &moves, err);
+    if (!rc && op->op == AH_PLAN_SEND_OUTPUT)
+        return submit_now(t, position, AH_LANE_SEND, &moves, err);
     if (rc || op->op != AH_PLAN_FORWARD)
+        return rc;
+    rc = receive_input(t, op, err);
+    if (rc)
         return rc;
     rc = submit_extra(t, AH_EXTRA_LOAD, AH_LANE_H2D, &moves, err);
     return rc ? rc : submit_now(t, position, AH_LANE_COMPUTE, &moves, err);
@@ -86,9 +100,23 @@ static int evaluate_batch(struct ah_trainer *t, struct ah_batches *held_out, uin
     if (rc)
         return rc;
     memcpy(&loss, ah_device_pointer(t->device, ah_run_header(t, step, AH_HEADER_LOSS)), sizeof loss);
-    *sum += loss;
+    struct ranks_report report = {.loss = loss};
+    rc = ah_ranks_several(&t->ranks) ? ah_ranks_gather(t, &report, err) : AH_OK;
+    if (rc)
+        return rc;
+    *sum += report.loss;
     *tokens += bearing;
     return AH_OK;
+}
+
+/* All ranks hear whether rank 0 was interrupted. */
+static int ask_to_go_on(struct ah_trainer *t, const atomic_int *cancel, struct ah_error *err)
+{
+    struct ranks_verdict verdict = {.stop = cancel && atomic_load(cancel)};
+    int rc = ah_ranks_several(&t->ranks) ? ah_ranks_agree(t, &verdict, err) : AH_OK;
+    if (!rc && verdict.stop)
+        rc = ah_error_set(err, AH_E_INTERRUPTED, "the evaluation was interrupted");
+    return rc;
 }
 
 int ah_trainer_evaluate(struct ah_trainer *t, struct ah_batches *held_out, const atomic_int *cancel,
@@ -101,11 +129,14 @@ int ah_trainer_evaluate(struct ah_trainer *t, struct ah_batches *held_out, const
         return ah_error_set(err, AH_E_USAGE, "held-out batches are not of the plan's 'batch' and 'seq'");
     if (ah_dataset_facts(held_out->options.data)->has_docs && !t->documents)
         return ah_error_set(err, AH_E_USAGE, "held-out data have documents; say so when the trainer opens");
+    rc = ah_ranks_order(t, &(struct ranks_order){.kind = RANKS_EVALUATE}, err);
     ah_round_reset(t);
-    for (uint64_t batch = 0; batch < ah_batches_steps(held_out) && !rc; batch++)
-        rc = cancel && atomic_load(cancel)
-                 ? ah_error_set(err, AH_E_INTERRUPTED, "the evaluation was interrupted")
-                 : evaluate_batch(t, held_out, batch, &sum, &tokens, err);
+    for (uint64_t batch = 0; batch < ah_batches_steps(held_out) && !rc; batch++) {
+        rc = ask_to_go_on(t, cancel, err);
+        rc = rc ? rc : evaluate_batch(t, held_out, batch, &sum, &tokens, err);
+    }
+    if (rc != AH_E_INTERRUPTED)
+        rc = ah_ranks_fail(t, rc, err);
     if (!rc)
         *ret_evaluation = (struct ah_trainer_evaluation){tokens ? sum / (double)tokens : 0, tokens};
     return rc;

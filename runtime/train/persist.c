@@ -43,7 +43,7 @@ static enum ah_trainer_vector vector_of(const struct ah_checkpoint_piece *piece)
 
 static const struct ah_flat *flat_of(const struct ah_trainer *t, const struct ah_checkpoint_piece *piece)
 {
-    return &t->places.blocks[piece->block].flat;
+    return ah_state_flat(t, piece->block);
 }
 
 /* ---- giving ---- */
@@ -123,7 +123,7 @@ static int take_frozen(void *context, const struct ah_weights_piece *piece, cons
                        struct ah_error *err)
 {
     struct ah_trainer *t = context;
-    if (t->places.blocks[piece->block].flat.tensors[piece->tensor].trained)
+    if (ah_state_flat(t, piece->block)->tensors[piece->tensor].trained)
         return AH_OK;
     return ah_trainer_write(t, AH_TRAINER_WEIGHTS, piece, values, err);
 }

@@ -25,7 +25,7 @@ static void move_op(const struct ah_trainer *t, const struct ah_bound_op *bound,
 static uint32_t put_waits(const struct ops_of_item *ops, const struct waits *waits, struct ah_wait *ret_waits)
 {
     uint32_t n = 0;
-    for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++)
+    for (uint32_t lane = 0; lane < AH_DEVICE_LANES_ALL; lane++)
         if (lane != ops->lane && waits->ticket[lane])
             ret_waits[n++] = (struct ah_wait){lane, waits->ticket[lane]};
     return n;

@@ -10,10 +10,13 @@
  * 3. A micro-batch is loaded as soon as one of the two slots has no more readers: when compute goes on to the other one.
  * 4. The header of a step goes to the device behind the head of the step before, whose updates are all done by then, and
  *    once more when the norm has put the factor of clipping into it.
+ * 5. Of a rank of a pipeline: sends have a lane of their own, and compute goes on when they are done; a receive goes out
+ *    with the item at whose position its place is free (ranks.h).
  */
 #include "runtime/train/trainer_internal.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* ---- what an instance waits for ---- */
 
@@ -22,10 +25,11 @@ int64_t ah_round_step(const struct ah_trainer *t, uint32_t item, int64_t round)
     return round + (t->rounds.items[item].early ? 1 : 0);
 }
 
-static void mark(struct ah_trainer *t, uint32_t item, int64_t step, uint64_t ticket)
+static void mark(struct ah_trainer *t, uint32_t item, int64_t step, uint32_t lane, uint64_t ticket)
 {
     t->items[item].step[(uint64_t)step % STEPS_MARKED] = step;
     t->items[item].ticket[(uint64_t)step % STEPS_MARKED] = ticket;
+    t->items[item].lane[(uint64_t)step % STEPS_MARKED] = (uint8_t)lane;
 }
 
 /* False: something it waits for, on one of these lanes, is still to be submitted. */
@@ -44,7 +48,7 @@ static bool collect_waits_of(const struct ah_trainer *t, uint32_t item, int64_t 
             continue; /* before the first step */
         if (state->step[slot] != of)
             return false;
-        waits_add(waits, t->rounds.items[from].lane, state->ticket[slot]);
+        waits_add(waits, state->lane[slot], state->ticket[slot]);
     }
     return true;
 }
@@ -169,14 +173,94 @@ static bool reads_header(const struct ah_trainer *t, const struct ah_plan_op *op
     return op->op == AH_PLAN_DEVICE_ADAM || (is_pass(op) && ah_job_is_head(&t->job, op->block));
 }
 
+/* Where an item runs: sends beside compute, in whose order they stand. */
+static uint32_t lane_of(const struct ah_trainer *t, uint32_t item)
+{
+    static const uint32_t lanes[] = {[AH_PLAN_LANE_COMPUTE] = AH_LANE_COMPUTE,
+                                     [AH_PLAN_LANE_H2D] = AH_LANE_H2D,
+                                     [AH_PLAN_LANE_D2H] = AH_LANE_D2H,
+                                     [AH_PLAN_LANE_HOST] = AH_LANE_HOST};
+    const enum ah_plan_op_kind kind = op_of(t, item)->op;
+    const bool sends = kind == AH_PLAN_SEND_OUTPUT || kind == AH_PLAN_SEND_INPUT_GRADIENT;
+    return sends ? AH_LANE_SEND : lanes[t->rounds.items[item].lane];
+}
+
+/* ---- messages ---- */
+
+static const enum ah_channel arriving[] = {AH_CHANNEL_OUTPUT_IN, AH_CHANNEL_GRADIENT_IN};
+
+static uint32_t lane_of_channel(enum ah_channel channel)
+{
+    return channel == AH_CHANNEL_OUTPUT_IN ? AH_LANE_RECEIVE_BEFORE : AH_LANE_RECEIVE_BEHIND;
+}
+
+int ah_round_receive(struct ah_trainer *t, enum ah_channel channel, uint64_t micro_batch,
+                     const struct waits *waits, struct ah_error *err)
+{
+    const struct move_indices still = {{0}};
+    const size_t at = ah_bind_received(&t->rounds, &t->ranks.messages, channel, micro_batch);
+    const struct ops_of_item ops = {t->bound.first[at], t->bound.first[at + 1], lane_of_channel(channel),
+                                    true, UINT64_MAX};
+    return ah_queue_ops(t, &ops, waits, &still, &t->ranks.received[channel][micro_batch], err);
+}
+
+/* All of the channel's messages up to, not including, the `end`-th of this run. */
+static int receive_up_to(struct ah_trainer *t, enum ah_channel channel, uint64_t end,
+                         const struct waits *waits, struct ah_error *err)
+{
+    const uint64_t n = t->ranks.messages.micro_batches;
+    int rc = AH_OK;
+    for (; t->ranks.posted[channel] < end && !rc; t->ranks.posted[channel]++)
+        rc = ah_round_receive(t, channel, t->ranks.posted[channel] % n, waits, err);
+    return rc;
+}
+
+/* Rule 5. A receive waits for what the item at its position waits for, and for compute before it, whose readers may still be
+ * at what lay there. Then the item itself waits for what it needs. An update of the step before does not say that there is a
+ * next one: what may arrive there goes out with the item behind it. */
+static int before_position(struct ah_trainer *t, uint32_t position, int64_t step, struct waits *waits,
+                           struct ah_error *err)
+{
+    const struct ah_messages *messages = &t->ranks.messages;
+    const uint64_t before = (uint64_t)step * messages->micro_batches;
+    struct waits free = *waits;
+    int rc = AH_OK;
+    waits_add(&free, AH_LANE_COMPUTE, t->queue.last[AH_LANE_COMPUTE]);
+    waits_add(&free, AH_LANE_SEND, t->ranks.sent);
+    for (size_t i = 0; i < sizeof arriving / sizeof *arriving && !rc; i++) {
+        const enum ah_channel channel = arriving[i];
+        if (!messages->of[channel])
+            continue;
+        const uint32_t needed = messages->number[channel][position];
+        if (!t->rounds.items[position].of_before)
+            rc = receive_up_to(t, channel, before + t->ranks.begun[channel][position], &free, err);
+        if (rc || needed == AH_MESSAGES_NONE)
+            continue;
+        rc = receive_up_to(t, channel, before + needed + 1, &free, err);
+        waits_add(waits, lane_of_channel(channel), t->ranks.received[channel][needed]);
+    }
+    if (lane_of(t, position) == AH_LANE_SEND)
+        waits_add(waits, AH_LANE_COMPUTE, t->queue.last[AH_LANE_COMPUTE]);
+    else
+        waits_add(waits, AH_LANE_SEND, t->ranks.sent);
+    return rc;
+}
+
 /* What a compute item needs beside the plan's ops. */
 static int before_item(struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits,
                        struct move_indices *moves, struct ah_error *err)
 {
     const struct ah_plan_op *op = op_of(t, item);
     uint32_t slot;
-    if (op->op == AH_PLAN_DEVICE_ADAM)
+    if (ah_ranks_several(&t->ranks) && item < t->rounds.positions) {
+        int rc = before_position(t, item, step, waits, err);
+        if (rc)
+            return rc;
+    }
+    if (op->op == AH_PLAN_DEVICE_ADAM) {
         waits_add(waits, AH_LANE_H2D, t->factor_loaded);
+        waits_add(waits, AH_LANE_H2D, t->header_loaded[(step - t->rounds.items[item].of_before) & 1]);
+    }
     if (op->op == AH_PLAN_NORM) {
         int rc = t->sums.step == step ? AH_OK : ah_sums_submit(t, step, waits, err);
         waits_add(waits, AH_LANE_D2H, t->sums.ticket);
@@ -259,10 +343,6 @@ bool ah_round_leaves_out(const struct ah_trainer *t, uint32_t index, enum round_
 static int submit_item(struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits,
                        uint64_t *ret_ticket, struct ah_error *err)
 {
-    static const uint32_t lanes[] = {[AH_PLAN_LANE_COMPUTE] = AH_LANE_COMPUTE,
-                                     [AH_PLAN_LANE_H2D] = AH_LANE_H2D,
-                                     [AH_PLAN_LANE_D2H] = AH_LANE_D2H,
-                                     [AH_PLAN_LANE_HOST] = AH_LANE_HOST};
     const struct ah_rounds_item *it = &t->rounds.items[item];
     int64_t data_step = step + (it->wraps ? 1 : 0) - (it->of_before ? 1 : 0);
     struct move_indices moves = moves_of(t, data_step, op_of(t, item)->micro_batch);
@@ -271,7 +351,7 @@ static int submit_item(struct ah_trainer *t, uint32_t item, int64_t step, struct
         if (it->taker[ring] != AH_ROUNDS_NONE)
             moves.of[AH_MOVE_GRADIENT_RING + ring] = t->items[it->taker[ring]].place[ring];
     int rc = before_item(t, item, step, waits, &moves, err);
-    const struct ops_of_item ops = {t->bound.first[item], t->bound.first[item + 1], lanes[it->lane], true,
+    const struct ops_of_item ops = {t->bound.first[item], t->bound.first[item + 1], lane_of(t, item), true,
                                     item};
     if (!rc)
         rc = ah_queue_ops(t, &ops, waits, &moves, ret_ticket, err);
@@ -279,6 +359,8 @@ static int submit_item(struct ah_trainer *t, uint32_t item, int64_t step, struct
         return rc;
     if (is_pass(op_of(t, item)))
         t->slots[t->last_slot].used = *ret_ticket;
+    if (ops.lane == AH_LANE_SEND)
+        t->ranks.sent = *ret_ticket;
     if (reads_header(t, op_of(t, item)))
         t->header_used[data_step & 1] = *ret_ticket;
     give_places(t, item, *ret_ticket);
@@ -310,10 +392,11 @@ static int advance(struct ah_trainer *t, size_t lane, int64_t round, enum round_
     t->cursor[lane]++;
     /* What comes after an op of compute that is left out comes after those before it: memory is theirs until then. */
     ticket = lane == AH_PLAN_LANE_COMPUTE ? t->queue.last[AH_LANE_COMPUTE] : 0;
+    const uint32_t of_ticket = out && lane == AH_PLAN_LANE_COMPUTE ? AH_LANE_COMPUTE : lane_of(t, item);
     int rc = out ? AH_OK : submit_item(t, item, step, &waits, &ticket, err);
     if (rc)
         return rc;
-    mark(t, item, step, ticket);
+    mark(t, item, step, of_ticket, ticket);
     return out ? AH_OK : after_item(t, item, step, ticket, err);
 }
 
@@ -360,6 +443,7 @@ void ah_round_reset(struct ah_trainer *t)
     t->header_used[0] = t->header_used[1] = 0;
     t->factor_loaded = 0;
     t->sums.step = t->sums.skipped = INT64_MIN;
-    for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++)
+    memset(t->ranks.posted, 0, sizeof t->ranks.posted);
+    for (uint32_t lane = 0; lane < AH_DEVICE_LANES_ALL; lane++)
         t->queue.last[lane] = ah_device_submitted(t->device, lane);
 }

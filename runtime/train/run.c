@@ -124,7 +124,7 @@ static void read_lane(struct run *run, uint32_t lane, uint64_t end)
 }
 
 /* Returns when the round's last op was done. */
-static uint64_t read_spans(struct run *run, const uint64_t end[AH_DEVICE_LANES])
+static uint64_t read_spans(struct run *run, const uint64_t end[])
 {
     struct ah_trainer *t = run->t;
     for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++)
@@ -144,15 +144,19 @@ static int tell(struct run *run)
     struct ah_adamw_scalars scalars;
     double loss;
     int rc = AH_OK;
-    for (uint32_t lane = 0; lane < AH_DEVICE_LANES && !rc; lane++)
+    for (uint32_t lane = 0; lane < t->device->lanes && !rc; lane++)
         rc = ah_device_wait(t->device, lane, staged->end[lane], run->err);
     if (rc)
         return rc;
     memcpy(&scalars, ah_device_pointer(t->device, ah_run_header(t, step, 0)), sizeof scalars);
     memcpy(&loss, ah_device_pointer(t->device, ah_run_header(t, step, AH_HEADER_LOSS)), sizeof loss);
+    struct ranks_report report = {loss, (double)scalars.grad_norm};
+    rc = ah_ranks_several(&t->ranks) ? ah_ranks_gather(t, &report, run->err) : AH_OK;
+    if (rc)
+        return rc;
     struct ah_step_record record = {.step = run->before + run->told + 1,
-                                    .loss = staged->tokens ? loss / (double)staged->tokens : 0,
-                                    .grad_norm = (double)scalars.grad_norm,
+                                    .loss = staged->tokens ? report.loss / (double)staged->tokens : 0,
+                                    .grad_norm = report.grad_norm,
                                     .rate = staged->rate,
                                     .tokens = staged->tokens,
                                     .end_ns = read_spans(run, staged->end),
@@ -164,6 +168,14 @@ static int tell(struct run *run)
     run->told++;
     if (run->observer && run->observer->step && !run->observer->step(run->observer->context, &record))
         run->stop = true;
+    if (ah_ranks_several(&t->ranks)) {
+        struct ranks_verdict verdict = {record.loss, run->stop};
+        rc = ah_ranks_agree(t, &verdict, run->err);
+        if (rc)
+            return rc;
+        record.loss = verdict.loss;
+        run->stop = verdict.stop;
+    }
     if (!isfinite(record.loss) || !isfinite(record.grad_norm))
         return ah_error_set(run->err, AH_E_NUMERIC, "step %" PRIu64 ": its loss or gradient is not finite",
                             record.step);
@@ -236,7 +248,8 @@ int ah_trainer_run(struct ah_trainer *t, uint64_t steps, const struct ah_observe
     bool last = false;
     if (!steps)
         return AH_OK;
-    int rc = open_run(&run);
+    int rc = ah_ranks_order(t, &(struct ranks_order){.kind = RANKS_RUN, .steps = steps}, err);
+    rc = rc ? rc : open_run(&run);
     for (; !last && !rc; done++) {
         if (done >= 2)
             rc = tell(&run);
@@ -246,7 +259,9 @@ int ah_trainer_run(struct ah_trainer *t, uint64_t steps, const struct ah_observe
     }
     while (run.told < done && !rc)
         rc = tell(&run);
+    rc = place_failure(&run, rc);
+    rc = ah_ranks_fail(t, rc, err); /* before lanes are waited for that wait for others */
     int drained = ah_device_drain(t->device, rc ? NULL : err);
     t->steps = run.before + run.told;
-    return place_failure(&run, rc ? rc : drained);
+    return rc ? rc : place_failure(&run, drained);
 }

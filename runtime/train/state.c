@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * State: weights and moments, element by element of a tensor, at drained points. What lies on the device passes through
- * the shelf.
+ * the shelf; what another rank has goes over the channels of rank 0.
  */
 #include "runtime/train/trainer_internal.h"
 
@@ -110,6 +110,17 @@ static struct ah_ref ref_in(const struct ah_vector *vector, const struct ah_flat
     return ref;
 }
 
+const struct ah_places_block *ah_state_block(const struct ah_trainer *t, uint64_t block)
+{
+    const uint64_t first = t->job.part.first_block;
+    return block >= first && block - first < t->job.n_blocks ? &t->places.blocks[block - first] : NULL;
+}
+
+const struct ah_flat *ah_state_flat(const struct ah_trainer *t, uint64_t block)
+{
+    return t->flats ? &t->flats[block] : &ah_state_block(t, block)->flat;
+}
+
 static const struct ah_vector *moments(const struct ah_places_block *block, enum ah_trainer_vector vector)
 {
     return vector == AH_TRAINER_M ? &block->m : &block->v;
@@ -123,15 +134,17 @@ static bool has_master(const struct ah_places_block *block, const struct ah_flat
 int ah_trainer_read(struct ah_trainer *t, enum ah_trainer_vector vector, const struct ah_weights_piece *piece,
                     float *ret_values, struct ah_error *err)
 {
-    const struct ah_places_block *block = &t->places.blocks[piece->block];
-    const struct ah_flat_tensor *tensor = &block->flat.tensors[piece->tensor];
-    const struct ah_vector *from = has_master(block, tensor) ? &block->master : &block->weights;
-    if (vector != AH_TRAINER_WEIGHTS)
-        from = moments(block, vector);
+    const struct ah_places_block *block = ah_state_block(t, piece->block);
+    const struct ah_flat_tensor *tensor = &ah_state_flat(t, piece->block)->tensors[piece->tensor];
     if (vector != AH_TRAINER_WEIGHTS && !tensor->trained) {
         memset(ret_values, 0, piece->n * sizeof *ret_values);
         return AH_OK;
     }
+    if (!block)
+        return ah_ranks_read_piece(t, vector, piece, ret_values, err);
+    const struct ah_vector *from = has_master(block, tensor) ? &block->master : &block->weights;
+    if (vector != AH_TRAINER_WEIGHTS)
+        from = moments(block, vector);
     return read_numbers(t, ref_in(from, tensor, piece->first), piece->n, ret_values, err);
 }
 
@@ -144,11 +157,13 @@ static int store(struct ah_trainer *t, const struct ah_vector *vector, const str
 int ah_trainer_write(struct ah_trainer *t, enum ah_trainer_vector vector,
                      const struct ah_weights_piece *piece, const float *values, struct ah_error *err)
 {
-    const struct ah_places_block *block = &t->places.blocks[piece->block];
-    const struct ah_flat_tensor *tensor = &block->flat.tensors[piece->tensor];
+    const struct ah_places_block *block = ah_state_block(t, piece->block);
+    const struct ah_flat_tensor *tensor = &ah_state_flat(t, piece->block)->tensors[piece->tensor];
     if (vector != AH_TRAINER_WEIGHTS && !tensor->trained)
         return ah_error_set(err, AH_E_USAGE, "tensor '%s' of block %llu is frozen and has no moments",
                             tensor->tensor.name, (unsigned long long)piece->block);
+    if (!block)
+        return ah_ranks_write_piece(t, vector, piece, values, err);
     if (vector != AH_TRAINER_WEIGHTS)
         return store(t, moments(block, vector), tensor, piece, values, err);
     int rc = has_master(block, tensor) ? store(t, &block->master, tensor, piece, values, err) : AH_OK;

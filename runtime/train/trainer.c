@@ -13,16 +13,19 @@
 
 /* ---- what the plan must fit ---- */
 
-static int check_whole(const struct ah_trainer *t, struct ah_error *err)
+static int check_part(const struct ah_trainer *t, struct ah_error *err)
 {
     const struct ah_plan_part *part = t->options.plan->part;
-    if (!part)
+    const struct ah_trainer_rank *rank = t->options.rank;
+    if (!part && rank)
+        return ah_error_set(err, AH_E_USAGE, "rank %" PRIu32 " of %" PRIu32 " has a plan of the whole model",
+                            rank->rank, rank->ranks);
+    if (!part || rank)
         return AH_OK;
-    return ah_error_set(
-        err, AH_E_UNSUPPORTED,
-        "the plan is the part of one rank, stage %" PRIu64 " of %" PRIu64
-        " of a pipeline: what ranks send each other is not run yet; run a plan of the whole model",
-        part->stage, part->stages);
+    return ah_error_set(err, AH_E_UNSUPPORTED,
+                        "the plan is the part of one rank, stage %" PRIu64 " of %" PRIu64
+                        " of a pipeline; run the cluster plan that it is of",
+                        part->stage, part->stages);
 }
 
 static int check_batches(const struct ah_trainer *t, struct ah_error *err)
@@ -37,10 +40,23 @@ static int check_batches(const struct ah_trainer *t, struct ah_error *err)
                         training->batch, training->seq, batches->batch, batches->seq);
 }
 
+static int bind_ops(struct ah_trainer *t, struct ah_error *err)
+{
+    struct ah_bind_options options = {.rounds = &t->rounds, .places = &t->places, .documents = t->documents};
+    if (ah_ranks_several(&t->ranks)) {
+        options.messages = &t->ranks.messages;
+        options.message = (struct ah_op_message){.move = ah_ranks_move, .context = t};
+        options.gate = (struct ah_op_call){.run = ah_ranks_gate, .context = t};
+    }
+    return ah_bind(&t->bound, &options, err);
+}
+
 static int bind_plan(struct ah_trainer *t, struct ah_error *err)
 {
     const struct ah_plan *plan = t->options.plan;
-    int rc = ah_job_init(&t->job, t->options.model, &plan->training, &t->arena, err);
+    int rc = ah_job_init_part(&t->job, t->options.model, &plan->training, plan->part, &t->arena, err);
+    if (!rc)
+        rc = ah_ranks_read(t, err);
     if (!rc)
         rc = ah_places_init(&t->places, plan, &t->job, &t->arena, err);
     if (!rc)
@@ -48,10 +64,7 @@ static int bind_plan(struct ah_trainer *t, struct ah_error *err)
     if (!rc)
         rc = ah_sums_place(&t->rounds, plan, &t->sums, err);
     if (!rc)
-        rc = ah_bind(
-            &t->bound,
-            &(struct ah_bind_options){.rounds = &t->rounds, .places = &t->places, .documents = t->documents},
-            err);
+        rc = bind_ops(t, err);
     return rc ? rc : ah_bind_check(&t->bound, &t->places, err);
 }
 
@@ -83,6 +96,26 @@ static void find_next_data(struct ah_trainer *t)
         }
         t->next_data[p] = next;
     }
+}
+
+/* Rank 0 saves and loads blocks of others, too. */
+static int lay_out_model(struct ah_trainer *t, struct ah_error *err)
+{
+    struct ah_arena arena = {0};
+    struct ah_job whole;
+    if (!ah_ranks_leads(&t->ranks))
+        return AH_OK;
+    int rc = ah_job_init(&whole, t->options.model, &t->options.plan->training, &arena, err);
+    if (!rc) {
+        t->flats = ah_arena_array(&t->arena, whole.n_blocks, sizeof *t->flats);
+        rc = t->flats ? AH_OK : ah_error_memory(err);
+    }
+    for (size_t block = 0; !rc && block < whole.n_blocks; block++) {
+        const struct ah_job_group *group = ah_job_block(&whole, block);
+        t->flats[block] = ah_flat_of(t->options.model, group->kind, group->trained);
+    }
+    ah_arena_release(&arena);
+    return rc;
 }
 
 static int take_memory(struct ah_trainer *t, struct ah_error *err)
@@ -121,6 +154,7 @@ static int open_device(struct ah_trainer *t, struct ah_error *err)
 {
     struct ah_device_options options = t->options.device;
     options.pin_submitter = true;
+    options.messages = ah_ranks_several(&t->ranks);
     options.watch.name = ah_run_name;
     options.watch.name_context = t;
     if (!options.spans)
@@ -137,9 +171,12 @@ static int open_device(struct ah_trainer *t, struct ah_error *err)
 
 /* ---- what is in the arenas at first ---- */
 
+/* What another rank has, that rank fills. */
 static int take_piece(void *context, const struct ah_weights_piece *piece, const float *values,
                       struct ah_error *err)
 {
+    if (!ah_state_block(context, piece->block))
+        return AH_OK;
     return ah_trainer_write(context, AH_TRAINER_WEIGHTS, piece, values, err);
 }
 
@@ -176,22 +213,24 @@ static int fill_arenas(struct ah_trainer *t, struct ah_error *err)
 int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_options *options,
                     struct ah_error *err)
 {
-    static int (*const parts[])(struct ah_trainer *, struct ah_error *) = {bind_plan, take_memory,
-                                                                           open_device, fill_arenas};
+    static int (*const parts[])(struct ah_trainer *, struct ah_error *) = {
+        bind_plan, lay_out_model, take_memory, open_device, ah_ranks_meet, fill_arenas};
     struct ah_trainer *t = calloc(1, sizeof *t);
     if (!t)
         return ah_error_memory(err);
     t->options = *options;
     t->steps = options->steps_before;
     t->documents = options->documents || ah_dataset_facts(options->batches->options.data)->has_docs;
-    int rc = check_whole(t, err);
+    int rc = check_part(t, err);
     rc = rc ? rc : check_batches(t, err);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
         rc = parts[i](t, err);
-    if (rc)
+    if (rc) {
+        rc = ah_ranks_fail(t, rc, err);
         ah_trainer_close(t);
-    else
+    } else {
         *ret_trainer = t;
+    }
     return rc;
 }
 
@@ -236,7 +275,10 @@ void ah_trainer_close(struct ah_trainer *t)
 {
     if (!t)
         return;
+    if (ah_ranks_leads(&t->ranks) && t->ranks.met && !t->ranks.ended)
+        (void)ah_ranks_order(t, &(struct ranks_order){.kind = RANKS_END}, NULL);
     ah_device_close(t->device);
+    ah_ranks_release(t);
     ah_bound_release(&t->bound);
     ah_arena_release(&t->arena);
     free(t);

@@ -36,6 +36,16 @@
 #include <stdint.h>
 
 struct ah_trainer;
+struct ah_comm;
+
+/* A trainer that is one of several: its plan is the part of one rank. All are opened together; then rank 0 does what this
+ * header says, and the others follow (ah_trainer_follow()): they run, evaluate, give and take pieces when rank 0 does. */
+struct ah_trainer_rank {
+    struct ah_comm *comm; /* open, without channels; closed by its owner, behind the trainer */
+    uint32_t rank, ranks;
+    uint32_t before, behind; /* in the pipeline, where there is one */
+    const uint32_t *owner;   /* by block of the model */
+};
 
 struct ah_trainer_options {
     const struct ah_model *model; /* borrowed, as all pointers here, until close */
@@ -51,6 +61,7 @@ struct ah_trainer_options {
     struct ah_pool *pool; /* (optional) for initial weights; during open only */
     uint64_t
         steps_before; /* of a run that is gone on with: the next step is the one after; data go on there, too */
+    const struct ah_trainer_rank *rank; /* (optional) NULL: this trainer alone trains the model */
 };
 
 /* A step that is done. */
@@ -133,7 +144,11 @@ struct ah_trainer_facts ah_trainer_facts(const struct ah_trainer *trainer);
 /* For timelines: its spans are tagged with the item of the round, or with that of AH_DEVICE's own ops UINT64_MAX. */
 struct ah_device *ah_trainer_device(struct ah_trainer *trainer);
 
-/* Ends what is under way and frees; NULL is fine. */
+/* Of a rank but 0: does what rank 0 does, until that closes its trainer. `held_out` (optional): the same as rank 0's. Errors of
+ * all of that; AH_E_PEER where another rank is lost, or the code of what made it fail. */
+int ah_trainer_follow(struct ah_trainer *trainer, struct ah_batches *held_out, struct ah_error *err);
+
+/* Ends what is under way and frees; NULL is fine. Rank 0 tells the others that it is over. */
 void ah_trainer_close(struct ah_trainer *trainer);
 
 #endif

@@ -7,6 +7,7 @@
  *     queue.c     ops to lanes: moves, tickets, one array at a time
  *     round.c     the items of a round in an order in which each follows what it waits for
  *     sums.c      the place of a copy that no plan mentions
+ *     ranks.c     one of several ranks: channels, and what goes over rank 0
  *     run.c       steps: data and headers ahead, records behind
  *     evaluate.c  forward alone
  */
@@ -14,9 +15,10 @@
 #define AH_RUNTIME_TRAIN_TRAINER_INTERNAL_H
 
 #include "runtime/train/bind.h"
+#include "runtime/train/ranks.h"
 #include "runtime/train/trainer.h"
 
-enum { QUEUE_OPS = 64, SPANS_READ = 256, STEP_NONE = -1, WAITS_EACH = AH_DEVICE_LANES, STEPS_MARKED = 4 };
+enum { QUEUE_OPS = 64, SPANS_READ = 256, STEP_NONE = -1, WAITS_EACH = AH_DEVICE_LANES_ALL, STEPS_MARKED = 4 };
 
 /* The steps of a run count from 0; those before it are not there. */
 struct data_slot {
@@ -42,13 +44,14 @@ struct ring {
 struct item_state {
     int64_t step[STEPS_MARKED];    /* of the latest instances, by step modulo these */
     uint64_t ticket[STEPS_MARKED]; /* 0: absent, nothing to wait for */
+    uint8_t lane[STEPS_MARKED];    /* of the ticket */
     uint32_t place[AH_ROUNDS_RINGS];
 };
 
 struct staged {
     uint64_t tokens; /* loss-bearing ones */
     double rate;
-    uint64_t end[AH_DEVICE_LANES]; /* tickets: of the end of its round */
+    uint64_t end[AH_DEVICE_LANES_ALL]; /* tickets: of the end of its round */
     uint64_t h2d_bytes, d2h_bytes;
 };
 
@@ -57,7 +60,7 @@ struct queue {
     struct ah_op ops[QUEUE_OPS];
     struct ah_wait waits[QUEUE_OPS][WAITS_EACH];
     size_t n;
-    uint64_t last[AH_DEVICE_LANES]; /* tickets, those of queued ops included */
+    uint64_t last[AH_DEVICE_LANES_ALL]; /* tickets, those of queued ops included */
 };
 
 /* The copy of squares to the host (sums.c). */
@@ -73,6 +76,8 @@ struct ah_trainer {
     struct ah_trainer_options options;
     struct ah_arena arena;
     struct ah_job job;
+    struct ah_flat *flats; /* by block of the model, where another rank may have it; else NULL */
+    struct ranks ranks;
     struct ah_rounds rounds;
     struct ah_places places;
     struct ah_bound bound;
@@ -109,7 +114,7 @@ struct move_indices {
 
 /* queue.c. Waits that are met or of the op's own lane cost nothing; of one lane the latest counts. */
 struct waits {
-    uint64_t ticket[AH_DEVICE_LANES]; /* 0: none */
+    uint64_t ticket[AH_DEVICE_LANES_ALL]; /* 0: none */
 };
 static inline void waits_add(struct waits *waits, uint32_t lane, uint64_t ticket)
 {
@@ -148,6 +153,8 @@ void ah_round_reset(struct ah_trainer *t);
 int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, struct ah_error *err);
 int ah_round_load(struct ah_trainer *t, int64_t step, uint64_t micro_batch, uint32_t *ret_slot,
                   struct ah_error *err);
+int ah_round_receive(struct ah_trainer *t, enum ah_channel channel, uint64_t micro_batch,
+                     const struct waits *waits, struct ah_error *err);
 int ah_round_header(struct ah_trainer *t, int64_t step, const struct waits *waits, uint64_t *ret_ticket,
                     struct ah_error *err);
 
@@ -161,7 +168,10 @@ int ah_sums_submit(struct ah_trainer *t, int64_t step, const struct waits *waits
 /* Nothing can go on: false where it is not for the sums. */
 bool ah_sums_skip(struct ah_trainer *t, int64_t round, enum round_part part);
 
-/* state.c: what is on the shelf to a place on the device. */
+/* state.c. A block of the model: NULL where another rank has it. */
+const struct ah_places_block *ah_state_block(const struct ah_trainer *t, uint64_t block);
+const struct ah_flat *ah_state_flat(const struct ah_trainer *t, uint64_t block);
+/* What is on the shelf to a place on the device. */
 int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct ah_error *err);
 
 /* run.c */

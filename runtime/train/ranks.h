@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks: a trainer as one of several that train a model together, each some of its blocks (docs/distributed.md).
+ *
+ * Messages between neighbours are ops: a send is the plan's own, on the lane `send`; a receive is submitted with the item at
+ * whose position its tensor begins to live, since from there on its place is free. Everything else goes in host memory: over
+ * the first rank that trains anything the sums that the norm needs (the gate), over rank 0 the loss of each step and whether
+ * it was the last, pieces of weights and moments, and what is to be done next.
+ *
+ * INVARIANTS
+ * 1. A receive waits for all that the item at its position waits for, and for all compute before it.
+ * 2. Compute goes on behind a send when the send is done.
+ * 3. Every rank that trains takes the same sums through the same gate, and so has the same factor; every rank hears of the same last
+ *    step before it submits what would follow it.
+ * 4. Orders come from rank 0, one after another, at drained points. Who fails revokes the world, so that nobody waits for it.
+ */
+#ifndef AH_RUNTIME_TRAIN_RANKS_H
+#define AH_RUNTIME_TRAIN_RANKS_H
+
+#include "runtime/comm/comm.h"
+#include "runtime/schedule/messages.h"
+#include "runtime/train/trainer.h"
+
+/* Most that a channel of rank 0 carries: a piece of weights. */
+enum { AH_RANKS_PIECE_BYTES = AH_WEIGHTS_PIECE_MAX * sizeof(float) };
+
+/* The two channels between a rank over which something goes, and another; of one purpose. */
+struct ranks_pair {
+    uint32_t up, down;
+};
+
+struct ranks {
+    const struct ah_trainer_rank *options; /* NULL: one rank trains all */
+    struct ah_messages messages;
+    uint32_t channel[AH_CHANNELS];   /* of comm */
+    struct ranks_pair *gate, *other; /* by rank where all go over this one, else the first alone */
+    bool *trains;                    /* by rank: anything */
+    uint32_t gatekeeper;
+    uint32_t *begun
+        [AH_CHANNELS]; /* by position: messages of a step whose place is free there or before; of those that arrive */
+    uint64_t *received[AH_CHANNELS]; /* the same: tickets, by micro-batch: of the latest step */
+    uint64_t posted[AH_CHANNELS];    /* receives of this run */
+    uint64_t sent;                   /* ticket of the latest send */
+    float *piece;                    /* owned: what a rank but 0 reads or writes for rank 0 */
+    bool met;                        /* channels are agreed on */
+    bool ended;                      /* there is nothing more to tell the others */
+};
+
+/* What is decided once for all at the end of a step, or before a batch of an evaluation. */
+struct ranks_verdict {
+    double loss;
+    bool stop;
+};
+
+/* Reads the program's messages; before it is bound. */
+int ah_ranks_read(struct ah_trainer *t, struct ah_error *err);
+/* Collective: agrees on channels. */
+int ah_ranks_meet(struct ah_trainer *t, struct ah_error *err);
+void ah_ranks_release(struct ah_trainer *t);
+
+static inline bool ah_ranks_several(const struct ranks *ranks)
+{
+    return ranks->options != NULL;
+}
+
+/* Rank 0 leads, whatever it trains; a trainer alone leads nobody. */
+static inline bool ah_ranks_leads(const struct ranks *ranks)
+{
+    return ranks->options && !ranks->options->rank;
+}
+static inline bool ah_ranks_follows(const struct ranks *ranks)
+{
+    return ranks->options && ranks->options->rank;
+}
+
+/* Of ops: `context` is the trainer. */
+int ah_ranks_move(void *context, uint32_t channel, void *data, uint64_t bytes, struct ah_error *err);
+int ah_ranks_gate(void *context, struct ah_error *err);
+
+/* What only some ranks know of a step that is done, at rank 0: the loss from the head's, the norm from the gatekeeper. */
+struct ranks_report {
+    double loss, grad_norm;
+};
+int ah_ranks_gather(struct ah_trainer *t, struct ranks_report *report, struct ah_error *err);
+/* The verdict of rank 0, at all. */
+int ah_ranks_agree(struct ah_trainer *t, struct ranks_verdict *verdict, struct ah_error *err);
+
+/* Orders of rank 0. */
+enum ranks_order_kind { RANKS_RUN, RANKS_EVALUATE, RANKS_READ, RANKS_WRITE, RANKS_END };
+struct ranks_order {
+    enum ranks_order_kind kind;
+    uint64_t steps;
+    enum ah_trainer_vector vector;
+    struct ah_weights_piece piece;
+};
+int ah_ranks_order(struct ah_trainer *t, const struct ranks_order *order, struct ah_error *err);
+/* The same to the rank that has the piece's block, with the values that go, or come back. */
+int ah_ranks_read_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
+                        const struct ah_weights_piece *piece, float *ret_values, struct ah_error *err);
+int ah_ranks_write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
+                         const struct ah_weights_piece *piece, const float *values, struct ah_error *err);
+
+/* After a failure of this rank: the others end, too. Returns the code of the first failure of all, and says whose it was. */
+int ah_ranks_fail(struct ah_trainer *t, int rc, struct ah_error *err);
+
+#endif

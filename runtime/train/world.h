@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * World: a cluster plan as its trainers need it: for each rank its program, its neighbours, and who has which block.
+ *
+ *     rc = ah_world_init(&world, cluster_plan, &arena, err);
+ *     options.plan = world.programs[rank];
+ *     options.rank = &world.places[rank];       // with its `comm` set
+ */
+#ifndef AH_RUNTIME_TRAIN_WORLD_H
+#define AH_RUNTIME_TRAIN_WORLD_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "runtime/train/trainer.h"
+#include "schemas/cluster_plan.h"
+
+#include <stdint.h>
+
+struct ah_world {
+    uint32_t ranks;
+    const struct ah_plan **programs; /* by rank; borrowed from the plan */
+    struct ah_trainer_rank *places;  /* by rank; their `comm` is the caller's */
+    const char **nodes;              /* by rank: the node's name in the plan */
+};
+
+/* Everything in `arena`; the plan stays borrowed. AH_E_UNSUPPORTED: what no trainer can do yet, by name: several pipelines,
+ * tensor parallelism, idle ranks, a tied table over several stages, GPUs. AH_E_DOCUMENT: a plan without programs, or whose
+ * programs cannot do their steps together. */
+int ah_world_init(struct ah_world *ret_world, const struct ah_cluster_plan *plan, struct ah_arena *arena,
+                  struct ah_error *err);
+
+#endif

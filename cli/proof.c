@@ -2,6 +2,7 @@
 #include "cli/proof.h"
 
 #include "cli/input.h"
+#include "planner/cluster/concert.h"
 #include "planner/verify.h"
 #include "runtime/schedule/check.h"
 
@@ -23,16 +24,28 @@ int ah_proof_plan(const struct ah_plan *plan, struct ah_error *err)
     return rc ? ah_error_set(err, rc, "%s", own.text) : AH_OK;
 }
 
+int ah_proof_cluster_plan(const struct ah_cluster_plan *plan, struct ah_error *err)
+{
+    int rc = plan->model ? ah_document_check_model(plan->model, plan->inputs.model.sha256, err) : AH_OK;
+    for (size_t i = 0; i < plan->n_programs && !rc; i++) {
+        const struct ah_plan *program = &plan->programs[i];
+        rc = ah_document_check_model(&program->model, program->inputs.model.sha256, err);
+        rc = rc ? rc : ah_schedule_check(program, err);
+        if (rc)
+            ah_error_prefix(err, rc, "programs[%zu]", i);
+    }
+    return rc ? rc : ah_concert_check(plan, err);
+}
+
 /* Another kind of document than a plan. */
 static int refuse_kind(enum ah_document_kind kind, const char *verb, struct ah_error *err)
 {
     if (kind == AH_DOCUMENT_CLUSTER_PLAN)
         return ah_error_set(
             err, AH_E_DOCUMENT,
-            "is a plan for a cluster, and '%s' takes plans for one machine: cluster plans are "
-            "simulated while they are planned and are not run yet. 'inspect' shows the simulated "
-            "step, 'check', 'diff' and 'recover' take it, too; for one machine, plan with "
-            "'--machine' instead of '--cluster'",
+            "is a plan for a cluster, and '%s' takes plans for one machine. 'inspect' shows its simulated "
+            "step, 'check', 'diff', 'recover' and 'run' take it, too; for one machine, plan with '--machine' "
+            "instead of '--cluster'",
             verb);
     return ah_error_set(err, AH_E_DOCUMENT, "kind: \"%s\" where a plan is expected%s", ah_document_word(kind),
                         kind == AH_DOCUMENT_MODEL ? "; 'autohete plan' makes one from it" : "");
@@ -53,17 +66,19 @@ static bool names_model(const char *path)
            access(config, F_OK) == 0;
 }
 
-static int prove(const struct ah_plan *plan, struct ah_error *err)
+static int prove(const struct ah_document *document, struct ah_error *err)
 {
     struct ah_error own = {0};
-    int rc = ah_proof_plan(plan, &own);
+    int rc = document->kind == AH_DOCUMENT_PLAN ? ah_proof_plan(document->body.plan, &own)
+                                                : ah_proof_cluster_plan(document->body.cluster_plan, &own);
     if (!rc || rc == AH_E_MEMORY || strstr(own.text, "plan again"))
         return rc ? ah_error_set(err, rc, "%s", own.text) : AH_OK;
     return ah_error_set(
         err, rc, "%s; the plan was edited, or another version of autohete made it: plan again", own.text);
 }
 
-int ah_proof_load(struct ah_document *ret_document, const char *path, const char *verb, struct ah_error *err)
+static int load(struct ah_document *ret_document, const char *path, const char *verb, bool clusters,
+                struct ah_error *err)
 {
     char shortened[AH_DOCUMENT_NAME_MAX];
     struct ah_document document = {0};
@@ -76,12 +91,24 @@ int ah_proof_load(struct ah_document *ret_document, const char *path, const char
     int rc = ah_document_load(&document, path, AH_DOCUMENT_ANY, err);
     if (rc)
         return rc;
-    rc = document.kind == AH_DOCUMENT_PLAN ? prove(document.body.plan, err)
-                                           : refuse_kind(document.kind, verb, err);
+    rc = document.kind == AH_DOCUMENT_PLAN || (clusters && document.kind == AH_DOCUMENT_CLUSTER_PLAN)
+             ? prove(&document, err)
+             : refuse_kind(document.kind, verb, err);
     if (!rc) {
         *ret_document = document;
         return AH_OK;
     }
     ah_document_release(&document);
     return ah_error_prefix(err, rc, "%s", name);
+}
+
+int ah_proof_load(struct ah_document *ret_document, const char *path, const char *verb, struct ah_error *err)
+{
+    return load(ret_document, path, verb, false, err);
+}
+
+int ah_proof_load_any(struct ah_document *ret_document, const char *path, const char *verb,
+                      struct ah_error *err)
+{
+    return load(ret_document, path, verb, true, err);
 }

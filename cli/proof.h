@@ -12,6 +12,7 @@
 #define AH_CLI_PROOF_H
 
 #include "base/error.h"
+#include "schemas/cluster_plan.h"
 #include "schemas/document.h"
 #include "schemas/plan.h"
 
@@ -19,8 +20,15 @@
  * names. AH_E_MEMORY. No other error: whatever is wrong with a plan is wrong with a document. */
 int ah_proof_plan(const struct ah_plan *plan, struct ah_error *err);
 
+/* The same of a cluster plan: each rank's program as a plan of its own, and all of them together. */
+int ah_proof_cluster_plan(const struct ah_cluster_plan *plan, struct ah_error *err);
+
 /* Loads the plan at `path` (`-`: standard input) for `verb`, which executes it, and proves it. The errors of
- * ah_proof_plan() and ah_document_load(), with the file's name; a cluster plan gets a sentence about what takes one. */
+ * ah_proof_plan() and ah_document_load(), with the file's name; where only plans for one machine are taken, a cluster plan
+ * gets a sentence about what takes one. */
 int ah_proof_load(struct ah_document *ret_document, const char *path, const char *verb, struct ah_error *err);
+/* Also takes a cluster plan. */
+int ah_proof_load_any(struct ah_document *ret_document, const char *path, const char *verb,
+                      struct ah_error *err);
 
 #endif

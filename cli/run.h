@@ -52,6 +52,7 @@ struct ah_run_options {
     bool other_device;
     struct ah_option_real stall_after;
     struct ah_device_keep *keep_pinned; /* (optional) of runs one after another; borrowed */
+    struct ah_run_ranks *ranks; /* (optional) of a cluster plan, whose first rank this is (run_ranks.h); borrowed */
 };
 
 extern const char *const ah_run_words_schedule[];
@@ -144,6 +145,10 @@ int ah_run_open(struct ah_run *ret_run, struct ah_cli *cli, const struct ah_plan
 int ah_run_go(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err);
 
 void ah_run_close(struct ah_run *run);
+
+/* Opens data as the options say: on a terminal with progress, unless `quiet`. */
+int ah_run_open_data(const struct ah_run *run, const struct ah_option_list *paths, bool quiet,
+                     struct ah_dataset **ret_data, struct ah_error *err);
 
 /* run_settings.c: fills in settings and signature, from the options, else from the checkpoint, else defaults. The data
  * are open. */

@@ -82,7 +82,10 @@ static uint64_t stretch_steps(const struct ah_run *run)
 static int train(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
 {
     struct stretch stretch = {.run = run, .listener = listener};
-    const struct ah_observer observer = {.step = on_step, .context = &stretch, .op = on_op};
+    const struct ah_observer observer = {
+        .step = on_step,
+        .context = &stretch,
+        .op = run->options->ranks ? NULL : on_op}; /* of one rank they tell little */
     ah_tally_begin(run->tally, ah_threads_now_ns());
     return ah_trainer_run(run->trainer, stretch_steps(run), &observer, err);
 }

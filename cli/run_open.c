@@ -12,6 +12,7 @@
 #include "cli/request.h"
 #include "cli/run.h"
 #include "cli/run_device.h"
+#include "cli/run_ranks.h"
 #include "cli/run_resume.h"
 #include "cli/stall.h"
 #include "planner/planner.h"
@@ -206,8 +207,8 @@ static bool show_data(void *context, uint64_t done_bytes, uint64_t total_bytes)
     return !ah_interrupt_seen();
 }
 
-static int open_data(struct ah_run *run, const struct ah_option_list *paths, struct ah_dataset **ret_data,
-                     struct ah_error *err)
+int ah_run_open_data(const struct ah_run *run, const struct ah_option_list *paths, bool quiet,
+                     struct ah_dataset **ret_data, struct ah_error *err)
 {
     struct ah_progress progress = ah_terminal_progress();
     const char *format = run->options->data_format;
@@ -216,10 +217,11 @@ static int open_data(struct ah_run *run, const struct ah_option_list *paths, str
                                                .format =
                                                    format ? ah_dataset_format_of(format) : AH_DATASET_AUTO,
                                                .vocabulary = run->plan->model.vocabulary,
-                                               .progress = show_data,
+                                               .progress = quiet ? NULL : show_data,
                                                .context = &progress};
     int rc = ah_dataset_open(ret_data, &options, err);
-    ah_terminal_erase(&progress);
+    if (!quiet)
+        ah_terminal_erase(&progress);
     return rc;
 }
 
@@ -242,7 +244,7 @@ static int open_kept_data(struct ah_run *run, bool kept, const char *option,
                           const struct ah_option_list *paths, struct ah_dataset **ret_data,
                           struct ah_error *err)
 {
-    int rc = open_data(run, paths, ret_data, err);
+    int rc = ah_run_open_data(run, paths, false, ret_data, err);
     if (rc != AH_E_IO || !kept)
         return rc;
     const struct ah_error why = *err;
@@ -481,7 +483,8 @@ static int open_trainer(struct ah_run *run, struct ah_error *err)
     if (rc)
         return rc;
     options.pool = pool;
-    rc = ah_trainer_open(&run->trainer, &options, err);
+    rc = run->options->ranks ? ah_run_ranks_start(run->options->ranks, run, &options, err) : AH_OK;
+    rc = rc ? rc : ah_trainer_open(&run->trainer, &options, err);
     ah_pool_free(pool);
     if (rc == AH_E_CAPACITY) /* the plan's memory and threads are those of another machine, or were edited */
         rc = ah_error_prefix(err, AH_E_MISMATCH, "the plan does not fit this device; plan again here");
@@ -560,6 +563,7 @@ void ah_run_close(struct ah_run *run)
 {
     ah_tally_free(run->tally);
     ah_trainer_close(run->trainer);
+    ah_run_ranks_end(run->options ? run->options->ranks : NULL);
     ah_checkpoints_close(run->checkpoints);
     ah_batches_release(&run->held_out_batches);
     ah_batches_release(&run->batches);

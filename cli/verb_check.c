@@ -148,20 +148,6 @@ static void check_valid(struct check *check, const char *name, const struct ah_d
         list_unverified(check, document->kind);
 }
 
-/* Each rank's program as a plan of its own, and all of them together. */
-static int check_programs(const struct ah_cluster_plan *plan, struct ah_error *err)
-{
-    for (size_t i = 0; i < plan->n_programs; i++) {
-        const struct ah_plan *program = &plan->programs[i];
-        int rc = ah_document_check_model(&program->model, program->inputs.model.sha256, err);
-        if (!rc)
-            rc = ah_schedule_check(program, err);
-        if (rc)
-            return ah_error_prefix(err, rc, "programs[%zu]", i);
-    }
-    return ah_concert_check(plan, err);
-}
-
 static int check_cluster_plan(const struct check *check, const char *name, const struct ah_cluster_plan *plan,
                               struct ah_error *err)
 {
@@ -172,9 +158,7 @@ static int check_cluster_plan(const struct check *check, const char *name, const
         .cluster = inputs->cluster.document.body.cluster,
         .cluster_sha256 = inputs->cluster.sha256,
     };
-    int rc = plan->model ? ah_document_check_model(plan->model, plan->inputs.model.sha256, err) : AH_OK;
-    if (!rc)
-        rc = check_programs(plan, err);
+    int rc = ah_proof_cluster_plan(plan, err);
     if (!rc && inputs->cluster.given)
         rc = ah_cluster_verify(plan, &given, err);
     return rc ? ah_error_prefix(err, rc, "%s", name) : AH_OK;

@@ -12,6 +12,7 @@
 #include "cli/plan_summary.h"
 #include "cli/proof.h"
 #include "cli/run_log.h"
+#include "cli/run_ranks.h"
 #include "cli/run_trace.h"
 #include "cli/stall.h"
 #include "cli/verbs.h"
@@ -25,7 +26,7 @@
 struct run_options {
     struct ah_run_options run; /* first: AH_RUN_DATA_OPTIONS */
     const char *trace;
-    bool force;
+    bool force, local;
 };
 
 #define FIELD(name) offsetof(struct run_options, name)
@@ -74,6 +75,8 @@ static const struct ah_option run_table[] = {
     {"trace", 0, AH_OPTION_OUTPUT, "FILE", replaced_traces, FIELD(trace),
      "write the measured timeline of a few steps beside the predicted one, for Perfetto or chrome://tracing"},
     AH_OUTPUT_FORCE_ROW(struct run_options),
+    {"local", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(local),
+     "of a cluster plan: all ranks on this machine, as threads"},
     {"other-device", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(run.other_device),
      "run a plan that was made for another kind of device"},
     AH_STALL_OPTION(FIELD(run.stall_after)),
@@ -95,7 +98,10 @@ struct steady {
 struct running {
     struct ah_cli *cli;
     const struct run_options *options;
-    struct ah_document plan;
+    struct ah_document document;
+    const struct ah_plan *plan;  /* of the document, or of its first rank */
+    struct ah_run_ranks *ranks;  /* owned; NULL: a plan for one machine */
+    struct ah_run_options given; /* those of the command line, with what the document adds */
     struct ah_run run;
     struct ah_run_log log;
     struct ah_run_trace *trace; /* NULL: none */
@@ -164,6 +170,8 @@ static void begin(struct running *running)
                      ah_cli_clean(cli, ah_trainer_device(run->trainer)->info.name),
                      ah_words_policy[run->plan->policy], ah_units_print_time(text, run->plan->time.step_us),
                      ah_plan_predicted(run->plan->time.estimated));
+    if (running->ranks)
+        ah_run_ranks_print(running->ranks, cli, &cli->out);
     ah_buffer_printf(&cli->out, "data: %s tokens, ", ah_units_print_count(text, (double)data->tokens));
     ah_buffer_printf(&cli->out, "%" PRIu64 " step%s an epoch; ", ah_batches_steps(&run->batches),
                      ah_batches_steps(&run->batches) == 1 ? "" : "s");
@@ -299,17 +307,48 @@ static int share_output(struct running *running, struct ah_error *err)
 }
 
 /* A rank's program of a cluster plan is a plan, too. */
-static int check_whole(const struct ah_plan *plan, const char *path, struct ah_error *err)
+static int check_whole(const struct ah_plan *plan, struct ah_error *err)
 {
-    char shortened[AH_DOCUMENT_NAME_MAX];
     if (!plan->part)
         return AH_OK;
-    return ah_error_set(
-        err, AH_E_UNSUPPORTED,
-        "%s: is the part of one rank, stage %" PRIu64 " of %" PRIu64
-        " of a cluster plan, and what ranks send each other is not run yet. 'simulate', 'inspect', "
-        "'check' and 'diff' take it; to train, plan for one machine with '--machine'",
-        ah_document_short_name(path, shortened), plan->part->stage, plan->part->stages);
+    return ah_error_set(err, AH_E_UNSUPPORTED,
+                        "is the part of one rank, stage %" PRIu64 " of %" PRIu64
+                        " of a cluster plan, and does nothing alone; run the cluster plan",
+                        plan->part->stage, plan->part->stages);
+}
+
+/* What shows or slows the lanes of one machine. */
+static int check_cluster_options(const struct run_options *options, struct ah_error *err)
+{
+    if (!options->local)
+        return ah_error_set(
+            err, AH_E_UNSUPPORTED,
+            "is a plan for a cluster; '--local' runs all its ranks on this machine, as threads, and "
+            "over several machines they are not run yet");
+    if (options->trace || options->run.emulate)
+        return ah_error_set(err, AH_E_USAGE,
+                            "is a plan for a cluster, and '--%s' is for plans for one machine",
+                            options->trace ? "trace" : "emulate");
+    return AH_OK;
+}
+
+static int take_document(struct running *running, struct ah_error *err)
+{
+    const struct run_options *options = running->options;
+    const bool cluster = running->document.kind == AH_DOCUMENT_CLUSTER_PLAN;
+    if (!cluster && options->local)
+        return ah_error_set(err, AH_E_USAGE, "is a plan for one machine, and '--local' is for cluster plans");
+    if (!cluster) {
+        running->plan = running->document.body.plan;
+        return check_whole(running->plan, err);
+    }
+    int rc = check_cluster_options(options, err);
+    rc = rc ? rc : ah_run_ranks_new(&running->ranks, running->document.body.cluster_plan, err);
+    if (rc)
+        return rc;
+    running->plan = ah_run_ranks_plan(running->ranks);
+    running->given.ranks = running->ranks;
+    return AH_OK;
 }
 
 /* The log that was given was looked at before; one that the run before this had is looked at now. */
@@ -324,15 +363,20 @@ static int open_running(struct running *running, struct ah_error *err)
 {
     const struct run_options *options = running->options;
     const char *path = running->cli->arguments.operands[0];
+    char shortened[AH_DOCUMENT_NAME_MAX];
+    running->given = options->run;
     int rc = share_output(running, err);
     if (!rc)
-        rc = ah_proof_load(&running->plan, path, "run", err);
-    if (!rc)
-        rc = check_whole(running->plan.body.plan, path, err);
+        rc = ah_proof_load_any(&running->document, path, "run", err);
+    if (!rc) {
+        rc = take_document(running, err);
+        if (rc)
+            ah_error_prefix(err, rc, "%s", ah_document_short_name(path, shortened));
+    }
     if (!rc && options->run.log && options->run.resume)
         rc = ah_run_log_check(options->run.log, err);
     if (!rc)
-        rc = ah_run_open(&running->run, running->cli, running->plan.body.plan, &options->run, err);
+        rc = ah_run_open(&running->run, running->cli, running->plan, &running->given, err);
     if (!rc && options->trace)
         rc = open_trace(running, err);
     if (!rc)
@@ -521,7 +565,8 @@ static int run_run(struct ah_cli *cli, const void *given)
     ah_run_log_close(&running->log, NULL, NULL);
     ah_run_trace_free(running->trace);
     ah_run_close(&running->run);
-    ah_document_release(&running->plan);
+    ah_run_ranks_free(running->ranks);
+    ah_document_release(&running->document);
     if (rc == AH_E_INTERRUPTED && saved && !cli->json) { /* as it was told to: nothing failed */
         ah_cli_tell(cli, AH_CLI_NOTE, "%s", err.text);
         return ah_error_exit_status(rc);

@@ -184,6 +184,7 @@ def profile(bench):
               "G params/s": round(it["params_per_s"]["median"] / 1e9, 2)} for it in machine.get("adam", [])]
     rows += [{"what": f"{it['part']} beside {it['beside']}", "kept": round(it["kept"]["median"], 3)}
              for it in machine.get("beside", [])]
+    rows += [{"what": sentence} for sentence in machine.get("noise", []) if "hypervisor took" in sentence]
     return {"ok": True, "rows": rows}
 
 
@@ -194,13 +195,14 @@ def measured(bench, run):
     middle = statistics.median(us)
     planned = run["plan"]["memory"]["device_bytes"] + run["plan"]["memory"]["reserved_bytes"]
     taken = {} if run["gpu_bytes"] is None else {"gpu_bytes": run["gpu_bytes"], "gpu_of_planned": round(run["gpu_bytes"] / planned, 4)}
+    stolen = {} if run["stolen"] is None else {"stolen": run["stolen"]}  # processors, by the hypervisor
     tokens = statistics.median(step["tokens"] for step in steps)
     return {"tokens_per_s": round(1e6 * tokens / middle, 1), "step_us": round(middle),
             "mad_us": round(statistics.median(abs(each - middle) for each in us)),
             "predicted_us": round(run["plan"]["time"]["step_us"]),
             "error": round(run["plan"]["time"]["step_us"] / middle - 1, 4), "steps": len(us), "other_s": round(run["other_s"], 1),
             "device_bytes": run["plan"]["memory"]["device_bytes"], "host_bytes": run["plan"]["memory"]["host_bytes"],
-            "peak_as_planned": all(step["device_peak_bytes"] == run["plan"]["memory"]["device_bytes"] for step in steps), **taken}
+            "peak_as_planned": all(step["device_peak_bytes"] == run["plan"]["memory"]["device_bytes"] for step in steps), **taken, **stolen}
 
 
 LONG_COPIES_BYTES = 1 << 28  # of a step; below, latency is what is seen

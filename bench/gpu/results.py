@@ -23,7 +23,7 @@ import parts
 import smoke
 import verdict
 from shape import Shape
-from watch import Watch
+from watch import Watch, stolen_s
 
 PART_SECONDS, CUT_SECONDS = 460, 5
 ITEM_SECONDS = 20  # of an item of the first parts; an item that takes longer hangs
@@ -275,22 +275,24 @@ class Bench:
             return self.start(words, stdout=log, stderr=log, env=self.environment)
 
     def train(self, name, steps, *flags):
-        """Lines of the log, losses, the plan, seconds beside the steps, and the GPU's memory as the driver counts it."""
+        """Lines of the log, losses, the plan, seconds beside the steps, the GPU's memory as the driver counts it, and how many
+        processors the hypervisor took."""
         self.forget_log(name)
         with open(self.out(f"{name}.json"), encoding="utf-8") as file:
             plan = json.load(file)
         self.bring(plan["memory"]["host_bytes"] + HOST_MARGIN_BYTES)
-        begun = time.monotonic()
+        begun, before = time.monotonic(), stolen_s()
         watch = Watch(self.out(f"{name}.ndjson")) if steps > parts.FIRST else None
         result = self.call(self.training_words(name, steps, *flags), watch=watch)
         if result.returncode:
             raise RuntimeError(f"run {name}: {result.stderr.strip()[-1500:]}")
+        stolen = None if before is None else round((stolen_s() - before) / (time.monotonic() - begun), 2)
         lines = self.log_of(name)
         self.keep_remarks(name, lines[0])
         done = [line for line in lines if line.get("line") == "step"]
         other_s = time.monotonic() - begun - sum(line["step_us"] for line in done) / 1e6
         return {"steps": done, "losses": [line["loss"] for line in done], "plan": plan, "log": lines, "other_s": other_s,
-                "gpu_bytes": watch.grown_bytes if watch else None}
+                "gpu_bytes": watch.grown_bytes if watch else None, "stolen": stolen}
 
     # ---- shapes and machines ----
 

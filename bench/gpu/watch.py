@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much of the GPU's memory a program takes as the driver counts it: the arena, the reserve, and what nobody plans, such
-as page tables of locked host memory.
+as page tables of locked host memory. And how many processors the hypervisor took meanwhile.
 
     watch = Watch("log.ndjson")
     with watch.of(process):
@@ -16,6 +16,8 @@ import signal
 import subprocess
 import threading
 
+STAT = "/proc/stat"
+STEAL = 8  # field of its first line: ticks that the hypervisor gave to others while processors here had work
 WORDS = ("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits")
 EVERY_S, ANSWER_S = 0.05, 8
 
@@ -26,6 +28,15 @@ def used_bytes():
         found = subprocess.run(WORDS, check=True, text=True, capture_output=True, timeout=ANSWER_S).stdout
         return sum(int(line) for line in found.split()) << 20
     except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+
+
+def stolen_s(path=STAT):
+    """Seconds of processors that the hypervisor took, since the machine began; None where nobody says."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return int(file.readline().split()[STEAL]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
         return None
 
 

@@ -239,6 +239,14 @@ def check_watch(root):
         assert len(file.readlines()) == 2, "once before, once after the first step"
 
 
+def check_stolen(root):
+    """Ticks that a hypervisor took; nothing is said where the system says nothing."""
+    write(root, "stat", "cpu  1 2 3 4 5 6 7 250 9 10\ncpu0 1 2 3 4 5 6 7 8 9 10\n")
+    write(root, "short", "cpu  1 2 3\n")
+    assert watch.stolen_s(os.path.join(root, "stat")) == 250 / os.sysconf("SC_CLK_TCK")
+    assert watch.stolen_s(os.path.join(root, "short")) is watch.stolen_s(os.path.join(root, "none")) is None
+
+
 def check_stream(root):
     """Lines come as they are printed; what says nothing for long is ended; it ends with the program that started it."""
     bench, heard = results.Bench(root, True), []
@@ -373,7 +381,7 @@ def main():
         check_links(root)
     with tempfile.TemporaryDirectory() as root:
         check_sanitizer(root)
-    for check in (check_watch, check_ended, check_stream, check_hangs, check_versions):
+    for check in (check_watch, check_stolen, check_ended, check_stream, check_hangs, check_versions):
         with tempfile.TemporaryDirectory() as root:
             check(root)
     return 0

@@ -20,6 +20,7 @@ struct fake_job {
     double left_s;    /* of work_s */
     uint64_t tag;
     struct ah_wait wait; /* ticket 0: none */
+    bool stalls;         /* while it is late, others do not notice it */
 };
 
 struct fake_lane {
@@ -37,6 +38,7 @@ struct fake_device {
     struct fake_lane lanes[AH_DEVICE_LANES];
     void *arenas[AH_ARENA_KINDS];
     double now_s;
+    uint64_t host_waits; /* for ops of the host */
 };
 
 static struct fake_rates *world;
@@ -217,7 +219,7 @@ static int submit_one(struct fake_device *device, const struct ah_submission *su
         submission->lane == AH_LANE_HOST && lane->queued == 1 && others_have_work(device, submission->lane);
     double late_s = late ? world->late_s : 0;
     lane->queue[lane->queued++] =
-        (struct fake_job){late_s, seconds, latency_s + late_s, seconds, submission->tag, wait};
+        (struct fake_job){late_s, seconds, latency_s + late_s, seconds, submission->tag, wait, false};
     lane->submitted++;
     return AH_OK;
 }
@@ -241,13 +243,20 @@ static bool is_running(const struct fake_device *device, uint32_t lane)
     return device->lanes[wait.lane].n_spans >= wait.ticket;
 }
 
+/* Does the lane's head stand still? */
+static bool is_stalled(const struct fake_lane *lane)
+{
+    const struct fake_job *head = &lane->queue[lane->taken];
+    return head->stalls && head->latency_s > 0;
+}
+
 /* The speed of a lane's head beside the running heads of the others. */
 static double speed_of(const struct fake_device *device, uint32_t lane)
 {
     double speed = 1;
     for (uint32_t other = 0; other < AH_DEVICE_LANES; other++) {
         double kept = world->kept[part_of[lane]][part_of[other]];
-        if (other == lane || !is_running(device, other))
+        if (other == lane || !is_running(device, other) || is_stalled(&device->lanes[other]))
             continue;
         if (is_copy(lane) && is_copy(other) && device->options.throttle.both_kept > 0)
             kept = device->options.throttle.both_kept;
@@ -319,10 +328,22 @@ static bool advance(struct fake_device *device)
     return true;
 }
 
+static void stall(struct fake_device *device)
+{
+    struct fake_lane *host = &device->lanes[AH_LANE_HOST];
+    if (!world->stall_s || !host->queued || ++device->host_waits % 3 == 0)
+        return;
+    for (uint64_t i = 0; i < host->queued; i++) {
+        host->queue[i].latency_s += world->stall_s;
+        host->queue[i].stalls = true;
+    }
+}
+
 static int fake_wait(struct ah_device *base, uint32_t lane, uint64_t ticket, struct ah_error *err)
 {
     struct fake_device *device = (struct fake_device *)base;
     (void)lane, (void)ticket, (void)err;
+    stall(device);
     for (int i = 0; i < AH_DEVICE_LANES; i++)
         if (device->lanes[i].taken == 0)
             device->lanes[i].ready_s = device->now_s;

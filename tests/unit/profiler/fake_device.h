@@ -22,6 +22,9 @@ struct fake_rates {
     double device_copy_bytes_per_s;
     double kept[4][4]; /* [part][beside]; 0 means 1 */
     double late_s;     /* that the host's second op waits for a processor where another lane is busy */
+    double
+        stall_s; /* that every op of the host stands still, in two of three times that somebody waits for it; others
+                       have the memory to themselves meanwhile */
     enum ah_device_kind kind;
     bool no_bf16;
     const char *library;            /* of products; NULL: none */

@@ -17,32 +17,18 @@
 #ifndef AH_RUNTIME_TRAIN_RANKS_H
 #define AH_RUNTIME_TRAIN_RANKS_H
 
-#include "runtime/comm/comm.h"
-#include "runtime/schedule/messages.h"
-#include "runtime/train/trainer.h"
-
-/* Most that a channel of rank 0 carries: a piece of weights. */
-enum { AH_RANKS_PIECE_BYTES = AH_WEIGHTS_PIECE_MAX * sizeof(float) };
-
-/* The two channels between a rank over which something goes, and another; of one purpose. */
-struct ranks_pair {
-    uint32_t up, down;
-};
+#include "runtime/train/links.h"
 
 struct ranks {
     const struct ah_trainer_rank *options; /* NULL: one rank trains all */
     struct ah_messages messages;
-    uint32_t channel[AH_CHANNELS];   /* of comm */
-    struct ranks_pair *gate, *other; /* by rank where all go over this one, else the first alone */
-    bool *trains;                    /* by rank: anything */
-    uint32_t gatekeeper;
+    struct ah_links *links, own; /* the place's, or the trainer's own */
     uint32_t *begun
         [AH_CHANNELS]; /* by position: messages of a step whose place is free there or before; of those that arrive */
     uint64_t *received[AH_CHANNELS]; /* the same: tickets, by micro-batch: of the latest step */
     uint64_t posted[AH_CHANNELS];    /* receives of this run */
     uint64_t sent;                   /* ticket of the latest send */
     float *piece;                    /* owned: what a rank but 0 reads or writes for rank 0 */
-    bool met;                        /* channels are agreed on */
     bool ended;                      /* there is nothing more to tell the others */
 };
 
@@ -67,10 +53,6 @@ static inline bool ah_ranks_several(const struct ranks *ranks)
 static inline bool ah_ranks_leads(const struct ranks *ranks)
 {
     return ranks->options && !ranks->options->rank;
-}
-static inline bool ah_ranks_follows(const struct ranks *ranks)
-{
-    return ranks->options && ranks->options->rank;
 }
 
 /* Of ops: `context` is the trainer. */

@@ -275,7 +275,7 @@ void ah_trainer_close(struct ah_trainer *t)
 {
     if (!t)
         return;
-    if (ah_ranks_leads(&t->ranks) && t->ranks.met && !t->ranks.ended)
+    if (ah_ranks_leads(&t->ranks) && t->ranks.links && !t->ranks.ended)
         (void)ah_ranks_order(t, &(struct ranks_order){.kind = RANKS_END}, NULL);
     ah_device_close(t->device);
     ah_ranks_release(t);

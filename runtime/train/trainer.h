@@ -37,6 +37,7 @@
 
 struct ah_trainer;
 struct ah_comm;
+struct ah_links;
 
 /* A trainer that is one of several: its plan is the part of one rank. All are opened together; then rank 0 does what this
  * header says, and the others follow (ah_trainer_follow()): they run, evaluate, give and take pieces when rank 0 does. */
@@ -45,6 +46,7 @@ struct ah_trainer_rank {
     uint32_t rank, ranks;
     uint32_t before, behind; /* in the pipeline, where there is one */
     const uint32_t *owner;   /* by block of the model */
+    struct ah_links *links;  /* (optional) opened before (links.h); NULL: the trainer opens its own */
 };
 
 struct ah_trainer_options {

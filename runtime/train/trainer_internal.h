@@ -7,7 +7,8 @@
  *     queue.c     ops to lanes: moves, tickets, one array at a time
  *     round.c     the items of a round in an order in which each follows what it waits for
  *     sums.c      the place of a copy that no plan mentions
- *     ranks.c     one of several ranks: channels, and what goes over rank 0
+ *     ranks.c     one of several ranks: what goes over one rank, and orders
+ *     links.c     its channels
  *     run.c       steps: data and headers ahead, records behind
  *     evaluate.c  forward alone
  */

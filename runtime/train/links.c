@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Links: which channels a rank asks for follows from the plan alone, so that all ranks ask for ends that fit.
+ */
+#include "runtime/train/links.h"
+
+#include "runtime/schedule/trainable.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What channels are for, as both ends number it. */
+enum purpose {
+    PURPOSE_OUTPUT,
+    PURPOSE_GRADIENT,
+    PURPOSE_GATE_UP,
+    PURPOSE_GATE_DOWN,
+    PURPOSE_UP,
+    PURPOSE_DOWN
+};
+
+/* ---- channels ---- */
+
+static const struct {
+    enum purpose purpose;
+    bool sends, behind;
+} of_pipeline[AH_CHANNELS] = {
+    [AH_CHANNEL_OUTPUT_IN] = {PURPOSE_OUTPUT, false, false},
+    [AH_CHANNEL_OUTPUT_OUT] = {PURPOSE_OUTPUT, true, true},
+    [AH_CHANNEL_GRADIENT_IN] = {PURPOSE_GRADIENT, false, true},
+    [AH_CHANNEL_GRADIENT_OUT] = {PURPOSE_GRADIENT, true, false},
+};
+
+struct asking {
+    struct ah_comm_channel *channels;
+    uint32_t n;
+};
+
+static uint32_t ask(struct asking *asking, uint32_t peer, enum purpose purpose, bool sends,
+                    uint64_t most_bytes)
+{
+    asking->channels[asking->n] =
+        (struct ah_comm_channel){.peer = peer, .purpose = purpose, .sends = sends, .most_bytes = most_bytes};
+    return asking->n++;
+}
+
+static struct ah_links_pair ask_pair(struct asking *asking, uint32_t peer, enum purpose up, bool receives_up,
+                                     uint64_t most_bytes)
+{
+    const enum purpose down = up == PURPOSE_UP ? PURPOSE_DOWN : PURPOSE_GATE_DOWN;
+    const uint32_t channel = ask(asking, peer, up, !receives_up, most_bytes);
+    return (struct ah_links_pair){channel, ask(asking, peer, down, receives_up, most_bytes)};
+}
+
+/* With `centre`: all others that `has` (NULL: all) if this rank is it, else the centre alone. */
+static void ask_pairs(const struct ah_trainer_rank *place, struct asking *asking, uint32_t centre,
+                      const bool *has, enum purpose up, uint64_t most_bytes, struct ah_links_pair *ret_pairs)
+{
+    if (has && !has[place->rank])
+        return;
+    if (place->rank != centre) {
+        ret_pairs[0] = ask_pair(asking, centre, up, false, most_bytes);
+        return;
+    }
+    for (uint32_t peer = 0; peer < place->ranks; peer++)
+        if (peer != centre && (!has || has[peer]))
+            ret_pairs[peer] = ask_pair(asking, peer, up, true, most_bytes);
+}
+
+/* Who takes part in the gate: a rank that trains nothing has no norm to take. */
+static int find_training(struct ah_links *links, const struct ah_plan *program, struct ah_error *err)
+{
+    const struct ah_trainer_rank *place = links->place;
+    const struct ah_plan_training *training = &program->training;
+    const uint64_t blocks = ah_model_blocks(&program->model);
+    uint32_t *trained = calloc(blocks, sizeof *trained);
+    links->gatekeeper = place->ranks;
+    int rc = trained ? ah_trainable_match(&program->model, training->trainable, training->n_trainable,
+                                          trained, err)
+                     : ah_error_memory(err);
+    for (uint64_t block = 0; block < blocks && !rc; block++) {
+        links->trains[place->owner[block]] |= trained[block] != 0;
+        if (trained[block] && links->gatekeeper == place->ranks)
+            links->gatekeeper = place->owner[block];
+    }
+    free(trained);
+    return rc;
+}
+
+/* Channels exist where the part has neighbours; the longest of its messages is as long as all that are no words. */
+static void ask_neighbours(struct ah_links *links, const struct ah_plan *program, struct asking *asking)
+{
+    const struct ah_plan_part *part = program->part;
+    const struct ah_plan_training *training = &program->training;
+    const uint64_t most_bytes = training->batch / training->micro_batches * training->seq *
+                                program->model.width * ah_dtype_bytes(training->dtype);
+    for (enum ah_channel c = 0; c < AH_CHANNELS; c++)
+        if (of_pipeline[c].behind ? part->stage + 1 < part->stages : part->stage > 0)
+            links->channel[c] =
+                ask(asking, of_pipeline[c].behind ? links->place->behind : links->place->before,
+                    of_pipeline[c].purpose, of_pipeline[c].sends, most_bytes);
+}
+
+int ah_links_open(struct ah_links *ret_links, const struct ah_trainer_rank *place,
+                  const struct ah_plan *program, struct ah_error *err)
+{
+    struct ah_links links = {.place = place};
+    struct asking asking = {.channels =
+                                calloc(AH_CHANNELS + 4 * (size_t)place->ranks, sizeof *asking.channels)};
+    links.gate = ah_arena_array(&links.arena, place->ranks, sizeof *links.gate);
+    links.other = ah_arena_array(&links.arena, place->ranks, sizeof *links.other);
+    links.trains = ah_arena_array(&links.arena, place->ranks, sizeof *links.trains);
+    int rc = asking.channels && links.gate && links.other && links.trains
+                 ? find_training(&links, program, err)
+                 : ah_error_memory(err);
+    if (!rc) {
+        ask_neighbours(&links, program, &asking);
+        ask_pairs(place, &asking, 0, NULL, PURPOSE_UP, AH_LINKS_PIECE_BYTES, links.other);
+        ask_pairs(place, &asking, links.gatekeeper, links.trains, PURPOSE_GATE_UP,
+                  ah_model_blocks(&program->model) * sizeof(double), links.gate);
+        rc = ah_comm_channels(place->comm, asking.channels, asking.n, err);
+    }
+    free(asking.channels);
+    if (rc)
+        ah_arena_release(&links.arena);
+    else
+        *ret_links = links;
+    return rc;
+}
+
+void ah_links_release(struct ah_links *links)
+{
+    ah_arena_release(&links->arena);
+}
+
+/* ---- over rank 0 ---- */
+
+int ah_links_share(const struct ah_links *links, void *data, uint64_t bytes, struct ah_error *err)
+{
+    const struct ah_trainer_rank *place = links->place;
+    int rc = AH_OK;
+    if (place->rank)
+        return ah_links_move(links, links->other[0].down, data, bytes, err);
+    for (uint32_t rank = 1; rank < place->ranks && !rc; rank++)
+        rc = ah_links_move(links, links->other[rank].down, data, bytes, err);
+    return rc;
+}
+
+int ah_links_collect(const struct ah_links *links, void *mine, uint64_t bytes, void *ret_all,
+                     struct ah_error *err)
+{
+    const struct ah_trainer_rank *place = links->place;
+    char *all = ret_all;
+    int rc = AH_OK;
+    if (place->rank)
+        return ah_links_move(links, links->other[0].up, mine, bytes, err);
+    memcpy(all, mine, bytes);
+    for (uint32_t rank = 1; rank < place->ranks && !rc; rank++)
+        rc = ah_links_move(links, links->other[rank].up, all + rank * bytes, bytes, err);
+    return rc;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Links: the channels of one rank, and what goes over rank 0 before and beside training.
+ *
+ *     place.comm = comm;
+ *     rc = ah_links_open(&links, &place, program, err);          // collective
+ *     rc = ah_links_share(&links, &settings, sizeof settings, err);
+ *     place.links = &links;                                      // for the trainer
+ *
+ * A trainer whose place has no links opens its own.
+ */
+#ifndef AH_RUNTIME_TRAIN_LINKS_H
+#define AH_RUNTIME_TRAIN_LINKS_H
+
+#include "base/arena.h"
+#include "runtime/comm/comm.h"
+#include "runtime/schedule/messages.h"
+#include "runtime/train/trainer.h"
+
+/* The most that a channel to or from rank 0 carries: a piece of weights. */
+enum { AH_LINKS_PIECE_BYTES = AH_WEIGHTS_PIECE_MAX * sizeof(float) };
+
+/* Channels of a rank over which something goes, and another: to it, and from it. */
+struct ah_links_pair {
+    uint32_t up, down;
+};
+
+struct ah_links {
+    const struct ah_trainer_rank *place; /* borrowed */
+    struct ah_arena arena;
+    uint32_t channel[AH_CHANNELS];      /* to and from neighbours; those that the program has */
+    struct ah_links_pair *gate, *other; /* by rank where all go over this one, else the first alone */
+    bool *trains;                       /* by rank: anything */
+    uint32_t gatekeeper;                /* the first rank that trains: over it goes what the norm needs */
+};
+
+/* Collective: all ranks of the world, each with its program. Errors of ah_comm_channels(); AH_E_MEMORY. Whoever fails loses
+ * the world. */
+int ah_links_open(struct ah_links *ret_links, const struct ah_trainer_rank *place,
+                  const struct ah_plan *program, struct ah_error *err);
+
+/* From rank 0 to all others; at most AH_LINKS_PIECE_BYTES. */
+int ah_links_share(const struct ah_links *links, void *data, uint64_t bytes, struct ah_error *err);
+
+/* The same number of bytes from each rank, in their order, at rank 0; `ret_all` is rank 0's. */
+int ah_links_collect(const struct ah_links *links, void *mine, uint64_t bytes, void *ret_all,
+                     struct ah_error *err);
+
+/* One message of a channel. */
+static inline int ah_links_move(const struct ah_links *links, uint32_t channel, void *data, uint64_t bytes,
+                                struct ah_error *err)
+{
+    return ah_comm_move(links->place->comm, channel, data, bytes, err);
+}
+
+void ah_links_release(struct ah_links *links);
+
+#endif

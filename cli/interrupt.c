@@ -6,7 +6,7 @@
 
 static atomic_int interrupted;
 
-/* A second SIGINT or SIGTERM ends the process. A second SIGHUP does not: the kernel and the shell may both send one when a
+/* A second SIGINT or SIGTERM ends the process. A second SIGHUP or SIGUSR1 does not: the kernel and the shell may both send one when a
  * terminal goes, and the save that the first one asked for is to end. */
 static void on_interrupt(int signal_number)
 {
@@ -14,6 +14,7 @@ static void on_interrupt(int signal_number)
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     signal(SIGHUP, SIG_IGN);
+    signal(SIGUSR1, SIG_IGN);
     atomic_store(&interrupted, 1);
 }
 
@@ -24,6 +25,7 @@ const atomic_int *ah_interrupt_catch(void)
     if (!ah_interrupt_seen()) {
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);
+        sigaction(SIGUSR1, &action, NULL);
         if (sigaction(SIGHUP, NULL, &before) || before.sa_handler != SIG_IGN) /* nohup stays nohup */
             sigaction(SIGHUP, &action, NULL);
     }
@@ -33,4 +35,9 @@ const atomic_int *ah_interrupt_catch(void)
 bool ah_interrupt_seen(void)
 {
     return atomic_load(&interrupted);
+}
+
+void ah_interrupt_leave(void)
+{
+    signal(SIGUSR1, SIG_IGN);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Interrupt: the first SIGINT, SIGTERM or SIGHUP asks a verb to stop; a second SIGINT or SIGTERM ends the process. A SIGHUP
- * that is ignored from the start, as under nohup, stays ignored.
+ * Interrupt: the first SIGINT, SIGTERM, SIGHUP or SIGUSR1 asks a verb to stop; a second SIGINT or SIGTERM ends the process. A
+ * SIGHUP that is ignored from the start, as under nohup, stays ignored. SIGUSR1 is what batch systems and launchers send
+ * before the time is up.
  */
 #ifndef AH_CLI_INTERRUPT_H
 #define AH_CLI_INTERRUPT_H
@@ -13,5 +14,8 @@
 const atomic_int *ah_interrupt_catch(void);
 
 bool ah_interrupt_seen(void);
+
+/* SIGUSR1 means nothing to this process: another one decides when to stop. */
+void ah_interrupt_leave(void);
 
 #endif

@@ -52,7 +52,8 @@ struct ah_run_options {
     bool other_device;
     struct ah_option_real stall_after;
     struct ah_device_keep *keep_pinned; /* (optional) of runs one after another; borrowed */
-    struct ah_run_ranks *ranks; /* (optional) of a cluster plan, whose first rank this is (run_ranks.h); borrowed */
+    struct ah_run_ranks
+        *ranks; /* (optional) of a cluster plan, whose first rank this is (run_ranks.h); borrowed */
 };
 
 extern const char *const ah_run_words_schedule[];

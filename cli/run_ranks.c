@@ -1,39 +1,105 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each rank but the first is a job of a lane of its own.
+ * As threads, each rank but the first is a job of a lane of its own.
  */
 #include "cli/run_ranks.h"
 
 #include "base/lane.h"
 #include "cli/cli.h"
+#include "runtime/comm/driver.h"
 #include "runtime/comm/loop/loop.h"
 #include "runtime/schedule/names.h"
+#include "runtime/train/follower.h"
 #include "runtime/train/world.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct follower {
     struct ah_lane *lane; /* owned; NULL: not started */
-    const struct ah_run *run;
-    struct ah_comm_hub *hub;
-    struct ah_trainer_rank *place; /* of the world */
-    struct ah_trainer_options options;
-    struct ah_dataset *data, *held_out;
-    struct ah_batches batches, held_out_batches;
+    struct ah_run_ranks *ranks;
+    uint32_t rank;
 };
 
 struct ah_run_ranks {
     const struct ah_cluster_plan *plan;
     struct ah_arena arena;
     struct ah_world world;
+    uint32_t rank; /* of this process */
     struct ah_plan lead;
-    struct ah_comm_hub *hub;
-    struct follower *followers; /* by rank; the first is not used */
+    char sha256[AH_DOCUMENT_DIGEST_MAX];
+    struct ah_comm_hub *hub;    /* owned; NULL: ranks are processes */
+    struct follower *followers; /* by rank, of threads; the first is not used */
+    struct ah_links links;
+    bool linked;
+    struct ah_follower_host *hosts; /* by rank, once rank 0 has heard of them */
 };
 
-int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_plan *plan,
+static struct ah_trainer_rank *place_of(const struct ah_run_ranks *ranks)
+{
+    return &ranks->world.places[ranks->rank];
+}
+
+bool ah_run_ranks_launched(const char **ret_variable)
+{
+    static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        if (getenv(variables[i])) {
+            *ret_variable = variables[i];
+            return true;
+        }
+    return false;
+}
+
+/* ---- the world ---- */
+
+static int join_threads(struct ah_comm_hub *hub, struct ah_trainer_rank *place, struct ah_error *err)
+{
+    const struct ah_comm_options options = {
+        .driver = ah_comm_loop(), .rank = place->rank, .ranks = place->ranks, .boot = hub};
+    return ah_comm_open(&place->comm, &options, err);
+}
+
+static int join_processes(struct ah_run_ranks *ranks, struct ah_error *err)
+{
+    struct ah_comm_options options = {0};
+    struct ah_comm *comm = NULL;
+    int rc = ah_comm_load("mpi", &options.driver, err);
+    rc = rc ? rc : ah_comm_open(&comm, &options, err);
+    if (rc)
+        return rc;
+    const uint32_t started = ah_comm_ranks(comm);
+    if (started != ranks->world.ranks) {
+        rc = ah_error_set(err, AH_E_MISMATCH,
+                          "the plan is for %" PRIu32 " ranks, and %" PRIu32
+                          " were started: mpirun -n %" PRIu32,
+                          ranks->world.ranks, started, ranks->world.ranks);
+        ah_comm_close(comm);
+        return rc;
+    }
+    ranks->rank = ah_comm_rank(comm);
+    place_of(ranks)->comm = comm;
+    return AH_OK;
+}
+
+/* Rank 0 is the one that says how long a step takes. */
+static void choose_program(struct ah_run_ranks *ranks)
+{
+    ranks->lead = *ranks->world.programs[ranks->rank];
+    ranks->lead.time.step_us = ranks->plan->predicted.step_us;
+    ranks->lead.tokens_per_s = ranks->plan->predicted.tokens_per_s;
+}
+
+static int digest(struct ah_run_ranks *ranks, struct ah_error *err)
+{
+    struct ah_cluster_plan plan = *ranks->plan;
+    const struct ah_document document = {.kind = AH_DOCUMENT_CLUSTER_PLAN, .body = {.cluster_plan = &plan}};
+    return ah_document_digest(&document, ranks->sha256, err);
+}
+
+int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_plan *plan, bool local,
                      struct ah_error *err)
 {
     struct ah_run_ranks *ranks = calloc(1, sizeof *ranks);
@@ -41,19 +107,26 @@ int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_pl
         return ah_error_memory(err);
     ranks->plan = plan;
     int rc = ah_world_init(&ranks->world, plan, &ranks->arena, err);
+    rc = rc ? rc : digest(ranks, err);
     if (!rc) {
         ranks->followers = ah_arena_array(&ranks->arena, ranks->world.ranks, sizeof *ranks->followers);
-        rc = ranks->followers ? AH_OK : ah_error_memory(err);
+        ranks->hosts = ah_arena_array(&ranks->arena, ranks->world.ranks, sizeof *ranks->hosts);
+        rc = ranks->followers && ranks->hosts ? AH_OK : ah_error_memory(err);
     }
+    if (!rc)
+        rc = local ? ah_comm_hub_new(&ranks->hub, ranks->world.ranks, NULL, err) : join_processes(ranks, err);
     if (rc) {
         ah_run_ranks_free(ranks);
         return rc;
     }
-    ranks->lead = *ranks->world.programs[0];
-    ranks->lead.time.step_us = plan->predicted.step_us;
-    ranks->lead.tokens_per_s = plan->predicted.tokens_per_s;
+    choose_program(ranks);
     *ret_ranks = ranks;
     return AH_OK;
+}
+
+bool ah_run_ranks_leads(const struct ah_run_ranks *ranks)
+{
+    return !ranks->rank;
 }
 
 const struct ah_plan *ah_run_ranks_plan(const struct ah_run_ranks *ranks)
@@ -61,118 +134,116 @@ const struct ah_plan *ah_run_ranks_plan(const struct ah_run_ranks *ranks)
     return &ranks->lead;
 }
 
-/* ---- a rank ---- */
+/* ---- ranks but 0 ---- */
 
-static int join_world(struct ah_comm_hub *hub, struct ah_trainer_rank *place, struct ah_error *err)
+static int follow(struct ah_run_ranks *ranks, uint32_t rank, struct ah_error *err)
 {
-    const struct ah_comm_options options = {
-        .driver = ah_comm_loop(), .rank = place->rank, .ranks = place->ranks, .boot = hub};
-    return ah_comm_open(&place->comm, &options, err);
+    const struct ah_follower_options options = {.place = &ranks->world.places[rank],
+                                                .program = ranks->world.programs[rank],
+                                                .driver = ah_device_cpu(),
+                                                .plan_sha256 = ranks->sha256};
+    return ah_follower_run(&options, err);
 }
 
-/* One thread at a time uses a data set: each rank has its own. */
-static int open_batches(const struct ah_run *run, const struct ah_option_list *paths,
-                        const struct ah_batches *of, struct ah_dataset **ret_data,
-                        struct ah_batches *ret_batches, struct ah_error *err)
+int ah_run_ranks_follow(struct ah_run_ranks *ranks, struct ah_error *err)
 {
-    struct ah_batches_options options = of->options;
-    int rc = ah_run_open_data(run, paths, true, ret_data, err);
-    options.data = *ret_data;
-    return rc ? rc : ah_batches_init(ret_batches, &options, err);
+    return follow(ranks, ranks->rank, err);
 }
 
-static int open_data(struct follower *f, struct ah_error *err)
+static void follow_as_thread(void *payload)
 {
-    const struct ah_run *run = f->run;
-    int rc = open_batches(run, &run->options->data, &run->batches, &f->data, &f->batches, err);
-    if (!rc && run->held_out)
-        rc = open_batches(run, &run->options->valid, &run->held_out_batches, &f->held_out,
-                          &f->held_out_batches, err);
-    return rc;
+    const struct follower *f = *(struct follower **)payload;
+    struct ah_trainer_rank *place = &f->ranks->world.places[f->rank];
+    struct ah_error err = {0}; /* rank 0 says it */
+    if (!join_threads(f->ranks->hub, place, &err))
+        (void)follow(f->ranks, f->rank, &err);
+    ah_comm_close(place->comm);
+    place->comm = NULL;
 }
 
-/* Whatever fails here, rank 0 is told: by whoever fails, or when it asks for channels. */
-static void follow(void *payload)
-{
-    struct follower *f = *(struct follower **)payload;
-    struct ah_error err = {0};
-    struct ah_trainer *trainer = NULL;
-    int rc = join_world(f->hub, f->place, &err);
-    if (!rc) {
-        rc = open_data(f, &err);
-        if (rc)
-            ah_comm_revoke(f->place->comm, &err);
-    }
-    rc = rc ? rc : ah_trainer_open(&trainer, &f->options, &err);
-    if (!rc)
-        (void)ah_trainer_follow(trainer, f->held_out ? &f->held_out_batches : NULL, &err);
-    ah_trainer_close(trainer);
-    ah_comm_close(f->place->comm);
-    ah_batches_release(&f->batches);
-    ah_batches_release(&f->held_out_batches);
-    ah_dataset_close(f->data);
-    ah_dataset_close(f->held_out);
-}
-
-/* ---- all ---- */
-
-static int start_follower(struct ah_run_ranks *ranks, const struct ah_run *run, uint32_t rank,
-                          const struct ah_trainer_options *options, struct ah_error *err)
+static int start_thread(struct ah_run_ranks *ranks, uint32_t rank, struct ah_error *err)
 {
     struct follower *f = &ranks->followers[rank];
-    const struct ah_plan *program = ranks->world.programs[rank];
     char name[24];
-    *f = (struct follower){
-        .run = run, .hub = ranks->hub, .place = &ranks->world.places[rank], .options = *options};
-    f->options.plan = program;
-    f->options.rank = f->place;
-    f->options.batches = &f->batches;
-    f->options.pool = NULL;
-    f->options.device.memory_bytes = program->memory.device_capacity_bytes;
-    f->options.device.compute_threads = program->threads ? (uint32_t)program->threads->compute : 0;
-    f->options.device.host_threads = program->threads ? (uint32_t)program->threads->host : 0;
+    *f = (struct follower){.ranks = ranks, .rank = rank};
     snprintf(name, sizeof name, "rank %" PRIu32, rank);
-    int rc = ah_lane_new(&f->lane, &(struct ah_lane_options){.name = name, .cpu = -1, .queue = 1, .spans = 1},
-                         err);
-    const struct ah_lane_job job = {.run = follow, .payload = &f, .payload_bytes = sizeof f};
+    const struct ah_lane_options options = {.name = name, .cpu = -1, .queue = 1, .spans = 1};
+    const struct ah_lane_job job = {.run = follow_as_thread, .payload = &f, .payload_bytes = sizeof f};
+    int rc = ah_lane_new(&f->lane, &options, err);
     return rc ? rc : ah_lane_submit(f->lane, &job, NULL);
+}
+
+/* ---- rank 0 ---- */
+
+static int start_threads(struct ah_run_ranks *ranks, struct ah_error *err)
+{
+    int rc = AH_OK;
+    for (uint32_t rank = 1; rank < ranks->world.ranks && !rc; rank++)
+        rc = start_thread(ranks, rank, err);
+    return rc ? rc : join_threads(ranks->hub, place_of(ranks), err);
 }
 
 int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
                        struct ah_trainer_options *options, struct ah_error *err)
 {
-    struct ah_trainer_rank *place = &ranks->world.places[0];
-    options->device.shared = true;
-    int rc = ah_comm_hub_new(&ranks->hub, ranks->world.ranks, NULL, err);
-    for (uint32_t rank = 1; rank < ranks->world.ranks && !rc; rank++)
-        rc = start_follower(ranks, run, rank, options, err);
-    rc = rc ? rc : join_world(ranks->hub, place, err);
+    struct ah_trainer_rank *place = place_of(ranks);
+    const struct ah_run_options *given = run->options;
+    const struct ah_follower_task task = {.trainer = options,
+                                          .held_out = run->held_out ? &run->held_out_batches : NULL,
+                                          .data = given->data.items,
+                                          .n_data = given->data.n,
+                                          .valid = given->valid.items,
+                                          .n_valid = given->valid.n,
+                                          .format = given->data_format,
+                                          .plan_sha256 = ranks->sha256};
+    int rc = ranks->hub ? start_threads(ranks, err) : AH_OK;
+    if (rc)
+        return rc;
+    rc = ah_links_open(&ranks->links, place, ranks->world.programs[0], err);
+    ranks->linked = !rc;
+    rc = rc ? rc : ah_follower_lead(&ranks->links, &task, ranks->hosts, err);
+    if (rc)
+        return ah_links_fail(place->comm, place->rank, rc, err);
+    place->links = &ranks->links;
     options->rank = place;
-    return rc;
+    options->device.shared = ranks->hosts[0].crowded;
+    return AH_OK;
 }
 
+/* Threads end by themselves: rank 0 has closed its trainer, or the world is lost, or this loses it. */
 void ah_run_ranks_end(struct ah_run_ranks *ranks)
 {
-    if (!ranks)
+    if (!ranks || ranks->rank || !ranks->hub)
         return;
-    ah_comm_close(ranks->world.places[0].comm);
+    ah_comm_close(place_of(ranks)->comm);
+    place_of(ranks)->comm = NULL;
     for (uint32_t rank = 1; rank < ranks->world.ranks; rank++) {
         ah_lane_free(ranks->followers[rank].lane);
         ranks->followers[rank].lane = NULL;
     }
-    ah_comm_hub_free(ranks->hub);
-    ranks->world.places[0].comm = NULL;
-    ranks->hub = NULL;
+}
+
+bool ah_run_ranks_failed_elsewhere(const struct ah_run_ranks *ranks, uint32_t *ret_rank)
+{
+    struct ah_comm *comm = ranks ? place_of(ranks)->comm : NULL;
+    return comm && ah_comm_fault(comm, ret_rank, NULL) && *ret_rank != ranks->rank;
 }
 
 void ah_run_ranks_print(const struct ah_run_ranks *ranks, struct ah_cli *cli, struct ah_buffer *out)
 {
+    if (ranks->hub)
+        ah_buffer_printf(out, "%" PRIu32 " ranks, threads of this process", ranks->world.ranks);
+    else
+        ah_buffer_printf(out, "%" PRIu32 " ranks; 'kill -USR1 %ld' on host '%s' saves and ends all of them",
+                         ranks->world.ranks, (long)getpid(), ah_cli_clean(cli, ranks->hosts[0].name));
     for (uint32_t rank = 0; rank < ranks->world.ranks; rank++) {
         const struct ah_plan *program = ranks->world.programs[rank];
         struct ah_buffer blocks = {0};
         ah_name_range(ah_names_of_plan(program), 0, program->n_blocks, &blocks);
-        ah_buffer_printf(out, "%s%" PRIu32 ": %s",
-                         rank ? " | " : "ranks, all of them threads of this machine: ", rank,
+        ah_buffer_printf(out, "\n  rank %" PRIu32, rank);
+        if (!ranks->hub)
+            ah_buffer_printf(out, " on %s", ah_cli_clean(cli, ranks->hosts[rank].name));
+        ah_buffer_printf(out, ", as node %s: %s", ah_cli_clean(cli, ranks->world.nodes[rank]),
                          blocks.failed ? "?" : ah_cli_clean(cli, blocks.data));
         ah_buffer_release(&blocks);
     }
@@ -184,6 +255,11 @@ void ah_run_ranks_free(struct ah_run_ranks *ranks)
     if (!ranks)
         return;
     ah_run_ranks_end(ranks);
+    if (ranks->linked)
+        ah_links_release(&ranks->links);
+    if (ranks->world.places)
+        ah_comm_close(place_of(ranks)->comm);
+    ah_comm_hub_free(ranks->hub);
     ah_arena_release(&ranks->arena);
     free(ranks);
 }

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks of a run: a cluster plan whose ranks are threads of this process. The run itself is rank 0: it reads, saves, logs and
- * tells; the others follow it (runtime/train/ranks.h), each with its own device, data and trainer.
+ * Ranks of a run: a cluster plan that is executed, by threads of this process or by processes that a launcher started. The run
+ * itself is rank 0: it reads, saves, logs and tells; the others follow it (runtime/train/follower.h).
  *
- *     rc = ah_run_ranks_new(&ranks, cluster_plan, err);
+ *     rc = ah_run_ranks_new(&ranks, cluster_plan, local, err);
+ *     if (!rc && !ah_run_ranks_leads(ranks))
+ *         rc = ah_run_ranks_follow(ranks, err);                                // to the end of the run
  *     options.ranks = ranks;
- *     rc = ah_run_open(&run, cli, ah_run_ranks_plan(ranks), &options, err);   // starts the others
+ *     rc = ah_run_open(&run, cli, ah_run_ranks_plan(ranks), &options, err);   // brings the others along
  *     ...
  *     ah_run_close(&run);                                                     // and ends them
- *     ah_run_ranks_free(ranks);
+ *     ah_run_ranks_free(ranks);                                               // behind the last word about a failure
  */
 #ifndef AH_CLI_RUN_RANKS_H
 #define AH_CLI_RUN_RANKS_H
@@ -18,23 +20,37 @@
 
 struct ah_run_ranks;
 
-/* `plan` is proven (proof.h) and stays borrowed. Errors of ah_world_init(). */
-int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_plan *plan,
+/* Did a launcher of processes (mpirun, srun) start this one? Says which variable tells. */
+bool ah_run_ranks_launched(const char **ret_variable);
+
+/* `plan` is proven (proof.h) and stays borrowed. `local`: all ranks are threads; else this process joins the world of its
+ * launcher. Errors of ah_world_init() and ah_comm_open(); AH_E_MISMATCH: a world of another size; AH_E_MISSING: no MPI. */
+int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_plan *plan, bool local,
                      struct ah_error *err);
 
-/* Rank 0's program, whose step is said to take as long as the cluster's. */
+/* Is this process rank 0? */
+bool ah_run_ranks_leads(const struct ah_run_ranks *ranks);
+
+/* The program of this process's rank; rank 0's says that its step takes as long as the cluster's. */
 const struct ah_plan *ah_run_ranks_plan(const struct ah_run_ranks *ranks);
 
-/* Starts the others with the options of rank 0, and makes these those of a rank. The run's data are open. */
+/* Of another rank than 0: all that it does. Errors as ah_follower_run(). */
+int ah_run_ranks_follow(struct ah_run_ranks *ranks, struct ah_error *err);
+
+/* Of rank 0, with its data open: brings the others along, and makes `options` those of a rank. */
 int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
                        struct ah_trainer_options *options, struct ah_error *err);
 
-/* Waits until all have ended; behind ah_trainer_close(). NULL is fine. */
+/* Rank 0 failed before it had a trainer, or ended: nobody waits for it. Behind ah_trainer_close(). NULL is fine. */
 void ah_run_ranks_end(struct ah_run_ranks *ranks);
 
-/* A line for people: who has which blocks. */
+/* Whose failure ended all, if it was another rank's: what this process says of it is said there. */
+bool ah_run_ranks_failed_elsewhere(const struct ah_run_ranks *ranks, uint32_t *ret_rank);
+
+/* A line for people: who has which blocks, and where. */
 void ah_run_ranks_print(const struct ah_run_ranks *ranks, struct ah_cli *cli, struct ah_buffer *out);
 
+/* Leaves the world; of a lost one this may end the process. */
 void ah_run_ranks_free(struct ah_run_ranks *ranks);
 
 #endif

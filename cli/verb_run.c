@@ -8,11 +8,11 @@
 #include "base/stats.h"
 #include "base/units.h"
 #include "cli/devices.h"
+#include "cli/interrupt.h"
 #include "cli/outputs.h"
 #include "cli/plan_summary.h"
-#include "cli/proof.h"
 #include "cli/run_log.h"
-#include "cli/run_ranks.h"
+#include "cli/run_plan.h"
 #include "cli/run_trace.h"
 #include "cli/stall.h"
 #include "cli/verbs.h"
@@ -98,9 +98,7 @@ struct steady {
 struct running {
     struct ah_cli *cli;
     const struct run_options *options;
-    struct ah_document document;
-    const struct ah_plan *plan;  /* of the document, or of its first rank */
-    struct ah_run_ranks *ranks;  /* owned; NULL: a plan for one machine */
+    struct ah_run_plan loaded;
     struct ah_run_options given; /* those of the command line, with what the document adds */
     struct ah_run run;
     struct ah_run_log log;
@@ -170,8 +168,8 @@ static void begin(struct running *running)
                      ah_cli_clean(cli, ah_trainer_device(run->trainer)->info.name),
                      ah_words_policy[run->plan->policy], ah_units_print_time(text, run->plan->time.step_us),
                      ah_plan_predicted(run->plan->time.estimated));
-    if (running->ranks)
-        ah_run_ranks_print(running->ranks, cli, &cli->out);
+    if (running->loaded.ranks)
+        ah_run_ranks_print(running->loaded.ranks, cli, &cli->out);
     ah_buffer_printf(&cli->out, "data: %s tokens, ", ah_units_print_count(text, (double)data->tokens));
     ah_buffer_printf(&cli->out, "%" PRIu64 " step%s an epoch; ", ah_batches_steps(&run->batches),
                      ah_batches_steps(&run->batches) == 1 ? "" : "s");
@@ -306,51 +304,6 @@ static int share_output(struct running *running, struct ah_error *err)
     return AH_OK;
 }
 
-/* A rank's program of a cluster plan is a plan, too. */
-static int check_whole(const struct ah_plan *plan, struct ah_error *err)
-{
-    if (!plan->part)
-        return AH_OK;
-    return ah_error_set(err, AH_E_UNSUPPORTED,
-                        "is the part of one rank, stage %" PRIu64 " of %" PRIu64
-                        " of a cluster plan, and does nothing alone; run the cluster plan",
-                        plan->part->stage, plan->part->stages);
-}
-
-/* What shows or slows the lanes of one machine. */
-static int check_cluster_options(const struct run_options *options, struct ah_error *err)
-{
-    if (!options->local)
-        return ah_error_set(
-            err, AH_E_UNSUPPORTED,
-            "is a plan for a cluster; '--local' runs all its ranks on this machine, as threads, and "
-            "over several machines they are not run yet");
-    if (options->trace || options->run.emulate)
-        return ah_error_set(err, AH_E_USAGE,
-                            "is a plan for a cluster, and '--%s' is for plans for one machine",
-                            options->trace ? "trace" : "emulate");
-    return AH_OK;
-}
-
-static int take_document(struct running *running, struct ah_error *err)
-{
-    const struct run_options *options = running->options;
-    const bool cluster = running->document.kind == AH_DOCUMENT_CLUSTER_PLAN;
-    if (!cluster && options->local)
-        return ah_error_set(err, AH_E_USAGE, "is a plan for one machine, and '--local' is for cluster plans");
-    if (!cluster) {
-        running->plan = running->document.body.plan;
-        return check_whole(running->plan, err);
-    }
-    int rc = check_cluster_options(options, err);
-    rc = rc ? rc : ah_run_ranks_new(&running->ranks, running->document.body.cluster_plan, err);
-    if (rc)
-        return rc;
-    running->plan = ah_run_ranks_plan(running->ranks);
-    running->given.ranks = running->ranks;
-    return AH_OK;
-}
-
 /* The log that was given was looked at before; one that the run before this had is looked at now. */
 static int open_log(struct running *running, struct ah_error *err)
 {
@@ -363,20 +316,19 @@ static int open_running(struct running *running, struct ah_error *err)
 {
     const struct run_options *options = running->options;
     const char *path = running->cli->arguments.operands[0];
-    char shortened[AH_DOCUMENT_NAME_MAX];
+    const struct ah_run_plan_wish wish = {
+        .local = options->local, .traces = options->trace, .emulates = options->run.emulate};
     running->given = options->run;
     int rc = share_output(running, err);
     if (!rc)
-        rc = ah_proof_load_any(&running->document, path, "run", err);
-    if (!rc) {
-        rc = take_document(running, err);
-        if (rc)
-            ah_error_prefix(err, rc, "%s", ah_document_short_name(path, shortened));
-    }
+        rc = ah_run_plan_load(&running->loaded, path, &wish, err);
+    running->given.ranks = running->loaded.ranks;
+    if (rc || ah_run_plan_follows(&running->loaded))
+        return rc;
     if (!rc && options->run.log && options->run.resume)
         rc = ah_run_log_check(options->run.log, err);
     if (!rc)
-        rc = ah_run_open(&running->run, running->cli, running->plan, &running->given, err);
+        rc = ah_run_open(&running->run, running->cli, running->loaded.plan, &running->given, err);
     if (!rc && options->trace)
         rc = open_trace(running, err);
     if (!rc)
@@ -549,6 +501,23 @@ static int train(struct running *running, struct ah_error *err)
     return rc ? rc : own.code;
 }
 
+/* A process that is not rank 0 says what went wrong here; what did elsewhere is said there. */
+static int follow(struct running *running)
+{
+    struct ah_cli *cli = running->cli;
+    struct ah_error err = {0};
+    uint32_t culprit;
+    int status = 0;
+    ah_interrupt_leave();
+    int rc = ah_run_ranks_follow(running->loaded.ranks, &err);
+    if (rc && ah_run_ranks_failed_elsewhere(running->loaded.ranks, &culprit))
+        status = ah_error_exit_status(rc);
+    else if (rc)
+        status = ah_cli_fail(cli, &err);
+    ah_run_plan_release(&running->loaded);
+    return status;
+}
+
 static int run_run(struct ah_cli *cli, const void *given)
 {
     struct running *running = ah_arena_alloc(&cli->arena, sizeof *running);
@@ -559,19 +528,23 @@ static int run_run(struct ah_cli *cli, const void *given)
     }
     *running = (struct running){.cli = cli, .options = given};
     int rc = open_running(running, &err);
+    if (!rc && ah_run_plan_follows(&running->loaded))
+        return follow(running);
     if (!rc)
         rc = train(running, &err);
     const bool saved = running->run.saved_path[0];
     ah_run_log_close(&running->log, NULL, NULL);
     ah_run_trace_free(running->trace);
     ah_run_close(&running->run);
-    ah_run_ranks_free(running->ranks);
-    ah_document_release(&running->document);
+    int status = rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : 0;
     if (rc == AH_E_INTERRUPTED && saved && !cli->json) { /* as it was told to: nothing failed */
         ah_cli_tell(cli, AH_CLI_NOTE, "%s", err.text);
-        return ah_error_exit_status(rc);
+        status = ah_error_exit_status(rc);
+    } else if (rc && rc != AH_E_USAGE) {
+        status = ah_cli_fail(cli, &err);
     }
-    return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : rc ? ah_cli_fail(cli, &err) : 0;
+    ah_run_plan_release(&running->loaded); /* a lost world of processes ends this one, too */
+    return status;
 }
 
 const struct ah_verb ah_verb_run = {

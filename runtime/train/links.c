@@ -6,6 +6,7 @@
 
 #include "runtime/schedule/trainable.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,4 +159,15 @@ int ah_links_collect(const struct ah_links *links, void *mine, uint64_t bytes, v
     for (uint32_t rank = 1; rank < place->ranks && !rc; rank++)
         rc = ah_links_move(links, links->other[rank].up, all + rank * bytes, bytes, err);
     return rc;
+}
+
+int ah_links_fail(struct ah_comm *comm, uint32_t rank, int rc, struct ah_error *err)
+{
+    struct ah_error why = {.code = rc};
+    uint32_t culprit;
+    if (rc != AH_E_PEER)
+        ah_comm_revoke(comm, err ? err : &why);
+    if (!ah_comm_fault(comm, &culprit, &why) || culprit == rank || !why.code || why.code == AH_E_PEER)
+        return rc;
+    return ah_error_set(err, why.code, "rank %" PRIu32 ": %.700s", culprit, why.text);
 }

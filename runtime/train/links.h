@@ -53,6 +53,9 @@ static inline int ah_links_move(const struct ah_links *links, uint32_t channel, 
     return ah_comm_move(links->place->comm, channel, data, bytes, err);
 }
 
+/* After a failure of this rank: the others end, too. Returns the code of the first failure of all, and says whose it was. */
+int ah_links_fail(struct ah_comm *comm, uint32_t rank, int rc, struct ah_error *err);
+
 void ah_links_release(struct ah_links *links);
 
 #endif

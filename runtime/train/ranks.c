@@ -214,17 +214,9 @@ int ah_trainer_follow(struct ah_trainer *t, struct ah_batches *held_out, struct 
 
 int ah_ranks_fail(struct ah_trainer *t, int rc, struct ah_error *err)
 {
-    const struct ah_trainer_rank *options = t->options.rank;
-    struct ah_error why = {0};
-    uint32_t rank;
-    if (!rc || !ah_ranks_several(&t->ranks))
+    const struct ah_trainer_rank *place = t->options.rank;
+    if (!rc || !place)
         return rc;
     t->ranks.ended = true;
-    if (rc != AH_E_PEER)
-        ah_comm_revoke(options->comm, err ? err : &(struct ah_error){.code = rc});
-    if (!ah_comm_fault(options->comm, &rank, &why) || rank == options->rank)
-        return rc;
-    return why.code && why.code != AH_E_PEER
-               ? ah_error_set(err, why.code, "rank %" PRIu32 ": %.700s", rank, why.text)
-               : rc;
+    return ah_links_fail(place->comm, place->rank, rc, err);
 }

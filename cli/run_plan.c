@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run_plan.h"
+
+#include "cli/proof.h"
+
+#include <inttypes.h>
+
+/* A rank's program of a cluster plan is a plan, too. */
+static int check_whole(const struct ah_plan *plan, struct ah_error *err)
+{
+    if (!plan->part)
+        return AH_OK;
+    return ah_error_set(err, AH_E_UNSUPPORTED,
+                        "is the part of one rank, stage %" PRIu64 " of %" PRIu64
+                        " of a cluster plan, and does nothing alone; run the cluster plan",
+                        plan->part->stage, plan->part->stages);
+}
+
+/* What shows or slows the lanes of one machine. */
+static int check_cluster_options(const struct ah_run_plan_wish *wish, uint64_t ranks, struct ah_error *err)
+{
+    const char *variable = NULL;
+    const bool launched = ah_run_ranks_launched(&variable);
+    if (wish->local && launched)
+        return ah_error_set(
+            err, AH_E_USAGE,
+            "'--local' runs all ranks in one process, and a launcher started this one ('%s' is set); "
+            "leave one out",
+            variable);
+    if (!wish->local && !launched)
+        return ah_error_set(err, AH_E_USAGE,
+                            "is a plan for %" PRIu64
+                            " ranks: '--local' runs all of them on this machine, as threads, "
+                            "and 'mpirun -n %" PRIu64 " autohete run ...' each as a process",
+                            ranks, ranks);
+    if (wish->traces || wish->emulates)
+        return ah_error_set(err, AH_E_USAGE,
+                            "is a plan for a cluster, and '--%s' is for plans for one machine",
+                            wish->traces ? "trace" : "emulate");
+    return AH_OK;
+}
+
+static uint64_t count_ranks(const struct ah_cluster_plan *plan)
+{
+    uint64_t n = plan->n_idle_ranks;
+    for (size_t p = 0; p < plan->n_pipelines; p++)
+        for (size_t s = 0; s < plan->pipelines[p].n_stages; s++)
+            n += plan->pipelines[p].stages[s].n_ranks;
+    return n;
+}
+
+static int take(struct ah_run_plan *p, const struct ah_run_plan_wish *wish, struct ah_error *err)
+{
+    const bool cluster = p->document.kind == AH_DOCUMENT_CLUSTER_PLAN;
+    if (!cluster && wish->local)
+        return ah_error_set(err, AH_E_USAGE, "is a plan for one machine, and '--local' is for cluster plans");
+    if (!cluster) {
+        p->plan = p->document.body.plan;
+        return check_whole(p->plan, err);
+    }
+    const struct ah_cluster_plan *plan = p->document.body.cluster_plan;
+    int rc = check_cluster_options(wish, count_ranks(plan), err);
+    rc = rc ? rc : ah_run_ranks_new(&p->ranks, plan, wish->local, err);
+    if (!rc)
+        p->plan = ah_run_ranks_plan(p->ranks);
+    return rc;
+}
+
+int ah_run_plan_load(struct ah_run_plan *ret_plan, const char *path, const struct ah_run_plan_wish *wish,
+                     struct ah_error *err)
+{
+    struct ah_run_plan loaded = {0};
+    char shortened[AH_DOCUMENT_NAME_MAX];
+    int rc = ah_proof_load_any(&loaded.document, path, "run", err);
+    if (rc)
+        return rc;
+    rc = take(&loaded, wish, err);
+    if (rc) {
+        ah_run_plan_release(&loaded);
+        return ah_error_prefix(err, rc, "%s", ah_document_short_name(path, shortened));
+    }
+    *ret_plan = loaded;
+    return AH_OK;
+}
+
+bool ah_run_plan_follows(const struct ah_run_plan *plan)
+{
+    return plan->ranks && !ah_run_ranks_leads(plan->ranks);
+}
+
+void ah_run_plan_release(struct ah_run_plan *plan)
+{
+    ah_run_ranks_free(plan->ranks);
+    ah_document_release(&plan->document);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The plan that `run` executes: for one machine, or for a cluster, whose ranks are then brought together.
+ *
+ *     rc = ah_run_plan_load(&loaded, path, &wish, err);
+ *     if (!rc && ah_run_plan_follows(&loaded))
+ *         ... ah_run_ranks_follow(loaded.ranks, err) ...
+ *     ... ah_run_open(&run, cli, loaded.plan, ...) with options.ranks = loaded.ranks ...
+ *     ah_run_plan_release(&loaded);                     // behind ah_run_close() and the last word about a failure
+ */
+#ifndef AH_CLI_RUN_PLAN_H
+#define AH_CLI_RUN_PLAN_H
+
+#include "cli/run_ranks.h"
+
+struct ah_run_plan {
+    struct ah_document document;
+    const struct ah_plan *plan; /* of the document, or of this process's rank */
+    struct ah_run_ranks *ranks; /* owned; NULL: a plan for one machine */
+};
+
+/* What the command line says. */
+struct ah_run_plan_wish {
+    bool local, traces, emulates;
+};
+
+/* Loads and proves it (proof.h). Errors of that, with the file's name; AH_E_USAGE: words that do not fit the plan;
+ * AH_E_UNSUPPORTED: what is not run yet; those of ah_run_ranks_new(). */
+int ah_run_plan_load(struct ah_run_plan *ret_plan, const char *path, const struct ah_run_plan_wish *wish,
+                     struct ah_error *err);
+
+/* Is this process a rank but 0? */
+bool ah_run_plan_follows(const struct ah_run_plan *plan);
+
+/* Zeros are fine. */
+void ah_run_plan_release(struct ah_run_plan *plan);
+
+#endif

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is shared, in this order: hosts (to rank 0) and who shares one (from it), the brief, its texts. Numbers go as they lie
+ * in memory: all ranks are of one build.
+ */
+#include "runtime/train/follower.h"
+
+#include "base/buffer.h"
+#include "runtime/train/data/dataset.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SHA256_TEXT = 65 };
+
+struct brief {
+    char build[64];
+    char plan_sha256[SHA256_TEXT], data_sha256[SHA256_TEXT], held_out_sha256[SHA256_TEXT];
+    struct ah_rate rate;
+    double beta1, beta2, epsilon, weight_decay;
+    uint64_t seed, steps_before;
+    bool documents, has_held_out, has_weights;
+    uint64_t n_data, n_valid; /* texts: format, weights, then so many paths */
+    uint64_t text_bytes;
+};
+
+static void name_host(struct ah_follower_host *ret_host)
+{
+    *ret_host = (struct ah_follower_host){{0}, false};
+    if (gethostname(ret_host->name, sizeof ret_host->name - 1))
+        snprintf(ret_host->name, sizeof ret_host->name, "?");
+}
+
+static const char build[] = "autohete " AUTOHETE_VERSION;
+
+/* ---- rank 0 ---- */
+
+static void find_crowds(struct ah_follower_host *hosts, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t j = 0; j < n; j++)
+            if (i != j && !strcmp(hosts[i].name, hosts[j].name))
+                hosts[i].crowded = true;
+}
+
+static void put_text(struct ah_buffer *texts, const char *text)
+{
+    ah_buffer_append(texts, text ? text : "", (text ? strlen(text) : 0) + 1);
+}
+
+static int brief_others(const struct ah_links *links, const struct ah_follower_task *task,
+                        struct ah_error *err)
+{
+    const struct ah_trainer_options *trainer = task->trainer;
+    struct brief brief = {.rate = trainer->rate,
+                          .beta1 = trainer->beta1,
+                          .beta2 = trainer->beta2,
+                          .epsilon = trainer->epsilon,
+                          .weight_decay = trainer->weight_decay,
+                          .seed = trainer->seed,
+                          .steps_before = trainer->steps_before,
+                          .documents = trainer->documents,
+                          .has_held_out = task->held_out,
+                          .has_weights = trainer->weights,
+                          .n_data = task->n_data,
+                          .n_valid = task->n_valid};
+    struct ah_buffer texts = {0};
+    snprintf(brief.build, sizeof brief.build, "%s", build);
+    snprintf(brief.plan_sha256, sizeof brief.plan_sha256, "%s", task->plan_sha256);
+    snprintf(brief.data_sha256, sizeof brief.data_sha256, "%s",
+             ah_dataset_facts(trainer->batches->options.data)->sha256);
+    if (task->held_out)
+        snprintf(brief.held_out_sha256, sizeof brief.held_out_sha256, "%s",
+                 ah_dataset_facts(task->held_out->options.data)->sha256);
+    put_text(&texts, task->format);
+    put_text(&texts, trainer->weights);
+    for (size_t i = 0; i < task->n_data; i++)
+        put_text(&texts, task->data[i]);
+    for (size_t i = 0; i < task->n_valid; i++)
+        put_text(&texts, task->valid[i]);
+    brief.text_bytes = texts.size;
+    int rc = texts.failed ? ah_error_memory(err) : AH_OK;
+    if (!rc && texts.size > AH_LINKS_PIECE_BYTES)
+        rc = ah_error_set(err, AH_E_USAGE,
+                          "the paths of the data are longer than %d bytes together; name a folder",
+                          AH_LINKS_PIECE_BYTES);
+    rc = rc ? rc : ah_links_share(links, &brief, sizeof brief, err);
+    rc = rc ? rc : ah_links_share(links, texts.data, texts.size, err);
+    ah_buffer_release(&texts);
+    return rc;
+}
+
+int ah_follower_lead(const struct ah_links *links, const struct ah_follower_task *task,
+                     struct ah_follower_host *ret_hosts, struct ah_error *err)
+{
+    struct ah_follower_host own;
+    name_host(&own);
+    int rc = ah_links_collect(links, &own, sizeof own, ret_hosts, err);
+    if (rc)
+        return rc;
+    find_crowds(ret_hosts, links->place->ranks);
+    rc = ah_links_share(links, ret_hosts, links->place->ranks * sizeof *ret_hosts, err);
+    return rc ? rc : brief_others(links, task, err);
+}
+
+/* ---- the others ---- */
+
+struct follower {
+    const struct ah_follower_options *options;
+    struct ah_arena arena;
+    struct brief brief;
+    struct ah_follower_host *hosts;
+    const char *format, *weights;
+    const char **data_paths, **valid_paths;
+    struct ah_dataset *data, *held_out;
+    struct ah_batches batches, held_out_batches;
+    struct ah_trainer *trainer;
+};
+
+static const char **take_paths(struct follower *f, const char **text, uint64_t n)
+{
+    const char **paths = ah_arena_array(&f->arena, n + 1, sizeof *paths);
+    for (uint64_t i = 0; i < n && paths; i++) {
+        paths[i] = *text;
+        *text += strlen(*text) + 1;
+    }
+    return paths;
+}
+
+static int hear(struct follower *f, const struct ah_links *links, struct ah_error *err)
+{
+    const struct ah_trainer_rank *place = links->place;
+    struct ah_follower_host own;
+    name_host(&own);
+    f->hosts = ah_arena_array(&f->arena, place->ranks, sizeof *f->hosts);
+    int rc = f->hosts ? ah_links_collect(links, &own, sizeof own, NULL, err) : ah_error_memory(err);
+    rc = rc ? rc : ah_links_share(links, f->hosts, place->ranks * sizeof *f->hosts, err);
+    rc = rc ? rc : ah_links_share(links, &f->brief, sizeof f->brief, err);
+    char *texts = rc ? NULL : ah_arena_alloc(&f->arena, f->brief.text_bytes + 1);
+    rc = rc || texts ? rc : ah_error_memory(err);
+    rc = rc ? rc : ah_links_share(links, texts, f->brief.text_bytes, err);
+    if (rc)
+        return rc;
+    const char *text = texts;
+    f->format = text;
+    text += strlen(text) + 1;
+    f->weights = text;
+    text += strlen(text) + 1;
+    f->data_paths = take_paths(f, &text, f->brief.n_data);
+    f->valid_paths = take_paths(f, &text, f->brief.n_valid);
+    return f->data_paths && f->valid_paths ? AH_OK : ah_error_memory(err);
+}
+
+static int differ(const struct follower *f, const char *what, const char *here, const char *there,
+                  struct ah_error *err)
+{
+    const uint32_t rank = f->options->place->rank;
+    return strcmp(here, there) == 0
+               ? AH_OK
+               : ah_error_set(
+                     err, AH_E_MISMATCH,
+                     "on host '%s' %s are others than those of rank 0 on host '%s': %.16s, not %.16s",
+                     f->hosts[rank].name, what, f->hosts[0].name, here, there);
+}
+
+static int open_dataset(const struct follower *f, const char *const *paths, uint64_t n,
+                        struct ah_dataset **ret_data, struct ah_error *err)
+{
+    const struct ah_dataset_options options = {.paths = paths,
+                                               .n_paths = n,
+                                               .format = f->format[0] ? ah_dataset_format_of(f->format)
+                                                                      : AH_DATASET_AUTO,
+                                               .vocabulary = f->options->program->model.vocabulary};
+    int rc = ah_dataset_open(ret_data, &options, err);
+    return rc ? ah_error_prefix(err, rc, "on host '%s'", f->hosts[f->options->place->rank].name) : AH_OK;
+}
+
+static int open_data(struct follower *f, struct ah_error *err)
+{
+    const struct ah_plan_training *training = &f->options->program->training;
+    int rc = open_dataset(f, f->data_paths, f->brief.n_data, &f->data, err);
+    struct ah_batches_options options = {
+        .data = f->data, .seq = training->seq, .batch = training->batch, .seed = f->brief.seed};
+    rc = rc ? rc : differ(f, "the data", ah_dataset_facts(f->data)->sha256, f->brief.data_sha256, err);
+    rc = rc ? rc : ah_batches_init(&f->batches, &options, err);
+    if (rc || !f->brief.has_held_out)
+        return rc;
+    rc = open_dataset(f, f->valid_paths, f->brief.n_valid, &f->held_out, err);
+    rc = rc ? rc
+            : differ(f, "the held-out data", ah_dataset_facts(f->held_out)->sha256, f->brief.held_out_sha256,
+                     err);
+    options.data = f->held_out;
+    options.held_out = true;
+    return rc ? rc : ah_batches_init(&f->held_out_batches, &options, err);
+}
+
+static int open_trainer(struct follower *f, struct ah_error *err)
+{
+    const struct ah_follower_options *options = f->options;
+    const struct ah_plan *program = options->program;
+    const struct brief *brief = &f->brief;
+    const struct ah_trainer_options trainer = {
+        .model = &program->model,
+        .plan = program,
+        .driver = options->driver,
+        .device = {.memory_bytes = program->memory.device_capacity_bytes,
+                   .compute_threads = program->threads ? (uint32_t)program->threads->compute : 0,
+                   .host_threads = program->threads ? (uint32_t)program->threads->host : 0,
+                   .shared = f->hosts[options->place->rank].crowded},
+        .batches = &f->batches,
+        .documents = brief->documents,
+        .rate = brief->rate,
+        .beta1 = brief->beta1,
+        .beta2 = brief->beta2,
+        .epsilon = brief->epsilon,
+        .weight_decay = brief->weight_decay,
+        .seed = brief->seed,
+        .weights = brief->has_weights ? f->weights : NULL,
+        .steps_before = brief->steps_before,
+        .rank = options->place};
+    return ah_trainer_open(&f->trainer, &trainer, err);
+}
+
+static int prepare(struct follower *f, const struct ah_links *links, struct ah_error *err)
+{
+    int rc = hear(f, links, err);
+    rc = rc ? rc : differ(f, "program and build", build, f->brief.build, err);
+    rc = rc ? rc : differ(f, "the cluster plan's bytes", f->options->plan_sha256, f->brief.plan_sha256, err);
+    return rc ? rc : open_data(f, err);
+}
+
+int ah_follower_run(const struct ah_follower_options *options, struct ah_error *err)
+{
+    struct ah_trainer_rank *place = options->place;
+    struct follower f = {.options = options};
+    struct ah_links links = {0};
+    int rc = ah_links_open(&links, place, options->program, err);
+    place->links = rc ? NULL : &links;
+    rc = rc ? rc : prepare(&f, &links, err);
+    if (rc)
+        rc = ah_links_fail(place->comm, place->rank, rc, err);
+    rc = rc ? rc : open_trainer(&f, err);
+    rc = rc ? rc : ah_trainer_follow(f.trainer, f.held_out ? &f.held_out_batches : NULL, err);
+    ah_trainer_close(f.trainer);
+    ah_batches_release(&f.batches);
+    ah_batches_release(&f.held_out_batches);
+    ah_dataset_close(f.data);
+    ah_dataset_close(f.held_out);
+    ah_arena_release(&f.arena);
+    ah_links_release(&links);
+    place->links = NULL;
+    return rc;
+}

@@ -21,13 +21,18 @@ static int check_cluster_options(const struct ah_run_plan_wish *wish, uint64_t r
 {
     const char *variable = NULL;
     const bool launched = ah_run_ranks_launched(&variable);
+    if (wish->hosts && (wish->local || launched))
+        return ah_error_set(err, AH_E_USAGE, "'--hosts' starts a process for each rank%s%s%s; leave one out",
+                            wish->local ? ", and '--local' has them all in this one"
+                                        : ", and a launcher started this one ('",
+                            wish->local ? "" : variable, wish->local ? "" : "' is set)");
     if (wish->local && launched)
         return ah_error_set(
             err, AH_E_USAGE,
             "'--local' runs all ranks in one process, and a launcher started this one ('%s' is set); "
             "leave one out",
             variable);
-    if (!wish->local && !launched)
+    if (!wish->local && !launched && !wish->hosts)
         return ah_error_set(err, AH_E_USAGE,
                             "is a plan for %" PRIu64
                             " ranks: '--local' runs all of them on this machine, as threads, "
@@ -52,14 +57,18 @@ static uint64_t count_ranks(const struct ah_cluster_plan *plan)
 static int take(struct ah_run_plan *p, const struct ah_run_plan_wish *wish, struct ah_error *err)
 {
     const bool cluster = p->document.kind == AH_DOCUMENT_CLUSTER_PLAN;
-    if (!cluster && wish->local)
-        return ah_error_set(err, AH_E_USAGE, "is a plan for one machine, and '--local' is for cluster plans");
+    if (!cluster && (wish->local || wish->hosts))
+        return ah_error_set(err, AH_E_USAGE, "is a plan for one machine, and '--%s' is for cluster plans",
+                            wish->local ? "local" : "hosts");
     if (!cluster) {
         p->plan = p->document.body.plan;
         return check_whole(p->plan, err);
     }
     const struct ah_cluster_plan *plan = p->document.body.cluster_plan;
     int rc = check_cluster_options(wish, count_ranks(plan), err);
+    p->launches = !rc && wish->hosts;
+    if (p->launches)
+        return ah_run_ranks_check(plan, err);
     rc = rc ? rc : ah_run_ranks_new(&p->ranks, plan, wish->local, err);
     if (!rc)
         p->plan = ah_run_ranks_plan(p->ranks);

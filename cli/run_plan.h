@@ -16,12 +16,14 @@
 struct ah_run_plan {
     struct ah_document document;
     const struct ah_plan *plan; /* of the document, or of this process's rank */
+    bool launches;              /* it is for the hosts of the command line to run */
     struct ah_run_ranks *ranks; /* owned; NULL: a plan for one machine */
 };
 
 /* What the command line says. */
 struct ah_run_plan_wish {
     bool local, traces, emulates;
+    const char *hosts; /* (optional) file of hosts that ranks are started on: the plan is looked at alone */
 };
 
 /* Loads and proves it (proof.h). Errors of that, with the file's name; AH_E_USAGE: words that do not fit the plan;

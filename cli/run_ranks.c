@@ -124,6 +124,15 @@ int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_pl
     return AH_OK;
 }
 
+int ah_run_ranks_check(const struct ah_cluster_plan *plan, struct ah_error *err)
+{
+    struct ah_arena arena = {0};
+    struct ah_world world;
+    int rc = ah_world_init(&world, plan, &arena, err);
+    ah_arena_release(&arena);
+    return rc;
+}
+
 bool ah_run_ranks_leads(const struct ah_run_ranks *ranks)
 {
     return !ranks->rank;

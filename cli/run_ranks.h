@@ -23,6 +23,9 @@ struct ah_run_ranks;
 /* Did a launcher of processes (mpirun, srun) start this one? Says which variable tells. */
 bool ah_run_ranks_launched(const char **ret_variable);
 
+/* Whether the plan can be run at all. Errors of ah_world_init(). */
+int ah_run_ranks_check(const struct ah_cluster_plan *plan, struct ah_error *err);
+
 /* `plan` is proven (proof.h) and stays borrowed. `local`: all ranks are threads; else this process joins the world of its
  * launcher. Errors of ah_world_init() and ah_comm_open(); AH_E_MISMATCH: a world of another size; AH_E_MISSING: no MPI. */
 int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_plan *plan, bool local,

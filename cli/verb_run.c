@@ -11,6 +11,7 @@
 #include "cli/interrupt.h"
 #include "cli/outputs.h"
 #include "cli/plan_summary.h"
+#include "cli/run_hosts.h"
 #include "cli/run_log.h"
 #include "cli/run_plan.h"
 #include "cli/run_trace.h"
@@ -27,6 +28,7 @@ struct run_options {
     struct ah_run_options run; /* first: AH_RUN_DATA_OPTIONS */
     const char *trace;
     bool force, local;
+    const char *hosts;
 };
 
 #define FIELD(name) offsetof(struct run_options, name)
@@ -77,6 +79,8 @@ static const struct ah_option run_table[] = {
     AH_OUTPUT_FORCE_ROW(struct run_options),
     {"local", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(local),
      "of a cluster plan: all ranks on this machine, as threads"},
+    {"hosts", 0, AH_OPTION_FILE, "FILE", NULL, FIELD(hosts),
+     "of a cluster plan: a process for each rank, started by mpirun on these hosts, a line each: name slots=N"},
     {"other-device", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(run.other_device),
      "run a plan that was made for another kind of device"},
     AH_STALL_OPTION(FIELD(run.stall_after)),
@@ -316,14 +320,16 @@ static int open_running(struct running *running, struct ah_error *err)
 {
     const struct run_options *options = running->options;
     const char *path = running->cli->arguments.operands[0];
-    const struct ah_run_plan_wish wish = {
-        .local = options->local, .traces = options->trace, .emulates = options->run.emulate};
+    const struct ah_run_plan_wish wish = {.local = options->local,
+                                          .traces = options->trace,
+                                          .emulates = options->run.emulate,
+                                          .hosts = options->hosts};
     running->given = options->run;
     int rc = share_output(running, err);
     if (!rc)
         rc = ah_run_plan_load(&running->loaded, path, &wish, err);
     running->given.ranks = running->loaded.ranks;
-    if (rc || ah_run_plan_follows(&running->loaded))
+    if (rc || running->loaded.launches || ah_run_plan_follows(&running->loaded))
         return rc;
     if (!rc && options->run.log && options->run.resume)
         rc = ah_run_log_check(options->run.log, err);
@@ -518,6 +524,19 @@ static int follow(struct running *running)
     return status;
 }
 
+/* What there is to say the ranks have said. */
+static int launch(struct running *running)
+{
+    struct ah_error err = {0};
+    int status = 0;
+    int rc = ah_run_hosts_launch(running->cli, running->options->hosts,
+                                 running->loaded.document.body.cluster_plan, &status, &err);
+    ah_run_plan_release(&running->loaded);
+    return rc == AH_E_USAGE ? ah_cli_fail_usage(running->cli, &err)
+           : rc             ? ah_cli_fail(running->cli, &err)
+                            : status;
+}
+
 static int run_run(struct ah_cli *cli, const void *given)
 {
     struct running *running = ah_arena_alloc(&cli->arena, sizeof *running);
@@ -530,6 +549,8 @@ static int run_run(struct ah_cli *cli, const void *given)
     int rc = open_running(running, &err);
     if (!rc && ah_run_plan_follows(&running->loaded))
         return follow(running);
+    if (!rc && running->loaded.launches)
+        return launch(running);
     if (!rc)
         rc = train(running, &err);
     const bool saved = running->run.saved_path[0];

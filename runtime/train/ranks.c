@@ -110,7 +110,6 @@ static int list_begun(struct ah_trainer *t, enum ah_channel channel, struct ah_e
 int ah_ranks_read(struct ah_trainer *t, struct ah_error *err)
 {
     struct ranks *ranks = &t->ranks;
-    ranks->options = t->options.rank;
     if (!ah_ranks_several(ranks))
         return AH_OK;
     int rc = ah_messages_read(t->options.plan, &t->arena, &ranks->messages, err);

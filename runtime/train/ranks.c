@@ -251,7 +251,8 @@ int ah_ranks_read_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
 {
     int rc;
     const uint32_t owner = order_piece(t, RANKS_READ, vector, piece, &rc, err);
-    return rc ? rc : move(t, t->ranks.other[owner].up, ret_values, piece->n * sizeof *ret_values, err);
+    rc = rc ? rc : move(t, t->ranks.other[owner].up, ret_values, piece->n * sizeof *ret_values, err);
+    return ah_ranks_fail(t, rc, err);
 }
 
 int ah_ranks_write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
@@ -263,7 +264,8 @@ int ah_ranks_write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
     } from = {values};
     int rc;
     const uint32_t owner = order_piece(t, RANKS_WRITE, vector, piece, &rc, err);
-    return rc ? rc : move(t, t->ranks.other[owner].down, from.sent, piece->n * sizeof *values, err);
+    rc = rc ? rc : move(t, t->ranks.other[owner].down, from.sent, piece->n * sizeof *values, err);
+    return ah_ranks_fail(t, rc, err);
 }
 
 static int do_piece(struct ah_trainer *t, const struct ranks_order *order, struct ah_error *err)

@@ -29,7 +29,6 @@ static int list_begun(struct ah_trainer *t, enum ah_channel channel, struct ah_e
 int ah_ranks_read(struct ah_trainer *t, struct ah_error *err)
 {
     struct ranks *ranks = &t->ranks;
-    ranks->options = t->options.rank;
     if (!ah_ranks_several(ranks))
         return AH_OK;
     int rc = ah_messages_read(t->options.plan, &t->arena, &ranks->messages, err);
@@ -150,7 +149,8 @@ int ah_ranks_read_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
 {
     int rc;
     const uint32_t owner = order_piece(t, RANKS_READ, vector, piece, &rc, err);
-    return rc ? rc : move(t, t->ranks.links->other[owner].up, ret_values, piece->n * sizeof *ret_values, err);
+    rc = rc ? rc : move(t, t->ranks.links->other[owner].up, ret_values, piece->n * sizeof *ret_values, err);
+    return ah_ranks_fail(t, rc, err);
 }
 
 int ah_ranks_write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
@@ -162,7 +162,8 @@ int ah_ranks_write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
     } from = {values};
     int rc;
     const uint32_t owner = order_piece(t, RANKS_WRITE, vector, piece, &rc, err);
-    return rc ? rc : move(t, t->ranks.links->other[owner].down, from.sent, piece->n * sizeof *values, err);
+    rc = rc ? rc : move(t, t->ranks.links->other[owner].down, from.sent, piece->n * sizeof *values, err);
+    return ah_ranks_fail(t, rc, err);
 }
 
 static int do_piece(struct ah_trainer *t, const struct ranks_order *order, struct ah_error *err)

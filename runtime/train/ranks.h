@@ -34,7 +34,7 @@ struct ranks {
 
 /* What is decided once for all at the end of a step, or before a batch of an evaluation. */
 struct ranks_verdict {
-    double loss;
+    double loss, grad_norm; /* a rank that trains nothing has no norm of its own */
     bool stop;
 };
 

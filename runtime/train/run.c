@@ -169,11 +169,12 @@ static int tell(struct run *run)
     if (run->observer && run->observer->step && !run->observer->step(run->observer->context, &record))
         run->stop = true;
     if (ah_ranks_several(&t->ranks)) {
-        struct ranks_verdict verdict = {record.loss, run->stop};
+        struct ranks_verdict verdict = {record.loss, record.grad_norm, run->stop};
         rc = ah_ranks_agree(t, &verdict, run->err);
         if (rc)
             return rc;
         record.loss = verdict.loss;
+        record.grad_norm = verdict.grad_norm;
         run->stop = verdict.stop;
     }
     if (!isfinite(record.loss) || !isfinite(record.grad_norm))

@@ -219,6 +219,7 @@ int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_opt
     if (!t)
         return ah_error_memory(err);
     t->options = *options;
+    t->ranks.options = options->rank; /* whatever fails, the others are told */
     t->steps = options->steps_before;
     t->documents = options->documents || ah_dataset_facts(options->batches->options.data)->has_docs;
     int rc = check_part(t, err);

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Loop with its messages counted, by rank; read them when the ranks are closed.
+ *
+ *     counted_reset();
+ *     pipeline.driver = counted_driver();
+ */
+#ifndef AH_TESTS_PROPERTY_TRAIN_COUNTED_H
+#define AH_TESTS_PROPERTY_TRAIN_COUNTED_H
+
+#include "runtime/comm/loop/loop.h"
+
+#include <string.h>
+
+enum { COUNTED_RANKS = 8, COUNTED_PURPOSES = 8 };
+
+struct counted {
+    uint64_t posts; /* all messages, of both directions */
+    const struct ah_comm_channel *channels;
+    uint64_t messages[COUNTED_PURPOSES][2], bytes[COUNTED_PURPOSES][2]; /* received, sent */
+};
+
+static struct counted counted[COUNTED_RANKS]; /* of a rank, changed by its engine only */
+
+static inline int counted_channels(struct ah_comm_end *end, const struct ah_comm_channel *channels, size_t n,
+                                   struct ah_error *err)
+{
+    counted[end->rank].channels = channels;
+    return ah_comm_loop()->channels(end, channels, n, err);
+}
+
+static inline void counted_post(struct ah_comm_end *end, const struct ah_comm_message *messages, size_t n)
+{
+    struct counted *of = &counted[end->rank];
+    for (size_t i = 0; i < n; i++) {
+        const struct ah_comm_channel *channel = &of->channels[messages[i].channel];
+        of->posts++;
+        of->messages[channel->purpose][channel->sends]++;
+        of->bytes[channel->purpose][channel->sends] += messages[i].bytes;
+    }
+    ah_comm_loop()->post(end, messages, n);
+}
+
+static inline void counted_reset(void)
+{
+    memset(counted, 0, sizeof counted);
+}
+
+static inline const struct ah_comm_driver *counted_driver(void)
+{
+    static struct ah_comm_driver driver;
+    driver = *ah_comm_loop();
+    driver.channels = counted_channels;
+    driver.post = counted_post;
+    return &driver;
+}
+
+#endif

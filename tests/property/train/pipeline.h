@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A pipeline of a golden case: stages cut anywhere, each with a plan of its own whose blocks take config after config, data of
+ * its own, and a thread; rank 0 is the test's.
+ *
+ *     golden_open_as(&golden, ...);
+ *     pipeline_open(&p, &golden, turn, &seed);
+ *     pipeline_run(&p, &(struct ah_comm_hub_options){.poisons = true}, lead, context);
+ *     ... p.stages[rank].rc, .err, .facts ...
+ *     pipeline_close(&p);
+ *
+ * A run always ends, as all ranks do whatever happens to one of them: a test that hangs meets its limit.
+ */
+#ifndef AH_TESTS_PROPERTY_TRAIN_PIPELINE_H
+#define AH_TESTS_PROPERTY_TRAIN_PIPELINE_H
+
+#include "runtime/comm/loop/loop.h"
+#include "tests/golden/train/case.h"
+
+#include <pthread.h>
+
+enum { PIPELINE_STAGES = 8 };
+
+struct pipeline;
+
+struct pipeline_stage {
+    struct pipeline *pipeline;
+    struct test_case c;
+    struct ah_schedule schedule;
+    struct ah_document document;
+    struct ah_dataset *data, *held_out; /* one thread at a time uses one */
+    struct ah_batches batches, held_out_batches;
+    struct ah_trainer_options options;
+    struct ah_trainer_rank rank;
+    /* Of the latest run. */
+    struct ah_trainer_facts facts;
+    struct ah_error err;
+    int rc;
+};
+
+struct pipeline {
+    struct pipeline_stage stages[PIPELINE_STAGES];
+    size_t n;
+    uint32_t owner[TEST_BLOCKS_MAX];
+    const struct ah_comm_driver *driver; /* NULL: ah_comm_loop() */
+    struct ah_comm_hub *hub;
+
+    /* (optional) Told of every rank's trainer when nothing runs any more, on that rank's thread. */
+    void (*done)(void *context, const struct pipeline_stage *stage, struct ah_trainer *trainer);
+    void *context;
+    /* (optional) Told of the configs that a block has, and might have had. */
+    void (*chosen)(enum ah_block_kind kind, const struct ah_config *config, bool had);
+};
+
+/* ---- plans ---- */
+
+/* The order of some choices cannot run: rings too small for it. */
+static inline void pipeline_plan_stage(struct pipeline_stage *s, uint64_t *turn, uint64_t *seed)
+{
+    struct ah_config options[AH_CONFIGS_MAX];
+    struct ah_error err = {0};
+    struct ah_score score;
+    int rc = AH_E_FAILED;
+    for (size_t block = 0; block < s->c.job.n_blocks; block++) {
+        const struct ah_job_group *group = ah_job_block(&s->c.job, block);
+        const size_t n = ah_configs(&s->c.job, group, options);
+        s->c.configs[block] = options[turn[group->kind]++ % n];
+        for (size_t i = 0; i < n && s->pipeline->chosen; i++)
+            s->pipeline->chosen(group->kind, &options[i], false);
+        if (s->pipeline->chosen)
+            s->pipeline->chosen(group->kind, &s->c.configs[block], true);
+    }
+    while (rc == AH_E_FAILED) {
+        test_case_knobs(&s->c, seed);
+        s->c.choice.knobs.tile_elements = AH_PLAN_TILE_UNIT;
+        rc = ah_schedule_evaluate(&s->schedule, &s->c.choice, &score, &err);
+    }
+    CHECK_OK(rc, err);
+    test_case_emit(&s->c, &s->schedule, &s->document);
+}
+
+static inline void pipeline_open_data(const struct golden *g, struct pipeline_stage *s)
+{
+    struct ah_error err = {0};
+    struct ah_batches_options batches = g->batches.options;
+    golden_open_dataset(g, "data", &s->data);
+    golden_open_dataset(g, "data", &s->held_out);
+    batches.data = s->data;
+    CHECK_OK(ah_batches_init(&s->batches, &batches, &err), err);
+    CHECK_OK(ah_batches_init(
+                 &s->held_out_batches,
+                 &(struct ah_batches_options){
+                     .data = s->held_out, .seq = batches.seq, .batch = batches.batch, .held_out = true},
+                 &err),
+             err);
+}
+
+static inline void pipeline_open_stage(struct pipeline *p, const struct golden *g, struct ah_plan_part part,
+                                       uint64_t *turn, uint64_t *seed)
+{
+    struct pipeline_stage *s = &p->stages[part.stage];
+    struct ah_error err = {0};
+    memset(s, 0, sizeof *s);
+    s->pipeline = p;
+    s->c.model = g->c.model;
+    s->c.part = part;
+    s->c.job.training = g->c.job.training;
+    test_case_cut(&s->c, g->c.job.training.micro_batches, seed);
+    CHECK_OK(ah_schedule_init(&s->schedule, &s->c.job, &err), err);
+    pipeline_plan_stage(s, turn, seed);
+    s->rank = (struct ah_trainer_rank){.rank = (uint32_t)part.stage,
+                                       .ranks = (uint32_t)part.stages,
+                                       .before = (uint32_t)part.stage - 1,
+                                       .behind = (uint32_t)part.stage + 1,
+                                       .owner = p->owner};
+    s->options = g->options;
+    s->options.device = (struct ah_device_options){.compute_threads = 1, .host_threads = 1, .shared = true};
+    s->options.plan = s->document.body.plan;
+    s->options.rank = &s->rank;
+    s->options.batches = &s->batches;
+    pipeline_open_data(g, s);
+    for (uint64_t block = 0; block < part.blocks; block++)
+        p->owner[part.first_block + block] = (uint32_t)part.stage;
+}
+
+/* `n` 0: any number of stages from 2 on. `turn`: by kind of block, the config that is next. */
+static inline void pipeline_open(struct pipeline *p, const struct golden *g, uint64_t n, uint64_t *turn,
+                                 uint64_t *seed)
+{
+    const uint64_t blocks = ah_model_blocks(&g->c.model),
+                   most = blocks < PIPELINE_STAGES ? blocks : PIPELINE_STAGES;
+    uint64_t begin = 0;
+    p->n = n ? n : 2 + test_below(seed, most - 1);
+    for (uint64_t i = 0; i < p->n; i++) {
+        const uint64_t end =
+            i + 1 < p->n ? begin + 1 + test_below(seed, blocks - begin - (p->n - 1 - i)) : blocks;
+        pipeline_open_stage(p, g, (struct ah_plan_part){begin, end - begin, 1, i, p->n}, turn, seed);
+        begin = end;
+    }
+}
+
+static inline void pipeline_close(struct pipeline *p)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        struct pipeline_stage *s = &p->stages[i];
+        ah_batches_release(&s->batches);
+        ah_batches_release(&s->held_out_batches);
+        ah_dataset_close(s->data);
+        ah_dataset_close(s->held_out);
+        ah_document_release(&s->document);
+        ah_schedule_release(&s->schedule);
+        test_case_close(&s->c);
+    }
+}
+
+/* ---- runs ---- */
+
+typedef int pipeline_lead(void *context, struct ah_trainer *trainer, struct ah_batches *held_out,
+                          struct ah_error *err);
+
+static inline int pipeline_open_rank(struct pipeline_stage *s, struct ah_trainer **ret_trainer)
+{
+    const struct pipeline *p = s->pipeline;
+    const struct ah_comm_options options = {.driver = p->driver ? p->driver : ah_comm_loop(),
+                                            .rank = s->rank.rank,
+                                            .ranks = s->rank.ranks,
+                                            .boot = p->hub};
+    s->err = (struct ah_error){0};
+    s->rank.comm = NULL;
+    *ret_trainer = NULL;
+    s->rc = ah_comm_open(&s->rank.comm, &options, &s->err);
+    s->rc = s->rc ? s->rc : ah_trainer_open(ret_trainer, &s->options, &s->err);
+    return s->rc;
+}
+
+static inline void pipeline_close_rank(struct pipeline_stage *s, struct ah_trainer *trainer)
+{
+    const struct pipeline *p = s->pipeline;
+    if (trainer) {
+        s->facts = ah_trainer_facts(trainer);
+        if (p->done)
+            p->done(p->context, s, trainer);
+    }
+    ah_trainer_close(trainer);
+    ah_comm_close(s->rank.comm);
+}
+
+static inline void *pipeline_follow(void *context)
+{
+    struct pipeline_stage *s = context;
+    struct ah_trainer *trainer;
+    if (!pipeline_open_rank(s, &trainer))
+        s->rc = ah_trainer_follow(trainer, &s->held_out_batches, &s->err);
+    pipeline_close_rank(s, trainer);
+    return NULL;
+}
+
+/* What became of each rank is in its stage. */
+static inline void pipeline_run(struct pipeline *p, const struct ah_comm_hub_options *world,
+                                pipeline_lead *lead, void *context)
+{
+    struct ah_error err = {0};
+    struct ah_trainer *trainer;
+    pthread_t threads[PIPELINE_STAGES];
+    CHECK_OK(ah_comm_hub_new(&p->hub, (uint32_t)p->n, world, &err), err);
+    for (size_t i = 1; i < p->n; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, pipeline_follow, &p->stages[i]), 0);
+    struct pipeline_stage *s = &p->stages[0];
+    if (!pipeline_open_rank(s, &trainer))
+        s->rc = lead(context, trainer, &s->held_out_batches, &s->err);
+    pipeline_close_rank(s, trainer);
+    for (size_t i = 1; i < p->n; i++)
+        pthread_join(threads[i], NULL);
+    ah_comm_hub_free(p->hub);
+}
+
+static inline void pipeline_expect_ok(const struct pipeline *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (p->stages[i].rc)
+            fail_msg("rank %zu: %s (%d)", i, p->stages[i].err.text, p->stages[i].rc);
+}
+
+#endif

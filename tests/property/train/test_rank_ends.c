@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * However ranks end, they end together: one dies at any of its messages, weights become NaN, the data of one cannot be read,
+ * or the run is interrupted. Nobody waits for ever, which the limit of a test would tell.
+ */
+#include "tests/property/train/counted.h"
+#include "tests/property/train/pipeline.h"
+#include "tests/support/root.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <unistd.h>
+
+enum { DEATHS_EACH = 60, INTERRUPTS = 24, STEPS = 8, DELAY_US = 40 };
+
+static struct golden golden;
+static struct golden_result first, other;
+static struct pipeline pipeline;
+
+static struct ah_comm_hub_options late_world(uint64_t *seed)
+{
+    return (struct ah_comm_hub_options){
+        .poisons = true, .most_delay_us = DELAY_US, .seed = check_random(seed)};
+}
+
+/* Everything of a block, as rank 0 reads and writes it. */
+static int change_block(struct ah_trainer *trainer, uint64_t block, bool spoils, struct ah_error *err)
+{
+    static float values[GOLDEN_VALUES_MAX];
+    const struct ah_flat flat =
+        ah_flat_of(&golden.c.model, ah_job_block(&golden.c.job, block)->kind, UINT32_MAX);
+    int rc = AH_OK;
+    for (size_t i = 0; i < flat.n && !rc; i++) {
+        const struct ah_weights_piece piece = {
+            .block = block, .tensor = i, .element = flat.tensors[i].first, .n = flat.tensors[i].elements};
+        rc = ah_trainer_read(trainer, AH_TRAINER_WEIGHTS, &piece, values, err);
+        for (uint64_t k = 0; k < piece.n && spoils; k++)
+            values[k] = NAN;
+        rc = rc ? rc : ah_trainer_write(trainer, AH_TRAINER_WEIGHTS, &piece, values, err);
+    }
+    return rc;
+}
+
+/* ---- deaths ---- */
+
+/* All orders that there are. */
+static int do_all(void *context, struct ah_trainer *trainer, struct ah_batches *held_out,
+                  struct ah_error *err)
+{
+    struct ah_trainer_evaluation evaluation;
+    bool *did_all = context;
+    int rc = ah_trainer_run(trainer, 2, NULL, err);
+    rc = rc ? rc : ah_trainer_evaluate(trainer, held_out, NULL, &evaluation, err);
+    for (uint64_t block = 0; block < golden.c.job.n_blocks && !rc; block++)
+        rc = change_block(trainer, block, false, err);
+    rc = rc ? rc : ah_trainer_run(trainer, 3, NULL, err);
+    *did_all = !rc;
+    return rc;
+}
+
+static void let_die(uint32_t rank, uint64_t at, uint64_t *seed)
+{
+    struct ah_comm_hub_options world = late_world(seed);
+    char died[64];
+    bool did_all = false;
+    world.dies_at = at;
+    world.dying_rank = rank;
+    pipeline_run(&pipeline, &world, do_all, &did_all);
+    snprintf(died, sizeof died, "rank %u: it died at its message %" PRIu64, rank, at);
+    for (size_t i = 0; i < pipeline.n && !did_all; i++) {
+        const struct pipeline_stage *s = &pipeline.stages[i];
+        if (s->rc != (i == rank ? AH_E_PEER : AH_E_FAILED) || !strstr(s->err.text, died))
+            fail_msg("'%s', yet rank %zu ends with %d: %s", died, i, s->rc, s->err.text);
+    }
+}
+
+TEST(rank_ends, a_rank_that_dies_ends_all_and_is_named)
+{
+    static const char *const names[] = {"llama", "llama-frozen-below", "gpt2-untied-odd"};
+    uint64_t seed = check_seed(43), turn[AH_BLOCK_HEAD + 1] = {0};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        bool did_all = false;
+        golden_open_as(&golden, names[i], AH_FP32, AH_FP32);
+        pipeline_open(&pipeline, &golden, 3, turn, &seed);
+        pipeline.driver = counted_driver();
+        counted_reset();
+        pipeline_run(&pipeline, &(struct ah_comm_hub_options){0}, do_all, &did_all);
+        pipeline_expect_ok(&pipeline);
+        assert_true(did_all);
+        pipeline.driver = NULL;
+        for (uint32_t rank = 0; rank < pipeline.n; rank++)
+            for (size_t k = 0; k < check_scaled(DEATHS_EACH); k++)
+                let_die(rank, 1 + test_below(&seed, counted[rank].posts), &seed);
+        pipeline_close(&pipeline);
+        golden_close(&golden);
+    }
+}
+
+/* ---- numbers that are none ---- */
+
+/* UINT64_MAX: none; weights grow until nothing is finite. */
+static int spoil(void *context, struct ah_trainer *trainer, struct ah_batches *held_out, struct ah_error *err)
+{
+    const uint64_t *block = context;
+    (void)held_out;
+    int rc = ah_trainer_run(trainer, 2, NULL, err);
+    if (!rc && *block != UINT64_MAX)
+        rc = change_block(trainer, *block, true, err);
+    return rc ? rc : ah_trainer_run(trainer, STEPS, NULL, err);
+}
+
+/* "... gradient norm of step 3 is not finite", "... step 3: its loss or gradient is not finite". */
+static uint64_t step_of(const struct ah_error *err)
+{
+    static const char ends[] = "is not finite";
+    const char *at = strstr(err->text, ends), *step = NULL;
+    for (const char *next = err->text; at && (next = strstr(next, "step ")) && next < at; next++)
+        step = next;
+    return step ? strtoull(step + strlen("step "), NULL, 10) : 0;
+}
+
+static void expect_numeric(uint64_t block, struct ah_trainer *alone, struct ah_error *err)
+{
+    if (spoil(&block, alone, NULL, err) != AH_E_NUMERIC)
+        fail_msg("one process ends with: %s", err->text);
+    const uint64_t step = step_of(err);
+    assert_true(step > 0);
+    ah_trainer_close(alone);
+    for (size_t rank = 0; rank < pipeline.n; rank++) {
+        const struct pipeline_stage *s = &pipeline.stages[rank];
+        if (s->rc != AH_E_NUMERIC || step_of(&s->err) != step)
+            fail_msg("%s, block %" PRIu64 " spoilt: one process ends at step %" PRIu64
+                     ", rank %zu with %d: %s",
+                     golden.folder, block, step, rank, s->rc, s->err.text);
+    }
+}
+
+static void run_spoilt(uint64_t block, uint64_t *seed)
+{
+    struct ah_error err = {0};
+    struct ah_trainer *alone;
+    const struct ah_comm_hub_options world = late_world(seed);
+    pipeline_run(&pipeline, &world, spoil, &block);
+    CHECK_OK(ah_trainer_open(&alone, &golden.options, &err), err);
+    expect_numeric(block, alone, &err);
+}
+
+TEST(rank_ends, numbers_that_are_not_finite_end_all_at_their_step)
+{
+    static const char *const names[] = {"qwen3-layer-types", "llama-frozen-below", "llama-linear"};
+    uint64_t seed = check_seed(47), turn[AH_BLOCK_HEAD + 1] = {0};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        golden_open_as(&golden, names[i], AH_BF16, AH_FP32);
+        golden_plan_resident(&golden);
+        pipeline_open(&pipeline, &golden, 3, turn, &seed);
+        for (uint64_t block = 0; block < golden.c.job.n_blocks; block++)
+            run_spoilt(block, &seed);
+        golden.options.rate.lr = 1e19;
+        for (size_t rank = 0; rank < pipeline.n; rank++)
+            pipeline.stages[rank].options.rate.lr = 1e19;
+        run_spoilt(UINT64_MAX, &seed);
+        pipeline_close(&pipeline);
+        golden_close(&golden);
+    }
+}
+
+/* ---- data ---- */
+
+static int train_on(void *context, struct ah_trainer *trainer, struct ah_batches *held_out,
+                    struct ah_error *err)
+{
+    (void)context;
+    (void)held_out;
+    return ah_trainer_run(trainer, 20, NULL, err);
+}
+
+/* The same data of a rank's own, of which there is nothing any more. */
+static void take_data(struct pipeline_stage *s, const char *root, const char *name, const char *path)
+{
+    struct ah_error err = {0};
+    char from[2 * GOLDEN_PATH_MAX];
+    struct ah_buffer text = {0};
+    const char *paths[] = {path};
+    snprintf(from, sizeof from, "%s/data.bin", golden.folder);
+    CHECK_OK(ah_file_read(from, 1 << 20, &text, &err), err);
+    root_put_bytes(root, name, text.data, text.size);
+    ah_buffer_release(&text);
+    const struct ah_batches_options of = s->batches.options;
+    ah_batches_release(&s->batches);
+    ah_dataset_close(s->data);
+    CHECK_OK(ah_dataset_open(&s->data,
+                             &(struct ah_dataset_options){.paths = paths,
+                                                          .n_paths = 1,
+                                                          .format = AH_DATASET_U16,
+                                                          .vocabulary = golden.c.model.vocabulary},
+                             &err),
+             err);
+    struct ah_batches_options batches = of;
+    batches.data = s->data;
+    CHECK_OK(ah_batches_init(&s->batches, &batches, &err), err);
+    assert_int_equal(truncate(path, 0), 0);
+}
+
+TEST_IN(rank_ends, data_that_one_cannot_read_end_all, root_make, root_remove)
+{
+    uint64_t seed = check_seed(53), turn[AH_BLOCK_HEAD + 1] = {0};
+    for (size_t bad = 0; bad < 3; bad++) {
+        char name[16], path[GOLDEN_PATH_MAX];
+        snprintf(name, sizeof name, "rank%zu.bin", bad);
+        snprintf(path, sizeof path, "%s/%s", (const char *)*state, name);
+        golden_open_as(&golden, "llama", AH_FP32, AH_FP32);
+        pipeline_open(&pipeline, &golden, 3, turn, &seed);
+        take_data(&pipeline.stages[bad], *state, name, path);
+        const struct ah_comm_hub_options world = late_world(&seed);
+        pipeline_run(&pipeline, &world, train_on, NULL);
+        for (size_t rank = 0; rank < pipeline.n; rank++) {
+            const struct pipeline_stage *s = &pipeline.stages[rank];
+            if (!s->rc || s->rc != pipeline.stages[bad].rc || !strstr(s->err.text, path))
+                fail_msg("rank %zu has no data, yet rank %zu ends with %d: %s", bad, rank, s->rc,
+                         s->err.text);
+        }
+        pipeline_close(&pipeline);
+        golden_close(&golden);
+    }
+}
+
+/* Before anything of the plan is looked at. */
+TEST(rank_ends, a_plan_that_does_not_fit_one_ends_all)
+{
+    uint64_t seed = check_seed(59), turn[AH_BLOCK_HEAD + 1] = {0};
+    golden_open_as(&golden, "llama", AH_FP32, AH_FP32);
+    for (size_t bad = 0; bad < 3; bad++) {
+        pipeline_open(&pipeline, &golden, 3, turn, &seed);
+        pipeline.stages[bad].batches.options.batch++;
+        pipeline_run(&pipeline, &(struct ah_comm_hub_options){0}, train_on, NULL);
+        for (size_t rank = 0; rank < pipeline.n; rank++)
+            CHECK_FAILS(pipeline.stages[rank].rc, pipeline.stages[rank].err, AH_E_MISMATCH,
+                        "the plan is for");
+        pipeline_close(&pipeline);
+    }
+    golden_close(&golden);
+}
+
+/* ---- interrupts ---- */
+
+struct interrupt {
+    uint64_t at; /* step at whose record the observer says stop */
+    struct golden_result *result;
+};
+
+static bool stop_at(void *context, const struct ah_step_record *record)
+{
+    struct interrupt *interrupt = context;
+    golden_keep_record(interrupt->result, record);
+    return record->step < interrupt->at;
+}
+
+static int run_interrupted(void *context, struct ah_trainer *trainer, struct ah_batches *held_out,
+                           struct ah_error *err)
+{
+    struct interrupt *interrupt = context;
+    struct ah_trainer_evaluation evaluation;
+    const atomic_int cancel = 1;
+    interrupt->result->n_records = 0;
+    int rc =
+        ah_trainer_run(trainer, STEPS, &(struct ah_observer){.step = stop_at, .context = interrupt}, err);
+    if (rc)
+        return rc;
+    rc = ah_trainer_evaluate(trainer, held_out, &cancel, &evaluation, err);
+    if (rc != AH_E_INTERRUPTED)
+        return rc ? rc : ah_error_set(err, AH_E_FAILED, "the evaluation was not interrupted");
+    golden_read(&golden, trainer, AH_TRAINER_WEIGHTS, interrupt->result->weights,
+                &interrupt->result->n_values);
+    return AH_OK;
+}
+
+static uint64_t run_alone(struct interrupt *interrupt)
+{
+    struct ah_error err = {0};
+    struct ah_trainer *trainer;
+    struct ah_batches held_out;
+    struct ah_batches_options options = golden.batches.options;
+    options.held_out = true;
+    CHECK_OK(ah_batches_init(&held_out, &options, &err), err);
+    CHECK_OK(ah_trainer_open(&trainer, &golden.options, &err), err);
+    CHECK_OK(run_interrupted(interrupt, trainer, &held_out, &err), err);
+    const uint64_t steps = ah_trainer_facts(trainer).steps;
+    ah_trainer_close(trainer);
+    ah_batches_release(&held_out);
+    return steps;
+}
+
+TEST(rank_ends, an_interrupt_ends_all_after_the_same_step)
+{
+    uint64_t seed = check_seed(61), turn[AH_BLOCK_HEAD + 1] = {0};
+    golden_open_as(&golden, "qwen3-layer-types", AH_BF16, AH_FP32);
+    golden_plan_resident(&golden);
+    for (size_t i = 0; i < check_scaled(INTERRUPTS); i++) {
+        struct interrupt alone = {1 + test_below(&seed, STEPS), &first}, together = {alone.at, &other};
+        const uint64_t steps = run_alone(&alone);
+        const struct ah_comm_hub_options world = late_world(&seed);
+        pipeline_open(&pipeline, &golden, 0, turn, &seed);
+        pipeline_run(&pipeline, &world, run_interrupted, &together);
+        pipeline_expect_ok(&pipeline);
+        assert_int_equal(first.n_records, other.n_records);
+        for (size_t rank = 0; rank < pipeline.n; rank++)
+            assert_int_equal(pipeline.stages[rank].facts.steps, steps);
+        assert_memory_equal(first.weights, other.weights, first.n_values * sizeof *first.weights);
+        pipeline_close(&pipeline);
+    }
+    golden_close(&golden);
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What ranks did, from the spans of all their lanes on one clock, is what their documents allow. Of the documents alone:
+ *
+ * 1. A rank does its positions in their order, step after step, and begins none before the one ahead of it is done, sends
+ *    included. An update by gradients of the step before is there in every step but the first, and once behind the last.
+ * 2. A send is not done before its receive begins, nor a receive before its send does.
+ * 3. A position that needs a message begins when it has arrived.
+ * 4. A receive begins when every position ahead of the first of its tensor's life is done, and every copy that is due before
+ *    there; so nothing that lay there before is in use.
+ * 5. Channels carry each step's messages, as long as the documents say, and nothing else.
+ *
+ * Some lanes are slow, so that whoever does not wait is early.
+ */
+#include "runtime/schedule/rounds.h"
+#include "tests/property/train/counted.h"
+#include "tests/property/train/pipeline.h"
+
+#include <inttypes.h>
+
+enum { STEPS = 4, PLANS_EACH = 20, SPANS = 1 << 13, ITEMS = 1 << 12, DELAY_US = 200 };
+
+static struct golden golden;
+static struct pipeline pipeline;
+static uint64_t plans;
+
+struct when {
+    uint64_t start_ns, end_ns;
+};
+
+struct trace {
+    const struct ah_plan *plan;
+    struct ah_arena arena;
+    struct ah_rounds rounds;
+    struct ah_span spans[AH_DEVICE_LANES_ALL][SPANS];
+    size_t n[AH_DEVICE_LANES_ALL];
+    struct when positions[STEPS + 1][ITEMS]; /* by round; of the last one updates only */
+    struct when copies[ITEMS][STEPS + 1];    /* of items, by occurrence: first start and last end */
+    uint32_t n_copies[ITEMS];
+};
+
+static struct trace traces[PIPELINE_STAGES];
+
+#define FAIL(trace, ...)                                                                                     \
+    do {                                                                                                     \
+        print_error("%s, plan %" PRIu64 ", stage %" PRIu64 " of %" PRIu64 ":\n", golden.folder, plans,       \
+                    (trace)->plan->part->stage, (trace)->plan->part->stages);                                \
+        fail_msg(__VA_ARGS__);                                                                               \
+    } while (0)
+
+/* ---- reading ---- */
+
+static void read_lane(struct trace *t, struct ah_device *device, uint32_t lane)
+{
+    struct ah_span_reader reader = {.lane = lane};
+    t->n[lane] = 0;
+    while (ah_device_spans(device, &reader, &t->spans[lane][t->n[lane]], 1))
+        assert_true(++t->n[lane] < SPANS);
+    assert_int_equal(reader.lost, 0);
+    assert_int_equal(reader.seen, ah_device_submitted(device, lane));
+}
+
+/* On the rank's own thread. */
+static void read_trace(void *context, const struct pipeline_stage *s, struct ah_trainer *trainer)
+{
+    struct trace *t = &((struct trace *)context)[s->rank.rank];
+    for (uint32_t lane = 0; lane < AH_DEVICE_LANES_ALL; lane++)
+        read_lane(t, ah_trainer_device(trainer), lane);
+}
+
+static const struct ah_plan_op *op_at(const struct trace *t, uint64_t position)
+{
+    return &t->plan->ops[t->plan->lanes.compute[position]];
+}
+
+/* ---- rule 1 ---- */
+
+/* The next span of compute and the lane of sends, whichever begins first; NULL: none. */
+static const struct ah_span *next_span(const struct trace *t, size_t at[2])
+{
+    const struct ah_span *compute = at[0] < t->n[AH_LANE_COMPUTE] ? &t->spans[AH_LANE_COMPUTE][at[0]] : NULL,
+                         *send = at[1] < t->n[AH_LANE_SEND] ? &t->spans[AH_LANE_SEND][at[1]] : NULL;
+    const bool is_send = !compute || (send && send->start_ns < compute->start_ns);
+    if (is_send && !send)
+        return NULL;
+    at[is_send]++;
+    return is_send ? send : compute;
+}
+
+/* Spans in their order against the document's: round after round, position after position. */
+static void place_positions(struct trace *t)
+{
+    const uint64_t n = t->plan->lanes.n_compute;
+    size_t at[2] = {0, 0};
+    uint64_t next = 0, end_ns = 0;
+    struct when *last = NULL;
+    const struct ah_span *span;
+    assert_true(n <= ITEMS);
+    memset(t->positions, 0, sizeof t->positions);
+    while ((span = next_span(t, at))) {
+        if (span->start_ns < end_ns)
+            FAIL(t, "position %" PRIu64 " begins %" PRIu64 " ns before the one ahead of it ends", span->tag,
+                 end_ns - span->start_ns);
+        end_ns = span->end_ns;
+        if (last && next && span->tag == (next - 1) % n && op_at(t, span->tag)->op != AH_PLAN_SEND_OUTPUT &&
+            op_at(t, span->tag)->op != AH_PLAN_SEND_INPUT_GRADIENT && n > 1) {
+            last->end_ns = span->end_ns; /* several of one item */
+            continue;
+        }
+        while (next < (STEPS + 1) * n && next % n != span->tag) {
+            const bool may_miss = op_at(t, next % n)->op == AH_PLAN_DEVICE_ADAM && next < n;
+            if (!may_miss && next < STEPS * n)
+                FAIL(t, "position %" PRIu64 " of step %" PRIu64 " is not done before position %" PRIu64,
+                     next % n, next / n + 1, span->tag);
+            next++;
+        }
+        if (next >= (STEPS + 1) * n || (next >= STEPS * n && op_at(t, span->tag)->op != AH_PLAN_DEVICE_ADAM))
+            FAIL(t, "position %" PRIu64 " is done once more behind the last step", span->tag);
+        last = &t->positions[next / n][next % n];
+        *last = (struct when){span->start_ns, span->end_ns};
+        next++;
+    }
+    if (next < STEPS * n)
+        FAIL(t, "the last step ends before position %" PRIu64, next % n);
+}
+
+/* ---- rules 2 to 4 ---- */
+
+static const struct ah_plan_tensor *find_tensor(const struct ah_plan *plan, uint64_t block, const char *label,
+                                                uint64_t micro_batch)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%s.%s.%" PRIu64, plan->blocks[block].name, label, micro_batch);
+    for (size_t i = 0; i < plan->arena.n_tensors; i++)
+        if (strcmp(plan->arena.tensors[i].name, name) == 0)
+            return &plan->arena.tensors[i];
+    return NULL;
+}
+
+static uint64_t find_position(const struct trace *t, enum ah_plan_op_kind kind, uint64_t block,
+                              uint64_t micro_batch)
+{
+    for (uint64_t p = 0; p < t->plan->lanes.n_compute; p++) {
+        const struct ah_plan_op *op = op_at(t, p);
+        if (op->op == kind && op->block == block && op->micro_batch == micro_batch)
+            return p;
+    }
+    return UINT64_MAX;
+}
+
+/* Occurrences of copies to the host: their ops follow each other. */
+static void place_copies(struct trace *t)
+{
+    uint64_t last = UINT64_MAX;
+    memset(t->n_copies, 0, sizeof t->n_copies);
+    for (size_t i = 0; i < t->n[AH_LANE_D2H]; i++) {
+        const struct ah_span *span = &t->spans[AH_LANE_D2H][i];
+        const bool goes_on = span->tag == last;
+        last = span->tag;
+        if (span->tag >= t->rounds.n_items)
+            continue;
+        assert_true(span->tag < ITEMS);
+        uint32_t *n = &t->n_copies[span->tag];
+        if (goes_on && *n) {
+            t->copies[span->tag][*n - 1].end_ns = span->end_ns;
+            continue;
+        }
+        assert_true(*n <= STEPS);
+        t->copies[span->tag][(*n)++] = (struct when){span->start_ns, span->end_ns};
+    }
+}
+
+/* Rule 4: `from` is the first position of the tensor's life. */
+static void check_place(const struct trace *t, uint64_t step, uint64_t from, uint64_t start_ns,
+                        const char *name)
+{
+    for (uint64_t p = 0; p < from; p++)
+        if (t->positions[step][p].end_ns > start_ns)
+            FAIL(t, "'%s' of step %" PRIu64 " arrives from %" PRIu64 " ns before position %" PRIu64 " ends",
+                 name, step + 1, t->positions[step][p].end_ns - start_ns, p);
+    for (uint64_t p = 0; p < t->plan->lanes.n_compute && step; p++)
+        if (t->positions[step - 1][p].end_ns > start_ns)
+            FAIL(t, "'%s' of step %" PRIu64 " arrives before the step ahead of it is done", name, step + 1);
+    for (size_t item = t->rounds.positions; item < t->rounds.n_items; item++) {
+        const struct ah_plan_op *op = &t->plan->ops[t->rounds.items[item].op];
+        const bool due = op->lane == AH_PLAN_LANE_D2H && op->due_before > op->issue_after &&
+                         op->due_before <= from && t->n_copies[item] == STEPS;
+        if (due && t->copies[item][step].end_ns > start_ns)
+            FAIL(t,
+                 "'%s' of step %" PRIu64 " arrives before a copy of block %" PRIu64
+                 " ends, due before %" PRIu64,
+                 name, step + 1, op->block, op->due_before);
+    }
+}
+
+struct hop {
+    const struct trace *from, *to;
+    enum ah_plan_op_kind sends;
+    uint64_t sent_block;
+    uint32_t lane; /* it arrives on */
+};
+
+static void check_message(const struct hop *hop, uint64_t step, uint64_t m,
+                          const struct ah_plan_tensor *place, uint64_t user)
+{
+    const uint64_t n = hop->to->plan->training.micro_batches;
+    const uint64_t sender = find_position(hop->from, hop->sends, hop->sent_block, m);
+    assert_true(sender != UINT64_MAX);
+    const struct when send = hop->from->positions[step][sender];
+    const struct ah_span *receive = &hop->to->spans[hop->lane][step * n + m];
+    if (send.end_ns < receive->start_ns || receive->end_ns < send.start_ns)
+        FAIL(hop->to, "a message of micro-batch %" PRIu64 " is sent without being received", m);
+    if (user != UINT64_MAX && hop->to->positions[step][user].start_ns < receive->end_ns)
+        FAIL(hop->to, "position %" PRIu64 " of step %" PRIu64 " begins before its message is there", user,
+             step + 1);
+    if (place)
+        check_place(hop->to, step, place->from, receive->start_ns, place->name);
+}
+
+static void check_hop(const struct hop *hop)
+{
+    const struct ah_plan *plan = hop->to->plan;
+    const bool is_output = hop->sends == AH_PLAN_SEND_OUTPUT;
+    const uint64_t n = plan->training.micro_batches, top = plan->n_blocks - 1;
+    assert_int_equal(hop->to->n[hop->lane], STEPS * n);
+    for (uint64_t step = 0; step < STEPS; step++)
+        for (uint64_t m = 0; m < n; m++) {
+            const struct ah_plan_tensor *place =
+                is_output ? find_tensor(plan, 0, "input", m) : find_tensor(plan, top, "residual_gradient", m);
+            const uint64_t user = is_output ? find_position(hop->to, AH_PLAN_FORWARD, 0, m)
+                                            : find_position(hop->to, AH_PLAN_BACKWARD, top, m);
+            const bool word = !is_output && user == UINT64_MAX;
+            assert_true(word || place);
+            check_message(hop, step, m, word ? NULL : place, user);
+        }
+}
+
+/* ---- rule 5 ---- */
+
+static void check_bytes(size_t stage, bool is_output, bool sends)
+{
+    const struct ah_plan *plan = traces[stage].plan;
+    const bool there = is_output == sends ? stage + 1 < pipeline.n : stage > 0;
+    uint64_t bytes = 0, messages = 0;
+    /* what is sent stands in ops; what arrives is what the neighbour's ops say, and what its tensors hold here */
+    const struct ah_plan *of = sends || !there ? plan : traces[is_output ? stage - 1 : stage + 1].plan;
+    for (size_t p = 0; p < of->lanes.n_compute && there; p++) {
+        const struct ah_plan_op *op = &of->ops[of->lanes.compute[p]];
+        if (op->op != (is_output ? AH_PLAN_SEND_OUTPUT : AH_PLAN_SEND_INPUT_GRADIENT))
+            continue;
+        messages += STEPS;
+        bytes += STEPS * op->bytes;
+    }
+    assert_int_equal(counted[stage].messages[!is_output][sends], messages);
+    assert_int_equal(counted[stage].bytes[!is_output][sends], bytes);
+}
+
+/* ---- runs ---- */
+
+static int train(void *context, struct ah_trainer *trainer, struct ah_batches *held_out, struct ah_error *err)
+{
+    (void)context;
+    (void)held_out;
+    return ah_trainer_run(trainer, STEPS, NULL, err);
+}
+
+/* Copies to the host that are slow, and others that are not. */
+static void slow_down(uint64_t *seed)
+{
+    for (size_t i = 0; i < pipeline.n; i++)
+        pipeline.stages[i].options.device.throttle =
+            (struct ah_device_throttle){.d2h_bytes_per_s = check_random(seed) % 3 ? 5e7 : 0,
+                                        .copy_latency_us = check_random(seed) % 2 ? 100 : 0};
+}
+
+static void check_plan(uint64_t *seed)
+{
+    struct ah_error err = {0};
+    counted_reset();
+    slow_down(seed);
+    pipeline_run(
+        &pipeline,
+        &(struct ah_comm_hub_options){.poisons = true, .most_delay_us = DELAY_US, .seed = check_random(seed)},
+        train, NULL);
+    pipeline_expect_ok(&pipeline);
+    for (size_t i = 0; i < pipeline.n; i++)
+        traces[i].plan = pipeline.stages[i].options.plan;
+    for (size_t i = 0; i < pipeline.n; i++) {
+        CHECK_OK(ah_rounds_read(traces[i].plan, &traces[i].arena, &traces[i].rounds, &err), err);
+        place_positions(&traces[i]);
+        place_copies(&traces[i]);
+        for (int k = 0; k < 4; k++)
+            check_bytes(i, k & 1, k >> 1);
+    }
+    for (size_t i = 0; i + 1 < pipeline.n; i++) {
+        check_hop(&(struct hop){&traces[i], &traces[i + 1], AH_PLAN_SEND_OUTPUT, traces[i].plan->n_blocks - 1,
+                                AH_LANE_RECEIVE_BEFORE});
+        check_hop(&(struct hop){&traces[i + 1], &traces[i], AH_PLAN_SEND_INPUT_GRADIENT, 0,
+                                AH_LANE_RECEIVE_BEHIND});
+    }
+    for (size_t i = 0; i < pipeline.n; i++)
+        ah_arena_release(&traces[i].arena);
+}
+
+TEST(rank_traces, are_what_the_documents_allow)
+{
+    static const struct {
+        const char *name;
+        enum ah_dtype dtype;
+    } cases[] = {{"gpt2-untied-odd", AH_FP32},
+                 {"llama-masked", AH_BF16},
+                 {"llama-frozen-below", AH_FP32},
+                 {"qwen3-layer-types", AH_BF16},
+                 {"mistral-documents", AH_FP32}};
+    uint64_t seed = check_seed(67);
+    pipeline.driver = counted_driver();
+    pipeline.done = read_trace;
+    pipeline.context = traces;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint64_t turn[AH_BLOCK_HEAD + 1] = {0};
+        golden_open_as(&golden, cases[i].name, cases[i].dtype, AH_FP32);
+        for (uint64_t k = 0; k < check_scaled(PLANS_EACH); k++, plans++) {
+            pipeline_open(&pipeline, &golden, 0, turn, &seed);
+            check_plan(&seed);
+            pipeline_close(&pipeline);
+        }
+        golden_close(&golden);
+    }
+}

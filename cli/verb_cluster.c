@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * autohete cluster A.json B.json --link 10Gbit: a cluster document from machine profiles, a node with one GPU for each, or
- * with one rank or several on the CPU of each.
+ * with one rank or several on the CPU of each; or a node for each of these ranks.
  *
  * What a profile says is taken over as it is (profile_rank.h). What profiles do not say, the network, comes from the options.
  * `sources` of the document names where each number comes from.
@@ -36,7 +36,7 @@ struct cluster_options {
     struct ah_option_real latency;
     const char *name;
     struct ah_option_integer ranks, device_memory;
-    bool force;
+    bool apart, force;
 };
 
 static const char *const replaced_clusters[] = {"cluster", NULL};
@@ -54,6 +54,10 @@ static const struct ah_option cluster_table[] = {
     {"ranks", 0, AH_OPTION_COUNT, "N", NULL, CLUSTER_FIELD(ranks),
      "ranks on every machine, where machines are CPUs: each has an equal share of cores and memory (default "
      "1)"},
+    {"apart", 0, AH_OPTION_FLAG, NULL, NULL, CLUSTER_FIELD(apart),
+     "with --ranks: each rank is a node of its own, with --link between them, as if it were a machine that "
+     "has "
+     "this share of cores and memory"},
     {"device-memory", 0, AH_OPTION_BYTES, "SIZE", NULL, CLUSTER_FIELD(device_memory),
      "memory of the device of each rank, where machines are CPUs; the rest is the host's (default what the "
      "profile "
@@ -182,6 +186,7 @@ struct making {
     struct group *groups;
     size_t n_groups;
     struct ah_profile_rank_options options;
+    bool apart; /* a node for each rank, with its share of the machine */
     double nic_bytes_per_s, latency_us;
     struct ah_cluster cluster;
 };
@@ -269,6 +274,7 @@ static int add_nodes(struct making *making, const struct group *group, struct ah
     struct ah_cluster *cluster = &making->cluster;
     const struct ah_machine *machine = group->machine.body.machine;
     const struct ah_profile_rank *rank = &group->rank;
+    const uint64_t parts = making->apart ? rank->ranks : 1;
     for (uint64_t i = 0; i < group->count; i++) {
         const char *id = next_id(making, base_of(group));
         if (!id)
@@ -276,15 +282,15 @@ static int add_nodes(struct making *making, const struct group *group, struct ah
         cluster->nodes[cluster->n_nodes++] = (struct ah_cluster_node){
             .id = id,
             .gpu = group->gpu,
-            .gpus = rank->ranks,
+            .gpus = rank->ranks / parts,
             .intra_bytes_per_s = rank->link_bytes_per_s,
             .intra_latency_us = rank->link_latency_us,
             .nic_bytes_per_s = making->nic_bytes_per_s,
             .nic_latency_us = making->latency_us,
-            .host_memory_bytes = rank->host_memory_bytes,
-            .host_memory_bytes_per_s = rank->host_bytes_per_s,
-            .host_link_bytes_per_s = rank->host_link_bytes_per_s,
-            .disk_bytes_per_s = machine->disk ? machine->disk->read_bytes_per_s.median : 0};
+            .host_memory_bytes = rank->host_memory_bytes / parts,
+            .host_memory_bytes_per_s = rank->host_bytes_per_s / (double)parts,
+            .host_link_bytes_per_s = rank->host_link_bytes_per_s, /* a rank's already */
+            .disk_bytes_per_s = machine->disk ? machine->disk->read_bytes_per_s.median / (double)parts : 0};
     }
     return AH_OK;
 }
@@ -318,14 +324,16 @@ static int fill_sources(struct making *making, bool line, bool latency_given, st
          cpu ? "derived: what AdamW moves on the device, which is taken to be 80 % of it"
              : "derived: what AdamW moves on the GPU, which is taken to be 80 % of it"},
         {"gpus.threads", cpu ? "an equal share of the cores for each rank" : NULL},
+        {"nodes", making->apart ? "'--apart': every rank of a machine, with its share of it" : NULL},
         {"nodes.host_link_bytes_per_s", cpu ? "the profiles' links, the slower direction, shared by the "
                                               "ranks; none where devices have all memory"
                                             : "the profiles' links, the slower direction"},
         {"nodes.host_memory_bytes", cpu ? "what the devices of the ranks leave of the profiles'" : NULL},
         {"nodes.host_memory_bytes_per_s", "the profiles' AdamW on the host"},
         {"nodes.intra_bytes_per_s",
-         cpu ? "the profiles' links, the slower direction: ranks of a machine copy from memory to memory"
-             : "the link to the host; each node has one GPU, so that plans do not use it"},
+         making->apart ? "the profiles' links; each node has one rank, so that plans do not use it"
+         : cpu ? "the profiles' links, the slower direction: ranks of a machine copy from memory to memory"
+               : "the link to the host; each node has one GPU, so that plans do not use it"},
         {"nodes.nic_bytes_per_s", line ? "'--link', a line rate: 94 % of it" : "'--link', as it was given"},
         {"nodes.nic_latency_us", latency_given ? "'--latency'" : "assumed: TCP over Ethernet"}};
     struct ah_text_pair *copy = ah_arena_alloc(&making->cli->arena, sizeof pairs);
@@ -390,6 +398,8 @@ static int make(struct making *making, struct ah_error *err)
     int rc = AH_OK;
     for (size_t i = 0; i < making->n_groups && !rc; i++) {
         rc = load(&making->groups[i], &making->options, err);
+        if (!rc && making->apart)
+            making->groups[i].count *= making->groups[i].rank.ranks;
         nodes += making->groups[i].count;
     }
     rc = rc ? rc : check_kinds(making->groups, making->n_groups, err);
@@ -445,9 +455,13 @@ static int read_options(struct making *making, const struct cluster_options *opt
     if (options->ranks.given && (!options->ranks.value || options->ranks.value > RANKS_MAX))
         return ah_error_set(err, AH_E_USAGE, "'--ranks' %" PRIu64 " is out of range; give 1 to %d",
                             options->ranks.value, RANKS_MAX);
+    if (options->apart && options->ranks.value < 2)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--apart' is of several ranks on one machine; give '--ranks' N, too");
     if (options->device_memory.given && !options->device_memory.value)
         return ah_error_set(err, AH_E_USAGE, "'--device-memory' 0 is out of range; give more");
     making->options = (struct ah_profile_rank_options){options->ranks.value, options->device_memory.value};
+    making->apart = options->apart;
     making->latency_us = options->latency.given ? options->latency.value : latency_default_us;
     making->n_groups = cli->arguments.n_operands;
     making->groups = ah_arena_array(&cli->arena, making->n_groups, sizeof *making->groups);
@@ -499,7 +513,9 @@ const struct ah_verb ah_verb_cluster = {
         "Where the profiles are of CPUs, the ranks of a node compute on its cores: one rank, or as many as "
         "--ranks says, each with an equal share of cores and memory. Plans for them are in bf16 or fp32 "
         "(plan "
-        "--dtype fp32), in fp32 where a machine has no bf16. CPUs and GPUs are not mixed.\n\n"
+        "--dtype fp32), in fp32 where a machine has no bf16. CPUs and GPUs are not mixed. With --apart "
+        "the ranks are nodes of their own: one machine stands for several, each with its share of cores and "
+        "memory and --link between them, and 'run --local' trains what was planned for them.\n\n"
         "MACHINE is [NODE=][Nx]MACHINE: 2xdesktop.json is two nodes of that machine, 2xrtx4090-64g two of a "
         "built-in one, left=desktop.json calls its node 'left'. Nodes go by the machine's name unless told, "
         "and are numbered where several have the "
@@ -513,6 +529,8 @@ const struct ah_verb ah_verb_cluster = {
                   "two desktops on one cable"},
                  {"cluster m.json --ranks 2 --link 1GB/s -o cluster.json",
                   "two ranks on the CPU of one machine"},
+                 {"cluster m.json --ranks 2 --apart --link 1Gbit -o cluster.json",
+                  "one machine in place of two, half of it each, on a cable"},
                  {"cluster 2xrtx4090-64g rtx3090-64g --link 10Gbit", "of built-in machines, from estimates"},
                  {"cluster big=a100.json 3xdesktop.json --link 1.1GB/s --latency 30 -o cluster.json",
                   "a server and three desktops, the network as measured"}},

@@ -10,26 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What channels are for, as both ends number it. */
-enum purpose {
-    PURPOSE_OUTPUT,
-    PURPOSE_GRADIENT,
-    PURPOSE_GATE_UP,
-    PURPOSE_GATE_DOWN,
-    PURPOSE_UP,
-    PURPOSE_DOWN
-};
-
 /* ---- channels ---- */
 
 static const struct {
-    enum purpose purpose;
+    enum ah_links_purpose purpose;
     bool sends, behind;
 } of_pipeline[AH_CHANNELS] = {
-    [AH_CHANNEL_OUTPUT_IN] = {PURPOSE_OUTPUT, false, false},
-    [AH_CHANNEL_OUTPUT_OUT] = {PURPOSE_OUTPUT, true, true},
-    [AH_CHANNEL_GRADIENT_IN] = {PURPOSE_GRADIENT, false, true},
-    [AH_CHANNEL_GRADIENT_OUT] = {PURPOSE_GRADIENT, true, false},
+    [AH_CHANNEL_OUTPUT_IN] = {AH_LINKS_OUTPUT, false, false},
+    [AH_CHANNEL_OUTPUT_OUT] = {AH_LINKS_OUTPUT, true, true},
+    [AH_CHANNEL_GRADIENT_IN] = {AH_LINKS_GRADIENT, false, true},
+    [AH_CHANNEL_GRADIENT_OUT] = {AH_LINKS_GRADIENT, true, false},
 };
 
 struct asking {
@@ -37,7 +27,7 @@ struct asking {
     uint32_t n;
 };
 
-static uint32_t ask(struct asking *asking, uint32_t peer, enum purpose purpose, bool sends,
+static uint32_t ask(struct asking *asking, uint32_t peer, enum ah_links_purpose purpose, bool sends,
                     uint64_t most_bytes)
 {
     asking->channels[asking->n] =
@@ -45,17 +35,18 @@ static uint32_t ask(struct asking *asking, uint32_t peer, enum purpose purpose, 
     return asking->n++;
 }
 
-static struct ah_links_pair ask_pair(struct asking *asking, uint32_t peer, enum purpose up, bool receives_up,
-                                     uint64_t most_bytes)
+static struct ah_links_pair ask_pair(struct asking *asking, uint32_t peer, enum ah_links_purpose up,
+                                     bool receives_up, uint64_t most_bytes)
 {
-    const enum purpose down = up == PURPOSE_UP ? PURPOSE_DOWN : PURPOSE_GATE_DOWN;
+    const enum ah_links_purpose down = up == AH_LINKS_UP ? AH_LINKS_DOWN : AH_LINKS_GATE_DOWN;
     const uint32_t channel = ask(asking, peer, up, !receives_up, most_bytes);
     return (struct ah_links_pair){channel, ask(asking, peer, down, receives_up, most_bytes)};
 }
 
 /* With `centre`: all others that `has` (NULL: all) if this rank is it, else the centre alone. */
 static void ask_pairs(const struct ah_trainer_rank *place, struct asking *asking, uint32_t centre,
-                      const bool *has, enum purpose up, uint64_t most_bytes, struct ah_links_pair *ret_pairs)
+                      const bool *has, enum ah_links_purpose up, uint64_t most_bytes,
+                      struct ah_links_pair *ret_pairs)
 {
     if (has && !has[place->rank])
         return;
@@ -116,8 +107,8 @@ int ah_links_open(struct ah_links *ret_links, const struct ah_trainer_rank *plac
                  : ah_error_memory(err);
     if (!rc) {
         ask_neighbours(&links, program, &asking);
-        ask_pairs(place, &asking, 0, NULL, PURPOSE_UP, AH_LINKS_PIECE_BYTES, links.other);
-        ask_pairs(place, &asking, links.gatekeeper, links.trains, PURPOSE_GATE_UP,
+        ask_pairs(place, &asking, 0, NULL, AH_LINKS_UP, AH_LINKS_PIECE_BYTES, links.other);
+        ask_pairs(place, &asking, links.gatekeeper, links.trains, AH_LINKS_GATE_UP,
                   ah_model_blocks(&program->model) * sizeof(double), links.gate);
         rc = ah_comm_channels(place->comm, asking.channels, asking.n, err);
     }

@@ -17,6 +17,17 @@
 #include "runtime/schedule/messages.h"
 #include "runtime/train/trainer.h"
 
+/* What channels are for, as both ends number it: first those of data, which a transport of devices may carry. */
+enum ah_links_purpose {
+    AH_LINKS_OUTPUT,
+    AH_LINKS_GRADIENT,
+    AH_LINKS_CONTROL, /* from here on: in host memory, and independent of each other */
+    AH_LINKS_GATE_UP = AH_LINKS_CONTROL,
+    AH_LINKS_GATE_DOWN,
+    AH_LINKS_UP,
+    AH_LINKS_DOWN
+};
+
 /* The most that a channel to or from rank 0 carries: a piece of weights. */
 enum { AH_LINKS_PIECE_BYTES = AH_WEIGHTS_PIECE_MAX * sizeof(float) };
 

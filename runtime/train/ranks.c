@@ -61,10 +61,85 @@ void ah_ranks_release(struct ah_trainer *t)
     free(t->ranks.piece);
 }
 
+/* ---- a world of turns ---- */
+
+/* What a position does: it may need messages, then it may send one. */
+struct walk {
+    struct ah_trainer *t;
+    struct ranks_partner *last; /* of the send that nothing has followed yet; NULL: there is none */
+    uint32_t sent_at;
+};
+
+static void walk_need(struct walk *walk, enum ah_channel channel, uint32_t position)
+{
+    struct ranks *ranks = &walk->t->ranks;
+    const struct ah_messages *messages = &ranks->messages;
+    const uint32_t n = messages->of[channel] ? messages->number[channel][position] : AH_MESSAGES_NONE;
+    if (n == AH_MESSAGES_NONE)
+        return;
+    if (walk->last && messages->of[channel][n].from <= walk->sent_at) {
+        *walk->last = (struct ranks_partner){true, channel, n};
+        ranks->joined[channel][n] = true;
+    }
+    walk->last = NULL;
+}
+
+static void walk_send(struct walk *walk, enum ah_channel channel, uint32_t position)
+{
+    struct ranks *ranks = &walk->t->ranks;
+    const struct ah_messages *messages = &ranks->messages;
+    const uint32_t n = messages->of[channel] ? messages->number[channel][position] : AH_MESSAGES_NONE;
+    if (n == AH_MESSAGES_NONE)
+        return;
+    walk->last = &ranks->partner[channel][n];
+    walk->sent_at = position;
+}
+
+int ah_ranks_pair(struct ah_trainer *t, struct ah_error *err)
+{
+    struct ranks *ranks = &t->ranks;
+    const struct ah_messages *messages = &ranks->messages;
+    struct walk walk = {.t = t};
+    if (!ah_ranks_several(ranks) || ah_comm_independent(ranks->options->comm))
+        return AH_OK;
+    for (enum ah_channel c = 0; c < AH_CHANNELS; c++) {
+        ranks->partner[c] = ah_arena_array(&t->arena, messages->micro_batches, sizeof *ranks->partner[c]);
+        ranks->joined[c] = ah_arena_array(&t->arena, messages->micro_batches, sizeof *ranks->joined[c]);
+        if (!ranks->partner[c] || !ranks->joined[c])
+            return ah_error_memory(err);
+    }
+    for (uint32_t p = 0; p < messages->positions; p++) {
+        walk_need(&walk, AH_CHANNEL_GRADIENT_IN, p);
+        walk_need(&walk, AH_CHANNEL_OUTPUT_IN, p);
+        walk_send(&walk, AH_CHANNEL_OUTPUT_OUT, p);
+        walk_send(&walk, AH_CHANNEL_GRADIENT_OUT, p);
+    }
+    return AH_OK;
+}
+
+static void *place_of(const struct ah_trainer *t, const struct ah_message *message)
+{
+    const struct ah_ref ref = {
+        .arena = AH_ARENA_DEVICE,
+        .offset_bytes = message->bytes ? t->options.plan->arena.tensors[message->tensor].offset_bytes : 0};
+    return message->bytes ? ah_device_pointer(t->device, ref) : NULL;
+}
+
 int ah_ranks_move(void *context, uint32_t channel, void *data, uint64_t bytes, struct ah_error *err)
 {
-    const struct ah_trainer *t = context;
-    return ah_links_move(t->ranks.links, t->ranks.links->channel[channel], data, bytes, err);
+    struct ah_trainer *t = context;
+    struct ranks *ranks = &t->ranks;
+    const struct ah_links *links = ranks->links;
+    const struct ranks_partner *partner = NULL;
+    if (ranks->partner[channel] && ranks->trains_now)
+        partner = &ranks->partner[channel][ranks->moved[channel]++ % ranks->messages.micro_batches];
+    if (!partner || !partner->any)
+        return ah_links_move(links, links->channel[channel], data, bytes, err);
+    const struct ah_message *message = &ranks->messages.of[partner->channel][partner->micro_batch];
+    const struct ah_comm_moved both[] = {
+        {links->channel[channel], data, bytes},
+        {links->channel[partner->channel], place_of(t, message), message->bytes}};
+    return ah_comm_move_together(links->place->comm, both, sizeof both / sizeof *both, err);
 }
 
 /* ---- over one rank ---- */

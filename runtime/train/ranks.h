@@ -12,12 +12,21 @@
  * 2. Compute goes on behind a send when the send is done.
  * 3. Every rank that trains takes the same sums through the same gate, and so has the same factor; every rank hears of the same last
  *    step before it submits what would follow it.
- * 4. Orders come from rank 0, one after another, at drained points. Who fails revokes the world, so that nobody waits for it.
+ * 4. In a world whose messages of data take turns, the order of compute is their order: a receive goes out when it is needed,
+ *    together with the send before it, where nothing else lies between; so neighbours meet in pairs (1F1B).
+ * 5. Orders come from rank 0, one after another, at drained points. Who fails revokes the world, so that nobody waits for it.
  */
 #ifndef AH_RUNTIME_TRAIN_RANKS_H
 #define AH_RUNTIME_TRAIN_RANKS_H
 
 #include "runtime/train/links.h"
+
+/* What is received together with a send. */
+struct ranks_partner {
+    bool any;
+    enum ah_channel channel;
+    uint32_t micro_batch;
+};
 
 struct ranks {
     const struct ah_trainer_rank *options; /* NULL: one rank trains all */
@@ -28,8 +37,13 @@ struct ranks {
     uint64_t *received[AH_CHANNELS]; /* the same: tickets, by micro-batch: of the latest step */
     uint64_t posted[AH_CHANNELS];    /* receives of this run */
     uint64_t sent;                   /* ticket of the latest send */
-    float *piece;                    /* owned: what a rank but 0 reads or writes for rank 0 */
-    bool ended;                      /* there is nothing more to tell the others */
+    struct ranks_partner
+        *partner[AH_CHANNELS];   /* of what is sent in a world of turns: by micro-batch; else NULL */
+    bool *joined[AH_CHANNELS];   /* of what arrives there: a send brings it */
+    uint64_t moved[AH_CHANNELS]; /* sends so far; the lane's */
+    bool trains_now;             /* else nothing is joined */
+    float *piece;                /* owned: what a rank but 0 reads or writes for rank 0 */
+    bool ended;                  /* there is nothing more to tell the others */
 };
 
 /* What is decided once for all at the end of a step, or before a batch of an evaluation. */
@@ -40,6 +54,8 @@ struct ranks_verdict {
 
 /* Reads the program's messages; before it is bound. */
 int ah_ranks_read(struct ah_trainer *t, struct ah_error *err);
+/* Which receives go out with which sends, once links are there; nothing in a world whose messages are independent. */
+int ah_ranks_pair(struct ah_trainer *t, struct ah_error *err);
 /* Collective: agrees on channels. */
 int ah_ranks_meet(struct ah_trainer *t, struct ah_error *err);
 void ah_ranks_release(struct ah_trainer *t);

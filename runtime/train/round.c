@@ -215,34 +215,87 @@ static int receive_up_to(struct ah_trainer *t, enum ah_channel channel, uint64_t
     return rc;
 }
 
+/* As soon as there is a place. An update of the step before does not say that there is a next one: what may arrive there goes
+ * out with the item behind it. */
+static int receive_early(struct ah_trainer *t, enum ah_channel channel, uint32_t position, int64_t step,
+                         const struct waits *free, struct waits *waits, struct ah_error *err)
+{
+    const struct ah_messages *messages = &t->ranks.messages;
+    const uint64_t before = (uint64_t)step * messages->micro_batches;
+    const uint32_t needed = messages->number[channel][position];
+    int rc = t->rounds.items[position].of_before
+                 ? AH_OK
+                 : receive_up_to(t, channel, before + t->ranks.begun[channel][position], free, err);
+    if (rc || needed == AH_MESSAGES_NONE)
+        return rc;
+    rc = receive_up_to(t, channel, before + needed + 1, free, err);
+    waits_add(waits, lane_of_channel(channel), t->ranks.received[channel][needed]);
+    return rc;
+}
+
+/* In a world of turns messages go one after another. */
+static void after_messages(const struct ah_trainer *t, struct waits *waits)
+{
+    for (size_t i = 0; i < sizeof arriving / sizeof *arriving; i++)
+        if (t->ranks.joined[arriving[i]])
+            waits_add(waits, lane_of_channel(arriving[i]), t->queue.last[lane_of_channel(arriving[i])]);
+    waits_add(waits, AH_LANE_SEND, t->ranks.sent);
+}
+
+/* There: when it is needed, or with the send before it. */
+static int take_turn(struct ah_trainer *t, enum ah_channel channel, uint32_t position,
+                     const struct waits *free, struct waits *waits, struct ah_error *err)
+{
+    const uint32_t needed = t->ranks.messages.number[channel][position];
+    if (needed == AH_MESSAGES_NONE)
+        return AH_OK;
+    if (t->ranks.joined[channel][needed]) {
+        waits_add(waits, AH_LANE_SEND, t->ranks.sent);
+        return AH_OK;
+    }
+    int rc = ah_round_receive(t, channel, needed, free, err);
+    waits_add(waits, lane_of_channel(channel), t->ranks.received[channel][needed]);
+    return rc;
+}
+
+/* What no position of the step needs is taken behind its last message. */
+static int take_rest(struct ah_trainer *t, struct ah_error *err)
+{
+    struct waits waits = {{0}};
+    int rc = AH_OK;
+    waits_add(&waits, AH_LANE_COMPUTE, t->queue.last[AH_LANE_COMPUTE]);
+    after_messages(t, &waits);
+    for (size_t i = 0; i < sizeof arriving / sizeof *arriving; i++) {
+        const struct ah_message *of = t->ranks.messages.of[arriving[i]];
+        for (uint64_t m = 0; of && t->ranks.joined[arriving[i]] && m < t->ranks.messages.micro_batches && !rc;
+             m++)
+            if (of[m].at == AH_MESSAGES_NEVER)
+                rc = ah_round_receive(t, arriving[i], m, &waits, err);
+    }
+    return rc;
+}
+
 /* Rule 5. A receive waits for what the item at its position waits for, and for compute before it, whose readers may still be
- * at what lay there. Then the item itself waits for what it needs. An update of the step before does not say that there is a
- * next one: what may arrive there goes out with the item behind it. */
+ * at what lay there. Then the item itself waits for what it needs. */
 static int before_position(struct ah_trainer *t, uint32_t position, int64_t step, struct waits *waits,
                            struct ah_error *err)
 {
     const struct ah_messages *messages = &t->ranks.messages;
-    const uint64_t before = (uint64_t)step * messages->micro_batches;
     struct waits free = *waits;
     int rc = AH_OK;
     waits_add(&free, AH_LANE_COMPUTE, t->queue.last[AH_LANE_COMPUTE]);
-    waits_add(&free, AH_LANE_SEND, t->ranks.sent);
-    for (size_t i = 0; i < sizeof arriving / sizeof *arriving && !rc; i++) {
-        const enum ah_channel channel = arriving[i];
-        if (!messages->of[channel])
-            continue;
-        const uint32_t needed = messages->number[channel][position];
-        if (!t->rounds.items[position].of_before)
-            rc = receive_up_to(t, channel, before + t->ranks.begun[channel][position], &free, err);
-        if (rc || needed == AH_MESSAGES_NONE)
-            continue;
-        rc = receive_up_to(t, channel, before + needed + 1, &free, err);
-        waits_add(waits, lane_of_channel(channel), t->ranks.received[channel][needed]);
-    }
-    if (lane_of(t, position) == AH_LANE_SEND)
+    after_messages(t, &free);
+    for (size_t i = 0; i < sizeof arriving / sizeof *arriving && !rc; i++)
+        if (messages->of[arriving[i]])
+            rc = t->ranks.joined[arriving[i]]
+                     ? take_turn(t, arriving[i], position, &free, waits, err)
+                     : receive_early(t, arriving[i], position, step, &free, waits, err);
+    if (lane_of(t, position) == AH_LANE_SEND) {
         waits_add(waits, AH_LANE_COMPUTE, t->queue.last[AH_LANE_COMPUTE]);
-    else
+        after_messages(t, waits);
+    } else {
         waits_add(waits, AH_LANE_SEND, t->ranks.sent);
+    }
     return rc;
 }
 
@@ -361,6 +414,10 @@ static int submit_item(struct ah_trainer *t, uint32_t item, int64_t step, struct
         t->slots[t->last_slot].used = *ret_ticket;
     if (ops.lane == AH_LANE_SEND)
         t->ranks.sent = *ret_ticket;
+    if (ah_ranks_several(&t->ranks) && item + 1 == t->rounds.positions)
+        rc = take_rest(t, err);
+    if (rc)
+        return rc;
     if (reads_header(t, op_of(t, item)))
         t->header_used[data_step & 1] = *ret_ticket;
     give_places(t, item, *ret_ticket);

@@ -250,6 +250,7 @@ int ah_trainer_run(struct ah_trainer *t, uint64_t steps, const struct ah_observe
     if (!steps)
         return AH_OK;
     int rc = ah_ranks_order(t, &(struct ranks_order){.kind = RANKS_RUN, .steps = steps}, err);
+    t->ranks.trains_now = true;
     rc = rc ? rc : open_run(&run);
     for (; !last && !rc; done++) {
         if (done >= 2)
@@ -263,6 +264,7 @@ int ah_trainer_run(struct ah_trainer *t, uint64_t steps, const struct ah_observe
     rc = place_failure(&run, rc);
     rc = ah_ranks_fail(t, rc, err); /* before lanes are waited for that wait for others */
     int drained = ah_device_drain(t->device, rc ? NULL : err);
+    t->ranks.trains_now = false;
     t->steps = run.before + run.told;
     return rc ? rc : place_failure(&run, drained);
 }

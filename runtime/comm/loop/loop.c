@@ -327,9 +327,16 @@ static void refuse_sizes(struct ah_comm_hub *hub, const struct loop_slot *send,
     lose(hub, send->peer->rank, &why);
 }
 
+static bool takes_turns(const struct loop_slot *slot, const struct loop_end *owner)
+{
+    const struct ah_comm_hub_options *options = &owner->hub->options;
+    return options->is_serial &&
+           (!options->serial_purposes || slot->channel->purpose < options->serial_purposes);
+}
+
 static bool progresses(const struct loop_slot *slot, const struct loop_end *owner)
 {
-    return slot->state == SLOT_POSTED && (!owner->hub->options.is_serial || slot->turn == owner->turn);
+    return slot->state == SLOT_POSTED && (!takes_turns(slot, owner) || slot->turn == owner->turn);
 }
 
 /* Begins a message when both its ends are posted, and their turn. */
@@ -364,6 +371,16 @@ static void refuse_closed(struct ah_comm_hub *hub, const struct loop_end *closed
     lose(hub, closed->rank, &why);
 }
 
+/* Of all that take turns and are not done; UINT64_MAX: none does. */
+static uint64_t first_turn(const struct loop_end *end)
+{
+    uint64_t turn = UINT64_MAX;
+    for (size_t i = 0; i < end->wishes.n; i++)
+        if (end->slots[i].state != SLOT_IDLE && takes_turns(&end->slots[i], end) && end->slots[i].turn < turn)
+            turn = end->slots[i].turn;
+    return turn;
+}
+
 static void post_one(struct loop_end *end, const struct ah_comm_message *message, bool begins)
 {
     struct ah_comm_hub *hub = end->hub;
@@ -373,7 +390,8 @@ static void post_one(struct loop_end *end, const struct ah_comm_message *message
     slot->data = message->data;
     slot->bytes = message->bytes;
     slot->turn = end->last_turn;
-    if (end->n_busy++ == 0)
+    end->n_busy++;
+    if (takes_turns(slot, end) && first_turn(end) == slot->turn)
         end->turn = slot->turn;
     if (++end->posted == hub->options.dies_at && end->rank == hub->options.dying_rank) {
         struct ah_error why = {0};
@@ -403,10 +421,7 @@ static void loop_post(struct ah_comm_end *base, const struct ah_comm_message *me
 /* The next turn, when all of the last one is done. */
 static void take_turn(struct loop_end *end, uint64_t now_ns)
 {
-    uint64_t turn = UINT64_MAX;
-    for (size_t i = 0; i < end->wishes.n; i++)
-        if (end->slots[i].state != SLOT_IDLE && end->slots[i].turn < turn)
-            turn = end->slots[i].turn;
+    const uint64_t turn = first_turn(end);
     if (turn == end->turn || turn == UINT64_MAX)
         return;
     end->turn = turn;

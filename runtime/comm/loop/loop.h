@@ -30,6 +30,7 @@ struct ah_comm_hub_options {
     /* Messages of a rank progress one at a time, in the order of their posts, but for those that are moved together: the worst
      * that NCCL allows. */
     bool is_serial;
+    uint32_t serial_purposes; /* of channels that take turns: those below it; 0: all */
 };
 
 /* *Owned* by the caller; `options` may be NULL. AH_E_USAGE: no rank; AH_E_MEMORY. */

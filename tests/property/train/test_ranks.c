@@ -2,9 +2,10 @@
  *
  * A pipeline gives the bits of one process: losses, gradient norms, moments after the first step and weights at the end, for
  * stages cut anywhere whose blocks go through every config, over channels whose messages come late and in another order, and
- * whose places are full of 0xFF from the moment that a receive is posted. At full scale every config that a stage can have
- * must have been had.
+ * whose places are full of 0xFF from the moment that a receive is posted; in one world of three, messages take turns. At full
+ * scale every config that a stage can have must have been had.
  */
+#include "runtime/train/links.h"
 #include "tests/property/train/pipeline.h"
 
 #include <inttypes.h>
@@ -96,8 +97,11 @@ static void run_signature(const struct signature *signature, uint64_t *seed)
         struct ah_trainer_evaluation evaluation = {0};
         pipeline_open(&pipeline, &golden, 0, turn, seed);
         pipeline_run(&pipeline,
-                     &(struct ah_comm_hub_options){
-                         .poisons = true, .most_delay_us = DELAY_US, .seed = check_random(seed)},
+                     &(struct ah_comm_hub_options){.poisons = true,
+                                                   .most_delay_us = DELAY_US,
+                                                   .seed = check_random(seed),
+                                                   .is_serial = plans % 3 == 2,
+                                                   .serial_purposes = AH_LINKS_CONTROL},
                      train, &evaluation);
         pipeline_expect_ok(&pipeline);
         expect_same(signature->name, pipeline.n);

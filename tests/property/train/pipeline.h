@@ -43,11 +43,14 @@ struct pipeline {
     size_t n;
     uint32_t owner[TEST_BLOCKS_MAX];
     const struct ah_comm_driver *driver; /* NULL: ah_comm_loop() */
+    double deadline_s;                   /* of the world */
     struct ah_comm_hub *hub;
 
     /* (optional) Told of every rank's trainer when nothing runs any more, on that rank's thread. */
     void (*done)(void *context, const struct pipeline_stage *stage, struct ah_trainer *trainer);
     void *context;
+    /* (optional) Takes the last config of a block for which this is not less than for those before it, instead of the next. */
+    int (*likes)(const struct ah_config *config);
     /* (optional) Told of the configs that a block has, and might have had. */
     void (*chosen)(enum ah_block_kind kind, const struct ah_config *config, bool had);
 };
@@ -64,7 +67,11 @@ static inline void pipeline_plan_stage(struct pipeline_stage *s, uint64_t *turn,
     for (size_t block = 0; block < s->c.job.n_blocks; block++) {
         const struct ah_job_group *group = ah_job_block(&s->c.job, block);
         const size_t n = ah_configs(&s->c.job, group, options);
-        s->c.configs[block] = options[turn[group->kind]++ % n];
+        size_t taken = turn[group->kind]++ % n;
+        for (size_t i = 0; i < n && s->pipeline->likes; i++)
+            if (s->pipeline->likes(&options[i]) >= s->pipeline->likes(&options[taken]))
+                taken = i;
+        s->c.configs[block] = options[taken];
         for (size_t i = 0; i < n && s->pipeline->chosen; i++)
             s->pipeline->chosen(group->kind, &options[i], false);
         if (s->pipeline->chosen)
@@ -164,7 +171,8 @@ static inline int pipeline_open_rank(struct pipeline_stage *s, struct ah_trainer
     const struct ah_comm_options options = {.driver = p->driver ? p->driver : ah_comm_loop(),
                                             .rank = s->rank.rank,
                                             .ranks = s->rank.ranks,
-                                            .boot = p->hub};
+                                            .boot = p->hub,
+                                            .deadline_s = p->deadline_s};
     s->err = (struct ah_error){0};
     s->rank.comm = NULL;
     *ret_trainer = NULL;
@@ -195,14 +203,15 @@ static inline void *pipeline_follow(void *context)
     return NULL;
 }
 
-/* What became of each rank is in its stage. */
-static inline void pipeline_run(struct pipeline *p, const struct ah_comm_hub_options *world,
-                                pipeline_lead *lead, void *context)
+/* What became of each rank is in its stage. Errors of the hub. */
+static inline int pipeline_try(struct pipeline *p, const struct ah_comm_hub_options *world,
+                               pipeline_lead *lead, void *context, struct ah_error *err)
 {
-    struct ah_error err = {0};
     struct ah_trainer *trainer;
     pthread_t threads[PIPELINE_STAGES];
-    CHECK_OK(ah_comm_hub_new(&p->hub, (uint32_t)p->n, world, &err), err);
+    int rc = ah_comm_hub_new(&p->hub, (uint32_t)p->n, world, err);
+    if (rc)
+        return rc;
     for (size_t i = 1; i < p->n; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, pipeline_follow, &p->stages[i]), 0);
     struct pipeline_stage *s = &p->stages[0];
@@ -212,6 +221,14 @@ static inline void pipeline_run(struct pipeline *p, const struct ah_comm_hub_opt
     for (size_t i = 1; i < p->n; i++)
         pthread_join(threads[i], NULL);
     ah_comm_hub_free(p->hub);
+    return AH_OK;
+}
+
+static inline void pipeline_run(struct pipeline *p, const struct ah_comm_hub_options *world,
+                                pipeline_lead *lead, void *context)
+{
+    struct ah_error err = {0};
+    CHECK_OK(pipeline_try(p, world, lead, context, &err), err);
 }
 
 static inline void pipeline_expect_ok(const struct pipeline *p)

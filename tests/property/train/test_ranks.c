@@ -10,12 +10,14 @@
 
 #include <inttypes.h>
 
-enum { STEPS = 4, PLANS_EACH = 12, DELAY_US = 60 };
+enum { STEPS = 4, PLANS_EACH = 12, LATE_EACH = 3, DELAY_US = 60 };
 
 static struct golden golden;
 static struct golden_result first, other;
 static struct pipeline pipeline;
 static uint64_t plans;
+/* What comes in early meets what has not gone yet. */
+static const struct ah_device_throttle slow_copies = {.d2h_bytes_per_s = 2e7};
 
 struct configs {
     bool of[AH_BLOCK_HEAD + 1][AH_ACTIVATIONS_WAYS][AH_WEIGHTS_HOST + 1][AH_OPTIMIZER_NONE + 1]
@@ -84,33 +86,48 @@ static void expect_as_planned(void)
     }
 }
 
-static void run_signature(const struct signature *signature, uint64_t *seed)
+static void run_plan(const char *name, double expected, uint64_t *turn, uint64_t *seed)
 {
-    uint64_t turn[AH_BLOCK_HEAD + 1] = {0};
+    struct ah_trainer_evaluation evaluation = {0};
+    pipeline_open(&pipeline, &golden, 0, turn, seed);
+    for (size_t i = 0; i < pipeline.n && pipeline.likes; i++)
+        pipeline.stages[i].options.device.throttle = slow_copies;
+    pipeline_run(&pipeline,
+                 &(struct ah_comm_hub_options){.poisons = true,
+                                               .most_delay_us = DELAY_US,
+                                               .seed = check_random(seed),
+                                               .is_serial = plans % 3 == 2,
+                                               .serial_purposes = AH_LINKS_CONTROL},
+                 train, &evaluation);
+    pipeline_expect_ok(&pipeline);
+    expect_same(name, pipeline.n);
+    expect_as_planned();
+    assert_memory_equal(&evaluation.loss, &expected, sizeof expected);
+    pipeline_close(&pipeline);
+    plans++;
+}
+
+/* Opens the case, and has it done by one process. */
+static double run_alone(const struct signature *signature)
+{
     golden_open_as(&golden, signature->name, signature->dtype, signature->state_dtype);
     golden.steps = STEPS;
     golden_plan_resident(&golden);
     struct ah_trainer *alone = golden_start(&golden, &first);
-    const double expected = golden_held_out_loss(&golden, alone);
+    const double held_out_loss = golden_held_out_loss(&golden, alone);
     ah_trainer_close(alone);
-    for (uint64_t i = 0; i < check_scaled(PLANS_EACH); i++, plans++) {
-        struct ah_trainer_evaluation evaluation = {0};
-        pipeline_open(&pipeline, &golden, 0, turn, seed);
-        pipeline_run(&pipeline,
-                     &(struct ah_comm_hub_options){.poisons = true,
-                                                   .most_delay_us = DELAY_US,
-                                                   .seed = check_random(seed),
-                                                   .is_serial = plans % 3 == 2,
-                                                   .serial_purposes = AH_LINKS_CONTROL},
-                     train, &evaluation);
-        pipeline_expect_ok(&pipeline);
-        expect_same(signature->name, pipeline.n);
-        expect_as_planned();
-        assert_memory_equal(&evaluation.loss, &expected, sizeof expected);
+    return held_out_loss;
+}
+
+static void run_signature(const struct signature *signature, uint64_t *seed)
+{
+    uint64_t turn[AH_BLOCK_HEAD + 1] = {0};
+    const double expected = run_alone(signature);
+    for (uint64_t i = 0; i < check_scaled(PLANS_EACH); i++) {
+        run_plan(signature->name, expected, turn, seed);
         seen.stages[pipeline.n]++;
         seen.dtypes[signature->dtype == AH_BF16]++;
         seen.clipped[golden.c.job.training.clip > 0]++;
-        pipeline_close(&pipeline);
     }
     golden_close(&golden);
 }
@@ -135,4 +152,34 @@ TEST(ranks, have_the_bits_of_one_process)
     assert_memory_equal(&seen.had, &seen.possible, sizeof seen.had);
     assert_true(seen.stages[2] && seen.stages[3] && seen.stages[4] && seen.stages[5]);
     assert_true(seen.dtypes[0] && seen.dtypes[1] && seen.clipped[0] && seen.clipped[1]);
+}
+
+/* Updates on the device by gradients of the step before, which stand at the first positions. */
+static int likes_device(const struct ah_config *config)
+{
+    return config->optimizer == AH_OPTIMIZER_DEVICE;
+}
+
+/* Gradients that go to the host, and are summed and squared there. */
+static int likes_host(const struct ah_config *config)
+{
+    return (config->optimizer == AH_OPTIMIZER_HOST) + (config->accumulator == AH_ACCUMULATOR_HOST);
+}
+
+TEST(ranks, have_them_where_all_is_late)
+{
+    static const struct signature signatures[] = {{"gpt2-untied-odd", AH_FP32, AH_FP32},
+                                                  {"llama-masked", AH_BF16, AH_BF16}};
+    uint64_t seed = check_seed(79);
+    pipeline.chosen = NULL;
+    for (size_t i = 0; i < sizeof signatures / sizeof *signatures; i++) {
+        uint64_t turn[AH_BLOCK_HEAD + 1] = {0};
+        const double expected = run_alone(&signatures[i]);
+        for (int k = 0; k < 2 * LATE_EACH; k++) {
+            pipeline.likes = k % 2 ? likes_device : likes_host;
+            run_plan(signatures[i].name, expected, turn, &seed);
+        }
+        golden_close(&golden);
+    }
+    pipeline.likes = NULL;
 }

@@ -130,7 +130,7 @@ struct ah_run {
     struct ah_checkpoints_room room;    /* that checkpoints will take */
     struct ah_checkpoint_position position;
     struct ah_checkpoints_found found; /* what it goes on from; zeroed: from the start */
-    struct ah_text_pair remarks[3]; /* on a damaged checkpoint, on the device; for the log; in cli->arena */
+    struct ah_text_pair remarks[4]; /* on a damaged checkpoint, on the device; for the log; in cli->arena */
     size_t n_remarks;
     uint64_t resumed_step; /* 0: from the start */
     uint64_t saved_step;   /* UINT64_MAX: none in this run */

@@ -2,6 +2,7 @@
 #include "cli/run_device.h"
 
 #include "base/units.h"
+#include "cli/run_ranks.h"
 #include "runtime/device/tryout.h"
 
 #include <stdio.h>
@@ -46,7 +47,11 @@ int ah_run_device_remark(struct ah_run *run, struct ah_error *err)
 {
     const struct ah_device_info *info = &ah_trainer_device(run->trainer)->info;
     char text[AH_TRYOUT_TEXT_MAX];
+    const struct ah_run_ranks *ranks = run->options->ranks;
+    char forms[AH_ERROR_TEXT_MAX];
     int rc =
         info->products.in_steps ? add(run, "products", ah_device_print_products(info, text), err) : AH_OK;
+    if (!rc && ranks && ah_run_ranks_products(ranks, forms, sizeof forms))
+        rc = add(run, "product_form", forms, err);
     return rc ? rc : remark_memory(run, info, err);
 }

@@ -216,6 +216,7 @@ int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
     place->links = &ranks->links;
     options->rank = place;
     options->device.shared = ranks->hosts[0].crowded;
+    options->device.product_forms = ah_follower_forms(ranks->hosts, ranks->world.ranks);
     return AH_OK;
 }
 
@@ -257,6 +258,24 @@ void ah_run_ranks_print(const struct ah_run_ranks *ranks, struct ah_cli *cli, st
         ah_buffer_release(&blocks);
     }
     ah_buffer_printf(out, "\n");
+}
+
+bool ah_run_ranks_products(const struct ah_run_ranks *ranks, char *ret_text, size_t bytes)
+{
+    const uint32_t last = ah_follower_forms(ranks->hosts, ranks->world.ranks) - 1;
+    uint32_t rank = 0;
+    if (ranks->lead.training.dtype != AH_BF16)
+        return false;
+    while (rank < ranks->world.ranks && ranks->hosts[rank].product_form == last)
+        rank++;
+    if (rank == ranks->world.ranks)
+        return false;
+    snprintf(ret_text, bytes,
+             "bf16 products are added up in the form '%s', which all ranks have; rank %" PRIu32
+             " has '%s', too, "
+             "whose bits are others",
+             ah_words_product_form[last], rank, ah_words_product_form[ranks->hosts[rank].product_form]);
+    return true;
 }
 
 void ah_run_ranks_free(struct ah_run_ranks *ranks)

@@ -53,6 +53,9 @@ bool ah_run_ranks_failed_elsewhere(const struct ah_run_ranks *ranks, uint32_t *r
 /* A line for people: who has which blocks, and where. */
 void ah_run_ranks_print(const struct ah_run_ranks *ranks, struct ah_cli *cli, struct ah_buffer *out);
 
+/* Whether ranks differ in the best form of bf16 products that they have: a sentence about which is taken. */
+bool ah_run_ranks_products(const struct ah_run_ranks *ranks, char *ret_text, size_t bytes);
+
 /* Leaves the world; of a lost one this may end the process. */
 void ah_run_ranks_free(struct ah_run_ranks *ranks);
 

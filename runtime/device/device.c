@@ -43,6 +43,9 @@ static const struct lane_row lane_rows[AH_DEVICE_LANES_ALL] = {
     [AH_LANE_RECEIVE_BEHIND] = {"receive_behind", DEVICE_SIDE, 0, KIND(AH_OP_RECEIVE)},
 };
 
+const char *const ah_words_product_form[] = {
+    [AH_PRODUCT_FMA] = "fma", [AH_PRODUCT_DOT] = "dot", [AH_PRODUCT_AMX] = "amx"};
+
 const char *ah_device_lane_name(uint32_t lane)
 {
     return lane < AH_DEVICE_LANES_ALL ? lane_rows[lane].name : "?";

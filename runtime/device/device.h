@@ -197,14 +197,20 @@ struct ah_device_options {
         pin_submitter; /* GPUs: the thread that calls reserve submits, and is pinned to a core of its own until it
                                  closes the device; host_threads is then at most all cores but one. The process's
                                  affinity mask is the frame; threads started in between inherit the pin. */
-    bool messages;  /* with lanes for messages to other ranks; AH_E_UNSUPPORTED where the driver has none */
-    bool shared;    /* CPU: other ranks compute on this machine, too: no thread is tied to a processor */
+    bool messages; /* with lanes for messages to other ranks; AH_E_UNSUPPORTED where the driver has none */
+    bool shared;   /* CPU: other ranks compute on this machine, too: no thread is tied to a processor */
+    uint32_t
+        product_forms; /* CPU: forms of bf16 products to choose from, the first so many (info.product_form); 0: all */
     uint32_t queue; /* ops a lane's queue holds; 0: 1024 */
     uint32_t spans; /* finished ops a lane remembers, the oldest overwritten; 0: 1024 */
     struct ah_device_throttle throttle;
     struct ah_device_watch watch;
     struct ah_device_keep *keep; /* (optional) GPUs: borrowed until the device is closed */
 };
+
+/* How bf16 products of a CPU add up (tile.h, ARITHMETIC). */
+enum ah_product_form { AH_PRODUCT_FMA, AH_PRODUCT_DOT, AH_PRODUCT_AMX, AH_PRODUCT_FORMS };
+extern const char *const ah_words_product_form[];
 
 /* Matrix products that are prepared. Where the library lacks one, it is made in steps, which is slower: rows of fp32 sums,
  * each finished by a kernel. */
@@ -233,6 +239,8 @@ struct ah_device_info {
     uint64_t locked_bytes; /* of the reserved pinned arena: less than all where the system refused */
     bool bf16;
     bool supports[64]; /* by enum ah_op_kind */
+    uint32_t
+        product_form; /* CPU: enum ah_product_form, the last that it has: forms differ in bits, later ones are faster */
 
     /* Of an open device: what does its matrix products, with its version; "": none whose algorithms can be chosen. */
     char library[AH_DEVICE_NAME_MAX];

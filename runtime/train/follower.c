@@ -26,11 +26,24 @@ struct brief {
     uint64_t text_bytes;
 };
 
-static void name_host(struct ah_follower_host *ret_host)
+static int describe_host(const struct ah_device_driver *driver, struct ah_follower_host *ret_host,
+                         struct ah_error *err)
 {
-    *ret_host = (struct ah_follower_host){{0}, false};
+    struct ah_device_info info = {0};
+    size_t n;
+    int rc = driver->probe(&info, 1, &n, err);
+    *ret_host = (struct ah_follower_host){.product_form = info.product_form};
     if (gethostname(ret_host->name, sizeof ret_host->name - 1))
         snprintf(ret_host->name, sizeof ret_host->name, "?");
+    return rc;
+}
+
+uint32_t ah_follower_forms(const struct ah_follower_host *hosts, uint32_t ranks)
+{
+    uint32_t last = AH_PRODUCT_FORMS - 1;
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        last = hosts[rank].product_form < last ? hosts[rank].product_form : last;
+    return last + 1;
 }
 
 static const char build[] = "autohete " AUTOHETE_VERSION;
@@ -96,8 +109,8 @@ int ah_follower_lead(const struct ah_links *links, const struct ah_follower_task
                      struct ah_follower_host *ret_hosts, struct ah_error *err)
 {
     struct ah_follower_host own;
-    name_host(&own);
-    int rc = ah_links_collect(links, &own, sizeof own, ret_hosts, err);
+    int rc = describe_host(task->trainer->driver, &own, err);
+    rc = rc ? rc : ah_links_collect(links, &own, sizeof own, ret_hosts, err);
     if (rc)
         return rc;
     find_crowds(ret_hosts, links->place->ranks);
@@ -133,9 +146,10 @@ static int hear(struct follower *f, const struct ah_links *links, struct ah_erro
 {
     const struct ah_trainer_rank *place = links->place;
     struct ah_follower_host own;
-    name_host(&own);
+    int rc = describe_host(f->options->driver, &own, err);
     f->hosts = ah_arena_array(&f->arena, place->ranks, sizeof *f->hosts);
-    int rc = f->hosts ? ah_links_collect(links, &own, sizeof own, NULL, err) : ah_error_memory(err);
+    rc = rc || f->hosts ? rc : ah_error_memory(err);
+    rc = rc ? rc : ah_links_collect(links, &own, sizeof own, NULL, err);
     rc = rc ? rc : ah_links_share(links, f->hosts, place->ranks * sizeof *f->hosts, err);
     rc = rc ? rc : ah_links_share(links, &f->brief, sizeof f->brief, err);
     char *texts = rc ? NULL : ah_arena_alloc(&f->arena, f->brief.text_bytes + 1);
@@ -208,7 +222,8 @@ static int open_trainer(struct follower *f, struct ah_error *err)
         .device = {.memory_bytes = program->memory.device_capacity_bytes,
                    .compute_threads = program->threads ? (uint32_t)program->threads->compute : 0,
                    .host_threads = program->threads ? (uint32_t)program->threads->host : 0,
-                   .shared = f->hosts[options->place->rank].crowded},
+                   .shared = f->hosts[options->place->rank].crowded,
+                   .product_forms = ah_follower_forms(f->hosts, options->place->ranks)},
         .batches = &f->batches,
         .documents = brief->documents,
         .rate = brief->rate,

@@ -29,8 +29,12 @@ struct ah_follower_task {
 /* Of each rank, at rank 0. */
 struct ah_follower_host {
     char name[AH_FOLLOWER_HOST_MAX];
-    bool crowded; /* another rank is on the same one */
+    bool crowded;          /* another rank is on the same one */
+    uint32_t product_form; /* of its device */
 };
+
+/* Forms of bf16 products that all of them have. */
+uint32_t ah_follower_forms(const struct ah_follower_host *hosts, uint32_t ranks);
 
 /* Of rank 0: `ret_hosts` has one for each rank. AH_E_PEER, or the error of whoever differs (ah_comm_fault()). */
 int ah_follower_lead(const struct ah_links *links, const struct ah_follower_task *task,

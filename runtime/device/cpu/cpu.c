@@ -22,6 +22,23 @@ static struct ah_cpu_device *cpu_of(struct ah_device *device)
     return (struct ah_cpu_device *)device;
 }
 
+static enum ah_product_form form_of(enum ah_tile_level level)
+{
+    return level == AH_TILE_AMX           ? AH_PRODUCT_AMX
+           : level == AH_TILE_AVX512_BF16 ? AH_PRODUCT_DOT
+                                          : AH_PRODUCT_FMA;
+}
+
+/* The fastest of the forms that may be taken. */
+static enum ah_tile_level choose_level(uint32_t forms)
+{
+    static const enum ah_tile_level most[] = {[AH_PRODUCT_FMA] = AH_TILE_AVX512,
+                                              [AH_PRODUCT_DOT] = AH_TILE_AVX512_BF16,
+                                              [AH_PRODUCT_AMX] = AH_TILE_AMX};
+    const enum ah_tile_level level = ah_tile_choose();
+    return forms && forms <= (uint32_t)form_of(level) ? most[forms - 1] : level;
+}
+
 static void describe(struct ah_device_info *ret_info, const struct ah_topology *topology,
                      const struct ah_host_memory *memory)
 {
@@ -30,6 +47,7 @@ static void describe(struct ah_device_info *ret_info, const struct ah_topology *
     ret_info->memory_bytes = memory->usable_bytes;
     ret_info->free_bytes = memory->available_bytes;
     ret_info->bf16 = true;
+    ret_info->product_form = form_of(ah_tile_choose());
     for (unsigned kind = 0; kind < AH_OP_KINDS; kind++)
         ret_info->supports[kind] = ah_cpu_supports((enum ah_op_kind)kind);
 }
@@ -195,7 +213,8 @@ static int open_lanes(struct ah_cpu_device *cpu, const struct ah_device_options 
         rc = open_copy_lanes(cpu, options, err);
     if (!rc)
         rc = open_message_lanes(cpu, options, err);
-    cpu->workspace = (struct ah_workspace){.level = ah_tile_choose(), .threads = placement->n_compute};
+    cpu->workspace =
+        (struct ah_workspace){.level = choose_level(options->product_forms), .threads = placement->n_compute};
     if (!rc)
         rc = ah_matmul_new_at(&cpu->matmul, placement->n_compute, cpu->workspace.level, err);
     return rc;

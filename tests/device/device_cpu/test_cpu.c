@@ -3,6 +3,7 @@
  * What the CPU device alone does: lanes that are slowed as asked, by a clock on which nothing but their sleeps takes time,
  * arenas that are refused, ops that wait for one that failed.
  */
+#include "base/bf16.h"
 #include "runtime/device/device.h"
 #include "tests/support/check.h"
 #include "tests/support/clock.h"
@@ -114,6 +115,43 @@ TEST(cpu, carries_messages_where_the_options_say_so)
     submission = (struct ah_submission){.lane = AH_LANE_COMPUTE, .op = &send};
     CHECK_FAILS(ah_device_submit(device, &submission, 1, NULL, &err), err, AH_E_USAGE,
                 "op 'send' does not run on lane 'compute'");
+    ah_device_close(device);
+}
+
+/* Bits of products of bf16 are those of fp32 where that form alone may be taken, whatever the processor has beside it. */
+TEST(cpu, takes_the_forms_of_products_that_it_may)
+{
+    enum { M = 33, N = 40, K = 130 };
+    struct ah_error err = {0};
+    struct ah_device *device = NULL;
+    const uint64_t arenas[AH_ARENA_KINDS] = {0, 1 << 20, 4096, 4096};
+    const struct ah_ref wide[] = {{AH_ARENA_DEVICE, AH_FP32, 0, 0},
+                                  {AH_ARENA_DEVICE, AH_FP32, 1 << 16, 0},
+                                  {AH_ARENA_DEVICE, AH_FP32, 2 << 16, 0}};
+    const struct ah_ref narrow[] = {{AH_ARENA_DEVICE, AH_FP32, 3 << 16, 0},
+                                    {AH_ARENA_DEVICE, AH_BF16, 4 << 16, 0},
+                                    {AH_ARENA_DEVICE, AH_BF16, 5 << 16, 0}};
+    struct ah_op product = {.kind = AH_OP_MATMUL, .u.matmul = {.m = M, .n = N, .k = K}};
+    struct ah_op ops[2] = {product, product};
+    memcpy(ops[0].arg, wide, sizeof wide);
+    memcpy(ops[1].arg, narrow, sizeof narrow);
+    CHECK_OK(ah_device_open(&device, ah_device_cpu(), &(struct ah_device_options){.product_forms = 1}, &err),
+             err);
+    assert_true(device->info.product_form < AH_PRODUCT_FORMS);
+    CHECK_OK(ah_device_prepare(device, ops, 2, &err), err);
+    CHECK_OK(ah_device_reserve(device, arenas, &err), err);
+    uint64_t seed = 5;
+    for (size_t arg = 1; arg < 3; arg++)
+        for (size_t i = 0; i < (arg == 1 ? M : N) * K; i++) {
+            const uint16_t bits = ah_bf16_from_fp32((float)check_uniform(&seed) - 0.5F);
+            ((uint16_t *)ah_device_pointer(device, narrow[arg]))[i] = bits;
+            ((float *)ah_device_pointer(device, wide[arg]))[i] = ah_bf16_to_fp32(bits);
+        }
+    for (size_t i = 0; i < 2; i++)
+        submit(device, AH_LANE_COMPUTE, &ops[i]);
+    CHECK_OK(ah_device_wait(device, AH_LANE_COMPUTE, 2, &err), err);
+    assert_memory_equal(ah_device_pointer(device, wide[0]), ah_device_pointer(device, narrow[0]),
+                        M * N * sizeof(float));
     ah_device_close(device);
 }
 

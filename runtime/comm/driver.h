@@ -20,6 +20,8 @@ enum { AH_COMM_ABI = 1 };
 struct ah_comm_end {
     uint32_t rank, ranks;
     bool is_independent; /* what is posted progresses whatever else waits */
+    uint32_t
+        moving; /* messages whose bytes are on their way, as far as `poll` knows: it is called often then */
 };
 
 struct ah_comm_message {

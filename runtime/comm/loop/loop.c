@@ -100,7 +100,7 @@ int ah_comm_hub_new(struct ah_comm_hub **ret_hub, uint32_t ranks, const struct a
         hub->options = *options;
     hub->random = hub->options.seed * 2 + 1;
     for (uint32_t i = 0; i < ranks; i++) {
-        ends[i].base = (struct ah_comm_end){i, ranks, !hub->options.is_serial};
+        ends[i].base = (struct ah_comm_end){i, ranks, !hub->options.is_serial, 0};
         ends[i].hub = hub;
         ends[i].rank = i;
     }

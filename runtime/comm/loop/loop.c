@@ -149,28 +149,14 @@ static int say_lost(const struct ah_comm_hub *hub, struct ah_error *err)
 
 /* ---- open and channels ---- */
 
-static bool is_absent(const struct loop_end *end, bool describes)
+static bool has_not_come(const void *hub, uint32_t rank)
 {
-    return describes ? !end->is_described : !end->is_present;
+    return !((const struct ah_comm_hub *)hub)->ends[rank].is_present;
 }
 
-/* "rank 2", "ranks 1, 3 and 4", "ranks 0, 1, 2, 3 and 12 more". */
-static void print_absent(char *text, size_t bytes, const struct ah_comm_hub *hub, bool describes)
+static bool has_not_described(const void *hub, uint32_t rank)
 {
-    enum { NAMED = 8 };
-    uint32_t n = 0, said = 0;
-    size_t used = 0;
-    for (uint32_t i = 0; i < hub->ranks; i++)
-        n += is_absent(&hub->ends[i], describes);
-    for (uint32_t i = 0; i < hub->ranks && said < NAMED && used < bytes; i++) {
-        if (!is_absent(&hub->ends[i], describes))
-            continue;
-        const char *before = said == 0 ? (n == 1 ? "rank" : "ranks") : said + 1 == n ? " and" : ",";
-        said++;
-        used += (size_t)snprintf(text + used, bytes - used, "%s %u", before, i);
-    }
-    if (n > said && used < bytes)
-        (void)snprintf(text + used, bytes - used, " and %u more", n - said);
+    return !((const struct ah_comm_hub *)hub)->ends[rank].is_described;
 }
 
 /* Until all ranks have come that far, or the world is lost, which it is past the deadline. */
@@ -184,11 +170,10 @@ static int gather(struct loop_end *end, bool describes, struct ah_error *err)
     while (*n < hub->ranks && !atomic_load(&hub->is_lost) && !rc)
         rc = pthread_cond_timedwait(&hub->gathered, &hub->mutex, &until);
     if (*n < hub->ranks && !atomic_load(&hub->is_lost)) {
-        char absent[128] = "";
         struct ah_error why = {0};
-        print_absent(absent, sizeof absent, hub, describes);
-        (void)ah_error_set(&why, AH_E_PEER, "%s of %u did not %s within %g s; look at what they said last",
-                           absent, hub->ranks, describes ? "set up channels" : "come", end->deadline_s);
+        const struct ah_comm_absent absent = {hub->ranks, describes ? has_not_described : has_not_come, hub,
+                                              describes ? "set up channels" : "come", end->deadline_s};
+        (void)ah_comm_say_absent(&absent, &why);
         lose(hub, end->rank, &why);
     }
     return atomic_load(&hub->is_lost) ? say_lost(hub, err) : AH_OK;

@@ -7,6 +7,9 @@
  *
  * A turn of the engine costs one call, MPI_Testsome; the receive of a notice of loss is among its requests.
  *
+ * DEADLINES. Ranks meet by messages to each other, never by a collective call, so that each knows who is absent. Only inside
+ * MPI_Init_thread nobody knows: there the launcher waits for all, and comm.c gives up.
+ *
  * LOSS. A rank that loses the world tells all others why, on a communicator of its own for that, where everyone has a
  * receive posted from the beginning. Receives are cancelled then, and end when nothing can write to their places any more;
  * sends are given up, since they only read. Nothing can be finished in order any more, so `close` aborts, the culprit's
@@ -14,6 +17,8 @@
  * others.
  */
 #include "runtime/comm/driver.h"
+
+#include "base/threads.h"
 
 #include <inttypes.h>
 #include <mpi.h>
@@ -26,7 +31,9 @@ enum {
     LONG_BYTES = 64 << 10,   /* more: with a head */
     HEAD_BYTES = 9,          /* a number of 8, and one more, as no number that is a message has 9 */
     PIECE_BYTES = 256 << 20, /* at most */
-    NOTICE_TAG = 0,
+    NOTICE_TAG = 0,          /* on `notices`, as the next */
+    MEETING_TAG = 1,
+    MEETING_SLEEP_US = 1000,
     PATIENCE_S = 1
 };
 
@@ -60,6 +67,10 @@ struct mpi_end {
     MPI_Request hearing; /* until there are channels */
     bool has_listened;   /* since `fault` last asked */
     MPI_Request *saying; /* owned; one a rank */
+    double deadline_s;
+    MPI_Request *meeting;               /* owned; a receive from each rank, then a send to each */
+    uint64_t n_own, *n_wishes;          /* owned; of each rank, in channels */
+    struct ah_comm_channel *all_wishes; /* owned; of all ranks, until close, since some may come late */
     bool is_lost;
     uint32_t culprit;
     struct ah_error why;
@@ -150,6 +161,73 @@ static void mpi_revoke(struct ah_comm_end *base, const struct ah_error *why)
     tell(end, why->code, why->text);
 }
 
+/* ---- meetings ---- */
+
+/* What all ranks tell all others. */
+enum meeting { MEETING_HELLO, MEETING_COUNTS, MEETING_WISHES };
+
+static void begin_meeting(struct mpi_end *end, enum meeting what, const struct ah_comm_channel *channels)
+{
+    const int tag = MEETING_TAG + (int)what;
+    const uint32_t ranks = end->base.ranks;
+    const size_t own =
+        what == MEETING_WISHES ? end->n_own * sizeof *channels : (what == MEETING_COUNTS) * sizeof end->n_own;
+    const void *out = what == MEETING_WISHES ? (const void *)channels : &end->n_own;
+    struct ah_comm_channel *in = end->all_wishes;
+    for (uint32_t i = 0; i < ranks; i++) {
+        const size_t n = what == MEETING_WISHES ? end->n_wishes[i] : 0;
+        const size_t bytes =
+            what == MEETING_WISHES ? n * sizeof *in : (what == MEETING_COUNTS) * sizeof end->n_own;
+        void *place = what == MEETING_WISHES ? (void *)in : &end->n_wishes[i];
+        if (i == end->base.rank && own) {
+            memcpy(place, out, own);
+        } else if (i != end->base.rank) {
+            MPI_Irecv(place, (int)bytes, MPI_BYTE, (int)i, tag, end->notices, &end->meeting[i]);
+            MPI_Isend(out, (int)own, MPI_BYTE, (int)i, tag, end->notices, &end->meeting[ranks + i]);
+        }
+        in = in ? in + n : in;
+    }
+}
+
+static bool is_absent(const void *world, uint32_t rank)
+{
+    const struct mpi_end *end = world;
+    return end->meeting[rank] != MPI_REQUEST_NULL || end->meeting[end->base.ranks + rank] != MPI_REQUEST_NULL;
+}
+
+static bool is_met(struct mpi_end *end)
+{
+    size_t pending = 0;
+    for (size_t i = 0; i < (size_t)end->base.ranks * 2; i++) {
+        int flag = 1;
+        int failure =
+            end->meeting[i] == MPI_REQUEST_NULL ? 0 : MPI_Test(&end->meeting[i], &flag, MPI_STATUS_IGNORE);
+        if (failure)
+            tell_failure(end, "MPI_Test", failure);
+        pending += failure || !flag;
+    }
+    return pending == 0;
+}
+
+static int meet(struct mpi_end *end, enum meeting what, const struct ah_comm_channel *channels,
+                struct ah_error *err)
+{
+    const struct ah_comm_absent absent = {
+        end->base.ranks, is_absent, end, what == MEETING_HELLO ? "come" : "set up channels", end->deadline_s};
+    const uint64_t until_ns = ah_threads_now_ns() + (uint64_t)(end->deadline_s * 1e9);
+    begin_meeting(end, what, channels);
+    while (!is_met(end)) {
+        if (what != MEETING_HELLO)
+            listen(end);
+        if (end->is_lost)
+            return ah_error_set(err, AH_E_PEER, "rank %u: %s", end->culprit, end->why.text);
+        if (ah_threads_now_ns() > until_ns)
+            return ah_comm_say_absent(&absent, err);
+        nanosleep(&(const struct timespec){.tv_nsec = MEETING_SLEEP_US * 1000}, NULL);
+    }
+    return AH_OK;
+}
+
 /* ---- life ---- */
 
 static bool is_launched(void)
@@ -193,23 +271,44 @@ static int init(const struct ah_comm_options *options, int *ret_rank, int *ret_r
     return AH_OK;
 }
 
+static struct mpi_end *new_end(uint32_t rank, uint32_t ranks)
+{
+    struct mpi_end *end = calloc(1, sizeof *end);
+    MPI_Request *saying = calloc(ranks, sizeof *saying);
+    MPI_Request *meeting = calloc((size_t)ranks * 2, sizeof *meeting);
+    uint64_t *n_wishes = calloc(ranks, sizeof *n_wishes);
+    if (!end || !saying || !meeting || !n_wishes) {
+        free(end);
+        free(saying);
+        free(meeting);
+        free(n_wishes);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < ranks; i++)
+        saying[i] = meeting[i] = meeting[ranks + i] = MPI_REQUEST_NULL;
+    end->base = (struct ah_comm_end){rank, ranks, true, 0};
+    end->saying = saying;
+    end->meeting = meeting;
+    end->n_wishes = n_wishes;
+    return end;
+}
+
 static int mpi_open(struct ah_comm_end **ret_end, const struct ah_comm_options *options, struct ah_error *err)
 {
     int rank = 0, ranks = 0;
     int rc = init(options, &rank, &ranks, err);
     if (rc)
         return rc;
-    struct mpi_end *end = calloc(1, sizeof *end);
-    MPI_Request *saying = end ? calloc((size_t)ranks, sizeof *saying) : NULL;
-    if (!saying) {
-        free(end);
+    struct mpi_end *end = new_end((uint32_t)rank, (uint32_t)ranks);
+    if (!end) {
         MPI_Abort(MPI_COMM_WORLD, 1); /* nobody else would end */
         return ah_error_memory(err);
     }
-    end->base = (struct ah_comm_end){(uint32_t)rank, (uint32_t)ranks, true, 0};
-    end->saying = saying;
-    for (int i = 0; i < ranks; i++)
-        saying[i] = MPI_REQUEST_NULL;
+    end->deadline_s = options->deadline_s;
+    end->notices = MPI_COMM_WORLD;
+    rc = meet(end, MEETING_HELLO, NULL, err);
+    if (rc)
+        return rc; /* the end stays, since MPI may still write there */
     MPI_Comm_dup(MPI_COMM_WORLD, &end->data);
     MPI_Comm_dup(MPI_COMM_WORLD, &end->notices);
     MPI_Comm_set_errhandler(end->data, MPI_ERRORS_RETURN);
@@ -243,6 +342,9 @@ static void mpi_close(struct ah_comm_end *base)
     free(end->indices);
     free(end->statuses);
     free(end->saying);
+    free(end->meeting);
+    free(end->n_wishes);
+    free(end->all_wishes);
     free(end);
 }
 
@@ -284,31 +386,25 @@ static int make_slots(struct mpi_end *end, const struct ah_comm_channel *channel
     return AH_OK;
 }
 
-/* All ranks' wishes, on all ranks; `*ret_all` is owned by the caller, the wishes borrow it. */
-static int exchange(const struct mpi_end *end, const struct ah_comm_channel *channels, size_t n,
-                    struct ah_comm_wishes *wishes, struct ah_comm_channel **ret_all, struct ah_error *err)
+/* All ranks' wishes, on all ranks. */
+static int exchange(struct mpi_end *end, const struct ah_comm_channel *channels, size_t n,
+                    struct ah_comm_wishes *wishes, struct ah_error *err)
 {
-    const uint32_t ranks = end->base.ranks;
-    int *counts = calloc((size_t)ranks * 2, sizeof *counts);
-    int *begins = counts ? counts + ranks : NULL;
-    int mine = (int)(n * sizeof *channels), total = 0;
-    if (!counts)
+    size_t total = 0;
+    end->n_own = n;
+    int rc = meet(end, MEETING_COUNTS, NULL, err);
+    for (uint32_t i = 0; i < end->base.ranks && !rc; i++)
+        total += end->n_wishes[i];
+    end->all_wishes = rc ? NULL : calloc(total + 1, sizeof *end->all_wishes);
+    if (!rc && !end->all_wishes)
         return ah_error_memory(err);
-    MPI_Allgather(&mine, 1, MPI_INT, counts, 1, MPI_INT, end->data);
-    for (uint32_t i = 0; i < ranks; i++) {
-        begins[i] = total;
-        total += counts[i];
+    rc = rc ? rc : meet(end, MEETING_WISHES, channels, err);
+    total = 0;
+    for (uint32_t i = 0; i < end->base.ranks && !rc; i++) {
+        wishes[i] = (struct ah_comm_wishes){end->all_wishes + total, end->n_wishes[i]};
+        total += end->n_wishes[i];
     }
-    struct ah_comm_channel *all = calloc((size_t)total + 1, 1);
-    if (all)
-        MPI_Allgatherv(channels, mine, MPI_BYTE, all, counts, begins, MPI_BYTE, end->data);
-    for (uint32_t i = 0; all && i < ranks; i++) {
-        wishes[i].channels = all + (size_t)begins[i] / sizeof *all;
-        wishes[i].n = (size_t)counts[i] / sizeof *all;
-    }
-    free(counts);
-    *ret_all = all;
-    return all ? AH_OK : ah_error_memory(err);
+    return rc;
 }
 
 static int check_tags(const struct mpi_end *end, const struct ah_comm_channel *channels, size_t n,
@@ -328,16 +424,12 @@ static int mpi_channels(struct ah_comm_end *base, const struct ah_comm_channel *
 {
     struct mpi_end *end = end_of(base);
     struct ah_comm_wishes *wishes = calloc(base->ranks, sizeof *wishes);
-    struct ah_comm_channel *all = NULL;
     int rc = wishes ? AH_OK : ah_error_memory(err);
     rc = rc ? rc : make_slots(end, channels, n, err);
-    rc = rc ? rc : exchange(end, channels, n, wishes, &all, err);
+    rc = rc ? rc : exchange(end, channels, n, wishes, err);
     rc = rc ? rc : ah_comm_agree(wishes, base->ranks, err);
     rc = rc ? rc : check_tags(end, channels, n, err);
-    free(all);
     free(wishes);
-    if (rc == AH_E_MEMORY)
-        MPI_Abort(MPI_COMM_WORLD, 1); /* the others wait inside a collective call */
     return rc;
 }
 

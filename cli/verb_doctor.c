@@ -14,6 +14,7 @@
 #include "cli/table.h"
 #include "cli/verbs.h"
 #include "profiler/load.h"
+#include "runtime/comm/driver.h"
 #include "runtime/device/device.h"
 #include "runtime/device/plugin.h"
 #include "runtime/device/tryout.h"
@@ -282,11 +283,11 @@ static void check_profile(const struct doctor *doctor, struct finding *ret)
     ah_document_release(&profile);
 }
 
-/* Does this program of Python's end with 0? What it prints is not shown. */
-static bool runs(const char *python, const char *program)
+/* Does this command end with 0? What it prints is not shown. */
+static bool runs(const char *command, const char *option, const char *value)
 {
-    char *const arguments[] = {(char *)(uintptr_t)python, (char *)(uintptr_t) "-c",
-                               (char *)(uintptr_t)program, NULL};
+    char *const arguments[] = {(char *)(uintptr_t)command, (char *)(uintptr_t)option,
+                               (char *)(uintptr_t)value, NULL};
     posix_spawn_file_actions_t files;
     pid_t child = 0;
     int status = -1;
@@ -294,7 +295,7 @@ static bool runs(const char *python, const char *program)
         return false;
     bool started = !posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0) &&
                    !posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0) &&
-                   !posix_spawnp(&child, python, &files, NULL, arguments, environ);
+                   !posix_spawnp(&child, command, &files, NULL, arguments, environ);
     posix_spawn_file_actions_destroy(&files);
     return started && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
@@ -316,7 +317,7 @@ static void check_tokenizer(const struct doctor *doctor, struct finding *ret)
              given ? "" : "/.local/share");
     const char *pythons[] = {own, "python3"};
     for (size_t i = 0; i < 2; i++)
-        if (runs(pythons[i], look)) {
+        if (runs(pythons[i], "-c", look)) {
             say(ret->detail, "%s has tokenizers, transformers and jinja2, for autohete-tokenize", pythons[i]);
             return;
         }
@@ -327,13 +328,43 @@ static void check_tokenizer(const struct doctor *doctor, struct finding *ret)
     say(ret->fix, "autohete-tokenize --setup");
 }
 
+/* The plugin, its library, and what starts ranks. */
+static void check_mpi(const struct doctor *doctor, struct finding *ret)
+{
+    static const char *const launchers[] = {"mpirun", "srun"};
+    const struct ah_comm_driver *driver = NULL;
+    struct ah_error err = {0};
+    char library[128] = "";
+    const char *launcher = NULL;
+    (void)doctor;
+    int rc = ah_comm_load("mpi", &driver, &err);
+    rc = rc || !driver->probe ? rc : driver->probe(library, sizeof library, &err);
+    if (rc) {
+        ret->state = STATE_ABSENT;
+        say(ret->detail, "ranks run as threads of one process only: %s", err.text);
+        say(ret->fix, "for several machines: apt-get install libopenmpi-dev openmpi-bin, then build again");
+        return;
+    }
+    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0] && !launcher; i++)
+        launcher = runs(launchers[i], "--version", NULL) ? launchers[i] : NULL;
+    if (launcher) {
+        say(ret->detail, "%s (interface %d), started by %s", library, AH_COMM_ABI, launcher);
+        return;
+    }
+    ret->state = STATE_ABSENT;
+    say(ret->detail, "%s (interface %d), but neither mpirun nor srun to start ranks", library, AH_COMM_ABI);
+    say(ret->fix, "apt-get install openmpi-bin");
+}
+
 static const struct {
     const char *what;
     void (*check)(const struct doctor *doctor, struct finding *ret);
 } checks[] = {
-    {"processor", check_processor},     {"host memory", check_memory},    {"locked memory", check_memlock},
-    {"huge pages", check_huge_pages},   {"device cpu", check_cpu_device}, {"NVIDIA driver", check_driver},
-    {"device cuda", check_cuda_plugin}, {"profile", check_profile},       {"tokenizer", check_tokenizer},
+    {"processor", check_processor},     {"host memory", check_memory},
+    {"locked memory", check_memlock},   {"huge pages", check_huge_pages},
+    {"device cpu", check_cpu_device},   {"NVIDIA driver", check_driver},
+    {"device cuda", check_cuda_plugin}, {"profile", check_profile},
+    {"tokenizer", check_tokenizer},     {"MPI", check_mpi},
 };
 
 enum { CHECKS = sizeof checks / sizeof checks[0], LIBRARIES_MAX = 8, FINDINGS_MAX = CHECKS + LIBRARIES_MAX };
@@ -431,10 +462,10 @@ static int doctor_run(struct ah_cli *cli, const void *options)
 const struct ah_verb ah_verb_doctor = {
     .name = "doctor",
     .summary = "say what is installed, which devices work, and what is missing",
-    .description =
-        "Looks at processor, memory, limits, libraries, devices and the profile kept for this machine, and "
-        "says of everything that is missing which command brings it.\n\n"
-        "Exit status: 0 the CPU device can run, 7 it cannot.",
+    .description = "Looks at processor, memory, limits, libraries, devices, MPI and the profile kept for "
+                   "this machine, and "
+                   "says of everything that is missing which command brings it.\n\n"
+                   "Exit status: 0 the CPU device can run, 7 it cannot.",
     .examples = {{"doctor", "is this machine ready"}},
     .run = doctor_run,
 };

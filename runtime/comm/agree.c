@@ -5,6 +5,7 @@
 #include "runtime/comm/driver.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 int ah_comm_check_driver(const struct ah_comm_driver *driver, const char *origin, struct ah_error *err)
 {
@@ -77,4 +78,26 @@ int ah_comm_agree(const struct ah_comm_wishes *wishes, uint32_t ranks, struct ah
         for (size_t i = 0; i < wishes[rank].n && !rc; i++)
             rc = check_one(wishes, ranks, rank, i, err);
     return rc;
+}
+
+/* "rank 2", "ranks 1, 3 and 4", "ranks 0, 1, 2, 3 and 12 more". */
+int ah_comm_say_absent(const struct ah_comm_absent *absent, struct ah_error *err)
+{
+    enum { NAMED = 8 };
+    char text[128] = "";
+    uint32_t n = 0, said = 0;
+    size_t used = 0;
+    for (uint32_t i = 0; i < absent->ranks; i++)
+        n += absent->is_absent(absent->world, i);
+    for (uint32_t i = 0; i < absent->ranks && said < NAMED && used < sizeof text; i++) {
+        if (!absent->is_absent(absent->world, i))
+            continue;
+        const char *before = said == 0 ? (n == 1 ? "rank" : "ranks") : said + 1 == n ? " and" : ",";
+        said++;
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s %u", before, i);
+    }
+    if (n > said && used < sizeof text)
+        (void)snprintf(text + used, sizeof text - used, " and %u more", n - said);
+    return ah_error_set(err, AH_E_PEER, "%s of %u did not %s within %g s; look at what they said last", text,
+                        absent->ranks, absent->did_not, absent->deadline_s);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/comm/comm.h"
 
+#include "base/threads.h"
 #include "runtime/comm/comm_internal.h"
 
 #include <assert.h>
@@ -9,7 +10,11 @@
 #include <string.h>
 #include <time.h>
 
-enum { DEADLINE_S = 60, DEADLINE_MOST_S = 1000 * 1000 * 1000 };
+enum {
+    DEADLINE_S = 60,
+    DEADLINE_MOST_S = 1000 * 1000 * 1000,
+    PATIENCE_S = 1 /* with a driver that says nothing at its deadline */
+};
 
 /* ---- life ---- */
 
@@ -31,6 +36,27 @@ static int give_order(struct ah_comm *comm, enum comm_order order, struct ah_err
     ah_comm_engine_wake(comm);
     while (comm->order != ORDER_NONE)
         pthread_cond_wait(&comm->told, &comm->mutex);
+    return comm->order_rc ? ah_error_set(err, comm->order_rc, "%s", comm->order_err.text) : AH_OK;
+}
+
+/* A driver's launcher may wait for a process that never comes, inside a call that nothing ends: AH_E_PEER then, and the end
+ * belongs to the engine's thread, for the life of the process. */
+static int open_in_time(struct ah_comm *comm, bool *ret_is_stuck, struct ah_error *err)
+{
+    const double deadline_s = comm->options.deadline_s + PATIENCE_S;
+    const uint64_t until_ns = ah_threads_now_ns() + (uint64_t)(deadline_s * 1e9);
+    const struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
+    int late = 0;
+    comm->order = ORDER_OPEN;
+    ah_comm_engine_wake(comm);
+    while (comm->order != ORDER_NONE && !late)
+        late = pthread_cond_timedwait(&comm->told, &comm->mutex, &until);
+    *ret_is_stuck = comm->order != ORDER_NONE;
+    if (*ret_is_stuck)
+        return ah_error_set(err, AH_E_PEER,
+                            "driver '%s' has not let this rank in for %g s: its launcher waits for a process "
+                            "that does not come",
+                            comm->driver->name, comm->options.deadline_s);
     return comm->order_rc ? ah_error_set(err, comm->order_rc, "%s", comm->order_err.text) : AH_OK;
 }
 
@@ -63,8 +89,8 @@ static struct ah_comm *new_comm(const struct ah_comm_options *options)
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&comm->work, &attributes);
+    pthread_cond_init(&comm->told, &attributes);
     pthread_condattr_destroy(&attributes);
-    pthread_cond_init(&comm->told, NULL);
     return comm;
 }
 
@@ -85,17 +111,18 @@ int ah_comm_open(struct ah_comm **ret_comm, const struct ah_comm_options *option
     const struct ah_lane_job job = {
         .run = ah_comm_engine_run, .payload = &comm, .payload_bytes = sizeof(void *)};
     (void)ah_lane_submit(comm->thread, &job, NULL);
+    bool is_stuck = false;
     pthread_mutex_lock(&comm->mutex);
-    rc = give_order(comm, ORDER_OPEN, err);
+    rc = open_in_time(comm, &is_stuck, err);
     if (!rc) {
         comm->options.rank = comm->end->rank;
         comm->options.ranks = comm->end->ranks;
     }
     pthread_mutex_unlock(&comm->mutex);
-    if (rc) {
+    if (rc && !is_stuck)
         ah_comm_close(comm);
+    if (rc)
         return rc;
-    }
     *ret_comm = comm;
     return AH_OK;
 }

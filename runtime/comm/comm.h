@@ -56,8 +56,9 @@ struct ah_comm_moved {
     uint64_t bytes;
 };
 
-/* Collective: starts the engine and joins the world. AH_E_PEER names the ranks that are absent; AH_E_MISMATCH: a driver of
- * another build, or a world of another size; AH_E_USAGE, AH_E_MEMORY, AH_E_FAILED. *Owned* by the caller. */
+/* Collective: starts the engine and joins the world. AH_E_PEER names the ranks that are absent, where the driver knows them;
+ * AH_E_MISMATCH: a driver of another build, or a world of another size; AH_E_USAGE, AH_E_MEMORY, AH_E_FAILED. A driver that
+ * hangs past the deadline keeps its thread: the process should end. *Owned* by the caller. */
 int ah_comm_open(struct ah_comm **ret_comm, const struct ah_comm_options *options, struct ah_error *err);
 
 /* Collective, once: channel i is channels[i] from now on. AH_E_MISMATCH, on all ranks, names two ranks that do not agree on

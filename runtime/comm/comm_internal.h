@@ -51,9 +51,8 @@ struct ah_comm {
     size_t n_channels, n_asked;
     bool has_channels; /* were asked for */
 
-    size_t n_posted;       /* with the driver */
-    uint64_t posted_bytes; /* those */
-    unsigned n_inside;     /* callers in a move */
+    size_t n_posted;   /* with the driver */
+    unsigned n_inside; /* callers in a move */
 
     bool is_revoking, is_revoked; /* asked for here, by ah_comm_revoke() or close; told to the driver */
     struct ah_error why_revoke;
@@ -61,8 +60,8 @@ struct ah_comm {
     uint32_t culprit;
     struct ah_error why;
 
-    unsigned yields; /* since something was last done */
-    uint32_t sleep_us;
+    uint32_t moving;   /* the engine's: of the end, as last seen */
+    uint64_t moved_ns; /* the engine's: when something was last posted, began to move or was done */
 };
 
 /* The engine's whole life, as a job of its lane: the payload is a pointer to the end. */

@@ -20,6 +20,8 @@ enum { AH_COMM_ABI = 1 };
 struct ah_comm_end {
     uint32_t rank, ranks;
     bool is_independent; /* what is posted progresses whatever else waits */
+    uint32_t
+        moving; /* messages whose bytes are on their way, as far as `poll` knows: it is called often then */
 };
 
 struct ah_comm_message {
@@ -97,6 +99,18 @@ struct ah_comm_wishes {
 
 /* Whether all ranks ask for the same channels; AH_E_MISMATCH, with one sentence that is the same whoever calls. */
 int ah_comm_agree(const struct ah_comm_wishes *wishes, uint32_t ranks, struct ah_error *err);
+
+/* Ranks that somebody waited for. */
+struct ah_comm_absent {
+    uint32_t ranks; /* of the world */
+    bool (*is_absent)(const void *world, uint32_t rank);
+    const void *world;
+    const char *did_not; /* "come" */
+    double deadline_s;
+};
+
+/* AH_E_PEER, which names them. */
+int ah_comm_say_absent(const struct ah_comm_absent *absent, struct ah_error *err);
 
 /* Where the peer of rank's `channel` has the other end of it, in its wishes; SIZE_MAX: it has none. */
 size_t ah_comm_other_end(const struct ah_comm_wishes *peer, uint32_t rank,

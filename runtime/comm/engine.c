@@ -4,8 +4,10 @@
  *
  * A turn posts what was asked for, polls once, and wakes those whose messages are done. After a turn in which nothing
  * happened it rests: in the driver's own wait, where it has one. Else, with nothing posted, until somebody asks, looking for
- * a lost world now and then; with something posted, it yields the processor a few times after the last completion, then
- * sleeps longer and longer. While much is under way it sleeps shorter, since some transports move bytes only inside calls.
+ * a lost world now and then. With something posted it yields the processor for a moment after something last happened, then
+ * sleeps for a share of the time that it has waited, so that a message is late by a small part of its wait and a rank that
+ * waits for long costs next to nothing. While bytes are on their way it sleeps as shortly as can be, since some transports
+ * move them only inside calls.
  */
 #include "base/threads.h"
 #include "runtime/comm/comm_internal.h"
@@ -15,12 +17,12 @@
 #include <time.h>
 
 enum {
-    YIELDS = 50,
+    YIELDING_US = 100,
+    COPYING_NS = 5000, /* a poll that takes longer has moved bytes, if any are on their way */
+    WAITED_PER_SLEEP = 32,
     SLEEP_LEAST_US = 20,
-    SLEEP_MOST_US = 200,
-    SLEEP_MOST_BUSY_US = 50, /* with more than BUSY_BYTES under way */
-    SLEEP_IDLE_US = 100 * 1000,
-    BUSY_BYTES = 256 << 10
+    SLEEP_MOST_US = 1500,
+    SLEEP_IDLE_US = 100 * 1000 /* with nothing posted */
 };
 
 void ah_comm_engine_wake(struct ah_comm *comm)
@@ -82,7 +84,6 @@ static void complete(struct ah_comm *comm, const struct ah_comm_done *done)
     slot->rc = done->rc;
     slot->state = SLOT_DONE;
     comm->n_posted--;
-    comm->posted_bytes -= slot->message.bytes;
     pthread_cond_signal(&slot->done);
 }
 
@@ -92,23 +93,25 @@ static bool turn(struct ah_comm *comm)
     const size_t n = comm->n_asked;
     if (n)
         memcpy(comm->posting, comm->asked, n * sizeof *comm->posting);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         comm->slots[comm->posting[i].channel].state = SLOT_POSTED;
-        comm->posted_bytes += comm->posting[i].bytes;
-    }
     comm->n_posted += n;
     comm->n_asked = 0;
     const bool polls = comm->n_posted > 0;
     pthread_mutex_unlock(&comm->mutex);
     if (n)
         comm->driver->post(comm->end, comm->posting, n);
+    const uint64_t polled_ns = ah_threads_now_ns();
     const size_t n_done = polls ? comm->driver->poll(comm->end, comm->done, comm->n_channels) : 0;
+    const bool has_copied = comm->end->moving && ah_threads_now_ns() - polled_ns > COPYING_NS;
     pthread_mutex_lock(&comm->mutex);
     if (!comm->is_lost)
         fetch_fault(comm); /* before those are woken who ask for it */
     for (size_t i = 0; i < n_done; i++)
         complete(comm, &comm->done[i]);
-    return n > 0 || n_done > 0;
+    const bool begins = comm->end->moving > comm->moving;
+    comm->moving = comm->end->moving;
+    return n > 0 || n_done > 0 || begins || has_copied;
 }
 
 static void sleep_us(struct ah_comm *comm, uint32_t us)
@@ -118,23 +121,34 @@ static void sleep_us(struct ah_comm *comm, uint32_t us)
     (void)pthread_cond_timedwait(&comm->work, &comm->mutex, &until);
 }
 
+/* Since something happened. */
+static uint64_t waited_us(const struct ah_comm *comm)
+{
+    return (ah_threads_now_ns() - comm->moved_ns) / 1000;
+}
+
+static uint32_t pause_us(const struct ah_comm *comm)
+{
+    const uint64_t us = waited_us(comm) / WAITED_PER_SLEEP;
+    if (comm->moving || us < SLEEP_LEAST_US)
+        return SLEEP_LEAST_US;
+    return us < SLEEP_MOST_US ? (uint32_t)us : SLEEP_MOST_US;
+}
+
 static void rest(struct ah_comm *comm)
 {
-    const uint32_t most_us = comm->posted_bytes > BUSY_BYTES ? SLEEP_MOST_BUSY_US : SLEEP_MOST_US;
     if (comm->driver->wait) {
         pthread_mutex_unlock(&comm->mutex);
         comm->driver->wait(comm->end);
         pthread_mutex_lock(&comm->mutex);
     } else if (comm->n_posted == 0) {
         sleep_us(comm, SLEEP_IDLE_US);
-    } else if (comm->yields < YIELDS) {
-        comm->yields++;
+    } else if (waited_us(comm) < YIELDING_US) {
         pthread_mutex_unlock(&comm->mutex);
         sched_yield();
         pthread_mutex_lock(&comm->mutex);
     } else {
-        sleep_us(comm, comm->sleep_us < most_us ? comm->sleep_us : most_us);
-        comm->sleep_us = comm->sleep_us * 2 < SLEEP_MOST_US ? comm->sleep_us * 2 : SLEEP_MOST_US;
+        sleep_us(comm, pause_us(comm));
     }
 }
 
@@ -158,12 +172,10 @@ void ah_comm_engine_run(void *payload)
         }
         if (comm->is_revoking && !comm->is_revoked)
             revoke(comm);
-        if (turn(comm)) {
-            comm->yields = 0;
-            comm->sleep_us = SLEEP_LEAST_US;
-        } else if (!has_work(comm)) {
+        if (turn(comm))
+            comm->moved_ns = ah_threads_now_ns();
+        else if (!has_work(comm))
             rest(comm);
-        }
     }
     pthread_mutex_unlock(&comm->mutex);
 }

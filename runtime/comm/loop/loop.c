@@ -40,6 +40,8 @@ struct loop_end {
     uint32_t rank;
     bool is_present, is_described, is_closed;
     bool is_woken; /* since its last sleep */
+    bool is_stuck; /* is_serial: its turn waits for one that never ends, as far as is known */
+    const struct loop_slot *blocks; /* is_stuck: by this one of its slots */
     pthread_cond_t changed;
     struct ah_comm_wishes wishes; /* borrowed until close */
     struct loop_slot *slots;      /* owned by the hub; one for each wish */
@@ -100,7 +102,7 @@ int ah_comm_hub_new(struct ah_comm_hub **ret_hub, uint32_t ranks, const struct a
         hub->options = *options;
     hub->random = hub->options.seed * 2 + 1;
     for (uint32_t i = 0; i < ranks; i++) {
-        ends[i].base = (struct ah_comm_end){i, ranks, !hub->options.is_serial};
+        ends[i].base = (struct ah_comm_end){i, ranks, !hub->options.is_serial, 0};
         ends[i].hub = hub;
         ends[i].rank = i;
     }
@@ -149,28 +151,14 @@ static int say_lost(const struct ah_comm_hub *hub, struct ah_error *err)
 
 /* ---- open and channels ---- */
 
-static bool is_absent(const struct loop_end *end, bool describes)
+static bool has_not_come(const void *hub, uint32_t rank)
 {
-    return describes ? !end->is_described : !end->is_present;
+    return !((const struct ah_comm_hub *)hub)->ends[rank].is_present;
 }
 
-/* "rank 2", "ranks 1, 3 and 4", "ranks 0, 1, 2, 3 and 12 more". */
-static void print_absent(char *text, size_t bytes, const struct ah_comm_hub *hub, bool describes)
+static bool has_not_described(const void *hub, uint32_t rank)
 {
-    enum { NAMED = 8 };
-    uint32_t n = 0, said = 0;
-    size_t used = 0;
-    for (uint32_t i = 0; i < hub->ranks; i++)
-        n += is_absent(&hub->ends[i], describes);
-    for (uint32_t i = 0; i < hub->ranks && said < NAMED && used < bytes; i++) {
-        if (!is_absent(&hub->ends[i], describes))
-            continue;
-        const char *before = said == 0 ? (n == 1 ? "rank" : "ranks") : said + 1 == n ? " and" : ",";
-        said++;
-        used += (size_t)snprintf(text + used, bytes - used, "%s %u", before, i);
-    }
-    if (n > said && used < bytes)
-        (void)snprintf(text + used, bytes - used, " and %u more", n - said);
+    return !((const struct ah_comm_hub *)hub)->ends[rank].is_described;
 }
 
 /* Until all ranks have come that far, or the world is lost, which it is past the deadline. */
@@ -184,11 +172,10 @@ static int gather(struct loop_end *end, bool describes, struct ah_error *err)
     while (*n < hub->ranks && !atomic_load(&hub->is_lost) && !rc)
         rc = pthread_cond_timedwait(&hub->gathered, &hub->mutex, &until);
     if (*n < hub->ranks && !atomic_load(&hub->is_lost)) {
-        char absent[128] = "";
         struct ah_error why = {0};
-        print_absent(absent, sizeof absent, hub, describes);
-        (void)ah_error_set(&why, AH_E_PEER, "%s of %u did not %s within %g s; look at what they said last",
-                           absent, hub->ranks, describes ? "set up channels" : "come", end->deadline_s);
+        const struct ah_comm_absent absent = {hub->ranks, describes ? has_not_described : has_not_come, hub,
+                                              describes ? "set up channels" : "come", end->deadline_s};
+        (void)ah_comm_say_absent(&absent, &why);
         lose(hub, end->rank, &why);
     }
     return atomic_load(&hub->is_lost) ? say_lost(hub, err) : AH_OK;
@@ -362,15 +349,6 @@ static void meet(struct loop_slot *slot, uint64_t now_ns)
     wake_end(send->peer); /* the receiver's, who looks when the time has come */
 }
 
-static void refuse_closed(struct ah_comm_hub *hub, const struct loop_end *closed,
-                          const struct loop_end *waits, uint32_t purpose)
-{
-    struct ah_error why = {0};
-    (void)ah_error_set(&why, AH_E_FAILED, "it closed while rank %u waits for it for purpose %u", waits->rank,
-                       purpose);
-    lose(hub, closed->rank, &why);
-}
-
 /* Of all that take turns and are not done; UINT64_MAX: none does. */
 static uint64_t first_turn(const struct loop_end *end)
 {
@@ -379,6 +357,62 @@ static uint64_t first_turn(const struct loop_end *end)
         if (end->slots[i].state != SLOT_IDLE && takes_turns(&end->slots[i], end) && end->slots[i].turn < turn)
             turn = end->slots[i].turn;
     return turn;
+}
+
+/* ---- turns that wait for each other ---- */
+
+/* A slot of the end's turn whose other end comes after the turn of a rank that is stuck; NULL: there is none. */
+static const struct loop_slot *blocked_slot(const struct loop_end *end)
+{
+    for (size_t i = 0; i < end->wishes.n; i++) {
+        const struct loop_slot *slot = &end->slots[i];
+        if (takes_turns(slot, end) && slot->state == SLOT_POSTED && slot->turn == end->turn &&
+            slot->peer->is_stuck)
+            return slot;
+    }
+    return NULL;
+}
+
+/* Turns end in order, so a ring of turns that wait for each other never ends: it loses the world, and is told. */
+static void refuse_deadlock(struct ah_comm_hub *hub)
+{
+    struct loop_end *stuck = NULL;
+    struct ah_error why = {0};
+    bool changes = true;
+    for (uint32_t i = 0; i < hub->ranks; i++)
+        hub->ends[i].is_stuck = first_turn(&hub->ends[i]) != UINT64_MAX;
+    while (changes) {
+        changes = false;
+        stuck = NULL;
+        for (uint32_t i = 0; i < hub->ranks; i++) {
+            struct loop_end *end = &hub->ends[i];
+            end->blocks = blocked_slot(end);
+            const bool ends = end->is_stuck && !end->blocks;
+            end->is_stuck = end->is_stuck && !ends;
+            changes = changes || ends;
+            stuck = end->is_stuck && !stuck ? end : stuck;
+        }
+    }
+    if (!stuck)
+        return;
+    for (uint32_t i = 0; i < hub->ranks; i++) /* into the ring */
+        stuck = stuck->blocks->peer;
+    const struct loop_slot *slot = stuck->blocks, *next = slot->peer->blocks;
+    (void)ah_error_set(
+        &why, AH_E_FAILED,
+        "a deadlock of messages that wait for each other: it waits for rank %u for purpose %u, and "
+        "rank %u waits for rank %u for purpose %u",
+        slot->peer->rank, slot->channel->purpose, slot->peer->rank, next->peer->rank, next->channel->purpose);
+    lose(hub, stuck->rank, &why);
+}
+
+static void refuse_closed(struct ah_comm_hub *hub, const struct loop_end *closed,
+                          const struct loop_end *waits, uint32_t purpose)
+{
+    struct ah_error why = {0};
+    (void)ah_error_set(&why, AH_E_FAILED, "it closed while rank %u waits for it for purpose %u", waits->rank,
+                       purpose);
+    lose(hub, closed->rank, &why);
 }
 
 static void post_one(struct loop_end *end, const struct ah_comm_message *message, bool begins)
@@ -415,6 +449,8 @@ static void loop_post(struct ah_comm_end *base, const struct ah_comm_message *me
         post_one(end, &messages[i], i == 0 || !messages[i - 1].more);
     for (size_t i = 0; i < n; i++)
         meet(&end->slots[messages[i].channel], now_ns);
+    if (hub->options.is_serial && !atomic_load(&hub->is_lost))
+        refuse_deadlock(hub);
     pthread_mutex_unlock(&hub->mutex);
 }
 
@@ -428,6 +464,8 @@ static void take_turn(struct loop_end *end, uint64_t now_ns)
     for (size_t i = 0; i < end->wishes.n; i++)
         if (progresses(&end->slots[i], end))
             meet(&end->slots[i], now_ns);
+    if (!atomic_load(&end->hub->is_lost))
+        refuse_deadlock(end->hub);
 }
 
 static bool is_over(const struct loop_slot *slot, bool is_lost, uint64_t now_ns)

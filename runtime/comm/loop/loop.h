@@ -28,7 +28,7 @@ struct ah_comm_hub_options {
     uint32_t dying_rank;
 
     /* Messages of a rank progress one at a time, in the order of their posts, but for those that are moved together: the worst
-     * that NCCL allows. */
+     * that NCCL allows. Where ranks wait for each other for ever then, the world is lost and the reason names them. */
     bool is_serial;
     uint32_t serial_purposes; /* of channels that take turns: those below it; 0: all */
 };

@@ -2,7 +2,13 @@
  *
  * Messages over MPI, point to point alone. All calls come from one thread, the engine's, which initialises MPI itself:
  * MPI_THREAD_FUNNELED suffices. Sends are synchronous (MPI_Issend), so none ends before its receive is posted, whatever
- * its size. A channel is a tag; a message is cut into pieces that an int can count, which MPI keeps in order.
+ * its size. A channel is a tag. A long message is a head, which says how many bytes there are, and its bytes in pieces that
+ * an int can count, which MPI keeps in order. When the head is there, both sides know that the bytes are on their way.
+ *
+ * A turn of the engine costs one call, MPI_Testsome; the receive of a notice of loss is among its requests.
+ *
+ * DEADLINES. Ranks meet by messages to each other, never by a collective call, so that each knows who is absent. Only inside
+ * MPI_Init_thread nobody knows: there the launcher waits for all, and comm.c gives up.
  *
  * LOSS. A rank that loses the world tells all others why, on a communicator of its own for that, where everyone has a
  * receive posted from the beginning. Receives are cancelled then, and end when nothing can write to their places any more;
@@ -12,6 +18,8 @@
  */
 #include "runtime/comm/driver.h"
 
+#include "base/threads.h"
+
 #include <inttypes.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -19,14 +27,24 @@
 #include <string.h>
 #include <time.h>
 
-enum { PIECE_BYTES = 256 << 20, NOTICE_TAG = 0, PATIENCE_S = 1 };
+enum {
+    LONG_BYTES = 64 << 10,   /* more: with a head */
+    HEAD_BYTES = 9,          /* a number of 8, and one more, as no number that is a message has 9 */
+    PIECE_BYTES = 256 << 20, /* at most */
+    NOTICE_TAG = 0,          /* on `notices`, as the next */
+    MEETING_TAG = 1,
+    MEETING_SLEEP_US = 1000,
+    PATIENCE_S = 1
+};
 
 struct mpi_slot {
     const struct ah_comm_channel *channel; /* borrowed until close */
-    size_t first, n;                       /* its requests */
+    size_t first, n;                       /* its requests; of a long message the first is the head */
     size_t pending;                        /* not completed */
+    char *data;
     uint64_t bytes;
-    bool is_posted;
+    unsigned char head[HEAD_BYTES];
+    bool is_posted, is_moving;
 };
 
 struct notice {
@@ -40,13 +58,19 @@ struct mpi_end {
     MPI_Comm data, notices;
     struct mpi_slot *slots; /* owned */
     size_t n_slots, n_requests;
-    MPI_Request *requests; /* owned; MPI_REQUEST_NULL: nothing posted */
-    uint32_t *slot_of;     /* owned; of a request */
-    int *indices;          /* owned; of MPI_Testsome */
-    MPI_Status *statuses;  /* owned */
+    MPI_Request
+        *requests;     /* owned; MPI_REQUEST_NULL: nothing posted. The first is `hearing`, then the slots' */
+    uint32_t *slot_of; /* owned; of a request, not of the first */
+    int *indices;      /* owned; of MPI_Testsome */
+    MPI_Status *statuses; /* owned */
     struct notice heard, said;
-    MPI_Request hearing;
+    MPI_Request hearing; /* until there are channels */
+    bool has_listened;   /* since `fault` last asked */
     MPI_Request *saying; /* owned; one a rank */
+    double deadline_s;
+    MPI_Request *meeting;               /* owned; a receive from each rank, then a send to each */
+    uint64_t n_own, *n_wishes;          /* owned; of each rank, in channels */
+    struct ah_comm_channel *all_wishes; /* owned; of all ranks, until close, since some may come late */
     bool is_lost;
     uint32_t culprit;
     struct ah_error why;
@@ -97,24 +121,32 @@ static void tell_failure(struct mpi_end *end, const char *call, int failure)
     tell(end, why.code, why.text);
 }
 
+/* A notice has come. */
+static void hear(struct mpi_end *end)
+{
+    end->heard.text[sizeof end->heard.text - 1] = '\0';
+    lose(end, end->heard.culprit, end->heard.code, end->heard.text);
+}
+
 static void listen(struct mpi_end *end)
 {
+    MPI_Request *hearing = end->requests ? &end->requests[0] : &end->hearing;
     int flag = 0;
-    if (end->is_lost || end->hearing == MPI_REQUEST_NULL)
+    if (end->is_lost || *hearing == MPI_REQUEST_NULL)
         return;
-    int failure = MPI_Test(&end->hearing, &flag, MPI_STATUS_IGNORE);
-    if (failure) {
+    int failure = MPI_Test(hearing, &flag, MPI_STATUS_IGNORE);
+    if (failure)
         tell_failure(end, "MPI_Test", failure);
-    } else if (flag) {
-        end->heard.text[sizeof end->heard.text - 1] = '\0';
-        lose(end, end->heard.culprit, end->heard.code, end->heard.text);
-    }
+    else if (flag)
+        hear(end);
 }
 
 static int mpi_fault(struct ah_comm_end *base, uint32_t *ret_rank, struct ah_error *ret_why)
 {
     struct mpi_end *end = end_of(base);
-    listen(end);
+    if (!end->has_listened)
+        listen(end);
+    end->has_listened = false;
     if (!end->is_lost)
         return AH_OK;
     *ret_rank = end->culprit;
@@ -127,6 +159,73 @@ static void mpi_revoke(struct ah_comm_end *base, const struct ah_error *why)
     struct mpi_end *end = end_of(base);
     listen(end); /* who was first */
     tell(end, why->code, why->text);
+}
+
+/* ---- meetings ---- */
+
+/* What all ranks tell all others. */
+enum meeting { MEETING_HELLO, MEETING_COUNTS, MEETING_WISHES };
+
+static void begin_meeting(struct mpi_end *end, enum meeting what, const struct ah_comm_channel *channels)
+{
+    const int tag = MEETING_TAG + (int)what;
+    const uint32_t ranks = end->base.ranks;
+    const size_t own =
+        what == MEETING_WISHES ? end->n_own * sizeof *channels : (what == MEETING_COUNTS) * sizeof end->n_own;
+    const void *out = what == MEETING_WISHES ? (const void *)channels : &end->n_own;
+    struct ah_comm_channel *in = end->all_wishes;
+    for (uint32_t i = 0; i < ranks; i++) {
+        const size_t n = what == MEETING_WISHES ? end->n_wishes[i] : 0;
+        const size_t bytes =
+            what == MEETING_WISHES ? n * sizeof *in : (what == MEETING_COUNTS) * sizeof end->n_own;
+        void *place = what == MEETING_WISHES ? (void *)in : &end->n_wishes[i];
+        if (i == end->base.rank && own) {
+            memcpy(place, out, own);
+        } else if (i != end->base.rank) {
+            MPI_Irecv(place, (int)bytes, MPI_BYTE, (int)i, tag, end->notices, &end->meeting[i]);
+            MPI_Isend(out, (int)own, MPI_BYTE, (int)i, tag, end->notices, &end->meeting[ranks + i]);
+        }
+        in = in ? in + n : in;
+    }
+}
+
+static bool is_absent(const void *world, uint32_t rank)
+{
+    const struct mpi_end *end = world;
+    return end->meeting[rank] != MPI_REQUEST_NULL || end->meeting[end->base.ranks + rank] != MPI_REQUEST_NULL;
+}
+
+static bool is_met(struct mpi_end *end)
+{
+    size_t pending = 0;
+    for (size_t i = 0; i < (size_t)end->base.ranks * 2; i++) {
+        int flag = 1;
+        int failure =
+            end->meeting[i] == MPI_REQUEST_NULL ? 0 : MPI_Test(&end->meeting[i], &flag, MPI_STATUS_IGNORE);
+        if (failure)
+            tell_failure(end, "MPI_Test", failure);
+        pending += failure || !flag;
+    }
+    return pending == 0;
+}
+
+static int meet(struct mpi_end *end, enum meeting what, const struct ah_comm_channel *channels,
+                struct ah_error *err)
+{
+    const struct ah_comm_absent absent = {
+        end->base.ranks, is_absent, end, what == MEETING_HELLO ? "come" : "set up channels", end->deadline_s};
+    const uint64_t until_ns = ah_threads_now_ns() + (uint64_t)(end->deadline_s * 1e9);
+    begin_meeting(end, what, channels);
+    while (!is_met(end)) {
+        if (what != MEETING_HELLO)
+            listen(end);
+        if (end->is_lost)
+            return ah_error_set(err, AH_E_PEER, "rank %u: %s", end->culprit, end->why.text);
+        if (ah_threads_now_ns() > until_ns)
+            return ah_comm_say_absent(&absent, err);
+        nanosleep(&(const struct timespec){.tv_nsec = MEETING_SLEEP_US * 1000}, NULL);
+    }
+    return AH_OK;
 }
 
 /* ---- life ---- */
@@ -172,23 +271,44 @@ static int init(const struct ah_comm_options *options, int *ret_rank, int *ret_r
     return AH_OK;
 }
 
+static struct mpi_end *new_end(uint32_t rank, uint32_t ranks)
+{
+    struct mpi_end *end = calloc(1, sizeof *end);
+    MPI_Request *saying = calloc(ranks, sizeof *saying);
+    MPI_Request *meeting = calloc((size_t)ranks * 2, sizeof *meeting);
+    uint64_t *n_wishes = calloc(ranks, sizeof *n_wishes);
+    if (!end || !saying || !meeting || !n_wishes) {
+        free(end);
+        free(saying);
+        free(meeting);
+        free(n_wishes);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < ranks; i++)
+        saying[i] = meeting[i] = meeting[ranks + i] = MPI_REQUEST_NULL;
+    end->base = (struct ah_comm_end){rank, ranks, true, 0};
+    end->saying = saying;
+    end->meeting = meeting;
+    end->n_wishes = n_wishes;
+    return end;
+}
+
 static int mpi_open(struct ah_comm_end **ret_end, const struct ah_comm_options *options, struct ah_error *err)
 {
     int rank = 0, ranks = 0;
     int rc = init(options, &rank, &ranks, err);
     if (rc)
         return rc;
-    struct mpi_end *end = calloc(1, sizeof *end);
-    MPI_Request *saying = end ? calloc((size_t)ranks, sizeof *saying) : NULL;
-    if (!saying) {
-        free(end);
+    struct mpi_end *end = new_end((uint32_t)rank, (uint32_t)ranks);
+    if (!end) {
         MPI_Abort(MPI_COMM_WORLD, 1); /* nobody else would end */
         return ah_error_memory(err);
     }
-    end->base = (struct ah_comm_end){(uint32_t)rank, (uint32_t)ranks, true};
-    end->saying = saying;
-    for (int i = 0; i < ranks; i++)
-        saying[i] = MPI_REQUEST_NULL;
+    end->deadline_s = options->deadline_s;
+    end->notices = MPI_COMM_WORLD;
+    rc = meet(end, MEETING_HELLO, NULL, err);
+    if (rc)
+        return rc; /* the end stays, since MPI may still write there */
     MPI_Comm_dup(MPI_COMM_WORLD, &end->data);
     MPI_Comm_dup(MPI_COMM_WORLD, &end->notices);
     MPI_Comm_set_errhandler(end->data, MPI_ERRORS_RETURN);
@@ -210,8 +330,9 @@ static void mpi_close(struct ah_comm_end *base)
             nanosleep(&(const struct timespec){.tv_sec = PATIENCE_S}, NULL); /* the culprit's abort ends it */
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
-    MPI_Cancel(&end->hearing);
-    MPI_Wait(&end->hearing, MPI_STATUS_IGNORE);
+    MPI_Request *hearing = end->requests ? &end->requests[0] : &end->hearing;
+    MPI_Cancel(hearing);
+    MPI_Wait(hearing, MPI_STATUS_IGNORE);
     MPI_Comm_free(&end->data);
     MPI_Comm_free(&end->notices);
     MPI_Finalize();
@@ -221,6 +342,9 @@ static void mpi_close(struct ah_comm_end *base)
     free(end->indices);
     free(end->statuses);
     free(end->saying);
+    free(end->meeting);
+    free(end->n_wishes);
+    free(end->all_wishes);
     free(end);
 }
 
@@ -228,26 +352,31 @@ static void mpi_close(struct ah_comm_end *base)
 
 static size_t pieces_of(uint64_t bytes)
 {
-    return bytes ? (size_t)((bytes + PIECE_BYTES - 1) / PIECE_BYTES) : 1;
+    return 1 + (bytes > LONG_BYTES ? (size_t)((bytes + PIECE_BYTES - 1) / PIECE_BYTES) : 0);
 }
 
 static int make_slots(struct mpi_end *end, const struct ah_comm_channel *channels, size_t n,
                       struct ah_error *err)
 {
-    size_t requests = 0;
+    size_t requests = 1;
     for (size_t i = 0; i < n; i++)
         requests += pieces_of(channels[i].most_bytes);
     end->slots = calloc(n + 1, sizeof *end->slots);
-    end->requests = calloc(requests + 1, sizeof(MPI_Request));
-    end->slot_of = calloc(requests + 1, sizeof *end->slot_of);
-    end->indices = calloc(requests + 1, sizeof *end->indices);
-    end->statuses = calloc(requests + 1, sizeof *end->statuses);
+    end->slot_of = calloc(requests, sizeof *end->slot_of);
+    end->indices = calloc(requests, sizeof *end->indices);
+    end->statuses = calloc(requests, sizeof *end->statuses);
+    end->requests = calloc(requests, sizeof(MPI_Request));
+    if (end->requests) {
+        end->requests[0] = end->hearing;
+        end->n_requests = 1;
+    }
     if (!end->slots || !end->requests || !end->slot_of || !end->indices || !end->statuses)
         return ah_error_memory(err);
     for (size_t i = 0; i < n; i++) {
         struct mpi_slot *slot = &end->slots[i];
-        *slot =
-            (struct mpi_slot){&channels[i], end->n_requests, pieces_of(channels[i].most_bytes), 0, 0, false};
+        slot->channel = &channels[i];
+        slot->first = end->n_requests;
+        slot->n = pieces_of(channels[i].most_bytes);
         for (size_t r = 0; r < slot->n; r++) {
             end->slot_of[end->n_requests] = (uint32_t)i;
             end->requests[end->n_requests++] = MPI_REQUEST_NULL;
@@ -257,31 +386,25 @@ static int make_slots(struct mpi_end *end, const struct ah_comm_channel *channel
     return AH_OK;
 }
 
-/* All ranks' wishes, on all ranks; `*ret_all` is owned by the caller, the wishes borrow it. */
-static int exchange(const struct mpi_end *end, const struct ah_comm_channel *channels, size_t n,
-                    struct ah_comm_wishes *wishes, struct ah_comm_channel **ret_all, struct ah_error *err)
+/* All ranks' wishes, on all ranks. */
+static int exchange(struct mpi_end *end, const struct ah_comm_channel *channels, size_t n,
+                    struct ah_comm_wishes *wishes, struct ah_error *err)
 {
-    const uint32_t ranks = end->base.ranks;
-    int *counts = calloc((size_t)ranks * 2, sizeof *counts);
-    int *begins = counts ? counts + ranks : NULL;
-    int mine = (int)(n * sizeof *channels), total = 0;
-    if (!counts)
+    size_t total = 0;
+    end->n_own = n;
+    int rc = meet(end, MEETING_COUNTS, NULL, err);
+    for (uint32_t i = 0; i < end->base.ranks && !rc; i++)
+        total += end->n_wishes[i];
+    end->all_wishes = rc ? NULL : calloc(total + 1, sizeof *end->all_wishes);
+    if (!rc && !end->all_wishes)
         return ah_error_memory(err);
-    MPI_Allgather(&mine, 1, MPI_INT, counts, 1, MPI_INT, end->data);
-    for (uint32_t i = 0; i < ranks; i++) {
-        begins[i] = total;
-        total += counts[i];
+    rc = rc ? rc : meet(end, MEETING_WISHES, channels, err);
+    total = 0;
+    for (uint32_t i = 0; i < end->base.ranks && !rc; i++) {
+        wishes[i] = (struct ah_comm_wishes){end->all_wishes + total, end->n_wishes[i]};
+        total += end->n_wishes[i];
     }
-    struct ah_comm_channel *all = calloc((size_t)total + 1, 1);
-    if (all)
-        MPI_Allgatherv(channels, mine, MPI_BYTE, all, counts, begins, MPI_BYTE, end->data);
-    for (uint32_t i = 0; all && i < ranks; i++) {
-        wishes[i].channels = all + (size_t)begins[i] / sizeof *all;
-        wishes[i].n = (size_t)counts[i] / sizeof *all;
-    }
-    free(counts);
-    *ret_all = all;
-    return all ? AH_OK : ah_error_memory(err);
+    return rc;
 }
 
 static int check_tags(const struct mpi_end *end, const struct ah_comm_channel *channels, size_t n,
@@ -301,36 +424,48 @@ static int mpi_channels(struct ah_comm_end *base, const struct ah_comm_channel *
 {
     struct mpi_end *end = end_of(base);
     struct ah_comm_wishes *wishes = calloc(base->ranks, sizeof *wishes);
-    struct ah_comm_channel *all = NULL;
     int rc = wishes ? AH_OK : ah_error_memory(err);
     rc = rc ? rc : make_slots(end, channels, n, err);
-    rc = rc ? rc : exchange(end, channels, n, wishes, &all, err);
+    rc = rc ? rc : exchange(end, channels, n, wishes, err);
     rc = rc ? rc : ah_comm_agree(wishes, base->ranks, err);
     rc = rc ? rc : check_tags(end, channels, n, err);
-    free(all);
     free(wishes);
-    if (rc == AH_E_MEMORY)
-        MPI_Abort(MPI_COMM_WORLD, 1); /* the others wait inside a collective call */
     return rc;
 }
 
 /* ---- messages ---- */
 
+struct piece {
+    void *data;
+    int bytes;
+};
+
+static struct piece piece_of(struct mpi_slot *slot, size_t i)
+{
+    if (slot->bytes <= LONG_BYTES)
+        return (struct piece){slot->data, (int)slot->bytes};
+    if (i == 0)
+        return (struct piece){slot->head, HEAD_BYTES};
+    const uint64_t begin = (i - 1) * PIECE_BYTES, rest = slot->bytes - begin;
+    return (struct piece){slot->data + begin, rest < PIECE_BYTES ? (int)rest : PIECE_BYTES};
+}
+
 static void post_one(struct mpi_end *end, const struct ah_comm_message *message)
 {
     struct mpi_slot *slot = &end->slots[message->channel];
     const int peer = (int)slot->channel->peer, tag = (int)slot->channel->purpose;
-    const size_t pieces = pieces_of(message->bytes);
     slot->is_posted = true;
+    slot->data = message->data;
     slot->bytes = message->bytes;
     slot->pending = 0;
-    for (size_t i = 0; i < pieces && !end->is_lost; i++) {
-        char *data = (char *)message->data + i * PIECE_BYTES;
-        const uint64_t rest = message->bytes - i * PIECE_BYTES;
-        const int bytes = rest < PIECE_BYTES ? (int)rest : PIECE_BYTES;
+    if (slot->channel->sends)
+        memcpy(slot->head, &slot->bytes, sizeof slot->bytes);
+    for (size_t i = 0; i < pieces_of(slot->bytes) && !end->is_lost; i++) {
+        const struct piece piece = piece_of(slot, i);
         MPI_Request *request = &end->requests[slot->first + i];
-        int failure = slot->channel->sends ? MPI_Issend(data, bytes, MPI_BYTE, peer, tag, end->data, request)
-                                           : MPI_Irecv(data, bytes, MPI_BYTE, peer, tag, end->data, request);
+        int failure = slot->channel->sends
+                          ? MPI_Issend(piece.data, piece.bytes, MPI_BYTE, peer, tag, end->data, request)
+                          : MPI_Irecv(piece.data, piece.bytes, MPI_BYTE, peer, tag, end->data, request);
         if (failure)
             tell_failure(end, slot->channel->sends ? "MPI_Issend" : "MPI_Irecv", failure);
         else
@@ -344,29 +479,44 @@ static void mpi_post(struct ah_comm_end *base, const struct ah_comm_message *mes
         post_one(end_of(base), &messages[i]);
 }
 
-/* A piece of a message came; it must be as long as was waited for. */
-static void check_piece(struct mpi_end *end, const struct mpi_slot *slot, size_t piece,
-                        const MPI_Status *status, bool is_failure)
+static void refuse_size(struct mpi_end *end, const struct mpi_slot *slot, const char *more, uint64_t bytes)
 {
-    const uint64_t rest = slot->bytes - piece * PIECE_BYTES;
-    const int expected = rest < PIECE_BYTES ? (int)rest : PIECE_BYTES;
     struct ah_error why = {0};
-    int bytes = 0, kind = MPI_SUCCESS;
+    (void)ah_error_set(&why, AH_E_MISMATCH,
+                       "rank %u sends rank %u %s%" PRIu64 " bytes for purpose %u where it waits for %" PRIu64,
+                       slot->channel->peer, end->base.rank, more, bytes, slot->channel->purpose, slot->bytes);
+    tell(end, why.code, why.text);
+}
+
+/* A piece of a message came; it must be as long as was waited for. */
+static void check_piece(struct mpi_end *end, struct mpi_slot *slot, size_t i, const MPI_Status *status,
+                        bool is_failure)
+{
+    const struct piece piece = piece_of(slot, i);
+    uint64_t bytes = 0;
+    int came = 0, kind = MPI_SUCCESS;
     if (is_failure)
         MPI_Error_class(status->MPI_ERROR, &kind);
     if (is_failure && kind != MPI_ERR_TRUNCATE) {
         tell_failure(end, slot->channel->sends ? "a send" : "a receive", status->MPI_ERROR);
         return;
     }
-    MPI_Get_count(status, MPI_BYTE, &bytes);
-    if (slot->channel->sends || (bytes == expected && kind == MPI_SUCCESS))
+    if (slot->channel->sends)
         return;
-    (void)ah_error_set(&why, AH_E_MISMATCH,
-                       "rank %u sends rank %u %s%" PRIu64 " bytes for purpose %u where it waits for %" PRIu64,
-                       slot->channel->peer, end->base.rank, kind == MPI_SUCCESS ? "" : "more than ",
-                       kind == MPI_SUCCESS ? piece * PIECE_BYTES + (uint64_t)bytes : slot->bytes,
-                       slot->channel->purpose, slot->bytes);
-    tell(end, why.code, why.text);
+    MPI_Get_count(status, MPI_BYTE, &came);
+    bytes = (uint64_t)came;
+    if (came == HEAD_BYTES && piece.bytes >= HEAD_BYTES)
+        memcpy(&bytes, piece.data, sizeof bytes);
+    if (kind == MPI_ERR_TRUNCATE)
+        refuse_size(end, slot, "more than ", (uint64_t)piece.bytes);
+    else if (came != piece.bytes || (piece.data == slot->head && bytes != slot->bytes))
+        refuse_size(end, slot, "", bytes);
+}
+
+static void set_moving(struct mpi_end *end, struct mpi_slot *slot, bool is_moving)
+{
+    end->base.moving += (uint32_t)is_moving - (uint32_t)slot->is_moving;
+    slot->is_moving = is_moving;
 }
 
 static void take_pieces(struct mpi_end *end)
@@ -379,11 +529,17 @@ static void take_pieces(struct mpi_end *end)
     }
     for (int i = 0; i < n && n != MPI_UNDEFINED; i++) {
         const size_t request = (size_t)end->indices[i];
+        if (request == 0) {
+            hear(end);
+            continue;
+        }
         struct mpi_slot *slot = &end->slots[end->slot_of[request]];
         slot->pending--;
         if (!end->is_lost)
             check_piece(end, slot, request - slot->first, &end->statuses[i],
                         failure && end->statuses[i].MPI_ERROR != MPI_SUCCESS);
+        if (request == slot->first && slot->pending)
+            set_moving(end, slot, true);
     }
 }
 
@@ -392,13 +548,14 @@ static size_t mpi_poll(struct ah_comm_end *base, struct ah_comm_done *ret_done, 
     struct mpi_end *end = end_of(base);
     size_t n = 0;
     take_pieces(end);
-    listen(end);
+    end->has_listened = true;
     for (size_t i = 0; i < end->n_slots && n < max; i++) {
         struct mpi_slot *slot = &end->slots[i];
         const bool is_given_up = end->is_lost && slot->channel->sends;
         if (!slot->is_posted || (slot->pending && !is_given_up))
             continue;
         slot->is_posted = false;
+        set_moving(end, slot, false);
         ret_done[n++] = (struct ah_comm_done){(uint32_t)i, end->is_lost ? AH_E_PEER : AH_OK};
     }
     return n;

@@ -3,14 +3,18 @@
  * A rank under mpirun: a ring over the MPI plugin, both directions at once from one buffer a channel.
  *
  *     mpirun -n 3 ranks ring      // messages of many sizes; rank 0 says "ring: ok"
+ *     mpirun -n 4 ranks forever   // the same without an end; each rank says its process: "rank 1 is process 4711"
  *     mpirun -n 3 ranks revoke    // rank 1 loses the world; each rank says why on stderr
  *     mpirun -n 3 ranks sizes     // rank 0 sends 16 bytes where rank 1 waits for 24
+ *     mpirun -n 3 ranks late 2    // rank 1 sets up no channels; the others name it after 2 s
+ *     mpirun -n 2 ranks ring 2 : -n 1 sleep 600      // a process that is no rank: after 2 s all end
  */
 #include "runtime/comm/driver.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ROUNDS = 200, MOST = 1 << 20 };
 
@@ -19,10 +23,10 @@ static unsigned char byte_of(uint32_t rank, unsigned round, uint64_t at)
     return (unsigned char)(rank * 31 + round * 7 + at);
 }
 
-static int ring(struct ah_comm *comm, unsigned char *out, unsigned char *in, struct ah_error *err)
+static int ring(struct ah_comm *comm, bool ends, unsigned char *out, unsigned char *in, struct ah_error *err)
 {
     const uint32_t rank = ah_comm_rank(comm), before = (rank + ah_comm_ranks(comm) - 1) % ah_comm_ranks(comm);
-    for (unsigned round = 0; round < ROUNDS; round++) {
+    for (unsigned round = 0; round < ROUNDS || !ends; round++) {
         const uint64_t bytes = round % 20 == 0 ? MOST : round % 3 * 1000;
         for (uint64_t i = 0; i < bytes; i++)
             out[i] = byte_of(rank, round, i);
@@ -58,17 +62,27 @@ int main(int argc, char **argv)
     struct ah_comm_options options = {.ranks = 0};
     struct ah_comm *comm = NULL;
     struct ah_error err = {0};
+    if (argc > 2)
+        options.deadline_s = atof(argv[2]);
     unsigned char *out = calloc(MOST, 1), *in = calloc(MOST, 1);
     int rc = ah_comm_load("mpi", &options.driver, &err);
     rc = rc ? rc : ah_comm_open(&comm, &options, &err);
+    if (!rc && strcmp(what, "late") == 0 && ah_comm_rank(comm) == 1)
+        sleep(600);
     if (!rc) {
         const uint32_t rank = ah_comm_rank(comm), ranks = ah_comm_ranks(comm);
         const struct ah_comm_channel channels[] = {{(rank + 1) % ranks, 7, true, MOST},
                                                    {(rank + ranks - 1) % ranks, 7, false, MOST}};
         rc = ah_comm_channels(comm, channels, 2, &err);
     }
+    const bool ends = strcmp(what, "forever") != 0;
+    if (!rc && !ends) {
+        printf("rank %u is process %ld\n", ah_comm_rank(comm), (long)getpid());
+        fflush(stdout);
+    }
     if (!rc)
-        rc = strcmp(what, "ring") == 0 ? ring(comm, out, in, &err) : lose(comm, what, out, in, &err);
+        rc = !ends || strcmp(what, "ring") == 0 ? ring(comm, ends, out, in, &err)
+                                                : lose(comm, what, out, in, &err);
     if (rc)
         fprintf(stderr, "%u: %s\n", comm ? ah_comm_rank(comm) : 0, err.text);
     else if (ah_comm_rank(comm) == 0)

@@ -1,7 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# ranks.sh PROGRAM: a ring of ranks over MPI; a world that is lost; sizes that differ; no launcher. All end, and say why.
+# ranks.sh PROGRAM: a ring of ranks over MPI; a world that is lost; sizes that differ; ranks that are late or never come; one that is
+# killed; no launcher. All end, and say why.
+# Without MPI, no program is given: a skip, which tests/allowed-skips.txt does not name, since scripts/setup installs MPI.
 set -euo pipefail
+if [ $# -eq 0 ] || ! command -v mpirun >/dev/null; then
+    echo "ranks.sh: there is no MPI here; scripts/setup test installs it" >&2
+    exit 77
+fi
 program=$1
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_hwloc_base_binding_policy=none
@@ -29,6 +35,39 @@ if timeout 60 mpirun -n 2 "$program" sizes >"$out/sizes" 2>&1; then
     fail "sizes that differ end well"
 fi
 says sizes "rank 0 sends rank 1 16 bytes for purpose 7 where it waits for 24"
+if timeout 60 mpirun -n 3 "$program" late 1 >"$out/late" 2>&1; then
+    fail "a rank without channels ends well"
+fi
+says late "rank 1 of 3 did not set up channels within 1 s"
+if timeout 60 mpirun -n 2 "$program" ring 1 : -n 1 sleep 600 >"$out/absent" 2>&1; then
+    fail "a rank that never comes ends well"
+fi
+says absent "its launcher waits for a process that does not come"
+# A rank dies in the middle of the ring: mpirun and the other ranks end, within 2 s where nothing else runs.
+timeout --kill-after=5 40 mpirun -n 4 "$program" forever >"$out/killed" 2>&1 &
+launcher=$!
+until [ "$(grep -c 'is process' "$out/killed")" -eq 4 ]; do
+    kill -0 "$launcher" 2>/dev/null || fail "the ring did not begin"
+    sleep 0.1
+done
+mapfile -t processes < <(sed -n 's/^rank . is process //p' "$out/killed")
+began=$(date +%s%N)
+kill -KILL "$(sed -n 's/^rank 1 is process //p' "$out/killed")"
+if wait "$launcher"; then
+    fail "a ring that lost a rank ends well"
+fi
+is_left() { # one that ended, and whose parent has not looked yet, is not
+    [ -e "/proc/$1" ] && ! grep -qs '^State:.Z' "/proc/$1/status"
+}
+
+for process in "${processes[@]}"; do
+    while is_left "$process"; do
+        [ $(($(date +%s%N) - began)) -lt 40000000000 ] || fail "process $process is left"
+        sleep 0.02
+    done
+done
+took_ms=$((($(date +%s%N) - began) / 1000000))
+echo "all ended $took_ms ms after a rank was killed"
 if "$program" ring >"$out/alone" 2>&1; then
     fail "a rank without a launcher ends well"
 fi

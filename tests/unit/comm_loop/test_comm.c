@@ -280,6 +280,27 @@ TEST(comm, absent_ranks_are_named_within_the_deadline)
     ah_comm_hub_free(world.hub);
 }
 
+static int never_open(struct ah_comm_end **ret_end, const struct ah_comm_options *options,
+                      struct ah_error *err)
+{
+    (void)ret_end, (void)options, (void)err;
+    sleep_ms(UINT64_C(1000) * 3600);
+    return AH_E_FAILED;
+}
+
+TEST(comm, a_driver_that_never_opens_is_given_up)
+{
+    static struct ah_comm_driver driver; /* the engine keeps it */
+    struct ah_comm *comm = NULL;
+    struct ah_error err = {0};
+    driver = *ah_comm_loop();
+    driver.open = never_open;
+    const struct ah_comm_options options = {.driver = &driver, .deadline_s = 0.01};
+    CHECK_FAILS(ah_comm_open(&comm, &options, &err), err, AH_E_PEER,
+                "has not let this rank in for 0.01 s: its launcher waits");
+    assert_null(comm);
+}
+
 TEST(comm, options_that_fit_no_world_are_refused)
 {
     struct ah_comm_hub *hub = NULL;

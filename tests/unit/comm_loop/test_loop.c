@@ -9,9 +9,10 @@
 #include "tests/support/check.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { CHANNELS = 3, BYTES = 16 };
+enum { CHANNELS = 3, BYTES = 16, MOST = 16 << 20 };
 
 struct side {
     pthread_t thread;
@@ -45,7 +46,7 @@ static void pair_open(struct pair *pair, const struct ah_comm_hub_options *optio
         struct side *side = &pair->sides[i];
         side->options = (struct ah_comm_options){ah_comm_loop(), i, 2, pair->hub, 60};
         for (uint32_t c = 0; c < CHANNELS; c++)
-            side->channels[c] = (struct ah_comm_channel){1 - i, 20 + c, (c < 2) == (i == 0), BYTES};
+            side->channels[c] = (struct ah_comm_channel){1 - i, 20 + c, (c < 2) == (i == 0), MOST};
         assert_int_equal(pthread_create(&side->thread, NULL, join, side), 0);
     }
     for (int i = 0; i < 2; i++)
@@ -175,11 +176,26 @@ TEST(loop, a_serial_world_takes_turns)
     assert_int_equal(polled(&pair, 1), 2);
     assert_string_equal(data[3], "b");
 
-    post(&pair, 0, 0, data[0], BYTES); /* and receives 1 before 0: nothing goes on any more */
+    pair_close(&pair);
+}
+
+TEST(loop, a_serial_world_that_deadlocks_is_told)
+{
+    struct pair pair;
+    char data[3][BYTES] = {"a", "b", ""};
+    struct ah_error why = {0};
+    uint32_t rank = 9;
+    pair_open(&pair, &(struct ah_comm_hub_options){.is_serial = true});
+    post(&pair, 0, 0, data[0], BYTES);
     post(&pair, 0, 1, data[1], BYTES);
-    post(&pair, 1, 1, data[3], BYTES);
-    post(&pair, 1, 0, data[2], BYTES);
-    assert_int_equal(polled(&pair, 0) | polled(&pair, 1), 0);
+    assert_int_equal(polled(&pair, 0), 0);
+    assert_int_equal(ah_comm_loop()->fault(pair.sides[0].end, &rank, &why), AH_OK);
+    post(&pair, 1, 1, data[2], BYTES); /* before 0, which rank 0 waits for */
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(ah_comm_loop()->fault(pair.sides[i].end, &rank, &why), AH_E_PEER);
+    assert_int_equal(rank, 0);
+    assert_non_null(
+        strstr(why.text, "it waits for rank 1 for purpose 20, and rank 1 waits for rank 0 for purpose 21"));
     pair_close(&pair);
 }
 
@@ -198,13 +214,13 @@ TEST(loop, a_serial_world_moves_a_group_together)
     assert_string_equal(data[1], "b");
     assert_string_equal(data[3], "a");
 
-    for (int i = 0; i < 2; i++) { /* each sends before it receives, one after the other: a deadlock */
-        ah_comm_loop()->post(pair.sides[0].end, &(struct ah_comm_message){of_0[i].channel, false, data[0], 1},
-                             1);
-        ah_comm_loop()->post(pair.sides[1].end, &(struct ah_comm_message){of_1[i].channel, false, data[1], 1},
-                             1);
-    }
-    assert_int_equal(polled(&pair, 0) | polled(&pair, 1), 0);
+    struct ah_error why = {0}; /* each sends before it receives, one after the other: a deadlock */
+    uint32_t rank = 9;
+    const struct ah_comm_message alone[] = {{0, false, data[0], 1}, {2, false, data[1], 1}};
+    ah_comm_loop()->post(pair.sides[0].end, &alone[0], 1);
+    assert_int_equal(ah_comm_loop()->fault(pair.sides[0].end, &rank, &why), AH_OK);
+    ah_comm_loop()->post(pair.sides[1].end, &alone[1], 1);
+    assert_int_equal(ah_comm_loop()->fault(pair.sides[0].end, &rank, &why), AH_E_PEER);
     pair_close(&pair);
 }
 
@@ -230,4 +246,57 @@ TEST(loop, what_is_posted_comes_back_from_a_lost_world)
         assert_int_equal(ah_comm_loop()->poll(pair.sides[i].end, done, CHANNELS), 0);
     }
     pair_close(&pair);
+}
+
+/* ---- a copy under way ---- */
+
+struct sending {
+    struct pair *pair;
+    unsigned char *data;
+};
+
+static void *send_all(void *context)
+{
+    const struct sending *sending = context;
+    post(sending->pair, 0, 0, sending->data, MOST);
+    return NULL;
+}
+
+/* Revokes at some moment of a large copy; whether that was in its middle. */
+static bool revoke_beside(unsigned char *from, unsigned char *to, uint64_t after_us)
+{
+    struct pair pair;
+    struct sending sending = {&pair, from};
+    struct ah_comm_done done;
+    struct ah_error why = {0};
+    pthread_t thread;
+    bool is_middle = false;
+    pair_open(&pair, NULL);
+    ah_error_set(&why, AH_E_NUMERIC, "its loss is not finite");
+    post(&pair, 1, 0, to, MOST);
+    assert_int_equal(pthread_create(&thread, NULL, send_all, &sending), 0);
+    ah_threads_sleep_until_ns(ah_threads_now_ns() + after_us * 1000);
+    ah_comm_loop()->revoke(pair.sides[1].end, &why);
+    while (ah_comm_loop()->poll(pair.sides[1].end, &done, 1) == 0)
+        is_middle = true;
+    memset(to, 0, MOST); /* nothing writes there any more */
+    pthread_join(thread, NULL);
+    for (size_t i = 0; i < MOST; i += 4096)
+        assert_int_equal(to[i], 0);
+    pair_close(&pair);
+    return is_middle;
+}
+
+TEST(loop, a_copy_under_way_ends_before_it_is_told)
+{
+    unsigned char *from = malloc(MOST), *to = malloc(MOST);
+    unsigned middles = 0;
+    assert_true(from && to);
+    memset(from, 1, MOST);
+    memset(to, 0, MOST);
+    for (uint64_t i = 0; i < 500 && middles < 3; i++)
+        middles += revoke_beside(from, to, i % 20 * 100);
+    assert_true(middles > 0);
+    free(from);
+    free(to);
 }

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Worlds: of a planned pipeline every rank is what its stage says; whatever is broken in the plan is refused with one
+ * sentence before any rank starts: by the reader of documents, by what plays programs together, or by the world itself, which
+ * refuses what it names even where nobody looked before.
+ */
+#include "planner/cluster/concert.h"
+#include "runtime/schedule/check.h"
+#include "runtime/train/world.h"
+#include "tests/property/cluster/planned.h"
+
+#include <string.h>
+
+enum { DRAWS = 4000, LEAST_STAGES = 3 };
+
+static struct planned planned;
+
+static bool is_wanted(const struct ah_cluster_plan *plan)
+{
+    bool wanted = plan->n_pipelines == 1 && !plan->n_idle_ranks && plan->n_programs > 2 &&
+                  plan->pipelines[0].n_stages >= LEAST_STAGES && plan->training.micro_batches > 1;
+    for (size_t i = 0; i < plan->n_segments; i++)
+        wanted = wanted && !plan->segments[i].tied;
+    for (size_t i = 0; i < plan->n_programs; i++)
+        wanted = wanted && plan->programs[i].lanes.n_compute > 8;
+    return wanted;
+}
+
+/* A pipeline of CPUs. */
+static void draw(uint64_t *random)
+{
+    for (int i = 0; i < DRAWS; i++) {
+        planned_draw(&planned, random);
+        for (size_t n = 0; n < planned.cluster.n_nodes; n++)
+            planned.nodes[n].gpus = 1;
+        if (!planned.model.body.model->tied && planned.cluster.n_nodes >= LEAST_STAGES) {
+            planned_of_cpus(&planned);
+            planned.request.training.micro_batches = 4;
+            if (planned_plan(&planned) && is_wanted(&planned.plan))
+                return;
+        }
+        planned_release(&planned);
+    }
+    fail_msg("no pipeline of %d stages in %d draws", LEAST_STAGES, DRAWS);
+}
+
+/* ---- a whole one ---- */
+
+TEST(world, has_a_place_for_every_rank)
+{
+    uint64_t random = check_seed(83);
+    struct ah_error err = {0};
+    struct ah_arena arena = {0};
+    struct ah_world world;
+    draw(&random);
+    const struct ah_cluster_plan *plan = &planned.plan;
+    const struct ah_cluster_plan_pipeline *pipeline = &plan->pipelines[0];
+    CHECK_OK(ah_world_init(&world, plan, &arena, &err), err);
+    assert_int_equal(world.ranks, pipeline->n_stages);
+    for (size_t i = 0; i < pipeline->n_stages; i++) {
+        const struct ah_cluster_plan_stage *stage = &pipeline->stages[i];
+        const struct ah_trainer_rank *place = &world.places[stage->ranks[0]];
+        assert_int_equal(place->rank, stage->ranks[0]);
+        assert_int_equal(place->ranks, world.ranks);
+        assert_null(place->comm);
+        assert_ptr_equal(world.programs[place->rank], &plan->programs[stage->program]);
+        assert_string_equal(world.nodes[place->rank], stage->node);
+        if (i)
+            assert_int_equal(place->before, stage[-1].ranks[0]);
+        if (i + 1 < pipeline->n_stages)
+            assert_int_equal(place->behind, stage[1].ranks[0]);
+        for (uint64_t block = 0; block < stage->blocks; block++)
+            assert_int_equal(place->owner[stage->first_block + block], stage->ranks[0]);
+    }
+    ah_arena_release(&arena);
+    planned_release(&planned);
+}
+
+/* ---- broken ones ---- */
+
+static struct ah_cluster_plan_stage *stage_of(struct ah_cluster_plan *plan, size_t i)
+{
+    return &plan->pipelines[0].stages[i];
+}
+
+static struct ah_plan *program_of(struct ah_cluster_plan *plan, size_t i)
+{
+    return &plan->programs[stage_of(plan, i)->program];
+}
+
+static struct ah_plan_op *find_op(struct ah_plan *program, enum ah_plan_op_kind kind)
+{
+    size_t i = 0;
+    while (program->ops[i].op != kind)
+        assert_true(++i < program->n_ops);
+    return &program->ops[i];
+}
+
+static struct ah_plan_tensor *find_tensor(struct ah_plan *program, const char *label)
+{
+    size_t i = 0;
+    while (!strstr(program->arena.tensors[i].name, label))
+        assert_true(++i < program->arena.n_tensors);
+    return &program->arena.tensors[i];
+}
+
+static void no_programs(struct ah_cluster_plan *plan)
+{
+    plan->n_programs = 0;
+}
+static void rank_too_high(struct ah_cluster_plan *plan)
+{
+    stage_of(plan, 1)->ranks[0] = 9;
+}
+static void rank_twice(struct ah_cluster_plan *plan)
+{
+    stage_of(plan, 1)->ranks[0] = stage_of(plan, 0)->ranks[0];
+}
+static void rank_idles(struct ah_cluster_plan *plan)
+{
+    static uint64_t idle[] = {7};
+    plan->idle_ranks = idle;
+    plan->n_idle_ranks = 1;
+}
+static void tensor_parallel(struct ah_cluster_plan *plan)
+{
+    stage_of(plan, 1)->tp = 2;
+}
+static void two_pipelines(struct ah_cluster_plan *plan)
+{
+    struct ah_cluster_plan_pipeline *two = ah_arena_array(&planned.arena, 2, sizeof *two);
+    assert_non_null(two);
+    two[0] = two[1] = plan->pipelines[0];
+    plan->pipelines = two;
+    plan->n_pipelines = 2;
+}
+static void tied_table(struct ah_cluster_plan *plan)
+{
+    static struct ah_cluster_plan_segment tied = {.blocks = 1, .tied = true};
+    plan->segments = &tied;
+    plan->n_segments = 1;
+}
+static void cuda(struct ah_cluster_plan *plan)
+{
+    program_of(plan, 1)->numeric_signature.device = AH_DEVICE_CUDA;
+}
+static void no_such_program(struct ah_cluster_plan *plan)
+{
+    stage_of(plan, 1)->program = plan->n_programs;
+}
+static void programs_swapped(struct ah_cluster_plan *plan)
+{
+    uint64_t program = stage_of(plan, 0)->program;
+    stage_of(plan, 0)->program = stage_of(plan, 1)->program;
+    stage_of(plan, 1)->program = program;
+}
+static void program_twice(struct ah_cluster_plan *plan)
+{
+    stage_of(plan, 1)->program = stage_of(plan, 2)->program;
+}
+static void stages_swapped(struct ah_cluster_plan *plan)
+{
+    struct ah_cluster_plan_stage stage = *stage_of(plan, 0);
+    *stage_of(plan, 0) = *stage_of(plan, 1);
+    *stage_of(plan, 1) = stage;
+}
+static void no_part(struct ah_cluster_plan *plan)
+{
+    program_of(plan, 1)->part = NULL;
+}
+static void blocks_of_another(struct ah_cluster_plan *plan)
+{
+    stage_of(plan, 0)->blocks++;
+    stage_of(plan, 1)->first_block++;
+    stage_of(plan, 1)->blocks--;
+}
+static void blocks_beyond(struct ah_cluster_plan *plan)
+{
+    stage_of(plan, plan->pipelines[0].n_stages - 1)->blocks += 100;
+}
+static void longer_message(struct ah_cluster_plan *plan)
+{
+    find_op(program_of(plan, 0), AH_PLAN_SEND_OUTPUT)->bytes += 64;
+}
+static void shorter_place(struct ah_cluster_plan *plan)
+{
+    find_tensor(program_of(plan, 1), ".input.0")->bytes -= 64;
+}
+static void all_longer(struct ah_cluster_plan *plan)
+{
+    struct ah_plan *program = program_of(plan, 0);
+    for (size_t i = 0; i < program->n_ops; i++)
+        program->ops[i].bytes += program->ops[i].op == AH_PLAN_SEND_OUTPUT ? 64 : 0;
+    for (size_t i = 0; i < program->arena.n_tensors; i++)
+        program->arena.tensors[i].bytes += strstr(program->arena.tensors[i].name, ".output.") ? 64 : 0;
+}
+static void other_micro_batches(struct ah_cluster_plan *plan)
+{
+    program_of(plan, 1)->training.micro_batches = 2;
+}
+static void sent_twice(struct ah_cluster_plan *plan)
+{
+    find_op(program_of(plan, 1), AH_PLAN_SEND_INPUT_GRADIENT)->micro_batch = 1;
+}
+static void never_sent(struct ah_cluster_plan *plan)
+{
+    find_op(program_of(plan, 0), AH_PLAN_SEND_OUTPUT)->op = AH_PLAN_FORWARD;
+}
+static void no_place(struct ah_cluster_plan *plan)
+{
+    struct ah_plan *program = program_of(plan, 1);
+    find_tensor(program, ".input.0")->name = program->arena.tensors[0].name;
+}
+
+/* The place of every input of the second stage is free when it is needed only, of every gradient of the first likewise, and
+ * the first does all its forwards first. */
+static void wait_in_a_circle(struct ah_cluster_plan *plan)
+{
+    struct ah_plan *program = program_of(plan, 0);
+    uint64_t *order = program->lanes.compute;
+    const size_t n = program->lanes.n_compute;
+    size_t last = 0;
+    for (size_t i = 0; i < n; i++)
+        if (program->ops[order[i]].op == AH_PLAN_SEND_OUTPUT)
+            last = i;
+    /* the last output is sent behind all that needs gradients */
+    const uint64_t op = order[last];
+    memmove(&order[last], &order[last + 1], (n - last - 1) * sizeof *order);
+    order[n - 1] = op;
+    for (size_t i = 0; i < program->arena.n_tensors; i++)
+        if (strstr(program->arena.tensors[i].name, ".output."))
+            program->arena.tensors[i].to = n - 1;
+}
+static void backward_before_its_message(struct ah_cluster_plan *plan)
+{
+    struct ah_plan *program = program_of(plan, 1);
+    uint64_t *order = program->lanes.compute, op = order[0];
+    const size_t n = program->lanes.n_compute;
+    memmove(&order[0], &order[1], (n - 1) * sizeof *order);
+    order[n - 1] = op;
+}
+
+static const struct {
+    const char *name;
+    void (*breaks)(struct ah_cluster_plan *plan);
+    bool by_world; /* refuses it alone */
+} broken[] = {{"no programs", no_programs, true},
+              {"a rank too high", rank_too_high, true},
+              {"a rank twice", rank_twice, true},
+              {"a rank that idles", rank_idles, true},
+              {"tensor parallelism", tensor_parallel, true},
+              {"two pipelines", two_pipelines, true},
+              {"a tied table", tied_table, true},
+              {"a GPU", cuda, true},
+              {"no such program", no_such_program, true},
+              {"programs swapped", programs_swapped, true},
+              {"one program twice", program_twice, true},
+              {"stages swapped", stages_swapped, true},
+              {"no part", no_part, true},
+              {"blocks of another", blocks_of_another, false},
+              {"blocks beyond the model", blocks_beyond, false},
+              {"a longer message", longer_message, true},
+              {"a shorter place", shorter_place, true},
+              {"longer messages and places", all_longer, true},
+              {"other micro-batches", other_micro_batches, true},
+              {"a message twice", sent_twice, true},
+              {"a message never", never_sent, true},
+              {"a message without a place", no_place, true},
+              {"a circle", wait_in_a_circle, true},
+              {"a message too late", backward_before_its_message, true}};
+
+static int look_at(const struct ah_cluster_plan *plan, struct ah_error *err)
+{
+    struct ah_arena arena = {0};
+    struct ah_world world;
+    int rc = ah_world_init(&world, plan, &arena, err);
+    ah_arena_release(&arena);
+    return rc;
+}
+
+/* As 'run' does with a document. */
+static int read_and_look_at(struct ah_cluster_plan *plan, struct ah_error *err)
+{
+    const struct ah_document from = {.kind = AH_DOCUMENT_CLUSTER_PLAN, .body = {.cluster_plan = plan}};
+    struct ah_document document;
+    struct ah_buffer text = {0};
+    int rc = ah_document_print(&from, &text, err);
+    rc = rc ? rc : ah_document_parse(&document, "plan", text.data, text.size, AH_DOCUMENT_CLUSTER_PLAN, err);
+    ah_buffer_release(&text);
+    if (rc)
+        return rc;
+    const struct ah_cluster_plan *read = document.body.cluster_plan;
+    for (size_t i = 0; i < read->n_programs && !rc; i++)
+        rc = ah_schedule_check(&read->programs[i], err);
+    rc = rc ? rc : ah_concert_check(read, err);
+    rc = rc ? rc : look_at(read, err);
+    ah_document_release(&document);
+    return rc;
+}
+
+static void expect_refused(const char *name, int rc, const struct ah_error *err)
+{
+    print_message("%-28s %s\n", name, err->text);
+    if (rc == AH_OK || rc != err->code || !err->text[0] || strchr(err->text, '\n'))
+        fail_msg("'%s' ends with %d: %s", name, rc, err->text);
+}
+
+TEST(world, refuses_what_is_broken)
+{
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+        uint64_t random = 83;
+        struct ah_error err = {0}, again = {0};
+        draw(&random); /* the same each time: changed in place */
+        broken[i].breaks(&planned.plan);
+        if (broken[i].by_world)
+            expect_refused(broken[i].name, look_at(&planned.plan, &err), &err);
+        if (program_of(&planned.plan, 1)->part) /* else it cannot be printed */
+            expect_refused(broken[i].name, read_and_look_at(&planned.plan, &again), &again);
+        planned_release(&planned);
+    }
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checkpoints do not know how many ranks made them: a run that is stopped after an odd step and gone on with by one process,
+ * by ranks, or by ranks cut otherwise ends with the bits of one that never stopped.
+ */
+#include "runtime/train/persist.h"
+#include "tests/property/train/pipeline.h"
+#include "tests/support/root.h"
+
+#include <limits.h>
+
+enum { STEPS = 7, STOP = 3, RUNS_EACH = 10 };
+
+static struct golden golden;
+static struct golden_result first, other;
+static struct pipeline pipeline;
+
+/* A part of a run. */
+struct leg {
+    const char *from, *to; /* checkpoints; NULL: none */
+    uint64_t before, steps;
+};
+
+static struct ah_signature signature_of(struct ah_signature_run *run)
+{
+    static const char sha256[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    struct ah_signature signature = golden.options.plan->numeric_signature;
+    *run = (struct ah_signature_run){.data_sha256 = sha256, .schedule = "cosine"};
+    signature.run = run;
+    return signature;
+}
+
+static int run_leg(void *context, struct ah_trainer *trainer, struct ah_batches *held_out,
+                   struct ah_error *err)
+{
+    const struct leg *leg = context;
+    const struct ah_observer observer = {.step = golden_keep_record, .context = &other};
+    struct ah_signature_run run;
+    const struct ah_signature signature = signature_of(&run);
+    const struct ah_checkpoint_job job = {.model = golden.model.body.model, .signature = &signature};
+    struct ah_checkpoint_position position = {.step = leg->before + leg->steps};
+    const struct ah_checkpoint_sink sink = ah_persist_sink(trainer);
+    const struct ah_checkpoint_source source = ah_persist_source(trainer);
+    int rc = leg->from ? ah_checkpoint_load(&job, &sink, leg->from, &position, err) : AH_OK;
+    (void)held_out;
+    rc = rc ? rc : ah_trainer_run(trainer, leg->steps, &observer, err);
+    position.step = leg->before + leg->steps;
+    rc = rc || !leg->to ? rc : ah_checkpoint_save(&job, &position, &source, leg->to, err);
+    if (!rc)
+        golden_read(&golden, trainer, AH_TRAINER_WEIGHTS, other.weights, &other.n_values);
+    return rc;
+}
+
+static void by_one(const struct leg *leg, uint64_t *seed)
+{
+    struct ah_error err = {0};
+    struct ah_trainer *trainer;
+    struct leg copy = *leg;
+    golden_plan_random(&golden, seed);
+    golden.options.steps_before = leg->before;
+    CHECK_OK(ah_trainer_open(&trainer, &golden.options, &err), err);
+    CHECK_OK(run_leg(&copy, trainer, NULL, &err), err);
+    ah_trainer_close(trainer);
+}
+
+static void by_ranks(const struct leg *leg, uint64_t *turn, uint64_t *seed)
+{
+    struct leg copy = *leg;
+    golden.options.steps_before = leg->before;
+    pipeline_open(&pipeline, &golden, 0, turn, seed);
+    pipeline_run(&pipeline, &(struct ah_comm_hub_options){.poisons = true}, run_leg, &copy);
+    pipeline_expect_ok(&pipeline);
+    pipeline_close(&pipeline);
+}
+
+static void run_legs(unsigned kind, const char *path, uint64_t *turn, uint64_t *seed)
+{
+    const struct leg legs[] = {{NULL, path, 0, STOP}, {path, NULL, STOP, STEPS - STOP}};
+    other.n_records = 0;
+    for (unsigned i = 0; i < 2; i++)
+        if (kind != i)
+            by_ranks(&legs[i], turn, seed);
+        else
+            by_one(&legs[i], seed);
+    assert_int_equal(other.n_records, STEPS);
+    for (size_t step = 0; step < STEPS; step++) {
+        assert_int_equal(other.records[step].step, step + 1);
+        assert_memory_equal(&first.records[step].loss, &other.records[step].loss, sizeof(double));
+        assert_memory_equal(&first.records[step].grad_norm, &other.records[step].grad_norm, sizeof(double));
+    }
+    assert_memory_equal(first.weights, other.weights, first.n_values * sizeof *first.weights);
+}
+
+TEST_IN(rank_resumes, have_the_bits_of_a_run_that_never_stopped, root_make, root_remove)
+{
+    static const struct {
+        const char *name;
+        enum ah_dtype dtype, state_dtype;
+    } cases[] = {{"gpt2-untied-odd", AH_FP32, AH_FP32},
+                 {"llama-masked", AH_BF16, AH_BF16},
+                 {"llama-frozen-below", AH_BF16, AH_FP32},
+                 {"qwen2-frozen-tensors", AH_FP32, AH_BF16}};
+    uint64_t seed = check_seed(89);
+    unsigned runs = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint64_t turn[AH_BLOCK_HEAD + 1] = {0};
+        golden_open_as(&golden, cases[i].name, cases[i].dtype, cases[i].state_dtype);
+        golden.steps = STEPS;
+        golden_plan_resident(&golden);
+        ah_trainer_close(golden_start(&golden, &first));
+        for (size_t k = 0; k < check_scaled(RUNS_EACH); k++, runs++)
+            for (unsigned kind = 0; kind < 3; kind++) {
+                char path[PATH_MAX];
+                snprintf(path, sizeof path, "%s/%u-%u", (const char *)*state, runs, kind);
+                run_legs(kind, path, turn, &seed);
+            }
+        golden_close(&golden);
+    }
+}

@@ -227,13 +227,16 @@ void ah_run_name(const void *context, uint64_t tag, char *ret_name, size_t room)
              block ? block : "", block ? "'" : "");
 }
 
-/* Says of the device's failure where in the training it was. */
+/* Says of the device's failure where in the training it was. What ended the run may be another rank's, or of the data: then
+ * the device may be about to fail, and only a wait says whether it has. */
 static int place_failure(const struct run *run, int rc)
 {
     const struct ah_trainer *t = run->t;
-    const struct ah_device_failed failed = ah_device_failed(t->device);
     char name[AH_ERROR_TEXT_MAX / 2];
-    if (!rc || !failed.any)
+    if (!rc || !ah_device_wait(t->device, AH_LANE_COMPUTE, 0, NULL))
+        return rc;
+    const struct ah_device_failed failed = ah_device_failed(t->device);
+    if (!failed.any)
         return rc;
     ah_run_name(t, failed.tag, name, sizeof name);
     if (name[0])

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <unistd.h>
 
-enum { DEATHS_EACH = 60, INTERRUPTS = 24, STEPS = 8, DELAY_US = 40 };
+enum { DEATHS_EACH = 40, INTERRUPTS = 24, STEPS = 8, DELAY_US = 40 };
 
 static struct golden golden;
 static struct golden_result first, other;
@@ -233,9 +233,13 @@ TEST(rank_ends, a_plan_that_does_not_fit_one_ends_all)
         pipeline_open(&pipeline, &golden, 3, turn, &seed);
         pipeline.stages[bad].batches.options.batch++;
         pipeline_run(&pipeline, &(struct ah_comm_hub_options){0}, train_on, NULL);
-        for (size_t rank = 0; rank < pipeline.n; rank++)
-            CHECK_FAILS(pipeline.stages[rank].rc, pipeline.stages[rank].err, AH_E_MISMATCH,
-                        "the plan is for");
+        for (size_t rank = 0; rank < pipeline.n; rank++) {
+            const struct pipeline_stage *s = &pipeline.stages[rank];
+            const bool is_late = s->rc == AH_E_PEER && rank != bad; /* it joins a world that is lost */
+            if ((s->rc != AH_E_MISMATCH && !is_late) || !strstr(s->err.text, "the plan is for"))
+                fail_msg("rank %zu has another plan, yet rank %zu ends with %d: %s", bad, rank, s->rc,
+                         s->err.text);
+        }
         pipeline_close(&pipeline);
     }
     golden_close(&golden);

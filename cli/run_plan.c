@@ -35,9 +35,9 @@ static int check_cluster_options(const struct ah_run_plan_wish *wish, uint64_t r
     if (!wish->local && !launched && !wish->hosts)
         return ah_error_set(err, AH_E_USAGE,
                             "is a plan for %" PRIu64
-                            " ranks: '--local' runs all of them on this machine, as threads, "
-                            "and 'mpirun -n %" PRIu64 " autohete run ...' each as a process",
-                            ranks, ranks);
+                            " rank%s: '--local' runs all of them on this machine, as threads, "
+                            "'--hosts FILE' or 'mpirun -n %" PRIu64 " autohete run ...' each as a process",
+                            ranks, ranks == 1 ? "" : "s", ranks);
     if (wish->traces || wish->emulates)
         return ah_error_set(err, AH_E_USAGE,
                             "is a plan for a cluster, and '--%s' is for plans for one machine",
@@ -57,12 +57,14 @@ static uint64_t count_ranks(const struct ah_cluster_plan *plan)
 static int take(struct ah_run_plan *p, const struct ah_run_plan_wish *wish, struct ah_error *err)
 {
     const bool cluster = p->document.kind == AH_DOCUMENT_CLUSTER_PLAN;
-    if (!cluster && (wish->local || wish->hosts))
-        return ah_error_set(err, AH_E_USAGE, "is a plan for one machine, and '--%s' is for cluster plans",
-                            wish->local ? "local" : "hosts");
     if (!cluster) {
         p->plan = p->document.body.plan;
-        return check_whole(p->plan, err);
+        int whole = check_whole(p->plan, err);
+        if (!whole && (wish->local || wish->hosts))
+            whole =
+                ah_error_set(err, AH_E_USAGE, "is a plan for one machine, and '--%s' is for cluster plans",
+                             wish->local ? "local" : "hosts");
+        return whole;
     }
     const struct ah_cluster_plan *plan = p->document.body.cluster_plan;
     int rc = check_cluster_options(wish, count_ranks(plan), err);

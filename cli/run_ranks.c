@@ -242,7 +242,8 @@ bool ah_run_ranks_failed_elsewhere(const struct ah_run_ranks *ranks, uint32_t *r
 void ah_run_ranks_print(const struct ah_run_ranks *ranks, struct ah_cli *cli, struct ah_buffer *out)
 {
     if (ranks->hub)
-        ah_buffer_printf(out, "%" PRIu32 " ranks, threads of this process", ranks->world.ranks);
+        ah_buffer_printf(out, "%" PRIu32 " rank%s of this process", ranks->world.ranks,
+                         ranks->world.ranks == 1 ? ", a thread" : "s, threads");
     else
         ah_buffer_printf(out, "%" PRIu32 " ranks; 'kill -USR1 %ld' on host '%s' saves and ends all of them",
                          ranks->world.ranks, (long)getpid(), ah_cli_clean(cli, ranks->hosts[0].name));

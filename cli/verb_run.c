@@ -88,9 +88,7 @@ static const struct ah_option run_table[] = {
 /* clang-format on */
 
 enum { TRACE_AFTER = 4, TRACE_STEPS = 4 };
-
-enum { LINES = 10 }; /* of steps, in a whole run */
-
+enum { LINES = 10 };  /* of steps, in a whole run */
 enum { STEADY = 32 }; /* steps whose median a line shows */
 
 /* What the last steps took. One step says little: the last before a save has nothing of the next one beside it. */
@@ -572,21 +570,23 @@ const struct ah_verb ah_verb_run = {
     .name = "run",
     .summary = "train, as a plan says",
     .description =
-        "Trains the plan's model on the plan's device: takes exactly the memory that the plan "
-        "gives, and overlaps "
-        "compute, copies and the host's updates in the plan's orders. Losses and weights depend "
-        "on model, training, "
-        "data and seed only, bit for bit, whatever the plan offloads or recomputes.\n\n"
-        "Data are token files as autohete-tokenize, llm.c and nanoGPT write them; text only for a "
-        "model whose vocabulary is 256, where bytes are tokens. Weights come "
-        "from a Hugging Face folder or are fresh; checkpoints have them under the same names.\n\n"
-        "An interrupt (Ctrl-C; also SIGTERM and SIGHUP) finishes the steps under way, saves where --save "
-        "says, and exits "
-        "with 130; a second "
-        "one ends at once, and the checkpoint before is valid. With --resume the run goes on to "
-        "the same final "
-        "weights, under this or any other plan of the same numeric signature. If the newest checkpoint "
-        "is damaged, the newest one whose files all have their sha256 is taken, with a warning.",
+        "Trains the plan's model on the plan's device: takes exactly the memory that the plan gives, and "
+        "overlaps compute, copies and the host's updates in the plan's orders. Losses and weights depend on "
+        "model, training, data and seed only, bit for bit, whatever the plan offloads or recomputes.\n\n"
+        "Data are token files as autohete-tokenize, llm.c and nanoGPT write them; text only for a model "
+        "whose "
+        "vocabulary is 256, where bytes are tokens. Weights come from a Hugging Face folder or are fresh; "
+        "checkpoints have them under the same names.\n\n"
+        "A cluster plan is run by all its ranks together: '--local' has them as threads of this process, "
+        "'--hosts FILE' starts a process for each, and so does 'mpirun -n N autohete run ...'. Losses and "
+        "weights are those of one process.\n\n"
+        "An interrupt (Ctrl-C; also SIGTERM, SIGHUP and SIGUSR1) finishes the steps under way, saves where "
+        "--save says, and exits with 130; a second one ends at once, and the checkpoint before is valid. "
+        "With "
+        "--resume the run goes on to the same final weights, under this or any other plan of the same "
+        "numeric "
+        "signature. If the newest checkpoint is damaged, the newest one whose files all have their sha256 is "
+        "taken, with a warning.",
     .syntax = {.options = run_table, .operands = {AH_OPERAND_FILE, "PLAN", 1, 1, NULL}},
     .options_bytes = sizeof(struct run_options),
     .examples = {{"run plan.json --data corpus.txt --steps 200",
@@ -594,6 +594,7 @@ const struct ah_verb ah_verb_run = {
                  {"run plan.json --data train.bin --valid val.bin --weights llama-2-7b --epochs 2 --save out",
                   "fine-tune and save"},
                  {"run plan.json --resume out", "go on where it stopped"},
+                 {"run cluster-plan.json --local --data corpus.txt", "all ranks of a cluster plan, here"},
                  {"run plan.json --data train.bin --json | jq '.loss // empty'", "losses, as they come"}},
     .run = run_run,
 };

@@ -205,6 +205,11 @@ struct ah_device_options {
     uint32_t spans; /* finished ops a lane remembers, the oldest overwritten; 0: 1024 */
     struct ah_device_throttle throttle;
     struct ah_device_watch watch;
+
+    /* (optional; drivers with `messages`) Told once of the first op that fails, on its lane's thread, before what waits for it
+     * is let go: other ranks may wait for a message that is now skipped. */
+    void (*failed)(void *context, const struct ah_error *why);
+    void *failed_context;
     struct ah_device_keep *keep; /* (optional) GPUs: borrowed until the device is closed */
 };
 

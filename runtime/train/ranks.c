@@ -288,6 +288,13 @@ int ah_trainer_follow(struct ah_trainer *t, struct ah_batches *held_out, struct 
 
 /* ---- failures ---- */
 
+void ah_ranks_failed(void *context, const struct ah_error *why)
+{
+    const struct ah_trainer *t = context;
+    if (why->code != AH_E_PEER) /* else the world is lost already */
+        ah_comm_revoke(t->options.rank->comm, why);
+}
+
 int ah_ranks_fail(struct ah_trainer *t, int rc, struct ah_error *err)
 {
     const struct ah_trainer_rank *place = t->options.rank;

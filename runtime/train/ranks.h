@@ -98,6 +98,9 @@ int ah_ranks_read_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
 int ah_ranks_write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
                          const struct ah_weights_piece *piece, const float *values, struct ah_error *err);
 
+/* Of the device: an op of this rank failed, and with it all messages behind it. `context` is the trainer. */
+void ah_ranks_failed(void *context, const struct ah_error *why);
+
 /* After a failure of this rank: the others end, too. Returns the code of the first failure of all, and says whose it was. */
 int ah_ranks_fail(struct ah_trainer *t, int rc, struct ah_error *err);
 

@@ -155,6 +155,8 @@ static int open_device(struct ah_trainer *t, struct ah_error *err)
     struct ah_device_options options = t->options.device;
     options.pin_submitter = true;
     options.messages = ah_ranks_several(&t->ranks);
+    options.failed = options.messages ? ah_ranks_failed : NULL;
+    options.failed_context = t;
     options.watch.name = ah_run_name;
     options.watch.name_context = t;
     if (!options.spans)

@@ -124,7 +124,7 @@ struct ah_trainer_evaluation {
 };
 
 /* Mean loss over all loss-bearing tokens of held-out batches, of the plan's batch and seq. AH_E_INTERRUPTED once `cancel`
- * (optional) is not 0. After that, and after errors of the data, the trainer still trains and can be saved. */
+ * (optional) is not 0. After that, and after errors of the data where one trainer trains all, it still trains and can be saved. */
 int ah_trainer_evaluate(struct ah_trainer *trainer, struct ah_batches *held_out, const atomic_int *cancel,
                         struct ah_trainer_evaluation *ret_evaluation, struct ah_error *err);
 

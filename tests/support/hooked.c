@@ -20,8 +20,8 @@ struct hooked_device {
     struct ah_device *inner; /* owned */
     struct hooked_hooks hooks;
     unsigned char *arenas[AH_ARENA_KINDS];
-    uint64_t tickets[AH_DEVICE_LANES]; /* given */
-    struct place places[AH_DEVICE_LANES][PLACES];
+    uint64_t tickets[AH_DEVICE_LANES_ALL]; /* given */
+    struct place places[AH_DEVICE_LANES_ALL][PLACES];
 };
 
 static struct hooked_hooks hooks_of_next;
@@ -41,10 +41,10 @@ static struct hooked_device *hooked_of(struct ah_device *device)
 static int call_before(void *context, struct ah_error *err)
 {
     const struct place *place = context;
-    (void)err;
-    if (place->device->hooks.before)
-        place->device->hooks.before(place->device->hooks.context, &place->seen);
-    return AH_OK;
+    const struct hooked_hooks *hooks = &place->device->hooks;
+    if (hooks->before)
+        hooks->before(hooks->context, &place->seen);
+    return hooks->fail ? hooks->fail(hooks->context, &place->seen, err) : AH_OK;
 }
 
 static int call_after(void *context, struct ah_error *err)
@@ -182,6 +182,7 @@ const struct ah_device_driver *hooked_driver(void)
         .abi = AH_DEVICE_ABI,
         .layout = AH_DEVICE_LAYOUT,
         .name = "hooked",
+        .messages = true,
         .open = hooked_open,
         .close = hooked_close,
         .prepare = hooked_prepare,

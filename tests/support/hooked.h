@@ -30,6 +30,8 @@ struct hooked_hooks {
     void (*before)(void *context, const struct hooked_op *op); /* (optional) */
     void (*after)(void *context, const struct hooked_op *op);  /* (optional) */
     void *context;
+    /* (optional) Behind `before`: an error is that of the op, which is not done. */
+    int (*fail)(void *context, const struct hooked_op *op, struct ah_error *err);
 };
 
 /* Of devices that are opened from now on; copied. */

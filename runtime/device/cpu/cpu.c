@@ -279,6 +279,8 @@ static int cpu_open(struct ah_device **ret_device, const struct ah_device_option
         return ah_error_memory(err);
     pthread_mutex_init(&cpu->failure_lock, NULL);
     cpu->common.driver = ah_device_cpu();
+    cpu->on_failure = options->failed;
+    cpu->on_failure_context = options->failed_context;
     open_throttles(cpu, &options->throttle);
     int rc = open_parts(cpu, options, err);
     if (rc) {
@@ -326,12 +328,15 @@ static void store_failure(struct ah_cpu_task *task, int rc, struct ah_error *why
     uint32_t lane = (uint32_t)(task->lane - cpu->lanes);
     ah_error_prefix(why, rc, "op '%s' on lane '%s'", ah_op_name(task->op.kind), ah_device_lane_name(lane));
     pthread_mutex_lock(&cpu->failure_lock);
-    if (!atomic_load(&cpu->failed)) {
+    const bool first = !atomic_load(&cpu->failed);
+    if (first) {
         cpu->failure = *why;
         cpu->common.failed = (struct ah_device_failed){true, lane, task->tag};
         atomic_store(&cpu->failed, true);
     }
     pthread_mutex_unlock(&cpu->failure_lock);
+    if (first && cpu->on_failure)
+        cpu->on_failure(cpu->on_failure_context, why);
 }
 
 static void run_task(void *payload)

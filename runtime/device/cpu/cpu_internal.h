@@ -36,6 +36,9 @@ struct ah_cpu_device {
     struct ah_matmul *matmul;                      /* owned */
     struct ah_workspace workspace;                 /* of the compute lane's other ops; owned */
 
+    void (*on_failure)(void *context, const struct ah_error *why); /* (optional) */
+    void *on_failure_context;
+
     /* The first failure; read under the lock once `failed` is set. */
     atomic_bool failed;
     pthread_mutex_t failure_lock;

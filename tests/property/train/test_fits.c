@@ -59,7 +59,8 @@ static void run_poisoned(struct golden *g, double expected)
     struct poison poison;
     const struct ah_plan *plan = g->options.plan;
     poison_open(&poison, g->options.model, plan);
-    hooked_set(&(struct hooked_hooks){poison_submit, poison_before, poison_after, &poison});
+    hooked_set(&(struct hooked_hooks){
+        .submit = poison_submit, .before = poison_before, .after = poison_after, .context = &poison});
     struct ah_trainer *trainer = golden_start(g, &other);
     expect_same(g, golden_held_out_loss(g, trainer), expected);
     assert_string_equal(poison.wrong, "");

@@ -5,10 +5,12 @@
  */
 #include "tests/property/train/counted.h"
 #include "tests/property/train/pipeline.h"
+#include "tests/support/hooked.h"
 #include "tests/support/root.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 enum { DEATHS_EACH = 40, INTERRUPTS = 24, STEPS = 8, DELAY_US = 40 };
@@ -240,6 +242,54 @@ TEST(rank_ends, a_plan_that_does_not_fit_one_ends_all)
                 fail_msg("rank %zu has another plan, yet rank %zu ends with %d: %s", bad, rank, s->rc,
                          s->err.text);
         }
+        pipeline_close(&pipeline);
+    }
+    golden_close(&golden);
+}
+
+/* ---- ops that fail ---- */
+
+struct failing {
+    atomic_uint_fast64_t left; /* ops until one fails */
+    uint32_t lane;
+};
+
+static int fail_op(void *context, const struct hooked_op *op, struct ah_error *err)
+{
+    struct failing *failing = context;
+    if (op->lane != failing->lane || atomic_fetch_sub(&failing->left, 1) != 1)
+        return AH_OK;
+    return ah_error_set(err, AH_E_FAILED, "made up");
+}
+
+/* What such a rank would have sent is skipped, while it may wait for rank 0, which waits for what it did not get. */
+static void let_fail(uint32_t rank, uint32_t lane, uint64_t at, uint64_t *seed)
+{
+    const struct ah_comm_hub_options world = late_world(seed);
+    struct failing failing = {.left = at, .lane = lane};
+    bool did_all = false;
+    hooked_set(&(struct hooked_hooks){.fail = fail_op, .context = &failing});
+    pipeline.stages[rank].options.driver = hooked_driver();
+    pipeline_run(&pipeline, &world, do_all, &did_all);
+    pipeline.stages[rank].options.driver = ah_device_cpu();
+    for (size_t i = 0; i < pipeline.n && !did_all; i++) {
+        assert_int_not_equal(pipeline.stages[i].rc, AH_OK);
+        if (!strstr(pipeline.stages[i].err.text, "made up"))
+            fail_msg("rank %" PRIu32 ", op %" PRIu64 ": rank %zu says '%s'", rank, at, i,
+                     pipeline.stages[i].err.text);
+    }
+}
+
+TEST(rank_ends, an_op_that_fails_ends_all)
+{
+    static const uint32_t lanes[] = {AH_LANE_COMPUTE, AH_LANE_HOST, AH_LANE_D2H, AH_LANE_SEND};
+    uint64_t seed = check_seed(61), turn[AH_BLOCK_HEAD + 1] = {0};
+    golden_open_as(&golden, "llama-linear", AH_FP32, AH_FP32);
+    for (uint64_t i = 0; i < check_scaled(DEATHS_EACH); i++) {
+        pipeline_open(&pipeline, &golden, 0, turn, &seed);
+        const uint32_t lane = lanes[i % (sizeof lanes / sizeof *lanes)];
+        const uint64_t most = lane == AH_LANE_COMPUTE ? 900 : 12;
+        let_fail((uint32_t)(test_below(&seed, pipeline.n)), lane, 1 + test_below(&seed, most), &seed);
         pipeline_close(&pipeline);
     }
     golden_close(&golden);

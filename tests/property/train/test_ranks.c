@@ -11,8 +11,9 @@
 #include "tests/property/train/pipeline.h"
 
 #include <inttypes.h>
+#include <unistd.h>
 
-enum { STEPS = 4, PLANS_EACH = 12, LATE_EACH = 3, DELAY_US = 60 };
+enum { STEPS = 4, PLANS_EACH = 12, LATE_EACH = 3, DELAY_US = 60, DEEP_DATA_BYTES = 1200 };
 
 static struct golden golden;
 static struct golden_result first, other;
@@ -115,16 +116,22 @@ static void run_plan(const char *name, double expected, uint64_t *turn, uint64_t
     plans++;
 }
 
-/* Opens the case, and has it done by one process. */
-static double run_alone(const struct signature *signature)
+/* By one process; the case is open. */
+static double train_alone(void)
 {
-    golden_open_as(&golden, signature->name, signature->dtype, signature->state_dtype);
     golden.steps = STEPS;
     golden_plan_resident(&golden);
     struct ah_trainer *alone = golden_start(&golden, &first);
     const double held_out_loss = golden_held_out_loss(&golden, alone);
     ah_trainer_close(alone);
     return held_out_loss;
+}
+
+/* Opens the case, and has it done by one process. */
+static double run_alone(const struct signature *signature)
+{
+    golden_open_as(&golden, signature->name, signature->dtype, signature->state_dtype);
+    return train_alone();
 }
 
 static void run_signature(const struct signature *signature, uint64_t *seed)
@@ -210,4 +217,110 @@ TEST(ranks, have_them_where_all_is_late)
     }
     pipeline.likes = NULL;
     wanted = NULL;
+}
+
+/* ---- more stages than golden cases have blocks ---- */
+
+static const struct deep {
+    const char *layers, *micro_batches, *clip, *trainable;
+    enum ah_dtype dtype, state_dtype;
+} depths[] = {
+    {"8", "8", "0.5", "[\"*\"]", AH_BF16, AH_BF16},
+    {"7", "4", "0.0", "[\"*\", \"!embedding.*\", \"!layer.0.*\", \"!layer.1.*\"]", AH_FP32, AH_FP32},
+    {"8", "2", "100.0", "[\"*\", \"!layer.3.*\", \"!head.*\"]", AH_BF16, AH_FP32},
+};
+
+/* A text with the value of a key replaced. */
+static void replace(char *text, size_t bytes, const char *key, const char *value)
+{
+    char quoted[64];
+    snprintf(quoted, sizeof quoted, "\"%s\": ", key);
+    char *at = strstr(text, quoted);
+    assert_non_null(at);
+    at += strlen(quoted);
+    char *end = *at == '[' ? strchr(at, ']') + 1 : at + strcspn(at, ",\n");
+    const size_t rest = strlen(end) + 1, length = strlen(value);
+    assert_true((size_t)(at - text) + length + rest <= bytes);
+    memmove(at + length, end, rest);
+    memcpy(at, value, length);
+}
+
+static void read_text(const char *name, char *ret_text, size_t bytes)
+{
+    char path[GOLDEN_PATH_MAX];
+    struct ah_buffer text = {0};
+    struct ah_error err = {0};
+    snprintf(path, sizeof path, "tests/golden/train/llama-linear/%s", name);
+    CHECK_OK(ah_file_read(path, bytes - 1, &text, &err), err);
+    memcpy(ret_text, text.data, text.size);
+    ret_text[text.size] = '\0';
+    ah_buffer_release(&text);
+}
+
+static void write_text(const char *folder, const char *name, const char *text, size_t bytes)
+{
+    char path[GOLDEN_PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* A golden case with so many layers, and fresh weights. */
+static void open_deep(const struct deep *deep, char *folder)
+{
+    static const char *const names[] = {"config.json", "training.json", "data.bin"};
+    static char text[1 << 16];
+    struct ah_buffer data = {0};
+    struct ah_error err = {0};
+    assert_non_null(mkdtemp(folder));
+    read_text("config.json", text, sizeof text);
+    replace(text, sizeof text, "num_hidden_layers", deep->layers);
+    write_text(folder, "config.json", text, strlen(text));
+    read_text("training.json", text, sizeof text);
+    replace(text, sizeof text, "batch", "8");
+    replace(text, sizeof text, "micro_batches", deep->micro_batches);
+    replace(text, sizeof text, "clip", deep->clip);
+    replace(text, sizeof text, "trainable", deep->trainable);
+    write_text(folder, "training.json", text, strlen(text));
+    CHECK_OK(ah_file_read("tests/golden/train/llama-linear/data.bin", 1 << 24, &data, &err), err);
+    write_text(folder, "data.bin", data.data, data.size < DEEP_DATA_BYTES ? data.size : DEEP_DATA_BYTES);
+    ah_buffer_release(&data);
+    golden_open_folder(&golden, folder, deep->dtype, deep->state_dtype);
+    golden.options.weights = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(text, sizeof text, "%s/%s", folder, names[i]);
+        if (i < 2) /* data are read as they are needed */
+            (void)unlink(text);
+    }
+}
+
+static void remove_deep(const char *folder)
+{
+    char path[GOLDEN_PATH_MAX];
+    snprintf(path, sizeof path, "%s/data.bin", folder);
+    (void)unlink(path);
+    (void)rmdir(folder);
+}
+
+TEST(ranks, have_them_in_up_to_eight_stages)
+{
+    uint64_t seed = check_seed(97);
+    pipeline.chosen = NULL;
+    memset(&seen, 0, sizeof seen);
+    for (size_t i = 0; i < sizeof depths / sizeof *depths; i++) {
+        uint64_t turn[AH_BLOCK_HEAD + 1] = {0};
+        char folder[] = "/tmp/autohete-deep-XXXXXX";
+        open_deep(&depths[i], folder);
+        const double expected = train_alone();
+        for (uint64_t k = 0; k < check_scaled(PLANS_EACH); k++) {
+            run_plan(depths[i].layers, expected, turn, &seed);
+            seen.stages[pipeline.n]++;
+        }
+        golden_close(&golden);
+        remove_deep(folder);
+    }
+    for (size_t n = 2; n <= PIPELINE_STAGES && check_scaled(PLANS_EACH) >= PLANS_EACH; n++)
+        assert_true(seen.stages[n] > 0);
 }

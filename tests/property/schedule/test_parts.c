@@ -7,7 +7,8 @@
  * 1. They come to an end: no stage waits for another for ever.
  * 2. What is sent has its place from the moment that sending begins, until its last reader is done.
  * 3. A stage has at most min(m, P - i) micro-batches between their forward and the end of their backward.
- * 4. No gradient that is on the device leaves for the host, and nothing is updated, before the last pass is done.
+ * 4. No gradient of weights on the device leaves for the host before the last pass is done, unless the host adds up what each
+ *    micro-batch makes; and nothing is updated.
  * 5. All stages together have the model's parameters, and each a 1/tp of them.
  */
 #include "runtime/schedule/schedule.h"
@@ -189,7 +190,8 @@ static void check_updates(const struct stage *s)
             passes = p + 1;
     for (size_t i = 0; i < s->plan->n_ops; i++) {
         const struct ah_plan_op *op = &s->plan->ops[i];
-        bool on_device = s->plan->blocks[op->block].weights == AH_WEIGHTS_DEVICE;
+        bool on_device = s->plan->blocks[op->block].weights == AH_WEIGHTS_DEVICE &&
+                         s->plan->blocks[op->block].accumulator != AH_ACCUMULATOR_HOST;
         bool next =
             s->plan->blocks[op->block].optimizer == AH_OPTIMIZER_STREAMED && !s->c.choice.knobs.step_ends;
         if (op->op == AH_PLAN_DEVICE_ADAM && !next) /* streamed ones may stand in the step that follows */

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Random one-pipeline plans, each run by processes over MPI and by one process: losses, norms, weights and states are the same
+bytes.
+
+    runs.py AUTOHETE MACHINE TEXT [--plans N] [--seed S]
+
+Plans differ in model, stages, types, batch, micro-batches, clipping, what is frozen and what may lie on hosts. Exit status 77:
+there is no MPI.
+"""
+import argparse
+import filecmp
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SECONDS = 120  # of a command, which takes one or two
+
+
+def call(*words, folder):
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
+    if done.returncode:
+        sys.exit(f"{' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def model(draw, folder):
+    """A llama of bytes, its head with a table of its own."""
+    width = draw.choice((32, 64))
+    config = {"model_type": "llama", "hidden_size": width, "num_hidden_layers": draw.randint(2, 6),
+              "num_attention_heads": 4, "num_key_value_heads": draw.choice((2, 4)), "intermediate_size": 3 * width,
+              "vocab_size": 256, "max_position_embeddings": 64, "tie_word_embeddings": False, "rms_norm_eps": 1e-5,
+              "hidden_act": "silu", "rope_theta": 10000.0}
+    with open(os.path.join(folder, "model.json"), "w", encoding="utf-8") as file:
+        json.dump(config, file)
+
+
+def training(draw):
+    """Options of a plan that decide bits."""
+    micro_batches = draw.choice((1, 2, 4, 8))
+    words = ["--batch", "8", "--micro-batches", str(micro_batches), "--seq", draw.choice(("16", "31", "64"))]
+    words += draw.choice(([], ["--clip", "none"], ["--clip", "0.5"], ["--clip", "1000"]))
+    words += draw.choice(([], [], ["--freeze", "embedding.*"], ["--freeze", "layer.0.*"], ["--freeze", "head.*"]))
+    return words + draw.choice((["--dtype", "fp32"], ["--dtype", "bf16"], ["--dtype", "bf16", "--state-dtype", "bf16"]))
+
+
+def plans(draw, autohete, machine, folder):
+    """Writes one plan for a pipeline of processes and one for a single process, of one signature; None: no pipeline."""
+    model(draw, folder)
+    stages, words = draw.randint(2, 4), training(draw)
+    call(autohete, "cluster", f"{stages}x{machine}", "--link", draw.choice(("1Gbit", "100Mbit")), "-o", "cluster.json",
+         folder=folder)
+    without = draw.choice(([], ["--without", "host-weights,host-optimizer,streamed"]))
+    call(autohete, "plan", "model.json", "--cluster", "cluster.json", "--tp", "1", *words, *without, "-o", "ranks.json",
+         folder=folder)
+    with open(os.path.join(folder, "ranks.json"), encoding="utf-8") as file:
+        plan = json.load(file)
+    if len(plan["pipelines"]) > 1 or plan.get("idle_ranks"):
+        return None
+    call(autohete, "plan", "model.json", "--machine", machine, *words, "-o", "alone.json", folder=folder)
+    return len(plan["pipelines"][0]["stages"])
+
+
+def steps_of(path):
+    with open(path, encoding="utf-8") as file:
+        lines = [json.loads(line) for line in file]
+    return [(line["loss"], line.get("grad_norm")) for line in lines if "loss" in line and "step" in line]
+
+
+def compare(draw, autohete, text, ranks, folder):
+    data = ("--data", text, "--data-format", "bytes", "--steps", "3", "--lr", "0.01", "--seed",
+            str(draw.randint(0, 1 << 30)))
+    call("mpirun", "-n", str(ranks), autohete, "run", "ranks.json", *data, "--save", "many", "--log", "many.jsonl",
+         folder=folder)
+    call(autohete, "run", "alone.json", *data, "--save", "one", "--log", "one.jsonl", folder=folder)
+    wrong = [name for name in ("model.safetensors", "states.bin")
+             if not filecmp.cmp(os.path.join(folder, "many/step-00000003", name),
+                                os.path.join(folder, "one/step-00000003", name), shallow=False)]
+    if steps_of(os.path.join(folder, "many.jsonl")) != steps_of(os.path.join(folder, "one.jsonl")):
+        wrong.append("losses or norms")
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("autohete")
+    parser.add_argument("machine")
+    parser.add_argument("text")
+    parser.add_argument("--plans", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=7)
+    options = parser.parse_args()
+    if not shutil.which("mpirun"):
+        print("no mpirun", file=sys.stderr)
+        return 77
+    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                      OMPI_MCA_rmaps_base_oversubscribe="1")
+    draw, done = random.Random(options.seed), 0
+    while done < options.plans:
+        with tempfile.TemporaryDirectory() as folder:
+            ranks = plans(draw, options.autohete, options.machine, folder)
+            if not ranks:
+                continue
+            wrong = compare(draw, options.autohete, options.text, ranks, folder)
+            if wrong:
+                with open(os.path.join(folder, "ranks.json"), encoding="utf-8") as file:
+                    training_of = json.load(file)["training"]
+                sys.exit(f"plan {done} of seed {options.seed}, {ranks} ranks, {training_of}: {wrong} differ")
+            done += 1
+    print(f"{done} plans over MPI: the bytes of one process")
+    return 0
+
+
+sys.exit(main())

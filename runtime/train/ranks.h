@@ -10,8 +10,8 @@
  * INVARIANTS
  * 1. A receive waits for all that the item at its position waits for, and for all compute before it.
  * 2. Compute goes on behind a send when the send is done.
- * 3. Every rank that trains takes the same sums through the same gate, and so has the same factor; every rank hears of the same last
- *    step before it submits what would follow it.
+ * 3. Every rank that trains takes the same sums through the same gate, and so has the same factor; every rank hears of the
+ *    same last step before it submits what would follow it.
  * 4. In a world whose messages of data take turns, the order of compute is their order: a receive goes out when it is needed,
  *    together with the send before it, where nothing else lies between; so neighbours meet in pairs (1F1B).
  * 5. Orders come from rank 0, one after another, at drained points. Who fails revokes the world, so that nobody waits for it.
@@ -32,18 +32,21 @@ struct ranks {
     const struct ah_trainer_rank *options; /* NULL: one rank trains all */
     struct ah_messages messages;
     struct ah_links *links, own; /* the place's, or the trainer's own */
-    uint32_t *begun
-        [AH_CHANNELS]; /* by position: messages of a step whose place is free there or before; of those that arrive */
-    uint64_t *received[AH_CHANNELS]; /* the same: tickets, by micro-batch: of the latest step */
+
+    /* Of channels by which something arrives. */
+    uint32_t *begun[AH_CHANNELS];    /* by position: messages of a step that have a place by then */
+    uint64_t *received[AH_CHANNELS]; /* by micro-batch: ticket in the latest step */
     uint64_t posted[AH_CHANNELS];    /* receives of this run */
-    uint64_t sent;                   /* ticket of the latest send */
-    struct ranks_partner
-        *partner[AH_CHANNELS];   /* of what is sent in a world of turns: by micro-batch; else NULL */
-    bool *joined[AH_CHANNELS];   /* of what arrives there: a send brings it */
-    uint64_t moved[AH_CHANNELS]; /* sends so far; the lane's */
-    bool trains_now;             /* else nothing is joined */
-    float *piece;                /* owned: what a rank but 0 reads or writes for rank 0 */
-    bool ended;                  /* there is nothing more to tell the others */
+    bool *joined[AH_CHANNELS];       /* in a world of turns, by micro-batch: a send brings it; else NULL */
+
+    /* Of channels by which something is sent. */
+    uint64_t sent;                              /* ticket of the latest send of all */
+    struct ranks_partner *partner[AH_CHANNELS]; /* in a world of turns, by micro-batch; else NULL */
+    uint64_t moved[AH_CHANNELS];                /* sends so far; the lane's */
+    bool trains_now;                            /* else no send brings anything */
+
+    float *piece; /* owned: what a rank but 0 reads or writes for rank 0 */
+    bool ended;   /* there is nothing more to tell the others */
 };
 
 /* What is decided once for all at the end of a step, or before a batch of an evaluation. */

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Signals as a flag.
+ */
 #include "cli/interrupt.h"
 
 #include <signal.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Divides the cores, memory and links of a machine's profile among its ranks.
+ */
 #include "cli/profile_rank.h"
 
 #include "base/units.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checks a plan before a verb executes it; other documents are refused with the verb that takes them.
+ */
 #include "cli/proof.h"
 
 #include "cli/input.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run says of its device before the first step, on the terminal and in the log.
+ */
 #include "cli/run_device.h"
 
 #include "base/units.h"

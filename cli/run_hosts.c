@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HOSTS_BYTES_MAX = 1 << 20, NOT_FOUND = 127, NAP_NS = 50 * 1000 * 1000 };
+enum { HOSTS_BYTES_MAX = 1 << 20, SLOTS_MAX = 1 << 16, NOT_FOUND = 127, NAP_NS = 50 * 1000 * 1000 };
 
 struct slots {
     const char **host; /* by rank */
@@ -44,6 +44,9 @@ static int read_line(struct slots *slots, char *line, const char *path, unsigned
             return ah_error_set(err, AH_E_USAGE, "%s: line %u: '%s' is not 'slots=N'; write 'name slots=N'",
                                 path, number, count);
     }
+    if (n > SLOTS_MAX)
+        return ah_error_set(err, AH_E_USAGE, "%s: line %u: '%s' is more than %d", path, number, count,
+                            SLOTS_MAX);
     for (unsigned long i = 0; i < n; i++, slots->n++)
         if (slots->n < slots->ranks)
             slots->host[slots->n] = name;
@@ -53,7 +56,6 @@ static int read_line(struct slots *slots, char *line, const char *path, unsigned
 static int read_hosts(struct ah_cli *cli, const char *path, struct slots *slots, struct ah_error *err)
 {
     struct ah_buffer text = {0};
-    char *state = NULL;
     unsigned number = 0;
     slots->host = ah_arena_array(&cli->arena, slots->ranks, sizeof *slots->host);
     int rc = slots->host ? ah_file_read(path, HOSTS_BYTES_MAX, &text, err) : ah_error_memory(err);
@@ -61,22 +63,16 @@ static int read_hosts(struct ah_cli *cli, const char *path, struct slots *slots,
     ah_buffer_release(&text);
     if (!rc && !kept)
         return ah_error_memory(err);
-    for (char *line = rc ? NULL : strtok_r(kept, "\n", &state); line && !rc;
-         line = strtok_r(NULL, "\n", &state))
+    for (char *line = kept, *next; line && !rc; line = next) {
+        next = strchr(line, '\n');
+        if (next)
+            *next++ = '\0';
         rc = read_line(slots, line, path, ++number, err);
+    }
     return rc;
 }
 
 /* ---- against the plan ---- */
-
-static uint64_t count_ranks(const struct ah_cluster_plan *plan)
-{
-    uint64_t n = 0;
-    for (size_t p = 0; p < plan->n_pipelines; p++)
-        for (size_t s = 0; s < plan->pipelines[p].n_stages; s++)
-            n += plan->pipelines[p].stages[s].n_ranks;
-    return n;
-}
 
 /* Ranks of one node share its memory and its links. */
 static int check_nodes(const struct slots *slots, const struct ah_cluster_plan *plan, const char *path,
@@ -183,7 +179,7 @@ static int launch(const char *const *words, int *ret_status, struct ah_error *er
 int ah_run_hosts_launch(struct ah_cli *cli, const char *path, const struct ah_cluster_plan *plan,
                         int *ret_status, struct ah_error *err)
 {
-    struct slots slots = {.ranks = count_ranks(plan)};
+    struct slots slots = {.ranks = plan->pipelines[0].n_stages}; /* a rank each (world.h) */
     char program[4096];
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     int rc = read_hosts(cli, path, &slots, err);

@@ -13,7 +13,7 @@
 #include "cli/cli.h"
 #include "schemas/cluster_plan.h"
 
-/* Runs the command line again, without '--hosts', on all hosts, and waits for its end; an interrupt asks all ranks to save and
+/* `plan` can be run (ah_run_ranks_check()). Runs the command line again, without '--hosts', on all hosts, and waits for its end; an interrupt asks all ranks to save and
  * end. AH_E_USAGE: a line that is no host; AH_E_MISMATCH: hosts that do not fit the plan; AH_E_MISSING: no mpirun. */
 int ah_run_hosts_launch(struct ah_cli *cli, const char *path, const struct ah_cluster_plan *plan,
                         int *ret_status, struct ah_error *err);

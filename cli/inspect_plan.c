@@ -16,8 +16,11 @@ static void put_training(struct ah_buffer *out, const struct ah_plan *plan)
     const struct ah_plan_training *training = &plan->training;
     ah_plan_put_batch(out, training->batch, training->seq);
     if (training->micro_batches > 1)
-        ah_buffer_printf(out, " in %" PRIu64 " micro-batches (%s)", training->micro_batches,
-                         plan->micro_batch_order == AH_BLOCK_MAJOR ? "block by block" : "one after another");
+        ah_buffer_printf(out, " in %" PRIu64 " micro-batches (%s%s", training->micro_batches,
+                         plan->micro_batch_order == AH_BLOCK_MAJOR ? "block by block" : "one after another",
+                         training->n_sums ? ", added up in groups of " : ")");
+    ah_plan_put_sums(out, training->sums, training->n_sums);
+    ah_buffer_puts(out, training->n_sums ? ")" : "");
     ah_buffer_printf(out, ", %s, states %s, %s", ah_words_dtype[training->dtype],
                      ah_words_dtype[training->state_dtype],
                      training->clip > 0 ? "gradients clipped" : "no clipping");

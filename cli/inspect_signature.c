@@ -45,6 +45,13 @@ static void put_batch(struct ah_table *facts, const struct ah_signature *signatu
     ah_plan_put_batch(&text, signature->batch, signature->seq);
     ah_table_cell(facts, "%s in %" PRIu64 " micro-batch%s", text.failed ? "" : text.data,
                   signature->micro_batches, signature->micro_batches == 1 ? "" : "es");
+    if (signature->n_sums) {
+        struct ah_buffer sums = {0};
+        ah_plan_put_sums(&sums, signature->sums, signature->n_sums);
+        ah_table_cell(facts, "sums");
+        ah_table_cell(facts, "groups of %s micro-batches", sums.failed ? "" : sums.data);
+        ah_buffer_release(&sums);
+    }
     facts->failed = facts->failed || text.failed;
     ah_buffer_release(&text);
 }

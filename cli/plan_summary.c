@@ -211,6 +211,12 @@ void ah_plan_put_batch(struct ah_buffer *out, uint64_t batch, uint64_t seq)
                      seq == 1 ? "" : "s");
 }
 
+void ah_plan_put_sums(struct ah_buffer *out, const uint64_t *sums, size_t n_sums)
+{
+    for (size_t i = 0; i < n_sums; i++)
+        ah_buffer_printf(out, "%s%" PRIu64, i ? "+" : "", sums[i]);
+}
+
 const char *ah_plan_predicted(bool estimated)
 {
     return estimated ? "predicted from estimates" : "predicted";

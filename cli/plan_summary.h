@@ -40,6 +40,9 @@ void ah_plan_put_what_if(struct ah_buffer *out, const struct ah_plan *plan);
 /* "8 sequences of 1024 tokens", "1 sequence of 1 token". */
 void ah_plan_put_batch(struct ah_buffer *out, uint64_t batch, uint64_t seq);
 
+/* "3+2+2": micro-batches of groups that are added up by themselves. */
+void ah_plan_put_sums(struct ah_buffer *out, const uint64_t *sums, size_t n_sums);
+
 /* "predicted", or "predicted from estimates": how times of a plan are called wherever they are shown. */
 const char *ah_plan_predicted(bool estimated);
 

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "cli/diagnosis.h"
 #include "cli/inspect.h"
+#include "cli/like.h"
 #include "cli/outputs.h"
 #include "cli/page.h"
 #include "cli/plan_cluster.h"
@@ -27,6 +28,7 @@ struct plan_options {
     const char *tp;
     const char *search;
     const char *html;
+    const char *like;
     const char *sweep;
     bool explain;
 };
@@ -49,6 +51,9 @@ static const struct ah_option plan_table[] = {
      "type (asym), or this one"},
     {"search", 0, AH_OPTION_WORD, "HOW", ah_words_cluster_search, offsetof(struct plan_options, search),
      "with --cluster: change good arrangements (graph), look at all of few GPUs (exact), or both (default)"},
+    {"like", 0, AH_OPTION_FILE, "PLAN", NULL, offsetof(struct plan_options, like),
+     "train as this plan or cluster plan does, with its batch, sequence, numbers and sums: a run of either "
+     "gives the same bits"},
     AH_REQUEST_OPTIONS,
     {"explain", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct plan_options, explain),
      "say what limits the plan, and plan again with more memory and with faster links to show what each "
@@ -232,7 +237,10 @@ static int check_options(const struct plan_options *options, struct ah_error *er
     const struct {
         const char *name;
         bool given;
-    } of_machines[] = {{"explain", options->explain}, {"sweep", options->sweep}, {"html", options->html}};
+    } of_machines[] = {{"explain", options->explain},
+                       {"sweep", options->sweep},
+                       {"html", options->html},
+                       {"like", options->like}};
     bool found = options->explain || options->sweep;
     for (size_t i = 0; i < sizeof of_machines / sizeof *of_machines && options->cluster; i++)
         if (of_machines[i].given)
@@ -258,6 +266,11 @@ static int plan_machine(struct ah_cli *cli, const struct plan_options *options,
     int rc = ah_request_init(&request, cli, &options->request, &err);
     if (rc)
         return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : ah_cli_fail(cli, &err);
+    rc = options->like ? ah_like_apply(&request, cli, options->like, &options->request, &err) : AH_OK;
+    if (rc) {
+        ah_request_release(&request);
+        return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : ah_cli_fail(cli, &err);
+    }
     if (options->policy)
         request.planner.policy = ah_request_index(ah_words_policy, options->policy);
     if (check_scheduling(&request.planner, options, &err)) {

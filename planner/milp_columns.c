@@ -11,6 +11,7 @@
  * of their own, with fewer fetches and, where it is certain, with memory at the head.
  */
 #include "planner/milp_internal.h"
+#include "runtime/schedule/fold.h"
 
 #include <string.h>
 
@@ -91,6 +92,12 @@ static bool sums_on(const struct ah_milp *milp, const struct ah_config *config, 
     return milp->micro_batches > 1 && config->accumulator == where;
 }
 
+/* Sums of groups that are added to the total, in times of adding one gradient; what launches add to them is left out. */
+static double folds(const struct ah_milp *milp)
+{
+    return (double)ah_folds_apart(&milp->job->training) * ah_fold_cost(milp->job->gradient_bytes);
+}
+
 /* What launches add to the sums and squares of all micro-batches; the squares follow the last sum. */
 static double gradient_launches_us(const struct ah_milp *milp, double trained)
 {
@@ -115,7 +122,7 @@ static void compute_pieces(const struct ah_milp *milp, const struct ah_job_group
         p->backward_us = cost->backward_us[config->activations];
     if (!sums_on(milp, config, AH_ACCUMULATOR_HOST)) {
         if (milp->micro_batches > 1)
-            p->gradient_us += m * milp->costs->device_accumulate_us * trained;
+            p->gradient_us += (m + folds(milp)) * milp->costs->device_accumulate_us * trained;
         if (milp->clip)
             p->gradient_us += milp->costs->device_squares_us * trained;
         if (group->trained_elements)
@@ -169,7 +176,8 @@ static void host_update_pieces(const struct ah_milp *milp, const struct ah_job_g
     p->lane_us[AH_PLAN_LANE_D2H] += host_sums ? m * send_us : send_us;
     if (host_sums) {
         double squares_us = milp->clip ? milp->costs->host_squares_us : 0;
-        p->lane_us[AH_PLAN_LANE_HOST] += (m * milp->costs->host_accumulate_us + squares_us) * trained;
+        p->lane_us[AH_PLAN_LANE_HOST] +=
+            ((m + folds(milp)) * milp->costs->host_accumulate_us + squares_us) * trained;
     }
     if (column->choice.weights == AH_WEIGHTS_DEVICE) {
         double upload_us = copy_us(milp, true, group->trained_elements, milp->job->weight_bytes);
@@ -236,7 +244,7 @@ static void host_memory(const struct ah_milp *milp, const struct ah_job_group *g
     if (config->optimizer == AH_OPTIMIZER_STREAMED)
         element = job->state_bytes;
     if (config->optimizer == AH_OPTIMIZER_HOST) {
-        element = job->state_bytes + (host_sums ? sizeof(float) : 0);
+        element = job->state_bytes + (host_sums ? ah_fold_bytes(&job->training) : 0);
         if (job->training.dtype == AH_FP32 && !host_weights)
             element += sizeof(float);
         if (milp->clip && !host_sums) /* gradients are all there before the first update */

@@ -39,6 +39,7 @@ struct ah_plan_request {
     const char *machine_sha256;
     struct ah_plan_training training; /* trainable NULL: everything */
     bool any_micro_batches;           /* the planner chooses training.micro_batches */
+    bool training_stays;              /* no remedy changes it */
     uint64_t device_bytes;            /* arena and reserve together; 0: what the machine has */
     uint64_t host_bytes;              /* 0: what the machine has, less what the system needs */
     enum ah_policy policy;

@@ -98,7 +98,7 @@ static struct ah_config adapt(const struct ah_job *job, size_t block, struct ah_
         config.activations = AH_ACTIVATIONS_KEEP;
     if (!group->trained_elements)
         config.optimizer = AH_OPTIMIZER_NONE;
-    else if (job->training.micro_batches > 1)
+    else if (job->adds_up)
         config.accumulator =
             config.optimizer == AH_OPTIMIZER_HOST ? AH_ACCUMULATOR_HOST : AH_ACCUMULATOR_DEVICE;
     return config;

@@ -422,11 +422,15 @@ static void take_from_remedies(const struct ah_planning *p, struct ah_diagnosis 
 
 int ah_remedies_find(const struct ah_planning *p, struct ah_diagnosis *diagnosis, struct ah_error *err)
 {
-    static int (*const kinds[])(const struct ah_planning *, struct ah_diagnosis *, struct ah_error *) = {
-        other_policy, memory, more_micro_batches, smaller_batch, shorter_sequences, smaller_states};
+    static const struct {
+        int (*find)(const struct ah_planning *, struct ah_diagnosis *, struct ah_error *);
+        bool trains_otherwise;
+    } kinds[] = {{other_policy, false}, {memory, false},           {more_micro_batches, true},
+                 {smaller_batch, true}, {shorter_sequences, true}, {smaller_states, true}};
     int rc = AH_OK;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !rc; i++)
-        rc = kinds[i](p, diagnosis, err);
+        if (!kinds[i].trains_otherwise || !p->request->training_stays)
+            rc = kinds[i].find(p, diagnosis, err);
     if (!rc)
         take_from_remedies(p, diagnosis);
     return rc;

@@ -434,3 +434,34 @@ AH_TABLE(plan, ah_cluster_plan, "cluster-plan", "Who trains which blocks on a cl
 
 const struct ah_kind ah_kind_cluster_plan = {
     .table = &plan_table, .alternatives = (const struct ah_field_table *const[]){&plan_table, NULL}};
+
+int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *arena,
+                         struct ah_plan_training *ret_training, struct ah_error *err)
+{
+    const struct ah_cluster_plan_training *of = &plan->training;
+    struct ah_plan_training training = {.batch = of->batch,
+                                        .micro_batches = of->micro_batches,
+                                        .seq = of->seq,
+                                        .dtype = of->dtype,
+                                        .state_dtype = of->state_dtype,
+                                        .clip = of->clip,
+                                        .trainable = of->trainable,
+                                        .n_trainable = of->n_trainable};
+    bool apart = false; /* else the sum is that of one group */
+    for (size_t i = 1; i < plan->n_pipelines; i++)
+        apart = apart || plan->pipelines[i].micro_batches > 1;
+    if (apart) {
+        training.n_sums = plan->n_pipelines;
+        training.sums = ah_arena_array(arena, training.n_sums, sizeof *training.sums);
+        if (!training.sums)
+            return ah_error_memory(err);
+    }
+    for (size_t i = 0; i < training.n_sums; i++)
+        training.sums[i] = plan->pipelines[i].micro_batches;
+    if (!training.n_trainable && plan->n_programs) { /* everything, as plans say it */
+        training.trainable = plan->programs[0].training.trainable;
+        training.n_trainable = plan->programs[0].training.n_trainable;
+    }
+    *ret_training = training;
+    return AH_OK;
+}

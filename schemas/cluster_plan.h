@@ -13,6 +13,7 @@
 #ifndef AH_SCHEMAS_CLUSTER_PLAN_H
 #define AH_SCHEMAS_CLUSTER_PLAN_H
 
+#include "base/arena.h"
 #include "schemas/plan.h"
 #include "schemas/vocabulary.h"
 
@@ -144,5 +145,11 @@ struct ah_cluster_plan {
     struct ah_text_pair *annotations;
     size_t n_annotations;
 };
+
+/* What all pipelines together do in a step, as one device would be told to: of several pipelines each is a group of
+ * micro-batches that is added up by itself (none are named where that is as one group does: of one micro-batch each behind the
+ * first). Borrows from the plan, but for what is in `arena`. */
+int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *arena,
+                         struct ah_plan_training *ret_training, struct ah_error *err);
 
 #endif

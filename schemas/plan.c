@@ -78,6 +78,7 @@ static const struct ah_field training_fields[] = {
     AH_ROW_WORD(ah_plan_training, dtype, ah_words_dtype, "Of weights and activations."),
     AH_ROW_WORD(ah_plan_training, state_dtype, ah_words_dtype, "Of the optimizer's moments."),
     AH_ROW_NUMBER(ah_plan_training, clip, AH_CLIP_MAX, "Largest norm of the gradient; 0: not clipped."),
+    AH_ROW_SUMS(ah_plan_training),
     {.name = "trainable",
      AH_TEXTS_AT(ah_plan_training, trainable),
      .min_items = 1,
@@ -92,6 +93,8 @@ static const struct ah_field part_fields[] = {
     AH_ROW_COUNT(ah_plan_part, tp, 1, 1024, "Ranks that share each block."),
     AH_ROW_COUNT(ah_plan_part, stage, 0, 10001, "Its place in the pipeline."),
     AH_ROW_COUNT(ah_plan_part, stages, 1, 10002, "Stages of the pipeline."),
+    OPTIONAL_COUNT(ah_plan_part, step_micro_batches, AH_BATCH_MAX,
+                   "Of all pipelines; 0: it is the only one."),
     {0}};
 AH_TABLE(part, ah_plan_part, "part", "What of the model a rank of a pipeline has.", NULL);
 

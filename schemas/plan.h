@@ -116,6 +116,8 @@ struct ah_plan_training {
     enum ah_dtype dtype;
     enum ah_dtype state_dtype;
     double clip;            /* 0: none */
+    uint64_t *sums;         /* micro-batches of each group whose gradients are added up by themselves */
+    size_t n_sums;          /* 0: all of them are one group */
     const char **trainable; /* patterns of tensor names, "!" excludes, the last match counts */
     size_t n_trainable;
 };
@@ -127,6 +129,7 @@ struct ah_plan_part {
     uint64_t blocks;
     uint64_t tp; /* ranks that share each block */
     uint64_t stage, stages;
+    uint64_t step_micro_batches; /* of all pipelines; 0: the pipeline is the only one */
 };
 
 /* Cores of the host given to lanes; compute 0 on a GPU. */
@@ -293,6 +296,9 @@ struct ah_plan {
 /* Blocks of the whole model, and which of them is block 0 of the plan. */
 uint64_t ah_plan_model_blocks(const struct ah_plan *plan);
 uint64_t ah_plan_first_block(const struct ah_plan *plan);
+
+/* Are gradients of several micro-batches added up in a step, here or over pipelines? */
+bool ah_plan_adds_up(const struct ah_plan *plan);
 
 /* Is block `block` of the plan the model's head? */
 bool ah_plan_is_head(const struct ah_plan *plan, uint64_t block);

@@ -69,6 +69,24 @@ static int check_algorithms(const struct ah_plan *plan, struct ah_error *err)
     return AH_OK;
 }
 
+static int check_sums(const struct ah_plan_training *training, struct ah_error *err)
+{
+    uint64_t micro_batches = 0;
+    bool apart = false;
+    for (size_t i = 0; i < training->n_sums; i++) {
+        micro_batches += training->sums[i];
+        apart = apart || (i && training->sums[i] > 1);
+    }
+    if (training->n_sums && !apart)
+        return ah_meaning_fail(err, "training.sums", "add up as one group does; leave them out");
+    if (training->n_sums && micro_batches != training->micro_batches)
+        return ah_meaning_fail(err, "training.sums",
+                               "are %zu groups of %" PRIu64 " micro-batches; give two or more of all %" PRIu64
+                               ", or none",
+                               training->n_sums, micro_batches, training->micro_batches);
+    return AH_OK;
+}
+
 static int check_signature(const struct ah_plan *plan, struct ah_error *err)
 {
     const struct ah_plan_training *training = &plan->training;
@@ -77,6 +95,9 @@ static int check_signature(const struct ah_plan *plan, struct ah_error *err)
     if (training->batch % training->micro_batches)
         return ah_meaning_fail(err, "training.micro_batches", "%" PRIu64 " does not divide batch %" PRIu64,
                                training->micro_batches, training->batch);
+    int rc = check_sums(training, err);
+    if (rc)
+        return rc;
     if (!ah_signature_differs(&told, &plan->numeric_signature, path))
         return AH_OK;
     char place[AH_SIGNATURE_PATH_MAX + 32];
@@ -117,6 +138,12 @@ uint64_t ah_plan_first_block(const struct ah_plan *plan)
     return plan->part ? plan->part->first_block : 0;
 }
 
+bool ah_plan_adds_up(const struct ah_plan *plan)
+{
+    return (plan->part && plan->part->step_micro_batches ? plan->part->step_micro_batches
+                                                         : plan->training.micro_batches) > 1;
+}
+
 bool ah_plan_is_head(const struct ah_plan *plan, uint64_t block)
 {
     return ah_plan_first_block(plan) + block + 1 == ah_plan_model_blocks(plan);
@@ -134,6 +161,8 @@ struct ah_signature ah_plan_signature(const struct ah_plan *plan, enum ah_device
                                  .micro_batches = training->micro_batches,
                                  .seq = training->seq,
                                  .clip = training->clip,
+                                 .sums = training->sums,
+                                 .n_sums = training->n_sums,
                                  .device = device};
 }
 
@@ -149,6 +178,10 @@ static int check_part(const struct ah_plan *plan, struct ah_error *err)
     if (part->blocks != plan->n_blocks)
         return ah_meaning_fail(err, "part.blocks", "is %" PRIu64 "; blocks has %zu", part->blocks,
                                plan->n_blocks);
+    if (part->step_micro_batches && part->step_micro_batches < plan->training.micro_batches)
+        return ah_meaning_fail(err, "part.step_micro_batches",
+                               "%" PRIu64 " is less than the %" PRIu64 " of its own pipeline",
+                               part->step_micro_batches, plan->training.micro_batches);
     if (part->stage >= part->stages)
         return ah_meaning_fail(err, "part.stage", "is %" PRIu64 " of %" PRIu64 " stages", part->stage,
                                part->stages);

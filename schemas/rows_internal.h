@@ -44,6 +44,14 @@
         .name = #member, AH_GROUP_AT(tag, member, of), .about = (sentence)                                   \
     }
 
+/* Of training and its signature: how gradients of several micro-batches are added up. */
+#define AH_ROW_SUMS(tag)                                                                                     \
+    {                                                                                                        \
+        .name = "sums", AH_COUNTS_AT(tag, sums), .flags = AH_FIELD_OPTIONAL, .min_items = 2,                 \
+        .max_items = 65536, .min = 1, .max = AH_BATCH_MAX,                                                   \
+        .about = "Micro-batches of each group that is added up by itself; absent: all are one group."        \
+    }
+
 /* The table `variable`_table of `variable`_fields. `function`: its check, or NULL. */
 #define AH_TABLE(variable, tag, table_name, sentence, function)                                              \
     static const struct ah_field_table variable##_table = {.name = (table_name),                             \

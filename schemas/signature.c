@@ -34,6 +34,7 @@ static const struct ah_field signature_fields[] = {
     AH_ROW_COUNT(ah_signature, micro_batches, 1, AH_BATCH_MAX, "Parts that a batch is computed in."),
     AH_ROW_COUNT(ah_signature, seq, 1, AH_SEQ_MAX, "Tokens of a sequence."),
     AH_ROW_NUMBER(ah_signature, clip, AH_CLIP_MAX, "Largest norm of the gradient; 0: not clipped."),
+    AH_ROW_SUMS(ah_signature),
     AH_ROW_WORD(ah_signature, device, ah_words_device_kind, "Kind of device."),
     {.name = "matmul_sha256",
      AH_TEXT_AT(ah_signature, matmul_sha256),
@@ -59,10 +60,18 @@ static bool same_texts(const char *const *a, size_t n_a, const char *const *b, s
     return same;
 }
 
+static bool same_counts(const uint64_t *a, size_t n_a, const uint64_t *b, size_t n_b)
+{
+    return n_a == n_b && (!n_a || memcmp(a, b, n_a * sizeof *a) == 0);
+}
+
 static bool same_value(const struct ah_field *field, const void *a, const void *b)
 {
     const char *place_a = ah_field_place(field, a);
     const char *place_b = ah_field_place(field, b);
+    if (field->list && field->type == AH_FIELD_COUNT)
+        return same_counts(*(const uint64_t *const *)(const void *)place_a, ah_field_items(field, a),
+                           *(const uint64_t *const *)(const void *)place_b, ah_field_items(field, b));
     if (field->list)
         return same_texts(*(const char *const *const *)(const void *)place_a, ah_field_items(field, a),
                           *(const char *const *const *)(const void *)place_b, ah_field_items(field, b));
@@ -76,7 +85,8 @@ static const struct ah_field *first_difference(const struct ah_field_table *tabl
                                                const void *b)
 {
     for (const struct ah_field *field = table->fields; field->name; field++) {
-        bool known = !ah_field_absent(field, a) && !ah_field_absent(field, b);
+        const bool list_of_counts = field->list && field->type == AH_FIELD_COUNT; /* absent says something */
+        bool known = list_of_counts || (!ah_field_absent(field, a) && !ah_field_absent(field, b));
         if (known && field->type != AH_FIELD_GROUP && !same_value(field, a, b))
             return field;
     }

@@ -4,7 +4,7 @@
  * on one device kind, whatever a plan offloads, recomputes or reorders.
  *
  * A plan knows the first part; a run log and a checkpoint know all of it. Fields that are not known yet are
- * absent and agree with anything.
+ * absent and agree with anything; `sums` is always known, as absent it says that there is one group.
  */
 #ifndef AH_SCHEMAS_SIGNATURE_H
 #define AH_SCHEMAS_SIGNATURE_H
@@ -42,6 +42,9 @@ struct ah_signature {
     uint64_t micro_batches;
     uint64_t seq;
     double clip; /* 0: none */
+    uint64_t *
+        sums; /* micro-batches of each group whose gradients are added up by themselves, then to the groups before it */
+    size_t n_sums; /* 0: all of them are one group */
     enum ah_device_kind device;
     const char *matmul_sha256;    /* (optional) of the device's table of matrix algorithms */
     struct ah_signature_run *run; /* (optional) */

@@ -87,7 +87,7 @@ static struct ah_config config_of(const struct program *p, size_t block)
                                .accumulator = AH_ACCUMULATOR_NONE};
     if (!group->trained_elements)
         config.optimizer = AH_OPTIMIZER_NONE;
-    else if (p->training.micro_batches > 1)
+    else if (p->job.adds_up)
         config.accumulator = config.weights == AH_WEIGHTS_HOST ? AH_ACCUMULATOR_HOST : AH_ACCUMULATOR_DEVICE;
     return config;
 }
@@ -146,7 +146,7 @@ static int price_host(struct program *p)
     p->costs.sharing.weights = (struct ah_plan_lane_weights){1, 1, 1, 1};
     if (!host.memory_bytes)
         return AH_OK;
-    double sum = p->training.micro_batches > 1 ? sizeof(float) : (double)job->gradient_bytes;
+    double sum = job->adds_up ? sizeof(float) : (double)job->gradient_bytes;
     double weights = (double)job->weight_bytes * (job->training.dtype == AH_FP32 ? 2 : 1);
     double host_us = 1e6 / host.memory_bytes_per_s;
     p->costs.h2d_us_per_byte = p->costs.d2h_us_per_byte = 1e6 / host.link_bytes_per_s;

@@ -56,21 +56,24 @@ bool ah_compile_added_up_first(const struct compile *c, size_t block)
 
 bool ah_compile_sums_on(const struct compile *c, size_t block, enum ah_accumulator where)
 {
-    return c->micro_batches > 1 && c->configs[block].accumulator == where;
+    return c->job->adds_up && c->configs[block].accumulator == where;
 }
 
 double ah_compile_gradient_us(const struct compile *c, size_t block, size_t micro_batch)
 {
-    bool adds = c->micro_batches > 1, squares = c->clip && micro_batch + 1 == c->micro_batches;
+    bool adds = c->job->adds_up, squares = c->clip && micro_batch + 1 == c->micro_batches;
+    bool closes = ah_fold_of(&c->job->training, micro_batch).closes;
     double us = 0;
     if (ah_compile_sums_on(c, block, AH_ACCUMULATOR_HOST))
         return us;
     if (adds)
         us += c->costs->device_accumulate_us;
+    if (closes)
+        us += c->costs->device_accumulate_us * ah_fold_cost(c->job->gradient_bytes);
     if (squares)
         us += c->costs->device_squares_us;
     us *= (double)ah_job_block(c->job, block)->trained_parameters;
-    return ah_costs_launched(us, (uint64_t)adds + squares, c->costs->launch_us);
+    return ah_costs_launched(us, (uint64_t)adds + closes + squares, c->costs->launch_us);
 }
 
 uint64_t ah_compile_tiles(const struct compile *c, uint64_t elements)
@@ -182,7 +185,7 @@ static size_t device_updates(const struct compile *c)
 enum {
     OPS_A_MICRO_BATCH = 8,
     OPS_A_BLOCK = 8,
-    TENSORS_A_MICRO_BATCH = 9,
+    TENSORS_A_MICRO_BATCH = 10,
     TENSORS_A_BLOCK = 8,
     TENSORS_MORE = 8
 };
@@ -290,6 +293,7 @@ int ah_compile(struct ah_compile_memory *memory, const struct ah_job *job, const
                                                     .state_bytes = job->state_bytes,
                                                     .clip = c.clip,
                                                     .is_part = job->is_part,
+                                                    .adds_up = job->adds_up,
                                                     .head = c.head};
     uint64_t *places = ret_compiled->iteration.places;
     places[AH_RING_HOST_GRADIENTS] = ret_compiled->staging.host_gradient_tiles;

@@ -5,6 +5,7 @@
 #ifndef AH_RUNTIME_SCHEDULE_COMPILE_INTERNAL_H
 #define AH_RUNTIME_SCHEDULE_COMPILE_INTERNAL_H
 
+#include "runtime/schedule/fold.h"
 #include "runtime/schedule/schedule_internal.h"
 
 enum { COMPILE_NONE = UINT32_MAX };

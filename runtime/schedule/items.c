@@ -357,7 +357,7 @@ static uint64_t trained_elements(const struct build *b, uint64_t block)
 {
     uint32_t sent = first_op(b, AH_PLAN_SEND_GRADIENTS, block);
     uint32_t out = first_op(b, AH_PLAN_STATES_OUT, block);
-    bool device_sum = b->it->micro_batches > 1 && first_op(b, AH_PLAN_ACCUMULATE, block) == ITEMS_NONE;
+    bool device_sum = b->it->adds_up && first_op(b, AH_PLAN_ACCUMULATE, block) == ITEMS_NONE;
     if (sent != ITEMS_NONE)
         return b->it->ops[sent].bytes / (device_sum ? sizeof(float) : b->it->weight_bytes);
     return out != ITEMS_NONE ? b->it->ops[out].bytes / (b->it->state_bytes + b->it->weight_bytes) : 0;

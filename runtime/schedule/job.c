@@ -360,6 +360,7 @@ int ah_job_init_part(struct ah_job *ret_job, const struct ah_model *model,
         .model = model, .training = *training, .is_part = part, .part = part ? *part : whole};
     job.n_blocks = job.part.blocks;
     job.has_head = job.part.first_block + job.n_blocks == blocks;
+    job.adds_up = (job.part.step_micro_batches ? job.part.step_micro_batches : training->micro_batches) > 1;
     int rc = check_training(model, training, err);
     if (rc)
         return rc;

@@ -91,6 +91,7 @@ struct ah_job {
     bool is_part;
     struct ah_plan_part part; /* of a whole model: all blocks, one rank, one stage */
     bool has_head;            /* the last block is the model's */
+    bool adds_up;             /* gradients of several micro-batches, here or over pipelines */
     bool table_trained;       /* the embedding's, whoever has it */
     size_t lowest;            /* lowest block whose backward runs; n_blocks: none does */
     uint64_t tokens;          /* of a micro-batch */

@@ -211,17 +211,26 @@ static void accumulate(struct compile *c, size_t block, size_t micro_batch)
         lane_op(c, AH_PLAN_ACCUMULATE, AH_PLAN_LANE_HOST, block, made, update_due(c, block));
     op->micro_batch = micro_batch;
     op->tiles = ah_compile_tiles(c, group->trained_elements);
+    bool closes = ah_fold_of(&c->job->training, micro_batch).closes;
+    double adds = closes ? 1 + ah_fold_cost(c->job->gradient_bytes) : 1;
     op->us = (double)group->trained_parameters *
-             (c->costs->host_accumulate_us + (last && c->clip ? c->costs->host_squares_us : 0));
+             (adds * c->costs->host_accumulate_us + (last && c->clip ? c->costs->host_squares_us : 0));
 }
 
-/* The gradient of one micro-batch while the sum is on the device. */
+/* The gradient of one micro-batch while the sum is on the device, and the sums of groups that are added up apart. */
 static void gradient_parts(struct compile *c, size_t block)
 {
-    uint64_t bytes = ah_job_block(c->job, block)->trained_elements * c->job->gradient_bytes;
-    for (size_t m = 0; m < c->micro_batches; m++)
-        ah_compile_tensor(c, AH_TENSOR_GRADIENT, AH_CLASS_GRADIENTS, block, m, bytes,
-                          gradient_begins(c, block, m), ah_compile_gradient(c, block, m));
+    const uint64_t elements = ah_job_block(c->job, block)->trained_elements;
+    for (size_t m = 0; m < c->micro_batches; m++) {
+        const struct ah_fold fold = ah_fold_of(&c->job->training, m);
+        ah_compile_tensor(c, AH_TENSOR_GRADIENT, AH_CLASS_GRADIENTS, block, m,
+                          elements * c->job->gradient_bytes, gradient_begins(c, block, m),
+                          ah_compile_gradient(c, block, m));
+        if (fold.closes)
+            ah_compile_tensor(c, AH_TENSOR_GROUP_SUM, AH_CLASS_GRADIENTS, block, fold.first,
+                              elements * sizeof(float), ah_compile_gradient(c, block, fold.first),
+                              ah_compile_gradient(c, block, m));
+    }
 }
 
 static void gradients(struct compile *c, size_t block)

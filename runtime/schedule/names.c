@@ -34,12 +34,13 @@ void ah_name_range(struct ah_name_blocks blocks, size_t first, size_t end, struc
 }
 
 static const char *const labels[AH_TENSOR_LABELS] = {
-    [AH_TENSOR_WEIGHTS] = "weights",       [AH_TENSOR_FETCHED] = "fetched",
-    [AH_TENSOR_STATES] = "states",         [AH_TENSOR_INPUT] = "input",
-    [AH_TENSOR_SAVED] = "saved",           [AH_TENSOR_OUTPUT] = "output",
-    [AH_TENSOR_GRADIENT] = "gradient",     [AH_TENSOR_SUM] = "gradient_sum",
-    [AH_TENSOR_SCRATCH] = "scratch",       [AH_TENSOR_RESIDUAL_GRADIENT] = "residual_gradient",
-    [AH_TENSOR_STATE_RING] = "state_ring", [AH_TENSOR_TOKENS] = "tokens",
+    [AH_TENSOR_WEIGHTS] = "weights",     [AH_TENSOR_FETCHED] = "fetched",
+    [AH_TENSOR_STATES] = "states",       [AH_TENSOR_INPUT] = "input",
+    [AH_TENSOR_SAVED] = "saved",         [AH_TENSOR_OUTPUT] = "output",
+    [AH_TENSOR_GRADIENT] = "gradient",   [AH_TENSOR_SUM] = "gradient_sum",
+    [AH_TENSOR_SCRATCH] = "scratch",     [AH_TENSOR_RESIDUAL_GRADIENT] = "residual_gradient",
+    [AH_TENSOR_GROUP_SUM] = "group_sum", [AH_TENSOR_STATE_RING] = "state_ring",
+    [AH_TENSOR_TOKENS] = "tokens",
 };
 
 static bool is_of_all_blocks(unsigned label)

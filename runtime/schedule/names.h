@@ -24,6 +24,7 @@ enum ah_tensor_label {
     AH_TENSOR_OUTPUT, /* of a stage, until it is sent */
     AH_TENSOR_GRADIENT,
     AH_TENSOR_SUM,
+    AH_TENSOR_GROUP_SUM, /* of micro-batches that are added up apart (fold.h) */
     AH_TENSOR_SCRATCH,
     AH_TENSOR_RESIDUAL_GRADIENT,
     AH_TENSOR_STATE_RING,

@@ -51,6 +51,7 @@ int ah_reading_iteration(const struct ah_plan *plan, struct ah_grow *compute_mem
                               .state_bytes = (bf16 ? 4U : 0U) + (bf16_states ? 4U : 8U),
                               .clip = plan->training.clip > 0 && trains(plan),
                               .is_part = plan->part != NULL,
+                              .adds_up = ah_plan_adds_up(plan),
                               .places = {[AH_RING_HOST_GRADIENTS] = plan->staging.host_gradient_tiles,
                                          [AH_RING_HOST_WEIGHTS] = plan->staging.host_weight_tiles,
                                          [AH_RING_DEVICE_STATES] = plan->staging.device_state_tiles},

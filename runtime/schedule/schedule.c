@@ -13,7 +13,7 @@
 
 static size_t accumulators(const struct ah_job *job, enum ah_optimizer optimizer, uint8_t ret_accumulators[2])
 {
-    bool sums = job->training.micro_batches > 1 && optimizer != AH_OPTIMIZER_NONE;
+    bool sums = job->adds_up && optimizer != AH_OPTIMIZER_NONE;
     ret_accumulators[0] = sums ? AH_ACCUMULATOR_DEVICE : AH_ACCUMULATOR_NONE;
     ret_accumulators[1] = AH_ACCUMULATOR_HOST;
     return sums && optimizer == AH_OPTIMIZER_HOST ? 2 : 1;

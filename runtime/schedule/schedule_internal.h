@@ -35,6 +35,7 @@ struct ah_iteration {
     uint64_t micro_batches;
     bool clip;
     bool is_part;
+    bool adds_up;              /* gradients of several micro-batches */
     uint64_t places[AH_RINGS]; /* of each ring; 0: none */
     uint32_t head;             /* position of the first head op */
     uint64_t weight_bytes;     /* of an element of a weight, or of one micro-batch's gradient */

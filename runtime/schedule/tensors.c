@@ -223,7 +223,7 @@ static void host_block(struct compile *c, size_t block, struct flow *gradients, 
     bool sums = ah_compile_sums_on(c, block, AH_ACCUMULATOR_HOST);
     bool device_sums = ah_compile_sums_on(c, block, AH_ACCUMULATOR_DEVICE);
     c->out->pageable_bytes +=
-        group->trained_elements * (job->state_bytes + master + (sums ? sizeof(float) : 0));
+        group->trained_elements * (job->state_bytes + master + (sums ? ah_fold_bytes(&job->training) : 0));
     flow_add(c, gradients, group->trained_elements, device_sums ? sizeof(float) : job->gradient_bytes);
     if (!on_host)
         flow_add(c, weights, group->trained_elements, job->weight_bytes);

@@ -72,7 +72,7 @@ int ah_bind_squares(struct ah_binder *binder, struct ah_ref sums, uint64_t block
 
 bool ah_bind_sums_on(const struct ah_binder *binder, uint64_t block, enum ah_accumulator where)
 {
-    return binder->plan->training.micro_batches > 1 && binder->plan->blocks[block].accumulator == where;
+    return binder->job->adds_up && binder->plan->blocks[block].accumulator == where;
 }
 
 static int find_gradient(const struct ah_binder *binder, enum ah_tensor_label label, uint64_t block,
@@ -100,6 +100,22 @@ int ah_bind_gradient_sum(const struct ah_binder *binder, uint64_t block, uint64_
                          struct ah_ref *ret_ref)
 {
     return find_gradient(binder, AH_TENSOR_SUM, block, AH_PLACES_ANY, position, AH_FP32, ret_ref);
+}
+
+int ah_bind_group_sum(const struct ah_binder *binder, uint64_t block, uint64_t position,
+                      struct ah_ref *ret_ref)
+{
+    return find_gradient(binder, AH_TENSOR_GROUP_SUM, block, AH_PLACES_ANY, position, AH_FP32, ret_ref);
+}
+
+int ah_bind_add(struct ah_binder *binder, const struct ah_bind_sums *sums, struct ah_fold fold)
+{
+    int rc = ah_bind_elements(binder, fold.opens ? AH_OP_CAST : AH_OP_ACCUMULATE,
+                              fold.apart ? sums->apart : sums->total, sums->gradient, sums->gradient_move,
+                              sums->elements);
+    if (rc || !fold.closes)
+        return rc;
+    return ah_bind_elements(binder, AH_OP_ACCUMULATE, sums->total, sums->apart, AH_MOVE_NONE, sums->elements);
 }
 
 int ah_bind_fetched(const struct ah_binder *binder, uint64_t block, uint64_t position, uint64_t bytes,

@@ -6,6 +6,7 @@
 #ifndef AH_RUNTIME_TRAIN_BIND_INTERNAL_H
 #define AH_RUNTIME_TRAIN_BIND_INTERNAL_H
 
+#include "runtime/schedule/fold.h"
 #include "runtime/train/bind.h"
 
 struct ah_binder {
@@ -48,6 +49,18 @@ int ah_bind_gradient(const struct ah_binder *binder, uint64_t block, uint64_t mi
                      struct ah_ref *ret_ref);
 int ah_bind_gradient_sum(const struct ah_binder *binder, uint64_t block, uint64_t position,
                          struct ah_ref *ret_ref);
+int ah_bind_group_sum(const struct ah_binder *binder, uint64_t block, uint64_t position,
+                      struct ah_ref *ret_ref);
+
+/* One micro-batch's gradient to the sum that it is of, wherever these lie. */
+struct ah_bind_sums {
+    struct ah_ref total, apart; /* `apart`: where the fold needs it */
+    struct ah_ref gradient;
+    uint8_t gradient_move;
+    uint64_t elements;
+};
+int ah_bind_add(struct ah_binder *binder, const struct ah_bind_sums *sums, struct ah_fold fold);
+
 bool ah_bind_sums_on(const struct ah_binder *binder, uint64_t block, enum ah_accumulator where);
 
 /* A fetched tensor of so many bytes that lives at `position`. */

@@ -226,14 +226,13 @@ static int fill_padding(const struct pass *pass, struct ah_ref gradient)
 static int add_up(const struct pass *pass, struct ah_ref *gradient)
 {
     struct ah_binder *binder = pass->binder;
-    struct ah_ref sum;
-    enum ah_op_kind kind = pass->op->micro_batch ? AH_OP_ACCUMULATE : AH_OP_CAST;
-    int rc = ah_bind_gradient_sum(binder, pass->op->block, pass->position, &sum);
-    if (!rc)
-        rc = ah_bind_elements(binder, kind, sum, *gradient, AH_MOVE_NONE,
-                              pass->block->group->trained_elements);
-    *gradient = sum;
-    return rc;
+    const struct ah_fold fold = ah_fold_of(&binder->plan->training, pass->op->micro_batch);
+    struct ah_bind_sums sums = {.elements = pass->block->group->trained_elements, .gradient = *gradient};
+    int rc = ah_bind_gradient_sum(binder, pass->op->block, pass->position, &sums.total);
+    if (!rc && fold.apart)
+        rc = ah_bind_group_sum(binder, pass->op->block, pass->position, &sums.apart);
+    *gradient = sums.total;
+    return rc ? rc : ah_bind_add(binder, &sums, fold);
 }
 
 static int bind_gradient(const struct pass *pass)

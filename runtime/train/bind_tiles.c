@@ -310,11 +310,16 @@ static int bind_accumulate(const struct tile *tile)
     struct ah_binder *binder = tile->binder;
     const struct ah_run_of_elements all = {.end = tile->part.end};
     const struct ah_vector from = from_tile(tile->block->host_gradient, tile);
-    struct ah_ref sum = ah_bind_at(&tile->block->host_sum, &all, tile->part.first);
+    const struct ah_fold fold = ah_fold_of(&binder->plan->training, tile->op->micro_batch);
+    const struct ah_ref sum = ah_bind_at(&tile->block->host_sum, &all, tile->part.first);
+    const struct ah_bind_sums sums = {
+        .total = sum,
+        .apart = fold.apart ? ah_bind_at(&tile->block->host_group_sum, &all, tile->part.first) : sum,
+        .gradient = ah_bind_at(&from, &all, tile->part.first),
+        .gradient_move = from.move,
+        .elements = tile->part.end - tile->part.first};
     bool last = tile->op->micro_batch + 1 == binder->plan->training.micro_batches;
-    int rc = ah_bind_elements(binder, tile->op->micro_batch ? AH_OP_ACCUMULATE : AH_OP_CAST, sum,
-                              ah_bind_at(&from, &all, tile->part.first), from.move,
-                              tile->part.end - tile->part.first);
+    int rc = ah_bind_add(binder, &sums, fold);
     if (rc || !last || !(binder->plan->training.clip > 0))
         return rc;
     return ah_bind_squares(binder, binder->places->sums, binder->job->part.first_block + tile->op->block, sum,

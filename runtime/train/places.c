@@ -4,6 +4,7 @@
  */
 #include "runtime/train/places.h"
 
+#include "runtime/schedule/fold.h"
 #include "runtime/schedule/rounds.h"
 
 #include <inttypes.h>
@@ -154,7 +155,7 @@ static void place_pinned_block(struct ah_places *places, struct ah_places_block 
 static bool sums_on(const struct ah_places *places, const struct ah_places_block *block,
                     enum ah_accumulator where)
 {
-    return places->plan->training.micro_batches > 1 && block->plan->accumulator == where;
+    return places->job->adds_up && block->plan->accumulator == where;
 }
 
 static bool uploads(const struct ah_places_block *block)
@@ -201,6 +202,8 @@ static void place_pageable_block(struct ah_places *places, struct ah_places_bloc
         block->master = vector_of(cutter, AH_FP32, elements);
     if (sums_on(places, block, AH_ACCUMULATOR_HOST))
         block->host_sum = vector_of(cutter, AH_FP32, elements);
+    if (block->host_sum.ref.arena != AH_ARENA_NONE && ah_folds_apart(&places->plan->training))
+        block->host_group_sum = vector_of(cutter, AH_FP32, elements);
 }
 
 static int check_bytes(const char *what, uint64_t stated, uint64_t needed, struct ah_error *err)

@@ -73,10 +73,10 @@ struct ah_places_block {
     struct ah_flat flat;
     struct ah_run_of_elements runs[AH_MODEL_TENSORS_MAX];
     size_t n_runs;
-    struct ah_vector weights;      /* where they stay */
-    struct ah_vector master, m, v; /* where they stay; fp32: the master may be the weights */
-    struct ah_vector host_sum;
-    struct ah_vector host_gradient; /* whole, or the ring */
+    struct ah_vector weights;                  /* where they stay */
+    struct ah_vector master, m, v;             /* where they stay; fp32: the master may be the weights */
+    struct ah_vector host_sum, host_group_sum; /* the second: of groups that are added up apart (fold.h) */
+    struct ah_vector host_gradient;            /* whole, or the ring */
     struct ah_vector host_weight;
     struct ah_vector gathered; /* of the embedding, in host memory */
 };

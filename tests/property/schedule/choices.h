@@ -73,7 +73,11 @@ static inline struct ah_plan_part test_case_stage(const struct test_case *c, uin
         first = stage + test_below(seed, blocks - stages + 1);
     if (stage + 1 < stages)
         end = first + 1 + test_below(seed, blocks - first - (stages - 1 - stage));
-    return (struct ah_plan_part){first, end - first, 1 + test_below(seed, 3), stage, stages};
+    return (struct ah_plan_part){.first_block = first,
+                                 .blocks = end - first,
+                                 .tp = 1 + test_below(seed, 3),
+                                 .stage = stage,
+                                 .stages = stages};
 }
 
 static inline void test_case_job(struct test_case *c, struct ah_plan_training training, size_t n_patterns)

@@ -141,7 +141,7 @@ static inline void pipeline_open(struct pipeline *p, const struct golden *g, uin
     for (uint64_t i = 0; i < p->n; i++) {
         const uint64_t end =
             i + 1 < p->n ? begin + 1 + test_below(seed, blocks - begin - (p->n - 1 - i)) : blocks;
-        pipeline_open_stage(p, g, (struct ah_plan_part){begin, end - begin, 1, i, p->n}, turn, seed);
+        pipeline_open_stage(p, g, (struct ah_plan_part){begin, end - begin, 1, i, p->n, 0}, turn, seed);
         begin = end;
     }
 }

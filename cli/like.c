@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/like.h"
+
+#include "schemas/cluster_plan.h"
+
+#include <string.h>
+
+/* What is taken from the other plan. */
+struct source {
+    struct ah_plan_training training;
+    struct ah_plan_input model;
+    enum ah_device_kind device;
+};
+
+static int check_options(const struct ah_request_options *given, struct ah_error *err)
+{
+    const struct {
+        const char *name;
+        bool given;
+    } options[] = {{"batch", given->batch.given},
+                   {"micro-batches", given->micro_batches.given || given->micro_batches.word},
+                   {"seq", given->seq.given},
+                   {"dtype", given->dtype != NULL},
+                   {"state-dtype", given->state_dtype != NULL},
+                   {"clip", given->clip.given},
+                   {"freeze", given->freeze.n > 0}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].given)
+            return ah_error_set(err, AH_E_USAGE, "'--%s': '--like' takes that from its plan; leave one out",
+                                options[i].name);
+    return AH_OK;
+}
+
+/* Copies what `of` borrows from its document. */
+static int keep(struct ah_arena *arena, const struct ah_plan_training *of, struct ah_plan_training *ret_kept,
+                struct ah_error *err)
+{
+    struct ah_plan_training kept = *of;
+    const char **patterns = ah_arena_array(arena, of->n_trainable + 1, sizeof *patterns);
+    kept.trainable = patterns;
+    kept.sums = ah_arena_array(arena, of->n_sums + 1, sizeof *kept.sums);
+    if (!patterns || !kept.sums)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < of->n_trainable; i++) {
+        patterns[i] = ah_arena_strdup(arena, of->trainable[i]);
+        if (!patterns[i])
+            return ah_error_memory(err);
+    }
+    if (of->n_sums)
+        memcpy(kept.sums, of->sums, of->n_sums * sizeof *kept.sums);
+    *ret_kept = kept;
+    return AH_OK;
+}
+
+static int read_source(const struct ah_document *document, const char *path, struct ah_arena *arena,
+                       struct source *ret_source, struct ah_error *err)
+{
+    if (document->kind == AH_DOCUMENT_PLAN) {
+        const struct ah_plan *plan = document->body.plan;
+        *ret_source = (struct source){plan->training, plan->inputs.model, plan->numeric_signature.device};
+        return AH_OK;
+    }
+    if (document->kind != AH_DOCUMENT_CLUSTER_PLAN)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--like': '%s' is a document of kind '%s'; give a plan or a cluster plan", path,
+                            ah_document_word(document->kind));
+    const struct ah_cluster_plan *plan = document->body.cluster_plan;
+    if (!plan->n_programs)
+        return ah_error_set(err, AH_E_DOCUMENT, "'--like': '%s' has no programs of ranks; plan it again",
+                            path);
+    ret_source->model = plan->inputs.model;
+    ret_source->device = plan->programs[0].numeric_signature.device;
+    return ah_cluster_plan_step(plan, arena, &ret_source->training, err);
+}
+
+static int check_source(const struct ah_request *request, const char *path, const struct source *source,
+                        struct ah_error *err)
+{
+    const struct ah_machine *machine = request->machine.body.machine;
+    if (strcmp(source->model.sha256, request->model_sha256) != 0)
+        return ah_error_set(err, AH_E_MISMATCH,
+                            "'--like': '%s' is of the model '%s', not of '%s' as it is here", path,
+                            source->model.name, request->planner.model->name);
+    if (source->device != machine->device.kind)
+        return ah_error_set(
+            err, AH_E_MISMATCH,
+            "'--like': '%s' is for devices of kind '%s' and '%s' is '%s', which gives other bits; "
+            "give a machine of its kind, or the options of its training",
+            path, ah_words_device_kind[source->device], machine->name,
+            ah_words_device_kind[machine->device.kind]);
+    return AH_OK;
+}
+
+int ah_like_apply(struct ah_request *request, struct ah_cli *cli, const char *path,
+                  const struct ah_request_options *given, struct ah_error *err)
+{
+    struct ah_document document;
+    struct source source = {0};
+    int rc = check_options(given, err);
+    rc = rc ? rc : ah_input_load(&document, path, AH_DOCUMENT_ANY, err);
+    if (rc)
+        return rc;
+    rc = read_source(&document, path, &cli->arena, &source, err);
+    rc = rc ? rc : check_source(request, path, &source, err);
+    rc = rc ? rc : keep(&cli->arena, &source.training, &request->planner.training, err);
+    request->planner.any_micro_batches = false;
+    request->planner.training_stays = true;
+    ah_document_release(&document);
+    return rc;
+}

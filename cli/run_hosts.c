@@ -74,23 +74,42 @@ static int read_hosts(struct ah_cli *cli, const char *path, struct slots *slots,
 
 /* ---- against the plan ---- */
 
+/* One of the plan's ranks that is of this node, the first that was looked at. */
+struct first {
+    const char *node;
+    uint64_t rank;
+};
+
 /* Ranks of one node share its memory and its links. */
+static int check_node(const struct slots *slots, const struct ah_cluster_plan_stage *stage,
+                      struct first *firsts, size_t *n, const char *path, struct ah_error *err)
+{
+    const uint64_t rank = stage->ranks[0];
+    size_t i = 0;
+    while (i < *n && strcmp(firsts[i].node, stage->node) != 0)
+        i++;
+    if (i == *n)
+        firsts[(*n)++] = (struct first){stage->node, rank};
+    if (!strcmp(slots->host[firsts[i].rank], slots->host[rank]))
+        return AH_OK;
+    return ah_error_set(err, AH_E_MISMATCH,
+                        "%s: ranks %" PRIu64 " and %" PRIu64 " are of node '%s' of the plan, and would run "
+                        "on hosts '%s' and '%s'; order hosts as the plan orders its nodes",
+                        path, firsts[i].rank, rank, stage->node, slots->host[firsts[i].rank],
+                        slots->host[rank]);
+}
+
 static int check_nodes(const struct slots *slots, const struct ah_cluster_plan *plan, const char *path,
                        struct ah_error *err)
 {
-    const struct ah_cluster_plan_pipeline *pipeline = &plan->pipelines[0];
-    for (size_t i = 0; i < pipeline->n_stages; i++)
-        for (size_t j = 0; j < i; j++) {
-            const struct ah_cluster_plan_stage *a = &pipeline->stages[j], *b = &pipeline->stages[i];
-            if (!strcmp(a->node, b->node) && strcmp(slots->host[a->ranks[0]], slots->host[b->ranks[0]]) != 0)
-                return ah_error_set(err, AH_E_MISMATCH,
-                                    "%s: ranks %" PRIu64 " and %" PRIu64
-                                    " are of node '%s' of the plan, and would run "
-                                    "on hosts '%s' and '%s'; order hosts as the plan orders its nodes",
-                                    path, a->ranks[0], b->ranks[0], a->node, slots->host[a->ranks[0]],
-                                    slots->host[b->ranks[0]]);
-        }
-    return AH_OK;
+    struct first *firsts = calloc(slots->ranks + 1, sizeof *firsts);
+    size_t n = 0;
+    int rc = firsts ? AH_OK : ah_error_memory(err);
+    for (size_t p = 0; p < plan->n_pipelines && !rc; p++)
+        for (size_t i = 0; i < plan->pipelines[p].n_stages && !rc; i++)
+            rc = check_node(slots, &plan->pipelines[p].stages[i], firsts, &n, path, err);
+    free(firsts);
+    return rc;
 }
 
 static int check_hosts(const struct slots *slots, const struct ah_cluster_plan *plan, const char *path,
@@ -179,9 +198,11 @@ static int launch(const char *const *words, int *ret_status, struct ah_error *er
 int ah_run_hosts_launch(struct ah_cli *cli, const char *path, const struct ah_cluster_plan *plan,
                         int *ret_status, struct ah_error *err)
 {
-    struct slots slots = {.ranks = plan->pipelines[0].n_stages}; /* a rank each (world.h) */
+    struct slots slots = {0}; /* a rank for each stage (world.h) */
     char program[4096];
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    for (size_t p = 0; p < plan->n_pipelines; p++)
+        slots.ranks += plan->pipelines[p].n_stages;
     int rc = read_hosts(cli, path, &slots, err);
     rc = rc ? rc : check_hosts(&slots, plan, path, err);
     if (rc)

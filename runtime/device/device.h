@@ -62,7 +62,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AH_DEVICE_ABI = 8, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
+enum { AH_DEVICE_ABI = 9, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
 
 /* Room for lanes in structs that cross the border of a plugin. */
 enum { AH_DEVICE_LANES_MAX = 16 };
@@ -77,6 +77,7 @@ enum ah_device_lane {
     AH_LANE_SEND = AH_DEVICE_LANES,
     AH_LANE_RECEIVE_BEFORE,
     AH_LANE_RECEIVE_BEHIND,
+    AH_LANE_SUMS, /* over ranks: messages, and what is added up of them */
     AH_DEVICE_LANES_ALL
 };
 

@@ -225,12 +225,20 @@ struct ah_op_call {
     void *context; /* borrowed until the op is done */
 };
 
+struct ah_op_moved {
+    uint32_t channel;
+    bool more;
+    void *data;
+    uint64_t bytes;
+};
+
 /* To or from another rank. The device knows where the operand lies, the function who gets it. */
 struct ah_op_message {
-    int (*move)(void *context, uint32_t channel, void *data, uint64_t bytes, struct ah_error *err);
+    int (*move)(void *context, const struct ah_op_moved *moved, struct ah_error *err);
     void *context; /* borrowed until the op is done */
     uint64_t bytes;
     uint32_t channel; /* the function's */
+    bool more;        /* it goes together with the next message of its lane: the function keeps it until then */
 };
 
 /* What AdamW reads of one step, in an arena so that orders can be queued before the norm is known. Computed by

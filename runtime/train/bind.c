@@ -250,7 +250,8 @@ int ah_bind(struct ah_bound *ret_bound, const struct ah_bind_options *options, s
                           .bound = &bound,
                           .err = err};
     const size_t received = options->messages ? 2 * options->messages->micro_batches : 0;
-    const size_t end = options->rounds->n_items + AH_EXTRAS + received;
+    const size_t shares = options->rank ? options->rank->n_shares : 0;
+    const size_t end = options->rounds->n_items + AH_EXTRAS + received + shares;
     bound.first = calloc(end + 1, sizeof *bound.first);
     int rc = bound.first ? bind_items(&b) : ah_error_memory(err);
     for (size_t i = 0; i < AH_EXTRAS && !rc; i++) {
@@ -258,6 +259,10 @@ int ah_bind(struct ah_bound *ret_bound, const struct ah_bind_options *options, s
         rc = extras[i](&b);
     }
     rc = rc ? rc : bind_received(&b);
+    for (size_t share = 0; share < shares && !rc; share++) {
+        bound.first[end - shares + share] = (uint32_t)bound.n_ops;
+        rc = ah_bind_share_ops(&b, share);
+    }
     if (!rc)
         bound.first[end] = (uint32_t)bound.n_ops;
     if (rc)

@@ -16,8 +16,8 @@
  *                          the tensor, or a word, to the neighbour
  *
  * EXTRAS are the ops that no plan mentions, since they take no time worth planning: a micro-batch and the header of a step
- * to the device, sums of squares and the loss back. Behind them, of a rank, what it receives: no op of a plan, either
- * (messages.h).
+ * to the device, sums of squares and the loss back. Behind them, of a rank, what it receives (messages.h), and what it does
+ * to add up gradients with other pipelines (bind_shares.c): no ops of a plan, either.
  *
  * INVARIANTS
  *   1. Every operand lies inside the tensor of the plan, or the piece of host memory, that it is of (ah_places_find(),
@@ -32,6 +32,7 @@
 #include "runtime/schedule/messages.h"
 #include "runtime/schedule/rounds.h"
 #include "runtime/train/places.h"
+#include "runtime/train/trainer.h"
 
 struct ah_bound_op {
     struct ah_op op;
@@ -51,7 +52,7 @@ struct ah_bound {
     struct ah_bound_op *ops; /* owned */
     size_t n_ops, room;
     uint32_t *
-        first; /* owned; by item, then by extra, then what is received, by channel and micro-batch; and the end */
+        first; /* owned; by item, then by extra, then what is received, by channel and micro-batch, then by share; and the end */
 };
 
 struct ah_bind_options {
@@ -63,7 +64,22 @@ struct ah_bind_options {
     const struct ah_messages *messages;
     struct ah_op_message message; /* what moves them; its channel is one of enum ah_channel */
     struct ah_op_call gate;       /* before the norm is taken: brings together the sums of all ranks */
+    const struct ah_trainer_rank *rank;
 };
+
+/* Channels of messages by which pipelines add up: behind those of enum ah_channel, by the other's rank. */
+enum ah_bind_sum { AH_SUM_PARTIAL_OUT, AH_SUM_PARTIAL_IN, AH_SUM_TOTAL_OUT, AH_SUM_TOTAL_IN, AH_SUM_CHANNELS };
+static inline uint32_t ah_bind_sum_channel(uint32_t rank, enum ah_bind_sum sum)
+{
+    return AH_CHANNELS + rank * AH_SUM_CHANNELS + sum;
+}
+
+/* Place in `first` of a share's ops. */
+static inline size_t ah_bind_share(const struct ah_rounds *rounds, const struct ah_messages *messages,
+                                   size_t share)
+{
+    return rounds->n_items + AH_EXTRAS + 2 * messages->micro_batches + share;
+}
 
 /* Place in `first` of what a channel brings. */
 static inline size_t ah_bind_received(const struct ah_rounds *rounds, const struct ah_messages *messages,

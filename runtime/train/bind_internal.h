@@ -73,6 +73,14 @@ int ah_bind_message(struct ah_binder *binder, enum ah_channel channel, uint64_t 
 /* bind_pass.c: the ops of a forward or backward. */
 int ah_bind_pass(struct ah_binder *binder, const struct ah_rounds_item *item, uint64_t position);
 
+/* bind_shares.c: the ops by which a share's gradients are added up, and their squares. */
+int ah_bind_share_ops(struct ah_binder *binder, size_t share);
+/* Are squares taken of what all pipelines added up? */
+static inline bool ah_bind_shares(const struct ah_binder *binder)
+{
+    return binder->options->rank && binder->options->rank->n_shares > 0;
+}
+
 /* bind_tiles.c: the ops of any other item. */
 int ah_bind_tile(struct ah_binder *binder, const struct ah_rounds_item *item);
 

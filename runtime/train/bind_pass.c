@@ -247,7 +247,7 @@ static int bind_gradient(const struct pass *pass)
     if (!rc && ah_bind_sums_on(binder, block, AH_ACCUMULATOR_DEVICE))
         rc = add_up(pass, &gradient);
     if (rc || !(binder->plan->training.clip > 0) || m + 1 < binder->plan->training.micro_batches ||
-        ah_bind_sums_on(binder, block, AH_ACCUMULATOR_HOST))
+        ah_bind_sums_on(binder, block, AH_ACCUMULATOR_HOST) || ah_bind_shares(binder))
         return rc;
     return ah_bind_squares(binder, binder->places->device_sums, block, gradient,
                            (struct ah_stretch){0, elements});

@@ -320,7 +320,7 @@ static int bind_accumulate(const struct tile *tile)
         .elements = tile->part.end - tile->part.first};
     bool last = tile->op->micro_batch + 1 == binder->plan->training.micro_batches;
     int rc = ah_bind_add(binder, &sums, fold);
-    if (rc || !last || !(binder->plan->training.clip > 0))
+    if (rc || !last || !(binder->plan->training.clip > 0) || ah_bind_shares(binder))
         return rc;
     return ah_bind_squares(binder, binder->places->sums, binder->job->part.first_block + tile->op->block, sum,
                            tile->part);

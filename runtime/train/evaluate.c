@@ -86,7 +86,7 @@ static int evaluate_batch(struct ah_trainer *t, struct ah_batches *held_out, uin
     uint64_t bearing;
     double loss;
     moves.of[AH_MOVE_STAGING_HEADER] = batch % AH_STEPS_STAGED;
-    int rc = ah_run_stage(t, held_out, batch * t->job.training.batch, step, &bearing, err);
+    int rc = ah_run_stage(t, held_out, batch * ah_ranks_step_batch(t), step, &bearing, err);
     if (!rc)
         rc = submit_extra(t, AH_EXTRA_HEADER, AH_LANE_H2D, &moves, err);
     for (uint32_t p = 0; p < t->rounds.positions && !rc; p++)
@@ -125,7 +125,7 @@ int ah_trainer_evaluate(struct ah_trainer *t, struct ah_batches *held_out, const
     double sum = 0;
     uint64_t tokens = 0;
     int rc = AH_OK;
-    if (held_out->options.seq != t->job.training.seq || held_out->options.batch != t->job.training.batch)
+    if (held_out->options.seq != t->job.training.seq || held_out->options.batch != ah_ranks_step_batch(t))
         return ah_error_set(err, AH_E_USAGE, "held-out batches are not of the plan's 'batch' and 'seq'");
     if (ah_dataset_facts(held_out->options.data)->has_docs && !t->documents)
         return ah_error_set(err, AH_E_USAGE, "held-out data have documents; say so when the trainer opens");

@@ -196,7 +196,7 @@ static int open_data(struct follower *f, struct ah_error *err)
     const struct ah_plan_training *training = &f->options->program->training;
     int rc = open_dataset(f, f->data_paths, f->brief.n_data, &f->data, err);
     struct ah_batches_options options = {
-        .data = f->data, .seq = training->seq, .batch = training->batch, .seed = f->brief.seed};
+        .data = f->data, .seq = training->seq, .batch = f->options->place->step_batch, .seed = f->brief.seed};
     rc = rc ? rc : differ(f, "the data", ah_dataset_facts(f->data)->sha256, f->brief.data_sha256, err);
     rc = rc ? rc : ah_batches_init(&f->batches, &options, err);
     if (rc || !f->brief.has_held_out)

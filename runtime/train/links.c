@@ -5,6 +5,7 @@
 #include "runtime/train/links.h"
 
 #include "runtime/schedule/trainable.h"
+#include "runtime/train/bind.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -70,8 +71,10 @@ static int find_training(struct ah_links *links, const struct ah_plan *program, 
     int rc = trained ? ah_trainable_match(&program->model, training->trainable, training->n_trainable,
                                           trained, err)
                      : ah_error_memory(err);
+    for (uint32_t rank = 0; rank < place->ranks && !rc; rank++)
+        for (uint64_t n = 0; n < place->stages[rank].blocks; n++)
+            links->trains[rank] |= trained[place->stages[rank].first_block + n] != 0;
     for (uint64_t block = 0; block < blocks && !rc; block++) {
-        links->trains[place->owner[block]] |= trained[block] != 0;
         if (trained[block] && links->gatekeeper == place->ranks)
             links->gatekeeper = place->owner[block];
     }
@@ -93,20 +96,47 @@ static void ask_neighbours(struct ah_links *links, const struct ah_plan *program
                     of_pipeline[c].purpose, of_pipeline[c].sends, most_bytes);
 }
 
+/* A rank of each other pipeline that adds up some block with this one. */
+static void ask_sums(struct ah_links *links, struct asking *asking)
+{
+    static const struct {
+        enum ah_links_purpose purpose;
+        bool sends;
+    } ends[AH_SUM_CHANNELS] = {[AH_SUM_PARTIAL_OUT] = {AH_LINKS_PARTIAL, true},
+                               [AH_SUM_PARTIAL_IN] = {AH_LINKS_PARTIAL, false},
+                               [AH_SUM_TOTAL_OUT] = {AH_LINKS_TOTAL, true},
+                               [AH_SUM_TOTAL_IN] = {AH_LINKS_TOTAL, false}};
+    const struct ah_trainer_rank *place = links->place;
+    const uint64_t piece = place->share_piece ? place->share_piece : AH_SHARE_PIECE;
+    for (uint32_t rank = 0; rank < place->ranks; rank++) {
+        bool shares = false;
+        for (size_t s = 0; s < place->n_shares && rank != place->rank; s++) {
+            const uint32_t *of = place->shares[s].ranks;
+            shares = shares || (of[place->stages[place->rank].pipeline] == place->rank &&
+                                of[place->stages[rank].pipeline] == rank);
+        }
+        for (enum ah_bind_sum sum = 0; sum < AH_SUM_CHANNELS && shares; sum++)
+            links->sums[ah_bind_sum_channel(rank, sum) - AH_CHANNELS] =
+                ask(asking, rank, ends[sum].purpose, ends[sum].sends, piece * sizeof(float));
+    }
+}
+
 int ah_links_open(struct ah_links *ret_links, const struct ah_trainer_rank *place,
                   const struct ah_plan *program, struct ah_error *err)
 {
     struct ah_links links = {.place = place};
     struct asking asking = {.channels =
-                                calloc(AH_CHANNELS + 4 * (size_t)place->ranks, sizeof *asking.channels)};
+                                calloc(AH_CHANNELS + 8 * (size_t)place->ranks, sizeof *asking.channels)};
     links.gate = ah_arena_array(&links.arena, place->ranks, sizeof *links.gate);
     links.other = ah_arena_array(&links.arena, place->ranks, sizeof *links.other);
     links.trains = ah_arena_array(&links.arena, place->ranks, sizeof *links.trains);
-    int rc = asking.channels && links.gate && links.other && links.trains
+    links.sums = ah_arena_array(&links.arena, (size_t)place->ranks * AH_SUM_CHANNELS, sizeof *links.sums);
+    int rc = asking.channels && links.gate && links.other && links.trains && links.sums
                  ? find_training(&links, program, err)
                  : ah_error_memory(err);
     if (!rc) {
         ask_neighbours(&links, program, &asking);
+        ask_sums(&links, &asking);
         ask_pairs(place, &asking, 0, NULL, AH_LINKS_UP, AH_LINKS_PIECE_BYTES, links.other);
         ask_pairs(place, &asking, links.gatekeeper, links.trains, AH_LINKS_GATE_UP,
                   ah_model_blocks(&program->model) * sizeof(double), links.gate);

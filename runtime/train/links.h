@@ -21,6 +21,8 @@
 enum ah_links_purpose {
     AH_LINKS_OUTPUT,
     AH_LINKS_GRADIENT,
+    AH_LINKS_PARTIAL, /* sums of one pipeline */
+    AH_LINKS_TOTAL,   /* of all */
     AH_LINKS_CONTROL, /* from here on: in host memory, and independent of each other */
     AH_LINKS_GATE_UP = AH_LINKS_CONTROL,
     AH_LINKS_GATE_DOWN,
@@ -41,6 +43,7 @@ struct ah_links {
     struct ah_arena arena;
     uint32_t channel[AH_CHANNELS];      /* to and from neighbours; those that the program has */
     struct ah_links_pair *gate, *other; /* by rank where all go over this one, else the first alone */
+    uint32_t *sums;                     /* by ah_bind_sum_channel() - AH_CHANNELS */
     bool *trains;                       /* by rank: anything */
     uint32_t gatekeeper;                /* the first rank that trains: over it goes what the norm needs */
 };

@@ -343,3 +343,11 @@ int ah_places_init(struct ah_places *ret_places, const struct ah_plan *plan, con
     *ret_places = places;
     return AH_OK;
 }
+
+void ah_places_add_partials(struct ah_places *places, uint32_t others, uint64_t piece)
+{
+    struct cutter desk = {AH_ARENA_PINNED, round_up(places->arena_bytes[AH_ARENA_PINNED], AH_LAYOUT_ALIGN)};
+    places->partials = cut(&desk, AH_FP32, others * piece * sizeof(float));
+    places->share_piece = piece;
+    places->arena_bytes[AH_ARENA_PINNED] = desk.end_bytes;
+}

@@ -98,6 +98,8 @@ struct ah_places {
     struct ah_ref state_ring;
     struct ah_ref device_headers, device_sums, angles, words;
     struct ah_ref headers, sums, staging, shelf;
+    struct ah_ref partials; /* pieces of other pipelines' sums, one of each */
+    uint64_t share_piece;   /* elements of one */
     uint64_t staged_micro_bytes; /* of a micro-batch in the staging; its mask is behind its words */
 };
 
@@ -105,6 +107,9 @@ struct ah_places {
  * of memory is not what these blocks take. */
 int ah_places_init(struct ah_places *ret_places, const struct ah_plan *plan, const struct ah_job *job,
                    struct ah_arena *arena, struct ah_error *err);
+
+/* Room for pieces of so many elements of so many other pipelines' sums. */
+void ah_places_add_partials(struct ah_places *places, uint32_t others, uint64_t piece);
 
 /* The tensor of this block and label that lives at `position`; `micro_batch`: its first. `bytes` lie in it, from
  * `offset_bytes` on. AH_E_MISMATCH where there is none. */

@@ -31,7 +31,11 @@ int ah_ranks_read(struct ah_trainer *t, struct ah_error *err)
     struct ranks *ranks = &t->ranks;
     if (!ah_ranks_several(ranks))
         return AH_OK;
-    int rc = ah_messages_read(t->options.plan, &t->arena, &ranks->messages, err);
+    const struct ah_plan *plan = t->options.plan;
+    for (uint32_t p = 0; p < plan->lanes.n_compute; p++)
+        if (plan->ops[plan->lanes.compute[p]].op != AH_PLAN_DEVICE_ADAM)
+            ranks->last_pass = p;
+    int rc = ah_messages_read(plan, &t->arena, &ranks->messages, err);
     for (enum ah_channel c = 0; c < AH_CHANNELS && !rc; c++) {
         const bool arrives = c == AH_CHANNEL_OUTPUT_IN || c == AH_CHANNEL_GRADIENT_IN;
         rc = arrives && ranks->messages.of[c] ? list_begun(t, c, err) : AH_OK;
@@ -45,7 +49,8 @@ int ah_ranks_meet(struct ah_trainer *t, struct ah_error *err)
     if (!ah_ranks_several(ranks))
         return AH_OK;
     ranks->piece = malloc(AH_LINKS_PIECE_BYTES);
-    if (!ranks->piece)
+    ranks->together = calloc((size_t)ranks->options->ranks * AH_SUM_CHANNELS, sizeof *ranks->together);
+    if (!ranks->piece || !ranks->together)
         return ah_error_memory(err);
     ranks->links = ranks->options->links;
     if (ranks->links)
@@ -59,6 +64,7 @@ void ah_ranks_release(struct ah_trainer *t)
 {
     ah_links_release(&t->ranks.own);
     free(t->ranks.piece);
+    free(t->ranks.together);
 }
 
 /* ---- a world of turns ---- */
@@ -125,21 +131,50 @@ static void *place_of(const struct ah_trainer *t, const struct ah_message *messa
     return message->bytes ? ah_device_pointer(t->device, ref) : NULL;
 }
 
-int ah_ranks_move(void *context, uint32_t channel, void *data, uint64_t bytes, struct ah_error *err)
+/* To or from another pipeline, by one lane alone. */
+static int move_sum(struct ah_trainer *t, const struct ah_op_moved *moved, struct ah_error *err)
+{
+    struct ranks *ranks = &t->ranks;
+    ranks->together[ranks->n_together++] = (struct ah_comm_moved){
+        ranks->links->sums[moved->channel - AH_CHANNELS], moved->data, moved->bytes};
+    if (moved->more)
+        return AH_OK;
+    const size_t n = ranks->n_together;
+    ranks->n_together = 0;
+    return ah_comm_move_together(ranks->options->comm, ranks->together, n, err);
+}
+
+int ah_ranks_move(void *context, const struct ah_op_moved *moved, struct ah_error *err)
 {
     struct ah_trainer *t = context;
     struct ranks *ranks = &t->ranks;
     const struct ah_links *links = ranks->links;
     const struct ranks_partner *partner = NULL;
+    const uint32_t channel = moved->channel;
+    if (channel >= AH_CHANNELS)
+        return move_sum(t, moved, err);
     if (ranks->partner[channel] && ranks->trains_now)
         partner = &ranks->partner[channel][ranks->moved[channel]++ % ranks->messages.micro_batches];
     if (!partner || !partner->any)
-        return ah_links_move(links, links->channel[channel], data, bytes, err);
+        return ah_links_move(links, links->channel[channel], moved->data, moved->bytes, err);
     const struct ah_message *message = &ranks->messages.of[partner->channel][partner->micro_batch];
     const struct ah_comm_moved both[] = {
-        {links->channel[channel], data, bytes},
+        {links->channel[channel], moved->data, moved->bytes},
         {links->channel[partner->channel], place_of(t, message), message->bytes}};
     return ah_comm_move_together(links->place->comm, both, sizeof both / sizeof *both, err);
+}
+
+uint64_t ah_ranks_step_batch(const struct ah_trainer *t)
+{
+    return t->options.rank ? t->options.rank->step_batch : t->options.plan->training.batch;
+}
+
+uint64_t ah_ranks_first_row(const struct ah_trainer *t)
+{
+    const struct ah_trainer_rank *rank = t->options.rank;
+    const struct ah_plan_training *training = &t->options.plan->training;
+    return rank ? rank->stages[rank->rank].first_micro_batch * (training->batch / training->micro_batches)
+                : 0;
 }
 
 /* ---- over one rank ---- */
@@ -168,16 +203,18 @@ static int keep_gate(struct ah_trainer *t, double *sums, uint64_t blocks, struct
     return rc;
 }
 
-/* Of block sums each rank has those of its own blocks, and gets all. */
+/* Of block sums each rank has those of its own blocks, and gets all; those of all pipelines are the same. */
 int ah_ranks_gate(void *context, struct ah_error *err)
 {
     struct ah_trainer *t = context;
+    const struct ah_trainer_rank *place = t->options.rank;
     double *sums = ah_device_pointer(t->device, t->places.sums);
-    const uint64_t blocks = ah_model_blocks(t->job.model);
-    if (t->options.rank->rank == t->ranks.links->gatekeeper)
+    const uint64_t blocks = ah_model_blocks(t->job.model), first = t->job.part.first_block;
+    if (place->rank == t->ranks.links->gatekeeper)
         return keep_gate(t, sums, blocks, err);
-    int rc = move(t, t->ranks.links->gate[0].up, sums + t->job.part.first_block,
-                  t->job.n_blocks * sizeof *sums, err);
+    int rc = place->owner[first] == place->rank ? move(t, t->ranks.links->gate[0].up, sums + first,
+                                                       t->job.n_blocks * sizeof *sums, err)
+                                                : AH_OK;
     return rc ? rc : move(t, t->ranks.links->gate[0].down, sums, blocks * sizeof *sums, err);
 }
 
@@ -210,20 +247,19 @@ int ah_ranks_order(struct ah_trainer *t, const struct ranks_order *order, struct
     return ah_ranks_leads(&t->ranks) ? ah_links_share(t->ranks.links, &copy, sizeof copy, err) : AH_OK;
 }
 
-static uint32_t order_piece(struct ah_trainer *t, enum ranks_order_kind kind, enum ah_trainer_vector vector,
-                            const struct ah_weights_piece *piece, int *ret_rc, struct ah_error *err)
+static int order_piece(struct ah_trainer *t, uint32_t rank, enum ranks_order_kind kind,
+                       enum ah_trainer_vector vector, const struct ah_weights_piece *piece,
+                       struct ah_error *err)
 {
-    const uint32_t owner = t->options.rank->owner[piece->block];
     struct ranks_order order = {.kind = kind, .vector = vector, .piece = *piece};
-    *ret_rc = move(t, t->ranks.links->other[owner].down, &order, sizeof order, err);
-    return owner;
+    return move(t, t->ranks.links->other[rank].down, &order, sizeof order, err);
 }
 
 int ah_ranks_read_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
                         const struct ah_weights_piece *piece, float *ret_values, struct ah_error *err)
 {
-    int rc;
-    const uint32_t owner = order_piece(t, RANKS_READ, vector, piece, &rc, err);
+    const uint32_t owner = t->options.rank->owner[piece->block];
+    int rc = order_piece(t, owner, RANKS_READ, vector, piece, err);
     rc = rc ? rc : move(t, t->ranks.links->other[owner].up, ret_values, piece->n * sizeof *ret_values, err);
     return ah_ranks_fail(t, rc, err);
 }
@@ -235,9 +271,15 @@ int ah_ranks_write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
         const float *values;
         void *sent; /* a send only reads */
     } from = {values};
-    int rc;
-    const uint32_t owner = order_piece(t, RANKS_WRITE, vector, piece, &rc, err);
-    rc = rc ? rc : move(t, t->ranks.links->other[owner].down, from.sent, piece->n * sizeof *values, err);
+    const struct ah_trainer_rank *place = t->options.rank;
+    int rc = AH_OK;
+    for (uint32_t rank = 1; rank < place->ranks && !rc; rank++) {
+        const struct ah_trainer_stage *stage = &place->stages[rank];
+        if (piece->block < stage->first_block || piece->block - stage->first_block >= stage->blocks)
+            continue;
+        rc = order_piece(t, rank, RANKS_WRITE, vector, piece, err);
+        rc = rc ? rc : move(t, t->ranks.links->other[rank].down, from.sent, piece->n * sizeof *values, err);
+    }
     return ah_ranks_fail(t, rc, err);
 }
 
@@ -250,7 +292,7 @@ static int do_piece(struct ah_trainer *t, const struct ranks_order *order, struc
                     : ah_trainer_read(t, order->vector, &order->piece, values, err);
     if (rc)
         return rc;
-    return writes ? ah_trainer_write(t, order->vector, &order->piece, values, err)
+    return writes ? ah_state_write(t, order->vector, &order->piece, values, err)
                   : move(t, t->ranks.links->other[0].up, values, bytes, err);
 }
 

@@ -31,6 +31,7 @@ struct ranks_partner {
 struct ranks {
     const struct ah_trainer_rank *options; /* NULL: one rank trains all */
     struct ah_messages messages;
+    uint32_t last_pass; /* position of the last pass or message of a step */
     struct ah_links *links, own; /* the place's, or the trainer's own */
 
     /* Of channels by which something arrives. */
@@ -44,6 +45,9 @@ struct ranks {
     struct ranks_partner *partner[AH_CHANNELS]; /* in a world of turns, by micro-batch; else NULL */
     uint64_t moved[AH_CHANNELS];                /* sends so far; the lane's */
     bool trains_now;                            /* else no send brings anything */
+
+    struct ah_comm_moved *together; /* owned: messages of the lane `sums` that go with the next one */
+    size_t n_together;
 
     float *piece; /* owned: what a rank but 0 reads or writes for rank 0 */
     bool ended;   /* there is nothing more to tell the others */
@@ -74,8 +78,12 @@ static inline bool ah_ranks_leads(const struct ranks *ranks)
     return ranks->options && !ranks->options->rank;
 }
 
+/* Sequences of a step, whoever trains on them; and where those of this rank's pipeline begin. */
+uint64_t ah_ranks_step_batch(const struct ah_trainer *t);
+uint64_t ah_ranks_first_row(const struct ah_trainer *t);
+
 /* Of ops: `context` is the trainer. */
-int ah_ranks_move(void *context, uint32_t channel, void *data, uint64_t bytes, struct ah_error *err);
+int ah_ranks_move(void *context, const struct ah_op_moved *moved, struct ah_error *err);
 int ah_ranks_gate(void *context, struct ah_error *err);
 
 /* What only some ranks know of a step that is done, at rank 0: the loss from the head's, the norm from the gatekeeper. */
@@ -95,7 +103,7 @@ struct ranks_order {
     struct ah_weights_piece piece;
 };
 int ah_ranks_order(struct ah_trainer *t, const struct ranks_order *order, struct ah_error *err);
-/* The same to the rank that has the piece's block, with the values that go, or come back. */
+/* The same to the first rank that has the piece's block, or to all of them but 0, with the values that come back, or go. */
 int ah_ranks_read_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
                         const struct ah_weights_piece *piece, float *ret_values, struct ah_error *err);
 int ah_ranks_write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,

@@ -81,7 +81,8 @@ static bool collect_places(const struct ah_trainer *t, uint32_t item, struct wai
 
 static bool ready(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits)
 {
-    return collect_waits(t, item, step, waits) && collect_places(t, item, waits);
+    return collect_waits(t, item, step, waits) && collect_places(t, item, waits) &&
+           ah_shares_ready(t, item, step, waits);
 }
 
 /* Takes places before the item is submitted. */
@@ -234,11 +235,13 @@ static int receive_early(struct ah_trainer *t, enum ah_channel channel, uint32_t
 }
 
 /* In a world of turns messages go one after another. */
-static void after_messages(const struct ah_trainer *t, struct waits *waits)
+void ah_round_after_messages(const struct ah_trainer *t, struct waits *waits)
 {
     for (size_t i = 0; i < sizeof arriving / sizeof *arriving; i++)
-        if (t->ranks.joined[arriving[i]])
+        if (t->ranks.joined[arriving[i]]) {
             waits_add(waits, lane_of_channel(arriving[i]), t->queue.last[lane_of_channel(arriving[i])]);
+            waits_add(waits, AH_LANE_SUMS, t->queue.last[AH_LANE_SUMS]);
+        }
     waits_add(waits, AH_LANE_SEND, t->ranks.sent);
 }
 
@@ -264,7 +267,7 @@ static int take_rest(struct ah_trainer *t, struct ah_error *err)
     struct waits waits = {{0}};
     int rc = AH_OK;
     waits_add(&waits, AH_LANE_COMPUTE, t->queue.last[AH_LANE_COMPUTE]);
-    after_messages(t, &waits);
+    ah_round_after_messages(t, &waits);
     for (size_t i = 0; i < sizeof arriving / sizeof *arriving; i++) {
         const struct ah_message *of = t->ranks.messages.of[arriving[i]];
         for (uint64_t m = 0; of && t->ranks.joined[arriving[i]] && m < t->ranks.messages.micro_batches && !rc;
@@ -284,7 +287,7 @@ static int before_position(struct ah_trainer *t, uint32_t position, int64_t step
     struct waits free = *waits;
     int rc = AH_OK;
     waits_add(&free, AH_LANE_COMPUTE, t->queue.last[AH_LANE_COMPUTE]);
-    after_messages(t, &free);
+    ah_round_after_messages(t, &free);
     for (size_t i = 0; i < sizeof arriving / sizeof *arriving && !rc; i++)
         if (messages->of[arriving[i]])
             rc = t->ranks.joined[arriving[i]]
@@ -292,7 +295,7 @@ static int before_position(struct ah_trainer *t, uint32_t position, int64_t step
                      : receive_early(t, arriving[i], position, step, &free, waits, err);
     if (lane_of(t, position) == AH_LANE_SEND) {
         waits_add(waits, AH_LANE_COMPUTE, t->queue.last[AH_LANE_COMPUTE]);
-        after_messages(t, waits);
+        ah_round_after_messages(t, waits);
     } else {
         waits_add(waits, AH_LANE_SEND, t->ranks.sent);
     }
@@ -414,7 +417,7 @@ static int submit_item(struct ah_trainer *t, uint32_t item, int64_t step, struct
         t->slots[t->last_slot].used = *ret_ticket;
     if (ops.lane == AH_LANE_SEND)
         t->ranks.sent = *ret_ticket;
-    if (ah_ranks_several(&t->ranks) && item + 1 == t->rounds.positions)
+    if (ah_ranks_several(&t->ranks) && item == t->ranks.last_pass)
         rc = take_rest(t, err);
     if (rc)
         return rc;
@@ -466,9 +469,12 @@ int ah_round_submit(struct ah_trainer *t, int64_t step, enum round_part part, st
     ah_round_count(t, step);
     for (size_t i = 0; i < AH_ROUNDS_LANES; i++)
         t->cursor[i] = 0;
+    t->shares.next = 0;
     while (lane < AH_ROUNDS_LANES && !rc) {
         bool done;
-        rc = advance(t, lanes[lane], step, part, &done, err);
+        rc = ah_shares_advance(t, step, part, &done, err);
+        if (!rc && !done)
+            rc = advance(t, lanes[lane], step, part, &done, err);
         lane = done ? 0 : lane + 1;
         if (lane == AH_ROUNDS_LANES && ah_sums_skip(t, step, part))
             lane = 0;
@@ -500,6 +506,7 @@ void ah_round_reset(struct ah_trainer *t)
     t->header_used[0] = t->header_used[1] = 0;
     t->factor_loaded = 0;
     t->sums.step = t->sums.skipped = INT64_MIN;
+    ah_shares_reset(t);
     memset(t->ranks.posted, 0, sizeof t->ranks.posted);
     for (uint32_t lane = 0; lane < AH_DEVICE_LANES_ALL; lane++)
         t->queue.last[lane] = ah_device_submitted(t->device, lane);

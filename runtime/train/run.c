@@ -42,26 +42,42 @@ static void *staged_array(const struct ah_trainer *t, int64_t step, uint64_t mic
     return ah_device_pointer(t->device, ref);
 }
 
+/* A micro-batch that begins at `cursor`, to the place of this pipeline's m-th; adds the tokens that bear loss. */
+static int fill_micro_batch(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
+                            uint64_t m, uint64_t *bearing, struct ah_error *err)
+{
+    const uint64_t words = t->job.tokens * sizeof(uint32_t);
+    const struct ah_batches_rows into = {.tokens = staged_array(t, step, m, 0),
+                                         .targets = staged_array(t, step, m, words),
+                                         .positions = staged_array(t, step, m, 2 * words),
+                                         .docs = staged_array(t, step, m, 3 * words),
+                                         .mask = staged_array(t, step, m, 5 * words)};
+    uint64_t some;
+    int rc = ah_batches_fill(batches, cursor, t->job.training.batch / t->job.training.micro_batches, &into,
+                             &some, err);
+    *bearing += rc ? 0 : some;
+    return rc;
+}
+
+/* Those of other pipelines, which are only counted, come and go where the first one comes then. */
 int ah_run_stage(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
                  uint64_t *ret_bearing, struct ah_error *err)
 {
-    uint64_t words = t->job.tokens * sizeof(uint32_t), bearing = 0;
-    uint64_t rows = t->job.training.batch / t->job.training.micro_batches;
-    for (uint64_t m = 0; m < t->job.training.micro_batches; m++) {
-        const struct ah_batches_rows into = {.tokens = staged_array(t, step, m, 0),
-                                             .targets = staged_array(t, step, m, words),
-                                             .positions = staged_array(t, step, m, 2 * words),
-                                             .docs = staged_array(t, step, m, 3 * words),
-                                             .mask = staged_array(t, step, m, 5 * words)};
+    const uint64_t words = t->job.tokens * sizeof(uint32_t), first = ah_ranks_first_row(t);
+    const uint64_t rows = t->job.training.batch / t->job.training.micro_batches;
+    uint64_t bearing = 0;
+    int rc = AH_OK;
+    for (uint64_t row = 0; row < ah_ranks_step_batch(t) && !rc; row += rows)
+        if (row < first || row >= first + t->job.training.batch)
+            rc = fill_micro_batch(t, batches, cursor + row, step, 0, &bearing, err);
+    for (uint64_t m = 0; m < t->job.training.micro_batches && !rc; m++) {
         uint32_t *counted = staged_array(t, step, m, 4 * words);
-        uint64_t some;
-        int rc = ah_batches_fill(batches, cursor + m * rows, rows, &into, &some, err);
-        if (rc)
-            return rc;
+        rc = fill_micro_batch(t, batches, cursor + first + m * rows, step, m, &bearing, err);
         for (uint64_t row = 0; row < t->job.tokens; row++)
             counted[row] = (uint32_t)row;
-        bearing += some;
     }
+    if (rc)
+        return rc;
     float scale = ah_batches_loss_scale(bearing);
     memcpy(ah_device_pointer(t->device, ah_run_header(t, step, AH_HEADER_SCALE)), &scale, sizeof scale);
     t->filled = step;
@@ -85,7 +101,7 @@ static int stage(struct run *run, int64_t step)
                                                                 .step = (uint32_t)number,
                                                                 .seed = options->seed});
     memcpy(ah_device_pointer(t->device, ah_run_header(t, step, 0)), &scalars, sizeof scalars);
-    return ah_run_stage(t, options->batches, (number - 1) * t->job.training.batch, step, &staged->tokens,
+    return ah_run_stage(t, options->batches, (number - 1) * ah_ranks_step_batch(t), step, &staged->tokens,
                         run->err);
 }
 

@@ -154,8 +154,8 @@ static int store(struct ah_trainer *t, const struct ah_vector *vector, const str
     return write_numbers(t, ref_in(vector, tensor, piece->first), piece->n, values, err);
 }
 
-int ah_trainer_write(struct ah_trainer *t, enum ah_trainer_vector vector,
-                     const struct ah_weights_piece *piece, const float *values, struct ah_error *err)
+int ah_state_write(struct ah_trainer *t, enum ah_trainer_vector vector, const struct ah_weights_piece *piece,
+                   const float *values, struct ah_error *err)
 {
     const struct ah_places_block *block = ah_state_block(t, piece->block);
     const struct ah_flat_tensor *tensor = &ah_state_flat(t, piece->block)->tensors[piece->tensor];
@@ -163,11 +163,18 @@ int ah_trainer_write(struct ah_trainer *t, enum ah_trainer_vector vector,
         return ah_error_set(err, AH_E_USAGE, "tensor '%s' of block %llu is frozen and has no moments",
                             tensor->tensor.name, (unsigned long long)piece->block);
     if (!block)
-        return ah_ranks_write_piece(t, vector, piece, values, err);
+        return AH_OK;
     if (vector != AH_TRAINER_WEIGHTS)
         return store(t, moments(block, vector), tensor, piece, values, err);
     int rc = has_master(block, tensor) ? store(t, &block->master, tensor, piece, values, err) : AH_OK;
     return rc ? rc : store(t, &block->weights, tensor, piece, values, err);
+}
+
+int ah_trainer_write(struct ah_trainer *t, enum ah_trainer_vector vector,
+                     const struct ah_weights_piece *piece, const float *values, struct ah_error *err)
+{
+    int rc = ah_state_write(t, vector, piece, values, err);
+    return rc || !ah_ranks_leads(&t->ranks) ? rc : ah_ranks_write_piece(t, vector, piece, values, err);
 }
 
 int ah_trainer_give(void *context, const struct ah_weights_piece *piece, float *ret_values,

@@ -103,7 +103,7 @@ int ah_sums_advance(struct ah_trainer *t, int64_t round, bool *ret_done, struct 
 {
     int64_t step = ah_round_step(t, t->sums.norm, round);
     struct waits waits = {{0}};
-    *ret_done = ah_round_computed(t, t->sums.norm, step, &waits);
+    *ret_done = ah_round_computed(t, t->sums.norm, step, &waits) && ah_shares_all(t, step, &waits);
     return *ret_done ? ah_sums_submit(t, step, &waits, err) : AH_OK;
 }
 

@@ -32,12 +32,12 @@ static int check_batches(const struct ah_trainer *t, struct ah_error *err)
 {
     const struct ah_batches_options *batches = &t->options.batches->options;
     const struct ah_plan_training *training = &t->options.plan->training;
-    if (batches->seq == training->seq && batches->batch == training->batch)
+    if (batches->seq == training->seq && batches->batch == ah_ranks_step_batch(t))
         return AH_OK;
     return ah_error_set(err, AH_E_MISMATCH,
                         "the plan is for %" PRIu64 " sequences of %" PRIu64 ", the data are cut into %" PRIu64
                         " of %" PRIu64 "; plan for these",
-                        training->batch, training->seq, batches->batch, batches->seq);
+                        ah_ranks_step_batch(t), training->seq, batches->batch, batches->seq);
 }
 
 static int bind_ops(struct ah_trainer *t, struct ah_error *err)
@@ -47,6 +47,7 @@ static int bind_ops(struct ah_trainer *t, struct ah_error *err)
         options.messages = &t->ranks.messages;
         options.message = (struct ah_op_message){.move = ah_ranks_move, .context = t};
         options.gate = (struct ah_op_call){.run = ah_ranks_gate, .context = t};
+        options.rank = t->options.rank;
     }
     return ah_bind(&t->bound, &options, err);
 }
@@ -61,6 +62,8 @@ static int bind_plan(struct ah_trainer *t, struct ah_error *err)
         rc = ah_places_init(&t->places, plan, &t->job, &t->arena, err);
     if (!rc)
         rc = ah_rounds_read(plan, &t->arena, &t->rounds, err);
+    if (!rc)
+        rc = ah_shares_init(t, err);
     if (!rc)
         rc = ah_sums_place(&t->rounds, plan, &t->sums, err);
     if (!rc)
@@ -177,9 +180,9 @@ static int open_device(struct ah_trainer *t, struct ah_error *err)
 static int take_piece(void *context, const struct ah_weights_piece *piece, const float *values,
                       struct ah_error *err)
 {
-    if (!ah_state_block(context, piece->block))
-        return AH_OK;
-    return ah_trainer_write(context, AH_TRAINER_WEIGHTS, piece, values, err);
+    return ah_state_block(context, piece->block)
+               ? ah_state_write(context, AH_TRAINER_WEIGHTS, piece, values, err)
+               : AH_OK;
 }
 
 static int fill_angles(struct ah_trainer *t, struct ah_error *err)

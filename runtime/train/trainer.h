@@ -39,13 +39,34 @@ struct ah_trainer;
 struct ah_comm;
 struct ah_links;
 
+/* What a rank has of the model, and of the step. */
+struct ah_trainer_stage {
+    uint32_t pipeline;
+    uint64_t first_block, blocks;
+    uint64_t first_micro_batch, micro_batches;
+};
+
+/* Blocks whose gradients a rank of each pipeline adds up, all the same ones. */
+struct ah_trainer_share {
+    uint64_t first_block, blocks;
+    const uint32_t *ranks; /* by pipeline: in the order of their micro-batches */
+};
+
+enum { AH_SHARE_PIECE = 1 << 18 };
+
 /* A trainer that is one of several: its plan is the part of one rank. All are opened together; then rank 0 does what this
  * header says, and the others follow (ah_trainer_follow()): they run, evaluate, give and take pieces when rank 0 does. */
 struct ah_trainer_rank {
     struct ah_comm *comm; /* open, without channels; closed by its owner, behind the trainer */
     uint32_t rank, ranks;
     uint32_t before, behind; /* in the pipeline, where there is one */
-    const uint32_t *owner;   /* by block of the model */
+    const uint32_t *owner;   /* by block of the model: of the first pipeline */
+    const struct ah_trainer_stage *stages; /* by rank */
+    const struct ah_trainer_share *shares; /* in the order in which they are added up; none: one pipeline */
+    size_t n_shares;
+    uint32_t pipelines;
+    uint64_t share_piece;    /* elements that are added up at a time; 0: AH_SHARE_PIECE */
+    uint64_t step_batch;     /* sequences of a step, of all pipelines */
     struct ah_links *links;  /* (optional) opened before (links.h); NULL: the trainer opens its own */
 };
 
@@ -54,7 +75,7 @@ struct ah_trainer_options {
     const struct ah_plan *plan;   /* of this model */
     const struct ah_device_driver *driver;
     struct ah_device_options device; /* `queue` and `spans` 0: as the plan needs */
-    struct ah_batches *batches;      /* of the plan's batch and seq */
+    struct ah_batches *batches;      /* of the plan's batch and seq; of a rank: of all pipelines' batch */
     bool documents;                  /* held-out data have documents; those of `batches` say so themselves */
     struct ah_rate rate;
     double beta1, beta2, epsilon, weight_decay;

@@ -7,6 +7,7 @@
  *     queue.c     ops to lanes: moves, tickets, one array at a time
  *     round.c     the items of a round in an order in which each follows what it waits for
  *     sums.c      the place of a copy that no plan mentions
+ *     shares.c    when gradients are added up over pipelines, and what waits for it
  *     ranks.c     one of several ranks: what goes over one rank, and orders
  *     links.c     its channels
  *     run.c       steps: data and headers ahead, records behind
@@ -73,6 +74,21 @@ struct sums {
     uint64_t ticket;
 };
 
+/* Gradients of some blocks, added up over pipelines (shares.c). */
+struct share_state {
+    uint32_t *makers; /* items behind which the pipeline's own sums are complete */
+    size_t n_makers;
+    bool is_ours;
+    int64_t step; /* of the latest */
+    uint64_t ticket;
+};
+
+struct shares {
+    struct share_state *of; /* by share */
+    uint32_t *needed_by;    /* by item: the share that it needs; AH_ROUNDS_NONE: none */
+    size_t n, next;         /* the next one of the round */
+};
+
 struct ah_trainer {
     struct ah_trainer_options options;
     struct ah_arena arena;
@@ -99,6 +115,7 @@ struct ah_trainer {
     uint64_t header_used[2];        /* compute tickets: the last reader */
     uint64_t loss_copied[2];        /* d2h tickets */
     struct sums sums;
+    struct shares shares;
     uint64_t factor_loaded; /* h2d ticket of the header behind the latest norm */
     struct staged staged[AH_STEPS_STAGED];
     struct staged *counted; /* whose bytes are submitted */
@@ -156,6 +173,8 @@ int ah_round_load(struct ah_trainer *t, int64_t step, uint64_t micro_batch, uint
                   struct ah_error *err);
 int ah_round_receive(struct ah_trainer *t, enum ah_channel channel, uint64_t micro_batch,
                      const struct waits *waits, struct ah_error *err);
+/* In a world of turns: behind all messages so far. */
+void ah_round_after_messages(const struct ah_trainer *t, struct waits *waits);
 int ah_round_header(struct ah_trainer *t, int64_t step, const struct waits *waits, uint64_t *ret_ticket,
                     struct ah_error *err);
 
@@ -169,9 +188,23 @@ int ah_sums_submit(struct ah_trainer *t, int64_t step, const struct waits *waits
 /* Nothing can go on: false where it is not for the sums. */
 bool ah_sums_skip(struct ah_trainer *t, int64_t round, enum round_part part);
 
+/* shares.c. Once rounds are read. */
+int ah_shares_init(struct ah_trainer *t, struct ah_error *err);
+/* Submits what can go now; `ret_any`: something was. */
+int ah_shares_advance(struct ah_trainer *t, int64_t round, enum round_part part, bool *ret_any,
+                      struct ah_error *err);
+/* False: the item needs a total that is still to be submitted. */
+bool ah_shares_ready(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits);
+/* The same of all totals of a step. */
+bool ah_shares_all(const struct ah_trainer *t, int64_t step, struct waits *waits);
+void ah_shares_reset(struct ah_trainer *t);
+
 /* state.c. A block of the model: NULL where another rank has it. */
 const struct ah_places_block *ah_state_block(const struct ah_trainer *t, uint64_t block);
 const struct ah_flat *ah_state_flat(const struct ah_trainer *t, uint64_t block);
+/* ah_trainer_write() of a block that is here. */
+int ah_state_write(struct ah_trainer *t, enum ah_trainer_vector vector, const struct ah_weights_piece *piece,
+                   const float *values, struct ah_error *err);
 /* What is on the shelf to a place on the device. */
 int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct ah_error *err);
 

@@ -26,34 +26,74 @@ static int check_stage(const struct ah_cluster_plan *plan, const struct ah_clust
     return AH_OK;
 }
 
-static int check_plan(const struct ah_cluster_plan *plan, struct ah_error *err)
+static int check_pipelines(const struct ah_cluster_plan *plan, struct ah_error *err)
 {
     int rc = AH_OK;
+    for (size_t p = 0; p < plan->n_pipelines && !rc; p++)
+        for (size_t i = 0; i < plan->pipelines[p].n_stages && !rc; i++)
+            rc = check_stage(plan, &plan->pipelines[p].stages[i], err);
+    return rc;
+}
+
+static int check_plan(const struct ah_cluster_plan *plan, struct ah_error *err)
+{
     if (!plan->n_programs)
         return ah_error_set(err, AH_E_DOCUMENT, "the plan has no programs of ranks; plan again");
-    if (plan->n_pipelines > 1)
-        return refuse(err, "several pipelines", "for fewer ranks, or with slower links between them");
     if (plan->n_idle_ranks)
         return refuse(err, "ranks that idle", "for a cluster without them");
     for (size_t i = 0; i < plan->n_segments; i++)
         if (plan->segments[i].tied)
             return refuse(err, "a table that its first and its last stage share",
                           "a model whose head has a table of its own (tie_word_embeddings false)");
-    for (size_t i = 0; i < plan->pipelines[0].n_stages && !rc; i++)
-        rc = check_stage(plan, &plan->pipelines[0].stages[i], err);
-    return rc;
+    return check_pipelines(plan, err);
 }
 
 /* ---- ranks ---- */
 
-static int place_stage(struct ah_world *world, const struct ah_cluster_plan *plan, size_t i, uint32_t *owner,
-                       struct ah_error *err)
+struct building {
+    struct ah_world *world;
+    const struct ah_cluster_plan *plan;
+    uint32_t *owner; /* by block */
+    struct ah_trainer_stage *stages;
+    struct ah_trainer_share *shares;
+    struct ah_arena *arena;
+    struct ah_error *err;
+};
+
+/* Updates come behind all passes: before they are added up over pipelines, gradients wait for no message. */
+static int check_program(const struct building *b, const struct ah_plan *program, const char *node)
 {
-    const struct ah_cluster_plan_pipeline *pipeline = &plan->pipelines[0];
+    const uint64_t told = program->part ? program->part->step_micro_batches : 0;
+    bool updates = false;
+    if (b->plan->n_pipelines < 2)
+        return AH_OK;
+    if (told != b->plan->training.micro_batches)
+        return ah_error_set(b->err, AH_E_DOCUMENT,
+                            "program of node '%s': part.step_micro_batches is %" PRIu64 ", the plan's %" PRIu64
+                            "; plan again",
+                            node, told, b->plan->training.micro_batches);
+    for (size_t p = 0; p < program->lanes.n_compute; p++) {
+        const bool update = program->ops[program->lanes.compute[p]].op == AH_PLAN_DEVICE_ADAM;
+        if (updates && !update)
+            return ah_error_set(b->err, AH_E_DOCUMENT,
+                                "program of node '%s': lanes.compute[%zu] is a pass behind an update, which "
+                                "waits for all pipelines' gradients; plan again",
+                                node, p);
+        updates = update;
+    }
+    return AH_OK;
+}
+
+static int place_stage(struct building *b, size_t p, size_t i, uint64_t first_micro_batch)
+{
+    struct ah_world *world = b->world;
+    const struct ah_cluster_plan *plan = b->plan;
+    const struct ah_cluster_plan_pipeline *pipeline = &plan->pipelines[p];
     const struct ah_cluster_plan_stage *stage = &pipeline->stages[i];
     const uint64_t rank = stage->ranks[0];
     if (rank >= world->ranks || world->programs[rank])
-        return ah_error_set(err, AH_E_DOCUMENT, "pipelines[0].stages[%zu]: rank %" PRIu64 " %s", i, rank,
+        return ah_error_set(b->err, AH_E_DOCUMENT, "pipelines[%zu].stages[%zu]: rank %" PRIu64 " %s", p, i,
+                            rank,
                             rank >= world->ranks ? "is above the number of stages"
                                                  : "has another stage, too");
     world->programs[rank] = &plan->programs[stage->program];
@@ -63,11 +103,96 @@ static int place_stage(struct ah_world *world, const struct ah_cluster_plan *pla
         .ranks = world->ranks,
         .before = i ? (uint32_t)pipeline->stages[i - 1].ranks[0] : 0,
         .behind = i + 1 < pipeline->n_stages ? (uint32_t)pipeline->stages[i + 1].ranks[0] : 0,
-        .owner = owner};
-    for (uint64_t block = stage->first_block; block < stage->first_block + stage->blocks; block++)
-        owner[block] = (uint32_t)rank;
+        .owner = b->owner,
+        .stages = b->stages,
+        .pipelines = (uint32_t)plan->n_pipelines,
+        .step_batch = plan->training.batch};
+    b->stages[rank] = (struct ah_trainer_stage){.pipeline = (uint32_t)p,
+                                                .first_block = stage->first_block,
+                                                .blocks = stage->blocks,
+                                                .first_micro_batch = first_micro_batch,
+                                                .micro_batches = pipeline->micro_batches};
+    for (uint64_t block = stage->first_block; block < stage->first_block + stage->blocks && !p; block++)
+        b->owner[block] = (uint32_t)rank;
+    return check_program(b, world->programs[rank], stage->node);
+}
+
+static int place_pipelines(struct building *b)
+{
+    uint64_t first_micro_batch = 0;
+    int rc = AH_OK;
+    for (size_t p = 0; p < b->plan->n_pipelines && !rc; p++) {
+        for (size_t i = 0; i < b->plan->pipelines[p].n_stages && !rc; i++)
+            rc = place_stage(b, p, i, first_micro_batch);
+        first_micro_batch += b->plan->pipelines[p].micro_batches;
+    }
+    return rc;
+}
+
+/* ---- sums ---- */
+
+/* The rank that has a run of blocks in a pipeline. */
+static int find_owner(const struct building *b, size_t segment, size_t p, uint32_t *ret_rank)
+{
+    const struct ah_cluster_plan_segment *it = &b->plan->segments[segment];
+    for (uint32_t rank = 0; rank < b->world->ranks; rank++) {
+        const struct ah_trainer_stage *stage = &b->stages[rank];
+        if (stage->pipeline != p || it->first_block < stage->first_block ||
+            it->first_block + it->blocks > stage->first_block + stage->blocks)
+            continue;
+        *ret_rank = rank;
+        return AH_OK;
+    }
+    return ah_error_set(b->err, AH_E_DOCUMENT, "segments[%zu]: no stage of pipeline %zu has all of its blocks",
+                        segment, p);
+}
+
+/* Every block with gradients is of one segment. */
+static int check_covered(const struct building *b)
+{
+    const uint64_t blocks = b->plan->blocks;
+    uint32_t *count = ah_arena_array(b->arena, blocks, sizeof *count);
+    if (!count)
+        return ah_error_memory(b->err);
+    for (size_t s = 0; s < b->plan->n_segments; s++)
+        for (uint64_t n = 0; n < b->plan->segments[s].blocks; n++)
+            count[b->plan->segments[s].first_block + n]++;
+    for (uint32_t rank = 0; rank < b->world->ranks; rank++)
+        for (uint64_t n = 0; n < b->stages[rank].blocks; n++) {
+            const uint64_t block = b->stages[rank].first_block + n;
+            const bool trained = b->world->programs[rank]->blocks[n].optimizer != AH_OPTIMIZER_NONE;
+            if (trained && count[block] != 1)
+                return ah_error_set(b->err, AH_E_DOCUMENT,
+                                    "segments: block %" PRIu64 " is in %" PRIu32 " of them; plan again", block,
+                                    count[block]);
+        }
     return AH_OK;
 }
+
+static int share(struct building *b)
+{
+    const struct ah_cluster_plan *plan = b->plan;
+    int rc = AH_OK;
+    if (plan->n_pipelines < 2)
+        return AH_OK;
+    b->shares = ah_arena_array(b->arena, plan->n_segments + 1, sizeof *b->shares);
+    if (!b->shares)
+        return ah_error_memory(b->err);
+    for (size_t s = 0; s < plan->n_segments && !rc; s++) {
+        uint32_t *ranks = ah_arena_array(b->arena, plan->n_pipelines, sizeof *ranks);
+        rc = ranks ? AH_OK : ah_error_memory(b->err);
+        for (size_t p = 0; p < plan->n_pipelines && !rc; p++)
+            rc = find_owner(b, s, p, &ranks[p]);
+        b->shares[s] = (struct ah_trainer_share){plan->segments[s].first_block, plan->segments[s].blocks, ranks};
+    }
+    for (uint32_t rank = 0; rank < b->world->ranks; rank++) {
+        b->world->places[rank].shares = b->shares;
+        b->world->places[rank].n_shares = plan->n_segments;
+    }
+    return rc ? rc : check_covered(b);
+}
+
+/* ---- messages ---- */
 
 static int check_messages(const struct ah_cluster_plan_pipeline *pipeline, const struct ah_cluster_plan *plan,
                           struct ah_error *err)
@@ -89,19 +214,27 @@ int ah_world_init(struct ah_world *ret_world, const struct ah_cluster_plan *plan
                   struct ah_error *err)
 {
     int rc = check_plan(plan, err);
+    size_t n = 0;
     if (rc)
         return rc;
-    const size_t n = plan->pipelines[0].n_stages;
-    uint32_t *owner = ah_arena_array(arena, plan->blocks, sizeof *owner);
+    for (size_t p = 0; p < plan->n_pipelines; p++)
+        n += plan->pipelines[p].n_stages;
     struct ah_world world = {.ranks = (uint32_t)n,
                              .programs = ah_arena_array(arena, n, sizeof *world.programs),
                              .places = ah_arena_array(arena, n, sizeof *world.places),
                              .nodes = ah_arena_array(arena, n, sizeof *world.nodes)};
-    if (!owner || !world.programs || !world.places || !world.nodes)
+    struct building b = {.world = &world,
+                         .plan = plan,
+                         .owner = ah_arena_array(arena, plan->blocks, sizeof *b.owner),
+                         .stages = ah_arena_array(arena, n, sizeof *b.stages),
+                         .arena = arena,
+                         .err = err};
+    if (!b.owner || !b.stages || !world.programs || !world.places || !world.nodes)
         return ah_error_memory(err);
-    for (size_t i = 0; i < n && !rc; i++)
-        rc = place_stage(&world, plan, i, owner, err);
-    rc = rc ? rc : check_messages(&plan->pipelines[0], plan, err);
+    rc = place_pipelines(&b);
+    rc = rc ? rc : share(&b);
+    for (size_t p = 0; p < plan->n_pipelines && !rc; p++)
+        rc = check_messages(&plan->pipelines[p], plan, err);
     if (!rc)
         *ret_world = world;
     return rc;

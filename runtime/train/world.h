@@ -23,7 +23,7 @@ struct ah_world {
     const char **nodes;              /* by rank: the node's name in the plan */
 };
 
-/* Everything in `arena`; the plan stays borrowed. AH_E_UNSUPPORTED: what no trainer can do yet, by name: several pipelines,
+/* Everything in `arena`; the plan stays borrowed. AH_E_UNSUPPORTED: what no trainer can do yet, by name:
  * tensor parallelism, idle ranks, a tied table over several stages, GPUs. AH_E_DOCUMENT: a plan without programs, or whose
  * programs cannot do their steps together. */
 int ah_world_init(struct ah_world *ret_world, const struct ah_cluster_plan *plan, struct ah_arena *arena,

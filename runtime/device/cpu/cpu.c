@@ -174,7 +174,7 @@ static int open_copy_lanes(struct ah_cpu_device *cpu, const struct ah_device_opt
 static int open_message_lanes(struct ah_cpu_device *cpu, const struct ah_device_options *options,
                               struct ah_error *err)
 {
-    static const char *const names[] = {"send", "receive-before", "receive-behind"};
+    static const char *const names[] = {"send", "receive-before", "receive-behind", "sums"};
     int rc = AH_OK;
     for (unsigned i = 0; i < sizeof names / sizeof *names && options->messages && !rc; i++) {
         const struct ah_lane_options lane = lane_options(cpu, names[i], -1, options);

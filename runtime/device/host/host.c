@@ -227,7 +227,8 @@ static int run_call(const struct task *task, struct ah_error *err)
 static int run_message(const struct task *task, struct ah_error *err)
 {
     const struct ah_op_message *message = &task->op->u.message;
-    return message->move(message->context, message->channel, pointer(task, 0), message->bytes, err);
+    const struct ah_op_moved moved = {message->channel, message->more, pointer(task, 0), message->bytes};
+    return message->move(message->context, &moved, err);
 }
 
 static run_fn *const run_of_kind[AH_OP_KINDS] = {

@@ -70,11 +70,11 @@ struct moved {
     uint64_t bytes;
 };
 
-static int note_move(void *context, uint32_t channel, void *data, uint64_t bytes, struct ah_error *err)
+static int note_move(void *context, const struct ah_op_moved *told, struct ah_error *err)
 {
     struct moved *moved = context;
     (void)err;
-    *moved = (struct moved){channel, data, bytes};
+    *moved = (struct moved){told->channel, told->data, told->bytes};
     return AH_OK;
 }
 

@@ -42,6 +42,7 @@ struct pipeline {
     struct pipeline_stage stages[PIPELINE_STAGES];
     size_t n;
     uint32_t owner[TEST_BLOCKS_MAX];
+    struct ah_trainer_stage of_rank[PIPELINE_STAGES];
     const struct ah_comm_driver *driver; /* NULL: ah_comm_loop() */
     double deadline_s;                   /* of the world */
     struct ah_comm_hub *hub;
@@ -119,7 +120,13 @@ static inline void pipeline_open_stage(struct pipeline *p, const struct golden *
                                        .ranks = (uint32_t)part.stages,
                                        .before = (uint32_t)part.stage - 1,
                                        .behind = (uint32_t)part.stage + 1,
-                                       .owner = p->owner};
+                                       .owner = p->owner,
+                                       .stages = p->of_rank,
+                                       .pipelines = 1,
+                                       .step_batch = g->c.job.training.batch};
+    p->of_rank[part.stage] = (struct ah_trainer_stage){.first_block = part.first_block,
+                                                       .blocks = part.blocks,
+                                                       .micro_batches = g->c.job.training.micro_batches};
     s->options = g->options;
     s->options.device = (struct ah_device_options){.compute_threads = 1, .host_threads = 1, .shared = true};
     s->options.plan = s->document.body.plan;

@@ -34,9 +34,9 @@ static int no_call(void *context, struct ah_error *err)
     return AH_OK;
 }
 
-static int no_move(void *context, uint32_t channel, void *data, uint64_t bytes, struct ah_error *err)
+static int no_move(void *context, const struct ah_op_moved *moved, struct ah_error *err)
 {
-    (void)context, (void)channel, (void)data, (void)bytes, (void)err;
+    (void)context, (void)moved, (void)err;
     return AH_OK;
 }
 

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shares: when gradients are added up over pipelines (bind_shares.c says how), and what waits for it.
+ *
+ * INVARIANTS
+ * 1. All ranks add up their shares in the one order of the plan, step after step, on a lane of their own. So of all that are
+ *    not done the first can always go on: whoever it waits for waits for nothing behind it.
+ * 2. A share waits for the last gradients of its blocks; they wait for no total of the same step, since a part's updates come
+ *    behind its passes. What updates a block, or sends its sum, waits for its share; the norm waits for all.
+ * 3. In a world whose messages take turns, sums come behind all passes, and what follows comes behind the sums.
+ */
+#include "runtime/train/trainer_internal.h"
+
+#include <inttypes.h>
+
+static const struct ah_plan_op *op_at(const struct ah_trainer *t, uint32_t item)
+{
+    return &t->options.plan->ops[t->rounds.items[item].op];
+}
+
+static bool sums_on_host(const struct ah_trainer *t, uint64_t block)
+{
+    return t->options.plan->blocks[block].accumulator == AH_ACCUMULATOR_HOST;
+}
+
+static bool is_last_tile(const struct ah_trainer *t, uint32_t item)
+{
+    return t->rounds.items[item].tile + 1 == op_at(t, item)->tiles;
+}
+
+/* Is a block's sum complete behind this item? */
+static bool makes(const struct ah_trainer *t, uint32_t item, uint64_t block)
+{
+    const struct ah_plan_op *op = op_at(t, item);
+    if (op->block != block || op->micro_batch + 1 != t->job.training.micro_batches)
+        return false;
+    if (sums_on_host(t, block))
+        return op->op == AH_PLAN_ACCUMULATE && is_last_tile(t, item);
+    return op->op == (ah_job_is_head(&t->job, block) ? AH_PLAN_FORWARD : AH_PLAN_BACKWARD);
+}
+
+/* Does it read a block's total? */
+static bool reads(const struct ah_trainer *t, uint32_t item)
+{
+    const struct ah_plan_op *op = op_at(t, item);
+    switch (op->op) {
+    case AH_PLAN_DEVICE_ADAM:
+    case AH_PLAN_HOST_ADAM:
+        return true;
+    case AH_PLAN_SEND_GRADIENTS:
+        return !sums_on_host(t, op->block);
+    case AH_PLAN_FETCH:
+    case AH_PLAN_FORWARD:
+    case AH_PLAN_BACKWARD:
+    case AH_PLAN_ACCUMULATE:
+    case AH_PLAN_NORM:
+    case AH_PLAN_UPLOAD:
+    case AH_PLAN_STATES_IN:
+    case AH_PLAN_STATES_OUT:
+    case AH_PLAN_GATHER:
+    case AH_PLAN_SEND_OUTPUT:
+    case AH_PLAN_SEND_INPUT_GRADIENT:
+    case AH_PLAN_COLLECTIVE:
+        break;
+    }
+    return false;
+}
+
+static bool has_block(const struct ah_trainer_share *share, uint64_t block)
+{
+    return block >= share->first_block && block - share->first_block < share->blocks;
+}
+
+/* In a world of turns the rank's last pass or message is a maker, too. */
+static bool is_last_pass(const struct ah_trainer *t, uint32_t item)
+{
+    return !ah_comm_independent(t->options.rank->comm) && item == t->ranks.last_pass;
+}
+
+static int find_makers(struct ah_trainer *t, const struct ah_trainer_share *share, struct share_state *state,
+                       struct ah_error *err)
+{
+    const uint64_t first = t->job.part.first_block;
+    state->makers = ah_arena_array(&t->arena, 2 * share->blocks + 2, sizeof *state->makers);
+    if (!state->makers)
+        return ah_error_memory(err);
+    for (uint32_t item = 0; item < t->rounds.n_items; item++) {
+        const uint64_t block = op_at(t, item)->block;
+        const bool trained = ah_job_block(&t->job, block)->trained_elements;
+        if (has_block(share, first + block) && trained && makes(t, item, block))
+            state->makers[state->n_makers++] = item;
+        else if (is_last_pass(t, item))
+            state->makers[state->n_makers++] = item;
+    }
+    return AH_OK;
+}
+
+static int init_share(struct ah_trainer *t, size_t s, struct ah_error *err)
+{
+    const struct ah_trainer_rank *rank = t->options.rank;
+    const struct ah_trainer_share *share = &rank->shares[s];
+    struct share_state *state = &t->shares.of[s];
+    state->is_ours = share->ranks[rank->stages[rank->rank].pipeline] == rank->rank;
+    if (!state->is_ours)
+        return AH_OK;
+    for (uint32_t item = 0; item < t->rounds.n_items; item++)
+        if (reads(t, item) && has_block(share, t->job.part.first_block + op_at(t, item)->block))
+            t->shares.needed_by[item] = (uint32_t)s;
+    return find_makers(t, share, state, err);
+}
+
+int ah_shares_init(struct ah_trainer *t, struct ah_error *err)
+{
+    const struct ah_trainer_rank *rank = t->options.rank;
+    if (!rank || !rank->n_shares)
+        return AH_OK;
+    ah_places_add_partials(&t->places, rank->pipelines - 1,
+                           rank->share_piece ? rank->share_piece : AH_SHARE_PIECE);
+    t->shares.n = rank->n_shares;
+    t->shares.of = ah_arena_array(&t->arena, rank->n_shares, sizeof *t->shares.of);
+    t->shares.needed_by = ah_arena_array(&t->arena, t->rounds.n_items, sizeof *t->shares.needed_by);
+    if (!t->shares.of || !t->shares.needed_by)
+        return ah_error_memory(err);
+    for (uint32_t item = 0; item < t->rounds.n_items; item++)
+        t->shares.needed_by[item] = AH_ROUNDS_NONE;
+    int rc = AH_OK;
+    for (size_t s = 0; s < t->shares.n && !rc; s++)
+        rc = init_share(t, s, err);
+    return rc;
+}
+
+/* ---- its turn ---- */
+
+static bool is_made(const struct ah_trainer *t, const struct share_state *state, int64_t step,
+                    struct waits *waits)
+{
+    for (size_t i = 0; i < state->n_makers; i++) {
+        const struct item_state *maker = &t->items[state->makers[i]];
+        const uint64_t slot = (uint64_t)step % STEPS_MARKED;
+        if (maker->step[slot] != step)
+            return false;
+        waits_add(waits, maker->lane[slot], maker->ticket[slot]);
+    }
+    return true;
+}
+
+static int submit(struct ah_trainer *t, size_t s, int64_t step, const struct waits *waits,
+                  struct ah_error *err)
+{
+    const struct move_indices still = {{0}};
+    const uint32_t *first = &t->bound.first[ah_bind_share(&t->rounds, &t->ranks.messages, s)];
+    const struct ops_of_item ops = {first[0], first[1], AH_LANE_SUMS, true, UINT64_MAX};
+    t->shares.of[s].step = step;
+    return ah_queue_ops(t, &ops, waits, &still, &t->shares.of[s].ticket, err);
+}
+
+int ah_shares_advance(struct ah_trainer *t, int64_t round, enum round_part part, bool *ret_any,
+                      struct ah_error *err)
+{
+    *ret_any = false;
+    for (int rc; (part == ROUND_WHOLE || part == ROUND_CLOSING) && t->shares.next < t->shares.n;
+         t->shares.next++) {
+        const struct share_state *state = &t->shares.of[t->shares.next];
+        struct waits waits = {{0}};
+        if (!state->is_ours)
+            continue;
+        if (!is_made(t, state, round, &waits))
+            return AH_OK;
+        ah_round_after_messages(t, &waits);
+        rc = submit(t, t->shares.next, round, &waits, err);
+        if (rc)
+            return rc;
+        *ret_any = true;
+    }
+    return AH_OK;
+}
+
+bool ah_shares_ready(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits)
+{
+    if (!t->shares.n)
+        return true;
+    if (op_at(t, item)->op == AH_PLAN_NORM)
+        return ah_shares_all(t, step, waits);
+    const uint32_t needed = t->shares.needed_by[item];
+    if (needed == AH_ROUNDS_NONE)
+        return true;
+    const struct share_state *state = &t->shares.of[needed];
+    waits_add(waits, AH_LANE_SUMS, state->ticket);
+    return state->step == step - t->rounds.items[item].of_before;
+}
+
+bool ah_shares_all(const struct ah_trainer *t, int64_t step, struct waits *waits)
+{
+    bool all = true;
+    for (size_t s = 0; s < t->shares.n; s++) {
+        if (!t->shares.of[s].is_ours)
+            continue;
+        waits_add(waits, AH_LANE_SUMS, t->shares.of[s].ticket);
+        all = all && t->shares.of[s].step == step;
+    }
+    return all;
+}
+
+void ah_shares_reset(struct ah_trainer *t)
+{
+    for (size_t s = 0; s < t->shares.n; s++)
+        t->shares.of[s].step = INT64_MIN;
+}

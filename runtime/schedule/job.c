@@ -253,8 +253,9 @@ static void size_job(struct ah_job *job)
         2 * ah_dtype_bytes(training->state_dtype) + (training->dtype == AH_BF16 ? sizeof(float) : 0);
     job->residual_bytes = job->tokens * model->width * job->weight_bytes;
     job->input_bytes = ah_job_input_bytes(job->tokens);
+    job->header_bytes = (AH_JOB_SCALARS_BYTES + training->micro_batches * sizeof(double) + 63) / 64 * 64;
     job->constant_bytes = (rope ? training->seq * model->head_dim * sizeof(float) : 0) +
-                          (uint64_t)job->n_blocks * sizeof(double) + AH_JOB_SCALARS_BYTES;
+                          (uint64_t)job->n_blocks * sizeof(double) + 2 * job->header_bytes;
 }
 
 static size_t lowest_trained(size_t n_blocks, const uint32_t *trained)

@@ -41,8 +41,8 @@
 
 enum { AH_ACTIVATIONS_WAYS = AH_ACTIVATIONS_RECOMPUTE + 1 };
 
-/* Of job.constant_bytes: the optimizer's scalars, scale and sum of the loss. */
-enum { AH_JOB_SCALARS_BYTES = 256 };
+/* Of job.header_bytes, what goes to the device: the optimizer's scalars and the scale of the loss. */
+enum { AH_JOB_SCALARS_BYTES = 72 };
 
 /* Of job.input_bytes, a token: itself, target, position, document, row of a table; mask. */
 enum { AH_JOB_TOKEN_BYTES = 5 * sizeof(uint32_t) + 1 };
@@ -97,9 +97,11 @@ struct ah_job {
     uint64_t tokens;          /* of a micro-batch */
     uint64_t chunk_tokens;    /* of the head: a power of two, at least 64; a micro-batch may be smaller */
     uint64_t
-        residual_bytes;   /* tokens x width in the training's dtype: the residual stream, and its gradient */
-    uint64_t input_bytes; /* tokens, targets, mask, positions of a micro-batch on the device */
-    uint64_t constant_bytes; /* on the device all the time: rope's table, sums of squares by block, scalars */
+        residual_bytes;    /* tokens x width in the training's dtype: the residual stream, and its gradient */
+    uint64_t input_bytes;  /* tokens, targets, mask, positions of a micro-batch on the device */
+    uint64_t header_bytes; /* scalars of a step, and a double for the loss of each micro-batch */
+    uint64_t
+        constant_bytes; /* on the device all the time: rope's table, sums of squares by block, two headers */
     uint64_t weight_bytes;   /* of an element of a weight: 2 or 4 */
     uint64_t gradient_bytes; /* of an element of a gradient that is sent or kept, one micro-batch: 2 or 4 */
     uint64_t state_bytes;    /* of an element on the side of the optimizer: master (bf16 only) + m + v */

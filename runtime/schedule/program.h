@@ -101,7 +101,7 @@ enum { AH_PROGRAM_NO_PLACE = UINT8_MAX, AH_PROGRAM_PLACES_MAX = 112 };
 /* A primitive op with everything but addresses. An operand that exists has the device arena, and its offset is
  * inside its place. Left to the executor: with data without documents it takes out `positions` and `docs` and sets
  * `seq`; where rows of the embedding were gathered on the host, they are the table, and `tokens` count from 0; the sum
- * of the loss goes on from micro-batch to micro-batch. */
+ * of the loss lies where its micro-batch has one. */
 struct ah_program_op {
     const char *name;
     struct ah_op op;

@@ -181,7 +181,8 @@ static int bind_sums(struct ah_binder *b)
 static int bind_loss(struct ah_binder *b)
 {
     return ah_bind_copy(b, moved(b->places->headers, AH_HEADER_LOSS), AH_MOVE_STAGING_HEADER,
-                        moved(b->places->device_headers, AH_HEADER_LOSS), AH_MOVE_HEADER, sizeof(double));
+                        moved(b->places->device_headers, AH_HEADER_LOSS), AH_MOVE_HEADER,
+                        b->plan->training.micro_batches * sizeof(double));
 }
 
 /* ---- messages ---- */

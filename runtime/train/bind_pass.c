@@ -3,8 +3,7 @@
  * Forward and backward: the program of a pass, each operand at its offset inside the tensor that is its home; then what
  * becomes of the gradient that it made.
  *
- * The ops of a loop over chunks are written out. Of the sum of the loss, every micro-batch but the first goes on from what
- * is there.
+ * The ops of a loop over chunks are written out. Each micro-batch has a sum of the loss of its own.
  */
 #include "runtime/train/bind_internal.h"
 
@@ -175,7 +174,7 @@ static int bind_step(struct pass *pass, const struct ah_program_op *step, uint64
     if (step->first_writes && !time)
         bound->op.u.matmul.accumulate = false;
     if (step->op.kind == AH_OP_SUM)
-        bound->op.u.sum.accumulate = pass->op->micro_batch > 0;
+        bound->op.arg[0].offset_bytes += pass->op->micro_batch * sizeof(double);
     if (step->op.kind == AH_OP_EMBED && pass->block->plan->weights == AH_WEIGHTS_HOST)
         read_gathered(pass, bound);
     if (!pass->binder->documents)

@@ -84,7 +84,6 @@ static int evaluate_batch(struct ah_trainer *t, struct ah_batches *held_out, uin
     int64_t step = (int64_t)batch;
     struct move_indices moves = {{0}};
     uint64_t bearing;
-    double loss;
     moves.of[AH_MOVE_STAGING_HEADER] = batch % AH_STEPS_STAGED;
     int rc = ah_run_stage(t, held_out, batch * ah_ranks_step_batch(t), step, &bearing, err);
     if (!rc)
@@ -99,12 +98,11 @@ static int evaluate_batch(struct ah_trainer *t, struct ah_batches *held_out, uin
         rc = ah_device_drain(t->device, err);
     if (rc)
         return rc;
-    memcpy(&loss, ah_device_pointer(t->device, ah_run_header(t, step, AH_HEADER_LOSS)), sizeof loss);
-    struct ranks_report report = {.loss = loss};
-    rc = ah_ranks_several(&t->ranks) ? ah_ranks_gather(t, &report, err) : AH_OK;
+    double no_norm = 0;
+    rc = ah_ranks_several(&t->ranks) ? ah_ranks_gather(t, step, &no_norm, err) : AH_OK;
     if (rc)
         return rc;
-    *sum += report.loss;
+    *sum = ah_run_loss(t, step, batch ? sum : NULL);
     *tokens += bearing;
     return AH_OK;
 }

@@ -11,7 +11,7 @@
 #include <string.h>
 
 _Static_assert(sizeof(struct ah_adamw_scalars) <= AH_HEADER_SCALE, "scalars fit into a header");
-_Static_assert(2 * AH_HEADER_BYTES <= AH_JOB_SCALARS_BYTES, "the plan has room for two headers");
+_Static_assert((int)AH_HEADER_SENT <= (int)AH_HEADER_LOSS, "what goes to the device ends before the losses");
 
 static uint64_t round_up(uint64_t bytes, uint64_t to)
 {
@@ -280,10 +280,10 @@ static int place_data(struct ah_places *places, struct ah_error *err)
         return rc;
     struct cutter cutter = {AH_ARENA_DEVICE, ref.offset_bytes};
     uint64_t angle_bytes =
-        job->constant_bytes - AH_JOB_SCALARS_BYTES - (uint64_t)job->n_blocks * sizeof(double);
+        job->constant_bytes - 2 * job->header_bytes - (uint64_t)job->n_blocks * sizeof(double);
     places->stride[AH_MOVE_WORDS] = job->input_bytes;
-    places->stride[AH_MOVE_HEADER] = places->stride[AH_MOVE_STAGING_HEADER] = AH_HEADER_BYTES;
-    places->device_headers = cut(&cutter, AH_FP32, AH_JOB_SCALARS_BYTES);
+    places->stride[AH_MOVE_HEADER] = places->stride[AH_MOVE_STAGING_HEADER] = job->header_bytes;
+    places->device_headers = cut(&cutter, AH_FP32, 2 * job->header_bytes);
     places->device_sums = cut(&cutter, AH_FP32, job->n_blocks * sizeof(double));
     places->angles = cut(&cutter, AH_FP32, angle_bytes);
     places->words = cut(&cutter, AH_FP32, 2 * places->stride[AH_MOVE_WORDS]);
@@ -296,7 +296,7 @@ static void place_desk(struct ah_places *places)
     struct cutter desk = {AH_ARENA_PINNED, round_up(places->arena_bytes[AH_ARENA_PINNED], AH_LAYOUT_ALIGN)};
     places->staged_micro_bytes = round_up(job->input_bytes, 64);
     places->stride[AH_MOVE_STAGING] = places->staged_micro_bytes;
-    places->headers = cut(&desk, AH_FP32, AH_STEPS_STAGED * AH_HEADER_BYTES);
+    places->headers = cut(&desk, AH_FP32, AH_STEPS_STAGED * job->header_bytes);
     places->sums = cut(&desk, AH_FP32, round_up(ah_model_blocks(job->model) * sizeof(double), 64));
     places->staging =
         cut(&desk, AH_FP32, AH_STEPS_STAGED * job->training.micro_batches * places->staged_micro_bytes);

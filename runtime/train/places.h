@@ -4,7 +4,7 @@
  *
  * DEVICE ARENA: the plan's tensors, at its offsets. The tensor `tokens` is cut here:
  *
- *     headers      2 x AH_HEADER_BYTES: of even and odd steps
+ *     headers      2 headers: of even and odd steps
  *     sums         a double for each block: squares of its gradient
  *     angles       the table of rotary positions
  *     words        2 slots, each (tokens, targets, positions, docs, rows) of a micro-batch as u32, then its mask, a byte a
@@ -14,14 +14,15 @@
  * flight, rings or whole vectors; then rows gathered for the device. These are the plan's `pinned_bytes`. Behind them,
  * not of the plan, what passes the numbers of a step to the device: the desk.
  *
- *     headers      4 x AH_HEADER_BYTES: of four steps (run.c says why)
+ *     headers      4 headers: of four steps (run.c says why)
  *     sums         a double for each block of the model, of the host's reading
  *     staging      4 batches, each micro-batch as on the device
  *     shelf        for single transfers between steps
  *
  * PAGEABLE: for each block of host Adam master, m, v and the sum of gradients, as far as they exist: `pageable_bytes`.
  *
- * A HEADER is the scalars of AdamW, behind them the scale of the loss (AH_HEADER_SCALE) and its sum (AH_HEADER_LOSS).
+ * A HEADER is the scalars of AdamW, behind them the scale of the loss (AH_HEADER_SCALE) and its sums (AH_HEADER_LOSS), a
+ * double a micro-batch: job.header_bytes.
  *
  * INVARIANTS. 1. Host layouts are as long as the plan says, or it is refused: then it is a plan of another model.
  * 2. Whoever asks for a tensor of the device arena gives the position at which it is used; it lives there, and is at
@@ -38,10 +39,9 @@
 #include "runtime/schedule/names.h"
 
 enum {
-    AH_HEADER_BYTES = 128,
     AH_HEADER_SCALE = 64,
     AH_HEADER_SENT = 68, /* bytes that go to the device */
-    AH_HEADER_LOSS = 72,
+    AH_HEADER_LOSS = AH_JOB_SCALARS_BYTES,
     AH_STEPS_STAGED = 4,
     AH_SHELF_BYTES = 1 << 20
 };

@@ -218,20 +218,21 @@ int ah_ranks_gate(void *context, struct ah_error *err)
     return rc ? rc : move(t, t->ranks.links->gate[0].down, sums, blocks * sizeof *sums, err);
 }
 
-/* One number from the rank that knows it. */
-static int bring(struct ah_trainer *t, uint32_t from, double *value, struct ah_error *err)
+/* Numbers from the rank that knows them. */
+static int bring(struct ah_trainer *t, uint32_t from, double *values, uint64_t n, struct ah_error *err)
 {
     const uint32_t rank = t->options.rank->rank;
     return from && (!rank || rank == from)
-               ? move(t, t->ranks.links->other[rank ? 0 : from].up, value, sizeof *value, err)
+               ? move(t, t->ranks.links->other[rank ? 0 : from].up, values, n * sizeof *values, err)
                : AH_OK;
 }
 
-int ah_ranks_gather(struct ah_trainer *t, struct ranks_report *report, struct ah_error *err)
+int ah_ranks_gather(struct ah_trainer *t, int64_t step, double *grad_norm, struct ah_error *err)
 {
+    double *losses = ah_device_pointer(t->device, ah_run_header(t, step, AH_HEADER_LOSS));
     const uint32_t head = t->options.rank->owner[ah_model_blocks(t->job.model) - 1];
-    int rc = bring(t, head, &report->loss, err);
-    return rc ? rc : bring(t, t->ranks.links->gatekeeper, &report->grad_norm, err);
+    int rc = bring(t, head, losses, t->job.training.micro_batches, err);
+    return rc ? rc : bring(t, t->ranks.links->gatekeeper, grad_norm, 1, err);
 }
 
 int ah_ranks_agree(struct ah_trainer *t, struct ranks_verdict *verdict, struct ah_error *err)

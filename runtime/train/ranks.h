@@ -4,7 +4,7 @@
  *
  * Messages between neighbours are ops: a send is the plan's own, on the lane `send`; a receive is submitted with the item at
  * whose position its tensor begins to live, since from there on its place is free. Everything else goes in host memory: over
- * the first rank that trains anything the sums that the norm needs (the gate), over rank 0 the loss of each step and whether
+ * the first rank that trains anything the sums that the norm needs (the gate), over rank 0 the losses of each step and whether
  * it was the last, pieces of weights and moments, and what is to be done next.
  *
  * INVARIANTS
@@ -86,11 +86,9 @@ uint64_t ah_ranks_first_row(const struct ah_trainer *t);
 int ah_ranks_move(void *context, const struct ah_op_moved *moved, struct ah_error *err);
 int ah_ranks_gate(void *context, struct ah_error *err);
 
-/* What only some ranks know of a step that is done, at rank 0: the loss from the head's, the norm from the gatekeeper. */
-struct ranks_report {
-    double loss, grad_norm;
-};
-int ah_ranks_gather(struct ah_trainer *t, struct ranks_report *report, struct ah_error *err);
+/* What only some ranks know of a step that is done, at rank 0: from the head's the loss of each micro-batch, into the header of
+ * the step, and from the gatekeeper the norm. */
+int ah_ranks_gather(struct ah_trainer *t, int64_t step, double *grad_norm, struct ah_error *err);
 /* The verdict of rank 0, at all. */
 int ah_ranks_agree(struct ah_trainer *t, struct ranks_verdict *verdict, struct ah_error *err);
 

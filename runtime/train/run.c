@@ -29,8 +29,17 @@ struct run {
 struct ah_ref ah_run_header(const struct ah_trainer *t, int64_t step, uint64_t offset_bytes)
 {
     struct ah_ref ref = t->places.headers;
-    ref.offset_bytes += (uint64_t)step % AH_STEPS_STAGED * AH_HEADER_BYTES + offset_bytes;
+    ref.offset_bytes += (uint64_t)step % AH_STEPS_STAGED * t->job.header_bytes + offset_bytes;
     return ref;
+}
+
+double ah_run_loss(const struct ah_trainer *t, int64_t step, const double *before)
+{
+    const double *losses = ah_device_pointer(t->device, ah_run_header(t, step, AH_HEADER_LOSS));
+    double sum = before ? *before + losses[0] : losses[0];
+    for (uint64_t m = 1; m < t->job.training.micro_batches; m++)
+        sum += losses[m];
+    return sum;
 }
 
 static void *staged_array(const struct ah_trainer *t, int64_t step, uint64_t micro_batch,
@@ -158,26 +167,25 @@ static int tell(struct run *run)
     int64_t step = (int64_t)run->told;
     const struct staged *staged = &t->staged[step % AH_STEPS_STAGED];
     struct ah_adamw_scalars scalars;
-    double loss;
     int rc = AH_OK;
     for (uint32_t lane = 0; lane < t->device->lanes && !rc; lane++)
         rc = ah_device_wait(t->device, lane, staged->end[lane], run->err);
     if (rc)
         return rc;
     memcpy(&scalars, ah_device_pointer(t->device, ah_run_header(t, step, 0)), sizeof scalars);
-    memcpy(&loss, ah_device_pointer(t->device, ah_run_header(t, step, AH_HEADER_LOSS)), sizeof loss);
-    struct ranks_report report = {loss, (double)scalars.grad_norm};
-    rc = ah_ranks_several(&t->ranks) ? ah_ranks_gather(t, &report, run->err) : AH_OK;
+    double grad_norm = (double)scalars.grad_norm;
+    rc = ah_ranks_several(&t->ranks) ? ah_ranks_gather(t, step, &grad_norm, run->err) : AH_OK;
     if (rc)
         return rc;
-    struct ah_step_record record = {.step = run->before + run->told + 1,
-                                    .loss = staged->tokens ? report.loss / (double)staged->tokens : 0,
-                                    .grad_norm = report.grad_norm,
-                                    .rate = staged->rate,
-                                    .tokens = staged->tokens,
-                                    .end_ns = read_spans(run, staged->end),
-                                    .h2d_bytes = staged->h2d_bytes,
-                                    .d2h_bytes = staged->d2h_bytes};
+    struct ah_step_record record = {
+        .step = run->before + run->told + 1,
+        .loss = staged->tokens ? ah_run_loss(t, step, NULL) / (double)staged->tokens : 0,
+        .grad_norm = grad_norm,
+        .rate = staged->rate,
+        .tokens = staged->tokens,
+        .end_ns = read_spans(run, staged->end),
+        .h2d_bytes = staged->h2d_bytes,
+        .d2h_bytes = staged->d2h_bytes};
     memcpy(record.busy_ns, t->busy_ns[0], sizeof record.busy_ns);
     memcpy(t->busy_ns[0], t->busy_ns[1], sizeof t->busy_ns[0]);
     memset(t->busy_ns[1], 0, sizeof t->busy_ns[1]);

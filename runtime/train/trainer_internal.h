@@ -214,5 +214,7 @@ int ah_run_stage(struct ah_trainer *t, struct ah_batches *batches, uint64_t curs
 /* What the op with this tag is, "'forward' of block 'layer.3'"; "" for those that no plan mentions. `context` is the trainer. */
 void ah_run_name(const void *context, uint64_t tag, char *ret_name, size_t room);
 struct ah_ref ah_run_header(const struct ah_trainer *t, int64_t step, uint64_t offset_bytes);
+/* The losses of a step's micro-batches added up from the left, in their order, behind `before` (NULL: nothing). */
+double ah_run_loss(const struct ah_trainer *t, int64_t step, const double *before);
 
 #endif

@@ -130,8 +130,13 @@ static inline void golden_open_data(struct golden *g)
              err);
 }
 
-static inline void golden_open_folder(struct golden *g, const char *folder, enum ah_dtype dtype,
-                                      enum ah_dtype state_dtype)
+/* How a step is cut; batch 0: as the case says. */
+struct golden_batch {
+    uint64_t batch, micro_batches;
+};
+
+static inline void golden_open_batch(struct golden *g, const char *folder, enum ah_dtype dtype,
+                                     enum ah_dtype state_dtype, struct golden_batch batch)
 {
     struct ah_error err = {0};
     char path[GOLDEN_PATH_MAX + 16];
@@ -148,9 +153,12 @@ static inline void golden_open_folder(struct golden *g, const char *folder, enum
     ah_buffer_release(&text);
     g->c.model = *g->model.body.model;
     golden_read_training(g);
+    if (!batch.batch)
+        batch = (struct golden_batch){(uint64_t)golden_number(g, "batch"),
+                                      (uint64_t)golden_number(g, "micro_batches")};
     test_case_job(&g->c,
-                  (struct ah_plan_training){.batch = (uint64_t)golden_number(g, "batch"),
-                                            .micro_batches = (uint64_t)golden_number(g, "micro_batches"),
+                  (struct ah_plan_training){.batch = batch.batch,
+                                            .micro_batches = batch.micro_batches,
                                             .seq = (uint64_t)golden_number(g, "seq"),
                                             .dtype = dtype,
                                             .state_dtype = state_dtype,
@@ -164,6 +172,12 @@ static inline void golden_open_folder(struct golden *g, const char *folder, enum
     g->options.device = (struct ah_device_options){.compute_threads = 1, .host_threads = 1};
     g->options.batches = &g->batches;
     g->options.weights = g->folder;
+}
+
+static inline void golden_open_folder(struct golden *g, const char *folder, enum ah_dtype dtype,
+                                      enum ah_dtype state_dtype)
+{
+    golden_open_batch(g, folder, dtype, state_dtype, (struct golden_batch){0});
 }
 
 static inline void golden_open_as(struct golden *g, const char *name, enum ah_dtype dtype,

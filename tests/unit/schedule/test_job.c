@@ -93,6 +93,22 @@ TEST(job, bytes_of_elements)
     }
 }
 
+/* Seven losses fit behind the scalars of a step. */
+TEST(job, bytes_of_headers)
+{
+    static const struct {
+        uint64_t micro_batches, header;
+    } cases[] = {{1, 128}, {7, 128}, {8, 192}, {15, 192}, {16, 256}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct test_job j;
+        test_job_open(&j, "gpt2-124m",
+                      training(cases[i].micro_batches, cases[i].micro_batches, 128, AH_BF16));
+        assert_int_equal(j.job.header_bytes, cases[i].header);
+        assert_int_equal(j.job.constant_bytes, j.job.n_blocks * sizeof(double) + 2 * cases[i].header);
+        test_job_close(&j);
+    }
+}
+
 static void check_group(const struct ah_job_group *group, const char *name, uint64_t first, uint64_t blocks,
                         bool backward, bool input_gradient)
 {

@@ -46,6 +46,15 @@ uint32_t ah_follower_forms(const struct ah_follower_host *hosts, uint32_t ranks)
     return last + 1;
 }
 
+const char *const *ah_follower_names(const struct ah_follower_host *hosts, uint32_t ranks,
+                                     struct ah_arena *arena)
+{
+    const char **names = ah_arena_array(arena, ranks, sizeof *names);
+    for (uint32_t rank = 0; rank < ranks && names; rank++)
+        names[rank] = hosts[rank].name;
+    return names;
+}
+
 static const char build[] = "autohete " AUTOHETE_VERSION;
 
 /* ---- rank 0 ---- */
@@ -151,6 +160,8 @@ static int hear(struct follower *f, const struct ah_links *links, struct ah_erro
     rc = rc || f->hosts ? rc : ah_error_memory(err);
     rc = rc ? rc : ah_links_collect(links, &own, sizeof own, NULL, err);
     rc = rc ? rc : ah_links_share(links, f->hosts, place->ranks * sizeof *f->hosts, err);
+    if (!rc)
+        f->options->place->hosts = ah_follower_names(f->hosts, place->ranks, &f->arena);
     rc = rc ? rc : ah_links_share(links, &f->brief, sizeof f->brief, err);
     char *texts = rc ? NULL : ah_arena_alloc(&f->arena, f->brief.text_bytes + 1);
     rc = rc || texts ? rc : ah_error_memory(err);
@@ -170,13 +181,11 @@ static int hear(struct follower *f, const struct ah_links *links, struct ah_erro
 static int differ(const struct follower *f, const char *what, const char *here, const char *there,
                   struct ah_error *err)
 {
-    const uint32_t rank = f->options->place->rank;
     return strcmp(here, there) == 0
                ? AH_OK
-               : ah_error_set(
-                     err, AH_E_MISMATCH,
-                     "on host '%s' %s are others than those of rank 0 on host '%s': %.16s, not %.16s",
-                     f->hosts[rank].name, what, f->hosts[0].name, here, there);
+               : ah_error_set(err, AH_E_MISMATCH,
+                              "%s are others than those of rank 0 on host '%s': %.16s, not %.16s", what,
+                              f->hosts[0].name, here, there);
 }
 
 static int open_dataset(const struct follower *f, const char *const *paths, uint64_t n,
@@ -187,8 +196,7 @@ static int open_dataset(const struct follower *f, const char *const *paths, uint
                                                .format = f->format[0] ? ah_dataset_format_of(f->format)
                                                                       : AH_DATASET_AUTO,
                                                .vocabulary = f->options->program->model.vocabulary};
-    int rc = ah_dataset_open(ret_data, &options, err);
-    return rc ? ah_error_prefix(err, rc, "on host '%s'", f->hosts[f->options->place->rank].name) : AH_OK;
+    return ah_dataset_open(ret_data, &options, err);
 }
 
 static int open_data(struct follower *f, struct ah_error *err)
@@ -255,7 +263,7 @@ int ah_follower_run(const struct ah_follower_options *options, struct ah_error *
     place->links = rc ? NULL : &links;
     rc = rc ? rc : prepare(&f, &links, err);
     if (rc)
-        rc = ah_links_fail(place->comm, place->rank, rc, err);
+        rc = ah_links_fail(place, rc, err);
     rc = rc ? rc : open_trainer(&f, err);
     rc = rc ? rc : ah_trainer_follow(f.trainer, f.held_out ? &f.held_out_batches : NULL, err);
     ah_trainer_close(f.trainer);
@@ -266,5 +274,6 @@ int ah_follower_run(const struct ah_follower_options *options, struct ah_error *
     ah_arena_release(&f.arena);
     ah_links_release(&links);
     place->links = NULL;
+    place->hosts = NULL;
     return rc;
 }

@@ -36,6 +36,10 @@ struct ah_follower_host {
 /* Forms of bf16 products that all of them have. */
 uint32_t ah_follower_forms(const struct ah_follower_host *hosts, uint32_t ranks);
 
+/* Their names, as a place has them; in `arena`, borrowed from `hosts`. NULL: no memory. */
+const char *const *ah_follower_names(const struct ah_follower_host *hosts, uint32_t ranks,
+                                     struct ah_arena *arena);
+
 /* Of rank 0: `ret_hosts` has one for each rank. AH_E_PEER, or the error of whoever differs (ah_comm_fault()). */
 int ah_follower_lead(const struct ah_links *links, const struct ah_follower_task *task,
                      struct ah_follower_host *ret_hosts, struct ah_error *err);

@@ -152,13 +152,58 @@ int ah_links_collect(const struct ah_links *links, void *mine, uint64_t bytes, v
     return rc;
 }
 
-int ah_links_fail(struct ah_comm *comm, uint32_t rank, int rc, struct ah_error *err)
+/* ---- failures ---- */
+
+static int say_whose(const struct ah_trainer_rank *place, uint32_t culprit, int code, const char *why,
+                     struct ah_error *err)
+{
+    return place->hosts && place->hosts[culprit][0]
+               ? ah_error_set(err, code, "rank %" PRIu32 " on host '%s': %.600s", culprit,
+                              place->hosts[culprit], why)
+               : ah_error_set(err, code, "rank %" PRIu32 ": %.700s", culprit, why);
+}
+
+int ah_links_fail(const struct ah_trainer_rank *place, int rc, struct ah_error *err)
 {
     struct ah_error why = {.code = rc};
     uint32_t culprit;
     if (rc != AH_E_PEER)
-        ah_comm_revoke(comm, err ? err : &why);
-    if (!ah_comm_fault(comm, &culprit, &why) || culprit == rank || !why.code || why.code == AH_E_PEER)
+        ah_comm_revoke(place->comm, err ? err : &why);
+    if (!ah_comm_fault(place->comm, &culprit, &why) || !why.code || why.code == AH_E_PEER)
         return rc;
-    return ah_error_set(err, why.code, "rank %" PRIu32 ": %.700s", culprit, why.text);
+    if (culprit != place->rank)
+        return say_whose(place, culprit, why.code, why.text, err);
+    if (!culprit || !err) /* rank 0 is the run itself */
+        return rc;
+    why = *err; /* more than it could tell the others */
+    return say_whose(place, culprit, rc, why.text, err);
+}
+
+static void print_wait(const struct ah_comm_under_way *message, uint64_t micro_batches, struct ah_buffer *out)
+{
+    static const char *const what[] = {[AH_LINKS_OUTPUT] = "the output of micro-batch",
+                                       [AH_LINKS_GRADIENT] = "the gradient of micro-batch",
+                                       [AH_LINKS_GATE_UP] = "the sums of its gradients",
+                                       [AH_LINKS_GATE_DOWN] = "the sums of all gradients",
+                                       [AH_LINKS_UP] = "a report",
+                                       [AH_LINKS_DOWN] = "an order"};
+    const struct ah_comm_channel *channel = &message->channel;
+    if (channel->sends)
+        ah_buffer_printf(out, "rank %" PRIu32 " to take ", channel->peer);
+    ah_buffer_printf(out, "%s", what[channel->purpose]);
+    if (channel->purpose < AH_LINKS_CONTROL)
+        ah_buffer_printf(out, " %" PRIu64, message->before % micro_batches);
+    if (!channel->sends)
+        ah_buffer_printf(out, " from rank %" PRIu32, channel->peer);
+}
+
+void ah_links_waits(struct ah_comm *comm, uint64_t micro_batches, struct ah_buffer *out)
+{
+    enum { TOLD = 4 };
+    struct ah_comm_under_way messages[TOLD];
+    const size_t n = ah_comm_under_way(comm, messages, TOLD);
+    for (size_t i = 0; i < n; i++) {
+        ah_buffer_printf(out, "%s", i ? " and for " : "");
+        print_wait(&messages[i], micro_batches, out);
+    }
 }

@@ -13,6 +13,7 @@
 #define AH_RUNTIME_TRAIN_LINKS_H
 
 #include "base/arena.h"
+#include "base/buffer.h"
 #include "runtime/comm/comm.h"
 #include "runtime/schedule/messages.h"
 #include "runtime/train/trainer.h"
@@ -64,8 +65,13 @@ static inline int ah_links_move(const struct ah_links *links, uint32_t channel, 
     return ah_comm_move(links->place->comm, channel, data, bytes, err);
 }
 
-/* After a failure of this rank: the others end, too. Returns the code of the first failure of all, and says whose it was. */
-int ah_links_fail(struct ah_comm *comm, uint32_t rank, int rc, struct ah_error *err);
+/* After a failure of this rank: the others end, too. Returns the code of the first failure of all, and says whose it was, where
+ * it was not rank 0's own. */
+int ah_links_fail(const struct ah_trainer_rank *place, int rc, struct ah_error *err);
+
+/* What this rank waits for, or waited for when the world was lost: "the output of micro-batch 5 from rank 1"; nothing where it
+ * waits for nobody. While the end is open; any thread. */
+void ah_links_waits(struct ah_comm *comm, uint64_t micro_batches, struct ah_buffer *out);
 
 void ah_links_release(struct ah_links *links);
 

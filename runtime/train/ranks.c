@@ -291,8 +291,11 @@ int ah_trainer_follow(struct ah_trainer *t, struct ah_batches *held_out, struct 
 void ah_ranks_failed(void *context, const struct ah_error *why)
 {
     const struct ah_trainer *t = context;
-    if (why->code != AH_E_PEER) /* else the world is lost already */
-        ah_comm_revoke(t->options.rank->comm, why);
+    struct ah_error placed = *why;
+    if (why->code == AH_E_PEER) /* the world is lost already */
+        return;
+    ah_run_place(t, &placed);
+    ah_comm_revoke(t->options.rank->comm, &placed);
 }
 
 int ah_ranks_fail(struct ah_trainer *t, int rc, struct ah_error *err)
@@ -300,6 +303,7 @@ int ah_ranks_fail(struct ah_trainer *t, int rc, struct ah_error *err)
     const struct ah_trainer_rank *place = t->options.rank;
     if (!rc || !place)
         return rc;
+    const bool is_told = t->ranks.ended;
     t->ranks.ended = true;
-    return ah_links_fail(place->comm, place->rank, rc, err);
+    return is_told && rc != AH_E_PEER ? rc : ah_links_fail(place, rc, err);
 }

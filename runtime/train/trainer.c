@@ -222,7 +222,7 @@ int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_opt
         return ah_error_memory(err);
     t->options = *options;
     t->ranks.options = options->rank; /* whatever fails, the others are told */
-    t->steps = options->steps_before;
+    t->steps = t->told = options->steps_before;
     t->documents = options->documents || ah_dataset_facts(options->batches->options.data)->has_docs;
     int rc = check_part(t, err);
     rc = rc ? rc : check_batches(t, err);

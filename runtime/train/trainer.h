@@ -44,9 +44,10 @@ struct ah_links;
 struct ah_trainer_rank {
     struct ah_comm *comm; /* open, without channels; closed by its owner, behind the trainer */
     uint32_t rank, ranks;
-    uint32_t before, behind; /* in the pipeline, where there is one */
-    const uint32_t *owner;   /* by block of the model */
-    struct ah_links *links;  /* (optional) opened before (links.h); NULL: the trainer opens its own */
+    uint32_t before, behind;  /* in the pipeline, where there is one */
+    const uint32_t *owner;    /* by block of the model */
+    const char *const *hosts; /* (optional) their names, by rank, "" while unknown */
+    struct ah_links *links;   /* (optional) opened before (links.h); NULL: the trainer opens its own */
 };
 
 struct ah_trainer_options {

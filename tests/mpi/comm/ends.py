@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs by three processes over MPI that must not go on: each ends soon, says why in one sentence, and with the status of the reason.
+
+    ends.py AUTOHETE MACHINE TEXT
+
+Exit status 77: there is no MPI.
+"""
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SECONDS = 30  # of a run, which takes one or two; ranks that wait for one that does not come take 60
+TRAINING = ("--dtype", "fp32", "--batch", "8", "--micro-batches", "4", "--seq", "64")
+
+
+class Runs:
+    def __init__(self, options, folder):
+        self.autohete, self.folder, self.wrong = options.autohete, folder, []
+        shutil.copy(options.text, self.path("text"))
+        config = {"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 6, "num_attention_heads": 4,
+                  "num_key_value_heads": 2, "intermediate_size": 96, "vocab_size": 256, "max_position_embeddings": 64,
+                  "tie_word_embeddings": False, "rms_norm_eps": 1e-5, "hidden_act": "silu", "rope_theta": 10000.0}
+        with open(self.path("model.json"), "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        self.call(self.autohete, "cluster", f"3x{options.machine}", "--link", "1Gbit", "-o", "cluster.json")
+        self.call(self.autohete, "plan", "model.json", "--cluster", "cluster.json", "--tp", "1", *TRAINING, "-o", "plan.json")
+        self.call(self.autohete, "plan", "model.json", "--machine", options.machine, *TRAINING, "-o", "alone.json")
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def call(self, *words):
+        done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=4 * SECONDS, check=False)
+        if done.returncode:
+            sys.exit(f"{' '.join(words)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+
+    def expect(self, name, sentences, *words, plan="plan.json", other=None):
+        """`other`: how rank 1 is started, in place of the program itself; {} is its folder."""
+        run = ["run", self.path(plan), "--data", "text", "--data-format", "bytes", "--steps", "3", "--no-save", *words]
+        first = other or [self.autohete]
+        launch = ["mpirun", "-n", "1", self.autohete, *run, ":", "-n", "1", *first, *run, ":", "-n", "1", self.autohete, *run]
+        try:
+            done = subprocess.run(launch, cwd=self.folder, capture_output=True, text=True, timeout=SECONDS, check=False)
+            said, status = done.stdout + done.stderr, done.returncode
+        except subprocess.TimeoutExpired as late:
+            said, status = str(late), 0
+        missing = [sentence for sentence in sentences if not re.search(sentence, said, re.MULTILINE)]
+        if missing or not status:
+            self.wrong.append(f"{name}: exit {status}, not said: {missing}\n{said}")
+
+    def elsewhere(self, setup):
+        """A rank in a folder of its own, where `setup` made what is different."""
+        folder = self.path("elsewhere")
+        shutil.rmtree(folder, ignore_errors=True)
+        os.mkdir(folder)
+        setup(folder)
+        return ["sh", "-c", 'cd "$0" && exec "$@"', folder, self.autohete]
+
+
+def check(runs):
+    runs.expect("a word that rank 0 alone reads", [r"^error: '--lr' 1e\+30 is above 1000"], "--lr", "1e30")
+    runs.expect("data that one has not",
+                [r"^error: rank 1 on host '[^']+': text: cannot be read", r"^note: rank 2 waited for .* from rank 0 meanwhile$"],
+                other=runs.elsewhere(lambda folder: None))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("autohete")
+    parser.add_argument("machine")
+    parser.add_argument("text")
+    options = parser.parse_args()
+    if not shutil.which("mpirun"):
+        print("no mpirun", file=sys.stderr)
+        return 77
+    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                      OMPI_MCA_rmaps_base_oversubscribe="1")
+    with tempfile.TemporaryDirectory() as folder:
+        runs = Runs(options, folder)
+        check(runs)
+    if runs.wrong:
+        sys.exit("\n".join(runs.wrong))
+    print("runs that must end over MPI: all did, and said why")
+    return 0
+
+
+sys.exit(main())

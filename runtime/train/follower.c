@@ -6,6 +6,7 @@
 #include "runtime/train/follower.h"
 
 #include "base/buffer.h"
+#include "runtime/model/safetensors.h"
 #include "runtime/train/data/dataset.h"
 
 #include <inttypes.h>
@@ -17,7 +18,8 @@ enum { SHA256_TEXT = 65 };
 
 struct brief {
     char build[64];
-    char plan_sha256[SHA256_TEXT], data_sha256[SHA256_TEXT], held_out_sha256[SHA256_TEXT];
+    char plan_sha256[SHA256_TEXT], data_sha256[SHA256_TEXT], held_out_sha256[SHA256_TEXT],
+        weights_digest[SHA256_TEXT];
     struct ah_rate rate;
     double beta1, beta2, epsilon, weight_decay;
     uint64_t seed, steps_before;
@@ -104,6 +106,8 @@ static int brief_others(const struct ah_links *links, const struct ah_follower_t
         put_text(&texts, task->valid[i]);
     brief.text_bytes = texts.size;
     int rc = texts.failed ? ah_error_memory(err) : AH_OK;
+    if (!rc && trainer->weights)
+        rc = ah_safetensors_digest(trainer->weights, brief.weights_digest, err);
     if (!rc && texts.size > AH_LINKS_PIECE_BYTES)
         rc = ah_error_set(err, AH_E_USAGE,
                           "the paths of the data are longer than %d bytes together; name a folder",
@@ -218,6 +222,15 @@ static int open_data(struct follower *f, struct ah_error *err)
     return rc ? rc : ah_batches_init(&f->held_out_batches, &options, err);
 }
 
+static int check_weights(const struct follower *f, struct ah_error *err)
+{
+    char digest[SHA256_TEXT];
+    if (!f->brief.has_weights)
+        return AH_OK;
+    int rc = ah_safetensors_digest(f->weights, digest, err);
+    return rc ? rc : differ(f, "the weights", digest, f->brief.weights_digest, err);
+}
+
 static int open_trainer(struct follower *f, struct ah_error *err)
 {
     const struct ah_follower_options *options = f->options;
@@ -251,6 +264,7 @@ static int prepare(struct follower *f, const struct ah_links *links, struct ah_e
     int rc = hear(f, links, err);
     rc = rc ? rc : differ(f, "program and build", build, f->brief.build, err);
     rc = rc ? rc : differ(f, "the cluster plan's bytes", f->options->plan_sha256, f->brief.plan_sha256, err);
+    rc = rc ? rc : check_weights(f, err);
     return rc ? rc : open_data(f, err);
 }
 

@@ -70,6 +70,21 @@ def check(runs):
                 other=runs.elsewhere(lambda folder: None))
 
 
+def check_weights(runs):
+    """The base and what a step made of it: the same names and shapes, other values."""
+    runs.call(runs.autohete, "run", "alone.json", "--data", "text", "--data-format", "bytes", "--steps", "2", "--save", "saved",
+              "--save-every", "1", "-q")
+
+    def copy_later(folder):
+        shutil.copy(runs.path("text"), folder)
+        shutil.copytree(runs.path("saved", "step-00000002"), os.path.join(folder, "weights"))
+
+    shutil.copytree(runs.path("saved", "step-00000001"), runs.path("weights"))
+    runs.expect("weights of which one has others",
+                [r"^error: rank 1 on host '[^']+': the weights are others than those of rank 0 on host '[^']+': \w{16}, not \w{16}"],
+                "--weights", "weights", other=runs.elsewhere(copy_later))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("autohete")
@@ -84,6 +99,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         runs = Runs(options, folder)
         check(runs)
+        check_weights(runs)
     if runs.wrong:
         sys.exit("\n".join(runs.wrong))
     print("runs that must end over MPI: all did, and said why")

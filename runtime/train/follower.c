@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is shared, in this order: hosts (to rank 0) and who shares one (from it), the brief, its texts. Numbers go as they lie
- * in memory: all ranks are of one build.
+ * What is shared, in this order: the build, by which all have the same structs; hosts (to rank 0) and who shares one (from it); the
+ * brief, its texts. Numbers go as they lie in memory.
  */
 #include "runtime/train/follower.h"
 
 #include "base/buffer.h"
+#include "base/build_id.h"
 #include "runtime/model/safetensors.h"
 #include "runtime/train/data/dataset.h"
 
@@ -16,8 +17,12 @@
 
 enum { SHA256_TEXT = 65 };
 
+/* Of rank 0; what it has is for every build to read. */
+struct hello {
+    char build[96], host[AH_FOLLOWER_HOST_MAX];
+};
+
 struct brief {
-    char build[64];
     char plan_sha256[SHA256_TEXT], data_sha256[SHA256_TEXT], held_out_sha256[SHA256_TEXT],
         weights_digest[SHA256_TEXT];
     struct ah_rate rate;
@@ -28,6 +33,17 @@ struct brief {
     uint64_t text_bytes;
 };
 
+static struct hello own_hello(void)
+{
+    struct hello hello = {{0}, {0}};
+    char id[AH_BUILD_ID_TEXT_MAX];
+    snprintf(hello.build, sizeof hello.build, "autohete " AUTOHETE_VERSION ", build %.16s",
+             ah_build_id_read(id));
+    if (gethostname(hello.host, sizeof hello.host - 1))
+        snprintf(hello.host, sizeof hello.host, "?");
+    return hello;
+}
+
 static int describe_host(const struct ah_device_driver *driver, struct ah_follower_host *ret_host,
                          struct ah_error *err)
 {
@@ -35,8 +51,7 @@ static int describe_host(const struct ah_device_driver *driver, struct ah_follow
     size_t n;
     int rc = driver->probe(&info, 1, &n, err);
     *ret_host = (struct ah_follower_host){.product_form = info.product_form};
-    if (gethostname(ret_host->name, sizeof ret_host->name - 1))
-        snprintf(ret_host->name, sizeof ret_host->name, "?");
+    memcpy(ret_host->name, own_hello().host, sizeof ret_host->name);
     return rc;
 }
 
@@ -56,8 +71,6 @@ const char *const *ah_follower_names(const struct ah_follower_host *hosts, uint3
         names[rank] = hosts[rank].name;
     return names;
 }
-
-static const char build[] = "autohete " AUTOHETE_VERSION;
 
 /* ---- rank 0 ---- */
 
@@ -91,7 +104,6 @@ static int brief_others(const struct ah_links *links, const struct ah_follower_t
                           .n_data = task->n_data,
                           .n_valid = task->n_valid};
     struct ah_buffer texts = {0};
-    snprintf(brief.build, sizeof brief.build, "%s", build);
     snprintf(brief.plan_sha256, sizeof brief.plan_sha256, "%s", task->plan_sha256);
     snprintf(brief.data_sha256, sizeof brief.data_sha256, "%s",
              ah_dataset_facts(trainer->batches->options.data)->sha256);
@@ -122,7 +134,9 @@ int ah_follower_lead(const struct ah_links *links, const struct ah_follower_task
                      struct ah_follower_host *ret_hosts, struct ah_error *err)
 {
     struct ah_follower_host own;
-    int rc = describe_host(task->trainer->driver, &own, err);
+    struct hello hello = own_hello();
+    int rc = ah_links_share(links, &hello, sizeof hello, err);
+    rc = rc ? rc : describe_host(task->trainer->driver, &own, err);
     rc = rc ? rc : ah_links_collect(links, &own, sizeof own, ret_hosts, err);
     if (rc)
         return rc;
@@ -155,11 +169,26 @@ static const char **take_paths(struct follower *f, const char **text, uint64_t n
     return paths;
 }
 
+/* Before anything whose form is the build's. */
+static int greet(const struct ah_links *links, struct ah_error *err)
+{
+    const struct hello here = own_hello();
+    struct hello there;
+    int rc = ah_links_share(links, &there, sizeof there, err);
+    if (rc || !strcmp(here.build, there.build))
+        return rc;
+    return ah_error_set(
+        err, AH_E_MISMATCH,
+        "host '%s' has '%s', and host '%s' of rank 0 has '%s'; install one build on all hosts", here.host,
+        here.build, there.host, there.build);
+}
+
 static int hear(struct follower *f, const struct ah_links *links, struct ah_error *err)
 {
     const struct ah_trainer_rank *place = links->place;
     struct ah_follower_host own;
-    int rc = describe_host(f->options->driver, &own, err);
+    int rc = greet(links, err);
+    rc = rc ? rc : describe_host(f->options->driver, &own, err);
     f->hosts = ah_arena_array(&f->arena, place->ranks, sizeof *f->hosts);
     rc = rc || f->hosts ? rc : ah_error_memory(err);
     rc = rc ? rc : ah_links_collect(links, &own, sizeof own, NULL, err);
@@ -262,7 +291,6 @@ static int open_trainer(struct follower *f, struct ah_error *err)
 static int prepare(struct follower *f, const struct ah_links *links, struct ah_error *err)
 {
     int rc = hear(f, links, err);
-    rc = rc ? rc : differ(f, "program and build", build, f->brief.build, err);
     rc = rc ? rc : differ(f, "the cluster plan's bytes", f->options->plan_sha256, f->brief.plan_sha256, err);
     rc = rc ? rc : check_weights(f, err);
     return rc ? rc : open_data(f, err);

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -85,6 +86,20 @@ def check_weights(runs):
                 "--weights", "weights", other=runs.elsewhere(copy_later))
 
 
+def check_build(runs):
+    """The same program but for the id that its linker gave it."""
+    note = struct.pack("<III", 4, 20, 3) + b"GNU\0"
+    with open(runs.autohete, "rb") as file:
+        program = bytearray(file.read())
+    program[program.index(note) + len(note)] ^= 1
+    with open(runs.path("other"), "wb") as file:
+        file.write(program)
+    os.chmod(runs.path("other"), 0o755)
+    runs.expect("a program of another build",
+                [r"^error: rank 1: host '[^']+' has '(autohete [\d.]+, build \w{16})', and host '[^']+' of rank 0 has "
+                 r"'(?!\1')autohete [\d.]+, build \w{16}'; install one build on all hosts$"], other=[runs.path("other")])
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("autohete")
@@ -100,6 +115,7 @@ def main():
         runs = Runs(options, folder)
         check(runs)
         check_weights(runs)
+        check_build(runs)
     if runs.wrong:
         sys.exit("\n".join(runs.wrong))
     print("runs that must end over MPI: all did, and said why")

@@ -234,7 +234,8 @@ int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
                                           .valid = given->valid.items,
                                           .n_valid = given->valid.n,
                                           .format = given->data_format,
-                                          .plan_sha256 = ranks->sha256};
+                                          .plan_sha256 = ranks->sha256,
+                                          .nodes = ranks->world.nodes};
     int rc = ranks->hub ? start_threads(ranks, err) : AH_OK;
     if (rc)
         return rc;

@@ -7,6 +7,8 @@
 
 #include "base/buffer.h"
 #include "base/build_id.h"
+#include "base/host_memory.h"
+#include "base/units.h"
 #include "runtime/model/safetensors.h"
 #include "runtime/train/data/dataset.h"
 
@@ -44,13 +46,27 @@ static struct hello own_hello(void)
     return hello;
 }
 
-static int describe_host(const struct ah_device_driver *driver, struct ah_follower_host *ret_host,
-                         struct ah_error *err)
+static int describe_host(const struct ah_device_driver *driver, const struct ah_plan *program,
+                         struct ah_follower_host *ret_host, struct ah_error *err)
 {
+    const struct ah_plan_memory *memory = &program->memory;
+    const uint64_t device_bytes = memory->device_bytes + memory->reserved_bytes;
     struct ah_device_info info = {0};
+    struct ah_host_memory host = {0};
     size_t n;
     int rc = driver->probe(&info, 1, &n, err);
-    *ret_host = (struct ah_follower_host){.product_form = info.product_form};
+    rc = rc ? rc : ah_host_memory_read(&host, NULL, err);
+    *ret_host = (struct ah_follower_host){.product_form = info.product_form,
+                                          .device = info.kind,
+                                          .planned = program->numeric_signature.device,
+                                          .free_bytes = host.available_bytes,
+                                          .needs_bytes = memory->host_bytes};
+    if (info.kind == AH_DEVICE_CPU) {
+        ret_host->needs_bytes += device_bytes;
+    } else {
+        ret_host->device_free_bytes = info.free_bytes;
+        ret_host->device_needs_bytes = device_bytes;
+    }
     memcpy(ret_host->name, own_hello().host, sizeof ret_host->name);
     return rc;
 }
@@ -70,6 +86,73 @@ const char *const *ah_follower_names(const struct ah_follower_host *hosts, uint3
     for (uint32_t rank = 0; rank < ranks && names; rank++)
         names[rank] = hosts[rank].name;
     return names;
+}
+
+/* ---- what the plan wants ---- */
+
+/* " of node 'a'" */
+static void print_node(const char *const *nodes, uint32_t rank, char *out, size_t room)
+{
+    snprintf(out, room, "%s%.80s%s", nodes ? " of node '" : " of it", nodes ? nodes[rank] : "",
+             nodes ? "'" : "");
+}
+
+static int refuse_memory(const struct ah_follower_host *host, const char *who, const char *node,
+                         const char *kind, uint64_t needs_bytes, uint64_t free_bytes, struct ah_error *err)
+{
+    char needs[AH_UNITS_TEXT_MAX], has[AH_UNITS_TEXT_MAX];
+    return ah_error_set(
+        err, AH_E_MISMATCH,
+        "%s on host '%s': %s of %s memory are free there, and the plan wants %s%s; free some, take "
+        "another host, or plan for what is there",
+        who, host->name, ah_units_print_bytes(has, free_bytes), kind,
+        ah_units_print_bytes(needs, needs_bytes), node);
+}
+
+/* Of all ranks on the host of this one, where it is the first of them. */
+static int check_host_memory(const struct ah_follower_host *hosts, uint32_t ranks, uint32_t rank,
+                             const char *node, struct ah_error *err)
+{
+    uint64_t needs_bytes = 0, free_bytes = UINT64_MAX;
+    char who[64];
+    uint32_t n = 0;
+    for (uint32_t other = 0; other < ranks; other++) {
+        if (strcmp(hosts[other].name, hosts[rank].name) != 0)
+            continue;
+        if (other < rank)
+            return AH_OK;
+        n++;
+        needs_bytes += hosts[other].needs_bytes;
+        free_bytes = hosts[other].free_bytes < free_bytes ? hosts[other].free_bytes : free_bytes;
+    }
+    if (needs_bytes <= free_bytes)
+        return AH_OK;
+    snprintf(who, sizeof who, "rank %" PRIu32, rank);
+    if (n > 1)
+        snprintf(who, sizeof who, "rank %" PRIu32 " and %" PRIu32 " more", rank, n - 1);
+    return refuse_memory(&hosts[rank], who, node, "host", needs_bytes, free_bytes, err);
+}
+
+int ah_follower_check_hosts(const struct ah_follower_host *hosts, uint32_t ranks, const char *const *nodes,
+                            struct ah_error *err)
+{
+    int rc = AH_OK;
+    for (uint32_t rank = 0; rank < ranks && !rc; rank++) {
+        const struct ah_follower_host *host = &hosts[rank];
+        char who[24], node[128];
+        snprintf(who, sizeof who, "rank %" PRIu32, rank);
+        print_node(nodes, rank, node, sizeof node);
+        if (host->device != host->planned)
+            rc = ah_error_set(
+                err, AH_E_MISMATCH, "%s on host '%s' has a %s device, and the plan wants a %s device%s", who,
+                host->name, ah_words_device_kind[host->device], ah_words_device_kind[host->planned], node);
+        else if (host->device_needs_bytes > host->device_free_bytes)
+            rc = refuse_memory(host, who, node, "device", host->device_needs_bytes, host->device_free_bytes,
+                               err);
+        else
+            rc = check_host_memory(hosts, ranks, rank, node, err);
+    }
+    return rc;
 }
 
 /* ---- rank 0 ---- */
@@ -136,12 +219,13 @@ int ah_follower_lead(const struct ah_links *links, const struct ah_follower_task
     struct ah_follower_host own;
     struct hello hello = own_hello();
     int rc = ah_links_share(links, &hello, sizeof hello, err);
-    rc = rc ? rc : describe_host(task->trainer->driver, &own, err);
+    rc = rc ? rc : describe_host(task->trainer->driver, task->trainer->plan, &own, err);
     rc = rc ? rc : ah_links_collect(links, &own, sizeof own, ret_hosts, err);
     if (rc)
         return rc;
     find_crowds(ret_hosts, links->place->ranks);
     rc = ah_links_share(links, ret_hosts, links->place->ranks * sizeof *ret_hosts, err);
+    rc = rc ? rc : ah_follower_check_hosts(ret_hosts, links->place->ranks, task->nodes, err);
     return rc ? rc : brief_others(links, task, err);
 }
 
@@ -188,7 +272,7 @@ static int hear(struct follower *f, const struct ah_links *links, struct ah_erro
     const struct ah_trainer_rank *place = links->place;
     struct ah_follower_host own;
     int rc = greet(links, err);
-    rc = rc ? rc : describe_host(f->options->driver, &own, err);
+    rc = rc ? rc : describe_host(f->options->driver, f->options->program, &own, err);
     f->hosts = ah_arena_array(&f->arena, place->ranks, sizeof *f->hosts);
     rc = rc || f->hosts ? rc : ah_error_memory(err);
     rc = rc ? rc : ah_links_collect(links, &own, sizeof own, NULL, err);

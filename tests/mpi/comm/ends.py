@@ -100,6 +100,28 @@ def check_build(runs):
                  r"'(?!\1')autohete [\d.]+, build \w{16}'; install one build on all hosts$"], other=[runs.path("other")])
 
 
+def check_memory(runs, machine):
+    """A plan for machines with terabytes."""
+    with open(machine, encoding="utf-8") as file:
+        large = json.load(file)
+    large["host"].update(memory_bytes=1 << 45, memlock_bytes=1 << 45)
+    large["device"]["memory_bytes"] = 1 << 44
+    with open(runs.path("large.json"), "w", encoding="utf-8") as file:
+        json.dump(large, file)
+    with open(runs.path("model.json"), encoding="utf-8") as file:
+        model = json.load(file)
+    model.update(hidden_size=16384, intermediate_size=65536, num_hidden_layers=24)
+    with open(runs.path("large-model.json"), "w", encoding="utf-8") as file:
+        json.dump(model, file)
+    runs.call(runs.autohete, "cluster", "3xlarge.json", "--link", "1Gbit", "-o", "large-cluster.json")
+    runs.call(runs.autohete, "plan", "large-model.json", "--cluster", "large-cluster.json", "--tp", "1", *TRAINING, "-o",
+              "large-plan.json")
+    runs.expect("memory that is not there",
+                [r"^error: rank 0 and 2 more on host '[^']+': [\d.]+ [KMGT]iB of host memory are free there, and the plan wants "
+                 r"[\d.]+ TiB of node 'two-cores-0'; free some, take another host, or plan for what is there$"],
+                plan="large-plan.json")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("autohete")
@@ -116,6 +138,7 @@ def main():
         check(runs)
         check_weights(runs)
         check_build(runs)
+        check_memory(runs, options.machine)
     if runs.wrong:
         sys.exit("\n".join(runs.wrong))
     print("runs that must end over MPI: all did, and said why")

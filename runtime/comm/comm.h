@@ -62,7 +62,8 @@ struct ah_comm_under_way {
     uint64_t before; /* messages of the channel that are done */
 };
 
-/* Collective: starts the engine and joins the world. AH_E_PEER names the ranks that are absent, where the driver knows them;
+/* Collective: starts the engine and joins the world. AH_E_PEER names the ranks that are absent, where the driver knows them; in a
+ * world that is lost already the error is that of the rank that lost it;
  * AH_E_MISMATCH: a driver of another build, or a world of another size; AH_E_USAGE, AH_E_MEMORY, AH_E_FAILED. A driver that
  * hangs past the deadline keeps its thread: the process should end. *Owned* by the caller. */
 int ah_comm_open(struct ah_comm **ret_comm, const struct ah_comm_options *options, struct ah_error *err);

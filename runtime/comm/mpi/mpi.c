@@ -331,7 +331,7 @@ static void mpi_close(struct ah_comm_end *base)
             nanosleep(&(const struct timespec){.tv_sec = PATIENCE_S}, NULL);
         else
             nanosleep(&(const struct timespec){.tv_nsec = SAYING_MS * 1000L * 1000}, NULL);
-        MPI_Abort(MPI_COMM_WORLD, 1);
+        MPI_Abort(MPI_COMM_WORLD, ah_error_exit_status(end->why.code));
     }
     MPI_Request *hearing = end->requests ? &end->requests[0] : &end->hearing;
     MPI_Cancel(hearing);

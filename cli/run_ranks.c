@@ -34,7 +34,8 @@ struct ah_run_ranks {
     struct follower *followers; /* by rank, of threads; the first is not used */
     struct ah_links links;
     bool linked;
-    struct ah_buffer *waits; /* by rank: what those of this process waited for when the world was lost */
+    struct ah_device_watch watch; /* of the devices of ranks that follow */
+    struct ah_buffer *waits;      /* by rank: what those of this process waited for when the world was lost */
     struct ah_follower_host *hosts; /* by rank, once rank 0 has heard of them */
 };
 
@@ -177,12 +178,14 @@ static int follow(struct ah_run_ranks *ranks, uint32_t rank, struct ah_error *er
     const struct ah_follower_options options = {.place = &ranks->world.places[rank],
                                                 .program = ranks->world.programs[rank],
                                                 .driver = ah_device_cpu(),
-                                                .plan_sha256 = ranks->sha256};
+                                                .plan_sha256 = ranks->sha256,
+                                                .watch = ranks->watch};
     return ah_follower_run(&options, err);
 }
 
-int ah_run_ranks_follow(struct ah_run_ranks *ranks, struct ah_error *err)
+int ah_run_ranks_follow(struct ah_run_ranks *ranks, struct ah_device_watch watch, struct ah_error *err)
 {
+    ranks->watch = watch;
     const int rc = follow(ranks, ranks->rank, err);
     keep_waits(ranks, ranks->rank);
     return rc;
@@ -236,6 +239,7 @@ int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
                                           .format = given->data_format,
                                           .plan_sha256 = ranks->sha256,
                                           .nodes = ranks->world.nodes};
+    ranks->watch = options->device.watch;
     int rc = ranks->hub ? start_threads(ranks, err) : AH_OK;
     if (rc)
         return rc;

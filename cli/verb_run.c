@@ -511,7 +511,7 @@ static int follow(struct running *running)
     struct ah_cli *cli = running->cli;
     struct ah_error err = {0};
     ah_interrupt_leave();
-    const int rc = ah_run_ranks_follow(running->loaded.ranks, &err);
+    const int rc = ah_run_ranks_follow(running->loaded.ranks, ah_stall_watch(cli, NULL), &err);
     const int status = !rc                                                    ? 0
                        : ah_run_ranks_failed_elsewhere(running->loaded.ranks) ? ah_error_exit_status(rc)
                                                                               : ah_cli_fail(cli, &err);

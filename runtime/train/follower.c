@@ -30,6 +30,7 @@ struct brief {
     struct ah_rate rate;
     double beta1, beta2, epsilon, weight_decay;
     uint64_t seed, steps_before;
+    double patience_s;
     bool documents, has_held_out, has_weights;
     uint64_t n_data, n_valid; /* texts: format, weights, then so many paths */
     uint64_t text_bytes;
@@ -181,6 +182,7 @@ static int brief_others(const struct ah_links *links, const struct ah_follower_t
                           .weight_decay = trainer->weight_decay,
                           .seed = trainer->seed,
                           .steps_before = trainer->steps_before,
+                          .patience_s = trainer->device.watch.patience_s,
                           .documents = trainer->documents,
                           .has_held_out = task->held_out,
                           .has_weights = trainer->weights,
@@ -349,13 +351,14 @@ static int open_trainer(struct follower *f, struct ah_error *err)
     const struct ah_follower_options *options = f->options;
     const struct ah_plan *program = options->program;
     const struct brief *brief = &f->brief;
-    const struct ah_trainer_options trainer = {
+    struct ah_trainer_options trainer = {
         .model = &program->model,
         .plan = program,
         .driver = options->driver,
         .device = {.memory_bytes = program->memory.device_capacity_bytes,
                    .compute_threads = program->threads ? (uint32_t)program->threads->compute : 0,
                    .host_threads = program->threads ? (uint32_t)program->threads->host : 0,
+                   .watch = options->watch,
                    .shared = f->hosts[options->place->rank].crowded,
                    .product_forms = ah_follower_forms(f->hosts, options->place->ranks)},
         .batches = &f->batches,
@@ -369,6 +372,7 @@ static int open_trainer(struct follower *f, struct ah_error *err)
         .weights = brief->has_weights ? f->weights : NULL,
         .steps_before = brief->steps_before,
         .rank = options->place};
+    trainer.device.watch.patience_s = brief->patience_s;
     return ah_trainer_open(&f->trainer, &trainer, err);
 }
 

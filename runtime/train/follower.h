@@ -58,6 +58,7 @@ struct ah_follower_options {
     const struct ah_plan *program;
     const struct ah_device_driver *driver;
     const char *plan_sha256;
+    struct ah_device_watch watch; /* of its device, with rank 0's patience */
 };
 
 /* AH_OK: rank 0 ended the run. Else why this rank ended; where another one failed first, its error. The world is lost then, and

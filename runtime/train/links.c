@@ -38,7 +38,7 @@ static uint32_t ask(struct asking *asking, uint32_t peer, enum ah_links_purpose 
 static struct ah_links_pair ask_pair(struct asking *asking, uint32_t peer, enum ah_links_purpose up,
                                      bool receives_up, uint64_t most_bytes)
 {
-    const enum ah_links_purpose down = up == AH_LINKS_UP ? AH_LINKS_DOWN : AH_LINKS_GATE_DOWN;
+    const enum ah_links_purpose down = up + 1;
     const uint32_t channel = ask(asking, peer, up, !receives_up, most_bytes);
     return (struct ah_links_pair){channel, ask(asking, peer, down, receives_up, most_bytes)};
 }
@@ -98,11 +98,12 @@ int ah_links_open(struct ah_links *ret_links, const struct ah_trainer_rank *plac
 {
     struct ah_links links = {.place = place};
     struct asking asking = {.channels =
-                                calloc(AH_CHANNELS + 4 * (size_t)place->ranks, sizeof *asking.channels)};
+                                calloc(AH_CHANNELS + 6 * (size_t)place->ranks, sizeof *asking.channels)};
     links.gate = ah_arena_array(&links.arena, place->ranks, sizeof *links.gate);
     links.other = ah_arena_array(&links.arena, place->ranks, sizeof *links.other);
+    links.beat = ah_arena_array(&links.arena, place->ranks, sizeof *links.beat);
     links.trains = ah_arena_array(&links.arena, place->ranks, sizeof *links.trains);
-    int rc = asking.channels && links.gate && links.other && links.trains
+    int rc = asking.channels && links.gate && links.other && links.beat && links.trains
                  ? find_training(&links, program, err)
                  : ah_error_memory(err);
     if (!rc) {
@@ -110,6 +111,7 @@ int ah_links_open(struct ah_links *ret_links, const struct ah_trainer_rank *plac
         ask_pairs(place, &asking, 0, NULL, AH_LINKS_UP, AH_LINKS_PIECE_BYTES, links.other);
         ask_pairs(place, &asking, links.gatekeeper, links.trains, AH_LINKS_GATE_UP,
                   ah_model_blocks(&program->model) * sizeof(double), links.gate);
+        ask_pairs(place, &asking, 0, NULL, AH_LINKS_BEAT_UP, AH_LINKS_BEAT_BYTES, links.beat);
         rc = ah_comm_channels(place->comm, asking.channels, asking.n, err);
     }
     free(asking.channels);
@@ -203,7 +205,9 @@ void ah_links_waits(struct ah_comm *comm, uint64_t micro_batches, struct ah_buff
     struct ah_comm_under_way messages[TOLD];
     const size_t n = ah_comm_under_way(comm, messages, TOLD);
     for (size_t i = 0; i < n; i++) {
-        ah_buffer_printf(out, "%s", i ? " and for " : "");
+        if (messages[i].channel.purpose >= AH_LINKS_BEAT_UP)
+            continue;
+        ah_buffer_printf(out, "%s", out->size ? " and for " : "");
         print_wait(&messages[i], micro_batches, out);
     }
 }

@@ -5,6 +5,7 @@
 #include "runtime/train/trainer_internal.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -284,6 +285,26 @@ int ah_trainer_follow(struct ah_trainer *t, struct ah_batches *held_out, struct 
         rc = rc ? rc : obey(t, &order, held_out, err);
     }
     return rc ? ah_ranks_fail(t, rc, err) : AH_OK;
+}
+
+/* ---- the watch ---- */
+
+bool ah_ranks_beside(const void *context, char *ret_text, size_t room)
+{
+    const struct ah_trainer *t = context;
+    const uint32_t rank = t->options.rank->rank;
+    struct ah_buffer waits = {0};
+    ah_links_waits(t->options.rank->comm, t->job.training.micro_batches, &waits);
+    const bool any = waits.size && !waits.failed;
+    snprintf(ret_text, room, "rank %" PRIu32 " waits for %s", rank, any ? waits.data : "no other");
+    ah_buffer_release(&waits);
+    return any;
+}
+
+uint64_t ah_ranks_pulse(const void *context)
+{
+    const struct ah_trainer *t = context;
+    return __atomic_load_n(&t->ranks.heard, __ATOMIC_RELAXED);
 }
 
 /* ---- failures ---- */

@@ -176,6 +176,10 @@ const struct ah_flat *ah_state_flat(const struct ah_trainer *t, uint64_t block);
 /* What is on the shelf to a place on the device. */
 int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct ah_error *err);
 
+/* beats.c: begun with the device and links there; ended behind the last order, before the device is closed. */
+int ah_beats_start(struct ah_trainer *t, struct ah_error *err);
+void ah_beats_stop(struct ah_trainer *t);
+
 /* run.c */
 int ah_run_stage(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
                  uint64_t *ret_bearing, struct ah_error *err);

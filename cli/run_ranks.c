@@ -34,6 +34,8 @@ struct ah_run_ranks {
     struct follower *followers; /* by rank, of threads; the first is not used */
     struct ah_links links;
     bool linked;
+    struct ah_device_watch watch; /* of the devices of ranks that follow */
+    struct ah_buffer *waits;      /* by rank: what those of this process waited for when the world was lost */
     struct ah_follower_host *hosts; /* by rank, once rank 0 has heard of them */
 };
 
@@ -111,7 +113,8 @@ int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_pl
     if (!rc) {
         ranks->followers = ah_arena_array(&ranks->arena, ranks->world.ranks, sizeof *ranks->followers);
         ranks->hosts = ah_arena_array(&ranks->arena, ranks->world.ranks, sizeof *ranks->hosts);
-        rc = ranks->followers && ranks->hosts ? AH_OK : ah_error_memory(err);
+        ranks->waits = ah_arena_array(&ranks->arena, ranks->world.ranks, sizeof *ranks->waits);
+        rc = ranks->followers && ranks->hosts && ranks->waits ? AH_OK : ah_error_memory(err);
     }
     if (!rc)
         rc = local ? ah_comm_hub_new(&ranks->hub, ranks->world.ranks, NULL, err) : join_processes(ranks, err);
@@ -143,6 +146,31 @@ const struct ah_plan *ah_run_ranks_plan(const struct ah_run_ranks *ranks)
     return &ranks->lead;
 }
 
+/* ---- a lost world ---- */
+
+/* While its end is open. */
+static void keep_waits(struct ah_run_ranks *ranks, uint32_t rank)
+{
+    struct ah_comm *comm = ranks->waits ? ranks->world.places[rank].comm : NULL;
+    uint32_t culprit;
+    if (comm && !ranks->waits[rank].size && ah_comm_fault(comm, &culprit, NULL) && culprit != rank)
+        ah_links_waits(comm, ranks->lead.training.micro_batches, &ranks->waits[rank]);
+}
+
+void ah_run_ranks_tell_waits(const struct ah_run_ranks *ranks, struct ah_cli *cli)
+{
+    for (uint32_t rank = 0; ranks && rank < ranks->world.ranks; rank++)
+        if (ranks->waits[rank].size && !ranks->waits[rank].failed)
+            ah_cli_tell(cli, AH_CLI_NOTE, "rank %" PRIu32 " waited for %s meanwhile", rank,
+                        ranks->waits[rank].data);
+}
+
+void ah_run_ranks_give_up(struct ah_run_ranks *ranks, int rc, const struct ah_error *why)
+{
+    if (rc && ranks && !ranks->linked && place_of(ranks)->comm)
+        ah_comm_revoke(place_of(ranks)->comm, why);
+}
+
 /* ---- ranks but 0 ---- */
 
 static int follow(struct ah_run_ranks *ranks, uint32_t rank, struct ah_error *err)
@@ -150,13 +178,17 @@ static int follow(struct ah_run_ranks *ranks, uint32_t rank, struct ah_error *er
     const struct ah_follower_options options = {.place = &ranks->world.places[rank],
                                                 .program = ranks->world.programs[rank],
                                                 .driver = ah_device_cpu(),
-                                                .plan_sha256 = ranks->sha256};
+                                                .plan_sha256 = ranks->sha256,
+                                                .watch = ranks->watch};
     return ah_follower_run(&options, err);
 }
 
-int ah_run_ranks_follow(struct ah_run_ranks *ranks, struct ah_error *err)
+int ah_run_ranks_follow(struct ah_run_ranks *ranks, struct ah_device_watch watch, struct ah_error *err)
 {
-    return follow(ranks, ranks->rank, err);
+    ranks->watch = watch;
+    const int rc = follow(ranks, ranks->rank, err);
+    keep_waits(ranks, ranks->rank);
+    return rc;
 }
 
 static void follow_as_thread(void *payload)
@@ -166,6 +198,7 @@ static void follow_as_thread(void *payload)
     struct ah_error err = {0}; /* rank 0 says it */
     if (!join_threads(f->ranks->hub, place, &err))
         (void)follow(f->ranks, f->rank, &err);
+    keep_waits(f->ranks, f->rank);
     ah_comm_close(place->comm);
     place->comm = NULL;
 }
@@ -204,15 +237,18 @@ int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
                                           .valid = given->valid.items,
                                           .n_valid = given->valid.n,
                                           .format = given->data_format,
-                                          .plan_sha256 = ranks->sha256};
+                                          .plan_sha256 = ranks->sha256,
+                                          .nodes = ranks->world.nodes};
+    ranks->watch = options->device.watch;
     int rc = ranks->hub ? start_threads(ranks, err) : AH_OK;
     if (rc)
         return rc;
+    place->hosts = ah_follower_names(ranks->hosts, ranks->world.ranks, &ranks->arena);
     rc = ah_links_open(&ranks->links, place, ranks->world.programs[0], err);
     ranks->linked = !rc;
     rc = rc ? rc : ah_follower_lead(&ranks->links, &task, ranks->hosts, err);
     if (rc)
-        return ah_links_fail(place->comm, place->rank, rc, err);
+        return ah_links_fail(place, rc, err);
     place->links = &ranks->links;
     options->rank = place;
     options->device.shared = ranks->hosts[0].crowded;
@@ -223,7 +259,10 @@ int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
 /* Threads end by themselves: rank 0 has closed its trainer, or the world is lost, or this loses it. */
 void ah_run_ranks_end(struct ah_run_ranks *ranks)
 {
-    if (!ranks || ranks->rank || !ranks->hub)
+    if (!ranks || ranks->rank)
+        return;
+    keep_waits(ranks, 0);
+    if (!ranks->hub)
         return;
     ah_comm_close(place_of(ranks)->comm);
     place_of(ranks)->comm = NULL;
@@ -233,10 +272,11 @@ void ah_run_ranks_end(struct ah_run_ranks *ranks)
     }
 }
 
-bool ah_run_ranks_failed_elsewhere(const struct ah_run_ranks *ranks, uint32_t *ret_rank)
+bool ah_run_ranks_failed_elsewhere(const struct ah_run_ranks *ranks)
 {
     struct ah_comm *comm = ranks ? place_of(ranks)->comm : NULL;
-    return comm && ah_comm_fault(comm, ret_rank, NULL) && *ret_rank != ranks->rank;
+    uint32_t culprit;
+    return comm && ah_comm_fault(comm, &culprit, NULL) && culprit != ranks->rank;
 }
 
 void ah_run_ranks_print(const struct ah_run_ranks *ranks, struct ah_cli *cli, struct ah_buffer *out)
@@ -289,6 +329,8 @@ void ah_run_ranks_free(struct ah_run_ranks *ranks)
     if (ranks->world.places)
         ah_comm_close(place_of(ranks)->comm);
     ah_comm_hub_free(ranks->hub);
+    for (uint32_t rank = 0; ranks->waits && rank < ranks->world.ranks; rank++)
+        ah_buffer_release(&ranks->waits[rank]);
     ah_arena_release(&ranks->arena);
     free(ranks);
 }

@@ -37,8 +37,9 @@ bool ah_run_ranks_leads(const struct ah_run_ranks *ranks);
 /* The program of this process's rank; rank 0's says that its step takes as long as the cluster's. */
 const struct ah_plan *ah_run_ranks_plan(const struct ah_run_ranks *ranks);
 
-/* Of another rank than 0: all that it does. Errors as ah_follower_run(). */
-int ah_run_ranks_follow(struct ah_run_ranks *ranks, struct ah_error *err);
+/* Of another rank than 0: all that it does. `watch` says what to do when its device stalls. Errors as
+ * ah_follower_run(). */
+int ah_run_ranks_follow(struct ah_run_ranks *ranks, struct ah_device_watch watch, struct ah_error *err);
 
 /* Of rank 0, with its data open: brings the others along, and makes `options` those of a rank. */
 int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
@@ -47,8 +48,16 @@ int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
 /* Rank 0 failed before it had a trainer, or ended: nobody waits for it. Behind ah_trainer_close(). NULL is fine. */
 void ah_run_ranks_end(struct ah_run_ranks *ranks);
 
+/* Rank 0 failed, unless `rc` is AH_OK: where the others do not know yet that there is a run, they are told why there is none.
+ * NULL is fine. */
+void ah_run_ranks_give_up(struct ah_run_ranks *ranks, int rc, const struct ah_error *why);
+
+/* Of a world that was lost: what each rank of this process waited for then, a note each. Behind ah_run_ranks_end(), or
+ * ah_run_ranks_follow(). NULL is fine. */
+void ah_run_ranks_tell_waits(const struct ah_run_ranks *ranks, struct ah_cli *cli);
+
 /* Whose failure ended all, if it was another rank's: what this process says of it is said there. */
-bool ah_run_ranks_failed_elsewhere(const struct ah_run_ranks *ranks, uint32_t *ret_rank);
+bool ah_run_ranks_failed_elsewhere(const struct ah_run_ranks *ranks);
 
 /* A line for people: who has which blocks, and where. */
 void ah_run_ranks_print(const struct ah_run_ranks *ranks, struct ah_cli *cli, struct ah_buffer *out);

@@ -510,14 +510,12 @@ static int follow(struct running *running)
 {
     struct ah_cli *cli = running->cli;
     struct ah_error err = {0};
-    uint32_t culprit;
-    int status = 0;
     ah_interrupt_leave();
-    int rc = ah_run_ranks_follow(running->loaded.ranks, &err);
-    if (rc && ah_run_ranks_failed_elsewhere(running->loaded.ranks, &culprit))
-        status = ah_error_exit_status(rc);
-    else if (rc)
-        status = ah_cli_fail(cli, &err);
+    const int rc = ah_run_ranks_follow(running->loaded.ranks, ah_stall_watch(cli, NULL), &err);
+    const int status = !rc                                                    ? 0
+                       : ah_run_ranks_failed_elsewhere(running->loaded.ranks) ? ah_error_exit_status(rc)
+                                                                              : ah_cli_fail(cli, &err);
+    ah_run_ranks_tell_waits(running->loaded.ranks, cli);
     ah_run_plan_release(&running->loaded);
     return status;
 }
@@ -552,6 +550,7 @@ static int run_run(struct ah_cli *cli, const void *given)
     if (!rc)
         rc = train(running, &err);
     const bool saved = running->run.saved_path[0];
+    ah_run_ranks_give_up(running->loaded.ranks, rc, &err);
     ah_run_log_close(&running->log, NULL, NULL);
     ah_run_trace_free(running->trace);
     ah_run_close(&running->run);
@@ -562,6 +561,7 @@ static int run_run(struct ah_cli *cli, const void *given)
     } else if (rc && rc != AH_E_USAGE) {
         status = ah_cli_fail(cli, &err);
     }
+    ah_run_ranks_tell_waits(running->loaded.ranks, cli);
     ah_run_plan_release(&running->loaded); /* a lost world of processes ends this one, too */
     return status;
 }

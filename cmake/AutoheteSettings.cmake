@@ -31,6 +31,8 @@ set(warnings -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -W
   -Wundef -Wvla -Wformat=2 -Wdouble-promotion -Wswitch-enum -Wnull-dereference)
 add_compile_options("$<${in_both}:${warnings}>")
 add_compile_options("$<${in_c}:-Wstrict-prototypes;-Wmissing-prototypes;-Wold-style-definition>")
+# A program's name for itself (base/build_id.h); not every linker gives one unasked.
+add_link_options("$<$<LINK_LANGUAGE:C,CXX>:-Wl,--build-id=sha1>")
 if(AUTOHETE_WERROR)
   add_compile_options("$<${in_both}:-Werror>")
 endif()

@@ -312,6 +312,19 @@ void ah_comm_revoke(struct ah_comm *comm, const struct ah_error *why)
     pthread_mutex_unlock(&comm->mutex);
 }
 
+size_t ah_comm_under_way(struct ah_comm *comm, struct ah_comm_under_way *ret_messages, size_t max)
+{
+    size_t n = 0;
+    pthread_mutex_lock(&comm->mutex);
+    for (size_t i = 0; comm->slots && i < comm->n_channels && n < max; i++) {
+        const struct comm_slot *slot = &comm->slots[i];
+        if (slot->is_cut || slot->state == SLOT_ASKED || slot->state == SLOT_POSTED)
+            ret_messages[n++] = (struct ah_comm_under_way){comm->channels[i], slot->moved};
+    }
+    pthread_mutex_unlock(&comm->mutex);
+    return n;
+}
+
 int ah_comm_fault(struct ah_comm *comm, uint32_t *ret_rank, struct ah_error *ret_why)
 {
     pthread_mutex_lock(&comm->mutex);

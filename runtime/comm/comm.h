@@ -56,7 +56,14 @@ struct ah_comm_moved {
     uint64_t bytes;
 };
 
-/* Collective: starts the engine and joins the world. AH_E_PEER names the ranks that are absent, where the driver knows them;
+/* A message that is not done. */
+struct ah_comm_under_way {
+    struct ah_comm_channel channel;
+    uint64_t before; /* messages of the channel that are done */
+};
+
+/* Collective: starts the engine and joins the world. AH_E_PEER names the ranks that are absent, where the driver knows them; in a
+ * world that is lost already the error is that of the rank that lost it;
  * AH_E_MISMATCH: a driver of another build, or a world of another size; AH_E_USAGE, AH_E_MEMORY, AH_E_FAILED. A driver that
  * hangs past the deadline keeps its thread: the process should end. *Owned* by the caller. */
 int ah_comm_open(struct ah_comm **ret_comm, const struct ah_comm_options *options, struct ah_error *err);
@@ -88,6 +95,10 @@ void ah_comm_revoke(struct ah_comm *comm, const struct ah_error *why);
 
 /* AH_E_PEER where the world is lost: the rank that said so first, and why (both optional). Else AH_OK. Any thread. */
 int ah_comm_fault(struct ah_comm *comm, uint32_t *ret_rank, struct ah_error *ret_why);
+
+/* Messages of this rank that are under way, at most `max`; of a lost world those that its loss ended, which say what this rank
+ * waited for. Returns how many. Any thread. */
+size_t ah_comm_under_way(struct ah_comm *comm, struct ah_comm_under_way *ret_messages, size_t max);
 
 /* Collective unless the world is lost. Moves that are still in progress lose it. NULL is fine. */
 void ah_comm_close(struct ah_comm *comm);

@@ -22,6 +22,8 @@ struct comm_slot {
     struct ah_comm_message message;
     enum comm_slot_state state;
     int rc;
+    uint64_t moved; /* messages that are done */
+    bool is_cut;    /* the loss of the world ended one */
     pthread_cond_t done;
 };
 

@@ -83,6 +83,8 @@ static void complete(struct ah_comm *comm, const struct ah_comm_done *done)
     struct comm_slot *slot = &comm->slots[done->channel];
     slot->rc = done->rc;
     slot->state = SLOT_DONE;
+    slot->moved += done->rc == AH_OK;
+    slot->is_cut = done->rc != AH_OK;
     comm->n_posted--;
     pthread_cond_signal(&slot->done);
 }

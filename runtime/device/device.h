@@ -171,6 +171,12 @@ struct ah_device_watch {
     /* (optional) What the submitter calls the op with this tag: "'forward' of block 'layer.3'"; "": nothing. */
     void (*name)(const void *context, uint64_t tag, char *ret_name, size_t room);
     const void *name_context;
+
+    /* (optional; both with `name_context`, on the watching thread: they may not block) What the program waits for beside the
+     * device, a sentence's part, and whether it waits for others at all: then, with no op begun, it is told a quarter later, behind those who do not;
+     * and a number that changes whenever there is progress elsewhere. */
+    bool (*beside)(const void *context, char *ret_text, size_t room);
+    uint64_t (*pulse)(const void *context);
 };
 
 /* Locked memory of the host that outlives a device, since locking takes seconds for each 10 GiB: of devices that are opened one

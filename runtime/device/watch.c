@@ -12,7 +12,13 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { LOOKS = 16, LOOK_MOST_NS = 1000 * 1000 * 1000, LOOK_LEAST_NS = 1000 * 1000, NAME_MAX_BYTES = 96 };
+enum {
+    LOOKS = 16,
+    DEFERS = 4,
+    LOOK_MOST_NS = 1000 * 1000 * 1000,
+    LOOK_LEAST_NS = 1000 * 1000,
+    NAME_MAX_BYTES = 96
+};
 
 struct ah_device_watcher {
     struct ah_device *device; /* borrowed */
@@ -103,6 +109,15 @@ static void say_lane(struct sentence *sentence, const struct ah_device_watch *wa
         say(sentence, "%s%s", head->any ? ": " : ", ", head->note);
 }
 
+static void say_beside(struct sentence *sentence, const struct ah_device_watch *watch)
+{
+    char text[AH_ERROR_TEXT_MAX / 2] = "";
+    if (watch->beside)
+        (void)watch->beside(watch->name_context, text, sizeof text);
+    if (text[0])
+        say(sentence, "; %s", text);
+}
+
 static void print_stall(const struct ah_device_watcher *watcher, struct ah_error *ret_why)
 {
     struct ah_device *device = watcher->device;
@@ -113,6 +128,7 @@ static void print_stall(const struct ah_device_watcher *watcher, struct ah_error
     say(&sentence, "device '%s' has completed nothing for %.3g s, while the program ", device->driver->name,
         watcher->watch.patience_s);
     say_what_waits(&sentence, __atomic_load_n(&device->wait_what, __ATOMIC_RELAXED));
+    say_beside(&sentence, &watcher->watch);
     for (uint32_t lane = 0; lane < device->lanes; lane++)
         say_lane(&sentence, &watcher->watch, lane, heads);
     (void)ah_error_set(ret_why, AH_E_STALLED, "%s", sentence.text);
@@ -138,12 +154,35 @@ struct look {
     bool waiting;
 };
 
-static struct look look_at(struct ah_device *device)
+static struct look look_at(struct ah_device *device, const struct ah_device_watch *watch)
 {
     struct look now = {.waiting = __atomic_load_n(&device->waiting, __ATOMIC_ACQUIRE) > 0};
     now.waited = __atomic_load_n(&device->waited, __ATOMIC_RELAXED);
     now.pulse = now.waiting ? device->driver->pulse(device) : 0;
+    now.pulse += now.waiting && watch->pulse ? watch->pulse(watch->name_context) : 0;
     return now;
+}
+
+/* Is an op of the device's own under way? What the host's lane is at may be a wait for others. */
+static bool has_begun(struct ah_device *device)
+{
+    struct ah_device_head heads[AH_DEVICE_LANES_ALL] = {{0}};
+    struct sentence unused = {{0}, 0};
+    for (uint32_t lane = 0; lane < device->lanes; lane++)
+        device->driver->head(device, lane, &heads[lane]);
+    for (uint32_t lane = 0; lane < AH_LANE_HOST; lane++)
+        if (heads[lane].any && !say_waits(&unused, &heads[lane], heads))
+            return true;
+    return false;
+}
+
+/* Others are more likely to know why: they speak first. */
+static bool is_beside(const struct ah_device_watcher *watcher)
+{
+    char text[AH_ERROR_TEXT_MAX / 2];
+    if (has_begun(watcher->device))
+        return false;
+    return watcher->watch.beside && watcher->watch.beside(watcher->watch.name_context, text, sizeof text);
 }
 
 static void run_watch(void *payload)
@@ -151,11 +190,12 @@ static void run_watch(void *payload)
     struct ah_device_watcher *watcher = *(struct ah_device_watcher **)payload;
     struct look last = {0};
     uint64_t still_ns = 0, last_ns = ah_threads_now_ns();
-    while (still_ns < watcher->patience_ns) {
+    while (still_ns < watcher->patience_ns ||
+           (still_ns < watcher->patience_ns + watcher->patience_ns / DEFERS && is_beside(watcher))) {
         if (!sleep_on(watcher, last_ns + watcher->look_ns))
             return;
         const uint64_t now_ns = ah_threads_now_ns(), passed_ns = now_ns - last_ns;
-        const struct look now = look_at(watcher->device);
+        const struct look now = look_at(watcher->device, &watcher->watch);
         const bool still =
             now.waiting && last.waiting && now.waited == last.waited && now.pulse == last.pulse;
         if (!still)

@@ -13,7 +13,9 @@
  * 3. The driver's pulse has not changed: no op was completed, on any lane, and no op that runs on the host's processors has
  *    used any processor time. So an AdamW of 100 seconds is no stall, nor is a lane that an emulation slows. An op that
  *    runs on a GPU gives no such sign: one that takes longer than the patience is a stall.
- * 4. The process ran: of the time between two looks no more counts than two of them should take. A process that was
+ * 4. The watch's own pulse (struct ah_device_watch) has not changed: no progress is known of elsewhere, where others work for
+ *    what this device waits for.
+ * 5. The process ran: of the time between two looks no more counts than two of them should take. A process that was
  *    stopped (SIGSTOP, a debugger) or starved has lost at most that.
  *
  * A program with a second thread that keeps waiting for tickets which are done hides the stall of the first (2). The trainer

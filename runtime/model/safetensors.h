@@ -24,6 +24,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/sha256.h"
 #include "schemas/vocabulary.h"
 
 #include <stddef.h>
@@ -113,6 +114,10 @@ const struct ah_safetensors_tensor *ah_safetensors_find(const struct ah_safetens
  * range must lie in the tensor. AH_E_DOCUMENT names the tensor where its dtype cannot be read. Allocates nothing. */
 int ah_safetensors_read(const struct ah_safetensors *files, const struct ah_safetensors_tensor *tensor,
                         uint64_t first, uint64_t n, float *ret_values, struct ah_error *err);
+
+/* Whether weights in two places are the same, told cheaply: a digest of names, dtypes, shapes and the first 4 KiB of each tensor.
+ * Errors of ah_safetensors_open(). */
+int ah_safetensors_digest(const char *path, char ret_text[AH_SHA256_HEX_MAX], struct ah_error *err);
 
 /* "BF16" */
 const char *ah_safetensors_word(enum ah_safetensors_dtype dtype);

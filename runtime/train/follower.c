@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is shared, in this order: hosts (to rank 0) and who shares one (from it), the brief, its texts. Numbers go as they lie
- * in memory: all ranks are of one build.
+ * What is shared, in this order: the build, by which all have the same structs; hosts (to rank 0) and who shares one (from it); the
+ * brief, its texts. Numbers go as they lie in memory.
  */
 #include "runtime/train/follower.h"
 
 #include "base/buffer.h"
+#include "base/build_id.h"
+#include "base/host_memory.h"
+#include "base/units.h"
+#include "runtime/model/safetensors.h"
 #include "runtime/train/data/dataset.h"
 
 #include <inttypes.h>
@@ -15,26 +19,56 @@
 
 enum { SHA256_TEXT = 65 };
 
+/* Of rank 0; what it has is for every build to read. */
+struct hello {
+    char build[96], host[AH_FOLLOWER_HOST_MAX];
+};
+
 struct brief {
-    char build[64];
-    char plan_sha256[SHA256_TEXT], data_sha256[SHA256_TEXT], held_out_sha256[SHA256_TEXT];
+    char plan_sha256[SHA256_TEXT], data_sha256[SHA256_TEXT], held_out_sha256[SHA256_TEXT],
+        weights_digest[SHA256_TEXT];
     struct ah_rate rate;
     double beta1, beta2, epsilon, weight_decay;
     uint64_t seed, steps_before;
+    double patience_s;
     bool documents, has_held_out, has_weights;
     uint64_t n_data, n_valid; /* texts: format, weights, then so many paths */
     uint64_t text_bytes;
 };
 
-static int describe_host(const struct ah_device_driver *driver, struct ah_follower_host *ret_host,
-                         struct ah_error *err)
+static struct hello own_hello(void)
 {
+    struct hello hello = {{0}, {0}};
+    char id[AH_BUILD_ID_TEXT_MAX];
+    snprintf(hello.build, sizeof hello.build, "autohete " AUTOHETE_VERSION ", build %.16s",
+             ah_build_id_read(id));
+    if (gethostname(hello.host, sizeof hello.host - 1))
+        snprintf(hello.host, sizeof hello.host, "?");
+    return hello;
+}
+
+static int describe_host(const struct ah_device_driver *driver, const struct ah_plan *program,
+                         struct ah_follower_host *ret_host, struct ah_error *err)
+{
+    const struct ah_plan_memory *memory = &program->memory;
+    const uint64_t device_bytes = memory->device_bytes + memory->reserved_bytes;
     struct ah_device_info info = {0};
+    struct ah_host_memory host = {0};
     size_t n;
     int rc = driver->probe(&info, 1, &n, err);
-    *ret_host = (struct ah_follower_host){.product_form = info.product_form};
-    if (gethostname(ret_host->name, sizeof ret_host->name - 1))
-        snprintf(ret_host->name, sizeof ret_host->name, "?");
+    rc = rc ? rc : ah_host_memory_read(&host, NULL, err);
+    *ret_host = (struct ah_follower_host){.product_form = info.product_form,
+                                          .device = info.kind,
+                                          .planned = program->numeric_signature.device,
+                                          .free_bytes = host.available_bytes,
+                                          .needs_bytes = memory->host_bytes};
+    if (info.kind == AH_DEVICE_CPU) {
+        ret_host->needs_bytes += device_bytes;
+    } else {
+        ret_host->device_free_bytes = info.free_bytes;
+        ret_host->device_needs_bytes = device_bytes;
+    }
+    memcpy(ret_host->name, own_hello().host, sizeof ret_host->name);
     return rc;
 }
 
@@ -46,7 +80,81 @@ uint32_t ah_follower_forms(const struct ah_follower_host *hosts, uint32_t ranks)
     return last + 1;
 }
 
-static const char build[] = "autohete " AUTOHETE_VERSION;
+const char *const *ah_follower_names(const struct ah_follower_host *hosts, uint32_t ranks,
+                                     struct ah_arena *arena)
+{
+    const char **names = ah_arena_array(arena, ranks, sizeof *names);
+    for (uint32_t rank = 0; rank < ranks && names; rank++)
+        names[rank] = hosts[rank].name;
+    return names;
+}
+
+/* ---- what the plan wants ---- */
+
+/* " of node 'a'" */
+static void print_node(const char *const *nodes, uint32_t rank, char *out, size_t room)
+{
+    snprintf(out, room, "%s%.80s%s", nodes ? " of node '" : " of it", nodes ? nodes[rank] : "",
+             nodes ? "'" : "");
+}
+
+static int refuse_memory(const struct ah_follower_host *host, const char *who, const char *node,
+                         const char *kind, uint64_t needs_bytes, uint64_t free_bytes, struct ah_error *err)
+{
+    char needs[AH_UNITS_TEXT_MAX], has[AH_UNITS_TEXT_MAX];
+    return ah_error_set(
+        err, AH_E_MISMATCH,
+        "%s on host '%s': %s of %s memory are free there, and the plan wants %s%s; free some, take "
+        "another host, or plan for what is there",
+        who, host->name, ah_units_print_bytes(has, free_bytes), kind,
+        ah_units_print_bytes(needs, needs_bytes), node);
+}
+
+/* Of all ranks on the host of this one, where it is the first of them. */
+static int check_host_memory(const struct ah_follower_host *hosts, uint32_t ranks, uint32_t rank,
+                             const char *node, struct ah_error *err)
+{
+    uint64_t needs_bytes = 0, free_bytes = UINT64_MAX;
+    char who[64];
+    uint32_t n = 0;
+    for (uint32_t other = 0; other < ranks; other++) {
+        if (strcmp(hosts[other].name, hosts[rank].name) != 0)
+            continue;
+        if (other < rank)
+            return AH_OK;
+        n++;
+        needs_bytes += hosts[other].needs_bytes;
+        free_bytes = hosts[other].free_bytes < free_bytes ? hosts[other].free_bytes : free_bytes;
+    }
+    if (needs_bytes <= free_bytes)
+        return AH_OK;
+    snprintf(who, sizeof who, "rank %" PRIu32, rank);
+    if (n > 1)
+        snprintf(who, sizeof who, "rank %" PRIu32 " and %" PRIu32 " more", rank, n - 1);
+    return refuse_memory(&hosts[rank], who, node, "host", needs_bytes, free_bytes, err);
+}
+
+int ah_follower_check_hosts(const struct ah_follower_host *hosts, uint32_t ranks, const char *const *nodes,
+                            struct ah_error *err)
+{
+    int rc = AH_OK;
+    for (uint32_t rank = 0; rank < ranks && !rc; rank++) {
+        const struct ah_follower_host *host = &hosts[rank];
+        char who[24], node[128];
+        snprintf(who, sizeof who, "rank %" PRIu32, rank);
+        print_node(nodes, rank, node, sizeof node);
+        if (host->device != host->planned)
+            rc = ah_error_set(
+                err, AH_E_MISMATCH, "%s on host '%s' has a %s device, and the plan wants a %s device%s", who,
+                host->name, ah_words_device_kind[host->device], ah_words_device_kind[host->planned], node);
+        else if (host->device_needs_bytes > host->device_free_bytes)
+            rc = refuse_memory(host, who, node, "device", host->device_needs_bytes, host->device_free_bytes,
+                               err);
+        else
+            rc = check_host_memory(hosts, ranks, rank, node, err);
+    }
+    return rc;
+}
 
 /* ---- rank 0 ---- */
 
@@ -74,13 +182,13 @@ static int brief_others(const struct ah_links *links, const struct ah_follower_t
                           .weight_decay = trainer->weight_decay,
                           .seed = trainer->seed,
                           .steps_before = trainer->steps_before,
+                          .patience_s = trainer->device.watch.patience_s,
                           .documents = trainer->documents,
                           .has_held_out = task->held_out,
                           .has_weights = trainer->weights,
                           .n_data = task->n_data,
                           .n_valid = task->n_valid};
     struct ah_buffer texts = {0};
-    snprintf(brief.build, sizeof brief.build, "%s", build);
     snprintf(brief.plan_sha256, sizeof brief.plan_sha256, "%s", task->plan_sha256);
     snprintf(brief.data_sha256, sizeof brief.data_sha256, "%s",
              ah_dataset_facts(trainer->batches->options.data)->sha256);
@@ -95,6 +203,8 @@ static int brief_others(const struct ah_links *links, const struct ah_follower_t
         put_text(&texts, task->valid[i]);
     brief.text_bytes = texts.size;
     int rc = texts.failed ? ah_error_memory(err) : AH_OK;
+    if (!rc && trainer->weights)
+        rc = ah_safetensors_digest(trainer->weights, brief.weights_digest, err);
     if (!rc && texts.size > AH_LINKS_PIECE_BYTES)
         rc = ah_error_set(err, AH_E_USAGE,
                           "the paths of the data are longer than %d bytes together; name a folder",
@@ -109,12 +219,15 @@ int ah_follower_lead(const struct ah_links *links, const struct ah_follower_task
                      struct ah_follower_host *ret_hosts, struct ah_error *err)
 {
     struct ah_follower_host own;
-    int rc = describe_host(task->trainer->driver, &own, err);
+    struct hello hello = own_hello();
+    int rc = ah_links_share(links, &hello, sizeof hello, err);
+    rc = rc ? rc : describe_host(task->trainer->driver, task->trainer->plan, &own, err);
     rc = rc ? rc : ah_links_collect(links, &own, sizeof own, ret_hosts, err);
     if (rc)
         return rc;
     find_crowds(ret_hosts, links->place->ranks);
     rc = ah_links_share(links, ret_hosts, links->place->ranks * sizeof *ret_hosts, err);
+    rc = rc ? rc : ah_follower_check_hosts(ret_hosts, links->place->ranks, task->nodes, err);
     return rc ? rc : brief_others(links, task, err);
 }
 
@@ -142,15 +255,32 @@ static const char **take_paths(struct follower *f, const char **text, uint64_t n
     return paths;
 }
 
+/* Before anything whose form is the build's. */
+static int greet(const struct ah_links *links, struct ah_error *err)
+{
+    const struct hello here = own_hello();
+    struct hello there;
+    int rc = ah_links_share(links, &there, sizeof there, err);
+    if (rc || !strcmp(here.build, there.build))
+        return rc;
+    return ah_error_set(
+        err, AH_E_MISMATCH,
+        "host '%s' has '%s', and host '%s' of rank 0 has '%s'; install one build on all hosts", here.host,
+        here.build, there.host, there.build);
+}
+
 static int hear(struct follower *f, const struct ah_links *links, struct ah_error *err)
 {
     const struct ah_trainer_rank *place = links->place;
     struct ah_follower_host own;
-    int rc = describe_host(f->options->driver, &own, err);
+    int rc = greet(links, err);
+    rc = rc ? rc : describe_host(f->options->driver, f->options->program, &own, err);
     f->hosts = ah_arena_array(&f->arena, place->ranks, sizeof *f->hosts);
     rc = rc || f->hosts ? rc : ah_error_memory(err);
     rc = rc ? rc : ah_links_collect(links, &own, sizeof own, NULL, err);
     rc = rc ? rc : ah_links_share(links, f->hosts, place->ranks * sizeof *f->hosts, err);
+    if (!rc)
+        f->options->place->hosts = ah_follower_names(f->hosts, place->ranks, &f->arena);
     rc = rc ? rc : ah_links_share(links, &f->brief, sizeof f->brief, err);
     char *texts = rc ? NULL : ah_arena_alloc(&f->arena, f->brief.text_bytes + 1);
     rc = rc || texts ? rc : ah_error_memory(err);
@@ -170,13 +300,11 @@ static int hear(struct follower *f, const struct ah_links *links, struct ah_erro
 static int differ(const struct follower *f, const char *what, const char *here, const char *there,
                   struct ah_error *err)
 {
-    const uint32_t rank = f->options->place->rank;
     return strcmp(here, there) == 0
                ? AH_OK
-               : ah_error_set(
-                     err, AH_E_MISMATCH,
-                     "on host '%s' %s are others than those of rank 0 on host '%s': %.16s, not %.16s",
-                     f->hosts[rank].name, what, f->hosts[0].name, here, there);
+               : ah_error_set(err, AH_E_MISMATCH,
+                              "%s are others than those of rank 0 on host '%s': %.16s, not %.16s", what,
+                              f->hosts[0].name, here, there);
 }
 
 static int open_dataset(const struct follower *f, const char *const *paths, uint64_t n,
@@ -187,8 +315,7 @@ static int open_dataset(const struct follower *f, const char *const *paths, uint
                                                .format = f->format[0] ? ah_dataset_format_of(f->format)
                                                                       : AH_DATASET_AUTO,
                                                .vocabulary = f->options->program->model.vocabulary};
-    int rc = ah_dataset_open(ret_data, &options, err);
-    return rc ? ah_error_prefix(err, rc, "on host '%s'", f->hosts[f->options->place->rank].name) : AH_OK;
+    return ah_dataset_open(ret_data, &options, err);
 }
 
 static int open_data(struct follower *f, struct ah_error *err)
@@ -210,18 +337,28 @@ static int open_data(struct follower *f, struct ah_error *err)
     return rc ? rc : ah_batches_init(&f->held_out_batches, &options, err);
 }
 
+static int check_weights(const struct follower *f, struct ah_error *err)
+{
+    char digest[SHA256_TEXT];
+    if (!f->brief.has_weights)
+        return AH_OK;
+    int rc = ah_safetensors_digest(f->weights, digest, err);
+    return rc ? rc : differ(f, "the weights", digest, f->brief.weights_digest, err);
+}
+
 static int open_trainer(struct follower *f, struct ah_error *err)
 {
     const struct ah_follower_options *options = f->options;
     const struct ah_plan *program = options->program;
     const struct brief *brief = &f->brief;
-    const struct ah_trainer_options trainer = {
+    struct ah_trainer_options trainer = {
         .model = &program->model,
         .plan = program,
         .driver = options->driver,
         .device = {.memory_bytes = program->memory.device_capacity_bytes,
                    .compute_threads = program->threads ? (uint32_t)program->threads->compute : 0,
                    .host_threads = program->threads ? (uint32_t)program->threads->host : 0,
+                   .watch = options->watch,
                    .shared = f->hosts[options->place->rank].crowded,
                    .product_forms = ah_follower_forms(f->hosts, options->place->ranks)},
         .batches = &f->batches,
@@ -235,14 +372,15 @@ static int open_trainer(struct follower *f, struct ah_error *err)
         .weights = brief->has_weights ? f->weights : NULL,
         .steps_before = brief->steps_before,
         .rank = options->place};
+    trainer.device.watch.patience_s = brief->patience_s;
     return ah_trainer_open(&f->trainer, &trainer, err);
 }
 
 static int prepare(struct follower *f, const struct ah_links *links, struct ah_error *err)
 {
     int rc = hear(f, links, err);
-    rc = rc ? rc : differ(f, "program and build", build, f->brief.build, err);
     rc = rc ? rc : differ(f, "the cluster plan's bytes", f->options->plan_sha256, f->brief.plan_sha256, err);
+    rc = rc ? rc : check_weights(f, err);
     return rc ? rc : open_data(f, err);
 }
 
@@ -255,7 +393,7 @@ int ah_follower_run(const struct ah_follower_options *options, struct ah_error *
     place->links = rc ? NULL : &links;
     rc = rc ? rc : prepare(&f, &links, err);
     if (rc)
-        rc = ah_links_fail(place->comm, place->rank, rc, err);
+        rc = ah_links_fail(place, rc, err);
     rc = rc ? rc : open_trainer(&f, err);
     rc = rc ? rc : ah_trainer_follow(f.trainer, f.held_out ? &f.held_out_batches : NULL, err);
     ah_trainer_close(f.trainer);
@@ -266,5 +404,6 @@ int ah_follower_run(const struct ah_follower_options *options, struct ah_error *
     ah_arena_release(&f.arena);
     ah_links_release(&links);
     place->links = NULL;
+    place->hosts = NULL;
     return rc;
 }

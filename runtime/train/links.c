@@ -39,7 +39,7 @@ static uint32_t ask(struct asking *asking, uint32_t peer, enum ah_links_purpose 
 static struct ah_links_pair ask_pair(struct asking *asking, uint32_t peer, enum ah_links_purpose up,
                                      bool receives_up, uint64_t most_bytes)
 {
-    const enum ah_links_purpose down = up == AH_LINKS_UP ? AH_LINKS_DOWN : AH_LINKS_GATE_DOWN;
+    const enum ah_links_purpose down = up + 1;
     const uint32_t channel = ask(asking, peer, up, !receives_up, most_bytes);
     return (struct ah_links_pair){channel, ask(asking, peer, down, receives_up, most_bytes)};
 }
@@ -126,12 +126,13 @@ int ah_links_open(struct ah_links *ret_links, const struct ah_trainer_rank *plac
 {
     struct ah_links links = {.place = place};
     struct asking asking = {.channels =
-                                calloc(AH_CHANNELS + 8 * (size_t)place->ranks, sizeof *asking.channels)};
+                                calloc(AH_CHANNELS + 10 * (size_t)place->ranks, sizeof *asking.channels)};
     links.gate = ah_arena_array(&links.arena, place->ranks, sizeof *links.gate);
     links.other = ah_arena_array(&links.arena, place->ranks, sizeof *links.other);
+    links.beat = ah_arena_array(&links.arena, place->ranks, sizeof *links.beat);
     links.trains = ah_arena_array(&links.arena, place->ranks, sizeof *links.trains);
     links.sums = ah_arena_array(&links.arena, (size_t)place->ranks * AH_SUM_CHANNELS, sizeof *links.sums);
-    int rc = asking.channels && links.gate && links.other && links.trains && links.sums
+    int rc = asking.channels && links.gate && links.other && links.beat && links.trains && links.sums
                  ? find_training(&links, program, err)
                  : ah_error_memory(err);
     if (!rc) {
@@ -140,6 +141,7 @@ int ah_links_open(struct ah_links *ret_links, const struct ah_trainer_rank *plac
         ask_pairs(place, &asking, 0, NULL, AH_LINKS_UP, AH_LINKS_PIECE_BYTES, links.other);
         ask_pairs(place, &asking, links.gatekeeper, links.trains, AH_LINKS_GATE_UP,
                   ah_model_blocks(&program->model) * sizeof(double), links.gate);
+        ask_pairs(place, &asking, 0, NULL, AH_LINKS_BEAT_UP, AH_LINKS_BEAT_BYTES, links.beat);
         rc = ah_comm_channels(place->comm, asking.channels, asking.n, err);
     }
     free(asking.channels);
@@ -182,13 +184,60 @@ int ah_links_collect(const struct ah_links *links, void *mine, uint64_t bytes, v
     return rc;
 }
 
-int ah_links_fail(struct ah_comm *comm, uint32_t rank, int rc, struct ah_error *err)
+/* ---- failures ---- */
+
+static int say_whose(const struct ah_trainer_rank *place, uint32_t culprit, int code, const char *why,
+                     struct ah_error *err)
+{
+    return place->hosts && place->hosts[culprit][0]
+               ? ah_error_set(err, code, "rank %" PRIu32 " on host '%s': %.600s", culprit,
+                              place->hosts[culprit], why)
+               : ah_error_set(err, code, "rank %" PRIu32 ": %.700s", culprit, why);
+}
+
+int ah_links_fail(const struct ah_trainer_rank *place, int rc, struct ah_error *err)
 {
     struct ah_error why = {.code = rc};
     uint32_t culprit;
     if (rc != AH_E_PEER)
-        ah_comm_revoke(comm, err ? err : &why);
-    if (!ah_comm_fault(comm, &culprit, &why) || culprit == rank || !why.code || why.code == AH_E_PEER)
+        ah_comm_revoke(place->comm, err ? err : &why);
+    if (!ah_comm_fault(place->comm, &culprit, &why) || !why.code || why.code == AH_E_PEER)
         return rc;
-    return ah_error_set(err, why.code, "rank %" PRIu32 ": %.700s", culprit, why.text);
+    if (culprit != place->rank)
+        return say_whose(place, culprit, why.code, why.text, err);
+    if (!culprit || !err) /* rank 0 is the run itself */
+        return rc;
+    why = *err; /* more than it could tell the others */
+    return say_whose(place, culprit, rc, why.text, err);
+}
+
+static void print_wait(const struct ah_comm_under_way *message, uint64_t micro_batches, struct ah_buffer *out)
+{
+    static const char *const what[] = {[AH_LINKS_OUTPUT] = "the output of micro-batch",
+                                       [AH_LINKS_GRADIENT] = "the gradient of micro-batch",
+                                       [AH_LINKS_GATE_UP] = "the sums of its gradients",
+                                       [AH_LINKS_GATE_DOWN] = "the sums of all gradients",
+                                       [AH_LINKS_UP] = "a report",
+                                       [AH_LINKS_DOWN] = "an order"};
+    const struct ah_comm_channel *channel = &message->channel;
+    if (channel->sends)
+        ah_buffer_printf(out, "rank %" PRIu32 " to take ", channel->peer);
+    ah_buffer_printf(out, "%s", what[channel->purpose]);
+    if (channel->purpose < AH_LINKS_CONTROL)
+        ah_buffer_printf(out, " %" PRIu64, message->before % micro_batches);
+    if (!channel->sends)
+        ah_buffer_printf(out, " from rank %" PRIu32, channel->peer);
+}
+
+void ah_links_waits(struct ah_comm *comm, uint64_t micro_batches, struct ah_buffer *out)
+{
+    enum { TOLD = 4 };
+    struct ah_comm_under_way messages[TOLD];
+    const size_t n = ah_comm_under_way(comm, messages, TOLD);
+    for (size_t i = 0; i < n; i++) {
+        if (messages[i].channel.purpose >= AH_LINKS_BEAT_UP)
+            continue;
+        ah_buffer_printf(out, "%s", out->size ? " and for " : "");
+        print_wait(&messages[i], micro_batches, out);
+    }
 }

@@ -13,6 +13,7 @@
 #define AH_RUNTIME_TRAIN_LINKS_H
 
 #include "base/arena.h"
+#include "base/buffer.h"
 #include "runtime/comm/comm.h"
 #include "runtime/schedule/messages.h"
 #include "runtime/train/trainer.h"
@@ -27,11 +28,15 @@ enum ah_links_purpose {
     AH_LINKS_GATE_UP = AH_LINKS_CONTROL,
     AH_LINKS_GATE_DOWN,
     AH_LINKS_UP,
-    AH_LINKS_DOWN
+    AH_LINKS_DOWN,
+    AH_LINKS_BEAT_UP, /* beats.c */
+    AH_LINKS_BEAT_DOWN
 };
 
 /* The most that a channel to or from rank 0 carries: a piece of weights. */
 enum { AH_LINKS_PIECE_BYTES = AH_WEIGHTS_PIECE_MAX * sizeof(float) };
+
+enum { AH_LINKS_BEAT_BYTES = 16 };
 
 /* Channels of a rank over which something goes, and another: to it, and from it. */
 struct ah_links_pair {
@@ -41,11 +46,11 @@ struct ah_links_pair {
 struct ah_links {
     const struct ah_trainer_rank *place; /* borrowed */
     struct ah_arena arena;
-    uint32_t channel[AH_CHANNELS];      /* to and from neighbours; those that the program has */
-    struct ah_links_pair *gate, *other; /* by rank where all go over this one, else the first alone */
-    uint32_t *sums;                     /* by ah_bind_sum_channel() - AH_CHANNELS */
-    bool *trains;                       /* by rank: anything */
-    uint32_t gatekeeper;                /* the first rank that trains: over it goes what the norm needs */
+    uint32_t channel[AH_CHANNELS];             /* to and from neighbours; those that the program has */
+    struct ah_links_pair *gate, *other, *beat; /* by rank where all go over this one, else the first alone */
+    uint32_t *sums;                            /* by ah_bind_sum_channel() - AH_CHANNELS */
+    bool *trains;                              /* by rank: anything */
+    uint32_t gatekeeper; /* the first rank that trains: over it goes what the norm needs */
 };
 
 /* Collective: all ranks of the world, each with its program. Errors of ah_comm_channels(); AH_E_MEMORY. Whoever fails loses
@@ -67,8 +72,13 @@ static inline int ah_links_move(const struct ah_links *links, uint32_t channel, 
     return ah_comm_move(links->place->comm, channel, data, bytes, err);
 }
 
-/* After a failure of this rank: the others end, too. Returns the code of the first failure of all, and says whose it was. */
-int ah_links_fail(struct ah_comm *comm, uint32_t rank, int rc, struct ah_error *err);
+/* After a failure of this rank: the others end, too. Returns the code of the first failure of all, and says whose it was, where
+ * it was not rank 0's own. */
+int ah_links_fail(const struct ah_trainer_rank *place, int rc, struct ah_error *err);
+
+/* What this rank waits for, or waited for when the world was lost: "the output of micro-batch 5 from rank 1"; nothing where it
+ * waits for nobody. While the end is open; any thread. `out` is empty before. */
+void ah_links_waits(struct ah_comm *comm, uint64_t micro_batches, struct ah_buffer *out);
 
 void ah_links_release(struct ah_links *links);
 

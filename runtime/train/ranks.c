@@ -5,6 +5,7 @@
 #include "runtime/train/trainer_internal.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -329,13 +330,36 @@ int ah_trainer_follow(struct ah_trainer *t, struct ah_batches *held_out, struct 
     return rc ? ah_ranks_fail(t, rc, err) : AH_OK;
 }
 
+/* ---- the watch ---- */
+
+bool ah_ranks_beside(const void *context, char *ret_text, size_t room)
+{
+    const struct ah_trainer *t = context;
+    const uint32_t rank = t->options.rank->rank;
+    struct ah_buffer waits = {0};
+    ah_links_waits(t->options.rank->comm, t->job.training.micro_batches, &waits);
+    const bool any = waits.size && !waits.failed;
+    snprintf(ret_text, room, "rank %" PRIu32 " waits for %s", rank, any ? waits.data : "no other");
+    ah_buffer_release(&waits);
+    return any;
+}
+
+uint64_t ah_ranks_pulse(const void *context)
+{
+    const struct ah_trainer *t = context;
+    return __atomic_load_n(&t->ranks.heard, __ATOMIC_RELAXED);
+}
+
 /* ---- failures ---- */
 
 void ah_ranks_failed(void *context, const struct ah_error *why)
 {
     const struct ah_trainer *t = context;
-    if (why->code != AH_E_PEER) /* else the world is lost already */
-        ah_comm_revoke(t->options.rank->comm, why);
+    struct ah_error placed = *why;
+    if (why->code == AH_E_PEER) /* the world is lost already */
+        return;
+    ah_run_place(t, &placed);
+    ah_comm_revoke(t->options.rank->comm, &placed);
 }
 
 int ah_ranks_fail(struct ah_trainer *t, int rc, struct ah_error *err)
@@ -343,6 +367,7 @@ int ah_ranks_fail(struct ah_trainer *t, int rc, struct ah_error *err)
     const struct ah_trainer_rank *place = t->options.rank;
     if (!rc || !place)
         return rc;
+    const bool is_told = t->ranks.ended;
     t->ranks.ended = true;
-    return ah_links_fail(place->comm, place->rank, rc, err);
+    return is_told && rc != AH_E_PEER ? rc : ah_links_fail(place, rc, err);
 }

@@ -49,8 +49,10 @@ struct ranks {
     struct ah_comm_moved *together; /* owned: messages of the lane `sums` that go with the next one */
     size_t n_together;
 
-    float *piece; /* owned: what a rank but 0 reads or writes for rank 0 */
-    bool ended;   /* there is nothing more to tell the others */
+    float *piece;        /* owned: what a rank but 0 reads or writes for rank 0 */
+    struct beats *beats; /* owned; NULL: nobody watches (beats.c) */
+    uint64_t heard;      /* of all devices, as last told; used atomically */
+    bool ended;          /* there is nothing more to tell the others */
 };
 
 /* What is decided once for all at the end of a step, or before a batch of an evaluation. */
@@ -106,6 +108,10 @@ int ah_ranks_read_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
                         const struct ah_weights_piece *piece, float *ret_values, struct ah_error *err);
 int ah_ranks_write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
                          const struct ah_weights_piece *piece, const float *values, struct ah_error *err);
+
+/* Of the device's watch; `context` is the trainer. */
+bool ah_ranks_beside(const void *context, char *ret_text, size_t room);
+uint64_t ah_ranks_pulse(const void *context);
 
 /* Of the device: an op of this rank failed, and with it all messages behind it. `context` is the trainer. */
 void ah_ranks_failed(void *context, const struct ah_error *why);

@@ -190,6 +190,7 @@ static int tell(struct run *run)
     memcpy(t->busy_ns[0], t->busy_ns[1], sizeof t->busy_ns[0]);
     memset(t->busy_ns[1], 0, sizeof t->busy_ns[1]);
     run->told++;
+    __atomic_store_n(&t->told, record.step, __ATOMIC_RELAXED);
     if (run->observer && run->observer->step && !run->observer->step(run->observer->context, &record))
         run->stop = true;
     if (ah_ranks_several(&t->ranks)) {
@@ -239,6 +240,11 @@ static int submit_round(struct run *run, int64_t step, bool last)
     return rc;
 }
 
+/* Kinds of ops that are done for each micro-batch. */
+static const uint32_t of_micro_batches = 1u << AH_PLAN_FORWARD | 1u << AH_PLAN_BACKWARD |
+                                         1u << AH_PLAN_SEND_GRADIENTS | 1u << AH_PLAN_ACCUMULATE |
+                                         1u << AH_PLAN_SEND_OUTPUT | 1u << AH_PLAN_SEND_INPUT_GRADIENT;
+
 void ah_run_name(const void *context, uint64_t tag, char *ret_name, size_t room)
 {
     const struct ah_trainer *t = context;
@@ -247,25 +253,32 @@ void ah_run_name(const void *context, uint64_t tag, char *ret_name, size_t room)
         return;
     const struct ah_plan_op *op = &t->options.plan->ops[t->rounds.items[tag].op];
     const char *block = op->op == AH_PLAN_NORM ? NULL : t->options.plan->blocks[op->block].name;
-    snprintf(ret_name, room, "'%s'%s%s%s", ah_words_plan_op[op->op], block ? " of block '" : "",
-             block ? block : "", block ? "'" : "");
+    char micro_batch[48] = "";
+    if (t->options.plan->training.micro_batches > 1 && (of_micro_batches >> op->op & 1))
+        snprintf(micro_batch, sizeof micro_batch, " in micro-batch %" PRIu64, op->micro_batch);
+    snprintf(ret_name, room, "'%s'%s%s%s%s", ah_words_plan_op[op->op], block ? " of block '" : "",
+             block ? block : "", block ? "'" : "", micro_batch);
 }
 
-/* Says of the device's failure where in the training it was. What ended the run may be another rank's, or of the data: then
- * the device may be about to fail, and only a wait says whether it has. */
+void ah_run_place(const struct ah_trainer *t, struct ah_error *err)
+{
+    char name[AH_ERROR_TEXT_MAX / 2];
+    ah_run_name(t, ah_device_failed(t->device).tag, name, sizeof name);
+    if (name[0])
+        ah_error_prefix(err, err->code, "%s", name);
+    ah_error_prefix(err, err->code, "after step %" PRIu64, __atomic_load_n(&t->told, __ATOMIC_RELAXED));
+}
+
+/* What ended the run may be another rank's, or of the data: then the device may be about to fail, and only a wait says whether
+ * it has. */
 static int place_failure(const struct run *run, int rc)
 {
     const struct ah_trainer *t = run->t;
-    char name[AH_ERROR_TEXT_MAX / 2];
-    if (!rc || !ah_device_wait(t->device, AH_LANE_COMPUTE, 0, NULL))
+    if (!rc || !ah_device_wait(t->device, AH_LANE_COMPUTE, 0, NULL) || !ah_device_failed(t->device).any)
         return rc;
-    const struct ah_device_failed failed = ah_device_failed(t->device);
-    if (!failed.any)
-        return rc;
-    ah_run_name(t, failed.tag, name, sizeof name);
-    if (name[0])
-        ah_error_prefix(run->err, rc, "%s", name);
-    return ah_error_prefix(run->err, rc, "after step %" PRIu64, t->steps);
+    if (run->err)
+        ah_run_place(t, run->err);
+    return rc;
 }
 
 int ah_trainer_run(struct ah_trainer *t, uint64_t steps, const struct ah_observer *observer,

@@ -162,6 +162,8 @@ static int open_device(struct ah_trainer *t, struct ah_error *err)
     options.failed_context = t;
     options.watch.name = ah_run_name;
     options.watch.name_context = t;
+    options.watch.beside = options.messages ? ah_ranks_beside : NULL;
+    options.watch.pulse = options.messages ? ah_ranks_pulse : NULL;
     if (!options.spans)
         options.spans = (uint32_t)(4 * t->bound.n_ops + 1024);
     int rc = ah_device_open(&t->device, t->options.driver, &options, err);
@@ -219,13 +221,14 @@ int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_opt
                     struct ah_error *err)
 {
     static int (*const parts[])(struct ah_trainer *, struct ah_error *) = {
-        bind_plan, lay_out_model, take_memory, open_device, ah_ranks_meet, ah_ranks_pair, fill_arenas};
+        bind_plan,     lay_out_model, take_memory,    open_device,
+        ah_ranks_meet, ah_ranks_pair, ah_beats_start, fill_arenas};
     struct ah_trainer *t = calloc(1, sizeof *t);
     if (!t)
         return ah_error_memory(err);
     t->options = *options;
     t->ranks.options = options->rank; /* whatever fails, the others are told */
-    t->steps = options->steps_before;
+    t->steps = t->told = options->steps_before;
     t->documents = options->documents || ah_dataset_facts(options->batches->options.data)->has_docs;
     int rc = check_part(t, err);
     rc = rc ? rc : check_batches(t, err);
@@ -283,6 +286,7 @@ void ah_trainer_close(struct ah_trainer *t)
         return;
     if (ah_ranks_leads(&t->ranks) && t->ranks.links && !t->ranks.ended)
         (void)ah_ranks_order(t, &(struct ranks_order){.kind = RANKS_END}, NULL);
+    ah_beats_stop(t);
     ah_device_close(t->device);
     ah_ranks_release(t);
     ah_bound_release(&t->bound);

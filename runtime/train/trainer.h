@@ -67,6 +67,7 @@ struct ah_trainer_rank {
     uint32_t pipelines;
     uint64_t share_piece;    /* elements that are added up at a time; 0: AH_SHARE_PIECE */
     uint64_t step_batch;     /* sequences of a step, of all pipelines */
+    const char *const *hosts; /* (optional) their names, by rank, "" while unknown */
     struct ah_links *links;  /* (optional) opened before (links.h); NULL: the trainer opens its own */
 };
 

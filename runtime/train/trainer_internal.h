@@ -102,6 +102,7 @@ struct ah_trainer {
     bool documents;
     bool times_ops; /* each by itself; else items */
     uint64_t steps; /* done, those before included */
+    uint64_t told;  /* the same, while a run is under way; used atomically */
 
     struct queue queue;
     struct item_state *items;
@@ -208,10 +209,16 @@ int ah_state_write(struct ah_trainer *t, enum ah_trainer_vector vector, const st
 /* What is on the shelf to a place on the device. */
 int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct ah_error *err);
 
+/* beats.c: begun with the device and links there; ended behind the last order, before the device is closed. */
+int ah_beats_start(struct ah_trainer *t, struct ah_error *err);
+void ah_beats_stop(struct ah_trainer *t);
+
 /* run.c */
 int ah_run_stage(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
                  uint64_t *ret_bearing, struct ah_error *err);
 /* What the op with this tag is, "'forward' of block 'layer.3'"; "" for those that no plan mentions. `context` is the trainer. */
+/* Says of the device's failure where in the training it was; any thread. */
+void ah_run_place(const struct ah_trainer *t, struct ah_error *err);
 void ah_run_name(const void *context, uint64_t tag, char *ret_name, size_t room);
 struct ah_ref ah_run_header(const struct ah_trainer *t, int64_t step, uint64_t offset_bytes);
 /* The losses of a step's micro-batches added up from the left, in their order, behind `before` (NULL: nothing). */

@@ -127,6 +127,25 @@ static size_t hooked_spans(struct ah_device *device, uint32_t lane, uint64_t aft
 
 /* ---- life ---- */
 
+/* The inner one is at what this one is at, in other numbers. */
+static uint64_t hooked_pulse(struct ah_device *device)
+{
+    struct ah_device *inner = hooked_of(device)->inner;
+    return inner->driver->pulse(inner);
+}
+
+static void hooked_head(struct ah_device *device, uint32_t lane, struct ah_device_head *ret_head)
+{
+    struct ah_device *inner = hooked_of(device)->inner;
+    inner->driver->head(inner, lane, ret_head);
+}
+
+static void hooked_drain(struct ah_device *device)
+{
+    struct ah_device *inner = hooked_of(device)->inner;
+    inner->driver->drain(inner);
+}
+
 static void hooked_close(struct ah_device *device)
 {
     ah_device_close(hooked_of(device)->inner);
@@ -140,6 +159,7 @@ static int hooked_open(struct ah_device **ret_device, const struct ah_device_opt
     struct hooked_device *device = calloc(1, sizeof *device);
     if (!device)
         return ah_error_memory(err);
+    of_inner.watch = (struct ah_device_watch){0};
     of_inner.queue = QUEUE;
     of_inner.spans = PARTS * (options->spans ? options->spans : 1024);
     int rc = ah_device_open(&device->inner, ah_device_cpu(), &of_inner, err);
@@ -192,6 +212,9 @@ const struct ah_device_driver *hooked_driver(void)
         .wait_any = hooked_wait_any,
         .done = hooked_done,
         .spans = hooked_spans,
+        .pulse = hooked_pulse,
+        .head = hooked_head,
+        .drain = hooked_drain,
         .address = hooked_address,
     };
     return &driver;

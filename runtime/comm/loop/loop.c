@@ -207,6 +207,8 @@ static int loop_open(struct ah_comm_end **ret_end, const struct ah_comm_options 
         rc = gather(end, false, err);
         if (!rc)
             *ret_end = &end->base;
+        else if (hub->culprit != end->rank && hub->why.code) /* nobody can ask this end for it */
+            rc = ah_error_set(err, hub->why.code, "rank %u: %s", hub->culprit, hub->why.text);
     }
     pthread_mutex_unlock(&hub->mutex);
     return rc;

@@ -34,7 +34,8 @@ enum {
     NOTICE_TAG = 0,          /* on `notices`, as the next */
     MEETING_TAG = 1,
     MEETING_SLEEP_US = 1000,
-    PATIENCE_S = 1
+    PATIENCE_S = 1,
+    SAYING_MS = 250 /* that the others have for their last words */
 };
 
 struct mpi_slot {
@@ -326,9 +327,11 @@ static void mpi_close(struct ah_comm_end *base)
     if (end->is_lost) {
         int flag = 0;
         MPI_Testall((int)end->base.ranks, end->saying, &flag, MPI_STATUSES_IGNORE);
-        if (end->culprit != end->base.rank)
-            nanosleep(&(const struct timespec){.tv_sec = PATIENCE_S}, NULL); /* the culprit's abort ends it */
-        MPI_Abort(MPI_COMM_WORLD, 1);
+        if (end->culprit != end->base.rank) /* the culprit's abort ends it */
+            nanosleep(&(const struct timespec){.tv_sec = PATIENCE_S}, NULL);
+        else
+            nanosleep(&(const struct timespec){.tv_nsec = SAYING_MS * 1000L * 1000}, NULL);
+        MPI_Abort(MPI_COMM_WORLD, ah_error_exit_status(end->why.code));
     }
     MPI_Request *hearing = end->requests ? &end->requests[0] : &end->hearing;
     MPI_Cancel(hearing);

@@ -13,6 +13,9 @@ target_link_libraries(mpi.ranks PRIVATE ah_comm)
 add_dependencies(mpi.ranks autohete_mpi)
 ah_test_script(mpi.comm LABELS mpi comm COMMAND ${CMAKE_CURRENT_LIST_DIR}/ranks.sh $<TARGET_FILE:mpi.ranks>
   ENVIRONMENT AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:autohete_mpi>)
+ah_test_script(mpi.ends LABELS mpi comm COMMAND ${DEBIAN_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/ends.py $<TARGET_FILE:autohete>
+  ${PROJECT_SOURCE_DIR}/tests/cli/documents/machine-cpu.json ${PROJECT_SOURCE_DIR}/docs/planning.md
+  ENVIRONMENT AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:autohete_mpi>)
 # Whole runs: two plans here, a dozen in the third ring.
 set(runs ${DEBIAN_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/runs.py $<TARGET_FILE:autohete>
   ${PROJECT_SOURCE_DIR}/tests/cli/documents/machine-cpu.json ${PROJECT_SOURCE_DIR}/docs/planning.md)

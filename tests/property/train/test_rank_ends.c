@@ -3,6 +3,7 @@
  * However ranks end, they end together: one dies at any of its messages, weights become NaN, the data of one cannot be read,
  * or the run is interrupted. Nobody waits for ever, which the limit of a test would tell.
  */
+#include "base/threads.h"
 #include "tests/property/train/counted.h"
 #include "tests/property/train/pipeline.h"
 #include "tests/support/hooked.h"
@@ -10,6 +11,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -237,8 +239,7 @@ TEST(rank_ends, a_plan_that_does_not_fit_one_ends_all)
         pipeline_run(&pipeline, &(struct ah_comm_hub_options){0}, train_on, NULL);
         for (size_t rank = 0; rank < pipeline.n; rank++) {
             const struct pipeline_stage *s = &pipeline.stages[rank];
-            const bool is_late = s->rc == AH_E_PEER && rank != bad; /* it joins a world that is lost */
-            if ((s->rc != AH_E_MISMATCH && !is_late) || !strstr(s->err.text, "the plan is for"))
+            if (s->rc != AH_E_MISMATCH || !strstr(s->err.text, "the plan is for"))
                 fail_msg("rank %zu has another plan, yet rank %zu ends with %d: %s", bad, rank, s->rc,
                          s->err.text);
         }
@@ -262,6 +263,19 @@ static int fail_op(void *context, const struct hooked_op *op, struct ah_error *e
     return ah_error_set(err, AH_E_FAILED, "made up");
 }
 
+/* Where in the training it was, and once whose failure it is; rank 0 does not say that of itself. */
+static bool tells(const char *text, size_t teller, uint32_t rank, uint32_t lane)
+{
+    char whose[24];
+    snprintf(whose, sizeof whose, "rank %" PRIu32 ": ", rank);
+    const bool names = strncmp(text, whose, strlen(whose)) == 0,
+               again = names && strstr(text + strlen(whose), "rank ");
+    if (!strstr(text, "made up") || again || names != (rank || teller))
+        return false;
+    return teller == rank || /* which may have failed in an evaluation */
+           (strstr(text, "after step ") && (lane != AH_LANE_SEND || strstr(text, "' in micro-batch ")));
+}
+
 /* What such a rank would have sent is skipped, while it may wait for rank 0, which waits for what it did not get. */
 static void let_fail(uint32_t rank, uint32_t lane, uint64_t at, uint64_t *seed)
 {
@@ -274,7 +288,7 @@ static void let_fail(uint32_t rank, uint32_t lane, uint64_t at, uint64_t *seed)
     pipeline.stages[rank].options.driver = ah_device_cpu();
     for (size_t i = 0; i < pipeline.n && !did_all; i++) {
         assert_int_not_equal(pipeline.stages[i].rc, AH_OK);
-        if (!strstr(pipeline.stages[i].err.text, "made up"))
+        if (!tells(pipeline.stages[i].err.text, i, rank, lane))
             fail_msg("rank %" PRIu32 ", op %" PRIu64 ": rank %zu says '%s'", rank, at, i,
                      pipeline.stages[i].err.text);
     }
@@ -290,6 +304,73 @@ TEST(rank_ends, an_op_that_fails_ends_all)
         const uint32_t lane = lanes[i % (sizeof lanes / sizeof *lanes)];
         const uint64_t most = lane == AH_LANE_COMPUTE ? 900 : 12;
         let_fail((uint32_t)(test_below(&seed, pipeline.n)), lane, 1 + test_below(&seed, most), &seed);
+        pipeline_close(&pipeline);
+    }
+    golden_close(&golden);
+}
+
+/* ---- stalls ---- */
+
+struct stall {
+    atomic_uint told;
+    sem_t over;               /* nobody holds up any more */
+    struct ah_error why;      /* of the first that was told */
+    atomic_uint_fast64_t ops; /* of the slow rank */
+    bool works;               /* else it sleeps */
+};
+
+/* Once, long after everyone's patience. */
+static void hold_up(void *context, const struct hooked_op *op)
+{
+    enum { AT = 40, FOR_NS = 1500 * 1000 * 1000 };
+    struct stall *stall = context;
+    if (op->lane != AH_LANE_COMPUTE || atomic_fetch_add(&stall->ops, 1) != AT)
+        return;
+    const uint64_t until_ns = ah_threads_now_ns() + FOR_NS;
+    while (stall->works && ah_threads_now_ns() < until_ns)
+        continue;
+    if (!stall->works) /* which takes no time of a processor */
+        sem_wait(&stall->over);
+}
+
+static void note_stall(void *context, const struct ah_error *why)
+{
+    struct stall *stall = context;
+    if (!atomic_fetch_add(&stall->told, 1))
+        stall->why = *why;
+    sem_post(&stall->over);
+}
+
+static void run_held_up(struct stall *stall, uint32_t slow)
+{
+    const double patience_s = 0.4;
+    sem_init(&stall->over, 0, 0);
+    hooked_set(&(struct hooked_hooks){.before = hold_up, .context = stall});
+    for (size_t i = 0; i < pipeline.n; i++)
+        pipeline.stages[i].options.device.watch =
+            (struct ah_device_watch){.patience_s = patience_s, .stalled = note_stall, .context = stall};
+    pipeline.stages[slow].options.driver = hooked_driver();
+    pipeline_run(&pipeline, NULL, train_on, NULL);
+    pipeline.stages[slow].options.driver = ah_device_cpu();
+    pipeline_expect_ok(&pipeline);
+    sem_destroy(&stall->over);
+}
+
+TEST(rank_ends, a_rank_that_waits_for_one_that_works_is_not_stalled)
+{
+    uint64_t seed = check_seed(67), turn[AH_BLOCK_HEAD + 1] = {0};
+    golden_open_as(&golden, "llama", AH_FP32, AH_FP32);
+    for (uint32_t slow = 0; slow < 3; slow++) {
+        struct stall works = {.works = true}, sleeps = {.works = false};
+        char said[40];
+        pipeline_open(&pipeline, &golden, 3, turn, &seed);
+        run_held_up(&works, slow);
+        if (works.told)
+            fail_msg("rank %" PRIu32 " works, yet: %s", slow, works.why.text);
+        run_held_up(&sleeps, slow);
+        snprintf(said, sizeof said, "; rank %" PRIu32 " waits for ", slow);
+        if (!strstr(sleeps.why.text, said))
+            fail_msg("rank %" PRIu32 " is stalled, yet: %s", slow, sleeps.why.text);
         pipeline_close(&pipeline);
     }
     golden_close(&golden);

@@ -91,9 +91,13 @@ TEST(comm, a_send_waits_for_its_receive)
     sleep_ms(20);
     assert_false(atomic_load(&send.is_done));
     struct ah_error err = {0};
+    struct ah_comm_under_way waits[2];
+    assert_int_equal(ah_comm_under_way(world.rank[0].comm, waits, 2), 1);
+    assert_true(waits[0].channel.sends && waits[0].channel.peer == 1 && waits[0].before == 0);
     CHECK_OK(ah_comm_move(world.rank[1].comm, 0, to, 5, &err), err);
     CHECK_OK(moving_end(&send), send.err);
     assert_string_equal(to, "abcd");
+    assert_int_equal(ah_comm_under_way(world.rank[0].comm, waits, 2), 0);
     world_close(&world);
 }
 
@@ -188,7 +192,11 @@ static void check_revoke(const struct ah_comm_driver *driver)
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(moving_end(&waiting[i]), AH_E_PEER);
         assert_string_equal(waiting[i].err.text, "rank 2: its loss is not finite");
+        struct ah_comm_under_way waited[2];
+        assert_int_equal(ah_comm_under_way(world.rank[i + 1].comm, waited, 2), 1);
+        assert_int_equal(waited[0].channel.peer, i);
     }
+    assert_int_equal(ah_comm_under_way(world.rank[0].comm, NULL, 0), 0);
     CHECK_FAILS(ah_comm_move(world.rank[0].comm, 0, data[0], 8, &err), err, AH_E_PEER,
                 "rank 2: its loss is not finite");
     world_close(&world);

@@ -16,7 +16,8 @@ enum { PATIENCE_NS = 200 * 1000 * 1000, LOOK_NS = PATIENCE_NS / 16 };
 /* Calls that wait for it last as long as `meanwhile`. */
 struct by_hand {
     struct ah_device common;
-    _Atomic uint64_t pulse;
+    _Atomic uint64_t pulse, elsewhere;
+    atomic_bool waits; /* for others */
     atomic_uint told;
     struct ah_error why;
     void (*meanwhile)(void);
@@ -67,7 +68,7 @@ static void hand_head(struct ah_device *device, uint32_t lane, struct ah_device_
         [AH_LANE_HOST] = {1, 0, false, 0, 0, 0, {{0}}, "nobody knows"},
     };
     (void)device;
-    *ret_head = heads[lane];
+    *ret_head = lane == AH_LANE_H2D && hand.waits ? (struct ah_device_head){.submitted = 2} : heads[lane];
 }
 
 static const struct ah_device_driver driver = {
@@ -105,14 +106,32 @@ static void name(const void *context, uint64_t tag, char *ret_name, size_t room)
     snprintf(ret_name, room, "%s", tag == 7 ? "'forward' of block 'layer.3'" : "");
 }
 
+static bool beside(const void *context, char *ret_text, size_t room)
+{
+    (void)context;
+    snprintf(ret_text, room, "rank 1 waits for %s",
+             hand.waits ? "the output of micro-batch 5 from rank 0" : "no other");
+    return hand.waits;
+}
+
+static uint64_t elsewhere(const void *context)
+{
+    (void)context;
+    return atomic_load(&hand.elsewhere);
+}
+
 static struct ah_device *open_by_hand(double patience_s)
 {
-    const struct ah_device_options options = {
-        .watch = {.patience_s = patience_s, .stalled = stalled, .name = name}};
+    const struct ah_device_options options = {.watch = {.patience_s = patience_s,
+                                                        .stalled = stalled,
+                                                        .name = name,
+                                                        .beside = beside,
+                                                        .pulse = elsewhere}};
     struct ah_error err = {0};
     struct ah_device *device = NULL;
     clock_stand();
     atomic_store(&hand.pulse, 0);
+    atomic_store(&hand.waits, false);
     atomic_store(&hand.told, 0);
     hand.why = (struct ah_error){0};
     CHECK_OK(ah_device_open(&device, &driver, &options, &err), err);
@@ -154,7 +173,7 @@ TEST(watch, tells_what_every_lane_is_at)
     assert_int_equal(atomic_load(&hand.told), 1);
     assert_int_equal(hand.why.code, AH_E_STALLED);
     assert_string_equal(hand.why.text, "device 'by hand' has completed nothing for 0.2 s, while the program "
-                                       "waits for op 0 of lane 'compute'; "
+                                       "waits for op 0 of lane 'compute'; rank 1 waits for no other; "
                                        "compute: 3 of 5 done, op 4 'attention' of 'forward' of block "
                                        "'layer.3' waits for op 2 of h2d and op 1 of "
                                        "host; h2d: 1 of 2 done, op 2 'copy' has begun and does not end; d2h: "
@@ -177,6 +196,34 @@ TEST(watch, does_not_tell_while_something_moves)
     assert_int_equal(atomic_load(&hand.told), 0);
     wait_while(device, lose_patience); /* and does when it moves no more */
     close_by_hand(device);
+}
+
+static void move_elsewhere(void)
+{
+    for (int i = 0; i < 20; i++) {
+        clock_advance(PATIENCE_NS / 2);
+        atomic_fetch_add(&hand.elsewhere, 1);
+    }
+}
+
+/* A quarter of the patience later than who waits for nobody. */
+static void lose_patience_late(void)
+{
+    clock_advance(PATIENCE_NS + 3 * LOOK_NS);
+    assert_int_equal(atomic_load(&hand.told), 0);
+    clock_advance(3 * LOOK_NS);
+    assert_int_equal(atomic_load(&hand.told), 1);
+}
+
+TEST(watch, does_not_tell_of_who_waits_for_others_that_move)
+{
+    struct ah_device *device = open_by_hand(PATIENCE_NS / 1e9);
+    atomic_store(&hand.waits, true);
+    wait_while(device, move_elsewhere);
+    assert_int_equal(atomic_load(&hand.told), 0);
+    wait_while(device, lose_patience_late);
+    close_by_hand(device);
+    assert_non_null(strstr(hand.why.text, "; rank 1 waits for the output of micro-batch 5 from rank 0; "));
 }
 
 static void pass_some_time(void)

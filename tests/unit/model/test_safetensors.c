@@ -81,6 +81,37 @@ TEST_IN(safetensors, reads_what_a_file_says, root_make, root_remove)
     ah_safetensors_release(&files);
 }
 
+static void digest_of(const char *root, const char *header, size_t data_bytes,
+                      char ret_text[AH_SHA256_HEX_MAX])
+{
+    struct ah_error err = {0};
+    CHECK_OK(ah_safetensors_digest(put_file(root, "x.safetensors", header, data_bytes), ret_text, &err), err);
+}
+
+/* Values differ by where a tensor begins, as byte i of a file's data is 7 i. */
+TEST_IN(safetensors, a_digest_tells_weights_apart, root_make, root_remove)
+{
+    static const char *const others[] = {
+        "{" T("a", "F32", "[2]", "[0,8]") "," T("c", "F32", "[1]", "[8,12]") "}",
+        "{" T("a", "F32", "[1,2]", "[0,8]") "," T("b", "F32", "[1]", "[8,12]") "}",
+        "{" T("a", "F32", "[2]", "[0,8]") "," T("b", "BF16", "[2]", "[8,12]") "}",
+        "{" T("b", "F32", "[1]", "[0,4]") "," T("a", "F32", "[2]", "[4,12]") "}",
+    };
+    char one[AH_SHA256_HEX_MAX], other[AH_SHA256_HEX_MAX];
+    struct ah_error err = {0};
+    digest_of(*state, "{" T("a", "F32", "[2]", "[0,8]") "," T("b", "F32", "[1]", "[8,12]") "}", 12, one);
+    digest_of(*state,
+              "{\"__metadata__\":{\"x\":\"y\"}," T("b", "F32", "[1]", "[8,12]") "," T("a", "F32", "[2]",
+                                                                                      "[0,8]") "}",
+              12, other);
+    assert_string_equal(one, other);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        digest_of(*state, others[i], 12, other);
+        assert_string_not_equal(one, other);
+    }
+    CHECK_FAILS(ah_safetensors_digest("/nothere", other, &err), err, AH_E_IO, "/nothere: cannot be read");
+}
+
 TEST_IN(safetensors, refuses_lies_about_places, root_make, root_remove)
 {
     const char *root = *state;

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Build id: what the linker named this program by, a digest of all its code and data. Two programs of one version that were
+ * built of other sources, or by another compiler, have other ids; a program that was copied or stripped keeps its own.
+ *
+ *     char text[AH_BUILD_ID_TEXT_MAX];
+ *     printf("build %s\n", ah_build_id_read(text));
+ */
+#ifndef AH_BASE_BUILD_ID_H
+#define AH_BASE_BUILD_ID_H
+
+enum { AH_BUILD_ID_TEXT_MAX = 41 };
+
+/* The running program's, in lower-case hexadecimal digits; "unknown" where its linker gave it none. Returns `ret_text`. */
+const char *ah_build_id_read(char ret_text[AH_BUILD_ID_TEXT_MAX]);
+
+#endif

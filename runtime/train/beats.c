@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Beats: whether anything moves on any rank, for the watch of each (runtime/device/watch.h). A rank that waits for a neighbour that
+ * computes for minutes is not stalled, and cannot see that by itself.
+ *
+ * A thread of each rank tells rank 0 now and then how far its device has come, and hears the sum over all. A sum that changes is
+ * progress somewhere. A rank whose program works beside its device, and waits for nobody, counts as one that moves. A rank that does
+ * not answer holds up the beats of all, so that the sum stands still, too.
+ */
+#include "base/lane.h"
+#include "base/threads.h"
+#include "runtime/train/trainer_internal.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { BEATS = 16, BEAT_MOST_NS = 1000 * 1000 * 1000, UNDER_WAY_MAX = 64 };
+
+struct beats {
+    struct ah_trainer *t; /* borrowed */
+    struct ah_lane *lane; /* owned */
+    uint64_t period_ns, ticks;
+    pthread_mutex_t mutex;
+    pthread_cond_t stop;
+    bool stopping; /* rank 0: under the mutex */
+};
+
+struct beat {
+    uint64_t pulse;
+    bool over;
+};
+
+_Static_assert(sizeof(struct beat) == AH_LINKS_BEAT_BYTES, "what the channels carry");
+
+/* Does the program wait for a word of another rank? What goes between neighbours is its device's. */
+static bool waits_for_word(const struct ah_trainer *t)
+{
+    struct ah_comm_under_way messages[UNDER_WAY_MAX];
+    const size_t n = ah_comm_under_way(t->options.rank->comm, messages, UNDER_WAY_MAX);
+    for (size_t i = 0; i < n; i++)
+        if (messages[i].channel.purpose == AH_LINKS_UP || messages[i].channel.purpose == AH_LINKS_DOWN)
+            return true;
+    return false;
+}
+
+static uint64_t own_pulse(struct beats *beats)
+{
+    struct ah_device *device = beats->t->device;
+    if (!__atomic_load_n(&device->waiting, __ATOMIC_ACQUIRE) && !waits_for_word(beats->t))
+        beats->ticks++;
+    return beats->ticks + (device->driver->pulse ? device->driver->pulse(device) : 0);
+}
+
+/* false: it is over. */
+static bool sleep_on(struct beats *beats)
+{
+    const uint64_t until_ns = ah_threads_now_ns() + beats->period_ns;
+    const struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
+    pthread_mutex_lock(&beats->mutex);
+    int rc = 0;
+    while (!beats->stopping && !rc)
+        rc = pthread_cond_timedwait(&beats->stop, &beats->mutex, &until);
+    const bool goes_on = !beats->stopping;
+    pthread_mutex_unlock(&beats->mutex);
+    return goes_on;
+}
+
+static int lead(struct beats *beats, struct beat *beat)
+{
+    const struct ah_links *links = beats->t->ranks.links;
+    int rc = AH_OK;
+    beat->over = !sleep_on(beats);
+    beat->pulse = own_pulse(beats);
+    for (uint32_t rank = 1; rank < links->place->ranks && !rc; rank++) {
+        struct beat one;
+        rc = ah_links_move(links, links->beat[rank].up, &one, sizeof one, NULL);
+        beat->pulse += rc ? 0 : one.pulse;
+    }
+    for (uint32_t rank = 1; rank < links->place->ranks && !rc; rank++)
+        rc = ah_links_move(links, links->beat[rank].down, beat, sizeof *beat, NULL);
+    return rc;
+}
+
+static int follow(struct beats *beats, struct beat *beat)
+{
+    const struct ah_links *links = beats->t->ranks.links;
+    *beat = (struct beat){.pulse = own_pulse(beats)};
+    int rc = ah_links_move(links, links->beat[0].up, beat, sizeof *beat, NULL);
+    return rc ? rc : ah_links_move(links, links->beat[0].down, beat, sizeof *beat, NULL);
+}
+
+static void run_beats(void *payload)
+{
+    struct beats *beats = *(struct beats **)payload;
+    struct beat beat = {0};
+    while (!beat.over && !(ah_ranks_leads(&beats->t->ranks) ? lead(beats, &beat) : follow(beats, &beat)))
+        __atomic_store_n(&beats->t->ranks.heard, beat.pulse, __ATOMIC_RELAXED);
+}
+
+static void release(struct beats *beats)
+{
+    ah_lane_free(beats->lane);
+    pthread_cond_destroy(&beats->stop);
+    pthread_mutex_destroy(&beats->mutex);
+    free(beats);
+}
+
+static struct beats *new_beats(struct ah_trainer *t)
+{
+    struct beats *beats = calloc(1, sizeof *beats);
+    pthread_condattr_t attributes;
+    if (!beats)
+        return NULL;
+    pthread_mutex_init(&beats->mutex, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&beats->stop, &attributes);
+    pthread_condattr_destroy(&attributes);
+    const double period_ns = t->options.device.watch.patience_s * 1e9 / BEATS;
+    beats->t = t;
+    beats->period_ns = period_ns < BEAT_MOST_NS ? (uint64_t)period_ns : BEAT_MOST_NS;
+    return beats;
+}
+
+int ah_beats_start(struct ah_trainer *t, struct ah_error *err)
+{
+    const struct ah_lane_options options = {.name = "beats", .cpu = -1, .queue = 1, .spans = 1};
+    if (!ah_ranks_several(&t->ranks) || !(t->options.device.watch.patience_s > 0)) /* alike on all ranks */
+        return AH_OK;
+    struct beats *beats = new_beats(t);
+    if (!beats)
+        return ah_error_memory(err);
+    int rc = ah_lane_new(&beats->lane, &options, err);
+    if (rc) {
+        release(beats);
+        return rc;
+    }
+    const struct ah_lane_job job = {.run = run_beats, .payload = &beats, .payload_bytes = sizeof(void *)};
+    t->ranks.beats = beats;
+    (void)ah_lane_submit(beats->lane, &job, NULL);
+    return AH_OK;
+}
+
+void ah_beats_stop(struct ah_trainer *t)
+{
+    struct beats *beats = t->ranks.beats;
+    if (!beats)
+        return;
+    pthread_mutex_lock(&beats->mutex);
+    beats->stopping = true;
+    pthread_cond_signal(&beats->stop);
+    pthread_mutex_unlock(&beats->mutex);
+    release(beats);
+    t->ranks.beats = NULL;
+}

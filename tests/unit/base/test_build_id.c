@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/build_id.h"
+
+#include "tests/support/check.h"
+
+#include <string.h>
+
+/* The linker that builds the tests gives ids, as GNU's does where distributions are built. */
+TEST(build_id, the_program_has_one)
+{
+    char text[AH_BUILD_ID_TEXT_MAX], again[AH_BUILD_ID_TEXT_MAX];
+    assert_ptr_equal(ah_build_id_read(text), text);
+    assert_true(strlen(text) >= 16 && strspn(text, "0123456789abcdef") == strlen(text));
+    assert_string_equal(ah_build_id_read(again), text);
+}

@@ -100,7 +100,8 @@ struct ah_run_listener {
 struct ah_run {
     struct ah_cli *cli;
     const struct ah_run_options *options;
-    const struct ah_plan *plan; /* borrowed */
+    const struct ah_plan *plan;   /* borrowed */
+    struct ah_plan_training step; /* of the plan, or of all ranks together; borrowed */
     struct ah_run_settings settings;
     const char *save; /* folder of checkpoints; NULL: nothing is saved */
     struct ah_signature signature;

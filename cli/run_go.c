@@ -49,7 +49,7 @@ static bool on_step(void *context, const struct ah_step_record *record)
     struct ah_run *run = stretch->run;
     double step_us = ah_tally_step(run->tally, record);
     run->position.step = record->step;
-    run->position.cursor = record->step * run->plan->training.batch;
+    run->position.cursor = record->step * run->step.batch;
     run->position.tokens += record->tokens;
     if (isfinite(record->loss) && isfinite(record->grad_norm)) {
         if (stretch->listener->step)

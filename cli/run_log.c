@@ -173,7 +173,7 @@ int ah_run_log_open(struct ah_run_log *ret_log, struct ah_run *run, const char *
 void ah_run_log_step(struct ah_run_log *log, const struct ah_step_record *record, double step_us)
 {
     const uint64_t *touched = log->facts.touched_bytes;
-    const struct ah_plan_training *training = &log->run->plan->training;
+    const struct ah_plan_training *training = &log->run->step;
     struct ah_error err = {0};
     const struct ah_runlog_step step = {
         .step = record->step,

@@ -229,7 +229,7 @@ static int open_batches(struct ah_run *run, struct ah_error *err)
 {
     struct ah_batches_options options = {.data = run->data,
                                          .seq = run->plan->training.seq,
-                                         .batch = run->plan->training.batch,
+                                         .batch = run->step.batch,
                                          .seed = run->settings.seed};
     int rc = ah_batches_init(&run->batches, &options, err);
     if (rc || !run->held_out)
@@ -531,6 +531,7 @@ static int open_parts(struct ah_run *run, struct ah_error *err)
         open_batches,  check_resumed, read_beside,   read_emulated,      open_checkpoints, check_room,
         open_trainer,  resume,        open_tally};
     int rc = AH_OK;
+    run->step = run->options->ranks ? *ah_run_ranks_step(run->options->ranks) : run->plan->training;
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
         rc = ah_interrupt_seen() ? ah_error_set(err, AH_E_INTERRUPTED, "interrupted; nothing was trained")
                                  : parts[i](run, err);

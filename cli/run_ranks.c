@@ -27,6 +27,7 @@ struct ah_run_ranks {
     const struct ah_cluster_plan *plan;
     struct ah_arena arena;
     struct ah_world world;
+    struct ah_plan_training step;
     uint32_t rank; /* of this process */
     struct ah_plan lead;
     char sha256[AH_DOCUMENT_DIGEST_MAX];
@@ -86,6 +87,11 @@ static int join_processes(struct ah_run_ranks *ranks, struct ah_error *err)
     return AH_OK;
 }
 
+const struct ah_plan_training *ah_run_ranks_step(const struct ah_run_ranks *ranks)
+{
+    return &ranks->step;
+}
+
 /* Rank 0 is the one that says how long a step takes. */
 static void choose_program(struct ah_run_ranks *ranks)
 {
@@ -110,6 +116,7 @@ int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_pl
     ranks->plan = plan;
     int rc = ah_world_init(&ranks->world, plan, &ranks->arena, err);
     rc = rc ? rc : digest(ranks, err);
+    rc = rc ? rc : ah_cluster_plan_step(plan, &ranks->arena, &ranks->step, err);
     if (!rc) {
         ranks->followers = ah_arena_array(&ranks->arena, ranks->world.ranks, sizeof *ranks->followers);
         ranks->hosts = ah_arena_array(&ranks->arena, ranks->world.ranks, sizeof *ranks->hosts);
@@ -279,6 +286,19 @@ bool ah_run_ranks_failed_elsewhere(const struct ah_run_ranks *ranks)
     return comm && ah_comm_fault(comm, &culprit, NULL) && culprit != ranks->rank;
 }
 
+/* Which micro-batches are a rank's, where not all are. */
+static void print_share(const struct ah_trainer_rank *place, struct ah_buffer *out)
+{
+    const struct ah_trainer_stage *stage = &place->stages[place->rank];
+    const uint64_t last = stage->first_micro_batch + stage->micro_batches - 1;
+    if (place->pipelines < 2)
+        return;
+    ah_buffer_printf(out, "; pipeline %" PRIu32 ", micro-batch", stage->pipeline);
+    if (stage->micro_batches > 1)
+        ah_buffer_printf(out, "es %" PRIu64 " to", stage->first_micro_batch);
+    ah_buffer_printf(out, " %" PRIu64, last);
+}
+
 void ah_run_ranks_print(const struct ah_run_ranks *ranks, struct ah_cli *cli, struct ah_buffer *out)
 {
     if (ranks->hub)
@@ -296,6 +316,7 @@ void ah_run_ranks_print(const struct ah_run_ranks *ranks, struct ah_cli *cli, st
             ah_buffer_printf(out, " on %s", ah_cli_clean(cli, ranks->hosts[rank].name));
         ah_buffer_printf(out, ", as node %s: %s", ah_cli_clean(cli, ranks->world.nodes[rank]),
                          blocks.failed ? "?" : ah_cli_clean(cli, blocks.data));
+        print_share(&ranks->world.places[rank], out);
         ah_buffer_release(&blocks);
     }
     ah_buffer_printf(out, "\n");

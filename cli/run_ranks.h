@@ -37,6 +37,9 @@ bool ah_run_ranks_leads(const struct ah_run_ranks *ranks);
 /* The program of this process's rank; rank 0's says that its step takes as long as the cluster's. */
 const struct ah_plan *ah_run_ranks_plan(const struct ah_run_ranks *ranks);
 
+/* What all pipelines do in a step. */
+const struct ah_plan_training *ah_run_ranks_step(const struct ah_run_ranks *ranks);
+
 /* Of another rank than 0: all that it does. `watch` says what to do when its device stalls. Errors as
  * ah_follower_run(). */
 int ah_run_ranks_follow(struct ah_run_ranks *ranks, struct ah_device_watch watch, struct ah_error *err);

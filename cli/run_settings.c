@@ -123,7 +123,7 @@ static int read_epochs(const struct ah_run *run, struct ah_run_settings *setting
 {
     const double epochs = run->options->epochs.value;
     const uint64_t samples = ah_batches_samples(run->data, run->plan->training.seq, false);
-    const double steps = ceil(epochs * (double)samples / (double)run->plan->training.batch);
+    const double steps = ceil(epochs * (double)samples / (double)run->step.batch);
     if (!(epochs > 0) || steps > AH_FIELD_COUNT_MAX)
         return ah_error_set(err, AH_E_USAGE, "'--epochs' %g is not a number of epochs; give one above 0",
                             epochs);
@@ -172,6 +172,10 @@ static void sign(struct ah_run *run)
                                                    .warmup_steps = settings->rate.warmup_steps,
                                                    .steps = cosine ? settings->steps : 0};
     run->signature = run->plan->numeric_signature;
+    run->signature.batch = run->step.batch;
+    run->signature.micro_batches = run->step.micro_batches;
+    run->signature.sums = run->step.sums;
+    run->signature.n_sums = run->step.n_sums;
     run->signature.device = run->driver == ah_device_cpu() ? AH_DEVICE_CPU : AH_DEVICE_CUDA;
     if (run->signature.device != run->plan->numeric_signature.device)
         run->signature.matmul_sha256 = NULL; /* of another device's library */

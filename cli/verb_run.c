@@ -219,7 +219,7 @@ static void on_step(void *context, const struct ah_step_record *record, double s
     struct running *running = context;
     char rate[AH_UNITS_TEXT_MAX], time[AH_UNITS_TEXT_MAX], line[192];
     char learned[AH_UNITS_TEXT_MAX], beside[AH_UNITS_TEXT_MAX + sizeof " ( learned)"] = "";
-    const struct ah_plan_training *training = &running->run.plan->training;
+    const struct ah_plan_training *training = &running->run.step;
     uint64_t steps = running->run.settings.steps;
     const struct steady *steady = &running->steady;
     put_steady(&running->steady, step_us, (double)(training->batch * training->seq), (double)record->tokens);

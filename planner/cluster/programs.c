@@ -58,9 +58,8 @@ static struct role role_of(const struct filling *f, const struct ah_pipeline *pi
                                  .tp = ah_instance_kind_of(in, stage->class)->tp,
                                  .stage = i,
                                  .stages = pipeline->n_stages,
-                                 .step_micro_batches = f->in->arrangement->n_pipelines > 1
-                                                           ? f->in->training.micro_batches
-                                                           : 0},
+                                 .step_micro_batches =
+                                     f->in->arrangement->n_pipelines > 1 ? f->in->training.micro_batches : 0},
                         .micro_batches = pipeline->micro_batches,
                         .kind = in->classes[stage->class].kind,
                         .sharers = ah_instance_kind_of(in, stage->class)->n_hosts ? stage->sharers : 0,

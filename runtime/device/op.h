@@ -238,7 +238,7 @@ struct ah_op_message {
     void *context; /* borrowed until the op is done */
     uint64_t bytes;
     uint32_t channel; /* the function's */
-    bool more;        /* it goes together with the next message of its lane: the function keeps it until then */
+    bool more; /* it goes together with the next message of its lane: the function keeps it until then */
 };
 
 /* What AdamW reads of one step, in an arena so that orders can be queued before the norm is known. Computed by

@@ -282,13 +282,14 @@ static int norm_edges(struct build *b)
     return AH_OK;
 }
 
-/* Of a block whose weights are on the host, the op by which its gradients are there; none: they are on the device. */
+/* Of a block whose weights are on the host, or whose gradients are added up there, the op by which they are there; none: they
+ * are on the device. */
 static uint32_t arrival(const struct build *b, uint64_t block)
 {
     bool on_host = first_op(b, AH_PLAN_HOST_ADAM, block) != ITEMS_NONE &&
                    first_op(b, AH_PLAN_UPLOAD, block) == ITEMS_NONE;
     uint32_t sum = find_op(b, AH_PLAN_ACCUMULATE, block, b->it->micro_batches - 1);
-    if (!on_host)
+    if (!on_host && sum == ITEMS_NONE)
         return ITEMS_NONE;
     return sum != ITEMS_NONE ? sum : first_op(b, AH_PLAN_SEND_GRADIENTS, block);
 }
@@ -303,7 +304,8 @@ static void arrival_edges(struct build *b)
         for (uint64_t block = 0; block < b->it->n_blocks && arrived != ITEMS_NONE; block++) {
             wait_for_all(b, first_op(b, AH_PLAN_DEVICE_ADAM, block), arrived);
             wait_for_all(b, first_op(b, AH_PLAN_HOST_ADAM, block), arrived);
-            if (first_op(b, AH_PLAN_UPLOAD, block) != ITEMS_NONE)
+            if (first_op(b, AH_PLAN_UPLOAD, block) != ITEMS_NONE &&
+                first_op(b, AH_PLAN_ACCUMULATE, block) == ITEMS_NONE)
                 wait_for_all(b, first_op(b, AH_PLAN_SEND_GRADIENTS, block), arrived);
         }
     }

@@ -11,18 +11,29 @@
 
 /* ---- configs ---- */
 
-static size_t accumulators(const struct ah_job *job, enum ah_optimizer optimizer, uint8_t ret_accumulators[2])
+/* Gradients leave as they are made where weights are on the host: of several pipelines they are added up there. */
+static bool leaves_first(const struct ah_job *job, struct ah_config config)
 {
-    bool sums = job->adds_up && optimizer != AH_OPTIMIZER_NONE;
+    return job->part.step_micro_batches && config.weights == AH_WEIGHTS_HOST &&
+           config.optimizer == AH_OPTIMIZER_HOST;
+}
+
+static size_t accumulators(const struct ah_job *job, struct ah_config config, uint8_t ret_accumulators[2])
+{
+    bool sums = job->adds_up && config.optimizer != AH_OPTIMIZER_NONE;
     ret_accumulators[0] = sums ? AH_ACCUMULATOR_DEVICE : AH_ACCUMULATOR_NONE;
     ret_accumulators[1] = AH_ACCUMULATOR_HOST;
-    return sums && optimizer == AH_OPTIMIZER_HOST ? 2 : 1;
+    if (sums && leaves_first(job, config)) {
+        ret_accumulators[0] = AH_ACCUMULATOR_HOST;
+        return 1;
+    }
+    return sums && config.optimizer == AH_OPTIMIZER_HOST ? 2 : 1;
 }
 
 static size_t push_configs(const struct ah_job *job, struct ah_config config, struct ah_config *ret_configs)
 {
     uint8_t accumulator[2];
-    size_t n = accumulators(job, config.optimizer, accumulator);
+    size_t n = accumulators(job, config, accumulator);
     for (size_t i = 0; i < n; i++) {
         ret_configs[i] = config;
         ret_configs[i].accumulator = accumulator[i];

@@ -68,7 +68,13 @@ struct ah_bind_options {
 };
 
 /* Channels of messages by which pipelines add up: behind those of enum ah_channel, by the other's rank. */
-enum ah_bind_sum { AH_SUM_PARTIAL_OUT, AH_SUM_PARTIAL_IN, AH_SUM_TOTAL_OUT, AH_SUM_TOTAL_IN, AH_SUM_CHANNELS };
+enum ah_bind_sum {
+    AH_SUM_PARTIAL_OUT,
+    AH_SUM_PARTIAL_IN,
+    AH_SUM_TOTAL_OUT,
+    AH_SUM_TOTAL_IN,
+    AH_SUM_CHANNELS
+};
 static inline uint32_t ah_bind_sum_channel(uint32_t rank, enum ah_bind_sum sum)
 {
     return AH_CHANNELS + rank * AH_SUM_CHANNELS + sum;

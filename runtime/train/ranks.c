@@ -51,7 +51,8 @@ int ah_ranks_meet(struct ah_trainer *t, struct ah_error *err)
         return AH_OK;
     ranks->piece = malloc(AH_LINKS_PIECE_BYTES);
     ranks->together = calloc((size_t)ranks->options->ranks * AH_SUM_CHANNELS, sizeof *ranks->together);
-    if (!ranks->piece || !ranks->together)
+    ranks->losses = calloc(ah_ranks_step_micro_batches(t), sizeof *ranks->losses);
+    if (!ranks->piece || !ranks->together || !ranks->losses)
         return ah_error_memory(err);
     ranks->links = ranks->options->links;
     if (ranks->links)
@@ -66,6 +67,7 @@ void ah_ranks_release(struct ah_trainer *t)
     ah_links_release(&t->ranks.own);
     free(t->ranks.piece);
     free(t->ranks.together);
+    free(t->ranks.losses);
 }
 
 /* ---- a world of turns ---- */
@@ -136,8 +138,8 @@ static void *place_of(const struct ah_trainer *t, const struct ah_message *messa
 static int move_sum(struct ah_trainer *t, const struct ah_op_moved *moved, struct ah_error *err)
 {
     struct ranks *ranks = &t->ranks;
-    ranks->together[ranks->n_together++] = (struct ah_comm_moved){
-        ranks->links->sums[moved->channel - AH_CHANNELS], moved->data, moved->bytes};
+    ranks->together[ranks->n_together++] =
+        (struct ah_comm_moved){ranks->links->sums[moved->channel - AH_CHANNELS], moved->data, moved->bytes};
     if (moved->more)
         return AH_OK;
     const size_t n = ranks->n_together;
@@ -168,6 +170,12 @@ int ah_ranks_move(void *context, const struct ah_op_moved *moved, struct ah_erro
 uint64_t ah_ranks_step_batch(const struct ah_trainer *t)
 {
     return t->options.rank ? t->options.rank->step_batch : t->options.plan->training.batch;
+}
+
+uint64_t ah_ranks_step_micro_batches(const struct ah_trainer *t)
+{
+    const struct ah_plan_training *training = &t->options.plan->training;
+    return ah_ranks_step_batch(t) / (training->batch / training->micro_batches);
 }
 
 uint64_t ah_ranks_first_row(const struct ah_trainer *t)
@@ -213,9 +221,9 @@ int ah_ranks_gate(void *context, struct ah_error *err)
     const uint64_t blocks = ah_model_blocks(t->job.model), first = t->job.part.first_block;
     if (place->rank == t->ranks.links->gatekeeper)
         return keep_gate(t, sums, blocks, err);
-    int rc = place->owner[first] == place->rank ? move(t, t->ranks.links->gate[0].up, sums + first,
-                                                       t->job.n_blocks * sizeof *sums, err)
-                                                : AH_OK;
+    int rc = place->owner[first] == place->rank
+                 ? move(t, t->ranks.links->gate[0].up, sums + first, t->job.n_blocks * sizeof *sums, err)
+                 : AH_OK;
     return rc ? rc : move(t, t->ranks.links->gate[0].down, sums, blocks * sizeof *sums, err);
 }
 
@@ -230,9 +238,19 @@ static int bring(struct ah_trainer *t, uint32_t from, double *values, uint64_t n
 
 int ah_ranks_gather(struct ah_trainer *t, int64_t step, double *grad_norm, struct ah_error *err)
 {
-    double *losses = ah_device_pointer(t->device, ah_run_header(t, step, AH_HEADER_LOSS));
-    const uint32_t head = t->options.rank->owner[ah_model_blocks(t->job.model) - 1];
-    int rc = bring(t, head, losses, t->job.training.micro_batches, err);
+    const struct ah_trainer_rank *place = t->options.rank;
+    const uint64_t blocks = ah_model_blocks(t->job.model);
+    double *own = ah_device_pointer(t->device, ah_run_header(t, step, AH_HEADER_LOSS));
+    int rc = AH_OK;
+    for (uint32_t rank = 0; rank < place->ranks && !rc; rank++) {
+        const struct ah_trainer_stage *stage = &place->stages[rank];
+        double *losses = t->ranks.losses + stage->first_micro_batch;
+        if (stage->first_block + stage->blocks < blocks)
+            continue;
+        if (rank == place->rank)
+            memcpy(losses, own, stage->micro_batches * sizeof *losses);
+        rc = bring(t, rank, losses, stage->micro_batches, err);
+    }
     return rc ? rc : bring(t, t->ranks.links->gatekeeper, grad_norm, 1, err);
 }
 

@@ -31,7 +31,7 @@ struct ranks_partner {
 struct ranks {
     const struct ah_trainer_rank *options; /* NULL: one rank trains all */
     struct ah_messages messages;
-    uint32_t last_pass; /* position of the last pass or message of a step */
+    uint32_t last_pass;          /* position of the last pass or message of a step */
     struct ah_links *links, own; /* the place's, or the trainer's own */
 
     /* Of channels by which something arrives. */
@@ -48,6 +48,7 @@ struct ranks {
 
     struct ah_comm_moved *together; /* owned: messages of the lane `sums` that go with the next one */
     size_t n_together;
+    double *losses; /* owned: of a step's micro-batches, all at rank 0 */
 
     float *piece;        /* owned: what a rank but 0 reads or writes for rank 0 */
     struct beats *beats; /* owned; NULL: nobody watches (beats.c) */
@@ -80,8 +81,9 @@ static inline bool ah_ranks_leads(const struct ranks *ranks)
     return ranks->options && !ranks->options->rank;
 }
 
-/* Sequences of a step, whoever trains on them; and where those of this rank's pipeline begin. */
+/* Sequences and micro-batches of a step, whoever trains on them; and where those of this rank's pipeline begin. */
 uint64_t ah_ranks_step_batch(const struct ah_trainer *t);
+uint64_t ah_ranks_step_micro_batches(const struct ah_trainer *t);
 uint64_t ah_ranks_first_row(const struct ah_trainer *t);
 
 /* Of ops: `context` is the trainer. */

@@ -35,9 +35,11 @@ struct ah_ref ah_run_header(const struct ah_trainer *t, int64_t step, uint64_t o
 
 double ah_run_loss(const struct ah_trainer *t, int64_t step, const double *before)
 {
-    const double *losses = ah_device_pointer(t->device, ah_run_header(t, step, AH_HEADER_LOSS));
+    const double *losses = ah_ranks_several(&t->ranks)
+                               ? t->ranks.losses
+                               : ah_device_pointer(t->device, ah_run_header(t, step, AH_HEADER_LOSS));
     double sum = before ? *before + losses[0] : losses[0];
-    for (uint64_t m = 1; m < t->job.training.micro_batches; m++)
+    for (uint64_t m = 1; m < ah_ranks_step_micro_batches(t); m++)
         sum += losses[m];
     return sum;
 }

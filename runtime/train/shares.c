@@ -175,12 +175,21 @@ int ah_shares_advance(struct ah_trainer *t, int64_t round, enum round_part part,
     return AH_OK;
 }
 
+/* Of a world of turns: an item of compute of the next step. */
+static bool comes_behind(const struct ah_trainer *t, uint32_t item)
+{
+    return !ah_comm_independent(t->options.rank->comm) && item < t->rounds.positions &&
+           t->rounds.items[item].early && !t->rounds.items[item].of_before;
+}
+
 bool ah_shares_ready(const struct ah_trainer *t, uint32_t item, int64_t step, struct waits *waits)
 {
     if (!t->shares.n)
         return true;
     if (op_at(t, item)->op == AH_PLAN_NORM)
         return ah_shares_all(t, step, waits);
+    if (comes_behind(t, item) && step > 0 && !ah_shares_all(t, step - 1, waits))
+        return false;
     const uint32_t needed = t->shares.needed_by[item];
     if (needed == AH_ROUNDS_NONE)
         return true;

@@ -59,16 +59,16 @@ enum { AH_SHARE_PIECE = 1 << 18 };
 struct ah_trainer_rank {
     struct ah_comm *comm; /* open, without channels; closed by its owner, behind the trainer */
     uint32_t rank, ranks;
-    uint32_t before, behind; /* in the pipeline, where there is one */
-    const uint32_t *owner;   /* by block of the model: of the first pipeline */
+    uint32_t before, behind;               /* in the pipeline, where there is one */
+    const uint32_t *owner;                 /* by block of the model: of the first pipeline */
     const struct ah_trainer_stage *stages; /* by rank */
     const struct ah_trainer_share *shares; /* in the order in which they are added up; none: one pipeline */
     size_t n_shares;
     uint32_t pipelines;
-    uint64_t share_piece;    /* elements that are added up at a time; 0: AH_SHARE_PIECE */
-    uint64_t step_batch;     /* sequences of a step, of all pipelines */
+    uint64_t share_piece;     /* elements that are added up at a time; 0: AH_SHARE_PIECE */
+    uint64_t step_batch;      /* sequences of a step, of all pipelines */
     const char *const *hosts; /* (optional) their names, by rank, "" while unknown */
-    struct ah_links *links;  /* (optional) opened before (links.h); NULL: the trainer opens its own */
+    struct ah_links *links;   /* (optional) opened before (links.h); NULL: the trainer opens its own */
 };
 
 struct ah_trainer_options {

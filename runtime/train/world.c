@@ -69,8 +69,8 @@ static int check_program(const struct building *b, const struct ah_plan *program
         return AH_OK;
     if (told != b->plan->training.micro_batches)
         return ah_error_set(b->err, AH_E_DOCUMENT,
-                            "program of node '%s': part.step_micro_batches is %" PRIu64 ", the plan's %" PRIu64
-                            "; plan again",
+                            "program of node '%s': part.step_micro_batches is %" PRIu64
+                            ", the plan's %" PRIu64 "; plan again",
                             node, told, b->plan->training.micro_batches);
     for (size_t p = 0; p < program->lanes.n_compute; p++) {
         const bool update = program->ops[program->lanes.compute[p]].op == AH_PLAN_DEVICE_ADAM;
@@ -92,10 +92,9 @@ static int place_stage(struct building *b, size_t p, size_t i, uint64_t first_mi
     const struct ah_cluster_plan_stage *stage = &pipeline->stages[i];
     const uint64_t rank = stage->ranks[0];
     if (rank >= world->ranks || world->programs[rank])
-        return ah_error_set(b->err, AH_E_DOCUMENT, "pipelines[%zu].stages[%zu]: rank %" PRIu64 " %s", p, i,
-                            rank,
-                            rank >= world->ranks ? "is above the number of stages"
-                                                 : "has another stage, too");
+        return ah_error_set(
+            b->err, AH_E_DOCUMENT, "pipelines[%zu].stages[%zu]: rank %" PRIu64 " %s", p, i, rank,
+            rank >= world->ranks ? "is above the number of stages" : "has another stage, too");
     world->programs[rank] = &plan->programs[stage->program];
     world->nodes[rank] = stage->node;
     world->places[rank] = (struct ah_trainer_rank){
@@ -143,8 +142,8 @@ static int find_owner(const struct building *b, size_t segment, size_t p, uint32
         *ret_rank = rank;
         return AH_OK;
     }
-    return ah_error_set(b->err, AH_E_DOCUMENT, "segments[%zu]: no stage of pipeline %zu has all of its blocks",
-                        segment, p);
+    return ah_error_set(b->err, AH_E_DOCUMENT,
+                        "segments[%zu]: no stage of pipeline %zu has all of its blocks", segment, p);
 }
 
 /* Every block with gradients is of one segment. */
@@ -163,8 +162,8 @@ static int check_covered(const struct building *b)
             const bool trained = b->world->programs[rank]->blocks[n].optimizer != AH_OPTIMIZER_NONE;
             if (trained && count[block] != 1)
                 return ah_error_set(b->err, AH_E_DOCUMENT,
-                                    "segments: block %" PRIu64 " is in %" PRIu32 " of them; plan again", block,
-                                    count[block]);
+                                    "segments: block %" PRIu64 " is in %" PRIu32 " of them; plan again",
+                                    block, count[block]);
         }
     return AH_OK;
 }
@@ -183,7 +182,8 @@ static int share(struct building *b)
         rc = ranks ? AH_OK : ah_error_memory(b->err);
         for (size_t p = 0; p < plan->n_pipelines && !rc; p++)
             rc = find_owner(b, s, p, &ranks[p]);
-        b->shares[s] = (struct ah_trainer_share){plan->segments[s].first_block, plan->segments[s].blocks, ranks};
+        b->shares[s] =
+            (struct ah_trainer_share){plan->segments[s].first_block, plan->segments[s].blocks, ranks};
     }
     for (uint32_t rank = 0; rank < b->world->ranks; rank++) {
         b->world->places[rank].shares = b->shares;

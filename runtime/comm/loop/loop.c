@@ -363,13 +363,14 @@ static uint64_t first_turn(const struct loop_end *end)
 
 /* ---- turns that wait for each other ---- */
 
-/* A slot of the end's turn whose other end comes after the turn of a rank that is stuck; NULL: there is none. */
+/* A slot of the end's turn whose other end comes after the turn of a rank that is stuck; NULL: there is none. Where it is both
+ * ends' turn they are about to meet: whoever makes them is copying meanwhile, without the mutex. */
 static const struct loop_slot *blocked_slot(const struct loop_end *end)
 {
     for (size_t i = 0; i < end->wishes.n; i++) {
         const struct loop_slot *slot = &end->slots[i];
         if (takes_turns(slot, end) && slot->state == SLOT_POSTED && slot->turn == end->turn &&
-            slot->peer->is_stuck)
+            slot->peer->is_stuck && !progresses(slot->other, slot->peer))
             return slot;
     }
     return NULL;

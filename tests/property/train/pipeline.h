@@ -43,6 +43,11 @@ struct pipeline {
     size_t n;
     uint32_t owner[TEST_BLOCKS_MAX];
     struct ah_trainer_stage of_rank[PIPELINE_STAGES];
+    struct ah_trainer_share shares[TEST_BLOCKS_MAX];
+    uint32_t share_ranks[TEST_BLOCKS_MAX][PIPELINE_STAGES];
+    size_t n_shares;
+    uint32_t pipelines;
+    uint64_t share_piece;                /* 0: as ever */
     const struct ah_comm_driver *driver; /* NULL: ah_comm_loop() */
     double deadline_s;                   /* of the world */
     struct ah_comm_hub *hub;
@@ -103,54 +108,160 @@ static inline void pipeline_open_data(const struct golden *g, struct pipeline_st
              err);
 }
 
-static inline void pipeline_open_stage(struct pipeline *p, const struct golden *g, struct ah_plan_part part,
-                                       uint64_t *turn, uint64_t *seed)
+/* A stage of one of the pipelines, and its rank. */
+struct pipeline_place {
+    struct ah_plan_part part;
+    uint32_t pipeline, rank, before, behind;
+    uint64_t first_micro_batch, micro_batches;
+};
+
+static inline void pipeline_open_stage(struct pipeline *p, const struct golden *g,
+                                       const struct pipeline_place *at, uint64_t *turn, uint64_t *seed)
 {
-    struct pipeline_stage *s = &p->stages[part.stage];
+    struct pipeline_stage *s = &p->stages[at->rank];
+    struct ah_plan_training training = g->c.job.training;
     struct ah_error err = {0};
     memset(s, 0, sizeof *s);
     s->pipeline = p;
     s->c.model = g->c.model;
-    s->c.part = part;
-    s->c.job.training = g->c.job.training;
-    test_case_cut(&s->c, g->c.job.training.micro_batches, seed);
+    s->c.part = at->part;
+    training.batch = training.batch / training.micro_batches * at->micro_batches;
+    training.sums = NULL;
+    training.n_sums = 0;
+    s->c.job.training = training;
+    test_case_cut(&s->c, at->micro_batches, seed);
     CHECK_OK(ah_schedule_init(&s->schedule, &s->c.job, &err), err);
     pipeline_plan_stage(s, turn, seed);
-    s->rank = (struct ah_trainer_rank){.rank = (uint32_t)part.stage,
-                                       .ranks = (uint32_t)part.stages,
-                                       .before = (uint32_t)part.stage - 1,
-                                       .behind = (uint32_t)part.stage + 1,
+    s->rank = (struct ah_trainer_rank){.rank = at->rank,
+                                       .ranks = (uint32_t)p->n,
+                                       .before = at->before,
+                                       .behind = at->behind,
                                        .owner = p->owner,
                                        .stages = p->of_rank,
-                                       .pipelines = 1,
+                                       .shares = p->shares,
+                                       .n_shares = p->n_shares,
+                                       .pipelines = p->pipelines,
+                                       .share_piece = p->share_piece,
                                        .step_batch = g->c.job.training.batch};
-    p->of_rank[part.stage] = (struct ah_trainer_stage){.first_block = part.first_block,
-                                                       .blocks = part.blocks,
-                                                       .micro_batches = g->c.job.training.micro_batches};
     s->options = g->options;
     s->options.device = (struct ah_device_options){.compute_threads = 1, .host_threads = 1, .shared = true};
     s->options.plan = s->document.body.plan;
     s->options.rank = &s->rank;
     s->options.batches = &s->batches;
     pipeline_open_data(g, s);
-    for (uint64_t block = 0; block < part.blocks; block++)
-        p->owner[part.first_block + block] = (uint32_t)part.stage;
+    p->of_rank[at->rank] = (struct ah_trainer_stage){.pipeline = at->pipeline,
+                                                     .first_block = at->part.first_block,
+                                                     .blocks = at->part.blocks,
+                                                     .first_micro_batch = at->first_micro_batch,
+                                                     .micro_batches = at->micro_batches};
+    for (uint64_t block = 0; block < at->part.blocks && !at->pipeline; block++)
+        p->owner[at->part.first_block + block] = at->rank;
+}
+
+/* Stages cut anywhere; `ranks` names theirs. */
+static inline void pipeline_cut(struct pipeline *p, const struct golden *g, struct pipeline_place at,
+                                const uint32_t *ranks, uint64_t *turn, uint64_t *seed)
+{
+    const uint64_t blocks = ah_model_blocks(&g->c.model), stages = at.part.stages;
+    uint64_t begin = 0;
+    for (uint64_t i = 0; i < stages; i++) {
+        const uint64_t end =
+            i + 1 < stages ? begin + 1 + test_below(seed, blocks - begin - (stages - 1 - i)) : blocks;
+        at.part.first_block = begin;
+        at.part.blocks = end - begin;
+        at.part.tp = 1;
+        at.part.stage = i;
+        at.rank = ranks[i];
+        at.before = i ? ranks[i - 1] : 0;
+        at.behind = i + 1 < stages ? ranks[i + 1] : 0;
+        pipeline_open_stage(p, g, &at, turn, seed);
+        begin = end;
+    }
 }
 
 /* `n` 0: any number of stages from 2 on. `turn`: by kind of block, the config that is next. */
 static inline void pipeline_open(struct pipeline *p, const struct golden *g, uint64_t n, uint64_t *turn,
                                  uint64_t *seed)
 {
+    static const uint32_t in_order[PIPELINE_STAGES] = {0, 1, 2, 3, 4, 5, 6, 7};
     const uint64_t blocks = ah_model_blocks(&g->c.model),
                    most = blocks < PIPELINE_STAGES ? blocks : PIPELINE_STAGES;
-    uint64_t begin = 0;
     p->n = n ? n : 2 + test_below(seed, most - 1);
-    for (uint64_t i = 0; i < p->n; i++) {
-        const uint64_t end =
-            i + 1 < p->n ? begin + 1 + test_below(seed, blocks - begin - (p->n - 1 - i)) : blocks;
-        pipeline_open_stage(p, g, (struct ah_plan_part){begin, end - begin, 1, i, p->n, 0}, turn, seed);
-        begin = end;
+    p->pipelines = 1;
+    p->n_shares = 0;
+    pipeline_cut(
+        p, g,
+        (struct pipeline_place){.part = {.stages = p->n}, .micro_batches = g->c.job.training.micro_batches},
+        in_order, turn, seed);
+}
+
+static inline uint32_t pipeline_rank_of(const struct pipeline *p, uint32_t pipeline, uint64_t block)
+{
+    uint32_t rank = 0;
+    while (p->of_rank[rank].pipeline != pipeline || block < p->of_rank[rank].first_block ||
+           block - p->of_rank[rank].first_block >= p->of_rank[rank].blocks)
+        rank++;
+    return rank;
+}
+
+/* Cut wherever some pipeline is; from above, as gradients come. */
+static inline void pipeline_share(struct pipeline *p, uint64_t blocks)
+{
+    for (uint64_t end = blocks, at = blocks; at-- > 0;) {
+        bool cut = false;
+        for (size_t rank = 0; rank < p->n; rank++)
+            cut = cut || p->of_rank[rank].first_block == at;
+        if (!cut)
+            continue;
+        uint32_t *ranks = p->share_ranks[p->n_shares];
+        for (uint32_t pipeline = 0; pipeline < p->pipelines; pipeline++)
+            ranks[pipeline] = pipeline_rank_of(p, pipeline, at);
+        p->shares[p->n_shares++] = (struct ah_trainer_share){at, end - at, ranks};
+        end = at;
     }
+    for (size_t rank = 0; rank < p->n; rank++)
+        p->stages[rank].rank.n_shares = p->n_shares;
+}
+
+/* A pipeline for each of these groups of micro-batches, of `most` ranks together at most, whose numbers are mixed. */
+static inline void pipeline_open_groups(struct pipeline *p, const struct golden *g, const uint64_t *sums,
+                                        size_t n_sums, uint64_t most, uint64_t *turn, uint64_t *seed)
+{
+    const uint64_t blocks = ah_model_blocks(&g->c.model);
+    uint64_t stages[PIPELINE_STAGES], first = 0, micro_batches = 0;
+    uint32_t ranks[PIPELINE_STAGES], next = 0;
+    p->n = n_sums;
+    for (size_t i = 0; i < n_sums; i++)
+        stages[i] = 1;
+    for (uint64_t extra = test_below(seed, most - n_sums + 1); extra > 0; extra--) {
+        const size_t i = test_below(seed, n_sums);
+        p->n += stages[i] < blocks;
+        stages[i] += stages[i] < blocks;
+    }
+    for (uint32_t i = 0; i < p->n; i++)
+        ranks[i] = i;
+    for (size_t i = p->n; i-- > 1;) {
+        const size_t other = test_below(seed, i + 1);
+        const uint32_t kept = ranks[i];
+        ranks[i] = ranks[other];
+        ranks[other] = kept;
+    }
+    for (size_t i = 0; i < n_sums; i++)
+        micro_batches += sums[i];
+    p->pipelines = (uint32_t)n_sums;
+    p->n_shares = 0;
+    for (uint32_t i = 0; i < n_sums; i++) {
+        pipeline_cut(
+            p, g,
+            (struct pipeline_place){.part = {.stages = stages[i], .step_micro_batches = micro_batches},
+                                    .pipeline = i,
+                                    .first_micro_batch = first,
+                                    .micro_batches = sums[i]},
+            ranks + next, turn, seed);
+        next += (uint32_t)stages[i];
+        first += sums[i];
+    }
+    pipeline_share(p, blocks);
 }
 
 static inline void pipeline_close(struct pipeline *p)

@@ -90,14 +90,26 @@ static void expect_as_planned(void)
     }
 }
 
+/* Micro-batches of pipelines; none: of one. */
+static const uint64_t *groups;
+static size_t n_groups;
+
+static void open_ranks(uint64_t *turn, uint64_t *seed)
+{
+    if (n_groups)
+        pipeline_open_groups(&pipeline, &golden, groups, n_groups, PIPELINE_STAGES, turn, seed);
+    else
+        pipeline_open(&pipeline, &golden, 0, turn, seed);
+}
+
 static void run_plan(const char *name, double expected, uint64_t *turn, uint64_t *seed)
 {
     struct ah_trainer_evaluation evaluation = {0};
-    pipeline_open(&pipeline, &golden, 0, turn, seed);
+    open_ranks(turn, seed);
     for (int k = 0; wanted && !wanted(); k++) {
         assert_true(k < 1000);
         pipeline_close(&pipeline);
-        pipeline_open(&pipeline, &golden, 0, turn, seed);
+        open_ranks(turn, seed);
     }
     for (size_t i = 0; i < pipeline.n && pipeline.likes; i++)
         pipeline.stages[i].options.device.throttle = slow_copies;
@@ -323,4 +335,53 @@ TEST(ranks, have_them_in_up_to_eight_stages)
     }
     for (size_t n = 2; n <= PIPELINE_STAGES && check_scaled(PLANS_EACH) >= PLANS_EACH; n++)
         assert_true(seen.stages[n] > 0);
+}
+
+/* ---- several pipelines ---- */
+
+enum { GROUPS_MAX = 4, SHARED_PLANS_EACH = 8 };
+
+struct shared {
+    struct signature signature;
+    uint64_t sums[GROUPS_MAX];
+    uint64_t piece; /* elements that are added up at a time */
+};
+
+static void run_shared(const struct shared *shared, uint64_t *seed)
+{
+    uint64_t turn[AH_BLOCK_HEAD + 1] = {0}, sums[GROUPS_MAX], micro_batches = 0;
+    memcpy(sums, shared->sums, sizeof sums);
+    for (n_groups = 0; n_groups < GROUPS_MAX && sums[n_groups]; n_groups++)
+        micro_batches += sums[n_groups];
+    groups = sums;
+    pipeline.share_piece = shared->piece;
+    golden_open_as(&golden, shared->signature.name, shared->signature.dtype, shared->signature.state_dtype);
+    bool apart = false; /* else as one group is */
+    for (size_t i = 1; i < n_groups; i++)
+        apart = apart || sums[i] > 1;
+    golden_regroup(&golden, micro_batches, apart ? sums : NULL, apart ? n_groups : 0);
+    const double expected = train_alone();
+    for (uint64_t i = 0; i < check_scaled(SHARED_PLANS_EACH); i++)
+        run_plan(shared->signature.name, expected, turn, seed);
+    golden_close(&golden);
+    n_groups = 0;
+}
+
+TEST(ranks, of_several_pipelines_have_the_bits_of_one_process)
+{
+    static const struct shared all[] = {{{"gpt2-untied-odd", AH_FP32, AH_FP32}, {3, 3}, 0},
+                                        {{"gpt2-untied-odd", AH_FP32, AH_FP32}, {1, 3, 2}, 512},
+                                        {{"llama-linear", AH_FP32, AH_FP32}, {1, 1, 1, 1}, 0},
+                                        {{"llama-linear", AH_FP32, AH_FP32}, {2, 2}, 1024},
+                                        {{"llama", AH_BF16, AH_FP32}, {2, 2}, 0},
+                                        {{"llama-frozen-below", AH_BF16, AH_FP32}, {1, 3}, 0},
+                                        {{"mistral-documents", AH_BF16, AH_BF16}, {1, 1}, 640},
+                                        {{"qwen2-frozen-tensors", AH_FP32, AH_FP32}, {2, 1, 1}, 0},
+                                        {{"llama-masked", AH_BF16, AH_BF16}, {3, 1}, 0},
+                                        {{"qwen3-norms-only", AH_FP32, AH_FP32}, {1, 1}, 0}};
+    uint64_t seed = check_seed(47);
+    plans = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        run_shared(&all[i], &seed);
+    print_message("%" PRIu64 " worlds of 2 to 4 pipelines\n", plans);
 }

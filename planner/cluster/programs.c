@@ -116,6 +116,13 @@ static int choose(struct program *p)
 
 /* ---- costs ---- */
 
+/* Parameters that a block's price is of: that of a head has a copy of a tied table, also where it is the embedding's own. */
+static uint64_t updated_parameters(const struct program *p, const struct ah_job_group *group)
+{
+    const bool shares = group->kind == AH_BLOCK_HEAD && ah_job_shares_table(&p->job) && p->job.table_trained;
+    return group->trained_parameters + (shares ? p->job.model->vocabulary * p->job.model->width : 0);
+}
+
 /* A parameter's update on the device; of groups the slowest, as they differ by what is rounded. */
 static double device_adam_us(const struct program *p, const struct ah_instance_block *blocks)
 {
@@ -123,8 +130,8 @@ static double device_adam_us(const struct program *p, const struct ah_instance_b
     for (size_t g = 0; g < p->job.n_groups; g++) {
         const struct ah_job_group *group = &p->job.groups[g];
         if (group->trained_parameters)
-            us = fmax(us,
-                      blocks[p->stage->first + group->first].update_us / (double)group->trained_parameters);
+            us = fmax(us, blocks[p->stage->first + group->first].update_us /
+                              (double)updated_parameters(p, group));
     }
     return us;
 }

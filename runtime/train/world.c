@@ -35,6 +35,15 @@ static int check_pipelines(const struct ah_cluster_plan *plan, struct ah_error *
     return rc;
 }
 
+/* Does some pipeline have its embedding and its head on two ranks? */
+static bool cuts_model(const struct ah_cluster_plan *plan)
+{
+    size_t p = 0;
+    while (p < plan->n_pipelines && plan->pipelines[p].n_stages == 1)
+        p++;
+    return p < plan->n_pipelines;
+}
+
 static int check_plan(const struct ah_cluster_plan *plan, struct ah_error *err)
 {
     if (!plan->n_programs)
@@ -42,7 +51,7 @@ static int check_plan(const struct ah_cluster_plan *plan, struct ah_error *err)
     if (plan->n_idle_ranks)
         return refuse(err, "ranks that idle", "for a cluster without them");
     for (size_t i = 0; i < plan->n_segments; i++)
-        if (plan->segments[i].tied)
+        if (plan->segments[i].tied && cuts_model(plan))
             return refuse(err, "a table that its first and its last stage share",
                           "a model whose head has a table of its own (tie_word_embeddings false)");
     return check_pipelines(plan, err);
@@ -154,7 +163,7 @@ static int check_covered(const struct building *b)
     if (!count)
         return ah_error_memory(b->err);
     for (size_t s = 0; s < b->plan->n_segments; s++)
-        for (uint64_t n = 0; n < b->plan->segments[s].blocks; n++)
+        for (uint64_t n = 0; !b->plan->segments[s].tied && n < b->plan->segments[s].blocks; n++)
             count[b->plan->segments[s].first_block + n]++;
     for (uint32_t rank = 0; rank < b->world->ranks; rank++)
         for (uint64_t n = 0; n < b->stages[rank].blocks; n++) {
@@ -171,6 +180,7 @@ static int check_covered(const struct building *b)
 static int share(struct building *b)
 {
     const struct ah_cluster_plan *plan = b->plan;
+    size_t n = 0;
     int rc = AH_OK;
     if (plan->n_pipelines < 2)
         return AH_OK;
@@ -178,16 +188,18 @@ static int share(struct building *b)
     if (!b->shares)
         return ah_error_memory(b->err);
     for (size_t s = 0; s < plan->n_segments && !rc; s++) {
+        if (plan->segments[s].tied) /* the embedding's gradient has it */
+            continue;
         uint32_t *ranks = ah_arena_array(b->arena, plan->n_pipelines, sizeof *ranks);
         rc = ranks ? AH_OK : ah_error_memory(b->err);
         for (size_t p = 0; p < plan->n_pipelines && !rc; p++)
             rc = find_owner(b, s, p, &ranks[p]);
-        b->shares[s] =
+        b->shares[n++] =
             (struct ah_trainer_share){plan->segments[s].first_block, plan->segments[s].blocks, ranks};
     }
     for (uint32_t rank = 0; rank < b->world->ranks; rank++) {
         b->world->places[rank].shares = b->shares;
-        b->world->places[rank].n_shares = plan->n_segments;
+        b->world->places[rank].n_shares = n;
     }
     return rc ? rc : check_covered(b);
 }

@@ -223,7 +223,7 @@ static inline void pipeline_share(struct pipeline *p, uint64_t blocks)
         p->stages[rank].rank.n_shares = p->n_shares;
 }
 
-/* A pipeline for each of these groups of micro-batches, of `most` ranks together at most, whose numbers are mixed. */
+/* Of a model with one table for embedding and head each is of one stage. A pipeline for each of these groups of micro-batches, of `most` ranks together at most, whose numbers are mixed. */
 static inline void pipeline_open_groups(struct pipeline *p, const struct golden *g, const uint64_t *sums,
                                         size_t n_sums, uint64_t most, uint64_t *turn, uint64_t *seed)
 {
@@ -233,7 +233,7 @@ static inline void pipeline_open_groups(struct pipeline *p, const struct golden 
     p->n = n_sums;
     for (size_t i = 0; i < n_sums; i++)
         stages[i] = 1;
-    for (uint64_t extra = test_below(seed, most - n_sums + 1); extra > 0; extra--) {
+    for (uint64_t extra = g->c.model.tied ? 0 : test_below(seed, most - n_sums + 1); extra > 0; extra--) {
         const size_t i = test_below(seed, n_sums);
         p->n += stages[i] < blocks;
         stages[i] += stages[i] < blocks;

@@ -378,7 +378,9 @@ TEST(ranks, of_several_pipelines_have_the_bits_of_one_process)
                                         {{"mistral-documents", AH_BF16, AH_BF16}, {1, 1}, 640},
                                         {{"qwen2-frozen-tensors", AH_FP32, AH_FP32}, {2, 1, 1}, 0},
                                         {{"llama-masked", AH_BF16, AH_BF16}, {3, 1}, 0},
-                                        {{"qwen3-norms-only", AH_FP32, AH_FP32}, {1, 1}, 0}};
+                                        {{"qwen3-norms-only", AH_FP32, AH_FP32}, {1, 1}, 0},
+                                        {{"gpt2", AH_FP32, AH_FP32}, {2, 2}, 2048},
+                                        {{"gpt2-frozen-table", AH_BF16, AH_FP32}, {1, 3}, 0}};
     uint64_t seed = check_seed(47);
     plans = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "cli/interrupt.h"
+#include "runtime/train/world.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -81,10 +82,9 @@ struct first {
 };
 
 /* Ranks of one node share its memory and its links. */
-static int check_node(const struct slots *slots, const struct ah_cluster_plan_stage *stage,
+static int check_node(const struct slots *slots, const struct ah_cluster_plan_stage *stage, uint64_t rank,
                       struct first *firsts, size_t *n, const char *path, struct ah_error *err)
 {
-    const uint64_t rank = stage->ranks[0];
     size_t i = 0;
     while (i < *n && strcmp(firsts[i].node, stage->node) != 0)
         i++;
@@ -107,7 +107,9 @@ static int check_nodes(const struct slots *slots, const struct ah_cluster_plan *
     int rc = firsts ? AH_OK : ah_error_memory(err);
     for (size_t p = 0; p < plan->n_pipelines && !rc; p++)
         for (size_t i = 0; i < plan->pipelines[p].n_stages && !rc; i++)
-            rc = check_node(slots, &plan->pipelines[p].stages[i], firsts, &n, path, err);
+            rc =
+                check_node(slots, &plan->pipelines[p].stages[i],
+                           ah_world_rank(plan, plan->pipelines[p].stages[i].ranks[0]), firsts, &n, path, err);
     free(firsts);
     return rc;
 }

@@ -47,7 +47,7 @@ static int check_cluster_options(const struct ah_run_plan_wish *wish, uint64_t r
 
 static uint64_t count_ranks(const struct ah_cluster_plan *plan)
 {
-    uint64_t n = plan->n_idle_ranks;
+    uint64_t n = 0;
     for (size_t p = 0; p < plan->n_pipelines; p++)
         for (size_t s = 0; s < plan->pipelines[p].n_stages; s++)
             n += plan->pipelines[p].stages[s].n_ranks;

@@ -319,6 +319,11 @@ void ah_run_ranks_print(const struct ah_run_ranks *ranks, struct ah_cli *cli, st
         print_share(&ranks->world.places[rank], out);
         ah_buffer_release(&blocks);
     }
+    if (ranks->plan->n_idle_ranks)
+        ah_buffer_printf(out, "\n  %zu GPU%s of the plan idle%s and %s not started",
+                         ranks->plan->n_idle_ranks, ranks->plan->n_idle_ranks == 1 ? "" : "s",
+                         ranks->plan->n_idle_ranks == 1 ? "s" : "",
+                         ranks->plan->n_idle_ranks == 1 ? "is" : "are");
     ah_buffer_printf(out, "\n");
 }
 

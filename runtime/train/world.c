@@ -48,8 +48,6 @@ static int check_plan(const struct ah_cluster_plan *plan, struct ah_error *err)
 {
     if (!plan->n_programs)
         return ah_error_set(err, AH_E_DOCUMENT, "the plan has no programs of ranks; plan again");
-    if (plan->n_idle_ranks)
-        return refuse(err, "ranks that idle", "for a cluster without them");
     for (size_t i = 0; i < plan->n_segments; i++)
         if (plan->segments[i].tied && cuts_model(plan))
             return refuse(err, "a table that its first and its last stage share",
@@ -58,6 +56,14 @@ static int check_plan(const struct ah_cluster_plan *plan, struct ah_error *err)
 }
 
 /* ---- ranks ---- */
+
+uint64_t ah_world_rank(const struct ah_cluster_plan *plan, uint64_t rank)
+{
+    uint64_t number = rank;
+    for (size_t i = 0; i < plan->n_idle_ranks; i++)
+        number -= plan->idle_ranks[i] < rank;
+    return number;
+}
 
 struct building {
     struct ah_world *world;
@@ -99,7 +105,7 @@ static int place_stage(struct building *b, size_t p, size_t i, uint64_t first_mi
     const struct ah_cluster_plan *plan = b->plan;
     const struct ah_cluster_plan_pipeline *pipeline = &plan->pipelines[p];
     const struct ah_cluster_plan_stage *stage = &pipeline->stages[i];
-    const uint64_t rank = stage->ranks[0];
+    const uint64_t rank = ah_world_rank(plan, stage->ranks[0]);
     if (rank >= world->ranks || world->programs[rank])
         return ah_error_set(
             b->err, AH_E_DOCUMENT, "pipelines[%zu].stages[%zu]: rank %" PRIu64 " %s", p, i, rank,
@@ -109,8 +115,8 @@ static int place_stage(struct building *b, size_t p, size_t i, uint64_t first_mi
     world->places[rank] = (struct ah_trainer_rank){
         .rank = (uint32_t)rank,
         .ranks = world->ranks,
-        .before = i ? (uint32_t)pipeline->stages[i - 1].ranks[0] : 0,
-        .behind = i + 1 < pipeline->n_stages ? (uint32_t)pipeline->stages[i + 1].ranks[0] : 0,
+        .before = i ? (uint32_t)ah_world_rank(plan, stage[-1].ranks[0]) : 0,
+        .behind = i + 1 < pipeline->n_stages ? (uint32_t)ah_world_rank(plan, stage[1].ranks[0]) : 0,
         .owner = b->owner,
         .stages = b->stages,
         .pipelines = (uint32_t)plan->n_pipelines,

@@ -76,6 +76,35 @@ TEST(world, has_a_place_for_every_rank)
     planned_release(&planned);
 }
 
+/* GPUs that idle are not started: those behind them are called by lower numbers. */
+TEST(world, numbers_ranks_without_those_that_idle)
+{
+    uint64_t random = check_seed(84);
+    uint64_t idle[] = {0, 2};
+    struct ah_error err = {0};
+    struct ah_arena arena = {0};
+    struct ah_world whole, world;
+    draw(&random);
+    struct ah_cluster_plan *plan = &planned.plan;
+    CHECK_OK(ah_world_init(&whole, plan, &arena, &err), err);
+    for (size_t i = 0; i < plan->pipelines[0].n_stages; i++) {
+        uint64_t *rank = &plan->pipelines[0].stages[i].ranks[0];
+        *rank += *rank ? 2 : 1; /* 0 and 2 are free */
+    }
+    plan->idle_ranks = idle;
+    plan->n_idle_ranks = sizeof idle / sizeof *idle;
+    CHECK_OK(ah_world_init(&world, plan, &arena, &err), err);
+    assert_int_equal(world.ranks, whole.ranks);
+    for (uint32_t rank = 0; rank < world.ranks; rank++) {
+        assert_ptr_equal(world.programs[rank], whole.programs[rank]);
+        assert_int_equal(world.places[rank].before, whole.places[rank].before);
+        assert_int_equal(world.places[rank].behind, whole.places[rank].behind);
+    }
+    plan->n_idle_ranks = 0;
+    ah_arena_release(&arena);
+    planned_release(&planned);
+}
+
 /* ---- broken ones ---- */
 
 static struct ah_cluster_plan_stage *stage_of(struct ah_cluster_plan *plan, size_t i)
@@ -118,7 +147,7 @@ static void rank_twice(struct ah_cluster_plan *plan)
 }
 static void rank_idles(struct ah_cluster_plan *plan)
 {
-    static uint64_t idle[] = {7};
+    static uint64_t idle[] = {0}; /* the first stage's own */
     plan->idle_ranks = idle;
     plan->n_idle_ranks = 1;
 }

@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens/s of PyTorch training GPT-2 124M, its head with a table of its own, as a pipeline of two processes over gloo: what
-`autohete run CLUSTER-PLAN --local` is compared with (compare_pipeline).
+"""Tokens/s of PyTorch training GPT-2 124M with two processes over gloo: what `autohete run CLUSTER-PLAN --local` is compared
+with (compare_ranks).
 
-    torch_pipeline.py --split N [--batch 8] [--micro-batches 4] [--seq 256] [--dtype fp32|bf16] [--steps 5] [--warmup 2]
+    torch_ranks.py --split N [--by pipeline|data] [--batch 8] [--micro-batches 4] [--seq 256] [--dtype fp32|bf16] [--steps 5]
+                   [--warmup 2]
 
-The first process has the embedding and layers 0 to N - 1, the second the others and the head. torch.distributed.pipelining,
-1F1B, a thread a process, fused AdamW where there is one; bf16 is autocast. Prints one line of JSON. Tuned as torch_gpt2.py is.
+pipeline: its head has a table of its own; the first process has the embedding and layers 0 to N - 1, the second the others and
+the head; torch.distributed.pipelining, 1F1B. data: one table; DistributedDataParallel, which adds gradients up with the last
+micro-batch (no_sync before). A thread a process, fused AdamW where there is one; bf16 is autocast. Prints one line of JSON.
+Tuned as torch_gpt2.py is.
 """
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -49,6 +53,8 @@ def make_stage(torch, first, last, split):
             self.layers = nn.ModuleList(Layer() for _ in range(begin, end))
             if last:
                 self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, GPT2["vocabulary"], bias=False)
+            if first and last:
+                self.head.weight = self.table.weight
             for name, weight in self.named_parameters():
                 if weight.dim() == 2:
                     deviation = 0.02 / math.sqrt(2 * GPT2["layers"]) if "output" in name or "down" in name else 0.02
@@ -65,6 +71,37 @@ def make_stage(torch, first, last, split):
     return Stage
 
 
+def work_by_data(options, torch, dist):
+    stage_type = make_stage(torch, True, True, GPT2["layers"])
+    stage_type.bf16 = options.dtype == "bf16"
+    model = torch.nn.parallel.DistributedDataParallel(stage_type(), gradient_as_bucket_view=True)
+    adamw, optimizer = make_adamw(torch, dict(model.named_parameters()))
+    rows, own = options.batch // options.micro_batches, options.micro_batches // 2
+    tokens = torch.randint(GPT2["vocabulary"], (options.batch, options.seq + 1),
+                           generator=torch.Generator().manual_seed(2))
+    parts = tokens.split(rows)[options.rank * own:(options.rank + 1) * own]
+    seconds = []
+    for _ in range(options.warmup + options.steps):
+        dist.barrier()
+        begin = time.perf_counter()
+        adamw.zero_grad(set_to_none=True)
+        loss_sum = 0.0
+        for i, part in enumerate(parts):
+            with contextlib.nullcontext() if i + 1 == own else model.no_sync():
+                logits = model(part[:, :-1])
+                loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), part[:, 1:].flatten())
+                (loss / own).backward()
+            loss_sum += float(loss.detach())
+        adamw.step()
+        dist.barrier()
+        seconds.append(time.perf_counter() - begin)
+    if options.rank == 0:
+        middle = statistics.median(seconds[options.warmup:])
+        print(json.dumps({"version": torch.__version__, "dtype": options.dtype, "optimizer": optimizer,
+                          "step_s": middle, "tokens_per_s": options.batch * options.seq / middle, "loss": loss_sum / own}))
+    dist.destroy_process_group()
+
+
 def work(options):
     import torch
     import torch.distributed as dist
@@ -72,6 +109,8 @@ def work(options):
     torch.set_num_threads(1)
     torch.manual_seed(1)
     dist.init_process_group("gloo", init_method=f"file://{options.meet}", rank=options.rank, world_size=2)
+    if options.by == "data":
+        return work_by_data(options, torch, dist)
     first, last = options.rank == 0, options.rank == 1
     stage_type = make_stage(torch, first, last, options.split)
     stage_type.bf16 = options.dtype == "bf16"
@@ -108,6 +147,7 @@ def work(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--split", type=int, required=True)
+    parser.add_argument("--by", choices=("pipeline", "data"), default="pipeline")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--micro-batches", type=int, default=4)
     parser.add_argument("--seq", type=int, default=256)

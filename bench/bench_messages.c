@@ -2,10 +2,11 @@
  *
  * Channels over MPI against MPI itself: two ranks, in the same two processes, in turns.
  *
- *     mpirun -n 2 bench_messages [--rounds N] [--mib N] [--idle-ms N] [PART ...]      of rate, pong, idle, late; else all
+ *     mpirun -n 2 bench_messages [--rounds N] [--mib N] [--idle-ms N] [PART ...]      of rate, pong, sums, idle, late; else all
  *
  * rate    four messages outstanding, one way; channels: a thread each; MPI: MPI_Isend and MPI_Irecv, MPI_Waitany
  * pong    there and back, half of it
+ * sums    a vector of each rank added up for both, piece by piece as ranks of two pipelines do (bind_shares.c); MPI: MPI_Allreduce
  * idle    what a rank that waits takes of a core, with 1 and 4 receives posted
  * late    from the send of a message to the return of the move that waited for it so long
  *
@@ -23,7 +24,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { ROUNDS_MAX = 100, WINDOW = 4, BACK = WINDOW, JOB = WINDOW + 1, CHANNELS = WINDOW + 2 };
+enum { ROUNDS_MAX = 100, WINDOW = 4, BACK = WINDOW, BACK_TOTAL, JOB, CHANNELS, PIECE = 1 << 18 };
 
 #define MIB  UINT64_C(1048576)
 #define MOST (64 * MIB)
@@ -113,6 +114,13 @@ static void raw_pong(const struct bench *bench)
     }
 }
 
+static void raw_sums(const struct bench *bench)
+{
+    for (size_t r = 0; r < bench->repeats; r++)
+        MPI_Allreduce(MPI_IN_PLACE, bench->data, (int)(bench->bytes / sizeof(float)), MPI_FLOAT, MPI_SUM,
+                      raw);
+}
+
 /* ---- the same through channels ---- */
 
 static void check(int rc, const struct ah_error *err)
@@ -161,6 +169,37 @@ static void channels_pong(const struct bench *bench)
 {
     for (size_t r = 0; r < bench->repeats * 2; r++)
         move(bench, r % 2 ? BACK : 0, bench->data, bench->bytes);
+}
+
+static void add(float *to, const float *from)
+{
+    for (size_t i = 0; i < PIECE; i++)
+        to[i] += from[i];
+}
+
+/* Of each two pieces the ranks own one each: it adds the other's to its own, and gives the total back with the next turn. */
+static void channels_sums(const struct bench *bench)
+{
+    static float partial[PIECE];
+    float *data = (float *)(void *)bench->data;
+    const uint32_t there = bench->is_first ? 0 : BACK, back = bench->is_first ? BACK : 0;
+    const uint32_t total_there = bench->is_first ? 1 : BACK_TOTAL,
+                   total_back = bench->is_first ? BACK_TOTAL : 1;
+    const size_t turns = bench->bytes / sizeof(float) / (2 * PIECE), own = bench->is_first ? 0 : 1;
+    const uint64_t bytes = PIECE * sizeof(float);
+    struct ah_error err = {0};
+    for (size_t r = 0; r < bench->repeats; r++)
+        for (size_t turn = 0; turn <= turns; turn++) {
+            float *here = data + (2 * turn + own) * PIECE, *other = data + (2 * turn + 1 - own) * PIECE;
+            const struct ah_comm_moved moved[] = {{there, other, bytes},
+                                                  {back, partial, bytes},
+                                                  {total_there, here - 2 * PIECE, bytes},
+                                                  {total_back, other - 2 * PIECE, bytes}};
+            const size_t first = turn < turns ? 0 : 2, n = (turn ? 4 : 2) - first;
+            check(ah_comm_move_together(bench->comm, moved + first, n, &err), &err);
+            if (turn < turns)
+                add(here, partial);
+        }
 }
 
 static void as_job(const struct bench *bench, void (*run)(const struct bench *bench))
@@ -223,6 +262,23 @@ static void measure_rate(struct bench *bench)
         if (bench->is_first)
             printf("%5llu MiB  %14.2f %18.2f %10.3f (%.3f)\n", (unsigned long long)sizes_mib[i],
                    (double)all / s[0].median * 1e-9, (double)all / s[1].median * 1e-9, s[2].median, s[2].mad);
+    }
+}
+
+static void measure_sums(struct bench *bench)
+{
+    static const uint64_t sizes_mib[] = {4, 32, 256};
+    if (bench->is_first)
+        printf("\n%-10s %14s %18s %16s\n", "sums", "MPI GB/s", "channels GB/s", "ratio");
+    for (size_t i = 0; i < sizeof sizes_mib / sizeof sizes_mib[0]; i++) {
+        struct ah_stats s[3];
+        const uint64_t bytes = sizes_mib[i] * MIB;
+        bench->repeats = bench->total_bytes / bytes ? bench->total_bytes / bytes : 1;
+        compare(bench, raw_sums, channels_sums, bytes, s);
+        if (bench->is_first)
+            printf("%5llu MiB  %14.2f %18.2f %10.3f (%.3f)\n", (unsigned long long)sizes_mib[i],
+                   (double)bytes / s[0].median * 1e-9, (double)bytes / s[1].median * 1e-9, s[2].median,
+                   s[2].mad);
     }
 }
 
@@ -346,15 +402,19 @@ static void open_world(struct bench *bench)
         check(ah_error_set(&err, AH_E_USAGE, "it takes two ranks: mpirun -n 2 bench_messages"), &err);
     bench->is_first = ah_comm_rank(bench->comm) == 0;
     for (uint32_t i = 0; i < CHANNELS; i++)
-        channels[i] =
-            (struct ah_comm_channel){bench->is_first ? 1 : 0, i, bench->is_first != (i == BACK), MOST};
+        channels[i] = (struct ah_comm_channel){bench->is_first ? 1 : 0, i,
+                                               bench->is_first != (i == BACK || i == BACK_TOTAL), MOST};
     check(ah_comm_channels(bench->comm, channels, CHANNELS, &err), &err);
 }
 
 static const struct {
     const char *name;
     void (*measure)(struct bench *bench);
-} parts[] = {{"rate", measure_rate}, {"pong", measure_pong}, {"idle", measure_idle}, {"late", measure_late}};
+} parts[] = {{"rate", measure_rate},
+             {"pong", measure_pong},
+             {"sums", measure_sums},
+             {"idle", measure_idle},
+             {"late", measure_late}};
 
 enum { PARTS = sizeof parts / sizeof parts[0] };
 

@@ -276,23 +276,31 @@ static inline bool golden_keep_record(void *context, const struct ah_step_record
     return true;
 }
 
-/* Every parameter of the model, block by block in flat order. */
+/* Appends every parameter of a block, in flat order; behind those of the blocks before it. */
+static inline int golden_read_block(struct golden *g, struct ah_trainer *trainer,
+                                    enum ah_trainer_vector vector, uint64_t block, float *values, size_t *n,
+                                    struct ah_error *err)
+{
+    struct ah_flat flat = ah_flat_of(&g->c.model, ah_job_block(&g->c.job, block)->kind, UINT32_MAX);
+    int rc = AH_OK;
+    *n = block ? *n : 0;
+    for (size_t i = 0; i < flat.n && !rc; i++) {
+        const struct ah_weights_piece piece = {
+            .block = block, .tensor = i, .element = flat.tensors[i].first, .n = flat.tensors[i].elements};
+        assert_true(*n + piece.n <= GOLDEN_VALUES_MAX);
+        rc = ah_trainer_read(trainer, vector, &piece, values + *n, err);
+        *n += piece.n;
+    }
+    return rc;
+}
+
+/* Every parameter of the model, block by block. */
 static inline void golden_read(struct golden *g, struct ah_trainer *trainer, enum ah_trainer_vector vector,
                                float *values, size_t *ret_n)
 {
     struct ah_error err = {0};
-    size_t n = 0;
-    for (uint64_t block = 0; block < g->c.job.n_blocks; block++) {
-        struct ah_flat flat = ah_flat_of(&g->c.model, ah_job_block(&g->c.job, block)->kind, UINT32_MAX);
-        for (size_t i = 0; i < flat.n; i++) {
-            const struct ah_weights_piece piece = {
-                .block = block, .tensor = i, .element = flat.tensors[i].first, .n = flat.tensors[i].elements};
-            assert_true(n + piece.n <= GOLDEN_VALUES_MAX);
-            CHECK_OK(ah_trainer_read(trainer, vector, &piece, values + n, &err), err);
-            n += piece.n;
-        }
-    }
-    *ret_n = n;
+    for (uint64_t block = 0; block < g->c.job.n_blocks; block++)
+        CHECK_OK(golden_read_block(g, trainer, vector, block, values, ret_n, &err), err);
 }
 
 /* The first moment after the first step is (1 - beta1) times the clipped gradient. */

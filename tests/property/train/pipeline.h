@@ -126,8 +126,10 @@ static inline void pipeline_open_stage(struct pipeline *p, const struct golden *
     s->c.model = g->c.model;
     s->c.part = at->part;
     training.batch = training.batch / training.micro_batches * at->micro_batches;
-    training.sums = NULL;
-    training.n_sums = 0;
+    if (p->pipelines > 1) { /* a group each; one pipeline adds all of them up by itself */
+        training.sums = NULL;
+        training.n_sums = 0;
+    }
     s->c.job.training = training;
     test_case_cut(&s->c, at->micro_batches, seed);
     CHECK_OK(ah_schedule_init(&s->schedule, &s->c.job, &err), err);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Checkpoints do not know how many ranks made them: a run that is stopped after an odd step and gone on with by one process,
- * by ranks, or by ranks cut otherwise ends with the bits of one that never stopped.
+ * by ranks, or by ranks cut otherwise ends with the bits of one that never stopped. So does a chain of worlds of eight ranks,
+ * five, three, eight and one, of several pipelines or of one that adds their groups up by itself, some of which die on the way
+ * and are gone on with from the last checkpoint by the next.
  */
 #include "runtime/train/persist.h"
 #include "tests/property/train/pipeline.h"
@@ -46,8 +48,9 @@ static int run_leg(void *context, struct ah_trainer *trainer, struct ah_batches 
     rc = rc ? rc : ah_trainer_run(trainer, leg->steps, &observer, err);
     position.step = leg->before + leg->steps;
     rc = rc || !leg->to ? rc : ah_checkpoint_save(&job, &position, &source, leg->to, err);
-    if (!rc)
-        golden_read(&golden, trainer, AH_TRAINER_WEIGHTS, other.weights, &other.n_values);
+    for (uint64_t block = 0; block < golden.c.job.n_blocks && !rc; block++)
+        rc = golden_read_block(&golden, trainer, AH_TRAINER_WEIGHTS, block, other.weights, &other.n_values,
+                               err);
     return rc;
 }
 
@@ -116,4 +119,97 @@ TEST_IN(rank_resumes, have_the_bits_of_a_run_that_never_stopped, root_make, root
             }
         golden_close(&golden);
     }
+}
+
+/* ---- chains ---- */
+
+enum { LEGS = 5, CHAINS_EACH = 5, GROUPS_MAX = 3, MESSAGES_MOST = 200 };
+
+struct chain {
+    const char *name;
+    enum ah_dtype dtype, state_dtype;
+    uint64_t sums[GROUPS_MAX];
+    size_t n_sums;
+};
+
+static void open_world(const struct chain *chain, uint64_t ranks, uint64_t *turn, uint64_t *seed)
+{
+    const uint64_t blocks = golden.c.job.n_blocks;
+    if (ranks >= chain->n_sums && test_below(seed, 3))
+        pipeline_open_groups(&pipeline, &golden, chain->sums, chain->n_sums, ranks, turn, seed);
+    else
+        pipeline_open(&pipeline, &golden, ranks < blocks ? ranks : blocks, turn, seed);
+}
+
+/* A world that may die before its leg ends: what it did is forgotten. True: it did not. */
+static bool run_world(const struct chain *chain, const struct leg *leg, uint64_t ranks, bool dies,
+                      uint64_t *turn, uint64_t *seed)
+{
+    const size_t records = other.n_records;
+    struct ah_comm_hub_options world = {.poisons = true};
+    struct leg copy = *leg;
+    golden.options.steps_before = leg->before;
+    open_world(chain, ranks, turn, seed);
+    if (dies) {
+        world.dying_rank = (uint32_t)test_below(seed, pipeline.n);
+        world.dies_at = 1 + test_below(seed, MESSAGES_MOST);
+        copy.to = NULL; /* by another path than the next one's */
+    }
+    pipeline_run(&pipeline, &world, run_leg, &copy);
+    if (!dies)
+        pipeline_expect_ok(&pipeline);
+    else
+        other.n_records = records;
+    pipeline_close(&pipeline);
+    return !dies;
+}
+
+static void run_chain(const struct chain *chain, const char *folder, unsigned number, uint64_t *turn,
+                      uint64_t *seed)
+{
+    static const uint64_t ranks[LEGS] = {8, 5, 3, 8, 1}, steps[LEGS] = {2, 1, 2, 1, 1};
+    char paths[2][PATH_MAX] = {"", ""};
+    uint64_t before = 0;
+    other.n_records = 0;
+    for (unsigned i = 0; i < LEGS; before += steps[i++]) {
+        snprintf(paths[i % 2], PATH_MAX, "%s/chain-%u-%u", folder, number, i);
+        const struct leg leg = {i ? paths[1 - i % 2] : NULL, i + 1 < LEGS ? paths[i % 2] : NULL, before,
+                                steps[i]};
+        if (ranks[i] == 1)
+            by_one(&leg, seed);
+        else
+            while (!run_world(chain, &leg, ranks[i], test_below(seed, 2) == 0, turn, seed))
+                ;
+    }
+    assert_int_equal(other.n_records, STEPS);
+    for (size_t step = 0; step < STEPS; step++) {
+        assert_memory_equal(&first.records[step].loss, &other.records[step].loss, sizeof(double));
+        assert_memory_equal(&first.records[step].grad_norm, &other.records[step].grad_norm, sizeof(double));
+    }
+    assert_memory_equal(first.weights, other.weights, first.n_values * sizeof *first.weights);
+}
+
+TEST_IN(rank_resumes, go_on_with_any_arrangement, root_make, root_remove)
+{
+    static const struct chain chains[] = {{"gpt2-untied-odd", AH_FP32, AH_FP32, {1, 3, 2}, 3},
+                                          {"llama-masked", AH_BF16, AH_BF16, {2, 2}, 2},
+                                          {"qwen2-frozen-tensors", AH_FP32, AH_BF16, {1, 2, 1}, 3},
+                                          {"llama-frozen-below", AH_BF16, AH_FP32, {1, 3}, 2}};
+    uint64_t seed = check_seed(97);
+    unsigned number = 0;
+    for (size_t i = 0; i < sizeof chains / sizeof *chains; i++) {
+        struct chain chain = chains[i];
+        uint64_t turn[AH_BLOCK_HEAD + 1] = {0}, micro_batches = 0;
+        for (size_t k = 0; k < chain.n_sums; k++)
+            micro_batches += chain.sums[k];
+        golden_open_as(&golden, chain.name, chain.dtype, chain.state_dtype);
+        golden_regroup(&golden, micro_batches, chain.sums, chain.n_sums);
+        golden.steps = STEPS;
+        golden_plan_resident(&golden);
+        ah_trainer_close(golden_start(&golden, &first));
+        for (size_t k = 0; k < check_scaled(CHAINS_EACH); k++)
+            run_chain(&chain, *state, number++, turn, &seed);
+        golden_close(&golden);
+    }
+    print_message("%u chains\n", number);
 }

@@ -120,6 +120,8 @@ static int load_band(void *context, const struct ah_walk_step *step)
 {
     struct initial *initial = context;
     int rc = AH_OK;
+    if (!ah_weights_wanted(initial->sink, step->band.block))
+        return AH_OK;
     for (uint64_t at = 0; at < step->band.n && !rc; at += AH_WEIGHTS_PIECE_MAX) {
         const struct ah_weights_piece piece = ah_walk_piece(step, at);
         initial->piece = &piece;

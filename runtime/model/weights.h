@@ -12,7 +12,7 @@
  *         memcpy(vector_of(context, piece->block) + piece->element, values, piece->n * sizeof *values);
  *         return AH_OK;
  *     }
- *     rc = ah_weights_load(model, "llama-2-7b", &(struct ah_weights_sink){keep, context}, err);
+ *     rc = ah_weights_load(model, "llama-2-7b", &(struct ah_weights_sink){.take = keep, .context = context}, err);
  */
 #ifndef AH_RUNTIME_MODEL_WEIGHTS_H
 #define AH_RUNTIME_MODEL_WEIGHTS_H
@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "schemas/model.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,7 +45,14 @@ typedef int ah_weights_give(void *context, const struct ah_weights_piece *piece,
 struct ah_weights_sink {
     ah_weights_take *take;
     void *context;
+    /* (optional) Whether it takes this block at all: what it does not is neither read nor drawn. NULL: all. */
+    bool (*wants)(const void *context, uint64_t block);
 };
+
+static inline bool ah_weights_wanted(const struct ah_weights_sink *sink, uint64_t block)
+{
+    return !sink->wants || sink->wants(sink->context, block);
+}
 
 struct ah_weights_source {
     ah_weights_give *give;

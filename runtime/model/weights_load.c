@@ -218,6 +218,8 @@ static int check_finite(const struct load *load, const struct ah_walk_step *step
 static int load_band(void *context, const struct ah_walk_step *step)
 {
     struct load *load = context;
+    if (!ah_weights_wanted(load->sink, step->band.block))
+        return AH_OK;
     const struct ah_safetensors_tensor *tensor = find(load, step->part);
     int rc = step->part->transposed
                  ? read_transposed(load, step, tensor)

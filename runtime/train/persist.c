@@ -136,5 +136,6 @@ struct ah_checkpoint_source ah_persist_source(struct ah_trainer *trainer)
 
 struct ah_checkpoint_sink ah_persist_sink(struct ah_trainer *trainer)
 {
-    return (struct ah_checkpoint_sink){.weights = {take_frozen, trainer}, .take = take, .context = trainer};
+    return (struct ah_checkpoint_sink){
+        .weights = {.take = take_frozen, .context = trainer}, .take = take, .context = trainer};
 }

@@ -179,12 +179,15 @@ static int open_device(struct ah_trainer *t, struct ah_error *err)
 /* ---- what is in the arenas at first ---- */
 
 /* What another rank has, that rank fills. */
+static bool wants_block(const void *context, uint64_t block)
+{
+    return ah_state_block(context, block);
+}
+
 static int take_piece(void *context, const struct ah_weights_piece *piece, const float *values,
                       struct ah_error *err)
 {
-    return ah_state_block(context, piece->block)
-               ? ah_state_write(context, AH_TRAINER_WEIGHTS, piece, values, err)
-               : AH_OK;
+    return ah_state_write(context, AH_TRAINER_WEIGHTS, piece, values, err);
 }
 
 static int fill_angles(struct ah_trainer *t, struct ah_error *err)
@@ -207,7 +210,7 @@ static int fill_angles(struct ah_trainer *t, struct ah_error *err)
 static int fill_arenas(struct ah_trainer *t, struct ah_error *err)
 {
     const struct ah_trainer_options *options = &t->options;
-    const struct ah_weights_sink sink = {take_piece, t};
+    const struct ah_weights_sink sink = {.take = take_piece, .context = t, .wants = wants_block};
     int rc = fill_angles(t, err);
     if (rc)
         return rc;

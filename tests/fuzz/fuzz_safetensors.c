@@ -92,7 +92,8 @@ static void try_load(const char *path)
     struct ah_error err = {0};
     float sum = 0;
     require(!ah_document_parse(&document, "m", text, sizeof text - 1, AH_DOCUMENT_MODEL, &err), err.text);
-    int rc = ah_weights_load(document.body.model, path, &(struct ah_weights_sink){take, &sum}, &err);
+    int rc = ah_weights_load(document.body.model, path,
+                             &(struct ah_weights_sink){.take = take, .context = &sum}, &err);
     require(!rc || (err.text[0] && !strchr(err.text, '\n')), "not one sentence about a load");
     ah_document_release(&document);
 }

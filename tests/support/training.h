@@ -190,7 +190,8 @@ static inline void training_init(struct training *run, const struct training_opt
                                           .config = "{\"model_type\": \"qwen3\"}\n",
                                           .file_bytes = options->file_bytes};
     run->source = (struct ah_checkpoint_source){{training_give_weights, run}, training_give, run};
-    run->sink = (struct ah_checkpoint_sink){{training_take_weights, run}, training_take, run};
+    run->sink = (struct ah_checkpoint_sink){
+        .weights = {.take = training_take_weights, .context = run}, .take = training_take, .context = run};
 }
 
 /* The position after `step` steps; what is given from now on is of that step. */

@@ -89,7 +89,7 @@ static int run(int argc, char **argv, struct ah_error *err)
         vectors.values = calloc(vectors.n, sizeof(float));
         rc = vectors.values ? AH_OK : ah_error_memory(err);
     }
-    const struct ah_weights_sink sink = {take, &vectors};
+    const struct ah_weights_sink sink = {.take = take, .context = &vectors};
     if (!rc)
         rc = argc == 4 ? ah_initial_load(vectors.model, strtoull(argv[3], NULL, 10), NULL, &sink, err)
                        : ah_weights_load(vectors.model, argv[1], &sink, err);

@@ -133,14 +133,14 @@ static int load(void *context, struct ah_error *err)
 {
     struct scene *scene = context;
     return ah_weights_load(scene->model.body.model, scene->folder,
-                           &(struct ah_weights_sink){take, scene->model.body.model}, err);
+                           &(struct ah_weights_sink){.take = take, .context = scene->model.body.model}, err);
 }
 
 static int start(void *context, struct ah_error *err)
 {
     struct scene *scene = context;
     return ah_initial_load(scene->model.body.model, 1, NULL,
-                           &(struct ah_weights_sink){take, scene->model.body.model}, err);
+                           &(struct ah_weights_sink){.take = take, .context = scene->model.body.model}, err);
 }
 
 static int print_config(void *context, struct ah_error *err)
@@ -200,7 +200,8 @@ static int miss(void *context, struct ah_error *err)
     struct scene *scene = context;
     struct ah_model more = *scene->model.body.model;
     more.layers++;
-    int rc = ah_weights_load(&more, scene->folder, &(struct ah_weights_sink){take, &more}, err);
+    int rc =
+        ah_weights_load(&more, scene->folder, &(struct ah_weights_sink){.take = take, .context = &more}, err);
     return rc == AH_E_MISMATCH ? AH_OK : rc;
 }
 

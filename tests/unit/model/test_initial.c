@@ -237,9 +237,9 @@ static void check_bits(const char *text, uint64_t seed, struct ah_pool *pool, co
     char hex[AH_SHA256_HEX_MAX];
     parse(&document, text);
     ah_sha256_init(&hash);
-    CHECK_OK(
-        ah_initial_load(document.body.model, seed, pool, &(struct ah_weights_sink){hash_piece, &hash}, &err),
-        err);
+    CHECK_OK(ah_initial_load(document.body.model, seed, pool,
+                             &(struct ah_weights_sink){.take = hash_piece, .context = &hash}, &err),
+             err);
     ah_sha256_finish(&hash, digest);
     assert_string_equal(ah_sha256_hex(digest, hex), expected);
     ah_document_release(&document);
@@ -273,8 +273,44 @@ TEST(initial, hands_a_failure_on)
     struct ah_error err = {0};
     uint64_t block = 2;
     parse(&document, qwen3);
-    CHECK_FAILS(
-        ah_initial_load(document.body.model, 1, NULL, &(struct ah_weights_sink){refuse, &block}, &err), err,
-        AH_E_CAPACITY, "no room");
+    CHECK_FAILS(ah_initial_load(document.body.model, 1, NULL,
+                                &(struct ah_weights_sink){.take = refuse, .context = &block}, &err),
+                err, AH_E_CAPACITY, "no room");
+    ah_document_release(&document);
+}
+
+/* ---- some blocks alone ---- */
+
+struct some {
+    uint64_t wanted;
+    size_t n;
+};
+
+static bool wants(const void *context, uint64_t block)
+{
+    return block == ((const struct some *)context)->wanted;
+}
+
+static int count(void *context, const struct ah_weights_piece *piece, const float *values,
+                 struct ah_error *err)
+{
+    struct some *some = context;
+    (void)values, (void)err;
+    assert_int_equal(piece->block, some->wanted);
+    some->n += piece->n;
+    return AH_OK;
+}
+
+TEST(initial, draws_only_the_blocks_that_are_wanted)
+{
+    struct ah_document document;
+    struct ah_error err = {0};
+    struct some some = {.wanted = 1};
+    parse(&document, qwen3);
+    CHECK_OK(ah_initial_load(document.body.model, 1, NULL,
+                             &(struct ah_weights_sink){.take = count, .context = &some, .wants = wants},
+                             &err),
+             err);
+    assert_true(some.n > 0);
     ah_document_release(&document);
 }

@@ -99,7 +99,9 @@ static void load(const struct ah_model *model, const char *folder)
 {
     struct walker walker = {.model = model};
     struct ah_error err = {0};
-    CHECK_OK(ah_weights_load(model, folder, &(struct ah_weights_sink){take, &walker}, &err), err);
+    CHECK_OK(
+        ah_weights_load(model, folder, &(struct ah_weights_sink){.take = take, .context = &walker}, &err),
+        err);
     assert_int_equal(walker.elements, ah_model_parameters(model));
 }
 
@@ -258,7 +260,8 @@ TEST_IN(weights, hand_failures_on, root_make, root_remove)
     assert_int_equal(files_in(*state), 0);
     save(document.body.model, &(struct ah_weights_options){0}, *state);
     walker = (struct walker){.model = document.body.model, .fail_at = 2};
-    CHECK_FAILS(ah_weights_load(walker.model, *state, &(struct ah_weights_sink){take, &walker}, &err), err,
-                AH_E_CAPACITY, "no room for block 2");
+    CHECK_FAILS(ah_weights_load(walker.model, *state,
+                                &(struct ah_weights_sink){.take = take, .context = &walker}, &err),
+                err, AH_E_CAPACITY, "no room for block 2");
     ah_document_release(&document);
 }

@@ -75,7 +75,8 @@ struct building {
     struct ah_error *err;
 };
 
-/* Updates come behind all passes: before they are added up over pipelines, gradients wait for no message. */
+/* Updates come behind all passes, and the next step's passes behind a rank's own sums: before they are added up over
+ * pipelines, gradients wait for no message, and for nothing of the next step. */
 static int check_program(const struct building *b, const struct ah_plan *program, const char *node)
 {
     const uint64_t told = program->part ? program->part->step_micro_batches : 0;
@@ -95,6 +96,17 @@ static int check_program(const struct building *b, const struct ah_plan *program
                                 "waits for all pipelines' gradients; plan again",
                                 node, p);
         updates = update;
+    }
+    for (size_t i = 0; i < program->n_ops; i++) {
+        const struct ah_plan_op *op = &program->ops[i];
+        const bool adds =
+            op->op == AH_PLAN_ACCUMULATE && op->micro_batch + 1 == program->training.micro_batches;
+        if (adds && op->due_before)
+            return ah_error_set(
+                b->err, AH_E_DOCUMENT,
+                "program of node '%s': ops[%zu].due_before is %" PRIu64
+                ": gradients are to be added up over pipelines before the next step; plan again",
+                node, i, op->due_before);
     }
     return AH_OK;
 }

@@ -86,6 +86,7 @@ static inline void pipeline_plan_stage(struct pipeline_stage *s, uint64_t *turn,
     while (rc == AH_E_FAILED) {
         test_case_knobs(&s->c, seed);
         s->c.choice.knobs.tile_elements = AH_PLAN_TILE_UNIT;
+        s->c.choice.knobs.step_ends |= s->pipeline->pipelines > 1; /* world.c */
         rc = ah_schedule_evaluate(&s->schedule, &s->c.choice, &score, &err);
     }
     CHECK_OK(rc, err);

@@ -81,6 +81,16 @@ static void expect_named(const struct ah_comm_hub_options *world)
     }
 }
 
+static void expect_ok(const struct ah_comm_hub_options *world)
+{
+    for (size_t i = 0; i < pipeline.n; i++)
+        if (pipeline.stages[i].rc)
+            fail_msg("%s, run %" PRIu64 ", %" PRIu32 " pipelines, %zu ranks%s: rank %zu: %s (%d)",
+                     golden.folder, seen.runs, pipeline.pipelines, pipeline.n,
+                     world->is_serial ? ", taking turns" : "", i, pipeline.stages[i].err.text,
+                     pipeline.stages[i].rc);
+}
+
 static void run_world(uint64_t *seed)
 {
     const uint64_t delay_us = test_below(seed, 2) * test_below(seed, DELAYS_MOST_US);
@@ -100,7 +110,7 @@ static void run_world(uint64_t *seed)
     else if (world.dies_at)
         expect_named(&world);
     else
-        pipeline_expect_ok(&pipeline);
+        expect_ok(&world);
     seen.runs++;
     seen.pipelines[pipeline.pipelines]++;
     seen.ranks[pipeline.n]++;

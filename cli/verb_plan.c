@@ -343,7 +343,7 @@ const struct ah_verb ah_verb_plan = {
         "holds and "
         "what it recomputes, the micro-batches that each pipeline takes, and who adds up which gradients, "
         "simulated to "
-        "be as fast as possible; 'run' trains plans of one pipeline for machines without a GPU. "
+        "be as fast as possible; 'run' trains plans for machines without a GPU. "
         "Micro-batches are chosen unless told; "
         "--machine and memory budgets do not "
         "apply; other systems' policies have degrees of their own, which --tp does not change. --search "

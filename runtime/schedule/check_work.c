@@ -10,6 +10,7 @@
 #include "runtime/schedule/check_internal.h"
 
 #include "runtime/schedule/flat.h"
+#include "runtime/schedule/fold.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -18,7 +19,7 @@
 
 /* ---- rules 1 and 2 ---- */
 
-enum { OP_KINDS = AH_PLAN_COLLECTIVE + 1, WAYS = 4, NO_OP = UINT32_MAX };
+enum { OP_KINDS = AH_PLAN_COLLECTIVE + 1, WAYS = 6, NO_OP = UINT32_MAX };
 
 static bool makes_gradient(const struct ah_plan *plan, const struct ah_plan_op *op)
 {
@@ -31,11 +32,12 @@ static bool makes_gradient(const struct ah_plan *plan, const struct ah_plan_op *
 static unsigned way_of(const struct ah_plan *plan, const struct ah_plan_op *op)
 {
     const struct ah_plan_block *block = &plan->blocks[op->block];
-    bool last = op->micro_batch + 1 == plan->training.micro_batches;
+    const bool last = op->micro_batch + 1 == plan->training.micro_batches; /* squares */
+    const bool closes = ah_fold_of(&plan->training, op->micro_batch).closes;
     if (makes_gradient(plan, op))
-        return block->accumulator == AH_ACCUMULATOR_HOST ? 1 : last ? 2 : 0;
+        return block->accumulator == AH_ACCUMULATOR_HOST ? 1 : (last ? 2U : 0U) + (closes ? 3U : 0U);
     if (op->op == AH_PLAN_ACCUMULATE)
-        return last;
+        return (last ? 1U : 0U) + (closes ? 2U : 0U);
     if (op->op == AH_PLAN_FETCH)
         return !op->block && op->due_before < plan->lanes.n_compute &&
                !plan->ops[plan->lanes.compute[op->due_before]].block;

@@ -203,18 +203,22 @@ int ah_links_fail(const struct ah_trainer_rank *place, int rc, struct ah_error *
         ah_comm_revoke(place->comm, err ? err : &why);
     if (!ah_comm_fault(place->comm, &culprit, &why) || !why.code || why.code == AH_E_PEER)
         return rc;
-    if (culprit != place->rank)
-        return say_whose(place, culprit, why.code, why.text, err);
-    if (!culprit || !err) /* rank 0 is the run itself */
-        return rc;
-    why = *err; /* more than it could tell the others */
-    return say_whose(place, culprit, rc, why.text, err);
+    const bool is_told =
+        culprit == place->rank && rc != AH_E_PEER; /* else it heard of its own, as of others' */
+    if (is_told && err)
+        why = *err; /* more than it could tell the others */
+    why.code = is_told ? rc : why.code;
+    return culprit || place->rank
+               ? say_whose(place, culprit, why.code, why.text, err)
+               : ah_error_set(err, why.code, "%s", why.text); /* rank 0 is the run itself */
 }
 
 static void print_wait(const struct ah_comm_under_way *message, uint64_t micro_batches, struct ah_buffer *out)
 {
     static const char *const what[] = {[AH_LINKS_OUTPUT] = "the output of micro-batch",
                                        [AH_LINKS_GRADIENT] = "the gradient of micro-batch",
+                                       [AH_LINKS_PARTIAL] = "a pipeline's gradients",
+                                       [AH_LINKS_TOTAL] = "the total of gradients",
                                        [AH_LINKS_GATE_UP] = "the sums of its gradients",
                                        [AH_LINKS_GATE_DOWN] = "the sums of all gradients",
                                        [AH_LINKS_UP] = "a report",
@@ -223,7 +227,7 @@ static void print_wait(const struct ah_comm_under_way *message, uint64_t micro_b
     if (channel->sends)
         ah_buffer_printf(out, "rank %" PRIu32 " to take ", channel->peer);
     ah_buffer_printf(out, "%s", what[channel->purpose]);
-    if (channel->purpose < AH_LINKS_CONTROL)
+    if (channel->purpose < AH_LINKS_PARTIAL)
         ah_buffer_printf(out, " %" PRIu64, message->before % micro_batches);
     if (!channel->sends)
         ah_buffer_printf(out, " from rank %" PRIu32, channel->peer);

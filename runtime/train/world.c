@@ -157,6 +157,14 @@ static int place_pipelines(struct building *b)
 
 /* ---- sums ---- */
 
+static bool is_told(const struct ah_cluster_plan_segment *segment, uint32_t rank)
+{
+    for (size_t i = 0; i < segment->groups[0].n_ranks; i++)
+        if (segment->groups[0].ranks[i] == rank)
+            return true;
+    return false;
+}
+
 /* The rank that has a run of blocks in a pipeline. */
 static int find_owner(const struct building *b, size_t segment, size_t p, uint32_t *ret_rank)
 {
@@ -167,7 +175,12 @@ static int find_owner(const struct building *b, size_t segment, size_t p, uint32
             it->first_block + it->blocks > stage->first_block + stage->blocks)
             continue;
         *ret_rank = rank;
-        return AH_OK;
+        return is_told(it, rank)
+                   ? AH_OK
+                   : ah_error_set(b->err, AH_E_DOCUMENT,
+                                  "segments[%zu]: rank %" PRIu32
+                                  " has its blocks in pipeline %zu, and is not in its groups; plan again",
+                                  segment, rank, p);
     }
     return ah_error_set(b->err, AH_E_DOCUMENT,
                         "segments[%zu]: no stage of pipeline %zu has all of its blocks", segment, p);

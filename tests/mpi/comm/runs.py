@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random one-pipeline plans, each run by processes over MPI and by one process: losses, norms, weights and states are the same
-bytes.
+"""Random plans, every other of several pipelines, each run by processes over MPI and by one process with a plan that is made
+`--like` it: losses, norms, weights and states are the same bytes.
 
     runs.py AUTOHETE MACHINE TEXT [--plans N] [--seed S]
 
-Plans differ in model, stages, types, batch, micro-batches, clipping, what is frozen and what may lie on hosts. Exit status 77:
+Plans differ in model, pipelines, stages, types, batch, micro-batches, clipping, what is frozen and what may lie on hosts. Exit status 77:
 there is no MPI.
 """
 import argparse
@@ -48,21 +48,22 @@ def training(draw):
     return words + draw.choice((["--dtype", "fp32"], ["--dtype", "bf16"], ["--dtype", "bf16", "--state-dtype", "bf16"]))
 
 
-def plans(draw, autohete, machine, folder):
-    """Writes one plan for a pipeline of processes and one for a single process, of one signature; None: no pipeline."""
+def plans(draw, autohete, machine, several, folder):
+    """Writes one plan for processes and one for a single process, of one signature; returns stages by pipeline. None: it is not of
+    one pipeline, or not of several, as is wanted."""
     model(draw, folder)
-    stages, words = draw.randint(2, 4), training(draw)
-    call(autohete, "cluster", f"{stages}x{machine}", "--link", draw.choice(("1Gbit", "100Mbit")), "-o", "cluster.json",
-         folder=folder)
+    ranks, words = draw.randint(2, 4), training(draw)
+    links = ("100Gbit", "10Gbit") if several else ("1Gbit", "100Mbit")
+    call(autohete, "cluster", f"{ranks}x{machine}", "--link", draw.choice(links), "-o", "cluster.json", folder=folder)
     without = draw.choice(([], ["--without", "host-weights,host-optimizer,streamed"]))
     call(autohete, "plan", "model.json", "--cluster", "cluster.json", "--tp", "1", *words, *without, "-o", "ranks.json",
          folder=folder)
     with open(os.path.join(folder, "ranks.json"), encoding="utf-8") as file:
         plan = json.load(file)
-    if len(plan["pipelines"]) > 1 or plan.get("idle_ranks"):
+    if (len(plan["pipelines"]) > 1) != several or plan.get("idle_ranks"):
         return None
-    call(autohete, "plan", "model.json", "--machine", machine, *words, "-o", "alone.json", folder=folder)
-    return len(plan["pipelines"][0]["stages"])
+    call(autohete, "plan", "model.json", "--machine", machine, "--like", "ranks.json", "-o", "alone.json", folder=folder)
+    return [len(pipeline["stages"]) for pipeline in plan["pipelines"]]
 
 
 def steps_of(path):
@@ -101,14 +102,15 @@ def main():
     draw, done = random.Random(options.seed), 0
     while done < options.plans:
         with tempfile.TemporaryDirectory() as folder:
-            ranks = plans(draw, options.autohete, options.machine, folder)
-            if not ranks:
+            stages = plans(draw, options.autohete, options.machine, done % 2 == 1, folder)
+            if not stages:
                 continue
-            wrong = compare(draw, options.autohete, options.text, ranks, folder)
+            wrong = compare(draw, options.autohete, options.text, sum(stages), folder)
             if wrong:
                 with open(os.path.join(folder, "ranks.json"), encoding="utf-8") as file:
                     training_of = json.load(file)["training"]
-                sys.exit(f"plan {done} of seed {options.seed}, {ranks} ranks, {training_of}: {wrong} differ")
+                sys.exit(f"plan {done} of seed {options.seed}, stages {stages}, {training_of}: {wrong} differ")
+            print(f"stages by pipeline: {stages}")
             done += 1
     print(f"{done} plans over MPI: the bytes of one process")
     return 0

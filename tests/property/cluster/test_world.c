@@ -9,9 +9,10 @@
 #include "runtime/train/world.h"
 #include "tests/property/cluster/planned.h"
 
+#include <inttypes.h>
 #include <string.h>
 
-enum { DRAWS = 4000, LEAST_STAGES = 3 };
+enum { DRAWS = 4000, LEAST_STAGES = 3, SEVERAL = 60 };
 
 static struct planned planned;
 
@@ -103,6 +104,114 @@ TEST(world, numbers_ranks_without_those_that_idle)
     plan->n_idle_ranks = 0;
     ah_arena_release(&arena);
     planned_release(&planned);
+}
+
+/* ---- several pipelines ---- */
+
+/* Pipelines of CPUs that are cut at different blocks, so that shares are of several ranks. */
+static bool is_wanted_several(const struct ah_cluster_plan *plan)
+{
+    bool wanted = plan->n_pipelines > 1 && !plan->n_idle_ranks && plan->n_segments > 1, cut = false;
+    for (size_t i = 0; i < plan->n_segments; i++)
+        wanted = wanted && !plan->segments[i].tied;
+    for (size_t p = 0; p < plan->n_pipelines; p++)
+        cut = cut || plan->pipelines[p].n_stages > 1;
+    return wanted && cut;
+}
+
+static void draw_several(uint64_t *random)
+{
+    for (int i = 0; i < DRAWS; i++) {
+        planned_draw(&planned, random);
+        for (size_t n = 0; n < planned.cluster.n_nodes; n++)
+            planned.nodes[n].gpus = 1 + check_random(random) % 2;
+        if (!planned.model.body.model->tied && planned.cluster.n_nodes > 1) {
+            planned_of_cpus(&planned);
+            planned.request.tp_mode = AH_TP_SYMMETRIC;
+            planned.request.tp = 1;
+            planned.request.training.micro_batches = 4;
+            if (planned_plan(&planned) && is_wanted_several(&planned.plan))
+                return;
+        }
+        planned_release(&planned);
+    }
+    fail_msg("no pipelines with a boundary in %d draws", DRAWS);
+}
+
+/* The document's own owners of a segment: one rank of each pipeline. */
+static bool is_owner(const struct ah_cluster_plan_segment *segment, uint32_t rank)
+{
+    for (size_t i = 0; i < segment->groups[0].n_ranks; i++)
+        if (segment->groups[0].ranks[i] == rank)
+            return true;
+    return false;
+}
+
+static void check_shares(const struct ah_cluster_plan *plan, const struct ah_trainer_rank *place)
+{
+    assert_int_equal(place->n_shares, plan->n_segments);
+    for (size_t s = 0; s < plan->n_segments; s++) {
+        const struct ah_trainer_share *share = &place->shares[s];
+        assert_int_equal(share->first_block, plan->segments[s].first_block);
+        assert_int_equal(share->blocks, plan->segments[s].blocks);
+        assert_int_equal(plan->segments[s].groups[0].n_ranks, plan->n_pipelines);
+        for (size_t p = 0; p < plan->n_pipelines; p++) {
+            const struct ah_trainer_stage *stage = &place->stages[share->ranks[p]];
+            assert_true(is_owner(&plan->segments[s], share->ranks[p]));
+            assert_int_equal(stage->pipeline, p);
+            assert_true(stage->first_block <= share->first_block);
+            assert_true(share->first_block + share->blocks <= stage->first_block + stage->blocks);
+        }
+    }
+}
+
+static void check_stage(const struct ah_world *world, const struct ah_cluster_plan *plan, size_t p, size_t i,
+                        uint64_t first_micro_batch)
+{
+    const struct ah_cluster_plan_pipeline *pipeline = &plan->pipelines[p];
+    const struct ah_cluster_plan_stage *stage = &pipeline->stages[i];
+    const struct ah_trainer_rank *place = &world->places[stage->ranks[0]];
+    const struct ah_trainer_stage *its = &place->stages[place->rank];
+    assert_int_equal(place->rank, stage->ranks[0]);
+    assert_int_equal(place->pipelines, plan->n_pipelines);
+    assert_int_equal(place->step_batch, plan->training.batch);
+    assert_ptr_equal(world->programs[place->rank], &plan->programs[stage->program]);
+    assert_int_equal(its->pipeline, p);
+    assert_int_equal(its->first_block, stage->first_block);
+    assert_int_equal(its->blocks, stage->blocks);
+    assert_int_equal(its->first_micro_batch, first_micro_batch);
+    assert_int_equal(its->micro_batches, pipeline->micro_batches);
+    if (i)
+        assert_int_equal(place->before, stage[-1].ranks[0]);
+    if (i + 1 < pipeline->n_stages)
+        assert_int_equal(place->behind, stage[1].ranks[0]);
+    for (uint64_t block = 0; block < stage->blocks && !p; block++)
+        assert_int_equal(place->owner[stage->first_block + block], stage->ranks[0]);
+    check_shares(plan, place);
+}
+
+TEST(world, has_a_place_for_every_rank_of_several_pipelines)
+{
+    uint64_t random = check_seed(89), unequal = 0;
+    for (uint64_t k = 0; k < check_scaled(SEVERAL); k++) {
+        struct ah_error err = {0};
+        struct ah_arena arena = {0};
+        struct ah_world world;
+        uint64_t first_micro_batch = 0;
+        draw_several(&random);
+        const struct ah_cluster_plan *plan = &planned.plan;
+        CHECK_OK(ah_world_init(&world, plan, &arena, &err), err);
+        for (size_t p = 0; p < plan->n_pipelines; p++) {
+            for (size_t i = 0; i < plan->pipelines[p].n_stages; i++)
+                check_stage(&world, plan, p, i, first_micro_batch);
+            first_micro_batch += plan->pipelines[p].micro_batches;
+            unequal += plan->pipelines[p].n_stages != plan->pipelines[0].n_stages;
+        }
+        ah_arena_release(&arena);
+        planned_release(&planned);
+    }
+    print_message("%" PRIu64 " pipelines with other stages than the first\n", unequal);
+    assert_true(unequal > 0 || check_scaled(SEVERAL) < SEVERAL);
 }
 
 /* ---- broken ones ---- */
@@ -269,7 +378,7 @@ static void backward_before_its_message(struct ah_cluster_plan *plan)
     order[n - 1] = op;
 }
 
-static const struct {
+static const struct broken {
     const char *name;
     void (*breaks)(struct ah_cluster_plan *plan);
     bool by_world; /* refuses it alone */
@@ -334,17 +443,118 @@ static void expect_refused(const char *name, int rc, const struct ah_error *err)
         fail_msg("'%s' ends with %d: %s", name, rc, err->text);
 }
 
-TEST(world, refuses_what_is_broken)
+/* ---- several pipelines, broken ---- */
+
+static void segment_missing(struct ah_cluster_plan *plan)
 {
-    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+    plan->n_segments--;
+}
+static void segment_twice(struct ah_cluster_plan *plan)
+{
+    plan->segments[1] = plan->segments[0];
+}
+static void segment_once_more(struct ah_cluster_plan *plan)
+{
+    struct ah_cluster_plan_segment *more = ah_arena_array(&planned.arena, plan->n_segments + 1, sizeof *more);
+    assert_non_null(more);
+    memcpy(more, plan->segments, plan->n_segments * sizeof *more);
+    more[plan->n_segments++] = more[0];
+    plan->segments = more;
+}
+static void segment_across(struct ah_cluster_plan *plan)
+{
+    struct ah_cluster_plan_segment *lower = &plan->segments[0];
+    for (size_t i = 1; i < plan->n_segments; i++)
+        lower = plan->segments[i].first_block < lower->first_block ? &plan->segments[i] : lower;
+    lower->blocks++;
+}
+static void segment_beyond(struct ah_cluster_plan *plan)
+{
+    plan->segments[0].blocks = plan->blocks + 1;
+}
+static void owners_of_another(struct ah_cluster_plan *plan)
+{
+    struct ah_cluster_plan_group *groups = plan->segments[0].groups;
+    plan->segments[0].groups = plan->segments[1].groups;
+    plan->segments[1].groups = groups;
+}
+static void step_of_another(struct ah_cluster_plan *plan)
+{
+    plan->programs[plan->pipelines[1].stages[0].program].part->step_micro_batches *= 2;
+}
+static void step_untold(struct ah_cluster_plan *plan)
+{
+    plan->programs[plan->pipelines[1].stages[0].program].part->step_micro_batches = 0;
+}
+static void rank_twice_over_pipelines(struct ah_cluster_plan *plan)
+{
+    plan->pipelines[1].stages[0].ranks[0] = plan->pipelines[0].stages[0].ranks[0];
+}
+static void stage_missing(struct ah_cluster_plan *plan)
+{
+    size_t p = 0;
+    while (plan->pipelines[p].n_stages < 2)
+        p++;
+    plan->pipelines[p].n_stages--;
+}
+static void pass_behind_an_update(struct ah_cluster_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_programs; i++) {
+        struct ah_plan *program = &plan->programs[i];
+        uint64_t *order = program->lanes.compute;
+        for (size_t at = 1; at < program->lanes.n_compute; at++) {
+            const uint64_t op = order[at];
+            if (program->ops[op].op != AH_PLAN_DEVICE_ADAM ||
+                program->ops[order[at - 1]].op == AH_PLAN_DEVICE_ADAM)
+                continue;
+            order[at] = order[at - 1];
+            order[at - 1] = op;
+            return;
+        }
+    }
+    fail_msg("no program updates on its device");
+}
+static void micro_batches_of_another(struct ah_cluster_plan *plan)
+{
+    plan->pipelines[0].micro_batches++;
+}
+
+static const struct broken several_broken[] = {
+    {"a segment missing", segment_missing, true},
+    {"a segment twice", segment_twice, true},
+    {"a segment once more", segment_once_more, true},
+    {"a segment across a boundary", segment_across, true},
+    {"a segment beyond the model", segment_beyond, true},
+    {"owners of another segment", owners_of_another, true},
+    {"a step of another", step_of_another, true},
+    {"a step untold", step_untold, true},
+    {"a rank twice over pipelines", rank_twice_over_pipelines, true},
+    {"a stage missing", stage_missing, true},
+    {"a pass behind an update", pass_behind_an_update, true},
+    {"micro-batches of another", micro_batches_of_another, false}};
+
+static void expect_all_refused(void (*draw_one)(uint64_t *random), const struct broken *broken_ones, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
         uint64_t random = 83;
         struct ah_error err = {0}, again = {0};
-        draw(&random); /* the same each time: changed in place */
-        broken[i].breaks(&planned.plan);
-        if (broken[i].by_world)
-            expect_refused(broken[i].name, look_at(&planned.plan, &err), &err);
-        if (program_of(&planned.plan, 1)->part) /* else it cannot be printed */
-            expect_refused(broken[i].name, read_and_look_at(&planned.plan, &again), &again);
+        draw_one(&random); /* the same each time: changed in place */
+        broken_ones[i].breaks(&planned.plan);
+        if (broken_ones[i].by_world)
+            expect_refused(broken_ones[i].name, look_at(&planned.plan, &err), &err);
+        if (planned.plan.pipelines[0].n_stages < 2 ||
+            program_of(&planned.plan, 1)->part) /* else it cannot be printed */
+            expect_refused(broken_ones[i].name, read_and_look_at(&planned.plan, &again), &again);
         planned_release(&planned);
     }
+}
+
+TEST(world, refuses_what_is_broken)
+{
+    expect_all_refused(draw, broken, sizeof broken / sizeof *broken);
+}
+
+TEST(world, refuses_what_is_broken_between_pipelines)
+{
+    expect_all_refused(draw_several, several_broken, sizeof several_broken / sizeof *several_broken);
 }

@@ -9,13 +9,16 @@
 #define AH_TESTS_PROPERTY_TRAIN_COUNTED_H
 
 #include "runtime/comm/loop/loop.h"
+#include "runtime/train/links.h"
 
 #include <string.h>
 
-enum { COUNTED_RANKS = 8, COUNTED_PURPOSES = 8 };
+enum { COUNTED_RANKS = 8, COUNTED_PURPOSES = AH_LINKS_BEAT_DOWN + 1 };
 
 struct counted {
-    uint64_t posts; /* all messages, of both directions */
+    uint64_t posts;         /* all messages, of both directions */
+    uint64_t watched;       /* the post, counted from 1, whose purpose is kept; 0: none */
+    uint32_t watched_is_of; /* that purpose; COUNTED_PURPOSES: it was not posted */
     const struct ah_comm_channel *channels;
     uint64_t messages[COUNTED_PURPOSES][2], bytes[COUNTED_PURPOSES][2]; /* received, sent */
 };
@@ -34,7 +37,8 @@ static inline void counted_post(struct ah_comm_end *end, const struct ah_comm_me
     struct counted *of = &counted[end->rank];
     for (size_t i = 0; i < n; i++) {
         const struct ah_comm_channel *channel = &of->channels[messages[i].channel];
-        of->posts++;
+        if (++of->posts == of->watched)
+            of->watched_is_of = channel->purpose;
         of->messages[channel->purpose][channel->sends]++;
         of->bytes[channel->purpose][channel->sends] += messages[i].bytes;
     }

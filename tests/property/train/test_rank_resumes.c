@@ -16,6 +16,9 @@ enum { STEPS = 7, STOP = 3, RUNS_EACH = 10 };
 static struct golden golden;
 static struct golden_result first, other;
 static struct pipeline pipeline;
+/* Micro-batches of pipelines; none: of one. */
+static uint64_t groups[3];
+static size_t n_groups;
 
 /* A part of a run. */
 struct leg {
@@ -70,7 +73,10 @@ static void by_ranks(const struct leg *leg, uint64_t *turn, uint64_t *seed)
 {
     struct leg copy = *leg;
     golden.options.steps_before = leg->before;
-    pipeline_open(&pipeline, &golden, 0, turn, seed);
+    if (n_groups)
+        pipeline_open_groups(&pipeline, &golden, groups, n_groups, PIPELINE_STAGES, turn, seed);
+    else
+        pipeline_open(&pipeline, &golden, 0, turn, seed);
     pipeline_run(&pipeline, &(struct ah_comm_hub_options){.poisons = true}, run_leg, &copy);
     pipeline_expect_ok(&pipeline);
     pipeline_close(&pipeline);
@@ -94,6 +100,23 @@ static void run_legs(unsigned kind, const char *path, uint64_t *turn, uint64_t *
     assert_memory_equal(first.weights, other.weights, first.n_values * sizeof *first.weights);
 }
 
+/* The case is open. */
+static void run_all(const char *root, const char *name, uint64_t *seed)
+{
+    static unsigned runs;
+    uint64_t turn[AH_BLOCK_HEAD + 1] = {0};
+    golden.steps = STEPS;
+    golden_plan_resident(&golden);
+    ah_trainer_close(golden_start(&golden, &first));
+    for (size_t k = 0; k < check_scaled(RUNS_EACH); k++, runs++)
+        for (unsigned kind = 0; kind < 3; kind++) {
+            char path[PATH_MAX];
+            snprintf(path, sizeof path, "%s/%s-%u-%u", root, name, runs, kind);
+            run_legs(kind, path, turn, seed);
+        }
+    golden_close(&golden);
+}
+
 TEST_IN(rank_resumes, have_the_bits_of_a_run_that_never_stopped, root_make, root_remove)
 {
     static const struct {
@@ -104,20 +127,9 @@ TEST_IN(rank_resumes, have_the_bits_of_a_run_that_never_stopped, root_make, root
                  {"llama-frozen-below", AH_BF16, AH_FP32},
                  {"qwen2-frozen-tensors", AH_FP32, AH_BF16}};
     uint64_t seed = check_seed(89);
-    unsigned runs = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        uint64_t turn[AH_BLOCK_HEAD + 1] = {0};
         golden_open_as(&golden, cases[i].name, cases[i].dtype, cases[i].state_dtype);
-        golden.steps = STEPS;
-        golden_plan_resident(&golden);
-        ah_trainer_close(golden_start(&golden, &first));
-        for (size_t k = 0; k < check_scaled(RUNS_EACH); k++, runs++)
-            for (unsigned kind = 0; kind < 3; kind++) {
-                char path[PATH_MAX];
-                snprintf(path, sizeof path, "%s/%u-%u", (const char *)*state, runs, kind);
-                run_legs(kind, path, turn, &seed);
-            }
-        golden_close(&golden);
+        run_all(*state, cases[i].name, &seed);
     }
 }
 
@@ -212,4 +224,29 @@ TEST_IN(rank_resumes, go_on_with_any_arrangement, root_make, root_remove)
         golden_close(&golden);
     }
     print_message("%u chains\n", number);
+}
+
+/* What is read goes to a rank of each pipeline. */
+TEST_IN(rank_resumes, of_several_pipelines_have_them, root_make, root_remove)
+{
+    static const struct {
+        const char *name;
+        enum ah_dtype dtype, state_dtype;
+        uint64_t groups[3];
+        size_t n;
+    } cases[] = {{"gpt2-untied-odd", AH_FP32, AH_FP32, {1, 3, 2}, 3},
+                 {"llama-masked", AH_BF16, AH_BF16, {2, 2}, 2},
+                 {"llama-frozen-below", AH_BF16, AH_FP32, {1, 3}, 2}};
+    uint64_t seed = check_seed(97);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint64_t micro_batches = 0;
+        memcpy(groups, cases[i].groups, sizeof groups);
+        n_groups = cases[i].n;
+        for (size_t k = 0; k < n_groups; k++)
+            micro_batches += groups[k];
+        golden_open_as(&golden, cases[i].name, cases[i].dtype, cases[i].state_dtype);
+        golden_regroup(&golden, micro_batches, groups, n_groups);
+        run_all(*state, cases[i].name, &seed);
+    }
+    n_groups = 0;
 }

@@ -10,15 +10,33 @@
  *    there; so nothing that lay there before is in use.
  * 5. Channels carry each step's messages, as long as the documents say, and nothing else.
  *
+ * Of several pipelines, which add up the gradients of their shares:
+ *
+ * 6. Every rank does its shares in the plan's order, step after step, each block piece by piece, with the ranks that have the
+ *    block in other pipelines, and with nobody else.
+ * 7. A share begins when the last gradient of each of its blocks has been added up on that rank.
+ * 8. An update, or the way of a sum to the host, begins behind the block's share; the norm behind all.
+ *
  * Some lanes are slow, so that whoever does not wait is early.
  */
 #include "runtime/schedule/rounds.h"
+#include "runtime/train/bind.h"
 #include "tests/property/train/counted.h"
 #include "tests/property/train/pipeline.h"
+#include "tests/support/hooked.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 
-enum { STEPS = 4, PLANS_EACH = 20, SPANS = 1 << 13, ITEMS = 1 << 12, DELAY_US = 200 };
+enum {
+    NOTES = 1 << 16,
+    SMALL_PIECE = 640,
+    STEPS = 4,
+    PLANS_EACH = 20,
+    SPANS = 1 << 13,
+    ITEMS = 1 << 12,
+    DELAY_US = 200
+};
 
 static struct golden golden;
 static struct pipeline pipeline;
@@ -37,6 +55,9 @@ struct trace {
     struct when positions[STEPS + 1][ITEMS]; /* by round; of the last one updates only */
     struct when copies[ITEMS][STEPS + 1];    /* of items, by occurrence: first start and last end */
     uint32_t n_copies[ITEMS];
+    const struct ah_trainer *trainer;           /* of the latest run; only a name by now */
+    struct when shares[STEPS][TEST_BLOCKS_MAX]; /* those of this rank */
+    size_t next_note, next_sum;                 /* that are not looked at yet */
 };
 
 static struct trace traces[PIPELINE_STAGES];
@@ -64,6 +85,7 @@ static void read_lane(struct trace *t, struct ah_device *device, uint32_t lane)
 static void read_trace(void *context, const struct pipeline_stage *s, struct ah_trainer *trainer)
 {
     struct trace *t = &((struct trace *)context)[s->rank.rank];
+    t->trainer = trainer;
     for (uint32_t lane = 0; lane < AH_DEVICE_LANES_ALL; lane++)
         read_lane(t, ah_trainer_device(trainer), lane);
 }
@@ -148,16 +170,15 @@ static uint64_t find_position(const struct trace *t, enum ah_plan_op_kind kind, 
     return UINT64_MAX;
 }
 
-/* Occurrences of copies to the host: their ops follow each other. */
-static void place_copies(struct trace *t)
+/* Occurrences of a lane's items: their ops follow each other. */
+static void place_items(struct trace *t, uint32_t lane, enum ah_plan_lane of)
 {
     uint64_t last = UINT64_MAX;
-    memset(t->n_copies, 0, sizeof t->n_copies);
-    for (size_t i = 0; i < t->n[AH_LANE_D2H]; i++) {
-        const struct ah_span *span = &t->spans[AH_LANE_D2H][i];
+    for (size_t i = 0; i < t->n[lane]; i++) {
+        const struct ah_span *span = &t->spans[lane][i];
         const bool goes_on = span->tag == last;
         last = span->tag;
-        if (span->tag >= t->rounds.n_items)
+        if (span->tag >= t->rounds.n_items || t->rounds.items[span->tag].lane != of)
             continue;
         assert_true(span->tag < ITEMS);
         uint32_t *n = &t->n_copies[span->tag];
@@ -237,13 +258,16 @@ static void check_hop(const struct hop *hop)
 
 /* ---- rule 5 ---- */
 
-static void check_bytes(size_t stage, bool is_output, bool sends)
+static void check_bytes(size_t rank, bool is_output, bool sends)
 {
-    const struct ah_plan *plan = traces[stage].plan;
-    const bool there = is_output == sends ? stage + 1 < pipeline.n : stage > 0;
+    const struct ah_plan *plan = traces[rank].plan;
+    const struct ah_trainer_rank *place = &pipeline.stages[rank].rank;
+    const bool there =
+        is_output == sends ? plan->part->stage + 1 < plan->part->stages : plan->part->stage > 0;
     uint64_t bytes = 0, messages = 0;
     /* what is sent stands in ops; what arrives is what the neighbour's ops say, and what its tensors hold here */
-    const struct ah_plan *of = sends || !there ? plan : traces[is_output ? stage - 1 : stage + 1].plan;
+    const struct ah_plan *of =
+        sends || !there ? plan : traces[is_output ? place->before : place->behind].plan;
     for (size_t p = 0; p < of->lanes.n_compute && there; p++) {
         const struct ah_plan_op *op = &of->ops[of->lanes.compute[p]];
         if (op->op != (is_output ? AH_PLAN_SEND_OUTPUT : AH_PLAN_SEND_INPUT_GRADIENT))
@@ -251,8 +275,234 @@ static void check_bytes(size_t stage, bool is_output, bool sends)
         messages += STEPS;
         bytes += STEPS * op->bytes;
     }
-    assert_int_equal(counted[stage].messages[!is_output][sends], messages);
-    assert_int_equal(counted[stage].bytes[!is_output][sends], bytes);
+    assert_int_equal(counted[rank].messages[!is_output][sends], messages);
+    assert_int_equal(counted[rank].bytes[!is_output][sends], bytes);
+}
+
+/* ---- rule 6 ---- */
+
+/* What the lanes of sums were asked for, of all ranks. */
+static struct note {
+    const void *trainer;
+    uint32_t channel;
+    uint64_t bytes;
+} notes[NOTES];
+static atomic_size_t n_notes;
+
+static void note(void *context, const struct hooked_op *op)
+{
+    (void)context;
+    if (op->lane != AH_LANE_SUMS || (op->op->kind != AH_OP_SEND && op->op->kind != AH_OP_RECEIVE))
+        return;
+    const size_t at = atomic_fetch_add(&n_notes, 1);
+    const struct ah_op_message *message = &op->op->u.message;
+    if (at < NOTES)
+        notes[at] = (struct note){message->context, message->channel, message->bytes};
+}
+
+/* Messages and bytes by the other's rank and what they are. */
+struct tally {
+    uint64_t messages[PIPELINE_STAGES][AH_SUM_CHANNELS], bytes[PIPELINE_STAGES][AH_SUM_CHANNELS];
+    size_t ops, of_them; /* all; messages */
+};
+
+static void expect_message(struct tally *tally, uint32_t rank, enum ah_bind_sum sum, uint64_t elements)
+{
+    tally->messages[rank][sum]++;
+    tally->bytes[rank][sum] += elements * sizeof(float);
+    tally->ops++;
+    tally->of_them++;
+}
+
+/* Piece q is added up by the rank of pipeline q modulo their number. */
+static struct tally expected_of(const struct ah_trainer_rank *place, const struct ah_trainer_share *share,
+                                uint64_t elements, bool clips)
+{
+    struct tally tally = {.ops = clips};
+    const uint32_t n = place->pipelines, own = place->stages[place->rank].pipeline;
+    const uint64_t each = ((elements + n - 1) / n + AH_FLAT_ALIGN - 1) / AH_FLAT_ALIGN * AH_FLAT_ALIGN,
+                   piece = each < place->share_piece ? each : place->share_piece;
+    for (uint64_t q = 0; q * piece < elements; q++) {
+        const uint64_t left = elements - q * piece, of = left < piece ? left : piece;
+        for (uint32_t p = 0; p < n; p++) {
+            if (p == own || (q % n != own && q % n != p))
+                continue;
+            expect_message(&tally, share->ranks[p], q % n == own ? AH_SUM_PARTIAL_IN : AH_SUM_PARTIAL_OUT,
+                           of);
+            expect_message(&tally, share->ranks[p], q % n == own ? AH_SUM_TOTAL_OUT : AH_SUM_TOTAL_IN, of);
+            tally.ops += q % n == own; /* added */
+        }
+    }
+    return tally;
+}
+
+/* The next that this rank's lane was asked for; NULL: there is none. */
+static const struct note *next_note(struct trace *t)
+{
+    for (; t->next_note < atomic_load(&n_notes); t->next_note++)
+        if (notes[t->next_note].trainer == t->trainer)
+            return &notes[t->next_note++];
+    return NULL;
+}
+
+static uint64_t trained_elements(size_t rank, uint64_t block_of_model)
+{
+    const struct ah_job *job = &pipeline.stages[rank].c.job;
+    return ah_job_block(job, block_of_model - job->part.first_block)->trained_elements;
+}
+
+static void check_block_sum(struct trace *t, const struct tally *expected, uint64_t step, uint64_t block)
+{
+    struct tally had = {.ops = expected->ops, .of_them = expected->of_them};
+    for (size_t i = 0; i < expected->of_them; i++) {
+        const struct note *it = next_note(t);
+        if (!it) {
+            FAIL(t, "the sum of block %" PRIu64 " in step %" PRIu64 " lacks messages", block, step + 1);
+            return;
+        }
+        const uint32_t channel = it->channel - AH_CHANNELS;
+        assert_true(channel / AH_SUM_CHANNELS < PIPELINE_STAGES);
+        had.messages[channel / AH_SUM_CHANNELS][channel % AH_SUM_CHANNELS]++;
+        had.bytes[channel / AH_SUM_CHANNELS][channel % AH_SUM_CHANNELS] += it->bytes;
+    }
+    if (memcmp(&had, expected, sizeof had) != 0)
+        FAIL(t, "the sum of block %" PRIu64 " in step %" PRIu64 " has other messages", block, step + 1);
+}
+
+/* When each share of this rank began and ended, in the plan's order. */
+static void place_shares(struct trace *t, const struct ah_trainer_rank *place)
+{
+    t->next_note = t->next_sum = 0;
+    memset(t->shares, 0, sizeof t->shares);
+    for (uint64_t step = 0; step < STEPS; step++)
+        for (size_t s = 0; s < place->n_shares; s++) {
+            const struct ah_trainer_share *share = &place->shares[s];
+            const size_t begin = t->next_sum;
+            if (share->ranks[place->stages[place->rank].pipeline] != place->rank)
+                continue;
+            for (uint64_t block = share->first_block; block < share->first_block + share->blocks; block++) {
+                const uint64_t elements = trained_elements(place->rank, block);
+                if (!elements)
+                    continue;
+                const struct tally expected = expected_of(place, share, elements, t->plan->training.clip > 0);
+                check_block_sum(t, &expected, step, block);
+                t->next_sum += expected.ops;
+            }
+            if (t->next_sum > t->n[AH_LANE_SUMS])
+                FAIL(t, "share %zu of step %" PRIu64 " lacks ops", s, step + 1);
+            if (t->next_sum > begin)
+                t->shares[step][s] = (struct when){t->spans[AH_LANE_SUMS][begin].start_ns,
+                                                   t->spans[AH_LANE_SUMS][t->next_sum - 1].end_ns};
+        }
+    if (t->next_sum != t->n[AH_LANE_SUMS] || next_note(t))
+        FAIL(t, "%zu ops of sums, not %zu", t->n[AH_LANE_SUMS], t->next_sum);
+}
+
+/* ---- rules 7 and 8 ---- */
+
+static struct {
+    uint64_t makers, updates, sent, host_updates, norms;
+} seen;
+
+static bool sums_on_host(const struct trace *t, uint64_t block)
+{
+    return t->plan->blocks[block].accumulator == AH_ACCUMULATOR_HOST;
+}
+
+static bool is_maker(const struct trace *t, const struct ah_plan_op *op)
+{
+    const bool is_head =
+        t->plan->part->stage + 1 == t->plan->part->stages && op->block + 1 == t->plan->n_blocks;
+    if (op->micro_batch + 1 != t->plan->training.micro_batches)
+        return false;
+    return sums_on_host(t, op->block) ? op->op == AH_PLAN_ACCUMULATE
+                                      : op->op == (is_head ? AH_PLAN_FORWARD : AH_PLAN_BACKWARD);
+}
+
+/* The rank's share with this block of it; SIZE_MAX: it has none. */
+static size_t share_of(const struct trace *t, const struct ah_trainer_rank *place, uint64_t block)
+{
+    const uint64_t of_model = t->plan->part->first_block + block;
+    for (size_t s = 0; s < place->n_shares; s++)
+        if (of_model >= place->shares[s].first_block &&
+            of_model - place->shares[s].first_block < place->shares[s].blocks)
+            return s;
+    return SIZE_MAX;
+}
+
+static void check_maker(const struct trace *t, size_t share, uint64_t step, const struct when *maker)
+{
+    seen.makers++;
+    if (t->shares[step][share].start_ns < maker->end_ns)
+        FAIL(t, "share %zu of step %" PRIu64 " begins %" PRIu64 " ns before a gradient of it is complete",
+             share, step + 1, maker->end_ns - t->shares[step][share].start_ns);
+}
+
+static void check_reader(const struct trace *t, size_t share, uint64_t step, const struct when *reader,
+                         const char *what)
+{
+    if (t->shares[step][share].end_ns > reader->start_ns)
+        FAIL(t, "'%s' of step %" PRIu64 " begins %" PRIu64 " ns before share %zu ends", what, step + 1,
+             t->shares[step][share].end_ns - reader->start_ns, share);
+}
+
+static void check_position(const struct trace *t, uint64_t p, size_t share, uint64_t step)
+{
+    const struct ah_plan_op *op = op_at(t, p);
+    if (is_maker(t, op))
+        check_maker(t, share, step, &t->positions[step][p]);
+    if (op->op != AH_PLAN_DEVICE_ADAM)
+        return;
+    check_reader(t, share, step, &t->positions[step + t->rounds.items[p].of_before][p], "device_adam");
+    seen.updates++;
+}
+
+static void check_item(const struct trace *t, size_t item, size_t share, uint64_t step)
+{
+    const struct ah_plan_op *op = &t->plan->ops[t->rounds.items[item].op];
+    const struct when *when = &t->copies[item][step];
+    if (is_maker(t, op))
+        check_maker(t, share, step, when);
+    if (op->op == AH_PLAN_HOST_ADAM) {
+        check_reader(t, share, step, when, "host_adam");
+        seen.host_updates++;
+    }
+    if (op->op == AH_PLAN_SEND_GRADIENTS && !sums_on_host(t, op->block)) {
+        check_reader(t, share, step, when, "send_gradients");
+        seen.sent++;
+    }
+}
+
+static void check_norm(const struct trace *t, const struct ah_trainer_rank *place, size_t item)
+{
+    for (uint64_t step = 0; step < STEPS; step++)
+        for (size_t s = 0; s < place->n_shares; s++)
+            check_reader(t, s, step, &t->copies[item][step], "norm");
+    seen.norms++;
+}
+
+static void check_sums(struct trace *t, const struct ah_trainer_rank *place)
+{
+    if (place->pipelines < 2)
+        return;
+    place_shares(t, place);
+    for (size_t item = 0; item < t->rounds.n_items; item++) {
+        const struct ah_plan_op *op = &t->plan->ops[t->rounds.items[item].op];
+        const bool at_position = item < t->rounds.positions;
+        const size_t share = op->op == AH_PLAN_NORM ? SIZE_MAX : share_of(t, place, op->block);
+        if (!at_position && t->n_copies[item] != STEPS)
+            continue;
+        if (op->op == AH_PLAN_NORM)
+            check_norm(t, place, item);
+        for (uint64_t step = 0; step < STEPS && share != SIZE_MAX; step++) {
+            if (!t->shares[step][share].end_ns) /* nothing is trained */
+                continue;
+            if (at_position)
+                check_position(t, item, share, step);
+            else
+                check_item(t, item, share, step);
+        }
+    }
 }
 
 /* ---- runs ---- */
@@ -277,26 +527,33 @@ static void check_plan(uint64_t *seed)
 {
     struct ah_error err = {0};
     counted_reset();
+    atomic_store(&n_notes, 0);
     slow_down(seed);
     pipeline_run(
         &pipeline,
         &(struct ah_comm_hub_options){.poisons = true, .most_delay_us = DELAY_US, .seed = check_random(seed)},
         train, NULL);
     pipeline_expect_ok(&pipeline);
+    assert_true(atomic_load(&n_notes) < NOTES);
     for (size_t i = 0; i < pipeline.n; i++)
         traces[i].plan = pipeline.stages[i].options.plan;
     for (size_t i = 0; i < pipeline.n; i++) {
         CHECK_OK(ah_rounds_read(traces[i].plan, &traces[i].arena, &traces[i].rounds, &err), err);
         place_positions(&traces[i]);
-        place_copies(&traces[i]);
+        memset(traces[i].n_copies, 0, sizeof traces[i].n_copies);
+        place_items(&traces[i], AH_LANE_D2H, AH_PLAN_LANE_D2H);
+        place_items(&traces[i], AH_LANE_HOST, AH_PLAN_LANE_HOST);
         for (int k = 0; k < 4; k++)
             check_bytes(i, k & 1, k >> 1);
     }
-    for (size_t i = 0; i + 1 < pipeline.n; i++) {
-        check_hop(&(struct hop){&traces[i], &traces[i + 1], AH_PLAN_SEND_OUTPUT, traces[i].plan->n_blocks - 1,
+    for (size_t i = 0; i < pipeline.n; i++) {
+        const struct trace *behind = &traces[pipeline.stages[i].rank.behind];
+        check_sums(&traces[i], &pipeline.stages[i].rank);
+        if (traces[i].plan->part->stage + 1 == traces[i].plan->part->stages)
+            continue;
+        check_hop(&(struct hop){&traces[i], behind, AH_PLAN_SEND_OUTPUT, traces[i].plan->n_blocks - 1,
                                 AH_LANE_RECEIVE_BEFORE});
-        check_hop(&(struct hop){&traces[i + 1], &traces[i], AH_PLAN_SEND_INPUT_GRADIENT, 0,
-                                AH_LANE_RECEIVE_BEHIND});
+        check_hop(&(struct hop){behind, &traces[i], AH_PLAN_SEND_INPUT_GRADIENT, 0, AH_LANE_RECEIVE_BEHIND});
     }
     for (size_t i = 0; i < pipeline.n; i++)
         ah_arena_release(&traces[i].arena);
@@ -326,4 +583,50 @@ TEST(rank_traces, are_what_the_documents_allow)
         }
         golden_close(&golden);
     }
+}
+
+static void watch_sums(void)
+{
+    hooked_set(&(struct hooked_hooks){.before = note});
+    for (size_t i = 0; i < pipeline.n; i++)
+        pipeline.stages[i].options.driver = hooked_driver();
+}
+
+TEST(rank_traces, of_several_pipelines_are_what_the_documents_allow)
+{
+    static const struct {
+        const char *name;
+        enum ah_dtype dtype;
+        uint64_t sums[3];
+        size_t n;
+    } cases[] = {{"gpt2-untied-odd", AH_FP32, {1, 3, 2}, 3},
+                 {"llama", AH_BF16, {2, 2}, 2},
+                 {"llama-frozen-below", AH_FP32, {1, 3}, 2},
+                 {"qwen2-frozen-tensors", AH_FP32, {2, 1, 1}, 3},
+                 {"mistral-documents", AH_BF16, {1, 1}, 2}};
+    uint64_t seed = check_seed(101);
+    pipeline.driver = counted_driver();
+    pipeline.done = read_trace;
+    pipeline.context = traces;
+    pipeline.share_piece = SMALL_PIECE;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint64_t turn[AH_BLOCK_HEAD + 1] = {0}, sums[3], micro_batches = 0;
+        memcpy(sums, cases[i].sums, sizeof sums);
+        for (size_t k = 0; k < cases[i].n; k++)
+            micro_batches += sums[k];
+        golden_open_as(&golden, cases[i].name, cases[i].dtype, AH_FP32);
+        golden_regroup(&golden, micro_batches, NULL, 0);
+        for (uint64_t k = 0; k < check_scaled(PLANS_EACH); k++, plans++) {
+            pipeline_open_groups(&pipeline, &golden, sums, cases[i].n, 6, turn, &seed);
+            watch_sums();
+            check_plan(&seed);
+            pipeline_close(&pipeline);
+        }
+        golden_close(&golden);
+    }
+    pipeline.share_piece = 0;
+    print_message("%" PRIu64 " gradients, %" PRIu64 " updates, %" PRIu64 " ways to the host, %" PRIu64
+                  " updates there, %" PRIu64 " norms beside shares\n",
+                  seen.makers, seen.updates, seen.sent, seen.host_updates, seen.norms);
+    assert_true(seen.makers && seen.updates && seen.sent && seen.host_updates && seen.norms);
 }

@@ -9,8 +9,10 @@
 #include "runtime/schedule/rounds.h"
 #include "runtime/train/links.h"
 #include "tests/property/train/pipeline.h"
+#include "tests/support/hooked.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <unistd.h>
 
 enum { STEPS = 4, PLANS_EACH = 12, LATE_EACH = 3, DELAY_US = 60, DEEP_DATA_BYTES = 1200 };
@@ -386,4 +388,111 @@ TEST(ranks, of_several_pipelines_have_the_bits_of_one_process)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         run_shared(&all[i], &seed);
     print_message("%" PRIu64 " worlds of 2 to 4 pipelines\n", plans);
+}
+
+/* ---- gradients of -0.0 ---- */
+
+/* On lanes of compute: what is copied or added to the sum of a block of so many elements becomes -0.0. A sum that began with
+ * +0.0 would be +0.0 then, and so the moment that was -0.0. */
+static void make_negative_zero(void *context, const struct hooked_op *op)
+{
+    const uint64_t *elements = context;
+    const bool adds = op->op->kind == AH_OP_CAST || op->op->kind == AH_OP_ACCUMULATE;
+    if (!adds || op->lane != AH_LANE_COMPUTE || op->op->u.elements.count != *elements)
+        return;
+    const struct ah_ref *ref = &op->op->arg[1];
+    float *values = (float *)(void *)(op->arenas[ref->arena] + ref->offset_bytes);
+    for (uint64_t i = 0; i < *elements; i++)
+        values[i] = -0.0F;
+}
+
+struct zeros {
+    uint64_t block;
+    float values[GOLDEN_VALUES_MAX];
+    size_t n;
+};
+
+static int move_moments(struct ah_trainer *trainer, struct zeros *zeros, bool writes, struct ah_error *err)
+{
+    const struct ah_flat flat =
+        ah_flat_of(&golden.c.model, ah_job_block(&golden.c.job, zeros->block)->kind, UINT32_MAX);
+    int rc = AH_OK;
+    zeros->n = 0;
+    for (size_t i = 0; i < flat.n && !rc; i++) {
+        const struct ah_weights_piece piece = {.block = zeros->block,
+                                               .tensor = i,
+                                               .element = flat.tensors[i].first,
+                                               .n = flat.tensors[i].elements};
+        float *values = zeros->values + zeros->n;
+        for (uint64_t k = 0; k < piece.n && writes; k++)
+            values[k] = -0.0F;
+        rc = writes ? ah_trainer_write(trainer, AH_TRAINER_M, &piece, values, err)
+                    : ah_trainer_read(trainer, AH_TRAINER_M, &piece, values, err);
+        zeros->n += piece.n;
+    }
+    return rc;
+}
+
+static int train_on_zeros(void *context, struct ah_trainer *trainer, struct ah_batches *held_out,
+                          struct ah_error *err)
+{
+    struct zeros *zeros = context;
+    (void)held_out;
+    int rc = move_moments(trainer, zeros, true, err);
+    rc = rc ? rc : ah_trainer_run(trainer, 2, NULL, err);
+    return rc ? rc : move_moments(trainer, zeros, false, err);
+}
+
+static void expect_negative(const struct zeros *zeros, const char *who)
+{
+    assert_true(zeros->n > 0);
+    for (size_t i = 0; i < zeros->n; i++)
+        if (zeros->values[i] != 0 || !signbit(zeros->values[i]))
+            fail_msg("%s: moment %zu of block %" PRIu64 " is %g", who, i, zeros->block,
+                     (double)zeros->values[i]);
+}
+
+/* Sums that the device makes. */
+static int likes_device_sums(const struct ah_config *config)
+{
+    return config->accumulator == AH_ACCUMULATOR_DEVICE;
+}
+
+TEST(ranks, keep_the_sign_of_gradients_that_are_negative_zeros)
+{
+    static struct zeros alone, together;
+    static uint64_t sums[GROUPS_MAX];
+    static const uint64_t groupings[][GROUPS_MAX] = {{2, 2}, {1, 1, 2}, {1, 3}};
+    uint64_t seed = check_seed(53), turn[AH_BLOCK_HEAD + 1] = {0};
+    pipeline.chosen = NULL;
+    pipeline.likes = likes_device_sums;
+    pipeline.share_piece = 512;
+    for (size_t i = 0; i < sizeof groupings / sizeof *groupings; i++) {
+        struct ah_error err = {0};
+        struct ah_trainer *trainer;
+        memcpy(sums, groupings[i], sizeof sums);
+        golden_open_as(&golden, "llama-linear", AH_FP32, AH_FP32);
+        golden_regroup(&golden, 4, sums, sums[2] ? 3 : 2);
+        golden_plan_resident(&golden);
+        alone.block = together.block = golden.c.job.n_blocks - 1; /* the head, which no other is as long as */
+        uint64_t elements = ah_job_block(&golden.c.job, alone.block)->trained_elements;
+        hooked_set(&(struct hooked_hooks){.before = make_negative_zero, .context = &elements});
+        golden.options.driver = hooked_driver();
+        CHECK_OK(ah_trainer_open(&trainer, &golden.options, &err), err);
+        CHECK_OK(train_on_zeros(&alone, trainer, NULL, &err), err);
+        ah_trainer_close(trainer);
+        golden.options.driver = ah_device_cpu();
+        pipeline_open_groups(&pipeline, &golden, sums, sums[2] ? 3 : 2, PIPELINE_STAGES, turn, &seed);
+        for (size_t rank = 0; rank < pipeline.n; rank++)
+            pipeline.stages[rank].options.driver = hooked_driver();
+        pipeline_run(&pipeline, &(struct ah_comm_hub_options){.poisons = true}, train_on_zeros, &together);
+        pipeline_expect_ok(&pipeline);
+        expect_negative(&alone, "one process");
+        expect_negative(&together, "pipelines");
+        assert_memory_equal(alone.values, together.values, alone.n * sizeof *alone.values);
+        pipeline_close(&pipeline);
+        golden_close(&golden);
+    }
+    pipeline.likes = NULL;
+    pipeline.share_piece = 0;
 }

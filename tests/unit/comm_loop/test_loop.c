@@ -9,6 +9,7 @@
 #include "tests/support/check.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -296,6 +297,64 @@ TEST(loop, a_copy_under_way_ends_before_it_is_told)
     memset(to, 0, MOST);
     for (uint64_t i = 0; i < 500 && middles < 3; i++)
         middles += revoke_beside(from, to, i % 20 * 100);
+    assert_true(middles > 0);
+    free(from);
+    free(to);
+}
+
+/* Two sends of rank 0 that go together, the first of them large. */
+struct sending_both {
+    struct pair *pair;
+    unsigned char *data;
+    atomic_bool began;
+};
+
+static void *send_both(void *context)
+{
+    struct sending_both *both = context;
+    const struct ah_comm_message group[] = {{0, true, both->data, MOST}, {1, false, both->data, BYTES}};
+    atomic_store(&both->began, true);
+    ah_comm_loop()->post(both->pair->sides[0].end, group, 2);
+    return NULL;
+}
+
+/* Rank 1, which has posted both receives, posts its next turn at some moment of the first copy, when the second message is
+ * about to begin; whether nothing was done by then. */
+static bool post_beside(unsigned char *from, unsigned char *to, uint64_t after_us)
+{
+    struct pair pair;
+    struct sending_both both = {.pair = &pair, .data = from};
+    const struct ah_comm_message group[] = {{0, true, to, MOST}, {1, false, to + MOST, BYTES}};
+    struct ah_error why = {0};
+    uint32_t rank = 9;
+    unsigned char word[BYTES] = "";
+    pthread_t thread;
+    pair_open(&pair, &(struct ah_comm_hub_options){.is_serial = true});
+    ah_comm_loop()->post(pair.sides[1].end, group, 2);
+    assert_int_equal(pthread_create(&thread, NULL, send_both, &both), 0);
+    while (!atomic_load(&both.began))
+        continue;
+    ah_threads_sleep_until_ns(ah_threads_now_ns() + after_us * 1000);
+    post(&pair, 1, 2, word, BYTES);
+    if (ah_comm_loop()->fault(pair.sides[1].end, &rank, &why))
+        fail_msg("rank %u: %s", rank, why.text);
+    const unsigned done = polled(&pair, 1);
+    pthread_join(thread, NULL);
+    assert_int_equal(polled(&pair, 0), 3);
+    assert_int_equal(done | polled(&pair, 1), 3);
+    post(&pair, 0, 2, word, BYTES);
+    assert_int_equal(polled(&pair, 0) | polled(&pair, 1), 4);
+    pair_close(&pair);
+    return !done;
+}
+
+TEST(loop, what_is_about_to_begin_is_no_deadlock)
+{
+    unsigned char *from = calloc(1, MOST), *to = calloc(1, MOST + BYTES);
+    unsigned middles = 0;
+    assert_true(from && to);
+    for (uint64_t i = 0; i < 60; i++)
+        middles += post_beside(from, to, i % 20 * 50);
     assert_true(middles > 0);
     free(from);
     free(to);

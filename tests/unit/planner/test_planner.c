@@ -45,6 +45,31 @@ TEST(planner, says_what_was_asked)
     }
 }
 
+/* Groups end anywhere: a micro-batch that ends one does more than the others, whether it is the last or not. */
+TEST(planner, adds_up_in_the_groups_that_were_asked)
+{
+    static const uint64_t device_mib[] = {560, 4096};
+    bool on_device = false, on_host = false;
+    for (size_t i = 0; i < sizeof device_mib / sizeof *device_mib; i++) {
+        struct test_request t;
+        uint64_t sums[] = {1, 3, 2, 2};
+        open_small(&t);
+        t.request.device_bytes = device_mib[i] * TEST_MIB;
+        t.request.training.batch = t.request.training.micro_batches = 8;
+        t.request.training.sums = sums;
+        t.request.training.n_sums = 4;
+        CHECK_OK(test_request_plan(&t), t.err);
+        check_plan(&t);
+        assert_int_equal(t.plan.training.n_sums, 4);
+        for (size_t block = 0; block < t.plan.n_blocks; block++) {
+            on_device = on_device || t.plan.blocks[block].accumulator == AH_ACCUMULATOR_DEVICE;
+            on_host = on_host || t.plan.blocks[block].accumulator == AH_ACCUMULATOR_HOST;
+        }
+        test_request_close(&t);
+    }
+    assert_true(on_device && on_host);
+}
+
 TEST(planner, lists_the_other_policies)
 {
     struct test_request t, other;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a rank waited for when its world was lost.
+ * What a rank waited for when its world was lost, and what it says of that.
  */
 #include "runtime/train/links.h"
 
@@ -16,14 +16,15 @@ struct rank {
     struct ah_comm_options options;
     struct ah_comm *comm;
     pthread_t thread;
-    int rc; /* of the move that its world's loss ended */
+    enum ah_links_purpose purpose; /* of the first channel */
+    int rc;                        /* of the move that its world's loss ended */
 };
 
 static void open_rank(struct rank *rank)
 {
     const bool first = !rank->options.rank;
     const struct ah_comm_channel channels[] = {
-        {.peer = first, .purpose = AH_LINKS_OUTPUT, .sends = first, .most_bytes = 8},
+        {.peer = first, .purpose = rank->purpose, .sends = first, .most_bytes = 8},
         {.peer = first, .purpose = AH_LINKS_DOWN, .sends = first, .most_bytes = 8}};
     assert_int_equal(ah_comm_open(&rank->comm, &rank->options, NULL), AH_OK);
     assert_int_equal(ah_comm_channels(rank->comm, channels, 2, NULL), AH_OK);
@@ -57,26 +58,72 @@ static void await_last(struct ah_comm *comm)
         sched_yield();
 }
 
-TEST(links, a_rank_says_what_it_waited_for)
-{
+struct pair {
     struct ah_comm_hub *hub;
+    struct rank ranks[2];
+};
+
+/* Rank 1 waits for the last message of this purpose, and rank 0 loses the world. */
+static void lose(struct pair *pair, enum ah_links_purpose purpose, const char *waits)
+{
     struct ah_error why = {.code = AH_E_NUMERIC, .text = "not finite"};
     char data[8] = "";
-    assert_int_equal(ah_comm_hub_new(&hub, 2, NULL, NULL), AH_OK);
-    struct rank ranks[2] = {{.options = {.driver = ah_comm_loop(), .rank = 0, .ranks = 2, .boot = hub}},
-                            {.options = {.driver = ah_comm_loop(), .rank = 1, .ranks = 2, .boot = hub}}};
+    assert_int_equal(ah_comm_hub_new(&pair->hub, 2, NULL, NULL), AH_OK);
+    for (uint32_t i = 0; i < 2; i++)
+        pair->ranks[i] =
+            (struct rank){.options = {.driver = ah_comm_loop(), .rank = i, .ranks = 2, .boot = pair->hub},
+                          .purpose = purpose};
+    struct rank *ranks = pair->ranks;
     pthread_create(&ranks[1].thread, NULL, receive, &ranks[1]);
     open_rank(&ranks[0]);
     for (int i = 0; i < MESSAGES; i++)
         assert_int_equal(ah_comm_move(ranks[0].comm, 0, data, sizeof data, NULL), AH_OK);
     await_last(ranks[1].comm);
-    expect_waits(ranks[1].comm, "the output of micro-batch 1 from rank 0");
+    expect_waits(ranks[1].comm, waits);
     ah_comm_revoke(ranks[0].comm, &why);
     pthread_join(ranks[1].thread, NULL);
     assert_int_equal(ranks[1].rc, AH_E_PEER);
-    expect_waits(ranks[1].comm, "the output of micro-batch 1 from rank 0");
+    expect_waits(ranks[1].comm, waits);
     expect_waits(ranks[0].comm, "");
-    ah_comm_close(ranks[1].comm);
-    ah_comm_close(ranks[0].comm);
-    ah_comm_hub_free(hub);
+}
+
+static void close_pair(struct pair *pair)
+{
+    ah_comm_close(pair->ranks[1].comm);
+    ah_comm_close(pair->ranks[0].comm);
+    ah_comm_hub_free(pair->hub);
+}
+
+TEST(links, a_rank_says_what_it_waited_for)
+{
+    static const struct {
+        enum ah_links_purpose purpose;
+        const char *waits;
+    } cases[] = {{AH_LINKS_OUTPUT, "the output of micro-batch 1 from rank 0"},
+                 {AH_LINKS_PARTIAL, "a pipeline's gradients from rank 0"},
+                 {AH_LINKS_TOTAL, "the total of gradients from rank 0"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pair pair;
+        lose(&pair, cases[i].purpose, cases[i].waits);
+        close_pair(&pair);
+    }
+}
+
+/* An op that fails loses the world before the thread that waits for another rank hears of it: by the loss. */
+TEST(links, a_failure_has_its_code_and_its_rank_once_however_a_rank_hears_of_it)
+{
+    struct pair pair;
+    lose(&pair, AH_LINKS_OUTPUT, "the output of micro-batch 1 from rank 0");
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct ah_trainer_rank place = {.comm = pair.ranks[i].comm, .rank = i, .ranks = 2};
+        struct ah_error heard = {.code = AH_E_PEER, .text = "rank 0: not finite"};
+        assert_int_equal(ah_links_fail(&place, AH_E_PEER, &heard), AH_E_NUMERIC);
+        assert_int_equal(heard.code, AH_E_NUMERIC);
+        assert_string_equal(heard.text, i ? "rank 0: not finite" : "not finite");
+    }
+    const struct ah_trainer_rank place = {.comm = pair.ranks[0].comm, .ranks = 2};
+    struct ah_error own = {.code = AH_E_NUMERIC, .text = "not finite, and where"};
+    assert_int_equal(ah_links_fail(&place, AH_E_NUMERIC, &own), AH_E_NUMERIC);
+    assert_string_equal(own.text, "not finite, and where");
+    close_pair(&pair);
 }

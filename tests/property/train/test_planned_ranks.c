@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Plans as the planner of clusters makes them, of one pipeline and of several, for machines that differ: their ranks give the
+ * losses, norms, moments and weights of one process that trains what ah_cluster_plan_step() says, bit for bit.
+ */
+#include "runtime/train/world.h"
+#include "tests/property/cluster/planned.h"
+#include "tests/property/train/pipeline.h"
+#include "tests/support/root.h"
+
+#include <inttypes.h>
+
+enum { PLANS = 40, DRAWS = 4000, STEPS = 3, TOKENS = 6000, VALUES = 1 << 18, DELAY_US = 40 };
+
+struct result {
+    struct ah_step_record records[STEPS];
+    size_t n_records;
+    float weights[VALUES], moments[VALUES];
+    size_t n;
+};
+
+static struct planned planned;
+static struct golden golden; /* the one process; its folder is not used */
+static struct pipeline pipeline;
+static struct result alone, together;
+
+/* ---- plans ---- */
+
+static bool is_wanted(const struct ah_cluster_plan *plan, bool several)
+{
+    size_t ranks = 0;
+    bool wanted = (plan->n_pipelines > 1) == several && !plan->n_idle_ranks && plan->n_programs;
+    for (size_t p = 0; p < plan->n_pipelines; p++)
+        ranks += plan->pipelines[p].n_stages;
+    for (size_t i = 0; i < plan->n_segments; i++)
+        wanted = wanted && !plan->segments[i].tied;
+    return wanted && ranks > 1 && ranks <= PIPELINE_STAGES;
+}
+
+/* Two kinds of machine, one thrice as fast as the other, with links that adding up is worth. */
+static void make_unequal(uint64_t *random)
+{
+    struct ah_cluster_gpu *slow = &planned.gpus[0], *fast = &planned.gpus[1];
+    fast->flops_per_s = 3 * slow->flops_per_s;
+    fast->memory_bytes_per_s = 3 * slow->memory_bytes_per_s;
+    for (size_t n = 0; n < planned.cluster.n_nodes; n++) {
+        planned.nodes[n].gpu = n % 2 ? "b" : "a";
+        planned.nodes[n].nic_bytes_per_s = planned_some(random, 3e8, 3e9);
+    }
+}
+
+static void draw(bool several, uint64_t *random)
+{
+    for (int i = 0; i < DRAWS; i++) {
+        planned_draw(&planned, random);
+        for (size_t n = 0; n < planned.cluster.n_nodes; n++)
+            planned.nodes[n].gpus = 1 + check_random(random) % 2;
+        if (!planned.model.body.model->tied && planned.cluster.n_nodes > 1) {
+            if (several)
+                make_unequal(random);
+            planned_of_cpus(&planned);
+            planned.request.tp_mode = AH_TP_SYMMETRIC;
+            planned.request.tp = 1;
+            planned.request.training.micro_batches = several ? 8 : 4;
+            if (planned_plan(&planned) && is_wanted(&planned.plan, several))
+                return;
+        }
+        planned_release(&planned);
+    }
+    fail_msg("no such plan in %d draws", DRAWS);
+}
+
+/* ---- data ---- */
+
+static void open_data(const char *path, struct ah_dataset **ret_data, struct ah_batches *ret_batches)
+{
+    struct ah_error err = {0};
+    const char *paths[] = {path};
+    CHECK_OK(ah_dataset_open(ret_data,
+                             &(struct ah_dataset_options){.paths = paths,
+                                                          .n_paths = 1,
+                                                          .format = AH_DATASET_U16,
+                                                          .vocabulary = planned.model.body.model->vocabulary},
+                             &err),
+             err);
+    CHECK_OK(ah_batches_init(ret_batches,
+                             &(struct ah_batches_options){.data = *ret_data,
+                                                          .seq = planned.plan.training.seq,
+                                                          .batch = planned.plan.training.batch,
+                                                          .seed = 5},
+                             &err),
+             err);
+}
+
+static void put_data(const char *root, uint64_t *random)
+{
+    static uint16_t tokens[TOKENS];
+    for (size_t i = 0; i < TOKENS; i++)
+        tokens[i] = (uint16_t)(check_random(random) % planned.model.body.model->vocabulary);
+    root_put_bytes(root, "data.bin", tokens, sizeof tokens);
+}
+
+/* ---- training ---- */
+
+static void keep_values(struct ah_trainer *trainer, enum ah_trainer_vector vector, float *values)
+{
+    struct ah_error err = {0};
+    size_t n = 0;
+    for (uint64_t block = 0; block < golden.c.job.n_blocks; block++) {
+        const struct ah_flat flat =
+            ah_flat_of(&golden.c.model, ah_job_block(&golden.c.job, block)->kind, UINT32_MAX);
+        for (size_t i = 0; i < flat.n; i++) {
+            const struct ah_weights_piece piece = {
+                .block = block, .tensor = i, .element = flat.tensors[i].first, .n = flat.tensors[i].elements};
+            assert_true(n + piece.n <= VALUES);
+            CHECK_OK(ah_trainer_read(trainer, vector, &piece, values + n, &err), err);
+            n += piece.n;
+        }
+    }
+    assert_true(n > 0);
+    alone.n = together.n = n;
+}
+
+static bool keep_record(void *context, const struct ah_step_record *record)
+{
+    struct result *result = context;
+    assert_true(result->n_records < STEPS);
+    result->records[result->n_records++] = *record;
+    return true;
+}
+
+static int train(void *context, struct ah_trainer *trainer, struct ah_batches *held_out, struct ah_error *err)
+{
+    struct result *result = context;
+    (void)held_out;
+    result->n_records = 0;
+    int rc =
+        ah_trainer_run(trainer, STEPS, &(struct ah_observer){.step = keep_record, .context = result}, err);
+    if (rc)
+        return rc;
+    keep_values(trainer, AH_TRAINER_WEIGHTS, result->weights);
+    keep_values(trainer, AH_TRAINER_M, result->moments);
+    return AH_OK;
+}
+
+static struct ah_trainer_options options_of(const struct ah_plan *plan, struct ah_batches *batches)
+{
+    return (struct ah_trainer_options){.plan = plan,
+                                       .model = planned.model.body.model,
+                                       .driver = ah_device_cpu(),
+                                       .device = {.compute_threads = 1, .host_threads = 1, .shared = true},
+                                       .batches = batches,
+                                       .rate = {.schedule = AH_RATE_CONSTANT, .lr = 0.01, .steps = STEPS},
+                                       .beta1 = 0.9,
+                                       .beta2 = 0.95,
+                                       .epsilon = 1e-8,
+                                       .weight_decay = 0.1,
+                                       .seed = 7};
+}
+
+/* All on the device, whatever the cluster's plan has where. */
+static void train_alone(const char *path)
+{
+    struct ah_error err = {0};
+    struct ah_plan_training training;
+    struct ah_trainer *trainer;
+    memset(&golden, 0, sizeof golden);
+    golden.c.model = *planned.model.body.model;
+    CHECK_OK(ah_cluster_plan_step(&planned.plan, &golden.c.arena, &training, &err), err);
+    assert_true(training.n_trainable <= TEST_PATTERNS_MAX);
+    for (size_t i = 0; i < training.n_trainable; i++)
+        golden.c.patterns[i] = training.trainable[i];
+    test_case_job(&golden.c, training, training.n_trainable);
+    test_case_costs(&golden.c, 100, 100, 200);
+    CHECK_OK(ah_schedule_init(&golden.schedule, &golden.c.job, &err), err);
+    golden_plan_resident(&golden);
+    open_data(path, &golden.data, &golden.batches);
+    const struct ah_trainer_options options = options_of(golden.plan.body.plan, &golden.batches);
+    CHECK_OK(ah_trainer_open(&trainer, &options, &err), err);
+    CHECK_OK(train(&alone, trainer, NULL, &err), err);
+    ah_trainer_close(trainer);
+}
+
+static void close_alone(void)
+{
+    ah_document_release(&golden.plan);
+    ah_batches_release(&golden.batches);
+    ah_dataset_close(golden.data);
+    ah_schedule_release(&golden.schedule);
+    test_case_close(&golden.c);
+}
+
+static void train_together(const char *path, uint64_t *random)
+{
+    struct ah_error err = {0};
+    struct ah_arena arena = {0};
+    struct ah_world world;
+    CHECK_OK(ah_world_init(&world, &planned.plan, &arena, &err), err);
+    memset(&pipeline, 0, sizeof pipeline);
+    pipeline.n = world.ranks;
+    for (uint32_t rank = 0; rank < world.ranks; rank++) {
+        struct pipeline_stage *s = &pipeline.stages[rank];
+        s->pipeline = &pipeline;
+        open_data(path, &s->data, &s->batches);
+        s->rank = world.places[rank];
+        s->options = options_of(world.programs[rank], &s->batches);
+        s->options.rank = &s->rank;
+    }
+    pipeline_run(&pipeline,
+                 &(struct ah_comm_hub_options){
+                     .poisons = true, .most_delay_us = DELAY_US, .seed = check_random(random)},
+                 train, &together);
+    pipeline_expect_ok(&pipeline);
+    for (uint32_t rank = 0; rank < world.ranks; rank++) {
+        ah_batches_release(&pipeline.stages[rank].batches);
+        ah_dataset_close(pipeline.stages[rank].data);
+    }
+    ah_arena_release(&arena);
+}
+
+static void expect_same(uint64_t plan)
+{
+    assert_int_equal(alone.n_records, STEPS);
+    assert_int_equal(together.n_records, STEPS);
+    for (size_t i = 0; i < STEPS; i++)
+        if (memcmp(&alone.records[i].loss, &together.records[i].loss, sizeof(double)) != 0 ||
+            memcmp(&alone.records[i].grad_norm, &together.records[i].grad_norm, sizeof(double)) != 0)
+            fail_msg("plan %" PRIu64 ", step %zu: loss %.17g, norm %.17g, not %.17g, %.17g", plan, i + 1,
+                     together.records[i].loss, together.records[i].grad_norm, alone.records[i].loss,
+                     alone.records[i].grad_norm);
+    for (size_t i = 0; i < alone.n; i++)
+        if (memcmp(&alone.weights[i], &together.weights[i], sizeof(float)) != 0 ||
+            memcmp(&alone.moments[i], &together.moments[i], sizeof(float)) != 0)
+            fail_msg("plan %" PRIu64 ": value %zu differs", plan, i);
+}
+
+TEST_IN(planned_ranks, have_the_bits_of_one_process, root_make, root_remove)
+{
+    uint64_t random = check_seed(103), unequal = 0, away = 0, uneven = 0;
+    char path[GOLDEN_PATH_MAX];
+    snprintf(path, sizeof path, "%s/data.bin", (const char *)*state);
+    for (uint64_t i = 0; i < check_scaled(PLANS); i++) {
+        draw(i % 4 != 3, &random);
+        const struct ah_cluster_plan *plan = &planned.plan;
+        put_data(*state, &random);
+        train_alone(path);
+        train_together(path, &random);
+        expect_same(i);
+        for (size_t p = 0; p < plan->n_pipelines; p++) {
+            unequal += plan->pipelines[p].n_stages != plan->pipelines[0].n_stages;
+            uneven += plan->pipelines[p].micro_batches != plan->pipelines[0].micro_batches;
+        }
+        for (size_t k = 0; k < plan->n_programs; k++)
+            for (size_t block = 0; block < plan->programs[k].n_blocks; block++)
+                away += plan->programs[k].blocks[block].optimizer == AH_OPTIMIZER_HOST;
+        close_alone();
+        planned_release(&planned);
+    }
+    print_message("pipelines with other stages than the first: %" PRIu64
+                  ", with other micro-batches: %" PRIu64 "; blocks updated on hosts: %" PRIu64 "\n",
+                  unequal, uneven, away);
+    assert_true((unequal && uneven && away) || check_scaled(PLANS) < PLANS);
+}

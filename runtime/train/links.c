@@ -215,6 +215,8 @@ static void print_wait(const struct ah_comm_under_way *message, uint64_t micro_b
 {
     static const char *const what[] = {[AH_LINKS_OUTPUT] = "the output of micro-batch",
                                        [AH_LINKS_GRADIENT] = "the gradient of micro-batch",
+                                       [AH_LINKS_PARTIAL] = "partial sums of gradients",
+                                       [AH_LINKS_TOTAL] = "total sums of gradients",
                                        [AH_LINKS_GATE_UP] = "the sums of its gradients",
                                        [AH_LINKS_GATE_DOWN] = "the sums of all gradients",
                                        [AH_LINKS_UP] = "a report",
@@ -223,7 +225,7 @@ static void print_wait(const struct ah_comm_under_way *message, uint64_t micro_b
     if (channel->sends)
         ah_buffer_printf(out, "rank %" PRIu32 " to take ", channel->peer);
     ah_buffer_printf(out, "%s", what[channel->purpose]);
-    if (channel->purpose < AH_LINKS_CONTROL)
+    if (channel->purpose <= AH_LINKS_GRADIENT)
         ah_buffer_printf(out, " %" PRIu64, message->before % micro_batches);
     if (!channel->sends)
         ah_buffer_printf(out, " from rank %" PRIu32, channel->peer);

@@ -319,6 +319,7 @@ static int go(struct ah_run *run, const struct ah_run_listener *listener, struct
 
 int ah_run_go(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
 {
+    ah_run_status_begin(run->status);
     const int rc = go(run, listener, err);
     ah_run_status_end(run->status, rc);
     return rc;

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,7 +35,7 @@ struct ah_run_status {
     pthread_cond_t changed;
     struct ah_trainer_beat *heard; /* owned, by rank */
     uint64_t heard_us;             /* since 1970; 0: nothing yet */
-    bool fresh, stopping;
+    bool begun, fresh, stopping;
     enum ah_status_ended ended;
     struct ah_error failure; /* the first one */
 
@@ -114,7 +115,7 @@ static bool describe_rank(const struct ah_run_status *status, uint32_t rank, str
     return (ret_rank->block || !has_block) && (ret_rank->waits_for || !beat->waits);
 }
 
-static int write_status(struct ah_run_status *status, uint64_t heard_us, enum ah_status_ended ended,
+static int write_status(struct ah_run_status *status, uint64_t at_us, enum ah_status_ended ended,
                         struct ah_error *err)
 {
     struct ah_arena arena = {0};
@@ -122,7 +123,7 @@ static int write_status(struct ah_run_status *status, uint64_t heard_us, enum ah
                              .model = status->run->plan->inputs.model.name,
                              .step = status->shown[0].step,
                              .steps = status->run->settings.steps,
-                             .updated_us = heard_us,
+                             .updated_us = at_us,
                              .ended = ended,
                              .ranks = ah_arena_array(&arena, status->ranks, sizeof *body.ranks),
                              .n_ranks = status->ranks};
@@ -141,7 +142,7 @@ static int write_status(struct ah_run_status *status, uint64_t heard_us, enum ah
 static void await_news(struct ah_run_status *status, uint64_t not_before_ns)
 {
     const struct timespec until = {(time_t)(not_before_ns / 1000000000), (long)(not_before_ns % 1000000000)};
-    while (!status->stopping && !status->fresh)
+    while (!status->stopping && !(status->begun && status->fresh))
         pthread_cond_wait(&status->changed, &status->mutex);
     while (!status->stopping && ah_threads_now_ns() < not_before_ns)
         pthread_cond_timedwait(&status->changed, &status->mutex, &until);
@@ -159,11 +160,12 @@ static void run_writer(void *payload)
         over = status->stopping;
         status->fresh = false;
         memcpy(status->shown, status->heard, status->ranks * sizeof *status->shown);
-        const uint64_t heard_us = over && status->heard_us ? now_us() : status->heard_us;
+        const bool writes = status->begun && status->heard_us;
+        const uint64_t at_us = over ? now_us() : status->heard_us;
         const enum ah_status_ended ended = over ? status->ended : AH_STATUS_RUNS;
         pthread_mutex_unlock(&status->mutex);
         written_ns = ah_threads_now_ns();
-        if (!heard_us || !write_status(status, heard_us, ended, &err))
+        if (!writes || !write_status(status, at_us, ended, &err))
             continue;
         pthread_mutex_lock(&status->mutex);
         if (!status->failure.code)
@@ -225,7 +227,6 @@ static struct ah_run_status *new_status(struct ah_run *run, const char *path)
     pthread_condattr_destroy(&attributes);
     status->run = run;
     status->path = path;
-    status->ended = AH_STATUS_FAILED;
     status->ranks = run->options->ranks ? ah_run_ranks_n(run->options->ranks) : 1;
     status->heard = calloc(status->ranks, sizeof *status->heard);
     status->shown = calloc(status->ranks, sizeof *status->shown);
@@ -241,8 +242,10 @@ int ah_run_status_new(struct ah_run_status **ret_status, struct ah_run *run,
                       struct ah_trainer_options *options, struct ah_error *err)
 {
     const struct ah_lane_options thread = {.name = "status", .cpu = -1, .queue = 1, .spans = 1};
+    struct stat about;
     *ret_status = NULL;
-    if (!run->options->log || !strcmp(run->options->log, "-"))
+    if (!run->options->log || !strcmp(run->options->log, "-") ||
+        (!stat(run->options->log, &about) && !S_ISREG(about.st_mode)))
         return AH_OK;
     const char *path = name_file(run);
     if (!path)
@@ -265,6 +268,16 @@ int ah_run_status_new(struct ah_run_status **ret_status, struct ah_run *run,
     options->heard_context = status;
     *ret_status = status;
     return AH_OK;
+}
+
+void ah_run_status_begin(struct ah_run_status *status)
+{
+    if (!status)
+        return;
+    pthread_mutex_lock(&status->mutex);
+    status->begun = true;
+    pthread_cond_signal(&status->changed);
+    pthread_mutex_unlock(&status->mutex);
 }
 
 void ah_run_status_warn(struct ah_run_status *status)

@@ -21,7 +21,17 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WRITE_EVERY_NS = 900 * 1000 * 1000 }; /* at most; less than beats take, so that none is left out */
+#define WRITE_EVERY_NS UINT64_C(900000000)  /* at most; less than beats take, so that none is left out */
+#define SILENT_NS      UINT64_C(3000000000) /* after which a rank that was asked counts as silent */
+
+/* What is written next. */
+struct news {
+    bool any, over;
+    uint64_t at_us;
+    enum ah_status_ended ended;
+    uint32_t silent; /* 0: none; rank 0 is never asked */
+    uint64_t silent_ns;
+};
 
 struct ah_run_status {
     struct ah_run *run;     /* borrowed */
@@ -35,6 +45,8 @@ struct ah_run_status {
     pthread_cond_t changed;
     struct ah_trainer_beat *heard; /* owned, by rank */
     uint64_t heard_us;             /* since 1970; 0: nothing yet */
+    uint32_t asked;                /* the rank that was asked and has not answered; 0: none */
+    uint64_t asked_ns;             /* since when */
     bool begun, fresh, stopping;
     enum ah_status_ended ended;
     struct ah_error failure; /* the first one */
@@ -57,8 +69,20 @@ static void hear(void *context, const struct ah_trainer_beat *beats, uint32_t ra
     pthread_mutex_lock(&status->mutex);
     memcpy(status->heard, beats, ranks * sizeof *beats);
     status->heard_us = now_us();
+    status->asked = 0;
     status->fresh = true;
     pthread_cond_signal(&status->changed);
+    pthread_mutex_unlock(&status->mutex);
+}
+
+/* The same; a rank is asked and then answers. */
+static void ask(void *context, uint32_t rank)
+{
+    struct ah_run_status *status = context;
+    pthread_mutex_lock(&status->mutex);
+    if (status->asked != rank)
+        status->asked_ns = ah_threads_now_ns();
+    status->asked = rank;
     pthread_mutex_unlock(&status->mutex);
 }
 
@@ -115,22 +139,23 @@ static bool describe_rank(const struct ah_run_status *status, uint32_t rank, str
     return (ret_rank->block || !has_block) && (ret_rank->waits_for || !beat->waits);
 }
 
-static int write_status(struct ah_run_status *status, uint64_t at_us, enum ah_status_ended ended,
-                        struct ah_error *err)
+static int write_status(struct ah_run_status *status, const struct news *news, struct ah_error *err)
 {
     struct ah_arena arena = {0};
     struct ah_status body = {.generator = "autohete " AUTOHETE_VERSION,
                              .model = status->run->plan->inputs.model.name,
                              .step = status->shown[0].step,
                              .steps = status->run->settings.steps,
-                             .updated_us = at_us,
-                             .ended = ended,
+                             .updated_us = news->at_us,
+                             .ended = news->ended,
                              .ranks = ah_arena_array(&arena, status->ranks, sizeof *body.ranks),
                              .n_ranks = status->ranks};
     const struct ah_document document = {.kind = AH_DOCUMENT_STATUS, .body.status = &body};
     bool whole = body.ranks;
     for (uint32_t rank = 0; rank < status->ranks && whole; rank++)
         whole = describe_rank(status, rank, &arena, &body.ranks[rank]);
+    if (whole && news->silent)
+        body.ranks[news->silent].silent_us = (double)(news->silent_ns / 1000);
     int rc = whole ? ah_document_save(&document, status->path, err) : ah_error_memory(err);
     ah_arena_release(&arena);
     return rc;
@@ -138,34 +163,54 @@ static int write_status(struct ah_run_status *status, uint64_t at_us, enum ah_st
 
 /* ---- the thread that writes ---- */
 
-/* Under the mutex: returns when there is something to write, or nothing will come any more. */
+/* The three below under the mutex. */
+
+static bool is_silent(const struct ah_run_status *status)
+{
+    return status->asked && ah_threads_now_ns() - status->asked_ns > SILENT_NS;
+}
+
+/* Returns when there is something to write, or nothing will come any more; looks once in a while for ranks that are silent. */
 static void await_news(struct ah_run_status *status, uint64_t not_before_ns)
 {
-    const struct timespec until = {(time_t)(not_before_ns / 1000000000), (long)(not_before_ns % 1000000000)};
-    while (!status->stopping && !(status->begun && status->fresh))
-        pthread_cond_wait(&status->changed, &status->mutex);
-    while (!status->stopping && ah_threads_now_ns() < not_before_ns)
+    for (;;) {
+        const uint64_t now_ns = ah_threads_now_ns();
+        const bool any = status->begun && (status->fresh || is_silent(status));
+        const uint64_t until_ns = any ? not_before_ns : now_ns + WRITE_EVERY_NS;
+        const struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
+        if (status->stopping || (any && now_ns >= not_before_ns))
+            return;
         pthread_cond_timedwait(&status->changed, &status->mutex, &until);
+    }
+}
+
+static struct news take_news(struct ah_run_status *status)
+{
+    const bool over = status->stopping, silent = !over && is_silent(status);
+    const struct news news = {.any = status->begun && status->heard_us,
+                              .over = over,
+                              .at_us = over || silent ? now_us() : status->heard_us,
+                              .ended = over ? status->ended : AH_STATUS_RUNS,
+                              .silent = silent ? status->asked : 0,
+                              .silent_ns = silent ? ah_threads_now_ns() - status->asked_ns : 0};
+    status->fresh = false;
+    memcpy(status->shown, status->heard, status->ranks * sizeof *status->shown);
+    return news;
 }
 
 static void run_writer(void *payload)
 {
     struct ah_run_status *status = *(struct ah_run_status **)payload;
-    bool over = false;
-    uint64_t written_ns = 0;
-    while (!over) {
+    struct news news = {.over = false};
+    uint64_t not_before_ns = 0;
+    while (!news.over) {
         struct ah_error err = {0};
         pthread_mutex_lock(&status->mutex);
-        await_news(status, written_ns ? written_ns + WRITE_EVERY_NS : 0);
-        over = status->stopping;
-        status->fresh = false;
-        memcpy(status->shown, status->heard, status->ranks * sizeof *status->shown);
-        const bool writes = status->begun && status->heard_us;
-        const uint64_t at_us = over ? now_us() : status->heard_us;
-        const enum ah_status_ended ended = over ? status->ended : AH_STATUS_RUNS;
+        await_news(status, not_before_ns);
+        news = take_news(status);
         pthread_mutex_unlock(&status->mutex);
-        written_ns = ah_threads_now_ns();
-        if (!writes || !write_status(status, at_us, ended, &err))
+        not_before_ns = ah_threads_now_ns() + WRITE_EVERY_NS;
+        if (!news.any || !write_status(status, &news, &err))
             continue;
         pthread_mutex_lock(&status->mutex);
         if (!status->failure.code)
@@ -265,6 +310,7 @@ int ah_run_status_new(struct ah_run_status **ret_status, struct ah_run *run,
     (void)ah_lane_submit(status->writer, &job, NULL);
     options->tells = true;
     options->heard = hear;
+    options->asked = ask;
     options->heard_context = status;
     *ret_status = status;
     return AH_OK;

@@ -33,9 +33,17 @@ const char *ah_status_print_age(char out[AH_STATUS_AGE_MAX], double us)
 static int compare_behind(const void *left, const void *right)
 {
     const struct ah_status_behind *a = left, *b = right;
+    if ((a->silent_us > 0) != (b->silent_us > 0))
+        return a->silent_us > 0 ? -1 : 1;
     if (a->others != b->others)
         return a->others > b->others ? -1 : 1;
     return (a->rank > b->rank) - (a->rank < b->rank);
+}
+
+/* Messages between two ranks that are on their way look like a circle, too. */
+static bool is_passing(const struct ah_status_behind *one)
+{
+    return one->in_circle && one->us < 1e6;
 }
 
 int ah_status_find_behind(const struct ah_status *status, struct ah_arena *arena,
@@ -50,8 +58,10 @@ int ah_status_find_behind(const struct ah_status *status, struct ah_arena *arena
         return ah_error_memory(err);
     for (uint32_t rank = 0; rank < n; rank++) {
         const struct ah_status_wait *wait = status->ranks[rank].waits_for;
-        waits_for[rank] = wait ? (uint32_t)wait->rank : AH_BEHIND_NOBODY;
-        behind[rank] = (struct ah_status_behind){.rank = rank, .in_circle = wait != NULL};
+        const double silent_us = status->ranks[rank].silent_us; /* whatever it waited for */
+        const bool waits = wait && !(silent_us > 0);
+        waits_for[rank] = waits ? (uint32_t)wait->rank : AH_BEHIND_NOBODY;
+        behind[rank] = (struct ah_status_behind){.rank = rank, .in_circle = waits, .silent_us = silent_us};
     }
     ah_behind_find(waits_for, n, root);
     for (uint32_t rank = 0; rank < n; rank++) {
@@ -62,7 +72,7 @@ int ah_status_find_behind(const struct ah_status *status, struct ah_arena *arena
         one->us = status->ranks[rank].waits_for->us > one->us ? status->ranks[rank].waits_for->us : one->us;
     }
     for (uint32_t rank = 0; rank < n; rank++)
-        if (behind[rank].others)
+        if ((behind[rank].others && !is_passing(&behind[rank])) || behind[rank].silent_us > 0)
             behind[used++] = behind[rank];
     qsort(behind, used, sizeof *behind, compare_behind);
     *ret_behind = used ? behind : NULL;
@@ -85,15 +95,19 @@ static void put_behind(struct ah_cli *cli, const struct ah_status *status, const
     struct ah_buffer *out = &cli->out;
     ah_buffer_printf(out, "rank %" PRIu32 "%s ", one->rank,
                      print_place(cli, &status->ranks[one->rank], place));
-    if (one->in_circle)
-        ah_buffer_puts(out, "is in a circle of ranks that wait for each other, as far as can be seen: ");
+    if (one->silent_us > 0)
+        ah_buffer_printf(out, "has not answered for %s; what stands here is what it said last",
+                         ah_status_print_age(age, one->silent_us));
+    else if (one->in_circle)
+        ah_buffer_puts(out, "is in a circle of ranks that wait for each other, as far as can be seen");
     else
-        ah_buffer_puts(out, "is behind: ");
+        ah_buffer_puts(out, "is behind");
     ah_status_print_age(age, one->us);
     if (one->others > 1)
-        ah_buffer_printf(out, "%" PRIu32 " others wait for it, the longest %s so far\n", one->others, age);
-    else
-        ah_buffer_printf(out, "1 other waits for it, %s so far\n", age);
+        ah_buffer_printf(out, ": %" PRIu32 " others wait for it, the longest %s so far", one->others, age);
+    else if (one->others)
+        ah_buffer_printf(out, ": 1 other waits for it, %s so far", age);
+    ah_buffer_puts(out, "\n");
 }
 
 static void put_all_behind(struct ah_cli *cli, const struct ah_status *status)
@@ -112,7 +126,7 @@ static void put_all_behind(struct ah_cli *cli, const struct ah_status *status)
     if (n > BEHIND_TOLD)
         ah_buffer_printf(&cli->out, "and %zu more\n", n - BEHIND_TOLD);
     if (!n)
-        ah_buffer_puts(&cli->out, "no rank waits for another\n");
+        ah_buffer_puts(&cli->out, "no rank is behind the others\n");
     ah_cli_fit(cli, mark, 2);
 }
 

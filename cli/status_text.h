@@ -14,15 +14,16 @@
 /* `now_us` as `updated_us` counts; 0: the age is left out, and so is what only it says. */
 void ah_status_put(struct ah_cli *cli, const struct ah_status *status, uint64_t now_us);
 
-/* Who holds up others. Of those, the one that most others wait for comes first, and then the lower one. */
+/* Who holds up others, or does not answer: that one comes first, then the one that most others wait for, then the lower one. */
 struct ah_status_behind {
     uint32_t rank;
-    uint32_t others; /* that wait for it, directly or over others */
-    double us;       /* the longest of these waits so far */
-    bool in_circle;  /* it waits for one of them */
+    uint32_t others;  /* that wait for it, directly or over others */
+    double us;        /* the longest of these waits so far */
+    bool in_circle;   /* it waits for one of them */
+    double silent_us; /* 0: it answers */
 };
 
-/* In `arena`; NULL, and 0 of them: nobody waits. AH_E_MEMORY. */
+/* In `arena`; NULL, and 0 of them: nobody. AH_E_MEMORY. */
 int ah_status_find_behind(const struct ah_status *status, struct ah_arena *arena,
                           struct ah_status_behind **ret_behind, size_t *ret_n, struct ah_error *err);
 

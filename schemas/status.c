@@ -63,6 +63,11 @@ static const struct ah_field rank_fields[] = {
      AH_GROUP_AT(ah_status_rank, waits_for, &wait_table),
      .flags = AH_FIELD_OPTIONAL,
      .about = "What keeps it from going on; absent: it works."},
+    {.name = "silent_us",
+     AH_NUMBER_AT(ah_status_rank, silent_us),
+     .flags = AH_FIELD_OPTIONAL,
+     .max = 1e18,
+     .about = "It has not answered for so long, and what stands here is what it said last."},
     {0}};
 AH_TABLE(rank, ah_status_rank, "rank", "Where a rank is.", NULL);
 

@@ -54,6 +54,7 @@ struct ah_status_rank {
     const char *block;
     uint64_t micro_batch;
     struct ah_status_wait *waits_for; /* NULL: it works */
+    double silent_us; /* it has not answered for so long, and all this is what it said last; 0: it answers */
 };
 
 struct ah_status {

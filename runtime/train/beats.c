@@ -91,6 +91,14 @@ static bool sleep_on(struct beats *beats)
     return goes_on;
 }
 
+/* Whoever does not answer is known by that it was asked. */
+static int exchange(const struct ah_trainer *t, uint32_t rank, uint32_t channel, struct beat *beat)
+{
+    if (t->options.asked)
+        t->options.asked(t->options.heard_context, rank);
+    return ah_links_move(t->ranks.links, channel, beat, sizeof *beat, NULL);
+}
+
 /* The sum that is told is that of the beat before; the first beat comes at once. */
 static int lead(struct beats *beats, struct beat *beat)
 {
@@ -99,12 +107,12 @@ static int lead(struct beats *beats, struct beat *beat)
     int rc = AH_OK;
     beat->over = beats->beaten++ && !sleep_on(beats);
     for (uint32_t rank = 1; rank < ranks && !rc; rank++)
-        rc = ah_links_move(t->ranks.links, t->ranks.links->beat[rank].down, beat, sizeof *beat, NULL);
+        rc = exchange(t, rank, t->ranks.links->beat[rank].down, beat);
     beat->pulse = own_pulse(beats);
     beats->at[0] = whereabouts(beats);
     for (uint32_t rank = 1; rank < ranks && !rc; rank++) {
         struct beat one;
-        rc = ah_links_move(t->ranks.links, t->ranks.links->beat[rank].up, &one, sizeof one, NULL);
+        rc = exchange(t, rank, t->ranks.links->beat[rank].up, &one);
         beat->pulse += rc ? 0 : one.pulse;
         beats->at[rank] = rc ? beats->at[rank] : one.at;
     }

@@ -106,6 +106,9 @@ struct ah_trainer_options {
      * once a second and at the end, on a thread of its own, which should not be held up; a trainer alone of itself. */
     bool tells;
     void (*heard)(void *context, const struct ah_trainer_beat *beats, uint32_t ranks); /* (optional) */
+    void (*asked)(
+        void *context,
+        uint32_t rank); /* (optional) on that thread: from now on, until `heard`, this rank is waited for */
     void *heard_context;
 };
 

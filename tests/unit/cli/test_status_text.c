@@ -84,7 +84,7 @@ TEST(status_text, says_when_nobody_waits)
     struct ah_status status = made();
     status.ranks = &ranks[2];
     status.n_ranks = 2;
-    expect(&status, 0, "tiny: after step 12 of 200, under 1 s ago\nno rank waits for another\n\n");
+    expect(&status, 0, "tiny: after step 12 of 200, under 1 s ago\nno rank is behind the others\n\n");
 }
 
 TEST(status_text, says_how_old_it_is)
@@ -129,4 +129,35 @@ TEST(status_text, says_that_ranks_wait_in_a_circle)
         "tiny: after step 12 of 200, under 1 s ago\n"
         "rank 0 on host 'a' is in a circle of ranks that wait for each other, as far as can be seen: 1 other "
         "waits for it, 3 s so far\n");
+}
+
+/* Messages on their way look so for a moment. */
+TEST(status_text, says_nothing_of_a_circle_that_passes)
+{
+    struct ah_status_wait first = waits[0], other = waits[1];
+    struct ah_status_rank two[] = {ranks[0], ranks[1]};
+    struct ah_status status = made();
+    first.rank = 1;
+    first.us = other.us = 5e5;
+    two[0].waits_for = &first;
+    two[1].waits_for = &other;
+    status.ranks = two;
+    status.n_ranks = 2;
+    expect(&status, 0, "tiny: after step 12 of 200, under 1 s ago\nno rank is behind the others\n");
+}
+
+/* What it waited for when it last spoke says nothing. */
+TEST(status_text, says_who_does_not_answer)
+{
+    struct ah_status_rank five[5];
+    struct ah_status status = made();
+    memcpy(five, ranks, sizeof five);
+    five[0].silent_us = 65e6;
+    status.ranks = five;
+    expect(&status, 0,
+           "tiny: after step 12 of 200, under 1 s ago\n"
+           "rank 0 on host 'a' has not answered for 65 s; what stands here is what it said last: 1 other "
+           "waits for "
+           "it, 3 s so far\n"
+           "rank 3 on host 'd' is behind: 1 other waits for it, under 1 s so far\n\n");
 }

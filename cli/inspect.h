@@ -42,6 +42,8 @@ void ah_inspect_checkpoint_text(struct ah_cli *cli, const struct ah_document *do
 void ah_inspect_checkpoint_json(struct ah_emit *emit, const struct ah_document *document);
 void ah_inspect_resume_text(struct ah_cli *cli, const struct ah_document *document);
 void ah_inspect_resume_json(struct ah_emit *emit, const struct ah_document *document);
+void ah_inspect_status_text(struct ah_cli *cli, const struct ah_document *document);
+void ah_inspect_status_json(struct ah_emit *emit, const struct ah_document *document);
 
 /* What report shows of a run log, too: what ran, how it went and ended; the last evaluations. Of JSON the first fields, and
  * the times of one side, into an object that the caller opened. */

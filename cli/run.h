@@ -124,6 +124,7 @@ struct ah_run {
     struct ah_batches batches, held_out_batches;
     struct ah_trainer *trainer;
     struct ah_tally *tally;          /* of all its steps */
+    struct ah_run_status *status;    /* NULL: nobody reads one */
     struct ah_buffer config;         /* config.json beside saved weights */
     struct ah_companions companions; /* and what else stands there */
     struct ah_checkpoint_job job;

@@ -11,6 +11,7 @@
 #include "cli/interrupt.h"
 #include "cli/run.h"
 #include "cli/run_resume.h"
+#include "cli/run_status.h"
 #include "runtime/train/persist.h"
 
 #include <inttypes.h>
@@ -56,6 +57,7 @@ static bool on_step(void *context, const struct ah_step_record *record)
             stretch->listener->step(stretch->listener->context, record, step_us);
         watch_loss(run, record->loss);
     }
+    ah_run_status_warn(run->status);
     return !ah_interrupt_seen() && !run->stopped;
 }
 
@@ -294,7 +296,7 @@ static int say_interrupted(const struct ah_run *run, struct ah_error *err)
                         "interrupted after step %" PRIu64 "; nothing was saved (--save DIR would)", step);
 }
 
-int ah_run_go(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
+static int go(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
 {
     int rc = AH_OK;
     if (!run->position.step && run->held_out)
@@ -313,4 +315,12 @@ int ah_run_go(struct ah_run *run, const struct ah_run_listener *listener, struct
     if (rc)
         return fail(run, rc, err);
     return run->position.step < run->settings.steps ? say_interrupted(run, err) : AH_OK;
+}
+
+int ah_run_go(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
+{
+    ah_run_status_begin(run->status);
+    const int rc = go(run, listener, err);
+    ah_run_status_end(run->status, rc);
+    return rc;
 }

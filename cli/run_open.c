@@ -14,6 +14,7 @@
 #include "cli/run_device.h"
 #include "cli/run_ranks.h"
 #include "cli/run_resume.h"
+#include "cli/run_status.h"
 #include "cli/stall.h"
 #include "planner/planner.h"
 #include "profiler/profiler.h"
@@ -483,7 +484,9 @@ static int open_trainer(struct ah_run *run, struct ah_error *err)
     if (rc)
         return rc;
     options.pool = pool;
-    rc = run->options->ranks ? ah_run_ranks_start(run->options->ranks, run, &options, err) : AH_OK;
+    rc = ah_run_status_new(&run->status, run, &options, err);
+    if (!rc && run->options->ranks)
+        rc = ah_run_ranks_start(run->options->ranks, run, &options, err);
     rc = rc ? rc : ah_trainer_open(&run->trainer, &options, err);
     ah_pool_free(pool);
     if (rc == AH_E_CAPACITY) /* the plan's memory and threads are those of another machine, or were edited */
@@ -564,6 +567,7 @@ void ah_run_close(struct ah_run *run)
 {
     ah_tally_free(run->tally);
     ah_trainer_close(run->trainer);
+    ah_run_status_free(run->status);
     ah_run_ranks_end(run->options ? run->options->ranks : NULL);
     ah_checkpoints_close(run->checkpoints);
     ah_batches_release(&run->held_out_batches);

@@ -92,6 +92,21 @@ const struct ah_plan_training *ah_run_ranks_step(const struct ah_run_ranks *rank
     return &ranks->step;
 }
 
+uint32_t ah_run_ranks_n(const struct ah_run_ranks *ranks)
+{
+    return ranks->world.ranks;
+}
+
+const char *ah_run_ranks_host(const struct ah_run_ranks *ranks, uint32_t rank)
+{
+    return ranks->hosts[rank].name;
+}
+
+const char *ah_run_ranks_node(const struct ah_run_ranks *ranks, uint32_t rank)
+{
+    return ranks->world.nodes[rank];
+}
+
 /* Rank 0 is the one that says how long a step takes. */
 static void choose_program(struct ah_run_ranks *ranks)
 {

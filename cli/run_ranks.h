@@ -40,6 +40,11 @@ const struct ah_plan *ah_run_ranks_plan(const struct ah_run_ranks *ranks);
 /* What all pipelines do in a step. */
 const struct ah_plan_training *ah_run_ranks_step(const struct ah_run_ranks *ranks);
 
+/* Once ranks know each other: a rank's host, and its node in the plan. `rank` below ah_run_ranks_n(). */
+uint32_t ah_run_ranks_n(const struct ah_run_ranks *ranks);
+const char *ah_run_ranks_host(const struct ah_run_ranks *ranks, uint32_t rank);
+const char *ah_run_ranks_node(const struct ah_run_ranks *ranks, uint32_t rank);
+
 /* Of another rank than 0: all that it does. `watch` says what to do when its device stalls. Errors as
  * ah_follower_run(). */
 int ah_run_ranks_follow(struct ah_run_ranks *ranks, struct ah_device_watch watch, struct ah_error *err);

@@ -107,7 +107,7 @@ static int find_kind(struct reading *reading, const cJSON *tree, enum ah_documen
     if (kind == AH_DOCUMENT_ANY)
         return shape_fail_value(reading, "kind", word,
                                 "is not one of model, machine, cluster, plan, cluster-plan, inventory, "
-                                "moves, runlog, checkpoint, resume");
+                                "moves, runlog, checkpoint, resume, status");
     if (reading->expected != AH_DOCUMENT_ANY && kind != reading->expected) {
         char what[64];
         snprintf(what, sizeof what, "where a %s is expected", ah_document_word(reading->expected));

@@ -36,7 +36,8 @@
     X(AH_DOCUMENT_INVENTORY, inventory, "inventory")                                                         \
     X(AH_DOCUMENT_MOVES, moves, "moves")                                                                     \
     X(AH_DOCUMENT_RUNLOG, runlog, "runlog")                                                                  \
-    X(AH_DOCUMENT_CHECKPOINT, checkpoint, "checkpoint") X(AH_DOCUMENT_RESUME, resume, "resume")
+    X(AH_DOCUMENT_CHECKPOINT, checkpoint, "checkpoint")                                                      \
+    X(AH_DOCUMENT_RESUME, resume, "resume") X(AH_DOCUMENT_STATUS, status, "status")
 
 enum ah_document_kind {
     AH_DOCUMENT_ANY,
@@ -65,6 +66,7 @@ struct ah_document {
         struct ah_runlog *runlog;
         struct ah_checkpoint *checkpoint;
         struct ah_resume *resume;
+        struct ah_status *status;
     } body;
     const char **warnings; /* sentences: inert keys of a Hugging Face config, ... */
     size_t n_warnings;

@@ -3,9 +3,10 @@
  * Beats: whether anything moves on any rank, for the watch of each (runtime/device/watch.h). A rank that waits for a neighbour that
  * computes for minutes is not stalled, and cannot see that by itself.
  *
- * A thread of each rank tells rank 0 now and then how far its device has come, and hears the sum over all. A sum that changes is
- * progress somewhere. A rank whose program works beside its device, and waits for nobody, counts as one that moves. A rank that does
- * not answer holds up the beats of all, so that the sum stands still, too.
+ * A thread of each rank tells rank 0, when asked, how far its device has come, and hears the sum over all. A sum that changes is
+ * progress somewhere. A rank whose program works beside its device, and waits for nobody, counts as one that moves. A rank that
+ * does not answer holds up the beats of all, so that the sum stands still, too. With that goes where the rank is (whereabouts.c), for
+ * people; a trainer alone has the thread where somebody wants to know.
  */
 #include "base/lane.h"
 #include "base/threads.h"
@@ -18,9 +19,12 @@
 enum { BEATS = 16, BEAT_MOST_NS = 1000 * 1000 * 1000, UNDER_WAY_MAX = 64 };
 
 struct beats {
-    struct ah_trainer *t; /* borrowed */
-    struct ah_lane *lane; /* owned */
-    uint64_t period_ns, ticks;
+    struct ah_trainer *t;        /* borrowed */
+    struct ah_lane *lane;        /* owned */
+    struct ah_trainer_beat *at;  /* rank 0, owned: where each rank is, as last told */
+    struct ah_trainer_beat last; /* this rank's, before */
+    uint64_t last_since_ns;      /* since when it waits for that */
+    uint64_t period_ns, ticks, beaten;
     pthread_mutex_t mutex;
     pthread_cond_t stop;
     bool stopping; /* rank 0: under the mutex */
@@ -29,6 +33,7 @@ struct beats {
 struct beat {
     uint64_t pulse;
     bool over;
+    struct ah_trainer_beat at;
 };
 
 _Static_assert(sizeof(struct beat) == AH_LINKS_BEAT_BYTES, "what the channels carry");
@@ -37,6 +42,8 @@ _Static_assert(sizeof(struct beat) == AH_LINKS_BEAT_BYTES, "what the channels ca
 static bool waits_for_word(const struct ah_trainer *t)
 {
     struct ah_comm_under_way messages[UNDER_WAY_MAX];
+    if (!ah_ranks_several(&t->ranks))
+        return false;
     const size_t n = ah_comm_under_way(t->options.rank->comm, messages, UNDER_WAY_MAX);
     for (size_t i = 0; i < n; i++)
         if (messages[i].channel.purpose == AH_LINKS_UP || messages[i].channel.purpose == AH_LINKS_DOWN)
@@ -50,6 +57,24 @@ static uint64_t own_pulse(struct beats *beats)
     if (!__atomic_load_n(&device->waiting, __ATOMIC_ACQUIRE) && !waits_for_word(beats->t))
         beats->ticks++;
     return beats->ticks + (device->driver->pulse ? device->driver->pulse(device) : 0);
+}
+
+static bool same_wait(const struct ah_trainer_beat *a, const struct ah_trainer_beat *b)
+{
+    return a->waits && b->waits && a->step == b->step && a->peer == b->peer && a->purpose == b->purpose &&
+           a->sends == b->sends && a->message == b->message;
+}
+
+static struct ah_trainer_beat whereabouts(struct beats *beats)
+{
+    const uint64_t now_ns = ah_threads_now_ns();
+    struct ah_trainer_beat at;
+    ah_whereabouts_read(beats->t, &at);
+    if (!same_wait(&at, &beats->last))
+        beats->last_since_ns = now_ns;
+    beats->last = at;
+    at.waits_ns = now_ns - beats->last_since_ns;
+    return at;
 }
 
 /* false: it is over. */
@@ -66,35 +91,55 @@ static bool sleep_on(struct beats *beats)
     return goes_on;
 }
 
+/* Whoever does not answer is known by that it was asked. */
+static int exchange(const struct ah_trainer *t, uint32_t rank, uint32_t channel, struct beat *beat)
+{
+    if (t->options.asked)
+        t->options.asked(t->options.heard_context, rank);
+    return ah_links_move(t->ranks.links, channel, beat, sizeof *beat, NULL);
+}
+
+/* The sum that is told is that of the beat before; the first beat comes at once. */
 static int lead(struct beats *beats, struct beat *beat)
 {
-    const struct ah_links *links = beats->t->ranks.links;
+    const struct ah_trainer *t = beats->t;
+    const uint32_t ranks = t->options.rank ? t->options.rank->ranks : 1;
     int rc = AH_OK;
-    beat->over = !sleep_on(beats);
+    beat->over = beats->beaten++ && !sleep_on(beats);
+    for (uint32_t rank = 1; rank < ranks && !rc; rank++)
+        rc = exchange(t, rank, t->ranks.links->beat[rank].down, beat);
     beat->pulse = own_pulse(beats);
-    for (uint32_t rank = 1; rank < links->place->ranks && !rc; rank++) {
+    beats->at[0] = whereabouts(beats);
+    for (uint32_t rank = 1; rank < ranks && !rc; rank++) {
         struct beat one;
-        rc = ah_links_move(links, links->beat[rank].up, &one, sizeof one, NULL);
+        rc = exchange(t, rank, t->ranks.links->beat[rank].up, &one);
         beat->pulse += rc ? 0 : one.pulse;
+        beats->at[rank] = rc ? beats->at[rank] : one.at;
     }
-    for (uint32_t rank = 1; rank < links->place->ranks && !rc; rank++)
-        rc = ah_links_move(links, links->beat[rank].down, beat, sizeof *beat, NULL);
+    if (!rc && t->options.heard)
+        t->options.heard(t->options.heard_context, beats->at, ranks);
     return rc;
 }
 
+/* Asked first, so that all tell of the same moment. */
 static int follow(struct beats *beats, struct beat *beat)
 {
     const struct ah_links *links = beats->t->ranks.links;
-    *beat = (struct beat){.pulse = own_pulse(beats)};
-    int rc = ah_links_move(links, links->beat[0].up, beat, sizeof *beat, NULL);
-    return rc ? rc : ah_links_move(links, links->beat[0].down, beat, sizeof *beat, NULL);
+    int rc = ah_links_move(links, links->beat[0].down, beat, sizeof *beat, NULL);
+    struct beat own = {.pulse = own_pulse(beats), .at = whereabouts(beats)};
+    return rc ? rc : ah_links_move(links, links->beat[0].up, &own, sizeof own, NULL);
+}
+
+static bool leads(const struct ah_trainer *t)
+{
+    return !t->options.rank || !t->options.rank->rank;
 }
 
 static void run_beats(void *payload)
 {
     struct beats *beats = *(struct beats **)payload;
     struct beat beat = {0};
-    while (!beat.over && !(ah_ranks_leads(&beats->t->ranks) ? lead(beats, &beat) : follow(beats, &beat)))
+    while (!beat.over && !(leads(beats->t) ? lead(beats, &beat) : follow(beats, &beat)))
         __atomic_store_n(&beats->t->ranks.heard, beat.pulse, __ATOMIC_RELAXED);
 }
 
@@ -103,6 +148,7 @@ static void release(struct beats *beats)
     ah_lane_free(beats->lane);
     pthread_cond_destroy(&beats->stop);
     pthread_mutex_destroy(&beats->mutex);
+    free(beats->at);
     free(beats);
 }
 
@@ -112,6 +158,11 @@ static struct beats *new_beats(struct ah_trainer *t)
     pthread_condattr_t attributes;
     if (!beats)
         return NULL;
+    beats->at = calloc(t->options.rank ? t->options.rank->ranks : 1, sizeof *beats->at);
+    if (!beats->at) {
+        free(beats);
+        return NULL;
+    }
     pthread_mutex_init(&beats->mutex, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -119,14 +170,15 @@ static struct beats *new_beats(struct ah_trainer *t)
     pthread_condattr_destroy(&attributes);
     const double period_ns = t->options.device.watch.patience_s * 1e9 / BEATS;
     beats->t = t;
-    beats->period_ns = period_ns < BEAT_MOST_NS ? (uint64_t)period_ns : BEAT_MOST_NS;
+    beats->period_ns = period_ns > 0 && period_ns < BEAT_MOST_NS ? (uint64_t)period_ns : BEAT_MOST_NS;
     return beats;
 }
 
 int ah_beats_start(struct ah_trainer *t, struct ah_error *err)
 {
     const struct ah_lane_options options = {.name = "beats", .cpu = -1, .queue = 1, .spans = 1};
-    if (!ah_ranks_several(&t->ranks) || !(t->options.device.watch.patience_s > 0)) /* alike on all ranks */
+    const bool watched = ah_ranks_several(&t->ranks) && t->options.device.watch.patience_s > 0;
+    if (!watched && !t->options.tells) /* alike on all ranks */
         return AH_OK;
     struct beats *beats = new_beats(t);
     if (!beats)

@@ -31,7 +31,7 @@ struct brief {
     double beta1, beta2, epsilon, weight_decay;
     uint64_t seed, steps_before;
     double patience_s;
-    bool documents, has_held_out, has_weights;
+    bool documents, has_held_out, has_weights, tells;
     uint64_t n_data, n_valid; /* texts: format, weights, then so many paths */
     uint64_t text_bytes;
 };
@@ -186,6 +186,7 @@ static int brief_others(const struct ah_links *links, const struct ah_follower_t
                           .documents = trainer->documents,
                           .has_held_out = task->held_out,
                           .has_weights = trainer->weights,
+                          .tells = trainer->tells,
                           .n_data = task->n_data,
                           .n_valid = task->n_valid};
     struct ah_buffer texts = {0};
@@ -371,6 +372,7 @@ static int open_trainer(struct follower *f, struct ah_error *err)
         .seed = brief->seed,
         .weights = brief->has_weights ? f->weights : NULL,
         .steps_before = brief->steps_before,
+        .tells = brief->tells,
         .rank = options->place};
     trainer.device.watch.patience_s = brief->patience_s;
     return ah_trainer_open(&f->trainer, &trainer, err);

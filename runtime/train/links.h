@@ -36,7 +36,7 @@ enum ah_links_purpose {
 /* The most that a channel to or from rank 0 carries: a piece of weights. */
 enum { AH_LINKS_PIECE_BYTES = AH_WEIGHTS_PIECE_MAX * sizeof(float) };
 
-enum { AH_LINKS_BEAT_BYTES = 16 };
+enum { AH_LINKS_BEAT_BYTES = 16 + sizeof(struct ah_trainer_beat) };
 
 /* Channels of a rank over which something goes, and another: to it, and from it. */
 struct ah_links_pair {

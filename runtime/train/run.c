@@ -247,6 +247,11 @@ static const uint32_t of_micro_batches = 1u << AH_PLAN_FORWARD | 1u << AH_PLAN_B
                                          1u << AH_PLAN_SEND_GRADIENTS | 1u << AH_PLAN_ACCUMULATE |
                                          1u << AH_PLAN_SEND_OUTPUT | 1u << AH_PLAN_SEND_INPUT_GRADIENT;
 
+bool ah_run_is_of_micro_batch(enum ah_plan_op_kind kind)
+{
+    return of_micro_batches >> kind & 1;
+}
+
 void ah_run_name(const void *context, uint64_t tag, char *ret_name, size_t room)
 {
     const struct ah_trainer *t = context;
@@ -256,7 +261,7 @@ void ah_run_name(const void *context, uint64_t tag, char *ret_name, size_t room)
     const struct ah_plan_op *op = &t->options.plan->ops[t->rounds.items[tag].op];
     const char *block = op->op == AH_PLAN_NORM ? NULL : t->options.plan->blocks[op->block].name;
     char micro_batch[48] = "";
-    if (t->options.plan->training.micro_batches > 1 && (of_micro_batches >> op->op & 1))
+    if (t->options.plan->training.micro_batches > 1 && ah_run_is_of_micro_batch(op->op))
         snprintf(micro_batch, sizeof micro_batch, " in micro-batch %" PRIu64, op->micro_batch);
     snprintf(ret_name, room, "'%s'%s%s%s%s", ah_words_plan_op[op->op], block ? " of block '" : "",
              block ? block : "", block ? "'" : "", micro_batch);

@@ -71,6 +71,21 @@ struct ah_trainer_rank {
     struct ah_links *links;   /* (optional) opened before (links.h); NULL: the trainer opens its own */
 };
 
+/* Where a rank is, as it tells rank 0 about once a second. What it waits for keeps it from going on: else it works. */
+#define AH_BEAT_NONE UINT32_MAX
+struct ah_trainer_beat {
+    uint64_t step;          /* the last one that it knows to be done */
+    bool has_op;            /* on the lane compute: under way, or next; the three below describe it */
+    uint32_t op;            /* enum ah_plan_op_kind */
+    uint32_t block;         /* of the model; AH_BEAT_NONE: of none */
+    uint32_t micro_batch;   /* in the rank's pipeline; AH_BEAT_NONE: of none */
+    bool waits;             /* for a message; those below describe it */
+    bool sends;             /* the peer is to take it; else to send it */
+    uint32_t peer, purpose; /* enum ah_links_purpose */
+    uint64_t message;  /* messages of the channel before it; of outputs and gradients: which micro-batch */
+    uint64_t waits_ns; /* for how long so far, as far as beats saw it */
+};
+
 struct ah_trainer_options {
     const struct ah_model *model; /* borrowed, as all pointers here, until close */
     const struct ah_plan *plan;   /* of this model */
@@ -86,6 +101,15 @@ struct ah_trainer_options {
     uint64_t
         steps_before; /* of a run that is gone on with: the next step is the one after; data go on there, too */
     const struct ah_trainer_rank *rank; /* (optional) NULL: this trainer alone trains the model */
+
+    /* Where ranks are is told whether or not anyone has patience with the devices: alike on all ranks. Rank 0 hears it, by rank, about
+     * once a second and at the end, on a thread of its own, which should not be held up; a trainer alone of itself. */
+    bool tells;
+    void (*heard)(void *context, const struct ah_trainer_beat *beats, uint32_t ranks); /* (optional) */
+    void (*asked)(
+        void *context,
+        uint32_t rank); /* (optional) on that thread: from now on, until `heard`, this rank is waited for */
+    void *heard_context;
 };
 
 /* A step that is done. */

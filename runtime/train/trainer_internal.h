@@ -12,6 +12,8 @@
  *     links.c     its channels
  *     run.c       steps: data and headers ahead, records behind
  *     evaluate.c  forward alone
+ *     beats.c     what ranks tell each other meanwhile
+ *     whereabouts.c  where this one is
  */
 #ifndef AH_RUNTIME_TRAIN_TRAINER_INTERNAL_H
 #define AH_RUNTIME_TRAIN_TRAINER_INTERNAL_H
@@ -213,9 +215,14 @@ int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct
 int ah_beats_start(struct ah_trainer *t, struct ah_error *err);
 void ah_beats_stop(struct ah_trainer *t);
 
+/* whereabouts.c. Any thread, while the device is open; `waits_ns` is left 0. */
+void ah_whereabouts_read(const struct ah_trainer *t, struct ah_trainer_beat *ret_beat);
+
 /* run.c */
 int ah_run_stage(struct ah_trainer *t, struct ah_batches *batches, uint64_t cursor, int64_t step,
                  uint64_t *ret_bearing, struct ah_error *err);
+/* Is an op of this kind done for each micro-batch? */
+bool ah_run_is_of_micro_batch(enum ah_plan_op_kind kind);
 /* What the op with this tag is, "'forward' of block 'layer.3'"; "" for those that no plan mentions. `context` is the trainer. */
 /* Says of the device's failure where in the training it was; any thread. */
 void ah_run_place(const struct ah_trainer *t, struct ah_error *err);

@@ -157,10 +157,10 @@ static int place_pipelines(struct building *b)
 
 /* ---- sums ---- */
 
-static bool is_told(const struct ah_cluster_plan_segment *segment, uint32_t rank)
+static bool is_told(const struct building *b, const struct ah_cluster_plan_segment *segment, uint32_t rank)
 {
-    for (size_t i = 0; i < segment->groups[0].n_ranks; i++)
-        if (segment->groups[0].ranks[i] == rank)
+    for (size_t i = 0; segment->n_groups && i < segment->groups[0].n_ranks; i++)
+        if (ah_world_rank(b->plan, segment->groups[0].ranks[i]) == rank)
             return true;
     return false;
 }
@@ -175,7 +175,7 @@ static int find_owner(const struct building *b, size_t segment, size_t p, uint32
             it->first_block + it->blocks > stage->first_block + stage->blocks)
             continue;
         *ret_rank = rank;
-        return is_told(it, rank)
+        return is_told(b, it, rank)
                    ? AH_OK
                    : ah_error_set(b->err, AH_E_DOCUMENT,
                                   "segments[%zu]: rank %" PRIu32

@@ -19,6 +19,7 @@ static const char *const paths[] = {
     "tests/golden/schemas/documents/moves.json",
     "tests/golden/schemas/documents/checkpoint.json",
     "tests/golden/schemas/documents/resume.json",
+    "tests/golden/schemas/documents/status.json",
     "tests/golden/schemas/documents/runlog.ndjson",
     "examples/models/gpt2-124m.json",
     "examples/models/llama-2-7b.json",

@@ -2,7 +2,7 @@
  *
  * schemas/<kind>.schema.json is what the tables print. After a change of a table, regenerate with
  *
- *     for kind in model machine cluster plan cluster-plan inventory moves runlog checkpoint resume; do
+ *     for kind in model machine cluster plan cluster-plan inventory moves runlog checkpoint resume status; do
  *         autohete schema $kind > schemas/$kind.schema.json
  *     done
  */

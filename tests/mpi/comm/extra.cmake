@@ -16,6 +16,9 @@ ah_test_script(mpi.comm LABELS mpi comm COMMAND ${CMAKE_CURRENT_LIST_DIR}/ranks.
 ah_test_script(mpi.ends LABELS mpi comm COMMAND ${DEBIAN_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/ends.py $<TARGET_FILE:autohete>
   ${PROJECT_SOURCE_DIR}/tests/cli/documents/machine-cpu.json ${PROJECT_SOURCE_DIR}/docs/planning.md
   ENVIRONMENT AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:autohete_mpi>)
+ah_test_script(mpi.status LABELS mpi comm COMMAND ${DEBIAN_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/status.py $<TARGET_FILE:autohete>
+  ${PROJECT_SOURCE_DIR}/tests/cli/documents/machine-cpu.json ${PROJECT_SOURCE_DIR}/docs/planning.md
+  ENVIRONMENT AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:autohete_mpi>)
 # Whole runs: two plans here, a dozen in the third ring.
 set(runs ${DEBIAN_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/runs.py $<TARGET_FILE:autohete>
   ${PROJECT_SOURCE_DIR}/tests/cli/documents/machine-cpu.json ${PROJECT_SOURCE_DIR}/docs/planning.md)

@@ -28,7 +28,7 @@ from scale import scaled  # noqa: E402
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 KINDS = ["model", "machine", "cluster", "plan", "cluster-plan", "inventory", "moves", "runlog", "checkpoint",
-         "resume"]
+         "resume", "status"]
 UNKNOWN = "surprise"
 
 REPLACEMENTS = [

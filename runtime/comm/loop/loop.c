@@ -369,7 +369,8 @@ static const struct loop_slot *blocked_slot(const struct loop_end *end)
 {
     for (size_t i = 0; i < end->wishes.n; i++) {
         const struct loop_slot *slot = &end->slots[i];
-        if (takes_turns(slot, end) && slot->state == SLOT_POSTED && slot->turn == end->turn &&
+        /* What is posted first: of an end that has closed nothing is, and its channels are gone. */
+        if (slot->state == SLOT_POSTED && takes_turns(slot, end) && slot->turn == end->turn &&
             slot->peer->is_stuck && !progresses(slot->other, slot->peer))
             return slot;
     }

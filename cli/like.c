@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Like: what is taken from the other plan, and what of the request may not say it again.
+ */
 #include "cli/like.h"
 
 #include "schemas/cluster_plan.h"

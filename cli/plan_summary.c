@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Plan summary: sentences about a plan that several verbs say.
+ */
 #include "cli/plan_summary.h"
 
 #include "base/units.h"

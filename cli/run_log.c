@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Run log: lines to the log and to standard output, as a run goes on.
+ */
 #include "cli/run_log.h"
 
 #include "cli/run_log_keep.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Run plan: reads the document, of one machine or of a cluster, and says whether it can be run as the command line asks.
+ */
 #include "cli/run_plan.h"
 
 #include "cli/proof.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Status text: a table of ranks, and sentences about the run: its step, its age, who is behind.
+ */
 #include "cli/status_text.h"
 
 #include "cli/table.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Comm: what callers do: they hand messages to the engine (engine.c) and sleep until these are done.
+ */
 #include "runtime/comm/comm.h"
 
 #include "base/threads.h"

@@ -21,6 +21,8 @@ static void put_training(struct ah_buffer *out, const struct ah_plan *plan)
                          training->n_sums ? ", added up in groups of " : ")");
     ah_plan_put_sums(out, training->sums, training->n_sums);
     ah_buffer_puts(out, training->n_sums ? ")" : "");
+    if (training->tied == AH_TIED_SPLIT)
+        ah_buffer_puts(out, ", tied table split");
     ah_buffer_printf(out, ", %s, states %s, %s", ah_words_dtype[training->dtype],
                      ah_words_dtype[training->state_dtype],
                      training->clip > 0 ? "gradients clipped" : "no clipping");

@@ -52,6 +52,10 @@ static void put_batch(struct ah_table *facts, const struct ah_signature *signatu
         ah_table_cell(facts, "groups of %s micro-batches", sums.failed ? "" : sums.data);
         ah_buffer_release(&sums);
     }
+    if (signature->tied == AH_TIED_SPLIT) {
+        ah_table_cell(facts, "tied table");
+        ah_table_cell(facts, "split: embedding and head have a copy each");
+    }
     facts->failed = facts->failed || text.failed;
     ah_buffer_release(&text);
 }

@@ -176,6 +176,7 @@ static void sign(struct ah_run *run)
     run->signature.micro_batches = run->step.micro_batches;
     run->signature.sums = run->step.sums;
     run->signature.n_sums = run->step.n_sums;
+    run->signature.tied = run->step.tied;
     run->signature.device = run->driver == ah_device_cpu() ? AH_DEVICE_CPU : AH_DEVICE_CUDA;
     if (run->signature.device != run->plan->numeric_signature.device)
         run->signature.matmul_sha256 = NULL; /* of another device's library */

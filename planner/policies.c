@@ -90,6 +90,19 @@ static struct ah_config policy_config(const struct ah_job *job, enum ah_policy p
                  block >= n - o);
 }
 
+/* On the host, beside the update, where the block may have that. */
+static enum ah_accumulator accumulator_of(const struct ah_job *job, const struct ah_job_group *group,
+                                          struct ah_config config)
+{
+    struct ah_config allowed[AH_CONFIGS_MAX];
+    const size_t n = ah_configs(job, group, allowed);
+    for (size_t i = 0; i < n; i++)
+        if (allowed[i].accumulator == AH_ACCUMULATOR_HOST && allowed[i].optimizer == config.optimizer &&
+            allowed[i].weights == config.weights)
+            return AH_ACCUMULATOR_HOST;
+    return AH_ACCUMULATOR_DEVICE;
+}
+
 /* What the block cannot have is dropped: activations that are not its own, optimizers of frozen blocks. */
 static struct ah_config adapt(const struct ah_job *job, size_t block, struct ah_config config)
 {
@@ -99,8 +112,7 @@ static struct ah_config adapt(const struct ah_job *job, size_t block, struct ah_
     if (!group->trained_elements)
         config.optimizer = AH_OPTIMIZER_NONE;
     else if (job->adds_up)
-        config.accumulator =
-            config.optimizer == AH_OPTIMIZER_HOST ? AH_ACCUMULATOR_HOST : AH_ACCUMULATOR_DEVICE;
+        config.accumulator = (uint8_t)accumulator_of(job, group, config);
     return config;
 }
 

@@ -458,6 +458,8 @@ int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *ar
     }
     for (size_t i = 0; i < training.n_sums; i++)
         training.sums[i] = plan->pipelines[i].micro_batches;
+    if (plan->n_programs)
+        training.tied = plan->programs[0].training.tied;
     if (!training.n_trainable && plan->n_programs) { /* everything, as plans say it */
         training.trainable = plan->programs[0].training.trainable;
         training.n_trainable = plan->programs[0].training.n_trainable;

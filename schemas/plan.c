@@ -79,6 +79,7 @@ static const struct ah_field training_fields[] = {
     AH_ROW_WORD(ah_plan_training, state_dtype, ah_words_dtype, "Of the optimizer's moments."),
     AH_ROW_NUMBER(ah_plan_training, clip, AH_CLIP_MAX, "Largest norm of the gradient; 0: not clipped."),
     AH_ROW_SUMS(ah_plan_training),
+    AH_ROW_TIED(ah_plan_training),
     {.name = "trainable",
      AH_TEXTS_AT(ah_plan_training, trainable),
      .min_items = 1,

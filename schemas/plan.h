@@ -118,6 +118,7 @@ struct ah_plan_training {
     double clip;            /* 0: none */
     uint64_t *sums;         /* micro-batches of each group whose gradients are added up by themselves */
     size_t n_sums;          /* 0: all of them are one group */
+    enum ah_tied tied;      /* split: embedding and head have a table each, and keep them equal */
     const char **trainable; /* patterns of tensor names, "!" excludes, the last match counts */
     size_t n_trainable;
 };

@@ -141,7 +141,8 @@ uint64_t ah_plan_first_block(const struct ah_plan *plan)
 bool ah_plan_adds_up(const struct ah_plan *plan)
 {
     return (plan->part && plan->part->step_micro_batches ? plan->part->step_micro_batches
-                                                         : plan->training.micro_batches) > 1;
+                                                         : plan->training.micro_batches) > 1 ||
+           plan->training.tied == AH_TIED_SPLIT;
 }
 
 bool ah_plan_is_head(const struct ah_plan *plan, uint64_t block)
@@ -163,6 +164,7 @@ struct ah_signature ah_plan_signature(const struct ah_plan *plan, enum ah_device
                                  .clip = training->clip,
                                  .sums = training->sums,
                                  .n_sums = training->n_sums,
+                                 .tied = training->tied,
                                  .device = device};
 }
 

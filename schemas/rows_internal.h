@@ -52,6 +52,14 @@
         .about = "Micro-batches of each group that is added up by itself; absent: all are one group."        \
     }
 
+/* The same: where the gradients of a table that embedding and head share are added up. */
+#define AH_ROW_TIED(tag)                                                                                     \
+    {                                                                                                        \
+        .name = "tied", AH_WORD_AT(tag, tied, ah_words_tied), .flags = AH_FIELD_OPTIONAL,                    \
+        .about = "split: embedding and head have a copy of their table each; their gradients' sums are "     \
+                 "added before both update; absent: shared."                                                 \
+    }
+
 /* The table `variable`_table of `variable`_fields. `function`: its check, or NULL. */
 #define AH_TABLE(variable, tag, table_name, sentence, function)                                              \
     static const struct ah_field_table variable##_table = {.name = (table_name),                             \

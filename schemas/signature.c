@@ -35,6 +35,7 @@ static const struct ah_field signature_fields[] = {
     AH_ROW_COUNT(ah_signature, seq, 1, AH_SEQ_MAX, "Tokens of a sequence."),
     AH_ROW_NUMBER(ah_signature, clip, AH_CLIP_MAX, "Largest norm of the gradient; 0: not clipped."),
     AH_ROW_SUMS(ah_signature),
+    AH_ROW_TIED(ah_signature),
     AH_ROW_WORD(ah_signature, device, ah_words_device_kind, "Kind of device."),
     {.name = "matmul_sha256",
      AH_TEXT_AT(ah_signature, matmul_sha256),
@@ -85,8 +86,9 @@ static const struct ah_field *first_difference(const struct ah_field_table *tabl
                                                const void *b)
 {
     for (const struct ah_field *field = table->fields; field->name; field++) {
-        const bool list_of_counts = field->list && field->type == AH_FIELD_COUNT; /* absent says something */
-        bool known = list_of_counts || (!ah_field_absent(field, a) && !ah_field_absent(field, b));
+        /* `sums` and `tied` say something where they are absent */
+        const bool says = (field->list && field->type == AH_FIELD_COUNT) || field->type == AH_FIELD_WORD;
+        bool known = says || (!ah_field_absent(field, a) && !ah_field_absent(field, b));
         if (known && field->type != AH_FIELD_GROUP && !same_value(field, a, b))
             return field;
     }

@@ -4,7 +4,7 @@
  * on one device kind, whatever a plan offloads, recomputes or reorders.
  *
  * A plan knows the first part; a run log and a checkpoint know all of it. Fields that are not known yet are
- * absent and agree with anything; `sums` is always known, as absent it says that there is one group.
+ * absent and agree with anything; `sums` and `tied` are always known: absent they say that there is one group, and one table.
  */
 #ifndef AH_SCHEMAS_SIGNATURE_H
 #define AH_SCHEMAS_SIGNATURE_H
@@ -45,6 +45,7 @@ struct ah_signature {
     uint64_t *
         sums; /* micro-batches of each group whose gradients are added up by themselves, then to the groups before it */
     size_t n_sums; /* 0: all of them are one group */
+    enum ah_tied tied;
     enum ah_device_kind device;
     const char *matmul_sha256;    /* (optional) of the device's table of matrix algorithms */
     struct ah_signature_run *run; /* (optional) */

@@ -2,6 +2,7 @@
 #include "schemas/vocabulary.h"
 
 #define WORD(value, word) [value] = word,
+const char *const ah_words_tied[] = {AH_TIED_WORDS(WORD) NULL};
 const char *const ah_words_dtype[] = {AH_DTYPE_WORDS(WORD) NULL};
 const char *const ah_words_matmul_form[] = {AH_MATMUL_FORM_WORDS(WORD) NULL};
 const char *const ah_words_direction[] = {AH_DIRECTION_WORDS(WORD) NULL};

@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 /* clang-format off */
+#define AH_TIED_WORDS(X)  X(AH_TIED_SHARED, "shared") X(AH_TIED_SPLIT, "split")
 #define AH_DTYPE_WORDS(X) X(AH_FP32, "fp32") X(AH_BF16, "bf16")
 #define AH_MATMUL_FORM_WORDS(X) X(AH_MATMUL_NN, "nn") X(AH_MATMUL_NT, "nt") X(AH_MATMUL_TN, "tn")
 #define AH_DIRECTION_WORDS(X) X(AH_H2D, "h2d") X(AH_D2H, "d2h")
@@ -28,6 +29,7 @@
 /* clang-format on */
 
 #define AH_WORD_VALUE(value, word) value,
+enum ah_tied { AH_TIED_WORDS(AH_WORD_VALUE) };
 enum ah_dtype { AH_DTYPE_WORDS(AH_WORD_VALUE) };
 enum ah_matmul_form { AH_MATMUL_FORM_WORDS(AH_WORD_VALUE) };
 enum ah_direction { AH_DIRECTION_WORDS(AH_WORD_VALUE) };
@@ -46,6 +48,7 @@ static inline size_t ah_dtype_bytes(enum ah_dtype dtype)
 }
 
 /* NULL-terminated lists of the spellings, indexed by enum value. */
+extern const char *const ah_words_tied[];
 extern const char *const ah_words_dtype[];
 extern const char *const ah_words_matmul_form[];
 extern const char *const ah_words_direction[];

@@ -35,6 +35,7 @@ struct costing {
     struct ah_instance *instance;
     struct ah_instance_kind *kinds;
     struct ah_instance_class *classes;
+    bool adds_up;            /* gradients of several micro-batches, or of two copies of a table */
     uint64_t gradient_bytes; /* of an element that is added up */
     uint64_t table_elements; /* of a tied table */
     bool estimated;
@@ -171,7 +172,7 @@ static void size_group(const struct costing *c, const struct site *site, const s
     const struct ah_job *job = &c->job;
     uint64_t table = group_table(c, group);
     uint64_t trained = group->trained_elements + table;
-    uint64_t one = c->instance->micro_batches > 1 ? trained * job->gradient_bytes : 0;
+    uint64_t one = c->adds_up ? trained * job->gradient_bytes : 0;
     block->state_bytes = part((group->flat_elements + table) * job->weight_bytes, site->tp) +
                          part(trained * c->gradient_bytes, site->tp) +
                          part(trained * job->state_bytes, site->tp);
@@ -382,6 +383,8 @@ int ah_cluster_costs_build(const struct ah_cluster_costs_input *input, struct ah
     struct ah_plan_training one = input->training; /* micro-batch */
     one.batch /= one.micro_batches;
     one.micro_batches = 1;
+    one.n_sums = 0;
+    one.tied = AH_TIED_SHARED; /* a copy is counted apart */
     const char *gpu;
     if (!ah_cluster_has(input->cluster, one.dtype, &gpu))
         return ah_error_set(err, AH_E_USAGE,
@@ -390,8 +393,9 @@ int ah_cluster_costs_build(const struct ah_cluster_costs_input *input, struct ah
     int rc = ah_job_init(&c.job, input->model, &one, arena, err);
     if (rc)
         return rc;
-    c.gradient_bytes = instance.micro_batches > 1 ? sizeof(float) : c.job.gradient_bytes;
     c.table_elements = input->model->tied ? input->model->vocabulary * input->model->width : 0;
+    c.adds_up = instance.micro_batches > 1 || (c.table_elements && c.job.table_trained);
+    c.gradient_bytes = c.adds_up ? sizeof(float) : c.job.gradient_bytes;
     instance.n_blocks = c.job.n_blocks;
     instance.boundary_bytes = c.job.residual_bytes;
     rc = build_classes(&c, arena, err);

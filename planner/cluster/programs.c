@@ -21,6 +21,7 @@ enum { FETCH_AHEAD = 1, SEND_BEHIND = 1 };
 
 struct filling {
     const struct ah_programs_input *in;
+    enum ah_tied tied; /* of all programs */
     struct ah_arena *arena;
     struct ah_cluster_plan *plan;
     struct ah_error *err;
@@ -254,6 +255,7 @@ static int make_program(struct program *p, struct ah_plan *ret_plan)
     p->training = f->in->training;
     p->training.batch = f->in->training.batch / f->in->training.micro_batches * p->role.micro_batches;
     p->training.micro_batches = p->role.micro_batches;
+    p->training.tied = f->tied;
     int rc = ah_job_init_part(&p->job, f->in->model, &p->training, &p->role.part, f->arena, f->err);
     rc = rc ? rc : choose(p);
     rc = rc ? rc : price(p);
@@ -289,10 +291,19 @@ static int fill_stage(struct filling *f, const struct ah_pipeline *pipeline, siz
     return rc;
 }
 
+/* A trained table that the embedding and the head of some pipeline have on two ranks. */
+static bool splits_table(const struct ah_programs_input *in)
+{
+    bool cut = in->training.tied == AH_TIED_SPLIT;
+    for (size_t p = 0; p < in->arrangement->n_pipelines; p++)
+        cut = cut || in->arrangement->pipelines[p].n_stages > 1;
+    return cut && in->instance->tied_bytes;
+}
+
 int ah_programs_fill(const struct ah_programs_input *input, struct ah_arena *arena,
                      struct ah_cluster_plan *plan, struct ah_error *err)
 {
-    struct filling f = {input, arena, plan, err};
+    struct filling f = {.in = input, .arena = arena, .plan = plan, .err = err};
     const struct ah_arrangement *arrangement = input->arrangement;
     size_t stages = ah_arrangement_stages(arrangement);
     struct role *roles = ah_arena_array(arena, stages, sizeof *roles);
@@ -300,6 +311,7 @@ int ah_programs_fill(const struct ah_programs_input *input, struct ah_arena *are
     plan->n_programs = 0;
     if (!roles || !plan->programs)
         return ah_error_memory(err);
+    f.tied = splits_table(input) ? AH_TIED_SPLIT : AH_TIED_SHARED;
     int rc = AH_OK;
     for (size_t p = 0; p < arrangement->n_pipelines && !rc; p++)
         for (size_t i = 0; i < arrangement->pipelines[p].n_stages && !rc; i++)

@@ -50,6 +50,8 @@ bool ah_compile_sends_gradient(const struct compile *c)
 
 bool ah_compile_added_up_first(const struct compile *c, size_t block)
 {
+    if (ah_job_joins_table(c->job))
+        return ah_job_block(c->job, block)->kind != AH_BLOCK_LAYER;
     return c->job->is_part && c->configs[block].weights == AH_WEIGHTS_DEVICE &&
            !ah_compile_sums_on(c, block, AH_ACCUMULATOR_HOST);
 }
@@ -64,6 +66,7 @@ double ah_compile_gradient_us(const struct compile *c, size_t block, size_t micr
     bool adds = c->job->adds_up, squares = c->clip && micro_batch + 1 == c->micro_batches;
     bool closes = ah_fold_of(&c->job->training, micro_batch).closes;
     double us = 0;
+    uint64_t joins = 0;
     if (ah_compile_sums_on(c, block, AH_ACCUMULATOR_HOST))
         return us;
     if (adds)
@@ -73,7 +76,12 @@ double ah_compile_gradient_us(const struct compile *c, size_t block, size_t micr
     if (squares)
         us += c->costs->device_squares_us;
     us *= (double)ah_job_block(c->job, block)->trained_parameters;
-    return ah_costs_launched(us, (uint64_t)adds + closes + squares, c->costs->launch_us);
+    if (ah_job_joins_table(c->job) && !block && micro_batch + 1 == c->micro_batches) { /* a sum and a copy */
+        const double sum = ah_fold_cost(c->job->gradient_bytes) * c->costs->device_accumulate_us;
+        us += 5. / 3 * sum * (double)(c->job->model->vocabulary * c->job->model->width);
+        joins = 2;
+    }
+    return ah_costs_launched(us, (uint64_t)adds + closes + squares + joins, c->costs->launch_us);
 }
 
 uint64_t ah_compile_tiles(const struct compile *c, uint64_t elements)
@@ -269,7 +277,7 @@ int ah_compile(struct ah_compile_memory *memory, const struct ah_job *job, const
                         .n_blocks = job->n_blocks,
                         .micro_batches = job->training.micro_batches,
                         .clip = job->training.clip > 0 && ah_job_trains(job)};
-    c.late_updates = c.clip || c.knobs->updates_after_backward || job->is_part;
+    c.late_updates = c.clip || c.knobs->updates_after_backward || job->is_part || ah_job_joins_table(job);
     int rc = compile_check(&c, err);
     if (!rc)
         rc = compile_grow(&c, memory, err);

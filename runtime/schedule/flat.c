@@ -53,6 +53,13 @@ size_t ah_flat_runs(const struct ah_flat *flat, struct ah_run_of_elements ret_ru
     return n;
 }
 
+struct ah_stretch ah_flat_stretch(const struct ah_flat *flat, size_t tensor)
+{
+    const struct ah_flat_tensor *it = &flat->tensors[tensor];
+    return (struct ah_stretch){it->trained_first,
+                               it->trained_first + (it->trained ? round_up(it->elements) : 0)};
+}
+
 size_t ah_flat_find(const struct ah_flat *flat, const char *name)
 {
     size_t i = 0;

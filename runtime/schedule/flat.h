@@ -47,6 +47,14 @@ struct ah_run_of_elements {
 /* In their order; returns how many. */
 size_t ah_flat_runs(const struct ah_flat *flat, struct ah_run_of_elements ret_runs[AH_MODEL_TENSORS_MAX]);
 
+/* Part of a vector: trained elements [first, end). */
+struct ah_stretch {
+    uint64_t first, end;
+};
+
+/* A tensor with the padding behind it; empty where it is frozen. */
+struct ah_stretch ah_flat_stretch(const struct ah_flat *flat, size_t tensor);
+
 /* The index of the tensor with that name; flat->n where there is none. */
 size_t ah_flat_find(const struct ah_flat *flat, const char *name);
 

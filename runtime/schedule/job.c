@@ -47,6 +47,17 @@ static int check_training(const struct ah_model *model, const struct ah_plan_tra
     return AH_OK;
 }
 
+static int check_tied(const struct ah_model *model, const struct ah_plan_training *training,
+                      bool table_trained, struct ah_error *err)
+{
+    if (training->tied == AH_TIED_SHARED || (model->tied && table_trained))
+        return AH_OK;
+    return ah_error_set(err, AH_E_USAGE,
+                        "training.tied is 'split', and the %s of model '%s' %s; leave it out",
+                        model->tied ? "table" : "head", model->name ? model->name : "",
+                        model->tied ? "is frozen" : "has a table of its own");
+}
+
 /* Sizes of single tensors stay far below what 64 bits hold. */
 static int check_sizes(const struct ah_job *job, struct ah_error *err)
 {
@@ -206,26 +217,12 @@ static int size_group(const struct ah_job *job, struct ah_job_group *group, stru
     return AH_OK;
 }
 
-/* A tied head that is not with the embedding. */
-static void copy_table(const struct ah_job *job, struct ah_job_group *head)
-{
-    uint64_t elements = job->model->vocabulary * job->model->width;
-    head->flat_elements += elements;
-    if (!job->table_trained)
-        return;
-    head->trained_elements += elements;
-    head->trained_parameters += elements;
-}
-
 static int size_groups(struct ah_job *job, struct ah_arena *arena, struct ah_error *err)
 {
     double total = 0;
     for (size_t i = 0; i < job->n_groups; i++)
         size_vectors(job, &job->groups[i]);
     int rc = name_groups(job, arena, err);
-    for (size_t i = 0; i < job->n_groups && job->model->tied && job->part.first_block; i++)
-        if (job->groups[i].kind == AH_BLOCK_HEAD)
-            copy_table(job, &job->groups[i]);
     for (size_t i = 0; i < job->n_groups && !rc; i++) {
         rc = size_group(job, &job->groups[i], err);
         total += group_bytes(job, &job->groups[i]);
@@ -285,7 +282,17 @@ static void mark_windows(const struct ah_model *model, bool *windowed)
             windowed[model->window_layers[i] + 1] = true;
 }
 
-static int init_groups(struct ah_job *job, struct ah_arena *arena, struct ah_error *err)
+/* The copy is trained where the table is: patterns name the table alone. */
+static uint32_t copy_trained(const struct ah_job *job)
+{
+    struct ah_model_tensor tensors[AH_MODEL_TENSORS_MAX];
+    const size_t last = ah_model_tensors(job->model, AH_BLOCK_HEAD, tensors) - 1;
+    return (uint32_t)job->table_trained << last;
+}
+
+/* `given`: the model whose tensors patterns name. */
+static int init_groups(struct ah_job *job, const struct ah_model *given, struct ah_arena *arena,
+                       struct ah_error *err)
 {
     size_t n = ah_model_blocks(job->model), slots = 1;
     while (slots < 2 * n)
@@ -301,11 +308,14 @@ static int init_groups(struct ah_job *job, struct ah_arena *arena, struct ah_err
         ah_error_memory(err);
         goto done;
     }
-    rc = ah_trainable_match(job->model, job->training.trainable, job->training.n_trainable, trained, err);
+    rc = ah_trainable_match(given, job->training.trainable, job->training.n_trainable, trained, err);
+    rc = rc ? rc : check_tied(given, &job->training, trained[0] & 1, err);
     if (rc)
         goto done;
     size_t lowest = lowest_trained(n, trained);
     job->table_trained = trained[0] & 1;
+    if (job->copies_table)
+        trained[n - 1] |= copy_trained(job);
     job->lowest = lowest_of_part(job, lowest);
     mark_windows(job->model, windowed);
     job->groups = groups;
@@ -345,6 +355,22 @@ static void share_job(struct ah_job *job)
     }
 }
 
+/* With a table of its own a tied head is like any other. */
+static int split_table(struct ah_job *job, struct ah_arena *arena, struct ah_error *err)
+{
+    const bool whole = !job->part.first_block && job->has_head;
+    if (!job->model->tied || (whole && !ah_job_splits_table(job)))
+        return AH_OK;
+    struct ah_model *untied = ah_arena_array(arena, 1, sizeof *untied);
+    if (!untied)
+        return ah_error_memory(err);
+    *untied = *job->model;
+    untied->tied = false;
+    job->model = untied;
+    job->copies_table = job->has_head;
+    return AH_OK;
+}
+
 int ah_job_init(struct ah_job *ret_job, const struct ah_model *model, const struct ah_plan_training *training,
                 struct ah_arena *arena, struct ah_error *err)
 {
@@ -361,14 +387,17 @@ int ah_job_init_part(struct ah_job *ret_job, const struct ah_model *model,
         .model = model, .training = *training, .is_part = part, .part = part ? *part : whole};
     job.n_blocks = job.part.blocks;
     job.has_head = job.part.first_block + job.n_blocks == blocks;
-    job.adds_up = (job.part.step_micro_batches ? job.part.step_micro_batches : training->micro_batches) > 1;
+    job.adds_up = (job.part.step_micro_batches ? job.part.step_micro_batches : training->micro_batches) > 1 ||
+                  ah_job_splits_table(&job);
     int rc = check_training(model, training, err);
     if (rc)
         return rc;
     size_job(&job);
     rc = check_sizes(&job, err);
     if (!rc)
-        rc = init_groups(&job, arena, err);
+        rc = split_table(&job, arena, err);
+    if (!rc)
+        rc = init_groups(&job, model, arena, err);
     if (!rc)
         rc = size_groups(&job, arena, err);
     if (!rc && job.part.tp > 1)

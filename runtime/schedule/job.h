@@ -19,8 +19,11 @@
  * gradient is a vector of `gradient_bytes` an element before it is added to a sum of fp32; neither is counted here.
  *
  * A PART (ah_job_init_part()) is what one rank of a pipeline has: a run of blocks, numbered from 0, each shared by `tp`
- * ranks. Sizes are of one rank, 1/tp of the whole rounded up, its activations split along the sequence. A tied head
- * without the embedding has a copy of the table.
+ * ranks. Sizes are of one rank, 1/tp of the whole rounded up, its activations split along the sequence.
+ *
+ * A COPY of the table (`copies_table`) is what a tied head has where the embedding is with another rank, or where training
+ * says `tied: split`. To the job it is the last tensor of the head, "head.weight", as in a model that is not tied; that it
+ * equals the table is the business of whoever executes it.
  *
  * TRAINABLE: patterns (trainable.h). An empty list trains nothing, which is an error.
  *
@@ -82,7 +85,8 @@ struct ah_job_group {
 };
 
 struct ah_job {
-    const struct ah_model *model; /* borrowed */
+    const struct ah_model
+        *model; /* borrowed; where the head has a copy of the table, not tied, and in the arena */
     struct ah_plan_training training;
     struct ah_job_group *groups; /* in the order of their first block */
     size_t n_groups;
@@ -93,6 +97,7 @@ struct ah_job {
     bool has_head;            /* the last block is the model's */
     bool adds_up;             /* gradients of several micro-batches, here or over pipelines */
     bool table_trained;       /* the embedding's, whoever has it */
+    bool copies_table;        /* the head is tied, and has a copy of the table */
     size_t lowest;            /* lowest block whose backward runs; n_blocks: none does */
     uint64_t tokens;          /* of a micro-batch */
     uint64_t chunk_tokens;    /* of the head: a power of two, at least 64; a micro-batch may be smaller */
@@ -127,6 +132,18 @@ static inline bool ah_job_is_head(const struct ah_job *job, size_t block)
 
 /* Is anything trained here? Of a whole model always. */
 bool ah_job_trains(const struct ah_job *job);
+
+/* Gradients of embedding and head are added up apart, then to each other. */
+static inline bool ah_job_splits_table(const struct ah_job *job)
+{
+    return job->training.tied == AH_TIED_SPLIT;
+}
+
+/* The same, and both are here: the table's gradient and the copy's become one behind the last gradient of the step. */
+static inline bool ah_job_joins_table(const struct ah_job *job)
+{
+    return ah_job_splits_table(job) && !job->is_part;
+}
 
 /* The head uses the embedding's own table. */
 static inline bool ah_job_shares_table(const struct ah_job *job)

@@ -11,29 +11,33 @@
 
 /* ---- configs ---- */
 
-/* Gradients leave as they are made where weights are on the host: of several pipelines they are added up there. */
+/* Gradients leave as they are made where weights are on the host: those that ranks add up are added up there. */
 static bool leaves_first(const struct ah_job *job, struct ah_config config)
 {
-    return job->part.step_micro_batches && config.weights == AH_WEIGHTS_HOST &&
-           config.optimizer == AH_OPTIMIZER_HOST;
+    const bool added_up = job->part.step_micro_batches || (ah_job_splits_table(job) && job->is_part);
+    return added_up && config.weights == AH_WEIGHTS_HOST && config.optimizer == AH_OPTIMIZER_HOST;
 }
 
-static size_t accumulators(const struct ah_job *job, struct ah_config config, uint8_t ret_accumulators[2])
+/* Two sums that become one are on the device. */
+static size_t accumulators(const struct ah_job *job, const struct ah_job_group *group,
+                           struct ah_config config, uint8_t ret_accumulators[2])
 {
     bool sums = job->adds_up && config.optimizer != AH_OPTIMIZER_NONE;
+    bool joins = ah_job_joins_table(job) && group->kind != AH_BLOCK_LAYER;
     ret_accumulators[0] = sums ? AH_ACCUMULATOR_DEVICE : AH_ACCUMULATOR_NONE;
     ret_accumulators[1] = AH_ACCUMULATOR_HOST;
     if (sums && leaves_first(job, config)) {
         ret_accumulators[0] = AH_ACCUMULATOR_HOST;
         return 1;
     }
-    return sums && config.optimizer == AH_OPTIMIZER_HOST ? 2 : 1;
+    return sums && !joins && config.optimizer == AH_OPTIMIZER_HOST ? 2 : 1;
 }
 
-static size_t push_configs(const struct ah_job *job, struct ah_config config, struct ah_config *ret_configs)
+static size_t push_configs(const struct ah_job *job, const struct ah_job_group *group,
+                           struct ah_config config, struct ah_config *ret_configs)
 {
     uint8_t accumulator[2];
-    size_t n = accumulators(job, config, accumulator);
+    size_t n = accumulators(job, group, config, accumulator);
     for (size_t i = 0; i < n; i++) {
         ret_configs[i] = config;
         ret_configs[i].accumulator = accumulator[i];
@@ -55,7 +59,7 @@ size_t ah_configs(const struct ah_job *job, const struct ah_job_group *group,
                 continue;
             for (int way = AH_ACTIVATIONS_KEEP;
                  way <= (ways ? AH_ACTIVATIONS_RECOMPUTE : AH_ACTIVATIONS_KEEP); way++)
-                n += push_configs(job,
+                n += push_configs(job, group,
                                   (struct ah_config){.activations = (uint8_t)way,
                                                      .weights = (uint8_t)weights,
                                                      .optimizer = (uint8_t)optimizer},

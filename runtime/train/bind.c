@@ -167,7 +167,7 @@ static int bind_sums(struct ah_binder *b)
 {
     int rc = AH_OK;
     for (size_t i = 0, end; i < b->plan->n_blocks && !rc; i = end + 1) {
-        for (end = i; end < b->plan->n_blocks && b->places->blocks[end].group->trained_elements &&
+        for (end = i; end < b->plan->n_blocks && ah_bind_counted(b, end).end &&
                       !ah_bind_sums_on(b, end, AH_ACCUMULATOR_HOST);)
             end++;
         if (end > i)

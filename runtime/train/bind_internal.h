@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the files of the binder share: bind.c goes through the items, bind_pass.c binds forward and backward, bind_tiles.c
- * everything that goes along vectors.
+ * everything that goes along vectors, bind_shares.c sums over ranks, bind_table.c a table that two blocks have.
  */
 #ifndef AH_RUNTIME_TRAIN_BIND_INTERNAL_H
 #define AH_RUNTIME_TRAIN_BIND_INTERNAL_H
@@ -22,11 +22,6 @@ struct ah_binder {
 
 /* An empty op at the end of the list; NULL: no memory, and `err` says so. */
 struct ah_bound_op *ah_bind_push(struct ah_binder *binder, enum ah_op_kind kind);
-
-/* Part of a vector: trained elements [first, end). */
-struct ah_stretch {
-    uint64_t first, end;
-};
 
 /* Where element `first` of the trained vector lies in `vector`; `run`: the run it is of. */
 struct ah_ref ah_bind_at(const struct ah_vector *vector, const struct ah_run_of_elements *run,
@@ -75,11 +70,22 @@ int ah_bind_pass(struct ah_binder *binder, const struct ah_rounds_item *item, ui
 
 /* bind_shares.c: the ops by which a share's gradients are added up, and their squares. */
 int ah_bind_share_ops(struct ah_binder *binder, size_t share);
-/* Are squares taken of what all pipelines added up? */
-static inline bool ah_bind_shares(const struct ah_binder *binder)
-{
-    return binder->options->rank && binder->options->rank->n_shares > 0;
-}
+/* Is a block's gradient on this rank part of a sum over ranks, of which squares are taken? */
+bool ah_bind_shares(const struct ah_binder *binder, uint64_t block);
+
+/* bind_table.c: a table that embedding and head have both (job.h, copies_table). What of a block's gradient counts in the norm:
+ * all but a copy. */
+struct ah_stretch ah_bind_counted(const struct ah_binder *binder, uint64_t block);
+
+/* The table's gradients, or the copy's: part of that block's trained vector. */
+struct ah_stretch ah_bind_table(const struct ah_binder *binder, uint64_t block);
+
+/* Is this part of a block's trained vector part of a copy? */
+bool ah_bind_is_copy(const struct ah_binder *binder, uint64_t block, struct ah_stretch part);
+
+/* Where both are here and nobody else has them: adds the copy's sum to the table's, behind the last gradient of the step, and
+ * gives the copy the total. */
+int ah_bind_join(struct ah_binder *binder, uint64_t position);
 
 /* bind_tiles.c: the ops of any other item. */
 int ah_bind_tile(struct ah_binder *binder, const struct ah_rounds_item *item);

@@ -238,18 +238,21 @@ static int bind_gradient(const struct pass *pass)
 {
     struct ah_binder *binder = pass->binder;
     uint64_t block = pass->op->block, m = pass->op->micro_batch;
-    uint64_t elements = pass->block->group->trained_elements;
     struct ah_ref gradient;
     int rc = ah_bind_gradient(binder, block, m, pass->position, &gradient);
     if (!rc)
         rc = fill_padding(pass, gradient);
     if (!rc && ah_bind_sums_on(binder, block, AH_ACCUMULATOR_DEVICE))
         rc = add_up(pass, &gradient);
-    if (rc || !(binder->plan->training.clip > 0) || m + 1 < binder->plan->training.micro_batches ||
-        ah_bind_sums_on(binder, block, AH_ACCUMULATOR_HOST) || ah_bind_shares(binder))
+    const bool last = m + 1 == binder->plan->training.micro_batches;
+    if (!rc && last && !block && ah_job_joins_table(binder->job))
+        rc = ah_bind_join(binder, pass->position);
+    if (rc || !(binder->plan->training.clip > 0) || !last ||
+        ah_bind_sums_on(binder, block, AH_ACCUMULATOR_HOST) || ah_bind_shares(binder, block) ||
+        !ah_bind_counted(binder, block).end)
         return rc;
     return ah_bind_squares(binder, binder->places->device_sums, block, gradient,
-                           (struct ah_stretch){0, elements});
+                           ah_bind_counted(binder, block));
 }
 
 int ah_bind_pass(struct ah_binder *binder, const struct ah_rounds_item *item, uint64_t position)

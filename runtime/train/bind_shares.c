@@ -1,31 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shares: how a rank of each pipeline adds up the gradients of the blocks that all of them have, so that all have the total.
+ * Shares: how ranks add up gradients that all of them have, so that all have the total.
  *
- * A block's vector is cut into pieces. Piece q belongs to pipeline q modulo their number; its rank gets that piece of all
- * others, adds them up in the order of the pipelines (fold.h: groups), and gives the total back. So each rank sends and
- * receives twice its vector, less what it keeps: what a ring does. Messages of a turn go together: those pieces of the sums
- * that are next, and the totals of the turn before.
+ * MEMBERS of a share have a vector each: of a run of blocks those of each pipeline's rank, one after another block; of a table
+ * (trainer.h) the head's of each pipeline, then the embedding's, two of them on one rank where a pipeline has one stage.
+ *
+ * The vector is cut into pieces. Piece q belongs to member q modulo their number; its rank gets that piece of all others, adds
+ * them up in the order of members, of a table heads and embeddings each by themselves first, and gives the total back. So each
+ * sends and receives twice its vector, less what it keeps: what a ring does. Messages of a turn go together: those pieces of the
+ * sums that are next, and the totals of the turn before.
  *
  * Adding two numbers gives the same bits in either order, so that a rank adds what comes before its own sum elsewhere and then
  * to it, in its place.
  */
 #include "runtime/train/bind_internal.h"
 
+enum { GOES = 4 };
+
+struct member {
+    uint32_t rank;
+    bool is_ours;
+    struct ah_ref vector; /* where it is ours */
+};
+
 struct share {
     struct ah_binder *binder;
     const struct ah_trainer_share *it;
-    uint32_t pipelines, own; /* which of them this rank is of */
-    struct ah_ref vector;    /* the block's sum */
+    struct member *members;
+    uint32_t n;
     uint64_t elements, piece;
     size_t last_message; /* of the turn; SIZE_MAX: there is none */
 };
 
-/* ---- messages ---- */
+/* ---- pieces ---- */
 
-static struct ah_stretch piece_of(const struct share *s, uint64_t turn, uint32_t pipeline)
+static struct ah_stretch piece_of(const struct share *s, uint64_t turn, uint32_t member)
 {
-    uint64_t first = (turn * s->pipelines + pipeline) * s->piece;
+    uint64_t first = (turn * s->n + member) * s->piece;
     first = first < s->elements ? first : s->elements;
     const uint64_t end = first + s->piece;
     return (struct ah_stretch){first, end < s->elements ? end : s->elements};
@@ -37,15 +48,21 @@ static struct ah_ref at(struct ah_ref vector, uint64_t element)
     return vector;
 }
 
-/* Where a piece of another pipeline's sum arrives. */
-static struct ah_ref partial_of(const struct share *s, uint32_t pipeline)
+/* Where another member has its part of a piece that belongs to `owner`, which is ours: in its place, or where it arrives. */
+static struct ah_ref part_of(const struct share *s, uint32_t owner, uint32_t member, uint64_t turn)
 {
-    const uint32_t place = pipeline < s->own ? pipeline : pipeline - 1;
+    uint64_t place = 0;
+    if (s->members[member].is_ours)
+        return at(s->members[member].vector, piece_of(s, turn, owner).first);
+    for (uint32_t o = 0; o <= owner; o++)
+        for (uint32_t m = 0; m < (o < owner ? s->n : member); m++)
+            place += s->members[o].is_ours && !s->members[m].is_ours;
     return at(s->binder->places->partials, place * s->binder->places->share_piece);
 }
 
-static int message(struct share *s, uint32_t pipeline, enum ah_bind_sum sum, struct ah_ref ref,
-                   uint64_t elements)
+/* ---- messages ---- */
+
+static int message(struct share *s, uint32_t rank, enum ah_bind_sum sum, struct ah_ref ref, uint64_t elements)
 {
     const bool arrives = sum == AH_SUM_PARTIAL_IN || sum == AH_SUM_TOTAL_IN;
     struct ah_bound *all = s->binder->bound;
@@ -58,83 +75,115 @@ static int message(struct share *s, uint32_t pipeline, enum ah_bind_sum sum, str
     bound->learns = true;
     bound->op.arg[0] = ref;
     bound->op.u.message = s->binder->options->message;
-    bound->op.u.message.channel = ah_bind_sum_channel(s->it->ranks[pipeline], sum);
+    bound->op.u.message.channel = ah_bind_sum_channel(rank, sum);
     bound->op.u.message.bytes = elements * sizeof(float);
     return AH_OK;
 }
 
-/* Of this turn: pieces of sums to whom they belong, and those that belong here. */
-static int send_partials(struct share *s, uint64_t turn)
+/* What one member has to do with the piece of another: its part goes there, and the total comes back. */
+static int move_part(struct share *s, uint64_t turn, uint32_t owner, uint32_t member, bool totals)
 {
-    const struct ah_stretch own = piece_of(s, turn, s->own);
-    int rc = AH_OK;
-    for (uint32_t p = 0; p < s->pipelines && !rc; p++) {
-        const struct ah_stretch piece = piece_of(s, turn, p);
-        if (p == s->own)
-            continue;
-        if (piece.end > piece.first)
-            rc = message(s, p, AH_SUM_PARTIAL_OUT, at(s->vector, piece.first), piece.end - piece.first);
-        if (!rc && own.end > own.first)
-            rc = message(s, p, AH_SUM_PARTIAL_IN, partial_of(s, p), own.end - own.first);
-    }
-    return rc;
+    const struct ah_stretch piece = piece_of(s, turn, owner);
+    const struct member *to = &s->members[owner], *from = &s->members[member];
+    const uint64_t n = piece.end - piece.first;
+    if (owner == member || !n || to->is_ours == from->is_ours)
+        return AH_OK;
+    if (from->is_ours)
+        return message(s, to->rank, totals ? AH_SUM_TOTAL_IN : AH_SUM_PARTIAL_OUT,
+                       at(from->vector, piece.first), n);
+    return totals ? message(s, from->rank, AH_SUM_TOTAL_OUT, at(to->vector, piece.first), n)
+                  : message(s, from->rank, AH_SUM_PARTIAL_IN, part_of(s, owner, member, turn), n);
 }
 
-static int send_totals(struct share *s, uint64_t turn)
+/* A channel moves one message at a time, and two ranks may have two members each: what goes first, second, ... of four, for both
+ * ends alike. */
+static uint32_t go_of(const struct share *s, uint32_t owner, uint32_t member)
 {
-    const struct ah_stretch own = piece_of(s, turn, s->own);
+    const uint32_t half = s->n / 2;
+    const bool second_owner = owner >= half && s->members[owner - half].rank == s->members[owner].rank;
+    const bool second_member = member >= half && s->members[member - half].rank == s->members[member].rank;
+    return (second_owner ? 2U : 0U) + second_member;
+}
+
+static int move_turn(struct share *s, uint64_t turn, bool totals, uint32_t go)
+{
     int rc = AH_OK;
-    for (uint32_t p = 0; p < s->pipelines && !rc; p++) {
-        const struct ah_stretch piece = piece_of(s, turn, p);
-        if (p == s->own)
-            continue;
-        if (own.end > own.first)
-            rc = message(s, p, AH_SUM_TOTAL_OUT, at(s->vector, own.first), own.end - own.first);
-        if (!rc && piece.end > piece.first)
-            rc = message(s, p, AH_SUM_TOTAL_IN, at(s->vector, piece.first), piece.end - piece.first);
-    }
+    for (uint32_t owner = 0; owner < s->n; owner++)
+        for (uint32_t member = 0; member < s->n && !rc; member++)
+            if (go_of(s, owner, member) == go)
+                rc = move_part(s, turn, owner, member, totals);
     return rc;
 }
 
 /* ---- sums ---- */
 
-/* ((p0 + p1) + ...) + own, in its place, then those behind. */
-static int add_piece(struct share *s, uint64_t turn)
+static int add(struct share *s, struct ah_ref to, struct ah_ref what, uint64_t n)
 {
-    const struct ah_stretch piece = piece_of(s, turn, s->own);
-    const struct ah_ref own = at(s->vector, piece.first);
-    const uint64_t n = piece.end - piece.first;
+    return ah_bind_elements(s->binder, AH_OP_ACCUMULATE, to, what, AH_MOVE_NONE, n);
+}
+
+/* Members [first, end): ((m0 + m1) + ...) + own, in its place, then those behind; without own, in the place of the first. */
+static int fold(struct share *s, uint64_t turn, uint32_t owner, uint32_t first, uint32_t end,
+                struct ah_ref *ret_sum)
+{
+    const struct ah_stretch piece = piece_of(s, turn, owner);
+    const bool has_own = owner >= first && owner < end;
+    const struct ah_ref begun = part_of(s, owner, first, turn);
     int rc = AH_OK;
-    for (uint32_t p = 1; p < s->own && !rc && n; p++)
-        rc = ah_bind_elements(s->binder, AH_OP_ACCUMULATE, partial_of(s, 0), partial_of(s, p), AH_MOVE_NONE,
-                              n);
-    for (uint32_t p = s->own ? s->own : 1; p < s->pipelines && !rc && n; p++)
-        rc = ah_bind_elements(s->binder, AH_OP_ACCUMULATE, own, partial_of(s, p == s->own ? 0 : p),
-                              AH_MOVE_NONE, n);
+    *ret_sum = begun;
+    for (uint32_t m = first + 1; m < end && !rc; m++) {
+        const bool to_own = has_own && m == owner;
+        const struct ah_ref part = part_of(s, owner, m, turn);
+        rc = to_own ? add(s, part, begun, piece.end - piece.first)
+                    : add(s, *ret_sum, part, piece.end - piece.first);
+        *ret_sum = to_own ? part : *ret_sum;
+    }
     return rc;
 }
 
-/* Equal ones for all pipelines, where one turn is enough. */
+static int add_piece(struct share *s, uint64_t turn, uint32_t owner)
+{
+    const struct ah_stretch piece = piece_of(s, turn, owner);
+    const uint64_t n = piece.end - piece.first;
+    const uint32_t half = s->it->tied ? s->n / 2 : s->n;
+    struct ah_ref of_heads, of_all;
+    if (!n || !s->members[owner].is_ours)
+        return AH_OK;
+    int rc = fold(s, turn, owner, 0, half, &of_heads);
+    if (!rc && s->it->tied) {
+        rc = fold(s, turn, owner, half, s->n, &of_all);
+        rc = rc ? rc : owner < half ? add(s, of_heads, of_all, n) : add(s, of_all, of_heads, n);
+    }
+    for (uint32_t m = 0; m < s->n && !rc; m++)
+        if (m != owner && s->members[m].is_ours)
+            rc = ah_bind_elements(s->binder, AH_OP_CAST, at(s->members[m].vector, piece.first),
+                                  at(s->members[owner].vector, piece.first), AH_MOVE_NONE, n);
+    return rc;
+}
+
+/* Equal ones for all members, where one turn is enough. */
 static uint64_t piece_elements(const struct share *s)
 {
     const uint64_t most = s->binder->places->share_piece;
-    const uint64_t each = (s->elements + s->pipelines - 1) / s->pipelines;
+    const uint64_t each = (s->elements + s->n - 1) / s->n;
     const uint64_t aligned = (each + AH_FLAT_ALIGN - 1) / AH_FLAT_ALIGN * AH_FLAT_ALIGN;
     return aligned < most ? aligned : most;
 }
 
-static int bind_block(struct share *s)
+static int bind_vectors(struct share *s)
 {
-    const uint64_t all = s->pipelines * s->piece, turns = (s->elements + all - 1) / all;
+    s->piece = piece_elements(s);
+    const uint64_t all = s->n * s->piece, turns = (s->elements + all - 1) / all;
     int rc = AH_OK;
     for (uint64_t turn = 0; turn <= turns && !rc; turn++) {
-        s->last_message = SIZE_MAX;
-        if (turn)
-            rc = send_totals(s, turn - 1);
-        if (!rc && turn < turns)
-            rc = send_partials(s, turn);
-        if (!rc && turn < turns)
-            rc = add_piece(s, turn);
+        for (uint32_t go = 0; go < GOES && !rc; go++) {
+            s->last_message = SIZE_MAX;
+            rc = turn ? move_turn(s, turn - 1, true, go) : AH_OK;
+            if (!rc && turn < turns)
+                rc = move_turn(s, turn, false, go);
+        }
+        for (uint32_t owner = 0; owner < s->n && turn < turns && !rc; owner++)
+            rc = add_piece(s, turn, owner);
     }
     return rc;
 }
@@ -152,38 +201,98 @@ static uint64_t made_at(const struct ah_binder *b, uint64_t block)
     return 0;
 }
 
-static int square(struct share *s, uint64_t block, bool on_host)
+static int find_sum(struct ah_binder *b, uint64_t block, struct ah_ref *ret_vector)
+{
+    *ret_vector = b->places->blocks[block].host_sum.ref;
+    return ah_bind_sums_on(b, block, AH_ACCUMULATOR_HOST)
+               ? AH_OK
+               : ah_bind_gradient_sum(b, block, made_at(b, block), ret_vector);
+}
+
+/* Behind the last share that it is part of. */
+static int square(struct ah_binder *b, uint64_t block)
+{
+    const bool on_host = ah_bind_sums_on(b, block, AH_ACCUMULATOR_HOST);
+    const struct ah_stretch counted = ah_bind_counted(b, block);
+    struct ah_ref vector;
+    int rc = find_sum(b, block, &vector);
+    if (rc || !counted.end || !(b->plan->training.clip > 0))
+        return rc;
+    return ah_bind_squares(b, on_host ? b->places->sums : b->places->device_sums,
+                           on_host ? b->job->part.first_block + block : block, vector, counted);
+}
+
+/* What of a block is not the table's share. */
+static struct ah_stretch own_of(const struct ah_binder *b, uint64_t block)
+{
+    struct ah_stretch own = ah_bind_counted(b, block);
+    if (ah_job_splits_table(b->job) && !(b->job->part.first_block + block))
+        own.first = ah_bind_table(b, block).end;
+    return own;
+}
+
+static int bind_blocks(struct share *s)
 {
     struct ah_binder *b = s->binder;
-    if (!(b->plan->training.clip > 0))
-        return AH_OK;
-    return ah_bind_squares(b, on_host ? b->places->sums : b->places->device_sums,
-                           on_host ? b->job->part.first_block + block : block, s->vector,
-                           (struct ah_stretch){0, s->elements});
+    const uint64_t first = s->it->first_block - b->job->part.first_block;
+    const uint32_t own = b->options->rank->stages[b->options->rank->rank].pipeline;
+    int rc = AH_OK;
+    for (uint64_t block = first; block < first + s->it->blocks && !rc; block++) {
+        const struct ah_stretch part = own_of(b, block);
+        s->elements = part.end - part.first;
+        if (!s->elements)
+            continue;
+        rc = find_sum(b, block, &s->members[own].vector);
+        s->members[own].vector = at(s->members[own].vector, part.first);
+        rc = rc ? rc : bind_vectors(s);
+        if (!rc && !part.first)
+            rc = square(b, block);
+    }
+    return rc;
+}
+
+static int bind_table(struct share *s)
+{
+    struct ah_binder *b = s->binder;
+    const uint32_t own = b->options->rank->stages[b->options->rank->rank].pipeline;
+    struct member *head = &s->members[own], *embedding = &s->members[s->n / 2 + own];
+    int rc = AH_OK;
+    for (int is_head = 0; is_head < 2 && !rc; is_head++) {
+        struct member *member = is_head ? head : embedding;
+        const uint64_t block = is_head ? b->job->n_blocks - 1 : 0;
+        if (!member->is_ours)
+            continue;
+        const struct ah_stretch table = ah_bind_table(b, block);
+        rc = find_sum(b, block, &member->vector);
+        member->vector = at(member->vector, table.first);
+        s->elements = table.end - table.first;
+    }
+    rc = rc ? rc : bind_vectors(s);
+    return rc || !embedding->is_ours ? rc : square(b, 0);
 }
 
 int ah_bind_share_ops(struct ah_binder *b, size_t share)
 {
     const struct ah_trainer_rank *rank = b->options->rank;
-    const uint64_t first = b->job->part.first_block;
-    struct share s = {.binder = b,
-                      .it = &rank->shares[share],
-                      .pipelines = rank->pipelines,
-                      .own = rank->stages[rank->rank].pipeline};
-    int rc = AH_OK;
-    if (s.it->ranks[s.own] != rank->rank)
-        return AH_OK;
-    for (uint64_t block = s.it->first_block - first, n = 0; n < s.it->blocks && !rc; n++, block++) {
-        const struct ah_places_block *it = &b->places->blocks[block];
-        const bool on_host = ah_bind_sums_on(b, block, AH_ACCUMULATOR_HOST);
-        s.elements = it->group->trained_elements;
-        if (!s.elements)
-            continue;
-        s.piece = piece_elements(&s);
-        s.vector = it->host_sum.ref;
-        rc = on_host ? AH_OK : ah_bind_gradient_sum(b, block, made_at(b, block), &s.vector);
-        rc = rc ? rc : bind_block(&s);
-        rc = rc ? rc : square(&s, block, on_host);
+    struct ah_arena arena = {0};
+    struct share s = {.binder = b, .it = &rank->shares[share]};
+    bool any = false;
+    s.n = ah_trainer_share_members(rank, s.it);
+    s.members = ah_arena_array(&arena, s.n, sizeof *s.members);
+    if (!s.members)
+        return ah_error_memory(b->err);
+    for (uint32_t m = 0; m < s.n; m++) {
+        s.members[m] = (struct member){.rank = s.it->ranks[m], .is_ours = s.it->ranks[m] == rank->rank};
+        any = any || s.members[m].is_ours;
     }
+    int rc = !any ? AH_OK : s.it->tied ? bind_table(&s) : bind_blocks(&s);
+    ah_arena_release(&arena);
     return rc;
+}
+
+bool ah_bind_shares(const struct ah_binder *b, uint64_t block)
+{
+    const struct ah_trainer_rank *rank = b->options->rank;
+    const bool has_table = ah_job_splits_table(b->job) && !(b->job->part.first_block + block);
+    return rank && (rank->pipelines > 1 || has_table);
 }

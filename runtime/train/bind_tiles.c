@@ -165,6 +165,10 @@ static int bind_adamw(const struct tile *tile, const struct update *update,
                              .first_element = part.first,
                              .block = (uint32_t)(tile->binder->job->part.first_block + tile->op->block),
                              .decay = run->decay};
+    if (ah_bind_is_copy(tile->binder, tile->op->block, part)) { /* rounded as the table is */
+        bound->op.u.adamw.first_element -= ah_bind_table(tile->binder, tile->op->block).first;
+        bound->op.u.adamw.block = 0;
+    }
     return AH_OK;
 }
 
@@ -320,10 +324,14 @@ static int bind_accumulate(const struct tile *tile)
         .elements = tile->part.end - tile->part.first};
     bool last = tile->op->micro_batch + 1 == binder->plan->training.micro_batches;
     int rc = ah_bind_add(binder, &sums, fold);
-    if (rc || !last || !(binder->plan->training.clip > 0) || ah_bind_shares(binder))
+    if (rc || !last || !(binder->plan->training.clip > 0) || ah_bind_shares(binder, tile->op->block))
         return rc;
-    return ah_bind_squares(binder, binder->places->sums, binder->job->part.first_block + tile->op->block, sum,
-                           tile->part);
+    const uint64_t counted = ah_bind_counted(binder, tile->op->block).end;
+    const uint64_t end = tile->part.end < counted ? tile->part.end : counted;
+    return end > tile->part.first ? ah_bind_squares(binder, binder->places->sums,
+                                                    binder->job->part.first_block + tile->op->block, sum,
+                                                    (struct ah_stretch){tile->part.first, end})
+                                  : AH_OK;
 }
 
 static int bind_gate(struct ah_binder *binder)

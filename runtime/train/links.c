@@ -71,6 +71,8 @@ static int find_training(struct ah_links *links, const struct ah_plan *program, 
     int rc = trained ? ah_trainable_match(&program->model, training->trainable, training->n_trainable,
                                           trained, err)
                      : ah_error_memory(err);
+    if (!rc && training->tied == AH_TIED_SPLIT)
+        trained[blocks - 1] |= 1; /* a copy of the table, if nothing else */
     for (uint32_t rank = 0; rank < place->ranks && !rc; rank++)
         for (uint64_t n = 0; n < place->stages[rank].blocks; n++)
             links->trains[rank] |= trained[place->stages[rank].first_block + n] != 0;
@@ -96,7 +98,7 @@ static void ask_neighbours(struct ah_links *links, const struct ah_plan *program
                     of_pipeline[c].purpose, of_pipeline[c].sends, most_bytes);
 }
 
-/* A rank of each other pipeline that adds up some block with this one. */
+/* Ranks that add up something with this one. */
 static void ask_sums(struct ah_links *links, struct asking *asking)
 {
     static const struct {
@@ -110,11 +112,9 @@ static void ask_sums(struct ah_links *links, struct asking *asking)
     const uint64_t piece = place->share_piece ? place->share_piece : AH_SHARE_PIECE;
     for (uint32_t rank = 0; rank < place->ranks; rank++) {
         bool shares = false;
-        for (size_t s = 0; s < place->n_shares && rank != place->rank; s++) {
-            const uint32_t *of = place->shares[s].ranks;
-            shares = shares || (of[place->stages[place->rank].pipeline] == place->rank &&
-                                of[place->stages[rank].pipeline] == rank);
-        }
+        for (size_t s = 0; s < place->n_shares && rank != place->rank; s++)
+            shares = shares || (ah_trainer_shares(place, &place->shares[s], place->rank) &&
+                                ah_trainer_shares(place, &place->shares[s], rank));
         for (enum ah_bind_sum sum = 0; sum < AH_SUM_CHANNELS && shares; sum++)
             links->sums[ah_bind_sum_channel(rank, sum) - AH_CHANNELS] =
                 ask(asking, rank, ends[sum].purpose, ends[sum].sends, piece * sizeof(float));

@@ -98,7 +98,7 @@ struct ah_places {
     struct ah_ref state_ring;
     struct ah_ref device_headers, device_sums, angles, words;
     struct ah_ref headers, sums, staging, shelf;
-    struct ah_ref partials;      /* pieces of other pipelines' sums, one of each */
+    struct ah_ref partials;      /* pieces of other ranks' sums, one of each */
     uint64_t share_piece;        /* elements of one */
     uint64_t staged_micro_bytes; /* of a micro-batch in the staging; its mask is behind its words */
 };

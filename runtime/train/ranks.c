@@ -284,6 +284,16 @@ int ah_ranks_read_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
     return ah_ranks_fail(t, rc, err);
 }
 
+/* A piece of a block that a rank has, or of a table of which it has a copy. */
+static bool keeps(const struct ah_trainer *t, const struct ah_trainer_stage *stage,
+                  const struct ah_weights_piece *piece)
+{
+    const bool copies = t->options.model->tied && !piece->block && !piece->tensor &&
+                        stage->first_block + stage->blocks == ah_model_blocks(t->options.model);
+    return copies ||
+           (piece->block >= stage->first_block && piece->block - stage->first_block < stage->blocks);
+}
+
 int ah_ranks_write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
                          const struct ah_weights_piece *piece, const float *values, struct ah_error *err)
 {
@@ -294,8 +304,7 @@ int ah_ranks_write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
     const struct ah_trainer_rank *place = t->options.rank;
     int rc = AH_OK;
     for (uint32_t rank = 1; rank < place->ranks && !rc; rank++) {
-        const struct ah_trainer_stage *stage = &place->stages[rank];
-        if (piece->block < stage->first_block || piece->block - stage->first_block >= stage->blocks)
+        if (!keeps(t, &place->stages[rank], piece))
             continue;
         rc = order_piece(t, rank, RANKS_WRITE, vector, piece, err);
         rc = rc ? rc : move(t, t->ranks.links->other[rank].down, from.sent, piece->n * sizeof *values, err);

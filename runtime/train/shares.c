@@ -66,9 +66,13 @@ static bool reads(const struct ah_trainer *t, uint32_t item)
     return false;
 }
 
-static bool has_block(const struct ah_trainer_share *share, uint64_t block)
+/* A table is the embedding's, and the head's where that has a copy. */
+static bool has_block(const struct ah_trainer *t, const struct ah_trainer_share *share, uint64_t block)
 {
-    return block >= share->first_block && block - share->first_block < share->blocks;
+    const uint64_t at = t->job.part.first_block + block;
+    if (share->tied)
+        return !at || (t->job.copies_table && ah_job_is_head(&t->job, block));
+    return at >= share->first_block && at - share->first_block < share->blocks;
 }
 
 /* In a world of turns the rank's last pass or message is a maker, too. */
@@ -80,14 +84,13 @@ static bool is_last_pass(const struct ah_trainer *t, uint32_t item)
 static int find_makers(struct ah_trainer *t, const struct ah_trainer_share *share, struct share_state *state,
                        struct ah_error *err)
 {
-    const uint64_t first = t->job.part.first_block;
-    state->makers = ah_arena_array(&t->arena, 2 * share->blocks + 2, sizeof *state->makers);
+    state->makers = ah_arena_array(&t->arena, 2 * share->blocks + 3, sizeof *state->makers);
     if (!state->makers)
         return ah_error_memory(err);
     for (uint32_t item = 0; item < t->rounds.n_items; item++) {
         const uint64_t block = op_at(t, item)->block;
         const bool trained = ah_job_block(&t->job, block)->trained_elements;
-        if (has_block(share, first + block) && trained && makes(t, item, block))
+        if (has_block(t, share, block) && trained && makes(t, item, block))
             state->makers[state->n_makers++] = item;
         else if (is_last_pass(t, item))
             state->makers[state->n_makers++] = item;
@@ -100,13 +103,37 @@ static int init_share(struct ah_trainer *t, size_t s, struct ah_error *err)
     const struct ah_trainer_rank *rank = t->options.rank;
     const struct ah_trainer_share *share = &rank->shares[s];
     struct share_state *state = &t->shares.of[s];
-    state->is_ours = share->ranks[rank->stages[rank->rank].pipeline] == rank->rank;
+    state->is_ours = ah_trainer_shares(rank, share, rank->rank);
     if (!state->is_ours)
         return AH_OK;
     for (uint32_t item = 0; item < t->rounds.n_items; item++)
-        if (reads(t, item) && has_block(share, t->job.part.first_block + op_at(t, item)->block))
+        if (reads(t, item) && has_block(t, share, op_at(t, item)->block))
             t->shares.needed_by[item] = (uint32_t)s;
     return find_makers(t, share, state, err);
+}
+
+bool ah_trainer_shares(const struct ah_trainer_rank *rank, const struct ah_trainer_share *share,
+                       uint32_t which)
+{
+    const uint32_t n = ah_trainer_share_members(rank, share);
+    uint32_t i = 0;
+    while (i < n && share->ranks[i] != which)
+        i++;
+    return i < n;
+}
+
+/* Of other ranks' pieces, how many are here at a time: those of all others for each that belongs here. */
+static uint32_t parts_at_once(const struct ah_trainer_rank *rank)
+{
+    uint32_t most = 0;
+    for (size_t s = 0; s < rank->n_shares; s++) {
+        const uint32_t n = ah_trainer_share_members(rank, &rank->shares[s]);
+        uint32_t own = 0;
+        for (uint32_t i = 0; i < n; i++)
+            own += rank->shares[s].ranks[i] == rank->rank;
+        most = own * (n - own) > most ? own * (n - own) : most;
+    }
+    return most;
 }
 
 int ah_shares_init(struct ah_trainer *t, struct ah_error *err)
@@ -114,7 +141,7 @@ int ah_shares_init(struct ah_trainer *t, struct ah_error *err)
     const struct ah_trainer_rank *rank = t->options.rank;
     if (!rank || !rank->n_shares)
         return AH_OK;
-    ah_places_add_partials(&t->places, rank->pipelines - 1,
+    ah_places_add_partials(&t->places, parts_at_once(rank),
                            rank->share_piece ? rank->share_piece : AH_SHARE_PIECE);
     t->shares.n = rank->n_shares;
     t->shares.of = ah_arena_array(&t->arena, rank->n_shares, sizeof *t->shares.of);

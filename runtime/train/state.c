@@ -154,20 +154,43 @@ static int store(struct ah_trainer *t, const struct ah_vector *vector, const str
     return write_numbers(t, ref_in(vector, tensor, piece->first), piece->n, values, err);
 }
 
-int ah_state_write(struct ah_trainer *t, enum ah_trainer_vector vector, const struct ah_weights_piece *piece,
-                   const float *values, struct ah_error *err)
+/* The head's block, where a piece of the table is for its copy, too. */
+static const struct ah_places_block *copy_of(const struct ah_trainer *t, const struct ah_weights_piece *piece)
 {
-    const struct ah_places_block *block = ah_state_block(t, piece->block);
-    const struct ah_flat_tensor *tensor = &ah_state_flat(t, piece->block)->tensors[piece->tensor];
-    if (vector != AH_TRAINER_WEIGHTS && !tensor->trained)
-        return ah_error_set(err, AH_E_USAGE, "tensor '%s' of block %llu is frozen and has no moments",
-                            tensor->tensor.name, (unsigned long long)piece->block);
-    if (!block)
-        return AH_OK;
+    const bool table = !piece->block && !piece->tensor && t->job.copies_table;
+    return table ? &t->places.blocks[t->job.n_blocks - 1] : NULL;
+}
+
+static int write_block(struct ah_trainer *t, enum ah_trainer_vector vector,
+                       const struct ah_places_block *block, const struct ah_flat_tensor *tensor,
+                       const struct ah_weights_piece *piece, const float *values, struct ah_error *err)
+{
     if (vector != AH_TRAINER_WEIGHTS)
         return store(t, moments(block, vector), tensor, piece, values, err);
     int rc = has_master(block, tensor) ? store(t, &block->master, tensor, piece, values, err) : AH_OK;
     return rc ? rc : store(t, &block->weights, tensor, piece, values, err);
+}
+
+bool ah_state_wants(const struct ah_trainer *t, uint64_t block)
+{
+    return ah_state_block(t, block) || (!block && t->job.copies_table);
+}
+
+int ah_state_write(struct ah_trainer *t, enum ah_trainer_vector vector, const struct ah_weights_piece *piece,
+                   const float *values, struct ah_error *err)
+{
+    const struct ah_places_block *block = ah_state_block(t, piece->block), *head = copy_of(t, piece);
+    int rc = AH_OK;
+    if (block || t->flats) {
+        const struct ah_flat_tensor *tensor = &ah_state_flat(t, piece->block)->tensors[piece->tensor];
+        if (vector != AH_TRAINER_WEIGHTS && !tensor->trained)
+            return ah_error_set(err, AH_E_USAGE, "tensor '%s' of block %llu is frozen and has no moments",
+                                tensor->tensor.name, (unsigned long long)piece->block);
+        rc = block ? write_block(t, vector, block, tensor, piece, values, err) : AH_OK;
+    }
+    if (!rc && head)
+        rc = write_block(t, vector, head, &head->flat.tensors[head->flat.n - 1], piece, values, err);
+    return rc;
 }
 
 int ah_trainer_write(struct ah_trainer *t, enum ah_trainer_vector vector,

@@ -181,7 +181,7 @@ static int open_device(struct ah_trainer *t, struct ah_error *err)
 /* What another rank has, that rank fills. */
 static bool wants_block(const void *context, uint64_t block)
 {
-    return ah_state_block(context, block);
+    return ah_state_wants(context, block);
 }
 
 static int take_piece(void *context, const struct ah_weights_piece *piece, const float *values,

@@ -46,10 +46,13 @@ struct ah_trainer_stage {
     uint64_t first_micro_batch, micro_batches;
 };
 
-/* Blocks whose gradients a rank of each pipeline adds up, all the same ones. */
+/* Blocks whose gradients a rank of each pipeline adds up, all the same ones. Or a table, which stands last: those who have a
+ * copy of it with a head add these up, those who have it with the embedding theirs, then the one sum is added to the other. */
 struct ah_trainer_share {
     uint64_t first_block, blocks;
-    const uint32_t *ranks; /* by pipeline: in the order of their micro-batches */
+    bool tied;
+    const uint32_t *
+        ranks; /* by pipeline: in the order of their micro-batches; of a table first heads, then embeddings */
 };
 
 enum { AH_SHARE_PIECE = 1 << 18 };
@@ -62,7 +65,7 @@ struct ah_trainer_rank {
     uint32_t before, behind;               /* in the pipeline, where there is one */
     const uint32_t *owner;                 /* by block of the model: of the first pipeline */
     const struct ah_trainer_stage *stages; /* by rank */
-    const struct ah_trainer_share *shares; /* in the order in which they are added up; none: one pipeline */
+    const struct ah_trainer_share *shares; /* in the order in which they are added up */
     size_t n_shares;
     uint32_t pipelines;
     uint64_t share_piece;     /* elements that are added up at a time; 0: AH_SHARE_PIECE */
@@ -70,6 +73,17 @@ struct ah_trainer_rank {
     const char *const *hosts; /* (optional) their names, by rank, "" while unknown */
     struct ah_links *links;   /* (optional) opened before (links.h); NULL: the trainer opens its own */
 };
+
+/* How many `ranks` a share has. */
+static inline uint32_t ah_trainer_share_members(const struct ah_trainer_rank *rank,
+                                                const struct ah_trainer_share *share)
+{
+    return share->tied ? 2 * rank->pipelines : rank->pipelines;
+}
+
+/* Does a rank take part in a share? */
+bool ah_trainer_shares(const struct ah_trainer_rank *rank, const struct ah_trainer_share *share,
+                       uint32_t which);
 
 /* Where a rank is, as it tells rank 0 about once a second. What it waits for keeps it from going on: else it works. */
 #define AH_BEAT_NONE UINT32_MAX

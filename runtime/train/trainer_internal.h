@@ -202,7 +202,10 @@ bool ah_shares_ready(const struct ah_trainer *t, uint32_t item, int64_t step, st
 bool ah_shares_all(const struct ah_trainer *t, int64_t step, struct waits *waits);
 void ah_shares_reset(struct ah_trainer *t);
 
-/* state.c. A block of the model: NULL where another rank has it. */
+/* state.c. Does this rank have weights of a block of the model, or a copy of its table? */
+bool ah_state_wants(const struct ah_trainer *t, uint64_t block);
+
+/* A block of the model: NULL where another rank has it. */
 const struct ah_places_block *ah_state_block(const struct ah_trainer *t, uint64_t block);
 const struct ah_flat *ah_state_flat(const struct ah_trainer *t, uint64_t block);
 /* ah_trainer_write() of a block that is here. */

@@ -2,6 +2,7 @@
 #include "runtime/train/world.h"
 
 #include "runtime/schedule/messages.h"
+#include "runtime/schedule/trainable.h"
 
 #include <inttypes.h>
 
@@ -44,15 +45,42 @@ static bool cuts_model(const struct ah_cluster_plan *plan)
     return p < plan->n_pipelines;
 }
 
+/* Embedding and head each have the table, and add up its gradients. */
+static bool splits_table(const struct ah_cluster_plan *plan)
+{
+    return plan->programs[0].training.tied == AH_TIED_SPLIT;
+}
+
+/* Its segment stands last; what all have, they have in one way. */
+static int check_tied(const struct ah_cluster_plan *plan, struct ah_error *err)
+{
+    bool has_segment = false;
+    for (size_t i = 0; i < plan->n_segments; i++) {
+        has_segment = has_segment || plan->segments[i].tied;
+        if (plan->segments[i].tied && i + 1 < plan->n_segments)
+            return ah_error_set(err, AH_E_DOCUMENT,
+                                "segments[%zu]: the tied table is to be added up last; plan again", i);
+    }
+    for (size_t i = 0; i < plan->n_programs; i++)
+        if (plan->programs[i].training.tied != plan->programs[0].training.tied)
+            return ah_error_set(err, AH_E_DOCUMENT,
+                                "programs[%zu].training.tied is not that of programs[0]; plan again", i);
+    if (has_segment && cuts_model(plan) && !splits_table(plan))
+        return ah_error_set(err, AH_E_DOCUMENT,
+                            "programs: embedding and head are on two ranks, and training.tied is not "
+                            "'split'; plan again");
+    if (splits_table(plan) && !has_segment)
+        return ah_error_set(err, AH_E_DOCUMENT,
+                            "segments: training.tied is 'split', and nobody adds up the table; plan again");
+    return AH_OK;
+}
+
 static int check_plan(const struct ah_cluster_plan *plan, struct ah_error *err)
 {
     if (!plan->n_programs)
         return ah_error_set(err, AH_E_DOCUMENT, "the plan has no programs of ranks; plan again");
-    for (size_t i = 0; i < plan->n_segments; i++)
-        if (plan->segments[i].tied && cuts_model(plan))
-            return refuse(err, "a table that its first and its last stage share",
-                          "a model whose head has a table of its own (tie_word_embeddings false)");
-    return check_pipelines(plan, err);
+    int rc = check_pipelines(plan, err);
+    return rc ? rc : check_tied(plan, err);
 }
 
 /* ---- ranks ---- */
@@ -81,9 +109,10 @@ static int check_program(const struct building *b, const struct ah_plan *program
 {
     const uint64_t told = program->part ? program->part->step_micro_batches : 0;
     bool updates = false;
-    if (b->plan->n_pipelines < 2)
+    const bool several = b->plan->n_pipelines > 1;
+    if (!several && !splits_table(b->plan))
         return AH_OK;
-    if (told != b->plan->training.micro_batches)
+    if (several && told != b->plan->training.micro_batches)
         return ah_error_set(b->err, AH_E_DOCUMENT,
                             "program of node '%s': part.step_micro_batches is %" PRIu64
                             ", the plan's %" PRIu64 "; plan again",
@@ -93,7 +122,7 @@ static int check_program(const struct building *b, const struct ah_plan *program
         if (updates && !update)
             return ah_error_set(b->err, AH_E_DOCUMENT,
                                 "program of node '%s': lanes.compute[%zu] is a pass behind an update, which "
-                                "waits for all pipelines' gradients; plan again",
+                                "waits for other ranks' gradients; plan again",
                                 node, p);
         updates = update;
     }
@@ -102,11 +131,10 @@ static int check_program(const struct building *b, const struct ah_plan *program
         const bool adds =
             op->op == AH_PLAN_ACCUMULATE && op->micro_batch + 1 == program->training.micro_batches;
         if (adds && op->due_before)
-            return ah_error_set(
-                b->err, AH_E_DOCUMENT,
-                "program of node '%s': ops[%zu].due_before is %" PRIu64
-                ": gradients are to be added up over pipelines before the next step; plan again",
-                node, i, op->due_before);
+            return ah_error_set(b->err, AH_E_DOCUMENT,
+                                "program of node '%s': ops[%zu].due_before is %" PRIu64
+                                ": gradients are to be added up over ranks before the next step; plan again",
+                                node, i, op->due_before);
     }
     return AH_OK;
 }
@@ -186,53 +214,88 @@ static int find_owner(const struct building *b, size_t segment, size_t p, uint32
                         "segments[%zu]: no stage of pipeline %zu has all of its blocks", segment, p);
 }
 
-/* Every block with gradients is of one segment. */
+/* What of a block is added up over pipelines as its own: all that is trained but a split table. */
+static int find_trained(const struct building *b, uint32_t *trained)
+{
+    const struct ah_plan *program = b->world->programs[0];
+    const struct ah_plan_training *training = &program->training;
+    int rc = ah_trainable_match(&program->model, training->trainable, training->n_trainable, trained, b->err);
+    if (!rc && splits_table(b->plan))
+        trained[0] &= ~UINT32_C(1);
+    return rc;
+}
+
+/* Every block with such gradients is of one segment. */
 static int check_covered(const struct building *b)
 {
     const uint64_t blocks = b->plan->blocks;
     uint32_t *count = ah_arena_array(b->arena, blocks, sizeof *count);
-    if (!count)
-        return ah_error_memory(b->err);
+    uint32_t *trained = ah_arena_array(b->arena, blocks, sizeof *trained);
+    int rc = count && trained ? find_trained(b, trained) : ah_error_memory(b->err);
+    if (rc)
+        return rc;
     for (size_t s = 0; s < b->plan->n_segments; s++)
         for (uint64_t n = 0; !b->plan->segments[s].tied && n < b->plan->segments[s].blocks; n++)
             count[b->plan->segments[s].first_block + n]++;
-    for (uint32_t rank = 0; rank < b->world->ranks; rank++)
-        for (uint64_t n = 0; n < b->stages[rank].blocks; n++) {
-            const uint64_t block = b->stages[rank].first_block + n;
-            const bool trained = b->world->programs[rank]->blocks[n].optimizer != AH_OPTIMIZER_NONE;
-            if (trained && count[block] != 1)
-                return ah_error_set(b->err, AH_E_DOCUMENT,
-                                    "segments: block %" PRIu64 " is in %" PRIu32 " of them; plan again",
-                                    block, count[block]);
-        }
+    for (uint64_t block = 0; block < blocks; block++)
+        if (count[block] > 1 || (trained[block] && !count[block]))
+            return ah_error_set(b->err, AH_E_DOCUMENT,
+                                "segments: block %" PRIu64 " is in %" PRIu32 " of them; plan again", block,
+                                count[block]);
     return AH_OK;
+}
+
+/* Of each pipeline the rank of the head, then of each that of the embedding. */
+static int find_tables(const struct building *b, size_t segment, uint32_t *ranks)
+{
+    const struct ah_cluster_plan *plan = b->plan;
+    for (size_t p = 0; p < plan->n_pipelines; p++) {
+        const struct ah_cluster_plan_pipeline *pipeline = &plan->pipelines[p];
+        ranks[p] = (uint32_t)ah_world_rank(plan, pipeline->stages[pipeline->n_stages - 1].ranks[0]);
+        ranks[plan->n_pipelines + p] = (uint32_t)ah_world_rank(plan, pipeline->stages[0].ranks[0]);
+    }
+    for (size_t i = 0; i < 2 * plan->n_pipelines; i++)
+        if (!is_told(b, &plan->segments[segment], ranks[i]))
+            return ah_error_set(b->err, AH_E_DOCUMENT,
+                                "segments[%zu]: rank %" PRIu32 " has the tied table, and is not in its "
+                                "groups; plan again",
+                                segment, ranks[i]);
+    return AH_OK;
+}
+
+/* A shared table is part of the embedding's gradient. */
+static bool is_added_up(const struct building *b, const struct ah_cluster_plan_segment *segment)
+{
+    return segment->tied ? splits_table(b->plan) : b->plan->n_pipelines > 1;
+}
+
+static int add_share(struct building *b, size_t segment, struct ah_trainer_share *ret_share)
+{
+    const struct ah_cluster_plan_segment *it = &b->plan->segments[segment];
+    uint32_t *ranks = ah_arena_array(b->arena, 2 * b->plan->n_pipelines, sizeof *ranks);
+    int rc = ranks ? AH_OK : ah_error_memory(b->err);
+    if (!rc && it->tied)
+        rc = find_tables(b, segment, ranks);
+    for (size_t p = 0; p < b->plan->n_pipelines && !rc && !it->tied; p++)
+        rc = find_owner(b, segment, p, &ranks[p]);
+    *ret_share = (struct ah_trainer_share){it->first_block, it->blocks, it->tied, ranks};
+    return rc;
 }
 
 static int share(struct building *b)
 {
     const struct ah_cluster_plan *plan = b->plan;
     size_t n = 0;
-    int rc = AH_OK;
-    if (plan->n_pipelines < 2)
-        return AH_OK;
     b->shares = ah_arena_array(b->arena, plan->n_segments + 1, sizeof *b->shares);
-    if (!b->shares)
-        return ah_error_memory(b->err);
-    for (size_t s = 0; s < plan->n_segments && !rc; s++) {
-        if (plan->segments[s].tied) /* the embedding's gradient has it */
-            continue;
-        uint32_t *ranks = ah_arena_array(b->arena, plan->n_pipelines, sizeof *ranks);
-        rc = ranks ? AH_OK : ah_error_memory(b->err);
-        for (size_t p = 0; p < plan->n_pipelines && !rc; p++)
-            rc = find_owner(b, s, p, &ranks[p]);
-        b->shares[n++] =
-            (struct ah_trainer_share){plan->segments[s].first_block, plan->segments[s].blocks, ranks};
-    }
+    int rc = b->shares ? AH_OK : ah_error_memory(b->err);
+    for (size_t s = 0; s < plan->n_segments && !rc; s++)
+        if (is_added_up(b, &plan->segments[s]))
+            rc = add_share(b, s, &b->shares[n++]);
     for (uint32_t rank = 0; rank < b->world->ranks; rank++) {
         b->world->places[rank].shares = b->shares;
         b->world->places[rank].n_shares = n;
     }
-    return rc ? rc : check_covered(b);
+    return rc || plan->n_pipelines < 2 ? rc : check_covered(b);
 }
 
 /* ---- messages ---- */

@@ -27,7 +27,7 @@ struct ah_world {
 uint64_t ah_world_rank(const struct ah_cluster_plan *plan, uint64_t rank);
 
 /* Everything in `arena`; the plan stays borrowed. AH_E_UNSUPPORTED: what no trainer can do yet, by name:
- * tensor parallelism, a tied table over several stages, GPUs. AH_E_DOCUMENT: a plan without programs, or whose
+ * tensor parallelism, GPUs. AH_E_DOCUMENT: a plan without programs, or whose
  * programs cannot do their steps together. */
 int ah_world_init(struct ah_world *ret_world, const struct ah_cluster_plan *plan, struct ah_arena *arena,
                   struct ah_error *err);

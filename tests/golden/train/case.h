@@ -204,6 +204,17 @@ static inline void golden_regroup(struct golden *g, uint64_t micro_batches, uint
     test_case_costs(&g->c, 100, 100, 200);
 }
 
+/* With a table for the embedding and one for the head, as ranks have it, where the model shares one that is trained. */
+static inline void golden_split(struct golden *g)
+{
+    struct ah_plan_training training = g->c.job.training;
+    if (!g->c.model.tied || !g->c.job.table_trained)
+        return;
+    training.tied = AH_TIED_SPLIT;
+    test_case_job(&g->c, training, training.n_trainable);
+    test_case_costs(&g->c, 100, 100, 200);
+}
+
 static inline void golden_close(struct golden *g)
 {
     if (g->is_planned)

@@ -43,8 +43,8 @@ struct pipeline {
     size_t n;
     uint32_t owner[TEST_BLOCKS_MAX];
     struct ah_trainer_stage of_rank[PIPELINE_STAGES];
-    struct ah_trainer_share shares[TEST_BLOCKS_MAX];
-    uint32_t share_ranks[TEST_BLOCKS_MAX][PIPELINE_STAGES];
+    struct ah_trainer_share shares[TEST_BLOCKS_MAX + 1];
+    uint32_t share_ranks[TEST_BLOCKS_MAX + 1][PIPELINE_STAGES];
     size_t n_shares;
     uint32_t pipelines;
     uint64_t share_piece;                /* 0: as ever */
@@ -86,7 +86,7 @@ static inline void pipeline_plan_stage(struct pipeline_stage *s, uint64_t *turn,
     while (rc == AH_E_FAILED) {
         test_case_knobs(&s->c, seed);
         s->c.choice.knobs.tile_elements = AH_PLAN_TILE_UNIT;
-        s->c.choice.knobs.step_ends |= s->pipeline->pipelines > 1; /* world.c */
+        s->c.choice.knobs.step_ends |= s->pipeline->pipelines > 1 || ah_job_splits_table(&s->c.job);
         rc = ah_schedule_evaluate(&s->schedule, &s->c.choice, &score, &err);
     }
     CHECK_OK(rc, err);
@@ -182,22 +182,6 @@ static inline void pipeline_cut(struct pipeline *p, const struct golden *g, stru
     }
 }
 
-/* `n` 0: any number of stages from 2 on. `turn`: by kind of block, the config that is next. */
-static inline void pipeline_open(struct pipeline *p, const struct golden *g, uint64_t n, uint64_t *turn,
-                                 uint64_t *seed)
-{
-    static const uint32_t in_order[PIPELINE_STAGES] = {0, 1, 2, 3, 4, 5, 6, 7};
-    const uint64_t blocks = ah_model_blocks(&g->c.model),
-                   most = blocks < PIPELINE_STAGES ? blocks : PIPELINE_STAGES;
-    p->n = n ? n : 2 + test_below(seed, most - 1);
-    p->pipelines = 1;
-    p->n_shares = 0;
-    pipeline_cut(
-        p, g,
-        (struct pipeline_place){.part = {.stages = p->n}, .micro_batches = g->c.job.training.micro_batches},
-        in_order, turn, seed);
-}
-
 static inline uint32_t pipeline_rank_of(const struct pipeline *p, uint32_t pipeline, uint64_t block)
 {
     uint32_t rank = 0;
@@ -219,14 +203,50 @@ static inline void pipeline_share(struct pipeline *p, uint64_t blocks)
         uint32_t *ranks = p->share_ranks[p->n_shares];
         for (uint32_t pipeline = 0; pipeline < p->pipelines; pipeline++)
             ranks[pipeline] = pipeline_rank_of(p, pipeline, at);
-        p->shares[p->n_shares++] = (struct ah_trainer_share){at, end - at, ranks};
+        p->shares[p->n_shares++] =
+            (struct ah_trainer_share){.first_block = at, .blocks = end - at, .ranks = ranks};
         end = at;
     }
+}
+
+/* The table is last: heads, then embeddings. */
+static inline void pipeline_share_table(struct pipeline *p, const struct golden *g)
+{
+    uint32_t *ranks = p->share_ranks[p->n_shares];
+    if (!ah_job_splits_table(&g->c.job))
+        return;
+    for (uint32_t pipeline = 0; pipeline < p->pipelines; pipeline++) {
+        ranks[pipeline] = pipeline_rank_of(p, pipeline, ah_model_blocks(&g->c.model) - 1);
+        ranks[p->pipelines + pipeline] = pipeline_rank_of(p, pipeline, 0);
+    }
+    p->shares[p->n_shares++] = (struct ah_trainer_share){.blocks = 1, .tied = true, .ranks = ranks};
+}
+
+static inline void pipeline_tell_shares(struct pipeline *p)
+{
     for (size_t rank = 0; rank < p->n; rank++)
         p->stages[rank].rank.n_shares = p->n_shares;
 }
 
-/* Of a model with one table for embedding and head each is of one stage. A pipeline for each of these groups of micro-batches, of `most` ranks together at most, whose numbers are mixed. */
+/* `n` 0: any number of stages from 2 on. `turn`: by kind of block, the config that is next. */
+static inline void pipeline_open(struct pipeline *p, const struct golden *g, uint64_t n, uint64_t *turn,
+                                 uint64_t *seed)
+{
+    static const uint32_t in_order[PIPELINE_STAGES] = {0, 1, 2, 3, 4, 5, 6, 7};
+    const uint64_t blocks = ah_model_blocks(&g->c.model),
+                   most = blocks < PIPELINE_STAGES ? blocks : PIPELINE_STAGES;
+    p->n = n ? n : 2 + test_below(seed, most - 1);
+    p->pipelines = 1;
+    p->n_shares = 0;
+    pipeline_cut(
+        p, g,
+        (struct pipeline_place){.part = {.stages = p->n}, .micro_batches = g->c.job.training.micro_batches},
+        in_order, turn, seed);
+    pipeline_share_table(p, g);
+    pipeline_tell_shares(p);
+}
+
+/* Of a model with one table for embedding and head, which is not split, each is of one stage. A pipeline for each of these groups of micro-batches, of `most` ranks together at most, whose numbers are mixed. */
 static inline void pipeline_open_groups(struct pipeline *p, const struct golden *g, const uint64_t *sums,
                                         size_t n_sums, uint64_t most, uint64_t *turn, uint64_t *seed)
 {
@@ -236,7 +256,8 @@ static inline void pipeline_open_groups(struct pipeline *p, const struct golden 
     p->n = n_sums;
     for (size_t i = 0; i < n_sums; i++)
         stages[i] = 1;
-    for (uint64_t extra = g->c.model.tied ? 0 : test_below(seed, most - n_sums + 1); extra > 0; extra--) {
+    const bool whole = g->c.model.tied && g->c.job.table_trained && !ah_job_splits_table(&g->c.job);
+    for (uint64_t extra = whole ? 0 : test_below(seed, most - n_sums + 1); extra > 0; extra--) {
         const size_t i = test_below(seed, n_sums);
         p->n += stages[i] < blocks;
         stages[i] += stages[i] < blocks;
@@ -265,6 +286,8 @@ static inline void pipeline_open_groups(struct pipeline *p, const struct golden 
         first += sums[i];
     }
     pipeline_share(p, blocks);
+    pipeline_share_table(p, g);
+    pipeline_tell_shares(p);
 }
 
 static inline void pipeline_close(struct pipeline *p)

@@ -10,7 +10,7 @@
 
 #include <inttypes.h>
 
-enum { PLANS = 40, DRAWS = 4000, STEPS = 3, TOKENS = 6000, VALUES = 1 << 18, DELAY_US = 40 };
+enum { PLANS = 40, DRAWS = 4000, STEPS = 3, TOKENS = 6000, VALUES = 1 << 20, DELAY_US = 40 };
 
 struct result {
     struct ah_step_record records[STEPS];
@@ -32,8 +32,6 @@ static bool is_wanted(const struct ah_cluster_plan *plan, bool several)
     bool wanted = (plan->n_pipelines > 1) == several && !plan->n_idle_ranks && plan->n_programs;
     for (size_t p = 0; p < plan->n_pipelines; p++)
         ranks += plan->pipelines[p].n_stages;
-    for (size_t i = 0; i < plan->n_segments; i++)
-        wanted = wanted && !plan->segments[i].tied;
     return wanted && ranks > 1 && ranks <= PIPELINE_STAGES;
 }
 
@@ -55,7 +53,7 @@ static void draw(bool several, uint64_t *random)
         planned_draw(&planned, random);
         for (size_t n = 0; n < planned.cluster.n_nodes; n++)
             planned.nodes[n].gpus = 1 + check_random(random) % 2;
-        if (!planned.model.body.model->tied && planned.cluster.n_nodes > 1) {
+        if (planned.cluster.n_nodes > 1) {
             if (several)
                 make_unequal(random);
             planned_of_cpus(&planned);
@@ -236,7 +234,7 @@ static void expect_same(uint64_t plan)
 
 TEST_IN(planned_ranks, have_the_bits_of_one_process, root_make, root_remove)
 {
-    uint64_t random = check_seed(103), unequal = 0, away = 0, uneven = 0;
+    uint64_t random = check_seed(103), unequal = 0, away = 0, uneven = 0, split = 0;
     char path[GOLDEN_PATH_MAX];
     snprintf(path, sizeof path, "%s/data.bin", (const char *)*state);
     for (uint64_t i = 0; i < check_scaled(PLANS); i++) {
@@ -250,6 +248,7 @@ TEST_IN(planned_ranks, have_the_bits_of_one_process, root_make, root_remove)
             unequal += plan->pipelines[p].n_stages != plan->pipelines[0].n_stages;
             uneven += plan->pipelines[p].micro_batches != plan->pipelines[0].micro_batches;
         }
+        split += plan->programs[0].training.tied == AH_TIED_SPLIT;
         for (size_t k = 0; k < plan->n_programs; k++)
             for (size_t block = 0; block < plan->programs[k].n_blocks; block++)
                 away += plan->programs[k].blocks[block].optimizer == AH_OPTIMIZER_HOST;
@@ -257,7 +256,8 @@ TEST_IN(planned_ranks, have_the_bits_of_one_process, root_make, root_remove)
         planned_release(&planned);
     }
     print_message("pipelines with other stages than the first: %" PRIu64
-                  ", with other micro-batches: %" PRIu64 "; blocks updated on hosts: %" PRIu64 "\n",
-                  unequal, uneven, away);
-    assert_true((unequal && uneven && away) || check_scaled(PLANS) < PLANS);
+                  ", with other micro-batches: %" PRIu64 "; blocks updated on hosts: %" PRIu64
+                  "; with a split table: %" PRIu64 "\n",
+                  unequal, uneven, away, split);
+    assert_true((unequal && uneven && away && split) || check_scaled(PLANS) < PLANS);
 }

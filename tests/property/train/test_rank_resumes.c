@@ -106,6 +106,7 @@ static void run_all(const char *root, const char *name, uint64_t *seed)
     static unsigned runs;
     uint64_t turn[AH_BLOCK_HEAD + 1] = {0};
     golden.steps = STEPS;
+    golden_split(&golden);
     golden_plan_resident(&golden);
     ah_trainer_close(golden_start(&golden, &first));
     for (size_t k = 0; k < check_scaled(RUNS_EACH); k++, runs++)
@@ -125,7 +126,8 @@ TEST_IN(rank_resumes, have_the_bits_of_a_run_that_never_stopped, root_make, root
     } cases[] = {{"gpt2-untied-odd", AH_FP32, AH_FP32},
                  {"llama-masked", AH_BF16, AH_BF16},
                  {"llama-frozen-below", AH_BF16, AH_FP32},
-                 {"qwen2-frozen-tensors", AH_FP32, AH_BF16}};
+                 {"qwen2-frozen-tensors", AH_FP32, AH_BF16},
+                 {"gpt2", AH_BF16, AH_BF16}};
     uint64_t seed = check_seed(89);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         golden_open_as(&golden, cases[i].name, cases[i].dtype, cases[i].state_dtype);
@@ -206,7 +208,9 @@ TEST_IN(rank_resumes, go_on_with_any_arrangement, root_make, root_remove)
     static const struct chain chains[] = {{"gpt2-untied-odd", AH_FP32, AH_FP32, {1, 3, 2}, 3},
                                           {"llama-masked", AH_BF16, AH_BF16, {2, 2}, 2},
                                           {"qwen2-frozen-tensors", AH_FP32, AH_BF16, {1, 2, 1}, 3},
-                                          {"llama-frozen-below", AH_BF16, AH_FP32, {1, 3}, 2}};
+                                          {"llama-frozen-below", AH_BF16, AH_FP32, {1, 3}, 2},
+                                          {"gpt2", AH_BF16, AH_BF16, {1, 2, 1}, 3},
+                                          {"qwen3", AH_FP32, AH_FP32, {3, 1}, 2}};
     uint64_t seed = check_seed(97);
     unsigned number = 0;
     for (size_t i = 0; i < sizeof chains / sizeof *chains; i++) {
@@ -217,6 +221,7 @@ TEST_IN(rank_resumes, go_on_with_any_arrangement, root_make, root_remove)
         golden_open_as(&golden, chain.name, chain.dtype, chain.state_dtype);
         golden_regroup(&golden, micro_batches, chain.sums, chain.n_sums);
         golden.steps = STEPS;
+        golden_split(&golden);
         golden_plan_resident(&golden);
         ah_trainer_close(golden_start(&golden, &first));
         for (size_t k = 0; k < check_scaled(CHAINS_EACH); k++)
@@ -236,7 +241,9 @@ TEST_IN(rank_resumes, of_several_pipelines_have_them, root_make, root_remove)
         size_t n;
     } cases[] = {{"gpt2-untied-odd", AH_FP32, AH_FP32, {1, 3, 2}, 3},
                  {"llama-masked", AH_BF16, AH_BF16, {2, 2}, 2},
-                 {"llama-frozen-below", AH_BF16, AH_FP32, {1, 3}, 2}};
+                 {"llama-frozen-below", AH_BF16, AH_FP32, {1, 3}, 2},
+                 {"gpt2-frozen-table", AH_BF16, AH_FP32, {1, 3}, 2},
+                 {"gpt2", AH_FP32, AH_BF16, {2, 2}, 2}};
     uint64_t seed = check_seed(97);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint64_t micro_batches = 0;

@@ -55,9 +55,9 @@ struct trace {
     struct when positions[STEPS + 1][ITEMS]; /* by round; of the last one updates only */
     struct when copies[ITEMS][STEPS + 1];    /* of items, by occurrence: first start and last end */
     uint32_t n_copies[ITEMS];
-    const struct ah_trainer *trainer;           /* of the latest run; only a name by now */
-    struct when shares[STEPS][TEST_BLOCKS_MAX]; /* those of this rank */
-    size_t next_note, next_sum;                 /* that are not looked at yet */
+    const struct ah_trainer *trainer;               /* of the latest run; only a name by now */
+    struct when shares[STEPS][TEST_BLOCKS_MAX + 1]; /* those of this rank */
+    size_t next_note, next_sum;                     /* that are not looked at yet */
 };
 
 static struct trace traces[PIPELINE_STAGES];
@@ -314,23 +314,28 @@ static void expect_message(struct tally *tally, uint32_t rank, enum ah_bind_sum 
     tally->of_them++;
 }
 
-/* Piece q is added up by the rank of pipeline q modulo their number. */
+/* Piece q is added up by member q modulo their number: a rank of each pipeline, of a table two of each. */
 static struct tally expected_of(const struct ah_trainer_rank *place, const struct ah_trainer_share *share,
-                                uint64_t elements, bool clips)
+                                uint64_t elements, bool squares)
 {
-    struct tally tally = {.ops = clips};
-    const uint32_t n = place->pipelines, own = place->stages[place->rank].pipeline;
+    struct tally tally = {.ops = squares};
+    const uint32_t n = share->tied ? 2 * place->pipelines : place->pipelines, own = place->rank;
     const uint64_t each = ((elements + n - 1) / n + AH_FLAT_ALIGN - 1) / AH_FLAT_ALIGN * AH_FLAT_ALIGN,
-                   piece = each < place->share_piece ? each : place->share_piece;
+                   piece = each < place->share_piece || !place->share_piece ? each : place->share_piece;
     for (uint64_t q = 0; q * piece < elements; q++) {
         const uint64_t left = elements - q * piece, of = left < piece ? left : piece;
-        for (uint32_t p = 0; p < n; p++) {
-            if (p == own || (q % n != own && q % n != p))
+        const uint32_t to = share->ranks[q % n];
+        for (uint32_t m = 0; m < n; m++) {
+            const uint32_t from = share->ranks[m];
+            if (m == q % n)
                 continue;
-            expect_message(&tally, share->ranks[p], q % n == own ? AH_SUM_PARTIAL_IN : AH_SUM_PARTIAL_OUT,
+            tally.ops += to == own;                /* added */
+            tally.ops += to == own && from == own; /* copied back */
+            if ((to == own) == (from == own))
+                continue;
+            expect_message(&tally, to == own ? from : to, to == own ? AH_SUM_PARTIAL_IN : AH_SUM_PARTIAL_OUT,
                            of);
-            expect_message(&tally, share->ranks[p], q % n == own ? AH_SUM_TOTAL_OUT : AH_SUM_TOTAL_IN, of);
-            tally.ops += q % n == own; /* added */
+            expect_message(&tally, to == own ? from : to, to == own ? AH_SUM_TOTAL_OUT : AH_SUM_TOTAL_IN, of);
         }
     }
     return tally;
@@ -345,10 +350,24 @@ static const struct note *next_note(struct trace *t)
     return NULL;
 }
 
-static uint64_t trained_elements(size_t rank, uint64_t block_of_model)
+static bool has_block(const struct ah_job *job, uint64_t block)
+{
+    return block >= job->part.first_block && block - job->part.first_block < job->n_blocks;
+}
+
+static uint64_t table_elements(const struct ah_job *job)
+{
+    const uint64_t elements = job->model->vocabulary * job->model->width;
+    return (elements + AH_FLAT_ALIGN - 1) / AH_FLAT_ALIGN * AH_FLAT_ALIGN;
+}
+
+/* What of a block the share of the table does not have. */
+static uint64_t trained_elements(size_t rank, uint64_t block)
 {
     const struct ah_job *job = &pipeline.stages[rank].c.job;
-    return ah_job_block(job, block_of_model - job->part.first_block)->trained_elements;
+    const bool has_table = block == 0 || block + 1 == ah_model_blocks(job->model);
+    const uint64_t all = ah_job_block(job, block - job->part.first_block)->trained_elements;
+    return ah_job_splits_table(job) && has_table ? all - table_elements(job) : all;
 }
 
 static void check_block_sum(struct trace *t, const struct tally *expected, uint64_t step, uint64_t block)
@@ -377,14 +396,20 @@ static void place_shares(struct trace *t, const struct ah_trainer_rank *place)
     for (uint64_t step = 0; step < STEPS; step++)
         for (size_t s = 0; s < place->n_shares; s++) {
             const struct ah_trainer_share *share = &place->shares[s];
+            const struct ah_job *job = &pipeline.stages[place->rank].c.job;
+            const bool clips = t->plan->training.clip > 0;
             const size_t begin = t->next_sum;
-            if (share->ranks[place->stages[place->rank].pipeline] != place->rank)
+            if (!ah_trainer_shares(place, share, place->rank))
                 continue;
-            for (uint64_t block = share->first_block; block < share->first_block + share->blocks; block++) {
-                const uint64_t elements = trained_elements(place->rank, block);
+            for (uint64_t n = 0; n < share->blocks; n++) {
+                const uint64_t block = share->first_block + n,
+                               elements =
+                                   share->tied ? table_elements(job) : trained_elements(place->rank, block);
+                const bool embedding = !block && ah_job_splits_table(job);
                 if (!elements)
                     continue;
-                const struct tally expected = expected_of(place, share, elements, t->plan->training.clip > 0);
+                const struct tally expected = expected_of(
+                    place, share, elements, clips && (share->tied ? has_block(job, 0) : !embedding));
                 check_block_sum(t, &expected, step, block);
                 t->next_sum += expected.ops;
             }
@@ -419,15 +444,13 @@ static bool is_maker(const struct trace *t, const struct ah_plan_op *op)
                                       : op->op == (is_head ? AH_PLAN_FORWARD : AH_PLAN_BACKWARD);
 }
 
-/* The rank's share with this block of it; SIZE_MAX: it has none. */
-static size_t share_of(const struct trace *t, const struct ah_trainer_rank *place, uint64_t block)
+static bool is_of_share(const struct trace *t, const struct ah_trainer_rank *place, size_t s, uint64_t block)
 {
+    const struct ah_trainer_share *share = &place->shares[s];
     const uint64_t of_model = t->plan->part->first_block + block;
-    for (size_t s = 0; s < place->n_shares; s++)
-        if (of_model >= place->shares[s].first_block &&
-            of_model - place->shares[s].first_block < place->shares[s].blocks)
-            return s;
-    return SIZE_MAX;
+    if (share->tied)
+        return !of_model || of_model + 1 == ah_model_blocks(&t->plan->model);
+    return of_model >= share->first_block && of_model - share->first_block < share->blocks;
 }
 
 static void check_maker(const struct trace *t, size_t share, uint64_t step, const struct when *maker)
@@ -483,24 +506,27 @@ static void check_norm(const struct trace *t, const struct ah_trainer_rank *plac
 
 static void check_sums(struct trace *t, const struct ah_trainer_rank *place)
 {
-    if (place->pipelines < 2)
+    if (!place->n_shares)
         return;
     place_shares(t, place);
     for (size_t item = 0; item < t->rounds.n_items; item++) {
         const struct ah_plan_op *op = &t->plan->ops[t->rounds.items[item].op];
         const bool at_position = item < t->rounds.positions;
-        const size_t share = op->op == AH_PLAN_NORM ? SIZE_MAX : share_of(t, place, op->block);
         if (!at_position && t->n_copies[item] != STEPS)
             continue;
         if (op->op == AH_PLAN_NORM)
             check_norm(t, place, item);
-        for (uint64_t step = 0; step < STEPS && share != SIZE_MAX; step++) {
-            if (!t->shares[step][share].end_ns) /* nothing is trained */
+        for (size_t share = 0; share < place->n_shares; share++) {
+            if (op->op == AH_PLAN_NORM || !is_of_share(t, place, share, op->block))
                 continue;
-            if (at_position)
-                check_position(t, item, share, step);
-            else
-                check_item(t, item, share, step);
+            for (uint64_t step = 0; step < STEPS; step++) {
+                if (!t->shares[step][share].end_ns) /* nothing is trained */
+                    continue;
+                if (at_position)
+                    check_position(t, item, share, step);
+                else
+                    check_item(t, item, share, step);
+            }
         }
     }
 }
@@ -559,16 +585,21 @@ static void check_plan(uint64_t *seed)
         ah_arena_release(&traces[i].arena);
 }
 
+static void watch_sums(void)
+{
+    hooked_set(&(struct hooked_hooks){.before = note});
+    for (size_t i = 0; i < pipeline.n; i++)
+        pipeline.stages[i].options.driver = hooked_driver();
+}
+
 TEST(rank_traces, are_what_the_documents_allow)
 {
     static const struct {
         const char *name;
         enum ah_dtype dtype;
-    } cases[] = {{"gpt2-untied-odd", AH_FP32},
-                 {"llama-masked", AH_BF16},
-                 {"llama-frozen-below", AH_FP32},
-                 {"qwen3-layer-types", AH_BF16},
-                 {"mistral-documents", AH_FP32}};
+    } cases[] = {{"gpt2-untied-odd", AH_FP32},    {"llama-masked", AH_BF16},
+                 {"llama-frozen-below", AH_FP32}, {"qwen3-layer-types", AH_BF16},
+                 {"mistral-documents", AH_FP32},  {"gpt2", AH_BF16}};
     uint64_t seed = check_seed(67);
     pipeline.driver = counted_driver();
     pipeline.done = read_trace;
@@ -576,20 +607,15 @@ TEST(rank_traces, are_what_the_documents_allow)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint64_t turn[AH_BLOCK_HEAD + 1] = {0};
         golden_open_as(&golden, cases[i].name, cases[i].dtype, AH_FP32);
+        golden_split(&golden);
         for (uint64_t k = 0; k < check_scaled(PLANS_EACH); k++, plans++) {
             pipeline_open(&pipeline, &golden, 0, turn, &seed);
+            watch_sums();
             check_plan(&seed);
             pipeline_close(&pipeline);
         }
         golden_close(&golden);
     }
-}
-
-static void watch_sums(void)
-{
-    hooked_set(&(struct hooked_hooks){.before = note});
-    for (size_t i = 0; i < pipeline.n; i++)
-        pipeline.stages[i].options.driver = hooked_driver();
 }
 
 TEST(rank_traces, of_several_pipelines_are_what_the_documents_allow)
@@ -599,11 +625,9 @@ TEST(rank_traces, of_several_pipelines_are_what_the_documents_allow)
         enum ah_dtype dtype;
         uint64_t sums[3];
         size_t n;
-    } cases[] = {{"gpt2-untied-odd", AH_FP32, {1, 3, 2}, 3},
-                 {"llama", AH_BF16, {2, 2}, 2},
-                 {"llama-frozen-below", AH_FP32, {1, 3}, 2},
-                 {"qwen2-frozen-tensors", AH_FP32, {2, 1, 1}, 3},
-                 {"mistral-documents", AH_BF16, {1, 1}, 2}};
+    } cases[] = {{"gpt2-untied-odd", AH_FP32, {1, 3, 2}, 3}, {"llama", AH_BF16, {2, 2}, 2},
+                 {"llama-frozen-below", AH_FP32, {1, 3}, 2}, {"qwen2-frozen-tensors", AH_FP32, {2, 1, 1}, 3},
+                 {"mistral-documents", AH_BF16, {1, 1}, 2},  {"gpt2", AH_FP32, {2, 1, 1}, 3}};
     uint64_t seed = check_seed(101);
     pipeline.driver = counted_driver();
     pipeline.done = read_trace;
@@ -616,6 +640,7 @@ TEST(rank_traces, of_several_pipelines_are_what_the_documents_allow)
             micro_batches += sums[k];
         golden_open_as(&golden, cases[i].name, cases[i].dtype, AH_FP32);
         golden_regroup(&golden, micro_batches, NULL, 0);
+        golden_split(&golden);
         for (uint64_t k = 0; k < check_scaled(PLANS_EACH); k++, plans++) {
             pipeline_open_groups(&pipeline, &golden, sums, cases[i].n, 6, turn, &seed);
             watch_sums();

@@ -134,6 +134,7 @@ static void run_plan(const char *name, double expected, uint64_t *turn, uint64_t
 static double train_alone(void)
 {
     golden.steps = STEPS;
+    golden_split(&golden);
     golden_plan_resident(&golden);
     struct ah_trainer *alone = golden_start(&golden, &first);
     const double held_out_loss = golden_held_out_loss(&golden, alone);
@@ -163,12 +164,18 @@ static void run_signature(const struct signature *signature, uint64_t *seed)
 
 TEST(ranks, have_the_bits_of_one_process)
 {
-    static const struct signature signatures[] = {
-        {"gpt2-untied-odd", AH_FP32, AH_FP32},   {"llama", AH_BF16, AH_FP32},
-        {"llama-linear", AH_FP32, AH_FP32},      {"llama-frozen-below", AH_BF16, AH_FP32},
-        {"mistral-documents", AH_BF16, AH_BF16}, {"qwen2-frozen-tensors", AH_FP32, AH_FP32},
-        {"qwen3-layer-types", AH_BF16, AH_FP32}, {"llama-masked", AH_BF16, AH_BF16},
-        {"qwen3-norms-only", AH_FP32, AH_FP32}};
+    static const struct signature signatures[] = {{"gpt2-untied-odd", AH_FP32, AH_FP32},
+                                                  {"llama", AH_BF16, AH_FP32},
+                                                  {"llama-linear", AH_FP32, AH_FP32},
+                                                  {"llama-frozen-below", AH_BF16, AH_FP32},
+                                                  {"mistral-documents", AH_BF16, AH_BF16},
+                                                  {"qwen2-frozen-tensors", AH_FP32, AH_FP32},
+                                                  {"qwen3-layer-types", AH_BF16, AH_FP32},
+                                                  {"llama-masked", AH_BF16, AH_BF16},
+                                                  {"qwen3-norms-only", AH_FP32, AH_FP32},
+                                                  {"gpt2", AH_FP32, AH_FP32},
+                                                  {"qwen2", AH_BF16, AH_BF16},
+                                                  {"gpt2-documents", AH_BF16, AH_FP32}};
     uint64_t seed = check_seed(41);
     pipeline.chosen = see;
     for (size_t i = 0; i < sizeof signatures / sizeof *signatures; i++)
@@ -382,6 +389,9 @@ TEST(ranks, of_several_pipelines_have_the_bits_of_one_process)
                                         {{"llama-masked", AH_BF16, AH_BF16}, {3, 1}, 0},
                                         {{"qwen3-norms-only", AH_FP32, AH_FP32}, {1, 1}, 0},
                                         {{"gpt2", AH_FP32, AH_FP32}, {2, 2}, 2048},
+                                        {{"gpt2", AH_BF16, AH_BF16}, {1, 2, 1}, 384},
+                                        {{"qwen3", AH_BF16, AH_FP32}, {1, 1, 1, 1}, 0},
+                                        {{"llama-padding", AH_FP32, AH_FP32}, {1, 1}, 128},
                                         {{"gpt2-frozen-table", AH_BF16, AH_FP32}, {1, 3}, 0}};
     uint64_t seed = check_seed(47);
     plans = 0;

@@ -28,7 +28,9 @@ static const struct signature {
                   {"mistral-documents", AH_BF16, AH_BF16},
                   {"qwen2-frozen-tensors", AH_FP32, AH_FP32},
                   {"llama-masked", AH_BF16, AH_BF16},
-                  {"qwen3-layer-types", AH_FP32, AH_FP32}};
+                  {"qwen3-layer-types", AH_FP32, AH_FP32},
+                  {"gpt2", AH_BF16, AH_FP32},
+                  {"qwen2", AH_FP32, AH_FP32}};
 
 /* A partition of micro-batches into groups, a pipeline each; one in three: one pipeline. */
 static size_t draw_groups(uint64_t micro_batches, uint64_t *seed, uint64_t *ret_sums)
@@ -130,6 +132,7 @@ static void run_signature(const struct signature *signature, size_t worlds, uint
         apart = apart || sums[i] > 1;
     golden_regroup(&golden, golden.c.job.training.batch, apart ? sums : NULL, apart ? n : 0);
     golden.steps = STEPS;
+    golden_split(&golden);
     golden_plan_resident(&golden);
     ah_trainer_close(golden_start(&golden, &first));
     for (size_t i = 0; i < worlds; i++) {

@@ -36,6 +36,7 @@ struct costing {
     struct ah_instance_kind *kinds;
     struct ah_instance_class *classes;
     uint64_t gradient_bytes; /* of an element that is added up */
+    uint64_t held_bytes;     /* the same, with the place of groups that are added up apart */
     uint64_t table_elements; /* of a tied table */
     bool estimated;
 };
@@ -173,8 +174,7 @@ static void size_group(const struct costing *c, const struct site *site, const s
     uint64_t trained = group->trained_elements + table;
     uint64_t one = c->instance->micro_batches > 1 ? trained * job->gradient_bytes : 0;
     block->state_bytes = part((group->flat_elements + table) * job->weight_bytes, site->tp) +
-                         part(trained * c->gradient_bytes, site->tp) +
-                         part(trained * job->state_bytes, site->tp);
+                         part(trained * c->held_bytes, site->tp) + part(trained * job->state_bytes, site->tp);
     block->update_us =
         memory_us(site, (double)(trained * (2 * job->state_bytes + c->gradient_bytes + job->weight_bytes)));
     for (int way = 0; way < AH_INSTANCE_WAYS; way++) {
@@ -254,6 +254,7 @@ static int build_host(const struct costing *c, const struct site *site, uint64_t
                                         .host = ah_away_share(site->node, sharers * site->tp),
                                         .tp = site->tp,
                                         .sum_bytes = c->gradient_bytes,
+                                        .held_bytes = c->held_bytes,
                                         .sums = c->input->training.micro_batches > 1,
                                         .without = c->input->without};
     if (!away)
@@ -382,6 +383,7 @@ int ah_cluster_costs_build(const struct ah_cluster_costs_input *input, struct ah
     struct ah_plan_training one = input->training; /* micro-batch */
     one.batch /= one.micro_batches;
     one.micro_batches = 1;
+    one.n_sums = 0;
     const char *gpu;
     if (!ah_cluster_has(input->cluster, one.dtype, &gpu))
         return ah_error_set(err, AH_E_USAGE,
@@ -391,6 +393,7 @@ int ah_cluster_costs_build(const struct ah_cluster_costs_input *input, struct ah
     if (rc)
         return rc;
     c.gradient_bytes = instance.micro_batches > 1 ? sizeof(float) : c.job.gradient_bytes;
+    c.held_bytes = c.gradient_bytes * (input->apart ? 2 : 1);
     c.table_elements = input->model->tied ? input->model->vocabulary * input->model->width : 0;
     instance.n_blocks = c.job.n_blocks;
     instance.boundary_bytes = c.job.residual_bytes;

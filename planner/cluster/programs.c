@@ -30,6 +30,7 @@ struct filling {
 struct role {
     struct ah_plan_part part;
     uint64_t micro_batches;
+    uint64_t sums; /* groups that it adds up by themselves; 0: none */
     uint64_t kind;
     uint64_t sharers; /* of its host; 0: it has none */
     uint64_t recompute, selective, states_away, weights_away;
@@ -49,6 +50,12 @@ struct program {
     struct ah_knobs knobs;
 };
 
+static size_t first_sums(const struct filling *f)
+{
+    const struct ah_plan_training *training = &f->in->training;
+    return ah_cluster_plan_first_sums(training->sums, training->n_sums, f->in->arrangement->n_pipelines);
+}
+
 static struct role role_of(const struct filling *f, const struct ah_pipeline *pipeline, size_t i)
 {
     const struct ah_instance *in = f->in->instance;
@@ -61,6 +68,7 @@ static struct role role_of(const struct filling *f, const struct ah_pipeline *pi
                                  .step_micro_batches =
                                      f->in->arrangement->n_pipelines > 1 ? f->in->training.micro_batches : 0},
                         .micro_batches = pipeline->micro_batches,
+                        .sums = pipeline == f->in->arrangement->pipelines ? first_sums(f) : 0,
                         .kind = in->classes[stage->class].kind,
                         .sharers = ah_instance_kind_of(in, stage->class)->n_hosts ? stage->sharers : 0,
                         .recompute = stage->recompute,
@@ -254,6 +262,7 @@ static int make_program(struct program *p, struct ah_plan *ret_plan)
     p->training = f->in->training;
     p->training.batch = f->in->training.batch / f->in->training.micro_batches * p->role.micro_batches;
     p->training.micro_batches = p->role.micro_batches;
+    p->training.n_sums = p->role.sums;
     int rc = ah_job_init_part(&p->job, f->in->model, &p->training, &p->role.part, f->arena, f->err);
     rc = rc ? rc : choose(p);
     rc = rc ? rc : price(p);

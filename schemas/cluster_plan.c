@@ -18,6 +18,7 @@
 #include "schemas/rows_internal.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -528,4 +529,41 @@ int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *ar
     }
     *ret_training = training;
     return AH_OK;
+}
+
+/* The one degree of all stages; 0: there are several. */
+static uint64_t degree_of(const struct ah_cluster_plan *plan)
+{
+    const uint64_t tp = plan->pipelines[0].stages[0].tp;
+    for (size_t p = 0; p < plan->n_pipelines; p++)
+        for (size_t i = 0; i < plan->pipelines[p].n_stages; i++)
+            if (plan->pipelines[p].stages[i].tp != tp)
+                return 0;
+    return tp;
+}
+
+int ah_cluster_plan_differs(const struct ah_cluster_plan *a, const struct ah_cluster_plan *b,
+                            bool *ret_differs, char ret_path[AH_SIGNATURE_PATH_MAX], struct ah_error *err)
+{
+    const struct ah_cluster_plan *plans[] = {a, b};
+    const bool told = a->n_programs && b->n_programs;
+    const uint64_t tp = degree_of(a);
+    struct ah_signature signatures[2];
+    struct ah_arena arena = {0};
+    int rc = AH_OK;
+    for (size_t i = 0; i < 2 && !rc; i++) {
+        struct ah_plan step = {.inputs.model = plans[i]->inputs.model};
+        rc = ah_cluster_plan_step(plans[i], &arena, &step.training, err);
+        signatures[i] =
+            ah_plan_signature(&step, told ? plans[i]->programs[0].numeric_signature.device : AH_DEVICE_CPU);
+    }
+    if (!rc) {
+        *ret_differs = ah_signature_differs(&signatures[0], &signatures[1], ret_path);
+        if (!*ret_differs && (!tp || tp != degree_of(b))) {
+            snprintf(ret_path, AH_SIGNATURE_PATH_MAX, "tp");
+            *ret_differs = true;
+        }
+    }
+    ah_arena_release(&arena);
+    return rc;
 }

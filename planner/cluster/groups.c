@@ -3,25 +3,28 @@
 
 #include "schemas/cluster_plan.h"
 
-int ah_groups_read(const struct ah_plan_training *training, struct ah_arena *arena,
-                   struct ah_instance_groups *ret_groups, struct ah_error *err)
-{
-    const size_t n = training->n_sums ? training->n_sums : (size_t)training->micro_batches;
-    uint64_t *ones = training->n_sums ? NULL : ah_arena_array(arena, n, sizeof *ones);
-    if (!training->n_sums && !ones)
-        return ah_error_memory(err);
-    for (size_t i = 0; i < n && ones; i++)
-        ones[i] = 1;
-    *ret_groups = (struct ah_instance_groups){ones ? ones : training->sums, n, 1, n};
-    return AH_OK;
-}
-
-size_t ah_groups_fewest_plain(const struct ah_instance_groups *groups)
+/* The fewest pipelines of which the first one adds no group up apart. */
+static size_t fewest_plain(const uint64_t *groups, size_t n)
 {
     size_t fewest = 1;
-    while (ah_cluster_plan_first_sums(groups->micro_batches, groups->n, fewest))
+    while (ah_cluster_plan_first_sums(groups, n, fewest))
         fewest++;
     return fewest;
+}
+
+int ah_groups_read(const struct ah_plan_training *training, bool apart, struct ah_arena *arena,
+                   struct ah_instance_groups *ret_groups, bool *ret_any, struct ah_error *err)
+{
+    const size_t n = training->n_sums ? training->n_sums : (size_t)training->micro_batches;
+    uint64_t *groups = ah_arena_array(arena, n, sizeof *groups);
+    if (!groups)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < n; i++)
+        groups[i] = training->n_sums ? training->sums[i] : 1;
+    const size_t plain = fewest_plain(groups, n);
+    *ret_groups = (struct ah_instance_groups){groups, n, apart ? 1 : plain, apart ? plain - 1 : n};
+    *ret_any = ret_groups->most > 0;
+    return AH_OK;
 }
 
 uint64_t ah_groups_most_pipelines(const struct ah_instance *instance)

@@ -19,12 +19,10 @@
 #include "planner/cluster/instance.h"
 #include "schemas/plan.h"
 
-/* The groups of a training; for any number of pipelines. `ret_groups` borrows from it, or from `arena`. */
-int ah_groups_read(const struct ah_plan_training *training, struct ah_arena *arena,
-                   struct ah_instance_groups *ret_groups, struct ah_error *err);
-
-/* The fewest pipelines of which the first one needs no second place for a group that it adds up apart. */
-size_t ah_groups_fewest_plain(const struct ah_instance_groups *groups);
+/* The groups of a training, and the numbers of pipelines of which the first one adds groups up apart, which takes a second place
+ * for sums; or all others. `ret_any` false: there are none. In `arena`. */
+int ah_groups_read(const struct ah_plan_training *training, bool apart, struct ah_arena *arena,
+                   struct ah_instance_groups *ret_groups, bool *ret_any, struct ah_error *err);
 
 /* At most so many pipelines, whether there are groups or not. */
 uint64_t ah_groups_most_pipelines(const struct ah_instance *instance);

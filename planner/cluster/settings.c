@@ -62,22 +62,7 @@ static uint64_t micro_batches_of(const struct ah_cluster_request *request, uint3
     return batch % sequences ? 0 : batch / sequences;
 }
 
-/* Numbers of pipelines of which the first one adds groups up apart have a setting of their own, since its sums take more
- * memory. `ret_any` false: there are none of that kind. */
-static int keep_groups(struct making *m, bool apart, struct ah_setting *setting, bool *ret_any)
-{
-    struct ah_instance_groups *groups = &setting->instance.groups;
-    *ret_any = !apart;
-    if (!m->request->sums_stay)
-        return AH_OK;
-    int rc = ah_groups_read(&setting->training, m->arena, groups, m->err);
-    const size_t fewest = rc ? 1 : ah_groups_fewest_plain(groups);
-    groups->fewest = apart ? 1 : fewest;
-    groups->most = apart ? fewest - 1 : groups->n;
-    *ret_any = groups->most > 0;
-    return rc;
-}
-
+/* With `apart`: of pipelines of which the first one adds groups up apart, since its sums take more memory. */
 static int add_one(struct making *m, uint32_t degrees, uint32_t size, bool apart)
 {
     struct ah_setting *setting = &m->settings.items[m->settings.n];
@@ -96,9 +81,10 @@ static int add_one(struct making *m, uint32_t degrees, uint32_t size, bool apart
                                                  .tp = setting->tp,
                                                  .without = m->request->without,
                                                  .apart = apart};
-    bool any = false;
+    bool any = true;
     int rc = ah_cluster_costs_build(&input, m->arena, &setting->instance, &setting->estimated, m->err);
-    rc = rc ? rc : keep_groups(m, apart, setting, &any);
+    if (!rc && m->request->sums_stay)
+        rc = ah_groups_read(&setting->training, apart, m->arena, &setting->instance.groups, &any, m->err);
     m->settings.n += !rc && any;
     return rc;
 }

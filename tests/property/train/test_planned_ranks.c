@@ -5,6 +5,7 @@
  * plan for another cluster that keeps the first one's sums (planner/cluster/groups.h).
  */
 #include "planner/cluster/cluster_verify.h"
+#include "planner/recovery/adapt.h"
 #include "runtime/train/world.h"
 #include "tests/property/cluster/planned.h"
 #include "tests/property/train/pipeline.h"
@@ -276,7 +277,7 @@ TEST_IN(planned_ranks, have_the_bits_of_one_process, root_make, root_remove)
 /* ---- other clusters ---- */
 
 struct pairs {
-    uint64_t as_one, one_to_one, leading, several, away, refused;
+    uint64_t as_one, one_to_one, leading, several, away, refused, adapted, adapted_leading;
 };
 
 /* The same model and training. */
@@ -397,6 +398,32 @@ static bool draw_roomy_other(struct planned *other, const struct ah_plan_trainin
     return plan_other(other, training);
 }
 
+/* The first plan, changed for the other cluster in each way that there is, goes on as well. */
+static void adapt_each_way(uint64_t pair, struct planned *other, const struct ah_plan_training *training,
+                           const char *path, uint64_t *random, struct pairs *pairs)
+{
+    for (int way = 0; way < AH_ADAPT_WAYS; way++) {
+        struct ah_error err = {0};
+        bool fits = false;
+        size_t ranks = 0;
+        CHECK_OK(ah_adapt_plan(&other->request, &planned.plan, (enum ah_adapt_way)way, &other->arena,
+                               &other->plan, &fits, &err),
+                 err);
+        for (size_t p = 0; fits && p < other->plan.n_pipelines; p++)
+            ranks += other->plan.pipelines[p].n_stages;
+        if (!fits || ranks > PIPELINE_STAGES)
+            continue;
+        expect_same_step(&other->plan, training);
+        expect_valid(other);
+        train_together(&other->plan, path, random);
+        expect_same(pair);
+        pairs->adapted++;
+        pairs->adapted_leading +=
+            other->plan.n_pipelines > 1 &&
+            ah_cluster_plan_first_sums(training->sums, training->n_sums, other->plan.n_pipelines);
+    }
+}
+
 static void try_pair(uint64_t pair, const char *root, const char *path, uint64_t *random, struct pairs *pairs)
 {
     static struct planned other;
@@ -424,6 +451,7 @@ static void try_pair(uint64_t pair, const char *root, const char *path, uint64_t
     train_together(&other.plan, path, random);
     expect_same(pair);
     count_pair(&other.plan, &training, pairs);
+    adapt_each_way(pair, &other, &training, path, random, pairs);
     planned_release(&other);
     close_alone();
     planned_release(&planned);
@@ -440,7 +468,9 @@ TEST_IN(planned_ranks, of_another_cluster_have_the_bits_of_the_first, root_make,
     print_message("groups apart: %" PRIu64 "; all of them in one pipeline: %" PRIu64
                   ", the first ones in the first of several: %" PRIu64 ", each in its own: %" PRIu64
                   "; blocks whose groups are added up on hosts: %" PRIu64
-                  "; clusters that did not do: %" PRIu64 "\n",
-                  pairs.several, pairs.as_one, pairs.leading, pairs.one_to_one, pairs.away, pairs.refused);
+                  "; clusters that did not do: %" PRIu64 "\nadapted: %" PRIu64
+                  ", with several groups in the first of several: %" PRIu64 "\n",
+                  pairs.several, pairs.as_one, pairs.leading, pairs.one_to_one, pairs.away, pairs.refused,
+                  pairs.adapted, pairs.adapted_leading);
     assert_true((pairs.as_one && pairs.leading && pairs.one_to_one) || check_scaled(PAIRS) < PAIRS);
 }

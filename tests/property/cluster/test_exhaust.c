@@ -244,6 +244,9 @@ static void check_arrangement(const struct ah_instance *in, const struct ah_draf
             assert_true(pipeline->stages[i].memory_bytes <=
                         in->kinds[in->classes[pipeline->stages[i].class].kind].capacity_bytes);
     }
+    for (size_t p = 1; p < best->arrangement.n_pipelines && in->groups.n; p++)
+        assert_int_equal(best->arrangement.pipelines[p].micro_batches,
+                         in->groups.micro_batches[in->groups.n - best->arrangement.n_pipelines + p]);
     assert_int_equal(micro_batches, in->micro_batches);
     assert_true(fabs(oracle_step_us(in, &best->arrangement) - step_us) <= 1e-9 * step_us);
 }

@@ -165,6 +165,29 @@ static void put_ranks(struct ah_cli *cli, const struct roles *roles)
     ah_table_print(&table, &cli->out, cli->out_style, cli->table_columns);
 }
 
+/* What they train in other ways; NULL: nothing. `path` is its room. */
+static const char *find_other(const struct ah_cluster_plan *a, const struct ah_cluster_plan *b,
+                              char path[AH_SIGNATURE_PATH_MAX], struct ah_buffer *out)
+{
+    struct ah_error err = {0};
+    bool differs = false;
+    out->failed |= ah_cluster_plan_differs(a, b, &differs, path, &err) != AH_OK;
+    return differs ? path : NULL;
+}
+
+static void put_training(struct ah_cli *cli, const struct ah_cluster_plan *a, const struct ah_cluster_plan *b)
+{
+    char path[AH_SIGNATURE_PATH_MAX];
+    const char *other = find_other(a, b, path, &cli->out);
+    if (other)
+        ah_buffer_printf(&cli->out,
+                         "%snot the same training: the numeric signatures differ, first in '%s'%s\n",
+                         cli->out_style.yellow, other, cli->out_style.reset);
+    else
+        ah_buffer_puts(&cli->out,
+                       "the same training: a run of either goes on with the other, with the same bits\n");
+}
+
 void ah_diff_cluster_plan_text(struct ah_cli *cli, const struct ah_cluster_plan *a,
                                const struct ah_cluster_plan *b)
 {
@@ -176,6 +199,7 @@ void ah_diff_cluster_plan_text(struct ah_cli *cli, const struct ah_cluster_plan 
     if (a->policy != b->policy)
         ah_buffer_printf(&cli->out, "policy: %s -> %s\n", ah_words_cluster_policy[a->policy],
                          ah_words_cluster_policy[b->policy]);
+    put_training(cli, a, b);
     put_ranks(cli, &roles);
     ah_buffer_puts(&cli->out, "\n");
 }
@@ -188,6 +212,8 @@ void ah_diff_cluster_plan_json(struct ah_emit *emit, struct ah_arena *arena, con
     emit->out->failed |= !roles.n;
     collect_numbers(a, b, numbers);
     ah_diff_numbers_emit(emit, numbers, NUMBERS);
+    char path[AH_SIGNATURE_PATH_MAX];
+    ah_emit_bool(emit, "same_signature", !find_other(a, b, path, emit->out));
     ah_emit_integer(emit, "gpus_changed", count_changed(&roles));
     ah_emit_open(emit, "ranks", '[');
     for (size_t first = 0, end; next_change(&roles, &first, &end); first = end) {

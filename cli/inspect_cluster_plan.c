@@ -2,21 +2,36 @@
 #include "cli/inspect.h"
 
 #include "base/units.h"
+#include "cli/plan_summary.h"
 #include "schemas/cluster_plan.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* What is less, as a share, is not worth a word. */
 static const double noticed = 0.005;
+
+/* Is it the best of those that add gradients up as another plan does? */
+static bool keeps_sums(const struct ah_cluster_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_annotations; i++)
+        if (!strcmp(plan->annotations[i].key, "sums"))
+            return true;
+    return false;
+}
 
 static void put_headline(struct ah_cli *cli, const struct ah_cluster_plan *plan)
 {
     char step[AH_UNITS_TEXT_MAX];
     const struct ah_cluster_plan_predicted *told = &plan->predicted;
     size_t mark = cli->out.size;
+    struct ah_buffer sums = {0};
     char clip[48] = "";
+    ah_buffer_puts(&sums, plan->training.n_sums ? ", added up in groups of " : "");
+    ah_plan_put_sums(&sums, plan->training.sums, plan->training.n_sums);
+    cli->out.failed |= sums.failed;
     if (plan->training.clip > 0)
         snprintf(clip, sizeof clip, ", clipped at %g", plan->training.clip);
     ah_buffer_printf(&cli->out, "%s%s on %s%s: %s a step, %.0f tokens/s (simulated%s)\n", cli->out_style.bold,
@@ -24,7 +39,8 @@ static void put_headline(struct ah_cli *cli, const struct ah_cluster_plan *plan)
                      cli->out_style.reset, ah_units_print_time(step, told->step_us), told->tokens_per_s,
                      told->estimated ? ", from estimated costs" : "");
     if (plan->solver.status == AH_PLAN_OPTIMAL)
-        ah_buffer_printf(&cli->out, "optimal: no other plan is simulated faster (proven by enumeration)\n");
+        ah_buffer_printf(&cli->out, "optimal: no other plan%s is simulated faster (proven by enumeration)\n",
+                         keeps_sums(plan) ? " with these sums" : "");
     else if (plan->solver.status == AH_PLAN_WITHIN_GAP)
         ah_buffer_printf(&cli->out, "within %.1f %% of the best possible step (bound %s)\n",
                          fmax(100 * (plan->solver.objective_us / plan->solver.bound_us - 1), 0.1),
@@ -34,11 +50,13 @@ static void put_headline(struct ah_cli *cli, const struct ah_cluster_plan *plan)
                          ah_words_cluster_policy[plan->policy]);
     ah_buffer_printf(&cli->out,
                      "%" PRIu64 " sequence%s of %" PRIu64 " tokens in %" PRIu64
-                     " micro-batch%s, %s, states %s%s; %s degrees\n",
+                     " micro-batch%s%s, %s, states %s%s; %s degrees\n",
                      plan->training.batch, plan->training.batch == 1 ? "" : "s", plan->training.seq,
                      plan->training.micro_batches, plan->training.micro_batches == 1 ? "" : "es",
-                     ah_words_dtype[plan->training.dtype], ah_words_dtype[plan->training.state_dtype], clip,
+                     sums.data ? sums.data : "", ah_words_dtype[plan->training.dtype],
+                     ah_words_dtype[plan->training.state_dtype], clip,
                      plan->tp_mode == AH_TP_SYMMETRIC ? "symmetric" : "asymmetric");
+    ah_buffer_release(&sums);
     ah_cli_fit(cli, mark, 0);
 }
 

@@ -55,6 +55,20 @@ static int keep(struct ah_arena *arena, const struct ah_plan_training *of, struc
     return AH_OK;
 }
 
+/* Several ranks of a stage would add up parts of products, which no other plan does. */
+static int check_degrees(const struct ah_cluster_plan *plan, const char *path, struct ah_error *err)
+{
+    for (size_t p = 0; p < plan->n_pipelines; p++)
+        for (size_t i = 0; i < plan->pipelines[p].n_stages; i++)
+            if (plan->pipelines[p].stages[i].tp > 1)
+                return ah_error_set(
+                    err, AH_E_MISMATCH,
+                    "'--like': '%s' has stages that several ranks share (tensor parallelism), "
+                    "which gives other bits; give a plan that was made with '--tp 1'",
+                    path);
+    return AH_OK;
+}
+
 static int read_source(const struct ah_document *document, const char *path, struct ah_arena *arena,
                        struct source *ret_source, struct ah_error *err)
 {
@@ -73,29 +87,37 @@ static int read_source(const struct ah_document *document, const char *path, str
                             path);
     ret_source->model = plan->inputs.model;
     ret_source->device = plan->programs[0].numeric_signature.device;
-    return ah_cluster_plan_step(plan, arena, &ret_source->training, err);
+    const int rc = check_degrees(plan, path, err);
+    return rc ? rc : ah_cluster_plan_step(plan, arena, &ret_source->training, err);
 }
 
-static int check_source(const struct ah_request *request, const char *path, const struct source *source,
+/* What it is for: the request's. */
+struct target {
+    const struct ah_model *model;
+    const char *model_sha256;
+    const char *what, *name; /* machine or cluster */
+    enum ah_device_kind device;
+};
+
+static int check_source(const struct target *target, const char *path, const struct source *source,
                         struct ah_error *err)
 {
-    const struct ah_machine *machine = request->machine.body.machine;
-    if (strcmp(source->model.sha256, request->model_sha256) != 0)
+    if (strcmp(source->model.sha256, target->model_sha256) != 0)
         return ah_error_set(err, AH_E_MISMATCH,
                             "'--like': '%s' is of the model '%s', not of '%s' as it is here", path,
-                            source->model.name, request->planner.model->name);
-    if (source->device != machine->device.kind)
+                            source->model.name, target->model->name);
+    if (source->device != target->device)
         return ah_error_set(
             err, AH_E_MISMATCH,
             "'--like': '%s' is for devices of kind '%s' and '%s' is '%s', which gives other bits; "
-            "give a machine of its kind, or the options of its training",
-            path, ah_words_device_kind[source->device], machine->name,
-            ah_words_device_kind[machine->device.kind]);
+            "give a %s of its kind, or the options of its training",
+            path, ah_words_device_kind[source->device], target->name, ah_words_device_kind[target->device],
+            target->what);
     return AH_OK;
 }
 
-int ah_like_apply(struct ah_request *request, struct ah_cli *cli, const char *path,
-                  const struct ah_request_options *given, struct ah_error *err)
+static int read(struct ah_cli *cli, const char *path, const struct ah_request_options *given,
+                const struct target *target, struct ah_plan_training *ret_training, struct ah_error *err)
 {
     struct ah_document document;
     struct source source = {0};
@@ -104,10 +126,60 @@ int ah_like_apply(struct ah_request *request, struct ah_cli *cli, const char *pa
     if (rc)
         return rc;
     rc = read_source(&document, path, &cli->arena, &source, err);
-    rc = rc ? rc : check_source(request, path, &source, err);
-    rc = rc ? rc : keep(&cli->arena, &source.training, &request->planner.training, err);
+    rc = rc ? rc : check_source(target, path, &source, err);
+    rc = rc ? rc : keep(&cli->arena, &source.training, ret_training, err);
+    ah_document_release(&document);
+    return rc;
+}
+
+int ah_like_apply(struct ah_request *request, struct ah_cli *cli, const char *path,
+                  const struct ah_request_options *given, struct ah_error *err)
+{
+    const struct ah_machine *machine = request->machine.body.machine;
+    const struct target target = {request->planner.model, request->model_sha256, "machine", machine->name,
+                                  machine->device.kind};
+    const int rc = read(cli, path, given, &target, &request->planner.training, err);
     request->planner.any_micro_batches = false;
     request->planner.training_stays = true;
-    ah_document_release(&document);
+    return rc;
+}
+
+/* ---- clusters ---- */
+
+static int check_cluster_options(const struct ah_request_cluster_options *options, struct ah_error *err)
+{
+    if (options->tp && strcmp(options->tp, "1") != 0)
+        return ah_error_set(
+            err, AH_E_USAGE,
+            "'--tp' %s: '--like' keeps bits, and stages that several ranks share have others; "
+            "leave one out",
+            options->tp);
+    if (options->policy && strcmp(options->policy, ah_words_cluster_policy[AH_CLUSTER_POLICY_OPTIMAL]) != 0)
+        return ah_error_set(
+            err, AH_E_USAGE,
+            "'--policy' %s: it groups micro-batches in its own way, and '--like' as its plan does; "
+            "leave one out",
+            options->policy);
+    return AH_OK;
+}
+
+int ah_like_apply_cluster(struct ah_request_cluster *request, struct ah_cli *cli,
+                          const struct ah_request_cluster_options *options, struct ah_error *err)
+{
+    struct ah_cluster_request *planner = &request->planner;
+    const struct target target = {planner->model, planner->model_sha256, "cluster", planner->cluster->name,
+                                  planner->cluster->device};
+    const char *gpu;
+    int rc = check_cluster_options(options, err);
+    rc = rc ? rc : read(cli, options->like, options->request, &target, &planner->training, err);
+    if (!rc && !ah_cluster_has(planner->cluster, planner->training.dtype, &gpu))
+        rc =
+            ah_error_set(err, AH_E_MISMATCH,
+                         "'--like': '%s' trains in %s, of which type '%s' of cluster '%s' has no products",
+                         options->like, ah_words_dtype[planner->training.dtype], gpu, planner->cluster->name);
+    planner->any_micro_batches = false;
+    planner->sums_stay = true;
+    planner->tp_mode = AH_TP_SYMMETRIC;
+    planner->tp = 1;
     return rc;
 }

@@ -3,6 +3,7 @@
 
 #include "cli/diagnosis.h"
 #include "cli/inspect.h"
+#include "cli/like.h"
 
 #include <string.h>
 
@@ -41,6 +42,8 @@ int ah_plan_cluster(struct ah_cli *cli, const struct ah_request_cluster_options 
     struct ah_cluster_shortage shortage;
     struct ah_error err = {0};
     int status = 0, rc = ah_request_cluster_init(&request, cli, options, &err);
+    if (!rc && options->like && (rc = ah_like_apply_cluster(&request, cli, options, &err)))
+        ah_request_cluster_release(&request);
     if (rc)
         return rc == AH_E_USAGE ? ah_cli_fail_usage(cli, &err) : ah_cli_fail(cli, &err);
     rc = ah_cluster_planner_plan(&request.planner, &cli->arena, &plan, &shortage, &err);

@@ -19,6 +19,7 @@ struct ah_request_cluster_options {
     const char *tp;      /* of ah_request_words_tp; NULL: symmetric */
     const char *policy;  /* NULL: optimal */
     const char *search;  /* NULL: both */
+    const char *like;    /* (optional) file; ah_like_apply_cluster() */
 };
 
 struct ah_request_cluster {

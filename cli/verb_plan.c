@@ -53,7 +53,7 @@ static const struct ah_option plan_table[] = {
      "with --cluster: change good arrangements (graph), look at all of few GPUs (exact), or both (default)"},
     {"like", 0, AH_OPTION_FILE, "PLAN", NULL, offsetof(struct plan_options, like),
      "train as this plan or cluster plan does, with its batch, sequence, numbers and sums: a run of either "
-     "gives the same bits"},
+     "gives the same bits, and goes on with what the other saved"},
     AH_REQUEST_OPTIONS,
     {"explain", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct plan_options, explain),
      "say what limits the plan, and plan again with more memory and with faster links to show what each "
@@ -237,10 +237,7 @@ static int check_options(const struct plan_options *options, struct ah_error *er
     const struct {
         const char *name;
         bool given;
-    } of_machines[] = {{"explain", options->explain},
-                       {"sweep", options->sweep},
-                       {"html", options->html},
-                       {"like", options->like}};
+    } of_machines[] = {{"explain", options->explain}, {"sweep", options->sweep}, {"html", options->html}};
     bool found = options->explain || options->sweep;
     for (size_t i = 0; i < sizeof of_machines / sizeof *of_machines && options->cluster; i++)
         if (of_machines[i].given)
@@ -295,7 +292,7 @@ static int plan_run(struct ah_cli *cli, const void *given)
         return ah_plan_cluster(cli,
                                &(struct ah_request_cluster_options){&options->request, options->cluster,
                                                                     options->tp, options->policy,
-                                                                    options->search},
+                                                                    options->search, options->like},
                                options->output);
     rc = rc ? rc : ah_request_cluster_check_machine(options->policy, &err);
     if (!rc && (options->tp || options->search))

@@ -22,7 +22,7 @@
 struct recover_options {
     const char *plan, *cluster, *inventory, *model;
     const char *output, *moves;
-    bool force;
+    bool force, like;
     const char *sources;
     struct ah_option_integer horizon, effort, micro_batches;
 };
@@ -49,6 +49,8 @@ static const struct ah_option recover_table[] = {
      "steps that a plan's speed is weighed over against its moves (default 1000)"},
     {"micro-batches", 0, AH_OPTION_COUNT, "N|auto", ah_request_words_auto, RECOVER_FIELD(micro_batches),
      "of the new plan (default the old plan's); auto: the planner chooses"},
+    {"like", 0, AH_OPTION_FLAG, NULL, NULL, RECOVER_FIELD(like),
+     "keep the sums of the old plan, so that the new one goes on with its bits"},
     {"effort", 0, AH_OPTION_COUNT, "N|quick", ah_request_words_quick, RECOVER_FIELD(effort),
      "how long to search, 1 (quick) to 5 (default 2)"},
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
@@ -154,6 +156,35 @@ static int read_numbers(struct recovery *r, const struct recover_options *option
     return AH_OK;
 }
 
+/* The new plan is to add gradients up as the old one does. */
+static int keep_sums(struct recovery *r, struct ah_cli *cli, const struct recover_options *options,
+                     struct ah_error *err)
+{
+    struct ah_cluster_request *cluster = &r->request.cluster;
+    const struct ah_cluster_plan *old = r->request.old_plan;
+    struct ah_plan_training step;
+    if (options->micro_batches.given || options->micro_batches.word)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--micro-batches': '--like' keeps those of the old plan; leave one out");
+    for (size_t p = 0; p < old->n_pipelines; p++)
+        for (size_t i = 0; i < old->pipelines[p].n_stages; i++)
+            if (old->pipelines[p].stages[i].tp > 1)
+                return ah_error_set(
+                    err, AH_E_MISMATCH,
+                    "'--like': '%s' has stages that several ranks share (tensor parallelism), "
+                    "whose bits no other plan is promised to have; leave '--like' out",
+                    options->plan);
+    const int rc = ah_cluster_plan_step(old, &cli->arena, &step, err);
+    if (rc)
+        return rc;
+    cluster->training.sums = step.sums;
+    cluster->training.n_sums = step.n_sums;
+    cluster->sums_stay = true;
+    cluster->tp_mode = AH_TP_SYMMETRIC;
+    cluster->tp = 1;
+    return AH_OK;
+}
+
 static int prepare(struct recovery *r, struct ah_cli *cli, const struct recover_options *options,
                    struct ah_error *err)
 {
@@ -185,13 +216,33 @@ static int prepare(struct recovery *r, struct ah_cli *cli, const struct recover_
         .old_plan = old,
         .inventory = r->inventory.body.inventory};
     ah_interrupt_catch();
-    return read_numbers(r, options, err);
+    rc = read_numbers(r, options, err);
+    return rc || !options->like ? rc : keep_sums(r, cli, options, err);
 }
 
 static int put(struct ah_cli *cli, const struct ah_document *document, const char *path, struct ah_error *err)
 {
     return strcmp(path, "-") ? ah_document_save(document, path, err)
                              : ah_document_print(document, &cli->out, err);
+}
+
+/* Does the new plan go on with the bits of the old one? */
+static int say_bits(struct ah_cli *cli, const struct recovery *r, const struct ah_cluster_plan *plan,
+                    struct ah_error *err)
+{
+    char path[AH_SIGNATURE_PATH_MAX];
+    bool differs = false;
+    const int rc = ah_cluster_plan_differs(r->request.old_plan, plan, &differs, path, err);
+    const size_t mark = cli->out.size;
+    if (!rc && differs)
+        ah_buffer_printf(&cli->out,
+                         "not the training of the old plan: '%s' differs, and '--resume' of what it saved is "
+                         "refused%s\n",
+                         path, r->request.cluster.sums_stay ? "" : "; '--like' keeps it");
+    else if (!rc)
+        ah_buffer_puts(&cli->out, "goes on with the bits of the old plan\n");
+    ah_cli_fit(cli, mark, 0);
+    return rc;
 }
 
 static int deliver(struct ah_cli *cli, const struct recover_options *options, struct recovery *r,
@@ -213,6 +264,7 @@ static int deliver(struct ah_cli *cli, const struct recover_options *options, st
         ah_inspect_moves_summary(cli, moves);
         ah_buffer_puts(&cli->out, "\n");
         ah_inspect_cluster_plan_summary(cli, plan);
+        rc = say_bits(cli, r, plan, err);
     }
     if (!rc)
         ah_cli_tell(cli, AH_CLI_WROTE, "%s and %s", options->output, options->moves);
@@ -262,7 +314,12 @@ const struct ah_verb ah_verb_recover = {
         "What a GPU has already stays. Everything else comes from its node's memory, else its disk, else "
         "another "
         "node, else, once, from storage, so that the busiest network card, disk or storage link is done as "
-        "early as possible. With --sources fast nearer places are not preferred. All times are predicted; "
+        "early as possible. With --like the new plan keeps the groups of micro-batches in which the old one "
+        "adds "
+        "gradients up: a run of the new plan then goes on with what the old one saved, with the same bits; "
+        "without, it "
+        "is said whether it does. With --sources fast nearer places are not preferred. All times are "
+        "predicted; "
         "the "
         "moves document says what the bound is, and how long it would take to get everything from "
         "storage.\n\n"

@@ -3,6 +3,7 @@
 #include "planner/export_internal.h"
 #include "runtime/schedule/names.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -207,12 +208,30 @@ static void lose_memory(struct ah_export_draft *draft)
         lose(draft, AH_EXPORT_LIMIT, "memory", NULL, text, "allocates as it goes and takes no limit");
 }
 
+/* No target has groups whose sums are added up by themselves. */
+static void lose_sums(struct ah_export_draft *draft)
+{
+    const struct ah_plan_training *training = &draft->plan->training;
+    struct ah_buffer out = {0};
+    if (!training->n_sums)
+        return;
+    ah_buffer_puts(&out, "adds up gradients in groups of ");
+    for (size_t i = 0; i < training->n_sums; i++)
+        ah_buffer_printf(&out, "%s%" PRIu64, i ? ", " : "", training->sums[i]);
+    ah_buffer_puts(&out, " micro-batches");
+    const char *text = keep(draft, &out);
+    if (text)
+        lose(draft, AH_EXPORT_RESULT, "training.sums", NULL, text,
+             "adds up all micro-batches one after another");
+}
+
 void ah_export_lose_common(struct ah_export_draft *draft)
 {
     const struct ah_plan *plan = draft->plan;
     lose(draft, AH_EXPORT_SPEED, "blocks.optimizer", streamed, "states visit the device for their update",
          "updates these on the host");
     lose_frozen(draft);
+    lose_sums(draft);
     if (plan->micro_batch_order == AH_BLOCK_MAJOR && plan->training.micro_batches > 1)
         lose(draft, AH_EXPORT_SPEED, "micro_batch_order", NULL,
              "each block does all micro-batches before the next block",

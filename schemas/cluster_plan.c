@@ -18,6 +18,7 @@
 #include "schemas/rows_internal.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,6 +74,16 @@ static const struct ah_field training_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .max_items = 4096,
      .about = "Patterns of tensor names, '!' excludes; absent: all are trained."},
+    {.name = "sums",
+     AH_COUNTS_AT(ah_cluster_plan_training, sums),
+     .flags = AH_FIELD_OPTIONAL,
+     .min_items = 2,
+     .max_items = 65536,
+     .min = 1,
+     .max = AH_BATCH_MAX,
+     .about = "Micro-batches of each group that is added up by itself, where the first pipeline has all but "
+              "the last "
+              "ones, and every other one of these; absent: each pipeline is a group."},
     {0}};
 AH_TABLE(training, ah_cluster_plan_training, "cluster_training", "What is trained, and in which portions.",
          training_check);
@@ -332,6 +343,46 @@ static int check_segments(const struct ah_cluster_plan *plan, struct ah_error *e
     return AH_OK;
 }
 
+/* The first pipeline has the leading groups, every other one of the last. */
+static int check_sums(const struct ah_cluster_plan *plan, struct ah_error *err)
+{
+    const struct ah_cluster_plan_training *training = &plan->training;
+    const size_t n = training->n_sums, behind = plan->n_pipelines - 1;
+    uint64_t micro_batches = 0;
+    bool apart = false;
+    for (size_t i = 0; i < n; i++) {
+        micro_batches += training->sums[i];
+        apart = apart || (i && training->sums[i] > 1);
+    }
+    if (n && (micro_batches != training->micro_batches || !apart))
+        return ah_meaning_fail(err, "training.sums",
+                               apart ? "have %" PRIu64 " micro-batches, training has %" PRIu64
+                                     : "add up %" PRIu64 " of %" PRIu64
+                                       " micro-batches as one group does; leave them out",
+                               micro_batches, training->micro_batches);
+    if (n && n <= plan->n_pipelines)
+        return ah_meaning_fail(
+            err, "training.sums",
+            "are %zu groups of %zu pipelines; they are named where the first pipeline has several", n,
+            plan->n_pipelines);
+    for (size_t p = 1; p < plan->n_pipelines && n; p++)
+        if (plan->pipelines[p].micro_batches != training->sums[n - 1 - behind + p])
+            return ah_meaning_fail_item(err, "pipelines", p, "micro_batches",
+                                        "is %" PRIu64 ", its group of training.sums has %" PRIu64
+                                        "; only the first pipeline has more than one group",
+                                        plan->pipelines[p].micro_batches, training->sums[n - 1 - behind + p]);
+    return AH_OK;
+}
+
+/* Does a program add up as its pipeline is to? */
+static bool has_sums(const struct ah_cluster_plan *plan, size_t p, const struct ah_plan *program)
+{
+    const struct ah_cluster_plan_training *training = &plan->training;
+    const size_t n = p ? 0 : ah_cluster_plan_first_sums(training->sums, training->n_sums, plan->n_pipelines);
+    return program->training.n_sums == n &&
+           (!n || !memcmp(program->training.sums, training->sums, n * sizeof *training->sums));
+}
+
 /* What of a stage's program is not the stage's; NULL: nothing. */
 static const char *wrong_program(const struct ah_cluster_plan *plan, size_t p, size_t i)
 {
@@ -351,6 +402,8 @@ static const char *wrong_program(const struct ah_cluster_plan *plan, size_t p, s
         program->training.seq != plan->training.seq || program->training.dtype != plan->training.dtype ||
         program->training.state_dtype != plan->training.state_dtype)
         return "trains something else";
+    if (!has_sums(plan, p, program))
+        return "adds up other groups of micro-batches";
     if (memcmp(&program->training.clip, &plan->training.clip, sizeof plan->training.clip) != 0)
         return "clips at another norm";
     if (program->numeric_signature.device != plan->programs[0].numeric_signature.device)
@@ -389,6 +442,7 @@ static int plan_check(const void *group, struct ah_error *err)
     if (!rc && micro_batches != plan->training.micro_batches)
         rc = ah_meaning_fail(err, "pipelines", "have %" PRIu64 " micro-batches, training has %" PRIu64,
                              micro_batches, plan->training.micro_batches);
+    rc = rc ? rc : check_sums(plan, err);
     rc = rc ? rc : check_ranks(plan, err);
     rc = rc ? rc : check_segments(plan, err);
     rc = rc ? rc : check_programs(plan, err);
@@ -435,6 +489,15 @@ AH_TABLE(plan, ah_cluster_plan, "cluster-plan", "Who trains which blocks on a cl
 const struct ah_kind ah_kind_cluster_plan = {
     .table = &plan_table, .alternatives = (const struct ah_field_table *const[]){&plan_table, NULL}};
 
+size_t ah_cluster_plan_first_sums(const uint64_t *sums, size_t n_sums, size_t n_pipelines)
+{
+    const size_t n = n_sums > n_pipelines ? n_sums - n_pipelines + 1 : 0;
+    for (size_t i = 1; i < n; i++)
+        if (sums[i] > 1)
+            return n;
+    return 0;
+}
+
 int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *arena,
                          struct ah_plan_training *ret_training, struct ah_error *err)
 {
@@ -446,9 +509,11 @@ int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *ar
                                         .state_dtype = of->state_dtype,
                                         .clip = of->clip,
                                         .trainable = of->trainable,
-                                        .n_trainable = of->n_trainable};
+                                        .n_trainable = of->n_trainable,
+                                        .sums = of->sums,
+                                        .n_sums = of->n_sums};
     bool apart = false; /* else the sum is that of one group */
-    for (size_t i = 1; i < plan->n_pipelines; i++)
+    for (size_t i = 1; i < plan->n_pipelines && !of->n_sums; i++)
         apart = apart || plan->pipelines[i].micro_batches > 1;
     if (apart) {
         training.n_sums = plan->n_pipelines;
@@ -456,7 +521,7 @@ int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *ar
         if (!training.sums)
             return ah_error_memory(err);
     }
-    for (size_t i = 0; i < training.n_sums; i++)
+    for (size_t i = 0; i < training.n_sums && apart; i++)
         training.sums[i] = plan->pipelines[i].micro_batches;
     if (plan->n_programs)
         training.tied = plan->programs[0].training.tied;
@@ -466,4 +531,41 @@ int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *ar
     }
     *ret_training = training;
     return AH_OK;
+}
+
+/* The one degree of all stages; 0: there are several. */
+static uint64_t degree_of(const struct ah_cluster_plan *plan)
+{
+    const uint64_t tp = plan->pipelines[0].stages[0].tp;
+    for (size_t p = 0; p < plan->n_pipelines; p++)
+        for (size_t i = 0; i < plan->pipelines[p].n_stages; i++)
+            if (plan->pipelines[p].stages[i].tp != tp)
+                return 0;
+    return tp;
+}
+
+int ah_cluster_plan_differs(const struct ah_cluster_plan *a, const struct ah_cluster_plan *b,
+                            bool *ret_differs, char ret_path[AH_SIGNATURE_PATH_MAX], struct ah_error *err)
+{
+    const struct ah_cluster_plan *plans[] = {a, b};
+    const bool told = a->n_programs && b->n_programs;
+    const uint64_t tp = degree_of(a);
+    struct ah_signature signatures[2];
+    struct ah_arena arena = {0};
+    int rc = AH_OK;
+    for (size_t i = 0; i < 2 && !rc; i++) {
+        struct ah_plan step = {.inputs.model = plans[i]->inputs.model};
+        rc = ah_cluster_plan_step(plans[i], &arena, &step.training, err);
+        signatures[i] =
+            ah_plan_signature(&step, told ? plans[i]->programs[0].numeric_signature.device : AH_DEVICE_CPU);
+    }
+    if (!rc) {
+        *ret_differs = ah_signature_differs(&signatures[0], &signatures[1], ret_path);
+        if (!*ret_differs && (!tp || tp != degree_of(b))) {
+            snprintf(ret_path, AH_SIGNATURE_PATH_MAX, "tp");
+            *ret_differs = true;
+        }
+    }
+    ah_arena_release(&arena);
+    return rc;
 }

@@ -8,6 +8,9 @@
  * gradients are summed over `groups`, each a list of ranks that hold the same slice; in a group every rank appears
  * once. The owners of a tied table are a segment of their own (`tied`).
  *
+ * Each pipeline is a GROUP of micro-batches, whose gradients are added up by themselves; or the first pipeline has all groups
+ * (`training.sums`) but for the last ones, of which every other pipeline has one. So sums are added from the left.
+ *
  * No host path or time of day stands in it: equal inputs give equal bytes. Every time in it is simulated.
  */
 #ifndef AH_SCHEMAS_CLUSTER_PLAN_H
@@ -51,6 +54,9 @@ struct ah_cluster_plan_training {
     double clip;            /* 0: none */
     const char **trainable; /* as in plans; none: everything */
     size_t n_trainable;
+    uint64_t
+        *sums; /* groups that are added up by themselves, where the first pipeline has several; as in plans */
+    size_t n_sums; /* 0: each pipeline is one */
 };
 
 /* Blocks of a stage that are treated alike. */
@@ -146,10 +152,19 @@ struct ah_cluster_plan {
     size_t n_annotations;
 };
 
-/* What all pipelines together do in a step, as one device would be told to: of several pipelines each is a group of
- * micro-batches that is added up by itself (none are named where that is as one group does: of one micro-batch each behind the
- * first). Borrows from the plan, but for what is in `arena`. */
+/* How many groups of a step the first of so many pipelines names in its programs' `sums`: the leading ones that no other
+ * pipeline has. 0: none, as they add up as one group does. */
+size_t ah_cluster_plan_first_sums(const uint64_t *sums, size_t n_sums, size_t n_pipelines);
+
+/* What all pipelines together do in a step, as one device would be told to: with the groups that the plan names, else each of
+ * several pipelines is a group of micro-batches that is added up by itself (none are named where that is as one group does: of
+ * one micro-batch each behind the first). Borrows from the plan, but for what is in `arena`. */
 int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *arena,
                          struct ah_plan_training *ret_training, struct ah_error *err);
+
+/* Do two plans train in other ways, so that neither goes on with the other's bits? As ah_signature_differs() of what they do in a
+ * step, "tp" where not all stages of both have one degree. Plans without programs do not tell their kind of device. AH_E_MEMORY. */
+int ah_cluster_plan_differs(const struct ah_cluster_plan *a, const struct ah_cluster_plan *b,
+                            bool *ret_differs, char ret_path[AH_SIGNATURE_PATH_MAX], struct ah_error *err);
 
 #endif

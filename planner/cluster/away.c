@@ -43,7 +43,7 @@ uint64_t ah_away_tile_elements(const struct ah_job *job, uint64_t tp)
 
 /* A GPU's part of a block, in the letters of the header; l and e as microseconds a byte. */
 struct part {
-    double n, u, w, g, G, z, adam, link, host;
+    double n, u, w, g, G, held, z, adam, link, host;
 };
 
 static struct part part_of(const struct ah_away_terms *terms, const struct ah_job_group *group,
@@ -56,6 +56,7 @@ static struct part part_of(const struct ah_away_terms *terms, const struct ah_jo
                      .w = (double)job->weight_bytes,
                      .g = (double)job->gradient_bytes,
                      .G = (double)terms->sum_bytes,
+                     .held = (double)terms->held_bytes,
                      .z = (double)job->state_bytes,
                      .link = 1e6 / terms->host.link_bytes_per_s,
                      .host = 1e6 / terms->host.memory_bytes_per_s};
@@ -81,7 +82,7 @@ static void price_states(const struct ah_away_terms *terms, const struct part *p
     away->optimizer = host ? AH_OPTIMIZER_HOST : AH_OPTIMIZER_STREAMED;
     away->update_us = fmax(block->update_us, host ? host_us : streamed_us);
     away->host_bytes = bytes_of(p->u * (host && terms->job->training.dtype == AH_FP32 ? p->z + p->w : p->z));
-    away->state_bytes = bytes_of(p->n * p->w + p->u * p->G);
+    away->state_bytes = bytes_of(p->n * p->w + p->u * p->held);
 }
 
 static void price_weights(const struct ah_away_terms *terms, const struct part *p,
@@ -94,7 +95,7 @@ static void price_weights(const struct ah_away_terms *terms, const struct part *
                                       .forward_us = fetched * fmax(p->link, p->host),
                                       .backward_us = fmax(p->link * fmax(fetched, p->u * p->g), host_us),
                                       .update_us = fmax(block->update_us, p->u * p->adam * p->host),
-                                      .host_bytes = bytes_of(fetched + p->u * (p->z + p->G)),
+                                      .host_bytes = bytes_of(fetched + p->u * (p->z + p->held)),
                                       .staging_bytes = BUFFERS * bytes_of(fetched + p->u * p->g)};
 }
 

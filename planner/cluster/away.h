@@ -67,9 +67,10 @@ struct ah_away_terms {
     const struct ah_job *job; /* of one micro-batch */
     struct ah_away_host host;
     uint64_t tp;
-    uint64_t sum_bytes; /* G */
-    bool sums;          /* there are several micro-batches */
-    unsigned without;   /* enum ah_away_without */
+    uint64_t sum_bytes;  /* G */
+    uint64_t held_bytes; /* where G is held, with the place of groups that are added up apart */
+    bool sums;           /* there are several micro-batches */
+    unsigned without;    /* enum ah_away_without */
 };
 
 /* Of a block of `group` that takes what `block` says on the device. `table_elements`: trained beside the group's own. */

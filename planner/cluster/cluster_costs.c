@@ -37,6 +37,7 @@ struct costing {
     struct ah_instance_class *classes;
     bool adds_up;            /* gradients of several micro-batches, or of two copies of a table */
     uint64_t gradient_bytes; /* of an element that is added up */
+    uint64_t held_bytes;     /* the same, with the place of groups that are added up apart */
     uint64_t table_elements; /* of a tied table */
     bool estimated;
 };
@@ -174,8 +175,7 @@ static void size_group(const struct costing *c, const struct site *site, const s
     uint64_t trained = group->trained_elements + table;
     uint64_t one = c->adds_up ? trained * job->gradient_bytes : 0;
     block->state_bytes = part((group->flat_elements + table) * job->weight_bytes, site->tp) +
-                         part(trained * c->gradient_bytes, site->tp) +
-                         part(trained * job->state_bytes, site->tp);
+                         part(trained * c->held_bytes, site->tp) + part(trained * job->state_bytes, site->tp);
     block->update_us =
         memory_us(site, (double)(trained * (2 * job->state_bytes + c->gradient_bytes + job->weight_bytes)));
     for (int way = 0; way < AH_INSTANCE_WAYS; way++) {
@@ -255,6 +255,7 @@ static int build_host(const struct costing *c, const struct site *site, uint64_t
                                         .host = ah_away_share(site->node, sharers * site->tp),
                                         .tp = site->tp,
                                         .sum_bytes = c->gradient_bytes,
+                                        .held_bytes = c->held_bytes,
                                         .sums = c->input->training.micro_batches > 1,
                                         .without = c->input->without};
     if (!away)
@@ -396,6 +397,7 @@ int ah_cluster_costs_build(const struct ah_cluster_costs_input *input, struct ah
     c.table_elements = input->model->tied ? input->model->vocabulary * input->model->width : 0;
     c.adds_up = instance.micro_batches > 1 || (c.table_elements && c.job.table_trained);
     c.gradient_bytes = c.adds_up ? sizeof(float) : c.job.gradient_bytes;
+    c.held_bytes = c.gradient_bytes * (input->apart ? 2 : 1);
     instance.n_blocks = c.job.n_blocks;
     instance.boundary_bytes = c.job.residual_bytes;
     rc = build_classes(&c, arena, err);

@@ -20,6 +20,7 @@ struct ah_cluster_costs_input {
     struct ah_plan_training training; /* micro_batches: of all pipelines together */
     const uint64_t *tp;               /* by type of GPU; 0: the type is not used */
     unsigned without;                 /* enum ah_away_without (away.h) */
+    bool apart; /* a pipeline may add up groups apart: sums have a second place (runtime/schedule/fold.h) */
 };
 
 /* Can a unit of `tp` GPUs share this model's blocks? */

@@ -217,7 +217,8 @@ struct ah_cluster_plan ah_cluster_document_begin(const struct ah_cluster_request
                                     .model = request->model,
                                     .training = {training->batch, training->micro_batches, training->seq,
                                                  training->dtype, training->state_dtype, training->clip,
-                                                 training->trainable, training->n_trainable}};
+                                                 training->trainable, training->n_trainable, training->sums,
+                                                 training->n_sums}};
 }
 
 int ah_cluster_document_fill(const struct ah_cluster *cluster, const struct ah_instance *instance,
@@ -236,6 +237,8 @@ int ah_cluster_document_fill(const struct ah_cluster *cluster, const struct ah_i
     if (!put_pipelines(&f) || !put_idle(&f))
         return ah_error_memory(err);
     plan->blocks = instance->n_blocks;
+    if (plan->training.n_sums <= arrangement->n_pipelines) /* each is one */
+        plan->training.n_sums = 0;
     plan->predicted = (struct ah_cluster_plan_predicted){
         .step_us = result.step_us,
         .pipelines_us = result.pipelines_us,

@@ -426,7 +426,7 @@ static int search_all(struct ah_cluster_planning *p, struct ah_error *err)
     bool exact = p->request->search != AH_CLUSTER_SEARCH_GRAPH;
     uint32_t effort = p->request->effort ? p->request->effort : EFFORT_DEFAULT;
     p->planned = (2 + AH_CLUSTER_POLICIES) * p->n_settings + THOROUGH_SETTINGS + 1;
-    int rc = search_policies(p, err);
+    int rc = p->request->sums_stay ? AH_OK : search_policies(p, err); /* theirs have other groups */
     rc = rc ? rc : search_quickly(p, err);
     if (!rc && exact)
         rc = exhaust(p, EARLY_EVALUATIONS, err);

@@ -33,6 +33,7 @@ struct ah_cluster_request {
     const char *cluster_sha256;
     struct ah_plan_training training; /* micro_batches: of all pipelines together */
     bool any_micro_batches;           /* the planner chooses training.micro_batches */
+    bool sums_stay; /* gradients are added up as the training says (groups.h); optimal only, tp 1 */
     enum ah_tp_mode tp_mode;
     uint64_t tp; /* the one degree of all types; 0: every one is tried. Symmetric only */
     enum ah_cluster_search search;

@@ -65,7 +65,7 @@ static int try_tp(struct remedies *r, struct ah_error *err)
     bool works;
     changed.tp_mode = AH_TP_ASYMMETRIC;
     changed.tp = 0;
-    return r->request->tp_mode != changed.tp_mode && r->request->cluster->n_gpus > 1
+    return !r->request->sums_stay && r->request->tp_mode != changed.tp_mode && r->request->cluster->n_gpus > 1
                ? try_it(r, &changed, &(struct ah_cluster_remedy){AH_CLUSTER_REMEDY_TP, 0, NULL, 0}, &works,
                         err)
                : AH_OK;
@@ -77,7 +77,7 @@ static int try_micro_batches(struct remedies *r, struct ah_error *err)
     struct ah_cluster_request changed = *r->request;
     uint64_t batch = changed.training.batch;
     bool works;
-    if (changed.any_micro_batches || changed.training.micro_batches == batch)
+    if (changed.sums_stay || changed.any_micro_batches || changed.training.micro_batches == batch)
         return AH_OK;
     changed.training.micro_batches = batch;
     return try_it(r, &changed, &(struct ah_cluster_remedy){AH_CLUSTER_REMEDY_MICRO_BATCHES, batch, NULL, 0},
@@ -148,7 +148,7 @@ static int try_seq(struct remedies *r, struct ah_error *err)
     struct ah_cluster_request changed = *r->request;
     bool works = false;
     int rc = AH_OK;
-    if (r->shortage->needed_bytes > r->shortage->available_bytes)
+    if (changed.sums_stay || r->shortage->needed_bytes > r->shortage->available_bytes)
         return AH_OK; /* not of the sequences */
     for (uint64_t seq = changed.training.seq / 2; seq >= SEQ_LEAST && !works && !rc; seq /= 2) {
         changed.training.seq = seq;
@@ -162,7 +162,7 @@ static int try_state_dtype(struct remedies *r, struct ah_error *err)
 {
     struct ah_cluster_request changed = *r->request;
     bool works;
-    if (changed.training.dtype != AH_BF16 || changed.training.state_dtype == AH_BF16)
+    if (changed.sums_stay || changed.training.dtype != AH_BF16 || changed.training.state_dtype == AH_BF16)
         return AH_OK;
     changed.training.state_dtype = AH_BF16;
     return try_it(r, &changed, &(struct ah_cluster_remedy){AH_CLUSTER_REMEDY_STATE_DTYPE, 0, NULL, 0}, &works,

@@ -58,7 +58,7 @@ static int annotate(const struct ah_cluster_planning *p, struct ah_cluster_plan 
     const unsigned without = p->request->without;
     char text[160];
     bool done = true;
-    plan->annotations = ah_arena_array(p->arena, 3, sizeof *plan->annotations);
+    plan->annotations = ah_arena_array(p->arena, 4, sizeof *plan->annotations);
     if (!plan->annotations)
         return ah_error_memory(err);
     if (p->left_out && plan->policy == AH_CLUSTER_POLICY_OPTIMAL) {
@@ -67,7 +67,9 @@ static int annotate(const struct ah_cluster_planning *p, struct ah_cluster_plan 
                  p->left_out, p->left_out_bound_us);
         done = add_annotation(p, "solver", text, plan);
     }
-    if (p->request->tp) {
+    if (p->request->sums_stay)
+        done = done && add_annotation(p, "sums", "groups of micro-batches as another plan has them", plan);
+    if (p->request->tp && !p->request->sums_stay) {
         snprintf(text, sizeof text, "%" PRIu64 ", as asked for", p->request->tp);
         done = done && add_annotation(p, "tp", text, plan);
     }
@@ -134,7 +136,8 @@ int ah_cluster_verdict_fail(const struct ah_cluster_planning *p, struct ah_clust
             hosts ? "GPUs and hosts" : "GPUs", shortage.available_bytes / 1073741824);
     return ah_error_set(
         err, shortage.proven ? AH_E_INFEASIBLE : AH_E_NO_PLAN,
-        "no arrangement of cluster '%s' %s for '%s': a GPU's memory is too small for its blocks and "
+        "no arrangement of cluster '%s' %s for '%s'%s: a GPU's memory is too small for its blocks and "
         "their activations",
-        p->request->cluster->name, shortage.proven ? "fits" : "was found that fits", p->request->model->name);
+        p->request->cluster->name, shortage.proven ? "fits" : "was found that fits", p->request->model->name,
+        p->request->sums_stay ? " with the groups of micro-batches of the other plan" : "");
 }

@@ -50,7 +50,9 @@ static void read_training(struct verify *v)
                                             .state_dtype = training->state_dtype,
                                             .clip = training->clip,
                                             .trainable = all ? v->everything : training->trainable,
-                                            .n_trainable = all ? 1 : training->n_trainable};
+                                            .n_trainable = all ? 1 : training->n_trainable,
+                                            .sums = training->sums,
+                                            .n_sums = training->n_sums};
 }
 
 /* In ascending order, each once. */
@@ -125,6 +127,7 @@ static int build(struct verify *v, const uint64_t *tp, struct ah_instance *ret_i
         .cluster = v->inputs->cluster,
         .training = v->training,
         .tp = tp,
+        .apart = ah_cluster_plan_first_sums(v->training.sums, v->training.n_sums, v->plan->n_pipelines) > 0,
         .without = ah_away_without(ah_restriction_read(v->plan->annotations, v->plan->n_annotations))};
     struct ah_error cause = {0};
     bool estimated = false;
@@ -393,12 +396,14 @@ static int describe(struct verify *v)
         return rc;
     again.predicted.estimated = v->estimated;
     again.solver.objective_us = again.predicted.step_us;
-    const struct ah_programs_input programs = {.model = v->inputs->model,
-                                               .cluster = v->inputs->cluster,
-                                               .training = v->training,
-                                               .instance = &v->instance,
-                                               .arrangement = &v->arrangement,
-                                               .estimated = v->estimated};
+    struct ah_programs_input programs = {.model = v->inputs->model,
+                                         .cluster = v->inputs->cluster,
+                                         .training = v->training,
+                                         .instance = &v->instance,
+                                         .arrangement = &v->arrangement,
+                                         .estimated = v->estimated};
+    if (v->plan->n_programs) /* a plan of whole models may split its table as another one does */
+        programs.training.tied = v->plan->programs[0].training.tied;
     if (v->plan->n_programs)
         rc = ah_programs_fill(&programs, v->arena, &again, v->err);
     rc = rc ? rc : ah_concert_predict(&again, v->err);

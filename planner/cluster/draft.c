@@ -4,6 +4,8 @@
  */
 #include "planner/cluster/draft.h"
 
+#include "planner/cluster/groups.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,6 +151,7 @@ void ah_draft_sort(struct ah_draft *draft)
     if (!arrangement->n_pipelines)
         return;
     qsort(arrangement->pipelines, arrangement->n_pipelines, sizeof *arrangement->pipelines, by_stages);
+    ah_groups_order(draft->instance, arrangement);
     for (size_t p = 0; p < arrangement->n_pipelines; p++) {
         memcpy(draft->scratch + at, arrangement->pipelines[p].stages,
                arrangement->pipelines[p].n_stages * sizeof *draft->scratch);
@@ -186,11 +189,67 @@ static uint64_t give(const struct ah_draft *draft, size_t p, struct ah_fits *fit
     return 0;
 }
 
+/* ---- groups ---- */
+
+/* Gives so many to that pipeline without any which ends first with them. False: none has room for them. */
+static bool give_share(const struct ah_draft *draft, uint64_t micro_batches, struct ah_fits *fits)
+{
+    const struct ah_arrangement *arrangement = &draft->arrangement;
+    const size_t none = arrangement->n_pipelines;
+    double best_us = INFINITY;
+    size_t best = none;
+    for (size_t p = 0; p < none; p++) {
+        struct ah_pipeline *pipeline = &arrangement->pipelines[p];
+        if (pipeline->micro_batches)
+            continue;
+        pipeline->micro_batches = micro_batches;
+        const double us = ah_fits_pipeline(fits, pipeline) ? ah_split_formula_us(draft->instance, pipeline)
+                                                           : (double)INFINITY;
+        pipeline->micro_batches = 0;
+        best = us < best_us ? p : best;
+        best_us = fmin(us, best_us);
+    }
+    if (best == none)
+        return false;
+    arrangement->pipelines[best].micro_batches = micro_batches;
+    return true;
+}
+
+/* Gives what the groups allow, the largest share first. */
+static bool share_groups(const struct ah_draft *draft, struct ah_fits *fits)
+{
+    const struct ah_arrangement *arrangement = &draft->arrangement;
+    const size_t n = arrangement->n_pipelines;
+    if (n < draft->instance->groups.fewest)
+        return false;
+    for (size_t p = 0; p < n; p++)
+        arrangement->pipelines[p].micro_batches = 0;
+    for (uint64_t before = UINT64_MAX, next = 0, given = 0; given < n; before = next) {
+        next = 0;
+        for (size_t i = 0; i < n; i++) {
+            const uint64_t share = ah_groups_share(draft->instance, n, i);
+            next = share < before && share > next ? share : next;
+        }
+        for (size_t i = 0; i < n; i++)
+            if (ah_groups_share(draft->instance, n, i) == next) {
+                if (!give_share(draft, next, fits))
+                    return false;
+                given++;
+            }
+    }
+    for (size_t p = 0; p < n; p++)
+        if (!ah_fits_pipeline(fits, &arrangement->pipelines[p]))
+            return false;
+    return true;
+}
+
 bool ah_draft_share(struct ah_draft *draft, struct ah_fits *fits)
 {
     const struct ah_arrangement *arrangement = &draft->arrangement;
-    if (!arrangement->n_pipelines || arrangement->n_pipelines > draft->instance->micro_batches)
+    if (!arrangement->n_pipelines || arrangement->n_pipelines > ah_groups_most_pipelines(draft->instance))
         return false;
+    if (draft->instance->groups.n)
+        return share_groups(draft, fits);
     for (size_t p = 0; p < arrangement->n_pipelines; p++) {
         arrangement->pipelines[p].micro_batches = 1;
         if (!ah_fits_pipeline(fits, &arrangement->pipelines[p]))
@@ -207,6 +266,16 @@ bool ah_draft_share(struct ah_draft *draft, struct ah_fits *fits)
         left -= give(draft, first, fits);
     }
     return true;
+}
+
+bool ah_draft_pass_on(const struct ah_draft *draft, struct ah_pipeline *from, struct ah_pipeline *to)
+{
+    const uint64_t changed = draft->instance->groups.n ? from->micro_batches - to->micro_batches : 1;
+    const bool is =
+        draft->instance->groups.n ? from->micro_batches > to->micro_batches : from->micro_batches > 1;
+    from->micro_batches -= is ? changed : 0;
+    to->micro_batches += is ? changed : 0;
+    return is;
 }
 
 bool ah_draft_split(struct ah_draft *draft, size_t p, uint64_t micro_batches, struct ah_fits *fits)
@@ -251,7 +320,7 @@ void ah_draft_change_shared(struct ah_draft *draft)
 bool ah_draft_mend(struct ah_draft *draft, struct ah_fits *fits)
 {
     uint64_t total = draft->instance->micro_batches, n = draft->arrangement.n_pipelines;
-    if (!n || n > total)
+    if (!n || n > ah_groups_most_pipelines(draft->instance))
         return false;
     ah_draft_change_shared(draft);
     for (size_t p = 0; p < n; p++)
@@ -303,7 +372,7 @@ bool ah_draft_finish(struct ah_draft *draft, struct ah_fits *fits)
 {
     struct ah_arrangement *arrangement = &draft->arrangement;
     uint64_t total = draft->instance->micro_batches, n = arrangement->n_pipelines;
-    if (!n || n > total)
+    if (!n || n > ah_groups_most_pipelines(draft->instance))
         return false;
     ah_draft_count_sharers(draft);
     for (size_t p = 0; p < n; p++)

@@ -72,6 +72,10 @@ bool ah_draft_mend(struct ah_draft *draft, struct ah_fits *fits);
 void ah_draft_count_sharers(struct ah_draft *draft);
 void ah_draft_change_shared(struct ah_draft *draft);
 
+/* The smallest change of two pipelines' shares: one micro-batch of `from` goes to `to`; where groups are to be kept, they change
+ * shares, once of each pair. False: there is none. They are to be fitted again. */
+bool ah_draft_pass_on(const struct ah_draft *draft, struct ah_pipeline *from, struct ah_pipeline *to);
+
 /* Shares micro-batches out and fits, once sharers are counted; the blocks stay. */
 bool ah_draft_share(struct ah_draft *draft, struct ah_fits *fits);
 

@@ -19,6 +19,7 @@
  * the path of a micro-batch with the shortest passes (3), for whatever number of units that could share its host with
  * those of its pipeline (4). How many do follows from the set.
  */
+#include "planner/cluster/groups.h"
 #include "planner/cluster/hunt_internal.h"
 
 #include "planner/cluster/limits.h"
@@ -353,13 +354,15 @@ static int rehearse_shares(struct exhausting *x, size_t p, uint64_t left)
     if (p + 1 < x->n_chosen) {
         for (uint64_t m = least; m <= cap && m + (x->n_chosen - p - 1) <= left && !rc && !give_up(x); m++) {
             pipeline->micro_batches = m;
-            if (ah_fits_pipeline(&x->hunt->fits, pipeline))
+            if (ah_groups_may_begin(x->hunt->instance, &x->trial.arrangement, p + 1) &&
+                ah_fits_pipeline(&x->hunt->fits, pipeline))
                 rc = rehearse_shares(x, p + 1, left - m);
         }
         return rc;
     }
     pipeline->micro_batches = left;
-    if (left > cap || !ah_fits_pipeline(&x->hunt->fits, pipeline))
+    if (left > cap || !ah_groups_allow(x->hunt->instance, &x->trial.arrangement) ||
+        !ah_fits_pipeline(&x->hunt->fits, pipeline))
         return AH_OK;
     return rehearse(x);
 }
@@ -383,11 +386,11 @@ static int rehearse_set(struct exhausting *x)
 /* Adds every candidate from `from` on that fits the units `left`, where (2) holds. */
 static int extend(struct exhausting *x, size_t from, size_t left, uint64_t caps)
 {
-    uint64_t all = x->hunt->instance->micro_batches;
+    const uint64_t all = x->hunt->instance->micro_batches;
     int rc = AH_OK;
     if (x->n_chosen && caps >= all)
         rc = rehearse_set(x);
-    if (x->n_chosen == all || x->n_chosen == STAGES_MAX)
+    if (x->n_chosen == ah_groups_most_pipelines(x->hunt->instance) || x->n_chosen == STAGES_MAX)
         return rc;
     for (size_t i = from; i < x->n_candidates && !rc && !give_up(x); i++) {
         const struct candidate *candidate = &x->candidates[i];

@@ -2,6 +2,7 @@
 #include "planner/cluster/hunt_internal.h"
 
 #include "planner/cluster/estimate.h"
+#include "planner/cluster/groups.h"
 #include "planner/cluster/limits.h"
 #include "planner/cluster/rehearsal.h"
 #include "planner/cluster/relaxation.h"
@@ -58,6 +59,8 @@ int ah_hunt_time(struct ah_hunt *hunt, struct ah_draft *draft, double limit_us, 
 {
     uint64_t passes = 0;
     *ret_us = INFINITY;
+    if (!ah_groups_allow(hunt->instance, &draft->arrangement))
+        return AH_OK;
     if (!hunt->rough)
         return rehearse(hunt, draft, limit_us, ret_us, err);
     ah_draft_sort(draft);
@@ -129,7 +132,7 @@ static int add_given(struct ah_hunt *hunt, const struct ah_arrangement *start, s
         return rc;
     ah_draft_take(&draft, start);
     rc = ah_hunt_time(hunt, &draft, INFINITY, &us, err);
-    if (!rc)
+    if (!rc && !isinf(us))
         ah_hunt_add_start(hunt, &draft, us);
     ah_draft_release(&draft);
     return rc;

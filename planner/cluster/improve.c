@@ -3,7 +3,7 @@
  * Improvement: from each of the best starts, the first change that makes the rehearsal faster; again until none does, or the
  * budget is used up. Changes, from small to large:
  *
- *   a block goes to the stage before or behind · a micro-batch goes to another pipeline · a unit stops working, or starts ·
+ *   a block goes to the stage before or behind · a micro-batch, or all of a group, goes to another pipeline · a unit stops working, or starts ·
  *   two units change places · a unit goes to another place
  *
  * The last three split blocks and share micro-batches anew.
@@ -95,10 +95,8 @@ static int move_micro_batches(struct improving *m)
     for (size_t i = 0; i < n * n && !stop(m) && !rc; i++) {
         struct ah_pipeline *from = &m->trial.arrangement.pipelines[i / n];
         struct ah_pipeline *to = &m->trial.arrangement.pipelines[i % n];
-        if (from == to || from->micro_batches < 2)
+        if (from == to || !ah_draft_pass_on(&m->trial, from, to))
             continue;
-        from->micro_batches--;
-        to->micro_batches++;
         rc = judge(m, ah_fits_pipeline(&m->hunt->fits, from) && ah_fits_pipeline(&m->hunt->fits, to));
     }
     return rc;

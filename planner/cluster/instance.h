@@ -81,6 +81,14 @@ struct ah_instance_link {
     double latency_us;
 };
 
+/* Groups of micro-batches that pipelines are to keep (groups.h). */
+struct ah_instance_groups {
+    const uint64_t *micro_batches; /* of each; borrowed. NULL: pipelines have as many as suits them */
+    size_t n;
+    size_t fewest, most; /* pipelines */
+    bool one_stage;      /* each of them: a table that embedding and head share is not to be split */
+};
+
 struct ah_instance {
     size_t n_blocks;
     size_t n_kinds, n_classes;
@@ -92,6 +100,7 @@ struct ah_instance {
     const uint64_t *gradient_bytes; /* by block, all slices: what pipelines add up */
     uint64_t tied_bytes;            /* of the table that the first and the last block share; 0: none */
     double update_limit_us;         /* a stage with anything away updates within this; 0: nothing is away */
+    struct ah_instance_groups groups;
 };
 
 /* Units in all. */

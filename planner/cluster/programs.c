@@ -31,6 +31,7 @@ struct filling {
 struct role {
     struct ah_plan_part part;
     uint64_t micro_batches;
+    uint64_t sums; /* groups that it adds up by themselves; 0: none */
     uint64_t kind;
     uint64_t sharers; /* of its host; 0: it has none */
     uint64_t recompute, selective, states_away, weights_away;
@@ -50,6 +51,12 @@ struct program {
     struct ah_knobs knobs;
 };
 
+static size_t first_sums(const struct filling *f)
+{
+    const struct ah_plan_training *training = &f->in->training;
+    return ah_cluster_plan_first_sums(training->sums, training->n_sums, f->in->arrangement->n_pipelines);
+}
+
 static struct role role_of(const struct filling *f, const struct ah_pipeline *pipeline, size_t i)
 {
     const struct ah_instance *in = f->in->instance;
@@ -62,6 +69,7 @@ static struct role role_of(const struct filling *f, const struct ah_pipeline *pi
                                  .step_micro_batches =
                                      f->in->arrangement->n_pipelines > 1 ? f->in->training.micro_batches : 0},
                         .micro_batches = pipeline->micro_batches,
+                        .sums = pipeline == f->in->arrangement->pipelines ? first_sums(f) : 0,
                         .kind = in->classes[stage->class].kind,
                         .sharers = ah_instance_kind_of(in, stage->class)->n_hosts ? stage->sharers : 0,
                         .recompute = stage->recompute,
@@ -83,6 +91,7 @@ static struct ah_config config_of(const struct program *p, size_t block)
     size_t at = p->stage->first + block;
     const struct ah_instance_away *away = ah_stage_away(p->f->in->instance, p->stage, at);
     bool ways = group->kind == AH_BLOCK_LAYER && group->backward;
+    bool joins = group->kind != AH_BLOCK_LAYER && ah_job_joins_table(&p->job);
     struct ah_config config = {.activations =
                                    ways ? (uint8_t)ah_stage_way(p->stage, at) : AH_ACTIVATIONS_KEEP,
                                .weights = away ? (uint8_t)away->weights : AH_WEIGHTS_DEVICE,
@@ -91,7 +100,8 @@ static struct ah_config config_of(const struct program *p, size_t block)
     if (!group->trained_elements)
         config.optimizer = AH_OPTIMIZER_NONE;
     else if (p->job.adds_up)
-        config.accumulator = config.weights == AH_WEIGHTS_HOST ? AH_ACCUMULATOR_HOST : AH_ACCUMULATOR_DEVICE;
+        config.accumulator =
+            config.weights == AH_WEIGHTS_HOST && !joins ? AH_ACCUMULATOR_HOST : AH_ACCUMULATOR_DEVICE;
     return config;
 }
 
@@ -256,6 +266,7 @@ static int make_program(struct program *p, struct ah_plan *ret_plan)
     p->training.batch = f->in->training.batch / f->in->training.micro_batches * p->role.micro_batches;
     p->training.micro_batches = p->role.micro_batches;
     p->training.tied = f->tied;
+    p->training.n_sums = p->role.sums;
     int rc = ah_job_init_part(&p->job, f->in->model, &p->training, &p->role.part, f->arena, f->err);
     rc = rc ? rc : choose(p);
     rc = rc ? rc : price(p);

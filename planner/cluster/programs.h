@@ -18,7 +18,7 @@
 struct ah_programs_input {
     const struct ah_model *model;
     const struct ah_cluster *cluster;
-    struct ah_plan_training training; /* micro_batches: of all pipelines together */
+    struct ah_plan_training training; /* micro_batches, sums: of all pipelines together */
     const struct ah_instance *instance;
     const struct ah_arrangement *arrangement;
     bool estimated;

@@ -8,6 +8,7 @@
 #include "planner/cluster/settings.h"
 
 #include "planner/cluster/cluster_costs.h"
+#include "planner/cluster/groups.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -61,7 +62,8 @@ static uint64_t micro_batches_of(const struct ah_cluster_request *request, uint3
     return batch % sequences ? 0 : batch / sequences;
 }
 
-static int add(struct making *m, uint32_t degrees, uint32_t size)
+/* With `apart`: of pipelines of which the first one adds groups up apart, since its sums take more memory. */
+static int add_one(struct making *m, uint32_t degrees, uint32_t size, bool apart)
 {
     struct ah_setting *setting = &m->settings.items[m->settings.n];
     size_t n = m->request->cluster->n_gpus;
@@ -77,10 +79,20 @@ static int add(struct making *m, uint32_t degrees, uint32_t size)
                                                  .cluster = m->request->cluster,
                                                  .training = setting->training,
                                                  .tp = setting->tp,
-                                                 .without = m->request->without};
+                                                 .without = m->request->without,
+                                                 .apart = apart};
+    bool any = true;
     int rc = ah_cluster_costs_build(&input, m->arena, &setting->instance, &setting->estimated, m->err);
-    m->settings.n += !rc;
+    if (!rc && m->request->sums_stay)
+        rc = ah_groups_read(&setting->instance, &setting->training, apart, m->arena, &any, m->err);
+    m->settings.n += !rc && any;
     return rc;
+}
+
+static int add(struct making *m, uint32_t degrees, uint32_t size)
+{
+    int rc = m->request->sums_stay ? add_one(m, degrees, size, true) : AH_OK;
+    return rc ? rc : add_one(m, degrees, size, false);
 }
 
 static uint32_t all_of(uint32_t degree)
@@ -273,7 +285,7 @@ int ah_settings_make(const struct ah_cluster_request *request, struct ah_arena *
                      struct ah_settings *ret_settings, struct ah_error *err)
 {
     struct making m = {.request = request, .arena = arena, .err = err};
-    m.settings.items = ah_arena_array(arena, 2 * (SYMMETRIC_MOST + ASYM_MOST), sizeof *m.settings.items);
+    m.settings.items = ah_arena_array(arena, 4 * (SYMMETRIC_MOST + ASYM_MOST), sizeof *m.settings.items);
     m.settings.left_out_bound_us = INFINITY;
     int rc = m.settings.items ? add_symmetric(&m) : ah_error_memory(err);
     bool each = request->tp_mode == AH_TP_ASYMMETRIC && request->policy == AH_CLUSTER_POLICY_OPTIMAL;

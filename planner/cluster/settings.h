@@ -5,6 +5,8 @@
  *
  * One degree for all types: every one. A degree for each type (asym): of all combinations the ones with the lowest bounds,
  * so many as can be searched; the others are counted, with the least of their bounds.
+ *
+ * Where sums stay as another plan has them (groups.h), each has up to two instances, by the place that sums take.
  */
 #ifndef AH_PLANNER_CLUSTER_SETTINGS_H
 #define AH_PLANNER_CLUSTER_SETTINGS_H

@@ -7,6 +7,7 @@
  *
  * "Random" is a fixed sequence: the same instance and budget, the same arrangement.
  */
+#include "planner/cluster/groups.h"
 #include "planner/cluster/hunt_internal.h"
 
 #include <math.h>
@@ -175,10 +176,7 @@ static void change_share(struct shaking *s)
     struct ah_arrangement *arrangement = &s->trial.arrangement;
     struct ah_pipeline *from = &arrangement->pipelines[draw(s, arrangement->n_pipelines)];
     struct ah_pipeline *to = &arrangement->pipelines[draw(s, arrangement->n_pipelines)];
-    if (from->micro_batches < 2)
-        return;
-    from->micro_batches--;
-    to->micro_batches++;
+    ah_draft_pass_on(&s->trial, from, to);
 }
 
 /* Splits the pipelines that need it, for about the share that they will have, and shares anew. */
@@ -187,7 +185,7 @@ static bool finish(struct shaking *s)
     struct ah_draft *draft = &s->trial;
     size_t n = draft->arrangement.n_pipelines;
     uint64_t total = draft->instance->micro_batches;
-    if (!n || n > total)
+    if (!n || n > ah_groups_most_pipelines(draft->instance))
         return false;
     ah_draft_change_shared(draft);
     for (size_t p = 0; p < n; p++) {

@@ -16,6 +16,7 @@
  * and the stages' orders improved along fast links (route.c); or all pipelines along the one route, forth or back, so that what
  * holds the same blocks in different pipelines stands on one island.
  */
+#include "planner/cluster/groups.h"
 #include "planner/cluster/hunt_internal.h"
 
 #include "planner/cluster/islands.h"
@@ -350,7 +351,7 @@ static int try_set(struct ah_hunt *hunt, struct dealing *d, struct ah_draft *dra
 {
     int rc = AH_OK;
     weigh(d);
-    for (size_t n = 1; n <= d->n_units && n <= d->instance->micro_batches && !rc; n++)
+    for (size_t n = 1; n <= d->n_units && n <= ah_groups_most_pipelines(d->instance) && !rc; n++)
         if (interests(d->n_units, n, d->instance->n_blocks))
             rc = try_ways(hunt, d, n, draft, err);
     return rc;

@@ -5,6 +5,7 @@
 #include "planner/cluster/cluster_document.h"
 #include "planner/cluster/concert.h"
 #include "planner/cluster/draft.h"
+#include "planner/cluster/groups.h"
 #include "planner/cluster/limits.h"
 #include "planner/cluster/programs.h"
 
@@ -16,6 +17,8 @@ struct adapting {
     const struct ah_cluster_request *request;
     const struct ah_cluster_plan *old;
     enum ah_adapt_way way;
+    bool apart; /* where sums stay: of numbers of pipelines of which the first one adds groups up apart */
+    bool any;   /* there are such */
     struct ah_instance instance;
     bool estimated;
     size_t *left; /* by class: units without work */
@@ -58,8 +61,13 @@ static int build(struct adapting *a, struct ah_error *err)
                                                  .cluster = a->request->cluster,
                                                  .training = a->request->training,
                                                  .tp = a->tp,
-                                                 .without = a->request->without};
-    return ah_cluster_costs_build(&input, a->arena, &a->instance, &a->estimated, err);
+                                                 .without = a->request->without,
+                                                 .apart = a->apart};
+    int rc = ah_cluster_costs_build(&input, a->arena, &a->instance, &a->estimated, err);
+    a->any = !a->apart;
+    if (!rc && a->request->sums_stay)
+        rc = ah_groups_read(&a->instance, &a->request->training, a->apart, a->arena, &a->any, err);
+    return rc;
 }
 
 static int begin(struct adapting *a, struct ah_error *err)
@@ -229,6 +237,7 @@ static int arrange(struct adapting *a, bool *ret_fits, struct ah_error *err)
     }
     free(classes);
     int rc = settle_best(a, ret_fits, err);
+    *ret_fits = *ret_fits && ah_groups_allow(&a->instance, &a->draft.arrangement);
     ah_draft_sort(&a->draft);
     return rc;
 }
@@ -258,24 +267,33 @@ static int describe(const struct adapting *a, struct ah_arena *arena, struct ah_
     return rc ? rc : ah_concert_predict(ret_plan, err);
 }
 
+static int adapt(struct adapting *a, struct ah_arena *arena, struct ah_cluster_plan *ret_plan, bool *ret_fits,
+                 struct ah_error *err)
+{
+    int rc = begin(a, err);
+    *ret_fits = false;
+    if (rc || !a->any || !ah_instance_units(&a->instance))
+        return rc;
+    rc = ah_draft_init(&a->draft, &a->instance, err);
+    rc = rc ? rc : arrange(a, ret_fits, err);
+    if (!rc && *ret_fits)
+        rc = describe(a, arena, ret_plan, err);
+    ah_draft_release(&a->draft);
+    ah_fits_release(&a->fits);
+    return rc;
+}
+
 int ah_adapt_plan(const struct ah_cluster_request *request, const struct ah_cluster_plan *old,
                   enum ah_adapt_way way, struct ah_arena *arena, struct ah_cluster_plan *ret_plan,
                   bool *ret_fits, struct ah_error *err)
 {
-    struct adapting a = {.request = request, .old = old, .way = way, .arena = arena};
     bool fits = false;
-    int rc = begin(&a, err);
-    if (rc || !ah_instance_units(&a.instance)) {
-        *ret_fits = false;
-        return rc;
+    int rc = AH_OK;
+    for (int apart = 0; apart < (request->sums_stay ? 2 : 1) && !fits && !rc; apart++) {
+        struct adapting a = {.request = request, .old = old, .way = way, .apart = apart, .arena = arena};
+        rc = adapt(&a, arena, ret_plan, &fits, err);
     }
-    rc = ah_draft_init(&a.draft, &a.instance, err);
-    rc = rc ? rc : arrange(&a, &fits, err);
-    if (!rc && fits)
-        rc = describe(&a, arena, ret_plan, err);
     if (!rc)
         *ret_fits = fits;
-    ah_draft_release(&a.draft);
-    ah_fits_release(&a.fits);
     return rc;
 }

@@ -3,7 +3,7 @@
  * Adapt: an old cluster plan, changed no more than it must be for a new cluster.
  *
  * Stages whose node is there and has a unit for them stay, with their blocks; degrees stay. The others go, in one of these
- * ways. Micro-batches are shared out anew; where blocks do not fit then, all pipelines are split anew.
+ * ways. Micro-batches are shared out anew (where sums stay, as the groups of the training allow: planner/cluster/groups.h); where blocks do not fit then, all pipelines are split anew.
  */
 #ifndef AH_PLANNER_RECOVERY_ADAPT_H
 #define AH_PLANNER_RECOVERY_ADAPT_H

@@ -139,10 +139,11 @@ static inline bool ah_job_splits_table(const struct ah_job *job)
     return job->training.tied == AH_TIED_SPLIT;
 }
 
-/* The same, and both are here: the table's gradient and the copy's become one behind the last gradient of the step. */
+/* The same, and nobody else has either: the table's gradient and the copy's become one behind the last gradient of the step. */
 static inline bool ah_job_joins_table(const struct ah_job *job)
 {
-    return ah_job_splits_table(job) && !job->is_part;
+    return ah_job_splits_table(job) && !job->part.first_block && job->has_head &&
+           !job->part.step_micro_batches;
 }
 
 /* The head uses the embedding's own table. */

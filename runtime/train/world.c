@@ -69,7 +69,7 @@ static int check_tied(const struct ah_cluster_plan *plan, struct ah_error *err)
         return ah_error_set(err, AH_E_DOCUMENT,
                             "programs: embedding and head are on two ranks, and training.tied is not "
                             "'split'; plan again");
-    if (splits_table(plan) && !has_segment)
+    if (splits_table(plan) && !has_segment && (plan->n_pipelines > 1 || cuts_model(plan)))
         return ah_error_set(err, AH_E_DOCUMENT,
                             "segments: training.tied is 'split', and nobody adds up the table; plan again");
     return AH_OK;

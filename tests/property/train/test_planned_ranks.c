@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Plans as the planner of clusters makes them, of one pipeline and of several, for machines that differ: their ranks give the
- * losses, norms, moments and weights of one process that trains what ah_cluster_plan_step() says, bit for bit.
+ * losses, norms, moments and weights of one process that trains what ah_cluster_plan_step() says, bit for bit. So do those of a
+ * plan for another cluster that keeps the first one's sums (planner/cluster/groups.h).
  */
+#include "planner/cluster/cluster_verify.h"
+#include "planner/recovery/adapt.h"
 #include "runtime/train/world.h"
 #include "tests/property/cluster/planned.h"
 #include "tests/property/train/pipeline.h"
@@ -10,7 +13,16 @@
 
 #include <inttypes.h>
 
-enum { PLANS = 40, DRAWS = 4000, STEPS = 3, TOKENS = 6000, VALUES = 1 << 20, DELAY_US = 40 };
+enum {
+    PLANS = 40,
+    PAIRS = 20,
+    ROOM = 1 << 26,
+    DRAWS = 4000,
+    STEPS = 3,
+    TOKENS = 6000,
+    VALUES = 1 << 20,
+    DELAY_US = 40
+};
 
 struct result {
     struct ah_step_record records[STEPS];
@@ -36,14 +48,14 @@ static bool is_wanted(const struct ah_cluster_plan *plan, bool several)
 }
 
 /* Two kinds of machine, one thrice as fast as the other, with links that adding up is worth. */
-static void make_unequal(uint64_t *random)
+static void make_unequal(struct planned *c, uint64_t *random)
 {
-    struct ah_cluster_gpu *slow = &planned.gpus[0], *fast = &planned.gpus[1];
+    struct ah_cluster_gpu *slow = &c->gpus[0], *fast = &c->gpus[1];
     fast->flops_per_s = 3 * slow->flops_per_s;
     fast->memory_bytes_per_s = 3 * slow->memory_bytes_per_s;
-    for (size_t n = 0; n < planned.cluster.n_nodes; n++) {
-        planned.nodes[n].gpu = n % 2 ? "b" : "a";
-        planned.nodes[n].nic_bytes_per_s = planned_some(random, 3e8, 3e9);
+    for (size_t n = 0; n < c->cluster.n_nodes; n++) {
+        c->nodes[n].gpu = n % 2 ? "b" : "a";
+        c->nodes[n].nic_bytes_per_s = planned_some(random, 3e8, 3e9);
     }
 }
 
@@ -55,7 +67,7 @@ static void draw(bool several, uint64_t *random)
             planned.nodes[n].gpus = 1 + check_random(random) % 2;
         if (planned.cluster.n_nodes > 1) {
             if (several)
-                make_unequal(random);
+                make_unequal(&planned, random);
             planned_of_cpus(&planned);
             planned.request.tp_mode = AH_TP_SYMMETRIC;
             planned.request.tp = 1;
@@ -188,12 +200,12 @@ static void close_alone(void)
     test_case_close(&golden.c);
 }
 
-static void train_together(const char *path, uint64_t *random)
+static void train_together(const struct ah_cluster_plan *plan, const char *path, uint64_t *random)
 {
     struct ah_error err = {0};
     struct ah_arena arena = {0};
     struct ah_world world;
-    CHECK_OK(ah_world_init(&world, &planned.plan, &arena, &err), err);
+    CHECK_OK(ah_world_init(&world, plan, &arena, &err), err);
     memset(&pipeline, 0, sizeof pipeline);
     pipeline.n = world.ranks;
     for (uint32_t rank = 0; rank < world.ranks; rank++) {
@@ -242,7 +254,7 @@ TEST_IN(planned_ranks, have_the_bits_of_one_process, root_make, root_remove)
         const struct ah_cluster_plan *plan = &planned.plan;
         put_data(*state, &random);
         train_alone(path);
-        train_together(path, &random);
+        train_together(plan, path, &random);
         expect_same(i);
         for (size_t p = 0; p < plan->n_pipelines; p++) {
             unequal += plan->pipelines[p].n_stages != plan->pipelines[0].n_stages;
@@ -260,4 +272,206 @@ TEST_IN(planned_ranks, have_the_bits_of_one_process, root_make, root_remove)
                   "; with a split table: %" PRIu64 "\n",
                   unequal, uneven, away, split);
     assert_true((unequal && uneven && away && split) || check_scaled(PLANS) < PLANS);
+}
+
+/* ---- other clusters ---- */
+
+struct pairs {
+    uint64_t as_one, one_to_one, leading, several, away, refused, adapted, adapted_leading;
+};
+
+/* The same model and training. */
+static bool plan_other(struct planned *other, const struct ah_plan_training *training)
+{
+    other->request = planned.request;
+    other->request.cluster = &other->cluster;
+    other->request.training = *training;
+    other->request.sums_stay = true;
+    if (!planned_plan(other))
+        return false;
+    size_t ranks = 0;
+    for (size_t p = 0; p < other->plan.n_pipelines; p++)
+        ranks += other->plan.pipelines[p].n_stages;
+    return ranks <= PIPELINE_STAGES;
+}
+
+/* On another number of GPUs. */
+static bool draw_other(struct planned *other, const struct ah_plan_training *training, uint64_t *random)
+{
+    *other = (struct planned){0};
+    planned_draw_cluster(other, random);
+    for (size_t n = 0; n < other->cluster.n_nodes; n++)
+        other->nodes[n].gpus = 1 + check_random(random) % 2;
+    if (check_random(random) % 3)
+        make_unequal(other, random);
+    if (other->cluster.device != AH_DEVICE_CPU)
+        planned_of_cpus(other);
+    return ah_cluster_gpus(&other->cluster) != ah_cluster_gpus(&planned.cluster) &&
+           plan_other(other, training);
+}
+
+static void expect_same_step(const struct ah_cluster_plan *plan, const struct ah_plan_training *training)
+{
+    struct ah_error err = {0};
+    struct ah_plan_training other;
+    CHECK_OK(ah_cluster_plan_step(plan, &golden.c.arena, &other, &err), err);
+    assert_int_equal(other.batch, training->batch);
+    assert_int_equal(other.micro_batches, training->micro_batches);
+    assert_int_equal(other.n_sums, training->n_sums);
+    assert_int_equal(other.tied, training->tied);
+    if (other.n_sums)
+        assert_memory_equal(other.sums, training->sums, other.n_sums * sizeof *other.sums);
+}
+
+/* The document, read again, says what `check` makes of it. */
+static void expect_valid(const struct planned *other)
+{
+    struct ah_error err = {0};
+    struct ah_buffer text = {0};
+    struct ah_document again;
+    struct ah_cluster_plan copy = other->plan;
+    const struct ah_document document = {.kind = AH_DOCUMENT_CLUSTER_PLAN, .body = {.cluster_plan = &copy}};
+    const struct ah_cluster_verify_inputs inputs = {planned.model.body.model, planned.sha256, &other->cluster,
+                                                    planned.sha256};
+    CHECK_OK(ah_document_print(&document, &text, &err), err);
+    CHECK_OK(ah_document_parse(&again, "other", text.data, text.size, AH_DOCUMENT_CLUSTER_PLAN, &err), err);
+    CHECK_OK(ah_cluster_verify(again.body.cluster_plan, &inputs, &err), err);
+    ah_document_release(&again);
+    ah_buffer_release(&text);
+}
+
+static void count_pair(const struct ah_cluster_plan *plan, const struct ah_plan_training *training,
+                       struct pairs *pairs)
+{
+    const size_t first = ah_cluster_plan_first_sums(training->sums, training->n_sums, plan->n_pipelines);
+    pairs->several += training->n_sums > 0;
+    pairs->as_one += first && plan->n_pipelines == 1;
+    pairs->leading += first && plan->n_pipelines > 1;
+    pairs->one_to_one += training->n_sums == plan->n_pipelines;
+    for (size_t k = 0; k < plan->n_programs; k++)
+        for (size_t block = 0; block < plan->programs[k].n_blocks && first; block++)
+            pairs->away += plan->programs[k].blocks[block].accumulator == AH_ACCUMULATOR_HOST;
+}
+
+/* Room for the whole model everywhere, fast links, and a GPU a node: as many pipelines as nodes. */
+static void make_roomy(struct planned *c, size_t nodes, double times_as_fast)
+{
+    c->cluster.n_nodes = nodes;
+    c->gpus[0].memory_bytes = c->gpus[1].memory_bytes = ROOM;
+    c->gpus[0].flops_per_s = 1e10;
+    c->gpus[0].memory_bytes_per_s = 1e12;
+    c->gpus[1].flops_per_s = times_as_fast * c->gpus[0].flops_per_s;
+    c->gpus[1].memory_bytes_per_s = times_as_fast * c->gpus[0].memory_bytes_per_s;
+    for (size_t n = 0; n < nodes; n++)
+        c->nodes[n] = (struct ah_cluster_node){.id = planned_ids[n],
+                                               .gpu = n ? "a" : "b",
+                                               .gpus = 1,
+                                               .intra_bytes_per_s = 1e9,
+                                               .nic_bytes_per_s = 1e11};
+    planned_of_cpus(c);
+}
+
+/* A plan of a pipeline a node. */
+static void draw_roomy(uint64_t *random)
+{
+    do {
+        planned_release(&planned);
+        planned_draw(&planned, random);
+        make_roomy(&planned, 3 + check_random(random) % 2, 1 + check_uniform(random));
+        planned.request.tp_mode = AH_TP_SYMMETRIC;
+        planned.request.tp = 1;
+        planned.request.training.micro_batches = 8;
+    } while (!planned_plan(&planned));
+}
+
+/* Two nodes, of which one takes all groups but the last; or a node for each group. */
+static bool draw_roomy_other(struct planned *other, const struct ah_plan_training *training, bool two)
+{
+    const double last = (double)training->sums[training->n_sums - 1];
+    *other = (struct planned){.cluster = planned.cluster};
+    other->cluster.gpus = other->gpus;
+    other->cluster.nodes = other->nodes;
+    memcpy(other->gpus, planned.gpus, sizeof planned.gpus);
+    if (two)
+        make_roomy(other, 2, ((double)training->micro_batches - last) / last);
+    else
+        make_roomy(other, training->n_sums, 1);
+    return plan_other(other, training);
+}
+
+/* The first plan, changed for the other cluster in each way that there is, goes on as well. */
+static void adapt_each_way(uint64_t pair, struct planned *other, const struct ah_plan_training *training,
+                           const char *path, uint64_t *random, struct pairs *pairs)
+{
+    for (int way = 0; way < AH_ADAPT_WAYS; way++) {
+        struct ah_error err = {0};
+        bool fits = false;
+        size_t ranks = 0;
+        CHECK_OK(ah_adapt_plan(&other->request, &planned.plan, (enum ah_adapt_way)way, &other->arena,
+                               &other->plan, &fits, &err),
+                 err);
+        for (size_t p = 0; fits && p < other->plan.n_pipelines; p++)
+            ranks += other->plan.pipelines[p].n_stages;
+        if (!fits || ranks > PIPELINE_STAGES)
+            continue;
+        expect_same_step(&other->plan, training);
+        expect_valid(other);
+        train_together(&other->plan, path, random);
+        expect_same(pair);
+        pairs->adapted++;
+        pairs->adapted_leading +=
+            other->plan.n_pipelines > 1 &&
+            ah_cluster_plan_first_sums(training->sums, training->n_sums, other->plan.n_pipelines);
+    }
+}
+
+static void try_pair(uint64_t pair, const char *root, const char *path, uint64_t *random, struct pairs *pairs)
+{
+    static struct planned other;
+    struct ah_plan_training training;
+    struct ah_error err = {0};
+    const bool roomy = pair % 3 == 0;
+    if (roomy)
+        draw_roomy(random);
+    else
+        draw(pair % 5 != 4, random);
+    put_data(root, random);
+    train_alone(path);
+    train_together(&planned.plan, path, random);
+    expect_same(pair);
+    CHECK_OK(ah_cluster_plan_step(&planned.plan, &planned.arena, &training, &err), err);
+    if (roomy && training.n_sums > 2)
+        assert_true(draw_roomy_other(&other, &training, pair % 2));
+    else
+        while (!draw_other(&other, &training, random)) {
+            pairs->refused++;
+            planned_release(&other);
+        }
+    expect_same_step(&other.plan, &training);
+    expect_valid(&other);
+    train_together(&other.plan, path, random);
+    expect_same(pair);
+    count_pair(&other.plan, &training, pairs);
+    adapt_each_way(pair, &other, &training, path, random, pairs);
+    planned_release(&other);
+    close_alone();
+    planned_release(&planned);
+}
+
+TEST_IN(planned_ranks, of_another_cluster_have_the_bits_of_the_first, root_make, root_remove)
+{
+    uint64_t random = check_seed(107);
+    struct pairs pairs = {0};
+    char path[GOLDEN_PATH_MAX];
+    snprintf(path, sizeof path, "%s/data.bin", (const char *)*state);
+    for (uint64_t i = 0; i < check_scaled(PAIRS); i++)
+        try_pair(i, *state, path, &random, &pairs);
+    print_message("groups apart: %" PRIu64 "; all of them in one pipeline: %" PRIu64
+                  ", the first ones in the first of several: %" PRIu64 ", each in its own: %" PRIu64
+                  "; blocks whose groups are added up on hosts: %" PRIu64
+                  "; clusters that did not do: %" PRIu64 "\nadapted: %" PRIu64
+                  ", with several groups in the first of several: %" PRIu64 "\n",
+                  pairs.several, pairs.as_one, pairs.leading, pairs.one_to_one, pairs.away, pairs.refused,
+                  pairs.adapted, pairs.adapted_leading);
+    assert_true((pairs.as_one && pairs.leading && pairs.one_to_one) || check_scaled(PAIRS) < PAIRS);
 }

@@ -34,6 +34,7 @@ static struct priced price(const struct ah_job *job, unsigned without, uint64_t 
                                         .host = ah_away_share(&node, node.gpus),
                                         .tp = tp,
                                         .sum_bytes = 4,
+                                        .held_bytes = 4,
                                         .sums = true,
                                         .without = without};
     const struct ah_job_group group = {

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/cluster/groups.h"
+
+#include "schemas/cluster_plan.h"
+
+/* The fewest pipelines of which the first one adds no group up apart. */
+static size_t fewest_plain(const uint64_t *groups, size_t n)
+{
+    size_t fewest = 1;
+    while (ah_cluster_plan_first_sums(groups, n, fewest))
+        fewest++;
+    return fewest;
+}
+
+int ah_groups_read(struct ah_instance *instance, const struct ah_plan_training *training, bool apart,
+                   struct ah_arena *arena, bool *ret_any, struct ah_error *err)
+{
+    const size_t n = training->n_sums ? training->n_sums : (size_t)training->micro_batches;
+    uint64_t *groups = ah_arena_array(arena, n, sizeof *groups);
+    if (!groups)
+        return ah_error_memory(err);
+    for (size_t i = 0; i < n; i++)
+        groups[i] = training->n_sums ? training->sums[i] : 1;
+    const size_t plain = fewest_plain(groups, n);
+    instance->groups =
+        (struct ah_instance_groups){.micro_batches = groups,
+                                    .n = n,
+                                    .fewest = apart ? 1 : plain,
+                                    .most = apart ? plain - 1 : n,
+                                    .one_stage = instance->tied_bytes && training->tied == AH_TIED_SHARED};
+    *ret_any = instance->groups.most > 0;
+    return AH_OK;
+}
+
+uint64_t ah_groups_most_pipelines(const struct ah_instance *instance)
+{
+    return instance->groups.n ? instance->groups.most : instance->micro_batches;
+}
+
+uint64_t ah_groups_share(const struct ah_instance *instance, size_t n, size_t p)
+{
+    const struct ah_instance_groups *groups = &instance->groups;
+    uint64_t share = instance->micro_batches;
+    if (p)
+        return groups->micro_batches[groups->n - n + p];
+    for (size_t i = 1; i < n; i++)
+        share -= groups->micro_batches[groups->n - n + i];
+    return share;
+}
+
+/* Of `n` places, how many have so many micro-batches. */
+static size_t count_places(const struct ah_instance *instance, size_t n, uint64_t micro_batches)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += ah_groups_share(instance, n, i) == micro_batches;
+    return count;
+}
+
+bool ah_groups_may_begin(const struct ah_instance *instance, const struct ah_arrangement *arrangement,
+                         size_t n)
+{
+    const struct ah_instance_groups *groups = &instance->groups;
+    const size_t all = arrangement->n_pipelines;
+    if (!groups->n)
+        return true;
+    if (all < groups->fewest || all > groups->most)
+        return false;
+    for (size_t p = 0; p < n; p++) {
+        const uint64_t micro_batches = arrangement->pipelines[p].micro_batches;
+        size_t taken = 0;
+        for (size_t q = 0; q <= p; q++)
+            taken += arrangement->pipelines[q].micro_batches == micro_batches;
+        if (taken > count_places(instance, all, micro_batches) ||
+            (groups->one_stage && arrangement->pipelines[p].n_stages > 1))
+            return false;
+    }
+    return true;
+}
+
+bool ah_groups_allow(const struct ah_instance *instance, const struct ah_arrangement *arrangement)
+{
+    return ah_groups_may_begin(instance, arrangement, arrangement->n_pipelines);
+}
+
+void ah_groups_order(const struct ah_instance *instance, struct ah_arrangement *arrangement)
+{
+    struct ah_pipeline *pipelines = arrangement->pipelines;
+    const size_t n = arrangement->n_pipelines;
+    if (!instance->groups.n || !ah_groups_allow(instance, arrangement))
+        return;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t share = ah_groups_share(instance, n, i);
+        size_t at = i;
+        while (pipelines[at].micro_batches != share)
+            at++;
+        const struct ah_pipeline found = pipelines[at];
+        for (; at > i; at--)
+            pipelines[at] = pipelines[at - 1];
+        pipelines[i] = found;
+    }
+}

@@ -123,7 +123,9 @@ struct ah_run {
     struct ah_dataset *data, *held_out;
     struct ah_batches batches, held_out_batches;
     struct ah_trainer *trainer;
-    struct ah_tally *tally;          /* of all its steps */
+    struct ah_tally *tally;       /* of all its steps */
+    struct ah_runlog_rank *ranks; /* what each measured, once the run has ended; in cli->arena */
+    size_t n_ranks;
     struct ah_run_status *status;    /* NULL: nobody reads one */
     struct ah_buffer config;         /* config.json beside saved weights */
     struct ah_companions companions; /* and what else stands there */

@@ -48,15 +48,6 @@ static int check_cluster_options(const struct ah_run_plan_wish *wish, uint64_t r
     return AH_OK;
 }
 
-static uint64_t count_ranks(const struct ah_cluster_plan *plan)
-{
-    uint64_t n = 0;
-    for (size_t p = 0; p < plan->n_pipelines; p++)
-        for (size_t s = 0; s < plan->pipelines[p].n_stages; s++)
-            n += plan->pipelines[p].stages[s].n_ranks;
-    return n;
-}
-
 static int take(struct ah_run_plan *p, const struct ah_run_plan_wish *wish, struct ah_error *err)
 {
     const bool cluster = p->document.kind == AH_DOCUMENT_CLUSTER_PLAN;
@@ -70,7 +61,7 @@ static int take(struct ah_run_plan *p, const struct ah_run_plan_wish *wish, stru
         return whole;
     }
     const struct ah_cluster_plan *plan = p->document.body.cluster_plan;
-    int rc = check_cluster_options(wish, count_ranks(plan), err);
+    int rc = check_cluster_options(wish, ah_run_ranks_of_plan(plan), err);
     p->launches = !rc && wish->hosts;
     if (p->launches)
         return ah_run_ranks_check(plan, err);

@@ -128,8 +128,9 @@ struct ah_step_record {
 struct ah_op_record {
     uint64_t step; /* of the round that it was submitted in */
     uint32_t lane; /* enum ah_device_lane */
-    size_t op;     /* of the plan; SIZE_MAX: of none: data and headers of steps, the loss */
-    uint64_t tile;
+    size_t
+        op; /* of the plan; SIZE_MAX: of none: data and headers of steps, the loss; messages that arrive, sums */
+    uint64_t tile;                       /* of a message that arrives: its micro-batch */
     uint64_t ticket;                     /* of its lane; of several, the last */
     uint64_t ready_ns, start_ns, end_ns; /* as in struct ah_span */
 };
@@ -189,7 +190,8 @@ int ah_trainer_give(void *context, const struct ah_weights_piece *piece, float *
 
 struct ah_trainer_facts ah_trainer_facts(const struct ah_trainer *trainer);
 
-/* For timelines: its spans are tagged with the item of the round, or with that of AH_DEVICE's own ops UINT64_MAX. */
+/* For timelines: its spans are tagged with the item of the round; those of messages that arrive with their micro-batch behind all
+ * items; others with UINT64_MAX. */
 struct ah_device *ah_trainer_device(struct ah_trainer *trainer);
 
 /* Of a rank but 0: does what rank 0 does, until that closes its trainer. `held_out` (optional): the same as rank 0's. Errors of

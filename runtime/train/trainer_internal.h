@@ -122,7 +122,7 @@ struct ah_trainer {
     uint64_t factor_loaded; /* h2d ticket of the header behind the latest norm */
     struct staged staged[AH_STEPS_STAGED];
     struct staged *counted; /* whose bytes are submitted */
-    struct ah_span_reader readers[AH_DEVICE_LANES];
+    struct ah_span_reader readers[AH_DEVICE_LANES_ALL];
     struct ah_span spans[SPANS_READ];
     uint64_t busy_ns[2][AH_DEVICE_LANES]; /* of the round that is told next, and of those behind it */
     uint64_t last_end_ns[2];              /* the same */

@@ -50,6 +50,7 @@ struct ah_run_options {
     const struct ah_machine
         *emulated; /* (optional) a profile that emulates, in place of the file `emulate` */
     bool other_device;
+    bool traces; /* of ranks: what they do in some steps is kept (trace_ranks.h) */
     struct ah_option_real stall_after;
     struct ah_device_keep *keep_pinned; /* (optional) of runs one after another; borrowed */
     struct ah_run_ranks

@@ -19,7 +19,7 @@ static int check_whole(const struct ah_plan *plan, struct ah_error *err)
                         plan->part->stage, plan->part->stages);
 }
 
-/* What shows or slows the lanes of one machine. */
+/* What starts ranks, and what is for the lanes of one machine. */
 static int check_cluster_options(const struct ah_run_plan_wish *wish, uint64_t ranks, struct ah_error *err)
 {
     const char *variable = NULL;
@@ -41,10 +41,9 @@ static int check_cluster_options(const struct ah_run_plan_wish *wish, uint64_t r
                             " rank%s: '--local' runs all of them on this machine, as threads, "
                             "'--hosts FILE' or 'mpirun -n %" PRIu64 " autohete run ...' each as a process",
                             ranks, ranks == 1 ? "" : "s", ranks);
-    if (wish->traces || wish->emulates)
+    if (wish->emulates)
         return ah_error_set(err, AH_E_USAGE,
-                            "is a plan for a cluster, and '--%s' is for plans for one machine",
-                            wish->traces ? "trace" : "emulate");
+                            "is a plan for a cluster, and '--emulate' is for plans for one machine");
     return AH_OK;
 }
 

@@ -335,6 +335,8 @@ static int obey(struct ah_trainer *t, const struct ranks_order *order, struct ah
         return do_piece(t, order, err);
     case RANKS_MEASURED:
         return ah_ranks_tell_measured(t, err);
+    case RANKS_RECORDED:
+        return ah_ranks_tell_recorded(t, err);
     case RANKS_END:
         break;
     }

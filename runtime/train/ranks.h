@@ -100,7 +100,15 @@ int ah_ranks_gather(struct ah_trainer *t, int64_t step, double *grad_norm, struc
 int ah_ranks_agree(struct ah_trainer *t, struct ranks_verdict *verdict, struct ah_error *err);
 
 /* Orders of rank 0. */
-enum ranks_order_kind { RANKS_RUN, RANKS_EVALUATE, RANKS_READ, RANKS_WRITE, RANKS_MEASURED, RANKS_END };
+enum ranks_order_kind {
+    RANKS_RUN,
+    RANKS_EVALUATE,
+    RANKS_READ,
+    RANKS_WRITE,
+    RANKS_MEASURED,
+    RANKS_RECORDED,
+    RANKS_END
+};
 struct ranks_order {
     enum ranks_order_kind kind;
     uint64_t steps;
@@ -117,6 +125,8 @@ int ah_ranks_write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
 /* measured.c. Of a rank but 0: what follows a run order, told to its tally; and its answer to RANKS_MEASURED. */
 int ah_ranks_run(struct ah_trainer *t, uint64_t steps, struct ah_error *err);
 int ah_ranks_tell_measured(struct ah_trainer *t, struct ah_error *err);
+/* recorded.c: its answer to RANKS_RECORDED. */
+int ah_ranks_tell_recorded(struct ah_trainer *t, struct ah_error *err);
 
 /* Of the device's watch; `context` is the trainer. */
 bool ah_ranks_beside(const void *context, char *ret_text, size_t room);

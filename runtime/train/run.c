@@ -132,7 +132,9 @@ static void tell_op(const struct run *run, uint32_t lane, const struct ah_span *
                                         .ready_ns = span->ready_ns,
                                         .start_ns = span->start_ns,
                                         .end_ns = span->end_ns};
-    run->observer->op(run->observer->context, &record);
+    ah_recorded_op(run->t, &record);
+    if (run->observer && run->observer->op)
+        run->observer->op(run->observer->context, &record);
 }
 
 /* Adds up what a lane worked: in the round that is told next, whose last op has ticket `end`, and in what follows. */
@@ -148,7 +150,7 @@ static void read_lane(struct run *run, uint32_t lane, uint64_t end)
                 t->busy_ns[later][lane] += span->end_ns - span->start_ns;
             if (lane < AH_DEVICE_LANES && span->end_ns > t->last_end_ns[later])
                 t->last_end_ns[later] = span->end_ns;
-            if (run->observer && run->observer->op)
+            if ((run->observer && run->observer->op) || t->recording.room)
                 tell_op(run, lane, span, later);
         }
 }

@@ -51,14 +51,27 @@ void ah_tally_others_begin(struct tally_waits *waits)
 
 /* ---- hearing ---- */
 
+/* What follows so soon goes on with the same share, or the next one: a share is very many messages. */
+enum { SUMS_GAP_NS = 50000 };
+
+static void hear_sum(struct tally_others *others, const struct ah_op_record *record)
+{
+    struct tally_data *last =
+        others->n_sums ? &others->sums[(others->n_sums - 1) % TALLY_SUMS_KEPT] : NULL;
+    if (last && record->start_ns <= last->end_ns + SUMS_GAP_NS)
+        last->end_ns = record->end_ns;
+    else
+        others->sums[others->n_sums++ % TALLY_SUMS_KEPT] =
+            (struct tally_data){record->start_ns, record->end_ns};
+}
+
 void ah_tally_others_op(struct tally_waits *waits, const struct ah_op_record *record)
 {
     struct tally_others *others = &waits->others;
     const enum ah_channel channel =
         record->lane == AH_LANE_RECEIVE_BEFORE ? AH_CHANNEL_OUTPUT_IN : AH_CHANNEL_GRADIENT_IN;
     if (record->lane == AH_LANE_SUMS)
-        others->sums[others->n_sums++ % TALLY_SUMS_KEPT] =
-            (struct tally_data){record->start_ns, record->end_ns};
+        hear_sum(others, record);
     else if (others->arrived[channel] && record->tile < others->messages.micro_batches)
         others->arrived_ns[channel][record->tile * TALLY_KEPT +
                                     others->arrived[channel][record->tile]++ % TALLY_KEPT] = record->end_ns;

@@ -86,6 +86,11 @@ struct ah_trainer_beat {
     uint64_t waits_ns; /* for how long so far, as far as beats saw it */
 };
 
+/* Steps of a run whose ops are kept: those from `first` on, by number. */
+struct ah_recorded_steps {
+    uint64_t first, n; /* n 0: none */
+};
+
 struct ah_trainer_options {
     const struct ah_model *model; /* borrowed, as all pointers here, until close */
     const struct ah_plan *plan;   /* of this model */
@@ -101,6 +106,8 @@ struct ah_trainer_options {
     uint64_t
         steps_before; /* of a run that is gone on with: the next step is the one after; data go on there, too */
     const struct ah_trainer_rank *rank; /* (optional) NULL: this trainer alone trains the model */
+    struct ah_recorded_steps
+        recorded; /* (optional) of ranks, alike on all: for ah_recorded_collect() (recorded.h) */
 
     /* Where ranks are is told whether or not anyone has patience with the devices: alike on all ranks. Rank 0 hears it, by rank, about
      * once a second and at the end, on a thread of its own, which should not be held up; a trainer alone of itself. */

@@ -4,22 +4,27 @@
  *
  * 1. Work and waits of compute do not overlap: together they are no more than the step.
  * 2. Nobody waits for a neighbour, a pipeline or a gate that is not there, and bytes are those of the documents.
- * 3. Where one rank is slow, that one works longest, and the others stand still for others longer than it does, each on the side
+ * 3. Of the steps that are recorded each position of each program is there once, and no lane does two things at a time.
+ * 4. Where one rank is slow, that one works longest, and the others stand still for others longer than it does, each on the side
  *    where it is.
  */
 #include "base/threads.h"
 #include "runtime/train/measured.h"
+#include "runtime/train/recorded.h"
 #include "tests/property/train/pipeline.h"
 #include "tests/support/hooked.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <time.h>
 
-enum { STEPS = 7, PLANS_EACH = 20, SLOW_US = 700 };
+enum { STEPS = 7, FIRST = 3, RECORDED = 3, PLANS_EACH = 20, SLOW_US = 700 };
 
 static struct golden golden;
 static struct pipeline pipeline;
 static struct ah_measured measured[PIPELINE_STAGES];
+static struct ah_recorded recorded[PIPELINE_STAGES];
+static struct ah_arena arena; /* of what is recorded */
 
 static bool on_step(void *context, const struct ah_step_record *record)
 {
@@ -30,6 +35,14 @@ static bool on_step(void *context, const struct ah_step_record *record)
 static void on_op(void *context, const struct ah_op_record *record)
 {
     ah_tally_op(context, record);
+}
+
+static void keep_own_spans(void)
+{
+    struct ah_recorded_span *own = ah_arena_array(&arena, recorded[0].n + 1, sizeof *own);
+    assert_non_null(own);
+    memcpy(own, recorded[0].spans, recorded[0].n * sizeof *own);
+    recorded[0].spans = own;
 }
 
 /* Two stretches, between which nothing runs. */
@@ -46,6 +59,9 @@ static int lead(void *context, struct ah_trainer *trainer, struct ah_batches *he
         rc = rc ? rc : ah_trainer_evaluate(trainer, held_out, NULL, &evaluation, err);
     }
     rc = rc ? rc : ah_measured_collect(trainer, tally, measured, err);
+    rc = rc ? rc : ah_recorded_collect(trainer, &arena, recorded, err);
+    if (!rc) /* they are the trainer's */
+        keep_own_spans();
     ah_tally_free(tally);
     return rc;
 }
@@ -53,6 +69,8 @@ static int lead(void *context, struct ah_trainer *trainer, struct ah_batches *he
 static void run(uint64_t *seed)
 {
     memset(measured, 0, sizeof measured);
+    for (size_t rank = 0; rank < pipeline.n; rank++)
+        pipeline.stages[rank].options.recorded = (struct ah_recorded_steps){FIRST, RECORDED};
     pipeline_run(&pipeline, &(struct ah_comm_hub_options){.most_delay_us = 40, .seed = check_random(seed)},
                  lead, NULL);
     pipeline_expect_ok(&pipeline);
@@ -97,6 +115,38 @@ static void check_rank(size_t rank)
     assert_int_equal(measured[rank].device_bytes, pipeline.stages[rank].facts.touched_bytes[AH_ARENA_DEVICE]);
 }
 
+static uint64_t count_spans(const struct ah_recorded *of, uint64_t step, uint64_t op)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < of->n; i++)
+        n += of->spans[i].step == step && of->spans[i].op == op;
+    return n;
+}
+
+static void check_recorded(size_t rank)
+{
+    const struct ah_recorded *of = &recorded[rank];
+    const struct ah_plan *plan = pipeline.stages[rank].options.plan;
+    int64_t end_ns[AH_DEVICE_LANES_ALL] = {0};
+    assert_int_equal(of->lost, 0);
+    assert_true(llabs(of->clock_ns) < 1000000000); /* one machine */
+    for (size_t i = 0; i < of->n; i++) {
+        const struct ah_recorded_span *span = &of->spans[i];
+        assert_true(span->start_ns <= span->end_ns);
+        if (span->start_ns < end_ns[span->lane])
+            fail_msg("rank %zu: lane %u begins %" PRId64 " ns before it ends", rank, span->lane,
+                     end_ns[span->lane] - span->start_ns);
+        end_ns[span->lane] = span->end_ns;
+    }
+    for (uint64_t step = FIRST; step < FIRST + RECORDED; step++)
+        for (size_t p = 0; p < plan->lanes.n_compute; p++) {
+            const uint64_t op = plan->lanes.compute[p];
+            if (count_spans(of, step, op) != plan->ops[op].tiles)
+                fail_msg("rank %zu: position %zu of step %" PRIu64 " was recorded %" PRIu64 " times", rank, p,
+                         step, count_spans(of, step, op));
+        }
+}
+
 static struct {
     size_t before, behind, sums, gate, sends;
 } seen;
@@ -107,12 +157,14 @@ static void check_plan(uint64_t *seed)
     for (size_t rank = 0; rank < pipeline.n; rank++) {
         const double *waits_us = measured[rank].times.waits_us;
         check_rank(rank);
+        check_recorded(rank);
         seen.before += waits_us[AH_LANE_RECEIVE_BEFORE] > 0;
         seen.behind += waits_us[AH_LANE_RECEIVE_BEHIND] > 0;
         seen.sends += waits_us[AH_LANE_SEND] > 0;
         seen.sums += waits_us[AH_LANE_SUMS] > 0;
         seen.gate += waits_us[AH_TALLY_GATE] > 0;
     }
+    ah_arena_release(&arena);
 }
 
 TEST(measured_ranks, split_their_steps)
@@ -190,6 +242,7 @@ TEST(measured_ranks, know_which_one_is_slow)
                                 times->waits_us[AH_TALLY_GATE] >
                             times->waits_us[AH_LANE_RECEIVE_BEFORE]);
         }
+        ah_arena_release(&arena);
         pipeline_close(&pipeline);
     }
     golden_close(&golden);

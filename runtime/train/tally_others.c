@@ -56,8 +56,7 @@ enum { SUMS_GAP_NS = 50000 };
 
 static void hear_sum(struct tally_others *others, const struct ah_op_record *record)
 {
-    struct tally_data *last =
-        others->n_sums ? &others->sums[(others->n_sums - 1) % TALLY_SUMS_KEPT] : NULL;
+    struct tally_data *last = others->n_sums ? &others->sums[(others->n_sums - 1) % TALLY_SUMS_KEPT] : NULL;
     if (last && record->start_ns <= last->end_ns + SUMS_GAP_NS)
         last->end_ns = record->end_ns;
     else

@@ -4,7 +4,7 @@
  *
  * 1. Work and waits of compute do not overlap: together they are no more than the step.
  * 2. Nobody waits for a neighbour, a pipeline or a gate that is not there, and bytes are those of the documents.
- * 3. Of the steps that are recorded each position of each program is there once, and no lane does two things at a time.
+ * 3. Of the steps that are recorded each position of each program is there once, in their order, and no lane does two things at a time.
  * 4. Where one rank is slow, that one works longest, and the others stand still for others longer than it does, each on the side
  *    where it is.
  */
@@ -123,6 +123,18 @@ static uint64_t count_spans(const struct ah_recorded *of, uint64_t step, uint64_
     return n;
 }
 
+/* When the op of a position begins in a step, and with `ends` when it ends. */
+static int64_t time_of(const struct ah_recorded *of, uint64_t step, uint64_t op, bool ends)
+{
+    int64_t ns = ends ? INT64_MIN : INT64_MAX;
+    for (size_t i = 0; i < of->n; i++) {
+        const struct ah_recorded_span *span = &of->spans[i];
+        if (span->step == step && span->op == op && (ends ? span->end_ns > ns : span->start_ns < ns))
+            ns = ends ? span->end_ns : span->start_ns;
+    }
+    return ns;
+}
+
 static void check_recorded(size_t rank)
 {
     const struct ah_recorded *of = &recorded[rank];
@@ -144,6 +156,9 @@ static void check_recorded(size_t rank)
             if (count_spans(of, step, op) != plan->ops[op].tiles)
                 fail_msg("rank %zu: position %zu of step %" PRIu64 " was recorded %" PRIu64 " times", rank, p,
                          step, count_spans(of, step, op));
+            if (p && op != plan->lanes.compute[p - 1])
+                assert_true(time_of(of, step, op, true) >=
+                            time_of(of, step, plan->lanes.compute[p - 1], false));
         }
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/units.h"
 #include "cli/plan_summary.h"
+#include "cli/run_ranks.h"
 #include "schemas/cluster_plan.h"
 
 #include <inttypes.h>
@@ -267,10 +268,28 @@ void ah_inspect_cluster_plan_summary(struct ah_cli *cli, const struct ah_cluster
     ah_cli_put_wrapped(cli, &line, 0);
 }
 
+/* What `run` would do with it. */
+static void put_run(struct ah_cli *cli, const struct ah_cluster_plan *plan)
+{
+    struct ah_error why = {0};
+    struct ah_buffer line = {0};
+    const uint64_t ranks = ah_run_ranks_of_plan(plan);
+    if (ah_run_ranks_check(plan, &why))
+        ah_buffer_printf(&line, "run: planned only: %s", why.text);
+    else if (ranks == 1)
+        ah_buffer_puts(&line, "run: 1 rank, by 'run --local'");
+    else
+        ah_buffer_printf(
+            &line, "run: %" PRIu64 " ranks, by 'run --local', '--hosts FILE' or 'mpirun -n %" PRIu64 "'",
+            ranks, ranks);
+    ah_cli_put_wrapped(cli, &line, 0);
+}
+
 void ah_inspect_cluster_plan_text(struct ah_cli *cli, const struct ah_document *document)
 {
     const struct ah_cluster_plan *plan = document->body.cluster_plan;
     ah_inspect_cluster_plan_summary(cli, plan);
+    put_run(cli, plan);
     put_pipelines(cli, plan);
     put_hosts(cli, plan);
     put_segments(cli, plan);
@@ -281,11 +300,14 @@ void ah_inspect_cluster_plan_text(struct ah_cli *cli, const struct ah_document *
 void ah_inspect_cluster_plan_json(struct ah_emit *emit, const struct ah_document *document)
 {
     const struct ah_cluster_plan *plan = document->body.cluster_plan;
+    struct ah_error why = {0}; /* of `run` */
     ah_emit_text(emit, "model", plan->inputs.model.name);
     ah_emit_text(emit, "cluster", plan->inputs.cluster.name);
     ah_emit_integer(emit, "pipelines", plan->n_pipelines);
     ah_emit_integer(emit, "idle_gpus", plan->n_idle_ranks);
     ah_emit_integer(emit, "programs", plan->n_programs);
+    ah_emit_integer(emit, "ranks", ah_run_ranks_of_plan(plan));
+    ah_emit_text(emit, "refused", ah_run_ranks_check(plan, &why) ? why.text : NULL);
     ah_emit_number(emit, "step_us", plan->predicted.step_us);
     if (plan->n_programs) {
         ah_emit_number(emit, "programs_us", plan->predicted.programs_us);

@@ -50,6 +50,7 @@ struct ah_run_options {
     const struct ah_machine
         *emulated; /* (optional) a profile that emulates, in place of the file `emulate` */
     bool other_device;
+    bool traces; /* of ranks: what they do in some steps is kept (trace_ranks.h) */
     struct ah_option_real stall_after;
     struct ah_device_keep *keep_pinned; /* (optional) of runs one after another; borrowed */
     struct ah_run_ranks
@@ -123,7 +124,9 @@ struct ah_run {
     struct ah_dataset *data, *held_out;
     struct ah_batches batches, held_out_batches;
     struct ah_trainer *trainer;
-    struct ah_tally *tally;          /* of all its steps */
+    struct ah_tally *tally;       /* of all its steps */
+    struct ah_runlog_rank *ranks; /* what each measured, once the run has ended; in cli->arena */
+    size_t n_ranks;
     struct ah_run_status *status;    /* NULL: nobody reads one */
     struct ah_buffer config;         /* config.json beside saved weights */
     struct ah_companions companions; /* and what else stands there */

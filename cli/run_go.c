@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "cli/interrupt.h"
 #include "cli/run.h"
+#include "cli/run_measured.h"
 #include "cli/run_resume.h"
 #include "cli/run_status.h"
 #include "runtime/train/persist.h"
@@ -84,10 +85,7 @@ static uint64_t stretch_steps(const struct ah_run *run)
 static int train(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
 {
     struct stretch stretch = {.run = run, .listener = listener};
-    const struct ah_observer observer = {
-        .step = on_step,
-        .context = &stretch,
-        .op = run->options->ranks ? NULL : on_op}; /* of one rank they tell little */
+    const struct ah_observer observer = {.step = on_step, .context = &stretch, .op = on_op};
     ah_tally_begin(run->tally, ah_threads_now_ns());
     return ah_trainer_run(run->trainer, stretch_steps(run), &observer, err);
 }
@@ -320,7 +318,13 @@ static int go(struct ah_run *run, const struct ah_run_listener *listener, struct
 int ah_run_go(struct ah_run *run, const struct ah_run_listener *listener, struct ah_error *err)
 {
     ah_run_status_begin(run->status);
-    const int rc = go(run, listener, err);
+    struct ah_error own = {0};
+    int rc = go(run, listener, err);
+    const int measured = ah_run_measured_collect(run, &own);
+    if (!rc && measured) {
+        rc = measured;
+        *err = own;
+    }
     ah_run_status_end(run->status, rc);
     return rc;
 }

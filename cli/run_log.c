@@ -6,6 +6,8 @@
 
 #include "cli/run_log_keep.h"
 #include "cli/run_log_read.h"
+#include "cli/run_measured.h"
+#include "cli/run_ranks.h"
 #include "schemas/checkpoint.h"
 #include "schemas/machine.h"
 
@@ -130,6 +132,9 @@ static void write_header(struct ah_run_log *log)
     int rc = ah_document_digest(&document, sha256, &err);
     if (!rc)
         rc = ah_tally_predict(run->plan, &run->cli->arena, &predicted, &err);
+    if (!rc && run->options->ranks)
+        rc = ah_run_measured_predict(ah_run_ranks_cluster_plan(run->options->ranks), &run->cli->arena,
+                                     &predicted.ranks, &predicted.n_ranks, &err);
     if (!rc)
         rc = ah_runlog_print_header(&header, &log->line, &err);
     write_line(log, rc, &err);
@@ -246,8 +251,12 @@ static void close_outlet(struct ah_run_log_outlet *outlet)
 int ah_run_log_close(struct ah_run_log *log, const struct ah_runlog_end *end, struct ah_error *err)
 {
     struct ah_error own = {0};
-    if (end && is_wanted(log))
-        write_line(log, ah_runlog_print_end(end, &log->line, &own), &own);
+    if (end && is_wanted(log)) {
+        struct ah_runlog_end with_ranks = *end;
+        with_ranks.ranks = log->run->ranks;
+        with_ranks.n_ranks = log->run->n_ranks;
+        write_line(log, ah_runlog_print_end(&with_ranks, &log->line, &own), &own);
+    }
     for (size_t i = 0; i < log->n_outlets; i++)
         close_outlet(&log->outlets[i]);
     ah_buffer_release(&log->line);

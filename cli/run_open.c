@@ -16,6 +16,7 @@
 #include "cli/run_resume.h"
 #include "cli/run_status.h"
 #include "cli/stall.h"
+#include "cli/trace_ranks.h"
 #include "planner/planner.h"
 #include "profiler/profiler.h"
 #include "runtime/device/algorithm.h"
@@ -478,7 +479,8 @@ static int open_trainer(struct ah_run *run, struct ah_error *err)
                                          .weight_decay = settings->weight_decay,
                                          .seed = settings->seed,
                                          .weights = run->options->weights,
-                                         .steps_before = run->resumed_step};
+                                         .steps_before = run->resumed_step,
+                                         .recorded = ah_trace_ranks_steps(run)};
     int rc = device_options(run, &options.device, err);
     rc = rc ? rc : ah_pool_new(&pool, &(struct ah_pool_options){0}, err);
     if (rc)

@@ -19,7 +19,7 @@ static int check_whole(const struct ah_plan *plan, struct ah_error *err)
                         plan->part->stage, plan->part->stages);
 }
 
-/* What shows or slows the lanes of one machine. */
+/* What starts ranks, and what is for the lanes of one machine. */
 static int check_cluster_options(const struct ah_run_plan_wish *wish, uint64_t ranks, struct ah_error *err)
 {
     const char *variable = NULL;
@@ -41,20 +41,10 @@ static int check_cluster_options(const struct ah_run_plan_wish *wish, uint64_t r
                             " rank%s: '--local' runs all of them on this machine, as threads, "
                             "'--hosts FILE' or 'mpirun -n %" PRIu64 " autohete run ...' each as a process",
                             ranks, ranks == 1 ? "" : "s", ranks);
-    if (wish->traces || wish->emulates)
+    if (wish->emulates)
         return ah_error_set(err, AH_E_USAGE,
-                            "is a plan for a cluster, and '--%s' is for plans for one machine",
-                            wish->traces ? "trace" : "emulate");
+                            "is a plan for a cluster, and '--emulate' is for plans for one machine");
     return AH_OK;
-}
-
-static uint64_t count_ranks(const struct ah_cluster_plan *plan)
-{
-    uint64_t n = 0;
-    for (size_t p = 0; p < plan->n_pipelines; p++)
-        for (size_t s = 0; s < plan->pipelines[p].n_stages; s++)
-            n += plan->pipelines[p].stages[s].n_ranks;
-    return n;
 }
 
 static int take(struct ah_run_plan *p, const struct ah_run_plan_wish *wish, struct ah_error *err)
@@ -70,7 +60,7 @@ static int take(struct ah_run_plan *p, const struct ah_run_plan_wish *wish, stru
         return whole;
     }
     const struct ah_cluster_plan *plan = p->document.body.cluster_plan;
-    int rc = check_cluster_options(wish, count_ranks(plan), err);
+    int rc = check_cluster_options(wish, ah_run_ranks_of_plan(plan), err);
     p->launches = !rc && wish->hosts;
     if (p->launches)
         return ah_run_ranks_check(plan, err);

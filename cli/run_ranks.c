@@ -107,6 +107,16 @@ const char *ah_run_ranks_node(const struct ah_run_ranks *ranks, uint32_t rank)
     return ranks->world.nodes[rank];
 }
 
+const struct ah_cluster_plan *ah_run_ranks_cluster_plan(const struct ah_run_ranks *ranks)
+{
+    return ranks->plan;
+}
+
+const struct ah_world *ah_run_ranks_world(const struct ah_run_ranks *ranks)
+{
+    return &ranks->world;
+}
+
 /* Rank 0 is the one that says how long a step takes. */
 static void choose_program(struct ah_run_ranks *ranks)
 {
@@ -147,6 +157,15 @@ int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_pl
     choose_program(ranks);
     *ret_ranks = ranks;
     return AH_OK;
+}
+
+uint64_t ah_run_ranks_of_plan(const struct ah_cluster_plan *plan)
+{
+    uint64_t n = 0;
+    for (size_t p = 0; p < plan->n_pipelines; p++)
+        for (size_t s = 0; s < plan->pipelines[p].n_stages; s++)
+            n += plan->pipelines[p].stages[s].n_ranks;
+    return n;
 }
 
 int ah_run_ranks_check(const struct ah_cluster_plan *plan, struct ah_error *err)

@@ -19,9 +19,13 @@
 #include "schemas/cluster_plan.h"
 
 struct ah_run_ranks;
+struct ah_world;
 
 /* Did a launcher of processes (mpirun, srun) start this one? Says which variable tells. */
 bool ah_run_ranks_launched(const char **ret_variable);
+
+/* How many the plan has that work. */
+uint64_t ah_run_ranks_of_plan(const struct ah_cluster_plan *plan);
 
 /* Whether the plan can be run at all. Errors of ah_world_init(). */
 int ah_run_ranks_check(const struct ah_cluster_plan *plan, struct ah_error *err);
@@ -44,6 +48,10 @@ const struct ah_plan_training *ah_run_ranks_step(const struct ah_run_ranks *rank
 uint32_t ah_run_ranks_n(const struct ah_run_ranks *ranks);
 const char *ah_run_ranks_host(const struct ah_run_ranks *ranks, uint32_t rank);
 const char *ah_run_ranks_node(const struct ah_run_ranks *ranks, uint32_t rank);
+
+/* Who has what of the plan. */
+const struct ah_cluster_plan *ah_run_ranks_cluster_plan(const struct ah_run_ranks *ranks);
+const struct ah_world *ah_run_ranks_world(const struct ah_run_ranks *ranks);
 
 /* Of another rank than 0: all that it does. `watch` says what to do when its device stalls. Errors as
  * ah_follower_run(). */

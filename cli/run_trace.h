@@ -13,7 +13,7 @@
  *     rc = ah_run_trace_write(trace, cli, path, err);
  *     ah_run_trace_free(trace);
  *
- * New takes all memory: op allocates nothing.
+ * New takes all memory: op allocates nothing. What ranks of a cluster plan did is another file's (trace_ranks.h).
  */
 #ifndef AH_CLI_RUN_TRACE_H
 #define AH_CLI_RUN_TRACE_H
@@ -31,6 +31,9 @@ struct ah_run_trace_options {
     uint64_t first_step; /* number of the first one that is shown; 0: the third that is heard of */
     uint64_t steps;      /* 0: 4 */
 };
+
+/* Steady steps of a run whose last one is `last`, where it has enough of them. */
+struct ah_run_trace_options ah_run_trace_choose(uint64_t steps_before, uint64_t last);
 
 /* `plan` is borrowed until free. */
 int ah_run_trace_new(struct ah_run_trace **ret_trace, const struct ah_plan *plan,

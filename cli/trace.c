@@ -17,7 +17,7 @@
 
 /* ---- events ---- */
 
-void ah_trace_open(struct trace *trace, struct ah_emit *emit, const char *phase, enum trace_process process)
+void ah_trace_open(struct trace *trace, struct ah_emit *emit, const char *phase, unsigned process)
 {
     ah_buffer_puts(&trace->text, trace->comma ? ",\n" : "\n");
     trace->comma = true;

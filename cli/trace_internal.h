@@ -54,7 +54,7 @@ struct trace {
 };
 
 /* trace.c: an object for an event, to be filled and closed. */
-void ah_trace_open(struct trace *trace, struct ah_emit *emit, const char *phase, enum trace_process process);
+void ah_trace_open(struct trace *trace, struct ah_emit *emit, const char *phase, unsigned process);
 void ah_trace_emit_ns(struct ah_emit *emit, const char *key, int64_t ns);
 
 /* The fields of a slice's track and time. */

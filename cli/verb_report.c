@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "cli/inspect.h"
 #include "cli/plan_summary.h"
+#include "cli/report_ranks.h"
 #include "cli/run_log_read.h"
 #include "cli/verbs.h"
 
@@ -35,7 +36,10 @@ static void put_headline(struct ah_cli *cli, const struct ah_runlog *runlog,
         ah_buffer_printf(&cli->out, " (%s)", ah_runlog_summary_print_error(text, step));
     ah_buffer_printf(&cli->out, "%s\n", cli->out_style.reset);
     struct ah_buffer sentence = {0};
-    ah_runlog_summary_put_cause(&sentence, summary);
+    if (ah_report_ranks_any(runlog)) /* lanes of rank 0 are not why */
+        ah_report_ranks_put_sentence(cli, runlog, &sentence);
+    else
+        ah_runlog_summary_put_cause(&sentence, summary);
     if (sentence.size)
         ah_cli_put_wrapped(cli, &sentence, 0);
     ah_buffer_puts(&cli->out, "\n");
@@ -122,17 +126,19 @@ static const char *print_bytes(char out[AH_UNITS_TEXT_MAX], double bytes)
     return ah_units_print_bytes(out, (uint64_t)bytes);
 }
 
-static void put_amounts(struct ah_cli *cli, const struct ah_runlog_summary *summary)
+static void put_amounts(struct ah_cli *cli, const struct ah_runlog_summary *summary, bool of_ranks)
 {
     struct ah_table table = {.arena = &cli->arena, .columns = {"", ">measured", ">predicted", ">error"}};
     put_amount(&table, "tokens per second", &summary->tokens_per_s, ah_units_print_count);
     if (summary->tokens_share < 1)
         put_amount(&table, "learned tokens per second", &summary->learned_tokens_per_s, ah_units_print_count);
-    put_amount(&table, "device memory, highest", &summary->device_bytes, print_bytes);
-    put_amount(&table, "host memory, highest", &summary->host_bytes, print_bytes);
-    put_amount(&table, "copied to the device", &summary->copied_bytes[AH_PLAN_LANE_H2D], print_bytes);
-    put_amount(&table, "copied from the device", &summary->copied_bytes[AH_PLAN_LANE_D2H], print_bytes);
-    ah_inspect_table(cli, "speed and memory", &table);
+    if (!of_ranks) {
+        put_amount(&table, "device memory, highest", &summary->device_bytes, print_bytes);
+        put_amount(&table, "host memory, highest", &summary->host_bytes, print_bytes);
+        put_amount(&table, "copied to the device", &summary->copied_bytes[AH_PLAN_LANE_H2D], print_bytes);
+        put_amount(&table, "copied from the device", &summary->copied_bytes[AH_PLAN_LANE_D2H], print_bytes);
+    }
+    ah_inspect_table(cli, of_ranks ? "speed" : "speed and memory", &table);
     if (summary->tokens_share < 1)
         ah_buffer_printf(&cli->out,
                          "  %slearned are tokens with a loss: %.0f %% of all in the median step%s\n",
@@ -190,15 +196,19 @@ static void put_overlap(struct ah_cli *cli, const struct ah_runlog_overlap *over
 static void print_text(struct ah_cli *cli, const struct ah_runlog *runlog,
                        const struct ah_runlog_summary *summary, bool verbose)
 {
+    const bool of_ranks = ah_report_ranks_any(runlog);
     put_headline(cli, runlog, summary);
     ah_inspect_runlog_facts(cli, runlog, summary);
-    if (summary->step_us.is_measured || summary->step_us.is_predicted) {
+    if (of_ranks)
+        ah_report_ranks_text(cli, runlog, verbose);
+    else if (summary->step_us.is_measured || summary->step_us.is_predicted) {
         put_step(cli, summary);
         if (verbose)
             put_lanes(cli, summary);
         put_marks(cli, summary);
-        put_amounts(cli, summary);
     }
+    if (summary->step_us.is_measured || summary->step_us.is_predicted)
+        put_amounts(cli, summary, of_ranks);
     if (verbose)
         put_overlap(cli, runlog->end ? runlog->end->overlap : NULL);
     ah_inspect_runlog_evaluations(cli, runlog);
@@ -373,6 +383,7 @@ static void print_json(struct ah_cli *cli, const struct ah_run_log_text *text,
     emit_errors(&emit, summary);
     emit_parts(&emit, summary);
     emit_cause(&emit, summary);
+    ah_report_ranks_json(&emit, runlog);
     emit_overlap(&emit, runlog->end ? runlog->end->overlap : NULL);
     emit_events(&emit, runlog);
     ah_emit_close(&emit);
@@ -420,6 +431,9 @@ const struct ah_verb ah_verb_report = {
         "and "
         "where most of the step's difference comes from; tokens per second, memory, losses on held-out data, "
         "and how the run ended. With --verbose also what every lane worked for each kind of op.\n\n"
+        "Of a cluster plan it shows each rank: how long its compute works, stands still for messages that it "
+        "sends, waits for the stage before and behind, for sums and at the gate where all ranks meet; what "
+        "it sends and holds; and the rank that holds up the others.\n\n"
         "With --verbose the log of a run with --trace also says where the time of the steps that are shown "
         "there went: what "
         "worked at each moment, and how much copies and the host worked while compute did not.\n\n"

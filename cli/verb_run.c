@@ -16,6 +16,7 @@
 #include "cli/run_plan.h"
 #include "cli/run_trace.h"
 #include "cli/stall.h"
+#include "cli/trace_ranks.h"
 #include "cli/verbs.h"
 #include "profiler/load.h"
 
@@ -75,7 +76,8 @@ static const struct ah_option run_table[] = {
     {"log", 0, AH_OPTION_OUTPUT, "FILE", replaced_logs, FIELD(run.log),
      "write the run log here, a line a step ('-': standard output); with --resume, go on with the one that is there"},
     {"trace", 0, AH_OPTION_OUTPUT, "FILE", replaced_traces, FIELD(trace),
-     "write the measured timeline of a few steps beside the predicted one, for Perfetto or chrome://tracing"},
+     "write the measured timeline of a few steps, of all ranks, beside the predicted one, for Perfetto or "
+     "chrome://tracing"},
     AH_OUTPUT_FORCE_ROW(struct run_options),
     {"local", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(local),
      "of a cluster plan: all ranks on this machine, as threads"},
@@ -87,7 +89,6 @@ static const struct ah_option run_table[] = {
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 /* clang-format on */
 
-enum { TRACE_AFTER = 4, TRACE_STEPS = 4 };
 enum { LINES = 10 };  /* of steps, in a whole run */
 enum { STEADY = 32 }; /* steps whose median a line shows */
 
@@ -277,14 +278,10 @@ static void on_saved(void *context, uint64_t step, double us, const struct ah_ch
 
 /* ---- the verb ---- */
 
-/* Of steady steps, where there are enough. */
 static int open_trace(struct running *running, struct ah_error *err)
 {
     const struct ah_run *run = &running->run;
-    uint64_t left = run->settings.steps - run->resumed_step;
-    struct ah_run_trace_options options = {.first_step = run->resumed_step + 1, .steps = TRACE_STEPS};
-    if (left >= TRACE_AFTER + TRACE_STEPS)
-        options.first_step += TRACE_AFTER;
+    const struct ah_run_trace_options options = ah_run_trace_choose(run->resumed_step, run->settings.steps);
     ah_trainer_time_ops(run->trainer);
     int rc = ah_run_trace_new(&running->trace, run->plan, &options, err);
     if (!rc)
@@ -318,22 +315,21 @@ static int open_running(struct running *running, struct ah_error *err)
 {
     const struct run_options *options = running->options;
     const char *path = running->cli->arguments.operands[0];
-    const struct ah_run_plan_wish wish = {.local = options->local,
-                                          .traces = options->trace,
-                                          .emulates = options->run.emulate,
-                                          .hosts = options->hosts};
+    const struct ah_run_plan_wish wish = {
+        .local = options->local, .emulates = options->run.emulate, .hosts = options->hosts};
     running->given = options->run;
     int rc = share_output(running, err);
     if (!rc)
         rc = ah_run_plan_load(&running->loaded, path, &wish, err);
     running->given.ranks = running->loaded.ranks;
+    running->given.traces = options->trace;
     if (rc || running->loaded.launches || ah_run_plan_follows(&running->loaded))
         return rc;
     if (!rc && options->run.log && options->run.resume)
         rc = ah_run_log_check(options->run.log, err);
     if (!rc)
         rc = ah_run_open(&running->run, running->cli, running->loaded.plan, &running->given, err);
-    if (!rc && options->trace)
+    if (!rc && options->trace && !running->loaded.ranks)
         rc = open_trace(running, err);
     if (!rc)
         rc = open_log(running, err);
@@ -446,12 +442,13 @@ static int end_trace(struct running *running, struct ah_runlog_end *end, struct 
 
 static int write_trace(struct running *running, struct ah_error *err)
 {
-    if (!running->trace)
+    const char *path = running->options->trace;
+    if (!path)
         return AH_OK;
-    int rc = ah_run_trace_write(running->trace, running->cli, running->options->trace, err);
-    if (!rc && strcmp(running->options->trace, "-") != 0)
-        ah_cli_tell(running->cli, AH_CLI_WROTE, "%s; open it in ui.perfetto.dev or chrome://tracing",
-                    running->options->trace);
+    int rc = running->loaded.ranks ? ah_trace_ranks_write(&running->run, path, err)
+                                   : ah_run_trace_write(running->trace, running->cli, path, err);
+    if (!rc && strcmp(path, "-") != 0)
+        ah_cli_tell(running->cli, AH_CLI_WROTE, "%s; open it in ui.perfetto.dev or chrome://tracing", path);
     return rc;
 }
 

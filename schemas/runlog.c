@@ -56,6 +56,43 @@ static const struct ah_field part_fields[] = {
     {0}};
 AH_TABLE(part, ah_runlog_part, "part", "What ops of a kind take in a step.", NULL);
 
+enum { RANKS_MAX = 65536 };
+
+static const struct ah_field rank_fields[] = {
+    AH_ROW_COUNT(ah_runlog_rank, rank, 0, RANKS_MAX - 1, "Its number."),
+    AH_ROW_COUNT(ah_runlog_rank, pipeline, 0, RANKS_MAX - 1, "The pipeline that it is of."),
+    AH_ROW_COUNT(ah_runlog_rank, stage, 0, RANKS_MAX - 1, "Its stage there."),
+    {.name = "node", AH_TEXT_AT(ah_runlog_rank, node), .about = "Its node in the cluster plan."},
+    {.name = "host",
+     AH_TEXT_AT(ah_runlog_rank, host),
+     .flags = AH_FIELD_OPTIONAL,
+     .about = "Name of its host, where it ran."},
+    AH_ROW_NUMBER(ah_runlog_rank, step_us, US_MAX, "From the end of compute of the step before to its own."),
+    AH_ROW_NUMBER(ah_runlog_rank, compute_us, US_MAX, "Compute works, without messages."),
+    AH_ROW_NUMBER(ah_runlog_rank, messages_us, US_MAX, "It stands still until what it sends is taken."),
+    AH_ROW_NUMBER(ah_runlog_rank, before_us, US_MAX, "It waits for the stage before."),
+    AH_ROW_NUMBER(ah_runlog_rank, behind_us, US_MAX, "It waits for the stage behind."),
+    AH_ROW_NUMBER(ah_runlog_rank, sums_us, US_MAX, "It waits for sums of gradients over pipelines."),
+    AH_ROW_NUMBER(ah_runlog_rank, gate_us, US_MAX, "It waits for all ranks, whose norm updates need."),
+    AH_ROW_NUMBER(ah_runlog_rank, lanes_us, US_MAX, "It waits for other lanes of its own device."),
+    AH_ROW_NUMBER(ah_runlog_rank, h2d_us, US_MAX, "The lane to the device works."),
+    AH_ROW_NUMBER(ah_runlog_rank, d2h_us, US_MAX, "The lane from the device works."),
+    AH_ROW_NUMBER(ah_runlog_rank, host_us, US_MAX, "The host lane works, the gate included."),
+    AH_ROW_NUMBER(ah_runlog_rank, sums_lane_us, US_MAX,
+                  "The lane of sums works, or waits for other pipelines."),
+    AH_ROW_BYTES(ah_runlog_rank, sent_bytes, "Sent to neighbours."),
+    AH_ROW_BYTES(ah_runlog_rank, summed_bytes, "Sent to other pipelines for sums."),
+    AH_ROW_BYTES(ah_runlog_rank, device_bytes, "Highest offset of its device arena."),
+    AH_ROW_BYTES(ah_runlog_rank, host_bytes, "Highest host memory."),
+    {0}};
+AH_TABLE(rank, ah_runlog_rank, "rank", "Where the time of a step of a rank goes.", NULL);
+
+#define RANKS(tag, sentence)                                                                                 \
+    {                                                                                                        \
+        .name = "ranks", AH_GROUPS_AT(tag, ranks, &rank_table), .flags = AH_FIELD_OPTIONAL,                  \
+        .max_items = RANKS_MAX, .about = (sentence)                                                          \
+    }
+
 #define EXPOSED_AND_PARTS(tag)                                                                               \
     {.name = "exposed_us",                                                                                   \
      AH_GROUP_AT(tag, exposed_us, &exposed_table),                                                           \
@@ -80,6 +117,7 @@ static const struct ah_field predicted_fields[] = {
      .flags = AH_FIELD_OPTIONAL,
      .about = "Some costs were not measured on the machine."},
     EXPOSED_AND_PARTS(ah_runlog_predicted),
+    RANKS(ah_runlog_predicted, "Of a cluster plan: a step of each rank, in their order."),
     {0}};
 AH_TABLE(predicted, ah_runlog_predicted, "predicted", "What the plan said.", NULL);
 
@@ -224,6 +262,8 @@ static const struct ah_field end_fields[] = {
     MEDIAN(predicted_step_us, 0, US_MAX, "What the plan said of it."),
     MEDIAN(step_error, -1, AH_FIELD_NUMBER_MAX, "Median over prediction, less 1."),
     EXPOSED_AND_PARTS(ah_runlog_end),
+    RANKS(ah_runlog_end,
+          "Of a cluster plan: a step of each rank, means over the middle half of steps by their time."),
     {.name = "overlap",
      AH_GROUP_AT(ah_runlog_end, overlap, &overlap_table),
      .flags = AH_FIELD_OPTIONAL,

@@ -9,6 +9,10 @@
  * Lane times are measured in that run; `predicted` is what the plan said. PARTS split the time that lanes work in a step by
  * kind of op; those of `predicted` add up to its lanes.
  *
+ * RANKS of a cluster plan each have what their own compute saw of a step: it works, or stands still for messages that it sends,
+ * for those of the stage before or behind, for sums over pipelines, for the gate at which all ranks meet before updates, or
+ * for lanes of its own device. These add up to no more than the step; the rest is nobody's.
+ *
  * A trainer writes lines one at a time (ah_runlog_print_header() and friends) and flushes after each.
  */
 #ifndef AH_SCHEMAS_RUNLOG_H
@@ -35,6 +39,21 @@ struct ah_runlog_part {
     double us; /* in a step, all ops of that kind on that lane */
 };
 
+/* Of a step of a rank, measured or predicted. */
+struct ah_runlog_rank {
+    uint64_t rank, pipeline, stage;
+    const char *node; /* of the plan */
+    const char *host; /* (optional) where it ran */
+    double step_us;   /* from the end of compute of the step before to its own */
+    double compute_us;
+    double messages_us, before_us, behind_us, sums_us, gate_us; /* what compute stands still for */
+    double lanes_us;                                            /* the same, of h2d, d2h and host together */
+    double h2d_us, d2h_us, host_us, sums_lane_us; /* what other lanes work; of messages that is messages_us */
+    uint64_t sent_bytes;                          /* to neighbours */
+    uint64_t summed_bytes;                        /* to other pipelines */
+    uint64_t device_bytes, host_bytes;            /* highest */
+};
+
 struct ah_runlog_predicted {
     double step_us;
     double compute_us, h2d_us, d2h_us, host_us;
@@ -45,6 +64,8 @@ struct ah_runlog_predicted {
     struct ah_plan_exposed *exposed_us; /* (optional) time that compute waits for each lane */
     struct ah_runlog_part *parts;       /* (optional) */
     size_t n_parts;
+    struct ah_runlog_rank *ranks; /* (optional) of a cluster plan: all of them, in their order */
+    size_t n_ranks;
 };
 
 #define AH_RUNLOG_NO_NORM (-1.0)
@@ -117,6 +138,9 @@ struct ah_runlog_end {
     struct ah_plan_exposed *exposed_us;
     struct ah_runlog_part *parts;
     size_t n_parts;
+    struct ah_runlog_rank *
+        ranks; /* (optional) of a cluster plan: all of them, in their order; means over the middle half of steps */
+    size_t n_ranks;
     struct ah_runlog_overlap *overlap; /* (optional) of the steps that --trace shows */
     uint64_t at_bytes;                 /* as that of a step */
 };

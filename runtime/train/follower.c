@@ -31,6 +31,7 @@ struct brief {
     double beta1, beta2, epsilon, weight_decay;
     uint64_t seed, steps_before;
     double patience_s;
+    struct ah_recorded_steps recorded;
     bool documents, has_held_out, has_weights, tells;
     uint64_t n_data, n_valid; /* texts: format, weights, then so many paths */
     uint64_t text_bytes;
@@ -183,6 +184,7 @@ static int brief_others(const struct ah_links *links, const struct ah_follower_t
                           .seed = trainer->seed,
                           .steps_before = trainer->steps_before,
                           .patience_s = trainer->device.watch.patience_s,
+                          .recorded = trainer->recorded,
                           .documents = trainer->documents,
                           .has_held_out = task->held_out,
                           .has_weights = trainer->weights,
@@ -373,6 +375,7 @@ static int open_trainer(struct follower *f, struct ah_error *err)
         .weights = brief->has_weights ? f->weights : NULL,
         .steps_before = brief->steps_before,
         .tells = brief->tells,
+        .recorded = brief->recorded,
         .rank = options->place};
     trainer.device.watch.patience_s = brief->patience_s;
     return ah_trainer_open(&f->trainer, &trainer, err);

@@ -2,6 +2,7 @@
  *
  * Ranks: what goes over one rank, and orders.
  */
+#include "runtime/train/tally.h"
 #include "runtime/train/trainer_internal.h"
 
 #include <inttypes.h>
@@ -65,6 +66,7 @@ int ah_ranks_meet(struct ah_trainer *t, struct ah_error *err)
 void ah_ranks_release(struct ah_trainer *t)
 {
     ah_links_release(&t->ranks.own);
+    ah_tally_free(t->ranks.tally);
     free(t->ranks.piece);
     free(t->ranks.together);
     free(t->ranks.losses);
@@ -331,7 +333,7 @@ static int obey(struct ah_trainer *t, const struct ranks_order *order, struct ah
     struct ah_trainer_evaluation evaluation;
     switch (order->kind) {
     case RANKS_RUN:
-        return ah_trainer_run(t, order->steps, NULL, err);
+        return ah_ranks_run(t, order->steps, err);
     case RANKS_EVALUATE: {
         int rc = held_out ? ah_trainer_evaluate(t, held_out, NULL, &evaluation, err)
                           : ah_error_set(err, AH_E_USAGE, "rank 0 has held-out data, this rank has none");
@@ -340,6 +342,10 @@ static int obey(struct ah_trainer *t, const struct ranks_order *order, struct ah
     case RANKS_READ:
     case RANKS_WRITE:
         return do_piece(t, order, err);
+    case RANKS_MEASURED:
+        return ah_ranks_tell_measured(t, err);
+    case RANKS_RECORDED:
+        return ah_ranks_tell_recorded(t, err);
     case RANKS_END:
         break;
     }
@@ -349,7 +355,7 @@ static int obey(struct ah_trainer *t, const struct ranks_order *order, struct ah
 int ah_trainer_follow(struct ah_trainer *t, struct ah_batches *held_out, struct ah_error *err)
 {
     struct ranks_order order = {.kind = RANKS_RUN};
-    int rc = AH_OK;
+    int rc = ah_tally_new(&t->ranks.tally, t->options.plan, err);
     while (!rc && order.kind != RANKS_END) {
         rc = move(t, t->ranks.links->other[0].down, &order, sizeof order, err);
         rc = rc ? rc : obey(t, &order, held_out, err);

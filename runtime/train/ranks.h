@@ -21,6 +21,8 @@
 
 #include "runtime/train/links.h"
 
+struct ah_tally;
+
 /* What is received together with a send. */
 struct ranks_partner {
     bool any;
@@ -50,10 +52,11 @@ struct ranks {
     size_t n_together;
     double *losses; /* owned: of a step's micro-batches, all at rank 0 */
 
-    float *piece;        /* owned: what a rank but 0 reads or writes for rank 0 */
-    struct beats *beats; /* owned; NULL: nobody watches (beats.c) */
-    uint64_t heard;      /* of all devices, as last told; used atomically */
-    bool ended;          /* there is nothing more to tell the others */
+    float *piece;           /* owned: what a rank but 0 reads or writes for rank 0 */
+    struct beats *beats;    /* owned; NULL: nobody watches (beats.c) */
+    struct ah_tally *tally; /* owned; of a rank but 0 */
+    uint64_t heard;         /* of all devices, as last told; used atomically */
+    bool ended;             /* there is nothing more to tell the others */
 };
 
 /* What is decided once for all at the end of a step, or before a batch of an evaluation. */
@@ -97,7 +100,15 @@ int ah_ranks_gather(struct ah_trainer *t, int64_t step, double *grad_norm, struc
 int ah_ranks_agree(struct ah_trainer *t, struct ranks_verdict *verdict, struct ah_error *err);
 
 /* Orders of rank 0. */
-enum ranks_order_kind { RANKS_RUN, RANKS_EVALUATE, RANKS_READ, RANKS_WRITE, RANKS_END };
+enum ranks_order_kind {
+    RANKS_RUN,
+    RANKS_EVALUATE,
+    RANKS_READ,
+    RANKS_WRITE,
+    RANKS_MEASURED,
+    RANKS_RECORDED,
+    RANKS_END
+};
 struct ranks_order {
     enum ranks_order_kind kind;
     uint64_t steps;
@@ -110,6 +121,12 @@ int ah_ranks_read_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
                         const struct ah_weights_piece *piece, float *ret_values, struct ah_error *err);
 int ah_ranks_write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
                          const struct ah_weights_piece *piece, const float *values, struct ah_error *err);
+
+/* measured.c. Of a rank but 0: what follows a run order, told to its tally; and its answer to RANKS_MEASURED. */
+int ah_ranks_run(struct ah_trainer *t, uint64_t steps, struct ah_error *err);
+int ah_ranks_tell_measured(struct ah_trainer *t, struct ah_error *err);
+/* recorded.c: its answer to RANKS_RECORDED. */
+int ah_ranks_tell_recorded(struct ah_trainer *t, struct ah_error *err);
 
 /* Of the device's watch; `context` is the trainer. */
 bool ah_ranks_beside(const void *context, char *ret_text, size_t room);

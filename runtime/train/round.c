@@ -201,7 +201,7 @@ int ah_round_receive(struct ah_trainer *t, enum ah_channel channel, uint64_t mic
     const struct move_indices still = {{0}};
     const size_t at = ah_bind_received(&t->rounds, &t->ranks.messages, channel, micro_batch);
     const struct ops_of_item ops = {t->bound.first[at], t->bound.first[at + 1], lane_of_channel(channel),
-                                    true, UINT64_MAX};
+                                    true, t->rounds.n_items + micro_batch};
     return ah_queue_ops(t, &ops, waits, &still, &t->ranks.received[channel][micro_batch], err);
 }
 

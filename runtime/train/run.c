@@ -121,16 +121,20 @@ static int stage(struct run *run, int64_t step)
 static void tell_op(const struct run *run, uint32_t lane, const struct ah_span *span, bool later)
 {
     const struct ah_rounds *rounds = &run->t->rounds;
-    bool of_plan = span->tag < rounds->n_items;
+    const bool of_plan = span->tag < rounds->n_items, arrives = !of_plan && span->tag != UINT64_MAX;
     const struct ah_op_record record = {.step = run->before + run->told + 1 + later,
                                         .lane = lane,
                                         .op = of_plan ? rounds->items[span->tag].op : SIZE_MAX,
-                                        .tile = of_plan ? rounds->items[span->tag].tile : 0,
+                                        .tile = of_plan   ? rounds->items[span->tag].tile
+                                                : arrives ? span->tag - rounds->n_items
+                                                          : 0,
                                         .ticket = span->ticket,
                                         .ready_ns = span->ready_ns,
                                         .start_ns = span->start_ns,
                                         .end_ns = span->end_ns};
-    run->observer->op(run->observer->context, &record);
+    ah_recorded_op(run->t, &record);
+    if (run->observer && run->observer->op)
+        run->observer->op(run->observer->context, &record);
 }
 
 /* Adds up what a lane worked: in the round that is told next, whose last op has ticket `end`, and in what follows. */
@@ -142,10 +146,11 @@ static void read_lane(struct run *run, uint32_t lane, uint64_t end)
         for (size_t i = 0; i < n; i++) {
             const struct ah_span *span = &t->spans[i];
             bool later = span->ticket > end;
-            t->busy_ns[later][lane] += span->end_ns - span->start_ns;
-            if (span->end_ns > t->last_end_ns[later])
+            if (lane < AH_DEVICE_LANES)
+                t->busy_ns[later][lane] += span->end_ns - span->start_ns;
+            if (lane < AH_DEVICE_LANES && span->end_ns > t->last_end_ns[later])
                 t->last_end_ns[later] = span->end_ns;
-            if (run->observer && run->observer->op)
+            if ((run->observer && run->observer->op) || t->recording.room)
                 tell_op(run, lane, span, later);
         }
 }
@@ -154,7 +159,7 @@ static void read_lane(struct run *run, uint32_t lane, uint64_t end)
 static uint64_t read_spans(struct run *run, const uint64_t end[])
 {
     struct ah_trainer *t = run->t;
-    for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++)
+    for (uint32_t lane = 0; lane < run->t->device->lanes; lane++)
         read_lane(run, lane, end[lane]);
     uint64_t end_ns = t->last_end_ns[0];
     t->last_end_ns[0] = t->last_end_ns[1];
@@ -219,7 +224,7 @@ static int open_run(struct run *run)
     ah_round_reset(t);
     ah_round_count(t, 0);
     memset(t->busy_ns, 0, sizeof t->busy_ns);
-    for (uint32_t lane = 0; lane < AH_DEVICE_LANES; lane++)
+    for (uint32_t lane = 0; lane < t->device->lanes; lane++)
         t->readers[lane] = ah_device_newest(t->device, lane, 0);
     int rc = stage(run, 0);
     if (!rc)

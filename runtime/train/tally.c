@@ -19,9 +19,11 @@ _Static_assert((int)AH_LANE_COMPUTE == (int)AH_PLAN_LANE_COMPUTE &&
                    (int)AH_LANE_HOST == (int)AH_PLAN_LANE_HOST,
                "lanes of plans are those of devices");
 
-/* The rows of the window of steps: the step, exposed times, then parts. */
+/* The rows of the window of steps: the step, exposed times, parts; then the iteration as a rank's compute sees it, its waits, and
+ * what all lanes of the device work. */
 enum { ROW_STEP, ROW_EXPOSED, ROW_PARTS = ROW_EXPOSED + TALLY_EXPOSED };
-enum { ROWS = ROW_PARTS + AH_RUNLOG_OPS * TALLY_LANES };
+enum { ROW_ITERATION = ROW_PARTS + AH_RUNLOG_OPS * TALLY_LANES, ROW_COMPUTE, ROW_WAITS };
+enum { ROW_BUSY = ROW_WAITS + TALLY_WAITS, ROWS = ROW_BUSY + AH_DEVICE_LANES_ALL };
 
 /* In the arena; `column` is the next one. */
 struct window {
@@ -104,12 +106,15 @@ void ah_tally_begin(struct ah_tally *tally, uint64_t now_ns)
 
 void ah_tally_op(struct ah_tally *tally, const struct ah_op_record *record)
 {
-    enum ah_plan_lane lane = (enum ah_plan_lane)record->lane;
+    const bool sends = record->lane == AH_LANE_SEND; /* to the plan they are of compute */
+    const size_t lane = sends ? AH_PLAN_LANE_COMPUTE : record->lane;
     double *sums = tally->sums[record->step % TALLY_KEPT];
     double us = (double)(record->end_ns - record->start_ns) / 1e3;
     size_t op = record->op < tally->plan->n_ops ? tally->plan->ops[record->op].op : AH_RUNLOG_OP_DATA;
-    sums[ROW_PARTS + op * TALLY_LANES + lane] += us;
-    ah_tally_waits_op(&tally->waits, record, lane);
+    sums[ROW_BUSY + record->lane] += us;
+    if (lane < TALLY_LANES)
+        sums[ROW_PARTS + op * TALLY_LANES + lane] += us;
+    ah_tally_waits_op(&tally->waits, record);
 }
 
 static void put_column(struct window *window, const double *values)
@@ -132,12 +137,25 @@ static bool make_room(struct ah_tally *tally)
     return true;
 }
 
+static void put_iteration(struct ah_tally *tally, uint64_t step, double *sums)
+{
+    struct tally_iteration iteration;
+    if (!tally->waits.others.first_step)
+        tally->waits.others.first_step = step;
+    ah_tally_waits_iteration(&tally->waits, step, &iteration);
+    sums[ROW_ITERATION] = iteration.us;
+    sums[ROW_COMPUTE] = iteration.compute_us;
+    memcpy(sums + ROW_WAITS, iteration.waits_us, sizeof iteration.waits_us);
+}
+
 double ah_tally_step(struct ah_tally *tally, const struct ah_step_record *record)
 {
     double *sums = tally->sums[record->step % TALLY_KEPT];
     double step_us = (double)(record->end_ns - tally->before_ns) / 1e3;
     sums[ROW_STEP] = step_us;
     ah_tally_waits_exposed(&tally->waits, record->step, sums + ROW_EXPOSED);
+    if (tally->waits.others.any)
+        put_iteration(tally, record->step, sums);
     if (make_room(tally))
         put_column(&tally->steps, sums);
     clear_sums(sums);
@@ -206,4 +224,40 @@ int ah_tally_end(struct ah_tally *tally, struct ah_arena *arena, struct ah_runlo
     if (end->predicted_step_us > 0)
         end->step_error = end->median_step_us / end->predicted_step_us - 1;
     return AH_OK;
+}
+
+/* ---- means ---- */
+
+/* Of the steps whose iterations are neither among the shortest nor the longest quarter: parts add up as they do in each, and what
+ * disturbed a few steps is no part of it. */
+static double mean_of_middle(const struct ah_tally *tally, size_t row, double least_us, double most_us)
+{
+    const struct window *steps = &tally->steps;
+    const double *us = steps->values + ROW_ITERATION * steps->room,
+                 *values = steps->values + row * steps->room;
+    double sum = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < steps->n; i++)
+        if (us[i] >= least_us && us[i] <= most_us) {
+            sum += values[i];
+            n++;
+        }
+    return sum / (double)n;
+}
+
+void ah_tally_rank(struct ah_tally *tally, struct ah_tally_rank *ret_rank)
+{
+    const struct window *steps = &tally->steps;
+    *ret_rank = (struct ah_tally_rank){.steps = tally->waits.others.any ? steps->n : 0};
+    if (!ret_rank->steps)
+        return;
+    (void)median(tally, steps, ROW_ITERATION); /* sorts them */
+    const size_t quarter = (steps->n - 1) / 4;
+    const double least_us = tally->sorted[quarter], most_us = tally->sorted[steps->n - 1 - quarter];
+    ret_rank->step_us = mean_of_middle(tally, ROW_ITERATION, least_us, most_us);
+    ret_rank->compute_us = mean_of_middle(tally, ROW_COMPUTE, least_us, most_us);
+    for (size_t lane = AH_LANE_H2D; lane <= TALLY_GATE; lane++)
+        ret_rank->waits_us[lane] = mean_of_middle(tally, ROW_WAITS + lane - AH_LANE_H2D, least_us, most_us);
+    for (size_t lane = 0; lane < AH_DEVICE_LANES_ALL; lane++)
+        ret_rank->busy_us[lane] = mean_of_middle(tally, ROW_BUSY + lane, least_us, most_us);
 }

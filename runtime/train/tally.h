@@ -16,6 +16,10 @@
  * what it waits for in the plan, then what that waited for, and so on back; each lane is charged for the time in which its
  * op of this chain could work. What no other lane is to blame for is not exposed time, but compute is idle all the same.
  *
+ * A RANK'S plan also makes it wait for others: for its neighbours to take and to send messages, for sums over pipelines, for the
+ * gate. Its tally is told of the ops of all lanes of its device, and splits an iteration, from the end of compute of the one before
+ * to its own: compute works, or stands still for one of these, or for a lane of the plan, or for nobody.
+ *
  * One thread.
  */
 #ifndef AH_RUNTIME_TRAIN_TALLY_H
@@ -46,6 +50,17 @@ double ah_tally_step(struct ah_tally *tally, const struct ah_step_record *record
  * the longest first. */
 int ah_tally_end(struct ah_tally *tally, struct ah_arena *arena, struct ah_runlog_end *end,
                  struct ah_error *err);
+
+/* Of a plan that is the part of a rank: means over the middle half of the steps by their time, so that parts add up to no more than
+ * the step. It goes between ranks as it lies in memory. */
+enum { AH_TALLY_GATE = AH_DEVICE_LANES_ALL, AH_TALLY_WAITS };
+struct ah_tally_rank {
+    uint64_t steps; /* that were looked at; 0: none, or no such plan, and zeros everywhere */
+    double step_us, compute_us;
+    double waits_us[AH_TALLY_WAITS]; /* by device lane, or the gate: compute stands still for it */
+    double busy_us[AH_DEVICE_LANES_ALL];
+};
+void ah_tally_rank(struct ah_tally *tally, struct ah_tally_rank *ret_rank);
 
 /* What the plan says, for the first line of the run log: its own numbers, and parts in a steady iteration on the virtual
  * clock. Lists are in `arena`. Errors of ah_replay_steady(). */

@@ -4,19 +4,24 @@
  *
  *     tally.c          sums of steps, their window, medians
  *     tally_waits.c    what compute waited for
+ *     tally_others.c   the same of other ranks
  *     tally_predict.c  what the plan says
  */
 #ifndef AH_RUNTIME_TRAIN_TALLY_INTERNAL_H
 #define AH_RUNTIME_TRAIN_TALLY_INTERNAL_H
 
+#include "runtime/schedule/messages.h"
 #include "runtime/schedule/rounds.h"
 #include "runtime/train/tally.h"
 
 enum {
     TALLY_LANES = AH_ROUNDS_LANES,
-    TALLY_EXPOSED = TALLY_LANES - 1, /* lanes but compute, from AH_PLAN_LANE_H2D on */
-    TALLY_KEPT = 4,                  /* instances of an item, and steps under way with room to spare */
-    TALLY_DATA_KEPT = 64
+    TALLY_EXPOSED = TALLY_LANES - 1,   /* lanes but compute, from AH_PLAN_LANE_H2D on */
+    TALLY_WAITS = AH_DEVICE_LANES_ALL, /* device lanes but compute, by their number less 1, then the gate */
+    TALLY_GATE = AH_DEVICE_LANES_ALL,  /* as if it were a lane */
+    TALLY_KEPT = 4,                    /* instances of an item, and steps under way with room to spare */
+    TALLY_DATA_KEPT = 64,
+    TALLY_SUMS_KEPT = 256
 };
 
 /* An instance of an item: of its first primitive op to its last one. */
@@ -43,25 +48,65 @@ struct tally_data {
     uint64_t start_ns, end_ns;
 };
 
+/* Of a plan that is the part of a rank: what came from other ranks. */
+struct tally_others {
+    bool any;
+    struct ah_messages messages;
+    uint64_t *arrived_ns[AH_CHANNELS]; /* TALLY_KEPT of each micro-batch; NULL: the channel brings nothing */
+    uint64_t *arrived[AH_CHANNELS];    /* by micro-batch: how many since the beginning */
+    uint64_t first_step;               /* of the stretch; 0: none was done yet */
+    struct tally_data *sums;           /* a circle of TALLY_SUMS_KEPT */
+    uint64_t n_sums;
+};
+
 struct tally_waits {
     const struct ah_plan *plan;
+    struct tally_others others;
     struct ah_rounds rounds;
     struct tally_done *done; /* TALLY_KEPT of each item */
     struct tally_ring rings[AH_ROUNDS_RINGS];
     struct tally_data data[TALLY_LANES][TALLY_DATA_KEPT]; /* circles */
     uint64_t n_data[TALLY_LANES];
-    uint32_t current[TALLY_LANES]; /* item; AH_ROUNDS_NONE: none */
-    uint64_t current_step[TALLY_LANES];
-    uint64_t end_ns[TALLY_LANES]; /* of the last op heard of */
+    uint32_t current[AH_DEVICE_LANES_ALL]; /* item; AH_ROUNDS_NONE: none */
+    uint64_t current_step[AH_DEVICE_LANES_ALL];
+    uint64_t end_ns[AH_DEVICE_LANES_ALL]; /* of the last op heard of */
 };
 
 int ah_tally_waits_init(struct tally_waits *waits, const struct ah_plan *plan, struct ah_arena *arena,
                         struct ah_error *err);
 void ah_tally_waits_begin(struct tally_waits *waits);
-void ah_tally_waits_op(struct tally_waits *waits, const struct ah_op_record *record, enum ah_plan_lane lane);
+void ah_tally_waits_op(struct tally_waits *waits, const struct ah_op_record *record);
 
 /* Time that compute waited for each other lane in the round of this step, whose ops were all heard of. */
 void ah_tally_waits_exposed(const struct tally_waits *waits, uint64_t step, double ret_us[TALLY_EXPOSED]);
+
+/* Iteration `step` of a rank as its compute sees it: from the end of the one before. Work and waits do not overlap. */
+struct tally_iteration {
+    double us, compute_us;
+    double waits_us[TALLY_WAITS];
+};
+void ah_tally_waits_iteration(const struct tally_waits *waits, uint64_t step,
+                              struct tally_iteration *ret_iteration);
+
+/* tally_others.c; only where there are others. */
+int ah_tally_others_init(struct tally_waits *waits, struct ah_arena *arena, struct ah_error *err);
+void ah_tally_others_begin(struct tally_waits *waits);
+/* An op of a lane of messages that no plan mentions. */
+void ah_tally_others_op(struct tally_waits *waits, const struct ah_op_record *record);
+/* What compute stands still for from `from_ns` to `to_ns`: charges the sends ahead of an item, and returns where they end;
+ * then sums and the message that the item needs, where they end behind `after_ns`, and returns where the rest ends. */
+uint64_t ah_tally_others_sent(const struct tally_waits *waits, uint32_t item, const struct tally_done *done,
+                              double us[TALLY_WAITS]);
+uint64_t ah_tally_others_blame(const struct tally_waits *waits, uint32_t item, uint64_t iteration,
+                               const uint64_t from_after_to_ns[3], double us[TALLY_WAITS]);
+bool ah_tally_others_sends(const struct tally_waits *waits, uint32_t item);
+
+/* An instance that is known, or NULL. */
+const struct tally_done *ah_tally_waits_done(const struct tally_waits *waits, uint32_t item,
+                                             uint64_t iteration);
+/* Charges [began, to] as far as it is after `from`, to a device lane or the gate; returns where the rest ends. */
+uint64_t ah_tally_waits_charge(double us[TALLY_WAITS], size_t lane, uint64_t from_ns, uint64_t began_ns,
+                               uint64_t to_ns);
 
 /* Lists what is above 0, by lane, the longest first. */
 int ah_tally_parts(double us[AH_RUNLOG_OPS][TALLY_LANES], struct ah_arena *arena,

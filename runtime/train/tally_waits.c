@@ -42,8 +42,10 @@ int ah_tally_waits_init(struct tally_waits *waits, const struct ah_plan *plan, s
     waits->done = ah_arena_array(arena, TALLY_KEPT * waits->rounds.n_items + 1, sizeof *waits->done);
     if (!waits->done)
         return ah_error_memory(err);
-    ah_tally_waits_begin(waits);
-    return AH_OK;
+    rc = plan->part ? ah_tally_others_init(waits, arena, err) : AH_OK;
+    if (!rc)
+        ah_tally_waits_begin(waits);
+    return rc;
 }
 
 void ah_tally_waits_begin(struct tally_waits *waits)
@@ -51,10 +53,12 @@ void ah_tally_waits_begin(struct tally_waits *waits)
     memset(waits->done, 0, TALLY_KEPT * waits->rounds.n_items * sizeof *waits->done);
     memset(waits->n_data, 0, sizeof waits->n_data);
     memset(waits->end_ns, 0, sizeof waits->end_ns);
-    for (size_t lane = 0; lane < TALLY_LANES; lane++)
+    for (size_t lane = 0; lane < AH_DEVICE_LANES_ALL; lane++)
         waits->current[lane] = AH_ROUNDS_NONE;
     for (int r = 0; r < AH_ROUNDS_RINGS; r++)
         waits->rings[r].taken = waits->rings[r].given = 0;
+    if (waits->others.any)
+        ah_tally_others_begin(waits);
 }
 
 /* ---- hearing ---- */
@@ -64,8 +68,8 @@ static struct tally_done *place_of(const struct tally_waits *waits, uint32_t ite
     return &waits->done[(size_t)item * TALLY_KEPT + iteration % TALLY_KEPT];
 }
 
-/* NULL where it is not known. */
-static const struct tally_done *done_of(const struct tally_waits *waits, uint32_t item, uint64_t iteration)
+const struct tally_done *ah_tally_waits_done(const struct tally_waits *waits, uint32_t item,
+                                             uint64_t iteration)
 {
     const struct tally_done *done = place_of(waits, item, iteration);
     return iteration && done->iteration == iteration ? done : NULL;
@@ -87,10 +91,16 @@ static void begin_item(struct tally_waits *waits, uint32_t item, uint64_t iterat
     }
 }
 
-void ah_tally_waits_op(struct tally_waits *waits, const struct ah_op_record *record, enum ah_plan_lane lane)
+void ah_tally_waits_op(struct tally_waits *waits, const struct ah_op_record *record)
 {
+    const uint32_t lane = record->lane;
     uint64_t from_ns = waits->end_ns[lane];
     waits->end_ns[lane] = record->end_ns;
+    if (record->op == SIZE_MAX && lane >= TALLY_LANES) {
+        if (waits->others.any)
+            ah_tally_others_op(waits, record);
+        return;
+    }
     if (record->op == SIZE_MAX) {
         waits->data[lane][waits->n_data[lane]++ % TALLY_DATA_KEPT] =
             (struct tally_data){record->start_ns, record->end_ns};
@@ -118,7 +128,7 @@ struct instance {
 static void keep_later(const struct tally_waits *waits, struct instance *latest, uint32_t item,
                        uint64_t iteration, uint64_t limit_ns)
 {
-    const struct tally_done *done = done_of(waits, item, iteration);
+    const struct tally_done *done = ah_tally_waits_done(waits, item, iteration);
     if (done && done->end_ns <= limit_ns && done->end_ns > latest->end_ns)
         *latest = (struct instance){item, iteration, done->end_ns};
 }
@@ -167,9 +177,8 @@ static uint64_t later(uint64_t a_ns, uint64_t b_ns)
     return a_ns > b_ns ? a_ns : b_ns;
 }
 
-/* Charges [began, to] as far as it is after `from`; returns where the rest ends. */
-static uint64_t charge(double us[TALLY_EXPOSED], size_t lane, uint64_t from_ns, uint64_t began_ns,
-                       uint64_t to_ns)
+uint64_t ah_tally_waits_charge(double us[TALLY_WAITS], size_t lane, uint64_t from_ns, uint64_t began_ns,
+                               uint64_t to_ns)
 {
     uint64_t first_ns = later(began_ns, from_ns);
     if (first_ns < to_ns)
@@ -183,10 +192,16 @@ static bool waits_for_data(const struct tally_waits *waits, uint32_t item)
     return op->lane == AH_PLAN_LANE_COMPUTE || op->op == AH_PLAN_NORM;
 }
 
-static void blame(const struct tally_waits *waits, uint32_t item, const struct tally_done *done,
-                  double us[TALLY_EXPOSED])
+static bool is_gate(const struct tally_waits *waits, uint32_t item)
 {
-    const uint64_t from_ns = done->from_ns;
+    return waits->others.any && waits->plan->ops[waits->rounds.items[item].op].op == AH_PLAN_NORM;
+}
+
+static void blame(const struct tally_waits *waits, uint32_t item, const struct tally_done *done,
+                  double us[TALLY_WAITS])
+{
+    const bool others = waits->others.any;
+    const uint64_t from_ns = others ? ah_tally_others_sent(waits, item, done, us) : done->from_ns;
     uint64_t to_ns = done->start_ns;
     while (from_ns && to_ns > from_ns) {
         struct instance cause = waited_for(waits, item, done);
@@ -195,22 +210,51 @@ static void blame(const struct tally_waits *waits, uint32_t item, const struct t
         if (waits_for_data(waits, item))
             data = data_between(waits, &lane, later(cause.end_ns, from_ns), to_ns);
         if (data)
-            to_ns = charge(us, lane, from_ns, data->start_ns, to_ns);
+            to_ns = ah_tally_waits_charge(us, lane, from_ns, data->start_ns, to_ns);
+        if (others)
+            to_ns =
+                ah_tally_others_blame(waits, item, done->iteration,
+                                      (const uint64_t[3]){from_ns, later(cause.end_ns, from_ns), to_ns}, us);
         if (cause.end_ns <= from_ns || waits->rounds.items[cause.item].lane == AH_PLAN_LANE_COMPUTE)
             return;
         item = cause.item;
-        done = done_of(waits, item, cause.iteration);
-        to_ns =
-            charge(us, waits->rounds.items[item].lane, from_ns, waited_for(waits, item, done).end_ns, to_ns);
+        done = ah_tally_waits_done(waits, item, cause.iteration);
+        to_ns = is_gate(waits, item) ? ah_tally_waits_charge(us, TALLY_GATE, from_ns, done->start_ns, to_ns)
+                                     : ah_tally_waits_charge(us, waits->rounds.items[item].lane, from_ns,
+                                                             waited_for(waits, item, done).end_ns, to_ns);
     }
 }
 
 void ah_tally_waits_exposed(const struct tally_waits *waits, uint64_t step, double ret_us[TALLY_EXPOSED])
 {
-    memset(ret_us, 0, TALLY_EXPOSED * sizeof *ret_us);
+    double us[TALLY_WAITS] = {0};
     for (uint32_t p = 0; p < waits->rounds.positions; p++) {
-        const struct tally_done *done = done_of(waits, p, step + (waits->rounds.items[p].early ? 1 : 0));
-        if (done)
-            blame(waits, p, done, ret_us);
+        const struct tally_done *done =
+            ah_tally_waits_done(waits, p, step + (waits->rounds.items[p].early ? 1 : 0));
+        if (done && !(waits->others.any && ah_tally_others_sends(waits, p)))
+            blame(waits, p, done, us);
     }
+    memcpy(ret_us, us, TALLY_EXPOSED * sizeof *ret_us);
+}
+
+void ah_tally_waits_iteration(const struct tally_waits *waits, uint64_t step,
+                              struct tally_iteration *ret_iteration)
+{
+    uint64_t from_ns = UINT64_MAX, end_ns = 0, worked_ns = 0;
+    *ret_iteration = (struct tally_iteration){.us = 0};
+    for (uint32_t p = 0; p < waits->rounds.positions; p++) {
+        const struct tally_done *done = ah_tally_waits_done(waits, p, step);
+        if (!done)
+            continue;
+        const bool sends = ah_tally_others_sends(waits, p);
+        const uint64_t began_ns = sends || !done->from_ns ? done->start_ns : done->from_ns;
+        from_ns = began_ns < from_ns ? began_ns : from_ns;
+        end_ns = later(end_ns, done->end_ns);
+        if (sends)
+            continue;
+        worked_ns += done->end_ns - done->start_ns;
+        blame(waits, p, done, ret_iteration->waits_us);
+    }
+    ret_iteration->us = end_ns > from_ns ? (double)(end_ns - from_ns) / 1e3 : 0;
+    ret_iteration->compute_us = (double)worked_ns / 1e3;
 }

@@ -68,7 +68,8 @@ static int bind_plan(struct ah_trainer *t, struct ah_error *err)
         rc = ah_sums_place(&t->rounds, plan, &t->sums, err);
     if (!rc)
         rc = bind_ops(t, err);
-    return rc ? rc : ah_bind_check(&t->bound, &t->places, err);
+    rc = rc ? rc : ah_bind_check(&t->bound, &t->places, err);
+    return rc ? rc : ah_recorded_init(t, err);
 }
 
 /* ---- memory of the loop ---- */

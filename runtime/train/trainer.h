@@ -100,6 +100,11 @@ struct ah_trainer_beat {
     uint64_t waits_ns; /* for how long so far, as far as beats saw it */
 };
 
+/* Steps of a run whose ops are kept: those from `first` on, by number. */
+struct ah_recorded_steps {
+    uint64_t first, n; /* n 0: none */
+};
+
 struct ah_trainer_options {
     const struct ah_model *model; /* borrowed, as all pointers here, until close */
     const struct ah_plan *plan;   /* of this model */
@@ -115,6 +120,8 @@ struct ah_trainer_options {
     uint64_t
         steps_before; /* of a run that is gone on with: the next step is the one after; data go on there, too */
     const struct ah_trainer_rank *rank; /* (optional) NULL: this trainer alone trains the model */
+    struct ah_recorded_steps
+        recorded; /* (optional) of ranks, alike on all: for ah_recorded_collect() (recorded.h) */
 
     /* Where ranks are is told whether or not anyone has patience with the devices: alike on all ranks. Rank 0 hears it, by rank, about
      * once a second and at the end, on a thread of its own, which should not be held up; a trainer alone of itself. */
@@ -142,8 +149,9 @@ struct ah_step_record {
 struct ah_op_record {
     uint64_t step; /* of the round that it was submitted in */
     uint32_t lane; /* enum ah_device_lane */
-    size_t op;     /* of the plan; SIZE_MAX: of none: data and headers of steps, the loss */
-    uint64_t tile;
+    size_t
+        op; /* of the plan; SIZE_MAX: of none: data and headers of steps, the loss; messages that arrive, sums */
+    uint64_t tile;                       /* of a message that arrives: its micro-batch */
     uint64_t ticket;                     /* of its lane; of several, the last */
     uint64_t ready_ns, start_ns, end_ns; /* as in struct ah_span */
 };
@@ -203,7 +211,8 @@ int ah_trainer_give(void *context, const struct ah_weights_piece *piece, float *
 
 struct ah_trainer_facts ah_trainer_facts(const struct ah_trainer *trainer);
 
-/* For timelines: its spans are tagged with the item of the round, or with that of AH_DEVICE's own ops UINT64_MAX. */
+/* For timelines: its spans are tagged with the item of the round; those of messages that arrive with their micro-batch behind all
+ * items; others with UINT64_MAX. */
 struct ah_device *ah_trainer_device(struct ah_trainer *trainer);
 
 /* Of a rank but 0: does what rank 0 does, until that closes its trainer. `held_out` (optional): the same as rank 0's. Errors of

@@ -20,6 +20,7 @@
 
 #include "runtime/train/bind.h"
 #include "runtime/train/ranks.h"
+#include "runtime/train/recorded.h"
 #include "runtime/train/trainer.h"
 
 enum { QUEUE_OPS = 64, SPANS_READ = 256, STEP_NONE = -1, WAITS_EACH = AH_DEVICE_LANES_ALL, STEPS_MARKED = 4 };
@@ -91,6 +92,14 @@ struct shares {
     size_t n, next;         /* the next one of the round */
 };
 
+/* Of the steps that options.recorded names (recorded.c). */
+struct recording {
+    struct ah_recorded_span *spans; /* in the trainer's arena */
+    size_t n, room;                 /* room 0: none are kept */
+    uint64_t lost;
+    ptrdiff_t current[AH_DEVICE_LANES_ALL]; /* the newest span of each lane */
+};
+
 struct ah_trainer {
     struct ah_trainer_options options;
     struct ah_arena arena;
@@ -122,10 +131,11 @@ struct ah_trainer {
     uint64_t factor_loaded; /* h2d ticket of the header behind the latest norm */
     struct staged staged[AH_STEPS_STAGED];
     struct staged *counted; /* whose bytes are submitted */
-    struct ah_span_reader readers[AH_DEVICE_LANES];
+    struct ah_span_reader readers[AH_DEVICE_LANES_ALL];
     struct ah_span spans[SPANS_READ];
     uint64_t busy_ns[2][AH_DEVICE_LANES]; /* of the round that is told next, and of those behind it */
     uint64_t last_end_ns[2];              /* the same */
+    struct recording recording;
 };
 
 /* What operands move by. */
@@ -217,6 +227,10 @@ int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct
 /* beats.c: begun with the device and links there; ended behind the last order, before the device is closed. */
 int ah_beats_start(struct ah_trainer *t, struct ah_error *err);
 void ah_beats_stop(struct ah_trainer *t);
+
+/* recorded.c. Once ops are bound; told of every op. */
+int ah_recorded_init(struct ah_trainer *t, struct ah_error *err);
+void ah_recorded_op(struct ah_trainer *t, const struct ah_op_record *record);
 
 /* whereabouts.c. Any thread, while the device is open; `waits_ns` is left 0. */
 void ah_whereabouts_read(const struct ah_trainer *t, struct ah_trainer_beat *ret_beat);

@@ -72,11 +72,32 @@ def steps_of(path):
     return [(line["loss"], line.get("grad_norm")) for line in lines if "loss" in line and "step" in line]
 
 
+def check_seen(ranks, folder):
+    """Every rank is in the log's last line, and has two of three steps in the trace, on one clock."""
+    with open(os.path.join(folder, "many.jsonl"), encoding="utf-8") as file:
+        end = json.loads(file.readlines()[-1])
+    with open(os.path.join(folder, "many.trace"), encoding="utf-8") as file:
+        trace = json.load(file)
+    events = trace["traceEvents"]
+    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    measured = {pid for pid, name in names.items() if name.startswith("pipeline ")}
+    steps = [(e["pid"], e["name"]) for e in events if e.get("cat") == "iteration" and e["pid"] in measured]
+    sends = {e["id"]: e["ts"] for e in events if e["ph"] == "s"}
+    late = [e["ts"] - sends[e["id"]] for e in events if e["ph"] == "f"]
+    if [rank["rank"] for rank in end["ranks"]] != list(range(ranks)) or len(measured) != ranks:
+        sys.exit(f"not all of {ranks} ranks are there: {end['ranks']}, {names}")
+    if sorted(steps) != sorted((pid, f"step {step}") for pid in measured for step in (2, 3)):
+        sys.exit(f"steps that are shown: {steps}")
+    if len(trace["otherData"]["clocks_ahead_us"]) != ranks or (late and min(late) < -1000):
+        sys.exit(f"clocks differ: {trace['otherData']}, messages arrive {min(late)} us after they leave")
+
+
 def compare(draw, autohete, text, ranks, folder):
     data = ("--data", text, "--data-format", "bytes", "--steps", "3", "--lr", "0.01", "--seed",
             str(draw.randint(0, 1 << 30)))
     call("mpirun", "-n", str(ranks), autohete, "run", "ranks.json", *data, "--save", "many", "--log", "many.jsonl",
-         folder=folder)
+         "--trace", "many.trace", "--force", folder=folder)
+    check_seen(ranks, folder)
     call(autohete, "run", "alone.json", *data, "--save", "one", "--log", "one.jsonl", folder=folder)
     wrong = [name for name in ("model.safetensors", "states.bin")
              if not filecmp.cmp(os.path.join(folder, "many/step-00000003", name),

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Measured: what each rank saw of its own steps, brought together at rank 0 when nothing runs.
+ *
+ *     ... ah_trainer_run(trainer, ...), its ops and steps told to a tally ...
+ *     rc = ah_measured_collect(trainer, tally, by_rank, err);
+ */
+#ifndef AH_RUNTIME_TRAIN_MEASURED_H
+#define AH_RUNTIME_TRAIN_MEASURED_H
+
+#include "runtime/train/tally.h"
+
+/* Goes between ranks as it lies in memory. */
+struct ah_measured {
+    struct ah_tally_rank times;
+    uint64_t sent_bytes;   /* to neighbours, in a step */
+    uint64_t summed_bytes; /* to other pipelines */
+    uint64_t device_bytes; /* highest end of an operand */
+    uint64_t host_bytes;
+};
+
+/* Of rank 0, with its own tally, at a drained point; `ret_measured` has one for each rank, in their order. Errors of messages: the
+ * world is lost then. */
+int ah_measured_collect(struct ah_trainer *trainer, struct ah_tally *tally, struct ah_measured *ret_measured,
+                        struct ah_error *err);
+
+#endif

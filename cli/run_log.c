@@ -6,6 +6,7 @@
 
 #include "cli/run_log_keep.h"
 #include "cli/run_log_read.h"
+#include "cli/run_ranks.h"
 #include "schemas/checkpoint.h"
 #include "schemas/machine.h"
 
@@ -122,6 +123,7 @@ static void write_header(struct ah_run_log *log)
                                      .model = plan.inputs.model.name,
                                      .device = ah_trainer_device(run->trainer)->info.name,
                                      .policy = ah_words_policy[plan.policy],
+                                     .paced = ah_run_ranks_paced(run->options->ranks),
                                      .emulates =
                                          run->emulated.body.machine ? run->emulated.body.machine->name : NULL,
                                      .first_step = run->resumed_step + 1,

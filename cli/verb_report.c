@@ -34,6 +34,8 @@ static void put_headline(struct ah_cli *cli, const struct ah_runlog *runlog,
     if (ah_runlog_summary_has_error(step))
         ah_buffer_printf(&cli->out, " (%s)", ah_runlog_summary_print_error(text, step));
     ah_buffer_printf(&cli->out, "%s\n", cli->out_style.reset);
+    if (runlog->paced)
+        ah_buffer_puts(&cli->out, "paced: ops and messages were made to take as long as planned\n");
     struct ah_buffer sentence = {0};
     ah_runlog_summary_put_cause(&sentence, summary);
     if (sentence.size)

@@ -38,18 +38,22 @@
 struct ah_trainer;
 struct ah_comm;
 struct ah_links;
+struct ah_ways;
 
 /* What a rank has of the model, and of the step. */
 struct ah_trainer_stage {
     uint32_t pipeline;
     uint64_t first_block, blocks;
     uint64_t first_micro_batch, micro_batches;
+    uint32_t node; /* of the plan; the two are for a pace (pace.h) alone */
+    double nic_bytes_per_s;
 };
 
 /* Blocks whose gradients a rank of each pipeline adds up, all the same ones. */
 struct ah_trainer_share {
     uint64_t first_block, blocks;
     const uint32_t *ranks; /* by pipeline: in the order of their micro-batches */
+    double time_us, volume_bytes; /* planned, of the sum; through the NIC of each of several nodes, each way: for a pace alone */
 };
 
 enum { AH_SHARE_PIECE = 1 << 18 };
@@ -69,6 +73,7 @@ struct ah_trainer_rank {
     uint64_t step_batch;      /* sequences of a step, of all pipelines */
     const char *const *hosts; /* (optional) their names, by rank, "" while unknown */
     struct ah_links *links;   /* (optional) opened before (links.h); NULL: the trainer opens its own */
+    struct ah_ways *ways;     /* (optional) of all ranks: ops and messages take as long as planned (pace.h) */
 };
 
 /* Where a rank is, as it tells rank 0 about once a second. What it waits for keeps it from going on: else it works. */

@@ -4,6 +4,7 @@
 #include "runtime/schedule/messages.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* ---- what cannot be run ---- */
 
@@ -111,6 +112,15 @@ static int check_program(const struct building *b, const struct ah_plan *program
     return AH_OK;
 }
 
+/* Nodes are called by the number of one of their ranks. */
+static uint32_t node_of(const struct building *b, uint32_t rank)
+{
+    for (uint32_t other = 0; other < b->world->ranks; other++)
+        if (other != rank && b->world->nodes[other] && !strcmp(b->world->nodes[other], b->world->nodes[rank]))
+            return b->stages[other].node;
+    return rank;
+}
+
 static int place_stage(struct building *b, size_t p, size_t i, uint64_t first_micro_batch)
 {
     struct ah_world *world = b->world;
@@ -137,7 +147,9 @@ static int place_stage(struct building *b, size_t p, size_t i, uint64_t first_mi
                                                 .first_block = stage->first_block,
                                                 .blocks = stage->blocks,
                                                 .first_micro_batch = first_micro_batch,
-                                                .micro_batches = pipeline->micro_batches};
+                                                .micro_batches = pipeline->micro_batches,
+                                                .node = node_of(b, (uint32_t)rank),
+                                                .nic_bytes_per_s = stage->nic_bytes_per_s};
     for (uint64_t block = stage->first_block; block < stage->first_block + stage->blocks && !p; block++)
         b->owner[block] = (uint32_t)rank;
     return check_program(b, world->programs[rank], stage->node);
@@ -208,6 +220,16 @@ static int check_covered(const struct building *b)
     return AH_OK;
 }
 
+/* Through the NIC of each owner; 0: all are in one node. Each sends and gets twice its part of what the others have. */
+static double volume_of(const struct building *b, size_t segment, const uint32_t *ranks)
+{
+    const double n = (double)b->plan->n_pipelines;
+    for (size_t p = 1; p < b->plan->n_pipelines; p++)
+        if (b->stages[ranks[p]].node != b->stages[ranks[0]].node)
+            return 2 * (n - 1) / n * (double)b->plan->segments[segment].bytes;
+    return 0;
+}
+
 static int share(struct building *b)
 {
     const struct ah_cluster_plan *plan = b->plan;
@@ -225,8 +247,13 @@ static int share(struct building *b)
         rc = ranks ? AH_OK : ah_error_memory(b->err);
         for (size_t p = 0; p < plan->n_pipelines && !rc; p++)
             rc = find_owner(b, s, p, &ranks[p]);
-        b->shares[n++] =
-            (struct ah_trainer_share){plan->segments[s].first_block, plan->segments[s].blocks, ranks};
+        if (rc)
+            return rc;
+        b->shares[n++] = (struct ah_trainer_share){.first_block = plan->segments[s].first_block,
+                                                   .blocks = plan->segments[s].blocks,
+                                                   .ranks = ranks,
+                                                   .time_us = plan->segments[s].time_us,
+                                                   .volume_bytes = volume_of(b, s, ranks)};
     }
     for (uint32_t rank = 0; rank < b->world->ranks; rank++) {
         b->world->places[rank].shares = b->shares;

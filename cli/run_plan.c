@@ -64,11 +64,11 @@ static int take(struct ah_run_plan *p, const struct ah_run_plan_wish *wish, stru
         p->plan = p->document.body.plan;
         int whole = check_whole(p->plan, err);
         if (!whole && (wish->local || wish->hosts || wish->paces))
-            whole = ah_error_set(err, AH_E_USAGE,
-                                 "is a plan for one machine, and '--%s' is for cluster plans",
-                                 wish->local   ? "local"
-                                 : wish->hosts ? "hosts"
-                                               : "pace");
+            whole =
+                ah_error_set(err, AH_E_USAGE, "is a plan for one machine, and '--%s' is for cluster plans",
+                             wish->local   ? "local"
+                             : wish->hosts ? "hosts"
+                                           : "pace");
         return whole;
     }
     const struct ah_cluster_plan *plan = p->document.body.cluster_plan;

@@ -107,7 +107,8 @@ void ah_run_ranks_tell_pace(const struct ah_run_ranks *ranks, struct ah_cli *cli
     const struct ah_ways_totals totals = ah_ways_totals(place_of(ranks)->ways);
     if (totals.late)
         ah_cli_tell(cli, AH_CLI_NOTE,
-                    "paced: %" PRIu64 " of %" PRIu64 " ops and messages took longer than planned, by %s in all",
+                    "paced: %" PRIu64 " of %" PRIu64
+                    " ops and messages took longer than planned, by %s in all",
                     totals.late, totals.ops, ah_units_print_time(by, (double)totals.late_ns * 1e-3));
     else
         ah_cli_tell(cli, AH_CLI_NOTE, "paced: none of %" PRIu64 " ops and messages took longer than planned",
@@ -203,8 +204,7 @@ static void keep_waits(struct ah_run_ranks *ranks, uint32_t rank)
     struct ah_comm *comm = ranks->waits ? ranks->world.places[rank].comm : NULL;
     uint32_t culprit;
     if (comm && !ranks->waits[rank].size && ah_comm_fault(comm, &culprit, NULL) && culprit != rank)
-        ah_links_waits(comm, ranks->lead.training.micro_batches, ranks->paces ? 3 : 1,
-                       &ranks->waits[rank]);
+        ah_links_waits(comm, ranks->lead.training.micro_batches, ranks->paces ? 3 : 1, &ranks->waits[rank]);
 }
 
 void ah_run_ranks_tell_waits(const struct ah_run_ranks *ranks, struct ah_cli *cli)

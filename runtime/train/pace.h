@@ -31,8 +31,8 @@ enum { PACE_SETS = 1 << AH_ROUNDS_LANES };
 
 struct pace_lane {
     bool works;
-    bool is_message;   /* always at full speed */
-    bool keen;         /* the thread sleeps precisely */
+    bool is_message; /* always at full speed */
+    bool keen;       /* the thread sleeps precisely */
     double left_ns, speed;
     uint64_t since_ns; /* `left_ns` is of then */
     uint64_t ended_ns; /* when the item before should have ended, or did, if that was late */
@@ -44,11 +44,11 @@ struct pace {
     pthread_cond_t changed; /* speeds */
     struct pace_lane lanes[AH_ROUNDS_LANES];
     double speeds[PACE_SETS][AH_ROUNDS_LANES];
-    uint64_t sending;  /* the item of the lane `send` */
+    uint64_t sending;         /* the item of the lane `send` */
     struct ah_ways_use *uses; /* (pipelines) of a share that begins */
-    size_t share;      /* the next one of this rank; of the lane `sums` alone */
-    uint64_t until_ns; /* of the share under way */
-    uint32_t asleep;   /* lanes; used atomically */
+    size_t share;             /* the next one of this rank; of the lane `sums` alone */
+    uint64_t until_ns;        /* of the share under way */
+    uint32_t asleep;          /* lanes; used atomically */
 };
 
 struct ah_trainer;

@@ -357,8 +357,8 @@ bool ah_ranks_beside(const void *context, char *ret_text, size_t room)
     const struct ah_trainer *t = context;
     const uint32_t rank = t->options.rank->rank;
     struct ah_buffer waits = {0};
-    ah_links_waits(t->options.rank->comm, t->job.training.micro_batches,
-                   ah_links_each(t->options.rank), &waits);
+    ah_links_waits(t->options.rank->comm, t->job.training.micro_batches, ah_links_each(t->options.rank),
+                   &waits);
     const bool any = waits.size && !waits.failed;
     snprintf(ret_text, room, "rank %" PRIu32 " waits for %s", rank, any ? waits.data : "no other");
     ah_buffer_release(&waits);

@@ -53,7 +53,8 @@ struct ah_trainer_stage {
 struct ah_trainer_share {
     uint64_t first_block, blocks;
     const uint32_t *ranks; /* by pipeline: in the order of their micro-batches */
-    double time_us, volume_bytes; /* planned, of the sum; through the NIC of each of several nodes, each way: for a pace alone */
+    double time_us,
+        volume_bytes; /* planned, of the sum; through the NIC of each of several nodes, each way: for a pace alone */
 };
 
 enum { AH_SHARE_PIECE = 1 << 18 };

@@ -101,8 +101,8 @@ int ah_ways_join(struct ah_ways **ret_ways, const char *name, struct ah_error *e
     ways->file = open(name, O_RDWR | O_CLOEXEC);
     int rc = ways->file < 0 || fstat(ways->file, &about)
                  ? ah_error_set(err, AH_E_USAGE,
-                                "'--pace' is for ranks on one machine, and rank 0's '%s' is not here: %s", name,
-                                strerror(errno))
+                                "'--pace' is for ranks on one machine, and rank 0's '%s' is not here: %s",
+                                name, strerror(errno))
                  : map(ways, (uint64_t)about.st_size, err);
     if (rc)
         ah_ways_free(ways);
@@ -180,8 +180,7 @@ void ah_ways_take(struct ah_ways *ways, uint32_t turn, const struct ah_ways_use 
         const uint64_t now_ns = ah_threads_now_ns(), freed_ns = free_ns(page, turn);
         const bool behind = is_behind(page, turn, now_ns);
         if (freed_ns <= now_ns && !behind) {
-            const uint64_t start_ns =
-                freed_ns > came_ns && now_ns - freed_ns <= SLACK_NS ? freed_ns : now_ns;
+            const uint64_t start_ns = freed_ns > came_ns && now_ns - freed_ns <= SLACK_NS ? freed_ns : now_ns;
             want(page, turn, uses, n, false);
             take(page, uses, n, start_ns);
             *ret_start_ns = start_ns;

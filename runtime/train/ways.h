@@ -33,8 +33,8 @@ struct ah_ways_use {
 };
 
 struct ah_ways_totals {
-    uint64_t ops;             /* of all ranks: items and messages that had a time to take */
-    uint64_t late, late_ns;   /* those that took longer, and by how much in all */
+    uint64_t ops;           /* of all ranks: items and messages that had a time to take */
+    uint64_t late, late_ns; /* those that took longer, and by how much in all */
 };
 
 /* Turns and nodes count from 0. AH_E_FAILED, AH_E_MEMORY. *Owned* by the caller. */

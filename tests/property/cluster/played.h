@@ -337,7 +337,8 @@ static inline double played_ready_us(const struct played *p, const struct played
     const struct ah_plan_op *op = played_op(s, item);
     double us = played_message_us(s, step, op);
     if (played_behind_gate(s, op))
-        us = fmax(us, p->plan->training.clip > 0 ? p->gate_us[step] : played_summed_us(p, s, step, op->block));
+        us =
+            fmax(us, p->plan->training.clip > 0 ? p->gate_us[step] : played_summed_us(p, s, step, op->block));
     for (uint32_t w = s->rounds.items[item].first_wait; w < s->rounds.items[item + 1].first_wait; w++)
         if (s->rounds.waits[w].back <= step)
             us = fmax(us, s->end_us[played_at(s, step - s->rounds.waits[w].back, s->rounds.waits[w].item)]);

@@ -190,7 +190,8 @@ TEST(concert, starts_what_can_start)
     }
     print_message(
         "%zu clusters, %zu plans, %zu pipelines, %zu sums, %zu plans freeze blocks; %zu things waited for "
-        "a NIC; %zu stages of another degree; %zu equal the rehearsal, %zu but for who takes a NIC, %zu that do "
+        "a NIC; %zu stages of another degree; %zu equal the rehearsal, %zu but for who takes a NIC, %zu that "
+        "do "
         "not clip are shorter; "
         "disturbed, %zu have gradients that "
         "wait for a "
@@ -200,7 +201,8 @@ TEST(concert, starts_what_can_start)
         seen.equal, seen.tied, seen.earlier, seen.held, seen.overlapping, seen.away, seen.least, seen.most,
         seen.sum / (double)seen.away);
     assert_true(2 * seen.plans > instances && seen.pipelines > seen.plans && seen.sums && seen.frozen);
-    assert_true(seen.waited && seen.held && seen.asymmetric && seen.equal > instances / 4 && seen.earlier && seen.away > 5);
+    assert_true(seen.waited && seen.held && seen.asymmetric && seen.equal > instances / 4 && seen.earlier &&
+                seen.away > 5);
     assert_true(100 * seen.tied <= seen.equal);
 }
 

@@ -219,7 +219,8 @@ static inline void pipeline_share(struct pipeline *p, uint64_t blocks)
         uint32_t *ranks = p->share_ranks[p->n_shares];
         for (uint32_t pipeline = 0; pipeline < p->pipelines; pipeline++)
             ranks[pipeline] = pipeline_rank_of(p, pipeline, at);
-        p->shares[p->n_shares++] = (struct ah_trainer_share){.first_block = at, .blocks = end - at, .ranks = ranks};
+        p->shares[p->n_shares++] =
+            (struct ah_trainer_share){.first_block = at, .blocks = end - at, .ranks = ranks};
         end = at;
     }
     for (size_t rank = 0; rank < p->n; rank++)

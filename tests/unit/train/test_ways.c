@@ -36,7 +36,8 @@ TEST(ways, a_way_is_taken_by_one_at_a_time)
     const uint64_t second_ns = take(ways, 3, 0, 2, 20);
     assert_true(second_ns >= first_ns + 20 * MS);
     assert_true(ah_threads_now_ns() >= second_ns);
-    assert_true(take(ways, 4, 2, 1, 5) < second_ns + 20 * MS); /* of the second only the way out of 0 and into 2 */
+    assert_true(take(ways, 4, 2, 1, 5) <
+                second_ns + 20 * MS); /* of the second only the way out of 0 and into 2 */
     ah_ways_free(ways);
 }
 

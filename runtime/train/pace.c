@@ -113,16 +113,25 @@ uint64_t ah_pace_pulse(const struct ah_trainer *t)
 
 static uint64_t pass_ns(double bytes, const struct ah_trainer_stage *stage)
 {
-    return (uint64_t)(1e9 * bytes / stage->nic_bytes_per_s);
+    return stage->nic_bytes_per_s > 0 ? (uint64_t)(1e9 * bytes / stage->nic_bytes_per_s) : 0;
+}
+
+/* Of any message, as planned: a word, too, is priced as if it had them. */
+static double boundary_bytes(const struct ah_plan *plan)
+{
+    const struct ah_plan_training *training = &plan->training;
+    return (double)(training->batch / training->micro_batches * training->seq * plan->model.width *
+                    ah_dtype_bytes(training->dtype));
 }
 
 /* The ways between two nodes; at once where both are one. Lower stages go first. */
-static uint64_t take_ways(const struct ah_trainer *t, uint32_t peer, uint64_t bytes)
+static uint64_t take_ways(const struct ah_trainer *t, uint32_t peer)
 {
+    const double bytes = boundary_bytes(t->options.plan);
     const struct ah_trainer_rank *place = t->options.rank;
     const struct ah_trainer_stage *from = &place->stages[place->rank], *to = &place->stages[peer];
-    const struct ah_ways_use uses[] = {{from->node, pass_ns((double)bytes, from), 0},
-                                       {to->node, 0, pass_ns((double)bytes, to)}};
+    const struct ah_ways_use uses[] = {{from->node, pass_ns(bytes, from), 0},
+                                       {to->node, 0, pass_ns(bytes, to)}};
     uint64_t start_ns = ah_threads_now_ns();
     if (from->node != to->node)
         ah_ways_take(t->pace.ways, place->rank, uses, 2, &start_ns);
@@ -137,7 +146,7 @@ static int send(struct ah_trainer *t, uint32_t channel, uint32_t peer, const str
     if (rc)
         return rc;
     const double duration_ns = planned_ns(t, pace->sending);
-    const uint64_t start_ns = take_ways(t, peer, moved->bytes);
+    const uint64_t start_ns = take_ways(t, peer);
     uint64_t until_ns = start_ns + (uint64_t)duration_ns;
     begin(pace, AH_PLAN_LANE_COMPUTE, duration_ns, start_ns, true);
     rc = ah_links_move(t->ranks.links, channel, &until_ns, sizeof until_ns, err);

@@ -26,6 +26,10 @@ void ah_inspect_runlog_facts(struct ah_cli *cli, const struct ah_runlog *runlog,
     struct ah_table facts = ah_inspect_facts(cli);
     ah_table_cell(&facts, "run of");
     ah_table_cell(&facts, "%s on %s", runlog->model, runlog->device);
+    if (runlog->paced) {
+        ah_table_cell(&facts, "paced");
+        ah_table_cell(&facts, "ops and messages were made to take as long as planned");
+    }
     if (runlog->emulates) {
         ah_table_cell(&facts, "emulates");
         ah_table_cell(&facts, "%s: lanes were slowed to its ratios", runlog->emulates);
@@ -118,6 +122,8 @@ void ah_inspect_runlog_head(struct ah_emit *emit, const struct ah_runlog *runlog
     ah_emit_text(emit, "device", runlog->device);
     if (runlog->policy)
         ah_emit_text(emit, "policy", runlog->policy);
+    if (runlog->paced)
+        ah_emit_bool(emit, "paced", true);
     if (runlog->emulates)
         ah_emit_text(emit, "emulates", runlog->emulates);
     ah_emit_integer(emit, "steps", runlog->n_steps);

@@ -124,6 +124,7 @@ static void write_header(struct ah_run_log *log)
                                      .model = plan.inputs.model.name,
                                      .device = ah_trainer_device(run->trainer)->info.name,
                                      .policy = ah_words_policy[plan.policy],
+                                     .paced = ah_run_ranks_paced(run->options->ranks),
                                      .emulates =
                                          run->emulated.body.machine ? run->emulated.body.machine->name : NULL,
                                      .first_step = run->resumed_step + 1,

@@ -53,10 +53,12 @@ static int take(struct ah_run_plan *p, const struct ah_run_plan_wish *wish, stru
     if (!cluster) {
         p->plan = p->document.body.plan;
         int whole = check_whole(p->plan, err);
-        if (!whole && (wish->local || wish->hosts))
+        if (!whole && (wish->local || wish->hosts || wish->paces))
             whole =
                 ah_error_set(err, AH_E_USAGE, "is a plan for one machine, and '--%s' is for cluster plans",
-                             wish->local ? "local" : "hosts");
+                             wish->local   ? "local"
+                             : wish->hosts ? "hosts"
+                                           : "pace");
         return whole;
     }
     const struct ah_cluster_plan *plan = p->document.body.cluster_plan;
@@ -65,8 +67,11 @@ static int take(struct ah_run_plan *p, const struct ah_run_plan_wish *wish, stru
     if (p->launches)
         return ah_run_ranks_check(plan, err);
     rc = rc ? rc : ah_run_ranks_new(&p->ranks, plan, wish->local, err);
-    if (!rc)
+    if (!rc) {
         p->plan = ah_run_ranks_plan(p->ranks);
+        if (wish->paces)
+            ah_run_ranks_pace(p->ranks);
+    }
     return rc;
 }
 

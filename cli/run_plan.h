@@ -22,7 +22,7 @@ struct ah_run_plan {
 
 /* What the command line says. */
 struct ah_run_plan_wish {
-    bool local, emulates;
+    bool local, emulates, paces;
     const char *hosts; /* (optional) file of hosts that ranks are started on: the plan is looked at alone */
 };
 

@@ -5,11 +5,13 @@
 #include "cli/run_ranks.h"
 
 #include "base/lane.h"
+#include "base/units.h"
 #include "cli/cli.h"
 #include "runtime/comm/driver.h"
 #include "runtime/comm/loop/loop.h"
 #include "runtime/schedule/names.h"
 #include "runtime/train/follower.h"
+#include "runtime/train/ways.h"
 #include "runtime/train/world.h"
 
 #include <inttypes.h>
@@ -34,7 +36,7 @@ struct ah_run_ranks {
     struct ah_comm_hub *hub;    /* owned; NULL: ranks are processes */
     struct follower *followers; /* by rank, of threads; the first is not used */
     struct ah_links links;
-    bool linked;
+    bool linked, paces;
     struct ah_device_watch watch; /* of the devices of ranks that follow */
     struct ah_buffer *waits;      /* by rank: what those of this process waited for when the world was lost */
     struct ah_follower_host *hosts; /* by rank, once rank 0 has heard of them */
@@ -85,6 +87,32 @@ static int join_processes(struct ah_run_ranks *ranks, struct ah_error *err)
     ranks->rank = ah_comm_rank(comm);
     place_of(ranks)->comm = comm;
     return AH_OK;
+}
+
+void ah_run_ranks_pace(struct ah_run_ranks *ranks)
+{
+    ranks->paces = true;
+}
+
+bool ah_run_ranks_paced(const struct ah_run_ranks *ranks)
+{
+    return ranks && ranks->paces;
+}
+
+void ah_run_ranks_tell_pace(const struct ah_run_ranks *ranks, struct ah_cli *cli)
+{
+    char by[AH_UNITS_TEXT_MAX];
+    if (!ranks || !place_of(ranks)->ways)
+        return;
+    const struct ah_ways_totals totals = ah_ways_totals(place_of(ranks)->ways);
+    if (totals.late)
+        ah_cli_tell(cli, AH_CLI_NOTE,
+                    "paced: %" PRIu64 " of %" PRIu64
+                    " ops and messages took longer than planned, by %s in all",
+                    totals.late, totals.ops, ah_units_print_time(by, (double)totals.late_ns * 1e-3));
+    else
+        ah_cli_tell(cli, AH_CLI_NOTE, "paced: none of %" PRIu64 " ops and messages took longer than planned",
+                    totals.ops);
 }
 
 const struct ah_plan_training *ah_run_ranks_step(const struct ah_run_ranks *ranks)
@@ -195,7 +223,7 @@ static void keep_waits(struct ah_run_ranks *ranks, uint32_t rank)
     struct ah_comm *comm = ranks->waits ? ranks->world.places[rank].comm : NULL;
     uint32_t culprit;
     if (comm && !ranks->waits[rank].size && ah_comm_fault(comm, &culprit, NULL) && culprit != rank)
-        ah_links_waits(comm, ranks->lead.training.micro_batches, &ranks->waits[rank]);
+        ah_links_waits(comm, ranks->lead.training.micro_batches, ranks->paces ? 3 : 1, &ranks->waits[rank]);
 }
 
 void ah_run_ranks_tell_waits(const struct ah_run_ranks *ranks, struct ah_cli *cli)
@@ -266,24 +294,38 @@ static int start_threads(struct ah_run_ranks *ranks, struct ah_error *err)
     return rc ? rc : join_threads(ranks->hub, place_of(ranks), err);
 }
 
+/* Ranks send in turn, then sums; nodes are called by a rank of theirs. */
+static int open_ways(struct ah_run_ranks *ranks, struct ah_error *err)
+{
+    struct ah_trainer_rank *place = place_of(ranks);
+    return ah_ways_new(&place->ways, place->ranks + (uint32_t)place->n_shares, place->ranks, err);
+}
+
 int ah_run_ranks_start(struct ah_run_ranks *ranks, const struct ah_run *run,
                        struct ah_trainer_options *options, struct ah_error *err)
 {
     struct ah_trainer_rank *place = place_of(ranks);
     const struct ah_run_options *given = run->options;
-    const struct ah_follower_task task = {.trainer = options,
-                                          .held_out = run->held_out ? &run->held_out_batches : NULL,
-                                          .data = given->data.items,
-                                          .n_data = given->data.n,
-                                          .valid = given->valid.items,
-                                          .n_valid = given->valid.n,
-                                          .format = given->data_format,
-                                          .plan_sha256 = ranks->sha256,
-                                          .nodes = ranks->world.nodes};
+    char ways[AH_WAYS_NAME_MAX];
+    struct ah_follower_task task = {.trainer = options,
+                                    .held_out = run->held_out ? &run->held_out_batches : NULL,
+                                    .data = given->data.items,
+                                    .n_data = given->data.n,
+                                    .valid = given->valid.items,
+                                    .n_valid = given->valid.n,
+                                    .format = given->data_format,
+                                    .plan_sha256 = ranks->sha256,
+                                    .nodes = ranks->world.nodes};
     ranks->watch = options->device.watch;
     int rc = ranks->hub ? start_threads(ranks, err) : AH_OK;
+    if (!rc && ranks->paces)
+        rc = open_ways(ranks, err);
     if (rc)
         return rc;
+    if (ranks->paces) {
+        ah_ways_name(place->ways, ways);
+        task.ways = ways;
+    }
     place->hosts = ah_follower_names(ranks->hosts, ranks->world.ranks, &ranks->arena);
     rc = ah_links_open(&ranks->links, place, ranks->world.programs[0], err);
     ranks->linked = !rc;
@@ -341,6 +383,8 @@ void ah_run_ranks_print(const struct ah_run_ranks *ranks, struct ah_cli *cli, st
     else
         ah_buffer_printf(out, "%" PRIu32 " ranks; 'kill -USR1 %ld' on host '%s' saves and ends all of them",
                          ranks->world.ranks, (long)getpid(), ah_cli_clean(cli, ranks->hosts[0].name));
+    if (ranks->paces)
+        ah_buffer_printf(out, "\n  paced: every op and message takes as long as planned");
     for (uint32_t rank = 0; rank < ranks->world.ranks; rank++) {
         const struct ah_plan *program = ranks->world.programs[rank];
         struct ah_buffer blocks = {0};
@@ -388,6 +432,8 @@ void ah_run_ranks_free(struct ah_run_ranks *ranks)
         ah_links_release(&ranks->links);
     if (ranks->world.places)
         ah_comm_close(place_of(ranks)->comm);
+    if (ranks->world.places && !ranks->rank)
+        ah_ways_free(place_of(ranks)->ways);
     ah_comm_hub_free(ranks->hub);
     for (uint32_t rank = 0; ranks->waits && rank < ranks->world.ranks; rank++)
         ah_buffer_release(&ranks->waits[rank]);

@@ -21,6 +21,18 @@
 struct ah_run_ranks;
 struct ah_world;
 
+/* Rows of a table of options whose struct has `local`, `pace` and `hosts`: how a cluster plan is run. */
+/* clang-format off */
+#define AH_RUN_RANKS_ROWS(options)                                                                           \
+    {"local", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(options, local),                                        \
+     "of a cluster plan: all ranks on this machine, as threads"},                                             \
+    {"pace", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(options, pace),                                          \
+     "of a cluster plan, with all ranks on one machine: let every op and message take as long as the plan "   \
+     "says, to see whether a step does"},                                                                     \
+    {"hosts", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(options, hosts),                                      \
+     "of a cluster plan: a process for each rank, started by mpirun on these hosts, a line each: name slots=N"}
+/* clang-format on */
+
 /* Did a launcher of processes (mpirun, srun) start this one? Says which variable tells. */
 bool ah_run_ranks_launched(const char **ret_variable);
 
@@ -34,6 +46,13 @@ int ah_run_ranks_check(const struct ah_cluster_plan *plan, struct ah_error *err)
  * launcher. Errors of ah_world_init() and ah_comm_open(); AH_E_MISMATCH: a world of another size; AH_E_MISSING: no MPI. */
 int ah_run_ranks_new(struct ah_run_ranks **ret_ranks, const struct ah_cluster_plan *plan, bool local,
                      struct ah_error *err);
+
+/* Before it is started: ops and messages take as long as planned (runtime/train/pace.h). */
+void ah_run_ranks_pace(struct ah_run_ranks *ranks);
+bool ah_run_ranks_paced(const struct ah_run_ranks *ranks);
+
+/* Of rank 0, behind the last step: a sentence about what took longer than planned. Nothing where nothing is paced; NULL is fine. */
+void ah_run_ranks_tell_pace(const struct ah_run_ranks *ranks, struct ah_cli *cli);
 
 /* Is this process rank 0? */
 bool ah_run_ranks_leads(const struct ah_run_ranks *ranks);

@@ -35,6 +35,8 @@ static void put_headline(struct ah_cli *cli, const struct ah_runlog *runlog,
     if (ah_runlog_summary_has_error(step))
         ah_buffer_printf(&cli->out, " (%s)", ah_runlog_summary_print_error(text, step));
     ah_buffer_printf(&cli->out, "%s\n", cli->out_style.reset);
+    if (runlog->paced)
+        ah_buffer_puts(&cli->out, "paced: ops and messages were made to take as long as planned\n");
     struct ah_buffer sentence = {0};
     if (ah_report_ranks_any(runlog)) /* lanes of rank 0 are not why */
         ah_report_ranks_put_sentence(cli, runlog, &sentence);

@@ -28,7 +28,7 @@
 struct run_options {
     struct ah_run_options run; /* first: AH_RUN_DATA_OPTIONS */
     const char *trace;
-    bool force, local;
+    bool force, local, pace;
     const char *hosts;
 };
 
@@ -79,10 +79,7 @@ static const struct ah_option run_table[] = {
      "write the measured timeline of a few steps, of all ranks, beside the predicted one, for Perfetto or "
      "chrome://tracing"},
     AH_OUTPUT_FORCE_ROW(struct run_options),
-    {"local", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(local),
-     "of a cluster plan: all ranks on this machine, as threads"},
-    {"hosts", 0, AH_OPTION_FILE, "FILE", NULL, FIELD(hosts),
-     "of a cluster plan: a process for each rank, started by mpirun on these hosts, a line each: name slots=N"},
+    AH_RUN_RANKS_ROWS(struct run_options),
     {"other-device", 0, AH_OPTION_FLAG, NULL, NULL, FIELD(run.other_device),
      "run a plan that was made for another kind of device"},
     AH_STALL_OPTION(FIELD(run.stall_after)),
@@ -315,8 +312,10 @@ static int open_running(struct running *running, struct ah_error *err)
 {
     const struct run_options *options = running->options;
     const char *path = running->cli->arguments.operands[0];
-    const struct ah_run_plan_wish wish = {
-        .local = options->local, .emulates = options->run.emulate, .hosts = options->hosts};
+    const struct ah_run_plan_wish wish = {.local = options->local,
+                                          .emulates = options->run.emulate,
+                                          .paces = options->pace,
+                                          .hosts = options->hosts};
     running->given = options->run;
     int rc = share_output(running, err);
     if (!rc)
@@ -548,6 +547,7 @@ static int run_run(struct ah_cli *cli, const void *given)
         rc = train(running, &err);
     const bool saved = running->run.saved_path[0];
     ah_run_ranks_give_up(running->loaded.ranks, rc, &err);
+    ah_run_ranks_tell_pace(running->loaded.ranks, cli);
     ah_run_log_close(&running->log, NULL, NULL);
     ah_run_trace_free(running->trace);
     ah_run_close(&running->run);

@@ -134,6 +134,10 @@ AH_TABLE(predicted, ah_runlog_predicted, "predicted", "What the plan said.", NUL
          .form = AH_TEXT_NAME,                                                                               \
          .flags = AH_FIELD_OPTIONAL,                                                                         \
          .about = "The plan's policy."},                                                                     \
+        {.name = "paced",                                                                                    \
+         AH_BOOL_AT(ah_runlog, paced),                                                                       \
+         .flags = AH_FIELD_OPTIONAL,                                                                         \
+         .about = "Ops and messages were made to take as long as planned."},                                 \
         {.name = "emulates",                                                                                 \
          AH_TEXT_AT(ah_runlog, emulates),                                                                    \
          .form = AH_TEXT_NAME,                                                                               \

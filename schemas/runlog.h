@@ -153,6 +153,7 @@ struct ah_runlog {
     const char *model;    /* name */
     const char *device;   /* its own name */
     const char *policy;   /* (optional) */
+    bool paced;           /* ops and messages took as long as planned: they say nothing of the machine */
     const char *emulates; /* (optional) machine whose ratios lanes were slowed to */
     uint64_t first_step;  /* 1, or where a resumed run goes on */
     struct ah_signature numeric_signature;

@@ -102,6 +102,7 @@ static void end_sum(struct concert *c, size_t sum)
     for (size_t i = 0; i < s->n_owners; i++) {
         struct player *p = &c->players[s->owners[i]];
         p->front = (p->front + 1) % p->n_segments;
+        ah_concert_wake(c, s->owners[i]);
         ah_race_set(&c->race, start_of_sum(c, p->segments[p->front]), c->now_us);
     }
     ah_concert_is_before_gate(c, s->step++);

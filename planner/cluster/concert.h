@@ -16,8 +16,8 @@
  *    owners are final: after the last backward, or, where they are added up on the host, when the last tile arrived.
  * 4. GATE. Nothing that updates, no gradient that leaves for an update, and no norm starts before all passes of all stages,
  *    all gradients and all sums of the step are done: the norm of all gradients is known only then. A program that clips has a
- *    norm on its host lane, which its updates wait for; it costs nothing. One that does not clip waits at the gate all the
- *    same: ranks agree there that the step is done, and the norm is told.
+ *    norm on its host lane, which its updates wait for; it costs nothing. A plan that does not clip has no gate: what stands behind
+ *    it waits for the sums of its block alone.
  * 5. What could start does. At one instant first everything ends that ends there; then things start, lower stages before
  *    higher ones, stages before sums, sums from the highest block down.
  * 6. The step ends with its last item; what is fetched for the step after it does not count.

@@ -111,11 +111,28 @@ static bool has_messages(const struct player *p, struct concert_lane *l)
     return placed;
 }
 
+static bool is_summed(const struct concert *c, uint32_t sum, uint32_t step)
+{
+    return sum == CONCERT_NONE || c->sums[sum].step > step;
+}
+
+/* Is the gate open, or, where nothing is clipped, is the block's gradient that of all pipelines? */
+static bool may_update(const struct concert *c, const struct player *p, const struct concert_lane *l)
+{
+    if (!(p->score->marks[l->item] & MARK_BEHIND_GATE))
+        return true;
+    if (c->plan->training.clip > 0)
+        return !c->gate[l->step];
+    const uint64_t block = p->stage->first_block + p->score->plan->ops[item_of(p, l->item)->op].block;
+    const bool shares_table = !block || block + 1 == c->plan->blocks;
+    return is_summed(c, c->sum_of[block], l->step) && (!shares_table || is_summed(c, c->tied, l->step));
+}
+
 /* When the item at the head of a lane can start, if nothing ends before; INFINITY: not then. */
 static double start_us(const struct concert *c, const struct player *p, struct concert_lane *l)
 {
-    if (l->done || l->works || !is_let(p, l) || !has_place(p, l->item) ||
-        (p->score->marks[l->item] & MARK_BEHIND_GATE && c->gate[l->step]) || !has_messages(p, l))
+    if (l->done || l->works || !is_let(p, l) || !has_place(p, l->item) || !may_update(c, p, l) ||
+        !has_messages(p, l))
         return INFINITY;
     if (!sends(p, l->item))
         return c->now_us;

@@ -75,6 +75,8 @@ int ah_device_open(struct ah_device **ret_device, const struct ah_device_driver 
     int rc = ah_device_check_driver(driver, driver->name, err);
     if (rc)
         return rc;
+    if (options->pace.begin && !driver->messages)
+        return ah_error_set(err, AH_E_UNSUPPORTED, "device '%s' cannot be paced", driver->name);
     if (options->messages && !driver->messages)
         return ah_error_set(err, AH_E_UNSUPPORTED, "device '%s' has no lanes for messages to other ranks",
                             driver->name);

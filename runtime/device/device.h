@@ -62,7 +62,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AH_DEVICE_ABI = 9, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
+enum { AH_DEVICE_ABI = 10, AH_DEVICE_NAME_MAX = 128, AH_DEVICE_WAITS_MAX = 8 };
 
 /* Room for lanes in structs that cross the border of a plugin. */
 enum { AH_DEVICE_LANES_MAX = 16 };
@@ -98,6 +98,19 @@ struct ah_submission {
     /* The op's own time is not wanted: the device may tell one time for it and the next op of the array, which is of the
      * same lane and tag, and waits for nothing. One span then has the ticket of the last op that is joined. */
     bool joins;
+
+    /* Where the options have a `pace`: AH_PACE_BEGINS and AH_PACE_ENDS, of the first and the last op of an item. */
+    uint8_t pace;
+};
+
+enum { AH_PACE_BEGINS = 1, AH_PACE_ENDS = 2 };
+
+/* Who makes items take longer than they need: told on the lane's thread, behind the waits of an item's first op, and when its
+ * last op is done. Both return when the lane may go on. */
+struct ah_device_pace {
+    int (*begin)(void *context, uint32_t lane, uint64_t tag, struct ah_error *err);
+    void (*end)(void *context, uint32_t lane, uint64_t tag);
+    void *context;
 };
 
 /* When an op ran, or several that were joined, on the host's monotonic clock. */
@@ -211,6 +224,7 @@ struct ah_device_options {
     uint32_t queue; /* ops a lane's queue holds; 0: 1024 */
     uint32_t spans; /* finished ops a lane remembers, the oldest overwritten; 0: 1024 */
     struct ah_device_throttle throttle;
+    struct ah_device_pace pace; /* (optional, both functions or none; drivers with `messages`) */
     struct ah_device_watch watch;
 
     /* (optional; drivers with `messages`) Told once of the first op that fails, on its lane's thread, before what waits for it

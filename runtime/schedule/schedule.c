@@ -14,7 +14,8 @@
 /* Gradients leave as they are made where weights are on the host: those that ranks add up are added up there. */
 static bool leaves_first(const struct ah_job *job, struct ah_config config)
 {
-    const bool added_up = job->part.step_micro_batches || (ah_job_splits_table(job) && !ah_job_joins_table(job));
+    const bool added_up =
+        job->part.step_micro_batches || (ah_job_splits_table(job) && !ah_job_joins_table(job));
     return added_up && config.weights == AH_WEIGHTS_HOST && config.optimizer == AH_OPTIMIZER_HOST;
 }
 

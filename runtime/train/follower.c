@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "runtime/model/safetensors.h"
 #include "runtime/train/data/dataset.h"
+#include "runtime/train/ways.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,6 +28,7 @@ struct hello {
 struct brief {
     char plan_sha256[SHA256_TEXT], data_sha256[SHA256_TEXT], held_out_sha256[SHA256_TEXT],
         weights_digest[SHA256_TEXT];
+    char ways[AH_WAYS_NAME_MAX]; /* "": not paced */
     struct ah_rate rate;
     double beta1, beta2, epsilon, weight_decay;
     uint64_t seed, steps_before;
@@ -195,6 +197,8 @@ static int brief_others(const struct ah_links *links, const struct ah_follower_t
     snprintf(brief.plan_sha256, sizeof brief.plan_sha256, "%s", task->plan_sha256);
     snprintf(brief.data_sha256, sizeof brief.data_sha256, "%s",
              ah_dataset_facts(trainer->batches->options.data)->sha256);
+    if (task->ways)
+        snprintf(brief.ways, sizeof brief.ways, "%s", task->ways);
     if (task->held_out)
         snprintf(brief.held_out_sha256, sizeof brief.held_out_sha256, "%s",
                  ah_dataset_facts(task->held_out->options.data)->sha256);
@@ -381,11 +385,26 @@ static int open_trainer(struct follower *f, struct ah_error *err)
     return ah_trainer_open(&f->trainer, &trainer, err);
 }
 
+/* A process of another machine may have a file of that name. */
+static int join_ways(const struct follower *f, struct ah_error *err)
+{
+    struct ah_trainer_rank *place = f->options->place;
+    if (!f->brief.ways[0])
+        return AH_OK;
+    if (strcmp(f->hosts[place->rank].name, f->hosts[0].name) != 0)
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--pace' is for ranks on one machine, and rank %" PRIu32
+                            " is on host '%s', rank 0 on host '%s'",
+                            place->rank, f->hosts[place->rank].name, f->hosts[0].name);
+    return ah_ways_join(&place->ways, f->brief.ways, err);
+}
+
 static int prepare(struct follower *f, const struct ah_links *links, struct ah_error *err)
 {
     int rc = hear(f, links, err);
     rc = rc ? rc : differ(f, "the cluster plan's bytes", f->options->plan_sha256, f->brief.plan_sha256, err);
     rc = rc ? rc : check_weights(f, err);
+    rc = rc ? rc : join_ways(f, err);
     return rc ? rc : open_data(f, err);
 }
 
@@ -408,6 +427,8 @@ int ah_follower_run(const struct ah_follower_options *options, struct ah_error *
     ah_dataset_close(f.held_out);
     ah_arena_release(&f.arena);
     ah_links_release(&links);
+    ah_ways_free(place->ways);
+    place->ways = NULL;
     place->links = NULL;
     place->hosts = NULL;
     return rc;

@@ -25,6 +25,7 @@ struct ah_follower_task {
     const char *format;       /* (optional) of the data */
     const char *plan_sha256;  /* of the cluster plan */
     const char *const *nodes; /* (optional) by rank: the node's name in the plan */
+    const char *ways;         /* (optional) their name: all ranks are paced (pace.h) */
 };
 
 /* Of each rank, at rank 0. */

@@ -213,7 +213,8 @@ int ah_links_fail(const struct ah_trainer_rank *place, int rc, struct ah_error *
                : ah_error_set(err, why.code, "%s", why.text); /* rank 0 is the run itself */
 }
 
-static void print_wait(const struct ah_comm_under_way *message, uint64_t micro_batches, struct ah_buffer *out)
+static void print_wait(const struct ah_comm_under_way *message, uint64_t micro_batches, uint64_t each,
+                       struct ah_buffer *out)
 {
     static const char *const what[] = {[AH_LINKS_OUTPUT] = "the output of micro-batch",
                                        [AH_LINKS_GRADIENT] = "the gradient of micro-batch",
@@ -228,12 +229,12 @@ static void print_wait(const struct ah_comm_under_way *message, uint64_t micro_b
         ah_buffer_printf(out, "rank %" PRIu32 " to take ", channel->peer);
     ah_buffer_printf(out, "%s", what[channel->purpose]);
     if (channel->purpose < AH_LINKS_PARTIAL)
-        ah_buffer_printf(out, " %" PRIu64, message->before % micro_batches);
+        ah_buffer_printf(out, " %" PRIu64, message->before / each % micro_batches);
     if (!channel->sends)
         ah_buffer_printf(out, " from rank %" PRIu32, channel->peer);
 }
 
-void ah_links_waits(struct ah_comm *comm, uint64_t micro_batches, struct ah_buffer *out)
+void ah_links_waits(struct ah_comm *comm, uint64_t micro_batches, uint64_t each, struct ah_buffer *out)
 {
     enum { TOLD = 4 };
     struct ah_comm_under_way messages[TOLD];
@@ -242,6 +243,6 @@ void ah_links_waits(struct ah_comm *comm, uint64_t micro_batches, struct ah_buff
         if (messages[i].channel.purpose >= AH_LINKS_BEAT_UP)
             continue;
         ah_buffer_printf(out, "%s", out->size ? " and for " : "");
-        print_wait(&messages[i], micro_batches, out);
+        print_wait(&messages[i], micro_batches, each, out);
     }
 }

@@ -76,9 +76,15 @@ static inline int ah_links_move(const struct ah_links *links, uint32_t channel, 
  * it was not rank 0's own. */
 int ah_links_fail(const struct ah_trainer_rank *place, int rc, struct ah_error *err);
 
+/* Messages of the world for one between neighbours: of a pace's there are a word and a time before it. */
+static inline uint64_t ah_links_each(const struct ah_trainer_rank *place)
+{
+    return place->ways ? 3 : 1;
+}
+
 /* What this rank waits for, or waited for when the world was lost: "the output of micro-batch 5 from rank 1"; nothing where it
- * waits for nobody. While the end is open; any thread. `out` is empty before. */
-void ah_links_waits(struct ah_comm *comm, uint64_t micro_batches, struct ah_buffer *out);
+ * waits for nobody. While the end is open; any thread. `each`: ah_links_each(). `out` is empty before. */
+void ah_links_waits(struct ah_comm *comm, uint64_t micro_batches, uint64_t each, struct ah_buffer *out);
 
 void ah_links_release(struct ah_links *links);
 

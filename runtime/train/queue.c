@@ -39,6 +39,12 @@ static void count_bytes(struct ah_trainer *t, uint32_t lane, const struct ah_op 
         t->counted->d2h_bytes += op->u.copy.bytes;
 }
 
+/* What a plan has a time for. */
+static bool is_paced(const struct ah_trainer *t, const struct ops_of_item *ops)
+{
+    return t->pace.ways && (ops->tag < t->rounds.n_items || ops->lane == AH_LANE_SUMS);
+}
+
 int ah_queue_ops(struct ah_trainer *t, const struct ops_of_item *ops, const struct waits *waits,
                  const struct move_indices *moves, uint64_t *ret_ticket, struct ah_error *err)
 {
@@ -61,11 +67,14 @@ int ah_queue_ops(struct ah_trainer *t, const struct ops_of_item *ops, const stru
                                    .n_waits = first ? put_waits(ops, waits, queue->waits[at]) : 0,
                                    .waits = queue->waits[at],
                                    .op = &queue->ops[at],
-                                   .tag = ops->tag};
+                                   .tag = ops->tag,
+                                   .pace = first && is_paced(t, ops) ? AH_PACE_BEGINS : 0};
         count_bytes(t, ops->lane, &queue->ops[at]);
         queue->last[ops->lane]++;
         first = false;
     }
+    if (!first && is_paced(t, ops))
+        queue->submissions[queue->n - 1].pace |= AH_PACE_ENDS;
     if (ret_ticket)
         *ret_ticket = queue->last[ops->lane];
     return AH_OK;

@@ -158,6 +158,8 @@ int ah_ranks_move(void *context, const struct ah_op_moved *moved, struct ah_erro
     const uint32_t channel = moved->channel;
     if (channel >= AH_CHANNELS)
         return move_sum(t, moved, err);
+    if (t->pace.ways)
+        return ah_pace_move(t, moved, err);
     if (ranks->partner[channel] && ranks->trains_now)
         partner = &ranks->partner[channel][ranks->moved[channel]++ % ranks->messages.micro_batches];
     if (!partner || !partner->any)
@@ -370,7 +372,8 @@ bool ah_ranks_beside(const void *context, char *ret_text, size_t room)
     const struct ah_trainer *t = context;
     const uint32_t rank = t->options.rank->rank;
     struct ah_buffer waits = {0};
-    ah_links_waits(t->options.rank->comm, t->job.training.micro_batches, &waits);
+    ah_links_waits(t->options.rank->comm, t->job.training.micro_batches, ah_links_each(t->options.rank),
+                   &waits);
     const bool any = waits.size && !waits.failed;
     snprintf(ret_text, room, "rank %" PRIu32 " waits for %s", rank, any ? waits.data : "no other");
     ah_buffer_release(&waits);
@@ -380,7 +383,7 @@ bool ah_ranks_beside(const void *context, char *ret_text, size_t room)
 uint64_t ah_ranks_pulse(const void *context)
 {
     const struct ah_trainer *t = context;
-    return __atomic_load_n(&t->ranks.heard, __ATOMIC_RELAXED);
+    return __atomic_load_n(&t->ranks.heard, __ATOMIC_RELAXED) + ah_pace_pulse(t);
 }
 
 /* ---- failures ---- */

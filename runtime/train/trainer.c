@@ -159,6 +159,7 @@ static int open_device(struct ah_trainer *t, struct ah_error *err)
     struct ah_device_options options = t->options.device;
     options.pin_submitter = true;
     options.messages = ah_ranks_several(&t->ranks);
+    options.pace = ah_pace_hooks(t);
     options.failed = options.messages ? ah_ranks_failed : NULL;
     options.failed_context = t;
     options.watch.name = ah_run_name;
@@ -225,7 +226,7 @@ int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_opt
                     struct ah_error *err)
 {
     static int (*const parts[])(struct ah_trainer *, struct ah_error *) = {
-        bind_plan,     lay_out_model, take_memory,    open_device,
+        bind_plan,     lay_out_model, take_memory,    ah_pace_init, open_device,
         ah_ranks_meet, ah_ranks_pair, ah_beats_start, fill_arenas};
     struct ah_trainer *t = calloc(1, sizeof *t);
     if (!t)
@@ -292,6 +293,7 @@ void ah_trainer_close(struct ah_trainer *t)
         (void)ah_ranks_order(t, &(struct ranks_order){.kind = RANKS_END}, NULL);
     ah_beats_stop(t);
     ah_device_close(t->device);
+    ah_pace_release(t);
     ah_ranks_release(t);
     ah_bound_release(&t->bound);
     ah_arena_release(&t->arena);

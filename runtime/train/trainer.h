@@ -38,12 +38,15 @@
 struct ah_trainer;
 struct ah_comm;
 struct ah_links;
+struct ah_ways;
 
 /* What a rank has of the model, and of the step. */
 struct ah_trainer_stage {
     uint32_t pipeline;
     uint64_t first_block, blocks;
     uint64_t first_micro_batch, micro_batches;
+    uint32_t node; /* of the plan; the two are for a pace (pace.h) alone */
+    double nic_bytes_per_s;
 };
 
 /* Blocks whose gradients a rank of each pipeline adds up, all the same ones. Or a table, which stands last: those who have a
@@ -53,6 +56,8 @@ struct ah_trainer_share {
     bool tied;
     const uint32_t *
         ranks; /* by pipeline: in the order of their micro-batches; of a table first heads, then embeddings */
+    double time_us,
+        volume_bytes; /* planned, of the sum; through the NIC of each of several nodes, each way: for a pace alone */
 };
 
 enum { AH_SHARE_PIECE = 1 << 18 };
@@ -72,6 +77,7 @@ struct ah_trainer_rank {
     uint64_t step_batch;      /* sequences of a step, of all pipelines */
     const char *const *hosts; /* (optional) their names, by rank, "" while unknown */
     struct ah_links *links;   /* (optional) opened before (links.h); NULL: the trainer opens its own */
+    struct ah_ways *ways;     /* (optional) of all ranks: ops and messages take as long as planned (pace.h) */
 };
 
 /* How many `ranks` a share has. */
@@ -79,6 +85,15 @@ static inline uint32_t ah_trainer_share_members(const struct ah_trainer_rank *ra
                                                 const struct ah_trainer_share *share)
 {
     return share->tied ? 2 * rank->pipelines : rank->pipelines;
+}
+
+/* Is this member the first of its rank? */
+static inline bool ah_trainer_share_is_first(const struct ah_trainer_share *share, uint32_t member)
+{
+    uint32_t m = 0;
+    while (share->ranks[m] != share->ranks[member])
+        m++;
+    return m == member;
 }
 
 /* Does a rank take part in a share? */

@@ -10,6 +10,7 @@
  *     shares.c    when gradients are added up over pipelines, and what waits for it
  *     ranks.c     one of several ranks: what goes over one rank, and orders
  *     links.c     its channels
+ *     pace.c      as slow as planned
  *     run.c       steps: data and headers ahead, records behind
  *     evaluate.c  forward alone
  *     beats.c     what ranks tell each other meanwhile
@@ -19,6 +20,7 @@
 #define AH_RUNTIME_TRAIN_TRAINER_INTERNAL_H
 
 #include "runtime/train/bind.h"
+#include "runtime/train/pace.h"
 #include "runtime/train/ranks.h"
 #include "runtime/train/recorded.h"
 #include "runtime/train/trainer.h"
@@ -128,6 +130,7 @@ struct ah_trainer {
     uint64_t loss_copied[2];        /* d2h tickets */
     struct sums sums;
     struct shares shares;
+    struct pace pace;
     uint64_t factor_loaded; /* h2d ticket of the header behind the latest norm */
     struct staged staged[AH_STEPS_STAGED];
     struct staged *counted; /* whose bytes are submitted */

@@ -125,7 +125,7 @@ static void name_wait(const struct ah_trainer *t, const struct ah_comm_under_way
     beat->sends = message->channel.sends;
     beat->message = message->before;
     if (beat->purpose <= AH_LINKS_GRADIENT) /* one for each */
-        beat->message %= t->job.training.micro_batches;
+        beat->message = beat->message / ah_links_each(t->options.rank) % t->job.training.micro_batches;
 }
 
 void ah_whereabouts_read(const struct ah_trainer *t, struct ah_trainer_beat *ret_beat)

@@ -5,6 +5,7 @@
 #include "runtime/schedule/trainable.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* ---- what cannot be run ---- */
 
@@ -139,6 +140,15 @@ static int check_program(const struct building *b, const struct ah_plan *program
     return AH_OK;
 }
 
+/* Nodes are called by the number of one of their ranks. */
+static uint32_t node_of(const struct building *b, uint32_t rank)
+{
+    for (uint32_t other = 0; other < b->world->ranks; other++)
+        if (other != rank && b->world->nodes[other] && !strcmp(b->world->nodes[other], b->world->nodes[rank]))
+            return b->stages[other].node;
+    return rank;
+}
+
 static int place_stage(struct building *b, size_t p, size_t i, uint64_t first_micro_batch)
 {
     struct ah_world *world = b->world;
@@ -165,7 +175,9 @@ static int place_stage(struct building *b, size_t p, size_t i, uint64_t first_mi
                                                 .first_block = stage->first_block,
                                                 .blocks = stage->blocks,
                                                 .first_micro_batch = first_micro_batch,
-                                                .micro_batches = pipeline->micro_batches};
+                                                .micro_batches = pipeline->micro_batches,
+                                                .node = node_of(b, (uint32_t)rank),
+                                                .nic_bytes_per_s = stage->nic_bytes_per_s};
     for (uint64_t block = stage->first_block; block < stage->first_block + stage->blocks && !p; block++)
         b->owner[block] = (uint32_t)rank;
     return check_program(b, world->programs[rank], stage->node);
@@ -263,6 +275,19 @@ static int find_tables(const struct building *b, size_t segment, uint32_t *ranks
     return AH_OK;
 }
 
+/* Through the NIC of each owner; 0: all are in one node. Each sends and gets twice its part of what the others have. */
+static double volume_of(const struct building *b, const struct ah_trainer_share *share, double bytes)
+{
+    const uint32_t n = ah_trainer_share_members(&b->world->places[0], share);
+    double owners = 0;
+    bool leaves = false;
+    for (uint32_t m = 0; m < n; m++) {
+        owners += ah_trainer_share_is_first(share, m);
+        leaves = leaves || b->stages[share->ranks[m]].node != b->stages[share->ranks[0]].node;
+    }
+    return leaves ? 2 * (owners - 1) / owners * bytes : 0;
+}
+
 /* A shared table is part of the embedding's gradient. */
 static bool is_added_up(const struct building *b, const struct ah_cluster_plan_segment *segment)
 {
@@ -278,8 +303,25 @@ static int add_share(struct building *b, size_t segment, struct ah_trainer_share
         rc = find_tables(b, segment, ranks);
     for (size_t p = 0; p < b->plan->n_pipelines && !rc && !it->tied; p++)
         rc = find_owner(b, segment, p, &ranks[p]);
-    *ret_share = (struct ah_trainer_share){it->first_block, it->blocks, it->tied, ranks};
-    return rc;
+    if (rc)
+        return rc;
+    *ret_share = (struct ah_trainer_share){.first_block = it->first_block,
+                                           .blocks = it->blocks,
+                                           .tied = it->tied,
+                                           .ranks = ranks,
+                                           .time_us = it->time_us};
+    ret_share->volume_bytes = volume_of(b, ret_share, (double)it->bytes);
+    return AH_OK;
+}
+
+/* A shared table takes the time that is planned for it where the embedding's share does. */
+static void add_table(struct building *b, size_t n, const struct ah_cluster_plan_segment *table)
+{
+    for (size_t s = 0; s < n; s++)
+        if (!b->shares[s].first_block) {
+            b->shares[s].time_us += table->time_us;
+            b->shares[s].volume_bytes += volume_of(b, &b->shares[s], (double)table->bytes);
+        }
 }
 
 static int share(struct building *b)
@@ -291,6 +333,8 @@ static int share(struct building *b)
     for (size_t s = 0; s < plan->n_segments && !rc; s++)
         if (is_added_up(b, &plan->segments[s]))
             rc = add_share(b, s, &b->shares[n++]);
+        else if (plan->segments[s].tied)
+            add_table(b, n, &plan->segments[s]);
     for (uint32_t rank = 0; rank < b->world->ranks; rank++) {
         b->world->places[rank].shares = b->shares;
         b->world->places[rank].n_shares = n;

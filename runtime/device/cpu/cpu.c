@@ -279,6 +279,7 @@ static int cpu_open(struct ah_device **ret_device, const struct ah_device_option
         return ah_error_memory(err);
     pthread_mutex_init(&cpu->failure_lock, NULL);
     cpu->common.driver = ah_device_cpu();
+    cpu->pace = options->pace;
     cpu->on_failure = options->failed;
     cpu->on_failure_context = options->failed_context;
     open_throttles(cpu, &options->throttle);
@@ -345,9 +346,14 @@ static void run_task(void *payload)
     struct ah_error why = {0};
     if (atomic_load(&task->device->failed))
         return;
-    int rc = ah_cpu_dispatch(task, &why);
+    const struct ah_device_pace *pace = &task->device->pace;
+    const uint32_t lane = (uint32_t)(task->lane - task->device->lanes);
+    int rc = task->pace & AH_PACE_BEGINS ? pace->begin(pace->context, lane, task->tag, &why) : AH_OK;
+    rc = rc ? rc : ah_cpu_dispatch(task, &why);
     if (rc)
         store_failure(task, rc, &why);
+    else if (task->pace & AH_PACE_ENDS)
+        pace->end(pace->context, lane, task->tag);
 }
 
 /* The product of a matmul; NULL of other ops. AH_E_USAGE for what was not prepared. */
@@ -373,7 +379,11 @@ static int find_product(const struct ah_cpu_device *cpu, const struct ah_op *op,
 static int queue_op(struct ah_cpu_device *cpu, const struct ah_submission *submission, struct ah_error *err)
 {
     struct ah_cpu_lane *lane = &cpu->lanes[submission->lane];
-    struct ah_cpu_task task = {.device = cpu, .lane = lane, .tag = submission->tag, .op = *submission->op};
+    struct ah_cpu_task task = {.device = cpu,
+                               .lane = lane,
+                               .tag = submission->tag,
+                               .pace = cpu->pace.begin ? submission->pace : 0,
+                               .op = *submission->op};
     struct ah_lane_wait waits[AH_DEVICE_WAITS_MAX];
     int rc = find_product(cpu, submission->op, &task.product, err);
     if (rc)

@@ -36,6 +36,8 @@ struct ah_cpu_device {
     struct ah_matmul *matmul;                      /* owned */
     struct ah_workspace workspace;                 /* of the compute lane's other ops; owned */
 
+    struct ah_device_pace pace;
+
     void (*on_failure)(void *context, const struct ah_error *why); /* (optional) */
     void *on_failure_context;
 
@@ -51,6 +53,7 @@ struct ah_cpu_task {
     struct ah_cpu_lane *lane;
     struct ah_matmul_product *product; /* of a matrix product */
     uint64_t tag;
+    uint8_t pace; /* as in a submission */
     struct ah_op op;
 };
 

@@ -5,7 +5,7 @@
 
     runs.py AUTOHETE MACHINE TEXT [--plans N] [--seed S]
 
-Plans differ in model, pipelines, stages, types, batch, micro-batches, clipping, what is frozen and what may lie on hosts. Exit status 77:
+Every other run of processes, by chance, is paced. Plans differ in model, pipelines, stages, types, batch, micro-batches, clipping, what is frozen and what may lie on hosts. Exit status 77:
 there is no MPI.
 """
 import argparse
@@ -96,7 +96,7 @@ def compare(draw, autohete, text, ranks, folder):
     data = ("--data", text, "--data-format", "bytes", "--steps", "3", "--lr", "0.01", "--seed",
             str(draw.randint(0, 1 << 30)))
     call("mpirun", "-n", str(ranks), autohete, "run", "ranks.json", *data, "--save", "many", "--log", "many.jsonl",
-         "--trace", "many.trace", "--force", folder=folder)
+         "--trace", "many.trace", "--force", *draw.choice(([], ["--pace"])), folder=folder)
     check_seen(ranks, folder)
     call(autohete, "run", "alone.json", *data, "--save", "one", "--log", "one.jsonl", folder=folder)
     wrong = [name for name in ("model.safetensors", "states.bin")

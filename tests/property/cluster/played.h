@@ -313,6 +313,23 @@ static inline struct played_rings played_find_rings(struct played *p, const stru
     return rings;
 }
 
+/* When the gradients of a block are those of all pipelines. */
+static inline double played_summed_us(const struct played *p, const struct played_stage *s, size_t step,
+                                      uint64_t block)
+{
+    const uint64_t of_model = s->stage->first_block + block;
+    double us = 0;
+    for (size_t k = 0; k < p->plan->n_segments; k++) {
+        const struct ah_cluster_plan_segment *segment = &p->plan->segments[k];
+        const bool has = segment->tied ? !of_model || of_model + 1 == p->plan->blocks
+                                       : of_model >= segment->first_block &&
+                                             of_model - segment->first_block < segment->blocks;
+        if (has)
+            us = fmax(us, p->sum_end_us[step * p->plan->n_segments + k]);
+    }
+    return us;
+}
+
 /* When an item could start, but for its lane and its NICs. */
 static inline double played_ready_us(const struct played *p, const struct played_stage *s, size_t step,
                                      uint32_t item, struct played_rings *rings)
@@ -320,7 +337,8 @@ static inline double played_ready_us(const struct played *p, const struct played
     const struct ah_plan_op *op = played_op(s, item);
     double us = played_message_us(s, step, op);
     if (played_behind_gate(s, op))
-        us = fmax(us, p->gate_us[step]);
+        us =
+            fmax(us, p->plan->training.clip > 0 ? p->gate_us[step] : played_summed_us(p, s, step, op->block));
     for (uint32_t w = s->rounds.items[item].first_wait; w < s->rounds.items[item + 1].first_wait; w++)
         if (s->rounds.waits[w].back <= step)
             us = fmax(us, s->end_us[played_at(s, step - s->rounds.waits[w].back, s->rounds.waits[w].item)]);

@@ -45,7 +45,7 @@ static void *receive(void *context)
 static void expect_waits(struct ah_comm *comm, const char *text)
 {
     struct ah_buffer out = {0};
-    ah_links_waits(comm, MICRO_BATCHES, &out);
+    ah_links_waits(comm, MICRO_BATCHES, 1, &out);
     assert_false(out.failed);
     assert_string_equal(out.size ? out.data : "", text);
     ah_buffer_release(&out);

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The page is a header, then, a number each: until when every way is taken (the way out of node n is 2 n, the way in 2 n + 1), and
+ * for every turn whether it waits for it.
+ */
+#include "runtime/train/ways.h"
+
+#include "base/threads.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A sleeper that wakes so much later went on when its ways became free. */
+enum { SLACK_NS = 200000, AGAIN_NS = 100000 };
+
+struct page {
+    pthread_mutex_t lock; /* robust: a process that is killed leaves whole numbers */
+    uint64_t bytes;
+    uint32_t turns, ways;
+    uint64_t ops, late, late_ns; /* used atomically */
+    uint64_t until_ns[];         /* (ways), behind them (turns, ways): is it waited for */
+};
+
+struct ah_ways {
+    int file;
+    struct page *page;
+};
+
+static uint64_t *wants_of(struct page *page, uint32_t turn)
+{
+    return page->until_ns + page->ways + (size_t)turn * page->ways;
+}
+
+/* ---- life ---- */
+
+static int map(struct ah_ways *ways, uint64_t bytes, struct ah_error *err)
+{
+    void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ways->file, 0);
+    if (page == MAP_FAILED)
+        return ah_error_set(err, AH_E_FAILED, "the page of a pace cannot be mapped: %s", strerror(errno));
+    ways->page = page;
+    return AH_OK;
+}
+
+static int begin_page(struct ah_ways *ways, uint64_t bytes, struct ah_error *err)
+{
+    pthread_mutexattr_t shared;
+    pthread_mutexattr_init(&shared);
+    pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&shared, PTHREAD_MUTEX_ROBUST);
+    const int failed = pthread_mutex_init(&ways->page->lock, &shared);
+    pthread_mutexattr_destroy(&shared);
+    ways->page->bytes = bytes;
+    return failed ? ah_error_set(err, AH_E_FAILED, "the lock of a pace cannot be made: %s", strerror(failed))
+                  : AH_OK;
+}
+
+int ah_ways_new(struct ah_ways **ret_ways, uint32_t turns, uint32_t nodes, struct ah_error *err)
+{
+    const uint64_t numbers = 2 * (uint64_t)nodes * (1 + (uint64_t)turns);
+    const uint64_t bytes = sizeof(struct page) + numbers * sizeof(uint64_t);
+    struct ah_ways *ways = calloc(1, sizeof *ways);
+    if (!ways)
+        return ah_error_memory(err);
+    ways->file = memfd_create("autohete-pace", MFD_CLOEXEC);
+    int rc = ways->file < 0 || ftruncate(ways->file, (off_t)bytes)
+                 ? ah_error_set(err, AH_E_FAILED, "the page of a pace cannot be made: %s", strerror(errno))
+                 : AH_OK;
+    rc = rc ? rc : map(ways, bytes, err);
+    rc = rc ? rc : begin_page(ways, bytes, err);
+    if (rc) {
+        ah_ways_free(ways);
+        return rc;
+    }
+    ways->page->turns = turns;
+    ways->page->ways = 2 * nodes;
+    *ret_ways = ways;
+    return AH_OK;
+}
+
+void ah_ways_name(const struct ah_ways *ways, char ret_name[AH_WAYS_NAME_MAX])
+{
+    snprintf(ret_name, AH_WAYS_NAME_MAX, "/proc/%ld/fd/%d", (long)getpid(), ways->file);
+}
+
+int ah_ways_join(struct ah_ways **ret_ways, const char *name, struct ah_error *err)
+{
+    struct stat about;
+    struct ah_ways *ways = calloc(1, sizeof *ways);
+    if (!ways)
+        return ah_error_memory(err);
+    ways->file = open(name, O_RDWR | O_CLOEXEC);
+    int rc = ways->file < 0 || fstat(ways->file, &about)
+                 ? ah_error_set(err, AH_E_USAGE,
+                                "'--pace' is for ranks on one machine, and rank 0's '%s' is not here: %s",
+                                name, strerror(errno))
+                 : map(ways, (uint64_t)about.st_size, err);
+    if (rc)
+        ah_ways_free(ways);
+    else
+        *ret_ways = ways;
+    return rc;
+}
+
+void ah_ways_free(struct ah_ways *ways)
+{
+    if (!ways)
+        return;
+    if (ways->page)
+        munmap(ways->page, ways->page->bytes);
+    if (ways->file >= 0)
+        close(ways->file);
+    free(ways);
+}
+
+/* ---- taking ---- */
+
+static void lock(struct page *page)
+{
+    if (pthread_mutex_lock(&page->lock) == EOWNERDEAD)
+        pthread_mutex_consistent(&page->lock);
+}
+
+static void want(struct page *page, uint32_t turn, const struct ah_ways_use *uses, size_t n, bool wanted)
+{
+    uint64_t *wants = wants_of(page, turn);
+    for (size_t i = 0; i < n; i++) {
+        wants[2 * uses[i].node] = wanted && uses[i].out_ns;
+        wants[2 * uses[i].node + 1] = wanted && uses[i].in_ns;
+    }
+}
+
+/* When all that a turn waits for are free. */
+static uint64_t free_ns(struct page *page, uint32_t turn)
+{
+    uint64_t ns = 0;
+    for (uint32_t way = 0; way < page->ways; way++)
+        if (wants_of(page, turn)[way] && page->until_ns[way] > ns)
+            ns = page->until_ns[way];
+    return ns;
+}
+
+/* Could someone of an earlier turn, who waits for a way that this one waits for, go now? */
+static bool is_behind(struct page *page, uint32_t turn, uint64_t now_ns)
+{
+    for (uint32_t other = 0; other < turn; other++)
+        for (uint32_t way = 0; way < page->ways; way++)
+            if (wants_of(page, other)[way] && wants_of(page, turn)[way] && free_ns(page, other) <= now_ns)
+                return true;
+    return false;
+}
+
+static void take(struct page *page, const struct ah_ways_use *uses, size_t n, uint64_t start_ns)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (uses[i].out_ns)
+            page->until_ns[2 * uses[i].node] = start_ns + uses[i].out_ns;
+        if (uses[i].in_ns)
+            page->until_ns[2 * uses[i].node + 1] = start_ns + uses[i].in_ns;
+    }
+}
+
+void ah_ways_take(struct ah_ways *ways, uint32_t turn, const struct ah_ways_use *uses, size_t n,
+                  uint64_t *ret_start_ns)
+{
+    struct page *page = ways->page;
+    const uint64_t came_ns = ah_threads_now_ns();
+    lock(page);
+    want(page, turn, uses, n, true);
+    for (;;) {
+        const uint64_t now_ns = ah_threads_now_ns(), freed_ns = free_ns(page, turn);
+        const bool behind = is_behind(page, turn, now_ns);
+        if (freed_ns <= now_ns && !behind) {
+            const uint64_t start_ns = freed_ns > came_ns && now_ns - freed_ns <= SLACK_NS ? freed_ns : now_ns;
+            want(page, turn, uses, n, false);
+            take(page, uses, n, start_ns);
+            *ret_start_ns = start_ns;
+            break;
+        }
+        pthread_mutex_unlock(&page->lock);
+        ah_threads_sleep_until_ns(freed_ns > now_ns ? freed_ns : now_ns + AGAIN_NS);
+        lock(page);
+    }
+    pthread_mutex_unlock(&page->lock);
+}
+
+/* ---- totals ---- */
+
+void ah_ways_count(struct ah_ways *ways, uint64_t late_ns)
+{
+    __atomic_fetch_add(&ways->page->ops, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&ways->page->late, late_ns > 0, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&ways->page->late_ns, late_ns, __ATOMIC_RELAXED);
+}
+
+struct ah_ways_totals ah_ways_totals(const struct ah_ways *ways)
+{
+    return (struct ah_ways_totals){__atomic_load_n(&ways->page->ops, __ATOMIC_RELAXED),
+                                   __atomic_load_n(&ways->page->late, __ATOMIC_RELAXED),
+                                   __atomic_load_n(&ways->page->late_ns, __ATOMIC_RELAXED)};
+}

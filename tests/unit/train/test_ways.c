@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ways of NICs: one thing at a time, who goes first, and one page for all.
+ */
+#include "runtime/train/ways.h"
+
+#include "base/threads.h"
+#include "tests/support/check.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum { MS = 1000000 };
+
+static struct ah_ways *new_ways(void)
+{
+    struct ah_ways *ways = NULL;
+    assert_int_equal(ah_ways_new(&ways, 8, 3, NULL), AH_OK);
+    return ways;
+}
+
+static uint64_t take(struct ah_ways *ways, uint32_t turn, uint32_t from, uint32_t to, uint64_t ms)
+{
+    const struct ah_ways_use uses[] = {{from, ms * MS, 0}, {to, 0, ms * MS}};
+    uint64_t start_ns = 0;
+    ah_ways_take(ways, turn, uses, 2, &start_ns);
+    return start_ns;
+}
+
+TEST(ways, a_way_is_taken_by_one_at_a_time)
+{
+    struct ah_ways *ways = new_ways();
+    const uint64_t first_ns = take(ways, 0, 0, 1, 20);
+    assert_true(take(ways, 1, 1, 0, 20) - first_ns < 20 * MS); /* the other way */
+    assert_true(take(ways, 2, 0, 2, 0) >= first_ns);           /* nothing to pass: nothing to wait for */
+    const uint64_t second_ns = take(ways, 3, 0, 2, 20);
+    assert_true(second_ns >= first_ns + 20 * MS);
+    assert_true(ah_threads_now_ns() >= second_ns);
+    assert_true(take(ways, 4, 2, 1, 5) <
+                second_ns + 20 * MS); /* of the second only the way out of 0 and into 2 */
+    ah_ways_free(ways);
+}
+
+struct taker {
+    struct ah_ways *ways;
+    pthread_t thread;
+    uint32_t turn;
+    uint64_t start_ns;
+};
+
+static void *take_later(void *context)
+{
+    struct taker *taker = context;
+    taker->start_ns = take(taker->ways, taker->turn, 0, 1, 10);
+    return NULL;
+}
+
+/* Whoever came first. */
+TEST(ways, of_those_who_wait_the_lowest_turn_goes_first)
+{
+    struct ah_ways *ways = new_ways();
+    struct taker takers[] = {{ways, 0, 6, 0}, {ways, 0, 4, 0}, {ways, 0, 2, 0}};
+    const uint64_t first_ns = take(ways, 7, 0, 1, 100);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(pthread_create(&takers[i].thread, NULL, take_later, &takers[i]), 0);
+        ah_threads_sleep_until_ns(first_ns + (i + 1) * 20 * MS);
+    }
+    for (size_t i = 0; i < 3; i++)
+        pthread_join(takers[i].thread, NULL);
+    assert_true(takers[2].start_ns >= first_ns + 100 * MS);
+    assert_true(takers[1].start_ns >= takers[2].start_ns + 10 * MS);
+    assert_true(takers[0].start_ns >= takers[1].start_ns + 10 * MS);
+    ah_ways_free(ways);
+}
+
+TEST(ways, who_joins_has_the_same)
+{
+    struct ah_ways *ways = new_ways(), *same = NULL;
+    char name[AH_WAYS_NAME_MAX];
+    ah_ways_name(ways, name);
+    assert_int_equal(ah_ways_join(&same, name, NULL), AH_OK);
+    const uint64_t first_ns = take(ways, 0, 0, 1, 10);
+    assert_true(take(same, 1, 0, 1, 10) >= first_ns + 10 * MS);
+    ah_ways_count(ways, 0);
+    ah_ways_count(same, 7);
+    ah_ways_free(ways);
+    const struct ah_ways_totals totals = ah_ways_totals(same);
+    assert_int_equal(totals.ops, 2);
+    assert_int_equal(totals.late, 1);
+    assert_int_equal(totals.late_ns, 7);
+    ah_ways_free(same);
+}
+
+TEST(ways, are_none_elsewhere)
+{
+    struct ah_ways *ways = NULL;
+    struct ah_error err = {0};
+    assert_int_equal(ah_ways_join(&ways, "/proc/1/fd/9999", &err), AH_E_USAGE);
+    assert_non_null(strstr(err.text, "'--pace' is for ranks on one machine"));
+    assert_null(ways);
+}

@@ -29,11 +29,11 @@ def call(*words, folder):
 
 
 def model(draw, folder):
-    """A llama of bytes, its head with a table of its own."""
-    width = draw.choice((32, 64))
+    """A llama of bytes; of every other one the head is the embedding's table."""
+    width, tied = draw.choice((32, 64)), draw.choice((False, True))
     config = {"model_type": "llama", "hidden_size": width, "num_hidden_layers": draw.randint(2, 6),
               "num_attention_heads": 4, "num_key_value_heads": draw.choice((2, 4)), "intermediate_size": 3 * width,
-              "vocab_size": 256, "max_position_embeddings": 64, "tie_word_embeddings": False, "rms_norm_eps": 1e-5,
+              "vocab_size": 256, "max_position_embeddings": 64, "tie_word_embeddings": tied, "rms_norm_eps": 1e-5,
               "hidden_act": "silu", "rope_theta": 10000.0}
     with open(os.path.join(folder, "model.json"), "w", encoding="utf-8") as file:
         json.dump(config, file)

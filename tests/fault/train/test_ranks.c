@@ -49,13 +49,24 @@ static int train_once(void *context, struct ah_trainer *trainer, struct ah_batch
 }
 
 /* The first rank that fails says how. */
-static int open_all(void *context, struct ah_error *err)
+static int open_within(struct pipeline *p, double deadline_s, struct ah_error *err)
 {
-    struct pipeline *p = context;
+    p->deadline_s = deadline_s;
     int rc = pipeline_try(p, NULL, train_once, NULL, err);
     for (size_t i = 0; i < p->n && !rc; i++)
         rc = p->stages[i].rc ? ah_error_set(err, p->stages[i].rc, "%s", p->stages[i].err.text) : AH_OK;
     return rc;
+}
+
+/* A rank that cannot even join is waited for a short while. On a busy machine one that can may need longer: then it has it, and no
+ * allocation fails any more. */
+static int open_all(void *context, struct ah_error *err)
+{
+    int rc = open_within(context, 0.2, err);
+    if (!rc || !strstr(err->text, "within 0.2 s"))
+        return rc;
+    *err = (struct ah_error){0};
+    return open_within(context, 60, err);
 }
 
 TEST(ranks, end_all_where_an_allocation_of_one_fails)
@@ -63,7 +74,6 @@ TEST(ranks, end_all_where_an_allocation_of_one_fails)
     uint64_t seed = check_seed(73), turn[AH_BLOCK_HEAD + 1] = {0};
     golden_open(&golden, "llama", AH_FP32);
     pipeline_open(&pipeline, &golden, 2, turn, &seed);
-    pipeline.deadline_s = 0.2; /* one that cannot even join is waited for until then */
     print_message("%zu allocations\n", fault_sweep(open_all, &pipeline, 1));
     pipeline_close(&pipeline);
     golden_close(&golden);

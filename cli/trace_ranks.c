@@ -41,7 +41,7 @@ struct timeline {
     struct ah_rounds rounds; /* of predictions */
     struct ah_recorded_span *spans;
     size_t n, room;
-    int64_t clock_ns;
+    int64_t clock_ns, clock_within_ns;
 };
 
 /* An event: a span, a step, or one end of an arrow. */
@@ -387,6 +387,10 @@ static void print_about(struct traced *t)
     for (uint32_t rank = 0; rank < t->world->ranks; rank++)
         ah_emit_number(&emit, NULL, (double)t->measured[rank].clock_ns / 1e3);
     ah_emit_close(&emit);
+    ah_emit_open(&emit, "clocks_within_us", '[');
+    for (uint32_t rank = 0; rank < t->world->ranks; rank++)
+        ah_emit_number(&emit, NULL, (double)t->measured[rank].clock_within_ns / 1e3);
+    ah_emit_close(&emit);
     ah_emit_close(&emit);
 }
 
@@ -452,6 +456,7 @@ static int collect(struct traced *t, struct ah_error *err)
         t->measured[rank].spans = recorded[rank].spans;
         t->measured[rank].n = recorded[rank].n;
         t->measured[rank].clock_ns = recorded[rank].clock_ns;
+        t->measured[rank].clock_within_ns = recorded[rank].clock_within_ns;
         if (recorded[rank].lost)
             ah_cli_tell(t->run->cli, AH_CLI_WARNING,
                         "%" PRIu64 " spans of rank %" PRIu32 " were lost; the trace has gaps",

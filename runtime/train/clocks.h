@@ -3,8 +3,9 @@
  * Clocks: how far another host's clock is from this one's, from words that went there and back. Nothing is decided by that: timelines of
  * several hosts are drawn on one clock.
  *
- * An exchange says that the other clock read `there_ns` between two readings of this one. Its middle is off by half of what the two ways
- * differ, so the exchanges with the shortest way there and back say most; of these the median counts.
+ * An exchange says that the other clock read `there_ns` between two readings of this one: it is ahead by no less than there - back,
+ * and by no more than there - sent. All exchanges together leave the stretch that each of them allows, however late some were on
+ * one way.
  */
 #ifndef AH_RUNTIME_TRAIN_CLOCKS_H
 #define AH_RUNTIME_TRAIN_CLOCKS_H
@@ -17,9 +18,9 @@ struct ah_clocks_exchange {
     uint64_t there_ns;         /* of the other */
 };
 
-enum { AH_CLOCKS_EXCHANGES = 64, AH_CLOCKS_BEST = 16 };
+enum { AH_CLOCKS_EXCHANGES = 64 };
 
-/* What the other clock is ahead, by the AH_CLOCKS_BEST of at most AH_CLOCKS_EXCHANGES; sorts them. 0 of none. */
-int64_t ah_clocks_offset(struct ah_clocks_exchange *exchanges, size_t n);
+/* What the other clock is ahead, to `ret_within_ns` more or less. 0 of none. */
+int64_t ah_clocks_offset(const struct ah_clocks_exchange *exchanges, size_t n, int64_t *ret_within_ns);
 
 #endif

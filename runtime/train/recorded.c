@@ -98,7 +98,8 @@ int ah_ranks_tell_recorded(struct ah_trainer *t, struct ah_error *err)
 
 /* ---- rank 0 ---- */
 
-static int ask_clock(const struct ah_trainer *t, uint32_t rank, int64_t *ret_ahead_ns, struct ah_error *err)
+static int ask_clock(const struct ah_trainer *t, uint32_t rank, struct ah_recorded *ret_recorded,
+                     struct ah_error *err)
 {
     const struct ah_links *links = t->ranks.links;
     struct ah_clocks_exchange exchanges[AH_CLOCKS_EXCHANGES];
@@ -111,7 +112,8 @@ static int ask_clock(const struct ah_trainer *t, uint32_t rank, int64_t *ret_ahe
         one->back_ns = ah_threads_now_ns();
     }
     if (!rc)
-        *ret_ahead_ns = ah_clocks_offset(exchanges, AH_CLOCKS_EXCHANGES);
+        ret_recorded->clock_ns =
+            ah_clocks_offset(exchanges, AH_CLOCKS_EXCHANGES, &ret_recorded->clock_within_ns);
     return rc;
 }
 
@@ -120,7 +122,7 @@ static int hear(struct ah_trainer *t, uint32_t rank, struct ah_arena *arena, str
 {
     const struct ah_links *links = t->ranks.links;
     struct counts counts = {0, 0};
-    int rc = ask_clock(t, rank, &ret_recorded->clock_ns, err);
+    int rc = ask_clock(t, rank, ret_recorded, err);
     rc = rc ? rc : ah_links_move(links, links->other[rank].up, &counts, sizeof counts, err);
     if (rc)
         return rc;

@@ -173,7 +173,7 @@ TEST(ranks, have_the_bits_of_one_process)
                                                   {"qwen3-layer-types", AH_BF16, AH_FP32},
                                                   {"llama-masked", AH_BF16, AH_BF16},
                                                   {"qwen3-norms-only", AH_FP32, AH_FP32},
-                                                  {"gpt2", AH_FP32, AH_FP32},
+                                                  {"gpt2", AH_FP32, AH_BF16},
                                                   {"qwen2", AH_BF16, AH_BF16},
                                                   {"gpt2-documents", AH_BF16, AH_FP32}};
     uint64_t seed = check_seed(41);

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`profile --hosts` measures this machine under two names and the link between them; what it writes is planned for, and
-`run --hosts` trains that with the same file. Hosts that fail or do not exist are named, and nothing is written.
+"""`run --hosts` trains on this machine under two names, each rank as the node that is called so. `profile --hosts` names hosts that fail
+or do not exist, and writes nothing then; with --whole it measures the two and the link between them, and what it writes is planned for and
+trained with the same file.
 
-    hosts.py AUTOHETE TEXT
+    hosts.py AUTOHETE MACHINE TEXT [--whole]
 
 Exit status 77: there is no MPI.
 """
+import argparse
 import json
 import os
 import shutil
@@ -16,7 +18,7 @@ import sys
 import tempfile
 import time
 
-SECONDS = 240  # of a command; two quick profiles one after the other, on a machine that has much else to do
+SECONDS = 1200  # of a command; two quick profiles take under a minute, on a machine that has nothing else to do
 MODEL = {"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4,
          "num_key_value_heads": 2, "intermediate_size": 96, "vocab_size": 256, "max_position_embeddings": 64,
          "tie_word_embeddings": False, "rms_norm_eps": 1e-5, "hidden_act": "silu", "rope_theta": 10000.0}
@@ -43,7 +45,6 @@ class Scene:
 
 def check_refusals(scene):
     """Each is said before anything is measured, or by the host itself; the status is that of the reason."""
-    scene.write("hosts.txt", "localhost slots=1\n127.0.0.1 slots=1\n")
     scene.write("one.txt", "localhost slots=2\n")
     scene.write("bad.txt", "localhost\n127.0.0.1 cores=2\n")
     scene.write("absent.txt", "localhost\nno-such-host.invalid\n")
@@ -89,39 +90,59 @@ def check_cluster(scene):
         sys.exit(f"the link is odd: {nodes}")
 
 
-def check_whole(scene, text):
-    """From hosts to training."""
+def train(scene, text):
+    """Plans for cluster.json and trains, each rank on the host of its node, whatever the order of the file."""
     shutil.copyfile(text, scene.path("text"))
     scene.write("model.json", json.dumps(MODEL))
-    done = scene.call("profile", "--hosts", "hosts.txt", "--quick", "-o", "cluster.json")
-    if "wrote cluster.json" not in done.stderr:
-        sys.exit(f"it does not say what it wrote:\n{done.stderr}")
-    check_cluster(scene)
     scene.call("plan", "model.json", "--cluster", "cluster.json", "--tp", "1", "--dtype", "fp32", "--batch", "8",
                "--micro-batches", "4", "--seq", "64", "-o", "plan.json")
     with open(scene.path("plan.json"), encoding="utf-8") as file:
         plan = json.load(file)
-    ranks = sum(len(pipeline["stages"]) for pipeline in plan["pipelines"])
+    nodes = {stage["node"] for pipeline in plan["pipelines"] for stage in pipeline["stages"]}
     done = scene.call("run", "plan.json", "--hosts", "hosts.txt", "--data", "text", "--data-format", "bytes", "--steps", "2",
                       "--no-save")
-    placed = [f" on {os.uname().nodename}, as node {node}" in done.stdout for node in {stage["node"] for pipeline in
-              plan["pipelines"] for stage in pipeline["stages"]}]
+    placed = [f" on {os.uname().nodename}, as node {node}" in done.stdout for node in nodes]
     if "step 2/2" not in done.stdout or not all(placed):
         sys.exit(f"it does not train:\n{done.stdout}{done.stderr}")
-    print(f"trained on {ranks} ranks of {len(plan['pipelines'])} pipelines")
+    print(f"trained on {len(nodes)} nodes")
+
+
+def check_run(scene, machine, text):
+    """A cluster as it might have been measured; slots=1 twice for one machine is what mpirun itself refuses in a hostfile."""
+    scene.call("cluster", f"127.0.0.1={machine}", f"localhost={machine}", "--link", "100Gbit", "-o", "cluster.json")
+    train(scene, text)
+    os.remove(scene.path("cluster.json"))
+
+
+def check_whole(scene, text):
+    """From hosts to training."""
+    done = scene.call("profile", "--hosts", "hosts.txt", "--quick", "-o", "cluster.json")
+    if "wrote cluster.json" not in done.stderr:
+        sys.exit(f"it does not say what it wrote:\n{done.stderr}")
+    check_cluster(scene)
+    train(scene, text)
 
 
 def main():
-    autohete, text = sys.argv[1:]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("autohete")
+    parser.add_argument("machine")
+    parser.add_argument("text")
+    parser.add_argument("--whole", action="store_true")
+    options = parser.parse_args()
     if not shutil.which("mpirun"):
         print("no mpirun", file=sys.stderr)
         return 77
     os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     with tempfile.TemporaryDirectory() as folder:
-        scene = Scene(os.path.abspath(autohete), folder)
-        check_refusals(scene)
-        check_interrupt(scene)
-        check_whole(scene, os.path.abspath(text))
+        scene = Scene(os.path.abspath(options.autohete), folder)
+        scene.write("hosts.txt", "localhost slots=1\n127.0.0.1 slots=1\n")
+        if options.whole:
+            check_whole(scene, os.path.abspath(options.text))
+        else:
+            check_refusals(scene)
+            check_interrupt(scene)
+            check_run(scene, os.path.abspath(options.machine), os.path.abspath(options.text))
     return 0
 
 

@@ -12,6 +12,9 @@
 #define KEPT_MOST (UINT64_C(8) << 30)
 enum { KEPT_PART = 16 };
 
+/* The share of its memory's bandwidth that AdamW on a GPU reaches, as costs of clusters assume it (docs/clusters.md). */
+static const double gpu_memory_share = 0.8;
+
 static int fail_missing(const char *name, const char *what, struct ah_error *err)
 {
     return ah_error_set(err, AH_E_DOCUMENT, "%s: %s; measure the machine again with 'autohete profile'", name,
@@ -169,4 +172,16 @@ int ah_profile_rank_read(const struct ah_machine *machine, const char *name,
     if (!rc)
         *ret_rank = rank;
     return rc;
+}
+
+struct ah_cluster_gpu ah_profile_rank_gpu(const struct ah_profile_rank *rank)
+{
+    return (struct ah_cluster_gpu){.memory_bytes = rank->memory_bytes,
+                                   .reserved_bytes = rank->reserved_bytes,
+                                   .flops_per_s = rank->bf16_flops_per_s,
+                                   .fp32_flops_per_s = rank->fp32_flops_per_s,
+                                   .flops_origin = AH_FLOPS_MEASURED,
+                                   .memory_bytes_per_s = rank->adam_bytes_per_s / gpu_memory_share,
+                                   .compute_threads = rank->compute_threads,
+                                   .host_threads = rank->host_threads};
 }

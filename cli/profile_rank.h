@@ -11,6 +11,7 @@
 #define AH_CLI_PROFILE_RANK_H
 
 #include "base/error.h"
+#include "schemas/cluster.h"
 #include "schemas/machine.h"
 
 struct ah_profile_rank_options {
@@ -37,5 +38,8 @@ struct ah_profile_rank {
 int ah_profile_rank_read(const struct ah_machine *machine, const char *name,
                          const struct ah_profile_rank_options *options, struct ah_profile_rank *ret_rank,
                          struct ah_error *err);
+
+/* The type of GPU that these ranks are in a cluster document, without a name. */
+struct ah_cluster_gpu ah_profile_rank_gpu(const struct ah_profile_rank *rank);
 
 #endif

@@ -25,9 +25,8 @@
 
 enum { NODES_MAX = 4096, TYPES_MAX = 64, RANKS_MAX = 1024 };
 
-/* The share of an Ethernet line rate that TCP's payload gets: 1448 of 1538 bytes a frame. The share of its memory's
- * bandwidth that AdamW on a GPU reaches, as costs of clusters assume it (docs/clusters.md). */
-static const double line_share = 0.94, gpu_memory_share = 0.8;
+/* The share of an Ethernet line rate that TCP's payload gets: 1448 of 1538 bytes a frame. */
+static const double line_share = 0.94;
 static const double latency_default_us = 50;
 
 struct cluster_options {
@@ -225,17 +224,10 @@ static int add_gpu(struct making *making, struct group *group, struct ah_error *
     if (!name)
         return ah_error_memory(err);
     group->gpu = name;
-    cluster->gpus[cluster->n_gpus++] =
-        (struct ah_cluster_gpu){.name = name,
-                                .memory_bytes = group->rank.memory_bytes,
-                                .reserved_bytes = group->rank.reserved_bytes,
-                                .flops_per_s = group->rank.bf16_flops_per_s,
-                                .fp32_flops_per_s = group->rank.fp32_flops_per_s,
-                                .flops_origin = AH_FLOPS_MEASURED,
-                                .memory_bytes_per_s = group->rank.adam_bytes_per_s / gpu_memory_share,
-                                .compute_threads = group->rank.compute_threads,
-                                .host_threads = group->rank.host_threads,
-                                .machine_sha256 = group->sha256};
+    struct ah_cluster_gpu *gpu = &cluster->gpus[cluster->n_gpus++];
+    *gpu = ah_profile_rank_gpu(&group->rank);
+    gpu->name = name;
+    gpu->machine_sha256 = group->sha256;
     return AH_OK;
 }
 
@@ -520,7 +512,8 @@ const struct ah_verb ah_verb_cluster = {
         "built-in one, left=desktop.json calls its node 'left'. Nodes go by the machine's name unless told, "
         "and are numbered where several have the "
         "same.\n\n"
-        "--link is the network of every node, out of it and into it. Nodes with several GPUs, networks that "
+        "--link is the network of every node, out of it and into it. 'profile --hosts' measures machines and "
+        "links instead. Nodes with several GPUs, networks that "
         "differ, "
         "zones and measured times of blocks are written into the document by hand (autohete schema cluster).",
     .syntax = {.options = cluster_table, .operands = {AH_OPERAND_FILE, "MACHINE", 1, UINT32_MAX, NULL}},

@@ -15,6 +15,7 @@
 #include "cli/inspect.h"
 #include "cli/interrupt.h"
 #include "cli/outputs.h"
+#include "cli/profile_hosts.h"
 #include "cli/request.h"
 #include "cli/stall.h"
 #include "cli/verbs.h"
@@ -34,10 +35,12 @@ struct profile_options {
     const char *emulate;
     bool quick;
     bool verbose;
+    const char *hosts;
+    bool node;
     struct ah_option_real stall_after;
 };
 
-static const char *const replaced_machines[] = {"machine", NULL};
+static const char *const replaced_machines[] = {"machine", "cluster", NULL};
 
 static const struct ah_option profile_table[] = {
     {"output", 'o', AH_OPTION_OUTPUT, "FILE", replaced_machines, offsetof(struct profile_options, output),
@@ -64,6 +67,11 @@ static const struct ah_option profile_table[] = {
     {"dtype", 0, AH_OPTION_WORD, "DTYPE", ah_words_dtype, AH_REQUEST_FIELD(dtype),
      "with --model: as of 'plan'"},
     {"freeze", 0, AH_OPTION_TEXTS, "PATTERNS", NULL, AH_REQUEST_FIELD(freeze), "with --model: as of 'plan'"},
+    {"hosts", 0, AH_OPTION_FILE, "FILE", NULL, offsetof(struct profile_options, hosts),
+     "measure these machines and the links between them, a line each: name slots=N; writes a cluster "
+     "document"},
+    {"node", 0, AH_OPTION_FLAG, NULL, NULL, offsetof(struct profile_options, node),
+     "what '--hosts' starts on each of them, by mpirun; not for people"},
     AH_STALL_OPTION(offsetof(struct profile_options, stall_after)),
     {NULL, 0, AH_OPTION_FLAG, NULL, NULL, 0, NULL}};
 
@@ -76,6 +84,8 @@ struct profile {
     const char *base; /* of the profile that blocks are added to; NULL: a new one */
     struct ah_document emulated;
     struct ah_document measured;
+    ah_profiler_progress *progress; /* NULL: a line on the terminal */
+    void *progress_context;
     struct ah_request request; /* of the model's training */
     struct ah_job job;
 };
@@ -95,6 +105,13 @@ static int check_options(const struct profile_options *options, struct ah_error 
             err, AH_E_USAGE,
             "'--onto', '--batch', '--micro-batches', '--seq', '--dtype' and '--freeze' are about "
             "blocks of a model: name it with '--model'");
+    if ((options->hosts || options->node) && (options->model || options->verbose))
+        return ah_error_set(err, AH_E_USAGE,
+                            "'--hosts' writes a cluster document, which has no blocks and no single "
+                            "measurements; leave '--%s' out",
+                            options->model ? "model" : "verbose");
+    if (options->node && (options->hosts || options->output))
+        return ah_error_set(err, AH_E_USAGE, "'--node' is what '--hosts' starts; leave it out");
     if (options->onto && options->emulate)
         return ah_error_set(
             err, AH_E_USAGE,
@@ -156,16 +173,16 @@ static int read_job(struct profile *profile, struct ah_error *err)
 static int measure(struct profile *profile, struct ah_error *err)
 {
     struct ah_progress progress = ah_terminal_progress();
-    struct ah_profiler_options options = {.driver = profile->driver,
-                                          .device_index = profile->index,
-                                          .quick = profile->options->quick,
-                                          .emulate = profile->emulated.body.machine,
-                                          .job = &profile->job,
-                                          .progress = show_progress,
-                                          .progress_context = &progress,
-                                          .watch =
-                                              ah_stall_watch(profile->cli, &profile->options->stall_after),
-                                          .cancel = ah_interrupt_catch()};
+    struct ah_profiler_options options = {
+        .driver = profile->driver,
+        .device_index = profile->index,
+        .quick = profile->options->quick,
+        .emulate = profile->emulated.body.machine,
+        .job = &profile->job,
+        .progress = profile->progress ? profile->progress : show_progress,
+        .progress_context = profile->progress ? profile->progress_context : &progress,
+        .watch = ah_stall_watch(profile->cli, &profile->options->stall_after),
+        .cancel = ah_interrupt_catch()};
     int rc = profile->base ? ah_document_load(&profile->measured, profile->base, AH_DOCUMENT_MACHINE, err)
                            : ah_profiler_run(&profile->measured, &options, err);
     if (!rc && profile->options->model)
@@ -173,6 +190,45 @@ static int measure(struct profile *profile, struct ah_error *err)
     ah_terminal_erase(&progress);
     return rc;
 }
+
+/* ---- several machines ---- */
+
+/* As one of the hosts: the document goes to whoever asked. */
+static int measure_node(void *context, ah_profiler_progress *progress, void *progress_context,
+                        struct ah_buffer *out, struct ah_error *err)
+{
+    struct profile *profile = context;
+    const struct profile_options *options = profile->options;
+    profile->progress = progress;
+    profile->progress_context = progress_context;
+    int rc = ah_devices_find(options->device, &profile->driver, &profile->index, err);
+    if (!rc && options->emulate)
+        rc = ah_input_load(&profile->emulated, options->emulate, AH_DOCUMENT_MACHINE, err);
+    rc = rc ? rc : measure(profile, err);
+    return rc ? rc : ah_document_print(&profile->measured, out, err);
+}
+
+static int run_node(struct profile *profile, struct ah_error *err)
+{
+    const struct ah_profile_hosts_measure measuring = {measure_node, profile, profile->options->quick};
+    int rc = check_options(profile->options, err);
+    return rc ? rc : ah_profile_hosts_join(&measuring, err);
+}
+
+static int run_hosts(struct profile *profile, struct ah_error *err)
+{
+    const struct profile_options *given = profile->options;
+    const struct ah_profile_hosts_options options = {.hosts = given->hosts,
+                                                     .output = given->output,
+                                                     .device = given->device,
+                                                     .emulate = given->emulate,
+                                                     .quick = given->quick,
+                                                     .stall_after = given->stall_after};
+    int rc = check_options(given, err);
+    return rc ? rc : ah_profile_hosts_run(profile->cli, &options, err);
+}
+
+/* ---- this machine ---- */
 
 static int run(struct profile *profile, struct ah_error *err)
 {
@@ -226,8 +282,11 @@ static int profile_run(struct ah_cli *cli, const void *options)
 {
     struct profile profile = {.cli = cli, .options = options};
     struct ah_error err = {0};
-    int rc = run(&profile, &err);
-    if (!rc)
+    const bool alone = !profile.options->hosts && !profile.options->node;
+    int rc = alone                   ? run(&profile, &err)
+             : profile.options->node ? run_node(&profile, &err)
+                                     : run_hosts(&profile, &err);
+    if (!rc && alone)
         rc = show(&profile, &err);
     if (rc == AH_E_INTERRUPTED)
         ah_cli_nothing_written(&err);
@@ -257,11 +316,20 @@ const struct ah_verb ah_verb_profile = {
         "sequences "
         "and types then have measured times in place of estimates. The blocks are added to the profile that "
         "is "
-        "kept, or to that of --onto, which are not measured again; with -o alone, to a new one.",
+        "kept, or to that of --onto, which are not measured again; with -o alone, to a new one.\n\n"
+        "With --hosts several machines are measured, at the same time, and then the links between them, one "
+        "after another: mpirun starts one process on each host of the file, a line each, 'name slots=N', and "
+        "a "
+        "cluster document is written to -o, or to standard output: a node for each host, with a rank for "
+        "each "
+        "slot. Hosts that are one machine take turns and share it. Then 'plan --cluster' plans and 'run "
+        "--hosts' "
+        "trains with the same file. Nothing is written if a host fails.",
     .syntax = {.options = profile_table},
     .options_bytes = sizeof(struct profile_options),
     .examples = {{"profile", "measure, keep, show"},
                  {"profile --quick -o machine.json", "a rough profile into a file"},
+                 {"profile --hosts hosts.txt -o cluster.json", "measure several machines and their links"},
                  {"profile --emulate a100-40g-epyc7713 -o slow.json", "behave like an A100 node in small"},
                  {"profile --model tiny --batch 8 --seq 256",
                   "add the blocks of a model to the profile that is kept"}},

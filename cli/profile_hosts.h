@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Hosts of a profile: 'profile --hosts FILE' starts mpirun, which starts 'profile --node' on each host (profile_node.h); rank 0
+ * of these reports on its standard output (profile_report.h), and what it reports becomes a cluster document
+ * (cluster_measured.h), written here, where the command was given. Whatever fails, nothing is written.
+ */
+#ifndef AH_CLI_PROFILE_HOSTS_H
+#define AH_CLI_PROFILE_HOSTS_H
+
+#include "cli/cli.h"
+#include "profiler/profiler.h"
+
+struct ah_profile_hosts_options {
+    const char *hosts;
+    const char *output; /* NULL or "-": standard output */
+    const char *device, *emulate;
+    bool quick;
+    struct ah_option_real stall_after;
+};
+
+/* Measures all hosts, writes and shows the document. AH_E_USAGE: a file of hosts that are none or cannot be measured;
+ * AH_E_MISSING: no mpirun, or no MPI; what a host failed with, which is named; AH_E_INTERRUPTED. */
+int ah_profile_hosts_run(struct ah_cli *cli, const struct ah_profile_hosts_options *options,
+                         struct ah_error *err);
+
+/* Measures the machine of this process and appends the document. */
+struct ah_profile_hosts_measure {
+    int (*measure)(void *context, ah_profiler_progress *progress, void *progress_context,
+                   struct ah_buffer *out, struct ah_error *err);
+    void *context;
+    bool quick;
+};
+
+/* What each process does that mpirun started for that. What a machine fails with is reported; else the errors of
+ * ah_comm_open() and ah_comm_move(). */
+int ah_profile_hosts_join(const struct ah_profile_hosts_measure *measure, struct ah_error *err);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Report: what the ranks of 'profile --hosts' found out, as rank 0 writes it to standard output for the process that started
+ * mpirun. Lines, and texts of documents between them:
+ *
+ *     progress 0.25 a: matrix products         as often as there is something to tell
+ *     report                                   once; from here on
+ *     host 0 vm                                whose machine it shares (its own number: nobody's), its name for itself
+ *     machine 20790                            bytes of the document, which follows
+ *     link 0 1 1.1e9 35.5 0.02                 ranks, bytes a second, latency, error of the fit
+ *     failed 1 -9 there is no CUDA here        instead of all but the hosts: which rank, why
+ *     end
+ */
+#ifndef AH_CLI_PROFILE_REPORT_H
+#define AH_CLI_PROFILE_REPORT_H
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/error.h"
+#include "cli/profile_links.h"
+
+#include <stdbool.h>
+
+struct ah_report_host {
+    const char *name; /* what the host calls itself */
+    uint64_t first;   /* the first host that is the same machine */
+    const char *text; /* a machine document; NULL: not measured */
+    size_t text_bytes;
+};
+
+struct ah_report_link {
+    uint64_t a, b;
+    struct ah_profile_link link;
+};
+
+struct ah_profile_report {
+    struct ah_report_host *hosts;
+    size_t n_hosts;
+    struct ah_report_link *links;
+    size_t n_links;
+    uint64_t culprit;    /* of `why` */
+    struct ah_error why; /* code AH_OK: all went well */
+};
+
+void ah_profile_report_print(const struct ah_profile_report *report, struct ah_buffer *out);
+
+/* A line of progress; `what` has no newline. */
+void ah_profile_report_progress(double fraction, const char *what, struct ah_buffer *out);
+
+/* Is the line, without its newline, one of progress? `ret_what` is inside it. */
+bool ah_profile_report_is_progress(const char *line, double *ret_fraction, const char **ret_what);
+
+/* `text` from the line "report" on, terminated by 0. Texts are copied into `arena`. AH_E_FAILED: it is not whole. */
+int ah_profile_report_parse(const char *text, size_t bytes, struct ah_arena *arena,
+                            struct ah_profile_report *ret_report, struct ah_error *err);
+
+#endif

@@ -73,18 +73,17 @@ int ah_bind_share_ops(struct ah_binder *binder, size_t share);
 /* Is a block's gradient on this rank part of a sum over ranks, of which squares are taken? */
 bool ah_bind_shares(const struct ah_binder *binder, uint64_t block);
 
-/* bind_table.c: a table that embedding and head have both (job.h, copies_table). What of a block's gradient counts in the norm:
- * all but a copy. */
+/* bind_table.c, for a head that has a copy of the embedding's table (job.h, copies_table). The part of a block's gradient that
+ * counts in the norm: all but the copy. */
 struct ah_stretch ah_bind_counted(const struct ah_binder *binder, uint64_t block);
 
-/* The table's gradients, or the copy's: part of that block's trained vector. */
+/* Where the table, or the copy, lies in the trained vector of its block. */
 struct ah_stretch ah_bind_table(const struct ah_binder *binder, uint64_t block);
 
 /* Is this part of a block's trained vector part of a copy? */
 bool ah_bind_is_copy(const struct ah_binder *binder, uint64_t block, struct ah_stretch part);
 
-/* Where both are here and nobody else has them: adds the copy's sum to the table's, behind the last gradient of the step, and
- * gives the copy the total. */
+/* One process alone: adds the copy's gradient to the table's behind the last gradient of the step, and copies the total back. */
 int ah_bind_join(struct ah_binder *binder, uint64_t position);
 
 /* bind_tiles.c: the ops of any other item. */

@@ -80,7 +80,7 @@ static int message(struct share *s, uint32_t rank, enum ah_bind_sum sum, struct 
     return AH_OK;
 }
 
-/* What one member has to do with the piece of another: its part goes there, and the total comes back. */
+/* Sends a member's part of a piece to the owner of the piece, or the total back. */
 static int move_part(struct share *s, uint64_t turn, uint32_t owner, uint32_t member, bool totals)
 {
     const struct ah_stretch piece = piece_of(s, turn, owner);
@@ -95,8 +95,8 @@ static int move_part(struct share *s, uint64_t turn, uint32_t owner, uint32_t me
                   : message(s, from->rank, AH_SUM_PARTIAL_IN, part_of(s, owner, member, turn), n);
 }
 
-/* A channel moves one message at a time, and two ranks may have two members each: what goes first, second, ... of four, for both
- * ends alike. */
+/* A channel moves one message at a time, but two ranks may have two members each. Messages between the same two ranks are
+ * numbered 0 to 3, alike at both ends; those with one number go together. */
 static uint32_t go_of(const struct share *s, uint32_t owner, uint32_t member)
 {
     const uint32_t half = s->n / 2;
@@ -209,7 +209,7 @@ static int find_sum(struct ah_binder *b, uint64_t block, struct ah_ref *ret_vect
                : ah_bind_gradient_sum(b, block, made_at(b, block), ret_vector);
 }
 
-/* Behind the last share that it is part of. */
+/* Called behind the last share that adds to the block. */
 static int square(struct ah_binder *b, uint64_t block)
 {
     const bool on_host = ah_bind_sums_on(b, block, AH_ACCUMULATOR_HOST);
@@ -222,7 +222,7 @@ static int square(struct ah_binder *b, uint64_t block)
                            on_host ? b->job->part.first_block + block : block, vector, counted);
 }
 
-/* What of a block is not the table's share. */
+/* The part of a block's gradient that its own share adds up: all but the table. */
 static struct ah_stretch own_of(const struct ah_binder *b, uint64_t block)
 {
     struct ah_stretch own = ah_bind_counted(b, block);

@@ -30,10 +30,9 @@ struct ah_recorded_span {
 struct ah_recorded {
     struct ah_recorded_span *spans; /* in the arena; of a lane in their order */
     size_t n;
-    uint64_t lost; /* for which there was no room */
-    int64_t
-        clock_ns; /* what its clock was ahead of rank 0's, by which spans are corrected; to so much more or less: */
-    int64_t clock_within_ns;
+    uint64_t lost;           /* for which there was no room */
+    int64_t clock_ns;        /* how far its clock is ahead of rank 0's; spans are corrected by it */
+    int64_t clock_within_ns; /* how far that may be off */
 };
 
 /* Of rank 0, at a drained point; `ret_recorded` has one for each rank, in their order. Errors of messages: the world is lost then;

@@ -49,13 +49,13 @@ struct ah_trainer_stage {
     double nic_bytes_per_s;
 };
 
-/* Blocks whose gradients a rank of each pipeline adds up, all the same ones. Or a table, which stands last: those who have a
- * copy of it with a head add these up, those who have it with the embedding theirs, then the one sum is added to the other. */
+/* A run of blocks whose gradients one rank of each pipeline adds up. Where it is tied: the table that embedding and head share. Then each
+ * pipeline has two members, the rank with the head's copy and the rank with the embedding; this share is the last of a step. */
 struct ah_trainer_share {
     uint64_t first_block, blocks;
     bool tied;
-    const uint32_t *
-        ranks; /* by pipeline: in the order of their micro-batches; of a table first heads, then embeddings */
+    const uint32_t
+        *ranks; /* by pipeline, in the order of their micro-batches; tied: all heads, then all embeddings */
     double time_us,
         volume_bytes; /* planned, of the sum; through the NIC of each of several nodes, each way: for a pace alone */
 };

@@ -76,6 +76,10 @@ static inline int ah_links_move(const struct ah_links *links, uint32_t channel, 
  * it was not rank 0's own. */
 int ah_links_fail(const struct ah_trainer_rank *place, int rc, struct ah_error *err);
 
+/* Sets "rank 1 on host 'b': why" and returns `code`. */
+int ah_links_say(const struct ah_trainer_rank *place, uint32_t rank, int code, const char *why,
+                 struct ah_error *err);
+
 /* What this rank waits for, or waited for when the world was lost: "the output of micro-batch 5 from rank 1"; nothing where it
  * waits for nobody. While the end is open; any thread. `out` is empty before. */
 void ah_links_waits(struct ah_comm *comm, uint64_t micro_batches, struct ah_buffer *out);

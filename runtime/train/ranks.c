@@ -340,6 +340,12 @@ static int obey(struct ah_trainer *t, const struct ranks_order *order, struct ah
     case RANKS_READ:
     case RANKS_WRITE:
         return do_piece(t, order, err);
+    case RANKS_MEET:
+    case RANKS_FILL:
+    case RANKS_SAME:
+    case RANKS_LOAD:
+    case RANKS_HASH:
+        return ah_together_obey(t, order, err);
     case RANKS_END:
         break;
     }

@@ -53,7 +53,8 @@ struct ranks {
     float *piece;        /* owned: what a rank but 0 reads or writes for rank 0 */
     struct beats *beats; /* owned; NULL: nobody watches (beats.c) */
     uint64_t heard;      /* of all devices, as last told; used atomically */
-    bool ended;          /* there is nothing more to tell the others */
+    enum { RANKS_UNKNOWN, RANKS_SHARED, RANKS_APART } folder; /* rank 0: do owners see where it saves? */
+    bool ended;                                               /* there is nothing more to tell the others */
 };
 
 /* What is decided once for all at the end of a step, or before a batch of an evaluation. */
@@ -97,7 +98,18 @@ int ah_ranks_gather(struct ah_trainer *t, int64_t step, double *grad_norm, struc
 int ah_ranks_agree(struct ah_trainer *t, struct ranks_verdict *verdict, struct ah_error *err);
 
 /* Orders of rank 0. */
-enum ranks_order_kind { RANKS_RUN, RANKS_EVALUATE, RANKS_READ, RANKS_WRITE, RANKS_END };
+enum ranks_order_kind {
+    RANKS_RUN,
+    RANKS_EVALUATE,
+    RANKS_READ,
+    RANKS_WRITE,
+    RANKS_MEET, /* these five of together.c; a note follows, and a report answers */
+    RANKS_FILL,
+    RANKS_SAME,
+    RANKS_LOAD,
+    RANKS_HASH,
+    RANKS_END
+};
 struct ranks_order {
     enum ranks_order_kind kind;
     uint64_t steps;

@@ -72,6 +72,7 @@ struct ah_trainer_rank {
     uint64_t step_batch;      /* sequences of a step, of all pipelines */
     const char *const *hosts; /* (optional) their names, by rank, "" while unknown */
     struct ah_links *links;   /* (optional) opened before (links.h); NULL: the trainer opens its own */
+    bool apart; /* of rank 0: nobody else writes or reads checkpoints, even where all see the folder */
 };
 
 /* How many `ranks` a share has. */

@@ -19,6 +19,9 @@ ah_test_script(mpi.ends LABELS mpi comm COMMAND ${DEBIAN_PYTHON} ${CMAKE_CURRENT
 ah_test_script(mpi.status LABELS mpi comm COMMAND ${DEBIAN_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/status.py $<TARGET_FILE:autohete>
   ${PROJECT_SOURCE_DIR}/tests/cli/documents/machine-cpu.json ${PROJECT_SOURCE_DIR}/docs/planning.md
   ENVIRONMENT AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:autohete_mpi>)
+ah_test_script(mpi.saves LABELS mpi comm COMMAND ${DEBIAN_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/saves.py $<TARGET_FILE:autohete>
+  ${PROJECT_SOURCE_DIR}/tests/cli/documents/machine-cpu.json ${PROJECT_SOURCE_DIR}/docs/planning.md
+  ENVIRONMENT AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:autohete_mpi>)
 # Whole runs: two plans here, a dozen in the third ring.
 set(runs ${DEBIAN_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/runs.py $<TARGET_FILE:autohete>
   ${PROJECT_SOURCE_DIR}/tests/cli/documents/machine-cpu.json ${PROJECT_SOURCE_DIR}/docs/planning.md)

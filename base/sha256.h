@@ -27,6 +27,9 @@ struct ah_sha256 {
 
 /* Asks the processor what it has, which takes microseconds under a hypervisor. */
 void ah_sha256_init(struct ah_sha256 *hash);
+
+/* A hash that was begun on another machine, as its bytes came, goes on as this processor can. */
+void ah_sha256_adopt(struct ah_sha256 *hash);
 void ah_sha256_update(struct ah_sha256 *hash, const void *bytes, size_t size);
 
 /* Ends the hash; `hash` must be initialised again before further use. */

@@ -27,6 +27,7 @@
 #include "base/sha256.h"
 #include "schemas/vocabulary.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -153,6 +154,7 @@ struct ah_safetensors_writer {
     const char *path;
     int descriptor;
     enum ah_dtype dtype;
+    bool partial; /* some tensors are others' to write */
     size_t n;
     struct ah_safetensors_slot *slots; /* by index of the spec */
 };
@@ -162,12 +164,17 @@ struct ah_safetensors_writer {
 int ah_safetensors_create(struct ah_safetensors_writer *ret_writer, const char *path, enum ah_dtype dtype,
                           const struct ah_safetensors_spec *specs, size_t n, struct ah_error *err);
 
+/* Opens a file that a writer of the same specs created and finished as `partial`, maybe on another machine: each of several
+ * writers writes tensors of its own, whole. Abandoning leaves the file. AH_E_IO. */
+int ah_safetensors_join(struct ah_safetensors_writer *ret_writer, const char *path, enum ah_dtype dtype,
+                        const struct ah_safetensors_spec *specs, size_t n, struct ah_error *err);
+
 /* Writes elements [first, first + n) of spec `index`, rounded to the file's dtype (base/bf16.h). Allocates nothing.
  * Several threads may write at once, different elements. */
 int ah_safetensors_write(struct ah_safetensors_writer *writer, size_t index, uint64_t first,
                          const float *values, uint64_t n, struct ah_error *err);
 
-/* Syncs and closes the file. AH_E_FAILED: a tensor was not written whole. */
+/* Syncs and closes the file. AH_E_FAILED: a tensor was not written whole; of a `partial` writer: was begun. */
 int ah_safetensors_finish(struct ah_safetensors_writer *writer, struct ah_error *err);
 
 /* Frees the writer; a file that was created and not finished is removed. NULL and zeroed ones too. */

@@ -98,21 +98,27 @@ static int put(const struct ah_safetensors_writer *writer, const void *bytes, si
     return AH_OK;
 }
 
+static int open_file(struct ah_safetensors_writer *writer, int flags, struct ah_error *err)
+{
+    writer->descriptor = open(writer->path, O_WRONLY | O_CLOEXEC | flags, 0666);
+    return writer->descriptor < 0 ? fail(err, writer->path) : AH_OK;
+}
+
 /* Creates the file, with room for all of it where the file system can reserve: a full disk shows now. */
 static int create_file(struct ah_safetensors_writer *writer, uint64_t bytes, struct ah_error *err)
 {
-    writer->descriptor = open(writer->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (writer->descriptor < 0)
-        return fail(err, writer->path);
-    int rc;
+    int rc = open_file(writer, O_CREAT | O_EXCL, err);
+    if (rc)
+        return rc;
     do
         rc = fallocate(writer->descriptor, 0, 0, (off_t)bytes);
     while (rc && errno == EINTR);
     return rc && (errno == ENOSPC || errno == EFBIG || errno == EDQUOT) ? fail(err, writer->path) : AH_OK;
 }
 
-static int create(struct ah_safetensors_writer *writer, const struct ah_safetensors_spec *specs,
-                  struct ah_buffer *header, struct ah_error *err)
+/* Places are those of the file, whose header is `header`; its bytes are returned. */
+static int place(struct ah_safetensors_writer *writer, const struct ah_safetensors_spec *specs,
+                 struct ah_buffer *header, uint64_t *ret_bytes, struct ah_error *err)
 {
     const struct ah_safetensors_spec **order = malloc((writer->n + 1) * sizeof *order);
     if (!order)
@@ -124,7 +130,21 @@ static int create(struct ah_safetensors_writer *writer, const struct ah_safetens
     uint64_t length = header->size; /* little-endian, as the host */
     for (size_t i = 0; i < writer->n; i++)
         writer->slots[i].offset_bytes += sizeof length + length;
-    int rc = create_file(writer, sizeof length + length + data_bytes, err);
+    *ret_bytes = sizeof length + length + data_bytes;
+    return AH_OK;
+}
+
+static int create(struct ah_safetensors_writer *writer, const struct ah_safetensors_spec *specs,
+                  struct ah_buffer *header, struct ah_error *err)
+{
+    uint64_t bytes = 0;
+    int rc = place(writer, specs, header, &bytes, err);
+    if (rc)
+        return rc;
+    if (writer->partial)
+        return open_file(writer, 0, err);
+    const uint64_t length = header->size; /* little-endian, as the host */
+    rc = create_file(writer, bytes, err);
     if (!rc)
         rc = put(writer, &length, sizeof length, 0, err);
     if (!rc)
@@ -132,10 +152,10 @@ static int create(struct ah_safetensors_writer *writer, const struct ah_safetens
     return rc;
 }
 
-int ah_safetensors_create(struct ah_safetensors_writer *ret_writer, const char *path, enum ah_dtype dtype,
-                          const struct ah_safetensors_spec *specs, size_t n, struct ah_error *err)
+static int open_writer(struct ah_safetensors_writer *ret_writer, const char *path, enum ah_dtype dtype,
+                       const struct ah_safetensors_spec *specs, size_t n, bool joins, struct ah_error *err)
 {
-    struct ah_safetensors_writer writer = {.descriptor = -1, .dtype = dtype, .n = n};
+    struct ah_safetensors_writer writer = {.descriptor = -1, .dtype = dtype, .partial = joins, .n = n};
     struct ah_buffer header = {0};
     bool memory = true;
     writer.path = ah_arena_strdup(&writer.arena, path);
@@ -149,6 +169,18 @@ int ah_safetensors_create(struct ah_safetensors_writer *ret_writer, const char *
         ah_safetensors_abandon(&writer);
     *ret_writer = writer;
     return rc;
+}
+
+int ah_safetensors_create(struct ah_safetensors_writer *ret_writer, const char *path, enum ah_dtype dtype,
+                          const struct ah_safetensors_spec *specs, size_t n, struct ah_error *err)
+{
+    return open_writer(ret_writer, path, dtype, specs, n, false, err);
+}
+
+int ah_safetensors_join(struct ah_safetensors_writer *ret_writer, const char *path, enum ah_dtype dtype,
+                        const struct ah_safetensors_spec *specs, size_t n, struct ah_error *err)
+{
+    return open_writer(ret_writer, path, dtype, specs, n, true, err);
 }
 
 int ah_safetensors_write(struct ah_safetensors_writer *writer, size_t index, uint64_t first,
@@ -176,10 +208,12 @@ int ah_safetensors_write(struct ah_safetensors_writer *writer, size_t index, uin
 int ah_safetensors_finish(struct ah_safetensors_writer *writer, struct ah_error *err)
 {
     int rc = AH_OK;
-    for (size_t i = 0; i < writer->n; i++)
-        if (atomic_load(&writer->slots[i].written) != writer->slots[i].elements)
+    for (size_t i = 0; i < writer->n; i++) {
+        const uint64_t written = atomic_load(&writer->slots[i].written);
+        if (written != writer->slots[i].elements && (written || !writer->partial))
             return ah_safetensors_fail(err, AH_E_FAILED, writer->path, writer->slots[i].name,
                                        "was not written whole");
+    }
     do
         rc = fsync(writer->descriptor);
     while (rc && errno == EINTR);
@@ -187,7 +221,7 @@ int ah_safetensors_finish(struct ah_safetensors_writer *writer, struct ah_error 
         return fail(err, writer->path);
     rc = close(writer->descriptor) && errno != EINTR ? fail(err, writer->path) : AH_OK;
     writer->descriptor = -1;
-    if (rc)
+    if (rc && !writer->partial)
         unlink(writer->path);
     return rc;
 }
@@ -198,7 +232,8 @@ void ah_safetensors_abandon(struct ah_safetensors_writer *writer)
         return;
     if (writer->path && writer->descriptor >= 0) {
         close(writer->descriptor);
-        unlink(writer->path);
+        if (!writer->partial)
+            unlink(writer->path);
     }
     ah_arena_release(&writer->arena);
     *writer = (struct ah_safetensors_writer){.descriptor = -1};

@@ -72,6 +72,12 @@ struct ah_weights_options {
     const char *config;   /* (optional) text of the config.json to put beside (config.h); borrowed */
 };
 
+/* Blocks that one of several writers keeps. */
+struct ah_weights_part {
+    bool (*keeps)(const void *context, uint64_t block);
+    const void *context;
+};
+
 /* What ah_weights_save() takes on disk: the data to the byte, headers and the index no less than they are. */
 uint64_t ah_weights_bytes(const struct ah_model *model, enum ah_dtype dtype);
 
@@ -81,5 +87,13 @@ uint64_t ah_weights_bytes(const struct ah_model *model, enum ah_dtype dtype);
  * and rename it. */
 int ah_weights_save(const struct ah_model *model, const struct ah_weights_source *source,
                     const struct ah_weights_options *options, const char *folder, struct ah_error *err);
+
+/* The same by several writers that see `folder`: one makes the files, whose values are not there yet, and what stands beside
+ * them; then each fills in the blocks of its part, all at once and in any order. Filling syncs; a file stays after a failure. */
+int ah_weights_make(const struct ah_model *model, const struct ah_weights_options *options,
+                    const char *folder, struct ah_error *err);
+int ah_weights_fill(const struct ah_model *model, const struct ah_weights_source *source,
+                    const struct ah_weights_options *options, const struct ah_weights_part *part,
+                    const char *folder, struct ah_error *err);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Saving: one walk in flat order. A new file begins where the next tensor would go beyond the limit, so one file is
- * open at a time. (The ecosystem cuts by the same rule, in an order of its own; the index tells readers.)
+ * open at a time. (The ecosystem cuts by the same rule, in an order of its own; the index tells readers.) Where several write,
+ * one makes all files first, and each walks over its blocks alone.
  */
 #include "base/buffer.h"
 #include "base/file.h"
@@ -24,6 +25,7 @@ struct save {
     const struct ah_model *model;
     const struct ah_weights_source *source;
     const struct ah_weights_options *options;
+    const struct ah_weights_part *part; /* (optional) files are there already, and these blocks are written */
     const char *folder;
     struct ah_names_part *parts; /* owned; of all blocks, by ordinal */
     size_t *shards;              /* owned; which file, by ordinal */
@@ -88,11 +90,13 @@ static int close_shard(struct save *save)
     return rc;
 }
 
-/* The file of part `ordinal`, which is its first. */
-static int open_shard(struct save *save, size_t ordinal)
+/* The file that part `of` is in. */
+static int open_shard(struct save *save, size_t of)
 {
     char name[SHARD_NAME_MAX], path[PATH_MAX];
-    size_t shard = save->shards[ordinal], end = ordinal;
+    size_t shard = save->shards[of], ordinal = of, end = of;
+    while (ordinal && save->shards[ordinal - 1] == shard)
+        ordinal--;
     while (end < save->n_parts && save->shards[end] == shard)
         end++;
     struct ah_safetensors_spec *specs = calloc(end - ordinal, sizeof *specs);
@@ -106,8 +110,8 @@ static int open_shard(struct save *save, size_t ordinal)
     name_shard(save, shard, name);
     int rc = path_in(save, name, path);
     if (!rc)
-        rc =
-            ah_safetensors_create(&save->writer, path, save->options->dtype, specs, end - ordinal, save->err);
+        rc = (save->part ? ah_safetensors_join : ah_safetensors_create)(
+            &save->writer, path, save->options->dtype, specs, end - ordinal, save->err);
     free(specs);
     save->open = shard + 1;
     save->first = ordinal;
@@ -131,15 +135,29 @@ static int write_transposed(struct save *save, const struct ah_walk_step *step, 
     return rc;
 }
 
+static int reach_shard(struct save *save, size_t ordinal)
+{
+    if (save->shards[ordinal] + 1 == save->open)
+        return AH_OK;
+    int rc = close_shard(save);
+    return rc ? rc : open_shard(save, ordinal);
+}
+
+/* The values are for others to write, and for this one once it has joined them. */
+static int make_part(void *context, const struct ah_walk_step *step)
+{
+    struct save *save = context;
+    int rc = reach_shard(save, step->ordinal);
+    save->writer.partial |= !rc;
+    return rc;
+}
+
 static int save_band(void *context, const struct ah_walk_step *step)
 {
     struct save *save = context;
-    int rc = AH_OK;
-    if (save->shards[step->ordinal] + 1 != save->open) {
-        rc = close_shard(save);
-        if (!rc)
-            rc = open_shard(save, step->ordinal);
-    }
+    if (save->part && !save->part->keeps(save->part->context, step->band.block))
+        return AH_OK;
+    int rc = reach_shard(save, step->ordinal);
     for (uint64_t at = 0; at < step->band.n && !rc; at += AH_WEIGHTS_PIECE_MAX) {
         const struct ah_weights_piece piece = ah_walk_piece(step, at);
         rc = save->source->give(save->source->context, &piece, save->values + at, save->err);
@@ -220,15 +238,19 @@ static int check_absent(const struct save *save)
     return AH_OK;
 }
 
+/* Without a source files are made, and that is all. */
+static int save_tensors(struct save *save)
+{
+    int rc = save->source ? ah_walk_bands(save->model, save_band, save)
+                          : ah_walk_parts(save->model, make_part, save);
+    return rc ? rc : close_shard(save);
+}
+
 static int save_all(struct save *save)
 {
     int rc = check_absent(save);
-    if (rc)
-        return rc;
-    ah_walk_parts(save->model, assign_part, save);
-    rc = ah_walk_bands(save->model, save_band, save);
     if (!rc)
-        rc = close_shard(save);
+        rc = save_tensors(save);
     if (!rc && save->n_shards > 1)
         rc = write_index(save);
     if (!rc && save->options->config)
@@ -258,21 +280,45 @@ uint64_t ah_weights_bytes(const struct ah_model *model, enum ah_dtype dtype)
     return total.bytes;
 }
 
+static int run_save(struct save *save)
+{
+    save->writer.descriptor = -1;
+    ah_walk_parts(save->model, count_part, save);
+    save->parts = malloc(save->n_parts * sizeof *save->parts);
+    save->shards = malloc(save->n_parts * sizeof *save->shards);
+    save->values = malloc(AH_WALK_BAND_MAX * sizeof *save->values);
+    save->lines = malloc(AH_WEIGHTS_PIECE_MAX * sizeof *save->lines);
+    const bool memory = save->parts && save->shards && save->values && save->lines;
+    if (memory)
+        ah_walk_parts(save->model, assign_part, save);
+    int rc = !memory ? ah_error_memory(save->err) : save->part ? save_tensors(save) : save_all(save);
+    ah_safetensors_abandon(&save->writer);
+    free(save->parts);
+    free(save->shards);
+    free(save->values);
+    free(save->lines);
+    return rc;
+}
+
 int ah_weights_save(const struct ah_model *model, const struct ah_weights_source *source,
                     const struct ah_weights_options *options, const char *folder, struct ah_error *err)
 {
     struct save save = {.model = model, .source = source, .options = options, .folder = folder, .err = err};
-    save.writer.descriptor = -1;
-    ah_walk_parts(model, count_part, &save);
-    save.parts = malloc(save.n_parts * sizeof *save.parts);
-    save.shards = malloc(save.n_parts * sizeof *save.shards);
-    save.values = malloc(AH_WALK_BAND_MAX * sizeof *save.values);
-    save.lines = malloc(AH_WEIGHTS_PIECE_MAX * sizeof *save.lines);
-    int rc = save.parts && save.shards && save.values && save.lines ? save_all(&save) : ah_error_memory(err);
-    ah_safetensors_abandon(&save.writer);
-    free(save.parts);
-    free(save.shards);
-    free(save.values);
-    free(save.lines);
-    return rc;
+    return run_save(&save);
+}
+
+int ah_weights_make(const struct ah_model *model, const struct ah_weights_options *options,
+                    const char *folder, struct ah_error *err)
+{
+    struct save save = {.model = model, .options = options, .folder = folder, .err = err};
+    return run_save(&save);
+}
+
+int ah_weights_fill(const struct ah_model *model, const struct ah_weights_source *source,
+                    const struct ah_weights_options *options, const struct ah_weights_part *part,
+                    const char *folder, struct ah_error *err)
+{
+    struct save save = {
+        .model = model, .source = source, .options = options, .part = part, .folder = folder, .err = err};
+    return run_save(&save);
 }

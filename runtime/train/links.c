@@ -186,8 +186,8 @@ int ah_links_collect(const struct ah_links *links, void *mine, uint64_t bytes, v
 
 /* ---- failures ---- */
 
-static int say_whose(const struct ah_trainer_rank *place, uint32_t culprit, int code, const char *why,
-                     struct ah_error *err)
+int ah_links_say(const struct ah_trainer_rank *place, uint32_t culprit, int code, const char *why,
+                 struct ah_error *err)
 {
     return place->hosts && place->hosts[culprit][0]
                ? ah_error_set(err, code, "rank %" PRIu32 " on host '%s': %.600s", culprit,
@@ -209,7 +209,7 @@ int ah_links_fail(const struct ah_trainer_rank *place, int rc, struct ah_error *
         why = *err; /* more than it could tell the others */
     why.code = is_told ? rc : why.code;
     return culprit || place->rank
-               ? say_whose(place, culprit, why.code, why.text, err)
+               ? ah_links_say(place, culprit, why.code, why.text, err)
                : ah_error_set(err, why.code, "%s", why.text); /* rank 0 is the run itself */
 }
 

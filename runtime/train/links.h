@@ -82,6 +82,10 @@ static inline uint64_t ah_links_each(const struct ah_trainer_rank *place)
     return place->ways ? 3 : 1;
 }
 
+/* Sets "rank 1 on host 'b': why" and returns `code`. */
+int ah_links_say(const struct ah_trainer_rank *place, uint32_t rank, int code, const char *why,
+                 struct ah_error *err);
+
 /* What this rank waits for, or waited for when the world was lost: "the output of micro-batch 5 from rank 1"; nothing where it
  * waits for nobody. While the end is open; any thread. `each`: ah_links_each(). `out` is empty before. */
 void ah_links_waits(struct ah_comm *comm, uint64_t micro_batches, uint64_t each, struct ah_buffer *out);

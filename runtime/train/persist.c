@@ -85,8 +85,12 @@ static int give(void *context, const struct ah_checkpoint_piece *piece, void *re
 
 /* ---- taking ---- */
 
-static int take_narrow(struct ah_trainer *t, enum ah_trainer_vector vector, struct ah_weights_piece piece,
-                       const uint16_t *values, struct ah_error *err)
+/* Where pieces go: to all ranks that want them, or to this one alone. */
+typedef int write_piece(struct ah_trainer *t, enum ah_trainer_vector vector,
+                        const struct ah_weights_piece *piece, const float *values, struct ah_error *err);
+
+static int take_narrow(struct ah_trainer *t, write_piece *write, enum ah_trainer_vector vector,
+                       struct ah_weights_piece piece, const uint16_t *values, struct ah_error *err)
 {
     float wide[NARROW_MAX];
     uint64_t left = piece.n;
@@ -94,17 +98,16 @@ static int take_narrow(struct ah_trainer *t, enum ah_trainer_vector vector, stru
         piece.n = left < NARROW_MAX ? left : NARROW_MAX;
         for (uint64_t i = 0; i < piece.n; i++)
             wide[i] = ah_bf16_to_fp32(values[i]);
-        int rc = ah_trainer_write(t, vector, &piece, wide, err);
+        int rc = write(t, vector, &piece, wide, err);
         if (rc)
             return rc;
     }
     return AH_OK;
 }
 
-static int take(void *context, const struct ah_checkpoint_piece *piece, const void *values,
-                struct ah_error *err)
+static int take_by(struct ah_trainer *t, write_piece *write, const struct ah_checkpoint_piece *piece,
+                   const void *values, struct ah_error *err)
 {
-    struct ah_trainer *t = context;
     const struct ah_flat *flat = flat_of(t, piece);
     struct part part;
     int rc = AH_OK;
@@ -112,30 +115,73 @@ static int take(void *context, const struct ah_checkpoint_piece *piece, const vo
         if (!find_part(flat, i, piece, &part))
             continue;
         if (piece->dtype == AH_FP32)
-            rc = ah_trainer_write(t, vector_of(piece), &part.piece, (const float *)values + part.at, err);
+            rc = write(t, vector_of(piece), &part.piece, (const float *)values + part.at, err);
         else
-            rc = take_narrow(t, vector_of(piece), part.piece, (const uint16_t *)values + part.at, err);
+            rc = take_narrow(t, write, vector_of(piece), part.piece, (const uint16_t *)values + part.at, err);
     }
     return rc;
+}
+
+static int take(void *context, const struct ah_checkpoint_piece *piece, const void *values,
+                struct ah_error *err)
+{
+    return take_by(context, ah_trainer_write, piece, values, err);
+}
+
+static int take_own(void *context, const struct ah_checkpoint_piece *piece, const void *values,
+                    struct ah_error *err)
+{
+    return take_by(context, ah_state_write, piece, values, err);
+}
+
+static int take_frozen_by(struct ah_trainer *t, write_piece *write, const struct ah_weights_piece *piece,
+                          const float *values, struct ah_error *err)
+{
+    if (ah_state_flat(t, piece->block)->tensors[piece->tensor].trained)
+        return AH_OK;
+    return write(t, AH_TRAINER_WEIGHTS, piece, values, err);
 }
 
 static int take_frozen(void *context, const struct ah_weights_piece *piece, const float *values,
                        struct ah_error *err)
 {
-    struct ah_trainer *t = context;
-    if (ah_state_flat(t, piece->block)->tensors[piece->tensor].trained)
-        return AH_OK;
-    return ah_trainer_write(t, AH_TRAINER_WEIGHTS, piece, values, err);
+    return take_frozen_by(context, ah_trainer_write, piece, values, err);
+}
+
+static int take_own_frozen(void *context, const struct ah_weights_piece *piece, const float *values,
+                           struct ah_error *err)
+{
+    return take_frozen_by(context, ah_state_write, piece, values, err);
+}
+
+static bool wants_own(const void *context, uint64_t block)
+{
+    return ah_state_block(context, block) != NULL;
+}
+
+struct ah_checkpoint_source ah_persist_own_source(struct ah_trainer *t)
+{
+    return (struct ah_checkpoint_source){.weights = {ah_trainer_give, t}, .give = give, .context = t};
+}
+
+struct ah_checkpoint_sink ah_persist_own_sink(struct ah_trainer *t)
+{
+    return (struct ah_checkpoint_sink){.weights = {.take = take_own_frozen, .context = t, .wants = wants_own},
+                                       .take = take_own,
+                                       .context = t};
 }
 
 struct ah_checkpoint_source ah_persist_source(struct ah_trainer *trainer)
 {
-    return (struct ah_checkpoint_source){
-        .weights = {ah_trainer_give, trainer}, .give = give, .context = trainer};
+    struct ah_checkpoint_source source = ah_persist_own_source(trainer);
+    source.together = ah_together_saving(trainer);
+    return source;
 }
 
 struct ah_checkpoint_sink ah_persist_sink(struct ah_trainer *trainer)
 {
-    return (struct ah_checkpoint_sink){
-        .weights = {.take = take_frozen, .context = trainer}, .take = take, .context = trainer};
+    return (struct ah_checkpoint_sink){.weights = {.take = take_frozen, .context = trainer},
+                                       .take = take,
+                                       .context = trainer,
+                                       .together = ah_together_loading(trainer)};
 }

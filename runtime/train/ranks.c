@@ -348,6 +348,12 @@ static int obey(struct ah_trainer *t, const struct ranks_order *order, struct ah
         return ah_ranks_tell_measured(t, err);
     case RANKS_RECORDED:
         return ah_ranks_tell_recorded(t, err);
+    case RANKS_MEET:
+    case RANKS_FILL:
+    case RANKS_SAME:
+    case RANKS_LOAD:
+    case RANKS_HASH:
+        return ah_together_obey(t, order, err);
     case RANKS_END:
         break;
     }

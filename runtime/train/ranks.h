@@ -56,7 +56,8 @@ struct ranks {
     struct beats *beats;    /* owned; NULL: nobody watches (beats.c) */
     struct ah_tally *tally; /* owned; of a rank but 0 */
     uint64_t heard;         /* of all devices, as last told; used atomically */
-    bool ended;             /* there is nothing more to tell the others */
+    enum { RANKS_UNKNOWN, RANKS_SHARED, RANKS_APART } folder; /* rank 0: do owners see where it saves? */
+    bool ended;                                               /* there is nothing more to tell the others */
 };
 
 /* What is decided once for all at the end of a step, or before a batch of an evaluation. */
@@ -107,6 +108,11 @@ enum ranks_order_kind {
     RANKS_WRITE,
     RANKS_MEASURED,
     RANKS_RECORDED,
+    RANKS_MEET, /* these five of together.c; a note follows, and a report answers */
+    RANKS_FILL,
+    RANKS_SAME,
+    RANKS_LOAD,
+    RANKS_HASH,
     RANKS_END
 };
 struct ranks_order {

@@ -78,6 +78,7 @@ struct ah_trainer_rank {
     const char *const *hosts; /* (optional) their names, by rank, "" while unknown */
     struct ah_links *links;   /* (optional) opened before (links.h); NULL: the trainer opens its own */
     struct ah_ways *ways;     /* (optional) of all ranks: ops and messages take as long as planned (pace.h) */
+    bool apart; /* of rank 0: nobody else writes or reads checkpoints, even where all see the folder */
 };
 
 /* How many `ranks` a share has. */

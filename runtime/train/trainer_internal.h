@@ -11,6 +11,7 @@
  *     ranks.c     one of several ranks: what goes over one rank, and orders
  *     links.c     its channels
  *     pace.c      as slow as planned
+ *     together.c  its part of a checkpoint, where all see the folder
  *     run.c       steps: data and headers ahead, records behind
  *     evaluate.c  forward alone
  *     beats.c     what ranks tell each other meanwhile
@@ -20,6 +21,7 @@
 #define AH_RUNTIME_TRAIN_TRAINER_INTERNAL_H
 
 #include "runtime/train/bind.h"
+#include "runtime/train/checkpoint/checkpoint.h"
 #include "runtime/train/pace.h"
 #include "runtime/train/ranks.h"
 #include "runtime/train/recorded.h"
@@ -226,6 +228,15 @@ int ah_state_write(struct ah_trainer *t, enum ah_trainer_vector vector, const st
                    const float *values, struct ah_error *err);
 /* What is on the shelf to a place on the device. */
 int ah_state_send(struct ah_trainer *t, struct ah_ref to, uint64_t bytes, struct ah_error *err);
+
+/* persist.c: of this rank's blocks alone. */
+struct ah_checkpoint_source ah_persist_own_source(struct ah_trainer *t);
+struct ah_checkpoint_sink ah_persist_own_sink(struct ah_trainer *t);
+
+/* together.c: of rank 0; NULL: it leads nobody, or they keep apart. And an order of these, by another rank. */
+const struct ah_checkpoint_together *ah_together_saving(const struct ah_trainer *t);
+const struct ah_checkpoint_together *ah_together_loading(const struct ah_trainer *t);
+int ah_together_obey(struct ah_trainer *t, const struct ranks_order *order, struct ah_error *err);
 
 /* beats.c: begun with the device and links there; ended behind the last order, before the device is closed. */
 int ah_beats_start(struct ah_trainer *t, struct ah_error *err);

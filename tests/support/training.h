@@ -17,6 +17,7 @@
 #include "runtime/schedule/flat.h"
 #include "runtime/schedule/trainable.h"
 #include "runtime/train/checkpoint/checkpoints.h"
+#include "runtime/train/checkpoint/shared.h"
 #include "schemas/document.h"
 
 #include <stdio.h>
@@ -30,6 +31,7 @@ struct training_options {
     unsigned vocabulary; /* 0: 50 */
     const char *frozen;  /* (optional) a pattern with ! before it */
     uint64_t file_bytes;
+    unsigned owners; /* above 0: so many write and read together, blocks in turn */
 };
 
 struct training {
@@ -42,6 +44,7 @@ struct training {
     struct ah_checkpoint_sink sink;
     struct ah_checkpoint_position position;
     struct ah_flat flat[TRAINING_BLOCKS];
+    unsigned owners, owner;                                  /* who works */
     uint64_t step;                                           /* that is being saved */
     unsigned char *taken[TRAINING_BLOCKS][TRAINING_VECTORS]; /* what was handed out; raw */
     uint64_t n_taken[TRAINING_BLOCKS][TRAINING_VECTORS];     /* elements */
@@ -113,6 +116,100 @@ static inline int training_take_weights(void *context, const struct ah_weights_p
     memcpy(run->taken[piece->block][3] + piece->element * 4, values, piece->n * 4);
     run->n_taken[piece->block][3] += piece->n;
     return AH_OK;
+}
+
+/* ---- owners, one after another in this process ---- */
+
+enum { TRAINING_OWNERS_MAX = 4 };
+
+static inline bool training_keeps(const void *context, uint64_t block)
+{
+    const struct training *run = context;
+    return block % run->owners == run->owner;
+}
+
+static inline int training_meet(void *context, const char *folder, bool *ret_together, struct ah_error *err)
+{
+    const struct training *run = context;
+    const bool answered[TRAINING_OWNERS_MAX] = {true, true, true, true};
+    char token[AH_SHARED_TOKEN_MAX] = "";
+    (void)ah_shared_offer(folder, token);
+    for (unsigned owner = 1; owner < run->owners; owner++)
+        (void)ah_shared_answer(folder, token, owner, 0);
+    return ah_shared_check(folder, token, answered, run->owners, ret_together, err);
+}
+
+static inline int training_fill(void *context, const struct ah_checkpoint_job *job, const char *folder,
+                                struct ah_error *err)
+{
+    struct training *run = context;
+    const struct ah_weights_part part = {training_keeps, run};
+    int rc = AH_OK;
+    for (run->owner = 0; run->owner < run->owners && !rc; run->owner++)
+        rc = ah_checkpoint_fill(job, &run->source, &part, folder, err);
+    return rc;
+}
+
+static inline int training_hash_given(void *context, const struct ah_checkpoint_job *job, uint64_t block,
+                                      struct ah_sha256 *hash, struct ah_error *err)
+{
+    return ah_checkpoint_hash(job, &((struct training *)context)->source, block, hash, err);
+}
+
+static inline int training_same(void *context, const char *folder, const char *sha256, bool *ret_together,
+                                struct ah_error *err)
+{
+    (void)context, (void)err;
+    *ret_together = ah_checkpoint_is(folder, sha256);
+    return AH_OK;
+}
+
+static inline int training_read(void *context, const struct ah_checkpoint_job *job, const char *folder,
+                                struct ah_error *err)
+{
+    struct training *run = context;
+    struct ah_checkpoint_sink own = run->sink;
+    int rc = AH_OK;
+    own.weights.wants = training_keeps;
+    for (run->owner = 0; run->owner < run->owners && !rc; run->owner++)
+        rc = ah_checkpoint_read(job, &own, folder, err);
+    return rc;
+}
+
+static inline int training_give_taken(void *context, const struct ah_checkpoint_piece *piece,
+                                      void *ret_values, struct ah_error *err)
+{
+    const struct training *run = context;
+    size_t bytes = ah_dtype_bytes(piece->dtype);
+    (void)err;
+    memcpy(ret_values, run->taken[piece->block][piece->vector] + piece->first * bytes, piece->n * bytes);
+    return AH_OK;
+}
+
+static inline int training_hash_taken(void *context, const struct ah_checkpoint_job *job, uint64_t block,
+                                      struct ah_sha256 *hash, struct ah_error *err)
+{
+    struct ah_checkpoint_source taken = ((struct training *)context)->source;
+    taken.give = training_give_taken;
+    return ah_checkpoint_hash(job, &taken, block, hash, err);
+}
+
+static inline int training_spread(void *context, struct ah_error *err)
+{
+    (void)context, (void)err;
+    return AH_OK;
+}
+
+static inline const struct ah_checkpoint_together *training_together(bool loads)
+{
+    static const struct ah_checkpoint_together saving = {.meet = training_meet,
+                                                         .fill = training_fill,
+                                                         .hash = training_hash_given},
+                                               loading = {.same = training_same,
+                                                          .read = training_read,
+                                                          .hash = training_hash_taken,
+                                                          .spread = training_spread};
+    return loads ? &loading : &saving;
 }
 
 /* ---- the run ---- */
@@ -189,9 +286,13 @@ static inline void training_init(struct training *run, const struct training_opt
                                           .signature = &run->signature,
                                           .config = "{\"model_type\": \"qwen3\"}\n",
                                           .file_bytes = options->file_bytes};
-    run->source = (struct ah_checkpoint_source){{training_give_weights, run}, training_give, run};
-    run->sink = (struct ah_checkpoint_sink){
-        .weights = {.take = training_take_weights, .context = run}, .take = training_take, .context = run};
+    run->owners = options->owners;
+    run->source = (struct ah_checkpoint_source){
+        {training_give_weights, run}, training_give, run, options->owners ? training_together(false) : NULL};
+    run->sink = (struct ah_checkpoint_sink){.weights = {.take = training_take_weights, .context = run},
+                                            .take = training_take,
+                                            .context = run,
+                                            .together = options->owners ? training_together(true) : NULL};
 }
 
 /* The position after `step` steps; what is given from now on is of that step. */

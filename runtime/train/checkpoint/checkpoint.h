@@ -16,11 +16,16 @@
  *     rc = ah_checkpoint_load(&job, &sink, "out/step-00000100", &at, err);
  *
  * Callbacks are called on the caller's thread, one at a time.
+ *
+ * TOGETHER. Where several processes see the folder, each may write and read the blocks that it keeps by itself: the one that
+ * saves or loads makes the files, checks them and writes the manifest (struct ah_checkpoint_together), and each of them, itself
+ * included, calls ah_checkpoint_fill() or ah_checkpoint_read() for its part. The bytes are the same.
  */
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_H
 #define AH_RUNTIME_TRAIN_CHECKPOINT_CHECKPOINT_H
 
 #include "base/error.h"
+#include "base/sha256.h"
 #include "runtime/model/weights.h"
 #include "runtime/train/checkpoint/companions.h"
 #include "schemas/document.h"
@@ -70,18 +75,39 @@ typedef int ah_checkpoint_give(void *context, const struct ah_checkpoint_piece *
 typedef int ah_checkpoint_take(void *context, const struct ah_checkpoint_piece *piece, const void *values,
                                struct ah_error *err);
 
+/* What processes do together; `context` is that of the source, or of the sink. */
+struct ah_checkpoint_together {
+    /* Does everyone who keeps a block see `folder`, which is empty but for a mark, and is it worth while? */
+    int (*meet)(void *context, const char *folder, bool *ret_together, struct ah_error *err);
+    /* Everyone, this process included, calls ah_checkpoint_fill(): values are synced when it returns. */
+    int (*fill)(void *context, const struct ah_checkpoint_job *job, const char *folder, struct ah_error *err);
+    /* Does everyone see a checkpoint in `folder` whose manifest has this sha256? */
+    int (*same)(void *context, const char *folder, const char *sha256, bool *ret_together,
+                struct ah_error *err);
+    /* Everyone, this process included, calls ah_checkpoint_read(). */
+    int (*read)(void *context, const struct ah_checkpoint_job *job, const char *folder, struct ah_error *err);
+    /* Everyone who keeps the block calls ah_checkpoint_hash() for it, of what was given, or taken. AH_E_DOCUMENT: they differ. */
+    int (*hash)(void *context, const struct ah_checkpoint_job *job, uint64_t block, struct ah_sha256 *hash,
+                struct ah_error *err);
+    /* What was read is what was saved: who has something a second time gets it now. */
+    int (*spread)(void *context, struct ah_error *err);
+};
+
 /* Weights are asked for and handed out as weights.h has it: in fp32, every parameter, trained or not. Giving masters
  * or the weights made from them is the same: the file has them rounded to the signature's dtype. */
 struct ah_checkpoint_source {
     struct ah_weights_source weights;
     ah_checkpoint_give *give;
     void *context; /* of give */
+    const struct ah_checkpoint_together
+        *together; /* (optional) NULL: this process has everything, or is handed it */
 };
 
 struct ah_checkpoint_sink {
     struct ah_weights_sink weights;
     ah_checkpoint_take *take;
-    void *context; /* of take */
+    void *context;                                 /* of take */
+    const struct ah_checkpoint_together *together; /* (optional) the same */
 };
 
 /* Writes `path`, which does not exist, in a folder that does. AH_E_IO: a file cannot be written, by name and reason;
@@ -121,5 +147,23 @@ int ah_checkpoint_verify(const char *path, struct ah_error *err);
  * AH_E_MEMORY; what callbacks return. */
 int ah_checkpoint_load(const struct ah_checkpoint_job *job, const struct ah_checkpoint_sink *sink,
                        const char *path, struct ah_checkpoint_position *ret_position, struct ah_error *err);
+
+/* ---- a part of one ---- */
+
+/* Writes states and weights of the blocks of `part` into `folder`, where ah_checkpoint_save() has made the files, and syncs
+ * them. Of the job it needs no `run`, config and companions. AH_E_IO, AH_E_MEMORY; what callbacks return. */
+int ah_checkpoint_fill(const struct ah_checkpoint_job *job, const struct ah_checkpoint_source *source,
+                       const struct ah_weights_part *part, const char *folder, struct ah_error *err);
+
+/* Goes on with a hash by the states of a block, as its file has them; nothing where nothing of it is trained. */
+int ah_checkpoint_hash(const struct ah_checkpoint_job *job, const struct ah_checkpoint_source *source,
+                       uint64_t block, struct ah_sha256 *hash, struct ah_error *err);
+
+/* Has `folder` a manifest of this sha256? */
+bool ah_checkpoint_is(const char *folder, const char *sha256);
+
+/* Hands out states and weights of the blocks that the sink of weights wants. What was read is unchecked. */
+int ah_checkpoint_read(const struct ah_checkpoint_job *job, const struct ah_checkpoint_sink *sink,
+                       const char *folder, struct ah_error *err);
 
 #endif

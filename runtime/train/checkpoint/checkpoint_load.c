@@ -101,15 +101,55 @@ static int read_states_file(const struct load *load, size_t *at)
     return rc ? rc : check_digest(load, name, sha256);
 }
 
-static int read_all(struct load *load)
+static int read_alone(struct load *load)
 {
     size_t at = 0;
-    int rc = check_plan(load);
-    if (!rc)
-        rc = check_others(load);
+    int rc = AH_OK;
     while (!rc && at < load->manifest->body.checkpoint->n_states)
         rc = read_states_file(load, &at);
     return rc ? rc : ah_weights_load(load->job->model, load->folder, &load->sink->weights, load->err);
+}
+
+/* What everyone has now of one file, as read_states_file() goes on to the next. */
+static int hash_states_file(const struct load *load, size_t *at)
+{
+    const struct ah_checkpoint *manifest = load->manifest->body.checkpoint;
+    const char *name = manifest->states[*at].file;
+    unsigned char digest[AH_SHA256_BYTES];
+    char sha256[AH_SHA256_HEX_MAX];
+    struct ah_sha256 hash;
+    int rc = AH_OK;
+    ah_sha256_init(&hash);
+    for (; *at < manifest->n_states && strcmp(manifest->states[*at].file, name) == 0 && !rc; (*at)++)
+        rc = load->sink->together->hash(load->sink->context, load->job, manifest->states[*at].block, &hash,
+                                        load->err);
+    if (rc)
+        return rc;
+    ah_sha256_finish(&hash, digest);
+    return check_digest(load, name, ah_sha256_hex(digest, sha256));
+}
+
+static int read_together(struct load *load)
+{
+    const struct ah_checkpoint_together *together = load->sink->together;
+    size_t at = 0;
+    int rc = together->read(load->sink->context, load->job, load->folder, load->err);
+    while (!rc && at < load->manifest->body.checkpoint->n_states)
+        rc = hash_states_file(load, &at);
+    return rc ? rc : together->spread(load->sink->context, load->err);
+}
+
+static int read_all(struct load *load)
+{
+    const struct ah_checkpoint_together *together = load->sink->together;
+    bool shared = false;
+    int rc = check_plan(load);
+    if (!rc)
+        rc = check_others(load);
+    const char *sha256 = load->manifest->body.checkpoint->sha256;
+    if (!rc && together && sha256)
+        rc = together->same(load->sink->context, load->folder, sha256, &shared, load->err);
+    return rc ? rc : shared ? read_together(load) : read_alone(load);
 }
 
 int ah_checkpoint_check_signature(const struct ah_document *manifest, const char *path,

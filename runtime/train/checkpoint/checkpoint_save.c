@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Saving: mark, states, weights, companions, manifest; sync, rename, sync. A kill anywhere before the rename leaves PATH.tmp, which
- * is known by its mark; after it, a checkpoint. States are hashed as they are written. Weights are written out of order
- * (weights.h), so they are read once more.
+ * is known by its mark; after it, a checkpoint. States are hashed as they are written, or, where processes write together, behind
+ * that, by those who wrote. Weights are written out of order (weights.h), so they are read once more.
  */
 #include "runtime/model/safetensors.h"
 #include "runtime/train/checkpoint/leftover_internal.h"
@@ -94,6 +94,35 @@ static int write_states_file(struct save *save, const struct ah_states_file *fil
     return rc ? rc : add_file(save, file->name, file->bytes, sha256);
 }
 
+/* With room for its values. */
+static int make_states_file(struct save *save, const struct ah_states_file *file)
+{
+    struct ah_stream stream;
+    char sha256[AH_SHA256_HEX_MAX];
+    int rc = ah_stream_create(&stream, save->folder, file->name, file->bytes, save->err);
+    if (!rc)
+        rc = ah_stream_finish(&stream, sha256, save->err);
+    ah_stream_abandon(&stream);
+    return rc;
+}
+
+/* One file that others have written, too, as write_states_file(). */
+static int hash_states_file(struct save *save, const struct ah_states_file *file, size_t *at)
+{
+    unsigned char digest[AH_SHA256_BYTES];
+    char sha256[AH_SHA256_HEX_MAX];
+    struct ah_sha256 hash;
+    int rc = AH_OK;
+    ah_sha256_init(&hash);
+    for (; *at < save->states.n && save->states.items[*at].file == file->name && !rc; (*at)++)
+        rc = save->source->together->hash(save->source->context, save->job, save->states.items[*at].block,
+                                          &hash, save->err);
+    if (rc)
+        return rc;
+    ah_sha256_finish(&hash, digest);
+    return add_file(save, file->name, file->bytes, ah_sha256_hex(digest, sha256));
+}
+
 static int write_states(struct save *save)
 {
     size_t at = 0;
@@ -162,19 +191,48 @@ static int add_weights(struct save *save, const struct ah_safetensors *weights)
     return rc;
 }
 
-static int write_weights(struct save *save)
+static struct ah_weights_options options_of(const struct save *save)
 {
-    const struct ah_weights_options options = {.dtype = save->job->signature->dtype,
-                                               .shard_bytes = save->job->file_bytes,
-                                               .config = save->job->config};
+    return (struct ah_weights_options){.dtype = save->job->signature->dtype,
+                                       .shard_bytes = save->job->file_bytes,
+                                       .config = save->job->config};
+}
+
+static int read_weights(struct save *save)
+{
     struct ah_safetensors weights = {0};
-    int rc = ah_weights_save(save->job->model, &save->source->weights, &options, save->folder, save->err);
-    if (!rc)
-        rc = ah_safetensors_open(&weights, save->folder, save->err);
+    int rc = ah_safetensors_open(&weights, save->folder, save->err);
     if (!rc)
         rc = add_weights(save, &weights);
     ah_safetensors_release(&weights);
     return rc;
+}
+
+static int write_alone(struct save *save)
+{
+    const struct ah_weights_options options = options_of(save);
+    int rc = save->weights_alone ? AH_OK : write_states(save);
+    if (!rc)
+        rc = ah_weights_save(save->job->model, &save->source->weights, &options, save->folder, save->err);
+    return rc ? rc : read_weights(save);
+}
+
+/* Files are all there, with their room, before anyone writes into them. */
+static int write_together(struct save *save)
+{
+    const struct ah_checkpoint_together *together = save->source->together;
+    const struct ah_weights_options options = options_of(save);
+    size_t at = 0;
+    int rc = AH_OK;
+    for (size_t i = 0; i < save->states.n_files && !rc; i++)
+        rc = make_states_file(save, &save->states.files[i]);
+    if (!rc)
+        rc = ah_weights_make(save->job->model, &options, save->folder, save->err);
+    if (!rc)
+        rc = together->fill(save->source->context, save->job, save->folder, save->err);
+    for (size_t i = 0; i < save->states.n_files && !rc; i++)
+        rc = hash_states_file(save, &save->states.files[i], &at);
+    return rc ? rc : read_weights(save);
 }
 
 static int write_companion(struct save *save, const struct ah_companion *companion)
@@ -249,11 +307,13 @@ static int remove_mark(struct save *save)
 
 static int write_all(struct save *save)
 {
+    const struct ah_checkpoint_together *together = save->weights_alone ? NULL : save->source->together;
+    bool shared = false;
     int rc = ah_stream_create(&save->mark, save->folder, AH_LEFTOVER_MARK, 0, save->err);
-    if (!rc && !save->weights_alone)
-        rc = write_states(save);
+    if (!rc && together)
+        rc = together->meet(save->source->context, save->folder, &shared, save->err);
     if (!rc)
-        rc = write_weights(save);
+        rc = shared ? write_together(save) : write_alone(save);
     if (!rc)
         rc = write_companions(save);
     if (!rc)

@@ -63,17 +63,31 @@ static int reserve(const struct ah_stream *stream, uint64_t bytes, struct ah_err
     return full ? ah_stream_fail(err, stream->path, "written") : AH_OK;
 }
 
-int ah_stream_create(struct ah_stream *ret_stream, const char *folder, const char *name,
-                     uint64_t reserve_bytes, struct ah_error *err)
+static int open_to_write(struct ah_stream *stream, const char *folder, const char *name, int flags,
+                         struct ah_error *err)
 {
-    struct ah_stream *stream = ret_stream;
     *stream = (struct ah_stream){.descriptor = -1, .writing = true};
     int rc = ah_stream_path(folder, name, stream->path, err);
     if (rc)
         return rc;
-    stream->descriptor = open(stream->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (stream->descriptor < 0)
-        return ah_stream_fail(err, stream->path, "written");
+    stream->descriptor = open(stream->path, O_WRONLY | O_CLOEXEC | flags, 0666);
+    return stream->descriptor < 0 ? ah_stream_fail(err, stream->path, "written") : AH_OK;
+}
+
+int ah_stream_join(struct ah_stream *ret_stream, const char *folder, const char *name, struct ah_error *err)
+{
+    int rc = open_to_write(ret_stream, folder, name, 0, err);
+    ret_stream->unhashed = true;
+    return rc;
+}
+
+int ah_stream_create(struct ah_stream *ret_stream, const char *folder, const char *name,
+                     uint64_t reserve_bytes, struct ah_error *err)
+{
+    struct ah_stream *stream = ret_stream;
+    int rc = open_to_write(stream, folder, name, O_CREAT | O_EXCL, err);
+    if (rc)
+        return rc;
     ah_sha256_init(&stream->hash);
     rc = reserve(stream, reserve_bytes, err);
     if (rc)
@@ -94,7 +108,8 @@ int ah_stream_write(struct ah_stream *stream, const void *bytes, size_t size, st
         at += done;
         left -= (size_t)done;
     }
-    ah_sha256_update(&stream->hash, bytes, size);
+    if (!stream->unhashed)
+        ah_sha256_update(&stream->hash, bytes, size);
     stream->bytes += size;
     return AH_OK;
 }
@@ -118,6 +133,8 @@ int ah_stream_finish(struct ah_stream *stream, char ret_sha256[AH_SHA256_HEX_MAX
     stream->descriptor = -1;
     if (rc && errno != EINTR && stream->writing)
         return ah_stream_fail(err, stream->path, "written");
+    if (stream->unhashed)
+        return AH_OK;
     ah_sha256_finish(&stream->hash, digest);
     ah_sha256_hex(digest, ret_sha256);
     return AH_OK;
@@ -201,7 +218,8 @@ static int read_some(struct ah_stream *stream, void *bytes, size_t size, size_t 
             break;
         filled += (size_t)got;
     }
-    ah_sha256_update(&stream->hash, bytes, filled);
+    if (!stream->unhashed)
+        ah_sha256_update(&stream->hash, bytes, filled);
     stream->bytes += filled;
     *ret_got = filled;
     return AH_OK;

@@ -7,6 +7,11 @@
  *     rc = ah_stream_finish(&stream, digest, err);
  *     ah_stream_abandon(&stream);                                            // in every case
  *
+ * Several may write one file that is there, each its own stretches, unhashed:
+ *
+ *     rc = ah_stream_join(&stream, folder, "states.bin", err);
+ *     stream.bytes = offset;                                                 // of the next write; of a read alike
+ *
  * Also what else a checkpoint asks of folders and files. Sentences begin with the path.
  */
 #ifndef AH_RUNTIME_TRAIN_CHECKPOINT_STREAM_INTERNAL_H
@@ -24,7 +29,8 @@ struct ah_stream {
     char path[PATH_MAX];
     int descriptor; /* -1: closed */
     bool writing;
-    uint64_t bytes; /* that have passed */
+    bool unhashed;  /* not from beginning to end: there is no digest */
+    uint64_t bytes; /* that have passed; where the next one is */
     struct ah_sha256 hash;
 };
 
@@ -32,6 +38,9 @@ struct ah_stream {
  * shows before anything is written. AH_E_IO. The stream is closed after a failure. */
 int ah_stream_create(struct ah_stream *ret_stream, const char *folder, const char *name,
                      uint64_t reserve_bytes, struct ah_error *err);
+
+/* For writing a file that is there. AH_E_IO. */
+int ah_stream_join(struct ah_stream *ret_stream, const char *folder, const char *name, struct ah_error *err);
 
 /* A regular file that is there. AH_E_IO; AH_E_DOCUMENT: it is something else. */
 int ah_stream_open(struct ah_stream *ret_stream, const char *folder, const char *name, struct ah_error *err);
@@ -41,7 +50,7 @@ int ah_stream_write(struct ah_stream *stream, const void *bytes, size_t size, st
 /* Exactly `size` bytes. AH_E_DOCUMENT: the file ends before. */
 int ah_stream_read(struct ah_stream *stream, void *ret_bytes, size_t size, struct ah_error *err);
 
-/* Closes, a written file synced before; the digest is of what has passed. */
+/* Closes, a written file synced before; the digest is of what has passed (NULL where it was unhashed). */
 int ah_stream_finish(struct ah_stream *stream, char ret_sha256[AH_SHA256_HEX_MAX], struct ah_error *err);
 
 /* Closes what is still open; the file stays. */

@@ -18,12 +18,18 @@ struct scene {
     char folder[PATH_MAX];
 };
 
-static void begin(struct scene *scene, void **state, uint64_t file_bytes)
+static void begin_owners(struct scene *scene, void **state, uint64_t file_bytes, unsigned owners)
 {
     calls_reset();
     memset(scene, 0, sizeof *scene);
-    training_init(&scene->run, &(struct training_options){.dtype = AH_BF16, .file_bytes = file_bytes});
+    training_init(&scene->run,
+                  &(struct training_options){.dtype = AH_BF16, .file_bytes = file_bytes, .owners = owners});
     snprintf(scene->folder, sizeof scene->folder, "%s/out", (char *)*state);
+}
+
+static void begin(struct scene *scene, void **state, uint64_t file_bytes)
+{
+    begin_owners(scene, state, file_bytes, 0);
 }
 
 static int remove_entry(const char *path, const struct stat *about, int type, struct FTW *at)
@@ -121,7 +127,7 @@ static unsigned sweep(struct scene *scene, const char *name, int reason)
     }
 }
 
-TEST_IN(faults, of_every_call_leave_a_checkpoint, root_make, root_remove)
+static void sweep_all(struct scene *scene)
 {
     static const struct {
         const char *name;
@@ -130,14 +136,26 @@ TEST_IN(faults, of_every_call_leave_a_checkpoint, root_make, root_remove)
     } cases[] = {{"pwrite", ENOSPC, 30}, {"write", ENOSPC, 1},   {"fallocate", ENOSPC, 2}, {"fsync", EIO, 8},
                  {"open", EMFILE, 15},   {"mkdir", EROFS, 1},    {"rename", EIO, 4},       {"unlink", EIO, 4},
                  {"rmdir", EIO, 1},      {"opendir", EACCES, 3}, {"pread", EIO, 5}};
-    struct scene scene;
-    begin(&scene, state, 50000);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        unsigned n = sweep(&scene, cases[i].name, cases[i].reason);
+        unsigned n = sweep(scene, cases[i].name, cases[i].reason);
         print_message("%s: %u\n", cases[i].name, n);
         assert_true(n >= cases[i].least);
     }
-    training_release(&scene.run);
+    training_release(&scene->run);
+}
+
+TEST_IN(faults, of_every_call_leave_a_checkpoint, root_make, root_remove)
+{
+    struct scene scene;
+    begin(&scene, state, 50000);
+    sweep_all(&scene);
+}
+
+TEST_IN(faults, of_every_call_of_several_owners_leave_a_checkpoint, root_make, root_remove)
+{
+    struct scene scene;
+    begin_owners(&scene, state, 50000, 3);
+    sweep_all(&scene);
 }
 
 static const char *noted(const char *line)
@@ -170,6 +188,31 @@ TEST_IN(faults, of_power_find_everything_synced, root_make, root_remove)
     snprintf(line, sizeof line, "\n%s\n> %s/step-00000001.tmp\n%s\n", scene.folder, scene.folder,
              scene.folder);
     assert_true(noted(line) > there);
+    training_release(&scene.run);
+}
+
+static unsigned count_synced(const char *line)
+{
+    unsigned n = 0;
+    for (const char *at = calls.synced; (at = strstr(at, line)); at++)
+        n++;
+    return n;
+}
+
+/* By who made them, and by each who wrote into them. */
+TEST_IN(faults, of_power_find_what_owners_wrote_synced, root_make, root_remove)
+{
+    static const char *const files[] = {"states.bin", "model.safetensors"};
+    enum { OWNERS = 3 };
+    struct scene scene;
+    struct ah_error err = {0};
+    char line[2 * PATH_MAX];
+    begin_owners(&scene, state, 0, OWNERS);
+    CHECK_OK(save_with_failure(&scene, NULL, 0, 0, &err), err); /* none */
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        snprintf(line, sizeof line, "%s/step-00000002.tmp/%s\n", scene.folder, files[i]);
+        assert_int_equal(count_synced(line), 1 + OWNERS);
+    }
     training_release(&scene.run);
 }
 
@@ -248,18 +291,24 @@ static int save_first(void *context, struct ah_error *err)
     return rc;
 }
 
-TEST_IN(faults, of_every_allocation, root_make, root_remove)
+static void sweep_allocations(void **state, unsigned owners)
 {
     struct scene scene;
     struct ah_error err = {0};
-    begin(&scene, state, 0);
+    begin_owners(&scene, state, 0, owners);
     size_t saving = fault_sweep(save_first, &scene, 1);
     CHECK_OK(save_first(&scene, &err), err);
-    size_t loading = fault_sweep(load_again, &scene, 0);
+    size_t loading = fault_sweep(load_again, &scene, owners > 0); /* without a look at the manifest, alone */
     assert_string_equal(training_wrong(&scene.run, 1), "");
     print_message("allocations: %zu saving, %zu loading\n", saving, loading);
     assert_true(saving > 100 && loading > 50);
     training_release(&scene.run);
+}
+
+TEST_IN(faults, of_every_allocation, root_make, root_remove)
+{
+    sweep_allocations(state, 0);
+    sweep_allocations(state, 2);
 }
 
 static int refuse(void *context, struct ah_error *err)

@@ -25,6 +25,9 @@ set(hosts ${DEBIAN_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/hosts.py $<TARGET_FILE:auto
 ah_test_script(mpi.hosts LABELS mpi comm COMMAND ${hosts} ENVIRONMENT AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:autohete_mpi>)
 ah_test_script(mpi.whole_hosts LABELS mpi comm long COMMAND ${hosts} --whole
   ENVIRONMENT AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:autohete_mpi>)
+ah_test_script(mpi.saves LABELS mpi comm COMMAND ${DEBIAN_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/saves.py $<TARGET_FILE:autohete>
+  ${PROJECT_SOURCE_DIR}/tests/cli/documents/machine-cpu.json ${PROJECT_SOURCE_DIR}/docs/planning.md
+  ENVIRONMENT AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:autohete_mpi>)
 # Whole runs: two plans here, a dozen in the third ring.
 set(runs ${DEBIAN_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/runs.py $<TARGET_FILE:autohete>
   ${PROJECT_SOURCE_DIR}/tests/cli/documents/machine-cpu.json ${PROJECT_SOURCE_DIR}/docs/planning.md)

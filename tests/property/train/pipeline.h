@@ -50,6 +50,7 @@ struct pipeline {
     uint64_t share_piece;                /* 0: as ever */
     const struct ah_comm_driver *driver; /* NULL: ah_comm_loop() */
     double deadline_s;                   /* of the world */
+    bool apart;                          /* rank 0 alone writes and reads checkpoints */
     struct ah_comm_hub *hub;
 
     /* (optional) Told of every rank's trainer when nothing runs any more, on that rank's thread. */
@@ -145,6 +146,7 @@ static inline void pipeline_open_stage(struct pipeline *p, const struct golden *
                                        .n_shares = p->n_shares,
                                        .pipelines = p->pipelines,
                                        .share_piece = p->share_piece,
+                                       .apart = p->apart,
                                        .step_batch = g->c.job.training.batch};
     s->options = g->options;
     s->options.device = (struct ah_device_options){.compute_threads = 1, .host_threads = 1, .shared = true};

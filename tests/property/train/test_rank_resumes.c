@@ -2,14 +2,16 @@
  *
  * Checkpoints do not know how many ranks made them: a run that is stopped after an odd step and gone on with by one process,
  * by ranks, or by ranks cut otherwise ends with the bits of one that never stopped. So does a chain of worlds of eight ranks,
- * five, three, eight and one, of several pipelines or of one that adds their groups up by itself, some of which die on the way
- * and are gone on with from the last checkpoint by the next.
+ * five, three, eight and one, of several pipelines or of one that adds their groups up by itself, some of which die on the way,
+ * while they save, too, and are gone on with from the last checkpoint by the next. Whether ranks share the folder or rank 0 alone
+ * writes, a checkpoint has the same bytes.
  */
 #include "runtime/train/persist.h"
 #include "tests/property/train/pipeline.h"
 #include "tests/support/root.h"
 
 #include <limits.h>
+#include <sys/stat.h>
 
 enum { STEPS = 7, STOP = 3, RUNS_EACH = 10 };
 
@@ -19,6 +21,8 @@ static struct pipeline pipeline;
 /* Micro-batches of pipelines; none: of one. */
 static uint64_t groups[3];
 static size_t n_groups;
+static unsigned n_together; /* checkpoints that all ranks wrote, maybe */
+static unsigned n_lost;     /* that a rank died at, while they were saved or loaded */
 
 /* A part of a run. */
 struct leg {
@@ -35,6 +39,26 @@ static struct ah_signature signature_of(struct ah_signature_run *run)
     return signature;
 }
 
+/* What all ranks have written, and then rank 0 alone; and the other way round. */
+static int save_twice(const struct ah_checkpoint_job *job, const struct ah_checkpoint_position *position,
+                      struct ah_trainer *trainer, const char *path, struct ah_error *err)
+{
+    const struct ah_checkpoint_source source = ah_persist_source(trainer);
+    struct ah_checkpoint_source alone = source;
+    char again[PATH_MAX], command[3 * PATH_MAX];
+    alone.together = NULL;
+    int rc = ah_checkpoint_save(job, position, &source, path, err);
+    if (rc || !source.together)
+        return rc;
+    n_together++;
+    snprintf(again, sizeof again, "%s-alone", path);
+    rc = ah_checkpoint_save(job, position, &alone, again, err);
+    if (rc)
+        return rc;
+    snprintf(command, sizeof command, "diff -r '%s' '%s' && rm -r '%s'", path, again, again);
+    return system(command) ? ah_error_set(err, AH_E_FAILED, "%s has other bytes", again) : AH_OK;
+}
+
 static int run_leg(void *context, struct ah_trainer *trainer, struct ah_batches *held_out,
                    struct ah_error *err)
 {
@@ -45,12 +69,15 @@ static int run_leg(void *context, struct ah_trainer *trainer, struct ah_batches 
     const struct ah_checkpoint_job job = {.model = golden.model.body.model, .signature = &signature};
     struct ah_checkpoint_position position = {.step = leg->before + leg->steps};
     const struct ah_checkpoint_sink sink = ah_persist_sink(trainer);
-    const struct ah_checkpoint_source source = ah_persist_source(trainer);
     int rc = leg->from ? ah_checkpoint_load(&job, &sink, leg->from, &position, err) : AH_OK;
+    n_lost += rc != AH_OK;
     (void)held_out;
     rc = rc ? rc : ah_trainer_run(trainer, leg->steps, &observer, err);
     position.step = leg->before + leg->steps;
-    rc = rc || !leg->to ? rc : ah_checkpoint_save(&job, &position, &source, leg->to, err);
+    if (!rc && leg->to) {
+        rc = save_twice(&job, &position, trainer, leg->to, err);
+        n_lost += rc != AH_OK;
+    }
     for (uint64_t block = 0; block < golden.c.job.n_blocks && !rc; block++)
         rc = golden_read_block(&golden, trainer, AH_TRAINER_WEIGHTS, block, other.weights, &other.n_values,
                                err);
@@ -73,6 +100,7 @@ static void by_ranks(const struct leg *leg, uint64_t *turn, uint64_t *seed)
 {
     struct leg copy = *leg;
     golden.options.steps_before = leg->before;
+    pipeline.apart = test_below(seed, 2) == 0;
     if (n_groups)
         pipeline_open_groups(&pipeline, &golden, groups, n_groups, PIPELINE_STAGES, turn, seed);
     else
@@ -155,6 +183,23 @@ static void open_world(const struct chain *chain, uint64_t ranks, uint64_t *turn
         pipeline_open(&pipeline, &golden, ranks < blocks ? ranks : blocks, turn, seed);
 }
 
+/* What a world that died saved is whole or not there. */
+static void check_death(const struct leg *leg)
+{
+    struct ah_error err = {0};
+    struct stat about;
+    char path[PATH_MAX], command[2 * PATH_MAX];
+    if (!leg->to)
+        return;
+    if (!stat(leg->to, &about))
+        CHECK_OK(ah_checkpoint_verify(leg->to, &err), err);
+    snprintf(path, sizeof path, "%s.tmp", leg->to);
+    if (!stat(path, &about))
+        fail_msg("'%s' was left behind", path);
+    snprintf(command, sizeof command, "rm -rf '%s' '%s-alone'", leg->to, leg->to);
+    assert_int_equal(system(command), 0);
+}
+
 /* A world that may die before its leg ends: what it did is forgotten. True: it did not. */
 static bool run_world(const struct chain *chain, const struct leg *leg, uint64_t ranks, bool dies,
                       uint64_t *turn, uint64_t *seed)
@@ -163,16 +208,18 @@ static bool run_world(const struct chain *chain, const struct leg *leg, uint64_t
     struct ah_comm_hub_options world = {.poisons = true};
     struct leg copy = *leg;
     golden.options.steps_before = leg->before;
+    pipeline.apart = test_below(seed, 2) == 0;
     open_world(chain, ranks, turn, seed);
     if (dies) {
         world.dying_rank = (uint32_t)test_below(seed, pipeline.n);
         world.dies_at = 1 + test_below(seed, MESSAGES_MOST);
-        copy.to = NULL; /* by another path than the next one's */
     }
     pipeline_run(&pipeline, &world, run_leg, &copy);
     if (!dies)
         pipeline_expect_ok(&pipeline);
     else
+        check_death(leg);
+    if (dies)
         other.n_records = records;
     pipeline_close(&pipeline);
     return !dies;
@@ -228,7 +275,9 @@ TEST_IN(rank_resumes, go_on_with_any_arrangement, root_make, root_remove)
             run_chain(&chain, *state, number++, turn, &seed);
         golden_close(&golden);
     }
-    print_message("%u chains\n", number);
+    print_message("%u chains, %u checkpoints of all ranks, %u deaths while saving or loading\n", number,
+                  n_together, n_lost);
+    assert_true(n_together > 0 && n_lost > 0);
 }
 
 /* What is read goes to a rank of each pipeline. */

@@ -148,3 +148,15 @@ TEST_IN(kills, within_every_call, root_make, root_remove)
 {
     kill_everywhere(state, CALLS_HALF, &(struct training_options){.state_dtype = AH_BF16});
 }
+
+/* Files that several processes write: one that is killed is the whole of them here. */
+TEST_IN(kills, before_every_call_of_several_owners, root_make, root_remove)
+{
+    kill_everywhere(state, CALLS_KILL,
+                    &(struct training_options){.dtype = AH_BF16, .file_bytes = 50000, .owners = 3});
+}
+
+TEST_IN(kills, within_every_call_of_several_owners, root_make, root_remove)
+{
+    kill_everywhere(state, CALLS_HALF, &(struct training_options){.state_dtype = AH_BF16, .owners = 2});
+}

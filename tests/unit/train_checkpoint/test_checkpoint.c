@@ -56,12 +56,12 @@ static void run_command(const char *format, ...)
 TEST_IN(checkpoint, comes_back_bit_for_bit, root_make, root_remove)
 {
     static const struct training_options cases[] = {
-        {AH_FP32, AH_FP32, 0, NULL, 0},
-        {AH_BF16, AH_FP32, 0, NULL, 0},
-        {AH_BF16, AH_BF16, 0, NULL, 20000},
-        {AH_FP32, AH_BF16, 0, "!layer.0.*", 1},
-        {AH_BF16, AH_FP32, 0, "!embedding.*", 30000},
-        {AH_BF16, AH_BF16, 60000, NULL, 0}, /* a vector of more than one piece */
+        {AH_FP32, AH_FP32, 0, NULL, 0, 0},
+        {AH_BF16, AH_FP32, 0, NULL, 0, 0},
+        {AH_BF16, AH_BF16, 0, NULL, 20000, 0},
+        {AH_FP32, AH_BF16, 0, "!layer.0.*", 1, 0},
+        {AH_BF16, AH_FP32, 0, "!embedding.*", 30000, 0},
+        {AH_BF16, AH_BF16, 60000, NULL, 0, 0}, /* a vector of more than one piece */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct training run;
@@ -71,6 +71,36 @@ TEST_IN(checkpoint, comes_back_bit_for_bit, root_make, root_remove)
         CHECK_OK(load(&run, *state, &err), err);
         assert_string_equal(training_wrong(&run, 7 + i), "");
         run_command("rm -r '%s'", in(*state, ""));
+        training_release(&run);
+    }
+}
+
+/* Whoever wrote it, manifest and digests included; and whoever wrote it, all read it. */
+TEST_IN(checkpoint, of_several_owners_is_that_of_one, root_make, root_remove)
+{
+    static const struct training_options cases[] = {
+        {AH_FP32, AH_FP32, 0, NULL, 0, 2},
+        {AH_BF16, AH_BF16, 0, NULL, 20000, 3},
+        {AH_FP32, AH_BF16, 0, "!layer.0.*", 1, 4}, /* an owner of frozen blocks alone */
+        {AH_BF16, AH_FP32, 60000, "!embedding.*", 30000, 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct training run;
+        struct ah_error err = {0};
+        training_init(&run, &cases[i]);
+        const struct ah_checkpoint_together *saving = run.source.together, *loading = run.sink.together;
+        save(&run, *state, 7 + i);
+        run_command("mv '%s' '%s/together'", in(*state, ""), (char *)*state);
+        run.source.together = NULL;
+        save(&run, *state, 7 + i);
+        run_command("diff -r '%s' '%s/together'", in(*state, ""), (char *)*state);
+        run.source.together = saving;
+        for (unsigned k = 0; k < 2; k++) {
+            run.sink.together = k ? NULL : loading;
+            CHECK_OK(load(&run, *state, &err), err);
+            assert_string_equal(training_wrong(&run, 7 + i), "");
+        }
+        run_command("rm -r '%s' '%s/together'", in(*state, ""), (char *)*state);
         training_release(&run);
     }
 }
@@ -149,7 +179,7 @@ TEST_IN(checkpoint, of_another_run_is_refused_by_field, root_make, root_remove)
 }
 
 /* Every byte counts: one bit of each file in turn, at its beginning, middle and end. */
-TEST_IN(checkpoint, with_one_bit_changed_is_refused_by_file, root_make, root_remove)
+static void change_every_file(void **state, unsigned owners)
 {
     static const char *const names[] = {
         "states-00001-of-00004.bin",        "states-00003-of-00004.bin",
@@ -157,7 +187,7 @@ TEST_IN(checkpoint, with_one_bit_changed_is_refused_by_file, root_make, root_rem
         "model.safetensors.index.json",     "config.json"};
     struct training run;
     struct ah_error err = {0};
-    training_init(&run, &(struct training_options){.file_bytes = 30000});
+    training_init(&run, &(struct training_options){.file_bytes = 30000, .owners = owners});
     save(&run, *state, 3);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         for (int part = 0; part < 3; part++) {
@@ -177,6 +207,14 @@ TEST_IN(checkpoint, with_one_bit_changed_is_refused_by_file, root_make, root_rem
         }
     CHECK_OK(load(&run, *state, &err), err);
     training_release(&run);
+    run_command("rm -r '%s'", in(*state, ""));
+}
+
+/* What several owners have read is hashed where it lies then. */
+TEST_IN(checkpoint, with_one_bit_changed_is_refused_by_file, root_make, root_remove)
+{
+    change_every_file(state, 0);
+    change_every_file(state, 3);
 }
 
 TEST_IN(checkpoint, with_files_cut_missing_or_swapped_is_refused_by_file, root_make, root_remove)

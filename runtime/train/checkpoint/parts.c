@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Parts: what one of several processes writes and reads of a checkpoint by itself. The layout says where each block is before
+ * anything is there. Nothing is hashed on the way: a file's digest goes through it from beginning to end, so it goes from one
+ * owner to the next behind (ah_checkpoint_hash()), over what each has in memory.
+ */
+#include "runtime/train/checkpoint/manifest_internal.h"
+#include "runtime/train/checkpoint/states_internal.h"
+#include "runtime/train/checkpoint/stream_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SCRATCH_BYTES = AH_CHECKPOINT_PIECE_MAX * sizeof(float) };
+
+struct part {
+    const struct ah_checkpoint_job *job;
+    const char *folder;
+    const struct ah_checkpoint_source *source; /* of what is written or hashed; else NULL */
+    const struct ah_checkpoint_sink *sink;     /* of what is read; else NULL */
+    struct ah_arena arena;                     /* of the states */
+    struct ah_states states;
+    void *scratch;           /* owned; SCRATCH_BYTES */
+    struct ah_stream stream; /* of the file `open` */
+    const char *open;        /* NULL: none */
+    struct ah_error *err;
+};
+
+static int begin(struct part *part)
+{
+    part->stream.descriptor = -1;
+    part->scratch = malloc(SCRATCH_BYTES);
+    return part->scratch ? ah_states_plan(part->job, &part->arena, &part->states, part->err)
+                         : ah_error_memory(part->err);
+}
+
+static void release(struct part *part)
+{
+    ah_stream_abandon(&part->stream);
+    free(part->scratch);
+    ah_arena_release(&part->arena);
+}
+
+static int finish_file(struct part *part)
+{
+    return part->open ? ah_stream_finish(&part->stream, NULL, part->err) : AH_OK;
+}
+
+/* Blocks of a file follow each other, so one is open at a time. */
+static int reach_file(struct part *part, const char *name)
+{
+    if (part->open && strcmp(part->open, name) == 0)
+        return AH_OK;
+    int rc = finish_file(part);
+    part->open = NULL;
+    if (!rc)
+        rc = part->source ? ah_stream_join(&part->stream, part->folder, name, part->err)
+                          : ah_stream_open(&part->stream, part->folder, name, part->err);
+    part->stream.unhashed = true;
+    part->open = rc ? NULL : name;
+    return rc;
+}
+
+static int pass_piece(struct part *part, const struct ah_checkpoint_piece *piece)
+{
+    const size_t bytes = ah_states_piece_bytes(piece);
+    int rc = part->source ? part->source->give(part->source->context, piece, part->scratch, part->err)
+                          : ah_stream_read(&part->stream, part->scratch, bytes, part->err);
+    if (rc)
+        return rc;
+    return part->source ? ah_stream_write(&part->stream, part->scratch, bytes, part->err)
+                        : part->sink->take(part->sink->context, piece, part->scratch, part->err);
+}
+
+/* Its vectors stand one behind another. */
+static int pass_block(struct part *part, const struct ah_checkpoint_state *state, const char *file)
+{
+    struct ah_checkpoint_piece piece = {0};
+    int rc = reach_file(part, file);
+    part->stream.bytes = state->master_offset_bytes;
+    while (!rc && ah_states_next(state, &piece))
+        rc = pass_piece(part, &piece);
+    return rc;
+}
+
+/* ---- writing ---- */
+
+int ah_checkpoint_fill(const struct ah_checkpoint_job *job, const struct ah_checkpoint_source *source,
+                       const struct ah_weights_part *kept, const char *folder, struct ah_error *err)
+{
+    const struct ah_weights_options options = {.dtype = job->signature->dtype,
+                                               .shard_bytes = job->file_bytes};
+    struct part part = {.job = job, .folder = folder, .source = source, .err = err};
+    int rc = begin(&part);
+    for (size_t i = 0; i < part.states.n && !rc; i++)
+        if (kept->keeps(kept->context, part.states.items[i].block))
+            rc = pass_block(&part, &part.states.items[i], part.states.items[i].file);
+    rc = rc ? rc : finish_file(&part);
+    release(&part);
+    return rc ? rc : ah_weights_fill(job->model, &source->weights, &options, kept, folder, err);
+}
+
+int ah_checkpoint_hash(const struct ah_checkpoint_job *job, const struct ah_checkpoint_source *source,
+                       uint64_t block, struct ah_sha256 *hash, struct ah_error *err)
+{
+    struct part part = {.job = job, .source = source, .err = err};
+    int rc = begin(&part);
+    for (size_t i = 0; i < part.states.n && !rc; i++) {
+        struct ah_checkpoint_piece piece = {0};
+        while (!rc && part.states.items[i].block == block && ah_states_next(&part.states.items[i], &piece)) {
+            rc = source->give(source->context, &piece, part.scratch, err);
+            if (!rc)
+                ah_sha256_update(hash, part.scratch, ah_states_piece_bytes(&piece));
+        }
+    }
+    release(&part);
+    return rc;
+}
+
+/* ---- reading ---- */
+
+bool ah_checkpoint_is(const char *folder, const char *sha256)
+{
+    struct ah_document manifest = {0};
+    int rc = ah_manifest_load(&manifest, folder, NULL);
+    const char *has = rc ? NULL : manifest.body.checkpoint->sha256;
+    const bool is = has && strcmp(has, sha256) == 0;
+    ah_document_release(&manifest);
+    return is;
+}
+
+static int read_states(struct part *part, const struct ah_checkpoint *manifest)
+{
+    char path[PATH_MAX];
+    int rc = ah_stream_path(part->folder, AH_CHECKPOINT_MANIFEST, path, part->err);
+    rc = rc ? rc : ah_states_check(&part->states, manifest, path, part->err);
+    for (size_t i = 0; i < manifest->n_states && !rc; i++)
+        if (ah_weights_wanted(&part->sink->weights, manifest->states[i].block))
+            rc = pass_block(part, &manifest->states[i], manifest->states[i].file);
+    return rc ? rc : finish_file(part);
+}
+
+int ah_checkpoint_read(const struct ah_checkpoint_job *job, const struct ah_checkpoint_sink *sink,
+                       const char *folder, struct ah_error *err)
+{
+    struct ah_document manifest = {0};
+    struct part part = {.job = job, .folder = folder, .sink = sink, .err = err};
+    int rc = ah_manifest_load(&manifest, folder, err);
+    if (rc)
+        return rc;
+    rc = begin(&part);
+    rc = rc ? rc : read_states(&part, manifest.body.checkpoint);
+    release(&part);
+    ah_document_release(&manifest);
+    return rc ? rc : ah_weights_load(job->model, folder, &sink->weights, err);
+}

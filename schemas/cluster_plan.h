@@ -163,7 +163,7 @@ int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *ar
                          struct ah_plan_training *ret_training, struct ah_error *err);
 
 /* Do two plans train in other ways, so that neither goes on with the other's bits? As ah_signature_differs() of what they do in a
- * step, "tp" where not all stages of both have one degree. Plans without programs do not tell their kind of device. AH_E_MEMORY. */
+ * step, "tp" where not all stages of both have one degree. Plans without programs tell neither their kind of device nor `tied`. AH_E_MEMORY. */
 int ah_cluster_plan_differs(const struct ah_cluster_plan *a, const struct ah_cluster_plan *b,
                             bool *ret_differs, char ret_path[AH_SIGNATURE_PATH_MAX], struct ah_error *err);
 

@@ -349,16 +349,13 @@ static int check_sums(const struct ah_cluster_plan *plan, struct ah_error *err)
     const struct ah_cluster_plan_training *training = &plan->training;
     const size_t n = training->n_sums, behind = plan->n_pipelines - 1;
     uint64_t micro_batches = 0;
-    bool apart = false;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         micro_batches += training->sums[i];
-        apart = apart || (i && training->sums[i] > 1);
-    }
-    if (n && (micro_batches != training->micro_batches || !apart))
-        return ah_meaning_fail(err, "training.sums",
-                               apart ? "have %" PRIu64 " micro-batches, training has %" PRIu64
-                                     : "add up %" PRIu64 " of %" PRIu64
-                                       " micro-batches as one group does; leave them out",
+    const int rc = ah_plan_check_sums(training->sums, n, err);
+    if (rc)
+        return rc;
+    if (n && micro_batches != training->micro_batches)
+        return ah_meaning_fail(err, "training.sums", "have %" PRIu64 " micro-batches, training has %" PRIu64,
                                micro_batches, training->micro_batches);
     if (n && n <= plan->n_pipelines)
         return ah_meaning_fail(
@@ -512,17 +509,14 @@ int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *ar
                                         .n_trainable = of->n_trainable,
                                         .sums = of->sums,
                                         .n_sums = of->n_sums};
-    bool apart = false; /* else the sum is that of one group */
-    for (size_t i = 1; i < plan->n_pipelines && !of->n_sums; i++)
-        apart = apart || plan->pipelines[i].micro_batches > 1;
-    if (apart) {
-        training.n_sums = plan->n_pipelines;
-        training.sums = ah_arena_array(arena, training.n_sums, sizeof *training.sums);
+    if (!of->n_sums) {
+        training.sums = ah_arena_array(arena, plan->n_pipelines, sizeof *training.sums);
         if (!training.sums)
             return ah_error_memory(err);
+        for (size_t i = 0; i < plan->n_pipelines; i++)
+            training.sums[i] = plan->pipelines[i].micro_batches;
+        training.n_sums = ah_plan_join_sums(training.sums, plan->n_pipelines);
     }
-    for (size_t i = 0; i < training.n_sums && apart; i++)
-        training.sums[i] = plan->pipelines[i].micro_batches;
     if (plan->n_programs)
         training.tied = plan->programs[0].training.tied;
     if (!training.n_trainable && plan->n_programs) { /* everything, as plans say it */
@@ -556,6 +550,8 @@ int ah_cluster_plan_differs(const struct ah_cluster_plan *a, const struct ah_clu
     for (size_t i = 0; i < 2 && !rc; i++) {
         struct ah_plan step = {.inputs.model = plans[i]->inputs.model};
         rc = ah_cluster_plan_step(plans[i], &arena, &step.training, err);
+        if (!told)
+            step.training.tied = AH_TIED_SHARED;
         signatures[i] =
             ah_plan_signature(&step, told ? plans[i]->programs[0].numeric_signature.device : AH_DEVICE_CPU);
     }

@@ -157,13 +157,13 @@ struct ah_cluster_plan {
 size_t ah_cluster_plan_first_sums(const uint64_t *sums, size_t n_sums, size_t n_pipelines);
 
 /* What all pipelines together do in a step, as one device would be told to: with the groups that the plan names, else each of
- * several pipelines is a group of micro-batches that is added up by itself (none are named where that is as one group does: of
- * one micro-batch each behind the first). Borrows from the plan, but for what is in `arena`. */
+ * several pipelines is a group of micro-batches that is added up by itself, spelled as ah_plan_join_sums() does. Borrows from the
+ * plan, but for what is in `arena`. */
 int ah_cluster_plan_step(const struct ah_cluster_plan *plan, struct ah_arena *arena,
                          struct ah_plan_training *ret_training, struct ah_error *err);
 
 /* Do two plans train in other ways, so that neither goes on with the other's bits? As ah_signature_differs() of what they do in a
- * step, "tp" where not all stages of both have one degree. Plans without programs do not tell their kind of device. AH_E_MEMORY. */
+ * step, "tp" where not all stages of both have one degree. Plans without programs tell neither their kind of device nor `tied`. AH_E_MEMORY. */
 int ah_cluster_plan_differs(const struct ah_cluster_plan *a, const struct ah_cluster_plan *b,
                             bool *ret_differs, char ret_path[AH_SIGNATURE_PATH_MAX], struct ah_error *err);
 

@@ -117,7 +117,7 @@ struct ah_plan_training {
     enum ah_dtype state_dtype;
     double clip;            /* 0: none */
     uint64_t *sums;         /* micro-batches of each group whose gradients are added up by themselves */
-    size_t n_sums;          /* 0: all of them are one group */
+    size_t n_sums;          /* 0: all of them are one group; else as ah_plan_join_sums() leaves them */
     enum ah_tied tied;      /* split: embedding and head have a table each, and keep them equal */
     const char **trainable; /* patterns of tensor names, "!" excludes, the last match counts */
     size_t n_trainable;
@@ -300,6 +300,10 @@ uint64_t ah_plan_first_block(const struct ah_plan *plan);
 
 /* Are gradients of several micro-batches added up in a step, here or over pipelines? */
 bool ah_plan_adds_up(const struct ah_plan *plan);
+
+/* Groups of micro-batches as `sums` spells them: single ones right behind the first group add up as its own do, so they belong
+ * to it: 3, 1, 1, 2 is 5, 2. Changes `sums` in place and returns how many groups are left; 0: all are one. */
+size_t ah_plan_join_sums(uint64_t *sums, size_t n);
 
 /* Is block `block` of the plan the model's head? */
 bool ah_plan_is_head(const struct ah_plan *plan, uint64_t block);

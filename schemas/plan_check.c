@@ -69,16 +69,38 @@ static int check_algorithms(const struct ah_plan *plan, struct ah_error *err)
     return AH_OK;
 }
 
+/* Leading groups that add up as one does: the first and single micro-batches right behind it, which have so many together. */
+static size_t count_joined(const uint64_t *sums, size_t n, uint64_t *ret_micro_batches)
+{
+    size_t joined = 0;
+    *ret_micro_batches = 0;
+    while (joined < n && (!joined || sums[joined] == 1))
+        *ret_micro_batches += sums[joined++];
+    return joined;
+}
+
+int ah_plan_check_sums(const uint64_t *sums, size_t n, struct ah_error *err)
+{
+    uint64_t first;
+    const size_t joined = count_joined(sums, n, &first);
+    if (n && joined == n)
+        return ah_meaning_fail(err, "training.sums", "add up as one group does; leave them out");
+    if (joined > 1)
+        return ah_meaning_fail(err, "training.sums",
+                               "have single micro-batches right behind the first group, which add up as its "
+                               "own do; begin with %" PRIu64 ", %" PRIu64,
+                               first, sums[joined]);
+    return AH_OK;
+}
+
 static int check_sums(const struct ah_plan_training *training, struct ah_error *err)
 {
     uint64_t micro_batches = 0;
-    bool apart = false;
-    for (size_t i = 0; i < training->n_sums; i++) {
+    for (size_t i = 0; i < training->n_sums; i++)
         micro_batches += training->sums[i];
-        apart = apart || (i && training->sums[i] > 1);
-    }
-    if (training->n_sums && !apart)
-        return ah_meaning_fail(err, "training.sums", "add up as one group does; leave them out");
+    const int rc = ah_plan_check_sums(training->sums, training->n_sums, err);
+    if (rc)
+        return rc;
     if (training->n_sums && micro_batches != training->micro_batches)
         return ah_meaning_fail(err, "training.sums",
                                "are %zu groups of %" PRIu64 " micro-batches; give two or more of all %" PRIu64
@@ -143,6 +165,17 @@ bool ah_plan_adds_up(const struct ah_plan *plan)
     return (plan->part && plan->part->step_micro_batches ? plan->part->step_micro_batches
                                                          : plan->training.micro_batches) > 1 ||
            plan->training.tied == AH_TIED_SPLIT;
+}
+
+size_t ah_plan_join_sums(uint64_t *sums, size_t n)
+{
+    uint64_t first;
+    const size_t joined = count_joined(sums, n, &first);
+    if (joined == n)
+        return 0;
+    sums[joined - 1] = first;
+    memmove(sums, sums + joined - 1, (n - joined + 1) * sizeof *sums);
+    return n - joined + 1;
 }
 
 bool ah_plan_is_head(const struct ah_plan *plan, uint64_t block)

@@ -12,6 +12,8 @@
 extern const struct ah_field_table ah_plan_table; /* of struct ah_plan */
 
 int ah_plan_check(const void *plan, struct ah_error *err);
+/* `training.sums`, which has one spelling: as ah_plan_join_sums() leaves them. */
+int ah_plan_check_sums(const uint64_t *sums, size_t n, struct ah_error *err);
 int ah_plan_check_memory(const void *memory, struct ah_error *err);
 int ah_plan_check_solver(const void *solver, struct ah_error *err);
 

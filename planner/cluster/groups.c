@@ -15,12 +15,13 @@ static size_t fewest_plain(const uint64_t *groups, size_t n)
 int ah_groups_read(struct ah_instance *instance, const struct ah_plan_training *training, bool apart,
                    struct ah_arena *arena, bool *ret_any, struct ah_error *err)
 {
-    const size_t n = training->n_sums ? training->n_sums : (size_t)training->micro_batches;
+    const size_t first = (size_t)(training->n_sums ? training->sums[0] : training->micro_batches);
+    const size_t behind = training->n_sums ? training->n_sums - 1 : 0, n = first + behind;
     uint64_t *groups = ah_arena_array(arena, n, sizeof *groups);
     if (!groups)
         return ah_error_memory(err);
     for (size_t i = 0; i < n; i++)
-        groups[i] = training->n_sums ? training->sums[i] : 1;
+        groups[i] = i < first ? 1 : training->sums[i - first + 1];
     const size_t plain = fewest_plain(groups, n);
     instance->groups =
         (struct ah_instance_groups){.micro_batches = groups,

@@ -11,8 +11,11 @@
  * A table that embedding and head share has one gradient, or one each (`tied`): that decides bits, too. Where the plan has one,
  * every pipeline is one stage; where it has two, any will do.
  *
+ * The micro-batches of the first group are a group each here: they add up the same, so pipelines may share that group, all but
+ * the first with one micro-batch of it. A plan that names no groups has this one alone.
+ *
  * A search changes pipelines in any order. It keeps the numbers of micro-batches of (1), and ah_groups_order() gives each
- * pipeline its place at the end. Where a plan has one group, every micro-batch may be its own: that adds up the same.
+ * pipeline its place at the end.
  */
 #ifndef AH_PLANNER_CLUSTER_GROUPS_H
 #define AH_PLANNER_CLUSTER_GROUPS_H

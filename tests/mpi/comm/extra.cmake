@@ -34,3 +34,10 @@ set(runs ${DEBIAN_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/runs.py $<TARGET_FILE:autohe
 ah_test_script(mpi.runs LABELS mpi comm COMMAND ${runs} ENVIRONMENT AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:autohete_mpi>)
 ah_test_script(mpi.many_runs LABELS mpi comm long COMMAND ${runs} --plans 12 --seed 1
   ENVIRONMENT AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:autohete_mpi>)
+# One training through plans for 8, 5, 3, 8 and 1 ranks, disturbed on the way: a chain here, twenty in the third ring.
+set(chains ${DEBIAN_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/chains.py $<TARGET_FILE:autohete>
+  ${PROJECT_SOURCE_DIR}/tests/cli/documents/machine-cpu.json ${PROJECT_SOURCE_DIR}/docs/planning.md)
+ah_test_script(mpi.chains LABELS mpi comm COMMAND ${chains} ENVIRONMENT AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:autohete_mpi>)
+ah_test_script(mpi.many_chains LABELS mpi comm long COMMAND ${chains} --chains 20 --seed 1
+  ENVIRONMENT AUTOHETE_PLUGIN_DIR=$<TARGET_FILE_DIR:autohete_mpi>)
+ah_test_set(mpi.many_chains TIMEOUT 1800)

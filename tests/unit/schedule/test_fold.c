@@ -57,6 +57,76 @@ TEST(fold, of_one_micro_batch_behind_the_first_adds_as_one_group_does)
     expect((uint64_t[]){2, 1, 1}, 3, 4, 0, "(((a+b)+c)+d)");
 }
 
+/* ---- the one spelling ---- */
+
+enum { SPELLED_MAX = 7, DRAWS = 64 };
+
+static float add_up(const struct ah_plan_training *training, const float *gradients)
+{
+    float total = 0, apart = 0;
+    for (uint64_t m = 0; m < training->micro_batches; m++) {
+        const struct ah_fold fold = ah_fold_of(training, m);
+        float *place = fold.apart ? &apart : &total;
+        *place = fold.opens ? gradients[m] : *place + gradients[m];
+        if (fold.closes)
+            total += apart;
+    }
+    return total;
+}
+
+/* Bit i of `cuts`: a group ends behind micro-batch i. */
+static struct ah_plan_training cut(uint64_t micro_batches, unsigned cuts, uint64_t *sums)
+{
+    size_t n = 0;
+    sums[0] = 0;
+    for (uint64_t m = 0; m < micro_batches; m++) {
+        sums[n]++;
+        if (m + 1 < micro_batches && cuts >> m & 1)
+            sums[++n] = 0;
+    }
+    return (struct ah_plan_training){.micro_batches = micro_batches, .sums = sums, .n_sums = n + 1};
+}
+
+struct spelled {
+    uint64_t joined[SPELLED_MAX];
+    size_t n;
+    float totals[DRAWS];
+};
+
+static void spell(struct spelled *ret_spelled, uint64_t micro_batches, unsigned cuts,
+                  float draws[][SPELLED_MAX])
+{
+    const struct ah_plan_training training = cut(micro_batches, cuts, ret_spelled->joined);
+    for (size_t i = 0; i < DRAWS; i++)
+        ret_spelled->totals[i] = add_up(&training, draws[i]);
+    ret_spelled->n = ah_plan_join_sums(ret_spelled->joined, training.n_sums);
+    const struct ah_plan_training joined = {
+        .micro_batches = micro_batches, .sums = ret_spelled->joined, .n_sums = ret_spelled->n};
+    for (size_t i = 0; i < DRAWS; i++)
+        assert_true(add_up(&joined, draws[i]) == ret_spelled->totals[i]);
+}
+
+TEST(fold, has_equal_bits_where_groups_are_spelled_alike_once_joined)
+{
+    static struct spelled all[1 << (SPELLED_MAX - 1)];
+    float draws[DRAWS][SPELLED_MAX];
+    uint64_t random = 0x2545f4914f6cdd1d;
+    for (size_t i = 0; i < DRAWS; i++)
+        for (size_t m = 0; m < SPELLED_MAX; m++)
+            draws[i][m] = (float)(check_uniform(&random) - 0.5);
+    for (uint64_t micro_batches = 1; micro_batches <= SPELLED_MAX; micro_batches++) {
+        const unsigned n = 1u << (micro_batches - 1);
+        for (unsigned a = 0; a < n; a++) {
+            spell(&all[a], micro_batches, a, draws);
+            for (unsigned b = 0; b < a; b++) {
+                const bool alike = all[a].n == all[b].n && memcmp(all[a].joined, all[b].joined,
+                                                                  all[a].n * sizeof *all[a].joined) == 0;
+                assert_int_equal(memcmp(all[a].totals, all[b].totals, sizeof all[a].totals) == 0, alike);
+            }
+        }
+    }
+}
+
 TEST(fold, names_the_micro_batches_of_a_group)
 {
     uint64_t sums[] = {1, 3, 2};

@@ -145,12 +145,15 @@ const struct ah_world *ah_run_ranks_world(const struct ah_run_ranks *ranks)
     return &ranks->world;
 }
 
-/* Rank 0 is the one that says how long a step takes. */
+/* Rank 0 says how long a step takes: as all programs take together, one step behind another. */
 static void choose_program(struct ah_run_ranks *ranks)
 {
+    const struct ah_cluster_plan *plan = ranks->plan;
+    const double period_us = plan->predicted.programs_period_us;
     ranks->lead = *ranks->world.programs[ranks->rank];
-    ranks->lead.time.step_us = ranks->plan->predicted.step_us;
-    ranks->lead.tokens_per_s = ranks->plan->predicted.tokens_per_s;
+    ranks->lead.time.step_us = period_us > 0 ? period_us : plan->predicted.step_us;
+    ranks->lead.tokens_per_s =
+        1e6 * (double)(plan->training.batch * plan->training.seq) / ranks->lead.time.step_us;
 }
 
 static int digest(struct ah_run_ranks *ranks, struct ah_error *err)

@@ -551,7 +551,7 @@ int ah_cluster_plan_differs(const struct ah_cluster_plan *a, const struct ah_clu
         struct ah_plan step = {.inputs.model = plans[i]->inputs.model};
         rc = ah_cluster_plan_step(plans[i], &arena, &step.training, err);
         if (!told)
-            step.training.tied = AH_TIED_SHARED;
+            step.training.tied = AH_TIED_JOINT;
         signatures[i] =
             ah_plan_signature(&step, told ? plans[i]->programs[0].numeric_signature.device : AH_DEVICE_CPU);
     }

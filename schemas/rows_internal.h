@@ -57,7 +57,7 @@
     {                                                                                                        \
         .name = "tied", AH_WORD_AT(tag, tied, ah_words_tied), .flags = AH_FIELD_OPTIONAL,                    \
         .about = "split: embedding and head have a copy of their table each; their gradients' sums are "     \
-                 "added before both update; absent: shared."                                                 \
+                 "added before both update; absent: joint, one table with one gradient."                     \
     }
 
 /* The table `variable`_table of `variable`_fields. `function`: its check, or NULL. */

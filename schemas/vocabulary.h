@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 /* clang-format off */
-#define AH_TIED_WORDS(X)  X(AH_TIED_SHARED, "shared") X(AH_TIED_SPLIT, "split")
+#define AH_TIED_WORDS(X)  X(AH_TIED_JOINT, "joint") X(AH_TIED_SPLIT, "split")
 #define AH_DTYPE_WORDS(X) X(AH_FP32, "fp32") X(AH_BF16, "bf16")
 #define AH_MATMUL_FORM_WORDS(X) X(AH_MATMUL_NN, "nn") X(AH_MATMUL_NT, "nt") X(AH_MATMUL_TN, "tn")
 #define AH_DIRECTION_WORDS(X) X(AH_H2D, "h2d") X(AH_D2H, "d2h")

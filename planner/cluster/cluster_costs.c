@@ -385,7 +385,7 @@ int ah_cluster_costs_build(const struct ah_cluster_costs_input *input, struct ah
     one.batch /= one.micro_batches;
     one.micro_batches = 1;
     one.n_sums = 0;
-    one.tied = AH_TIED_SHARED; /* a copy is counted apart */
+    one.tied = AH_TIED_JOINT; /* a copy is counted apart */
     const char *gpu;
     if (!ah_cluster_has(input->cluster, one.dtype, &gpu))
         return ah_error_set(err, AH_E_USAGE,

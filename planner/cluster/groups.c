@@ -28,7 +28,7 @@ int ah_groups_read(struct ah_instance *instance, const struct ah_plan_training *
                                     .n = n,
                                     .fewest = apart ? 1 : plain,
                                     .most = apart ? plain - 1 : n,
-                                    .one_stage = instance->tied_bytes && training->tied == AH_TIED_SHARED};
+                                    .one_stage = instance->tied_bytes && training->tied == AH_TIED_JOINT};
     *ret_any = instance->groups.most > 0;
     return AH_OK;
 }

@@ -322,7 +322,7 @@ int ah_programs_fill(const struct ah_programs_input *input, struct ah_arena *are
     plan->n_programs = 0;
     if (!roles || !plan->programs)
         return ah_error_memory(err);
-    f.tied = splits_table(input) ? AH_TIED_SPLIT : AH_TIED_SHARED;
+    f.tied = splits_table(input) ? AH_TIED_SPLIT : AH_TIED_JOINT;
     int rc = AH_OK;
     for (size_t p = 0; p < arrangement->n_pipelines && !rc; p++)
         for (size_t i = 0; i < arrangement->pipelines[p].n_stages && !rc; i++)

@@ -50,7 +50,7 @@ static int check_training(const struct ah_model *model, const struct ah_plan_tra
 static int check_tied(const struct ah_model *model, const struct ah_plan_training *training,
                       bool table_trained, struct ah_error *err)
 {
-    if (training->tied == AH_TIED_SHARED || (model->tied && table_trained))
+    if (training->tied == AH_TIED_JOINT || (model->tied && table_trained))
         return AH_OK;
     return ah_error_set(err, AH_E_USAGE,
                         "training.tied is 'split', and the %s of model '%s' %s; leave it out",

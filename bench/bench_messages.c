@@ -177,7 +177,7 @@ static void add(float *to, const float *from)
         to[i] += from[i];
 }
 
-/* Of each two pieces the ranks own one each: it adds the other's to its own, and gives the total back with the next turn. */
+/* Each rank owns one piece of every two: it adds the other's to its own, and gives the total back with the next turn. */
 static void channels_sums(const struct bench *bench)
 {
     static float partial[PIECE];

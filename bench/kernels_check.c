@@ -121,7 +121,7 @@ static void check_matmul(struct kernel_samples *s)
     close_operand(s, &d);
 }
 
-/* Of one query: its weights of the keys before it and of its own. */
+/* One query: its weights for its own key and the keys before it. */
 struct query {
     const struct kernel_samples *s;
     size_t q, k, v; /* operands */

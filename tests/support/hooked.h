@@ -34,7 +34,7 @@ struct hooked_hooks {
     int (*fail)(void *context, const struct hooked_op *op, struct ah_error *err);
 };
 
-/* Of devices that are opened from now on; copied. */
+/* For devices that are opened from now on; copied. */
 void hooked_set(const struct hooked_hooks *hooks);
 
 const struct ah_device_driver *hooked_driver(void);

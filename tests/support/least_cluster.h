@@ -8,7 +8,7 @@
 #include "planner/cluster/cluster_planner.h"
 #include "tests/support/documents.h"
 
-/* Of the model and of the cluster. */
+/* Digests of the model and of the cluster. */
 #define LEAST_SHA256 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 struct least_cluster {

@@ -138,7 +138,7 @@ TEST(pinned, goes_where_host_memory_is_short)
     expect_nothing_left();
 }
 
-/* Of a device that failed nothing is known: its memory is given back. */
+/* Nothing is known about a device that failed: its memory is given back. */
 TEST(pinned, a_lost_device_leaves_nothing)
 {
     struct cuda_double settings = cuda_double_default();

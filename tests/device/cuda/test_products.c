@@ -71,7 +71,7 @@ static const struct product_case place_cases[] = {
     {AH_MATMUL_NT, 33, 48, 40, AH_BF16, AH_BF16, AH_EPILOGUE_BIAS, AH_FP32, NO, 0, NO, 0, 0, 1},
 };
 
-/* Of an odd size, with rows apart so that each begins aligned, as a head's are. */
+/* An odd size, with rows spaced so that each begins aligned, as in a head. */
 static const struct product_case cut_cases[] = {
     {AH_MATMUL_NT, 24, 43, 40, AH_BF16, AH_FP32, AH_EPILOGUE_NONE, 0, NO, 0, NO, 0, EVEN, 0},
     {AH_MATMUL_NT, 24, 8 * 9 + 1, 40, AH_BF16, AH_BF16, AH_EPILOGUE_NONE, 0, NO, 0, NO, -2, EVEN, 0},

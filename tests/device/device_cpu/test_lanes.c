@@ -204,7 +204,7 @@ TEST(lanes, tell_times_while_they_run)
     ah_device_close(device);
 }
 
-/* Of lanes that are held up, the one that comes first. */
+/* The first of the lanes that are held up. */
 TEST(lanes, are_waited_for_together)
 {
     struct ah_error err = {0};

@@ -161,7 +161,7 @@ TEST(matmul, equals_double_precision)
     }
 }
 
-/* Of the form and types, dense, or a part of wider matrices. */
+/* A product of the form and types, dense, or on a part of wider matrices. */
 static struct ah_op product(enum ah_matmul_form form, enum ah_dtype in, enum ah_dtype out,
                             const uint64_t sizes[3], uint64_t gap)
 {

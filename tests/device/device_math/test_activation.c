@@ -9,7 +9,7 @@
 
 enum { ROUNDS = 300, WIDTH = 300, WIDE = 5000, MANY = 66000 };
 
-/* Of a result, relative to it: the special function unit of GPUs has powers of two within 2^-22, reciprocals within 2^-23. */
+/* Error limits, relative to the result: the special function unit of GPUs has powers of two within 2^-22, reciprocals within 2^-23. */
 static const double NEAR = 8e-7;
 
 struct element {
@@ -61,7 +61,7 @@ TEST(activation, reference_has_the_gradients_of_differences)
     }
 }
 
-/* Of a random size; `many`: more rows than a GPU's grid is high. */
+/* A case of random size; `many`: more rows than a GPU's grid is high. */
 static struct ah_op random_activation(uint64_t *random, enum ah_op_kind kind, bool many)
 {
     struct ah_op op = {.kind = kind};

@@ -222,7 +222,7 @@ static cudaError_t find_code(const struct launch *launch, const struct ptx_kerne
     return cudaSuccess;
 }
 
-/* Of a kernel whose code is known: static and dynamic shared memory share the limit. */
+/* Static and dynamic shared memory of a kernel whose code is known share one limit. */
 static cudaError_t check_shared(const struct launch *launch, const struct ptx_kernel *code)
 {
     const struct cuda_double settings = double_settings();

@@ -41,7 +41,7 @@ static size_t used_bytes(int device)
     return bytes;
 }
 
-/* Of page tables, in the memory of every device. */
+/* Bytes of page tables in the memory of every device. */
 static size_t table_bytes(const struct cuda_double *settings)
 {
     size_t bytes = 0;
@@ -146,7 +146,7 @@ size_t double_pinned_ranges(void)
     return n;
 }
 
-/* Of calls that take or give memory: the driver may wait for all streams ("Implicit Synchronization"). */
+/* Calls that take or free memory may make the driver wait for all streams ("Implicit Synchronization"). */
 static cudaError_t enter(const char *call)
 {
     cudaError_t rc = double_enter(call);

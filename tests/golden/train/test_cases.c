@@ -40,7 +40,7 @@ static struct golden_result first, other;
 
 enum { LOGITS_MAX = 1 << 13 };
 
-/* Of the first sequence, before the first step: as the loss finds them, chunk by chunk. */
+/* Logits of the first sequence before the first step, chunk by chunk as the loss reads them. */
 static struct {
     float values[LOGITS_MAX];
     uint64_t rows, vocabulary;

@@ -66,7 +66,7 @@ static inline void draw_network(struct case_instance *c, uint64_t *random)
         }
 }
 
-/* Of block `b`, for every number of sharers: from some number on the host is slower than the link. */
+/* Block `b` for every number of sharers: from some number on, the host is slower than the link. */
 static inline void draw_block_away(struct case_instance *c, uint64_t *random, size_t k, size_t b, double pace,
                                    double slower)
 {

@@ -123,8 +123,8 @@ static int by_stages(const void *a, const void *b)
                                       : (int)p->micro_batches - (int)q->micro_batches;
 }
 
-/* Of several pipelines the first one has all groups but for the last ones, and each other one of those. False: some pipeline has
- * another number of micro-batches. Equal ones stay in their order. */
+/* The first pipeline takes the leading groups, every other one a group of its own. False: some pipeline has another number of
+ * micro-batches. Equal pipelines keep their order. */
 static bool put_in_groups(const struct ah_instance_groups *groups, struct ah_arrangement *plan)
 {
     struct ah_pipeline sorted[MOST_UNITS];

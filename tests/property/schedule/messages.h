@@ -74,7 +74,7 @@ static inline void messages_check_lives(const struct messages_stage *s, size_t s
     }
 }
 
-/* Of a micro-batch, between a stage and the next one. */
+/* A message of a micro-batch from a stage to the next one. */
 static inline void messages_check_between(const struct messages_stage *s, size_t step, uint64_t m)
 {
     const struct messages_stage *next = s + 1;

@@ -32,7 +32,7 @@ struct pipeline_stage {
     struct ah_batches batches, held_out_batches;
     struct ah_trainer_options options;
     struct ah_trainer_rank rank;
-    /* Of the latest run. */
+    /* Results of the latest run. */
     struct ah_trainer_facts facts;
     struct ah_error err;
     int rc;
@@ -248,7 +248,8 @@ static inline void pipeline_open(struct pipeline *p, const struct golden *g, uin
     pipeline_tell_shares(p);
 }
 
-/* Of a model with one table for embedding and head, which is not split, each is of one stage. A pipeline for each of these groups of micro-batches, of `most` ranks together at most, whose numbers are mixed. */
+/* A pipeline for each of these groups of micro-batches, `most` ranks in all at most, numbered in random order. Each has one stage
+ * where embedding and head have one table that is not split. */
 static inline void pipeline_open_groups(struct pipeline *p, const struct golden *g, const uint64_t *sums,
                                         size_t n_sums, uint64_t most, uint64_t *turn, uint64_t *seed)
 {

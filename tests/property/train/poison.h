@@ -38,7 +38,7 @@ struct poison {
     uint8_t *lives, *kept; /* (positions, units): lives there; and was not born there */
     uint64_t units;        /* of the device arena */
 
-    /* Of the compute lane's hooks. */
+    /* For the compute lane's hooks. */
     uint64_t latest;   /* item */
     uint64_t followed; /* items that each followed the one before it */
     uint8_t *held;     /* units */

@@ -250,7 +250,7 @@ TEST(rank_ends, numbers_that_are_not_finite_end_several_pipelines_at_their_step)
     }
 }
 
-/* Of one rank alone, as no two replicas are spoilt alike by a machine. */
+/* On one rank alone: a broken machine never spoils two replicas alike. */
 struct spoiling {
     atomic_uint_fast64_t left; /* ops until one is spoilt */
     uint32_t lane;

@@ -10,7 +10,7 @@
  *    there; so nothing that lay there before is in use.
  * 5. Channels carry each step's messages, as long as the documents say, and nothing else.
  *
- * Of several pipelines, which add up the gradients of their shares:
+ * With several pipelines, whose ranks add up the gradients of their shares:
  *
  * 6. Every rank does its shares in the plan's order, step after step, each block piece by piece, with the ranks that have the
  *    block in other pipelines, and with nobody else.

@@ -42,7 +42,7 @@ TEST(permutation, is_bijective)
     free(seen);
 }
 
-/* Of huge sets, no sample of many comes twice, and each is inside. */
+/* In huge sets no sample of many comes twice, and each is inside the set. */
 static int compare(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;

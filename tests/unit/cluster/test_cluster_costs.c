@@ -156,7 +156,7 @@ TEST(cluster_costs, tied_table_is_summed_once)
     release(&c);
 }
 
-/* Of a host of 8 GPUs, u units of t have what ah_away_share() says of u t GPUs, but for the rings of tiles. */
+/* On a host of 8 GPUs, u units of t GPUs get what ah_away_share() gives u t GPUs, except the rings of tiles. */
 TEST(cluster_costs, hosts_of_those_that_work)
 {
     for (uint64_t tp = 1; tp <= 4; tp *= 2) {

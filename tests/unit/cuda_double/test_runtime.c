@@ -213,7 +213,7 @@ static size_t free_now(void)
     return free_bytes;
 }
 
-/* Of each kernel once, at its first launch, and it stays; where there is no room for it, that launch fails. */
+/* A kernel's code takes memory at its first launch and keeps it; a launch without room for it fails. */
 TEST_IN(runtime, code_takes_memory, set_up, tear_down)
 {
     enum { CODE = 1 << 18 };

@@ -54,7 +54,7 @@ TEST(remedies, are_the_least_memory)
     test_request_close(&t);
 }
 
-/* Of two orders of micro-batches the one that takes less says what is needed. */
+/* The order of micro-batches that takes less memory says how much is needed. */
 TEST(remedies, need_what_the_better_order_needs)
 {
     struct test_request t;

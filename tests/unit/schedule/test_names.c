@@ -24,7 +24,7 @@ TEST(names, are_read_as_they_are_written)
     }
 }
 
-/* Of a part, whose block 0 is the model's block 2. */
+/* A part whose block 0 is the model's block 2. */
 TEST(names, are_those_of_the_model)
 {
     const struct ah_name_blocks blocks = {.of_model = BLOCKS, .first = 2};

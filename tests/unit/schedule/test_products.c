@@ -59,7 +59,7 @@ TEST(products, are_those_of_the_programs)
     }
 }
 
-/* Of a table with half of the products, something else and times: that half, without times. */
+/* From a table with half of the products, other entries and times, take that half without times. */
 TEST(products, are_selected_from_a_table)
 {
     static struct ah_metric us = {.n = 1, .median = 2, .min = 2, .max = 2};

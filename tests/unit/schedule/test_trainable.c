@@ -37,7 +37,7 @@ static int match(struct test_job *j, const char *const *patterns, size_t n, uint
     return ah_trainable_match(j->document.body.model, patterns, n, trained, err);
 }
 
-/* Of llama: 0 attention_norm, 1 qkv, 2 output, 3 mlp_norm, 4 gate, 5 up, 6 down. */
+/* Tensors of llama: 0 attention_norm, 1 qkv, 2 output, 3 mlp_norm, 4 gate, 5 up, 6 down. */
 TEST(trainable, last_match_counts)
 {
     static const char *const patterns[] = {"*", "!layer.*", "layer.3.*", "!layer.*.mlp.up.weight",

@@ -13,7 +13,7 @@
 
 enum { MESSAGES = 4, MICRO_BATCHES = 2 };
 
-/* Of rank 1, all with rank 0, who moves none of them. */
+/* Messages of rank 1, all with rank 0, which moves none of them. */
 static const struct ah_comm_channel asked[MESSAGES] = {
     {.purpose = AH_LINKS_OUTPUT, .most_bytes = 8},
     {.purpose = AH_LINKS_GRADIENT, .most_bytes = 8},

@@ -40,7 +40,7 @@ static struct {
     size_t written, dropped;
 } cupti = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Of the calling thread. */
+/* For the calling thread. */
 static __thread struct {
     uint64_t ids[IDS_MAX];
     unsigned n;

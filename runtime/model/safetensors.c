@@ -132,7 +132,7 @@ const struct ah_safetensors_tensor *ah_safetensors_sort(struct ah_safetensors_te
 
 /* ---- opening ---- */
 
-/* Of an open descriptor: a file's size, or that it is a folder. */
+/* Says of an open descriptor whether it is a folder, and a file's size. */
 static int examine(int descriptor, const char *path, bool *ret_folder, uint64_t *ret_bytes,
                    struct ah_error *err)
 {

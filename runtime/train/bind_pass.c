@@ -221,7 +221,7 @@ static int fill_padding(const struct pass *pass, struct ah_ref gradient)
     return AH_OK;
 }
 
-/* Of several micro-batches the first is the sum, rounded as all are; others are added. */
+/* Adds a micro-batch's gradient to the sum. The first one becomes the sum, rounded like the others. */
 static int add_up(const struct pass *pass, struct ah_ref *gradient)
 {
     struct ah_binder *binder = pass->binder;

@@ -46,7 +46,7 @@ static bool cuts_model(const struct ah_cluster_plan *plan)
     return p < plan->n_pipelines;
 }
 
-/* Embedding and head each have the table, and add up its gradients. */
+/* Do embedding and head each have the table, and add up its gradients? */
 static bool splits_table(const struct ah_cluster_plan *plan)
 {
     return plan->programs[0].training.tied == AH_TIED_SPLIT;
@@ -257,7 +257,7 @@ static int check_covered(const struct building *b)
     return AH_OK;
 }
 
-/* Of each pipeline the rank of the head, then of each that of the embedding. */
+/* Lists each pipeline's rank with the head, then each pipeline's rank with the embedding. */
 static int find_tables(const struct building *b, size_t segment, uint32_t *ranks)
 {
     const struct ah_cluster_plan *plan = b->plan;
@@ -275,7 +275,7 @@ static int find_tables(const struct building *b, size_t segment, uint32_t *ranks
     return AH_OK;
 }
 
-/* Through the NIC of each owner; 0: all are in one node. Each sends and gets twice its part of what the others have. */
+/* Bytes through each owner's NIC, each way: it moves partial sums, then totals. 0 if all are in one node. */
 static double volume_of(const struct building *b, const struct ah_trainer_share *share, double bytes)
 {
     const uint32_t n = ah_trainer_share_members(&b->world->places[0], share);
@@ -288,7 +288,7 @@ static double volume_of(const struct building *b, const struct ah_trainer_share 
     return leaves ? 2 * (owners - 1) / owners * bytes : 0;
 }
 
-/* A shared table is part of the embedding's gradient. */
+/* Is the segment a share? A table that is not split is part of the embedding's gradient. */
 static bool is_added_up(const struct building *b, const struct ah_cluster_plan_segment *segment)
 {
     return segment->tied ? splits_table(b->plan) : b->plan->n_pipelines > 1;
@@ -314,7 +314,7 @@ static int add_share(struct building *b, size_t segment, struct ah_trainer_share
     return AH_OK;
 }
 
-/* A shared table takes the time that is planned for it where the embedding's share does. */
+/* Adds the time and bytes planned for a table that is not split to the embedding's share. */
 static void add_table(struct building *b, size_t n, const struct ah_cluster_plan_segment *table)
 {
     for (size_t s = 0; s < n; s++)

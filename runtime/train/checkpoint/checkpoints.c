@@ -239,7 +239,7 @@ static bool is_also_kept(const struct ah_checkpoints_keep *keep, uint64_t step)
     return kept;
 }
 
-/* Of the whole ones the newest stay, and those named; goes on after a failure, the last of which it returns. */
+/* Removes whole checkpoints but the newest and those named. Goes on after a failure, and returns the last one. */
 static int keep_newest(const struct ah_checkpoints *checkpoints, const struct ah_checkpoints_keep *keep,
                        struct ah_error *err)
 {

@@ -62,8 +62,7 @@ struct ah_follower_options {
     struct ah_device_watch watch; /* for its device; the patience comes from rank 0 */
 };
 
-/* AH_OK: rank 0 ended the run. Else the error of the first rank that failed; the world is lost, and still to be closed.
- * */
+/* AH_OK: rank 0 ended the run. Else the error of the first rank that failed; the world is lost, and still to close. */
 int ah_follower_run(const struct ah_follower_options *options, struct ah_error *err);
 
 #endif

@@ -191,8 +191,7 @@ struct ah_trainer_facts {
 int ah_trainer_open(struct ah_trainer **ret_trainer, const struct ah_trainer_options *options,
                     struct ah_error *err);
 
-/* From now on the observer hears of each primitive op. Otherwise a device may tell consecutive ops of an item as one.
- * */
+/* From now on the observer hears of each primitive op. Otherwise a device may join consecutive ops of an item. */
 void ah_trainer_time_ops(struct ah_trainer *trainer);
 
 /* Does `steps` steps, or fewer if the observer (optional) stops it, and drains. AH_E_NUMERIC: a step's loss or gradient
@@ -225,8 +224,7 @@ int ah_trainer_give(void *context, const struct ah_weights_piece *piece, float *
 
 struct ah_trainer_facts ah_trainer_facts(const struct ah_trainer *trainer);
 
-/* For timelines. A span's tag is its item; for a message that arrives, its micro-batch behind all items; or UINT64_MAX.
- * */
+/* For timelines. A span's tag is its item; for an arriving message, its micro-batch after all items; else UINT64_MAX. */
 struct ah_device *ah_trainer_device(struct ah_trainer *trainer);
 
 /* For ranks but 0: does what rank 0 does, until rank 0 closes its trainer. `held_out` (optional): the same as rank 0's.

@@ -108,7 +108,7 @@ struct ah_trainer {
     struct ah_trainer_options options;
     struct ah_arena arena;
     struct ah_job job;
-    struct ah_flat *flats; /* by block of the model, if there are several ranks; else NULL */
+    struct ah_flat *flats; /* rank 0 of several: by block of the model; else NULL */
     struct ranks ranks;
     struct ah_rounds rounds;
     struct ah_places places;

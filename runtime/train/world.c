@@ -52,7 +52,7 @@ static bool splits_table(const struct ah_cluster_plan *plan)
     return plan->programs[0].training.tied == AH_TIED_SPLIT;
 }
 
-/* Its segment stands last; what all have, they have in one way. */
+/* The table's segment must be the last one, and all programs must agree on how the table is tied. */
 static int check_tied(const struct ah_cluster_plan *plan, struct ah_error *err)
 {
     bool has_segment = false;
@@ -104,8 +104,8 @@ struct building {
     struct ah_error *err;
 };
 
-/* Updates come behind all passes, and the next step's passes behind a rank's own sums: before they are added up over
- * pipelines, gradients wait for no message, and for nothing of the next step. */
+/* With several pipelines, updates must come after all passes, and host sums must not be due in the next step. Then
+ * gradients wait for no message and for nothing of the next step before they are added up over pipelines. */
 static int check_program(const struct building *b, const struct ah_plan *program, const char *node)
 {
     const uint64_t told = program->part ? program->part->step_micro_batches : 0;
@@ -140,7 +140,7 @@ static int check_program(const struct building *b, const struct ah_plan *program
     return AH_OK;
 }
 
-/* Nodes are called by the number of one of their ranks. */
+/* A node's number is that of one of its ranks. */
 static uint32_t node_of(const struct building *b, uint32_t rank)
 {
     for (uint32_t other = 0; other < b->world->ranks; other++)
@@ -205,7 +205,7 @@ static bool is_told(const struct building *b, const struct ah_cluster_plan_segme
     return false;
 }
 
-/* The rank that has a run of blocks in a pipeline. */
+/* Finds the rank that has a segment's blocks in a pipeline. */
 static int find_owner(const struct building *b, size_t segment, size_t p, uint32_t *ret_rank)
 {
     const struct ah_cluster_plan_segment *it = &b->plan->segments[segment];
@@ -226,7 +226,7 @@ static int find_owner(const struct building *b, size_t segment, size_t p, uint32
                         "segments[%zu]: no stage of pipeline %zu has all of its blocks", segment, p);
 }
 
-/* What of a block is added up over pipelines as its own: all that is trained but a split table. */
+/* Which tensors each block adds up in its own segment: all trained ones, except a split table. */
 static int find_trained(const struct building *b, uint32_t *trained)
 {
     const struct ah_plan *program = b->world->programs[0];
@@ -237,7 +237,7 @@ static int find_trained(const struct building *b, uint32_t *trained)
     return rc;
 }
 
-/* Every block with such gradients is of one segment. */
+/* Every block with such tensors must be in one segment. */
 static int check_covered(const struct building *b)
 {
     const uint64_t blocks = b->plan->blocks;

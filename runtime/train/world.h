@@ -23,8 +23,7 @@ struct ah_world {
     const char **nodes;              /* by rank: the node's name in the plan */
 };
 
-/* The number under which a rank of the plan runs: idle ranks are not started, and the others are numbered without them.
- * */
+/* The number under which a rank of the plan runs: idle ranks are not started and not counted. */
 uint64_t ah_world_rank(const struct ah_cluster_plan *plan, uint64_t rank);
 
 /* Everything is in `arena`; the plan stays borrowed. AH_E_UNSUPPORTED names what no trainer can do yet: tensor

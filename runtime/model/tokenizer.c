@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Source: bytes_to_unicode() of openai/gpt-2 (src/encoder.py). A byte that is printable in Latin-1 is its own letter, the
+ * Source: bytes_to_unicode() of openai/gpt-2 (src/encoder.py). A byte printable in Latin-1 is its own letter, the
  * others are U+0100, U+0101, ... BPE and WordLevel have {"piece": id} in model.vocab, Unigram [["piece", score], ...].
  */
 #include "runtime/model/tokenizer.h"

@@ -224,7 +224,7 @@ int ah_trainer_give(void *context, const struct ah_weights_piece *piece, float *
 
 struct ah_trainer_facts ah_trainer_facts(const struct ah_trainer *trainer);
 
-/* For timelines. A span's tag is its item; for an arriving message, its micro-batch after all items; else UINT64_MAX. */
+/* For timelines. Tags of spans are items; for a received message, its micro-batch after all items; else UINT64_MAX. */
 struct ah_device *ah_trainer_device(struct ah_trainer *trainer);
 
 /* For ranks but 0: does what rank 0 does, until rank 0 closes its trainer. `held_out` (optional): the same as rank 0's.

@@ -104,8 +104,8 @@ struct building {
     struct ah_error *err;
 };
 
-/* With several pipelines, updates must come after all passes, and host sums must not be due in the next step. Then
- * gradients wait for no message and for nothing of the next step before they are added up over pipelines. */
+/* If ranks add up gradients, updates must come after all passes, and host sums must not be due in the next step. Then
+ * gradients wait for no message and for nothing of the next step before they are added up. */
 static int check_program(const struct building *b, const struct ah_plan *program, const char *node)
 {
     const uint64_t told = program->part ? program->part->step_micro_batches : 0;
